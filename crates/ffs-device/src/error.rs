@@ -1,0 +1,188 @@
+//! What a device reports when a transfer fails, and the checks every device makes before it tries one.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+/// What a device was asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
+    /// Open, create or measure the device.
+    Open,
+    /// Read a range.
+    Read,
+    /// Write a range.
+    Write,
+    /// Make completed writes durable.
+    Flush,
+    /// Give a range back.
+    Discard,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Open => "open",
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Flush => "flush",
+            Operation::Discard => "discard",
+        })
+    }
+}
+
+/// A failed device operation: which, where, on what, and why.
+#[derive(Debug, Clone, thiserror::Error)]
+pub struct DeviceError {
+    /// What was attempted.
+    pub operation: Operation,
+    /// First byte of the range (0 for operations without one).
+    pub offset: u64,
+    /// Bytes in the range (0 for operations without one).
+    pub length: u64,
+    /// The device as its user named it.
+    pub device: Arc<str>,
+    /// The cause.
+    pub source: Arc<io::Error>,
+    errno: i32,
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: cannot {}", self.device, self.operation)?;
+        if self.length > 0 || matches!(self.operation, Operation::Read | Operation::Write) {
+            write!(f, " {} bytes at byte {}", self.length, self.offset)?;
+        }
+        write!(f, ": {}", self.source)
+    }
+}
+
+impl DeviceError {
+    /// An operation without a range failed with `source`.
+    #[must_use]
+    pub fn new(device: &Arc<str>, operation: Operation, source: io::Error) -> Self {
+        Self::at(device, operation, 0, 0, source)
+    }
+
+    /// An operation on `length` bytes at byte `offset` failed with `source`.
+    #[must_use]
+    pub fn at(
+        device: &Arc<str>,
+        operation: Operation,
+        offset: u64,
+        length: u64,
+        source: io::Error,
+    ) -> Self {
+        let errno = errno_of(&source);
+        Self {
+            operation,
+            offset,
+            length,
+            device: Arc::clone(device),
+            source: Arc::new(source),
+            errno,
+        }
+    }
+
+    /// The error number to hand to a system-call interface; `EIO` where the cause has none of its own.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        self.errno
+    }
+}
+
+fn errno_of(source: &io::Error) -> i32 {
+    source.raw_os_error().unwrap_or_else(|| {
+        let errno = match source.kind() {
+            io::ErrorKind::InvalidInput => Errno::INVAL,
+            io::ErrorKind::ReadOnlyFilesystem => Errno::ROFS,
+            io::ErrorKind::NotFound => Errno::NOENT,
+            io::ErrorKind::PermissionDenied => Errno::ACCESS,
+            io::ErrorKind::ResourceBusy => Errno::BUSY,
+            io::ErrorKind::StorageFull => Errno::NOSPC,
+            _ => Errno::IO,
+        };
+        errno.raw_os_error()
+    })
+}
+
+/// Refuses a range that does not lie wholly on a device of `device_len` bytes.
+pub(crate) fn check_range(
+    device: &Arc<str>,
+    device_len: u64,
+    operation: Operation,
+    offset: u64,
+    length: u64,
+) -> Result<(), DeviceError> {
+    if offset
+        .checked_add(length)
+        .is_some_and(|end| end <= device_len)
+    {
+        return Ok(());
+    }
+    let message = format!("the range passes the end of the device ({device_len} bytes)");
+    let source = io::Error::new(io::ErrorKind::InvalidInput, message);
+    Err(DeviceError::at(device, operation, offset, length, source))
+}
+
+/// Refuses a change to a device that was opened read-only.
+pub(crate) fn check_writable(
+    device: &Arc<str>,
+    read_only: bool,
+    operation: Operation,
+    offset: u64,
+    length: u64,
+) -> Result<(), DeviceError> {
+    if read_only {
+        let source = io::Error::new(
+            io::ErrorKind::ReadOnlyFilesystem,
+            "the device is open read-only",
+        );
+        return Err(DeviceError::at(device, operation, offset, length, source));
+    }
+    Ok(())
+}
+
+/// Bytes in all buffers of a vectored transfer.
+pub(crate) fn total_len<'a>(lengths: impl Iterator<Item = usize> + 'a) -> u64 {
+    lengths.fold(0u64, |sum, len| sum.saturating_add(len as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> Arc<str> {
+        Arc::from("disk.img")
+    }
+
+    #[test]
+    fn message_names_operation_range_device_and_cause() {
+        let enospc = io::Error::from_raw_os_error(Errno::NOSPC.raw_os_error());
+        let error = DeviceError::at(&name(), Operation::Write, 65536, 8192, enospc);
+        let text = error.to_string();
+        assert!(
+            text.starts_with("disk.img: cannot write 8192 bytes at byte 65536: "),
+            "{text}"
+        );
+        assert_eq!(error.errno(), Errno::NOSPC.raw_os_error());
+        let flush = DeviceError::new(&name(), Operation::Flush, io::Error::other("gone"));
+        assert_eq!(flush.to_string(), "disk.img: cannot flush: gone");
+        assert_eq!(flush.errno(), Errno::IO.raw_os_error());
+    }
+
+    #[test]
+    fn ranges_are_checked_without_overflow() {
+        let check = |offset, length| check_range(&name(), 4096, Operation::Read, offset, length);
+        assert!(check(0, 4096).is_ok());
+        assert!(check(4096, 0).is_ok());
+        for (offset, length) in [(0, 4097), (4096, 1), (u64::MAX, 1), (1, u64::MAX)] {
+            let error = check(offset, length).unwrap_err();
+            assert_eq!(error.errno(), Errno::INVAL.raw_os_error());
+        }
+        let error = check_writable(&name(), true, Operation::Write, 0, 1).unwrap_err();
+        assert_eq!(error.errno(), Errno::ROFS.raw_os_error());
+    }
+}

@@ -1,0 +1,363 @@
+//! A regular file or a block device of the host.
+//!
+//! **Purpose.** The device that real images live on.
+//!
+//! **Invariants.**
+//! 1. The size is taken once, at open. A file that shrinks later makes reads fail; it never grows through us.
+//! 2. Once a flush has failed, every later flush fails with the same error number: the kernel reports a lost
+//!    write once and then forgets it, so a second, successful answer would be a lie.
+//! 3. The lock taken on the image is released only when the device is dropped.
+//!
+//! **Locking.** None: positioned transfers need none.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use crate::error::{check_range, check_writable, total_len};
+use crate::{BlockDevice, DeviceError, Durability, Operation};
+
+/// The most buffers one vectored system call takes (`IOV_MAX` of every system we know).
+const MAX_BUFFERS: usize = 1024;
+
+/// A regular file or block device.
+#[derive(Debug)]
+pub struct FileDevice {
+    name: Arc<str>,
+    file: File,
+    len: u64,
+    sector_size: u32,
+    read_only: bool,
+    /// Error number of the flush that failed; 0 while none has.
+    failed_flush: AtomicI32,
+}
+
+impl FileDevice {
+    /// Opens the file or block device `path`, for writing too if `write`. Takes no lock: see [`crate::lock`].
+    ///
+    /// # Errors
+    /// What the system reports, or `EINVAL` if `path` is neither a regular file nor a block device.
+    pub fn open(path: &Path, write: bool) -> Result<Self, DeviceError> {
+        let name = name_of(path);
+        File::options()
+            .read(true)
+            .write(write)
+            .open(path)
+            .and_then(|file| Self::measure(Arc::clone(&name), file, !write))
+            .map_err(|source| DeviceError::new(&name, Operation::Open, source))
+    }
+
+    /// Creates the file `path` of `len` bytes that take no space yet, and opens it for writing.
+    ///
+    /// # Errors
+    /// `EEXIST` if there is one already, or what the system reports; no file is left behind then.
+    pub fn create_sparse(path: &Path, len: u64) -> Result<Self, DeviceError> {
+        let name = name_of(path);
+        let failed = |source| DeviceError::new(&name, Operation::Open, source);
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)
+            .map_err(failed)?;
+        if let Err(source) = file.set_len(len) {
+            // The size was refused; the empty file would only hide that.
+            let _ = std::fs::remove_file(path);
+            return Err(failed(source));
+        }
+        Self::measure(Arc::clone(&name), file, false).map_err(failed)
+    }
+
+    fn measure(name: Arc<str>, mut file: File, read_only: bool) -> io::Result<Self> {
+        let kind = file.metadata()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let message = "not a regular file or a block device";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        // Seeking to the end measures block devices too, for which stat reports no size.
+        let len = file.seek(SeekFrom::End(0))?;
+        let sector_size = if kind.is_block_device() {
+            logical_sector_size(&file)
+        } else {
+            512
+        };
+        Ok(Self {
+            name,
+            file,
+            len,
+            sector_size,
+            read_only,
+            failed_flush: AtomicI32::new(0),
+        })
+    }
+
+    /// The open file, for locks and questions about it.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    fn failed(
+        &self,
+        operation: Operation,
+        offset: u64,
+        length: u64,
+        source: io::Error,
+    ) -> DeviceError {
+        let source = match source.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                io::Error::other("the file has become shorter since it was opened")
+            }
+            _ => source,
+        };
+        DeviceError::at(&self.name, operation, offset, length, source)
+    }
+}
+
+fn name_of(path: &Path) -> Arc<str> {
+    Arc::from(path.to_string_lossy())
+}
+
+#[cfg(target_os = "linux")]
+fn logical_sector_size(file: &File) -> u32 {
+    match rustix::fs::ioctl_blksszget(file) {
+        Ok(size) if size >= 4096 => 4096,
+        _ => 512,
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn logical_sector_size(_file: &File) -> u32 {
+    512
+}
+
+#[cfg(target_os = "linux")]
+fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    match fallocate(
+        file,
+        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        offset,
+        len,
+    ) {
+        // A file system or disk that cannot give space back: the hint is simply not taken.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch_hole(_file: &File, _offset: u64, _len: u64) -> io::Result<()> {
+    Ok(())
+}
+
+impl BlockDevice for FileDevice {
+    fn len_bytes(&self) -> u64 {
+        self.len
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.sector_size
+    }
+
+    fn durability(&self) -> Durability {
+        Durability::OnFlush
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let length = buf.len() as u64;
+        check_range(&self.name, self.len, Operation::Read, offset, length)?;
+        self.file
+            .read_exact_at(buf, offset)
+            .map_err(|source| self.failed(Operation::Read, offset, length, source))
+    }
+
+    fn read_vectored_at(
+        &self,
+        offset: u64,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Result<(), DeviceError> {
+        let length = total_len(bufs.iter().map(|buf| buf.len()));
+        check_range(&self.name, self.len, Operation::Read, offset, length)?;
+        let mut at = offset;
+        for group in bufs.chunks_mut(MAX_BUFFERS) {
+            let mut done = retry(|| rustix::io::preadv(&self.file, group, at))
+                .map_err(|source| self.failed(Operation::Read, at, length, source))?;
+            for buf in group {
+                let have = done.min(buf.len());
+                done -= have;
+                if have < buf.len() {
+                    self.read_at(at + have as u64, &mut buf[have..])?;
+                }
+                at += buf.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        let length = buf.len() as u64;
+        check_writable(&self.name, self.read_only, Operation::Write, offset, length)?;
+        check_range(&self.name, self.len, Operation::Write, offset, length)?;
+        self.file
+            .write_all_at(buf, offset)
+            .map_err(|source| self.failed(Operation::Write, offset, length, source))
+    }
+
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        let length = total_len(bufs.iter().map(|buf| buf.len()));
+        check_writable(&self.name, self.read_only, Operation::Write, offset, length)?;
+        check_range(&self.name, self.len, Operation::Write, offset, length)?;
+        let mut at = offset;
+        for group in bufs.chunks(MAX_BUFFERS) {
+            let mut done = retry(|| rustix::io::pwritev(&self.file, group, at))
+                .map_err(|source| self.failed(Operation::Write, at, length, source))?;
+            for buf in group {
+                let have = done.min(buf.len());
+                done -= have;
+                if have < buf.len() {
+                    self.write_at(at + have as u64, &buf[have..])?;
+                }
+                at += buf.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        let before = self.failed_flush.load(Ordering::Acquire);
+        if before != 0 {
+            let source = io::Error::from_raw_os_error(before);
+            return Err(self.failed(Operation::Flush, 0, 0, source));
+        }
+        if self.read_only {
+            return Ok(());
+        }
+        self.file.sync_data().map_err(|source| {
+            let error = self.failed(Operation::Flush, 0, 0, source);
+            self.failed_flush.store(error.errno(), Ordering::Release);
+            error
+        })
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        check_writable(&self.name, self.read_only, Operation::Discard, offset, len)?;
+        check_range(&self.name, self.len, Operation::Discard, offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        punch_hole(&self.file, offset, len)
+            .map_err(|source| self.failed(Operation::Discard, offset, len, source))
+    }
+}
+
+/// Repeats a system call that a signal interrupted.
+fn retry(mut call: impl FnMut() -> rustix::io::Result<usize>) -> io::Result<usize> {
+    rustix::io::retry_on_intr(&mut call).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(len: u64) -> (tempfile::TempDir, FileDevice) {
+        let dir = tempfile::tempdir().unwrap();
+        let device = FileDevice::create_sparse(&dir.path().join("disk.img"), len).unwrap();
+        (dir, device)
+    }
+
+    #[test]
+    fn reads_back_what_was_written_and_stops_at_the_end() {
+        let (dir, device) = device(1 << 20);
+        device.write_at(4093, b"abcdef").unwrap();
+        device.flush().unwrap();
+        assert_eq!(
+            device.write_at((1 << 20) - 1, b"ab").unwrap_err().errno(),
+            22
+        );
+        let again = FileDevice::open(&dir.path().join("disk.img"), false).unwrap();
+        let mut buf = [0; 8];
+        again.read_at(4092, &mut buf).unwrap();
+        assert_eq!(&buf, b"\0abcdef\0");
+        assert!(again.is_read_only());
+        assert_eq!(again.write_at(0, b"x").unwrap_err().errno(), 30);
+        assert!(again.read_at((1 << 20) - 7, &mut buf).is_err());
+        assert_eq!(again.len_bytes(), 1 << 20);
+    }
+
+    #[test]
+    fn vectors_longer_than_one_system_call_are_whole() {
+        let (_dir, device) = device(1 << 20);
+        let parts: Vec<Vec<u8>> = (0..2500usize)
+            .map(|i| vec![(i % 251) as u8; i % 7])
+            .collect();
+        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        device.write_vectored_at(100, &slices).unwrap();
+        let mut back: Vec<Vec<u8>> = parts.iter().map(|part| vec![0; part.len()]).collect();
+        let mut targets: Vec<IoSliceMut<'_>> =
+            back.iter_mut().map(|part| IoSliceMut::new(part)).collect();
+        device.read_vectored_at(100, &mut targets).unwrap();
+        assert_eq!(back, parts);
+        let mut flat = vec![0; parts.concat().len()];
+        device.read_at(100, &mut flat).unwrap();
+        assert_eq!(flat, parts.concat());
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_an_error_not_zeros() {
+        let (_dir, device) = device(8192);
+        device.file().set_len(4096).unwrap();
+        let error = device.read_at(4000, &mut [0; 200]).unwrap_err();
+        assert_eq!(error.errno(), 5);
+        assert!(error.to_string().contains("shorter"), "{error}");
+        let (mut a, mut b) = ([1; 100], [1; 100]);
+        let mut targets = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)];
+        assert!(device.read_vectored_at(4000, &mut targets).is_err());
+    }
+
+    #[test]
+    fn a_failed_flush_stays_failed() {
+        let (_dir, device) = device(8192);
+        device.flush().unwrap();
+        device.failed_flush.store(5, Ordering::Release);
+        assert_eq!(device.flush().unwrap_err().errno(), 5);
+        assert_eq!(device.flush().unwrap_err().errno(), 5);
+    }
+
+    #[test]
+    fn discard_gives_the_space_back_but_not_the_length() {
+        let (_dir, device) = device(1 << 20);
+        device.write_at(0, &[1; 1 << 20]).unwrap();
+        device.discard(4096, 8192).unwrap();
+        assert_eq!(device.file().metadata().unwrap().len(), 1 << 20);
+        let mut edge = [0; 1];
+        device.read_at(4095, &mut edge).unwrap();
+        assert_eq!(edge, [1]);
+        assert!(device.discard(1 << 20, 1).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_a_disk_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = FileDevice::open(dir.path(), false).unwrap_err();
+        assert_eq!(error.errno(), 22, "{error}");
+        let missing = dir.path().join("missing");
+        assert_eq!(FileDevice::open(&missing, false).unwrap_err().errno(), 2);
+        let (_dir, taken) = device(512);
+        drop(taken);
+        assert_eq!(
+            FileDevice::create_sparse(&_dir.path().join("disk.img"), 9)
+                .unwrap_err()
+                .errno(),
+            17
+        );
+    }
+}
