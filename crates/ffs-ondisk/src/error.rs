@@ -1,0 +1,141 @@
+//! What can be wrong with bytes from a disk, said so that a person can find the place.
+
+use crate::units::{CgNo, DirOff, FragNo, Ino};
+use std::fmt;
+
+/// The kinds of on-disk structure an error can name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Structure {
+    /// Superblock.
+    Superblock,
+    /// Cylinder group block.
+    CylinderGroup,
+    /// Summary area.
+    SummaryArea,
+    /// Inode.
+    Inode,
+    /// Indirect block.
+    IndirectBlock,
+    /// Directory.
+    Directory,
+    /// Extended-attribute area.
+    ExtAttr,
+    /// Snapshot file.
+    Snapshot,
+    /// Soft-updates journal.
+    Journal,
+}
+
+impl fmt::Display for Structure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Structure::Superblock => "superblock",
+            Structure::CylinderGroup => "cylinder group",
+            Structure::SummaryArea => "summary area",
+            Structure::Inode => "inode",
+            Structure::IndirectBlock => "indirect block",
+            Structure::Directory => "directory",
+            Structure::ExtAttr => "extended attributes",
+            Structure::Snapshot => "snapshot",
+            Structure::Journal => "journal",
+        })
+    }
+}
+
+/// Where the structure lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Place {
+    /// Byte offset from the start of the partition.
+    Byte(u64),
+    /// A cylinder group.
+    Group(CgNo),
+    /// An inode.
+    Inode(Ino),
+    /// A fragment.
+    Frag(FragNo),
+    /// A byte of a directory.
+    Dir(Ino, DirOff),
+    /// Nothing more precise is known.
+    Unknown,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Byte(b) => write!(f, " at byte {b}"),
+            Place::Group(c) => write!(f, " {c}"),
+            Place::Inode(i) => write!(f, " {i}"),
+            Place::Frag(d) => write!(f, " at fragment {d}"),
+            Place::Dir(i, o) => write!(f, " {i} at offset {o}"),
+            Place::Unknown => Ok(()),
+        }
+    }
+}
+
+/// A structure that breaks a rule of the format.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Corrupt {
+    /// Which kind of structure.
+    pub structure: Structure,
+    /// Where it lies.
+    pub place: Place,
+    /// Which of its fields.
+    pub field: &'static str,
+    /// What was found.
+    pub found: String,
+    /// What the format allows.
+    pub expected: String,
+}
+
+impl Corrupt {
+    /// A finding about `field` of the structure at `place`.
+    pub fn new(
+        structure: Structure,
+        place: Place,
+        field: &'static str,
+        found: impl fmt::Display,
+        expected: impl fmt::Display,
+    ) -> Corrupt {
+        Corrupt { structure, place, field, found: found.to_string(), expected: expected.to_string() }
+    }
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Corrupt { structure, place, field, found, expected } = self;
+        write!(f, "{structure}{place}: {field} is {found}, expected {expected}")
+    }
+}
+
+/// Errors of reading the format.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A rule of the format is broken.
+    #[error("{0}")]
+    Corrupt(Box<Corrupt>),
+    /// The volume is of a kind that cannot be handled.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// No superblock of the family was found.
+    #[error("no UFS file system found: {0}")]
+    NotUfs(String),
+    /// Fewer bytes than the structure has.
+    #[error("{structure}: {have} bytes given, {need} needed")]
+    Short {
+        /// The structure.
+        structure: Structure,
+        /// Bytes it has.
+        need: usize,
+        /// Bytes there were.
+        have: usize,
+    },
+}
+
+impl From<Corrupt> for Error {
+    fn from(c: Corrupt) -> Error {
+        Error::Corrupt(Box::new(c))
+    }
+}

@@ -1,0 +1,19 @@
+//! CRC-32C check hashes (§9).
+//!
+//! The stored value is the CRC register without the customary final inversion, so it is the
+//! bitwise complement of what CRC libraries return. The hash field itself counts as zero.
+
+/// The check hash of the concatenation of `parts`.
+#[must_use]
+pub fn check_hash_parts(parts: &[&[u8]]) -> u32 {
+    !parts.iter().fold(0, |crc, p| crc32c::crc32c_append(crc, p))
+}
+
+/// The check hash of `bytes` with the four bytes at `field` taken as zero.
+#[must_use]
+pub fn check_hash(bytes: &[u8], field: usize) -> u32 {
+    let (head, rest) = bytes.split_at(field.min(bytes.len()));
+    let tail = rest.get(4..).unwrap_or(&[]);
+    let hole = rest.len().min(4);
+    check_hash_parts(&[head, [0u8; 4].get(..hole).unwrap_or(&[]), tail])
+}

@@ -1,0 +1,155 @@
+//! Integers in the volume's byte order, and [`layout!`](crate::layout): one table per on-disk structure.
+//!
+//! The table is the only place that states a field's offset and type. From it come the native
+//! struct, its decoder and encoder, and the list of [`Field`]s that `dumpfs`, error messages
+//! and the field-by-field damage tests read.
+//!
+//! # Invariants
+//! 1. Reading past the end of the buffer yields zeros and writing past it does nothing; callers
+//!    that care check the length first (every `decode` does, through [`need`]).
+//! 2. `encode(decode(bytes)) == bytes` for the bytes the table covers.
+
+use crate::error::{Error, Structure};
+
+/// The byte order of a volume: that of the machine that made it (§1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Endian {
+    /// Least significant byte first (x86, arm).
+    Little,
+    /// Most significant byte first (sparc64, powerpc).
+    Big,
+}
+
+/// One field of an on-disk structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// The field's name, without the C prefix.
+    pub name: &'static str,
+    /// Byte offset in the structure.
+    pub offset: usize,
+    /// Length in bytes.
+    pub size: usize,
+}
+
+/// A value that can be read from and written to disk in either byte order.
+pub trait Wire: Sized {
+    /// Bytes on disk.
+    const SIZE: usize;
+    /// Reads the value at the start of `b`.
+    fn get(b: &[u8], e: Endian) -> Self;
+    /// Writes the value at the start of `b`.
+    fn put(&self, b: &mut [u8], e: Endian);
+}
+
+macro_rules! wire_int {
+    ($($t:ty),*) => {$(
+        impl Wire for $t {
+            const SIZE: usize = size_of::<$t>();
+            #[inline]
+            fn get(b: &[u8], e: Endian) -> Self {
+                let mut a = [0u8; size_of::<$t>()];
+                if let Some(src) = b.get(..Self::SIZE) {
+                    a.copy_from_slice(src);
+                }
+                match e {
+                    Endian::Little => Self::from_le_bytes(a),
+                    Endian::Big => Self::from_be_bytes(a),
+                }
+            }
+            #[inline]
+            fn put(&self, b: &mut [u8], e: Endian) {
+                if let Some(dst) = b.get_mut(..Self::SIZE) {
+                    dst.copy_from_slice(&match e {
+                        Endian::Little => self.to_le_bytes(),
+                        Endian::Big => self.to_be_bytes(),
+                    });
+                }
+            }
+        }
+    )*};
+}
+wire_int!(u8, i8, u16, i16, u32, i32, u64, i64);
+
+impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
+    const SIZE: usize = T::SIZE * N;
+    fn get(b: &[u8], e: Endian) -> Self {
+        let mut out = [T::default(); N];
+        for (slot, chunk) in out.iter_mut().zip(b.chunks_exact(T::SIZE)) {
+            *slot = T::get(chunk, e);
+        }
+        out
+    }
+    fn put(&self, b: &mut [u8], e: Endian) {
+        for (v, chunk) in self.iter().zip(b.chunks_exact_mut(T::SIZE)) {
+            v.put(chunk, e);
+        }
+    }
+}
+
+/// Reads a `T` at byte `off` of `b`; zeros beyond the end.
+#[inline]
+#[must_use]
+pub fn get<T: Wire>(b: &[u8], off: usize, e: Endian) -> T {
+    T::get(b.get(off..).unwrap_or(&[]), e)
+}
+
+/// Writes a `T` at byte `off` of `b`; nothing beyond the end.
+#[inline]
+pub fn put<T: Wire>(b: &mut [u8], off: usize, e: Endian, v: T) {
+    if let Some(dst) = b.get_mut(off..) {
+        v.put(dst, e);
+    }
+}
+
+/// Fails unless `b` has at least `size` bytes.
+///
+/// # Errors
+/// [`Error::Short`] naming the structure.
+pub fn need(b: &[u8], size: usize, what: Structure) -> Result<(), Error> {
+    if b.len() < size {
+        return Err(Error::Short { structure: what, need: size, have: b.len() });
+    }
+    Ok(())
+}
+
+/// Declares an on-disk structure: `offset => name: type, "meaning"`.
+///
+/// Generates the native struct with `decode`, `encode` and `FIELDS`.
+#[macro_export]
+macro_rules! layout {
+    ($(#[$doc:meta])* pub struct $name:ident[$size:expr] {
+        $($off:literal => $f:ident: $t:ty, $what:literal;)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Default)]
+        pub struct $name {
+            $(#[doc = $what] pub $f: $t,)*
+        }
+
+        impl $name {
+            /// Bytes the structure covers on disk.
+            pub const SIZE: usize = $size;
+            /// Every field with its place, in disk order.
+            pub const FIELDS: &'static [$crate::wire::Field] = &[
+                $($crate::wire::Field {
+                    name: stringify!($f),
+                    offset: $off,
+                    size: <$t as $crate::wire::Wire>::SIZE,
+                },)*
+            ];
+
+            /// Reads the structure from the start of `b`.
+            #[must_use]
+            pub fn decode(b: &[u8], e: $crate::wire::Endian) -> Self {
+                Self { $($f: $crate::wire::get(b, $off, e),)* }
+            }
+
+            /// Writes the known fields to the start of `b`; other bytes stay as they are.
+            pub fn encode(&self, b: &mut [u8], e: $crate::wire::Endian) {
+                $($crate::wire::put(b, $off, e, self.$f);)*
+            }
+        }
+
+        const _: () = { $(assert!($off + <$t as $crate::wire::Wire>::SIZE <= $size);)* };
+    };
+}
