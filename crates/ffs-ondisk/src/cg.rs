@@ -1,0 +1,481 @@
+//! Cylinder groups: header, bitmaps, cluster summary (§5).
+//!
+//! [`Cg`] and [`CgMut`] are views of a group's block in memory. The offsets of the maps follow
+//! from the geometry alone ([`CgLayout`]); [`validate`] compares them with the stored ones once,
+//! when the block enters from disk, and after that the views trust the geometry.
+//!
+//! # Invariants
+//! 1. Views never look at a stored offset, so a hostile header cannot lead them astray.
+//! 2. Map indexes out of range read as "used" and write nothing.
+//! 3. Views do not keep counts in step with maps: that is the allocator's (or fsck's) business.
+
+use crate::csum::Csum;
+use crate::error::{Corrupt, Error, Place, Structure};
+use crate::geometry::{Format, Geometry};
+use crate::hash::check_hash;
+use crate::layout;
+use crate::superblock::CkHash;
+use crate::units::CgNo;
+use crate::wire::{get, need, put};
+
+/// Magic number of a cylinder group.
+pub const CG_MAGIC: u32 = 0x0009_0255;
+/// Bytes of the header; the maps follow.
+pub const CG_HEADER: usize = 168;
+/// Byte offset of the magic number in the oldest (4.2BSD) layout.
+const OLD_MAGIC_OFFSET: usize = 980;
+/// Byte offset of the check hash.
+const CKHASH_OFFSET: usize = 132;
+
+layout! {
+    /// The header fields of a cylinder group.
+    pub struct CgFields[168] {
+        0 => firstfield: i32, "0.";
+        4 => magic: u32, "CG_MAGIC.";
+        8 => old_time: i32, "Last write, seconds (32 bit).";
+        12 => cgx: u32, "Own number.";
+        16 => old_ncyl: i16, "UFS1: cylinders in this group. UFS2: 0.";
+        18 => old_niblk: i16, "UFS1: inodes in this group. UFS2: 0.";
+        20 => ndblk: u32, "Fragments in this group.";
+        24 => cs: [i32; 4], "Counts ndir, nbfree, nifree, nffree.";
+        40 => rotor: u32, "Last used block, fragment offset in the group.";
+        44 => frotor: u32, "Last used fragment.";
+        48 => irotor: u32, "Last used inode index.";
+        52 => frsum: [u32; 8], "Free runs of exactly n fragments inside partly used blocks.";
+        84 => old_btotoff: i32, "UFS1: offset of the block totals.";
+        88 => old_boff: i32, "UFS1: offset of the rotational positions.";
+        92 => iusedoff: u32, "Offset of the used-inode map.";
+        96 => freeoff: u32, "Offset of the free-fragment map.";
+        100 => nextfreeoff: u32, "End of the maps.";
+        104 => clustersumoff: u32, "Offset of the cluster summary.";
+        108 => clusteroff: u32, "Offset of the free-cluster map.";
+        112 => nclusterblks: u32, "Whole blocks in this group.";
+        116 => niblk: u32, "UFS2: inodes in this group.";
+        120 => initediblk: u32, "UFS2: initialised inodes.";
+        124 => unrefs: u32, "gjournal: unreferenced inodes.";
+        132 => ckhash: u32, "Check hash.";
+        136 => time: i64, "UFS2: last write, seconds.";
+    }
+}
+
+/// Byte offsets of the maps in a group's block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CgLayout {
+    /// UFS1 block totals; 0 on UFS2.
+    pub btotoff: u32,
+    /// UFS1 rotational positions; 0 on UFS2.
+    pub boff: u32,
+    /// Used-inode map.
+    pub iusedoff: u32,
+    /// Free-fragment map.
+    pub freeoff: u32,
+    /// Cluster summary; 0 without clusters.
+    pub clustersumoff: u32,
+    /// Free-cluster map; 0 without clusters.
+    pub clusteroff: u32,
+    /// End of the maps.
+    pub nextfreeoff: u32,
+}
+
+impl CgLayout {
+    /// The layout §5 prescribes for a volume.
+    #[must_use]
+    pub fn of(g: &Geometry) -> CgLayout {
+        let (btotoff, boff, iusedoff) = match g.format {
+            Format::Ufs2 => (0, 0, CG_HEADER as u32),
+            Format::Ufs1 => {
+                let btot = CG_HEADER as u32;
+                let b = btot + 4 * g.old_cpg;
+                (btot, b, b + 2 * g.old_cpg * g.old_nrpos)
+            }
+        };
+        let freeoff = iusedoff + g.ipg.div_ceil(8);
+        let mapend = freeoff + g.fpg.div_ceil(8);
+        if g.contigsumsize == 0 {
+            return CgLayout {
+                btotoff,
+                boff,
+                iusedoff,
+                freeoff,
+                clustersumoff: 0,
+                clusteroff: 0,
+                nextfreeoff: mapend,
+            };
+        }
+        let clustersumoff = mapend.next_multiple_of(4) - 4;
+        let clusteroff = clustersumoff + (g.contigsumsize + 1) * 4;
+        let nextfreeoff = clusteroff + g.blocks_per_group().div_ceil(8);
+        CgLayout { btotoff, boff, iusedoff, freeoff, clustersumoff, clusteroff, nextfreeoff }
+    }
+}
+
+/// Read-only view of a group's block.
+#[derive(Clone, Copy)]
+pub struct Cg<'a> {
+    b: &'a [u8],
+    g: &'a Geometry,
+    lay: CgLayout,
+}
+
+/// Writable view of a group's block.
+pub struct CgMut<'a> {
+    b: &'a mut [u8],
+    g: &'a Geometry,
+    lay: CgLayout,
+}
+
+impl<'a> Cg<'a> {
+    /// A view of `b`, which must be a whole block that [`validate`] accepted.
+    #[must_use]
+    pub fn new(g: &'a Geometry, b: &'a [u8]) -> Cg<'a> {
+        Cg { b, g, lay: CgLayout::of(g) }
+    }
+
+    /// The header fields.
+    #[must_use]
+    pub fn header(&self) -> CgFields {
+        CgFields::decode(self.b, self.g.endian)
+    }
+
+    /// Own number.
+    #[must_use]
+    pub fn cgx(&self) -> CgNo {
+        CgNo(get(self.b, 12, self.g.endian))
+    }
+
+    /// Fragments in this group.
+    #[must_use]
+    pub fn ndblk(&self) -> u32 {
+        get(self.b, 20, self.g.endian)
+    }
+
+    /// Whole blocks in this group.
+    #[must_use]
+    pub fn nblocks(&self) -> u32 {
+        self.ndblk() / self.g.frag
+    }
+
+    /// The counts.
+    #[must_use]
+    pub fn cs(&self) -> Csum {
+        Csum::decode(self.b, 24, self.g.endian)
+    }
+
+    /// Block rotor, clamped into the group.
+    #[must_use]
+    pub fn rotor(&self) -> u32 {
+        self.rotor_at(40, self.ndblk())
+    }
+
+    /// Fragment rotor, clamped into the group.
+    #[must_use]
+    pub fn frotor(&self) -> u32 {
+        self.rotor_at(44, self.ndblk())
+    }
+
+    /// Inode rotor, clamped into the group.
+    #[must_use]
+    pub fn irotor(&self) -> u32 {
+        self.rotor_at(48, self.g.ipg)
+    }
+
+    fn rotor_at(&self, off: usize, limit: u32) -> u32 {
+        let r = get(self.b, off, self.g.endian);
+        if r < limit { r } else { 0 }
+    }
+
+    /// Free runs of exactly `n` fragments in partly used blocks, `1 <= n < frag`.
+    #[must_use]
+    pub fn frsum(&self, n: u32) -> u32 {
+        if n >= 8 { 0 } else { get(self.b, 52 + 4 * n as usize, self.g.endian) }
+    }
+
+    /// UFS2: number of initialised inodes; `ipg` on UFS1.
+    #[must_use]
+    pub fn initediblk(&self) -> u32 {
+        match self.g.format {
+            Format::Ufs1 => self.g.ipg,
+            Format::Ufs2 => get::<u32>(self.b, 120, self.g.endian).min(self.g.ipg),
+        }
+    }
+
+    /// The used-inode map (bit set = used).
+    #[must_use]
+    pub fn inosused(&self) -> &'a [u8] {
+        slice(self.b, self.lay.iusedoff, self.g.ipg.div_ceil(8))
+    }
+
+    /// The free-fragment map (bit set = free).
+    #[must_use]
+    pub fn blksfree(&self) -> &'a [u8] {
+        slice(self.b, self.lay.freeoff, self.g.fpg.div_ceil(8))
+    }
+
+    /// The free-block map (bit set = whole block free); empty without clusters.
+    #[must_use]
+    pub fn clustersfree(&self) -> &'a [u8] {
+        if self.g.contigsumsize == 0 {
+            return &[];
+        }
+        slice(self.b, self.lay.clusteroff, self.g.blocks_per_group().div_ceil(8))
+    }
+
+    /// Number of maximal runs of `k` free blocks, `1 <= k <= contigsumsize`.
+    #[must_use]
+    pub fn clustersum(&self, k: u32) -> i32 {
+        if k > self.g.contigsumsize {
+            return 0;
+        }
+        get(self.b, (self.lay.clustersumoff + 4 * k) as usize, self.g.endian)
+    }
+
+    /// Whether inode index `i` is used.
+    #[must_use]
+    pub fn inode_used(&self, i: u32) -> bool {
+        bit(self.inosused(), i).unwrap_or(true)
+    }
+
+    /// Whether fragment `f` of the group is free.
+    #[must_use]
+    pub fn frag_free(&self, f: u32) -> bool {
+        f < self.ndblk() && bit(self.blksfree(), f).unwrap_or(false)
+    }
+
+    /// The free bits of block `blk`, fragment 0 in bit 0.
+    #[must_use]
+    pub fn block_pattern(&self, blk: u32) -> u8 {
+        let first = blk.saturating_mul(self.g.frag);
+        let byte = self.blksfree().get(first as usize / 8).copied().unwrap_or(0);
+        (byte >> (first % 8)) & full_pattern(self.g.frag)
+    }
+
+    /// Whether every fragment of block `blk` is free.
+    #[must_use]
+    pub fn block_free(&self, blk: u32) -> bool {
+        self.block_pattern(blk) == full_pattern(self.g.frag)
+    }
+
+    /// The raw block.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.b
+    }
+}
+
+impl<'a> CgMut<'a> {
+    /// A writable view of `b`, which must be a whole block that [`validate`] accepted.
+    #[must_use]
+    pub fn new(g: &'a Geometry, b: &'a mut [u8]) -> CgMut<'a> {
+        let lay = CgLayout::of(g);
+        CgMut { b, g, lay }
+    }
+
+    /// The same block, read-only.
+    #[must_use]
+    pub fn view(&self) -> Cg<'_> {
+        Cg { b: self.b, g: self.g, lay: self.lay }
+    }
+
+    /// Replaces the header fields.
+    pub fn set_header(&mut self, h: &CgFields) {
+        h.encode(self.b, self.g.endian);
+    }
+
+    /// Replaces the counts.
+    pub fn set_cs(&mut self, cs: Csum) {
+        cs.encode(self.b, 24, self.g.endian);
+    }
+
+    /// Sets the block rotor.
+    pub fn set_rotor(&mut self, v: u32) {
+        put(self.b, 40, self.g.endian, v);
+    }
+
+    /// Sets the fragment rotor.
+    pub fn set_frotor(&mut self, v: u32) {
+        put(self.b, 44, self.g.endian, v);
+    }
+
+    /// Sets the inode rotor.
+    pub fn set_irotor(&mut self, v: u32) {
+        put(self.b, 48, self.g.endian, v);
+    }
+
+    /// Adds `d` to the number of free runs of `n` fragments, not below 0.
+    pub fn add_frsum(&mut self, n: u32, d: i32) {
+        if (1..8).contains(&n) {
+            let v = self.view().frsum(n).saturating_add_signed(d);
+            put(self.b, 52 + 4 * n as usize, self.g.endian, v);
+        }
+    }
+
+    /// Sets the number of initialised inodes (UFS2).
+    pub fn set_initediblk(&mut self, n: u32) {
+        put(self.b, 120, self.g.endian, n);
+    }
+
+    /// Adds `d` to the number of maximal runs of `k` free blocks.
+    pub fn add_clustersum(&mut self, k: u32, d: i32) {
+        if (1..=self.g.contigsumsize).contains(&k) {
+            let v = self.view().clustersum(k).saturating_add(d);
+            put(self.b, (self.lay.clustersumoff + 4 * k) as usize, self.g.endian, v);
+        }
+    }
+
+    /// Marks inode index `i`.
+    pub fn set_inode_used(&mut self, i: u32, used: bool) {
+        if i < self.g.ipg {
+            set_bit(self.b, self.lay.iusedoff, i, used);
+        }
+    }
+
+    /// Marks fragment `f` of the group.
+    pub fn set_frag_free(&mut self, f: u32, free: bool) {
+        if f < self.g.fpg {
+            set_bit(self.b, self.lay.freeoff, f, free);
+        }
+    }
+
+    /// Marks all fragments of block `blk`.
+    pub fn set_block_free(&mut self, blk: u32, free: bool) {
+        let first = blk.saturating_mul(self.g.frag);
+        for f in first..first.saturating_add(self.g.frag) {
+            self.set_frag_free(f, free);
+        }
+    }
+
+    /// Marks block `blk` in the cluster map.
+    pub fn set_cluster_free(&mut self, blk: u32, free: bool) {
+        if self.g.contigsumsize > 0 && blk < self.g.blocks_per_group() {
+            set_bit(self.b, self.lay.clusteroff, blk, free);
+        }
+    }
+
+    /// Stamps the time of writing (both fields as the format has them) and the check hash.
+    ///
+    /// To be called on the bytes that go to disk, last.
+    pub fn seal(&mut self, now: i64) {
+        put(self.b, 8, self.g.endian, now as i32);
+        put(self.b, 136, self.g.endian, now);
+        rehash(self.g, self.b);
+    }
+}
+
+/// Recomputes the check hash of the group block `b` if the volume keeps one.
+pub fn rehash(g: &Geometry, b: &mut [u8]) {
+    if g.ckhash.contains(CkHash::CYLGRP) {
+        let hash = check_hash(b.get(..g.cgsize as usize).unwrap_or(&[]), CKHASH_OFFSET);
+        put(b, CKHASH_OFFSET, g.endian, hash);
+    }
+}
+
+/// Whether the stored check hash is right; `true` where the volume keeps none.
+#[must_use]
+pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
+    if !g.ckhash.contains(CkHash::CYLGRP) {
+        return true;
+    }
+    let hash = check_hash(b.get(..g.cgsize as usize).unwrap_or(&[]), CKHASH_OFFSET);
+    hash == get::<u32>(b, CKHASH_OFFSET, g.endian)
+}
+
+/// Checks the block of group `c` as it comes from disk (§18.2).
+///
+/// # Errors
+/// The first field that is wrong; a wrong check hash is reported as field `ckhash`.
+pub fn validate(g: &Geometry, c: CgNo, b: &[u8]) -> Result<(), Error> {
+    need(b, g.cgsize as usize, Structure::CylinderGroup)?;
+    let h = CgFields::decode(b, g.endian);
+    if h.magic != CG_MAGIC && get::<u32>(b, OLD_MAGIC_OFFSET, g.endian) == CG_MAGIC {
+        return Err(Error::Unsupported("cylinder groups in the 4.2BSD layout".into()));
+    }
+    if let Some((field, found, expected)) = header_problems(g, c, &h).into_iter().next() {
+        let place = Place::Group(c);
+        return Err(Corrupt::new(Structure::CylinderGroup, place, field, found, expected).into());
+    }
+    if !hash_ok(g, b) {
+        let found = format!("{:#010x}", h.ckhash);
+        let place = Place::Group(c);
+        let want = "the check hash of the block";
+        return Err(Corrupt::new(Structure::CylinderGroup, place, "ckhash", found, want).into());
+    }
+    Ok(())
+}
+
+type Mismatch = Option<(&'static str, u64, u64)>;
+
+/// Every header field that differs from what the geometry prescribes: name, found, expected.
+fn header_problems(g: &Geometry, c: CgNo, h: &CgFields) -> Vec<(&'static str, u64, u64)> {
+    let lay = CgLayout::of(g);
+    let ndblk = g.cg_frags(c);
+    let eq = |name, found: u64, want: u64| -> Mismatch {
+        (found != want).then_some((name, found, want))
+    };
+    let mut out = vec![
+        eq("magic", h.magic.into(), CG_MAGIC.into()),
+        eq("cgx", h.cgx.into(), c.0.into()),
+        eq("ndblk", h.ndblk.into(), ndblk.into()),
+        eq("iusedoff", h.iusedoff.into(), lay.iusedoff.into()),
+        eq("freeoff", h.freeoff.into(), lay.freeoff.into()),
+        eq("nextfreeoff", h.nextfreeoff.into(), lay.nextfreeoff.into()),
+    ];
+    if g.contigsumsize > 0 {
+        out.push(eq("clustersumoff", h.clustersumoff.into(), lay.clustersumoff.into()));
+        out.push(eq("clusteroff", h.clusteroff.into(), lay.clusteroff.into()));
+        out.push(eq("nclusterblks", h.nclusterblks.into(), (ndblk / g.frag).into()));
+    }
+    if g.format == Format::Ufs1 {
+        out.push(eq("old_niblk", u64::from(h.old_niblk as u16), g.ipg.into()));
+        out.push(eq("old_btotoff", u64::from(h.old_btotoff as u32), lay.btotoff.into()));
+        out.push(eq("old_boff", u64::from(h.old_boff as u32), lay.boff.into()));
+    } else {
+        let whole = h.initediblk <= g.ipg
+            && (h.initediblk.is_multiple_of(g.inopb) || h.initediblk == g.ipg);
+        out.push(eq("niblk", h.niblk.into(), g.ipg.into()));
+        out.push((!whole).then_some(("initediblk", h.initediblk.into(), g.ipg.into())));
+    }
+    out.into_iter().flatten().collect()
+}
+
+/// The pattern of a wholly free block: `frag` one bits.
+#[must_use]
+pub fn full_pattern(frag: u32) -> u8 {
+    ((1u16 << frag.min(8)) - 1) as u8
+}
+
+/// Lengths of the maximal free runs in a block's `pattern`: `runs[n]` runs of `n` fragments.
+///
+/// A wholly free block counts as one run of `frag`, which the callers keep out of `frsum`.
+#[must_use]
+pub fn runs(pattern: u8, frag: u32) -> [u8; 9] {
+    let mut out = [0u8; 9];
+    let mut len = 0usize;
+    for bit in 0..=frag.min(8) {
+        if bit < frag && (pattern >> bit) & 1 == 1 {
+            len += 1;
+        } else {
+            if len > 0 && let Some(n) = out.get_mut(len) {
+                *n += 1;
+            }
+            len = 0;
+        }
+    }
+    out
+}
+
+/// Bit `n` of a map; `None` beyond its end.
+#[must_use]
+pub fn bit(map: &[u8], n: u32) -> Option<bool> {
+    map.get(n as usize / 8).map(|b| (b >> (n % 8)) & 1 == 1)
+}
+
+fn set_bit(b: &mut [u8], map: u32, n: u32, on: bool) {
+    if let Some(byte) = b.get_mut(map as usize + n as usize / 8) {
+        let mask = 1u8 << (n % 8);
+        *byte = if on { *byte | mask } else { *byte & !mask };
+    }
+}
+
+fn slice(b: &[u8], off: u32, len: u32) -> &[u8] {
+    b.get(off as usize..off as usize + len as usize).unwrap_or(&[])
+}

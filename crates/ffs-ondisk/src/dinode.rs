@@ -1,0 +1,545 @@
+//! Inodes: both on-disk formats as one native structure (§7).
+//!
+//! # Invariants
+//! 1. [`Dinode::encode`] of [`Dinode::decode`] gives the same bytes, unknown fields included.
+//! 2. The pointer area is held once, as raw bytes in the volume's byte order would be ambiguous:
+//!    `db`/`ib` for pointers, `short` for link text; [`Dinode::is_short_symlink`] says which.
+//! 3. Nothing is judged here but the check hash: [`check`] does that.
+
+use crate::error::{Corrupt, Error, Place, Structure};
+use crate::geometry::{DEV_BSIZE, Format, Geometry, NDADDR, NIADDR};
+use crate::hash::check_hash;
+use crate::layout;
+use crate::superblock::CkHash;
+use crate::units::Ino;
+use crate::wire::{get, put};
+use bitflags::bitflags;
+
+/// Byte offset of the check hash in a UFS2 inode.
+const CKHASH_OFFSET: usize = 244;
+/// Largest size of a directory, bytes.
+pub const MAXDIRSIZE: u64 = 0x7fff_ffff;
+/// Largest link count this implementation gives out (`UFS_LINK_MAX`).
+pub const LINK_MAX: u16 = 32767;
+
+layout! {
+    /// UFS1 inode on disk.
+    pub struct Dinode1[128] {
+        0 => mode: u16, "Type and permissions.";
+        2 => nlink: u16, "Links.";
+        4 => freelink: u32, "SU+J: next unlinked inode; directories: depth; 4.2BSD: 16-bit ids.";
+        8 => size: u64, "Bytes.";
+        16 => atime: i32, "Access time, seconds.";
+        20 => atimensec: i32, "Nanoseconds.";
+        24 => mtime: i32, "Modification time, seconds.";
+        28 => mtimensec: i32, "Nanoseconds.";
+        32 => ctime: i32, "Change time, seconds.";
+        36 => ctimensec: i32, "Nanoseconds.";
+        40 => db: [i32; 12], "Direct pointers.";
+        88 => ib: [i32; 3], "Indirect pointers.";
+        100 => flags: u32, "File flags.";
+        104 => blocks: u32, "512-byte units held.";
+        108 => gen_: u32, "Generation.";
+        112 => uid: u32, "Owner.";
+        116 => gid: u32, "Group.";
+        120 => modrev: u64, "Change counter.";
+    }
+}
+
+layout! {
+    /// UFS2 inode on disk.
+    pub struct Dinode2[256] {
+        0 => mode: u16, "Type and permissions.";
+        2 => nlink: u16, "Links.";
+        4 => uid: u32, "Owner.";
+        8 => gid: u32, "Group.";
+        12 => blksize: u32, "Unused.";
+        16 => size: u64, "Bytes.";
+        24 => blocks: u64, "512-byte units held.";
+        32 => atime: i64, "Access time, seconds.";
+        40 => mtime: i64, "Modification time, seconds.";
+        48 => ctime: i64, "Change time, seconds.";
+        56 => birthtime: i64, "Creation time, seconds.";
+        64 => mtimensec: i32, "Nanoseconds.";
+        68 => atimensec: i32, "Nanoseconds.";
+        72 => ctimensec: i32, "Nanoseconds.";
+        76 => birthnsec: i32, "Nanoseconds.";
+        80 => gen_: u32, "Generation.";
+        84 => kernflags: u32, "Unused.";
+        88 => flags: u32, "File flags.";
+        92 => extsize: u32, "Bytes of extended attributes.";
+        96 => extb: [i64; 2], "Extended-attribute blocks.";
+        112 => db: [i64; 12], "Direct pointers.";
+        208 => ib: [i64; 3], "Indirect pointers.";
+        232 => modrev: u64, "Change counter.";
+        240 => freelink: u32, "SU+J: next unlinked inode; directories: depth.";
+        244 => ckhash: u32, "Check hash.";
+        248 => spare: [u32; 2], "Unused.";
+    }
+}
+
+/// The file types of `di_mode` (§7.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum FileType {
+    /// Named pipe.
+    Fifo,
+    /// Character device.
+    Char,
+    /// Directory.
+    Directory,
+    /// Block device.
+    Block,
+    /// Regular file.
+    Regular,
+    /// Symbolic link.
+    Symlink,
+    /// Socket.
+    Socket,
+}
+
+impl FileType {
+    /// The type bits of a mode; `None` if they mean nothing.
+    #[must_use]
+    pub fn of_mode(mode: u16) -> Option<FileType> {
+        Self::of_dirent(((mode & 0o170_000) >> 12) as u8)
+    }
+
+    /// The type a directory entry's `d_type` names.
+    #[must_use]
+    pub fn of_dirent(t: u8) -> Option<FileType> {
+        Some(match t {
+            1 => FileType::Fifo,
+            2 => FileType::Char,
+            4 => FileType::Directory,
+            6 => FileType::Block,
+            8 => FileType::Regular,
+            10 => FileType::Symlink,
+            12 => FileType::Socket,
+            _ => return None,
+        })
+    }
+
+    /// `d_type` of a directory entry.
+    #[must_use]
+    pub fn dirent(self) -> u8 {
+        match self {
+            FileType::Fifo => 1,
+            FileType::Char => 2,
+            FileType::Directory => 4,
+            FileType::Block => 6,
+            FileType::Regular => 8,
+            FileType::Symlink => 10,
+            FileType::Socket => 12,
+        }
+    }
+
+    /// The type bits of a mode.
+    #[must_use]
+    pub fn mode_bits(self) -> u16 {
+        u16::from(self.dirent()) << 12
+    }
+
+    /// Character or block device.
+    #[must_use]
+    pub fn is_device(self) -> bool {
+        matches!(self, FileType::Char | FileType::Block)
+    }
+}
+
+bitflags! {
+    /// `di_flags` (§7.4).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+    pub struct FileFlags: u32 {
+        /// Do not dump.
+        const UF_NODUMP = 0x1;
+        /// Owner: may not change.
+        const UF_IMMUTABLE = 0x2;
+        /// Owner: append only.
+        const UF_APPEND = 0x4;
+        /// Directory is opaque in a union.
+        const UF_OPAQUE = 0x8;
+        /// Owner: may not be removed or renamed.
+        const UF_NOUNLINK = 0x10;
+        /// DOS system file.
+        const UF_SYSTEM = 0x80;
+        /// Sparse file.
+        const UF_SPARSE = 0x100;
+        /// Offline file.
+        const UF_OFFLINE = 0x200;
+        /// Reparse point.
+        const UF_REPARSE = 0x400;
+        /// Needs to be archived.
+        const UF_ARCHIVE = 0x800;
+        /// DOS read-only.
+        const UF_READONLY = 0x1000;
+        /// Hidden.
+        const UF_HIDDEN = 0x8000;
+        /// Archived.
+        const SF_ARCHIVED = 0x1_0000;
+        /// Root: may not change.
+        const SF_IMMUTABLE = 0x2_0000;
+        /// Root: append only.
+        const SF_APPEND = 0x4_0000;
+        /// Root: may not be removed or renamed.
+        const SF_NOUNLINK = 0x10_0000;
+        /// Snapshot file.
+        const SF_SNAPSHOT = 0x20_0000;
+        const _ = !0;
+    }
+}
+
+impl FileFlags {
+    /// Flags the owner may set.
+    pub const OWNER_SETTABLE: u32 = 0x0000_ffff;
+    /// Flags only root may set.
+    pub const ROOT_SETTABLE: u32 = 0xffff_0000;
+}
+
+/// Seconds and nanoseconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, PartialOrd, Ord, Hash)]
+pub struct Timespec {
+    /// Seconds, may be negative.
+    pub secs: i64,
+    /// Nanoseconds; a sound volume has `0..1_000_000_000`.
+    pub nsec: i32,
+}
+
+/// An inode in native form, whichever format it came from.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Dinode {
+    /// Type and permissions; 0 = free.
+    pub mode: u16,
+    /// Links.
+    pub nlink: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// 512-byte units held, indirect and extended-attribute blocks included.
+    pub blocks: u64,
+    /// Access time.
+    pub atime: Timespec,
+    /// Modification time.
+    pub mtime: Timespec,
+    /// Change time.
+    pub ctime: Timespec,
+    /// Creation time; zero on UFS1.
+    pub birthtime: Timespec,
+    /// Generation number.
+    pub generation: u32,
+    /// File flags.
+    pub flags: FileFlags,
+    /// Direct pointers (fragment addresses, 0 = hole); `db[0]` is the number of a device.
+    pub db: [i64; NDADDR],
+    /// Single, double and triple indirect pointers.
+    pub ib: [i64; NIADDR],
+    /// The pointer area as link text, where [`Dinode::is_short_symlink`].
+    pub short: ShortLink,
+    /// Bytes of extended attributes (UFS2).
+    pub extsize: u32,
+    /// Blocks of the extended attributes (UFS2).
+    pub extb: [i64; 2],
+    /// Change counter.
+    pub modrev: u64,
+    /// SU+J: next unlinked inode; directories: depth below the root.
+    pub freelink: u32,
+    /// Fields nobody uses, kept: `blksize`, `kernflags`, `spare`.
+    pub unused: [u32; 4],
+}
+
+/// Link text that lies in the pointer area.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct ShortLink {
+    bytes: ShortBytes,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ShortBytes([u8; 120]);
+
+impl Default for ShortBytes {
+    fn default() -> Self {
+        ShortBytes([0; 120])
+    }
+}
+
+impl std::fmt::Debug for ShortLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let text = self.bytes.0.split(|&b| b == 0).next().unwrap_or(&[]);
+        write!(f, "{:?}", String::from_utf8_lossy(text))
+    }
+}
+
+impl ShortLink {
+    /// Text cut to the 120 bytes there is room for.
+    #[must_use]
+    pub fn new(text: &[u8]) -> ShortLink {
+        let mut s = ShortLink::default();
+        for (d, b) in s.bytes.0.iter_mut().zip(text) {
+            *d = *b;
+        }
+        s
+    }
+
+    /// The first `len` bytes.
+    #[must_use]
+    pub fn text(&self, len: u64) -> &[u8] {
+        let n = usize::try_from(len).unwrap_or(usize::MAX).min(self.bytes.0.len());
+        self.bytes.0.get(..n).unwrap_or(&[])
+    }
+}
+
+impl Dinode {
+    /// Decodes the inode at the start of `b`.
+    #[must_use]
+    pub fn decode(g: &Geometry, b: &[u8]) -> Dinode {
+        match g.format {
+            Format::Ufs1 => Self::from_ufs1(g, b),
+            Format::Ufs2 => Self::from_ufs2(g, b),
+        }
+    }
+
+    fn from_ufs1(g: &Geometry, b: &[u8]) -> Dinode {
+        let d = Dinode1::decode(b, g.endian);
+        let ts = |secs: i32, nsec| Timespec { secs: secs.into(), nsec };
+        let mut out = Dinode {
+            mode: d.mode,
+            nlink: d.nlink,
+            uid: d.uid,
+            gid: d.gid,
+            size: d.size,
+            blocks: d.blocks.into(),
+            atime: ts(d.atime, d.atimensec),
+            mtime: ts(d.mtime, d.mtimensec),
+            ctime: ts(d.ctime, d.ctimensec),
+            generation: d.gen_,
+            flags: FileFlags::from_bits_retain(d.flags),
+            db: d.db.map(i64::from),
+            ib: d.ib.map(i64::from),
+            modrev: d.modrev,
+            freelink: d.freelink,
+            ..Dinode::default()
+        };
+        out.take_short(g, b.get(40..100).unwrap_or(&[]));
+        if g.maxsymlinklen == 0 {
+            // 4.2BSD: 16-bit ids where the depth is today.
+            out.uid = get::<u16>(b, 4, g.endian).into();
+            out.gid = get::<u16>(b, 6, g.endian).into();
+        }
+        out
+    }
+
+    fn from_ufs2(g: &Geometry, b: &[u8]) -> Dinode {
+        let d = Dinode2::decode(b, g.endian);
+        let [s0, s1] = d.spare;
+        let mut out = Dinode {
+            mode: d.mode,
+            nlink: d.nlink,
+            uid: d.uid,
+            gid: d.gid,
+            size: d.size,
+            blocks: d.blocks,
+            atime: Timespec { secs: d.atime, nsec: d.atimensec },
+            mtime: Timespec { secs: d.mtime, nsec: d.mtimensec },
+            ctime: Timespec { secs: d.ctime, nsec: d.ctimensec },
+            birthtime: Timespec { secs: d.birthtime, nsec: d.birthnsec },
+            generation: d.gen_,
+            flags: FileFlags::from_bits_retain(d.flags),
+            db: d.db,
+            ib: d.ib,
+            extsize: d.extsize,
+            extb: d.extb,
+            modrev: d.modrev,
+            freelink: d.freelink,
+            unused: [d.blksize, d.kernflags, s0, s1],
+            short: ShortLink::default(),
+        };
+        out.take_short(g, b.get(112..232).unwrap_or(&[]));
+        out
+    }
+
+    fn take_short(&mut self, g: &Geometry, area: &[u8]) {
+        if self.is_short_symlink(g) {
+            self.short = ShortLink::new(area);
+            self.db = [0; NDADDR];
+            self.ib = [0; NIADDR];
+        }
+    }
+
+    /// Writes the inode to the start of `b` and, where the volume keeps one, its check hash.
+    pub fn encode(&self, g: &Geometry, b: &mut [u8]) {
+        match g.format {
+            Format::Ufs1 => self.to_ufs1(g, b),
+            Format::Ufs2 => self.to_ufs2(g, b),
+        }
+    }
+
+    fn to_ufs1(&self, g: &Geometry, b: &mut [u8]) {
+        let old_ids = (g.maxsymlinklen == 0).then(|| get::<u32>(b, 4, g.endian));
+        let d = Dinode1 {
+            mode: self.mode,
+            nlink: self.nlink,
+            freelink: old_ids.unwrap_or(self.freelink),
+            size: self.size,
+            atime: self.atime.secs as i32,
+            atimensec: self.atime.nsec,
+            mtime: self.mtime.secs as i32,
+            mtimensec: self.mtime.nsec,
+            ctime: self.ctime.secs as i32,
+            ctimensec: self.ctime.nsec,
+            db: self.db.map(|p| p as i32),
+            ib: self.ib.map(|p| p as i32),
+            flags: self.flags.bits(),
+            blocks: self.blocks as u32,
+            gen_: self.generation,
+            uid: self.uid,
+            gid: self.gid,
+            modrev: self.modrev,
+        };
+        d.encode(b, g.endian);
+        self.put_short(g, b, 40);
+    }
+
+    fn to_ufs2(&self, g: &Geometry, b: &mut [u8]) {
+        let [blksize, kernflags, s0, s1] = self.unused;
+        let d = Dinode2 {
+            mode: self.mode,
+            nlink: self.nlink,
+            uid: self.uid,
+            gid: self.gid,
+            blksize,
+            size: self.size,
+            blocks: self.blocks,
+            atime: self.atime.secs,
+            mtime: self.mtime.secs,
+            ctime: self.ctime.secs,
+            birthtime: self.birthtime.secs,
+            mtimensec: self.mtime.nsec,
+            atimensec: self.atime.nsec,
+            ctimensec: self.ctime.nsec,
+            birthnsec: self.birthtime.nsec,
+            gen_: self.generation,
+            kernflags,
+            flags: self.flags.bits(),
+            extsize: self.extsize,
+            extb: self.extb,
+            db: self.db,
+            ib: self.ib,
+            modrev: self.modrev,
+            freelink: self.freelink,
+            ckhash: get(b, CKHASH_OFFSET, g.endian),
+            spare: [s0, s1],
+        };
+        d.encode(b, g.endian);
+        self.put_short(g, b, 112);
+        rehash(g, b);
+    }
+
+    fn put_short(&self, g: &Geometry, b: &mut [u8], off: usize) {
+        if self.is_short_symlink(g) {
+            let room = g.format.short_symlink_room();
+            let text = self.short.text(room as u64);
+            if let Some(dst) = b.get_mut(off..off + room) {
+                dst.copy_from_slice(text);
+            }
+        }
+    }
+
+    /// The type; `None` for a free or nonsensical inode.
+    #[must_use]
+    pub fn file_type(&self) -> Option<FileType> {
+        FileType::of_mode(self.mode)
+    }
+
+    /// Whether this is a directory.
+    #[must_use]
+    pub fn is_dir(&self) -> bool {
+        self.file_type() == Some(FileType::Directory)
+    }
+
+    /// Whether the pointer area holds link text instead of pointers (§7.6).
+    #[must_use]
+    pub fn is_short_symlink(&self, g: &Geometry) -> bool {
+        self.file_type() == Some(FileType::Symlink)
+            && self.blocks == 0
+            && self.size <= g.format.short_symlink_room() as u64
+            && g.maxsymlinklen > 0
+    }
+
+    /// Whether the pointer area holds block pointers.
+    #[must_use]
+    pub fn has_pointers(&self, g: &Geometry) -> bool {
+        match self.file_type() {
+            Some(FileType::Regular | FileType::Directory) => true,
+            Some(FileType::Symlink) => !self.is_short_symlink(g),
+            _ => false,
+        }
+    }
+
+    /// Device number in FreeBSD's encoding, of device inodes.
+    #[must_use]
+    pub fn rdev(&self) -> u64 {
+        let [first, ..] = self.db;
+        first as u64
+    }
+
+    /// 512-byte units in `frags` fragments.
+    #[must_use]
+    pub fn sectors(g: &Geometry, frags: u32) -> u64 {
+        u64::from(frags) * (u64::from(g.fsize) / DEV_BSIZE)
+    }
+}
+
+/// Recomputes the check hash of the UFS2 inode at the start of `b` if the volume keeps one.
+pub fn rehash(g: &Geometry, b: &mut [u8]) {
+    if g.ckhash.contains(CkHash::INODE) && g.format == Format::Ufs2 {
+        let hash = check_hash(b.get(..Dinode2::SIZE).unwrap_or(&[]), CKHASH_OFFSET);
+        put(b, CKHASH_OFFSET, g.endian, hash);
+    }
+}
+
+/// Whether the stored check hash is right; free inodes have none (§9).
+#[must_use]
+pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
+    if !g.ckhash.contains(CkHash::INODE) || g.format == Format::Ufs1 || get::<u16>(b, 0, g.endian) == 0
+    {
+        return true;
+    }
+    let hash = check_hash(b.get(..Dinode2::SIZE).unwrap_or(&[]), CKHASH_OFFSET);
+    hash == get::<u32>(b, CKHASH_OFFSET, g.endian)
+}
+
+/// Checks an allocated inode as it comes from disk, without following its pointers (§18.3).
+///
+/// # Errors
+/// [`Error::Corrupt`] naming the field.
+pub fn check(g: &Geometry, ino: Ino, b: &[u8]) -> Result<Dinode, Error> {
+    let bad = |field, found: String, want: String| {
+        Error::from(Corrupt::new(Structure::Inode, Place::Inode(ino), field, found, want))
+    };
+    let d = Dinode::decode(g, b);
+    if !hash_ok(g, b) {
+        let found = format!("{:#010x}", get::<u32>(b, CKHASH_OFFSET, g.endian));
+        return Err(bad("ckhash", found, "the check hash of the inode".into()));
+    }
+    let Some(t) = d.file_type() else {
+        return Err(bad("mode", format!("{:#o}", d.mode), "a known file type".into()));
+    };
+    let limit = match t {
+        FileType::Directory => MAXDIRSIZE.min(g.maxfilesize),
+        FileType::Regular => g.maxfilesize,
+        FileType::Symlink => u64::from(g.bsize),
+        _ => 0,
+    };
+    if d.size > limit && !(d.flags.contains(FileFlags::SF_SNAPSHOT) && t == FileType::Regular) {
+        return Err(bad("size", d.size.to_string(), format!("at most {limit}")));
+    }
+    if t == FileType::Directory && d.size % 512 != 0 {
+        return Err(bad("size", d.size.to_string(), "a multiple of 512".into()));
+    }
+    if u64::from(d.extsize) > 2 * u64::from(g.bsize) {
+        return Err(bad("extsize", d.extsize.to_string(), format!("at most {}", 2 * g.bsize)));
+    }
+    Ok(d)
+}
