@@ -454,7 +454,9 @@ pub fn runs(pattern: u8, frag: u32) -> [u8; 9] {
         if bit < frag && (pattern >> bit) & 1 == 1 {
             len += 1;
         } else {
-            if len > 0 && let Some(n) = out.get_mut(len) {
+            if len > 0
+                && let Some(n) = out.get_mut(len)
+            {
                 *n += 1;
             }
             len = 0;

@@ -502,7 +502,9 @@ pub fn rehash(g: &Geometry, b: &mut [u8]) {
 /// Whether the stored check hash is right; free inodes have none (§9).
 #[must_use]
 pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
-    if !g.ckhash.contains(CkHash::INODE) || g.format == Format::Ufs1 || get::<u16>(b, 0, g.endian) == 0
+    if !g.ckhash.contains(CkHash::INODE)
+        || g.format == Format::Ufs1
+        || get::<u16>(b, 0, g.endian) == 0
     {
         return true;
     }

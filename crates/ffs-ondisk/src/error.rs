@@ -98,7 +98,13 @@ impl Corrupt {
         found: impl fmt::Display,
         expected: impl fmt::Display,
     ) -> Corrupt {
-        Corrupt { structure, place, field, found: found.to_string(), expected: expected.to_string() }
+        Corrupt {
+            structure,
+            place,
+            field,
+            found: found.to_string(),
+            expected: expected.to_string(),
+        }
     }
 }
 

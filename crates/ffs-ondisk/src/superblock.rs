@@ -236,12 +236,14 @@ impl Superblock {
             self.encode_old_layout(&f, &mut out);
             return out;
         }
-        if f.sblockactualloc != 0 || f.metackhash & CkHash::SUPERBLOCK.bits() != 0 {
+        let hashed = self.ckhashes().contains(CkHash::SUPERBLOCK);
+        if f.sblockactualloc != 0 || hashed {
             f.sblockactualloc = i64::try_from(self.location).unwrap_or(0);
         }
         f.encode(&mut out, self.endian);
-        if f.metackhash & CkHash::SUPERBLOCK.bits() != 0 {
-            crate::wire::put(&mut out, 1304, self.endian, check_hash(&out, 1304));
+        if hashed {
+            let hash = check_hash(&out, 1304);
+            crate::wire::put(&mut out, 1304, self.endian, hash);
         }
         out
     }
@@ -250,11 +252,7 @@ impl Superblock {
     fn encode_old_layout(&self, f: &SbFields, out: &mut [u8]) {
         let keep = out.get(856..1316).map(<[u8]>::to_vec).unwrap_or_default();
         let orig = SbFields::decode(&self.raw, self.endian);
-        let g = SbFields {
-            flags: orig.flags,
-            maxfilesize: orig.maxfilesize,
-            ..f.clone()
-        };
+        let g = SbFields { flags: orig.flags, maxfilesize: orig.maxfilesize, ..f.clone() };
         g.encode(out, self.endian);
         if let Some(dst) = out.get_mut(856..1316) {
             dst.copy_from_slice(&keep);
@@ -264,7 +262,7 @@ impl Superblock {
     /// Whether the stored check hash is right; `true` where the volume keeps none.
     #[must_use]
     pub fn hash_ok(&self) -> bool {
-        if self.f.metackhash & CkHash::SUPERBLOCK.bits() == 0 || self.format == Format::Ufs1 {
+        if !self.ckhashes().contains(CkHash::SUPERBLOCK) {
             return true;
         }
         let len = usize::try_from(self.f.sbsize).unwrap_or(0);

@@ -1,0 +1,72 @@
+//! Which pointer names a logical block: pure arithmetic of direct and indirect blocks (§7.7).
+//!
+//! # Invariants
+//! 1. [`path`] is defined for every logical block a volume of the geometry can address and `None`
+//!    beyond; its indexes are below 12 and below `nindir`.
+//! 2. [`Path::indirect_name`] gives every indirect block of a file a number of its own, negative and
+//!    different from all data blocks: the in-core name BSD uses in its journal as well.
+
+use crate::geometry::{Geometry, NDADDR, NIADDR};
+use crate::units::Lbn;
+
+/// The way from an inode to a data block's pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// `db[index]`.
+    Direct(usize),
+    /// Through `levels` (1 to 3) indirect blocks, starting at `ib[levels - 1]`.
+    Indirect {
+        /// Number of indirect blocks on the way.
+        levels: usize,
+        /// Index in each, outermost first; only the first `levels` count.
+        index: [u32; NIADDR],
+    },
+}
+
+/// The way to logical block `l`; `None` if the format cannot address it.
+#[must_use]
+pub fn path(g: &Geometry, l: Lbn) -> Option<Path> {
+    if l.0 < NDADDR as u64 {
+        return Some(Path::Direct(l.0 as usize));
+    }
+    let n = u64::from(g.nindir);
+    let mut rest = l.0 - NDADDR as u64;
+    let mut span = 1u64;
+    for levels in 1..=NIADDR {
+        span = span.checked_mul(n)?;
+        if rest < span {
+            let mut index = [0u32; NIADDR];
+            let mut unit = span;
+            for slot in index.iter_mut().take(levels) {
+                unit /= n;
+                *slot = (rest / unit) as u32;
+                rest %= unit;
+            }
+            return Some(Path::Indirect { levels, index });
+        }
+        rest -= span;
+    }
+    None
+}
+
+/// Data blocks below one pointer of an indirect block of `level` (1 = single: 1 block).
+#[must_use]
+pub fn blocks_per_pointer(g: &Geometry, level: usize) -> u64 {
+    u64::from(g.nindir).saturating_pow(u32::try_from(level.saturating_sub(1)).unwrap_or(0))
+}
+
+/// First logical block that `ib[i]` maps.
+#[must_use]
+pub fn first_of_root(g: &Geometry, i: usize) -> Lbn {
+    let n = u64::from(g.nindir);
+    let before: u64 = (1..=i as u32).map(|k| n.saturating_pow(k)).sum();
+    Lbn(NDADDR as u64 + before)
+}
+
+/// In-core name of the indirect block of `level` (1 = single) whose first data block is `first`.
+///
+/// A single-indirect block is `-first`; each higher level is one less than its first child.
+#[must_use]
+pub fn indirect_name(first: Lbn, level: usize) -> i64 {
+    -i64::try_from(first.0).unwrap_or(i64::MAX) - (level as i64 - 1)
+}

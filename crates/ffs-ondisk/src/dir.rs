@@ -1,0 +1,205 @@
+//! Directory chunks and their records (§8; directories-and-caches §1).
+//!
+//! A directory is a row of 512-byte chunks; the records of a chunk fill it exactly and never
+//! leave it. Everything here works on one chunk.
+//!
+//! # Invariants
+//! 1. [`records`] ends after at most 512 / 4 steps whatever the bytes are: it stops at the first
+//!    malformed record.
+//! 2. A record it yields lies wholly inside the chunk; if live, its name has 1 to 255 bytes
+//!    without NUL or `/` and is followed by a NUL.
+//! 3. [`write`] leaves no byte of the record's name area unset: padding is zero (old kernels leaked
+//!    memory there, known-failures §2.9).
+
+use crate::geometry::{DIRBLKSIZ, Geometry};
+use crate::wire::{Endian, get, put};
+
+/// Bytes before the name.
+pub const HEADER: usize = 8;
+/// Longest name, bytes.
+pub const MAXNAMLEN: usize = 255;
+/// `d_type` of a whiteout.
+pub const DT_WHT: u8 = 14;
+
+/// How records are written on a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirFormat {
+    /// Byte order.
+    pub endian: Endian,
+    /// 4.2BSD records: a 16-bit name length and no type.
+    pub old: bool,
+}
+
+impl DirFormat {
+    /// The format of a volume's directories.
+    #[must_use]
+    pub fn of(g: &Geometry) -> DirFormat {
+        DirFormat { endian: g.endian, old: g.maxsymlinklen == 0 }
+    }
+}
+
+/// A record of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Byte offset in the chunk.
+    pub off: usize,
+    /// Inode number as stored: 0 = free record, 1 = whiteout.
+    pub ino: u32,
+    /// Distance to the next record, bytes.
+    pub reclen: usize,
+    /// `d_type`; 0 = unknown.
+    pub dtype: u8,
+    /// The name; empty if the record is free.
+    pub name: &'a [u8],
+}
+
+impl Record<'_> {
+    /// Whether the record names something.
+    #[must_use]
+    pub fn live(&self) -> bool {
+        self.ino != 0
+    }
+
+    /// Bytes that a new entry could take from this record.
+    #[must_use]
+    pub fn slack(&self) -> usize {
+        if self.live() { self.reclen.saturating_sub(dirsiz(self.name.len())) } else { self.reclen }
+    }
+}
+
+/// Why a record is malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRecord {
+    /// Byte offset in the chunk.
+    pub off: usize,
+    /// The field.
+    pub field: &'static str,
+    /// Its value.
+    pub found: u32,
+    /// The rule.
+    pub expected: &'static str,
+}
+
+/// Bytes a record with a name of `namlen` bytes needs (`DIRSIZ`).
+#[must_use]
+pub fn dirsiz(namlen: usize) -> usize {
+    (HEADER + namlen + 1 + 3) & !3
+}
+
+/// Whether `name` may be entered in a directory: 1 to 255 bytes, no NUL, no `/`.
+#[must_use]
+pub fn name_ok(name: &[u8]) -> bool {
+    (1..=MAXNAMLEN).contains(&name.len()) && !name.iter().any(|&b| b == 0 || b == b'/')
+}
+
+/// The records of `chunk` in order, ending with the first malformed one if there is one.
+#[must_use]
+pub fn records(fmt: DirFormat, chunk: &[u8]) -> Records<'_> {
+    Records { fmt, chunk: chunk.get(..DIRBLKSIZ).unwrap_or(chunk), off: 0 }
+}
+
+/// Iterator of [`records`].
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    fmt: DirFormat,
+    chunk: &'a [u8],
+    off: usize,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, BadRecord>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.off >= self.chunk.len() {
+            return None;
+        }
+        let r = read(self.fmt, self.chunk, self.off);
+        self.off = match &r {
+            Ok(rec) => rec.off + rec.reclen,
+            Err(_) => self.chunk.len(),
+        };
+        Some(r)
+    }
+}
+
+/// Reads and checks the record at byte `off` of `chunk`.
+///
+/// # Errors
+/// The first rule the record breaks.
+pub fn read(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>, BadRecord> {
+    let bad = |field, found, expected| BadRecord { off, field, found, expected };
+    let ino: u32 = get(chunk, off, fmt.endian);
+    let reclen = usize::from(get::<u16>(chunk, off + 4, fmt.endian));
+    let room = chunk.len().saturating_sub(off);
+    if reclen < HEADER || reclen % 4 != 0 || reclen > room {
+        let want = "a multiple of 4 from 8 to the end of the chunk";
+        return Err(bad("record length", reclen as u32, want));
+    }
+    if ino == 0 {
+        return Ok(Record { off, ino, reclen, dtype: 0, name: &[] });
+    }
+    let (dtype, namlen) = if fmt.old {
+        (0, usize::from(get::<u16>(chunk, off + 6, fmt.endian)))
+    } else {
+        (get::<u8>(chunk, off + 6, fmt.endian), usize::from(get::<u8>(chunk, off + 7, fmt.endian)))
+    };
+    if dtype > 15 {
+        return Err(bad("type", dtype.into(), "at most 15"));
+    }
+    if namlen == 0 || namlen > MAXNAMLEN || dirsiz(namlen) > reclen {
+        return Err(bad("name length", namlen as u32, "1 to 255 and within the record"));
+    }
+    let name = chunk.get(off + HEADER..off + HEADER + namlen).unwrap_or(&[]);
+    if let Some(&c) = name.iter().find(|&&c| c == 0 || c == b'/') {
+        return Err(bad("name byte", c.into(), "neither NUL nor '/'"));
+    }
+    match chunk.get(off + HEADER + namlen) {
+        Some(0) => Ok(Record { off, ino, reclen, dtype, name }),
+        other => Err(bad("byte after the name", other.copied().unwrap_or(0).into(), "NUL")),
+    }
+}
+
+/// Writes a whole record at byte `off` of `chunk`, name area padded with zeros.
+///
+/// The caller has made sure that `reclen` fits and holds `dirsiz(name.len())`.
+pub fn write(fmt: DirFormat, chunk: &mut [u8], rec: &Record<'_>) {
+    let off = rec.off;
+    put(chunk, off, fmt.endian, rec.ino);
+    set_reclen(fmt, chunk, off, rec.reclen);
+    if fmt.old {
+        put(chunk, off + 6, fmt.endian, rec.name.len() as u16);
+    } else {
+        put(chunk, off + 6, fmt.endian, rec.dtype);
+        put(chunk, off + 7, fmt.endian, rec.name.len() as u8);
+    }
+    let end = (off + dirsiz(rec.name.len())).min(off + rec.reclen);
+    if let Some(area) = chunk.get_mut(off + HEADER..end) {
+        area.fill(0);
+        for (d, s) in area.iter_mut().zip(rec.name) {
+            *d = *s;
+        }
+    }
+}
+
+/// Changes the inode number of the record at `off`; 0 frees it.
+pub fn set_ino(fmt: DirFormat, chunk: &mut [u8], off: usize, ino: u32) {
+    put(chunk, off, fmt.endian, ino);
+}
+
+/// Changes the type of the record at `off`.
+pub fn set_type(fmt: DirFormat, chunk: &mut [u8], off: usize, dtype: u8) {
+    if !fmt.old {
+        put(chunk, off + 6, fmt.endian, dtype);
+    }
+}
+
+/// Changes the length of the record at `off`, bytes.
+pub fn set_reclen(fmt: DirFormat, chunk: &mut [u8], off: usize, reclen: usize) {
+    put(chunk, off + 4, fmt.endian, reclen as u16);
+}
+
+/// Makes `chunk` one free record, all bytes zero but its length.
+pub fn clear_chunk(fmt: DirFormat, chunk: &mut [u8]) {
+    chunk.fill(0);
+    set_reclen(fmt, chunk, 0, chunk.len().min(DIRBLKSIZ));
+}

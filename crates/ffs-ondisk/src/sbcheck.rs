@@ -1,0 +1,372 @@
+//! What makes a superblock acceptable (§18.1; known-failures §2.1).
+//!
+//! [`problems`] lists everything that is wrong; [`geometry`] gives the [`Geometry`] if nothing
+//! fatal is. fsck and dumpfs read the list, everybody else only asks for the geometry.
+//!
+//! # Invariants
+//! 1. No check divides, shifts or multiplies by a field before that field is bounded.
+//! 2. A problem is fatal exactly if some arithmetic of [`Geometry`] relies on the field.
+//! 3. Limits are those of the format, not of today's tools: odd but sound volumes pass.
+
+use crate::cg::CgLayout;
+use crate::error::Error;
+use crate::geometry::{Format, Geometry};
+use crate::superblock::{CkHash, SBLOCKSIZE, SbFields, Superblock};
+use crate::units::FragNo;
+
+/// One thing wrong with a superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The field.
+    pub field: &'static str,
+    /// What it says.
+    pub found: String,
+    /// What it should.
+    pub expected: String,
+    /// Whether the volume cannot be used with it.
+    pub fatal: bool,
+}
+
+/// Collects problems.
+struct Checker<'a> {
+    f: &'a SbFields,
+    out: Vec<Problem>,
+}
+
+impl Checker<'_> {
+    fn rule(
+        &mut self,
+        ok: bool,
+        field: &'static str,
+        found: impl ToString,
+        expected: impl ToString,
+    ) {
+        self.note(ok, field, found, expected, true);
+    }
+
+    fn warn(
+        &mut self,
+        ok: bool,
+        field: &'static str,
+        found: impl ToString,
+        expected: impl ToString,
+    ) {
+        self.note(ok, field, found, expected, false);
+    }
+
+    fn note(
+        &mut self,
+        ok: bool,
+        field: &'static str,
+        found: impl ToString,
+        expected: impl ToString,
+        fatal: bool,
+    ) {
+        if !ok {
+            let (found, expected) = (found.to_string(), expected.to_string());
+            self.out.push(Problem { field, found, expected, fatal });
+        }
+    }
+
+    fn equal(&mut self, field: &'static str, found: i64, want: i64) {
+        self.rule(found == want, field, found, want);
+    }
+
+    fn fatal(&self) -> bool {
+        self.out.iter().any(|p| p.fatal)
+    }
+}
+
+/// Everything wrong with `sb`; `device_bytes` bounds the size if it is known.
+#[must_use]
+pub fn problems(sb: &Superblock, device_bytes: Option<u64>) -> Vec<Problem> {
+    let mut c = Checker { f: &sb.f, out: Vec::new() };
+    check_sizes(&mut c, sb);
+    if c.fatal() {
+        // Everything below divides by the sizes.
+        return c.out;
+    }
+    check_derived(&mut c, sb);
+    check_groups(&mut c, sb);
+    if c.fatal() {
+        return c.out;
+    }
+    check_layout(&mut c, sb, device_bytes);
+    check_totals(&mut c);
+    check_soft(&mut c);
+    c.rule(sb.hash_ok(), "ckhash", format!("{:#010x}", sb.f.ckhash), "the check hash of the block");
+    c.out
+}
+
+/// The geometry of `sb`.
+///
+/// # Errors
+/// The first fatal problem.
+pub fn geometry(sb: &Superblock, device_bytes: Option<u64>) -> Result<Geometry, Error> {
+    match problems(sb, device_bytes).into_iter().find(|p| p.fatal) {
+        Some(p) => Err(sb.corrupt(p.field, p.found, p.expected)),
+        None => Ok(build(sb)),
+    }
+}
+
+/// The geometry of `sb` although its check hash is wrong (a torn superblock write).
+///
+/// # Errors
+/// The first fatal problem other than the check hash.
+pub fn geometry_ignoring_hash(
+    sb: &Superblock,
+    device_bytes: Option<u64>,
+) -> Result<Geometry, Error> {
+    match problems(sb, device_bytes).into_iter().find(|p| p.fatal && p.field != "ckhash") {
+        Some(p) => Err(sb.corrupt(p.field, p.found, p.expected)),
+        None => Ok(build(sb)),
+    }
+}
+
+/// Sizes every other rule needs: powers of two in their ranges.
+fn check_sizes(c: &mut Checker<'_>, sb: &Superblock) {
+    let f = c.f;
+    let pow2 = |v: i32| v > 0 && (v & (v - 1)) == 0;
+    c.rule(
+        pow2(f.bsize) && (4096..=65536).contains(&f.bsize),
+        "bsize",
+        f.bsize,
+        "a power of two from 4096 to 65536",
+    );
+    c.rule(pow2(f.fsize) && f.fsize >= 512, "fsize", f.fsize, "a power of two from 512");
+    c.rule((1..=8).contains(&f.frag) && pow2(f.frag), "frag", f.frag, "1, 2, 4 or 8");
+    let product = i64::from(f.fsize).saturating_mul(f.frag.into());
+    c.rule(product == i64::from(f.bsize), "fsize * frag", product, f.bsize);
+    c.rule(
+        (SbFields::SIZE as i32..=SBLOCKSIZE as i32).contains(&f.sbsize) && f.sbsize % 512 == 0,
+        "sbsize",
+        f.sbsize,
+        "a multiple of 512 from 1536 to 8192",
+    );
+    let loc = sb.location;
+    match sb.format {
+        Format::Ufs2 => {
+            let own = f.sblockloc == i64::try_from(loc).unwrap_or(-1);
+            let known = [65536, 8192, 0, 262_144].contains(&f.sblockloc);
+            c.rule(own || known, "sblockloc", f.sblockloc, "65536, 8192, 0 or 262144");
+        }
+        Format::Ufs1 => {
+            let ok = (0..=8192).contains(&f.sblockloc);
+            c.rule(ok, "sblockloc", f.sblockloc, "0 to 8192");
+        }
+    }
+}
+
+/// Fields that follow from the sizes alone.
+fn check_derived(c: &mut Checker<'_>, sb: &Superblock) {
+    let f = c.f;
+    let log2 = |v: i32| i64::from(v.trailing_zeros());
+    c.equal("bmask", f.bmask.into(), (!(f.bsize - 1)).into());
+    c.equal("fmask", f.fmask.into(), (!(f.fsize - 1)).into());
+    c.equal("bshift", f.bshift.into(), log2(f.bsize));
+    c.equal("fshift", f.fshift.into(), log2(f.fsize));
+    c.equal("fragshift", f.fragshift.into(), log2(f.frag));
+    c.equal("fsbtodb", f.fsbtodb.into(), log2(f.fsize) - 9);
+    if f.old_inodefmt >= 2 || sb.format == Format::Ufs2 {
+        c.equal("qbmask", f.qbmask, i64::from(f.bsize) - 1);
+        c.equal("qfmask", f.qfmask, i64::from(f.fsize) - 1);
+    }
+    let pointer = sb.format.pointer_size() as i32;
+    let dinode = sb.format.dinode_size() as i32;
+    c.equal("nindir", f.nindir.into(), (f.bsize / pointer).into());
+    c.equal("inopb", f.inopb.into(), (f.bsize / dinode).into());
+    let room = sb.format.short_symlink_room() as i32;
+    let old_fmt = sb.format == Format::Ufs1 && f.maxsymlinklen <= 0;
+    c.rule(f.maxsymlinklen == room || old_fmt, "maxsymlinklen", f.maxsymlinklen, room);
+    let bigs = i64::from(f.bsize);
+    let max_ok = f.maxbsize == 0
+        || ((f.maxbsize & (f.maxbsize - 1)) == 0
+            && (bigs..=bigs * 16).contains(&i64::from(f.maxbsize)));
+    c.rule(max_ok, "maxbsize", f.maxbsize, "a power of two from bsize to 16 * bsize");
+}
+
+/// Group counts and sizes.
+fn check_groups(c: &mut Checker<'_>, sb: &Superblock) {
+    let f = c.f;
+    let (frag, inopb) = (i64::from(f.frag), i64::from(f.bsize) / sb.format.dinode_size() as i64);
+    let fpg = i64::from(f.fpg);
+    c.rule((1..=i32::MAX as u32).contains(&f.ncg), "ncg", f.ncg, "at least 1");
+    c.rule(
+        fpg >= 3 * frag && fpg % frag == 0,
+        "fpg",
+        f.fpg,
+        "a multiple of frag, at least 3 blocks",
+    );
+    let ipg = i64::from(f.ipg);
+    c.rule(ipg >= inopb && ipg % inopb == 0, "ipg", f.ipg, format!("a multiple of {inopb}"));
+    let inodes = u64::from(f.ipg) * u64::from(f.ncg);
+    c.rule(inodes <= (1u64 << 32) - inopb as u64, "ipg * ncg", inodes, "below 2^32 - inopb");
+    let ufs1 = sb.format == Format::Ufs1;
+    c.rule(f.old_cgoffset >= 0 || !ufs1, "old_cgoffset", f.old_cgoffset, "not negative");
+    if ufs1 && f.old_cgoffset > 0 {
+        c.rule(!f.old_cgmask >= 0, "old_cgmask", f.old_cgmask, "a mask with the top bit set");
+        let turn = i64::from(f.old_cgoffset).saturating_mul((!f.old_cgmask).into());
+        c.rule(turn <= fpg, "old_cgoffset * !old_cgmask", turn, format!("at most {fpg}"));
+    }
+    if ufs1 {
+        c.rule((1..=4096).contains(&f.old_cpg), "old_cpg", f.old_cpg, "1 to 4096");
+        c.rule((1..=32).contains(&f.old_nrpos), "old_nrpos", f.old_nrpos, "1 to 32");
+        c.rule(f.ipg <= 32767, "ipg", f.ipg, "at most 32767 on UFS1");
+    }
+    c.rule(
+        (0..=bigger(f.fpg / f.frag.max(1), 1)).contains(&f.contigsumsize),
+        "contigsumsize",
+        f.contigsumsize,
+        "0 to the blocks of a group",
+    );
+}
+
+fn bigger(a: i32, b: i32) -> i32 {
+    if a > b { a } else { b }
+}
+
+/// Where the parts of a group and of the volume lie.
+fn check_layout(c: &mut Checker<'_>, sb: &Superblock, device_bytes: Option<u64>) {
+    let f = c.f;
+    let g = build(sb);
+    let frag = i64::from(f.frag);
+    let up = |v: i64, to: i64| (v + to - 1) / to * to;
+    let sbloc = if sb.format == Format::Ufs1 && sb.old_layout { 8192 } else { f.sblockloc };
+    let sbfrags = |bytes: i64| up((bytes + i64::from(f.fsize) - 1) / i64::from(f.fsize), frag);
+    let sblkno = sbfrags(sbloc + SBLOCKSIZE as i64);
+    // makefs and old newfs round differently: accept any place that leaves room for each part.
+    let old = sb.old_layout;
+    c.rule(
+        i64::from(f.sblkno) == sblkno
+            || (old && f.sblkno > 0)
+            || i64::from(f.sblkno) == sbfrags(16384),
+        "sblkno",
+        f.sblkno,
+        sblkno,
+    );
+    let cblkno = i64::from(f.sblkno) + sbfrags(SBLOCKSIZE as i64);
+    c.equal("cblkno", f.cblkno.into(), cblkno);
+    c.equal("iblkno", f.iblkno.into(), cblkno + frag);
+    let inode_blocks = i64::from(f.ipg) / i64::from(f.inopb);
+    c.equal("dblkno", f.dblkno.into(), i64::from(f.iblkno) + inode_blocks * frag);
+    c.rule(f.dblkno <= f.fpg, "dblkno", f.dblkno, format!("at most fpg {}", f.fpg));
+    let size = u64::try_from(f.size).unwrap_or(0);
+    let (fpg, ncg) = (u64::from(g.fpg), u64::from(f.ncg));
+    let (low, high) = ((ncg - 1) * fpg, ncg * fpg);
+    let in_range = size >= 8 * u64::from(g.frag) && low < size && size <= high;
+    c.rule(in_range, "size", f.size, format!("{} to {high}", low + 1));
+    if let Some(dev) = device_bytes {
+        let bytes = size.saturating_mul(g.fsize.into());
+        let want = format!("at most the {dev} bytes of the device");
+        c.rule(bytes <= dev, "size * fsize", bytes, want);
+    }
+    if !c.fatal() {
+        check_summary_area(c, &g);
+        let lay = CgLayout::of(&g);
+        let (fsize, bsize) = (g.fsize, g.bsize);
+        let ok = g.cgsize >= fsize && g.cgsize <= bsize && g.cgsize % fsize == 0 && f.cgsize > 0;
+        c.rule(ok, "cgsize", f.cgsize, format!("a multiple of {fsize} up to {bsize}"));
+        c.rule(
+            lay.nextfreeoff <= g.cgsize,
+            "cgsize",
+            f.cgsize,
+            format!("room for {} bytes of maps", lay.nextfreeoff),
+        );
+    }
+}
+
+/// The summary area: big enough, in one group, inside the volume.
+fn check_summary_area(c: &mut Checker<'_>, g: &Geometry) {
+    let f = c.f;
+    let need = g.fragroundup(u64::from(f.ncg) * 16);
+    c.rule(f.cssize > 0 && need == f.cssize as u64, "cssize", f.cssize, need);
+    let Ok(at) = u64::try_from(f.csaddr) else {
+        c.rule(false, "csaddr", f.csaddr, "not negative");
+        return;
+    };
+    let cg = g.dtog(FragNo(at));
+    let end = at.saturating_add(need / u64::from(g.fsize));
+    let ok = cg.0 < f.ncg && FragNo(at) >= g.cgdmin(cg) && end <= g.size;
+    c.rule(ok, "csaddr", f.csaddr, format!("the data area of a group, ending by {}", g.size));
+    let one_group = end > at && g.dtog(FragNo(end.saturating_sub(1))) == cg;
+    c.rule(one_group, "csaddr", f.csaddr, "a summary area inside one group");
+}
+
+/// Totals that later sums rely on.
+fn check_totals(c: &mut Checker<'_>) {
+    let f = c.f;
+    let inodes = i64::from(f.ipg) * i64::from(f.ncg);
+    let [ndir, nbfree, nifree, nffree, _] = f.cstotal;
+    c.warn((0..=inodes).contains(&nifree), "cstotal.nifree", nifree, format!("0 to {inodes}"));
+    let dirs = inodes.saturating_sub(nifree.clamp(0, inodes));
+    c.warn((0..=dirs).contains(&ndir), "cstotal.ndir", ndir, format!("0 to {dirs}"));
+    let blocks = f.size / i64::from(f.frag);
+    c.warn((0..=blocks).contains(&nbfree), "cstotal.nbfree", nbfree, format!("0 to {blocks}"));
+    c.warn((0..=f.size).contains(&nffree), "cstotal.nffree", nffree, format!("0 to {}", f.size));
+}
+
+/// Fields with a safe substitute.
+fn check_soft(c: &mut Checker<'_>) {
+    let f = c.f;
+    c.warn((0..=99).contains(&f.minfree), "minfree", f.minfree, "0 to 99");
+    c.warn((0..=1).contains(&f.optim), "optim", f.optim, "0 or 1");
+    let half = i64::from(f.fpg / 2);
+    c.warn((0..=half).contains(&f.metaspace), "metaspace", f.metaspace, format!("0 to {half}"));
+    c.warn((0..=256).contains(&f.maxcontig), "maxcontig", f.maxcontig, "0 to 256");
+    c.warn(f.maxbpg > 0, "maxbpg", f.maxbpg, "at least 1");
+}
+
+/// The largest file the block map can address: 12 + n + n² + n³ blocks, less one byte (§3).
+#[must_use]
+pub fn max_file_size(bsize: u64, nindir: u64) -> u64 {
+    let (b, n) = (u128::from(bsize), u128::from(nindir));
+    let size = 12 * b - 1 + b * (n + n * n + n * n * n);
+    u64::try_from(size).unwrap_or(u64::MAX).min(i64::MAX as u64)
+}
+
+/// Copies the fields into a geometry; only sound once the sizes are checked.
+fn build(sb: &Superblock) -> Geometry {
+    let f = &sb.f;
+    let u = |v: i32| u32::try_from(v).unwrap_or(0);
+    let u64_ = |v: i64| u64::try_from(v).unwrap_or(0);
+    let ufs1 = sb.format == Format::Ufs1;
+    let addressable = max_file_size(f.bsize as u64, f.nindir as u64);
+    let limit = if ufs1 {
+        // UFS1 names blocks with 31 bits (§3.4).
+        addressable.min(0x8000_0000 * u64_(f.bsize.into()) - 1)
+    } else {
+        addressable
+    };
+    let limit = if ufs1 && f.old_inodefmt < 2 { limit.min(i32::MAX as u64) } else { limit };
+    Geometry {
+        format: sb.format,
+        endian: sb.endian,
+        bsize: u(f.bsize),
+        fsize: u(f.fsize),
+        frag: u(f.frag),
+        ncg: f.ncg,
+        fpg: u(f.fpg),
+        ipg: f.ipg,
+        size: u64_(f.size),
+        dsize: u64_(f.dsize),
+        nindir: u(f.nindir),
+        inopb: f.inopb,
+        sblkno: u(f.sblkno),
+        cblkno: u(f.cblkno),
+        iblkno: u(f.iblkno),
+        dblkno: u(f.dblkno),
+        cgoffset: if ufs1 { u(f.old_cgoffset) } else { 0 },
+        cgmask_not: if ufs1 { !f.old_cgmask as u32 } else { 0 },
+        csaddr: FragNo(u64_(f.csaddr)),
+        cssize: u(f.cssize),
+        cgsize: u(f.cgsize),
+        contigsumsize: u(f.contigsumsize),
+        old_cpg: if ufs1 { u(f.old_cpg) } else { 0 },
+        old_nrpos: if ufs1 { u(f.old_nrpos) } else { 0 },
+        metaspace: u32::try_from(f.metaspace.clamp(0, i64::from(f.fpg / 2))).unwrap_or(0),
+        maxfilesize: f.maxfilesize.min(limit).max(u64_(f.bsize.into())),
+        maxsymlinklen: u(f.maxsymlinklen),
+        ckhash: sb.ckhashes() & CkHash::all(),
+        old_layout: sb.old_layout,
+    }
+}
