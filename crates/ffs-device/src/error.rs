@@ -116,10 +116,7 @@ pub(crate) fn check_range(
     offset: u64,
     length: u64,
 ) -> Result<(), DeviceError> {
-    if offset
-        .checked_add(length)
-        .is_some_and(|end| end <= device_len)
-    {
+    if offset.checked_add(length).is_some_and(|end| end <= device_len) {
         return Ok(());
     }
     let message = format!("the range passes the end of the device ({device_len} bytes)");
@@ -136,10 +133,8 @@ pub(crate) fn check_writable(
     length: u64,
 ) -> Result<(), DeviceError> {
     if read_only {
-        let source = io::Error::new(
-            io::ErrorKind::ReadOnlyFilesystem,
-            "the device is open read-only",
-        );
+        let source =
+            io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the device is open read-only");
         return Err(DeviceError::at(device, operation, offset, length, source));
     }
     Ok(())
@@ -163,10 +158,7 @@ mod tests {
         let enospc = io::Error::from_raw_os_error(Errno::NOSPC.raw_os_error());
         let error = DeviceError::at(&name(), Operation::Write, 65536, 8192, enospc);
         let text = error.to_string();
-        assert!(
-            text.starts_with("disk.img: cannot write 8192 bytes at byte 65536: "),
-            "{text}"
-        );
+        assert!(text.starts_with("disk.img: cannot write 8192 bytes at byte 65536: "), "{text}");
         assert_eq!(error.errno(), Errno::NOSPC.raw_os_error());
         let flush = DeviceError::new(&name(), Operation::Flush, io::Error::other("gone"));
         assert_eq!(flush.to_string(), "disk.img: cannot flush: gone");

@@ -57,12 +57,8 @@ impl FileDevice {
     pub fn create_sparse(path: &Path, len: u64) -> Result<Self, DeviceError> {
         let name = name_of(path);
         let failed = |source| DeviceError::new(&name, Operation::Open, source);
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .map_err(failed)?;
+        let file =
+            File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
         if let Err(source) = file.set_len(len) {
             // The size was refused; the empty file would only hide that.
             let _ = std::fs::remove_file(path);
@@ -79,19 +75,8 @@ impl FileDevice {
         }
         // Seeking to the end measures block devices too, for which stat reports no size.
         let len = file.seek(SeekFrom::End(0))?;
-        let sector_size = if kind.is_block_device() {
-            logical_sector_size(&file)
-        } else {
-            512
-        };
-        Ok(Self {
-            name,
-            file,
-            len,
-            sector_size,
-            read_only,
-            failed_flush: AtomicI32::new(0),
-        })
+        let sector_size = if kind.is_block_device() { logical_sector_size(&file) } else { 512 };
+        Ok(Self { name, file, len, sector_size, read_only, failed_flush: AtomicI32::new(0) })
     }
 
     /// The open file, for locks and questions about it.
@@ -138,12 +123,7 @@ fn logical_sector_size(_file: &File) -> u32 {
 fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::Errno;
-    match fallocate(
-        file,
-        FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-        offset,
-        len,
-    ) {
+    match fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
         // A file system or disk that cannot give space back: the hint is simply not taken.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
         Err(errno) => Err(errno.into()),
@@ -279,10 +259,7 @@ mod tests {
         let (dir, device) = device(1 << 20);
         device.write_at(4093, b"abcdef").unwrap();
         device.flush().unwrap();
-        assert_eq!(
-            device.write_at((1 << 20) - 1, b"ab").unwrap_err().errno(),
-            22
-        );
+        assert_eq!(device.write_at((1 << 20) - 1, b"ab").unwrap_err().errno(), 22);
         let again = FileDevice::open(&dir.path().join("disk.img"), false).unwrap();
         let mut buf = [0; 8];
         again.read_at(4092, &mut buf).unwrap();
@@ -296,9 +273,7 @@ mod tests {
     #[test]
     fn vectors_longer_than_one_system_call_are_whole() {
         let (_dir, device) = device(1 << 20);
-        let parts: Vec<Vec<u8>> = (0..2500usize)
-            .map(|i| vec![(i % 251) as u8; i % 7])
-            .collect();
+        let parts: Vec<Vec<u8>> = (0..2500usize).map(|i| vec![(i % 251) as u8; i % 7]).collect();
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         device.write_vectored_at(100, &slices).unwrap();
         let mut back: Vec<Vec<u8>> = parts.iter().map(|part| vec![0; part.len()]).collect();
@@ -354,9 +329,7 @@ mod tests {
         let (_dir, taken) = device(512);
         drop(taken);
         assert_eq!(
-            FileDevice::create_sparse(&_dir.path().join("disk.img"), 9)
-                .unwrap_err()
-                .errno(),
+            FileDevice::create_sparse(&_dir.path().join("disk.img"), 9).unwrap_err().errno(),
             17
         );
     }

@@ -14,16 +14,22 @@
 //! **Locking.** Devices are shared freely between threads. Two transfers that overlap and run at the same time
 //! are not ordered by the device: callers order them.
 
+pub mod clock;
 mod error;
+pub mod fault;
 pub mod file;
 pub mod mem;
+pub mod record;
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
+pub use clock::{Clock, ManualClock, Rng, SplitMix64, SystemClock, Timestamp};
 pub use error::{DeviceError, Operation};
+pub use fault::{Fault, FaultInjector, Rule};
 pub use file::FileDevice;
 pub use mem::MemDevice;
+pub use record::Recorder;
 
 /// When a completed write survives a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

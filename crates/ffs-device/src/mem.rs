@@ -85,11 +85,7 @@ impl MemDevice {
     /// An independent device with the present content; memory is shared until one of the two changes it.
     #[must_use]
     pub fn snapshot(&self) -> Self {
-        let chunks = self
-            .chunks
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner).clone();
         Self {
             name: Arc::clone(&self.name),
             len: self.len,
@@ -103,11 +99,7 @@ impl MemDevice {
     /// Bytes of memory that hold content.
     #[must_use]
     pub fn allocated_bytes(&self) -> u64 {
-        self.chunks
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .len() as u64
-            * CHUNK_BYTES
+        self.chunks.read().unwrap_or_else(PoisonError::into_inner).len() as u64 * CHUNK_BYTES
     }
 
     /// The whole content. Only for devices that fit into memory.
@@ -179,13 +171,7 @@ impl BlockDevice for MemDevice {
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
-        check_range(
-            &self.name,
-            self.len,
-            Operation::Read,
-            offset,
-            buf.len() as u64,
-        )?;
+        check_range(&self.name, self.len, Operation::Read, offset, buf.len() as u64)?;
         self.load(offset, buf);
         Ok(())
     }
