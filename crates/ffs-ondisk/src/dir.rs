@@ -11,6 +11,7 @@
 //! 3. [`write`] leaves no byte of the record's name area unset: padding is zero (old kernels leaked
 //!    memory there, known-failures §2.9).
 
+pub use crate::error::BadRecord;
 use crate::geometry::{DIRBLKSIZ, Geometry};
 use crate::wire::{Endian, get, put};
 
@@ -65,19 +66,6 @@ impl Record<'_> {
     pub fn slack(&self) -> usize {
         if self.live() { self.reclen.saturating_sub(dirsiz(self.name.len())) } else { self.reclen }
     }
-}
-
-/// Why a record is malformed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadRecord {
-    /// Byte offset in the chunk.
-    pub off: usize,
-    /// The field.
-    pub field: &'static str,
-    /// Its value.
-    pub found: u32,
-    /// The rule.
-    pub expected: &'static str,
 }
 
 /// Bytes a record with a name of `namlen` bytes needs (`DIRSIZ`).

@@ -115,6 +115,28 @@ impl fmt::Display for Corrupt {
     }
 }
 
+/// Why a record of a row of records (directory, extended attributes, journal) is malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRecord {
+    /// Byte offset in the row.
+    pub off: usize,
+    /// The field.
+    pub field: &'static str,
+    /// Its value.
+    pub found: u32,
+    /// The rule.
+    pub expected: &'static str,
+}
+
+impl BadRecord {
+    /// The error, with the place of the row filled in.
+    #[must_use]
+    pub fn error(&self, structure: Structure, place: Place) -> Error {
+        let found = format!("{} in the record at offset {}", self.found, self.off);
+        Corrupt::new(structure, place, self.field, found, self.expected).into()
+    }
+}
+
 /// Errors of reading the format.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -125,6 +147,9 @@ pub enum Error {
     /// The volume is of a kind that cannot be handled.
     #[error("not supported: {0}")]
     Unsupported(String),
+    /// The volume carries newfs' "not finished" magic number.
+    #[error("newfs did not finish on this volume (superblock at byte {0}): make it again")]
+    NewfsUnfinished(u64),
     /// No superblock of the family was found.
     #[error("no UFS file system found: {0}")]
     NotUfs(String),

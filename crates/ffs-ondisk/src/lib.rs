@@ -7,6 +7,7 @@
 //! | [`superblock`] | the superblock: every field, decoding, encoding, check hash |
 //! | [`sbcheck`] | what makes a superblock acceptable, problem by problem |
 //! | [`sbsearch`] | where superblocks and their backups are looked for |
+//! | [`foreign`] | relatives of the format, told apart |
 //! | [`geometry`] | the validated constants of a volume and all address arithmetic |
 //! | [`cg`] | cylinder groups: header, maps, cluster summary, validation |
 //! | [`csum`] | the per-group summaries and their totals |
@@ -14,6 +15,7 @@
 //! | [`bmap`] | which pointer at which level names a logical block |
 //! | [`dir`] | directory chunks and entries |
 //! | [`extattr`] | extended-attribute records |
+//! | [`acl`] | access-control lists inside attributes |
 //! | [`journal`] | recognising soft-updates journals |
 //! | [`hash`] | the CRC-32C check hashes |
 //!
@@ -27,6 +29,7 @@
 //! Reference: `spec/on-disk-format.md`; section numbers in the modules are its own.
 #![deny(clippy::indexing_slicing)]
 
+pub mod acl;
 pub mod bmap;
 pub mod cg;
 pub mod csum;
@@ -34,6 +37,7 @@ pub mod dinode;
 pub mod dir;
 pub mod error;
 pub mod extattr;
+pub mod foreign;
 pub mod geometry;
 pub mod hash;
 pub mod journal;

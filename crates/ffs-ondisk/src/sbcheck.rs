@@ -27,6 +27,15 @@ pub struct Problem {
     pub fatal: bool,
 }
 
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is {}, expected {}", self.field, self.found, self.expected)
+    }
+}
+
+/// The name under which [`problems`] reports a volume larger than its device.
+pub const DEVICE_SIZE: &str = "size * fsize";
+
 /// Collects problems.
 struct Checker<'a> {
     f: &'a SbFields,
@@ -98,14 +107,45 @@ pub fn problems(sb: &Superblock, device_bytes: Option<u64>) -> Vec<Problem> {
     c.out
 }
 
+/// The geometry of `sb` and the problems that do not matter, or the first one that does.
+///
+/// # Errors
+/// The first fatal problem; a wrong check hash comes last.
+pub fn verdict(
+    sb: &Superblock,
+    device_bytes: Option<u64>,
+) -> Result<(Geometry, Vec<Problem>), Problem> {
+    let mut all = problems(sb, device_bytes);
+    match all.iter().position(|p| p.fatal) {
+        Some(n) => Err(all.swap_remove(n)),
+        None => Ok((build(sb), all)),
+    }
+}
+
+/// Like [`verdict`], but lets a wrong check hash pass (a torn superblock write).
+///
+/// # Errors
+/// The first fatal problem other than the check hash.
+pub fn verdict_ignoring_hash(
+    sb: &Superblock,
+    device_bytes: Option<u64>,
+) -> Result<(Geometry, Vec<Problem>), Problem> {
+    let mut all = problems(sb, device_bytes);
+    all.retain(|p| p.field != "ckhash");
+    match all.iter().position(|p| p.fatal) {
+        Some(n) => Err(all.swap_remove(n)),
+        None => Ok((build(sb), all)),
+    }
+}
+
 /// The geometry of `sb`.
 ///
 /// # Errors
 /// The first fatal problem.
 pub fn geometry(sb: &Superblock, device_bytes: Option<u64>) -> Result<Geometry, Error> {
-    match problems(sb, device_bytes).into_iter().find(|p| p.fatal) {
-        Some(p) => Err(sb.corrupt(p.field, p.found, p.expected)),
-        None => Ok(build(sb)),
+    match verdict(sb, device_bytes) {
+        Ok((g, _)) => Ok(g),
+        Err(p) => Err(sb.corrupt(p.field, p.found, p.expected)),
     }
 }
 
@@ -117,10 +157,23 @@ pub fn geometry_ignoring_hash(
     sb: &Superblock,
     device_bytes: Option<u64>,
 ) -> Result<Geometry, Error> {
-    match problems(sb, device_bytes).into_iter().find(|p| p.fatal && p.field != "ckhash") {
-        Some(p) => Err(sb.corrupt(p.field, p.found, p.expected)),
-        None => Ok(build(sb)),
+    match verdict_ignoring_hash(sb, device_bytes) {
+        Ok((g, _)) => Ok(g),
+        Err(p) => Err(sb.corrupt(p.field, p.found, p.expected)),
     }
+}
+
+/// The geometry of a superblock that was checked before.
+pub(crate) fn geometry_unchecked(sb: &Superblock) -> Geometry {
+    build(sb)
+}
+
+/// Whether the block and fragment sizes are possible: the cheap part of [`problems`].
+#[must_use]
+pub fn sizes_ok(sb: &Superblock) -> bool {
+    let mut c = Checker { f: &sb.f, out: Vec::new() };
+    check_sizes(&mut c, sb);
+    !c.fatal()
 }
 
 /// Sizes every other rule needs: powers of two in their ranges.
@@ -258,7 +311,7 @@ fn check_layout(c: &mut Checker<'_>, sb: &Superblock, device_bytes: Option<u64>)
     if let Some(dev) = device_bytes {
         let bytes = size.saturating_mul(g.fsize.into());
         let want = format!("at most the {dev} bytes of the device");
-        c.rule(bytes <= dev, "size * fsize", bytes, want);
+        c.rule(bytes <= dev, DEVICE_SIZE, bytes, want);
     }
     if !c.fatal() {
         check_summary_area(c, &g);

@@ -1,1 +1,414 @@
-//! wip
+//! Finding the superblock of a volume (§2, §13; known-failures §1.8, §2.1).
+//!
+//! [`find`] looks at the standard places, and if what is there is damaged at the backups: in the
+//! places the damaged one still names, those the recovery record gives, and those newfs uses for
+//! every block size. All I/O is done by a closure `read(offset, len)`, which returns fewer
+//! bytes at the end of the device.
+//!
+//! # Invariants
+//! 1. A superblock that is returned passed [`crate::sbcheck`], all but its check hash perhaps, and
+//!    its [`Found::source`] and [`Found::warnings`] say what was wrong.
+//! 2. Unless the source is [`Source::Primary`], the returned superblock is marked dirty and in need
+//!    of a check, and its totals may be old.
+//! 3. At most [`MAX_BACKUPS`] and a few fixed places are read, 8 KiB each.
+//! 4. A read error at one place does not hide a good superblock at another.
+
+use crate::error::Error;
+use crate::foreign;
+use crate::geometry::{Format, Geometry};
+use crate::sbcheck::{self, Problem};
+use crate::superblock::{FS_UFS2_MAGIC, FsFlags, SBLOCKSIZE, SbFields, Superblock};
+use crate::units::CgNo;
+use crate::wire::Endian;
+use std::fmt;
+
+/// Places of the standard superblock, bytes, in the order they are tried (`SBLOCKSEARCH`).
+pub const SBLOCKSEARCH: [u64; 4] = [65536, 8192, 0, 262_144];
+/// Most backups that are looked at.
+pub const MAX_BACKUPS: u32 = 128;
+/// Where the first backup lies for some block size, in either format, bytes.
+const USUAL_BACKUPS: [u64; 7] = [16384, 32768, 65536, 73728, 81920, 98304, 131_072];
+/// Byte offset of the recovery record (§2.3).
+pub const RECOVERY_OFFSET: u64 = 65516;
+
+crate::layout! {
+    /// What UFS2 newfs leaves at the end of the boot area to find backups by (§2.3).
+    pub struct FsRecovery[20] {
+        0 => magic: u32, "FS_UFS2_MAGIC.";
+        4 => fsbtodb: i32, "log2 of fsize / 512.";
+        8 => sblkno: i32, "Fragment of the backup superblock in a group.";
+        12 => fpg: i32, "Fragments per group.";
+        16 => ncg: u32, "Number of cylinder groups.";
+    }
+}
+
+impl FsRecovery {
+    /// The record that belongs to `sb`.
+    #[must_use]
+    pub fn of(sb: &Superblock) -> FsRecovery {
+        let SbFields { fsbtodb, sblkno, fpg, ncg, .. } = sb.f;
+        FsRecovery { magic: FS_UFS2_MAGIC, fsbtodb, sblkno, fpg, ncg }
+    }
+}
+
+/// Which copy a superblock came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The standard one, in order.
+    Primary,
+    /// The standard one; its check hash is wrong, its fields are sane (a torn write).
+    PrimaryBadHash,
+    /// The backup at this byte offset.
+    Backup(u64),
+}
+
+/// Something to tell the user about a superblock that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// A field of the accepted superblock is odd; a safe value is used instead.
+    Odd(Problem),
+    /// The superblock at a byte offset was not used because of a field.
+    Damaged(u64, Problem),
+    /// The superblock at a byte offset has a wrong check hash.
+    BadHash(u64),
+    /// No backup could be found to compare a superblock with a wrong check hash with.
+    Unconfirmed,
+    /// Summary totals come from a backup and are old.
+    OldTotals,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::Odd(p) => write!(f, "superblock: {p}"),
+            Warning::Damaged(at, p) => write!(f, "superblock at byte {at} not used: {p}"),
+            Warning::BadHash(at) => write!(f, "superblock at byte {at}: its check hash is wrong"),
+            Warning::Unconfirmed => f.write_str("superblock: no backup found to compare it with"),
+            Warning::OldTotals => f.write_str("superblock: the totals are those of a backup"),
+        }
+    }
+}
+
+/// A superblock that can be used.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The superblock; `location` is that of the standard one, also if it came from a backup.
+    pub sb: Superblock,
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// Where it came from.
+    pub source: Source,
+    /// What was odd.
+    pub warnings: Vec<Warning>,
+}
+
+/// Why no superblock was found.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SearchError<E> {
+    /// What was found cannot be used.
+    #[error(transparent)]
+    Format(#[from] Error),
+    /// Nothing was found and this read had failed.
+    #[error("reading a superblock at byte {offset} failed: {error}")]
+    Read {
+        /// Where.
+        offset: u64,
+        /// The first error.
+        error: E,
+    },
+}
+
+/// Finds the superblock of a volume.
+///
+/// `device_bytes` is the length of the device, `None` if a shorter one is to be accepted.
+///
+/// # Errors
+/// What is wrong with the standard superblock if there is one; which relative of the format this is;
+/// the first read error; or that there is nothing.
+pub fn find<E>(
+    read: impl FnMut(u64, usize) -> Result<Vec<u8>, E>,
+    device_bytes: Option<u64>,
+) -> Result<Found, SearchError<E>> {
+    let mut s = Search { read, device_bytes, failed: None };
+    let mut torn: Option<Superblock> = None;
+    let mut bad: Vec<(Superblock, Problem)> = Vec::new();
+    for at in SBLOCKSEARCH {
+        let Some(bytes) = s.load(at) else { continue };
+        let sb = match Superblock::decode(&bytes, at) {
+            Ok(sb) if stands_at_home(&sb) => sb,
+            Err(e @ (Error::NewfsUnfinished(_) | Error::Unsupported(_))) => return Err(e.into()),
+            _ => continue,
+        };
+        match sbcheck::verdict(&sb, device_bytes) {
+            Ok((geometry, odd)) => {
+                let source = Source::Primary;
+                let warnings = odd.into_iter().map(Warning::Odd).collect();
+                s.refuse_foreign_label()?;
+                return Ok(Found { sb, geometry, source, warnings });
+            }
+            Err(p) if p.field == "ckhash" => torn = torn.or(Some(sb)),
+            Err(p) => bad.push((sb, p)),
+        }
+    }
+    if let Some(sb) = torn {
+        return s.settle_torn(sb);
+    }
+    s.from_backup(&bad)
+}
+
+/// The superblock at byte `at`, standard or backup, for a user who names the place.
+///
+/// # Errors
+/// What is wrong with it; a wrong check hash is only a warning.
+pub fn at<E>(
+    read: impl FnMut(u64, usize) -> Result<Vec<u8>, E>,
+    at: u64,
+    device_bytes: Option<u64>,
+) -> Result<Found, SearchError<E>> {
+    let mut s = Search { read, device_bytes, failed: None };
+    let Some(bytes) = s.load(at) else {
+        return Err(s.nothing(format!("the device ends before byte {at}")));
+    };
+    let sb = Superblock::decode(&bytes, at)?;
+    let (geometry, odd) = sbcheck::verdict_ignoring_hash(&sb, device_bytes)
+        .map_err(|p| sb.corrupt(p.field, p.found, p.expected))?;
+    let mut warnings: Vec<_> = odd.into_iter().map(Warning::Odd).collect();
+    if !sb.hash_ok() {
+        warnings.push(Warning::BadHash(at));
+    }
+    let home = stands_at_home(&sb);
+    let source = match (home, sb.hash_ok()) {
+        (true, true) => Source::Primary,
+        (true, false) => Source::PrimaryBadHash,
+        (false, _) => Source::Backup(at),
+    };
+    let sb = if source == Source::Primary { sb } else { distrust(sb) };
+    Ok(Found { sb, geometry, source, warnings })
+}
+
+/// Whether a volume of the family seems to start here: for finding partitions.
+///
+/// Reads at most four times 8 KiB and looks at the magic number and the sizes only.
+pub fn probe<E>(mut read: impl FnMut(u64, usize) -> Result<Vec<u8>, E>) -> bool {
+    SBLOCKSEARCH.into_iter().any(|at| {
+        let Ok(bytes) = read(at, SBLOCKSIZE) else { return false };
+        match Superblock::decode(&bytes, at) {
+            Ok(sb) => stands_at_home(&sb) && sbcheck::sizes_ok(&sb),
+            Err(e) => matches!(e, Error::NewfsUnfinished(_) | Error::Unsupported(_)),
+        }
+    })
+}
+
+/// Whether `sb` was read from where the standard superblock of its volume belongs.
+///
+/// UFS1 never has it beyond 8192: with 64 KiB blocks its first backup is at 65536 (§2.1).
+fn stands_at_home(sb: &Superblock) -> bool {
+    match sb.format {
+        Format::Ufs2 => u64::try_from(sb.f.sblockloc) == Ok(sb.location),
+        Format::Ufs1 => sb.location <= 8192,
+    }
+}
+
+/// Marks a superblock that was not read in order from its place, and moves it there.
+fn distrust(mut sb: Superblock) -> Superblock {
+    sb.location = sb.standard_location();
+    sb.f.clean = 0;
+    sb.set_flags(sb.flags() | FsFlags::NEEDSFSCK);
+    sb
+}
+
+/// Where backups are, by a source that may be wrong.
+struct Hint {
+    endian: Endian,
+    fsize: u64,
+    fpg: u64,
+    sblkno: u64,
+    ncg: u32,
+    /// UFS1 rotation: step and mask.
+    turn: (u64, u32),
+}
+
+impl Hint {
+    /// From a superblock of which only these fields need to be sane.
+    fn of(sb: &Superblock) -> Option<Hint> {
+        let f = &sb.f;
+        let turn = match sb.format {
+            Format::Ufs1 => (u64::try_from(f.old_cgoffset).ok()?, !f.old_cgmask as u32),
+            Format::Ufs2 => (0, 0),
+        };
+        Hint::new(sb.endian, f.fsize, f.fpg, f.sblkno, f.ncg, turn)
+    }
+
+    fn of_record(endian: Endian, r: &FsRecovery) -> Option<Hint> {
+        let fsize = u32::try_from(r.fsbtodb).ok().filter(|&s| s <= 7).map(|s| 512i32 << s)?;
+        Hint::new(endian, fsize, r.fpg, r.sblkno, r.ncg, (0, 0))
+            .filter(|_| r.magic == FS_UFS2_MAGIC)
+    }
+
+    fn new(
+        endian: Endian,
+        fsize: i32,
+        fpg: i32,
+        sblkno: i32,
+        ncg: u32,
+        turn: (u64, u32),
+    ) -> Option<Hint> {
+        let sane = (512..=65536).contains(&fsize) && fsize.count_ones() == 1;
+        let sane = sane && fpg > 0 && (1..fpg).contains(&sblkno) && ncg > 0;
+        let wide = |v: i32| u64::try_from(v).ok();
+        let (fsize, fpg, sblkno) = (wide(fsize)?, wide(fpg)?, wide(sblkno)?);
+        sane.then_some(Hint { endian, fsize, fpg, sblkno, ncg, turn })
+    }
+
+    /// Byte offset of the backup in group `c`.
+    fn place(&self, c: u32) -> Option<u64> {
+        let (step, mask) = self.turn;
+        let turn = step.checked_mul(u64::from(c & mask))?;
+        let frag = self.fpg.checked_mul(c.into())?.checked_add(turn)?.checked_add(self.sblkno)?;
+        frag.checked_mul(self.fsize)
+    }
+}
+
+struct Search<R, E> {
+    read: R,
+    device_bytes: Option<u64>,
+    failed: Option<(u64, E)>,
+}
+
+impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
+    /// The bytes of a superblock at `at`, `None` if the device is too short or broken there.
+    fn load(&mut self, at: u64) -> Option<Vec<u8>> {
+        self.bytes(at, SBLOCKSIZE).filter(|b| b.len() >= SbFields::SIZE)
+    }
+
+    fn bytes(&mut self, at: u64, len: usize) -> Option<Vec<u8>> {
+        let room = self.device_bytes.map_or(u64::MAX, |d| d.saturating_sub(at));
+        let len = len.min(usize::try_from(room).unwrap_or(usize::MAX));
+        if len == 0 {
+            return None;
+        }
+        match (self.read)(at, len) {
+            Ok(b) => Some(b),
+            Err(e) => {
+                self.failed.get_or_insert((at, e));
+                None
+            }
+        }
+    }
+
+    /// Fails on volumes that differ from ours in ways the superblock does not show.
+    fn refuse_foreign_label(&mut self) -> Result<(), Error> {
+        let start = self.bytes(0, SBLOCKSIZE).unwrap_or_default();
+        match foreign::label_name(&start) {
+            Some(what) => Err(Error::Unsupported(format!("this is {what}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// A sane superblock with a wrong check hash: a torn write, unless a backup says otherwise.
+    fn settle_torn(&mut self, sb: Superblock) -> Result<Found, SearchError<E>> {
+        let (geometry, odd) = sbcheck::verdict_ignoring_hash(&sb, self.device_bytes)
+            .map_err(|p| sb.corrupt(p.field, p.found, p.expected))?;
+        let mut warnings: Vec<_> = odd.into_iter().map(Warning::Odd).collect();
+        warnings.push(Warning::BadHash(sb.location));
+        let backup = Hint::of(&sb).and_then(|h| self.backup_by(&h));
+        let backup = backup.or_else(|| self.backup_by_record());
+        match backup {
+            Some(b) if b.differing_field(&sb).is_some() => return Ok(self.adopt(b, &sb, warnings)),
+            Some(_) => {}
+            None => warnings.push(Warning::Unconfirmed),
+        }
+        let source = Source::PrimaryBadHash;
+        Ok(Found { sb: distrust(sb), geometry, source, warnings })
+    }
+
+    /// A backup, because none of the standard places has a sane superblock; `bad` were there.
+    fn from_backup(&mut self, bad: &[(Superblock, Problem)]) -> Result<Found, SearchError<E>> {
+        if let Some((sb, p)) = bad.iter().find(|(_, p)| p.field == sbcheck::DEVICE_SIZE) {
+            // Every copy would say the same.
+            return Err(sb.corrupt(p.field, p.found.clone(), p.expected.clone()).into());
+        }
+        let hints: Vec<_> = bad.iter().filter_map(|(sb, _)| Hint::of(sb)).collect();
+        let backup = hints.iter().find_map(|h| self.backup_by(h));
+        let backup = backup.or_else(|| self.backup_by_record());
+        let backup = backup.or_else(|| self.backup_at_usual_place());
+        let Some(backup) = backup else {
+            return Err(match bad.first() {
+                Some((sb, p)) => sb.corrupt(p.field, p.found.clone(), p.expected.clone()).into(),
+                None => self.nothing("no superblock at any of the usual places".into()),
+            });
+        };
+        let damaged = |(sb, p): &(Superblock, Problem)| Warning::Damaged(sb.location, p.clone());
+        let warnings = bad.iter().map(damaged).collect();
+        match bad.iter().find(|(sb, _)| sb.location == backup.standard_location()) {
+            Some((primary, _)) => Ok(self.adopt(backup, primary, warnings)),
+            None => Ok(self.adopt(backup.clone(), &backup, warnings)),
+        }
+    }
+
+    /// Makes `backup` the superblock, with what is still good in `primary`.
+    fn adopt(
+        &mut self,
+        backup: Superblock,
+        primary: &Superblock,
+        mut warnings: Vec<Warning>,
+    ) -> Found {
+        let source = Source::Backup(backup.location);
+        let mut sb = distrust(backup);
+        if primary.third_sector_agrees(&sb) {
+            sb.take_third_sector(primary);
+        } else {
+            warnings.push(Warning::OldTotals);
+        }
+        sb.set_flags(sb.flags() | FsFlags::NEEDSFSCK);
+        let geometry = sbcheck::geometry_unchecked(&sb);
+        Found { sb, geometry, source, warnings }
+    }
+
+    fn backup_by_record(&mut self) -> Option<Superblock> {
+        // A whole 4 KiB sector, whose end is the end of the boot area.
+        let sector = self.bytes(RECOVERY_OFFSET + 20 - 4096, 4096)?;
+        let record = sector.get(4096 - 20..)?;
+        [Endian::Little, Endian::Big].into_iter().find_map(|e| {
+            let hint = Hint::of_record(e, &FsRecovery::decode(record, e))?;
+            self.backup_by(&hint)
+        })
+    }
+
+    fn backup_by(&mut self, h: &Hint) -> Option<Superblock> {
+        (0..h.ncg.min(MAX_BACKUPS)).find_map(|c| {
+            let at = h.place(c)?;
+            let sb = self.backup_at(at)?;
+            (sb.endian == h.endian).then_some(sb)
+        })
+    }
+
+    fn backup_at_usual_place(&mut self) -> Option<Superblock> {
+        USUAL_BACKUPS.into_iter().find_map(|at| self.backup_at(at))
+    }
+
+    /// The superblock at `at` if it is a wholly sound backup of some group.
+    fn backup_at(&mut self, at: u64) -> Option<Superblock> {
+        let sb = Superblock::decode(&self.load(at)?, at).ok()?;
+        let (g, _) = sbcheck::verdict(&sb, self.device_bytes).ok()?;
+        let c = g.dtog(crate::units::FragNo(at / u64::from(g.fsize)));
+        let own = c.0 < g.ncg && g.frag_to_byte(g.cgsblock(CgNo(c.0))) == at;
+        own.then_some(sb)
+    }
+
+    /// The error when there is no superblock at all.
+    fn nothing(&mut self, why: String) -> SearchError<E> {
+        let start = self.bytes(0, SBLOCKSIZE).unwrap_or_default();
+        let magic = SBLOCKSEARCH
+            .into_iter()
+            .find_map(|at| self.load(at).as_deref().and_then(foreign::magic_name));
+        if let Some(what) = magic.or_else(|| foreign::label_name(&start)) {
+            return Error::Unsupported(format!("this is {what}")).into();
+        }
+        match self.failed.take() {
+            Some((offset, error)) => SearchError::Read { offset, error },
+            None => Error::NotUfs(why).into(),
+        }
+    }
+}

@@ -11,6 +11,7 @@
 
 use crate::csum::{Csum, clamp32};
 use crate::error::{Corrupt, Error, Place, Structure};
+use crate::foreign::{self, NetBsd};
 use crate::geometry::Format;
 use crate::hash::check_hash;
 use crate::layout;
@@ -179,6 +180,8 @@ pub struct Superblock {
     pub location: u64,
     /// A UFS1 superblock from before the 64-bit fields existed (§3.4).
     pub old_layout: bool,
+    /// What NetBSD left in bytes FreeBSD uses otherwise (§20).
+    pub netbsd: NetBsd,
     /// The bytes it was read from, at least `SbFields::SIZE`, at most [`SBLOCKSIZE`].
     raw: Vec<u8>,
 }
@@ -189,32 +192,39 @@ impl Superblock {
     /// Checks the magic number only.
     ///
     /// # Errors
-    /// [`Error::NotUfs`] without a magic number, [`Error::Unsupported`] for an unfinished newfs.
+    /// [`Error::NotUfs`] without a magic number, [`Error::NewfsUnfinished`], or
+    /// [`Error::Unsupported`] for a relative of the format.
     pub fn decode(bytes: &[u8], location: u64) -> Result<Superblock, Error> {
         need(bytes, SbFields::SIZE, Structure::Superblock)?;
         let (endian, format) = magic_of(bytes)
             .ok_or_else(|| Error::NotUfs(format!("no superblock magic at byte {location}")))?;
         let Some(format) = format else {
-            return Err(Error::Unsupported(
-                "newfs did not finish on this volume: make it again".into(),
-            ));
+            return Err(Error::NewfsUnfinished(location));
         };
         let mut f = SbFields::decode(bytes, endian);
+        if format == Format::Ufs1
+            && let Some(what) = foreign::ufs1_variant(&f, bytes, endian)
+        {
+            return Err(Error::Unsupported(what.into()));
+        }
+        let netbsd = NetBsd::of(&f, bytes, endian);
         let old_layout = format == Format::Ufs1 && f.maxbsize != f.bsize;
         if old_layout {
-            adopt_old_fields(&mut f);
+            adopt_old_fields(&mut f, location);
         }
         if f.old_flags & FS_FLAGS_UPDATED == 0 {
             f.flags = u32::from(f.old_flags);
         }
         let raw = bytes.get(..bytes.len().min(SBLOCKSIZE)).unwrap_or(bytes).to_vec();
-        Ok(Superblock { f, format, endian, location, old_layout, raw })
+        Ok(Superblock { f, format, endian, location, old_layout, netbsd, raw })
     }
 
     /// A superblock made from scratch (newfs): `f` over zeros.
     #[must_use]
     pub fn from_fields(f: SbFields, format: Format, endian: Endian, location: u64) -> Superblock {
-        Superblock { f, format, endian, location, old_layout: false, raw: vec![0; SBLOCKSIZE] }
+        let netbsd = NetBsd::default();
+        let raw = vec![0; SBLOCKSIZE];
+        Superblock { f, format, endian, location, old_layout: false, netbsd, raw }
     }
 
     /// The `sbsize` bytes to write for this copy, check hash included if the volume keeps one.
@@ -269,21 +279,109 @@ impl Superblock {
         self.raw.get(..len).is_some_and(|b| check_hash(b, 1304) == self.f.ckhash)
     }
 
+    /// Whether the volume was cleanly unmounted. NetBSD's 2, 4, ... are not clean (§3.3).
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.f.clean == 1
+    }
+
+    /// Whether a NetBSD journal may still hold changes: only to be read, and with doubt.
+    #[must_use]
+    pub fn has_dirty_wapbl(&self) -> bool {
+        self.netbsd.wapbl && !self.is_clean()
+    }
+
+    /// Byte offset of the standard superblock of this volume.
+    #[must_use]
+    pub fn standard_location(&self) -> u64 {
+        match (self.format, u64::try_from(self.f.sblockloc)) {
+            (Format::Ufs2, Ok(at)) => at,
+            (Format::Ufs1, Ok(at)) if at <= 8192 && self.location > 8192 => at,
+            (Format::Ufs1, _) if self.location <= 8192 => self.location,
+            _ => 8192,
+        }
+    }
+
+    /// The first field in which two copies of one volume's superblock may not differ but do
+    /// (the 21 fields fsck compares).
+    #[must_use]
+    pub fn differing_field(&self, other: &Superblock) -> Option<&'static str> {
+        let fields = |sb: &Superblock| {
+            let f = &sb.f;
+            [
+                ("sblkno", f.sblkno.into()),
+                ("cblkno", f.cblkno.into()),
+                ("iblkno", f.iblkno.into()),
+                ("dblkno", f.dblkno.into()),
+                ("ncg", i64::from(f.ncg)),
+                ("bsize", f.bsize.into()),
+                ("fsize", f.fsize.into()),
+                ("frag", f.frag.into()),
+                ("bmask", f.bmask.into()),
+                ("fmask", f.fmask.into()),
+                ("bshift", f.bshift.into()),
+                ("fshift", f.fshift.into()),
+                ("fragshift", f.fragshift.into()),
+                ("fsbtodb", f.fsbtodb.into()),
+                ("sbsize", f.sbsize.into()),
+                ("nindir", f.nindir.into()),
+                ("inopb", f.inopb.into()),
+                ("cssize", f.cssize.into()),
+                ("ipg", f.ipg.into()),
+                ("fpg", f.fpg.into()),
+                ("magic", f.magic.into()),
+            ]
+        };
+        let pairs = fields(self).into_iter().zip(fields(other));
+        pairs.into_iter().find(|(a, b)| a != b).map(|((name, _), _)| name)
+    }
+
+    /// Whether the fields from byte 1024 on that never change are the same in both: then that
+    /// sector of `self` is intact even if others are not.
+    pub(crate) fn third_sector_agrees(&self, other: &Superblock) -> bool {
+        let fixed = |sb: &Superblock| {
+            let f = &sb.f;
+            let wide = [f.size, f.dsize, f.csaddr, f.sblockloc, f.qbmask, f.qfmask];
+            (wide, f.maxfilesize, f.maxsymlinklen, f.magic)
+        };
+        let modern = !self.old_layout && !other.old_layout;
+        modern && self.endian == other.endian && fixed(self) == fixed(other)
+    }
+
+    /// Takes the fields from byte 1024 on that do change from `from`.
+    pub(crate) fn take_third_sector(&mut self, from: &Superblock) {
+        let (f, o) = (&mut self.f, &from.f);
+        f.cstotal = o.cstotal;
+        f.time = o.time;
+        f.pendingblocks = o.pendingblocks;
+        f.pendinginodes = o.pendinginodes;
+        f.snapinum = o.snapinum;
+        f.avgfilesize = o.avgfilesize;
+        f.avgfpdir = o.avgfpdir;
+        f.mtime = o.mtime;
+        f.sujfree = o.sujfree;
+        f.metackhash = o.metackhash;
+        f.flags = o.flags;
+    }
+
     /// The bytes it was read from.
     #[must_use]
     pub fn raw(&self) -> &[u8] {
         &self.raw
     }
 
-    /// The flags.
+    /// The flags, without those that NetBSD means otherwise.
     #[must_use]
     pub fn flags(&self) -> FsFlags {
-        FsFlags::from_bits_retain(self.f.flags)
+        FsFlags::from_bits_retain(self.f.flags & !self.netbsd.hidden_flags())
     }
 
     /// Sets the flags (in the old byte too where the volume keeps them there).
+    ///
+    /// NetBSD's own stay as they are.
     pub fn set_flags(&mut self, flags: FsFlags) {
-        self.f.flags = flags.bits();
+        let hidden = self.netbsd.hidden_flags();
+        self.f.flags = (flags.bits() & !hidden) | (self.f.flags & hidden);
         if self.f.old_flags & FS_FLAGS_UPDATED == 0 {
             self.f.old_flags = u8::try_from(flags.bits() & 0x7f).unwrap_or(0);
         }
@@ -366,7 +464,7 @@ pub fn magic_of(bytes: &[u8]) -> Option<(Endian, Option<Format>)> {
 }
 
 /// Fills the 64-bit fields of an old UFS1 superblock from the 32-bit ones (§3.4).
-fn adopt_old_fields(f: &mut SbFields) {
+fn adopt_old_fields(f: &mut SbFields, location: u64) {
     f.maxbsize = f.bsize;
     f.time = f.old_time.into();
     f.size = f.old_size.into();
@@ -378,7 +476,7 @@ fn adopt_old_fields(f: &mut SbFields) {
     f.providersize = 0;
     f.metaspace = 0;
     f.sblockactualloc = 0;
-    f.sblockloc = 0;
+    f.sblockloc = location.min(8192) as i64;
     f.pendingblocks = 0;
     f.pendinginodes = 0;
     f.snapinum = [0; 20];

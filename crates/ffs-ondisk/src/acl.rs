@@ -1,0 +1,202 @@
+//! POSIX.1e access-control lists as extended attributes hold them (§10.3).
+//!
+//! The value is 388 bytes: a count and room for 32 entries, in the volume's byte order. In the
+//! access list the owner, group-or-mask and other entries are overridden by the mode bits; keeping
+//! both in step is up to the file system.
+//!
+//! # Invariants
+//! 1. [`encode`] of [`decode`] gives the same bytes where the unused room was zero.
+//! 2. [`decode`] judges the form only, [`problem`] the POSIX.1e rules.
+
+use crate::error::BadRecord;
+use crate::wire::{Endian, get, put};
+
+/// Attribute (system namespace) of the access list.
+pub const ACCESS_NAME: &[u8] = b"posix1e.acl_access";
+/// Attribute (system namespace) of a directory's default list.
+pub const DEFAULT_NAME: &[u8] = b"posix1e.acl_default";
+/// Attribute (system namespace) of an NFSv4 list.
+pub const NFS4_NAME: &[u8] = b"nfs4.acl";
+/// Bytes of a list on disk.
+pub const SIZE: usize = 4 + MAX_ENTRIES * ENTRY;
+/// Most entries of a list.
+pub const MAX_ENTRIES: usize = 32;
+const ENTRY: usize = 12;
+/// The id of entries that name nobody.
+const UNDEFINED_ID: u32 = u32::MAX;
+
+/// Whom an entry is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Who {
+    /// The owner.
+    UserObj,
+    /// A user.
+    User(u32),
+    /// The file's group.
+    GroupObj,
+    /// A group.
+    Group(u32),
+    /// The most that users, groups and the file's group may get.
+    Mask,
+    /// Everybody else.
+    Other,
+}
+
+impl Who {
+    fn from_raw(tag: u32, id: u32) -> Option<Who> {
+        Some(match tag {
+            1 => Who::UserObj,
+            2 => Who::User(id),
+            4 => Who::GroupObj,
+            8 => Who::Group(id),
+            0x10 => Who::Mask,
+            0x20 => Who::Other,
+            _ => return None,
+        })
+    }
+
+    fn raw(self) -> (u32, u32) {
+        match self {
+            Who::UserObj => (1, UNDEFINED_ID),
+            Who::User(id) => (2, id),
+            Who::GroupObj => (4, UNDEFINED_ID),
+            Who::Group(id) => (8, id),
+            Who::Mask => (0x10, UNDEFINED_ID),
+            Who::Other => (0x20, UNDEFINED_ID),
+        }
+    }
+}
+
+/// An entry of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Whom it is about.
+    pub who: Who,
+    /// What they may do: 4 read, 2 write, 1 execute.
+    pub perm: u8,
+}
+
+/// The entries of a list as it lies on disk.
+///
+/// # Errors
+/// A wrong length, count, tag or permission.
+pub fn decode(endian: Endian, b: &[u8]) -> Result<Vec<Entry>, BadRecord> {
+    let bad = |off, field, found, expected| BadRecord { off, field, found, expected };
+    if b.len() != SIZE {
+        let len = u32::try_from(b.len()).unwrap_or(u32::MAX);
+        return Err(bad(0, "length", len, "388 bytes"));
+    }
+    let count: u32 = get(b, 0, endian);
+    if count as usize > MAX_ENTRIES {
+        return Err(bad(0, "count", count, "at most 32"));
+    }
+    let entry = |n: usize| {
+        let off = 4 + n * ENTRY;
+        let (tag, id) = (get::<u32>(b, off, endian), get::<u32>(b, off + 4, endian));
+        let perm: u16 = get(b, off + 8, endian);
+        let who = Who::from_raw(tag, id);
+        let who = who.ok_or_else(|| bad(off, "tag", tag, "1, 2, 4, 8, 16 or 32"))?;
+        let perm = u8::try_from(perm).ok().filter(|&p| p <= 7);
+        let wide = u32::from(get::<u16>(b, off + 8, endian));
+        let perm = perm.ok_or_else(|| bad(off, "permission", wide, "0 to 7"))?;
+        Ok(Entry { who, perm })
+    };
+    (0..count as usize).map(entry).collect()
+}
+
+/// A list as it lies on disk; `None` if it has more than 32 entries.
+#[must_use]
+pub fn encode(endian: Endian, entries: &[Entry]) -> Option<Vec<u8>> {
+    let count = u32::try_from(entries.len()).ok().filter(|&n| n as usize <= MAX_ENTRIES)?;
+    let mut b = vec![0; SIZE];
+    put(&mut b, 0, endian, count);
+    for (n, e) in entries.iter().enumerate() {
+        let off = 4 + n * ENTRY;
+        let (tag, id) = e.who.raw();
+        put(&mut b, off, endian, tag);
+        put(&mut b, off + 4, endian, id);
+        put(&mut b, off + 8, endian, u16::from(e.perm));
+    }
+    Some(b)
+}
+
+/// Why `entries` is not a list by the rules of POSIX.1e; `None` if it is.
+///
+/// One owner, one group and one other entry, a mask where users or groups are named, nobody twice.
+#[must_use]
+pub fn problem(entries: &[Entry]) -> Option<&'static str> {
+    let count = |who| entries.iter().filter(|e| e.who == who).count();
+    if [Who::UserObj, Who::GroupObj, Who::Other].into_iter().any(|w| count(w) != 1) {
+        return Some("needs exactly one owner, one group and one other entry");
+    }
+    let named = entries.iter().any(|e| matches!(e.who, Who::User(_) | Who::Group(_)));
+    if count(Who::Mask) > 1 || (named && count(Who::Mask) == 0) {
+        return Some("needs one mask where users or groups are named");
+    }
+    if entries.iter().any(|e| count(e.who) != 1) {
+        return Some("names somebody twice");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list() -> Vec<Entry> {
+        [
+            (Who::UserObj, 6),
+            (Who::User(1001), 4),
+            (Who::GroupObj, 4),
+            (Who::Group(70_000), 5),
+            (Who::Mask, 5),
+            (Who::Other, 0),
+        ]
+        .map(|(who, perm)| Entry { who, perm })
+        .to_vec()
+    }
+
+    #[test]
+    fn round_trip_in_both_byte_orders() {
+        for e in [Endian::Little, Endian::Big] {
+            let b = encode(e, &list()).unwrap();
+            assert_eq!(b.len(), 388);
+            assert_eq!(decode(e, &b).unwrap(), list());
+            assert_eq!(encode(e, &decode(e, &b).unwrap()).unwrap(), b);
+        }
+        let b = encode(Endian::Little, &list()).unwrap();
+        assert_eq!(b[..8], [6, 0, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(b[8..12], [0xff; 4], "nobody's id is -1");
+        assert_eq!(b[12..14], [6, 0]);
+    }
+
+    #[test]
+    fn bad_forms_are_named() {
+        let good = encode(Endian::Big, &list()).unwrap();
+        assert_eq!(decode(Endian::Big, &good[..387]).unwrap_err().field, "length");
+        let change = |at: usize, v: u8| {
+            let mut b = good.clone();
+            b[at] = v;
+            decode(Endian::Big, &b).unwrap_err()
+        };
+        assert_eq!(change(3, 33).field, "count");
+        assert_eq!(change(0, 0xff).field, "count");
+        assert_eq!(change(7, 3).field, "tag");
+        assert_eq!(change(13, 8).field, "permission");
+        assert_eq!(change(12, 1).field, "permission");
+        let many = vec![Entry { who: Who::Other, perm: 0 }; 33];
+        assert_eq!(encode(Endian::Big, &many), None);
+    }
+
+    #[test]
+    fn posix_rules() {
+        assert_eq!(problem(&list()), None);
+        for gone in [Who::UserObj, Who::GroupObj, Who::Other, Who::Mask] {
+            let l: Vec<_> = list().into_iter().filter(|e| e.who != gone).collect();
+            assert!(problem(&l).is_some(), "{gone:?}");
+        }
+        let mut twice = list();
+        twice.push(Entry { who: Who::User(1001), perm: 0 });
+        assert!(problem(&twice).is_some());
+    }
+}
