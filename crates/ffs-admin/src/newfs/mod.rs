@@ -1,0 +1,1 @@
+//! Makes file systems.

@@ -1,0 +1,1 @@
+//! Changes parameters of an existing file system.

@@ -1,0 +1,154 @@
+//! An unmounted volume: its superblock, validated, and the few transfers every tool needs.
+//!
+//! **Invariants.**
+//! 1. [`Volume::geo`] comes from a superblock that passed [`ffs_ondisk::sbcheck`], bounded by the device's size:
+//!    every address computed from it lies on the device.
+//! 2. The summary area is written before the superblock (spec on-disk-format §3.4): if the former fails, the
+//!    latter still says what it said.
+//! 3. No allocation is sized by the number of groups: the summary area is passed over in pieces.
+
+use ffs_device::BlockDevice;
+use ffs_ondisk::superblock::SBLOCKSIZE;
+use ffs_ondisk::{CgNo, Csum, Error, FragNo, Geometry, Superblock, sbcheck};
+
+use crate::AdminError;
+
+/// Where superblocks are looked for, in this order (§2.1).
+const SEARCH: [u64; 4] = [65536, 8192, 0, 262_144];
+
+/// An unmounted volume on a device.
+pub struct Volume<'d> {
+    dev: &'d dyn BlockDevice,
+    /// The superblock as found; changed by the caller, written by [`Volume::write_superblock`].
+    pub sb: Superblock,
+    /// The constants that follow from it.
+    pub geo: Geometry,
+}
+
+impl<'d> Volume<'d> {
+    /// Opens the volume on `dev` by its primary superblock.
+    ///
+    /// # Errors
+    /// The device's, or what is wrong with the superblock.
+    pub fn open(dev: &'d dyn BlockDevice) -> Result<Volume<'d>, AdminError> {
+        let mut first_error = None;
+        for location in SEARCH {
+            match read_superblock(dev, location) {
+                Ok((sb, geo)) => return Ok(Volume { dev, sb, geo }),
+                Err(AdminError::Format(Error::NotUfs(_))) => {}
+                Err(AdminError::Device(e)) => return Err(e.into()),
+                Err(e) => {
+                    first_error.get_or_insert(e);
+                }
+            }
+        }
+        Err(first_error.unwrap_or_else(|| {
+            Error::NotUfs("no superblock at any of the usual places".into()).into()
+        }))
+    }
+
+    /// A volume whose superblock the caller found by other means (an alternate, for instance).
+    #[must_use]
+    pub fn with_superblock(dev: &'d dyn BlockDevice, sb: Superblock, geo: Geometry) -> Volume<'d> {
+        Volume { dev, sb, geo }
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &'d dyn BlockDevice {
+        self.dev
+    }
+
+    /// Fills `buf` from fragment `at` on.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn read(&self, at: FragNo, buf: &mut [u8]) -> Result<(), AdminError> {
+        Ok(self.dev.read_at(self.geo.frag_to_byte(at), buf)?)
+    }
+
+    /// Writes `buf` from fragment `at` on.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn write(&self, at: FragNo, buf: &[u8]) -> Result<(), AdminError> {
+        Ok(self.dev.write_at(self.geo.frag_to_byte(at), buf)?)
+    }
+
+    /// The `cgsize` bytes of group `c`, not validated.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn read_cg(&self, c: CgNo) -> Result<Vec<u8>, AdminError> {
+        let mut block = vec![0; self.geo.cgsize as usize];
+        self.read(self.geo.cgtod(c), &mut block)?;
+        Ok(block)
+    }
+
+    /// Calls `each` with the record of every group in the summary area.
+    ///
+    /// # Errors
+    /// The device's, or what `each` returns.
+    pub fn for_each_csum(
+        &self,
+        mut each: impl FnMut(CgNo, Csum) -> Result<(), AdminError>,
+    ) -> Result<(), AdminError> {
+        let mut piece = vec![0; self.geo.bsize as usize];
+        let per_piece = piece.len() / Csum::SIZE;
+        for first in (0..self.geo.ncg).step_by(per_piece) {
+            let groups = (self.geo.ncg - first).min(per_piece as u32);
+            let bytes = &mut piece[..groups as usize * Csum::SIZE];
+            let place = u64::from(first) * Csum::SIZE as u64;
+            self.dev.read_at(self.geo.frag_to_byte(self.geo.csaddr) + place, bytes)?;
+            for i in 0..groups {
+                let record = Csum::decode(bytes, i as usize * Csum::SIZE, self.geo.endian);
+                each(CgNo(first + i), record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes `records`, those of group `first` and the groups after it, to the summary area.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn write_csums(&self, first: CgNo, records: &[Csum]) -> Result<(), AdminError> {
+        let mut bytes = vec![0; records.len() * Csum::SIZE];
+        for (i, record) in records.iter().enumerate() {
+            record.encode(&mut bytes, i * Csum::SIZE, self.geo.endian);
+        }
+        let place = u64::from(first.0) * Csum::SIZE as u64;
+        Ok(self.dev.write_at(self.geo.frag_to_byte(self.geo.csaddr) + place, &bytes)?)
+    }
+
+    /// Writes the superblock to where it was read from, check hash included.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn write_superblock(&self) -> Result<(), AdminError> {
+        Ok(self.dev.write_at(self.sb.location, &self.sb.encode())?)
+    }
+
+    /// Writes the superblock as the backup copy of group `c`.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn write_backup(&self, c: CgNo) -> Result<(), AdminError> {
+        let mut copy = self.sb.clone();
+        copy.location = self.geo.frag_to_byte(self.geo.cgsblock(c));
+        Ok(self.dev.write_at(copy.location, &copy.encode())?)
+    }
+}
+
+fn read_superblock(
+    dev: &dyn BlockDevice,
+    location: u64,
+) -> Result<(Superblock, Geometry), AdminError> {
+    let room = dev.len_bytes().saturating_sub(location).min(SBLOCKSIZE as u64);
+    let mut bytes = vec![0; room as usize];
+    dev.read_at(location, &mut bytes)?;
+    bytes.resize(SBLOCKSIZE, 0);
+    let sb = Superblock::decode(&bytes, location)?;
+    let geo = sbcheck::geometry(&sb, Some(dev.len_bytes()))?;
+    Ok((sb, geo))
+}
