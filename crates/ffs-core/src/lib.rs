@@ -1,1 +1,39 @@
-//! ffs-core
+//! The mounted Berkeley Fast File System: everything between a caller's operation and the device.
+//!
+//! | room, top down | holds |
+//! | --- | --- |
+//! | [`mount`] | [`Ffs`]: mounting, the superblock in force, the syncer, unmounting |
+//! | `ops` | the operations; the only room that locks two inodes |
+//! | `dir` | directories: lookup, entry, removal, listing |
+//! | `inode` | the inode table, block map, reading, writing, truncation, attributes |
+//! | `alloc` | inodes, blocks, fragments, clusters: where new things go |
+//! | `ordering` | when metadata may reach the disk |
+//! | `buf` | blocks in memory and the write path |
+//!
+//! A room uses only those below it. The core knows neither FUSE nor the clock on the wall: time and
+//! randomness are given to [`Ffs::mount`].
+
+mod alloc;
+mod buf;
+mod counters;
+mod cred;
+mod dir;
+mod error;
+mod inode;
+pub mod mount;
+mod ops;
+mod options;
+mod ordering;
+mod sync;
+mod types;
+
+pub use counters::CounterValues;
+pub use cred::{Checks, Cred};
+pub use error::{Error, Result};
+pub use mount::{Env, Ffs};
+pub use ops::Vnode;
+pub use options::{AllocPolicy, Atime, DirPref, MountOptions, OrderingPolicy};
+pub use types::{
+    Access, Attr, DirEntry, Fallocate, NodeKind, RenameMode, SetAttr, SetTime, StatFs, WriteMode,
+    XattrNamespace, XattrSet,
+};

@@ -1,0 +1,115 @@
+//! The buffer cache: blocks in memory, and the one path by which they reach the device.
+//!
+//! # Invariants
+//! 1. A buffer holds the newest state of its block; what is written is a copy ("image") made under
+//!    the buffer's lock, sealed (check hash) and passed through the ordering policy's
+//!    [`WriteHooks`]. File data may be borrowed instead of copied: nothing is undone in it.
+//! 2. A dirty buffer is never evicted and never forgotten: a failed write leaves it dirty, and the
+//!    error goes to whoever waits for it ([`BufCache::flush_all`], `fsync`).
+//! 3. At most one write of a buffer is in flight, so an older image cannot overtake a newer one.
+//! 4. A buffer is clean exactly if no modification came after its last written image (versions).
+//! 5. The order in which things are written is a function of the calls alone: no randomised hashing.
+//!
+//! # Locking
+//! The cache's own lock is held for moments and never across I/O. A buffer's `data` lock is held
+//! across the read that fills it; its `io` lock across a write of it. Whoever holds one buffer's
+//! lock must not take the cache's throttle ([`BufCache::throttle`]), which writes others.
+//!
+//! Reference: `spec/soft-updates.md` §2, §11, §12; `spec/directories-and-caches.md` §7.
+
+mod cache;
+mod pool;
+mod writeback;
+
+pub(crate) use cache::{BufCache, CacheLimits};
+
+use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use ffs_ondisk::{FragNo, Ino};
+use std::sync::Arc;
+
+/// What a buffer is the block of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum BufKey {
+    /// A block with a fixed place: inode block, cylinder group, summary area.
+    Meta(FragNo),
+    /// A block of a file, which may move: data at its logical block number (0 and up), extended
+    /// attributes at -1 and -2, indirect blocks at their in-core names (-12 and down).
+    File(Ino, i64),
+}
+
+/// What has to be recomputed in an image before it is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BufKind {
+    /// Cylinder group: time and check hash.
+    CylinderGroup,
+    /// Inodes: their hashes are kept up when they change.
+    Inodes,
+    /// Directory content.
+    Directory,
+    /// Indirect block.
+    Indirect,
+    /// File content or extended attributes; written from where it is.
+    Data,
+    /// Summary area.
+    Summary,
+}
+
+/// When a changed buffer must reach the device: what an ordering policy answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Disposition {
+    /// Some time.
+    Delay,
+    /// Durable before the operation goes on.
+    WriteAndWait,
+}
+
+/// The ordering policy's part of the write path.
+pub(crate) trait WriteHooks: Send + Sync {
+    /// Takes back, in the copy `image` of block `key`, every change that must not be on disk yet.
+    /// Returns whether anything was undone: then the buffer stays dirty.
+    fn make_image(&self, key: BufKey, kind: BufKind, image: &mut [u8]) -> bool;
+    /// The last image of `key` was written; `durable` tells whether a flush is not needed any more.
+    fn written(&self, key: BufKey, ok: bool, durable: bool);
+    /// A device flush succeeded: everything written before it is durable.
+    fn flushed(&self);
+}
+
+/// A block in memory. Shared by reference; content behind its lock.
+#[derive(Debug)]
+pub(crate) struct Buf {
+    pub(crate) key: BufKey,
+    pub(crate) kind: BufKind,
+    data: RwLock<BufData>,
+    /// Held across a write of this buffer.
+    io: Mutex<()>,
+}
+
+/// A counted reference; a buffer that is referenced is not evicted.
+pub(crate) type BufRef = Arc<Buf>;
+
+/// Content of a buffer.
+#[derive(Debug)]
+pub(crate) struct BufData {
+    /// Where the block lies now.
+    pub(crate) addr: FragNo,
+    /// The block; its length is the block's size on disk, bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// Whether `bytes` were read or made.
+    valid: bool,
+    /// Grows with every modification.
+    version: u64,
+}
+
+impl Buf {
+    /// The content, shared.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, BufData> {
+        self.data.read()
+    }
+
+    /// The content, to be changed: call [`BufCache::dirty`] after dropping the guard.
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, BufData> {
+        let mut g = self.data.write();
+        g.version += 1;
+        g
+    }
+}

@@ -1,0 +1,223 @@
+//! Writing buffers: images, clusters of neighbouring blocks, flushes.
+
+use super::{Buf, BufCache, BufKey, BufKind, BufRef};
+use crate::counters::{add, bump};
+use crate::error::Result;
+use crate::sync::{MutexGuard, RwLockReadGuard};
+use ffs_device::Durability;
+use ffs_ondisk::{Cg, CgMut, Ino};
+use std::io::IoSlice;
+use std::sync::atomic::AtomicU64;
+
+/// Most bytes in one device write.
+const CLUSTER_BYTES: usize = 1 << 20;
+
+/// What a buffer's write was made from.
+enum Image<'a> {
+    /// File data, borrowed: nobody may change it until the write is done.
+    Borrowed(RwLockReadGuard<'a, super::BufData>),
+    /// A copy.
+    Copied { bytes: Vec<u8>, version: u64, undone: bool },
+}
+
+/// One buffer of a write under way; dropping it lets others write the buffer.
+struct Member<'a> {
+    buf: &'a Buf,
+    image: Image<'a>,
+    _io: MutexGuard<'a, ()>,
+}
+
+impl Member<'_> {
+    fn bytes(&self) -> &[u8] {
+        match &self.image {
+            Image::Borrowed(g) => &g.bytes,
+            Image::Copied { bytes, .. } => bytes,
+        }
+    }
+}
+
+impl BufCache {
+    /// Writes `buf` now and waits until it is durable.
+    ///
+    /// # Errors
+    /// The device's; the buffer stays dirty.
+    pub(crate) fn bwrite(&self, buf: &BufRef) -> Result<()> {
+        self.write_one(buf, &self.counters.writes_sync)?;
+        self.flush_device()
+    }
+
+    /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn flush_device(&self) -> Result<()> {
+        if self.dev.durability() == Durability::OnFlush {
+            bump(&self.counters.flushes);
+            self.dev.flush()?;
+        }
+        self.hooks.flushed();
+        Ok(())
+    }
+
+    /// Writes all dirty buffers, without making them durable.
+    ///
+    /// # Errors
+    /// The first error; the other buffers are written all the same.
+    pub(crate) fn write_delayed(&self) -> Result<()> {
+        let all: Vec<BufRef> = self.state.lock().dirty.values().cloned().collect();
+        self.write_all(all)
+    }
+
+    /// Writes all dirty buffers of one file (data, indirect blocks, extended attributes).
+    ///
+    /// # Errors
+    /// As [`BufCache::write_delayed`].
+    pub(crate) fn write_file(&self, ino: Ino) -> Result<()> {
+        let range = BufKey::File(ino, i64::MIN)..=BufKey::File(ino, i64::MAX);
+        let some: Vec<BufRef> =
+            self.state.lock().dirty.range(range).map(|(_, b)| b.clone()).collect();
+        self.write_all(some)
+    }
+
+    /// Writes all dirty buffers and makes everything durable.
+    ///
+    /// # Errors
+    /// As [`BufCache::write_delayed`].
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        self.write_delayed()?;
+        self.flush_device()
+    }
+
+    fn write_all(&self, bufs: Vec<BufRef>) -> Result<()> {
+        let mut order: Vec<(u64, BufRef)> =
+            bufs.into_iter().map(|b| (b.read().addr.0, b)).collect();
+        order.sort_by_key(|(addr, b)| (*addr, b.key));
+        let mut first_error = None;
+        let mut at = 0;
+        while at < order.len() {
+            let (done, result) = self.write_cluster(&order, at);
+            if let Err(e) = result {
+                first_error.get_or_insert(e);
+            }
+            at += done.max(1);
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Writes the buffer at `at` and as many file-data neighbours on disk as are free to be written.
+    fn write_cluster(&self, order: &[(u64, BufRef)], at: usize) -> (usize, Result<()>) {
+        let Some((_, first)) = order.get(at) else { return (1, Ok(())) };
+        if first.kind != BufKind::Data {
+            return (1, self.write_one(first, &self.counters.writes_delayed));
+        }
+        let io = first.io.lock();
+        let lead = Member { buf: first, image: Image::Borrowed(first.data.read()), _io: io };
+        let start = self.g.frag_to_byte(self.addr_of(&lead));
+        let mut bytes = lead.bytes().len();
+        let mut members = vec![lead];
+        for (_, buf) in order.iter().skip(at + 1) {
+            // Only the first lock may be waited for: another thread may hold one of the rest and
+            // want the first.
+            let Some(next) = try_member(buf) else { break };
+            let addr = self.g.frag_to_byte(self.addr_of(&next));
+            if addr != start + bytes as u64 || bytes + next.bytes().len() > CLUSTER_BYTES {
+                break;
+            }
+            bytes += next.bytes().len();
+            members.push(next);
+        }
+        let count = members.len();
+        (count, self.write_members(start, members, &self.counters.writes_delayed))
+    }
+
+    fn addr_of(&self, m: &Member<'_>) -> ffs_ondisk::FragNo {
+        match &m.image {
+            Image::Borrowed(g) => g.addr,
+            Image::Copied { .. } => m.buf.read().addr,
+        }
+    }
+
+    fn write_one(&self, buf: &Buf, counter: &AtomicU64) -> Result<()> {
+        let io = buf.io.lock();
+        let data = buf.data.read();
+        let start = self.g.frag_to_byte(data.addr);
+        let image = if buf.kind == BufKind::Data {
+            Image::Borrowed(data)
+        } else {
+            self.copy_image(buf, data)
+        };
+        self.write_members(start, vec![Member { buf, image, _io: io }], counter)
+    }
+
+    /// Copies, undoes and seals.
+    fn copy_image<'a>(&self, buf: &Buf, data: RwLockReadGuard<'_, super::BufData>) -> Image<'a> {
+        let version = data.version;
+        let mut bytes = data.bytes.clone();
+        drop(data);
+        bump(&self.counters.blocks_copied);
+        let undone = self.hooks.make_image(buf.key, buf.kind, &mut bytes);
+        if buf.kind == BufKind::CylinderGroup {
+            debug_assert_eq!(Cg::new(&self.g, &bytes).header().magic, ffs_ondisk::cg::CG_MAGIC);
+            CgMut::new(&self.g, &mut bytes).seal(self.clock.now().secs);
+        }
+        Image::Copied { bytes, version, undone }
+    }
+
+    fn write_members(
+        &self,
+        start: u64,
+        members: Vec<Member<'_>>,
+        counter: &AtomicU64,
+    ) -> Result<()> {
+        let slices: Vec<IoSlice<'_>> = members.iter().map(|m| IoSlice::new(m.bytes())).collect();
+        let total: usize = slices.iter().map(|s| s.len()).sum();
+        let result = match slices.as_slice() {
+            [one] => self.dev.write_at(start, one),
+            many => self.dev.write_vectored_at(start, many),
+        };
+        drop(slices);
+        add(counter, members.len() as u64);
+        add(&self.counters.bytes_written, total as u64);
+        let durable = self.dev.durability() == Durability::OnCompletion;
+        for m in members {
+            if m.buf.kind == BufKind::Data {
+                bump(&self.counters.writes_data);
+            }
+            self.hooks.written(m.buf.key, result.is_ok(), durable);
+            if result.is_ok() {
+                self.clean_if_unchanged(m);
+            }
+        }
+        Ok(result?)
+    }
+
+    /// The image of `m` is on the device: the buffer is clean unless it changed meanwhile.
+    fn clean_if_unchanged(&self, m: Member<'_>) {
+        let (version, undone) = match m.image {
+            Image::Borrowed(g) => {
+                let v = g.version;
+                drop(g);
+                (v, false)
+            }
+            Image::Copied { version, undone, .. } => (version, undone),
+        };
+        if undone {
+            return;
+        }
+        let mut st = self.state.lock();
+        // Under the cache's lock, so that a change after the test marks it dirty again after us.
+        let unchanged = m.buf.data.try_read().is_some_and(|d| d.version == version);
+        if unchanged {
+            st.set_clean(m.buf.key);
+        }
+    }
+}
+
+fn try_member(buf: &Buf) -> Option<Member<'_>> {
+    if buf.kind != BufKind::Data {
+        return None;
+    }
+    let io = buf.io.try_lock()?;
+    let data = buf.data.try_read()?;
+    Some(Member { buf, image: Image::Borrowed(data), _io: io })
+}

@@ -1,0 +1,50 @@
+//! Who asks: the credential that permission checks use.
+
+/// A caller's identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cred {
+    /// Effective user.
+    pub uid: u32,
+    /// Effective group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// Whether permissions are checked here, or were by the caller (a kernel with
+    /// `default_permissions`). Rules of the format (flags, reserve) hold either way.
+    pub checks: Checks,
+}
+
+/// Who checks permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checks {
+    /// The core.
+    Here,
+    /// The caller has.
+    Done,
+}
+
+impl Cred {
+    /// The super-user: passes every permission check, may use the reserve.
+    #[must_use]
+    pub fn root() -> Cred {
+        Cred { uid: 0, gid: 0, groups: Vec::new(), checks: Checks::Here }
+    }
+
+    /// A user with one group.
+    #[must_use]
+    pub fn user(uid: u32, gid: u32) -> Cred {
+        Cred { uid, gid, groups: Vec::new(), checks: Checks::Here }
+    }
+
+    /// Whether this is the super-user.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+
+    /// Whether the caller is in `gid`.
+    #[must_use]
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}

@@ -1,0 +1,5 @@
+//! wip
+
+/// A file in use: keeps it alive even when its last name is gone.
+#[derive(Clone, Debug)]
+pub struct Vnode {}

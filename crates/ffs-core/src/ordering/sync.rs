@@ -1,0 +1,85 @@
+//! Ordered synchronous writes: what FFS did before soft updates, the paper's baseline.
+//!
+//! The table of `spec/soft-updates.md` §11.2, by event instead of by operation: a count of each
+//! operation's synchronous writes is a test (`tests/sync_writes.rs`).
+//!
+//! Bitmaps, summaries and attributes are never waited for: after a crash fsck is needed.
+
+use super::{
+    ClaimOf, DirPos, Disposition, FragRun, FreeNow, InodeChange, NameKind, NamedInode, Ordering,
+    PtrSlot,
+};
+use crate::buf::{BufKey, BufKind, WriteHooks};
+use ffs_ondisk::Ino;
+
+/// The tenant that waits.
+#[derive(Debug, Default)]
+pub(crate) struct SyncOrdered;
+
+impl WriteHooks for SyncOrdered {
+    fn make_image(&self, _: BufKey, _: BufKind, _: &mut [u8]) -> bool {
+        false
+    }
+    fn written(&self, _: BufKey, _: bool, _: bool) {}
+    fn flushed(&self) {}
+}
+
+impl Ordering for SyncOrdered {
+    fn name(&self) -> &'static str {
+        "sync"
+    }
+    fn inode_allocated(&self, _: Ino) -> Disposition {
+        Disposition::Delay
+    }
+    /// Undefined bytes must not become inodes: the one write an inode allocation waits for.
+    fn inode_block_initialised(&self, _: FragRun) -> Disposition {
+        Disposition::WriteAndWait
+    }
+    fn block_allocated(&self, _: FragRun) -> Disposition {
+        Disposition::Delay
+    }
+    fn claim_set(&self, _: PtrSlot, _: FragRun, _: Option<FragRun>, what: ClaimOf) -> Disposition {
+        match what {
+            // A directory or an indirect block that holds garbage would be followed.
+            ClaimOf::DirectoryBody | ClaimOf::DirectoryExtended | ClaimOf::Indirect => {
+                Disposition::WriteAndWait
+            }
+            // The name entered next writes the same block.
+            ClaimOf::Data | ClaimOf::DirectoryGrowth => Disposition::Delay,
+        }
+    }
+    fn inode_changed(&self, _: Ino, why: InodeChange) -> Disposition {
+        match why {
+            InodeChange::Init
+            | InodeChange::InitDirectory
+            | InodeChange::NlinkInc
+            | InodeChange::DirectoryGrow
+            | InodeChange::Truncate
+            | InodeChange::TruncateExtend => Disposition::WriteAndWait,
+            InodeChange::NlinkDec
+            | InodeChange::Attr
+            | InodeChange::Grow
+            | InodeChange::ExtAttr
+            | InodeChange::Free => Disposition::Delay,
+        }
+    }
+    fn name_added(&self, _: DirPos, _: NamedInode, _: NameKind) -> Disposition {
+        Disposition::WriteAndWait
+    }
+    fn name_replaced(&self, _: DirPos, _: NamedInode, _: NamedInode, _: NameKind) -> Disposition {
+        Disposition::WriteAndWait
+    }
+    fn name_removed(&self, _: DirPos, _: NamedInode) -> Disposition {
+        Disposition::WriteAndWait
+    }
+    fn entry_moved(&self, _: DirPos, _: DirPos) {}
+    fn blocks_released(&self, _: Ino) -> FreeNow {
+        FreeNow::Yes
+    }
+    fn inode_released(&self, _: Ino) -> FreeNow {
+        FreeNow::Yes
+    }
+    fn truncated_block(&self, _: Ino) -> Disposition {
+        Disposition::WriteAndWait
+    }
+}
