@@ -130,7 +130,11 @@ impl Switches {
     }
 
     pub(crate) fn alloc(&self) -> AllocPolicy {
-        if self.alloc.load(Ordering::Relaxed) == 0 { AllocPolicy::Y2001 } else { AllocPolicy::Y2013 }
+        if self.alloc.load(Ordering::Relaxed) == 0 {
+            AllocPolicy::Y2001
+        } else {
+            AllocPolicy::Y2013
+        }
     }
 
     pub(crate) fn doreallocblks(&self) -> bool {

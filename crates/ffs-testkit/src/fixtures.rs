@@ -84,10 +84,7 @@ pub fn dir() -> Option<PathBuf> {
     // A binary that was moved to another checkout is told by cargo where that one is.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR");
     let start = manifest.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    start
-        .ancestors()
-        .map(|dir| dir.join("shared/fixtures"))
-        .find(|dir| dir.is_dir())
+    start.ancestors().map(|dir| dir.join("shared/fixtures")).find(|dir| dir.is_dir())
 }
 
 /// The raw image `name` (without `.img.zst`), or `None` after a note that the test is skipped.
@@ -133,9 +130,7 @@ pub fn image_names() -> Vec<String> {
 }
 
 fn read(file: &str, name: &str) -> Option<Vec<u8>> {
-    let found = dir()
-        .map(|dir| dir.join(file))
-        .filter(|path| path.is_file());
+    let found = dir().map(|dir| dir.join(file)).filter(|path| path.is_file());
     let Some(path) = found else {
         println!("skipped: fixture {name} not found");
         return None;
@@ -149,9 +144,7 @@ fn read(file: &str, name: &str) -> Option<Vec<u8>> {
 fn raw_size(name: &str) -> Option<usize> {
     let manifest = std::fs::read_to_string(dir()?.join("manifest.tsv")).ok()?;
     let file = format!("{name}.img.zst");
-    let row = manifest
-        .lines()
-        .find(|line| line.split('\t').next() == Some(&file))?;
+    let row = manifest.lines().find(|line| line.split('\t').next() == Some(&file))?;
     row.split('\t').nth(3)?.parse().ok()
 }
 
@@ -170,22 +163,8 @@ fn rows<T>(name: &str, suffix: &str, parse: fn(&[&[u8]]) -> Option<T>) -> Option
 }
 
 fn expected_row(fields: &[&[u8]]) -> Option<ExpectedRow> {
-    let [
-        path,
-        kind,
-        size,
-        sha,
-        mode,
-        uid,
-        gid,
-        nlink,
-        mtime,
-        nsec,
-        inode,
-        flags,
-        target,
-        reader,
-    ] = fields
+    let [path, kind, size, sha, mode, uid, gid, nlink, mtime, nsec, inode, flags, target, reader] =
+        fields
     else {
         return None;
     };
@@ -235,9 +214,8 @@ fn number<T: std::str::FromStr>(field: &[u8]) -> Option<T> {
 }
 
 fn hash(field: &[u8]) -> Option<[u8; 32]> {
-    let text = std::str::from_utf8(field)
-        .ok()
-        .filter(|text| text.len() == 64 && text.is_ascii())?;
+    let text =
+        std::str::from_utf8(field).ok().filter(|text| text.len() == 64 && text.is_ascii())?;
     let mut hash = [0; 32];
     for (index, byte) in hash.iter_mut().enumerate() {
         *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
@@ -274,9 +252,9 @@ fn escape(tail: &[u8]) -> Option<(u8, usize)> {
         b'n' => Some((b'\n', 1)),
         b'r' => Some((b'\r', 1)),
         b'x' => Some((digits(1..3, 16)?, 3)),
-        b'0'..=b'3' => digits(0..3, 8)
-            .map(|byte| (byte, 3))
-            .or((tail[0] == b'0').then_some((0, 1))),
+        b'0'..=b'3' => {
+            digits(0..3, 8).map(|byte| (byte, 3)).or((tail[0] == b'0').then_some((0, 1)))
+        }
         _ => None,
     }
 }
@@ -308,8 +286,7 @@ mod tests {
                 let rows = expected(name).unwrap();
                 assert_eq!(rows[0].path, b"/", "{name}");
                 assert!(
-                    rows.iter()
-                        .all(|row| row.mtime_nsec < 1_000_000_000 && row.nlink > 0),
+                    rows.iter().all(|row| row.mtime_nsec < 1_000_000_000 && row.nlink > 0),
                     "{name}"
                 );
                 tables += 1;
@@ -326,10 +303,7 @@ mod tests {
         for row in expected("makefs-ufs1-le").unwrap_or_default() {
             if row.kind == ExpectedKind::Symlink {
                 assert_eq!(row.target.len() as u64, row.size);
-                assert_eq!(
-                    Some(<[u8; 32]>::from(Sha256::digest(&row.target))),
-                    row.sha256
-                );
+                assert_eq!(Some(<[u8; 32]>::from(Sha256::digest(&row.target))), row.sha256);
             }
         }
     }
@@ -341,26 +315,14 @@ mod tests {
         };
         let manifest = String::from_utf8(manifest).unwrap();
         let names = image_names();
-        for name in [
-            "part-gpt-ufs2",
-            "openbsd28-ufs1-floppy",
-            "freebsd12-ufs2-5m",
-        ] {
-            assert!(
-                names.iter().any(|known| known == name),
-                "{name} in {names:?}"
-            );
+        for name in ["part-gpt-ufs2", "openbsd28-ufs1-floppy", "freebsd12-ufs2-5m"] {
+            assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
             let raw = load(name).unwrap();
-            let line = manifest
-                .lines()
-                .find(|line| line.starts_with(&format!("{name}.img")))
-                .unwrap();
+            let line =
+                manifest.lines().find(|line| line.starts_with(&format!("{name}.img"))).unwrap();
             let fields: Vec<&str> = line.split('\t').collect();
             assert_eq!(raw.len().to_string(), fields[3]);
-            assert_eq!(
-                hash(fields[4].as_bytes()),
-                Some(Sha256::digest(&raw).into())
-            );
+            assert_eq!(hash(fields[4].as_bytes()), Some(Sha256::digest(&raw).into()));
         }
     }
 

@@ -7,10 +7,7 @@
 //! 1. Everything random comes from a seed that the test prints.
 //! 2. A fixture that is absent is reported as `skipped` on standard output and the test goes on without it; a
 //!    fixture that is present but damaged stops the test.
-#![allow(
-    clippy::panic,
-    reason = "a test helper stops the test it helps; callers are tests only"
-)]
+#![allow(clippy::panic, reason = "a test helper stops the test it helps; callers are tests only")]
 
 pub mod fixtures;
 pub mod rng;

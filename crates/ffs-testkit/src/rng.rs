@@ -95,11 +95,8 @@ mod tests {
     #[test]
     fn splitmix_matches_the_published_stream() {
         let mut rng = SplitMix64::new(1_234_567);
-        let want = [
-            6_457_827_717_110_365_317,
-            3_203_168_211_198_807_973,
-            9_817_491_932_198_370_423,
-        ];
+        let want =
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!([rng.next_u64(), rng.next_u64(), rng.next_u64()], want);
     }
 
@@ -121,11 +118,7 @@ mod tests {
     #[test]
     fn fill_can_start_anywhere() {
         let whole = fill(100, 41, 0);
-        assert_eq!(
-            whole[..4],
-            fill(4, 40, 0)[..],
-            "seeds differ in bit 0 only: same stream"
-        );
+        assert_eq!(whole[..4], fill(4, 40, 0)[..], "seeds differ in bit 0 only: same stream");
         for skip in 0..30 {
             assert_eq!(fill(50, 41, skip as u64), whole[skip..skip + 50]);
         }

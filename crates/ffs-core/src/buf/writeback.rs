@@ -89,8 +89,7 @@ impl BufCache {
     }
 
     fn write_all(&self, bufs: Vec<BufRef>) -> Result<()> {
-        let mut order: Vec<(u64, BufRef)> =
-            bufs.into_iter().map(|b| (b.read().addr.0, b)).collect();
+        let mut order: Vec<(u64, BufRef)> = bufs.into_iter().map(|b| (addr_of(&b), b)).collect();
         order.sort_by_key(|(addr, b)| (*addr, b.key));
         let mut first_error = None;
         let mut at = 0;
@@ -211,6 +210,10 @@ impl BufCache {
             st.set_clean(m.buf.key);
         }
     }
+}
+
+fn addr_of(buf: &Buf) -> u64 {
+    buf.read().addr.0
 }
 
 fn try_member(buf: &Buf) -> Option<Member<'_>> {

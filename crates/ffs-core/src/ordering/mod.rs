@@ -161,8 +161,13 @@ pub(crate) trait Ordering: WriteHooks {
     fn name_added(&self, at: DirPos, target: NamedInode, kind: NameKind) -> Disposition;
 
     /// The record at `at` names `new` instead of `old`; answers for the directory block.
-    fn name_replaced(&self, at: DirPos, old: NamedInode, new: NamedInode, kind: NameKind)
-    -> Disposition;
+    fn name_replaced(
+        &self,
+        at: DirPos,
+        old: NamedInode,
+        new: NamedInode,
+        kind: NameKind,
+    ) -> Disposition;
 
     /// A name was removed; answers for the directory block.
     fn name_removed(&self, at: DirPos, old: NamedInode) -> Disposition;
