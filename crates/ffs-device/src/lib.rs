@@ -19,6 +19,7 @@ mod error;
 pub mod fault;
 pub mod file;
 pub mod mem;
+pub mod partition;
 pub mod record;
 
 use std::io::{IoSlice, IoSliceMut};
@@ -163,5 +164,6 @@ macro_rules! forward_block_device {
     };
 }
 
+forward_block_device!(&T);
 forward_block_device!(Arc<T>);
 forward_block_device!(Box<T>);

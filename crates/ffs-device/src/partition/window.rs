@@ -1,0 +1,101 @@
+//! A partition as a device of its own.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::sync::Arc;
+
+use super::Partition;
+use crate::error::{check_range, total_len};
+use crate::{BlockDevice, DeviceError, Durability, Operation};
+
+/// The bytes `start..start + len` of another device.
+#[derive(Debug)]
+pub struct Window<D> {
+    inner: D,
+    name: Arc<str>,
+    start: u64,
+    len: u64,
+}
+
+impl<D: BlockDevice> Window<D> {
+    /// The part of `inner` of `len` bytes that begins at byte `start`, called `name` in messages.
+    ///
+    /// # Errors
+    /// `EINVAL` if it does not lie wholly on `inner`.
+    pub fn new(inner: D, start: u64, len: u64, name: &str) -> Result<Self, DeviceError> {
+        let name = Arc::from(name);
+        check_range(&name, inner.len_bytes(), Operation::Open, start, len)?;
+        Ok(Self { inner, name, start, len })
+    }
+
+    /// The part of `inner` that `partition` occupies; `disk` is the name of `inner` in messages.
+    ///
+    /// # Errors
+    /// As [`Window::new`].
+    pub fn of(inner: D, partition: &Partition, disk: &str) -> Result<Self, DeviceError> {
+        Self::new(inner, partition.start, partition.len, &format!("{disk}@{}", partition.index))
+    }
+
+    /// First byte of the window on the device inside.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// The offset on the device inside, once the range is known to lie in the window.
+    fn within(&self, operation: Operation, offset: u64, len: u64) -> Result<u64, DeviceError> {
+        check_range(&self.name, self.len, operation, offset, len)?;
+        Ok(self.start + offset)
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Window<D> {
+    fn len_bytes(&self) -> u64 {
+        self.len
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+
+    fn durability(&self) -> Durability {
+        self.inner.durability()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.is_read_only()
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let at = self.within(Operation::Read, offset, buf.len() as u64)?;
+        self.inner.read_at(at, buf)
+    }
+
+    fn read_vectored_at(
+        &self,
+        offset: u64,
+        bufs: &mut [IoSliceMut<'_>],
+    ) -> Result<(), DeviceError> {
+        let len = total_len(bufs.iter().map(|buf| buf.len()));
+        let at = self.within(Operation::Read, offset, len)?;
+        self.inner.read_vectored_at(at, bufs)
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        let at = self.within(Operation::Write, offset, buf.len() as u64)?;
+        self.inner.write_at(at, buf)
+    }
+
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        let len = total_len(bufs.iter().map(|buf| buf.len()));
+        let at = self.within(Operation::Write, offset, len)?;
+        self.inner.write_vectored_at(at, bufs)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
+        let at = self.within(Operation::Discard, offset, len)?;
+        self.inner.discard(at, len)
+    }
+}
