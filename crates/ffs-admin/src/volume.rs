@@ -7,14 +7,11 @@
 //!    latter still says what it said.
 //! 3. No allocation is sized by the number of groups: the summary area is passed over in pieces.
 
-use ffs_device::BlockDevice;
-use ffs_ondisk::superblock::SBLOCKSIZE;
-use ffs_ondisk::{CgNo, Csum, Error, FragNo, Geometry, Superblock, sbcheck};
+use ffs_device::{BlockDevice, DeviceError};
+use ffs_ondisk::sbsearch::{self, Found, SearchError, Source, Warning};
+use ffs_ondisk::{CgNo, Csum, FragNo, Geometry, Superblock};
 
 use crate::AdminError;
-
-/// Where superblocks are looked for, in this order (§2.1).
-const SEARCH: [u64; 4] = [65536, 8192, 0, 262_144];
 
 /// An unmounted volume on a device.
 pub struct Volume<'d> {
@@ -23,34 +20,36 @@ pub struct Volume<'d> {
     pub sb: Superblock,
     /// The constants that follow from it.
     pub geo: Geometry,
+    /// Which copy of the superblock was read.
+    pub source: Source,
+    /// What was odd about it.
+    pub warnings: Vec<Warning>,
 }
 
 impl<'d> Volume<'d> {
-    /// Opens the volume on `dev` by its primary superblock.
+    /// Opens the volume on `dev`, by a backup superblock if need be: [`Volume::source`] tells.
     ///
     /// # Errors
     /// The device's, or what is wrong with the superblock.
     pub fn open(dev: &'d dyn BlockDevice) -> Result<Volume<'d>, AdminError> {
-        let mut first_error = None;
-        for location in SEARCH {
-            match read_superblock(dev, location) {
-                Ok((sb, geo)) => return Ok(Volume { dev, sb, geo }),
-                Err(AdminError::Format(Error::NotUfs(_))) => {}
-                Err(AdminError::Device(e)) => return Err(e.into()),
-                Err(e) => {
-                    first_error.get_or_insert(e);
-                }
-            }
-        }
-        Err(first_error.unwrap_or_else(|| {
-            Error::NotUfs("no superblock at any of the usual places".into()).into()
-        }))
+        let found = sbsearch::find(|at, len| read_bytes(dev, at, len), Some(dev.len_bytes()));
+        Ok(Self::with_superblock(dev, found.map_err(search_error)?))
     }
 
-    /// A volume whose superblock the caller found by other means (an alternate, for instance).
+    /// Opens the volume on `dev` by the superblock at byte `at`.
+    ///
+    /// # Errors
+    /// The device's, or what is wrong with the superblock.
+    pub fn open_at(dev: &'d dyn BlockDevice, at: u64) -> Result<Volume<'d>, AdminError> {
+        let found = sbsearch::at(|at, len| read_bytes(dev, at, len), at, Some(dev.len_bytes()));
+        Ok(Self::with_superblock(dev, found.map_err(search_error)?))
+    }
+
+    /// A volume whose superblock the caller found by other means.
     #[must_use]
-    pub fn with_superblock(dev: &'d dyn BlockDevice, sb: Superblock, geo: Geometry) -> Volume<'d> {
-        Volume { dev, sb, geo }
+    pub fn with_superblock(dev: &'d dyn BlockDevice, found: Found) -> Volume<'d> {
+        let Found { sb, geometry, source, warnings } = found;
+        Volume { dev, sb, geo: geometry, source, warnings }
     }
 
     /// The device.
@@ -121,7 +120,7 @@ impl<'d> Volume<'d> {
         Ok(self.dev.write_at(self.geo.frag_to_byte(self.geo.csaddr) + place, &bytes)?)
     }
 
-    /// Writes the superblock to where it was read from, check hash included.
+    /// Writes the superblock to its standard place, check hash included.
     ///
     /// # Errors
     /// The device's.
@@ -140,15 +139,16 @@ impl<'d> Volume<'d> {
     }
 }
 
-fn read_superblock(
-    dev: &dyn BlockDevice,
-    location: u64,
-) -> Result<(Superblock, Geometry), AdminError> {
-    let room = dev.len_bytes().saturating_sub(location).min(SBLOCKSIZE as u64);
-    let mut bytes = vec![0; room as usize];
-    dev.read_at(location, &mut bytes)?;
-    bytes.resize(SBLOCKSIZE, 0);
-    let sb = Superblock::decode(&bytes, location)?;
-    let geo = sbcheck::geometry(&sb, Some(dev.len_bytes()))?;
-    Ok((sb, geo))
+/// The reader [`sbsearch`] wants.
+fn read_bytes(dev: &dyn BlockDevice, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
+    let mut bytes = vec![0; len];
+    dev.read_at(at, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn search_error(e: SearchError<DeviceError>) -> AdminError {
+    match e {
+        SearchError::Format(e) => e.into(),
+        SearchError::Read { error, .. } => error.into(),
+    }
 }

@@ -267,7 +267,7 @@ fn check_groups(c: &mut Checker<'_>, sb: &Superblock) {
         c.rule(f.ipg <= 32767, "ipg", f.ipg, "at most 32767 on UFS1");
     }
     c.rule(
-        (0..=bigger(f.fpg / f.frag.max(1), 1)).contains(&f.contigsumsize),
+        (0..=bigger(f.fpg / f.frag.max(1), 16)).contains(&f.contigsumsize),
         "contigsumsize",
         f.contigsumsize,
         "0 to the blocks of a group",
