@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::error::{check_range, check_writable, total_len};
+use crate::lock::{self, LockError, LockMode, LockWait};
 use crate::{BlockDevice, DeviceError, Durability, Operation};
 
 /// The most buffers one vectored system call takes (`IOV_MAX` of every system we know).
@@ -31,6 +32,8 @@ pub struct FileDevice {
     len: u64,
     sector_size: u32,
     read_only: bool,
+    /// Keeps the kernel from mounting a block device that is being changed.
+    claim: Option<File>,
     /// Error number of the flush that failed; 0 while none has.
     failed_flush: AtomicI32,
 }
@@ -76,7 +79,27 @@ impl FileDevice {
         // Seeking to the end measures block devices too, for which stat reports no size.
         let len = file.seek(SeekFrom::End(0))?;
         let sector_size = if kind.is_block_device() { logical_sector_size(&file) } else { 512 };
-        Ok(Self { name, file, len, sector_size, read_only, failed_flush: AtomicI32::new(0) })
+        let failed_flush = AtomicI32::new(0);
+        Ok(Self { name, file, len, sector_size, read_only, claim: None, failed_flush })
+    }
+
+    /// Locks the image, which its user calls `path`, for as long as the device lives. A writer makes sure that the
+    /// kernel does not use a block device, and with `claim` that it cannot begin to.
+    ///
+    /// # Errors
+    /// Somebody else has it, or it cannot be locked.
+    pub fn lock(
+        &mut self,
+        path: &Path,
+        mode: LockMode,
+        wait: LockWait,
+        claim: bool,
+    ) -> Result<(), LockError> {
+        lock::lock(&self.file, path, mode, wait)?;
+        if mode == LockMode::Exclusive {
+            self.claim = lock::claim(&self.file, path)?.filter(|_| claim);
+        }
+        Ok(())
     }
 
     /// The open file, for locks and questions about it.

@@ -18,7 +18,9 @@ pub mod clock;
 mod error;
 pub mod fault;
 pub mod file;
+pub mod lock;
 pub mod mem;
+pub mod open;
 pub mod partition;
 pub mod record;
 
@@ -29,7 +31,9 @@ pub use clock::{Clock, ManualClock, Rng, SplitMix64, SystemClock, Timestamp};
 pub use error::{DeviceError, Operation};
 pub use fault::{Fault, FaultInjector, Rule};
 pub use file::FileDevice;
+pub use lock::LockWait;
 pub use mem::MemDevice;
+pub use open::{OpenError, OpenOptions, Opened, open_image};
 pub use record::Recorder;
 
 /// When a completed write survives a power cut.

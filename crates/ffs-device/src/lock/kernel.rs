@@ -1,0 +1,155 @@
+//! Whether the kernel has mounted an image: from the device, from what is built on it, or through a loop device.
+//!
+//! Only Linux tells; elsewhere, and without `/proc` and `/sys`, nothing is found.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A disk has some dozen partitions and holders; a bound in case `/sys` is odder than that.
+const MAX_DEVICES: usize = 1024;
+
+/// A file system that the kernel has mounted from the image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelMount {
+    /// The device, as the mount table calls it.
+    pub device: String,
+    /// Where it is mounted.
+    pub mount_point: PathBuf,
+    /// Whether the kernel may write to it.
+    pub writable: bool,
+}
+
+impl fmt::Display for KernelMount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let how = if self.writable { "read-write" } else { "read-only" };
+        write!(f, "{} on {}, {how}", self.device, self.mount_point.display())
+    }
+}
+
+/// The mount of `file`, a writable one before others.
+pub(super) fn mount_of(file: &File) -> Option<KernelMount> {
+    let metadata = file.metadata().ok()?;
+    let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let sys = Path::new("/sys");
+    let roots = if metadata.file_type().is_block_device() {
+        let number = metadata.rdev();
+        let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+        vec![sys.join("dev/block").join(number)]
+    } else {
+        loops_over(&sys.join("block"), metadata.dev(), metadata.ino())
+    };
+    let devices = with_dependents(sys, roots);
+    let mut mounts: Vec<KernelMount> = mounts_of(&mountinfo, &devices).collect();
+    mounts.sort_by_key(|mount| !mount.writable);
+    mounts.into_iter().next()
+}
+
+/// Directories of the loop devices whose backing file is the one given.
+fn loops_over(block: &Path, dev: u64, ino: u64) -> Vec<PathBuf> {
+    let entries = fs::read_dir(block).into_iter().flatten().flatten();
+    let directories = entries.map(|entry| entry.path());
+    directories
+        .filter(|directory| {
+            let backing =
+                fs::read_to_string(directory.join("loop/backing_file")).unwrap_or_default();
+            let backing = fs::metadata(backing.trim_end_matches('\n'));
+            backing.is_ok_and(|file| file.dev() == dev && file.ino() == ino)
+        })
+        .collect()
+}
+
+/// Numbers ("7:0") of the devices with these directories, their partitions, and what is built on any of them.
+fn with_dependents(sys: &Path, roots: Vec<PathBuf>) -> BTreeSet<String> {
+    let mut numbers = BTreeSet::new();
+    let mut queue: VecDeque<PathBuf> = roots.into();
+    while let Some(directory) = queue.pop_front() {
+        let Ok(number) = fs::read_to_string(directory.join("dev")) else { continue };
+        let number = number.trim().to_owned();
+        if numbers.len() == MAX_DEVICES || !numbers.insert(number) {
+            continue;
+        }
+        let children = |of: PathBuf| fs::read_dir(of).into_iter().flatten().flatten();
+        let is_partition = |path: &PathBuf| path.join("partition").exists();
+        queue.extend(children(directory.clone()).map(|entry| entry.path()).filter(is_partition));
+        let holders = children(directory.join("holders")).map(|entry| entry.file_name());
+        queue.extend(holders.map(|name| sys.join("class/block").join(name)));
+    }
+    numbers
+}
+
+fn mounts_of<'a>(
+    mountinfo: &'a str,
+    devices: &'a BTreeSet<String>,
+) -> impl Iterator<Item = KernelMount> + 'a {
+    mountinfo.lines().filter_map(|line| {
+        // "36 35 7:0 / /mnt rw,noatime master:1 - ext4 /dev/loop0 rw,errors=continue"
+        let (mount, superblock) = line.split_once(" - ")?;
+        let mount: Vec<&str> = mount.split(' ').collect();
+        let superblock: Vec<&str> = superblock.split(' ').collect();
+        let (&number, &point) = (mount.get(2)?, mount.get(4)?);
+        let (&device, &options) = (superblock.get(1)?, superblock.get(2)?);
+        devices.contains(number).then(|| KernelMount {
+            device: unescape(device),
+            mount_point: PathBuf::from(unescape(point)),
+            writable: options.split(',').next() != Some("ro"),
+        })
+    })
+}
+
+/// Blank, tab, newline and backslash stand as three octal digits in the mount table.
+fn unescape(text: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(text.to_owned(), |text, (escape, plain)| text.replace(escape, plain))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mount_table_is_read() {
+        let table = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+                     36 22 7:3 / /mnt/a\\040b rw,noatime master:1 - ufs /dev/loop3 ro,ufstype=ufs2\n\
+                     37 22 7:30 / /x rw - ext4 /dev/loop30 rw\nbroken line - x\n";
+        let devices = BTreeSet::from(["7:3".to_owned()]);
+        let mounts: Vec<_> = mounts_of(table, &devices).collect();
+        assert_eq!(mounts.len(), 1);
+        assert_eq!(mounts[0].to_string(), "/dev/loop3 on /mnt/a b, read-only");
+    }
+
+    #[test]
+    fn loops_partitions_and_holders_are_followed() {
+        let sys = tempfile::tempdir().unwrap();
+        let image = tempfile::NamedTempFile::new().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = sys.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("block/loop0/dev", "7:0\n");
+        put("block/loop0/loop/backing_file", "/somewhere/else\n");
+        put("block/loop1/dev", "7:1\n");
+        put("block/loop1/loop/backing_file", &format!("{}\n", image.path().display()));
+        put("block/loop1/loop1p2/dev", "259:4\n");
+        put("block/loop1/loop1p2/partition", "2\n");
+        put("block/loop1/loop1p2/holders/dm-0/x", "");
+        put("class/block/dm-0/dev", "253:0\n");
+        // A holder that holds itself must not hang us.
+        put("class/block/dm-0/holders/dm-0/x", "");
+        let metadata = image.as_file().metadata().unwrap();
+        let loops = loops_over(&sys.path().join("block"), metadata.dev(), metadata.ino());
+        assert_eq!(loops, [sys.path().join("block/loop1")]);
+        let numbers = with_dependents(sys.path(), loops);
+        assert_eq!(numbers, ["253:0", "259:4", "7:1"].map(str::to_owned).into());
+    }
+
+    #[test]
+    fn an_ordinary_file_is_not_mounted() {
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(mount_of(&file), None);
+    }
+}

@@ -1,0 +1,201 @@
+//! One writer or several readers: the lock on an image.
+//!
+//! **Purpose.** Two programs that change one image destroy it. Every opener locks the image itself, readers together,
+//! a writer alone, and whoever comes second is told who was first. The lock belongs to the open file, not to
+//! the process: it survives a fork into the background, and falls when the last copy of the descriptor is closed,
+//! however the holder ended. So a tool that gets the lock knows that the last byte of the one before is written.
+//!
+//! **Invariants.**
+//! 1. No file beside the image: nothing stale can be left behind.
+//! 2. What the kernel itself has mounted counts as held: from the device, a partition of it, or a loop
+//!    device on the file.
+//! 3. Finding out who holds a lock never fails an operation; at worst the name stays unknown.
+
+mod holder;
+mod kernel;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+pub use holder::Holder;
+pub use kernel::KernelMount;
+
+/// What the opener wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockMode {
+    /// Read: others may read too.
+    Shared,
+    /// Change: nobody else may do anything.
+    Exclusive,
+}
+
+/// How long to wait for a lock that someone else holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LockWait {
+    /// Not at all.
+    #[default]
+    No,
+    /// At most this long.
+    UpTo(Duration),
+}
+
+/// Why the image could not be locked.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another opener has it.
+    #[error("{image} is in use by {}: {}", holder::list(.holders), advice(*.mode, *.waited))]
+    Held {
+        /// The image as its user named it.
+        image: String,
+        /// What was wanted.
+        mode: LockMode,
+        /// Who has it, as far as can be told.
+        holders: Vec<Holder>,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The kernel has mounted it.
+    #[error("{image} is mounted by the kernel: {mount}. Unmount it first")]
+    Mounted {
+        /// The image as its user named it.
+        image: String,
+        /// Where.
+        mount: KernelMount,
+    },
+    /// The kernel uses the block device in another way.
+    #[error(
+        "{image} is in use by the kernel (as swap, or below a RAID, a volume manager or a mount elsewhere): \
+         see lsblk, and release it first"
+    )]
+    Claimed {
+        /// The device as its user named it.
+        image: String,
+    },
+    /// The system cannot lock it.
+    #[error(
+        "{image}: cannot lock: {source}. Copy the image to a local file system and work on the copy"
+    )]
+    Io {
+        /// The image as its user named it.
+        image: String,
+        /// The cause.
+        source: io::Error,
+    },
+}
+
+impl LockError {
+    /// The error number to hand to a system-call interface.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            LockError::Io { source, .. } => {
+                source.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
+            }
+            _ => Errno::BUSY.raw_os_error(),
+        }
+    }
+}
+
+impl fmt::Display for LockMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LockMode::Shared => "reading",
+            LockMode::Exclusive => "writing",
+        })
+    }
+}
+
+fn advice(mode: LockMode, waited: Duration) -> String {
+    let waited = match waited.as_secs() {
+        0 => String::new(),
+        secs => format!(" (waited {secs} s)"),
+    };
+    format!("unmount it or let that finish, then open it for {mode} again{waited}")
+}
+
+/// Udev looks at a block device, under a lock of its own, whenever a writer closed it.
+const UDEV_GRACE: Duration = Duration::from_millis(500);
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Locks the open image `file`, which its user calls `path`. The lock lasts as long as `file` or a copy of its
+/// descriptor is open.
+///
+/// # Errors
+/// Somebody else has it, with names where they can be found; or the system cannot lock it. The inability is an error
+/// only for writers: a reader of a file system without locks does no harm.
+pub fn lock(file: &File, path: &Path, mode: LockMode, wait: LockWait) -> Result<(), LockError> {
+    let image = path.display().to_string();
+    let asked = Instant::now();
+    let patience = match wait {
+        LockWait::UpTo(patience) => patience,
+        LockWait::No if is_block_device(file) => UDEV_GRACE,
+        LockWait::No => Duration::ZERO,
+    };
+    let operation = match mode {
+        LockMode::Shared => FlockOperation::NonBlockingLockShared,
+        LockMode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+    };
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match flock(file, operation) {
+            Ok(()) => break,
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let waited = asked.elapsed();
+                let Some(left) = patience.checked_sub(waited).filter(|left| !left.is_zero()) else {
+                    let holders = holder::find(file);
+                    return Err(LockError::Held { image, mode, holders, waited });
+                };
+                std::thread::sleep(pause.min(left));
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            Err(Errno::OPNOTSUPP | Errno::NOLCK | Errno::NOSYS) if mode == LockMode::Shared => {
+                break;
+            }
+            Err(errno) => return Err(LockError::Io { image, source: errno.into() }),
+        }
+    }
+    match kernel::mount_of(file) {
+        Some(mount) if mode == LockMode::Exclusive || mount.writable => {
+            Err(LockError::Mounted { image, mount })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Claims the block device `path` against the kernel: while the result is open, the kernel will not mount it
+/// or build on it. `None` for other files.
+///
+/// # Errors
+/// The kernel uses it already.
+pub fn claim(file: &File, path: &Path) -> Result<Option<File>, LockError> {
+    if !is_block_device(file) || !cfg!(target_os = "linux") {
+        return Ok(None);
+    }
+    let image = path.display().to_string();
+    // O_EXCL without O_CREAT: on Linux, "nobody in the kernel has claimed this device".
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
+    match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
+        Ok(fd) => Ok(Some(fd.into())),
+        Err(Errno::BUSY) => Err(match kernel::mount_of(file) {
+            Some(mount) => LockError::Mounted { image, mount },
+            None => LockError::Claimed { image },
+        }),
+        Err(errno) => Err(LockError::Io { image, source: errno.into() }),
+    }
+}
+
+fn is_block_device(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! From what a user writes to a device: `IMAGE` or `IMAGE@N`, opened, locked, its partition found.
+//!
+//! **Invariants.**
+//! 1. Nothing of the image is read before it is locked, except its size.
+//! 2. The lock lasts as long as the device.
+//! 3. An error tells what to do next.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::lock::{LockError, LockMode, LockWait};
+use crate::partition::{self, Partition, Pick, Probe, Scheme, SelectError, Window};
+use crate::{BlockDevice, DeviceError, FileDevice};
+
+/// How to open an image.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenOptions {
+    /// To change it, alone; else to read it, with other readers.
+    pub write: bool,
+    /// How long to wait for those who have it.
+    pub lock_wait: LockWait,
+    /// Recognises the file system that is looked for; without it only the partition types speak.
+    pub probe: Option<Probe>,
+    /// Without `@N`, take the whole disk and look at no table: for making a file system.
+    pub whole_disk: bool,
+    /// Leave a block device free for the kernel to claim: for a `fuseblk` mount, in which the kernel does.
+    pub kernel_may_claim: bool,
+}
+
+/// An image ready for use.
+pub struct Opened {
+    /// The file system's device: the partition, or the whole disk. Holds the lock.
+    pub device: Arc<dyn BlockDevice>,
+    /// The file or block device.
+    pub path: PathBuf,
+    /// The partition; `None` for the whole disk.
+    pub partition: Option<Partition>,
+    /// What was found wrong with the partition table, for people.
+    pub notes: Vec<String>,
+}
+
+/// Why an image could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system refused.
+    #[error("{source}{}", hint(.source, *.write))]
+    Device {
+        /// The refusal.
+        source: DeviceError,
+        /// Whether it was to be changed.
+        write: bool,
+    },
+    /// Somebody else has it.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The partition is missing or unclear.
+    #[error("{image}: {source}")]
+    Partition {
+        /// The image as its user named it.
+        image: String,
+        /// What is missing or unclear.
+        source: SelectError,
+    },
+    /// It is a disk image of a kind that is not read here.
+    #[error(
+        "{image} is not a raw image but {format}: make a raw one with `{command}` and use that"
+    )]
+    Format {
+        /// The image as its user named it.
+        image: String,
+        /// What it is.
+        format: &'static str,
+        /// What turns it into a raw image.
+        command: String,
+    },
+}
+
+impl OpenError {
+    /// The error number to hand to a system-call interface.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            OpenError::Device { source, .. } => source.errno(),
+            OpenError::Lock(error) => error.errno(),
+            OpenError::Partition { source: SelectError::Device(error), .. } => error.errno(),
+            OpenError::Partition { .. } | OpenError::Format { .. } => Errno::INVAL.raw_os_error(),
+        }
+    }
+}
+
+fn hint(error: &DeviceError, write: bool) -> &'static str {
+    match (Errno::from_raw_os_error(error.errno()), write) {
+        (Errno::NOENT, _) => ". Check the path",
+        (Errno::ISDIR, _) => ". An image is a file or a block device",
+        (Errno::ACCESS | Errno::PERM, true) => {
+            ". Open it read-only, or as a user who may write to it"
+        }
+        (Errno::ACCESS | Errno::PERM, false) => ". Do it as a user who may read it",
+        (Errno::ROFS, _) => ". Open it read-only",
+        _ => "",
+    }
+}
+
+/// Opens the image that `spec` names and finds the file system's device in it: see [`open`].
+///
+/// # Errors
+/// As [`open`].
+pub fn open_image(
+    spec: impl AsRef<OsStr>,
+    options: &OpenOptions,
+) -> Result<Arc<dyn BlockDevice>, OpenError> {
+    open(spec, options).map(|opened| opened.device)
+}
+
+/// Opens and locks the image that `spec` names - `IMAGE`, `IMAGE@N` with a partition's number (0: the whole disk) or
+/// `IMAGE@p2` with its name - and finds the partition that is meant (see [`partition::select`]).
+///
+/// # Errors
+/// The image cannot be opened or locked, is no raw image, or its partition is missing or unclear.
+pub fn open(spec: impl AsRef<OsStr>, options: &OpenOptions) -> Result<Opened, OpenError> {
+    let (path, pick) = parse_spec(spec.as_ref());
+    let write = options.write;
+    let failed = |source| OpenError::Device { source, write };
+    let mut file = FileDevice::open(&path, write).map_err(failed)?;
+    let mode = if write { LockMode::Exclusive } else { LockMode::Shared };
+    file.lock(&path, mode, options.lock_wait, !options.kernel_may_claim)?;
+    let disk = Arc::new(file);
+
+    if pick == Pick::Whole || (pick == Pick::Auto && options.whole_disk) {
+        return Ok(Opened { device: disk, path, partition: None, notes: Vec::new() });
+    }
+    let image = path.display().to_string();
+    let table = partition::scan(&disk).map_err(failed)?;
+    if table.scheme == Scheme::Whole && !options.probe.is_some_and(|probe| probe(&disk)) {
+        check_format(&disk, &image, write)?;
+    }
+    let partition = partition::select(&disk, &table, &pick, options.probe)
+        .map_err(|source| OpenError::Partition { image: image.clone(), source })?;
+    let device: Arc<dyn BlockDevice> = match &partition {
+        None => disk,
+        Some(partition) => Arc::new(Window::of(disk, partition, &image).map_err(failed)?),
+    };
+    Ok(Opened { device, path, partition, notes: table.notes })
+}
+
+/// Splits `IMAGE@N`. A file whose whole name looks like that is meant itself.
+fn parse_spec(spec: &OsStr) -> (PathBuf, Pick) {
+    let whole = (PathBuf::from(spec), Pick::Auto);
+    let bytes = spec.as_bytes();
+    let Some(at) = bytes.iter().rposition(|&byte| byte == b'@').filter(|&at| at > 0) else {
+        return whole;
+    };
+    let suffix = match std::str::from_utf8(&bytes[at + 1..]) {
+        Ok(suffix) if !suffix.is_empty() && suffix.bytes().all(|b| b.is_ascii_alphanumeric()) => {
+            suffix
+        }
+        _ => return whole,
+    };
+    if Path::new(spec).exists() {
+        return whole;
+    }
+    let pick = match suffix.parse() {
+        Ok(0) => Pick::Whole,
+        Ok(number) => Pick::Number(number),
+        Err(_) => Pick::Name(suffix.to_owned()),
+    };
+    (PathBuf::from(OsString::from_vec(bytes[..at].to_vec())), pick)
+}
+
+/// First bytes of image formats people bring along, and the command that makes a raw image of each.
+const FORMATS: [(&[u8], &str, &str); 9] = [
+    (b"QFI\xfb", "a qcow2 image", "qemu-img convert -O raw"),
+    (b"KDMV", "a VMware disk", "qemu-img convert -O raw"),
+    (b"# Disk DescriptorFile", "the description of a VMware disk", "qemu-img convert -O raw"),
+    (b"conectix", "a VHD image", "qemu-img convert -O raw"),
+    (b"vhdxfile", "a VHDX image", "qemu-img convert -O raw"),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd", "zstd -d -o"),
+    (b"\xfd7zXZ\0", "compressed with xz", "xz -dc"),
+    (b"\x1f\x8b", "compressed with gzip", "gzip -dc"),
+    (b"BZh", "compressed with bzip2", "bzip2 -dc"),
+];
+
+/// Refuses what is recognisably not a raw image.
+fn check_format(disk: &dyn BlockDevice, image: &str, write: bool) -> Result<(), OpenError> {
+    let mut start = [0; 32];
+    let len = start.len().min(usize::try_from(disk.len_bytes()).unwrap_or(usize::MAX));
+    disk.read_at(0, &mut start[..len]).map_err(|source| OpenError::Device { source, write })?;
+    let Some((_, format, tool)) = FORMATS.iter().find(|(magic, ..)| start.starts_with(magic))
+    else {
+        return Ok(());
+    };
+    let command = match *tool {
+        "zstd -d -o" => format!("{tool} RAW {image}"),
+        "qemu-img convert -O raw" => format!("{tool} {image} RAW"),
+        _ => format!("{tool} {image} > RAW"),
+    };
+    Err(OpenError::Format { image: image.to_owned(), format, command })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ffs_testkit::fixtures;
+    use std::fs;
+    use std::time::Duration;
+
+    fn write_image(bytes: &[u8]) -> (tempfile::TempDir, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk.img");
+        fs::write(&path, bytes).unwrap();
+        let path = path.into_os_string().into_string().unwrap();
+        (dir, path)
+    }
+
+    fn magic_at_8192(device: &dyn BlockDevice) -> bool {
+        let mut magic = [0; 4];
+        device.read_at(8192 + 1372, &mut magic).is_ok() && u32::from_le_bytes(magic) == 0x0001_1954
+    }
+
+    fn message(result: Result<Opened, OpenError>) -> String {
+        match result {
+            Ok(opened) => panic!("opened {:?}", opened.partition),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn specs_are_split() {
+        let (_dir, path) = write_image(b"");
+        let numbered = format!("{path}@1");
+        let split = |spec: &str| parse_spec(OsStr::new(spec));
+        assert_eq!(split(&path), (path.clone().into(), Pick::Auto));
+        assert_eq!(split(&numbered), (path.clone().into(), Pick::Number(1)));
+        assert_eq!(split(&format!("{path}@s1a")), (path.clone().into(), Pick::Name("s1a".into())));
+        assert_eq!(split(&format!("{path}@0")), (path.into(), Pick::Whole));
+        for plain in ["@1", "a@", "user@host/disk", "a@-1"] {
+            assert_eq!(split(plain), (plain.into(), Pick::Auto));
+        }
+        fs::write(&numbered, b"").unwrap();
+        assert_eq!(
+            split(&numbered),
+            (numbered.into(), Pick::Auto),
+            "an existing file of that name"
+        );
+    }
+
+    #[test]
+    fn opens_the_partition_and_keeps_the_lock() {
+        let Some(image) = fixtures::load("part-mbr-bsd-ufs1-abs") else { return };
+        let (_dir, path) = write_image(&image);
+        let read = OpenOptions { probe: Some(magic_at_8192), ..OpenOptions::default() };
+        let write = OpenOptions { write: true, ..read };
+        let first = open(&path, &write).unwrap();
+        assert_eq!(first.partition.as_ref().unwrap().name, "s1a");
+        assert_eq!(first.device.len_bytes(), 8192 * 512);
+        assert!(message(open(&path, &read)).contains("is in use by"));
+        let waiting = OpenOptions { lock_wait: LockWait::UpTo(Duration::from_millis(20)), ..write };
+        assert!(message(open(&path, &waiting)).contains("is in use by"));
+        drop(first);
+        let second = open(format!("{path}@s1a"), &read).unwrap();
+        assert!(second.device.is_read_only());
+        assert_eq!(open_image(format!("{path}@0"), &read).unwrap().len_bytes(), image.len() as u64);
+        let whole = OpenOptions { whole_disk: true, ..read };
+        assert_eq!(open_image(&path, &whole).unwrap().len_bytes(), image.len() as u64);
+        assert_eq!(open_image(format!("{path}@3"), &whole).unwrap().len_bytes(), 1000 * 512);
+        let error = message(open(format!("{path}@9"), &read));
+        assert!(error.contains("disk.img: there is no partition @9; there are"), "{error}");
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        let read = OpenOptions::default();
+        let dir = tempfile::tempdir().unwrap();
+        let missing = open(dir.path().join("none"), &read);
+        assert!(message(missing).ends_with("Check the path"));
+        let directory = message(open(dir.path(), &OpenOptions { write: true, ..read }));
+        assert!(directory.ends_with("An image is a file or a block device"), "{directory}");
+        let (_dir, path) = write_image(b"QFI\xfb\0\0\0\x03");
+        let error = message(open(&path, &read));
+        assert!(
+            error.ends_with(&format!("`qemu-img convert -O raw {path} RAW` and use that")),
+            "{error}"
+        );
+        let (_dir, path) = write_image(b"\x28\xb5\x2f\xfd and so on");
+        assert!(message(open(&path, &read)).contains(&format!("zstd -d -o RAW {path}")));
+        let (_dir, empty) = write_image(b"");
+        assert_eq!(
+            open_image(&empty, &read).unwrap().len_bytes(),
+            0,
+            "newfs will tell how much it needs"
+        );
+    }
+}
