@@ -1,11 +1,11 @@
 //! Time and chance, given from outside.
 //!
-//! **Purpose.** Nothing above this room asks the system what time it is or for a random number: it asks the
-//! [`Clock`] and [`Rng`] it was given. With [`ManualClock`] and a seeded [`SplitMix64`] the same operations leave
-//! the same bytes on every machine.
+//! **Purpose.** Nothing above this room asks the system what time it is or for a random number: it
+//! asks the [`Clock`] and [`Rng`] it was given. With [`ManualClock`] and a seeded [`SplitMix64`]
+//! the same operations leave the same bytes on every machine.
 //!
-//! **Locking.** None; both may be shared between threads. Several threads drawing from one [`SplitMix64`] get
-//! each number of its stream once, in the order in which they happen to come.
+//! **Locking.** None; both may be shared between threads. Several threads drawing from one
+//! [`SplitMix64`] get each number of its stream once, in the order in which they happen to come.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,8 @@ pub struct Timestamp {
 }
 
 impl Timestamp {
-    /// The point `secs` seconds and `nanos` nanoseconds after the epoch; whole seconds in `nanos` are carried.
+    /// The point `secs` seconds and `nanos` nanoseconds after the epoch; whole seconds in `nanos`
+    /// are carried.
     #[must_use]
     pub fn new(secs: i64, nanos: u32) -> Self {
         let carried = secs.saturating_add(i64::from(nanos / NANOS_PER_SEC));

@@ -1,15 +1,15 @@
 //! A device that fails on purpose.
 //!
-//! **Purpose.** Tests decide which transfer fails, how, and for how long, and learn afterwards what happened. The
-//! same rules and the same transfers fail in the same places every time.
+//! **Purpose.** Tests decide which transfer fails, how, and for how long, and learn afterwards what
+//! happened. The same rules and the same transfers fail in the same places every time.
 //!
 //! **Invariants.**
 //! 1. A fault is reported: no operation that failed here says that it succeeded.
 //! 2. A failed write leaves whole sectors: each is as it was or as it should be.
 //! 3. Rules are asked in their order and the first that strikes decides; all rules see all transfers.
 //!
-//! Unlike other devices this one may let a flush succeed after one that failed, if its rule says so: that is how
-//! disks and kernels lie, and what the rooms above must survive.
+//! Unlike other devices this one may let a flush succeed after one that failed, if its rule says
+//! so: that is how disks and kernels lie, and what the rooms above must survive.
 //!
 //! **Locking.** The rules' state is under one lock, which is not held during the transfer itself.
 
@@ -40,12 +40,14 @@ pub enum Fault {
         /// Error number.
         errno: i32,
     },
-    /// A write leaves some of its sectors, chosen by `seed`, and fails with `EIO`. Other operations just fail.
+    /// A write leaves some of its sectors, chosen by `seed`, and fails with `EIO`. Other operations
+    /// just fail.
     Torn {
         /// Decides which sectors arrive.
         seed: u64,
     },
-    /// As [`Fault::Torn`], and from then on every operation fails with `EIO` until [`FaultInjector::heal`].
+    /// As [`Fault::Torn`], and from then on every operation fails with `EIO` until
+    /// [`FaultInjector::heal`].
     PowerCut {
         /// Decides which sectors arrive.
         seed: u64,

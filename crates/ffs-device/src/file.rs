@@ -3,9 +3,10 @@
 //! **Purpose.** The device that real images live on.
 //!
 //! **Invariants.**
-//! 1. The size is taken once, at open. A file that shrinks later makes reads fail; it never grows through us.
-//! 2. Once a flush has failed, every later flush fails with the same error number: the kernel reports a lost
-//!    write once and then forgets it, so a second, successful answer would be a lie.
+//! 1. The size is taken once, at open. A file that shrinks later makes reads fail; it never grows
+//!    through us.
+//! 2. Once a flush has failed, every later flush fails with the same error number: the kernel
+//!    reports a lost write once and then forgets it, so a second, successful answer would be a lie.
 //! 3. The lock taken on the image is released only when the device is dropped.
 //!
 //! **Locking.** None: positioned transfers need none.
@@ -39,7 +40,8 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// Opens the file or block device `path`, for writing too if `write`. Takes no lock: see [`crate::lock`].
+    /// Opens the file or block device `path`, for writing too if `write`. Takes no lock: see
+    /// [`crate::lock`].
     ///
     /// # Errors
     /// What the system reports, or `EINVAL` if `path` is neither a regular file nor a block device.
@@ -83,8 +85,9 @@ impl FileDevice {
         Ok(Self { name, file, len, sector_size, read_only, claim: None, failed_flush })
     }
 
-    /// Locks the image, which its user calls `path`, for as long as the device lives. A writer makes sure that the
-    /// kernel does not use a block device, and with `claim` that it cannot begin to.
+    /// Locks the image, which its user calls `path`, for as long as the device lives. A writer
+    /// makes sure that the kernel does not use a block device, and with `claim` that it cannot
+    /// begin to.
     ///
     /// # Errors
     /// Somebody else has it, or it cannot be locked.

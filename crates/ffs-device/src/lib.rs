@@ -1,18 +1,21 @@
 //! Block devices: places that hold bytes at offsets and may forget what was not flushed.
 //!
-//! **Purpose.** Everything above this room reads and writes through [`BlockDevice`]; everything that differs
-//! between a file, a disk, memory, a partition, a recorded or a failing device is behind it. This room knows no
-//! file systems: where one must be recognised (several partitions on one disk) the caller passes a function.
+//! **Purpose.** Everything above this room reads and writes through [`BlockDevice`]; everything
+//! that differs between a file, a disk, memory, a partition, a recorded or a failing device is
+//! behind it. This room knows no file systems: where one must be recognised (several partitions on
+//! one disk) the caller passes a function.
 //!
 //! **Invariants.**
 //! 1. A transfer is whole or an error; nothing is transferred beyond `len_bytes()`, which never changes.
 //! 2. A successful `write_at` is visible to every later `read_at` of the same device.
-//! 3. With [`Durability::OnFlush`] a completed write survives a power cut only if a `flush` that began after the
-//!    completion has succeeded. A flush that failed is never followed by one that succeeds.
-//! 4. Devices compose: wrappers ([`partition::Window`], [`record::Recorder`], [`fault::FaultInjector`]) keep 1-3.
+//! 3. With [`Durability::OnFlush`] a completed write survives a power cut only if a `flush` that
+//!    began after the completion has succeeded. A flush that failed is never followed by one that
+//!    succeeds.
+//! 4. Devices compose: wrappers ([`partition::Window`], [`record::Recorder`],
+//!    [`fault::FaultInjector`]) keep 1-3.
 //!
-//! **Locking.** Devices are shared freely between threads. Two transfers that overlap and run at the same time
-//! are not ordered by the device: callers order them.
+//! **Locking.** Devices are shared freely between threads. Two transfers that overlap and run at
+//! the same time are not ordered by the device: callers order them.
 
 pub mod clock;
 mod error;
@@ -47,8 +50,8 @@ pub enum Durability {
 
 /// A device of fixed size, read and written at byte offsets.
 ///
-/// Offsets and lengths need not be multiples of the sector size, but only whole sectors can be hoped to reach
-/// the medium untorn.
+/// Offsets and lengths need not be multiples of the sector size, but only whole sectors can be
+/// hoped to reach the medium untorn.
 pub trait BlockDevice: Send + Sync {
     /// Size in bytes.
     fn len_bytes(&self) -> u64;
@@ -65,7 +68,8 @@ pub trait BlockDevice: Send + Sync {
     /// Fills the whole of `buf` from byte `offset`.
     ///
     /// # Errors
-    /// `EINVAL` if the range passes the end of the device, or what the medium reports; `buf` is then unspecified.
+    /// `EINVAL` if the range passes the end of the device, or what the medium reports; `buf` is
+    /// then unspecified.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError>;
 
     /// Fills all of `bufs`, one after the other, from one range that begins at byte `offset`.
@@ -88,8 +92,8 @@ pub trait BlockDevice: Send + Sync {
     /// Writes the whole of `buf` at byte `offset`.
     ///
     /// # Errors
-    /// `EINVAL` past the end, `EROFS` on a read-only device, or what the medium reports; any part of the range,
-    /// in whole sectors, may then have been written.
+    /// `EINVAL` past the end, `EROFS` on a read-only device, or what the medium reports; any part
+    /// of the range, in whole sectors, may then have been written.
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError>;
 
     /// Writes all of `bufs`, one after the other, to one range that begins at byte `offset`.
@@ -108,12 +112,12 @@ pub trait BlockDevice: Send + Sync {
     /// Makes every write that completed before this call durable.
     ///
     /// # Errors
-    /// What the medium reports. The failure is final: which writes were lost is unknown, so all later flushes
-    /// of the device fail too.
+    /// What the medium reports. The failure is final: which writes were lost is unknown, so all
+    /// later flushes of the device fail too.
     fn flush(&self) -> Result<(), DeviceError>;
 
-    /// Says that the range holds nothing of value: later reads may return zeros or the old bytes. A hint: a device
-    /// that cannot use it succeeds.
+    /// Says that the range holds nothing of value: later reads may return zeros or the old bytes. A
+    /// hint: a device that cannot use it succeeds.
     ///
     /// # Errors
     /// `EINVAL` past the end, `EROFS` on a read-only device, or what the medium reports.

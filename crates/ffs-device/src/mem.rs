@@ -1,10 +1,11 @@
 //! A device in memory.
 //!
-//! **Purpose.** Tests, the simulated machine and crash experiments need devices that cost nothing to make, to
-//! copy and to throw away, up to the largest sizes the format allows.
+//! **Purpose.** Tests, the simulated machine and crash experiments need devices that cost nothing
+//! to make, to copy and to throw away, up to the largest sizes the format allows.
 //!
 //! **Invariants.**
-//! 1. A chunk that is absent reads as zeros; only chunks that were written with something else take memory.
+//! 1. A chunk that is absent reads as zeros; only chunks that were written with something else take
+//!    memory.
 //! 2. A snapshot and its origin share chunks and never see each other's later writes.
 //!
 //! **Locking.** One reader-writer lock over the chunk map, held for the copy only.
@@ -32,7 +33,8 @@ pub struct MemDevice {
 }
 
 impl MemDevice {
-    /// A writable device of `len` zero bytes with 512-byte sectors, whose writes are durable once complete.
+    /// A writable device of `len` zero bytes with 512-byte sectors, whose writes are durable once
+    /// complete.
     #[must_use]
     pub fn new(len: u64) -> Self {
         Self {
@@ -136,7 +138,8 @@ impl MemDevice {
     }
 }
 
-/// Splits `len` bytes at `offset` at chunk borders: chunk, place within it, range of the caller's buffer.
+/// Splits `len` bytes at `offset` at chunk borders: chunk, place within it, range of the caller's
+/// buffer.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {

@@ -27,7 +27,8 @@ pub struct OpenOptions {
     pub probe: Option<Probe>,
     /// Without `@N`, take the whole disk and look at no table: for making a file system.
     pub whole_disk: bool,
-    /// Leave a block device free for the kernel to claim: for a `fuseblk` mount, in which the kernel does.
+    /// Leave a block device free for the kernel to claim: for a `fuseblk` mount, in which the
+    /// kernel does.
     pub kernel_may_claim: bool,
 }
 
@@ -116,8 +117,9 @@ pub fn open_image(
     open(spec, options).map(|opened| opened.device)
 }
 
-/// Opens and locks the image that `spec` names - `IMAGE`, `IMAGE@N` with a partition's number (0: the whole disk) or
-/// `IMAGE@p2` with its name - and finds the partition that is meant (see [`partition::select`]).
+/// Opens and locks the image that `spec` names - `IMAGE`, `IMAGE@N` with a partition's number (0:
+/// the whole disk) or `IMAGE@p2` with its name - and finds the partition that is meant (see
+/// [`partition::select`]).
 ///
 /// # Errors
 /// The image cannot be opened or locked, is no raw image, or its partition is missing or unclear.
@@ -261,6 +263,8 @@ mod tests {
         let waiting = OpenOptions { lock_wait: LockWait::UpTo(Duration::from_millis(20)), ..write };
         assert!(message(open(&path, &waiting)).contains("is in use by"));
         drop(first);
+        // A child of another test may hold a copy of the descriptor until its exec.
+        let read = OpenOptions { lock_wait: LockWait::UpTo(Duration::from_secs(60)), ..read };
         let second = open(format!("{path}@s1a"), &read).unwrap();
         assert!(second.device.is_read_only());
         assert_eq!(open_image(format!("{path}@0"), &read).unwrap().len_bytes(), image.len() as u64);

@@ -1,17 +1,19 @@
 //! A device that remembers what was done to it.
 //!
-//! **Purpose.** Counts transfers for `stat` and for tests that assert how much I/O an operation costs; keeps the
-//! writes and flushes, with their bytes, so that crash experiments can rebuild every state the medium may have
-//! been left in; and condenses a run to one hash, so that two runs can be compared.
+//! **Purpose.** Counts transfers for `stat` and for tests that assert how much I/O an operation
+//! costs; keeps the writes and flushes, with their bytes, so that crash experiments can rebuild
+//! every state the medium may have been left in; and condenses a run to one hash, so that two runs
+//! can be compared.
 //!
 //! **Invariants.**
-//! 1. In a log, `seq` counts up by one from 0 and a write stands before a flush only if it completed before the
-//!    flush began.
+//! 1. In a log, `seq` counts up by one from 0 and a write stands before a flush only if it
+//!    completed before the flush began.
 //! 2. Replaying a log onto a copy of the device as it was gives the device as it is, unless an entry
 //!    [`Event::Failed`] leaves open what a failed write did.
 //!
-//! **Locking.** While it keeps a log or a hash the recorder does one change at a time, under its own lock: only
-//! so is the log's order the order on the medium. While it only counts it takes no lock.
+//! **Locking.** While it keeps a log or a hash the recorder does one change at a time, under its
+//! own lock: only so is the log's order the order on the medium. While it only counts it takes no
+//! lock.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -175,8 +177,8 @@ impl<D: BlockDevice> Recorder<D> {
         }
     }
 
-    /// A number that two runs share if, and practically only if, they made the same transfers with the same
-    /// bytes in the same order; marks do not count. Constant at [`Level::Count`].
+    /// A number that two runs share if, and practically only if, they made the same transfers with
+    /// the same bytes in the same order; marks do not count. Constant at [`Level::Count`].
     pub fn trace_hash(&self) -> u64 {
         self.log().hash.0
     }

@@ -1,7 +1,7 @@
 //! Images that real BSD systems wrote, with what a correct reader must see in them.
 //!
-//! **Purpose.** Finds, decompresses and parses the fixtures. They are not part of the source: their directory is
-//! `$FFS_FIXTURES`, else `shared/fixtures` beside or above the source tree.
+//! **Purpose.** Finds, decompresses and parses the fixtures. They are not part of the source: their
+//! directory is `$FFS_FIXTURES`, else `shared/fixtures` beside or above the source tree.
 
 use std::path::{Path, PathBuf};
 
@@ -97,7 +97,8 @@ pub fn load(name: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The rows of `name.expected.tsv`, or `None` after a note. Views are named like files: `nb-ufs2-snap.view-s1`.
+/// The rows of `name.expected.tsv`, or `None` after a note. Views are named like files:
+/// `nb-ufs2-snap.view-s1`.
 #[must_use]
 pub fn expected(name: &str) -> Option<Vec<ExpectedRow>> {
     rows(name, "expected.tsv", expected_row)

@@ -1,7 +1,7 @@
 //! Deterministic numbers and bytes.
 //!
-//! **Purpose.** [`SplitMix64`] drives randomised tests from a seed; [`fill`] is the byte stream the fixtures'
-//! files were made of.
+//! **Purpose.** [`SplitMix64`] drives randomised tests from a seed; [`fill`] is the byte stream the
+//! fixtures' files were made of.
 
 /// Steele, Lea and Flood's generator: small, fast, and every seed is a good one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,8 +65,9 @@ impl SplitMix64 {
     }
 }
 
-/// `n` bytes, from byte `skip` on, of the stream that fixture files hold (`fill N SEED` of the fixtures' README:
-/// xorshift64 from `seed | 1`, little-endian). The README's own OFFSET is where in the *file* a stream begins.
+/// `n` bytes, from byte `skip` on, of the stream that fixture files hold (`fill N SEED` of the
+/// fixtures' README: xorshift64 from `seed | 1`, little-endian). The README's own OFFSET is where
+/// in the *file* a stream begins.
 #[must_use]
 pub fn fill(n: usize, seed: u64, skip: u64) -> Vec<u8> {
     let mut x = seed | 1;

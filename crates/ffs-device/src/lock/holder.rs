@@ -1,8 +1,9 @@
 //! Who holds the lock on a file.
 //!
-//! The kernel does not say it through the lock interface. It shows the locks of an open file beside the descriptor
-//! (`/proc/PID/fdinfo/N`), for processes that we may look into, and the process that once took a lock in
-//! `/proc/locks`, for all: the first is exact, the second may name a parent that is gone.
+//! The kernel does not say it through the lock interface. It shows the locks of an open file beside
+//! the descriptor (`/proc/PID/fdinfo/N`), for processes that we may look into, and the process that
+//! once took a lock in `/proc/locks`, for all: the first is exact, the second may name a parent
+//! that is gone.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -78,8 +79,8 @@ fn has_locked_descriptor(pid: u32, dev: u64, ino: u64) -> bool {
     })
 }
 
-/// The processes that `/proc/locks` names for the inode, those on the very device before those on any: some file
-/// systems show one device number to `stat` and another here.
+/// The processes that `/proc/locks` names for the inode, those on the very device before those on
+/// any: some file systems show one device number to `stat` and another here.
 fn pids_in_lock_table(locks: &str, dev: u64, ino: u64) -> Vec<u32> {
     let device = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
     let any_device = format!(":{ino}");

@@ -1,4 +1,5 @@
-//! Whether the kernel has mounted an image: from the device, from what is built on it, or through a loop device.
+//! Whether the kernel has mounted an image: from the device, from what is built on it, or through a
+//! loop device.
 //!
 //! Only Linux tells; elsewhere, and without `/proc` and `/sys`, nothing is found.
 
@@ -61,7 +62,8 @@ fn loops_over(block: &Path, dev: u64, ino: u64) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Numbers ("7:0") of the devices with these directories, their partitions, and what is built on any of them.
+/// Numbers ("7:0") of the devices with these directories, their partitions, and what is built on
+/// any of them.
 fn with_dependents(sys: &Path, roots: Vec<PathBuf>) -> BTreeSet<String> {
     let mut numbers = BTreeSet::new();
     let mut queue: VecDeque<PathBuf> = roots.into();

@@ -1,9 +1,10 @@
 //! One writer or several readers: the lock on an image.
 //!
-//! **Purpose.** Two programs that change one image destroy it. Every opener locks the image itself, readers together,
-//! a writer alone, and whoever comes second is told who was first. The lock belongs to the open file, not to
-//! the process: it survives a fork into the background, and falls when the last copy of the descriptor is closed,
-//! however the holder ended. So a tool that gets the lock knows that the last byte of the one before is written.
+//! **Purpose.** Two programs that change one image destroy it. Every opener locks the image itself,
+//! readers together, a writer alone, and whoever comes second is told who was first. The lock
+//! belongs to the open file, not to the process: it survives a fork into the background, and falls
+//! when the last copy of the descriptor is closed, however the holder ended. So a tool that gets
+//! the lock knows that the last byte of the one before is written.
 //!
 //! **Invariants.**
 //! 1. No file beside the image: nothing stale can be left behind.
@@ -125,12 +126,12 @@ const UDEV_GRACE: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Locks the open image `file`, which its user calls `path`. The lock lasts as long as `file` or a copy of its
-/// descriptor is open.
+/// Locks the open image `file`, which its user calls `path`. The lock lasts as long as `file` or a
+/// copy of its descriptor is open.
 ///
 /// # Errors
-/// Somebody else has it, with names where they can be found; or the system cannot lock it. The inability is an error
-/// only for writers: a reader of a file system without locks does no harm.
+/// Somebody else has it, with names where they can be found; or the system cannot lock it. The
+/// inability is an error only for writers: a reader of a file system without locks does no harm.
 pub fn lock(file: &File, path: &Path, mode: LockMode, wait: LockWait) -> Result<(), LockError> {
     let image = path.display().to_string();
     let asked = Instant::now();
@@ -171,8 +172,8 @@ pub fn lock(file: &File, path: &Path, mode: LockMode, wait: LockWait) -> Result<
     }
 }
 
-/// Claims the block device `path` against the kernel: while the result is open, the kernel will not mount it
-/// or build on it. `None` for other files.
+/// Claims the block device `path` against the kernel: while the result is open, the kernel will not
+/// mount it or build on it. `None` for other files.
 ///
 /// # Errors
 /// The kernel uses it already.

@@ -18,6 +18,12 @@ fn take(path: &Path, mode: LockMode, wait: LockWait) -> Result<File, LockError> 
     lock(&file, path, mode, wait).map(|()| file)
 }
 
+/// For a lock that nobody should hold: another test's child process may have a copy of a descriptor
+/// for the moment between fork and exec.
+fn take_free(path: &Path, mode: LockMode) -> File {
+    take(path, mode, LockWait::UpTo(Duration::from_secs(60))).unwrap()
+}
+
 /// Not a test of its own: the second process of the tests below. It holds the lock until its input ends.
 #[test]
 fn child() {
@@ -57,12 +63,12 @@ fn lines_into_pipe(
 #[test]
 fn readers_share_and_writers_do_not() {
     let (_dir, path) = image();
-    let first = take(&path, LockMode::Shared, LockWait::No).unwrap();
-    let second = take(&path, LockMode::Shared, LockWait::No).unwrap();
+    let first = take_free(&path, LockMode::Shared);
+    let second = take_free(&path, LockMode::Shared);
     let error = take(&path, LockMode::Exclusive, LockWait::No).unwrap_err();
     assert_eq!(error.errno(), Errno::BUSY.raw_os_error());
     drop((first, second));
-    let writer = take(&path, LockMode::Exclusive, LockWait::No).unwrap();
+    let writer = take_free(&path, LockMode::Exclusive);
     assert!(take(&path, LockMode::Shared, LockWait::No).is_err());
     let copy = writer.try_clone().unwrap();
     drop(writer);
@@ -71,7 +77,7 @@ fn readers_share_and_writers_do_not() {
         "a copy of the descriptor holds the lock"
     );
     drop(copy);
-    take(&path, LockMode::Shared, LockWait::No).unwrap();
+    take_free(&path, LockMode::Shared);
 }
 
 #[test]
@@ -90,7 +96,7 @@ fn the_second_process_is_told_who_the_first_is() {
     assert!(take(&path, LockMode::Exclusive, LockWait::UpTo(patience)).is_err());
     assert!(before.elapsed() >= patience);
     drop(child.stdin.take());
-    take(&path, LockMode::Exclusive, LockWait::UpTo(Duration::from_secs(60))).unwrap();
+    take_free(&path, LockMode::Exclusive);
     assert!(child.wait().unwrap().success());
 }
 
@@ -100,14 +106,14 @@ fn a_killed_holder_leaves_nothing_behind() {
     let mut child = holding_process(&path);
     child.kill().unwrap();
     child.wait().unwrap();
-    take(&path, LockMode::Exclusive, LockWait::No).unwrap();
+    take_free(&path, LockMode::Exclusive);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]
 fn one_process_can_lock_itself_out_and_says_so() {
     let (_dir, path) = image();
-    let held = take(&path, LockMode::Exclusive, LockWait::No).unwrap();
+    let held = take_free(&path, LockMode::Exclusive);
     let error = take(&path, LockMode::Shared, LockWait::No).unwrap_err().to_string();
     assert!(error.contains("in use by"), "{error}");
     if Path::new("/proc/self/fdinfo").exists() {

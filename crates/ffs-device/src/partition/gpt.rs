@@ -1,7 +1,7 @@
 //! The GUID partition table.
 //!
-//! **Invariants.** A header or an entry array is believed only if its CRC holds; if the copy at the front of the disk
-//! does not, the copy at its end is used, with a note.
+//! **Invariants.** A header or an entry array is believed only if its CRC holds; if the copy at the
+//! front of the disk does not, the copy at its end is used, with a note.
 
 use super::{
     Partition, PartitionKind, PartitionTable, Scheme, array, le32, le64, read_bytes, sector_sizes,
@@ -24,8 +24,9 @@ struct Header {
     entries_crc: u32,
 }
 
-/// Reads the table. `protective`: the MBR says that there is one, so a disk without any readable copy has lost it;
-/// the table is then empty and its notes say why. Otherwise `None` means that the disk has no such table.
+/// Reads the table. `protective`: the MBR says that there is one, so a disk without any readable
+/// copy has lost it; the table is then empty and its notes say why. Otherwise `None` means that the
+/// disk has no such table.
 pub(super) fn read(
     device: &dyn BlockDevice,
     protective: bool,

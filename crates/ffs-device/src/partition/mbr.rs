@@ -25,8 +25,8 @@ impl Slice {
     }
 
     fn is_used(&self) -> bool {
-        // A slice that begins at sector 0 would contain the table itself: BSD boot blocks carry such an entry
-        // to please old firmware, on disks that have no slices at all.
+        // A slice that begins at sector 0 would contain the table itself: BSD boot blocks carry
+        // such an entry to please old firmware, on disks that have no slices at all.
         self.kind != 0 && self.start > 0 && self.len > 0
     }
 }

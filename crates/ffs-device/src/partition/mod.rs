@@ -1,18 +1,18 @@
 //! Partitions: where on a disk a file system lies.
 //!
-//! **Purpose.** Reads the tables BSD disks carry - GPT, MBR slices with a BSD disklabel inside, a disklabel alone -
-//! lists what they hold, and picks the one UFS partition if there is just one. [`Window`] makes a partition
-//! a device of its own.
+//! **Purpose.** Reads the tables BSD disks carry - GPT, MBR slices with a BSD disklabel inside, a
+//! disklabel alone - lists what they hold, and picks the one UFS partition if there is just one.
+//! [`Window`] makes a partition a device of its own.
 //!
 //! **Invariants.**
-//! 1. Every listed partition lies within the device, however wrong its table: what reaches beyond the end is cut,
-//!    and [`Partition::declared_len`] says so.
+//! 1. Every listed partition lies within the device, however wrong its table: what reaches beyond
+//!    the end is cut, and [`Partition::declared_len`] says so.
 //! 2. Reading a table takes bounded time and memory, whatever its bytes.
-//! 3. Numbers are stable: an entry of the outermost table has its place in that table, from 1; partitions inside
-//!    a slice follow after the last of these, in order.
+//! 3. Numbers are stable: an entry of the outermost table has its place in that table, from 1;
+//!    partitions inside a slice follow after the last of these, in order.
 //!
-//! The Apple label (`LABL` at byte 7168 of a file system) describes no partitions and is ignored. Logical drives in
-//! extended MBR partitions are not followed.
+//! The Apple label (`LABL` at byte 7168 of a file system) describes no partitions and is ignored.
+//! Logical drives in extended MBR partitions are not followed.
 //!
 //! **References.** spec/on-disk-format.md §19; UEFI specification, chapter 5.
 
@@ -152,8 +152,8 @@ impl PartitionTable {
     }
 }
 
-/// Reads the partition table of `device`, if it has one. A table that cannot be read as one is none; a damaged one
-/// yields what is sound in it, and notes.
+/// Reads the partition table of `device`, if it has one. A table that cannot be read as one is
+/// none; a damaged one yields what is sound in it, and notes.
 ///
 /// # Errors
 /// Only if the device cannot be read.

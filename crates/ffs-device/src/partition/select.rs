@@ -5,7 +5,8 @@ use std::fmt;
 use super::{Partition, PartitionKind, PartitionTable, Scheme, Window};
 use crate::{BlockDevice, DeviceError};
 
-/// Says whether a device holds a file system of the wanted kind. A device that cannot be read holds none.
+/// Says whether a device holds a file system of the wanted kind. A device that cannot be read holds
+/// none.
 pub type Probe = fn(&dyn BlockDevice) -> bool;
 
 /// How the user named the partition.
@@ -86,9 +87,10 @@ fn listing(table: &PartitionTable) -> String {
 
 /// The partition of `device` that `pick` means; `None` is the disk as a whole.
 ///
-/// By itself, the one partition that `probe` recognises is taken, or the whole disk if it is recognised and no
-/// partition is. If nothing is recognised, or without a probe, the types in the table decide, so that a file system
-/// whose superblock is lost can still be reached. A disk without a table is taken whole.
+/// By itself, the one partition that `probe` recognises is taken, or the whole disk if it is
+/// recognised and no partition is. If nothing is recognised, or without a probe, the types in the
+/// table decide, so that a file system whose superblock is lost can still be reached. A disk
+/// without a table is taken whole.
 ///
 /// # Errors
 /// The partition does not exist, none would do, or several would.
@@ -125,7 +127,8 @@ fn find(
                 hits.push(partition.clone());
             }
         }
-        // A partition that begins where the disk does holds the same file system as the disk, with its true end.
+        // A partition that begins where the disk does holds the same file system as the disk, with
+        // its true end.
         let whole = hits.iter().all(|hit| hit.start > 0) && probe(device);
         match (hits.as_slice(), whole) {
             ([], true) => return Ok(None),
@@ -148,8 +151,8 @@ fn find(
     }
 }
 
-/// Partitions that may hold a UFS; of those that begin at the same byte only the last listed, which is the one
-/// inside the other.
+/// Partitions that may hold a UFS; of those that begin at the same byte only the last listed, which
+/// is the one inside the other.
 fn innermost(table: &PartitionTable) -> impl Iterator<Item = &Partition> {
     let all = &table.partitions;
     let foreign = |partition: &Partition| matches!(partition.kind, PartitionKind::Foreign(_));

@@ -229,7 +229,8 @@ fn offsets_relative_or_absolute() {
         starts(&table),
         [(2, "s2", 100, 3000), (3, "s2a", 116, 2000), (4, "s2b", 2116, 984)]
     );
-    // OpenBSD: c is the whole disk, and offsets count from its start; an entry for another system's slice too.
+    // OpenBSD: c is the whole disk, and offsets count from its start; an entry for another system's
+    // slice too.
     let openbsd = Disk::new(4000).slice(4, 0xa6, 1000, 3000);
     let openbsd = openbsd.label(1001, &[(2000, 1000, 7), (0, 0, 0), (4000, 0, 0), (900, 63, 8)]);
     let table = scan(&openbsd.device()).unwrap();
