@@ -69,6 +69,8 @@ pub struct MountOptions {
     pub cache_bytes: usize,
     /// Most inodes kept in memory that nobody uses (`kern.maxvnodes`).
     pub maxvnodes: usize,
+    /// New files get their directory's group, as on BSD, instead of their maker's.
+    pub bsdgroups: bool,
     /// Recorded in the superblock as the last mount point.
     pub mounted_on: String,
 }
@@ -85,6 +87,7 @@ impl Default for MountOptions {
             atime: Atime::default(),
             cache_bytes: 64 << 20,
             maxvnodes: 65536,
+            bsdgroups: false,
             mounted_on: String::new(),
         }
     }

@@ -10,4 +10,5 @@
 #![allow(clippy::panic, reason = "a test helper stops the test it helps; callers are tests only")]
 
 pub mod fixtures;
+pub mod model;
 pub mod rng;
