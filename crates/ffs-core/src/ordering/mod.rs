@@ -2,7 +2,7 @@
 //!
 //! | tenant | promise |
 //! | --- | --- |
-//! | [`SyncOrdered`] | metadata writes are waited for one by one, in the order that keeps the tree sound (the paper's baseline) |
+//! | [`SyncOrdered`] | metadata writes are waited for in the order that keeps the tree sound |
 //! | [`Unordered`] | none until `sync`, `fsync` or unmount (`mount -o async`) |
 //!
 //! # Invariants
