@@ -70,3 +70,52 @@ pub fn first_of_root(g: &Geometry, i: usize) -> Lbn {
 pub fn indirect_name(first: Lbn, level: usize) -> i64 {
     -i64::try_from(first.0).unwrap_or(i64::MAX) - (level as i64 - 1)
 }
+
+/// What an in-core block name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A data block.
+    Data(Lbn),
+    /// Block 0 or 1 of the extended attributes.
+    ExtAttr(usize),
+    /// The indirect block of `level` (1 = single) whose first data block is `first`.
+    Indirect {
+        /// 1 single, 2 double, 3 triple.
+        level: usize,
+        /// First logical block it maps.
+        first: Lbn,
+    },
+}
+
+/// Takes an in-core block name apart; `None` if no block of the geometry has it.
+#[must_use]
+pub fn parse_name(g: &Geometry, name: i64) -> Option<Named> {
+    match name {
+        0.. => {
+            let l = Lbn(name.unsigned_abs());
+            path(g, l).map(|_| Named::Data(l))
+        }
+        -2..=-1 => Some(Named::ExtAttr((-1 - name) as usize)),
+        _ => {
+            // 12 and all spans are multiples of four, so the low bits tell the level.
+            let level = ((4 - (name & 3)) & 3) as usize + 1;
+            let first = Lbn(name.unsigned_abs().checked_sub(level as u64 - 1)?);
+            indirect_exists(g, level, first).then_some(Named::Indirect { level, first })
+        }
+    }
+}
+
+/// Whether a block of the geometry can have this in-core name.
+#[must_use]
+pub fn name_ok(g: &Geometry, name: i64) -> bool {
+    parse_name(g, name).is_some()
+}
+
+/// Whether some tree has an indirect block of `level` that starts at data block `first`.
+fn indirect_exists(g: &Geometry, level: usize, first: Lbn) -> bool {
+    let Some(Path::Indirect { levels, index }) = path(g, first) else {
+        return false;
+    };
+    // The last `level` indexes count inside the block: they must all be zero at its start.
+    level <= levels && index.iter().take(levels).rev().take(level).all(|&i| i == 0)
+}

@@ -241,12 +241,13 @@ impl<'a> Cg<'a> {
         f < self.ndblk() && bit(self.blksfree(), f).unwrap_or(false)
     }
 
-    /// The free bits of block `blk`, fragment 0 in bit 0.
+    /// The free bits of block `blk`, fragment 0 in bit 0; fragments beyond the group are not free.
     #[must_use]
     pub fn block_pattern(&self, blk: u32) -> u8 {
         let first = blk.saturating_mul(self.g.frag);
         let byte = self.blksfree().get(first as usize / 8).copied().unwrap_or(0);
-        (byte >> (first % 8)) & full_pattern(self.g.frag)
+        let inside = self.ndblk().saturating_sub(first).min(self.g.frag);
+        (byte >> (first % 8)) & full_pattern(inside)
     }
 
     /// Whether every fragment of block `blk` is free.
@@ -255,10 +256,60 @@ impl<'a> Cg<'a> {
         self.block_pattern(blk) == full_pattern(self.g.frag)
     }
 
+    /// Counts the maps anew: what the header and the cluster summary should say.
+    #[must_use]
+    pub fn recount(&self) -> Counts {
+        let mut out = Counts::default();
+        let ndblk = self.ndblk().min(self.g.fpg);
+        let mut run = 0u32;
+        for blk in 0..ndblk.div_ceil(self.g.frag) {
+            let pattern = self.block_pattern(blk);
+            if pattern == full_pattern(self.g.frag) {
+                out.cs.nbfree += 1;
+                run += 1;
+                continue;
+            }
+            out.end_run(&mut run, self.g.contigsumsize);
+            out.cs.nffree += i64::from(pattern.count_ones());
+            for (sum, n) in out.frsum.iter_mut().zip(runs(pattern, self.g.frag)) {
+                *sum += u32::from(n);
+            }
+        }
+        out.end_run(&mut run, self.g.contigsumsize);
+        let used: u32 = self.inosused().iter().map(|b| b.count_ones()).sum();
+        out.cs.nifree = i64::from(self.g.ipg) - i64::from(used);
+        out
+    }
+
     /// The raw block.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.b
+    }
+}
+
+/// What the maps of a group add up to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Free resources; `ndir` does not follow from the maps and is 0.
+    pub cs: Csum,
+    /// Free runs of n fragments inside partly used blocks.
+    pub frsum: [u32; 8],
+    /// Maximal runs of k free blocks, longer ones counted with the longest; `[0]` is unused.
+    pub clustersum: Vec<u32>,
+}
+
+impl Counts {
+    /// Counts a run of `run` free blocks and starts the next.
+    fn end_run(&mut self, run: &mut u32, contigsumsize: u32) {
+        self.clustersum.resize(contigsumsize as usize + 1, 0);
+        let k = (*run).min(contigsumsize) as usize;
+        if k > 0
+            && let Some(n) = self.clustersum.get_mut(k)
+        {
+            *n += 1;
+        }
+        *run = 0;
     }
 }
 

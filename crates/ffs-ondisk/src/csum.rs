@@ -34,12 +34,12 @@ impl Csum {
         put(b, off, e, [self.ndir, self.nbfree, self.nifree, self.nffree].map(clamp32));
     }
 
-    /// Adds `d` to every count.
+    /// Adds `d` to every count; hostile totals saturate.
     pub fn add(&mut self, d: &Csum) {
-        self.ndir += d.ndir;
-        self.nbfree += d.nbfree;
-        self.nifree += d.nifree;
-        self.nffree += d.nffree;
+        self.ndir = self.ndir.saturating_add(d.ndir);
+        self.nbfree = self.nbfree.saturating_add(d.nbfree);
+        self.nifree = self.nifree.saturating_add(d.nifree);
+        self.nffree = self.nffree.saturating_add(d.nffree);
     }
 }
 

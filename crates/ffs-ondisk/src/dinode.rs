@@ -7,7 +7,7 @@
 //! 3. Nothing is judged here but the check hash: [`check`] does that.
 
 use crate::error::{Corrupt, Error, Place, Structure};
-use crate::geometry::{DEV_BSIZE, Format, Geometry, NDADDR, NIADDR};
+use crate::geometry::{Format, Geometry, NDADDR, NIADDR};
 use crate::hash::check_hash;
 use crate::layout;
 use crate::superblock::CkHash;
@@ -322,10 +322,17 @@ impl Dinode {
             ..Dinode::default()
         };
         out.take_short(g, b.get(40..100).unwrap_or(&[]));
-        if g.maxsymlinklen == 0 {
-            // 4.2BSD: 16-bit ids where the depth is today.
+        if g.old_ids {
+            // 16-bit ids where the depth is today.
+            out.freelink = 0;
             out.uid = get::<u16>(b, 4, g.endian).into();
             out.gid = get::<u16>(b, 6, g.endian).into();
+        }
+        if out.file_type().is_some_and(FileType::is_device)
+            && let Some(first) = out.db.first_mut()
+        {
+            // A device number is not signed.
+            *first &= 0xffff_ffff;
         }
         out
     }
@@ -376,11 +383,10 @@ impl Dinode {
     }
 
     fn to_ufs1(&self, g: &Geometry, b: &mut [u8]) {
-        let old_ids = (g.maxsymlinklen == 0).then(|| get::<u32>(b, 4, g.endian));
         let d = Dinode1 {
             mode: self.mode,
             nlink: self.nlink,
-            freelink: old_ids.unwrap_or(self.freelink),
+            freelink: self.freelink,
             size: self.size,
             atime: self.atime.secs as i32,
             atimensec: self.atime.nsec,
@@ -393,11 +399,15 @@ impl Dinode {
             flags: self.flags.bits(),
             blocks: self.blocks as u32,
             gen_: self.generation,
-            uid: self.uid,
-            gid: self.gid,
+            uid: if g.old_ids { get(b, 112, g.endian) } else { self.uid },
+            gid: if g.old_ids { get(b, 116, g.endian) } else { self.gid },
             modrev: self.modrev,
         };
         d.encode(b, g.endian);
+        if g.old_ids {
+            put(b, 4, g.endian, self.uid as u16);
+            put(b, 6, g.endian, self.gid as u16);
+        }
         self.put_short(g, b, 40);
     }
 
@@ -477,7 +487,7 @@ impl Dinode {
         }
     }
 
-    /// Device number in FreeBSD's encoding, of device inodes.
+    /// Device number in FreeBSD's encoding, of device inodes: see [`crate::rdev`].
     #[must_use]
     pub fn rdev(&self) -> u64 {
         let [first, ..] = self.db;
@@ -487,25 +497,28 @@ impl Dinode {
     /// 512-byte units in `frags` fragments.
     #[must_use]
     pub fn sectors(g: &Geometry, frags: u32) -> u64 {
-        u64::from(frags) * (u64::from(g.fsize) / DEV_BSIZE)
+        g.frags_to_sectors(frags.into())
     }
 }
 
-/// Recomputes the check hash of the UFS2 inode at the start of `b` if the volume keeps one.
+/// Whether the inode at the start of `b` carries a check hash; free ones do not (§9).
+fn hashed(g: &Geometry, b: &[u8]) -> bool {
+    let kept = g.ckhash.contains(CkHash::INODE) && g.format == Format::Ufs2;
+    kept && get::<u16>(b, 0, g.endian) != 0
+}
+
+/// Recomputes the check hash of the UFS2 inode at the start of `b` if it has one.
 pub fn rehash(g: &Geometry, b: &mut [u8]) {
-    if g.ckhash.contains(CkHash::INODE) && g.format == Format::Ufs2 {
+    if hashed(g, b) {
         let hash = check_hash(b.get(..Dinode2::SIZE).unwrap_or(&[]), CKHASH_OFFSET);
         put(b, CKHASH_OFFSET, g.endian, hash);
     }
 }
 
-/// Whether the stored check hash is right; free inodes have none (§9).
+/// Whether the stored check hash is right; `true` where there is none.
 #[must_use]
 pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
-    if !g.ckhash.contains(CkHash::INODE)
-        || g.format == Format::Ufs1
-        || get::<u16>(b, 0, g.endian) == 0
-    {
+    if !hashed(g, b) {
         return true;
     }
     let hash = check_hash(b.get(..Dinode2::SIZE).unwrap_or(&[]), CKHASH_OFFSET);
@@ -534,10 +547,10 @@ pub fn check(g: &Geometry, ino: Ino, b: &[u8]) -> Result<Dinode, Error> {
         FileType::Symlink => u64::from(g.bsize),
         _ => 0,
     };
-    if d.size > limit && !(d.flags.contains(FileFlags::SF_SNAPSHOT) && t == FileType::Regular) {
+    if d.size > limit {
         return Err(bad("size", d.size.to_string(), format!("at most {limit}")));
     }
-    if t == FileType::Directory && d.size % 512 != 0 {
+    if t == FileType::Directory && !d.size.is_multiple_of(512) {
         return Err(bad("size", d.size.to_string(), "a multiple of 512".into()));
     }
     if u64::from(d.extsize) > 2 * u64::from(g.bsize) {

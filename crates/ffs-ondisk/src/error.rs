@@ -116,7 +116,8 @@ impl fmt::Display for Corrupt {
 }
 
 /// Why a record of a row of records (directory, extended attributes, journal) is malformed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {found} in the record at offset {off}, expected {expected}")]
 pub struct BadRecord {
     /// Byte offset in the row.
     pub off: usize,

@@ -85,9 +85,8 @@ pub struct Attr<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetError {
     /// The area is damaged.
-    #[error("extended attributes: {} is {} at offset {}, expected {}",
-        .0.field, .0.found, .0.off, .0.expected)]
-    Damaged(BadRecord),
+    #[error("extended attributes: {0}")]
+    Damaged(#[from] BadRecord),
     /// The name is empty, too long or has a NUL.
     #[error("an attribute name has 1 to 255 bytes and no NUL")]
     Name,
@@ -99,12 +98,6 @@ pub enum SetError {
         /// Bytes it may have.
         limit: usize,
     },
-}
-
-impl From<BadRecord> for SetError {
-    fn from(b: BadRecord) -> SetError {
-        SetError::Damaged(b)
-    }
 }
 
 /// Most bytes an area may have: two blocks; none on UFS1.

@@ -124,6 +124,8 @@ pub struct Geometry {
     pub maxfilesize: u64,
     /// Link text shorter than this lies in the inode; 0 on 4.2BSD volumes (old directories too).
     pub maxsymlinklen: u32,
+    /// UFS1 inodes of 4.2BSD, with 16-bit owners.
+    pub old_ids: bool,
     /// Which check hashes are kept.
     pub ckhash: CkHash,
     /// Old UFS1 superblock without 64-bit fields.
@@ -261,9 +263,12 @@ impl Geometry {
     }
 
     /// `n` bytes rounded up to whole fragments, in bytes.
+    ///
+    /// Saturates at the largest multiple that 64 bits hold.
     #[must_use]
     pub fn fragroundup(&self, n: u64) -> u64 {
-        n.next_multiple_of(self.fsize.into())
+        let fsize = u64::from(self.fsize);
+        n.checked_next_multiple_of(fsize).unwrap_or(u64::MAX - (fsize - 1))
     }
 
     /// Fragments that hold `n` bytes.
@@ -297,7 +302,7 @@ impl Geometry {
     /// 512-byte units in `frags` fragments (the unit of `di_blocks`).
     #[must_use]
     pub fn frags_to_sectors(&self, frags: u64) -> u64 {
-        frags * (u64::from(self.fsize) / DEV_BSIZE)
+        frags.saturating_mul(u64::from(self.fsize) / DEV_BSIZE)
     }
 
     /// Free fragments left for users when `percent` of the data area is kept back.

@@ -1,1 +1,269 @@
-//! wip
+//! Soft-updates journals: recognising one, and reading its segments and records (§14).
+//!
+//! The journal is the file `.sujournal` in the root directory. It is a ring of segments without a
+//! head pointer; a segment is one or more device sectors, each with the segment's header and records
+//! of 32 bytes. Nothing here applies a record.
+//!
+//! # Invariants
+//! 1. [`scan`] takes time and memory proportional to the bytes it is given: every step goes on by at
+//!    least one sector.
+//! 2. A [`Record`] that [`records`] yields names inodes and blocks that the volume has.
+
+use crate::bmap;
+use crate::dinode::{Dinode, FileFlags};
+pub use crate::error::BadRecord;
+use crate::geometry::{DIRBLKSIZ, Geometry};
+use crate::layout;
+use crate::superblock::{FsFlags, Superblock};
+use crate::units::{FragNo, Ino};
+use crate::wire::{Endian, get};
+
+/// Name of the journal in the root directory.
+pub const NAME: &[u8] = b".sujournal";
+/// Smallest journal, bytes.
+pub const MIN_BYTES: u64 = 4 << 20;
+/// Bytes of a segment header and of every record.
+pub const RECORD: usize = 32;
+
+layout! {
+    /// Header of every sector of a segment.
+    pub struct SegHeader[32] {
+        0 => seq: u64, "Sequence number.";
+        8 => oldest: u64, "Oldest sequence number still needed.";
+        16 => cnt: u16, "Records in the segment, headers not counted.";
+        18 => blocks: u16, "Sectors of the segment.";
+        20 => crc: u32, "Unused.";
+        24 => time: i64, "Time of the mount that wrote it.";
+    }
+}
+
+layout! {
+    /// A directory entry was added or removed.
+    pub struct Ref[32] {
+        0 => op: u32, "1 added, 2 removed.";
+        4 => ino: u32, "The inode referred to.";
+        8 => parent: u32, "The directory.";
+        12 => nlink: u16, "Link count before.";
+        14 => mode: u16, "Mode of the inode.";
+        16 => diroff: i64, "Byte offset of the entry in the directory.";
+        24 => unused: u64, "Unused.";
+    }
+}
+
+layout! {
+    /// A directory entry was moved inside its directory.
+    pub struct Move[32] {
+        0 => op: u32, "5.";
+        4 => ino: u32, "The inode referred to.";
+        8 => parent: u32, "The directory.";
+        12 => unused: u32, "Unused.";
+        16 => oldoff: i64, "Byte offset before.";
+        24 => newoff: i64, "Byte offset after.";
+    }
+}
+
+layout! {
+    /// A block was allocated or freed.
+    pub struct Blk[32] {
+        0 => op: u32, "3 allocated, 4 freed.";
+        4 => ino: u32, "The file.";
+        8 => blkno: i64, "First fragment.";
+        16 => lbn: i64, "Logical block, or name of an indirect or attribute block.";
+        24 => frags: u16, "Fragments.";
+        26 => oldfrags: u16, "Fragments before a fragment run grew.";
+        28 => unused: u32, "Unused.";
+    }
+}
+
+layout! {
+    /// A file was truncated, or must be written out.
+    pub struct Trunc[32] {
+        0 => op: u32, "6 truncated, 7 written.";
+        4 => ino: u32, "The file.";
+        8 => size: i64, "New size, bytes.";
+        16 => extsize: u32, "New size of the attributes, bytes.";
+        20 => pad: [u32; 3], "Unused.";
+    }
+}
+
+/// A record, by its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// A directory entry was added.
+    AddRef(Ref),
+    /// A directory entry was removed.
+    RemRef(Ref),
+    /// A directory entry was moved.
+    MoveRef(Move),
+    /// A block was allocated.
+    NewBlk(Blk),
+    /// A block was freed.
+    FreeBlk(Blk),
+    /// A file was truncated.
+    Trunc(Trunc),
+    /// A file must be written out.
+    Sync(Trunc),
+}
+
+/// A segment of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Header of its first sector.
+    pub header: SegHeader,
+    /// Byte offset in the journal.
+    pub offset: usize,
+    /// Bytes, all sectors.
+    pub len: usize,
+}
+
+/// Why `d` cannot be a journal of the volume; `None` if it can.
+///
+/// That it has no holes is for the caller to see.
+#[must_use]
+pub fn inode_problem(g: &Geometry, d: &Dinode) -> Option<&'static str> {
+    let flags = FileFlags::SF_IMMUTABLE | FileFlags::SF_NOUNLINK | FileFlags::UF_NODUMP;
+    let bsize = u64::from(g.bsize);
+    if d.mode != 0o100_400 {
+        Some("its mode is not 0100400")
+    } else if d.nlink != 1 {
+        Some("its link count is not 1")
+    } else if d.flags != flags {
+        Some("its flags are not schg, sunlnk and nodump alone")
+    } else if d.size < MIN_BYTES || !d.size.is_multiple_of(bsize) || d.size > g.maxfilesize {
+        Some("its size is not a number of whole blocks from 4 MiB")
+    } else {
+        None
+    }
+}
+
+/// Whether the journal with inode `d` belongs to the last mount of the volume.
+#[must_use]
+pub fn journal_usable(sb: &Superblock, g: &Geometry, d: &Dinode) -> bool {
+    let stamped = u64::try_from(sb.f.mtime) == Ok(d.modrev);
+    sb.flags().contains(FsFlags::SUJ) && inode_problem(g, d).is_none() && stamped
+}
+
+/// The segments of the mount at `mtime` in the journal `content`, in order, from the oldest one
+/// still needed to the last before a gap.
+///
+/// `sector` is the device's sector size in bytes.
+#[must_use]
+pub fn scan(endian: Endian, content: &[u8], sector: usize, mtime: i64) -> Vec<Segment> {
+    let mut found = segments(endian, content, sector, mtime);
+    let oldest = found.iter().map(|s| s.header.oldest).max().unwrap_or(0);
+    found.retain(|s| s.header.seq >= oldest);
+    found.sort_by_key(|s| s.header.seq);
+    if found.first().is_none_or(|s| s.header.seq != oldest) {
+        return Vec::new();
+    }
+    let in_row = found.iter().zip(oldest..).take_while(|(s, seq)| s.header.seq == *seq).count();
+    found.truncate(in_row);
+    found
+}
+
+/// All whole segments of the mount at `mtime`, in the order of their places.
+fn segments(endian: Endian, content: &[u8], sector: usize, mtime: i64) -> Vec<Segment> {
+    let mut out = Vec::new();
+    let mut offset = 0usize;
+    if sector < 2 * RECORD {
+        return out;
+    }
+    while let Some(first) = content.get(offset..offset.saturating_add(sector)) {
+        let header = SegHeader::decode(first, endian);
+        let len = sector * usize::from(header.blocks);
+        let whole = content.get(offset..offset + len).unwrap_or(&[]);
+        let room = (sector / RECORD - 1) * usize::from(header.blocks);
+        let sound = header.time == mtime
+            && (1..=room).contains(&usize::from(header.cnt))
+            && !whole.is_empty()
+            && whole.chunks(sector).all(|s| same_segment(endian, s, &header));
+        if sound {
+            out.push(Segment { header, offset, len });
+            offset += len;
+        } else {
+            offset += sector;
+        }
+    }
+    out
+}
+
+fn same_segment(endian: Endian, sector: &[u8], first: &SegHeader) -> bool {
+    let h = SegHeader::decode(sector, endian);
+    h.seq == first.seq && h.time == first.time
+}
+
+/// The records of a segment of `content`, each checked against the volume.
+///
+/// # Errors
+/// Each record that no mount of the volume can have written.
+pub fn records<'a>(
+    g: &'a Geometry,
+    content: &'a [u8],
+    segment: &Segment,
+    sector: usize,
+) -> impl Iterator<Item = Result<Record, BadRecord>> + 'a {
+    let end = segment.offset.saturating_add(segment.len).min(content.len());
+    let bytes = content.get(segment.offset..end).unwrap_or(&[]);
+    // The first 32 bytes of each sector are the header.
+    let slots = bytes.chunks(sector.max(RECORD)).flat_map(|s| s.chunks_exact(RECORD).skip(1));
+    let offsets = slots.map(move |r| (r.as_ptr() as usize - bytes.as_ptr() as usize, r));
+    offsets.take(segment.header.cnt.into()).map(move |(off, r)| record(g, off, r))
+}
+
+/// Reads and checks one record, which lies at byte `off` of its segment.
+fn record(g: &Geometry, off: usize, b: &[u8]) -> Result<Record, BadRecord> {
+    let e = g.endian;
+    let bad = |field, found, expected| Err(BadRecord { off, field, found, expected });
+    let ino: u32 = get(b, 4, e);
+    let valid = |i: u32| i >= Ino::ROOT.0 && i < g.inodes();
+    if !valid(ino) {
+        return bad("inode number", ino, "an inode of the volume");
+    }
+    let entry = |at: i64| at >= 0 && at <= i64::from(i32::MAX) && at % 4 == 0;
+    match get::<u32>(b, 0, e) {
+        op @ (1 | 2) => {
+            let r = Ref::decode(b, e);
+            if !valid(r.parent) {
+                return bad("directory", r.parent, "an inode of the volume");
+            }
+            if !entry(r.diroff) {
+                return bad("entry offset", r.diroff as u32, "a multiple of 4 below 2^31");
+            }
+            Ok(if op == 1 { Record::AddRef(r) } else { Record::RemRef(r) })
+        }
+        5 => {
+            let r = Move::decode(b, e);
+            if !valid(r.parent) {
+                return bad("directory", r.parent, "an inode of the volume");
+            }
+            // An entry moves inside its chunk only: a chunk is compacted.
+            let chunk = DIRBLKSIZ as i64;
+            let near = r.oldoff / chunk == r.newoff / chunk;
+            if !entry(r.oldoff) || !entry(r.newoff) || !near {
+                return bad("entry offset", r.newoff as u32, "in the chunk of the old one");
+            }
+            Ok(Record::MoveRef(r))
+        }
+        op @ (3 | 4) => {
+            let r = Blk::decode(b, e);
+            let run = u64::try_from(r.blkno).ok().map(FragNo);
+            let sound = run.is_some_and(|d| g.run_problem(d, r.frags.into()).is_none());
+            if !sound || u32::from(r.oldfrags) > g.frag {
+                return bad("block", r.blkno as u32, "a run of fragments in a data area");
+            }
+            if !bmap::name_ok(g, r.lbn) {
+                return bad("logical block", r.lbn as u32, "the name of a block of a file");
+            }
+            Ok(if op == 3 { Record::NewBlk(r) } else { Record::FreeBlk(r) })
+        }
+        op @ (6 | 7) => {
+            let r = Trunc::decode(b, e);
+            let small = u64::try_from(r.size).is_ok_and(|s| s <= g.maxfilesize);
+            if !small || u64::from(r.extsize) > 2 * u64::from(g.bsize) {
+                return bad("size", r.size as u32, "at most the largest file");
+            }
+            Ok(if op == 6 { Record::Trunc(r) } else { Record::Sync(r) })
+        }
+        op => bad("operation", op, "1 to 7"),
+    }
+}

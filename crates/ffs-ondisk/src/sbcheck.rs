@@ -12,7 +12,7 @@ use crate::cg::CgLayout;
 use crate::error::Error;
 use crate::geometry::{Format, Geometry};
 use crate::superblock::{CkHash, SBLOCKSIZE, SbFields, Superblock};
-use crate::units::FragNo;
+use crate::units::{CgNo, FragNo};
 
 /// One thing wrong with a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ pub fn problems(sb: &Superblock, device_bytes: Option<u64>) -> Vec<Problem> {
     }
     check_layout(&mut c, sb, device_bytes);
     check_totals(&mut c);
-    check_soft(&mut c);
+    check_soft(&mut c, sb);
     c.rule(sb.hash_ok(), "ckhash", format!("{:#010x}", sb.f.ckhash), "the check hash of the block");
     c.out
 }
@@ -231,10 +231,8 @@ fn check_derived(c: &mut Checker<'_>, sb: &Superblock) {
     let room = sb.format.short_symlink_room() as i32;
     let old_fmt = sb.format == Format::Ufs1 && f.maxsymlinklen <= 0;
     c.rule(f.maxsymlinklen == room || old_fmt, "maxsymlinklen", f.maxsymlinklen, room);
-    let bigs = i64::from(f.bsize);
-    let max_ok = f.maxbsize == 0
-        || ((f.maxbsize & (f.maxbsize - 1)) == 0
-            && (bigs..=bigs * 16).contains(&i64::from(f.maxbsize)));
+    let extents = f.bsize..=f.bsize * 16;
+    let max_ok = f.maxbsize == 0 || (f.maxbsize.count_ones() == 1 && extents.contains(&f.maxbsize));
     c.rule(max_ok, "maxbsize", f.maxbsize, "a power of two from bsize to 16 * bsize");
 }
 
@@ -266,66 +264,71 @@ fn check_groups(c: &mut Checker<'_>, sb: &Superblock) {
         c.rule((1..=32).contains(&f.old_nrpos), "old_nrpos", f.old_nrpos, "1 to 32");
         c.rule(f.ipg <= 32767, "ipg", f.ipg, "at most 32767 on UFS1");
     }
-    c.rule(
-        (0..=bigger(f.fpg / f.frag.max(1), 16)).contains(&f.contigsumsize),
-        "contigsumsize",
-        f.contigsumsize,
-        "0 to the blocks of a group",
-    );
+    // 16 also where a group has fewer blocks; four bytes each, and all must fit in the block.
+    let most = (f.fpg / f.frag.max(1)).clamp(16, f.bsize / 4 - 1);
+    let clusters = f.contigsumsize;
+    c.rule((0..=most).contains(&clusters), "contigsumsize", clusters, format!("0 to {most}"));
 }
 
-fn bigger(a: i32, b: i32) -> i32 {
-    if a > b { a } else { b }
-}
-
-/// Where the parts of a group and of the volume lie.
+/// Where the parts of a group lie, and the volume's length.
 fn check_layout(c: &mut Checker<'_>, sb: &Superblock, device_bytes: Option<u64>) {
     let f = c.f;
     let g = build(sb);
     let frag = i64::from(f.frag);
-    let up = |v: i64, to: i64| (v + to - 1) / to * to;
-    let sbloc = if sb.format == Format::Ufs1 && sb.old_layout { 8192 } else { f.sblockloc };
-    let sbfrags = |bytes: i64| up((bytes + i64::from(f.fsize) - 1) / i64::from(f.fsize), frag);
-    let sblkno = sbfrags(sbloc + SBLOCKSIZE as i64);
-    // makefs and old newfs round differently: accept any place that leaves room for each part.
-    let old = sb.old_layout;
-    c.rule(
-        i64::from(f.sblkno) == sblkno
-            || (old && f.sblkno > 0)
-            || i64::from(f.sblkno) == sbfrags(16384),
-        "sblkno",
-        f.sblkno,
-        sblkno,
-    );
-    let cblkno = i64::from(f.sblkno) + sbfrags(SBLOCKSIZE as i64);
+    let blocks_of = |bytes: i64| {
+        let frags = (bytes + i64::from(f.fsize) - 1) / i64::from(f.fsize);
+        (frags + frag - 1) / frag * frag
+    };
+    let sblkno = blocks_of(f.sblockloc + SBLOCKSIZE as i64);
+    // Every UFS1 newfs leaves room for a superblock at 8192, wherever it put it.
+    let usual = sb.format == Format::Ufs1 && i64::from(f.sblkno) == blocks_of(16384);
+    c.rule(i64::from(f.sblkno) == sblkno || usual, "sblkno", f.sblkno, sblkno);
+    let cblkno = i64::from(f.sblkno).saturating_add(blocks_of(SBLOCKSIZE as i64));
     c.equal("cblkno", f.cblkno.into(), cblkno);
     c.equal("iblkno", f.iblkno.into(), cblkno + frag);
     let inode_blocks = i64::from(f.ipg) / i64::from(f.inopb);
     c.equal("dblkno", f.dblkno.into(), i64::from(f.iblkno) + inode_blocks * frag);
-    c.rule(f.dblkno <= f.fpg, "dblkno", f.dblkno, format!("at most fpg {}", f.fpg));
-    let size = u64::try_from(f.size).unwrap_or(0);
-    let (fpg, ncg) = (u64::from(g.fpg), u64::from(f.ncg));
+    let turn = u64::from(g.cgoffset) * u64::from(g.cgmask_not.min(g.ncg - 1));
+    let last_frag = u64::try_from(f.dblkno).unwrap_or(u64::MAX).saturating_add(turn);
+    let in_group = last_frag <= u64::from(g.fpg);
+    c.rule(in_group, "dblkno", f.dblkno, format!("at most fpg {} with rotation {turn}", f.fpg));
+    if !c.fatal() {
+        check_size(c, &g, device_bytes);
+    }
+    if !c.fatal() {
+        check_summary_area(c, &g);
+        check_cgsize(c, &g);
+    }
+}
+
+/// The length of the volume.
+fn check_size(c: &mut Checker<'_>, g: &Geometry, device_bytes: Option<u64>) {
+    let (fpg, ncg) = (u64::from(g.fpg), u64::from(g.ncg));
     let (low, high) = ((ncg - 1) * fpg, ncg * fpg);
+    let size = g.size;
     let in_range = size >= 8 * u64::from(g.frag) && low < size && size <= high;
-    c.rule(in_range, "size", f.size, format!("{} to {high}", low + 1));
+    c.rule(in_range, "size", c.f.size, format!("{} to {high}", low + 1));
+    let addresses = match g.format {
+        Format::Ufs1 => i32::MAX as u64,
+        Format::Ufs2 => i64::MAX as u64 / u64::from(g.fsize),
+    };
+    c.rule(size <= addresses, "size", c.f.size, format!("at most {addresses}"));
+    let metadata_end = g.cgdmin(CgNo(g.ncg - 1)).0;
+    c.rule(metadata_end <= size, "size", c.f.size, format!("at least {metadata_end}"));
     if let Some(dev) = device_bytes {
         let bytes = size.saturating_mul(g.fsize.into());
         let want = format!("at most the {dev} bytes of the device");
         c.rule(bytes <= dev, DEVICE_SIZE, bytes, want);
     }
-    if !c.fatal() {
-        check_summary_area(c, &g);
-        let lay = CgLayout::of(&g);
-        let (fsize, bsize) = (g.fsize, g.bsize);
-        let ok = g.cgsize >= fsize && g.cgsize <= bsize && g.cgsize % fsize == 0 && f.cgsize > 0;
-        c.rule(ok, "cgsize", f.cgsize, format!("a multiple of {fsize} up to {bsize}"));
-        c.rule(
-            lay.nextfreeoff <= g.cgsize,
-            "cgsize",
-            f.cgsize,
-            format!("room for {} bytes of maps", lay.nextfreeoff),
-        );
-    }
+}
+
+/// The group's block holds its header and maps.
+fn check_cgsize(c: &mut Checker<'_>, g: &Geometry) {
+    let (fsize, bsize) = (g.fsize, g.bsize);
+    let ok = (fsize..=bsize).contains(&g.cgsize) && g.cgsize.is_multiple_of(fsize);
+    c.rule(ok, "cgsize", c.f.cgsize, format!("a multiple of {fsize} up to {bsize}"));
+    let maps = CgLayout::of(g).nextfreeoff;
+    c.rule(maps <= g.cgsize, "cgsize", c.f.cgsize, format!("room for {maps} bytes of maps"));
 }
 
 /// The summary area: big enough, in one group, inside the volume.
@@ -359,12 +362,17 @@ fn check_totals(c: &mut Checker<'_>) {
 }
 
 /// Fields with a safe substitute.
-fn check_soft(c: &mut Checker<'_>) {
+fn check_soft(c: &mut Checker<'_>, sb: &Superblock) {
     let f = c.f;
     c.warn((0..=99).contains(&f.minfree), "minfree", f.minfree, "0 to 99");
     c.warn((0..=1).contains(&f.optim), "optim", f.optim, "0 or 1");
     let half = i64::from(f.fpg / 2);
-    c.warn((0..=half).contains(&f.metaspace), "metaspace", f.metaspace, format!("0 to {half}"));
+    let meta = sb.netbsd.wapbl || (0..=half).contains(&f.metaspace);
+    c.warn(meta, "metaspace", f.metaspace, format!("0 to {half}"));
+    c.warn((0..=f.size).contains(&f.dsize), "dsize", f.dsize, format!("0 to {}", f.size));
+    let most = max_file_size(f.bsize as u64, f.nindir as u64);
+    let exact = f.maxfilesize == most || (f.old_inodefmt < 2 && sb.format == Format::Ufs1);
+    c.warn(exact, "maxfilesize", f.maxfilesize, most);
     c.warn((0..=256).contains(&f.maxcontig), "maxcontig", f.maxcontig, "0 to 256");
     c.warn(f.maxbpg > 0, "maxbpg", f.maxbpg, "at least 1");
 }
@@ -391,6 +399,10 @@ fn build(sb: &Superblock) -> Geometry {
         addressable
     };
     let limit = if ufs1 && f.old_inodefmt < 2 { limit.min(i32::MAX as u64) } else { limit };
+    let half = i64::from(f.fpg / 2);
+    let metaspace = if sb.netbsd.wapbl { 0 } else { f.metaspace.clamp(0, half) };
+    let metaspace = u(i32::try_from(metaspace).unwrap_or(0));
+    let metaspace = metaspace - metaspace % u(f.frag).max(1);
     Geometry {
         format: sb.format,
         endian: sb.endian,
@@ -401,7 +413,7 @@ fn build(sb: &Superblock) -> Geometry {
         fpg: u(f.fpg),
         ipg: f.ipg,
         size: u64_(f.size),
-        dsize: u64_(f.dsize),
+        dsize: u64_(f.dsize).min(u64_(f.size)),
         nindir: u(f.nindir),
         inopb: f.inopb,
         sblkno: u(f.sblkno),
@@ -416,9 +428,10 @@ fn build(sb: &Superblock) -> Geometry {
         contigsumsize: u(f.contigsumsize),
         old_cpg: if ufs1 { u(f.old_cpg) } else { 0 },
         old_nrpos: if ufs1 { u(f.old_nrpos) } else { 0 },
-        metaspace: u32::try_from(f.metaspace.clamp(0, i64::from(f.fpg / 2))).unwrap_or(0),
+        metaspace,
         maxfilesize: f.maxfilesize.min(limit).max(u64_(f.bsize.into())),
         maxsymlinklen: u(f.maxsymlinklen),
+        old_ids: ufs1 && f.old_inodefmt < 2,
         ckhash: sb.ckhashes() & CkHash::all(),
         old_layout: sb.old_layout,
     }

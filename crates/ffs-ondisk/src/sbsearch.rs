@@ -154,7 +154,7 @@ pub fn find<E>(
     if let Some(sb) = torn {
         return s.settle_torn(sb);
     }
-    s.from_backup(&bad)
+    s.use_backup(&bad)
 }
 
 /// The superblock at byte `at`, standard or backup, for a user who names the place.
@@ -324,7 +324,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
     }
 
     /// A backup, because none of the standard places has a sane superblock; `bad` were there.
-    fn from_backup(&mut self, bad: &[(Superblock, Problem)]) -> Result<Found, SearchError<E>> {
+    fn use_backup(&mut self, bad: &[(Superblock, Problem)]) -> Result<Found, SearchError<E>> {
         if let Some((sb, p)) = bad.iter().find(|(_, p)| p.field == sbcheck::DEVICE_SIZE) {
             // Every copy would say the same.
             return Err(sb.corrupt(p.field, p.found.clone(), p.expected.clone()).into());

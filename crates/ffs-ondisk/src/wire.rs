@@ -29,12 +29,57 @@ pub struct Field {
     pub offset: usize,
     /// Length in bytes.
     pub size: usize,
+    /// Length of one element in bytes; differs from `size` in arrays.
+    pub elem: usize,
+    /// Whether the elements are signed.
+    pub signed: bool,
+}
+
+impl Field {
+    /// Number of elements: 1 but for arrays.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.size / self.elem.max(1)
+    }
+
+    /// Element `n` of the field in the structure at the start of `b`.
+    ///
+    /// `i128` holds every signed and unsigned element.
+    #[must_use]
+    pub fn value(&self, b: &[u8], n: usize, e: Endian) -> i128 {
+        let off = self.offset + n * self.elem;
+        match (self.elem, self.signed) {
+            (1, false) => get::<u8>(b, off, e).into(),
+            (1, true) => get::<i8>(b, off, e).into(),
+            (2, false) => get::<u16>(b, off, e).into(),
+            (2, true) => get::<i16>(b, off, e).into(),
+            (4, false) => get::<u32>(b, off, e).into(),
+            (4, true) => get::<i32>(b, off, e).into(),
+            (_, false) => get::<u64>(b, off, e).into(),
+            (_, true) => get::<i64>(b, off, e).into(),
+        }
+    }
+
+    /// Sets element `n` of the field to the low bits of `v`.
+    pub fn set(&self, b: &mut [u8], n: usize, e: Endian, v: i128) {
+        let off = self.offset + n * self.elem;
+        match self.elem {
+            1 => put(b, off, e, v as u8),
+            2 => put(b, off, e, v as u16),
+            4 => put(b, off, e, v as u32),
+            _ => put(b, off, e, v as u64),
+        }
+    }
 }
 
 /// A value that can be read from and written to disk in either byte order.
 pub trait Wire: Sized {
     /// Bytes on disk.
     const SIZE: usize;
+    /// Bytes of one element; [`Self::SIZE`] but for arrays.
+    const ELEM: usize;
+    /// Whether the elements are signed.
+    const SIGNED: bool;
     /// Reads the value at the start of `b`.
     fn get(b: &[u8], e: Endian) -> Self;
     /// Writes the value at the start of `b`.
@@ -45,6 +90,8 @@ macro_rules! wire_int {
     ($($t:ty),*) => {$(
         impl Wire for $t {
             const SIZE: usize = size_of::<$t>();
+            const ELEM: usize = size_of::<$t>();
+            const SIGNED: bool = <$t>::MIN != 0;
             #[inline]
             fn get(b: &[u8], e: Endian) -> Self {
                 let mut a = [0u8; size_of::<$t>()];
@@ -72,6 +119,8 @@ wire_int!(u8, i8, u16, i16, u32, i32, u64, i64);
 
 impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
     const SIZE: usize = T::SIZE * N;
+    const ELEM: usize = T::ELEM;
+    const SIGNED: bool = T::SIGNED;
     fn get(b: &[u8], e: Endian) -> Self {
         let mut out = [T::default(); N];
         for (slot, chunk) in out.iter_mut().zip(b.chunks_exact(T::SIZE)) {
@@ -115,6 +164,19 @@ pub fn need(b: &[u8], size: usize, what: Structure) -> Result<(), Error> {
 /// Declares an on-disk structure: `offset => name: type, "meaning"`.
 ///
 /// Generates the native struct with `decode`, `encode` and `FIELDS`.
+///
+/// ```
+/// ffs_ondisk::layout! {
+///     /// A pair.
+///     pub struct Pair[8] {
+///         0 => tag: u16, "What it is.";
+///         4 => value: i32, "How much.";
+///     }
+/// }
+/// let pair = Pair::decode(&[1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff], ffs_ondisk::Endian::Little);
+/// assert_eq!(pair, Pair { tag: 1, value: -1 });
+/// assert_eq!(Pair::FIELDS[1].name, "value");
+/// ```
 #[macro_export]
 macro_rules! layout {
     ($(#[$doc:meta])* pub struct $name:ident[$size:expr] {
@@ -135,6 +197,8 @@ macro_rules! layout {
                     name: stringify!($f),
                     offset: $off,
                     size: <$t as $crate::wire::Wire>::SIZE,
+                    elem: <$t as $crate::wire::Wire>::ELEM,
+                    signed: <$t as $crate::wire::Wire>::SIGNED,
                 },)*
             ];
 

@@ -1,0 +1,133 @@
+//! Snapshot files: what their pointers and their block list mean (§11; snapshots.md §2, §3).
+//!
+//! A snapshot's content is the whole volume as it was: logical block `l` stands for volume block
+//! `l`, that is the fragments from `l * frag` on. Behind it lies the list of the blocks that were
+//! copied when the snapshot was made. Pointers of a snapshot have meanings of their own, so
+//! nothing else may follow them.
+//!
+//! # Invariants
+//! 1. [`classify`] never yields an address outside the volume's data areas or off a block boundary.
+//! 2. [`list_words`] is bounded by the size of the file, [`check_list`] makes sure that the list is
+//!    ascending and inside the image.
+
+use crate::dinode::{Dinode, FileFlags, FileType};
+use crate::error::{Corrupt, Error, Place, Structure};
+use crate::geometry::Geometry;
+use crate::superblock::Superblock;
+use crate::units::{FragNo, Ino, Lbn};
+
+/// Pointer of a block that was free: reads as zeros and is never copied.
+pub const BLK_NOCOPY: i64 = 1;
+/// Pointer of a block of another snapshot: reads as zeros.
+pub const BLK_SNAP: i64 = 2;
+/// Bytes of a word of the block list.
+pub const LIST_WORD: u64 = 8;
+
+/// Where the content of a snapshot's block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Unchanged since: in the volume's own block.
+    Volume(FragNo),
+    /// Of no interest: zeros.
+    Zeros,
+    /// In a private copy.
+    Copy(FragNo),
+    /// In the volume's own block, which the snapshot took over when it was freed.
+    Claimed(FragNo),
+}
+
+/// Blocks of the image in a snapshot: all of the volume, the last one perhaps in part.
+#[must_use]
+pub fn image_blocks(g: &Geometry) -> u64 {
+    g.size.div_ceil(g.frag.into())
+}
+
+/// Bytes of the image in a snapshot; the block list lies behind it.
+#[must_use]
+pub fn image_bytes(g: &Geometry) -> u64 {
+    image_blocks(g).saturating_mul(g.bsize.into())
+}
+
+/// Fragments of volume block `l` that exist: fewer than a block's at the end of the volume.
+#[must_use]
+pub fn block_frags(g: &Geometry, l: Lbn) -> u32 {
+    let left = g.size.saturating_sub(l.0.saturating_mul(g.frag.into()));
+    u32::try_from(left).unwrap_or(u32::MAX).min(g.frag)
+}
+
+/// Whether `d` is a snapshot by its flag; unlisted ones too (fsck goes by this).
+#[must_use]
+pub fn is_snapshot(d: &Dinode) -> bool {
+    d.file_type() == Some(FileType::Regular) && d.flags.contains(FileFlags::SF_SNAPSHOT)
+}
+
+/// The inodes the superblock lists as active snapshots, oldest first.
+#[must_use]
+pub fn active(sb: &Superblock) -> Vec<Ino> {
+    sb.f.snapinum.iter().copied().take_while(|&i| i != 0).map(Ino).collect()
+}
+
+/// What pointer `raw` of logical block `l` (below [`image_blocks`]) of snapshot `ino` means.
+///
+/// # Errors
+/// A copy that cannot be where the pointer says.
+pub fn classify(g: &Geometry, ino: Ino, l: Lbn, raw: i64) -> Result<Content, Error> {
+    let own = FragNo(l.0.saturating_mul(g.frag.into()));
+    match u64::try_from(raw) {
+        Ok(0) => Ok(Content::Volume(own)),
+        Ok(n) if n < 3 || n < u64::from(g.frag) => Ok(Content::Zeros),
+        Ok(n) if n == own.0 && n < g.size => Ok(Content::Claimed(own)),
+        Ok(n) if g.run_problem(FragNo(n), g.frag).is_none() => Ok(Content::Copy(FragNo(n))),
+        _ => {
+            let found = format!("{raw} for block {l}");
+            Err(bad(ino, "pointer", found, "0, 1, 2 or a whole block of a data area"))
+        }
+    }
+}
+
+/// Bytes of the block list of a snapshot of `size` bytes; 0 in an unfinished or old-format one,
+/// which FreeBSD drops.
+///
+/// # Errors
+/// A file too short for the image.
+pub fn list_bytes(g: &Geometry, ino: Ino, size: u64) -> Result<u64, Error> {
+    let image = image_bytes(g);
+    match size.checked_sub(image) {
+        Some(list) => Ok(list),
+        None => Err(bad(ino, "size", size.to_string(), &format!("at least {image}"))),
+    }
+}
+
+/// Words of the list, its own count included, by its first word.
+///
+/// # Errors
+/// A count that the file has no room for.
+pub fn list_words(g: &Geometry, ino: Ino, size: u64, first: i64) -> Result<u64, Error> {
+    let room = list_bytes(g, ino, size)? / LIST_WORD;
+    match u64::try_from(first) {
+        Ok(n) if (1..=room).contains(&n) => Ok(n),
+        _ => Err(bad(ino, "list length", first.to_string(), &format!("1 to {room}"))),
+    }
+}
+
+/// The blocks of a list (without its count).
+///
+/// # Errors
+/// One outside the image or not above the one before.
+pub fn check_list(g: &Geometry, ino: Ino, blocks: &[i64]) -> Result<Vec<Lbn>, Error> {
+    let end = image_blocks(g);
+    let mut out: Vec<Lbn> = Vec::with_capacity(blocks.len());
+    for &raw in blocks {
+        let above = |n: &u64| out.last().is_none_or(|last| *n > last.0);
+        let Some(n) = u64::try_from(raw).ok().filter(|&n| n < end).filter(above) else {
+            let want = format!("ascending and below {end}");
+            return Err(bad(ino, "list entry", raw.to_string(), &want));
+        };
+        out.push(Lbn(n));
+    }
+    Ok(out)
+}
+
+fn bad(ino: Ino, field: &'static str, found: String, want: &str) -> Error {
+    Corrupt::new(Structure::Snapshot, Place::Inode(ino), field, found, want).into()
+}
