@@ -1,190 +1,289 @@
-//! wip
-use crate::*;
+//! The mounted volume: [`Ffs`], its life from mounting to unmounting, and the superblock in force.
+//!
+//! # Invariants
+//! 1. Before the first other write of a read-write mount, `fs_clean = 0` is durable; `fs_clean = 1`
+//!    is written only after everything else is durable, and only if the volume was clean or checked
+//!    when it was mounted.
+//! 2. A volume this code cannot change without harm is mounted read-only, and
+//!    [`Ffs::read_only_reason`] says why ([`policy`]).
+//! 3. A volume that promises soft updates (or a journal) is marked `FS_NEEDSFSCK` while a tenant that
+//!    does not keep the promise has it mounted: after a crash nobody may skip the full check.
+//! 4. While an operation changes things it holds the gate shared ([`Inner::begin_write`]); changing
+//!    between read-only and read-write, and unmounting, hold it alone.
+//!
+//! # Locking
+//! Outermost first: gate, rename, inodes, buffers, group buffers, allocation summary, cache state.
+//! The superblock's own lock is taken with none of the last four held.
+//!
+//! References: `spec/on-disk-format.md` §3.3, §3.4, §6; `spec/soft-updates.md` §9.3, §13.
+
+mod attach;
+mod policy;
+mod superblock;
+
+use crate::counters::{CounterValues, Counters};
+use crate::error::{Error, Result};
+use crate::inode::InodeTable;
+use crate::options::MountOptions;
+use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use crate::types::StatFs;
 use ffs_device::BlockDevice;
-use ffs_device::clock::Clock;
-use ffs_ondisk::{Geometry, Ino};
+use ffs_device::clock::{Clock, Rng, SplitMix64, SystemClock};
+use ffs_ondisk::{FragNo, Geometry};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use superblock::Summaries;
+
+/// Seconds a change may wait before [`Ffs::tick`] writes it.
+const SYNC_AGE: i64 = 30;
 
 /// What the core takes from outside.
 #[derive(Clone)]
 pub struct Env {
     /// Tells the time.
     pub clock: Arc<dyn Clock>,
-    /// Seeds generation numbers and random placement; same seed, same choices.
+    /// Seeds generation numbers and random placement: same seed, same choices.
     pub seed: u64,
 }
 
-/// A mounted file system. Cheap to clone; all clones are the same mount.
-#[derive(Clone)]
-pub struct Ffs {}
+impl Env {
+    /// The computer's clock and randomness.
+    #[must_use]
+    pub fn system() -> Env {
+        Env { clock: Arc::new(SystemClock), seed: SplitMix64::from_system().next_u64() }
+    }
 
-#[allow(unused_variables, missing_docs)]
+    /// A given clock, and numbers that follow from `seed`.
+    #[must_use]
+    pub fn seeded(clock: Arc<dyn Clock>, seed: u64) -> Env {
+        Env { clock, seed }
+    }
+}
+
+/// A mounted file system. Cheap to clone; all clones are the same mount.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use ffs_core::{Cred, Env, Ffs, MountOptions, NodeKind, WriteMode};
+/// use ffs_ondisk::{Endian, geometry::Format};
+/// use std::sync::Arc;
+///
+/// let dev = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 8 << 20);
+/// let fs = Ffs::mount(Arc::new(dev), &MountOptions::default(), Env::system())?;
+/// let root = fs.root()?;
+/// let file = fs.create(&Cred::root(), &root, b"hello", NodeKind::Regular, 0o644)?;
+/// fs.write(&Cred::root(), &file, 0, b"world", WriteMode::default())?;
+/// drop((root, file));
+/// fs.unmount()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Ffs(pub(crate) Arc<Inner>);
+
+/// What all clones and all files in use share.
+pub(crate) struct Inner {
+    pub(crate) table: InodeTable,
+    /// Held while directories change parents.
+    pub(crate) rename_lock: Mutex<()>,
+    pub(crate) counters: Arc<Counters>,
+    /// New files get their directory's group (BSD) instead of their maker's.
+    pub(crate) bsdgroups: bool,
+    read_only: Arc<AtomicBool>,
+    gate: RwLock<()>,
+    state: Mutex<State>,
+    g: Geometry,
+    dev: Arc<dyn BlockDevice>,
+    clock: Arc<dyn Clock>,
+}
+
+/// The superblock in force and what goes with it.
+struct State {
+    summaries: Summaries,
+    read_only_reason: Option<&'static str>,
+    /// May become read-write by [`Ffs::remount`].
+    may_write: bool,
+    last_sync: i64,
+    mounted_on: String,
+}
+
+impl Inner {
+    /// Starts an operation that changes the volume.
+    pub(crate) fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        let gate = self.gate.read();
+        if self.read_only.load(Ordering::Relaxed) {
+            return Err(Error::ReadOnly(""));
+        }
+        Ok(gate)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Everything in memory to the device, durable; summaries and superblock last.
+    fn sync_all(&self) -> Result<()> {
+        self.table.flush_times()?;
+        let cache = &self.table.alloc().cache;
+        cache.flush_all()?;
+        let mut st = self.state();
+        let now = self.clock.now().secs;
+        st.last_sync = now;
+        st.summaries.collect(self.table.alloc(), now);
+        st.summaries.write(&self.g, &*self.dev)?;
+        drop(st);
+        cache.flush_device()
+    }
+
+    /// Writes everything and marks the volume clean: the end of a read-write mount.
+    fn settle(&self) -> Result<()> {
+        self.table.purge()?;
+        self.sync_all()?;
+        let cache = &self.table.alloc().cache;
+        let mut st = self.state();
+        st.summaries.mark_clean();
+        st.summaries.write_superblock(&*self.dev)?;
+        drop(st);
+        cache.flush_device()
+    }
+}
+
 impl Ffs {
+    /// Mounts the volume on `dev`.
+    ///
+    /// Read-write if `opts` ask for it and the volume allows it; [`Ffs::is_read_only`] tells.
+    ///
+    /// # Errors
+    /// The device's; [`Error::Format`] if there is no superblock to trust or the root is no directory.
     pub fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) -> Result<Ffs> {
-        Err(Error::NotSupported("wip"))
+        attach::mount(dev, opts, env)
     }
-    /// Writes everything, marks the volume clean; later calls fail with EIO-like Stale. Open unlinked files are freed.
+
+    /// Writes everything, makes it durable and marks the volume clean.
+    ///
+    /// Files that were removed while in use are freed. The mount becomes read-only: files still in use can be
+    /// read until the last handle goes.
+    ///
+    /// # Errors
+    /// The device's: the volume stays dirty on disk, and a check is needed.
     pub fn unmount(&self) -> Result<()> {
-        Err(Error::NotSupported("wip"))
+        let _alone = self.0.gate.write();
+        if self.is_read_only() {
+            return Ok(());
+        }
+        let settled = self.0.settle();
+        self.0.read_only.store(true, Ordering::Relaxed);
+        let mut st = self.0.state();
+        st.may_write = false;
+        st.read_only_reason = Some("it is unmounted");
+        settled
     }
+
     /// Changes between read-only and read-write.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if a removed file is still in use, [`Error::ReadOnly`] with the reason if the volume may
+    /// not be written, the device's.
     pub fn remount(&self, read_only: bool) -> Result<()> {
-        Err(Error::NotSupported("wip"))
+        let _alone = self.0.gate.write();
+        if read_only == self.is_read_only() {
+            return Ok(());
+        }
+        if read_only {
+            self.0.settle()?;
+            self.0.read_only.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        let mut st = self.0.state();
+        if !st.may_write {
+            return Err(Error::ReadOnly(": the volume may not be written"));
+        }
+        let (now, on) = (self.0.clock.now().secs, st.mounted_on.clone());
+        st.summaries.mark_mounted(now, &on);
+        st.summaries.write_superblock(&*self.0.dev)?;
+        self.0.table.alloc().cache.flush_device()?;
+        self.0.read_only.store(false, Ordering::Relaxed);
+        Ok(())
     }
+
+    /// Whether the mount refuses changes.
+    #[must_use]
     pub fn is_read_only(&self) -> bool {
-        true
+        self.0.read_only.load(Ordering::Relaxed)
     }
-    /// Why the mount is read-only though read-write was asked (dirty, snapshots, old format...), if so.
+
+    /// Why the mount is read-only although read-write was asked for.
+    #[must_use]
     pub fn read_only_reason(&self) -> Option<&'static str> {
-        None
+        self.0.state().read_only_reason
     }
+
+    /// The constants of the volume.
+    #[must_use]
     pub fn geometry(&self) -> &Geometry {
-        unimplemented!()
+        &self.0.g
     }
-    pub fn statfs(&self) -> StatFs {
-        unimplemented!()
-    }
-    pub fn sync(&self) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    /// Work of the background syncer: writes what has been dirty too long. Called once a second by whoever drives time.
-    pub fn tick(&self) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
+
+    /// Work counters since the mount.
+    #[must_use]
     pub fn counters(&self) -> CounterValues {
-        unimplemented!()
+        self.0.counters.values()
     }
-    pub fn root(&self) -> Result<Vnode> {
-        Err(Error::NotSupported("wip"))
+
+    /// Space and inodes.
+    #[must_use]
+    pub fn statfs(&self) -> StatFs {
+        let (g, alloc) = (&self.0.g, self.0.table.alloc());
+        let totals = alloc.totals();
+        let free = g.freespace(&totals, 0).max(0);
+        let st = self.0.state();
+        StatFs {
+            bsize: g.bsize,
+            fsize: g.fsize,
+            frags: g.dsize,
+            frags_free: free as u64,
+            frags_avail: g.freespace(&totals, alloc.params().minfree),
+            inodes: u64::from(g.inodes()).saturating_sub(2),
+            inodes_free: totals.nifree.max(0) as u64,
+            id: st.summaries.id(),
+            name_max: ffs_ondisk::dir::MAXNAMLEN as u32,
+            totals,
+        }
     }
-    /// The file with number `ino`; with `generation` given, only if it is still that file (ESTALE).
-    pub fn vget(&self, ino: Ino, generation: Option<u32>) -> Result<Vnode> {
-        Err(Error::NotSupported("wip"))
+
+    /// Writes everything and makes it durable.
+    ///
+    /// # Errors
+    /// The device's; what was not written stays in memory and is tried again later.
+    pub fn sync(&self) -> Result<()> {
+        let _gate = self.0.gate.read();
+        if self.is_read_only() {
+            return Ok(());
+        }
+        self.0.sync_all()
     }
-    pub fn lookup(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<Vnode> {
-        Err(Error::NotSupported("wip"))
+
+    /// The syncer's work: writes what has waited for 30 seconds. To be called about once a second by whoever
+    /// drives time.
+    ///
+    /// # Errors
+    /// As [`Ffs::sync`].
+    pub fn tick(&self) -> Result<()> {
+        let due = {
+            let st = self.0.state();
+            self.0.clock.now().secs - st.last_sync >= SYNC_AGE
+        };
+        if due { self.sync() } else { Ok(()) }
     }
-    /// Follows `path` from `from` (no symlinks followed), components separated by '/'.
-    pub fn create(
-        &self,
-        cred: &Cred,
-        dir: &Vnode,
-        name: &[u8],
-        kind: NodeKind,
-        perm: u16,
-    ) -> Result<Vnode> {
-        Err(Error::NotSupported("wip"))
+
+    /// Where the superblock in force was found, bytes.
+    #[must_use]
+    pub fn superblock_location(&self) -> u64 {
+        self.0.state().summaries.location()
     }
-    pub fn mkdir(&self, cred: &Cred, dir: &Vnode, name: &[u8], perm: u16) -> Result<Vnode> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn symlink(&self, cred: &Cred, dir: &Vnode, name: &[u8], target: &[u8]) -> Result<Vnode> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn link(&self, cred: &Cred, file: &Vnode, dir: &Vnode, name: &[u8]) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn unlink(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn rmdir(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn rename(
-        &self,
-        cred: &Cred,
-        from: (&Vnode, &[u8]),
-        to: (&Vnode, &[u8]),
-        mode: RenameMode,
-    ) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    /// Entries from position `at` (0 = start) on, "." and ".." included, until `each` returns false.
-    pub fn readdir(
-        &self,
-        dir: &Vnode,
-        at: u64,
-        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
-    ) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn readlink(&self, link: &Vnode) -> Result<Vec<u8>> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn getattr(&self, file: &Vnode) -> Attr {
-        unimplemented!()
-    }
-    pub fn setattr(&self, cred: &Cred, file: &Vnode, set: &SetAttr) -> Result<Attr> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn access(&self, cred: &Cred, file: &Vnode, want: Access) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    /// Bytes read; fewer than asked only at the end of the file.
-    pub fn read(&self, file: &Vnode, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        Err(Error::NotSupported("wip"))
-    }
-    /// Bytes written; a short write where space ran out in the middle, an error where nothing could be written.
-    pub fn write(
-        &self,
-        cred: &Cred,
-        file: &Vnode,
-        offset: u64,
-        data: &[u8],
-        mode: WriteMode,
-    ) -> Result<usize> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn fallocate(
-        &self,
-        cred: &Cred,
-        file: &Vnode,
-        offset: u64,
-        len: u64,
-        how: Fallocate,
-    ) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    /// First offset >= `offset` with data (ENXIO if none).
-    pub fn seek_data(&self, file: &Vnode, offset: u64) -> Result<u64> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn seek_hole(&self, file: &Vnode, offset: u64) -> Result<u64> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn fsync(&self, file: &Vnode, data_only: bool) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn getxattr(
-        &self,
-        cred: &Cred,
-        file: &Vnode,
-        ns: XattrNamespace,
-        name: &[u8],
-    ) -> Result<Vec<u8>> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn setxattr(
-        &self,
-        cred: &Cred,
-        file: &Vnode,
-        ns: XattrNamespace,
-        name: &[u8],
-        value: &[u8],
-        how: XattrSet,
-    ) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn removexattr(
-        &self,
-        cred: &Cred,
-        file: &Vnode,
-        ns: XattrNamespace,
-        name: &[u8],
-    ) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-    pub fn listxattr(&self, cred: &Cred, file: &Vnode) -> Result<Vec<(XattrNamespace, Vec<u8>)>> {
-        Err(Error::NotSupported("wip"))
+
+    /// First fragment of the summary area.
+    #[must_use]
+    pub fn summary_area(&self) -> FragNo {
+        self.0.g.csaddr
     }
 }

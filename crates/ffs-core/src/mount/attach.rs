@@ -1,0 +1,155 @@
+//! Mounting: find the superblock, judge it, build the rooms on top of each other.
+
+use super::policy::{Verdict, judge};
+use super::superblock::Summaries;
+use super::{Env, Ffs, Inner, State};
+use crate::alloc::{Alloc, AllocParams};
+use crate::buf::{BufCache, CacheLimits, WriteHooks};
+use crate::counters::Counters;
+use crate::error::{Error, Result};
+use crate::inode::InodeTable;
+use crate::options::{MountOptions, OrderingPolicy, Switches};
+use crate::ordering::{Ordering, SyncOrdered, Unordered};
+use crate::sync::{Mutex, RwLock};
+use ffs_device::clock::SplitMix64;
+use ffs_device::{BlockDevice, DeviceError};
+use ffs_ondisk::sbsearch::{Found, SearchError};
+use ffs_ondisk::{Csum, Geometry, Ino, Place, Structure};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Smallest cache that can hold what one operation touches, bytes.
+const MIN_CACHE: usize = 2 << 20;
+
+/// The two faces of an ordering tenant.
+fn tenant(policy: OrderingPolicy) -> (Arc<dyn Ordering>, Arc<dyn WriteHooks>) {
+    match policy {
+        OrderingPolicy::Sync => {
+            let t = Arc::new(SyncOrdered);
+            (t.clone(), t)
+        }
+        OrderingPolicy::None => {
+            let t = Arc::new(Unordered);
+            (t.clone(), t)
+        }
+    }
+}
+
+/// See [`Ffs::mount`].
+pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) -> Result<Ffs> {
+    let found = find_superblock(&*dev)?;
+    let g = found.geometry;
+    let verdict = if dev.is_read_only() {
+        Verdict::ReadOnly("the device cannot be written")
+    } else {
+        judge(&found)
+    };
+    let (writable, refused) = match verdict {
+        Verdict::Writable => (true, None),
+        Verdict::Doubtful(_) if opts.force => (true, None),
+        Verdict::Doubtful(why) | Verdict::ReadOnly(why) => (false, Some(why)),
+    };
+    let groups = read_summaries(&g, &*dev)?;
+    let read_only = Arc::new(AtomicBool::new(true));
+    let counters = Arc::new(Counters::default());
+    let alloc = build_alloc(&found, groups, &dev, opts, &env, &counters);
+    let table =
+        InodeTable::new(Arc::new(alloc), opts.maxvnodes, opts.atime, Arc::clone(&read_only));
+    let state = State {
+        summaries: Summaries::new(found.sb, verdict == Verdict::Writable, false),
+        read_only_reason: if opts.read_only { None } else { refused },
+        may_write: writable,
+        last_sync: env.clock.now().secs,
+        mounted_on: opts.mounted_on.clone(),
+    };
+    let ffs = Ffs(Arc::new(Inner {
+        table,
+        rename_lock: Mutex::new(()),
+        counters,
+        bsdgroups: opts.bsdgroups,
+        read_only,
+        gate: RwLock::new(()),
+        state: Mutex::new(state),
+        g,
+        dev,
+        clock: env.clock,
+    }));
+    check_root(&ffs)?;
+    if writable && !opts.read_only {
+        ffs.remount(false)?;
+    }
+    Ok(ffs)
+}
+
+/// A root that is no directory would make the mount point vanish (known-failures §2.11).
+fn check_root(ffs: &Ffs) -> Result<()> {
+    let root = ffs.0.table.get(Ino::ROOT)?;
+    let (is_dir, mode) = {
+        let data = root.read();
+        (data.d.is_dir(), data.d.mode)
+    };
+    if !is_dir {
+        let found = format!("{mode:#o}");
+        let place = Place::Inode(Ino::ROOT);
+        return Err(Error::corrupt(Structure::Inode, place, "mode", found, "a directory"));
+    }
+    Ok(())
+}
+
+fn find_superblock(dev: &dyn BlockDevice) -> Result<Found> {
+    let len = dev.len_bytes();
+    let read = |offset: u64, want: usize| -> std::result::Result<Vec<u8>, DeviceError> {
+        let have = usize::try_from(len.saturating_sub(offset)).unwrap_or(usize::MAX).min(want);
+        let mut bytes = vec![0; have];
+        dev.read_at(offset, &mut bytes)?;
+        Ok(bytes)
+    };
+    ffs_ondisk::sbsearch::find(read, Some(len)).map_err(|e| match e {
+        SearchError::Format(e) => Error::Format(e),
+        SearchError::Read { error, .. } => Error::Io(error),
+    })
+}
+
+/// The per-group summaries, clamped to what a group can hold: they only guide searches.
+fn read_summaries(g: &Geometry, dev: &dyn BlockDevice) -> Result<Vec<Csum>> {
+    let mut area = vec![0u8; g.cssize as usize];
+    dev.read_at(g.frag_to_byte(g.csaddr), &mut area)?;
+    let most = |v: i64, limit: u32| v.clamp(0, limit.into());
+    let records = area.chunks_exact(Csum::SIZE).take(g.ncg as usize);
+    Ok(records
+        .map(|r| {
+            let cs = Csum::decode(r, 0, g.endian);
+            Csum {
+                ndir: most(cs.ndir, g.ipg),
+                nbfree: most(cs.nbfree, g.blocks_per_group()),
+                nifree: most(cs.nifree, g.ipg),
+                nffree: most(cs.nffree, g.fpg),
+            }
+        })
+        .collect())
+}
+
+fn build_alloc(
+    found: &Found,
+    groups: Vec<Csum>,
+    dev: &Arc<dyn BlockDevice>,
+    opts: &MountOptions,
+    env: &Env,
+    counters: &Arc<Counters>,
+) -> Alloc {
+    let (ordering, hooks) = tenant(opts.ordering);
+    let total = opts.cache_bytes.max(MIN_CACHE);
+    let limits = CacheLimits { total, dirty: total / 2 };
+    let cache = BufCache::new(
+        found.geometry,
+        Arc::clone(dev),
+        Arc::clone(&env.clock),
+        Arc::clone(counters),
+        hooks,
+        limits,
+    );
+    let params = AllocParams::of(&found.sb, &found.geometry);
+    let switches = Arc::new(Switches::new(opts));
+    let rng = SplitMix64::new(env.seed);
+    Alloc::new(Arc::new(cache), ordering, switches, rng, params, groups)
+}

@@ -1,0 +1,59 @@
+//! Which volumes may be written, and which only read.
+//!
+//! | found | read-write? | source |
+//! | --- | --- | --- |
+//! | clean | yes | |
+//! | dirty, or `FS_NEEDSFSCK` | only if forced | soft-updates §9.3 |
+//! | soft-updates journal, dirty or with unlinked inodes listed | no: run `ffs fsck` | soft-updates §13 |
+//! | soft-updates journal, clean | yes: a new `fs_mtime` makes the journal stale | soft-updates §13 |
+//! | gjournal | no: its journal would be replayed over our writes | on-disk-format §16 |
+//! | snapshots | no, for now: their blocks would have to be copied first | snapshots §5 |
+//! | NetBSD's WAPBL or in-file-system quotas | no: we would not keep them up | on-disk-format §20 |
+//! | old UFS1 layout, or 4.2BSD directories | no | on-disk-format §18.1 |
+//! | superblock from a backup or with a bad check hash | only if forced | known-failures §1.8 |
+
+use ffs_ondisk::sbsearch::{Found, Source};
+use ffs_ondisk::superblock::FsFlags;
+
+/// What a volume allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Reading and writing.
+    Writable,
+    /// Reading; writing only if the user insists.
+    Doubtful(&'static str),
+    /// Reading only.
+    ReadOnly(&'static str),
+}
+
+/// Judges the volume of `found`.
+pub(super) fn judge(found: &Found) -> Verdict {
+    let (sb, f) = (&found.sb, &found.sb.f);
+    let flags = sb.flags();
+    let dirty = f.clean != 1 || flags.contains(FsFlags::NEEDSFSCK);
+    if sb.old_layout || found.geometry.maxsymlinklen == 0 {
+        return Verdict::ReadOnly("its superblock is from before FreeBSD 5");
+    }
+    if flags.contains(FsFlags::GJOURNAL) {
+        return Verdict::ReadOnly("it is on a gjournal provider (see tunefs -J)");
+    }
+    if sb.netbsd.wapbl || sb.netbsd.quota2 {
+        return Verdict::ReadOnly("it has NetBSD's journal or quotas, which are not kept up here");
+    }
+    if f.snapinum.iter().any(|&i| i != 0) {
+        return Verdict::ReadOnly("it has snapshots");
+    }
+    if flags.contains(FsFlags::SUJ) && (dirty || f.sujfree != 0) {
+        return Verdict::ReadOnly("its soft-updates journal is not settled: run ffs fsck");
+    }
+    if found.source != Source::Primary {
+        return Verdict::Doubtful("its superblock is damaged: run ffs fsck");
+    }
+    if flags.contains(FsFlags::NEEDSFSCK) {
+        return Verdict::Doubtful("it needs a check: run ffs fsck");
+    }
+    if dirty {
+        return Verdict::Doubtful("it was not unmounted cleanly: run ffs fsck");
+    }
+    Verdict::Writable
+}

@@ -1,0 +1,100 @@
+//! The superblock in force: marking it dirty and clean, and writing it behind the summary area.
+//!
+//! # Invariants
+//! 1. The summary area is written before the superblock that vouches for it (§3.4).
+//! 2. Only fields with a reason are changed; the rest is what was found.
+
+use crate::alloc::{Alloc, Optim};
+use crate::error::Result;
+use ffs_device::BlockDevice;
+use ffs_ondisk::superblock::FsFlags;
+use ffs_ondisk::{Csum, Geometry, Superblock};
+
+/// The superblock and the per-group summaries.
+pub(super) struct Summaries {
+    sb: Superblock,
+    groups: Vec<Csum>,
+    /// Flags to be restored when the volume is marked clean.
+    flags_when_clean: FsFlags,
+    /// May be marked clean at the end.
+    was_sound: bool,
+    /// The tenant keeps the promise of soft updates.
+    keeps_softdep: bool,
+}
+
+impl Summaries {
+    pub(super) fn new(sb: Superblock, was_sound: bool, keeps_softdep: bool) -> Summaries {
+        let flags_when_clean = sb.flags();
+        Summaries { sb, groups: Vec::new(), flags_when_clean, was_sound, keeps_softdep }
+    }
+
+    pub(super) fn location(&self) -> u64 {
+        self.sb.location
+    }
+
+    /// The file system's id.
+    pub(super) fn id(&self) -> u64 {
+        let [made, random] = self.sb.f.id.map(|v| u64::from(v as u32));
+        made << 32 | random
+    }
+
+    /// Notes the beginning of a read-write mount.
+    pub(super) fn mark_mounted(&mut self, now: i64, on: &str) {
+        let mut flags = self.flags_when_clean;
+        if !self.was_sound {
+            flags |= FsFlags::UNCLEAN;
+        }
+        if flags.intersects(FsFlags::DOSOFTDEP | FsFlags::SUJ) && !self.keeps_softdep {
+            flags |= FsFlags::NEEDSFSCK;
+        }
+        self.sb.set_flags(flags);
+        let f = &mut self.sb.f;
+        if !flags.contains(FsFlags::METACKHASH) {
+            // Somebody who does not know hashes wrote here (§3.1).
+            f.metackhash = 0;
+        }
+        f.clean = 0;
+        f.fmod = 0;
+        f.ronly = 0;
+        f.time = now;
+        // Also makes a soft-updates journal from before stale (soft-updates §13).
+        f.mtime = now;
+        f.pendingblocks = 0;
+        f.pendinginodes = 0;
+        self.sb.set_fsmnt(on.as_bytes());
+    }
+
+    /// Takes the counts from the allocator.
+    pub(super) fn collect(&mut self, alloc: &Alloc, now: i64) {
+        self.groups = alloc.group_sums();
+        self.sb.set_cstotal(alloc.totals());
+        self.sb.f.optim = match alloc.optim() {
+            Optim::Time => 0,
+            Optim::Space => 1,
+        };
+        self.sb.f.time = now;
+    }
+
+    /// Notes the end of a read-write mount.
+    pub(super) fn mark_clean(&mut self) {
+        if self.was_sound {
+            self.sb.set_flags(self.flags_when_clean);
+            self.sb.f.clean = 1;
+        }
+    }
+
+    /// Writes the summary area, then the superblock.
+    pub(super) fn write(&self, g: &Geometry, dev: &dyn BlockDevice) -> Result<()> {
+        let mut area = vec![0u8; g.cssize as usize];
+        for (i, cs) in self.groups.iter().enumerate() {
+            cs.encode(&mut area, i * Csum::SIZE, g.endian);
+        }
+        dev.write_at(g.frag_to_byte(g.csaddr), &area)?;
+        self.write_superblock(dev)
+    }
+
+    /// Writes the superblock alone.
+    pub(super) fn write_superblock(&self, dev: &dyn BlockDevice) -> Result<()> {
+        Ok(dev.write_at(self.sb.location, &self.sb.encode())?)
+    }
+}
