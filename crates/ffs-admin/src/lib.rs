@@ -10,6 +10,8 @@
 //!
 //! **Locking.** None. The caller makes sure (image lock) that nobody else writes the device.
 
+#[cfg(test)]
+mod audit;
 pub mod dumpfs;
 mod error;
 pub mod fsck;

@@ -1,0 +1,66 @@
+//! Groups as FreeBSD 4 cut them: cylinders of 2 MiB, inodes by the data they leave (spec on-disk-format §17.2).
+
+use super::options::NewfsOptions;
+use super::plan::{Cut, Frame};
+use crate::AdminError;
+
+/// Sectors of a "cylinder": one track of 4096 sectors.
+const SECTORS_PER_CYLINDER: u64 = 4096;
+/// Header bytes of a group in that age, `CGSIZE`'s constant less the 4 every age adds.
+const HEADER: u64 = 172;
+/// The count of inodes in a group is 16 bits wide.
+const MAXIPG: u64 = 0x7fff;
+
+/// Cuts groups of as many cylinders as fit, or of those asked for.
+pub(super) fn cut(f: &Frame, opts: &NewfsOptions) -> Result<Cut, AdminError> {
+    let frags_per_cylinder = SECTORS_PER_CYLINDER * 512 / f.fsize;
+    let density = opts.density.map_or(u64::from(opts.frags_per_inode()) * f.fsize, u64::from);
+    let cylinders = f.size.div_ceil(frags_per_cylinder).max(1);
+    let max_ipg = (f.bsize * 8 / 3).next_multiple_of(f.inopb).min(MAXIPG);
+    let mut cpg = u64::from(opts.max_group.unwrap_or(u32::MAX)).min(65536);
+    let ipg = loop {
+        let ipg = inodes_per_group(f, density, cylinders, cpg);
+        let fpg = cpg * frags_per_cylinder;
+        if ipg <= max_ipg && f.cg_bytes(HEADER, cpg, fpg, ipg) <= f.bsize {
+            break ipg;
+        }
+        cpg = cpg.checked_sub(1).filter(|&c| c > 0).ok_or_else(|| {
+            AdminError::Size(format!("no cylinder group fits into blocks of {}", f.bsize))
+        })?;
+    };
+    let fpg = cpg * frags_per_cylinder;
+    let mut size = f.size;
+    let need = f.metadata_frags(ipg);
+    if size % fpg != 0 && size % fpg < need {
+        // A last group without room for its metadata is given up.
+        size -= size % fpg;
+    }
+    if size < need || fpg < need {
+        let bytes = f.size * f.fsize;
+        return Err(AdminError::Size(format!("{bytes} bytes are too few for one cylinder group")));
+    }
+    Ok(Cut { size, density, fpg, ipg })
+}
+
+/// Inodes of a group of `cpg` cylinders: one for every `density` bytes that are not inodes themselves.
+fn inodes_per_group(f: &Frame, density: u64, cylinders: u64, cpg: u64) -> u64 {
+    let ncg = cylinders.div_ceil(cpg);
+    let sectors = f.size * (f.fsize / 512);
+    let group_bytes = cpg * SECTORS_PER_CYLINDER * 512;
+    let mut ipg = 0;
+    // More inodes leave less data, which wants fewer inodes: ten rounds settle or come close enough.
+    for _ in 0..10 {
+        let used = (f.iblkno + f.inode_frags(ipg)) * f.fsize;
+        let wanted = u128::from(group_bytes.saturating_sub(used) / density);
+        let share = wanted * u128::from(sectors) / u128::from(ncg);
+        let share = share / u128::from(SECTORS_PER_CYLINDER) / u128::from(cpg);
+        // Far more than fit in any group is as good as exactly that many.
+        let share = u64::try_from(share).unwrap_or(u64::MAX).clamp(1, 1 << 40);
+        let next = share.next_multiple_of(f.inopb);
+        if next == ipg {
+            break;
+        }
+        ipg = next;
+    }
+    ipg
+}

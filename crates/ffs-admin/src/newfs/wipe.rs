@@ -1,0 +1,77 @@
+//! Makes what lay on the device before unfindable.
+//!
+//! A superblock of an earlier volume that survives elsewhere would be found first, or instead, by whoever searches
+//! all the usual places (spec on-disk-format §2.1, §17.3 "old superblock wipe").
+
+use ffs_device::BlockDevice;
+use ffs_ondisk::sbsearch::{RECOVERY_OFFSET, SBLOCKSEARCH};
+use ffs_ondisk::superblock::{MAGIC_OFFSET, SBLOCKSIZE, magic_of};
+use ffs_ondisk::{CgNo, Format, Superblock, sbcheck};
+
+use crate::AdminError;
+
+/// Destroys the magic numbers of every standard superblock but the one at `keep`, and of the backups of a UFS1
+/// volume at 8192 if a UFS2 volume is to be made.
+pub(super) fn old_superblocks(
+    dev: &dyn BlockDevice,
+    keep: u64,
+    format: Format,
+) -> Result<(), AdminError> {
+    for at in SBLOCKSEARCH.into_iter().filter(|&at| at != keep) {
+        let Some(bytes) = superblock_at(dev, at)? else { continue };
+        if magic_of(&bytes).is_none() {
+            continue;
+        }
+        dev.write_at(at + MAGIC_OFFSET as u64, &[0; 4])?;
+        if format == Format::Ufs2
+            && let Ok(sb) = Superblock::decode(&bytes, at)
+            && sb.format == Format::Ufs1
+        {
+            ufs1_backups(dev, &sb)?;
+        }
+    }
+    Ok(())
+}
+
+fn superblock_at(dev: &dyn BlockDevice, at: u64) -> Result<Option<Vec<u8>>, AdminError> {
+    if at + SBLOCKSIZE as u64 > dev.len_bytes() {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; SBLOCKSIZE];
+    dev.read_at(at, &mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// Destroys the magic numbers of the backups of `sb`, wherever there still is one.
+fn ufs1_backups(dev: &dyn BlockDevice, sb: &Superblock) -> Result<(), AdminError> {
+    // A superblock that is not in order says nothing about where backups are.
+    let Ok(g) = sbcheck::geometry(sb, Some(dev.len_bytes())) else { return Ok(()) };
+    let mut magic = [0; 4];
+    sb.raw()
+        .get(MAGIC_OFFSET..)
+        .into_iter()
+        .flatten()
+        .zip(&mut magic)
+        .for_each(|(from, to)| *to = *from);
+    for c in 0..g.ncg {
+        let at = g.frag_to_byte(g.cgsblock(CgNo(c))) + MAGIC_OFFSET as u64;
+        let mut found = [0; 4];
+        if at + 4 > dev.len_bytes() {
+            break;
+        }
+        dev.read_at(at, &mut found)?;
+        if found == magic {
+            dev.write_at(at, &[0; 4])?;
+        }
+    }
+    Ok(())
+}
+
+/// Clears the place of a recovery record that an earlier UFS2 volume may have left (§2.3).
+pub(super) fn recovery_record(dev: &dyn BlockDevice) -> Result<(), AdminError> {
+    let room = [0; ffs_ondisk::sbsearch::FsRecovery::SIZE];
+    if RECOVERY_OFFSET + room.len() as u64 <= dev.len_bytes() {
+        dev.write_at(RECOVERY_OFFSET, &room)?;
+    }
+    Ok(())
+}
