@@ -56,6 +56,7 @@ counters! {
     groups_searched: "Cylinder groups tried by the allocators.",
     frag_extends: "Fragment runs grown in place.",
     frag_moves: "Fragment runs moved to grow.",
+    optim_switches: "Changes between time and space optimisation.",
     clusters_moved: "Clusters moved to a contiguous place.",
     inodes_loaded: "Inodes read from their block.",
     inodes_recycled: "Cached inodes dropped to make room.",

@@ -355,7 +355,13 @@ impl<'a> CgMut<'a> {
     /// Adds `d` to the number of free runs of `n` fragments, not below 0.
     pub fn add_frsum(&mut self, n: u32, d: i32) {
         if (1..8).contains(&n) {
-            let v = self.view().frsum(n).saturating_add_signed(d);
+            self.set_frsum(n, self.view().frsum(n).saturating_add_signed(d));
+        }
+    }
+
+    /// Sets the number of free runs of `n` fragments.
+    pub fn set_frsum(&mut self, n: u32, v: u32) {
+        if (1..8).contains(&n) {
             put(self.b, 52 + 4 * n as usize, self.g.endian, v);
         }
     }
@@ -368,7 +374,13 @@ impl<'a> CgMut<'a> {
     /// Adds `d` to the number of maximal runs of `k` free blocks.
     pub fn add_clustersum(&mut self, k: u32, d: i32) {
         if (1..=self.g.contigsumsize).contains(&k) {
-            let v = self.view().clustersum(k).saturating_add(d);
+            self.set_clustersum(k, self.view().clustersum(k).saturating_add(d));
+        }
+    }
+
+    /// Sets the number of maximal runs of `k` free blocks.
+    pub fn set_clustersum(&mut self, k: u32, v: i32) {
+        if (1..=self.g.contigsumsize).contains(&k) {
             put(self.b, (self.lay.clustersumoff + 4 * k) as usize, self.g.endian, v);
         }
     }
@@ -389,9 +401,18 @@ impl<'a> CgMut<'a> {
 
     /// Marks all fragments of block `blk`.
     pub fn set_block_free(&mut self, blk: u32, free: bool) {
-        let first = blk.saturating_mul(self.g.frag);
-        for f in first..first.saturating_add(self.g.frag) {
-            self.set_frag_free(f, free);
+        self.set_run_free(blk.saturating_mul(self.g.frag), self.g.frag, free);
+    }
+
+    /// Marks `n` fragments from fragment `first` of the group on, all in one block.
+    pub fn set_run_free(&mut self, first: u32, n: u32, free: bool) {
+        if first.checked_add(n).is_none_or(|end| end > self.g.fpg) {
+            return;
+        }
+        // A block's bits lie in one byte.
+        let mask = full_pattern(n) << (first % 8);
+        if let Some(byte) = self.b.get_mut(self.lay.freeoff as usize + first as usize / 8) {
+            *byte = if free { *byte | mask } else { *byte & !mask };
         }
     }
 

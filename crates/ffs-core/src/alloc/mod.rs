@@ -1,54 +1,55 @@
 //! Where new things go: inodes, directories, blocks, fragments, clusters.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`params`] | the superblock's tunables |
+//! | [`summary`] | counts and hints of all groups |
+//! | [`check`], [`group`] | a group's block: checked in once, then changed under its lock |
+//! | [`hashalloc`] | the order in which groups are tried |
+//! | [`inodes`], [`dirpref`] | inodes; the group of a new directory |
+//! | [`blkpref`], [`blocks`], [`frags`], [`free`] | blocks: preference, taking, growing, giving back |
+//! | [`mapsearch`], [`clusters`] | free runs of fragments and of blocks |
+//!
+//! # Invariants
+//! 1. Maps and counts agree: what a group counts free can be found in its maps ([`check`] sees to it
+//!    when a group comes from disk, [`group`] at every change).
+//! 2. Nothing is handed out twice, no metadata is handed out, nothing free is freed: such requests
+//!    are errors and change nothing.
+//! 3. A damaged group is skipped; its error surfaces if nothing else fits or it is freed into.
+//!
+//! # Locking
+//! The write lock of a group's buffer is the group's allocation lock; one at a time. The summary's
+//! mutex comes after it and is held for moments.
+//!
+//! Reference: `spec/allocation.md` ("the reference" below), `spec/on-disk-format.md` §5, §6, §18.2
+//! ("the format").
 
-#![allow(dead_code, unused_variables)]
+mod blkpref;
+mod blocks;
+mod check;
+mod clusters;
+mod dirpref;
+mod frags;
+mod free;
+mod group;
+mod hashalloc;
+mod inodes;
+mod mapsearch;
+mod params;
+mod summary;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use params::{AllocParams, Optim};
 
 use crate::buf::BufCache;
-use crate::error::{Error, Result};
 use crate::options::Switches;
-use crate::ordering::{FragRun, Ordering};
+use crate::ordering::Ordering;
+use crate::sync::Mutex;
 use ffs_device::clock::SplitMix64;
-use ffs_ondisk::{Csum, FragNo, Geometry, Ino, Lbn, Superblock};
+use ffs_ondisk::{Csum, FragNo, Geometry, Ino, Lbn};
 use std::sync::Arc;
-
-/// What fragment moves are optimised for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Optim {
-    /// Time: move into a whole block, so that further growth is in place.
-    Time,
-    /// Space: take no more than asked.
-    Space,
-}
-
-/// Tunables of the superblock, made sane.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct AllocParams {
-    /// Percent of the data fragments kept for root.
-    pub(crate) minfree: u32,
-    /// Optimisation at mount.
-    pub(crate) optim: Optim,
-    /// Most blocks one file takes from a group before it moves on.
-    pub(crate) maxbpg: u32,
-    /// Most blocks in one contiguous transfer.
-    pub(crate) maxcontig: u32,
-    /// Expected average file size, bytes.
-    pub(crate) avgfilesize: u32,
-    /// Expected files per directory.
-    pub(crate) avgfpdir: u32,
-}
-
-impl AllocParams {
-    /// The superblock's tunables, with defaults for those it does not have.
-    pub(crate) fn of(sb: &Superblock, g: &Geometry) -> AllocParams {
-        AllocParams {
-            minfree: 8,
-            optim: Optim::Time,
-            maxbpg: 1,
-            maxcontig: 1,
-            avgfilesize: 16384,
-            avgfpdir: 64,
-        }
-    }
-}
+use summary::Summary;
 
 /// The directory a new inode is made in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,8 +98,10 @@ pub(crate) struct Alloc {
     pub(crate) cache: Arc<BufCache>,
     pub(crate) ordering: Arc<dyn Ordering>,
     pub(crate) switches: Arc<Switches>,
+    /// Generation numbers and random placement.
     pub(crate) rng: SplitMix64,
     params: AllocParams,
+    sum: Mutex<Summary>,
 }
 
 impl Alloc {
@@ -111,7 +114,8 @@ impl Alloc {
         params: AllocParams,
         cs: Vec<Csum>,
     ) -> Alloc {
-        Alloc { cache, ordering, switches, rng, params }
+        let sum = Mutex::new(Summary::new(&cache.g, cs, params.optim));
+        Alloc { cache, ordering, switches, rng, params, sum }
     }
 
     /// The volume's geometry.
@@ -126,109 +130,21 @@ impl Alloc {
 
     /// Totals over all groups.
     pub(crate) fn totals(&self) -> Csum {
-        Csum::default()
+        self.sum.lock().totals
     }
 
     /// The counts of every group, for the summary area.
     pub(crate) fn group_sums(&self) -> Vec<Csum> {
-        Vec::new()
+        self.sum.lock().cs.clone()
     }
 
     /// The optimisation in force.
     pub(crate) fn optim(&self) -> Optim {
-        self.params.optim
+        self.sum.lock().optim
     }
 
     /// Free fragments beyond a reserve of `percent`; negative inside it.
     pub(crate) fn freespace(&self, percent: u32) -> i64 {
-        0
-    }
-
-    /// Takes an inode for a new file in `parent`. Its content in the inode block is the caller's.
-    ///
-    /// # Errors
-    /// [`Error::NoInodes`]; the device's; a damaged group's if nothing else was free.
-    pub(crate) fn alloc_inode(&self, parent: &ParentDir, is_dir: bool) -> Result<Ino> {
-        Err(Error::NotSupported("wip"))
-    }
-
-    /// Gives an inode back.
-    ///
-    /// # Errors
-    /// [`Error::Format`] if it is not in use or its group is damaged; the device's.
-    pub(crate) fn free_inode(&self, ino: Ino, was_dir: bool) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-
-    /// Whether the inode's block was ever written: above `initediblk` it holds undefined bytes
-    /// and the inode is free.
-    ///
-    /// # Errors
-    /// The group's, if it cannot be read.
-    pub(crate) fn inode_initialised(&self, ino: Ino) -> Result<bool> {
-        Err(Error::NotSupported("wip"))
-    }
-
-    /// Takes `frags` fragments inside one block; a whole block if `frags` is the block's.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]; the device's; a damaged group's if nothing else was free.
-    pub(crate) fn alloc_frags(
-        &self,
-        ino: Ino,
-        pref: Option<FragNo>,
-        frags: u32,
-        reserve: Reserve,
-    ) -> Result<FragNo> {
-        Err(Error::NotSupported("wip"))
-    }
-
-    /// Grows the run `old` to `new_frags`. The same address: extended in place. Another: moved,
-    /// and the old run is still allocated: the caller frees it when the new one is claimed.
-    ///
-    /// # Errors
-    /// As [`Alloc::alloc_frags`].
-    pub(crate) fn realloc_frags(
-        &self,
-        ino: Ino,
-        old: FragRun,
-        new_frags: u32,
-        pref: Option<FragNo>,
-        reserve: Reserve,
-    ) -> Result<FragNo> {
-        Err(Error::NotSupported("wip"))
-    }
-
-    /// Gives back a run that lies inside one block.
-    ///
-    /// # Errors
-    /// [`Error::Format`] if part of it is free already, is metadata, or its group is damaged;
-    /// the device's.
-    pub(crate) fn free_frags(&self, run: FragRun) -> Result<()> {
-        Err(Error::NotSupported("wip"))
-    }
-
-    /// Where the asked-for block should go.
-    pub(crate) fn blkpref(&self, q: &PrefQuery) -> Option<FragNo> {
-        None
-    }
-
-    /// Takes `len_blocks` contiguous blocks, to move a cluster to. `None`: leave it where it is.
-    ///
-    /// # Errors
-    /// The device's; a damaged group's if nothing was found.
-    pub(crate) fn alloc_cluster(
-        &self,
-        ino: Ino,
-        pref: Option<FragNo>,
-        len_blocks: u32,
-    ) -> Result<Option<FragNo>> {
-        Err(Error::NotSupported("wip"))
-    }
-
-    /// The preference to use after [`Alloc::alloc_cluster`] failed for `pref`: the data zone of
-    /// the group where its search ended.
-    pub(crate) fn next_cluster_pref(&self, ino: Ino, pref: Option<FragNo>) -> FragNo {
-        FragNo::HOLE
+        self.sum.lock().freespace(self.g(), percent)
     }
 }

@@ -1,0 +1,61 @@
+//! Giving blocks and fragment runs back (§5.4 of the reference).
+
+use super::Alloc;
+use super::group::GroupEdit;
+use crate::error::{Error, Result};
+use crate::ordering::FragRun;
+use ffs_ondisk::cg::{full_pattern, runs};
+use ffs_ondisk::{Csum, Place, Structure};
+
+impl Alloc {
+    /// Gives back a run that lies inside one block.
+    ///
+    /// # Errors
+    /// [`Error::Format`] if part of it is free already, is metadata, or its group is damaged;
+    /// the device's.
+    pub(crate) fn free_frags(&self, run: FragRun) -> Result<()> {
+        let g = self.g();
+        if let Some(why) = g.run_problem(run.at, run.frags) {
+            let found = format!("{} fragments to be freed, {why}", run.frags);
+            let (s, p) = (Structure::Inode, Place::Frag(run.at));
+            return Err(Error::corrupt(s, p, "block pointer", found, "a run in the data area"));
+        }
+        self.edit(g.dtog(run.at), |e| e.free_run(g.dtogd(run.at), run.frags))
+    }
+}
+
+impl GroupEdit<'_> {
+    /// Marks `frags` fragments from `first` of the group on, inside one block, free.
+    fn free_run(&mut self, first: u32, frags: u32) -> Result<()> {
+        let frag = self.g.frag;
+        let blk = first / frag;
+        let before = self.cg.view().block_pattern(blk);
+        let freed = full_pattern(frags) << (first % frag);
+        if before & freed != 0 {
+            let at = self.g.cgbase(self.c).plus(first.into());
+            let found = format!("{frags} fragments at {at} to be freed, some of them free");
+            return Err(self.corrupt("blksfree", found, "all of them marked used"));
+        }
+        self.cg.set_run_free(first, frags, true);
+        let after = before | freed;
+        self.account_runs(before, -1);
+        if after == full_pattern(frag) {
+            let pieces = i64::from(before.count_ones());
+            self.account_cluster(blk, true);
+            self.count(Csum { nbfree: 1, nffree: -pieces, ..Csum::default() });
+        } else {
+            self.account_runs(after, 1);
+            self.count(Csum { nffree: frags.into(), ..Csum::default() });
+        }
+        Ok(())
+    }
+
+    /// Adds (or takes away) the free runs of a partly used block to `frsum`.
+    fn account_runs(&mut self, pattern: u8, sign: i32) {
+        for (n, count) in (0..).zip(runs(pattern, self.g.frag)).take(self.g.frag as usize).skip(1) {
+            if count > 0 {
+                self.cg.add_frsum(n, sign * i32::from(count));
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Finding a free run in a fragment map, a byte at a time (§5.3 of the reference).
+//!
+//! # Invariants
+//! 1. A run is maximal: bounded by used fragments or by its block. A byte holds `8 / frag` blocks.
+//! 2. [`search`] sees every byte once (the start byte twice), so it finds a run if there is one.
+
+/// Bit `n - 1` of `RUNS[log2(frag)][byte]`: the byte has a maximal free run of exactly `n`
+/// fragments. The kernel's `fragtbl`, computed.
+static RUNS: [[u8; 256]; 4] = [table(1), table(2), table(4), table(8)];
+
+const fn table(frag: u32) -> [u8; 256] {
+    let mut out = [0u8; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut run = 0;
+        let mut bit = 0;
+        while bit < 8 {
+            if (byte >> bit) & 1 == 1 {
+                run += 1;
+            } else {
+                run = 0;
+            }
+            let ends = bit % frag == frag - 1 || (byte >> (bit + 1)) & 1 == 0;
+            if run > 0 && ends {
+                out[byte] |= 1 << (run - 1);
+                run = 0;
+            }
+            bit += 1;
+        }
+        byte += 1;
+    }
+    out
+}
+
+/// The first maximal run of exactly `n` free fragments (`1 <= n <= frag`) in `map`, looking from
+/// the byte of fragment `from` to the end and then from the front: its first fragment.
+pub(super) fn search(map: &[u8], frag: u32, from: u32, n: u32) -> Option<u32> {
+    let table = RUNS.get(frag.trailing_zeros() as usize)?;
+    let want = 1u8.checked_shl(n.checked_sub(1)?)?;
+    let start = (from as usize / 8).min(map.len());
+    let (front, back) = map.split_at(start);
+    let at = match position(back, table, want) {
+        Some(i) => start + i,
+        None => position(front, table, want)?,
+    };
+    let byte = *map.get(at)?;
+    Some(at as u32 * 8 + find_in_byte(byte, frag, n)?)
+}
+
+/// Index of the first byte whose entry in `table` has a bit of `want`.
+fn position(map: &[u8], table: &[u8; 256], want: u8) -> Option<usize> {
+    let hit = |b: &u8| table.get(usize::from(*b)).is_some_and(|runs| runs & want != 0);
+    let (words, rest) = map.as_chunks::<8>();
+    for (i, word) in words.iter().enumerate() {
+        // Full areas are skipped a word at a time.
+        if u64::from_ne_bytes(*word) != 0
+            && let Some(k) = word.iter().position(hit)
+        {
+            return Some(i * 8 + k);
+        }
+    }
+    rest.iter().position(hit).map(|k| words.len() * 8 + k)
+}
+
+/// The first maximal run of exactly `n` free fragments in a byte of the map: its first bit.
+fn find_in_byte(byte: u8, frag: u32, n: u32) -> Option<u32> {
+    let free = |bit: u32| (byte >> bit) & 1 == 1;
+    let fits = |at: u32| {
+        let end = at + n;
+        let in_block = at % frag + n <= frag;
+        let open_before = at.is_multiple_of(frag) || !free(at - 1);
+        in_block && open_before && (at..end).all(free) && (end.is_multiple_of(frag) || !free(end))
+    };
+    (0..8u32).find(|at| fits(*at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ffs_ondisk::cg::runs;
+
+    #[test]
+    fn tables_agree_with_the_runs_of_each_block() {
+        for frag in [1u32, 2, 4, 8] {
+            for byte in 0..=255u8 {
+                let mut want = 0u8;
+                for block in 0..8 / frag {
+                    let pattern = (u16::from(byte) >> (block * frag)) & ((1 << frag) - 1);
+                    for (n, count) in runs(pattern as u8, frag).into_iter().enumerate().skip(1) {
+                        want |= u8::from(count > 0) << (n - 1);
+                    }
+                }
+                let got = RUNS[frag.trailing_zeros() as usize][usize::from(byte)];
+                assert_eq!(got, want, "frag {frag}, byte {byte:08b}");
+                for n in 1..=frag {
+                    let found = find_in_byte(byte, frag, n).is_some();
+                    assert_eq!(found, got >> (n - 1) & 1 == 1, "frag {frag}, {byte:08b}, {n}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn search_goes_on_from_the_start_and_wraps() {
+        let mut map = vec![0u8; 64];
+        map[3] = 0b0001_1000;
+        map[40] = 0b0110_0000;
+        assert_eq!(search(&map, 8, 0, 2), Some(27));
+        assert_eq!(search(&map, 8, 31, 2), Some(27), "same byte, earlier bit");
+        assert_eq!(search(&map, 8, 32, 2), Some(325));
+        assert_eq!(search(&map, 8, 328, 2), Some(27), "wraps");
+        assert_eq!(search(&map, 8, 9999, 2), Some(27), "hostile start");
+        assert_eq!(search(&map, 4, 0, 2), Some(325), "the first run is two of one fragment here");
+        assert_eq!(search(&map, 4, 0, 1), Some(27));
+        assert_eq!(search(&map, 8, 0, 3), None);
+        assert_eq!(search(&map, 8, 0, 0), None);
+        assert_eq!(search(&[], 8, 0, 1), None);
+        assert_eq!(search(&map, 1, 0, 1), Some(27));
+    }
+}
