@@ -315,7 +315,9 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         let backup = Hint::of(&sb).and_then(|h| self.backup_by(&h));
         let backup = backup.or_else(|| self.backup_by_record());
         match backup {
-            Some(b) if b.differing_field(&sb).is_some() => return Ok(self.adopt(b, &sb, warnings)),
+            Some(b) if b.differing_field(&sb).is_some() => {
+                return Ok(self.adopt(b, Some(&sb), warnings));
+            }
             Some(_) => {}
             None => warnings.push(Warning::Unconfirmed),
         }
@@ -341,25 +343,22 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         };
         let damaged = |(sb, p): &(Superblock, Problem)| Warning::Damaged(sb.location, p.clone());
         let warnings = bad.iter().map(damaged).collect();
-        match bad.iter().find(|(sb, _)| sb.location == backup.standard_location()) {
-            Some((primary, _)) => Ok(self.adopt(backup, primary, warnings)),
-            None => Ok(self.adopt(backup.clone(), &backup, warnings)),
-        }
+        let primary = bad.iter().find(|(sb, _)| sb.location == backup.standard_location());
+        Ok(self.adopt(backup, primary.map(|(sb, _)| sb), warnings))
     }
 
     /// Makes `backup` the superblock, with what is still good in `primary`.
     fn adopt(
         &mut self,
         backup: Superblock,
-        primary: &Superblock,
+        primary: Option<&Superblock>,
         mut warnings: Vec<Warning>,
     ) -> Found {
         let source = Source::Backup(backup.location);
         let mut sb = distrust(backup);
-        if primary.third_sector_agrees(&sb) {
-            sb.take_third_sector(primary);
-        } else {
-            warnings.push(Warning::OldTotals);
+        match primary.filter(|p| p.third_sector_agrees(&sb)) {
+            Some(primary) => sb.take_third_sector(primary),
+            None => warnings.push(Warning::OldTotals),
         }
         sb.set_flags(sb.flags() | FsFlags::NEEDSFSCK);
         let geometry = sbcheck::geometry_unchecked(&sb);
