@@ -1,5 +1,4 @@
 //! For tests: recomputes everything a fresh volume says about itself, from nothing but its maps and inodes.
-#![cfg(test)]
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::dir::{self, DirFormat};

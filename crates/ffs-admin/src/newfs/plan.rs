@@ -8,6 +8,8 @@
 //! 2. A plan may still describe a volume that cannot exist (more fragments than UFS1 can address, a summary area
 //!    larger than group 0): FreeBSD computes those too. [`super::newfs`] refuses them before it writes.
 
+use std::cmp::Ordering;
+
 use ffs_ondisk::Format;
 use ffs_ondisk::superblock::{SBLOCKSIZE, SbFields};
 
@@ -374,25 +376,7 @@ fn cut(
     }
     let ipg_of = |fpg: u64| fpg.div_ceil(fpi).next_multiple_of(f.inopb);
     let limit = u64::from(opts.max_group.unwrap_or(i32::MAX as u32));
-    while fpg < limit {
-        ipg = ipg_of(fpg);
-        if f.format == Format::Ufs2 || ipg <= UFS1_MAXIPG {
-            if f.size / fpg < MINCYLGRPS {
-                break;
-            }
-            match cg(fpg, ipg).cmp(&room) {
-                std::cmp::Ordering::Less => {
-                    fpg += f.frag;
-                    continue;
-                }
-                std::cmp::Ordering::Equal => break,
-                std::cmp::Ordering::Greater => {}
-            }
-        }
-        fpg -= f.frag;
-        ipg = ipg_of(fpg);
-        break;
-    }
+    grow(f, limit, |fpg, ipg| cg(fpg, ipg).cmp(&room), ipg_of, &mut fpg, &mut ipg);
     let best = fpg;
     fit_last_group(f, &mut fpg, &mut ipg, ipg_of)?;
     if fpg != best {
@@ -414,6 +398,36 @@ fn smallest_group(f: &Frame, fpi: u64) -> (u64, u64) {
         ipg = fpg.div_ceil(fpi).next_multiple_of(f.inopb);
     }
     (fpg, ipg)
+}
+
+/// Grows all groups while there are enough of them and the maps of one still fit into its block.
+fn grow(
+    f: &Frame,
+    limit: u64,
+    maps: impl Fn(u64, u64) -> Ordering,
+    ipg_of: impl Fn(u64) -> u64,
+    fpg: &mut u64,
+    ipg: &mut u64,
+) {
+    while *fpg < limit {
+        *ipg = ipg_of(*fpg);
+        if f.format == Format::Ufs2 || *ipg <= UFS1_MAXIPG {
+            if f.size / *fpg < MINCYLGRPS {
+                return;
+            }
+            match maps(*fpg, *ipg) {
+                Ordering::Less => {
+                    *fpg += f.frag;
+                    continue;
+                }
+                Ordering::Equal => return,
+                Ordering::Greater => {}
+            }
+        }
+        *fpg -= f.frag;
+        *ipg = ipg_of(*fpg);
+        return;
+    }
 }
 
 /// Shrinks all groups until the last one has room for its metadata.

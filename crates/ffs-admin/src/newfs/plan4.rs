@@ -31,7 +31,7 @@ pub(super) fn cut(f: &Frame, opts: &NewfsOptions) -> Result<Cut, AdminError> {
     let fpg = cpg * frags_per_cylinder;
     let mut size = f.size;
     let need = f.metadata_frags(ipg);
-    if size % fpg != 0 && size % fpg < need {
+    if (1..need).contains(&(size % fpg)) {
         // A last group without room for its metadata is given up.
         size -= size % fpg;
     }

@@ -3,11 +3,11 @@
 //! **Purpose.** The order of writes, and the bytes of everything that is not a map.
 //!
 //! **Invariants.**
-//! 1. The first write marks the volume as unfinished, the last one makes it valid; a flush stands after the one
-//!    and before the other. Whatever happens between, nobody takes the device for a volume.
+//! 1. After a probe of the last sector the first write marks the volume as unfinished and the last one makes it
+//!    valid; a flush stands after the one and before the other. Nobody takes what is between for a volume.
 //! 2. Memory is bounded by a few blocks and [`PIECE`], whatever the number of groups.
-//! 3. Only what must be initialised is written: per group one transfer with its superblock copy, its own block and
-//!    two inode blocks; on UFS1 the other inode blocks too.
+//! 3. Only what must be initialised is written: per group its superblock copy, its own block and two inode
+//!    blocks; on UFS1 the other inode blocks too.
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::sbsearch::{FsRecovery, RECOVERY_OFFSET};
@@ -136,10 +136,8 @@ impl Maker<'_> {
             self.write_group(c, &mut buffer)?;
             if c == 0 {
                 first_inodes = buffer[self.inode_area()..][..self.g.bsize as usize].to_vec();
-                self.write_remaining_inodes(c, &mut buffer)?;
-            } else {
-                self.write_remaining_inodes(c, &mut buffer)?;
             }
+            self.write_remaining_inodes(c, &mut buffer)?;
             progress(c + 1, self.g.ncg);
         }
         let tail = buffer.split_off(self.inode_area());
@@ -211,10 +209,13 @@ impl Maker<'_> {
             Format::Ufs1 => g.ipg.min(2 * g.inopb),
         };
         self.number_inodes(&mut buffer[inodes..], numbered);
+        let at = g.frag_to_byte(start);
+        self.dev.write_at(at, &buffer[..SBLOCKSIZE])?;
         // A group of one inode block that ends with it has no room for the second.
         let room = u64::from(g.cg_frags(CgNo(c)) - g.sblkno) * u64::from(g.fsize);
         let len = usize::try_from(room).unwrap_or(usize::MAX).min(buffer.len());
-        Ok(self.dev.write_at(g.frag_to_byte(start), &buffer[..len])?)
+        // With large blocks nothing lies between the superblock's end and the group's block.
+        Ok(self.dev.write_at(at + own as u64, &buffer[own..len])?)
     }
 
     /// The superblock copy that goes to fragment `at`.
