@@ -24,6 +24,22 @@ pub enum Path {
 }
 
 /// The way to logical block `l`; `None` if the format cannot address it.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/small.rs"));
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sb = superblock(ffs_ondisk::Format::Ufs2, 8192, 8, 4, 100);
+/// # let g = ffs_ondisk::sbcheck::geometry(&sb, None)?;
+/// use ffs_ondisk::bmap::{Path, path};
+/// use ffs_ondisk::Lbn;
+///
+/// let n = u64::from(g.nindir);
+/// assert_eq!(path(&g, Lbn(11)), Some(Path::Direct(11)));
+/// let first_double = Path::Indirect { levels: 2, index: [0, 0, 0] };
+/// assert_eq!(path(&g, Lbn(12 + n)), Some(first_double));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub fn path(g: &Geometry, l: Lbn) -> Option<Path> {
     if l.0 < NDADDR as u64 {

@@ -118,6 +118,25 @@ pub struct Cg<'a> {
 }
 
 /// Writable view of a group's block.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/small.rs"));
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sb = superblock(ffs_ondisk::Format::Ufs2, 8192, 8, 4, 100);
+/// # let g = ffs_ondisk::sbcheck::geometry(&sb, None)?;
+/// use ffs_ondisk::CgMut;
+///
+/// let mut block = vec![0; g.bsize as usize];
+/// let mut cg = CgMut::new(&g, &mut block);
+/// cg.set_header(&ffs_ondisk::cg::CgFields { ndblk: g.fpg, ..Default::default() });
+/// cg.set_block_free(7, true);
+/// cg.set_frag_free(65, true);
+/// assert!(cg.view().block_free(7));
+/// assert_eq!(cg.view().block_pattern(8), 0b10);
+/// assert_eq!(cg.view().recount().frsum[1], 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct CgMut<'a> {
     b: &'a mut [u8],
     g: &'a Geometry,

@@ -205,6 +205,23 @@ pub struct Timespec {
 }
 
 /// An inode in native form, whichever format it came from.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/small.rs"));
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sb = superblock(ffs_ondisk::Format::Ufs2, 8192, 8, 4, 100);
+/// # let g = ffs_ondisk::sbcheck::geometry(&sb, None)?;
+/// use ffs_ondisk::{Dinode, FileType, Ino, dinode};
+///
+/// let file = Dinode { mode: 0o100_644, nlink: 1, size: 5, ..Dinode::default() };
+/// let mut bytes = [0; 256];
+/// file.encode(&g, &mut bytes);
+/// let read = dinode::check(&g, Ino(4), &bytes)?;
+/// assert_eq!(read.file_type(), Some(FileType::Regular));
+/// assert_eq!(read, file);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Dinode {
     /// Type and permissions; 0 = free.

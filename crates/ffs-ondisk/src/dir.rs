@@ -81,6 +81,18 @@ pub fn name_ok(name: &[u8]) -> bool {
 }
 
 /// The records of `chunk` in order, ending with the first malformed one if there is one.
+///
+/// ```
+/// use ffs_ondisk::dir::{DirFormat, Record, clear_chunk, records, write};
+/// use ffs_ondisk::Endian;
+///
+/// let fmt = DirFormat { endian: Endian::Big, old: false };
+/// let mut chunk = [0; 512];
+/// clear_chunk(fmt, &mut chunk);
+/// write(fmt, &mut chunk, &Record { off: 0, ino: 9, reclen: 512, dtype: 8, name: b"motd" });
+/// let names: Vec<_> = records(fmt, &chunk).map(|r| r.map(|r| r.name)).collect();
+/// assert_eq!(names, [Ok(&b"motd"[..])]);
+/// ```
 #[must_use]
 pub fn records(fmt: DirFormat, chunk: &[u8]) -> Records<'_> {
     Records { fmt, chunk: chunk.get(..DIRBLKSIZ).unwrap_or(chunk), off: 0 }

@@ -68,6 +68,22 @@ impl Format {
 }
 
 /// Validated constants of a volume.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/small.rs"));
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let sb = superblock(ffs_ondisk::Format::Ufs2, 8192, 8, 4, 100);
+/// # let g = ffs_ondisk::sbcheck::geometry(&sb, None)?;
+/// use ffs_ondisk::{CgNo, FragNo, Ino};
+///
+/// assert_eq!(g.ino_to_cg(Ino(g.ipg)), CgNo(1));
+/// assert_eq!(g.ino_to_fsba(Ino(g.ipg)), g.cgimin(CgNo(1)));
+/// assert_eq!(g.dtog(g.cgdmin(CgNo(3))), CgNo(3));
+/// assert_eq!(g.run_problem(g.cgtod(CgNo(2)), 1), Some("inside the metadata of its group"));
+/// assert_eq!(g.blksize(10_000, ffs_ondisk::Lbn(1)), 2048); // two fragments
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Format.

@@ -8,7 +8,7 @@
 //! # Invariants
 //! 1. [`classify`] never yields an address outside the volume's data areas or off a block boundary.
 //! 2. [`list_words`] is bounded by the size of the file, [`check_list`] makes sure that the list is
-//!    ascending and inside the image.
+//!    ascending and inside the file.
 
 use crate::dinode::{Dinode, FileFlags, FileType};
 use crate::error::{Corrupt, Error, Place, Structure};
@@ -110,12 +110,14 @@ pub fn list_words(g: &Geometry, ino: Ino, size: u64, first: i64) -> Result<u64, 
     }
 }
 
-/// The blocks of a list (without its count).
+/// The blocks of a list (without its count) of a snapshot of `size` bytes.
+///
+/// NetBSD lists the blocks of the list itself too, which lie behind the image.
 ///
 /// # Errors
-/// One outside the image or not above the one before.
-pub fn check_list(g: &Geometry, ino: Ino, blocks: &[i64]) -> Result<Vec<Lbn>, Error> {
-    let end = image_blocks(g);
+/// One outside the file or not above the one before.
+pub fn check_list(g: &Geometry, ino: Ino, size: u64, blocks: &[i64]) -> Result<Vec<Lbn>, Error> {
+    let end = size.div_ceil(g.bsize.into());
     let mut out: Vec<Lbn> = Vec::with_capacity(blocks.len());
     for &raw in blocks {
         let above = |n: &u64| out.last().is_none_or(|last| *n > last.0);

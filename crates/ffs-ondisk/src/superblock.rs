@@ -23,6 +23,28 @@ use crate::wire::{Endian, get, need};
 const CKHASH_OFFSET: usize = 1304;
 
 /// A superblock as read, with the old and new fields reconciled.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/small.rs"));
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let made = superblock(ffs_ondisk::Format::Ufs2, 8192, 8, 4, 100);
+/// use ffs_ondisk::{Superblock, sbcheck, sbsearch};
+///
+/// # let mut disk = vec![0u8; made.f.size as usize * 1024];
+/// # let bytes = made.encode();
+/// # disk[65536..65536 + bytes.len()].copy_from_slice(&bytes);
+/// // `disk` is a volume in memory.
+/// let sb = Superblock::decode(&disk[65536..73728], 65536)?;
+/// assert_eq!(sb.encode(), disk[65536..73728]);
+/// let geometry = sbcheck::geometry(&sb, Some(disk.len() as u64))?;
+///
+/// // Or, without knowing where it is and whether it is intact:
+/// let read = |at: u64, len| Ok::<_, std::io::Error>(disk[at as usize..][..len].to_vec());
+/// let found = sbsearch::find(read, Some(disk.len() as u64))?;
+/// assert_eq!(found.geometry, geometry);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     /// Every field, as found (old volumes: 64-bit fields already filled from the 32-bit ones).

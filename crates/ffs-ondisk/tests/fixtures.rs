@@ -6,11 +6,13 @@ mod common;
 use common::{Volume, find, volume, volumes};
 use ffs_ondisk::cg::CgFields;
 use ffs_ondisk::dir::{self, DirFormat};
+use ffs_ondisk::rdev::DeviceNumber;
 use ffs_ondisk::sbsearch::Source;
-use ffs_ondisk::superblock::{CkHash, SbFields};
+use ffs_ondisk::snapshot::{self, Content};
+use ffs_ondisk::superblock::{CkHash, FsFlags, SbFields};
 use ffs_ondisk::{
-    CgNo, Csum, Dinode, FileFlags, FileType, Geometry, Ino, Superblock, cg, dinode, extattr,
-    sbcheck,
+    CgNo, Csum, Dinode, FileFlags, FileType, FragNo, Geometry, Ino, Lbn, Superblock, cg, dinode,
+    extattr, journal, sbcheck, wire,
 };
 use ffs_testkit::fixtures;
 
@@ -157,7 +159,7 @@ fn pointers_are_sound(what: &str, g: &Geometry, d: &Dinode) {
         return;
     }
     for (n, p) in d.db.iter().chain(&d.ib).enumerate() {
-        let size = if n < 12 { g.blksize(d.size, ffs_ondisk::Lbn(n as u64)) } else { g.bsize };
+        let size = if n < 12 { g.blksize(d.size, Lbn(n as u64)) } else { g.bsize };
         let frags = (size / g.fsize).max(1);
         let place = ffs_ondisk::Place::Unknown;
         let run = g.check_run(*p, frags, ffs_ondisk::Structure::Inode, place);
@@ -213,25 +215,126 @@ fn expected_rows_agree_with_the_inodes() {
     for v in volumes() {
         let found = v.found();
         let g = &found.geometry;
-        for row in fixtures::expected(&v.name).unwrap_or_default() {
-            let what = format!("{}: {}", v.name, row.path.escape_ascii());
-            let d = Dinode::decode(g, v.inode_bytes(g, Ino(row.inode as u32)));
-            assert_eq!(d.size, row.size, "{what}");
-            assert_eq!(u32::from(d.mode & 0o7777), row.mode, "{what}");
-            assert_eq!((d.uid, d.gid), (row.uid, row.gid), "{what}");
-            assert_eq!(u32::from(d.nlink), row.nlink, "{what}");
-            assert_eq!((d.mtime.secs, d.mtime.nsec), (row.mtime, row.mtime_nsec as i32), "{what}");
-            assert_eq!(d.flags.bits(), row.flags, "{what}");
-            if d.file_type() == Some(FileType::Symlink) {
-                let text = if d.is_short_symlink(g) {
-                    d.short.text(d.size).to_vec()
-                } else {
-                    v.content(g, &d)
-                };
-                assert_eq!(text, row.target, "{what}");
-            }
+        rows_agree(&v, g);
+    }
+}
+
+fn rows_agree(v: &Volume, g: &Geometry) {
+    for row in fixtures::expected(&v.name).unwrap_or_default() {
+        let what = format!("{}: {}", v.name, row.path.escape_ascii());
+        let d = Dinode::decode(g, v.inode_bytes(g, Ino(row.inode as u32)));
+        assert_eq!(d.size, row.size, "{what}");
+        assert_eq!(u32::from(d.mode & 0o7777), row.mode, "{what}");
+        assert_eq!((d.uid, d.gid), (row.uid, row.gid), "{what}");
+        assert_eq!(u32::from(d.nlink), row.nlink, "{what}");
+        assert_eq!((d.mtime.secs, d.mtime.nsec), (row.mtime, row.mtime_nsec as i32), "{what}");
+        assert_eq!(d.flags.bits(), row.flags, "{what}");
+        if d.file_type() == Some(FileType::Symlink) {
+            let text = if d.is_short_symlink(g) {
+                d.short.text(d.size).to_vec()
+            } else {
+                v.content(g, &d)
+            };
+            assert_eq!(text, row.target, "{what}");
         }
     }
+}
+
+/// The volume inside a snapshot file, put together by the pointers' rules.
+fn view_of(v: &Volume, g: &Geometry, ino: Ino) -> Vec<u8> {
+    let d = dinode::check(g, ino, v.inode_bytes(g, ino)).unwrap();
+    assert!(snapshot::is_snapshot(&d));
+    let mut out = Vec::new();
+    let mut kinds = [0; 4];
+    for l in (0..snapshot::image_blocks(g)).map(Lbn) {
+        let content = snapshot::classify(g, ino, l, v.bmap(g, &d, l)).unwrap();
+        let frags = snapshot::block_frags(g, l) as usize * g.fsize as usize;
+        match content {
+            Content::Zeros => out.resize(out.len() + frags, 0),
+            Content::Volume(at) | Content::Copy(at) | Content::Claimed(at) => {
+                out.extend_from_slice(v.at(g, at, frags));
+            }
+        }
+        kinds[match content {
+            Content::Volume(_) => 0,
+            Content::Zeros => 1,
+            Content::Copy(_) => 2,
+            Content::Claimed(_) => 3,
+        }] += 1;
+    }
+    println!("inode {ino}: {kinds:?} blocks unchanged, zero, copied, claimed");
+    // The list of blocks copied at creation names blocks with private copies.
+    let first = snapshot::image_blocks(g);
+    let list = v.at(g, FragNo(v.bmap(g, &d, Lbn(first)) as u64), g.bsize as usize);
+    let words = snapshot::list_words(g, ino, d.size, wire::get(list, 0, g.endian)).unwrap();
+    let raw: Vec<i64> = (1..words as usize).map(|n| wire::get(list, 8 * n, g.endian)).collect();
+    let listed = snapshot::check_list(g, ino, d.size, &raw).unwrap();
+    assert!(listed.len() > 4 && listed.contains(&g.lblkno(65536)), "the superblock's is listed");
+    out
+}
+
+#[test]
+fn snapshots_show_the_volume_as_it_was() {
+    let Some(v) = volume("nb-ufs2-snap") else { return };
+    let found = v.found();
+    let g = &found.geometry;
+    let active = snapshot::active(&found.sb);
+    let rows = fixtures::expected(&v.name).unwrap();
+    let ino = |p: &[u8]| Ino(rows.iter().find(|r| r.path == p).unwrap().inode as u32);
+    assert_eq!(active, [ino(b"/.snap/s1"), ino(b"/.snap/s2")]);
+    for (n, &ino) in active.iter().enumerate() {
+        let name = format!("nb-ufs2-snap.view-s{}", n + 1);
+        let view = Volume { name, bytes: view_of(&v, g, ino) };
+        let inside = view.found();
+        assert_eq!(inside.source, Source::Primary);
+        assert_eq!(inside.geometry, *g);
+        assert_eq!(snapshot::active(&inside.sb), active[..n], "older ones stay listed");
+        for c in 0..g.ncg {
+            assert_eq!(cg::validate(g, CgNo(c), view.cg_block(g, c)), Ok(()));
+            maps_agree(&format!("{} group {c}", view.name), g, &view, c);
+        }
+        rows_agree(&view, g);
+    }
+}
+
+#[test]
+fn soft_updates_journals_are_recognised() {
+    for name in ["suj-ufs1-64m", "suj-ufs2-64m"] {
+        let Some(v) = volume(name) else { return };
+        let found = v.found();
+        let g = &found.geometry;
+        let mut journals = 0;
+        for ino in v.used_inodes(g) {
+            let d = Dinode::decode(g, v.inode_bytes(g, ino));
+            if journal::inode_problem(g, &d).is_none() {
+                journals += 1;
+                assert_eq!(journal::journal_usable(&found.sb, g, &d), d.modrev == 0);
+                let content = v.content(g, &d);
+                assert_eq!(journal::scan(g.endian, &content, 512, found.sb.f.mtime), []);
+            }
+        }
+        assert_eq!(journals, 1, "{name}");
+        assert!(found.sb.flags().contains(FsFlags::SUJ), "{name}");
+    }
+}
+
+#[test]
+fn device_numbers_are_those_expected() {
+    let (Some(v), Some(rows)) =
+        (volume("nb-ufs2-16k2k-le"), fixtures::expected("nb-ufs2-16k2k-le"))
+    else {
+        return;
+    };
+    let found = v.found();
+    let devices: Vec<_> = rows
+        .iter()
+        .filter(|r| matches!(r.kind, fixtures::ExpectedKind::Chr | fixtures::ExpectedKind::Blk))
+        .map(|r| {
+            Dinode::decode(&found.geometry, v.inode_bytes(&found.geometry, Ino(r.inode as u32)))
+        })
+        .map(|d| DeviceNumber::from_disk(d.rdev()))
+        .collect();
+    assert_eq!(devices, [DeviceNumber { major: 0x12, minor: 0x34 }]);
 }
 
 #[test]
@@ -271,9 +374,9 @@ fn ext_area(v: &Volume, g: &Geometry, ino: Ino) -> Vec<u8> {
     let d = Dinode::decode(g, v.inode_bytes(g, ino));
     let mut area = Vec::new();
     for (n, &p) in d.extb.iter().enumerate() {
-        let len = g.blksize(d.extsize.into(), ffs_ondisk::Lbn(n as u64)) as usize;
+        let len = g.blksize(d.extsize.into(), Lbn(n as u64)) as usize;
         if p != 0 {
-            area.extend_from_slice(v.at(g, ffs_ondisk::FragNo(p as u64), len));
+            area.extend_from_slice(v.at(g, FragNo(p as u64), len));
         }
     }
     area.truncate(d.extsize as usize);

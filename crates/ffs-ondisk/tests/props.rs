@@ -3,74 +3,18 @@
 
 use ffs_ondisk::bmap::{self, Named, Path};
 use ffs_ondisk::dir::{self, DirFormat, Record};
-use ffs_ondisk::superblock::{CkHash, FS_UFS1_MAGIC, FS_UFS2_MAGIC, SbFields};
+use ffs_ondisk::superblock::CkHash;
 use ffs_ondisk::{
-    Cg, CgMut, CgNo, Csum, Dinode, Endian, FileFlags, Format, FragNo, Geometry, Ino, Lbn,
-    Superblock, cg, extattr, journal, sbcheck, snapshot,
+    Cg, CgMut, CgNo, Csum, Dinode, Endian, FileFlags, Format, FragNo, Geometry, Ino, Lbn, cg,
+    extattr, journal, sbcheck, snapshot,
 };
 use proptest::prelude::*;
 
-/// The geometry of a volume as newfs would make it, `groups` groups of `blocks` data blocks.
+include!("common/small.rs");
+
+/// The geometry of a volume as newfs would make it.
 fn geometry(format: Format, bsize: i32, frag: i32, groups: u32, blocks: i32) -> Geometry {
-    let fsize = bsize / frag;
-    let up = |bytes: i32| {
-        (bytes + fsize - 1) / fsize / frag * frag
-            + if (bytes + fsize - 1) / fsize % frag == 0 { 0 } else { frag }
-    };
-    let sblockloc = if format == Format::Ufs1 { 8192 } else { 65536 };
-    let nindir = bsize / format.pointer_size() as i32;
-    let inopb = bsize / format.dinode_size() as i32;
-    let sblkno = up(sblockloc + 8192);
-    let cblkno = sblkno + up(8192);
-    let iblkno = cblkno + frag;
-    let dblkno = iblkno + 2 * frag;
-    let fpg = dblkno + blocks * frag;
-    let cssize = (groups as i32 * 16 + fsize - 1) / fsize * fsize;
-    let size = i64::from(fpg) * i64::from(groups);
-    let f = SbFields {
-        sblkno,
-        cblkno,
-        iblkno,
-        dblkno,
-        old_cgmask: -1,
-        old_flags: 0x80,
-        ncg: groups,
-        bsize,
-        fsize,
-        frag,
-        minfree: 8,
-        bmask: !(bsize - 1),
-        fmask: !(fsize - 1),
-        bshift: bsize.trailing_zeros() as i32,
-        fshift: fsize.trailing_zeros() as i32,
-        maxcontig: 16,
-        maxbpg: bsize / 8,
-        fragshift: frag.trailing_zeros() as i32,
-        fsbtodb: fsize.trailing_zeros() as i32 - 9,
-        sbsize: 8192,
-        nindir,
-        inopb: inopb as u32,
-        cssize,
-        cgsize: bsize,
-        old_cpg: 1,
-        old_nrpos: 1,
-        ipg: 2 * inopb as u32,
-        fpg,
-        maxbsize: bsize,
-        sblockloc: sblockloc.into(),
-        size,
-        dsize: size,
-        csaddr: dblkno.into(),
-        contigsumsize: 16,
-        maxsymlinklen: format.short_symlink_room() as i32,
-        old_inodefmt: 2,
-        maxfilesize: sbcheck::max_file_size(bsize as u64, nindir as u64),
-        qbmask: i64::from(bsize) - 1,
-        qfmask: i64::from(fsize) - 1,
-        magic: if format == Format::Ufs1 { FS_UFS1_MAGIC } else { FS_UFS2_MAGIC },
-        ..SbFields::default()
-    };
-    let sb = Superblock::from_fields(f, format, Endian::Little, sblockloc as u64);
+    let sb = superblock(format, bsize, frag, groups, blocks);
     assert_eq!(sbcheck::problems(&sb, None), []);
     sbcheck::geometry(&sb, None).unwrap()
 }
@@ -416,10 +360,10 @@ fn snapshot_sizes_and_lists_are_bounded() {
     for bad in [0, -1, 11, i64::MAX] {
         assert!(snapshot::list_words(&g, ino, image + 80, bad).is_err(), "{bad}");
     }
-    let blocks = snapshot::check_list(&g, ino, &[0, 5, 7]).unwrap();
+    let blocks = snapshot::check_list(&g, ino, image, &[0, 5, 7]).unwrap();
     assert_eq!(blocks, [Lbn(0), Lbn(5), Lbn(7)]);
     for bad in [&[5i64, 5][..], &[7, 5], &[-1], &[(g.size / 8) as i64]] {
-        assert!(snapshot::check_list(&g, ino, bad).is_err(), "{bad:?}");
+        assert!(snapshot::check_list(&g, ino, image, bad).is_err(), "{bad:?}");
     }
     let short = Geometry { size: g.size - 3, ..g };
     let last = Lbn(snapshot::image_blocks(&short) - 1);
