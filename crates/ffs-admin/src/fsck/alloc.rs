@@ -1,0 +1,112 @@
+//! Room for what repairs create.
+//!
+//! **Invariants.**
+//! 1. A fragment or inode is handed out only if neither this check nor the map on disk knows it as used.
+//! 2. What was handed out is remembered, so that the commit can mark it in the maps before anything points at it.
+//!
+//! References: spec/fsck-and-crash.md §4, §5.
+
+use ffs_ondisk::cg::{Cg, CgMut, rehash};
+use ffs_ondisk::{CgNo, FragNo, Ino};
+
+use super::Checker;
+use super::judge::Res;
+use super::tables::State;
+
+impl Checker<'_> {
+    /// `n` fragments inside one block, marked used; `None` if there is no room.
+    pub(super) fn alloc_frags(&mut self, n: u32) -> Res<Option<FragNo>> {
+        for i in 0..self.g.ncg {
+            let c = CgNo((self.alloc_hint + i) % self.g.ncg);
+            if !self.groups[c.0 as usize].sound {
+                continue;
+            }
+            if let Some(at) = self.alloc_in_group(c, n)? {
+                self.alloc_hint = c.0;
+                for f in at.0..at.0 + u64::from(n) {
+                    self.used.set(f);
+                    self.new_frags.insert(f);
+                }
+                return Ok(Some(at));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A run in group `c`: in a partly used block if one has it, else at the start of a free one.
+    fn alloc_in_group(&mut self, c: CgNo, n: u32) -> Res<Option<FragNo>> {
+        let g = self.g;
+        let bytes = self.read_group(c)?;
+        let view = Cg::new(&g, &bytes);
+        let base = g.cgbase(c);
+        let mut whole = None;
+        for blk in 0..g.cg_frags(c) / g.frag {
+            let first = base.plus(u64::from(blk * g.frag));
+            let free = view.block_pattern(blk) & !self.used.byte(first.0);
+            if free == ffs_ondisk::cg::full_pattern(g.frag) {
+                if n == g.frag {
+                    return Ok(Some(first));
+                }
+                whole = whole.or(Some(first));
+            } else if let Some(start) = run_of(free, n, g.frag) {
+                return Ok(Some(first.plus(start.into())));
+            }
+        }
+        Ok(whole)
+    }
+
+    /// A free inode, marked used; `None` if there is none.
+    pub(super) fn alloc_inode(&mut self) -> Res<Option<Ino>> {
+        for c in 0..self.g.ncg {
+            let group = self.groups[c as usize];
+            if !group.sound {
+                continue;
+            }
+            let bytes = self.read_group(CgNo(c))?;
+            for index in 0..group.scan.min(self.g.ipg) {
+                let ino = Ino(c * self.g.ipg + index);
+                let marked = Cg::new(&self.g, &bytes).inode_used(index);
+                let known = self.inodes.get(ino).state != State::Free;
+                if ino.0 > 2 && !marked && !known && self.node(ino)?.d.mode == 0 {
+                    self.new_inodes.insert(ino.0);
+                    return Ok(Some(ino));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Has the maps of groups where something was handed out written before everything else, with nothing freed.
+    pub(super) fn mark_allocations(&mut self) -> Res<()> {
+        let g = self.g;
+        let frags: Vec<u64> = std::mem::take(&mut self.new_frags).into_iter().collect();
+        let inodes: Vec<u32> = std::mem::take(&mut self.new_inodes).into_iter().collect();
+        let mut groups: Vec<u32> = frags.iter().map(|&f| g.dtog(FragNo(f)).0).collect();
+        groups.extend(inodes.iter().map(|&i| g.ino_to_cg(Ino(i)).0));
+        groups.sort_unstable();
+        groups.dedup();
+        for c in groups {
+            let c = CgNo(c);
+            let mut bytes = self.store.read_device(g.cgtod(c), g.cgsize as usize)?;
+            if ffs_ondisk::cg::validate(&g, c, &bytes).is_err() {
+                continue;
+            }
+            let mut view = CgMut::new(&g, &mut bytes);
+            for &f in frags.iter().filter(|&&f| g.dtog(FragNo(f)) == c) {
+                view.set_frag_free(g.dtogd(FragNo(f)), false);
+            }
+            for &i in inodes.iter().filter(|&&i| g.ino_to_cg(Ino(i)) == c) {
+                view.set_inode_used(g.ino_to_cgi(Ino(i)), true);
+            }
+            rehash(&g, &mut bytes);
+            self.store.write_early(g.frag_to_byte(g.cgtod(c)), bytes);
+        }
+        Ok(())
+    }
+}
+
+/// Start of the first run of `n` set bits in `pattern`.
+fn run_of(pattern: u8, n: u32, frag: u32) -> Option<u32> {
+    let want = ((1u16 << n.min(8)) - 1) as u8;
+    (0..=frag.checked_sub(n)?).find(|&s| pattern >> s & want == want)
+}

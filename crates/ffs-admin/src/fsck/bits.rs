@@ -1,0 +1,69 @@
+//! A bitmap that yields runs of bits cheaply.
+
+/// Fixed number of bits, all clear at first.
+#[derive(Debug, Clone)]
+pub(super) struct Bits {
+    words: Vec<u64>,
+    len: u64,
+}
+
+impl Bits {
+    pub(super) fn new(len: u64) -> Bits {
+        let words = usize::try_from(len.div_ceil(64)).unwrap_or(usize::MAX);
+        Bits { words: vec![0; words], len }
+    }
+
+    /// Bit `n`; `true` beyond the end, where nothing may be allocated.
+    pub(super) fn get(&self, n: u64) -> bool {
+        n >= self.len || self.words[(n / 64) as usize] >> (n % 64) & 1 == 1
+    }
+
+    pub(super) fn set(&mut self, n: u64) {
+        if n < self.len {
+            self.words[(n / 64) as usize] |= 1 << (n % 64);
+        }
+    }
+
+    pub(super) fn clear(&mut self, n: u64) {
+        if n < self.len {
+            self.words[(n / 64) as usize] &= !(1 << (n % 64));
+        }
+    }
+
+    pub(super) fn set_range(&mut self, from: u64, to: u64) {
+        for n in from..to.min(self.len) {
+            self.set(n);
+        }
+    }
+
+    /// The eight bits from `from` on, the first in bit 0; clear beyond the end.
+    pub(super) fn byte(&self, from: u64) -> u8 {
+        let (word, shift) = ((from / 64) as usize, from % 64);
+        let low = self.words.get(word).copied().unwrap_or(0) >> shift;
+        let high = match shift {
+            0 => 0,
+            _ => self.words.get(word + 1).copied().unwrap_or(0) << (64 - shift),
+        };
+        ((low | high) & 0xff) as u8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_cross_words_and_end_clear() {
+        let mut bits = Bits::new(130);
+        bits.set_range(60, 68);
+        bits.set(129);
+        assert_eq!(bits.byte(60), 0xff);
+        assert_eq!(bits.byte(57), 0b1111_1000);
+        assert_eq!(bits.byte(64), 0x0f);
+        assert_eq!(bits.byte(125), 0x10);
+        assert_eq!(bits.byte(200), 0);
+        assert!(bits.get(130), "nothing beyond the end is free");
+        bits.clear(129);
+        assert!(!bits.get(129));
+    }
+}

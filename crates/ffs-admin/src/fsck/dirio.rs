@@ -1,0 +1,336 @@
+//! Reading and changing directories.
+//!
+//! **Invariants.**
+//! 1. Only blocks in the data area below the first hole are touched.
+//! 2. A directory grows only within its direct blocks.
+//!
+//! References: spec/fsck-and-crash.md §4; spec/on-disk-format.md §8.
+
+use ffs_ondisk::dir::{self, DirFormat, Record, dirsiz};
+use ffs_ondisk::geometry::{DIRBLKSIZ, NDADDR};
+use ffs_ondisk::{FragNo, Ino};
+
+use super::Checker;
+use super::judge::Res;
+use super::node::Node;
+use super::store::Class;
+use super::walk::{Action, Run, Visitor};
+
+/// One block of a directory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DirBlock {
+    /// First fragment.
+    pub(super) at: FragNo,
+    /// Bytes of it below the directory's size.
+    pub(super) len: usize,
+    /// Offset of its first byte in the directory.
+    pub(super) offset: u64,
+}
+
+/// An entry, copied out of its chunk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Inode number as stored.
+    pub(super) ino: u32,
+    /// `d_type`.
+    pub(super) dtype: u8,
+    /// The name.
+    pub(super) name: Vec<u8>,
+}
+
+impl Entry {
+    pub(super) fn of(rec: &Record<'_>) -> Entry {
+        Entry { ino: rec.ino, dtype: rec.dtype, name: rec.name.to_vec() }
+    }
+
+    pub(super) fn is_dot(&self) -> bool {
+        self.name == b"." || self.name == b".."
+    }
+}
+
+/// Lists data blocks up to the first hole or bad pointer.
+#[derive(Default)]
+struct List {
+    blocks: Vec<(FragNo, u32)>,
+}
+
+impl Visitor for List {
+    fn run(&mut self, ck: &mut Checker<'_>, run: &Run) -> Res<Action> {
+        if run.ext || ck.g.run_problem(run.frag(), run.frags).is_some() {
+            return Ok(Action::Stop);
+        }
+        if run.level > 0 {
+            return Ok(Action::Keep);
+        }
+        if run.lbn != self.blocks.len() as u64 {
+            return Ok(Action::Stop);
+        }
+        self.blocks.push((run.frag(), run.frags));
+        Ok(Action::Keep)
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn dir_format(&self) -> DirFormat {
+        DirFormat::of(&self.g)
+    }
+
+    /// The blocks of a directory.
+    pub(super) fn dir_blocks(&mut self, node: &mut Node) -> Res<Vec<DirBlock>> {
+        let mut list = List::default();
+        self.walk(node, &mut list)?;
+        let bsize = u64::from(self.g.bsize);
+        let size = node.d.size;
+        let block = |(i, (at, _)): (usize, (FragNo, u32))| {
+            let offset = i as u64 * bsize;
+            let len = size.saturating_sub(offset).min(bsize) as usize;
+            DirBlock { at, len, offset }
+        };
+        Ok(list.blocks.into_iter().enumerate().map(block).collect())
+    }
+
+    /// The bytes of one block, rounded up to whole fragments.
+    pub(super) fn read_dir_block(&mut self, block: &DirBlock) -> Res<Vec<u8>> {
+        let len = block.len.next_multiple_of(self.g.fsize as usize);
+        self.store.read(block.at, len)
+    }
+
+    /// Calls `each` with every chunk of directory `ino`; chunks for which it returns `true` are written.
+    pub(super) fn for_each_chunk(
+        &mut self,
+        ino: Ino,
+        mut each: impl FnMut(&mut [u8]) -> Flow,
+    ) -> Res<()> {
+        let mut node = self.node(ino)?;
+        for block in self.dir_blocks(&mut node)? {
+            let mut buf = self.read_dir_block(&block)?;
+            let (mut changed, mut done) = (false, false);
+            for chunk in buf[..block.len].chunks_exact_mut(DIRBLKSIZ) {
+                let flow = each(chunk);
+                changed |= flow.changed;
+                done = flow.done;
+                if done {
+                    break;
+                }
+            }
+            if changed {
+                self.store.write(block.at, &buf, Class::Data)?;
+            }
+            if done {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The live entries of directory `ino` that are neither `.` nor `..`, at most `limit`.
+    pub(super) fn entries(&mut self, ino: Ino, limit: usize) -> Res<Vec<Entry>> {
+        let fmt = self.dir_format();
+        let mut out = Vec::new();
+        self.for_each_chunk(ino, |chunk| {
+            let live = dir::records(fmt, chunk).filter_map(Result::ok).filter(Record::live);
+            out.extend(live.map(|r| Entry::of(&r)).filter(|e| !e.is_dot()));
+            Flow { changed: false, done: out.len() >= limit }
+        })?;
+        Ok(out)
+    }
+
+    /// Looks `name` up in directory `dir`.
+    pub(super) fn lookup(&mut self, dir: Ino, name: &[u8]) -> Res<Option<Entry>> {
+        let fmt = self.dir_format();
+        let mut found = None;
+        self.for_each_chunk(dir, |chunk| {
+            let mut live = dir::records(fmt, chunk).filter_map(Result::ok).filter(Record::live);
+            found = live.find(|r| r.name == name).map(|r| Entry::of(&r));
+            Flow { changed: false, done: found.is_some() }
+        })?;
+        Ok(found)
+    }
+
+    /// Removes the first entry of `dir`, other than `.` and `..`, for which `which` holds.
+    pub(super) fn remove_entry(&mut self, dir: Ino, which: impl Fn(&Entry) -> bool) -> Res<bool> {
+        let fmt = self.dir_format();
+        let mut removed = false;
+        self.for_each_chunk(dir, |chunk| {
+            let mut prev = None;
+            let mut hit = None;
+            for rec in dir::records(fmt, chunk).filter_map(Result::ok) {
+                if rec.live() && !matches!(rec.name, b"." | b"..") && which(&Entry::of(&rec)) {
+                    hit = Some((prev, rec.off));
+                    break;
+                }
+                prev = Some(rec.off);
+            }
+            if let Some((prev, off)) = hit {
+                remove_record(fmt, chunk, prev, off);
+                removed = true;
+            }
+            Flow { changed: removed, done: removed }
+        })?;
+        Ok(removed)
+    }
+
+    /// Enters `entry` in directory `dir`; `false` if there is no room.
+    pub(super) fn add_entry(&mut self, dir: Ino, entry: &Entry) -> Res<bool> {
+        let fmt = self.dir_format();
+        let mut added = false;
+        self.for_each_chunk(dir, |chunk| {
+            added = insert_record(fmt, chunk, entry);
+            Flow { changed: added, done: added }
+        })?;
+        if !added && self.expand_directory(dir)? {
+            self.for_each_chunk(dir, |chunk| {
+                added = added || insert_record(fmt, chunk, entry);
+                Flow { changed: added, done: added }
+            })?;
+        }
+        Ok(added)
+    }
+
+    /// Makes `..` of directory `dir` name `parent`, entering it if it is missing.
+    pub(super) fn set_dotdot(&mut self, dir: Ino, parent: Ino) -> Res<()> {
+        let fmt = self.dir_format();
+        let mut spilled = Vec::new();
+        self.for_each_chunk(dir, |chunk| {
+            match second_record(fmt, chunk) {
+                Some((off, name)) if name == b".." => dir::set_ino(fmt, chunk, off, parent.0),
+                _ => spilled = rebuild_first_chunk(fmt, chunk, dir, parent),
+            }
+            Flow { changed: true, done: true }
+        })?;
+        for entry in spilled {
+            // What finds no room loses its name here and is reconnected by a later pass.
+            let _ = self.add_entry(dir, &entry)?;
+        }
+        self.dirs.update(dir, |d| {
+            d.dotdot = parent;
+            d.has_dotdot = true;
+        });
+        Ok(())
+    }
+
+    /// Gives directory `dir` more room, as much as one block; `false` if there is none.
+    fn expand_directory(&mut self, dir: Ino) -> Res<bool> {
+        let g = self.g;
+        let mut node = self.node(dir)?;
+        let blocks = self.dir_blocks(&mut node)?;
+        let Some(last) = blocks.last().copied() else { return Ok(false) };
+        let held = g.numfrags_up(last.len as u64);
+        let room = (held * g.fsize) as usize - last.len;
+        let (lbn, keep) = match (room, held == g.frag) {
+            (0, true) => (blocks.len(), 0),
+            (0, false) => (blocks.len() - 1, held),
+            // The last fragment has unused chunks.
+            _ => (blocks.len() - 1, g.frag),
+        };
+        if lbn >= NDADDR {
+            return Ok(false);
+        }
+        let (at, frags) = if keep == g.frag {
+            (last.at, held)
+        } else {
+            let mut got = None;
+            for frags in (keep + 1..=g.frag).rev() {
+                got = self.alloc_frags(frags)?.map(|at| (at, frags));
+                if got.is_some() {
+                    break;
+                }
+            }
+            match got {
+                Some(got) => got,
+                None => return Ok(false),
+            }
+        };
+        let kept = if lbn < blocks.len() { last.len } else { 0 };
+        let mut buf = self.store.read(last.at, kept.next_multiple_of(g.fsize as usize))?;
+        buf.resize((frags * g.fsize) as usize, 0);
+        for chunk in buf[kept..].chunks_exact_mut(DIRBLKSIZ) {
+            dir::clear_chunk(self.dir_format(), chunk);
+        }
+        self.store.write(at, &buf, Class::Data)?;
+        if at != last.at && kept > 0 {
+            for f in last.at.0..last.at.0 + u64::from(held) {
+                self.used.clear(f);
+                self.store.forget(FragNo(f), 1);
+            }
+        }
+        node.d.db[lbn] = i64::try_from(at.0).unwrap_or(0);
+        node.d.size = lbn as u64 * u64::from(g.bsize) + buf.len() as u64;
+        let grown = u64::from(frags) - u64::from(if kept > 0 { held } else { 0 });
+        node.d.blocks = node.d.blocks.saturating_add(g.frags_to_sectors(grown));
+        self.save(&mut node)?;
+        Ok(true)
+    }
+}
+
+/// What a chunk visitor did.
+pub(super) struct Flow {
+    /// It changed the chunk.
+    pub(super) changed: bool,
+    /// It needs no more.
+    pub(super) done: bool,
+}
+
+/// Offset and name of the second record of a chunk, if it is live.
+pub(super) fn second_record(fmt: DirFormat, chunk: &[u8]) -> Option<(usize, &[u8])> {
+    let rec = dir::records(fmt, chunk).nth(1)?.ok()?;
+    rec.live().then_some((rec.off, rec.name))
+}
+
+/// Removes the record at `off`: the one before takes its room.
+pub(super) fn remove_record(fmt: DirFormat, chunk: &mut [u8], prev: Option<usize>, off: usize) {
+    let len = |chunk: &[u8], at: usize| -> usize {
+        ffs_ondisk::wire::get::<u16>(chunk, at + 4, fmt.endian).into()
+    };
+    match prev {
+        Some(prev) => {
+            let both = off - prev + len(chunk, off);
+            dir::set_reclen(fmt, chunk, prev, both);
+        }
+        None => dir::set_ino(fmt, chunk, off, 0),
+    }
+}
+
+/// Puts `entry` into the first record with room for it.
+fn insert_record(fmt: DirFormat, chunk: &mut [u8], entry: &Entry) -> bool {
+    let need = dirsiz(entry.name.len());
+    let spot = dir::records(fmt, chunk).filter_map(Result::ok).find_map(|r| {
+        let used = if r.live() { dirsiz(r.name.len()) } else { 0 };
+        (r.slack() >= need).then_some((r.off, used, r.reclen))
+    });
+    let Some((off, used, reclen)) = spot else { return false };
+    if used > 0 {
+        dir::set_reclen(fmt, chunk, off, used);
+    }
+    put(fmt, chunk, off + used, reclen - used, entry);
+    true
+}
+
+fn put(fmt: DirFormat, chunk: &mut [u8], off: usize, reclen: usize, entry: &Entry) {
+    let Entry { ino, dtype, name } = entry;
+    dir::write(fmt, chunk, &Record { off, ino: *ino, reclen, dtype: *dtype, name });
+}
+
+/// Makes `.` and `..` the first two entries of a directory's first chunk; the entries that no longer fit.
+pub(super) fn rebuild_first_chunk(
+    fmt: DirFormat,
+    chunk: &mut [u8],
+    own: Ino,
+    parent: Ino,
+) -> Vec<Entry> {
+    let live = dir::records(fmt, chunk).filter_map(Result::ok).filter(Record::live);
+    let others: Vec<Entry> = live.map(|r| Entry::of(&r)).filter(|e| !e.is_dot()).collect();
+    let dot = |name: &[u8], ino: Ino| Entry { ino: ino.0, dtype: 4, name: name.to_vec() };
+    dir::clear_chunk(fmt, chunk);
+    put(fmt, chunk, 0, 12, &dot(b".", own));
+    let rest = chunk.len() - 12;
+    put(fmt, chunk, 12, rest, &dot(b"..", parent));
+    others.into_iter().filter(|e| !insert_record(fmt, chunk, e)).collect()
+}
+
+/// The first chunk of a new directory.
+pub(super) fn new_chunk(fmt: DirFormat, own: Ino, parent: Ino) -> Vec<u8> {
+    let mut chunk = vec![0; DIRBLKSIZ];
+    rebuild_first_chunk(fmt, &mut chunk, own, parent);
+    chunk
+}

@@ -1,0 +1,144 @@
+//! Inodes as the check reads and writes them.
+//!
+//! **Invariants.**
+//! 1. A symbolic link shorter than the limit is inline whatever its block count says, as in the kernel.
+//! 2. Clearing keeps the generation number, so that file handles of the old file stay stale.
+
+use ffs_ondisk::dinode::{self, MAXDIRSIZE};
+use ffs_ondisk::geometry::Format;
+use ffs_ondisk::wire::{get, put};
+use ffs_ondisk::{Dinode, FileFlags, FileType, FragNo, Geometry, Ino};
+
+use super::Checker;
+use super::judge::Res;
+use super::store::Class;
+
+/// An allocated inode.
+pub(super) struct Node {
+    /// Its number.
+    pub(super) ino: Ino,
+    /// Its fields; `blocks` is 0 for inline links.
+    pub(super) d: Dinode,
+    /// The pointer area holds link text.
+    pub(super) inline: bool,
+    /// `di_blocks` as stored.
+    pub(super) stored_blocks: u64,
+    /// It differs from what is on disk.
+    pub(super) changed: bool,
+    raw: Vec<u8>,
+}
+
+impl Node {
+    /// Decodes the inode at the start of `raw`.
+    pub(super) fn decode(g: &Geometry, ino: Ino, raw: &[u8]) -> Node {
+        let raw = raw[..g.format.dinode_size().min(raw.len())].to_vec();
+        let mut copy = raw.clone();
+        let mode: u16 = get(&raw, 0, g.endian);
+        let (size, blocks): (u64, u64) = match g.format {
+            Format::Ufs1 => (get(&raw, 8, g.endian), get::<u32>(&raw, 104, g.endian).into()),
+            Format::Ufs2 => (get(&raw, 16, g.endian), get(&raw, 24, g.endian)),
+        };
+        let room = g.format.short_symlink_room() as u64;
+        let short = size < u64::from(g.maxsymlinklen).min(room) || (blocks == 0 && size <= room);
+        let link = FileType::of_mode(mode) == Some(FileType::Symlink);
+        let inline = link && g.maxsymlinklen > 0 && short;
+        if inline {
+            match g.format {
+                Format::Ufs1 => put(&mut copy, 104, g.endian, 0u32),
+                Format::Ufs2 => put(&mut copy, 24, g.endian, 0u64),
+            }
+        }
+        let d = Dinode::decode(g, &copy);
+        Node { ino, d, inline, stored_blocks: blocks, changed: false, raw }
+    }
+
+    /// The bytes it was read from.
+    pub(super) fn raw(&self) -> &[u8] {
+        &self.raw
+    }
+
+    pub(super) fn is_dir(&self) -> bool {
+        self.d.is_dir()
+    }
+
+    /// A snapshot: some of its pointers are marks.
+    pub(super) fn is_snapshot(&self) -> bool {
+        self.d.flags.contains(FileFlags::SF_SNAPSHOT)
+            && self.d.file_type() == Some(FileType::Regular)
+    }
+
+    /// Whether the pointer area holds block pointers.
+    pub(super) fn has_pointers(&self) -> bool {
+        let kind = self.d.file_type();
+        !self.inline
+            && matches!(kind, Some(FileType::Regular | FileType::Directory | FileType::Symlink))
+    }
+
+    /// The largest size its type allows, bytes.
+    pub(super) fn size_limit(&self, g: &Geometry) -> u64 {
+        match self.d.file_type() {
+            Some(FileType::Directory) => MAXDIRSIZE.min(g.maxfilesize),
+            Some(FileType::Symlink) => g.bsize.into(),
+            _ => g.maxfilesize,
+        }
+    }
+
+    /// Logical blocks below the size.
+    pub(super) fn nblocks(&self, g: &Geometry) -> u64 {
+        if self.has_pointers() { self.d.size.div_ceil(g.bsize.into()) } else { 0 }
+    }
+}
+
+/// Byte offsets of `di_gen` in an inode.
+fn generation_offset(g: &Geometry) -> usize {
+    match g.format {
+        Format::Ufs1 => 108,
+        Format::Ufs2 => 80,
+    }
+}
+
+impl Checker<'_> {
+    /// Fragment and byte offset in it of inode `ino`.
+    fn inode_place(&self, ino: Ino) -> (FragNo, usize) {
+        let off = self.g.ino_to_fsbo(ino);
+        let fsize = self.g.fsize as usize;
+        (self.g.ino_to_fsba(ino).plus((off / fsize) as u64), off % fsize)
+    }
+
+    /// Reads inode `ino`, which must be in range.
+    pub(super) fn node(&mut self, ino: Ino) -> Res<Node> {
+        let (frag, off) = self.inode_place(ino);
+        let buf = self.store.read(frag, self.g.fsize as usize)?;
+        Ok(Node::decode(&self.g, ino, buf.get(off..).unwrap_or(&[])))
+    }
+
+    /// Writes an inode back, its check hash made right.
+    pub(super) fn save(&mut self, node: &mut Node) -> Res<()> {
+        node.d.encode(&self.g, &mut node.raw);
+        node.stored_blocks = node.d.blocks;
+        node.changed = false;
+        self.put_inode(node.ino, &node.raw)
+    }
+
+    /// Writes the bytes of an inode with the right check hash.
+    pub(super) fn rehash_inode(&mut self, node: &mut Node) -> Res<()> {
+        dinode::rehash(&self.g, &mut node.raw);
+        self.put_inode(node.ino, &node.raw)
+    }
+
+    fn put_inode(&mut self, ino: Ino, raw: &[u8]) -> Res<()> {
+        let (frag, off) = self.inode_place(ino);
+        self.store.patch(frag, off, raw, Class::Inode)
+    }
+
+    /// Zeros the inode but for its generation.
+    pub(super) fn zero_inode(&mut self, ino: Ino) -> Res<()> {
+        let (frag, off) = self.inode_place(ino);
+        let mut raw = vec![0; self.g.format.dinode_size()];
+        let at = generation_offset(&self.g);
+        let buf = self.store.read(frag, self.g.fsize as usize)?;
+        let old: u32 = get(&buf, off + at, self.g.endian);
+        put(&mut raw, at, self.g.endian, old);
+        self.store.patch(frag, off, &raw, Class::Inode)
+    }
+}

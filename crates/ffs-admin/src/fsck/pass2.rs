@@ -1,0 +1,457 @@
+//! Phase 2: pathnames.
+//!
+//! **Purpose.** Reads every directory, judges every entry, counts the names of every inode and finds the parent
+//! of every directory.
+//!
+//! **Invariants.**
+//! 1. Directories are read in the order of their first blocks, whether they are reachable or not.
+//! 2. Afterwards `remaining` of an inode is its stored link count less the names it has, `.` and `..` included.
+//!
+//! References: spec/fsck-and-crash.md §3.3.
+
+use std::hash::{BuildHasher, Hasher};
+
+use ffs_ondisk::Ino;
+use ffs_ondisk::dir::{self, DT_WHT};
+use ffs_ondisk::geometry::DIRBLKSIZ;
+use foldhash::fast::FixedState;
+
+use super::Checker;
+use super::chunk::{Scan, zero_unused};
+use super::dirio::{DirBlock, Entry, new_chunk, remove_record, second_record};
+use super::judge::{Draft, Res, Stop};
+use super::node::Node;
+use super::report::{Id, Phase, exit};
+use super::store::Class;
+use super::tables::{Dir, Rec, State};
+
+/// The smallest directory: `.` and `..`.
+const MINDIRSIZE: u64 = 24;
+/// Names of one directory whose hashes are held at a time.
+const NAMES_AT_ONCE: usize = 4 << 20;
+
+/// What becomes of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Keep,
+    Remove,
+    Retype(u8),
+    Whiteout,
+}
+
+/// The hash by which names are compared.
+pub(super) fn name_hash(name: &[u8]) -> u64 {
+    let mut hasher = FixedState::with_seed(0).build_hasher();
+    hasher.write(name);
+    hasher.finish()
+}
+
+impl Checker<'_> {
+    /// Looks at all directories.
+    pub(super) fn phase2(&mut self) -> Res<()> {
+        self.enter(Phase::Names)?;
+        self.check_root()?;
+        let order = self.dirs.reading_order();
+        for (i, &ino) in order.iter().enumerate() {
+            if i % 256 == 0 {
+                self.progress(i as u64, order.len() as u64);
+                self.check_interrupt()?;
+            }
+            self.scan_directory(ino)?;
+        }
+        self.settle_dotdots()?;
+        self.mark_reached();
+        self.report_bad_reads()
+    }
+
+    /// The root is a directory with content.
+    fn check_root(&mut self) -> Res<()> {
+        let rec = self.inodes.get(Ino::ROOT);
+        let (id, message) = match rec.state {
+            State::Free => (Id::RootUnalloc, "root inode unallocated: make a new root directory"),
+            State::Candidate => (Id::RootDup, "bad or contested blocks: make a new root directory"),
+            State::ZeroDir => (Id::RootZero, "root directory of size 0: make a new one"),
+            _ if !rec.is_dir() => (Id::RootType, "root is not a directory: make a new one"),
+            _ => return Ok(()),
+        };
+        if !self.judge.ask(Draft::fatal(id, message).ino(Ino::ROOT))? {
+            return Err(Stop::Refused(exit::ERROR, "there is no usable root directory".into()));
+        }
+        self.dirs.remove(Ino::ROOT);
+        self.zero_inode(Ino::ROOT)?;
+        let made = self.make_directory(Ino::ROOT, Ino::ROOT, 0o755)?;
+        if !made {
+            self.judge.repair_failed();
+            return Err(Stop::Refused(exit::ERROR, "no room for a root directory".into()));
+        }
+        self.restart();
+        Ok(())
+    }
+
+    /// Writes a new, empty directory into the free inode `ino`; `false` if there is no room for it.
+    pub(super) fn make_directory(&mut self, ino: Ino, parent: Ino, mode: u16) -> Res<bool> {
+        let Some(at) = self.alloc_frags(1)? else { return Ok(false) };
+        let mut bytes = new_chunk(self.dir_format(), ino, parent);
+        bytes.resize(self.g.fsize as usize, 0);
+        for chunk in bytes.chunks_exact_mut(DIRBLKSIZ).skip(1) {
+            dir::clear_chunk(self.dir_format(), chunk);
+        }
+        self.store.write(at, &bytes, Class::Data)?;
+        let mut node = self.node(ino)?;
+        let (generation, now) = (node.d.generation, self.timespec());
+        node.d = ffs_ondisk::Dinode {
+            mode: 0o040_000 | (mode & 0o7777),
+            nlink: 2,
+            size: DIRBLKSIZ as u64,
+            blocks: self.g.frags_to_sectors(1),
+            generation: generation.wrapping_add(1).max(1),
+            atime: now,
+            mtime: now,
+            ctime: now,
+            birthtime: now,
+            ..ffs_ondisk::Dinode::default()
+        };
+        node.d.db[0] = i64::try_from(at.0).unwrap_or(0);
+        self.save(&mut node)?;
+        // Both names it will have, `.` and the one in the parent, count from the start.
+        let rec = Rec { state: State::Found, dtype: 4, nlink: 2, remaining: 0 };
+        self.inodes.set(ino, rec);
+        let mut dir = Dir::new(ino, at.0);
+        (dir.parent, dir.dotdot, dir.has_dotdot) = (parent, parent, true);
+        self.dirs.insert(dir);
+        Ok(true)
+    }
+
+    fn scan_directory(&mut self, ino: Ino) -> Res<()> {
+        let mut node = self.node(ino)?;
+        if !self.check_dir_size(&mut node)? {
+            return Ok(());
+        }
+        let mut scan = Scan { ino, names: Vec::new(), spilled: Vec::new() };
+        let blocks = self.dir_blocks(&mut node)?;
+        for block in &blocks {
+            self.scan_block(&mut scan, block)?;
+        }
+        for entry in std::mem::take(&mut scan.spilled) {
+            let _ = self.add_entry(ino, &entry)?;
+        }
+        self.check_duplicate_names(scan, &blocks)
+    }
+
+    /// Whether the directory's size allows to read it.
+    fn check_dir_size(&mut self, node: &mut Node) -> Res<bool> {
+        let size = node.d.size;
+        let (draft, sane) = if size < MINDIRSIZE {
+            (Draft::fatal(Id::DirShort, "directory too short"), false)
+        } else if !size.is_multiple_of(DIRBLKSIZ as u64) {
+            let message = "directory size is no multiple of 512";
+            (Draft::fatal_if(self.softdep, Id::DirMult, message), true)
+        } else {
+            return Ok(true);
+        };
+        let right = size.next_multiple_of(DIRBLKSIZ as u64);
+        if !self.judge.ask(draft.ino(node.ino).before(size).after(right))? {
+            return Ok(sane);
+        }
+        node.d.size = right;
+        self.save(node)?;
+        Ok(true)
+    }
+
+    fn scan_block(&mut self, scan: &mut Scan, block: &DirBlock) -> Res<()> {
+        let mut buf = self.read_dir_block(block)?;
+        let mut changed = false;
+        let fmt = self.dir_format();
+        for (i, chunk) in buf[..block.len].chunks_exact_mut(DIRBLKSIZ).enumerate() {
+            let offset = block.offset + (i * DIRBLKSIZ) as u64;
+            changed |= self.check_chain(scan, chunk, offset)?;
+            if offset == 0 {
+                changed |= self.check_dots(scan, chunk)?;
+            }
+            changed |= self.check_entries(scan, chunk, offset)?;
+            if self.zero_unused && self.judge.may_write() {
+                changed |= zero_unused(fmt, chunk);
+            }
+        }
+        if changed && self.judge.may_write() {
+            self.store.write(block.at, &buf, Class::Data)?;
+        }
+        Ok(())
+    }
+
+    fn check_entries(&mut self, scan: &mut Scan, chunk: &mut [u8], offset: u64) -> Res<bool> {
+        let fmt = self.dir_format();
+        let dots = if offset == 0 { leading_dots(fmt, chunk) } else { 0 };
+        let (mut at, mut prev, mut changed, mut index) = (0, None, false, 0);
+        while at < chunk.len() {
+            // A chain that was not repaired ends here.
+            let Ok(rec) = dir::read(fmt, chunk, at) else { break };
+            let (len, entry) = (rec.reclen, Entry::of(&rec));
+            let verdict = match entry.ino {
+                0 => Verdict::Keep,
+                _ if index < dots => {
+                    self.count_dot(scan, &entry);
+                    Verdict::Keep
+                }
+                _ => self.check_entry(scan, &entry, offset + at as u64)?,
+            };
+            changed |= verdict != Verdict::Keep;
+            match verdict {
+                Verdict::Remove => {
+                    remove_record(fmt, chunk, prev, at);
+                    prev = prev.or(Some(at));
+                }
+                Verdict::Retype(t) => dir::set_type(fmt, chunk, at, t),
+                Verdict::Whiteout => {
+                    dir::set_ino(fmt, chunk, at, Ino::WHITEOUT.0);
+                    dir::set_type(fmt, chunk, at, DT_WHT);
+                }
+                Verdict::Keep => {}
+            }
+            if verdict != Verdict::Remove {
+                prev = Some(at);
+            }
+            index += 1;
+            at += len;
+        }
+        Ok(changed)
+    }
+
+    fn count_dot(&mut self, scan: &Scan, entry: &Entry) {
+        if entry.name == b"." {
+            self.inodes.count(scan.ino, -1);
+        }
+    }
+
+    fn check_entry(&mut self, scan: &mut Scan, entry: &Entry, offset: u64) -> Res<Verdict> {
+        let fmt = self.dir_format();
+        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        let place = format!("entry {name:?} at offset {offset}");
+        let draft = |id, message: &str| {
+            Draft::fatal(id, message).ino(scan.ino).place(place.clone()).before(entry.ino)
+        };
+        let refuse = |ck: &mut Self, draft| -> Res<Verdict> {
+            Ok(if ck.judge.ask(draft)? { Verdict::Remove } else { Verdict::Keep })
+        };
+        match entry.name.as_slice() {
+            b"." => return refuse(self, draft(Id::DotExtra, "another `.`: remove")),
+            b".." => return refuse(self, draft(Id::DotDotExtra, "another `..`: remove")),
+            _ => {}
+        }
+        let (number, kind) = (entry.ino == Ino::WHITEOUT.0, entry.dtype == DT_WHT);
+        if !fmt.old && (number || kind) {
+            if number && kind {
+                return Ok(Verdict::Keep);
+            }
+            let fix = self.judge.ask(draft(Id::EntWhiteout, "half a whiteout: make it one"))?;
+            return Ok(if fix { Verdict::Whiteout } else { Verdict::Keep });
+        }
+        if entry.ino < 2 || entry.ino >= self.g.inodes() {
+            return refuse(self, draft(Id::EntRange, "inode number out of range: remove"));
+        }
+        let child = Ino(entry.ino);
+        let rec = self.inodes.get(child);
+        match rec.state {
+            State::Free => {
+                return refuse(self, draft(Id::EntUnalloc, "unallocated inode: remove"));
+            }
+            State::Candidate => {
+                // Kept, it counts as a name: phase 4 asks about the inode.
+                let verdict =
+                    refuse(self, draft(Id::EntDupBad, "bad or contested blocks: remove"))?;
+                if verdict == Verdict::Remove {
+                    return Ok(verdict);
+                }
+            }
+            State::ZeroDir => {
+                let d = Draft::benign(Id::EntZeroDir, "directory of size 0: remove");
+                return refuse(self, d.ino(scan.ino).place(place).before(entry.ino));
+            }
+            _ => {}
+        }
+        if rec.is_dir() && self.is_second_name(scan.ino, child, &place)? {
+            return Ok(Verdict::Remove);
+        }
+        scan.names.push(name_hash(&entry.name));
+        self.inodes.count(child, -1);
+        if entry.dtype != rec.dtype && !fmt.old {
+            let d = Draft::benign(Id::EntType, "wrong type in the entry").ino(scan.ino);
+            if self.judge.ask(d.place(place).before(entry.dtype).after(rec.dtype))? {
+                return Ok(Verdict::Retype(rec.dtype));
+            }
+        }
+        Ok(Verdict::Keep)
+    }
+
+    /// Whether this name of directory `child` is to be dropped because it has another.
+    fn is_second_name(&mut self, here: Ino, child: Ino, place: &str) -> Res<bool> {
+        let Some(dir) = self.dirs.get(child) else { return Ok(false) };
+        let first = if child == Ino::ROOT { Ino::ROOT } else { dir.parent };
+        if first.0 == 0 {
+            self.dirs.update(child, |d| d.parent = here);
+            return Ok(false);
+        }
+        let draft = Draft::benign(Id::EntHardDir, "second name of a directory: remove one");
+        let draft = draft.ino(here).place(place).before(child);
+        let dotdot = if dir.has_dotdot { dir.dotdot } else { self.peek_dotdot(child)? };
+        let keep_this = first != here && dotdot == here && child != Ino::ROOT && child != here;
+        if !self.judge.ask(draft)? {
+            return Ok(false);
+        }
+        if !keep_this {
+            return Ok(true);
+        }
+        if self.remove_entry(first, |e| e.ino == child.0)? {
+            self.inodes.count(child, 1);
+        }
+        self.dirs.update(child, |d| d.parent = here);
+        Ok(false)
+    }
+
+    /// What `..` of a directory says that may not have been scanned yet; 0 if nothing.
+    fn peek_dotdot(&mut self, dir: Ino) -> Res<Ino> {
+        let fmt = self.dir_format();
+        let mut found = Ino(0);
+        self.for_each_chunk(dir, |chunk| {
+            if let Some((off, name)) = second_record(fmt, chunk)
+                && name == b".."
+            {
+                found = Ino(ffs_ondisk::wire::get(chunk, off, fmt.endian));
+            }
+            super::dirio::Flow { changed: false, done: true }
+        })?;
+        Ok(found)
+    }
+
+    /// Compares `..` of every directory with where its name was found, and counts it.
+    fn settle_dotdots(&mut self) -> Res<()> {
+        let all: Vec<Ino> = self.dirs.all().iter().map(|d| d.ino).collect();
+        self.dirs.update(Ino::ROOT, |d| d.parent = Ino::ROOT);
+        for ino in all {
+            let Some(dir) = self.dirs.get(ino) else { continue };
+            if dir.parent.0 != 0 && !dir.has_dotdot {
+                let draft =
+                    Draft::fatal(Id::DotDotMissing, "the second entry is not `..`: enter it");
+                if self.judge.ask(draft.ino(ino).after(dir.parent))? {
+                    self.set_dotdot(ino, dir.parent)?;
+                    self.restart();
+                }
+            } else if dir.parent.0 != 0 && dir.dotdot != dir.parent {
+                let draft = Draft::benign(Id::DotDotWrong, "`..` names another directory").ino(ino);
+                if self.judge.ask(draft.before(dir.dotdot).after(dir.parent))? {
+                    self.set_dotdot(ino, dir.parent)?;
+                }
+            }
+            self.count_dotdot(ino, -1);
+        }
+        Ok(())
+    }
+
+    /// `..` of directory `ino` is one name more (`-1`) or less (`+1`) of what it names.
+    pub(super) fn count_dotdot(&mut self, ino: Ino, delta: i32) {
+        if let Some(d) = self.dirs.get(ino)
+            && d.has_dotdot
+            && self.inodes.get(d.dotdot).is_dir()
+        {
+            self.inodes.count(d.dotdot, delta);
+        }
+    }
+
+    /// Marks the directories that the root leads to.
+    pub(super) fn mark_reached(&mut self) {
+        self.inodes.update(Ino::ROOT, |r| r.state = State::Found);
+        let all: Vec<Ino> = self.dirs.all().iter().map(|d| d.ino).collect();
+        // Directories known not to be reached in this round, so that chains are climbed once.
+        let mut dead = vec![false; all.len()];
+        for &start in &all {
+            let mut path: Vec<(usize, Ino)> = Vec::new();
+            let mut ino = start;
+            let reached = loop {
+                if self.inodes.get(ino).state == State::Found {
+                    break true;
+                }
+                let Ok(i) = all.binary_search(&ino) else { break false };
+                if dead[i] || self.inodes.get(ino).state != State::Used {
+                    break false;
+                }
+                // Taken for dead until proven otherwise: this also ends climbs that go in a circle.
+                dead[i] = true;
+                path.push((i, ino));
+                ino = self.dirs.get(ino).map_or(Ino(0), |d| d.parent);
+            };
+            if reached {
+                for (i, ino) in path {
+                    dead[i] = false;
+                    self.inodes.update(ino, |r| r.state = State::Found);
+                }
+            }
+        }
+    }
+
+    /// Finds names that occur twice.
+    fn check_duplicate_names(&mut self, mut scan: Scan, blocks: &[DirBlock]) -> Res<()> {
+        scan.names.truncate(NAMES_AT_ONCE);
+        scan.names.sort_unstable();
+        let twice: Vec<u64> =
+            scan.names.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
+        if twice.is_empty() || blocks.is_empty() {
+            return Ok(());
+        }
+        let mut seen: std::collections::BTreeMap<Vec<u8>, u32> = std::collections::BTreeMap::new();
+        let mut again: Vec<(Entry, u32)> = Vec::new();
+        for entry in self.entries(scan.ino, usize::MAX)? {
+            if twice.binary_search(&name_hash(&entry.name)).is_err() {
+                continue;
+            }
+            match seen.get(&entry.name) {
+                Some(&first) => again.push((entry, first)),
+                None => drop(seen.insert(entry.name, entry.ino)),
+            }
+        }
+        for (entry, first) in again {
+            self.second_entry(scan.ino, &entry, first)?;
+        }
+        Ok(())
+    }
+
+    /// A name that occurs again: gone if it names the same inode, else renamed.
+    fn second_entry(&mut self, dir: Ino, entry: &Entry, first: u32) -> Res<()> {
+        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        let same = entry.ino == first;
+        let message = format!("the name {name:?} occurs twice");
+        let after = if same { "removed".into() } else { format!("{name}.#{}", entry.ino) };
+        let draft = Draft::benign(Id::DupName, message).ino(dir).place(format!("entry {name:?}"));
+        let draft = draft.before(entry.ino).after(after);
+        if self.judge.preen() {
+            self.judge.mention(draft);
+            return Ok(());
+        }
+        if !self.judge.ask(draft)? {
+            return Ok(());
+        }
+        self.restart();
+        // Of two entries that are alike in everything the first stays.
+        let passed = std::cell::Cell::new(!same);
+        let removed = self.remove_entry(dir, |e| e == entry && passed.replace(true))?;
+        if removed && !same {
+            let mut entry = entry.clone();
+            let suffix = format!(".#{}", entry.ino);
+            entry.name.truncate(dir::MAXNAMLEN - suffix.len());
+            entry.name.extend_from_slice(suffix.as_bytes());
+            let _ = self.add_entry(dir, &entry)?;
+        }
+        Ok(())
+    }
+}
+
+/// How many of the first two records are `.` and `..` in their places.
+fn leading_dots(fmt: dir::DirFormat, chunk: &[u8]) -> usize {
+    let mut records = dir::records(fmt, chunk);
+    let mut is =
+        |name: &[u8]| records.next().is_some_and(|r| r.is_ok_and(|r| r.live() && r.name == name));
+    match (is(b"."), is(b"..")) {
+        (true, true) => 2,
+        (true, false) => 1,
+        (false, _) => 0,
+    }
+}

@@ -1,0 +1,302 @@
+//! What a check found and what became of it.
+//!
+//! **Purpose.** Findings have stable ids so that programs can read them; the report carries them with the
+//! totals and the exit code of the command.
+//!
+//! **Invariants.**
+//! 1. An id's spelling never changes: it is the one of the specification's tables.
+//! 2. The list of findings is bounded; what does not fit is counted by id all the same.
+//!
+//! References: spec/fsck-and-crash.md §3 (ids), §6 (exit codes).
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The most findings kept in full; the others are only counted.
+pub const MAX_FINDINGS: usize = 10_000;
+
+macro_rules! ids {
+    ($($name:ident = $text:literal, $what:literal;)*) => {
+        /// The stable name of a kind of finding.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Id {
+            $(#[doc = $what] #[serde(rename = $text)] $name,)*
+        }
+
+        impl Id {
+            /// Every id, in the order of the phases.
+            pub const ALL: &'static [Id] = &[$(Id::$name,)*];
+
+            /// The spelling in reports.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Id::$name => $text,)* }
+            }
+
+            /// What it means, in a few words.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Id::$name => $what,)* }
+            }
+        }
+    };
+}
+
+ids! {
+    SbBad = "SB-BAD", "The standard superblock is unusable; a copy is.";
+    SbTorn = "SB-TORN", "The superblock's check hash is wrong but its constants are right.";
+    SbAlternate = "SB-ALTERNATE", "A backup superblock disagrees with the standard one.";
+    SbField = "SB-FIELD", "A superblock field with a safe substitute is out of range.";
+    SbRecovery = "SB-RECOVERY", "The record that helps to find backup superblocks is missing.";
+    SbCkhash = "SB-CKHASH", "Check hashes that nobody has kept up.";
+    SbHashes = "SB-HASHES", "Check hashes could be added.";
+    SbSnapshot = "SB-SNAPSHOT", "The list of snapshots names something that is none.";
+    SujChain = "SUJ-CHAIN", "The journal's list of unlinked inodes is not empty.";
+    IoRead = "IO-READ", "A part of the device cannot be read.";
+    CgMagic = "CG-MAGIC", "A cylinder group's header is wrong.";
+    CgHash = "CG-HASH", "Only the check hash of a cylinder group is wrong.";
+    InoPartial = "INO-PARTIAL", "A free inode has a size or pointers.";
+    InoHash = "INO-HASH", "The check hash of an inode is wrong.";
+    InoSize = "INO-SIZE", "A size beyond the limit.";
+    InoSpecial = "INO-SPECIAL", "A device, fifo or socket with a size or without a number.";
+    InoPastEnd = "INO-PASTEND", "Pointers beyond the size.";
+    InoType = "INO-TYPE", "An unknown file type.";
+    BlkBad = "BLK-BAD", "A pointer outside the data area.";
+    BlkDup = "BLK-DUP", "A fragment that is already in use.";
+    IndTrunc = "IND-TRUNC", "Pointers beyond the size in an indirect block.";
+    DirHole = "DIR-HOLE", "A directory with an unallocated block.";
+    DirZero = "DIR-ZERO", "A directory of size 0.";
+    InoBlocks = "INO-BLOCKS", "The block count differs from the blocks.";
+    InoEndHole = "INO-ENDHOLE", "The size is beyond the last allocated block.";
+    Ext = "EXT", "The extended-attribute area's size and pointers disagree.";
+    RootUnalloc = "ROOT-UNALLOC", "The root directory is unallocated.";
+    RootDup = "ROOT-DUP", "The root directory has bad or contested blocks.";
+    RootType = "ROOT-TYPE", "The root is not a directory.";
+    RootZero = "ROOT-ZERO", "The root directory has size 0.";
+    DirShort = "DIR-SHORT", "A directory smaller than the smallest one.";
+    DirMult = "DIR-MULT", "A directory size that is no multiple of 512.";
+    DirCorrupt = "DIR-CORRUPT", "A malformed directory record.";
+    DotBad = "DOT-BAD", "`.` names another inode.";
+    DotType = "DOT-TYPE", "`.` has the wrong type.";
+    DotMissing = "DOT-MISSING", "The first entry is not `.`.";
+    DotDotType = "DOTDOT-TYPE", "`..` has the wrong type.";
+    DotDotMissing = "DOTDOT-MISSING", "The second entry is not `..`.";
+    DotExtra = "DOT-EXTRA", "Another `.`.";
+    DotDotExtra = "DOTDOT-EXTRA", "Another `..`.";
+    EntRange = "ENT-RANGE", "An entry's inode number is out of range.";
+    EntWhiteout = "ENT-WHITEOUT", "Half a whiteout.";
+    EntUnalloc = "ENT-UNALLOC", "A name of an unallocated inode.";
+    EntDupBad = "ENT-DUPBAD", "A name of an inode with bad or contested blocks.";
+    EntZeroDir = "ENT-ZERODIR", "A name of a directory of size 0.";
+    EntHardDir = "ENT-HARDDIR", "A second name of a directory.";
+    EntType = "ENT-TYPE", "The entry's type differs from the inode's.";
+    DotDotWrong = "DOTDOT-WRONG", "`..` is not the directory where the name was found.";
+    DupName = "DUPNAME", "The same name twice in a directory.";
+    DirUnref = "DIR-UNREF", "A directory that cannot be reached.";
+    DirLoop = "DIR-LOOP", "Directories that contain each other.";
+    LfCreate = "LF-CREATE", "There is no lost+found directory.";
+    LfType = "LF-TYPE", "lost+found is not a directory.";
+    LfFull = "LF-FULL", "No room to reconnect what was found.";
+    InoUnref0 = "INO-UNREF0", "Link count 0 and no name.";
+    InoUnref = "INO-UNREF", "An inode without a name.";
+    LinkHigh = "LINK-HIGH", "A link count above the number of names.";
+    LinkLow = "LINK-LOW", "A link count below the number of names.";
+    DirClear = "DIR-CLEAR", "A directory to be cleared.";
+    InoBadDup = "INO-BADDUP", "An inode with bad or contested blocks.";
+    CsCg = "CS-CG", "A group's record in the summary area is wrong.";
+    CgSummary = "CG-SUMMARY", "Counts in a group's header are wrong.";
+    CgMaps = "CG-MAPS", "A group's maps are wrong.";
+    CgAllocFree = "CG-ALLOCFREE", "Something in use is marked free.";
+    CgLeak = "CG-LEAK", "Something free is marked used.";
+    CgLostDir = "CG-LOSTDIR", "A group counts fewer directories than it has.";
+    CsTotal = "CS-TOTAL", "The superblock's totals are wrong.";
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// A crash may leave it: preen repairs it.
+    Benign,
+    /// Correct operation cannot produce it: preen stops.
+    Fatal,
+}
+
+/// Where in the check something was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Phase {
+    /// Finding and checking the superblock.
+    Setup,
+    /// Cylinder groups.
+    Groups,
+    /// Blocks and sizes.
+    Blocks,
+    /// Contested fragments.
+    Duplicates,
+    /// Pathnames.
+    Names,
+    /// Connectivity.
+    Connectivity,
+    /// Reference counts.
+    References,
+    /// Maps and summaries.
+    Summaries,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Setup => "Setup",
+            Phase::Groups => "Phase 0 - Check Cylinder Groups",
+            Phase::Blocks => "Phase 1 - Check Blocks and Sizes",
+            Phase::Duplicates => "Phase 1b - Rescan for More Dups",
+            Phase::Names => "Phase 2 - Check Pathnames",
+            Phase::Connectivity => "Phase 3 - Check Connectivity",
+            Phase::References => "Phase 4 - Check Reference Counts",
+            Phase::Summaries => "Phase 5 - Check Cyl Groups",
+        })
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// Which kind.
+    pub id: Id,
+    /// How bad.
+    pub severity: Severity,
+    /// Where in the check.
+    pub phase: Phase,
+    /// The inode concerned.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ino: Option<u32>,
+    /// A name of that inode, as far as one could be found.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub path: Option<String>,
+    /// The place: a group, a block, an offset.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub place: Option<String>,
+    /// What is wrong, for people.
+    pub message: String,
+    /// The value found.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub before: Option<String>,
+    /// The value a repair gives it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub after: Option<String>,
+    /// Whether it was repaired.
+    pub repaired: bool,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.id, self.message)?;
+        if let Some(ino) = self.ino {
+            write!(f, " I={ino}")?;
+        }
+        if let Some(place) = &self.place {
+            write!(f, " {place}")?;
+        }
+        if let Some(path) = &self.path {
+            write!(f, " {path}")?;
+        }
+        match (&self.before, &self.after) {
+            (Some(b), Some(a)) => write!(f, " ({b} -> {a})")?,
+            (Some(b), None) => write!(f, " ({b})")?,
+            (None, Some(a)) => write!(f, " (-> {a})")?,
+            (None, None) => {}
+        }
+        if self.repaired { f.write_str(" (FIXED)") } else { Ok(()) }
+    }
+}
+
+/// What the volume holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Inodes in use that are not directories.
+    pub files: u64,
+    /// Directories.
+    pub directories: u64,
+    /// Data fragments in use.
+    pub used_frags: u64,
+    /// Free fragments in all.
+    pub free_frags: u64,
+    /// Free fragments in partly used blocks.
+    pub loose_frags: u64,
+    /// Free whole blocks.
+    pub free_blocks: u64,
+    /// Free inodes.
+    pub free_inodes: u64,
+    /// Times the phases ran: more than 1 if repairs called for another look.
+    pub passes: u32,
+}
+
+impl Totals {
+    /// Loose fragments in tenths of a percent of the data area, as BSD prints it.
+    #[must_use]
+    pub fn fragmentation_permille(&self, dsize: u64) -> u64 {
+        self.loose_frags.saturating_mul(1000).checked_div(dsize).unwrap_or(0)
+    }
+}
+
+/// Exit codes of the command (§6).
+pub mod exit {
+    /// Consistent, or repaired completely.
+    pub const OK: u8 = 0;
+    /// Wrong usage.
+    pub const USAGE: u8 = 1;
+    /// The superblock cannot be read.
+    pub const SUPERBLOCK: u8 = 3;
+    /// A general error; preen found a fatal inconsistency.
+    pub const ERROR: u8 = 8;
+    /// newfs did not finish.
+    pub const UNFINISHED_NEWFS: u8 = 11;
+    /// Interrupted.
+    pub const INTERRUPTED: u8 = 12;
+    /// Not completely repaired: run again.
+    pub const RERUN: u8 = 16;
+}
+
+/// The outcome of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FsckReport {
+    /// What was found, in order; at most [`MAX_FINDINGS`].
+    pub findings: Vec<Finding>,
+    /// How often each id was found, also beyond the list.
+    pub counts: BTreeMap<Id, u64>,
+    /// What the volume holds; zeros if the check did not get to the end.
+    pub totals: Totals,
+    /// Exit code of the command.
+    pub exit_code: u8,
+    /// Whether the volume is marked clean now.
+    pub clean: bool,
+    /// Whether it was marked clean, and not checked for that reason.
+    pub skipped: bool,
+    /// Whether anything was written.
+    pub modified: bool,
+    /// Why the check ended early.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stopped: Option<String>,
+}
+
+impl FsckReport {
+    /// Whether nothing at all is wrong.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.counts.is_empty() && self.stopped.is_none()
+    }
+
+    /// The ids found, sorted, each once.
+    #[must_use]
+    pub fn ids(&self) -> Vec<Id> {
+        self.counts.keys().copied().collect()
+    }
+}

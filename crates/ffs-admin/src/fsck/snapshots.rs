@@ -1,0 +1,137 @@
+//! What the check owes to snapshots.
+//!
+//! **Purpose.** The list in the superblock names snapshots only; and a block that is about to be freed although
+//! some snapshot still reads it in place becomes that snapshot's own.
+//!
+//! **Invariants.**
+//! 1. The oldest listed snapshot with an unset pointer takes the block; the others go on reading it in place.
+//!
+//! References: spec/snapshots.md §3, §6; spec/fsck-and-crash.md §3.6 (CG-LEAK).
+
+use ffs_ondisk::bmap::{self, Path};
+use ffs_ondisk::cg::{Cg, full_pattern};
+use ffs_ondisk::geometry::{Format, NDADDR};
+use ffs_ondisk::superblock::FSMAXSNAP;
+use ffs_ondisk::wire::{get, put};
+use ffs_ondisk::{CgNo, FragNo, Ino, Lbn};
+
+use super::Checker;
+use super::judge::{Draft, Res};
+use super::node::Node;
+use super::report::Id;
+use super::store::Class;
+
+/// Where a pointer lies.
+enum Slot {
+    Direct(usize),
+    Indirect(FragNo, usize),
+}
+
+impl Checker<'_> {
+    /// Drops from the superblock's list what is no snapshot.
+    pub(super) fn check_snapshot_list(&mut self) -> Res<()> {
+        let listed = self.sb.f.snapinum;
+        let mut good: Vec<u32> = Vec::new();
+        for ino in listed.into_iter().take_while(|&i| i != 0) {
+            if self.snapshots.contains(&Ino(ino)) && !good.contains(&ino) {
+                good.push(ino);
+            }
+        }
+        let mut right = [0; FSMAXSNAP];
+        right[..good.len()].copy_from_slice(&good);
+        if right != listed {
+            let draft = Draft::benign(Id::SbSnapshot, "the superblock lists what is no snapshot");
+            let draft = draft.before(format!("{listed:?}")).after(format!("{good:?}"));
+            if self.judge.ask(draft)? {
+                self.sb.f.snapinum = right;
+            }
+        }
+        self.listed = good.into_iter().map(Ino).collect();
+        Ok(())
+    }
+
+    /// Gives the free blocks of group `c` that a snapshot still reads in place to that snapshot.
+    pub(super) fn claim_for_snapshots(&mut self, c: CgNo, old: &[u8]) -> Res<()> {
+        if self.listed.is_empty() || !self.judge.may_write() || !self.groups[c.0 as usize].sound {
+            return Ok(());
+        }
+        let g = self.g;
+        let view = Cg::new(&g, old);
+        for blk in 0..g.cg_frags(c) / g.frag {
+            let first = g.cgbase(c).plus(u64::from(blk * g.frag));
+            let used = self.used.byte(first.0) & full_pattern(g.frag);
+            if view.block_pattern(blk) == 0 && used == 0 {
+                self.offer(first)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Offers the freed block at `at` to the snapshots, oldest first.
+    fn offer(&mut self, at: FragNo) -> Res<()> {
+        let lbn = Lbn(at.0 / u64::from(self.g.frag));
+        for ino in self.listed.clone() {
+            let mut node = self.node(ino)?;
+            let Some(slot) = self.unset_pointer(&mut node, lbn)? else { continue };
+            let message = "a free block that a snapshot still reads: give it to the snapshot";
+            let draft = Draft::benign(Id::CgLeak, message).ino(ino).place(format!("block {lbn}"));
+            if !self.judge.ask(draft)? {
+                return Ok(());
+            }
+            let own = i64::try_from(at.0).unwrap_or(0);
+            match slot {
+                Slot::Direct(i) => node.d.db[i] = own,
+                Slot::Indirect(frag, off) => {
+                    let mut raw = vec![0; self.g.format.pointer_size()];
+                    match self.g.format {
+                        Format::Ufs1 => put(&mut raw, 0, self.g.endian, own as i32),
+                        Format::Ufs2 => put(&mut raw, 0, self.g.endian, own),
+                    }
+                    self.store.patch(frag, off, &raw, Class::Data)?;
+                }
+            }
+            node.d.blocks =
+                node.d.blocks.saturating_add(self.g.frags_to_sectors(self.g.frag.into()));
+            self.save(&mut node)?;
+            for f in at.0..at.0 + u64::from(self.g.frag) {
+                self.used.set(f);
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// The place of the pointer to block `lbn` if it is 0; `None` also if it cannot be reached.
+    fn unset_pointer(&mut self, node: &mut Node, lbn: Lbn) -> Res<Option<Slot>> {
+        let g = self.g;
+        if lbn.0 >= node.nblocks(&g) {
+            return Ok(None);
+        }
+        let (levels, index) = match bmap::path(&g, lbn) {
+            Some(Path::Direct(i)) if i < NDADDR => {
+                return Ok((node.d.db[i] == 0).then_some(Slot::Direct(i)));
+            }
+            Some(Path::Indirect { levels, index }) => (levels, index),
+            _ => return Ok(None),
+        };
+        let mut at = node.d.ib[levels - 1];
+        for (depth, &slot) in index.iter().take(levels).enumerate() {
+            let frag = FragNo(u64::try_from(at).unwrap_or(0));
+            if g.run_problem(frag, g.frag).is_some() {
+                return Ok(None);
+            }
+            let off = slot as usize * g.format.pointer_size();
+            let within = off % g.fsize as usize;
+            let piece = frag.plus((off / g.fsize as usize) as u64);
+            let buf = self.store.read(piece, g.fsize as usize)?;
+            at = match g.format {
+                Format::Ufs1 => get::<i32>(&buf, within, g.endian).into(),
+                Format::Ufs2 => get(&buf, within, g.endian),
+            };
+            if depth + 1 == levels {
+                return Ok((at == 0).then_some(Slot::Indirect(piece, within)));
+            }
+        }
+        Ok(None)
+    }
+}

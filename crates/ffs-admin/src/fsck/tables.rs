@@ -1,0 +1,200 @@
+//! What the phases know about inodes, directories and groups.
+//!
+//! **Invariants.**
+//! 1. Eight bytes an inode, up to the last one in use of each group; 32 bytes a directory; one bit a fragment.
+//! 2. `remaining` is the stored link count less the names found so far (plus what repairs have changed).
+//!
+//! References: spec/fsck-and-crash.md §2.
+
+use ffs_ondisk::{CgNo, Geometry, Ino};
+
+/// Stored link counts above this are negative numbers of older systems.
+pub(super) const NLINK_MAX: u16 = 65500;
+
+/// What is known of an inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum State {
+    /// Unallocated.
+    #[default]
+    Free,
+    /// Allocated; a directory has not been reached from the root yet.
+    Used,
+    /// A directory reached from the root.
+    Found,
+    /// To be cleared: bad or contested blocks.
+    Candidate,
+    /// A directory without content.
+    ZeroDir,
+    /// An unreferenced directory whose clearing has been decided.
+    Doomed,
+}
+
+/// One inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Rec {
+    /// What is known.
+    pub(super) state: State,
+    /// `mode >> 12`.
+    pub(super) dtype: u8,
+    /// Link count on disk.
+    pub(super) nlink: u16,
+    /// Link count less the names found.
+    pub(super) remaining: i32,
+}
+
+impl Rec {
+    pub(super) fn is_dir(&self) -> bool {
+        self.dtype == 4
+    }
+
+    /// Whether the stored count says that nothing names it.
+    pub(super) fn unlinked(&self) -> bool {
+        self.nlink == 0 || self.nlink > NLINK_MAX
+    }
+
+    /// Whether any name was found.
+    pub(super) fn named(&self) -> bool {
+        self.remaining < i32::from(self.nlink)
+    }
+}
+
+/// All inodes.
+#[derive(Debug, Default)]
+pub(super) struct Inodes {
+    ipg: u32,
+    groups: Vec<Vec<Rec>>,
+}
+
+impl Inodes {
+    pub(super) fn new(g: &Geometry) -> Inodes {
+        Inodes { ipg: g.ipg, groups: vec![Vec::new(); g.ncg as usize] }
+    }
+
+    fn split(&self, ino: Ino) -> (usize, usize) {
+        ((ino.0 / self.ipg) as usize, (ino.0 % self.ipg) as usize)
+    }
+
+    pub(super) fn get(&self, ino: Ino) -> Rec {
+        let (cg, index) = self.split(ino);
+        self.groups.get(cg).and_then(|g| g.get(index)).copied().unwrap_or_default()
+    }
+
+    pub(super) fn set(&mut self, ino: Ino, rec: Rec) {
+        let (cg, index) = self.split(ino);
+        let Some(group) = self.groups.get_mut(cg) else { return };
+        if group.len() <= index {
+            group.resize(index + 1, Rec::default());
+        }
+        group[index] = rec;
+    }
+
+    /// Changes the record of `ino` in place.
+    pub(super) fn update(&mut self, ino: Ino, change: impl FnOnce(&mut Rec)) {
+        let mut rec = self.get(ino);
+        change(&mut rec);
+        self.set(ino, rec);
+    }
+
+    /// One name more (`-1`) or less (`+1`) of `ino` is on disk.
+    pub(super) fn count(&mut self, ino: Ino, delta: i32) {
+        if self.get(ino).state != State::Free {
+            self.update(ino, |r| r.remaining = r.remaining.saturating_add(delta));
+        }
+    }
+
+    /// Inodes of group `c` that have a record.
+    pub(super) fn in_group(&self, c: CgNo) -> &[Rec] {
+        self.groups.get(c.0 as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// Gives back memory that group `c` does not need.
+    pub(super) fn trim(&mut self, c: CgNo) {
+        if let Some(group) = self.groups.get_mut(c.0 as usize) {
+            while group.last().is_some_and(|r| r.state == State::Free) {
+                group.pop();
+            }
+            group.shrink_to_fit();
+        }
+    }
+}
+
+/// One directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dir {
+    /// Its inode.
+    pub(super) ino: Ino,
+    /// Address of its first block: the order of reading.
+    pub(super) first: u64,
+    /// The directory where its name was found; 0 = none yet.
+    pub(super) parent: Ino,
+    /// What `..` says; 0 = missing or nonsense.
+    pub(super) dotdot: Ino,
+    /// It has a `..` at all.
+    pub(super) has_dotdot: bool,
+}
+
+impl Dir {
+    /// A directory nothing is known of but where it begins.
+    pub(super) fn new(ino: Ino, first: u64) -> Dir {
+        Dir { ino, first, parent: Ino(0), dotdot: Ino(0), has_dotdot: false }
+    }
+}
+
+/// All directories with content, by inode number.
+#[derive(Debug, Default)]
+pub(super) struct Dirs {
+    list: Vec<Dir>,
+}
+
+impl Dirs {
+    pub(super) fn get(&self, ino: Ino) -> Option<Dir> {
+        self.find(ino).ok().map(|i| self.list[i])
+    }
+
+    fn find(&self, ino: Ino) -> Result<usize, usize> {
+        self.list.binary_search_by_key(&ino, |d| d.ino)
+    }
+
+    pub(super) fn insert(&mut self, dir: Dir) {
+        match self.find(dir.ino) {
+            Ok(i) => self.list[i] = dir,
+            Err(i) => self.list.insert(i, dir),
+        }
+    }
+
+    pub(super) fn remove(&mut self, ino: Ino) {
+        if let Ok(i) = self.find(ino) {
+            self.list.remove(i);
+        }
+    }
+
+    pub(super) fn update(&mut self, ino: Ino, change: impl FnOnce(&mut Dir)) {
+        if let Ok(i) = self.find(ino) {
+            change(&mut self.list[i]);
+        }
+    }
+
+    pub(super) fn all(&self) -> &[Dir] {
+        &self.list
+    }
+
+    /// Inode numbers in the order of their first blocks, so that the disk is read in one direction.
+    pub(super) fn reading_order(&self) -> Vec<Ino> {
+        let mut order: Vec<(u64, Ino)> = self.list.iter().map(|d| (d.first, d.ino)).collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, ino)| ino).collect()
+    }
+}
+
+/// What is known of a cylinder group.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Group {
+    /// The header is right: its maps can be read.
+    pub(super) sound: bool,
+    /// The check hash is right too: its inode map can be trusted.
+    pub(super) trusted: bool,
+    /// Once it could not be trusted.
+    pub(super) doubted: bool,
+    /// Inodes to look at.
+    pub(super) scan: u32,
+}
