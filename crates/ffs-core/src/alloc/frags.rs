@@ -38,7 +38,7 @@ impl Alloc {
             return Err(Error::NoSpace);
         }
         let c = g.dtog(old.at);
-        if self.extend(c, old, new_frags)? {
+        if self.edit(c, |e| e.extend(old, new_frags))? {
             bump(&self.cache.counters.frag_extends);
             return Ok(old.at);
         }
@@ -88,19 +88,10 @@ impl Alloc {
         // The move that finds the threshold passed is still made the old way.
         now
     }
-
-    /// Tries to grow `old` in place.
-    fn extend(&self, c: CgNo, old: FragRun, new_frags: u32) -> Result<bool> {
-        let g = self.g();
-        let more = i64::from(new_frags - old.frags);
-        if g.fragnum(old.at) + new_frags > g.frag || self.sum.lock().group(c).nffree < more {
-            return Ok(false);
-        }
-        self.edit(c, |e| e.extend(old, new_frags))
-    }
 }
 
 impl GroupEdit<'_> {
+    /// Grows `old` in place, if its block has the room behind it.
     fn extend(&mut self, old: FragRun, new_frags: u32) -> Result<bool> {
         let first = self.g.dtogd(old.at);
         let cg = self.cg.view();

@@ -16,9 +16,6 @@ use ffs_ondisk::{CgNo, Csum, Geometry};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// Most directories in a row that are counted.
-const CONTIGDIRS_MAX: u8 = 255;
-
 /// Counts and hints of all groups.
 #[derive(Debug)]
 pub(super) struct Summary {
@@ -26,7 +23,7 @@ pub(super) struct Summary {
     pub(super) cs: Vec<Csum>,
     /// Their sum.
     pub(super) totals: Csum,
-    /// Per group, directories made one after another without files in between.
+    /// Per group, directories made one after another without files in between; up to 255.
     pub(super) contigdirs: Vec<u8>,
     /// The optimisation in force.
     pub(super) optim: Optim,
@@ -142,7 +139,7 @@ impl Summary {
     /// Counts a new inode wanted in group `c`: directories in a row up, files down.
     pub(super) fn count_contigdirs(&mut self, c: CgNo, is_dir: bool) {
         if let Some(n) = self.contigdirs.get_mut(c.0 as usize) {
-            *n = if is_dir { n.saturating_add(1).min(CONTIGDIRS_MAX) } else { n.saturating_sub(1) };
+            *n = if is_dir { n.saturating_add(1) } else { n.saturating_sub(1) };
         }
     }
 
