@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. [`path`] is defined for every logical block a volume of the geometry can address and `None`
 //!    beyond; its indexes are below 12 and below `nindir`.
-//! 2. [`Path::indirect_name`] gives every indirect block of a file a number of its own, negative and
+//! 2. [`indirect_name`] gives every indirect block of a file a number of its own, negative and
 //!    different from all data blocks: the in-core name BSD uses in its journal as well.
 
 use crate::geometry::{Geometry, NDADDR, NIADDR};

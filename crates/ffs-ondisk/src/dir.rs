@@ -8,7 +8,7 @@
 //!    malformed record.
 //! 2. A record it yields lies wholly inside the chunk; if live, its name has 1 to 255 bytes
 //!    without NUL or `/` and is followed by a NUL.
-//! 3. [`write`] leaves no byte of the record's name area unset: padding is zero (old kernels leaked
+//! 3. [`write()`] leaves no byte of the record's name area unset: padding is zero (old kernels leaked
 //!    memory there, known-failures §2.9).
 
 pub use crate::error::BadRecord;

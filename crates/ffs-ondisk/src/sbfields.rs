@@ -21,7 +21,7 @@ pub const FSMAXSNAP: usize = 20;
 pub(crate) const FS_FLAGS_UPDATED: u8 = 0x80;
 
 layout! {
-    /// The superblock's fields as they lie on disk (§3); see [`Superblock`] for the ones to use.
+    /// The superblock's fields as they lie on disk (§3); see [`crate::Superblock`] for the ones to use.
     pub struct SbFields[1376] {
         0 => firstfield: i32, "Historic in-core link; 0.";
         4 => unused_1: i32, "Historic in-core link; 0.";
