@@ -1,1 +1,152 @@
-//! Shows what is on a volume.
+//! Shows what a volume says about itself: BSD's `dumpfs`.
+//!
+//! **Purpose.** The superblock, the summaries and every cylinder group, as data ([`SuperblockDump`],
+//! [`GroupDump`]) and as text. It is for looking at damaged volumes too: whatever can be decoded is
+//! shown, what is wrong with it is said beside it, and nothing is ever written.
+//!
+//! **Invariants.**
+//! 1. Groups are read, shown and forgotten one by one: memory does not grow with the volume.
+//! 2. A group that is not in order is shown with its problem; only the device's own errors end the listing.
+
+mod data;
+mod recreate;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::io::Write;
+use std::sync::Arc;
+
+use ffs_device::BlockDevice;
+use ffs_ondisk::sbsearch::SBLOCKSEARCH;
+use ffs_ondisk::superblock::SBLOCKSIZE;
+use ffs_ondisk::{CgNo, Superblock, sbcheck};
+
+pub use data::{CgHeader, Counts, GroupDump, Span, SuperblockDump, SuperblockFields};
+pub use recreate::Recreate;
+
+use crate::{AdminError, Volume};
+
+/// A volume to be shown.
+pub struct Dump<'d> {
+    /// What its superblock says.
+    pub superblock: SuperblockDump,
+    sb: Superblock,
+    /// Absent if the superblock is too damaged to find anything by.
+    volume: Option<Volume<'d>>,
+}
+
+impl<'d> Dump<'d> {
+    /// Opens the volume on `dev`, by a backup superblock if need be, or as far as a damaged one can be
+    /// decoded.
+    ///
+    /// # Errors
+    /// If there is nothing like a superblock, or the device's.
+    pub fn open(dev: &'d dyn BlockDevice) -> Result<Dump<'d>, AdminError> {
+        match Volume::open(dev) {
+            Ok(vol) => Ok(Self::of(vol)),
+            Err(e @ AdminError::Format(_)) => Self::damaged(dev).ok_or(e),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Opens the volume on `dev` by the superblock at byte `at`.
+    ///
+    /// # Errors
+    /// What is wrong with it, or the device's.
+    pub fn open_at(dev: &'d dyn BlockDevice, at: u64) -> Result<Dump<'d>, AdminError> {
+        Ok(Self::of(Volume::open_at(dev, at)?))
+    }
+
+    /// Shows a volume that is open already.
+    #[must_use]
+    pub fn of(vol: Volume<'d>) -> Dump<'d> {
+        let mut superblock = SuperblockDump::of(&vol.sb);
+        superblock.source = data::source_name(vol.source);
+        superblock.problems = vol.warnings.iter().map(ToString::to_string).collect();
+        Dump { superblock, sb: vol.sb.clone(), volume: Some(vol) }
+    }
+
+    /// The first thing with a magic number, for its fields alone.
+    fn damaged(dev: &'d dyn BlockDevice) -> Option<Dump<'d>> {
+        let sb = SBLOCKSEARCH.into_iter().find_map(|at| {
+            let mut bytes = vec![0; SBLOCKSIZE];
+            dev.read_at(at, &mut bytes).ok()?;
+            Superblock::decode(&bytes, at).ok()
+        })?;
+        let mut superblock = SuperblockDump::of(&sb);
+        superblock.source = "damaged".into();
+        let problems = sbcheck::problems(&sb, Some(dev.len_bytes()));
+        superblock.problems = problems.iter().map(ToString::to_string).collect();
+        Some(Dump { superblock, sb, volume: None })
+    }
+
+    /// Every cylinder group, read one at a time; none if the superblock is too damaged.
+    pub fn groups(&self) -> impl Iterator<Item = Result<GroupDump, AdminError>> + '_ {
+        let all = self.volume.iter().flat_map(|vol| (0..vol.geo.ncg).map(move |c| (vol, CgNo(c))));
+        all.map(|(vol, c)| GroupDump::read(vol, c))
+    }
+
+    /// The newfs command that would make such a volume.
+    #[must_use]
+    pub fn recreate(&self) -> Recreate {
+        recreate::recreate(&self.sb)
+    }
+
+    /// Writes everything as text; of the superblock only with `superblock_only`.
+    ///
+    /// # Errors
+    /// The device's, or `out`'s.
+    pub fn write_text(&self, out: &mut dyn Write, superblock_only: bool) -> Result<(), AdminError> {
+        text::superblock(out, &self.superblock).map_err(output)?;
+        let Some(vol) = self.volume.as_ref().filter(|_| !superblock_only) else {
+            return Ok(());
+        };
+        text::summaries(out, vol)?;
+        for group in self.groups() {
+            text::group(out, &group?).map_err(output)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the free fragments, one run per line, numbered from the start of the volume.
+    ///
+    /// # Errors
+    /// The device's, or `out`'s.
+    pub fn write_free(&self, out: &mut dyn Write) -> Result<(), AdminError> {
+        for group in self.groups() {
+            let group = group?;
+            let base = u64::from(group.number) * self.superblock.fields.fpg as u64;
+            for Span { first, last } in group.free {
+                let run = Span { first: base + first, last: base + last };
+                writeln!(out, "{run}").map_err(output)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes everything as one JSON object; of the superblock only with `superblock_only`.
+    ///
+    /// # Errors
+    /// The device's, or `out`'s.
+    pub fn write_json(&self, out: &mut dyn Write, superblock_only: bool) -> Result<(), AdminError> {
+        let json = |e: serde_json::Error| output(e.into());
+        write!(out, "{{\"superblock\":").map_err(output)?;
+        serde_json::to_writer(&mut *out, &self.superblock).map_err(json)?;
+        if !superblock_only {
+            write!(out, ",\"groups\":[").map_err(output)?;
+            for (n, group) in self.groups().enumerate() {
+                let comma = if n > 0 { "," } else { "" };
+                writeln!(out, "{comma}").map_err(output)?;
+                serde_json::to_writer(&mut *out, &group?).map_err(json)?;
+            }
+            write!(out, "]").map_err(output)?;
+        }
+        writeln!(out, "}}").map_err(output)
+    }
+}
+
+/// The reader of the output went away, or its disk is full.
+fn output(e: std::io::Error) -> AdminError {
+    AdminError::Output(Arc::new(e))
+}

@@ -1,5 +1,8 @@
 //! Why a tool could not do what it was asked.
 
+use std::io;
+use std::sync::Arc;
+
 use ffs_device::DeviceError;
 
 /// An error of one of the tools.
@@ -23,6 +26,9 @@ pub enum AdminError {
     /// The device or the size asked for cannot hold a file system: why.
     #[error("{0}")]
     Size(String),
+    /// What was to be shown could not be written.
+    #[error("cannot write the output: {0}")]
+    Output(Arc<io::Error>),
     /// The state of the volume forbids the change.
     #[error("{0}")]
     Refused(String),

@@ -6,8 +6,8 @@
 //! **Invariants.**
 //! 1. All changes asked for are checked before the first is written: either all are made or none.
 //! 2. Only the fields concerned and the check hash of the superblock change; every other byte stays.
-//! 3. Nothing that was unsafe to begin with becomes mountable: disabling the journal of a dirty volume demands a
-//!    check.
+//! 3. Nothing that was unsafe to begin with becomes mountable: disabling the journal of a dirty volume
+//!    demands a check.
 //!
 //! References: spec allocation §7, on-disk-format §3 and §14.
 
@@ -235,9 +235,8 @@ fn optim_name(code: i32) -> &'static str {
 
 /// Changes the volume on `dev` as `opts` say. The caller makes sure that it is not mounted.
 ///
-/// # Errors
-/// [`AdminError::Option`] for a value out of range and [`AdminError::Refused`] for a change the volume does not
-/// allow, with nothing written; what is wrong with the volume; the device's.
+/// # Errors [`AdminError::Option`] for a value out of range and [`AdminError::Refused`] for a change the
+/// volume does not allow, with nothing written; what is wrong with the volume; the device's.
 pub fn tunefs(dev: &dyn BlockDevice, opts: &TunefsOptions) -> Result<TunefsReport, AdminError> {
     let mut vol = Volume::open(dev)?;
     if vol.source != Source::Primary {
@@ -378,8 +377,8 @@ fn advise(sb: &Superblock, opts: &TunefsOptions, notes: &mut Vec<String>) {
     }
 }
 
-/// Writes what has changed: the superblock, then its copies, then the journal's inode. In between each state is
-/// one that any system handles.
+/// Writes what has changed: the superblock, then its copies, then the journal's inode. In between each
+/// state is one that any system handles.
 fn write(
     vol: &Volume<'_>,
     opts: &TunefsOptions,

@@ -1,8 +1,8 @@
 //! An unmounted volume: its superblock, validated, and the few transfers every tool needs.
 //!
 //! **Invariants.**
-//! 1. [`Volume::geo`] comes from a superblock that passed [`ffs_ondisk::sbcheck`], bounded by the device's size:
-//!    every address computed from it lies on the device.
+//! 1. [`Volume::geo`] comes from a superblock that passed [`ffs_ondisk::sbcheck`], bounded by the
+//!    device's size: every address computed from it lies on the device.
 //! 2. The summary area is written before the superblock (spec on-disk-format §3.4): if the former fails, the
 //!    latter still says what it said.
 //! 3. No allocation is sized by the number of groups: the summary area is passed over in pieces.
@@ -105,6 +105,17 @@ impl<'d> Volume<'d> {
             }
         }
         Ok(())
+    }
+
+    /// The record of group `c` in the summary area.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn read_csum(&self, c: CgNo) -> Result<Csum, AdminError> {
+        let mut record = [0; Csum::SIZE];
+        let place = u64::from(c.0) * Csum::SIZE as u64;
+        self.dev.read_at(self.geo.frag_to_byte(self.geo.csaddr) + place, &mut record)?;
+        Ok(Csum::decode(&record, 0, self.geo.endian))
     }
 
     /// Writes `records`, those of group `first` and the groups after it, to the summary area.

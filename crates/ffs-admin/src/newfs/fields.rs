@@ -10,8 +10,8 @@ use crate::AdminError;
 /// The real flags are in `flags`.
 const FS_FLAGS_UPDATED: u8 = 0x80;
 
-/// The superblock of `plan`, its totals not yet set: made at `now` (seconds), with `id` as the second half of the
-/// file system's id.
+/// The superblock of `plan`, its totals not yet set: made at `now` (seconds), with `id` as the second
+/// half of the file system's id.
 ///
 /// # Errors
 /// If the plan describes a volume that cannot exist.

@@ -60,8 +60,8 @@ fn header(g: &Geometry, c: CgNo, now: i64) -> CgFields {
     h
 }
 
-/// Takes the first fragment of the first wholly free block for a directory, and inode index `ino` for its inode.
-/// Gives the fragment, `None` if no block is free.
+/// Takes the first fragment of the first wholly free block for a directory, and inode index `ino` for its
+/// inode. Gives the fragment, `None` if no block is free.
 pub(super) fn take_for_directory(g: &Geometry, block: &mut [u8], ino: u32) -> Option<u32> {
     let mut cg = CgMut::new(g, block);
     let blk = (0..cg.view().nblocks()).find(|&b| cg.view().block_free(b))?;

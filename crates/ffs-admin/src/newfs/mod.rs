@@ -4,7 +4,8 @@
 //! [`NewfsOptions::reproducible`] the result equals FreeBSD's own byte for byte.
 //!
 //! **Invariants.**
-//! 1. Nothing is written before the whole plan, validated by the format's own checks, is known to be possible.
+//! 1. Nothing is written before the whole plan, validated by the format's own checks, is known to be
+//!    possible.
 //! 2. Time and random numbers come from the caller.
 //! 3. As in BSD an existing file system is not asked about: whoever calls may look first.
 //!
@@ -54,9 +55,8 @@ impl NewfsReport {
 
 /// Makes a file system on `dev`; `progress` hears the groups done and the groups in all.
 ///
-/// # Errors
-/// [`AdminError::Option`] and [`AdminError::Size`] before anything is written, [`AdminError::Device`] later: the
-/// device then carries the mark of an unfinished newfs.
+/// # Errors [`AdminError::Option`] and [`AdminError::Size`] before anything is written,
+/// [`AdminError::Device`] later: the device then carries the mark of an unfinished newfs.
 pub fn newfs(
     dev: &dyn BlockDevice,
     opts: &NewfsOptions,
@@ -69,7 +69,8 @@ pub fn newfs(
     make(dev, opts, now, numbers, opts.reproducible, progress)
 }
 
-/// [`newfs`] with everything decided: time, numbers, and whether bytes nobody reads are as FreeBSD leaves them.
+/// [`newfs`] with everything decided: time, numbers, and whether bytes nobody reads are as FreeBSD leaves
+/// them.
 fn make(
     dev: &dyn BlockDevice,
     opts: &NewfsOptions,

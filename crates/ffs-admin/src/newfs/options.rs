@@ -18,8 +18,8 @@ pub const MAXVOLLEN: usize = 32;
 /// Whose newfs is followed, where the formulas have changed over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Generation {
-    /// FreeBSD 4.5 to 4.11, the paper's time: UFS1 only, 16K/2K, 2 MiB cylinders, no `.snap`. The geometry and
-    /// the parameters are of that age (§17.2); the superblock is written in today's layout.
+    /// FreeBSD 4.5 to 4.11, the paper's time: UFS1 only, 16K/2K, 2 MiB cylinders, no `.snap`. The
+    /// geometry and the parameters are of that age (§17.2); the superblock is written in today's layout.
     Freebsd4,
     /// FreeBSD 10.4: 128 KiB transfers, no check hashes.
     Freebsd10,
@@ -100,8 +100,8 @@ pub struct NewfsOptions {
     pub size: Option<u64>,
     /// `-r`: bytes at the end of the device to leave alone.
     pub reserved: u64,
-    /// `-R`: fixed time and numbers, and every byte as FreeBSD's newfs leaves it, so that two runs, and a run of
-    /// either, can be compared.
+    /// `-R`: fixed time and numbers, and every byte as FreeBSD's newfs leaves it, so that two runs, and a
+    /// run of either, can be compared.
     pub reproducible: bool,
     /// `-N`: only say what would be made.
     pub dry_run: bool,

@@ -5,8 +5,9 @@
 //!
 //! **Invariants.**
 //! 1. Every loop changes `fpg` or the density in one direction and is bounded by both.
-//! 2. A plan may still describe a volume that cannot exist (more fragments than UFS1 can address, a summary area
-//!    larger than group 0): FreeBSD computes those too. [`super::newfs`] refuses them before it writes.
+//! 2. A plan may still describe a volume that cannot exist (more fragments than UFS1 can address, a
+//!    summary area larger than group 0): FreeBSD computes those too. [`super::newfs`] refuses them before
+//!    it writes.
 
 use std::cmp::Ordering;
 

@@ -285,6 +285,18 @@ fn a_dry_run_writes_nothing_and_tells_the_same() {
 }
 
 #[test]
+fn nothing_is_written_beyond_the_size_asked_for() {
+    for (size, reserved) in [(Some(4 << 20), 0), (None, 4 << 20), (Some(7 << 20), 4 << 20)] {
+        let dev = MemDevice::from_bytes(&[0x5a; 8 << 20]);
+        let opts = NewfsOptions { size, reserved, ..NewfsOptions::default() };
+        let report = newfs(&dev, &opts, &clock(), &SplitMix64::new(1), &mut silent()).unwrap();
+        assert_eq!(audit(&dev).size, 1024);
+        assert_eq!(report.superblock.f.providersize, 2048);
+        assert!(dev.to_vec()[4 << 20..].iter().all(|&b| b == 0x5a));
+    }
+}
+
+#[test]
 fn seeds_decide_everything() {
     let make = |seed| {
         let dev = MemDevice::new(4 << 20);

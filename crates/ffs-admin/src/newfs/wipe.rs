@@ -1,7 +1,7 @@
 //! Makes what lay on the device before unfindable.
 //!
-//! A superblock of an earlier volume that survives elsewhere would be found first, or instead, by whoever searches
-//! all the usual places (spec on-disk-format §2.1, §17.3 "old superblock wipe").
+//! A superblock of an earlier volume that survives elsewhere would be found first, or instead, by whoever
+//! searches all the usual places (spec on-disk-format §2.1, §17.3 "old superblock wipe").
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::sbsearch::{RECOVERY_OFFSET, SBLOCKSEARCH};
@@ -10,8 +10,8 @@ use ffs_ondisk::{CgNo, Format, Superblock, sbcheck};
 
 use crate::AdminError;
 
-/// Destroys the magic numbers of every standard superblock but the one at `keep`, and of the backups of a UFS1
-/// volume at 8192 if a UFS2 volume is to be made.
+/// Destroys the magic numbers of every standard superblock but the one at `keep`, and of the backups of a
+/// UFS1 volume at 8192 if a UFS2 volume is to be made.
 pub(super) fn old_superblocks(
     dev: &dyn BlockDevice,
     keep: u64,

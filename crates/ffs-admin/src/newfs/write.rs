@@ -3,8 +3,9 @@
 //! **Purpose.** The order of writes, and the bytes of everything that is not a map.
 //!
 //! **Invariants.**
-//! 1. After a probe of the last sector the first write marks the volume as unfinished and the last one makes it
-//!    valid; a flush stands after the one and before the other. Nobody takes what is between for a volume.
+//! 1. After a probe of the last sector the first write marks the volume as unfinished and the last one
+//!    makes it valid; a flush stands after the one and before the other. Nobody takes what is between for
+//!    a volume.
 //! 2. Memory is bounded by a few blocks and [`PIECE`], whatever the number of groups.
 //! 3. Only what must be initialised is written: per group its superblock copy, its own block and two inode
 //!    blocks; on UFS1 the other inode blocks too.
@@ -112,7 +113,8 @@ pub(super) fn no_snap(opts: &NewfsOptions) -> bool {
 }
 
 impl Maker<'_> {
-    /// Writes the volume; `bytes` is what it was given of the device, `progress` hears groups done and in all.
+    /// Writes the volume; `bytes` is what it was given of the device, `progress` hears groups done and in
+    /// all.
     ///
     /// # Errors
     /// The device's.
@@ -160,7 +162,8 @@ impl Maker<'_> {
         if self.residue {
             sector[OLD_FLAGS_OFFSET] = self.sb.f.old_flags;
         }
-        let at = bytes.saturating_sub(sector.len() as u64);
+        let whole = bytes / sector.len() as u64;
+        let at = whole.saturating_sub(1) * sector.len() as u64;
         Ok(self.dev.write_at(at, &sector)?)
     }
 
@@ -254,7 +257,8 @@ impl Maker<'_> {
             let at = g.cgimin(CgNo(c)).plus(u64::from(first) * u64::from(g.frag));
             self.dev.write_at(g.frag_to_byte(at), bytes)?;
             if self.residue {
-                // FreeBSD fills its buffer's first inode block again and again; the next group starts with it.
+                // FreeBSD fills its buffer's first inode block again and again; the next group starts
+                // with it.
                 let from = bytes.len() - bsize;
                 let to = self.inode_area();
                 buffer[to..to + bsize].copy_from_slice(&bytes[from..]);

@@ -14,8 +14,8 @@ pub(super) struct Edit {
     ino: Ino,
 }
 
-/// Prepares `vol.sb`, whose flag is off already, for life without the journal; `was_on` tells whether there was
-/// one. Gives the edit of the journal's inode, if it has one.
+/// Prepares `vol.sb`, whose flag is off already, for life without the journal; `was_on` tells whether
+/// there was one. Gives the edit of the journal's inode, if it has one.
 pub(super) fn disable(
     vol: &mut Volume<'_>,
     was_on: bool,
