@@ -58,6 +58,7 @@ counters! {
     frag_moves: "Fragment runs moved to grow.",
     optim_switches: "Changes between time and space optimisation.",
     clusters_moved: "Clusters moved to a contiguous place.",
+    frees_failed: "Fragments that could not be given back: fsck will find them.",
     inodes_loaded: "Inodes read from their block.",
     inodes_recycled: "Cached inodes dropped to make room.",
 }

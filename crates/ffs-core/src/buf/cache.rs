@@ -251,8 +251,11 @@ impl BufCache {
 
     /// Gives a block of a file another place or size (fragment growth, cluster move); the content
     /// stays and grows by zeros. The caller marks it dirty.
+    ///
+    /// Waits for a write of the buffer to the old place: that place may be another's at once.
     pub(crate) fn relocate(&self, buf: &BufRef, addr: FragNo, len: usize) {
         let old = {
+            let _io = buf.io.lock();
             let mut d = buf.write();
             let old = d.bytes.len();
             d.addr = addr;
@@ -263,23 +266,31 @@ impl BufCache {
         self.resized(buf.key, old, len);
     }
 
-    /// Drops the buffer of `key`, changes and all: its block was freed.
+    /// Drops the buffer of `key`, changes and all: its block is about to be freed. On return no
+    /// write of it is under way or will be; the caller holds no guard of it.
     pub(crate) fn forget(&self, key: BufKey) {
-        let mut st = self.state.lock();
-        if let Some(slot) = st.find(key) {
-            st.remove(slot);
+        let seen = {
+            let mut st = self.state.lock();
+            st.find(key).and_then(|slot| st.remove(slot))
+        };
+        if let Some(buf) = seen {
+            buf.kill();
         }
     }
 
-    /// Drops all buffers of a file with logical number in `range`: they were truncated away.
+    /// Drops all buffers of a file with logical number in `range`, as [`BufCache::forget`] does:
+    /// they are truncated away.
     pub(crate) fn forget_file(&self, ino: Ino, range: std::ops::RangeInclusive<i64>) {
-        let mut st = self.state.lock();
-        let gone: Vec<usize> = match st.files.get(&ino) {
-            Some(blocks) => blocks.range(range).map(|(_, &slot)| slot).collect(),
-            None => return,
+        let seen: Vec<BufRef> = {
+            let mut st = self.state.lock();
+            let gone: Vec<usize> = match st.files.get(&ino) {
+                Some(blocks) => blocks.range(range).map(|(_, &slot)| slot).collect(),
+                None => return,
+            };
+            gone.into_iter().filter_map(|slot| st.remove(slot)).collect()
         };
-        for slot in gone {
-            st.remove(slot);
+        for buf in seen {
+            buf.kill();
         }
     }
 
@@ -335,11 +346,12 @@ impl State {
         self.link(at);
     }
 
-    /// Takes a slot out of everything; its memory goes to the pool if nobody else looks at it.
-    fn remove(&mut self, at: usize) {
-        let Some(slot) = self.slots.get_mut(at) else { return };
+    /// Takes a slot out of everything; its memory goes to the pool, unless somebody else looks at
+    /// the buffer: then it is returned.
+    fn remove(&mut self, at: usize) -> Option<BufRef> {
+        let slot = self.slots.get_mut(at)?;
         let (bytes, dirty) = (slot.bytes, slot.dirty);
-        let Some(buf) = slot.buf.take() else { return };
+        let buf = slot.buf.take()?;
         if dirty {
             self.dirty_bytes -= bytes;
             self.dirty.remove(&buf.key);
@@ -361,15 +373,20 @@ impl State {
             }
         }
         self.free.push(at);
-        if let Some(b) = Arc::into_inner(buf) {
-            self.pool.give(b.data.into_inner().bytes);
+        match Arc::try_unwrap(buf) {
+            Ok(b) => {
+                self.pool.give(b.data.into_inner().bytes);
+                None
+            }
+            Err(seen) => Some(seen),
         }
     }
 
     fn set_dirty(&mut self, buf: &BufRef) {
         let Some(at) = self.find(buf.key) else { return };
         let Some(slot) = self.slots.get(at) else { return };
-        if slot.dirty {
+        // A forgotten buffer may have a successor of the same name: that one did not change.
+        if slot.dirty || !slot.buf.as_ref().is_some_and(|b| Arc::ptr_eq(b, buf)) {
             return;
         }
         self.unlink(at);

@@ -4,8 +4,9 @@
 //! 1. A buffer holds the newest state of its block; what is written is a copy ("image") made under
 //!    the buffer's lock, sealed (check hash) and passed through the ordering policy's
 //!    [`WriteHooks`]. File data may be borrowed instead of copied: nothing is undone in it.
-//! 2. A dirty buffer is never evicted and never forgotten: a failed write leaves it dirty, and the
-//!    error goes to whoever waits for it ([`BufCache::flush_all`], `fsync`).
+//! 2. A dirty buffer is never evicted: a failed write leaves it dirty, and the error goes to whoever
+//!    waits for it ([`BufCache::flush_all`], `fsync`). It is forgotten only with its block, and then
+//!    never written, not even by a flush that had listed it before.
 //! 3. At most one write of a buffer is in flight, so an older image cannot overtake a newer one.
 //! 4. A buffer is clean exactly if no modification came after its last written image (versions).
 //! 5. The order in which things are written is a function of the calls alone: no randomised hashing.
@@ -94,7 +95,7 @@ pub(crate) struct BufData {
     pub(crate) addr: FragNo,
     /// The block; its length is the block's size on disk, bytes.
     pub(crate) bytes: Vec<u8>,
-    /// Whether `bytes` were read or made.
+    /// Whether `bytes` were read or made, and not forgotten since.
     valid: bool,
     /// Grows with every modification.
     version: u64,
@@ -104,6 +105,12 @@ impl Buf {
     /// The content, shared.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, BufData> {
         self.data.read()
+    }
+
+    /// Waits for a write under way and prevents every later one: the block is somebody else's.
+    fn kill(&self) {
+        let _io = self.io.lock();
+        self.data.write().valid = false;
     }
 
     /// The content, to be changed: call [`BufCache::dirty`] after dropping the guard.

@@ -79,6 +79,15 @@ impl BufCache {
         self.write_all(some)
     }
 
+    /// Writes the buffer of `key` if it is dirty.
+    ///
+    /// # Errors
+    /// The device's; the buffer stays dirty.
+    pub(crate) fn write_if_dirty(&self, key: BufKey) -> Result<()> {
+        let buf = self.state.lock().dirty.get(&key).cloned();
+        buf.map_or(Ok(()), |b| self.write_one(&b, &self.counters.writes_delayed))
+    }
+
     /// Writes all dirty buffers and makes everything durable.
     ///
     /// # Errors
@@ -110,7 +119,11 @@ impl BufCache {
             return (1, self.write_one(first, &self.counters.writes_delayed));
         }
         let io = first.io.lock();
-        let lead = Member { buf: first, image: Image::Borrowed(first.data.read()), _io: io };
+        let data = first.data.read();
+        if !data.valid {
+            return (1, Ok(()));
+        }
+        let lead = Member { buf: first, image: Image::Borrowed(data), _io: io };
         let start = self.g.frag_to_byte(self.addr_of(&lead));
         let mut bytes = lead.bytes().len();
         let mut members = vec![lead];
@@ -139,6 +152,9 @@ impl BufCache {
     fn write_one(&self, buf: &Buf, counter: &AtomicU64) -> Result<()> {
         let io = buf.io.lock();
         let data = buf.data.read();
+        if !data.valid {
+            return Ok(());
+        }
         let start = self.g.frag_to_byte(data.addr);
         let image = if buf.kind == BufKind::Data {
             Image::Borrowed(data)
@@ -221,6 +237,6 @@ fn try_member(buf: &Buf) -> Option<Member<'_>> {
         return None;
     }
     let io = buf.io.try_lock()?;
-    let data = buf.data.try_read()?;
+    let data = buf.data.try_read().filter(|d| d.valid)?;
     Some(Member { buf, image: Image::Borrowed(data), _io: io })
 }

@@ -2,14 +2,17 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `table` | inodes in memory: finding, keeping, recycling, freeing |
-//! | `update` | inodes into their blocks; attributes and times |
+//! | `table` | inodes in memory: finding, keeping, recycling |
+//! | `lifecycle` | making and freeing files |
+//! | `update` | inodes into their blocks |
+//! | `times` | times and attributes |
 //! | `bmap` | logical block to address |
 //! | `balloc` | blocks for logical blocks: fragment growth, indirect blocks |
 //! | `read`, `write` | file content |
 //! | `realloc` | moving the blocks of a sequential writer together |
-//! | `truncate` | freeing blocks: truncation, punching |
-//! | `holes` | `SEEK_DATA`, `SEEK_HOLE`, allocation of ranges |
+//! | `cut` | taking blocks out of the map and freeing them |
+//! | `truncate` | sizes |
+//! | `holes` | `SEEK_DATA`, `SEEK_HOLE`, ranges punched, zeroed, allocated |
 //! | `symlink`, `extattr`, `fsync` | what their names say |
 //!
 //! # Invariants
@@ -19,29 +22,43 @@
 //!    beyond the size is set. Whatever call changes one changes the other.
 //! 3. `di_blocks` counts what the pointers name, saturating where an image lied.
 //! 4. No pointer is followed before [`ffs_ondisk::Geometry::check_run`] passed it.
-//! 5. A block is freed only after every buffer of it was forgotten, and a call that fails frees again
-//!    what it allocated.
+//! 5. A block is freed only after its buffer was forgotten, and a call that fails frees again what
+//!    it allocated.
+//! 6. A pointer an indirect block must get is never lost to a read error: what a change needs to read
+//!    it reads before it changes anything.
 //!
 //! # Locking
-//! An inode's lock (`Inode::read`, `Inode::write`) comes before any buffer's; the table's own lock is
-//! held for moments and takes no other but an inode block buffer's. Methods that take `&InodeData`
-//! or `&mut InodeData` are called with the inode locked: that is where the reference comes from.
+//! An inode's lock ([`Inode::read`], [`Inode::write`]) comes before any buffer's; the table's own
+//! lock is held for moments and takes no other but an inode block buffer's. Methods that take
+//! `&InodeData` or `&mut InodeData` are called with the inode locked: the reference comes from there.
 //!
 //! Reference: `spec/on-disk-format.md` §4, §5.2, §7, §10, §11; `spec/allocation.md` §4, §6.4;
 //! `spec/soft-updates.md` §6.9 to §6.13.
 
-#![allow(dead_code, unused_variables)]
+#![allow(dead_code)] // until the operations use all of it
 
-mod api;
+mod balloc;
+mod bmap;
+mod cut;
+mod extattr;
+mod fsync;
+mod holes;
+mod lifecycle;
+mod read;
+mod realloc;
+mod symlink;
+mod table;
+mod times;
+mod truncate;
+mod update;
+mod write;
 
-use crate::alloc::Alloc;
-use crate::buf::{BufRef, Disposition};
-use crate::options::Atime;
-use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use ffs_ondisk::{Dinode, Ino};
-use std::ops::Range;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize};
+pub(crate) use balloc::Granted;
+pub(crate) use table::InodeTable;
+
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 
 /// A file in memory.
 #[derive(Debug)]
@@ -55,7 +72,7 @@ pub(crate) struct Inode {
     refs: AtomicU32,
     /// Its valid ticket in the table's queue of unused inodes.
     ticket: AtomicU64,
-    /// Size or pointers changed since the last fsync wrote the inode's block.
+    /// Size or pointers changed since an fsync last wrote the inode's block.
     unsynced: AtomicBool,
 }
 
@@ -69,25 +86,46 @@ pub(crate) struct DirState {
 /// What an inode's lock guards.
 #[derive(Debug)]
 pub(crate) struct InodeData {
-    /// The inode. Change `atime` only through [`InodeData::set_atime`]; read it, too, through
-    /// [`InodeData::atime`].
+    /// The inode. Its `atime` is read through [`InodeData::atime`] and changed through
+    /// [`InodeData::set_atime`].
     pub(crate) d: Dinode,
-    /// An access not yet in `d`: nanoseconds since 1970, or `i64::MIN`. Set under the shared lock.
+    /// An access not yet in `d`: nanoseconds since 1970, or [`NOT_ACCESSED`]. Set under the shared
+    /// lock.
     accessed: AtomicI64,
-    /// The cluster being written.
+    /// The row of blocks being written.
     cluster: Cluster,
 }
 
-/// A row of logical blocks written one after the other at the end of a file.
+/// No access is noted.
+const NOT_ACCESSED: i64 = i64::MIN;
+
+/// A row of logical blocks written one after the other at the end of a file, contiguous on disk.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cluster {
     /// First block.
-    start: u64,
-    /// Number of blocks.
+    start: Lbn,
+    /// Number of blocks; 0: none.
     len: u32,
+    /// Where the last one lies.
+    last: FragNo,
+    /// Where to look first after a search that found nothing.
+    retry: Option<FragNo>,
 }
 
 impl Inode {
+    fn new(ino: Ino, d: Dinode) -> Inode {
+        let data =
+            InodeData { d, accessed: AtomicI64::new(NOT_ACCESSED), cluster: Cluster::default() };
+        Inode {
+            ino,
+            dir: DirState::default(),
+            data: RwLock::new(data),
+            refs: AtomicU32::new(0),
+            ticket: AtomicU64::new(0),
+            unsynced: AtomicBool::new(false),
+        }
+    }
+
     /// Locks the inode shared.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, InodeData> {
         self.data.read()
@@ -99,24 +137,9 @@ impl Inode {
     }
 }
 
-/// A block that [`InodeTable::balloc`] made sure of.
-#[derive(Debug)]
-pub(crate) struct Granted {
-    /// The block's buffer. The caller fills it, then hands `then` to
-    /// [`crate::buf::BufCache::apply`] (which also marks it dirty).
-    pub(crate) buf: BufRef,
-    /// Bytes of the buffer that this call added to the file; zeros where the content is kept. A
-    /// directory fills them with empty chunks.
-    pub(crate) fresh: Range<usize>,
-    /// When the block must reach the device.
-    pub(crate) then: Disposition,
-}
-
-/// The inodes of a mount.
-pub(crate) struct InodeTable {
-    alloc: Arc<Alloc>,
-    atime: Atime,
-    read_only: Arc<AtomicBool>,
-    maxvnodes: usize,
-    held: AtomicUsize,
+impl InodeData {
+    /// Whether this is a file still. A holder that finds it is not answers `ESTALE`.
+    pub(crate) fn alive(&self) -> bool {
+        self.d.mode != 0
+    }
 }

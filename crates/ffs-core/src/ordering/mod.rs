@@ -59,9 +59,10 @@ pub(crate) enum ClaimOf {
     Data,
     /// The first block of a new directory, with `.` and `..`.
     DirectoryBody,
-    /// A later block of a directory, all free records.
+    /// A later block of a directory, or more fragments of its last one: free records, and the name
+    /// that is entered next.
     DirectoryGrowth,
-    /// An existing last fragment run of a directory that grew to a full block or a longer run.
+    /// The last fragment run of a directory, grown to a full block because another block follows.
     DirectoryExtended,
     /// A zeroed indirect block.
     Indirect,
@@ -153,6 +154,10 @@ pub(crate) trait Ordering: WriteHooks {
         old: Option<FragRun>,
         what: ClaimOf,
     ) -> Disposition;
+
+    /// An indirect block of `ino` that was in use got a pointer to a block claimed as `what`;
+    /// answers for the indirect block's buffer.
+    fn indirect_changed(&self, ino: Ino, what: ClaimOf) -> Disposition;
 
     /// An inode changed; answers for its inode block's buffer.
     fn inode_changed(&self, ino: Ino, why: InodeChange) -> Disposition;

@@ -37,6 +37,9 @@ impl Ordering for Unordered {
     fn claim_set(&self, _: PtrSlot, _: FragRun, _: Option<FragRun>, _: ClaimOf) -> Disposition {
         Disposition::Delay
     }
+    fn indirect_changed(&self, _: Ino, _: ClaimOf) -> Disposition {
+        Disposition::Delay
+    }
     fn inode_changed(&self, _: Ino, _: InodeChange) -> Disposition {
         Disposition::Delay
     }

@@ -48,6 +48,15 @@ impl Ordering for SyncOrdered {
             ClaimOf::Data | ClaimOf::DirectoryGrowth => Disposition::Delay,
         }
     }
+    fn indirect_changed(&self, _: Ino, what: ClaimOf) -> Disposition {
+        match what {
+            // The directory's size is written next, and must not cover a hole.
+            ClaimOf::DirectoryBody | ClaimOf::DirectoryGrowth | ClaimOf::DirectoryExtended => {
+                Disposition::WriteAndWait
+            }
+            ClaimOf::Data | ClaimOf::Indirect => Disposition::Delay,
+        }
+    }
     fn inode_changed(&self, _: Ino, why: InodeChange) -> Disposition {
         match why {
             InodeChange::Init

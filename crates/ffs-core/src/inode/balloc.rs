@@ -1,0 +1,547 @@
+//! Blocks for logical blocks (`balloc`): allocation, fragment growth, indirect blocks.
+//!
+//! # Invariants
+//! 1. Everything a call needs is read and allocated before the first pointer changes; if that fails,
+//!    what was allocated is freed and nothing happened.
+//! 2. An indirect block is zeroed, and reported, before its parent points to it.
+//! 3. The size is raised together with the fragments, so that [`ffs_ondisk::Geometry::blksize`] always says how
+//!    many fragments the last block holds.
+//!
+//! Reference: `spec/allocation.md` §4.3, §4.4; `spec/soft-updates.md` §6.9, §6.10.
+
+use super::bmap::{Node, data_key, pointer, raw, set_pointer};
+use super::lifecycle::{place, size_limit};
+use super::{Inode, InodeData, InodeTable};
+use crate::alloc::{PrefQuery, Reserve};
+use crate::buf::{BufKey, BufKind, BufRef, Disposition};
+use crate::counters::add;
+use crate::error::{Error, Result};
+use crate::ordering::{ClaimOf, FragRun, FreeNow, PtrSlot};
+use ffs_ondisk::bmap::{self, Path};
+use ffs_ondisk::geometry::NDADDR;
+use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// A block that [`InodeTable::balloc`] made sure of.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    /// The block's buffer. The caller fills it, then hands `then` to
+    /// [`crate::buf::BufCache::apply`], which marks it dirty too.
+    pub(crate) buf: BufRef,
+    /// Bytes of the buffer that this call added to the file: zeros, if the content is kept. A
+    /// directory fills them with empty chunks.
+    pub(crate) fresh: Range<usize>,
+    /// When the block must reach the device.
+    pub(crate) then: Disposition,
+}
+
+/// The later of two demands includes the earlier.
+pub(super) fn stronger(a: Disposition, b: Disposition) -> Disposition {
+    if a == Disposition::Delay { b } else { a }
+}
+
+/// The last fragment run of a file, grown to a block because another block follows.
+struct Grown {
+    index: usize,
+    old_frags: u32,
+}
+
+/// Where the pointer to a missing block goes.
+struct Parent {
+    /// The indirect block; `None`: the inode.
+    block: Option<(BufRef, i64)>,
+    /// Entry in it, or root in the inode.
+    index: usize,
+}
+
+/// An indirect block made by this call.
+struct NewNode {
+    node: Node,
+    at: FragNo,
+    /// Its entry on the way to the data.
+    index: usize,
+}
+
+/// What is on the way to a logical block, and what is missing of it.
+struct Chain {
+    parent: Parent,
+    /// Indirect blocks to be made, top first, with the entry on the way.
+    missing: SmallVec<[(Node, usize); 3]>,
+    /// The data block, if nothing is missing.
+    there: Option<FragNo>,
+}
+
+impl InodeTable {
+    /// Makes sure that the first `size_in_block` bytes of block `lbn` have a place: allocates,
+    /// extends fragments, makes indirect blocks, and first grows the fragments of the previous last
+    /// block to a block. Raises `d.size` to cover the bytes, and counts `d.blocks`; the caller
+    /// reports both with [`InodeTable::update`].
+    ///
+    /// With `keep` the buffer holds the block's content, zeros where it had none; without, its bytes
+    /// are arbitrary and the caller overwrites all of them at once.
+    ///
+    /// # Errors
+    /// [`Error::TooBig`], [`Error::NoSpace`], [`Error::Format`], the device's. Nothing changed then.
+    pub(crate) fn balloc(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        lbn: Lbn,
+        size_in_block: u32,
+        keep: bool,
+        reserve: Reserve,
+    ) -> Result<Granted> {
+        let g = self.g();
+        let end = g.lblktosize(lbn).saturating_add(size_in_block.clamp(1, g.bsize).into());
+        if end > size_limit(self, data).max(data.d.size) {
+            return Err(Error::TooBig);
+        }
+        if data.is_snapshot() {
+            return Err(Error::NotPermitted);
+        }
+        let path = bmap::path(g, lbn).ok_or(Error::TooBig)?;
+        let end = end.max(data.d.size);
+        let grown = self.finish_previous(ip, data, lbn, reserve)?;
+        let granted = match path {
+            Path::Direct(i) => self.balloc_direct(ip, data, i, end, keep, reserve),
+            Path::Indirect { levels, index } => {
+                let at = (lbn, levels, index);
+                self.balloc_indirect(ip, data, at, keep, reserve)
+            }
+        };
+        match granted {
+            Ok(granted) => {
+                data.d.size = end;
+                Ok(granted)
+            }
+            Err(e) => {
+                if let Some(grown) = grown {
+                    self.ungrow(ip, data, &grown);
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// Only the last block of a file may be a run of fragments: grows that of `data` to a block if
+    /// `lbn` lies behind it.
+    fn finish_previous(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        lbn: Lbn,
+        reserve: Reserve,
+    ) -> Result<Option<Grown>> {
+        let g = self.g();
+        let last = g.lblkno(data.d.size);
+        let old_frags = g.blksize(data.d.size, last) / g.fsize;
+        let index = last.0 as usize;
+        let hole = data.d.db.get(index).is_none_or(|&p| p == 0);
+        if lbn <= last || hole || old_frags == 0 || old_frags == g.frag {
+            return Ok(None);
+        }
+        let claim = if data.d.is_dir() { ClaimOf::DirectoryExtended } else { ClaimOf::Data };
+        let (buf, then) =
+            self.grow_run(ip, data, index, (old_frags, g.frag), (true, claim), reserve)?;
+        let grown = Grown { index, old_frags };
+        if let Err(e) = self.cache().apply(&buf, then) {
+            self.ungrow(ip, data, &grown);
+            return Err(e);
+        }
+        Ok(Some(grown))
+    }
+
+    /// Takes [`InodeTable::finish_previous`] back: the size was not raised.
+    fn ungrow(&self, ip: &Inode, data: &mut InodeData, grown: &Grown) {
+        let g = self.g();
+        let at = data.d.db.get(grown.index).copied().unwrap_or(0);
+        let at = FragNo(u64::try_from(at).unwrap_or(0));
+        if let Some(buf) = self.cache().incore(data_key(ip.ino, Lbn(grown.index as u64))) {
+            self.cache().relocate(&buf, at, (grown.old_frags * g.fsize) as usize);
+            self.cache().dirty(&buf);
+        }
+        let frags = g.frag - grown.old_frags;
+        self.free_quietly(ip, FragRun { at: at.plus(grown.old_frags.into()), frags });
+        data.d.blocks = data.d.blocks.saturating_sub(Dinode::sectors(g, frags));
+    }
+
+    fn balloc_direct(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        i: usize,
+        end: u64,
+        keep: bool,
+        reserve: Reserve,
+    ) -> Result<Granted> {
+        let g = self.g();
+        let lbn = Lbn(i as u64);
+        let old = data.d.db.get(i).copied().unwrap_or(0);
+        let want = g.blksize(end, lbn) / g.fsize;
+        let have = if old == 0 { 0 } else { g.blksize(data.d.size, lbn) / g.fsize };
+        let bytes = |frags: u32| (frags * g.fsize) as usize;
+        if have == 0 {
+            if old != 0 {
+                return Err(self.beyond_end(ip, old));
+            }
+            let at =
+                self.alloc.alloc_frags(ip.ino, self.pref_direct(ip, data, i), want, reserve)?;
+            let what = match (data.d.is_dir(), i) {
+                (true, 0) => ClaimOf::DirectoryBody,
+                (true, _) => ClaimOf::DirectoryGrowth,
+                (false, _) => ClaimOf::Data,
+            };
+            let run = FragRun { at, frags: want };
+            let buf = self.new_block(ip, data, lbn, run, keep);
+            let then = self.alloc.ordering.claim_set(PtrSlot::Direct(ip.ino, i), run, None, what);
+            self.set_direct(data, i, at);
+            self.charge(data, want);
+            return Ok(Granted { buf, fresh: 0..bytes(want), then });
+        }
+        if have < want {
+            let what = if data.d.is_dir() { ClaimOf::DirectoryGrowth } else { ClaimOf::Data };
+            let (buf, then) = self.grow_run(ip, data, i, (have, want), (keep, what), reserve)?;
+            return Ok(Granted { buf, fresh: bytes(have)..bytes(want), then });
+        }
+        let at = g.check_run(old, have, Structure::Inode, place(ip.ino))?.unwrap_or(FragNo::HOLE);
+        self.present(ip, data, lbn, at, keep)
+    }
+
+    /// A block that needs nothing.
+    fn present(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        lbn: Lbn,
+        at: FragNo,
+        keep: bool,
+    ) -> Result<Granted> {
+        let buf = if keep {
+            self.data_block(ip, data, lbn, at)?
+        } else {
+            let len = self.g().blksize(data.d.size, lbn) as usize;
+            self.cache().getblk(data_key(ip.ino, lbn), data.buf_kind(), at, len, false)
+        };
+        Ok(Granted { buf, fresh: 0..0, then: Disposition::Delay })
+    }
+
+    /// Grows the fragments of direct block `i`, in place or by moving them; with `keep` (else the
+    /// caller overwrites all) the content goes along, and the new bytes are zeros.
+    fn grow_run(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        i: usize,
+        (have, want): (u32, u32),
+        (keep, what): (bool, ClaimOf),
+        reserve: Reserve,
+    ) -> Result<(BufRef, Disposition)> {
+        let g = self.g();
+        let lbn = Lbn(i as u64);
+        let old = data.d.db.get(i).copied().unwrap_or(0);
+        let at = g.check_run(old, have, Structure::Inode, place(ip.ino))?.unwrap_or(FragNo::HOLE);
+        let old = FragRun { at, frags: have };
+        let buf = if keep {
+            Some(self.data_block(ip, data, lbn, at)?)
+        } else {
+            self.cache().incore(data_key(ip.ino, lbn))
+        };
+        let pref = self.pref_direct(ip, data, i);
+        let at = self.alloc.realloc_frags(ip.ino, old, want, pref, reserve)?;
+        let new = FragRun { at, frags: want };
+        let buf = match buf {
+            Some(buf) => {
+                self.cache().relocate(&buf, at, (want * g.fsize) as usize);
+                buf
+            }
+            None => self.new_block(ip, data, lbn, new, keep),
+        };
+        let slot = PtrSlot::Direct(ip.ino, i);
+        let then = self.alloc.ordering.claim_set(slot, new, Some(old), what);
+        self.set_direct(data, i, at);
+        self.charge(data, want - have);
+        if at != old.at {
+            self.cache().dirty(&buf);
+            self.free_quietly(ip, old);
+        }
+        Ok((buf, then))
+    }
+
+    fn balloc_indirect(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        (lbn, levels, index): (Lbn, usize, [u32; 3]),
+        keep: bool,
+        reserve: Reserve,
+    ) -> Result<Granted> {
+        let g = self.g();
+        let chain = self.walk(ip, data, (levels, index))?;
+        if let Some(at) = chain.there {
+            return self.present(ip, data, lbn, at, keep);
+        }
+        let what = if data.d.is_dir() { ClaimOf::DirectoryGrowth } else { ClaimOf::Data };
+        let mut taken = SmallVec::new();
+        let made = self.make_chain(ip, data, lbn, &chain, (reserve, what), &mut taken);
+        let (run, then) = match made {
+            Ok(made) => made,
+            Err(e) => {
+                self.unmake_chain(ip, data, &chain, &taken);
+                return Err(e);
+            }
+        };
+        let buf = self.new_block(ip, data, lbn, run, keep);
+        self.charge(data, g.frag.saturating_mul(u32::try_from(taken.len()).unwrap_or(0)));
+        Ok(Granted { buf, fresh: 0..g.bsize as usize, then })
+    }
+
+    /// Makes what a chain lacks; the addresses of the new indirect blocks and of the data block, in
+    /// this order, are put in `taken` as they are allocated.
+    fn make_chain(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        lbn: Lbn,
+        chain: &Chain,
+        (reserve, what): (Reserve, ClaimOf),
+        taken: &mut SmallVec<[FragNo; 4]>,
+    ) -> Result<(FragRun, Disposition)> {
+        let at = self.take_chain(ip, data, lbn, chain, reserve, taken)?;
+        let nodes: SmallVec<[NewNode; 3]> = (chain.missing.iter().zip(taken.iter()))
+            .map(|(&(node, index), &at)| NewNode { node, at, index })
+            .collect();
+        self.format_nodes(ip, &chain.parent, &nodes)?;
+        let run = FragRun { at, frags: self.g().frag };
+        let then = self.link_chain(ip, data, chain, &nodes, run, what)?;
+        Ok((run, then))
+    }
+
+    /// Takes back what [`InodeTable::make_chain`] did before it failed.
+    fn unmake_chain(&self, ip: &Inode, data: &mut InodeData, chain: &Chain, taken: &[FragNo]) {
+        match &chain.parent.block {
+            Some((buf, _)) => {
+                set_pointer(self.g(), &mut buf.write().bytes, chain.parent.index, 0);
+                self.cache().dirty(buf);
+            }
+            None => {
+                if let Some(p) = data.d.ib.get_mut(chain.parent.index) {
+                    *p = 0;
+                }
+            }
+        }
+        for (node, _) in &chain.missing {
+            self.cache().forget(BufKey::File(ip.ino, node.name()));
+        }
+        for &at in taken {
+            self.free_quietly(ip, FragRun { at, frags: self.g().frag });
+        }
+    }
+
+    /// Follows the path of a block as far as it exists.
+    fn walk(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        (levels, index): (usize, [u32; 3]),
+    ) -> Result<Chain> {
+        let g = self.g();
+        let mut node = Node::root(g, levels - 1);
+        let mut at = data.d.ib.get(levels - 1).copied().unwrap_or(0);
+        let mut parent = Parent { block: None, index: levels - 1 };
+        let mut missing = SmallVec::new();
+        for i in index.iter().take(levels).map(|&i| i as usize) {
+            if at == 0 {
+                missing.push((node, i));
+            } else {
+                let buf = self.indirect(ip, node, at)?;
+                at = pointer(g, &buf.read().bytes, i);
+                parent = Parent { block: Some((buf, node.name())), index: i };
+            }
+            node = node.child(g, i);
+        }
+        let there = g.check_run(at, g.frag, Structure::IndirectBlock, place(ip.ino))?;
+        Ok(Chain { parent, missing, there })
+    }
+
+    /// Allocates the missing indirect blocks of a chain and its data block, in this order, into
+    /// `taken`; returns the data block. On failure the caller frees what is in `taken`.
+    fn take_chain(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        lbn: Lbn,
+        chain: &Chain,
+        reserve: Reserve,
+        taken: &mut SmallVec<[FragNo; 4]>,
+    ) -> Result<FragNo> {
+        let frag = self.g().frag;
+        for (node, index) in &chain.missing {
+            let q = PrefQuery {
+                index: *index,
+                indirect: Some(node.level),
+                after_indirect: taken.last().copied(),
+                ..self.query(ip, data, lbn)
+            };
+            let at = self.alloc.alloc_frags(ip.ino, self.alloc.blkpref(&q), frag, reserve)?;
+            taken.push(at);
+        }
+        let (index, prev) = match (chain.missing.last(), &chain.parent) {
+            (Some((_, index)), _) => (*index, None),
+            (None, Parent { block: Some((buf, _)), index }) => {
+                let before = index.checked_sub(1);
+                let prev = before.map_or(0, |k| pointer(self.g(), &buf.read().bytes, k));
+                (*index, self.plausible(prev))
+            }
+            (None, Parent { block: None, index }) => (*index, None),
+        };
+        let single = data.d.ib.first().copied().filter(|_| lbn.0 == NDADDR as u64);
+        let after = taken.last().copied().or_else(|| self.plausible(single?));
+        let q = PrefQuery { index, prev, after_indirect: after, ..self.query(ip, data, lbn) };
+        let at = self.alloc.alloc_frags(ip.ino, self.alloc.blkpref(&q), frag, reserve)?;
+        taken.push(at);
+        Ok(at)
+    }
+
+    /// Makes the buffers of new indirect blocks and reports them, top first, before anything points
+    /// to them.
+    fn format_nodes(&self, ip: &Inode, parent: &Parent, nodes: &[NewNode]) -> Result<()> {
+        let g = self.g();
+        let mut slot = slot_of(ip, parent);
+        for n in nodes {
+            let key = BufKey::File(ip.ino, n.node.name());
+            let buf = self.cache().getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
+            let run = FragRun { at: n.at, frags: g.frag };
+            let then = self.alloc.ordering.claim_set(slot, run, None, ClaimOf::Indirect);
+            self.cache().apply(&buf, then)?;
+            slot = indirect_slot(ip, n.node.name(), n.index);
+        }
+        Ok(())
+    }
+
+    /// Sets the pointers of a chain, the data's first; answers for the data block.
+    fn link_chain(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        chain: &Chain,
+        nodes: &[NewNode],
+        run: FragRun,
+        what: ClaimOf,
+    ) -> Result<Disposition> {
+        let g = self.g();
+        let slot = match nodes.last() {
+            Some(n) => indirect_slot(ip, n.node.name(), n.index),
+            None => slot_of(ip, &chain.parent),
+        };
+        let then = self.alloc.ordering.claim_set(slot, run, None, what);
+        let mut below = run.at;
+        let mut changed: SmallVec<[BufRef; 4]> = SmallVec::new();
+        for n in nodes.iter().rev() {
+            let key = BufKey::File(ip.ino, n.node.name());
+            let buf = self.cache().getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
+            set_pointer(g, &mut buf.write().bytes, n.index, raw(below));
+            changed.push(buf);
+            below = n.at;
+        }
+        match &chain.parent.block {
+            Some((buf, _)) => {
+                set_pointer(g, &mut buf.write().bytes, chain.parent.index, raw(below));
+                changed.push(buf.clone());
+            }
+            None => {
+                if let Some(p) = data.d.ib.get_mut(chain.parent.index) {
+                    *p = raw(below);
+                }
+            }
+        }
+        for buf in &changed {
+            self.cache().dirty(buf);
+        }
+        for buf in &changed {
+            self.cache().apply(buf, self.alloc.ordering.indirect_changed(ip.ino, what))?;
+        }
+        Ok(then)
+    }
+
+    /// The buffer of a block just allocated.
+    fn new_block(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        lbn: Lbn,
+        run: FragRun,
+        zero: bool,
+    ) -> BufRef {
+        let len = (run.frags * self.g().fsize) as usize;
+        self.cache().getblk(data_key(ip.ino, lbn), data.buf_kind(), run.at, len, zero)
+    }
+
+    fn set_direct(&self, data: &mut InodeData, i: usize, at: FragNo) {
+        if let Some(p) = data.d.db.get_mut(i) {
+            *p = raw(at);
+        }
+    }
+
+    fn charge(&self, data: &mut InodeData, frags: u32) {
+        data.d.blocks = data.d.blocks.saturating_add(Dinode::sectors(self.g(), frags));
+    }
+
+    /// Where direct block `i` should go.
+    pub(super) fn pref_direct(&self, ip: &Inode, data: &InodeData, i: usize) -> Option<FragNo> {
+        let prev = i.checked_sub(1).and_then(|k| data.d.db.get(k)).copied().unwrap_or(0);
+        let prev = self.plausible(prev);
+        let q = PrefQuery { index: i, prev, ..self.query(ip, data, Lbn(i as u64)) };
+        self.alloc.blkpref(&q)
+    }
+
+    /// A preference query about `lbn` that knows nothing but the inode.
+    pub(super) fn query(&self, ip: &Inode, data: &InodeData, lbn: Lbn) -> PrefQuery {
+        PrefQuery {
+            ino: ip.ino,
+            is_dir: data.d.is_dir(),
+            lbn,
+            index: 0,
+            prev: None,
+            indirect: None,
+            after_indirect: None,
+            last_direct: data.d.db.last().and_then(|&p| self.plausible(p)),
+        }
+    }
+
+    /// A pointer's address if it can be one.
+    pub(super) fn plausible(&self, p: i64) -> Option<FragNo> {
+        let at = FragNo(u64::try_from(p).ok()?);
+        self.g().run_problem(at, 1).is_none().then_some(at)
+    }
+
+    /// Frees a run that nothing names any more; if that fails the run stays allocated until fsck.
+    pub(super) fn free_quietly(&self, ip: &Inode, run: FragRun) {
+        if self.release_run(ip, run).is_err() {
+            add(&self.cache().counters.frees_failed, run.frags.into());
+        }
+    }
+
+    /// Frees a run that nothing names any more.
+    pub(super) fn release_run(&self, ip: &Inode, run: FragRun) -> Result<()> {
+        match self.alloc.ordering.blocks_released(ip.ino) {
+            FreeNow::Yes => self.alloc.free_frags(run),
+        }
+    }
+
+    fn beyond_end(&self, ip: &Inode, found: i64) -> Error {
+        let want = "0 beyond the file's size";
+        Error::corrupt(Structure::Inode, place(ip.ino), "block pointer", found, want)
+    }
+}
+
+fn slot_of(ip: &Inode, parent: &Parent) -> PtrSlot {
+    match &parent.block {
+        Some((_, name)) => indirect_slot(ip, *name, parent.index),
+        None => PtrSlot::IndirectRoot(ip.ino, parent.index),
+    }
+}
+
+pub(super) fn indirect_slot(ip: &Inode, block: i64, index: usize) -> PtrSlot {
+    PtrSlot::Indirect { ino: ip.ino, block, index: u32::try_from(index).unwrap_or(u32::MAX) }
+}

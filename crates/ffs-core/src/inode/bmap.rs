@@ -1,0 +1,260 @@
+//! Logical block to address.
+//!
+//! # Invariants
+//! 1. An address that leaves this module passed [`ffs_ondisk::Geometry::check_run`] for the fragments
+//!    its block has, or is a live block of the volume seen through a snapshot.
+//! 2. Indirect blocks are read through buffers named by [`bmap::indirect_name`]; at most three for
+//!    one answer.
+//!
+//! A snapshot file maps the volume: pointer 0 is the live block itself, other values below a block
+//! are blocks without content (§11).
+//!
+//! Reference: `spec/on-disk-format.md` §7.7, §11, §18.3.
+
+use super::lifecycle::place;
+use super::{Inode, InodeData, InodeTable};
+use crate::buf::{BufKey, BufKind, BufRef};
+use crate::error::{Error, Result};
+use ffs_ondisk::bmap::{self, Path};
+use ffs_ondisk::geometry::NDADDR;
+use ffs_ondisk::wire::{get, put};
+use ffs_ondisk::{FileFlags, Format, FragNo, Geometry, Ino, Lbn, Structure};
+
+/// Pointer `index` of the indirect block `bytes`.
+pub(super) fn pointer(g: &Geometry, bytes: &[u8], index: usize) -> i64 {
+    match g.format {
+        Format::Ufs1 => get::<i32>(bytes, index * 4, g.endian).into(),
+        Format::Ufs2 => get(bytes, index * 8, g.endian),
+    }
+}
+
+/// Sets pointer `index` of the indirect block `bytes`.
+pub(super) fn set_pointer(g: &Geometry, bytes: &mut [u8], index: usize, to: i64) {
+    match g.format {
+        Format::Ufs1 => put(bytes, index * 4, g.endian, to as i32),
+        Format::Ufs2 => put(bytes, index * 8, g.endian, to),
+    }
+}
+
+/// A pointer's value for `at`.
+pub(super) fn raw(at: FragNo) -> i64 {
+    i64::try_from(at.0).unwrap_or(0)
+}
+
+/// Buffer of a data block.
+pub(super) fn data_key(ino: Ino, lbn: Lbn) -> BufKey {
+    BufKey::File(ino, i64::try_from(lbn.0).unwrap_or(i64::MAX))
+}
+
+/// An indirect block's place in its file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Node {
+    /// 1 = single: its pointers name data.
+    pub(super) level: usize,
+    /// First logical block it maps.
+    pub(super) first: Lbn,
+}
+
+impl Node {
+    /// The indirect block `ib[root]` names.
+    pub(super) fn root(g: &Geometry, root: usize) -> Node {
+        Node { level: root + 1, first: bmap::first_of_root(g, root) }
+    }
+
+    /// Logical blocks below one of its pointers.
+    pub(super) fn per_pointer(self, g: &Geometry) -> u64 {
+        bmap::blocks_per_pointer(g, self.level)
+    }
+
+    /// What its pointer `index` names: a node of the level below, level 0 for data.
+    pub(super) fn child(self, g: &Geometry, index: usize) -> Node {
+        let skip = self.per_pointer(g).saturating_mul(index as u64);
+        Node { level: self.level - 1, first: self.first.plus(skip) }
+    }
+
+    /// In-core name.
+    pub(super) fn name(self) -> i64 {
+        bmap::indirect_name(self.first, self.level)
+    }
+}
+
+/// A row of blocks of one kind.
+pub(super) type Run = (Option<FragNo>, u64);
+
+impl InodeTable {
+    /// Address of a logical block; `None` for a hole and beyond the end.
+    ///
+    /// # Errors
+    /// [`Error::Format`] for a pointer that cannot be right; the device's.
+    pub(crate) fn bmap(&self, ip: &Inode, data: &InodeData, lbn: Lbn) -> Result<Option<FragNo>> {
+        Ok(self.extent(ip, data, lbn, 1)?.0)
+    }
+
+    /// The row of contiguous blocks, or of holes, that starts at `lbn`: its address and length,
+    /// 1 to `max_blocks` blocks. It may end early.
+    ///
+    /// # Errors
+    /// As [`InodeTable::bmap`].
+    pub(crate) fn extent(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        lbn: Lbn,
+        max_blocks: u64,
+    ) -> Result<(Option<FragNo>, u64)> {
+        let g = self.g();
+        let max = max_blocks.max(1);
+        let end = data.d.size.div_ceil(g.bsize.into());
+        if lbn.0 >= end || !data.d.has_pointers(g) {
+            return Ok((None, max));
+        }
+        let max = max.min(end - lbn.0);
+        match bmap::path(g, lbn) {
+            Some(Path::Direct(i)) => {
+                let pointers = data.d.db.iter().skip(i).copied();
+                self.run(ip, data, lbn, pointers, max)
+            }
+            Some(Path::Indirect { levels, index }) => {
+                self.extent_indirect(ip, data, lbn, (levels, index), max)
+            }
+            None => Err(self.bad_size(ip, data)),
+        }
+    }
+
+    fn extent_indirect(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        lbn: Lbn,
+        (levels, index): (usize, [u32; 3]),
+        max: u64,
+    ) -> Result<Run> {
+        let g = self.g();
+        let mut node = Node::root(g, levels - 1);
+        let mut at = data.d.ib.get(levels - 1).copied().unwrap_or(0);
+        for i in index.iter().take(levels) {
+            if at == 0 {
+                let past = node.first.plus(node.per_pointer(g).saturating_mul(g.nindir.into()));
+                return Ok(self.missing(data, lbn, past, max));
+            }
+            let buf = self.indirect(ip, node, at)?;
+            let buf = buf.read();
+            let i = *i as usize;
+            if node.level == 1 {
+                let rest = (i..g.nindir as usize).map(|k| pointer(g, &buf.bytes, k));
+                return self.run(ip, data, lbn, rest, max);
+            }
+            at = pointer(g, &buf.bytes, i);
+            node = node.child(g, i);
+        }
+        // The last node: `at` is 0 or this is not reached.
+        Ok(self.missing(data, lbn, node.first.plus(node.per_pointer(g)), max))
+    }
+
+    /// Blocks from `lbn` to before `past` for which there is no indirect block.
+    fn missing(&self, data: &InodeData, lbn: Lbn, past: Lbn, max: u64) -> Run {
+        let n = past.0.saturating_sub(lbn.0).clamp(1, max);
+        (self.resolve_zero(data, lbn), n)
+    }
+
+    /// The row at the head of `pointers`, the first of which is of block `lbn`.
+    fn run(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        lbn: Lbn,
+        mut pointers: impl Iterator<Item = i64>,
+        max: u64,
+    ) -> Result<Run> {
+        let frag = u64::from(self.g().frag);
+        let first = self.resolve(ip, data, lbn, pointers.next().unwrap_or(0))?;
+        let mut n = 1;
+        for p in pointers {
+            if n >= max {
+                break;
+            }
+            // A bad pointer ends the row; it is reported when the row starts with it.
+            let Ok(next) = self.resolve(ip, data, lbn.plus(n), p) else { break };
+            if next != first.map(|a| a.plus(n * frag)) {
+                break;
+            }
+            n += 1;
+        }
+        Ok((first, n))
+    }
+
+    /// The address that pointer `raw` of block `lbn` stands for.
+    fn resolve(&self, ip: &Inode, data: &InodeData, lbn: Lbn, raw: i64) -> Result<Option<FragNo>> {
+        let g = self.g();
+        if raw == 0 {
+            return Ok(self.resolve_zero(data, lbn));
+        }
+        if data.is_snapshot() && (1..i64::from(g.frag)).contains(&raw) {
+            return Ok(None);
+        }
+        let s = if lbn.0 < NDADDR as u64 { Structure::Inode } else { Structure::IndirectBlock };
+        let frags = g.blksize(data.d.size, lbn) / g.fsize;
+        Ok(g.check_run(raw, frags, s, place(ip.ino))?)
+    }
+
+    /// What pointer 0 stands for: a hole, or in a snapshot the volume's own block.
+    fn resolve_zero(&self, data: &InodeData, lbn: Lbn) -> Option<FragNo> {
+        let at = FragNo(lbn.0.saturating_mul(self.g().frag.into()));
+        (data.is_snapshot() && at.0 < self.g().size).then_some(at)
+    }
+
+    /// The buffer of an indirect block that pointer `raw` names.
+    pub(super) fn indirect(&self, ip: &Inode, node: Node, raw: i64) -> Result<BufRef> {
+        let g = self.g();
+        let at = g.check_run(raw, g.frag, Structure::IndirectBlock, place(ip.ino))?;
+        let at = at.unwrap_or(FragNo::HOLE);
+        let key = BufKey::File(ip.ino, node.name());
+        self.cache().bread(key, BufKind::Indirect, at, g.bsize as usize)
+    }
+
+    /// The block's buffer: a whole block, or the fragments there are. `None` for a hole and beyond
+    /// the end.
+    ///
+    /// # Errors
+    /// As [`InodeTable::bmap`].
+    pub(crate) fn read_block(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        lbn: Lbn,
+    ) -> Result<Option<BufRef>> {
+        match self.bmap(ip, data, lbn)? {
+            Some(at) => Ok(Some(self.data_block(ip, data, lbn, at)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The buffer of data block `lbn` at `at`.
+    pub(super) fn data_block(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        lbn: Lbn,
+        at: FragNo,
+    ) -> Result<BufRef> {
+        let len = self.g().blksize(data.d.size, lbn) as usize;
+        self.cache().bread(data_key(ip.ino, lbn), data.buf_kind(), at, len)
+    }
+
+    pub(super) fn bad_size(&self, ip: &Inode, data: &InodeData) -> Error {
+        let want = "what the block map can address";
+        Error::corrupt(Structure::Inode, place(ip.ino), "size", data.d.size, want)
+    }
+}
+
+impl InodeData {
+    /// Whether this is a snapshot of the volume.
+    pub(super) fn is_snapshot(&self) -> bool {
+        self.d.flags.contains(FileFlags::SF_SNAPSHOT)
+    }
+
+    /// The kind of its content's buffers.
+    pub(super) fn buf_kind(&self) -> BufKind {
+        if self.d.is_dir() { BufKind::Directory } else { BufKind::Data }
+    }
+}

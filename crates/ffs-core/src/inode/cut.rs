@@ -1,0 +1,261 @@
+//! Taking blocks out of a file's map and freeing them: the common part of truncation and punching.
+//!
+//! In the order of the classic truncation: read what has to be changed, clear the inode's pointers
+//! and write the inode, clear the entries of partly kept indirect blocks and write those, forget
+//! the buffers, free.
+//!
+//! # Invariants
+//! 1. A [`Plan`] holds every indirect block that a cut will change: after it nothing but freeing has
+//!    to read the device.
+//! 2. Freeing goes on past pointers that cannot be right, up to [`MAX_BAD`] of them: so a tree that
+//!    an image ties into a knot costs no more steps than the volume has blocks.
+//!
+//! Reference: `spec/soft-updates.md` §6.11, §11.2.
+
+use super::bmap::{Node, pointer, set_pointer};
+use super::lifecycle::place;
+use super::{Inode, InodeData, InodeTable};
+use crate::buf::{BufKey, BufRef};
+use crate::error::{Error, Result};
+use crate::ordering::{FragRun, FreeNow, InodeChange};
+use ffs_ondisk::geometry::{NDADDR, NIADDR};
+use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
+use std::ops::{Range, RangeInclusive};
+
+/// Pointers that could not be freed after which freeing stops.
+const MAX_BAD: u32 = 16;
+
+/// What lies in the range to be cut.
+pub(super) struct Plan {
+    range: RangeInclusive<u64>,
+    /// Roots in the inode all of whose blocks go.
+    roots: Vec<usize>,
+    /// Indirect blocks that lose some entries.
+    partial: Vec<Partial>,
+}
+
+struct Partial {
+    buf: BufRef,
+    node: Node,
+    entries: Range<usize>,
+}
+
+/// Something no pointer names any more.
+pub(super) struct Detached {
+    /// The pointer.
+    raw: i64,
+    /// What it names; level 0 is data.
+    node: Node,
+    /// Fragments, of data.
+    frags: u32,
+}
+
+impl Detached {
+    /// A run of data.
+    pub(super) fn data(raw: i64, frags: u32) -> Detached {
+        Detached { raw, node: Node { level: 0, first: Lbn(0) }, frags }
+    }
+}
+
+/// Progress of freeing.
+#[derive(Default)]
+struct Freed {
+    frags: u64,
+    bad: u32,
+    error: Option<Error>,
+    /// The file is a snapshot: pointers below a block are marks and name nothing.
+    snapshot: bool,
+}
+
+impl InodeTable {
+    /// What has to be done to take the blocks `first` to `last` out of the file.
+    pub(super) fn plan(&self, ip: &Inode, data: &InodeData, first: Lbn, last: Lbn) -> Result<Plan> {
+        let g = self.g();
+        let mut plan = Plan { range: first.0..=last.0, roots: Vec::new(), partial: Vec::new() };
+        for (root, &raw) in data.d.ib.iter().enumerate().take(NIADDR) {
+            let node = Node::root(g, root);
+            let span = node.per_pointer(g).saturating_mul(g.nindir.into());
+            let end = node.first.0.saturating_add(span - 1);
+            if raw == 0 || end < first.0 || node.first > last {
+                continue;
+            }
+            if first <= node.first && end <= last.0 {
+                plan.roots.push(root);
+            } else {
+                self.plan_node(ip, node, raw, &mut plan)?;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Plans the cut through an indirect block that is kept.
+    fn plan_node(&self, ip: &Inode, node: Node, raw: i64, plan: &mut Plan) -> Result<()> {
+        let g = self.g();
+        let per = node.per_pointer(g);
+        let slots = u64::from(g.nindir);
+        // The range in blocks from the first one mapped here, its end exclusive.
+        let from = plan.range.start().saturating_sub(node.first.0);
+        let to = plan.range.end().saturating_add(1).saturating_sub(node.first.0);
+        let whole = from.div_ceil(per).min(slots)..(to / per).min(slots);
+        let buf = self.indirect(ip, node, raw)?;
+        if !whole.is_empty() {
+            let entries = whole.start as usize..whole.end as usize;
+            plan.partial.push(Partial { buf: buf.clone(), node, entries });
+        }
+        // The entries at the two ends that keep some of their blocks.
+        let head = (from % per != 0).then_some(from / per);
+        let tail = (to % per != 0).then_some(to / per).filter(|t| Some(*t) != head);
+        for k in [head, tail].into_iter().flatten().filter(|&k| k < slots) {
+            let child = pointer(g, &buf.read().bytes, k as usize);
+            if child != 0 && node.level > 1 {
+                self.plan_node(ip, node.child(g, k as usize), child, plan)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the plan's blocks out of the file, writes the inode (`change` adjusts it first) and
+    /// the indirect blocks, and frees; `also` are freed with them. The caller has set the times.
+    ///
+    /// # Errors
+    /// The first. The pointers are gone all the same; blocks that could not be freed wait for fsck.
+    pub(super) fn cut(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        plan: &Plan,
+        mut also: Vec<Detached>,
+        change: impl FnOnce(&mut InodeData),
+    ) -> Result<()> {
+        self.detach_from_inode(data, plan, &mut also);
+        change(data);
+        let emptied = data.d.db == [0; NDADDR] && data.d.ib == [0; NIADDR];
+        let blocks_before = data.d.blocks;
+        if emptied {
+            data.d.blocks = self.ext_sectors(&data.d);
+        }
+        self.update(ip, data, InodeChange::Truncate)?;
+        self.detach_from_indirect(ip, plan, &mut also)?;
+        let last = i64::try_from(*plan.range.end()).unwrap_or(i64::MAX);
+        let first = i64::try_from(*plan.range.start()).unwrap_or(i64::MAX);
+        self.cache().forget_file(ip.ino, first..=last);
+        let freed = self.free_detached(ip, &also, data.is_snapshot());
+        if !emptied {
+            let sectors = self.g().frags_to_sectors(freed.frags);
+            data.d.blocks = blocks_before.saturating_sub(sectors);
+            if sectors > 0 {
+                self.update(ip, data, InodeChange::Attr)?;
+            }
+        }
+        freed.error.map_or(Ok(()), Err)
+    }
+
+    fn detach_from_inode(&self, data: &mut InodeData, plan: &Plan, out: &mut Vec<Detached>) {
+        let g = self.g();
+        let size = data.d.size;
+        for (i, p) in data.d.db.iter_mut().enumerate() {
+            let lbn = Lbn(i as u64);
+            if *p != 0 && plan.range.contains(&lbn.0) {
+                out.push(Detached::data(*p, g.blksize(size, lbn) / g.fsize));
+                *p = 0;
+            }
+        }
+        for &root in &plan.roots {
+            if let Some(p) = data.d.ib.get_mut(root) {
+                out.push(Detached { raw: *p, node: Node::root(g, root), frags: g.frag });
+                *p = 0;
+            }
+        }
+    }
+
+    fn detach_from_indirect(&self, ip: &Inode, plan: &Plan, out: &mut Vec<Detached>) -> Result<()> {
+        let g = self.g();
+        for part in &plan.partial {
+            let found = out.len();
+            {
+                let mut b = part.buf.write();
+                for k in part.entries.clone() {
+                    let raw = pointer(g, &b.bytes, k);
+                    if raw != 0 {
+                        out.push(Detached { raw, node: part.node.child(g, k), frags: g.frag });
+                        set_pointer(g, &mut b.bytes, k, 0);
+                    }
+                }
+            }
+            if out.len() > found {
+                let then = self.alloc.ordering.truncated_block(ip.ino);
+                self.cache().apply(&part.buf, then)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees what no pointer names any more.
+    pub(super) fn free_all(&self, ip: &Inode, all: &[Detached]) -> Result<()> {
+        self.free_detached(ip, all, false).error.map_or(Ok(()), Err)
+    }
+
+    fn free_detached(&self, ip: &Inode, all: &[Detached], snapshot: bool) -> Freed {
+        let mut freed = Freed { snapshot, ..Freed::default() };
+        match self.alloc.ordering.blocks_released(ip.ino) {
+            FreeNow::Yes => {
+                for d in all {
+                    self.free_tree(ip, d, &mut freed);
+                }
+            }
+        }
+        freed
+    }
+
+    /// Frees what `d` names, and all below it, bottom up.
+    fn free_tree(&self, ip: &Inode, d: &Detached, freed: &mut Freed) {
+        let g = self.g();
+        let mark = freed.snapshot && (1..i64::from(g.frag)).contains(&d.raw);
+        if freed.bad >= MAX_BAD || mark {
+            return;
+        }
+        let s = if d.node.level == 0 { Structure::Inode } else { Structure::IndirectBlock };
+        let at = match g.check_run(d.raw, d.frags, s, place(ip.ino)) {
+            Ok(at) => at.unwrap_or(FragNo::HOLE),
+            Err(e) => return freed.fail(e.into()),
+        };
+        if d.node.level > 0 {
+            match self.indirect(ip, d.node, d.raw) {
+                Ok(buf) => self.free_children(ip, d.node, &buf, freed),
+                Err(e) => freed.fail(e),
+            }
+            self.cache().forget(BufKey::File(ip.ino, d.node.name()));
+        }
+        match self.alloc.free_frags(FragRun { at, frags: d.frags }) {
+            Ok(()) => freed.frags += u64::from(d.frags),
+            Err(e) => freed.fail(e),
+        }
+    }
+
+    fn free_children(&self, ip: &Inode, node: Node, buf: &BufRef, freed: &mut Freed) {
+        let g = self.g();
+        let below: Vec<(usize, i64)> = {
+            let b = buf.read();
+            let all = (0..g.nindir as usize).map(|k| (k, pointer(g, &b.bytes, k)));
+            all.filter(|&(_, p)| p != 0).collect()
+        };
+        for (k, raw) in below {
+            let child = node.child(g, k);
+            self.free_tree(ip, &Detached { raw, node: child, frags: g.frag }, freed);
+        }
+    }
+
+    /// 512-byte units that the extended attributes hold.
+    pub(super) fn ext_sectors(&self, d: &Dinode) -> u64 {
+        let frags = (0..2u64).zip(d.extb).filter(|&(_, p)| p != 0);
+        let frags: u32 = frags.map(|(i, _)| self.ext_frags(d.extsize, i)).sum();
+        Dinode::sectors(self.g(), frags)
+    }
+}
+
+impl Freed {
+    fn fail(&mut self, e: Error) {
+        self.bad += 1;
+        self.error.get_or_insert(e);
+    }
+}

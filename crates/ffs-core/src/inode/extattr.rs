@@ -1,0 +1,272 @@
+//! Extended attributes of UFS2 inodes.
+//!
+//! The area is rewritten as a whole: in its place, as long as it needs no more fragments; else in new
+//! ones, and the old are freed when the inode names the new. So a call that fails leaves the old
+//! attributes, and removing one needs no space.
+//!
+//! Reference: `spec/on-disk-format.md` §10.1; `spec/soft-updates.md` §6.13.
+
+use super::bmap::raw;
+use super::cut::Detached;
+use super::lifecycle::place;
+use super::{Inode, InodeData, InodeTable};
+use crate::alloc::Reserve;
+use crate::buf::{BufKey, BufKind};
+use crate::error::{Error, Result};
+use crate::ordering::{ClaimOf, FragRun, InodeChange, PtrSlot};
+use crate::types::{XattrNamespace, XattrSet};
+use ffs_ondisk::extattr::{self, BadRecord, Namespace, SetError};
+use ffs_ondisk::{Dinode, Format, FragNo, Structure};
+
+/// Blocks of the area.
+const BLOCKS: usize = 2;
+
+fn on_disk(ns: XattrNamespace) -> Namespace {
+    match ns {
+        XattrNamespace::User => Namespace::User,
+        XattrNamespace::System => Namespace::System,
+    }
+}
+
+/// Buffer of block `i` of the area.
+fn key(ip: &Inode, i: usize) -> BufKey {
+    BufKey::File(ip.ino, -1 - i as i64)
+}
+
+impl InodeTable {
+    /// The value of an attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoAttr`]; [`Error::NotSupported`] on UFS1 and devices; [`Error::Format`]; the device's.
+    pub(crate) fn xattr_get(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        ns: XattrNamespace,
+        name: &[u8],
+    ) -> Result<Vec<u8>> {
+        let area = self.ext_area(ip, data)?;
+        let found = extattr::find(self.g().endian, &area, on_disk(ns), name);
+        let found = found.map_err(|b| damaged(ip, &b))?;
+        found.map(|a| a.value.to_vec()).ok_or(Error::NoAttr)
+    }
+
+    /// Names of all attributes, in the order they are stored.
+    ///
+    /// # Errors
+    /// As [`InodeTable::xattr_get`].
+    pub(crate) fn xattr_list(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+    ) -> Result<Vec<(XattrNamespace, Vec<u8>)>> {
+        let area = self.ext_area(ip, data)?;
+        let mut all = Vec::new();
+        for attr in extattr::records(self.g().endian, &area) {
+            let attr = attr.map_err(|b| damaged(ip, &b))?;
+            match attr.namespace {
+                Namespace::User => all.push((XattrNamespace::User, attr.name.to_vec())),
+                Namespace::System => all.push((XattrNamespace::System, attr.name.to_vec())),
+                Namespace::Other(_) => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// Sets an attribute, and `ctime`, and updates the inode.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoAttr`] as `how` demands; [`Error::NoSpace`] also if the area
+    /// would outgrow two blocks; else as [`InodeTable::xattr_get`]. Nothing changed then.
+    pub(crate) fn xattr_set(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        (ns, name): (XattrNamespace, &[u8]),
+        value: &[u8],
+        how: XattrSet,
+        reserve: Reserve,
+    ) -> Result<()> {
+        let g = self.g();
+        let area = self.ext_area(ip, data)?;
+        let found = extattr::find(g.endian, &area, on_disk(ns), name);
+        let there = found.map_err(|b| damaged(ip, &b))?.is_some();
+        match how {
+            XattrSet::Create if there => return Err(Error::Exists),
+            XattrSet::Replace if !there => return Err(Error::NoAttr),
+            _ => {}
+        }
+        let limit = extattr::area_limit(g);
+        let area = extattr::set(g.endian, &area, on_disk(ns), name, value, limit);
+        let area = area.map_err(|e| match e {
+            SetError::Damaged(b) => damaged(ip, &b),
+            SetError::Name => Error::Invalid("attribute name"),
+            SetError::NoRoom { .. } => Error::NoSpace,
+        })?;
+        self.set_ext_area(ip, data, &area, reserve)
+    }
+
+    /// Removes an attribute, sets `ctime`, and updates the inode.
+    ///
+    /// # Errors
+    /// As [`InodeTable::xattr_get`]. Nothing changed then.
+    pub(crate) fn xattr_remove(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        ns: XattrNamespace,
+        name: &[u8],
+    ) -> Result<()> {
+        let area = self.ext_area(ip, data)?;
+        let left = extattr::remove(self.g().endian, &area, on_disk(ns), name);
+        let left = left.map_err(|b| damaged(ip, &b))?.ok_or(Error::NoAttr)?;
+        self.set_ext_area(ip, data, &left, Reserve::Allowed)
+    }
+
+    /// Fragments that block `i` of an area of `size` bytes holds.
+    pub(super) fn ext_frags(&self, size: u32, i: u64) -> u32 {
+        let g = self.g();
+        let rest = u64::from(size).saturating_sub(i * u64::from(g.bsize)).min(g.bsize.into());
+        g.numfrags_up(rest)
+    }
+
+    /// The whole area.
+    fn ext_area(&self, ip: &Inode, data: &InodeData) -> Result<Vec<u8>> {
+        let g = self.g();
+        let device = data.d.file_type().is_some_and(ffs_ondisk::FileType::is_device);
+        if g.format == Format::Ufs1 || device {
+            return Err(Error::NotSupported("extended attributes"));
+        }
+        let mut area = Vec::with_capacity(data.d.extsize as usize);
+        for (i, &p) in data.d.extb.iter().enumerate().take(BLOCKS) {
+            let frags = self.ext_frags(data.d.extsize, i as u64);
+            if frags == 0 {
+                break;
+            }
+            let Some(at) = g.check_run(p, frags, Structure::ExtAttr, place(ip.ino))? else {
+                let want = "the address of a block";
+                return Err(Error::corrupt(
+                    Structure::ExtAttr,
+                    place(ip.ino),
+                    "block pointer",
+                    p,
+                    want,
+                ));
+            };
+            let len = (frags * g.fsize) as usize;
+            let buf = self.cache().bread(key(ip, i), BufKind::Data, at, len)?;
+            area.extend_from_slice(&buf.read().bytes);
+        }
+        area.truncate(data.d.extsize as usize);
+        Ok(area)
+    }
+
+    /// Replaces the area.
+    fn set_ext_area(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        area: &[u8],
+        reserve: Reserve,
+    ) -> Result<()> {
+        let g = self.g();
+        let size = u32::try_from(area.len()).map_err(|_| Error::NoSpace)?;
+        let _inode_block = self.inode_block(ip.ino)?;
+        let old = data.d.extsize;
+        let fits = (0..2).all(|i| self.ext_frags(size, i) <= self.ext_frags(old, i));
+        let gone = if fits {
+            self.trim_ext(data, size)
+        } else {
+            let places = self.ext_places(ip, size, reserve)?;
+            let gone = self.detach_ext(data);
+            self.claim_ext(ip, data, &places);
+            gone
+        };
+        data.d.extsize = size;
+        self.cache().forget_file(ip.ino, -2..=-1);
+        for (i, part) in area.chunks(g.bsize as usize).enumerate() {
+            let at = data.d.extb.get(i).copied().unwrap_or(0);
+            let at = FragNo(u64::try_from(at).unwrap_or(0));
+            let len = (self.ext_frags(size, i as u64) * g.fsize) as usize;
+            let buf = self.cache().getblk(key(ip, i), BufKind::Data, at, len, true);
+            if let Some(to) = buf.write().bytes.get_mut(..part.len()) {
+                to.copy_from_slice(part);
+            }
+            self.cache().dirty(&buf);
+        }
+        self.touch_changed(data);
+        self.update(ip, data, InodeChange::ExtAttr)?;
+        self.free_all(ip, &gone)
+    }
+
+    /// Cuts the area's blocks to what `size` bytes need.
+    fn trim_ext(&self, data: &mut InodeData, size: u32) -> Vec<Detached> {
+        let mut gone = Vec::new();
+        for i in 0..BLOCKS {
+            let (old, new) =
+                (self.ext_frags(data.d.extsize, i as u64), self.ext_frags(size, i as u64));
+            let Some(p) = data.d.extb.get_mut(i).filter(|_| new < old) else { continue };
+            gone.push(Detached::data(p.saturating_add(new.into()), old - new));
+            if new == 0 {
+                *p = 0;
+            }
+            let held = Dinode::sectors(self.g(), old - new);
+            data.d.blocks = data.d.blocks.saturating_sub(held);
+        }
+        gone
+    }
+
+    /// Makes `places` the area's blocks.
+    fn claim_ext(&self, ip: &Inode, data: &mut InodeData, places: &[FragRun]) {
+        for (i, (p, run)) in data.d.extb.iter_mut().zip(places).enumerate() {
+            *p = raw(run.at);
+            let slot = PtrSlot::ExtAttr(ip.ino, i);
+            // The blocks are written with the file's data; only directories and maps are waited for.
+            let _ = self.alloc.ordering.claim_set(slot, *run, None, ClaimOf::Data);
+            let held = Dinode::sectors(self.g(), run.frags);
+            data.d.blocks = data.d.blocks.saturating_add(held);
+        }
+    }
+
+    /// Places for an area of `size` bytes.
+    fn ext_places(&self, ip: &Inode, size: u32, reserve: Reserve) -> Result<Vec<FragRun>> {
+        let mut places: Vec<FragRun> = Vec::new();
+        for i in 0..BLOCKS as u64 {
+            let frags = self.ext_frags(size, i);
+            if frags == 0 {
+                break;
+            }
+            let pref = places.last().map(|r| r.at.plus(r.frags.into()));
+            match self.alloc.alloc_frags(ip.ino, pref, frags, reserve) {
+                Ok(at) => places.push(FragRun { at, frags }),
+                Err(e) => {
+                    for run in places {
+                        self.free_quietly(ip, run);
+                    }
+                    return Err(e);
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    /// Takes the area's blocks out of the inode.
+    pub(super) fn detach_ext(&self, data: &mut InodeData) -> Vec<Detached> {
+        let held = self.ext_sectors(&data.d);
+        let mut out = Vec::new();
+        for (i, p) in data.d.extb.iter_mut().enumerate() {
+            let frags = self.ext_frags(data.d.extsize, i as u64);
+            if *p != 0 && frags > 0 {
+                out.push(Detached::data(*p, frags));
+            }
+            *p = 0;
+        }
+        data.d.extsize = 0;
+        data.d.blocks = data.d.blocks.saturating_sub(held);
+        out
+    }
+}
+
+fn damaged(ip: &Inode, b: &BadRecord) -> Error {
+    b.error(Structure::ExtAttr, place(ip.ino)).into()
+}

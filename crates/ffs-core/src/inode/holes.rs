@@ -1,0 +1,218 @@
+//! Holes: finding them, making them, filling them.
+//!
+//! Reference: `spec/on-disk-format.md` §7.7.
+
+use super::lifecycle::size_limit;
+use super::{Inode, InodeData, InodeTable};
+use crate::alloc::Reserve;
+use crate::error::{Error, Result};
+use crate::ordering::InodeChange;
+use ffs_ondisk::{FileType, Lbn};
+
+/// Zeros to be written.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+
+impl InodeTable {
+    /// First offset from `off` on that has data.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] if there is none; [`Error::Format`]; the device's.
+    pub(crate) fn seek_data(&self, ip: &Inode, data: &InodeData, off: u64) -> Result<u64> {
+        self.seek(ip, data, off, true)?.ok_or(Error::NoData)
+    }
+
+    /// First offset from `off` on in a hole; the size, if no hole comes before it.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] from the size on; [`Error::Format`]; the device's.
+    pub(crate) fn seek_hole(&self, ip: &Inode, data: &InodeData, off: u64) -> Result<u64> {
+        if off >= data.d.size {
+            return Err(Error::NoData);
+        }
+        Ok(self.seek(ip, data, off, false)?.unwrap_or(data.d.size))
+    }
+
+    /// First offset from `off` on, before the size, that has data or has not.
+    fn seek(&self, ip: &Inode, data: &InodeData, off: u64, wanted: bool) -> Result<Option<u64>> {
+        let g = self.g();
+        let mut lbn = g.lblkno(off);
+        // A file has no more rows than this, unless an image names blocks twice.
+        let mut steps = (g.size / u64::from(g.frag)).saturating_mul(4).saturating_add(64);
+        while g.lblktosize(lbn) < data.d.size {
+            let (at, n) = self.extent(ip, data, lbn, u64::MAX)?;
+            if at.is_some() == wanted {
+                let found = off.max(g.lblktosize(lbn));
+                return Ok((found < data.d.size).then_some(found));
+            }
+            lbn = lbn.plus(n);
+            steps -= 1;
+            if steps == 0 {
+                return Err(self.bad_size(ip, data));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a hole: frees the whole blocks of the range and zeros the rest of it. The size stays.
+    ///
+    /// # Errors
+    /// [`Error::Format`], the device's.
+    pub(crate) fn punch_hole(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        off: u64,
+        len: u64,
+    ) -> Result<()> {
+        let g = self.g();
+        only_regular(data)?;
+        let end = off.saturating_add(len).min(data.d.size);
+        if off >= end {
+            return Ok(());
+        }
+        let _inode_block = self.inode_block(ip.ino)?;
+        let first = Lbn(off.div_ceil(g.bsize.into()));
+        // A last block that is cut off by the end of the file is whole too.
+        let past = if end == data.d.size { Lbn(u64::MAX) } else { g.lblkno(end) };
+        let plan = match past.0.checked_sub(1).map(Lbn) {
+            Some(last) if first <= last => Some(self.plan(ip, data, first, last)?),
+            _ => None,
+        };
+        let head_end = end.min(g.lblktosize(first));
+        self.zero_part(ip, data, off, head_end)?;
+        self.zero_part(ip, data, head_end.max(g.lblktosize(past).min(end)), end)?;
+        self.touch_modified(data);
+        data.cluster.len = 0;
+        match plan {
+            Some(plan) => self.cut(ip, data, &plan, Vec::new(), |_| {}),
+            None => self.update(ip, data, InodeChange::Attr),
+        }
+    }
+
+    /// Zeros `from..end`, which lies inside one block, unless it is a hole.
+    fn zero_part(&self, ip: &Inode, data: &InodeData, from: u64, end: u64) -> Result<()> {
+        if from >= end {
+            return Ok(());
+        }
+        let g = self.g();
+        let start = g.blkoff(from) as usize;
+        self.zero_in_block(ip, data, g.lblkno(from), start, start + (end - from) as usize)
+    }
+
+    /// Zeros the range, with blocks allocated for all of it; grows the file to its end.
+    ///
+    /// # Errors
+    /// As [`InodeTable::allocate_range`].
+    pub(crate) fn zero_range(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        off: u64,
+        len: u64,
+        reserve: Reserve,
+    ) -> Result<()> {
+        only_regular(data)?;
+        let end = self.range_end(data, off, len)?;
+        let _inode_block = self.inode_block(ip.ino)?;
+        self.zero_gap(ip, data, end)?;
+        let before = data.d.size;
+        let mut at = off;
+        let mut result = Ok(());
+        while at < end && result.is_ok() {
+            let n = (end - at).min(ZEROS.len() as u64) as usize;
+            let (done, error) =
+                self.write_part(ip, data, at, ZEROS.get(..n).unwrap_or(&[]), reserve);
+            at += done as u64;
+            result = error.map_or_else(|| self.cache().throttle(), Err);
+        }
+        self.range_done(ip, data, before, result)
+    }
+
+    /// Fills the holes of the range with blocks of zeros. Without `keep_size` the file grows to the
+    /// end of the range; with it, what lies beyond the file's end is left alone: the format has no
+    /// place for blocks there.
+    ///
+    /// # Errors
+    /// [`Error::TooBig`], [`Error::NoSpace`], [`Error::Format`], the device's. The size is as before
+    /// then; holes already filled stay so.
+    pub(crate) fn allocate_range(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        off: u64,
+        len: u64,
+        keep_size: bool,
+        reserve: Reserve,
+    ) -> Result<()> {
+        only_regular(data)?;
+        let end = self.range_end(data, off, len)?;
+        let end = if keep_size { end.min(data.d.size) } else { end };
+        if off >= end {
+            return Ok(());
+        }
+        let _inode_block = self.inode_block(ip.ino)?;
+        self.zero_gap(ip, data, end)?;
+        let before = data.d.size;
+        let result = self.fill_holes(ip, data, off, end, reserve);
+        self.range_done(ip, data, before, result)
+    }
+
+    fn fill_holes(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        off: u64,
+        end: u64,
+        reserve: Reserve,
+    ) -> Result<()> {
+        let g = self.g();
+        let mut lbn = g.lblkno(off);
+        while g.lblktosize(lbn) < end {
+            let (at, n) = self.extent(ip, data, lbn, u64::MAX)?;
+            // Blocks wholly inside the old size need nothing; the last one may have to grow.
+            let inside = Lbn(data.d.size / u64::from(g.bsize)).0.saturating_sub(lbn.0);
+            if at.is_some() && inside > 0 {
+                lbn = lbn.plus(n.min(inside));
+                continue;
+            }
+            let upto = end.max(data.d.size).min(g.lblktosize(lbn.plus(1)));
+            let size = (upto - g.lblktosize(lbn)) as u32;
+            let granted = self.balloc(ip, data, lbn, size, true, reserve)?;
+            self.cache().apply(&granted.buf, granted.then)?;
+            drop(granted);
+            self.cache().throttle()?;
+            lbn = lbn.plus(1);
+        }
+        Ok(())
+    }
+
+    /// Ends a call that may have grown the file from `before` bytes: on failure it shrinks back.
+    fn range_done(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        before: u64,
+        result: Result<()>,
+    ) -> Result<()> {
+        if result.is_err() && data.d.size > before {
+            self.shrink(ip, data, before)?;
+            return result;
+        }
+        self.touch_modified(data);
+        self.update(ip, data, InodeChange::Grow)?;
+        result
+    }
+
+    /// End of the range, if the file may be that long.
+    fn range_end(&self, data: &InodeData, off: u64, len: u64) -> Result<u64> {
+        let end = off.checked_add(len).ok_or(Error::TooBig)?;
+        if end > size_limit(self, data) { Err(Error::TooBig) } else { Ok(end) }
+    }
+}
+
+fn only_regular(data: &InodeData) -> Result<()> {
+    if data.d.file_type() != Some(FileType::Regular) {
+        return Err(Error::Invalid("not a regular file"));
+    }
+    if data.is_snapshot() { Err(Error::NotPermitted) } else { Ok(()) }
+}

@@ -1,0 +1,126 @@
+//! Making and freeing files.
+//!
+//! Reference: `spec/allocation.md` §2.2; `spec/soft-updates.md` §6.1, §6.12.
+
+use super::{Inode, InodeData, InodeTable};
+use crate::alloc::ParentDir;
+use crate::error::Result;
+use crate::ordering::{FreeNow, InodeChange};
+use ffs_device::clock::Rng;
+use ffs_ondisk::{Dinode, FileType, Format, Ino, dinode};
+use std::sync::Arc;
+
+impl InodeTable {
+    /// A new file in `parent`: type and permissions `mode`, one link (a directory two), times now,
+    /// depth, a generation of its own. Only in memory: the caller completes it and reports it with
+    /// [`InodeChange::Init`].
+    ///
+    /// Not held. A caller that fails before it could enter a name calls [`InodeTable::abandon`].
+    ///
+    /// # Errors
+    /// Of the allocator; the device's.
+    pub(crate) fn create(
+        &self,
+        parent: &ParentDir,
+        mode: u16,
+        uid: u32,
+        gid: u32,
+    ) -> Result<Arc<Inode>> {
+        let is_dir = FileType::of_mode(mode) == Some(FileType::Directory);
+        let ino = self.alloc.alloc_inode(parent, is_dir)?;
+        let old = match self.inode_block(ino) {
+            Ok(block) => {
+                let block = block.read();
+                let bytes = block.bytes.get(self.g().ino_to_fsbo(ino)..).unwrap_or(&[]);
+                Dinode::decode(self.g(), bytes).generation
+            }
+            Err(e) => {
+                self.alloc.free_inode(ino, is_dir)?;
+                return Err(e);
+            }
+        };
+        let now = self.now();
+        let d = Dinode {
+            mode,
+            nlink: if is_dir { 2 } else { 1 },
+            uid,
+            gid,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            birthtime: if self.g().format == Format::Ufs2 { now } else { Default::default() },
+            generation: self.next_generation(old),
+            freelink: if is_dir { parent.depth.saturating_add(1) } else { 0 },
+            ..Dinode::default()
+        };
+        let ip = Arc::new(Inode::new(ino, d));
+        self.enter(&ip);
+        Ok(ip)
+    }
+
+    /// A generation that the number's last file did not have; never 0.
+    fn next_generation(&self, old: u32) -> u32 {
+        match old.wrapping_add(1) {
+            0 | 1 => self.alloc.rng.next_u32() | 1,
+            next => next,
+        }
+    }
+
+    /// Frees a file that [`InodeTable::create`] made and that never got a name.
+    ///
+    /// # Errors
+    /// As [`InodeTable::release`].
+    pub(crate) fn abandon(&self, ip: &Arc<Inode>) -> Result<()> {
+        let mut data = ip.write();
+        data.d.nlink = 0;
+        self.free_file(ip, &mut data)
+    }
+
+    /// Frees content and inode. Whoever still holds the inode finds it dead.
+    pub(super) fn free_file(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
+        let was_dir = data.d.is_dir();
+        let emptied = self.discard_content(ip, data);
+        data.d = Dinode { generation: data.d.generation, ..Dinode::default() };
+        data.set_atime(Default::default());
+        self.cache().forget_file(ip.ino, i64::MIN..=i64::MAX);
+        // If its block cannot be read the inode stays allocated on disk: so must its number.
+        self.update(ip, data, InodeChange::Free)?;
+        self.leave(ip);
+        let freed = match self.alloc.ordering.inode_released(ip.ino) {
+            FreeNow::Yes => self.alloc.free_inode(ip.ino, was_dir),
+        };
+        emptied.and(freed)
+    }
+
+    /// At unmount: frees the files without links that somebody still holds. The caller holds no
+    /// inode lock.
+    ///
+    /// # Errors
+    /// The first; all files are tried.
+    pub(crate) fn purge(&self) -> Result<()> {
+        let mut result = Ok(());
+        for ip in self.select(|d| d.alive() && d.d.nlink == 0) {
+            let mut data = ip.write();
+            if data.alive() && data.d.nlink == 0 {
+                result = result.and(self.free_file(&ip, &mut data));
+            }
+        }
+        result
+    }
+}
+
+/// Largest size a file of this type may be given.
+pub(super) fn size_limit(table: &InodeTable, data: &InodeData) -> u64 {
+    let g = table.g();
+    match data.d.file_type() {
+        Some(FileType::Regular) => g.maxfilesize,
+        Some(FileType::Directory) => g.maxfilesize.min(dinode::MAXDIRSIZE),
+        Some(FileType::Symlink) => g.bsize.into(),
+        _ => 0,
+    }
+}
+
+/// The number as the first field of an error's place.
+pub(super) fn place(ino: Ino) -> ffs_ondisk::Place {
+    ffs_ondisk::Place::Inode(ino)
+}

@@ -1,0 +1,122 @@
+//! Reading file content.
+//!
+//! Blocks in memory are copied. Of the others, rows of whole blocks that a large read covers go from
+//! the device straight into the caller's bytes, one device read a row; small reads bring their
+//! block into the cache.
+//!
+//! Reference: `spec/on-disk-format.md` §7.7, §11.
+
+use super::bmap::data_key;
+use super::{Inode, InodeData, InodeTable};
+use crate::counters::{add, bump};
+use crate::error::Result;
+use ffs_ondisk::{FragNo, Lbn};
+
+/// Bytes in a row of whole blocks from which on it is not worth caching.
+const DIRECT_BYTES: u64 = 64 << 10;
+
+impl InodeTable {
+    /// Reads from byte `off` on; returns how many bytes there were: fewer than asked at the end, or
+    /// before a place that cannot be read. Notes the access.
+    ///
+    /// # Errors
+    /// [`crate::Error::Format`], the device's, if not a byte could be read.
+    pub(crate) fn read_at(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        off: u64,
+        buf: &mut [u8],
+    ) -> Result<usize> {
+        let left = data.d.size.saturating_sub(off);
+        let want = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let buf = buf.get_mut(..want).unwrap_or(&mut []);
+        let mut done = 0;
+        while done < want {
+            let Some(rest) = buf.get_mut(done..) else { break };
+            match self.read_step(ip, data, off + done as u64, rest) {
+                Ok(n) => done += n,
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => break,
+            }
+        }
+        if want > 0 {
+            self.touch_accessed(data);
+        }
+        Ok(done)
+    }
+
+    /// Reads some of `out`, at least a byte.
+    fn read_step(&self, ip: &Inode, data: &InodeData, pos: u64, out: &mut [u8]) -> Result<usize> {
+        let g = self.g();
+        let (lbn, skip) = (g.lblkno(pos), g.blkoff(pos) as usize);
+        let bsize = g.bsize as usize;
+        if !data.is_snapshot()
+            && let Some(buf) = self.cache().incore(data_key(ip.ino, lbn))
+        {
+            bump(&self.cache().counters.buf_hits);
+            return Ok(copy_out(&buf.read().bytes, skip, bsize, out));
+        }
+        let blocks = (skip + out.len()).div_ceil(bsize) as u64;
+        let (at, run) = self.extent(ip, data, lbn, blocks)?;
+        let run_bytes = usize::try_from(run).unwrap_or(usize::MAX).saturating_mul(bsize);
+        let Some(at) = at else {
+            let n = out.len().min(run_bytes - skip);
+            out.iter_mut().take(n).for_each(|b| *b = 0);
+            return Ok(n);
+        };
+        if data.is_snapshot() {
+            return self.read_snapshot(at, skip, out);
+        }
+        let whole = if skip == 0 { run.min((out.len() / bsize) as u64) } else { 0 };
+        let whole = self.not_in_core(ip, lbn, whole);
+        if whole * u64::from(g.bsize) >= DIRECT_BYTES {
+            let n = whole as usize * bsize;
+            if let Some(out) = out.get_mut(..n) {
+                self.read_device(at, out)?;
+            }
+            return Ok(n);
+        }
+        let buf = self.data_block(ip, data, lbn, at)?;
+        let buf = buf.read();
+        Ok(copy_out(&buf.bytes, skip, bsize, out))
+    }
+
+    /// How many of the `n` blocks from `lbn` on come before the next one in memory.
+    fn not_in_core(&self, ip: &Inode, lbn: Lbn, n: u64) -> u64 {
+        let absent = |&k: &u64| self.cache().incore(data_key(ip.ino, lbn.plus(k))).is_some();
+        (1..n).find(absent).unwrap_or(n)
+    }
+
+    fn read_device(&self, at: FragNo, out: &mut [u8]) -> Result<()> {
+        let c = &self.cache().counters;
+        bump(&c.reads);
+        add(&c.bytes_read, out.len() as u64);
+        Ok(self.cache().dev.read_at(self.g().frag_to_byte(at), out)?)
+    }
+
+    /// Reads from one block of a snapshot. It may be a live block of the volume, so it is not cached
+    /// under the snapshot's name; the volume's last block may be cut off: the rest is zeros.
+    fn read_snapshot(&self, at: FragNo, skip: usize, out: &mut [u8]) -> Result<usize> {
+        let g = self.g();
+        let frags = g.size.saturating_sub(at.0).min(g.frag.into());
+        let there = (frags * u64::from(g.fsize)) as usize;
+        let mut block = vec![0; g.bsize as usize];
+        if let Some(b) = block.get_mut(..there) {
+            self.read_device(at, b)?;
+        }
+        Ok(copy_out(&block, skip, block.len(), out))
+    }
+}
+
+/// Copies block content from `skip` on; a block shorter than `bsize` ends in zeros.
+fn copy_out(block: &[u8], skip: usize, bsize: usize, out: &mut [u8]) -> usize {
+    let n = out.len().min(bsize - skip);
+    let from = block.get(skip..).unwrap_or(&[]);
+    let have = from.len().min(n);
+    if let (Some(to), Some(from)) = (out.get_mut(..have), from.get(..have)) {
+        to.copy_from_slice(from);
+    }
+    out.iter_mut().take(n).skip(have).for_each(|b| *b = 0);
+    n
+}

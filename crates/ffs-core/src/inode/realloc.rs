@@ -1,0 +1,179 @@
+//! Moving the blocks of a sequential writer together (`reallocblks`).
+//!
+//! A row of blocks is followed while a file is written at its end. When the next block does not
+//! touch the last one on disk, the whole row is moved to a free run, if there is one, before it was
+//! ever written.
+//!
+//! Reference: `spec/allocation.md` §6.4.
+
+use super::balloc::indirect_slot;
+use super::bmap::{Node, data_key, pointer, raw, set_pointer};
+use super::{Cluster, Inode, InodeData, InodeTable};
+use crate::alloc::PrefQuery;
+use crate::buf::BufRef;
+use crate::counters::bump;
+use crate::error::Result;
+use crate::ordering::{ClaimOf, FragRun, PtrSlot};
+use ffs_ondisk::bmap::{self, Path};
+use ffs_ondisk::{FileType, FragNo, Lbn};
+
+/// Percent of the volume that must be free for moving to be worth while.
+const MIN_FREE_PERCENT: u32 = 4;
+
+/// The map that holds the pointers of a row.
+enum Map {
+    Inode,
+    Indirect { buf: BufRef, node: Node },
+}
+
+/// The blocks of a row as they lie now.
+struct Row {
+    map: Map,
+    /// Index of the first pointer in the map.
+    index: usize,
+    old: Vec<FragNo>,
+    bufs: Vec<BufRef>,
+}
+
+impl InodeTable {
+    /// Block `lbn`, at `at`, was written to its end.
+    pub(super) fn cluster_written(&self, ip: &Inode, data: &mut InodeData, lbn: Lbn, at: FragNo) {
+        let g = self.g();
+        let max = g.contigsumsize.min(self.alloc.params().maxcontig);
+        let at_end = data.d.size == g.lblktosize(lbn.plus(1));
+        let c = data.cluster;
+        if max < 2 || !at_end || data.d.file_type() != Some(FileType::Regular) {
+            data.cluster.len = 0;
+            return;
+        }
+        let follows = c.len > 0 && c.len < max && lbn == c.start.plus(c.len.into());
+        let touches = at == c.last.plus(g.frag.into());
+        data.cluster = if !follows {
+            Cluster { start: lbn, len: 1, last: at, retry: c.retry }
+        } else if touches {
+            Cluster { len: c.len + 1, last: at, ..c }
+        } else if let Some(last) = self.gather(ip, data, c.start, c.len + 1) {
+            Cluster { len: c.len + 1, last, retry: None, ..c }
+        } else {
+            Cluster { start: lbn, len: 1, last: at, retry: data.cluster.retry }
+        };
+    }
+
+    /// Moves the blocks from `start` on to one place; returns the new address of the last. Failure
+    /// of any kind leaves them where they are.
+    fn gather(&self, ip: &Inode, data: &mut InodeData, start: Lbn, len: u32) -> Option<FragNo> {
+        if !self.alloc.switches.doreallocblks() || self.alloc.freespace(MIN_FREE_PERCENT) < 0 {
+            return None;
+        }
+        let row = self.row(ip, data, start, len).ok()??;
+        let pref = data.cluster.retry.or_else(|| self.row_pref(ip, data, start, &row));
+        let Ok(Some(to)) = self.alloc.alloc_cluster(ip.ino, pref, len) else {
+            data.cluster.retry = Some(self.alloc.next_cluster_pref(ip.ino, pref));
+            return None;
+        };
+        self.move_row(ip, data, &row, to);
+        bump(&self.cache().counters.clusters_moved);
+        Some(to.plus(u64::from(self.g().frag) * u64::from(len - 1)))
+    }
+
+    /// The row, if all of it is in one map, in one group, and in memory.
+    fn row(&self, ip: &Inode, data: &InodeData, start: Lbn, len: u32) -> Result<Option<Row>> {
+        let g = self.g();
+        let Some((map, index)) = self.map_of(ip, data, start)? else { return Ok(None) };
+        let slots = match map {
+            Map::Inode => data.d.db.len(),
+            Map::Indirect { .. } => g.nindir as usize,
+        };
+        if index + len as usize > slots {
+            return Ok(None);
+        }
+        let (mut old, mut bufs) = (Vec::new(), Vec::new());
+        for k in 0..u64::from(len) {
+            let Some(buf) = self.cache().incore(data_key(ip.ino, start.plus(k))) else {
+                return Ok(None);
+            };
+            old.push(buf.read().addr);
+            bufs.push(buf);
+        }
+        let groups = old.first().map(|&a| g.dtog(a)) == old.last().map(|&a| g.dtog(a));
+        Ok(groups.then_some(Row { map, index, old, bufs }))
+    }
+
+    /// The map that holds the pointer of `lbn`, and the index in it.
+    fn map_of(&self, ip: &Inode, data: &InodeData, lbn: Lbn) -> Result<Option<(Map, usize)>> {
+        let g = self.g();
+        let (levels, index) = match bmap::path(g, lbn) {
+            Some(Path::Direct(i)) => return Ok(Some((Map::Inode, i))),
+            Some(Path::Indirect { levels, index }) => (levels, index),
+            None => return Ok(None),
+        };
+        let mut node = Node::root(g, levels - 1);
+        let mut at = data.d.ib.get(levels - 1).copied().unwrap_or(0);
+        for i in index.iter().take(levels).map(|&i| i as usize) {
+            if at == 0 {
+                return Ok(None);
+            }
+            let buf = self.indirect(ip, node, at)?;
+            if node.level == 1 {
+                return Ok(Some((Map::Indirect { buf, node }, i)));
+            }
+            at = pointer(g, &buf.read().bytes, i);
+            node = node.child(g, i);
+        }
+        Ok(None)
+    }
+
+    /// Where the first block of the row should go.
+    fn row_pref(&self, ip: &Inode, data: &InodeData, start: Lbn, row: &Row) -> Option<FragNo> {
+        match &row.map {
+            Map::Inode => self.pref_direct(ip, data, row.index),
+            Map::Indirect { buf, .. } => {
+                let before = row.index.checked_sub(1);
+                let prev = before.map_or(0, |k| pointer(self.g(), &buf.read().bytes, k));
+                let prev = self.plausible(prev);
+                let single = data.d.ib.first().copied().filter(|_| start.0 == 12);
+                let q = PrefQuery {
+                    index: row.index,
+                    prev,
+                    after_indirect: single.and_then(|p| self.plausible(p)),
+                    ..self.query(ip, data, start)
+                };
+                self.alloc.blkpref(&q)
+            }
+        }
+    }
+
+    /// Gives the blocks of the row the places from `to` on: buffers, then pointers, then the old
+    /// places are freed.
+    fn move_row(&self, ip: &Inode, data: &mut InodeData, row: &Row, to: FragNo) {
+        let g = self.g();
+        for (k, (buf, &old)) in row.bufs.iter().zip(&row.old).enumerate() {
+            let at = to.plus(k as u64 * u64::from(g.frag));
+            self.cache().relocate(buf, at, g.bsize as usize);
+            let i = row.index + k;
+            let slot = match &row.map {
+                Map::Inode => PtrSlot::Direct(ip.ino, i),
+                Map::Indirect { node, .. } => indirect_slot(ip, node.name(), i),
+            };
+            let run = |at| FragRun { at, frags: g.frag };
+            let (new, old) = (run(at), Some(run(old)));
+            let then = self.alloc.ordering.claim_set(slot, new, old, ClaimOf::Data);
+            // A write that fails leaves the buffer dirty: it is tried again, at the new place.
+            let _ = self.cache().apply(buf, then);
+            match &row.map {
+                Map::Inode => {
+                    if let Some(p) = data.d.db.get_mut(i) {
+                        *p = raw(at);
+                    }
+                }
+                Map::Indirect { buf, .. } => set_pointer(g, &mut buf.write().bytes, i, raw(at)),
+            }
+        }
+        if let Map::Indirect { buf, .. } = &row.map {
+            self.cache().dirty(buf);
+        }
+        for &old in &row.old {
+            self.free_quietly(ip, FragRun { at: old, frags: g.frag });
+        }
+    }
+}

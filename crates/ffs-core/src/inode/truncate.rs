@@ -1,0 +1,137 @@
+//! Sizes: truncation and extension.
+//!
+//! Reference: `spec/soft-updates.md` §6.11, §11.2; `spec/on-disk-format.md` §7.7.
+
+use super::balloc::stronger;
+use super::bmap::raw;
+use super::cut::Detached;
+use super::lifecycle::size_limit;
+use super::{Inode, InodeData, InodeTable};
+use crate::alloc::Reserve;
+use crate::error::{Error, Result};
+use crate::ordering::InodeChange;
+use ffs_ondisk::dinode::ShortLink;
+use ffs_ondisk::geometry::{NDADDR, NIADDR};
+use ffs_ondisk::{FragNo, Lbn};
+
+impl InodeTable {
+    /// Sets the size of a regular file, directory or symbolic link, and its times, and updates the
+    /// inode. Only regular files may grow: they get a last block of zeros, so that a file made by
+    /// this call does not end in a hole.
+    ///
+    /// # Errors
+    /// [`Error::TooBig`], [`Error::NoSpace`]: nothing changed. [`Error::Format`], the device's: as
+    /// far as it came.
+    pub(crate) fn truncate(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        new_size: u64,
+        reserve: Reserve,
+    ) -> Result<()> {
+        if new_size == data.d.size {
+            self.touch_modified(data);
+            return self.update(ip, data, InodeChange::Attr);
+        }
+        if data.is_snapshot() {
+            return Err(Error::NotPermitted);
+        }
+        // Pinned: a change in memory is not lost because the block had to be read again.
+        let _inode_block = self.inode_block(ip.ino)?;
+        if new_size < data.d.size {
+            self.shrink(ip, data, new_size)
+        } else {
+            self.extend(ip, data, new_size, reserve)
+        }
+    }
+
+    fn extend(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        new_size: u64,
+        reserve: Reserve,
+    ) -> Result<()> {
+        if data.d.file_type() != Some(ffs_ondisk::FileType::Regular) {
+            return Err(Error::Invalid("only regular files can be extended"));
+        }
+        if new_size > size_limit(self, data) {
+            return Err(Error::TooBig);
+        }
+        self.zero_gap(ip, data, new_size)?;
+        let (last, g) = (new_size - 1, self.g());
+        let granted = self.balloc(ip, data, g.lblkno(last), g.blkoff(last) + 1, true, reserve)?;
+        let then = stronger(granted.then, self.alloc.ordering.truncated_block(ip.ino));
+        let written = self.cache().apply(&granted.buf, then);
+        self.touch_modified(data);
+        self.update(ip, data, InodeChange::TruncateExtend).and(written)
+    }
+
+    /// Cuts the file to `new_size`, less than it has.
+    pub(super) fn shrink(&self, ip: &Inode, data: &mut InodeData, new_size: u64) -> Result<()> {
+        let g = self.g();
+        if !data.d.has_pointers(g) {
+            return self.cut_short_link(ip, data, new_size);
+        }
+        let first_gone = Lbn(new_size.div_ceil(g.bsize.into()));
+        let plan = self.plan(ip, data, first_gone, Lbn(u64::MAX - 1))?;
+        let tail = self.cut_last_block(ip, data, new_size)?;
+        self.touch_modified(data);
+        data.cluster.len = 0;
+        let tail: Vec<Detached> = tail.into_iter().collect();
+        self.cut(ip, data, &plan, tail, |data| data.d.size = new_size)
+    }
+
+    fn cut_short_link(&self, ip: &Inode, data: &mut InodeData, new_size: u64) -> Result<()> {
+        if data.d.is_short_symlink(self.g()) {
+            data.d.short = ShortLink::new(data.d.short.text(new_size));
+        }
+        data.d.size = new_size;
+        self.touch_modified(data);
+        self.update(ip, data, InodeChange::Truncate)
+    }
+
+    /// Zeros the last block beyond `new_size`, writes it if the policy says so, and returns the
+    /// fragments it does not need any more.
+    fn cut_last_block(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        new_size: u64,
+    ) -> Result<Option<Detached>> {
+        let g = self.g();
+        let (last, keep) = (g.lblkno(new_size), g.blkoff(new_size) as usize);
+        if keep == 0 {
+            return Ok(None);
+        }
+        let Some(buf) = self.read_block(ip, data, last)? else { return Ok(None) };
+        if let Some(rest) = buf.write().bytes.get_mut(keep..) {
+            rest.fill(0);
+        }
+        self.cache().apply(&buf, self.alloc.ordering.truncated_block(ip.ino))?;
+        let (old, new) = (g.blksize(data.d.size, last), g.blksize(new_size, last));
+        if last.0 >= NDADDR as u64 || new == old {
+            return Ok(None);
+        }
+        let at = buf.read().addr;
+        self.cache().relocate(&buf, at, new as usize);
+        let gone: FragNo = at.plus((new / g.fsize).into());
+        Ok(Some(Detached::data(raw(gone), (old - new) / g.fsize)))
+    }
+
+    /// Frees everything a file without links holds, extended attributes included.
+    pub(super) fn discard_content(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
+        let d = &data.d;
+        if d.size == 0 && d.extsize == 0 && d.blocks == 0 {
+            return Ok(());
+        }
+        let ext = self.detach_ext(data);
+        self.cache().forget_file(ip.ino, -2..=-1);
+        if !data.d.has_pointers(self.g()) {
+            data.d.short = ShortLink::default();
+            (data.d.db, data.d.ib) = ([0; NDADDR], [0; NIADDR]);
+        }
+        let plan = self.plan(ip, data, Lbn(0), Lbn(u64::MAX - 1))?;
+        self.cut(ip, data, &plan, ext, |data| data.d.size = 0)
+    }
+}
