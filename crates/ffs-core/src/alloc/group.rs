@@ -76,9 +76,6 @@ impl Alloc {
 
     /// The buffer of group `c`'s block.
     fn read_group(&self, c: CgNo) -> Result<BufRef> {
-        if let Some(e) = self.sum.lock().damage(c) {
-            return Err(e.clone().into());
-        }
         let g = self.g();
         let at = g.cgtod(c);
         self.cache.bread(BufKey::Meta(at), BufKind::CylinderGroup, at, g.cgsize as usize)
@@ -86,8 +83,14 @@ impl Alloc {
 
     /// Checks the block in if it is fresh from disk.
     fn check_in_once(&self, c: CgNo, buf: &BufRef, block: &mut [u8]) -> Result<()> {
-        if self.sum.lock().is_checked(c, buf) {
-            return Ok(());
+        {
+            let sum = self.sum.lock();
+            if sum.is_checked(c, buf) {
+                return Ok(());
+            }
+            if let Some(e) = sum.damage(c) {
+                return Err(e.clone().into());
+            }
         }
         let checked = check_in(self.g(), c, block);
         let mut sum = self.sum.lock();

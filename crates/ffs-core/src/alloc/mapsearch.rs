@@ -1,8 +1,12 @@
-//! Finding a free run in a fragment map, a byte at a time (§5.3 of the reference).
+//! Finding a free run in a fragment map (§5.3 of the reference).
 //!
 //! # Invariants
 //! 1. A run is maximal: bounded by used fragments or by its block. A byte holds `8 / frag` blocks.
-//! 2. [`search`] sees every byte once (the start byte twice), so it finds a run if there is one.
+//! 2. [`search`] sees every byte, so it finds a run if there is one; stretches without the kind of
+//!    block that can have it are passed over 64 bytes at a time.
+
+/// Bytes of the map looked at together.
+const STRETCH: usize = 64;
 
 /// Bit `n - 1` of `RUNS[log2(frag)][byte]`: the byte has a maximal free run of exactly `n`
 /// fragments. The kernel's `fragtbl`, computed.
@@ -35,31 +39,68 @@ const fn table(frag: u32) -> [u8; 256] {
 /// The first maximal run of exactly `n` free fragments (`1 <= n <= frag`) in `map`, looking from
 /// the byte of fragment `from` to the end and then from the front: its first fragment.
 pub(super) fn search(map: &[u8], frag: u32, from: u32, n: u32) -> Option<u32> {
-    let table = RUNS.get(frag.trailing_zeros() as usize)?;
-    let want = 1u8.checked_shl(n.checked_sub(1)?)?;
     let start = (from as usize / 8).min(map.len());
     let (front, back) = map.split_at(start);
-    let at = match position(back, table, want) {
+    let at = match position(back, frag, n) {
         Some(i) => start + i,
-        None => position(front, table, want)?,
+        None => position(front, frag, n)?,
     };
     let byte = *map.get(at)?;
     Some(at as u32 * 8 + find_in_byte(byte, frag, n)?)
 }
 
-/// Index of the first byte whose entry in `table` has a bit of `want`.
-fn position(map: &[u8], table: &[u8; 256], want: u8) -> Option<usize> {
+/// Index of the first byte with a maximal free run of exactly `n` fragments.
+fn position(map: &[u8], frag: u32, n: u32) -> Option<usize> {
+    let table = RUNS.get(frag.trailing_zeros() as usize)?;
+    let want = 1u8.checked_shl(n.checked_sub(1)?)?;
     let hit = |b: &u8| table.get(usize::from(*b)).is_some_and(|runs| runs & want != 0);
-    let (words, rest) = map.as_chunks::<8>();
-    for (i, word) in words.iter().enumerate() {
-        // Full areas are skipped a word at a time.
-        if u64::from_ne_bytes(*word) != 0
-            && let Some(k) = word.iter().position(hit)
+    let may = |stretch: &[u8; STRETCH]| {
+        let (words, _) = stretch.as_chunks::<8>();
+        let words = words.iter().map(|w| u64::from_le_bytes(*w));
+        // Folded without a branch, so that the compiler makes it a few wide instructions.
+        let some = if n == frag {
+            words.fold(0, |acc, w| acc | whole_blocks(w, frag))
+        } else {
+            words.fold(0, |acc, w| acc | partial_blocks(w, frag))
+        };
+        some != 0
+    };
+    let (stretches, rest) = map.as_chunks::<STRETCH>();
+    for (i, stretch) in stretches.iter().enumerate() {
+        if may(stretch)
+            && let Some(k) = stretch.iter().position(hit)
         {
-            return Some(i * 8 + k);
+            return Some(i * STRETCH + k);
         }
     }
-    rest.iter().position(hit).map(|k| words.len() * 8 + k)
+    rest.iter().position(hit).map(|k| stretches.len() * STRETCH + k)
+}
+
+/// The first bit of every block in a word.
+fn block_starts(frag: u32) -> u64 {
+    match frag {
+        1 => u64::MAX,
+        2 => 0x5555_5555_5555_5555,
+        4 => 0x1111_1111_1111_1111,
+        _ => 0x0101_0101_0101_0101,
+    }
+}
+
+/// Not 0 if a block in `word` is neither wholly free nor wholly used: neighbours in it differ.
+fn partial_blocks(word: u64, frag: u32) -> u64 {
+    let block_ends = block_starts(frag) << (frag - 1);
+    (word ^ (word >> 1)) & !block_ends
+}
+
+/// The first bit of every wholly free block in `word`.
+fn whole_blocks(word: u64, frag: u32) -> u64 {
+    let mut free = word;
+    let mut n = 1;
+    while n < frag {
+        free &= free >> n;
+        n *= 2;
+    }
+    free & block_starts(frag)
 }
 
 /// The first maximal run of exactly `n` free fragments in a byte of the map: its first bit.
@@ -97,6 +138,27 @@ mod tests {
                     assert_eq!(found, got >> (n - 1) & 1 == 1, "frag {frag}, {byte:08b}, {n}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn long_maps_give_what_bytes_give() {
+        let mut dice = ffs_testkit::rng::SplitMix64::new(9);
+        for round in 0..3000 {
+            let frag = 1 << dice.below(4);
+            let n = dice.between(1, u64::from(frag)) as u32;
+            let mut map = vec![0u8; dice.between(1, 400) as usize];
+            // Mostly full and free blocks, so that the stretches matter.
+            for byte in &mut map {
+                *byte = [0, 0xff, 0, 0xff, 0xf0, 0x0c][dice.below(6 - round % 3) as usize];
+            }
+            let at = dice.below(map.len() as u64) as usize;
+            map[at] = dice.next_u64() as u8;
+            let from = dice.below(map.len() as u64 * 8) as u32;
+            let order = (from as usize / 8..map.len()).chain(0..from as usize / 8);
+            let slow =
+                order.filter_map(|i| Some(i as u32 * 8 + find_in_byte(map[i], frag, n)?)).next();
+            assert_eq!(search(&map, frag, from, n), slow, "round {round}: frag {frag}, run {n}");
         }
     }
 
