@@ -1,1 +1,40 @@
-//! ffs-fuse
+//! A FUSE server over [`ffs_core`]: images mounted as directories of Linux.
+//!
+//! | module, top down | holds |
+//! | --- | --- |
+//! | `helper` | being called by mount(8) and umount(8) |
+//! | `daemon` | mounting in the background |
+//! | `umount` | unmounting and waiting for the last byte; remounting |
+//! | `serve` | from a [`MountRequest`] to a served mount, and to its end |
+//! | `session` | the threads that serve a mount; `signals` and `syncer` beside them |
+//! | `server` | from the kernel's requests to operations of the file system |
+//! | `kernel` | mount(2), `fuseblk`, `fusermount3`; `mountinfo` |
+//! | `wire` | the FUSE protocol |
+//! | `options` | the words behind `-o` |
+//!
+//! The room knows neither on-disk structures nor buffers: an operation of the core answers a request.
+//!
+//! References: `spec/known-failures.md` §1; `docs/dependencies.md` on why the protocol is spoken here.
+#![cfg(target_os = "linux")]
+
+mod daemon;
+mod error;
+mod helper;
+mod kernel;
+mod log;
+mod mountinfo;
+mod options;
+mod serve;
+mod server;
+mod session;
+mod signals;
+mod syncer;
+mod umount;
+mod wire;
+
+pub use daemon::mount_daemon;
+pub use error::MountError;
+pub use helper::run_as_helper;
+pub use options::{OptionError, Options, describe_options, parse_options};
+pub use serve::{MountRequest, Mounted, mount_foreground};
+pub use umount::{UnmountRequest, remount, unmount_and_wait};

@@ -1,0 +1,133 @@
+//! Mounting in the background: the caller returns when the mount is there.
+//!
+//! **Invariants.**
+//! 1. The process forks while it has one thread; the server's threads start in the child.
+//! 2. The child's error, if it cannot mount, is the parent's error.
+//! 3. The server keeps no terminal, no directory and no descriptor of its caller.
+
+use crate::error::MountError;
+use crate::log;
+use crate::serve::{MountRequest, Mounted, mount_foreground};
+use rustix::fd::OwnedFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+/// Mounts, and returns when the mount is there; a process in the background serves it.
+///
+/// # Errors
+/// It cannot be mounted; or the caller has threads, so that it cannot fork.
+pub fn mount_daemon(request: &MountRequest) -> Result<Mounted, MountError> {
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads > 1 {
+        let message = "the process has threads already: serve in the foreground";
+        return Err(MountError::Background(message.to_owned()));
+    }
+    let (read, write) =
+        pipe_with(PipeFlags::CLOEXEC).map_err(|e| MountError::kernel("pipe", e))?;
+    if fork()? {
+        drop(write);
+        return listen(read);
+    }
+    drop(read);
+    std::process::exit(serve(request, write))
+}
+
+/// `true` in the parent.
+#[allow(unsafe_code)]
+fn fork() -> Result<bool, MountError> {
+    // SAFETY: this process has one thread (checked by the caller), so that the child finds no lock
+    // held and no structure half changed.
+    match unsafe { libc::fork() } {
+        -1 => Err(MountError::kernel("fork", std::io::Error::last_os_error())),
+        0 => Ok(false),
+        _ => Ok(true),
+    }
+}
+
+/// The child: its exit code.
+fn serve(request: &MountRequest, pipe: OwnedFd) -> i32 {
+    // Only fails for a process-group leader, which a forked child is not.
+    let _ = rustix::process::setsid();
+    let mut pipe = Some(File::from(pipe));
+    let outcome = mount_foreground(request, |mounted| {
+        leave_terminal();
+        if let Some(mut pipe) = pipe.take() {
+            // A parent that is gone needs no news.
+            let _ = pipe.write_all(&encode(mounted));
+        }
+    });
+    match (outcome, pipe) {
+        (Ok(()), _) => 0,
+        (Err(e), Some(mut pipe)) => {
+            let _ = pipe.write_all(format!("error\n{e}").as_bytes());
+            MountError::EXIT_CODE
+        }
+        (Err(e), None) => {
+            log::error(&e.to_string());
+            1
+        }
+    }
+}
+
+fn leave_terminal() {
+    log::to_syslog();
+    // Whatever fails here leaves a descriptor or a directory busy, no more.
+    let _ = std::env::set_current_dir("/");
+    if let Ok(null) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+fn encode(m: &Mounted) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut b = if m.read_only { b"ro\n".to_vec() } else { b"rw\n".to_vec() };
+    b.extend(m.notes.join("\n").bytes());
+    b.push(0);
+    b.extend(m.mount_point.as_os_str().as_bytes());
+    b
+}
+
+fn decode(b: &[u8]) -> Option<Mounted> {
+    use std::os::unix::ffi::OsStrExt;
+    let nul = b.iter().position(|c| *c == 0)?;
+    let (head, path) = (std::str::from_utf8(&b[..nul]).ok()?, &b[nul + 1..]);
+    let (mode, notes) = head.split_once('\n')?;
+    Some(Mounted {
+        mount_point: PathBuf::from(std::ffi::OsStr::from_bytes(path)),
+        read_only: mode == "ro",
+        notes: notes.lines().map(str::to_owned).collect(),
+    })
+}
+
+/// The parent: waits for the child's news.
+fn listen(pipe: OwnedFd) -> Result<Mounted, MountError> {
+    let mut news = Vec::new();
+    File::from(pipe)
+        .read_to_end(&mut news)
+        .map_err(|e| MountError::kernel("the server's pipe", e))?;
+    if let Some(words) = news.strip_prefix(b"error\n") {
+        return Err(MountError::Background(String::from_utf8_lossy(words).into_owned()));
+    }
+    decode(&news).ok_or_else(|| {
+        MountError::Background("the server ended before the mount was there".to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_survive_the_pipe() {
+        for notes in [vec![], vec!["one".to_owned(), "two".to_owned()]] {
+            let m = Mounted { mount_point: "/mnt/a\nb".into(), read_only: true, notes };
+            assert_eq!(decode(&encode(&m)), Some(m));
+        }
+        assert_eq!(decode(b""), None);
+    }
+}

@@ -1,0 +1,299 @@
+//! Mounting and unmounting: by the kernel's own calls where we may, else by `fusermount3`.
+//!
+//! **Invariants.**
+//! 1. A block device is mounted as `fuseblk` where the kernel lets us: then `sync` reaches the server, and
+//!    `umount` returns only when the server has written everything.
+//! 2. A failed mount leaves nothing mounted.
+//!
+//! **References.** `spec/known-failures.md` §1; fuse(4), fusermount3(1).
+
+use crate::error::MountError;
+use crate::mountinfo;
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::CString;
+use std::fmt::Write as _;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How the mount shall be.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Shown as the source; for `fuseblk` the device itself.
+    pub(crate) source: PathBuf,
+    pub(crate) mount_point: PathBuf,
+    pub(crate) block_device: bool,
+    pub(crate) read_only: bool,
+    pub(crate) allow_other: bool,
+    pub(crate) default_permissions: bool,
+    pub(crate) suid: bool,
+    pub(crate) dev: bool,
+    pub(crate) exec: bool,
+}
+
+impl Plan {
+    fn flags(&self) -> MountFlags {
+        let mut f = MountFlags::empty();
+        f.set(MountFlags::RDONLY, self.read_only);
+        f.set(MountFlags::NOSUID, !self.suid);
+        f.set(MountFlags::NODEV, !self.dev);
+        f.set(MountFlags::NOEXEC, !self.exec);
+        // Access times are the server's business.
+        f | MountFlags::NOATIME
+    }
+
+    /// What the FUSE file system itself is told.
+    fn data(&self, fd: &OwnedFd) -> String {
+        let uid = rustix::process::getuid().as_raw();
+        let gid = rustix::process::getgid().as_raw();
+        let mut s =
+            format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", fd.as_raw_fd());
+        for (wanted, word) in
+            [(self.allow_other, "allow_other"), (self.default_permissions, "default_permissions")]
+        {
+            if wanted {
+                s.push(',');
+                s.push_str(word);
+            }
+        }
+        s
+    }
+}
+
+/// The directory to mount on, by its real name.
+pub(crate) fn mount_point(path: &Path) -> Result<PathBuf, MountError> {
+    let at = |source| MountError::MountPoint { path: path.to_owned(), source };
+    let real = path.canonicalize().map_err(at)?;
+    if !real.metadata().map_err(at)?.is_dir() {
+        return Err(at(io::ErrorKind::NotADirectory.into()));
+    }
+    Ok(real)
+}
+
+/// Whether `path` is a block device.
+pub(crate) fn is_block_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|m| m.file_type().is_block_device())
+}
+
+/// Mounts, and returns the device on which the kernel will talk to us.
+pub(crate) fn mount(plan: &Plan) -> Result<OwnedFd, MountError> {
+    match mount_ourselves(plan) {
+        Err(MountError::Kernel { source, .. })
+            if source.raw_os_error() == Some(libc::EPERM)
+                || source.raw_os_error() == Some(libc::EACCES) =>
+        {
+            mount_by_helper(plan)
+        }
+        other => other,
+    }
+}
+
+fn mount_ourselves(plan: &Plan) -> Result<OwnedFd, MountError> {
+    let open = || {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(|e| match e {
+            rustix::io::Errno::NOENT | rustix::io::Errno::NXIO | rustix::io::Errno::NODEV => {
+                MountError::kernel("/dev/fuse (is the kernel's fuse module loaded?)", e)
+            }
+            e => MountError::kernel("/dev/fuse", e),
+        })
+    };
+    if plan.block_device {
+        let fd = open()?;
+        // Where the kernel refuses (the device is in use, or write-protected), plain FUSE still works.
+        if call_mount(plan, "fuseblk.ffs", &plan.data(&fd)).is_ok() {
+            return Ok(fd);
+        }
+    }
+    let fd = open()?;
+    match call_mount(plan, "fuse.ffs", &plan.data(&fd)) {
+        Ok(()) => Ok(fd),
+        Err(source) if source == rustix::io::Errno::PERM => {
+            Err(MountError::kernel("mount", source))
+        }
+        Err(source) => {
+            Err(MountError::MountPoint { path: plan.mount_point.clone(), source: source.into() })
+        }
+    }
+}
+
+fn call_mount(plan: &Plan, fs_type: &str, data: &str) -> rustix::io::Result<()> {
+    let data = CString::new(data).map_err(|_| rustix::io::Errno::INVAL)?;
+    rustix::mount::mount(
+        &plan.source,
+        &plan.mount_point,
+        fs_type,
+        plan.flags(),
+        data.as_c_str(),
+    )
+}
+
+/// Lets the set-user-id program of libfuse mount; it hands the device over on a socket.
+fn mount_by_helper(plan: &Plan) -> Result<OwnedFd, MountError> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    let family = (AddressFamily::UNIX, SocketType::STREAM);
+    let (ours, theirs) = socketpair(family.0, family.1, SocketFlags::CLOEXEC, None)
+        .map_err(|e| MountError::kernel("socketpair", e))?;
+    let mut options = "subtype=ffs".to_owned();
+    let source = plan.source.to_string_lossy();
+    let _ = write!(options, ",fsname={}", source.replace('\\', "\\\\").replace(',', "\\,"));
+    for (wanted, word) in [
+        (plan.read_only, "ro"),
+        (plan.allow_other, "allow_other"),
+        (plan.default_permissions, "default_permissions"),
+        (!plan.exec, "noexec"),
+        (true, "noatime"),
+    ] {
+        if wanted {
+            options.push(',');
+            options.push_str(word);
+        }
+    }
+    let mut command = helper_command();
+    command.arg("-o").arg(options).arg("--").arg(&plan.mount_point);
+    let child = {
+        // Not to be inherited by others: a duplicate without close-on-exec, in the child only.
+        let raw = theirs.as_raw_fd();
+        command.env("_FUSE_COMMFD", raw.to_string()).stderr(Stdio::piped());
+        keep_open_in_child(&mut command, raw);
+        command.spawn().map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => MountError::Helper(
+                "not found; mounting without root needs it (package fuse3)".to_owned(),
+            ),
+            _ => MountError::kernel("fusermount3", e),
+        })?
+    };
+    drop(theirs);
+    let received = receive_fd(&ours);
+    let output = child.wait_with_output().map_err(|e| MountError::kernel("fusermount3", e))?;
+    match received {
+        Ok(Some(fd)) if output.status.success() => Ok(fd),
+        _ => {
+            let words = String::from_utf8_lossy(&output.stderr);
+            let words = words.trim().trim_start_matches("fusermount3: ");
+            let words = if words.is_empty() { "gave no reason" } else { words };
+            Err(MountError::Helper(words.to_owned()))
+        }
+    }
+}
+
+#[allow(unsafe_code)]
+fn keep_open_in_child(command: &mut Command, fd: i32) {
+    // SAFETY: between fork and exec the closure only calls fcntl, which is async-signal-safe, on a
+    // descriptor that the parent keeps open until the spawn is over.
+    unsafe {
+        command.pre_exec(move || {
+            let fd = rustix::fd::BorrowedFd::borrow_raw(fd);
+            rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::empty()).map_err(io::Error::from)
+        });
+    }
+}
+
+/// Takes the descriptor that was sent over `socket`; `None` if it was closed without one.
+fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0; 1];
+    let mut iov = [IoSliceMut::new(&mut byte)];
+    recvmsg(socket, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut fds) = message {
+            return Ok(fds.next());
+        }
+    }
+    Ok(None)
+}
+
+fn helper_command() -> Command {
+    Command::new("fusermount3")
+}
+
+/// How hard to unmount.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Force {
+    /// Out of sight now, unmounted when nobody uses it any more.
+    pub(crate) lazy: bool,
+    /// Even if the server does not answer.
+    pub(crate) force: bool,
+}
+
+/// Takes the mount away.
+pub(crate) fn unmount(mount_point: &Path, how: Force) -> Result<(), MountError> {
+    let mut flags = UnmountFlags::NOFOLLOW;
+    flags.set(UnmountFlags::DETACH, how.lazy);
+    flags.set(UnmountFlags::FORCE, how.force);
+    match rustix::mount::unmount(mount_point, flags) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::PERM) => unmount_by_helper(mount_point, how.lazy),
+        Err(e) => {
+            Err(MountError::MountPoint { path: mount_point.to_owned(), source: e.into() })
+                .map_err(unmount_words)
+        }
+    }
+}
+
+/// The same error, said of unmounting.
+fn unmount_words(e: MountError) -> MountError {
+    match e {
+        MountError::MountPoint { path, source } if source.raw_os_error() == Some(libc::EBUSY) => {
+            MountError::NotMounted {
+                path,
+                found: "in use: leave the directory and close its files (see fuser -m), or unmount lazily",
+            }
+        }
+        MountError::MountPoint { source, .. } => MountError::kernel("umount", source),
+        other => other,
+    }
+}
+
+fn unmount_by_helper(mount_point: &Path, lazy: bool) -> Result<(), MountError> {
+    let mut command = helper_command();
+    command.arg("-u");
+    if lazy {
+        command.arg("-z");
+    }
+    let output = command.arg("--").arg(mount_point).output();
+    let output = output.map_err(|e| MountError::kernel("fusermount3", e))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let words = String::from_utf8_lossy(&output.stderr);
+    Err(MountError::Helper(words.trim().trim_start_matches("fusermount3: ").to_owned()))
+}
+
+/// The kernel's part of `mount -o remount,ro` and `remount,rw`: other properties stay.
+pub(crate) fn remount(mount: &mountinfo::Mount, read_only: bool) -> Result<(), MountError> {
+    let mut flags = MountFlags::empty();
+    for (word, flag) in [
+        ("nosuid", MountFlags::NOSUID),
+        ("nodev", MountFlags::NODEV),
+        ("noexec", MountFlags::NOEXEC),
+        ("noatime", MountFlags::NOATIME),
+        ("relatime", MountFlags::RELATIME),
+    ] {
+        flags.set(flag, mount.has_option(word));
+    }
+    flags.set(MountFlags::RDONLY, read_only);
+    rustix::mount::mount_remount(&mount.mount_point, flags, c"")
+        .map_err(|e| MountError::kernel("remount", e))
+}
+
+/// Lets the kernel read ahead as much as one request can carry; by default it is an eighth of that.
+pub(crate) fn widen_readahead(mount_point: &Path) {
+    let Ok(Some(mount)) = mountinfo::find(mount_point) else { return };
+    let path: PathBuf = ["/sys/class/bdi", &mount.device, "read_ahead_kb"].iter().collect();
+    // Only root may; without it reading is merely slower.
+    let _ = std::fs::write(path, (crate::wire::MAX_IO >> 10).to_string().as_bytes());
+}
+
+/// The path as the kernel's string.
+pub(crate) fn display(path: &Path) -> String {
+    String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned()
+}

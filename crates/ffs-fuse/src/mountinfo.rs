@@ -1,0 +1,91 @@
+//! The table of mounts, as the kernel shows it to us.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// A mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// `major:minor`.
+    pub(crate) device: String,
+    pub(crate) mount_point: PathBuf,
+    /// Options of the mount (`rw`, `nosuid`...).
+    pub(crate) options: String,
+    pub(crate) fs_type: String,
+    /// Options of the file system.
+    pub(crate) fs_options: String,
+}
+
+impl Mount {
+    /// Whether one of our servers is behind it.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.fs_type == "fuse.ffs" || self.fs_type == "fuseblk.ffs"
+    }
+
+    /// Whether `word` is among the options, of the mount or of the file system.
+    pub(crate) fn has_option(&self, word: &str) -> bool {
+        self.options.split(',').chain(self.fs_options.split(',')).any(|w| w == word)
+    }
+}
+
+/// The topmost mount on `mount_point`.
+pub(crate) fn find(mount_point: &Path) -> io::Result<Option<Mount>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    let mounts = table.split(|b| *b == b'\n').filter_map(parse);
+    Ok(mounts.filter(|m| m.mount_point == mount_point).last())
+}
+
+/// `ID PARENT MAJ:MIN ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE FSOPTIONS`
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut words = line.split(|b| *b == b' ').map(unescape);
+    let text = |w: Vec<u8>| String::from_utf8_lossy(&w).into_owned();
+    let device = text(words.nth(2)?);
+    let mount_point = PathBuf::from(OsString::from_vec(words.nth(1)?));
+    let options = text(words.next()?);
+    words.find(|w| w == b"-")?;
+    let fs_type = text(words.next()?);
+    let fs_options = text(words.nth(1)?);
+    Some(Mount { device, mount_point, options, fs_type, fs_options })
+}
+
+/// Undoes the kernel's octal escapes.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after.first_chunk::<3>().filter(|_| *first == b'\\');
+        let value = octal.and_then(|o| {
+            let o = std::str::from_utf8(o).ok()?;
+            u8::from_str_radix(o, 8).ok()
+        });
+        match value {
+            Some(v) => {
+                out.push(v);
+                rest = &after[3..];
+            }
+            None => {
+                out.push(*first);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_taken_apart() {
+        let line = br"62 30 0:48 / /mnt/a\040b\134 rw,nosuid shared:1 - fuse.ffs /x.img rw,user_id=0";
+        let m = parse(line).unwrap();
+        assert_eq!(m.mount_point, Path::new(r"/mnt/a b\"));
+        assert_eq!((m.device.as_str(), m.fs_type.as_str()), ("0:48", "fuse.ffs"));
+        assert!(m.is_ours() && m.has_option("nosuid") && m.has_option("user_id=0"));
+        assert_eq!(parse(b"62 30 0:48 / /mnt rw"), None);
+        assert!(find(Path::new("/proc")).unwrap().is_some());
+    }
+}

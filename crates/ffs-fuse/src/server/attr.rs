@@ -1,0 +1,136 @@
+//! Attributes, times, types and device numbers between the file system and Linux.
+
+use super::Server;
+use crate::wire::reply::WireAttr;
+use crate::wire::{Entry, Errno, ROOT, Reply, Request};
+use ffs_core::{Access, Attr, DeviceNumber, FileType, Ino, Timespec};
+
+/// The root's inode number.
+const ROOT_INO: u32 = 2;
+
+/// What the kernel calls the file `ino`.
+pub(super) fn node_of(ino: Ino) -> u64 {
+    if ino.0 == ROOT_INO { ROOT } else { u64::from(ino.0) }
+}
+
+/// What the file system calls `node`.
+pub(super) fn ino_of(node: u64) -> Result<Ino, Errno> {
+    match node {
+        ROOT => Ok(Ino(ROOT_INO)),
+        n => u32::try_from(n).map(Ino).map_err(|_| Errno::STALE),
+    }
+}
+
+/// The type bits of a mode.
+pub(super) fn type_bits(kind: FileType) -> u32 {
+    match kind {
+        FileType::Fifo => libc::S_IFIFO,
+        FileType::Char => libc::S_IFCHR,
+        FileType::Directory => libc::S_IFDIR,
+        FileType::Block => libc::S_IFBLK,
+        FileType::Regular => libc::S_IFREG,
+        FileType::Symlink => libc::S_IFLNK,
+        FileType::Socket => libc::S_IFSOCK,
+    }
+}
+
+/// The `DT_*` of a directory entry; unknown if the entry does not say.
+pub(super) fn dirent_kind(kind: Option<FileType>) -> u32 {
+    kind.map_or(0, |k| type_bits(k) >> 12)
+}
+
+/// Linux's 32-bit number of a device that the image names in FreeBSD's way.
+fn device(rdev: u64) -> DeviceNumber {
+    DeviceNumber::from_disk(rdev)
+}
+
+fn time(t: Timespec) -> (i64, u32) {
+    (t.secs, u32::try_from(t.nsec).unwrap_or(0))
+}
+
+/// Attributes as the kernel wants them.
+pub(super) fn wire(a: &Attr) -> WireAttr {
+    WireAttr {
+        ino: u64::from(a.ino.0),
+        size: a.size,
+        blocks: a.blocks,
+        times: [time(a.atime), time(a.mtime), time(a.ctime)],
+        mode: type_bits(a.kind) | u32::from(a.perm),
+        nlink: a.nlink,
+        uid: a.uid,
+        gid: a.gid,
+        rdev: device(a.rdev).to_linux() as u32,
+        blksize: a.blksize,
+    }
+}
+
+/// The node of a file with these attributes.
+pub(super) fn entry(a: &Attr) -> Entry {
+    Entry { node: node_of(a.ino), generation: u64::from(a.generation), attr: wire(a) }
+}
+
+impl Server {
+    pub(super) fn getattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let a = self.fs.getattr(&self.node(r)?);
+        out.attr(&wire(&a), &self.rules.timeouts);
+        Ok(())
+    }
+
+    /// `statx`, which the kernel asks for where the birth time is wanted.
+    pub(super) fn statx(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        const BASIC_AND_BTIME: u32 = 0xfff;
+        let a = self.fs.getattr(&self.node(r)?);
+        let t = self.rules.timeouts.attr;
+        out.u64(t.as_secs());
+        out.u32(t.subsec_nanos());
+        out.zeros(4 + 16);
+        let w = wire(&a);
+        out.u32(BASIC_AND_BTIME);
+        out.u32(a.blksize);
+        out.u64(0);
+        for v in [a.nlink, a.uid, a.gid] {
+            out.u32(v);
+        }
+        out.u16(w.mode as u16);
+        out.u16(0);
+        for v in [w.ino, a.size, a.blocks, 0] {
+            out.u64(v);
+        }
+        for t in [a.atime, a.birthtime, a.ctime, a.mtime] {
+            let (secs, nsec) = time(t);
+            out.u64(secs as u64);
+            out.u32(nsec);
+            out.u32(0);
+        }
+        let d = device(a.rdev);
+        for v in [d.major, d.minor, 0, 0] {
+            out.u32(v);
+        }
+        out.zeros(14 * 8);
+        Ok(())
+    }
+
+    pub(super) fn statfs(&self, out: &mut Reply) -> Result<(), Errno> {
+        let s = self.fs.statfs();
+        for v in [
+            s.frags,
+            s.frags_free,
+            u64::try_from(s.frags_avail).unwrap_or(0),
+            s.inodes,
+            s.inodes_free,
+        ] {
+            out.u64(v);
+        }
+        for v in [s.bsize, s.name_max, s.fsize] {
+            out.u32(v);
+        }
+        out.zeros(28);
+        Ok(())
+    }
+
+    pub(super) fn access(&self, r: &Request<'_>) -> Result<(), Errno> {
+        let mask = r.args().u32()? & 7;
+        let file = self.node(r)?;
+        Ok(self.fs.access(&self.cred_with_groups(r), &file, Access(mask as u8))?)
+    }
+}

@@ -1,0 +1,167 @@
+//! Opening, reading, writing, and making it durable.
+
+use super::{Server, skip_handle};
+use crate::wire::{
+    Errno, FSYNC_FDATASYNC, MAX_IO, OPEN_KILL_SUIDGID, Reply, Request, WRITE_CACHE,
+    WRITE_KILL_SUIDGID, fopen,
+};
+use ffs_core::{Atime, Attr, Cred, Fallocate, FileFlags, FileType, Vnode, WriteMode};
+
+const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
+const O_RDONLY: u32 = libc::O_RDONLY as u32;
+const O_APPEND: u32 = libc::O_APPEND as u32;
+const O_TRUNC: u32 = libc::O_TRUNC as u32;
+const O_DIRECT: u32 = libc::O_DIRECT as u32;
+const O_DSYNC: u32 = libc::O_DSYNC as u32;
+const FALLOC_KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
+const FALLOC_PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
+const FALLOC_ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
+
+impl Server {
+    /// There are no handles: the node is all that an open file needs. What opening is asked for are
+    /// the flags that forbid it, truncation, and which cached pages may be used.
+    pub(super) fn open(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        let (flags, open_flags) = (a.u32()?, a.u32()?);
+        let file = self.node(r)?;
+        if flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0 {
+            check_flags(&self.fs.getattr(&file), flags)?;
+        }
+        if flags & O_TRUNC != 0 {
+            self.truncate(&self.cred(r), &file, open_flags & OPEN_KILL_SUIDGID != 0)?;
+        }
+        let reply = if flags & O_ACCMODE == libc::O_WRONLY as u32 {
+            fopen::KEEP_CACHE
+        } else {
+            self.open_reply(&file)
+        };
+        out.open(reply);
+        Ok(())
+    }
+
+    pub(super) fn opendir(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let reply = self.open_reply(&self.node(r)?);
+        out.open(if reply == 0 { 0 } else { reply | fopen::CACHE_DIR });
+        Ok(())
+    }
+
+    /// Whether the kernel may use what it has cached. It may not if the access time is due: reads
+    /// from its cache are not seen here.
+    pub(super) fn open_reply(&self, file: &Vnode) -> u32 {
+        let due = match self.rules.atime {
+            _ if self.fs.is_read_only() => false,
+            Atime::Never => false,
+            Atime::Always => true,
+            Atime::Relative => {
+                let a = self.fs.getattr(file);
+                // A file that nobody has read since its creation has nothing to show.
+                a.size > 0 && (a.atime <= a.mtime || a.atime <= a.ctime)
+            }
+        };
+        if due { 0 } else { fopen::KEEP_CACHE }
+    }
+
+    pub(super) fn read(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        skip_handle(&mut a)?;
+        let offset = a.u64()?;
+        let size = (a.u32()? as usize).min(MAX_IO);
+        let n = self.fs.read(&self.node(r)?, offset, out.room(size))?;
+        out.truncate(n);
+        Ok(())
+    }
+
+    pub(super) fn write(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        skip_handle(&mut a)?;
+        let offset = a.u64()?;
+        let size = a.u32()? as usize;
+        let write_flags = a.u32()?;
+        a.skip(8)?;
+        let flags = a.u32()?;
+        a.skip(4)?;
+        let data = a.bytes(size)?;
+        let file = self.node(r)?;
+        let cached = write_flags & WRITE_CACHE != 0;
+        let mode = WriteMode {
+            // Where to append the kernel has worked out.
+            append: false,
+            // Cached writes are followed by an FSYNC where they must be durable.
+            sync: !cached && flags & (O_DIRECT | O_DSYNC) == O_DIRECT | O_DSYNC,
+            keep_setid: write_flags & WRITE_KILL_SUIDGID == 0,
+        };
+        let cred = if cached { self.owner_of(&file) } else { self.cred(r) };
+        let n = self.fs.write(&cred, &file, offset, data, mode)?;
+        out.u32(n as u32);
+        out.u32(0);
+        Ok(())
+    }
+
+    /// The kernel does not know who wrote a cached page: the owner answers for the space.
+    fn owner_of(&self, file: &Vnode) -> Cred {
+        let a = self.fs.getattr(file);
+        Cred {
+            uid: a.uid,
+            gid: a.gid,
+            groups: Vec::new(),
+            checks: ffs_core::Checks::Done,
+        }
+    }
+
+    pub(super) fn fallocate(&self, r: &Request<'_>) -> Result<(), Errno> {
+        let mut a = r.args();
+        skip_handle(&mut a)?;
+        let (offset, mut len, mode) = (a.u64()?, a.u64()?, a.u32()?);
+        let file = self.node(r)?;
+        let keep = mode & FALLOC_KEEP_SIZE != 0;
+        let how = match mode & !FALLOC_KEEP_SIZE {
+            0 if keep => Fallocate::AllocateKeepSize,
+            0 => Fallocate::Allocate,
+            FALLOC_PUNCH_HOLE if keep => Fallocate::PunchHole,
+            FALLOC_ZERO_RANGE => Fallocate::ZeroRange,
+            _ => return Err(Errno::OPNOTSUPP),
+        };
+        if how == Fallocate::ZeroRange && keep {
+            len = len.min(self.fs.getattr(&file).size.saturating_sub(offset));
+            if len == 0 {
+                return Ok(());
+            }
+        }
+        Ok(self.fs.fallocate(&self.cred(r), &file, offset, len, how)?)
+    }
+
+    pub(super) fn lseek(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        skip_handle(&mut a)?;
+        let (offset, whence) = (a.u64()?, a.u32()?);
+        let file = self.node(r)?;
+        let at = match whence as i32 {
+            libc::SEEK_DATA => self.fs.seek_data(&file, offset)?,
+            libc::SEEK_HOLE => self.fs.seek_hole(&file, offset)?,
+            _ => return Err(Errno::INVAL),
+        };
+        out.u64(at);
+        Ok(())
+    }
+
+    pub(super) fn fsync(&self, r: &Request<'_>) -> Result<(), Errno> {
+        let mut a = r.args();
+        skip_handle(&mut a)?;
+        let data_only = a.u32()? & FSYNC_FDATASYNC != 0;
+        Ok(self.fs.fsync(&self.node(r)?, data_only)?)
+    }
+}
+
+/// Whether BSD's flags let a file be opened for writing.
+fn check_flags(a: &Attr, flags: u32) -> Result<(), Errno> {
+    let immutable = FileFlags::UF_IMMUTABLE | FileFlags::SF_IMMUTABLE;
+    let append = FileFlags::UF_APPEND | FileFlags::SF_APPEND;
+    let appends = flags & O_APPEND != 0 && flags & O_TRUNC == 0;
+    if a.kind != FileType::Regular {
+        return Ok(());
+    }
+    if a.flags.intersects(immutable) || (a.flags.intersects(append) && !appends) {
+        return Err(Errno::PERM);
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! From the kernel's requests to operations of the file system.
+//!
+//! **Purpose.** [`Server::handle`] takes a request apart, calls the core and fills the reply. Nothing here
+//! knows how a file system lies on a disk; nothing in the core knows FUSE.
+//!
+//! **Invariants.**
+//! 1. A node the kernel knows keeps its file alive until the kernel has forgotten it: files without
+//!    names work for those who have them open.
+//! 2. A node's number is the inode's number, but for the root (2), which the kernel calls 1. With the
+//!    generation it never means two files.
+//! 3. All changes come through the kernel, which therefore may keep names and attributes for long.
+//! 4. No request blocks another but through the core's own locks; no lock here is held across a
+//!    call of the core.
+//!
+//! **References.** `spec/known-failures.md` §1.
+
+mod acl;
+mod attr;
+mod control;
+mod data;
+mod dirs;
+mod ioctl;
+mod names;
+mod nodes;
+mod setattr;
+mod xattr;
+
+use crate::wire::{Args, Entry, Errno, Features, HandedOut, Reply, Request, Timeouts, op};
+use ffs_core::{Atime, Checks, Cred, Ffs, Vnode};
+use nodes::Nodes;
+
+pub(crate) use control::{COMMAND as CONTROL, MESSAGE};
+
+/// What the mount options ask of the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// How long the kernel may believe what it was told.
+    pub(crate) timeouts: Timeouts,
+    /// The kernel checks permissions.
+    pub(crate) default_permissions: bool,
+    /// The kernel keeps written data back, and times and sizes with it.
+    pub(crate) writeback: bool,
+    /// Which reads set access times.
+    pub(crate) atime: Atime,
+    /// Who started the server: may command it besides root.
+    pub(crate) owner: u32,
+}
+
+/// The file system as the kernel sees it.
+pub(crate) struct Server {
+    fs: Ffs,
+    nodes: Nodes,
+    rules: Rules,
+    acls: bool,
+}
+
+impl Server {
+    /// Serves `fs`.
+    ///
+    /// # Errors
+    /// The root cannot be read.
+    pub(crate) fn new(fs: Ffs, rules: Rules) -> ffs_core::Result<Server> {
+        let root = fs.root()?;
+        let acls = rules.default_permissions && fs.acls();
+        Ok(Server { nodes: Nodes::new(root), acls, fs, rules })
+    }
+
+    /// What to ask of the kernel.
+    pub(crate) fn features(&self) -> Features {
+        let mut f = Features::ASYNC_READ
+            .with(Features::ATOMIC_O_TRUNC)
+            .with(Features::EXPORT_SUPPORT)
+            .with(Features::BIG_WRITES)
+            .with(Features::HAS_IOCTL_DIR)
+            .with(Features::DO_READDIRPLUS)
+            .with(Features::READDIRPLUS_AUTO)
+            .with(Features::ASYNC_DIO)
+            .with(Features::PARALLEL_DIROPS)
+            .with(Features::MAX_PAGES)
+            .with(Features::CACHE_SYMLINKS)
+            .with(Features::HANDLE_KILLPRIV_V2);
+        if self.rules.writeback {
+            f = f.with(Features::WRITEBACK_CACHE);
+        }
+        if self.acls {
+            f = f.with(Features::POSIX_ACL).with(Features::DONT_MASK).with(Features::SETXATTR_EXT);
+        }
+        f
+    }
+
+    /// Drops every node: the kernel has gone.
+    pub(crate) fn forget_all(&self) {
+        self.nodes.clear();
+    }
+
+    /// Serves a request. `Ok(false)`: no answer is wanted.
+    pub(crate) fn handle(&self, r: &Request<'_>, out: &mut Reply) -> Result<bool, Errno> {
+        match r.opcode {
+            op::LOOKUP => self.lookup(r, out),
+            op::FORGET | op::BATCH_FORGET => {
+                self.forget(r)?;
+                return Ok(false);
+            }
+            op::GETATTR => self.getattr(r, out),
+            op::SETATTR => self.setattr(r, out),
+            op::STATX => self.statx(r, out),
+            op::READLINK => self.readlink(r, out),
+            op::SYMLINK => self.symlink(r, out),
+            op::MKNOD => self.mknod(r, out),
+            op::MKDIR => self.mkdir(r, out),
+            op::CREATE => self.create(r, out),
+            op::UNLINK => self.unlink(r),
+            op::RMDIR => self.rmdir(r),
+            op::RENAME | op::RENAME2 => self.rename(r),
+            op::LINK => self.link(r, out),
+            op::OPEN => self.open(r, out),
+            op::OPENDIR => self.opendir(r, out),
+            op::RELEASE | op::RELEASEDIR => Ok(()),
+            op::READ => self.read(r, out),
+            op::WRITE => self.write(r, out),
+            op::FALLOCATE => self.fallocate(r),
+            op::LSEEK => self.lseek(r, out),
+            op::FSYNC | op::FSYNCDIR => self.fsync(r),
+            op::SYNCFS => self.fs.sync().map_err(Errno::from),
+            op::READDIR => self.readdir(r, out, false),
+            op::READDIRPLUS => self.readdir(r, out, true),
+            op::STATFS => self.statfs(out),
+            op::GETXATTR => self.getxattr(r, out),
+            op::SETXATTR => self.setxattr(r),
+            op::LISTXATTR => self.listxattr(r, out),
+            op::REMOVEXATTR => self.removexattr(r),
+            op::ACCESS => self.access(r),
+            op::IOCTL => self.ioctl(r, out),
+            op::DESTROY => self.destroy(),
+            // FLUSH and the rest: the kernel stops asking, or does it itself.
+            _ => Err(Errno::NOSYS),
+        }
+        .map(|()| true)
+    }
+
+    /// The last request of a `fuseblk` mount: `umount` waits for its answer.
+    fn destroy(&self) -> Result<(), Errno> {
+        self.nodes.clear();
+        Ok(self.fs.unmount()?)
+    }
+
+    fn forget(&self, r: &Request<'_>) -> Result<(), Errno> {
+        let mut a = r.args();
+        if r.opcode == op::FORGET {
+            self.nodes.forget(r.node, a.u64()?);
+            return Ok(());
+        }
+        let count = a.u32()?;
+        a.skip(4)?;
+        for _ in 0..count {
+            let (node, n) = (a.u64()?, a.u64()?);
+            self.nodes.forget(node, n);
+        }
+        Ok(())
+    }
+
+    /// Takes back the references in an answer that never reached the kernel.
+    pub(crate) fn undo(&self, out: &Reply) {
+        match out.handed_out {
+            HandedOut::Nothing => {}
+            HandedOut::Node(node) => self.nodes.forget(node, 1),
+            HandedOut::Listing => {
+                let mut at = 0;
+                while let Some((_, _, next)) = out.plus_record(at) {
+                    self.nodes.forget(out.plus_node(at), 1);
+                    at = next;
+                }
+            }
+        }
+    }
+
+    /// The file that the request is about.
+    fn node(&self, r: &Request<'_>) -> Result<Vnode, Errno> {
+        self.nodes.get(r.node)
+    }
+
+    /// Who asks. Groups are looked up only if they count here.
+    fn cred(&self, r: &Request<'_>) -> Cred {
+        if self.rules.default_permissions {
+            return Cred { uid: r.uid, gid: r.gid, groups: Vec::new(), checks: Checks::Done };
+        }
+        self.cred_with_groups(r)
+    }
+
+    /// Who asks, with supplementary groups.
+    fn cred_with_groups(&self, r: &Request<'_>) -> Cred {
+        let checks = if self.rules.default_permissions { Checks::Done } else { Checks::Here };
+        let groups = if r.uid == 0 { Vec::new() } else { groups_of(r.pid) };
+        Cred { uid: r.uid, gid: r.gid, groups, checks }
+    }
+
+    /// Puts `file` into the answer as the node that a name leads to.
+    fn put_entry(&self, file: Vnode, out: &mut Reply) {
+        let e = self.entry_of(file);
+        out.entry(&e, &self.rules.timeouts);
+        out.handed_out = HandedOut::Node(e.node);
+    }
+
+    /// The entry of `file`, which the kernel then holds once more.
+    fn entry_of(&self, file: Vnode) -> Entry {
+        let e = attr::entry(&self.fs.getattr(&file));
+        self.nodes.remember(e.node, file);
+        e
+    }
+}
+
+/// The supplementary groups of process `pid`; none if it is gone or of another namespace.
+fn groups_of(pid: u32) -> Vec<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("Groups:")).unwrap_or("");
+    line.split_ascii_whitespace().filter_map(|g| g.parse().ok()).collect()
+}
+
+/// Passes over the file handle, of which there are none here.
+fn skip_handle(a: &mut Args<'_>) -> Result<(), Errno> {
+    a.skip(8)
+}

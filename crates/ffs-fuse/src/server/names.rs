@@ -1,0 +1,205 @@
+//! Names: looking up, making, removing, moving.
+
+use super::{Server, attr};
+use crate::wire::{Errno, Reply, Request, op};
+use ffs_core::{Cred, DeviceNumber, Error, NodeKind, RenameMode, Vnode};
+
+const O_EXCL: u32 = libc::O_EXCL as u32;
+const O_TRUNC: u32 = libc::O_TRUNC as u32;
+const RENAME_NOREPLACE: u32 = 1;
+const RENAME_EXCHANGE: u32 = 2;
+
+/// A node to be made: what kind, and the caller's mode and mask.
+struct New<'a> {
+    name: &'a [u8],
+    mode: u32,
+    umask: u32,
+}
+
+impl New<'_> {
+    /// The permission bits asked for; `mask` unless an access list takes its place.
+    fn perm(&self, mask: bool) -> u16 {
+        let bits = self.mode & 0o7777;
+        (if mask { bits & !(self.umask & 0o777) } else { bits }) as u16
+    }
+}
+
+impl Server {
+    pub(super) fn lookup(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let name = r.args().name()?;
+        if name == b"." || name == b".." {
+            return self.lookup_by_handle(r, name, out);
+        }
+        let dir = self.node(r)?;
+        match self.fs.lookup(&self.cred(r), &dir, name) {
+            Ok(file) => self.put_entry(file, out),
+            Err(Error::NotFound) if !self.rules.timeouts.negative.is_zero() => {
+                out.no_entry(&self.rules.timeouts);
+            }
+            Err(e) => return Err(e.into()),
+        }
+        Ok(())
+    }
+
+    /// A file handle is opened: the node may be one that the kernel has long forgotten.
+    fn lookup_by_handle(
+        &self,
+        r: &Request<'_>,
+        name: &[u8],
+        out: &mut Reply,
+    ) -> Result<(), Errno> {
+        let file = match self.node(r) {
+            Ok(file) => file,
+            Err(_) => match self.fs.vget(attr::ino_of(r.node)?, None) {
+                Ok(file) => file,
+                Err(Error::Io(e)) => return Err(Error::Io(e).into()),
+                Err(_) => return Err(Errno::STALE),
+            },
+        };
+        let file =
+            if name == b".." { self.fs.lookup(&self.cred(r), &file, b"..")? } else { file };
+        self.put_entry(file, out);
+        Ok(())
+    }
+
+    /// Makes a node in `dir` by `make`, which gets the mode to use, and lets it inherit the
+    /// directory's default access list.
+    fn make(
+        &self,
+        r: &Request<'_>,
+        new: &New<'_>,
+        is_dir: bool,
+        make: impl FnOnce(&Cred, &Vnode, u16) -> ffs_core::Result<Vnode>,
+    ) -> Result<Vnode, Errno> {
+        let dir = self.node(r)?;
+        let cred = self.cred(r);
+        let default = if self.acls { self.fs.default_acl(&dir)? } else { None };
+        let Some(default) = default else {
+            return Ok(make(&cred, &dir, new.perm(true))?);
+        };
+        let inherited = default.inherit(new.perm(false));
+        let file = make(&cred, &dir, inherited.perm)?;
+        self.fs.set_inherited_acls(&file, &inherited, is_dir.then_some(&default))?;
+        Ok(file)
+    }
+
+    pub(super) fn mknod(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        let (mode, rdev, umask) = (a.u32()?, a.u32()?, a.u32()?);
+        a.skip(4)?;
+        let new = New { name: a.name()?, mode, umask };
+        let kind = self.kind_of(mode, rdev)?;
+        let file = self.make(r, &new, false, |cred, dir, perm| {
+            self.fs.create(cred, dir, new.name, kind, perm)
+        })?;
+        self.put_entry(file, out);
+        Ok(())
+    }
+
+    fn kind_of(&self, mode: u32, rdev: u32) -> Result<NodeKind, Errno> {
+        let device = || {
+            let n = DeviceNumber::from_linux(u64::from(rdev));
+            n.to_disk(self.fs.geometry().format).ok_or(Errno::INVAL)
+        };
+        Ok(match mode & libc::S_IFMT {
+            0 | libc::S_IFREG => NodeKind::Regular,
+            libc::S_IFIFO => NodeKind::Fifo,
+            libc::S_IFSOCK => NodeKind::Socket,
+            libc::S_IFCHR => NodeKind::Char(device()?),
+            libc::S_IFBLK => NodeKind::Block(device()?),
+            _ => return Err(Errno::INVAL),
+        })
+    }
+
+    pub(super) fn mkdir(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        let (mode, umask) = (a.u32()?, a.u32()?);
+        let new = New { name: a.name()?, mode, umask };
+        let file = self
+            .make(r, &new, true, |cred, dir, perm| self.fs.mkdir(cred, dir, new.name, perm))?;
+        self.put_entry(file, out);
+        Ok(())
+    }
+
+    /// Creates and opens.
+    pub(super) fn create(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        let (flags, mode, umask, open_flags) = (a.u32()?, a.u32()?, a.u32()?, a.u32()?);
+        let new = New { name: a.name()?, mode, umask };
+        let made = self.make(r, &new, false, |cred, dir, perm| {
+            self.fs.create(cred, dir, new.name, NodeKind::Regular, perm)
+        });
+        let file = match made {
+            // The kernel's knowledge of the name was old; what it wants is to open the file.
+            Err(Errno::EXIST) if flags & O_EXCL == 0 => {
+                let file = self.fs.lookup(&self.cred(r), &self.node(r)?, new.name)?;
+                if flags & O_TRUNC != 0 {
+                    self.truncate(&self.cred(r), &file, open_flags != 0)?;
+                }
+                file
+            }
+            made => made?,
+        };
+        let open = self.open_reply(&file);
+        self.put_entry(file, out);
+        out.open(open);
+        Ok(())
+    }
+
+    pub(super) fn symlink(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        let name = a.name()?;
+        let target = a.string()?;
+        let dir = self.node(r)?;
+        let file = self.fs.symlink(&self.cred(r), &dir, name, target)?;
+        self.put_entry(file, out);
+        Ok(())
+    }
+
+    pub(super) fn readlink(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        out.bytes(&self.fs.readlink(&self.node(r)?)?);
+        Ok(())
+    }
+
+    pub(super) fn link(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        let file = self.nodes.get(a.u64()?)?;
+        let name = a.name()?;
+        let dir = self.node(r)?;
+        self.fs.link(&self.cred(r), &file, &dir, name)?;
+        self.put_entry(file, out);
+        Ok(())
+    }
+
+    pub(super) fn unlink(&self, r: &Request<'_>) -> Result<(), Errno> {
+        let name = r.args().name()?;
+        Ok(self.fs.unlink(&self.cred(r), &self.node(r)?, name)?)
+    }
+
+    pub(super) fn rmdir(&self, r: &Request<'_>) -> Result<(), Errno> {
+        let name = r.args().name()?;
+        Ok(self.fs.rmdir(&self.cred(r), &self.node(r)?, name)?)
+    }
+
+    pub(super) fn rename(&self, r: &Request<'_>) -> Result<(), Errno> {
+        let mut a = r.args();
+        let to_dir = a.u64()?;
+        let flags = if r.opcode == op::RENAME2 {
+            let flags = a.u32()?;
+            a.skip(4)?;
+            flags
+        } else {
+            0
+        };
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            RENAME_NOREPLACE => RenameMode::NoReplace,
+            RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return Err(Errno::INVAL),
+        };
+        let (from_name, to_name) = (a.name()?, a.name()?);
+        let from = self.node(r)?;
+        let to = self.nodes.get(to_dir)?;
+        Ok(self.fs.rename(&self.cred(r), (&from, from_name), (&to, to_name), mode)?)
+    }
+}

@@ -1,0 +1,85 @@
+//! The nodes that the kernel knows.
+//!
+//! **Purpose.** From a node's number to its file, as long as the kernel holds references to it.
+//!
+//! **Invariants.**
+//! 1. A node is here while the kernel holds at least one reference that it has not given back.
+//! 2. The root is here always.
+//!
+//! **Locking.** A lock a shard, held for the table's own work only: a file that the last forget
+//! releases is released after the lock (releasing may free its blocks).
+
+use crate::wire::{Errno, ROOT};
+use ffs_core::Vnode;
+use foldhash::fast::FixedState;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 16;
+
+struct Node {
+    file: Vnode,
+    /// References that the kernel holds.
+    lookups: u64,
+}
+
+type Shard = HashMap<u64, Node, FixedState>;
+
+/// The table of nodes.
+pub(crate) struct Nodes {
+    root: Vnode,
+    shards: [Mutex<Shard>; SHARDS],
+}
+
+impl Nodes {
+    pub(crate) fn new(root: Vnode) -> Nodes {
+        Nodes { root, shards: std::array::from_fn(|_| Mutex::default()) }
+    }
+
+    fn shard(&self, node: u64) -> MutexGuard<'_, Shard> {
+        let shard = &self.shards[node as usize % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file of `node`; `ESTALE` if the kernel should not know it.
+    pub(crate) fn get(&self, node: u64) -> Result<Vnode, Errno> {
+        if node == ROOT {
+            return Ok(self.root.clone());
+        }
+        self.shard(node).get(&node).map(|n| n.file.clone()).ok_or(Errno::STALE)
+    }
+
+    /// Counts a reference to `node` that is about to be handed to the kernel.
+    pub(crate) fn remember(&self, node: u64, file: Vnode) {
+        if node == ROOT {
+            return;
+        }
+        match self.shard(node).entry(node) {
+            Entry::Occupied(mut e) => e.get_mut().lookups += 1,
+            Entry::Vacant(e) => {
+                e.insert(Node { file, lookups: 1 });
+            }
+        }
+    }
+
+    /// The kernel gives `count` references back.
+    pub(crate) fn forget(&self, node: u64, count: u64) {
+        let released = {
+            let mut shard = self.shard(node);
+            let Entry::Occupied(mut e) = shard.entry(node) else { return };
+            let left = e.get().lookups.saturating_sub(count);
+            e.get_mut().lookups = left;
+            (left == 0).then(|| e.remove())
+        };
+        drop(released);
+    }
+
+    /// Forgets all but the root.
+    pub(crate) fn clear(&self) {
+        for shard in &self.shards {
+            let all = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(all);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Extended attributes.
+//!
+//! | Linux | UFS |
+//! | --- | --- |
+//! | `user.NAME` | NAME of the user name space |
+//! | `trusted.NAME` | NAME of the system name space (root only) |
+//! | `system.posix_acl_access`, `system.posix_acl_default` | access lists, see `acl` |
+//! | others (`security.`...) | none: `EOPNOTSUPP` |
+
+use super::{Server, acl::Kind};
+use crate::wire::{Errno, MAX_IO, Reply, Request, SETXATTR_ACL_KILL_SGID};
+use ffs_core::{Error, XattrNamespace, XattrSet};
+
+const USER: &[u8] = b"user.";
+const TRUSTED: &[u8] = b"trusted.";
+/// How FreeBSD calls access lists in the system name space: shown and set as such only.
+const ACL_PREFIX: &[u8] = b"posix1e.acl_";
+
+/// What a Linux name means.
+enum Name<'a> {
+    Plain(XattrNamespace, &'a [u8]),
+    Acl(Kind),
+}
+
+fn parse(name: &[u8]) -> Result<Name<'_>, Errno> {
+    if let Some(kind) = Kind::of_name(name) {
+        return Ok(Name::Acl(kind));
+    }
+    let (ns, rest) = if let Some(rest) = name.strip_prefix(USER) {
+        (XattrNamespace::User, rest)
+    } else if let Some(rest) = name.strip_prefix(TRUSTED) {
+        if rest.starts_with(ACL_PREFIX) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        (XattrNamespace::System, rest)
+    } else {
+        return Err(Errno::OPNOTSUPP);
+    };
+    match rest.len() {
+        0 => Err(Errno::INVAL),
+        1..=255 => Ok(Name::Plain(ns, rest)),
+        _ => Err(Errno::RANGE),
+    }
+}
+
+/// Answers with `value`, or with its length if `room` is 0.
+fn put_value(out: &mut Reply, value: &[u8], room: usize) -> Result<(), Errno> {
+    if room == 0 {
+        out.u32(value.len() as u32);
+        out.u32(0);
+    } else if value.len() > room.min(MAX_IO) {
+        return Err(Errno::RANGE);
+    } else {
+        out.bytes(value);
+    }
+    Ok(())
+}
+
+impl Server {
+    pub(super) fn getxattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        let room = a.u32()? as usize;
+        a.skip(4)?;
+        let file = self.node(r)?;
+        match parse(a.string()?)? {
+            Name::Acl(kind) => {
+                let value = self.acl_value(&file, kind)?;
+                put_value(out, &value, room)
+            }
+            Name::Plain(ns, name) => {
+                let value = self.fs.getxattr(&self.cred(r), &file, ns, name)?;
+                put_value(out, &value, room)
+            }
+        }
+    }
+
+    pub(super) fn setxattr(&self, r: &Request<'_>) -> Result<(), Errno> {
+        let mut a = r.args();
+        let (size, flags) = (a.u32()? as usize, a.u32()?);
+        // The longer form of the arguments comes with the access lists.
+        let extended = if self.acls { a.u32()? } else { 0 };
+        if self.acls {
+            a.skip(4)?;
+        }
+        let name = parse(a.string()?)?;
+        let value = a.bytes(size)?;
+        let file = self.node(r)?;
+        let cred = self.cred(r);
+        let how = match flags as i32 {
+            0 => XattrSet::Any,
+            libc::XATTR_CREATE => XattrSet::Create,
+            libc::XATTR_REPLACE => XattrSet::Replace,
+            _ => return Err(Errno::INVAL),
+        };
+        match name {
+            Name::Acl(kind) => {
+                let kill = extended & SETXATTR_ACL_KILL_SGID != 0;
+                self.set_acl(&cred, &file, kind, value, kill)
+            }
+            Name::Plain(ns, name) => Ok(self.fs.setxattr(&cred, &file, ns, name, value, how)?),
+        }
+    }
+
+    pub(super) fn removexattr(&self, r: &Request<'_>) -> Result<(), Errno> {
+        let name = parse(r.args().string()?)?;
+        let file = self.node(r)?;
+        let cred = self.cred(r);
+        match name {
+            Name::Acl(kind) => self.set_acl(&cred, &file, kind, &[], false),
+            Name::Plain(ns, name) => Ok(self.fs.removexattr(&cred, &file, ns, name)?),
+        }
+    }
+
+    pub(super) fn listxattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let room = r.args().u32()? as usize;
+        let file = self.node(r)?;
+        let listed = match self.fs.listxattr(&self.cred(r), &file) {
+            Ok(listed) => listed,
+            // A format without attributes has none to list.
+            Err(Error::NotSupported(_)) => Vec::new(),
+            Err(e) => return Err(e.into()),
+        };
+        let mut list = Vec::new();
+        for (ns, name) in listed {
+            let acl = name.strip_prefix(ACL_PREFIX).filter(|_| ns == XattrNamespace::System);
+            let (prefix, name): (&[u8], &[u8]) = match (ns, acl) {
+                (XattrNamespace::User, _) => (USER, &name),
+                (_, Some(kind)) if self.acls => (b"system.posix_acl_", kind),
+                (_, None) if r.uid == 0 => (TRUSTED, &name),
+                _ => continue,
+            };
+            list.extend_from_slice(prefix);
+            list.extend_from_slice(name);
+            list.push(0);
+        }
+        put_value(out, &list, room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_name_spaces() {
+        let plain = |n: &'static [u8]| match parse(n) {
+            Ok(Name::Plain(ns, n)) => (ns, n),
+            _ => panic!("{n:?} is not plain"),
+        };
+        assert_eq!(plain(b"user.a"), (XattrNamespace::User, &b"a"[..]));
+        assert_eq!(plain(b"trusted.md5"), (XattrNamespace::System, &b"md5"[..]));
+        assert!(matches!(parse(b"system.posix_acl_default"), Ok(Name::Acl(Kind::Default))));
+        for refused in [&b"security.capability"[..], b"system.other", b"trusted.posix1e.acl_access"]
+        {
+            assert!(matches!(parse(refused), Err(Errno::OPNOTSUPP)));
+        }
+        assert!(matches!(parse(b"user."), Err(Errno::INVAL)));
+    }
+}

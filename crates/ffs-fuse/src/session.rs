@@ -1,0 +1,158 @@
+//! A session: the threads that serve one mount, from the handshake to the last byte on the device.
+//!
+//! **Invariants.**
+//! 1. The session is over when the kernel has let go of the mount, or when a signal asked for the end
+//!    and those who still use the mount had time to leave.
+//! 2. When it is over, everything is written and the volume marked clean, before the image's lock is
+//!    given up.
+//! 3. A worker waits for nothing but the kernel's next request and the core.
+
+use crate::error::MountError;
+use crate::kernel::{self, Force};
+use crate::log;
+use crate::server::Server;
+use crate::wire::device::Received;
+use crate::wire::{Device, Reply, Request, op};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long users of a detached mount may go on before they are cut off.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What all threads of a session share.
+pub(crate) struct Session {
+    device: Device,
+    server: Server,
+    mount_point: PathBuf,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    workers: usize,
+    /// A signal asked for the end.
+    stopping: bool,
+    /// The grace is over.
+    cut_off: bool,
+    broken: Option<io::Error>,
+}
+
+impl Session {
+    /// Serves the mount on `mount_point`, which talks on `device`.
+    pub(crate) fn new(device: Device, server: Server, mount_point: PathBuf) -> Arc<Session> {
+        let state = State { workers: 0, stopping: false, cut_off: false, broken: None };
+        let changed = Condvar::new();
+        Arc::new(Session { device, server, mount_point, state: Mutex::new(state), changed })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts `n` workers.
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub(crate) fn start(self: &Arc<Self>, n: usize) -> io::Result<()> {
+        for i in 0..n {
+            let session = Arc::clone(self);
+            self.state().workers += 1;
+            let thread = std::thread::Builder::new().name(format!("worker {i}"));
+            if let Err(e) = thread.spawn(move || session.work()) {
+                self.state().workers -= 1;
+                if i == 0 {
+                    return Err(e);
+                }
+                log::error(&format!("only {i} of {n} threads: {e}"));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn work(self: Arc<Self>) {
+        let outcome = self.serve();
+        let mut state = self.state();
+        state.workers -= 1;
+        if let Err(e) = outcome {
+            state.broken = Some(e);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Takes requests and answers them until the kernel has no more.
+    fn serve(&self) -> io::Result<()> {
+        let mut buf = Device::buffer();
+        let mut out = Reply::new();
+        loop {
+            let n = match self.device.receive(&mut buf)? {
+                Received::Request(n) => n,
+                Received::Again => continue,
+                Received::Unmounted => return Ok(()),
+            };
+            let Some(request) = Request::parse(&buf[..n]) else {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "short FUSE request"));
+            };
+            out.start();
+            let outcome = match self.server.handle(&request, &mut out) {
+                Ok(true) => Ok(()),
+                Ok(false) => continue,
+                Err(e) => Err(e),
+            };
+            let sent = self.device.send(out.finish(request.unique, outcome));
+            if !sent && outcome.is_ok() {
+                self.server.undo(&out);
+            }
+            if request.opcode == op::DESTROY {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Asks for the end: takes the mount away, and after the grace ends the session even if somebody
+    /// still uses it.
+    pub(crate) fn stop(&self) {
+        if std::mem::replace(&mut self.state().stopping, true) {
+            return;
+        }
+        // What the kernel kept back must reach us while we still serve.
+        if let Ok(root) = std::fs::File::open(&self.mount_point) {
+            let _ = rustix::fs::syncfs(&root);
+        }
+        let detached = kernel::unmount(&self.mount_point, Force { lazy: true, force: false });
+        if let Err(e) = detached {
+            // Somebody was faster, or may unmount what we may not: the end comes either way.
+            log::error(&format!("{}: {e}", self.mount_point.display()));
+        }
+        let state = self.state();
+        let waited = self.changed.wait_timeout_while(state, GRACE, |s| s.workers > 0);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.cut_off = state.workers > 0;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end, then writes everything and marks the volume clean.
+    ///
+    /// # Errors
+    /// The kernel's device failed, or writing did.
+    pub(crate) fn wait(&self, fs: &ffs_core::Ffs) -> Result<(), MountError> {
+        let state = self.state();
+        let ended = self.changed.wait_while(state, |s| s.workers > 0 && !s.cut_off);
+        let mut state = ended.unwrap_or_else(PoisonError::into_inner);
+        let broken = state.broken.take();
+        drop(state);
+        self.server.forget_all();
+        let written = fs.unmount().map_err(|source| MountError::FileSystem {
+            image: self.mount_point.display().to_string(),
+            source,
+        });
+        match broken {
+            Some(e) => written.and(Err(MountError::Session(e))),
+            None => written,
+        }
+    }
+}

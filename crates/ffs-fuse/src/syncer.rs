@@ -1,0 +1,74 @@
+//! The syncer: once a second the core writes what has been dirty too long.
+//!
+//! **Purpose.** sync(2) does not reach an ordinary FUSE server, so that the bound on what a crash may
+//! lose is kept here.
+
+use crate::log;
+use ffs_core::Ffs;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+struct Stop {
+    asked: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Sleeps for a period; `true` if the syncer is to end.
+    fn wait(&self) -> bool {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(asked, PERIOD, |asked| !*asked);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn ask(&self) {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+}
+
+/// The running syncer; dropping it waits for its end.
+pub(crate) struct Syncer {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Syncer {
+    pub(crate) fn start(fs: Ffs) -> std::io::Result<Syncer> {
+        let stop = Arc::new(Stop::default());
+        let theirs = Arc::clone(&stop);
+        let thread = std::thread::Builder::new()
+            .name("syncer".to_owned())
+            .spawn(move || run(&fs, &theirs))?;
+        Ok(Syncer { stop, thread: Some(thread) })
+    }
+}
+
+fn run(fs: &Ffs, stop: &Stop) {
+    let mut failing = false;
+    while !stop.wait() {
+        match fs.tick() {
+            Ok(()) => failing = false,
+            // Once a series of failures, not once a second.
+            Err(e) if !failing => {
+                failing = true;
+                log::error(&format!("writing back failed: {e}"));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        self.stop.ask();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the syncer was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The open FUSE device: requests in, answers out, and the handshake that begins a session.
+
+use super::reply::Reply;
+use super::request::Request;
+use super::{Errno, MAX_IO};
+use rustix::fd::{AsFd, OwnedFd};
+use std::io;
+
+/// What the handshake agrees on; each of these the kernel may lack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Features(pub(crate) u64);
+
+macro_rules! features {
+    ($($name:ident = $bit:literal),* $(,)?) => {
+        impl Features {
+            $(pub(crate) const $name: Features = Features(1 << $bit);)*
+        }
+    };
+}
+
+features! {
+    ASYNC_READ = 0,
+    ATOMIC_O_TRUNC = 3,
+    EXPORT_SUPPORT = 4,
+    BIG_WRITES = 5,
+    DONT_MASK = 6,
+    HAS_IOCTL_DIR = 11,
+    DO_READDIRPLUS = 13,
+    READDIRPLUS_AUTO = 14,
+    ASYNC_DIO = 15,
+    WRITEBACK_CACHE = 16,
+    PARALLEL_DIROPS = 18,
+    POSIX_ACL = 20,
+    MAX_PAGES = 22,
+    CACHE_SYMLINKS = 23,
+    HANDLE_KILLPRIV_V2 = 28,
+    SETXATTR_EXT = 29,
+    INIT_EXT = 30,
+}
+
+impl Features {
+    pub(crate) fn has(self, f: Features) -> bool {
+        self.0 & f.0 == f.0
+    }
+
+    pub(crate) fn with(self, f: Features) -> Features {
+        Features(self.0 | f.0)
+    }
+}
+
+/// What the kernel was told in the handshake.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Agreed {
+    /// Features in force.
+    pub(crate) features: Features,
+}
+
+/// The opcode of the handshake.
+pub(crate) const INIT: u32 = 26;
+const MAJOR: u32 = 7;
+/// The newest minor version whose structures are known here.
+const MINOR: u32 = 40;
+/// Linux 5.4: everything used here that has no feature bit.
+const OLDEST_MINOR: u32 = 31;
+const PAGE: usize = 4096;
+/// Requests the kernel may keep waiting in the background (readahead, asynchronous I/O).
+const MAX_BACKGROUND: u16 = 64;
+
+/// An open `/dev/fuse` that belongs to a mount.
+pub(crate) struct Device {
+    fd: OwnedFd,
+}
+
+/// What became of a read from the device.
+pub(crate) enum Received {
+    /// A request of so many bytes.
+    Request(usize),
+    /// Nothing this time: ask again.
+    Again,
+    /// The file system was unmounted.
+    Unmounted,
+}
+
+impl Device {
+    pub(crate) fn new(fd: OwnedFd) -> Device {
+        Device { fd }
+    }
+
+    /// A buffer for requests.
+    pub(crate) fn buffer() -> Vec<u8> {
+        vec![0; MAX_IO + PAGE]
+    }
+
+    /// Waits for a request.
+    pub(crate) fn receive(&self, buf: &mut [u8]) -> io::Result<Received> {
+        use rustix::io::Errno;
+        match rustix::io::read(self.fd.as_fd(), buf) {
+            Ok(n) => Ok(Received::Request(n)),
+            // ENOENT: whoever asked was interrupted before we could read it.
+            Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => Ok(Received::Again),
+            Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Unmounted),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Sends an answer; `false` if nobody waits for it any more.
+    pub(crate) fn send(&self, answer: &[u8]) -> bool {
+        rustix::io::write(self.fd.as_fd(), answer).is_ok()
+    }
+
+    /// Answers the kernel's first request.
+    ///
+    /// # Errors
+    /// The kernel is too old or the mount ended before it began.
+    pub(crate) fn handshake(&self, wanted: Features) -> io::Result<Agreed> {
+        let mut buf = Device::buffer();
+        let mut reply = Reply::new();
+        let n = loop {
+            match self.receive(&mut buf)? {
+                Received::Request(n) => break n,
+                Received::Again => {}
+                Received::Unmounted => return Err(io::ErrorKind::NotConnected.into()),
+            }
+        };
+        let bad = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+        let request = Request::parse(&buf[..n]).ok_or_else(|| bad("short FUSE request"))?;
+        if request.opcode != INIT {
+            return Err(bad("the FUSE session began without a handshake"));
+        }
+        let unique = request.unique;
+        reply.start();
+        let outcome = answer_init(&request, wanted, &mut reply);
+        let sent = self.send(reply.finish(unique, outcome.as_ref().map(drop).map_err(|e| *e)));
+        match outcome {
+            Ok(agreed) if sent => Ok(agreed),
+            Ok(_) => Err(io::ErrorKind::NotConnected.into()),
+            Err(_) => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "the kernel's FUSE is too old: Linux 5.4 or newer is needed",
+            )),
+        }
+    }
+}
+
+fn answer_init(r: &Request<'_>, wanted: Features, out: &mut Reply) -> Result<Agreed, Errno> {
+    let mut a = r.args();
+    let (major, minor) = (a.u32()?, a.u32()?);
+    if major != MAJOR || minor < OLDEST_MINOR {
+        return Err(Errno(libc::EPROTO));
+    }
+    let readahead = a.u32()?;
+    let mut offered = Features(u64::from(a.u32()?));
+    if offered.has(Features::INIT_EXT) {
+        offered.0 |= u64::from(a.u32()?) << 32;
+    }
+    let features = Features(wanted.with(Features::INIT_EXT).0 & offered.0);
+    out.u32(MAJOR);
+    out.u32(minor.min(MINOR));
+    out.u32(readahead.max(MAX_IO as u32));
+    out.u32(features.0 as u32);
+    out.u16(MAX_BACKGROUND);
+    out.u16(MAX_BACKGROUND / 4 * 3);
+    out.u32(MAX_IO as u32);
+    out.u32(1); // time granularity, ns
+    out.u16((MAX_IO / PAGE) as u16);
+    out.u16(0);
+    out.u32((features.0 >> 32) as u32);
+    out.zeros(28);
+    Ok(Agreed { features })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn init(minor: u32, flags: u32) -> Vec<u8> {
+        let mut b = Vec::new();
+        for v in [40 + 64u32, INIT, 1, 0, 0, 0, 0, 0, 0, 0, 7, minor, 131_072, flags, 1] {
+            b.extend(v.to_ne_bytes());
+        }
+        b.resize(104, 0);
+        b
+    }
+
+    #[test]
+    fn handshake_takes_what_both_sides_have() {
+        let b = init(41, (Features::ASYNC_READ.0 | Features::INIT_EXT.0) as u32);
+        let r = Request::parse(&b).unwrap();
+        let mut out = Reply::new();
+        let wanted = Features::ASYNC_READ.with(Features::POSIX_ACL);
+        let agreed = answer_init(&r, wanted, &mut out).unwrap();
+        assert!(agreed.features.has(Features::ASYNC_READ));
+        assert!(!agreed.features.has(Features::POSIX_ACL));
+        assert_eq!(out.len(), 64);
+        assert_eq!(out.body()[4..8], MINOR.to_ne_bytes());
+    }
+
+    #[test]
+    fn an_old_kernel_is_refused() {
+        let b = init(30, 0);
+        let r = Request::parse(&b).unwrap();
+        assert_eq!(
+            answer_init(&r, Features::default(), &mut Reply::new()).err(),
+            Some(Errno(libc::EPROTO))
+        );
+    }
+}

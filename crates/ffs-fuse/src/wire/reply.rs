@@ -1,0 +1,287 @@
+//! An answer under construction.
+
+use super::{Errno, MAX_IO};
+use std::time::Duration;
+
+const HEADER: usize = 16;
+/// Room for the largest answer: a full read, or a directory entry more.
+const ROOM: usize = HEADER + MAX_IO + 4096;
+
+/// How long the kernel may believe what it was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeouts {
+    pub(crate) entry: Duration,
+    pub(crate) negative: Duration,
+    pub(crate) attr: Duration,
+}
+
+/// Attributes as Linux wants them.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct WireAttr {
+    pub(crate) ino: u64,
+    pub(crate) size: u64,
+    pub(crate) blocks: u64,
+    /// Access, modification, change: seconds and nanoseconds.
+    pub(crate) times: [(i64, u32); 3],
+    pub(crate) mode: u32,
+    pub(crate) nlink: u32,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// In the kernel's 32-bit encoding.
+    pub(crate) rdev: u32,
+    pub(crate) blksize: u32,
+}
+
+/// A node that a name leads to.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) node: u64,
+    pub(crate) generation: u64,
+    pub(crate) attr: WireAttr,
+}
+
+/// An answer: a header, filled in last, and what follows it.
+pub(crate) struct Reply {
+    buf: Vec<u8>,
+    len: usize,
+    /// Nodes whose references the answer hands to the kernel.
+    pub(crate) handed_out: HandedOut,
+}
+
+/// References that an answer carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum HandedOut {
+    /// None.
+    Nothing,
+    /// One, to this node.
+    Node(u64),
+    /// Those in the records of a listing.
+    Listing,
+}
+
+impl Reply {
+    /// Bytes of an entry in an answer.
+    pub(crate) const ENTRY: usize = 128;
+
+    pub(crate) fn new() -> Reply {
+        Reply { buf: vec![0; ROOM], len: HEADER, handed_out: HandedOut::Nothing }
+    }
+
+    /// Forgets the last answer.
+    pub(crate) fn start(&mut self) {
+        self.len = HEADER;
+        self.handed_out = HandedOut::Nothing;
+    }
+
+    /// Bytes put so far.
+    pub(crate) fn len(&self) -> usize {
+        self.len - HEADER
+    }
+
+    /// Cuts the answer to `n` bytes.
+    pub(crate) fn truncate(&mut self, n: usize) {
+        self.len = self.len.min(HEADER + n);
+    }
+
+    /// The whole answer to request `unique`.
+    pub(crate) fn finish(&mut self, unique: u64, outcome: Result<(), Errno>) -> &[u8] {
+        let error = match outcome {
+            Ok(()) => 0,
+            Err(Errno(e)) => {
+                self.len = HEADER;
+                -e
+            }
+        };
+        let len = self.len as u32;
+        self.buf[..4].copy_from_slice(&len.to_ne_bytes());
+        self.buf[4..8].copy_from_slice(&error.to_ne_bytes());
+        self.buf[8..16].copy_from_slice(&unique.to_ne_bytes());
+        &self.buf[..self.len]
+    }
+
+    pub(crate) fn bytes(&mut self, b: &[u8]) {
+        self.buf[self.len..self.len + b.len()].copy_from_slice(b);
+        self.len += b.len();
+    }
+
+    pub(crate) fn u16(&mut self, v: u16) {
+        self.bytes(&v.to_ne_bytes());
+    }
+
+    pub(crate) fn u32(&mut self, v: u32) {
+        self.bytes(&v.to_ne_bytes());
+    }
+
+    pub(crate) fn u64(&mut self, v: u64) {
+        self.bytes(&v.to_ne_bytes());
+    }
+
+    pub(crate) fn zeros(&mut self, n: usize) {
+        self.buf[self.len..self.len + n].fill(0);
+        self.len += n;
+    }
+
+    /// Adds `n` bytes of any content, to be filled.
+    pub(crate) fn room(&mut self, n: usize) -> &mut [u8] {
+        let at = self.len;
+        self.len += n;
+        &mut self.buf[at..at + n]
+    }
+
+    /// What was put so far, to be read or changed.
+    pub(crate) fn body(&mut self) -> &mut [u8] {
+        &mut self.buf[HEADER..self.len]
+    }
+
+    fn duration(&mut self, d: Duration) {
+        self.u64(d.as_secs());
+        self.u32(d.subsec_nanos());
+    }
+
+    fn attr_body(&mut self, a: &WireAttr) {
+        self.u64(a.ino);
+        self.u64(a.size);
+        self.u64(a.blocks);
+        for (secs, _) in a.times {
+            self.u64(secs as u64);
+        }
+        for (_, nsec) in a.times {
+            self.u32(nsec);
+        }
+        for v in [a.mode, a.nlink, a.uid, a.gid, a.rdev, a.blksize, 0] {
+            self.u32(v);
+        }
+    }
+
+    /// `fuse_attr_out`.
+    pub(crate) fn attr(&mut self, a: &WireAttr, t: &Timeouts) {
+        self.duration(t.attr);
+        self.u32(0);
+        self.attr_body(a);
+    }
+
+    /// `fuse_entry_out`.
+    pub(crate) fn entry(&mut self, e: &Entry, t: &Timeouts) {
+        self.u64(e.node);
+        self.u64(e.generation);
+        self.u64(t.entry.as_secs());
+        self.u64(t.attr.as_secs());
+        self.u32(t.entry.subsec_nanos());
+        self.u32(t.attr.subsec_nanos());
+        self.attr_body(&e.attr);
+    }
+
+    /// `fuse_entry_out` that says: no such name, and it will not come by itself.
+    pub(crate) fn no_entry(&mut self, t: &Timeouts) {
+        self.u64(0);
+        self.u64(0);
+        self.u64(t.negative.as_secs());
+        self.u64(0);
+        self.u32(t.negative.subsec_nanos());
+        self.zeros(Reply::ENTRY - 36);
+    }
+
+    /// `fuse_open_out`.
+    pub(crate) fn open(&mut self, flags: u32) {
+        self.u64(0);
+        self.u32(flags);
+        self.u32(0);
+    }
+
+    /// Adds an entry of a directory, `plus` with room for its node (to be filled by
+    /// [`Reply::fill_plus`]); `false` if it does not fit into `limit` bytes.
+    pub(crate) fn dirent(&mut self, d: &Dirent<'_>, plus: bool, limit: usize) -> bool {
+        let head = if plus { Reply::ENTRY } else { 0 };
+        let size = (head + 24 + d.name.len()).next_multiple_of(8);
+        if self.len() + size > limit {
+            return false;
+        }
+        let end = self.len + size;
+        self.zeros(head);
+        self.u64(d.ino);
+        self.u64(d.next);
+        self.u32(d.name.len() as u32);
+        self.u32(d.kind);
+        self.bytes(d.name);
+        self.zeros(end - self.len);
+        true
+    }
+
+    /// The record at `at` of a listing made with `plus`: inode number, name, place of the record
+    /// after it.
+    pub(crate) fn plus_record(&self, at: usize) -> Option<(u64, &[u8], usize)> {
+        let b = self.buf.get(HEADER + at..self.len)?;
+        let head = b.get(Reply::ENTRY..Reply::ENTRY + 24)?;
+        let ino = u64::from_ne_bytes(*head.first_chunk()?);
+        let len = u32::from_ne_bytes(*head.get(16..)?.first_chunk()?) as usize;
+        let name = b.get(Reply::ENTRY + 24..Reply::ENTRY + 24 + len)?;
+        Some((ino, name, at + (Reply::ENTRY + 24 + len).next_multiple_of(8)))
+    }
+
+    /// The node in the record at `at`; 0 if none was put there.
+    pub(crate) fn plus_node(&self, at: usize) -> u64 {
+        let field = self.buf.get(HEADER + at..).and_then(|b| b.first_chunk());
+        field.map_or(0, |b| u64::from_ne_bytes(*b))
+    }
+
+    /// Puts the node into the record at `at`.
+    pub(crate) fn fill_plus(&mut self, at: usize, e: &Entry, t: &Timeouts) {
+        let end = std::mem::replace(&mut self.len, HEADER + at);
+        self.entry(e, t);
+        self.len = end;
+    }
+}
+
+/// A directory entry of a listing.
+pub(crate) struct Dirent<'a> {
+    pub(crate) ino: u64,
+    /// Where to go on after it.
+    pub(crate) next: u64,
+    /// `DT_*`.
+    pub(crate) kind: u32,
+    pub(crate) name: &'a [u8],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Timeouts = Timeouts {
+        entry: Duration::from_millis(1500),
+        negative: Duration::from_secs(3),
+        attr: Duration::from_secs(4),
+    };
+
+    #[test]
+    fn sizes_are_the_protocols() {
+        let mut r = Reply::new();
+        let e = Entry { node: 5, generation: 6, attr: WireAttr::default() };
+        r.entry(&e, &T);
+        assert_eq!(r.len(), Reply::ENTRY);
+        r.start();
+        r.no_entry(&T);
+        assert_eq!(r.len(), Reply::ENTRY);
+        r.start();
+        r.attr(&e.attr, &T);
+        assert_eq!(r.len(), 104);
+        assert_eq!(r.finish(7, Ok(()))[..4], 120u32.to_ne_bytes());
+        assert_eq!(r.finish(7, Err(Errno::IO))[4..8], (-5i32).to_ne_bytes());
+    }
+
+    #[test]
+    fn listings_keep_within_their_limit() {
+        let mut r = Reply::new();
+        let d = |name: &'static [u8]| Dirent { ino: 3, next: 9, kind: 8, name };
+        assert!(r.dirent(&d(b"12345678"), true, 160));
+        assert_eq!(r.len(), 160);
+        assert!(!r.dirent(&d(b"x"), true, 160 + 159));
+        assert!(r.dirent(&d(b"x"), true, 160 + 160));
+        let e = Entry { node: 77, generation: 1, attr: WireAttr::default() };
+        r.fill_plus(160, &e, &T);
+        assert_eq!(r.len(), 320);
+        assert_eq!(r.plus_record(0).unwrap(), (3, &b"12345678"[..], 160));
+        assert_eq!(r.plus_record(160).unwrap(), (3, &b"x"[..], 320));
+        assert!(r.plus_record(320).is_none());
+        assert_eq!(r.body()[160], 77);
+    }
+}
