@@ -71,6 +71,8 @@ pub struct MountOptions {
     pub maxvnodes: usize,
     /// New files get their directory's group, as on BSD, instead of their maker's.
     pub bsdgroups: bool,
+    /// Access lists are in force even if the volume does not say so.
+    pub acls: bool,
     /// Recorded in the superblock as the last mount point.
     pub mounted_on: String,
 }
@@ -88,6 +90,7 @@ impl Default for MountOptions {
             cache_bytes: 64 << 20,
             maxvnodes: 65536,
             bsdgroups: false,
+            acls: false,
             mounted_on: String::new(),
         }
     }

@@ -25,8 +25,7 @@ pub fn mount_daemon(request: &MountRequest) -> Result<Mounted, MountError> {
         let message = "the process has threads already: serve in the foreground";
         return Err(MountError::Background(message.to_owned()));
     }
-    let (read, write) =
-        pipe_with(PipeFlags::CLOEXEC).map_err(|e| MountError::kernel("pipe", e))?;
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| MountError::kernel("pipe", e))?;
     if fork()? {
         drop(write);
         return listen(read);

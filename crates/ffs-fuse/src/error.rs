@@ -46,6 +46,15 @@ pub enum MountError {
         /// What is there instead.
         found: &'static str,
     },
+    /// The mount is in use.
+    #[error(
+        "{} is in use: leave the directory and close its files (fuser -m tells whose), or unmount lazily",
+        .path.display()
+    )]
+    Busy {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The running server said no.
     #[error("{0}")]
     Server(String),

@@ -52,8 +52,7 @@ impl Plan {
     fn data(&self, fd: &OwnedFd) -> String {
         let uid = rustix::process::getuid().as_raw();
         let gid = rustix::process::getgid().as_raw();
-        let mut s =
-            format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", fd.as_raw_fd());
+        let mut s = format!("fd={},rootmode=40000,user_id={uid},group_id={gid}", fd.as_raw_fd());
         for (wanted, word) in
             [(self.allow_other, "allow_other"), (self.default_permissions, "default_permissions")]
         {
@@ -125,13 +124,7 @@ fn mount_ourselves(plan: &Plan) -> Result<OwnedFd, MountError> {
 
 fn call_mount(plan: &Plan, fs_type: &str, data: &str) -> rustix::io::Result<()> {
     let data = CString::new(data).map_err(|_| rustix::io::Errno::INVAL)?;
-    rustix::mount::mount(
-        &plan.source,
-        &plan.mount_point,
-        fs_type,
-        plan.flags(),
-        data.as_c_str(),
-    )
+    rustix::mount::mount(&plan.source, &plan.mount_point, fs_type, plan.flags(), data.as_c_str())
 }
 
 /// Lets the set-user-id program of libfuse mount; it hands the device over on a socket.
@@ -232,24 +225,8 @@ pub(crate) fn unmount(mount_point: &Path, how: Force) -> Result<(), MountError> 
     match rustix::mount::unmount(mount_point, flags) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::PERM) => unmount_by_helper(mount_point, how.lazy),
-        Err(e) => {
-            Err(MountError::MountPoint { path: mount_point.to_owned(), source: e.into() })
-                .map_err(unmount_words)
-        }
-    }
-}
-
-/// The same error, said of unmounting.
-fn unmount_words(e: MountError) -> MountError {
-    match e {
-        MountError::MountPoint { path, source } if source.raw_os_error() == Some(libc::EBUSY) => {
-            MountError::NotMounted {
-                path,
-                found: "in use: leave the directory and close its files (see fuser -m), or unmount lazily",
-            }
-        }
-        MountError::MountPoint { source, .. } => MountError::kernel("umount", source),
-        other => other,
+        Err(rustix::io::Errno::BUSY) => Err(MountError::Busy { path: mount_point.to_owned() }),
+        Err(e) => Err(MountError::kernel("umount", e)),
     }
 }
 

@@ -33,8 +33,8 @@ impl Mount {
 /// The topmost mount on `mount_point`.
 pub(crate) fn find(mount_point: &Path) -> io::Result<Option<Mount>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
-    let mounts = table.split(|b| *b == b'\n').filter_map(parse);
-    Ok(mounts.filter(|m| m.mount_point == mount_point).last())
+    let mut mounts = table.split(|b| *b == b'\n').rev().filter_map(parse);
+    Ok(mounts.find(|m| m.mount_point == mount_point))
 }
 
 /// `ID PARENT MAJ:MIN ROOT MOUNTPOINT OPTIONS [TAGS...] - TYPE SOURCE FSOPTIONS`
@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn lines_are_taken_apart() {
-        let line = br"62 30 0:48 / /mnt/a\040b\134 rw,nosuid shared:1 - fuse.ffs /x.img rw,user_id=0";
+        let line =
+            br"62 30 0:48 / /mnt/a\040b\134 rw,nosuid shared:1 - fuse.ffs /x.img rw,user_id=0";
         let m = parse(line).unwrap();
         assert_eq!(m.mount_point, Path::new(r"/mnt/a b\"));
         assert_eq!((m.device.as_str(), m.fs_type.as_str()), ("0:48", "fuse.ffs"));

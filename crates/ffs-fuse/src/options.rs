@@ -113,7 +113,7 @@ struct Word {
 }
 
 macro_rules! words {
-    ($($name:literal $takes:literal $help:literal |$o:ident, $v:pat_param| $set:expr;)*) => {
+    ($($name:literal $takes:literal $help:literal |$o:pat_param, $v:pat_param| $set:expr;)*) => {
         const WORDS: &[Word] = &[$(Word {
             name: $name,
             takes: $takes,
@@ -203,8 +203,24 @@ words! {
 
 /// Words that fstab has for mount(8) and systemd; those with a value are cut at `=`.
 const FOR_MOUNT: &[&str] = &[
-    "auto", "noauto", "nouser", "users", "nousers", "owner", "group", "nofail", "_netdev", "loop",
-    "comment", "uhelper", "helper", "diratime", "norelatime", "nostrictatime", "silent", "loud",
+    "auto",
+    "noauto",
+    "nouser",
+    "users",
+    "nousers",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "loop",
+    "comment",
+    "uhelper",
+    "helper",
+    "diratime",
+    "norelatime",
+    "nostrictatime",
+    "silent",
+    "loud",
     "nolazytime",
 ];
 

@@ -77,7 +77,8 @@ pub fn mount_foreground(
     if let Some(reason) = fs.read_only_reason() {
         notes.push(format!("mounted read-only: {reason}"));
     }
-    let failed = |source| MountError::FileSystem { image: kernel::display(&source_of(request)), source };
+    let failed =
+        |source| MountError::FileSystem { image: kernel::display(&source_of(request)), source };
     let rules = rules(&request.options);
     let served = Server::new(fs.clone(), rules).map_err(failed).and_then(|server| {
         let device = mount(request, &source, &mount_point, fs.is_read_only())?;
@@ -164,11 +165,12 @@ fn mount(
 /// The handshake, and the workers; takes the mount away again if that fails.
 fn begin(
     device: Device,
-    server: Server,
+    mut server: Server,
     mount_point: &Path,
     threads: usize,
 ) -> Result<std::sync::Arc<Session>, MountError> {
-    let begun = device.handshake(server.features()).and_then(|_| {
+    let begun = device.handshake(server.features()).and_then(|features| {
+        server.agreed(features);
         let session = Session::new(device, server, mount_point.to_owned());
         session.start(threads)?;
         Ok(session)

@@ -14,7 +14,8 @@ use crate::sync::{Mutex, RwLock};
 use ffs_device::clock::SplitMix64;
 use ffs_device::{BlockDevice, DeviceError};
 use ffs_ondisk::sbsearch::{Found, SearchError};
-use ffs_ondisk::{Csum, Geometry, Ino, Place, Structure};
+use ffs_ondisk::superblock::FsFlags;
+use ffs_ondisk::{Csum, Format, Geometry, Ino, Place, Structure};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -55,6 +56,8 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
     let alloc = build_alloc(&found, groups, &dev, opts, &env, &counters);
     let table =
         InodeTable::new(Arc::new(alloc), opts.maxvnodes, opts.atime, Arc::clone(&read_only));
+    let promised = found.sb.flags().contains(FsFlags::ACLS);
+    let acls = g.format == Format::Ufs2 && (promised || opts.acls);
     let state = State {
         summaries: Summaries::new(found.sb, verdict == Verdict::Writable, false),
         read_only_reason: if opts.read_only { None } else { refused },
@@ -67,6 +70,7 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
         rename_lock: Mutex::new(()),
         counters,
         bsdgroups: opts.bsdgroups,
+        acls,
         read_only,
         gate: RwLock::new(()),
         state: Mutex::new(state),

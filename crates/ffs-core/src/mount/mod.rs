@@ -88,6 +88,8 @@ pub(crate) struct Inner {
     pub(crate) counters: Arc<Counters>,
     /// New files get their directory's group (BSD) instead of their maker's.
     pub(crate) bsdgroups: bool,
+    /// Access lists are in force.
+    pub(crate) acls: bool,
     read_only: Arc<AtomicBool>,
     gate: RwLock<()>,
     state: Mutex<State>,

@@ -1,4 +1,5 @@
 //! wip
+pub mod acl;
 mod placeholder;
 
 /// A file in use: keeps it alive even when its last name is gone.

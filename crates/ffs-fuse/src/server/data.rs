@@ -100,12 +100,7 @@ impl Server {
     /// The kernel does not know who wrote a cached page: the owner answers for the space.
     fn owner_of(&self, file: &Vnode) -> Cred {
         let a = self.fs.getattr(file);
-        Cred {
-            uid: a.uid,
-            gid: a.gid,
-            groups: Vec::new(),
-            checks: ffs_core::Checks::Done,
-        }
+        Cred { uid: a.uid, gid: a.gid, groups: Vec::new(), checks: ffs_core::Checks::Done }
     }
 
     pub(super) fn fallocate(&self, r: &Request<'_>) -> Result<(), Errno> {

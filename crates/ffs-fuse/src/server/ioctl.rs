@@ -40,12 +40,7 @@ const FLAGS: [Flag; 3] = [
         shown: FileFlags::UF_APPEND.union(FileFlags::SF_APPEND),
         set: FileFlags::SF_APPEND,
     },
-    Flag {
-        plain: 0x40,
-        extended: 0x80,
-        shown: FileFlags::UF_NODUMP,
-        set: FileFlags::UF_NODUMP,
-    },
+    Flag { plain: 0x40, extended: 0x80, shown: FileFlags::UF_NODUMP, set: FileFlags::UF_NODUMP },
 ];
 
 fn to_linux(flags: FileFlags, form: impl Fn(&Flag) -> u32) -> u32 {

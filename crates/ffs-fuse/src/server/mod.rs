@@ -88,6 +88,11 @@ impl Server {
         f
     }
 
+    /// Takes note of what the kernel can do.
+    pub(crate) fn agreed(&mut self, f: Features) {
+        self.acls &= f.has(Features::POSIX_ACL.with(Features::SETXATTR_EXT));
+    }
+
     /// Drops every node: the kernel has gone.
     pub(crate) fn forget_all(&self) {
         self.nodes.clear();

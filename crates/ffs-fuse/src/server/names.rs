@@ -42,12 +42,7 @@ impl Server {
     }
 
     /// A file handle is opened: the node may be one that the kernel has long forgotten.
-    fn lookup_by_handle(
-        &self,
-        r: &Request<'_>,
-        name: &[u8],
-        out: &mut Reply,
-    ) -> Result<(), Errno> {
+    fn lookup_by_handle(&self, r: &Request<'_>, name: &[u8], out: &mut Reply) -> Result<(), Errno> {
         let file = match self.node(r) {
             Ok(file) => file,
             Err(_) => match self.fs.vget(attr::ino_of(r.node)?, None) {
@@ -56,8 +51,7 @@ impl Server {
                 Err(_) => return Err(Errno::STALE),
             },
         };
-        let file =
-            if name == b".." { self.fs.lookup(&self.cred(r), &file, b"..")? } else { file };
+        let file = if name == b".." { self.fs.lookup(&self.cred(r), &file, b"..")? } else { file };
         self.put_entry(file, out);
         Ok(())
     }
@@ -115,8 +109,8 @@ impl Server {
         let mut a = r.args();
         let (mode, umask) = (a.u32()?, a.u32()?);
         let new = New { name: a.name()?, mode, umask };
-        let file = self
-            .make(r, &new, true, |cred, dir, perm| self.fs.mkdir(cred, dir, new.name, perm))?;
+        let file =
+            self.make(r, &new, true, |cred, dir, perm| self.fs.mkdir(cred, dir, new.name, perm))?;
         self.put_entry(file, out);
         Ok(())
     }

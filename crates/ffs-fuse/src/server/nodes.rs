@@ -65,14 +65,14 @@ impl Nodes {
 
     /// The kernel gives `count` references back.
     pub(crate) fn forget(&self, node: u64, count: u64) {
-        let released = {
+        // Bound to a name outside the block: dropped after the lock is.
+        let _released = {
             let mut shard = self.shard(node);
             let Entry::Occupied(mut e) = shard.entry(node) else { return };
             let left = e.get().lookups.saturating_sub(count);
             e.get_mut().lookups = left;
             (left == 0).then(|| e.remove())
         };
-        drop(released);
     }
 
     /// Forgets all but the root.

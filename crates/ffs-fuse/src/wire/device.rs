@@ -48,15 +48,8 @@ impl Features {
     }
 }
 
-/// What the kernel was told in the handshake.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Agreed {
-    /// Features in force.
-    pub(crate) features: Features,
-}
-
 /// The opcode of the handshake.
-pub(crate) const INIT: u32 = 26;
+const INIT: u32 = 26;
 const MAJOR: u32 = 7;
 /// The newest minor version whose structures are known here.
 const MINOR: u32 = 40;
@@ -108,11 +101,11 @@ impl Device {
         rustix::io::write(self.fd.as_fd(), answer).is_ok()
     }
 
-    /// Answers the kernel's first request.
+    /// Answers the kernel's first request, and tells which of the `wanted` features are in force.
     ///
     /// # Errors
     /// The kernel is too old or the mount ended before it began.
-    pub(crate) fn handshake(&self, wanted: Features) -> io::Result<Agreed> {
+    pub(crate) fn handshake(&self, wanted: Features) -> io::Result<Features> {
         let mut buf = Device::buffer();
         let mut reply = Reply::new();
         let n = loop {
@@ -142,7 +135,7 @@ impl Device {
     }
 }
 
-fn answer_init(r: &Request<'_>, wanted: Features, out: &mut Reply) -> Result<Agreed, Errno> {
+fn answer_init(r: &Request<'_>, wanted: Features, out: &mut Reply) -> Result<Features, Errno> {
     let mut a = r.args();
     let (major, minor) = (a.u32()?, a.u32()?);
     if major != MAJOR || minor < OLDEST_MINOR {
@@ -166,7 +159,7 @@ fn answer_init(r: &Request<'_>, wanted: Features, out: &mut Reply) -> Result<Agr
     out.u16(0);
     out.u32((features.0 >> 32) as u32);
     out.zeros(28);
-    Ok(Agreed { features })
+    Ok(features)
 }
 
 #[cfg(test)]
@@ -189,8 +182,8 @@ mod tests {
         let mut out = Reply::new();
         let wanted = Features::ASYNC_READ.with(Features::POSIX_ACL);
         let agreed = answer_init(&r, wanted, &mut out).unwrap();
-        assert!(agreed.features.has(Features::ASYNC_READ));
-        assert!(!agreed.features.has(Features::POSIX_ACL));
+        assert!(agreed.has(Features::ASYNC_READ));
+        assert!(!agreed.has(Features::POSIX_ACL));
         assert_eq!(out.len(), 64);
         assert_eq!(out.body()[4..8], MINOR.to_ne_bytes());
     }

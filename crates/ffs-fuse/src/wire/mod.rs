@@ -14,7 +14,7 @@ mod errno;
 pub(crate) mod reply;
 pub(crate) mod request;
 
-pub(crate) use device::{Device, Features, INIT};
+pub(crate) use device::{Device, Features};
 pub(crate) use errno::Errno;
 pub(crate) use reply::{Entry, HandedOut, Reply, Timeouts};
 pub(crate) use request::{Args, Request};

@@ -128,9 +128,10 @@ impl Reply {
         &mut self.buf[at..at + n]
     }
 
-    /// What was put so far, to be read or changed.
-    pub(crate) fn body(&mut self) -> &mut [u8] {
-        &mut self.buf[HEADER..self.len]
+    /// What was put so far.
+    #[cfg(test)]
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.buf[HEADER..self.len]
     }
 
     fn duration(&mut self, d: Duration) {

@@ -1,0 +1,287 @@
+//! POSIX.1e access lists: reading, setting, inheriting.
+//!
+//! # Invariants
+//! 1. The mode is the truth about owner, others, and mask (or the group where there is no mask): what the
+//!    stored access list says of them is overridden on reading and kept in step on setting. So a change of
+//!    the mode changes the list.
+//! 2. An access list that says no more than the mode is not stored.
+//! 3. Lists mean something only where the volume says so (`tunefs -a`) or the mount insists: FreeBSD would
+//!    ignore them elsewhere.
+//!
+//! References: `spec/on-disk-format.md` §10.3; POSIX.1e draft 17, 23.1.
+
+use crate::cred::Cred;
+use crate::error::{Error, Result};
+use crate::mount::Ffs;
+use crate::ops::Vnode;
+use crate::types::{SetAttr, XattrNamespace, XattrSet};
+use ffs_ondisk::acl;
+pub use ffs_ondisk::acl::{Entry, Who};
+use ffs_ondisk::{FileType, Place, Structure};
+
+const SET_GROUP: u16 = 0o2000;
+
+/// An access list that obeys POSIX.1e's rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acl(Vec<Entry>);
+
+/// What a new file gets from its directory's default list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inherited {
+    /// Low 12 bits of the mode.
+    pub perm: u16,
+    /// Its access list, if that says more than the mode.
+    pub access: Option<Acl>,
+}
+
+impl Acl {
+    /// A list of these entries.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if they break a rule, [`Error::NoSpace`] if there are too many to be stored.
+    pub fn new(mut entries: Vec<Entry>) -> Result<Acl> {
+        if let Some(why) = acl::problem(&entries) {
+            return Err(Error::Invalid(why));
+        }
+        if entries.len() > acl::MAX_ENTRIES {
+            return Err(Error::NoSpace);
+        }
+        entries.sort_by_key(|e| e.who);
+        Ok(Acl(entries))
+    }
+
+    /// The entries: owner, users, group, groups, mask, others; users and groups by number.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+
+    /// Whether it says no more than a mode can.
+    #[must_use]
+    pub fn is_minimal(&self) -> bool {
+        self.0.len() == 3
+    }
+
+    /// Whom the group bits of the mode are about.
+    fn group_class(&self) -> Who {
+        if self.0.iter().any(|e| e.who == Who::Mask) { Who::Mask } else { Who::GroupObj }
+    }
+
+    /// Calls `change` with each entry that the mode has, and the place of its bits there.
+    fn each_of_mode(&mut self, mut change: impl FnMut(&mut u8, u32)) {
+        let group = self.group_class();
+        for e in &mut self.0 {
+            match e.who {
+                Who::UserObj => change(&mut e.perm, 6),
+                w if w == group => change(&mut e.perm, 3),
+                Who::Other => change(&mut e.perm, 0),
+                _ => {}
+            }
+        }
+    }
+
+    /// Puts the mode's bits in place of what the list says.
+    fn set_mode(&mut self, perm: u16) {
+        self.each_of_mode(|p, shift| *p = (perm >> shift & 7) as u8);
+    }
+
+    /// The nine mode bits that go with the list.
+    fn mode(&self) -> u16 {
+        let mut mode = 0;
+        self.clone().each_of_mode(|p, shift| mode |= u16::from(*p) << shift);
+        mode
+    }
+
+    /// What a file made with mode `perm` gets from this default list.
+    #[must_use]
+    pub fn inherit(&self, perm: u16) -> Inherited {
+        let mut access = self.clone();
+        access.each_of_mode(|p, shift| *p &= (perm >> shift & 7) as u8);
+        let perm = perm & !0o777 | access.mode();
+        Inherited { perm, access: (!access.is_minimal()).then_some(access) }
+    }
+}
+
+impl Ffs {
+    /// Whether access lists are in force.
+    #[must_use]
+    pub fn acls(&self) -> bool {
+        self.0.acls
+    }
+
+    /// The access list of `file`, if it has one that says more than the mode.
+    ///
+    /// # Errors
+    /// The device's; [`Error::Format`] if what is stored is no list.
+    pub fn access_acl(&self, file: &Vnode) -> Result<Option<Acl>> {
+        let Some(mut acl) = self.read_acl(file, acl::ACCESS_NAME)? else { return Ok(None) };
+        acl.set_mode(self.getattr(file).perm);
+        Ok(Some(acl))
+    }
+
+    /// The default list of directory `dir`, if it has one.
+    ///
+    /// # Errors
+    /// As [`Ffs::access_acl`].
+    pub fn default_acl(&self, dir: &Vnode) -> Result<Option<Acl>> {
+        self.read_acl(dir, acl::DEFAULT_NAME)
+    }
+
+    /// Sets the access list of `file` and its mode with it; `None` takes the list away and leaves the mode.
+    /// With `clear_setgid` the set-group-id bit goes.
+    ///
+    /// # Errors
+    /// Those of setting attributes and extended attributes.
+    pub fn set_access_acl(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        acl: Option<&Acl>,
+        clear_setgid: bool,
+    ) -> Result<()> {
+        self.must_have_acls()?;
+        let old = self.getattr(file).perm;
+        let mut perm = acl.map_or(old, |acl| old & !0o777 | acl.mode());
+        if clear_setgid {
+            perm &= !SET_GROUP;
+        }
+        // The list first: between the two steps the old mode's mask bounds what it grants.
+        self.write_acl(cred, file, acl::ACCESS_NAME, acl.filter(|a| !a.is_minimal()))?;
+        if perm != old {
+            self.setattr(cred, file, &SetAttr { perm: Some(perm), ..SetAttr::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Sets the default list of directory `dir`; `None` takes it away.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`], and those of setting extended attributes.
+    pub fn set_default_acl(&self, cred: &Cred, dir: &Vnode, acl: Option<&Acl>) -> Result<()> {
+        self.must_have_acls()?;
+        if self.getattr(dir).kind != FileType::Directory {
+            return Err(Error::NotDirectory);
+        }
+        self.write_acl(cred, dir, acl::DEFAULT_NAME, acl)
+    }
+
+    /// Gives a new `file` what it inherits; `default` is the list that a new directory passes on.
+    ///
+    /// # Errors
+    /// Those of setting extended attributes.
+    pub fn set_inherited_acls(
+        &self,
+        file: &Vnode,
+        inherited: &Inherited,
+        default: Option<&Acl>,
+    ) -> Result<()> {
+        let cred = Cred::root();
+        if let Some(access) = &inherited.access {
+            self.write_acl(&cred, file, acl::ACCESS_NAME, Some(access))?;
+        }
+        if default.is_some() {
+            self.write_acl(&cred, file, acl::DEFAULT_NAME, default)?;
+        }
+        Ok(())
+    }
+
+    fn must_have_acls(&self) -> Result<()> {
+        if self.acls() {
+            return Ok(());
+        }
+        Err(Error::NotSupported("the volume has no access lists (tunefs -a enables them)"))
+    }
+
+    fn read_acl(&self, file: &Vnode, name: &'static [u8]) -> Result<Option<Acl>> {
+        if !self.acls() {
+            return Ok(None);
+        }
+        let bytes = match self.getxattr(&Cred::root(), file, XattrNamespace::System, name) {
+            Ok(bytes) => bytes,
+            Err(Error::NoAttr | Error::NotSupported(_)) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let place = Place::Inode(self.getattr(file).ino);
+        let entries = acl::decode(self.geometry().endian, &bytes).map_err(|bad| {
+            Error::corrupt(Structure::ExtAttr, place, bad.field, bad.found, bad.expected)
+        })?;
+        match acl::problem(&entries) {
+            None => Ok(Some(Acl(entries))),
+            Some(why) => {
+                let field = "access list";
+                Err(Error::corrupt(Structure::ExtAttr, place, field, "a list that", why))
+            }
+        }
+    }
+
+    fn write_acl(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        name: &[u8],
+        acl: Option<&Acl>,
+    ) -> Result<()> {
+        let ns = XattrNamespace::System;
+        // Who owns the file may set its lists, though the name space is root's.
+        let root = Cred { uid: 0, ..cred.clone() };
+        let Some(acl) = acl else {
+            return match self.removexattr(&root, file, ns, name) {
+                Err(Error::NoAttr) => Ok(()),
+                other => other,
+            };
+        };
+        let bytes = acl::encode(self.geometry().endian, acl.entries()).ok_or(Error::NoSpace)?;
+        self.setxattr(&root, file, ns, name, &bytes, XattrSet::Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acl(entries: &[(Who, u8)]) -> Acl {
+        Acl::new(entries.iter().map(|&(who, perm)| Entry { who, perm }).collect()).unwrap()
+    }
+
+    const FULL: [(Who, u8); 6] = [
+        (Who::Other, 5),
+        (Who::Mask, 7),
+        (Who::Group(7), 6),
+        (Who::GroupObj, 5),
+        (Who::User(9), 7),
+        (Who::UserObj, 7),
+    ];
+
+    #[test]
+    fn entries_are_sorted_and_judged() {
+        let a = acl(&FULL);
+        let order: Vec<Who> = a.entries().iter().map(|e| e.who).collect();
+        assert_eq!(
+            order,
+            [Who::UserObj, Who::User(9), Who::GroupObj, Who::Group(7), Who::Mask, Who::Other]
+        );
+        let no_mask = FULL.iter().filter(|e| e.0 != Who::Mask);
+        let no_mask = no_mask.map(|&(who, perm)| Entry { who, perm }).collect();
+        assert!(matches!(Acl::new(no_mask), Err(Error::Invalid(_))));
+    }
+
+    #[test]
+    fn the_mode_rules_owner_mask_and_others() {
+        let mut a = acl(&FULL);
+        assert_eq!(a.mode(), 0o775);
+        a.set_mode(0o640);
+        assert_eq!(a.mode(), 0o640);
+        let perm = |who| a.entries().iter().find(|e| e.who == who).unwrap().perm;
+        assert_eq!(perm(Who::GroupObj), 5, "the mask bounds it, it stays");
+        assert_eq!((perm(Who::Mask), perm(Who::User(9))), (4, 7));
+    }
+
+    #[test]
+    fn inheriting_intersects_with_the_mode_asked_for() {
+        let full = acl(&FULL).inherit(0o4644);
+        assert_eq!(full.perm, 0o4644);
+        assert_eq!(full.access.unwrap().mode(), 0o644);
+        let plain = acl(&[(Who::UserObj, 7), (Who::GroupObj, 4), (Who::Other, 0)]).inherit(0o666);
+        assert_eq!(plain, Inherited { perm: 0o640, access: None });
+    }
+}
