@@ -122,11 +122,39 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// Reads and checks the record at byte `off` of `chunk`.
+/// The fixed part of a record, checked; its name's bytes were not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Inode number as stored: 0 = free record, 1 = whiteout.
+    pub ino: u32,
+    /// Distance to the next record, bytes.
+    pub reclen: usize,
+    /// `d_type`; 0 = unknown.
+    pub dtype: u8,
+    /// Length of the name, bytes; 0 if the record is free.
+    pub namlen: usize,
+}
+
+impl Header {
+    /// Whether the record names something.
+    #[must_use]
+    pub fn live(&self) -> bool {
+        self.ino != 0
+    }
+
+    /// Bytes that a new entry could take from this record.
+    #[must_use]
+    pub fn slack(&self) -> usize {
+        if self.live() { self.reclen.saturating_sub(dirsiz(self.namlen)) } else { self.reclen }
+    }
+}
+
+/// Reads and checks the fixed part of the record at byte `off` of `chunk`: enough to walk the chunk
+/// and to compare names, without reading every name.
 ///
 /// # Errors
-/// The first rule the record breaks.
-pub fn read(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>, BadRecord> {
+/// The first rule it breaks.
+pub fn header(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Header, BadRecord> {
     let bad = |field, found, expected| BadRecord { off, field, found, expected };
     let ino: u32 = get(chunk, off, fmt.endian);
     let reclen = usize::from(get::<u16>(chunk, off + 4, fmt.endian));
@@ -136,7 +164,7 @@ pub fn read(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>, BadR
         return Err(bad("record length", reclen as u32, want));
     }
     if ino == 0 {
-        return Ok(Record { off, ino, reclen, dtype: 0, name: &[] });
+        return Ok(Header { ino, reclen, dtype: 0, namlen: 0 });
     }
     let (dtype, namlen) = if fmt.old {
         (0, usize::from(get::<u16>(chunk, off + 6, fmt.endian)))
@@ -148,6 +176,19 @@ pub fn read(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>, BadR
     }
     if namlen == 0 || namlen > MAXNAMLEN || dirsiz(namlen) > reclen {
         return Err(bad("name length", namlen as u32, "1 to 255 and within the record"));
+    }
+    Ok(Header { ino, reclen, dtype, namlen })
+}
+
+/// Reads and checks the record at byte `off` of `chunk`.
+///
+/// # Errors
+/// The first rule the record breaks.
+pub fn read(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>, BadRecord> {
+    let bad = |field, found, expected| BadRecord { off, field, found, expected };
+    let Header { ino, reclen, dtype, namlen } = header(fmt, chunk, off)?;
+    if ino == 0 {
+        return Ok(Record { off, ino, reclen, dtype, name: &[] });
     }
     let name = chunk.get(off + HEADER..off + HEADER + namlen).unwrap_or(&[]);
     if let Some(&c) = name.iter().find(|&&c| c == 0 || c == b'/') {
