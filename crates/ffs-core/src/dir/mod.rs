@@ -1,1 +1,106 @@
-//! wip
+//! Directories: rows of 512-byte chunks, searched and changed by the traditional linear code.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `chunks` | walking the chunks of a directory; changing one, all or nothing |
+//! | `search` | finding a name, and room for a new one |
+//! | `change` | entering, removing, redirecting names; growth and compaction |
+//! | `body` | the first block of a new directory, emptiness, the parent |
+//! | `list` | reading in order, with positions that survive changes |
+//!
+//! # Invariants
+//! 1. Whatever the bytes are, a walk visits each chunk once and each record of a chunk once. A
+//!    malformed chunk or a hole costs the rest of that chunk or block: a name found elsewhere is
+//!    found, a name *not* found while something was malformed is an error, never "absent".
+//! 2. A change touches one chunk (growth: one new chunk). If its write is refused by the device the
+//!    chunk is as it was, so that a failed operation left no trace in memory.
+//! 3. Every byte of a chunk that is no record's header or name is zero after we changed it
+//!    (`known-failures.md` §2.9), and only the first record of a chunk is ever left free.
+//! 4. The order of the records in a chunk never changes; compaction only closes gaps between them.
+//!
+//! # An index in front
+//! All a directory index must hear of passes through five places: `change::enter` (a chunk was
+//! appended; a record was added), `change::insert` (records moved), `change::take_out`, and
+//! `change::shrink`; `search` is what it answers instead of.
+//!
+//! # Locking
+//! Functions take the locked [`InodeData`] of the directory: shared to look, exclusive to change.
+//!
+//! Reference: `spec/directories-and-caches.md` §1, §2; `spec/on-disk-format.md` §8.
+
+mod body;
+mod change;
+mod chunks;
+mod list;
+mod search;
+
+pub(crate) use body::{init_body, is_empty, parent_of};
+pub(crate) use change::{enter, remove, rewrite, rewrite_back, shrink, withdraw};
+pub(crate) use list::{Listed, read_chunk};
+pub(crate) use search::{Room, Slot, find, find_room, lookup};
+
+use crate::inode::{Inode, InodeData, InodeTable};
+use crate::ordering::NamedInode;
+use ffs_ondisk::dir::DirFormat;
+use ffs_ondisk::{DirOff, Geometry, Ino};
+
+/// A directory somebody has locked.
+#[derive(Clone, Copy)]
+pub(crate) struct Dir<'a> {
+    pub(crate) table: &'a InodeTable,
+    pub(crate) ip: &'a Inode,
+    pub(crate) data: &'a InodeData,
+}
+
+/// A directory somebody has locked for changes.
+pub(crate) struct DirMut<'a> {
+    pub(crate) table: &'a InodeTable,
+    pub(crate) ip: &'a Inode,
+    pub(crate) data: &'a mut InodeData,
+}
+
+/// An entry that a search found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    /// Where its record starts.
+    pub(crate) off: DirOff,
+    /// Where the record before it in the same chunk starts.
+    pub(crate) prev: Option<DirOff>,
+    /// What it names; a number in the range of inode numbers.
+    pub(crate) ino: Ino,
+    /// `d_type`.
+    pub(crate) dtype: u8,
+}
+
+impl Entry {
+    /// What the record names, as the ordering policy hears it.
+    pub(crate) fn names(&self) -> NamedInode {
+        NamedInode { ino: self.ino, dtype: self.dtype }
+    }
+}
+
+impl Dir<'_> {
+    fn g(&self) -> &Geometry {
+        self.table.alloc().g()
+    }
+
+    fn fmt(&self) -> DirFormat {
+        DirFormat::of(self.g())
+    }
+
+    /// Bytes. An inode is only let into memory with a directory size below 2³¹.
+    fn size(&self) -> u32 {
+        u32::try_from(self.data.d.size).unwrap_or(u32::MAX)
+    }
+}
+
+impl DirMut<'_> {
+    /// The same directory, to look at.
+    pub(crate) fn shared(&self) -> Dir<'_> {
+        Dir { table: self.table, ip: self.ip, data: self.data }
+    }
+
+    fn fmt(&self) -> DirFormat {
+        self.shared().fmt()
+    }
+}

@@ -1,0 +1,267 @@
+//! Entering, removing and redirecting names.
+//!
+//! Each function reports its change to the ordering policy while it holds the buffer, so that no
+//! image of the block can be made between the change and the report.
+//!
+//! Reference: `spec/directories-and-caches.md` §1.4, §2.3, §2.4; `spec/soft-updates.md` §6.10.
+
+use super::chunks::{CHUNK, chunk_of};
+use super::search::{Region, Slot, Where};
+use super::{DirMut, Entry};
+use crate::alloc::Reserve;
+use crate::buf::Disposition;
+use crate::counters::bump;
+use crate::error::{Error, Result};
+use crate::inode::Moved;
+use crate::ordering::{DirPos, NameKind, NamedInode};
+use ffs_ondisk::dinode::MAXDIRSIZE;
+use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Record, dirsiz};
+use ffs_ondisk::geometry::DIRBLKSIZ;
+use ffs_ondisk::DirOff;
+
+/// Enters `name` in the slot that a search in the same lock session found; answers whether the
+/// directory grew (its inode's update then is [`crate::ordering::InodeChange::DirectoryGrow`]).
+///
+/// # Errors
+/// [`Error::NoSpace`] and the device's; the directory is then as it was.
+pub(crate) fn enter(
+    d: &mut DirMut<'_>,
+    slot: &Slot,
+    name: &[u8],
+    target: NamedInode,
+    kind: NameKind,
+    reserve: Reserve,
+) -> Result<bool> {
+    let new = NewName { name, target, kind };
+    match slot.place {
+        Where::Append(at) => append(d, at, &new, reserve).map(|()| true),
+        Where::Slack(r) | Where::Compact(r) => insert(d, r, &new).map(|()| false),
+        Where::Whiteout(at) => replace_whiteout(d, at, &new).map(|()| false),
+    }
+}
+
+/// A name about to be entered.
+struct NewName<'a> {
+    name: &'a [u8],
+    target: NamedInode,
+    kind: NameKind,
+}
+
+impl NewName<'_> {
+    fn write(&self, fmt: DirFormat, chunk: &mut [u8], off: usize, reclen: usize) {
+        let NamedInode { ino, dtype } = self.target;
+        dir::write(fmt, chunk, &Record { off, ino: ino.0, reclen, dtype, name: self.name });
+    }
+
+    /// Tells the policy that the name is now in the record at `off`.
+    fn report(&self, d: &DirMut<'_>, off: u32) -> Disposition {
+        let at = DirPos { dir: d.ip.ino, off: DirOff(off) };
+        d.table.alloc().ordering.name_added(at, self.target, self.kind)
+    }
+}
+
+/// Grows the directory by one chunk that holds only the new name.
+fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> Result<()> {
+    if u64::from(at) + u64::from(CHUNK) > MAXDIRSIZE {
+        return Err(Error::NoSpace);
+    }
+    let (fmt, (lbn, in_block)) = (d.fmt(), d.place_of(at));
+    let granted = d.table.balloc(d.ip, d.data, lbn, in_block + CHUNK, true, reserve)?;
+    let start = in_block as usize;
+    let named = {
+        let mut block = granted.buf.write();
+        let bytes = &mut block.bytes;
+        // What the block has behind the old end may be anything; a longer run was all allocated now.
+        for chunk in bytes.get_mut(start..).unwrap_or(&mut []).chunks_exact_mut(DIRBLKSIZ) {
+            dir::clear_chunk(fmt, chunk);
+        }
+        new.write(fmt, bytes.get_mut(start..).unwrap_or(&mut []), 0, DIRBLKSIZ);
+        new.report(d, at)
+    };
+    let cache = &d.table.alloc().cache;
+    let written = cache.apply(&granted.buf, stricter(granted.then, named));
+    written.inspect_err(|_| {
+        // Back to the old size; should that fail too, an unused chunk with a free record remains.
+        if let Some(chunk) = granted.buf.write().bytes.get_mut(start..start + DIRBLKSIZ) {
+            dir::clear_chunk(fmt, chunk);
+        }
+        cache.dirty(&granted.buf);
+        drop(d.table.truncate(d.ip, d.data, at.into(), reserve));
+    })
+}
+
+/// The one of two answers for the same buffer that satisfies both.
+fn stricter(a: Disposition, b: Disposition) -> Disposition {
+    match (a, b) {
+        (Disposition::Delay, Disposition::Delay) => Disposition::Delay,
+        _ => Disposition::WriteAndWait,
+    }
+}
+
+/// Packs the records of `region` and puts the new name behind them.
+fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
+    let (fmt, dir, table) = (d.fmt(), d.ip.ino, d.table);
+    let ordering = &table.alloc().ordering;
+    let base = chunk_of(region.at);
+    let pos = |off: u16| DirPos { dir, off: DirOff(base + u32::from(off)) };
+    let (start, end) = ((region.at - base) as usize, (region.at - base + region.len) as usize);
+    let mut moves = Vec::new();
+    d.change_chunk(region.at, |chunk| {
+        let at = pack(fmt, chunk, start..end, &mut moves)?;
+        if end.saturating_sub(at) < dirsiz(new.name.len()) {
+            let (found, expected) = (end.saturating_sub(at) as u32, "room for the new name");
+            return Err(BadRecord { off: at, field: "slack", found, expected });
+        }
+        new.write(fmt, chunk, at, end - at);
+        moves.retain(|m| m.from != m.to);
+        for m in &moves {
+            ordering.entry_moved(pos(m.from), pos(m.to));
+        }
+        Ok(ordering.name_added(pos(at as u16), new.target, new.kind))
+    })?;
+    if !moves.is_empty() {
+        bump(&table.alloc().cache.counters.dir_chunks_compacted);
+        d.ip.dir.log_moves(base, start as u16..end as u16, moves);
+    }
+    Ok(())
+}
+
+/// Slides the live records of `region` together, zeros what is left behind them, and answers where
+/// that begins.
+fn pack(
+    fmt: DirFormat,
+    chunk: &mut [u8],
+    region: std::ops::Range<usize>,
+    moves: &mut Vec<Moved>,
+) -> Result<usize, BadRecord> {
+    let (mut from, mut to) = (region.start, region.start);
+    while from < region.end {
+        let h = dir::header(fmt, chunk, from)?;
+        if h.live() {
+            let len = dirsiz(h.namlen);
+            chunk.copy_within(from..from + len, to);
+            dir::set_reclen(fmt, chunk, to, len);
+            moves.push(Moved { from: from as u16, to: to as u16, end: (to + len) as u16 });
+            to += len;
+        }
+        from += h.reclen;
+    }
+    chunk.get_mut(to..region.end).unwrap_or(&mut []).fill(0);
+    Ok(to)
+}
+
+/// Turns a whiteout of the same name into the entry.
+fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
+    let (fmt, table) = (d.fmt(), d.table);
+    let pos = DirPos { dir: d.ip.ino, off: DirOff(at) };
+    let off = (at - chunk_of(at)) as usize;
+    d.change_chunk(at, |chunk| {
+        dir::set_ino(fmt, chunk, off, new.target.ino.0);
+        dir::set_type(fmt, chunk, off, new.target.dtype);
+        Ok(table.alloc().ordering.name_added(pos, new.target, new.kind))
+    })
+}
+
+/// Removes an entry that a search in the same lock session found: merged into its predecessor, or a
+/// free record if it is the first of its chunk.
+///
+/// # Errors
+/// The device's; the entry is then still there.
+pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry) -> Result<()> {
+    take_out(d, e, |then| then)
+}
+
+/// Takes back a name whose operation failed after it was entered: like [`remove`], but without
+/// waiting for the device, which may be the one that failed.
+///
+/// # Errors
+/// A malformed chunk's.
+pub(crate) fn withdraw(d: &mut DirMut<'_>, name: &[u8]) -> Result<()> {
+    match super::find(d.shared(), name)? {
+        Some(e) => take_out(d, &e, |_| Disposition::Delay),
+        None => Ok(()),
+    }
+}
+
+fn take_out(
+    d: &mut DirMut<'_>,
+    e: &Entry,
+    when: impl FnOnce(Disposition) -> Disposition,
+) -> Result<()> {
+    let (fmt, table) = (d.fmt(), d.table);
+    let pos = DirPos { dir: d.ip.ino, off: e.off };
+    let base = chunk_of(e.off.0);
+    let off = (e.off.0 - base) as usize;
+    let prev = e.prev.map(|p| (p.0 - base) as usize);
+    d.change_chunk(e.off.0, |chunk| {
+        let h = dir::header(fmt, chunk, off)?;
+        match prev {
+            Some(prev) => {
+                let before = dir::header(fmt, chunk, prev)?;
+                chunk.get_mut(off..off + h.reclen).unwrap_or(&mut []).fill(0);
+                dir::set_reclen(fmt, chunk, prev, before.reclen + h.reclen);
+            }
+            None => {
+                chunk.get_mut(off..off + HEADER + h.namlen).unwrap_or(&mut []).fill(0);
+                dir::set_reclen(fmt, chunk, off, h.reclen);
+            }
+        }
+        Ok(when(table.alloc().ordering.name_removed(pos, e.names())))
+    })
+}
+
+/// Makes an entry name another inode.
+///
+/// # Errors
+/// The device's; the entry is then as it was.
+pub(crate) fn rewrite(
+    d: &mut DirMut<'_>,
+    e: &Entry,
+    new: NamedInode,
+    kind: NameKind,
+) -> Result<()> {
+    redirect(d, e, new, kind, |then| then)
+}
+
+/// Takes back a [`rewrite`] whose operation failed later, without waiting for the device.
+///
+/// # Errors
+/// A malformed chunk's.
+pub(crate) fn rewrite_back(
+    d: &mut DirMut<'_>,
+    e: &Entry,
+    new: NamedInode,
+    kind: NameKind,
+) -> Result<()> {
+    let now = Entry { ino: new.ino, dtype: new.dtype, ..*e };
+    redirect(d, &now, e.names(), kind, |_| Disposition::Delay)
+}
+
+fn redirect(
+    d: &mut DirMut<'_>,
+    e: &Entry,
+    new: NamedInode,
+    kind: NameKind,
+    when: impl FnOnce(Disposition) -> Disposition,
+) -> Result<()> {
+    let (fmt, table) = (d.fmt(), d.table);
+    let pos = DirPos { dir: d.ip.ino, off: e.off };
+    let off = (e.off.0 - chunk_of(e.off.0)) as usize;
+    d.change_chunk(e.off.0, |chunk| {
+        dir::set_ino(fmt, chunk, off, new.ino.0);
+        dir::set_type(fmt, chunk, off, new.dtype);
+        Ok(when(table.alloc().ordering.name_replaced(pos, e.names(), new, kind)))
+    })
+}
+
+/// Cuts off the empty chunks at the end that the search for `slot` saw. Only a create does this,
+/// because only its search goes through the whole directory.
+///
+/// # Errors
+/// The device's; the directory may be longer than it need be then, which is no damage.
+pub(crate) fn shrink(d: &mut DirMut<'_>, slot: &Slot) -> Result<()> {
+    if u64::from(slot.end_useful) >= d.data.d.size {
+        return Ok(());
+    }
+    d.table.truncate(d.ip, d.data, slot.end_useful.into(), Reserve::Allowed)
+}

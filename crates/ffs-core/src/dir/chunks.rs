@@ -1,0 +1,135 @@
+//! Walking the chunks of a directory, and changing one of them.
+
+use super::{Dir, DirMut};
+use crate::buf::{BufRef, Disposition};
+use crate::error::{Error, Result};
+use ffs_ondisk::dir::BadRecord;
+use ffs_ondisk::geometry::DIRBLKSIZ;
+use ffs_ondisk::{DirOff, Ino, Lbn, Place, Structure};
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::Ordering;
+
+/// Bytes of a chunk, as an offset counts them.
+pub(super) const CHUNK: u32 = DIRBLKSIZ as u32;
+
+/// The start of the chunk that `off` lies in.
+pub(super) fn chunk_of(off: u32) -> u32 {
+    off & !(CHUNK - 1)
+}
+
+/// A record that breaks the rules, at chunk `at` of directory `dir`.
+pub(super) fn malformed(dir: Ino, at: u32, bad: BadRecord) -> Error {
+    bad.error(Structure::Directory, Place::Dir(dir, DirOff(at))).into()
+}
+
+fn hole(dir: Ino, at: u32) -> Error {
+    let place = Place::Dir(dir, DirOff(at));
+    Error::corrupt(Structure::Directory, place, "block pointer", "a hole", "a block")
+}
+
+impl Dir<'_> {
+    /// Notes that something in this directory is malformed and returns the error.
+    pub(super) fn damaged(&self, e: Error) -> Error {
+        self.ip.dir.malformed.store(true, Ordering::Relaxed);
+        e
+    }
+
+    /// The buffer of the block that byte `off` lies in.
+    fn block(&self, off: u32) -> Result<BufRef> {
+        let lbn = self.g().lblkno(off.into());
+        match self.table.read_block(self.ip, self.data, lbn)? {
+            Some(buf) => Ok(buf),
+            None => Err(hole(self.ip.ino, off)),
+        }
+    }
+
+    /// Hands every chunk of `range` (bounds on chunk boundaries) with its offset to `visit`, which
+    /// ends the walk by breaking.
+    ///
+    /// # Errors
+    /// The device's. What is malformed is passed over; the walk ends with its first error if nothing
+    /// broke it, since what was looked for may have been there.
+    pub(super) fn walk<T>(
+        &self,
+        range: Range<u32>,
+        mut visit: impl FnMut(u32, &[u8]) -> Result<ControlFlow<T>, BadRecord>,
+    ) -> Result<Option<T>> {
+        let (bsize, dir) = (self.g().bsize, self.ip.ino);
+        let (mut at, mut first_error) = (range.start, None);
+        while at < range.end {
+            let in_block = at % bsize;
+            let end = range.end.min(at - in_block + bsize);
+            let buf = match self.block(at) {
+                Ok(buf) => buf,
+                Err(e @ Error::Format(_)) => {
+                    first_error.get_or_insert(e);
+                    at = end;
+                    continue;
+                }
+                Err(e) => return Err(e),
+            };
+            let block = buf.read();
+            let wanted = in_block as usize..(in_block + (end - at)) as usize;
+            let Some(bytes) = block.bytes.get(wanted) else {
+                first_error.get_or_insert(hole(dir, at));
+                at = end;
+                continue;
+            };
+            for chunk in bytes.chunks_exact(DIRBLKSIZ) {
+                match visit(at, chunk) {
+                    Ok(ControlFlow::Continue(())) => {}
+                    Ok(ControlFlow::Break(found)) => return Ok(Some(found)),
+                    Err(bad) => {
+                        first_error.get_or_insert_with(|| malformed(dir, at, bad));
+                    }
+                }
+                at += CHUNK;
+            }
+        }
+        first_error.map_or(Ok(None), |e| Err(self.damaged(e)))
+    }
+}
+
+impl DirMut<'_> {
+    /// Changes the chunk that `off` lies in and does with its buffer what `edit` answers.
+    ///
+    /// # Errors
+    /// `edit`'s and the device's; the chunk is then as it was.
+    pub(super) fn change_chunk(
+        &mut self,
+        off: u32,
+        edit: impl FnOnce(&mut [u8]) -> Result<Disposition, BadRecord>,
+    ) -> Result<()> {
+        let buf = self.shared().block(off)?;
+        let start = (chunk_of(off) % self.shared().g().bsize) as usize;
+        let mut before = [0; DIRBLKSIZ];
+        let then = {
+            let mut block = buf.write();
+            let Some(chunk) = block.bytes.get_mut(start..start + DIRBLKSIZ) else {
+                return Err(hole(self.ip.ino, off));
+            };
+            before.copy_from_slice(chunk);
+            edit(chunk).inspect_err(|_| chunk.copy_from_slice(&before))
+        };
+        let cache = &self.table.alloc().cache;
+        let done = match then {
+            Ok(then) => cache.apply(&buf, then),
+            Err(bad) => {
+                return Err(self.shared().damaged(malformed(self.ip.ino, chunk_of(off), bad)));
+            }
+        };
+        done.inspect_err(|_| {
+            // The disk may hold either state; memory goes back to the old one and, dirty, wins.
+            if let Some(chunk) = buf.write().bytes.get_mut(start..start + DIRBLKSIZ) {
+                chunk.copy_from_slice(&before);
+            }
+            cache.dirty(&buf);
+        })
+    }
+
+    /// The logical block of byte `off` and the offset in it.
+    pub(super) fn place_of(&self, off: u32) -> (Lbn, u32) {
+        let dir = self.shared();
+        (dir.g().lblkno(off.into()), off % dir.g().bsize)
+    }
+}

@@ -1,0 +1,117 @@
+//! Reading a directory in order, piece by piece, while it changes.
+//!
+//! A position ("cookie") is the byte offset where the next record started, and how many compactions
+//! the directory had seen then. Removal leaves the other records where they are, and so does entering
+//! a name in free space; a compaction moves them, and the directory remembers the last compactions
+//! to translate older positions. A chunk is always read from its start, and records before the
+//! position are passed over, so a position need not be the start of a record any more.
+//!
+//! # Invariants
+//! 1. An entry that exists throughout a listing is seen exactly once, as long as no more than
+//!    [`crate::inode::DirState::MOVES_KEPT`] compactions happen between two calls and the directory
+//!    stays in memory (somebody has it open).
+//! 2. Nothing is called back under a lock: a chunk is copied out first.
+
+use super::Dir;
+use super::chunks::{CHUNK, chunk_of, malformed};
+use crate::error::Result;
+use crate::types::DirEntry;
+use ffs_ondisk::dir::{self, DirFormat};
+use ffs_ondisk::geometry::DIRBLKSIZ;
+use ffs_ondisk::{DirOff, FileType, Geometry, Ino, Place, Structure};
+use std::ops::ControlFlow;
+
+/// A chunk copied out of a directory, to be shown from some record on.
+pub(crate) struct Listed {
+    dir: Ino,
+    fmt: DirFormat,
+    bytes: [u8; DIRBLKSIZ],
+    base: u32,
+    from: u32,
+    epoch: u32,
+}
+
+/// The position `off`, seen after `epoch` compactions.
+fn cookie(epoch: u32, off: u32) -> u64 {
+    u64::from(epoch) << 32 | u64::from(off)
+}
+
+/// The next chunk with records at or behind position `at`; `None` at the end. Chunks that cannot be
+/// read for what they hold are passed over and reported in `bad`.
+///
+/// # Errors
+/// The device's.
+pub(crate) fn read_chunk(
+    d: Dir<'_>,
+    at: u64,
+    bad: &mut Option<crate::Error>,
+) -> Result<Option<Listed>> {
+    let epoch = d.ip.dir.epoch();
+    let (then, off) = ((at >> 32) as u32, at as u32);
+    let from = d.ip.dir.translate(then, off);
+    let (base, size) = (chunk_of(from), d.size());
+    if base >= size {
+        return Ok(None);
+    }
+    let found = d.walk(base..size, |at, chunk| {
+        let mut bytes = [0; DIRBLKSIZ];
+        bytes.copy_from_slice(chunk);
+        Ok(ControlFlow::Break((at, bytes)))
+    });
+    match found {
+        Ok(None) => Ok(None),
+        Ok(Some((base, bytes))) => {
+            let from = if base == chunk_of(from) { from - base } else { 0 };
+            Ok(Some(Listed { dir: d.ip.ino, fmt: d.fmt(), bytes, base, from, epoch }))
+        }
+        Err(e @ crate::Error::Format(_)) => {
+            bad.get_or_insert(e);
+            Ok(None)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+impl Listed {
+    /// The position behind this chunk.
+    pub(crate) fn end(&self) -> u64 {
+        cookie(self.epoch, self.base.saturating_add(CHUNK))
+    }
+
+    /// Shows the entries until `each` answers false; answers whether it went to the end. Malformed
+    /// records are reported in `bad`.
+    pub(crate) fn show(
+        &self,
+        g: &Geometry,
+        each: &mut dyn FnMut(DirEntry<'_>) -> bool,
+        bad: &mut Option<crate::Error>,
+    ) -> bool {
+        for r in dir::records(self.fmt, &self.bytes) {
+            let r = match r {
+                Ok(r) => r,
+                Err(e) => {
+                    bad.get_or_insert_with(|| malformed(self.dir, self.base, e));
+                    return true;
+                }
+            };
+            if !r.live() || r.ino == Ino::WHITEOUT.0 || (r.off as u32) < self.from {
+                continue;
+            }
+            let at = self.base + r.off as u32;
+            let place = Place::Dir(self.dir, DirOff(at));
+            let ino = match g.check_ino(r.ino, Structure::Directory, place) {
+                Ok(ino) => ino,
+                Err(e) => {
+                    bad.get_or_insert(e.into());
+                    continue;
+                }
+            };
+            let next = cookie(self.epoch, at + r.reclen as u32);
+            let kind = FileType::of_dirent(r.dtype);
+            if !each(DirEntry { ino, kind, name: r.name, next }) {
+                return false;
+            }
+        }
+        true
+    }
+}

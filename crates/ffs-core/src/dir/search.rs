@@ -1,0 +1,234 @@
+//! Finding a name, and room for a new one: one sweep with the sequential optimisation and the
+//! three-way choice of a free slot.
+//!
+//! Reference: `spec/directories-and-caches.md` §2.1, §2.2.
+
+use super::chunks::{CHUNK, chunk_of};
+use super::{Dir, Entry};
+use crate::counters::{add, bump};
+use crate::error::Result;
+use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Header, dirsiz};
+use ffs_ondisk::{DirOff, Ino, Place, Structure};
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::Ordering;
+
+/// Where a new name can go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    pub(super) place: Where,
+    /// Where the chunks that hold a live record, the new one included, end: beyond it the directory
+    /// may be cut off.
+    pub(super) end_useful: u32,
+}
+
+/// The kinds of room, best first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Where {
+    /// A whiteout of the same name.
+    Whiteout(u32),
+    /// One record whose own slack is enough.
+    Slack(Region),
+    /// Several records of one chunk whose slack together is enough.
+    Compact(Region),
+    /// A new chunk at the end.
+    Append(u32),
+}
+
+/// A row of records of one chunk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Region {
+    /// Where the first one starts.
+    pub(super) at: u32,
+    /// Bytes up to the end of the last one.
+    pub(super) len: u32,
+}
+
+/// Answer of [`find_room`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// The name exists.
+    Taken(Entry),
+    /// It does not, and would go there.
+    Free(Slot),
+}
+
+/// A matching record as it lies in a chunk.
+struct Hit {
+    off: u32,
+    prev: Option<u32>,
+    header: Header,
+}
+
+/// The record of `name` in the chunk at `at`; whiteouts do not count.
+fn search_chunk(
+    fmt: DirFormat,
+    at: u32,
+    chunk: &[u8],
+    name: &[u8],
+) -> Result<ControlFlow<Hit>, BadRecord> {
+    let (mut off, mut prev) = (0, None);
+    while off < chunk.len() {
+        let header = dir::header(fmt, chunk, off)?;
+        if names(&header, chunk, off, name) && header.ino != Ino::WHITEOUT.0 {
+            return Ok(ControlFlow::Break(Hit { off: at + off as u32, prev, header }));
+        }
+        prev = Some(at + off as u32);
+        off += header.reclen;
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// Whether the record at `off` is live and has this name.
+fn names(header: &Header, chunk: &[u8], off: usize, name: &[u8]) -> bool {
+    header.live()
+        && header.namlen == name.len()
+        && chunk.get(off + HEADER..off + HEADER + header.namlen) == Some(name)
+}
+
+impl Dir<'_> {
+    fn sweep(&self, range: Range<u32>, name: &[u8]) -> Result<Option<Hit>> {
+        let (fmt, start, mut end) = (self.fmt(), range.start, range.end);
+        let hit = self.walk(range, |at, chunk| search_chunk(fmt, at, chunk, name));
+        if let Ok(Some(h)) = &hit {
+            end = h.off + h.header.reclen as u32;
+        }
+        add(&self.counters().dir_bytes_scanned, u64::from(end.saturating_sub(start)));
+        hit
+    }
+
+    fn counters(&self) -> &crate::counters::Counters {
+        &self.table.alloc().cache.counters
+    }
+
+    fn entry(&self, hit: &Hit) -> Result<Entry> {
+        let place = Place::Dir(self.ip.ino, DirOff(hit.off));
+        let ino = self
+            .g()
+            .check_ino(hit.header.ino, Structure::Directory, place)
+            .map_err(|e| self.damaged(e.into()))?;
+        let prev = hit.prev.map(DirOff);
+        Ok(Entry { off: DirOff(hit.off), prev, ino, dtype: hit.header.dtype })
+    }
+}
+
+/// A plain lookup of a last component: starts where the last one ended.
+///
+/// # Errors
+/// The device's; a malformed directory's if the name was not found in its sound part.
+pub(crate) fn lookup(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
+    let (size, hint) = (d.size(), &d.ip.dir.diroff);
+    let start = chunk_of(hint.load(Ordering::Relaxed));
+    let hit = if start == 0 || start >= size {
+        d.sweep(0..size, name)?
+    } else {
+        bump(&d.counters().lookup_two_pass);
+        // Damage met by the first pass matters only if the second does not find the name either.
+        match d.sweep(start..size, name) {
+            Ok(Some(hit)) => {
+                bump(&d.counters().lookup_pass_two);
+                Some(hit)
+            }
+            Ok(None) => d.sweep(0..start, name)?,
+            Err(e) => Some(d.sweep(0..start, name)?.ok_or(e)?),
+        }
+    };
+    let Some(hit) = hit else { return Ok(None) };
+    hint.store(chunk_of(hit.off), Ordering::Relaxed);
+    d.entry(&hit).map(Some)
+}
+
+/// A lookup of a name that will be removed or redirected, or of `..`: one pass, no hint.
+///
+/// # Errors
+/// As [`lookup`].
+pub(crate) fn find(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
+    match d.sweep(0..d.size(), name)? {
+        Some(hit) => d.entry(&hit).map(Some),
+        None => Ok(None),
+    }
+}
+
+/// What the sweep for a new name has seen so far.
+struct RoomSearch<'a> {
+    fmt: DirFormat,
+    name: &'a [u8],
+    need: usize,
+    slack: Option<Region>,
+    compact: Option<Region>,
+    whiteout: Option<u32>,
+    end_useful: u32,
+}
+
+impl RoomSearch<'_> {
+    fn chunk(&mut self, at: u32, chunk: &[u8]) -> Result<ControlFlow<Hit>, BadRecord> {
+        let (mut off, mut prev) = (0, None);
+        let (mut sum, mut sum_from) = (0, None);
+        while off < chunk.len() {
+            let h = dir::header(self.fmt, chunk, off)?;
+            let here = at + off as u32;
+            let slack = h.slack();
+            if slack >= self.need && self.slack.is_none() {
+                self.slack = Some(Region { at: here, len: h.reclen as u32 });
+            }
+            if slack > 0 && self.slack.is_none() && self.compact.is_none() {
+                let from = *sum_from.get_or_insert(here);
+                sum += slack;
+                if sum >= self.need {
+                    let len = here + h.reclen as u32 - from;
+                    self.compact = Some(Region { at: from, len });
+                }
+            }
+            if h.live() {
+                self.end_useful = at + CHUNK;
+            }
+            if names(&h, chunk, off, self.name) {
+                if h.ino != Ino::WHITEOUT.0 {
+                    return Ok(ControlFlow::Break(Hit { off: here, prev, header: h }));
+                }
+                self.whiteout = Some(here);
+            }
+            prev = Some(here);
+            off += h.reclen;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn slot(self, size: u32) -> Slot {
+        let place = match (self.whiteout, self.slack, self.compact) {
+            (Some(at), _, _) => Where::Whiteout(at),
+            (_, Some(r), _) => Where::Slack(r),
+            (_, _, Some(r)) => Where::Compact(r),
+            _ => Where::Append(size),
+        };
+        let chosen_end = match place {
+            Where::Whiteout(at) => chunk_of(at) + CHUNK,
+            Where::Slack(r) | Where::Compact(r) => chunk_of(r.at) + CHUNK,
+            Where::Append(at) => at.saturating_add(CHUNK),
+        };
+        Slot { place, end_useful: self.end_useful.max(chosen_end) }
+    }
+}
+
+/// Whether `name` exists, and where it would go if not.
+///
+/// # Errors
+/// As [`lookup`].
+pub(crate) fn find_room(d: Dir<'_>, name: &[u8]) -> Result<Room> {
+    let mut search = RoomSearch {
+        fmt: d.fmt(),
+        name,
+        need: dirsiz(name.len()),
+        slack: None,
+        compact: None,
+        whiteout: None,
+        end_useful: 0,
+    };
+    let size = d.size();
+    let hit = d.walk(0..size, |at, chunk| search.chunk(at, chunk))?;
+    let seen = hit.as_ref().map_or(size, |h| h.off + h.header.reclen as u32);
+    add(&d.counters().dir_bytes_scanned, seen.into());
+    match hit {
+        Some(hit) => d.entry(&hit).map(Room::Taken),
+        None => Ok(Room::Free(search.slot(size))),
+    }
+}
