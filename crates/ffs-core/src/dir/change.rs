@@ -7,17 +7,17 @@
 
 use super::chunks::{CHUNK, chunk_of};
 use super::search::{Region, Slot, Where};
-use super::{DirMut, Entry};
+use super::{DirMut, Entry, InChunk};
 use crate::alloc::Reserve;
 use crate::buf::Disposition;
 use crate::counters::bump;
 use crate::error::{Error, Result};
 use crate::inode::Moved;
 use crate::ordering::{DirPos, NameKind, NamedInode};
+use ffs_ondisk::DirOff;
 use ffs_ondisk::dinode::MAXDIRSIZE;
 use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Record, dirsiz};
 use ffs_ondisk::geometry::DIRBLKSIZ;
-use ffs_ondisk::DirOff;
 
 /// Enters `name` in the slot that a search in the same lock session found; answers whether the
 /// directory grew (its inode's update then is [`crate::ordering::InodeChange::DirectoryGrow`]).
@@ -113,13 +113,12 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
             return Err(BadRecord { off: at, field: "slack", found, expected });
         }
         new.write(fmt, chunk, at, end - at);
-        moves.retain(|m| m.from != m.to);
-        for m in &moves {
+        for m in moves.iter().filter(|m| m.from != m.to) {
             ordering.entry_moved(pos(m.from), pos(m.to));
         }
         Ok(ordering.name_added(pos(at as u16), new.target, new.kind))
     })?;
-    if !moves.is_empty() {
+    if moves.iter().any(|m| m.from != m.to) {
         bump(&table.alloc().cache.counters.dir_chunks_compacted);
         d.ip.dir.log_moves(base, start as u16..end as u16, moves);
     }
@@ -133,7 +132,7 @@ fn pack(
     chunk: &mut [u8],
     region: std::ops::Range<usize>,
     moves: &mut Vec<Moved>,
-) -> Result<usize, BadRecord> {
+) -> InChunk<usize> {
     let (mut from, mut to) = (region.start, region.start);
     while from < region.end {
         let h = dir::header(fmt, chunk, from)?;

@@ -1,6 +1,6 @@
 //! Walking the chunks of a directory, and changing one of them.
 
-use super::{Dir, DirMut};
+use super::{Dir, DirMut, InChunk};
 use crate::buf::{BufRef, Disposition};
 use crate::error::{Error, Result};
 use ffs_ondisk::dir::BadRecord;
@@ -22,7 +22,8 @@ pub(super) fn malformed(dir: Ino, at: u32, bad: BadRecord) -> Error {
     bad.error(Structure::Directory, Place::Dir(dir, DirOff(at))).into()
 }
 
-fn hole(dir: Ino, at: u32) -> Error {
+/// A block that is not there, at byte `at` of directory `dir`.
+pub(super) fn hole(dir: Ino, at: u32) -> Error {
     let place = Place::Dir(dir, DirOff(at));
     Error::corrupt(Structure::Directory, place, "block pointer", "a hole", "a block")
 }
@@ -52,7 +53,7 @@ impl Dir<'_> {
     pub(super) fn walk<T>(
         &self,
         range: Range<u32>,
-        mut visit: impl FnMut(u32, &[u8]) -> Result<ControlFlow<T>, BadRecord>,
+        mut visit: impl FnMut(u32, &[u8]) -> InChunk<ControlFlow<T>>,
     ) -> Result<Option<T>> {
         let (bsize, dir) = (self.g().bsize, self.ip.ino);
         let (mut at, mut first_error) = (range.start, None);
@@ -98,7 +99,7 @@ impl DirMut<'_> {
     pub(super) fn change_chunk(
         &mut self,
         off: u32,
-        edit: impl FnOnce(&mut [u8]) -> Result<Disposition, BadRecord>,
+        edit: impl FnOnce(&mut [u8]) -> InChunk<Disposition>,
     ) -> Result<()> {
         let buf = self.shared().block(off)?;
         let start = (chunk_of(off) % self.shared().g().bsize) as usize;

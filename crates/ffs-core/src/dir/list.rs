@@ -13,7 +13,7 @@
 //! 2. Nothing is called back under a lock: a chunk is copied out first.
 
 use super::Dir;
-use super::chunks::{CHUNK, chunk_of, malformed};
+use super::chunks::{CHUNK, chunk_of, hole, malformed};
 use crate::error::Result;
 use crate::types::DirEntry;
 use ffs_ondisk::dir::{self, DirFormat};
@@ -60,8 +60,12 @@ pub(crate) fn read_chunk(
     });
     match found {
         Ok(None) => Ok(None),
-        Ok(Some((base, bytes))) => {
-            let from = if base == chunk_of(from) { from - base } else { 0 };
+        Ok(Some((found, bytes))) => {
+            if found != base {
+                bad.get_or_insert_with(|| d.damaged(hole(d.ip.ino, base)));
+            }
+            let from = if found == base { from - base } else { 0 };
+            let base = found;
             Ok(Some(Listed { dir: d.ip.ino, fmt: d.fmt(), bytes, base, from, epoch }))
         }
         Err(e @ crate::Error::Format(_)) => {

@@ -36,13 +36,16 @@ mod search;
 
 pub(crate) use body::{init_body, is_empty, parent_of};
 pub(crate) use change::{enter, remove, rewrite, rewrite_back, shrink, withdraw};
-pub(crate) use list::{Listed, read_chunk};
+pub(crate) use list::read_chunk;
 pub(crate) use search::{Room, Slot, find, find_room, lookup};
 
 use crate::inode::{Inode, InodeData, InodeTable};
 use crate::ordering::NamedInode;
-use ffs_ondisk::dir::DirFormat;
+use ffs_ondisk::dir::{BadRecord, DirFormat};
 use ffs_ondisk::{DirOff, Geometry, Ino};
+
+/// Result of looking at one chunk.
+type InChunk<T> = std::result::Result<T, BadRecord>;
 
 /// A directory somebody has locked.
 #[derive(Clone, Copy)]

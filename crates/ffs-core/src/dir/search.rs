@@ -4,10 +4,10 @@
 //! Reference: `spec/directories-and-caches.md` §2.1, §2.2.
 
 use super::chunks::{CHUNK, chunk_of};
-use super::{Dir, Entry};
+use super::{Dir, Entry, InChunk};
 use crate::counters::{add, bump};
 use crate::error::Result;
-use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Header, dirsiz};
+use ffs_ondisk::dir::{self, DirFormat, HEADER, Header, dirsiz};
 use ffs_ondisk::{DirOff, Ino, Place, Structure};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
@@ -60,12 +60,7 @@ struct Hit {
 }
 
 /// The record of `name` in the chunk at `at`; whiteouts do not count.
-fn search_chunk(
-    fmt: DirFormat,
-    at: u32,
-    chunk: &[u8],
-    name: &[u8],
-) -> Result<ControlFlow<Hit>, BadRecord> {
+fn search_chunk(fmt: DirFormat, at: u32, chunk: &[u8], name: &[u8]) -> InChunk<ControlFlow<Hit>> {
     let (mut off, mut prev) = (0, None);
     while off < chunk.len() {
         let header = dir::header(fmt, chunk, off)?;
@@ -160,7 +155,7 @@ struct RoomSearch<'a> {
 }
 
 impl RoomSearch<'_> {
-    fn chunk(&mut self, at: u32, chunk: &[u8]) -> Result<ControlFlow<Hit>, BadRecord> {
+    fn chunk(&mut self, at: u32, chunk: &[u8]) -> InChunk<ControlFlow<Hit>> {
         let (mut off, mut prev) = (0, None);
         let (mut sum, mut sum_from) = (0, None);
         while off < chunk.len() {

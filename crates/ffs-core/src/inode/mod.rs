@@ -13,6 +13,7 @@
 //! | `cut` | taking blocks out of the map and freeing them |
 //! | `truncate` | sizes |
 //! | `holes` | `SEEK_DATA`, `SEEK_HOLE`, ranges punched, zeroed, allocated |
+//! | `dirstate` | what the directory code remembers of a directory |
 //! | `symlink`, `extattr`, `fsync` | what their names say |
 //!
 //! # Invariants
@@ -40,6 +41,7 @@
 mod balloc;
 mod bmap;
 mod cut;
+mod dirstate;
 mod extattr;
 mod fsync;
 mod holes;
@@ -54,6 +56,7 @@ mod update;
 mod write;
 
 pub(crate) use balloc::Granted;
+pub(crate) use dirstate::{DirState, Moved};
 pub(crate) use table::InodeTable;
 
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -74,13 +77,6 @@ pub(crate) struct Inode {
     ticket: AtomicU64,
     /// Size or pointers changed since an fsync last wrote the inode's block.
     unsynced: AtomicBool,
-}
-
-/// Hints of the directory code; any value is right.
-#[derive(Debug, Default)]
-pub(crate) struct DirState {
-    /// Where the last successful lookup ended (`i_diroff`), bytes.
-    pub(crate) diroff: AtomicU32,
 }
 
 /// What an inode's lock guards.
@@ -134,6 +130,11 @@ impl Inode {
     /// Locks the inode for changes.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, InodeData> {
         self.data.write()
+    }
+
+    /// Locks the inode for changes if nobody has it locked.
+    pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, InodeData>> {
+        self.data.try_write()
     }
 }
 

@@ -1,7 +1,195 @@
-//! wip
-pub mod acl;
-mod placeholder;
+//! The operations: what a caller of the library, the command or the FUSE server may ask for.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `vnode` | [`Vnode`], a file in use; finding files by number |
+//! | `names` | lookup, create, mkdir, symlink, link |
+//! | `remove` | unlink, rmdir |
+//! | `rename` | rename in all its modes |
+//! | `files` | reading, writing, space of file content |
+//! | `attrs` | attributes and access |
+//! | `xattrs` | extended attributes |
+//! | [`acl`] | POSIX access lists on top of them |
+//! | `listing` | directories and links read |
+//! | `perm` | who may do what |
+//! | `locks` | locking several inodes |
+//!
+//! # Invariants
+//! 1. The steps of an operation, in memory and as reported to the ordering policy, come in the order
+//!    of `spec/soft-updates.md` §6: a count is raised before the name it is for is entered, and
+//!    lowered after the name is gone.
+//! 2. An operation that fails has changed nothing, or has taken back what it changed. Only when a
+//!    name is already gone and the inode's own update then fails is the error late news.
+//! 3. Precedence of errors: read-only mount, not a directory, search permission, the name itself,
+//!    (no) such entry, permission to change, everything else.
+//! 4. Permissions are checked only for callers that ask for it ([`crate::Checks::Here`]); rules of
+//!    the format (flags, limits of links, names and sizes) for everybody.
+//!
+//! # Locking
+//! See `locks`. Nothing is called back with a lock held.
+//!
+//! Reference: `spec/soft-updates.md` §6, §11.2; POSIX.
 
-/// A file in use: keeps it alive even when its last name is gone.
-#[derive(Clone, Debug)]
-pub struct Vnode {}
+pub mod acl;
+mod attrs;
+mod files;
+mod listing;
+mod locks;
+mod names;
+mod perm;
+mod remove;
+mod rename;
+mod vnode;
+mod xattrs;
+
+pub use vnode::Vnode;
+
+use crate::alloc::Reserve;
+use crate::cred::Cred;
+use crate::dir::{self, Dir, DirMut, Entry};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, InodeData};
+use crate::mount::{Ffs, Inner};
+use crate::ordering::InodeChange;
+use crate::sync::RwLockReadGuard;
+use ffs_ondisk::dir::{MAXNAMLEN, name_ok};
+use ffs_ondisk::{Ino, Place, Structure};
+use vnode::Held;
+
+/// An operation under way that changes the volume. Made before any lock is taken and dropped after
+/// the last: then the cache writes if too much is dirty.
+struct Op<'a> {
+    inner: &'a Inner,
+    _gate: RwLockReadGuard<'a, ()>,
+}
+
+impl Drop for Op<'_> {
+    fn drop(&mut self) {
+        // What could not be written stays dirty; sync, fsync or unmount report it.
+        drop(self.inner.table.alloc().cache.throttle());
+    }
+}
+
+impl Ffs {
+    /// Starts an operation that changes the volume.
+    fn begin(&self) -> Result<Op<'_>> {
+        Ok(Op { inner: &self.0, _gate: self.0.begin_write()? })
+    }
+
+    /// Refuses a file of another mount.
+    fn same_mount(&self, v: &Vnode) -> Result<()> {
+        if v.is_of(&self.0) { Ok(()) } else { Err(Error::Invalid("a file of another mount")) }
+    }
+}
+
+/// Whether the name means the directory itself or its parent.
+fn is_dots(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}
+
+/// Whether `name` may be an entry's.
+fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > MAXNAMLEN {
+        return Err(Error::NameTooLong);
+    }
+    if !name_ok(name) {
+        return Err(Error::Invalid("a name is 1 to 255 bytes without NUL and '/'"));
+    }
+    Ok(())
+}
+
+/// Whether names can be looked up in this inode.
+fn check_directory(data: &InodeData) -> Result<()> {
+    if !data.alive() {
+        return Err(Error::Stale);
+    }
+    if !data.d.is_dir() {
+        return Err(Error::NotDirectory);
+    }
+    Ok(())
+}
+
+/// Whether names can be entered in this directory or removed: it was not itself removed, and it is
+/// a directory its volume's rules allow.
+fn check_in_tree(ip: &Inode, data: &InodeData) -> Result<()> {
+    if data.d.nlink == 0 {
+        return Err(Error::NotFound);
+    }
+    if data.d.size == 0 {
+        let place = Place::Inode(ip.ino);
+        return Err(Error::corrupt(Structure::Directory, place, "size", 0, "at least 512"));
+    }
+    Ok(())
+}
+
+/// Who may use the last free blocks.
+fn reserve_of(cred: &Cred) -> Reserve {
+    if cred.is_root() { Reserve::Allowed } else { Reserve::Denied }
+}
+
+impl Inner {
+    fn dir<'a>(&'a self, ip: &'a Inode, data: &'a InodeData) -> Dir<'a> {
+        Dir { table: &self.table, ip, data }
+    }
+
+    fn dir_mut<'a>(&'a self, ip: &'a Inode, data: &'a mut InodeData) -> DirMut<'a> {
+        DirMut { table: &self.table, ip, data }
+    }
+
+    /// The file that entry `e` of the locked directory `dir` names.
+    fn child(&self, dir: &Inode, e: &Entry) -> Result<Held<'_>> {
+        let place = Place::Dir(dir.ino, e.off);
+        match self.table.get(e.ino) {
+            Ok(ip) => Ok(Held::new(self, ip)),
+            Err(Error::Stale | Error::NotFound) => {
+                let (s, want) = (Structure::Directory, "the number of a file");
+                Err(Error::corrupt(s, place, "inode number", e.ino, want))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// As [`Inner::child`] for an entry about to be removed or redirected, which cannot name the
+    /// directory it is in, nor the root.
+    fn victim(&self, dir: &Inode, e: &Entry) -> Result<Held<'_>> {
+        if e.ino == dir.ino || e.ino == Ino::ROOT {
+            let (s, place) = (Structure::Directory, Place::Dir(dir.ino, e.off));
+            let want = "neither this directory nor the root";
+            return Err(Error::corrupt(s, place, "inode number", e.ino, want));
+        }
+        self.child(dir, e)
+    }
+
+    /// Notes in a directory's inode that its entries changed.
+    fn directory_changed(&self, d: &mut DirMut<'_>, grew: bool) -> Result<()> {
+        self.table.touch_modified(d.data);
+        let why = if grew { InodeChange::DirectoryGrow } else { InodeChange::Attr };
+        self.table.update(d.ip, d.data, why)
+    }
+
+    /// One link more, for a name or a `..` about to be written; taken back if it cannot be noted.
+    fn add_link(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
+        data.d.nlink = data.d.nlink.saturating_add(1);
+        self.table.touch_changed(data);
+        self.table
+            .update(ip, data, InodeChange::NlinkInc)
+            .inspect_err(|_| self.take_link_back(ip, data))
+    }
+
+    /// One link less, its name or `..` gone.
+    fn drop_link(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
+        data.d.nlink = data.d.nlink.saturating_sub(1);
+        self.table.touch_changed(data);
+        self.table.update(ip, data, InodeChange::NlinkDec)
+    }
+
+    /// Undoes [`Inner::add_link`] of an operation that failed. The error reported is the first one.
+    fn take_link_back(&self, ip: &Inode, data: &mut InodeData) {
+        drop(self.drop_link(ip, data));
+    }
+
+    /// The number of the directory above `ip`; the root is above itself whatever its `..` says.
+    fn parent_of(&self, ip: &Inode, data: &InodeData) -> Result<Ino> {
+        if ip.ino == Ino::ROOT { Ok(Ino::ROOT) } else { dir::parent_of(self.dir(ip, data)) }
+    }
+}

@@ -1,0 +1,177 @@
+//! Attributes and access.
+//!
+//! Reference: `spec/soft-updates.md` §6.13; POSIX `chmod`, `chown`, `utimensat`, `truncate`.
+
+use super::perm::{self, APPEND, IMMUTABLE, S_ISGID};
+use super::{Vnode, reserve_of};
+use crate::cred::Cred;
+use crate::error::{Error, Result};
+use crate::inode::InodeData;
+use crate::mount::Ffs;
+use crate::ordering::InodeChange;
+use crate::types::{Access, Attr, SetAttr, SetTime};
+use ffs_ondisk::geometry::Format;
+use ffs_ondisk::{Dinode, FileFlags, FileType};
+
+/// System flags that, once set, keep all flags from everybody but root.
+const SYSTEM_LOCKS: FileFlags =
+    FileFlags::SF_NOUNLINK.union(FileFlags::SF_IMMUTABLE).union(FileFlags::SF_APPEND);
+
+impl Ffs {
+    /// The attributes of a file.
+    #[must_use]
+    pub fn getattr(&self, file: &Vnode) -> Attr {
+        let data = file.ip.read();
+        self.0.table.attr(&file.ip, &data)
+    }
+
+    /// Changes attributes: all that are given, or none.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for others than the owner and by file flags, [`Error::Access`] for a
+    /// size or the present time without write permission, [`Error::IsDirectory`],
+    /// [`Error::Invalid`] for the size of something without content, [`Error::NoSpace`],
+    /// [`Error::TooBig`]; the device's.
+    pub fn setattr(&self, cred: &Cred, file: &Vnode, set: &SetAttr) -> Result<Attr> {
+        let _op = self.begin()?;
+        let mut data = file.ip.write();
+        if !data.alive() {
+            return Err(Error::Stale);
+        }
+        if *set == SetAttr::default() {
+            return Ok(self.0.table.attr(&file.ip, &data));
+        }
+        if let Some(size) = set.size {
+            check_size(&data.d, size, self.geometry().maxfilesize)?;
+        }
+        may_set(&data.d, cred, set)?;
+        if let Some(size) = set.size {
+            self.0.table.truncate(&file.ip, &mut data, size, reserve_of(cred))?;
+        }
+        self.apply(cred, set, &mut data);
+        self.0.table.update(&file.ip, &mut data, InodeChange::Attr)?;
+        Ok(self.0.table.attr(&file.ip, &data))
+    }
+
+    /// The part of `setattr` that cannot fail.
+    fn apply(&self, cred: &Cred, set: &SetAttr, data: &mut InodeData) {
+        let table = &self.0.table;
+        if set.size.is_some() {
+            table.touch_modified(data);
+        }
+        let given_away = set.uid.is_some() || set.gid.is_some();
+        if (given_away || set.size.is_some()) && !cred.is_root() {
+            data.d.mode = perm::without_setid(&data.d);
+        }
+        data.d.uid = set.uid.unwrap_or(data.d.uid);
+        data.d.gid = set.gid.unwrap_or(data.d.gid);
+        if let Some(perm) = set.perm {
+            let strip = perm::is_checked(cred) && !cred.in_group(data.d.gid) && !data.d.is_dir();
+            let allowed = if strip { 0o7777 & !S_ISGID } else { 0o7777 };
+            data.d.mode = data.d.mode & !0o7777 | perm & allowed;
+        }
+        data.d.flags = set.flags.unwrap_or(data.d.flags);
+        table.touch_changed(data);
+        let now = table.now();
+        let time = |t| match t {
+            SetTime::Now => now,
+            SetTime::To(t) => t,
+        };
+        if let Some(t) = set.atime {
+            data.set_atime(time(t));
+        }
+        if let Some(t) = set.mtime {
+            data.d.mtime = time(t);
+        }
+        if let Some(t) = set.birthtime
+            && self.geometry().format == Format::Ufs2
+        {
+            data.d.birthtime = t;
+        }
+    }
+
+    /// Whether `cred` may access the file as `want` says.
+    ///
+    /// # Errors
+    /// [`Error::Access`]; [`Error::NotPermitted`] to write an immutable file;
+    /// [`Error::ReadOnly`] to write on a read-only mount.
+    pub fn access(&self, cred: &Cred, file: &Vnode, want: Access) -> Result<()> {
+        let data = file.ip.read();
+        if !data.alive() {
+            return Err(Error::Stale);
+        }
+        let on_volume = matches!(
+            data.d.file_type(),
+            Some(FileType::Regular | FileType::Directory | FileType::Symlink)
+        );
+        if want.0 & Access::WRITE.0 != 0 && on_volume && self.is_read_only() {
+            return Err(Error::ReadOnly(""));
+        }
+        perm::check(&data.d, cred, want)
+    }
+}
+
+/// Whether a size can be set, and this one.
+fn check_size(d: &Dinode, size: u64, most: u64) -> Result<()> {
+    match d.file_type() {
+        Some(FileType::Regular) if size > most => Err(Error::TooBig),
+        Some(FileType::Regular) => Ok(()),
+        Some(FileType::Directory) => Err(Error::IsDirectory),
+        _ => Err(Error::Invalid("the size of something without content")),
+    }
+}
+
+/// Whether `cred` may set all that is asked for.
+fn may_set(d: &Dinode, cred: &Cred, set: &SetAttr) -> Result<()> {
+    if let Some(new) = set.flags {
+        may_set_flags(d, cred, new)?;
+    }
+    let locked = d.flags & set.flags.unwrap_or(d.flags);
+    if locked.intersects(IMMUTABLE | APPEND)
+        && (SetAttr { flags: None, ..*set }) != SetAttr::default()
+    {
+        return Err(Error::NotPermitted);
+    }
+    if set.uid.is_some() || set.gid.is_some() {
+        may_give(d, cred, set)?;
+    }
+    if set.perm.is_some() || set.birthtime.is_some() {
+        perm::must_own(d, cred)?;
+    }
+    let times = [set.atime, set.mtime];
+    if times.iter().flatten().any(|t| matches!(t, SetTime::To(_))) {
+        perm::must_own(d, cred)?;
+    } else if times.iter().any(Option::is_some) && perm::must_own(d, cred).is_err() {
+        perm::check(d, cred, Access::WRITE)?;
+    }
+    if set.size.is_some() {
+        perm::check(d, cred, Access::WRITE)?;
+    }
+    Ok(())
+}
+
+/// BSD's rules: owners change their flags while no system flag locks them; root all but the mark
+/// of a snapshot.
+fn may_set_flags(d: &Dinode, cred: &Cred, new: FileFlags) -> Result<()> {
+    perm::must_own(d, cred)?;
+    let changed = d.flags ^ new;
+    if changed.contains(FileFlags::SF_SNAPSHOT) {
+        return Err(Error::NotPermitted);
+    }
+    let system = changed.bits() & FileFlags::ROOT_SETTABLE != 0;
+    if !cred.is_root() && (system || d.flags.intersects(SYSTEM_LOCKS)) {
+        return Err(Error::NotPermitted);
+    }
+    Ok(())
+}
+
+/// Only root gives files away; an owner may hand a file to another of its own groups.
+fn may_give(d: &Dinode, cred: &Cred, set: &SetAttr) -> Result<()> {
+    if !perm::is_checked(cred) {
+        return Ok(());
+    }
+    let owns = cred.uid == d.uid;
+    let same_owner = set.uid.is_none_or(|uid| uid == d.uid);
+    let own_group = set.gid.is_none_or(|gid| gid == d.gid || cred.in_group(gid));
+    if owns && same_owner && own_group { Ok(()) } else { Err(Error::NotPermitted) }
+}

@@ -1,0 +1,167 @@
+//! File content: reading, writing, space, durability.
+
+use super::perm::{self, APPEND, IMMUTABLE};
+use super::{Op, Vnode, reserve_of};
+use crate::cred::Cred;
+use crate::error::{Error, Result};
+use crate::inode::InodeData;
+use crate::mount::Ffs;
+use crate::ordering::InodeChange;
+use crate::types::{Fallocate, WriteMode};
+use ffs_ondisk::FileType;
+
+/// Whether the inode has content to read or write.
+fn check_regular(data: &InodeData) -> Result<()> {
+    if !data.alive() {
+        return Err(Error::Stale);
+    }
+    match data.d.file_type() {
+        Some(FileType::Regular) => Ok(()),
+        Some(FileType::Directory) => Err(Error::IsDirectory),
+        _ => Err(Error::Invalid("no regular file")),
+    }
+}
+
+impl Ffs {
+    /// Reads at `offset`; fewer bytes than asked for only at the end of the file.
+    ///
+    /// # Errors
+    /// [`Error::IsDirectory`], [`Error::Invalid`] for other kinds; EIO for a bad block pointer and
+    /// the device's, if nothing before it could be read.
+    pub fn read(&self, file: &Vnode, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let data = file.ip.read();
+        check_regular(&data)?;
+        self.0.table.read_at(&file.ip, &data, offset, buf)
+    }
+
+    /// Writes at `offset`, or at the end of the file. Fewer bytes than given if space ran out.
+    ///
+    /// The caller has checked at open time that `cred` may write; file flags hold here.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if nothing could be written, [`Error::TooBig`], [`Error::NotPermitted`];
+    /// as [`Ffs::read`].
+    pub fn write(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        offset: u64,
+        data: &[u8],
+        mode: WriteMode,
+    ) -> Result<usize> {
+        let op = self.begin()?;
+        let mut inode = file.ip.write();
+        check_regular(&inode)?;
+        let offset = if mode.append { inode.d.size } else { offset };
+        may_change(&inode, offset)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let end = offset.checked_add(data.len() as u64).ok_or(Error::TooBig)?;
+        if end > self.geometry().maxfilesize {
+            return Err(Error::TooBig);
+        }
+        let table = &self.0.table;
+        let done = table.write_at(&file.ip, &mut inode, offset, data, reserve_of(cred))?;
+        if !mode.keep_setid {
+            clear_setid(&op, file, &mut inode, cred)?;
+        }
+        drop(inode);
+        if mode.sync {
+            table.fsync(&file.ip, false)?;
+        }
+        Ok(done)
+    }
+
+    /// Allocates, frees or zeros the space of a range.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an empty range; as [`Ffs::write`].
+    pub fn fallocate(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        offset: u64,
+        len: u64,
+        how: Fallocate,
+    ) -> Result<()> {
+        let op = self.begin()?;
+        if len == 0 {
+            return Err(Error::Invalid("an empty range"));
+        }
+        let mut inode = file.ip.write();
+        check_regular(&inode)?;
+        if inode.d.flags.intersects(IMMUTABLE | APPEND) {
+            return Err(Error::NotPermitted);
+        }
+        let end = offset.checked_add(len).ok_or(Error::TooBig)?;
+        if end > self.geometry().maxfilesize && how != Fallocate::PunchHole {
+            return Err(Error::TooBig);
+        }
+        let (table, ip, reserve) = (&self.0.table, &file.ip, reserve_of(cred));
+        match how {
+            Fallocate::Allocate => {
+                table.allocate_range(ip, &mut inode, offset, len, false, reserve)?;
+            }
+            Fallocate::AllocateKeepSize => {
+                table.allocate_range(ip, &mut inode, offset, len, true, reserve)?;
+            }
+            Fallocate::PunchHole => table.punch_hole(ip, &mut inode, offset, len)?,
+            Fallocate::ZeroRange => table.zero_range(ip, &mut inode, offset, len, reserve)?,
+        }
+        clear_setid(&op, file, &mut inode, cred)
+    }
+
+    /// The first offset from `offset` on that has data.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] if there is none; as [`Ffs::read`].
+    pub fn seek_data(&self, file: &Vnode, offset: u64) -> Result<u64> {
+        let data = file.ip.read();
+        check_regular(&data)?;
+        self.0.table.seek_data(&file.ip, &data, offset)
+    }
+
+    /// The first offset from `offset` on that lies in a hole; the end of the file counts as one.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] beyond the end; as [`Ffs::read`].
+    pub fn seek_hole(&self, file: &Vnode, offset: u64) -> Result<u64> {
+        let data = file.ip.read();
+        check_regular(&data)?;
+        self.0.table.seek_hole(&file.ip, &data, offset)
+    }
+
+    /// Makes a file (or directory) durable: its content and what leads to it; without `data_only`
+    /// its attributes too.
+    ///
+    /// # Errors
+    /// The device's, also for delayed writes of the file that failed since the last call.
+    pub fn fsync(&self, file: &Vnode, data_only: bool) -> Result<()> {
+        match self.begin() {
+            Ok(_op) => self.0.table.fsync(&file.ip, data_only),
+            // Nothing can be dirty.
+            Err(Error::ReadOnly(_)) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// Whether file flags let content be written at `offset`.
+fn may_change(inode: &InodeData, offset: u64) -> Result<()> {
+    let flags = inode.d.flags;
+    if flags.intersects(IMMUTABLE) || flags.intersects(APPEND) && offset < inode.d.size {
+        return Err(Error::NotPermitted);
+    }
+    Ok(())
+}
+
+/// A change by somebody else than root takes the set-id bits.
+fn clear_setid(op: &Op<'_>, file: &Vnode, inode: &mut InodeData, cred: &Cred) -> Result<()> {
+    let mode = perm::without_setid(&inode.d);
+    if cred.is_root() || mode == inode.d.mode {
+        return Ok(());
+    }
+    inode.d.mode = mode;
+    op.inner.table.update(&file.ip, inode, InodeChange::Attr)
+}

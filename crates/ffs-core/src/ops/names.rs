@@ -1,0 +1,334 @@
+//! Entering names: lookup, create, mkdir, symlink, link.
+//!
+//! Reference: `spec/soft-updates.md` §6.1, §6.2, §6.4, §6.6.
+
+use super::locks::{Locks, retry};
+use super::perm::{self, S_ISGID};
+use super::{Held, Vnode, check_directory, check_in_tree, check_name, is_dots, reserve_of};
+use crate::alloc::{ParentDir, Reserve};
+use crate::cred::Cred;
+use crate::dir::{self, DirMut, Room, Slot};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, InodeData};
+use crate::mount::{Ffs, Inner};
+use crate::ordering::{InodeChange, NameKind, NamedInode};
+use crate::types::NodeKind;
+use ffs_ondisk::dinode::LINK_MAX;
+use ffs_ondisk::geometry::Format;
+use ffs_ondisk::{FileType, Geometry, Ino};
+
+/// Longest text of a symbolic link, bytes.
+const MAX_LINK_TEXT: usize = 1023;
+
+/// What is about to be made.
+#[derive(Clone, Copy)]
+enum New<'a> {
+    Node(NodeKind),
+    Directory,
+    Symlink(&'a [u8]),
+}
+
+impl New<'_> {
+    fn file_type(self) -> FileType {
+        match self {
+            New::Node(NodeKind::Regular) => FileType::Regular,
+            New::Node(NodeKind::Fifo) => FileType::Fifo,
+            New::Node(NodeKind::Socket) => FileType::Socket,
+            New::Node(NodeKind::Char(_)) => FileType::Char,
+            New::Node(NodeKind::Block(_)) => FileType::Block,
+            New::Directory => FileType::Directory,
+            New::Symlink(_) => FileType::Symlink,
+        }
+    }
+}
+
+impl Ffs {
+    /// The file that `name` in `dir` names; `.` and `..` are names too.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::Access`], [`Error::NameTooLong`],
+    /// [`Error::Invalid`]; EIO if a damaged directory may have held the name.
+    pub fn lookup(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<Vnode> {
+        self.same_mount(dir)?;
+        let child;
+        let data = dir.ip.read();
+        check_directory(&data)?;
+        perm::may_search(&data.d, cred)?;
+        if name == b"." {
+            return Ok(dir.clone());
+        }
+        check_name(name)?;
+        child = self.0.lookup_in(&dir.ip, &data, name)?;
+        drop(data);
+        Ok(child.into_vnode(&self.0))
+    }
+
+    /// Makes a file that is neither a directory nor a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::NotPermitted`] in an
+    /// immutable directory; as [`Ffs::lookup`].
+    pub fn create(
+        &self,
+        cred: &Cred,
+        dir: &Vnode,
+        name: &[u8],
+        kind: NodeKind,
+        perm: u16,
+    ) -> Result<Vnode> {
+        if let NodeKind::Char(dev) | NodeKind::Block(dev) = kind
+            && self.geometry().format == Format::Ufs1
+            && u32::try_from(dev).is_err()
+        {
+            return Err(Error::Invalid("UFS1 has 32-bit device numbers"));
+        }
+        self.make(cred, dir, name, New::Node(kind), perm)
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// [`Error::TooManyLinks`] if the directory has as many subdirectories as it can; as
+    /// [`Ffs::create`].
+    pub fn mkdir(&self, cred: &Cred, dir: &Vnode, name: &[u8], perm: u16) -> Result<Vnode> {
+        self.make(cred, dir, name, New::Directory, perm)
+    }
+
+    /// Makes a symbolic link with text `target`.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for an empty text, [`Error::NameTooLong`] for one over 1023 bytes; as
+    /// [`Ffs::create`].
+    pub fn symlink(&self, cred: &Cred, dir: &Vnode, name: &[u8], target: &[u8]) -> Result<Vnode> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if target.len() > MAX_LINK_TEXT {
+            return Err(Error::NameTooLong);
+        }
+        if target.contains(&0) {
+            return Err(Error::Invalid("NUL in the text of a link"));
+        }
+        self.make(cred, dir, name, New::Symlink(target), 0o777)
+    }
+
+    /// Gives `file` another name.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for directories, immutable and append-only files,
+    /// [`Error::TooManyLinks`]; as [`Ffs::create`].
+    pub fn link(&self, cred: &Cred, file: &Vnode, dir: &Vnode, name: &[u8]) -> Result<()> {
+        self.same_mount(file)?;
+        self.same_mount(dir)?;
+        let _op = self.begin()?;
+        if file.ip.read().d.is_dir() {
+            check_directory(&dir.ip.read())?;
+            return Err(Error::NotPermitted);
+        }
+        retry(|first| {
+            let mut locks = Locks::starting_with(first);
+            let mut parent = locks.lock(&dir.ip)?;
+            let mut d = self.0.dir_mut(&dir.ip, &mut parent);
+            let slot = may_make(&d, cred, name)?;
+            let mut data = locks.lock(&file.ip)?;
+            may_link(&data)?;
+            let target = named(file.ip.ino, &data);
+            self.0.add_link(&file.ip, &mut data)?;
+            let new = NewEntry { slot, name, target, kind: NameKind::Plain };
+            self.0
+                .enter(&mut d, &new, reserve_of(cred))
+                .inspect_err(|_| self.0.take_link_back(&file.ip, &mut data))?;
+            Ok(())
+        })
+    }
+
+    fn make(
+        &self,
+        cred: &Cred,
+        dir: &Vnode,
+        name: &[u8],
+        new: New<'_>,
+        perm: u16,
+    ) -> Result<Vnode> {
+        self.same_mount(dir)?;
+        let _op = self.begin()?;
+        let child;
+        let mut parent = dir.ip.write();
+        let mut d = self.0.dir_mut(&dir.ip, &mut parent);
+        let slot = may_make(&d, cred, name)?;
+        if matches!(new, New::Directory) && d.data.d.nlink >= LINK_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        child = self.0.new_inode(&d, cred, new, perm)?;
+        let mut data = child.ip.write();
+        let (target, reserve) = (named(child.ip.ino, &data), reserve_of(cred));
+        let done = match new {
+            New::Directory => {
+                let entry = NewEntry { slot, name, target, kind: NameKind::Mkdir };
+                self.0.make_directory(&mut d, &child.ip, &mut data, &entry, reserve)
+            }
+            _ => {
+                let entry = NewEntry { slot, name, target, kind: NameKind::Plain };
+                self.0
+                    .fill_node(&child.ip, &mut data, new, reserve)
+                    .and_then(|()| self.0.enter(&mut d, &entry, reserve))
+            }
+        };
+        if done.is_err() {
+            // Freed when the last use ends, below.
+            data.d.nlink = 0;
+        }
+        drop(data);
+        drop(parent);
+        done.map(|()| child.into_vnode(&self.0))
+    }
+}
+
+/// A name about to be entered.
+pub(super) struct NewEntry<'a> {
+    pub(super) slot: Slot,
+    pub(super) name: &'a [u8],
+    pub(super) target: NamedInode,
+    pub(super) kind: NameKind,
+}
+
+/// What an entry for this inode says.
+pub(super) fn named(ino: Ino, data: &InodeData) -> NamedInode {
+    NamedInode { ino, dtype: data.d.file_type().map_or(0, FileType::dirent) }
+}
+
+/// Whether `cred` may make `name` in `d`, and where it would go.
+fn may_make(d: &DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
+    check_directory(d.data)?;
+    perm::may_search(&d.data.d, cred)?;
+    if is_dots(name) {
+        return Err(Error::Exists);
+    }
+    check_name(name)?;
+    check_in_tree(d.ip, d.data)?;
+    match dir::find_room(d.shared(), name)? {
+        Room::Taken(_) => Err(Error::Exists),
+        Room::Free(slot) => {
+            perm::may_enter(&d.data.d, cred)?;
+            Ok(slot)
+        }
+    }
+}
+
+/// Whether the file may get another name.
+fn may_link(data: &InodeData) -> Result<()> {
+    if !data.alive() {
+        return Err(Error::Stale);
+    }
+    if data.d.is_dir() || data.d.flags.intersects(perm::IMMUTABLE | perm::APPEND) {
+        return Err(Error::NotPermitted);
+    }
+    match data.d.nlink {
+        0 => Err(Error::NotFound),
+        LINK_MAX.. => Err(Error::TooManyLinks),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the volume keeps link text of this length in the inode.
+fn is_short(g: &Geometry, text: &[u8]) -> bool {
+    text.len() < g.maxsymlinklen as usize && text.len() < g.format.short_symlink_room()
+}
+
+impl Inner {
+    /// Looks `name` (not `.`) up in a locked directory.
+    fn lookup_in(&self, ip: &Inode, data: &InodeData, name: &[u8]) -> Result<Held<'_>> {
+        check_in_tree(ip, data)?;
+        if name == b".." {
+            let up = self.parent_of(ip, data)?;
+            return Ok(Held::new(self, self.table.get(up)?));
+        }
+        let entry = dir::lookup(self.dir(ip, data), name)?.ok_or(Error::NotFound)?;
+        self.child(ip, &entry)
+    }
+
+    /// Takes an inode for a new file in `d`, with owner and mode, in memory.
+    fn new_inode(&self, d: &DirMut<'_>, cred: &Cred, new: New<'_>, perm: u16) -> Result<Held<'_>> {
+        let (above, kind) = (&d.data.d, new.file_type());
+        let group_of_dir = above.mode & S_ISGID != 0;
+        let gid = if self.bsdgroups || group_of_dir { above.gid } else { cred.gid };
+        let mut mode = kind.mode_bits() | (perm & 0o7777);
+        if kind == FileType::Directory {
+            if group_of_dir && !self.bsdgroups {
+                mode |= S_ISGID;
+            }
+        } else if perm::is_checked(cred) && !cred.in_group(gid) {
+            mode &= !S_ISGID;
+        }
+        let parent = ParentDir { ino: d.ip.ino, depth: above.freelink, nlink: above.nlink };
+        let ip = self.table.create(&parent, mode, cred.uid, gid)?;
+        Ok(Held::new(self, ip))
+    }
+
+    /// Gives a new file that is no directory what belongs to its kind and writes its inode.
+    fn fill_node(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        new: New<'_>,
+        reserve: Reserve,
+    ) -> Result<()> {
+        match new {
+            New::Node(NodeKind::Char(dev) | NodeKind::Block(dev)) => {
+                if let Some(first) = data.d.db.first_mut() {
+                    *first = dev as i64;
+                }
+            }
+            New::Symlink(text) if is_short(self.table.alloc().g(), text) => {
+                self.table.set_symlink(ip, data, text, reserve)?;
+            }
+            _ => {}
+        }
+        self.table.update(ip, data, InodeChange::Init)?;
+        match new {
+            New::Symlink(text) if !is_short(self.table.alloc().g(), text) => {
+                self.table.set_symlink(ip, data, text, reserve)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Enters a name, cuts the directory's empty end off, and notes the change in its inode.
+    fn enter(&self, d: &mut DirMut<'_>, new: &NewEntry<'_>, reserve: Reserve) -> Result<()> {
+        self.enter_name(d, new, reserve)?;
+        // A directory longer than it need be is no failure.
+        drop(dir::shrink(d, &new.slot));
+        Ok(())
+    }
+
+    /// As [`Inner::enter`], for a rename, which never shortens a directory.
+    pub(super) fn enter_name(
+        &self,
+        d: &mut DirMut<'_>,
+        new: &NewEntry<'_>,
+        reserve: Reserve,
+    ) -> Result<()> {
+        let grew = dir::enter(d, &new.slot, new.name, new.target, new.kind, reserve)?;
+        self.directory_changed(d, grew).inspect_err(|_| drop(dir::withdraw(d, new.name)))
+    }
+
+    /// Makes the new inode `ip` a directory in `d` and enters its name.
+    fn make_directory(
+        &self,
+        d: &mut DirMut<'_>,
+        ip: &Inode,
+        data: &mut InodeData,
+        new: &NewEntry<'_>,
+        reserve: Reserve,
+    ) -> Result<()> {
+        // For the `..` about to be written.
+        self.add_link(d.ip, d.data)?;
+        let mut made = || {
+            let body = dir::init_body(&mut self.dir_mut(ip, data), d.ip.ino, reserve)?;
+            self.table.update(ip, data, InodeChange::InitDirectory)?;
+            self.table.alloc().cache.apply(&body.buf, body.then)?;
+            self.enter(d, new, reserve)
+        };
+        made().inspect_err(|_| self.take_link_back(d.ip, d.data))
+    }
+}

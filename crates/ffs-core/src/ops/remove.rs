@@ -1,0 +1,129 @@
+//! Removing names: unlink and rmdir.
+//!
+//! Reference: `spec/soft-updates.md` §6.3, §6.5, §6.12.
+
+use super::locks::{Locks, retry};
+use super::{Vnode, check_directory, check_in_tree, check_name, is_dots, perm};
+use crate::cred::Cred;
+use crate::dir::{self, DirMut, Entry};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, InodeData};
+use crate::mount::{Ffs, Inner};
+use ffs_ondisk::{Place, Structure};
+use std::sync::Arc;
+
+impl Ffs {
+    /// Removes a name of a file. The file itself goes with its last name and its last user.
+    ///
+    /// # Errors
+    /// [`Error::IsDirectory`]; [`Error::NotPermitted`] by file flags or in a sticky directory; as
+    /// [`Ffs::lookup`].
+    pub fn unlink(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
+        self.same_mount(dir)?;
+        let _op = self.begin()?;
+        retry(|first| {
+            let file;
+            let mut locks = Locks::starting_with(first);
+            let mut parent = locks.lock(&dir.ip)?;
+            let mut d = self.0.dir_mut(&dir.ip, &mut parent);
+            let entry = find_victim(&d, cred, name, || Error::IsDirectory)?;
+            file = self.0.victim(&dir.ip, &entry)?;
+            let mut data = locks.lock(&file.ip)?;
+            perm::may_remove(&d.data.d, &data.d, cred)?;
+            if data.d.is_dir() {
+                return Err(Error::IsDirectory.into());
+            }
+            dir::remove(&mut d, &entry)?;
+            let noted = self.0.directory_changed(&mut d, false);
+            self.0.drop_link(&file.ip, &mut data)?;
+            Ok(noted?)
+        })
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`], [`Error::NotEmpty`] (also for `..`), [`Error::Invalid`] for `.`;
+    /// otherwise as [`Ffs::unlink`].
+    pub fn rmdir(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
+        self.same_mount(dir)?;
+        let _op = self.begin()?;
+        retry(|first| {
+            let child;
+            let mut locks = Locks::starting_with(first);
+            let mut parent = locks.lock(&dir.ip)?;
+            let mut d = self.0.dir_mut(&dir.ip, &mut parent);
+            let dots = || match name {
+                b"." => Error::Invalid("'.' cannot be removed"),
+                _ => Error::NotEmpty,
+            };
+            let entry = find_victim(&d, cred, name, dots)?;
+            child = self.0.victim(&dir.ip, &entry)?;
+            let mut data = locks.lock(&child.ip)?;
+            perm::may_remove(&d.data.d, &data.d, cred)?;
+            check_directory(&data)?;
+            self.0.check_removable(&d, &child.ip, &data)?;
+            Ok(self.0.remove_directory(&mut d, &entry, &child.ip, &mut data)?)
+        })
+    }
+}
+
+/// The entry of `name` in `d`; `dots` is the answer for `.` and `..`.
+fn find_victim(
+    d: &DirMut<'_>,
+    cred: &Cred,
+    name: &[u8],
+    dots: impl FnOnce() -> Error,
+) -> Result<Entry> {
+    check_directory(d.data)?;
+    if is_dots(name) {
+        return Err(dots());
+    }
+    perm::may_search(&d.data.d, cred)?;
+    check_name(name)?;
+    check_in_tree(d.ip, d.data)?;
+    dir::find(d.shared(), name)?.ok_or(Error::NotFound)
+}
+
+impl Inner {
+    /// Whether the directory `ip` in `d` may go: empty, and both link counts can pay for it.
+    pub(super) fn check_removable(
+        &self,
+        d: &DirMut<'_>,
+        ip: &Inode,
+        data: &InodeData,
+    ) -> Result<()> {
+        if !dir::is_empty(self.dir(ip, data), d.ip.ino)? {
+            return Err(Error::NotEmpty);
+        }
+        for (ino, nlink, least) in [(ip.ino, data.d.nlink, 2), (d.ip.ino, d.data.d.nlink, 3)] {
+            if nlink < least {
+                let (s, place) = (Structure::Inode, Place::Inode(ino));
+                let want = format!("at least {least}");
+                return Err(Error::corrupt(s, place, "link count", nlink, want));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_directory(
+        &self,
+        d: &mut DirMut<'_>,
+        entry: &Entry,
+        ip: &Arc<Inode>,
+        data: &mut InodeData,
+    ) -> Result<()> {
+        dir::remove(d, entry)?;
+        let gone = self.drop_directory(ip, data);
+        self.table.touch_modified(d.data);
+        // For the `..` that went with it.
+        self.drop_link(d.ip, d.data).and(gone)
+    }
+
+    /// A directory lost its name: nothing in it counts any more. Its blocks go with its last user.
+    pub(super) fn drop_directory(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
+        // Its name and its `.`; whatever else the count said was wrong.
+        data.d.nlink = 1;
+        self.drop_link(ip, data)
+    }
+}

@@ -1,0 +1,579 @@
+//! Rename: the only operation that changes names in two directories, and the shape of the tree.
+//!
+//! # Invariants
+//! 1. At every step each moved file has at least one name, and no link count is below the number of
+//!    names and `..` that exist (`spec/soft-updates.md` §6.7, §6.8).
+//! 2. A directory changes its parent only under the rename lock, so that the walk up the tree that
+//!    excludes loops stays true until the rename is done.
+//! 3. Where §11.2 lists the new parent's inode behind the target directory block we write it before:
+//!    the same number of writes, and no moment at which its count is too low (D12).
+
+use super::locks::{Guard, Locks, Stop, retry};
+use super::names::{NewEntry, named};
+use super::{Held, Vnode, check_directory, check_in_tree, check_name, is_dots, perm, reserve_of};
+use crate::cred::Cred;
+use crate::dir::{self, DirMut, Entry, Room, Slot};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, InodeData};
+use crate::mount::{Ffs, Inner};
+use crate::ordering::{NameKind, NamedInode};
+use crate::types::{Access, RenameMode};
+use ffs_ondisk::dinode::LINK_MAX;
+use ffs_ondisk::{FileType, Ino, Place, Structure};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// One name of a rename.
+#[derive(Clone, Copy)]
+struct Name<'a> {
+    dir: &'a Arc<Inode>,
+    name: &'a [u8],
+}
+
+/// What is to be renamed how.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    cred: &'a Cred,
+    from: Name<'a>,
+    to: Name<'a>,
+    mode: RenameMode,
+}
+
+/// A file that gets a name, locked.
+struct Moved<'a> {
+    ip: &'a Arc<Inode>,
+    data: Guard<'a>,
+    /// The entry that names it now.
+    entry: Entry,
+}
+
+impl Moved<'_> {
+    fn is_dir(&self) -> bool {
+        self.data.d.is_dir()
+    }
+
+    fn named(&self) -> NamedInode {
+        named(self.ip.ino, &self.data)
+    }
+}
+
+/// A rename with everything locked.
+struct Renaming<'a> {
+    inner: &'a Inner,
+    req: Request<'a>,
+    /// The directory of the old name.
+    d1: Guard<'a>,
+    /// The directory of the new name, if it is another.
+    d2: Option<Guard<'a>>,
+    src: Moved<'a>,
+    dst: Option<Moved<'a>>,
+    /// Room for the new name if it does not exist.
+    slot: Option<Slot>,
+}
+
+impl Ffs {
+    /// Renames `from.1` in `from.0` to `to.1` in `to.0`.
+    ///
+    /// Two names of the same file are left alone.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for `.` and `..` and for a directory moved below itself,
+    /// [`Error::NotEmpty`], [`Error::IsDirectory`], [`Error::NotDirectory`] for a target that cannot
+    /// be replaced, [`Error::Exists`] with [`RenameMode::NoReplace`], [`Error::TooManyLinks`];
+    /// otherwise as [`Ffs::unlink`] and [`Ffs::create`].
+    pub fn rename(
+        &self,
+        cred: &Cred,
+        from: (&Vnode, &[u8]),
+        to: (&Vnode, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.same_mount(from.0)?;
+        self.same_mount(to.0)?;
+        let _op = self.begin()?;
+        check_directory(&from.0.ip.read())?;
+        check_directory(&to.0.ip.read())?;
+        if is_dots(from.1) || is_dots(to.1) {
+            return Err(Error::Invalid("'.' and '..' cannot be renamed"));
+        }
+        check_name(from.1)?;
+        check_name(to.1)?;
+        let req = Request {
+            cred,
+            from: Name { dir: &from.0.ip, name: from.1 },
+            to: Name { dir: &to.0.ip, name: to.1 },
+            mode,
+        };
+        let mut alone = None;
+        loop {
+            match retry(|first| attempt(&self.0, req, first, alone.is_some()))? {
+                ControlFlow::Break(()) => return Ok(()),
+                // Nothing is locked now; the rename lock comes before the inodes'.
+                ControlFlow::Continue(()) => alone = Some(self.0.rename_lock.lock()),
+            }
+        }
+    }
+}
+
+/// One try. Continues if the rename lock is needed and not held.
+fn attempt(
+    inner: &Inner,
+    req: Request<'_>,
+    first: Option<&Arc<Inode>>,
+    alone: bool,
+) -> std::result::Result<ControlFlow<()>, Stop> {
+    let (src, dst);
+    let same_dir = Arc::ptr_eq(req.from.dir, req.to.dir);
+    let mut locks = Locks::starting_with(first);
+    let mut d1 = locks.lock(req.from.dir)?;
+    let mut d2 = if same_dir { None } else { Some(locks.lock(req.to.dir)?) };
+    check_parent(req.from.dir, &d1, req.cred)?;
+    check_parent(req.to.dir, d2.as_deref().unwrap_or(&d1), req.cred)?;
+    let found = dir::find(inner.dir(req.from.dir, &d1), req.from.name)?;
+    let old = found.ok_or(Error::NotFound)?;
+    src = inner.victim(req.from.dir, &old)?;
+    let target = inner.dir_mut(req.to.dir, d2.as_deref_mut().unwrap_or(&mut d1));
+    let (taken, slot) = match dir::find_room(target.shared(), req.to.name)? {
+        Room::Taken(e) => (Some(e), None),
+        Room::Free(slot) => (None, Some(slot)),
+    };
+    dst = match &taken {
+        Some(e) => Some(inner.victim(req.to.dir, e)?),
+        None => None,
+    };
+    if taken.is_some() && req.mode == RenameMode::NoReplace {
+        return Err(Error::Exists.into());
+    }
+    let same_file = dst.as_ref().is_some_and(|d| Arc::ptr_eq(&d.ip, &src.ip));
+    if is_above(&src, &req.to) {
+        return Err(above_itself(&req, true).into());
+    }
+    let src = Moved { data: locks.lock(&src.ip)?, ip: &src.ip, entry: old };
+    if dst.as_ref().is_some_and(|d| is_above(d, &req.from)) {
+        let kinds_differ = !src.is_dir() && req.mode != RenameMode::Exchange;
+        let why = if kinds_differ { Error::IsDirectory } else { above_itself(&req, false) };
+        return Err(why.into());
+    }
+    let dst = match (&dst, taken) {
+        (Some(held), Some(entry)) if !same_file => {
+            Some(Moved { data: locks.lock(&held.ip)?, ip: &held.ip, entry })
+        }
+        _ => None,
+    };
+    let mut r = Renaming { inner, req, d1, d2, src, dst, slot };
+    if r.needs_rename_lock() && !alone {
+        return Ok(ControlFlow::Continue(()));
+    }
+    r.check_loops()?;
+    if same_file {
+        return Ok(ControlFlow::Break(()));
+    }
+    r.check()?;
+    match req.mode {
+        RenameMode::Exchange => r.exchange()?,
+        RenameMode::Replace | RenameMode::NoReplace => r.replace()?,
+    }
+    Ok(ControlFlow::Break(()))
+}
+
+/// Whether `file` is the very directory the name is in: then it is above itself.
+fn is_above(file: &Held<'_>, name: &Name<'_>) -> bool {
+    Arc::ptr_eq(&file.ip, name.dir)
+}
+
+/// Why a file above the other name's directory cannot be renamed: the source would come to lie
+/// below itself, a target is not empty.
+fn above_itself(req: &Request<'_>, is_source: bool) -> Error {
+    if is_source || req.mode == RenameMode::Exchange {
+        Error::Invalid("a directory cannot be moved below itself")
+    } else {
+        Error::NotEmpty
+    }
+}
+
+fn check_parent(ip: &Inode, data: &InodeData, cred: &Cred) -> Result<()> {
+    check_directory(data)?;
+    perm::may_search(&data.d, cred)?;
+    check_in_tree(ip, data)
+}
+
+impl<'a> Renaming<'a> {
+    fn same_dir(&self) -> bool {
+        self.d2.is_none()
+    }
+
+    /// The directory of the old name.
+    fn source(&mut self) -> DirMut<'_> {
+        self.inner.dir_mut(self.req.from.dir, &mut self.d1)
+    }
+
+    /// The directory of the new name.
+    fn target(&mut self) -> DirMut<'_> {
+        self.inner.dir_mut(self.req.to.dir, self.d2.as_deref_mut().unwrap_or(&mut self.d1))
+    }
+
+    fn target_data(&self) -> &InodeData {
+        self.d2.as_deref().unwrap_or(&self.d1)
+    }
+
+    /// Whether a directory changes its parent.
+    fn needs_rename_lock(&self) -> bool {
+        let exchanged = self.req.mode == RenameMode::Exchange;
+        let other = exchanged && self.dst.as_ref().is_some_and(Moved::is_dir);
+        !self.same_dir() && (self.src.is_dir() || other)
+    }
+
+    /// Refuses to move a directory below itself, and to replace one the source lies in.
+    fn check_loops(&self) -> Result<()> {
+        if self.same_dir() {
+            return Ok(());
+        }
+        if self.src.is_dir() && self.lies_in(self.req.to.dir, self.src.ip)? {
+            return Err(above_itself(&self.req, true));
+        }
+        match &self.dst {
+            Some(dst) if self.src.is_dir() && dst.is_dir() || self.swaps_dir(dst) => {
+                if self.lies_in(self.req.from.dir, dst.ip)? {
+                    return Err(above_itself(&self.req, false));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn swaps_dir(&self, dst: &Moved<'_>) -> bool {
+        self.req.mode == RenameMode::Exchange && dst.is_dir()
+    }
+
+    /// Whether directory `from` is `top` or below it, by walking up the `..`.
+    fn lies_in(&self, from: &Arc<Inode>, top: &Arc<Inode>) -> Result<bool> {
+        let mut at = Arc::clone(from);
+        // Brent's cycle detection: a mark that moves up at powers of two.
+        let (mut mark, mut steps, mut limit) = (at.ino, 0u64, 1u64);
+        loop {
+            if Arc::ptr_eq(&at, top) {
+                return Ok(true);
+            }
+            if at.ino == Ino::ROOT {
+                return Ok(false);
+            }
+            let up = self.parent_of(&at)?;
+            if up == mark {
+                let (s, place) = (Structure::Directory, Place::Inode(up));
+                return Err(Error::corrupt(s, place, "'..'", "a loop", "a way to the root"));
+            }
+            steps += 1;
+            if steps == limit {
+                (mark, limit) = (up, limit * 2);
+            }
+            at = self.inner.table.get(up)?;
+        }
+    }
+
+    /// The number of the directory above `ip`, which may be one of ours.
+    fn parent_of(&self, ip: &Arc<Inode>) -> Result<Ino> {
+        let ours = [
+            (self.req.from.dir, Some(&*self.d1)),
+            (self.req.to.dir, self.d2.as_deref()),
+            (self.src.ip, Some(&*self.src.data)),
+            (self.dst.as_ref().map_or(self.src.ip, |d| d.ip), self.dst.as_ref().map(|d| &*d.data)),
+        ];
+        let held = ours.into_iter().find_map(
+            |(have, data)| {
+                if Arc::ptr_eq(have, ip) { data } else { None }
+            },
+        );
+        match held {
+            Some(data) => self.inner.parent_of(ip, data),
+            None => {
+                let data = ip.read();
+                check_directory(&data)?;
+                check_in_tree(ip, &data)?;
+                self.inner.parent_of(ip, &data)
+            }
+        }
+    }
+
+    /// Permissions, kinds, link limits.
+    fn check(&mut self) -> Result<()> {
+        let (cred, exchange) = (self.req.cred, self.req.mode == RenameMode::Exchange);
+        if exchange && self.dst.is_none() {
+            return Err(Error::NotFound);
+        }
+        perm::may_remove(&self.d1.d, &self.src.data.d, cred)?;
+        match &self.dst {
+            Some(dst) => perm::may_remove(&self.target_data().d, &dst.data.d, cred)?,
+            None => perm::may_enter(&self.target_data().d, cred)?,
+        }
+        if let Some(dst) = self.dst.as_ref().filter(|_| !exchange) {
+            match (self.src.is_dir(), dst.is_dir()) {
+                (true, false) => return Err(Error::NotDirectory),
+                (false, true) => return Err(Error::IsDirectory),
+                _ => {}
+            }
+        }
+        // A directory that changes its parent is itself written: its `..`.
+        let moved = [Some(&self.src), self.dst.as_ref().filter(|_| exchange)];
+        for m in moved.into_iter().flatten() {
+            if m.is_dir() && self.d2.is_some() {
+                perm::check(&m.data.d, cred, Access::WRITE)?;
+            }
+            if m.data.d.nlink >= LINK_MAX {
+                return Err(Error::TooManyLinks);
+            }
+        }
+        self.check_links()?;
+        self.check_replaced()
+    }
+
+    /// Whether the parents can take the `..` of directories that come to them.
+    fn check_links(&self) -> Result<()> {
+        let Some(d2) = &self.d2 else { return Ok(()) };
+        let dst_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
+        let full = |d: &InodeData| d.d.nlink >= LINK_MAX;
+        let comes_to_2 = self.src.is_dir() && !dst_dir;
+        let comes_to_1 = self.req.mode == RenameMode::Exchange && dst_dir && !self.src.is_dir();
+        if comes_to_2 && full(d2) || comes_to_1 && full(&self.d1) {
+            return Err(Error::TooManyLinks);
+        }
+        Ok(())
+    }
+
+    /// Whether a directory to be replaced may go.
+    fn check_replaced(&mut self) -> Result<()> {
+        if self.req.mode == RenameMode::Exchange {
+            return Ok(());
+        }
+        match self.dst.take() {
+            Some(dst) if dst.is_dir() => {
+                let inner = self.inner;
+                let ok = inner.check_removable(&self.target(), dst.ip, &dst.data);
+                self.dst = Some(dst);
+                ok
+            }
+            other => {
+                self.dst = other;
+                Ok(())
+            }
+        }
+    }
+
+    /// The steps of a plain rename; each undoes what came before it if it fails.
+    fn replace(&mut self) -> Result<()> {
+        let inner = self.inner;
+        let arrives = self.src.is_dir() && !self.same_dir();
+        let replaces_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
+        inner.add_link(self.src.ip, &mut self.src.data)?;
+        let linked = if arrives && !replaces_dir {
+            let d2 = self.target();
+            inner.add_link(d2.ip, d2.data)
+        } else {
+            Ok(())
+        };
+        let named = linked.and_then(|()| {
+            self.enter_target().inspect_err(|_| {
+                if arrives && !replaces_dir {
+                    let d2 = self.target();
+                    inner.take_link_back(d2.ip, d2.data);
+                }
+            })
+        });
+        named.inspect_err(|_| inner.take_link_back(self.src.ip, &mut self.src.data))?;
+        self.finish_replace(arrives, replaces_dir)
+    }
+
+    /// Makes the new name name the source, then removes the old one.
+    fn enter_target(&mut self) -> Result<()> {
+        let (new, name, reserve) = (self.src.named(), self.req.to.name, reserve_of(self.req.cred));
+        match (self.dst.as_ref().map(|d| d.entry), self.slot) {
+            (Some(e), _) => {
+                let mut d2 = self.target();
+                dir::rewrite(&mut d2, &e, new, NameKind::Plain)?;
+            }
+            (None, Some(slot)) => {
+                let entry = NewEntry { slot, name, target: new, kind: NameKind::Plain };
+                let inner = self.inner;
+                inner.enter_name(&mut self.target(), &entry, reserve)?;
+            }
+            (None, None) => return Err(Error::NotFound),
+        }
+        let rest = self.leave_source();
+        if rest.is_err() {
+            match self.dst.as_ref().map(|d| d.entry) {
+                Some(e) => drop(dir::rewrite_back(&mut self.target(), &e, new, NameKind::Plain)),
+                None => drop(dir::withdraw(&mut self.target(), name)),
+            }
+        }
+        rest
+    }
+
+    /// Lets `..` of a moved directory name its new parent and removes the old name.
+    fn leave_source(&mut self) -> Result<()> {
+        let (old, new) = (self.req.from.dir.ino, self.req.to.dir.ino);
+        let arrives = self.src.is_dir() && !self.same_dir();
+        if arrives {
+            redirect_dotdot(self.inner, &mut self.src, new)?;
+        }
+        let name = self.req.from.name;
+        let mut d1 = self.source();
+        // Entering the new name may have moved the old one.
+        let gone = match dir::find(d1.shared(), name) {
+            Ok(Some(e)) => dir::remove(&mut d1, &e),
+            Ok(None) => Err(Error::NotFound),
+            Err(e) => Err(e),
+        };
+        gone.inspect_err(|_| {
+            if arrives {
+                drop(redirect_dotdot(self.inner, &mut self.src, old));
+            }
+        })
+    }
+
+    /// The names are right; the counts follow.
+    fn finish_replace(&mut self, left: bool, replaced_dir: bool) -> Result<()> {
+        let inner = self.inner;
+        let mut noted = inner.directory_changed(&mut self.source(), false);
+        if !self.same_dir() {
+            noted = noted.and(inner.directory_changed(&mut self.target(), false));
+        }
+        self.follow_depth(left);
+        noted = noted.and(inner.drop_link(self.src.ip, &mut self.src.data));
+        if let Some(dst) = &mut self.dst {
+            let counted = if dst.is_dir() {
+                inner.drop_directory(dst.ip, &mut dst.data)
+            } else {
+                inner.drop_link(dst.ip, &mut dst.data)
+            };
+            noted = noted.and(counted);
+        }
+        // The `..` of a directory that left, or of a replaced one that the moved one did not follow.
+        if left || replaced_dir {
+            let d1 = self.source();
+            noted = noted.and(inner.drop_link(d1.ip, d1.data));
+        }
+        noted
+    }
+
+    /// Keeps the recorded depth of a moved directory right, where depths are recorded.
+    fn follow_depth(&mut self, moved: bool) {
+        let above = self.target_data().d.freelink;
+        let known = above != 0 || self.req.to.dir.ino == Ino::ROOT;
+        if moved && self.src.data.d.freelink != 0 {
+            self.src.data.d.freelink = if known { above.saturating_add(1) } else { 0 };
+        }
+    }
+
+    /// Swaps two names. Both files have one more link while it lasts.
+    fn exchange(&mut self) -> Result<()> {
+        let Some(mut dst) = self.dst.take() else { return Err(Error::NotFound) };
+        let done = self.exchange_with(&mut dst);
+        self.dst = Some(dst);
+        done
+    }
+
+    fn exchange_with(&mut self, dst: &mut Moved<'a>) -> Result<()> {
+        let inner = self.inner;
+        // +1: the second directory gains a subdirectory; -1: the first does.
+        let shift = if self.same_dir() {
+            0
+        } else {
+            i32::from(self.src.is_dir()) - i32::from(dst.is_dir())
+        };
+        inner.add_link(self.src.ip, &mut self.src.data)?;
+        let mut done = inner.add_link(dst.ip, &mut dst.data);
+        if done.is_ok() {
+            done = self.parent_gains(shift);
+            if done.is_ok() {
+                done = self.swap_names(dst);
+                if done.is_err() {
+                    self.parent_loses(shift);
+                }
+            }
+            if done.is_err() {
+                inner.take_link_back(dst.ip, &mut dst.data);
+            }
+        }
+        if let Err(e) = done {
+            inner.take_link_back(self.src.ip, &mut self.src.data);
+            return Err(e);
+        }
+        let mut noted = inner.directory_changed(&mut self.source(), false);
+        if !self.same_dir() {
+            noted = noted.and(inner.directory_changed(&mut self.target(), false));
+        }
+        noted = noted.and(inner.drop_link(self.src.ip, &mut self.src.data));
+        noted = noted.and(inner.drop_link(dst.ip, &mut dst.data));
+        self.parent_loses(-shift);
+        noted
+    }
+
+    /// The directory that `shift` says gets a subdirectory counts it.
+    fn parent_gains(&mut self, shift: i32) -> Result<()> {
+        let inner = self.inner;
+        match shift {
+            1 => {
+                let d = self.target();
+                inner.add_link(d.ip, d.data)
+            }
+            -1 => {
+                let d = self.source();
+                inner.add_link(d.ip, d.data)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn parent_loses(&mut self, shift: i32) {
+        let inner = self.inner;
+        match shift {
+            1 => {
+                let d = self.target();
+                inner.take_link_back(d.ip, d.data);
+            }
+            -1 => {
+                let d = self.source();
+                inner.take_link_back(d.ip, d.data);
+            }
+            _ => {}
+        }
+    }
+
+    /// Redirects both entries and both `..`, or nothing.
+    fn swap_names(&mut self, dst: &mut Moved<'a>) -> Result<()> {
+        let (inner, kind) = (self.inner, NameKind::Plain);
+        let (e1, e2) = (self.src.entry, dst.entry);
+        let (n1, n2) = (self.src.named(), dst.named());
+        let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
+        let (dots1, dots2) =
+            (self.src.is_dir() && !self.same_dir(), dst.is_dir() && !self.same_dir());
+        dir::rewrite(&mut self.target(), &e2, n1, kind)?;
+        let mut done = dir::rewrite(&mut self.source(), &e1, n2, kind);
+        if done.is_ok() {
+            if dots1 {
+                done = redirect_dotdot(inner, &mut self.src, p2);
+            }
+            if done.is_ok() && dots2 {
+                done = redirect_dotdot(inner, dst, p1);
+                if done.is_err() && dots1 {
+                    drop(redirect_dotdot(inner, &mut self.src, p1));
+                }
+            }
+            if done.is_err() {
+                drop(dir::rewrite_back(&mut self.source(), &e1, n2, kind));
+            }
+        }
+        done.inspect_err(|_| drop(dir::rewrite_back(&mut self.target(), &e2, n1, kind)))
+    }
+}
+
+/// Makes `..` of the moved directory name `parent`.
+fn redirect_dotdot(inner: &Inner, moved: &mut Moved<'_>, parent: Ino) -> Result<()> {
+    let mut body = inner.dir_mut(moved.ip, &mut moved.data);
+    let Some(e) = dir::find(body.shared(), b"..")? else {
+        let (s, place) = (Structure::Directory, Place::Inode(body.ip.ino));
+        return Err(Error::corrupt(s, place, "'..'", "absent", "present"));
+    };
+    let new = NamedInode { ino: parent, dtype: FileType::Directory.dirent() };
+    dir::rewrite(&mut body, &e, new, NameKind::DotDot)
+}

@@ -1,0 +1,110 @@
+//! Files in use, and finding a file by its number.
+
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::mount::{Ffs, Inner};
+use ffs_ondisk::Ino;
+use std::sync::Arc;
+
+/// A file in use: its inode stays in memory, and its content on the volume even when its last name
+/// is gone.
+pub struct Vnode {
+    inner: Arc<Inner>,
+    pub(super) ip: Arc<Inode>,
+}
+
+impl Vnode {
+    /// The inode number.
+    #[must_use]
+    pub fn ino(&self) -> Ino {
+        self.ip.ino
+    }
+
+    /// Whether the file is one of this mount's.
+    pub(super) fn is_of(&self, inner: &Arc<Inner>) -> bool {
+        Arc::ptr_eq(&self.inner, inner)
+    }
+}
+
+impl Clone for Vnode {
+    fn clone(&self) -> Vnode {
+        self.inner.table.hold(&self.ip);
+        Vnode { inner: Arc::clone(&self.inner), ip: Arc::clone(&self.ip) }
+    }
+}
+
+impl Drop for Vnode {
+    fn drop(&mut self) {
+        // Freeing a removed file changes the volume, unless it may not be changed any more. What
+        // fails here leaves an inode without names, which fsck frees.
+        let gate = self.inner.begin_write();
+        drop(self.inner.table.release(&self.ip));
+        drop(gate);
+    }
+}
+
+impl std::fmt::Debug for Vnode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Vnode").field(&self.ip.ino).finish()
+    }
+}
+
+/// A file that an operation uses while it holds the gate. Dropped with no inode locked: declare it
+/// before the guards.
+pub(super) struct Held<'a> {
+    inner: &'a Inner,
+    pub(super) ip: Arc<Inode>,
+    /// Whether the use is still ours to end.
+    ours: bool,
+}
+
+impl<'a> Held<'a> {
+    pub(super) fn new(inner: &'a Inner, ip: Arc<Inode>) -> Held<'a> {
+        inner.table.hold(&ip);
+        Held { inner, ip, ours: true }
+    }
+
+    /// Hands the use over to the caller of the operation.
+    pub(super) fn into_vnode(mut self, inner: &Arc<Inner>) -> Vnode {
+        self.ours = false;
+        Vnode { inner: Arc::clone(inner), ip: Arc::clone(&self.ip) }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.ours {
+            // As for Vnode.
+            drop(self.inner.table.release(&self.ip));
+        }
+    }
+}
+
+impl Ffs {
+    /// The root directory.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn root(&self) -> Result<Vnode> {
+        self.vget(Ino::ROOT, None)
+    }
+
+    /// The file with number `ino`; with `generation` given, only if it is still that file.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] if it is not, or no file has the number; the device's.
+    pub fn vget(&self, ino: Ino, generation: Option<u32>) -> Result<Vnode> {
+        if ino < Ino::ROOT || ino.0 >= self.geometry().inodes() {
+            return Err(Error::Stale);
+        }
+        let file = Held::new(&self.0, self.0.table.get(ino)?);
+        let found = {
+            let data = file.ip.read();
+            (data.alive(), data.d.generation)
+        };
+        if !found.0 || generation.is_some_and(|g| g != found.1) {
+            return Err(Error::Stale);
+        }
+        Ok(file.into_vnode(&self.0))
+    }
+}

@@ -1,0 +1,114 @@
+//! Extended attributes (UFS2).
+//!
+//! Reference: `spec/on-disk-format.md` §10.
+
+use super::{Vnode, perm, reserve_of};
+use crate::cred::Cred;
+use crate::error::{Error, Result};
+use crate::inode::InodeData;
+use crate::mount::Ffs;
+use crate::types::{Access, XattrNamespace, XattrSet};
+
+/// Longest name of an attribute, bytes.
+const MAX_NAME: usize = 255;
+
+fn check_attr_name(name: &[u8]) -> Result<()> {
+    if name.len() > MAX_NAME {
+        return Err(Error::Range);
+    }
+    if name.is_empty() || name.contains(&0) {
+        return Err(Error::Invalid("an attribute's name is 1 to 255 bytes without NUL"));
+    }
+    Ok(())
+}
+
+/// Whether `cred` may read (or write) attributes of this name space.
+fn check_space(data: &InodeData, cred: &Cred, ns: XattrNamespace, want: Access) -> Result<()> {
+    if !data.alive() {
+        return Err(Error::Stale);
+    }
+    if want == Access::WRITE && data.d.flags.intersects(perm::IMMUTABLE | perm::APPEND) {
+        return Err(Error::NotPermitted);
+    }
+    match ns {
+        XattrNamespace::User => perm::check(&data.d, cred, want),
+        XattrNamespace::System if perm::is_checked(cred) => Err(Error::NotPermitted),
+        XattrNamespace::System => Ok(()),
+    }
+}
+
+impl Ffs {
+    /// The value of an attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoAttr`]; [`Error::NotSupported`] on UFS1; [`Error::Access`] without read permission
+    /// (user's) and [`Error::NotPermitted`] for others than root (system's); EIO for a damaged area.
+    pub fn getxattr(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        ns: XattrNamespace,
+        name: &[u8],
+    ) -> Result<Vec<u8>> {
+        check_attr_name(name)?;
+        let data = file.ip.read();
+        check_space(&data, cred, ns, Access::READ)?;
+        self.0.table.xattr_get(&file.ip, &data, ns, name)
+    }
+
+    /// Sets an attribute.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] or [`Error::NoAttr`] as `how` says; [`Error::NoSpace`] also if the
+    /// attributes would not fit in two blocks; otherwise as [`Ffs::getxattr`].
+    pub fn setxattr(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        ns: XattrNamespace,
+        name: &[u8],
+        value: &[u8],
+        how: XattrSet,
+    ) -> Result<()> {
+        let _op = self.begin()?;
+        check_attr_name(name)?;
+        let mut data = file.ip.write();
+        check_space(&data, cred, ns, Access::WRITE)?;
+        let table = &self.0.table;
+        table.xattr_set(&file.ip, &mut data, (ns, name), value, how, reserve_of(cred))
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// As [`Ffs::getxattr`].
+    pub fn removexattr(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        ns: XattrNamespace,
+        name: &[u8],
+    ) -> Result<()> {
+        let _op = self.begin()?;
+        check_attr_name(name)?;
+        let mut data = file.ip.write();
+        check_space(&data, cred, ns, Access::WRITE)?;
+        self.0.table.xattr_remove(&file.ip, &mut data, ns, name)
+    }
+
+    /// The names of all attributes that `cred` may know of.
+    ///
+    /// # Errors
+    /// As [`Ffs::getxattr`].
+    pub fn listxattr(&self, cred: &Cred, file: &Vnode) -> Result<Vec<(XattrNamespace, Vec<u8>)>> {
+        let data = file.ip.read();
+        if !data.alive() {
+            return Err(Error::Stale);
+        }
+        let mut all = self.0.table.xattr_list(&file.ip, &data)?;
+        if perm::is_checked(cred) {
+            all.retain(|(ns, _)| *ns == XattrNamespace::User);
+        }
+        Ok(all)
+    }
+}
