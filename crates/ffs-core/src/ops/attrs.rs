@@ -3,7 +3,7 @@
 //! Reference: `spec/soft-updates.md` §6.13; POSIX `chmod`, `chown`, `utimensat`, `truncate`.
 
 use super::perm::{self, APPEND, IMMUTABLE, S_ISGID};
-use super::{Vnode, reserve_of};
+use super::{Vnode, check_alive, reserve_of};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
 use crate::inode::InodeData;
@@ -35,9 +35,7 @@ impl Ffs {
     pub fn setattr(&self, cred: &Cred, file: &Vnode, set: &SetAttr) -> Result<Attr> {
         let _op = self.begin()?;
         let mut data = file.ip.write();
-        if !data.alive() {
-            return Err(Error::Stale);
-        }
+        check_alive(&data)?;
         if *set == SetAttr::default() {
             return Ok(self.0.table.attr(&file.ip, &data));
         }
@@ -97,9 +95,7 @@ impl Ffs {
     /// [`Error::ReadOnly`] to write on a read-only mount.
     pub fn access(&self, cred: &Cred, file: &Vnode, want: Access) -> Result<()> {
         let data = file.ip.read();
-        if !data.alive() {
-            return Err(Error::Stale);
-        }
+        check_alive(&data)?;
         let on_volume = matches!(
             data.d.file_type(),
             Some(FileType::Regular | FileType::Directory | FileType::Symlink)

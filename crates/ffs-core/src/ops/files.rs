@@ -1,7 +1,7 @@
 //! File content: reading, writing, space, durability.
 
 use super::perm::{self, APPEND, IMMUTABLE};
-use super::{Op, Vnode, reserve_of};
+use super::{Op, Vnode, check_alive, reserve_of};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
 use crate::inode::InodeData;
@@ -12,9 +12,7 @@ use ffs_ondisk::FileType;
 
 /// Whether the inode has content to read or write.
 fn check_regular(data: &InodeData) -> Result<()> {
-    if !data.alive() {
-        return Err(Error::Stale);
-    }
+    check_alive(data)?;
     match data.d.file_type() {
         Some(FileType::Regular) => Ok(()),
         Some(FileType::Directory) => Err(Error::IsDirectory),

@@ -1,11 +1,11 @@
 //! Reading directories and symbolic links.
 
-use super::{Vnode, check_directory};
+use super::{Vnode, check_alive, check_directory};
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::mount::Ffs;
 use crate::types::DirEntry;
-use ffs_ondisk::{FileType, Place, Structure};
+use ffs_ondisk::{Place, Structure};
 use std::sync::atomic::Ordering;
 
 impl Ffs {
@@ -61,14 +61,7 @@ impl Ffs {
     /// [`Error::Invalid`] if it is none; the device's.
     pub fn readlink(&self, link: &Vnode) -> Result<Vec<u8>> {
         let data = link.ip.read();
-        if !data.alive() {
-            return Err(Error::Stale);
-        }
-        if data.d.file_type() != Some(FileType::Symlink) {
-            return Err(Error::Invalid("no symbolic link"));
-        }
-        let text = self.0.table.readlink(&link.ip, &data)?;
-        self.0.table.touch_accessed(&data);
-        Ok(text)
+        check_alive(&data)?;
+        self.0.table.readlink(&link.ip, &data)
     }
 }

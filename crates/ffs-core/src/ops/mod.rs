@@ -98,11 +98,14 @@ fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Whether the inode is still a file.
+fn check_alive(data: &InodeData) -> Result<()> {
+    if data.alive() { Ok(()) } else { Err(Error::Stale) }
+}
+
 /// Whether names can be looked up in this inode.
 fn check_directory(data: &InodeData) -> Result<()> {
-    if !data.alive() {
-        return Err(Error::Stale);
-    }
+    check_alive(data)?;
     if !data.d.is_dir() {
         return Err(Error::NotDirectory);
     }

@@ -4,18 +4,21 @@
 
 use super::locks::{Locks, retry};
 use super::perm::{self, S_ISGID};
-use super::{Held, Vnode, check_directory, check_in_tree, check_name, is_dots, reserve_of};
+use super::{
+    Held, Vnode, check_alive, check_directory, check_in_tree, check_name, is_dots, reserve_of,
+};
 use crate::alloc::{ParentDir, Reserve};
 use crate::cred::Cred;
 use crate::dir::{self, DirMut, Room, Slot};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
+use crate::options::DirPref;
 use crate::ordering::{InodeChange, NameKind, NamedInode};
 use crate::types::NodeKind;
 use ffs_ondisk::dinode::LINK_MAX;
 use ffs_ondisk::geometry::Format;
-use ffs_ondisk::{FileType, Geometry, Ino};
+use ffs_ondisk::{FileType, Ino};
 
 /// Longest text of a symbolic link, bytes.
 const MAX_LINK_TEXT: usize = 1023;
@@ -217,9 +220,7 @@ fn may_make(d: &DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
 
 /// Whether the file may get another name.
 fn may_link(data: &InodeData) -> Result<()> {
-    if !data.alive() {
-        return Err(Error::Stale);
-    }
+    check_alive(data)?;
     if data.d.is_dir() || data.d.flags.intersects(perm::IMMUTABLE | perm::APPEND) {
         return Err(Error::NotPermitted);
     }
@@ -228,11 +229,6 @@ fn may_link(data: &InodeData) -> Result<()> {
         LINK_MAX.. => Err(Error::TooManyLinks),
         _ => Ok(()),
     }
-}
-
-/// Whether the volume keeps link text of this length in the inode.
-fn is_short(g: &Geometry, text: &[u8]) -> bool {
-    text.len() < g.maxsymlinklen as usize && text.len() < g.format.short_symlink_room()
 }
 
 impl Inner {
@@ -261,8 +257,17 @@ impl Inner {
             mode &= !S_ISGID;
         }
         let parent = ParentDir { ino: d.ip.ino, depth: above.freelink, nlink: above.nlink };
-        let ip = self.table.create(&parent, mode, cred.uid, gid)?;
-        Ok(Held::new(self, ip))
+        let child = Held::new(self, self.table.create(&parent, mode, cred.uid, gid)?);
+        if kind == FileType::Directory && !self.tracks_depth(&parent) {
+            child.ip.write().d.freelink = 0;
+        }
+        Ok(child)
+    }
+
+    /// Whether new directories below `parent` record their depth: where it already does, and where
+    /// directories are placed by it. The root's own depth, 0, tells nothing.
+    fn tracks_depth(&self, parent: &ParentDir) -> bool {
+        parent.depth != 0 || self.table.alloc().switches.dirpref() == DirPref::Depth
     }
 
     /// Gives a new file that is no directory what belongs to its kind and writes its inode.
@@ -279,18 +284,10 @@ impl Inner {
                     *first = dev as i64;
                 }
             }
-            New::Symlink(text) if is_short(self.table.alloc().g(), text) => {
-                self.table.set_symlink(ip, data, text, reserve)?;
-            }
-            _ => {}
+            New::Symlink(text) => self.table.set_symlink(ip, data, text, reserve)?,
+            New::Node(_) | New::Directory => {}
         }
-        self.table.update(ip, data, InodeChange::Init)?;
-        match new {
-            New::Symlink(text) if !is_short(self.table.alloc().g(), text) => {
-                self.table.set_symlink(ip, data, text, reserve)
-            }
-            _ => Ok(()),
-        }
+        self.table.update(ip, data, InodeChange::Init)
     }
 
     /// Enters a name, cuts the directory's empty end off, and notes the change in its inode.

@@ -3,7 +3,7 @@
 //! Reference: `spec/soft-updates.md` §6.3, §6.5, §6.12.
 
 use super::locks::{Locks, retry};
-use super::{Vnode, check_directory, check_in_tree, check_name, is_dots, perm};
+use super::{Vnode, check_alive, check_directory, check_in_tree, check_name, is_dots, perm};
 use crate::cred::Cred;
 use crate::dir::{self, DirMut, Entry};
 use crate::error::{Error, Result};
@@ -30,6 +30,7 @@ impl Ffs {
             file = self.0.victim(&dir.ip, &entry)?;
             let mut data = locks.lock(&file.ip)?;
             perm::may_remove(&d.data.d, &data.d, cred)?;
+            check_alive(&data)?;
             if data.d.is_dir() {
                 return Err(Error::IsDirectory.into());
             }

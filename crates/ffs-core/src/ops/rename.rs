@@ -10,7 +10,9 @@
 
 use super::locks::{Guard, Locks, Stop, retry};
 use super::names::{NewEntry, named};
-use super::{Held, Vnode, check_directory, check_in_tree, check_name, is_dots, perm, reserve_of};
+use super::{
+    Held, Vnode, check_alive, check_directory, check_in_tree, check_name, is_dots, perm, reserve_of,
+};
 use crate::cred::Cred;
 use crate::dir::{self, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
@@ -297,13 +299,17 @@ impl<'a> Renaming<'a> {
 
     /// Permissions, kinds, link limits.
     fn check(&mut self) -> Result<()> {
+        check_alive(&self.src.data)?;
         let (cred, exchange) = (self.req.cred, self.req.mode == RenameMode::Exchange);
         if exchange && self.dst.is_none() {
             return Err(Error::NotFound);
         }
         perm::may_remove(&self.d1.d, &self.src.data.d, cred)?;
         match &self.dst {
-            Some(dst) => perm::may_remove(&self.target_data().d, &dst.data.d, cred)?,
+            Some(dst) => {
+                check_alive(&dst.data)?;
+                perm::may_remove(&self.target_data().d, &dst.data.d, cred)?;
+            }
             None => perm::may_enter(&self.target_data().d, cred)?,
         }
         if let Some(dst) = self.dst.as_ref().filter(|_| !exchange) {

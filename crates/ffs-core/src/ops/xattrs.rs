@@ -2,7 +2,7 @@
 //!
 //! Reference: `spec/on-disk-format.md` §10.
 
-use super::{Vnode, perm, reserve_of};
+use super::{Vnode, check_alive, perm, reserve_of};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
 use crate::inode::InodeData;
@@ -24,9 +24,7 @@ fn check_attr_name(name: &[u8]) -> Result<()> {
 
 /// Whether `cred` may read (or write) attributes of this name space.
 fn check_space(data: &InodeData, cred: &Cred, ns: XattrNamespace, want: Access) -> Result<()> {
-    if !data.alive() {
-        return Err(Error::Stale);
-    }
+    check_alive(data)?;
     if want == Access::WRITE && data.d.flags.intersects(perm::IMMUTABLE | perm::APPEND) {
         return Err(Error::NotPermitted);
     }
@@ -102,9 +100,7 @@ impl Ffs {
     /// As [`Ffs::getxattr`].
     pub fn listxattr(&self, cred: &Cred, file: &Vnode) -> Result<Vec<(XattrNamespace, Vec<u8>)>> {
         let data = file.ip.read();
-        if !data.alive() {
-            return Err(Error::Stale);
-        }
+        check_alive(&data)?;
         let mut all = self.0.table.xattr_list(&file.ip, &data)?;
         if perm::is_checked(cred) {
             all.retain(|(ns, _)| *ns == XattrNamespace::User);
