@@ -53,6 +53,11 @@ impl Claims {
         }
     }
 
+    /// Whether bad pointers were dropped.
+    pub(super) fn dropped_bad(&self) -> bool {
+        self.drop_bad == Some(true)
+    }
+
     /// Whether bad pointers stay in the inode.
     pub(super) fn keeps_bad(&self) -> bool {
         self.drop_bad == Some(false)
@@ -70,9 +75,6 @@ impl Claims {
                 let draft = Draft::fatal(Id::BlkBad, message).ino(self.ino).place(run.place());
                 let drop = ck.judge.ask(draft.before(run.at).after(0))?;
                 self.drop_bad = Some(drop);
-                if drop {
-                    ck.restart();
-                }
                 drop
             }
         };

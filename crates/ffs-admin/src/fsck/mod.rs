@@ -12,7 +12,8 @@
 //! | `groups`, `pass1`, `pass1b`, `pass2` ... `pass5` | the phases |
 //! | `tables`, `bits` | what the phases remember |
 //! | `node`, `walk`, `claim`, `dirio`, `chunk` | inodes, block pointers, directories |
-//! | `alloc`, `lostfound`, `snapshots` | repairs that need room |
+//! | `alloc`, `lostfound`, `snapshots`, `root` | repairs that need room or care |
+//! | `run`, `paths` | the loop of the phases, the commit, the report |
 //!
 //! **Invariants.**
 //! 1. `-n` never writes. Preen writes nothing unless it can repair everything it finds, and is a pure function
@@ -45,8 +46,10 @@ mod pass2;
 mod pass3;
 mod pass4;
 mod pass5;
+mod paths;
 pub mod report;
 mod root;
+mod run;
 mod setup;
 mod snapshots;
 mod store;
@@ -286,5 +289,3 @@ struct Checker<'a> {
     interrupt: Option<Arc<AtomicBool>>,
     report: Option<Report<'a>>,
 }
-
-mod run;

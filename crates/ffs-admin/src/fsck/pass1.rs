@@ -14,7 +14,7 @@ use ffs_ondisk::wire::get;
 use ffs_ondisk::{CgNo, FileType, FragNo, Geometry, Ino, bmap, dinode};
 
 use super::Checker;
-use super::claim::Claims;
+use super::claim::{Claims, Count};
 use super::judge::{Draft, Res};
 use super::node::Node;
 use super::report::{Id, Phase};
@@ -206,9 +206,13 @@ impl Checker<'_> {
         let complete = self.walk(node, &mut claims)?;
         let candidate = !complete || claims.keeps_bad();
         if candidate {
+            *node = Node::decode(&self.g, node.ino, node.raw());
             self.inodes.update(node.ino, |r| r.state = State::Candidate);
             self.again();
             return Ok(());
+        }
+        if claims.dropped_bad() {
+            self.restart();
         }
         if claims.dups > 0 {
             // Counts and holes of a file with contested blocks are settled once it has its own.
@@ -254,9 +258,11 @@ impl Checker<'_> {
         let draft = Draft::fatal(Id::DirHole, message).ino(node.ino);
         if self.judge.ask(draft.before(node.d.size).after(size))? {
             node.d.size = size;
-            node.changed = true;
-            claims.reshaped = true;
             self.drop_past_end(node, false)?;
+            claims.reshaped = true;
+            let mut recount = Count::default();
+            self.walk(node, &mut recount)?;
+            node.d.blocks = self.g.frags_to_sectors(recount.frags);
             self.save(node)?;
             self.restart();
         }
@@ -278,7 +284,7 @@ impl Checker<'_> {
             node.d.size = size;
             node.changed = true;
             self.drop_past_end(node, true)?;
-            let mut recount = super::claim::Count::default();
+            let mut recount = Count::default();
             self.walk(node, &mut recount)?;
             claims.frags = recount.frags;
         }

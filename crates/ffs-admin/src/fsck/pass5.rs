@@ -120,7 +120,7 @@ impl Checker<'_> {
             head
         };
         if masked(&old) != masked(&new) || clusters {
-            self.check_lost_directories(&old, &cs, &place)?;
+            self.check_lost_directories(c, &old, &cs)?;
             let draft = Draft::benign(Id::CgSummary, "wrong counts in the group's header");
             let was = Cg::new(&g, &old).cs();
             fix |= self.judge.ask(draft.place(place).before(show(&was)).after(show(&cs)))?;
@@ -132,13 +132,16 @@ impl Checker<'_> {
     }
 
     /// Soft updates never let a directory exist that its group does not count.
-    fn check_lost_directories(&mut self, old: &[u8], cs: &Csum, place: &str) -> Res<()> {
+    fn check_lost_directories(&mut self, c: CgNo, old: &[u8], cs: &Csum) -> Res<()> {
+        let here = |ino: &&u32| self.g.ino_to_cg(Ino(**ino)) == c;
+        let made = self.new_inodes.iter().filter(here).count() as i64;
         let stored = Cg::new(&self.g, old).cs().ndir;
-        if stored >= cs.ndir || !self.softdep {
+        if stored + made >= cs.ndir || !self.softdep {
             return Ok(());
         }
         let draft = Draft::fatal(Id::CgLostDir, "fewer directories counted than found");
-        self.judge.ask(draft.place(place).before(stored).after(cs.ndir)).map(drop)
+        let draft = draft.place(format!("group {c}")).before(stored).after(cs.ndir);
+        self.judge.ask(draft).map(drop)
     }
 
     /// Compares the maps; `true` if they are to be written.

@@ -160,7 +160,7 @@ impl<'a> Checker<'a> {
             self.pass = pass;
             self.reset();
             if self.one_pass()? {
-                return Ok(());
+                return if self.judge.findings.is_empty() { Ok(()) } else { self.name_findings() };
             }
         }
         self.judge.resolved = false;

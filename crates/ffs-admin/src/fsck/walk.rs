@@ -226,7 +226,8 @@ impl Checker<'_> {
         if hole.1 > 0 {
             v.hole(hole.0, hole.1);
         }
-        if changed {
+        // A visitor that stopped wants nothing of this inode changed.
+        if changed && going {
             self.store.write(run.frag(), &block, Class::Data)?;
         }
         Ok(going)
