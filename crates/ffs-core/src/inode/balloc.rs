@@ -16,7 +16,7 @@ use crate::alloc::{PrefQuery, Reserve};
 use crate::buf::{BufKey, BufKind, BufRef, Disposition};
 use crate::counters::add;
 use crate::error::{Error, Result};
-use crate::ordering::{ClaimOf, FragRun, FreeNow, PtrSlot};
+use crate::ordering::{ClaimOf, FragRun, FreeNow, InodeChange, PtrSlot};
 use ffs_ondisk::bmap::{self, Path};
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
@@ -102,6 +102,8 @@ impl InodeTable {
         }
         let path = bmap::path(g, lbn).ok_or(Error::TooBig)?;
         let end = end.max(data.d.size);
+        // Pinned: what is undone on failure must reach it.
+        let _inode_block = self.inode_block(ip.ino)?;
         let grown = self.finish_previous(ip, data, lbn, reserve)?;
         let granted = match path {
             Path::Direct(i) => self.balloc_direct(ip, data, i, end, keep, reserve),
@@ -164,6 +166,8 @@ impl InodeTable {
         let frags = g.frag - grown.old_frags;
         self.free_quietly(ip, FragRun { at: at.plus(grown.old_frags.into()), frags });
         data.d.blocks = data.d.blocks.saturating_sub(Dinode::sectors(g, frags));
+        // It may have moved, and its old place is free: the inode's block must not name that.
+        let _ = self.update(ip, data, InodeChange::Grow);
     }
 
     fn balloc_direct(

@@ -53,7 +53,8 @@ impl InodeTable {
         Ok(None)
     }
 
-    /// Makes a hole: frees the whole blocks of the range and zeros the rest of it. The size stays.
+    /// Makes a hole: frees the whole blocks of the range and zeros the rest of it. The size stays, and
+    /// with it the last block: no file ends in a hole.
     ///
     /// # Errors
     /// [`Error::Format`], the device's.
@@ -72,15 +73,14 @@ impl InodeTable {
         }
         let _inode_block = self.inode_block(ip.ino)?;
         let first = Lbn(off.div_ceil(g.bsize.into()));
-        // A last block that is cut off by the end of the file is whole too.
-        let past = if end == data.d.size { Lbn(u64::MAX) } else { g.lblkno(end) };
+        let past = g.lblkno(end).min(g.lblkno(data.d.size - 1));
         let plan = match past.0.checked_sub(1).map(Lbn) {
             Some(last) if first <= last => Some(self.plan(ip, data, first, last)?),
             _ => None,
         };
         let head_end = end.min(g.lblktosize(first));
         self.zero_part(ip, data, off, head_end)?;
-        self.zero_part(ip, data, head_end.max(g.lblktosize(past).min(end)), end)?;
+        self.zero_part(ip, data, head_end.max(g.lblktosize(past)), end)?;
         self.touch_modified(data);
         data.cluster.len = 0;
         match plan {
@@ -195,7 +195,7 @@ impl InodeTable {
         result: Result<()>,
     ) -> Result<()> {
         if result.is_err() && data.d.size > before {
-            self.shrink(ip, data, before)?;
+            self.shrink(ip, data, before, Reserve::Allowed)?;
             return result;
         }
         self.touch_modified(data);

@@ -20,7 +20,8 @@
 //! 1. There is at most one [`Inode`] of a number; it holds the newest state. Its block's buffer holds
 //!    the state of the last [`InodeTable::update`].
 //! 2. The last block of a file holds exactly the fragments `g.blksize(size, lbn)` says; no pointer
-//!    beyond the size is set. Whatever call changes one changes the other.
+//!    beyond the size is set. Whatever call changes one changes the other. No call makes the last block
+//!    a hole: fsck would cut the file before it.
 //! 3. `di_blocks` counts what the pointers name, saturating where an image lied.
 //! 4. No pointer is followed before [`ffs_ondisk::Geometry::check_run`] passed it.
 //! 5. A block is freed only after its buffer was forgotten, and a call that fails frees again what
@@ -144,3 +145,6 @@ impl InodeData {
         self.d.mode != 0
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use super::lifecycle::place;
 use super::{Inode, InodeData, InodeTable};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
+use crate::ordering::InodeChange;
 use ffs_ondisk::dinode::ShortLink;
 use ffs_ondisk::{FileType, Lbn, Structure};
 
@@ -35,8 +36,9 @@ impl InodeTable {
         Ok(text)
     }
 
-    /// Gives a link just created its text. In memory only: the caller's [`InodeTable::update`]
-    /// (`Init`) follows.
+    /// Gives a link just created its text. A short text is in memory only: the caller's
+    /// [`InodeTable::update`] (`Init`) follows. A long one is file content: it may come before or
+    /// after that update, and is reported as growth by this call.
     ///
     /// # Errors
     /// [`Error::NameTooLong`], [`Error::Invalid`] for an empty text, [`Error::NoSpace`], the device's.
@@ -64,6 +66,7 @@ impl InodeTable {
         if let Some(to) = granted.buf.write().bytes.get_mut(..target.len()) {
             to.copy_from_slice(target);
         }
-        self.cache().apply(&granted.buf, granted.then)
+        self.cache().apply(&granted.buf, granted.then)?;
+        self.update(ip, data, InodeChange::Grow)
     }
 }

@@ -39,7 +39,7 @@ impl InodeTable {
         // Pinned: a change in memory is not lost because the block had to be read again.
         let _inode_block = self.inode_block(ip.ino)?;
         if new_size < data.d.size {
-            self.shrink(ip, data, new_size)
+            self.shrink(ip, data, new_size, reserve)
         } else {
             self.extend(ip, data, new_size, reserve)
         }
@@ -68,13 +68,20 @@ impl InodeTable {
     }
 
     /// Cuts the file to `new_size`, less than it has.
-    pub(super) fn shrink(&self, ip: &Inode, data: &mut InodeData, new_size: u64) -> Result<()> {
+    pub(super) fn shrink(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        new_size: u64,
+        reserve: Reserve,
+    ) -> Result<()> {
         let g = self.g();
         if !data.d.has_pointers(g) {
             return self.cut_short_link(ip, data, new_size);
         }
         let first_gone = Lbn(new_size.div_ceil(g.bsize.into()));
         let plan = self.plan(ip, data, first_gone, Lbn(u64::MAX - 1))?;
+        self.fill_last_block(ip, data, new_size, reserve)?;
         let tail = self.cut_last_block(ip, data, new_size)?;
         self.touch_modified(data);
         data.cluster.len = 0;
@@ -89,6 +96,24 @@ impl InodeTable {
         data.d.size = new_size;
         self.touch_modified(data);
         self.update(ip, data, InodeChange::Truncate)
+    }
+
+    /// No file ends in a hole: if the last block of `new_size` bytes is one, it gets a place.
+    fn fill_last_block(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        new_size: u64,
+        reserve: Reserve,
+    ) -> Result<()> {
+        let g = self.g();
+        let Some(end) = new_size.checked_sub(1) else { return Ok(()) };
+        let last = g.lblkno(end);
+        if self.bmap(ip, data, last)?.is_some() {
+            return Ok(());
+        }
+        let granted = self.balloc(ip, data, last, g.blkoff(end) + 1, true, reserve)?;
+        self.cache().apply(&granted.buf, granted.then)
     }
 
     /// Zeros the last block beyond `new_size`, writes it if the policy says so, and returns the

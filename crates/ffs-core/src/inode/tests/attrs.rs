@@ -1,0 +1,137 @@
+//! Extended attributes and symbolic links.
+
+use super::*;
+use crate::Error;
+use crate::types::{XattrNamespace, XattrSet};
+use std::collections::BTreeMap;
+
+const USER: XattrNamespace = XattrNamespace::User;
+
+#[test]
+fn attributes_are_a_map_that_fits_two_blocks() {
+    for frag in [1, 8] {
+        let b = Bench::new((Format::Ufs2, Endian::Big, 8192, frag), 16 << 20);
+        let before = b.t.alloc().totals();
+        let ip = b.file("a");
+        b.write(&ip, 0, &[1; 3000]).unwrap();
+        let mut twin: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let mut numbers = ffs_testkit::rng::SplitMix64::new(u64::from(frag));
+        let mut refused = 0;
+        for step in 0..400 {
+            let name = format!("name{}", numbers.below(9)).into_bytes();
+            let mut data = ip.write();
+            if numbers.one_in(3) {
+                let r = b.t.xattr_remove(&ip, &mut data, USER, &name);
+                assert_eq!(r.is_ok(), twin.remove(&name).is_some());
+                assert!(r.is_ok() || matches!(r, Err(Error::NoAttr)));
+            } else {
+                let n = numbers.below(5000) as usize;
+                let value = numbers.bytes(n);
+                let how = [XattrSet::Any, XattrSet::Create, XattrSet::Replace][step % 3];
+                let key = (USER, &name[..]);
+                match b.t.xattr_set(&ip, &mut data, key, &value, how, Reserve::Denied) {
+                    Ok(()) => {
+                        twin.insert(name, value);
+                    }
+                    Err(Error::Exists) => assert!(twin.contains_key(&name)),
+                    Err(Error::NoAttr) => assert!(!twin.contains_key(&name)),
+                    Err(Error::NoSpace) => refused += 1,
+                    Err(e) => panic!("{e}"),
+                }
+            }
+            let mut names = b.t.xattr_list(&ip, &data).unwrap();
+            names.sort();
+            assert!(names.iter().map(|(_, n)| n).eq(twin.keys()));
+            for (name, value) in &twin {
+                assert_eq!(&b.t.xattr_get(&ip, &data, USER, name).unwrap(), value);
+            }
+            drop(data);
+            if step % 50 == 0 {
+                b.check("attributes");
+            }
+        }
+        assert!(refused > 0, "the limit of two blocks was met");
+        let b = b.again();
+        let ip = b.t.get(ip.ino).unwrap();
+        for (name, value) in &twin {
+            assert_eq!(&b.t.xattr_get(&ip, &ip.read(), USER, name).unwrap(), value);
+        }
+        for name in twin.keys() {
+            b.t.xattr_remove(&ip, &mut ip.write(), USER, name).unwrap();
+        }
+        assert_eq!(ip.read().d.extsize, 0);
+        b.truncate(&ip, 0).unwrap();
+        assert_eq!(b.t.alloc().totals().nbfree, before.nbfree);
+        b.check("none left");
+    }
+}
+
+#[test]
+fn attributes_survive_a_full_volume_and_can_be_removed_on_it() {
+    let b = Bench::new((Format::Ufs2, Endian::Little, 4096, 8), 8 << 20);
+    let ip = b.file("a");
+    let set = |name: &[u8], len: usize| {
+        let key = (USER, name);
+        let data = &mut ip.write();
+        b.t.xattr_set(&ip, data, key, &vec![7; len], XattrSet::Any, Reserve::Allowed)
+    };
+    set(b"one", 900).unwrap();
+    let taken = b.fill(0);
+    assert!(matches!(set(b"two", 900), Err(Error::NoSpace)));
+    assert_eq!(b.t.xattr_get(&ip, &ip.read(), USER, b"one").unwrap(), vec![7; 900]);
+    set(b"one", 10).unwrap();
+    b.t.xattr_remove(&ip, &mut ip.write(), USER, b"one").unwrap();
+    b.unfill(&taken);
+    b.check("full");
+}
+
+#[test]
+fn ufs1_and_devices_have_no_attributes() {
+    let b = Bench::new((Format::Ufs1, Endian::Little, 4096, 8), 8 << 20);
+    let ip = b.file("a");
+    assert!(matches!(b.t.xattr_list(&ip, &ip.read()), Err(Error::NotSupported(_))));
+    let b = Bench::new((Format::Ufs2, Endian::Little, 4096, 8), 8 << 20);
+    let ip = b.node("null", 0o020_666);
+    assert!(matches!(b.t.xattr_get(&ip, &ip.read(), USER, b"x"), Err(Error::NotSupported(_))));
+}
+
+#[test]
+fn links_lie_in_the_inode_or_in_a_block() {
+    for shape in SHAPES {
+        let b = Bench::new(shape, 16 << 20);
+        let before = b.t.alloc().totals();
+        let room = b.g().maxsymlinklen as usize;
+        for len in [1, room - 1, room, room + 1, 1023] {
+            let ip = b.nameless(0o120_777);
+            let text = ffs_testkit::rng::fill(len, 3, 0);
+            b.t.set_symlink(&ip, &mut ip.write(), &text, Reserve::Denied).unwrap();
+            b.t.update(&ip, &mut ip.write(), InodeChange::Init).unwrap();
+            assert_eq!(ip.read().d.blocks > 0, len >= room, "{len}");
+            b.enter("l", &ip);
+            b.check("link");
+            let again = b.again();
+            let ip2 = again.t.get(ip.ino).unwrap();
+            assert_eq!(again.t.readlink(&ip2, &ip2.read()).unwrap(), text);
+            // Take the name out again.
+            let root = b.t.get(Ino::ROOT).unwrap();
+            let buf = b.t.read_block(&root, &root.read(), Lbn(0)).unwrap().unwrap();
+            let fmt = DirFormat::of(&b.g());
+            let offs: Vec<_> = dir::records(fmt, &buf.read().bytes[..512])
+                .map(|r| r.unwrap())
+                .map(|r| (r.off, r.reclen))
+                .collect();
+            let [.., (prev, prev_len), (_, last_len)] = offs[..] else { panic!() };
+            dir::set_reclen(fmt, &mut buf.write().bytes[..512], prev, prev_len + last_len);
+            b.t.cache().dirty(&buf);
+            ip.write().d.nlink = 0;
+            b.t.release(&ip).unwrap();
+        }
+        let ip = b.nameless(0o120_777);
+        let set = |text: &[u8]| b.t.set_symlink(&ip, &mut ip.write(), text, Reserve::Denied);
+        assert!(matches!(set(&[b'x'; 1024]), Err(Error::NameTooLong)));
+        assert!(matches!(set(b""), Err(Error::Invalid(_))));
+        b.t.abandon(&ip).unwrap();
+        assert_eq!(b.t.alloc().totals(), before, "{shape:?}");
+        b.check("links");
+    }
+}

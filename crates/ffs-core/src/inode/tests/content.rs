@@ -1,0 +1,288 @@
+//! Content against a vector of bytes: random writes, truncations and holes on many geometries.
+
+use super::*;
+use crate::Error;
+use ffs_testkit::rng::{SplitMix64 as Numbers, fill};
+use proptest::prelude::*;
+
+/// A change of a file.
+#[derive(Clone, Debug)]
+enum Op {
+    Write { off: u64, len: usize },
+    Append { len: usize },
+    Truncate(u64),
+    Punch { off: u64, len: u64 },
+    Zero { off: u64, len: u64 },
+    Allocate { off: u64, len: u64, keep: bool },
+    Forget,
+    Check,
+}
+
+/// Offsets and lengths near the edges of fragments, blocks and indirect blocks. `unit` is the
+/// fragment size.
+fn place(bsize: u64, unit: u64) -> impl Strategy<Value = u64> {
+    let blocks = prop_oneof![4 => 0..14u64, 1 => 0..40u64];
+    (blocks, 0..(bsize / unit), prop_oneof![Just(0u64), Just(1), Just(unit - 1), 0..unit])
+        .prop_map(move |(b, f, x)| b * bsize + f * unit + x)
+}
+
+fn op(bsize: u64, unit: u64) -> impl Strategy<Value = Op> {
+    let at = move || place(bsize, unit);
+    let len = move || prop_oneof![1..unit * 3, 1..bsize * 5, Just(bsize), Just(unit)];
+    prop_oneof![
+        5 => (at(), len()).prop_map(|(off, len)| Op::Write { off, len: len as usize }),
+        4 => len().prop_map(|len| Op::Append { len: len as usize }),
+        4 => at().prop_map(Op::Truncate),
+        2 => (at(), len()).prop_map(|(off, len)| Op::Punch { off, len }),
+        1 => (at(), len()).prop_map(|(off, len)| Op::Zero { off, len }),
+        1 => (at(), len(), any::<bool>())
+            .prop_map(|(off, len, keep)| Op::Allocate { off, len, keep }),
+        1 => Just(Op::Forget),
+        1 => Just(Op::Check),
+    ]
+}
+
+/// The naive twin of a file.
+#[derive(Default)]
+struct Twin(Vec<u8>);
+
+impl Twin {
+    fn write(&mut self, off: u64, bytes: &[u8]) {
+        let end = off as usize + bytes.len();
+        if self.0.len() < end {
+            self.0.resize(end, 0);
+        }
+        self.0[off as usize..end].copy_from_slice(bytes);
+    }
+
+    fn zero(&mut self, off: u64, len: u64) {
+        let end = (off + len).min(self.0.len() as u64) as usize;
+        if let Some(part) = self.0.get_mut(off as usize..end) {
+            part.fill(0);
+        }
+    }
+}
+
+/// Two files that take turns, so that they get in each other's way on disk.
+struct Pair {
+    b: Bench,
+    files: [(Arc<Inode>, Twin); 2],
+    seed: u64,
+}
+
+impl Pair {
+    fn new(shape: Shape) -> Pair {
+        let b = Bench::new(shape, 24 << 20);
+        let files = ["a", "b"].map(|name| (b.file(name), Twin::default()));
+        Pair { b, files, seed: 0 }
+    }
+
+    fn apply(&mut self, which: usize, op: &Op) {
+        self.seed += 1;
+        let (b, (ip, twin)) = (&self.b, &mut self.files[which]);
+        let t = &b.t;
+        match *op {
+            Op::Write { off, len } => {
+                let bytes = fill(len, self.seed, 0);
+                assert_eq!(b.write(ip, off, &bytes).unwrap(), len);
+                twin.write(off, &bytes);
+            }
+            Op::Append { len } => {
+                let bytes = fill(len, self.seed, 0);
+                assert_eq!(b.write(ip, twin.0.len() as u64, &bytes).unwrap(), len);
+                twin.0.extend_from_slice(&bytes);
+            }
+            Op::Truncate(size) => {
+                b.truncate(ip, size).unwrap();
+                twin.0.resize(size as usize, 0);
+            }
+            Op::Punch { off, len } => {
+                t.punch_hole(ip, &mut ip.write(), off, len).unwrap();
+                twin.zero(off, len);
+            }
+            Op::Zero { off, len } => {
+                t.zero_range(ip, &mut ip.write(), off, len, Reserve::Allowed).unwrap();
+                twin.write(off, &vec![0; len as usize]);
+            }
+            Op::Allocate { off, len, keep } => {
+                t.allocate_range(ip, &mut ip.write(), off, len, keep, Reserve::Allowed).unwrap();
+                let end = (off + len) as usize;
+                if !keep && twin.0.len() < end {
+                    twin.0.resize(end, 0);
+                }
+                let last = twin.0.len().min(end) as u64;
+                if off < last {
+                    let seen = t.seek_hole(ip, &ip.read(), off).unwrap();
+                    assert!(seen >= last, "hole at {seen} in {off}..{last}");
+                }
+            }
+            Op::Forget => {
+                self.b = b.again();
+                for (name, (ip, _)) in [3, 4].iter().zip(&mut self.files) {
+                    let _ = name;
+                    let new = self.b.t.get(ip.ino).unwrap();
+                    self.b.t.hold(&new);
+                    *ip = new;
+                }
+            }
+            Op::Check => self.b.check("in between"),
+        }
+        self.compare(which);
+    }
+
+    fn compare(&self, which: usize) {
+        let (ip, twin) = &self.files[which];
+        let got = self.b.all(ip);
+        assert_eq!(got.len(), twin.0.len(), "size");
+        if let Some(at) = got.iter().zip(&twin.0).position(|(a, b)| a != b) {
+            panic!("byte {at} of {} is {:#x}, not {:#x}", got.len(), got[at], twin.0[at]);
+        }
+        self.compare_holes(ip, &twin.0);
+    }
+
+    /// Data is only where the twin may have some, holes only where it has zeros.
+    fn compare_holes(&self, ip: &Inode, twin: &[u8]) {
+        let (t, d) = (&self.b.t, ip.read());
+        let mut at = 0;
+        while at < twin.len() as u64 {
+            let data = match t.seek_data(ip, &d, at) {
+                Ok(off) => off,
+                Err(Error::NoData) => twin.len() as u64,
+                Err(e) => panic!("{e}"),
+            };
+            assert!(twin[at as usize..data as usize].iter().all(|&b| b == 0), "data in a hole");
+            if data == twin.len() as u64 {
+                return;
+            }
+            at = t.seek_hole(ip, &d, data).unwrap();
+            assert!(at > data && at <= twin.len() as u64);
+        }
+        assert!(matches!(t.seek_hole(ip, &d, twin.len() as u64), Err(Error::NoData)));
+    }
+}
+
+fn run(shape: Shape, ops: &[(usize, Op)]) {
+    let mut pair = Pair::new(shape);
+    let before = pair.b.t.alloc().totals();
+    for (which, op) in ops {
+        pair.apply(*which, op);
+    }
+    pair.b.check("at the end");
+    pair.compare(0);
+    pair.compare(1);
+    for i in 0..2 {
+        pair.apply(i, &Op::Truncate(0));
+        assert_eq!(pair.files[i].0.read().d.blocks, 0);
+    }
+    assert_eq!(pair.b.t.alloc().totals(), before, "everything was given back");
+    pair.b.check("empty");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    #[test]
+    fn content_is_a_vector_of_bytes_4k_512(
+        ops in prop::collection::vec((0..2usize, op(4096, 512)), 1..40),
+        shape in prop::sample::select(vec![0, 4]),
+    ) {
+        run(SHAPES[shape], &ops);
+    }
+
+    #[test]
+    fn content_is_a_vector_of_bytes_8k(
+        ops in prop::collection::vec((0..2usize, op(8192, 1024)), 1..40),
+        shape in prop::sample::select(vec![1, 6]),
+    ) {
+        run(SHAPES[shape], &ops);
+    }
+
+    #[test]
+    fn content_is_a_vector_of_bytes_large_blocks(
+        ops in prop::collection::vec((0..2usize, op(32768, 4096)), 1..15),
+        shape in prop::sample::select(vec![2, 3, 5]),
+    ) {
+        run(SHAPES[shape], &ops);
+    }
+}
+
+#[test]
+fn a_file_grows_byte_by_byte_through_all_fragments() {
+    for shape in SHAPES {
+        let b = Bench::new(shape, 16 << 20);
+        let (ip, other) = (b.file("a"), b.file("b"));
+        let (bsize, step) = (u64::from(shape.2), 997);
+        let mut twin = Vec::new();
+        let mut numbers = Numbers::new(1);
+        while (twin.len() as u64) < 3 * bsize {
+            let bytes = numbers.bytes(step);
+            assert_eq!(b.write(&ip, twin.len() as u64, &bytes).unwrap(), step);
+            twin.extend_from_slice(&bytes);
+            // The neighbour takes the fragment behind, now and then.
+            if numbers.one_in(3) {
+                b.write(&other, numbers.below(2 * bsize), b"in the way").unwrap();
+            }
+            let d = ip.read().d.clone();
+            let want = twin.len().div_ceil((shape.2 / shape.3) as usize) as u64;
+            let full = twin.len() as u64 / bsize * u64::from(shape.3);
+            let held = d.blocks * 512 / u64::from(shape.2 / shape.3);
+            assert!(held == want && held >= full, "{shape:?} at {}: {held}", twin.len());
+        }
+        assert!(b.all(&ip) == twin, "{shape:?}");
+        b.check("grown");
+    }
+}
+
+#[test]
+fn two_streams_are_sorted_out_by_moving_clusters() {
+    let shape = (Format::Ufs2, Endian::Little, 8192, 8);
+    let b = Bench::new(shape, 64 << 20);
+    let files = [b.file("a"), b.file("b")];
+    let block = vec![7; 8192];
+    for k in 0..600u64 {
+        for ip in &files {
+            b.write(ip, k * 8192, &block).unwrap();
+        }
+    }
+    let extents = |ip: &Inode| {
+        let (d, mut at, mut n) = (ip.read(), 0, 0);
+        while at < 600 {
+            at += b.t.extent(ip, &d, Lbn(at), u64::MAX).unwrap().1;
+            n += 1;
+        }
+        n
+    };
+    assert!(b.counters().clusters_moved > 0);
+    for ip in &files {
+        assert!(extents(ip) < 120, "{} rows of 600 blocks", extents(ip));
+        assert!(b.all(ip).iter().all(|&x| x == 7));
+    }
+    b.check("two streams");
+}
+
+#[test]
+fn large_reads_and_small_ones_agree_whatever_is_in_memory() {
+    for shape in SHAPES {
+        let b = Bench::new(shape, 24 << 20);
+        let ip = b.file("a");
+        let len = 5 << 20;
+        let mut twin = fill(len, 9, 0);
+        b.write(&ip, 0, &twin).unwrap();
+        let b = b.again();
+        let ip = b.t.get(ip.ino).unwrap();
+        assert!(b.all(&ip) == twin, "{shape:?}: straight from the device");
+        let reads = b.counters().reads;
+        assert!(reads < 40, "{shape:?}: {reads} device reads for 5 MiB");
+        let mut numbers = Numbers::new(4);
+        for _ in 0..200 {
+            let (at, n) = (numbers.below(len as u64) as usize, numbers.below(400_000) as usize);
+            if numbers.one_in(3) {
+                let bytes = numbers.bytes(n.min(len - at).min(9000));
+                b.write(&ip, at as u64, &bytes).unwrap();
+                twin[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+            let want = &twin[at..len.min(at + n)];
+            assert!(b.read(&ip, at as u64, n).unwrap() == want, "{shape:?} at {at}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Devices that fail.
+
+use super::*;
+use crate::Error;
+use ffs_device::{Fault, FaultInjector, Operation, Rule};
+
+const SHAPE: Shape = (Format::Ufs2, Endian::Little, 4096, 8);
+
+fn failing() -> (Bench, Arc<FaultInjector<Arc<dyn BlockDevice>>>) {
+    let dev = Arc::new(FaultInjector::new(volume(SHAPE, 16 << 20), Vec::new()));
+    (Bench::open(dev.clone(), false), dev)
+}
+
+fn eio(op: Operation) -> Rule {
+    Rule::new(op, Fault::Errno(5))
+}
+
+#[test]
+fn fsync_fails_until_the_data_is_written() {
+    let (b, dev) = failing();
+    let ip = b.file("a");
+    b.write(&ip, 0, &[1; 50_000]).unwrap();
+    dev.add(eio(Operation::Write));
+    for _ in 0..2 {
+        assert!(matches!(b.t.fsync(&ip, false), Err(Error::Io(_))));
+    }
+    assert_eq!(b.all(&ip), vec![1; 50_000], "memory has it all the same");
+    dev.heal();
+    b.t.fsync(&ip, true).unwrap();
+    assert_eq!(b.on_device(ip.ino).size, 50_000);
+    b.check("healed");
+}
+
+#[test]
+fn a_chain_whose_indirect_block_cannot_be_written_is_undone() {
+    let (b, dev) = failing();
+    let ip = b.file("a");
+    b.write(&ip, 0, &[1; 100]).unwrap();
+    b.sync();
+    let (before, d) = (b.t.alloc().totals(), ip.read().d.clone());
+    for nth in 1..=3 {
+        // The tenant waits for each new indirect block.
+        dev.add(eio(Operation::Write).nth(nth).times(1));
+        let far = b.g().lblktosize(ffs_ondisk::bmap::first_of_root(&b.g(), 2));
+        assert!(matches!(b.write(&ip, far, b"x"), Err(Error::Io(_))), "write {nth}");
+        dev.heal();
+        let after = ip.read().d.clone();
+        assert_eq!((after.size, after.blocks, after.ib), (d.size, d.blocks, d.ib));
+        let frags = |c: Csum| c.nbfree * 8 + c.nffree;
+        assert_eq!(frags(b.t.alloc().totals()), frags(before));
+        b.check("undone");
+    }
+    assert_eq!(b.all(&ip), [1; 100]);
+}
+
+#[test]
+fn a_truncation_that_cannot_read_its_indirect_block_changes_nothing() {
+    let (b, dev) = failing();
+    let ip = b.file("a");
+    b.write(&ip, 0, &[1; 40 * 4096]).unwrap();
+    b.sync();
+    let b = Bench::open(dev.clone(), false);
+    let ip = b.t.get(ip.ino).unwrap();
+    dev.add(eio(Operation::Read));
+    assert!(matches!(b.truncate(&ip, 20 * 4096), Err(Error::Io(_))));
+    assert!(matches!(b.read(&ip, 0, 10), Err(Error::Io(_))));
+    dev.heal();
+    assert_eq!(b.all(&ip), vec![1; 40 * 4096]);
+    b.check("as before");
+}
+
+#[test]
+fn writes_push_back_when_the_device_does_not_take_them() {
+    let dev = Arc::new(FaultInjector::new(volume(SHAPE, 16 << 20), Vec::new()));
+    let b = Bench::with(dev.clone(), false, 4 << 20, 100, Atime::Always);
+    let ip = b.file("a");
+    dev.add(eio(Operation::Write).within(4 << 20..16 << 20));
+    dev.add(eio(Operation::Write).within(0..4 << 20));
+    let mut at = 0;
+    let stopped = loop {
+        match b.write(&ip, at, &[2; 1 << 18]) {
+            Ok(n) => at += n as u64,
+            Err(e) => break e,
+        }
+        assert!(at < 8 << 20, "dirty memory without bound");
+    };
+    assert!(matches!(stopped, Error::Io(_)));
+    dev.heal();
+    assert_eq!(b.all(&ip), vec![2; at as usize]);
+    b.check("healed");
+}

@@ -1,0 +1,224 @@
+//! Files on volumes that newfs made, against vectors of bytes and against fsck.
+
+mod attrs;
+mod content;
+mod faults;
+mod hostile;
+mod sparse;
+mod table;
+mod views;
+
+use super::{Inode, InodeTable};
+use crate::alloc::{Alloc, AllocParams, ParentDir, Reserve};
+use crate::buf::{BufCache, CacheLimits};
+use crate::counters::{CounterValues, Counters};
+use crate::options::{Atime, MountOptions, Switches};
+use crate::ordering::{FragRun, InodeChange, Ordering, SyncOrdered};
+use ffs_admin::fsck::quick_check;
+use ffs_admin::newfs;
+use ffs_admin::volume::Volume;
+use ffs_device::{BlockDevice, ManualClock, SplitMix64, Timestamp};
+use ffs_ondisk::dir::{self, DirFormat, Record};
+use ffs_ondisk::{CgNo, Csum, Dinode, Endian, Format, Geometry, Ino, Lbn};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+const REGULAR: u16 = 0o100_644;
+
+/// Format, byte order, block size, fragments per block.
+type Shape = (Format, Endian, u32, u32);
+
+/// What the content tests run on.
+const SHAPES: [Shape; 7] = [
+    (Format::Ufs2, Endian::Little, 4096, 8),
+    (Format::Ufs2, Endian::Big, 8192, 8),
+    (Format::Ufs2, Endian::Little, 32768, 8),
+    (Format::Ufs2, Endian::Little, 65536, 1),
+    (Format::Ufs1, Endian::Little, 4096, 8),
+    (Format::Ufs1, Endian::Big, 16384, 4),
+    (Format::Ufs1, Endian::Little, 8192, 2),
+];
+
+/// A volume with the rooms up to the inodes on it.
+struct Bench {
+    t: InodeTable,
+    dev: Arc<dyn BlockDevice>,
+    clock: Arc<ManualClock>,
+}
+
+fn volume((format, endian, bsize, frag): Shape, bytes: u64) -> Arc<dyn BlockDevice> {
+    Arc::new(newfs::quick(endian, format, bsize, bsize / frag, bytes).unwrap())
+}
+
+impl Bench {
+    fn new(shape: Shape, bytes: u64) -> Bench {
+        Bench::open(volume(shape, bytes), false)
+    }
+
+    fn open(dev: Arc<dyn BlockDevice>, read_only: bool) -> Bench {
+        Bench::with(dev, read_only, 64 << 20, 1000, Atime::Always)
+    }
+
+    fn with(
+        dev: Arc<dyn BlockDevice>,
+        read_only: bool,
+        cache: usize,
+        vnodes: usize,
+        atime: Atime,
+    ) -> Bench {
+        let v = Volume::open(dev.as_ref()).unwrap();
+        let (sb, g) = (v.sb, v.geo);
+        let clock = Arc::new(ManualClock::new(Timestamp::new(1_700_000_000, 5)));
+        let tenant = Arc::new(SyncOrdered);
+        let cache = BufCache::new(
+            g,
+            dev.clone(),
+            clock.clone(),
+            Arc::new(Counters::default()),
+            tenant.clone(),
+            CacheLimits { total: cache, dirty: cache / 4 },
+        );
+        let mut area = vec![0; g.cssize as usize];
+        dev.read_at(g.frag_to_byte(g.csaddr), &mut area).unwrap();
+        let cs = (0..g.ncg as usize).map(|i| Csum::decode(&area, i * 16, g.endian)).collect();
+        let alloc = Alloc::new(
+            Arc::new(cache),
+            tenant as Arc<dyn Ordering>,
+            Arc::new(Switches::new(&MountOptions::default())),
+            SplitMix64::new(3),
+            AllocParams::of(&sb, &g),
+            cs,
+        );
+        let read_only = Arc::new(AtomicBool::new(read_only));
+        let t = InodeTable::new(Arc::new(alloc), vnodes, atime, read_only);
+        Bench { t, dev, clock }
+    }
+
+    fn g(&self) -> Geometry {
+        *self.t.g()
+    }
+
+    fn counters(&self) -> CounterValues {
+        self.t.cache().counters.values()
+    }
+
+    /// A new file, held, without a name.
+    fn nameless(&self, mode: u16) -> Arc<Inode> {
+        let parent = ParentDir { ino: Ino::ROOT, depth: 0, nlink: 3 };
+        let ip = self.t.create(&parent, mode, 10, 20).unwrap();
+        self.t.hold(&ip);
+        self.t.update(&ip, &mut ip.write(), InodeChange::Init).unwrap();
+        ip
+    }
+
+    /// A new file in the root directory, held.
+    fn file(&self, name: &str) -> Arc<Inode> {
+        self.node(name, REGULAR)
+    }
+
+    fn node(&self, name: &str, mode: u16) -> Arc<Inode> {
+        let ip = self.nameless(mode);
+        self.enter(name, &ip);
+        ip
+    }
+
+    /// Enters a name by splitting the last record of the root's first chunk.
+    fn enter(&self, name: &str, ip: &Inode) {
+        let root = self.t.get(Ino::ROOT).unwrap();
+        let data = root.write();
+        let buf = self.t.read_block(&root, &data, Lbn(0)).unwrap().unwrap();
+        {
+            let fmt = DirFormat::of(&self.g());
+            let mut b = buf.write();
+            let chunk = &mut b.bytes[..512];
+            let (off, reclen, keep) = dir::records(fmt, chunk)
+                .map(|r| r.unwrap())
+                .map(|r| (r.off, r.reclen, dir::dirsiz(r.name.len())))
+                .last()
+                .unwrap();
+            assert!(reclen - keep >= dir::dirsiz(name.len()), "the chunk is full");
+            dir::set_reclen(fmt, chunk, off, keep);
+            let rec = Record {
+                off: off + keep,
+                ino: ip.ino.0,
+                reclen: reclen - keep,
+                dtype: ip.read().d.file_type().unwrap().dirent(),
+                name: name.as_bytes(),
+            };
+            dir::write(fmt, chunk, &rec);
+        }
+        self.t.cache().dirty(&buf);
+    }
+
+    /// Everything to the device, summaries and totals included, as an unmount would.
+    fn sync(&self) {
+        self.t.flush_times().unwrap();
+        self.t.cache().flush_all().unwrap();
+        let mut v = Volume::open(self.dev.as_ref()).unwrap();
+        v.write_csums(CgNo(0), &self.t.alloc().group_sums()).unwrap();
+        v.sb.set_cstotal(self.t.alloc().totals());
+        v.write_superblock().unwrap();
+    }
+
+    /// Syncs, and has fsck find nothing wrong.
+    fn check(&self, what: &str) {
+        self.sync();
+        let found = quick_check(&self.dev);
+        assert!(found.is_empty(), "{what}: {found:#?}");
+    }
+
+    /// The same volume in new memory.
+    fn again(&self) -> Bench {
+        self.sync();
+        Bench::open(self.dev.clone(), false)
+    }
+
+    fn write(&self, ip: &Inode, off: u64, bytes: &[u8]) -> crate::Result<usize> {
+        self.t.write_at(ip, &mut ip.write(), off, bytes, Reserve::Allowed)
+    }
+
+    fn truncate(&self, ip: &Inode, size: u64) -> crate::Result<()> {
+        self.t.truncate(ip, &mut ip.write(), size, Reserve::Allowed)
+    }
+
+    fn read(&self, ip: &Inode, off: u64, len: usize) -> crate::Result<Vec<u8>> {
+        let mut out = vec![0xee; len];
+        let n = self.t.read_at(ip, &ip.read(), off, &mut out)?;
+        out.truncate(n);
+        Ok(out)
+    }
+
+    fn all(&self, ip: &Inode) -> Vec<u8> {
+        self.read(ip, 0, ip.read().d.size as usize + 1).unwrap()
+    }
+
+    /// Takes whole blocks until only `leave` are free, and every loose fragment.
+    fn fill(&self, leave: i64) -> Vec<FragRun> {
+        let g = self.g();
+        let mut taken = Vec::new();
+        while self.t.alloc().totals().nffree > 0 {
+            let at = self.t.alloc().alloc_frags(Ino::ROOT, None, 1, Reserve::Allowed).unwrap();
+            taken.push(FragRun { at, frags: 1 });
+        }
+        while self.t.alloc().totals().nbfree > leave {
+            let at = self.t.alloc().alloc_frags(Ino::ROOT, None, g.frag, Reserve::Allowed);
+            taken.push(FragRun { at: at.unwrap(), frags: g.frag });
+        }
+        taken
+    }
+
+    fn unfill(&self, taken: &[FragRun]) {
+        for &run in taken {
+            self.t.alloc().free_frags(run).unwrap();
+        }
+    }
+
+    /// The inode as its block on the device has it.
+    fn on_device(&self, ino: Ino) -> Dinode {
+        let g = self.g();
+        let mut b = vec![0; g.format.dinode_size()];
+        let at = g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64;
+        self.dev.read_at(at, &mut b).unwrap();
+        Dinode::decode(&g, &b)
+    }
+}

@@ -1,0 +1,158 @@
+//! Keeping, recycling and freeing inodes.
+
+use super::*;
+use crate::Error;
+use std::time::Duration;
+
+const SHAPE: Shape = (Format::Ufs2, Endian::Little, 4096, 8);
+
+#[test]
+fn a_file_without_links_lives_until_its_last_user_leaves() {
+    for shape in SHAPES {
+        let b = Bench::new(shape, 24 << 20);
+        let before = b.t.alloc().totals();
+        let ip = b.nameless(REGULAR);
+        let gen1 = ip.read().d.generation;
+        b.write(&ip, 0, &vec![9; 20 * shape.2 as usize + 5]).unwrap();
+        if shape.0 == Format::Ufs2 {
+            let name = (crate::types::XattrNamespace::User, &b"k"[..]);
+            let how = crate::types::XattrSet::Any;
+            let data = &mut ip.write();
+            b.t.xattr_set(&ip, data, name, b"v", how, Reserve::Allowed).unwrap();
+        }
+        b.t.hold(&ip);
+        ip.write().d.nlink = 0;
+        b.t.release(&ip).unwrap();
+        assert_eq!(b.all(&ip).len(), 20 * shape.2 as usize + 5, "one user is left");
+        b.t.release(&ip).unwrap();
+        assert!(!ip.read().alive());
+        assert_eq!(b.t.alloc().totals(), before);
+        assert!(matches!(b.t.get(ip.ino), Err(Error::Stale)));
+        b.check("freed");
+        let on_disk = b.on_device(ip.ino);
+        assert_eq!(on_disk, Dinode { generation: gen1, ..Dinode::default() });
+        let next = b.nameless(REGULAR);
+        assert_eq!(next.ino, ip.ino, "the number is used again");
+        assert_ne!(next.read().d.generation, gen1);
+        b.t.abandon(&next).unwrap();
+        assert_eq!(b.t.alloc().totals(), before);
+    }
+}
+
+#[test]
+fn purge_frees_what_is_still_held() {
+    let b = Bench::new(SHAPE, 16 << 20);
+    let before = b.t.alloc().totals();
+    let held: Vec<_> = (0..5).map(|_| b.nameless(REGULAR)).collect();
+    for ip in &held {
+        b.write(ip, 100_000, b"deep").unwrap();
+        ip.write().d.nlink = 0;
+    }
+    let kept = b.file("kept");
+    b.t.purge().unwrap();
+    assert_eq!(b.t.alloc().totals().nbfree, before.nbfree);
+    assert!(held.iter().all(|ip| !ip.read().alive()) && kept.read().alive());
+    // The users go later.
+    for ip in &held {
+        b.t.release(ip).unwrap();
+    }
+    b.check("purged");
+}
+
+#[test]
+fn the_longest_unused_inodes_are_dropped_and_their_access_times_kept() {
+    let dev = volume(SHAPE, 16 << 20);
+    let b = Bench::with(dev, false, 64 << 20, 4, Atime::Always);
+    let files: Vec<_> = (0..12).map(|i| b.file(&format!("f{i}"))).collect();
+    for ip in &files {
+        b.write(ip, 0, b"content").unwrap();
+    }
+    assert!(files.iter().all(|ip| Arc::ptr_eq(ip, &b.t.get(ip.ino).unwrap())), "all are in use");
+    b.clock.advance(Duration::from_secs(1000));
+    let inos: Vec<Ino> = files.iter().map(|ip| ip.ino).collect();
+    for ip in files {
+        b.read(&ip, 0, 3).unwrap();
+        b.t.release(&ip).unwrap();
+    }
+    assert!(b.counters().inodes_recycled >= 4);
+    let loaded = b.counters().inodes_loaded;
+    let last = b.t.get(inos[11]).unwrap();
+    assert_eq!(b.counters().inodes_loaded, loaded, "the youngest is still there");
+    drop(last);
+    for ino in &inos {
+        let ip = b.t.get(*ino).unwrap();
+        assert_eq!(ip.read().atime().secs, 1_700_001_000);
+        assert_eq!(b.all(&ip), b"content");
+    }
+    assert!(b.counters().inodes_loaded > loaded);
+    b.check("recycled");
+    assert!(inos.iter().all(|ino| b.on_device(*ino).atime.secs == 1_700_001_000));
+}
+
+#[test]
+fn access_times_follow_the_policy() {
+    for (policy, first, young, old) in [
+        (Atime::Never, 0, 0, 0),
+        (Atime::Relative, 10, 10, 90_000),
+        (Atime::Always, 10, 20, 90_000),
+    ] {
+        let b = Bench::with(volume(SHAPE, 16 << 20), false, 64 << 20, 9, policy);
+        let ip = b.file("a");
+        b.write(&ip, 0, b"x").unwrap();
+        let at = |secs: i64| {
+            b.clock.set(Timestamp::new(1_700_000_000 + secs, 0));
+            b.read(&ip, 0, 1).unwrap();
+            ip.read().atime().secs - 1_700_000_000
+        };
+        assert_eq!([at(10), at(20), at(90_000)], [first, young, old], "{policy:?}");
+        let attr = b.t.attr(&ip, &ip.read());
+        assert_eq!(attr.atime.secs - 1_700_000_000, old);
+        ip.write().set_atime(ffs_ondisk::Timespec { secs: -5, nsec: 7 });
+        assert_eq!(b.t.attr(&ip, &ip.read()).atime.secs, -5);
+    }
+}
+
+#[test]
+fn many_threads_get_one_inode_each() {
+    let b = Bench::with(volume(SHAPE, 16 << 20), false, 64 << 20, 3, Atime::Always);
+    let inos: Vec<Ino> = (0..16)
+        .map(|i| {
+            let ip = b.file(&format!("f{i}"));
+            b.write(&ip, 0, &[0; 8]).unwrap();
+            b.t.release(&ip).unwrap();
+            ip.ino
+        })
+        .collect();
+    std::thread::scope(|s| {
+        for worker in 0..4u64 {
+            let (b, inos) = (&b, &inos);
+            s.spawn(move || {
+                let mut numbers = ffs_testkit::rng::SplitMix64::new(worker);
+                for _ in 0..2000 {
+                    let ip = b.t.get(inos[numbers.below(16) as usize]).unwrap();
+                    b.t.hold(&ip);
+                    {
+                        // A lost update shows in the sum.
+                        let mut data = ip.write();
+                        let mut n = [0; 8];
+                        b.t.read_at(&ip, &data, 0, &mut n).unwrap();
+                        let n = (u64::from_le_bytes(n) + 1).to_le_bytes();
+                        b.t.write_at(&ip, &mut data, 0, &n, Reserve::Denied).unwrap();
+                        data.d.uid += 1;
+                        b.t.update(&ip, &mut data, InodeChange::Attr).unwrap();
+                    }
+                    b.t.release(&ip).unwrap();
+                }
+            });
+        }
+    });
+    let mut sums = [0, 0];
+    for ino in inos {
+        let ip = b.t.get(ino).unwrap();
+        let content = b.all(&ip);
+        sums[0] += u64::from_le_bytes(content.try_into().unwrap());
+        sums[1] += u64::from(ip.read().d.uid) - 10;
+    }
+    assert_eq!(sums, [8000, 8000]);
+    b.check("threads");
+}
