@@ -1,0 +1,73 @@
+//! The same operations on a device that fails now and then.
+//!
+//! An operation that meets a failure answers with an error and may have happened in part. What it was not given
+//! must be as before, the mount must go on or end in order, and after a full check the volume is sound again.
+
+use crate::compare;
+use crate::world::{Config, World, fresh};
+use ffs_admin::fsck::{quick_check, quick_repair};
+use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
+use ffs_device::{BlockDevice, Operation};
+use ffs_testkit::rng::SplitMix64;
+use std::sync::Arc;
+
+/// Failures per configuration.
+const ROUNDS: u64 = 25;
+/// Operations before the device may fail, and at most while it may.
+const OPERATIONS: u64 = 60;
+
+/// Runs [`ROUNDS`] worlds, each with one failing transfer.
+pub(crate) fn run(config: Config) {
+    let base = crate::env_number("FFS_MODEL_SEED").unwrap_or_else(|| config.default_seed());
+    for round in 0..ROUNDS {
+        let seed = base.wrapping_add(round);
+        println!("{config:?}: faults, seed {seed} (FFS_MODEL_SEED={seed})");
+        one(config, seed);
+    }
+}
+
+fn one(config: Config, seed: u64) {
+    let mut rng = SplitMix64::new(seed);
+    let device = Arc::new(FaultInjector::new(fresh(&config), Vec::new()));
+    let mut world = World::on(config, seed, device.clone() as Arc<dyn BlockDevice>);
+    for _ in 0..OPERATIONS {
+        world.step();
+    }
+    let operation = [Operation::Read, Operation::Write, Operation::Flush][rng.below(3) as usize];
+    let fault = match rng.below(3) {
+        0 => Fault::Short { sectors: rng.below(8), errno: EIO },
+        1 => Fault::Torn { seed: rng.next_u64() },
+        _ => Fault::Errno(EIO),
+    };
+    device.add(Rule::new(operation, fault).nth(1 + rng.below(12)).times(1));
+    world.faulty = true;
+    for _ in 0..OPERATIONS {
+        world.step();
+        if world.troubled {
+            break;
+        }
+    }
+    device.heal();
+    settle(&mut world);
+}
+
+/// The device works again: ends the mount, repairs, and looks at what is left.
+fn settle(world: &mut World) {
+    if let Err(e) = world.fs.unmount() {
+        world.fail(&format!("unmount after the device healed: {e}"));
+    }
+    let findings = quick_check(&world.dev);
+    if !world.troubled && !findings.is_empty() {
+        world.fail(&format!("nothing failed, but fsck is not silent: {findings:#?}"));
+    }
+    quick_repair(&world.dev);
+    let findings = quick_check(&world.dev);
+    if !findings.is_empty() {
+        world.fail(&format!("fsck -y left {findings:#?}"));
+    }
+    world.mount_again();
+    let touched: &[u64] = if world.troubled { &world.touched } else { &[] };
+    if let Err(difference) = compare::untouched(&world.fs, &world.model, touched) {
+        world.fail(&difference);
+    }
+}

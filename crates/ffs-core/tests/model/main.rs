@@ -1,0 +1,88 @@
+//! Model tests: random operations on the file system and on a reference must agree, result by result, errno by
+//! errno, and after every unmount fsck must be silent and the trees equal.
+//!
+//! Every combination of format, byte order, geometry, `dirpref` and ordering is a test of its own. A failure
+//! prints the seed and the operations; `FFS_MODEL_SEED` repeats a seed, `FFS_MODEL_OPS` sets the length.
+
+mod compare;
+mod faults;
+mod step;
+mod world;
+
+use ffs_core::{DirPref, OrderingPolicy};
+use ffs_ondisk::Endian;
+use ffs_ondisk::geometry::Format;
+use world::{Config, World};
+
+fn env_number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Runs the random operations of one configuration.
+fn run(config: Config) {
+    let ops = env_number("FFS_MODEL_OPS").unwrap_or(1200);
+    let seed = env_number("FFS_MODEL_SEED").unwrap_or_else(|| config.default_seed());
+    println!("{config:?}: seed {seed} (FFS_MODEL_SEED={seed}), {ops} operations");
+    let mut world = World::new(config, seed);
+    for _ in 0..ops {
+        world.step();
+    }
+    world.remount();
+    world.finish();
+}
+
+macro_rules! grid {
+    ($($name:ident: $format:ident $endian:ident $bsize:literal/$fsize:literal;)*) => {$(
+        mod $name {
+            use super::*;
+
+            fn config(dirpref: DirPref, ordering: OrderingPolicy) -> Config {
+                Config {
+                    format: Format::$format,
+                    endian: Endian::$endian,
+                    bsize: $bsize,
+                    fsize: $fsize,
+                    dirpref,
+                    ordering,
+                }
+            }
+
+            #[test]
+            fn old_sync() {
+                run(config(DirPref::Old, OrderingPolicy::Sync));
+            }
+            #[test]
+            fn old_none() {
+                run(config(DirPref::Old, OrderingPolicy::None));
+            }
+            #[test]
+            fn new_sync() {
+                run(config(DirPref::New, OrderingPolicy::Sync));
+            }
+            #[test]
+            fn new_none() {
+                run(config(DirPref::New, OrderingPolicy::None));
+            }
+            #[test]
+            fn injected_errors() {
+                faults::run(config(DirPref::New10, OrderingPolicy::Sync));
+                faults::run(config(DirPref::Depth, OrderingPolicy::None));
+            }
+        }
+    )*};
+}
+
+grid! {
+    ufs1_le_8k: Ufs1 Little 8192/1024;
+    ufs1_le_16k: Ufs1 Little 16384/2048;
+    ufs1_le_32k: Ufs1 Little 32768/4096;
+    ufs1_be_8k: Ufs1 Big 8192/1024;
+    ufs1_be_16k: Ufs1 Big 16384/2048;
+    ufs1_be_32k: Ufs1 Big 32768/4096;
+    ufs2_le_8k: Ufs2 Little 8192/1024;
+    ufs2_le_16k: Ufs2 Little 16384/2048;
+    ufs2_le_32k: Ufs2 Little 32768/4096;
+    ufs2_be_8k: Ufs2 Big 8192/1024;
+    ufs2_be_16k: Ufs2 Big 16384/2048;
+    ufs2_be_32k: Ufs2 Big 32768/4096;
+}

@@ -1,0 +1,212 @@
+//! A file system and its reference, side by side.
+
+use crate::compare;
+use ffs_admin::fsck::quick_check;
+use ffs_core::{Cred, DirPref, Env, Error, Ffs, MountOptions, OrderingPolicy, Vnode};
+use ffs_device::clock::{ManualClock, Timestamp};
+use ffs_device::{BlockDevice, MemDevice};
+use ffs_ondisk::Endian;
+use ffs_ondisk::geometry::Format;
+use ffs_testkit::model::{Body, Model, NodeId};
+use ffs_testkit::rng::SplitMix64;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// `EIO`.
+pub(crate) const EIO: i32 = 5;
+
+/// One cell of the grid.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Config {
+    pub(crate) format: Format,
+    pub(crate) endian: Endian,
+    pub(crate) bsize: u32,
+    pub(crate) fsize: u32,
+    pub(crate) dirpref: DirPref,
+    pub(crate) ordering: OrderingPolicy,
+}
+
+impl Config {
+    /// Small enough that space and inodes run out now and then.
+    pub(crate) fn image_bytes(&self) -> u64 {
+        u64::from(self.bsize) * 300
+    }
+
+    /// A seed that differs between the cells.
+    pub(crate) fn default_seed(&self) -> u64 {
+        let name = format!("{self:?}");
+        name.bytes().fold(2002, |h: u64, b| h.wrapping_mul(31).wrapping_add(b.into()))
+    }
+}
+
+/// A mounted file system, its reference, and what was done so far.
+pub(crate) struct World {
+    pub(crate) config: Config,
+    pub(crate) dev: Arc<dyn BlockDevice>,
+    pub(crate) fs: Ffs,
+    pub(crate) model: Model,
+    pub(crate) rng: SplitMix64,
+    pub(crate) log: Vec<String>,
+    /// Errors of the device are expected: the operation that meets one is uncertain.
+    pub(crate) faulty: bool,
+    /// An operation met an error of the device.
+    pub(crate) troubled: bool,
+    /// Nodes the operation under way was given.
+    pub(crate) touched: Vec<NodeId>,
+    clock: Arc<ManualClock>,
+}
+
+impl World {
+    pub(crate) fn new(config: Config, seed: u64) -> World {
+        World::on(config, seed, Arc::new(fresh(&config)))
+    }
+
+    /// A world on a given, freshly made device.
+    pub(crate) fn on(config: Config, seed: u64, dev: Arc<dyn BlockDevice>) -> World {
+        let clock = Arc::new(ManualClock::new(Timestamp::new(1_000_000_000, 0)));
+        let fs = mount(&config, &dev, &clock, seed);
+        let mut model = Model::new(fs.geometry().maxfilesize);
+        // newfs makes .snap.
+        if fs.lookup(&Cred::root(), &fs.root().unwrap(), b".snap").is_ok() {
+            let id =
+                model.make(Model::ROOT, b".snap", Body::Dir(Default::default()), 0o775).unwrap();
+            let snap = fs.lookup(&Cred::root(), &fs.root().unwrap(), b".snap").unwrap();
+            let attr = fs.getattr(&snap);
+            let node = model.node_mut(id).unwrap();
+            (node.perm, node.gid) = (attr.perm, attr.gid);
+        }
+        let rng = SplitMix64::new(seed);
+        World {
+            config,
+            dev,
+            fs,
+            model,
+            rng,
+            log: Vec::new(),
+            faulty: false,
+            troubled: false,
+            touched: Vec::new(),
+            clock,
+        }
+    }
+
+    /// A number below `n`.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.rng.below(n.max(1))
+    }
+
+    /// The file of a node, found by walking down from the root.
+    ///
+    /// `None` if the device failed and is allowed to.
+    pub(crate) fn vnode(&mut self, id: NodeId) -> Option<Vnode> {
+        self.touched.push(id);
+        let mut at = self.fs.root();
+        for name in self.path(id) {
+            at = at.and_then(|dir| self.fs.lookup(&Cred::root(), &dir, &name));
+        }
+        self.certain("walk", at)
+    }
+
+    /// The value of an operation that must succeed; `None` if the device failed and is allowed to.
+    pub(crate) fn certain<T>(&mut self, what: &str, result: Result<T, Error>) -> Option<T> {
+        match result {
+            Ok(v) => Some(v),
+            Err(e) if self.faulty && e.errno() == EIO => {
+                self.log.push(format!("{what}: {e}"));
+                self.troubled = true;
+                None
+            }
+            Err(e) => self.fail(&format!("{what}: {e}")),
+        }
+    }
+
+    /// Names from the root to a node; one of them if it has several.
+    pub(crate) fn path(&self, id: NodeId) -> Vec<Vec<u8>> {
+        if id == Model::ROOT {
+            return Vec::new();
+        }
+        for (dir, node) in self.model.nodes() {
+            let Body::Dir(names) = &node.body else { continue };
+            if let Some((name, _)) = names.iter().find(|(_, child)| **child == id) {
+                let mut path = self.path(dir);
+                path.push(name.clone());
+                return path;
+            }
+        }
+        panic!("node {id} has no name");
+    }
+
+    /// Unmounts, checks that fsck finds nothing, mounts, compares everything.
+    pub(crate) fn remount(&mut self) {
+        if self.faulty {
+            return;
+        }
+        self.log.push("remount".into());
+        if let Err(e) = self.fs.unmount() {
+            self.fail(&format!("unmount: {e}"));
+        }
+        let findings = quick_check(&self.dev);
+        if !findings.is_empty() {
+            self.fail(&format!("fsck is not silent: {findings:#?}"));
+        }
+        self.mount_again();
+        self.compare();
+    }
+
+    /// Mounts the device as it is.
+    pub(crate) fn mount_again(&mut self) {
+        let seed = self.rng.next_u64();
+        self.clock.advance(Duration::from_secs(7));
+        self.fs = mount(&self.config, &self.dev, &self.clock, seed);
+    }
+
+    /// Compares the two trees.
+    pub(crate) fn compare(&self) {
+        if self.faulty {
+            return;
+        }
+        if let Err(difference) = compare::trees(&self.fs, &self.model) {
+            self.fail(&difference);
+        }
+    }
+
+    /// Ends the run.
+    pub(crate) fn finish(self) {
+        self.fs.unmount().unwrap();
+    }
+
+    /// Stops the test with everything needed to repeat it.
+    pub(crate) fn fail(&self, what: &str) -> ! {
+        let from = self.log.len().saturating_sub(30);
+        panic!(
+            "{:?}\nafter {} operations, the last being\n  {}\n{what}",
+            self.config,
+            self.log.len(),
+            self.log[from..].join("\n  ")
+        );
+    }
+}
+
+fn mount(config: &Config, dev: &Arc<dyn BlockDevice>, clock: &Arc<ManualClock>, seed: u64) -> Ffs {
+    let opts = MountOptions {
+        dirpref: config.dirpref,
+        ordering: config.ordering,
+        cache_bytes: 4 << 20,
+        maxvnodes: 64,
+        ..MountOptions::default()
+    };
+    let fs = Ffs::mount(Arc::clone(dev), &opts, Env::seeded(clock.clone(), seed)).unwrap();
+    assert!(!fs.is_read_only(), "mounted read-only: {:?}", fs.read_only_reason());
+    fs
+}
+
+/// A fresh in-memory image of a configuration.
+pub(crate) fn fresh(config: &Config) -> MemDevice {
+    ffs_admin::newfs::quick(
+        config.endian,
+        config.format,
+        config.bsize,
+        config.fsize,
+        config.image_bytes(),
+    )
+}
