@@ -171,11 +171,8 @@ fn extended_attributes_of_fixtures_read_back() {
 #[test]
 fn snapshots_show_the_volume_as_it_was() {
     for snap in ["s1", "s2"] {
-        let view = format!("nb-ufs2-snap.view-{snap}.expected.tsv");
-        let (Some(dev), Some(text)) = (device("nb-ufs2-snap"), fixtures::raw_file(&view)) else {
-            continue;
-        };
-        let rows = fixtures::parse_expected(&text);
+        let view = fixtures::expected(&format!("nb-ufs2-snap.view-{snap}"));
+        let (Some(dev), Some(rows)) = (device("nb-ufs2-snap"), view) else { continue };
         let fs = mount(&dev, false);
         assert!(fs.is_read_only(), "volumes with snapshots are only read");
         let file = walk(&fs, format!("/.snap/{snap}").as_bytes()).unwrap();

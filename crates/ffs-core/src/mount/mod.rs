@@ -68,7 +68,7 @@ impl Env {
 /// use ffs_ondisk::{Endian, geometry::Format};
 /// use std::sync::Arc;
 ///
-/// let dev = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 8 << 20);
+/// let dev = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 8 << 20)?;
 /// let fs = Ffs::mount(Arc::new(dev), &MountOptions::default(), Env::system())?;
 /// let root = fs.root()?;
 /// let file = fs.create(&Cred::root(), &root, b"hello", NodeKind::Regular, 0o644)?;

@@ -209,4 +209,5 @@ pub(crate) fn fresh(config: &Config) -> MemDevice {
         config.fsize,
         config.image_bytes(),
     )
+    .unwrap()
 }
