@@ -1,5 +1,11 @@
 //! Images that BSD systems wrote: everything in them must read back as independent readers saw it, and where they
 //! may be written, work beside it must leave it alone and fsck silent.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests stop at surprises"
+)]
 
 use ffs_admin::fsck::quick_check;
 use ffs_core::{Cred, Env, Ffs, MountOptions, NodeKind, RenameMode, SetAttr, Vnode, WriteMode};
@@ -156,8 +162,7 @@ fn extended_attributes_of_fixtures_read_back() {
         let fs = mount(&dev, true);
         for row in &rows {
             let file = walk(&fs, &row.path).unwrap();
-            let ns =
-                if row.namespace == 1 { XattrNamespace::User } else { XattrNamespace::System };
+            let ns = if row.namespace == 1 { XattrNamespace::User } else { XattrNamespace::System };
             let value = fs.getxattr(&Cred::root(), &file, ns, &row.name).unwrap();
             let sum: [u8; 32] = Sha256::digest(&value).into();
             assert_eq!((value.len() as u64, sum), (row.length, row.sha256));
@@ -195,7 +200,12 @@ fn random_work_beside_a_fixture_leaves_it_alone() {
     for (name, rows) in fixtures_with_rows() {
         let Some(dev) = device(&name) else { continue };
         let fs = mount(&dev, false);
-        assert_eq!(!fs.is_read_only(), may_be_written(&name), "{name}: {:?}", fs.read_only_reason());
+        assert_eq!(
+            !fs.is_read_only(),
+            may_be_written(&name),
+            "{name}: {:?}",
+            fs.read_only_reason()
+        );
         if fs.is_read_only() {
             continue;
         }
@@ -221,14 +231,18 @@ fn work(fs: &Ffs, seed: u64) {
         let dir = dirs[rng.below(dirs.len() as u64) as usize].clone();
         let name = format!("file{}", rng.below(60)).into_bytes();
         let result = match rng.below(10) {
-            0 => fs.mkdir(&root, &dir, format!("dir{step}").as_bytes(), 0o700).map(|d| dirs.push(d)),
+            0 => {
+                fs.mkdir(&root, &dir, format!("dir{step}").as_bytes(), 0o700).map(|d| dirs.push(d))
+            }
             1..=3 => fs.create(&root, &dir, &name, NodeKind::Regular, 0o600).map(|_| ()),
             4 => fs.unlink(&root, &dir, &name),
             5 => {
                 let to = dirs[rng.below(dirs.len() as u64) as usize].clone();
                 fs.rename(&root, (&dir, &name), (&to, b"renamed"), RenameMode::Replace)
             }
-            6 => fs.symlink(&root, &dir, &name, &vec![b'l'; rng.below(200) as usize + 1]).map(|_| ()),
+            6 => {
+                fs.symlink(&root, &dir, &name, &vec![b'l'; rng.below(200) as usize + 1]).map(|_| ())
+            }
             7 => fs.lookup(&root, &dir, &name).and_then(|f| {
                 let set = SetAttr { size: Some(rng.below(50_000)), ..SetAttr::default() };
                 fs.setattr(&root, &f, &set).map(|_| ())

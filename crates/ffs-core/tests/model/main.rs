@@ -3,6 +3,12 @@
 //!
 //! Every combination of format, byte order, geometry, `dirpref` and ordering is a test of its own. A failure
 //! prints the seed and the operations; `FFS_MODEL_SEED` repeats a seed, `FFS_MODEL_OPS` sets the length.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests stop at surprises"
+)]
 
 mod compare;
 mod faults;
