@@ -1,0 +1,25 @@
+# Shared by the benchmark scripts: where things are, and a scratch folder that goes away.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+ffs="$root/target/release/ffs"
+work=$(mktemp -d "${FFS_BENCH_DIR:-${TMPDIR:-/tmp}}/ffs-bench.XXXXXX")
+mnt="$work/mnt"
+mkdir "$mnt"
+cleanup() {
+    umount "$mnt" 2>/dev/null || fusermount3 -u "$mnt" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap cleanup EXIT
+(cd "$root" && cargo build --release --quiet --workspace --examples --bins)
+
+now() { date +%s.%N; }
+# seconds CMD...: runs CMD, prints how long it took.
+seconds() {
+    local from to
+    from=$(now)
+    "$@" >/dev/null
+    to=$(now)
+    awk -v a="$from" -v b="$to" 'BEGIN { printf "%.3f", b - a }'
+}
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
+median() { sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'; }
