@@ -30,10 +30,10 @@ mod types;
 pub use counters::CounterValues;
 pub use cred::{Checks, Cred};
 pub use error::{Error, Result};
-pub use mount::{Env, Ffs};
-pub use ops::{Vnode, acl};
 pub use ffs_ondisk::rdev::DeviceNumber;
 pub use ffs_ondisk::{FileFlags, FileType, Ino, Timespec};
+pub use mount::{Env, Ffs};
+pub use ops::{Vnode, acl};
 pub use options::{AllocPolicy, Atime, DirPref, MountOptions, OrderingPolicy};
 pub use types::{
     Access, Attr, DirEntry, Fallocate, NodeKind, RenameMode, SetAttr, SetTime, StatFs, WriteMode,

@@ -50,7 +50,12 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
         Verdict::Doubtful(_) if opts.force => (true, None),
         Verdict::Doubtful(why) | Verdict::ReadOnly(why) => (false, Some(why)),
     };
-    let groups = read_summaries(&g, &*dev)?;
+    let groups = if writable && verdict != Verdict::Writable {
+        // After a crash the summary area may be older than the groups.
+        read_group_counts(&g, &*dev)?
+    } else {
+        read_summaries(&g, &*dev)?
+    };
     let read_only = Arc::new(AtomicBool::new(true));
     let counters = Arc::new(Counters::default());
     let alloc = build_alloc(&found, groups, &dev, opts, &env, &counters);
@@ -118,19 +123,31 @@ fn find_superblock(dev: &dyn BlockDevice) -> Result<Found> {
 fn read_summaries(g: &Geometry, dev: &dyn BlockDevice) -> Result<Vec<Csum>> {
     let mut area = vec![0u8; g.cssize as usize];
     dev.read_at(g.frag_to_byte(g.csaddr), &mut area)?;
-    let most = |v: i64, limit: u32| v.clamp(0, limit.into());
     let records = area.chunks_exact(Csum::SIZE).take(g.ncg as usize);
-    Ok(records
-        .map(|r| {
-            let cs = Csum::decode(r, 0, g.endian);
-            Csum {
-                ndir: most(cs.ndir, g.ipg),
-                nbfree: most(cs.nbfree, g.blocks_per_group()),
-                nifree: most(cs.nifree, g.ipg),
-                nffree: most(cs.nffree, g.fpg),
-            }
+    Ok(records.map(|r| clamp(g, Csum::decode(r, 0, g.endian))).collect())
+}
+
+/// The counts in the groups themselves; those of a damaged group are zero, so that it is left alone.
+fn read_group_counts(g: &Geometry, dev: &dyn BlockDevice) -> Result<Vec<Csum>> {
+    let mut block = vec![0u8; g.cgsize as usize];
+    (0..g.ncg)
+        .map(|c| {
+            dev.read_at(g.frag_to_byte(g.cgtod(CgNo(c))), &mut block)?;
+            let sound = cg::validate(g, CgNo(c), &block).is_ok();
+            let cs = if sound { Cg::new(g, &block).cs() } else { Csum::default() };
+            Ok(clamp(g, cs))
         })
-        .collect())
+        .collect()
+}
+
+fn clamp(g: &Geometry, cs: Csum) -> Csum {
+    let most = |v: i64, limit: u32| v.clamp(0, limit.into());
+    Csum {
+        ndir: most(cs.ndir, g.ipg),
+        nbfree: most(cs.nbfree, g.blocks_per_group()),
+        nifree: most(cs.nifree, g.ipg),
+        nffree: most(cs.nffree, g.fpg),
+    }
 }
 
 fn build_alloc(

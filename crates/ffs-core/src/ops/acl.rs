@@ -214,13 +214,7 @@ impl Ffs {
         }
     }
 
-    fn write_acl(
-        &self,
-        cred: &Cred,
-        file: &Vnode,
-        name: &[u8],
-        acl: Option<&Acl>,
-    ) -> Result<()> {
+    fn write_acl(&self, cred: &Cred, file: &Vnode, name: &[u8], acl: Option<&Acl>) -> Result<()> {
         let ns = XattrNamespace::System;
         // Who owns the file may set its lists, though the name space is root's.
         let root = Cred { uid: 0, ..cred.clone() };
