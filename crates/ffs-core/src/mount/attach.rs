@@ -15,7 +15,7 @@ use ffs_device::clock::SplitMix64;
 use ffs_device::{BlockDevice, DeviceError};
 use ffs_ondisk::sbsearch::{Found, SearchError};
 use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::{Csum, Format, Geometry, Ino, Place, Structure};
+use ffs_ondisk::{Cg, CgNo, Csum, Format, Geometry, Ino, Place, Structure, cg};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
