@@ -32,6 +32,6 @@ impl Input {
         if self.rehash {
             patch::rehash(&mut bytes, &geo);
         }
-        ffs_device::MemDevice::from_bytes(bytes)
+        ffs_device::MemDevice::from_bytes(&bytes)
     }
 }

@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mib: u64 = mib.parse()?;
     let write = mode == "write";
-    let dev: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(image, write)?);
+    let dev: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(image.as_ref(), write)?);
     let opts = MountOptions {
         read_only: !write,
         ordering: OrderingPolicy::None,

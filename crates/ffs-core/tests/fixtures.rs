@@ -23,7 +23,7 @@ const LARGEST_HASHED: u64 = 200 << 20;
 
 /// The file system in fixture `name`: whole, or in the partition that holds it.
 fn device(name: &str) -> Option<Arc<dyn BlockDevice>> {
-    let whole: Arc<dyn BlockDevice> = Arc::new(MemDevice::from_bytes(fixtures::load(name)?));
+    let whole: Arc<dyn BlockDevice> = Arc::new(MemDevice::from_bytes(&fixtures::load(name)?));
     if !name.starts_with("part-") {
         return Some(whole);
     }
@@ -184,7 +184,7 @@ fn snapshots_show_the_volume_as_it_was() {
         let mut bytes = vec![0; dev.len_bytes() as usize];
         let n = fs.read(&file, 0, &mut bytes).unwrap();
         assert_eq!(n, bytes.len());
-        let inside: Arc<dyn BlockDevice> = Arc::new(MemDevice::from_bytes(bytes));
+        let inside: Arc<dyn BlockDevice> = Arc::new(MemDevice::from_bytes(&bytes));
         check_tree(&mount(&inside, true), &rows);
     }
 }

@@ -1,7 +1,7 @@
 //! Repairs a damaged image; the second look must find nothing, and the volume must mount.
 #![no_main]
 
-use ffs_admin::fsck;
+use ffs_admin::fsck::{self, Fsck, FsckOptions};
 use ffs_core::{Ffs, MountOptions};
 use ffs_device::BlockDevice;
 use ffs_fuzz::{Input, base, work};
@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 fuzz_target!(|input: Input| {
     let image: Arc<dyn BlockDevice> = Arc::new(input.image());
-    if !fsck::quick_repair(&image) {
+    let options = FsckOptions { force: true, ..FsckOptions::yes() };
+    if !Fsck::new(image.clone(), options).run().clean {
         return;
     }
     let findings = fsck::quick_check(&image);

@@ -5,7 +5,7 @@
 
 use crate::compare;
 use crate::world::{Config, World, fresh};
-use ffs_admin::fsck::{quick_check, quick_repair};
+use ffs_admin::fsck::{Fsck, FsckOptions, quick_check};
 use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, Operation};
 use ffs_testkit::rng::SplitMix64;
@@ -60,7 +60,8 @@ fn settle(world: &mut World) {
     if !world.troubled && !findings.is_empty() {
         world.fail(&format!("nothing failed, but fsck is not silent: {findings:#?}"));
     }
-    quick_repair(&world.dev);
+    let options = FsckOptions { force: true, ..FsckOptions::yes() };
+    Fsck::new(Arc::clone(&world.dev), options).run();
     let findings = quick_check(&world.dev);
     if !findings.is_empty() {
         world.fail(&format!("fsck -y left {findings:#?}"));
