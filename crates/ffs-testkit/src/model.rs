@@ -294,6 +294,8 @@ impl Model {
         if dot(from.1) || dot(to.1) {
             return Err(EINVAL);
         }
+        Self::check_name(from.1)?;
+        Self::check_name(to.1)?;
         let src = self.lookup(from.0, from.1)?;
         let dst = match self.lookup(to.0, to.1) {
             Ok(id) => Some(id),
