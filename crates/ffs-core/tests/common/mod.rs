@@ -1,0 +1,131 @@
+//! What the tests of directories and operations share: small volumes in memory whose writes are
+//! recorded, and the check that they are sound.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use ffs_core::{Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, Result, Vnode};
+use ffs_device::clock::{Clock, ManualClock, Timestamp};
+use ffs_device::record::{Event, Level, Recorder};
+use ffs_device::{BlockDevice, MemDevice};
+use ffs_ondisk::{Endian, Format, Ino};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A mounted volume and what is below it.
+pub(crate) struct World {
+    pub(crate) fs: Ffs,
+    pub(crate) root: Vnode,
+    pub(crate) dev: Arc<Recorder<MemDevice>>,
+    pub(crate) clock: Arc<ManualClock>,
+}
+
+pub(crate) const START: i64 = 1_700_000_000;
+
+/// A little-endian UFS2 volume of 16 MB, 16K/2K.
+pub(crate) fn world(policy: OrderingPolicy) -> World {
+    world_of((Endian::Little, Format::Ufs2, 16384, 2048), policy)
+}
+
+pub(crate) fn world_of(shape: (Endian, Format, u32, u32), policy: OrderingPolicy) -> World {
+    let (endian, format, bsize, fsize) = shape;
+    let mem = ffs_admin::newfs::quick(endian, format, bsize, fsize, 16 << 20).unwrap();
+    mount_on(mem, &MountOptions { ordering: policy, ..MountOptions::default() })
+}
+
+pub(crate) fn mount_on(mem: MemDevice, opts: &MountOptions) -> World {
+    let dev = Arc::new(Recorder::with_level(mem, Level::Log));
+    let clock = Arc::new(ManualClock::new(Timestamp::new(START, 0)));
+    let env = Env::seeded(Arc::clone(&clock) as Arc<dyn Clock>, 1);
+    let fs = Ffs::mount(Arc::clone(&dev) as Arc<dyn BlockDevice>, opts, env).unwrap();
+    let root = fs.root().unwrap();
+    World { fs, root, dev, clock }
+}
+
+impl World {
+    pub(crate) fn file(&self, dir: &Vnode, name: &str) -> Vnode {
+        self.fs.create(&Cred::root(), dir, name.as_bytes(), NodeKind::Regular, 0o644).unwrap()
+    }
+
+    pub(crate) fn dir(&self, dir: &Vnode, name: &str) -> Vnode {
+        self.fs.mkdir(&Cred::root(), dir, name.as_bytes(), 0o755).unwrap()
+    }
+
+    pub(crate) fn get(&self, dir: &Vnode, name: &str) -> Result<Vnode> {
+        self.fs.lookup(&Cred::root(), dir, name.as_bytes())
+    }
+
+    pub(crate) fn nlink(&self, v: &Vnode) -> u32 {
+        self.fs.getattr(v).nlink
+    }
+
+    /// Lets a second pass.
+    pub(crate) fn tick(&self) -> i64 {
+        self.clock.advance(Duration::from_secs(1));
+        self.clock.now().secs
+    }
+
+    /// What an operation wrote: `i` for an inode block, `d` for data or a directory, in order.
+    pub(crate) fn writes_of(&self, op: impl FnOnce(&World)) -> String {
+        self.fs.sync().unwrap();
+        self.dev.take_events();
+        op(self);
+        let g = *self.fs.geometry();
+        let kind = |offset: u64| {
+            let at = ffs_ondisk::FragNo(offset / u64::from(g.fsize));
+            let c = g.dtog(at);
+            if at >= g.cgimin(c) && at < g.cgdmin(c) {
+                'i'
+            } else if g.in_metadata(c, at) {
+                'm'
+            } else {
+                'd'
+            }
+        };
+        let events = self.dev.take_events();
+        let writes = events.iter().filter_map(|e| match e {
+            Event::Write { offset, .. } => Some(kind(*offset)),
+            _ => None,
+        });
+        writes.collect()
+    }
+
+    /// All names but `.` and `..`, in order.
+    pub(crate) fn names(&self, dir: &Vnode) -> Vec<String> {
+        list(&self.fs, dir)
+            .into_iter()
+            .map(|(name, _)| name)
+            .filter(|n| n != "." && n != "..")
+            .collect()
+    }
+
+    /// Unmounts and has the volume checked.
+    pub(crate) fn end(self) {
+        let World { fs, root, dev, .. } = self;
+        drop(root);
+        fs.unmount().unwrap();
+        check(&dev);
+    }
+}
+
+pub(crate) fn list(fs: &Ffs, dir: &Vnode) -> Vec<(String, Ino)> {
+    let mut all = Vec::new();
+    fs.readdir(dir, 0, &mut |e| {
+        all.push((String::from_utf8_lossy(e.name).into_owned(), e.ino));
+        true
+    })
+    .unwrap();
+    all
+}
+
+/// Panics unless the volume is sound in every respect.
+pub(crate) fn check(dev: &Arc<Recorder<MemDevice>>) {
+    let dev = Arc::clone(dev) as Arc<dyn BlockDevice>;
+    let findings = ffs_admin::fsck::quick_check(&dev);
+    let all: Vec<String> =
+        findings.iter().map(|f| format!("{:?} {:?}: {}", f.id, f.ino, f.message)).collect();
+    assert!(all.is_empty(), "fsck found:\n{}", all.join("\n"));
+}
+
+/// The errno of a failure; 0 for success.
+pub(crate) fn errno<T>(r: Result<T>) -> i32 {
+    r.err().as_ref().map_or(0, Error::errno)
+}

@@ -1,0 +1,671 @@
+//! Names, link counts, times and errors of the operations, as POSIX has them.
+
+mod common;
+
+use common::{World, errno, list, world};
+use ffs_core::{
+    Access, Checks, Cred, MountOptions, NodeKind, OrderingPolicy, RenameMode, SetAttr, SetTime,
+    Vnode, WriteMode,
+};
+use ffs_ondisk::dinode::LINK_MAX;
+use ffs_ondisk::{Endian, FileFlags, FileType, Format, Timespec};
+
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EACCES: i32 = 13;
+const EEXIST: i32 = 17;
+const ENOTDIR: i32 = 20;
+const EISDIR: i32 = 21;
+const EINVAL: i32 = 22;
+const EROFS: i32 = 30;
+const EMLINK: i32 = 31;
+const ENAMETOOLONG: i32 = 36;
+const ENOTEMPTY: i32 = 39;
+const ESTALE: i32 = 116;
+
+fn root() -> Cred {
+    Cred::root()
+}
+
+fn fresh() -> World {
+    world(OrderingPolicy::None)
+}
+
+fn rename(w: &World, from: (&Vnode, &str), to: (&Vnode, &str), mode: RenameMode) -> i32 {
+    errno(w.fs.rename(&root(), (from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()), mode))
+}
+
+fn mv(w: &World, from: (&Vnode, &str), to: (&Vnode, &str)) -> i32 {
+    rename(w, from, to, RenameMode::Replace)
+}
+
+fn times(w: &World, v: &Vnode) -> (i64, i64) {
+    let a = w.fs.getattr(v);
+    (a.mtime.secs, a.ctime.secs)
+}
+
+#[test]
+fn names_are_checked() {
+    let w = fresh();
+    let long = [b'x'; 256];
+    let f = w.file(&w.root, "f");
+    for (name, want) in
+        [(&b""[..], EINVAL), (b"a/b", EINVAL), (b"a\0b", EINVAL), (&long, ENAMETOOLONG)]
+    {
+        let r = &w.root;
+        assert_eq!(errno(w.fs.lookup(&root(), r, name)), want);
+        assert_eq!(errno(w.fs.create(&root(), r, name, NodeKind::Regular, 0)), want);
+        assert_eq!(errno(w.fs.mkdir(&root(), r, name, 0)), want);
+        assert_eq!(errno(w.fs.symlink(&root(), r, name, b"t")), want);
+        assert_eq!(errno(w.fs.link(&root(), &f, r, name)), want);
+        assert_eq!(errno(w.fs.unlink(&root(), r, name)), want);
+        assert_eq!(errno(w.fs.rmdir(&root(), r, name)), want);
+        assert_eq!(errno(w.fs.rename(&root(), (r, b"f"), (r, name), RenameMode::Replace)), want);
+        assert_eq!(errno(w.fs.rename(&root(), (r, name), (r, b"g"), RenameMode::Replace)), want);
+    }
+    let longest = "y".repeat(255);
+    drop(w.file(&w.root, &longest));
+    assert_eq!(w.get(&w.root, &longest).unwrap().ino(), list(&w.fs, &w.root).last().unwrap().1);
+    drop(f);
+    w.end();
+}
+
+#[test]
+fn dot_and_dotdot() {
+    let w = fresh();
+    let a = w.dir(&w.root, "a");
+    let b = w.dir(&a, "b");
+    assert_eq!(w.get(&b, ".").unwrap().ino(), b.ino());
+    assert_eq!(w.get(&b, "..").unwrap().ino(), a.ino());
+    assert_eq!(w.get(&w.root, "..").unwrap().ino(), w.root.ino());
+    for dots in ["..", "."] {
+        let n = dots.as_bytes();
+        assert_eq!(errno(w.fs.mkdir(&root(), &a, n, 0o755)), EEXIST);
+        assert_eq!(errno(w.fs.create(&root(), &a, n, NodeKind::Fifo, 0)), EEXIST);
+        assert_eq!(errno(w.fs.unlink(&root(), &a, n)), EISDIR);
+        assert_eq!(mv(&w, (&a, dots), (&w.root, "x")), EINVAL);
+        assert_eq!(mv(&w, (&a, "b"), (&w.root, dots)), EINVAL);
+    }
+    assert_eq!(errno(w.fs.rmdir(&root(), &b, b".")), EINVAL);
+    assert_eq!(errno(w.fs.rmdir(&root(), &b, b"..")), ENOTEMPTY);
+    drop((a, b));
+    w.end();
+}
+
+#[test]
+fn what_is_no_directory_has_no_names() {
+    let w = fresh();
+    let f = w.file(&w.root, "f");
+    assert_eq!(errno(w.get(&f, "x")), ENOTDIR);
+    assert_eq!(errno(w.get(&f, ".")), ENOTDIR);
+    assert_eq!(errno(w.fs.create(&root(), &f, &[b'x'; 300], NodeKind::Regular, 0)), ENOTDIR);
+    assert_eq!(errno(w.fs.unlink(&root(), &f, b"x")), ENOTDIR);
+    assert_eq!(errno(w.fs.readdir(&f, 0, &mut |_| true)), ENOTDIR);
+    assert_eq!(mv(&w, (&f, "x"), (&w.root, "y")), ENOTDIR);
+    assert_eq!(mv(&w, (&w.root, "f"), (&f, "y")), ENOTDIR);
+    assert_eq!(errno(w.fs.link(&root(), &f, &f, b"x")), ENOTDIR);
+    drop(f);
+    w.end();
+}
+
+#[test]
+fn kinds_keep_what_they_were_made_with() {
+    for (endian, format) in [(Endian::Little, Format::Ufs1), (Endian::Big, Format::Ufs2)] {
+        let w = common::world_of((endian, format, 8192, 1024), OrderingPolicy::Sync);
+        let cred = Cred { uid: 10, gid: 20, groups: vec![], checks: Checks::Done };
+        let kinds = [
+            (NodeKind::Fifo, FileType::Fifo, 0),
+            (NodeKind::Socket, FileType::Socket, 0),
+            (NodeKind::Char(0x1234), FileType::Char, 0x1234),
+            (NodeKind::Block(0x0502), FileType::Block, 0x0502),
+        ];
+        for (i, (kind, ..)) in kinds.iter().enumerate() {
+            w.fs.create(&cred, &w.root, format!("n{i}").as_bytes(), *kind, 0o6751).unwrap();
+        }
+        let long = vec![b't'; 1023];
+        w.fs.symlink(&cred, &w.root, b"long", &long).unwrap();
+        w.fs.symlink(&cred, &w.root, b"short", b"target").unwrap();
+        assert_eq!(errno(w.fs.symlink(&cred, &w.root, b"x", b"")), ENOENT);
+        assert_eq!(errno(w.fs.symlink(&cred, &w.root, b"x", &[b't'; 1024])), ENAMETOOLONG);
+        let mem = {
+            let World { fs, root, dev, .. } = w;
+            drop(root);
+            fs.unmount().unwrap();
+            common::check(&dev);
+            dev.inner().snapshot()
+        };
+        let w = common::mount_on(mem, &MountOptions::default());
+        for (i, (_, kind, rdev)) in kinds.iter().enumerate() {
+            let a = w.fs.getattr(&w.get(&w.root, &format!("n{i}")).unwrap());
+            assert_eq!((a.kind, a.rdev, a.perm, a.nlink), (*kind, *rdev, 0o6751, 1));
+            assert_eq!((a.uid, a.gid, a.size, a.blocks), (10, 20, 0, 0));
+        }
+        assert_eq!(w.fs.readlink(&w.get(&w.root, "long").unwrap()).unwrap(), long);
+        assert_eq!(w.fs.readlink(&w.get(&w.root, "short").unwrap()).unwrap(), b"target");
+        assert_eq!(w.fs.getattr(&w.get(&w.root, "short").unwrap()).perm, 0o777);
+        assert_eq!(errno(w.fs.readlink(&w.root)), EINVAL);
+        w.end();
+    }
+}
+
+#[test]
+fn link_counts() {
+    let w = fresh();
+    let f = w.file(&w.root, "f");
+    w.fs.link(&root(), &f, &w.root, b"g").unwrap();
+    assert_eq!(w.nlink(&f), 2);
+    assert_eq!(errno(w.fs.link(&root(), &f, &w.root, b"g")), EEXIST);
+    assert_eq!(errno(w.fs.link(&root(), &w.root, &w.root, b"r")), EPERM);
+    w.fs.unlink(&root(), &w.root, b"f").unwrap();
+    assert_eq!(w.nlink(&f), 1);
+    w.fs.unlink(&root(), &w.root, b"g").unwrap();
+    assert_eq!(w.nlink(&f), 0);
+    assert_eq!(errno(w.fs.link(&root(), &f, &w.root, b"again")), ENOENT);
+    let before = w.nlink(&w.root);
+    let d = w.dir(&w.root, "d");
+    assert_eq!((w.nlink(&w.root), w.nlink(&d)), (before + 1, 2));
+    assert_eq!(errno(w.fs.unlink(&root(), &w.root, b"d")), EISDIR);
+    w.dir(&d, "e");
+    assert_eq!(errno(w.fs.rmdir(&root(), &w.root, b"d")), ENOTEMPTY);
+    w.fs.rmdir(&root(), &d, b"e").unwrap();
+    w.fs.rmdir(&root(), &w.root, b"d").unwrap();
+    assert_eq!((w.nlink(&w.root), w.nlink(&d)), (before, 0));
+    drop((f, d));
+    w.end();
+}
+
+#[test]
+fn a_removed_directory_in_use_is_empty_and_stays_so() {
+    let w = fresh();
+    let d = w.dir(&w.root, "d");
+    let f = w.file(&w.root, "f");
+    w.fs.rmdir(&root(), &w.root, b"d").unwrap();
+    assert_eq!(errno(w.get(&d, "x")), ENOENT);
+    assert_eq!(errno(w.get(&d, "..")), ENOENT);
+    assert_eq!(errno(w.fs.create(&root(), &d, b"x", NodeKind::Regular, 0)), ENOENT);
+    assert_eq!(errno(w.fs.link(&root(), &f, &d, b"x")), ENOENT);
+    assert_eq!(mv(&w, (&w.root, "f"), (&d, "x")), ENOENT);
+    let again = w.dir(&w.root, "d");
+    assert_ne!(again.ino(), d.ino());
+    drop((d, f, again));
+    w.end();
+}
+
+#[test]
+fn link_limits() {
+    let w = world(OrderingPolicy::None);
+    let f = w.file(&w.root, "f");
+    // Spread out: the linear code reads a whole directory for each new name.
+    let dirs: Vec<Vnode> = (0..64).map(|i| w.dir(&w.root, &format!("d{i}"))).collect();
+    for i in 1..u32::from(LINK_MAX) {
+        let name = i.to_string();
+        w.fs.link(&root(), &f, &dirs[i as usize % 64], name.as_bytes()).unwrap();
+    }
+    assert_eq!(w.nlink(&f), u32::from(LINK_MAX));
+    assert_eq!(errno(w.fs.link(&root(), &f, &w.root, b"more")), EMLINK);
+    assert_eq!(mv(&w, (&w.root, "f"), (&w.root, "g")), EMLINK, "a rename needs one for a moment");
+    w.fs.unlink(&root(), &dirs[1], b"1").unwrap();
+    w.fs.link(&root(), &f, &w.root, b"more").unwrap();
+    drop((f, dirs));
+    w.end();
+}
+
+#[test]
+fn numbers_and_generations() {
+    let w = fresh();
+    let f = w.file(&w.root, "f");
+    let (ino, generation) = (f.ino(), w.fs.getattr(&f).generation);
+    drop(f);
+    assert_eq!(w.fs.vget(ino, Some(generation)).unwrap().ino(), ino);
+    assert_eq!(errno(w.fs.vget(ino, Some(generation + 1))), ESTALE);
+    w.fs.unlink(&root(), &w.root, b"f").unwrap();
+    assert_eq!(errno(w.fs.vget(ino, None)), ESTALE);
+    let again = w.file(&w.root, "g");
+    assert_eq!(again.ino(), ino, "the number is used again");
+    assert_eq!(errno(w.fs.vget(ino, Some(generation))), ESTALE);
+    assert_eq!(errno(w.fs.vget(ffs_ondisk::Ino(u32::MAX), None)), ESTALE);
+    assert_eq!(errno(w.fs.vget(ffs_ondisk::Ino(0), None)), ESTALE);
+    drop(again);
+    w.end();
+}
+
+#[test]
+fn rename_replaces_files_and_empty_directories() {
+    let w = fresh();
+    let (d, e) = (w.dir(&w.root, "d"), w.dir(&w.root, "e"));
+    let (f, g) = (w.file(&d, "f"), w.file(&e, "g"));
+    assert_eq!(mv(&w, (&d, "f"), (&e, "g")), 0);
+    assert_eq!((w.nlink(&f), w.nlink(&g)), (1, 0));
+    assert_eq!(w.get(&e, "g").unwrap().ino(), f.ino());
+    assert_eq!(errno(w.get(&d, "f")), ENOENT);
+    assert_eq!(mv(&w, (&w.root, "d"), (&e, "g")), ENOTDIR);
+    assert_eq!(mv(&w, (&e, "g"), (&w.root, "d")), EISDIR);
+    assert_eq!(mv(&w, (&w.root, "d"), (&w.root, "e")), ENOTEMPTY);
+    assert_eq!(mv(&w, (&w.root, "nothing"), (&w.root, "e")), ENOENT);
+    let below = w.dir(&d, "below");
+    assert_eq!(w.nlink(&w.root), 5, ".snap, d, e");
+    // A directory over an empty one, in another parent: `..` follows.
+    let (sub, target) = (w.dir(&e, "sub"), w.dir(&d, "target"));
+    assert_eq!(mv(&w, (&e, "sub"), (&d, "target")), 0);
+    assert_eq!((w.nlink(&sub), w.nlink(&target), w.nlink(&d), w.nlink(&e)), (2, 0, 4, 2));
+    assert_eq!(w.get(&sub, "..").unwrap().ino(), d.ino());
+    // And in the same parent.
+    assert_eq!(mv(&w, (&d, "below"), (&d, "target")), 0);
+    assert_eq!((w.nlink(&d), w.nlink(&below)), (3, 2));
+    // Up and down, target absent.
+    assert_eq!(mv(&w, (&d, "target"), (&w.root, "up")), 0);
+    assert_eq!((w.nlink(&d), w.nlink(&w.root)), (2, 6));
+    assert_eq!(w.get(&below, "..").unwrap().ino(), w.root.ino());
+    drop((d, e, f, g, below, sub, target));
+    w.end();
+}
+
+#[test]
+fn rename_refuses_loops() {
+    let w = fresh();
+    let a = w.dir(&w.root, "a");
+    let b = w.dir(&a, "b");
+    let c = w.dir(&b, "c");
+    let f = w.file(&c, "f");
+    for mode in [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange] {
+        assert_eq!(rename(&w, (&w.root, "a"), (&a, "x"), mode), EINVAL);
+        assert_eq!(rename(&w, (&w.root, "a"), (&c, "x"), mode), EINVAL);
+    }
+    assert_eq!(mv(&w, (&b, "c"), (&w.root, "a")), ENOTEMPTY);
+    assert_eq!(mv(&w, (&b, "c"), (&a, "b")), ENOTEMPTY);
+    assert_eq!(mv(&w, (&c, "f"), (&b, "c")), EISDIR);
+    assert_eq!(rename(&w, (&b, "c"), (&w.root, "a"), RenameMode::Exchange), EINVAL);
+    assert_eq!(rename(&w, (&c, "f"), (&a, "b"), RenameMode::Exchange), EINVAL);
+    assert_eq!(mv(&w, (&w.root, "a"), (&w.root, "a")), 0);
+    drop((a, b, c, f));
+    w.end();
+}
+
+#[test]
+fn rename_of_two_names_of_a_file_does_nothing() {
+    let w = fresh();
+    let f = w.file(&w.root, "f");
+    let d = w.dir(&w.root, "d");
+    w.fs.link(&root(), &f, &d, b"g").unwrap();
+    assert_eq!(mv(&w, (&w.root, "f"), (&d, "g")), 0);
+    assert_eq!(rename(&w, (&w.root, "f"), (&d, "g"), RenameMode::Exchange), 0);
+    assert_eq!(rename(&w, (&w.root, "f"), (&d, "g"), RenameMode::NoReplace), EEXIST);
+    assert_eq!(w.nlink(&f), 2);
+    assert_eq!(w.names(&d), ["g"]);
+    drop((f, d));
+    w.end();
+}
+
+#[test]
+fn exchange_swaps_anything() {
+    let w = fresh();
+    let (d, e) = (w.dir(&w.root, "d"), w.dir(&w.root, "e"));
+    let (f, sub) = (w.file(&d, "x"), w.dir(&e, "y"));
+    let inside = w.file(&sub, "inside");
+    assert_eq!(rename(&w, (&d, "x"), (&e, "none"), RenameMode::Exchange), ENOENT);
+    assert_eq!(rename(&w, (&d, "x"), (&e, "y"), RenameMode::Exchange), 0);
+    assert_eq!(w.get(&d, "x").unwrap().ino(), sub.ino());
+    assert_eq!(w.get(&e, "y").unwrap().ino(), f.ino());
+    assert_eq!((w.nlink(&d), w.nlink(&e), w.nlink(&f), w.nlink(&sub)), (3, 2, 1, 2));
+    assert_eq!(w.get(&sub, "..").unwrap().ino(), d.ino());
+    assert_eq!(w.get(&sub, "inside").unwrap().ino(), inside.ino());
+    let other = w.dir(&e, "other");
+    assert_eq!(rename(&w, (&d, "x"), (&e, "other"), RenameMode::Exchange), 0);
+    assert_eq!((w.nlink(&d), w.nlink(&e)), (3, 3));
+    assert_eq!(w.get(&other, "..").unwrap().ino(), d.ino());
+    assert_eq!(rename(&w, (&e, "y"), (&e, "other"), RenameMode::Exchange), 0);
+    assert_eq!(w.get(&e, "y").unwrap().ino(), sub.ino());
+    drop((d, e, f, sub, inside, other));
+    w.end();
+}
+
+#[test]
+fn operations_set_the_times_posix_says() {
+    let w = fresh();
+    let d = w.dir(&w.root, "d");
+    let f = w.file(&d, "f");
+    let t = w.tick();
+    let g = w.file(&d, "g");
+    assert_eq!((times(&w, &d), times(&w, &g)), ((t, t), (t, t)));
+    let t1 = w.tick();
+    w.fs.link(&root(), &f, &d, b"h").unwrap();
+    assert_eq!((times(&w, &d), times(&w, &f).1), ((t1, t1), t1));
+    let t2 = w.tick();
+    w.fs.unlink(&root(), &d, b"h").unwrap();
+    assert_eq!((times(&w, &d), times(&w, &f).1), ((t2, t2), t2));
+    let t3 = w.tick();
+    assert_eq!(mv(&w, (&d, "f"), (&w.root, "f")), 0);
+    assert_eq!((times(&w, &d), times(&w, &w.root), times(&w, &f).1), ((t3, t3), (t3, t3), t3));
+    let t4 = w.tick();
+    w.fs.write(&root(), &f, 0, b"x", WriteMode::default()).unwrap();
+    assert_eq!(times(&w, &f), (t4, t4));
+    let t5 = w.tick();
+    w.fs.write(&root(), &f, 0, b"", WriteMode::default()).unwrap();
+    assert_eq!(times(&w, &f), (t4, t4));
+    w.fs.setattr(&root(), &f, &SetAttr { perm: Some(0o600), ..SetAttr::default() }).unwrap();
+    assert_eq!(times(&w, &f), (t4, t5));
+    let t6 = w.tick();
+    w.fs.setattr(&root(), &f, &SetAttr { size: Some(1), ..SetAttr::default() }).unwrap();
+    assert_eq!(times(&w, &f), (t6, t6));
+    let old = Timespec { secs: -5, nsec: 7 };
+    let set = SetAttr {
+        atime: Some(SetTime::To(old)),
+        mtime: Some(SetTime::To(old)),
+        ..SetAttr::default()
+    };
+    let t7 = w.tick();
+    let a = w.fs.setattr(&root(), &f, &set).unwrap();
+    assert_eq!((a.atime, a.mtime, a.ctime.secs), (old, old, t7));
+    drop((d, f, g));
+    w.end();
+}
+
+fn set_perm(w: &World, v: &Vnode, perm: u16, uid: u32, gid: u32) {
+    let set = SetAttr { perm: Some(perm), uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
+    w.fs.setattr(&root(), v, &set).unwrap();
+}
+
+#[test]
+fn permissions_of_directories() {
+    let w = fresh();
+    let d = w.dir(&w.root, "d");
+    drop(w.file(&d, "f"));
+    let user = Cred::user(1, 1);
+    set_perm(&w, &d, 0o700, 0, 0);
+    assert_eq!(errno(w.fs.lookup(&user, &d, b"f")), EACCES);
+    assert_eq!(errno(w.fs.lookup(&user, &d, b"none")), EACCES);
+    set_perm(&w, &d, 0o755, 0, 0);
+    assert_eq!(errno(w.fs.lookup(&user, &d, b"f")), 0);
+    assert_eq!(errno(w.fs.lookup(&user, &d, b"none")), ENOENT);
+    assert_eq!(errno(w.fs.create(&user, &d, b"f", NodeKind::Regular, 0)), EEXIST);
+    assert_eq!(errno(w.fs.create(&user, &d, b"g", NodeKind::Regular, 0)), EACCES);
+    assert_eq!(errno(w.fs.unlink(&user, &d, b"f")), EACCES);
+    let passed = Cred { checks: Checks::Done, ..user.clone() };
+    w.fs.create(&passed, &d, b"g", NodeKind::Regular, 0).unwrap();
+    // A directory of others that one may write, but not the subdirectory to be moved.
+    set_perm(&w, &d, 0o777, 0, 0);
+    set_perm(&w, &w.root, 0o777, 0, 0);
+    w.dir(&d, "sub");
+    let moved = w.fs.rename(&user, (&d, b"sub"), (&w.root, b"sub"), RenameMode::Replace);
+    assert_eq!(errno(moved), EACCES);
+    let stays = w.fs.rename(&user, (&d, b"sub"), (&d, b"bus"), RenameMode::Replace);
+    assert_eq!(errno(stays), 0);
+    drop(d);
+    w.end();
+}
+
+#[test]
+fn sticky_directories() {
+    let w = fresh();
+    let d = w.dir(&w.root, "d");
+    set_perm(&w, &d, 0o1777, 5, 5);
+    let (owner, other, third) = (Cred::user(1, 1), Cred::user(2, 2), Cred::user(5, 5));
+    for n in ["a", "b", "c"] {
+        w.fs.create(&owner, &d, n.as_bytes(), NodeKind::Regular, 0o666).unwrap();
+    }
+    w.fs.create(&other, &d, b"x", NodeKind::Regular, 0o666).unwrap();
+    assert_eq!(errno(w.fs.unlink(&other, &d, b"a")), EPERM);
+    let over = w.fs.rename(&other, (&d, b"x"), (&d, b"a"), RenameMode::Replace);
+    assert_eq!(errno(over), EPERM);
+    let away = w.fs.rename(&other, (&d, b"a"), (&d, b"y"), RenameMode::Replace);
+    assert_eq!(errno(away), EPERM);
+    assert_eq!(errno(w.fs.unlink(&owner, &d, b"a")), 0, "the file's owner");
+    assert_eq!(errno(w.fs.unlink(&third, &d, b"b")), 0, "the directory's owner");
+    assert_eq!(errno(w.fs.unlink(&root(), &d, b"c")), 0);
+    drop(d);
+    w.end();
+}
+
+#[test]
+fn file_flags() {
+    let w = fresh();
+    let flag = |v: &Vnode, f: FileFlags| {
+        w.fs.setattr(&root(), v, &SetAttr { flags: Some(f), ..SetAttr::default() }).map(drop)
+    };
+    let d = w.dir(&w.root, "d");
+    let f = w.file(&d, "f");
+    for locks in [FileFlags::UF_IMMUTABLE, FileFlags::SF_APPEND, FileFlags::SF_NOUNLINK] {
+        flag(&f, locks).unwrap();
+        assert_eq!(errno(w.fs.unlink(&root(), &d, b"f")), EPERM, "{locks:?}");
+        assert_eq!(mv(&w, (&d, "f"), (&d, "g")), EPERM, "{locks:?}");
+        assert_eq!(rename(&w, (&d, "f"), (&w.root, "f"), RenameMode::NoReplace), EPERM);
+    }
+    flag(&f, FileFlags::UF_IMMUTABLE).unwrap();
+    let mode = WriteMode::default();
+    assert_eq!(errno(w.fs.write(&root(), &f, 0, b"x", mode)), EPERM);
+    assert_eq!(errno(w.fs.link(&root(), &f, &d, b"g")), EPERM);
+    assert_eq!(errno(w.fs.access(&root(), &f, Access::WRITE)), EPERM);
+    let chmod = SetAttr { perm: Some(0), ..SetAttr::default() };
+    assert_eq!(errno(w.fs.setattr(&root(), &f, &chmod)), EPERM);
+    flag(&f, FileFlags::UF_APPEND).unwrap();
+    let append = WriteMode { append: true, ..mode };
+    assert_eq!(w.fs.write(&root(), &f, 99, b"one", append).unwrap(), 3);
+    assert_eq!(w.fs.write(&root(), &f, 3, b"two", mode).unwrap(), 3);
+    assert_eq!(errno(w.fs.write(&root(), &f, 2, b"x", mode)), EPERM);
+    let cut = SetAttr { size: Some(0), ..SetAttr::default() };
+    assert_eq!(errno(w.fs.setattr(&root(), &f, &cut)), EPERM);
+    flag(&f, FileFlags::empty()).unwrap();
+    flag(&d, FileFlags::SF_APPEND).unwrap();
+    drop(w.file(&d, "added"));
+    assert_eq!(errno(w.fs.unlink(&root(), &d, b"f")), EPERM);
+    flag(&d, FileFlags::SF_IMMUTABLE).unwrap();
+    assert_eq!(errno(w.fs.create(&root(), &d, b"more", NodeKind::Regular, 0)), EPERM);
+    assert_eq!(errno(w.fs.create(&root(), &d, b"f", NodeKind::Regular, 0)), EEXIST);
+    flag(&d, FileFlags::empty()).unwrap();
+    // Users set their own flags, and none while the system's are on.
+    let user = Cred::user(1, 1);
+    set_perm(&w, &f, 0o644, 1, 1);
+    let by_user = |f: &Vnode, flags| {
+        errno(w.fs.setattr(&user, f, &SetAttr { flags: Some(flags), ..SetAttr::default() }))
+    };
+    assert_eq!(by_user(&f, FileFlags::UF_NODUMP), 0);
+    assert_eq!(by_user(&f, FileFlags::SF_ARCHIVED), EPERM);
+    assert_eq!(errno(flag(&f, FileFlags::SF_SNAPSHOT)), EPERM);
+    flag(&f, FileFlags::SF_NOUNLINK).unwrap();
+    assert_eq!(by_user(&f, FileFlags::empty()), EPERM);
+    assert_eq!(by_user(&d, FileFlags::UF_NODUMP), EPERM);
+    drop((d, f));
+    w.end();
+}
+
+#[test]
+fn ownership_of_new_files() {
+    for bsdgroups in [false, true] {
+        let mem =
+            ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 16 << 20).unwrap();
+        let w = common::mount_on(mem, &MountOptions { bsdgroups, ..MountOptions::default() });
+        let d = w.dir(&w.root, "d");
+        set_perm(&w, &d, 0o777, 7, 70);
+        let user = Cred::user(1, 1);
+        let gid = |name: &[u8], kind| {
+            let v = w.fs.create(&user, &d, name, kind, 0o2755).unwrap();
+            (w.fs.getattr(&v).gid, w.fs.getattr(&v).perm)
+        };
+        let plain = if bsdgroups { (70, 0o755) } else { (1, 0o2755) };
+        assert_eq!(gid(b"a", NodeKind::Regular), plain);
+        set_perm(&w, &d, 0o2777, 7, 70);
+        assert_eq!(gid(b"b", NodeKind::Regular), (70, 0o755), "not the group's member");
+        let sub = w.fs.mkdir(&user, &d, b"sub", 0o755).unwrap();
+        let want = if bsdgroups { 0o755 } else { 0o2755 };
+        assert_eq!((w.fs.getattr(&sub).gid, w.fs.getattr(&sub).perm), (70, want));
+        drop((d, sub));
+        w.end();
+    }
+}
+
+#[test]
+fn changing_attributes_needs_ownership() {
+    let w = fresh();
+    let f = w.file(&w.root, "f");
+    set_perm(&w, &f, 0o666, 1, 1);
+    let (owner, other) = (Cred { groups: vec![3], ..Cred::user(1, 1) }, Cred::user(2, 2));
+    let set = |cred: &Cred, set: SetAttr| errno(w.fs.setattr(cred, &f, &set));
+    let d = SetAttr::default();
+    assert_eq!(set(&other, SetAttr { perm: Some(0o777), ..d }), EPERM);
+    assert_eq!(set(&owner, SetAttr { uid: Some(2), ..d }), EPERM);
+    assert_eq!(set(&owner, SetAttr { gid: Some(2), ..d }), EPERM);
+    assert_eq!(set(&owner, SetAttr { uid: Some(1), gid: Some(3), ..d }), 0);
+    assert_eq!(set(&other, SetAttr { gid: Some(2), ..d }), EPERM);
+    let at = SetTime::To(Timespec { secs: 1, nsec: 0 });
+    assert_eq!(set(&other, SetAttr { mtime: Some(at), ..d }), EPERM);
+    assert_eq!(set(&other, SetAttr { mtime: Some(SetTime::Now), ..d }), 0, "it may write");
+    assert_eq!(set(&other, SetAttr { size: Some(5), ..d }), 0);
+    set_perm(&w, &f, 0o644, 1, 1);
+    assert_eq!(set(&other, SetAttr { mtime: Some(SetTime::Now), ..d }), EACCES);
+    assert_eq!(set(&other, SetAttr { size: Some(0), ..d }), EACCES);
+    assert_eq!(errno(w.fs.setattr(&root(), &w.root, &SetAttr { size: Some(0), ..d })), EISDIR);
+    drop(f);
+    w.end();
+}
+
+#[test]
+fn set_id_bits_go_when_others_change_the_file() {
+    let w = fresh();
+    let f = w.file(&w.root, "f");
+    let perm = || w.fs.getattr(&f).perm;
+    let user = Cred { groups: vec![3], ..Cred::user(1, 1) };
+    let mode = WriteMode::default();
+    let d = SetAttr::default();
+    set_perm(&w, &f, 0o6775, 1, 1);
+    w.fs.write(&root(), &f, 0, b"x", mode).unwrap();
+    assert_eq!(perm(), 0o6775, "root's");
+    w.fs.write(&user, &f, 0, b"x", WriteMode { keep_setid: true, ..mode }).unwrap();
+    assert_eq!(perm(), 0o6775);
+    w.fs.write(&user, &f, 0, b"x", mode).unwrap();
+    assert_eq!(perm(), 0o775);
+    set_perm(&w, &f, 0o6775, 1, 1);
+    w.fs.setattr(&user, &f, &SetAttr { size: Some(0), ..d }).unwrap();
+    assert_eq!(perm(), 0o775);
+    set_perm(&w, &f, 0o6745, 1, 1);
+    w.fs.setattr(&user, &f, &SetAttr { gid: Some(3), ..d }).unwrap();
+    assert_eq!(perm(), 0o2745, "set-group-id without execution is no privilege");
+    set_perm(&w, &f, 0o755, 1, 9);
+    w.fs.setattr(&user, &f, &SetAttr { perm: Some(0o2755), ..d }).unwrap();
+    assert_eq!(perm(), 0o755, "not the group's member");
+    drop(f);
+    w.end();
+}
+
+#[test]
+fn appending_writes_do_not_overlap() {
+    let w = fresh();
+    let f = w.file(&w.root, "f");
+    let append = WriteMode { append: true, ..WriteMode::default() };
+    std::thread::scope(|s| {
+        for t in 0..4u8 {
+            let (fs, f) = (&w.fs, &f);
+            s.spawn(move || {
+                for _ in 0..200 {
+                    assert_eq!(fs.write(&root(), f, 0, &[t; 37], append).unwrap(), 37);
+                }
+            });
+        }
+    });
+    let mut all = vec![9; 4 * 200 * 37];
+    assert_eq!(w.fs.read(&f, 0, &mut all).unwrap(), all.len());
+    assert!(all.chunks(37).all(|c| c[0] < 4 && c.iter().all(|b| *b == c[0])));
+    drop(f);
+    w.end();
+}
+
+#[test]
+fn a_read_only_mount_refuses_before_anything_else() {
+    let w = fresh();
+    let f = w.file(&w.root, "f");
+    w.fs.remount(true).unwrap();
+    assert_eq!(errno(w.fs.create(&root(), &f, b"f", NodeKind::Regular, 0)), EROFS);
+    assert_eq!(errno(w.fs.mkdir(&root(), &w.root, b"f", 0)), EROFS);
+    assert_eq!(errno(w.fs.unlink(&root(), &w.root, b"none")), EROFS);
+    assert_eq!(mv(&w, (&w.root, "."), (&w.root, "x")), EROFS);
+    assert_eq!(errno(w.fs.setattr(&root(), &f, &SetAttr::default())), EROFS);
+    assert_eq!(errno(w.fs.write(&root(), &f, 0, b"x", WriteMode::default())), EROFS);
+    assert_eq!(errno(w.fs.access(&root(), &f, Access::WRITE)), EROFS);
+    assert_eq!(errno(w.fs.fsync(&f, false)), 0);
+    drop(f);
+    w.end();
+}
+
+#[test]
+fn files_of_another_mount_are_refused() {
+    let (w, v) = (fresh(), fresh());
+    let f = v.file(&v.root, "f");
+    assert_eq!(errno(w.fs.link(&root(), &f, &w.root, b"g")), EINVAL);
+    assert_eq!(errno(w.fs.lookup(&root(), &v.root, b"f")), EINVAL);
+    assert_eq!(mv(&w, (&v.root, "f"), (&w.root, "f")), EINVAL);
+    drop(f);
+    w.end();
+    v.end();
+}
+
+#[test]
+fn a_freed_slot_is_used_again_and_a_long_directory_shrinks_on_create() {
+    let w = fresh();
+    let d = w.dir(&w.root, "d");
+    let name = |i: usize| format!("{i:03}{}", "n".repeat(100));
+    for i in 0..64 {
+        drop(w.file(&d, &name(i)));
+    }
+    let full = w.fs.getattr(&d).size;
+    assert_eq!(full, 512 * 64u64.div_ceil(4));
+    for i in 6..64 {
+        w.fs.unlink(&root(), &d, name(i).as_bytes()).unwrap();
+    }
+    assert_eq!(w.fs.getattr(&d).size, full, "removal does not cut");
+    drop(w.file(&d, "x"));
+    assert_eq!(w.fs.getattr(&d).size, 1024);
+    assert_eq!(w.names(&d).len(), 7);
+    drop(d);
+    w.end();
+}
+
+#[test]
+fn compaction_makes_room_only_where_no_record_has_it() {
+    let w = fresh();
+    let d = w.dir(&w.root, "d");
+    // 24 bytes for the dots, then records of 44 bytes: eleven in the first chunk.
+    let name = |i: u8| format!("{}", char::from(b'a' + i)).repeat(35);
+    for i in 0..11 {
+        drop(w.file(&d, &name(i)));
+    }
+    for i in [1, 4, 7] {
+        w.fs.unlink(&root(), &d, name(i).as_bytes()).unwrap();
+    }
+    assert_eq!(w.fs.counters().dir_chunks_compacted, 0);
+    drop(w.file(&d, &"z".repeat(35)));
+    assert_eq!(w.fs.counters().dir_chunks_compacted, 0);
+    drop(w.file(&d, &"y".repeat(70)));
+    assert_eq!(w.fs.counters().dir_chunks_compacted, 1);
+    assert_eq!(w.fs.getattr(&d).size, 512);
+    for i in [0, 2, 3, 5, 6, 8, 9, 10] {
+        w.get(&d, &name(i)).unwrap();
+    }
+    drop(d);
+    w.end();
+}
+
+#[test]
+fn lookups_in_listing_order_cost_a_chunk() {
+    let w = fresh();
+    let d = w.dir(&w.root, "d");
+    let names: Vec<String> = (0..400).map(|i| format!("name{i:04}")).collect();
+    for n in &names {
+        drop(w.file(&d, n));
+    }
+    let before = w.fs.counters();
+    for n in &names {
+        w.get(&d, n).unwrap();
+    }
+    let after = w.fs.counters();
+    let scanned = after.dir_bytes_scanned - before.dir_bytes_scanned;
+    assert!(scanned < 400 * 1024, "{scanned} bytes for 400 lookups in order");
+    let (two, pass2) = (
+        after.lookup_two_pass - before.lookup_two_pass,
+        after.lookup_pass_two - before.lookup_pass_two,
+    );
+    assert!(two > 370 && two == pass2, "{two} {pass2}");
+    assert_eq!(errno(w.get(&d, "none")), ENOENT);
+    let miss = w.fs.counters().dir_bytes_scanned - after.dir_bytes_scanned;
+    assert_eq!(miss, w.fs.getattr(&d).size);
+    drop(d);
+    w.end();
+}
