@@ -15,13 +15,14 @@ pub(super) fn run(
     options: FsckOptions,
     report: Option<Report<'_>>,
 ) -> FsckReport {
-    let found = match setup::locate(&dev, options.superblock) {
-        Ok(found) => found,
+    let (found, corrections) = match setup::locate(&dev, options.superblock) {
+        Ok(located) => (located.found, located.corrections),
         Err(stop) => return stopped(stop),
     };
     let force = options.force || options.superblock.is_some();
     let preen = matches!(options.mode, Mode::Preen);
-    let healthy = found.source == ffs_ondisk::sbsearch::Source::Primary;
+    let primary = found.source == ffs_ondisk::sbsearch::Source::Primary;
+    let healthy = primary && corrections.is_empty();
     let clean = found.sb.is_clean() && !found.sb.flags().contains(FsFlags::NEEDSFSCK);
     if clean && healthy && !force && (preen || options.skip_clean) {
         return skipped(&found.sb, &found.geometry);
@@ -30,7 +31,7 @@ pub(super) fn run(
     match Checker::new(&dev, found, options, report) {
         Ok(mut checker) => {
             let original = checker.sb.clone();
-            let outcome = checker.check_superblock(source, &warnings).and_then(|()| {
+            let outcome = checker.check_superblock(source, &warnings, &corrections).and_then(|()| {
                 checker.check_journal()?;
                 checker.phases()
             });

@@ -13,21 +13,53 @@ use ffs_device::{BlockDevice, DeviceError};
 use ffs_ondisk::sbsearch::{
     self, Found, FsRecovery, RECOVERY_OFFSET, SearchError, Source, Warning,
 };
-use ffs_ondisk::superblock::{FsFlags, SBLOCKSIZE};
-use ffs_ondisk::{CgNo, Error, Format, Geometry, Superblock};
+use ffs_ondisk::superblock::{CkHash, FsFlags, SBLOCKSIZE};
+use ffs_ondisk::{CgNo, Error, Format, Geometry, Superblock, sbcheck};
 
 use super::Checker;
 use super::judge::{Draft, Res, Stop};
 use super::node::Node;
 use super::report::{Id, Phase, exit};
 
-/// Finds the superblock, at 512-byte block `at` if one is named.
-pub(super) fn locate(dev: &Arc<dyn BlockDevice>, at: Option<u64>) -> Res<Found> {
-    let read = |offset: u64, len: usize| -> Result<Vec<u8>, DeviceError> {
-        let mut buf = vec![0; len];
-        dev.read_at(offset, &mut buf).map(|()| buf)
+/// A constant that the standard superblock has wrong.
+#[derive(Debug, Clone)]
+pub(super) struct Correction {
+    field: &'static str,
+    found: String,
+    right: String,
+}
+
+macro_rules! constants {
+    ($($field:ident),*) => {
+        /// Makes constants that no sum or check hash protects those of `from`; what was changed.
+        fn take_constants(sb: &mut Superblock, from: &Superblock) -> Vec<Correction> {
+            let mut out = Vec::new();
+            $(if sb.f.$field != from.f.$field {
+                let (found, right) = (sb.f.$field.to_string(), from.f.$field.to_string());
+                out.push(Correction { field: stringify!($field), found, right });
+                sb.f.$field = from.f.$field;
+            })*
+            out
+        }
     };
+}
+constants!(
+    old_cgoffset, old_cgmask, old_cpg, old_nrpos, old_inodefmt, cgsize, contigsumsize, maxsymlinklen,
+    maxfilesize, size, dsize, csaddr, sblockloc
+);
+
+/// The superblock to work with.
+pub(super) struct Located {
+    /// It, with the constants made right.
+    pub(super) found: Found,
+    /// What was wrong with them.
+    pub(super) corrections: Vec<Correction>,
+}
+
+/// Finds the superblock, at 512-byte block `at` if one is named.
+pub(super) fn locate(dev: &Arc<dyn BlockDevice>, at: Option<u64>) -> Res<Located> {
     let size = Some(dev.len_bytes());
+    let read = |offset, len| read(dev, offset, len);
     let found = match at {
         None => sbsearch::find(read, size),
         Some(block) => sbsearch::at(read, block.saturating_mul(512), size),
@@ -38,8 +70,48 @@ pub(super) fn locate(dev: &Arc<dyn BlockDevice>, at: Option<u64>) -> Res<Found> 
         }
         other => Stop::Refused(exit::SUPERBLOCK, other.to_string()),
     })?;
-    check_room(&found.geometry)?;
-    Ok(found)
+    let located = outvote(dev, found);
+    check_room(&located.found.geometry)?;
+    Ok(located)
+}
+
+fn read(dev: &Arc<dyn BlockDevice>, offset: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
+    let mut buf = vec![0; len];
+    dev.read_at(offset, &mut buf).map(|()| buf)
+}
+
+/// Where all of several backups agree against a standard superblock without a check hash, they are right.
+fn outvote(dev: &Arc<dyn BlockDevice>, mut found: Found) -> Located {
+    let g = found.geometry;
+    let hashed = found.sb.ckhashes().contains(CkHash::SUPERBLOCK);
+    let mut groups = vec![0, 1, g.ncg - 1];
+    groups.retain(|&c| c < g.ncg);
+    groups.dedup();
+    let none = Vec::new();
+    if hashed || found.source != Source::Primary || found.sb.old_layout || groups.len() < 2 {
+        return Located { found, corrections: none };
+    }
+    let backup = |&c: &u32| {
+        let at = g.frag_to_byte(g.cgsblock(CgNo(c)));
+        let copy = Superblock::decode(&read(dev, at, SBLOCKSIZE).ok()?, at).ok()?;
+        (copy.endian == found.sb.endian && copy.format == found.sb.format).then_some(copy)
+    };
+    let copies: Vec<Superblock> = groups.iter().filter_map(backup).collect();
+    let mut sb = found.sb.clone();
+    let corrections = match copies.as_slice() {
+        [first, others @ ..] if copies.len() == groups.len() => {
+            let agree = |o: &Superblock| take_constants(&mut o.clone(), first).is_empty();
+            if others.iter().all(agree) { take_constants(&mut sb, first) } else { none }
+        }
+        _ => none,
+    };
+    if !corrections.is_empty() {
+        match sbcheck::verdict(&sb, Some(dev.len_bytes())) {
+            Ok((geometry, _)) => (found.sb, found.geometry) = (sb, geometry),
+            Err(_) => return Located { found, corrections: Vec::new() },
+        }
+    }
+    Located { found, corrections }
 }
 
 /// Every group has room for its metadata.
@@ -58,7 +130,12 @@ fn check_room(g: &Geometry) -> Res<()> {
 
 impl Checker<'_> {
     /// Reports what is wrong with the superblock.
-    pub(super) fn check_superblock(&mut self, source: Source, warnings: &[Warning]) -> Res<()> {
+    pub(super) fn check_superblock(
+        &mut self,
+        source: Source,
+        warnings: &[Warning],
+        corrections: &[Correction],
+    ) -> Res<()> {
         self.enter(Phase::Setup)?;
         let unconfirmed = warnings.contains(&Warning::Unconfirmed);
         let place = format!("byte {}", self.sb.location);
@@ -76,6 +153,11 @@ impl Checker<'_> {
                 };
                 self.superblock_again(Draft::fatal(Id::SbBad, message).place(place))?;
             }
+        }
+        for c in corrections {
+            let message = format!("{} differs from all backups: take theirs", c.field);
+            let draft = Draft::fatal(Id::SbField, message).place(c.field);
+            self.superblock_again(draft.before(&c.found).after(&c.right))?;
         }
         self.check_fields()?;
         self.check_hash_flags()?;

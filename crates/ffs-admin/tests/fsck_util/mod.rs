@@ -1,5 +1,6 @@
 //! Small volumes with a known tree, tools to damage them, and a reader that shares nothing with the check.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test support")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -111,6 +112,10 @@ impl Img {
     pub fn fsck(&self, options: FsckOptions) -> FsckReport {
         let dev: Arc<dyn BlockDevice> = self.dev.clone();
         Fsck::new(dev, FsckOptions { force: true, ..options }.at(1_700_000_000)).run()
+    }
+
+    pub fn dev_len(&self) -> u64 {
+        self.dev.len_bytes()
     }
 
     pub fn read(&self, at: u64, len: usize) -> Vec<u8> {

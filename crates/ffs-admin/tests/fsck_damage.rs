@@ -1,0 +1,306 @@
+//! Random damage: never a panic, one run of `-y` converges, preen is all or nothing, bystanders keep their content.
+
+mod fsck_util;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use ffs_admin::fsck::{FsckOptions, FsckReport, Id, Severity, exit};
+use ffs_ondisk::cg::CgFields;
+use ffs_ondisk::dinode::{Dinode1, Dinode2};
+use ffs_ondisk::superblock::SbFields;
+use ffs_ondisk::wire::Field;
+use ffs_ondisk::{CgNo, Format, Superblock};
+use ffs_testkit::fixtures;
+use ffs_testkit::rng::SplitMix64;
+use fsck_util::{Img, Item, KINDS};
+
+type Tree = std::collections::BTreeMap<String, Item>;
+
+/// What a mutation may have hurt.
+#[derive(Debug, Default)]
+struct Hurt {
+    log: Vec<String>,
+    inodes: BTreeSet<u32>,
+    /// Somewhere unknown: no promise about any file.
+    anything: bool,
+}
+
+/// One of XFS's ways to damage a field, or a plausible wrong value.
+fn damage_value(rng: &mut SplitMix64, old: &[u8]) -> Vec<u8> {
+    let mut new = old.to_vec();
+    let last = new.len() - 1;
+    match rng.below(9) {
+        0 => new.fill(0),
+        1 => new.fill(0xff),
+        2 => new[0] ^= 0x80,
+        3 => new[last] ^= 1,
+        4 => new[last / 2] ^= 0x10,
+        5 => new[0] = new[0].wrapping_add(1),
+        6 => new[last] = new[last].wrapping_sub(1),
+        7 => rng.fill_bytes(&mut new),
+        _ => new[0] = rng.below(64) as u8,
+    }
+    new
+}
+
+fn pick_field(rng: &mut SplitMix64, fields: &[Field]) -> Field {
+    *rng.pick(fields).unwrap()
+}
+
+fn hit(img: &Img, rng: &mut SplitMix64, at: u64, len: usize, hurt: &mut Hurt, what: String) {
+    let old = img.read(at, len);
+    let new = damage_value(rng, &old);
+    img.write(at, &new);
+    hurt.log.push(format!("{what} at byte {at}: {old:x?} -> {new:x?}"));
+}
+
+fn mutate(img: &Img, rng: &mut SplitMix64, tree: &Tree, hurt: &mut Hurt) {
+    let items: Vec<(&String, &Item)> = tree.iter().collect();
+    let (path, item) = *rng.pick(&items).unwrap();
+    let g = img.g;
+    match rng.below(14) {
+        0 => {
+            let f = pick_field(rng, SbFields::FIELDS);
+            let home = if g.format == Format::Ufs1 { 8192 } else { 65536 };
+            let at = home + f.offset as u64;
+            hit(img, rng, at, f.size, hurt, format!("superblock {}", f.name));
+            if rng.one_in(2)
+                && let Ok(mut sb) = Superblock::decode(&img.read(home, 8192), home)
+            {
+                sb.f.clean = 0;
+                img.write(home, &sb.encode());
+            }
+        }
+        1 | 2 => {
+            let c = rng.below(g.ncg.into()) as u32;
+            let f = pick_field(rng, CgFields::FIELDS);
+            let at = img.group_at(c) + f.offset as u64;
+            hit(img, rng, at, f.size, hurt, format!("group {c} {}", f.name));
+            if rng.one_in(2) {
+                img.edit_group(c, |_, _| {});
+            }
+        }
+        3 => {
+            let c = rng.below(g.ncg.into()) as u32;
+            let at = img.group_at(c) + 168 + rng.below(u64::from(g.cgsize) - 180);
+            hit(img, rng, at, 8, hurt, format!("maps of group {c}"));
+            img.edit_group(c, |_, _| {});
+        }
+        4..=6 => {
+            let fields = match g.format {
+                Format::Ufs1 => Dinode1::FIELDS,
+                Format::Ufs2 => Dinode2::FIELDS,
+            };
+            let f = pick_field(rng, fields);
+            let at = img.inode_at(item.ino) + f.offset as u64;
+            let part = rng.below(f.size as u64 / 8 + 1) * 8;
+            let (off, len) = if f.size > 8 { (part.min(f.size as u64 - 8), 8) } else { (0, f.size) };
+            hit(img, rng, at + off, len, hurt, format!("inode {path} {}", f.name));
+            hurt.inodes.insert(item.ino);
+            if rng.one_in(2) {
+                img.edit(item.ino, |_| {});
+            }
+        }
+        7 => {
+            // A pointer that someone else has too.
+            let (_, other) = *rng.pick(&items).unwrap();
+            let stolen = img.inode(other.ino).db[rng.below(4) as usize];
+            let slot = rng.below(12) as usize;
+            img.edit(item.ino, |d| d.db[slot] = stolen);
+            hurt.log.push(format!("{path} db[{slot}] = {stolen}, of inode {}", other.ino));
+            hurt.inodes.insert(item.ino);
+            // Where a directory's or a link's block is shared, either may be taken for the other.
+        }
+        8 | 9 => {
+            let d = img.inode(item.ino);
+            if d.is_dir() && d.db[0] > 0 {
+                let at = d.db[0] as u64 * u64::from(g.fsize) + rng.below(d.size.min(512));
+                hit(img, rng, at, 4, hurt, format!("directory {path}"));
+                hurt.inodes.insert(item.ino);
+            }
+        }
+        10 => {
+            let d = img.inode(item.ino);
+            if d.mode >> 12 == 8 && d.ib[0] > 0 {
+                let slot = rng.below(g.nindir.into()) as u32;
+                let to = match rng.below(4) {
+                    0 => d.ib[0],
+                    1 => d.db[0],
+                    2 => rng.below(g.size) as i64,
+                    _ => rng.next_u64() as i64,
+                };
+                img.set_slot(d.ib[0], slot, to);
+                hurt.log.push(format!("indirect block of {path}: slot {slot} = {to}"));
+                hurt.inodes.insert(item.ino);
+            }
+        }
+        11 => {
+            let (a, b) = (img.inode_at(item.ino), img.inode_at(rng.pick(&items).unwrap().1.ino));
+            let size = g.format.dinode_size();
+            let (x, y) = (img.read(a, size), img.read(b, size));
+            img.write(a, &y);
+            img.write(b, &x);
+            hurt.log.push(format!("inodes swapped: {path} with byte {b}"));
+            hurt.anything = true;
+        }
+        12 => {
+            let at = rng.below(img.dev_len() - 512) & !511;
+            let mut noise = vec![0; 512];
+            if rng.one_in(2) {
+                rng.fill_bytes(&mut noise);
+            }
+            img.write(at, &noise);
+            hurt.log.push(format!("sector at byte {at} lost"));
+            hurt.anything = true;
+        }
+        _ => {
+            let c = rng.below(g.ncg.into()) as u32;
+            let at = g.frag_to_byte(g.csaddr) + u64::from(c) * 16 + 4 * rng.below(4);
+            hit(img, rng, at, 4, hurt, format!("summary of group {c}"));
+            let at = g.frag_to_byte(g.cgsblock(CgNo(c))) + rng.below(1376);
+            hit(img, rng, at, 1, hurt, format!("backup superblock {c}"));
+        }
+    }
+}
+
+#[derive(Default, Debug)]
+struct Tally {
+    images: u32,
+    silent: u32,
+    preened: u32,
+    unusable: u32,
+    passes: u32,
+    slowest: Duration,
+}
+
+fn timed(img: &Img, options: FsckOptions, tally: &mut Tally) -> FsckReport {
+    let start = Instant::now();
+    let report = img.fsck(options);
+    tally.slowest = tally.slowest.max(start.elapsed());
+    tally.passes = tally.passes.max(report.totals.passes);
+    report
+}
+
+fn list(report: &FsckReport) -> String {
+    let lines: String = report.findings.iter().take(40).map(|f| format!("\n    {f}")).collect();
+    format!("exit {} {:?}{lines}", report.exit_code, report.stopped)
+}
+
+fn judge(good: &Img, tree: &Tree, img: &Img, hurt: &Hurt, tally: &mut Tally) -> Result<(), String> {
+    let fail = |ok: bool, why: String| if ok { Ok(()) } else { Err(why) };
+    tally.images += 1;
+    let before = img.bytes();
+    let look = timed(img, FsckOptions::no(), tally);
+    fail(img.bytes() == before, "-n wrote".into())?;
+    let preened = img.copy();
+    let report = timed(&preened, FsckOptions::preen(), tally);
+    if report.exit_code == exit::OK {
+        tally.preened += 1;
+        let again = timed(&preened, FsckOptions::preen(), tally);
+        let loud = again.findings.iter().any(|f| f.id != Id::DupName);
+        fail(!loud, format!("second preen {} after {}", list(&again), list(&report)))?;
+    } else {
+        fail(preened.bytes() == before, format!("preen failed and wrote: {}", list(&report)))?;
+    }
+    let repair = timed(img, FsckOptions::yes(), tally);
+    if look.is_silent() {
+        tally.silent += 1;
+        fail(repair.is_silent(), format!("-n silent, -y not: {}", list(&repair)))?;
+    }
+    if repair.exit_code == exit::SUPERBLOCK {
+        tally.unusable += 1;
+        return fail(img.bytes() == before, "no superblock, but written".into());
+    }
+    fail(repair.exit_code == exit::OK && repair.clean, format!("-y: {}", list(&repair)))?;
+    let again = timed(img, FsckOptions::no(), tally);
+    fail(again.is_silent(), format!("second run: {} after {}", list(&again), list(&repair)))?;
+    let preen = timed(img, FsckOptions::preen(), tally);
+    fail(preen.is_silent() && !preen.modified, format!("preen afterwards: {}", list(&preen)))?;
+    if hurt.anything {
+        return Ok(());
+    }
+    for (path, item) in tree {
+        let file = item.mode >> 12 == 8 && item.size > 0 && !hurt.inodes.contains(&item.ino);
+        if !file {
+            continue;
+        }
+        let d = img.inode(item.ino);
+        let same = d.mode == item.mode && d.size == item.size && img.content(&d) == item.content;
+        fail(same, format!("{path} was not touched and has changed: {}", list(&repair)))?;
+    }
+    let _ = good;
+    Ok(())
+}
+
+/// Damages copies of `good`, `rounds` times, by the numbers of `seed`.
+fn campaign(name: &str, good: &Img, seed: u64, rounds: u64) {
+    let tree = good.tree();
+    let mut tally = Tally::default();
+    let mut failures = Vec::new();
+    for round in 0..rounds {
+        let mut rng = SplitMix64::new(seed ^ (round << 8));
+        let img = good.copy();
+        let mut hurt = Hurt::default();
+        for _ in 0..rng.between(1, 3) {
+            mutate(&img, &mut rng, &tree, &mut hurt);
+        }
+        if let Err(why) = judge(good, &tree, &img, &hurt, &mut tally) {
+            failures.push(format!("{name} seed {seed} round {round}: {:#?}\n{why}", hurt.log));
+        }
+    }
+    println!("{name} seed {seed}: {tally:?}");
+    let n = failures.len();
+    assert!(n == 0, "{n} of {rounds} failed:\n{}", failures[..n.min(5)].join("\n\n"));
+    assert!(tally.slowest < Duration::from_secs(20), "{tally:?}");
+    assert!(tally.silent < tally.images / 2, "the damage does nothing: {tally:?}");
+}
+
+/// More rounds for a longer search: `FFS_DAMAGE_ROUNDS=5000 FFS_DAMAGE_SEED=7`.
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn kf2_02_damaged_volumes_are_repaired_in_one_run() {
+    let (seed, rounds) = (setting("FFS_DAMAGE_SEED", 1), setting("FFS_DAMAGE_ROUNDS", 60));
+    for (i, kind) in KINDS.into_iter().enumerate() {
+        let good = Img::with_tree(kind);
+        campaign(&format!("{kind:?}"), &good, seed + i as u64, rounds);
+    }
+}
+
+#[test]
+fn kf3_damaged_fixtures_are_repaired_in_one_run() {
+    let (seed, rounds) = (setting("FFS_DAMAGE_SEED", 1), setting("FFS_DAMAGE_ROUNDS", 12));
+    let names = [
+        "freebsd12-ufs2-5m",
+        "makefs-ufs1-be",
+        "nb-ufs1-8k1k-be",
+        "nb-ufs2-4k512-le",
+        "nb-ufs2-snap",
+    ];
+    for name in names {
+        let Some(raw) = fixtures::load(name) else { continue };
+        let good = Img::of(&raw);
+        campaign(name, &good, seed, rounds);
+    }
+}
+
+#[test]
+fn severities_are_what_preen_goes_by() {
+    let good = Img::with_tree(KINDS[0]);
+    let tree = good.tree();
+    for round in 0..80 {
+        let mut rng = SplitMix64::new(77 + round);
+        let img = good.copy();
+        let mut hurt = Hurt::default();
+        mutate(&img, &mut rng, &tree, &mut hurt);
+        let look = img.fsck(FsckOptions::no());
+        let fatal = look.findings.iter().any(|f| f.severity == Severity::Fatal);
+        let preen = img.fsck(FsckOptions::preen());
+        if !fatal && look.stopped.is_none() {
+            assert_eq!(preen.exit_code, exit::OK, "{:?} {}", hurt.log, list(&preen));
+        }
+    }
+}
