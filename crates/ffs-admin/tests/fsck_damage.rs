@@ -95,7 +95,8 @@ fn mutate(img: &Img, rng: &mut SplitMix64, tree: &Tree, hurt: &mut Hurt) {
             let f = pick_field(rng, fields);
             let at = img.inode_at(item.ino) + f.offset as u64;
             let part = rng.below(f.size as u64 / 8 + 1) * 8;
-            let (off, len) = if f.size > 8 { (part.min(f.size as u64 - 8), 8) } else { (0, f.size) };
+            let (off, len) =
+                if f.size > 8 { (part.min(f.size as u64 - 8), 8) } else { (0, f.size) };
             hit(img, rng, at + off, len, hurt, format!("inode {path} {}", f.name));
             hurt.inodes.insert(item.ino);
             if rng.one_in(2) {

@@ -31,10 +31,11 @@ pub(super) fn run(
     match Checker::new(&dev, found, options, report) {
         Ok(mut checker) => {
             let original = checker.sb.clone();
-            let outcome = checker.check_superblock(source, &warnings, &corrections).and_then(|()| {
-                checker.check_journal()?;
-                checker.phases()
-            });
+            let outcome =
+                checker.check_superblock(source, &warnings, &corrections).and_then(|()| {
+                    checker.check_journal()?;
+                    checker.phases()
+                });
             checker.finish(outcome, &original)
         }
         Err(stop) => stopped(stop),

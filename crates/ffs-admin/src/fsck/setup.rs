@@ -44,8 +44,19 @@ macro_rules! constants {
     };
 }
 constants!(
-    old_cgoffset, old_cgmask, old_cpg, old_nrpos, old_inodefmt, cgsize, contigsumsize, maxsymlinklen,
-    maxfilesize, size, dsize, csaddr, sblockloc
+    old_cgoffset,
+    old_cgmask,
+    old_cpg,
+    old_nrpos,
+    old_inodefmt,
+    cgsize,
+    contigsumsize,
+    maxsymlinklen,
+    maxfilesize,
+    size,
+    dsize,
+    csaddr,
+    sblockloc
 );
 
 /// The superblock to work with.
