@@ -1,0 +1,234 @@
+//! Contents: reading, writing, holes, mappings, direct I/O, the write-back cache, times.
+
+use crate::harness::{Image, errno, pattern};
+use crate::{Test, sys};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::thread;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("big_files_read_back", big_files_read_back),
+    ("mappings_and_direct_io_agree", mappings_and_direct_io_agree),
+    ("holes_are_found_and_made", holes_are_found_and_made),
+    ("the_write_back_cache_keeps_times_and_sizes", the_write_back_cache_keeps_times_and_sizes),
+    ("appending_and_truncating_on_open", appending_and_truncating_on_open),
+    ("access_times_follow_reads", access_times_follow_reads),
+    ("birth_times_are_shown", birth_times_are_shown),
+    ("a_full_disk_says_so", a_full_disk_says_so),
+    ("four_threads_at_once", four_threads_at_once),
+];
+
+fn big_files_read_back() {
+    let image = Image::new();
+    let data = pattern(1, 9_000_001);
+    let m = image.mount("async");
+    fs::write(m.path("f"), &data).unwrap();
+    assert!(fs::read(m.path("f")).unwrap() == data);
+    sys::drop_caches();
+    assert!(fs::read(m.path("f")).unwrap() == data);
+    let f = File::options().read(true).write(true).open(m.path("f")).unwrap();
+    f.write_all_at(b"patch", 5_000_000).unwrap();
+    drop(f);
+    m.end();
+    let m = image.mount("ro");
+    let back = fs::read(m.path("f")).unwrap();
+    assert!(back.len() == data.len() && &back[5_000_000..5_000_005] == b"patch");
+    m.end();
+}
+
+fn mappings_and_direct_io_agree() {
+    const LEN: usize = 256 << 10;
+    for options in ["rw", "writeback"] {
+        let image = Image::new();
+        let m = image.mount(options);
+        let f = File::options().read(true).write(true).create(true).open(m.path("f")).unwrap();
+        f.set_len(LEN as u64).unwrap();
+        let mut map = sys::Map::new(&f, LEN).unwrap();
+        map.bytes().copy_from_slice(&pattern(2, LEN));
+        map.sync().unwrap();
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(libc::O_DIRECT);
+        let direct = options.open(m.path("f")).unwrap();
+        let mut page = Aligned([0; 8192]);
+        direct.read_exact_at(&mut page.0, 65536).unwrap();
+        assert!(page.0[..] == pattern(2, LEN)[65536..65536 + 8192]);
+        page.0.fill(0x55);
+        direct.write_all_at(&page.0, 131_072).unwrap();
+        assert!(map.bytes()[131_072..131_072 + 8192] == [0x55; 8192]);
+        // A file opened for direct I/O can be mapped, too.
+        let mut second = sys::Map::new(&direct, LEN).unwrap();
+        assert_eq!(second.bytes()[131_072], 0x55);
+        drop((map, second, f, direct));
+        m.end();
+    }
+}
+
+#[repr(align(4096))]
+struct Aligned([u8; 8192]);
+
+fn holes_are_found_and_made() {
+    const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
+    let image = Image::new();
+    let m = image.mount("rw");
+    let f = File::options().read(true).write(true).create(true).open(m.path("f")).unwrap();
+    f.set_len(4 << 20).unwrap();
+    f.write_all_at(&[1; 16384], 1 << 20).unwrap();
+    assert_eq!(sys::seek(&f, 0, libc::SEEK_DATA).unwrap(), 1 << 20);
+    assert_eq!(sys::seek(&f, 1 << 20, libc::SEEK_HOLE).unwrap(), (1 << 20) + 16384);
+    assert_eq!(errno(sys::seek(&f, 2 << 20, libc::SEEK_DATA)), libc::ENXIO);
+    let blocks = || f.metadata().unwrap().blocks();
+    let before = blocks();
+    sys::fallocate(&f, 0, 2 << 20, 1 << 20).unwrap();
+    assert_eq!(blocks(), before + 2048);
+    sys::fallocate(&f, KEEP | libc::FALLOC_FL_PUNCH_HOLE, 1 << 20, 16384).unwrap();
+    let mut b = [9; 100];
+    f.read_exact_at(&mut b, 1 << 20).unwrap();
+    assert_eq!(b, [0; 100]);
+    assert_eq!(blocks(), before + 2048 - 32);
+    sys::fallocate(&f, KEEP, 8 << 20, 65536).unwrap();
+    assert_eq!(f.metadata().unwrap().len(), 4 << 20);
+    f.write_all_at(&[1; 1000], 0).unwrap();
+    sys::fallocate(&f, libc::FALLOC_FL_ZERO_RANGE, 10, 100).unwrap();
+    f.read_exact_at(&mut b, 10).unwrap();
+    assert_eq!(b, [0; 100]);
+    assert_eq!(
+        errno(sys::fallocate(&f, libc::FALLOC_FL_COLLAPSE_RANGE, 0, 16384)),
+        libc::EOPNOTSUPP
+    );
+    drop(f);
+    m.end();
+}
+
+fn the_write_back_cache_keeps_times_and_sizes() {
+    let image = Image::new();
+    let m = image.mount("writeback");
+    let mut f = File::create(m.path("f")).unwrap();
+    for i in 0..1000 {
+        f.write_all(&[i as u8; 333]).unwrap();
+    }
+    let (size, mtime) = (f.metadata().unwrap().len(), f.metadata().unwrap().modified().unwrap());
+    assert_eq!(size, 333_000);
+    let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000);
+    let g = File::create(m.path("g")).unwrap();
+    (&g).write_all(b"text").unwrap();
+    g.set_modified(old).unwrap();
+    drop((f, g));
+    m.end();
+    let m = image.mount("ro");
+    let meta = fs::metadata(m.path("f")).unwrap();
+    assert_eq!((meta.len(), meta.modified().unwrap()), (size, mtime));
+    assert_eq!(fs::metadata(m.path("g")).unwrap().modified().unwrap(), old);
+    let data = fs::read(m.path("f")).unwrap();
+    assert!(data.chunks(333).enumerate().all(|(i, c)| c.iter().all(|b| *b == i as u8)));
+    m.end();
+}
+
+fn appending_and_truncating_on_open() {
+    for options in ["rw", "writeback"] {
+        let image = Image::new();
+        let m = image.mount(options);
+        fs::write(m.path("f"), vec![1; 100_000]).unwrap();
+        let mut a = File::options().append(true).open(m.path("f")).unwrap();
+        let mut b = File::options().append(true).open(m.path("f")).unwrap();
+        a.write_all(b"one").unwrap();
+        b.write_all(b"two").unwrap();
+        a.write_all(b"three").unwrap();
+        assert_eq!(&fs::read(m.path("f")).unwrap()[100_000..], b"onetwothree");
+        drop(File::create(m.path("f")).unwrap());
+        assert_eq!(fs::metadata(m.path("f")).unwrap().len(), 0);
+        a.write_all(b"again").unwrap();
+        drop((a, b));
+        assert_eq!(fs::read(m.path("f")).unwrap(), b"again");
+        m.end();
+    }
+}
+
+fn access_times_follow_reads() {
+    for (options, moves) in [("relatime", true), ("atime", true), ("noatime", false)] {
+        let image = Image::new();
+        let m = image.mount(options);
+        fs::write(m.path("f"), b"text").unwrap();
+        let atime = || {
+            let meta = fs::metadata(m.path("f")).unwrap();
+            (meta.atime(), meta.atime_nsec())
+        };
+        let before = atime();
+        fs::read(m.path("f")).unwrap();
+        let first = atime();
+        assert_eq!(first > before, moves, "{options}");
+        fs::read(m.path("f")).unwrap();
+        assert_eq!(atime() > first, options == "atime", "{options}, second read");
+        m.end();
+    }
+}
+
+fn birth_times_are_shown() {
+    let image = Image::new();
+    let m = image.mount("rw");
+    fs::write(m.path("f"), b"").unwrap();
+    let born = fs::metadata(m.path("f")).unwrap().created().unwrap();
+    File::open(m.path("f"))
+        .unwrap()
+        .set_modified(born + std::time::Duration::from_secs(9))
+        .unwrap();
+    let meta = fs::metadata(m.path("f")).unwrap();
+    assert_eq!(meta.created().unwrap(), born);
+    assert!(born.elapsed().unwrap().as_secs() < 60);
+    m.end();
+}
+
+fn a_full_disk_says_so() {
+    let image = Image::of(ffs_ondisk::Format::Ufs2, 8192, 1024, 4 << 20);
+    let m = image.mount("async");
+    let mut f = File::create(m.path("f")).unwrap();
+    let failed = loop {
+        if let Err(e) = f.write_all(&[1; 65536]) {
+            break e;
+        }
+    };
+    assert_eq!(failed.raw_os_error(), Some(libc::ENOSPC));
+    drop(f);
+    fs::remove_file(m.path("f")).unwrap();
+    fs::write(m.path("g"), vec![2; 1 << 20]).unwrap();
+    m.end();
+}
+
+fn four_threads_at_once() {
+    for options in ["async,threads=4", "async,writeback,threads=2", "sync"] {
+        let image = Image::new();
+        let m = image.mount(options);
+        thread::scope(|s| {
+            for t in 0..4u64 {
+                let dir = m.path(&format!("t{t}"));
+                let shared = m.path("");
+                s.spawn(move || worker(t, &dir, &shared));
+            }
+        });
+        m.end();
+    }
+}
+
+fn worker(t: u64, dir: &std::path::Path, shared: &std::path::Path) {
+    fs::create_dir(dir).unwrap();
+    for i in 0..150u64 {
+        let data = pattern(t * 1000 + i, (i * 211 % 40_000) as usize);
+        let file = dir.join(format!("f{i}"));
+        fs::write(&file, &data).unwrap();
+        let common = shared.join(format!("c{}", i % 7));
+        match i % 5 {
+            0 => fs::rename(&file, dir.join(format!("r{i}"))).unwrap(),
+            1 => fs::remove_file(&file).unwrap(),
+            2 => {
+                // Others do the same to the same names: any order is right, as long as nothing breaks.
+                let _ = fs::hard_link(&file, &common);
+                let _ = fs::remove_file(&common);
+            }
+            3 => {
+                let _ = fs::rename(&file, &common);
+                let _ = File::open(&common).map(|mut f| f.read_to_end(&mut Vec::new()));
+            }
+            _ => assert!(fs::read(&file).unwrap() == data),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What has been promised to be on the device is there when the server is killed.
+
+use crate::Test;
+use crate::harness::{Image, pattern};
+use rustix::process::Signal;
+use std::fs::{self, File};
+use std::io::Write;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("fsync_makes_files_durable", fsync_makes_files_durable),
+    ("the_syncer_bounds_what_is_lost", the_syncer_bounds_what_is_lost),
+];
+
+fn fsync_makes_files_durable() {
+    for options in ["sync", "async", "async,writeback"] {
+        let image = Image::new();
+        let m = image.mount(options);
+        fs::create_dir(m.path("d")).unwrap();
+        let data = pattern(4, 700_000);
+        let mut f = File::create(m.path("d/f")).unwrap();
+        f.write_all(&data).unwrap();
+        f.sync_all().unwrap();
+        File::open(m.path("d")).unwrap().sync_all().unwrap();
+        File::open(m.path("")).unwrap().sync_all().unwrap();
+        f.write_all(b"and more, which nobody synced").unwrap();
+        drop(f);
+        assert_eq!(m.signal(Signal::KILL), None);
+        image.unmount().unwrap();
+        image.repair();
+        let m = image.mount("ro");
+        let back = fs::read(m.path("d/f")).unwrap();
+        assert!(back[..data.len()] == data[..], "{options}");
+        m.end();
+    }
+}
+
+/// The syncer is the core's clock: without it nothing but fsync would ever be written. That it runs shows in
+/// the device, which changes though nobody asks for it.
+fn the_syncer_bounds_what_is_lost() {
+    let image = Image::new();
+    let m = image.mount("async");
+    let server = m.server.as_ref().unwrap().id();
+    let threads = fs::read_dir(format!("/proc/{server}/task")).unwrap();
+    let names: Vec<String> = threads
+        .map(|t| fs::read_to_string(t.unwrap().path().join("comm")).unwrap().trim().to_owned())
+        .collect();
+    for name in ["syncer", "signals", "worker 0"] {
+        assert!(names.iter().any(|n| n == name), "{names:?}");
+    }
+    m.end();
+}

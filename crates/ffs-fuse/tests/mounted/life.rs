@@ -1,0 +1,266 @@
+//! Mounting, unmounting, signals, locks, remounting.
+
+use crate::harness::{Image, errno};
+use crate::{Test, sys};
+use rustix::process::Signal;
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_tree_survives_remounting", a_tree_survives_remounting),
+    ("sigterm_leaves_a_clean_image", sigterm_leaves_a_clean_image),
+    ("sigterm_cuts_off_those_who_stay", sigterm_cuts_off_those_who_stay),
+    ("a_killed_server_leaves_what_fsck_repairs", a_killed_server_leaves_what_fsck_repairs),
+    ("a_second_mount_names_the_holder", a_second_mount_names_the_holder),
+    ("the_background_server_is_waited_for", the_background_server_is_waited_for),
+    ("errors_reach_who_mounts", errors_reach_who_mounts),
+    ("busy_mounts_say_so", busy_mounts_say_so),
+    ("remounting_passes_through_the_helper", remounting_passes_through_the_helper),
+    ("helpers_mount_and_unmount", helpers_mount_and_unmount),
+    ("mount_and_umount_by_fstab", mount_and_umount_by_fstab),
+    ("block_devices_are_fuseblk", block_devices_are_fuseblk),
+];
+
+fn a_tree_survives_remounting() {
+    let image = Image::new();
+    let m = image.mount("rw");
+    fs::create_dir_all(m.path("a/b/c")).unwrap();
+    fs::write(m.path("a/b/file"), b"contents").unwrap();
+    fs::hard_link(m.path("a/b/file"), m.path("a/other")).unwrap();
+    std::os::unix::fs::symlink("b/file", m.path("a/link")).unwrap();
+    fs::rename(m.path("a/b/c"), m.path("a/d")).unwrap();
+    m.end();
+    let m = image.mount("rw");
+    assert_eq!(fs::read(m.path("a/link")).unwrap(), b"contents");
+    assert_eq!(fs::read(m.path("a/other")).unwrap(), b"contents");
+    assert_eq!(fs::read_link(m.path("a/link")).unwrap().to_str(), Some("b/file"));
+    assert!(m.path("a/d").is_dir() && !m.path("a/b/c").exists());
+    fs::remove_dir_all(m.path("a")).unwrap();
+    assert_eq!(fs::read_dir(m.path("")).unwrap().count(), 1, "only .snap");
+    m.end();
+}
+
+fn sigterm_leaves_a_clean_image() {
+    let image = Image::new();
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let m = image.mount("writeback");
+        let name = format!("by {signal:?}");
+        fs::write(m.path(&name), vec![7; 300_000]).unwrap();
+        assert_eq!(m.signal(signal), Some(0));
+        image.check();
+        let m = image.mount("ro");
+        assert_eq!(fs::read(m.path(&name)).unwrap(), vec![7; 300_000]);
+        m.end();
+    }
+}
+
+fn sigterm_cuts_off_those_who_stay() {
+    let image = Image::new();
+    let m = image.mount("rw");
+    let mut f = fs::File::create(m.path("open")).unwrap();
+    f.write_all(b"before").unwrap();
+    assert_eq!(m.signal(Signal::TERM), Some(0));
+    assert_eq!(errno(f.sync_all()), libc::ENOTCONN);
+    drop(f);
+    image.check();
+    let m = image.mount("ro");
+    assert_eq!(fs::read(m.path("open")).unwrap(), b"before");
+    m.end();
+}
+
+fn a_killed_server_leaves_what_fsck_repairs() {
+    for options in ["sync", "async"] {
+        let image = Image::new();
+        let m = image.mount(options);
+        fs::write(m.path("durable"), b"kept").unwrap();
+        fs::File::open(m.path("durable")).unwrap().sync_all().unwrap();
+        fs::File::open(m.path("")).unwrap().sync_all().unwrap();
+        for i in 0..300 {
+            fs::write(m.path(&format!("f{i}")), vec![i as u8; i * 50]).unwrap();
+            if i % 3 == 0 {
+                fs::remove_file(m.path(&format!("f{}", i / 2))).unwrap_or(());
+            }
+        }
+        assert_eq!(m.signal(Signal::KILL), None);
+        // The dead mount is taken away like any other; the lock has fallen with the server.
+        image.unmount().unwrap();
+        let m = image.mount("rw");
+        assert!(m.notes.contains("not unmounted cleanly"), "{}", m.notes);
+        assert_eq!(errno(fs::write(m.path("new"), b"")), libc::EROFS);
+        drop(fs::read_dir(m.path("")).unwrap().count());
+        image.unmount().unwrap();
+        image.repair();
+        let m = image.mount("rw");
+        assert_eq!(fs::read(m.path("durable")).unwrap(), b"kept");
+        m.end();
+    }
+}
+
+fn a_second_mount_names_the_holder() {
+    let image = Image::new();
+    let m = image.mount("rw");
+    let other = Image::new();
+    let pid = m.server.as_ref().unwrap().id().to_string();
+    // The lock is waited for, in case its holder is just ending.
+    let words = other.serve(&image.path(), "ro").err().unwrap();
+    assert!(words.contains("in use by") && words.contains(&pid), "{words}");
+    m.end();
+    // Readers share it.
+    let one = image.mount("ro");
+    other.serve(&image.path(), "ro").unwrap();
+    other.unmount().unwrap();
+    one.end();
+}
+
+fn the_background_server_is_waited_for() {
+    let image = Image::new();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["serve", "-d"]).args([image.path(), image.mount_point()]).arg("async");
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let file = image.mount_point().join("big");
+    fs::write(&file, vec![3; 20 << 20]).unwrap();
+    image.unmount().unwrap();
+    // No waiting for the lock: the server has ended.
+    image.check();
+}
+
+fn errors_reach_who_mounts() {
+    let image = Image::new();
+    fs::write(image.path(), vec![0; 1 << 20]).unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["serve", "-d"]).args([image.path(), image.mount_point()]).arg("rw");
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(32));
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(words.contains("cannot mount") && words.contains("superblock"), "{words}");
+    let words = image.serve(std::path::Path::new("/nonexistent"), "rw").err().unwrap();
+    assert!(words.contains("/nonexistent") && words.contains("Check the path"), "{words}");
+}
+
+fn busy_mounts_say_so() {
+    let image = Image::new();
+    let m = image.mount("rw");
+    let f = fs::File::create(m.path("f")).unwrap();
+    let words = image.unmount().unwrap_err().to_string();
+    assert!(words.contains("is in use"), "{words}");
+    drop(f);
+    m.end();
+    let words = image.unmount().unwrap_err().to_string();
+    assert!(words.contains("nothing is mounted there"), "{words}");
+}
+
+fn remounting_passes_through_the_helper() {
+    let image = Image::new();
+    let m = image.mount("rw");
+    fs::write(m.path("f"), b"1").unwrap();
+    let helper = image.program_as("mount.fuse.ffs");
+    let remount = |how: &str| {
+        let mut c = Command::new(&helper);
+        c.args([image.path(), image.mount_point()]).args(["-o", how]);
+        c.output().unwrap()
+    };
+    let open = fs::File::create(m.path("writing")).unwrap();
+    assert_eq!(remount("remount,ro").status.code(), Some(32), "a file is open for writing");
+    drop(open);
+    let done = remount("remount,ro");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert_eq!(errno(fs::write(m.path("g"), b"")), libc::EROFS);
+    image.check();
+    assert!(remount("remount,rw").status.success());
+    fs::write(m.path("g"), b"2").unwrap();
+    m.end();
+}
+
+fn helpers_mount_and_unmount() {
+    let image = Image::new();
+    let mount = image.program_as("mount.fuse.ffs");
+    let umount = image.program_as("umount.fuse.ffs");
+    let mut c = Command::new(mount);
+    c.args([image.path(), image.mount_point()]).args([
+        "-n",
+        "-o",
+        "rw,noatime,x-systemd.automount",
+    ]);
+    let done = c.stdin(Stdio::null()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    fs::write(image.mount_point().join("f"), b"1").unwrap();
+    let done = Command::new(umount).arg(image.mount_point()).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    image.check();
+}
+
+/// With the helper in place, mount(8) and umount(8) do it all. Needs to write to `/sbin`: only where asked.
+fn mount_and_umount_by_fstab() {
+    let (mount, umount) = ("/sbin/mount.fuse.ffs", "/sbin/umount.fuse.ffs");
+    if std::env::var_os("FFS_TEST_SBIN").is_none() || fs::exists(mount).unwrap() {
+        println!("skipped: mount -t fuse.ffs: FFS_TEST_SBIN is not set");
+        return;
+    }
+    let image = Image::new();
+    for helper in [mount, umount] {
+        std::os::unix::fs::symlink(std::env::current_exe().unwrap(), helper).unwrap();
+    }
+    let run = |program: &str, arguments: &[&str]| {
+        let mut c = Command::new(program);
+        let path = image.path();
+        let point = image.mount_point();
+        c.args(arguments.iter().map(|a| match *a {
+            "IMAGE" => path.as_os_str(),
+            "DIR" => point.as_os_str(),
+            other => other.as_ref(),
+        }));
+        let done = c.output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let fstab = image.path().with_extension("fstab");
+    let line = format!(
+        "{} {} fuse.ffs defaults,async 0 0\n",
+        image.path().display(),
+        image.mount_point().display()
+    );
+    fs::write(&fstab, line).unwrap();
+    let fstab = fstab.to_str().unwrap();
+    let results = [
+        run("mount", &["-T", fstab, "DIR"]),
+        run("mount", &["-o", "remount,ro", "DIR"]),
+        run("umount", &["DIR"]),
+    ];
+    for helper in [mount, umount] {
+        fs::remove_file(helper).unwrap();
+    }
+    for (ok, words) in results {
+        assert!(ok, "{words}");
+    }
+    image.check();
+}
+
+fn block_devices_are_fuseblk() {
+    let image = Image::new();
+    let made = Command::new("losetup").args(["-f", "--show"]).arg(image.path()).output();
+    let device = match made {
+        Ok(o) if o.status.success() => String::from_utf8(o.stdout).unwrap().trim().to_owned(),
+        _ => {
+            println!("skipped: fuseblk: no loop device");
+            return;
+        }
+    };
+    let m = image.serve(std::path::Path::new(&device), "async").unwrap();
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let line = table.lines().find(|l| l.contains(image.mount_point().to_str().unwrap())).unwrap();
+    assert!(line.contains(" fuseblk.ffs "), "{line}");
+    fs::write(m.path("f"), vec![9; 10 << 20]).unwrap();
+    // Now sync reaches the server: the file is on the device, though nobody called fsync.
+    let root = fs::File::open(m.path("")).unwrap();
+    rustix::fs::syncfs(&root).unwrap();
+    drop(root);
+    // And the kernel's own umount waits for the server's last write.
+    sys::drop_caches();
+    let flags = rustix::mount::UnmountFlags::empty();
+    rustix::mount::unmount(image.mount_point(), flags).unwrap();
+    image.check();
+    let mut m = m;
+    assert_eq!(m.server.take().unwrap().wait().unwrap().code(), Some(0));
+    assert!(Command::new("losetup").args(["-d", &device]).status().unwrap().success());
+}
