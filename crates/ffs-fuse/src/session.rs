@@ -12,7 +12,7 @@ use crate::kernel::{self, Force};
 use crate::log;
 use crate::server::Server;
 use crate::wire::device::Received;
-use crate::wire::{Device, Reply, Request, op};
+use crate::wire::{Device, Errno, Reply, Request, op};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,6 +20,21 @@ use std::time::Duration;
 
 /// How long users of a detached mount may go on before they are cut off.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// The kernel sends at most 8 other requests before it sends those that wait to be forgotten.
+const MOST_WAITING: usize = 64;
+
+/// What a worker works on.
+struct Desk {
+    request: Vec<u8>,
+    reply: Reply,
+}
+
+impl Desk {
+    fn new() -> Desk {
+        Desk { request: Device::buffer(), reply: Reply::new() }
+    }
+}
 
 /// What all threads of a session share.
 pub(crate) struct Session {
@@ -85,31 +100,57 @@ impl Session {
 
     /// Takes requests and answers them until the kernel has no more.
     fn serve(&self) -> io::Result<()> {
-        let mut buf = Device::buffer();
-        let mut out = Reply::new();
+        let mut desk = Desk::new();
         loop {
-            let n = match self.device.receive(&mut buf)? {
-                Received::Request(n) => n,
-                Received::Again => continue,
+            match self.device.receive(&mut desk.request)? {
+                Received::Request(n) => {
+                    if self.answer(&mut desk, n, true)? == op::DESTROY {
+                        return Ok(());
+                    }
+                }
+                Received::Again => {}
                 Received::Unmounted => return Ok(()),
-            };
-            let Some(request) = Request::parse(&buf[..n]) else {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "short FUSE request"));
-            };
-            out.start();
-            let outcome = match self.server.handle(&request, &mut out) {
-                Ok(true) => Ok(()),
-                Ok(false) => continue,
-                Err(e) => Err(e),
-            };
-            let sent = self.device.send(out.finish(request.unique, outcome));
-            if !sent && outcome.is_ok() {
-                self.server.undo(&out);
-            }
-            if request.opcode == op::DESTROY {
-                return Ok(());
             }
         }
+    }
+
+    /// Answers the request of `n` bytes on the desk; its opcode.
+    fn answer(&self, desk: &mut Desk, n: usize, may_wait: bool) -> io::Result<u32> {
+        let Desk { request, reply } = desk;
+        let Some(request) = Request::parse(&request[..n]) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "short FUSE request"));
+        };
+        reply.start();
+        let mut outcome = self.server.handle(&request, reply);
+        if outcome == Err(Errno::NOSPC) && may_wait {
+            self.take_what_waits()?;
+            reply.start();
+            outcome = self.server.handle(&request, reply);
+        }
+        if outcome == Ok(false) {
+            return Ok(request.opcode);
+        }
+        let outcome = outcome.map(drop);
+        let sent = self.device.send(reply.finish(request.unique, outcome));
+        if !sent && outcome.is_ok() {
+            self.server.undo(reply);
+        }
+        Ok(request.opcode)
+    }
+
+    /// Serves what the kernel has sent already. Among it may be the news that removed files are not used
+    /// any more, which comes after their removal, and frees the space that was just found missing.
+    fn take_what_waits(&self) -> io::Result<()> {
+        let mut desk = Desk::new();
+        for _ in 0..MOST_WAITING {
+            if !self.device.has_request() {
+                break;
+            }
+            if let Received::Request(n) = self.device.receive(&mut desk.request)? {
+                self.answer(&mut desk, n, false)?;
+            }
+        }
+        Ok(())
     }
 
     /// Asks for the end: takes the mount away, and after the grace ends the session even if somebody

@@ -5,7 +5,7 @@ use crate::wire::{
     Errno, FSYNC_FDATASYNC, MAX_IO, OPEN_KILL_SUIDGID, Reply, Request, WRITE_CACHE,
     WRITE_KILL_SUIDGID, fopen,
 };
-use ffs_core::{Atime, Attr, Cred, Fallocate, FileFlags, FileType, Vnode, WriteMode};
+use ffs_core::{Access, Atime, Attr, Cred, Fallocate, FileFlags, FileType, Vnode, WriteMode};
 
 const O_ACCMODE: u32 = libc::O_ACCMODE as u32;
 const O_RDONLY: u32 = libc::O_RDONLY as u32;
@@ -13,6 +13,8 @@ const O_APPEND: u32 = libc::O_APPEND as u32;
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const O_DSYNC: u32 = libc::O_DSYNC as u32;
+/// The kernel's own flag: opened to be run.
+const FMODE_EXEC: u32 = 0x20;
 const FALLOC_KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const FALLOC_PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const FALLOC_ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
@@ -27,6 +29,7 @@ impl Server {
         if flags & O_ACCMODE != O_RDONLY || flags & O_TRUNC != 0 {
             check_flags(&self.fs.getattr(&file), flags)?;
         }
+        self.check_open(r, &file, flags)?;
         if flags & O_TRUNC != 0 {
             self.truncate(&self.cred(r), &file, open_flags & OPEN_KILL_SUIDGID != 0)?;
         }
@@ -40,9 +43,28 @@ impl Server {
     }
 
     pub(super) fn opendir(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
-        let reply = self.open_reply(&self.node(r)?);
+        let file = self.node(r)?;
+        self.check_open(r, &file, r.args().u32()?)?;
+        let reply = self.open_reply(&file);
         out.open(if reply == 0 { 0 } else { reply | fopen::CACHE_DIR });
         Ok(())
+    }
+
+    /// Whether the caller may open the file, where the kernel leaves that to us.
+    fn check_open(&self, r: &Request<'_>, file: &Vnode, flags: u32) -> Result<(), Errno> {
+        if self.rules.default_permissions {
+            return Ok(());
+        }
+        let mut want = match (flags & O_ACCMODE) as i32 {
+            libc::O_RDONLY if flags & FMODE_EXEC != 0 => Access::EXEC,
+            libc::O_RDONLY => Access::READ,
+            libc::O_WRONLY => Access::WRITE,
+            _ => Access::READ.and(Access::WRITE),
+        };
+        if flags & O_TRUNC != 0 {
+            want = want.and(Access::WRITE);
+        }
+        Ok(self.fs.access(&self.cred(r), file, want)?)
     }
 
     /// Whether the kernel may use what it has cached. It may not if the access time is due: reads

@@ -96,6 +96,14 @@ impl Device {
         }
     }
 
+    /// Whether a request waits to be received.
+    pub(crate) fn has_request(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0) && fds[0].revents() == PollFlags::IN
+    }
+
     /// Sends an answer; `false` if nobody waits for it any more.
     pub(crate) fn send(&self, answer: &[u8]) -> bool {
         rustix::io::write(self.fd.as_fd(), answer).is_ok()

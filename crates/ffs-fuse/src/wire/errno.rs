@@ -10,6 +10,7 @@ impl Errno {
     pub(crate) const EXIST: Errno = Errno(libc::EEXIST);
     pub(crate) const NOTTY: Errno = Errno(libc::ENOTTY);
     pub(crate) const INVAL: Errno = Errno(libc::EINVAL);
+    pub(crate) const NOSPC: Errno = Errno(libc::ENOSPC);
     pub(crate) const RANGE: Errno = Errno(libc::ERANGE);
     pub(crate) const NAMETOOLONG: Errno = Errno(libc::ENAMETOOLONG);
     pub(crate) const NOSYS: Errno = Errno(libc::ENOSYS);
