@@ -10,6 +10,7 @@ use ffs_device::clock::Clock;
 use ffs_ondisk::{FragNo, Geometry, Ino};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
@@ -31,6 +32,8 @@ pub(crate) struct BufCache {
     pub(super) hooks: Arc<dyn WriteHooks>,
     pub(super) state: Mutex<State>,
     limits: CacheLimits,
+    /// See [`BufCache::in_trouble`].
+    trouble: AtomicBool,
 }
 
 /// No slot: end of a list.
@@ -80,7 +83,16 @@ impl BufCache {
             dirty: BTreeMap::new(),
             pool: Pool::default(),
         };
-        BufCache { g, dev, clock, counters, hooks, state: Mutex::new(state), limits }
+        BufCache {
+            g,
+            dev,
+            clock,
+            counters,
+            hooks,
+            state: Mutex::new(state),
+            limits,
+            trouble: AtomicBool::new(false),
+        }
     }
 
     /// The buffer of `key`, read from `addr` (`len` bytes) unless it is in memory.
@@ -167,6 +179,9 @@ impl BufCache {
             Ok(()) => d.valid = true,
             Err(e) => {
                 drop(d);
+                if buf.kind != BufKind::Data {
+                    self.note_trouble();
+                }
                 self.forget(buf.key);
                 return Err(e.into());
             }
@@ -292,6 +307,17 @@ impl BufCache {
         for buf in seen {
             buf.kill();
         }
+    }
+
+    /// Notes that the device failed metadata, or a structure on it was found damaged.
+    pub(crate) fn note_trouble(&self) {
+        self.trouble.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the device failed metadata or a write: what an operation meant to undo may be left
+    /// half done, so the volume must not be called clean before a check.
+    pub(crate) fn in_trouble(&self) -> bool {
+        self.trouble.load(Ordering::Relaxed)
     }
 
     /// Bytes of dirty buffers.

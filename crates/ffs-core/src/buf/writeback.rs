@@ -191,6 +191,9 @@ impl BufCache {
             many => self.dev.write_vectored_at(start, many),
         };
         drop(slices);
+        if result.is_err() {
+            self.note_trouble();
+        }
         add(counter, members.len() as u64);
         add(&self.counters.bytes_written, total as u64);
         let durable = self.dev.durability() == Durability::OnCompletion;

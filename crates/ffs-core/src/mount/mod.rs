@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. Before the first other write of a read-write mount, `fs_clean = 0` is durable; `fs_clean = 1`
 //!    is written only after everything else is durable, and only if the volume was clean or checked
-//!    when it was mounted.
+//!    when it was mounted and its device has failed no metadata since.
 //! 2. A volume this code cannot change without harm is mounted read-only, and
 //!    [`Ffs::read_only_reason`] says why ([`policy`]).
 //! 3. A volume that promises soft updates (or a journal) is marked `FS_NEEDSFSCK` while a tenant that
@@ -142,7 +142,9 @@ impl Inner {
         self.sync_all()?;
         let cache = &self.table.alloc().cache;
         let mut st = self.state();
-        st.summaries.mark_clean();
+        if !cache.in_trouble() {
+            st.summaries.mark_clean();
+        }
         st.summaries.write_superblock(&*self.dev)?;
         drop(st);
         cache.flush_device()

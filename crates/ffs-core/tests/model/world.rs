@@ -160,6 +160,16 @@ impl World {
         self.fs = mount(&self.config, &self.dev, &self.clock, seed);
     }
 
+    /// Whether the unmounted volume says that it needs no check.
+    pub(crate) fn is_clean(&self) -> bool {
+        let opts = MountOptions { read_only: false, ..MountOptions::default() };
+        let env = Env::seeded(self.clock.clone(), 1);
+        let fs = Ffs::mount(Arc::clone(&self.dev), &opts, env).unwrap();
+        let clean = !fs.is_read_only();
+        fs.unmount().unwrap();
+        clean
+    }
+
     /// Compares the two trees.
     pub(crate) fn compare(&self) {
         if self.faulty {
