@@ -16,11 +16,11 @@ use ffs_ondisk::{FragNo, Lbn};
 const DIRECT_BYTES: u64 = 64 << 10;
 
 impl InodeTable {
-    /// Reads from byte `off` on; returns how many bytes there were: fewer than asked at the end, or
-    /// before a place that cannot be read. Notes the access.
+    /// Reads from byte `off` on; returns how many bytes there were: fewer than asked only at the end
+    /// of the file, because callers take a short answer for the end. Notes the access.
     ///
     /// # Errors
-    /// [`crate::Error::Format`], the device's, if not a byte could be read.
+    /// [`crate::Error::Format`], the device's, if any of the bytes cannot be read.
     pub(crate) fn read_at(
         &self,
         ip: &Inode,
@@ -34,11 +34,7 @@ impl InodeTable {
         let mut done = 0;
         while done < want {
             let Some(rest) = buf.get_mut(done..) else { break };
-            match self.read_step(ip, data, off + done as u64, rest) {
-                Ok(n) => done += n,
-                Err(e) if done == 0 => return Err(e),
-                Err(_) => break,
-            }
+            done += self.read_step(ip, data, off + done as u64, rest)?;
         }
         if want > 0 {
             self.touch_accessed(data);
