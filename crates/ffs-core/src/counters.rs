@@ -8,7 +8,7 @@ macro_rules! counters {
     ($($name:ident: $what:literal,)*) => {
         /// Counters of one mount.
         #[derive(Debug, Default)]
-        pub struct Counters {
+        pub(crate) struct Counters {
             $(pub(crate) $name: AtomicU64,)*
         }
 
@@ -21,7 +21,7 @@ macro_rules! counters {
         impl Counters {
             /// Reads every counter.
             #[must_use]
-            pub fn values(&self) -> CounterValues {
+            pub(crate) fn values(&self) -> CounterValues {
                 CounterValues { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
         }

@@ -51,8 +51,6 @@ pub(crate) enum BufKind {
     Indirect,
     /// File content or extended attributes; written from where it is.
     Data,
-    /// Summary area.
-    Summary,
 }
 
 /// When a changed buffer must reach the device: what an ordering policy answers.

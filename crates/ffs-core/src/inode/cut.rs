@@ -103,8 +103,8 @@ impl InodeTable {
             plan.partial.push(Partial { buf: buf.clone(), node, entries });
         }
         // The entries at the two ends that keep some of their blocks.
-        let head = (from % per != 0).then_some(from / per);
-        let tail = (to % per != 0).then_some(to / per).filter(|t| Some(*t) != head);
+        let head = (!from.is_multiple_of(per)).then_some(from / per);
+        let tail = (!to.is_multiple_of(per)).then_some(to / per).filter(|t| Some(*t) != head);
         for k in [head, tail].into_iter().flatten().filter(|&k| k < slots) {
             let child = pointer(g, &buf.read().bytes, k as usize);
             if child != 0 && node.level > 1 {

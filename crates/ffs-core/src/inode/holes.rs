@@ -3,7 +3,6 @@
 //! Reference: `spec/on-disk-format.md` §7.7.
 
 use super::lifecycle::size_limit;
-use super::truncate::needs_its_end;
 use super::{Inode, InodeData, InodeTable};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};

@@ -182,7 +182,7 @@ impl InodeTable {
 }
 
 /// Whether a file of `size` bytes must not end in a hole.
-pub(super) fn needs_its_end(table: &InodeTable, data: &InodeData, size: u64) -> bool {
+fn needs_its_end(table: &InodeTable, data: &InodeData, size: u64) -> bool {
     let g = table.g();
     data.d.has_pointers(g) && size > g.lblktosize(Lbn(NDADDR as u64))
 }

@@ -279,6 +279,12 @@ impl Ffs {
         if due { self.sync() } else { Ok(()) }
     }
 
+    /// Which ordering tenant is in force, as mount options spell it.
+    #[must_use]
+    pub fn ordering(&self) -> &'static str {
+        self.0.table.alloc().ordering.name()
+    }
+
     /// Where the superblock in force was found, bytes.
     #[must_use]
     pub fn superblock_location(&self) -> u64 {
