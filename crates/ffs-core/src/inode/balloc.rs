@@ -4,8 +4,8 @@
 //! 1. Everything a call needs is read and allocated before the first pointer changes; if that fails,
 //!    what was allocated is freed and nothing happened.
 //! 2. An indirect block is zeroed, and reported, before its parent points to it.
-//! 3. The size is raised together with the fragments, so that [`ffs_ondisk::Geometry::blksize`] always says how
-//!    many fragments the last block holds.
+//! 3. The size is raised together with the fragments, so that [`ffs_ondisk::Geometry::blksize`]
+//!    always says how many fragments the last block holds.
 //!
 //! Reference: `spec/allocation.md` §4.3, §4.4; `spec/soft-updates.md` §6.9, §6.10.
 
@@ -14,9 +14,8 @@ use super::lifecycle::{place, size_limit};
 use super::{Inode, InodeData, InodeTable};
 use crate::alloc::{PrefQuery, Reserve};
 use crate::buf::{BufKey, BufKind, BufRef, Disposition};
-use crate::counters::add;
 use crate::error::{Error, Result};
-use crate::ordering::{ClaimOf, FragRun, FreeNow, InodeChange, PtrSlot};
+use crate::ordering::{ClaimOf, FragRun, InodeChange, PtrSlot};
 use ffs_ondisk::bmap::{self, Path};
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
@@ -489,48 +488,6 @@ impl InodeTable {
 
     fn charge(&self, data: &mut InodeData, frags: u32) {
         data.d.blocks = data.d.blocks.saturating_add(Dinode::sectors(self.g(), frags));
-    }
-
-    /// Where direct block `i` should go.
-    pub(super) fn pref_direct(&self, ip: &Inode, data: &InodeData, i: usize) -> Option<FragNo> {
-        let prev = i.checked_sub(1).and_then(|k| data.d.db.get(k)).copied().unwrap_or(0);
-        let prev = self.plausible(prev);
-        let q = PrefQuery { index: i, prev, ..self.query(ip, data, Lbn(i as u64)) };
-        self.alloc.blkpref(&q)
-    }
-
-    /// A preference query about `lbn` that knows nothing but the inode.
-    pub(super) fn query(&self, ip: &Inode, data: &InodeData, lbn: Lbn) -> PrefQuery {
-        PrefQuery {
-            ino: ip.ino,
-            is_dir: data.d.is_dir(),
-            lbn,
-            index: 0,
-            prev: None,
-            indirect: None,
-            after_indirect: None,
-            last_direct: data.d.db.last().and_then(|&p| self.plausible(p)),
-        }
-    }
-
-    /// A pointer's address if it can be one.
-    pub(super) fn plausible(&self, p: i64) -> Option<FragNo> {
-        let at = FragNo(u64::try_from(p).ok()?);
-        self.g().run_problem(at, 1).is_none().then_some(at)
-    }
-
-    /// Frees a run that nothing names any more; if that fails the run stays allocated until fsck.
-    pub(super) fn free_quietly(&self, ip: &Inode, run: FragRun) {
-        if self.release_run(ip, run).is_err() {
-            add(&self.cache().counters.frees_failed, run.frags.into());
-        }
-    }
-
-    /// Frees a run that nothing names any more.
-    pub(super) fn release_run(&self, ip: &Inode, run: FragRun) -> Result<()> {
-        match self.alloc.ordering.blocks_released(ip.ino) {
-            FreeNow::Yes => self.alloc.free_frags(run),
-        }
     }
 
     fn beyond_end(&self, ip: &Inode, found: i64) -> Error {

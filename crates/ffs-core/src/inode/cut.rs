@@ -16,6 +16,7 @@ use super::bmap::{Node, pointer, set_pointer};
 use super::lifecycle::place;
 use super::{Inode, InodeData, InodeTable};
 use crate::buf::{BufKey, BufRef};
+use crate::counters::add;
 use crate::error::{Error, Result};
 use crate::ordering::{FragRun, FreeNow, InodeChange};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
@@ -242,6 +243,20 @@ impl InodeTable {
         for (k, raw) in below {
             let child = node.child(g, k);
             self.free_tree(ip, &Detached { raw, node: child, frags: g.frag }, freed);
+        }
+    }
+
+    /// Frees a run that nothing names any more; if that fails the run stays allocated until fsck.
+    pub(super) fn free_quietly(&self, ip: &Inode, run: FragRun) {
+        if self.release_run(ip, run).is_err() {
+            add(&self.cache().counters.frees_failed, run.frags.into());
+        }
+    }
+
+    /// Frees a run that nothing names any more.
+    pub(super) fn release_run(&self, ip: &Inode, run: FragRun) -> Result<()> {
+        match self.alloc.ordering.blocks_released(ip.ino) {
+            FreeNow::Yes => self.alloc.free_frags(run),
         }
     }
 

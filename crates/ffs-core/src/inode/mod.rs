@@ -8,6 +8,7 @@
 //! | `times` | times and attributes |
 //! | `bmap` | logical block to address |
 //! | `balloc` | blocks for logical blocks: fragment growth, indirect blocks |
+//! | `pref` | where to ask for them |
 //! | `read`, `write` | file content |
 //! | `realloc` | moving the blocks of a sequential writer together |
 //! | `cut` | taking blocks out of the map and freeing them |
@@ -37,8 +38,6 @@
 //! Reference: `spec/on-disk-format.md` §4, §5.2, §7, §10, §11; `spec/allocation.md` §4, §6.4;
 //! `spec/soft-updates.md` §6.9 to §6.13.
 
-#![allow(dead_code)] // until the operations use all of it
-
 mod balloc;
 mod bmap;
 mod cut;
@@ -47,6 +46,7 @@ mod extattr;
 mod fsync;
 mod holes;
 mod lifecycle;
+mod pref;
 mod read;
 mod realloc;
 mod symlink;

@@ -179,7 +179,7 @@ fn run(shape: Shape, ops: &[(usize, Op)]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
     fn content_is_a_vector_of_bytes_4k_512(

@@ -89,3 +89,41 @@ fn writes_push_back_when_the_device_does_not_take_them() {
     assert_eq!(b.all(&ip), vec![2; at as usize]);
     b.check("healed");
 }
+
+#[test]
+fn blocks_given_to_another_file_are_not_overwritten_by_late_writes() {
+    let b = Bench::new(SHAPE, 8 << 20);
+    let (old, new) = (b.file("old"), b.file("new"));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                b.t.cache().write_delayed().unwrap();
+            }
+        });
+        for round in 0..300u64 {
+            b.write(&old, 0, &[0xaa; 40 * 4096]).unwrap();
+            let places = |ip: &Inode| {
+                let d = ip.read();
+                (0..40).map(|k| b.t.bmap(ip, &d, Lbn(k)).unwrap().unwrap()).collect::<Vec<_>>()
+            };
+            let freed = places(&old);
+            b.truncate(&old, 0).unwrap();
+            b.write(&new, 0, &[round as u8; 40 * 4096]).unwrap();
+            b.t.fsync(&new, false).unwrap();
+            let taken = places(&new);
+            assert!(
+                round > 0 || taken.iter().any(|at| freed.contains(at)),
+                "the blocks are reused"
+            );
+            for at in taken {
+                let mut block = [0; 4096];
+                b.dev.read_at(b.g().frag_to_byte(at), &mut block).unwrap();
+                assert_eq!(block, [round as u8; 4096], "round {round}, {at:?}");
+            }
+            b.truncate(&new, 0).unwrap();
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    b.check("late writes");
+}
