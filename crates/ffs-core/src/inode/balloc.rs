@@ -20,7 +20,6 @@ use ffs_ondisk::bmap::{self, Path};
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
 use smallvec::SmallVec;
-use std::ops::Range;
 
 /// A block that [`InodeTable::balloc`] made sure of.
 #[derive(Debug)]
@@ -28,9 +27,6 @@ pub(crate) struct Granted {
     /// The block's buffer. The caller fills it, then hands `then` to
     /// [`crate::buf::BufCache::apply`], which marks it dirty too.
     pub(crate) buf: BufRef,
-    /// Bytes of the buffer that this call added to the file: zeros, if the content is kept. A
-    /// directory fills them with empty chunks.
-    pub(crate) fresh: Range<usize>,
     /// When the block must reach the device.
     pub(crate) then: Disposition,
 }
@@ -183,7 +179,6 @@ impl InodeTable {
         let old = data.d.db.get(i).copied().unwrap_or(0);
         let want = g.blksize(end, lbn) / g.fsize;
         let have = if old == 0 { 0 } else { g.blksize(data.d.size, lbn) / g.fsize };
-        let bytes = |frags: u32| (frags * g.fsize) as usize;
         if have == 0 {
             if old != 0 {
                 return Err(self.beyond_end(ip, old));
@@ -200,12 +195,12 @@ impl InodeTable {
             let then = self.alloc.ordering.claim_set(PtrSlot::Direct(ip.ino, i), run, None, what);
             self.set_direct(data, i, at);
             self.charge(data, want);
-            return Ok(Granted { buf, fresh: 0..bytes(want), then });
+            return Ok(Granted { buf, then });
         }
         if have < want {
             let what = if data.d.is_dir() { ClaimOf::DirectoryGrowth } else { ClaimOf::Data };
             let (buf, then) = self.grow_run(ip, data, i, (have, want), (keep, what), reserve)?;
-            return Ok(Granted { buf, fresh: bytes(have)..bytes(want), then });
+            return Ok(Granted { buf, then });
         }
         let at = g.check_run(old, have, Structure::Inode, place(ip.ino))?.unwrap_or(FragNo::HOLE);
         self.present(ip, data, lbn, at, keep)
@@ -226,7 +221,7 @@ impl InodeTable {
             let len = self.g().blksize(data.d.size, lbn) as usize;
             self.cache().getblk(data_key(ip.ino, lbn), data.buf_kind(), at, len, false)
         };
-        Ok(Granted { buf, fresh: 0..0, then: Disposition::Delay })
+        Ok(Granted { buf, then: Disposition::Delay })
     }
 
     /// Grows the fragments of direct block `i`, in place or by moving them; with `keep` (else the
@@ -296,7 +291,7 @@ impl InodeTable {
         };
         let buf = self.new_block(ip, data, lbn, run, keep);
         self.charge(data, g.frag.saturating_mul(u32::try_from(taken.len()).unwrap_or(0)));
-        Ok(Granted { buf, fresh: 0..g.bsize as usize, then })
+        Ok(Granted { buf, then })
     }
 
     /// Makes what a chain lacks; the addresses of the new indirect blocks and of the data block, in

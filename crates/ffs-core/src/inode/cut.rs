@@ -205,6 +205,9 @@ impl InodeTable {
                 }
             }
         }
+        if freed.bad > 0 {
+            self.cache().note_trouble();
+        }
         freed
     }
 
@@ -250,6 +253,7 @@ impl InodeTable {
     pub(super) fn free_quietly(&self, ip: &Inode, run: FragRun) {
         if self.release_run(ip, run).is_err() {
             add(&self.cache().counters.frees_failed, run.frags.into());
+            self.cache().note_trouble();
         }
     }
 
@@ -269,6 +273,7 @@ impl InodeTable {
 }
 
 impl Freed {
+    /// Notes a pointer whose blocks stay allocated.
     fn fail(&mut self, e: Error) {
         self.bad += 1;
         self.error.get_or_insert(e);

@@ -15,7 +15,8 @@ impl InodeTable {
     /// depth, a generation of its own. Only in memory: the caller completes it and reports it with
     /// [`InodeChange::Init`].
     ///
-    /// Not held. A caller that fails before it could enter a name calls [`InodeTable::abandon`].
+    /// Not held. A caller that fails before it could enter a name holds it, sets `nlink` to 0 and
+    /// releases it: that frees it.
     ///
     /// # Errors
     /// Of the allocator; the device's.
@@ -64,16 +65,6 @@ impl InodeTable {
             0 | 1 => self.alloc.rng.next_u32() | 1,
             next => next,
         }
-    }
-
-    /// Frees a file that [`InodeTable::create`] made and that never got a name.
-    ///
-    /// # Errors
-    /// As [`InodeTable::release`].
-    pub(crate) fn abandon(&self, ip: &Arc<Inode>) -> Result<()> {
-        let mut data = ip.write();
-        data.d.nlink = 0;
-        self.free_file(ip, &mut data)
     }
 
     /// Frees content and inode. Whoever still holds the inode finds it dead.

@@ -67,26 +67,6 @@ impl InodeTable {
         self.update(ip, data, InodeChange::TruncateExtend).and(written)
     }
 
-    /// Makes sure that a file cut to `new_size` does not end in a hole.
-    ///
-    /// A file that needs indirect blocks and whose last block is missing looks to a checker as if a
-    /// crash had lost its end (INO-ENDHOLE).
-    fn fill_end(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        new_size: u64,
-        reserve: Reserve,
-    ) -> Result<()> {
-        let g = self.g();
-        let last = g.lblkno(new_size.saturating_sub(1));
-        if !needs_its_end(self, data, new_size) || self.bmap(ip, data, last)?.is_some() {
-            return Ok(());
-        }
-        let granted = self.balloc(ip, data, last, g.bsize, true, reserve)?;
-        self.cache().apply(&granted.buf, granted.then)
-    }
-
     /// Cuts the file to `new_size`, less than it has.
     pub(super) fn shrink(
         &self,
@@ -118,7 +98,8 @@ impl InodeTable {
         self.update(ip, data, InodeChange::Truncate)
     }
 
-    /// No file ends in a hole: if the last block of `new_size` bytes is one, it gets a place.
+    /// No file ends in a hole: if the last block of `new_size` bytes is one, it gets a place. (To a
+    /// checker such a file looks as if a crash had lost its end: INO-ENDHOLE.)
     fn fill_last_block(
         &self,
         ip: &Inode,
@@ -179,10 +160,4 @@ impl InodeTable {
         let plan = self.plan(ip, data, Lbn(0), Lbn(u64::MAX - 1))?;
         self.cut(ip, data, &plan, ext, |data| data.d.size = 0)
     }
-}
-
-/// Whether a file of `size` bytes must not end in a hole.
-fn needs_its_end(table: &InodeTable, data: &InodeData, size: u64) -> bool {
-    let g = table.g();
-    data.d.has_pointers(g) && size > g.lblktosize(Lbn(NDADDR as u64))
 }

@@ -90,40 +90,91 @@ fn writes_push_back_when_the_device_does_not_take_them() {
     b.check("healed");
 }
 
+/// A device whose next write waits to be let through.
+struct Gate {
+    inner: Arc<dyn BlockDevice>,
+    /// Armed, then a write is waiting.
+    state: std::sync::Mutex<(bool, bool)>,
+    changed: std::sync::Condvar,
+}
+
+impl Gate {
+    fn arm(&self) {
+        *self.state.lock().unwrap() = (true, false);
+    }
+
+    fn wait_for_a_write(&self) {
+        drop(self.changed.wait_while(self.state.lock().unwrap(), |s| !s.1).unwrap());
+    }
+
+    fn open(&self) {
+        *self.state.lock().unwrap() = (false, false);
+        self.changed.notify_all();
+    }
+}
+
+impl BlockDevice for Gate {
+    fn len_bytes(&self) -> u64 {
+        self.inner.len_bytes()
+    }
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+    fn durability(&self) -> ffs_device::Durability {
+        self.inner.durability()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), ffs_device::DeviceError> {
+        self.inner.read_at(offset, buf)
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), ffs_device::DeviceError> {
+        let mut s = self.state.lock().unwrap();
+        if *s == (true, false) {
+            s.1 = true;
+            self.changed.notify_all();
+            drop(self.changed.wait_while(s, |s| s.1).unwrap());
+        }
+        self.inner.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<(), ffs_device::DeviceError> {
+        self.inner.flush()
+    }
+}
+
 #[test]
 fn blocks_given_to_another_file_are_not_overwritten_by_late_writes() {
-    let b = Bench::new(SHAPE, 8 << 20);
-    let (old, new) = (b.file("old"), b.file("new"));
-    let done = AtomicBool::new(false);
-    std::thread::scope(|s| {
-        s.spawn(|| {
-            while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                b.t.cache().write_delayed().unwrap();
-            }
-        });
-        for round in 0..300u64 {
-            b.write(&old, 0, &[0xaa; 40 * 4096]).unwrap();
-            let places = |ip: &Inode| {
-                let d = ip.read();
-                (0..40).map(|k| b.t.bmap(ip, &d, Lbn(k)).unwrap().unwrap()).collect::<Vec<_>>()
-            };
-            let freed = places(&old);
-            b.truncate(&old, 0).unwrap();
-            b.write(&new, 0, &[round as u8; 40 * 4096]).unwrap();
-            b.t.fsync(&new, false).unwrap();
-            let taken = places(&new);
-            assert!(
-                round > 0 || taken.iter().any(|at| freed.contains(at)),
-                "the blocks are reused"
-            );
-            for at in taken {
-                let mut block = [0; 4096];
-                b.dev.read_at(b.g().frag_to_byte(at), &mut block).unwrap();
-                assert_eq!(block, [round as u8; 4096], "round {round}, {at:?}");
-            }
-            b.truncate(&new, 0).unwrap();
-        }
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    let inner = volume(SHAPE, 8 << 20);
+    let gate = Arc::new(Gate {
+        inner,
+        state: std::sync::Mutex::default(),
+        changed: std::sync::Condvar::new(),
     });
+    let b = Bench::open(gate.clone(), false);
+    let (old, new) = (b.file("old"), b.file("new"));
+    let places = |ip: &Inode| {
+        let d = ip.read();
+        (0..40).map(|k| b.t.bmap(ip, &d, Lbn(k)).unwrap().unwrap()).collect::<Vec<_>>()
+    };
+    b.write(&old, 0, &[0xaa; 40 * 4096]).unwrap();
+    let freed = places(&old);
+    gate.arm();
+    std::thread::scope(|s| {
+        // It has the old file's blocks on its list when its first write, of a group, waits.
+        s.spawn(|| b.t.cache().write_delayed().unwrap());
+        gate.wait_for_a_write();
+        b.truncate(&old, 0).unwrap();
+        b.write(&new, 0, &[0x55; 40 * 4096]).unwrap();
+        b.t.fsync(&new, false).unwrap();
+        gate.open();
+    });
+    let taken = places(&new);
+    assert!(taken.iter().any(|at| freed.contains(at)), "the blocks are used again");
+    for at in taken {
+        let mut block = [0; 4096];
+        b.dev.read_at(b.g().frag_to_byte(at), &mut block).unwrap();
+        assert_eq!(block, [0x55; 4096], "{at:?}");
+    }
     b.check("late writes");
 }
