@@ -51,6 +51,10 @@ impl Server {
                 Err(_) => return Err(Errno::STALE),
             },
         };
+        // Removed, and the news that the kernel has dropped it is still under way.
+        if self.fs.getattr(&file).nlink == 0 {
+            return Err(Errno::STALE);
+        }
         let file = if name == b".." { self.fs.lookup(&self.cred(r), &file, b"..")? } else { file };
         self.put_entry(file, out);
         Ok(())

@@ -42,7 +42,7 @@ fn mappings_and_direct_io_agree() {
     for options in ["rw", "writeback"] {
         let image = Image::new();
         let m = image.mount(options);
-        let f = File::options().read(true).write(true).create(true).open(m.path("f")).unwrap();
+        let f = m.create("f");
         f.set_len(LEN as u64).unwrap();
         let mut map = sys::Map::new(&f, LEN).unwrap();
         map.bytes().copy_from_slice(&pattern(2, LEN));
@@ -71,7 +71,7 @@ fn holes_are_found_and_made() {
     const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
     let image = Image::new();
     let m = image.mount("rw");
-    let f = File::options().read(true).write(true).create(true).open(m.path("f")).unwrap();
+    let f = m.create("f");
     f.set_len(4 << 20).unwrap();
     f.write_all_at(&[1; 16384], 1 << 20).unwrap();
     assert_eq!(sys::seek(&f, 0, libc::SEEK_DATA).unwrap(), 1 << 20);

@@ -5,6 +5,7 @@ use crate::harness::{Image, pattern};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 pub(crate) const TESTS: &[Test] = &[
     ("fsync_makes_files_durable", fsync_makes_files_durable),
@@ -40,12 +41,16 @@ fn the_syncer_bounds_what_is_lost() {
     let image = Image::new();
     let m = image.mount("async");
     let server = m.server.as_ref().unwrap().id();
-    let threads = fs::read_dir(format!("/proc/{server}/task")).unwrap();
-    let names: Vec<String> = threads
-        .map(|t| fs::read_to_string(t.unwrap().path().join("comm")).unwrap().trim().to_owned())
-        .collect();
-    for name in ["syncer", "signals", "worker 0"] {
-        assert!(names.iter().any(|n| n == name), "{names:?}");
+    let names = || -> Vec<String> {
+        let threads = fs::read_dir(format!("/proc/{server}/task")).unwrap();
+        let comm =
+            |t: std::io::Result<fs::DirEntry>| fs::read_to_string(t.unwrap().path().join("comm"));
+        threads.map(|t| comm(t).unwrap().trim().to_owned()).collect()
+    };
+    // A thread names itself when it first runs.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !["syncer", "signals", "worker 0"].iter().all(|n| names().iter().any(|m| m == n)) {
+        assert!(Instant::now() < deadline, "{:?}", names());
     }
     m.end();
 }

@@ -180,6 +180,13 @@ impl Mnt<'_> {
         self.image.mount_point().join(name)
     }
 
+    /// A new file, open for reading and writing.
+    pub(crate) fn create(&self, name: &str) -> fs::File {
+        let mut options = fs::File::options();
+        options.read(true).write(true).create(true).truncate(true);
+        options.open(self.path(name)).unwrap()
+    }
+
     /// Sends the server a signal and waits for its end; its exit code, if it had one.
     pub(crate) fn signal(mut self, signal: rustix::process::Signal) -> Option<i32> {
         let mut server = self.server.take().unwrap();

@@ -91,7 +91,7 @@ fn unlinked_files_live_while_open() {
     let m = image.mount("rw");
     let free = || rustix::fs::statvfs(m.path("")).unwrap().f_bfree;
     let before = free();
-    let mut f = fs::File::options().read(true).write(true).create(true).open(m.path("f")).unwrap();
+    let mut f = m.create("f");
     fs::remove_file(m.path("f")).unwrap();
     f.write_all(&[5; 500_000]).unwrap();
     sys::drop_caches();
