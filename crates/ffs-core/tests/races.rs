@@ -1,0 +1,162 @@
+//! Many threads in a few directories: no deadlock, no unexpected error, and a sound volume after.
+
+mod common;
+
+use common::{check, mount_on};
+use ffs_core::{Cred, Ffs, MountOptions, NodeKind, OrderingPolicy, RenameMode, Result, Vnode};
+use ffs_core::{SetAttr, WriteMode};
+use ffs_ondisk::{Endian, Format, Ino};
+use ffs_testkit::rng::SplitMix64;
+
+/// Errors that come of others being faster: ENOENT, EEXIST, ENOTDIR, EISDIR, EINVAL, ENOTEMPTY,
+/// ESTALE, and EPERM of links to directories.
+const EXPECTED: [i32; 8] = [1, 2, 17, 20, 21, 22, 39, 116];
+
+fn name(rng: &mut SplitMix64) -> Vec<u8> {
+    let len = [1, 1, 1, 30, 100][rng.below(5) as usize];
+    vec![b'a' + rng.below(4) as u8; len]
+}
+
+/// A directory found by walking down from the root along random names.
+fn somewhere(fs: &Ffs, rng: &mut SplitMix64) -> Result<Vnode> {
+    let mut at = fs.root()?;
+    for _ in 0..rng.below(4) {
+        match fs.lookup(&Cred::root(), &at, &name(rng)) {
+            Ok(next) if fs.getattr(&next).kind == ffs_ondisk::FileType::Directory => at = next,
+            _ => break,
+        }
+    }
+    Ok(at)
+}
+
+fn step(fs: &Ffs, rng: &mut SplitMix64) -> Result<()> {
+    let cred = Cred::root();
+    let (d, e) = (somewhere(fs, rng)?, somewhere(fs, rng)?);
+    let (a, b) = (name(rng), name(rng));
+    let modes =
+        [RenameMode::Replace, RenameMode::Replace, RenameMode::Exchange, RenameMode::NoReplace];
+    match rng.below(14) {
+        0 | 1 => fs.mkdir(&cred, &d, &a, 0o755).map(drop),
+        2 | 3 => fs.create(&cred, &d, &a, NodeKind::Regular, 0o644).map(drop),
+        4 => fs.unlink(&cred, &d, &a),
+        5 => fs.rmdir(&cred, &d, &a),
+        6 => {
+            let f = fs.lookup(&cred, &d, &a)?;
+            fs.link(&cred, &f, &e, &b)
+        }
+        7 => fs.symlink(&cred, &d, &a, &[b't'; 200]).map(drop),
+        8 => {
+            let f = fs.lookup(&cred, &d, &a)?;
+            fs.write(&cred, &f, rng.below(40_000), &[1; 3000], WriteMode::default()).map(drop)
+        }
+        9 => {
+            let f = fs.lookup(&cred, &d, &a)?;
+            let set = SetAttr { size: Some(rng.below(30_000)), ..SetAttr::default() };
+            fs.setattr(&cred, &f, &set).map(drop)
+        }
+        10 => fs.readdir(&d, 0, &mut |entry| {
+            drop(fs.lookup(&cred, &d, entry.name));
+            true
+        }),
+        _ => {
+            let mode = modes[rng.below(4) as usize];
+            fs.rename(&cred, (&d, &a), (&e, &b), mode)
+        }
+    }
+}
+
+/// Counts what the root reaches; every directory's `..` must name the one above it.
+fn walk(fs: &Ffs, d: &Vnode, up: Ino, depth: u32) -> usize {
+    assert!(depth < 1000, "a loop");
+    assert_eq!(fs.lookup(&Cred::root(), d, b"..").unwrap().ino(), up);
+    let mut names = Vec::new();
+    fs.readdir(d, 0, &mut |e| {
+        names.push(e.name.to_vec());
+        true
+    })
+    .unwrap();
+    let mut all = 1;
+    for n in names.iter().filter(|n| **n != b"." && **n != b"..") {
+        let child = fs.lookup(&Cred::root(), d, n).unwrap();
+        if fs.getattr(&child).kind == ffs_ondisk::FileType::Directory {
+            all += walk(fs, &child, d.ino(), depth + 1);
+        }
+    }
+    all
+}
+
+fn stress(seed: u64, policy: OrderingPolicy, maxvnodes: usize) {
+    println!("seed {seed} {policy:?}");
+    let mem = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 8192, 1024, 24 << 20).unwrap();
+    let opts = MountOptions { ordering: policy, maxvnodes, ..MountOptions::default() };
+    let w = mount_on(mem, &opts);
+    std::thread::scope(|s| {
+        for t in 0..6 {
+            let fs = w.fs.clone();
+            s.spawn(move || {
+                let mut rng = SplitMix64::new(seed * 100 + t);
+                for i in 0..2500 {
+                    if let Err(e) = step(&fs, &mut rng) {
+                        assert!(
+                            EXPECTED.contains(&e.errno()),
+                            "seed {seed} thread {t} step {i}: {e}"
+                        );
+                    }
+                    if t == 0 && i % 500 == 0 {
+                        fs.sync().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert!(walk(&w.fs, &w.root, Ino::ROOT, 0) >= 1);
+    let dev = std::sync::Arc::clone(&w.dev);
+    w.end();
+    check(&dev);
+}
+
+#[test]
+fn threads_rename_remove_and_create_without_ordering() {
+    stress(1, OrderingPolicy::None, 65536);
+    stress(2, OrderingPolicy::None, 4);
+}
+
+#[test]
+fn threads_rename_remove_and_create_in_order() {
+    stress(3, OrderingPolicy::Sync, 65536);
+    stress(4, OrderingPolicy::Sync, 4);
+}
+
+/// Directories that go around each other: the classic deadlock and the classic loop.
+#[test]
+fn directories_swap_parents() {
+    let mem = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 8192, 1024, 16 << 20).unwrap();
+    let w = mount_on(mem, &MountOptions::default());
+    let cred = Cred::root();
+    for n in [b"a", b"b", b"c"] {
+        w.fs.mkdir(&cred, &w.root, n, 0o755).unwrap();
+    }
+    let dirs: Vec<Vnode> =
+        [b"a", b"b", b"c"].iter().map(|n| w.fs.lookup(&cred, &w.root, *n).unwrap()).collect();
+    std::thread::scope(|s| {
+        for t in 0..4u64 {
+            let (fs, dirs, root, cred) = (&w.fs, &dirs, &w.root, &cred);
+            s.spawn(move || {
+                let mut rng = SplitMix64::new(t);
+                for _ in 0..3000 {
+                    // Anywhere to anywhere, under one of three names.
+                    let from = dirs.get(rng.below(4) as usize).unwrap_or(root);
+                    let to = dirs.get(rng.below(4) as usize).unwrap_or(root);
+                    let n = [b"a", b"b", b"c"][rng.below(3) as usize];
+                    match fs.rename(cred, (from, n), (to, n), RenameMode::Replace) {
+                        Ok(()) => {}
+                        Err(e) => assert!([2, 22, 39].contains(&e.errno()), "{e}"),
+                    }
+                }
+            });
+        }
+    });
+    drop(dirs);
+    assert!(walk(&w.fs, &w.root, Ino::ROOT, 0) >= 2);
+    w.end();
+}
