@@ -106,6 +106,11 @@ impl InodeTable {
             }
             dinode::check(self.g(), ino, bytes)?
         };
+        if d.nlink == 0 {
+            // Left by a crash, for fsck to judge. Were it let in, its last user would free it, and
+            // with it what a wrong count or a damaged directory still names.
+            return Err(Error::Stale);
+        }
         if d.generation == 0 && !self.is_read_only() {
             d.generation = self.alloc.rng.next_u32() | 1;
         }

@@ -131,7 +131,11 @@ impl InodeTable {
             return Ok(None);
         }
         let Some(buf) = self.read_block(ip, data, last)? else { return Ok(None) };
-        if let Some(rest) = buf.write().bytes.get_mut(keep..) {
+        // A directory is only cut where its chunks are free: they stay as they are, so that it is
+        // sound also if the cut fails, and when it grows again.
+        if !data.d.is_dir()
+            && let Some(rest) = buf.write().bytes.get_mut(keep..)
+        {
             rest.fill(0);
         }
         self.cache().apply(&buf, self.alloc.ordering.truncated_block(ip.ino))?;
