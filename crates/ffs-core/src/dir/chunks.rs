@@ -29,8 +29,10 @@ pub(super) fn hole(dir: Ino, at: u32) -> Error {
 }
 
 impl Dir<'_> {
-    /// Notes that something in this directory is malformed and returns the error.
+    /// Notes that something in this directory is malformed, so that the volume is not called clean,
+    /// and returns the error.
     pub(super) fn damaged(&self, e: Error) -> Error {
+        self.table.alloc().cache.note_trouble();
         self.ip.dir.malformed.store(true, Ordering::Relaxed);
         e
     }
