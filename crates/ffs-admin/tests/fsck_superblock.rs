@@ -1,4 +1,5 @@
 //! Damaged superblocks, journals, soft updates, snapshots, failing devices.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod fsck_util;
 
@@ -243,7 +244,7 @@ fn kf2_13_a_freed_block_goes_to_the_snapshot_that_reads_it() {
         let whole = d.size / u64::from(img.g.bsize);
         (0..whole.min(12)).any(|l| {
             let at = img.pointer(d, l) as u64;
-            at > 0 && at % frag == 0 && img.pointer(&snap, at / frag) == 0
+            at > 0 && at.is_multiple_of(frag) && img.pointer(&snap, at / frag) == 0
         })
     };
     let Some((path, item)) = tree.iter().find(|(p, i)| {

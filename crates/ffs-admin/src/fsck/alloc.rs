@@ -6,6 +6,8 @@
 //!
 //! References: spec/fsck-and-crash.md §4, §5.
 
+use std::collections::BTreeSet;
+
 use ffs_ondisk::cg::{Cg, CgMut, rehash};
 use ffs_ondisk::{CgNo, FragNo, Ino};
 
@@ -76,30 +78,44 @@ impl Checker<'_> {
         Ok(None)
     }
 
-    /// Has the maps of groups where something was handed out written before everything else, with nothing freed.
-    pub(super) fn mark_allocations(&mut self) -> Res<()> {
+    /// Marks in the block of group `c` what was handed out there, nothing else; whether there was something.
+    ///
+    /// With `settled` only what is still in use.
+    pub(super) fn mark_handed_out(&self, c: CgNo, bytes: &mut [u8], settled: bool) -> bool {
         let g = self.g;
-        let frags: Vec<u64> = std::mem::take(&mut self.new_frags).into_iter().collect();
-        let inodes: Vec<u32> = std::mem::take(&mut self.new_inodes).into_iter().collect();
-        let mut groups: Vec<u32> = frags.iter().map(|&f| g.dtog(FragNo(f)).0).collect();
-        groups.extend(inodes.iter().map(|&i| g.ino_to_cg(Ino(i)).0));
-        groups.sort_unstable();
-        groups.dedup();
+        let base = g.cgbase(c).0;
+        let (frags, first) = (base..base + u64::from(g.cg_frags(c)), c.0 * g.ipg);
+        let mut view = CgMut::new(&g, bytes);
+        let mut any = false;
+        for &f in self.new_frags.range(frags).filter(|&&f| !settled || self.used.get(f)) {
+            view.set_frag_free(g.dtogd(FragNo(f)), false);
+            any = true;
+        }
+        let used = |i: &&u32| !settled || self.inodes.get(Ino(**i)).state != State::Free;
+        for &i in self.new_inodes.range(first..first + g.ipg).filter(used) {
+            view.set_inode_used(g.ino_to_cgi(Ino(i)), true);
+            any = true;
+        }
+        any
+    }
+
+    /// Has the maps of groups where something was handed out written before everything else, with nothing freed.
+    ///
+    /// Of a check that was stopped it is not known what is still in use.
+    pub(super) fn mark_allocations(&mut self, settled: bool) -> Res<()> {
+        let g = self.g;
+        let mut groups: BTreeSet<CgNo> =
+            self.new_frags.iter().map(|&f| g.dtog(FragNo(f))).collect();
+        groups.extend(self.new_inodes.iter().map(|&i| g.ino_to_cg(Ino(i))));
         for c in groups {
-            let c = CgNo(c);
             let mut bytes = self.store.read_device(g.cgtod(c), g.cgsize as usize)?;
             if ffs_ondisk::cg::validate(&g, c, &bytes).is_err() {
                 continue;
             }
-            let mut view = CgMut::new(&g, &mut bytes);
-            for &f in frags.iter().filter(|&&f| g.dtog(FragNo(f)) == c) {
-                view.set_frag_free(g.dtogd(FragNo(f)), false);
+            if self.mark_handed_out(c, &mut bytes, settled) {
+                rehash(&g, &mut bytes);
+                self.store.write_early(g.frag_to_byte(g.cgtod(c)), bytes);
             }
-            for &i in inodes.iter().filter(|&&i| g.ino_to_cg(Ino(i)) == c) {
-                view.set_inode_used(g.ino_to_cgi(Ino(i)), true);
-            }
-            rehash(&g, &mut bytes);
-            self.store.write_early(g.frag_to_byte(g.cgtod(c)), bytes);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! **Invariants.**
 //! 1. Only blocks in the data area below the first hole are touched.
-//! 2. A directory grows only within its direct blocks.
+//! 2. A directory grows within its direct blocks and its first indirect block.
 //!
 //! References: spec/fsck-and-crash.md §4; spec/on-disk-format.md §8.
 
@@ -95,18 +95,29 @@ impl Checker<'_> {
         self.store.read(block.at, len)
     }
 
-    /// Calls `each` with every chunk of directory `ino`; chunks for which it returns `true` are written.
+    /// Calls `each` with every chunk of directory `ino`, as [`Flow`] says; changed ones are written.
     pub(super) fn for_each_chunk(
         &mut self,
         ino: Ino,
         mut each: impl FnMut(&mut [u8]) -> Flow,
     ) -> Res<()> {
+        self.for_each_chunk_from(ino, 0, |_, chunk| each(chunk))
+    }
+
+    /// The same from the block at offset `from` on; `each` is also told the offset of the block.
+    fn for_each_chunk_from(
+        &mut self,
+        ino: Ino,
+        from: u64,
+        mut each: impl FnMut(u64, &mut [u8]) -> Flow,
+    ) -> Res<()> {
         let mut node = self.node(ino)?;
-        for block in self.dir_blocks(&mut node)? {
+        let blocks = self.dir_blocks(&mut node)?;
+        for block in blocks.into_iter().filter(|b| b.offset >= from) {
             let mut buf = self.read_dir_block(&block)?;
             let (mut changed, mut done) = (false, false);
             for chunk in buf[..block.len].chunks_exact_mut(DIRBLKSIZ) {
-                let flow = each(chunk);
+                let flow = each(block.offset, chunk);
                 changed |= flow.changed;
                 done = flow.done;
                 if done {
@@ -172,19 +183,24 @@ impl Checker<'_> {
 
     /// Enters `entry` in directory `dir`; `false` if there is no room.
     pub(super) fn add_entry(&mut self, dir: Ino, entry: &Entry) -> Res<bool> {
+        let from = if self.insert_hint.0 == dir { self.insert_hint.1 } else { 0 };
+        Ok(self.insert_from(dir, from, entry)?
+            || (self.expand_directory(dir)? && self.insert_from(dir, from, entry)?))
+    }
+
+    fn insert_from(&mut self, dir: Ino, from: u64, entry: &Entry) -> Res<bool> {
         let fmt = self.dir_format();
-        let mut added = false;
-        self.for_each_chunk(dir, |chunk| {
-            added = insert_record(fmt, chunk, entry);
-            Flow { changed: added, done: added }
+        let mut added = None;
+        self.for_each_chunk_from(dir, from, |offset, chunk| {
+            let done = insert_record(fmt, chunk, entry);
+            added = added.or(done.then_some(offset));
+            Flow { changed: done, done }
         })?;
-        if !added && self.expand_directory(dir)? {
-            self.for_each_chunk(dir, |chunk| {
-                added = added || insert_record(fmt, chunk, entry);
-                Flow { changed: added, done: added }
-            })?;
+        if let Some(offset) = added {
+            // Names of one directory that are entered one after the other are much alike in length.
+            self.insert_hint = (dir, offset);
         }
-        Ok(added)
+        Ok(added.is_some())
     }
 
     /// Makes `..` of directory `dir` name `parent`, entering it if it is missing.
@@ -216,51 +232,99 @@ impl Checker<'_> {
         let blocks = self.dir_blocks(&mut node)?;
         let Some(last) = blocks.last().copied() else { return Ok(false) };
         let held = g.numfrags_up(last.len as u64);
-        let room = (held * g.fsize) as usize - last.len;
-        let (lbn, keep) = match (room, held == g.frag) {
-            (0, true) => (blocks.len(), 0),
-            (0, false) => (blocks.len() - 1, held),
+        let full = (held * g.fsize) as usize == last.len;
+        if !full {
             // The last fragment has unused chunks.
-            _ => (blocks.len() - 1, g.frag),
-        };
-        if lbn >= NDADDR {
-            return Ok(false);
+            let grown = self.fill_tail(last.at, last.len, held)?;
+            node.d.size = last.offset + grown;
+            return self.save(&mut node).map(|()| true);
         }
-        let (at, frags) = if keep == g.frag {
-            (last.at, held)
-        } else {
-            let mut got = None;
-            for frags in (keep + 1..=g.frag).rev() {
-                got = self.alloc_frags(frags)?.map(|at| (at, frags));
-                if got.is_some() {
-                    break;
-                }
-            }
-            match got {
-                Some(got) => got,
-                None => return Ok(false),
-            }
-        };
-        let kept = if lbn < blocks.len() { last.len } else { 0 };
-        let mut buf = self.store.read(last.at, kept.next_multiple_of(g.fsize as usize))?;
-        buf.resize((frags * g.fsize) as usize, 0);
+        if held < g.frag {
+            return self.move_tail(&mut node, &last, held);
+        }
+        self.append_block(&mut node, blocks.len() as u64)
+    }
+
+    /// Makes the rest of a run of `frags` fragments after `kept` bytes empty chunks; its bytes.
+    fn fill_tail(&mut self, at: FragNo, kept: usize, frags: u32) -> Res<u64> {
+        let fsize = self.g.fsize as usize;
+        let mut buf = self.store.read(at, frags as usize * fsize)?;
         for chunk in buf[kept..].chunks_exact_mut(DIRBLKSIZ) {
             dir::clear_chunk(self.dir_format(), chunk);
         }
         self.store.write(at, &buf, Class::Data)?;
-        if at != last.at && kept > 0 {
-            for f in last.at.0..last.at.0 + u64::from(held) {
-                self.used.clear(f);
-                self.store.forget(FragNo(f), 1);
+        Ok(buf.len() as u64)
+    }
+
+    /// Moves the fragments at the end of a directory to a larger run.
+    fn move_tail(&mut self, node: &mut Node, last: &DirBlock, held: u32) -> Res<bool> {
+        let g = self.g;
+        let Some((at, frags)) = self.alloc_most(held + 1)? else { return Ok(false) };
+        let bytes = self.store.read(last.at, last.len)?;
+        self.store.write(at, &bytes, Class::Data)?;
+        let grown = self.fill_tail(at, last.len, frags)?;
+        for f in last.at.0..last.at.0 + u64::from(held) {
+            self.used.clear(f);
+            self.store.forget(FragNo(f), 1);
+        }
+        let lbn = (last.offset / u64::from(g.bsize)) as usize;
+        let Some(slot) = node.d.db.get_mut(lbn) else { return Ok(false) };
+        *slot = pointer_to(at);
+        node.d.size = last.offset + grown;
+        node.d.blocks = node.d.blocks.saturating_add(g.frags_to_sectors((frags - held).into()));
+        self.save(node).map(|()| true)
+    }
+
+    /// As many fragments as there are room for, at least `least`, at most a block.
+    fn alloc_most(&mut self, least: u32) -> Res<Option<(FragNo, u32)>> {
+        for frags in (least..=self.g.frag).rev() {
+            if let Some(at) = self.alloc_frags(frags)? {
+                return Ok(Some((at, frags)));
             }
         }
-        node.d.db[lbn] = i64::try_from(at.0).unwrap_or(0);
-        node.d.size = lbn as u64 * u64::from(g.bsize) + buf.len() as u64;
-        let grown = u64::from(frags) - u64::from(if kept > 0 { held } else { 0 });
-        node.d.blocks = node.d.blocks.saturating_add(g.frags_to_sectors(grown));
-        self.save(&mut node)?;
-        Ok(true)
+        Ok(None)
     }
+
+    /// Adds logical block `lbn` at the end of a directory.
+    fn append_block(&mut self, node: &mut Node, lbn: u64) -> Res<bool> {
+        let g = self.g;
+        if lbn >= NDADDR as u64 + u64::from(g.nindir) {
+            return Ok(false);
+        }
+        let direct = lbn < NDADDR as u64;
+        let mut held = 0;
+        if !direct && node.d.ib[0] == 0 {
+            let Some(at) = self.alloc_frags(g.frag)? else { return Ok(false) };
+            self.store.write(at, &vec![0; g.bsize as usize], Class::Data)?;
+            node.d.ib[0] = pointer_to(at);
+            held += g.frag;
+        }
+        let Some((at, frags)) = self.alloc_most(if direct { 1 } else { g.frag })? else {
+            return Ok(false);
+        };
+        let grown = self.fill_tail(at, 0, frags)?;
+        if direct {
+            node.d.db[lbn as usize] = pointer_to(at);
+        } else {
+            self.set_indirect_slot(node.d.ib[0], lbn - NDADDR as u64, pointer_to(at))?;
+        }
+        node.d.size = lbn * u64::from(g.bsize) + grown;
+        node.d.blocks = node.d.blocks.saturating_add(g.frags_to_sectors((held + frags).into()));
+        self.save(node).map(|()| true)
+    }
+
+    /// Sets pointer `slot` of the indirect block at `block`.
+    fn set_indirect_slot(&mut self, block: i64, slot: u64, value: i64) -> Res<()> {
+        let mut raw = vec![0; self.g.format.pointer_size()];
+        super::walk::set_pointer(&self.g, &mut raw, 0, value);
+        let off = slot as usize * raw.len();
+        self.store.patch(FragNo(u64::try_from(block).unwrap_or(0)), off, &raw, Class::Data)
+    }
+}
+
+/// A fragment number as a pointer.
+fn pointer_to(at: FragNo) -> i64 {
+    i64::try_from(at.0).unwrap_or(0)
 }
 
 /// What a chunk visitor did.

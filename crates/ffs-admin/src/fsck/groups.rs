@@ -11,6 +11,7 @@
 
 use ffs_ondisk::cg::{self, CG_MAGIC, Cg, CgFields, CgLayout};
 use ffs_ondisk::geometry::Format;
+use ffs_ondisk::superblock::CkHash;
 use ffs_ondisk::{CgNo, Error, Geometry};
 
 use super::Checker;
@@ -41,9 +42,12 @@ impl Checker<'_> {
         self.report_bad_reads()
     }
 
-    fn judge_group(&mut self, c: CgNo, bytes: Vec<u8>) -> Res<Group> {
+    fn judge_group(&mut self, c: CgNo, mut bytes: Vec<u8>) -> Res<Group> {
         let g = self.g;
         let place = format!("group {c}");
+        if self.adopting.contains(CkHash::CYLGRP) && !cg::hash_ok(&g, &bytes) {
+            self.put_group(c, &mut bytes)?;
+        }
         let hash = match cg::validate(&g, c, &bytes) {
             Ok(()) => None,
             Err(Error::Corrupt(bad)) if bad.field == "ckhash" => Some(bad),
@@ -65,7 +69,9 @@ impl Checker<'_> {
         if let Some(bad) = &hash {
             let draft = Draft::benign(Id::CgHash, "wrong check hash").place(place.clone());
             if self.judge.ask(draft.before(&bad.found))? {
-                self.rebuild_header(c, bytes, stored)?;
+                // Marks beyond the initialised inodes may be half of a torn write: the inode blocks were
+                // initialised before it, so they can be looked at.
+                self.rebuild_header(c, bytes, scan)?;
             }
         } else if used > stored {
             let message = "inodes beyond the initialised ones are marked used";

@@ -11,6 +11,7 @@ use ffs_ondisk::Ino;
 use super::Checker;
 use super::dirio::Entry;
 use super::judge::{Draft, Res};
+use super::pass2::name_hash;
 use super::report::Id;
 use super::tables::State;
 
@@ -22,7 +23,7 @@ impl Checker<'_> {
         let Some(home) = self.lost_found()? else { return Ok(false) };
         let digits = self.g.inodes().saturating_sub(1).to_string().len();
         let mut name = format!("#{:0digits$}", ino.0).into_bytes();
-        while self.lookup(home, &name)?.is_some() {
+        while !self.lostfound_names.insert(name_hash(&name)) {
             name.push(b'_');
         }
         let rec = self.inodes.get(ino);
@@ -62,6 +63,10 @@ impl Checker<'_> {
         }
         let found = self.find_lost_found()?;
         self.lostfound = Some(found);
+        if let Some(home) = found {
+            let names = self.entries(home, usize::MAX)?;
+            self.lostfound_names = names.iter().map(|e| name_hash(&e.name)).collect();
+        }
         Ok(found)
     }
 

@@ -36,6 +36,7 @@ mod bits;
 mod chunk;
 mod claim;
 mod dirio;
+mod erase;
 mod groups;
 mod judge;
 mod lostfound;
@@ -61,7 +62,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ffs_device::BlockDevice;
-use ffs_ondisk::superblock::FsFlags;
+use ffs_ondisk::superblock::{CkHash, FsFlags};
 use ffs_ondisk::{Geometry, Ino, Superblock, Timespec};
 
 use bits::Bits;
@@ -279,6 +280,13 @@ struct Checker<'a> {
     new_frags: BTreeSet<u64>,
     new_inodes: BTreeSet<u32>,
     lostfound: Option<Option<Ino>>,
+    /// Hashes of the names in `lost+found`.
+    lostfound_names: BTreeSet<u64>,
+    /// The directory that grew last, and from which offset on it may have room.
+    insert_hint: (Ino, u64),
+    /// Check hashes that are being introduced.
+    adopting: CkHash,
+    erase: Erase,
     totals: Totals,
     pass: u32,
     lostfound_mode: u16,

@@ -10,6 +10,7 @@
 //! References: spec/fsck-and-crash.md §3.1; spec/on-disk-format.md §7, §11, §18.3.
 
 use ffs_ondisk::geometry::{Format, NDADDR, NIADDR};
+use ffs_ondisk::superblock::CkHash;
 use ffs_ondisk::wire::get;
 use ffs_ondisk::{CgNo, FileType, FragNo, Geometry, Ino, bmap, dinode};
 
@@ -94,7 +95,7 @@ impl Checker<'_> {
         let mut node = Node::decode(&g, ino, raw);
         if !dinode::hash_ok(&g, raw) {
             let draft = Draft::benign(Id::InoHash, "wrong inode check hash").ino(ino);
-            if self.judge.ask(draft)? {
+            if self.adopting.contains(CkHash::INODE) || self.judge.ask(draft)? {
                 self.rehash_inode(&mut node)?;
             }
         }

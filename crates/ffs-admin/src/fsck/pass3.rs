@@ -10,6 +10,8 @@
 //!
 //! References: spec/fsck-and-crash.md §3.4; soft-updates.md D13.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ffs_ondisk::Ino;
 
 use super::Checker;
@@ -31,22 +33,25 @@ impl Checker<'_> {
     /// Deals with unreachable directories.
     pub(super) fn phase3(&mut self) -> Res<()> {
         self.enter(Phase::Connectivity)?;
-        let tops: Vec<Ino> = self.unreached().into_iter().filter(|&i| self.is_top(i)).collect();
-        for top in tops {
-            self.check_interrupt()?;
-            self.unreferenced(top)?;
-        }
-        for _ in 0..self.dirs.all().len() {
-            let anchors = self.anchors();
-            let circle = anchors.into_iter().find_map(|(_, a)| match a {
-                Anchor::Circle(ino) => Some(ino),
-                _ => None,
-            });
-            let Some(ino) = circle else { break };
-            if !self.break_circle(ino)? {
-                break;
+        let anchors = self.anchors();
+        let mut trees: BTreeMap<Ino, Vec<Ino>> = BTreeMap::new();
+        let mut circles: BTreeSet<Ino> = BTreeSet::new();
+        for (ino, anchor) in anchors {
+            match anchor {
+                Anchor::Top(top) => trees.entry(top).or_default().push(ino),
+                Anchor::Circle(lowest) => drop(circles.insert(lowest)),
+                Anchor::Root => {}
             }
         }
+        for (top, tree) in trees {
+            self.check_interrupt()?;
+            self.unreferenced(top, &tree)?;
+        }
+        for lowest in circles {
+            self.check_interrupt()?;
+            self.break_circle(lowest)?;
+        }
+        self.mark_reached();
         self.report_bad_reads()
     }
 
@@ -55,17 +60,13 @@ impl Checker<'_> {
         self.dirs.all().iter().map(|d| d.ino).filter(used).collect()
     }
 
-    fn is_top(&self, ino: Ino) -> bool {
-        self.dirs.get(ino).is_some_and(|d| d.parent.0 == 0)
-    }
-
     /// What each unreached directory hangs on.
     fn anchors(&self) -> Vec<(Ino, Anchor)> {
         let list = self.unreached();
         let mut known: Vec<Option<Anchor>> = vec![None; list.len()];
         for start in 0..list.len() {
             let mut path: Vec<usize> = Vec::new();
-            let mut on_path = std::collections::BTreeSet::new();
+            let mut on_path = BTreeSet::new();
             let mut ino = list[start];
             let anchor = loop {
                 let Ok(i) = list.binary_search(&ino) else { break Anchor::Root };
@@ -88,24 +89,23 @@ impl Checker<'_> {
         list.into_iter().zip(known).map(|(i, a)| (i, a.unwrap_or(Anchor::Root))).collect()
     }
 
-    /// A directory without a name.
-    fn unreferenced(&mut self, top: Ino) -> Res<()> {
+    /// A directory without a name, and the tree below it.
+    fn unreferenced(&mut self, top: Ino, tree: &[Ino]) -> Res<()> {
         let clear = self.judge.preen() && self.softdep && !self.keeps_orphan_dir(top)?;
         let what = if clear {
             "unreferenced directory: clear"
         } else {
             "unreferenced directory: reconnect"
         };
-        let draft = Draft::benign(Id::DirUnref, what).ino(top);
-        if !self.judge.ask(draft)? {
+        if !self.judge.ask(Draft::benign(Id::DirUnref, what).ino(top))? {
             return Ok(());
         }
         if clear {
-            return self.doom(top);
-        }
-        if self.reconnect(top)? {
-            self.mark_reached();
-        } else {
+            for &ino in tree {
+                self.inodes.update(ino, |r| r.state = State::Doomed);
+                self.give_back(ino)?;
+            }
+        } else if !self.reconnect(top)? {
             self.judge.repair_failed();
         }
         Ok(())
@@ -116,38 +116,20 @@ impl Checker<'_> {
     }
 
     /// Directories that contain each other: one of them is reconnected.
-    fn break_circle(&mut self, ino: Ino) -> Res<bool> {
+    fn break_circle(&mut self, ino: Ino) -> Res<()> {
         let draft = Draft::fatal(Id::DirLoop, "directories that contain each other: reconnect one");
         if !self.judge.ask(draft.ino(ino))? {
-            return Ok(false);
+            return Ok(());
         }
-        let Some(dir) = self.dirs.get(ino) else { return Ok(false) };
+        let Some(dir) = self.dirs.get(ino) else { return Ok(()) };
         if self.remove_entry(dir.parent, |e| e.ino == ino.0)? {
             self.inodes.count(ino, 1);
         }
         self.dirs.update(ino, |d| d.parent = Ino(0));
-        let done = self.reconnect(ino)?;
-        if done {
-            self.mark_reached();
-        } else {
+        if !self.reconnect(ino)? {
             self.judge.repair_failed();
         }
         self.again();
-        Ok(done)
-    }
-
-    /// Decides that the tree under `top` is cleared, and takes back the names in it.
-    pub(super) fn doom(&mut self, top: Ino) -> Res<()> {
-        let tree: Vec<Ino> = self
-            .anchors()
-            .into_iter()
-            .filter(|(_, a)| *a == Anchor::Top(top))
-            .map(|(ino, _)| ino)
-            .collect();
-        for ino in tree {
-            self.inodes.update(ino, |r| r.state = State::Doomed);
-            self.give_back(ino)?;
-        }
         Ok(())
     }
 

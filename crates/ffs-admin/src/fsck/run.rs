@@ -36,7 +36,7 @@ pub(super) fn run(
                     checker.check_journal()?;
                     checker.phases()
                 });
-            checker.finish(outcome, &original)
+            checker.finish(&*dev, outcome, &original)
         }
         Err(stop) => stopped(stop),
     }
@@ -142,6 +142,10 @@ impl<'a> Checker<'a> {
             new_frags: BTreeSet::new(),
             new_inodes: BTreeSet::new(),
             lostfound: None,
+            lostfound_names: BTreeSet::new(),
+            insert_hint: (Ino(0), 0),
+            adopting: CkHash::empty(),
+            erase: options.erase,
             totals: Totals::default(),
             pass: 0,
             lostfound_mode: options.lostfound_mode,
@@ -177,6 +181,8 @@ impl<'a> Checker<'a> {
         self.snapshots.clear();
         self.listed.clear();
         self.lostfound = None;
+        self.lostfound_names.clear();
+        self.insert_hint = (Ino(0), 0);
         self.copying = false;
         self.candidates = false;
         self.restarting = false;
@@ -245,14 +251,23 @@ impl<'a> Checker<'a> {
     }
 
     /// Writes what is to be written and makes the report.
-    fn finish(mut self, outcome: Res<()>, original: &Superblock) -> FsckReport {
+    fn finish(
+        mut self,
+        dev: &dyn BlockDevice,
+        outcome: Res<()>,
+        original: &Superblock,
+    ) -> FsckReport {
         let mut outcome = outcome;
         let preen_stopped = self.judge.preen() && outcome.is_err();
         let mut clean = original.is_clean();
         if self.judge.may_write() && !preen_stopped && !matches!(outcome, Err(Stop::Device(_))) {
-            match self.commit(outcome.is_ok(), original) {
+            let complete = outcome.is_ok();
+            match self.commit(complete, original) {
                 Ok(now_clean) => clean = now_clean,
                 Err(stop) => outcome = Err(stop),
+            }
+            if clean && complete && self.erase != Erase::default() {
+                outcome = outcome.and_then(|()| self.erase_free_space(dev));
             }
         }
         let modified = self.store.written();
@@ -284,7 +299,7 @@ impl<'a> Checker<'a> {
 
     /// Writes the repairs and the superblock; whether the volume is marked clean now.
     fn commit(&mut self, complete: bool, original: &Superblock) -> Res<bool> {
-        self.mark_allocations()?;
+        self.mark_allocations(complete)?;
         let resolved = complete && self.judge.resolved;
         let mut flags = self.sb.flags();
         if resolved {

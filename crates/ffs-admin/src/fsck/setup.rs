@@ -75,13 +75,20 @@ pub(super) fn locate(dev: &Arc<dyn BlockDevice>, at: Option<u64>) -> Res<Located
         None => sbsearch::find(read, size),
         Some(block) => sbsearch::at(read, block.saturating_mul(512), size),
     };
+    if let Err(SearchError::Format(Error::Corrupt(bad))) = &found
+        && bad.field == sbcheck::DEVICE_SIZE
+        && let Some(located) = other_size(dev)
+    {
+        return Ok(located);
+    }
     let found = found.map_err(|error| match error {
         SearchError::Format(error @ Error::NewfsUnfinished(_)) => {
             Stop::Refused(exit::UNFINISHED_NEWFS, error.to_string())
         }
         other => Stop::Refused(exit::SUPERBLOCK, other.to_string()),
     })?;
-    let located = outvote(dev, found);
+    let mut located = outvote(dev, found);
+    correct_file_size(dev, &mut located);
     check_room(&located.found.geometry)?;
     Ok(located)
 }
@@ -89,6 +96,38 @@ pub(super) fn locate(dev: &Arc<dyn BlockDevice>, at: Option<u64>) -> Res<Located
 fn read(dev: &Arc<dyn BlockDevice>, offset: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
     let mut buf = vec![0; len];
     dev.read_at(offset, &mut buf).map(|()| buf)
+}
+
+/// A volume that claims to be larger than its device, but whose first backup knows better.
+fn other_size(dev: &Arc<dyn BlockDevice>) -> Option<Located> {
+    let read = |offset, len| read(dev, offset, len);
+    let mut found = sbsearch::find(read, None).ok()?;
+    let at = found.geometry.frag_to_byte(found.geometry.cgsblock(CgNo(0)));
+    let copy = Superblock::decode(&read(at, SBLOCKSIZE).ok()?, at).ok()?;
+    if found.sb.old_layout || copy.differing_field(&found.sb).is_some() {
+        return None;
+    }
+    let corrections = take_constants(&mut found.sb, &copy);
+    let (geometry, _) = sbcheck::verdict_ignoring_hash(&found.sb, Some(dev.len_bytes())).ok()?;
+    found.geometry = geometry;
+    Some(Located { found, corrections })
+}
+
+/// The largest file size follows from the block size, on all volumes that have the 64-bit fields.
+fn correct_file_size(dev: &Arc<dyn BlockDevice>, located: &mut Located) {
+    let sb = &mut located.found.sb;
+    let g = located.found.geometry;
+    let right = sbcheck::max_file_size(g.bsize.into(), g.nindir.into());
+    let modern = !sb.old_layout && (sb.format == Format::Ufs2 || sb.f.old_inodefmt >= 2);
+    if !modern || sb.f.maxfilesize == right {
+        return;
+    }
+    let found = std::mem::replace(&mut sb.f.maxfilesize, right).to_string();
+    let correction = Correction { field: "maxfilesize", found, right: right.to_string() };
+    if let Ok((geometry, _)) = sbcheck::verdict_ignoring_hash(sb, Some(dev.len_bytes())) {
+        located.found.geometry = geometry;
+        located.corrections.push(correction);
+    }
 }
 
 /// Where all of several backups agree against a standard superblock without a check hash, they are right.
@@ -166,12 +205,13 @@ impl Checker<'_> {
             }
         }
         for c in corrections {
-            let message = format!("{} differs from all backups: take theirs", c.field);
+            let message = format!("wrong {}: take the backups' or the computed one", c.field);
             let draft = Draft::fatal(Id::SbField, message).place(c.field);
             self.superblock_again(draft.before(&c.found).after(&c.right))?;
         }
         self.check_fields()?;
         self.check_hash_flags()?;
+        self.offer_hashes()?;
         self.check_last_backup()?;
         self.check_recovery()
     }
@@ -203,6 +243,37 @@ impl Checker<'_> {
             if self.judge.ask(draft.place("metaspace").before(self.sb.f.metaspace).after(0))? {
                 self.sb.f.metaspace = 0;
             }
+        }
+        Ok(())
+    }
+
+    /// Check hashes are offered to operators of UFS2 volumes without them.
+    fn offer_hashes(&mut self) -> Res<()> {
+        if self.sb.format != Format::Ufs2 || !self.judge.asks() || self.foreign() {
+            return Ok(());
+        }
+        let offers = [
+            (CkHash::CYLGRP, "cylinder groups"),
+            (CkHash::SUPERBLOCK, "superblocks"),
+            (CkHash::INODE, "inodes"),
+        ];
+        for (bit, what) in offers {
+            if self.g.ckhash.contains(bit) {
+                continue;
+            }
+            let draft =
+                Draft::benign(Id::SbHashes, format!("no check hashes for {what}: add them"));
+            // Declining an offer is not leaving something unrepaired.
+            let resolved = self.judge.resolved;
+            if self.judge.ask(draft.place(what))? {
+                self.adopting |= bit;
+            }
+            self.judge.resolved = resolved;
+        }
+        if !self.adopting.is_empty() {
+            self.g.ckhash |= self.adopting;
+            self.sb.f.metackhash = self.g.ckhash.bits();
+            self.sb.set_flags(self.sb.flags() | FsFlags::METACKHASH);
         }
         Ok(())
     }
@@ -260,10 +331,13 @@ impl Checker<'_> {
             return Ok(());
         }
         let message = "no record to find backup superblocks by: write one";
+        // Declining the offer is not leaving something unrepaired.
+        let resolved = self.judge.resolved;
         if self.judge.ask(Draft::benign(Id::SbRecovery, message))? {
             let class = super::store::Class::Data;
             self.store.patch(ffs_ondisk::FragNo(frag), off, &want, class)?;
         }
+        self.judge.resolved = resolved;
         Ok(())
     }
 

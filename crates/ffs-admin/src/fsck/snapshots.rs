@@ -10,9 +10,8 @@
 
 use ffs_ondisk::bmap::{self, Path};
 use ffs_ondisk::cg::{Cg, full_pattern};
-use ffs_ondisk::geometry::{Format, NDADDR};
+use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::superblock::FSMAXSNAP;
-use ffs_ondisk::wire::{get, put};
 use ffs_ondisk::{CgNo, FragNo, Ino, Lbn};
 
 use super::Checker;
@@ -20,6 +19,7 @@ use super::judge::{Draft, Res};
 use super::node::Node;
 use super::report::Id;
 use super::store::Class;
+use super::walk::{pointer, set_pointer};
 
 /// Where a pointer lies.
 enum Slot {
@@ -83,10 +83,7 @@ impl Checker<'_> {
                 Slot::Direct(i) => node.d.db[i] = own,
                 Slot::Indirect(frag, off) => {
                     let mut raw = vec![0; self.g.format.pointer_size()];
-                    match self.g.format {
-                        Format::Ufs1 => put(&mut raw, 0, self.g.endian, own as i32),
-                        Format::Ufs2 => put(&mut raw, 0, self.g.endian, own),
-                    }
+                    set_pointer(&self.g, &mut raw, 0, own);
                     self.store.patch(frag, off, &raw, Class::Data)?;
                 }
             }
@@ -124,10 +121,7 @@ impl Checker<'_> {
             let within = off % g.fsize as usize;
             let piece = frag.plus((off / g.fsize as usize) as u64);
             let buf = self.store.read(piece, g.fsize as usize)?;
-            at = match g.format {
-                Format::Ufs1 => get::<i32>(&buf, within, g.endian).into(),
-                Format::Ufs2 => get(&buf, within, g.endian),
-            };
+            at = pointer(&g, buf.get(within..).unwrap_or(&[]), 0);
             if depth + 1 == levels {
                 return Ok((at == 0).then_some(Slot::Indirect(piece, within)));
             }

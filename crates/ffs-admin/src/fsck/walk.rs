@@ -81,14 +81,14 @@ struct Shape {
     nblocks: u64,
 }
 
-fn pointer(g: &Geometry, block: &[u8], slot: usize) -> i64 {
+pub(super) fn pointer(g: &Geometry, block: &[u8], slot: usize) -> i64 {
     match g.format {
         Format::Ufs1 => get::<i32>(block, slot * 4, g.endian).into(),
         Format::Ufs2 => get(block, slot * 8, g.endian),
     }
 }
 
-fn set_pointer(g: &Geometry, block: &mut [u8], slot: usize, value: i64) {
+pub(super) fn set_pointer(g: &Geometry, block: &mut [u8], slot: usize, value: i64) {
     match g.format {
         Format::Ufs1 => put(block, slot * 4, g.endian, value as i32),
         Format::Ufs2 => put(block, slot * 8, g.endian, value),
