@@ -1,2 +1,30 @@
-//! ffs
-fn main() {}
+//! The command `ffs`: BSD's file-system tools and offline work on UFS images.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `app` | the command line as a whole, BSD's names as multicall |
+//! | `cmd` | one file a command: parse, call, print |
+//! | `copy`, `tar` | trees from and to hosts, images and archives |
+//! | `session`, `namei`, `spec` | an image opened and mounted; paths inside it; `IMAGE@N:/path` |
+//! | `output`, `progress`, `fail`, `signals`, `bsd` | messages, bars, errors, SIGINT, BSD's numbers |
+//!
+//! File-system logic is elsewhere: `ffs-core` mounts, `ffs-admin` makes and checks.
+
+mod app;
+mod bsd;
+mod cmd;
+mod copy;
+mod fail;
+mod namei;
+mod output;
+mod progress;
+mod session;
+mod signals;
+mod spec;
+mod tar;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(app::run(std::env::args_os().collect()))
+}

@@ -1,0 +1,217 @@
+//! The command line as a whole.
+//!
+//! **Invariants.**
+//! 1. Called by a BSD name (`newfs`, `fsck_ffs`, `mount.fuse.ffs` ...) the program is that program.
+//! 2. A wrong command line exits with the code BSD's program of that name has for it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use clap::error::ErrorKind;
+use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::cmd::{self, Doc};
+use crate::fail::{EX_USAGE, Outcome};
+use crate::{output, session};
+
+/// The Berkeley Fast File System in user space: make, check, mount and fill UFS images.
+///
+/// IMAGE is a file, a block device, or a whole-disk image: the BSD partition inside (GPT, MBR slice,
+/// disklabel) is found by itself, IMAGE@N picks one. IMAGE:/path is a file inside; no root, no mount.
+#[derive(Parser)]
+#[command(name = "ffs", version, max_term_width = 100, disable_help_subcommand = false)]
+struct Ffs {
+    #[command(subcommand)]
+    command: Cmd,
+}
+
+macro_rules! commands {
+    ($($variant:ident $module:ident $name:literal;)*) => {
+        #[derive(Subcommand)]
+        enum Cmd {
+            $($variant(cmd::$module::Args),)*
+        }
+
+        impl Cmd {
+            fn run(self) -> Outcome {
+                match self {
+                    $(Cmd::$variant(args) => cmd::$module::run(args),)*
+                }
+            }
+        }
+
+        /// What the help of a command adds.
+        pub fn doc(command: &str) -> Option<&'static Doc> {
+            match command {
+                $($name => Some(&cmd::$module::DOC),)*
+                _ => None,
+            }
+        }
+
+        /// Runs one command under a name of its own.
+        fn run_alone(name: &str, command: &str, args: Vec<OsString>) -> u8 {
+            match command {
+                $($name => alone(name, command, args, cmd::$module::run),)*
+                _ => EX_USAGE,
+            }
+        }
+    };
+}
+
+commands! {
+    Newfs newfs "newfs";
+    Fsck fsck "fsck";
+    Tunefs tunefs "tunefs";
+    Dumpfs dumpfs "dumpfs";
+    Mount mount "mount";
+    Umount umount "umount";
+    Build build "build";
+    Ls ls "ls";
+    Tree tree "tree";
+    Stat stat "stat";
+    Cat cat "cat";
+    Cp cp "cp";
+    Mkdir mkdir "mkdir";
+    Rm rm "rm";
+    Mv mv "mv";
+    Ln ln "ln";
+    Df df "df";
+    Demo demo "demo";
+    Completions completions "completions";
+    Man man "man";
+}
+
+/// Names of BSD's programs and the command each is.
+const MULTICALL: &[(&str, &str)] = &[
+    ("newfs", "newfs"),
+    ("newfs_ufs", "newfs"),
+    ("newfs_ffs", "newfs"),
+    ("mkfs.ffs", "newfs"),
+    ("mkfs.ufs", "newfs"),
+    ("fsck_ffs", "fsck"),
+    ("fsck_ufs", "fsck"),
+    ("fsck.ffs", "fsck"),
+    ("fsck.ufs", "fsck"),
+    ("tunefs", "tunefs"),
+    ("dumpfs", "dumpfs"),
+    ("mount_ffs", "mount"),
+    ("mount_ufs", "mount"),
+];
+
+/// Runs the command line; returns the exit code.
+pub fn run(args: Vec<OsString>) -> u8 {
+    if let Some(code) = ffs_fuse::run_as_helper(args.clone(), Some(session::holds_ufs)) {
+        return u8::try_from(code).unwrap_or(1);
+    }
+    let program = args.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
+    let called = MULTICALL.iter().find(|(name, _)| Some(*name) == program);
+    if let Some((name, command)) = called {
+        output::set_command(name);
+        return run_alone(name, command, args);
+    }
+    let words = args.iter().skip(1).filter_map(|arg| arg.to_str());
+    let command = words.into_iter().find(|word| !word.starts_with('-')).unwrap_or_default();
+    let known = doc(command);
+    output::set_command(&known.map_or("ffs".to_owned(), |_| format!("ffs {command}")));
+    match command_line().try_get_matches_from(args).and_then(|m| Ffs::from_arg_matches(&m)) {
+        Ok(ffs) => finish(ffs.command.run()),
+        Err(error) => usage(&error, known),
+    }
+}
+
+fn alone<A: Args>(
+    name: &str,
+    command: &str,
+    args: Vec<OsString>,
+    run: fn(A) -> Outcome,
+) -> u8 {
+    let doc = doc(command);
+    let parsed = command_line()
+        .get_subcommands_mut()
+        .find(|sub| sub.get_name() == command)
+        .map(|sub| std::mem::take(sub).name(name.to_owned()).version(VERSION))
+        .unwrap_or_default()
+        .try_get_matches_from(args)
+        .and_then(|matches| A::from_arg_matches(&matches));
+    match parsed {
+        Ok(args) => finish(run(args)),
+        Err(error) => usage(&error, doc),
+    }
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The whole command line as clap has it, with the texts of [`Doc`].
+pub fn command_line() -> Command {
+    let mut ffs = Ffs::command().after_help(TOP_HELP);
+    let names: Vec<String> = ffs.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    for name in names {
+        if let Some(doc) = doc(&name) {
+            ffs = ffs.mut_subcommand(&name, |sub| sub.after_help(doc.help()));
+        }
+    }
+    ffs
+}
+
+const TOP_HELP: &str = "\
+Try it:
+  ffs demo                         everything once, on a real tree
+  ffs newfs -s 1g new.img          an empty file system
+  ffs build new.img TREE           an image of a tree, sized to fit
+  ffs ls -l disk.img:/etc          look inside, also into a whole-disk image
+  ffs cp -a disk.img:/home .       copy out; the other way round copies in
+  ffs fsck disk.img                check and repair
+  ffs mount disk.img /mnt          mount by FUSE; `ffs umount /mnt` waits for the last byte
+
+`ffs COMMAND --help` teaches each; `ffs man DIR` writes the manual pages.";
+
+/// Prints what clap has to say; returns the exit code.
+fn usage(error: &clap::Error, doc: Option<&Doc>) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // Help that nobody reads has failed nobody.
+            let _ = error.print();
+            0
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = error.print();
+            EX_USAGE
+        }
+        _ => {
+            let text = error.render().to_string();
+            output::error(text.trim_start_matches("error: ").trim_end());
+            doc.map_or(EX_USAGE, |doc| doc.usage_code)
+        }
+    }
+}
+
+/// Prints why a command failed; returns the exit code.
+fn finish(outcome: Outcome) -> u8 {
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => {
+            if !failure.text.is_empty() {
+                output::error(&failure.text);
+            }
+            failure.code
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound_and_every_command_documented() {
+        command_line().debug_assert();
+        for sub in command_line().get_subcommands().filter(|sub| sub.get_name() != "help") {
+            let doc = doc(sub.get_name()).unwrap();
+            assert!(!doc.examples.is_empty() && !doc.see_also.is_empty(), "{}", sub.get_name());
+            assert!(sub.get_about().is_some(), "{}", sub.get_name());
+        }
+        for (_, command) in MULTICALL {
+            assert!(doc(command).is_some());
+        }
+    }
+}

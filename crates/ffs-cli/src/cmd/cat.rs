@@ -1,0 +1,77 @@
+//! `ffs cat`.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use ffs_core::FileType;
+
+use super::{Doc, EXIT};
+use crate::copy::CHUNK;
+use crate::fail::{Failure, Outcome};
+use crate::namei::Last;
+use crate::output;
+use crate::session::Session;
+use crate::spec::image_path;
+
+pub const DOC: Doc = Doc {
+    examples: &[
+        ("ffs cat disk.img:/etc/fstab", "a file"),
+        ("ffs cat disk.img:/var/log/messages | tail", "its end"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-cp(1)", "ffs-ls(1)"],
+    section: "1",
+    usage_code: 1,
+};
+
+/// Write files of an image to standard output.
+#[derive(clap::Args)]
+pub struct Args {
+    /// IMAGE[@N]:/path
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let mut out = output::stdout();
+    for arg in &args.paths {
+        let spec = image_path(arg)?;
+        let session = Session::read(&spec.image)?;
+        match write(&session, &spec.path, &mut out) {
+            Ok(()) => {}
+            // Nobody reads any more: nothing to tell either.
+            Err(failure) if failure.text.is_empty() => return Err(failure),
+            Err(failure) => output::error(failure.text),
+        }
+        session.finish()?;
+    }
+    out.flush()?;
+    Ok(u8::from(output::errors() > 0))
+}
+
+fn write(session: &Session, path: &[u8], out: &mut dyn Write) -> Result<(), Failure> {
+    let file = session.find(path, Last::Follow)?;
+    match session.ffs.getattr(&file).kind {
+        FileType::Regular => {}
+        FileType::Directory => {
+            let failure = session.failed(path, ffs_core::Error::IsDirectory);
+            return Err(failure.hint("list it with ffs ls"));
+        }
+        kind => {
+            let what = format!("{}:{}", session.image(), crate::fail::show(path));
+            let why = format!("is a {}, which has no data", output::kind_name(kind));
+            return Err(Failure::new(what, why));
+        }
+    }
+    let mut buf = vec![0; CHUNK];
+    let mut at = 0;
+    loop {
+        let read = session.ffs.read(&file, at, &mut buf);
+        let len = read.map_err(|error| session.failed(path, error))?;
+        if len == 0 {
+            return Ok(());
+        }
+        out.write_all(&buf[..len])?;
+        at += len as u64;
+    }
+}

@@ -1,0 +1,34 @@
+//! `ffs completions`.
+
+use std::io::Write;
+
+use super::{Doc, EXIT};
+use crate::fail::Outcome;
+use crate::{app, output};
+
+pub const DOC: Doc = Doc {
+    examples: &[
+        ("ffs completions bash > /etc/bash_completion.d/ffs", "for everybody's bash"),
+        ("ffs completions zsh > ~/.zfunc/_ffs", "for your zsh"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-man(1)"],
+    section: "1",
+    usage_code: 64,
+};
+
+/// Write a shell's completions to standard output.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut app::command_line(), "ffs", &mut text);
+    let mut out = output::stdout();
+    out.write_all(&text)?;
+    out.flush()?;
+    Ok(0)
+}

@@ -1,0 +1,103 @@
+//! `ffs df`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use ffs_ondisk::Format;
+use serde::Serialize;
+
+use super::{Doc, EXIT};
+use crate::fail::{Outcome, show};
+use crate::output::{self, human};
+use crate::session::Session;
+use crate::spec::image_path;
+
+pub const DOC: Doc = Doc {
+    examples: &[("ffs df disk.img", "how full it is"), ("ffs df --json *.img", "for programs")],
+    exit: EXIT,
+    see_also: &["ffs-dumpfs(8)", "ffs-ls(1)"],
+    section: "1",
+    usage_code: 64,
+};
+
+/// Show how full images are.
+///
+/// "avail" is what users other than root may still take: the reserve (newfs -m) is not in it.
+#[derive(clap::Args)]
+pub struct Args {
+    /// IMAGE[@N]
+    #[arg(required = true, value_name = "IMAGE")]
+    images: Vec<OsString>,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Line {
+    image: String,
+    format: &'static str,
+    block_size: u32,
+    fragment_size: u32,
+    bytes: u64,
+    used: u64,
+    free: u64,
+    available: i64,
+    inodes: u64,
+    inodes_free: u64,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let mut lines = Vec::new();
+    for arg in &args.images {
+        let spec = image_path(arg)?;
+        let session = Session::read(&spec.image)?;
+        let (s, g) = (session.ffs.statfs(), session.ffs.geometry());
+        let unit = u64::from(s.fsize);
+        lines.push(Line {
+            image: show(spec.image.as_bytes()),
+            format: if g.format == Format::Ufs1 { "UFS1" } else { "UFS2" },
+            block_size: s.bsize,
+            fragment_size: s.fsize,
+            bytes: s.frags * unit,
+            used: s.frags.saturating_sub(s.frags_free) * unit,
+            free: s.frags_free * unit,
+            available: s.frags_avail * i64::from(s.fsize),
+            inodes: s.inodes,
+            inodes_free: s.inodes_free,
+        });
+        session.finish()?;
+    }
+    if args.json {
+        output::json(&lines)?;
+        return Ok(0);
+    }
+    let mut out = output::stdout();
+    write!(out, "{}", table(&lines))?;
+    out.flush()?;
+    Ok(0)
+}
+
+fn table(lines: &[Line]) -> String {
+    let head =
+        ["image", "format", "block/frag", "size", "used", "avail", "capacity", "inodes", "ifree"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for line in lines {
+        let usable = line.used as f64 + line.available.max(0) as f64;
+        let percent = if usable > 0.0 { line.used as f64 * 100.0 / usable } else { 100.0 };
+        let sign = if line.available < 0 { "-" } else { "" };
+        rows.push(vec![
+            line.image.clone(),
+            line.format.to_owned(),
+            format!("{}/{}", line.block_size, line.fragment_size),
+            human(line.bytes),
+            human(line.used),
+            format!("{sign}{}", human(line.available.unsigned_abs())),
+            format!("{percent:.0}%"),
+            line.inodes.to_string(),
+            line.inodes_free.to_string(),
+        ]);
+    }
+    output::table(rows, &[3, 4, 5, 6, 7, 8])
+}

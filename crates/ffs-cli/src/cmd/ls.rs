@@ -1,0 +1,340 @@
+//! `ffs ls`.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::Write;
+
+use ffs_core::{Attr, DeviceNumber, FileType, Ino, Vnode};
+use serde::Serialize;
+
+use super::{Doc, EXIT};
+use crate::copy::flags;
+use crate::copy::image_source::names_in;
+use crate::fail::{Failure, Outcome, show};
+use crate::namei::{Last, join};
+use crate::output::{self, JsonAttr, JsonName};
+use crate::session::Session;
+use crate::spec::image_path;
+
+pub const DOC: Doc = Doc {
+    examples: &[
+        ("ffs ls disk.img", "the root directory"),
+        ("ffs ls -l disk.img@2:/etc", "a directory in partition 2, with modes, owners and times"),
+        ("ffs ls -R --json disk.img", "everything, for programs"),
+        ("ffs ls -lod disk.img:/kernel", "one file, with its BSD flags"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-tree(1)", "ffs-stat(1)", "ffs-cat(1)", "ffs-cp(1)"],
+    section: "1",
+    usage_code: 1,
+};
+
+/// List files in an image.
+///
+/// Owners are numbers: the names are in the image's own passwd file. Times are UTC. Works on dirty,
+/// journaled and snapshot-bearing images; nothing is changed.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    /// IMAGE[@N][:/path]
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+    /// One line a file with type, mode, links, owner, group, size and time
+    #[arg(short)]
+    long: bool,
+    /// Names that begin with a dot too, also . and ..
+    #[arg(short)]
+    all: bool,
+    /// As -a but without . and ..
+    #[arg(short = 'A')]
+    almost_all: bool,
+    /// Directories below directories
+    #[arg(short = 'R')]
+    recursive: bool,
+    /// A directory itself, not what is in it
+    #[arg(short)]
+    directory: bool,
+    /// Inode numbers
+    #[arg(short)]
+    inode: bool,
+    /// BSD file flags, with -l
+    #[arg(short = 'o')]
+    flags: bool,
+    /// Sizes in units, with -l
+    #[arg(short = 'h')]
+    human: bool,
+    /// Times with seconds and nanoseconds, with -l
+    #[arg(short = 'T')]
+    full_time: bool,
+    /// A sign for the type behind each name: / @ * | =
+    #[arg(short = 'F')]
+    classify: bool,
+    /// Newest first
+    #[arg(short = 't')]
+    by_time: bool,
+    /// Largest first
+    #[arg(short = 'S')]
+    by_size: bool,
+    /// The other way round
+    #[arg(short)]
+    reverse: bool,
+    /// One name a line (always so)
+    #[arg(short = '1', hide = true)]
+    one: bool,
+    /// Numbers for owners (always so)
+    #[arg(short = 'n', hide = true)]
+    numeric: bool,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// A line of the listing.
+struct Line {
+    name: Vec<u8>,
+    attr: Attr,
+    target: Option<Vec<u8>>,
+}
+
+#[derive(Serialize)]
+struct JsonLine {
+    path: JsonName,
+    #[serde(flatten)]
+    attr: JsonAttr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<JsonName>,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let mut out = output::stdout();
+    let mut json = Vec::new();
+    for (number, arg) in args.paths.iter().enumerate() {
+        let spec = image_path(arg)?;
+        let session = Session::read(&spec.image)?;
+        let mut list = List { args: &args, session: &session, out: &mut out, json: &mut json };
+        let result = list.argument(&spec.path, number);
+        session.finish_with(result)?;
+    }
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &json)?;
+        writeln!(out)?;
+    }
+    out.flush()?;
+    Ok(u8::from(output::errors() > 0))
+}
+
+struct List<'a> {
+    args: &'a Args,
+    session: &'a Session,
+    out: &'a mut dyn Write,
+    json: &'a mut Vec<JsonLine>,
+}
+
+impl List<'_> {
+    fn argument(&mut self, path: &[u8], number: usize) -> Result<(), Failure> {
+        // As in BSD, a link named on the command line is followed unless it would be described.
+        let describe = self.args.long || self.args.directory || self.args.classify;
+        let last = if describe { Last::Keep } else { Last::Follow };
+        let file = self.session.find(path, last)?;
+        let attr = self.session.ffs.getattr(&file);
+        if attr.kind != FileType::Directory || self.args.directory {
+            let line = self.line(path.to_vec(), &file)?;
+            return self.print(&[line], b"");
+        }
+        let headings = self.args.recursive || self.args.paths.len() > 1;
+        self.directories(file, path, headings, number > 0)
+    }
+
+    fn directories(
+        &mut self,
+        root: Vnode,
+        path: &[u8],
+        headings: bool,
+        mut blank: bool,
+    ) -> Result<(), Failure> {
+        let mut walked: BTreeSet<Ino> = BTreeSet::new();
+        let mut todo = vec![(path.to_vec(), root)];
+        while let Some((path, dir)) = todo.pop() {
+            if !walked.insert(self.session.ffs.getattr(&dir).ino) {
+                let image = self.session.image();
+                let path = show(&path);
+                output::error(format!("{image}:{path}: a second name of a directory, not listed"));
+                continue;
+            }
+            if headings && !self.args.json {
+                let gap = if blank { "\n" } else { "" };
+                writeln!(self.out, "{gap}{}:", show(&path))?;
+                blank = true;
+            }
+            let mut below = Vec::new();
+            let lines = self.directory(&dir, &path, &mut below);
+            self.print(&lines, &path)?;
+            if self.args.recursive {
+                todo.extend(below.into_iter().rev());
+            }
+        }
+        Ok(())
+    }
+
+    /// The lines of one directory; what cannot be read is reported.
+    fn directory(
+        &mut self,
+        dir: &Vnode,
+        path: &[u8],
+        below: &mut Vec<(Vec<u8>, Vnode)>,
+    ) -> Vec<Line> {
+        let ffs = &self.session.ffs;
+        let (mut names, error) = names_in(ffs, dir);
+        if let Some(error) = error {
+            output::error(self.session.failed(path, error).text);
+        }
+        if self.args.all {
+            names.insert(0, (b".".to_vec(), ffs.getattr(dir).ino));
+            match ffs.lookup(&self.session.cred, dir, b"..") {
+                Ok(parent) => names.insert(1, (b"..".to_vec(), ffs.getattr(&parent).ino)),
+                Err(error) => output::error(self.session.failed(&join(path, b".."), error).text),
+            }
+        }
+        let hidden = !self.args.all && !self.args.almost_all;
+        names.retain(|(name, _)| !(hidden && name.starts_with(b".")));
+        let mut lines = Vec::with_capacity(names.len());
+        for (name, ino) in names {
+            let full = join(path, &name);
+            let file = match ffs.vget(ino, None) {
+                Ok(file) => file,
+                Err(error) => {
+                    output::error(self.session.failed(&full, error).text);
+                    continue;
+                }
+            };
+            match self.line(name, &file) {
+                Ok(line) => {
+                    let real = line.name != b"." && line.name != b"..";
+                    if line.attr.kind == FileType::Directory && real {
+                        below.push((full, file));
+                    }
+                    lines.push(line);
+                }
+                Err(failure) => output::error(failure.text),
+            }
+        }
+        self.sort(&mut lines);
+        lines
+    }
+
+    fn line(&self, name: Vec<u8>, file: &Vnode) -> Result<Line, Failure> {
+        let attr = self.session.ffs.getattr(file);
+        let target = match attr.kind {
+            FileType::Symlink if self.args.long || self.args.json => {
+                let text = self.session.ffs.readlink(file);
+                Some(text.map_err(|error| self.session.failed(&name, error))?)
+            }
+            _ => None,
+        };
+        Ok(Line { name, attr, target })
+    }
+
+    fn sort(&self, lines: &mut [Line]) {
+        if self.args.by_size {
+            lines.sort_by_key(|line| std::cmp::Reverse(line.attr.size));
+        } else if self.args.by_time {
+            lines.sort_by_key(|line| std::cmp::Reverse(line.attr.mtime));
+        }
+        if self.args.reverse {
+            lines.reverse();
+        }
+    }
+
+    fn print(&mut self, lines: &[Line], dir: &[u8]) -> Result<(), Failure> {
+        if self.args.json {
+            for line in lines {
+                let path = JsonName::new(&join(dir, &line.name));
+                let target = line.target.as_deref().map(JsonName::new);
+                self.json.push(JsonLine { path, attr: (&line.attr).into(), target });
+            }
+            return Ok(());
+        }
+        let columns: Vec<Vec<Column>> = lines.iter().map(|line| self.columns(line)).collect();
+        let count = columns.first().map_or(0, Vec::len);
+        let widths: Vec<usize> = (0..count)
+            .map(|column| columns.iter().map(|row| row[column].text.len()).max().unwrap_or(0))
+            .collect();
+        for (line, row) in lines.iter().zip(&columns) {
+            for (Column { text, word }, &width) in row.iter().zip(&widths) {
+                if *word {
+                    write!(self.out, "{text:<width$} ")?;
+                } else {
+                    write!(self.out, "{text:>width$} ")?;
+                }
+            }
+            self.name(&line.name)?;
+            if self.args.classify {
+                write!(self.out, "{}", sign(&line.attr))?;
+            }
+            if let Some(target) = &line.target {
+                write!(self.out, " -> ")?;
+                self.name(target)?;
+            }
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+
+    /// A name as it is, unless it could upset a terminal.
+    fn name(&mut self, name: &[u8]) -> Result<(), Failure> {
+        if output::to_terminal() {
+            write!(self.out, "{}", show(name))?;
+        } else {
+            self.out.write_all(name)?;
+        }
+        Ok(())
+    }
+
+    fn columns(&self, line: &Line) -> Vec<Column> {
+        let a = &line.attr;
+        let number = |text: String| Column { text, word: false };
+        let word = |text: String| Column { text, word: true };
+        let mut row = Vec::new();
+        if self.args.inode {
+            row.push(number(a.ino.to_string()));
+        }
+        if !self.args.long {
+            return row;
+        }
+        row.push(word(output::mode_string(a.kind, a.perm)));
+        row.extend([a.nlink, a.uid, a.gid].map(|n| number(n.to_string())));
+        if self.args.flags {
+            row.push(word(flags::to_text(a.flags)));
+        }
+        row.push(number(if a.kind.is_device() {
+            let DeviceNumber { major, minor } = DeviceNumber::from_disk(a.rdev);
+            format!("{major},{minor}")
+        } else if self.args.human {
+            output::human(a.size)
+        } else {
+            a.size.to_string()
+        }));
+        row.push(word(output::time(a.mtime, self.args.full_time)));
+        row
+    }
+}
+
+/// A cell of the listing: words stand left, numbers right.
+struct Column {
+    text: String,
+    word: bool,
+}
+
+fn sign(attr: &Attr) -> &'static str {
+    match attr.kind {
+        FileType::Directory => "/",
+        FileType::Symlink => "@",
+        FileType::Fifo => "|",
+        FileType::Socket => "=",
+        FileType::Regular if attr.perm & 0o111 != 0 => "*",
+        _ => "",
+    }
+}

@@ -1,0 +1,121 @@
+//! `ffs man`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Command;
+use clap_mangen::Man;
+
+use super::{Doc, EXIT};
+use crate::fail::{Failure, Outcome};
+use crate::{app, output};
+
+pub const DOC: Doc = Doc {
+    examples: &[
+        ("ffs man /usr/local/share/man", "all pages, each in its section"),
+        ("ffs man | man -l -", "read the first page now"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-completions(1)"],
+    section: "1",
+    usage_code: 64,
+};
+
+/// Write the manual pages.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directory in which man1 and man8 are made; without it ffs(1) goes to standard output
+    dir: Option<PathBuf>,
+}
+
+/// A page: name, section, text.
+type Page = (String, &'static str, Vec<u8>);
+
+pub fn run(args: Args) -> Outcome {
+    let pages = pages()?;
+    let Some(dir) = args.dir else {
+        let mut out = output::stdout();
+        if let Some((_, _, text)) = pages.first() {
+            out.write_all(text)?;
+        }
+        out.flush()?;
+        return Ok(0);
+    };
+    for (name, section, text) in &pages {
+        let dir = dir.join(format!("man{section}"));
+        let path = dir.join(format!("{name}.{section}"));
+        std::fs::create_dir_all(&dir)
+            .and_then(|()| std::fs::write(&path, text))
+            .map_err(|error| Failure::new(path.display(), error))?;
+    }
+    output::note(format!("{} pages written below {}", pages.len(), dir.display()));
+    Ok(0)
+}
+
+/// Every page, `ffs` first.
+fn pages() -> Result<Vec<Page>, Failure> {
+    let ffs = app::command_line();
+    let mut pages = vec![("ffs".to_owned(), "1", page(&ffs, None, "1")?)];
+    for sub in ffs.get_subcommands() {
+        let doc = app::doc(sub.get_name());
+        let section = doc.map_or("1", |doc| doc.section);
+        let name = format!("ffs-{}", sub.get_name());
+        let sub = sub.clone().name(name.clone()).bin_name(format!("ffs {}", sub.get_name()));
+        pages.push((name, section, page(&sub, doc, section)?));
+    }
+    Ok(pages)
+}
+
+fn page(command: &Command, doc: Option<&Doc>, section: &str) -> Result<Vec<u8>, Failure> {
+    let man = Man::new(command.clone().disable_help_subcommand(true))
+        .title(command.get_name().to_uppercase())
+        .section(section)
+        .source(concat!("ffs ", env!("CARGO_PKG_VERSION")))
+        .manual("ffs manual");
+    let mut text = Vec::new();
+    man.render_title(&mut text)?;
+    man.render_name_section(&mut text)?;
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    match doc {
+        Some(doc) => text.extend(sections(doc).bytes()),
+        None => text.extend(commands(command).bytes()),
+    }
+    Ok(text)
+}
+
+/// The commands of the first page, with the sections their pages are in.
+fn commands(ffs: &Command) -> String {
+    let mut text = ".SH COMMANDS\n".to_owned();
+    for sub in ffs.get_subcommands() {
+        let name = roff(&format!("ffs-{}", sub.get_name()));
+        let section = app::doc(sub.get_name()).map_or("1", |doc| doc.section);
+        let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
+        text.push_str(&format!(".TP\n\\fB{name}\\fR({section})\n{}\n", roff(&about)));
+    }
+    text
+}
+
+fn sections(doc: &Doc) -> String {
+    let mut text = ".SH \"EXIT STATUS\"\n".to_owned();
+    let item = |head: &str, what: &str| {
+        format!(".TP\n\\fB{}\\fR\n{}\n", roff(head), roff(what))
+    };
+    for (code, what) in doc.exit {
+        text.push_str(&item(code, what));
+    }
+    text.push_str(".SH EXAMPLES\n");
+    for (command, what) in doc.examples {
+        text.push_str(&item(command, what));
+    }
+    let pages: Vec<String> = doc.see_also.iter().map(|page| roff(page)).collect();
+    text.push_str(&format!(".SH \"SEE ALSO\"\n{}\n", pages.join(", ")));
+    text
+}
+
+/// Text that roff takes literally.
+fn roff(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}

@@ -1,0 +1,84 @@
+//! `ffs mkdir`.
+
+use std::ffi::OsString;
+
+use ffs_core::{Error, FileType, SetAttr};
+
+use super::{Doc, EXIT};
+use crate::bsd;
+use crate::fail::{Failure, Outcome};
+use crate::namei::{Last, PathError, components, join, namei, one_image};
+use crate::output;
+use crate::session::Session;
+
+pub const DOC: Doc = Doc {
+    examples: &[
+        ("ffs mkdir disk.img:/data", "a directory"),
+        ("ffs mkdir -p -m 700 disk.img:/root/.ssh", "with those above it, for its owner alone"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-rm(1)", "ffs-cp(1)"],
+    section: "1",
+    usage_code: 64,
+};
+
+/// Make directories in an image.
+///
+/// New directories belong to root and to the group of the directory they are in, as on BSD.
+#[derive(clap::Args)]
+pub struct Args {
+    /// IMAGE[@N]:/path, all in one image
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+    /// Those above it too; none need be new
+    #[arg(short)]
+    parents: bool,
+    /// Permissions, octal
+    #[arg(short, value_name = "MODE", value_parser = bsd::mode)]
+    mode: Option<u16>,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let (image, paths) = one_image(&args.paths)?;
+    let session = Session::write(&image)?;
+    for path in &paths {
+        if let Err(failure) = make(&session, path, &args) {
+            output::error(failure.text);
+        }
+    }
+    session.finish()?;
+    Ok(u8::from(output::errors() > 0))
+}
+
+fn make(session: &Session, path: &[u8], args: &Args) -> Result<(), Failure> {
+    if !args.parents {
+        return one(session, path, args.mode);
+    }
+    let mut so_far = b"/".to_vec();
+    let mut names = components(path).peekable();
+    while let Some(name) = names.next() {
+        so_far = join(&so_far, name);
+        let last = names.peek().is_none();
+        match namei(&session.ffs, &session.cred, &so_far, Last::Follow) {
+            Ok(file) if session.ffs.getattr(&file).kind == FileType::Directory => {}
+            Ok(_) => return Err(session.failed(&so_far, Error::NotDirectory)),
+            Err(PathError::Fs(Error::NotFound)) => {
+                one(session, &so_far, args.mode.filter(|_| last))?;
+            }
+            Err(error) => return Err(session.failed(&so_far, error)),
+        }
+    }
+    Ok(())
+}
+
+fn one(session: &Session, path: &[u8], mode: Option<u16>) -> Result<(), Failure> {
+    let (dir, name) = session.find_parent(path)?;
+    let failed = |error| session.failed(path, error);
+    let perm = mode.unwrap_or(0o755);
+    let made = session.ffs.mkdir(&session.cred, &dir, &name, perm).map_err(failed)?;
+    if let Some(perm) = mode {
+        let set = SetAttr { perm: Some(perm), ..SetAttr::default() };
+        session.ffs.setattr(&session.cred, &made, &set).map_err(failed)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! The commands, one file each: what they are asked, what they call, what they print.
+
+pub mod build;
+pub mod cat;
+pub mod completions;
+pub mod cp;
+pub mod demo;
+pub mod df;
+pub mod dumpfs;
+pub mod fsck;
+pub mod ln;
+pub mod ls;
+pub mod man;
+pub mod mkdir;
+pub mod mount;
+pub mod mv;
+pub mod newfs;
+pub mod rm;
+pub mod stat;
+pub mod tree;
+pub mod tunefs;
+pub mod umount;
+
+/// What `--help` and the manual page add to the options.
+pub struct Doc {
+    /// Commands and what they do.
+    pub examples: &'static [(&'static str, &'static str)],
+    /// Exit codes and what they mean.
+    pub exit: &'static [(&'static str, &'static str)],
+    /// Related pages.
+    pub see_also: &'static [&'static str],
+    /// Section of the manual.
+    pub section: &'static str,
+    /// Exit code of a wrong command line, as BSD's program has it.
+    pub usage_code: u8,
+}
+
+/// Exit codes of most commands.
+pub const EXIT: &[(&str, &str)] = &[
+    ("0", "everything was done"),
+    ("1", "something could not be done; each thing has a line on standard error"),
+    ("64", "the command line is wrong (1 where BSD's program says 1)"),
+    ("130", "interrupted; the image was unmounted in order"),
+];
+
+impl Doc {
+    /// The text below the options of `--help`.
+    pub fn help(&self) -> String {
+        let mut text = String::from("Examples:\n");
+        for (command, what) in self.examples {
+            text.push_str(&format!("  {command}\n      {what}\n"));
+        }
+        text.push_str("\nExit status:\n");
+        for (code, what) in self.exit {
+            text.push_str(&format!("  {code:<5} {what}\n"));
+        }
+        text.push_str(&format!("\nSee also: {}", self.see_also.join(", ")));
+        text
+    }
+}

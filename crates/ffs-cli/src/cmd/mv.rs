@@ -1,0 +1,80 @@
+//! `ffs mv`.
+
+use std::ffi::OsString;
+
+use ffs_core::{Error, FileType, RenameMode};
+
+use super::{Doc, EXIT};
+use crate::fail::{Failure, Outcome};
+use crate::namei::{Last, basename, join, namei, one_image};
+use crate::output;
+use crate::session::Session;
+
+pub const DOC: Doc = Doc {
+    examples: &[
+        ("ffs mv disk.img:/a disk.img:/b", "a new name"),
+        ("ffs mv disk.img:/a disk.img:/b disk.img:/dir", "into a directory"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-cp(1)", "ffs-ln(1)", "ffs-rm(1)"],
+    section: "1",
+    usage_code: 64,
+};
+
+/// Rename or move files within an image.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What is moved, then where to; all in one image
+    #[arg(required = true, num_args = 2.., value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+    /// Do not replace what exists
+    #[arg(short = 'n')]
+    no_clobber: bool,
+    /// The target is not a directory to move into, even if it is one
+    #[arg(short = 'T')]
+    no_target_directory: bool,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let (image, mut paths) = one_image(&args.paths)?;
+    let target = paths.pop().unwrap_or_default();
+    let session = Session::write(&image)?;
+    let into = match namei(&session.ffs, &session.cred, &target, Last::Follow) {
+        Ok(file) => {
+            session.ffs.getattr(&file).kind == FileType::Directory && !args.no_target_directory
+        }
+        Err(_) => false,
+    };
+    if paths.len() > 1 && !into {
+        return Err(session.failed(&target, Error::NotDirectory));
+    }
+    for path in &paths {
+        if let Err(failure) = rename(&session, path, &target, into, &args) {
+            output::error(failure.text);
+        }
+    }
+    session.finish()?;
+    Ok(u8::from(output::errors() > 0))
+}
+
+fn rename(
+    session: &Session,
+    path: &[u8],
+    target: &[u8],
+    into: bool,
+    args: &Args,
+) -> Result<(), Failure> {
+    let (from, old) = session.find_parent(path)?;
+    let to = match basename(path).filter(|_| into) {
+        Some(name) => join(target, name),
+        None => target.to_vec(),
+    };
+    let (dir, new) = session.find_parent(&to)?;
+    let mode = if args.no_clobber { RenameMode::NoReplace } else { RenameMode::Replace };
+    match session.ffs.rename(&session.cred, (&from, &old), (&dir, &new), mode) {
+        Ok(()) => Ok(()),
+        Err(Error::Exists) if args.no_clobber => Ok(()),
+        Err(error @ Error::NotFound) => Err(session.failed(path, error)),
+        Err(error) => Err(session.failed(&to, error)),
+    }
+}

@@ -1,0 +1,153 @@
+//! `ffs stat`.
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use ffs_core::{DeviceNumber, FileType, XattrNamespace};
+use serde::Serialize;
+
+use super::{Doc, EXIT};
+use crate::copy::flags;
+use crate::fail::{Failure, Outcome, show};
+use crate::namei::Last;
+use crate::output::{self, JsonAttr, JsonName, mode_string, time};
+use crate::session::Session;
+use crate::spec::image_path;
+
+pub const DOC: Doc = Doc {
+    examples: &[
+        ("ffs stat disk.img:/etc/rc", "everything its inode says"),
+        ("ffs stat --json disk.img:/etc/rc disk.img:/bin/sh", "for programs"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-ls(1)", "ffs-df(1)"],
+    section: "1",
+    usage_code: 1,
+};
+
+/// Show everything about files in an image.
+///
+/// A symbolic link is shown itself, unless -L is given. Times are UTC.
+#[derive(clap::Args)]
+pub struct Args {
+    /// IMAGE[@N]:/path
+    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    paths: Vec<OsString>,
+    /// Follow a symbolic link
+    #[arg(short = 'L')]
+    follow: bool,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct JsonStat {
+    path: JsonName,
+    #[serde(flatten)]
+    attr: JsonAttr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<JsonName>,
+    xattrs: Vec<JsonXattr>,
+}
+
+#[derive(Serialize)]
+struct JsonXattr {
+    namespace: &'static str,
+    #[serde(flatten)]
+    name: JsonName,
+    size: usize,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let mut all = Vec::new();
+    let mut out = output::stdout();
+    for arg in &args.paths {
+        let spec = image_path(arg)?;
+        let session = Session::read(&spec.image)?;
+        let result = look(&session, &spec.path, &args, &mut out);
+        match session.finish_with(result) {
+            Ok(stat) => all.push(stat),
+            Err(failure) => output::error(failure.text),
+        }
+    }
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &all)?;
+        writeln!(out)?;
+    }
+    out.flush()?;
+    Ok(u8::from(output::errors() > 0))
+}
+
+fn look(
+    session: &Session,
+    path: &[u8],
+    args: &Args,
+    out: &mut dyn Write,
+) -> Result<JsonStat, Failure> {
+    let last = if args.follow { Last::Follow } else { Last::Keep };
+    let file = session.find(path, last)?;
+    let a = session.ffs.getattr(&file);
+    let failed = |error| session.failed(path, error);
+    let target = match a.kind {
+        FileType::Symlink => Some(session.ffs.readlink(&file).map_err(failed)?),
+        _ => None,
+    };
+    let names = match session.ffs.listxattr(&session.cred, &file) {
+        Ok(names) => names,
+        Err(ffs_core::Error::NotSupported(_)) => Vec::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut xattrs = Vec::new();
+    for (namespace, name) in names {
+        let value = session.ffs.getxattr(&session.cred, &file, namespace, &name);
+        let size = value.map_err(failed)?.len();
+        xattrs.push(JsonXattr { namespace: space(namespace), name: JsonName::new(&name), size });
+    }
+    let stat = JsonStat {
+        path: JsonName::new(path),
+        attr: (&a).into(),
+        target: target.as_deref().map(JsonName::new),
+        xattrs,
+    };
+    if !args.json {
+        print(session, path, &a, &stat, out)?;
+    }
+    Ok(stat)
+}
+
+fn print(
+    session: &Session,
+    path: &[u8],
+    a: &ffs_core::Attr,
+    stat: &JsonStat,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let arrow = stat.target.as_ref().map(|t| format!(" -> {}", t.shown())).unwrap_or_default();
+    writeln!(out, "  path  {}:{}{arrow}", session.image(), show(path))?;
+    let (kind, size, blocks) = (output::kind_name(a.kind), a.size, a.blocks);
+    writeln!(out, "  type  {kind}, {size} bytes, {blocks} blocks of 512 bytes")?;
+    if a.kind.is_device() {
+        let DeviceNumber { major, minor } = DeviceNumber::from_disk(a.rdev);
+        writeln!(out, "device  major {major}, minor {minor}")?;
+    }
+    writeln!(out, " inode  {}, generation {}, {} links", a.ino, a.generation, a.nlink)?;
+    let (mode, perm) = (mode_string(a.kind, a.perm), a.perm);
+    writeln!(out, "  mode  {mode} ({perm:04o}), uid {}, gid {}", a.uid, a.gid)?;
+    writeln!(out, " flags  {}", flags::to_text(a.flags))?;
+    writeln!(out, "access  {}", time(a.atime, true))?;
+    writeln!(out, "modify  {}", time(a.mtime, true))?;
+    writeln!(out, "change  {}", time(a.ctime, true))?;
+    writeln!(out, " birth  {}", time(a.birthtime, true))?;
+    for JsonXattr { namespace, name, size } in &stat.xattrs {
+        writeln!(out, " xattr  {namespace}.{}, {size} bytes", name.shown())?;
+    }
+    Ok(())
+}
+
+fn space(namespace: XattrNamespace) -> &'static str {
+    match namespace {
+        XattrNamespace::User => "user",
+        XattrNamespace::System => "system",
+    }
+}

@@ -1,0 +1,376 @@
+//! Copying trees: a source tells what it holds, a sink makes it anew.
+//!
+//! **Purpose.** Host, image and archive are sources; host and image are sinks. The source runs in a
+//! thread of its own and sends [`Event`]s; the sink works on what has arrived.
+//!
+//! **Invariants.**
+//! 1. A directory is told before what is in it, the first name of a file before its other names.
+//! 2. The order of events depends on the tree alone: names are told in byte order, depth first.
+//! 3. A file that cannot be copied whole is reported and not left behind half; what was there under
+//!    its name before stays.
+//! 4. What cannot be kept (owners without root, attributes the other side has no place for) is
+//!    counted and said.
+//! 5. Memory is bounded by the number of directories and of files with several names, not by data.
+
+pub mod flags;
+pub mod host_sink;
+pub mod host_source;
+pub mod image_sink;
+pub mod image_source;
+mod tally;
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use ffs_core::{DeviceNumber, FileFlags, Timespec, XattrNamespace};
+
+use crate::fail::Failure;
+use crate::output;
+use crate::progress::Progress;
+use crate::signals;
+
+pub use tally::Tally;
+
+/// Bytes in one read of a file.
+pub const CHUNK: usize = 512 << 10;
+/// Batches under way between the two threads.
+const BATCHES: usize = 8;
+/// Events and bytes in a batch.
+const BATCH_EVENTS: usize = 128;
+const BATCH_BYTES: usize = 1 << 20;
+
+/// What every file has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Low 12 bits of the mode.
+    pub perm: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Access time.
+    pub atime: Timespec,
+    /// Modification time.
+    pub mtime: Timespec,
+    /// Creation time.
+    pub birthtime: Timespec,
+    /// BSD's file flags.
+    pub flags: FileFlags,
+    /// Extended attributes.
+    pub xattrs: Vec<Xattr>,
+}
+
+/// An extended attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Xattr {
+    /// Name space.
+    pub namespace: XattrNamespace,
+    /// Name without it.
+    pub name: Vec<u8>,
+    /// Value.
+    pub value: Vec<u8>,
+}
+
+/// What kind of file, with what belongs to the kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Directory.
+    Directory,
+    /// Regular file of this many bytes. If `whole` is given that is its data; else [`Event::Data`]
+    /// and [`Event::End`] follow, and what they leave out are holes.
+    File {
+        /// Bytes.
+        size: u64,
+        /// All of the data, of small files.
+        whole: Option<Vec<u8>>,
+    },
+    /// Symbolic link with its text.
+    Symlink(Vec<u8>),
+    /// Named pipe.
+    Fifo,
+    /// Socket.
+    Socket,
+    /// Character device.
+    Char(DeviceNumber),
+    /// Block device.
+    Block(DeviceNumber),
+    /// Another name of the file at this path, told before.
+    Link(Vec<u8>),
+}
+
+/// A file to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Path relative to the sink, without leading or double slashes; empty for the sink itself.
+    pub path: Vec<u8>,
+    /// Kind.
+    pub kind: Kind,
+    /// The rest.
+    pub meta: Meta,
+    /// Number of a file that may be told again under other names.
+    pub identity: Option<u64>,
+}
+
+/// What a source says.
+#[derive(Debug)]
+pub enum Event {
+    /// A file begins.
+    Entry(Box<Entry>),
+    /// Data of the file that began, at an offset.
+    Data(u64, Vec<u8>),
+    /// Where data of the file that began lies, begin and end, told instead of the data.
+    Extent(u64, u64),
+    /// It is complete.
+    End,
+    /// It cannot be read further, for a reason that was sent as [`Event::Failed`].
+    Broken,
+    /// Something could not be read: what and why.
+    Failed(String),
+    /// Something cannot be told: a line for the end, counted.
+    Lost(Loss),
+}
+
+/// What can get lost between systems.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Loss {
+    /// Owner or group.
+    Owner,
+    /// A device file.
+    Device,
+    /// An extended attribute.
+    Xattr,
+    /// Flags.
+    Flags,
+    /// A socket.
+    Socket,
+}
+
+/// Nobody listens any more: the source ends.
+#[derive(Debug)]
+pub struct Deaf;
+
+/// What saying something results in.
+pub type Said = Result<(), Deaf>;
+
+/// How a source speaks.
+pub struct Emit {
+    batch: Vec<Event>,
+    bytes: usize,
+    to: SyncSender<Vec<Event>>,
+    deaf: bool,
+}
+
+impl Emit {
+    fn new(to: SyncSender<Vec<Event>>) -> Emit {
+        Emit { batch: Vec::new(), bytes: 0, to, deaf: false }
+    }
+
+    /// Says `event`.
+    pub fn send(&mut self, event: Event) -> Said {
+        self.bytes += match &event {
+            Event::Data(_, data) => data.len(),
+            Event::Entry(entry) => match &entry.kind {
+                Kind::File { whole: Some(data), .. } => data.len(),
+                _ => 0,
+            },
+            _ => 0,
+        };
+        self.batch.push(event);
+        if self.batch.len() >= BATCH_EVENTS || self.bytes >= BATCH_BYTES {
+            self.flush();
+        }
+        if self.deaf { Err(Deaf) } else { Ok(()) }
+    }
+
+    /// Says that this file comes now.
+    pub fn entry(&mut self, entry: Entry) -> Said {
+        self.send(Event::Entry(Box::new(entry)))
+    }
+
+    /// Says that `what` could not be read.
+    pub fn failed(&mut self, what: &[u8], why: impl std::fmt::Display) -> Said {
+        self.send(Event::Failed(format!("{}: {why}", crate::fail::show(what))))
+    }
+
+    fn flush(&mut self) {
+        self.bytes = 0;
+        let batch = std::mem::take(&mut self.batch);
+        self.deaf = self.to.send(batch).is_err();
+    }
+}
+
+/// Why a sink could not do something.
+#[derive(Debug)]
+pub enum SinkError {
+    /// This file is left out: why.
+    Skip(String),
+    /// Nothing more can be copied.
+    Stop(Failure),
+}
+
+/// Shorthand.
+pub type SinkResult = Result<(), SinkError>;
+
+/// What makes files.
+pub trait Sink {
+    /// Makes the file; a regular one stays open for data.
+    fn entry(&mut self, entry: &Entry, tally: &mut Tally) -> SinkResult;
+    /// Writes to the open file.
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult;
+    /// Finishes the open file.
+    fn end(&mut self, tally: &mut Tally) -> SinkResult;
+    /// Removes the open file.
+    fn abandon(&mut self);
+    /// Does what must come last: times of directories.
+    fn finish(&mut self, tally: &mut Tally) -> SinkResult;
+}
+
+/// Copies what `source` tells into `sink`. Errors of single files are printed and counted.
+pub fn run<S>(
+    source: S,
+    sink: &mut dyn Sink,
+    adjust: &mut dyn FnMut(&mut Entry),
+    progress: &mut Progress,
+) -> Result<Tally, Failure>
+where
+    S: FnOnce(&mut Emit) -> Said + Send,
+{
+    let (to, from) = sync_channel(BATCHES);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut emit = Emit::new(to);
+            // A listener that went away has said why.
+            if source(&mut emit).is_ok() {
+                emit.flush();
+            }
+        });
+        let mut work = Work { sink, adjust, progress, tally: Tally::default(), current: None };
+        let result = work.all(from);
+        if result.is_err() && work.current.is_some() {
+            work.sink.abandon();
+        }
+        result.map(|()| work.tally)
+    })
+}
+
+struct Work<'a> {
+    sink: &'a mut dyn Sink,
+    adjust: &'a mut dyn FnMut(&mut Entry),
+    progress: &'a mut Progress,
+    tally: Tally,
+    /// Path of the file that is open in the sink.
+    current: Option<Vec<u8>>,
+}
+
+impl Work<'_> {
+    fn all(&mut self, from: Receiver<Vec<Event>>) -> Result<(), Failure> {
+        for batch in from {
+            signals::check()?;
+            for event in batch {
+                self.event(event)?;
+            }
+        }
+        let finished = self.sink.finish(&mut self.tally);
+        self.settle(finished, b"")?;
+        self.tally.say_losses();
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) -> Result<(), Failure> {
+        match event {
+            Event::Entry(entry) => self.entry(*entry),
+            Event::Data(offset, bytes) => {
+                let Some(path) = self.current.take() else { return Ok(()) };
+                let result = self.sink.data(offset, &bytes);
+                self.progress.add(bytes.len() as u64);
+                self.tally.bytes += bytes.len() as u64;
+                self.keep_or_abandon(result, path)
+            }
+            Event::Extent(..) => Ok(()),
+            Event::End => {
+                let Some(path) = self.current.take() else { return Ok(()) };
+                let result = self.sink.end(&mut self.tally);
+                self.settle(result, &path)
+            }
+            Event::Broken => {
+                if self.current.take().is_some() {
+                    self.sink.abandon();
+                    self.tally.files -= 1;
+                }
+                Ok(())
+            }
+            Event::Failed(text) => {
+                self.tally.failed += 1;
+                output::error(text);
+                Ok(())
+            }
+            Event::Lost(loss) => {
+                self.tally.lose(loss);
+                Ok(())
+            }
+        }
+    }
+
+    fn entry(&mut self, mut entry: Entry) -> Result<(), Failure> {
+        (self.adjust)(&mut entry);
+        self.tally.count(&entry.kind);
+        let result = self.sink.entry(&entry, &mut self.tally);
+        let made = result.is_ok();
+        self.settle(result, &entry.path)?;
+        let Kind::File { whole, .. } = &entry.kind else { return Ok(()) };
+        if !made {
+            self.tally.files -= 1;
+            return Ok(());
+        }
+        let Some(data) = whole else {
+            self.current = Some(entry.path);
+            return Ok(());
+        };
+        self.tally.bytes += data.len() as u64;
+        self.progress.add(data.len() as u64);
+        if !data.is_empty() {
+            let result = self.sink.data(0, data);
+            self.keep_or_abandon(result, entry.path.clone())?;
+            if self.current.take().is_none() {
+                return Ok(());
+            }
+        }
+        let result = self.sink.end(&mut self.tally);
+        self.settle(result, &entry.path)
+    }
+
+    /// After writing data: the file stays current, or is given up.
+    fn keep_or_abandon(&mut self, result: SinkResult, path: Vec<u8>) -> Result<(), Failure> {
+        if result.is_ok() {
+            self.current = Some(path);
+            return Ok(());
+        }
+        self.sink.abandon();
+        self.tally.files -= 1;
+        self.settle(result, &path)
+    }
+
+    fn settle(&mut self, result: SinkResult, path: &[u8]) -> Result<(), Failure> {
+        match result {
+            Ok(()) => Ok(()),
+            Err(SinkError::Skip(why)) => {
+                self.tally.failed += 1;
+                output::error(format!("{}: {why}", crate::fail::show(path)));
+                Ok(())
+            }
+            Err(SinkError::Stop(failure)) => Err(failure),
+        }
+    }
+}
+
+/// Splits a relative path into its directory and its last name.
+pub fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// A name in the directory of `name` that is nobody's, for what will be renamed.
+pub fn temporary_name(number: u64) -> Vec<u8> {
+    format!(".ffs-copy.{}.{number}", std::process::id()).into_bytes()
+}

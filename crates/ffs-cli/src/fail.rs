@@ -1,0 +1,114 @@
+//! What a command ends with when it cannot do what it was asked.
+//!
+//! Every message has one form, `ffs COMMAND: what: why; what to do`: the part before `what` is
+//! added where it is printed.
+
+use std::fmt::Display;
+use std::io;
+
+/// Exit code of a wrong command line, where BSD has no other (`EX_USAGE`).
+pub const EX_USAGE: u8 = 64;
+/// Exit code of a program that SIGINT ended.
+pub const INTERRUPTED: u8 = 130;
+/// Exit code of a program whose reader went away.
+const PIPE_CLOSED: u8 = 141;
+
+/// The exit code of a command that ran, or why it could not.
+pub type Outcome = Result<u8, Failure>;
+
+/// Why a command failed, and its exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// Exit code.
+    pub code: u8,
+    /// For people; empty if they have been told.
+    pub text: String,
+}
+
+impl Failure {
+    /// Exit code 1, `what: why`.
+    pub fn new(what: impl Display, why: impl Display) -> Failure {
+        Failure { code: 1, text: format!("{what}: {why}") }
+    }
+
+    /// Exit code 1 and a whole sentence.
+    pub fn plain(text: impl Display) -> Failure {
+        Failure { code: 1, text: text.to_string() }
+    }
+
+    /// A wrong command line.
+    pub fn usage(text: impl Display) -> Failure {
+        Failure { code: EX_USAGE, text: text.to_string() }
+    }
+
+    /// Stopped by SIGINT or SIGTERM.
+    pub fn interrupted() -> Failure {
+        Failure { code: INTERRUPTED, text: "interrupted".to_owned() }
+    }
+
+    /// Adds what to do about it.
+    #[must_use]
+    pub fn hint(mut self, what_to_do: impl Display) -> Failure {
+        self.text = format!("{}; {what_to_do}", self.text.trim_end_matches('.'));
+        self
+    }
+
+    /// The same with another exit code.
+    #[must_use]
+    pub fn code(mut self, code: u8) -> Failure {
+        self.code = code;
+        self
+    }
+}
+
+/// Only standard output is written with `?` on an I/O error.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure { code: PIPE_CLOSED, text: String::new() };
+        }
+        Failure::new("standard output", error)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Failure {
+        io::Error::from(error).into()
+    }
+}
+
+/// A name as it may be shown: control characters and bytes that are no UTF-8 are escaped.
+pub fn show(name: impl AsRef<[u8]>) -> String {
+    let mut out = String::new();
+    for chunk in name.as_ref().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_control() {
+                let mut bytes = [0; 4];
+                let bytes = c.encode_utf8(&mut bytes).bytes();
+                out.extend(bytes.map(|byte| format!("\\x{byte:02x}")));
+            } else {
+                out.push(c);
+            }
+        }
+        out.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_safe_to_show() {
+        assert_eq!(show(b"plain name"), "plain name");
+        assert_eq!(show("gr\u{fc}n\n\x1b[31m"), "gr\u{fc}n\\x0a\\x1b[31m");
+        assert_eq!(show(b"a\xff\xc3"), "a\\xff\\xc3");
+    }
+
+    #[test]
+    fn hints_follow_the_reason() {
+        let failure = Failure::new("a.img", "no such file.").hint("check the path");
+        assert_eq!(failure.text, "a.img: no such file; check the path");
+    }
+}

@@ -1,0 +1,277 @@
+//! What goes to standard output and standard error: messages, tables, JSON.
+
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ffs_core::{Attr, DeviceNumber, FileType, Timespec};
+use jiff::tz::TimeZone;
+use serde::Serialize;
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Padding, Style};
+
+use crate::fail::Failure;
+use crate::progress;
+
+static COMMAND: OnceLock<String> = OnceLock::new();
+static ERRORS: AtomicU64 = AtomicU64::new(0);
+
+/// Sets the name that messages begin with.
+pub fn set_command(name: &str) {
+    // Set once, before anything can go wrong.
+    let _ = COMMAND.set(name.to_owned());
+}
+
+fn prefix() -> &'static str {
+    COMMAND.get().map_or("ffs", String::as_str)
+}
+
+/// Prints `ffs COMMAND: text` on standard error.
+pub fn error(text: impl AsRef<str>) {
+    ERRORS.fetch_add(1, Ordering::Relaxed);
+    message(text.as_ref());
+}
+
+/// How many errors were printed.
+pub fn errors() -> u64 {
+    ERRORS.load(Ordering::Relaxed)
+}
+
+/// Prints a warning: something to know, but no failure.
+pub fn warn(text: impl AsRef<str>) {
+    message(&format!("warning: {}", text.as_ref()));
+}
+
+/// Prints a note of progress, as text.
+pub fn note(text: impl AsRef<str>) {
+    message(text.as_ref());
+}
+
+fn message(text: &str) {
+    progress::suspend(|| {
+        // Nobody is left to tell if standard error is gone.
+        let _ = writeln!(io::stderr(), "{}: {text}", prefix());
+    });
+}
+
+/// Standard output, buffered. Flush it before the command ends.
+pub fn stdout() -> BufWriter<StdoutLock<'static>> {
+    BufWriter::with_capacity(1 << 16, io::stdout().lock())
+}
+
+/// Whether standard output is a terminal.
+pub fn to_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Prints `value` as JSON, one document with a newline.
+pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+    let mut out = stdout();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// A table without lines; columns in `right` are aligned to the right.
+pub fn table(rows: Vec<Vec<String>>, right: &[usize]) -> String {
+    let mut builder = Builder::default();
+    for row in rows {
+        builder.push_record(row);
+    }
+    let mut table = builder.build();
+    table.with(Style::empty()).with(Padding::new(0, 2, 0, 0));
+    for &column in right {
+        table.modify(Columns::one(column), Alignment::right());
+    }
+    let text = table.to_string();
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// `bytes` in the largest unit that leaves at least one digit before the point.
+pub fn human(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// `ls`'s first column.
+pub fn mode_string(kind: FileType, perm: u16) -> String {
+    let mut out = String::with_capacity(10);
+    out.push(match kind {
+        FileType::Fifo => 'p',
+        FileType::Char => 'c',
+        FileType::Directory => 'd',
+        FileType::Block => 'b',
+        FileType::Regular => '-',
+        FileType::Symlink => 'l',
+        FileType::Socket => 's',
+    });
+    let special = [(0o4000, 's', 'S'), (0o2000, 's', 'S'), (0o1000, 't', 'T')];
+    for (triple, (bit, with, without)) in special.into_iter().enumerate() {
+        let bits = perm >> (6 - 3 * triple);
+        out.push(if bits & 4 != 0 { 'r' } else { '-' });
+        out.push(if bits & 2 != 0 { 'w' } else { '-' });
+        out.push(match (bits & 1 != 0, perm & bit != 0) {
+            (true, false) => 'x',
+            (false, false) => '-',
+            (true, true) => with,
+            (false, true) => without,
+        });
+    }
+    out
+}
+
+/// The name of a file type, as `--json` has it.
+pub fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "fifo",
+        FileType::Char => "char",
+        FileType::Directory => "directory",
+        FileType::Block => "block",
+        FileType::Regular => "file",
+        FileType::Symlink => "symlink",
+        FileType::Socket => "socket",
+    }
+}
+
+/// A time in UTC; `full` adds seconds and nanoseconds. Times no calendar has are `@SECONDS`.
+pub fn time(at: Timespec, full: bool) -> String {
+    let stamp = jiff::Timestamp::new(at.secs, 0).ok();
+    let Some(zoned) = stamp.map(|stamp| stamp.to_zoned(TimeZone::UTC)) else {
+        return format!("@{}.{:09}", at.secs, at.nsec);
+    };
+    if full {
+        return format!("{}.{:09}Z", zoned.strftime("%Y-%m-%d %H:%M:%S"), at.nsec);
+    }
+    zoned.strftime("%Y-%m-%d %H:%M").to_string()
+}
+
+/// A moment in JSON: both as people and as programs read it.
+#[derive(Serialize)]
+pub struct JsonTime {
+    text: String,
+    seconds: i64,
+    nanoseconds: i32,
+}
+
+impl From<Timespec> for JsonTime {
+    fn from(at: Timespec) -> JsonTime {
+        JsonTime { text: time(at, true), seconds: at.secs, nanoseconds: at.nsec }
+    }
+}
+
+/// A name in JSON: text, and its bytes where the text does not tell them.
+#[derive(Serialize)]
+pub struct JsonName {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_hex: Option<String>,
+}
+
+impl JsonName {
+    /// Of these bytes.
+    pub fn new(name: &[u8]) -> JsonName {
+        let hex = || name.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name_hex = std::str::from_utf8(name).is_err().then(hex);
+        JsonName { name: String::from_utf8_lossy(name).into_owned(), name_hex }
+    }
+
+    /// The text, safe to print.
+    pub fn shown(&self) -> String {
+        crate::fail::show(&self.name)
+    }
+}
+
+/// A file's attributes in JSON.
+#[derive(Serialize)]
+pub struct JsonAttr {
+    inode: u32,
+    generation: u32,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    mode: String,
+    nlink: u32,
+    uid: u32,
+    gid: u32,
+    size: u64,
+    blocks512: u64,
+    flags: String,
+    flags_hex: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<[u32; 2]>,
+    atime: JsonTime,
+    mtime: JsonTime,
+    ctime: JsonTime,
+    birthtime: JsonTime,
+}
+
+impl From<&Attr> for JsonAttr {
+    fn from(a: &Attr) -> JsonAttr {
+        let device = DeviceNumber::from_disk(a.rdev);
+        JsonAttr {
+            inode: a.ino.0,
+            generation: a.generation,
+            kind: kind_name(a.kind),
+            mode: format!("{:04o}", a.perm),
+            nlink: a.nlink,
+            uid: a.uid,
+            gid: a.gid,
+            size: a.size,
+            blocks512: a.blocks,
+            flags: crate::copy::flags::to_text(a.flags),
+            flags_hex: format!("{:x}", a.flags.bits()),
+            device: a.kind.is_device().then_some([device.major, device.minor]),
+            atime: a.atime.into(),
+            mtime: a.mtime.into(),
+            ctime: a.ctime.into(),
+            birthtime: a.birthtime.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_look_as_ls_prints_them() {
+        assert_eq!(mode_string(FileType::Regular, 0o644), "-rw-r--r--");
+        assert_eq!(mode_string(FileType::Directory, 0o1777), "drwxrwxrwt");
+        assert_eq!(mode_string(FileType::Regular, 0o6754), "-rwsr-sr--");
+        assert_eq!(mode_string(FileType::Regular, 0o7000), "---S--S--T");
+    }
+
+    #[test]
+    fn times_are_utc_and_never_fail() {
+        let at = |secs, nsec| Timespec { secs, nsec };
+        assert_eq!(time(at(1_000_000_000, 5), false), "2001-09-09 01:46");
+        assert_eq!(time(at(1_000_000_000, 5), true), "2001-09-09 01:46:40.000000005Z");
+        assert_eq!(time(at(i64::MAX, 0), false), "@9223372036854775807.000000000");
+        assert!(time(at(-1, 0), false).starts_with("1969-12-31"));
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(human(1023), "1023 B");
+        assert_eq!(human(1536), "1.5 KiB");
+        assert_eq!(human(u64::MAX), "16384.0 PiB");
+    }
+
+    #[test]
+    fn tables_align() {
+        let rows = vec![vec!["a".into(), "1".into()], vec!["bcd".into(), "22".into()]];
+        assert_eq!(table(rows, &[1]), "a     1\nbcd  22\n");
+    }
+}

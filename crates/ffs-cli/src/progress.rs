@@ -1,0 +1,97 @@
+//! A progress bar for whatever takes longer than a second, on a terminal only.
+
+use std::io::{self, IsTerminal};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Nothing is drawn before.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The bar that is on the screen, for messages to get out of its way.
+static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Progress of one piece of work.
+pub struct Progress {
+    bar: ProgressBar,
+    started: Instant,
+    wanted: bool,
+    total: Option<u64>,
+    bytes: bool,
+}
+
+impl Progress {
+    /// Counts bytes, of `total` if that is known.
+    pub fn bytes(what: &str, total: Option<u64>) -> Progress {
+        Self::new(what, total, true)
+    }
+
+    /// Counts things.
+    pub fn items(what: &str, total: Option<u64>) -> Progress {
+        Self::new(what, total, false)
+    }
+
+    fn new(what: &str, total: Option<u64>, bytes: bool) -> Progress {
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+        bar.set_prefix(what.to_owned());
+        let wanted = io::stderr().is_terminal();
+        Progress { bar, started: Instant::now(), wanted, total, bytes }
+    }
+
+    /// `n` more are done.
+    pub fn add(&mut self, n: u64) {
+        self.bar.inc(n);
+        self.show_if_due();
+    }
+
+    /// `n` of `total` are done.
+    pub fn set(&mut self, n: u64, total: Option<u64>) {
+        if let Some(total) = total {
+            self.bar.set_length(total);
+            self.total = Some(total);
+        }
+        self.bar.set_position(n);
+        self.show_if_due();
+    }
+
+    /// What is being worked on.
+    pub fn message(&mut self, what: String) {
+        self.bar.set_message(what);
+    }
+
+    fn show_if_due(&mut self) {
+        if !self.wanted || self.started.elapsed() < PATIENCE {
+            return;
+        }
+        self.wanted = false;
+        let counts = match (self.bytes, self.total.is_some()) {
+            (true, true) => "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+            (true, false) => "{spinner} {bytes}, {bytes_per_sec}",
+            (false, true) => "{bar:30} {pos} of {len}, {eta} left",
+            (false, false) => "{spinner} {pos}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(&format!("{{prefix}} {counts} {{wide_msg}}"))
+        {
+            self.bar.set_style(style);
+        }
+        self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.bar.clone());
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Takes the bar off the screen while `print` prints.
+pub fn suspend(print: impl FnOnce()) {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match shown {
+        Some(bar) => bar.suspend(print),
+        None => print(),
+    }
+}

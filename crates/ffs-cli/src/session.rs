@@ -1,0 +1,139 @@
+//! An image opened, locked and mounted for one command, and unmounted whatever happens.
+//!
+//! **Invariants.**
+//! 1. Reading commands mount read-only and hold the shared lock: they work on dirty, journaled and
+//!    snapshot-bearing images and change nothing.
+//! 2. Writing commands hold the exclusive lock, order no writes (the image is nobody else's until
+//!    they end) and unmount cleanly, also after an error or SIGINT.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy};
+use ffs_device::{BlockDevice, OpenOptions, Opened};
+use ffs_ondisk::sbsearch::{self, SBLOCKSEARCH};
+
+use crate::fail::{Failure, show};
+use crate::signals;
+
+/// A mounted image.
+pub struct Session {
+    /// The file system.
+    pub ffs: Ffs,
+    /// Who works: offline commands act as root.
+    pub cred: Cred,
+    image: String,
+    mounted: bool,
+}
+
+impl Session {
+    /// Mounts `image` to read it.
+    pub fn read(image: &OsStr) -> Result<Session, Failure> {
+        let opened = open(image, false)?;
+        let options = MountOptions { read_only: true, ..offline() };
+        Session::mount(show(image.as_bytes()), opened.device, &options, Env::system())
+    }
+
+    /// Mounts `image` to change it.
+    pub fn write(image: &OsStr) -> Result<Session, Failure> {
+        signals::listen();
+        let opened = open(image, true)?;
+        let name = show(image.as_bytes());
+        let session = Session::mount(name, opened.device, &offline(), Env::system())?;
+        if session.ffs.is_read_only() {
+            let why = session.ffs.read_only_reason().unwrap_or("it can only be read");
+            return Err(Failure::new(&session.image, format!("cannot be changed: {why}"))
+                .hint(format!("check it with: ffs fsck {}", session.image)));
+        }
+        Ok(session)
+    }
+
+    /// Mounts a device.
+    pub fn mount(
+        image: String,
+        device: Arc<dyn BlockDevice>,
+        options: &MountOptions,
+        env: Env,
+    ) -> Result<Session, Failure> {
+        let ffs = Ffs::mount(device, options, env).map_err(|error| {
+            let hint = match &error {
+                ffs_core::Error::Format(_) => {
+                    format!("is it a UFS image? `ffs fsck -n {image}` says more")
+                }
+                _ => format!("`ffs fsck -n {image}` may say more"),
+            };
+            Failure::new(&image, error).hint(hint)
+        })?;
+        Ok(Session { ffs, cred: Cred::root(), image, mounted: true })
+    }
+
+    /// The image as its user named it.
+    pub fn image(&self) -> &str {
+        &self.image
+    }
+
+    /// Unmounts: everything is on the image when this returns.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.mounted = false;
+        self.ffs.unmount().map_err(|error| {
+            Failure::new(&self.image, format!("not everything could be written: {error}"))
+                .hint(format!("check it with: ffs fsck {}", self.image))
+        })
+    }
+
+    /// Unmounts after `result`, which is what counts unless it was good.
+    pub fn finish_with<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
+        let finished = self.finish();
+        let value = result?;
+        finished?;
+        Ok(value)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.mounted {
+            // An error is on its way already; the image stays marked dirty if this fails.
+            let _ = self.ffs.unmount();
+        }
+    }
+}
+
+/// How offline commands mount.
+pub fn offline() -> MountOptions {
+    MountOptions {
+        ordering: OrderingPolicy::None,
+        atime: Atime::Never,
+        bsdgroups: true,
+        ..MountOptions::default()
+    }
+}
+
+/// Opens and locks `image`.
+pub fn open(image: &OsStr, write: bool) -> Result<Opened, Failure> {
+    let options = OpenOptions { write, probe: Some(holds_ufs), ..OpenOptions::default() };
+    open_with(image, &options)
+}
+
+/// Opens and locks `image`, tells what is odd about its partition table.
+pub fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, Failure> {
+    let opened = ffs_device::open::open(image, options).map_err(Failure::plain)?;
+    for note in &opened.notes {
+        crate::output::warn(format!("{}: {note}", show(image.as_bytes())));
+    }
+    Ok(opened)
+}
+
+/// Whether a UFS superblock stands at one of its places.
+pub fn holds_ufs(device: &dyn BlockDevice) -> bool {
+    SBLOCKSEARCH.iter().any(|&at| {
+        let read = |at: u64, len: usize| -> Result<Vec<u8>, ffs_device::DeviceError> {
+            let room = device.len_bytes().saturating_sub(at);
+            let mut bytes = vec![0; len.min(usize::try_from(room).unwrap_or(len))];
+            device.read_at(at, &mut bytes)?;
+            Ok(bytes)
+        };
+        sbsearch::at(read, at, None).is_ok()
+    })
+}

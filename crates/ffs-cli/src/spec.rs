@@ -1,0 +1,185 @@
+//! What a user writes for a place: `IMAGE[@N]:/path`, or a path of the host.
+//!
+//! **Invariants.**
+//! 1. A path inside an image is introduced by `:/`; the image is what stands before the first `:/`
+//!    that follows the name of an existing file. So host names with colons stay usable.
+//! 2. Where nothing exists that decides, `:/` means an image: the message then names it.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use crate::fail::{Failure, show};
+
+/// A path inside an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImagePath {
+    /// `IMAGE` or `IMAGE@N`.
+    pub image: OsString,
+    /// Absolute path inside.
+    pub path: Vec<u8>,
+}
+
+impl fmt::Display for ImagePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", show(self.image.as_bytes()), show(&self.path))
+    }
+}
+
+/// Either side of a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// On the host.
+    Host(PathBuf),
+    /// In an image.
+    Image(ImagePath),
+}
+
+/// Reads an argument that may be on either side.
+pub fn place(arg: &OsStr) -> Place {
+    let bytes = arg.as_bytes();
+    let splits = || bytes.windows(2).enumerate().filter(|(at, two)| *at > 0 && *two == b":/");
+    for (at, _) in splits() {
+        if is_image(&bytes[..at]) {
+            return Place::Image(split(bytes, at));
+        }
+    }
+    if let Some(name) = bytes.strip_suffix(b":")
+        && is_image(name)
+        && fs::symlink_metadata(arg).is_err()
+    {
+        return Place::Image(ImagePath { image: os(name), path: b"/".to_vec() });
+    }
+    match splits().next() {
+        Some((at, _)) if !could_be_on_host(arg) => Place::Image(split(bytes, at)),
+        _ => Place::Host(PathBuf::from(arg)),
+    }
+}
+
+/// Reads an argument that must be in an image; the bare image is its root directory.
+///
+/// # Errors
+/// It looks like an image with a path that does not begin with `/`.
+pub fn image_path(arg: &OsStr) -> Result<ImagePath, Failure> {
+    if let Place::Image(path) = place(arg) {
+        return Ok(path);
+    }
+    let bytes = arg.as_bytes();
+    if !is_image(bytes) {
+        if let Some(at) = bytes.windows(2).position(|two| two == b":/").filter(|&at| at > 0) {
+            return Ok(split(bytes, at));
+        }
+        let colon = bytes.iter().position(|&byte| byte == b':');
+        if let Some(at) = colon.filter(|&at| is_image(&bytes[..at])) {
+            let (image, path) = (show(&bytes[..at]), show(&bytes[at + 1..]));
+            return Err(Failure::usage(format!(
+                "{image}:{path}: a path inside an image begins with '/'; write {image}:/{path}"
+            )));
+        }
+    }
+    Ok(ImagePath { image: arg.to_owned(), path: b"/".to_vec() })
+}
+
+fn split(bytes: &[u8], at: usize) -> ImagePath {
+    ImagePath { image: os(&bytes[..at]), path: bytes[at + 1..].to_vec() }
+}
+
+fn os(bytes: &[u8]) -> OsString {
+    OsString::from_vec(bytes.to_vec())
+}
+
+/// Whether `name`, or what precedes its `@N`, is an existing file that may be an image.
+fn is_image(name: &[u8]) -> bool {
+    let is_file = |name: &[u8]| {
+        !name.is_empty() && fs::metadata(OsStr::from_bytes(name)).is_ok_and(|m| !m.is_dir())
+    };
+    let before_at = || name.iter().rposition(|&byte| byte == b'@').map(|at| &name[..at]);
+    is_file(name) || before_at().is_some_and(is_file)
+}
+
+/// Whether `arg` exists on the host, or could be made there.
+fn could_be_on_host(arg: &OsStr) -> bool {
+    let bytes = arg.as_bytes();
+    let parent = bytes.iter().rposition(|&byte| byte == b'/').map(|at| &bytes[..at.max(1)]);
+    fs::symlink_metadata(arg).is_ok()
+        || parent.is_some_and(|parent| Path::new(OsStr::from_bytes(parent)).is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Dir(tempfile::TempDir);
+
+    impl Dir {
+        fn new() -> Dir {
+            Dir(tempfile::tempdir().unwrap())
+        }
+        fn file(&self, name: &str) -> &Dir {
+            fs::write(self.0.path().join(name), b"").unwrap();
+            self
+        }
+        fn dir(&self, name: &str) -> &Dir {
+            fs::create_dir(self.0.path().join(name)).unwrap();
+            self
+        }
+        fn arg(&self, rest: &str) -> OsString {
+            self.0.path().join(rest).into_os_string()
+        }
+        fn image(&self, image: &str, path: &str) -> Place {
+            Place::Image(ImagePath { image: self.arg(image), path: path.as_bytes().to_vec() })
+        }
+        fn host(&self, path: &str) -> Place {
+            Place::Host(PathBuf::from(self.arg(path)))
+        }
+        fn place(&self, arg: &str) -> Place {
+            // Not `join`: it would eat what `:/` means.
+            let mut whole = self.0.path().as_os_str().to_owned();
+            whole.push("/");
+            whole.push(arg);
+            place(&whole)
+        }
+    }
+
+    #[test]
+    fn an_existing_file_before_the_colon_is_an_image() {
+        let d = Dir::new();
+        d.file("a.img").file("with space.img").file("x:y.img").dir("sub");
+        assert_eq!(d.place("a.img:/"), d.image("a.img", "/"));
+        assert_eq!(d.place("a.img:/etc/rc"), d.image("a.img", "/etc/rc"));
+        assert_eq!(d.place("a.img@2:/etc"), d.image("a.img@2", "/etc"));
+        assert_eq!(d.place("a.img:"), d.image("a.img", "/"));
+        assert_eq!(d.place("with space.img:/a b"), d.image("with space.img", "/a b"));
+        assert_eq!(d.place("x:y.img:/z:/w"), d.image("x:y.img", "/z:/w"));
+    }
+
+    #[test]
+    fn host_names_may_hold_colons() {
+        let d = Dir::new();
+        d.file("a:b").dir("odd:").file("odd:/f").file("a.img");
+        assert_eq!(d.place("a:b"), d.host("a:b"));
+        assert_eq!(d.place("odd:/f"), d.host("odd:/f"));
+        assert_eq!(d.place("odd:/new"), d.host("odd:/new"));
+        assert_eq!(d.place("a.img"), d.host("a.img"));
+        assert_eq!(place(OsStr::new("./a:b")), Place::Host(PathBuf::from("./a:b")));
+    }
+
+    #[test]
+    fn a_missing_image_is_still_an_image() {
+        let d = Dir::new();
+        assert_eq!(d.place("typo.img:/"), d.image("typo.img", "/"));
+        assert_eq!(d.place("typo.img:/etc/rc"), d.image("typo.img", "/etc/rc"));
+        let only = image_path(OsStr::new("typo.img")).unwrap();
+        assert_eq!((only.image, only.path), (OsString::from("typo.img"), b"/".to_vec()));
+    }
+
+    #[test]
+    fn relative_paths_inside_are_refused_with_the_right_spelling() {
+        let d = Dir::new();
+        d.file("a.img");
+        let failure = image_path(&d.arg("a.img:etc")).unwrap_err();
+        assert!(failure.text.ends_with("a.img:/etc"), "{}", failure.text);
+    }
+}

@@ -1,0 +1,139 @@
+//! The 512-byte header of a member.
+
+use std::ops::Range;
+
+/// Bytes in a header; data is padded to this.
+pub const BLOCK: usize = 512;
+
+/// What a header says, the two dialects told apart.
+#[derive(Debug, Clone)]
+pub struct Header {
+    /// `typeflag`.
+    pub kind: u8,
+    /// Permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes of data in the archive.
+    pub size: u64,
+    /// Seconds.
+    pub mtime: i64,
+    /// Text of a link.
+    pub link: Vec<u8>,
+    /// Of devices.
+    pub devmajor: u32,
+    /// Of devices.
+    pub devminor: u32,
+    /// The block itself, for the fields of one dialect.
+    pub block: [u8; BLOCK],
+}
+
+impl Header {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(block: &[u8; BLOCK]) -> Result<Header, String> {
+        let sum = |signed: bool| -> i64 {
+            let byte = |(at, &byte): (usize, &u8)| match (at, signed) {
+                (148..156, _) => i64::from(b' '),
+                (_, true) => i64::from(byte as i8),
+                (_, false) => i64::from(byte),
+            };
+            block.iter().enumerate().map(byte).sum()
+        };
+        let stored = number(block, 148..156).unwrap_or(-1);
+        if stored != sum(false) && stored != sum(true) {
+            return Err("a header's checksum is wrong: the archive is damaged".to_owned());
+        }
+        let field = |name: &str, range: Range<usize>| {
+            number(block, range).ok_or_else(|| format!("a header's {name} is no number"))
+        };
+        let unsigned = |name: &str, range| {
+            let value = field(name, range)?;
+            u64::try_from(value).map_err(|_| format!("a header's {name} is negative"))
+        };
+        let small = |name: &str, range| {
+            let value = field(name, range)?;
+            u32::try_from(value).map_err(|_| format!("a header's {name} is out of range"))
+        };
+        let kind = block[156];
+        // Only devices must have these right.
+        let device = |range| match kind {
+            b'3' | b'4' => small("device number", range),
+            _ => Ok(0),
+        };
+        Ok(Header {
+            kind,
+            mode: (field("mode", 100..108)? & 0o7777) as u16,
+            uid: small("owner", 108..116)?,
+            gid: small("group", 116..124)?,
+            size: unsigned("size", 124..136)?,
+            mtime: field("time", 136..148)?,
+            link: text(block, 157..257),
+            devmajor: device(329..337)?,
+            devminor: device(337..345)?,
+            block: *block,
+        })
+    }
+
+    /// Whether this is a header of POSIX, whose names have a prefix.
+    fn is_posix(&self) -> bool {
+        self.block[257..263] == *b"ustar\0"
+    }
+
+    /// The name of the member.
+    pub fn path(&self) -> Vec<u8> {
+        let name = text(&self.block, 0..100);
+        let prefix = if self.is_posix() { text(&self.block, 345..500) } else { Vec::new() };
+        if prefix.is_empty() {
+            return name;
+        }
+        [&prefix[..], b"/", &name].concat()
+    }
+}
+
+/// A field of text, up to its NUL.
+fn text(block: &[u8], range: Range<usize>) -> Vec<u8> {
+    let field = &block[range];
+    let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
+    field[..end].to_vec()
+}
+
+/// A field with a number: octal digits, or binary with the top bit set.
+pub fn number(block: &[u8], range: Range<usize>) -> Option<i64> {
+    let field = &block[range];
+    let (&first, rest) = field.split_first()?;
+    if first & 0x80 != 0 {
+        // The top bit says so; the next one is the sign.
+        let start = if first & 0x40 != 0 { first as i8 } else { (first & 0x7f) as i8 };
+        let add = |value: i64, &byte: &u8| value.checked_mul(256)?.checked_add(i64::from(byte));
+        return rest.iter().try_fold(i64::from(start), add);
+    }
+    let digits = field.iter().copied().skip_while(|&byte| byte == b' ');
+    let mut value: i64 = 0;
+    for byte in digits.take_while(|&byte| byte != b' ' && byte != 0) {
+        let digit = i64::from(byte.checked_sub(b'0').filter(|&digit| digit < 8)?);
+        value = value.checked_mul(8)?.checked_add(digit)?;
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_every_spelling() {
+        let read = |field: &[u8]| number(field, 0..field.len());
+        assert_eq!(read(b"0000644\0"), Some(0o644));
+        assert_eq!(read(b"   644 \0"), Some(0o644));
+        assert_eq!(read(b"\0\0\0\0"), Some(0));
+        assert_eq!(read(b"00008\0"), None);
+        assert_eq!(read(b"\x80\0\0\0\0\0\x01\0"), Some(256));
+        assert_eq!(read(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe"), Some(-2));
+        assert_eq!(read(b"\x80\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"), None);
+    }
+}
