@@ -41,15 +41,23 @@ macro_rules! commands {
         }
 
         /// What the help of a command adds.
-        pub fn doc(command: &str) -> Option<&'static Doc> {
+        pub(crate) fn doc(command: &str) -> Option<&'static Doc> {
             match command {
                 $($name => Some(&cmd::$module::DOC),)*
                 _ => None,
             }
         }
 
+        /// The name of a command's manual page.
+        pub(crate) fn page_name(command: &str) -> &'static str {
+            match command {
+                $($name => concat!("ffs-", $name),)*
+                _ => "ffs",
+            }
+        }
+
         /// Runs one command under a name of its own.
-        fn run_alone(name: &str, command: &str, args: Vec<OsString>) -> u8 {
+        fn run_alone(name: &'static str, command: &str, args: Vec<OsString>) -> u8 {
             match command {
                 $($name => alone(name, command, args, cmd::$module::run),)*
                 _ => EX_USAGE,
@@ -76,7 +84,7 @@ commands! {
     Mv mv "mv";
     Ln ln "ln";
     Df df "df";
-    Demo demo "demo";
+    //Demo demo "demo";
     Completions completions "completions";
     Man man "man";
 }
@@ -99,7 +107,7 @@ const MULTICALL: &[(&str, &str)] = &[
 ];
 
 /// Runs the command line; returns the exit code.
-pub fn run(args: Vec<OsString>) -> u8 {
+pub(crate) fn run(args: Vec<OsString>) -> u8 {
     if let Some(code) = ffs_fuse::run_as_helper(args.clone(), Some(session::holds_ufs)) {
         return u8::try_from(code).unwrap_or(1);
     }
@@ -120,7 +128,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
 }
 
 fn alone<A: Args>(
-    name: &str,
+    name: &'static str,
     command: &str,
     args: Vec<OsString>,
     run: fn(A) -> Outcome,
@@ -129,7 +137,7 @@ fn alone<A: Args>(
     let parsed = command_line()
         .get_subcommands_mut()
         .find(|sub| sub.get_name() == command)
-        .map(|sub| std::mem::take(sub).name(name.to_owned()).version(VERSION))
+        .map(|sub| std::mem::take(sub).name(name).version(VERSION))
         .unwrap_or_default()
         .try_get_matches_from(args)
         .and_then(|matches| A::from_arg_matches(&matches));
@@ -142,7 +150,7 @@ fn alone<A: Args>(
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The whole command line as clap has it, with the texts of [`Doc`].
-pub fn command_line() -> Command {
+pub(crate) fn command_line() -> Command {
     let mut ffs = Ffs::command().after_help(TOP_HELP);
     let names: Vec<String> = ffs.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     for name in names {

@@ -3,22 +3,22 @@
 use ffs_device::BlockDevice;
 
 /// Bytes in the sectors that bare sizes count.
-pub const SECTOR: u64 = 512;
+pub(crate) const SECTOR: u64 = 512;
 
 /// A number with an optional suffix: b (512), k, m, g, t, p - powers of 1024, either case.
-pub fn number(text: &str) -> Result<u64, String> {
+pub(crate) fn number(text: &str) -> Result<u64, String> {
     let (value, unit) = parse(text)?;
     value.checked_mul(unit.unwrap_or(1)).ok_or_else(|| format!("{text} is too large"))
 }
 
 /// A size: sectors if bare, bytes with a suffix.
-pub fn sectors(text: &str) -> Result<u64, String> {
+pub(crate) fn sectors(text: &str) -> Result<u64, String> {
     let (value, unit) = parse(text)?;
     value.checked_mul(unit.unwrap_or(SECTOR)).ok_or_else(|| format!("{text} is too large"))
 }
 
 /// A number with a suffix that fits 32 bits.
-pub fn number32(text: &str) -> Result<u32, String> {
+pub(crate) fn number32(text: &str) -> Result<u32, String> {
     u32::try_from(number(text)?).map_err(|_| format!("{text} is too large"))
 }
 
@@ -46,7 +46,7 @@ fn parse(text: &str) -> Result<(u64, Option<u64>), String> {
 }
 
 /// `enable` or `disable`.
-pub fn switch(text: &str) -> Result<bool, String> {
+pub(crate) fn switch(text: &str) -> Result<bool, String> {
     match text {
         "enable" => Ok(true),
         "disable" => Ok(false),
@@ -55,14 +55,14 @@ pub fn switch(text: &str) -> Result<bool, String> {
 }
 
 /// `UID:GID`.
-pub fn owner(text: &str) -> Result<(u32, u32), String> {
+pub(crate) fn owner(text: &str) -> Result<(u32, u32), String> {
     let bad = || format!("{text:?} is not UID:GID, two numbers such as 0:0");
     let (uid, gid) = text.split_once(':').ok_or_else(bad)?;
     Ok((uid.parse().map_err(|_| bad())?, gid.parse().map_err(|_| bad())?))
 }
 
 /// Permission bits in octal.
-pub fn mode(text: &str) -> Result<u16, String> {
+pub(crate) fn mode(text: &str) -> Result<u16, String> {
     u16::from_str_radix(text, 8)
         .ok()
         .filter(|mode| *mode <= 0o7777)
@@ -70,7 +70,7 @@ pub fn mode(text: &str) -> Result<u16, String> {
 }
 
 /// Whether the device carries something that making a file system would destroy.
-pub fn content(device: &dyn BlockDevice) -> Option<&'static str> {
+pub(crate) fn content(device: &dyn BlockDevice) -> Option<&'static str> {
     if crate::session::holds_ufs(device) {
         return Some("a UFS file system");
     }

@@ -7,18 +7,18 @@ use std::fmt::Display;
 use std::io;
 
 /// Exit code of a wrong command line, where BSD has no other (`EX_USAGE`).
-pub const EX_USAGE: u8 = 64;
+pub(crate) const EX_USAGE: u8 = 64;
 /// Exit code of a program that SIGINT ended.
-pub const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 /// Exit code of a program whose reader went away.
 const PIPE_CLOSED: u8 = 141;
 
 /// The exit code of a command that ran, or why it could not.
-pub type Outcome = Result<u8, Failure>;
+pub(crate) type Outcome = Result<u8, Failure>;
 
 /// Why a command failed, and its exit code.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// Exit code.
     pub code: u8,
     /// For people; empty if they have been told.
@@ -27,35 +27,35 @@ pub struct Failure {
 
 impl Failure {
     /// Exit code 1, `what: why`.
-    pub fn new(what: impl Display, why: impl Display) -> Failure {
+    pub(crate) fn new(what: impl Display, why: impl Display) -> Failure {
         Failure { code: 1, text: format!("{what}: {why}") }
     }
 
     /// Exit code 1 and a whole sentence.
-    pub fn plain(text: impl Display) -> Failure {
+    pub(crate) fn plain(text: impl Display) -> Failure {
         Failure { code: 1, text: text.to_string() }
     }
 
     /// A wrong command line.
-    pub fn usage(text: impl Display) -> Failure {
+    pub(crate) fn usage(text: impl Display) -> Failure {
         Failure { code: EX_USAGE, text: text.to_string() }
     }
 
     /// Stopped by SIGINT or SIGTERM.
-    pub fn interrupted() -> Failure {
+    pub(crate) fn interrupted() -> Failure {
         Failure { code: INTERRUPTED, text: "interrupted".to_owned() }
     }
 
     /// Adds what to do about it.
     #[must_use]
-    pub fn hint(mut self, what_to_do: impl Display) -> Failure {
+    pub(crate) fn hint(mut self, what_to_do: impl Display) -> Failure {
         self.text = format!("{}; {what_to_do}", self.text.trim_end_matches('.'));
         self
     }
 
     /// The same with another exit code.
     #[must_use]
-    pub fn code(mut self, code: u8) -> Failure {
+    pub(crate) fn code(mut self, code: u8) -> Failure {
         self.code = code;
         self
     }
@@ -78,7 +78,7 @@ impl From<serde_json::Error> for Failure {
 }
 
 /// A name as it may be shown: control characters and bytes that are no UTF-8 are escaped.
-pub fn show(name: impl AsRef<[u8]>) -> String {
+pub(crate) fn show(name: impl AsRef<[u8]>) -> String {
     let mut out = String::new();
     for chunk in name.as_ref().utf8_chunks() {
         for c in chunk.valid().chars() {

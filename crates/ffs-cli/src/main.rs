@@ -20,6 +20,7 @@ mod output;
 mod progress;
 mod session;
 mod signals;
+mod sizing;
 mod spec;
 mod tar;
 

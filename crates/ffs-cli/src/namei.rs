@@ -16,7 +16,7 @@ const MAX_LINKS: u32 = 32;
 
 /// What is done with a symbolic link at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Last {
+pub(crate) enum Last {
     /// It is followed.
     Follow,
     /// It is meant itself.
@@ -25,7 +25,7 @@ pub enum Last {
 
 /// Why a path leads nowhere.
 #[derive(Debug)]
-pub enum PathError {
+pub(crate) enum PathError {
     /// An operation failed.
     Fs(Error),
     /// More links than anybody follows: `ELOOP`.
@@ -49,13 +49,13 @@ impl std::fmt::Display for PathError {
 
 impl PathError {
     /// Whether nothing is there.
-    pub fn is_not_found(&self) -> bool {
+    pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, PathError::Fs(Error::NotFound))
     }
 }
 
 /// The file at `path`.
-pub fn namei(ffs: &Ffs, cred: &Cred, path: &[u8], last: Last) -> Result<Vnode, PathError> {
+pub(crate) fn namei(ffs: &Ffs, cred: &Cred, path: &[u8], last: Last) -> Result<Vnode, PathError> {
     let mut at = ffs.root()?;
     let mut links = 0;
     // Components still to go, the next one last.
@@ -89,7 +89,7 @@ pub fn namei(ffs: &Ffs, cred: &Cred, path: &[u8], last: Last) -> Result<Vnode, P
 }
 
 /// The directory that `path` is or will be in, and the name there.
-pub fn parent(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<u8>), PathError> {
+pub(crate) fn parent(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<u8>), PathError> {
     let end = path.iter().rposition(|&byte| byte != b'/').map_or(0, |at| at + 1);
     let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
     let name = &path[start..end];
@@ -100,17 +100,17 @@ pub fn parent(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<u8>), P
 }
 
 /// The components of a path; empty ones and `.` mean nothing.
-pub fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+pub(crate) fn components(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|&byte| byte == b'/').filter(|name| !name.is_empty() && *name != b".")
 }
 
 /// The last name of a path, if it has one.
-pub fn basename(path: &[u8]) -> Option<&[u8]> {
+pub(crate) fn basename(path: &[u8]) -> Option<&[u8]> {
     components(path).next_back().filter(|name| *name != b"..")
 }
 
 /// `dir/name`.
-pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = dir.to_vec();
     if !path.is_empty() && !path.ends_with(b"/") {
         path.push(b'/');
@@ -121,17 +121,17 @@ pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 
 impl Session {
     /// The file at `path`, or a message that names it.
-    pub fn find(&self, path: &[u8], last: Last) -> Result<Vnode, Failure> {
+    pub(crate) fn find(&self, path: &[u8], last: Last) -> Result<Vnode, Failure> {
         namei(&self.ffs, &self.cred, path, last).map_err(|error| self.failed(path, error))
     }
 
     /// The directory of `path` and its last name, or a message that names it.
-    pub fn find_parent(&self, path: &[u8]) -> Result<(Vnode, Vec<u8>), Failure> {
+    pub(crate) fn find_parent(&self, path: &[u8]) -> Result<(Vnode, Vec<u8>), Failure> {
         parent(&self.ffs, &self.cred, path).map_err(|error| self.failed(path, error))
     }
 
     /// A failure at `path` of this image.
-    pub fn failed(&self, path: &[u8], error: impl Into<PathError>) -> Failure {
+    pub(crate) fn failed(&self, path: &[u8], error: impl Into<PathError>) -> Failure {
         let error = error.into();
         let failure = Failure::new(format!("{}:{}", self.image(), show(path)), &error);
         match error {
@@ -153,7 +153,9 @@ impl Session {
 }
 
 /// Splits arguments that must all be in one image.
-pub fn one_image(args: &[impl AsRef<OsStr>]) -> Result<(std::ffi::OsString, Vec<Vec<u8>>), Failure> {
+pub(crate) fn one_image(
+    args: &[impl AsRef<OsStr>],
+) -> Result<(std::ffi::OsString, Vec<Vec<u8>>), Failure> {
     let mut image = None;
     let mut paths = Vec::new();
     for arg in args {

@@ -18,7 +18,7 @@ static COMMAND: OnceLock<String> = OnceLock::new();
 static ERRORS: AtomicU64 = AtomicU64::new(0);
 
 /// Sets the name that messages begin with.
-pub fn set_command(name: &str) {
+pub(crate) fn set_command(name: &str) {
     // Set once, before anything can go wrong.
     let _ = COMMAND.set(name.to_owned());
 }
@@ -28,23 +28,23 @@ fn prefix() -> &'static str {
 }
 
 /// Prints `ffs COMMAND: text` on standard error.
-pub fn error(text: impl AsRef<str>) {
+pub(crate) fn error(text: impl AsRef<str>) {
     ERRORS.fetch_add(1, Ordering::Relaxed);
     message(text.as_ref());
 }
 
 /// How many errors were printed.
-pub fn errors() -> u64 {
+pub(crate) fn errors() -> u64 {
     ERRORS.load(Ordering::Relaxed)
 }
 
 /// Prints a warning: something to know, but no failure.
-pub fn warn(text: impl AsRef<str>) {
+pub(crate) fn warn(text: impl AsRef<str>) {
     message(&format!("warning: {}", text.as_ref()));
 }
 
 /// Prints a note of progress, as text.
-pub fn note(text: impl AsRef<str>) {
+pub(crate) fn note(text: impl AsRef<str>) {
     message(text.as_ref());
 }
 
@@ -56,17 +56,17 @@ fn message(text: &str) {
 }
 
 /// Standard output, buffered. Flush it before the command ends.
-pub fn stdout() -> BufWriter<StdoutLock<'static>> {
+pub(crate) fn stdout() -> BufWriter<StdoutLock<'static>> {
     BufWriter::with_capacity(1 << 16, io::stdout().lock())
 }
 
 /// Whether standard output is a terminal.
-pub fn to_terminal() -> bool {
+pub(crate) fn to_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
 /// Prints `value` as JSON, one document with a newline.
-pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     let mut out = stdout();
     serde_json::to_writer_pretty(&mut out, value)?;
     writeln!(out)?;
@@ -75,7 +75,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
 }
 
 /// A table without lines; columns in `right` are aligned to the right.
-pub fn table(rows: Vec<Vec<String>>, right: &[usize]) -> String {
+pub(crate) fn table(rows: Vec<Vec<String>>, right: &[usize]) -> String {
     let mut builder = Builder::default();
     for row in rows {
         builder.push_record(row);
@@ -95,7 +95,7 @@ pub fn table(rows: Vec<Vec<String>>, right: &[usize]) -> String {
 }
 
 /// `bytes` in the largest unit that leaves at least one digit before the point.
-pub fn human(bytes: u64) -> String {
+pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
     let mut unit = 0;
@@ -107,7 +107,7 @@ pub fn human(bytes: u64) -> String {
 }
 
 /// `ls`'s first column.
-pub fn mode_string(kind: FileType, perm: u16) -> String {
+pub(crate) fn mode_string(kind: FileType, perm: u16) -> String {
     let mut out = String::with_capacity(10);
     out.push(match kind {
         FileType::Fifo => 'p',
@@ -134,7 +134,7 @@ pub fn mode_string(kind: FileType, perm: u16) -> String {
 }
 
 /// The name of a file type, as `--json` has it.
-pub fn kind_name(kind: FileType) -> &'static str {
+pub(crate) fn kind_name(kind: FileType) -> &'static str {
     match kind {
         FileType::Fifo => "fifo",
         FileType::Char => "char",
@@ -147,7 +147,7 @@ pub fn kind_name(kind: FileType) -> &'static str {
 }
 
 /// A time in UTC; `full` adds seconds and nanoseconds. Times no calendar has are `@SECONDS`.
-pub fn time(at: Timespec, full: bool) -> String {
+pub(crate) fn time(at: Timespec, full: bool) -> String {
     let stamp = jiff::Timestamp::new(at.secs, 0).ok();
     let Some(zoned) = stamp.map(|stamp| stamp.to_zoned(TimeZone::UTC)) else {
         return format!("@{}.{:09}", at.secs, at.nsec);
@@ -160,7 +160,7 @@ pub fn time(at: Timespec, full: bool) -> String {
 
 /// A moment in JSON: both as people and as programs read it.
 #[derive(Serialize)]
-pub struct JsonTime {
+pub(crate) struct JsonTime {
     text: String,
     seconds: i64,
     nanoseconds: i32,
@@ -174,7 +174,7 @@ impl From<Timespec> for JsonTime {
 
 /// A name in JSON: text, and its bytes where the text does not tell them.
 #[derive(Serialize)]
-pub struct JsonName {
+pub(crate) struct JsonName {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     name_hex: Option<String>,
@@ -182,21 +182,21 @@ pub struct JsonName {
 
 impl JsonName {
     /// Of these bytes.
-    pub fn new(name: &[u8]) -> JsonName {
+    pub(crate) fn new(name: &[u8]) -> JsonName {
         let hex = || name.iter().map(|byte| format!("{byte:02x}")).collect();
         let name_hex = std::str::from_utf8(name).is_err().then(hex);
         JsonName { name: String::from_utf8_lossy(name).into_owned(), name_hex }
     }
 
     /// The text, safe to print.
-    pub fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         crate::fail::show(&self.name)
     }
 }
 
 /// A file's attributes in JSON.
 #[derive(Serialize)]
-pub struct JsonAttr {
+pub(crate) struct JsonAttr {
     inode: u32,
     generation: u32,
     #[serde(rename = "type")]

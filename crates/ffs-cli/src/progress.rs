@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Progress of one piece of work.
-pub struct Progress {
+pub(crate) struct Progress {
     bar: ProgressBar,
     started: Instant,
     wanted: bool,
@@ -23,12 +23,12 @@ pub struct Progress {
 
 impl Progress {
     /// Counts bytes, of `total` if that is known.
-    pub fn bytes(what: &str, total: Option<u64>) -> Progress {
+    pub(crate) fn bytes(what: &str, total: Option<u64>) -> Progress {
         Self::new(what, total, true)
     }
 
     /// Counts things.
-    pub fn items(what: &str, total: Option<u64>) -> Progress {
+    pub(crate) fn items(what: &str, total: Option<u64>) -> Progress {
         Self::new(what, total, false)
     }
 
@@ -40,13 +40,13 @@ impl Progress {
     }
 
     /// `n` more are done.
-    pub fn add(&mut self, n: u64) {
+    pub(crate) fn add(&mut self, n: u64) {
         self.bar.inc(n);
         self.show_if_due();
     }
 
     /// `n` of `total` are done.
-    pub fn set(&mut self, n: u64, total: Option<u64>) {
+    pub(crate) fn set(&mut self, n: u64, total: Option<u64>) {
         if let Some(total) = total {
             self.bar.set_length(total);
             self.total = Some(total);
@@ -56,7 +56,7 @@ impl Progress {
     }
 
     /// What is being worked on.
-    pub fn message(&mut self, what: String) {
+    pub(crate) fn message(&mut self, what: String) {
         self.bar.set_message(what);
     }
 
@@ -71,7 +71,8 @@ impl Progress {
             (false, true) => "{bar:30} {pos} of {len}, {eta} left",
             (false, false) => "{spinner} {pos}",
         };
-        if let Ok(style) = ProgressStyle::with_template(&format!("{{prefix}} {counts} {{wide_msg}}"))
+        if let Ok(style) =
+            ProgressStyle::with_template(&format!("{{prefix}} {counts} {{wide_msg}}"))
         {
             self.bar.set_style(style);
         }
@@ -88,7 +89,7 @@ impl Drop for Progress {
 }
 
 /// Takes the bar off the screen while `print` prints.
-pub fn suspend(print: impl FnOnce()) {
+pub(crate) fn suspend(print: impl FnOnce()) {
     let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match shown {
         Some(bar) => bar.suspend(print),

@@ -18,7 +18,7 @@ use crate::fail::{Failure, show};
 use crate::signals;
 
 /// A mounted image.
-pub struct Session {
+pub(crate) struct Session {
     /// The file system.
     pub ffs: Ffs,
     /// Who works: offline commands act as root.
@@ -29,14 +29,14 @@ pub struct Session {
 
 impl Session {
     /// Mounts `image` to read it.
-    pub fn read(image: &OsStr) -> Result<Session, Failure> {
+    pub(crate) fn read(image: &OsStr) -> Result<Session, Failure> {
         let opened = open(image, false)?;
         let options = MountOptions { read_only: true, ..offline() };
         Session::mount(show(image.as_bytes()), opened.device, &options, Env::system())
     }
 
     /// Mounts `image` to change it.
-    pub fn write(image: &OsStr) -> Result<Session, Failure> {
+    pub(crate) fn write(image: &OsStr) -> Result<Session, Failure> {
         signals::listen();
         let opened = open(image, true)?;
         let name = show(image.as_bytes());
@@ -50,7 +50,7 @@ impl Session {
     }
 
     /// Mounts a device.
-    pub fn mount(
+    pub(crate) fn mount(
         image: String,
         device: Arc<dyn BlockDevice>,
         options: &MountOptions,
@@ -69,12 +69,12 @@ impl Session {
     }
 
     /// The image as its user named it.
-    pub fn image(&self) -> &str {
+    pub(crate) fn image(&self) -> &str {
         &self.image
     }
 
     /// Unmounts: everything is on the image when this returns.
-    pub fn finish(mut self) -> Result<(), Failure> {
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.mounted = false;
         self.ffs.unmount().map_err(|error| {
             Failure::new(&self.image, format!("not everything could be written: {error}"))
@@ -83,7 +83,7 @@ impl Session {
     }
 
     /// Unmounts after `result`, which is what counts unless it was good.
-    pub fn finish_with<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
+    pub(crate) fn finish_with<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
         let finished = self.finish();
         let value = result?;
         finished?;
@@ -101,7 +101,7 @@ impl Drop for Session {
 }
 
 /// How offline commands mount.
-pub fn offline() -> MountOptions {
+pub(crate) fn offline() -> MountOptions {
     MountOptions {
         ordering: OrderingPolicy::None,
         atime: Atime::Never,
@@ -111,13 +111,13 @@ pub fn offline() -> MountOptions {
 }
 
 /// Opens and locks `image`.
-pub fn open(image: &OsStr, write: bool) -> Result<Opened, Failure> {
+pub(crate) fn open(image: &OsStr, write: bool) -> Result<Opened, Failure> {
     let options = OpenOptions { write, probe: Some(holds_ufs), ..OpenOptions::default() };
     open_with(image, &options)
 }
 
 /// Opens and locks `image`, tells what is odd about its partition table.
-pub fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, Failure> {
+pub(crate) fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, Failure> {
     let opened = ffs_device::open::open(image, options).map_err(Failure::plain)?;
     for note in &opened.notes {
         crate::output::warn(format!("{}: {note}", show(image.as_bytes())));
@@ -126,7 +126,7 @@ pub fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, Failure
 }
 
 /// Whether a UFS superblock stands at one of its places.
-pub fn holds_ufs(device: &dyn BlockDevice) -> bool {
+pub(crate) fn holds_ufs(device: &dyn BlockDevice) -> bool {
     SBLOCKSEARCH.iter().any(|&at| {
         let read = |at: u64, len: usize| -> Result<Vec<u8>, ffs_device::DeviceError> {
             let room = device.len_bytes().saturating_sub(at);

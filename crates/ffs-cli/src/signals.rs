@@ -12,7 +12,7 @@ use crate::fail::{Failure, INTERRUPTED};
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Begins to listen. Called by commands that change something.
-pub fn listen() {
+pub(crate) fn listen() {
     let stop = STOP.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM] {
         // Registering fails only for signals that cannot be caught; these can.
@@ -22,12 +22,17 @@ pub fn listen() {
     }
 }
 
+/// What is set when the user wants the command to stop; `None` if nobody listens.
+pub(crate) fn flag() -> Option<Arc<AtomicBool>> {
+    STOP.get().cloned()
+}
+
 /// Whether the user wants the command to stop.
-pub fn interrupted() -> bool {
+pub(crate) fn interrupted() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
 }
 
 /// Fails if the user wants the command to stop.
-pub fn check() -> Result<(), Failure> {
+pub(crate) fn check() -> Result<(), Failure> {
     if interrupted() { Err(Failure::interrupted()) } else { Ok(()) }
 }

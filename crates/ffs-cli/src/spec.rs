@@ -15,7 +15,7 @@ use crate::fail::{Failure, show};
 
 /// A path inside an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImagePath {
+pub(crate) struct ImagePath {
     /// `IMAGE` or `IMAGE@N`.
     pub image: OsString,
     /// Absolute path inside.
@@ -30,7 +30,7 @@ impl fmt::Display for ImagePath {
 
 /// Either side of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// On the host.
     Host(PathBuf),
     /// In an image.
@@ -38,7 +38,7 @@ pub enum Place {
 }
 
 /// Reads an argument that may be on either side.
-pub fn place(arg: &OsStr) -> Place {
+pub(crate) fn place(arg: &OsStr) -> Place {
     let bytes = arg.as_bytes();
     let splits = || bytes.windows(2).enumerate().filter(|(at, two)| *at > 0 && *two == b":/");
     for (at, _) in splits() {
@@ -62,7 +62,7 @@ pub fn place(arg: &OsStr) -> Place {
 ///
 /// # Errors
 /// It looks like an image with a path that does not begin with `/`.
-pub fn image_path(arg: &OsStr) -> Result<ImagePath, Failure> {
+pub(crate) fn image_path(arg: &OsStr) -> Result<ImagePath, Failure> {
     if let Place::Image(path) = place(arg) {
         return Ok(path);
     }

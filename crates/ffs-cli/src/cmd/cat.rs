@@ -13,7 +13,7 @@ use crate::output;
 use crate::session::Session;
 use crate::spec::image_path;
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs cat disk.img:/etc/fstab", "a file"),
         ("ffs cat disk.img:/var/log/messages | tail", "its end"),
@@ -26,13 +26,13 @@ pub const DOC: Doc = Doc {
 
 /// Write files of an image to standard output.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// IMAGE[@N]:/path
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     for arg in &args.paths {
         let spec = image_path(arg)?;

@@ -6,7 +6,7 @@ use super::{Doc, EXIT};
 use crate::fail::Outcome;
 use crate::{app, output};
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs completions bash > /etc/bash_completion.d/ffs", "for everybody's bash"),
         ("ffs completions zsh > ~/.zfunc/_ffs", "for your zsh"),
@@ -19,12 +19,12 @@ pub const DOC: Doc = Doc {
 
 /// Write a shell's completions to standard output.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The shell
     shell: clap_complete::Shell,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut app::command_line(), "ffs", &mut text);
     let mut out = output::stdout();

@@ -13,7 +13,7 @@ use crate::output::{self, human};
 use crate::session::Session;
 use crate::spec::image_path;
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[("ffs df disk.img", "how full it is"), ("ffs df --json *.img", "for programs")],
     exit: EXIT,
     see_also: &["ffs-dumpfs(8)", "ffs-ls(1)"],
@@ -25,7 +25,7 @@ pub const DOC: Doc = Doc {
 ///
 /// "avail" is what users other than root may still take: the reserve (newfs -m) is not in it.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// IMAGE[@N]
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<OsString>,
@@ -48,7 +48,7 @@ struct Line {
     inodes_free: u64,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let mut lines = Vec::new();
     for arg in &args.images {
         let spec = image_path(arg)?;

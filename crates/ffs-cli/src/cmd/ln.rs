@@ -11,10 +11,13 @@ use crate::namei::{Last, basename, join, namei, one_image};
 use crate::session::Session;
 use crate::spec::image_path;
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs ln disk.img:/a disk.img:/b", "another name of the same file"),
-        ("ffs ln -s ../lib/libc.so.7 disk.img:/usr/lib/libc.so", "a symbolic link; its text is free"),
+        (
+            "ffs ln -s ../lib/libc.so.7 disk.img:/usr/lib/libc.so",
+            "a symbolic link; its text is free",
+        ),
     ],
     exit: EXIT,
     see_also: &["ffs-cp(1)", "ffs-mv(1)"],
@@ -24,7 +27,7 @@ pub const DOC: Doc = Doc {
 
 /// Make links in an image.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// The file in the image; with -s the text of the link, whatever it is
     #[arg(value_name = "TARGET")]
     target: OsString,
@@ -39,7 +42,7 @@ pub struct Args {
     force: bool,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let link = image_path(&args.link)?;
     let (target, text) = if args.symbolic {
         (None, args.target.as_bytes().to_vec())

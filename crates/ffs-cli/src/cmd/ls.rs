@@ -16,7 +16,7 @@ use crate::output::{self, JsonAttr, JsonName};
 use crate::session::Session;
 use crate::spec::image_path;
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs ls disk.img", "the root directory"),
         ("ffs ls -l disk.img@2:/etc", "a directory in partition 2, with modes, owners and times"),
@@ -35,7 +35,7 @@ pub const DOC: Doc = Doc {
 /// journaled and snapshot-bearing images; nothing is changed.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
-pub struct Args {
+pub(crate) struct Args {
     /// IMAGE[@N][:/path]
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
@@ -108,7 +108,7 @@ struct JsonLine {
     target: Option<JsonName>,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let mut out = output::stdout();
     let mut json = Vec::new();
     for (number, arg) in args.paths.iter().enumerate() {

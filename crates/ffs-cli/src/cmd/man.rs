@@ -10,7 +10,7 @@ use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome};
 use crate::{app, output};
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs man /usr/local/share/man", "all pages, each in its section"),
         ("ffs man | man -l -", "read the first page now"),
@@ -23,7 +23,7 @@ pub const DOC: Doc = Doc {
 
 /// Write the manual pages.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Directory in which man1 and man8 are made; without it ffs(1) goes to standard output
     dir: Option<PathBuf>,
 }
@@ -31,7 +31,7 @@ pub struct Args {
 /// A page: name, section, text.
 type Page = (String, &'static str, Vec<u8>);
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let pages = pages()?;
     let Some(dir) = args.dir else {
         let mut out = output::stdout();
@@ -59,9 +59,9 @@ fn pages() -> Result<Vec<Page>, Failure> {
     for sub in ffs.get_subcommands() {
         let doc = app::doc(sub.get_name());
         let section = doc.map_or("1", |doc| doc.section);
-        let name = format!("ffs-{}", sub.get_name());
-        let sub = sub.clone().name(name.clone()).bin_name(format!("ffs {}", sub.get_name()));
-        pages.push((name, section, page(&sub, doc, section)?));
+        let name = app::page_name(sub.get_name());
+        let sub = sub.clone().name(name).bin_name(format!("ffs {}", sub.get_name()));
+        pages.push((name.to_owned(), section, page(&sub, doc, section)?));
     }
     Ok(pages)
 }
@@ -99,9 +99,7 @@ fn commands(ffs: &Command) -> String {
 
 fn sections(doc: &Doc) -> String {
     let mut text = ".SH \"EXIT STATUS\"\n".to_owned();
-    let item = |head: &str, what: &str| {
-        format!(".TP\n\\fB{}\\fR\n{}\n", roff(head), roff(what))
-    };
+    let item = |head: &str, what: &str| format!(".TP\n\\fB{}\\fR\n{}\n", roff(head), roff(what));
     for (code, what) in doc.exit {
         text.push_str(&item(code, what));
     }

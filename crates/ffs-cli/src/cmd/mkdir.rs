@@ -11,7 +11,7 @@ use crate::namei::{Last, PathError, components, join, namei, one_image};
 use crate::output;
 use crate::session::Session;
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs mkdir disk.img:/data", "a directory"),
         ("ffs mkdir -p -m 700 disk.img:/root/.ssh", "with those above it, for its owner alone"),
@@ -26,7 +26,7 @@ pub const DOC: Doc = Doc {
 ///
 /// New directories belong to root and to the group of the directory they are in, as on BSD.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// IMAGE[@N]:/path, all in one image
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
@@ -38,7 +38,7 @@ pub struct Args {
     mode: Option<u16>,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let (image, paths) = one_image(&args.paths)?;
     let session = Session::write(&image)?;
     for path in &paths {

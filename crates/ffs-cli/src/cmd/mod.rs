@@ -1,28 +1,28 @@
 //! The commands, one file each: what they are asked, what they call, what they print.
 
-pub mod build;
-pub mod cat;
-pub mod completions;
-pub mod cp;
-pub mod demo;
-pub mod df;
-pub mod dumpfs;
-pub mod fsck;
-pub mod ln;
-pub mod ls;
-pub mod man;
-pub mod mkdir;
-pub mod mount;
-pub mod mv;
-pub mod newfs;
-pub mod rm;
-pub mod stat;
-pub mod tree;
-pub mod tunefs;
-pub mod umount;
+pub(crate) mod build;
+pub(crate) mod cat;
+pub(crate) mod completions;
+pub(crate) mod cp;
+//DEMO
+pub(crate) mod df;
+pub(crate) mod dumpfs;
+pub(crate) mod fsck;
+pub(crate) mod ln;
+pub(crate) mod ls;
+pub(crate) mod man;
+pub(crate) mod mkdir;
+pub(crate) mod mount;
+pub(crate) mod mv;
+pub(crate) mod newfs;
+pub(crate) mod rm;
+pub(crate) mod stat;
+pub(crate) mod tree;
+pub(crate) mod tunefs;
+pub(crate) mod umount;
 
 /// What `--help` and the manual page add to the options.
-pub struct Doc {
+pub(crate) struct Doc {
     /// Commands and what they do.
     pub examples: &'static [(&'static str, &'static str)],
     /// Exit codes and what they mean.
@@ -36,7 +36,7 @@ pub struct Doc {
 }
 
 /// Exit codes of most commands.
-pub const EXIT: &[(&str, &str)] = &[
+pub(crate) const EXIT: &[(&str, &str)] = &[
     ("0", "everything was done"),
     ("1", "something could not be done; each thing has a line on standard error"),
     ("64", "the command line is wrong (1 where BSD's program says 1)"),
@@ -45,7 +45,7 @@ pub const EXIT: &[(&str, &str)] = &[
 
 impl Doc {
     /// The text below the options of `--help`.
-    pub fn help(&self) -> String {
+    pub(crate) fn help(&self) -> String {
         let mut text = String::from("Examples:\n");
         for (command, what) in self.examples {
             text.push_str(&format!("  {command}\n      {what}\n"));

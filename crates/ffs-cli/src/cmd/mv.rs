@@ -10,7 +10,7 @@ use crate::namei::{Last, basename, join, namei, one_image};
 use crate::output;
 use crate::session::Session;
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs mv disk.img:/a disk.img:/b", "a new name"),
         ("ffs mv disk.img:/a disk.img:/b disk.img:/dir", "into a directory"),
@@ -23,7 +23,7 @@ pub const DOC: Doc = Doc {
 
 /// Rename or move files within an image.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// What is moved, then where to; all in one image
     #[arg(required = true, num_args = 2.., value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
@@ -35,7 +35,7 @@ pub struct Args {
     no_target_directory: bool,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let (image, mut paths) = one_image(&args.paths)?;
     let target = paths.pop().unwrap_or_default();
     let session = Session::write(&image)?;

@@ -12,7 +12,7 @@ use crate::output;
 use crate::session::Session;
 use crate::signals;
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs rm disk.img:/var/log/old", "a file"),
         ("ffs rm -r disk.img:/usr/obj", "a tree"),
@@ -26,7 +26,7 @@ pub const DOC: Doc = Doc {
 
 /// Remove files from an image.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// IMAGE[@N]:/path, all in one image
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
@@ -44,7 +44,7 @@ pub struct Args {
     verbose: bool,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let (image, paths) = one_image(&args.paths)?;
     let session = Session::write(&image)?;
     for path in &paths {

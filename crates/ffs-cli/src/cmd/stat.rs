@@ -14,7 +14,7 @@ use crate::output::{self, JsonAttr, JsonName, mode_string, time};
 use crate::session::Session;
 use crate::spec::image_path;
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs stat disk.img:/etc/rc", "everything its inode says"),
         ("ffs stat --json disk.img:/etc/rc disk.img:/bin/sh", "for programs"),
@@ -29,7 +29,7 @@ pub const DOC: Doc = Doc {
 ///
 /// A symbolic link is shown itself, unless -L is given. Times are UTC.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// IMAGE[@N]:/path
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
@@ -59,7 +59,7 @@ struct JsonXattr {
     size: usize,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let mut all = Vec::new();
     let mut out = output::stdout();
     for arg in &args.paths {

@@ -15,7 +15,7 @@ use crate::output::{self, JsonName, kind_name};
 use crate::session::Session;
 use crate::spec::image_path;
 
-pub const DOC: Doc = Doc {
+pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs tree -L 2 disk.img", "two levels"),
         ("ffs tree -d disk.img:/usr", "directories only"),
@@ -28,7 +28,7 @@ pub const DOC: Doc = Doc {
 
 /// Draw a tree of an image.
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// IMAGE[@N][:/path]
     #[arg(value_name = "IMAGE:/PATH")]
     path: OsString,
@@ -55,7 +55,7 @@ struct Line {
     size: u64,
 }
 
-pub fn run(args: Args) -> Outcome {
+pub(crate) fn run(args: Args) -> Outcome {
     let spec = image_path(&args.path)?;
     let session = Session::read(&spec.image)?;
     let mut out = output::stdout();

@@ -5,7 +5,7 @@
 use ffs_ondisk::FileFlags;
 
 /// Extended attribute of the host, in its user name space, that holds the flags of a file.
-pub const XATTR: &[u8] = b"bsd.flags";
+pub(crate) const XATTR: &[u8] = b"bsd.flags";
 
 /// Name and bit of every flag; the first name of a bit is the one printed.
 const NAMES: [(&str, FileFlags); 18] = [
@@ -30,7 +30,7 @@ const NAMES: [(&str, FileFlags); 18] = [
 ];
 
 /// The names of the flags, comma between them; `-` for none, unknown ones in hexadecimal.
-pub fn to_text(flags: FileFlags) -> String {
+pub(crate) fn to_text(flags: FileFlags) -> String {
     let mut left = flags;
     // Told by the kernel alone, and shown so by BSD.
     let mut names: Vec<String> = Vec::new();
@@ -51,14 +51,14 @@ pub fn to_text(flags: FileFlags) -> String {
 }
 
 /// The flags that `text` names; `None` if one is unknown.
-pub fn from_text(text: &str) -> Option<FileFlags> {
+pub(crate) fn from_text(text: &str) -> Option<FileFlags> {
     let mut flags = FileFlags::empty();
     for name in text.split(',').filter(|name| !name.is_empty() && *name != "-") {
         let bit = match NAMES.iter().find(|(known, _)| *known == name) {
             Some((_, bit)) => *bit,
-            None => FileFlags::from_bits_retain(
-                u32::from_str_radix(name.strip_prefix("0x")?, 16).ok()?,
-            ),
+            None => {
+                FileFlags::from_bits_retain(u32::from_str_radix(name.strip_prefix("0x")?, 16).ok()?)
+            }
         };
         flags |= bit;
     }
@@ -66,7 +66,7 @@ pub fn from_text(text: &str) -> Option<FileFlags> {
 }
 
 /// Flags that may be copied: the snapshot mark belongs to its volume.
-pub fn portable(flags: FileFlags) -> FileFlags {
+pub(crate) fn portable(flags: FileFlags) -> FileFlags {
     flags.difference(FileFlags::SF_SNAPSHOT)
 }
 

@@ -21,7 +21,7 @@ use crate::fail::Failure;
 use crate::namei::components;
 
 /// Writes a tree below a directory of the host.
-pub struct HostSink {
+pub(crate) struct HostSink {
     shown: String,
     root: OwnedFd,
     /// Everything is kept as with `cp -a`; else new files are their maker's.
@@ -59,7 +59,7 @@ fn c_name(name: &[u8]) -> Result<CString, SinkError> {
 
 impl HostSink {
     /// A sink for the directory `root`, which must exist.
-    pub fn new(root: &Path, keep: bool) -> Result<HostSink, Failure> {
+    pub(crate) fn new(root: &Path, keep: bool) -> Result<HostSink, Failure> {
         super::host_source::raise_descriptor_limit();
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let shown = crate::fail::show(root.as_os_str().as_bytes());

@@ -24,7 +24,7 @@ const SMALL: u64 = 256 << 10;
 
 /// What of the tree is wanted.
 #[derive(Clone, Debug, Default)]
-pub struct HostOptions {
+pub(crate) struct HostOptions {
     /// Extended attributes too.
     pub xattrs: bool,
     /// Several names of one file are told as such.
@@ -38,7 +38,7 @@ pub struct HostOptions {
 }
 
 /// Walks host trees.
-pub struct HostSource<'a> {
+pub(crate) struct HostSource<'a> {
     options: HostOptions,
     emit: &'a mut Emit,
     /// First path, and the number it was told under, of every file with several names.
@@ -63,13 +63,13 @@ struct Frame {
 
 impl<'a> HostSource<'a> {
     /// A walker that tells `emit`.
-    pub fn new(options: HostOptions, emit: &'a mut Emit) -> HostSource<'a> {
+    pub(crate) fn new(options: HostOptions, emit: &'a mut Emit) -> HostSource<'a> {
         raise_descriptor_limit();
         HostSource { options, emit, firsts: BTreeMap::new() }
     }
 
     /// Tells the tree at `root` as `to`.
-    pub fn walk(&mut self, root: &Path, to: &[u8]) -> Said {
+    pub(crate) fn walk(&mut self, root: &Path, to: &[u8]) -> Said {
         let shown = root.as_os_str().as_bytes().to_vec();
         let Ok(name) = CString::new(shown.clone()) else {
             return self.emit.failed(&shown, "a path with a NUL byte");
@@ -283,7 +283,7 @@ impl<'a> HostSource<'a> {
 }
 
 /// Adds an attribute to `meta`; the one that stands for flags becomes flags.
-pub fn add_xattr(meta: &mut Meta, attr: Xattr) {
+pub(crate) fn add_xattr(meta: &mut Meta, attr: Xattr) {
     if attr.namespace == XattrNamespace::User && attr.name == flags::XATTR {
         let text = std::str::from_utf8(&attr.value).ok();
         if let Some(flags) = text.and_then(flags::from_text) {
@@ -295,7 +295,7 @@ pub fn add_xattr(meta: &mut Meta, attr: Xattr) {
 }
 
 /// Puts attributes into the one order in which they are copied.
-pub fn sort_xattrs(meta: &mut Meta) {
+pub(crate) fn sort_xattrs(meta: &mut Meta) {
     meta.xattrs.sort_by(|a, b| (a.namespace, &a.name).cmp(&(b.namespace, &b.name)));
 }
 
@@ -346,11 +346,7 @@ fn sized(
     }
 }
 
-fn open_to_read(
-    dir: BorrowedFd<'_>,
-    name: &CStr,
-    follow: bool,
-) -> rustix::io::Result<OwnedFd> {
+fn open_to_read(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> rustix::io::Result<OwnedFd> {
     let mut how = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     how.set(OFlags::NOFOLLOW, !follow);
     #[cfg(target_os = "linux")]
@@ -417,7 +413,7 @@ fn meta(stat: &Stat) -> Meta {
 }
 
 /// Deep trees need a descriptor for every level.
-pub fn raise_descriptor_limit() {
+pub(crate) fn raise_descriptor_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

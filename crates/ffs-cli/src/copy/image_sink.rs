@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use ffs_core::{
-    Cred, DeviceNumber, Error, Ffs, FileFlags, FileType, Ino, NodeKind, RenameMode, SetAttr, SetTime,
-    Vnode, WriteMode, XattrSet,
+    Cred, DeviceNumber, Error, Ffs, FileFlags, FileType, Ino, NodeKind, RenameMode, SetAttr,
+    SetTime, Vnode, WriteMode, XattrSet,
 };
 
 use super::{Entry, Kind, Loss, Meta, Sink, SinkError, SinkResult, Tally, flags, split_last};
@@ -16,7 +16,7 @@ use crate::fail::{Failure, show};
 use crate::namei::components;
 
 /// Writes a tree below a directory of an image.
-pub struct ImageSink<'a> {
+pub(crate) struct ImageSink<'a> {
     ffs: &'a Ffs,
     cred: &'a Cred,
     image: String,
@@ -45,7 +45,7 @@ struct Open {
 
 impl<'a> ImageSink<'a> {
     /// A sink for the directory `root`.
-    pub fn new(ffs: &'a Ffs, cred: &'a Cred, image: &str, root: Vnode) -> ImageSink<'a> {
+    pub(crate) fn new(ffs: &'a Ffs, cred: &'a Cred, image: &str, root: Vnode) -> ImageSink<'a> {
         ImageSink {
             ffs,
             cred,
@@ -175,8 +175,7 @@ impl<'a> ImageSink<'a> {
 
     fn rename(&self, dir: &Vnode, from: &[u8], to: Option<&[u8]>) -> SinkResult {
         let Some(to) = to else { return Ok(()) };
-        let renamed =
-            self.ffs.rename(self.cred, (dir, from), (dir, to), RenameMode::Replace);
+        let renamed = self.ffs.rename(self.cred, (dir, from), (dir, to), RenameMode::Replace);
         renamed.map_err(|error| {
             // The old file stays; the new one has no name it could keep.
             let _ = self.ffs.unlink(self.cred, dir, from);

@@ -18,7 +18,7 @@ use crate::namei::join;
 const SMALL: u64 = 256 << 10;
 
 /// Walks trees of an image.
-pub struct ImageSource<'a> {
+pub(crate) struct ImageSource<'a> {
     ffs: &'a Ffs,
     cred: &'a Cred,
     /// `IMAGE:`, for messages.
@@ -39,7 +39,7 @@ struct Frame {
 
 impl<'a> ImageSource<'a> {
     /// A walker that tells `emit`; `all` as for `cp -a`.
-    pub fn new(
+    pub(crate) fn new(
         ffs: &'a Ffs,
         cred: &'a Cred,
         image: &str,
@@ -52,7 +52,7 @@ impl<'a> ImageSource<'a> {
     }
 
     /// Tells the tree at `root`, which is `shown` in the image, as `to`.
-    pub fn walk(&mut self, root: &Vnode, shown: &[u8], to: &[u8]) -> Said {
+    pub(crate) fn walk(&mut self, root: &Vnode, shown: &[u8], to: &[u8]) -> Said {
         let mut stack = Vec::new();
         self.file(root, to.to_vec(), shown.to_vec(), &mut stack)?;
         while let Some(frame) = stack.last_mut() {
@@ -243,7 +243,7 @@ fn meta(attr: &Attr) -> Meta {
 
 /// Names and inode numbers in a directory, sorted, without `.` and `..`; and what ended the reading
 /// early, if something did.
-pub fn names_in(ffs: &Ffs, dir: &Vnode) -> (Vec<(Vec<u8>, Ino)>, Option<Error>) {
+pub(crate) fn names_in(ffs: &Ffs, dir: &Vnode) -> (Vec<(Vec<u8>, Ino)>, Option<Error>) {
     let mut names = Vec::new();
     let result = ffs.readdir(dir, 0, &mut |entry| {
         if entry.name != b"." && entry.name != b".." {

@@ -12,11 +12,11 @@
 //!    counted and said.
 //! 5. Memory is bounded by the number of directories and of files with several names, not by data.
 
-pub mod flags;
-pub mod host_sink;
-pub mod host_source;
-pub mod image_sink;
-pub mod image_source;
+pub(crate) mod flags;
+pub(crate) mod host_sink;
+pub(crate) mod host_source;
+pub(crate) mod image_sink;
+pub(crate) mod image_source;
 mod tally;
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -28,10 +28,10 @@ use crate::output;
 use crate::progress::Progress;
 use crate::signals;
 
-pub use tally::Tally;
+pub(crate) use tally::Tally;
 
 /// Bytes in one read of a file.
-pub const CHUNK: usize = 512 << 10;
+pub(crate) const CHUNK: usize = 512 << 10;
 /// Batches under way between the two threads.
 const BATCHES: usize = 8;
 /// Events and bytes in a batch.
@@ -40,7 +40,7 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// What every file has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Meta {
+pub(crate) struct Meta {
     /// Low 12 bits of the mode.
     pub perm: u16,
     /// Owner.
@@ -61,7 +61,7 @@ pub struct Meta {
 
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Xattr {
+pub(crate) struct Xattr {
     /// Name space.
     pub namespace: XattrNamespace,
     /// Name without it.
@@ -72,7 +72,7 @@ pub struct Xattr {
 
 /// What kind of file, with what belongs to the kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Directory.
     Directory,
     /// Regular file of this many bytes. If `whole` is given that is its data; else [`Event::Data`]
@@ -99,7 +99,7 @@ pub enum Kind {
 
 /// A file to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// Path relative to the sink, without leading or double slashes; empty for the sink itself.
     pub path: Vec<u8>,
     /// Kind.
@@ -112,7 +112,7 @@ pub struct Entry {
 
 /// What a source says.
 #[derive(Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// A file begins.
     Entry(Box<Entry>),
     /// Data of the file that began, at an offset.
@@ -131,7 +131,7 @@ pub enum Event {
 
 /// What can get lost between systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Loss {
+pub(crate) enum Loss {
     /// Owner or group.
     Owner,
     /// A device file.
@@ -146,13 +146,13 @@ pub enum Loss {
 
 /// Nobody listens any more: the source ends.
 #[derive(Debug)]
-pub struct Deaf;
+pub(crate) struct Deaf;
 
 /// What saying something results in.
-pub type Said = Result<(), Deaf>;
+pub(crate) type Said = Result<(), Deaf>;
 
 /// How a source speaks.
-pub struct Emit {
+pub(crate) struct Emit {
     batch: Vec<Event>,
     bytes: usize,
     to: SyncSender<Vec<Event>>,
@@ -165,7 +165,7 @@ impl Emit {
     }
 
     /// Says `event`.
-    pub fn send(&mut self, event: Event) -> Said {
+    pub(crate) fn send(&mut self, event: Event) -> Said {
         self.bytes += match &event {
             Event::Data(_, data) => data.len(),
             Event::Entry(entry) => match &entry.kind {
@@ -182,12 +182,12 @@ impl Emit {
     }
 
     /// Says that this file comes now.
-    pub fn entry(&mut self, entry: Entry) -> Said {
+    pub(crate) fn entry(&mut self, entry: Entry) -> Said {
         self.send(Event::Entry(Box::new(entry)))
     }
 
     /// Says that `what` could not be read.
-    pub fn failed(&mut self, what: &[u8], why: impl std::fmt::Display) -> Said {
+    pub(crate) fn failed(&mut self, what: &[u8], why: impl std::fmt::Display) -> Said {
         self.send(Event::Failed(format!("{}: {why}", crate::fail::show(what))))
     }
 
@@ -200,7 +200,7 @@ impl Emit {
 
 /// Why a sink could not do something.
 #[derive(Debug)]
-pub enum SinkError {
+pub(crate) enum SinkError {
     /// This file is left out: why.
     Skip(String),
     /// Nothing more can be copied.
@@ -208,14 +208,18 @@ pub enum SinkError {
 }
 
 /// Shorthand.
-pub type SinkResult = Result<(), SinkError>;
+pub(crate) type SinkResult = Result<(), SinkError>;
 
 /// What makes files.
-pub trait Sink {
+pub(crate) trait Sink {
     /// Makes the file; a regular one stays open for data.
     fn entry(&mut self, entry: &Entry, tally: &mut Tally) -> SinkResult;
     /// Writes to the open file.
     fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult;
+    /// Hears where data of the open file lies, from sources that do not tell the data.
+    fn extent(&mut self, start: u64, end: u64) {
+        let _ = (start, end);
+    }
     /// Finishes the open file.
     fn end(&mut self, tally: &mut Tally) -> SinkResult;
     /// Removes the open file.
@@ -225,7 +229,7 @@ pub trait Sink {
 }
 
 /// Copies what `source` tells into `sink`. Errors of single files are printed and counted.
-pub fn run<S>(
+pub(crate) fn run<S>(
     source: S,
     sink: &mut dyn Sink,
     adjust: &mut dyn FnMut(&mut Entry),
@@ -270,9 +274,7 @@ impl Work<'_> {
             }
         }
         let finished = self.sink.finish(&mut self.tally);
-        self.settle(finished, b"")?;
-        self.tally.say_losses();
-        Ok(())
+        self.settle(finished, b"")
     }
 
     fn event(&mut self, event: Event) -> Result<(), Failure> {
@@ -285,7 +287,10 @@ impl Work<'_> {
                 self.tally.bytes += bytes.len() as u64;
                 self.keep_or_abandon(result, path)
             }
-            Event::Extent(..) => Ok(()),
+            Event::Extent(start, end) => {
+                self.sink.extent(start, end);
+                Ok(())
+            }
             Event::End => {
                 let Some(path) = self.current.take() else { return Ok(()) };
                 let result = self.sink.end(&mut self.tally);
@@ -363,7 +368,7 @@ impl Work<'_> {
 }
 
 /// Splits a relative path into its directory and its last name.
-pub fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&byte| byte == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (b"", path),
@@ -371,6 +376,6 @@ pub fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// A name in the directory of `name` that is nobody's, for what will be renamed.
-pub fn temporary_name(number: u64) -> Vec<u8> {
+pub(crate) fn temporary_name(number: u64) -> Vec<u8> {
     format!(".ffs-copy.{}.{number}", std::process::id()).into_bytes()
 }

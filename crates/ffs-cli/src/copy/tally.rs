@@ -9,7 +9,7 @@ use crate::output;
 
 /// Counts of one copy.
 #[derive(Debug, Default, Clone, Serialize)]
-pub struct Tally {
+pub(crate) struct Tally {
     /// Regular files.
     pub files: u64,
     /// Directories.
@@ -30,7 +30,7 @@ pub struct Tally {
 
 impl Tally {
     /// Counts a file of this kind.
-    pub fn count(&mut self, kind: &Kind) {
+    pub(crate) fn count(&mut self, kind: &Kind) {
         match kind {
             Kind::Directory => self.directories += 1,
             Kind::File { .. } => self.files += 1,
@@ -41,17 +41,17 @@ impl Tally {
     }
 
     /// Counts something that could not be kept.
-    pub fn lose(&mut self, loss: Loss) {
+    pub(crate) fn lose(&mut self, loss: Loss) {
         *self.lost.entry(loss).or_default() += 1;
     }
 
     /// All names.
-    pub fn entries(&self) -> u64 {
+    pub(crate) fn entries(&self) -> u64 {
         self.files + self.directories + self.hard_links + self.symlinks + self.special
     }
 
     /// Says what could not be kept.
-    pub fn say_losses(&self) {
+    pub(crate) fn say_losses(&self) {
         for (loss, count) in &self.lost {
             let (what, why) = match loss {
                 Loss::Owner => ("owners not kept", "only root may give files away; use sudo"),
@@ -68,7 +68,7 @@ impl Tally {
     }
 
     /// One line for people.
-    pub fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         let mut parts = Vec::new();
         let mut part = |count: u64, one: &str, many: &str| {
             if count > 0 {

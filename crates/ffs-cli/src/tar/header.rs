@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 /// Bytes in a header; data is padded to this.
-pub const BLOCK: usize = 512;
+pub(crate) const BLOCK: usize = 512;
 
 /// What a header says, the two dialects told apart.
 #[derive(Debug, Clone)]
-pub struct Header {
+pub(crate) struct Header {
     /// `typeflag`.
     pub kind: u8,
     /// Permission bits.
@@ -35,7 +35,7 @@ impl Header {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(block: &[u8; BLOCK]) -> Result<Header, String> {
+    pub(crate) fn parse(block: &[u8; BLOCK]) -> Result<Header, String> {
         let sum = |signed: bool| -> i64 {
             let byte = |(at, &byte): (usize, &u8)| match (at, signed) {
                 (148..156, _) => i64::from(b' '),
@@ -85,7 +85,7 @@ impl Header {
     }
 
     /// The name of the member.
-    pub fn path(&self) -> Vec<u8> {
+    pub(crate) fn path(&self) -> Vec<u8> {
         let name = text(&self.block, 0..100);
         let prefix = if self.is_posix() { text(&self.block, 345..500) } else { Vec::new() };
         if prefix.is_empty() {
@@ -103,7 +103,7 @@ fn text(block: &[u8], range: Range<usize>) -> Vec<u8> {
 }
 
 /// A field with a number: octal digits, or binary with the top bit set.
-pub fn number(block: &[u8], range: Range<usize>) -> Option<i64> {
+pub(crate) fn number(block: &[u8], range: Range<usize>) -> Option<i64> {
     let field = &block[range];
     let (&first, rest) = field.split_first()?;
     if first & 0x80 != 0 {

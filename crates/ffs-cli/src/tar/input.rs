@@ -11,7 +11,7 @@ use crate::fail::Failure;
 const BUFFER: usize = 256 << 10;
 
 /// An archive being read.
-pub enum Input {
+pub(crate) enum Input {
     /// A plain file: what is not wanted is passed over.
     File(BufReader<File>),
     /// Anything else.
@@ -20,13 +20,13 @@ pub enum Input {
 
 impl Input {
     /// An archive in the file `path`, compressed with gzip or not.
-    pub fn open(path: &Path) -> Result<Input, Failure> {
+    pub(crate) fn open(path: &Path) -> Result<Input, Failure> {
         let file = File::open(path).map_err(|error| Failure::new(path.display(), error))?;
         Self::from_file(file).map_err(|error| Failure::new(path.display(), error))
     }
 
     /// An archive in an open file, read from its beginning.
-    pub fn from_file(mut file: File) -> io::Result<Input> {
+    pub(crate) fn from_file(mut file: File) -> io::Result<Input> {
         file.seek(SeekFrom::Start(0))?;
         let mut reader = BufReader::with_capacity(BUFFER, file);
         if is_gzip(reader.fill_buf()?)? {
@@ -36,7 +36,7 @@ impl Input {
     }
 
     /// An archive on standard input.
-    pub fn stdin() -> io::Result<Input> {
+    pub(crate) fn stdin() -> io::Result<Input> {
         let mut reader = BufReader::with_capacity(BUFFER, io::stdin());
         if is_gzip(reader.fill_buf()?)? {
             return Ok(Input::Stream(Box::new(MultiGzDecoder::new(reader))));
@@ -45,7 +45,7 @@ impl Input {
     }
 
     /// Passes over `n` bytes.
-    pub fn skip(&mut self, n: u64) -> io::Result<()> {
+    pub(crate) fn skip(&mut self, n: u64) -> io::Result<()> {
         if let Input::File(reader) = self {
             let len = reader.get_ref().metadata()?.len();
             let at = reader.stream_position()?;
@@ -59,7 +59,7 @@ impl Input {
     }
 
     /// Fills `buf`, or as much of it as there is.
-    pub fn read_or_end(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read_or_end(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let mut done = 0;
         while done < buf.len() {
             match self.read(&mut buf[done..]) {
@@ -73,7 +73,7 @@ impl Input {
     }
 
     /// Reads what follows the end of the archive.
-    pub fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         if let Input::Stream(stream) = self {
             // Padding: if it cannot be read nothing is lost.
             let _ = io::copy(stream, &mut io::sink());
@@ -95,14 +95,12 @@ impl Read for Input {
 /// # Errors
 /// It is compressed in another way: how to read it.
 fn is_gzip(start: &[u8]) -> io::Result<bool> {
-    let others: [(&[u8], &str); 3] = [
-        (b"\x28\xb5\x2f\xfd", "zstd -dc"),
-        (b"\xfd7zXZ\0", "xz -dc"),
-        (b"BZh", "bzip2 -dc"),
-    ];
+    let others: [(&[u8], &str); 3] =
+        [(b"\x28\xb5\x2f\xfd", "zstd -dc"), (b"\xfd7zXZ\0", "xz -dc"), (b"BZh", "bzip2 -dc")];
     for (magic, tool) in others {
         if start.starts_with(magic) {
-            let what = format!("compressed otherwise than with gzip; {tool} ARCHIVE | ffs build IMAGE -");
+            let what =
+                format!("compressed otherwise than with gzip; {tool} ARCHIVE | ffs build IMAGE -");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
     }

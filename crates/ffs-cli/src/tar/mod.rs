@@ -27,7 +27,7 @@ use crate::fail::show;
 use crate::namei::components;
 
 use header::{BLOCK, Header};
-pub use input::Input;
+pub(crate) use input::Input;
 use pax::Pax;
 use sparse::Extent;
 
@@ -37,7 +37,7 @@ const SMALL: u64 = 256 << 10;
 const MAX_EXTENSION: u64 = 16 << 20;
 
 /// Tells `archive`; without `data` only where data would lie.
-pub fn walk(archive: Input, name: &str, data: bool, emit: &mut Emit) -> Said {
+pub(crate) fn walk(archive: Input, name: &str, data: bool, emit: &mut Emit) -> Said {
     let mut tar = Tar { input: archive, data, emit, global: Pax::default() };
     match tar.members() {
         Ok(()) => Ok(()),

@@ -8,7 +8,7 @@ use crate::copy::flags;
 
 /// What extended headers said about a member.
 #[derive(Debug, Clone, Default)]
-pub struct Pax {
+pub(crate) struct Pax {
     pub path: Option<Vec<u8>>,
     pub linkpath: Option<Vec<u8>>,
     pub size: Option<u64>,
@@ -29,7 +29,7 @@ pub struct Pax {
 
 /// `GNU.sparse.*`.
 #[derive(Debug, Clone, Default)]
-pub struct PaxSparse {
+pub(crate) struct PaxSparse {
     pub major: Option<u64>,
     pub minor: Option<u64>,
     pub name: Option<Vec<u8>>,
@@ -43,7 +43,7 @@ impl Pax {
     ///
     /// # Errors
     /// It is malformed.
-    pub fn read(&mut self, mut text: &[u8]) -> Result<(), String> {
+    pub(crate) fn read(&mut self, mut text: &[u8]) -> Result<(), String> {
         let bad = || "an extended header is malformed: the archive is damaged".to_owned();
         while !text.is_empty() && text[0] != 0 {
             let space = text.iter().position(|&byte| byte == b' ').ok_or_else(bad)?;
@@ -252,7 +252,9 @@ mod tests {
 
     #[test]
     fn malformed_records_are_refused() {
-        for bad in [&b"x"[..], b"99 path=a\n", b"9 path=ab", b"5 ab\n", b"12 size=abc\n", b"0 a=b\n"] {
+        for bad in
+            [&b"x"[..], b"99 path=a\n", b"9 path=ab", b"5 ab\n", b"12 size=abc\n", b"0 a=b\n"]
+        {
             assert!(Pax::default().read(bad).is_err(), "{}", bad.escape_ascii());
         }
     }

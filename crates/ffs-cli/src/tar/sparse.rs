@@ -13,13 +13,13 @@ const MAX_EXTENTS: usize = 1 << 20;
 
 /// A run of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Extent {
+pub(crate) struct Extent {
     pub offset: u64,
     pub len: u64,
 }
 
 /// The map of a sparse file.
-pub struct Map {
+pub(crate) struct Map {
     /// Bytes of the file.
     pub size: u64,
     /// Data in order.
@@ -29,7 +29,7 @@ pub struct Map {
 }
 
 /// The map of the member, `None` if it is not sparse. What of the map lies before the data is read.
-pub fn map(
+pub(crate) fn map(
     input: &mut Input,
     header: &Header,
     pax: &Pax,

@@ -1,0 +1,364 @@
+//! `ffs fsck`.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::time::SystemTime;
+
+use ffs_admin::fsck::{
+    Answer, Answers, Erase, Finding, Fsck, FsckOptions, FsckReport, Mode, Phase, Totals, exit,
+};
+use ffs_admin::{AdminError, Volume};
+use ffs_device::Timestamp;
+use ffs_ondisk::superblock::FsFlags;
+use serde::Serialize;
+
+use super::Doc;
+use crate::bsd;
+use crate::fail::{Failure, Outcome, show};
+use crate::progress::Progress;
+use crate::{output, session, signals};
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs fsck -n disk.img", "look, change nothing"),
+        ("ffs fsck disk.img", "ask before each repair"),
+        ("ffs fsck -y disk.img", "repair everything"),
+        ("ffs fsck -p disk.img", "repair only what a crash leaves; fast if clean"),
+        ("ffs fsck -b 128 disk.img", "with the backup superblock at sector 128"),
+        ("ffs fsck -n --json disk.img", "findings for programs"),
+    ],
+    exit: &[
+        ("0", "consistent, or repaired completely"),
+        ("1", "the command line is wrong"),
+        ("3", "no superblock can be read"),
+        ("4", "-F: a check in the foreground is needed"),
+        ("5", "-F: the file system has no soft updates"),
+        ("6", "-F, -B: there is no background check here"),
+        ("7", "-F: the file system is clean"),
+        ("8", "it could not be done, or -p found what it may not repair"),
+        ("11", "newfs was interrupted: make the file system again"),
+        ("12", "interrupted"),
+        ("16", "not completely repaired: run it again"),
+    ],
+    see_also: &["ffs-newfs(8)", "ffs-dumpfs(8)", "ffs-tunefs(8)"],
+    section: "8",
+    usage_code: 1,
+};
+
+/// Check and repair file systems that are not mounted.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// IMAGE[@N]
+    #[arg(required = true, value_name = "IMAGE")]
+    images: Vec<OsString>,
+    /// Change nothing: answer no to every question (the later of -n and -y wins)
+    #[arg(short = 'n', overrides_with = "yes")]
+    no: bool,
+    /// Repair everything: answer yes to every question
+    #[arg(short = 'y', overrides_with = "no")]
+    yes: bool,
+    /// Preen: repair without questions what a crash leaves, stop at anything else
+    #[arg(short = 'p')]
+    preen: bool,
+    /// Check although it is marked clean
+    #[arg(short = 'f')]
+    force: bool,
+    /// Skip it if it is marked clean
+    #[arg(short = 'C')]
+    skip_clean: bool,
+    /// Use the superblock at this 512-byte sector
+    #[arg(short = 'b', value_name = "SECTOR", value_parser = bsd::number)]
+    superblock: Option<u64>,
+    /// Convert to a newer layout; 3 is the only level there is
+    #[arg(short = 'c', value_name = "LEVEL", value_parser = clap::value_parser!(u32).range(3..=3))]
+    convert: Option<u32>,
+    /// Permissions of a lost+found that is made, octal
+    #[arg(short = 'm', value_name = "MODE", value_parser = bsd::mode, default_value = "1777")]
+    mode: u16,
+    /// Run again while that is called for, ten times at most
+    #[arg(short = 'R')]
+    restart: bool,
+    /// Shrink the initialised part of the inode area to what is in use
+    #[arg(short = 'r')]
+    shrink: bool,
+    /// Stop at a read error instead of going on with zeros
+    #[arg(short = 'S')]
+    stop: bool,
+    /// Zero free space
+    #[arg(short = 'Z')]
+    zero: bool,
+    /// Tell the device what is free
+    #[arg(short = 'E')]
+    erase: bool,
+    /// Clear unused bytes of directories
+    #[arg(short = 'z')]
+    zero_unused: bool,
+    /// Only decide whether it can be checked in the background
+    #[arg(short = 'F')]
+    decide: bool,
+    /// Check in the background; nothing is done here
+    #[arg(short = 'B')]
+    background: bool,
+    /// Count the findings by kind
+    #[arg(short = 'd')]
+    debug: bool,
+    /// With -p: keep nameless files that have content
+    #[arg(long)]
+    keep_orphans: bool,
+    /// Most memory for tables and repairs
+    #[arg(long, value_name = "BYTES", value_parser = bsd::number)]
+    max_memory: Option<u64>,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Json {
+    image: String,
+    #[serde(flatten)]
+    report: FsckReport,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let mut worst = exit::OK;
+    let mut reports = Vec::new();
+    if !args.no {
+        signals::listen();
+    }
+    for image in &args.images {
+        let name = show(image.as_bytes());
+        let code = if args.decide || args.background {
+            decide(&args, image)
+        } else {
+            check(&args, image, &name).and_then(|report| {
+                let code = report.exit_code;
+                if args.json {
+                    reports.push(Json { image: name.clone(), report });
+                } else {
+                    tell(&args, &name, &report)?;
+                }
+                Ok(code)
+            })
+        };
+        match code {
+            Ok(code) => worst = worst.max(code),
+            Err(failure) if failure.text.is_empty() => return Err(failure),
+            Err(failure) => {
+                output::error(&failure.text);
+                worst = worst.max(failure.code);
+            }
+        }
+    }
+    if args.json {
+        output::json(&reports)?;
+    }
+    Ok(worst)
+}
+
+/// What `-F` and `-B` answer.
+fn decide(args: &Args, image: &OsString) -> Result<u8, Failure> {
+    if args.background {
+        output::note("there is no background check; run fsck on the unmounted image");
+        return Ok(6);
+    }
+    let opened = session::open(image, false).map_err(|failure| failure.code(exit::ERROR))?;
+    let volume = match Volume::open(&*opened.device) {
+        Ok(volume) => volume,
+        Err(AdminError::Device(error)) => return Err(Failure::plain(error).code(exit::ERROR)),
+        Err(_) => return Ok(exit::SUPERBLOCK),
+    };
+    let flags = volume.sb.flags();
+    Ok(if volume.sb.is_clean() {
+        7
+    } else if flags.intersects(FsFlags::NEEDSFSCK | FsFlags::SUJ | FsFlags::GJOURNAL) {
+        4
+    } else if !flags.contains(FsFlags::DOSOFTDEP) {
+        5
+    } else {
+        6
+    })
+}
+
+fn check(args: &Args, image: &OsString, name: &str) -> Result<FsckReport, Failure> {
+    let fail = |failure: Failure| {
+        let failure = failure.code(exit::ERROR);
+        if args.no { failure } else { failure.hint("-n only looks and needs no right to write") }
+    };
+    let opened = session::open(image, !args.no).map_err(fail)?;
+    let mut rounds = if args.restart { 10 } else { 1 };
+    loop {
+        let mut progress = Progress::items(name, None);
+        let check = Fsck::new(opened.device.clone(), options(args));
+        let check = check.with_progress(move |at| {
+            progress.message(at.phase.to_string());
+            progress.set(at.done, Some(at.total));
+        });
+        let report = check.run();
+        rounds -= 1;
+        if report.exit_code != exit::RERUN || rounds == 0 {
+            return Ok(report);
+        }
+    }
+}
+
+fn options(args: &Args) -> FsckOptions {
+    let answers = if args.no {
+        Answers::No
+    } else if args.yes {
+        Answers::Yes
+    } else {
+        Answers::Ask(Box::new(ask))
+    };
+    FsckOptions {
+        mode: if args.preen { Mode::Preen } else { Mode::Full(answers) },
+        force: args.force || args.convert.is_some(),
+        skip_clean: args.skip_clean,
+        superblock: args.superblock,
+        lostfound_mode: args.mode,
+        keep_orphans: args.keep_orphans,
+        zero_unused: args.zero_unused,
+        shrink_initialised: args.shrink,
+        stop_on_read_error: args.stop,
+        erase: Erase { zero: args.zero, discard: args.erase },
+        max_memory: args.max_memory,
+        now: Timestamp::from(SystemTime::now()).secs,
+        interrupt: signals::flag(),
+    }
+}
+
+/// Asks about one finding on the terminal.
+fn ask(finding: &Finding) -> Answer {
+    let mut answer = String::new();
+    loop {
+        crate::progress::suspend(|| {
+            // An unwritten prompt is an unanswered one.
+            let _ = write!(io::stderr(), "{finding}\nREPAIR? [y/n/a(ll)/q(uit)] ");
+        });
+        answer.clear();
+        match io::stdin().lock().read_line(&mut answer) {
+            Ok(0) | Err(_) => return Answer::NoToAll,
+            Ok(_) => {}
+        }
+        match answer.trim() {
+            "y" | "Y" | "yes" => return Answer::Yes,
+            "n" | "N" | "no" => return Answer::No,
+            "a" | "A" | "all" => return Answer::YesToAll,
+            "q" | "Q" | "quit" => return Answer::Quit,
+            _ => {}
+        }
+    }
+}
+
+fn tell(args: &Args, name: &str, report: &FsckReport) -> Result<(), Failure> {
+    let mut out = output::stdout();
+    if args.preen {
+        for finding in &report.findings {
+            writeln!(out, "{name}: {finding}")?;
+        }
+    } else {
+        writeln!(out, "** {name}{}", if args.no { " (NO WRITE)" } else { "" })?;
+        phases(report, &mut out)?;
+    }
+    if args.debug {
+        for (id, count) in &report.counts {
+            writeln!(out, "{id}: {count} ({})", id.meaning())?;
+        }
+    }
+    let found: u64 = report.counts.values().sum();
+    let listed = report.findings.len() as u64;
+    if found > listed {
+        writeln!(out, "{} more findings are not listed; -d counts them", found - listed)?;
+    }
+    let prefix = if args.preen { format!("{name}: ") } else { String::new() };
+    let totals = summary(&report.totals);
+    if report.skipped {
+        let skipped = "FILE SYSTEM CLEAN; SKIPPING CHECKS";
+        writeln!(out, "{prefix}{skipped}")?;
+    } else if report.stopped.is_none() {
+        writeln!(out, "{prefix}{totals}")?;
+    }
+    out.flush()?;
+    if let Some(why) = &report.stopped {
+        output::error(format!("{name}: {why}"));
+    }
+    verdict(args, name, report, &mut out)?;
+    out.flush()?;
+    Ok(())
+}
+
+fn phases(report: &FsckReport, out: &mut dyn Write) -> Result<(), Failure> {
+    if report.skipped {
+        return Ok(());
+    }
+    let always =
+        [Phase::Blocks, Phase::Names, Phase::Connectivity, Phase::References, Phase::Summaries];
+    let all = [Phase::Setup, Phase::Groups, Phase::Blocks, Phase::Duplicates].into_iter().chain([
+        Phase::Names,
+        Phase::Connectivity,
+        Phase::References,
+        Phase::Summaries,
+    ]);
+    for phase in all {
+        let mut here = report.findings.iter().filter(|finding| finding.phase == phase).peekable();
+        let ran = report.stopped.is_none() && always.contains(&phase);
+        if (here.peek().is_some() && phase != Phase::Setup) || ran {
+            writeln!(out, "** {phase}")?;
+        }
+        for finding in here {
+            writeln!(out, "{finding}")?;
+        }
+    }
+    Ok(())
+}
+
+/// BSD's last line.
+fn summary(t: &Totals) -> String {
+    let free = t.free_frags;
+    let permille = t.fragmentation_permille(t.used_frags + free);
+    format!(
+        "{} files, {} used, {free} free ({} frags, {} blocks, {}.{}% fragmentation)",
+        t.files + t.directories,
+        t.used_frags,
+        t.loose_frags,
+        t.free_blocks,
+        permille / 10,
+        permille % 10
+    )
+}
+
+fn verdict(
+    args: &Args,
+    name: &str,
+    report: &FsckReport,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut line = |text: &str| writeln!(out, "\n***** {text} *****");
+    if report.modified {
+        line("FILE SYSTEM WAS MODIFIED")?;
+    }
+    if report.clean && report.modified {
+        line("FILE SYSTEM MARKED CLEAN")?;
+    }
+    if !report.clean && report.stopped.is_none() && !(args.no && report.is_silent()) {
+        line("FILE SYSTEM STILL DIRTY")?;
+    }
+    match report.exit_code {
+        exit::RERUN => line("PLEASE RERUN FSCK")?,
+        exit::SUPERBLOCK => {
+            output::note("name a backup with -b SECTOR; newfs prints them, `ffs newfs -N` again");
+        }
+        exit::ERROR if args.preen => {
+            let text = format!("{name}: UNEXPECTED INCONSISTENCY; run `ffs fsck {name}` by hand");
+            output::note(text);
+        }
+        _ if args.no && !report.is_silent() => {
+            output::note(format!(
+                "{name}: nothing was changed; repair it with: ffs fsck -y {name}"
+            ));
+        }
+        _ => {}
+    }
+    Ok(())
+}

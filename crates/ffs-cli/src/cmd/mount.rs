@@ -1,0 +1,119 @@
+//! `ffs mount`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use ffs_fuse::{MountError, MountRequest, mount_daemon, mount_foreground, parse_options, remount};
+
+use super::Doc;
+use crate::fail::{Failure, Outcome, show};
+use crate::{output, session};
+
+/// mount(8): failure.
+const FAILED: u8 = MountError::EXIT_CODE as u8;
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs mount disk.img /mnt", "read-write; returns when mounted"),
+        ("ffs mount -o ro disk.img@2 /mnt", "read-only, partition 2"),
+        ("ffs mount -o help", "every option"),
+        ("ffs mount -u -o ro /mnt", "from read-write to read-only"),
+        (
+            "mount -t fuse.ffs /disk.img /mnt",
+            "with ffs installed as /sbin/mount.fuse.ffs; so fstab",
+        ),
+    ],
+    exit: &[("0", "mounted"), ("1", "the command line is wrong"), ("32", "not mounted")],
+    see_also: &["ffs-umount(8)", "ffs-fsck(8)", "mount(8)", "fstab(5)"],
+    section: "8",
+    usage_code: 1,
+};
+
+/// Mount an image by FUSE.
+///
+/// Needs /dev/fuse, and root or the program fusermount3. Returns when the file system is mounted; a
+/// process in the background serves it until `ffs umount DIR` or `fusermount3 -u DIR`. While it is
+/// mounted the image is locked: no other tool can change it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// IMAGE[@N], then the directory; with -u the directory alone
+    #[arg(value_name = "IMAGE DIR")]
+    words: Vec<OsString>,
+    /// Options, comma between them; `-o help` lists them
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Stay in the foreground
+    #[arg(short = 'f')]
+    foreground: bool,
+    /// Read-only: -o ro
+    #[arg(short = 'r', overrides_with = "read_write")]
+    read_only: bool,
+    /// Read-write: -o rw
+    #[arg(short = 'w', overrides_with = "read_only")]
+    read_write: bool,
+    /// Change an existing mount to what -o ro or -o rw says
+    #[arg(short = 'u')]
+    update: bool,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let mut words = args.options.clone();
+    if words.iter().flat_map(|list| list.split(',')).any(|word| word == "help") {
+        return list_options();
+    }
+    if args.read_only {
+        words.push("ro".to_owned());
+    }
+    if args.read_write {
+        words.push("rw".to_owned());
+    }
+    let options = parse_options(&words)
+        .map_err(|error| Failure::plain(error).hint("-o help lists them").code(DOC.usage_code))?;
+    if args.update || options.remount {
+        let Some(dir) = args.words.last() else { return Err(usage()) };
+        remount(dir.as_ref(), options.core.read_only)
+            .map_err(|error| Failure::plain(error).code(FAILED))?;
+        return Ok(0);
+    }
+    let [image, dir] = &args.words[..] else { return Err(usage()) };
+    let (name, dir) = (show(image.as_bytes()), PathBuf::from(dir));
+    let probe = Some(session::holds_ufs as fn(&dyn ffs_device::BlockDevice) -> bool);
+    let request = MountRequest { options, probe, ..MountRequest::new(image.clone(), dir) };
+    let tell = |mounted: &ffs_fuse::Mounted| {
+        for note in &mounted.notes {
+            output::note(format!("{name}: {note}"));
+        }
+    };
+    let result = if args.foreground {
+        mount_foreground(&request, tell)
+    } else {
+        mount_daemon(&request).map(|mounted| tell(&mounted))
+    };
+    result.map_err(|error| failure(&error))?;
+    Ok(0)
+}
+
+fn usage() -> Failure {
+    Failure::usage("an image and a directory are wanted: ffs mount IMAGE DIR").code(DOC.usage_code)
+}
+
+fn failure(error: &MountError) -> Failure {
+    let failure = Failure::plain(error).code(FAILED);
+    match error {
+        MountError::Kernel { .. } | MountError::Helper(_) => failure.hint(
+            "FUSE needs /dev/fuse and root or fusermount3; without it use ffs ls, ffs cp and the like",
+        ),
+        _ => failure,
+    }
+}
+
+fn list_options() -> Outcome {
+    let mut out = output::stdout();
+    for (word, help) in ffs_fuse::describe_options() {
+        writeln!(out, "{word}\n      {help}")?;
+    }
+    out.flush()?;
+    Ok(0)
+}

@@ -1,0 +1,406 @@
+//! `ffs newfs`.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use clap::ValueEnum;
+use ffs_admin::newfs::{self, Generation, NewfsOptions, NewfsReport, Optim};
+use ffs_device::{BlockDevice, FileDevice, OpenOptions, SplitMix64, SystemClock, partition};
+use ffs_ondisk::{Endian, Format};
+use serde::Serialize;
+
+use super::Doc;
+use crate::bsd;
+use crate::fail::{Failure, Outcome, show};
+use crate::output;
+use crate::progress::Progress;
+use crate::session::open_with;
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs newfs -s 1g new.img", "a new image of 1 GiB with an empty UFS2"),
+        ("ffs newfs -U -L home disk.img@3", "soft updates and a label, in partition 3"),
+        ("ffs newfs -O 1 -b 16384 -f 2048 -s 64m old.img", "UFS1 with smaller blocks"),
+        ("ffs newfs -R -s 64m same.img", "byte for byte the same each time"),
+        ("ffs newfs -N disk.img", "only show what would be made"),
+    ],
+    exit: &[
+        ("0", "the file system was made"),
+        ("1", "it was not; the reason is on standard error"),
+    ],
+    see_also: &["ffs-build(1)", "ffs-fsck(8)", "ffs-tunefs(8)", "ffs-dumpfs(8)"],
+    section: "8",
+    usage_code: 1,
+};
+
+/// Make a file system.
+///
+/// With -s an image that does not exist is created, taking no space until it is filled. Sizes take the
+/// suffixes b (512), k, m, g, t.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// IMAGE[@N]: a file or a block device
+    #[arg(value_name = "IMAGE")]
+    image: OsString,
+    #[command(flatten)]
+    how: How,
+    /// Size of the file system: sectors of 512 bytes, or bytes with a suffix
+    #[arg(short = 's', value_name = "SIZE", value_parser = bsd::sectors)]
+    size: Option<u64>,
+    /// Left alone at the end of the device: sectors, or bytes with a suffix
+    #[arg(short = 'r', value_name = "SIZE", value_parser = bsd::sectors, default_value = "0",
+          hide_default_value = true)]
+    reserved: u64,
+    /// Only show what would be made
+    #[arg(short = 'N')]
+    dry_run: bool,
+    /// Reproducible: fixed times and numbers, byte for byte what FreeBSD's newfs -R writes
+    #[arg(short = 'R')]
+    reproducible: bool,
+    /// Tell the device first that nothing it holds is of value
+    #[arg(short = 'E')]
+    erase: bool,
+    /// Letter of a partition; write IMAGE@N instead
+    #[arg(short = 'p', hide = true, value_name = "LETTER")]
+    partition: Option<String>,
+    /// Sector size; found by itself
+    #[arg(short = 'S', hide = true, value_name = "BYTES", value_parser = bsd::number32)]
+    sector_size: Option<u32>,
+    /// Disk type; of no use any more
+    #[arg(short = 'T', hide = true, value_name = "TYPE")]
+    disk_type: Option<String>,
+    /// Do not ask before something is overwritten
+    #[arg(long)]
+    yes: bool,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// What kind of file system: newfs and build share these.
+#[derive(clap::Args, Clone)]
+pub(crate) struct How {
+    /// UFS1 or UFS2 [default: 2]
+    #[arg(short = 'O', value_name = "1|2")]
+    format: Option<FormatArg>,
+    /// Block size, bytes [default: 32768]
+    #[arg(short = 'b', value_name = "BYTES", value_parser = bsd::number32)]
+    block_size: Option<u32>,
+    /// Fragment size, bytes [default: 4096]
+    #[arg(short = 'f', value_name = "BYTES", value_parser = bsd::number32)]
+    fragment_size: Option<u32>,
+    /// Bytes of data per inode [default: 2 fragments]
+    #[arg(short = 'i', value_name = "BYTES", value_parser = bsd::number32)]
+    density: Option<u32>,
+    /// Percent of the space kept for root
+    #[arg(short = 'm', value_name = "PERCENT", default_value_t = newfs::MINFREE)]
+    minfree: u32,
+    /// What to optimise: time or space
+    #[arg(short = 'o', value_name = "time|space")]
+    optim: Option<OptimArg>,
+    /// Most blocks in one transfer
+    #[arg(short = 'a', value_name = "BLOCKS", value_parser = bsd::number32)]
+    maxcontig: Option<u32>,
+    /// Most blocks of one file in a cylinder group before it moves on
+    #[arg(short = 'e', value_name = "BLOCKS", value_parser = bsd::number32)]
+    maxbpg: Option<u32>,
+    /// Largest extent, bytes
+    #[arg(short = 'd', value_name = "BYTES", value_parser = bsd::number32)]
+    max_extent: Option<u32>,
+    /// Most fragments in a cylinder group
+    #[arg(short = 'c', value_name = "FRAGMENTS", value_parser = bsd::number32)]
+    max_group: Option<u32>,
+    /// Expected average size of files, bytes
+    #[arg(short = 'g', value_name = "BYTES", value_parser = bsd::number32,
+          default_value = "16384")]
+    avgfilesize: u32,
+    /// Expected files in a directory
+    #[arg(short = 'h', value_name = "FILES", value_parser = bsd::number32, default_value = "64")]
+    avgfpdir: u32,
+    /// Fragments at the head of each group kept for metadata
+    #[arg(short = 'k', value_name = "FRAGMENTS", value_parser = bsd::number32)]
+    metaspace: Option<u32>,
+    /// Label of the volume
+    #[arg(short = 'L', value_name = "LABEL")]
+    label: Option<String>,
+    /// Soft updates
+    #[arg(short = 'U')]
+    soft_updates: bool,
+    /// Soft updates with a journal (cannot be made yet)
+    #[arg(short = 'j', hide = true)]
+    journal: bool,
+    /// The device is a gjournal provider
+    #[arg(short = 'J')]
+    gjournal: bool,
+    /// MAC labels per file
+    #[arg(short = 'l')]
+    multilabel: bool,
+    /// Discard freed blocks
+    #[arg(short = 't')]
+    trim: bool,
+    /// No .snap directory
+    #[arg(short = 'n')]
+    no_snap: bool,
+    /// Byte order
+    #[arg(long, value_name = "little|big", default_value = "little")]
+    endian: EndianArg,
+    /// Whose formulas: FreeBSD 4 (the paper's time), 10, or today's
+    #[arg(long, value_name = "freebsd4|freebsd10|today", default_value = "today")]
+    generation: GenerationArg,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum FormatArg {
+    #[value(name = "1")]
+    Ufs1,
+    #[value(name = "2")]
+    Ufs2,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OptimArg {
+    Time,
+    Space,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum EndianArg {
+    Little,
+    Big,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum GenerationArg {
+    Freebsd4,
+    Freebsd10,
+    Today,
+}
+
+impl How {
+    /// The options of newfs these stand for.
+    pub(crate) fn options(&self) -> NewfsOptions {
+        NewfsOptions {
+            generation: match self.generation {
+                GenerationArg::Freebsd4 => Generation::Freebsd4,
+                GenerationArg::Freebsd10 => Generation::Freebsd10,
+                GenerationArg::Today => Generation::Today,
+            },
+            endian: match self.endian {
+                EndianArg::Little => Endian::Little,
+                EndianArg::Big => Endian::Big,
+            },
+            format: self.format.map(|format| match format {
+                FormatArg::Ufs1 => Format::Ufs1,
+                FormatArg::Ufs2 => Format::Ufs2,
+            }),
+            bsize: self.block_size,
+            fsize: self.fragment_size,
+            density: self.density,
+            minfree: self.minfree,
+            optim: self.optim.map(|optim| match optim {
+                OptimArg::Time => Optim::Time,
+                OptimArg::Space => Optim::Space,
+            }),
+            maxcontig: self.maxcontig,
+            maxbpg: self.maxbpg,
+            max_extent: self.max_extent,
+            max_group: self.max_group,
+            avgfilesize: self.avgfilesize,
+            avgfpdir: self.avgfpdir,
+            metaspace: self.metaspace,
+            label: self.label.clone(),
+            soft_updates: self.soft_updates,
+            journal: self.journal,
+            gjournal: self.gjournal,
+            multilabel: self.multilabel,
+            trim: self.trim,
+            no_snap: self.no_snap,
+            ..NewfsOptions::default()
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Json {
+    image: String,
+    made: bool,
+    format: &'static str,
+    endian: &'static str,
+    bytes: u64,
+    block_size: u32,
+    fragment_size: u32,
+    groups: u64,
+    fragments_per_group: u64,
+    inodes_per_group: u64,
+    inodes: u64,
+    data_fragments: u64,
+    superblock: u64,
+    backups: Vec<u64>,
+    notes: Vec<String>,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let name = show(args.image.as_bytes());
+    if let Some(letter) = &args.partition {
+        let hint = format!("name the partition behind the image: {name}@{letter}");
+        return Err(Failure::plain("-p is not understood").hint(hint));
+    }
+    let size = args.size.filter(|&size| size > 0);
+    let options = NewfsOptions {
+        size,
+        reserved: args.reserved,
+        reproducible: args.reproducible,
+        dry_run: args.dry_run,
+        erase: args.erase,
+        ..args.how.options()
+    };
+    let created = create(&args, size)?;
+    let result = make(&args, &name, &options);
+    if result.is_err() && created {
+        // It was made a moment ago and holds nothing.
+        let _ = std::fs::remove_file(&args.image);
+    }
+    let report = result?;
+    tell(&args, &name, &report)?;
+    Ok(0)
+}
+
+/// Makes the file of an image that does not exist; whether it did.
+fn create(args: &Args, size: Option<u64>) -> Result<bool, Failure> {
+    let path = Path::new(&args.image);
+    if path.exists() || args.image.as_bytes().contains(&b'@') || args.dry_run {
+        return Ok(false);
+    }
+    let Some(size) = size else {
+        let failure = Failure::new(path.display(), "no such file");
+        return Err(failure.hint("create it with -s SIZE, such as -s 1g"));
+    };
+    let created = FileDevice::create_sparse(path, size.saturating_add(args.reserved));
+    created.map_err(Failure::plain)?;
+    Ok(true)
+}
+
+fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, Failure> {
+    let fail = |error: ffs_admin::AdminError| Failure::new(name, error);
+    if args.dry_run
+        && !Path::new(&args.image).exists()
+        && let Some(size) = options.size
+    {
+        let device = ffs_device::MemDevice::new(size.saturating_add(args.reserved));
+        let (clock, rng) = (SystemClock, SplitMix64::from_system());
+        return newfs::newfs(&device, options, &clock, &rng, &mut |_, _| {}).map_err(fail);
+    }
+    let write = !args.dry_run;
+    let how = OpenOptions { write, whole_disk: true, ..OpenOptions::default() };
+    let opened = open_with(&args.image, &how)?;
+    if write {
+        confirm(args, name, &*opened.device, opened.partition.is_none())?;
+    }
+    let mut progress = Progress::items("groups", None);
+    let mut each = |done: u32, all: u32| progress.set(done.into(), Some(all.into()));
+    let (clock, rng) = (SystemClock, SplitMix64::from_system());
+    let report = newfs::newfs(&*opened.device, options, &clock, &rng, &mut each).map_err(fail)?;
+    if write {
+        opened.device.flush().map_err(|error| Failure::new(name, error))?;
+    }
+    Ok(report)
+}
+
+/// Makes sure that nothing is overwritten by mistake.
+fn confirm(args: &Args, name: &str, device: &dyn BlockDevice, whole: bool) -> Result<(), Failure> {
+    if args.yes {
+        return Ok(());
+    }
+    let named = args.image.as_bytes().ends_with(b"@0");
+    if whole && !named {
+        let table = partition::scan(device).map_err(|error| Failure::new(name, error))?;
+        if !table.partitions.is_empty() {
+            let parts: Vec<String> = table.partitions.iter().map(|p| format!("  {p}")).collect();
+            let why = format!("has a partition table:\n{}\n", parts.join("\n"));
+            return Err(Failure::new(name, why)
+                .hint(format!("name a partition, {name}@N, or the whole disk, {name}@0")));
+        }
+    }
+    let Some(what) = bsd::content(device) else { return Ok(()) };
+    // BSD's newfs never asks; who uses it in a script knows what it does.
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(());
+    }
+    // An unwritten prompt is an unanswered one.
+    let _ = write!(io::stderr(), "{name} holds {what}. Overwrite it? [y/N] ");
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(Failure::new(name, "left as it is"))
+}
+
+fn tell(args: &Args, name: &str, report: &NewfsReport) -> Result<(), Failure> {
+    let NewfsReport { plan, superblock, .. } = report;
+    let format = if plan.format == Format::Ufs1 { "UFS1" } else { "UFS2" };
+    if args.json {
+        return output::json(&Json {
+            image: name.to_owned(),
+            made: !args.dry_run,
+            format,
+            endian: if superblock.endian == Endian::Little { "little" } else { "big" },
+            bytes: plan.bytes,
+            block_size: plan.bsize,
+            fragment_size: plan.fsize,
+            groups: plan.ncg,
+            fragments_per_group: plan.fpg,
+            inodes_per_group: plan.ipg,
+            inodes: plan.ncg * plan.ipg,
+            data_fragments: plan.dsize,
+            superblock: plan.sblockloc,
+            backups: report.backup_sectors().collect(),
+            notes: plan.notes.clone(),
+        });
+    }
+    let mut out = output::stdout();
+    for note in &plan.notes {
+        output::note(note);
+    }
+    let (mib, sectors) = (plan.bytes as f64 / f64::from(1 << 20), plan.bytes / 512);
+    let (bsize, fsize) = (plan.bsize, plan.fsize);
+    writeln!(
+        out,
+        "{name}: {mib:.1}MB ({sectors} sectors) {format} block size {bsize}, fragment size {fsize}"
+    )?;
+    let group = plan.fpg as f64 * f64::from(plan.fsize) / f64::from(1 << 20);
+    let (ncg, ipg) = (plan.ncg, plan.ipg);
+    let blocks = plan.fpg / u64::from(plan.frag);
+    writeln!(out, "\tusing {ncg} cylinder groups of {group:.2}MB, {blocks} blks, {ipg} inodes.")?;
+    if args.how.soft_updates {
+        writeln!(out, "\twith soft updates")?;
+    }
+    backups(report, &mut out)?;
+    out.flush()?;
+    Ok(())
+}
+
+/// The places of the backup superblocks, as many to a line as fit.
+fn backups(report: &NewfsReport, out: &mut dyn Write) -> Result<(), Failure> {
+    write!(out, "super-block backups (for fsck_ffs -b #) at:")?;
+    let mut width = 80;
+    let last = report.geometry.ncg.saturating_sub(1);
+    for (number, sector) in report.backup_sectors().enumerate() {
+        let comma = if number as u32 == last { "" } else { "," };
+        let text = format!(" {sector}{comma}");
+        if width + text.len() > 79 {
+            writeln!(out)?;
+            width = 0;
+        }
+        width += text.len();
+        write!(out, "{text}")?;
+    }
+    writeln!(out)?;
+    Ok(())
+}

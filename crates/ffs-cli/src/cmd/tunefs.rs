@@ -1,0 +1,163 @@
+//! `ffs tunefs`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use clap::ValueEnum;
+use ffs_admin::Volume;
+use ffs_admin::newfs::Optim;
+use ffs_admin::tunefs::{self, TunefsOptions};
+
+use super::Doc;
+use crate::bsd;
+use crate::fail::{Failure, Outcome, show};
+use crate::{output, session};
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs tunefs -p disk.img", "show the settings"),
+        ("ffs tunefs -n enable disk.img", "soft updates on"),
+        ("ffs tunefs -m 5 -o space disk.img", "keep less for root, save space"),
+        ("ffs tunefs -j disable disk.img", "remove a soft-updates journal"),
+    ],
+    exit: &[
+        ("0", "every change was made"),
+        ("1", "none was; the reason is on standard error"),
+        ("2", "the command line is wrong"),
+    ],
+    see_also: &["ffs-newfs(8)", "ffs-dumpfs(8)", "ffs-fsck(8)"],
+    section: "8",
+    usage_code: 2,
+};
+
+/// Change the settings of a file system that is not mounted.
+///
+/// All changes are made or none. Switches take `enable` or `disable`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// IMAGE[@N]
+    image: OsString,
+    /// Show the settings
+    #[arg(short = 'p')]
+    print: bool,
+    /// Write every backup superblock too
+    #[arg(short = 'A')]
+    all_copies: bool,
+    /// POSIX.1e access-control lists
+    #[arg(short = 'a', value_name = "SWITCH", value_parser = bsd::switch)]
+    acls: Option<bool>,
+    /// Most blocks of one file in a cylinder group before it moves on
+    #[arg(short = 'e', value_name = "BLOCKS", value_parser = bsd::number32)]
+    maxbpg: Option<u32>,
+    /// Expected average size of files, bytes
+    #[arg(short = 'f', value_name = "BYTES", value_parser = bsd::number32)]
+    avgfilesize: Option<u32>,
+    /// gjournal
+    #[arg(short = 'J', value_name = "SWITCH", value_parser = bsd::switch)]
+    gjournal: Option<bool>,
+    /// Soft-updates journal; it can be disabled only
+    #[arg(short = 'j', value_name = "SWITCH", value_parser = bsd::switch)]
+    journal: Option<bool>,
+    /// Fragments at the head of each group kept for metadata
+    #[arg(short = 'k', value_name = "FRAGMENTS", value_parser = bsd::number32)]
+    metaspace: Option<u32>,
+    /// Label of the volume
+    #[arg(short = 'L', value_name = "LABEL")]
+    label: Option<String>,
+    /// MAC labels per file
+    #[arg(short = 'l', value_name = "SWITCH", value_parser = bsd::switch)]
+    multilabel: Option<bool>,
+    /// Percent of the space kept for root
+    #[arg(short = 'm', value_name = "PERCENT", value_parser = bsd::number32)]
+    minfree: Option<u32>,
+    /// NFSv4 access-control lists
+    #[arg(short = 'N', value_name = "SWITCH", value_parser = bsd::switch)]
+    nfs4acls: Option<bool>,
+    /// Soft updates
+    #[arg(short = 'n', value_name = "SWITCH", value_parser = bsd::switch)]
+    soft_updates: Option<bool>,
+    /// What to optimise
+    #[arg(short = 'o', value_name = "time|space")]
+    optim: Option<OptimArg>,
+    /// Size of a journal to be made; none can be made yet
+    #[arg(short = 'S', hide = true, value_name = "BYTES", value_parser = bsd::number)]
+    journal_size: Option<u64>,
+    /// Expected files in a directory
+    #[arg(short = 's', value_name = "FILES", value_parser = bsd::number32)]
+    avgfpdir: Option<u32>,
+    /// Discard freed blocks
+    #[arg(short = 't', value_name = "SWITCH", value_parser = bsd::switch)]
+    trim: Option<bool>,
+    /// For programs
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum OptimArg {
+    Time,
+    Space,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let name = show(args.image.as_bytes());
+    let options = TunefsOptions {
+        all_copies: args.all_copies,
+        acls: args.acls,
+        nfs4acls: args.nfs4acls,
+        maxbpg: args.maxbpg,
+        avgfilesize: args.avgfilesize,
+        avgfpdir: args.avgfpdir,
+        journal: args.journal,
+        gjournal: args.gjournal,
+        metaspace: args.metaspace,
+        label: args.label,
+        multilabel: args.multilabel,
+        minfree: args.minfree,
+        soft_updates: args.soft_updates,
+        optim: args.optim.map(|optim| match optim {
+            OptimArg::Time => Optim::Time,
+            OptimArg::Space => Optim::Space,
+        }),
+        trim: args.trim,
+    };
+    let changes = options != TunefsOptions::default();
+    if !changes && !args.print {
+        let text = "nothing to change: show the settings with -p, or see --help";
+        return Err(Failure::usage(text).code(DOC.usage_code));
+    }
+    let fail = |error: ffs_admin::AdminError| Failure::new(&name, error);
+    let mut out = output::stdout();
+    if args.print {
+        let opened = session::open(&args.image, false)?;
+        let volume = Volume::open(&*opened.device).map_err(fail)?;
+        let settings = tunefs::settings(&volume.sb);
+        if args.json && !changes {
+            serde_json::to_writer_pretty(&mut out, &settings)?;
+            writeln!(out)?;
+        } else {
+            for setting in settings {
+                writeln!(out, "tunefs: {setting}")?;
+            }
+        }
+    }
+    if changes {
+        let opened = session::open(&args.image, true)?;
+        let report = tunefs::tunefs(&*opened.device, &options).map_err(fail)?;
+        opened.device.flush().map_err(|error| Failure::new(&name, error))?;
+        if args.json {
+            serde_json::to_writer_pretty(&mut out, &report)?;
+            writeln!(out)?;
+        } else {
+            for change in &report.changes {
+                writeln!(out, "tunefs: {change}")?;
+            }
+        }
+        for note in &report.notes {
+            output::note(note);
+        }
+    }
+    out.flush()?;
+    Ok(0)
+}

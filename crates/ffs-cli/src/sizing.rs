@@ -1,0 +1,376 @@
+//! How large an image must be to hold a tree.
+//!
+//! **Purpose.** A [`Survey`] is a sink that only counts what newfs and the allocator will need;
+//! [`fit`] then asks newfs (`-N`) until a volume has that much free.
+//!
+//! **Invariants.**
+//! 1. Counts are never too low for a volume filled in the order of the survey: data, indirect blocks,
+//!    directories in their worst packing, attribute areas.
+
+use std::collections::BTreeMap;
+
+use ffs_admin::AdminError;
+use ffs_admin::newfs::{NewfsOptions, NewfsReport, newfs};
+use ffs_core::Timespec;
+use ffs_device::{ManualClock, MemDevice, SplitMix64};
+use ffs_ondisk::Format;
+use ffs_ondisk::geometry::{DIRBLKSIZ, NDADDR};
+
+use crate::copy::{Entry, Kind, Sink, SinkResult, Tally, split_last};
+use crate::fail::Failure;
+use crate::output::human;
+
+/// What a tree needs.
+pub(crate) struct Survey {
+    format: Format,
+    bsize: u64,
+    fsize: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Fragments of files and what belongs to them.
+    frags: u64,
+    /// Fill of every directory.
+    directories: BTreeMap<Vec<u8>, Directory>,
+    /// Latest modification.
+    pub newest: Option<Timespec>,
+    /// Bytes of data, holes left out.
+    pub bytes: u64,
+    file: Blocks,
+}
+
+/// How full a directory is.
+#[derive(Default)]
+struct Directory {
+    /// Complete 512-byte chunks.
+    chunks: u64,
+    /// Bytes used of the one after them.
+    used: usize,
+}
+
+impl Directory {
+    fn add(&mut self, name: usize) {
+        let size = (8 + name + 1).next_multiple_of(4);
+        if self.used + size > DIRBLKSIZ {
+            self.chunks += 1;
+            self.used = 0;
+        }
+        self.used += size;
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.chunks + 1) * DIRBLKSIZ as u64
+    }
+}
+
+/// Blocks of one file, counted extent by extent.
+#[derive(Default)]
+struct Blocks {
+    size: u64,
+    data: u64,
+    indirect: u64,
+    /// First logical block, and first pointer block of the two lower levels, not counted yet.
+    next: u64,
+    next_l1: u64,
+    next_l2: u64,
+    triple: bool,
+    /// The last block is there.
+    tail: bool,
+}
+
+impl Blocks {
+    /// Counts the blocks `first..=last` of a file whose pointer blocks have `per` entries.
+    fn add(&mut self, first: u64, last: u64, per: u64) {
+        let from = first.max(self.next);
+        if last < from {
+            return;
+        }
+        self.data += last - from + 1;
+        self.next = last + 1;
+        let direct = NDADDR as u64;
+        if last < direct {
+            return;
+        }
+        let (l1, l1_last) = ((from.max(direct) - direct) / per, (last - direct) / per);
+        let l1 = l1.max(self.next_l1);
+        if l1 > l1_last {
+            return;
+        }
+        self.indirect += l1_last - l1 + 1;
+        self.next_l1 = l1_last + 1;
+        // Pointer block 0 hangs in the inode; the next `per` below the double indirect block.
+        if l1_last == 0 {
+            return;
+        }
+        let (l2, l2_last) = ((l1.max(1) - 1) / per, (l1_last - 1) / per);
+        let l2 = l2.max(self.next_l2);
+        if l2 <= l2_last {
+            self.indirect += l2_last - l2 + 1;
+            self.next_l2 = l2_last + 1;
+        }
+        if l2_last > 0 && !self.triple {
+            self.triple = true;
+            self.indirect += 1;
+        }
+    }
+}
+
+impl Survey {
+    /// For a volume with these options.
+    pub(crate) fn new(options: &NewfsOptions) -> Result<Survey, Failure> {
+        // The sizes that newfs would choose do not depend on the size of the volume, but for very
+        // large ones, where they become larger and waste a little less than is counted here.
+        let report = dry_run(options, 64 << 20).map_err(Failure::plain)?;
+        let (bsize, fsize) = (report.plan.bsize.into(), report.plan.fsize.into());
+        Ok(Survey {
+            format: report.plan.format,
+            bsize,
+            fsize,
+            inodes: 0,
+            frags: 0,
+            directories: BTreeMap::new(),
+            newest: None,
+            bytes: 0,
+            file: Blocks::default(),
+        })
+    }
+
+    /// Fragments needed in all.
+    fn total(&self) -> u64 {
+        let directories = self.directories.values().map(|dir| self.plain(dir.bytes()));
+        self.frags + directories.sum::<u64>()
+    }
+
+    /// Fragments of a file without holes.
+    fn plain(&self, size: u64) -> u64 {
+        let mut blocks = Blocks { size, ..Blocks::default() };
+        if size > 0 {
+            blocks.add(0, (size - 1) / self.bsize, self.pointers());
+            blocks.tail = true;
+        }
+        self.frags_of(&blocks)
+    }
+
+    fn pointers(&self) -> u64 {
+        self.bsize / self.format.pointer_size() as u64
+    }
+
+    fn frags_of(&self, blocks: &Blocks) -> u64 {
+        let per_block = self.bsize / self.fsize;
+        let mut frags = (blocks.data + blocks.indirect) * per_block;
+        let last = blocks.size.saturating_sub(1) / self.bsize;
+        if blocks.tail && last < NDADDR as u64 {
+            let used = (blocks.size - last * self.bsize).div_ceil(self.fsize);
+            frags -= per_block - used;
+        }
+        frags
+    }
+
+    fn attributes(&self, entry: &Entry) -> u64 {
+        if self.format == Format::Ufs1 {
+            return 0;
+        }
+        let size = |name: usize, value: usize| {
+            ((7 + name).next_multiple_of(8) + value.next_multiple_of(8)) as u64
+        };
+        let attrs = entry.meta.xattrs.iter();
+        let bytes: u64 = attrs.map(|attr| size(attr.name.len(), attr.value.len())).sum();
+        bytes.div_ceil(self.fsize)
+    }
+}
+
+impl Sink for Survey {
+    fn entry(&mut self, entry: &Entry, _: &mut Tally) -> SinkResult {
+        let (dir, name) = split_last(&entry.path);
+        if !name.is_empty() {
+            match self.directories.get_mut(dir) {
+                Some(directory) => directory.add(name.len()),
+                None => {
+                    let mut directory = Directory { chunks: 0, used: 24 };
+                    directory.add(name.len());
+                    self.directories.insert(dir.to_vec(), directory);
+                }
+            }
+        }
+        self.newest = self.newest.max(Some(entry.meta.mtime));
+        if matches!(entry.kind, Kind::Link(_)) {
+            return Ok(());
+        }
+        self.inodes += 1;
+        self.frags += self.attributes(entry);
+        match &entry.kind {
+            Kind::Directory => {
+                let new = || Directory { chunks: 0, used: 24 };
+                self.directories.entry(entry.path.clone()).or_insert_with(new);
+            }
+            Kind::Symlink(text) if text.len() >= self.format.short_symlink_room() => {
+                self.frags += self.plain(text.len() as u64);
+            }
+            Kind::File { size, whole } => {
+                self.file = Blocks { size: *size, ..Blocks::default() };
+                if whole.is_some() {
+                    self.extent(0, *size);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult {
+        self.extent(offset, offset + bytes.len() as u64);
+        Ok(())
+    }
+
+    fn extent(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        let (bsize, pointers) = (self.bsize, self.pointers());
+        self.bytes += end - start;
+        self.file.add(start / bsize, (end - 1) / bsize, pointers);
+        self.file.tail |= (end - 1) / bsize >= self.file.size.saturating_sub(1) / bsize;
+    }
+
+    fn end(&mut self, _: &mut Tally) -> SinkResult {
+        let file = std::mem::take(&mut self.file);
+        self.frags += self.frags_of(&file);
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.file = Blocks::default();
+    }
+
+    fn finish(&mut self, _: &mut Tally) -> SinkResult {
+        Ok(())
+    }
+}
+
+/// A volume that holds what was surveyed and has `free` bytes left for everybody: `options` with size
+/// and density set.
+pub(crate) fn fit(
+    survey: &Survey,
+    options: &NewfsOptions,
+    free: u64,
+) -> Result<NewfsOptions, Failure> {
+    let need = survey.total();
+    // What fragments and preferences may leave unused.
+    let slack = need / 200 + 16 * (survey.bsize / survey.fsize);
+    let wanted = need + slack + free.div_ceil(survey.fsize);
+    // The root, .snap, and what a group may be short of.
+    let inodes = survey.inodes + survey.inodes / 50 + 32;
+    let mut options = options.clone();
+    let fixed = options.density.is_some();
+    let minfree = u64::from(options.minfree.min(99));
+    let mut size = wanted.saturating_mul(survey.fsize).saturating_mul(100) / (100 - minfree);
+    size = (size + (256 << 10)).next_multiple_of(survey.bsize);
+    for _ in 0..200 {
+        let report = match dry_run(&options, size) {
+            Ok(report) => report,
+            Err(AdminError::Size(_)) => {
+                size = (size + size / 4).next_multiple_of(survey.bsize);
+                continue;
+            }
+            Err(error) => return Err(Failure::plain(error)),
+        };
+        let (free, have) = capacity(&report);
+        if free < wanted {
+            let more = (wanted - free) * survey.fsize;
+            size = (size + more + more / 50).next_multiple_of(survey.bsize);
+        } else if have < inodes && !fixed && options.density.is_none_or(|d| d > 512) {
+            let density = options.density.map_or(u64::MAX, u64::from);
+            let fair = (size / inodes).min(density.saturating_sub(density / 8).saturating_sub(1));
+            options.density = Some(u32::try_from(fair).unwrap_or(u32::MAX).max(512));
+        } else if have < inodes {
+            size = (size + size / 8).next_multiple_of(survey.bsize);
+        } else {
+            options.size = Some(size);
+            return Ok(options);
+        }
+    }
+    Err(Failure::plain("no size was found that holds it").hint("name one with --size"))
+}
+
+/// Fails if a volume of the size in `options` cannot hold what was surveyed.
+pub(crate) fn check(survey: &Survey, options: &NewfsOptions, size: u64) -> Result<(), Failure> {
+    let report = dry_run(options, size).map_err(Failure::plain)?;
+    let free = free_frags(&report);
+    let (_, have) = capacity(&report);
+    let what = if free < survey.total() {
+        let need = human(survey.total() * survey.fsize);
+        format!("holds {} of data; the tree needs {need}", human(free * survey.fsize))
+    } else if have < survey.inodes {
+        format!("has {have} inodes; the tree needs {}", survey.inodes)
+    } else {
+        return Ok(());
+    };
+    let failure = Failure::plain(format!("a file system of {} {what}", human(size)));
+    Err(failure.hint("leave --size away and it is made to fit, or choose -i for more inodes"))
+}
+
+/// Free fragments, those of the reserve too.
+fn free_frags(report: &NewfsReport) -> u64 {
+    let total = report.superblock.cstotal();
+    let frags = total.nbfree.saturating_mul(report.plan.frag.into()).saturating_add(total.nffree);
+    u64::try_from(frags).unwrap_or(0)
+}
+
+/// Fragments that everybody may take, and inodes.
+fn capacity(report: &NewfsReport) -> (u64, u64) {
+    let reserve = (report.plan.dsize * u64::from(report.plan.minfree)).div_ceil(100);
+    let inodes = u64::try_from(report.superblock.cstotal().nifree).unwrap_or(0);
+    (free_frags(report).saturating_sub(reserve), inodes)
+}
+
+fn dry_run(options: &NewfsOptions, size: u64) -> Result<NewfsReport, AdminError> {
+    let options = NewfsOptions { size: None, reserved: 0, dry_run: true, ..options.clone() };
+    let device = MemDevice::new(size);
+    let (clock, rng) = (ManualClock::default(), SplitMix64::new(1));
+    newfs(&device, &options, &clock, &rng, &mut |_, _| {})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn survey() -> Survey {
+        Survey::new(&NewfsOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn files_are_counted_as_the_format_lays_them_out() {
+        let s = survey();
+        let (b, f) = (s.bsize, s.fsize);
+        assert_eq!((b, f), (32768, 4096));
+        assert_eq!(s.plain(0), 0);
+        assert_eq!(s.plain(1), 1);
+        assert_eq!(s.plain(b), 8);
+        assert_eq!(s.plain(12 * b), 96);
+        assert_eq!(s.plain(12 * b + 1), 96 + 8 + 8, "one indirect block, and no fragments there");
+        let per = b / 8;
+        assert_eq!(s.plain((12 + per) * b), (12 + per + 1) * 8);
+        assert_eq!(s.plain((12 + per + 1) * b), (12 + per + 1 + 3) * 8, "single; double and one");
+    }
+
+    #[test]
+    fn holes_cost_only_their_pointers() {
+        let mut s = survey();
+        let size = 600 << 30;
+        s.file = Blocks { size, ..Blocks::default() };
+        s.extent(size - 4096, size);
+        // The last block, and one block at each of three levels.
+        let blocks = std::mem::take(&mut s.file);
+        assert_eq!(s.frags_of(&blocks), 4 * 8);
+    }
+
+    #[test]
+    fn directories_pack_entries_into_chunks() {
+        let mut d = Directory { chunks: 0, used: 24 };
+        for _ in 0..30 {
+            d.add(7);
+        }
+        assert_eq!(d.bytes(), 512, "24 + 30 * 16 = 504");
+        d.add(7);
+        assert_eq!(d.bytes(), 1024);
+    }
+}
