@@ -18,7 +18,8 @@ impl Alloc {
         if let Some(why) = g.run_problem(run.at, run.frags) {
             let found = format!("{} fragments to be freed, {why}", run.frags);
             let (s, p) = (Structure::Inode, Place::Frag(run.at));
-            return Err(Error::corrupt(s, p, "block pointer", found, "a run in the data area"));
+            let e = Error::corrupt(s, p, "block pointer", found, "a run in the data area");
+            return Err(self.cache.damaged(e));
         }
         self.edit(g.dtog(run.at), |e| e.free_run(g.dtogd(run.at), run.frags))
     }

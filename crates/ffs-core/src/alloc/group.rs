@@ -71,7 +71,7 @@ impl Alloc {
         if changed {
             self.cache.apply(&buf, disposition)?;
         }
-        result
+        result.map_err(|e| self.cache.damaged(e))
     }
 
     /// The buffer of group `c`'s block.
@@ -102,7 +102,7 @@ impl Alloc {
             }
             Err(e) => {
                 sum.condemn(c, e.clone());
-                Err(e.into())
+                Err(self.cache.damaged(e))
             }
         }
     }

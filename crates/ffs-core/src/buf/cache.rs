@@ -3,7 +3,7 @@
 use super::pool::Pool;
 use super::{Buf, BufData, BufKey, BufKind, BufRef, Disposition, WriteHooks};
 use crate::counters::{Counters, add, bump};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sync::{Mutex, RwLock};
 use ffs_device::BlockDevice;
 use ffs_device::clock::Clock;
@@ -314,8 +314,19 @@ impl BufCache {
         self.trouble.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the device failed metadata or a write: what an operation meant to undo may be left
-    /// half done, so the volume must not be called clean before a check.
+    /// Returns `e`, and notes the damage if it tells of any. Every room that finds a structure
+    /// damaged which fsck repairs passes its error through here.
+    pub(crate) fn damaged(&self, e: impl Into<Error>) -> Error {
+        let e = e.into();
+        if matches!(e, Error::Format(_)) {
+            self.note_trouble();
+        }
+        e
+    }
+
+    /// Whether the device failed metadata or a write, or something on it is damaged: what an
+    /// operation meant to undo may be left half done, so the volume must not be called clean before
+    /// a check.
     pub(crate) fn in_trouble(&self) -> bool {
         self.trouble.load(Ordering::Relaxed)
     }

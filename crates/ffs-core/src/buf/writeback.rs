@@ -53,7 +53,11 @@ impl BufCache {
     pub(crate) fn flush_device(&self) -> Result<()> {
         if self.dev.durability() == Durability::OnFlush {
             bump(&self.counters.flushes);
-            self.dev.flush()?;
+            if let Err(e) = self.dev.flush() {
+                // What was written before may be lost, whatever a later flush says.
+                self.note_trouble();
+                return Err(e.into());
+            }
         }
         self.hooks.flushed();
         Ok(())
@@ -91,10 +95,11 @@ impl BufCache {
     /// Writes all dirty buffers and makes everything durable.
     ///
     /// # Errors
-    /// As [`BufCache::write_delayed`].
+    /// As [`BufCache::write_delayed`]: what could be written is durable all the same.
     pub(crate) fn flush_all(&self) -> Result<()> {
-        self.write_delayed()?;
-        self.flush_device()
+        let written = self.write_delayed();
+        let flushed = self.flush_device();
+        written.and(flushed)
     }
 
     fn write_all(&self, bufs: Vec<BufRef>) -> Result<()> {

@@ -59,7 +59,8 @@ pub(crate) fn is_empty(d: Dir<'_>, parent: Ino) -> Result<bool> {
     let up = parent_of(d)?;
     if up != parent {
         let place = Place::Inode(d.ip.ino);
-        return Err(Error::corrupt(Structure::Directory, place, "'..'", up, parent));
+        let e = Error::corrupt(Structure::Directory, place, "'..'", up, parent);
+        return Err(d.damaged(e));
     }
     Ok(true)
 }

@@ -34,7 +34,7 @@ impl Dir<'_> {
     pub(super) fn damaged(&self, e: Error) -> Error {
         self.table.alloc().cache.note_trouble();
         self.ip.dir.malformed.store(true, Ordering::Relaxed);
-        e
+        self.table.alloc().cache.damaged(e)
     }
 
     /// The buffer of the block that byte `off` lies in.

@@ -202,7 +202,7 @@ impl InodeTable {
             let (buf, then) = self.grow_run(ip, data, i, (have, want), (keep, what), reserve)?;
             return Ok(Granted { buf, then });
         }
-        let at = g.check_run(old, have, Structure::Inode, place(ip.ino))?.unwrap_or(FragNo::HOLE);
+        let at = self.checked_run(ip, old, have, Structure::Inode)?.unwrap_or(FragNo::HOLE);
         self.present(ip, data, lbn, at, keep)
     }
 
@@ -238,7 +238,7 @@ impl InodeTable {
         let g = self.g();
         let lbn = Lbn(i as u64);
         let old = data.d.db.get(i).copied().unwrap_or(0);
-        let at = g.check_run(old, have, Structure::Inode, place(ip.ino))?.unwrap_or(FragNo::HOLE);
+        let at = self.checked_run(ip, old, have, Structure::Inode)?.unwrap_or(FragNo::HOLE);
         let old = FragRun { at, frags: have };
         let buf = if keep {
             Some(self.data_block(ip, data, lbn, at)?)
@@ -358,7 +358,7 @@ impl InodeTable {
             }
             node = node.child(g, i);
         }
-        let there = g.check_run(at, g.frag, Structure::IndirectBlock, place(ip.ino))?;
+        let there = self.checked_run(ip, at, g.frag, Structure::IndirectBlock)?;
         Ok(Chain { parent, missing, there })
     }
 

@@ -194,7 +194,7 @@ impl InodeTable {
         }
         let s = if lbn.0 < NDADDR as u64 { Structure::Inode } else { Structure::IndirectBlock };
         let frags = g.blksize(data.d.size, lbn) / g.fsize;
-        Ok(g.check_run(raw, frags, s, place(ip.ino))?)
+        self.checked_run(ip, raw, frags, s)
     }
 
     /// What pointer 0 stands for: a hole, or in a snapshot the volume's own block.
@@ -203,10 +203,22 @@ impl InodeTable {
         (data.is_snapshot() && at.0 < self.g().size).then_some(at)
     }
 
+    /// The run of `frags` fragments that pointer `raw` of the file names; `None` for a hole.
+    pub(super) fn checked_run(
+        &self,
+        ip: &Inode,
+        raw: i64,
+        frags: u32,
+        s: Structure,
+    ) -> Result<Option<FragNo>> {
+        let run = self.g().check_run(raw, frags, s, place(ip.ino));
+        run.map_err(|e| self.cache().damaged(e))
+    }
+
     /// The buffer of an indirect block that pointer `raw` names.
     pub(super) fn indirect(&self, ip: &Inode, node: Node, raw: i64) -> Result<BufRef> {
         let g = self.g();
-        let at = g.check_run(raw, g.frag, Structure::IndirectBlock, place(ip.ino))?;
+        let at = self.checked_run(ip, raw, g.frag, Structure::IndirectBlock)?;
         let at = at.unwrap_or(FragNo::HOLE);
         let key = BufKey::File(ip.ino, node.name());
         self.cache().bread(key, BufKind::Indirect, at, g.bsize as usize)
@@ -243,7 +255,8 @@ impl InodeTable {
 
     pub(super) fn bad_size(&self, ip: &Inode, data: &InodeData) -> Error {
         let want = "what the block map can address";
-        Error::corrupt(Structure::Inode, place(ip.ino), "size", data.d.size, want)
+        let e = Error::corrupt(Structure::Inode, place(ip.ino), "size", data.d.size, want);
+        self.cache().damaged(e)
     }
 }
 

@@ -143,7 +143,7 @@ impl InodeTable {
             if frags == 0 {
                 break;
             }
-            let Some(at) = g.check_run(p, frags, Structure::ExtAttr, place(ip.ino))? else {
+            let Some(at) = self.checked_run(ip, p, frags, Structure::ExtAttr)? else {
                 let want = "the address of a block";
                 return Err(Error::corrupt(
                     Structure::ExtAttr,

@@ -104,7 +104,7 @@ impl InodeTable {
             if get::<u16>(bytes, 0, self.g().endian) == 0 {
                 return Err(Error::Stale);
             }
-            dinode::check(self.g(), ino, bytes)?
+            dinode::check(self.g(), ino, bytes).map_err(|e| self.cache().damaged(e))?
         };
         if d.nlink == 0 {
             // Left by a crash, for fsck to judge. Were it let in, its last user would free it, and
@@ -133,6 +133,11 @@ impl InodeTable {
         all.retain(|ip| wanted(&ip.read()));
         all.sort_by_key(|ip| ip.ino);
         all
+    }
+
+    /// Whether a file without links is in memory: somebody still uses it.
+    pub(crate) fn has_unlinked(&self) -> bool {
+        !self.select(|d| d.alive() && d.d.nlink == 0).is_empty()
     }
 
     /// Enters a newly made inode.

@@ -122,11 +122,13 @@ impl Inner {
         self.state.lock()
     }
 
-    /// Everything in memory to the device, durable; summaries and superblock last.
+    /// Everything in memory to the device, durable; summaries and superblock last. What fails does
+    /// not keep the rest from the device.
     fn sync_all(&self) -> Result<()> {
-        self.table.flush_times()?;
+        let timed = self.table.flush_times();
         let cache = &self.table.alloc().cache;
         cache.flush_all()?;
+        timed?;
         let mut st = self.state();
         let now = self.clock.now().secs;
         st.last_sync = now;
@@ -136,10 +138,10 @@ impl Inner {
         cache.flush_device()
     }
 
-    /// Writes everything and marks the volume clean: the end of a read-write mount.
-    fn settle(&self) -> Result<()> {
-        self.table.purge()?;
-        self.sync_all()?;
+    /// Marks the volume clean, everything being durable: the end of a read-write mount. Nothing may
+    /// change any more, even if this fails: the mark may have reached the device.
+    fn mark_clean(&self) -> Result<()> {
+        self.read_only.store(true, Ordering::Relaxed);
         let cache = &self.table.alloc().cache;
         let mut st = self.state();
         if !cache.in_trouble() {
@@ -148,6 +150,14 @@ impl Inner {
         st.summaries.write_superblock(&*self.dev)?;
         drop(st);
         cache.flush_device()
+    }
+
+    /// Frees removed files, writes everything and marks the volume clean.
+    fn settle(&self) -> Result<()> {
+        let purged = self.table.purge();
+        self.sync_all()?;
+        self.mark_clean()?;
+        purged
     }
 }
 
@@ -171,10 +181,7 @@ impl Ffs {
     /// The device's: the volume stays dirty on disk, and a check is needed.
     pub fn unmount(&self) -> Result<()> {
         let _alone = self.0.gate.write();
-        if self.is_read_only() {
-            return Ok(());
-        }
-        let settled = self.0.settle();
+        let settled = if self.is_read_only() { Ok(()) } else { self.0.settle() };
         self.0.read_only.store(true, Ordering::Relaxed);
         let mut st = self.0.state();
         st.may_write = false;
@@ -186,16 +193,18 @@ impl Ffs {
     ///
     /// # Errors
     /// [`Error::Busy`] if a removed file is still in use, [`Error::ReadOnly`] with the reason if the volume may
-    /// not be written, the device's.
+    /// not be written, the device's: the mount is as it was then, unless only the mark of a clean volume failed.
     pub fn remount(&self, read_only: bool) -> Result<()> {
         let _alone = self.0.gate.write();
         if read_only == self.is_read_only() {
             return Ok(());
         }
         if read_only {
-            self.0.settle()?;
-            self.0.read_only.store(true, Ordering::Relaxed);
-            return Ok(());
+            if self.0.table.has_unlinked() {
+                return Err(Error::Busy("a removed file is still in use"));
+            }
+            self.0.sync_all()?;
+            return self.0.mark_clean();
         }
         let mut st = self.0.state();
         if !st.may_write {

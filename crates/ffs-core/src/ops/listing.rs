@@ -45,7 +45,7 @@ impl Ffs {
         match bad {
             Some(e) => {
                 dir.ip.dir.malformed.store(true, Ordering::Relaxed);
-                Err(e)
+                Err(self.0.damaged(e))
             }
             None if !shown && dir.ip.dir.malformed.load(Ordering::Relaxed) => {
                 let (s, place) = (Structure::Directory, Place::Inode(dir.ip.ino));

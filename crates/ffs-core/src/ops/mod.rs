@@ -48,7 +48,7 @@ use crate::alloc::Reserve;
 use crate::cred::Cred;
 use crate::dir::{self, Dir, DirMut, Entry};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeData};
+use crate::inode::{Inode, InodeData, InodeTable};
 use crate::mount::{Ffs, Inner};
 use crate::ordering::InodeChange;
 use crate::sync::RwLockReadGuard;
@@ -114,13 +114,14 @@ fn check_directory(data: &InodeData) -> Result<()> {
 
 /// Whether names can be entered in this directory or removed: it was not itself removed, and it is
 /// a directory its volume's rules allow.
-fn check_in_tree(ip: &Inode, data: &InodeData) -> Result<()> {
+fn check_in_tree(table: &InodeTable, ip: &Inode, data: &InodeData) -> Result<()> {
     if data.d.nlink == 0 {
         return Err(Error::NotFound);
     }
     if data.d.size == 0 {
-        let place = Place::Inode(ip.ino);
-        return Err(Error::corrupt(Structure::Directory, place, "size", 0, "at least 512"));
+        let (s, place) = (Structure::Directory, Place::Inode(ip.ino));
+        let e = Error::corrupt(s, place, "size", 0, "at least 512");
+        return Err(table.alloc().cache.damaged(e));
     }
     Ok(())
 }
@@ -131,6 +132,11 @@ fn reserve_of(cred: &Cred) -> Reserve {
 }
 
 impl Inner {
+    /// Notes that the volume is damaged as `e` says, and returns it.
+    fn damaged(&self, e: Error) -> Error {
+        self.table.alloc().cache.damaged(e)
+    }
+
     fn dir<'a>(&'a self, ip: &'a Inode, data: &'a InodeData) -> Dir<'a> {
         Dir { table: &self.table, ip, data }
     }
@@ -146,7 +152,7 @@ impl Inner {
             Ok(ip) => Ok(Held::new(self, ip)),
             Err(Error::Stale | Error::NotFound) => {
                 let (s, want) = (Structure::Directory, "the number of a file");
-                Err(Error::corrupt(s, place, "inode number", e.ino, want))
+                Err(self.damaged(Error::corrupt(s, place, "inode number", e.ino, want)))
             }
             Err(e) => Err(e),
         }
@@ -158,7 +164,7 @@ impl Inner {
         if e.ino == dir.ino || e.ino == Ino::ROOT {
             let (s, place) = (Structure::Directory, Place::Dir(dir.ino, e.off));
             let want = "neither this directory nor the root";
-            return Err(Error::corrupt(s, place, "inode number", e.ino, want));
+            return Err(self.damaged(Error::corrupt(s, place, "inode number", e.ino, want)));
         }
         self.child(dir, e)
     }

@@ -208,7 +208,7 @@ fn may_make(d: &DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
         return Err(Error::Exists);
     }
     check_name(name)?;
-    check_in_tree(d.ip, d.data)?;
+    check_in_tree(d.table, d.ip, d.data)?;
     match dir::find_room(d.shared(), name)? {
         Room::Taken(_) => Err(Error::Exists),
         Room::Free(slot) => {
@@ -234,7 +234,7 @@ fn may_link(data: &InodeData) -> Result<()> {
 impl Inner {
     /// Looks `name` (not `.`) up in a locked directory.
     fn lookup_in(&self, ip: &Inode, data: &InodeData, name: &[u8]) -> Result<Held<'_>> {
-        check_in_tree(ip, data)?;
+        check_in_tree(&self.table, ip, data)?;
         if name == b".." {
             let up = self.parent_of(ip, data)?;
             return Ok(Held::new(self, self.table.get(up)?));

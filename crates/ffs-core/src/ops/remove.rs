@@ -82,7 +82,7 @@ fn find_victim(
     }
     perm::may_search(&d.data.d, cred)?;
     check_name(name)?;
-    check_in_tree(d.ip, d.data)?;
+    check_in_tree(d.table, d.ip, d.data)?;
     dir::find(d.shared(), name)?.ok_or(Error::NotFound)
 }
 
@@ -101,7 +101,8 @@ impl Inner {
             if nlink < least {
                 let (s, place) = (Structure::Inode, Place::Inode(ino));
                 let want = format!("at least {least}");
-                return Err(Error::corrupt(s, place, "link count", nlink, want));
+                let e = Error::corrupt(s, place, "link count", nlink, want);
+                return Err(self.damaged(e));
             }
         }
         Ok(())

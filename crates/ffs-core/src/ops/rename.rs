@@ -129,8 +129,8 @@ fn attempt(
     let mut locks = Locks::starting_with(first);
     let mut d1 = locks.lock(req.from.dir)?;
     let mut d2 = if same_dir { None } else { Some(locks.lock(req.to.dir)?) };
-    check_parent(req.from.dir, &d1, req.cred)?;
-    check_parent(req.to.dir, d2.as_deref().unwrap_or(&d1), req.cred)?;
+    check_parent(inner, req.from.dir, &d1, req.cred)?;
+    check_parent(inner, req.to.dir, d2.as_deref().unwrap_or(&d1), req.cred)?;
     let found = dir::find(inner.dir(req.from.dir, &d1), req.from.name)?;
     let old = found.ok_or(Error::NotFound)?;
     src = inner.victim(req.from.dir, &old)?;
@@ -193,10 +193,10 @@ fn above_itself(req: &Request<'_>, is_source: bool) -> Error {
     }
 }
 
-fn check_parent(ip: &Inode, data: &InodeData, cred: &Cred) -> Result<()> {
+fn check_parent(inner: &Inner, ip: &Inode, data: &InodeData, cred: &Cred) -> Result<()> {
     check_directory(data)?;
     perm::may_search(&data.d, cred)?;
-    check_in_tree(ip, data)
+    check_in_tree(&inner.table, ip, data)
 }
 
 impl<'a> Renaming<'a> {
@@ -263,7 +263,8 @@ impl<'a> Renaming<'a> {
             let up = self.parent_of(&at)?;
             if up == mark {
                 let (s, place) = (Structure::Directory, Place::Inode(up));
-                return Err(Error::corrupt(s, place, "'..'", "a loop", "a way to the root"));
+                let e = Error::corrupt(s, place, "'..'", "a loop", "a way to the root");
+                return Err(self.inner.damaged(e));
             }
             steps += 1;
             if steps == limit {
@@ -291,7 +292,7 @@ impl<'a> Renaming<'a> {
             None => {
                 let data = ip.read();
                 check_directory(&data)?;
-                check_in_tree(ip, &data)?;
+                check_in_tree(&self.inner.table, ip, &data)?;
                 self.inner.parent_of(ip, &data)
             }
         }
@@ -578,7 +579,7 @@ fn redirect_dotdot(inner: &Inner, moved: &mut Moved<'_>, parent: Ino) -> Result<
     let mut body = inner.dir_mut(moved.ip, &mut moved.data);
     let Some(e) = dir::find(body.shared(), b"..")? else {
         let (s, place) = (Structure::Directory, Place::Inode(body.ip.ino));
-        return Err(Error::corrupt(s, place, "'..'", "absent", "present"));
+        return Err(inner.damaged(Error::corrupt(s, place, "'..'", "absent", "present")));
     };
     let new = NamedInode { ino: parent, dtype: FileType::Directory.dirent() };
     dir::rewrite(&mut body, &e, new, NameKind::DotDot)
