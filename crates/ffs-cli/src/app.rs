@@ -84,7 +84,7 @@ commands! {
     Mv mv "mv";
     Ln ln "ln";
     Df df "df";
-    //Demo demo "demo";
+    Demo demo "demo";
     Completions completions "completions";
     Man man "man";
 }

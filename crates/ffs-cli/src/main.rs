@@ -13,6 +13,7 @@
 mod app;
 mod bsd;
 mod cmd;
+mod compare;
 mod copy;
 mod fail;
 mod namei;

@@ -360,7 +360,7 @@ fn in_place(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>, Failure> {
     Ok(Some(open_with(&args.image, &how)?.device))
 }
 
-/// Builds in a file beside the image, which becomes the image when it is complete.
+/// Builds in a file of its own, if nothing would be lost by it.
 fn new_file(args: &Args, mut order: Order, name: &str) -> Result<Built, Failure> {
     let path = Path::new(&args.image);
     if let Ok(found) = fs::symlink_metadata(path) {
@@ -375,6 +375,11 @@ fn new_file(args: &Args, mut order: Order, name: &str) -> Result<Built, Failure>
         drop(open_with(&args.image, &how)?);
         order.source.skip(&found);
     }
+    into_file(order, path, name)
+}
+
+/// Builds in a file beside `path`, which becomes `path` when it is complete.
+pub(crate) fn into_file(mut order: Order, path: &Path, name: &str) -> Result<Built, Failure> {
     let Some(file_name) = path.file_name() else {
         return Err(Failure::new(name, "does not end in a name"));
     };

@@ -1,1 +1,282 @@
-//! `ffs demo`.
+//! `ffs demo`: the main job once, on real input.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use ffs_admin::fsck::{Fsck, FsckOptions};
+use ffs_admin::newfs::NewfsOptions;
+use ffs_fuse::{UnmountRequest, unmount_and_wait};
+
+use super::build::{Built, Order, Source, into_file};
+use super::{Doc, EXIT};
+use crate::compare::Compare;
+use crate::copy::host_source::{HostOptions, HostSource};
+use crate::copy::{self, Emit, Tally};
+use crate::fail::{Failure, Outcome};
+use crate::output::{self, human};
+use crate::progress::Progress;
+use crate::session::{self, Session};
+use crate::signals;
+use crate::sizing::Survey;
+
+/// A tree found by itself is not larger than this.
+const MOST_FILES: u64 = 60_000;
+const MOST_BYTES: u64 = 1 << 30;
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs demo", "with a source tree that is found by itself"),
+        ("ffs demo /usr/share/doc", "with a tree of yours; it is only read"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-build(1)", "ffs-fsck(8)", "ffs-mount(8)"],
+    section: "1",
+    usage_code: 64,
+};
+
+/// Show the main job, end to end, on a real tree.
+///
+/// Makes an image in a temporary directory, fills it with the tree, checks it, mounts and lists it
+/// through FUSE if that is allowed here, reads every byte back and compares. Needs no rights and changes
+/// nothing but that directory, which stays.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The tree; without it the sources cargo has downloaded, or those of ffs itself
+    tree: Option<PathBuf>,
+}
+
+/// One line of the table at the end.
+struct Step {
+    what: &'static str,
+    files: Option<u64>,
+    bytes: Option<u64>,
+    seconds: f64,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    signals::listen();
+    let mut out = std::io::stdout();
+    let (tree, skip) = match args.tree {
+        Some(tree) => (tree, Vec::new()),
+        None => find_tree()?,
+    };
+    let dir = tempfile::Builder::new().prefix("ffs-demo-").tempdir();
+    let dir = dir.map_err(|error| Failure::new("temporary directory", error))?.keep();
+    let image = dir.join("demo.img");
+    let mut demo = Demo { tree, skip, image, steps: Vec::new() };
+
+    writeln!(out, "Tree:   {}", demo.tree.display())?;
+    let built = demo.build()?;
+    let (size, what) = (human(built.size), built.tally.sentence());
+    writeln!(out, "Image:  {} ({size}, UFS2), holding {what}.", demo.image.display())?;
+    demo.check("checked by fsck")?;
+    writeln!(out, "Check:  fsck finds nothing wrong.")?;
+    match demo.mount(&dir.join("mnt"), built.tally.entries())? {
+        Ok(names) => {
+            writeln!(
+                out,
+                "Mount:  through FUSE; {names} names listed, a new file written, unmounted."
+            )?;
+            demo.check("checked again")?;
+        }
+        Err(why) => {
+            writeln!(out, "Mount:  not possible here ({why}).")?;
+            writeln!(out, "        Going on without: the library needs no rights.")?;
+        }
+    }
+    let same = demo.compare()?;
+    writeln!(out, "Read:   every file read back by the library; {}.", same.sentence())?;
+    writeln!(out, "        Contents, modes, owners, times and links are those of the tree.")?;
+    writeln!(out, "\n{}", demo.table())?;
+    demo.next(&mut out)?;
+    Ok(0)
+}
+
+struct Demo {
+    tree: PathBuf,
+    /// Directories below the tree that are no sources, by device and inode number.
+    skip: Vec<(u64, u64)>,
+    image: PathBuf,
+    steps: Vec<Step>,
+}
+
+impl Demo {
+    fn build(&mut self) -> Result<Built, Failure> {
+        let started = Instant::now();
+        let order = Order {
+            source: Source::Tree(self.tree.clone(), self.skip.clone()),
+            options: NewfsOptions::default(),
+            size: None,
+            free: 16 << 20,
+            owner: None,
+            epoch: None,
+        };
+        let name = self.image.display().to_string();
+        let built = into_file(order, &self.image, &name)?;
+        let tally = &built.tally;
+        self.step("made and filled", Some(tally.entries()), Some(tally.bytes), started);
+        Ok(built)
+    }
+
+    fn check(&mut self, what: &'static str) -> Result<(), Failure> {
+        let started = Instant::now();
+        let opened = session::open(self.image.as_os_str(), false)?;
+        let report = Fsck::new(opened.device, FsckOptions::no()).run();
+        if !report.is_silent() {
+            let found = report.findings.first().map(ToString::to_string);
+            let why = found.or(report.stopped).unwrap_or_default();
+            let hint = format!("see all of it: ffs fsck -n {}", self.image.display());
+            return Err(Failure::new("fsck found something wrong", why).hint(hint));
+        }
+        let totals = report.totals;
+        self.step(what, Some(totals.files + totals.directories), None, started);
+        Ok(())
+    }
+
+    /// Mounts, lists and writes; the names seen, or why that could not be.
+    fn mount(&mut self, dir: &Path, entries: u64) -> Result<Result<u64, String>, Failure> {
+        let started = Instant::now();
+        let fail = |error: std::io::Error| Failure::new(dir.display(), error);
+        fs::create_dir(dir).map_err(fail)?;
+        let program = std::env::current_exe().map_err(fail)?;
+        let mounted = Command::new(program).arg("mount").arg(&self.image).arg(dir).output();
+        let mounted = mounted.map_err(fail)?;
+        if !mounted.status.success() {
+            let text = String::from_utf8_lossy(&mounted.stderr);
+            let text = text.trim().trim_start_matches("ffs mount: ");
+            let why = text.split("; ").next().unwrap_or(text);
+            return Ok(Err(why.to_owned()));
+        }
+        let used = use_mount(dir);
+        let request = UnmountRequest { mount_point: dir.to_owned(), ..UnmountRequest::default() };
+        unmount_and_wait(&request).map_err(Failure::plain)?;
+        let names = used.map_err(fail)?;
+        // The root is no name; .snap came with the file system.
+        if names + 1 != entries + 1 {
+            let why = format!("{names} names are listed, {} were expected", entries);
+            return Err(Failure::new("the mount", why));
+        }
+        self.step("mounted, listed, unmounted", Some(names), None, started);
+        Ok(Ok(names))
+    }
+
+    fn compare(&mut self) -> Result<Tally, Failure> {
+        let started = Instant::now();
+        let session = Session::read(self.image.as_os_str())?;
+        let mut compare = Compare::new(&session.ffs, &session.cred);
+        let options = HostOptions {
+            xattrs: true,
+            links: true,
+            data: true,
+            follow: true,
+            skip: self.skip.clone(),
+        };
+        let mut progress = Progress::bytes("compare", None);
+        let source = |emit: &mut Emit| HostSource::new(options, emit).walk(&self.tree, b"");
+        let result = copy::run(source, &mut compare, &mut |_| {}, &mut progress);
+        let tally = session.finish_with(result)?;
+        if tally.failed > 0 {
+            let why = format!("{} files differ from the tree", tally.failed);
+            return Err(Failure::new(self.image.display(), why)
+                .hint("did the tree change meanwhile? Try again with one that does not"));
+        }
+        self.step("read back, compared", Some(tally.entries()), Some(tally.bytes), started);
+        Ok(tally)
+    }
+
+    fn step(
+        &mut self,
+        what: &'static str,
+        files: Option<u64>,
+        bytes: Option<u64>,
+        started: Instant,
+    ) {
+        let seconds = started.elapsed().as_secs_f64();
+        self.steps.push(Step { what, files, bytes, seconds });
+    }
+
+    fn table(&self) -> String {
+        let head = ["", "files and directories", "data", "seconds"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        for step in &self.steps {
+            rows.push(vec![
+                step.what.to_owned(),
+                step.files.map(|n| n.to_string()).unwrap_or_default(),
+                step.bytes.map(human).unwrap_or_default(),
+                format!("{:.2}", step.seconds),
+            ]);
+        }
+        output::table(rows, &[1, 2, 3])
+    }
+
+    fn next(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        let image = self.image.display();
+        writeln!(out, "What to try next (ffs is {}):", program())?;
+        writeln!(out, "  ffs tree -L 1 {image}")?;
+        writeln!(out, "  ffs ls -l {image}:/")?;
+        writeln!(out, "  ffs cp -a {image}:/. SOMEWHERE")?;
+        writeln!(out, "  ffs mount {image} DIR      # as root, or with fusermount3")?;
+        writeln!(out, "  ffs --help")?;
+        Ok(())
+    }
+}
+
+/// Lists everything below `dir`, writes a file and reads it back; how many names there are.
+fn use_mount(dir: &Path) -> std::io::Result<u64> {
+    let mut names = 0;
+    let mut todo = vec![dir.to_owned()];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            names += 1;
+            if entry.file_type()?.is_dir() {
+                todo.push(entry.path());
+            }
+        }
+    }
+    let (path, text) = (dir.join("written-through-the-mount"), "hello from the demo\n");
+    fs::write(&path, text)?;
+    if fs::read_to_string(&path)? != text {
+        return Err(std::io::Error::other("what was written is not what is read"));
+    }
+    Ok(names)
+}
+
+fn program() -> String {
+    let program = std::env::current_exe().ok();
+    program.map_or_else(|| "ffs".to_owned(), |path| path.display().to_string())
+}
+
+/// A tree of real sources, and what of it is none.
+fn find_tree() -> Result<(PathBuf, Vec<(u64, u64)>), Failure> {
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
+    let sources = cargo.or_else(home).map(|cargo| cargo.join("registry/src"));
+    if let Some(sources) = sources.filter(|path| path.is_dir() && fits(path)) {
+        return Ok((sources, Vec::new()));
+    }
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let tree = match own.canonicalize() {
+        Ok(own) => own,
+        Err(_) => std::env::current_dir().map_err(|error| Failure::new(".", error))?,
+    };
+    let skip = fs::metadata(tree.join("target")).map(|found| {
+        use std::os::unix::fs::MetadataExt;
+        (found.dev(), found.ino())
+    });
+    Ok((tree, skip.into_iter().collect()))
+}
+
+/// Whether the tree is small enough for a demonstration.
+fn fits(tree: &Path) -> bool {
+    let Ok(mut survey) = Survey::new(&NewfsOptions::default()) else { return false };
+    let mut progress = Progress::items("look", None);
+    let source = |emit: &mut Emit| HostSource::new(HostOptions::default(), emit).walk(tree, b"");
+    let looked = copy::run(source, &mut survey, &mut |_| {}, &mut progress);
+    looked.is_ok_and(|tally| tally.failed == 0 && tally.files > 0)
+        && survey.inodes <= MOST_FILES
+        && survey.bytes <= MOST_BYTES
+}

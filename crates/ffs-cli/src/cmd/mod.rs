@@ -4,7 +4,7 @@ pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod completions;
 pub(crate) mod cp;
-//DEMO
+pub(crate) mod demo;
 pub(crate) mod df;
 pub(crate) mod dumpfs;
 pub(crate) mod fsck;
