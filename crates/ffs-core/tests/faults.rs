@@ -1,5 +1,6 @@
 //! Operations on a device that fails once: an operation that reports an error has changed nothing,
 //! one that reports success is complete, and the volume is sound either way.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
@@ -154,7 +155,9 @@ fn check(dev: &Arc<FaultInjector<MemDevice>>, what: &str, failed: bool) {
     let allowed = |id: Id| failed && LEAKS.contains(&id);
     assert!(found.iter().all(|f| allowed(f.id)), "{what}: fsck found:\n{}", all.join("\n"));
     if failed {
-        Fsck::new(Arc::clone(&dev), FsckOptions { force: true, ..FsckOptions::yes() }).run();
+        let options = FsckOptions { force: true, ..FsckOptions::yes() };
+        let report = Fsck::new(Arc::clone(&dev), options).run();
+        assert_eq!(report.stopped, None, "{what}");
         assert_eq!(quick_check(&dev).len(), 0, "{what}: after the repair");
     }
 }

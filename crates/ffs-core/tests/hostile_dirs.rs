@@ -1,6 +1,7 @@
 //! Directories that break the format's rules, in every way of `spec/directories-and-caches.md` §1.3
 //! and `spec/known-failures.md` §2.10: an error or a sound result, never a panic, a hang, or the
 //! loss of what is sound.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
@@ -13,6 +14,7 @@ use ffs_ondisk::{FragNo, Geometry, Ino};
 use ffs_testkit::rng::SplitMix64;
 
 const EIO: i32 = 5;
+const EMLINK: i32 = 31;
 
 /// A volume at rest and where things are in it.
 struct Image {
@@ -91,7 +93,7 @@ fn exercise(w: &World, d: &Vnode) -> i32 {
     for n in ["one", "two", "sub", "far7", "none", ".", "..", "inside"] {
         let n = n.as_bytes();
         if let Ok(v) = fs.lookup(&cred, d, n) {
-            fs.getattr(&v);
+            assert_eq!(fs.getattr(&v).ino, v.ino());
             drop(fs.access(&cred, &v, Access::READ));
             drop(fs.lookup(&cred, &v, b".."));
             drop(fs.readdir(&v, 0, &mut |_| true));
@@ -312,6 +314,18 @@ fn link_counts_that_lie() {
         image.inode(image.sub, |d| d.nlink = nlink);
         survive(&image);
     }
+    // No directory gets more subdirectories than its count can tell.
+    let full = image();
+    full.inode(full.d, |d| d.nlink = 32767);
+    let w = full.mount();
+    let (d, cred) = (w.get(&w.root, "d").unwrap(), Cred::root());
+    assert_eq!(errno(w.fs.mkdir(&cred, &d, b"more", 0o755)), EMLINK);
+    w.dir(&w.root, "more");
+    let moved = w.fs.rename(&cred, (&w.root, b"more"), (&d, b"more"), RenameMode::Replace);
+    assert_eq!(errno(moved), EMLINK);
+    let over = w.fs.rename(&cred, (&w.root, b"more"), (&d, b"sub"), RenameMode::Replace);
+    assert_eq!(errno(over), 39, "it would only take the other's place");
+    drop((d, w));
     // A count of 0 must not make a reader free what has a name.
     let image0 = image();
     image0.inode(image0.sub, |d| d.nlink = 0);

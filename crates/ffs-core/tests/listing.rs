@@ -1,4 +1,5 @@
 //! Listings of directories that change meanwhile: what stays is seen exactly once.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Names, link counts, times and errors of the operations, as POSIX has them.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Many threads in a few directories: no deadlock, no unexpected error, and a sound volume after.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

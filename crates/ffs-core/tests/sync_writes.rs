@@ -2,6 +2,7 @@
 //!
 //! `i` is a write of an inode block, `d` of a directory or data block. Only writes that are waited
 //! for happen here: nothing is delayed long enough to be written.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 

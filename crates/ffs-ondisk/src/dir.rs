@@ -13,7 +13,7 @@
 
 pub use crate::error::BadRecord;
 use crate::geometry::{DIRBLKSIZ, Geometry};
-use crate::wire::{Endian, get, put};
+use crate::wire::{Endian, put};
 
 /// Bytes before the name.
 pub const HEADER: usize = 8;
@@ -70,6 +70,7 @@ impl Record<'_> {
 
 /// Bytes a record with a name of `namlen` bytes needs (`DIRSIZ`).
 #[must_use]
+#[inline]
 pub fn dirsiz(namlen: usize) -> usize {
     (HEADER + namlen + 1 + 3) & !3
 }
@@ -138,12 +139,14 @@ pub struct Header {
 impl Header {
     /// Whether the record names something.
     #[must_use]
+    #[inline]
     pub fn live(&self) -> bool {
         self.ino != 0
     }
 
     /// Bytes that a new entry could take from this record.
     #[must_use]
+    #[inline]
     pub fn slack(&self) -> usize {
         if self.live() { self.reclen.saturating_sub(dirsiz(self.namlen)) } else { self.reclen }
     }
@@ -154,28 +157,35 @@ impl Header {
 ///
 /// # Errors
 /// The first rule it breaks.
+#[inline]
 pub fn header(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Header, BadRecord> {
-    let bad = |field, found, expected| BadRecord { off, field, found, expected };
-    let ino: u32 = get(chunk, off, fmt.endian);
-    let reclen = usize::from(get::<u16>(chunk, off + 4, fmt.endian));
-    let room = chunk.len().saturating_sub(off);
-    if reclen < HEADER || reclen % 4 != 0 || reclen > room {
+    let bad = |field, found, expected| Err(BadRecord { off, field, found, expected });
+    let Some(&[i0, i1, i2, i3, l0, l1, b6, b7]) = chunk.get(off..).and_then(<[u8]>::first_chunk)
+    else {
+        return bad("record length", 0, "room for a header");
+    };
+    let (ino, reclen) = match fmt.endian {
+        Endian::Little => (u32::from_le_bytes([i0, i1, i2, i3]), u16::from_le_bytes([l0, l1])),
+        Endian::Big => (u32::from_be_bytes([i0, i1, i2, i3]), u16::from_be_bytes([l0, l1])),
+    };
+    let reclen = usize::from(reclen);
+    if reclen < HEADER || reclen % 4 != 0 || reclen > chunk.len() - off {
         let want = "a multiple of 4 from 8 to the end of the chunk";
-        return Err(bad("record length", reclen as u32, want));
+        return bad("record length", reclen as u32, want);
     }
     if ino == 0 {
         return Ok(Header { ino, reclen, dtype: 0, namlen: 0 });
     }
-    let (dtype, namlen) = if fmt.old {
-        (0, usize::from(get::<u16>(chunk, off + 6, fmt.endian)))
-    } else {
-        (get::<u8>(chunk, off + 6, fmt.endian), usize::from(get::<u8>(chunk, off + 7, fmt.endian)))
+    let (dtype, namlen) = match (fmt.old, fmt.endian) {
+        (false, _) => (b6, usize::from(b7)),
+        (true, Endian::Little) => (0, usize::from(u16::from_le_bytes([b6, b7]))),
+        (true, Endian::Big) => (0, usize::from(u16::from_be_bytes([b6, b7]))),
     };
     if dtype > 15 {
-        return Err(bad("type", dtype.into(), "at most 15"));
+        return bad("type", dtype.into(), "at most 15");
     }
     if namlen == 0 || namlen > MAXNAMLEN || dirsiz(namlen) > reclen {
-        return Err(bad("name length", namlen as u32, "1 to 255 and within the record"));
+        return bad("name length", namlen as u32, "1 to 255 and within the record");
     }
     Ok(Header { ino, reclen, dtype, namlen })
 }

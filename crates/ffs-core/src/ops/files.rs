@@ -1,6 +1,6 @@
 //! File content: reading, writing, space, durability.
 
-use super::perm::{self, APPEND, IMMUTABLE};
+use super::perm::{self, APPEND, UNWRITABLE};
 use super::{Op, Vnode, check_alive, reserve_of};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
@@ -89,7 +89,7 @@ impl Ffs {
         }
         let mut inode = file.ip.write();
         check_regular(&inode)?;
-        if inode.d.flags.intersects(IMMUTABLE | APPEND) {
+        if inode.d.flags.intersects(UNWRITABLE | APPEND) {
             return Err(Error::NotPermitted);
         }
         let end = offset.checked_add(len).ok_or(Error::TooBig)?;
@@ -148,7 +148,7 @@ impl Ffs {
 /// Whether file flags let content be written at `offset`.
 fn may_change(inode: &InodeData, offset: u64) -> Result<()> {
     let flags = inode.d.flags;
-    if flags.intersects(IMMUTABLE) || flags.intersects(APPEND) && offset < inode.d.size {
+    if flags.intersects(UNWRITABLE) || flags.intersects(APPEND) && offset < inode.d.size {
         return Err(Error::NotPermitted);
     }
     Ok(())

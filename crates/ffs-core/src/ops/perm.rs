@@ -31,7 +31,7 @@ pub(super) fn is_checked(cred: &Cred) -> bool {
 
 /// Whether `cred` may access the file as `want` says.
 pub(super) fn check(d: &Dinode, cred: &Cred, want: Access) -> Result<()> {
-    if want.0 & Access::WRITE.0 != 0 && d.flags.intersects(IMMUTABLE) {
+    if want.0 & Access::WRITE.0 != 0 && d.flags.intersects(UNWRITABLE) {
         return Err(Error::NotPermitted);
     }
     if cred.checks == Checks::Done {
