@@ -17,8 +17,9 @@ pub(super) const S_ISVTX: u16 = 0o1000;
 const S_IXGRP: u16 = 0o010;
 
 /// The file may not change at all.
-pub(super) const IMMUTABLE: FileFlags =
-    FileFlags::UF_IMMUTABLE.union(FileFlags::SF_IMMUTABLE).union(FileFlags::SF_SNAPSHOT);
+pub(super) const IMMUTABLE: FileFlags = FileFlags::UF_IMMUTABLE.union(FileFlags::SF_IMMUTABLE);
+/// The file's content may not change; a snapshot may be renamed and removed all the same.
+pub(super) const UNWRITABLE: FileFlags = IMMUTABLE.union(FileFlags::SF_SNAPSHOT);
 /// The file may only grow; names may only be added to a directory.
 pub(super) const APPEND: FileFlags = FileFlags::UF_APPEND.union(FileFlags::SF_APPEND);
 /// The file's names stay.
