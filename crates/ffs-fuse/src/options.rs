@@ -201,27 +201,14 @@ words! {
         |o, _| set!(o.suid => Some(false), o.dev => Some(false), o.exec => false);
 }
 
-/// Words that fstab has for mount(8) and systemd; those with a value are cut at `=`.
+/// Words that fstab has for mount(8) and systemd, and, at the end, the kernel's own, which mount(8) repeats
+/// when it remounts; those with a value are cut at `=`.
+#[rustfmt::skip]
 const FOR_MOUNT: &[&str] = &[
-    "auto",
-    "noauto",
-    "nouser",
-    "users",
-    "nousers",
-    "owner",
-    "group",
-    "nofail",
-    "_netdev",
-    "loop",
-    "comment",
-    "uhelper",
-    "helper",
-    "diratime",
-    "norelatime",
-    "nostrictatime",
-    "silent",
-    "loud",
-    "nolazytime",
+    "auto", "noauto", "nouser", "users", "nousers", "owner", "group", "nofail", "_netdev", "loop",
+    "comment", "uhelper", "helper", "diratime", "nodiratime", "norelatime", "nostrictatime",
+    "silent", "loud", "nolazytime",
+    "user_id", "group_id", "rootmode", "max_read", "blksize",
 ];
 
 fn dirpref(v: &str) -> Option<DirPref> {
