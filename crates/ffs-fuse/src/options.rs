@@ -82,7 +82,7 @@ impl Default for Options {
             dev: None,
             exec: true,
             writeback: false,
-            threads: 1,
+            threads: 4,
             entry_timeout: LONG,
             negative_timeout: LONG,
             attr_timeout: None,

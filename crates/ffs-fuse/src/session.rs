@@ -15,14 +15,55 @@ use crate::wire::device::Received;
 use crate::wire::{Device, Errno, Reply, Request, op};
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long users of a detached mount may go on before they are cut off.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The kernel sends at most 8 other requests before it sends those that wait to be forgotten.
 const MOST_WAITING: usize = 64;
+
+/// An operation that takes longer has waited for the device.
+const SLOW: Duration = Duration::from_micros(100);
+/// So many operations after a slow one are taken for slow.
+const SUSPECTS: u32 = 64;
+/// A transfer of as many bytes is worth a second processor.
+const BULKY: usize = 64 << 10;
+
+/// Guesses which requests will take long.
+///
+/// While operations do not wait, one worker serves them all, one after the other: to wake another for each
+/// would cost more than the operation. Those that are expected to wait are served beside others.
+#[derive(Default)]
+struct Pace {
+    suspects: AtomicU32,
+}
+
+impl Pace {
+    fn expects_slow(&self, request: &[u8]) -> bool {
+        if self.suspects.load(Ordering::Relaxed) > 0 {
+            return true;
+        }
+        let Some(r) = Request::parse(request) else { return false };
+        match r.opcode {
+            op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE => true,
+            op::WRITE => request.len() >= BULKY,
+            op::READ => r.args().read_size().is_ok_and(|n| n >= BULKY),
+            _ => false,
+        }
+    }
+
+    fn note(&self, took: Duration) {
+        let suspects = self.suspects.load(Ordering::Relaxed);
+        if took >= SLOW {
+            self.suspects.store(SUSPECTS, Ordering::Relaxed);
+        } else if suspects > 0 {
+            self.suspects.store(suspects - 1, Ordering::Relaxed);
+        }
+    }
+}
 
 /// What a worker works on.
 struct Desk {
@@ -41,6 +82,9 @@ pub(crate) struct Session {
     device: Device,
     server: Server,
     mount_point: PathBuf,
+    /// Held by the worker that receives, and by it alone while it serves what it expects to be quick.
+    turn: Mutex<()>,
+    pace: Pace,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -58,8 +102,15 @@ impl Session {
     /// Serves the mount on `mount_point`, which talks on `device`.
     pub(crate) fn new(device: Device, server: Server, mount_point: PathBuf) -> Arc<Session> {
         let state = State { workers: 0, stopping: false, cut_off: false, broken: None };
-        let changed = Condvar::new();
-        Arc::new(Session { device, server, mount_point, state: Mutex::new(state), changed })
+        Arc::new(Session {
+            device,
+            server,
+            mount_point,
+            turn: Mutex::default(),
+            pace: Pace::default(),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -101,29 +152,41 @@ impl Session {
     /// Takes requests and answers them until the kernel has no more.
     fn serve(&self) -> io::Result<()> {
         let mut desk = Desk::new();
+        let mut turn = None;
         loop {
+            let held = turn.take().unwrap_or_else(|| self.turn.lock());
+            let held = held.unwrap_or_else(PoisonError::into_inner);
             match self.device.receive(&mut desk.request)? {
                 Received::Request(n) => {
-                    if self.answer(&mut desk, n, true)? == op::DESTROY {
+                    let slow = self.pace.expects_slow(&desk.request[..n]);
+                    if !slow {
+                        turn = Some(Ok(held));
+                    } else {
+                        drop(held);
+                    }
+                    let since = Instant::now();
+                    if self.answer(&mut desk, n, Some(turn.is_some()))? == op::DESTROY {
                         return Ok(());
                     }
+                    self.pace.note(since.elapsed());
                 }
-                Received::Again => {}
+                Received::Again => turn = Some(Ok(held)),
                 Received::Unmounted => return Ok(()),
             }
         }
     }
 
-    /// Answers the request of `n` bytes on the desk; its opcode.
-    fn answer(&self, desk: &mut Desk, n: usize, may_wait: bool) -> io::Result<u32> {
+    /// Answers the request of `n` bytes on the desk; its opcode. `turn`: whether this worker has the turn
+    /// to receive; `None` if the request may not wait for others.
+    fn answer(&self, desk: &mut Desk, n: usize, turn: Option<bool>) -> io::Result<u32> {
         let Desk { request, reply } = desk;
         let Some(request) = Request::parse(&request[..n]) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "short FUSE request"));
         };
         reply.start();
         let mut outcome = self.server.handle(&request, reply);
-        if outcome == Err(Errno::NOSPC) && may_wait {
-            self.take_what_waits()?;
+        if let (Err(Errno::NOSPC), Some(turn)) = (outcome, turn) {
+            self.let_others_pass(turn)?;
             reply.start();
             outcome = self.server.handle(&request, reply);
         }
@@ -138,16 +201,18 @@ impl Session {
         Ok(request.opcode)
     }
 
-    /// Serves what the kernel has sent already. Among it may be the news that removed files are not used
-    /// any more, which comes after their removal, and frees the space that was just found missing.
-    fn take_what_waits(&self) -> io::Result<()> {
+    /// Has what the kernel has sent already served. Among it may be the news that removed files are not
+    /// used any more, which comes after their removal, and frees the space that was just found missing.
+    fn let_others_pass(&self, turn: bool) -> io::Result<()> {
         let mut desk = Desk::new();
         for _ in 0..MOST_WAITING {
             if !self.device.has_request() {
                 break;
             }
-            if let Received::Request(n) = self.device.receive(&mut desk.request)? {
-                self.answer(&mut desk, n, false)?;
+            if !turn {
+                std::thread::yield_now();
+            } else if let Received::Request(n) = self.device.receive(&mut desk.request)? {
+                self.answer(&mut desk, n, None)?;
             }
         }
         Ok(())

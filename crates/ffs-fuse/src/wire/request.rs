@@ -59,6 +59,12 @@ impl<'a> Args<'a> {
         Ok(u64::from_ne_bytes(self.array()?))
     }
 
+    /// Bytes that a READ asks for.
+    pub(crate) fn read_size(mut self) -> Result<usize, Errno> {
+        self.skip(16)?;
+        Ok(self.u32()? as usize)
+    }
+
     /// Passes over `n` bytes.
     pub(crate) fn skip(&mut self, n: usize) -> Result<(), Errno> {
         self.bytes(n).map(drop)

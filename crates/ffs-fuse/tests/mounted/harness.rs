@@ -1,7 +1,7 @@
 //! Images, servers and mounts for the tests.
 
 use ffs_admin::fsck::{Fsck, FsckOptions, quick_check};
-use ffs_device::{BlockDevice, FileDevice};
+use ffs_device::{BlockDevice, FileDevice, SplitMix64, SystemClock};
 use ffs_fuse::{
     MountError, MountRequest, Mounted, UnmountRequest, mount_daemon, mount_foreground,
     parse_options, unmount_and_wait,
@@ -66,6 +66,21 @@ fn fail(e: &dyn std::error::Error) -> i32 {
     MountError::EXIT_CODE
 }
 
+/// Makes an image in a new file.
+pub(crate) fn make(path: &Path, format: Format, bsize: u32, fsize: u32, bytes: u64) {
+    use ffs_admin::newfs::{NewfsOptions, newfs};
+    let dev = FileDevice::create_sparse(path, bytes).unwrap();
+    let options = NewfsOptions {
+        endian: Endian::Little,
+        format: Some(format),
+        bsize: Some(bsize),
+        fsize: Some(fsize),
+        ..NewfsOptions::default()
+    };
+    let rng = SplitMix64::new(1);
+    newfs(&dev, &options, &SystemClock, &rng, &mut |_, _| {}).unwrap();
+}
+
 /// An image in a directory of its own, in which it is also mounted.
 pub(crate) struct Image {
     dir: TempDir,
@@ -78,14 +93,11 @@ impl Image {
     }
 
     pub(crate) fn of(format: Format, bsize: u32, fsize: u32, bytes: u64) -> Image {
-        let dev = ffs_admin::newfs::quick(Endian::Little, format, bsize, fsize, bytes).unwrap();
         let dir = TempDir::new().unwrap();
         // Other users go through it.
         fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
         fs::create_dir(dir.path().join("mnt")).unwrap();
-        let mut bytes = vec![0; usize::try_from(dev.len_bytes()).unwrap()];
-        dev.read_at(0, &mut bytes).unwrap();
-        fs::write(dir.path().join("img"), bytes).unwrap();
+        make(&dir.path().join("img"), format, bsize, fsize, bytes);
         Image { dir }
     }
 

@@ -1,7 +1,7 @@
 //! What users and the kernel do to a mounted volume, tried on real mounts.
 //!
 //! The servers are this program again, called with `serve`: they can be killed, and they fork while they have
-//! one thread. Where nothing can be mounted every test is reported as skipped.
+//! one thread. `make IMAGE BYTES` makes an image, to try things by hand. Where nothing can be mounted every test is reported as skipped.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod access;
@@ -25,6 +25,11 @@ fn main() {
     }
     if arguments.get(1).is_some_and(|a| a == "serve") {
         std::process::exit(harness::serve(&arguments[2..]));
+    }
+    if arguments.get(1).is_some_and(|a| a == "make") {
+        let size: u64 = arguments[3].to_str().and_then(|s| s.parse().ok()).expect("bytes");
+        harness::make(arguments[2].as_ref(), ffs_ondisk::Format::Ufs2, 16384, 2048, size);
+        return;
     }
     std::process::exit(run(&arguments[1..]));
 }
