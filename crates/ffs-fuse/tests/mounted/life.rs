@@ -1,10 +1,11 @@
 //! Mounting, unmounting, signals, locks, remounting.
 
-use crate::harness::{Image, errno};
+use crate::harness::{Image, as_user, errno};
 use crate::{Test, sys};
 use rustix::process::Signal;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::process::{Command, Stdio};
 
 pub(crate) const TESTS: &[Test] = &[
@@ -19,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("remounting_passes_through_the_helper", remounting_passes_through_the_helper),
     ("helpers_mount_and_unmount", helpers_mount_and_unmount),
     ("mount_and_umount_by_fstab", mount_and_umount_by_fstab),
+    ("users_mount_with_fusermount", users_mount_with_fusermount),
     ("block_devices_are_fuseblk", block_devices_are_fuseblk),
 ];
 
@@ -233,6 +235,41 @@ fn mount_and_umount_by_fstab() {
     for (ok, words) in results {
         assert!(ok, "{words}");
     }
+    image.check();
+}
+
+/// Without root, libfuse's set-user-id program mounts.
+fn users_mount_with_fusermount() {
+    const NOBODY: u32 = 65534;
+    let device = fs::metadata("/dev/fuse").unwrap().mode();
+    if Command::new("fusermount3").arg("-V").output().is_err() || device & 0o006 != 0o006 {
+        println!("skipped: mounting without root: no fusermount3, or /dev/fuse is for root only");
+        return;
+    }
+    let image = Image::new();
+    let owned = [image.path(), image.mount_point(), image.path().parent().unwrap().into()];
+    for path in owned {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    // The program may lie where others cannot see it.
+    let program = image.path().with_extension("program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let run = |words: &str| {
+        let script = format!("{} {words}", program.display());
+        as_user(NOBODY, std::path::Path::new("/"), &script)
+    };
+    let (path, point) = (image.path(), image.mount_point());
+    let done = run(&format!("serve -d {} {} async", path.display(), point.display()));
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let listed = as_user(NOBODY, std::path::Path::new("/"), &format!("ls -a {}", point.display()));
+    assert!(String::from_utf8_lossy(&listed.stdout).contains(".snap"));
+    assert_eq!(errno(fs::read_dir(&point)), libc::EACCES, "not even root may look");
+    let umount = image.program_as("umount.fuse.ffs");
+    fs::remove_file(&umount).unwrap();
+    std::os::unix::fs::symlink(&program, &umount).unwrap();
+    let script = format!("{} {}", umount.display(), point.display());
+    let done = as_user(NOBODY, std::path::Path::new("/"), &script);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     image.check();
 }
 
