@@ -9,7 +9,7 @@ use ffs_admin::fsck::{FsckOptions, FsckReport, Id, Severity, exit};
 use ffs_ondisk::cg::CgFields;
 use ffs_ondisk::dinode::{Dinode1, Dinode2};
 use ffs_ondisk::superblock::SbFields;
-use ffs_ondisk::{CgNo, Format, Superblock};
+use ffs_ondisk::{CgNo, Format, FragNo, Superblock};
 use ffs_testkit::fixtures;
 use ffs_testkit::rng::SplitMix64;
 use fsck_util::{Img, Item, KINDS};
@@ -149,7 +149,7 @@ fn mutate_inode(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, hurt: &mu
 
 fn mutate_directory(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, hurt: &mut Hurt) {
     let d = img.inode(ino);
-    if d.is_dir() && d.db[0] > 0 {
+    if d.is_dir() && img.g.run_problem(FragNo(d.db[0].max(0) as u64), 1).is_none() {
         let at = d.db[0] as u64 * u64::from(img.g.fsize) + rng.below(d.size.min(512));
         hit(img, rng, at, 4, hurt, format!("directory {path}"));
         hurt.inodes.insert(ino);
@@ -158,7 +158,8 @@ fn mutate_directory(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, hurt:
 
 fn mutate_indirect(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, hurt: &mut Hurt) {
     let d = img.inode(ino);
-    if d.mode >> 12 != 8 || d.ib[0] <= 0 {
+    let sound = |p: i64| p > 0 && img.g.run_problem(FragNo(p as u64), img.g.frag).is_none();
+    if d.mode >> 12 != 8 || !sound(d.ib[0]) {
         return;
     }
     let slot = rng.below(img.g.nindir.into()) as u32;
@@ -251,7 +252,7 @@ fn campaign(name: &str, good: &Img, seed: u64, rounds: u64) {
         let mut rng = SplitMix64::new(seed ^ (round << 8));
         let img = good.copy();
         let mut hurt = Hurt::default();
-        for _ in 0..rng.between(1, 3) {
+        for _ in 0..rng.between(1, setting("FFS_DAMAGE_HITS", 3)) {
             mutate(&img, &mut rng, &tree, &mut hurt);
         }
         if let Err(why) = judge(&tree, &img, &hurt, &mut tally) {
@@ -265,7 +266,7 @@ fn campaign(name: &str, good: &Img, seed: u64, rounds: u64) {
     assert!(tally.silent < tally.images * 4 / 5, "the damage does nothing: {tally:?}");
 }
 
-/// More rounds for a longer search: `FFS_DAMAGE_ROUNDS=5000 FFS_DAMAGE_SEED=7`.
+/// For a longer search: `FFS_DAMAGE_ROUNDS=5000 FFS_DAMAGE_SEED=7 FFS_DAMAGE_HITS=20`.
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }
@@ -287,6 +288,8 @@ fn kf3_damaged_fixtures_are_repaired_in_one_run() {
         "makefs-ufs1-be",
         "nb-ufs1-8k1k-be",
         "nb-ufs2-4k512-le",
+        "openbsd28-ufs1-floppy",
+        "freebsd14-ufs2-be-4m",
         "nb-ufs2-snap",
     ];
     for name in names {

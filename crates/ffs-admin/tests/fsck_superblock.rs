@@ -258,11 +258,29 @@ fn kf2_13_a_freed_block_goes_to_the_snapshot_that_reads_it() {
     let (at, _) = img.entry(dir, &path[cut + 1..]);
     img.write(at, &[0; 4]);
     img.edit(item.ino, |d| d.nlink = 0);
+    let views: Vec<_> = ["s1", "s2"].map(|s| view(&img, &format!(".snap/{s}"))).into();
     let report = img.fsck(FsckOptions::preen());
     assert_eq!(report.exit_code, exit::OK, "{:#?}", report.findings);
+    for (name, was) in ["s1", "s2"].iter().zip(&views) {
+        let is = view(&img, &format!(".snap/{name}"));
+        let differ: Vec<usize> = (0..was.len()).filter(|&l| was[l] != is[l]).collect();
+        assert!(differ.is_empty(), "blocks of {name}: {differ:?}");
+    }
     let claimed = report.findings.iter().filter(|f| f.message.contains("snapshot")).count();
     assert!(claimed > 0, "{:#?}", report.findings);
     silent(&img);
+}
+
+/// What a snapshot shows of every block of the volume.
+fn view(img: &Img, path: &str) -> Vec<Vec<u8>> {
+    let d = img.inode(img.ino(path));
+    let (bsize, frag) = (img.g.bsize as usize, u64::from(img.g.frag));
+    let block = |l: u64| match img.pointer(&d, l) as u64 {
+        0 => img.read(l * bsize as u64, bsize),
+        p if p < frag => vec![0; bsize],
+        p => img.read(p * u64::from(img.g.fsize), bsize),
+    };
+    (0..img.g.size / frag).map(block).collect()
 }
 
 #[test]

@@ -38,6 +38,7 @@ impl Checker<'_> {
     pub(super) fn phase5(&mut self) -> Res<()> {
         self.enter(Phase::Summaries)?;
         self.check_snapshot_list()?;
+        self.keep_snapshots()?;
         let mut total = Csum::default();
         let mut area = self.store.read(self.g.csaddr, self.g.cssize as usize)?;
         let mut area_changed = false;
@@ -101,7 +102,6 @@ impl Checker<'_> {
     fn check_group(&mut self, c: CgNo) -> Res<Csum> {
         let g = self.g;
         let mut old = self.read_group(c)?;
-        self.claim_for_snapshots(c, &old)?;
         // What this check has handed out is no finding.
         let handed_out = self.mark_handed_out(c, &mut old, true);
         let (mut new, cs) = self.build_group(c, &old);

@@ -13,13 +13,16 @@ use ffs_device::{BlockDevice, DeviceError};
 use ffs_ondisk::sbsearch::{
     self, Found, FsRecovery, RECOVERY_OFFSET, SearchError, Source, Warning,
 };
-use ffs_ondisk::superblock::{CkHash, FsFlags, SBLOCKSIZE};
+use ffs_ondisk::superblock::{CkHash, FsFlags, SBLOCKSIZE, magic_of};
 use ffs_ondisk::{CgNo, Error, Format, Geometry, Superblock, sbcheck};
 
 use super::Checker;
 use super::judge::{Draft, Res, Stop};
 use super::node::Node;
 use super::report::{Id, Phase, exit};
+
+/// Where the first backup lies for the usual block sizes, bytes.
+const USUAL_BACKUPS: [u64; 7] = [16384, 32768, 65536, 73728, 81920, 98304, 131_072];
 
 /// A constant that the standard superblock has wrong.
 #[derive(Debug, Clone)]
@@ -81,6 +84,9 @@ pub(super) fn locate(dev: &Arc<dyn BlockDevice>, at: Option<u64>) -> Res<Located
     {
         return Ok(located);
     }
+    let refused =
+        matches!(found, Err(SearchError::Format(Error::Unsupported(_) | Error::Corrupt(_))));
+    let found = if refused && at.is_none() { other_backup(dev).map_or(found, Ok) } else { found };
     let found = found.map_err(|error| match error {
         SearchError::Format(error @ Error::NewfsUnfinished(_)) => {
             Stop::Refused(exit::UNFINISHED_NEWFS, error.to_string())
@@ -96,6 +102,19 @@ pub(super) fn locate(dev: &Arc<dyn BlockDevice>, at: Option<u64>) -> Res<Located
 fn read(dev: &Arc<dyn BlockDevice>, offset: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
     let mut buf = vec![0; len];
     dev.read_at(offset, &mut buf).map(|()| buf)
+}
+
+/// A sound backup at one of the usual places, for a standard superblock that alone says something impossible.
+fn other_backup(dev: &Arc<dyn BlockDevice>) -> Option<Found> {
+    let sound = |at: u64| {
+        let found = sbsearch::at(|o, n| read(dev, o, n), at, Some(dev.len_bytes())).ok()?;
+        let home = found.sb.standard_location();
+        let backup = found.source == Source::Backup(at) && found.sb.hash_ok();
+        let magic = read(dev, home, SBLOCKSIZE).is_ok_and(|b| magic_of(&b).is_some());
+        let own = found.geometry.frag_to_byte(found.geometry.cgsblock(CgNo(0))) == at;
+        (backup && magic && own).then_some(found)
+    };
+    USUAL_BACKUPS.into_iter().find_map(sound)
 }
 
 /// A volume that claims to be larger than its device, but whose first backup knows better.

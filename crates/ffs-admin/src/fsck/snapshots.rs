@@ -1,12 +1,16 @@
 //! What the check owes to snapshots.
 //!
-//! **Purpose.** The list in the superblock names snapshots only; and a block that is about to be freed although
-//! some snapshot still reads it in place becomes that snapshot's own.
+//! **Purpose.** The list in the superblock names snapshots only; a block that is about to be freed although some
+//! snapshot still reads it in place becomes that snapshot's own; and one that is about to be changed is copied.
 //!
 //! **Invariants.**
-//! 1. The oldest listed snapshot with an unset pointer takes the block; the others go on reading it in place.
+//! 1. The oldest listed snapshot with an unset pointer takes a freed block; the others go on reading it in place.
+//! 2. A changed block is copied once for each snapshot that reads it in place, from what is on the device.
+//! 3. A copy never lies in a block that some snapshot reads in place.
 //!
 //! References: spec/snapshots.md §3, §6; spec/fsck-and-crash.md §3.6 (CG-LEAK).
+
+use std::collections::BTreeSet;
 
 use ffs_ondisk::bmap::{self, Path};
 use ffs_ondisk::cg::{Cg, full_pattern};
@@ -50,11 +54,22 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Gives the free blocks of group `c` that a snapshot still reads in place to that snapshot.
-    pub(super) fn claim_for_snapshots(&mut self, c: CgNo, old: &[u8]) -> Res<()> {
-        if self.listed.is_empty() || !self.judge.may_write() || !self.groups[c.0 as usize].sound {
+    /// Sees to it that the listed snapshots show after the repairs what they showed before.
+    pub(super) fn keep_snapshots(&mut self) -> Res<()> {
+        if self.listed.is_empty() || !self.judge.may_write() {
             return Ok(());
         }
+        for c in 0..self.g.ncg {
+            if self.groups[c as usize].sound {
+                self.claim_freed(CgNo(c))?;
+            }
+        }
+        self.preserve_changed()
+    }
+
+    /// Gives the free blocks of group `c` that a snapshot still reads in place to that snapshot.
+    fn claim_freed(&mut self, c: CgNo) -> Res<()> {
+        let old = &self.read_group(c)?;
         let g = self.g;
         let view = Cg::new(&g, old);
         for blk in 0..g.cg_frags(c) / g.frag {
@@ -96,6 +111,93 @@ impl Checker<'_> {
             return Ok(());
         }
         Ok(())
+    }
+
+    /// Makes the pointer at `slot` of a snapshot name a block of its own.
+    fn give_block(&mut self, node: &mut Node, slot: &Slot, block: i64) -> Res<()> {
+        match *slot {
+            Slot::Direct(i) => node.d.db[i] = block,
+            Slot::Indirect(frag, off) => {
+                let mut raw = vec![0; self.g.format.pointer_size()];
+                set_pointer(&self.g, &mut raw, 0, block);
+                self.store.patch(frag, off, &raw, Class::Data)?;
+            }
+        }
+        let sectors = self.g.frags_to_sectors(self.g.frag.into());
+        node.d.blocks = node.d.blocks.saturating_add(sectors);
+        self.save(node)
+    }
+
+    /// Copies for the snapshots what the repairs are about to change.
+    fn preserve_changed(&mut self) -> Res<()> {
+        let mut done: BTreeSet<u64> = BTreeSet::new();
+        // Giving a snapshot a block changes that snapshot's own metadata, which others may read in place.
+        for _ in 0..4 {
+            let dirty = self.store.dirty_blocks(self.g.frag);
+            let todo: Vec<u64> = dirty.into_iter().filter(|b| done.insert(*b)).collect();
+            if todo.is_empty() {
+                break;
+            }
+            for lbn in todo {
+                self.preserve(Lbn(lbn))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn preserve(&mut self, lbn: Lbn) -> Res<()> {
+        let first = lbn.0.saturating_mul(self.g.frag.into());
+        let mut frags = first..first + u64::from(self.g.frag);
+        if frags.all(|f| self.new_frags.contains(&f)) {
+            return Ok(());
+        }
+        for ino in self.listed.clone() {
+            let mut node = self.node(ino)?;
+            let Some(slot) = self.unset_pointer(&mut node, lbn)? else { continue };
+            let Some(copy) = self.alloc_for_snapshot()? else {
+                let message = "no room to preserve a block for a snapshot";
+                self.judge.mention(Draft::benign(Id::SbSnapshot, message).ino(ino));
+                return Ok(());
+            };
+            let left = self.g.size.saturating_sub(first).min(self.g.frag.into());
+            let mut bytes =
+                self.store.read_device(FragNo(first), (left * u64::from(self.g.fsize)) as usize)?;
+            bytes.resize(self.g.bsize as usize, 0);
+            self.store.write(copy, &bytes, Class::Data)?;
+            self.give_block(&mut node, &slot, i64::try_from(copy.0).unwrap_or(0))?;
+        }
+        Ok(())
+    }
+
+    /// A free block that no snapshot reads in place.
+    fn alloc_for_snapshot(&mut self) -> Res<Option<FragNo>> {
+        let mut refused = Vec::new();
+        let mut found = None;
+        while let Some(at) = self.alloc_frags(self.g.frag)? {
+            if !self.read_in_place(at)? {
+                found = Some(at);
+                break;
+            }
+            refused.push(at);
+        }
+        for at in refused {
+            for f in at.0..at.0 + u64::from(self.g.frag) {
+                self.used.clear(f);
+                self.new_frags.remove(&f);
+            }
+        }
+        Ok(found)
+    }
+
+    fn read_in_place(&mut self, at: FragNo) -> Res<bool> {
+        let lbn = Lbn(at.0 / u64::from(self.g.frag));
+        for ino in self.listed.clone() {
+            let mut node = self.node(ino)?;
+            if self.unset_pointer(&mut node, lbn)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The place of the pointer to block `lbn` if it is 0; `None` also if it cannot be reached.

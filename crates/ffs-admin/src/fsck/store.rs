@@ -181,6 +181,14 @@ impl Store {
         }
     }
 
+    /// The blocks of `frag` fragments with buffered names, pointers or inodes.
+    pub(super) fn dirty_blocks(&self, frag: u32) -> Vec<u64> {
+        let dirty = self.dirty.iter().filter(|(_, (class, _))| *class != Class::Group);
+        let mut blocks: Vec<u64> = dirty.map(|(at, _)| at / u64::from(frag)).collect();
+        blocks.dedup();
+        blocks
+    }
+
     /// Has `bytes` written at byte `offset` before everything else of the next commit.
     pub(super) fn write_early(&mut self, offset: u64, bytes: Vec<u8>) {
         self.early.push((offset, bytes));

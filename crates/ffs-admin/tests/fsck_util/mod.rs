@@ -209,8 +209,12 @@ impl Img {
         self.write(self.slot_at(block, slot), &raw);
     }
 
+    /// The bytes of a file; of very large (sparse) ones only the pointers in the inode.
     pub fn content(&self, d: &Dinode) -> Vec<u8> {
         let b = u64::from(self.g.bsize);
+        if d.size > 16 << 20 {
+            return format!("{:?} {:?}", d.db, d.ib).into_bytes();
+        }
         let mut out = Vec::new();
         for l in 0..d.size.div_ceil(b) {
             let n = b.min(d.size - l * b) as usize;
