@@ -10,7 +10,7 @@ cleanup() {
     rm -rf "$work"
 }
 trap cleanup EXIT
-(cd "$root" && cargo build --release --quiet --workspace --examples --bins)
+[ -n "${FFS_BENCH_BUILT:-}" ] || (cd "$root" && cargo build --release --quiet --workspace --examples --bins)
 
 now() { date +%s.%N; }
 # seconds CMD...: runs CMD, prints how long it took.
