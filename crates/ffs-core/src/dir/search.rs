@@ -74,10 +74,16 @@ fn search_chunk(fmt: DirFormat, at: u32, chunk: &[u8], name: &[u8]) -> InChunk<C
 }
 
 /// Whether the record at `off` is live and has this name.
+///
+/// The last byte first: the names of a large directory often differ in nothing else, and a call of
+/// `memcmp` for every record would cost more than the rest of the walk.
+#[inline]
 fn names(header: &Header, chunk: &[u8], off: usize, name: &[u8]) -> bool {
+    let end = off + HEADER + header.namlen;
     header.live()
         && header.namlen == name.len()
-        && chunk.get(off + HEADER..off + HEADER + header.namlen) == Some(name)
+        && chunk.get(end - 1) == name.last()
+        && chunk.get(off + HEADER..end) == Some(name)
 }
 
 impl Dir<'_> {
