@@ -170,11 +170,7 @@ impl Checker<'_> {
         let message = "fragments that are in use already: give it copies of its own";
         let draft = Draft::fatal(Id::BlkDup, message).ino(ino).place(run.place());
         let copy = self.judge.ask(draft.before(run.at))?;
-        if copy {
-            self.copying = true;
-        } else {
-            self.candidates = true;
-        }
+        self.copying |= copy;
         Ok(())
     }
 }

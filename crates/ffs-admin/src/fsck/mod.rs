@@ -269,8 +269,6 @@ struct Checker<'a> {
     rewrite_backup: Option<u64>,
     /// Contested fragments are to be copied.
     copying: bool,
-    /// Contested fragments are left to phase 2.
-    candidates: bool,
     /// The phases run again at the end of this phase.
     restarting: bool,
     /// The phases run again after phase 4.

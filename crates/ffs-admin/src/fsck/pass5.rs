@@ -67,6 +67,7 @@ impl Checker<'_> {
         t.free_frags = t.free_blocks * u64::from(self.g.frag) + t.loose_frags;
         let inodes = u64::from(self.g.inodes()).saturating_sub(2);
         t.files = inodes.saturating_sub(t.free_inodes).saturating_sub(t.directories);
+        t.data_frags = self.g.dsize;
         t.used_frags = self.g.dsize.saturating_sub(t.free_frags);
     }
 

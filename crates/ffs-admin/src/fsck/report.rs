@@ -225,6 +225,8 @@ pub struct Totals {
     pub files: u64,
     /// Directories.
     pub directories: u64,
+    /// Fragments of the data area.
+    pub data_frags: u64,
     /// Data fragments in use.
     pub used_frags: u64,
     /// Free fragments in all.
@@ -242,8 +244,26 @@ pub struct Totals {
 impl Totals {
     /// Loose fragments in tenths of a percent of the data area, as BSD prints it.
     #[must_use]
-    pub fn fragmentation_permille(&self, dsize: u64) -> u64 {
-        self.loose_frags.saturating_mul(1000).checked_div(dsize).unwrap_or(0)
+    pub fn fragmentation_permille(&self) -> u64 {
+        self.loose_frags.saturating_mul(1000).checked_div(self.data_frags).unwrap_or(0)
+    }
+}
+
+/// The line that ends a check.
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let permille = self.fragmentation_permille();
+        write!(
+            f,
+            "{} files, {} used, {} free ({} frags, {} blocks, {}.{}% fragmentation)",
+            self.files + self.directories,
+            self.used_frags,
+            self.free_frags,
+            self.loose_frags,
+            self.free_blocks,
+            permille / 10,
+            permille % 10
+        )
     }
 }
 

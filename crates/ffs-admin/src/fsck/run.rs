@@ -70,6 +70,7 @@ fn skipped(sb: &Superblock, g: &Geometry) -> FsckReport {
     let totals = Totals {
         files: used_inodes.saturating_sub(count(cs.ndir)),
         directories: count(cs.ndir),
+        data_frags: g.dsize,
         used_frags: g.dsize.saturating_sub(free_frags),
         free_frags,
         loose_frags: count(cs.nffree),
@@ -135,7 +136,6 @@ impl<'a> Checker<'a> {
             sb_damaged: false,
             rewrite_backup: None,
             copying: false,
-            candidates: false,
             restarting: false,
             repeating: false,
             alloc_hint: 0,
@@ -184,7 +184,6 @@ impl<'a> Checker<'a> {
         self.lostfound_names.clear();
         self.insert_hint = (Ino(0), 0);
         self.copying = false;
-        self.candidates = false;
         self.restarting = false;
         self.repeating = false;
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test support")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport, Id, exit};
 use ffs_admin::newfs;
@@ -15,6 +15,9 @@ use ffs_ondisk::{
     CgMut, CgNo, Dinode, Endian, FileType, Format, FragNo, Geometry, Ino, Lbn, sbsearch,
 };
 use ffs_testkit::rng::fill;
+
+/// Byte order, format, block size, fragment size, bytes.
+pub type Kind = (Endian, Format, u32, u32, u64);
 
 /// A volume in memory.
 pub struct Img {
@@ -36,7 +39,7 @@ pub struct Item {
 }
 
 /// What all test volumes are made of: order, format, block and fragment size, megabytes.
-pub const KINDS: [(Endian, Format, u32, u32, u64); 4] = [
+pub const KINDS: [Kind; 4] = [
     (Endian::Little, Format::Ufs2, 4096, 512, 4 << 20),
     (Endian::Big, Format::Ufs1, 4096, 512, 4 << 20),
     (Endian::Little, Format::Ufs1, 8192, 1024, 8 << 20),
@@ -59,13 +62,24 @@ impl Img {
     }
 
     /// A fresh volume.
-    pub fn fresh(kind: (Endian, Format, u32, u32, u64)) -> Img {
+    pub fn fresh(kind: Kind) -> Img {
         let (endian, format, bsize, fsize, bytes) = kind;
         Img::on(Arc::new(newfs::quick(endian, format, bsize, fsize, bytes).unwrap()))
     }
 
     /// A volume with a tree that has one of everything; its maps were made by the check.
-    pub fn with_tree(kind: (Endian, Format, u32, u32, u64)) -> Img {
+    pub fn with_tree(kind: Kind) -> Img {
+        static MADE: Mutex<Vec<(Kind, Img)>> = Mutex::new(Vec::new());
+        let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((_, img)) = made.iter().find(|(k, _)| *k == kind) {
+            return img.copy();
+        }
+        let img = Img::make_tree(kind);
+        made.push((kind, img.copy()));
+        img
+    }
+
+    fn make_tree(kind: Kind) -> Img {
         let mut img = Img::fresh(kind);
         let b = u64::from(img.g.bsize);
         let f = u64::from(img.g.fsize);
