@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 use ffs_admin::fsck::{
-    Answer, Answers, Erase, Finding, Fsck, FsckOptions, FsckReport, Mode, Phase, Totals, exit,
+    Answer, Answers, Erase, Finding, Fsck, FsckOptions, FsckReport, Mode, Phase, exit,
 };
 use ffs_admin::{AdminError, Volume};
 use ffs_device::Timestamp;
@@ -272,7 +272,7 @@ fn tell(args: &Args, name: &str, report: &FsckReport) -> Result<(), Failure> {
         writeln!(out, "{} more findings are not listed; -d counts them", found - listed)?;
     }
     let prefix = if args.preen { format!("{name}: ") } else { String::new() };
-    let totals = summary(&report.totals);
+    let totals = report.totals;
     if report.skipped {
         let skipped = "FILE SYSTEM CLEAN; SKIPPING CHECKS";
         writeln!(out, "{prefix}{skipped}")?;
@@ -311,21 +311,6 @@ fn phases(report: &FsckReport, out: &mut dyn Write) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// BSD's last line.
-fn summary(t: &Totals) -> String {
-    let free = t.free_frags;
-    let permille = t.fragmentation_permille(t.used_frags + free);
-    format!(
-        "{} files, {} used, {free} free ({} frags, {} blocks, {}.{}% fragmentation)",
-        t.files + t.directories,
-        t.used_frags,
-        t.loose_frags,
-        t.free_blocks,
-        permille / 10,
-        permille % 10
-    )
 }
 
 fn verdict(
