@@ -1,148 +1,197 @@
 //! Damage at places that mean something.
+//!
+//! A damage changes one element of one field of a structure, by the rules of XFS's fuzzers (zeros, ones, a bit,
+//! one more or less, an arbitrary value) and some of our own: the value the neighbour has, or a number that
+//! means something on the volume.
 
-use arbitrary::Arbitrary;
-use ffs_ondisk::cg::CgFields;
-use ffs_ondisk::dinode::{self, Dinode1, Dinode2};
-use ffs_ondisk::geometry::Format;
-use ffs_ondisk::superblock::SbFields;
-use ffs_ondisk::wire::Field;
-use ffs_ondisk::{CgNo, Geometry, Ino, Superblock, cg};
-
-/// Which structure.
-#[derive(Arbitrary, Debug, Clone, Copy)]
-pub enum Place {
-    /// A field of the superblock.
-    Superblock(u8),
-    /// A field of a group's header.
-    Group(u8, u8),
-    /// A byte of a group's maps.
-    Map(u8, u16),
-    /// A field of an inode, and which word of it.
-    Inode(u8, u8, u8),
-    /// A byte of the summary area.
-    Summary(u8),
-    /// A byte of the data area, counted in fragments and bytes.
-    Data(u16, u16),
-    /// Any byte.
-    Byte(u32),
-}
-
-/// What happens to the value there.
-#[derive(Arbitrary, Debug, Clone, Copy)]
-pub enum Change {
-    /// Zeros.
-    Zero,
-    /// Ones.
-    Ones,
-    /// One bit.
-    Flip(u8),
-    /// One more.
-    Increment,
-    /// One less.
-    Decrement,
-    /// Something else.
-    Set(u64),
-}
+use crate::RECORD;
+use crate::base::{Base, CLASSES, Class, Spot};
+use ffs_device::{BlockDevice, MemDevice};
+use ffs_ondisk::{CgNo, Geometry, Superblock, cg, dinode};
 
 /// One damage.
-#[derive(Arbitrary, Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Patch {
-    /// Where.
-    pub place: Place,
-    /// What.
-    pub change: Change,
+    place: u8,
+    spot: u8,
+    field: u8,
+    elem: u8,
+    change: u8,
+    value: u16,
 }
 
 impl Patch {
+    /// Reads a damage.
+    #[must_use]
+    pub fn of(r: &[u8; RECORD]) -> Patch {
+        let value = u16::from_le_bytes([r[6], r[7]]);
+        Patch { place: r[1], spot: r[2], field: r[3], elem: r[4], change: r[5], value }
+    }
+
+    /// The structure aimed at, if the volume has one of the class.
+    fn spot(self, b: &Base) -> Option<(Class, Spot)> {
+        let class = CLASS[usize::from(self.place) % CLASS.len()]?;
+        let all = &b.spots[class as usize];
+        let n = usize::from(self.spot).checked_rem(all.len())?;
+        Some((class, all[n]))
+    }
+
     /// Does it.
-    pub fn apply(&self, bytes: &mut [u8], g: &Geometry) {
-        let (at, len) = self.range(g, bytes.len());
-        let Some(value) = bytes.get_mut(at..at.saturating_add(len)) else { return };
-        match self.change {
-            Change::Zero => value.fill(0),
-            Change::Ones => value.fill(0xff),
-            Change::Flip(bit) => {
-                let n = value.len().max(1);
-                if let Some(b) = value.get_mut(usize::from(bit / 8) % n) {
-                    *b ^= 1 << (bit % 8);
-                }
-            }
-            Change::Increment => value.iter_mut().take(1).for_each(|b| *b = b.wrapping_add(1)),
-            Change::Decrement => value.iter_mut().take(1).for_each(|b| *b = b.wrapping_sub(1)),
-            Change::Set(v) => {
-                for (b, n) in value.iter_mut().zip(v.to_le_bytes()) {
-                    *b = n;
-                }
-            }
+    pub fn apply(self, dev: &MemDevice, b: &Base) {
+        let Some((class, spot)) = self.spot(b) else { return self.flip(dev, b) };
+        let g = &b.geo;
+        let mut bytes = vec![0; spot.len];
+        if dev.read_at(spot.at, &mut bytes).is_err() {
+            return;
         }
-    }
-
-    fn range(&self, g: &Geometry, total: usize) -> (usize, usize) {
-        let group = |c: u8| CgNo(u32::from(c) % g.ncg);
-        let block = |c: u8| g.frag_to_byte(g.cgtod(group(c))) as usize;
-        let field = |fields: &[Field], n: u8| {
-            let f = fields[usize::from(n) % fields.len()];
-            (f.offset, f.size)
+        let field = spot.fields[usize::from(self.field) % spot.fields.len()];
+        let n = usize::from(self.elem) % field.count();
+        let bits = 8 * field.elem as u32;
+        let old = field.value(&bytes, n, g.endian);
+        let small = i128::from(self.value as i16);
+        let other = b.spots[class as usize][usize::from(self.value) % b.spots[class as usize].len()];
+        let new = match self.change % 14 {
+            0 => 0,
+            1 => -1,
+            2 => old ^ (1 << (u32::from(self.value) % bits)),
+            3 => old ^ (1 << (bits - 1)),
+            4 => old + 1,
+            5 => old - 1,
+            6 => small,
+            7 => small << (bits / 2),
+            8 => old + small,
+            9 => constant(g, self.value >> 4) + i128::from(self.value & 15) - 8,
+            10 => old + i128::from(g.frag) * small,
+            11 | 12 => {
+                let mut theirs = vec![0; spot.len];
+                if other.len != spot.len || dev.read_at(other.at, &mut theirs).is_err() {
+                    return;
+                }
+                if self.change % 14 == 12 {
+                    let _ = dev.write_at(spot.at, &theirs);
+                    return;
+                }
+                field.value(&theirs, n, g.endian)
+            }
+            _ => i128::from(self.value) * 0x0101_0101_0101,
         };
-        match self.place {
-            Place::Superblock(n) => {
-                let (off, len) = field(SbFields::FIELDS, n);
-                (home(g) + off, len)
+        field.set(&mut bytes, n, g.endian, new);
+        let _ = dev.write_at(spot.at, &bytes);
+    }
+
+    /// A bit or a byte in the maps of a group, or anywhere.
+    fn flip(self, dev: &MemDevice, b: &Base) {
+        let g = &b.geo;
+        let wide = u64::from(self.value) << 8 | u64::from(self.elem);
+        let at = if self.place % 2 == 0 {
+            let c = CgNo(u32::from(self.spot) % g.ncg);
+            let room = (g.cgsize as usize - cg::CG_HEADER) as u64;
+            g.frag_to_byte(g.cgtod(c)) + cg::CG_HEADER as u64 + wide % room
+        } else {
+            (wide << 8 | u64::from(self.spot)) % dev.len_bytes()
+        };
+        let mut byte = [0];
+        if dev.read_at(at, &mut byte).is_ok() {
+            match self.change % 10 {
+                bit @ 0..8 => byte[0] ^= 1 << bit,
+                8 => byte[0] = 0,
+                _ => byte[0] = 0xff,
             }
-            Place::Group(c, n) => {
-                let (off, len) = field(CgFields::FIELDS, n);
-                (block(c) + off, len)
-            }
-            Place::Map(c, n) => {
-                let room = g.cgsize as usize - cg::CG_HEADER;
-                (block(c) + cg::CG_HEADER + usize::from(n) % room, 1)
-            }
-            Place::Inode(i, n, word) => {
-                let ino = Ino(2 + u32::from(i) % 60);
-                let (off, len) = match g.format {
-                    Format::Ufs1 => field(Dinode1::FIELDS, n),
-                    Format::Ufs2 => field(Dinode2::FIELDS, n),
-                };
-                let unit = g.format.pointer_size().min(len);
-                let base = g.frag_to_byte(g.ino_to_fsba(ino)) as usize + g.ino_to_fsbo(ino);
-                (base + off + unit * (usize::from(word) % (len / unit)), unit)
-            }
-            Place::Summary(n) => (g.frag_to_byte(g.csaddr) as usize + usize::from(n), 4),
-            Place::Data(f, off) => {
-                let first = g.frag_to_byte(g.cgdmin(CgNo(0))) as usize;
-                let frags = 400 * g.fsize as usize;
-                let at = usize::from(f) * g.fsize as usize % frags;
-                (first + at + usize::from(off) % g.fsize as usize, 4)
-            }
-            Place::Byte(n) => (n as usize % total, 1),
+            let _ = dev.write_at(at, &byte);
         }
+    }
+
+    /// Puts the check hash of the damaged structure right.
+    pub fn rehash(self, dev: &MemDevice, b: &Base) {
+        let g = &b.geo;
+        let read = |at, len| {
+            let mut bytes = vec![0; len];
+            dev.read_at(at, &mut bytes).ok().map(|()| bytes)
+        };
+        match self.spot(b) {
+            Some((Class::Superblock | Class::Backup, s)) => {
+                let sb = read(s.at, 8192).and_then(|bytes| Superblock::decode(&bytes, s.at).ok());
+                if let Some(sb) = sb {
+                    let _ = dev.write_at(s.at, &sb.encode());
+                }
+            }
+            Some((Class::Inode | Class::FreeInode, s)) => {
+                if let Some(mut bytes) = read(s.at, g.format.dinode_size()) {
+                    dinode::rehash(g, &mut bytes);
+                    let _ = dev.write_at(s.at, &bytes);
+                }
+            }
+            Some((Class::Group, s)) => rehash_group(dev, g, s.at),
+            Some(_) => {}
+            None if self.place % 2 == 0 => {
+                let c = CgNo(u32::from(self.spot) % g.ncg);
+                rehash_group(dev, g, g.frag_to_byte(g.cgtod(c)));
+            }
+            None => {}
+        }
+    }
+
+    /// Writes `bytes` to the structure aimed at, or to the start of the volume.
+    pub fn write_raw(self, dev: &MemDevice, b: &Base, bytes: &[u8]) {
+        let at = self.spot(b).map_or(0, |(_, s)| s.at);
+        let room = dev.len_bytes().saturating_sub(at) as usize;
+        let _ = dev.write_at(at, &bytes[..bytes.len().min(room)]);
     }
 }
 
-fn home(g: &Geometry) -> usize {
-    if g.format == Format::Ufs1 { 8192 } else { 65536 }
+fn rehash_group(dev: &MemDevice, g: &Geometry, at: u64) {
+    let mut bytes = vec![0; g.cgsize as usize];
+    if dev.read_at(at, &mut bytes).is_ok() {
+        cg::rehash(g, &mut bytes);
+        let _ = dev.write_at(at, &bytes);
+    }
 }
 
-/// Puts every check hash right, wherever the structures still are.
-pub fn rehash(bytes: &mut [u8], g: &Geometry) {
-    for c in 0..g.ncg {
-        let at = g.frag_to_byte(g.cgtod(CgNo(c))) as usize;
-        if let Some(b) = bytes.get_mut(at..at + g.bsize as usize) {
-            cg::rehash(g, b);
-        }
-    }
-    for i in 2..62 {
-        let at = g.frag_to_byte(g.ino_to_fsba(Ino(i))) as usize + g.ino_to_fsbo(Ino(i));
-        if let Some(b) = bytes.get_mut(at..at + g.format.dinode_size()) {
-            dinode::rehash(g, b);
-        }
-    }
-    let at = home(g);
-    let sb = bytes.get(at..at + 8192).and_then(|b| Superblock::decode(b, at as u64).ok());
-    if let Some(sb) = sb {
-        let new = sb.encode();
-        if let Some(dst) = bytes.get_mut(at..at + new.len()) {
-            dst.copy_from_slice(&new);
-        }
-    }
+/// A number that means something on the volume.
+fn constant(g: &Geometry, n: u16) -> i128 {
+    let all: [i128; 20] = [
+        g.size.into(),
+        g.dsize.into(),
+        g.fpg.into(),
+        g.ipg.into(),
+        g.ncg.into(),
+        g.inodes().into(),
+        g.bsize.into(),
+        g.fsize.into(),
+        g.frag.into(),
+        g.nindir.into(),
+        g.maxfilesize.into(),
+        g.csaddr.0.into(),
+        g.cgsize.into(),
+        g.cgdmin(CgNo(0)).0.into(),
+        i32::MAX.into(),
+        u32::MAX.into(),
+        i64::MAX.into(),
+        i16::MAX.into(),
+        u16::MAX.into(),
+        512,
+    ];
+    all[usize::from(n) % all.len()]
 }
+
+/// What the place byte means: inodes and directories often, `None` is maps and anything.
+const CLASS: [Option<Class>; CLASSES + 8] = [
+    Some(Class::Superblock),
+    Some(Class::Backup),
+    Some(Class::Group),
+    Some(Class::Inode),
+    Some(Class::FreeInode),
+    Some(Class::Entry),
+    Some(Class::Pointer),
+    Some(Class::Summary),
+    Some(Class::Attribute),
+    Some(Class::Journal),
+    Some(Class::Inode),
+    Some(Class::Entry),
+    None,
+    None,
+    Some(Class::Inode),
+    Some(Class::Pointer),
+    Some(Class::Group),
+    None,
+];

@@ -1,0 +1,92 @@
+//! What is done with an input, and what must not happen.
+
+use crate::{Input, base, walk, work};
+use ffs_admin::fsck::{self, Fsck, FsckOptions, exit};
+use ffs_core::{AllocPolicy, DirPref, Ffs, MountOptions, OrderingPolicy};
+use ffs_device::{BlockDevice, MemDevice};
+use std::sync::Arc;
+
+/// Mounts a damaged volume by force, works on it, unmounts. Any error will do; a panic, a hang, or memory
+/// without bound will not.
+pub fn mount_work(data: &[u8]) {
+    let input = Input::of(data);
+    let image = Arc::new(input.image());
+    let bit = |n: u8| input.flags >> n & 1 == 1;
+    let opts = MountOptions {
+        force: true,
+        read_only: input.flags >> 4 == 15,
+        ordering: if bit(1) { OrderingPolicy::Sync } else { OrderingPolicy::None },
+        alloc: if bit(2) { AllocPolicy::Y2001 } else { AllocPolicy::Y2013 },
+        doreallocblks: !bit(3),
+        dirpref: if bit(4) { DirPref::Depth } else { DirPref::New10 },
+        acls: bit(5),
+        cache_bytes: 2 << 20,
+        maxvnodes: 16,
+        ..MountOptions::default()
+    };
+    let Ok(fs) = Ffs::mount(image, &opts, base::env()) else { return };
+    let _ = work::run(&fs, &input.steps);
+    let _ = walk::tree(&fs);
+    let _ = fs.unmount();
+}
+
+/// Repairs a damaged volume. A second look must find nothing, the volume must mount, everything on it must be
+/// readable, and work on it must leave it in order.
+///
+/// # Panics
+/// If any of that fails.
+pub fn fsck_twice(data: &[u8]) {
+    let input = Input::of(data);
+    let image = Arc::new(input.image());
+    let dev: Arc<dyn BlockDevice> = image.clone();
+    if input.flags & 2 != 0 {
+        preen(&image, &dev);
+    }
+    let options = FsckOptions {
+        force: true,
+        zero_unused: input.flags & 4 != 0,
+        shrink_initialised: input.flags & 8 != 0,
+        ..FsckOptions::yes().at(base::NOW)
+    };
+    let report = Fsck::new(dev.clone(), options).run();
+    if report.stopped.is_some() {
+        let again = Fsck::new(dev.clone(), FsckOptions::yes().at(base::NOW)).run();
+        assert_eq!(report.stopped, again.stopped, "stopped for one reason, then for another");
+        return;
+    }
+    assert!(report.clean && report.exit_code == exit::OK, "not repaired: {report:#?}");
+    settled(&dev, "one pass did not converge");
+    let opts = MountOptions {
+        ordering: if input.flags & 16 != 0 { OrderingPolicy::Sync } else { OrderingPolicy::None },
+        cache_bytes: 2 << 20,
+        maxvnodes: 16,
+        ..MountOptions::default()
+    };
+    let fs = match Ffs::mount(dev.clone(), &opts, base::env()) {
+        Ok(fs) => fs,
+        Err(e) => panic!("a repaired volume does not mount: {e}"),
+    };
+    let bad = walk::tree(&fs);
+    assert!(bad.is_empty(), "a repaired volume cannot be read: {bad:#?}");
+    let bad = work::run(&fs, &input.steps);
+    assert!(bad.is_empty(), "a repaired volume cannot be worked on: {bad:#?}");
+    fs.unmount().unwrap();
+    drop(fs);
+    settled(&dev, "work on a repaired volume broke it");
+}
+
+/// A preen that succeeds leaves nothing; one that does not has written nothing.
+fn preen(image: &MemDevice, dev: &Arc<dyn BlockDevice>) {
+    let before = image.snapshot();
+    let report = Fsck::new(dev.clone(), FsckOptions::preen().at(base::NOW)).run();
+    if report.exit_code == exit::OK {
+        settled(dev, "preen left something");
+    } else {
+        assert!(image.to_vec() == before.to_vec(), "a preen that failed has written: {report:#?}");
+    }
+}
+
+fn settled(dev: &Arc<dyn BlockDevice>, what: &str) {
+    let findings = fsck::quick_check(dev);
+    assert!(findings.is_empty(), "{what}: {findings:#?}");
+}
