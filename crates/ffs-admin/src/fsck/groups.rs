@@ -136,7 +136,7 @@ pub(super) fn right_header(g: &Geometry, c: CgNo, old: &CgFields, inited: u32) -
 }
 
 /// Index after the last used inode, rounded up to whole inode blocks.
-fn used_limit(g: &Geometry, inosused: &[u8]) -> u32 {
+pub(super) fn used_limit(g: &Geometry, inosused: &[u8]) -> u32 {
     let last = (0..g.ipg).rev().find(|&i| cg::bit(inosused, i) == Some(true));
     last.map_or(0, |i| (i + 1).next_multiple_of(g.inopb).min(g.ipg))
 }

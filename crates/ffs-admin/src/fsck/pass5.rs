@@ -17,7 +17,7 @@ use ffs_ondisk::wire::put;
 use ffs_ondisk::{CgNo, Csum, Ino};
 
 use super::Checker;
-use super::groups::right_header;
+use super::groups::{right_header, used_limit};
 use super::judge::{Draft, Res};
 use super::report::{Id, Phase};
 use super::store::Class;
@@ -242,17 +242,15 @@ impl Checker<'_> {
         if g.format == Format::Ufs1 {
             return 0;
         }
-        let stored = stored.min(g.ipg).max(if self.groups[c.0 as usize].sound {
-            0
-        } else {
-            self.groups[c.0 as usize].scan
-        });
+        // Never less than what is in use; phase 1 has looked at all of that.
+        let used = used_limit(&g, Cg::new(&g, new).inosused());
+        let rebuilt = !self.groups[c.0 as usize].sound;
+        let scan = if rebuilt { self.groups[c.0 as usize].scan } else { 0 };
+        let stored = stored.min(g.ipg).max(scan).max(used);
         if !self.shrink || self.judge.preen() {
             return stored;
         }
-        let map = Cg::new(&g, new).inosused();
-        let last = (0..g.ipg).rev().find(|&i| cg::bit(map, i) == Some(true)).map_or(0, |i| i + 1);
-        stored.min(last.next_multiple_of(g.inopb).max(2 * g.inopb).min(g.ipg))
+        stored.min(used.max(2 * g.inopb).min(g.ipg))
     }
 
     fn fill_inodes(&self, c: CgNo, new: &mut [u8], cs: &mut Csum) {
