@@ -23,6 +23,7 @@ const DISK: u64 = 1 << 20;
 pub fn all(data: &[u8]) {
     let input = Input::of(data);
     let image = input.image();
+    dump(&image, input.flags >> 5);
     volume(&image, base::base(input.base));
     let raw = data.get(2..).unwrap_or(&[]);
     for endian in [Endian::Little, Endian::Big] {
@@ -40,7 +41,6 @@ fn reader(dev: &MemDevice) -> impl Fn(u64, usize) -> Result<Vec<u8>, DeviceError
 }
 
 fn volume(dev: &MemDevice, b: &Base) {
-    dump(dev);
     let read = reader(dev);
     let _ = sbsearch::probe(&read);
     for at in b.spots[Class::Backup as usize].iter().map(|s| s.at) {
@@ -75,12 +75,16 @@ fn volume(dev: &MemDevice, b: &Base) {
     }
 }
 
-fn dump(dev: &MemDevice) {
+/// Shows the volume in one of the ways, each as slow as reading all of it.
+fn dump(dev: &MemDevice, how: u8) {
     let Ok(dump) = Dump::open(dev) else { return };
-    let _ = dump.write_text(&mut sink(), false);
-    let _ = dump.write_free(&mut sink());
-    let _ = dump.write_json(&mut sink(), false);
     let _ = dump.recreate();
+    let _ = match how {
+        0..4 => dump.write_text(&mut sink(), true),
+        4 => dump.write_text(&mut sink(), false),
+        5 => dump.write_free(&mut sink()),
+        _ => dump.write_json(&mut sink(), how == 7),
+    };
 }
 
 fn groups(dev: &MemDevice, g: &Geometry) {

@@ -1,7 +1,7 @@
 //! What is done with an input, and what must not happen.
 
 use crate::{Input, base, walk, work};
-use ffs_admin::fsck::{self, Fsck, FsckOptions, exit};
+use ffs_admin::fsck::{self, Finding, Fsck, FsckOptions, FsckReport, exit};
 use ffs_core::{AllocPolicy, DirPref, Ffs, MountOptions, OrderingPolicy};
 use ffs_device::{BlockDevice, MemDevice};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub fn fsck_twice(data: &[u8]) {
         return;
     }
     assert!(report.clean && report.exit_code == exit::OK, "not repaired: {report:#?}");
-    settled(&dev, "one pass did not converge");
+    settled(&dev, "one pass did not converge", &report);
     let opts = MountOptions {
         ordering: if input.flags & 16 != 0 { OrderingPolicy::Sync } else { OrderingPolicy::None },
         cache_bytes: 2 << 20,
@@ -69,10 +69,10 @@ pub fn fsck_twice(data: &[u8]) {
     let bad = walk::tree(&fs);
     assert!(bad.is_empty(), "a repaired volume cannot be read: {bad:#?}");
     let bad = work::run(&fs, &input.steps);
-    assert!(bad.is_empty(), "a repaired volume cannot be worked on: {bad:#?}");
+    assert!(bad.is_empty(), "a repaired volume cannot be worked on: {bad:#?}\n{input:?}");
     fs.unmount().unwrap();
     drop(fs);
-    settled(&dev, "work on a repaired volume broke it");
+    settled(&dev, "work on a repaired volume broke it", &report);
 }
 
 /// A preen that succeeds leaves nothing; one that does not has written nothing.
@@ -80,13 +80,15 @@ fn preen(image: &MemDevice, dev: &Arc<dyn BlockDevice>) {
     let before = image.snapshot();
     let report = Fsck::new(dev.clone(), FsckOptions::preen().at(base::NOW)).run();
     if report.exit_code == exit::OK {
-        settled(dev, "preen left something");
+        settled(dev, "preen left something", &report);
     } else {
         assert!(image.to_vec() == before.to_vec(), "a preen that failed has written: {report:#?}");
     }
 }
 
-fn settled(dev: &Arc<dyn BlockDevice>, what: &str) {
+fn settled(dev: &Arc<dyn BlockDevice>, what: &str, before: &FsckReport) {
     let findings = fsck::quick_check(dev);
-    assert!(findings.is_empty(), "{what}: {findings:#?}");
+    let list = |all: &[Finding]| all.iter().map(|f| format!("\n  {f}")).collect::<String>();
+    let repaired = || format!("\nrepaired in {} passes:{}", before.totals.passes, list(&before.findings));
+    assert!(findings.is_empty(), "{what}:{}{}", list(&findings), repaired());
 }
