@@ -5,6 +5,7 @@
 //! | `chunks` | walking the chunks of a directory; changing one, all or nothing |
 //! | `search` | finding a name, and room for a new one |
 //! | `change` | entering, removing, redirecting names; growth and compaction |
+//! | `glance` | passing over chunks without walking them |
 //! | `body` | the first block of a new directory, emptiness, the parent |
 //! | `list` | reading in order, with positions that survive changes |
 //!
@@ -31,6 +32,7 @@
 mod body;
 mod change;
 mod chunks;
+mod glance;
 mod list;
 mod search;
 

@@ -4,9 +4,11 @@
 //! Reference: `spec/directories-and-caches.md` §2.1, §2.2.
 
 use super::chunks::{CHUNK, chunk_of};
+use super::glance::{Glance, Sound};
 use super::{Dir, Entry, InChunk};
 use crate::counters::{add, bump};
 use crate::error::Result;
+use crate::inode::DirState;
 use ffs_ondisk::dir::{self, DirFormat, HEADER, Header, dirsiz};
 use ffs_ondisk::{DirOff, Ino, Place, Structure};
 use std::ops::{ControlFlow, Range};
@@ -89,12 +91,33 @@ fn names(header: &Header, chunk: &[u8], off: usize, name: &[u8]) -> bool {
 impl Dir<'_> {
     fn sweep(&self, range: Range<u32>, name: &[u8]) -> Result<Option<Hit>> {
         let (fmt, start, mut end) = (self.fmt(), range.start, range.end);
-        let hit = self.walk(range, |at, chunk| search_chunk(fmt, at, chunk, name));
+        let (glance, mut sound) = (Glance::new(name), self.sound());
+        let hit = self.walk(range, |at, chunk| {
+            if sound.covers(at) && !glance.may_hold(chunk) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let hit = search_chunk(fmt, at, chunk, name)?;
+            if hit.is_continue() {
+                sound.walked(at);
+            }
+            Ok(hit)
+        });
+        self.note_sound(&sound);
         if let Ok(Some(h)) = &hit {
             end = h.off + h.header.reclen as u32;
         }
         add(&self.counters().dir_bytes_scanned, u64::from(end.saturating_sub(start)));
         hit
+    }
+
+    fn sound(&self) -> Sound {
+        Sound(self.ip.dir.sound_to.load(Ordering::Relaxed))
+    }
+
+    fn note_sound(&self, s: &Sound) {
+        if self.ip.dir.sound_to.load(Ordering::Relaxed) < s.0 {
+            self.ip.dir.sound_to.fetch_max(s.0, Ordering::Relaxed);
+        }
     }
 
     fn counters(&self) -> &crate::counters::Counters {
@@ -158,16 +181,20 @@ struct RoomSearch<'a> {
     compact: Option<Region>,
     whiteout: Option<u32>,
     end_useful: u32,
+    /// The first chunk with enough slack in all to be remembered.
+    roomy: Option<u32>,
 }
 
 impl RoomSearch<'_> {
     fn chunk(&mut self, at: u32, chunk: &[u8]) -> InChunk<ControlFlow<Hit>> {
         let (mut off, mut prev) = (0, None);
         let (mut sum, mut sum_from) = (0, None);
+        let mut all_slack = 0;
         while off < chunk.len() {
             let h = dir::header(self.fmt, chunk, off)?;
             let here = at + off as u32;
             let slack = h.slack();
+            all_slack += slack;
             if slack >= self.need && self.slack.is_none() {
                 self.slack = Some(Region { at: here, len: h.reclen as u32 });
             }
@@ -191,7 +218,15 @@ impl RoomSearch<'_> {
             prev = Some(here);
             off += h.reclen;
         }
+        if all_slack >= DirState::room_wanted(self.need) {
+            self.roomy.get_or_insert(at);
+        }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The chunk at `at` is full and does not hold the name.
+    fn pass_over(&mut self, at: u32) {
+        self.end_useful = at + CHUNK;
     }
 
     fn slot(self, size: u32) -> Slot {
@@ -223,9 +258,26 @@ pub(crate) fn find_room(d: Dir<'_>, name: &[u8]) -> Result<Room> {
         compact: None,
         whiteout: None,
         end_useful: 0,
+        roomy: None,
     };
     let size = d.size();
-    let hit = d.walk(0..size, |at, chunk| search.chunk(at, chunk))?;
+    let (glance, mut sound) = (Glance::new(name), d.sound());
+    let full_to = d.ip.dir.no_room_before(search.need);
+    let hit = d.walk(0..size, |at, chunk| {
+        if at < full_to && sound.covers(at) && !glance.may_hold(chunk) {
+            search.pass_over(at);
+            return Ok(ControlFlow::Continue(()));
+        }
+        let hit = search.chunk(at, chunk)?;
+        if hit.is_continue() {
+            sound.walked(at);
+        }
+        Ok(hit)
+    })?;
+    d.note_sound(&sound);
+    if hit.is_none() {
+        d.ip.dir.set_no_room_before(search.need, search.roomy.unwrap_or(size));
+    }
     let seen = hit.as_ref().map_or(size, |h| h.off + h.header.reclen as u32);
     add(&d.counters().dir_bytes_scanned, seen.into());
     match hit {

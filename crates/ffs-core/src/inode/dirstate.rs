@@ -4,7 +4,7 @@
 use crate::sync::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Memory of a directory.
 #[derive(Debug, Default)]
@@ -13,6 +13,9 @@ pub(crate) struct DirState {
     pub(crate) diroff: AtomicU32,
     /// Something malformed was met.
     pub(crate) malformed: AtomicBool,
+    /// All chunks before it were walked to their ends and found sound, bytes.
+    pub(crate) sound_to: AtomicU32,
+    room: [AtomicU32; Self::ROOM_CLASSES],
     moves: Mutex<Option<Box<MoveLog>>>,
 }
 
@@ -48,6 +51,41 @@ struct Compaction {
 }
 
 impl DirState {
+    /// Sizes of records that are told apart in what is known of room.
+    const ROOM_CLASSES: usize = 16;
+    /// Bytes of the smallest record, and between one class and the next.
+    const LEAST_RECORD: usize = 12;
+    const CLASS_STEP: usize = 4;
+
+    fn room_class(need: usize) -> usize {
+        let class = need.saturating_sub(Self::LEAST_RECORD) / Self::CLASS_STEP;
+        class.min(Self::ROOM_CLASSES - 1)
+    }
+
+    /// Bytes of slack that a chunk must have in all to be remembered as one with room for `need`.
+    pub(crate) fn room_wanted(need: usize) -> usize {
+        Self::LEAST_RECORD + Self::room_class(need) * Self::CLASS_STEP
+    }
+
+    /// No chunk before this offset has [`DirState::room_wanted`] bytes of slack.
+    pub(crate) fn no_room_before(&self, need: usize) -> u32 {
+        self.room.get(Self::room_class(need)).map_or(0, |r| r.load(Ordering::Relaxed))
+    }
+
+    /// Notes what a search of the whole directory found out about [`DirState::no_room_before`].
+    pub(crate) fn set_no_room_before(&self, need: usize, at: u32) {
+        if let Some(r) = self.room.get(Self::room_class(need)) {
+            r.store(at, Ordering::Relaxed);
+        }
+    }
+
+    /// The chunk at `at` was changed or is new: it may have room now.
+    pub(crate) fn chunk_changed(&self, at: u32) {
+        for r in &self.room {
+            r.fetch_min(at, Ordering::Relaxed);
+        }
+    }
+
     /// Compactions that positions of a listing can be older by.
     pub(crate) const MOVES_KEPT: usize = 128;
 
