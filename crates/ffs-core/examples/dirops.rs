@@ -29,11 +29,9 @@ const PHASES: [(&str, Operation); 6] = [
         fs.getattr(&file);
         Ok(())
     }),
-    ("miss", |fs, cred, dir, i| {
-        match fs.lookup(cred, dir, name('m', i).as_bytes()) {
-            Ok(_) => Err("found what is not there".into()),
-            Err(_) => Ok(()),
-        }
+    ("miss", |fs, cred, dir, i| match fs.lookup(cred, dir, name('m', i).as_bytes()) {
+        Ok(_) => Err("found what is not there".into()),
+        Err(_) => Ok(()),
     }),
     ("rename", |fs, cred, dir, i| {
         let (from, to) = (name('f', i), name('r', i));

@@ -33,6 +33,8 @@ pub struct FileDevice {
     len: u64,
     sector_size: u32,
     read_only: bool,
+    /// Flushes are left to the system: see [`FileDevice::scratch`].
+    scratch: bool,
     /// Keeps the kernel from mounting a block device that is being changed.
     claim: Option<File>,
     /// Error number of the flush that failed; 0 while none has.
@@ -40,6 +42,14 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
+    /// A file that is worth nothing until it is complete, an image being built for instance: when its
+    /// bytes reach the medium is left to the system, as with any file a program writes.
+    #[must_use]
+    pub fn scratch(mut self) -> Self {
+        self.scratch = true;
+        self
+    }
+
     /// Opens the file or block device `path`, for writing too if `write`. Takes no lock: see
     /// [`crate::lock`].
     ///
@@ -82,7 +92,8 @@ impl FileDevice {
         let len = file.seek(SeekFrom::End(0))?;
         let sector_size = if kind.is_block_device() { logical_sector_size(&file) } else { 512 };
         let failed_flush = AtomicI32::new(0);
-        Ok(Self { name, file, len, sector_size, read_only, claim: None, failed_flush })
+        let (scratch, claim) = (false, None);
+        Ok(Self { name, file, len, sector_size, read_only, scratch, claim, failed_flush })
     }
 
     /// Locks the image, which its user calls `path`, for as long as the device lives. A writer
@@ -171,7 +182,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn durability(&self) -> Durability {
-        Durability::OnFlush
+        if self.scratch { Durability::OnCompletion } else { Durability::OnFlush }
     }
 
     fn is_read_only(&self) -> bool {
@@ -244,7 +255,7 @@ impl BlockDevice for FileDevice {
             let source = io::Error::from_raw_os_error(before);
             return Err(self.failed(Operation::Flush, 0, 0, source));
         }
-        if self.read_only {
+        if self.read_only || self.scratch {
             return Ok(());
         }
         self.file.sync_data().map_err(|source| {

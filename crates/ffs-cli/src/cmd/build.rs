@@ -399,7 +399,8 @@ pub(crate) fn into_file(mut order: Order, path: &Path, name: &str) -> Result<Bui
         grown.and_then(|file| file.set_len(size)).map_err(|error| {
             Failure::new(name, error).hint("is there room for it, and may files be that large?")
         })?;
-        let mut device = FileDevice::open(&partial.0, true).map_err(Failure::plain)?;
+        let device = FileDevice::open(&partial.0, true).map_err(Failure::plain)?;
+        let mut device = device.scratch();
         device.lock(&partial.0, LockMode::Exclusive, LockWait::No, true).map_err(Failure::plain)?;
         Ok(Arc::new(device) as Arc<dyn BlockDevice>)
     })?;

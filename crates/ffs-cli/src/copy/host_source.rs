@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ffs_core::{DeviceNumber, Timespec, XattrNamespace};
+use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -187,9 +188,8 @@ impl<'a> HostSource<'a> {
         self.xattrs(&fd, &mut meta, &shown)?;
         let size = stat.st_size as u64;
         if self.options.data && size <= SMALL && !is_sparse(&stat) {
-            let mut data = vec![0; size as usize];
-            return match read_full(&fd, 0, &mut data) {
-                Ok(len) if len == data.len() => {
+            return match read_small(&fd, size as usize) {
+                Ok(data) if data.len() == size as usize => {
                     let kind = Kind::File { size, whole: Some(data) };
                     self.emit.entry(Entry { path, kind, meta, identity })
                 }
@@ -356,6 +356,21 @@ fn open_to_read(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> rustix::io::R
         other => return other,
     }
     rustix::fs::openat(dir, name, how, Mode::empty())
+}
+
+/// The first `size` bytes; fewer only at the end of the file.
+fn read_small(fd: &OwnedFd, size: usize) -> rustix::io::Result<Vec<u8>> {
+    let mut data = Vec::with_capacity(size);
+    while data.len() < size {
+        let at = data.len() as u64;
+        match rustix::io::pread(fd, spare_capacity(&mut data), at) {
+            Ok(0) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    data.truncate(size);
+    Ok(data)
 }
 
 /// Fills `buf` from `at`; less only at the end of the file.
