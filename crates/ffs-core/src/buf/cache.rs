@@ -98,7 +98,7 @@ impl BufCache {
     /// The buffer of `key`, read from `addr` (`len` bytes) unless it is in memory.
     ///
     /// # Errors
-    /// The device's; nothing stays cached then.
+    /// The device's; the next caller tries again.
     pub(crate) fn bread(
         &self,
         key: BufKey,
@@ -182,7 +182,8 @@ impl BufCache {
                 if buf.kind != BufKind::Data {
                     self.note_trouble();
                 }
-                self.forget(buf.key);
+                // It stays, without content: another thread may be about to fill and change it.
+                self.resized(buf.key, old, len);
                 return Err(e.into());
             }
         }
@@ -339,12 +340,21 @@ impl BufCache {
     /// Writes delayed buffers if there are too many. To be called with no buffer lock held.
     ///
     /// # Errors
-    /// The device's.
+    /// The device's, if there are too many still: what else could not be written concerns those who
+    /// wait for it.
     pub(crate) fn throttle(&self) -> Result<()> {
         if self.dirty_bytes() <= self.limits.dirty {
             return Ok(());
         }
-        self.write_delayed()
+        let written = self.write_delayed();
+        if self.dirty_bytes() <= self.limits.dirty { Ok(()) } else { written }
+    }
+
+    /// Whether `buf` is in the cache and changed since it was written. Under its `io` lock a no
+    /// means that its newest state is on the device.
+    pub(super) fn is_dirty(&self, buf: &Buf) -> bool {
+        let st = self.state.lock();
+        st.dirty.get(&buf.key).is_some_and(|b| std::ptr::eq(Arc::as_ptr(b), buf))
     }
 }
 

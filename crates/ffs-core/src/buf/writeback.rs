@@ -125,7 +125,7 @@ impl BufCache {
         }
         let io = first.io.lock();
         let data = first.data.read();
-        if !data.valid {
+        if !data.valid || !self.is_dirty(first) {
             return (1, Ok(()));
         }
         let lead = Member { buf: first, image: Image::Borrowed(data), _io: io };
@@ -135,7 +135,7 @@ impl BufCache {
         for (_, buf) in order.iter().skip(at + 1) {
             // Only the first lock may be waited for: another thread may hold one of the rest and
             // want the first.
-            let Some(next) = try_member(buf) else { break };
+            let Some(next) = try_member(buf).filter(|_| self.is_dirty(buf)) else { break };
             let addr = self.g.frag_to_byte(self.addr_of(&next));
             if addr != start + bytes as u64 || bytes + next.bytes().len() > CLUSTER_BYTES {
                 break;
@@ -157,7 +157,7 @@ impl BufCache {
     fn write_one(&self, buf: &Buf, counter: &AtomicU64) -> Result<()> {
         let io = buf.io.lock();
         let data = buf.data.read();
-        if !data.valid {
+        if !data.valid || !self.is_dirty(buf) {
             return Ok(());
         }
         let start = self.g.frag_to_byte(data.addr);

@@ -28,12 +28,11 @@ impl InodeTable {
         // Held to the end: what is durable then is one state of the file.
         let _data = ip.read();
         self.cache().write_file(ip.ino)?;
-        if ip.unsynced.swap(false, Ordering::Relaxed) || !data_only {
+        if ip.unsynced.load(Ordering::Relaxed) || !data_only {
             let block = BufKey::Meta(self.g().ino_to_fsba(ip.ino));
-            if let Err(e) = self.cache().write_if_dirty(block) {
-                ip.unsynced.store(true, Ordering::Relaxed);
-                return Err(e);
-            }
+            self.cache().write_if_dirty(block)?;
+            // Not before: another fsync that finds it cleared does not wait for the write.
+            ip.unsynced.store(false, Ordering::Relaxed);
         }
         self.cache().flush_device()
     }

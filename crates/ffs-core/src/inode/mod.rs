@@ -76,7 +76,9 @@ pub(crate) struct Inode {
     refs: AtomicU32,
     /// Its valid ticket in the table's queue of unused inodes.
     ticket: AtomicU64,
-    /// Size or pointers changed since an fsync last wrote the inode's block.
+    /// Size or pointers may have changed since an fsync last wrote the inode's block: so it is of an
+    /// inode that just entered memory. Set with the inode locked for changes, cleared with it locked
+    /// shared.
     unsynced: AtomicBool,
 }
 
@@ -119,7 +121,7 @@ impl Inode {
             data: RwLock::new(data),
             refs: AtomicU32::new(0),
             ticket: AtomicU64::new(0),
-            unsynced: AtomicBool::new(false),
+            unsynced: AtomicBool::new(true),
         }
     }
 

@@ -214,8 +214,18 @@ impl InodeTable {
             }
         }
         for ip in late {
+            self.carry_access(&ip);
+        }
+    }
+
+    /// Carries a noted access into the inode's block, unless somebody has the inode locked (the
+    /// caller may hold locks that one waits for) or has freed it meanwhile: then the place in the
+    /// block may be another file's.
+    pub(super) fn carry_access(&self, ip: &Inode) {
+        let Some(mut data) = ip.try_write() else { return };
+        if data.alive() && data.access_noted() {
             // A failed write of an access time is not worth failing somebody else's operation.
-            let _ = self.update(&ip, &mut ip.write(), InodeChange::Attr);
+            let _ = self.update(ip, &mut data, InodeChange::Attr);
         }
     }
 }

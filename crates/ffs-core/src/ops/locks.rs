@@ -60,6 +60,12 @@ impl<'a> Locks<'a> {
         Locks { holding: first.is_some(), first }
     }
 
+    /// Gives the first lock back if the attempt turned out not to need it: to be called before
+    /// locks are waited for by other means.
+    pub(super) fn drop_unused(&mut self) {
+        self.first = None;
+    }
+
     /// Locks `ip`, which is not locked by this attempt yet (but perhaps as its first).
     pub(super) fn lock(&mut self, ip: &'a Arc<Inode>) -> std::result::Result<Guard<'a>, Stop> {
         if self.first.as_ref().is_some_and(|(have, _)| std::ptr::eq(*have, &**ip))

@@ -162,6 +162,8 @@ fn attempt(
         }
         _ => None,
     };
+    // The walk up the tree may meet it.
+    locks.drop_unused();
     let mut r = Renaming { inner, req, d1, d2, src, dst, slot };
     if r.needs_rename_lock() && !alone {
         return Ok(ControlFlow::Continue(()));
@@ -583,4 +585,41 @@ fn redirect_dotdot(inner: &Inner, moved: &mut Moved<'_>, parent: Ino) -> Result<
     };
     let new = NamedInode { ino: parent, dtype: FileType::Directory.dirent() };
     dir::rewrite(&mut body, &e, new, NameKind::DotDot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mount::Env;
+    use crate::options::MountOptions;
+    use ffs_ondisk::{Endian, Format};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    #[test]
+    fn a_lock_left_from_the_try_before_is_not_waited_for() {
+        let (done, wait) = mpsc::channel();
+        std::thread::spawn(move || {
+            let dev = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 8 << 20)
+                .unwrap();
+            let fs = Ffs::mount(Arc::new(dev), &MountOptions::default(), Env::system()).unwrap();
+            let cred = Cred::root();
+            let root = fs.root().unwrap();
+            let x = fs.mkdir(&cred, &root, b"x", 0o755).unwrap();
+            let y = fs.mkdir(&cred, &x, b"y", 0o755).unwrap();
+            fs.mkdir(&cred, &root, b"s", 0o755).unwrap();
+            let req = Request {
+                cred: &cred,
+                from: Name { dir: &root.ip, name: b"s" },
+                to: Name { dir: &y.ip, name: b"s" },
+                mode: RenameMode::Replace,
+            };
+            // The name meant `x` in the try before; now `x` is only above the target.
+            let alone = fs.0.rename_lock.lock();
+            let moved = attempt(&fs.0, req, Some(&x.ip), true);
+            drop(alone);
+            done.send(matches!(moved, Ok(ControlFlow::Break(())))).unwrap();
+        });
+        assert_eq!(wait.recv_timeout(Duration::from_secs(20)), Ok(true));
+    }
 }

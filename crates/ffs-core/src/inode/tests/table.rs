@@ -157,3 +157,26 @@ fn many_threads_get_one_inode_each() {
     assert_eq!(sums, [8000, 8000]);
     b.check("threads");
 }
+
+#[test]
+fn a_late_access_time_does_not_touch_the_numbers_next_file() {
+    let b = Bench::new(SHAPE, 16 << 20);
+    let old = b.nameless(REGULAR);
+    b.write(&old, 0, b"old").unwrap();
+    b.read(&old, 0, 3).unwrap();
+    let locked = old.write();
+    // Nobody waits for it: this would be forever.
+    b.t.carry_access(&old);
+    assert!(locked.access_noted());
+    drop(locked);
+    // What `recycle` took from the table to update is freed, and its number used again.
+    old.write().d.nlink = 0;
+    b.t.release(&old).unwrap();
+    let new = b.file("new");
+    assert_eq!(new.ino, old.ino);
+    b.write(&new, 0, b"new").unwrap();
+    old.read().accessed.store(5, std::sync::atomic::Ordering::Relaxed);
+    b.t.carry_access(&old);
+    b.check("carried");
+    assert_eq!(b.on_device(new.ino).size, 3);
+}

@@ -1,0 +1,167 @@
+//! What is promised to be on the device is there, whatever else failed.
+
+mod common;
+
+use common::errno;
+use ffs_core::{Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteMode};
+use ffs_device::clock::{ManualClock, Timestamp};
+use ffs_device::fault::{Fault, FaultInjector, Rule};
+use ffs_device::{BlockDevice, MemDevice, Operation};
+use ffs_ondisk::{Endian, Format};
+use std::sync::Arc;
+
+const EIO: i32 = 5;
+const EBUSY: i32 = 16;
+
+type Dev = Arc<FaultInjector<MemDevice>>;
+
+fn device() -> Dev {
+    let mem = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 32 << 20).unwrap();
+    Arc::new(FaultInjector::new(mem, Vec::new()))
+}
+
+fn mount(dev: &Dev, opts: MountOptions) -> Ffs {
+    let clock = Arc::new(ManualClock::new(Timestamp::new(common::START, 0)));
+    let dev = Arc::clone(dev) as Arc<dyn BlockDevice>;
+    Ffs::mount(dev, &opts, Env::seeded(clock, 1)).unwrap()
+}
+
+fn with(ordering: OrderingPolicy) -> MountOptions {
+    MountOptions { ordering, ..MountOptions::default() }
+}
+
+/// A new file in the root directory with this content.
+fn file(fs: &Ffs, name: &str, content: &[u8]) -> Vnode {
+    let root = fs.root().unwrap();
+    let c = Cred::root();
+    let v = fs.create(&c, &root, name.as_bytes(), NodeKind::Regular, 0o644).unwrap();
+    if !content.is_empty() {
+        assert_eq!(write(fs, &v, 0, content).unwrap(), content.len());
+    }
+    v
+}
+
+fn write(fs: &Ffs, v: &Vnode, off: u64, bytes: &[u8]) -> ffs_core::Result<usize> {
+    fs.write(&Cred::root(), v, off, bytes, WriteMode::default())
+}
+
+/// The file's content as a machine that lost its power now would find it.
+fn after_crash(dev: &Dev, name: &str) -> Vec<u8> {
+    let dev: Dev = Arc::new(FaultInjector::new(dev.inner().snapshot(), Vec::new()));
+    let fs = mount(&dev, MountOptions { read_only: true, ..MountOptions::default() });
+    let v = fs.lookup(&Cred::root(), &fs.root().unwrap(), name.as_bytes()).unwrap();
+    let mut content = vec![0; fs.getattr(&v).size as usize];
+    let n = fs.read(&v, 0, &mut content).unwrap();
+    assert_eq!(n, content.len());
+    content
+}
+
+#[test]
+fn fdatasync_of_a_file_that_left_memory_in_between() {
+    let dev = device();
+    let fs = mount(&dev, MountOptions { maxvnodes: 1, ..with(OrderingPolicy::Sync) });
+    let content = vec![7; 50_000];
+    let a = file(&fs, "a", b"");
+    let ino = a.ino();
+    let root = fs.root().unwrap();
+    for i in 0..10 {
+        file(&fs, &format!("other{i}"), b"");
+    }
+    fs.sync().unwrap();
+    write(&fs, &a, 0, &content).unwrap();
+    drop(a);
+    for i in 0..10 {
+        fs.lookup(&Cred::root(), &root, format!("other{i}").as_bytes()).unwrap();
+    }
+    let loaded = fs.counters().inodes_loaded;
+    let v = fs.vget(ino, None).unwrap();
+    assert!(fs.counters().inodes_loaded > loaded, "it had left memory");
+    fs.fsync(&v, true).unwrap();
+    assert!(after_crash(&dev, "a") == content);
+}
+
+#[test]
+fn a_removed_file_that_cannot_be_freed_costs_nobody_elses_data() {
+    for ordering in [OrderingPolicy::Sync, OrderingPolicy::None] {
+        let dev = device();
+        let fs = mount(&dev, with(ordering));
+        let content = vec![7; 50_000];
+        file(&fs, "kept", &content);
+        let gone = file(&fs, "gone", &[1; 300_000]);
+        fs.sync().unwrap();
+        let more = vec![8; 60_000];
+        let kept = fs.lookup(&Cred::root(), &fs.root().unwrap(), b"kept").unwrap();
+        write(&fs, &kept, 0, &more).unwrap();
+        fs.unlink(&Cred::root(), &fs.root().unwrap(), b"gone").unwrap();
+        dev.add(Rule::new(Operation::Write, Fault::Errno(EIO)).times(1));
+        assert_eq!(errno(fs.unmount()), EIO);
+        assert!(after_crash(&dev, "kept") == more, "{ordering:?}");
+        drop(gone);
+    }
+}
+
+#[test]
+fn a_bad_place_under_one_file_does_not_fail_writes_to_others() {
+    let dev = device();
+    let fs = mount(&dev, MountOptions { cache_bytes: 2 << 20, ..with(OrderingPolicy::None) });
+    let bad = file(&fs, "bad", &vec![1; 16384]);
+    fs.sync().unwrap();
+    let before = dev.inner().snapshot().to_vec();
+    write(&fs, &bad, 0, &vec![2; 16384]).unwrap();
+    fs.fsync(&bad, true).unwrap();
+    let after = dev.inner().snapshot().to_vec();
+    let at = (0..before.len())
+        .step_by(2048)
+        .find(|&i| before[i..i + 16] == [1; 16] && after[i..i + 16] == [2; 16])
+        .unwrap() as u64;
+    dev.add(Rule::new(Operation::Write, Fault::Errno(EIO)).within(at..at + 16384));
+    write(&fs, &bad, 0, &vec![3; 16384]).unwrap();
+    let good = file(&fs, "good", b"");
+    let part = vec![5; 3 << 20];
+    for i in 0..3 {
+        assert_eq!(write(&fs, &good, i * part.len() as u64, &part).unwrap(), part.len());
+    }
+    fs.fsync(&good, false).unwrap();
+    assert_eq!(errno(fs.fsync(&bad, false)), EIO);
+    assert_eq!(errno(fs.sync()), EIO);
+    dev.heal();
+    fs.sync().unwrap();
+    assert!(after_crash(&dev, "bad") == vec![3; 16384]);
+}
+
+#[test]
+fn read_only_only_when_no_removed_file_is_in_use() {
+    let dev = device();
+    let fs = mount(&dev, with(OrderingPolicy::Sync));
+    let gone = file(&fs, "gone", b"still here");
+    fs.unlink(&Cred::root(), &fs.root().unwrap(), b"gone").unwrap();
+    assert!(matches!(fs.remount(true), Err(Error::Busy(_))));
+    assert_eq!(errno(fs.remount(true)), EBUSY);
+    assert!(!fs.is_read_only());
+    let mut content = [0; 10];
+    assert_eq!(fs.read(&gone, 0, &mut content).unwrap(), 10);
+    assert_eq!(&content, b"still here");
+    drop(gone);
+    fs.remount(true).unwrap();
+}
+
+#[test]
+fn threads_that_flush_at_once_write_each_block_once() {
+    let dev = device();
+    let fs = mount(&dev, with(OrderingPolicy::None));
+    let v = file(&fs, "a", &vec![1; 8 << 20]);
+    fs.sync().unwrap();
+    write(&fs, &v, 0, &vec![2; 8 << 20]).unwrap();
+    let before = fs.counters().bytes_written;
+    let start = std::sync::Barrier::new(4);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                start.wait();
+                fs.fsync(&v, true).unwrap();
+            });
+        }
+    });
+    let written = fs.counters().bytes_written - before;
+    assert!(written < 9 << 20, "{written} bytes written for 8 MB");
+}
