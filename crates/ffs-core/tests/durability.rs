@@ -1,4 +1,5 @@
 //! What is promised to be on the device is there, whatever else failed.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
 
