@@ -26,7 +26,7 @@ const PHASES: [(&str, Operation); 6] = [
     }),
     ("getattr", |fs, cred, dir, i| {
         let file = fs.lookup(cred, dir, name('f', i).as_bytes())?;
-        fs.getattr(&file);
+        std::hint::black_box(fs.getattr(&file));
         Ok(())
     }),
     ("miss", |fs, cred, dir, i| match fs.lookup(cred, dir, name('m', i).as_bytes()) {

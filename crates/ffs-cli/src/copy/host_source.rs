@@ -415,12 +415,12 @@ fn names_in(fd: &OwnedFd) -> rustix::io::Result<Vec<CString>> {
 }
 
 fn meta(stat: &Stat) -> Meta {
-    let mtime = Timespec { secs: stat.st_mtime as i64, nsec: stat.st_mtime_nsec as i32 };
+    let mtime = Timespec { secs: stat.st_mtime, nsec: stat.st_mtime_nsec as i32 };
     Meta {
         perm: (stat.st_mode & 0o7777) as u16,
         uid: stat.st_uid,
         gid: stat.st_gid,
-        atime: Timespec { secs: stat.st_atime as i64, nsec: stat.st_atime_nsec as i32 },
+        atime: Timespec { secs: stat.st_atime, nsec: stat.st_atime_nsec as i32 },
         mtime,
         birthtime: mtime,
         ..Meta::default()

@@ -43,6 +43,9 @@ struct Open {
     meta: Meta,
 }
 
+/// A new file, the name it was made under, and the name it is to replace.
+type Made = (Vnode, Vec<u8>, Option<Vec<u8>>);
+
 impl<'a> ImageSink<'a> {
     /// A sink for the directory `root`.
     pub(crate) fn new(ffs: &'a Ffs, cred: &'a Cred, image: &str, root: Vnode) -> ImageSink<'a> {
@@ -152,7 +155,7 @@ impl<'a> ImageSink<'a> {
         dir: &Vnode,
         name: &[u8],
         mut make: impl FnMut(&Self, &[u8]) -> Result<Vnode, Error>,
-    ) -> Result<(Vnode, Vec<u8>, Option<Vec<u8>>), SinkError> {
+    ) -> Result<Made, SinkError> {
         match make(self, name) {
             Err(Error::Exists) => {}
             Ok(file) => return Ok((file, name.to_vec(), None)),

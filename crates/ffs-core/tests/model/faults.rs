@@ -61,7 +61,8 @@ fn settle(world: &mut World) {
         world.fail(&format!("marked clean, but fsck is not silent: {findings:#?}"));
     }
     let options = FsckOptions { force: true, ..FsckOptions::yes() };
-    Fsck::new(Arc::clone(&world.dev), options).run();
+    let report = Fsck::new(Arc::clone(&world.dev), options).run();
+    assert!(report.clean, "fsck -y did not finish: {report:?}");
     let findings = quick_check(&world.dev);
     if !findings.is_empty() {
         world.fail(&format!("fsck -y left {findings:#?}"));
