@@ -5,10 +5,11 @@
 //! 2. Every structure of a volume that a damage may aim at is listed in [`Base::spots`], by class.
 
 use crate::extra;
+use ffs_admin::newfs::{self, Generation, NewfsOptions};
 use ffs_core::acl::Acl;
 use ffs_core::{
-    Cred, Env, FileFlags, Ffs, MountOptions, NodeKind, OrderingPolicy, SetAttr, Vnode, WriteMode, XattrNamespace,
-    XattrSet,
+    Cred, Env, Ffs, FileFlags, MountOptions, NodeKind, OrderingPolicy, SetAttr, Vnode, WriteMode,
+    XattrNamespace, XattrSet,
 };
 use ffs_device::clock::{ManualClock, SplitMix64, Timestamp};
 use ffs_device::{BlockDevice, MemDevice};
@@ -17,7 +18,6 @@ use ffs_ondisk::dir::{self, DirFormat};
 use ffs_ondisk::fields::TABLES;
 use ffs_ondisk::wire::Field;
 use ffs_ondisk::{CgNo, Dinode, Endian, Format, FragNo, Geometry, Ino, Superblock, extattr};
-use ffs_admin::newfs::{self, Generation, NewfsOptions};
 use std::sync::{Arc, OnceLock};
 
 /// Seconds of the clock in every run.
@@ -290,8 +290,14 @@ impl Base {
             for n in 0..4 {
                 let at = g.frag_to_byte(FragNo(d.db[0] as u64)) + 512 * n;
                 self.add(Class::Journal, at, "journal segment");
-                for (slot, table) in ["reference", "block", "truncation", "move"].into_iter().enumerate() {
-                    self.add(Class::Journal, at + 32 * (slot as u64 + 1), &format!("journal {table}"));
+                for (slot, table) in
+                    ["reference", "block", "truncation", "move"].into_iter().enumerate()
+                {
+                    self.add(
+                        Class::Journal,
+                        at + 32 * (slot as u64 + 1),
+                        &format!("journal {table}"),
+                    );
                 }
             }
         }
@@ -303,7 +309,8 @@ impl Base {
         if d.extsize > 0 {
             let start = g.frag_to_byte(FragNo(d.extb[0] as u64));
             let area = self.read(start, d.extsize.min(g.bsize) as usize);
-            let at: Vec<u64> = extattr::records(g.endian, &area).flatten().map(|a| start + a.off as u64).collect();
+            let at: Vec<u64> =
+                extattr::records(g.endian, &area).flatten().map(|a| start + a.off as u64).collect();
             at.into_iter().for_each(|at| self.add(Class::Attribute, at, "attribute record"));
         }
     }
@@ -317,7 +324,8 @@ impl Base {
             let Some(&p) = d.db.get(lbn).filter(|&&p| p > 0) else { continue };
             let start = g.frag_to_byte(FragNo(p as u64)) + chunk * 512 % u64::from(g.bsize);
             let bytes = self.read(start, 512);
-            let at: Vec<u64> = dir::records(fmt, &bytes).flatten().map(|r| start + r.off as u64).collect();
+            let at: Vec<u64> =
+                dir::records(fmt, &bytes).flatten().map(|r| start + r.off as u64).collect();
             at.into_iter().for_each(|at| self.add(Class::Entry, at, "directory record"));
         }
     }
@@ -364,15 +372,16 @@ mod tests {
 
     #[test]
     fn prepared_volumes_are_what_they_should_be() {
-        for n in 0..COUNT {
+        for (n, kind) in KINDS.iter().enumerate() {
             let b = base(n as u8);
             let counts: Vec<usize> = b.spots.iter().map(Vec::len).collect();
-            println!("{n}: {:?}, {} groups, spots {counts:?}", KINDS[n], b.geo.ncg);
+            println!("{n}: {kind:?}, {} groups, spots {counts:?}", b.geo.ncg);
             let dev: Arc<dyn BlockDevice> = Arc::new(b.dev.snapshot());
             let found = quick_check(&dev);
-            let ids: std::collections::BTreeSet<String> = found.iter().map(|f| format!("{:?}", f.id)).collect();
+            let ids: std::collections::BTreeSet<String> =
+                found.iter().map(|f| format!("{:?}", f.id)).collect();
             println!("   {ids:?}");
-            let dirty = matches!(KINDS[n].0, Kind::Crashed(_) | Kind::Journal);
+            let dirty = matches!(kind.0, Kind::Crashed(_) | Kind::Journal);
             assert_eq!(found.is_empty(), !dirty, "{found:#?}");
             let report = Fsck::new(dev.clone(), FsckOptions::yes()).run();
             assert!(report.clean, "{report:#?}");

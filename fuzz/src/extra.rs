@@ -1,7 +1,9 @@
 //! Volumes that work alone does not make: after a crash, with a snapshot, with a journal.
 
 use crate::base::{NOW, env, mount};
-use ffs_core::{Cred, Fallocate, Ffs, FileFlags, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteMode};
+use ffs_core::{
+    Cred, Fallocate, Ffs, FileFlags, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteMode,
+};
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::journal::{self, Blk, Move, Ref, SegHeader, Trunc};
 use ffs_ondisk::superblock::FsFlags;
@@ -24,7 +26,14 @@ pub(crate) fn crash(dev: &Arc<MemDevice>, ordering: OrderingPolicy) {
     for i in 0..9 {
         let name = format!("half done {i}");
         let file = fs.create(&root, &dir, name.as_bytes(), NodeKind::Regular, 0o600).unwrap();
-        fs.write(&root, &file, 0, &[6; 7000], WriteMode { sync: i % 2 == 0, ..WriteMode::default() }).unwrap();
+        fs.write(
+            &root,
+            &file,
+            0,
+            &[6; 7000],
+            WriteMode { sync: i % 2 == 0, ..WriteMode::default() },
+        )
+        .unwrap();
         if i % 3 == 0 {
             fs.fsync(&file, false).unwrap();
         }
@@ -111,7 +120,8 @@ fn segments(g: &Geometry, ino: Ino) -> Vec<u8> {
         let head = SegHeader { seq, oldest: 7, cnt: 4 * two, blocks: two, crc: 0, time: NOW };
         let sector = &mut out[512 * n..512 * (n + 1)];
         head.encode(&mut sector[..32], e);
-        let r = Ref { op: 1, ino: ino.0, parent: 2, nlink: 1, mode: 0o100_600, diroff: 24, unused: 0 };
+        let r =
+            Ref { op: 1, ino: ino.0, parent: 2, nlink: 1, mode: 0o100_600, diroff: 24, unused: 0 };
         r.encode(&mut sector[32..64], e);
         let first = g.cgdmin(ffs_ondisk::CgNo(1)).0 as i64;
         let b = Blk { op: 3, ino: ino.0, blkno: first, lbn: 0, frags: 1, oldfrags: 0, unused: 0 };

@@ -5,14 +5,15 @@
 //! put right afterwards, and operations ([`work`]). [`targets`] holds what is done with it.
 //!
 //! **Invariants.**
-//! 1. Every sequence of bytes is an input; a record has [`RECORD`] bytes and stands for itself, so that what the
-//!    fuzzer cuts out, doubles or moves keeps its meaning.
+//! 1. Every sequence of bytes is an input; a record has [`RECORD`] bytes and stands for itself, so that what
+//!    the fuzzer cuts out, doubles or moves keeps its meaning.
 //! 2. The same bytes do the same in every run: time and random numbers are fixed.
 //!
 //! References: spec/known-failures.md §3.
 
 pub mod base;
 pub mod extra;
+pub mod mutate;
 pub mod parsers;
 pub mod patch;
 pub mod targets;

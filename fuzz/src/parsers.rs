@@ -11,8 +11,8 @@ use ffs_ondisk::dir::{DirFormat, MAXNAMLEN};
 use ffs_ondisk::extattr::{self, Namespace};
 use ffs_ondisk::sbsearch::{self, FsRecovery};
 use ffs_ondisk::{
-    Cg, CgNo, Dinode, Endian, FragNo, Geometry, Ino, Lbn, Place, Structure, Superblock, acl, bmap, cg, dinode, dir,
-    foreign, journal, sbcheck, snapshot,
+    Cg, CgNo, Dinode, Endian, FragNo, Geometry, Ino, Lbn, Place, Structure, Superblock, acl, bmap,
+    cg, dinode, dir, foreign, journal, sbcheck, snapshot,
 };
 use std::io::sink;
 
@@ -51,7 +51,11 @@ fn volume(dev: &MemDevice, b: &Base) {
     let own = found.as_ref().ok().map(|f| f.geometry);
     for g in own.iter().chain([&b.geo]) {
         groups(dev, g);
-        for s in b.spots[Class::Inode as usize].iter().chain(&b.spots[Class::FreeInode as usize]).take(60) {
+        for s in b.spots[Class::Inode as usize]
+            .iter()
+            .chain(&b.spots[Class::FreeInode as usize])
+            .take(60)
+        {
             if let Ok(bytes) = read(s.at, g.format.dinode_size()) {
                 inode(g, &bytes);
             }
@@ -70,7 +74,8 @@ fn volume(dev: &MemDevice, b: &Base) {
         }
     }
     if let Ok(f) = found {
-        let _ = (snapshot::active(&f.sb), f.sb.differing_field(&b.superblock()), FsRecovery::of(&f.sb));
+        let _ =
+            (snapshot::active(&f.sb), f.sb.differing_field(&b.superblock()), FsRecovery::of(&f.sb));
         assert!(f.sb.location == f.sb.standard_location());
     }
 }
@@ -100,7 +105,12 @@ fn groups(dev: &MemDevice, g: &Geometry) {
         if sound {
             assert!(counts.cs.nbfree >= 0 && counts.cs.nffree >= 0);
         }
-        let _ = (view.clustersfree(), view.inode_used(g.ipg), view.block_free(g.fpg), cg::hash_ok(g, &bytes));
+        let _ = (
+            view.clustersfree(),
+            view.inode_used(g.ipg),
+            view.block_free(g.fpg),
+            cg::hash_ok(g, &bytes),
+        );
     }
 }
 
@@ -127,7 +137,11 @@ fn inode(g: &Geometry, bytes: &[u8]) {
             let _ = (named, bmap::name_ok(g, p));
         }
     }
-    let _ = (g.blksize(d.size, g.lblkno(d.size)), g.numfrags_up(d.size), bmap::path(g, g.lblkno(d.size)));
+    let _ = (
+        g.blksize(d.size, g.lblkno(d.size)),
+        g.numfrags_up(d.size),
+        bmap::path(g, g.lblkno(d.size)),
+    );
     let _ = g.check_ino(d.freelink, Structure::Inode, Place::Inode(ino));
 }
 
@@ -138,7 +152,7 @@ fn chunk(fmt: DirFormat, bytes: &[u8]) {
         assert!(r.off == end && r.name.len() <= MAXNAMLEN);
         assert!(!r.live() || dir::name_ok(r.name));
         let _ = r.slack();
-        end = r.off + usize::from(r.reclen);
+        end = r.off + r.reclen;
     }
     assert!(end <= bytes.len());
     for off in (0..bytes.len()).step_by(4) {

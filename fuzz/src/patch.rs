@@ -1,7 +1,7 @@
 //! Damage at places that mean something.
 //!
-//! A damage changes one element of one field of a structure, by the rules of XFS's fuzzers (zeros, ones, a bit,
-//! one more or less, an arbitrary value) and some of our own: the value the neighbour has, or a number that
+//! A damage changes one element of one field of a structure, by the rules of XFS's fuzzers (zeros, ones, a
+//! bit, one more or less, an arbitrary value) and some of our own: the value the neighbour has, or a number that
 //! means something on the volume.
 
 use crate::RECORD;
@@ -49,7 +49,8 @@ impl Patch {
         let bits = 8 * field.elem as u32;
         let old = field.value(&bytes, n, g.endian);
         let small = i128::from(self.value as i16);
-        let other = b.spots[class as usize][usize::from(self.value) % b.spots[class as usize].len()];
+        let other =
+            b.spots[class as usize][usize::from(self.value) % b.spots[class as usize].len()];
         let new = match self.change % 14 {
             0 => 0,
             1 => -1,
@@ -83,7 +84,7 @@ impl Patch {
     fn flip(self, dev: &MemDevice, b: &Base) {
         let g = &b.geo;
         let wide = u64::from(self.value) << 8 | u64::from(self.elem);
-        let at = if self.place % 2 == 0 {
+        let at = if self.place.is_multiple_of(2) {
             let c = CgNo(u32::from(self.spot) % g.ncg);
             let room = (g.cgsize as usize - cg::CG_HEADER) as u64;
             g.frag_to_byte(g.cgtod(c)) + cg::CG_HEADER as u64 + wide % room
@@ -123,7 +124,7 @@ impl Patch {
             }
             Some((Class::Group, s)) => rehash_group(dev, g, s.at),
             Some(_) => {}
-            None if self.place % 2 == 0 => {
+            None if self.place.is_multiple_of(2) => {
                 let c = CgNo(u32::from(self.spot) % g.ncg);
                 rehash_group(dev, g, g.frag_to_byte(g.cgtod(c)));
             }

@@ -64,7 +64,9 @@ fn content(fs: &Ffs, file: &Vnode, bad: &mut Vec<String>) {
         match fs.seek_data(file, at) {
             Ok(start) if start >= at && start < size => at = start,
             Err(Error::NoData) => return,
-            Ok(start) => return bad.push(format!("inode {}: data at {start} from {at}", file.ino())),
+            Ok(start) => {
+                return bad.push(format!("inode {}: data at {start} from {at}", file.ino()));
+            }
             Err(e) => return bad.push(format!("seek in inode {}: {e}", file.ino())),
         }
         note(bad, file.ino(), "read", fs.read(file, at, &mut buf));

@@ -2,8 +2,8 @@
 
 use crate::RECORD;
 use ffs_core::{
-    Access, Cred, Error, Fallocate, Ffs, FileFlags, Ino, NodeKind, RenameMode, SetAttr, SetTime, Timespec, Vnode,
-    WriteMode, XattrNamespace, XattrSet,
+    Access, Cred, Error, Fallocate, Ffs, FileFlags, Ino, NodeKind, RenameMode, SetAttr, SetTime,
+    Timespec, Vnode, WriteMode, XattrNamespace, XattrSet,
 };
 
 /// One operation on files seen so far.
@@ -63,16 +63,21 @@ pub fn run(fs: &Ffs, steps: &[Step]) -> Vec<String> {
     let Ok(root) = fs.root() else { return Vec::new() };
     let mut seen = vec![root.clone()];
     // Whatever a path leads to can be asked for from the start.
-    for path in [&b"dir"[..], b"dir/sub", b"dir/sub/big", b"dir/sub/sparse", b"short", b"long", b".snap/s1"] {
+    for path in
+        [&b"dir"[..], b"dir/sub", b"dir/sub/big", b"dir/sub/sparse", b"short", b"long", b".snap/s1"]
+    {
         let cred = Cred::root();
-        let walk = path.split(|&b| b == b'/').try_fold(root.clone(), |at, n| fs.lookup(&cred, &at, n));
+        let walk =
+            path.split(|&b| b == b'/').try_fold(root.clone(), |at, n| fs.lookup(&cred, &at, n));
         seen.extend(walk.ok());
     }
     let mut work = Work { fs, seen, buf: Vec::new(), complaints: Vec::new() };
     for step in steps {
         match work.one(*step) {
             Ok(Some(file)) if work.seen.len() < 32 => work.seen.push(file),
-            Err(e @ (Error::Format(_) | Error::Io(_))) => work.complaints.push(format!("{step:?}: {e}")),
+            Err(e @ (Error::Format(_) | Error::Io(_))) => {
+                work.complaints.push(format!("{step:?}: {e}"))
+            }
             _ => {}
         }
     }
@@ -146,7 +151,8 @@ impl Work<'_> {
 
     /// Attribute records that cannot be read are the attribute's owner's business, not the volume's.
     fn attribute(&self, s: Step, cred: &Cred, f: &Vnode) -> Result<(), Error> {
-        let ns = if s.new % 2 == 0 { XattrNamespace::User } else { XattrNamespace::System };
+        let ns =
+            if s.new.is_multiple_of(2) { XattrNamespace::User } else { XattrNamespace::System };
         let key = if s.new % 4 == 3 { &b"posix1e.acl_access"[..] } else { name(s.name) };
         let len = usize::from(s.at) % 9000;
         let _ = match s.len % 4 {
@@ -181,7 +187,8 @@ impl Work<'_> {
             24 => drop(fs.setattr(cred, f, &SetAttr { size: Some(at), ..SetAttr::default() })?),
             25 => {
                 use Fallocate::{Allocate, AllocateKeepSize, PunchHole, ZeroRange};
-                let how = [Allocate, AllocateKeepSize, PunchHole, ZeroRange][usize::from(s.name) % 4];
+                let how =
+                    [Allocate, AllocateKeepSize, PunchHole, ZeroRange][usize::from(s.name) % 4];
                 fs.fallocate(cred, f, at, len as u64 + 1, how)?;
             }
             26 => {
