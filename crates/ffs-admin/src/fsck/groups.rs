@@ -65,7 +65,8 @@ impl Checker<'_> {
         };
         let view = Cg::new(&g, &bytes);
         let (stored, used) = (view.initediblk(), used_limit(&g, view.inosused()));
-        let scan = stored.max(used);
+        // Every newfs initialises two blocks: below that the number says nothing.
+        let scan = if stored < least_initialised(&g) { g.ipg } else { stored.max(used) };
         if let Some(bad) = &hash {
             let draft = Draft::benign(Id::CgHash, "wrong check hash").place(place.clone());
             if self.judge.ask(draft.before(&bad.found))? {
@@ -73,11 +74,15 @@ impl Checker<'_> {
                 // initialised before it, so they can be looked at.
                 self.rebuild_header(c, bytes, scan)?;
             }
-        } else if used > stored {
-            let message = "inodes beyond the initialised ones are marked used";
+        } else if scan > stored {
+            let message = if used > stored {
+                "inodes beyond the initialised ones are marked used"
+            } else {
+                "fewer inodes initialised than any group has"
+            };
             let draft = Draft::fatal(Id::CgMagic, message).place(place);
-            if self.judge.ask(draft.before(stored).after(used))? {
-                self.rebuild_header(c, bytes, used)?;
+            if self.judge.ask(draft.before(stored).after(scan))? {
+                self.rebuild_header(c, bytes, scan)?;
             }
         }
         let trusted = hash.is_none();
@@ -141,6 +146,11 @@ pub(super) fn used_limit(g: &Geometry, inosused: &[u8]) -> u32 {
     last.map_or(0, |i| (i + 1).next_multiple_of(g.inopb).min(g.ipg))
 }
 
+/// The fewest inodes that a group has initialised.
+fn least_initialised(g: &Geometry) -> u32 {
+    if g.format == Format::Ufs1 { 0 } else { g.ipg.min(2 * g.inopb) }
+}
+
 /// How many inodes of a group with a wrong header to look at.
 fn salvage_scan(g: &Geometry, bytes: &[u8]) -> u32 {
     if g.format == Format::Ufs1 {
@@ -151,7 +161,7 @@ fn salvage_scan(g: &Geometry, bytes: &[u8]) -> u32 {
     let plausible = h.magic == CG_MAGIC
         && h.niblk == g.ipg
         && init <= g.ipg
-        && init >= g.ipg.min(2 * g.inopb)
+        && init >= least_initialised(g)
         && (init.is_multiple_of(g.inopb) || init == g.ipg);
     let used = used_limit(g, Cg::new(g, bytes).inosused());
     if plausible && used <= init { init } else { g.ipg }
