@@ -1,0 +1,229 @@
+//! `cp -a` keeps everything, in every direction.
+
+use crate::common::{
+    Dir, assert_same, fails, ffs, fsck_clean, inside, is_root, make_tree, ok, pattern, run, text,
+};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+#[test]
+fn there_and_back_again() {
+    let d = Dir::new();
+    let tree = d.path("tree");
+    make_tree(&tree);
+    for (name, options) in
+        [("ufs2.img", vec![]), ("big.img", vec!["--endian", "big", "-b", "8192", "-f", "1024"])]
+    {
+        let image = d.image(name, "64m", &options);
+        ok(&["cp", "-a", tree.to_str().unwrap(), &format!("{image}:/")]);
+        fsck_clean(Path::new(&image));
+        let out = d.path(&format!("{name}.out"));
+        ok(&["cp", "-a", &format!("{image}:/tree"), out.to_str().unwrap()]);
+        assert_same(&tree, &out, &[]);
+        let holes = fs::metadata(out.join("sparse")).unwrap();
+        assert!(holes.blocks() * 512 < 1 << 20, "holes were filled");
+    }
+    // From image to image, the other byte order and format of blocks.
+    let (from, to) =
+        (d.str("ufs2.img"), d.image("second.img", "64m", &["-b", "4096", "-f", "512"]));
+    ok(&["cp", "-a", &format!("{from}:/tree"), &format!("{to}:/copy")]);
+    fsck_clean(Path::new(&to));
+    let out = d.path("again");
+    ok(&["cp", "-a", &format!("{to}:/copy/."), {
+        fs::create_dir(&out).unwrap();
+        out.to_str().unwrap()
+    }]);
+    assert_same(&tree, &out, &[]);
+}
+
+#[test]
+fn ufs1_keeps_all_but_attributes_and_says_so() {
+    let d = Dir::new();
+    let tree = d.path("tree");
+    make_tree(&tree);
+    let image = d.image("ufs1.img", "64m", &["-O", "1"]);
+    let output = run(&["cp", "-a", tree.to_str().unwrap(), &format!("{image}:/")]);
+    assert!(output.status.success(), "{}", text(&output));
+    if !crate::common::xattrs(&tree.join("small")).is_empty() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("extended attributes not kept"), "{stderr}");
+    }
+    let out = d.path("out");
+    ok(&["cp", "-a", &format!("{image}:/tree"), out.to_str().unwrap()]);
+    for path in [&tree, &out] {
+        for file in ["small", "dir"] {
+            for key in ["user.note", "user.empty", "user.on-a-directory"] {
+                let _ = rustix::fs::removexattr(path.join(file), key);
+            }
+        }
+    }
+    assert_same(&tree, &out, &[]);
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn within_one_image() {
+    let d = Dir::new();
+    let tree = d.path("tree");
+    make_tree(&tree);
+    let image = d.image("a.img", "64m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    ok(&["cp", "-a", tree.to_str().unwrap(), &at("/one")]);
+    ok(&["cp", "-a", &at("/one"), &at("/two")]);
+    fails(&["cp", "-a", &at("/one"), &at("/one/dir")], 1, "into itself");
+    fails(&["cp", "-a", &at("/"), &at("/one/dir")], 1, "into itself");
+    fails(&["cp", &at("/one/small"), &at("/one/small")], 1, "same file");
+    let out = d.path("out");
+    ok(&["cp", "-a", &at("/two"), out.to_str().unwrap()]);
+    assert_same(&tree, &out, &[]);
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn plain_copies_belong_to_root_and_replace_whole_files() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    let (one, two) = (d.file("one", b"one"), d.file("two", b"two, longer"));
+    ok(&["cp", &one, &two, &at("/")]);
+    ok(&["cp", &two, &at("/one")]);
+    assert_eq!(ok(&["cat", &at("/one")]), "two, longer");
+    assert!(ok(&["ls", "-l", &at("/one")]).contains(" 1 0 0 "));
+    ok(&["cp", "--owner", "12:34", &one, &at("/three")]);
+    assert!(ok(&["ls", "-l", &at("/three")]).contains(" 1 12 34 "));
+    let names = ok(&["ls", "-A", &image]);
+    assert_eq!(names, ".snap\none\nthree\ntwo\n", "nothing temporary is left");
+    fails(&["cp", &one, &two, &at("/one")], 1, "not a directory");
+    fails(&["cp", d.0.path().to_str().unwrap(), &at("/")], 1, "-a or -R");
+    fails(&["cp", &one, &two], 64, "IMAGE:/path");
+    fails(&["cp", &at("/nothing"), &d.str("x")], 1, "/nothing");
+    fails(&["cp", &one, &at("/no/such/dir/x")], 1, "/no/such/dir");
+    fails(&["cp", &d.str("missing"), &at("/")], 1, "missing");
+    let out = d.file("out", b"before");
+    ok(&["cp", &at("/one"), &out]);
+    assert_eq!(fs::read(&out).unwrap(), b"two, longer");
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn a_full_image_keeps_what_is_complete_and_says_what_to_do() {
+    let d = Dir::new();
+    let image = d.image("a.img", "4m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    let small = d.file("small", b"small");
+    ok(&["cp", &small, &at("/small")]);
+    let large = d.file("large", &pattern(8 << 20, 9));
+    let stderr = fails(&["cp", &large, &at("/large")], 1, "no space left");
+    assert!(stderr.contains("ffs build --size"), "{stderr}");
+    fails(&["cp", &large, &at("/small")], 1, "no space left");
+    assert_eq!(ok(&["ls", "-A", &image]), ".snap\nsmall\n");
+    assert_eq!(ok(&["cat", &at("/small")]), "small");
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn no_inodes_left_is_said_too() {
+    let d = Dir::new();
+    let image = d.image("a.img", "4m", &["-i", "1048576"]);
+    let many = d.path("many");
+    fs::create_dir(&many).unwrap();
+    for n in 0..2000 {
+        fs::write(many.join(format!("{n}")), b"").unwrap();
+    }
+    let output = run(&["cp", "-a", many.to_str().unwrap(), &format!("{image}:/")]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        return println!("newfs gave it {} inodes", ok(&["df", &image]));
+    }
+    assert!(stderr.contains("no inodes left"), "{stderr}");
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn flags_travel_through_the_host() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("nb-ufs2-16k2k-le") else { return };
+    let rows = ffs_testkit::fixtures::expected("nb-ufs2-16k2k-le").unwrap();
+    let flagged: Vec<_> = rows
+        .iter()
+        .filter(|row| row.flags != 0 && row.kind == ffs_testkit::fixtures::ExpectedKind::File)
+        .collect();
+    assert!(!flagged.is_empty());
+    let out = d.path("out");
+    let copied = ok(&["cp", "-a", &format!("{image}:/"), out.to_str().unwrap()]);
+    if crate::common::xattrs(&out.join("..")).is_empty()
+        && rustix::fs::setxattr(&out, "user.t", b"", rustix::fs::XattrFlags::empty()).is_err()
+    {
+        return println!("skipped: the host has no attributes {copied}");
+    }
+    let second = d.image("second.img", "64m", &[]);
+    for row in flagged {
+        let name = Path::new(std::str::from_utf8(&row.path).unwrap()).file_name().unwrap();
+        let host = out.join(std::str::from_utf8(&row.path[1..]).unwrap());
+        ok(&["cp", "-a", host.to_str().unwrap(), &format!("{second}:/")]);
+        let inner = [b"/", name.as_encoded_bytes()].concat();
+        let shown = ffs().args(["stat", "--json"]).arg(inside(&second, &inner)).output().unwrap();
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        assert_eq!(shown[0]["flags_hex"], format!("{:x}", row.flags), "{name:?}");
+    }
+    fsck_clean(Path::new(&second));
+}
+
+#[test]
+fn a_link_in_the_way_is_not_followed() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let tree = d.path("tree");
+    fs::create_dir_all(tree.join("dir")).unwrap();
+    fs::write(tree.join("dir/file"), b"from the image").unwrap();
+    ok(&["cp", "-a", tree.to_str().unwrap(), &format!("{image}:/")]);
+    let (out, victim) = (d.path("out"), d.path("victim"));
+    fs::create_dir_all(out.join("tree")).unwrap();
+    fs::create_dir(&victim).unwrap();
+    std::os::unix::fs::symlink(&victim, out.join("tree/dir")).unwrap();
+    let output = run(&["cp", "-a", &format!("{image}:/tree"), out.to_str().unwrap()]);
+    assert!(!output.status.success(), "{}", text(&output));
+    assert_eq!(fs::read_dir(&victim).unwrap().count(), 0, "wrote outside the target");
+}
+
+#[test]
+fn deep_paths_longer_than_the_host_takes() {
+    let d = Dir::new();
+    let image = d.image("a.img", "32m", &[]);
+    let name = "d".repeat(200);
+    let mut path = String::new();
+    for _ in 0..40 {
+        path.push('/');
+        path.push_str(&name);
+    }
+    ok(&["mkdir", "-p", &format!("{image}:{path}")]);
+    let leaf = d.file("leaf", b"leaf");
+    ok(&["cp", &leaf, &format!("{image}:{path}/leaf")]);
+    let out = d.path("out");
+    ok(&["cp", "-a", &format!("{image}:/{name}"), out.to_str().unwrap()]);
+    let second = d.image("b.img", "32m", &[]);
+    ok(&["cp", "-a", out.to_str().unwrap(), &format!("{second}:/{name}")]);
+    assert_eq!(ok(&["cat", &format!("{second}:{path}/leaf")]), "leaf");
+    let _ = std::process::Command::new("rm").arg("-rf").arg(&out).status();
+}
+
+#[test]
+fn unreadable_files_are_named_and_the_others_copied() {
+    if is_root() {
+        return println!("skipped: root may read everything");
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let d = Dir::new();
+    let tree = d.path("tree");
+    fs::create_dir(&tree).unwrap();
+    for name in ["a", "b", "c"] {
+        fs::write(tree.join(name), name).unwrap();
+    }
+    fs::set_permissions(tree.join("b"), fs::Permissions::from_mode(0)).unwrap();
+    let image = d.image("a.img", "8m", &[]);
+    fails(&["cp", "-a", tree.to_str().unwrap(), &format!("{image}:/")], 1, "tree/b");
+    assert_eq!(ok(&["ls", &format!("{image}:/tree")]), "a\nc\n");
+    fails(&["build", &d.str("b.img"), tree.to_str().unwrap()], 1, "no image was made");
+    assert!(!d.path("b.img").exists());
+}

@@ -1,0 +1,204 @@
+//! What the small commands do inside an image.
+
+use crate::common::{Dir, fails, fsck_clean, ok, run, text};
+use std::path::Path;
+
+#[test]
+fn directories_files_and_links_are_made_renamed_and_removed() {
+    let d = Dir::new();
+    for options in [vec![], vec!["-O", "1", "-b", "8192", "-f", "1024"], vec!["--endian", "big"]] {
+        let image = d.image("a.img", "16m", &options);
+        let at = |path: &str| format!("{image}:{path}");
+        ok(&["mkdir", "-p", &at("/a/b/c")]);
+        ok(&["mkdir", "-m", "1777", &at("/tmp")]);
+        fails(&["mkdir", &at("/a")], 1, "exists");
+        ok(&["mkdir", "-p", &at("/a")]);
+        let hello = d.file("hello", b"hello\n");
+        ok(&["cp", &hello, &at("/a/b")]);
+        ok(&["ln", &at("/a/b/hello"), &at("/hard")]);
+        ok(&["ln", "-s", "a/b/hello", &at("/soft")]);
+        ok(&["ln", "-s", "/a/../a/b", &at("/dirlink")]);
+        assert_eq!(
+            ok(&["cat", &at("/soft"), &at("/hard"), &at("/dirlink/hello")]),
+            "hello\n".repeat(3)
+        );
+        assert!(ok(&["ls", "-l", &at("/soft")]).contains("/soft -> a/b/hello"));
+        assert!(ok(&["ls", "-ld", &at("/tmp")]).starts_with("drwxrwxrwt 2 0 0 "));
+        fails(&["ln", &at("/a"), &at("/x")], 1, "");
+        ok(&["mv", &at("/hard"), &at("/a")]);
+        ok(&["mv", &at("/a"), &at("/tmp/moved")]);
+        assert_eq!(ok(&["cat", &at("/tmp/moved/a/hard")]), "hello\n");
+        fails(&["mv", &at("/tmp"), &at("/tmp/moved/inside")], 1, "/tmp");
+        fails(&["rm", &at("/tmp/moved")], 1, "directory");
+        fails(&["rm", "-d", &at("/tmp")], 1, "not empty");
+        fails(&["rm", &at("/nothing")], 1, "/nothing");
+        ok(&["rm", "-f", &at("/nothing"), &at("/soft"), &at("/dirlink")]);
+        ok(&["rm", "-r", &at("/tmp")]);
+        assert_eq!(ok(&["ls", "-A", &image]).trim(), ".snap");
+        fsck_clean(Path::new(&image));
+        std::fs::remove_file(&image).unwrap();
+    }
+}
+
+#[test]
+fn loops_of_links_end() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let at = |path: &str| format!("{image}:{path}");
+    ok(&["ln", "-s", "b", &at("/a")]);
+    ok(&["ln", "-s", "a", &at("/b")]);
+    fails(&["cat", &at("/a")], 1, "too many levels");
+    ok(&["ln", "-s", "../../..", &at("/up")]);
+    assert!(ok(&["ls", "-A", &at("/up/")]).contains(".snap"), ".. of the root is the root");
+}
+
+#[test]
+fn odd_names_of_images_and_files_work() {
+    let d = Dir::new();
+    for name in ["with space.img", "co:lon.img", "at@sign.img", "a:/b.img"] {
+        if name.contains('/') {
+            std::fs::create_dir(d.path("a:")).unwrap();
+        }
+        let image = d.image(name, "8m", &[]);
+        let at = |path: &str| format!("{image}:{path}");
+        ok(&["mkdir", &at("/dir with space")]);
+        let source = d.file("so:urce", b"colon");
+        ok(&["cp", &source, &at("/dir with space/x:/")[..at("/dir with space/x:").len()]]);
+        assert_eq!(ok(&["cat", &at("/dir with space/x:")]), "colon", "{name}");
+        assert!(ok(&["ls", &image]).contains("dir with space"), "{name}");
+        let out = d.str("o:ut");
+        ok(&["cp", &at("/dir with space/x:"), &out]);
+        assert_eq!(std::fs::read(&out).unwrap(), b"colon");
+        std::fs::remove_file(&out).unwrap();
+    }
+}
+
+#[test]
+fn the_second_writer_is_told_who_is_first() {
+    let d = Dir::new();
+    let image = d.image("a.img", "64m", &[]);
+    // A reader of standard input that never ends holds the image while it builds.
+    let program = assert_cmd::cargo::cargo_bin!("ffs");
+    let lock = std::fs::OpenOptions::new().read(true).write(true).open(&image).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for args in [
+        vec!["mkdir", "IMAGE:/x"],
+        vec!["ls", "IMAGE"],
+        vec!["fsck", "-y", "IMAGE"],
+        vec!["tunefs", "-m", "5", "IMAGE"],
+        vec!["newfs", "IMAGE"],
+        vec!["build", "--force", "IMAGE", "."],
+    ] {
+        let args: Vec<String> = args.iter().map(|arg| arg.replace("IMAGE", &image)).collect();
+        let output = run(&args);
+        let code = if args[0] == "fsck" { 8 } else { 1 };
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("in use by"), "{args:?}: {stderr}");
+        let me = std::process::id().to_string();
+        assert!(!cfg!(target_os = "linux") || stderr.contains(&me), "{args:?}: {stderr}");
+    }
+    drop(lock);
+    let shared = std::fs::File::open(&image).unwrap();
+    rustix::fs::flock(&shared, rustix::fs::FlockOperation::LockShared).unwrap();
+    ok(&["ls", &image]);
+    fails(&["mkdir", &format!("{image}:/x")], 1, "in use by");
+    let _ = program;
+}
+
+#[test]
+fn flags_are_shown_and_in_force() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("nb-ufs2-16k2k-le") else { return };
+    let listing = ok(&["ls", "-lRo", &image]);
+    assert!(listing.contains("uchg") || listing.contains("schg"), "{listing}");
+}
+
+#[test]
+fn dirty_images_are_read_but_not_written() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("freebsd-ufs1-10m-b") else { return };
+    ok(&["ls", "-lR", &image]);
+    fails(&["mkdir", &format!("{image}:/x")], 1, "ffs fsck");
+    assert_eq!(run(&["fsck", "-y", &image]).status.code(), Some(0));
+    ok(&["mkdir", &format!("{image}:/x")]);
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn snapshots_make_an_image_read_only() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("nb-ufs2-snap") else { return };
+    ok(&["ls", "-lR", &image]);
+    fails(&["mkdir", &format!("{image}:/x")], 1, "snapshot");
+}
+
+#[test]
+fn settings_change_and_are_shown() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &["-L", "before"]);
+    let changed = ok(&["tunefs", "-n", "enable", "-m", "5", "-o", "space", "-L", "after", &image]);
+    assert!(changed.contains("soft updates changes from disabled to enabled"), "{changed}");
+    let shown = ok(&["tunefs", "-p", &image]);
+    assert!(shown.contains("5%") && shown.contains("after"), "{shown}");
+    assert_eq!(ok(&["dumpfs", "-l", &image]), "/dev/ufs/after\n");
+    assert!(ok(&["dumpfs", "-m", &image]).starts_with("newfs -O 2"));
+    fails(&["tunefs", "-m", "100", &image], 1, "-m");
+    fails(&["tunefs", "-n", "perhaps", &image], 2, "enable or disable");
+    fails(&["tunefs", &image], 2, "-p");
+    fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn newfs_makes_what_bsd_makes_and_asks_for_a_size() {
+    let d = Dir::new();
+    fails(&["newfs", &d.str("new.img")], 1, "-s");
+    fails(&["newfs", "-b", "1000", "-s", "8m", &d.str("new.img")], 1, "-b");
+    assert!(!d.path("new.img").exists(), "a refused newfs leaves no file");
+    let Some(golden) = d.fixture("newfs10-ufs2-4k512-16m") else { return };
+    let args = ["-R", "-O", "2", "-b", "4096", "-f", "512", "--generation", "freebsd10"];
+    let image = d.image("a.img", "16m", &args);
+    let (mut ours, golden) = (std::fs::read(&image).unwrap(), std::fs::read(golden).unwrap());
+    assert_eq!(ours.len(), golden.len());
+    let differ: Vec<usize> = (0..ours.len()).filter(|&at| ours[at] != golden[at]).collect();
+    // The group of .snap is the one difference (see the fixtures' own page).
+    assert!(
+        differ.len() <= 1,
+        "{} bytes differ: {:?}",
+        differ.len(),
+        &differ[..differ.len().min(9)]
+    );
+    for at in differ {
+        assert_eq!((ours[at], golden[at]), (5, 37));
+        ours[at] = 37;
+    }
+}
+
+#[test]
+fn fsck_repairs_with_bsds_exit_codes() {
+    let d = Dir::new();
+    let Some(image) = d.fixture("nb-ufs2-crash") else { return };
+    let look = run(&["fsck", "-n", &image]);
+    assert!(String::from_utf8_lossy(&look.stdout).contains("** Phase 1"), "{}", text(&look));
+    let json = run(&["fsck", "-n", "--json", &image]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(!json[0]["findings"].as_array().unwrap().is_empty());
+    // The later of -n and -y wins.
+    let before = std::fs::read(&image).unwrap();
+    run(&["fsck", "-y", "-n", &image]);
+    assert!(before == std::fs::read(&image).unwrap(), "-y -n writes nothing");
+    let repaired = run(&["fsck", "-n", "-y", &image]);
+    assert_eq!(repaired.status.code(), Some(0), "{}", text(&repaired));
+    assert!(String::from_utf8_lossy(&repaired.stdout).contains("FILE SYSTEM WAS MODIFIED"));
+    fsck_clean(Path::new(&image));
+    let clean = run(&["fsck", "-p", &image]);
+    assert!(String::from_utf8_lossy(&clean.stdout).contains("CLEAN"), "{}", text(&clean));
+    assert_eq!(run(&["fsck", "-F", &image]).status.code(), Some(7));
+    let answers = crate::common::ffs()
+        .args(["fsck", "-f", &d.fixture("nb-ufs2-crash").unwrap()])
+        .write_stdin("n\nq\n")
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&answers.stderr).contains("REPAIR?"), "{}", text(&answers));
+    assert_ne!(answers.status.code(), Some(0));
+}
