@@ -82,6 +82,17 @@ pub(crate) fn image_path(arg: &OsStr) -> Result<ImagePath, Failure> {
     Ok(ImagePath { image: arg.to_owned(), path: b"/".to_vec() })
 }
 
+/// Whether `image`, which is no file itself, names a partition: `FILE@N`, `FILE@p2`.
+pub(crate) fn names_partition(image: &OsStr) -> bool {
+    let bytes = image.as_bytes();
+    let Some(at) = bytes.iter().rposition(|&byte| byte == b'@').filter(|&at| at > 0) else {
+        return false;
+    };
+    let suffix = &bytes[at + 1..];
+    let short = !suffix.is_empty() && suffix.iter().all(u8::is_ascii_alphanumeric);
+    short && fs::symlink_metadata(image).is_err()
+}
+
 fn split(bytes: &[u8], at: usize) -> ImagePath {
     ImagePath { image: os(&bytes[..at]), path: bytes[at + 1..].to_vec() }
 }
@@ -173,6 +184,15 @@ mod tests {
         assert_eq!(d.place("typo.img:/etc/rc"), d.image("typo.img", "/etc/rc"));
         let only = image_path(OsStr::new("typo.img")).unwrap();
         assert_eq!((only.image, only.path), (OsString::from("typo.img"), b"/".to_vec()));
+    }
+
+    #[test]
+    fn partitions_are_short_words_behind_an_at() {
+        let d = Dir::new();
+        d.file("is@file");
+        let names = |name: &str| names_partition(&d.arg(name));
+        assert!(names("disk.img@2") && names("disk.img@s1a"));
+        assert!(!names("is@file") && !names("at@sign.img") && !names("disk@"));
     }
 
     #[test]

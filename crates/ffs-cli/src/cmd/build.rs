@@ -30,6 +30,7 @@ use crate::progress::Progress;
 use crate::session::{Session, offline, open_with};
 use crate::signals;
 use crate::sizing::{self, Survey};
+use crate::spec::names_partition;
 use crate::tar::{self, Input};
 
 /// Seed of everything that looks random in a built image.
@@ -349,7 +350,7 @@ fn in_place(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>, Failure> {
     let name = show(args.image.as_bytes());
     let found = fs::metadata(&args.image);
     let device = found.as_ref().is_ok_and(|found| found.file_type().is_block_device());
-    let partition = found.is_err() && args.image.as_bytes().contains(&b'@');
+    let partition = names_partition(&args.image);
     if !device && !partition {
         return Ok(None);
     }

@@ -17,6 +17,7 @@ use crate::fail::{Failure, Outcome, show};
 use crate::output;
 use crate::progress::Progress;
 use crate::session::open_with;
+use crate::spec::names_partition;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -274,7 +275,7 @@ pub(crate) fn run(args: Args) -> Outcome {
 /// Makes the file of an image that does not exist; whether it did.
 fn create(args: &Args, size: Option<u64>) -> Result<bool, Failure> {
     let path = Path::new(&args.image);
-    if path.exists() || args.image.as_bytes().contains(&b'@') || args.dry_run {
+    if path.exists() || names_partition(&args.image) || args.dry_run {
         return Ok(false);
     }
     let Some(size) = size else {

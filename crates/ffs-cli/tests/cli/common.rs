@@ -155,7 +155,7 @@ pub(crate) fn make_tree(root: &Path) {
     sparse.set_len(9_999_999).unwrap();
     mknodat(CWD, root.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
     if is_root() {
-        let dev = rustix::fs::makedev(7, 300);
+        let dev = rustix::fs::makedev(7, 44);
         let null = FileType::CharacterDevice;
         mknodat(CWD, root.join("chr"), null, Mode::from_raw_mode(0o600), dev).unwrap();
         rustix::fs::chown(

@@ -27,7 +27,7 @@ fn directories_files_and_links_are_made_renamed_and_removed() {
         fails(&["ln", &at("/a"), &at("/x")], 1, "");
         ok(&["mv", &at("/hard"), &at("/a")]);
         ok(&["mv", &at("/a"), &at("/tmp/moved")]);
-        assert_eq!(ok(&["cat", &at("/tmp/moved/a/hard")]), "hello\n");
+        assert_eq!(ok(&["cat", &at("/tmp/moved/hard")]), "hello\n");
         fails(&["mv", &at("/tmp"), &at("/tmp/moved/inside")], 1, "/tmp");
         fails(&["rm", &at("/tmp/moved")], 1, "directory");
         fails(&["rm", "-d", &at("/tmp")], 1, "not empty");

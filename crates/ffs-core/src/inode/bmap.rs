@@ -145,6 +145,15 @@ impl InodeTable {
                 return self.run(ip, data, lbn, rest, max);
             }
             at = pointer(g, &buf.bytes, i);
+            if at == 0 {
+                // Siblings that are missing too are passed in the same step: a file may have no more
+                // steps than the volume has blocks.
+                let empty = (i + 1..g.nindir as usize)
+                    .take_while(|k| !data.is_snapshot() && pointer(g, &buf.bytes, *k) == 0);
+                let past = (i + 1 + empty.count()) as u64;
+                let past = node.first.plus(node.per_pointer(g).saturating_mul(past));
+                return Ok(self.missing(data, lbn, past, max));
+            }
             node = node.child(g, i);
         }
         // The last node: `at` is 0 or this is not reached.
