@@ -1,5 +1,6 @@
 //! The command as its users run it: every test starts the program.
 
+#![allow(clippy::unwrap_used, clippy::panic)]
 mod build;
 mod common;
 mod conformance;
