@@ -220,7 +220,7 @@ fn unreadable_files_are_named_and_the_others_copied() {
     for name in ["a", "b", "c"] {
         fs::write(tree.join(name), name).unwrap();
     }
-    fs::set_permissions(tree.join("b"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(tree.join("b"), fs::Permissions::from_mode(0o000)).unwrap();
     let image = d.image("a.img", "8m", &[]);
     fails(&["cp", "-a", tree.to_str().unwrap(), &format!("{image}:/")], 1, "tree/b");
     assert_eq!(ok(&["ls", &format!("{image}:/tree")]), "a\nc\n");
