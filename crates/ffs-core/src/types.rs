@@ -42,7 +42,7 @@ pub struct Attr {
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The present: also writers may set it, not only the owner.
+    /// The present: for both times also writers may set it, not only the owner.
     Now,
     /// A given moment.
     To(Timespec),

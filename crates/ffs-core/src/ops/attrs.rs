@@ -134,11 +134,13 @@ fn may_set(d: &Dinode, cred: &Cred, set: &SetAttr) -> Result<()> {
     if set.perm.is_some() || set.birthtime.is_some() {
         perm::must_own(d, cred)?;
     }
-    let times = [set.atime, set.mtime];
-    if times.iter().flatten().any(|t| matches!(t, SetTime::To(_))) {
-        perm::must_own(d, cred)?;
-    } else if times.iter().any(Option::is_some) && perm::must_own(d, cred).is_err() {
+    // A new size brings the present with it.
+    let with_size = set.size.is_some() && set.mtime == Some(SetTime::Now);
+    let times = [set.atime, set.mtime.filter(|_| !with_size)];
+    if times == [Some(SetTime::Now); 2] && perm::must_own(d, cred).is_err() {
         perm::check(d, cred, Access::WRITE)?;
+    } else if times.iter().any(Option::is_some) && times != [Some(SetTime::Now); 2] {
+        perm::must_own(d, cred)?;
     }
     if set.size.is_some() {
         perm::check(d, cred, Access::WRITE)?;

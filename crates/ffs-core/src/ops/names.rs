@@ -253,7 +253,8 @@ impl Inner {
             if group_of_dir && !self.bsdgroups {
                 mode |= S_ISGID;
             }
-        } else if perm::is_checked(cred) && !cred.in_group(gid) {
+        } else if !cred.is_root() && !cred.in_group(gid) {
+            // Whoever checks: only here it is known which group the file gets.
             mode &= !S_ISGID;
         }
         let parent = ParentDir { ino: d.ip.ino, depth: above.freelink, nlink: above.nlink };
