@@ -194,6 +194,10 @@ impl Session {
             return Ok(request.opcode);
         }
         let outcome = outcome.map(drop);
+        if let (Ok(()), Some(node)) = (outcome, reply.stale) {
+            // Before the answer: whoever gets that may look at once.
+            self.device.send(&Reply::stale_attributes(node));
+        }
         let sent = self.device.send(reply.finish(request.unique, outcome));
         if !sent && outcome.is_ok() {
             self.server.undo(reply);

@@ -105,6 +105,7 @@ impl Server {
         let data = a.bytes(size)?;
         let file = self.node(r)?;
         let cached = write_flags & WRITE_CACHE != 0;
+        let known = if cached { self.known_of(&file, offset, size) } else { 0 };
         let mode = WriteMode {
             // Where to append the kernel has worked out.
             append: false,
@@ -113,10 +114,23 @@ impl Server {
             keep_setid: write_flags & WRITE_KILL_SUIDGID == 0,
         };
         let cred = if cached { self.owner_of(&file) } else { self.cred(r) };
-        let n = self.fs.write(&cred, &file, offset, data, mode)?;
+        let mut n = known;
+        if n < size || size == 0 {
+            n += self.fs.write(&cred, &file, offset + known as u64, &data[known..], mode)?;
+        }
         out.u32(n as u32);
         out.u32(0);
         Ok(())
+    }
+
+    /// How much of a cached write is here already, in a file that may only grow: the kernel writes whole
+    /// pages, of which only the end can be new.
+    fn known_of(&self, file: &Vnode, offset: u64, size: usize) -> usize {
+        let a = self.fs.getattr(file);
+        if !a.flags.intersects(FileFlags::UF_APPEND | FileFlags::SF_APPEND) {
+            return 0;
+        }
+        usize::try_from(a.size.saturating_sub(offset)).map_or(size, |known| known.min(size))
     }
 
     /// The kernel does not know who wrote a cached page: the owner answers for the space.

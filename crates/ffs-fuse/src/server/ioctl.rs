@@ -82,8 +82,14 @@ impl Server {
                 out.u32(to_linux(self.fs.getattr(&file).flags, |f| f.extended));
                 out.zeros(FSXATTR - 4);
             }
-            SETFLAGS => self.set_flags(r, &file, &mut a, |f| f.plain)?,
-            FSSETXATTR => self.set_flags(r, &file, &mut a, |f| f.extended)?,
+            SETFLAGS => {
+                self.set_flags(r, &file, &mut a, |f| f.plain)?;
+                out.stale = Some(r.node);
+            }
+            FSSETXATTR => {
+                self.set_flags(r, &file, &mut a, |f| f.extended)?;
+                out.stale = Some(r.node);
+            }
             CONTROL => self.control(r, a.bytes(in_size)?, out)?,
             _ => return Err(Errno::NOTTY),
         }

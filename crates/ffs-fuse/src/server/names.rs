@@ -70,7 +70,9 @@ impl Server {
         make: impl FnOnce(&Cred, &Vnode, u16) -> ffs_core::Result<Vnode>,
     ) -> Result<Vnode, Errno> {
         let dir = self.node(r)?;
-        let cred = self.cred(r);
+        // A set-group-id bit stays if its group, maybe the directory's, is one of the maker's.
+        let groups_count = new.mode & libc::S_ISGID != 0;
+        let cred = if groups_count { self.cred_with_groups(r) } else { self.cred(r) };
         let default = if self.acls { self.fs.default_acl(&dir)? } else { None };
         let Some(default) = default else {
             return Ok(make(&cred, &dir, new.perm(true))?);

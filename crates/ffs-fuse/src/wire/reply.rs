@@ -46,6 +46,8 @@ pub(crate) struct Reply {
     len: usize,
     /// Nodes whose references the answer hands to the kernel.
     pub(crate) handed_out: HandedOut,
+    /// A node whose attributes have changed in a way that the kernel cannot know.
+    pub(crate) stale: Option<u64>,
 }
 
 /// References that an answer carries.
@@ -64,13 +66,26 @@ impl Reply {
     pub(crate) const ENTRY: usize = 128;
 
     pub(crate) fn new() -> Reply {
-        Reply { buf: vec![0; ROOM], len: HEADER, handed_out: HandedOut::Nothing }
+        Reply { buf: vec![0; ROOM], len: HEADER, handed_out: HandedOut::Nothing, stale: None }
     }
 
     /// Forgets the last answer.
     pub(crate) fn start(&mut self) {
         self.len = HEADER;
         self.handed_out = HandedOut::Nothing;
+        self.stale = None;
+    }
+
+    /// The message that makes the kernel ask again for the attributes of `node`.
+    pub(crate) fn stale_attributes(node: u64) -> [u8; HEADER + 24] {
+        const INVAL_INODE: i32 = 2;
+        let mut message = [0; HEADER + 24];
+        message[..4].copy_from_slice(&(HEADER as u32 + 24).to_ne_bytes());
+        message[4..8].copy_from_slice(&INVAL_INODE.to_ne_bytes());
+        message[16..24].copy_from_slice(&node.to_ne_bytes());
+        // No offset: the content stays.
+        message[24..32].copy_from_slice(&(-1i64).to_ne_bytes());
+        message
     }
 
     /// Bytes put so far.
