@@ -17,7 +17,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long users of a detached mount may go on before they are cut off.
 const GRACE: Duration = Duration::from_secs(5);
@@ -25,12 +25,18 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The kernel sends at most 8 other requests before it sends those that wait to be forgotten.
 const MOST_WAITING: usize = 64;
 
-/// An operation that takes longer has waited for the device.
-const SLOW: Duration = Duration::from_micros(100);
 /// So many operations after a slow one are taken for slow.
 const SUSPECTS: u32 = 64;
 /// A transfer of as many bytes is worth a second processor.
 const BULKY: usize = 64 << 10;
+
+/// A reading of the coarse clock: some milliseconds each.
+type Tick = (i64, i64);
+
+fn tick() -> Tick {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    (t.tv_sec, t.tv_nsec)
+}
 
 /// Guesses which requests will take long.
 ///
@@ -55,9 +61,11 @@ impl Pace {
         }
     }
 
-    fn note(&self, took: Duration) {
+    /// Notes how an operation went that was begun and ended at these ticks of a clock. The clock is coarse
+    /// and cheap: an operation that waited is likely to see it tick, a quick one is not.
+    fn note(&self, began: Tick, ended: Tick) {
         let suspects = self.suspects.load(Ordering::Relaxed);
-        if took >= SLOW {
+        if began != ended {
             self.suspects.store(SUSPECTS, Ordering::Relaxed);
         } else if suspects > 0 {
             self.suspects.store(suspects - 1, Ordering::Relaxed);
@@ -164,11 +172,11 @@ impl Session {
                     } else {
                         drop(held);
                     }
-                    let since = Instant::now();
+                    let began = tick();
                     if self.answer(&mut desk, n, Some(turn.is_some()))? == op::DESTROY {
                         return Ok(());
                     }
-                    self.pace.note(since.elapsed());
+                    self.pace.note(began, tick());
                 }
                 Received::Again => turn = Some(Ok(held)),
                 Received::Unmounted => return Ok(()),

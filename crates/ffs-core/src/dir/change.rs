@@ -65,7 +65,7 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
     if u64::from(at) + u64::from(CHUNK) > MAXDIRSIZE {
         return Err(Error::NoSpace);
     }
-    d.ip.dir.chunk_changed(at);
+    d.ip.dir.chunk_changed(at / CHUNK);
     let (fmt, (lbn, in_block)) = (d.fmt(), d.place_of(at));
     let granted = d.table.balloc(d.ip, d.data, lbn, in_block + CHUNK, true, reserve)?;
     let start = in_block as usize;

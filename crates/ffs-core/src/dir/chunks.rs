@@ -114,7 +114,7 @@ impl DirMut<'_> {
             before.copy_from_slice(chunk);
             edit(chunk).inspect_err(|_| chunk.copy_from_slice(&before))
         };
-        self.ip.dir.chunk_changed(chunk_of(off));
+        self.ip.dir.chunk_changed(off / CHUNK);
         let cache = &self.table.alloc().cache;
         let done = match then {
             Ok(then) => cache.apply(&buf, then),

@@ -4,11 +4,11 @@
 //! # Invariants
 //! 1. Only chunks that a walk has found sound are passed over, so that damage is met by the first
 //!    search that would meet it.
-//! 2. A chunk that is passed over holds no record of the name, live or whiteout; in a search for
-//!    room, none or several of its records have slack enough either.
+//! 2. A chunk that is passed over holds no record of the name, live or whiteout. In a search for
+//!    room it has not slack enough either, or room was found before it.
 
 use super::chunks::CHUNK;
-use ffs_ondisk::dir::HEADER;
+use ffs_ondisk::dir::{DirFormat, HEADER};
 
 const WORD: usize = 4;
 
@@ -19,10 +19,12 @@ pub(super) struct Glance<'a> {
     skip: usize,
     word: u32,
     mask: u32,
+    /// The byte before the name, if it is the name's length.
+    before: Option<u8>,
 }
 
 impl<'a> Glance<'a> {
-    pub(super) fn new(name: &'a [u8]) -> Glance<'a> {
+    pub(super) fn new(fmt: DirFormat, name: &'a [u8]) -> Glance<'a> {
         let mut word = [0; WORD];
         let mut mask = [0; WORD];
         let skip = rarest_word(name);
@@ -30,7 +32,9 @@ impl<'a> Glance<'a> {
         for ((w, m), b) in word.iter_mut().zip(&mut mask).zip(some) {
             (*w, *m) = (*b, 0xff);
         }
-        Glance { name, skip, word: u32::from_ne_bytes(word), mask: u32::from_ne_bytes(mask) }
+        let (word, mask) = (u32::from_ne_bytes(word), u32::from_ne_bytes(mask));
+        let before = u8::try_from(name.len()).ok().filter(|_| !fmt.old);
+        Glance { name, skip, word, mask, before }
     }
 
     /// Whether the name's bytes are somewhere in `chunk` where a name can be.
@@ -42,9 +46,11 @@ impl<'a> Glance<'a> {
             return false;
         }
         let starts = words.iter().enumerate().filter(|(_, w)| same(w)).map(|(i, _)| i * WORD);
-        starts
-            .filter_map(|at| at.checked_sub(self.skip))
-            .any(|at| at >= HEADER && chunk.get(at..at + self.name.len()) == Some(self.name))
+        starts.filter_map(|at| at.checked_sub(self.skip)).any(|at| {
+            at >= HEADER
+                && self.before.is_none_or(|len| chunk.get(at - 1) == Some(&len))
+                && chunk.get(at..at + self.name.len()) == Some(self.name)
+        })
     }
 }
 
@@ -77,10 +83,9 @@ impl Sound {
 mod tests {
     use super::*;
     use ffs_ondisk::Endian;
-    use ffs_ondisk::dir::{DirFormat, Record, dirsiz, write};
+    use ffs_ondisk::dir::{Record, dirsiz, write};
 
-    fn chunk_of(names: &[&str]) -> Vec<u8> {
-        let fmt = DirFormat { endian: Endian::Little, old: false };
+    fn chunk_of(fmt: DirFormat, names: &[&str]) -> Vec<u8> {
         let mut chunk = vec![0; CHUNK as usize];
         let mut off = 0;
         for (i, name) in names.iter().enumerate() {
@@ -96,12 +101,17 @@ mod tests {
     #[test]
     fn no_name_is_overlooked() {
         let names = ["a", "ab", "abc", "abcd", "abcde", "IMG_0017.JPG", "x17y", "a-long-name.txt"];
-        let chunk = chunk_of(&names);
-        for name in names {
-            assert!(Glance::new(name.as_bytes()).may_hold(&chunk), "{name}");
-        }
-        for name in ["b", "IMG_0018.JPG", "x18y", "another-name.txt", "z"] {
-            assert!(!Glance::new(name.as_bytes()).may_hold(&chunk), "{name}");
+        for (endian, old) in [Endian::Little, Endian::Big].into_iter().zip([false, true]) {
+            let fmt = DirFormat { endian, old };
+            let chunk = chunk_of(fmt, &names);
+            let holds = |name: &str| Glance::new(fmt, name.as_bytes()).may_hold(&chunk);
+            for name in names {
+                assert!(holds(name), "{name}");
+            }
+            for name in ["b", "IMG_0018.JPG", "x18y", "another-name.txt", "z"] {
+                assert!(!holds(name), "{name}");
+            }
+            assert_eq!(holds("x17"), old, "a beginning of another name");
         }
     }
 

@@ -8,7 +8,7 @@ use super::glance::{Glance, Sound};
 use super::{Dir, Entry, InChunk};
 use crate::counters::{add, bump};
 use crate::error::Result;
-use crate::inode::DirState;
+use crate::inode::RoomMap;
 use ffs_ondisk::dir::{self, DirFormat, HEADER, Header, dirsiz};
 use ffs_ondisk::{DirOff, Ino, Place, Structure};
 use std::ops::{ControlFlow, Range};
@@ -91,7 +91,7 @@ fn names(header: &Header, chunk: &[u8], off: usize, name: &[u8]) -> bool {
 impl Dir<'_> {
     fn sweep(&self, range: Range<u32>, name: &[u8]) -> Result<Option<Hit>> {
         let (fmt, start, mut end) = (self.fmt(), range.start, range.end);
-        let (glance, mut sound) = (Glance::new(name), self.sound());
+        let (glance, mut sound) = (Glance::new(fmt, name), self.sound());
         let hit = self.walk(range, |at, chunk| {
             if sound.covers(at) && !glance.may_hold(chunk) {
                 return Ok(ControlFlow::Continue(()));
@@ -181,8 +181,8 @@ struct RoomSearch<'a> {
     compact: Option<Region>,
     whiteout: Option<u32>,
     end_useful: u32,
-    /// The first chunk with enough slack in all to be remembered.
-    roomy: Option<u32>,
+    /// What is known of the chunks' room.
+    map: RoomMap,
 }
 
 impl RoomSearch<'_> {
@@ -218,15 +218,22 @@ impl RoomSearch<'_> {
             prev = Some(here);
             off += h.reclen;
         }
-        if all_slack >= DirState::room_wanted(self.need) {
-            self.roomy.get_or_insert(at);
-        }
+        self.map.set(at / CHUNK, all_slack);
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The chunk at `at` is full and does not hold the name.
-    fn pass_over(&mut self, at: u32) {
-        self.end_useful = at + CHUNK;
+    /// Whether the chunk at `at`, which does not hold the name, tells nothing new about room.
+    fn knows_room(&self, at: u32) -> bool {
+        self.slack.is_some() || self.map.slack(at / CHUNK).is_some_and(|s| s < self.need)
+    }
+
+    /// Passes over the chunk at `at`. An empty chunk is one free record.
+    fn pass_over(&mut self, at: u32, chunk: &[u8]) {
+        let empty =
+            dir::header(self.fmt, chunk, 0).is_ok_and(|h| !h.live() && h.reclen == chunk.len());
+        if !empty {
+            self.end_useful = at + CHUNK;
+        }
     }
 
     fn slot(self, size: u32) -> Slot {
@@ -258,14 +265,13 @@ pub(crate) fn find_room(d: Dir<'_>, name: &[u8]) -> Result<Room> {
         compact: None,
         whiteout: None,
         end_useful: 0,
-        roomy: None,
+        map: d.ip.dir.take_room(),
     };
     let size = d.size();
-    let (glance, mut sound) = (Glance::new(name), d.sound());
-    let full_to = d.ip.dir.no_room_before(search.need);
+    let (glance, mut sound) = (Glance::new(search.fmt, name), d.sound());
     let hit = d.walk(0..size, |at, chunk| {
-        if at < full_to && sound.covers(at) && !glance.may_hold(chunk) {
-            search.pass_over(at);
+        if search.knows_room(at) && sound.covers(at) && !glance.may_hold(chunk) {
+            search.pass_over(at, chunk);
             return Ok(ControlFlow::Continue(()));
         }
         let hit = search.chunk(at, chunk)?;
@@ -273,11 +279,10 @@ pub(crate) fn find_room(d: Dir<'_>, name: &[u8]) -> Result<Room> {
             sound.walked(at);
         }
         Ok(hit)
-    })?;
+    });
     d.note_sound(&sound);
-    if hit.is_none() {
-        d.ip.dir.set_no_room_before(search.need, search.roomy.unwrap_or(size));
-    }
+    d.ip.dir.put_room(std::mem::take(&mut search.map));
+    let hit = hit?;
     let seen = hit.as_ref().map_or(size, |h| h.off + h.header.reclen as u32);
     add(&d.counters().dir_bytes_scanned, seen.into());
     match hit {

@@ -4,7 +4,7 @@
 use crate::sync::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 /// Memory of a directory.
 #[derive(Debug, Default)]
@@ -15,8 +15,41 @@ pub(crate) struct DirState {
     pub(crate) malformed: AtomicBool,
     /// All chunks before it were walked to their ends and found sound, bytes.
     pub(crate) sound_to: AtomicU32,
-    room: [AtomicU32; Self::ROOM_CLASSES],
+    room: Mutex<RoomMap>,
     moves: Mutex<Option<Box<MoveLog>>>,
+}
+
+/// How much room the chunks of a directory have, where it is known: a byte each.
+#[derive(Debug, Default)]
+pub(crate) struct RoomMap(Vec<u8>);
+
+impl RoomMap {
+    /// Slack is a multiple of so many bytes.
+    const UNIT: usize = 4;
+    const UNKNOWN: u8 = u8::MAX;
+
+    /// Bytes of slack that all records of chunk number `n` have together.
+    pub(crate) fn slack(&self, n: u32) -> Option<usize> {
+        let known = self.0.get(n as usize).copied().filter(|&u| u != Self::UNKNOWN)?;
+        Some(usize::from(known) * Self::UNIT)
+    }
+
+    /// Notes that they have `slack` bytes.
+    pub(crate) fn set(&mut self, n: u32, slack: usize) {
+        let n = n as usize;
+        if self.0.len() <= n {
+            self.0.resize(n + 1, Self::UNKNOWN);
+        }
+        if let Some(u) = self.0.get_mut(n) {
+            *u = u8::try_from(slack / Self::UNIT).unwrap_or(Self::UNKNOWN);
+        }
+    }
+
+    fn forget(&mut self, n: u32) {
+        if let Some(u) = self.0.get_mut(n as usize) {
+            *u = Self::UNKNOWN;
+        }
+    }
 }
 
 /// A record that a compaction kept; offsets in its chunk, bytes.
@@ -51,39 +84,19 @@ struct Compaction {
 }
 
 impl DirState {
-    /// Sizes of records that are told apart in what is known of room.
-    const ROOM_CLASSES: usize = 16;
-    /// Bytes of the smallest record, and between one class and the next.
-    const LEAST_RECORD: usize = 12;
-    const CLASS_STEP: usize = 4;
-
-    fn room_class(need: usize) -> usize {
-        let class = need.saturating_sub(Self::LEAST_RECORD) / Self::CLASS_STEP;
-        class.min(Self::ROOM_CLASSES - 1)
+    /// Takes out what is known of room, for a search that will bring it up to date.
+    pub(crate) fn take_room(&self) -> RoomMap {
+        std::mem::take(&mut *self.room.lock())
     }
 
-    /// Bytes of slack that a chunk must have in all to be remembered as one with room for `need`.
-    pub(crate) fn room_wanted(need: usize) -> usize {
-        Self::LEAST_RECORD + Self::room_class(need) * Self::CLASS_STEP
+    /// Puts it back.
+    pub(crate) fn put_room(&self, map: RoomMap) {
+        *self.room.lock() = map;
     }
 
-    /// No chunk before this offset has [`DirState::room_wanted`] bytes of slack.
-    pub(crate) fn no_room_before(&self, need: usize) -> u32 {
-        self.room.get(Self::room_class(need)).map_or(0, |r| r.load(Ordering::Relaxed))
-    }
-
-    /// Notes what a search of the whole directory found out about [`DirState::no_room_before`].
-    pub(crate) fn set_no_room_before(&self, need: usize, at: u32) {
-        if let Some(r) = self.room.get(Self::room_class(need)) {
-            r.store(at, Ordering::Relaxed);
-        }
-    }
-
-    /// The chunk at `at` was changed or is new: it may have room now.
-    pub(crate) fn chunk_changed(&self, at: u32) {
-        for r in &self.room {
-            r.fetch_min(at, Ordering::Relaxed);
-        }
+    /// Chunk number `n` was changed or is new: its room is not known any more.
+    pub(crate) fn chunk_changed(&self, n: u32) {
+        self.room.lock().forget(n);
     }
 
     /// Compactions that positions of a listing can be older by.

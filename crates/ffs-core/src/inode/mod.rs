@@ -57,7 +57,7 @@ mod update;
 mod write;
 
 pub(crate) use balloc::Granted;
-pub(crate) use dirstate::{DirState, Moved};
+pub(crate) use dirstate::{DirState, Moved, RoomMap};
 pub(crate) use table::InodeTable;
 
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
