@@ -94,7 +94,11 @@ pub fn mount_foreground(
         }
     };
     let watch = signals.watch(session.clone()).map_err(|e| MountError::kernel("thread", e))?;
-    let syncer = Syncer::start(fs.clone()).map_err(|e| MountError::kernel("thread", e))?;
+    let syncer = Syncer::start(fs.clone(), {
+        let session = session.clone();
+        move || session.idle()
+    })
+    .map_err(|e| MountError::kernel("thread", e))?;
     kernel::widen_readahead(&mount_point);
     ready(&Mounted { mount_point, read_only: fs.is_read_only(), notes });
     let ended = session.wait(&fs);

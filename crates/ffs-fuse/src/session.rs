@@ -125,6 +125,11 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Frees what the kernel has forgotten, in case no request comes after which it would be.
+    pub(crate) fn idle(&self) {
+        self.server.release_forgotten();
+    }
+
     /// Starts `n` workers.
     ///
     /// # Errors
@@ -210,6 +215,7 @@ impl Session {
         if !sent && outcome.is_ok() {
             self.server.undo(reply);
         }
+        self.server.release_forgotten();
         Ok(request.opcode)
     }
 
@@ -227,6 +233,7 @@ impl Session {
                 self.answer(&mut desk, n, None)?;
             }
         }
+        self.server.release_forgotten();
         Ok(())
     }
 

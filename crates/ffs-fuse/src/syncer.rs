@@ -38,19 +38,21 @@ pub(crate) struct Syncer {
 }
 
 impl Syncer {
-    pub(crate) fn start(fs: Ffs) -> std::io::Result<Syncer> {
+    /// Starts it; it also calls `each` every second.
+    pub(crate) fn start(fs: Ffs, each: impl Fn() + Send + 'static) -> std::io::Result<Syncer> {
         let stop = Arc::new(Stop::default());
         let theirs = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
             .name("syncer".to_owned())
-            .spawn(move || run(&fs, &theirs))?;
+            .spawn(move || run(&fs, &theirs, each))?;
         Ok(Syncer { stop, thread: Some(thread) })
     }
 }
 
-fn run(fs: &Ffs, stop: &Stop) {
+fn run(fs: &Ffs, stop: &Stop, each: impl Fn()) {
     let mut failing = false;
     while !stop.wait() {
+        each();
         match fs.tick() {
             Ok(()) => failing = false,
             // Once a series of failures, not once a second.

@@ -111,6 +111,7 @@ impl Server {
     }
 
     pub(super) fn statfs(&self, out: &mut Reply) -> Result<(), Errno> {
+        self.release_forgotten();
         let s = self.fs.statfs();
         for v in [
             s.frags,

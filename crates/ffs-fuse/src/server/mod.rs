@@ -164,6 +164,11 @@ impl Server {
         Ok(())
     }
 
+    /// Frees what the kernel has forgotten. Called when nobody waits for it: after an answer was sent.
+    pub(crate) fn release_forgotten(&self) {
+        self.nodes.release();
+    }
+
     /// Takes back the references in an answer that never reached the kernel.
     pub(crate) fn undo(&self, out: &Reply) {
         match out.handed_out {

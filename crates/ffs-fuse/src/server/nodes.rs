@@ -14,6 +14,7 @@ use ffs_core::Vnode;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SHARDS: usize = 16;
@@ -30,11 +31,18 @@ type Shard = HashMap<u64, Node, FixedState>;
 pub(crate) struct Nodes {
     root: Vnode,
     shards: [Mutex<Shard>; SHARDS],
+    forgotten: Mutex<Vec<Vnode>>,
+    any_forgotten: AtomicBool,
 }
 
 impl Nodes {
     pub(crate) fn new(root: Vnode) -> Nodes {
-        Nodes { root, shards: std::array::from_fn(|_| Mutex::default()) }
+        Nodes {
+            root,
+            shards: std::array::from_fn(|_| Mutex::default()),
+            forgotten: Mutex::default(),
+            any_forgotten: AtomicBool::new(false),
+        }
     }
 
     fn shard(&self, node: u64) -> MutexGuard<'_, Shard> {
@@ -63,16 +71,28 @@ impl Nodes {
         }
     }
 
-    /// The kernel gives `count` references back.
+    /// The kernel gives `count` references back. A file that it forgets altogether is released by
+    /// [`Nodes::release`].
     pub(crate) fn forget(&self, node: u64, count: u64) {
-        // Bound to a name outside the block: dropped after the lock is.
-        let _released = {
-            let mut shard = self.shard(node);
-            let Entry::Occupied(mut e) = shard.entry(node) else { return };
-            let left = e.get().lookups.saturating_sub(count);
-            e.get_mut().lookups = left;
-            (left == 0).then(|| e.remove())
-        };
+        let mut shard = self.shard(node);
+        let Entry::Occupied(mut e) = shard.entry(node) else { return };
+        let left = e.get().lookups.saturating_sub(count);
+        e.get_mut().lookups = left;
+        if left == 0 {
+            let node = e.remove();
+            drop(shard);
+            self.forgotten.lock().unwrap_or_else(PoisonError::into_inner).push(node.file);
+            self.any_forgotten.store(true, Ordering::Release);
+        }
+    }
+
+    /// Releases the files that the kernel has forgotten: those without names are freed now.
+    pub(crate) fn release(&self) {
+        if self.any_forgotten.swap(false, Ordering::Acquire) {
+            let forgotten = &mut *self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+            let files = std::mem::take(forgotten);
+            drop(files);
+        }
     }
 
     /// Forgets all but the root.
@@ -81,5 +101,6 @@ impl Nodes {
             let all = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));
             drop(all);
         }
+        self.release();
     }
 }
