@@ -290,3 +290,46 @@ pub(crate) fn find_room(d: Dir<'_>, name: &[u8]) -> Result<Room> {
         None => Ok(Room::Free(search.slot(size))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cred, Env, Ffs, MountOptions, NodeKind, OrderingPolicy};
+    use ffs_device::{Rng, SplitMix64};
+    use ffs_ondisk::Format;
+    use std::sync::Arc;
+
+    /// What a directory remembers makes searches faster, never different.
+    #[test]
+    fn memory_does_not_change_answers() {
+        const SEED: u64 = 0x5eed_d1f5;
+        println!("seed {SEED:#x}");
+        let rng = SplitMix64::new(SEED);
+        let dev =
+            ffs_admin::newfs::quick(ffs_ondisk::Endian::Big, Format::Ufs1, 8192, 1024, 8 << 20);
+        let opts = MountOptions { ordering: OrderingPolicy::None, ..MountOptions::default() };
+        let fs = Ffs::mount(Arc::new(dev.unwrap()), &opts, Env::system()).unwrap();
+        let (root, cred) = (fs.root().unwrap(), Cred::root());
+        let parent = fs.mkdir(&cred, &root, b"d", 0o755).unwrap();
+        let ip = fs.0.table.get(fs.getattr(&parent).ino).unwrap();
+        let name = |i: u64| format!("{:x<1$}", i, (i * 7 % 60) as usize);
+        for _ in 0..4000 {
+            let n = name(rng.below(500));
+            if rng.below(5) < 2 {
+                drop(fs.unlink(&cred, &parent, n.as_bytes()));
+            } else {
+                drop(fs.create(&cred, &parent, n.as_bytes(), NodeKind::Regular, 0o644));
+            }
+            let (data, sought) = (ip.read(), name(rng.below(500)));
+            let d = Dir { table: &fs.0.table, ip: &ip, data: &data };
+            let ask =
+                || (find(d, sought.as_bytes()).unwrap(), find_room(d, sought.as_bytes()).unwrap());
+            let remembered = ask();
+            let (sound, room) = (ip.dir.sound_to.swap(0, Ordering::Relaxed), ip.dir.take_room());
+            assert_eq!(remembered, ask(), "{sought}");
+            ip.dir.sound_to.store(sound, Ordering::Relaxed);
+            ip.dir.put_room(room);
+        }
+        assert!(fs.getattr(&parent).size > 4096);
+    }
+}
