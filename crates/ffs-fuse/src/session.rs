@@ -5,7 +5,7 @@
 //!    and those who still use the mount had time to leave.
 //! 2. When it is over, everything is written and the volume marked clean, before the image's lock is
 //!    given up.
-//! 3. A worker waits for nothing but the kernel's next request and the core.
+//! 3. A worker waits for nothing but its turn, the kernel's next request and the core.
 
 use crate::error::MountError;
 use crate::kernel::{self, Force};
