@@ -111,7 +111,11 @@ impl Corrupt {
 impl fmt::Display for Corrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Corrupt { structure, place, field, found, expected } = self;
-        write!(f, "{structure}{place}: {field} is {found}, expected {expected}")
+        let of = match (structure, place) {
+            (Structure::IndirectBlock | Structure::ExtAttr, Place::Inode(_)) => " of inode",
+            _ => "",
+        };
+        write!(f, "{structure}{of}{place}: {field} is {found}, expected {expected}")
     }
 }
 

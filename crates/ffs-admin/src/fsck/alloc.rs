@@ -1,7 +1,8 @@
 //! Room for what repairs create.
 //!
 //! **Invariants.**
-//! 1. A fragment or inode is handed out only if neither this check nor the map on disk knows it as used.
+//! 1. A fragment or inode is handed out only if this check does not know it as used; and one that the map on
+//!    disk calls used only if there is no other, as when a damaged map calls everything used.
 //! 2. What was handed out is remembered, so that the commit can mark it in the maps before anything points at it.
 //!
 //! References: spec/fsck-and-crash.md §4, §5.
@@ -15,15 +16,27 @@ use super::Checker;
 use super::judge::Res;
 use super::tables::State;
 
+/// Whether the maps on disk have a say in what is free.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Map {
+    Asked,
+    Ignored,
+}
+
 impl Checker<'_> {
     /// `n` fragments inside one block, marked used; `None` if there is no room.
     pub(super) fn alloc_frags(&mut self, n: u32) -> Res<Option<FragNo>> {
+        let by_map = self.alloc_frags_by(n, Map::Asked)?;
+        if by_map.is_some() { Ok(by_map) } else { self.alloc_frags_by(n, Map::Ignored) }
+    }
+
+    fn alloc_frags_by(&mut self, n: u32, map: Map) -> Res<Option<FragNo>> {
         for i in 0..self.g.ncg {
             let c = CgNo((self.alloc_hint + i) % self.g.ncg);
             if !self.groups[c.0 as usize].sound {
                 continue;
             }
-            if let Some(at) = self.alloc_in_group(c, n)? {
+            if let Some(at) = self.alloc_in_group(c, n, map)? {
                 self.alloc_hint = c.0;
                 for f in at.0..at.0 + u64::from(n) {
                     self.used.set(f);
@@ -36,7 +49,7 @@ impl Checker<'_> {
     }
 
     /// A run in group `c`: in a partly used block if one has it, else at the start of a free one.
-    fn alloc_in_group(&mut self, c: CgNo, n: u32) -> Res<Option<FragNo>> {
+    fn alloc_in_group(&mut self, c: CgNo, n: u32, map: Map) -> Res<Option<FragNo>> {
         let g = self.g;
         let bytes = self.read_group(c)?;
         let view = Cg::new(&g, &bytes);
@@ -44,8 +57,10 @@ impl Checker<'_> {
         let mut whole = None;
         for blk in 0..g.cg_frags(c) / g.frag {
             let first = base.plus(u64::from(blk * g.frag));
-            let free = view.block_pattern(blk) & !self.used.byte(first.0);
-            if free == ffs_ondisk::cg::full_pattern(g.frag) {
+            let all = ffs_ondisk::cg::full_pattern(g.frag);
+            let marked = if map == Map::Asked { view.block_pattern(blk) } else { all };
+            let free = marked & !self.used.byte(first.0);
+            if free == all {
                 if n == g.frag {
                     return Ok(Some(first));
                 }
@@ -59,6 +74,11 @@ impl Checker<'_> {
 
     /// A free inode, marked used; `None` if there is none.
     pub(super) fn alloc_inode(&mut self) -> Res<Option<Ino>> {
+        let by_map = self.alloc_inode_by(Map::Asked)?;
+        if by_map.is_some() { Ok(by_map) } else { self.alloc_inode_by(Map::Ignored) }
+    }
+
+    fn alloc_inode_by(&mut self, map: Map) -> Res<Option<Ino>> {
         for c in 0..self.g.ncg {
             let group = self.groups[c as usize];
             if !group.sound {
@@ -67,7 +87,7 @@ impl Checker<'_> {
             let bytes = self.read_group(CgNo(c))?;
             for index in 0..group.scan.min(self.g.ipg) {
                 let ino = Ino(c * self.g.ipg + index);
-                let marked = Cg::new(&self.g, &bytes).inode_used(index);
+                let marked = map == Map::Asked && Cg::new(&self.g, &bytes).inode_used(index);
                 let known = self.inodes.get(ino).state != State::Free;
                 if ino.0 > 2 && !marked && !known && self.node(ino)?.d.mode == 0 {
                     self.new_inodes.insert(ino.0);

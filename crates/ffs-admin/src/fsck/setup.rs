@@ -13,7 +13,7 @@ use ffs_device::{BlockDevice, DeviceError};
 use ffs_ondisk::sbsearch::{
     self, Found, FsRecovery, RECOVERY_OFFSET, SearchError, Source, Warning,
 };
-use ffs_ondisk::superblock::{CkHash, FsFlags, SBLOCKSIZE, magic_of};
+use ffs_ondisk::superblock::{CkHash, FsFlags, SBLOCKSIZE, SbFields, magic_of};
 use ffs_ondisk::{CgNo, Error, Format, Geometry, Superblock, sbcheck};
 
 use super::Checker;
@@ -94,6 +94,7 @@ pub(super) fn locate(dev: &Arc<dyn BlockDevice>, at: Option<u64>) -> Res<Located
         other => Stop::Refused(exit::SUPERBLOCK, other.to_string()),
     })?;
     let mut located = outvote(dev, found);
+    restore_layout(dev, &mut located);
     correct_file_size(dev, &mut located);
     check_room(&located.found.geometry)?;
     Ok(located)
@@ -153,26 +154,13 @@ fn correct_file_size(dev: &Arc<dyn BlockDevice>, located: &mut Located) {
 fn outvote(dev: &Arc<dyn BlockDevice>, mut found: Found) -> Located {
     let g = found.geometry;
     let hashed = found.sb.ckhashes().contains(CkHash::SUPERBLOCK);
-    let mut groups = vec![0, 1, g.ncg - 1];
-    groups.retain(|&c| c < g.ncg);
-    groups.dedup();
-    let none = Vec::new();
-    if hashed || found.source != Source::Primary || found.sb.old_layout || groups.len() < 2 {
-        return Located { found, corrections: none };
+    if hashed || found.source != Source::Primary || found.sb.old_layout {
+        return Located { found, corrections: Vec::new() };
     }
-    let backup = |&c: &u32| {
-        let at = g.frag_to_byte(g.cgsblock(CgNo(c)));
-        let copy = Superblock::decode(&read(dev, at, SBLOCKSIZE).ok()?, at).ok()?;
-        (copy.endian == found.sb.endian && copy.format == found.sb.format).then_some(copy)
-    };
-    let copies: Vec<Superblock> = groups.iter().filter_map(backup).collect();
     let mut sb = found.sb.clone();
-    let corrections = match copies.as_slice() {
-        [first, others @ ..] if copies.len() == groups.len() => {
-            let agree = |o: &Superblock| take_constants(&mut o.clone(), first).is_empty();
-            if others.iter().all(agree) { take_constants(&mut sb, first) } else { none }
-        }
-        _ => none,
+    let corrections = match agreed_backup(dev, &g, &sb) {
+        Some(copy) => take_constants(&mut sb, &copy),
+        None => Vec::new(),
     };
     if !corrections.is_empty() {
         match sbcheck::verdict(&sb, Some(dev.len_bytes())) {
@@ -181,6 +169,47 @@ fn outvote(dev: &Arc<dyn BlockDevice>, mut found: Found) -> Located {
         }
     }
     Located { found, corrections }
+}
+
+/// One of several backups, if all agree.
+fn agreed_backup(dev: &Arc<dyn BlockDevice>, g: &Geometry, sb: &Superblock) -> Option<Superblock> {
+    let mut groups = vec![0, 1, g.ncg - 1];
+    groups.retain(|&c| c < g.ncg);
+    groups.dedup();
+    let backup = |&c: &u32| {
+        let at = g.frag_to_byte(g.cgsblock(CgNo(c)));
+        let copy = Superblock::decode(&read(dev, at, SBLOCKSIZE).ok()?, at).ok()?;
+        (copy.endian == sb.endian && copy.format == sb.format).then_some(copy)
+    };
+    let mut copies: Vec<Superblock> = groups.iter().map_while(backup).collect();
+    let first = copies.first()?;
+    let agree = |o: &Superblock| {
+        o.old_layout == first.old_layout && take_constants(&mut o.clone(), first).is_empty()
+    };
+    let all = copies.len() == groups.len() && copies.len() > 1 && copies.iter().all(agree);
+    all.then(|| copies.swap_remove(0))
+}
+
+/// `maxbsize` alone tells whether a UFS1 superblock has the 64-bit fields. One that by it has none, while all
+/// backups do, has a wrong `maxbsize`.
+fn restore_layout(dev: &Arc<dyn BlockDevice>, located: &mut Located) {
+    let Found { sb, geometry: g, source, .. } = &located.found;
+    if *source != Source::Primary || !sb.old_layout {
+        return;
+    }
+    let Some(copy) = agreed_backup(dev, g, sb).filter(|copy| !copy.old_layout) else { return };
+    let mut bytes = sb.raw().to_vec();
+    let Some(field) = SbFields::FIELDS.iter().find(|f| f.name == "maxbsize") else { return };
+    let found = field.value(&bytes, 0, sb.endian).to_string();
+    field.set(&mut bytes, 0, sb.endian, copy.f.maxbsize.into());
+    let Ok(mut sb) = Superblock::decode(&bytes, sb.location) else { return };
+    let right = copy.f.maxbsize.to_string();
+    let mut corrections = vec![Correction { field: "maxbsize", found, right }];
+    corrections.append(&mut take_constants(&mut sb, &copy));
+    if let Ok((geometry, _)) = sbcheck::verdict(&sb, Some(dev.len_bytes())) {
+        (located.found.sb, located.found.geometry) = (sb, geometry);
+        located.corrections = corrections;
+    }
 }
 
 /// Every group has room for its metadata.

@@ -17,6 +17,7 @@ pub(super) fn check_in(g: &Geometry, c: CgNo, block: &mut [u8]) -> Result<Csum, 
     cg::validate(g, c, block)?;
     check_metadata(g, c, &Cg::new(g, block))?;
     check_reserved_inodes(c, &Cg::new(g, block))?;
+    check_initialised(g, c, &Cg::new(g, block))?;
     let mut cg = CgMut::new(g, block);
     // Bits behind the end of the last group would be found by searches.
     for f in cg.view().ndblk()..g.fpg {
@@ -57,6 +58,18 @@ fn check_reserved_inodes(c: CgNo, cg: &Cg<'_>) -> Result<(), Error> {
         Some(i) => {
             let found = format!("inode {i} marked free");
             Err(damaged(c, "inosused", found, "inodes 0 to 2 marked used"))
+        }
+    }
+}
+
+/// An inode in use lies below `initediblk`: else its block would be taken for one never written.
+fn check_initialised(g: &Geometry, c: CgNo, cg: &Cg<'_>) -> Result<(), Error> {
+    let inited = cg.initediblk();
+    match (inited..g.ipg).find(|i| cg.inode_used(*i)) {
+        None => Ok(()),
+        Some(i) => {
+            let expected = format!("above {i}, an inode in use");
+            Err(damaged(c, "initediblk", inited.to_string(), &expected))
         }
     }
 }

@@ -145,13 +145,9 @@ impl InodeTable {
             }
             let Some(at) = self.checked_run(ip, p, frags, Structure::ExtAttr)? else {
                 let want = "the address of a block";
-                return Err(Error::corrupt(
-                    Structure::ExtAttr,
-                    place(ip.ino),
-                    "block pointer",
-                    p,
-                    want,
-                ));
+                let (s, place) = (Structure::ExtAttr, place(ip.ino));
+                let e = Error::corrupt(s, place, "block pointer", p, want);
+                return Err(self.cache().damaged(e));
             };
             let len = (frags * g.fsize) as usize;
             let buf = self.cache().bread(key(ip, i), BufKind::Data, at, len)?;

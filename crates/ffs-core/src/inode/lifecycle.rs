@@ -4,11 +4,14 @@
 
 use super::{Inode, InodeData, InodeTable};
 use crate::alloc::ParentDir;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ordering::{FreeNow, InodeChange};
 use ffs_device::clock::Rng;
-use ffs_ondisk::{Dinode, FileType, Format, Ino, dinode};
+use ffs_ondisk::{Dinode, FileType, Format, Ino, Structure, dinode};
 use std::sync::Arc;
+
+/// Inodes wrongly marked free that one allocation passes over.
+const MAX_MISMARKED: u32 = 1024;
 
 impl InodeTable {
     /// A new file in `parent`: type and permissions `mode`, one link (a directory two), times now,
@@ -28,18 +31,7 @@ impl InodeTable {
         gid: u32,
     ) -> Result<Arc<Inode>> {
         let is_dir = FileType::of_mode(mode) == Some(FileType::Directory);
-        let ino = self.alloc.alloc_inode(parent, is_dir)?;
-        let old = match self.inode_block(ino) {
-            Ok(block) => {
-                let block = block.read();
-                let bytes = block.bytes.get(self.g().ino_to_fsbo(ino)..).unwrap_or(&[]);
-                Dinode::decode(self.g(), bytes).generation
-            }
-            Err(e) => {
-                self.alloc.free_inode(ino, is_dir)?;
-                return Err(e);
-            }
-        };
+        let (ino, old) = self.take_free_inode(parent, is_dir)?;
         let now = self.now();
         let d = Dinode {
             mode,
@@ -57,6 +49,42 @@ impl InodeTable {
         let ip = Arc::new(Inode::new(ino, d));
         self.enter(&ip);
         Ok(ip)
+    }
+
+    /// Takes an inode that is free on disk too, and the generation it had.
+    ///
+    /// A map may call free what its inode block shows to be a file. Such an inode is passed over and
+    /// stays marked used, which it is.
+    fn take_free_inode(&self, parent: &ParentDir, is_dir: bool) -> Result<(Ino, u32)> {
+        let mut in_use = None;
+        for _ in 0..MAX_MISMARKED {
+            let ino = match self.alloc.alloc_inode(parent, is_dir) {
+                Ok(ino) => ino,
+                Err(e) => return Err(in_use.unwrap_or(e)),
+            };
+            match self.last_dinode(ino) {
+                Ok(old) if old.mode == 0 => return Ok((ino, old.generation)),
+                Ok(old) => {
+                    let (s, found) = (Structure::Inode, format!("{:#o}", old.mode));
+                    let want = "0, as the cylinder group marks the inode free";
+                    let e = Error::corrupt(s, place(ino), "mode", found, want);
+                    in_use = Some(self.cache().damaged(e));
+                }
+                Err(e) => {
+                    self.alloc.free_inode(ino, is_dir)?;
+                    return Err(e);
+                }
+            }
+        }
+        Err(in_use.unwrap_or(Error::NoInodes))
+    }
+
+    /// What an inode's block says of it, unchecked.
+    fn last_dinode(&self, ino: Ino) -> Result<Dinode> {
+        let block = self.inode_block(ino)?;
+        let block = block.read();
+        let bytes = block.bytes.get(self.g().ino_to_fsbo(ino)..).unwrap_or(&[]);
+        Ok(Dinode::decode(self.g(), bytes))
     }
 
     /// A generation that the number's last file did not have; never 0.

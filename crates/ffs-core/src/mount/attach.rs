@@ -15,9 +15,12 @@ use ffs_device::clock::SplitMix64;
 use ffs_device::{BlockDevice, DeviceError};
 use ffs_ondisk::sbsearch::{Found, SearchError};
 use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::{Cg, CgNo, Csum, Format, Geometry, Ino, Place, Structure, cg};
+use ffs_ondisk::{Cg, CgNo, Csum, FileType, Format, Geometry, Ino, Place, Structure, cg};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// Groups whose own counts the summary area has to agree with.
+const COMPARED: usize = 4;
 
 /// Smallest cache that can hold what one operation touches, bytes.
 const MIN_CACHE: usize = 2 << 20;
@@ -40,11 +43,15 @@ fn tenant(policy: OrderingPolicy) -> (Arc<dyn Ordering>, Arc<dyn WriteHooks>) {
 pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) -> Result<Ffs> {
     let found = find_superblock(&*dev)?;
     let g = found.geometry;
-    let verdict = if dev.is_read_only() {
+    let mut verdict = if dev.is_read_only() {
         Verdict::ReadOnly("the device cannot be written")
     } else {
         judge(&found)
     };
+    let summaries = read_summaries(&g, &*dev)?;
+    if verdict == Verdict::Writable && !summaries_agree(&g, &*dev, &summaries)? {
+        verdict = Verdict::Doubtful("its summary area and its groups disagree: run ffs fsck");
+    }
     let (writable, refused) = match verdict {
         Verdict::Writable => (true, None),
         Verdict::Doubtful(_) if opts.force => (true, None),
@@ -54,7 +61,7 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
         // After a crash the summary area may be older than the groups.
         read_group_counts(&g, &*dev)?
     } else {
-        read_summaries(&g, &*dev)?
+        summaries
     };
     let read_only = Arc::new(AtomicBool::new(true));
     let counters = Arc::new(Counters::default());
@@ -92,14 +99,13 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
 
 /// A root that is no directory would make the mount point vanish (known-failures §2.11).
 fn check_root(ffs: &Ffs) -> Result<()> {
-    let root = ffs.0.table.get(Ino::ROOT)?;
-    let (is_dir, mode) = {
-        let data = root.read();
-        (data.d.is_dir(), data.d.mode)
+    let mode = match ffs.0.table.get(Ino::ROOT) {
+        Ok(root) => root.read().d.mode,
+        Err(Error::Stale) => 0,
+        Err(e) => return Err(e),
     };
-    if !is_dir {
-        let found = format!("{mode:#o}");
-        let place = Place::Inode(Ino::ROOT);
+    if FileType::of_mode(mode) != Some(FileType::Directory) {
+        let (place, found) = (Place::Inode(Ino::ROOT), format!("{mode:#o}"));
         return Err(Error::corrupt(Structure::Inode, place, "mode", found, "a directory"));
     }
     Ok(())
@@ -127,17 +133,28 @@ fn read_summaries(g: &Geometry, dev: &dyn BlockDevice) -> Result<Vec<Csum>> {
     Ok(records.map(|r| clamp(g, Csum::decode(r, 0, g.endian))).collect())
 }
 
+/// Whether the summary area says of the first groups what they say themselves, as it does on every
+/// clean volume. If not, `csaddr` may name a file's blocks, and the next sync would write over them.
+fn summaries_agree(g: &Geometry, dev: &dyn BlockDevice, summaries: &[Csum]) -> Result<bool> {
+    for (c, said) in (0..g.ncg).zip(summaries).take(COMPARED) {
+        if group_counts(g, dev, CgNo(c))?.is_some_and(|own| own != *said) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// The counts in the groups themselves; those of a damaged group are zero, so that it is left alone.
 fn read_group_counts(g: &Geometry, dev: &dyn BlockDevice) -> Result<Vec<Csum>> {
+    (0..g.ncg).map(|c| Ok(group_counts(g, dev, CgNo(c))?.unwrap_or_default())).collect()
+}
+
+/// The counts in the block of group `c`, unless it is damaged.
+fn group_counts(g: &Geometry, dev: &dyn BlockDevice, c: CgNo) -> Result<Option<Csum>> {
     let mut block = vec![0u8; g.cgsize as usize];
-    (0..g.ncg)
-        .map(|c| {
-            dev.read_at(g.frag_to_byte(g.cgtod(CgNo(c))), &mut block)?;
-            let sound = cg::validate(g, CgNo(c), &block).is_ok();
-            let cs = if sound { Cg::new(g, &block).cs() } else { Csum::default() };
-            Ok(clamp(g, cs))
-        })
-        .collect()
+    dev.read_at(g.frag_to_byte(g.cgtod(c)), &mut block)?;
+    let sound = cg::validate(g, c, &block).is_ok();
+    Ok(sound.then(|| clamp(g, Cg::new(g, &block).cs())))
 }
 
 fn clamp(g: &Geometry, cs: Csum) -> Csum {

@@ -10,6 +10,7 @@
 //! | snapshots | no, for now: their blocks would have to be copied first | snapshots §5 |
 //! | NetBSD's WAPBL or in-file-system quotas | no: we would not keep them up | on-disk-format §20 |
 //! | old UFS1 layout, or 4.2BSD directories | no | on-disk-format §18.1 |
+//! | summary area that disagrees with the groups | only if forced | known-failures §2.1 |
 //! | superblock from a backup or with a bad check hash | only if forced | known-failures §1.8 |
 
 use ffs_ondisk::sbsearch::{Found, Source};
@@ -31,7 +32,7 @@ pub(super) fn judge(found: &Found) -> Verdict {
     let (sb, f) = (&found.sb, &found.sb.f);
     let flags = sb.flags();
     let dirty = f.clean != 1 || flags.contains(FsFlags::NEEDSFSCK);
-    if sb.old_layout || found.geometry.maxsymlinklen == 0 {
+    if sb.old_layout || found.geometry.maxsymlinklen == 0 || found.geometry.old_ids {
         return Verdict::ReadOnly("its superblock is from before FreeBSD 5");
     }
     if flags.contains(FsFlags::GJOURNAL) {
