@@ -1,8 +1,10 @@
 //! Extended attributes of UFS2 inodes.
 //!
-//! The area is rewritten as a whole: in its place, as long as it needs no more fragments; else in new
-//! ones, and the old are freed when the inode names the new. So a call that fails leaves the old
-//! attributes, and removing one needs no space.
+//! The area is rewritten as a whole, in new fragments: the old are freed when the inode names the new,
+//! which have been written by then if the ordering policy says so, as FreeBSD does: nobody could tell
+//! later that an area is not what it should be. So a call that fails leaves the old attributes. Only
+//! when there are no new fragments, and the area has not grown, it is rewritten in its place: removing
+//! an attribute needs no space.
 //!
 //! Reference: `spec/on-disk-format.md` §10.1; `spec/soft-updates.md` §6.13.
 
@@ -11,7 +13,7 @@ use super::cut::Detached;
 use super::lifecycle::place;
 use super::{Inode, InodeData, InodeTable};
 use crate::alloc::Reserve;
-use crate::buf::{BufKey, BufKind};
+use crate::buf::{BufKey, BufKind, BufRef};
 use crate::error::{Error, Result};
 use crate::ordering::{ClaimOf, FragRun, InodeChange, PtrSlot};
 use crate::types::{XattrNamespace, XattrSet};
@@ -165,34 +167,67 @@ impl InodeTable {
         area: &[u8],
         reserve: Reserve,
     ) -> Result<()> {
-        let g = self.g();
         let size = u32::try_from(area.len()).map_err(|_| Error::NoSpace)?;
         let _inode_block = self.inode_block(ip.ino)?;
         let old = data.d.extsize;
         let fits = (0..2).all(|i| self.ext_frags(size, i) <= self.ext_frags(old, i));
-        let gone = if fits {
-            self.trim_ext(data, size)
-        } else {
-            let places = self.ext_places(ip, size, reserve)?;
-            let gone = self.detach_ext(data);
-            self.claim_ext(ip, data, &places);
-            gone
+        let mut written = Ok(());
+        let gone = match self.ext_places(ip, size, reserve) {
+            Ok(places) => {
+                if let Err(e) = self.write_ext(ip, area, &places) {
+                    self.cache().forget_file(ip.ino, -2..=-1);
+                    places.iter().for_each(|run| self.free_quietly(ip, *run));
+                    return Err(e);
+                }
+                let gone = self.detach_ext(data);
+                self.claim_ext(data, &places);
+                gone
+            }
+            Err(Error::NoSpace) if fits => {
+                let gone = self.trim_ext(data, size);
+                written = self.rewrite_ext(ip, data, area);
+                gone
+            }
+            Err(e) => return Err(e),
         };
         data.d.extsize = size;
-        self.cache().forget_file(ip.ino, -2..=-1);
-        for (i, part) in area.chunks(g.bsize as usize).enumerate() {
-            let at = data.d.extb.get(i).copied().unwrap_or(0);
-            let at = FragNo(u64::try_from(at).unwrap_or(0));
-            let len = (self.ext_frags(size, i as u64) * g.fsize) as usize;
-            let buf = self.cache().getblk(key(ip, i), BufKind::Data, at, len, true);
-            if let Some(to) = buf.write().bytes.get_mut(..part.len()) {
-                to.copy_from_slice(part);
-            }
-            self.cache().dirty(&buf);
-        }
         self.touch_changed(data);
+        // If only this fails the new attributes are in force, and the old fragments wait for fsck.
         self.update(ip, data, InodeChange::ExtAttr)?;
-        self.free_all(ip, &gone)
+        self.free_all(ip, &gone).and(written)
+    }
+
+    /// Writes the area to its new places.
+    fn write_ext(&self, ip: &Inode, area: &[u8], places: &[FragRun]) -> Result<()> {
+        self.cache().forget_file(ip.ino, -2..=-1);
+        for (i, (part, run)) in area.chunks(self.g().bsize as usize).zip(places).enumerate() {
+            let buf = self.fill_ext(ip, i, part, *run);
+            let slot = PtrSlot::ExtAttr(ip.ino, i);
+            let then = self.alloc.ordering.claim_set(slot, *run, None, ClaimOf::Attributes);
+            self.cache().apply(&buf, then)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the area where it is; what the device refuses stays in memory.
+    fn rewrite_ext(&self, ip: &Inode, data: &InodeData, area: &[u8]) -> Result<()> {
+        let run = |(at, part): (&i64, &[u8])| FragRun {
+            at: FragNo(u64::try_from(*at).unwrap_or(0)),
+            frags: self.g().numfrags_up(part.len() as u64),
+        };
+        let parts = area.chunks(self.g().bsize as usize);
+        let places: Vec<FragRun> = data.d.extb.iter().zip(parts).map(run).collect();
+        self.write_ext(ip, area, &places)
+    }
+
+    /// The buffer of block `i` of the area, at `run`, holding `part` and zeros.
+    fn fill_ext(&self, ip: &Inode, i: usize, part: &[u8], run: FragRun) -> BufRef {
+        let len = (run.frags * self.g().fsize) as usize;
+        let buf = self.cache().getblk(key(ip, i), BufKind::Data, run.at, len, true);
+        if let Some(to) = buf.write().bytes.get_mut(..part.len()) {
+            to.copy_from_slice(part);
+        }
+        buf
     }
 
     /// Cuts the area's blocks to what `size` bytes need.
@@ -213,12 +248,9 @@ impl InodeTable {
     }
 
     /// Makes `places` the area's blocks.
-    fn claim_ext(&self, ip: &Inode, data: &mut InodeData, places: &[FragRun]) {
-        for (i, (p, run)) in data.d.extb.iter_mut().zip(places).enumerate() {
+    fn claim_ext(&self, data: &mut InodeData, places: &[FragRun]) {
+        for (p, run) in data.d.extb.iter_mut().zip(places) {
             *p = raw(run.at);
-            let slot = PtrSlot::ExtAttr(ip.ino, i);
-            // The blocks are written with the file's data; only directories and maps are waited for.
-            let _ = self.alloc.ordering.claim_set(slot, *run, None, ClaimOf::Data);
             let held = Dinode::sectors(self.g(), run.frags);
             data.d.blocks = data.d.blocks.saturating_add(held);
         }

@@ -55,8 +55,10 @@ pub(crate) enum PtrSlot {
 /// What the newly claimed block holds; decides whether its content must be written first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ClaimOf {
-    /// File data or extended attributes.
+    /// File data.
     Data,
+    /// Extended attributes.
+    Attributes,
     /// The first block of a new directory, with `.` and `..`.
     DirectoryBody,
     /// A later block of a directory, or more fragments of its last one: free records, and the name

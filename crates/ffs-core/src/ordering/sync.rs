@@ -40,10 +40,12 @@ impl Ordering for SyncOrdered {
     }
     fn claim_set(&self, _: PtrSlot, _: FragRun, _: Option<FragRun>, what: ClaimOf) -> Disposition {
         match what {
-            // A directory or an indirect block that holds garbage would be followed.
-            ClaimOf::DirectoryBody | ClaimOf::DirectoryExtended | ClaimOf::Indirect => {
-                Disposition::WriteAndWait
-            }
+            // A directory or an indirect block that holds garbage would be followed, attributes that
+            // are garbage could not be told from others.
+            ClaimOf::DirectoryBody
+            | ClaimOf::DirectoryExtended
+            | ClaimOf::Indirect
+            | ClaimOf::Attributes => Disposition::WriteAndWait,
             // The name entered next writes the same block.
             ClaimOf::Data | ClaimOf::DirectoryGrowth => Disposition::Delay,
         }
@@ -54,7 +56,7 @@ impl Ordering for SyncOrdered {
             ClaimOf::DirectoryBody | ClaimOf::DirectoryGrowth | ClaimOf::DirectoryExtended => {
                 Disposition::WriteAndWait
             }
-            ClaimOf::Data | ClaimOf::Indirect => Disposition::Delay,
+            ClaimOf::Data | ClaimOf::Attributes | ClaimOf::Indirect => Disposition::Delay,
         }
     }
     fn inode_changed(&self, _: Ino, why: InodeChange) -> Disposition {
@@ -64,11 +66,12 @@ impl Ordering for SyncOrdered {
             | InodeChange::NlinkInc
             | InodeChange::DirectoryGrow
             | InodeChange::Truncate
-            | InodeChange::TruncateExtend => Disposition::WriteAndWait,
+            | InodeChange::TruncateExtend
+            // The old blocks are freed next.
+            | InodeChange::ExtAttr => Disposition::WriteAndWait,
             InodeChange::NlinkDec
             | InodeChange::Attr
             | InodeChange::Grow
-            | InodeChange::ExtAttr
             | InodeChange::Free => Disposition::Delay,
         }
     }

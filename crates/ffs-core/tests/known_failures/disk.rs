@@ -352,6 +352,15 @@ fn geometry(dev: &dyn BlockDevice) -> Geometry {
 
 /// A fresh volume of the kind that all tests use.
 pub(crate) fn fresh(kind: Kind, bytes: u64, more: impl FnOnce(&mut NewfsOptions)) -> MemDevice {
+    try_fresh(kind, bytes, more).unwrap()
+}
+
+/// [`fresh`], unless newfs refuses.
+pub(crate) fn try_fresh(
+    kind: Kind,
+    bytes: u64,
+    more: impl FnOnce(&mut NewfsOptions),
+) -> std::result::Result<MemDevice, ffs_admin::AdminError> {
     let (format, endian) = kind;
     let mut opts = NewfsOptions {
         endian,
@@ -364,8 +373,8 @@ pub(crate) fn fresh(kind: Kind, bytes: u64, more: impl FnOnce(&mut NewfsOptions)
     more(&mut opts);
     let dev = MemDevice::new(bytes);
     let clock = ManualClock::new(Timestamp::new(1_000_000_000, 0));
-    newfs::newfs(&dev, &opts, &clock, &SplitMix64::new(1), &mut |_, _| {}).unwrap();
-    dev
+    newfs::newfs(&dev, &opts, &clock, &SplitMix64::new(1), &mut |_, _| {})?;
+    Ok(dev)
 }
 
 fn make(kind: Kind) -> Base {

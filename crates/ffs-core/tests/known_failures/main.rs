@@ -16,10 +16,15 @@
 mod checker;
 mod directories;
 mod disk;
+mod eio;
 mod files;
 mod groups;
+mod images;
+mod layout;
 mod memory;
+mod mounting;
 mod ordeal;
 mod snapshots;
+mod space;
 mod superblock;
 mod walk;
