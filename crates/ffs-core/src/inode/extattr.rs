@@ -199,14 +199,15 @@ impl InodeTable {
 
     /// Writes the area to its new places.
     fn write_ext(&self, ip: &Inode, area: &[u8], places: &[FragRun]) -> Result<()> {
+        let mut result = Ok(());
         self.cache().forget_file(ip.ino, -2..=-1);
         for (i, (part, run)) in area.chunks(self.g().bsize as usize).zip(places).enumerate() {
             let buf = self.fill_ext(ip, i, part, *run);
             let slot = PtrSlot::ExtAttr(ip.ino, i);
             let then = self.alloc.ordering.claim_set(slot, *run, None, ClaimOf::Attributes);
-            self.cache().apply(&buf, then)?;
+            result = result.and(self.cache().apply(&buf, then));
         }
-        Ok(())
+        result
     }
 
     /// Writes the area where it is; what the device refuses stays in memory.
