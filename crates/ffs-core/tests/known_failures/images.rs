@@ -101,8 +101,7 @@ fn bad_zeroed_pieces() {
     }
 }
 
-/// Bits flipped in metadata, checked by hashes or not: no panic, no endless work, repaired in one run. Files whose
-/// own blocks and inodes were not hit are whole as long as they have a way from the root.
+/// Bits flipped in metadata, checked by hashes or not: no panic, no endless work, repaired in one run.
 #[test]
 fn bad_flipped_bits() {
     let seed = 4711;

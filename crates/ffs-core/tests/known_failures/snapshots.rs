@@ -95,8 +95,7 @@ fn kf2_13_what_only_claims_to_be_a_snapshot() {
     }
 }
 
-/// A snapshot owned the last block, on a small and nearly full volume: its flag alone makes readers of it look
-/// at every block up to the end.
+/// A snapshot owned the last block: its flag alone makes readers of it look at every block up to the end.
 #[test]
 fn kf2_13_the_last_block_and_beyond() {
     for kind in KINDS {
