@@ -166,3 +166,26 @@ fn threads_that_flush_at_once_write_each_block_once() {
     let written = fs.counters().bytes_written - before;
     assert!(written < 9 << 20, "{written} bytes written for 8 MB");
 }
+
+#[test]
+fn an_unmount_that_failed_can_be_repeated() {
+    let disk = Arc::new(FaultInjector::new(
+        ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 8 << 20).unwrap(),
+        Vec::new(),
+    ));
+    let opts = MountOptions { ordering: OrderingPolicy::None, ..MountOptions::default() };
+    let fs = Ffs::mount(disk.clone(), &opts, Env::system()).unwrap();
+    let root = Cred::root();
+    let file = fs.create(&root, &fs.root().unwrap(), b"f", NodeKind::Regular, 0o644).unwrap();
+    fs.write(&root, &file, 0, b"kept", WriteMode::default()).unwrap();
+    disk.add(Rule::new(Operation::Write, Fault::Errno(28)));
+    assert!(fs.unmount().is_err());
+    assert!(fs.unmount().is_err(), "a second try must not pretend");
+    disk.heal();
+    fs.unmount().unwrap();
+    let again = Ffs::mount(disk, &opts, Env::system()).unwrap();
+    let file = again.lookup(&root, &again.root().unwrap(), b"f").unwrap();
+    let mut buf = [0; 4];
+    assert_eq!(again.read(&file, 0, &mut buf).unwrap(), 4);
+    assert_eq!(&buf, b"kept");
+}

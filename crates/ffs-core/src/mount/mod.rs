@@ -178,15 +178,17 @@ impl Ffs {
     /// read until the last handle goes.
     ///
     /// # Errors
-    /// The device's: the volume stays dirty on disk, and a check is needed.
+    /// The device's: nothing is lost, the mount goes on as it was, and unmounting may be tried again.
     pub fn unmount(&self) -> Result<()> {
         let _alone = self.0.gate.write();
-        let settled = if self.is_read_only() { Ok(()) } else { self.0.settle() };
+        if !self.is_read_only() {
+            self.0.settle()?;
+        }
         self.0.read_only.store(true, Ordering::Relaxed);
         let mut st = self.0.state();
         st.may_write = false;
         st.read_only_reason = Some("it is unmounted");
-        settled
+        Ok(())
     }
 
     /// Changes between read-only and read-write.

@@ -466,11 +466,19 @@ impl<'a> Renaming<'a> {
 
     /// Keeps the recorded depth of a moved directory right, where depths are recorded.
     fn follow_depth(&mut self, moved: bool) {
-        let above = self.target_data().d.freelink;
-        let known = above != 0 || self.req.to.dir.ino == Ino::ROOT;
+        let depth = depth_below(self.req.to.dir.ino, self.target_data());
         if moved && self.src.data.d.freelink != 0 {
-            self.src.data.d.freelink = if known { above.saturating_add(1) } else { 0 };
+            self.src.data.d.freelink = depth;
         }
+    }
+
+    /// The same for two directories that changed places.
+    fn swap_depths(&mut self, dst: &mut Moved<'a>) {
+        if !self.same_dir() && dst.is_dir() && dst.data.d.freelink != 0 {
+            let up = self.source();
+            dst.data.d.freelink = depth_below(up.ip.ino, up.data);
+        }
+        self.follow_depth(!self.same_dir() && self.src.is_dir());
     }
 
     /// Swaps two names. Both files have one more link while it lasts.
@@ -511,6 +519,7 @@ impl<'a> Renaming<'a> {
         if !self.same_dir() {
             noted = noted.and(inner.directory_changed(&mut self.target(), false));
         }
+        self.swap_depths(dst);
         noted = noted.and(inner.drop_link(self.src.ip, &mut self.src.data));
         noted = noted.and(inner.drop_link(dst.ip, &mut dst.data));
         self.parent_loses(-shift);
@@ -585,6 +594,12 @@ fn redirect_dotdot(inner: &Inner, moved: &mut Moved<'_>, parent: Ino) -> Result<
     };
     let new = NamedInode { ino: parent, dtype: FileType::Directory.dirent() };
     dir::rewrite(&mut body, &e, new, NameKind::DotDot)
+}
+
+/// Depth of a directory in `parent`; 0 where the parent's own is not recorded.
+fn depth_below(parent: Ino, data: &InodeData) -> u32 {
+    let above = data.d.freelink;
+    if above != 0 || parent == Ino::ROOT { above.saturating_add(1) } else { 0 }
 }
 
 #[cfg(test)]
