@@ -7,14 +7,17 @@ use ffs_device::{BlockDevice, MemDevice};
 use std::sync::Arc;
 
 /// Mounts a damaged volume by force, works on it, unmounts. Any error will do; a panic, a hang, or memory
-/// without bound will not.
+/// without bound will not, and what is left must be repairable.
+///
+/// # Panics
+/// If it is not.
 pub fn mount_work(data: &[u8]) {
     let input = Input::of(data);
     let image = Arc::new(input.image());
     let bit = |n: u8| input.flags >> n & 1 == 1;
     let opts = MountOptions {
         force: true,
-        read_only: input.flags >> 4 == 15,
+        read_only: input.flags >> 1 & 15 == 15,
         ordering: if bit(1) { OrderingPolicy::Sync } else { OrderingPolicy::None },
         alloc: if bit(2) { AllocPolicy::Y2001 } else { AllocPolicy::Y2013 },
         doreallocblks: !bit(3),
@@ -24,10 +27,15 @@ pub fn mount_work(data: &[u8]) {
         maxvnodes: 16,
         ..MountOptions::default()
     };
-    let Ok(fs) = Ffs::mount(image, &opts, base::env()) else { return };
+    let Ok(fs) = Ffs::mount(image.clone(), &opts, base::env()) else { return };
     let _ = work::run(&fs, &input.steps);
     let _ = walk::tree(&fs);
     let _ = fs.unmount();
+    drop(fs);
+    if bit(7) {
+        let image: Arc<dyn BlockDevice> = image;
+        repair(&image, FsckOptions::yes());
+    }
 }
 
 /// Repairs a damaged volume. A second look must find nothing, the volume must mount, everything on it must be
@@ -39,7 +47,6 @@ pub fn fsck_twice(data: &[u8]) {
     let input = Input::of(data);
     let image = Arc::new(input.image());
     let dev: Arc<dyn BlockDevice> = image.clone();
-    // Of a volume with soft updates it believes the inode maps: a full check may find more.
     if input.flags & 2 != 0 {
         preen(&image, &dev);
     }
@@ -47,16 +54,9 @@ pub fn fsck_twice(data: &[u8]) {
         force: true,
         zero_unused: input.flags & 4 != 0,
         shrink_initialised: input.flags & 8 != 0,
-        ..FsckOptions::yes().at(base::NOW)
+        ..FsckOptions::yes()
     };
-    let report = Fsck::new(dev.clone(), options).run();
-    if report.stopped.is_some() {
-        let again = Fsck::new(dev.clone(), FsckOptions::yes().at(base::NOW)).run();
-        assert_eq!(report.stopped, again.stopped, "stopped for one reason, then for another");
-        return;
-    }
-    assert!(report.clean && report.exit_code == exit::OK, "not repaired: {report:#?}");
-    settled(&dev, "one pass did not converge", &report);
+    let Some(report) = repair(&dev, options) else { return };
     let opts = MountOptions {
         ordering: if input.flags & 16 != 0 { OrderingPolicy::Sync } else { OrderingPolicy::None },
         cache_bytes: 2 << 20,
@@ -76,7 +76,22 @@ pub fn fsck_twice(data: &[u8]) {
     settled(&dev, "work on a repaired volume broke it", &report);
 }
 
-/// A second preen finds nothing after one that succeeded; one that did not has written nothing.
+/// Repairs the volume; what was done, or nothing if it cannot be checked at all, which must be for good.
+fn repair(dev: &Arc<dyn BlockDevice>, options: FsckOptions) -> Option<FsckReport> {
+    let run = |options: FsckOptions| Fsck::new(dev.clone(), options.at(base::NOW)).run();
+    let report = run(options);
+    if report.stopped.is_some() {
+        let again = run(FsckOptions::yes());
+        assert_eq!(report.stopped, again.stopped, "stopped for one reason, then for another");
+        return None;
+    }
+    assert!(report.clean && report.exit_code == exit::OK, "not repaired: {report:#?}");
+    settled(dev, "one pass did not converge", &report);
+    Some(report)
+}
+
+/// A second preen finds nothing after one that succeeded (a full check may: with soft updates preen believes
+/// the inode maps); one that did not has written nothing.
 fn preen(image: &MemDevice, dev: &Arc<dyn BlockDevice>) {
     let run = || Fsck::new(dev.clone(), FsckOptions::preen().at(base::NOW)).run();
     let before = image.snapshot();
