@@ -12,6 +12,7 @@
 //! References: spec/known-failures.md §3.
 
 pub mod base;
+pub mod disks;
 pub mod extra;
 pub mod mutate;
 pub mod parsers;

@@ -4,6 +4,7 @@
 
 use crate::Input;
 use crate::base::{self, Base, Class};
+use crate::disks::{self, DISK};
 use ffs_admin::dumpfs::Dump;
 use ffs_device::partition::{self, Pick, Window};
 use ffs_device::{BlockDevice, DeviceError, MemDevice};
@@ -16,9 +17,6 @@ use ffs_ondisk::{
 };
 use std::io::sink;
 
-/// A device in memory with a table at its start.
-const DISK: u64 = 1 << 20;
-
 /// All of them.
 pub fn all(data: &[u8]) {
     let input = Input::of(data);
@@ -29,7 +27,7 @@ pub fn all(data: &[u8]) {
     for endian in [Endian::Little, Endian::Big] {
         pieces(endian, raw, &base::base(input.base).geo);
     }
-    disk(raw);
+    disks(input.flags, raw);
     superblock_bytes(raw);
 }
 
@@ -214,31 +212,35 @@ fn pieces(endian: Endian, raw: &[u8], g: &Geometry) {
     inode(&Geometry { endian, ..*g }, raw);
 }
 
-/// Raw bytes as the start of a disk, and as the second sector, where a GPT and a label begin.
-fn disk(raw: &[u8]) {
-    for at in [0, 512, 4096, DISK - 512] {
-        let dev = MemDevice::new(DISK);
-        let room = (DISK - at) as usize;
-        let _ = dev.write_at(at, &raw[..raw.len().min(room)]);
-        let Ok(table) = partition::scan(&dev) else { continue };
-        for p in &table.partitions {
-            assert!(p.len > 0 && p.start + p.len <= DISK);
-            let window = Window::of(&dev, p, "disk");
-            let _ = window.map(|w| w.read_at(0, &mut [0; 1]));
+/// Disks with tables made of the raw bytes, and raw bytes as a table.
+fn disks(how: u8, raw: &[u8]) {
+    table(&disks::disk(how, raw));
+    let dev = MemDevice::new(DISK);
+    let at = [0, 512, 4096, DISK - 512][usize::from(how) % 4];
+    let room = (DISK - at) as usize;
+    let _ = dev.write_at(at, &raw[..raw.len().min(room)]);
+    table(&dev);
+    let _ = foreign::label_name(raw);
+}
+
+fn table(dev: &MemDevice) {
+    let Ok(table) = partition::scan(dev) else { return };
+    for p in &table.partitions {
+        assert!(p.len > 0 && p.start + p.len <= DISK);
+        let window = Window::of(dev, p, "disk");
+        let _ = window.map(|w| w.read_at(0, &mut [0; 1]));
+    }
+    let probe: partition::Probe = |d| {
+        sbsearch::probe(|at, len| {
+            let mut bytes = vec![0; len];
+            d.read_at(at, &mut bytes).map(|()| bytes)
+        })
+    };
+    for pick in [Pick::Auto, Pick::Number(1), Pick::Name("s1a".into())] {
+        match partition::select(dev, &table, &pick, Some(probe)) {
+            Ok(p) => drop(p.map(|p| p.to_string())),
+            Err(e) => drop(e.to_string()),
         }
-        let probe: partition::Probe = |d| {
-            sbsearch::probe(|at, len| {
-                let mut bytes = vec![0; len];
-                d.read_at(at, &mut bytes).map(|()| bytes)
-            })
-        };
-        for pick in [Pick::Auto, Pick::Number(1), Pick::Name("s1a".into())] {
-            match partition::select(&dev, &table, &pick, Some(probe)) {
-                Ok(p) => drop(p.map(|p| p.to_string())),
-                Err(e) => drop(e.to_string()),
-            }
-        }
-        let _ = foreign::label_name(raw);
     }
 }
 
