@@ -9,6 +9,11 @@
 //! | `output`, `progress`, `fail`, `signals`, `bsd` | messages, bars, errors, SIGINT, BSD's numbers |
 //!
 //! File-system logic is elsewhere: `ffs-core` mounts, `ffs-admin` makes and checks.
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    rustdoc::invalid_html_tags,
+    reason = "the comments of arguments are help texts, where IMAGE[@N] is no link"
+)]
 
 mod app;
 mod bsd;
