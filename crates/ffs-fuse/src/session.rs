@@ -15,8 +15,8 @@ use crate::wire::device::Received;
 use crate::wire::{Device, Errno, Reply, Request, op};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long users of a detached mount may go on before they are cut off.
@@ -24,6 +24,10 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The kernel sends at most 8 other requests before it sends those that wait to be forgotten.
 const MOST_WAITING: usize = 64;
+/// How often to look whether another worker is done.
+const MOST_LOOKS: usize = 1000;
+/// And how often it must look so: it may have a request that it has not begun to serve.
+const ENOUGH_LOOKS: usize = 16;
 
 /// So many operations after a slow one are taken for slow.
 const SUSPECTS: u32 = 64;
@@ -49,10 +53,15 @@ struct Pace {
 
 impl Pace {
     fn expects_slow(&self, request: &[u8]) -> bool {
+        let Some(r) = Request::parse(request) else { return false };
+        if matches!(r.opcode, op::FORGET | op::BATCH_FORGET | op::RELEASE | op::RELEASEDIR) {
+            // To be done before what the kernel sends later, which may count on the space. It forgets a
+            // file only when it has been told that it is released.
+            return false;
+        }
         if self.suspects.load(Ordering::Relaxed) > 0 {
             return true;
         }
-        let Some(r) = Request::parse(request) else { return false };
         match r.opcode {
             op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE => true,
             op::WRITE => request.len() >= BULKY,
@@ -92,6 +101,8 @@ pub(crate) struct Session {
     mount_point: PathBuf,
     /// Held by the worker that receives, and by it alone while it serves what it expects to be quick.
     turn: Mutex<()>,
+    /// Whether who has the turn serves.
+    serving: AtomicBool,
     pace: Pace,
     state: Mutex<State>,
     changed: Condvar,
@@ -115,6 +126,7 @@ impl Session {
             server,
             mount_point,
             turn: Mutex::default(),
+            serving: AtomicBool::new(false),
             pace: Pace::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
@@ -173,6 +185,7 @@ impl Session {
                 Received::Request(n) => {
                     let slow = self.pace.expects_slow(&desk.request[..n]);
                     if !slow {
+                        self.serving.store(true, Ordering::Release);
                         turn = Some(Ok(held));
                     } else {
                         drop(held);
@@ -182,6 +195,9 @@ impl Session {
                         return Ok(());
                     }
                     self.pace.note(began, tick());
+                    if turn.is_some() {
+                        self.serving.store(false, Ordering::Release);
+                    }
                 }
                 Received::Again => turn = Some(Ok(held)),
                 Received::Unmounted => return Ok(()),
@@ -222,19 +238,37 @@ impl Session {
     /// Has what the kernel has sent already served. Among it may be the news that removed files are not
     /// used any more, which comes after their removal, and frees the space that was just found missing.
     fn let_others_pass(&self, turn: bool) -> io::Result<()> {
-        let mut desk = Desk::new();
-        for _ in 0..MOST_WAITING {
-            if !self.device.has_request() {
-                break;
-            }
-            if !turn {
-                std::thread::yield_now();
-            } else if let Received::Request(n) = self.device.receive(&mut desk.request)? {
-                self.answer(&mut desk, n, None)?;
+        let taken = if turn { None } else { self.turn_of_another() };
+        if turn || taken.is_some() {
+            let mut desk = Desk::new();
+            for _ in 0..MOST_WAITING {
+                if !self.device.has_request() {
+                    break;
+                }
+                if let Received::Request(n) = self.device.receive(&mut desk.request)? {
+                    self.answer(&mut desk, n, None)?;
+                }
             }
         }
-        self.server.release_forgotten();
+        self.server.release_forgotten_and_wait();
         Ok(())
+    }
+
+    /// Takes the turn, or returns without it when who has it has served what was waiting.
+    fn turn_of_another(&self) -> Option<MutexGuard<'_, ()>> {
+        let mut idle = 0;
+        for _ in 0..MOST_LOOKS {
+            if let Ok(turn) = self.turn.try_lock() {
+                return Some(turn);
+            }
+            let busy = self.serving.load(Ordering::Acquire) || self.device.has_request();
+            idle = if busy { 0 } else { idle + 1 };
+            if idle == ENOUGH_LOOKS {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        None
     }
 
     /// Asks for the end: takes the mount away, and after the grace ends the session even if somebody

@@ -169,6 +169,11 @@ impl Server {
         self.nodes.release();
     }
 
+    /// As [`Server::release_forgotten`], and what other workers are about to free is free afterwards.
+    pub(crate) fn release_forgotten_and_wait(&self) {
+        self.nodes.release_and_wait();
+    }
+
     /// Takes back the references in an answer that never reached the kernel.
     pub(crate) fn undo(&self, out: &Reply) {
         match out.handed_out {

@@ -33,6 +33,8 @@ pub(crate) struct Nodes {
     shards: [Mutex<Shard>; SHARDS],
     forgotten: Mutex<Vec<Vnode>>,
     any_forgotten: AtomicBool,
+    /// Held while files are released: who needs their space waits for it.
+    releasing: Mutex<()>,
 }
 
 impl Nodes {
@@ -42,6 +44,7 @@ impl Nodes {
             shards: std::array::from_fn(|_| Mutex::default()),
             forgotten: Mutex::default(),
             any_forgotten: AtomicBool::new(false),
+            releasing: Mutex::default(),
         }
     }
 
@@ -89,10 +92,17 @@ impl Nodes {
     /// Releases the files that the kernel has forgotten: those without names are freed now.
     pub(crate) fn release(&self) {
         if self.any_forgotten.swap(false, Ordering::Acquire) {
-            let forgotten = &mut *self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-            let files = std::mem::take(forgotten);
-            drop(files);
+            self.release_and_wait();
         }
+    }
+
+    /// As [`Nodes::release`]; afterwards also another thread has released what it began to.
+    pub(crate) fn release_and_wait(&self) {
+        let _alone = self.releasing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = std::mem::take(&mut *forgotten);
+        drop(forgotten);
+        drop(files);
     }
 
     /// Forgets all but the root.
