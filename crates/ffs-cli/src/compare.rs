@@ -27,7 +27,7 @@ impl<'a> Compare<'a> {
         let device = DeviceNumber::from_disk(attr.rdev);
         Ok(match &entry.kind {
             Kind::Directory => attr.kind == FileType::Directory,
-            Kind::File { size, .. } => {
+            Kind::File(size) => {
                 self.open = Some(file.clone());
                 attr.kind == FileType::Regular && attr.size == *size
             }

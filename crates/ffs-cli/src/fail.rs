@@ -23,27 +23,29 @@ pub(crate) struct Failure {
     pub code: u8,
     /// For people; empty if they have been told.
     pub text: String,
+    /// There was no room left.
+    pub full: bool,
 }
 
 impl Failure {
     /// Exit code 1, `what: why`.
     pub(crate) fn new(what: impl Display, why: impl Display) -> Failure {
-        Failure { code: 1, text: format!("{what}: {why}") }
+        Failure { code: 1, text: format!("{what}: {why}"), full: false }
     }
 
     /// Exit code 1 and a whole sentence.
     pub(crate) fn plain(text: impl Display) -> Failure {
-        Failure { code: 1, text: text.to_string() }
+        Failure { code: 1, text: text.to_string(), full: false }
     }
 
     /// A wrong command line.
     pub(crate) fn usage(text: impl Display) -> Failure {
-        Failure { code: EX_USAGE, text: text.to_string() }
+        Failure { code: EX_USAGE, ..Failure::plain(text) }
     }
 
     /// Stopped by SIGINT or SIGTERM.
     pub(crate) fn interrupted() -> Failure {
-        Failure { code: INTERRUPTED, text: "interrupted".to_owned() }
+        Failure { code: INTERRUPTED, ..Failure::plain("interrupted") }
     }
 
     /// Adds what to do about it.
@@ -65,7 +67,7 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Failure { code: PIPE_CLOSED, text: String::new() };
+            return Failure { code: PIPE_CLOSED, ..Failure::plain("") };
         }
         Failure::new("standard output", error)
     }

@@ -100,12 +100,16 @@ impl Drop for Session {
     }
 }
 
+/// Inodes kept in memory: trees are walked once.
+const OFFLINE_VNODES: usize = 8192;
+
 /// How offline commands mount.
 pub(crate) fn offline() -> MountOptions {
     MountOptions {
         ordering: OrderingPolicy::None,
         atime: Atime::Never,
         bsdgroups: true,
+        maxvnodes: OFFLINE_VNODES,
         ..MountOptions::default()
     }
 }

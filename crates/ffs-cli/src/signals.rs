@@ -2,9 +2,12 @@
 //!
 //! An image that is open for writing is then still unmounted cleanly.
 
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::fail::{Failure, INTERRUPTED};
@@ -30,6 +33,43 @@ pub(crate) fn flag() -> Option<Arc<AtomicBool>> {
 /// Whether the user wants the command to stop.
 pub(crate) fn interrupted() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
+}
+
+/// Standard input, read without a buffer: a read that waits ends when the user wants the command to
+/// stop.
+pub(crate) struct Stdin;
+
+impl Read for Stdin {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let stdin = rustix::stdio::stdin();
+        let patience = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+        loop {
+            if interrupted() {
+                return Err(io::Error::other("interrupted"));
+            }
+            let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+            match poll(&mut fds, Some(&patience)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return Ok(rustix::io::read(stdin, &mut *buf)?),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// A line of standard input without its end; `None` at the end or if the user wants to stop.
+pub(crate) fn read_line() -> Option<String> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        match Stdin.read(&mut byte) {
+            Ok(0) | Err(_) if line.is_empty() => return None,
+            Ok(0) | Err(_) => break,
+            Ok(_) if byte == *b"\n" => break,
+            Ok(_) => line.push(byte[0]),
+        }
+    }
+    Some(String::from_utf8_lossy(&line).into_owned())
 }
 
 /// Fails if the user wants the command to stop.

@@ -5,7 +5,7 @@
 //!
 //! **Invariants.**
 //! 1. Counts are never too low for a volume filled in the order of the survey: data, indirect blocks,
-//!    directories in their worst packing, attribute areas.
+//!    directories in their worst packing, and attribute areas if asked for.
 
 use std::collections::BTreeMap;
 
@@ -36,6 +36,8 @@ pub(crate) struct Survey {
     /// Bytes of data, holes left out.
     pub bytes: u64,
     file: Blocks,
+    /// Attributes are counted too.
+    xattrs: bool,
 }
 
 /// How full a directory is.
@@ -116,7 +118,10 @@ impl Blocks {
 
 impl Survey {
     /// For a volume with these options.
-    pub(crate) fn new(options: &NewfsOptions) -> Result<Survey, Failure> {
+    ///
+    /// Extended attributes are counted only if `xattrs`: few trees have any, and looking for them
+    /// means opening every file.
+    pub(crate) fn new(options: &NewfsOptions, xattrs: bool) -> Result<Survey, Failure> {
         // The sizes that newfs would choose do not depend on the size of the volume, but for very
         // large ones, where they become larger and waste a little less than is counted here.
         let report = dry_run(options, 64 << 20).map_err(Failure::plain)?;
@@ -131,6 +136,7 @@ impl Survey {
             newest: None,
             bytes: 0,
             file: Blocks::default(),
+            xattrs,
         })
     }
 
@@ -166,7 +172,7 @@ impl Survey {
     }
 
     fn attributes(&self, entry: &Entry) -> u64 {
-        if self.format == Format::Ufs1 {
+        if self.format == Format::Ufs1 || !self.xattrs {
             return 0;
         }
         let size = |name: usize, value: usize| {
@@ -205,12 +211,7 @@ impl Sink for Survey {
             Kind::Symlink(text) if text.len() >= self.format.short_symlink_room() => {
                 self.frags += self.plain(text.len() as u64);
             }
-            Kind::File { size, whole } => {
-                self.file = Blocks { size: *size, ..Blocks::default() };
-                if whole.is_some() {
-                    self.extent(0, *size);
-                }
-            }
+            Kind::File(size) => self.file = Blocks { size: *size, ..Blocks::default() },
             _ => {}
         }
         Ok(())
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
 
     fn survey() -> Survey {
-        Survey::new(&NewfsOptions::default()).unwrap()
+        Survey::new(&NewfsOptions::default(), true).unwrap()
     }
 
     #[test]

@@ -119,7 +119,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     };
     let name = show(args.image.as_bytes());
     let built = match in_place(&args)? {
-        Some(device) => order.fill(&name, |_| Ok(device))?,
+        Some(device) => order.fill(&name, |_| Ok(Arc::clone(&device)))?,
         None => new_file(&args, order, &name)?,
     };
     tell(&args, &name, &built, started)?;
@@ -176,7 +176,10 @@ impl Source {
                 return Ok(Source::Stream(Input::stdin().map_err(fail)?));
             }
             let mut file = tempfile::tempfile().map_err(fail)?;
-            io::copy(&mut io::stdin().lock(), &mut file).map_err(|error| {
+            io::copy(&mut signals::Stdin, &mut file).map_err(|error| {
+                if signals::interrupted() {
+                    return Failure::interrupted();
+                }
                 fail(error).hint("--size does without the temporary file; or set TMPDIR")
             })?;
             return Ok(Source::Archive(file, "standard input".to_owned()));
@@ -198,10 +201,10 @@ impl Source {
         Ok(Source::Archive(file, name))
     }
 
-    fn tell(self, data: bool, emit: &mut Emit) -> Said {
+    fn tell(self, data: bool, xattrs: bool, emit: &mut Emit) -> Said {
         match self {
             Source::Tree(path, skip) => {
-                let options = HostOptions { xattrs: true, links: true, data, follow: true, skip };
+                let options = HostOptions { xattrs, links: true, data, follow: true, skip };
                 HostSource::new(options, emit).walk(&path, b"")
             }
             Source::Archive(file, name) => match Input::from_file(file) {
@@ -235,11 +238,35 @@ impl Source {
 impl Order {
     /// Makes the file system and fills it; `device` gives a place of the size it is told.
     pub(crate) fn fill(
+        self,
+        name: &str,
+        device: impl Fn(u64) -> Result<Arc<dyn BlockDevice>, Failure>,
+    ) -> Result<Built, Failure> {
+        let again = self.source.again()?;
+        let fits = self.size.is_none();
+        let (options, owner, free) = (self.options.clone(), self.owner, self.free);
+        let (size, epoch) = (self.size, self.epoch);
+        match self.attempt(name, &device, false) {
+            Ok(built) if !fits || built.free >= 0 && built.free as u64 >= free => Ok(built),
+            Err(failure) if !fits || !failure.full => Err(failure),
+            // There are more extended attributes than the slack has room for: once more, counting them.
+            first => match again {
+                Some(source) => {
+                    let order = Order { source, options, size, free, owner, epoch };
+                    order.attempt(name, &device, true)
+                }
+                None => first,
+            },
+        }
+    }
+
+    fn attempt(
         mut self,
         name: &str,
-        device: impl FnOnce(u64) -> Result<Arc<dyn BlockDevice>, Failure>,
+        device: &impl Fn(u64) -> Result<Arc<dyn BlockDevice>, Failure>,
+        xattrs: bool,
     ) -> Result<Built, Failure> {
-        let survey = self.survey()?;
+        let survey = self.survey(xattrs)?;
         let mut options = self.options.clone();
         let size = match (self.size, &survey) {
             (Some(size), survey) => {
@@ -281,12 +308,12 @@ impl Order {
     }
 
     /// Looks at everything once, if the source allows it.
-    fn survey(&mut self) -> Result<Option<Survey>, Failure> {
+    fn survey(&mut self, xattrs: bool) -> Result<Option<Survey>, Failure> {
         let Some(source) = self.source.again()? else { return Ok(None) };
-        let mut survey = Survey::new(&self.options)?;
+        let mut survey = Survey::new(&self.options, xattrs)?;
         let mut progress = Progress::items("measure", None);
         let mut adjust = |_: &mut Entry| {};
-        let source = |emit: &mut Emit| source.tell(false, emit);
+        let source = |emit: &mut Emit| source.tell(false, xattrs, emit);
         let tally = copy::run(source, &mut survey, &mut adjust, &mut progress)?;
         whole(&tally)?;
         if let (Some(newest), Some(epoch)) = (survey.newest, self.epoch)
@@ -328,7 +355,7 @@ impl Order {
                 clock.set(Timestamp::new(latest.secs, nanos));
             }
         };
-        let source = |emit: &mut Emit| self.source.tell(true, emit);
+        let source = |emit: &mut Emit| self.source.tell(true, true, emit);
         let tally = copy::run(source, &mut sink, &mut adjust, &mut progress)?;
         whole(&tally)?;
         tally.say_losses();
@@ -397,9 +424,11 @@ pub(crate) fn into_file(mut order: Order, path: &Path, name: &str) -> Result<Bui
     drop(created);
     let built = order.fill(name, |size| {
         let grown = File::options().write(true).open(&partial.0);
-        grown.and_then(|file| file.set_len(size)).map_err(|error| {
-            Failure::new(name, error).hint("is there room for it, and may files be that large?")
-        })?;
+        grown.and_then(|file| file.set_len(0).and_then(|()| file.set_len(size))).map_err(
+            |error| {
+                Failure::new(name, error).hint("is there room for it, and may files be that large?")
+            },
+        )?;
         let device = FileDevice::open(&partial.0, true).map_err(Failure::plain)?;
         let mut device = device.scratch();
         device.lock(&partial.0, LockMode::Exclusive, LockWait::No, true).map_err(Failure::plain)?;

@@ -272,7 +272,7 @@ fn find_tree() -> Result<(PathBuf, Vec<(u64, u64)>), Failure> {
 
 /// Whether the tree is small enough for a demonstration.
 fn fits(tree: &Path) -> bool {
-    let Ok(mut survey) = Survey::new(&NewfsOptions::default()) else { return false };
+    let Ok(mut survey) = Survey::new(&NewfsOptions::default(), false) else { return false };
     let mut progress = Progress::items("look", None);
     let source = |emit: &mut Emit| HostSource::new(HostOptions::default(), emit).walk(tree, b"");
     let looked = copy::run(source, &mut survey, &mut |_| {}, &mut progress);

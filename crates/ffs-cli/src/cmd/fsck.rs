@@ -1,7 +1,7 @@
 //! `ffs fsck`.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
@@ -230,17 +230,14 @@ fn options(args: &Args) -> FsckOptions {
 
 /// Asks about one finding on the terminal.
 fn ask(finding: &Finding) -> Answer {
-    let mut answer = String::new();
     loop {
         crate::progress::suspend(|| {
             // An unwritten prompt is an unanswered one.
             let _ = write!(io::stderr(), "{finding}\nREPAIR? [y/n/a(ll)/q(uit)] ");
         });
-        answer.clear();
-        match io::stdin().lock().read_line(&mut answer) {
-            Ok(0) | Err(_) => return Answer::NoToAll,
-            Ok(_) => {}
-        }
+        let Some(answer) = signals::read_line() else {
+            return if signals::interrupted() { Answer::Quit } else { Answer::NoToAll };
+        };
         match answer.trim() {
             "y" | "Y" | "yes" => return Answer::Yes,
             "n" | "N" | "no" => return Answer::No,

@@ -1,7 +1,7 @@
 //! `ffs newfs`.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -17,6 +17,7 @@ use crate::fail::{Failure, Outcome, show};
 use crate::output;
 use crate::progress::Progress;
 use crate::session::open_with;
+use crate::signals;
 use crate::spec::names_partition;
 
 pub(crate) const DOC: Doc = Doc {
@@ -335,9 +336,8 @@ fn confirm(args: &Args, name: &str, device: &dyn BlockDevice, whole: bool) -> Re
     }
     // An unwritten prompt is an unanswered one.
     let _ = write!(io::stderr(), "{name} holds {what}. Overwrite it? [y/N] ");
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    if read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes") {
+    let answer = signals::read_line();
+    if matches!(answer.as_deref().map(str::trim), Some("y" | "Y" | "yes")) {
         return Ok(());
     }
     Err(Failure::new(name, "left as it is"))

@@ -343,7 +343,7 @@ impl Sink for HostSink {
         match &entry.kind {
             Kind::Directory => self.make_directory(entry),
             Kind::Link(first) => self.link(entry, first),
-            Kind::File { size, .. } => {
+            Kind::File(size) => {
                 let (dir, name) = split_last(&entry.path);
                 self.enter(dir)?;
                 // Under its own name only when it is complete.

@@ -13,15 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use ffs_core::{DeviceNumber, Timespec, XattrNamespace};
-use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::{CHUNK, Deaf, Emit, Entry, Event, Kind, Loss, Meta, Said, Xattr, flags};
+use super::{CHUNK, Deaf, Emit, Entry, Event, Kind, Loss, Meta, SMALL, Said, Xattr, flags};
 use crate::namei::join;
-
-/// Files up to this size travel in one piece.
-const SMALL: u64 = 256 << 10;
 
 /// What of the tree is wanted.
 #[derive(Clone, Debug, Default)]
@@ -167,7 +163,7 @@ impl<'a> HostSource<'a> {
         let Names { path, shown } = names;
         let size = stat.st_size as u64;
         if !self.options.data && !self.options.xattrs && !is_sparse(stat) {
-            let kind = Kind::File { size, whole: None };
+            let kind = Kind::File(size);
             self.emit.entry(Entry { path, kind, meta: meta(stat), identity })?;
             self.emit.send(Event::Extent(0, size))?;
             return self.emit.send(Event::End);
@@ -188,16 +184,15 @@ impl<'a> HostSource<'a> {
         self.xattrs(&fd, &mut meta, &shown)?;
         let size = stat.st_size as u64;
         if self.options.data && size <= SMALL && !is_sparse(&stat) {
-            return match read_small(&fd, size as usize) {
-                Ok(data) if data.len() == size as usize => {
-                    let kind = Kind::File { size, whole: Some(data) };
-                    self.emit.entry(Entry { path, kind, meta, identity })
+            return match read_full(&fd, 0, self.emit.room(size as usize)) {
+                Ok(len) if len as u64 == size => {
+                    self.emit.whole(Entry { path, kind: Kind::File(size), meta, identity }, len)
                 }
                 Ok(_) => self.emit.failed(&shown, SHRANK),
                 Err(error) => self.emit.failed(&shown, error),
             };
         }
-        let kind = Kind::File { size, whole: None };
+        let kind = Kind::File(size);
         self.emit.entry(Entry { path, kind, meta, identity })?;
         match self.extents(&fd, size, is_sparse(&stat))? {
             Ok(()) => self.emit.send(Event::End),
@@ -240,9 +235,8 @@ impl<'a> HostSource<'a> {
         while at < end {
             // Pieces end at whole chunks, and so at whole blocks.
             let len = (end - at).min(CHUNK as u64 - at % CHUNK as u64);
-            let mut data = vec![0; len as usize];
-            match read_full(fd, at, &mut data) {
-                Ok(got) if got == data.len() => self.emit.send(Event::Data(at, data))?,
+            match read_full(fd, at, self.emit.room(len as usize)) {
+                Ok(got) if got as u64 == len => self.emit.data(at, got)?,
                 Ok(_) => return Ok(Err(SHRANK.to_owned())),
                 Err(error) => return Ok(Err(error.to_string())),
             }
@@ -356,21 +350,6 @@ fn open_to_read(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> rustix::io::R
         other => return other,
     }
     rustix::fs::openat(dir, name, how, Mode::empty())
-}
-
-/// The first `size` bytes; fewer only at the end of the file.
-fn read_small(fd: &OwnedFd, size: usize) -> rustix::io::Result<Vec<u8>> {
-    let mut data = Vec::with_capacity(size);
-    while data.len() < size {
-        let at = data.len() as u64;
-        match rustix::io::pread(fd, spare_capacity(&mut data), at) {
-            Ok(0) => break,
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    data.truncate(size);
-    Ok(data)
 }
 
 /// Fills `buf` from `at`; less only at the end of the file.

@@ -64,23 +64,19 @@ impl<'a> ImageSink<'a> {
 
     /// Turns an error of the file system into what it means for the copy.
     fn error(&self, error: Error) -> SinkError {
-        let full = |what: &str| {
+        let full = |what: &str, full: bool| {
             let stat = self.ffs.statfs();
             let free = stat.frags_free * u64::from(stat.fsize);
-            SinkError::Stop(
-                Failure::new(
-                    &self.image,
-                    format!(
-                        "no {what} left on the file system: {free} bytes and {} inodes are free",
-                        stat.inodes_free
-                    ),
-                )
-                .hint("what is complete stays; make a larger image with `ffs build --size`"),
-            )
+            let why = format!(
+                "no {what} left on the file system: {free} bytes and {} inodes are free",
+                stat.inodes_free
+            );
+            let hint = "what is complete stays; make a larger image with `ffs build --size`";
+            SinkError::Stop(Failure { full, ..Failure::new(&self.image, why).hint(hint) })
         };
         match error {
-            Error::NoSpace => full("space"),
-            Error::NoInodes => full("inodes"),
+            Error::NoSpace => full("space", true),
+            Error::NoInodes => full("inodes", false),
             Error::Io(error) => SinkError::Stop(Failure::new(&self.image, error)),
             Error::ReadOnly(_) => SinkError::Stop(Failure::new(&self.image, error)),
             other => SinkError::Skip(other.to_string()),
@@ -301,7 +297,7 @@ impl Sink for ImageSink<'_> {
         match &entry.kind {
             Kind::Directory => self.make_directory(entry),
             Kind::Link(first) => self.link(entry, first),
-            Kind::File { size, .. } => {
+            Kind::File(size) => {
                 let (dir, name) = split_last(&entry.path);
                 let dir = self.directory(dir)?;
                 let (cred, parent) = (self.cred, dir.clone());

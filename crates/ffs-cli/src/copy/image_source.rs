@@ -10,12 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ffs_core::{Attr, Cred, DeviceNumber, Error, Ffs, FileFlags, FileType, Ino, Vnode};
 
-use super::{CHUNK, Emit, Entry, Event, Kind, Meta, Said, Xattr, flags};
+use super::{CHUNK, Emit, Entry, Event, Kind, Meta, SMALL, Said, Xattr, flags};
 use crate::fail::show;
 use crate::namei::join;
-
-/// Files up to this size travel in one piece.
-const SMALL: u64 = 256 << 10;
 
 /// Walks trees of an image.
 pub(crate) struct ImageSource<'a> {
@@ -151,17 +148,14 @@ impl<'a> ImageSource<'a> {
         let size = attr.size;
         let snapshot = attr.flags.contains(FileFlags::SF_SNAPSHOT);
         if size <= SMALL && attr.blocks * 512 >= size && !snapshot {
-            let mut data = vec![0; size as usize];
-            return match self.ffs.read(file, 0, &mut data) {
+            return match self.ffs.read(file, 0, self.emit.room(size as usize)) {
                 Ok(len) => {
-                    data.truncate(len);
-                    let kind = Kind::File { size, whole: Some(data) };
-                    self.emit.entry(Entry { path, kind, meta, identity })
+                    self.emit.whole(Entry { path, kind: Kind::File(size), meta, identity }, len)
                 }
                 Err(error) => self.failed(&shown, error),
             };
         }
-        let kind = Kind::File { size, whole: None };
+        let kind = Kind::File(size);
         self.emit.entry(Entry { path, kind, meta, identity })?;
         let mut at = 0;
         loop {
@@ -174,12 +168,10 @@ impl<'a> ImageSource<'a> {
             while at < end {
                 // Pieces end at whole chunks, and so at whole blocks.
                 let len = (end - at).min(CHUNK as u64 - at % CHUNK as u64);
-                let mut data = vec![0; len as usize];
-                match self.ffs.read(file, at, &mut data) {
-                    Ok(got) => data.truncate(got),
+                match self.ffs.read(file, at, self.emit.room(len as usize)) {
+                    Ok(got) => self.emit.data(at, got)?,
                     Err(error) => return self.broken(&shown, error),
                 }
-                self.emit.send(Event::Data(at, data))?;
                 at += len;
             }
         }

@@ -32,6 +32,8 @@ pub(crate) use tally::Tally;
 
 /// Bytes in one read of a file.
 pub(crate) const CHUNK: usize = 512 << 10;
+/// Files up to this size travel in one piece.
+pub(crate) const SMALL: u64 = 256 << 10;
 /// Batches under way between the two threads.
 const BATCHES: usize = 8;
 /// Events and bytes in a batch.
@@ -75,14 +77,8 @@ pub(crate) struct Xattr {
 pub(crate) enum Kind {
     /// Directory.
     Directory,
-    /// Regular file of this many bytes. If `whole` is given that is its data; else [`Event::Data`]
-    /// and [`Event::End`] follow, and what they leave out are holes.
-    File {
-        /// Bytes.
-        size: u64,
-        /// All of the data, of small files.
-        whole: Option<Vec<u8>>,
-    },
+    /// Regular file of this many bytes.
+    File(u64),
     /// Symbolic link with its text.
     Symlink(Vec<u8>),
     /// Named pipe.
@@ -113,10 +109,13 @@ pub(crate) struct Entry {
 /// What a source says.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A file begins.
+    /// A file. After a regular one [`Event::Data`] and [`Event::End`] follow, and what they leave out
+    /// are holes.
     Entry(Box<Entry>),
+    /// A regular file with all of its data.
+    Whole(Box<Entry>, Piece),
     /// Data of the file that began, at an offset.
-    Data(u64, Vec<u8>),
+    Data(u64, Piece),
     /// Where data of the file that began lies, begin and end, told instead of the data.
     Extent(u64, u64),
     /// It is complete.
@@ -127,6 +126,27 @@ pub(crate) enum Event {
     Failed(String),
     /// Something cannot be told: a line for the end, counted.
     Lost(Loss),
+}
+
+/// A piece of a batch's data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    start: usize,
+    len: usize,
+}
+
+/// Events and the data they speak of. Batches go round: their memory is not freed and asked for again.
+struct Batch {
+    events: Vec<Event>,
+    data: Vec<u8>,
+    /// Bytes of `data` that events speak of.
+    used: usize,
+}
+
+impl Batch {
+    fn new() -> Batch {
+        Batch { events: Vec::with_capacity(BATCH_EVENTS), data: vec![0; BATCH_BYTES], used: 0 }
+    }
 }
 
 /// What can get lost between systems.
@@ -153,29 +173,22 @@ pub(crate) type Said = Result<(), Deaf>;
 
 /// How a source speaks.
 pub(crate) struct Emit {
-    batch: Vec<Event>,
-    bytes: usize,
-    to: SyncSender<Vec<Event>>,
+    batch: Batch,
+    to: SyncSender<Batch>,
+    /// Where batches come back.
+    back: Receiver<Batch>,
     deaf: bool,
 }
 
 impl Emit {
-    fn new(to: SyncSender<Vec<Event>>) -> Emit {
-        Emit { batch: Vec::new(), bytes: 0, to, deaf: false }
+    fn new(to: SyncSender<Batch>, back: Receiver<Batch>) -> Emit {
+        Emit { batch: Batch::new(), to, back, deaf: false }
     }
 
     /// Says `event`.
     pub(crate) fn send(&mut self, event: Event) -> Said {
-        self.bytes += match &event {
-            Event::Data(_, data) => data.len(),
-            Event::Entry(entry) => match &entry.kind {
-                Kind::File { whole: Some(data), .. } => data.len(),
-                _ => 0,
-            },
-            _ => 0,
-        };
-        self.batch.push(event);
-        if self.batch.len() >= BATCH_EVENTS || self.bytes >= BATCH_BYTES {
+        self.batch.events.push(event);
+        if self.batch.events.len() >= BATCH_EVENTS {
             self.flush();
         }
         if self.deaf { Err(Deaf) } else { Ok(()) }
@@ -186,14 +199,40 @@ impl Emit {
         self.send(Event::Entry(Box::new(entry)))
     }
 
+    /// Room for `len` bytes, [`CHUNK`] at most, that [`Emit::data`] or [`Emit::whole`] then speaks of.
+    pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
+        if self.batch.data.len() - self.batch.used < len {
+            self.flush();
+        }
+        &mut self.batch.data[self.batch.used..][..len]
+    }
+
+    /// Says that the first `len` bytes in the room lie at `offset` of the file that began.
+    pub(crate) fn data(&mut self, offset: u64, len: usize) -> Said {
+        let piece = self.take(len);
+        self.send(Event::Data(offset, piece))
+    }
+
+    /// Says that the file `entry` consists of the first `len` bytes in the room.
+    pub(crate) fn whole(&mut self, entry: Entry, len: usize) -> Said {
+        let piece = self.take(len);
+        self.send(Event::Whole(Box::new(entry), piece))
+    }
+
     /// Says that `what` could not be read.
     pub(crate) fn failed(&mut self, what: &[u8], why: impl std::fmt::Display) -> Said {
         self.send(Event::Failed(format!("{}: {why}", crate::fail::show(what))))
     }
 
+    fn take(&mut self, len: usize) -> Piece {
+        let start = self.batch.used;
+        self.batch.used += len;
+        Piece { start, len }
+    }
+
     fn flush(&mut self) {
-        self.bytes = 0;
-        let batch = std::mem::take(&mut self.batch);
+        let next = self.back.try_recv().unwrap_or_else(|_| Batch::new());
+        let batch = std::mem::replace(&mut self.batch, next);
         self.deaf = self.to.send(batch).is_err();
     }
 }
@@ -239,16 +278,17 @@ where
     S: FnOnce(&mut Emit) -> Said + Send,
 {
     let (to, from) = sync_channel(BATCHES);
+    let (return_to, back) = sync_channel(BATCHES);
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let mut emit = Emit::new(to);
+            let mut emit = Emit::new(to, back);
             // A listener that went away has said why.
             if source(&mut emit).is_ok() {
                 emit.flush();
             }
         });
         let mut work = Work { sink, adjust, progress, tally: Tally::default(), current: None };
-        let result = work.all(from);
+        let result = work.all(from, &return_to);
         if result.is_err() && work.current.is_some() {
             work.sink.abandon();
         }
@@ -266,36 +306,37 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn all(&mut self, from: Receiver<Vec<Event>>) -> Result<(), Failure> {
-        for batch in from {
+    fn all(&mut self, from: Receiver<Batch>, back: &SyncSender<Batch>) -> Result<(), Failure> {
+        for mut batch in from {
             signals::check()?;
-            for event in batch {
-                self.event(event)?;
+            let Batch { events, data, used } = &mut batch;
+            for event in events.drain(..) {
+                self.event(event, data)?;
             }
+            *used = 0;
+            // The source may have ended, or have enough batches.
+            let _ = back.try_send(batch);
         }
         let finished = self.sink.finish(&mut self.tally);
         self.settle(finished, b"")
     }
 
-    fn event(&mut self, event: Event) -> Result<(), Failure> {
+    fn event(&mut self, event: Event, data: &[u8]) -> Result<(), Failure> {
         match event {
             Event::Entry(entry) => self.entry(*entry),
-            Event::Data(offset, bytes) => {
-                let Some(path) = self.current.take() else { return Ok(()) };
-                let result = self.sink.data(offset, &bytes);
-                self.progress.add(bytes.len() as u64);
-                self.tally.bytes += bytes.len() as u64;
-                self.keep_or_abandon(result, path)
+            Event::Whole(entry, piece) => {
+                self.entry(*entry)?;
+                if piece.len > 0 {
+                    self.data(0, piece, data)?;
+                }
+                self.end()
             }
+            Event::Data(offset, piece) => self.data(offset, piece, data),
             Event::Extent(start, end) => {
                 self.sink.extent(start, end);
                 Ok(())
             }
-            Event::End => {
-                let Some(path) = self.current.take() else { return Ok(()) };
-                let result = self.sink.end(&mut self.tally);
-                self.settle(result, &path)
-            }
+            Event::End => self.end(),
             Event::Broken => {
                 if self.current.take().is_some() {
                     self.sink.abandon();
@@ -321,36 +362,36 @@ impl Work<'_> {
         let result = self.sink.entry(&entry, &mut self.tally);
         let made = result.is_ok();
         self.settle(result, &entry.path)?;
-        let Kind::File { whole, .. } = &entry.kind else { return Ok(()) };
-        if !made {
-            self.tally.files -= 1;
-            return Ok(());
-        }
-        let Some(data) = whole else {
-            self.current = Some(entry.path);
-            return Ok(());
-        };
-        self.tally.bytes += data.len() as u64;
-        self.progress.add(data.len() as u64);
-        if !data.is_empty() {
-            let result = self.sink.data(0, data);
-            self.keep_or_abandon(result, entry.path.clone())?;
-            if self.current.take().is_none() {
-                return Ok(());
+        if matches!(entry.kind, Kind::File(_)) {
+            if made {
+                self.current = Some(entry.path);
+            } else {
+                self.tally.files -= 1;
             }
         }
-        let result = self.sink.end(&mut self.tally);
-        self.settle(result, &entry.path)
+        Ok(())
     }
 
-    /// After writing data: the file stays current, or is given up.
-    fn keep_or_abandon(&mut self, result: SinkResult, path: Vec<u8>) -> Result<(), Failure> {
+    /// Writes to the file that is open, if one is; gives it up if that fails.
+    fn data(&mut self, offset: u64, piece: Piece, data: &[u8]) -> Result<(), Failure> {
+        if self.current.is_none() {
+            return Ok(());
+        }
+        let result = self.sink.data(offset, &data[piece.start..][..piece.len]);
         if result.is_ok() {
-            self.current = Some(path);
+            self.progress.add(piece.len as u64);
+            self.tally.bytes += piece.len as u64;
             return Ok(());
         }
         self.sink.abandon();
         self.tally.files -= 1;
+        let path = self.current.take().unwrap_or_default();
+        self.settle(result, &path)
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        let Some(path) = self.current.take() else { return Ok(()) };
+        let result = self.sink.end(&mut self.tally);
         self.settle(result, &path)
     }
 

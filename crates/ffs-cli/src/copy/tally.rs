@@ -33,7 +33,7 @@ impl Tally {
     pub(crate) fn count(&mut self, kind: &Kind) {
         match kind {
             Kind::Directory => self.directories += 1,
-            Kind::File { .. } => self.files += 1,
+            Kind::File(_) => self.files += 1,
             Kind::Symlink(_) => self.symlinks += 1,
             Kind::Link(_) => self.hard_links += 1,
             Kind::Fifo | Kind::Socket | Kind::Char(_) | Kind::Block(_) => self.special += 1,

@@ -7,6 +7,7 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::fail::Failure;
+use crate::signals::Stdin;
 
 const BUFFER: usize = 256 << 10;
 
@@ -37,7 +38,7 @@ impl Input {
 
     /// An archive on standard input.
     pub(crate) fn stdin() -> io::Result<Input> {
-        let mut reader = BufReader::with_capacity(BUFFER, io::stdin());
+        let mut reader = BufReader::with_capacity(BUFFER, Stdin);
         if is_gzip(reader.fill_buf()?)? {
             return Ok(Input::Stream(Box::new(MultiGzDecoder::new(reader))));
         }

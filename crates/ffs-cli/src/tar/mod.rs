@@ -22,7 +22,7 @@ use std::io::{self, Read};
 use ffs_core::{DeviceNumber, Timespec};
 
 use crate::copy::host_source::sort_xattrs;
-use crate::copy::{CHUNK, Emit, Entry, Event, Kind, Loss, Meta, Said, Xattr};
+use crate::copy::{CHUNK, Emit, Entry, Event, Kind, Loss, Meta, SMALL, Said, Xattr};
 use crate::fail::show;
 use crate::namei::components;
 
@@ -31,8 +31,6 @@ pub(crate) use input::Input;
 use pax::Pax;
 use sparse::Extent;
 
-/// Files up to this size travel in one piece.
-const SMALL: u64 = 256 << 10;
 /// Most bytes of one extended header or long name.
 const MAX_EXTENSION: u64 = 16 << 20;
 
@@ -225,13 +223,12 @@ impl Tar<'_> {
         }
         let whole = extents.len() == 1 && extents[0].len == size;
         if self.data && whole && size <= SMALL {
-            let mut data = vec![0; size as usize];
-            self.input.read_exact(&mut data)?;
-            let kind = Kind::File { size, whole: Some(data) };
-            self.emit.entry(Entry { path, kind, meta, identity: None })?;
+            self.input.read_exact(self.emit.room(size as usize))?;
+            let entry = Entry { path, kind: Kind::File(size), meta, identity: None };
+            self.emit.whole(entry, size as usize)?;
             return Ok(self.input.skip(padding(stored))?);
         }
-        let kind = Kind::File { size, whole: None };
+        let kind = Kind::File(size);
         self.emit.entry(Entry { path, kind, meta, identity: None })?;
         for Extent { offset, len } in extents {
             self.extent(offset, len)?;
@@ -252,12 +249,11 @@ impl Tar<'_> {
         while done < len {
             let at = offset + done;
             let piece = (len - done).min(CHUNK as u64 - at % CHUNK as u64);
-            let mut data = vec![0; piece as usize];
-            if let Err(error) = self.input.read_exact(&mut data) {
+            if let Err(error) = self.input.read_exact(self.emit.room(piece as usize)) {
                 self.emit.send(Event::Broken)?;
                 return Err(error.into());
             }
-            self.emit.send(Event::Data(at, data))?;
+            self.emit.data(at, piece as usize)?;
             done += piece;
         }
         Ok(())

@@ -314,3 +314,62 @@ fn the_demo_runs_without_rights() {
     }
     assert_eq!(run(&["demo", &d.str("missing")]).status.code(), Some(1));
 }
+
+#[test]
+fn many_attributes_fit_too() {
+    let d = Dir::new();
+    let tree = d.path("tree");
+    fs::create_dir(&tree).unwrap();
+    for n in 0..1500 {
+        let file = tree.join(format!("{n}"));
+        fs::write(&file, b"").unwrap();
+        let value = pattern(1000, n);
+        let none = rustix::fs::XattrFlags::empty();
+        if rustix::fs::setxattr(&file, "user.large", &value, none).is_err() {
+            return println!("skipped: the host has no attributes");
+        }
+    }
+    let (one, two) = (d.str("one.img"), d.str("two.img"));
+    for image in [&one, &two] {
+        ok(&["build", "-m", "0", "--free", "1m", image, tree.to_str().unwrap()]);
+    }
+    let shown: serde_json::Value = serde_json::from_str(&ok(&["df", "--json", &one])).unwrap();
+    assert!(shown[0]["available"].as_i64().unwrap() >= 1 << 20, "{shown}");
+    let stat = ok(&["stat", "--json", &format!("{one}:/777")]);
+    assert!(stat.contains("\"size\": 1000"), "{stat}");
+    assert!(fs::read(&one).unwrap() == fs::read(&two).unwrap());
+    fsck_clean(Path::new(&one));
+}
+
+#[test]
+fn an_interrupted_build_leaves_nothing() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::io::Write;
+    for options in [&["--size", "64m"][..], &[]] {
+        let d = Dir::new();
+        let image = d.str("a.img");
+        let mut child = Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
+            .arg("build")
+            .args(options)
+            .args([&image, "-"])
+            .stdin(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut tar = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_ustar();
+        header.set_size(100_000);
+        tar.append_data(&mut header, "file", &pattern(100_000, 1)[..]).unwrap();
+        // More than any buffer between us: the write ends when the program is reading.
+        let mut stdin = child.stdin.take().unwrap();
+        for _ in 0..20 {
+            stdin.write_all(tar.get_ref()).unwrap();
+        }
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        drop(stdin);
+        assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+        let left = fs::read_dir(d.0.path()).unwrap().count();
+        assert_eq!(left, 0, "something is left: {}", text(&output));
+    }
+}
