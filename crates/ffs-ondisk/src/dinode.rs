@@ -485,13 +485,13 @@ impl Dinode {
         self.file_type() == Some(FileType::Directory)
     }
 
-    /// Whether the pointer area holds link text instead of pointers (§7.6).
+    /// Whether the pointer area holds link text instead of pointers (§7.6). Extended attributes may
+    /// give such a link blocks all the same.
     #[must_use]
     pub fn is_short_symlink(&self, g: &Geometry) -> bool {
-        self.file_type() == Some(FileType::Symlink)
-            && self.blocks == 0
-            && self.size <= g.format.short_symlink_room() as u64
-            && g.maxsymlinklen > 0
+        let room = g.format.short_symlink_room() as u64;
+        let inside = self.size < room || (self.size == room && self.blocks == 0);
+        self.file_type() == Some(FileType::Symlink) && inside && g.maxsymlinklen > 0
     }
 
     /// Whether the pointer area holds block pointers.

@@ -17,7 +17,7 @@ use super::store::Class;
 pub(super) struct Node {
     /// Its number.
     pub(super) ino: Ino,
-    /// Its fields; `blocks` is 0 for inline links.
+    /// Its fields.
     pub(super) d: Dinode,
     /// The pointer area holds link text.
     pub(super) inline: bool,
@@ -32,23 +32,8 @@ impl Node {
     /// Decodes the inode at the start of `raw`.
     pub(super) fn decode(g: &Geometry, ino: Ino, raw: &[u8]) -> Node {
         let raw = raw[..g.format.dinode_size().min(raw.len())].to_vec();
-        let mut copy = raw.clone();
-        let mode: u16 = get(&raw, 0, g.endian);
-        let (size, blocks): (u64, u64) = match g.format {
-            Format::Ufs1 => (get(&raw, 8, g.endian), get::<u32>(&raw, 104, g.endian).into()),
-            Format::Ufs2 => (get(&raw, 16, g.endian), get(&raw, 24, g.endian)),
-        };
-        let room = g.format.short_symlink_room() as u64;
-        let short = size < u64::from(g.maxsymlinklen).min(room) || (blocks == 0 && size <= room);
-        let link = FileType::of_mode(mode) == Some(FileType::Symlink);
-        let inline = link && g.maxsymlinklen > 0 && short;
-        if inline {
-            match g.format {
-                Format::Ufs1 => put(&mut copy, 104, g.endian, 0u32),
-                Format::Ufs2 => put(&mut copy, 24, g.endian, 0u64),
-            }
-        }
-        let d = Dinode::decode(g, &copy);
+        let d = Dinode::decode(g, &raw);
+        let (inline, blocks) = (d.is_short_symlink(g), d.blocks);
         Node { ino, d, inline, stored_blocks: blocks, changed: false, raw }
     }
 
