@@ -399,6 +399,9 @@ fn build(sb: &Superblock) -> Geometry {
         addressable
     };
     let limit = if ufs1 && f.old_inodefmt < 2 { limit.min(i32::MAX as u64) } else { limit };
+    // The stored value follows from the block size on all but old volumes: a wrong one is only a warning.
+    let old = sb.old_layout || (ufs1 && f.old_inodefmt < 2);
+    let maxfilesize = if old { f.maxfilesize.min(limit).max(u64_(f.bsize.into())) } else { limit };
     let half = i64::from(f.fpg / 2);
     let metaspace = if sb.netbsd.wapbl { 0 } else { f.metaspace.clamp(0, half) };
     let metaspace = u(i32::try_from(metaspace).unwrap_or(0));
@@ -429,7 +432,7 @@ fn build(sb: &Superblock) -> Geometry {
         old_cpg: if ufs1 { u(f.old_cpg) } else { 0 },
         old_nrpos: if ufs1 { u(f.old_nrpos) } else { 0 },
         metaspace,
-        maxfilesize: f.maxfilesize.min(limit).max(u64_(f.bsize.into())),
+        maxfilesize,
         maxsymlinklen: u(f.maxsymlinklen),
         old_ids: ufs1 && f.old_inodefmt < 2,
         ckhash: sb.ckhashes() & CkHash::all(),

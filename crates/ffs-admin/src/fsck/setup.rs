@@ -56,6 +56,8 @@ constants!(
     contigsumsize,
     maxsymlinklen,
     maxfilesize,
+    qbmask,
+    qfmask,
     size,
     dsize,
     csaddr,

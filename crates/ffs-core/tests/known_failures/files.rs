@@ -201,7 +201,7 @@ fn kf2_12_pointers_into_metadata() {
 /// Every field of an inode with every kind of damage, of one file of each type.
 #[test]
 fn kf2_12_every_field_of_an_inode() {
-    let mut rng = SplitMix64::new(2212);
+    let mut rng = SplitMix64::new(crate::rounds(2212, 1).0);
     let paths = ["/a/big", "/a/sparse", "/many", "/a/long", "/a/b/c/null", "/a/b/hard"];
     for kind in KINDS {
         let fields = if kind.0 == Format::Ufs1 { Dinode1::FIELDS } else { Dinode2::FIELDS };
@@ -217,7 +217,11 @@ fn kf2_12_every_field_of_an_inode() {
                 let value = *rng.pick(&[0, -1, old + 1, old - 1, old ^ bit, noise]).unwrap();
                 disk.set_inode(ino, f.name, n, value);
                 let what = format!("{path}: {}[{n}] {old} -> {value}", f.name);
-                let hurt = [path, "/a/b/hard", "/a/b/c/other name"];
+                let mut hurt = vec![path, "/a/b/hard", "/a/b/c/other name"];
+                if path == "/many" && f.name == "db" {
+                    // It may show another directory's names.
+                    hurt.extend(["", "/"]);
+                }
                 let (_, most) = memory::peak(|| ordeal(&disk, &what, &hurt));
                 assert!(most < 64 << 20, "{kind:?} {what}: {most} bytes");
             }

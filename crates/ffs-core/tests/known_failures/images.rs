@@ -104,11 +104,12 @@ fn bad_zeroed_pieces() {
 /// Bits flipped in metadata, checked by hashes or not: no panic, no endless work, repaired in one run.
 #[test]
 fn bad_flipped_bits() {
-    let seed = 4711;
+    let (seed, rounds) = crate::rounds(4711, 120);
     for (i, kind) in (0u64..).zip(KINDS) {
         let mut rng = SplitMix64::new(seed + i);
-        for round in 0..120 {
-            let disk = Disk::new(kind);
+        for round in 0..rounds {
+            // Places are looked up on a sound volume.
+            let (disk, good) = (Disk::new(kind), Disk::new(kind));
             let g = disk.g;
             let mut what = format!("seed {seed} round {round}:");
             for _ in 0..rng.between(1, 4) {
@@ -116,7 +117,7 @@ fn bad_flipped_bits() {
                 let (base, span) = match rng.below(5) {
                     0 => (disk.home(), 1376),
                     1 => (g.frag_to_byte(g.cgtod(c)), 2048),
-                    2 => (disk.dir_at(disk.ino("/many")), 2048),
+                    2 => (good.dir_at(disk.ino("/many")), 2048),
                     3 => (disk.inode_at(disk.ino("/a")), 256),
                     _ => (g.frag_to_byte(g.cgimin(c)), u64::from(g.bsize)),
                 };
@@ -135,10 +136,11 @@ fn bad_flipped_bits() {
 /// The same on volumes forced to be written although they are damaged.
 #[test]
 fn bad_flipped_bits_by_force() {
-    let (seed, opts) = (4811, MountOptions { force: true, ..options() });
+    let (seed, rounds) = crate::rounds(4811, 60);
+    let opts = MountOptions { force: true, ..options() };
     for (i, kind) in (0u64..).zip(KINDS) {
         let mut rng = SplitMix64::new(seed + i);
-        for round in 0..60 {
+        for round in 0..rounds {
             let disk = Disk::new(kind);
             disk.set_sb("clean", 0);
             let mut what = format!("forced, seed {seed} round {round}:");
@@ -221,11 +223,12 @@ fn an_image_smaller_than_its_file_is_fine() {
 /// Directories of noise, with blocks of other directories in between.
 #[test]
 fn bad_directories_of_noise() {
-    let mut rng = SplitMix64::new(99);
+    let (seed, rounds) = crate::rounds(99, 40);
+    let mut rng = SplitMix64::new(seed);
     for kind in KINDS {
-        for round in 0..40 {
+        for round in 0..rounds {
             let disk = Disk::new(kind);
-            let path = ["", "/a", "/a/b", "/many"][round % 4];
+            let path = ["", "/a", "/a/b", "/many"][(round % 4) as usize];
             let at = disk.dir_at(if path.is_empty() { 2 } else { disk.ino(path) });
             let chunk = disk.read(at, 512);
             let mut noisy = chunk.clone();
@@ -236,7 +239,7 @@ fn bad_directories_of_noise() {
             disk.write(at, &noisy);
             ordeal_with(
                 &disk,
-                &format!("noise in {path:?}, round {round}"),
+                &format!("noise in {path:?}, seed {seed} round {round}"),
                 &["", "/"],
                 &options(),
             );

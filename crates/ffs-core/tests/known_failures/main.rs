@@ -3,9 +3,13 @@
 //! A test is named by the group of failures of the specification that it stands for
 //! (`known-failures.md` §2: `kf2_05_...`; §1: `kf1_08_...`); those of the list "bad input" without a group
 //! are named `bad_...`. Each runs on UFS1 and UFS2 in both byte orders where the format matters. What a
-//! test of damage demands is the same everywhere ([`ordeal`]): errors with the right errno that name the structure,
-//! the place and the field; files that were not damaged read back unchanged, before and after the check;
-//! bounded work and memory; one `fsck -y` repairs everything, and the volume is not called clean before.
+//! test of damage demands is the same everywhere ([`ordeal`]): errors with the right errno that name the
+//! structure, the place and the field; files that were not damaged read back unchanged, before and after
+//! the check; bounded work and memory; one `fsck -y` repairs everything, and the volume is not called
+//! clean before.
+//!
+//! Tests with random numbers print their seed; `FFS_KF_SEED` adds to it and `FFS_KF_TIMES` makes them
+//! that many times longer.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -28,3 +32,10 @@ mod snapshots;
 mod space;
 mod superblock;
 mod walk;
+
+/// A seed, and a number of rounds, as the environment changes them.
+fn rounds(seed: u64, rounds: u64) -> (u64, u64) {
+    let set = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
+    let seed = seed.wrapping_add(set("FFS_KF_SEED").unwrap_or(0));
+    (seed, rounds.saturating_mul(set("FFS_KF_TIMES").unwrap_or(1)))
+}
