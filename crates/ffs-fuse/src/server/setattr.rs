@@ -2,7 +2,7 @@
 
 use super::{Server, attr};
 use crate::wire::{Errno, Reply, Request, fattr};
-use ffs_core::{Attr, Cred, FileType, SetAttr, SetTime, Timespec, Vnode};
+use ffs_core::{Attr, Checks, Cred, FileType, SetAttr, SetTime, Timespec, Vnode};
 
 const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;
@@ -70,12 +70,17 @@ impl Server {
         let file = self.node(r)?;
         let wanted = Wanted::of(r)?;
         let mut set = wanted.set();
-        if set.size.is_some() && wanted.has(fattr::KILL_SUIDGID) {
+        if set.size.is_some() && wanted.has(fattr::KILL_SUIDGID) && r.uid == 0 {
             self.drop_setid(&file, &mut set);
         }
         // Whether the set-group-id bit may stay depends on all groups of the caller.
         let groups_count = set.perm.is_some_and(|p| p & SET_GROUP != 0) || set.gid.is_some();
-        let cred = if groups_count && r.uid != 0 { self.cred_with_groups(r) } else { self.cred(r) };
+        let mut cred =
+            if groups_count && r.uid != 0 { self.cred_with_groups(r) } else { self.cred(r) };
+        if set.size.is_some() && wanted.has(fattr::FH) {
+            // It was open for writing, whatever its mode is now.
+            cred.checks = Checks::Done;
+        }
         let a = self.fs.setattr(&cred, &file, &set)?;
         out.attr(&attr::wire(&a), &self.rules.timeouts);
         Ok(())
@@ -84,12 +89,13 @@ impl Server {
     /// Truncates on open; `kill` says that set-id bits must go.
     pub(super) fn truncate(&self, cred: &Cred, file: &Vnode, kill: bool) -> Result<Attr, Errno> {
         let mut set = SetAttr { size: Some(0), ..SetAttr::default() };
-        if kill {
+        if kill && cred.is_root() {
             self.drop_setid(file, &mut set);
         }
         Ok(self.fs.setattr(cred, file, &set)?)
     }
 
+    /// For a root that has given up the right to keep the bits; others' the core takes by itself.
     fn drop_setid(&self, file: &Vnode, set: &mut SetAttr) {
         let a = self.fs.getattr(file);
         let perm = without_setid(a.perm);

@@ -10,8 +10,8 @@ use rustix::fs::{Access, AtFlags, CWD, OFlags};
 cases! {
     "open" {
         files_open_as_the_class_allows [Root];
-        pipes_open_as_the_class_allows [Root];
-        directories_list_and_search_as_the_class_allows [Root];
+        pipes_open_as_the_class_allows [Root, KernelChecks];
+        directories_list_and_search_as_the_class_allows [Root, KernelChecks];
         directories_change_as_the_class_allows [Root];
     }
     "access" {

@@ -26,6 +26,9 @@ pub(crate) enum Need {
     WideTimes,
     /// Times of birth.
     Birthtime,
+    /// A kernel that checks permissions itself. Where the server does, it is not asked for each search of
+    /// a directory, nor when a pipe is opened.
+    KernelChecks,
     /// A file system of ours: the case checks our own limits or mounts images.
     Ours,
 }
@@ -39,6 +42,7 @@ pub(crate) struct Traits {
     pub(crate) flags: bool,
     pub(crate) wide_times: bool,
     pub(crate) birthtime: bool,
+    pub(crate) kernel_checks: bool,
     /// Device numbers have 32 bits, in BSD's way.
     pub(crate) narrow_devices: bool,
     /// The kernel keeps written data back: what the file system would say to it comes later.

@@ -29,7 +29,7 @@ pub(crate) struct Volume {
     options: &'static str,
 }
 
-/// Each also has another way to choose groups and to cache. None writes synchronously: when metadata
+/// Each also has another way to check permissions, to choose groups and to cache. None writes synchronously: when metadata
 /// reaches the disk makes no difference to what is seen here, but to the time it takes.
 pub(crate) const VOLUMES: [Volume; 3] = [
     Volume {
@@ -46,7 +46,7 @@ pub(crate) const VOLUMES: [Volume; 3] = [
         endian: Endian::Big,
         bsize: 8192,
         fsize: 1024,
-        options: "bsdgroups,async",
+        options: "bsdgroups,async,nodefault_permissions",
     },
     Volume {
         name: "ufs2-writeback",
@@ -105,6 +105,7 @@ impl Ground {
                     flags: true,
                     wide_times: new,
                     birthtime: new,
+                    kernel_checks: !v.options.contains("nodefault_permissions"),
                     narrow_devices: !new,
                     writeback: v.options.contains("writeback"),
                 }
@@ -143,8 +144,17 @@ fn probe(dir: &Path, root: bool) -> Traits {
     let birthtime = sys::birthtime(&at).is_ok_and(|t| t.is_some());
     std::fs::remove_file(&at).unwrap();
     let acl = matches!(acl, Ok(()) | Err(sys::Errno::NODATA));
-    let (narrow_devices, writeback) = (false, false);
-    Traits { root, xattr: user, acl, flags, wide_times, birthtime, narrow_devices, writeback }
+    Traits {
+        root,
+        xattr: user,
+        acl,
+        flags,
+        wide_times,
+        birthtime,
+        kernel_checks: true,
+        narrow_devices: false,
+        writeback: false,
+    }
 }
 
 /// Why nothing can be mounted here.

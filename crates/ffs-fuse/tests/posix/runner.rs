@@ -148,6 +148,7 @@ fn missing(case: &Case, traits: &Traits, ours: bool) -> Option<String> {
         Need::Flags => traits.flags,
         Need::WideTimes => traits.wide_times,
         Need::Birthtime => traits.birthtime,
+        Need::KernelChecks => traits.kernel_checks,
         Need::Ours => ours,
     };
     case.needs.iter().find(|n| !has(n)).map(|n| format!("needs {n:?}"))
