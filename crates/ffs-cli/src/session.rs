@@ -43,8 +43,8 @@ impl Session {
         let session = Session::mount(name, opened.device, &offline(), Env::system())?;
         if session.ffs.is_read_only() {
             let why = session.ffs.read_only_reason().unwrap_or("it can only be read");
-            return Err(Failure::new(&session.image, format!("cannot be changed: {why}"))
-                .hint(format!("check it with: ffs fsck {}", session.image)));
+            let why = why.replace("ffs fsck", &format!("ffs fsck {}", session.image));
+            return Err(Failure::new(&session.image, format!("cannot be changed: {why}")));
         }
         Ok(session)
     }

@@ -14,15 +14,21 @@ use crate::fail::{Failure, INTERRUPTED};
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Begins to listen. Called by commands that change something.
+/// Begins to listen. Called by commands that change something; again it does nothing: a second pair
+/// of handlers would take the first signal for the second.
 pub(crate) fn listen() {
-    let stop = STOP.get_or_init(Arc::default);
+    STOP.get_or_init(registered);
+}
+
+fn registered() -> Arc<AtomicBool> {
+    let stop = Arc::default();
     for signal in [SIGINT, SIGTERM] {
         // Registering fails only for signals that cannot be caught; these can.
         let code = i32::from(INTERRUPTED);
-        let _ = signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(stop));
-        let _ = signal_hook::flag::register(signal, Arc::clone(stop));
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop));
+        let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }
+    stop
 }
 
 /// What is set when the user wants the command to stop; `None` if nobody listens.

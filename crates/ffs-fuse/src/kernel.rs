@@ -67,7 +67,14 @@ impl Plan {
 
 /// The directory to mount on, by its real name.
 pub(crate) fn mount_point(path: &Path) -> Result<PathBuf, MountError> {
-    let at = |source| MountError::MountPoint { path: path.to_owned(), source };
+    let at = |source: io::Error| {
+        let source = if source.kind() == io::ErrorKind::NotConnected {
+            io::Error::other("the mount that is there lost its server: unmount it first")
+        } else {
+            source
+        };
+        MountError::MountPoint { path: path.to_owned(), source }
+    };
     let real = path.canonicalize().map_err(at)?;
     if !real.metadata().map_err(at)?.is_dir() {
         return Err(at(io::ErrorKind::NotADirectory.into()));

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use ffs_core::{Error, FileType};
 
 use super::{Doc, EXIT};
-use crate::fail::{Failure, Outcome};
+use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, basename, join, namei, one_image};
 use crate::session::Session;
 use crate::spec::image_path;
@@ -74,6 +74,11 @@ fn make(
         && let Some(name) = basename(target.unwrap_or(text))
     {
         link = join(&link, name);
+    }
+    if file.as_ref().is_some_and(|file| ffs.getattr(file).kind == FileType::Directory) {
+        let place = format!("{}:{}", session.image(), show(target.unwrap_or_default()));
+        return Err(Failure::new(place, "is a directory and can have one name only")
+            .hint("-s makes a symbolic link to it"));
     }
     let (dir, name) = session.find_parent(&link)?;
     let failed = |error| session.failed(&link, error);

@@ -227,3 +227,23 @@ fn unreadable_files_are_named_and_the_others_copied() {
     fails(&["build", &d.str("b.img"), tree.to_str().unwrap()], 1, "no image was made");
     assert!(!d.path("b.img").exists());
 }
+
+#[test]
+fn an_interrupted_copy_leaves_a_clean_image() {
+    let d = Dir::new();
+    let image = d.image("a.img", "1g", &[]);
+    let big = d.path("big");
+    fs::write(&big, vec![b'x'; 256 << 20]).unwrap();
+    let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ffs"));
+    let mut copy = command.arg("cp").arg(&big).arg(format!("{image}:/")).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let kill = format!("kill -INT {}", copy.id());
+    assert!(std::process::Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    let code = copy.wait().unwrap().code();
+    fsck_clean(Path::new(&image));
+    let there = ok(&["ls", &image]);
+    // A fast machine is ready before the signal comes.
+    let expected = if code == Some(0) { "big\n" } else { "" };
+    assert!(matches!(code, Some(0 | 130)), "{code:?}");
+    assert_eq!(there, expected);
+}

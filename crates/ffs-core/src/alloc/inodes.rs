@@ -3,7 +3,9 @@
 //!
 //! # Invariants
 //! 1. An inode is handed out only if its block was initialised: on UFS2 the block after the
-//!    highest one in use is written, as the ordering policy asks, before the group counts it.
+//!    highest one in use is written, as the ordering policy asks, before the group counts it. If
+//!    that write is waited for, so is the group's: a check after a crash takes every inode above the
+//!    `initediblk` it finds for free, whatever was written there.
 //!
 //! # Locking
 //! That fresh inode block's buffer is locked while the group is, against the usual order (buffer,
@@ -77,10 +79,11 @@ impl Alloc {
         }
         let mut inited = e.cg.view().initediblk();
         while inited < ipg && i.saturating_add(inopb) > inited {
-            self.write_fresh_inodes(e, Ino(e.c.0 * ipg + inited))?;
+            let answer = self.write_fresh_inodes(e, Ino(e.c.0 * ipg + inited))?;
             inited = inited.saturating_add(inopb).min(ipg);
             e.cg.set_initediblk(inited);
             e.count(Csum::default());
+            e.demand(answer);
             self.sum.lock().set_initediblk(e.c, inited);
         }
         Ok(())
@@ -88,7 +91,7 @@ impl Alloc {
 
     /// Fills the block of inodes that starts with `first`: free, with generation numbers that no
     /// old file handle knows.
-    fn write_fresh_inodes(&self, e: &GroupEdit<'_>, first: Ino) -> Result<()> {
+    fn write_fresh_inodes(&self, e: &GroupEdit<'_>, first: Ino) -> Result<Disposition> {
         let at = e.g.ino_to_fsba(first);
         let len = e.g.bsize as usize;
         let buf = self.cache.getblk(BufKey::Meta(at), BufKind::Inodes, at, len, true);
@@ -99,7 +102,8 @@ impl Alloc {
         }
         drop(data);
         let answer = e.ordering.inode_block_initialised(FragRun { at, frags: e.g.frag });
-        self.cache.apply(&buf, answer)
+        self.cache.apply(&buf, answer)?;
+        Ok(answer)
     }
 
     /// Gives an inode back.

@@ -31,7 +31,8 @@ impl Ordering for SyncOrdered {
     fn inode_allocated(&self, _: Ino) -> Disposition {
         Disposition::Delay
     }
-    /// Undefined bytes must not become inodes: the one write an inode allocation waits for.
+    /// Undefined bytes must not become inodes, nor inodes be taken for undefined bytes: this block, and
+    /// then the group that counts it, are all that an inode allocation waits for.
     fn inode_block_initialised(&self, _: FragRun) -> Disposition {
         Disposition::WriteAndWait
     }

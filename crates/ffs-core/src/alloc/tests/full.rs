@@ -117,7 +117,8 @@ fn fresh_inode_blocks_are_written_before_they_count() {
         let now = b.a.edit(CgNo(0), |e| Ok(e.cg.view().initediblk())).unwrap();
         assert!(ino.0 + g.inopb <= now, "{ino:?}: a block ahead, {now} initialised");
         let written = b.a.cache.counters.values().writes_sync;
-        assert_eq!(written, u64::from((now - inited) / g.inopb), "each once, waited for");
+        let blocks = u64::from((now - inited) / g.inopb);
+        assert_eq!(written, 2 * blocks, "each once, then its group, waited for");
         assert_eq!(b.a.inode_initialised(Ino(now - 1)).ok(), Some(true));
         assert_eq!(b.a.inode_initialised(Ino(now)).ok(), Some(false));
     }
