@@ -216,7 +216,10 @@ proptest! {
 
     /// Maps against a vector of booleans, and their counts against naive ones.
     #[test]
-    fn group_maps_against_vectors(g in geometries(), steps in prop::collection::vec((any::<u32>(), any::<bool>()), 0..300)) {
+    fn group_maps_against_vectors(
+        g in geometries(),
+        steps in prop::collection::vec((any::<u32>(), any::<bool>()), 0..300),
+    ) {
         let mut block = vec![0u8; g.bsize as usize];
         let mut frags = vec![false; g.fpg as usize];
         let mut inodes = vec![false; g.ipg as usize];
@@ -255,7 +258,10 @@ proptest! {
     }
 
     #[test]
-    fn kf2_10_directory_records_end_on_any_bytes(fmt in dir_formats(), chunk in prop::collection::vec(any::<u8>(), 0..600)) {
+    fn kf2_10_directory_records_end_on_any_bytes(
+        fmt in dir_formats(),
+        chunk in prop::collection::vec(any::<u8>(), 0..600),
+    ) {
         let recs: Vec<_> = dir::records(fmt, &chunk).collect();
         prop_assert!(recs.len() <= 512 / 4 + 1);
         let mut end = 0;
@@ -276,7 +282,12 @@ proptest! {
     /// Written records read back, their padding is zero, and damage never makes a name appear
     /// that was not written or cut a record short silently.
     #[test]
-    fn kf2_09_and_kf2_10_directory_records_round_trip(fmt in dir_formats(), names in names(), at in 0usize..512, v: u8) {
+    fn kf2_09_and_kf2_10_directory_records_round_trip(
+        fmt in dir_formats(),
+        names in names(),
+        at in 0usize..512,
+        v: u8,
+    ) {
         let mut chunk = chunk_of(fmt, &names);
         let recs: Vec<_> = dir::records(fmt, &chunk).map(|r| r.unwrap()).collect();
         prop_assert_eq!(recs.len(), names.len());

@@ -29,8 +29,8 @@ pub(crate) struct Volume {
     options: &'static str,
 }
 
-/// Each also has another way to check permissions, to choose groups and to cache. None writes synchronously: when metadata
-/// reaches the disk makes no difference to what is seen here, but to the time it takes.
+/// Each also has another way to check permissions, to choose groups and to cache. None writes synchronously:
+/// when metadata reaches the disk makes no difference to what is seen here, but to the time it takes.
 pub(crate) const VOLUMES: [Volume; 3] = [
     Volume {
         name: "ufs2",
