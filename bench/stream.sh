@@ -15,8 +15,8 @@ for _ in $(seq "$rounds"); do
     echo >>"$work/dd-read"
     rm -f "$work/plain"
     "$ffs" newfs -s $((mib + mib / 8 + 64))m "$image" >/dev/null
-    "$stream" write "$image" lib "$mib" | awk '{ print $4 }' >>"$work/lib-write"
-    "$stream" read "$image" lib "$mib" | awk '{ print $4 }' >>"$work/lib-read"
+    "$stream" write "$image" lib "$mib" | awk '{ print $5 }' >>"$work/lib-write"
+    "$stream" read "$image" lib "$mib" | awk '{ print $5 }' >>"$work/lib-read"
     rm -f "$image"
     "$ffs" newfs -s $((mib + mib / 8 + 64))m "$image" >/dev/null
     if "$ffs" mount -o async "$image" "$mnt" 2>"$work/why"; then
