@@ -2,7 +2,7 @@
 
 use crate::{Input, base, walk, work};
 use ffs_admin::fsck::{self, Finding, Fsck, FsckOptions, FsckReport, exit};
-use ffs_core::{AllocPolicy, DirPref, Ffs, MountOptions, OrderingPolicy};
+use ffs_core::{AllocPolicy, DirPref, Ffs, MountOptions, OrderingPolicy, TunableValues};
 use ffs_device::{BlockDevice, MemDevice};
 use std::sync::Arc;
 
@@ -19,12 +19,13 @@ pub fn mount_work(data: &[u8]) {
         force: true,
         read_only: input.flags >> 1 & 15 == 15,
         ordering: if bit(1) { OrderingPolicy::Sync } else { OrderingPolicy::None },
-        alloc: if bit(2) { AllocPolicy::Y2001 } else { AllocPolicy::Y2013 },
-        doreallocblks: !bit(3),
-        dirpref: if bit(4) { DirPref::Depth } else { DirPref::New10 },
         acls: bit(5),
-        cache_bytes: 2 << 20,
-        maxvnodes: 16,
+        tunables: TunableValues {
+            alloc: if bit(2) { AllocPolicy::Y2001 } else { AllocPolicy::Y2013 },
+            doreallocblks: !bit(3),
+            dirpref: if bit(4) { DirPref::Depth } else { DirPref::New10 },
+            ..small()
+        },
         ..MountOptions::default()
     };
     let Ok(fs) = Ffs::mount(image.clone(), &opts, base::env()) else { return };
@@ -36,6 +37,11 @@ pub fn mount_work(data: &[u8]) {
         let image: Arc<dyn BlockDevice> = image;
         repair(&image, FsckOptions::yes());
     }
+}
+
+/// Little memory, so that blocks and inodes come and go.
+fn small() -> TunableValues {
+    TunableValues { cache: 2 << 20, maxvnodes: 16, ..TunableValues::default() }
 }
 
 /// Repairs a damaged volume. A second look must find nothing, the volume must mount, everything on it must be
@@ -59,8 +65,7 @@ pub fn fsck_twice(data: &[u8]) {
     let Some(report) = repair(&dev, options) else { return };
     let opts = MountOptions {
         ordering: if input.flags & 16 != 0 { OrderingPolicy::Sync } else { OrderingPolicy::None },
-        cache_bytes: 2 << 20,
-        maxvnodes: 16,
+        tunables: small(),
         ..MountOptions::default()
     };
     let fs = match Ffs::mount(dev.clone(), &opts, base::env()) {

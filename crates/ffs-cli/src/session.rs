@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy};
+use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, TunableValues};
 use ffs_device::{BlockDevice, OpenOptions, Opened};
 use ffs_ondisk::sbsearch::{self, SBLOCKSEARCH};
 
@@ -101,7 +101,7 @@ impl Drop for Session {
 }
 
 /// Inodes kept in memory: trees are walked once.
-const OFFLINE_VNODES: usize = 8192;
+const OFFLINE_VNODES: u64 = 8192;
 
 /// How offline commands mount.
 pub(crate) fn offline() -> MountOptions {
@@ -109,7 +109,7 @@ pub(crate) fn offline() -> MountOptions {
         ordering: OrderingPolicy::None,
         atime: Atime::Never,
         bsdgroups: true,
-        maxvnodes: OFFLINE_VNODES,
+        tunables: TunableValues { maxvnodes: OFFLINE_VNODES, ..TunableValues::default() },
         ..MountOptions::default()
     }
 }

@@ -4,8 +4,29 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// A number to be told under a BSD name: a counter's, or how much there is of something now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gauge {
+    /// BSD's name.
+    pub name: &'static str,
+    /// How much.
+    pub value: u64,
+    /// One sentence.
+    pub meaning: &'static str,
+}
+
+macro_rules! bsd_name {
+    ($name:ident $bsd:literal) => {
+        $bsd
+    };
+    ($name:ident) => {
+        concat!("vfs.ffs.", stringify!($name))
+    };
+}
+
+// A counter is `field: "meaning"`, or `field = "bsd.name": "meaning"`.
 macro_rules! counters {
-    ($($name:ident: $what:literal,)*) => {
+    ($($name:ident $(= $bsd:literal)?: $what:literal,)*) => {
         /// Counters of one mount.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
@@ -31,6 +52,16 @@ macro_rules! counters {
             #[must_use]
             pub fn list(&self) -> Vec<(&'static str, u64, &'static str)> {
                 vec![$((stringify!($name), self.$name, $what),)*]
+            }
+
+            /// The counters under BSD's names; those that BSD does not have are `vfs.ffs.`*name*.
+            #[must_use]
+            pub fn gauges(&self) -> Vec<Gauge> {
+                vec![$(Gauge {
+                    name: bsd_name!($name $($bsd)?),
+                    value: self.$name,
+                    meaning: $what,
+                },)*]
             }
         }
     };

@@ -25,16 +25,21 @@ mod ops;
 mod options;
 mod ordering;
 mod sync;
+mod tunables;
 mod types;
 
-pub use counters::CounterValues;
+pub use counters::{CounterValues, Gauge};
 pub use cred::{Checks, Cred};
 pub use error::{Error, Result};
 pub use ffs_ondisk::rdev::DeviceNumber;
 pub use ffs_ondisk::{FileFlags, FileType, Ino, Timespec};
 pub use mount::{Env, Ffs};
 pub use ops::{Vnode, acl};
-pub use options::{AllocPolicy, Atime, DirPref, MountOptions, OrderingPolicy};
+pub use options::{Atime, MountOptions, OrderingPolicy};
+pub use tunables::{
+    AllocPolicy, DirHashFunction, DirPref, DirTruncate, Kind, Limit, NamecachePrime, Tunable,
+    TunableError, TunableId, TunableValues, describe as describe_tunables, nearest,
+};
 pub use types::{
     Access, Attr, DirEntry, Fallocate, NodeKind, RenameMode, SetAttr, SetTime, StatFs, WriteMode,
     XattrNamespace, XattrSet,

@@ -4,7 +4,9 @@
 mod common;
 
 use common::errno;
-use ffs_core::{Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteMode};
+use ffs_core::{
+    Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, TunableValues, Vnode, WriteMode,
+};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::fault::{Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, MemDevice, Operation};
@@ -60,7 +62,13 @@ fn after_crash(dev: &Dev, name: &str) -> Vec<u8> {
 #[test]
 fn fdatasync_of_a_file_that_left_memory_in_between() {
     let dev = device();
-    let fs = mount(&dev, MountOptions { maxvnodes: 1, ..with(OrderingPolicy::Sync) });
+    let fs = mount(
+        &dev,
+        MountOptions {
+            tunables: TunableValues { maxvnodes: 1, ..TunableValues::default() },
+            ..with(OrderingPolicy::Sync)
+        },
+    );
     let content = vec![7; 50_000];
     let a = file(&fs, "a", b"");
     let ino = a.ino();
@@ -104,7 +112,13 @@ fn a_removed_file_that_cannot_be_freed_costs_nobody_elses_data() {
 #[test]
 fn a_bad_place_under_one_file_does_not_fail_writes_to_others() {
     let dev = device();
-    let fs = mount(&dev, MountOptions { cache_bytes: 2 << 20, ..with(OrderingPolicy::None) });
+    let fs = mount(
+        &dev,
+        MountOptions {
+            tunables: TunableValues { cache: 2 << 20, ..TunableValues::default() },
+            ..with(OrderingPolicy::None)
+        },
+    );
     let bad = file(&fs, "bad", &vec![1; 16384]);
     fs.sync().unwrap();
     let before = dev.inner().snapshot().to_vec();

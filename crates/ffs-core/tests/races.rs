@@ -5,7 +5,7 @@ mod common;
 
 use common::{check, mount_on};
 use ffs_core::{Cred, Ffs, MountOptions, NodeKind, OrderingPolicy, RenameMode, Result, Vnode};
-use ffs_core::{SetAttr, WriteMode};
+use ffs_core::{SetAttr, TunableValues, WriteMode};
 use ffs_ondisk::{Endian, Format, Ino};
 use ffs_testkit::rng::SplitMix64;
 
@@ -86,10 +86,14 @@ fn walk(fs: &Ffs, d: &Vnode, up: Ino, depth: u32) -> usize {
     all
 }
 
-fn stress(seed: u64, policy: OrderingPolicy, maxvnodes: usize) {
+fn stress(seed: u64, policy: OrderingPolicy, maxvnodes: u64) {
     println!("seed {seed} {policy:?}");
     let mem = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 8192, 1024, 24 << 20).unwrap();
-    let opts = MountOptions { ordering: policy, maxvnodes, ..MountOptions::default() };
+    let opts = MountOptions {
+        ordering: policy,
+        tunables: TunableValues { maxvnodes, ..TunableValues::default() },
+        ..MountOptions::default()
+    };
     let w = mount_on(mem, &opts);
     std::thread::scope(|s| {
         for t in 0..6 {

@@ -6,7 +6,7 @@
 //! **Invariants.** A word is never ignored in silence, but for those that are meant for mount(8).
 
 use crate::wire::Timeouts;
-use ffs_core::{AllocPolicy, Atime, DirPref, MountOptions, OrderingPolicy};
+use ffs_core::{Atime, MountOptions, OrderingPolicy, TunableError};
 use std::time::Duration;
 
 /// What the words behind `-o` ask for.
@@ -51,6 +51,9 @@ pub enum OptionError {
         /// The option it looks like.
         nearest: Option<&'static str>,
     },
+    /// A switch refuses its value.
+    #[error("mount option {0}")]
+    Tunable(#[from] TunableError),
     /// The option takes another kind of value.
     #[error("mount option '{option}={value}': expected {expected}")]
     Value {
@@ -149,22 +152,12 @@ words! {
         |o, _| set!(o.core.ordering => OrderingPolicy::Sync);
     "async" "" "metadata writes in any order: fast, and only a full check helps after a crash"
         |o, _| set!(o.core.ordering => OrderingPolicy::None);
-    "dirpref" "old, new, new10 or depth" "where new directories go"
-        |o, v| read!(o.core.dirpref, dirpref(v));
-    "alloc" "2001 or 2013" "which generation of block preferences"
-        |o, v| read!(o.core.alloc, alloc(v));
-    "nodoreallocblks" "" "leave sequentially written blocks where they are"
-        |o, _| set!(o.core.doreallocblks => false);
-    "doreallocblks" "" "move sequentially written blocks together (the default)"
-        |o, _| set!(o.core.doreallocblks => true);
     "bsdgroups" "" "new files get their directory's group, as on BSD"
         |o, _| set!(o.core.bsdgroups => true);
     "sysvgroups" "" "new files get their maker's group (the default)"
         |o, _| set!(o.core.bsdgroups => false);
     "acls" "" "access lists even if the volume does not say so"
         |o, _| set!(o.core.acls => true);
-    "cache" "a size such as 64m" "memory for blocks" |o, v| read!(o.core.cache_bytes, size(v));
-    "maxvnodes" "a number" "inodes kept in memory" |o, v| read!(o.core.maxvnodes, v.parse().ok());
     "noatime" "" "never set access times" |o, _| set!(o.core.atime => Atime::Never);
     "relatime" "" "set access times that are older than the last change, or than a day (the default)"
         |o, _| set!(o.core.atime => Atime::Relative);
@@ -211,34 +204,6 @@ const FOR_MOUNT: &[&str] = &[
     "user_id", "group_id", "rootmode", "max_read", "blksize",
 ];
 
-fn dirpref(v: &str) -> Option<DirPref> {
-    Some(match v {
-        "old" => DirPref::Old,
-        "new" => DirPref::New,
-        "new10" => DirPref::New10,
-        "depth" => DirPref::Depth,
-        _ => return None,
-    })
-}
-
-fn alloc(v: &str) -> Option<AllocPolicy> {
-    Some(match v {
-        "2001" => AllocPolicy::Y2001,
-        "2013" => AllocPolicy::Y2013,
-        _ => return None,
-    })
-}
-
-fn size(v: &str) -> Option<usize> {
-    let (digits, shift) = match v.as_bytes().last()?.to_ascii_lowercase() {
-        b'k' => (&v[..v.len() - 1], 10),
-        b'm' => (&v[..v.len() - 1], 20),
-        b'g' => (&v[..v.len() - 1], 30),
-        _ => (v, 0),
-    };
-    digits.parse::<usize>().ok()?.checked_mul(1 << shift).filter(|n| *n >= 1 << 20)
-}
-
 fn threads(v: &str) -> Option<usize> {
     v.parse().ok().filter(|n| (1..=64).contains(n))
 }
@@ -260,6 +225,11 @@ pub fn parse_options<S: AsRef<str>>(lists: &[S]) -> Result<Options, OptionError>
             if FOR_MOUNT.contains(&name) || name.starts_with("x-") || name.starts_with("X-") {
                 continue;
             }
+            match options.core.tunables.set(name, value) {
+                Err(TunableError::Unknown { .. }) => {}
+                Err(e) => return Err(e.into()),
+                Ok(()) => continue,
+            }
             return Err(OptionError::Unknown { word: word.to_owned(), nearest: nearest(name) });
         };
         let fits = w.takes.is_empty() == value.is_none();
@@ -272,33 +242,22 @@ pub fn parse_options<S: AsRef<str>>(lists: &[S]) -> Result<Options, OptionError>
     Ok(options)
 }
 
-/// Every option with what it takes and does, for a manual: `("dirpref=old, new...", "where ...")`.
-pub fn describe_options() -> impl Iterator<Item = (String, &'static str)> {
-    WORDS.iter().map(|w| {
+/// Every option with what it takes and does, for a manual: `("threads=1 to 64", "threads that ...")`.
+pub fn describe_options() -> impl Iterator<Item = (String, String)> {
+    let words = WORDS.iter().map(|w| {
         let takes = if w.takes.is_empty() { String::new() } else { format!("={}", w.takes) };
-        (format!("{}{takes}", w.name), w.help)
-    })
+        (format!("{}{takes}", w.name), w.help.to_owned())
+    });
+    let tunables = ffs_core::describe_tunables().map(|(option, takes, default, meaning)| {
+        let meaning = meaning.trim_end_matches('.');
+        (format!("{option}={takes}"), format!("{meaning} (default {default})"))
+    });
+    words.chain(tunables)
 }
 
-/// The option at most two edits away.
 fn nearest(word: &str) -> Option<&'static str> {
-    let near = WORDS.iter().map(|w| (distance(word, w.name), w.name)).min()?;
-    (near.0 <= 2 && near.0 < near.1.len()).then_some(near.1)
-}
-
-/// Edits (insert, delete, replace a byte) from `a` to `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let b = b.as_bytes();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let replace = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replace.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    let tunables = ffs_core::describe_tunables().map(|(option, ..)| option);
+    ffs_core::nearest(word, WORDS.iter().map(|w| w.name).chain(tunables))
 }
 
 #[cfg(test)]
@@ -314,8 +273,8 @@ mod tests {
         .unwrap();
         assert!(o.core.read_only && o.writeback);
         assert_eq!(o.core.ordering, OrderingPolicy::None);
-        assert_eq!(o.core.dirpref, DirPref::Old);
-        assert_eq!(o.core.cache_bytes, 128 << 20);
+        assert_eq!(o.core.tunables.dirpref, ffs_core::DirPref::Old);
+        assert_eq!(o.core.tunables.cache, 128 << 20);
         assert_eq!(o.core.atime, Atime::Never);
         assert_eq!((o.threads, o.dev, o.suid), (3, Some(false), None));
         assert_eq!(o.timeouts().attr, Duration::from_millis(500));
@@ -336,12 +295,5 @@ mod tests {
         assert!(say("cache").contains("expected a size"));
         assert!(say("attr_timeout=-1").contains("expected seconds"));
         assert!(say("cache=99999999999999g").contains("expected a size"));
-    }
-
-    #[test]
-    fn distances() {
-        for (a, b, d) in [("", "abc", 3), ("abc", "abc", 0), ("kitten", "sitting", 3)] {
-            assert_eq!(distance(a, b), d);
-        }
     }
 }

@@ -28,7 +28,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 const CORE: &[&str] = &["buf", "ordering", "alloc", "inode", "dir", "ops", "mount"];
 
 /// Modules of ffs-core that everybody may use.
-const COMMON: &[&str] = &["counters", "cred", "error", "options", "sync", "types"];
+const COMMON: &[&str] = &["counters", "cred", "error", "options", "sync", "tunables", "types"];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

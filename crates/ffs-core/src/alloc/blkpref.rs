@@ -5,14 +5,14 @@
 //! with more than average free space when it is large.
 
 use super::{Alloc, PrefQuery};
-use crate::options::AllocPolicy;
+use crate::tunables::AllocPolicy;
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{CgNo, FragNo};
 
 impl Alloc {
     /// Where the asked-for block should go; `None` if it does not matter.
     pub(crate) fn blkpref(&self, q: &PrefQuery) -> Option<FragNo> {
-        let pref = match self.switches.alloc() {
+        let pref = match self.tunables.alloc() {
             AllocPolicy::Y2001 => self.blkpref_2001(q),
             AllocPolicy::Y2013 => self.blkpref_2013(q),
         };

@@ -9,7 +9,7 @@ use super::group::GroupEdit;
 use super::mapsearch;
 use super::{Alloc, Reserve};
 use crate::error::{Error, Result};
-use crate::options::AllocPolicy;
+use crate::tunables::AllocPolicy;
 use ffs_ondisk::{CgNo, Csum, FragNo, Ino};
 
 /// How much is looked for and how much of it is kept, fragments.

@@ -9,7 +9,7 @@ use super::Alloc;
 use super::group::GroupEdit;
 use crate::counters::bump;
 use crate::error::Result;
-use crate::options::AllocPolicy;
+use crate::tunables::AllocPolicy;
 use ffs_ondisk::cg::bit;
 use ffs_ondisk::{CgNo, FragNo, Ino};
 
@@ -30,13 +30,13 @@ impl Alloc {
         len_blocks: u32,
     ) -> Result<Option<FragNo>> {
         let g = self.g();
-        let possible = (1..=g.contigsumsize).contains(&len_blocks) && self.switches.doreallocblks();
+        let possible = (1..=g.contigsumsize).contains(&len_blocks) && self.tunables.doreallocblks();
         if !possible || self.freespace(MINFREE_TO_MOVE) < 0 {
             return Ok(None);
         }
         let pref = self.usable(pref);
         let start = self.start_group(ino, pref);
-        if self.switches.alloc() == AllocPolicy::Y2001 {
+        if self.tunables.alloc() == AllocPolicy::Y2001 {
             return self.hash_search(start, |c, first| {
                 self.alloc_cluster_in(c, pref.filter(|_| first), len_blocks)
             });

@@ -13,7 +13,7 @@
 //! 2. The answer is a group of the volume whatever the counts say (they come from disk).
 
 use super::ParentDir;
-use crate::options::DirPref;
+use crate::tunables::DirPref;
 use ffs_device::clock::Rng;
 use ffs_ondisk::{CgNo, Csum, Geometry, Ino};
 

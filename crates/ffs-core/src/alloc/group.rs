@@ -16,9 +16,9 @@ use super::check::check_in;
 use super::summary::Summary;
 use crate::buf::{BufKey, BufKind, BufRef, Disposition};
 use crate::error::{Error, Result};
-use crate::options::AllocPolicy;
 use crate::ordering::{FragRun, Ordering};
 use crate::sync::Mutex;
+use crate::tunables::AllocPolicy;
 use ffs_ondisk::{CgMut, CgNo, Corrupt, Csum, FragNo, Geometry, Place, Structure};
 
 /// A group under its lock.
@@ -58,7 +58,7 @@ impl Alloc {
             c,
             g,
             cg,
-            policy: self.switches.alloc(),
+            policy: self.tunables.alloc(),
             ordering: &*self.ordering,
             counts,
             delta: Csum::default(),

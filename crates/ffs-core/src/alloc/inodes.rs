@@ -46,7 +46,7 @@ impl Alloc {
                 Expected { avgfilesize: self.params.avgfilesize, avgfpdir: self.params.avgfpdir };
             let view =
                 dirpref::View { g, cs: &sum.cs, totals: sum.totals, contigdirs: &sum.contigdirs };
-            let c = view.choose(self.switches.dirpref(), expected, parent, &self.rng);
+            let c = view.choose(self.tunables.dirpref(), expected, parent, &self.rng);
             Ino(c.0.saturating_mul(g.ipg))
         } else {
             parent.ino

@@ -43,9 +43,9 @@ mod tests;
 pub(crate) use params::{AllocParams, Optim};
 
 use crate::buf::BufCache;
-use crate::options::Switches;
 use crate::ordering::Ordering;
 use crate::sync::Mutex;
+use crate::tunables::Tunables;
 use ffs_device::clock::SplitMix64;
 use ffs_ondisk::{Csum, FragNo, Geometry, Ino, Lbn};
 use std::sync::Arc;
@@ -97,7 +97,7 @@ pub(crate) struct PrefQuery {
 pub(crate) struct Alloc {
     pub(crate) cache: Arc<BufCache>,
     pub(crate) ordering: Arc<dyn Ordering>,
-    pub(crate) switches: Arc<Switches>,
+    pub(crate) tunables: Arc<Tunables>,
     /// Generation numbers and random placement.
     pub(crate) rng: SplitMix64,
     params: AllocParams,
@@ -109,13 +109,13 @@ impl Alloc {
     pub(crate) fn new(
         cache: Arc<BufCache>,
         ordering: Arc<dyn Ordering>,
-        switches: Arc<Switches>,
+        tunables: Arc<Tunables>,
         rng: SplitMix64,
         params: AllocParams,
         cs: Vec<Csum>,
     ) -> Alloc {
         let sum = Mutex::new(Summary::new(&cache.g, cs, params.optim));
-        Alloc { cache, ordering, switches, rng, params, sum }
+        Alloc { cache, ordering, tunables, rng, params, sum }
     }
 
     /// The volume's geometry.

@@ -62,7 +62,7 @@ impl InodeTable {
     /// Moves the blocks from `start` on to one place; returns the new address of the last. Failure
     /// of any kind leaves them where they are.
     fn gather(&self, ip: &Inode, data: &mut InodeData, start: Lbn, len: u32) -> Option<FragNo> {
-        if !self.alloc.switches.doreallocblks() || self.alloc.freespace(MIN_FREE_PERCENT) < 0 {
+        if !self.alloc.tunables.doreallocblks() || self.alloc.freespace(MIN_FREE_PERCENT) < 0 {
             return None;
         }
         let row = self.row(ip, data, start, len).ok()??;

@@ -30,7 +30,6 @@ pub(crate) struct InodeTable {
     pub(super) alloc: Arc<Alloc>,
     pub(super) atime: Atime,
     pub(super) read_only: Arc<AtomicBool>,
-    maxvnodes: usize,
     /// Inodes with users.
     held: AtomicUsize,
     pub(super) state: Mutex<TableState>,
@@ -46,14 +45,9 @@ pub(super) struct TableState {
 }
 
 impl InodeTable {
-    pub(crate) fn new(
-        alloc: Arc<Alloc>,
-        maxvnodes: usize,
-        atime: Atime,
-        read_only: Arc<AtomicBool>,
-    ) -> InodeTable {
+    pub(crate) fn new(alloc: Arc<Alloc>, atime: Atime, read_only: Arc<AtomicBool>) -> InodeTable {
         let state = Mutex::new(TableState::default());
-        InodeTable { alloc, atime, read_only, maxvnodes, held: AtomicUsize::new(0), state }
+        InodeTable { alloc, atime, read_only, held: AtomicUsize::new(0), state }
     }
 
     /// The allocator below.
@@ -67,6 +61,11 @@ impl InodeTable {
 
     pub(super) fn cache(&self) -> &BufCache {
         &self.alloc.cache
+    }
+
+    /// `kern.maxvnodes`.
+    fn maxvnodes(&self) -> usize {
+        usize::try_from(self.alloc.tunables.maxvnodes()).unwrap_or(usize::MAX)
     }
 
     pub(super) fn is_read_only(&self) -> bool {
@@ -198,7 +197,7 @@ impl InodeTable {
         {
             let mut st = self.state.lock();
             let held = self.held.load(Ordering::Relaxed);
-            let excess = st.map.len().saturating_sub(held.saturating_add(self.maxvnodes));
+            let excess = st.map.len().saturating_sub(held.saturating_add(self.maxvnodes()));
             let mut tries = st.unused.len();
             let mut left = excess;
             while left > 0 && tries > 0 {

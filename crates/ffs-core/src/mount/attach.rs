@@ -8,9 +8,10 @@ use crate::buf::{BufCache, CacheLimits, WriteHooks};
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::inode::InodeTable;
-use crate::options::{MountOptions, OrderingPolicy, Switches};
+use crate::options::{MountOptions, OrderingPolicy};
 use crate::ordering::{Ordering, SyncOrdered, Unordered};
 use crate::sync::{Mutex, RwLock};
+use crate::tunables::Tunables;
 use ffs_device::clock::SplitMix64;
 use ffs_device::{BlockDevice, DeviceError};
 use ffs_ondisk::sbsearch::{Found, SearchError};
@@ -66,8 +67,7 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
     let read_only = Arc::new(AtomicBool::new(true));
     let counters = Arc::new(Counters::default());
     let alloc = build_alloc(&found, groups, &dev, opts, &env, &counters);
-    let table =
-        InodeTable::new(Arc::new(alloc), opts.maxvnodes, opts.atime, Arc::clone(&read_only));
+    let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only));
     let promised = found.sb.flags().contains(FsFlags::ACLS);
     let acls = g.format == Format::Ufs2 && (promised || opts.acls);
     let state = State {
@@ -176,7 +176,7 @@ fn build_alloc(
     counters: &Arc<Counters>,
 ) -> Alloc {
     let (ordering, hooks) = tenant(opts.ordering);
-    let total = opts.cache_bytes.max(MIN_CACHE);
+    let total = usize::try_from(opts.tunables.cache).unwrap_or(usize::MAX).max(MIN_CACHE);
     let limits = CacheLimits { total, dirty: total / 2 };
     let cache = BufCache::new(
         found.geometry,
@@ -187,7 +187,7 @@ fn build_alloc(
         limits,
     );
     let params = AllocParams::of(&found.sb, &found.geometry);
-    let switches = Arc::new(Switches::new(opts));
+    let tunables = Arc::new(Tunables::new(&opts.tunables));
     let rng = SplitMix64::new(env.seed);
-    Alloc::new(Arc::new(cache), ordering, switches, rng, params, groups)
+    Alloc::new(Arc::new(cache), ordering, tunables, rng, params, groups)
 }

@@ -20,6 +20,7 @@
 mod attach;
 mod policy;
 mod superblock;
+mod sysctl;
 
 use crate::counters::{CounterValues, Counters};
 use crate::error::{Error, Result};

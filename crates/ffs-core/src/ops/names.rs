@@ -13,8 +13,8 @@ use crate::dir::{self, DirMut, Room, Slot};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
-use crate::options::DirPref;
 use crate::ordering::{InodeChange, NameKind, NamedInode};
+use crate::tunables::DirPref;
 use crate::types::NodeKind;
 use ffs_ondisk::dinode::LINK_MAX;
 use ffs_ondisk::geometry::Format;
@@ -268,7 +268,7 @@ impl Inner {
     /// Whether new directories below `parent` record their depth: where it already does, and where
     /// directories are placed by it. The root's own depth, 0, tells nothing.
     fn tracks_depth(&self, parent: &ParentDir) -> bool {
-        parent.depth != 0 || self.table.alloc().switches.dirpref() == DirPref::Depth
+        parent.depth != 0 || self.table.alloc().tunables.dirpref() == DirPref::Depth
     }
 
     /// Gives a new file that is no directory what belongs to its kind and writes its inode.

@@ -334,7 +334,8 @@ pub(crate) fn list(findings: &[ffs_admin::fsck::Finding]) -> String {
 
 /// The options of a test's mount.
 pub(crate) fn options() -> MountOptions {
-    MountOptions { cache_bytes: 4 << 20, maxvnodes: 256, ..MountOptions::default() }
+    let tunables = ffs_core::TunableValues { cache: 4 << 20, maxvnodes: 256, ..Default::default() };
+    MountOptions { tunables, ..MountOptions::default() }
 }
 
 pub(crate) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions) -> Result<Ffs> {

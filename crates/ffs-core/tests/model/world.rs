@@ -2,7 +2,9 @@
 
 use crate::compare;
 use ffs_admin::fsck::quick_check;
-use ffs_core::{Cred, DirPref, Env, Error, Ffs, MountOptions, OrderingPolicy, Vnode};
+use ffs_core::{
+    Cred, DirPref, Env, Error, Ffs, MountOptions, OrderingPolicy, TunableValues, Vnode,
+};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::Endian;
@@ -199,10 +201,13 @@ impl World {
 
 fn mount(config: &Config, dev: &Arc<dyn BlockDevice>, clock: &Arc<ManualClock>, seed: u64) -> Ffs {
     let opts = MountOptions {
-        dirpref: config.dirpref,
         ordering: config.ordering,
-        cache_bytes: 4 << 20,
-        maxvnodes: 64,
+        tunables: TunableValues {
+            dirpref: config.dirpref,
+            cache: 4 << 20,
+            maxvnodes: 64,
+            ..TunableValues::default()
+        },
         ..MountOptions::default()
     };
     let fs = Ffs::mount(Arc::clone(dev), &opts, Env::seeded(clock.clone(), seed)).unwrap();

@@ -10,8 +10,8 @@ mod random;
 use super::{Alloc, AllocParams, ParentDir, PrefQuery, Reserve};
 use crate::buf::{BufCache, CacheLimits};
 use crate::counters::Counters;
-use crate::options::{AllocPolicy, DirPref, MountOptions, Switches};
 use crate::ordering::{FragRun, SyncOrdered};
+use crate::tunables::{AllocPolicy, DirPref, TunableValues, Tunables};
 use ffs_admin::newfs::{NewfsOptions, newfs};
 use ffs_device::{BlockDevice, ManualClock, MemDevice, SplitMix64};
 use ffs_ondisk::{Cg, CgNo, Csum, Endian, Format, FragNo, Geometry, Ino, Lbn, Superblock, cg};
@@ -77,15 +77,18 @@ impl Bench {
             tenant.clone(),
             CacheLimits { total: 64 << 20, dirty: 64 << 20 },
         );
-        let opts =
-            MountOptions { alloc: setup.policy, dirpref: setup.dirpref, ..MountOptions::default() };
+        let values = TunableValues {
+            alloc: setup.policy,
+            dirpref: setup.dirpref,
+            ..TunableValues::default()
+        };
         let mut area = vec![0; g.cssize as usize];
         dev.read_at(g.frag_to_byte(g.csaddr), &mut area).unwrap();
         let cs = (0..g.ncg as usize).map(|i| Csum::decode(&area, i * 16, g.endian)).collect();
         let a = Alloc::new(
             Arc::new(cache),
             tenant,
-            Arc::new(Switches::new(&opts)),
+            Arc::new(Tunables::new(&values)),
             SplitMix64::new(3),
             AllocParams::of(sb, &g),
             cs,

@@ -12,8 +12,9 @@ use super::{Inode, InodeTable};
 use crate::alloc::{Alloc, AllocParams, ParentDir, Reserve};
 use crate::buf::{BufCache, CacheLimits};
 use crate::counters::{CounterValues, Counters};
-use crate::options::{Atime, MountOptions, Switches};
+use crate::options::Atime;
 use crate::ordering::{FragRun, InodeChange, Ordering, SyncOrdered};
+use crate::tunables::{TunableValues, Tunables};
 use ffs_admin::fsck::quick_check;
 use ffs_admin::newfs;
 use ffs_admin::volume::Volume;
@@ -63,7 +64,7 @@ impl Bench {
         dev: Arc<dyn BlockDevice>,
         read_only: bool,
         cache: usize,
-        vnodes: usize,
+        vnodes: u64,
         atime: Atime,
     ) -> Bench {
         let v = Volume::open(dev.as_ref()).unwrap();
@@ -81,16 +82,17 @@ impl Bench {
         let mut area = vec![0; g.cssize as usize];
         dev.read_at(g.frag_to_byte(g.csaddr), &mut area).unwrap();
         let cs = (0..g.ncg as usize).map(|i| Csum::decode(&area, i * 16, g.endian)).collect();
+        let values = TunableValues { maxvnodes: vnodes, ..TunableValues::default() };
         let alloc = Alloc::new(
             Arc::new(cache),
             tenant as Arc<dyn Ordering>,
-            Arc::new(Switches::new(&MountOptions::default())),
+            Arc::new(Tunables::new(&values)),
             SplitMix64::new(3),
             AllocParams::of(&sb, &g),
             cs,
         );
         let read_only = Arc::new(AtomicBool::new(read_only));
-        let t = InodeTable::new(Arc::new(alloc), vnodes, atime, read_only);
+        let t = InodeTable::new(Arc::new(alloc), atime, read_only);
         Bench { t, dev, clock }
     }
 
