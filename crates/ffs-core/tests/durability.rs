@@ -4,6 +4,7 @@
 mod common;
 
 use common::errno;
+use ffs_admin::fsck::{Fsck, FsckOptions};
 use ffs_core::{
     Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, TunableValues, Vnode, WriteMode,
 };
@@ -202,4 +203,35 @@ fn an_unmount_that_failed_can_be_repeated() {
     let mut buf = [0; 4];
     assert_eq!(again.read(&file, 0, &mut buf).unwrap(), 4);
     assert_eq!(&buf, b"kept");
+}
+
+#[test]
+fn fsynced_files_outlive_a_kill_in_inode_blocks_made_for_them() {
+    for ordering in [OrderingPolicy::Sync, OrderingPolicy::None] {
+        let disk = Arc::new(
+            ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 16 << 20).unwrap(),
+        );
+        let opts = MountOptions { ordering, ..MountOptions::default() };
+        let fs = Ffs::mount(disk.clone(), &opts, Env::system()).unwrap();
+        let (root, top) = (Cred::root(), fs.root().unwrap());
+        let mut inodes = Vec::new();
+        for i in 0..400 {
+            let name = format!("file{i}");
+            let file = fs.create(&root, &top, name.as_bytes(), NodeKind::Regular, 0o644).unwrap();
+            fs.write(&root, &file, 0, name.as_bytes(), WriteMode::default()).unwrap();
+            fs.fsync(&file, false).unwrap();
+            inodes.push((fs.getattr(&file).ino, name));
+        }
+        let killed: Arc<dyn BlockDevice> = Arc::new(disk.snapshot());
+        let yes = FsckOptions { force: true, ..FsckOptions::yes() };
+        let report = Fsck::new(killed.clone(), yes).run();
+        assert!(report.clean, "{ordering:?}: {report:?}");
+        let again = Ffs::mount(killed, &opts, Env::system()).unwrap();
+        for (ino, content) in inodes {
+            let file = again.vget(ino, None).unwrap_or_else(|e| panic!("{ordering:?} {ino}: {e}"));
+            let mut buf = vec![0; content.len()];
+            assert_eq!(again.read(&file, 0, &mut buf).unwrap(), content.len());
+            assert_eq!(buf, content.as_bytes());
+        }
+    }
 }

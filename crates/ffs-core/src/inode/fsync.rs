@@ -10,8 +10,8 @@ use crate::ordering::InodeChange;
 use std::sync::atomic::Ordering;
 
 impl InodeTable {
-    /// Makes content, indirect blocks, extended attributes and the inode durable; with `data_only`
-    /// the inode only if size or pointers changed. The caller holds no inode lock.
+    /// Makes content, indirect blocks, extended attributes and the inode durable (and its group's
+    /// maps with it); with `data_only` the inode only if size or pointers changed. The caller holds no inode lock.
     ///
     /// # Errors
     /// The device's.
@@ -29,8 +29,12 @@ impl InodeTable {
         let _data = ip.read();
         self.cache().write_file(ip.ino)?;
         if ip.unsynced.load(Ordering::Relaxed) || !data_only {
-            let block = BufKey::Meta(self.g().ino_to_fsba(ip.ino));
+            let g = self.g();
+            let block = BufKey::Meta(g.ino_to_fsba(ip.ino));
             self.cache().write_if_dirty(block)?;
+            // A checker reads no inode beyond those the group on disk counts as initialised.
+            let group = BufKey::Meta(g.cgtod(g.ino_to_cg(ip.ino)));
+            self.cache().write_if_dirty(group)?;
             // Not before: another fsync that finds it cleared does not wait for the write.
             ip.unsynced.store(false, Ordering::Relaxed);
         }
