@@ -464,6 +464,24 @@ impl State {
         }
     }
 
+    /// Moves the buffer of `key`, if it is clean, to the end that is evicted first.
+    pub(super) fn age(&mut self, key: BufKey) {
+        let Some(at) = self.find(key) else { return };
+        if self.slots.get(at).is_none_or(|s| s.dirty) || self.oldest == at {
+            return;
+        }
+        self.unlink(at);
+        let first = self.oldest;
+        if let Some(s) = self.slots.get_mut(at) {
+            (s.older, s.newer) = (NIL, first);
+        }
+        match self.slots.get_mut(first) {
+            Some(f) => f.older = at,
+            None => self.newest = at,
+        }
+        self.oldest = at;
+    }
+
     fn link(&mut self, at: usize) {
         let last = self.newest;
         if let Some(s) = self.slots.get_mut(at) {

@@ -83,6 +83,20 @@ impl BufCache {
         self.write_all(some)
     }
 
+    /// Writes the dirty buffers among `keys`, which a stream has just left behind: they are the
+    /// first to make room, so that what the stream writes next finds memory in the CPU's cache.
+    /// What cannot be written stays dirty.
+    pub(crate) fn write_behind(&self, keys: std::ops::RangeInclusive<BufKey>) {
+        let some: Vec<BufRef> =
+            self.state.lock().dirty.range(keys).map(|(_, b)| b.clone()).collect();
+        let keys: Vec<BufKey> = some.iter().map(|b| b.key).collect();
+        drop(self.write_all(some));
+        let mut st = self.state.lock();
+        for key in keys {
+            st.age(key);
+        }
+    }
+
     /// Writes the buffer of `key` if it is dirty.
     ///
     /// # Errors

@@ -7,11 +7,12 @@ use super::{Inode, InodeTable};
 use crate::buf::BufKey;
 use crate::error::Result;
 use crate::ordering::InodeChange;
+use ffs_ondisk::Format;
 use std::sync::atomic::Ordering;
 
 impl InodeTable {
-    /// Makes content, indirect blocks, extended attributes and the inode durable (and its group's
-    /// maps with it); with `data_only` the inode only if size or pointers changed. The caller holds no inode lock.
+    /// Makes content, indirect blocks, extended attributes and the inode durable; with `data_only`
+    /// the inode only if size or pointers changed. The caller holds no inode lock.
     ///
     /// # Errors
     /// The device's.
@@ -32,9 +33,11 @@ impl InodeTable {
             let g = self.g();
             let block = BufKey::Meta(g.ino_to_fsba(ip.ino));
             self.cache().write_if_dirty(block)?;
-            // A checker reads no inode beyond those the group on disk counts as initialised.
-            let group = BufKey::Meta(g.cgtod(g.ino_to_cg(ip.ino)));
-            self.cache().write_if_dirty(group)?;
+            if g.format == Format::Ufs2 {
+                // A checker reads no inode beyond those the group on disk counts as initialised.
+                let group = BufKey::Meta(g.cgtod(g.ino_to_cg(ip.ino)));
+                self.cache().write_if_dirty(group)?;
+            }
             // Not before: another fsync that finds it cleared does not wait for the write.
             ip.unsynced.store(false, Ordering::Relaxed);
         }

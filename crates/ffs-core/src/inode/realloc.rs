@@ -46,6 +46,25 @@ impl InodeTable {
             data.cluster.len = 0;
             return;
         }
+        self.follow_row(ip, data, (lbn, at), max);
+        let now = data.cluster;
+        if c.len > 0 && now.start != c.start {
+            self.write_row(ip, c);
+        }
+        if now.len == max {
+            self.write_row(ip, now);
+        }
+    }
+
+    /// Writes a row that will not be moved any more: the data is still in the CPU's cache, and later
+    /// writers find fewer dirty buffers. What fails stays dirty, for fsync or the next flush.
+    fn write_row(&self, ip: &Inode, row: Cluster) {
+        let last = row.start.plus(u64::from(row.len - 1));
+        self.cache().write_behind(data_key(ip.ino, row.start)..=data_key(ip.ino, last));
+    }
+
+    fn follow_row(&self, ip: &Inode, data: &mut InodeData, (lbn, at): (Lbn, FragNo), max: u32) {
+        let (g, c) = (self.g(), data.cluster);
         let follows = c.len > 0 && c.len < max && lbn == c.start.plus(c.len.into());
         let touches = at == c.last.plus(g.frag.into());
         data.cluster = if !follows {

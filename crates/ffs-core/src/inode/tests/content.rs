@@ -286,3 +286,39 @@ fn large_reads_and_small_ones_agree_whatever_is_in_memory() {
         }
     }
 }
+
+#[test]
+fn a_stream_is_written_while_it_is_made() {
+    let b = Bench::new((Format::Ufs2, Endian::Little, 16384, 8), 64 << 20);
+    let ip = b.file("stream");
+    let content = fill(24 << 20, 7, 0);
+    for (i, part) in content.chunks(10_000).enumerate() {
+        b.write(&ip, i as u64 * 10_000, part).unwrap();
+        // One row of blocks that may still be moved, the row begun, and metadata.
+        assert!(b.t.cache().dirty_bytes() < 2 << 20, "part {i}");
+    }
+    b.sync();
+    assert_eq!(b.again().t.get(ip.ino).map(|ip| b.all(&ip)).unwrap(), content);
+    b.check("streamed");
+}
+
+#[test]
+fn what_a_stream_could_not_write_is_reported_by_fsync() {
+    let dev = Arc::new(ffs_device::FaultInjector::new(volume(SHAPES[0], 32 << 20), Vec::new()));
+    let b = Bench::open(dev.clone(), false);
+    let ip = b.file("stream");
+    let content = fill(4 << 20, 8, 0);
+    dev.add(ffs_device::Rule::new(ffs_device::Operation::Write, ffs_device::Fault::Errno(5)));
+    let mut at = 0;
+    let refused = content.chunks(1 << 16).any(|part| {
+        let n = b.write(&ip, at, part);
+        at += part.len() as u64;
+        n.is_err()
+    });
+    assert!(refused || b.t.fsync(&ip, false).is_err());
+    dev.heal();
+    b.write(&ip, 0, &content).unwrap();
+    b.t.fsync(&ip, false).unwrap();
+    assert_eq!(b.all(&ip), content);
+    b.check("healed");
+}
