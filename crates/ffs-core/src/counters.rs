@@ -92,6 +92,48 @@ counters! {
     frees_failed: "Fragments that could not be given back: fsck will find them.",
     inodes_loaded: "Inodes read from their block.",
     inodes_recycled: "Cached inodes dropped to make room.",
+    cache_dothits = "vfs.cache.dothits": "Lookups of '.'.",
+    cache_dotdothits = "vfs.cache.dotdothits": "Lookups of '..' answered from memory.",
+    cache_numchecks = "vfs.cache.numchecks": "Names in memory compared with the one looked up.",
+    cache_nummiss = "vfs.cache.nummiss": "Names looked up that were not in memory.",
+    cache_nummisszap = "vfs.cache.nummisszap": "Names changed that were not in memory.",
+    cache_numposzaps = "vfs.cache.numposzaps": "Names forgotten because they are changed.",
+    cache_numposhits = "vfs.cache.numposhits": "Names found in memory.",
+    cache_numnegzaps = "vfs.cache.numnegzaps": "Absences forgotten because the name is made.",
+    cache_numneghits = "vfs.cache.numneghits": "Names known not to exist.",
+    cache_numnegevicted = "vfs.cache.numnegevicted": "Absences forgotten to keep them few.",
+    cache_numpurged = "vfs.cache.numpurged": "Names forgotten with an inode, or on request.",
+    cache_refused = "vfs.cache.numrefused": "Names not kept because there are too many.",
+}
+
+impl CounterValues {
+    /// Names looked up (`vfs.cache.numcalls`).
+    #[must_use]
+    pub fn cache_numcalls(&self) -> u64 {
+        let [good, negative, bad, _, missed, ..] = self.nchstats();
+        self.cache_dothits + self.cache_dotdothits + good + negative + bad + missed
+    }
+
+    /// `vfs.cache.nchstats`: goodhits, neghits, badhits, falsehits, miss, long, pass2, 2passes. No name is
+    /// too long, and no entry outlives what it names.
+    #[must_use]
+    pub fn nchstats(&self) -> [u64; 8] {
+        [
+            self.cache_numposhits,
+            self.cache_numneghits,
+            self.cache_numposzaps + self.cache_numnegzaps,
+            0,
+            self.cache_nummiss + self.cache_nummisszap,
+            0,
+            self.lookup_pass_two,
+            self.lookup_two_pass,
+        ]
+    }
+}
+
+/// Adds one to a counter that only holders of one lock change: a load and a store.
+pub(crate) fn bump_alone(c: &AtomicU64) {
+    c.store(c.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
 /// Adds one.

@@ -6,6 +6,7 @@
 //! | `ops` | the operations; the only room that locks two inodes |
 //! | `dir` | directories: lookup, entry, removal, listing |
 //! | `inode` | the inode table, block map, reading, writing, truncation, attributes |
+//! | `namecache` | names in memory: which file they mean |
 //! | `alloc` | inodes, blocks, fragments, clusters: where new things go |
 //! | `ordering` | when metadata may reach the disk |
 //! | `buf` | blocks in memory and the write path |
@@ -21,6 +22,7 @@ mod dir;
 mod error;
 mod inode;
 pub mod mount;
+mod namecache;
 mod ops;
 mod options;
 mod ordering;

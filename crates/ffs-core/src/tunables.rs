@@ -326,17 +326,18 @@ tunables! {
     Pending vmiodirenable: bool = true, Kind::Flag,
         "vfs.vmiodirenable", "vmiodirenable",
         "Directory blocks use the page cache; otherwise buffers of their own.";
-    Pending vfscache: bool = true, Kind::Flag,
+    Live vfscache: bool = true, Kind::Flag,
         "debug.vfscache", "namecache", "Keep names in memory.";
-    Pending ncnegfactor: u64 = 16, Kind::Count(1, MANY),
+    Live ncnegfactor: u64 = 16, Kind::Count(1, MANY),
         "debug.ncnegfactor", "ncnegfactor", "One name in so many may be of a file that does not exist.";
-    Pending namecache_prime: NamecachePrime = NamecachePrime::Create, Kind::Choice(NamecachePrime::NAMES),
+    Live namecache_prime: NamecachePrime = NamecachePrime::Create, Kind::Choice(NamecachePrime::NAMES),
         "vfs.ffs.namecache_prime", "namecache_prime", "Which operations keep the names they make in memory.";
-    Pending minvnodes: u64 = 16384, Kind::Count(0, MANY),
-        "kern.minvnodes", "minvnodes", "Inodes kept in memory before unused ones are recycled.";
+    Live minvnodes: Limit = Limit::Auto, Kind::AutoCount(0, MANY),
+        "kern.minvnodes", "minvnodes",
+        "Inodes kept in memory before unused ones without blocks in memory are recycled; auto: maxvnodes.";
     Live maxvnodes: u64 = 65536, Kind::Count(1, MANY),
-        "kern.maxvnodes", "maxvnodes", "Most inodes kept in memory that nobody uses.";
-    Pending wantfreevnodes: u64 = 25, Kind::Count(0, MANY),
+        "kern.maxvnodes", "maxvnodes", "Inodes kept in memory before any unused ones are recycled.";
+    Live wantfreevnodes: u64 = 25, Kind::Count(0, MANY),
         "vfs.wantfreevnodes", "wantfreevnodes", "Unused inodes there must be before one is recycled.";
     Live cache: u64 = 64 << 20, Kind::Bytes(1 << 20, HUGE),
         "vfs.ffs.cache", "cache", "Memory for blocks.";

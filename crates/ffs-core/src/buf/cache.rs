@@ -310,6 +310,11 @@ impl BufCache {
         }
     }
 
+    /// Whether blocks of a file are in memory.
+    pub(crate) fn has_file(&self, ino: Ino) -> bool {
+        self.state.lock().files.contains_key(&ino)
+    }
+
     /// Notes that the device failed metadata, or a structure on it was found damaged.
     pub(crate) fn note_trouble(&self) {
         self.trouble.store(true, Ordering::Relaxed);

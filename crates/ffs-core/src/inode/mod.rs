@@ -2,7 +2,8 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `table` | inodes in memory: finding, keeping, recycling |
+//! | `table` | inodes in memory: finding, keeping, recycling; their names |
+//! | `map` | inodes by number |
 //! | `lifecycle` | making and freeing files |
 //! | `update` | inodes into their blocks |
 //! | `times` | times and attributes |
@@ -46,6 +47,7 @@ mod extattr;
 mod fsync;
 mod holes;
 mod lifecycle;
+mod map;
 mod pref;
 mod read;
 mod realloc;
@@ -58,11 +60,12 @@ mod write;
 
 pub(crate) use balloc::Granted;
 pub(crate) use dirstate::{DirState, Moved, RoomMap};
-pub(crate) use table::InodeTable;
+pub(crate) use table::{InodeTable, Named};
 
+use crate::namecache::Links;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32};
 
 /// A file in memory.
 #[derive(Debug)]
@@ -74,8 +77,11 @@ pub(crate) struct Inode {
     data: RwLock<InodeData>,
     /// Users ([`InodeTable::hold`]).
     refs: AtomicU32,
-    /// Its valid ticket in the table's queue of unused inodes.
-    ticket: AtomicU64,
+    /// Whether it is in the table's queue of unused inodes, and its valid ticket there.
+    queued: AtomicU8,
+    ticket: AtomicU32,
+    /// What the name cache knows of it; guarded by the table's lock.
+    names: Links,
     /// Size or pointers may have changed since an fsync last wrote the inode's block: so it is of an
     /// inode that just entered memory. Set with the inode locked for changes, cleared with it locked
     /// shared.
@@ -120,7 +126,9 @@ impl Inode {
             dir: DirState::default(),
             data: RwLock::new(data),
             refs: AtomicU32::new(0),
-            ticket: AtomicU64::new(0),
+            queued: AtomicU8::new(0),
+            ticket: AtomicU32::new(0),
+            names: Links::default(),
             unsynced: AtomicBool::new(true),
         }
     }

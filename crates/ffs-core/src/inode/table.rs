@@ -1,4 +1,4 @@
-//! Inodes in memory: finding, keeping, recycling.
+//! Inodes in memory: finding, keeping, recycling; and with them the names that lead to them.
 //!
 //! # Invariants
 //! 1. An inode somebody holds a reference to is in the table (unless it was freed): it is dropped only
@@ -6,22 +6,31 @@
 //!    references are handed out.
 //! 2. An inode enters the table decoded from its block's buffer under the table's lock, so it cannot
 //!    be older than an inode of the same number that left the table before.
-//! 3. Beyond `maxvnodes` inodes without users, those unused longest are dropped.
+//! 3. An inode leaves together with the names from and to it: the name cache speaks of inodes in the
+//!    table only.
+//! 4. Every inode without users is in the queue once; one that found users stays in it until it is met
+//!    there. So using an inode again costs no lock: it is marked, and gets a second round when it is
+//!    its turn. Entries of the queue that are no inode's any more never outnumber the others.
+//! 5. Beyond `minvnodes` inodes, if `wantfreevnodes` have no users, the first of the queue is dropped,
+//!    passing over those with blocks or names of theirs in memory; beyond `maxvnodes`, any without
+//!    users, until only `wantfreevnodes` are without.
 //!
-//! Reference: `spec/directories-and-caches.md` (vnodes); `spec/on-disk-format.md` §5.2, §18.3.
+//! Reference: `spec/directories-and-caches.md` §4.3, §5; `spec/on-disk-format.md` §5.2, §18.3.
 
+use super::map::InodeMap;
 use super::{Inode, InodeData};
 use crate::alloc::Alloc;
 use crate::buf::{BufCache, BufKey, BufKind, BufRef};
-use crate::counters::bump;
+use crate::counters::{Gauge, bump};
 use crate::error::{Error, Result};
+use crate::namecache::{Found, Limits, NameCache};
 use crate::options::Atime;
 use crate::ordering::InodeChange;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 use ffs_device::clock::Rng;
 use ffs_ondisk::wire::get;
 use ffs_ondisk::{Geometry, Ino, dinode};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -32,22 +41,66 @@ pub(crate) struct InodeTable {
     pub(super) read_only: Arc<AtomicBool>,
     /// Inodes with users.
     held: AtomicUsize,
+    /// Inodes in the table.
+    count: AtomicUsize,
     pub(super) state: Mutex<TableState>,
 }
 
 /// What the table's lock guards.
-#[derive(Default)]
 pub(super) struct TableState {
-    map: HashMap<Ino, Arc<Inode>, foldhash::fast::FixedState>,
-    /// Inodes that became unused, in that order. An entry counts if its ticket is the inode's.
-    unused: VecDeque<(u64, Ino)>,
-    next_ticket: u64,
+    map: InodeMap,
+    names: NameCache,
+    /// Inodes that may be without users. An entry counts if its ticket is the inode's.
+    unused: VecDeque<(u32, Ino)>,
+    next_ticket: u32,
+}
+
+/// An inode's place in the queue ([`Inode::queued`]).
+mod queued {
+    /// Not in it.
+    pub(super) const NO: u8 = 0;
+    /// In it since it entered memory; not used yet.
+    pub(super) const NEW: u8 = 1;
+    /// In it.
+    pub(super) const YES: u8 = 2;
+    /// In it, and used since.
+    pub(super) const AGAIN: u8 = 3;
+}
+
+/// Inodes looked at to make room for one.
+const TRIES: usize = 16;
+
+/// What the table knows of a name.
+pub(crate) enum Named {
+    /// It means this file.
+    File(Arc<Inode>),
+    /// There is no such name.
+    Absent,
+    /// The directory must be asked.
+    Unknown,
+}
+
+/// How many inodes to keep.
+struct Bounds {
+    min: usize,
+    max: usize,
+    want_free: usize,
 }
 
 impl InodeTable {
-    pub(crate) fn new(alloc: Arc<Alloc>, atime: Atime, read_only: Arc<AtomicBool>) -> InodeTable {
-        let state = Mutex::new(TableState::default());
-        InodeTable { alloc, atime, read_only, held: AtomicUsize::new(0), state }
+    /// An empty table; `seed` is the name cache's.
+    pub(crate) fn new(
+        alloc: Arc<Alloc>,
+        atime: Atime,
+        read_only: Arc<AtomicBool>,
+        seed: u64,
+    ) -> InodeTable {
+        let on = alloc.tunables.vfscache();
+        let names = NameCache::new(on, seed, Arc::clone(&alloc.cache.counters));
+        let (map, unused) = (InodeMap::default(), VecDeque::new());
+        let state = Mutex::new(TableState { map, names, unused, next_ticket: 0 });
+        let (held, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        InodeTable { alloc, atime, read_only, held, count, state }
     }
 
     /// The allocator below.
@@ -63,9 +116,19 @@ impl InodeTable {
         &self.alloc.cache
     }
 
-    /// `kern.maxvnodes`.
-    fn maxvnodes(&self) -> usize {
-        usize::try_from(self.alloc.tunables.maxvnodes()).unwrap_or(usize::MAX)
+    fn bounds(&self) -> Bounds {
+        let t = &self.alloc.tunables;
+        let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        let max = size(t.maxvnodes());
+        let min = size(t.minvnodes().or(|| t.maxvnodes())).min(max);
+        Bounds { min, max, want_free: size(t.wantfreevnodes()) }
+    }
+
+    fn name_limits(&self) -> Limits {
+        let t = &self.alloc.tunables;
+        let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        let most = size(t.maxvnodes().saturating_mul(2));
+        Limits { most, negatives_one_in: size(t.ncnegfactor()) }
     }
 
     pub(super) fn is_read_only(&self) -> bool {
@@ -94,8 +157,8 @@ impl InodeTable {
             return Err(Error::Stale);
         }
         let block = self.inode_block(ino)?;
-        let mut st = self.state.lock();
-        if let Some(ip) = st.map.get(&ino) {
+        let st = self.state.lock();
+        if let Some(ip) = st.map.get(ino) {
             return Ok(ip.clone());
         }
         let mut d = {
@@ -116,15 +179,13 @@ impl InodeTable {
         }
         bump(&self.cache().counters.inodes_loaded);
         let ip = Arc::new(Inode::new(ino, d));
-        st.insert(&ip);
-        drop(st);
-        self.recycle();
+        self.insert(st, &ip);
         Ok(ip)
     }
 
     /// The inode if it is in memory.
     fn in_table(&self, ino: Ino) -> Option<Arc<Inode>> {
-        self.state.lock().map.get(&ino).cloned()
+        self.state.lock().map.get(ino).cloned()
     }
 
     /// All inodes in memory for which `wanted` holds, by number. `wanted` sees them locked shared.
@@ -142,15 +203,21 @@ impl InodeTable {
 
     /// Enters a newly made inode.
     pub(super) fn enter(&self, ip: &Arc<Inode>) {
-        self.state.lock().insert(ip);
-        self.recycle();
+        self.insert(self.state.lock(), ip);
+    }
+
+    fn insert(&self, mut st: MutexGuard<'_, TableState>, ip: &Arc<Inode>) {
+        st.insert(ip);
+        self.make_room(st, TRIES);
     }
 
     /// Takes a freed inode out, before its number may be given to another file.
     pub(super) fn leave(&self, ip: &Inode) {
         let mut st = self.state.lock();
-        if st.map.get(&ip.ino).is_some_and(|there| std::ptr::eq(Arc::as_ptr(there), ip)) {
-            st.map.remove(&ip.ino);
+        if st.map.has(ip) {
+            st.remove(ip.ino);
+            self.count.store(st.map.len(), Ordering::Relaxed);
+            st.tidy();
         }
     }
 
@@ -166,24 +233,55 @@ impl InodeTable {
     /// # Errors
     /// What went wrong in freeing: the file is gone all the same, perhaps not all its blocks.
     pub(crate) fn release(&self, ip: &Arc<Inode>) -> Result<()> {
-        let before = ip.refs.fetch_sub(1, Ordering::AcqRel);
+        if self.unuse(ip) { self.inactive(ip) } else { Ok(()) }
+    }
+
+    /// One user less. Whether the file now has neither links nor users: then the caller, who holds no
+    /// inode lock, calls [`InodeTable::inactive`].
+    pub(crate) fn unuse(&self, ip: &Arc<Inode>) -> bool {
+        // Sequentially consistent like what follows and like `drop_oldest`: either it sees that there
+        // is no user left, or `queue` sees that the inode is not in the queue.
+        let before = ip.refs.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(before > 0, "release of an inode nobody holds");
         if before != 1 {
-            return Ok(());
+            return false;
         }
         self.held.fetch_sub(1, Ordering::Relaxed);
         let unlinked = {
             let data = ip.read();
             data.d.nlink == 0 && data.alive()
         };
-        let freed = if unlinked && !self.is_read_only() { self.inactive(ip) } else { Ok(()) };
-        self.state.lock().requeue(ip);
-        self.recycle();
-        freed
+        self.queue(ip);
+        unlinked
+    }
+
+    /// Sees to it that an inode without users is in the queue.
+    fn queue(&self, ip: &Arc<Inode>) {
+        let step = |state| match state {
+            queued::NEW => Some(queued::YES),
+            queued::YES => Some(queued::AGAIN),
+            _ => None,
+        };
+        let was = ip.queued.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step);
+        let is_in = was != Err(queued::NO);
+        if is_in && self.count.load(Ordering::Relaxed) <= self.bounds().max {
+            return;
+        }
+        let mut st = self.state.lock();
+        if st.map.has(ip) && ip.queued.load(Ordering::SeqCst) == queued::NO {
+            st.push(ip, queued::YES);
+        }
+        self.make_room(st, TRIES);
     }
 
     /// Frees a file without links unless it has users again.
-    fn inactive(&self, ip: &Inode) -> Result<()> {
+    ///
+    /// # Errors
+    /// As [`InodeTable::release`].
+    pub(crate) fn inactive(&self, ip: &Inode) -> Result<()> {
+        if self.is_read_only() {
+            return Ok(());
+        }
         let mut data = ip.write();
         if ip.refs.load(Ordering::Acquire) > 0 || data.d.nlink > 0 || !data.alive() {
             return Ok(());
@@ -191,31 +289,121 @@ impl InodeTable {
         self.free_file(ip, &mut data)
     }
 
-    /// Drops the longest unused inodes while there are too many.
-    fn recycle(&self) {
+    /// Drops inodes without users while there are too many, looking at `tries` at most.
+    fn make_room(&self, mut st: MutexGuard<'_, TableState>, mut tries: usize) {
+        let b = self.bounds();
         let mut late = Vec::new();
-        {
-            let mut st = self.state.lock();
-            let held = self.held.load(Ordering::Relaxed);
-            let excess = st.map.len().saturating_sub(held.saturating_add(self.maxvnodes()));
-            let mut tries = st.unused.len();
-            let mut left = excess;
-            while left > 0 && tries > 0 {
-                tries -= 1;
-                match st.drop_oldest() {
-                    Oldest::Dropped => {
-                        left -= 1;
-                        bump(&self.cache().counters.inodes_recycled);
-                    }
-                    // It keeps its place in memory until its access time is in its block.
-                    Oldest::Accessed(ip) => late.push(ip),
-                    Oldest::Kept => {}
-                }
+        while tries > 0 {
+            tries -= 1;
+            let all = st.map.len();
+            let free = all.saturating_sub(self.held.load(Ordering::Relaxed));
+            let hard = all > b.max && free > b.want_free.min(b.max);
+            let soft = all > b.min && free > b.want_free;
+            if !hard && !soft {
+                break;
+            }
+            let keep =
+                |ip: &Inode| !hard && (ip.names.has_names() || self.cache().has_file(ip.ino));
+            match st.drop_oldest(keep) {
+                Oldest::Dropped => bump(&self.cache().counters.inodes_recycled),
+                // It keeps its place in memory until its access time is in its block.
+                Oldest::Accessed(ip) => late.push(ip),
+                Oldest::Kept => {}
+                Oldest::None => break,
             }
         }
+        self.count.store(st.map.len(), Ordering::Relaxed);
+        drop(st);
         for ip in late {
             self.carry_access(&ip);
         }
+    }
+
+    /// Takes changed bounds into account, and the name cache's switch.
+    pub(crate) fn tunables_changed(&self) {
+        let mut st = self.state.lock();
+        let on = self.alloc.tunables.vfscache();
+        if on != st.names.is_on() {
+            st.names.switch(on);
+            st.purge_names();
+        }
+        // Each inode may be met as used, then as accessed, before it is dropped.
+        let tries = st.unused.len().saturating_mul(3);
+        self.make_room(st, tries);
+    }
+
+    /// What the name cache knows of `name` in `dir`, which the caller has locked.
+    pub(crate) fn named(&self, dir: &Inode, name: &[u8]) -> Named {
+        let mut st = self.state.lock();
+        match st.names.find(dir.ino, name) {
+            Found::File(ino) => {
+                st.map.get(ino).map_or(Named::Unknown, |ip| Named::File(ip.clone()))
+            }
+            Found::Absent => Named::Absent,
+            Found::Unknown => Named::Unknown,
+        }
+    }
+
+    /// Keeps in mind that `name` in `dir` means `target`, or nothing. The caller has `dir` locked since
+    /// it asked the directory, or changed it, and uses both files.
+    pub(crate) fn remember(&self, dir: &Inode, name: &[u8], target: Option<&Inode>) {
+        let (limits, target) = (self.name_limits(), target.map(|ip| ip.ino));
+        let st = &mut *self.state.lock();
+        st.names.enter(&st.map, limits, (dir.ino, name), target);
+    }
+
+    /// Forgets `name` in `dir`: the caller, who has it locked alone, is about to change it.
+    pub(crate) fn unname(&self, dir: &Inode, name: &[u8]) {
+        let st = &mut *self.state.lock();
+        st.names.zap(&st.map, dir.ino, name);
+    }
+
+    /// Forgets all names from and to `ip`, and its `..`.
+    pub(crate) fn purge_names_of(&self, ip: &Inode) {
+        let st = &mut *self.state.lock();
+        if st.map.has(ip) {
+            st.names.purge(&st.map, ip.ino);
+        }
+    }
+
+    /// Forgets what names `dir` does not have.
+    pub(crate) fn purge_negatives_of(&self, dir: &Inode) {
+        let st = &mut *self.state.lock();
+        st.names.purge_negatives(&st.map, dir.ino);
+    }
+
+    /// Forgets all names.
+    pub(crate) fn purge_names(&self) {
+        self.state.lock().purge_names();
+    }
+
+    /// What `..` of `dir` names, if that is known. The caller has it locked.
+    pub(crate) fn parent_named(&self, dir: &Inode) -> Option<Ino> {
+        let st = self.state.lock();
+        st.names.parent(&st.map, dir.ino)
+    }
+
+    /// Keeps in mind what `..` of `dir` names. The caller has it locked since it asked.
+    pub(crate) fn remember_parent(&self, dir: &Inode, up: Ino) {
+        let st = self.state.lock();
+        st.names.set_parent(&st.map, dir.ino, up);
+    }
+
+    /// How many inodes and names there are, and what memory they take.
+    pub(crate) fn gauges(&self) -> Vec<Gauge> {
+        let st = self.state.lock();
+        let (all, held) = (st.map.len(), self.held.load(Ordering::Relaxed));
+        let row = |name, value: usize, meaning| Gauge { name, value: value as u64, meaning };
+        let inodes = all * INODE_BYTES + st.map.bytes();
+        let queue = st.unused.capacity() * size_of::<(u32, Ino)>();
+        vec![
+            row("vfs.numvnodes", all, "Inodes in memory."),
+            row("vfs.freevnodes", all.saturating_sub(held), "Of those, without users."),
+            row("vfs.ffs.vnode_mem", inodes + queue, "Bytes of inodes in memory."),
+            row("vfs.cache.numcache", st.names.len(), "Names in memory."),
+            row("vfs.cache.numneg", st.names.negatives(), "Of those, of files that do not exist."),
+            row("vfs.ffs.namecache_mem", st.names.bytes(), "Bytes of names in memory."),
+        ]
     }
 
     /// Carries a noted access into the inode's block, unless somebody has the inode locked (the
@@ -230,51 +418,83 @@ impl InodeTable {
     }
 }
 
-/// What became of the longest unused inode.
+/// What an inode in memory takes, bytes: with the counts in front of it.
+const INODE_BYTES: usize = size_of::<Inode>() + 2 * size_of::<usize>();
+
+/// What became of the first inode of the queue.
 enum Oldest {
     Dropped,
     Accessed(Arc<Inode>),
     Kept,
+    /// There is none.
+    None,
 }
 
 impl TableState {
     fn insert(&mut self, ip: &Arc<Inode>) {
-        self.map.insert(ip.ino, ip.clone());
-        self.requeue(ip);
+        self.map.insert(ip.clone());
+        self.push(ip, queued::NEW);
     }
 
-    /// Puts an inode in the table at the end of the queue.
-    fn requeue(&mut self, ip: &Arc<Inode>) {
-        if !self.map.get(&ip.ino).is_some_and(|there| Arc::ptr_eq(there, ip)) {
-            return;
-        }
-        self.next_ticket += 1;
+    fn remove(&mut self, ino: Ino) {
+        self.names.purge(&self.map, ino);
+        self.map.remove(ino);
+    }
+
+    /// Puts an inode of the table at the end of the queue.
+    fn push(&mut self, ip: &Inode, how: u8) {
+        self.next_ticket = self.next_ticket.wrapping_add(1);
         ip.ticket.store(self.next_ticket, Ordering::Relaxed);
+        ip.queued.store(how, Ordering::SeqCst);
         self.unused.push_back((self.next_ticket, ip.ino));
+        self.tidy();
+    }
+
+    /// Takes entries of inodes that left out of the queue once they are the greater part.
+    fn tidy(&mut self) {
         if self.unused.len() > 2 * self.map.len() + 64 {
             let map = &self.map;
-            let valid = |&(ticket, ino): &(u64, Ino)| {
-                map.get(&ino).is_some_and(|ip| ip.ticket.load(Ordering::Relaxed) == ticket)
+            let valid = |&(ticket, ino): &(u32, Ino)| {
+                map.get(ino).is_some_and(|ip| ip.ticket.load(Ordering::Relaxed) == ticket)
             };
             self.unused.retain(valid);
+            self.unused.shrink_to(4 * self.map.len() + 128);
         }
     }
 
-    fn drop_oldest(&mut self) -> Oldest {
-        let Some((ticket, ino)) = self.unused.pop_front() else { return Oldest::Kept };
-        let Some(ip) = self.map.get(&ino) else { return Oldest::Kept };
-        // With a younger ticket it is further back in the queue; with users, release queues it.
-        if ip.ticket.load(Ordering::Relaxed) != ticket || ip.refs.load(Ordering::Acquire) > 0 {
+    /// Takes the first inode out of the queue.
+    fn pop(&mut self) -> Option<Arc<Inode>> {
+        loop {
+            let (ticket, ino) = self.unused.pop_front()?;
+            let found = self.map.get(ino).filter(|ip| ip.ticket.load(Ordering::Relaxed) == ticket);
+            if let Some(ip) = found {
+                return Some(Arc::clone(ip));
+            }
+        }
+    }
+
+    /// Drops the first inode of the queue unless it is used, `keep` says so, or its access time is not in
+    /// its block yet.
+    fn drop_oldest(&mut self, keep: impl FnOnce(&Inode) -> bool) -> Oldest {
+        let Some(ip) = self.pop() else { return Oldest::None };
+        let was = ip.queued.swap(queued::NO, Ordering::SeqCst);
+        if ip.refs.load(Ordering::SeqCst) > 0 {
+            // Its last user queues it.
             return Oldest::Kept;
         }
-        let ip = ip.clone();
         let accessed = ip.data.try_read().is_some_and(|d| d.access_noted());
         // The table's reference and this one.
-        if Arc::strong_count(&ip) > 2 || accessed {
-            self.requeue(&ip);
-            return if accessed { Oldest::Accessed(ip) } else { Oldest::Kept };
+        let busy = was == queued::AGAIN || Arc::strong_count(&ip) > 2;
+        if busy || accessed || keep(&ip) {
+            self.push(&ip, queued::YES);
+            return if accessed && !busy { Oldest::Accessed(ip) } else { Oldest::Kept };
         }
-        self.map.remove(&ino);
+        self.remove(ip.ino);
         Oldest::Dropped
+    }
+
+    fn purge_names(&mut self) {
+        let inos: Vec<Ino> = self.map.values().map(|ip| ip.ino).collect();
+        self.names.purge_all(&self.map, inos.into_iter());
     }
 }

@@ -22,12 +22,24 @@ impl Ffs {
     }
 
     /// Carries out what a changed switch asks of the rooms, beyond what they see by themselves.
-    #[allow(clippy::unused_self, reason = "rooms that have to be told come with their switches")]
-    fn changed(&self, _id: TunableId) {}
+    fn changed(&self, id: TunableId) {
+        match id {
+            TunableId::minvnodes
+            | TunableId::maxvnodes
+            | TunableId::wantfreevnodes
+            | TunableId::vfscache => self.0.table.tunables_changed(),
+            _ => {}
+        }
+    }
+
+    /// Forgets all names in memory, as unmounting and mounting would: for measurements.
+    pub fn purge_names(&self) {
+        self.0.table.purge_names();
+    }
 
     /// What there is at this moment: memory in use, numbers of entries.
     #[must_use]
     pub fn gauges(&self) -> Vec<Gauge> {
-        Vec::new()
+        self.0.table.gauges()
     }
 }

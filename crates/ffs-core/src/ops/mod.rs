@@ -3,6 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `vnode` | [`Vnode`], a file in use; finding files by number |
+//! | `cached` | the name cache asked and told |
 //! | `names` | lookup, create, mkdir, symlink, link |
 //! | `remove` | unlink, rmdir |
 //! | `rename` | rename in all its modes |
@@ -32,6 +33,7 @@
 
 pub mod acl;
 mod attrs;
+mod cached;
 mod files;
 mod listing;
 mod locks;

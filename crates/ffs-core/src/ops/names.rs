@@ -58,6 +58,7 @@ impl Ffs {
         check_directory(&data)?;
         perm::may_search(&data.d, cred)?;
         if name == b"." {
+            self.0.count_dot();
             return Ok(dir.clone());
         }
         check_name(name)?;
@@ -141,6 +142,7 @@ impl Ffs {
             self.0
                 .enter(&mut d, &new, reserve_of(cred))
                 .inspect_err(|_| self.0.take_link_back(&file.ip, &mut data))?;
+            self.0.prime_change(&dir.ip, name, Some(&file.ip));
             Ok(())
         })
     }
@@ -177,9 +179,11 @@ impl Ffs {
                     .and_then(|()| self.0.enter(&mut d, &entry, reserve))
             }
         };
-        if done.is_err() {
+        match (&done, new) {
             // Freed when the last use ends, below.
-            data.d.nlink = 0;
+            (Err(_), _) => data.d.nlink = 0,
+            (Ok(()), New::Directory) => self.0.prime_mkdir(&dir.ip, name, &child.ip),
+            (Ok(()), _) => self.0.prime_create(&dir.ip, name, &child.ip),
         }
         drop(data);
         drop(parent);
@@ -209,6 +213,7 @@ fn may_make(d: &DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
     }
     check_name(name)?;
     check_in_tree(d.table, d.ip, d.data)?;
+    d.table.unname(d.ip, name);
     match dir::find_room(d.shared(), name)? {
         Room::Taken(_) => Err(Error::Exists),
         Room::Free(slot) => {
@@ -232,17 +237,6 @@ fn may_link(data: &InodeData) -> Result<()> {
 }
 
 impl Inner {
-    /// Looks `name` (not `.`) up in a locked directory.
-    fn lookup_in(&self, ip: &Inode, data: &InodeData, name: &[u8]) -> Result<Held<'_>> {
-        check_in_tree(&self.table, ip, data)?;
-        if name == b".." {
-            let up = self.parent_of(ip, data)?;
-            return Ok(Held::new(self, self.table.get(up)?));
-        }
-        let entry = dir::lookup(self.dir(ip, data), name)?.ok_or(Error::NotFound)?;
-        self.child(ip, &entry)
-    }
-
     /// Takes an inode for a new file in `d`, with owner and mode, in memory.
     fn new_inode(&self, d: &DirMut<'_>, cred: &Cred, new: New<'_>, perm: u16) -> Result<Held<'_>> {
         let (above, kind) = (&d.data.d, new.file_type());

@@ -37,7 +37,9 @@ impl Ffs {
             dir::remove(&mut d, &entry)?;
             let noted = self.0.directory_changed(&mut d, false);
             self.0.drop_link(&file.ip, &mut data)?;
-            Ok(noted?)
+            noted?;
+            self.0.prime_change(&dir.ip, name, None);
+            Ok(())
         })
     }
 
@@ -64,7 +66,9 @@ impl Ffs {
             perm::may_remove(&d.data.d, &data.d, cred)?;
             check_directory(&data)?;
             self.0.check_removable(&d, &child.ip, &data)?;
-            Ok(self.0.remove_directory(&mut d, &entry, &child.ip, &mut data)?)
+            self.0.remove_directory(&mut d, &entry, &child.ip, &mut data)?;
+            self.0.prime_change(&dir.ip, name, None);
+            Ok(())
         })
     }
 }
@@ -83,6 +87,7 @@ fn find_victim(
     perm::may_search(&d.data.d, cred)?;
     check_name(name)?;
     check_in_tree(d.table, d.ip, d.data)?;
+    d.table.unname(d.ip, name);
     dir::find(d.shared(), name)?.ok_or(Error::NotFound)
 }
 
@@ -115,6 +120,7 @@ impl Inner {
         ip: &Arc<Inode>,
         data: &mut InodeData,
     ) -> Result<()> {
+        self.table.purge_names_of(ip);
         dir::remove(d, entry)?;
         let gone = self.drop_directory(ip, data);
         self.table.touch_modified(d.data);

@@ -131,6 +131,8 @@ fn attempt(
     let mut d2 = if same_dir { None } else { Some(locks.lock(req.to.dir)?) };
     check_parent(inner, req.from.dir, &d1, req.cred)?;
     check_parent(inner, req.to.dir, d2.as_deref().unwrap_or(&d1), req.cred)?;
+    inner.table.unname(req.from.dir, req.from.name);
+    inner.table.unname(req.to.dir, req.to.name);
     let found = dir::find(inner.dir(req.from.dir, &d1), req.from.name)?;
     let old = found.ok_or(Error::NotFound)?;
     src = inner.victim(req.from.dir, &old)?;
@@ -177,6 +179,7 @@ fn attempt(
         RenameMode::Exchange => r.exchange()?,
         RenameMode::Replace | RenameMode::NoReplace => r.replace()?,
     }
+    r.tell_names();
     Ok(ControlFlow::Break(()))
 }
 
@@ -366,6 +369,22 @@ impl<'a> Renaming<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// Tells the name cache, which knows neither name since the locks were taken, what they mean now.
+    fn tell_names(&self) {
+        let (inner, from, to) = (self.inner, self.req.from, self.req.to);
+        let dst = self.dst.as_ref().map(|d| d.ip);
+        for ip in [Some(self.src.ip), dst].into_iter().flatten() {
+            inner.table.purge_names_of(ip);
+        }
+        if !inner.primes_all() {
+            inner.table.purge_negatives_of(to.dir);
+            return;
+        }
+        let exchanged = dst.filter(|_| self.req.mode == RenameMode::Exchange);
+        inner.prime_change(from.dir, from.name, exchanged.map(|ip| &**ip));
+        inner.prime_change(to.dir, to.name, Some(self.src.ip));
     }
 
     /// The steps of a plain rename; each undoes what came before it if it fails.
@@ -587,6 +606,7 @@ impl<'a> Renaming<'a> {
 
 /// Makes `..` of the moved directory name `parent`.
 fn redirect_dotdot(inner: &Inner, moved: &mut Moved<'_>, parent: Ino) -> Result<()> {
+    inner.table.purge_names_of(moved.ip);
     let mut body = inner.dir_mut(moved.ip, &mut moved.data);
     let Some(e) = dir::find(body.shared(), b"..")? else {
         let (s, place) = (Structure::Directory, Place::Inode(body.ip.ino));

@@ -35,11 +35,13 @@ impl Clone for Vnode {
 
 impl Drop for Vnode {
     fn drop(&mut self) {
-        // Freeing a removed file changes the volume, unless it may not be changed any more. What
-        // fails here leaves an inode without names, which fsck frees.
-        let gate = self.inner.begin_write();
-        drop(self.inner.table.release(&self.ip));
-        drop(gate);
+        if self.inner.table.unuse(&self.ip) {
+            // Freeing a removed file changes the volume, unless it may not be changed any more. What
+            // fails here leaves an inode without names, which fsck frees.
+            let gate = self.inner.begin_write();
+            drop(self.inner.table.inactive(&self.ip));
+            drop(gate);
+        }
     }
 }
 

@@ -92,7 +92,7 @@ impl Bench {
             cs,
         );
         let read_only = Arc::new(AtomicBool::new(read_only));
-        let t = InodeTable::new(Arc::new(alloc), atime, read_only);
+        let t = InodeTable::new(Arc::new(alloc), atime, read_only, 1);
         Bench { t, dev, clock }
     }
 

@@ -1,0 +1,146 @@
+//! The index over the entries: open addressing with linear probing, and no tombstones.
+//!
+//! # Invariants
+//! 1. A slot holds an entry's number together with its whole hash, so that neither growing nor closing
+//!    a gap has to look at the entries, which lie anywhere in memory.
+//! 2. From the slot an entry's hash names to the one it is in, every slot is taken: a search may end at
+//!    the first empty one. Removing closes the gap it leaves.
+//! 3. At most three quarters of the slots are taken.
+
+use super::{At, NIL};
+
+/// Where an entry's number is kept.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hash: u32,
+    at: At,
+}
+
+const EMPTY: Slot = Slot { hash: 0, at: NIL };
+
+/// Fewest slots of an index that holds anything.
+const FEWEST: usize = 64;
+
+/// Entry numbers by hash.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    /// None, or a power of two.
+    slots: Vec<Slot>,
+    taken: usize,
+}
+
+impl Index {
+    /// The entry with this hash for which `is` holds.
+    pub(super) fn find(&self, hash: u32, mut is: impl FnMut(At) -> bool) -> Option<At> {
+        let mask = self.slots.len().checked_sub(1)?;
+        let mut i = hash as usize & mask;
+        loop {
+            let slot = self.slots.get(i)?;
+            if slot.at == NIL {
+                return None;
+            }
+            if slot.hash == hash && is(slot.at) {
+                return Some(slot.at);
+            }
+            i = (i + 1) & mask;
+        }
+    }
+
+    /// Adds an entry that is not in the index.
+    pub(super) fn insert(&mut self, hash: u32, at: At) {
+        if (self.taken + 1) * 4 > self.slots.len() * 3 {
+            self.grow();
+        }
+        self.taken += 1;
+        self.put(Slot { hash, at });
+    }
+
+    fn put(&mut self, new: Slot) {
+        let mask = self.slots.len() - 1;
+        let mut i = new.hash as usize & mask;
+        while let Some(slot) = self.slots.get_mut(i) {
+            if slot.at == NIL {
+                *slot = new;
+                return;
+            }
+            i = (i + 1) & mask;
+        }
+    }
+
+    fn grow(&mut self) {
+        let more = (self.slots.len() * 2).max(FEWEST);
+        let old = std::mem::replace(&mut self.slots, vec![EMPTY; more]);
+        for slot in old.into_iter().filter(|s| s.at != NIL) {
+            self.put(slot);
+        }
+    }
+
+    /// Takes an entry out.
+    pub(super) fn remove(&mut self, hash: u32, at: At) {
+        let Some(mask) = self.slots.len().checked_sub(1) else { return };
+        let mut gap = hash as usize & mask;
+        while self.slots[gap].at != at {
+            if self.slots[gap].at == NIL {
+                return;
+            }
+            gap = (gap + 1) & mask;
+        }
+        self.taken -= 1;
+        let mut i = gap;
+        loop {
+            i = (i + 1) & mask;
+            let slot = self.slots[i];
+            if slot.at == NIL {
+                break;
+            }
+            // It may move into the gap unless its search begins behind the gap.
+            let home = slot.hash as usize & mask;
+            if i.wrapping_sub(home) & mask >= i.wrapping_sub(gap) & mask {
+                self.slots[gap] = slot;
+                gap = i;
+            }
+        }
+        self.slots[gap] = EMPTY;
+    }
+
+    /// Memory in use, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ffs_testkit::rng::SplitMix64;
+    use std::collections::BTreeMap;
+
+    /// Few different hashes, so that long rows of slots form, break up and wrap around.
+    #[test]
+    fn agrees_with_a_map() {
+        const SEED: u64 = 0x1dec_5eed;
+        println!("seed {SEED:#x}");
+        let mut rng = SplitMix64::new(SEED);
+        let (mut index, mut model) = (Index::default(), BTreeMap::<At, u32>::new());
+        for step in 0..60_000 {
+            let at = rng.below(400) as At;
+            // The last slots of the table, whatever its size.
+            let hash = u32::MAX - rng.below(40) as u32;
+            match model.get(&at).copied() {
+                Some(hash) => {
+                    assert_eq!(index.find(hash, |a| a == at), Some(at), "step {step}");
+                    index.remove(hash, at);
+                    model.remove(&at);
+                }
+                None => {
+                    index.insert(hash, at);
+                    model.insert(at, hash);
+                }
+            }
+            assert_eq!(index.taken, model.len());
+            assert_eq!(index.find(hash, |a| a == 1000), None);
+        }
+        assert!(model.iter().all(|(at, hash)| index.find(*hash, |a| a == *at).is_some()));
+        assert!(index.slots.iter().filter(|s| s.at != NIL).count() == model.len());
+    }
+}

@@ -1,0 +1,330 @@
+//! Names in memory: which file a name of a directory means, or that it means none.
+//!
+//! Keys and values are numbers: an entry says that `name` in directory number *d* names inode number
+//! *i*, or nothing. What keeps inodes themselves ([`Vnodes`]) owns the cache, and its lock guards it.
+//!
+//! # Invariants
+//! 1. An entry is what its directory holds. It is made only while the directory is locked and after the
+//!    directory answered, or was changed, so; and whoever is about to change a name in a directory has
+//!    it locked alone and takes the name's entry out first ([`NameCache::zap`]). So a hit under the
+//!    directory's lock is right, and a change that fails half way leaves no entry behind.
+//! 2. Directory and target of every entry are in memory: an inode that leaves memory takes the names from
+//!    and to it along ([`NameCache::purge`]), and is in memory when an entry is made. So an entry never
+//!    outlives the file its numbers meant.
+//! 3. Positive entries have no order of age: they live as long as their inodes. After an insertion at most
+//!    one entry in `negatives_one_in` is negative; the one not asked for longest goes first.
+//! 4. At `most` entries nothing is inserted.
+//!
+//! `.` has no entry. `..` is kept in the [`Links`] of a directory: it is content of that directory, known
+//! and changed under its own lock. (BSD sets it when a name *to* the directory is entered; on a
+//! damaged volume the two differ.)
+//!
+//! Counters are those of `vfs.cache`; they are changed under the lock only.
+//!
+//! Reference: `spec/directories-and-caches.md` §4, §6.
+
+mod entry;
+mod index;
+#[cfg(test)]
+mod tests;
+
+use crate::counters::{Counters, bump_alone};
+use entry::{Entries, Head, List};
+use ffs_ondisk::Ino;
+use index::Index;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Number of an entry.
+type At = u32;
+
+/// No entry.
+const NIL: At = At::MAX;
+
+/// What the cache knows of an inode; part of it in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    /// Names in this directory.
+    from: Head,
+    /// Names it is known not to have.
+    without: Head,
+    /// Names of this file.
+    to: Head,
+    /// What `..` of this directory names; 0: not known.
+    parent: AtomicU32,
+}
+
+impl Links {
+    /// Whether the cache has names from this directory.
+    pub(crate) fn has_names(&self) -> bool {
+        self.from.get() != NIL || self.without.get() != NIL
+    }
+}
+
+/// Whoever keeps inodes in memory.
+pub(crate) trait Vnodes {
+    /// The links of an inode in memory.
+    fn links(&self, ino: Ino) -> Option<&Links>;
+}
+
+/// Answer of [`NameCache::find`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    /// The name means this file.
+    File(Ino),
+    /// There is no such name.
+    Absent,
+    /// The directory must be asked.
+    Unknown,
+}
+
+/// The bounds of the cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Most entries (2 x `desiredvnodes`).
+    pub(crate) most: usize,
+    /// One entry in so many may be negative (`debug.ncnegfactor`).
+    pub(crate) negatives_one_in: usize,
+}
+
+/// The names.
+pub(crate) struct NameCache {
+    /// `debug.vfscache`. Off: nothing is answered, entered or counted.
+    on: bool,
+    entries: Entries,
+    index: Index,
+    /// The negative entry asked for last, and the one not asked for longest.
+    newest: Head,
+    oldest: At,
+    negatives: usize,
+    hasher: foldhash::fast::FixedState,
+    counters: Arc<Counters>,
+}
+
+impl NameCache {
+    /// An empty cache. `seed` makes hashes nobody outside can foretell.
+    pub(crate) fn new(on: bool, seed: u64, counters: Arc<Counters>) -> NameCache {
+        NameCache {
+            on,
+            entries: Entries::default(),
+            index: Index::default(),
+            newest: Head::default(),
+            oldest: NIL,
+            negatives: 0,
+            hasher: foldhash::fast::FixedState::with_seed(seed),
+            counters,
+        }
+    }
+
+    /// Entries (`numcache`).
+    pub(crate) fn len(&self) -> usize {
+        self.entries.live()
+    }
+
+    /// Of those, negative (`numneg`).
+    pub(crate) fn negatives(&self) -> usize {
+        self.negatives
+    }
+
+    /// Memory in use, bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.bytes() + self.index.bytes()
+    }
+
+    fn hash(&self, dir: Ino, name: &[u8]) -> u32 {
+        let mut h = self.hasher.build_hasher();
+        h.write_u32(dir.0);
+        h.write(name);
+        (h.finish() >> 32) as u32
+    }
+
+    fn search(&self, hash: u32, dir: Ino, name: &[u8]) -> Option<At> {
+        self.index.find(hash, |at| {
+            bump_alone(&self.counters.cache_numchecks);
+            self.entries.is(at, dir, name)
+        })
+    }
+
+    /// A lookup that wants the answer kept.
+    pub(crate) fn find(&mut self, dir: Ino, name: &[u8]) -> Found {
+        if !self.on {
+            return Found::Unknown;
+        }
+        let Some(at) = self.search(self.hash(dir, name), dir, name) else {
+            bump_alone(&self.counters.cache_nummiss);
+            return Found::Unknown;
+        };
+        match self.entries.get(at) {
+            Some(e) if !e.is_negative() => {
+                bump_alone(&self.counters.cache_numposhits);
+                Found::File(e.target)
+            }
+            _ => {
+                bump_alone(&self.counters.cache_numneghits);
+                self.take_negative(at);
+                self.push_negative(at);
+                Found::Absent
+            }
+        }
+    }
+
+    /// A lookup for an operation that will make, remove or redirect the name: it asks the directory
+    /// whatever the cache knows, and the cache must not know it any longer.
+    pub(crate) fn zap(&mut self, v: &impl Vnodes, dir: Ino, name: &[u8]) {
+        if !self.on {
+            return;
+        }
+        match self.search(self.hash(dir, name), dir, name) {
+            None => bump_alone(&self.counters.cache_nummisszap),
+            Some(at) => {
+                match self.remove(v, at) {
+                    true => bump_alone(&self.counters.cache_numnegzaps),
+                    false => bump_alone(&self.counters.cache_numposzaps),
+                };
+            }
+        }
+    }
+
+    /// Enters what the directory answered: `target`, or nothing if there is no such name. Refused while
+    /// the cache is full, or one of the inodes is not in memory.
+    pub(crate) fn enter(
+        &mut self,
+        v: &impl Vnodes,
+        limits: Limits,
+        (dir, name): (Ino, &[u8]),
+        target: Option<Ino>,
+    ) {
+        let wanted = target.unwrap_or(Ino(0));
+        if !self.on {
+            return;
+        }
+        let hash = self.hash(dir, name);
+        if let Some(at) = self.index.find(hash, |at| self.entries.is(at, dir, name)) {
+            if self.entries.get(at).is_some_and(|e| e.target == wanted) {
+                // Somebody else asked the directory at the same time.
+                return;
+            }
+            self.remove(v, at);
+        }
+        if self.len() >= limits.most {
+            bump_alone(&self.counters.cache_refused);
+            return;
+        }
+        let Some(from) = v.links(dir) else { return };
+        let to = target.map(|ino| v.links(ino));
+        if let Some(None) = to {
+            return;
+        }
+        let Some(at) = self.entries.make(hash, dir, name, wanted) else { return };
+        self.index.insert(hash, at);
+        match to.flatten() {
+            Some(to) => {
+                self.entries.push(List::From, &from.from, at);
+                self.entries.push(List::To, &to.to, at);
+            }
+            None => {
+                self.entries.push(List::From, &from.without, at);
+                self.push_negative(at);
+                self.negatives += 1;
+            }
+        }
+        while self.negatives * limits.negatives_one_in > self.len() {
+            bump_alone(&self.counters.cache_numnegevicted);
+            self.remove(v, self.oldest);
+        }
+    }
+
+    /// Puts an entry behind all other negative ones.
+    fn push_negative(&mut self, at: At) {
+        self.entries.push(List::To, &self.newest, at);
+        if self.oldest == NIL {
+            self.oldest = at;
+        }
+    }
+
+    fn take_negative(&mut self, at: At) {
+        if self.oldest == at {
+            self.oldest = self.entries.before(List::To, at);
+        }
+        self.entries.take(List::To, || Some(&self.newest), at);
+    }
+
+    /// Takes an entry out. Whether it was negative.
+    fn remove(&mut self, v: &impl Vnodes, at: At) -> bool {
+        let Some(e) = self.entries.get(at) else { return false };
+        let (hash, dir, target, negative) = (e.hash, e.dir, e.target, e.is_negative());
+        self.index.remove(hash, at);
+        if negative {
+            self.negatives -= 1;
+            self.take_negative(at);
+            self.entries.take(List::From, || v.links(dir).map(|l| &l.without), at);
+        } else {
+            self.entries.take(List::To, || v.links(target).map(|l| &l.to), at);
+            self.entries.take(List::From, || v.links(dir).map(|l| &l.from), at);
+        }
+        self.entries.free(at);
+        negative
+    }
+
+    /// Takes all names from and to an inode out; it is about to leave memory or to move.
+    pub(crate) fn purge(&mut self, v: &impl Vnodes, ino: Ino) {
+        let Some(links) = v.links(ino) else { return };
+        self.empty(v, &links.from);
+        self.empty(v, &links.without);
+        self.empty(v, &links.to);
+        links.parent.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes the negative entries of a directory out.
+    pub(crate) fn purge_negatives(&mut self, v: &impl Vnodes, dir: Ino) {
+        if let Some(links) = v.links(dir) {
+            self.empty(v, &links.without);
+        }
+    }
+
+    fn empty(&mut self, v: &impl Vnodes, list: &Head) {
+        while list.get() != NIL {
+            bump_alone(&self.counters.cache_numpurged);
+            self.remove(v, list.get());
+        }
+    }
+
+    /// Takes all names out and gives the memory back. `inodes` are all there are in memory.
+    pub(crate) fn purge_all<'a>(&mut self, v: &impl Vnodes, inodes: impl Iterator<Item = Ino>) {
+        inodes.for_each(|ino| self.purge(v, ino));
+        debug_assert_eq!((self.len(), self.negatives, self.oldest), (0, 0, NIL));
+        (self.entries, self.index) = (Entries::default(), Index::default());
+    }
+
+    /// Switches the cache on or off; see [`NameCache::purge_all`], which whoever switches it off calls.
+    pub(crate) fn switch(&mut self, on: bool) {
+        self.on = on;
+    }
+
+    /// Whether it is on.
+    pub(crate) fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// What `..` of a directory names, if that is known.
+    pub(crate) fn parent(&self, v: &impl Vnodes, dir: Ino) -> Option<Ino> {
+        if !self.on {
+            return None;
+        }
+        let up = v.links(dir).map_or(0, |l| l.parent.load(Ordering::Relaxed));
+        if up == 0 {
+            bump_alone(&self.counters.cache_nummiss);
+            return None;
+        }
+        bump_alone(&self.counters.cache_dotdothits);
+        Some(Ino(up))
+    }
+
+    /// Notes what `..` of a directory names.
+    pub(crate) fn set_parent(&self, v: &impl Vnodes, dir: Ino, up: Ino) {
+        if let Some(links) = v.links(dir).filter(|_| self.on) {
+            links.parent.store(up.0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What operations tell the name cache, and what they ask it.
+//!
+//! # Invariants
+//! 1. An operation that will make, remove or redirect a name takes it out of the cache as soon as it has
+//!    the directory locked alone, before it asks the directory: the "not wanted" column of §4.2. So an
+//!    operation that fails half way leaves nothing wrong in the cache.
+//! 2. Names are entered while the directory is still locked as it was when it answered (lookup) or was
+//!    changed (priming), and only after everything succeeded.
+//! 3. While a name is entered its directory and its file have users: both are in memory.
+//!
+//! Reference: `spec/directories-and-caches.md` §4.2, §4.3, §6.
+
+use super::{Held, check_in_tree};
+use crate::counters::bump;
+use crate::dir;
+use crate::error::{Error, Result};
+use crate::inode::{Inode, InodeData, Named};
+use crate::mount::Inner;
+use crate::tunables::NamecachePrime;
+use ffs_ondisk::Ino;
+
+impl Inner {
+    /// Looks `name` up in a locked directory: in the cache, then in the directory.
+    pub(super) fn lookup_in(&self, ip: &Inode, data: &InodeData, name: &[u8]) -> Result<Held<'_>> {
+        check_in_tree(&self.table, ip, data)?;
+        if name == b".." {
+            let up = self.cached_parent(ip, data)?;
+            return Ok(Held::new(self, self.table.get(up)?));
+        }
+        match self.table.named(ip, name) {
+            Named::File(child) => return Ok(Held::new(self, child)),
+            Named::Absent => return Err(Error::NotFound),
+            Named::Unknown => {}
+        }
+        let Some(entry) = dir::lookup(self.dir(ip, data), name)? else {
+            self.table.remember(ip, name, None);
+            return Err(Error::NotFound);
+        };
+        let child = self.child(ip, &entry)?;
+        self.table.remember(ip, name, Some(&child.ip));
+        Ok(child)
+    }
+
+    fn cached_parent(&self, ip: &Inode, data: &InodeData) -> Result<Ino> {
+        if let Some(up) = self.table.parent_named(ip) {
+            return Ok(up);
+        }
+        let up = self.parent_of(ip, data)?;
+        self.table.remember_parent(ip, up);
+        Ok(up)
+    }
+
+    /// `.` was looked up.
+    pub(super) fn count_dot(&self) {
+        if self.table.alloc().tunables.vfscache() {
+            bump(&self.counters.cache_dothits);
+        }
+    }
+
+    /// A file that is no directory was made and named.
+    pub(super) fn prime_create(&self, dir: &Inode, name: &[u8], file: &Inode) {
+        if self.table.alloc().tunables.namecache_prime() != NamecachePrime::Off {
+            self.table.remember(dir, name, Some(file));
+        }
+    }
+
+    /// A directory was made in `dir` and named.
+    pub(super) fn prime_mkdir(&self, dir: &Inode, name: &[u8], made: &Inode) {
+        if self.primes_all() {
+            self.table.remember(dir, name, Some(made));
+            self.table.remember_parent(made, dir.ino);
+        }
+    }
+
+    /// A name was entered or redirected (`Some`), or removed.
+    pub(super) fn prime_change(&self, dir: &Inode, name: &[u8], file: Option<&Inode>) {
+        if self.primes_all() {
+            self.table.remember(dir, name, file);
+        }
+    }
+
+    pub(super) fn primes_all(&self) -> bool {
+        self.table.alloc().tunables.namecache_prime() == NamecachePrime::All
+    }
+}
