@@ -291,7 +291,7 @@ impl NameCache {
     }
 
     /// Takes all names out and gives the memory back. `inodes` are all there are in memory.
-    pub(crate) fn purge_all<'a>(&mut self, v: &impl Vnodes, inodes: impl Iterator<Item = Ino>) {
+    pub(crate) fn purge_all(&mut self, v: &impl Vnodes, inodes: impl Iterator<Item = Ino>) {
         inodes.for_each(|ino| self.purge(v, ino));
         debug_assert_eq!((self.len(), self.negatives, self.oldest), (0, 0, NIL));
         (self.entries, self.index) = (Entries::default(), Index::default());
