@@ -85,6 +85,7 @@ commands! {
     Ln ln "ln";
     Df df "df";
     Demo demo "demo";
+    Lab lab "lab";
     Completions completions "completions";
     Man man "man";
 }
@@ -170,6 +171,7 @@ Try it:
   ffs cp -a disk.img:/home .       copy out; the other way round copies in
   ffs fsck disk.img                check and repair
   ffs mount disk.img /mnt          mount by FUSE; `ffs umount /mnt` waits for the last byte
+  ffs lab compare dirs             what directory operations cost; compare with other file systems
 
 `ffs COMMAND --help` teaches each; `ffs man DIR` writes the manual pages.";
 

@@ -404,7 +404,10 @@ fn offered() -> impl Iterator<Item = &'static Row> {
 fn find(name: &str) -> Result<&'static Row, TunableError> {
     offered().find(|r| r.bsd == name || r.option == name).ok_or_else(|| TunableError::Unknown {
         name: name.to_owned(),
-        nearest: nearest(name, offered().map(|r| r.bsd)),
+        nearest: nearest(
+            name,
+            offered().map(|r| if name.contains('.') { r.bsd } else { r.option }),
+        ),
     })
 }
 

@@ -20,7 +20,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ffs-core", &["ffs-ondisk", "ffs-device"]),
     ("ffs-admin", &["ffs-ondisk", "ffs-device"]),
     ("ffs-fuse", &["ffs-core", "ffs-device"]),
-    ("ffs-cli", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin", "ffs-fuse"]),
+    ("ffs-lab", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin"]),
+    ("ffs-cli", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin", "ffs-fuse", "ffs-lab"]),
     ("ffs-testkit", &[]),
 ];
 

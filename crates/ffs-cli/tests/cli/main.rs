@@ -6,5 +6,6 @@ mod common;
 mod conformance;
 mod copy;
 mod fixtures;
+mod lab;
 mod mount;
 mod offline;

@@ -1,0 +1,76 @@
+//! Operations timed in laps, so that looking on costs nothing that counts.
+
+use std::time::Duration;
+
+use crate::error::{LabError, Result};
+use crate::names::Names;
+use crate::target::Target;
+use crate::watch::Watch;
+
+/// How long some operations took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timing {
+    /// Operations.
+    pub ops: u64,
+    /// Time of all.
+    pub total: Duration,
+    /// Time of each lap, where laps were asked for; the last may be shorter.
+    pub laps: Vec<Duration>,
+}
+
+impl Timing {
+    /// Microseconds an operation; 0 of none.
+    #[must_use]
+    pub fn us_per_op(&self) -> f64 {
+        if self.ops == 0 { 0.0 } else { self.total.as_secs_f64() * 1e6 / self.ops as f64 }
+    }
+}
+
+/// Operations between two readings of the time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lap {
+    ops: usize,
+    keep: bool,
+}
+
+impl Lap {
+    /// For a total: long enough that reading the time does not show, short enough to stop soon.
+    pub(super) const LONG: Lap = Lap { ops: 4096, keep: false };
+
+    /// Laps to be kept.
+    pub(super) fn of(ops: usize) -> Lap {
+        Lap { ops: ops.max(1), keep: true }
+    }
+}
+
+/// Does `each` for every name. Time is taken around each lap; `watch` hears between them.
+pub(super) fn timed(
+    target: &mut dyn Target,
+    names: &Names,
+    watch: &mut dyn Watch,
+    lap: Lap,
+    mut each: impl FnMut(&mut dyn Target, &[u8]) -> Result<()>,
+) -> Result<Timing> {
+    let mut timing = Timing { ops: 0, total: Duration::ZERO, laps: Vec::new() };
+    let mut left = names.iter();
+    loop {
+        let before = left.len();
+        let start = target.now();
+        for name in left.by_ref().take(lap.ops) {
+            each(target, name)?;
+        }
+        let took = target.now().saturating_sub(start);
+        let ops = (before - left.len()) as u64;
+        if ops == 0 {
+            return Ok(timing);
+        }
+        timing.ops += ops;
+        timing.total += took;
+        if lap.keep {
+            timing.laps.push(took);
+        }
+        if !watch.done(ops) {
+            return Err(LabError::Interrupted);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The laboratory: workloads written once, run on any target, side by side.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`target`] | [`Target`]: the library in process ([`target::core`]), any mounted directory ([`target::dir`]) |
+//! | [`dirs`] | one directory, N empty files: the phases and their measurement |
+//! | [`compare`] | the same phases on several targets in one run, interleaved |
+//! | [`order`], [`names`] | seeded orders, and names laid out in them before time is taken |
+//! | [`stats`] | what several rounds say together |
+//! | [`timer`], [`watch`] | time from outside; progress out, "stop" in |
+//!
+//! # Invariants
+//! 1. A workload knows its target by [`Target`] alone, and reads the time from it: a target with a
+//!    simulated disk answers with virtual time.
+//! 2. What is measured are the calls of the target: names, orders and progress are made outside.
+//! 3. Same seed, same operations in the same order on every target.
+//! 4. A target leaves no trace, also after an error or when it is told to stop, and touches nothing
+//!    that was there before.
+//!
+//! Reference: `spec/benchmarks.md` §2.4, §3, §4.8, §4.9.
+
+pub mod compare;
+pub mod dirs;
+mod error;
+
+pub mod names;
+pub mod order;
+pub mod stats;
+pub mod target;
+pub mod timer;
+pub mod watch;
+
+pub use error::{LabError, Result};
+pub use target::{Target, TargetSpec};
+pub use timer::{RealTimer, Timer};
+pub use watch::{Unwatched, Watch};

@@ -1,0 +1,255 @@
+//! A target as it is given on a command line: `core`, `core:name=value,...` or a directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ffs_core::{Atime, MountOptions, OrderingPolicy};
+use ffs_ondisk::{Endian, Format};
+
+use super::Target;
+use super::core::CoreTarget;
+use super::dir::DirTarget;
+use crate::error::{LabError, Result};
+use crate::timer::Timer;
+
+/// What a target needs from outside.
+#[derive(Clone)]
+pub struct Context {
+    /// Tells how long things take.
+    pub timer: Arc<dyn Timer>,
+    /// Numbers a file system draws follow from it.
+    pub seed: u64,
+}
+
+/// A target that has been understood but not opened.
+#[derive(Debug, Clone)]
+pub struct TargetSpec {
+    /// As it was given.
+    pub label: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone)]
+enum Kind {
+    Core(Box<CoreSpec>),
+    Dir(PathBuf),
+}
+
+/// How the library is to be mounted, and on what.
+#[derive(Debug, Clone)]
+pub struct CoreSpec {
+    /// Mount options; what the user did not set follows the number of files.
+    pub options: MountOptions,
+    /// An image file that is made for the run and removed; without it, memory.
+    pub image: Option<PathBuf>,
+    /// Format of the volume.
+    pub format: Format,
+    /// Its byte order.
+    pub endian: Endian,
+    /// Block size, bytes.
+    pub bsize: Option<u32>,
+    /// Fragment size, bytes.
+    pub fsize: Option<u32>,
+    /// Bytes of the volume; without it, enough for the files.
+    pub size: Option<u64>,
+    /// Options the user set.
+    pub set: Vec<String>,
+}
+
+impl Default for CoreSpec {
+    fn default() -> Self {
+        // As the competitors in the kernel: nothing is waited for until somebody asks.
+        let options = MountOptions {
+            ordering: OrderingPolicy::None,
+            atime: Atime::Relative,
+            ..MountOptions::default()
+        };
+        CoreSpec {
+            options,
+            image: None,
+            format: Format::Ufs2,
+            endian: Endian::Little,
+            bsize: None,
+            fsize: None,
+            size: None,
+            set: Vec::new(),
+        }
+    }
+}
+
+impl TargetSpec {
+    /// Understands `core`, `core:NAME=VALUE,...` or a directory.
+    ///
+    /// # Errors
+    /// [`LabError::Spec`], with what would be right.
+    pub fn parse(label: &str) -> Result<TargetSpec> {
+        let kind = match label.strip_prefix("core") {
+            Some("") => Kind::Core(Box::default()),
+            Some(rest) if rest.starts_with(':') => {
+                Kind::Core(Box::new(CoreSpec::parse(label, &rest[1..])?))
+            }
+            _ if Path::new(label).is_dir() => Kind::Dir(PathBuf::from(label)),
+            _ => {
+                let why = "is neither 'core', 'core:NAME=VALUE,...' nor a directory";
+                return Err(LabError::spec(label, why));
+            }
+        };
+        Ok(TargetSpec { label: label.to_owned(), kind })
+    }
+
+    /// The library with these settings, under a name of its own.
+    #[must_use]
+    pub fn core(label: &str, spec: CoreSpec) -> TargetSpec {
+        TargetSpec { label: label.to_owned(), kind: Kind::Core(Box::new(spec)) }
+    }
+
+    /// The settings, if the target is the library.
+    #[must_use]
+    pub fn as_core(&self) -> Option<&CoreSpec> {
+        match &self.kind {
+            Kind::Core(spec) => Some(spec),
+            Kind::Dir(_) => None,
+        }
+    }
+
+    /// Opens it.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] if it cannot be used.
+    pub fn open(&self, context: &Context) -> Result<Box<dyn Target>> {
+        Ok(match &self.kind {
+            Kind::Core(spec) => {
+                Box::new(CoreTarget::new(&self.label, (**spec).clone(), context.clone()))
+            }
+            Kind::Dir(path) => {
+                Box::new(DirTarget::open(&self.label, path, Arc::clone(&context.timer))?)
+            }
+        })
+    }
+}
+
+impl CoreSpec {
+    fn parse(label: &str, words: &str) -> Result<CoreSpec> {
+        let mut spec = CoreSpec::default();
+        for word in words.split(',').filter(|word| !word.is_empty()) {
+            spec.set(word).map_err(|why| LabError::spec(label, why))?;
+        }
+        Ok(spec)
+    }
+
+    /// Carries out one `NAME=VALUE`, or a name that needs no value.
+    ///
+    /// # Errors
+    /// Why not, as half a sentence.
+    pub fn set(&mut self, word: &str) -> std::result::Result<(), String> {
+        let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
+        if !self.set_own(name, value)? {
+            // The names of sysctl say on and off; the table says 1 and 0.
+            let value = value.map(|v| match (v, self.takes_words(name)) {
+                ("on", false) => "1",
+                ("off", false) => "0",
+                (v, _) => v,
+            });
+            let set = self.options.tunables.set(name, value);
+            set.map_err(|error| format!("{error}; or one of: {OWN}"))?;
+        }
+        self.set.push(name.to_owned());
+        Ok(())
+    }
+
+    /// Whether `off` is among the words the switch takes.
+    fn takes_words(&self, name: &str) -> bool {
+        let known = self.options.tunables.list();
+        let found = known.iter().find(|t| t.name == name || t.option == name);
+        found.is_some_and(|t| t.kind.takes().contains("off"))
+    }
+
+    /// Sets what is no switch of the mounted file system; false if `name` is none of these.
+    fn set_own(&mut self, name: &str, value: Option<&str>) -> std::result::Result<bool, String> {
+        let expected = |what: &str| {
+            let given = value.unwrap_or_default();
+            format!("'{name}={given}': expected {what}")
+        };
+        match (name, value) {
+            ("sync", None) => self.options.ordering = OrderingPolicy::Sync,
+            ("async", None) => self.options.ordering = OrderingPolicy::None,
+            ("noatime", None) => self.options.atime = Atime::Never,
+            ("relatime", None) => self.options.atime = Atime::Relative,
+            ("atime", None) => self.options.atime = Atime::Always,
+            ("format", Some("ufs1")) => self.format = Format::Ufs1,
+            ("format", Some("ufs2")) => self.format = Format::Ufs2,
+            ("format", _) => return Err(expected("ufs1 or ufs2")),
+            ("endian", Some("little")) => self.endian = Endian::Little,
+            ("endian", Some("big")) => self.endian = Endian::Big,
+            ("endian", _) => return Err(expected("little or big")),
+            ("bsize" | "fsize" | "size", _) => {
+                let bytes = value.and_then(bytes).ok_or_else(|| expected("a size such as 32k"))?;
+                let block = || u32::try_from(bytes).map_err(|_| expected("a size such as 32k"));
+                match name {
+                    "bsize" => self.bsize = Some(block()?),
+                    "fsize" => self.fsize = Some(block()?),
+                    _ => self.size = Some(bytes),
+                }
+            }
+            ("image", Some(path)) if !path.is_empty() => self.image = Some(PathBuf::from(path)),
+            ("image", _) => return Err(expected("a file that does not exist yet")),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Whether the user set `name`.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        self.set.iter().any(|set| set == name)
+    }
+}
+
+/// What a core target takes besides the switches of a mount.
+const OWN: &str = "sync, async, noatime, relatime, atime, format=ufs1|ufs2, endian=little|big, \
+                   bsize=, fsize=, size=, image=FILE";
+
+fn bytes(text: &str) -> Option<u64> {
+    let shift = match text.as_bytes().last()?.to_ascii_lowercase() {
+        b'k' => 10,
+        b'm' => 20,
+        b'g' => 30,
+        _ => 0,
+    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(label: &str) -> String {
+        TargetSpec::parse(label).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn targets_are_understood() {
+        let spec = TargetSpec::parse("core:sync,format=ufs1,bsize=16k,maxvnodes=77").unwrap();
+        let core = spec.as_core().unwrap();
+        assert_eq!(core.options.ordering, OrderingPolicy::Sync);
+        assert_eq!((core.format, core.bsize), (Format::Ufs1, Some(16384)));
+        assert_eq!(core.options.tunables.maxvnodes, 77);
+        assert!(core.is_set("maxvnodes") && !core.is_set("cache"));
+        assert!(TargetSpec::parse("core").unwrap().as_core().is_some());
+        assert!(TargetSpec::parse("/").unwrap().as_core().is_none());
+        let flag = TargetSpec::parse("core:doreallocblks=off").unwrap();
+        assert!(!flag.as_core().unwrap().options.tunables.doreallocblks);
+    }
+
+    #[test]
+    fn targets_that_are_none_are_refused_with_a_hint() {
+        assert!(refused("/no/such/dir").contains("directory"));
+        assert!(refused("cor").contains("'core'"));
+        assert!(refused("core:maxvnods=3").contains("maxvnodes"));
+        assert!(refused("core:format=ufs3").contains("ufs1 or ufs2"));
+        assert!(refused("core:maxvnodes=many").contains("a number"));
+        assert!(refused("core:bsize=").contains("size"));
+        assert!(refused("core:image=").contains("file"));
+    }
+}
