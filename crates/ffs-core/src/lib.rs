@@ -19,6 +19,7 @@ mod buf;
 mod counters;
 mod cred;
 mod dir;
+mod dirhash;
 mod error;
 mod inode;
 pub mod mount;

@@ -307,21 +307,24 @@ tunables! {
         "vfs.ffs.alloc", "alloc", "Which generation of block preferences.";
     Live doreallocblks: bool = true, Kind::Flag,
         "vfs.ffs.doreallocblks", "doreallocblks", "Move sequentially written blocks together.";
-    Pending dirhash_minsize: u64 = 2560, Kind::Bytes(512, HUGE),
+    Live dirhash_minsize: u64 = 2560, Kind::Bytes(512, HUGE),
         "vfs.ufs.dirhash_minsize", "dirhash_minsize", "Smallest directory that gets a hash.";
-    Pending dirhash_maxmem: Limit = Limit::Auto, Kind::AutoBytes(0, HUGE),
+    Live dirhash_maxmem: Limit = Limit::Auto, Kind::AutoBytes(0, HUGE),
         "vfs.ufs.dirhash_maxmem", "dirhash_maxmem", "Memory for directory hashes; 0 turns them off.";
-    Pending dirhash_docheck: bool = false, Kind::Flag,
+    Live dirhash_docheck: bool = false, Kind::Flag,
         "vfs.ufs.dirhash_docheck", "dirhash_docheck", "Check a hash after every change, against the directory.";
-    Pending dirhash_reclaimpercent: u64 = 10, Kind::Percent,
+    Live dirhash_reclaimpercent: u64 = 10, Kind::Percent,
         "vfs.ufs.dirhash_reclaimpercent", "dirhash_reclaimpercent",
         "Share of the hashes that is given back when memory is short.";
-    Pending dirhash_reclaimage: u64 = 60, Kind::Seconds(0, MANY),
+    Live dirhash_reclaimage: u64 = 60, Kind::Seconds(0, MANY),
         "vfs.ufs.dirhash_reclaimage", "dirhash_reclaimage",
         "Age of an unused hash that is given back when memory is short.";
-    Pending dirhash_hash: DirHashFunction = DirHashFunction::SipHash, Kind::Choice(DirHashFunction::NAMES),
+    Live dirhash_hash: DirHashFunction = DirHashFunction::SipHash, Kind::Choice(DirHashFunction::NAMES),
         "vfs.ufs.dirhash_hash", "dirhash_hash", "Hash function of directory hashes to come.";
-    Pending dir_truncate: DirTruncate = DirTruncate::Create, Kind::Choice(DirTruncate::NAMES),
+    Live dirhash_compat: bool = false, Kind::Flag,
+        "vfs.ufs.dirhash_compat", "dirhash_compat",
+        "Directory hashes to come have the faults of the code the paper measured.";
+    Live dir_truncate: DirTruncate = DirTruncate::Create, Kind::Choice(DirTruncate::NAMES),
         "vfs.ffs.dir_truncate", "dir_truncate", "When a directory gives back empty blocks at its end.";
     Pending vmiodirenable: bool = true, Kind::Flag,
         "vfs.vmiodirenable", "vmiodirenable",

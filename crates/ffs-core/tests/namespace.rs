@@ -649,6 +649,7 @@ fn compaction_makes_room_only_where_no_record_has_it() {
 #[test]
 fn lookups_in_listing_order_cost_a_chunk() {
     let w = fresh();
+    w.fs.set_tunable("vfs.ufs.dirhash_maxmem", "0").unwrap();
     let d = w.dir(&w.root, "d");
     let names: Vec<String> = (0..400).map(|i| format!("name{i:04}")).collect();
     for n in &names {

@@ -26,7 +26,8 @@ const ROOMS: &[(&str, &[&str])] = &[
 ];
 
 /// Modules of ffs-core, lowest first: each may use those before it.
-const CORE: &[&str] = &["buf", "ordering", "alloc", "namecache", "inode", "dir", "ops", "mount"];
+const CORE: &[&str] =
+    &["dirhash", "buf", "ordering", "alloc", "namecache", "inode", "dir", "ops", "mount"];
 
 /// Modules of ffs-core that everybody may use.
 const COMMON: &[&str] = &["counters", "cred", "error", "options", "sync", "tunables", "types"];

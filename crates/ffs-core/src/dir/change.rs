@@ -7,7 +7,7 @@
 
 use super::chunks::{CHUNK, chunk_of};
 use super::search::{Region, Slot, Where};
-use super::{DirMut, Entry, InChunk};
+use super::{DirMut, Entry, InChunk, hashed};
 use crate::alloc::Reserve;
 use crate::buf::Disposition;
 use crate::counters::bump;
@@ -18,6 +18,7 @@ use ffs_ondisk::DirOff;
 use ffs_ondisk::dinode::MAXDIRSIZE;
 use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Record, dirsiz};
 use ffs_ondisk::geometry::DIRBLKSIZ;
+use smallvec::SmallVec;
 
 /// Enters `name` in the slot that a search in the same lock session found; answers whether the
 /// directory grew (its inode's update then is [`crate::ordering::InodeChange::DirectoryGrow`]).
@@ -65,7 +66,6 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
     if u64::from(at) + u64::from(CHUNK) > MAXDIRSIZE {
         return Err(Error::NoSpace);
     }
-    d.ip.dir.chunk_changed(at / CHUNK);
     let (fmt, (lbn, in_block)) = (d.fmt(), d.place_of(at));
     let granted = d.table.balloc(d.ip, d.data, lbn, in_block + CHUNK, true, reserve)?;
     let start = in_block as usize;
@@ -81,6 +81,9 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
     };
     let cache = &d.table.alloc().cache;
     let written = cache.apply(&granted.buf, stricter(granted.then, named));
+    if written.is_ok() {
+        hashed::appended(d, at, new.name);
+    }
     written.inspect_err(|_| {
         // Back to the old size; should that fail too, an unused chunk with a free record remains.
         if let Some(chunk) = granted.buf.write().bytes.get_mut(start..start + DIRBLKSIZ) {
@@ -88,6 +91,7 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
         }
         cache.dirty(&granted.buf);
         drop(d.table.truncate(d.ip, d.data, at.into(), reserve));
+        d.ip.dir.drop_index();
     })
 }
 
@@ -106,7 +110,8 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
     let base = chunk_of(region.at);
     let pos = |off: u16| DirPos { dir, off: DirOff(base + u32::from(off)) };
     let (start, end) = ((region.at - base) as usize, (region.at - base + region.len) as usize);
-    let mut moves = Vec::new();
+    let hasher = hashed::hasher(d);
+    let (mut moves, mut hashes, mut entered) = (Vec::new(), SmallVec::<[u32; 32]>::new(), 0);
     d.change_chunk(region.at, |chunk| {
         let at = pack(fmt, chunk, start..end, &mut moves)?;
         if end.saturating_sub(at) < dirsiz(new.name.len()) {
@@ -116,14 +121,29 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
         new.write(fmt, chunk, at, end - at);
         for m in moves.iter().filter(|m| m.from != m.to) {
             ordering.entry_moved(pos(m.from), pos(m.to));
+            hashes.extend(hasher.map(|h| h.hash(name_at(fmt, chunk, m.to.into()))));
         }
+        entered = at as u32;
         Ok(ordering.name_added(pos(at as u16), new.target, new.kind))
     })?;
+    hashed::follow(d, region.at, |index| {
+        let moved = moves.iter().filter(|m| m.from != m.to);
+        for (m, hash) in moved.zip(&hashes) {
+            index.moved(*hash, pos(m.from).off, pos(m.to).off)?;
+        }
+        index.added(index.hasher().hash(new.name), new.name.len(), DirOff(base + entered))
+    });
     if moves.iter().any(|m| m.from != m.to) {
         bump(&table.alloc().cache.counters.dir_chunks_compacted);
         d.ip.dir.log_moves(base, start as u16..end as u16, moves);
     }
     Ok(())
+}
+
+/// The name in the record at `off`, which was found sound.
+fn name_at(fmt: DirFormat, chunk: &[u8], off: usize) -> &[u8] {
+    let namlen = dir::header(fmt, chunk, off).map_or(0, |h| h.namlen);
+    chunk.get(off + HEADER..off + HEADER + namlen).unwrap_or(&[])
 }
 
 /// Slides the live records of `region` together, zeros what is left behind them, and answers where
@@ -168,7 +188,9 @@ fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()
 /// # Errors
 /// The device's; the entry is then still there.
 pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry) -> Result<()> {
-    take_out(d, e, |then| then)
+    take_out(d, e, |then| then)?;
+    hashed::trim(d);
+    Ok(())
 }
 
 /// Takes back a name whose operation failed after it was entered: like [`remove`], but without
@@ -192,10 +214,11 @@ fn take_out(
     let pos = DirPos { dir: d.ip.ino, off: e.off };
     let base = chunk_of(e.off.0);
     let off = (e.off.0 - base) as usize;
-    let prev = e.prev.map(|p| (p.0 - base) as usize);
+    let (hasher, mut gone) = (hashed::hasher(d), None);
     d.change_chunk(e.off.0, |chunk| {
         let h = dir::header(fmt, chunk, off)?;
-        match prev {
+        gone = hasher.map(|hasher| (hasher.hash(name_at(fmt, chunk, off)), h.namlen));
+        match before(fmt, chunk, off)? {
             Some(prev) => {
                 let before = dir::header(fmt, chunk, prev)?;
                 chunk.get_mut(off..off + h.reclen).unwrap_or(&mut []).fill(0);
@@ -207,7 +230,25 @@ fn take_out(
             }
         }
         Ok(when(table.alloc().ordering.name_removed(pos, e.names())))
-    })
+    })?;
+    if let Some((hash, namlen)) = gone {
+        hashed::follow(d, base, |index| index.removed(hash, namlen, e.off));
+    }
+    Ok(())
+}
+
+/// Where the record before the one at `off` starts; `None` if that is the first.
+fn before(fmt: DirFormat, chunk: &[u8], off: usize) -> InChunk<Option<usize>> {
+    let (mut at, mut last) = (0, None);
+    while at < off {
+        last = Some(at);
+        at += dir::header(fmt, chunk, at)?.reclen;
+    }
+    if at == off {
+        return Ok(last);
+    }
+    let (found, expected) = (at as u32, "a record at the offset found");
+    Err(BadRecord { off, field: "record length", found, expected })
 }
 
 /// Makes an entry name another inode.
@@ -254,14 +295,15 @@ fn redirect(
     })
 }
 
-/// Cuts off the empty chunks at the end that the search for `slot` saw. Only a create does this,
-/// because only its search goes through the whole directory.
+/// Cuts off the empty chunks at the end that the search for `slot` saw, or the index knows. By default only a
+/// create does this, because only its search goes through the whole directory (see `dir_truncate`).
 ///
 /// # Errors
 /// The device's; the directory may be longer than it need be then, which is no damage.
 pub(crate) fn shrink(d: &mut DirMut<'_>, slot: &Slot) -> Result<()> {
-    if u64::from(slot.end_useful) >= d.data.d.size {
-        return Ok(());
-    }
-    d.table.truncate(d.ip, d.data, slot.end_useful.into(), Reserve::Allowed)
+    let known = slot.end_useful.map(u64::from).or_else(|| hashed::end_useful(d.shared()));
+    let Some(end) = known.filter(|&end| 0 < end && end < d.data.d.size) else { return Ok(()) };
+    let done = d.table.truncate(d.ip, d.data, end, Reserve::Allowed);
+    hashed::cut(d, &done);
+    done
 }

@@ -38,8 +38,12 @@ impl Dir<'_> {
     }
 
     /// The buffer of the block that byte `off` lies in.
-    fn block(&self, off: u32) -> Result<BufRef> {
+    #[inline]
+    pub(super) fn block(&self, off: u32) -> Result<BufRef> {
         let lbn = self.g().lblkno(off.into());
+        if let Some(buf) = self.table.cached_block(self.ip, lbn) {
+            return Ok(buf);
+        }
         match self.table.read_block(self.ip, self.data, lbn)? {
             Some(buf) => Ok(buf),
             None => Err(hole(self.ip.ino, off)),
@@ -114,7 +118,6 @@ impl DirMut<'_> {
             before.copy_from_slice(chunk);
             edit(chunk).inspect_err(|_| chunk.copy_from_slice(&before))
         };
-        self.ip.dir.chunk_changed(off / CHUNK);
         let cache = &self.table.alloc().cache;
         let done = match then {
             Ok(then) => cache.apply(&buf, then),

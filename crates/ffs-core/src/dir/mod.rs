@@ -1,11 +1,12 @@
-//! Directories: rows of 512-byte chunks, searched and changed by the traditional linear code.
+//! Directories: rows of 512-byte chunks. Large ones are searched through an index in memory, all others, and
+//! whatever is in doubt, by the traditional linear code.
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `chunks` | walking the chunks of a directory; changing one, all or nothing |
 //! | `search` | finding a name, and room for a new one |
 //! | `change` | entering, removing, redirecting names; growth and compaction |
-//! | `glance` | passing over chunks without walking them |
+//! | `hashed` | the index of a large directory: built, asked, kept up |
 //! | `body` | the first block of a new directory, emptiness, the parent |
 //! | `list` | reading in order, with positions that survive changes |
 //!
@@ -19,11 +20,6 @@
 //!    (`known-failures.md` §2.9), and only the first record of a chunk is ever left free.
 //! 4. The order of the records in a chunk never changes; compaction only closes gaps between them.
 //!
-//! # An index in front
-//! All a directory index must hear of passes through five places: `change::enter` (a chunk was
-//! appended; a record was added), `change::insert` (records moved), `change::take_out`, and
-//! `change::shrink`; `search` is what it answers instead of.
-//!
 //! # Locking
 //! Functions take the locked [`InodeData`] of the directory: shared to look, exclusive to change.
 //!
@@ -32,7 +28,7 @@
 mod body;
 mod change;
 mod chunks;
-mod glance;
+mod hashed;
 mod list;
 mod search;
 
@@ -69,8 +65,6 @@ pub(crate) struct DirMut<'a> {
 pub(crate) struct Entry {
     /// Where its record starts.
     pub(crate) off: DirOff,
-    /// Where the record before it in the same chunk starts.
-    pub(crate) prev: Option<DirOff>,
     /// What it names; a number in the range of inode numbers.
     pub(crate) ino: Ino,
     /// `d_type`.

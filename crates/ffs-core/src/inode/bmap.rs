@@ -14,6 +14,7 @@
 use super::lifecycle::place;
 use super::{Inode, InodeData, InodeTable};
 use crate::buf::{BufKey, BufKind, BufRef};
+use crate::counters::bump;
 use crate::error::{Error, Result};
 use ffs_ondisk::bmap::{self, Path};
 use ffs_ondisk::geometry::NDADDR;
@@ -248,6 +249,14 @@ impl InodeTable {
             Some(at) => Ok(Some(self.data_block(ip, data, lbn, at)?)),
             None => Ok(None),
         }
+    }
+
+    /// The block's buffer if it is in memory.
+    #[inline]
+    pub(crate) fn cached_block(&self, ip: &Inode, lbn: Lbn) -> Option<BufRef> {
+        let buf = self.cache().incore(data_key(ip.ino, lbn))?;
+        bump(&self.cache().counters.buf_hits);
+        Some(buf)
     }
 
     /// The buffer of data block `lbn` at `at`.

@@ -1,10 +1,12 @@
 //! What the directory code remembers of a directory while it is in memory. All of it are hints: it
 //! starts empty, and the directory is read right without it.
 
+use crate::dirhash::{DirHash, Gone, Pool};
 use crate::sync::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, OnceLock};
 
 /// Memory of a directory.
 #[derive(Debug, Default)]
@@ -13,43 +15,10 @@ pub(crate) struct DirState {
     pub(crate) diroff: AtomicU32,
     /// Something malformed was met.
     pub(crate) malformed: AtomicBool,
-    /// All chunks before it were walked to their ends and found sound, bytes.
-    pub(crate) sound_to: AtomicU32,
-    room: Mutex<RoomMap>,
+    /// An index cannot stand for it: something is malformed or missing, or two records have one name.
+    pub(crate) unhashable: AtomicBool,
+    hash: OnceLock<DirHash>,
     moves: Mutex<Option<Box<MoveLog>>>,
-}
-
-/// How much room the chunks of a directory have, where it is known: a byte each.
-#[derive(Debug, Default)]
-pub(crate) struct RoomMap(Vec<u8>);
-
-impl RoomMap {
-    /// Slack is a multiple of so many bytes.
-    const UNIT: usize = 4;
-    const UNKNOWN: u8 = u8::MAX;
-
-    /// Bytes of slack that all records of chunk number `n` have together.
-    pub(crate) fn slack(&self, n: u32) -> Option<usize> {
-        let known = self.0.get(n as usize).copied().filter(|&u| u != Self::UNKNOWN)?;
-        Some(usize::from(known) * Self::UNIT)
-    }
-
-    /// Notes that they have `slack` bytes.
-    pub(crate) fn set(&mut self, n: u32, slack: usize) {
-        let n = n as usize;
-        if self.0.len() <= n {
-            self.0.resize(n + 1, Self::UNKNOWN);
-        }
-        if let Some(u) = self.0.get_mut(n) {
-            *u = u8::try_from(slack / Self::UNIT).unwrap_or(Self::UNKNOWN);
-        }
-    }
-
-    fn forget(&mut self, n: u32) {
-        if let Some(u) = self.0.get_mut(n as usize) {
-            *u = Self::UNKNOWN;
-        }
-    }
 }
 
 /// A record that a compaction kept; offsets in its chunk, bytes.
@@ -84,19 +53,21 @@ struct Compaction {
 }
 
 impl DirState {
-    /// Takes out what is known of room, for a search that will bring it up to date.
-    pub(crate) fn take_room(&self) -> RoomMap {
-        std::mem::take(&mut *self.room.lock())
+    /// The place of the directory's index, made when it is first asked for.
+    pub(crate) fn hash(&self, pool: &Arc<Pool>) -> &DirHash {
+        self.hash.get_or_init(|| DirHash::new(pool))
     }
 
-    /// Puts it back.
-    pub(crate) fn put_room(&self, map: RoomMap) {
-        *self.room.lock() = map;
+    /// The place of the directory's index, if it ever had one.
+    pub(crate) fn index(&self) -> Option<&DirHash> {
+        self.hash.get()
     }
 
-    /// Chunk number `n` was changed or is new: its room is not known any more.
-    pub(crate) fn chunk_changed(&self, n: u32) {
-        self.room.lock().forget(n);
+    /// Frees the directory's index.
+    pub(crate) fn drop_index(&self) {
+        if let Some(hash) = self.hash.get().filter(|h| h.ask().is_some()) {
+            hash.drop_index(Gone::Unwanted);
+        }
     }
 
     /// Compactions that positions of a listing can be older by.

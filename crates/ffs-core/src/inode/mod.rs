@@ -59,7 +59,7 @@ mod update;
 mod write;
 
 pub(crate) use balloc::Granted;
-pub(crate) use dirstate::{DirState, Moved, RoomMap};
+pub(crate) use dirstate::{DirState, Moved};
 pub(crate) use table::{InodeTable, Named};
 
 use crate::namecache::Links;

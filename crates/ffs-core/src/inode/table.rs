@@ -22,6 +22,7 @@ use super::{Inode, InodeData};
 use crate::alloc::Alloc;
 use crate::buf::{BufCache, BufKey, BufKind, BufRef};
 use crate::counters::{Gauge, bump};
+use crate::dirhash::Pool;
 use crate::error::{Error, Result};
 use crate::namecache::{Found, Limits, NameCache};
 use crate::options::Atime;
@@ -44,6 +45,7 @@ pub(crate) struct InodeTable {
     /// Inodes in the table.
     count: AtomicUsize,
     pub(super) state: Mutex<TableState>,
+    dirhash: Arc<Pool>,
 }
 
 /// What the table's lock guards.
@@ -88,19 +90,25 @@ struct Bounds {
 }
 
 impl InodeTable {
-    /// An empty table; `seed` is the name cache's.
+    /// An empty table; `secret` keys the hashes of names.
     pub(crate) fn new(
         alloc: Arc<Alloc>,
         atime: Atime,
         read_only: Arc<AtomicBool>,
-        seed: u64,
+        secret: u64,
     ) -> InodeTable {
-        let on = alloc.tunables.vfscache();
-        let names = NameCache::new(on, seed, Arc::clone(&alloc.cache.counters));
+        let counters = Arc::clone(&alloc.cache.counters);
+        let names = NameCache::new(alloc.tunables.vfscache(), secret, Arc::clone(&counters));
+        let dirhash = Pool::new(Arc::clone(&alloc.tunables), counters, secret);
         let (map, unused) = (InodeMap::default(), VecDeque::new());
         let state = Mutex::new(TableState { map, names, unused, next_ticket: 0 });
         let (held, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        InodeTable { alloc, atime, read_only, held, count, state }
+        InodeTable { alloc, atime, read_only, held, count, state, dirhash }
+    }
+
+    /// The indexes of large directories.
+    pub(crate) fn dirhash(&self) -> &Arc<Pool> {
+        &self.dirhash
     }
 
     /// The allocator below.

@@ -67,7 +67,7 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
     let read_only = Arc::new(AtomicBool::new(true));
     let counters = Arc::new(Counters::default());
     let alloc = build_alloc(&found, groups, &dev, opts, &env, &counters);
-    let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only), env.seed);
+    let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only), env.secret);
     let promised = found.sb.flags().contains(FsFlags::ACLS);
     let acls = g.format == Format::Ufs2 && (promised || opts.acls);
     let state = State {

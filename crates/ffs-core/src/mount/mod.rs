@@ -45,19 +45,22 @@ pub struct Env {
     pub clock: Arc<dyn Clock>,
     /// Seeds generation numbers and random placement: same seed, same choices.
     pub seed: u64,
+    /// Keys the hashes of names in memory; nothing that gets out follows from it.
+    pub secret: u64,
 }
 
 impl Env {
     /// The computer's clock and randomness.
     #[must_use]
     pub fn system() -> Env {
-        Env { clock: Arc::new(SystemClock), seed: SplitMix64::from_system().next_u64() }
+        let number = || SplitMix64::from_system().next_u64();
+        Env { clock: Arc::new(SystemClock), seed: number(), secret: number() }
     }
 
     /// A given clock, and numbers that follow from `seed`.
     #[must_use]
     pub fn seeded(clock: Arc<dyn Clock>, seed: u64) -> Env {
-        Env { clock, seed }
+        Env { clock, seed, secret: SplitMix64::new(!seed).next_u64() }
     }
 }
 
@@ -284,11 +287,18 @@ impl Ffs {
     /// # Errors
     /// As [`Ffs::sync`].
     pub fn tick(&self) -> Result<()> {
-        let due = {
-            let st = self.0.state();
-            self.0.clock.now().secs - st.last_sync >= SYNC_AGE
-        };
+        let now = self.0.clock.now().secs;
+        self.0.table.dirhash().tell_time(now);
+        let due = now - self.0.state().last_sync >= SYNC_AGE;
         if due { self.sync() } else { Ok(()) }
+    }
+
+    /// Memory is short: gives back what is kept only for speed, by age and share (`dirhash_reclaimage`,
+    /// `dirhash_reclaimpercent`).
+    pub fn low_memory(&self) {
+        let pool = self.0.table.dirhash();
+        pool.tell_time(self.0.clock.now().secs);
+        pool.lowmem();
     }
 
     /// Which ordering tenant is in force, as mount options spell it.

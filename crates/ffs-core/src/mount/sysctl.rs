@@ -28,6 +28,7 @@ impl Ffs {
             | TunableId::maxvnodes
             | TunableId::wantfreevnodes
             | TunableId::vfscache => self.0.table.tunables_changed(),
+            TunableId::dirhash_maxmem => self.0.table.dirhash().settle(),
             _ => {}
         }
     }
@@ -40,6 +41,8 @@ impl Ffs {
     /// What there is at this moment: memory in use, numbers of entries.
     #[must_use]
     pub fn gauges(&self) -> Vec<Gauge> {
-        self.0.table.gauges()
+        let mut all = self.0.table.gauges();
+        all.extend(self.0.table.dirhash().gauges());
+        all
     }
 }

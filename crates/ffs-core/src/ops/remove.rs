@@ -130,6 +130,7 @@ impl Inner {
 
     /// A directory lost its name: nothing in it counts any more. Its blocks go with its last user.
     pub(super) fn drop_directory(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
+        ip.dir.drop_index();
         // Its name and its `.`; whatever else the count said was wrong.
         data.d.nlink = 1;
         self.drop_link(ip, data)
