@@ -31,6 +31,7 @@ mod sync;
 mod tunables;
 mod types;
 
+pub use buf::{CacheStats, ClassStats};
 pub use counters::{CounterValues, Gauge};
 pub use cred::{Checks, Cred};
 pub use error::{Error, Result};

@@ -326,7 +326,7 @@ tunables! {
         "Directory hashes to come have the faults of the code the paper measured.";
     Live dir_truncate: DirTruncate = DirTruncate::Create, Kind::Choice(DirTruncate::NAMES),
         "vfs.ffs.dir_truncate", "dir_truncate", "When a directory gives back empty blocks at its end.";
-    Pending vmiodirenable: bool = true, Kind::Flag,
+    Live vmiodirenable: bool = true, Kind::Flag,
         "vfs.vmiodirenable", "vmiodirenable",
         "Directory blocks use the page cache; otherwise buffers of their own.";
     Live vfscache: bool = true, Kind::Flag,
@@ -342,13 +342,13 @@ tunables! {
         "kern.maxvnodes", "maxvnodes", "Inodes kept in memory before any unused ones are recycled.";
     Live wantfreevnodes: u64 = 25, Kind::Count(0, MANY),
         "vfs.wantfreevnodes", "wantfreevnodes", "Unused inodes there must be before one is recycled.";
-    Live cache: u64 = 64 << 20, Kind::Bytes(1 << 20, HUGE),
+    Live cache: u64 = 64 << 20, Kind::Bytes(2 << 20, HUGE),
         "vfs.ffs.cache", "cache", "Memory for blocks.";
-    Pending nbuf: Limit = Limit::Auto, Kind::AutoCount(16, MANY),
+    Live nbuf: Limit = Limit::Auto, Kind::AutoCount(16, MANY),
         "kern.nbuf", "nbuf", "Most blocks with a buffer header.";
-    Pending hibufspace: Limit = Limit::Auto, Kind::AutoBytes(64 << 10, HUGE),
+    Live hibufspace: Limit = Limit::Auto, Kind::AutoBytes(64 << 10, HUGE),
         "vfs.hibufspace", "hibufspace", "Most bytes of blocks with a buffer header.";
-    Pending maxbufmallocspace: Limit = Limit::Auto, Kind::AutoBytes(0, HUGE),
+    Live maxbufmallocspace: Limit = Limit::Auto, Kind::AutoBytes(0, HUGE),
         "vfs.maxbufmallocspace", "maxbufmallocspace", "Most bytes of small blocks outside whole pages.";
 }
 

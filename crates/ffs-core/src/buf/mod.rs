@@ -1,5 +1,8 @@
 //! The buffer cache: blocks in memory, and the one path by which they reach the device.
 //!
+//! Blocks are in one of two tiers ([`tiers`]): with a buffer header, or in pages of the cache only. Whether
+//! directory blocks take part in the second is a switch.
+//!
 //! # Invariants
 //! 1. A buffer holds the newest state of its block; what is written is a copy ("image") made under
 //!    the buffer's lock, sealed (check hash) and passed through the ordering policy's
@@ -19,10 +22,17 @@
 //! Reference: `spec/soft-updates.md` §2, §11, §12; `spec/directories-and-caches.md` §7.
 
 mod cache;
+mod limits;
 mod pool;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod tiers;
 mod writeback;
 
-pub(crate) use cache::{BufCache, CacheLimits};
+pub(crate) use cache::BufCache;
+pub(crate) use limits::CacheLimits;
+pub use stats::{CacheStats, ClassStats};
 
 use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ffs_ondisk::{FragNo, Ino};
@@ -51,6 +61,17 @@ pub(crate) enum BufKind {
     Indirect,
     /// File content or extended attributes; written from where it is.
     Data,
+}
+
+impl BufKind {
+    /// Every kind, in the order of its numbers.
+    const ALL: [BufKind; 5] = [
+        BufKind::CylinderGroup,
+        BufKind::Inodes,
+        BufKind::Directory,
+        BufKind::Indirect,
+        BufKind::Data,
+    ];
 }
 
 /// When a changed buffer must reach the device: what an ordering policy answers.

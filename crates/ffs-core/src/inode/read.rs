@@ -50,7 +50,6 @@ impl InodeTable {
         if !data.is_snapshot()
             && let Some(buf) = self.cache().incore(data_key(ip.ino, lbn))
         {
-            bump(&self.cache().counters.buf_hits);
             return Ok(copy_out(&buf.read().bytes, skip, bsize, out));
         }
         let blocks = (skip + out.len()).div_ceil(bsize) as u64;
@@ -80,7 +79,7 @@ impl InodeTable {
 
     /// How many of the `n` blocks from `lbn` on come before the next one in memory.
     fn not_in_core(&self, ip: &Inode, lbn: Lbn, n: u64) -> u64 {
-        let absent = |&k: &u64| self.cache().incore(data_key(ip.ino, lbn.plus(k))).is_some();
+        let absent = |&k: &u64| self.cache().holds(data_key(ip.ino, lbn.plus(k)));
         (1..n).find(absent).unwrap_or(n)
     }
 

@@ -23,9 +23,6 @@ use std::sync::atomic::AtomicBool;
 /// Groups whose own counts the summary area has to agree with.
 const COMPARED: usize = 4;
 
-/// Smallest cache that can hold what one operation touches, bytes.
-const MIN_CACHE: usize = 2 << 20;
-
 /// The two faces of an ordering tenant.
 fn tenant(policy: OrderingPolicy) -> (Arc<dyn Ordering>, Arc<dyn WriteHooks>) {
     match policy {
@@ -176,18 +173,16 @@ fn build_alloc(
     counters: &Arc<Counters>,
 ) -> Alloc {
     let (ordering, hooks) = tenant(opts.ordering);
-    let total = usize::try_from(opts.tunables.cache).unwrap_or(usize::MAX).max(MIN_CACHE);
-    let limits = CacheLimits { total, dirty: total / 2 };
+    let tunables = Arc::new(Tunables::new(&opts.tunables));
     let cache = BufCache::new(
         found.geometry,
         Arc::clone(dev),
         Arc::clone(&env.clock),
         Arc::clone(counters),
         hooks,
-        limits,
+        CacheLimits::of(&tunables),
     );
     let params = AllocParams::of(&found.sb, &found.geometry);
-    let tunables = Arc::new(Tunables::new(&opts.tunables));
     let rng = SplitMix64::new(env.seed);
     Alloc::new(Arc::new(cache), ordering, tunables, rng, params, groups)
 }

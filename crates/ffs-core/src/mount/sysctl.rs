@@ -1,6 +1,7 @@
 //! The switches, counters and gauges of a mount by name, and what a changed switch sets in motion.
 
 use super::Ffs;
+use crate::buf::CacheStats;
 use crate::counters::Gauge;
 use crate::tunables::{Tunable, TunableError, TunableId};
 
@@ -23,12 +24,16 @@ impl Ffs {
 
     /// Carries out what a changed switch asks of the rooms, beyond what they see by themselves.
     fn changed(&self, id: TunableId) {
+        use TunableId as Id;
+        let alloc = self.0.table.alloc();
         match id {
-            TunableId::minvnodes
-            | TunableId::maxvnodes
-            | TunableId::wantfreevnodes
-            | TunableId::vfscache => self.0.table.tunables_changed(),
-            TunableId::dirhash_maxmem => self.0.table.dirhash().settle(),
+            Id::vmiodirenable | Id::cache | Id::nbuf | Id::hibufspace | Id::maxbufmallocspace => {
+                alloc.cache.retune(&alloc.tunables);
+            }
+            Id::minvnodes | Id::maxvnodes | Id::wantfreevnodes | Id::vfscache => {
+                self.0.table.tunables_changed();
+            }
+            Id::dirhash_maxmem => self.0.table.dirhash().settle(),
             _ => {}
         }
     }
@@ -38,10 +43,17 @@ impl Ffs {
         self.0.table.purge_names();
     }
 
+    /// Lookups and memory of the buffer cache, by kind of block.
+    #[must_use]
+    pub fn cache_stats(&self) -> CacheStats {
+        self.0.table.alloc().cache.stats()
+    }
+
     /// What there is at this moment: memory in use, numbers of entries.
     #[must_use]
     pub fn gauges(&self) -> Vec<Gauge> {
-        let mut all = self.0.table.gauges();
+        let mut all = self.cache_stats().gauges();
+        all.extend(self.0.table.gauges());
         all.extend(self.0.table.dirhash().gauges());
         all
     }

@@ -64,7 +64,7 @@ fn refusals_say_why() {
         assert!(t.set("vfs.ffs.cache", wrong).is_err(), "{wrong:?}");
     }
     assert!(say("vfs.ffs.cache", "99999999999g").contains("expected a size"));
-    assert!(say("vfs.ffs.cache", "1k").contains("out of bounds: 1048576 to"));
+    assert!(say("vfs.ffs.cache", "1k").contains("out of bounds: 2097152 to"));
 }
 
 #[test]

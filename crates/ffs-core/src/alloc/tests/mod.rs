@@ -75,7 +75,7 @@ impl Bench {
             Arc::new(ManualClock::default()),
             Arc::new(Counters::default()),
             tenant.clone(),
-            CacheLimits { total: 64 << 20, dirty: 64 << 20 },
+            CacheLimits::simple(64 << 20, 64 << 20),
         );
         let values = TunableValues {
             alloc: setup.policy,

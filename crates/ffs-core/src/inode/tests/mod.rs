@@ -77,7 +77,7 @@ impl Bench {
             clock.clone(),
             Arc::new(Counters::default()),
             tenant.clone(),
-            CacheLimits { total: cache, dirty: cache / 4 },
+            CacheLimits::simple(cache, cache / 4),
         );
         let mut area = vec![0; g.cssize as usize];
         dev.read_at(g.frag_to_byte(g.csaddr), &mut area).unwrap();

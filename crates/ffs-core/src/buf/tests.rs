@@ -1,0 +1,220 @@
+//! The two tiers against a recount and a model of what blocks hold, over random histories.
+
+use super::tiers::Use;
+use super::{BufCache, BufKey, BufKind, BufRef, CacheLimits, WriteHooks};
+use crate::counters::Counters;
+use ffs_admin::newfs;
+use ffs_admin::volume::Volume;
+use ffs_device::{BlockDevice, ManualClock};
+use ffs_ondisk::{Endian, Format, FragNo, Ino};
+use ffs_testkit::rng::SplitMix64;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+struct NoHooks;
+
+impl WriteHooks for NoHooks {
+    fn make_image(&self, _: BufKey, _: BufKind, _: &mut [u8]) -> bool {
+        false
+    }
+    fn written(&self, _: BufKey, _: bool, _: bool) {}
+    fn flushed(&self) {}
+}
+
+const FRAG: usize = 1024;
+const BLOCK: usize = 8192;
+const FILES: u32 = 12;
+const BLOCKS: i64 = 24;
+
+/// Files below this number are directories.
+const DIRECTORIES: u32 = 6;
+
+fn limits(
+    pages: usize,
+    headers: usize,
+    bufspace: usize,
+    mallocspace: usize,
+    vmiodir: bool,
+) -> CacheLimits {
+    CacheLimits { pages, headers, bufspace, mallocspace, dirty: usize::MAX, vmiodir }
+}
+
+fn cache(limits: CacheLimits) -> BufCache {
+    let dev =
+        newfs::quick(Endian::Little, Format::Ufs2, BLOCK as u32, FRAG as u32, 32 << 20).unwrap();
+    let g = Volume::open(&dev).unwrap().geo;
+    let clock = Arc::new(ManualClock::default());
+    let dev: Arc<dyn BlockDevice> = Arc::new(dev);
+    BufCache::new(g, dev, clock, Arc::new(Counters::default()), Arc::new(NoHooks), limits)
+}
+
+fn kind(ino: u32) -> BufKind {
+    if ino < DIRECTORIES { BufKind::Directory } else { BufKind::Data }
+}
+
+/// Every block has a place of its own, past the volume's structures.
+fn place(ino: u32, lbn: i64) -> FragNo {
+    FragNo(8192 + u64::from(ino) * 8 * BLOCKS as u64 + 8 * lbn as u64)
+}
+
+/// Reads the block and tells the one byte it is full of.
+fn content(c: &BufCache, ino: u32, lbn: i64, len: usize) -> u8 {
+    let buf = c.bread(BufKey::File(Ino(ino), lbn), kind(ino), place(ino, lbn), len).unwrap();
+    let data = buf.read();
+    assert!(data.bytes.len() == len && data.bytes.iter().all(|b| *b == data.bytes[0]));
+    data.bytes[0]
+}
+
+fn fill(c: &BufCache, ino: u32, lbn: i64, len: usize, with: u8) -> BufRef {
+    let key = BufKey::File(Ino(ino), lbn);
+    let buf = c.getblk(key, kind(ino), place(ino, lbn), len, true);
+    buf.write().bytes.fill(with);
+    c.dirty(&buf);
+    buf
+}
+
+/// What is in use is what the slots add up to, and room can be made but for what must stay.
+fn audit(c: &BufCache, held: usize) -> Use {
+    let mut st = c.state.lock();
+    assert_eq!(st.in_use(), st.recount());
+    st.make_room(BufKind::Data, 0);
+    let (u, l) = (st.in_use(), st.limits());
+    assert_eq!(u, st.recount());
+    let pinned = st.dirty.len() + held + 1;
+    assert!(u.headers <= l.headers.max(pinned), "{u:?} {l:?}");
+    assert!(u.bufspace <= l.bufspace.max(pinned * BLOCK), "{u:?} {l:?}");
+    assert!(u.pages <= l.pages.max(pinned * BLOCK), "{u:?} {l:?}");
+    assert!(u.mallocspace <= l.mallocspace, "{u:?} {l:?}");
+    u
+}
+
+/// One random history: nothing written is lost, the sums and limits hold after each step.
+fn history(seed: u64) {
+    let mut rng = SplitMix64::new(seed);
+    let c = cache(limits(20 * BLOCK, 12, 10 * BLOCK, 4096, true));
+    let mut model: BTreeMap<(u32, i64), (usize, u8)> = BTreeMap::new();
+    let mut held: Vec<BufRef> = Vec::new();
+    let lens = [FRAG, 2 * FRAG, 3 * FRAG, BLOCK];
+    for _ in 0..3000 {
+        let (ino, lbn) = (rng.below(FILES.into()) as u32, rng.below(BLOCKS as u64) as i64);
+        let key = BufKey::File(Ino(ino), lbn);
+        let known = model.get(&(ino, lbn)).copied();
+        match (rng.below(20), known) {
+            (0..=6, Some((len, with))) => {
+                assert_eq!(content(&c, ino, lbn, len), with, "seed {seed}: {key:?}");
+            }
+            (7..=11, known) => {
+                let len = known.map_or(lens[rng.below(4) as usize], |(len, _)| len);
+                let with = rng.below(255) as u8 + 1;
+                let buf = fill(&c, ino, lbn, len, with);
+                model.insert((ino, lbn), (len, with));
+                if rng.below(4) == 0 {
+                    held.push(buf);
+                }
+            }
+            (12, _) => c.write_delayed().unwrap(),
+            (13, _) => c.write_file(Ino(ino)).unwrap(),
+            (14, _) => {
+                let (from, to) = (rng.below(BLOCKS as u64) as i64, rng.below(BLOCKS as u64) as i64);
+                held.retain(|b| {
+                    b.key < BufKey::File(Ino(ino), from) || b.key > BufKey::File(Ino(ino), to)
+                });
+                c.forget_file(Ino(ino), from..=to);
+                model.retain(|k, _| k.0 != ino || !(from..=to).contains(&k.1));
+            }
+            (15, _) => {
+                held.retain(|b| b.key != key);
+                c.forget(key);
+                model.remove(&(ino, lbn));
+            }
+            (16, Some((len, with))) if len < BLOCK => {
+                let Some(buf) = c.incore(key) else { continue };
+                c.relocate(&buf, place(ino, lbn), BLOCK);
+                buf.write().bytes.fill(with);
+                c.dirty(&buf);
+                model.insert((ino, lbn), (BLOCK, with));
+            }
+            (17, _) => held.clear(),
+            (18, _) => {
+                let n = |rng: &mut SplitMix64, most: u64| rng.below(most) as usize;
+                let (pages, headers) = (n(&mut rng, 30) * BLOCK, n(&mut rng, 40));
+                let (space, malloc) = (n(&mut rng, 20) * BLOCK, n(&mut rng, 16) * 512);
+                let l = limits(pages, headers, space, malloc, rng.below(2) == 0);
+                c.state.lock().retune(l);
+            }
+            _ => c.state.lock().age(key),
+        }
+        audit(&c, held.len());
+    }
+    held.clear();
+    for ((ino, lbn), (len, with)) in model {
+        assert_eq!(content(&c, ino, lbn, len), with, "seed {seed}: at the end, {ino} {lbn}");
+    }
+    audit(&c, 0);
+}
+
+#[test]
+fn sums_limits_and_contents_hold_over_random_histories() {
+    for seed in 0..40 {
+        history(seed);
+    }
+}
+
+#[test]
+fn a_block_that_loses_its_header_is_found_in_pages_if_it_is_backed_by_them() {
+    for vmiodir in [true, false] {
+        let c = cache(limits(1 << 20, 4, 1 << 20, 1 << 20, vmiodir));
+        for lbn in 0..8 {
+            content(&c, 1, lbn, FRAG);
+            content(&c, 9, lbn, FRAG);
+        }
+        let before = c.stats();
+        assert_eq!((before.headers, before.directories.misses, before.data.misses), (4, 8, 8));
+        content(&c, 1, 0, FRAG);
+        content(&c, 9, 0, FRAG);
+        let after = c.stats();
+        assert_eq!(after.data.tier2_hits, 1);
+        let (found, read) = (after.directories.tier2_hits, after.directories.misses - 8);
+        assert_eq!((found, read), if vmiodir { (1, 0) } else { (0, 1) });
+        assert_eq!(before.directories.evictions, if vmiodir { 0 } else { 6 });
+    }
+}
+
+#[test]
+fn small_private_blocks_come_in_units_of_512_while_there_is_room() {
+    let c = cache(limits(1 << 20, 100, 1 << 20, 3 * 1024, false));
+    for lbn in 0..4 {
+        content(&c, 1, lbn, FRAG);
+    }
+    content(&c, 1, 4, 3 * FRAG);
+    let s = c.stats();
+    assert_eq!((s.bufmallocspace, s.bufspace, s.pagespace), (3 * 1024, 2 * 4096, 0));
+    assert_eq!((s.waste, s.resident_directories), (3072 + 1024, 1));
+    content(&c, 9, 0, FRAG);
+    let s = c.stats();
+    assert_eq!((s.bufspace, s.pagespace, s.data.tier1_bytes), (3 * 4096, 4096, 4096));
+    c.forget_file(Ino(1), 0..=100);
+    assert_eq!((c.stats().resident_directories, c.stats().bufmallocspace), (0, 0));
+}
+
+#[test]
+fn turning_the_policy_drops_what_it_would_not_keep_and_never_what_is_dirty() {
+    let c = cache(limits(1 << 20, 4, 1 << 20, 2048, true));
+    for lbn in 0..8 {
+        content(&c, 1, lbn, FRAG);
+    }
+    let dirty = fill(&c, 2, 0, FRAG, 7);
+    drop(dirty);
+    assert_eq!(c.stats().directories.tier2_blocks, 5);
+    c.state.lock().retune(limits(1 << 20, 4, 1 << 20, 2048, false));
+    let s = c.stats();
+    assert_eq!((s.directories.tier2_blocks, s.pagespace), (0, 0));
+    assert_eq!((s.directories.tier1_blocks, s.bufmallocspace, s.bufspace), (4, 2048, 2 * 4096));
+    c.state.lock().retune(limits(1 << 20, 4, 1 << 20, 2048, true));
+    let s = c.stats();
+    assert_eq!((s.bufmallocspace, s.bufspace, s.pagespace), (0, 4 * 4096, 4 * 4096));
+    c.write_delayed().unwrap();
+    c.state.lock().retune(limits(0, 0, 0, 0, true));
+    assert_eq!(c.stats().headers, 0);
+    assert_eq!(content(&c, 2, 0, FRAG), 7);
+}
