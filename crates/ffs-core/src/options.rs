@@ -25,7 +25,7 @@ pub enum Atime {
 }
 
 /// Options of [`crate::Ffs::mount`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct MountOptions {
     /// Never write.
     pub read_only: bool,
@@ -43,19 +43,4 @@ pub struct MountOptions {
     pub mounted_on: String,
     /// The switches that have a BSD name.
     pub tunables: TunableValues,
-}
-
-impl Default for MountOptions {
-    fn default() -> Self {
-        MountOptions {
-            read_only: false,
-            force: false,
-            ordering: OrderingPolicy::default(),
-            atime: Atime::default(),
-            bsdgroups: false,
-            acls: false,
-            mounted_on: String::new(),
-            tunables: TunableValues::default(),
-        }
-    }
 }

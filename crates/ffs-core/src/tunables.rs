@@ -389,9 +389,8 @@ impl Row {
         let wrong = || TunableError::Value { name, value: given(), expected: self.kind.takes() };
         let raw = self.kind.parse(value).ok_or_else(wrong)?;
         match self.kind.bounds() {
-            Some((min, max))
-                if !(min..=max).contains(&raw) && !(raw == AUTO && self.kind.is_auto()) =>
-            {
+            _ if self.kind.is_auto() && raw == AUTO => Ok(raw),
+            Some((min, max)) if !(min..=max).contains(&raw) => {
                 Err(TunableError::Bounds { name, value: given(), min, max })
             }
             _ => Ok(raw),

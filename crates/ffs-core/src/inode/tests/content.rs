@@ -295,7 +295,7 @@ fn a_stream_is_written_while_it_is_made() {
     for (i, part) in content.chunks(10_000).enumerate() {
         b.write(&ip, i as u64 * 10_000, part).unwrap();
         // One row of blocks that may still be moved, the row begun, and metadata.
-        assert!(b.t.cache().dirty_bytes() < 2 << 20, "part {i}");
+        assert!(b.t.cache().stats().dirtyspace < 2 << 20, "part {i}");
     }
     b.sync();
     assert_eq!(b.again().t.get(ip.ino).map(|ip| b.all(&ip)).unwrap(), content);
