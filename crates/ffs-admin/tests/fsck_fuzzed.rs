@@ -3,9 +3,11 @@
 
 mod fsck_util;
 
-use ffs_admin::fsck::{FsckOptions, exit};
+use ffs_admin::fsck::{FsckOptions, Id, exit};
 use ffs_ondisk::cg::CgFields;
-use ffs_ondisk::{CgMut, Format};
+use ffs_ondisk::superblock::{CkHash, SBLOCKSIZE, SbFields};
+use ffs_ondisk::wire::Field;
+use ffs_ondisk::{CgMut, CgNo, Format, Superblock};
 use fsck_util::{Img, KINDS};
 
 /// Damages every kind of volume; one repair must leave nothing.
@@ -46,4 +48,100 @@ fn a_group_forgets_no_inodes_in_use() {
             });
         }
     });
+}
+
+/// What makes a standard superblock useless, or useless but for what changes in it.
+const UNUSABLE: [fn(&Img); 3] = [
+    |i| i.write(home(i), &[0; 8192]),
+    |i| i.write(home(i) + 48, &[0; 4]),
+    |i| i.write(home(i) + 8, &[0xff; 4]),
+];
+
+fn home(i: &Img) -> u64 {
+    match i.g.format {
+        Format::Ufs1 => 8192,
+        Format::Ufs2 => 65536,
+    }
+}
+
+/// Makes the first backup say `value` in `field`, with the right check hash if it keeps one then.
+fn falsify(i: &Img, field: &Field, value: u64) {
+    let at = i.g.frag_to_byte(i.g.cgsblock(CgNo(0)));
+    let mut bytes = i.read(at, SBLOCKSIZE);
+    field.set(&mut bytes, 0, i.g.endian, value as i128);
+    if let Ok(sb) = Superblock::decode(&bytes, at)
+        && sb.ckhashes().contains(CkHash::SUPERBLOCK)
+        && (0..=SBLOCKSIZE as i32).contains(&sb.f.sbsize)
+    {
+        bytes[..sb.encode().len()].copy_from_slice(&sb.encode());
+    }
+    i.write(at, &bytes);
+}
+
+/// The standard superblock is useless, and a backup is wrong in some field: the place it belongs to, the flags
+/// and where they are, the layout, a constant ... Whichever copy is taken, the next check has to find it. Where
+/// none can be found, the next does not find one either.
+#[test]
+fn what_comes_from_a_wrong_backup_lasts() {
+    let mut repaired = 0;
+    for kind in KINDS {
+        let fresh = Img::fresh(kind);
+        for (n, field) in SbFields::FIELDS.iter().enumerate() {
+            for (m, value) in [0, u64::MAX, 1 << 12].into_iter().enumerate() {
+                let img = fresh.copy();
+                falsify(&img, field, value);
+                UNUSABLE[(n + m) % UNUSABLE.len()](&img);
+                let repair = img.fsck(FsckOptions::yes());
+                let look = img.fsck(FsckOptions::no());
+                let what = format!("{kind:?}: {} = {value:#x}: {repair:#?}", field.name);
+                assert_eq!(look.stopped, repair.stopped, "{what}");
+                if repair.stopped.is_none() {
+                    assert_eq!(repair.exit_code, exit::OK, "{what}");
+                    assert!(look.is_silent(), "{:#?}\n{what}", look.findings);
+                    repaired += 1;
+                }
+            }
+        }
+    }
+    let all = KINDS.len() * SbFields::FIELDS.len() * 3;
+    assert!(repaired * 20 > all * 17, "{repaired} of {all}");
+}
+
+/// Where the flags are is told by the copy that is taken, not by the first sector of the one that is not.
+#[test]
+fn a_backup_that_keeps_its_flags_elsewhere_drops_the_hashes_at_once() {
+    for kind in [KINDS[0], KINDS[3]] {
+        let img = Img::with_tree(kind);
+        let tree = img.tree();
+        for c in 0..img.g.ncg {
+            img.write(img.g.frag_to_byte(img.g.cgsblock(CgNo(c))) + 211, &[0]);
+        }
+        img.write(home(&img) + 48, &[0; 4]);
+        let repair = img.fsck(FsckOptions::yes());
+        let found = |id| repair.counts.contains_key(&id);
+        assert!(found(Id::SbBad) && found(Id::SbCkhash), "{:#?}", repair.findings);
+        let look = img.fsck(FsckOptions::no());
+        assert!(look.is_silent(), "{:#?}", look.findings);
+        assert_eq!(img.tree(), tree);
+    }
+}
+
+/// A volume of a relative is left alone, however many of its superblocks are sound.
+#[test]
+fn a_foreign_label_is_not_overruled_by_a_backup() {
+    for kind in KINDS {
+        for unusable in [|_: &Img| {}, UNUSABLE[0], UNUSABLE[1]] {
+            let img = Img::fresh(kind);
+            img.write(0, b"dlV3");
+            unusable(&img);
+            let before = img.bytes();
+            let first = img.fsck(FsckOptions::yes());
+            assert!(
+                first.stopped.as_ref().is_some_and(|why| why.contains("NeXTSTEP")),
+                "{first:?}"
+            );
+            assert_eq!(first.stopped, img.fsck(FsckOptions::yes()).stopped);
+            assert!(img.bytes() == before);
+        }
+    }
 }

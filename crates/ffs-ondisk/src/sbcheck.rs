@@ -11,7 +11,7 @@
 use crate::cg::CgLayout;
 use crate::error::Error;
 use crate::geometry::{Format, Geometry};
-use crate::superblock::{CkHash, SBLOCKSIZE, SbFields, Superblock};
+use crate::superblock::{CkHash, SBLOCKSEARCH, SBLOCKSIZE, SbFields, Superblock};
 use crate::units::{CgNo, FragNo};
 
 /// One thing wrong with a superblock.
@@ -196,12 +196,10 @@ fn check_sizes(c: &mut Checker<'_>, sb: &Superblock) {
         f.sbsize,
         "a multiple of 512 from 1536 to 8192",
     );
-    let loc = sb.location;
     match sb.format {
         Format::Ufs2 => {
-            let own = f.sblockloc == i64::try_from(loc).unwrap_or(-1);
-            let known = [65536, 8192, 0, 262_144].contains(&f.sblockloc);
-            c.rule(own || known, "sblockloc", f.sblockloc, "65536, 8192, 0 or 262144");
+            let known = u64::try_from(f.sblockloc).is_ok_and(|at| SBLOCKSEARCH.contains(&at));
+            c.rule(known, "sblockloc", f.sblockloc, "65536, 8192, 0 or 262144");
         }
         Format::Ufs1 => {
             let ok = (0..=8192).contains(&f.sblockloc);

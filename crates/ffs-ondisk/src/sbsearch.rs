@@ -12,18 +12,18 @@
 //!    of a check, and its totals may be old.
 //! 3. At most [`MAX_BACKUPS`] and a few fixed places are read, 8 KiB each.
 //! 4. A read error at one place does not hide a good superblock at another.
+//! 5. [`Found::sb`] is meant for one of [`SBLOCKSEARCH`]: written there it is found again.
 
 use crate::error::Error;
 use crate::foreign;
 use crate::geometry::{Format, Geometry};
 use crate::sbcheck::{self, Problem};
-use crate::superblock::{FS_UFS2_MAGIC, FsFlags, SBLOCKSIZE, SbFields, Superblock};
+pub use crate::superblock::SBLOCKSEARCH;
+use crate::superblock::{FS_UFS2_MAGIC, FsFlags, SBLOCKSIZE, SbFields, Superblock, magic_of};
 use crate::units::CgNo;
 use crate::wire::Endian;
 use std::fmt;
 
-/// Places of the standard superblock, bytes, in the order they are tried (`SBLOCKSEARCH`).
-pub const SBLOCKSEARCH: [u64; 4] = [65536, 8192, 0, 262_144];
 /// Most backups that are looked at.
 pub const MAX_BACKUPS: u32 = 128;
 /// Where the first backup lies for some block size, in either format, bytes.
@@ -131,30 +131,9 @@ pub fn find<E>(
     device_bytes: Option<u64>,
 ) -> Result<Found, SearchError<E>> {
     let mut s = Search { read, device_bytes, failed: None };
-    let mut torn: Option<Superblock> = None;
-    let mut bad: Vec<(Superblock, Problem)> = Vec::new();
-    for at in SBLOCKSEARCH {
-        let Some(bytes) = s.load(at) else { continue };
-        let sb = match Superblock::decode(&bytes, at) {
-            Ok(sb) if stands_at_home(&sb) => sb,
-            Err(e @ (Error::NewfsUnfinished(_) | Error::Unsupported(_))) => return Err(e.into()),
-            _ => continue,
-        };
-        match sbcheck::verdict(&sb, device_bytes) {
-            Ok((geometry, odd)) => {
-                let source = Source::Primary;
-                let warnings = odd.into_iter().map(Warning::Odd).collect();
-                s.refuse_foreign_label()?;
-                return Ok(Found { sb, geometry, source, warnings });
-            }
-            Err(p) if p.field == "ckhash" => torn = torn.or(Some(sb)),
-            Err(p) => bad.push((sb, p)),
-        }
-    }
-    if let Some(sb) = torn {
-        return s.settle_torn(sb);
-    }
-    s.use_backup(&bad)
+    let found = s.find()?;
+    s.refuse_foreign_label()?;
+    Ok(found)
 }
 
 /// The superblock at byte `at`, standard or backup, for a user who names the place.
@@ -171,6 +150,7 @@ pub fn at<E>(
         return Err(s.nothing(format!("the device ends before byte {at}")));
     };
     let sb = Superblock::decode(&bytes, at)?;
+    s.refuse_foreign_label()?;
     let (geometry, odd) = sbcheck::verdict_ignoring_hash(&sb, device_bytes)
         .map_err(|p| sb.corrupt(p.field, p.found, p.expected))?;
     let mut warnings: Vec<_> = odd.into_iter().map(Warning::Odd).collect();
@@ -201,13 +181,15 @@ pub fn probe<E>(mut read: impl FnMut(u64, usize) -> Result<Vec<u8>, E>) -> bool 
 }
 
 /// Whether `sb` was read from where the standard superblock of its volume belongs.
-///
-/// UFS1 never has it beyond 8192: with 64 KiB blocks its first backup is at 65536 (§2.1).
 fn stands_at_home(sb: &Superblock) -> bool {
-    match sb.format {
-        Format::Ufs2 => u64::try_from(sb.f.sblockloc) == Ok(sb.location),
-        Format::Ufs1 => sb.location <= 8192,
-    }
+    let own = sb.format == Format::Ufs1 || u64::try_from(sb.f.sblockloc) == Ok(sb.location);
+    own && sb.standard_location() == sb.location
+}
+
+/// Whether byte `at` is one where a UFS1 superblock can only be a backup: the first one of a volume
+/// with 64 KiB blocks is at 65536 (§2.1).
+fn only_a_backup(bytes: &[u8], at: u64) -> bool {
+    at > 8192 && matches!(magic_of(bytes), Some((_, Some(Format::Ufs1))))
 }
 
 /// Marks a superblock that was not read in order from its place, and moves it there.
@@ -277,6 +259,34 @@ struct Search<R, E> {
 }
 
 impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
+    /// The standard superblock, or a backup where there is no sound one.
+    fn find(&mut self) -> Result<Found, SearchError<E>> {
+        let mut torn: Option<Superblock> = None;
+        let mut bad: Vec<(Superblock, Problem)> = Vec::new();
+        for at in SBLOCKSEARCH {
+            let Some(bytes) = self.load(at).filter(|b| !only_a_backup(b, at)) else { continue };
+            let sb = match Superblock::decode(&bytes, at) {
+                Ok(sb) if stands_at_home(&sb) => sb,
+                Err(e @ (Error::NewfsUnfinished(_) | Error::Unsupported(_))) => {
+                    return Err(e.into());
+                }
+                _ => continue,
+            };
+            match sbcheck::verdict(&sb, self.device_bytes) {
+                Ok((geometry, odd)) => {
+                    let warnings = odd.into_iter().map(Warning::Odd).collect();
+                    return Ok(Found { sb, geometry, source: Source::Primary, warnings });
+                }
+                Err(p) if p.field == "ckhash" => torn = torn.or(Some(sb)),
+                Err(p) => bad.push((sb, p)),
+            }
+        }
+        match torn {
+            Some(sb) => self.settle_torn(sb),
+            None => self.use_backup(&bad),
+        }
+    }
+
     /// The bytes of a superblock at `at`, `None` if the device is too short or broken there.
     fn load(&mut self, at: u64) -> Option<Vec<u8>> {
         self.bytes(at, SBLOCKSIZE).filter(|b| b.len() >= SbFields::SIZE)

@@ -19,8 +19,12 @@ pub use crate::sbfields::*;
 use crate::units::FragNo;
 use crate::wire::{Endian, get, need};
 
+/// Places of the standard superblock, bytes, in the order they are tried (`SBLOCKSEARCH`).
+pub const SBLOCKSEARCH: [u64; 4] = [65536, 8192, 0, 262_144];
 /// Byte offset of the check hash.
 const CKHASH_OFFSET: usize = 1304;
+/// Byte offset of the flags.
+const FLAGS_OFFSET: usize = 1312;
 
 /// A superblock as read, with the old and new fields reconciled.
 ///
@@ -173,14 +177,15 @@ impl Superblock {
         self.netbsd.wapbl && !self.is_clean()
     }
 
-    /// Byte offset of the standard superblock of this volume.
+    /// Byte offset of the standard superblock of this volume: one of [`SBLOCKSEARCH`], whatever
+    /// the fields say, because nobody looks elsewhere.
     #[must_use]
     pub fn standard_location(&self) -> u64 {
-        match (self.format, u64::try_from(self.f.sblockloc)) {
-            (Format::Ufs2, Ok(at)) => at,
-            (Format::Ufs1, Ok(at)) if at <= 8192 && self.location > 8192 => at,
-            (Format::Ufs1, _) if self.location <= 8192 => self.location,
-            _ => 8192,
+        let said = u64::try_from(self.f.sblockloc).ok().filter(|at| SBLOCKSEARCH.contains(at));
+        match self.format {
+            Format::Ufs2 => said.unwrap_or(65536),
+            Format::Ufs1 if matches!(self.location, 0 | 8192) => self.location,
+            Format::Ufs1 => said.filter(|&at| at <= 8192).unwrap_or(8192),
         }
     }
 
@@ -243,7 +248,10 @@ impl Superblock {
         f.mtime = o.mtime;
         f.sujfree = o.sujfree;
         f.metackhash = o.metackhash;
-        f.flags = o.flags;
+        if f.old_flags & FS_FLAGS_UPDATED != 0 {
+            // What `from` says in its first sector about where its flags are is not to be trusted.
+            f.flags = get(&from.raw, FLAGS_OFFSET, from.endian);
+        }
     }
 
     /// The bytes it was read from.
@@ -258,14 +266,20 @@ impl Superblock {
         FsFlags::from_bits_retain(self.f.flags & !self.netbsd.hidden_flags())
     }
 
-    /// Sets the flags (in the old byte too where the volume keeps them there).
+    /// Sets the flags, in the old byte where the volume keeps them there and they have room in it.
     ///
     /// NetBSD's own stay as they are.
     pub fn set_flags(&mut self, flags: FsFlags) {
         let hidden = self.netbsd.hidden_flags();
         self.f.flags = (flags.bits() & !hidden) | (self.f.flags & hidden);
-        if self.f.old_flags & FS_FLAGS_UPDATED == 0 {
-            self.f.old_flags = u8::try_from(flags.bits() & 0x7f).unwrap_or(0);
+        if self.f.old_flags & FS_FLAGS_UPDATED != 0 {
+            return;
+        }
+        let room = u32::from(!FS_FLAGS_UPDATED);
+        match u8::try_from(flags.bits() & room) {
+            Ok(old) if self.old_layout || flags.bits() & !room == 0 => self.f.old_flags = old,
+            // As FreeBSD does with every volume it mounts.
+            _ => self.f.old_flags |= FS_FLAGS_UPDATED,
         }
     }
 

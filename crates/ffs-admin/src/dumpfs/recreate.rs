@@ -118,9 +118,10 @@ fn densities(sb: &Superblock) -> impl Iterator<Item = Option<u32>> {
     let fsize = u64::from(f.fsize.unsigned_abs().max(1));
     let group = u64::from(f.fpg.unsigned_abs()).saturating_mul(fsize);
     let share = (group / u64::from(f.ipg.max(1))).next_multiple_of(fsize);
-    let near = (-8..=8i64).map(move |n| share.saturating_add_signed(n * fsize as i64));
-    let candidates = std::iter::once(share).chain(near).filter(|&d| d > 0);
-    std::iter::once(None).chain(candidates.map(|d| u32::try_from(d).ok()))
+    let steps = (-8..=8i64).filter(|&n| n != 0);
+    let near = steps.map(move |n| share.saturating_add_signed(n * fsize as i64));
+    let candidates = std::iter::once(share).chain(near).filter_map(|d| u32::try_from(d).ok());
+    std::iter::once(None).chain(candidates.filter(|&d| d > 0).map(Some))
 }
 
 fn same_groups(sb: &Superblock, options: &NewfsOptions) -> bool {

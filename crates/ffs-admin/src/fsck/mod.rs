@@ -8,7 +8,8 @@
 //! | [`report`] | findings, their ids, totals, exit codes |
 //! | `judge` | modes and answers: what is repaired |
 //! | `store` | the device behind a write-back buffer; the order of writing |
-//! | `setup` | which superblock, and what is wrong with it |
+//! | `locate` | which superblock |
+//! | `setup` | what is wrong with it |
 //! | `groups`, `pass1`, `pass1b`, `pass2` ... `pass5` | the phases |
 //! | `tables`, `bits` | what the phases remember |
 //! | `node`, `walk`, `claim`, `dirio`, `chunk` | inodes, block pointers, directories |
@@ -39,6 +40,7 @@ mod dirio;
 mod erase;
 mod groups;
 mod judge;
+mod locate;
 mod lostfound;
 mod node;
 mod pass1;

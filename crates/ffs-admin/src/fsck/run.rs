@@ -15,7 +15,7 @@ pub(super) fn run(
     options: FsckOptions,
     report: Option<Report<'_>>,
 ) -> FsckReport {
-    let (found, corrections) = match setup::locate(&dev, options.superblock) {
+    let (found, corrections) = match locate::locate(&*dev, options.superblock) {
         Ok(located) => (located.found, located.corrections),
         Err(stop) => return stopped(stop),
     };

@@ -11,6 +11,7 @@
 //!
 //! References: spec on-disk-format §17.
 
+mod cut;
 mod fields;
 mod group;
 mod numbers;

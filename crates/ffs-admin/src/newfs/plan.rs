@@ -4,16 +4,15 @@
 //! `newfs -N` shows and what the table of FreeBSD's own results is compared with.
 //!
 //! **Invariants.**
-//! 1. Every loop changes `fpg` or the density in one direction and is bounded by both.
+//! 1. The work is bounded by the format, not by the numbers asked for: see [`cut`].
 //! 2. A plan may still describe a volume that cannot exist (more fragments than UFS1 can address, a
 //!    summary area larger than group 0): FreeBSD computes those too. [`super::newfs`] refuses them before
 //!    it writes.
 
-use std::cmp::Ordering;
-
 use ffs_ondisk::Format;
 use ffs_ondisk::superblock::{SBLOCKSIZE, SbFields};
 
+use super::cut::{Cut, cut};
 use super::options::{
     FS_MAXCONTIG, Generation, MAXBSIZE, MAXFRAG, MINBSIZE, MINFREE, NewfsOptions, Optim,
     label_problem,
@@ -25,10 +24,6 @@ use crate::AdminError;
 const SBLOCK_UFS1: u64 = 8192;
 /// Byte offset of a UFS2 superblock.
 const SBLOCK_UFS2: u64 = 65536;
-/// Fewest groups worth having while groups can still grow, `MINCYLGRPS`.
-const MINCYLGRPS: u64 = 4;
-/// Most inodes of a UFS1 group: the count is 16 bits wide.
-const UFS1_MAXIPG: u64 = 0x7fff;
 
 /// The numbers of a volume to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,7 +183,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    fn new(
+    pub(super) fn new(
         opts: &NewfsOptions,
         wanted: (u32, u32),
         bytes: u64,
@@ -240,7 +235,7 @@ impl Frame {
     }
 
     /// Cylinders per group as the superblock will count them.
-    fn cylinders(&self) -> u64 {
+    pub(super) fn cylinders(&self) -> u64 {
         match self.format {
             Format::Ufs1 => 1,
             Format::Ufs2 => 0,
@@ -323,137 +318,6 @@ fn transfer_sizes(opts: &NewfsOptions, bsize: u32, notes: &mut Vec<String>) -> (
         notes.push(format!("maxcontig raised to {maxcontig}"));
     }
     (maxbsize, maxcontig)
-}
-
-/// The groups.
-pub(super) struct Cut {
-    /// Fragments in use, which may be fewer than the frame has.
-    pub(super) size: u64,
-    pub(super) density: u64,
-    pub(super) fpg: u64,
-    pub(super) ipg: u64,
-}
-
-/// Cuts groups as FreeBSD 5 and later do; `None` if the block size must double first.
-fn cut(
-    f: &Frame,
-    opts: &NewfsOptions,
-    wanted_fsize: u32,
-    notes: &mut Vec<String>,
-) -> Result<Option<Cut>, AdminError> {
-    // The C structure's padding counted as header until 12; main leaves 8 bytes free instead.
-    let (header, spare) = match opts.generation {
-        Generation::Today => (168, 8),
-        _ => (176, 0),
-    };
-    let room = f.bsize - spare;
-    let cg = |fpg, ipg| f.cg_bytes(header, f.cylinders(), fpg, ipg);
-    let min_fpi = 1 + f.size / ((1u64 << 32) - f.inopb);
-    let wanted = u64::from(wanted_fsize);
-    let mut density = match opts.density {
-        None => u64::from(opts.frags_per_inode()).max(min_fpi) * wanted,
-        Some(d) if u64::from(d) < min_fpi * wanted => {
-            notes.push(format!("density increased from {d} to {}", min_fpi * wanted));
-            min_fpi * wanted
-        }
-        Some(d) => d.into(),
-    };
-    let asked = density;
-    let (fpi, mut fpg, mut ipg) = loop {
-        let fpi = (density / f.fsize).max(1);
-        if fpi < min_fpi {
-            return Ok(None);
-        }
-        let (fpg, ipg) = smallest_group(f, fpi);
-        if cg(fpg, ipg) < room {
-            break (fpi, fpg, ipg);
-        }
-        density = density.checked_sub(f.fsize).filter(|&d| d > 0).ok_or_else(|| {
-            AdminError::Size(format!("no cylinder group fits into blocks of {}", f.bsize))
-        })?;
-    };
-    if density != asked {
-        notes.push(format!("density reduced from {asked} to {density}"));
-    }
-    let ipg_of = |fpg: u64| fpg.div_ceil(fpi).next_multiple_of(f.inopb);
-    let limit = u64::from(opts.max_group.unwrap_or(i32::MAX as u32));
-    grow(f, limit, |fpg, ipg| cg(fpg, ipg).cmp(&room), ipg_of, &mut fpg, &mut ipg);
-    let best = fpg;
-    fit_last_group(f, &mut fpg, &mut ipg, ipg_of)?;
-    if fpg != best {
-        notes.push(format!(
-            "fragments per group reduced from {best} to {fpg} to enlarge the last group"
-        ));
-    }
-    Ok(Some(Cut { size: f.size, density, fpg, ipg }))
-}
-
-/// The smallest group that has room for its own metadata and a fair share of data.
-fn smallest_group(f: &Frame, fpi: u64) -> (u64, u64) {
-    // A volume of less than one group is one group, rounded up to whole blocks.
-    let min_fpg = (fpi * f.inopb).min(f.size.next_multiple_of(f.frag));
-    let mut ipg = f.inopb;
-    let mut fpg = 0;
-    for _ in 0..2 {
-        fpg = f.metadata_frags(ipg).max(min_fpg);
-        ipg = fpg.div_ceil(fpi).next_multiple_of(f.inopb);
-    }
-    (fpg, ipg)
-}
-
-/// Grows all groups while there are enough of them and the maps of one still fit into its block.
-fn grow(
-    f: &Frame,
-    limit: u64,
-    maps: impl Fn(u64, u64) -> Ordering,
-    ipg_of: impl Fn(u64) -> u64,
-    fpg: &mut u64,
-    ipg: &mut u64,
-) {
-    while *fpg < limit {
-        *ipg = ipg_of(*fpg);
-        if f.format == Format::Ufs2 || *ipg <= UFS1_MAXIPG {
-            if f.size / *fpg < MINCYLGRPS {
-                return;
-            }
-            match maps(*fpg, *ipg) {
-                Ordering::Less => {
-                    *fpg += f.frag;
-                    continue;
-                }
-                Ordering::Equal => return,
-                Ordering::Greater => {}
-            }
-        }
-        *fpg -= f.frag;
-        *ipg = ipg_of(*fpg);
-        return;
-    }
-}
-
-/// Shrinks all groups until the last one has room for its metadata.
-fn fit_last_group(
-    f: &Frame,
-    fpg: &mut u64,
-    ipg: &mut u64,
-    ipg_of: impl Fn(u64) -> u64,
-) -> Result<(), AdminError> {
-    loop {
-        let need = f.metadata_frags(*ipg);
-        if f.size < need || *fpg < need {
-            return Err(AdminError::Size(format!(
-                "{} bytes are too few: the metadata of one group alone takes {}",
-                f.size * f.fsize,
-                need * f.fsize
-            )));
-        }
-        let last = f.size % *fpg;
-        if last == 0 || last >= need {
-            return Ok(());
-        }
-        *fpg -= f.frag;
-        *ipg = ipg_of(*fpg);
-    }
 }
 
 /// Everything that follows from the groups.

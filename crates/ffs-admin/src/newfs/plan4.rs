@@ -1,8 +1,9 @@
 //! Groups as FreeBSD 4 cut them: cylinders of 2 MiB, inodes by the data they leave (spec on-disk-format
 //! §17.2).
 
+use super::cut::Cut;
 use super::options::NewfsOptions;
-use super::plan::{Cut, Frame};
+use super::plan::Frame;
 use crate::AdminError;
 
 /// Sectors of a "cylinder": one track of 4096 sectors.
