@@ -5,7 +5,8 @@ mod common;
 
 use common::{check, mount_on};
 use ffs_core::{Cred, Ffs, MountOptions, NodeKind, OrderingPolicy, RenameMode, Result, Vnode};
-use ffs_core::{SetAttr, TunableValues, WriteMode};
+use ffs_core::{NamecachePrime, SetAttr, TunableValues, WriteMode};
+use ffs_device::BlockDevice;
 use ffs_ondisk::{Endian, Format, Ino};
 use ffs_testkit::rng::SplitMix64;
 
@@ -86,12 +87,31 @@ fn walk(fs: &Ffs, d: &Vnode, up: Ino, depth: u32) -> usize {
     all
 }
 
-fn stress(seed: u64, policy: OrderingPolicy, maxvnodes: u64) {
-    println!("seed {seed} {policy:?}");
+/// A directory, a name, and what it means there: a file or an errno.
+type Meaning = (Ino, Vec<u8>, std::result::Result<Ino, i32>);
+
+/// Every name of [`name`] in `d` and below it.
+fn meanings(fs: &Ffs, d: &Vnode, all: &mut Vec<Meaning>) {
+    for len in [1, 30, 100] {
+        for letter in b'a'..=b'd' {
+            let name = vec![letter; len];
+            let found = fs.lookup(&Cred::root(), d, &name);
+            if let Ok(child) = &found
+                && fs.getattr(child).kind == ffs_ondisk::FileType::Directory
+            {
+                meanings(fs, child, all);
+            }
+            all.push((d.ino(), name, found.map(|v| v.ino()).map_err(|e| e.errno())));
+        }
+    }
+}
+
+fn stress(seed: u64, policy: OrderingPolicy, maxvnodes: u64, namecache_prime: NamecachePrime) {
+    println!("seed {seed} {policy:?} {namecache_prime:?}");
     let mem = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 8192, 1024, 24 << 20).unwrap();
     let opts = MountOptions {
         ordering: policy,
-        tunables: TunableValues { maxvnodes, ..TunableValues::default() },
+        tunables: TunableValues { maxvnodes, namecache_prime, ..TunableValues::default() },
         ..MountOptions::default()
     };
     let w = mount_on(mem, &opts);
@@ -114,6 +134,11 @@ fn stress(seed: u64, policy: OrderingPolicy, maxvnodes: u64) {
             });
         }
     });
+    let (mut remembered, mut read) = (Vec::new(), Vec::new());
+    meanings(&w.fs, &w.root, &mut remembered);
+    w.fs.purge_names();
+    meanings(&w.fs, &w.root, &mut read);
+    assert_eq!(remembered, read, "seed {seed}: the name cache is wrong");
     assert!(walk(&w.fs, &w.root, Ino::ROOT, 0) >= 1);
     let dev = std::sync::Arc::clone(&w.dev);
     w.end();
@@ -122,14 +147,55 @@ fn stress(seed: u64, policy: OrderingPolicy, maxvnodes: u64) {
 
 #[test]
 fn threads_rename_remove_and_create_without_ordering() {
-    stress(1, OrderingPolicy::None, 65536);
-    stress(2, OrderingPolicy::None, 4);
+    stress(1, OrderingPolicy::None, 65536, NamecachePrime::All);
+    stress(2, OrderingPolicy::None, 4, NamecachePrime::All);
+    stress(5, OrderingPolicy::None, 40, NamecachePrime::Off);
 }
 
 #[test]
 fn threads_rename_remove_and_create_in_order() {
-    stress(3, OrderingPolicy::Sync, 65536);
-    stress(4, OrderingPolicy::Sync, 4);
+    stress(3, OrderingPolicy::Sync, 65536, NamecachePrime::Create);
+    stress(4, OrderingPolicy::Sync, 4, NamecachePrime::All);
+}
+
+/// Without a name cache, with one, primed or not, and with hardly any inodes in memory: the same operations get the
+/// same answers. The name cache does not change a byte of the volume either; inodes that leave memory may, as
+/// with them goes the place where their file was being written.
+#[test]
+fn name_cache_changes_no_answer_and_no_byte() {
+    const SEED: u64 = 77;
+    println!("seed {SEED}");
+    let off = TunableValues { vfscache: false, ..TunableValues::default() };
+    let with = |namecache_prime| TunableValues { namecache_prime, ..TunableValues::default() };
+    let few = TunableValues { maxvnodes: 30, ..with(NamecachePrime::All) };
+    let modes = [
+        off,
+        with(NamecachePrime::Off),
+        with(NamecachePrime::Create),
+        with(NamecachePrime::All),
+        few,
+    ];
+    let outcomes = modes.map(|tunables| {
+        let mem = ffs_admin::newfs::quick(Endian::Big, Format::Ufs2, 8192, 1024, 16 << 20).unwrap();
+        let ordering = OrderingPolicy::None;
+        let w = mount_on(mem, &MountOptions { ordering, tunables, ..MountOptions::default() });
+        let mut rng = SplitMix64::new(SEED);
+        let answers: Vec<i32> =
+            (0..6000).map(|_| step(&w.fs, &mut rng).map_or_else(|e| e.errno(), |()| 0)).collect();
+        let hits = w.fs.counters().cache_numposhits;
+        let dev = std::sync::Arc::clone(&w.dev);
+        w.end();
+        let mut image = vec![0; 16 << 20];
+        dev.read_at(0, &mut image).unwrap();
+        (answers, image, hits)
+    });
+    let [off, _, _, _, few] = &outcomes;
+    assert_eq!(off.2, 0);
+    assert!(outcomes[1..].iter().all(|o| o.2 > 500), "the cache was used");
+    for (i, o) in outcomes.iter().enumerate() {
+        assert_eq!(o.0, off.0, "mode {i}: other answers");
+        assert!(o.1 == off.1 || std::ptr::eq(o, few), "mode {i}: another image");
+    }
 }
 
 /// Directories that go around each other: the classic deadlock and the classic loop.

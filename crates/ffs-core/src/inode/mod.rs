@@ -65,7 +65,7 @@ pub(crate) use table::{InodeTable, Named};
 use crate::namecache::Links;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 
 /// A file in memory.
 #[derive(Debug)]
@@ -77,9 +77,11 @@ pub(crate) struct Inode {
     data: RwLock<InodeData>,
     /// Users ([`InodeTable::hold`]).
     refs: AtomicU32,
-    /// Whether it is in the table's queue of unused inodes, and its valid ticket there.
-    queued: AtomicU8,
-    ticket: AtomicU32,
+    /// When its last use ended, as the table's clock counts.
+    last_use: AtomicU64,
+    /// Whether it is in the table's queue of unused inodes, and with what time.
+    queued: AtomicBool,
+    entry: AtomicU64,
     /// What the name cache knows of it; guarded by the table's lock.
     names: Links,
     /// Size or pointers may have changed since an fsync last wrote the inode's block: so it is of an
@@ -126,8 +128,9 @@ impl Inode {
             dir: DirState::default(),
             data: RwLock::new(data),
             refs: AtomicU32::new(0),
-            queued: AtomicU8::new(0),
-            ticket: AtomicU32::new(0),
+            last_use: AtomicU64::new(0),
+            queued: AtomicBool::new(false),
+            entry: AtomicU64::new(0),
             names: Links::default(),
             unsynced: AtomicBool::new(true),
         }

@@ -8,9 +8,10 @@
 //!    be older than an inode of the same number that left the table before.
 //! 3. An inode leaves together with the names from and to it: the name cache speaks of inodes in the
 //!    table only.
-//! 4. Every inode without users is in the queue once; one that found users stays in it until it is met
-//!    there. So using an inode again costs no lock: it is marked, and gets a second round when it is
-//!    its turn. Entries of the queue that are no inode's any more never outnumber the others.
+//! 4. Every inode without users is in the queue once, with the time (counted in uses) it was last used, or an
+//!    earlier one: using an inode again costs no lock. Who comes first with an earlier time is put
+//!    back with the right one; so the first with the right one is the one unused longest. Entries that are no
+//!    inode's any more never outnumber the others.
 //! 5. Beyond `minvnodes` inodes, if `wantfreevnodes` have no users, the first of the queue is dropped,
 //!    passing over those with blocks or names of theirs in memory; beyond `maxvnodes`, any without
 //!    users, until only `wantfreevnodes` are without.
@@ -31,9 +32,10 @@ use crate::sync::{Mutex, MutexGuard};
 use ffs_device::clock::Rng;
 use ffs_ondisk::wire::get;
 use ffs_ondisk::{Geometry, Ino, dinode};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The inodes of a mount.
 pub(crate) struct InodeTable {
@@ -44,6 +46,8 @@ pub(crate) struct InodeTable {
     held: AtomicUsize,
     /// Inodes in the table.
     count: AtomicUsize,
+    /// Uses that ended so far. Changed without care: two that end at once have ended at once.
+    clock: AtomicU64,
     pub(super) state: Mutex<TableState>,
     dirhash: Arc<Pool>,
 }
@@ -52,25 +56,16 @@ pub(crate) struct InodeTable {
 pub(super) struct TableState {
     map: InodeMap,
     names: NameCache,
-    /// Inodes that may be without users. An entry counts if its ticket is the inode's.
-    unused: VecDeque<(u32, Ino)>,
-    next_ticket: u32,
-}
-
-/// An inode's place in the queue ([`Inode::queued`]).
-mod queued {
-    /// Not in it.
-    pub(super) const NO: u8 = 0;
-    /// In it since it entered memory; not used yet.
-    pub(super) const NEW: u8 = 1;
-    /// In it.
-    pub(super) const YES: u8 = 2;
-    /// In it, and used since.
-    pub(super) const AGAIN: u8 = 3;
+    /// Inodes that may be without users, by time of last use. An entry counts if the inode has its time
+    /// ([`Inode::entry`]).
+    unused: BinaryHeap<Reverse<(u64, Ino)>>,
 }
 
 /// Inodes looked at to make room for one.
 const TRIES: usize = 16;
+
+/// Inodes put back with the right time before that: as each was used since, it is one a use on average.
+const ROUNDS: usize = 1024;
 
 /// What the table knows of a name.
 pub(crate) enum Named {
@@ -100,10 +95,17 @@ impl InodeTable {
         let counters = Arc::clone(&alloc.cache.counters);
         let names = NameCache::new(alloc.tunables.vfscache(), secret, Arc::clone(&counters));
         let dirhash = Pool::new(Arc::clone(&alloc.tunables), counters, secret);
-        let (map, unused) = (InodeMap::default(), VecDeque::new());
-        let state = Mutex::new(TableState { map, names, unused, next_ticket: 0 });
-        let (held, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        InodeTable { alloc, atime, read_only, held, count, state, dirhash }
+        let (map, unused) = (InodeMap::default(), BinaryHeap::new());
+        InodeTable {
+            alloc,
+            atime,
+            read_only,
+            held: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+            clock: AtomicU64::new(0),
+            state: Mutex::new(TableState { map, names, unused }),
+            dirhash,
+        }
     }
 
     /// The indexes of large directories.
@@ -215,6 +217,7 @@ impl InodeTable {
     }
 
     fn insert(&self, mut st: MutexGuard<'_, TableState>, ip: &Arc<Inode>) {
+        ip.last_use.store(self.now_used(), Ordering::Relaxed);
         st.insert(ip);
         self.make_room(st, TRIES);
     }
@@ -263,21 +266,23 @@ impl InodeTable {
         unlinked
     }
 
+    /// The time of a use that ends now.
+    fn now_used(&self) -> u64 {
+        let now = self.clock.load(Ordering::Relaxed).wrapping_add(1);
+        self.clock.store(now, Ordering::Relaxed);
+        now
+    }
+
     /// Sees to it that an inode without users is in the queue.
     fn queue(&self, ip: &Arc<Inode>) {
-        let step = |state| match state {
-            queued::NEW => Some(queued::YES),
-            queued::YES => Some(queued::AGAIN),
-            _ => None,
-        };
-        let was = ip.queued.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step);
-        let is_in = was != Err(queued::NO);
+        ip.last_use.store(self.now_used(), Ordering::Relaxed);
+        let is_in = ip.queued.load(Ordering::SeqCst);
         if is_in && self.count.load(Ordering::Relaxed) <= self.bounds().max {
             return;
         }
         let mut st = self.state.lock();
-        if st.map.has(ip) && ip.queued.load(Ordering::SeqCst) == queued::NO {
-            st.push(ip, queued::YES);
+        if st.map.has(ip) && !ip.queued.load(Ordering::SeqCst) {
+            st.push(ip);
         }
         self.make_room(st, TRIES);
     }
@@ -299,10 +304,9 @@ impl InodeTable {
 
     /// Drops inodes without users while there are too many, looking at `tries` at most.
     fn make_room(&self, mut st: MutexGuard<'_, TableState>, mut tries: usize) {
-        let b = self.bounds();
+        let (b, mut rounds) = (self.bounds(), tries.max(ROUNDS));
         let mut late = Vec::new();
-        while tries > 0 {
-            tries -= 1;
+        while tries > 0 && rounds > 0 {
             let all = st.map.len();
             let free = all.saturating_sub(self.held.load(Ordering::Relaxed));
             let hard = all > b.max && free > b.want_free.min(b.max);
@@ -312,7 +316,10 @@ impl InodeTable {
             }
             let keep =
                 |ip: &Inode| !hard && (ip.names.has_names() || self.cache().has_file(ip.ino));
-            match st.drop_oldest(keep) {
+            rounds -= 1;
+            tries -= 1;
+            match st.drop_oldest(|| self.now_used(), keep) {
+                Oldest::Used => tries += 1,
                 Oldest::Dropped => bump(&self.cache().counters.inodes_recycled),
                 // It keeps its place in memory until its access time is in its block.
                 Oldest::Accessed(ip) => late.push(ip),
@@ -403,7 +410,7 @@ impl InodeTable {
         let (all, held) = (st.map.len(), self.held.load(Ordering::Relaxed));
         let row = |name, value: usize, meaning| Gauge { name, value: value as u64, meaning };
         let inodes = all * INODE_BYTES + st.map.bytes();
-        let queue = st.unused.capacity() * size_of::<(u32, Ino)>();
+        let queue = st.unused.capacity() * size_of::<(u64, Ino)>();
         vec![
             row("vfs.numvnodes", all, "Inodes in memory."),
             row("vfs.freevnodes", all.saturating_sub(held), "Of those, without users."),
@@ -434,6 +441,8 @@ enum Oldest {
     Dropped,
     Accessed(Arc<Inode>),
     Kept,
+    /// It was used since it came into the queue.
+    Used,
     /// There is none.
     None,
 }
@@ -441,7 +450,7 @@ enum Oldest {
 impl TableState {
     fn insert(&mut self, ip: &Arc<Inode>) {
         self.map.insert(ip.clone());
-        self.push(ip, queued::NEW);
+        self.push(ip);
     }
 
     fn remove(&mut self, ino: Ino) {
@@ -449,12 +458,12 @@ impl TableState {
         self.map.remove(ino);
     }
 
-    /// Puts an inode of the table at the end of the queue.
-    fn push(&mut self, ip: &Inode, how: u8) {
-        self.next_ticket = self.next_ticket.wrapping_add(1);
-        ip.ticket.store(self.next_ticket, Ordering::Relaxed);
-        ip.queued.store(how, Ordering::SeqCst);
-        self.unused.push_back((self.next_ticket, ip.ino));
+    /// Puts an inode of the table in the queue.
+    fn push(&mut self, ip: &Inode) {
+        let time = ip.last_use.load(Ordering::Relaxed);
+        ip.entry.store(time, Ordering::Relaxed);
+        ip.queued.store(true, Ordering::SeqCst);
+        self.unused.push(Reverse((time, ip.ino)));
         self.tidy();
     }
 
@@ -462,8 +471,8 @@ impl TableState {
     fn tidy(&mut self) {
         if self.unused.len() > 2 * self.map.len() + 64 {
             let map = &self.map;
-            let valid = |&(ticket, ino): &(u32, Ino)| {
-                map.get(ino).is_some_and(|ip| ip.ticket.load(Ordering::Relaxed) == ticket)
+            let valid = |Reverse((time, ino)): &Reverse<(u64, Ino)>| {
+                map.get(*ino).is_some_and(|ip| ip.entry.load(Ordering::Relaxed) == *time)
             };
             self.unused.retain(valid);
             self.unused.shrink_to(4 * self.map.len() + 128);
@@ -473,8 +482,8 @@ impl TableState {
     /// Takes the first inode out of the queue.
     fn pop(&mut self) -> Option<Arc<Inode>> {
         loop {
-            let (ticket, ino) = self.unused.pop_front()?;
-            let found = self.map.get(ino).filter(|ip| ip.ticket.load(Ordering::Relaxed) == ticket);
+            let Reverse((time, ino)) = self.unused.pop()?;
+            let found = self.map.get(ino).filter(|ip| ip.entry.load(Ordering::Relaxed) == time);
             if let Some(ip) = found {
                 return Some(Arc::clone(ip));
             }
@@ -482,19 +491,28 @@ impl TableState {
     }
 
     /// Drops the first inode of the queue unless it is used, `keep` says so, or its access time is not in
-    /// its block yet.
-    fn drop_oldest(&mut self, keep: impl FnOnce(&Inode) -> bool) -> Oldest {
+    /// its block yet: then it goes behind the others, as if used `now`.
+    fn drop_oldest(
+        &mut self,
+        now: impl FnOnce() -> u64,
+        keep: impl FnOnce(&Inode) -> bool,
+    ) -> Oldest {
         let Some(ip) = self.pop() else { return Oldest::None };
-        let was = ip.queued.swap(queued::NO, Ordering::SeqCst);
+        ip.queued.store(false, Ordering::SeqCst);
         if ip.refs.load(Ordering::SeqCst) > 0 {
             // Its last user queues it.
             return Oldest::Kept;
         }
+        if ip.last_use.load(Ordering::Relaxed) != ip.entry.load(Ordering::Relaxed) {
+            self.push(&ip);
+            return Oldest::Used;
+        }
         let accessed = ip.data.try_read().is_some_and(|d| d.access_noted());
         // The table's reference and this one.
-        let busy = was == queued::AGAIN || Arc::strong_count(&ip) > 2;
+        let busy = Arc::strong_count(&ip) > 2;
         if busy || accessed || keep(&ip) {
-            self.push(&ip, queued::YES);
+            ip.last_use.store(now(), Ordering::Relaxed);
+            self.push(&ip);
             return if accessed && !busy { Oldest::Accessed(ip) } else { Oldest::Kept };
         }
         self.remove(ip.ino);

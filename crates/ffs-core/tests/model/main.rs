@@ -1,7 +1,8 @@
 //! Model tests: random operations on the file system and on a reference must agree, result by result, errno by
 //! errno, and after every unmount fsck must be silent and the trees equal.
 //!
-//! Every combination of format, byte order, geometry, `dirpref` and ordering is a test of its own. A failure
+//! Every combination of format, byte order, geometry, `dirpref` and ordering is a test of its own, each with
+//! another combination of vmiodir, dirhash and name cache, so that every `dirpref` meets all of them. A failure
 //! prints the seed and the operations; `FFS_MODEL_SEED` repeats a seed, `FFS_MODEL_OPS` sets the length.
 #![allow(
     clippy::unwrap_used,
@@ -10,6 +11,7 @@
     reason = "tests stop at surprises"
 )]
 
+mod combinations;
 mod compare;
 mod faults;
 mod step;
@@ -18,7 +20,7 @@ mod world;
 use ffs_core::{DirPref, OrderingPolicy};
 use ffs_ondisk::Endian;
 use ffs_ondisk::geometry::Format;
-use world::{Config, World};
+use world::{Caches, Config, World};
 
 fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -37,12 +39,16 @@ fn run(config: Config) {
     world.finish();
 }
 
+/// Blocks of a volume small enough that space and inodes run out now and then.
+const SMALL: u32 = 300;
+
 macro_rules! grid {
-    ($($name:ident: $format:ident $endian:ident $bsize:literal/$fsize:literal;)*) => {$(
+    ($($n:literal $name:ident: $format:ident $endian:ident $bsize:literal/$fsize:literal;)*) => {$(
         mod $name {
             use super::*;
 
             fn config(dirpref: DirPref, ordering: OrderingPolicy) -> Config {
+                let turn = if ordering == OrderingPolicy::Sync { 0 } else { 5 };
                 Config {
                     format: Format::$format,
                     endian: Endian::$endian,
@@ -50,6 +56,8 @@ macro_rules! grid {
                     fsize: $fsize,
                     dirpref,
                     ordering,
+                    caches: Caches::number($n + turn),
+                    blocks: SMALL,
                 }
             }
 
@@ -79,16 +87,16 @@ macro_rules! grid {
 }
 
 grid! {
-    ufs1_le_8k: Ufs1 Little 8192/1024;
-    ufs1_le_16k: Ufs1 Little 16384/2048;
-    ufs1_le_32k: Ufs1 Little 32768/4096;
-    ufs1_be_8k: Ufs1 Big 8192/1024;
-    ufs1_be_16k: Ufs1 Big 16384/2048;
-    ufs1_be_32k: Ufs1 Big 32768/4096;
-    ufs2_le_8k: Ufs2 Little 8192/1024;
-    ufs2_le_16k: Ufs2 Little 16384/2048;
-    ufs2_le_32k: Ufs2 Little 32768/4096;
-    ufs2_be_8k: Ufs2 Big 8192/1024;
-    ufs2_be_16k: Ufs2 Big 16384/2048;
-    ufs2_be_32k: Ufs2 Big 32768/4096;
+    0 ufs1_le_8k: Ufs1 Little 8192/1024;
+    1 ufs1_le_16k: Ufs1 Little 16384/2048;
+    2 ufs1_le_32k: Ufs1 Little 32768/4096;
+    3 ufs1_be_8k: Ufs1 Big 8192/1024;
+    4 ufs1_be_16k: Ufs1 Big 16384/2048;
+    5 ufs1_be_32k: Ufs1 Big 32768/4096;
+    6 ufs2_le_8k: Ufs2 Little 8192/1024;
+    7 ufs2_le_16k: Ufs2 Little 16384/2048;
+    8 ufs2_le_32k: Ufs2 Little 32768/4096;
+    9 ufs2_be_8k: Ufs2 Big 8192/1024;
+    10 ufs2_be_16k: Ufs2 Big 16384/2048;
+    11 ufs2_be_32k: Ufs2 Big 32768/4096;
 }

@@ -3,7 +3,8 @@
 use crate::compare;
 use ffs_admin::fsck::quick_check;
 use ffs_core::{
-    Cred, DirPref, Env, Error, Ffs, MountOptions, OrderingPolicy, TunableValues, Vnode,
+    Cred, DirPref, Env, Error, Ffs, Limit, MountOptions, NamecachePrime, OrderingPolicy,
+    TunableValues, Vnode,
 };
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice};
@@ -26,12 +27,36 @@ pub(crate) struct Config {
     pub(crate) fsize: u32,
     pub(crate) dirpref: DirPref,
     pub(crate) ordering: OrderingPolicy,
+    pub(crate) caches: Caches,
+    /// Blocks of the volume.
+    pub(crate) blocks: u32,
+}
+
+/// Which optimisations in memory are on; nobody may see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caches {
+    pub(crate) vmiodir: bool,
+    pub(crate) dirhash: bool,
+    /// The name cache, and what it is primed by.
+    pub(crate) names: Option<NamecachePrime>,
+}
+
+impl Caches {
+    /// Number `i` of the combinations, which repeat.
+    pub(crate) fn number(i: usize) -> Caches {
+        let names = match i / 4 % 3 {
+            0 => None,
+            1 => Some(NamecachePrime::All),
+            _ => Some(NamecachePrime::Off),
+        };
+        Caches { vmiodir: i % 2 == 1, dirhash: i / 2 % 2 == 1, names }
+    }
 }
 
 impl Config {
     /// Small enough that space and inodes run out now and then.
     pub(crate) fn image_bytes(&self) -> u64 {
-        u64::from(self.bsize) * 300
+        u64::from(self.bsize) * u64::from(self.blocks)
     }
 
     /// A seed that differs between the cells.
@@ -200,12 +225,20 @@ impl World {
 }
 
 fn mount(config: &Config, dev: &Arc<dyn BlockDevice>, clock: &Arc<ManualClock>, seed: u64) -> Ffs {
+    let caches = config.caches;
     let opts = MountOptions {
         ordering: config.ordering,
         tunables: TunableValues {
             dirpref: config.dirpref,
             cache: 4 << 20,
             maxvnodes: 64,
+            vmiodirenable: caches.vmiodir,
+            // Every directory of a chunk or more has one, and each change is checked.
+            dirhash_minsize: 512,
+            dirhash_maxmem: if caches.dirhash { Limit::Auto } else { Limit::Of(0) },
+            dirhash_docheck: caches.dirhash,
+            vfscache: caches.names.is_some(),
+            namecache_prime: caches.names.unwrap_or_default(),
             ..TunableValues::default()
         },
         ..MountOptions::default()
