@@ -5,6 +5,7 @@
 //! | [`target`] | [`Target`]: the library in process ([`target::core`]), any mounted directory ([`target::dir`]) |
 //! | [`dirs`] | one directory, N empty files: the phases and their measurement |
 //! | [`compare`] | the same phases on several targets in one run, interleaved |
+//! | [`figures`] | the cost curves of the paper's Figures 2 to 6 |
 //! | [`order`], [`names`] | seeded orders, and names laid out in them before time is taken |
 //! | [`stats`] | what several rounds say together |
 //! | [`timer`], [`watch`] | time from outside; progress out, "stop" in |
@@ -22,7 +23,7 @@
 pub mod compare;
 pub mod dirs;
 mod error;
-
+pub mod figures;
 pub mod names;
 pub mod order;
 pub mod stats;

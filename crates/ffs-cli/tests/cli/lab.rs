@@ -65,3 +65,21 @@ fn targets_and_numbers_that_are_wrong_are_refused() {
     fails(&["lab", "compare", "dir"], 64, "dirs");
     fails(&["lab", "compare", "dirs", "--target", "/proc"], 1, "/proc");
 }
+
+#[test]
+fn figures_are_lines_of_values() {
+    let args = ["lab", "figures", "--max", "300", "--step", "150", "--rounds", "1"];
+    let csv = ok(&args);
+    assert!(csv.starts_with("figure,series,n,us_per_op"), "{csv}");
+    for figure in 2..=6 {
+        let of_figure = format!("{figure},dirhash,300,");
+        assert!(csv.lines().any(|line| line.starts_with(&of_figure)), "{figure}: {csv}");
+    }
+    let json = ok(&[&args[..], &["--json", "--figure", "6"]].concat());
+    for line in json.lines() {
+        let point: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(point["figure"], 6);
+    }
+    fails(&["lab", "figures", "--figure", "1"], 64, "figure 1");
+    fails(&["lab", "figures", "--target", "/"], 64, "library alone");
+}

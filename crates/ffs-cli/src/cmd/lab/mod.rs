@@ -1,6 +1,7 @@
 //! `ffs lab`: the laboratory's experiments.
 
 mod dirs;
+mod figures;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub(crate) const DOC: Doc = Doc {
             "ffs lab compare dirs -n 10000 -n 3000000",
             "whether cost stays flat as the directory grows",
         ),
+        ("ffs lab figures > figures.csv", "the paper's Figures 2 to 6: cost as a directory grows"),
         ("ffs lab compare dirs --json > dirs.json", "one line a phase and target, for a program"),
     ],
     exit: &[
@@ -55,6 +57,7 @@ enum Experiment {
         #[command(subcommand)]
         workload: Workload,
     },
+    Figures(figures::Args),
 }
 
 #[derive(Subcommand)]
@@ -66,6 +69,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     signals::listen();
     match args.experiment {
         Experiment::Compare { workload: Workload::Dirs(args) } => dirs::run(args),
+        Experiment::Figures(args) => figures::run(args),
     }
 }
 

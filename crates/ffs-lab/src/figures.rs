@@ -1,0 +1,456 @@
+//! The cost curves of the paper's Figures 2 to 6: one operation as a directory grows.
+//!
+//! | figure | operation | curves |
+//! | --- | --- | --- |
+//! | 2 | create, in windows while the directory grows | linear, dirhash; both again for small directories |
+//! | 3 | remove in listing order | linear, dirhash |
+//! | 4 | stat in listing order | linear, dirhash, name cache (with several `kern.minvnodes`), priming |
+//! | 5 | stat in random order | as 4 |
+//! | 6 | stat of missing names, random order | linear, dirhash, and the second pass over the same names |
+//!
+//! Names are forgotten before every pass but those of the name cache, which come second, and of
+//! priming, which come first after creation. Directories of all sizes are hashed.
+//!
+//! Reference: `spec/benchmarks.md` §2.4, §4.8.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::dirs::{Order, Plan, Timing, create_all, listed, miss_all, stat_all, unlink_all};
+use crate::error::{LabError, Result};
+use crate::names::Names;
+use crate::order::Purpose;
+use crate::stats::Summary;
+use crate::target::core::CoreTarget;
+use crate::target::{Context, CoreSpec, DirId, Target};
+use crate::watch::Watch;
+
+/// The figures there are.
+pub const FIGURES: [u8; 5] = [2, 3, 4, 5, 6];
+
+/// Names of a window of Figure 2.
+const WINDOW: usize = 100;
+/// The same in small directories.
+const SMALL_WINDOW: usize = 10;
+/// Entries of the largest small directory.
+const SMALL: u32 = 310;
+/// Digits that make a record of a small directory 20 bytes long.
+const SMALL_DIGITS: usize = 10;
+/// Small directories made for each that is measured: each is short.
+const SMALL_REPEATS: u32 = 20;
+
+/// The switches a curve is drawn under.
+struct Setting {
+    name: &'static str,
+    words: &'static [&'static str],
+    passes: Passes,
+}
+
+/// What is measured under a setting, besides creation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passes {
+    /// Everything purged first: the directory code itself, and the second pass over missing names.
+    Directory,
+    /// Second passes: the name cache.
+    NameCache,
+    /// First passes after creation.
+    Fresh,
+}
+
+const SETTINGS: [Setting; 7] = [
+    Setting { name: "linear", words: &["dirhash_maxmem=0"], passes: Passes::Directory },
+    Setting { name: "dirhash", words: &["dirhash_minsize=512"], passes: Passes::Directory },
+    Setting {
+        name: "name cache minvnodes=1000",
+        words: &["dirhash_minsize=512", "minvnodes=1000"],
+        passes: Passes::NameCache,
+    },
+    Setting {
+        name: "name cache minvnodes=4000",
+        words: &["dirhash_minsize=512", "minvnodes=4000"],
+        passes: Passes::NameCache,
+    },
+    Setting { name: "name cache", words: &["dirhash_minsize=512"], passes: Passes::NameCache },
+    Setting {
+        name: "not primed",
+        words: &["dirhash_minsize=512", "namecache_prime=off"],
+        passes: Passes::Fresh,
+    },
+    Setting {
+        name: "primed",
+        words: &["dirhash_minsize=512", "namecache_prime=create"],
+        passes: Passes::Fresh,
+    },
+];
+
+/// Which curves, and how finely.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// Figures to draw, out of [`FIGURES`].
+    pub figures: Vec<u8>,
+    /// Entries of the largest directory.
+    pub max: u32,
+    /// Entries between two points of Figures 3 to 6.
+    pub step: u32,
+    /// Orders follow from it.
+    pub seed: u64,
+    /// Rounds; a point is their median.
+    pub rounds: u32,
+    /// How the library is mounted besides; the curves' own switches come later.
+    pub base: CoreSpec,
+}
+
+/// A point of a curve. Serialised, it is a line of `--json`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Point {
+    /// Number of the figure in the paper.
+    pub figure: u8,
+    /// The curve.
+    pub series: String,
+    /// Entries in the directory; in Figure 2 at the end of the window.
+    pub n: u32,
+    /// Microseconds an operation: the median of the rounds.
+    pub us_per_op: f64,
+    /// The best round.
+    pub us_min: f64,
+    /// The worst round.
+    pub us_max: f64,
+    /// Bytes of directory searched an operation: the same on every machine.
+    pub dir_bytes_per_op: f64,
+}
+
+impl Point {
+    /// The heads of [`Point::csv`].
+    pub const CSV_HEAD: &'static str = "figure,series,n,us_per_op,us_min,us_max,dir_bytes_per_op";
+
+    /// The point as a line of comma-separated values.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        format!(
+            "{},{},{},{:.4},{:.4},{:.4},{:.1}",
+            self.figure,
+            self.series,
+            self.n,
+            self.us_per_op,
+            self.us_min,
+            self.us_max,
+            self.dir_bytes_per_op
+        )
+    }
+}
+
+impl Request {
+    fn check(&self) -> Result<()> {
+        if let Some(no) = self.figures.iter().find(|figure| !FIGURES.contains(figure)) {
+            return Err(LabError::Plan(format!("there is no figure {no} here: 2 to 6")));
+        }
+        if self.max == 0 || self.step == 0 || self.rounds == 0 || self.figures.is_empty() {
+            return Err(LabError::Plan("nothing to do: every number must be above 0".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn wants(&self, figure: u8) -> bool {
+        self.figures.contains(&figure)
+    }
+
+    fn sizes(&self) -> impl Iterator<Item = u32> {
+        (1..=self.max / self.step).map(|i| i * self.step)
+    }
+
+    /// Operations of all curves, nearly, for a progress bar.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        let grid: u64 = self.sizes().map(u64::from).sum();
+        let growing = if self.wants(2) { 2 * u64::from(self.max) } else { 0 };
+        // Creation, and the passes of each setting.
+        let passes = |setting: &Setting| match setting.passes {
+            Passes::Directory => 6,
+            Passes::NameCache => 5,
+            Passes::Fresh => 4,
+        };
+        let passes: u64 = SETTINGS.iter().map(passes).sum();
+        let grid = if self.figures.iter().any(|f| *f > 2) { grid * passes } else { 0 };
+        (growing + grid) * u64::from(self.rounds)
+    }
+
+    /// Draws.
+    ///
+    /// # Errors
+    /// The library's, or `watch` wants to stop.
+    pub fn run(&self, context: &Context, watch: &mut dyn Watch) -> Result<Vec<Point>> {
+        self.check()?;
+        let mut drawing = Drawing { request: self, context, points: BTreeMap::new() };
+        for round in 0..self.rounds {
+            let seed = self.seed.wrapping_add(u64::from(round) << 32);
+            for setting in &SETTINGS {
+                drawing.setting(setting, seed, watch)?;
+            }
+        }
+        Ok(drawing.finish())
+    }
+}
+
+/// Figure, place of the curve, entries.
+type Key = (u8, String, u32);
+
+struct Drawing<'a> {
+    request: &'a Request,
+    context: &'a Context,
+    /// Microseconds and directory bytes an operation, round by round.
+    points: BTreeMap<Key, Vec<(f64, f64)>>,
+}
+
+impl Drawing<'_> {
+    fn target(&self, setting: &Setting) -> Result<CoreTarget> {
+        let mut spec = self.request.base.clone();
+        for word in setting.words {
+            spec.set(word).map_err(|why| LabError::spec(setting.name, why))?;
+        }
+        Ok(CoreTarget::new(setting.name, spec, self.context.clone()))
+    }
+
+    fn setting(&mut self, setting: &Setting, seed: u64, watch: &mut dyn Watch) -> Result<()> {
+        if setting.passes == Passes::Directory && self.request.wants(2) {
+            self.growing(setting, seed, watch)?;
+            self.small(setting, seed, watch)?;
+        }
+        let passes: &[u8] =
+            if setting.passes == Passes::Directory { &[3, 4, 5, 6] } else { &[4, 5] };
+        if !passes.iter().any(|figure| self.request.wants(*figure)) {
+            return Ok(());
+        }
+        for n in self.request.sizes() {
+            watch.step(&format!("{} n={n}", setting.name));
+            let plan = Plan { n, seed, order: Order::Listing };
+            match setting.passes {
+                Passes::Directory => self.directory(setting, plan, watch)?,
+                Passes::NameCache => self.name_cache(setting, plan, watch)?,
+                Passes::Fresh => self.fresh(setting, plan, watch)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Figure 2.
+    fn growing(&mut self, setting: &Setting, seed: u64, watch: &mut dyn Watch) -> Result<()> {
+        let plan = Plan { n: self.request.max, seed, order: Order::Shuffled };
+        watch.step(&format!("{} create", setting.name));
+        let names = plan.names("f", Purpose::Create);
+        self.windows(setting, setting.name, &names, WINDOW, watch)
+    }
+
+    /// Figure 2 for small directories.
+    fn small(&mut self, setting: &Setting, seed: u64, watch: &mut dyn Watch) -> Result<()> {
+        let series = format!("{} small", setting.name);
+        for repeat in 0..SMALL_REPEATS {
+            let seed = seed.wrapping_add(u64::from(repeat));
+            let order = crate::order::shuffled(SMALL, seed, Purpose::Create);
+            let names = Names::new("f", SMALL_DIGITS, order);
+            self.windows(setting, &series, &names, SMALL_WINDOW, watch)?;
+        }
+        Ok(())
+    }
+
+    fn windows(
+        &mut self,
+        setting: &Setting,
+        series: &str,
+        names: &Names,
+        window: usize,
+        watch: &mut dyn Watch,
+    ) -> Result<()> {
+        let mut target = self.target(setting)?;
+        let dir = target.begin(names.len() as u64)?;
+        let before = scanned(&target);
+        let made = create_all(&mut target, dir, names, window, watch)?;
+        let bytes = (scanned(&target) - before) as f64 / names.len().max(1) as f64;
+        let mut n = 0;
+        for lap in &made.laps {
+            let ops = (names.len() - n).min(window);
+            n += ops;
+            let us = lap.as_secs_f64() * 1e6 / ops as f64;
+            // Bytes are those of the whole growth: a window is too short to ask.
+            self.add(2, series, n as u32, (us, bytes));
+        }
+        target.end()
+    }
+
+    /// A new directory with the plan's files.
+    fn made(
+        &self,
+        setting: &Setting,
+        plan: &Plan,
+        watch: &mut dyn Watch,
+    ) -> Result<(CoreTarget, DirId)> {
+        let mut target = self.target(setting)?;
+        let dir = target.begin(u64::from(plan.n))?;
+        let names = plan.names("f", Purpose::Create);
+        create_all(&mut target, dir, &names, names.len(), watch)?;
+        Ok((target, dir))
+    }
+
+    fn directory(&mut self, setting: &Setting, plan: Plan, watch: &mut dyn Watch) -> Result<()> {
+        let (mut target, dir) = self.made(setting, &plan, watch)?;
+        let t: &mut dyn Target = &mut target;
+        let in_order = listed(t, dir, &plan)?;
+        let random = plan.names("f", Purpose::Stat);
+        let missing = plan.names("m", Purpose::Miss);
+        t.forget()?;
+        self.pass(4, setting.name, &plan, t, |t| stat_all(t, dir, &in_order, watch))?;
+        t.forget()?;
+        self.pass(5, setting.name, &plan, t, |t| stat_all(t, dir, &random, watch))?;
+        t.forget()?;
+        self.pass(6, setting.name, &plan, t, |t| miss_all(t, dir, &missing, watch))?;
+        let again = format!("{} again", setting.name);
+        self.pass(6, &again, &plan, t, |t| miss_all(t, dir, &missing, watch))?;
+        t.forget()?;
+        self.pass(3, setting.name, &plan, t, |t| unlink_all(t, dir, &in_order, watch))?;
+        t.end()
+    }
+
+    fn name_cache(&mut self, setting: &Setting, plan: Plan, watch: &mut dyn Watch) -> Result<()> {
+        let (mut target, dir) = self.made(setting, &plan, watch)?;
+        let t: &mut dyn Target = &mut target;
+        let in_order = listed(t, dir, &plan)?;
+        let random = plan.names("f", Purpose::Stat);
+        t.forget()?;
+        stat_all(t, dir, &in_order, watch)?;
+        self.pass(4, setting.name, &plan, t, |t| stat_all(t, dir, &in_order, watch))?;
+        stat_all(t, dir, &random, watch)?;
+        self.pass(5, setting.name, &plan, t, |t| stat_all(t, dir, &random, watch))?;
+        t.end()
+    }
+
+    fn fresh(&mut self, setting: &Setting, plan: Plan, watch: &mut dyn Watch) -> Result<()> {
+        let (mut target, dir) = self.made(setting, &plan, watch)?;
+        let in_order = listed(&mut target, dir, &plan)?;
+        let pass = |t: &mut dyn Target| stat_all(t, dir, &in_order, watch);
+        self.pass(4, setting.name, &plan, &mut target, pass)?;
+        target.end()?;
+        let (mut target, dir) = self.made(setting, &plan, watch)?;
+        let random = plan.names("f", Purpose::Stat);
+        let pass = |t: &mut dyn Target| stat_all(t, dir, &random, watch);
+        self.pass(5, setting.name, &plan, &mut target, pass)?;
+        target.end()
+    }
+
+    /// Measures one pass over all files.
+    fn pass(
+        &mut self,
+        figure: u8,
+        series: &str,
+        plan: &Plan,
+        target: &mut dyn Target,
+        pass: impl FnOnce(&mut dyn Target) -> Result<Timing>,
+    ) -> Result<()> {
+        let before = scanned(target);
+        let timing = pass(target)?;
+        let bytes = (scanned(target) - before) as f64 / timing.ops.max(1) as f64;
+        self.add(figure, series, plan.n, (timing.us_per_op(), bytes));
+        Ok(())
+    }
+
+    fn add(&mut self, figure: u8, series: &str, n: u32, found: (f64, f64)) {
+        if self.request.wants(figure) {
+            self.points.entry((figure, series.to_owned(), n)).or_default().push(found);
+        }
+    }
+
+    fn finish(self) -> Vec<Point> {
+        let point = |((figure, series, n), found): (Key, Vec<(f64, f64)>)| {
+            let (us, bytes): (Vec<f64>, Vec<f64>) = found.into_iter().unzip();
+            let (us, bytes) = (Summary::of(&us)?, Summary::of(&bytes)?);
+            Some(Point {
+                figure,
+                series,
+                n,
+                us_per_op: us.median,
+                us_min: us.min,
+                us_max: us.max,
+                dir_bytes_per_op: bytes.median,
+            })
+        };
+        self.points.into_iter().filter_map(point).collect()
+    }
+}
+
+/// Directory bytes looked at so far.
+fn scanned(target: &dyn Target) -> u64 {
+    let counters = target.counters();
+    counters.iter().find(|(name, _)| *name == "dir_bytes_scanned").map_or(0, |(_, value)| *value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timer::StepTimer;
+    use crate::watch::Unwatched;
+    use std::sync::Arc;
+
+    fn draw(figures: &[u8]) -> Vec<Point> {
+        let request = Request {
+            figures: figures.to_vec(),
+            max: 400,
+            step: 200,
+            seed: 1,
+            rounds: 1,
+            base: CoreSpec::default(),
+        };
+        let context = Context { timer: Arc::new(StepTimer::new(1000)), seed: 1 };
+        request.run(&context, &mut Unwatched).unwrap()
+    }
+
+    fn bytes(points: &[Point], figure: u8, series: &str, n: u32) -> f64 {
+        let found = points.iter().find(|p| (p.figure, p.n) == (figure, n) && p.series == series);
+        found.map(|p| p.dir_bytes_per_op).unwrap()
+    }
+
+    #[test]
+    fn every_figure_has_its_curves() {
+        let points = draw(&FIGURES);
+        for figure in FIGURES {
+            for series in ["linear", "dirhash"] {
+                let last = points.iter().filter(|p| p.figure == figure && p.series == series);
+                assert_eq!(last.map(|p| p.n).max(), Some(400), "{figure} {series}");
+            }
+        }
+        for series in ["name cache minvnodes=1000", "name cache", "primed", "not primed"] {
+            assert!(bytes(&points, 5, series, 400) >= 0.0);
+        }
+        let small = points.iter().filter(|p| p.series == "dirhash small").map(|p| p.n);
+        assert_eq!(small.max(), Some(SMALL));
+        let columns = Point::CSV_HEAD.split(',').count();
+        assert!(points.iter().all(|p| p.csv().split(',').count() == columns));
+    }
+
+    /// The shapes of the paper, in work done and not in time.
+    #[test]
+    fn without_a_hash_work_grows_with_the_directory_and_with_one_it_does_not() {
+        let points = draw(&[5, 6]);
+        let growth = |figure, series| {
+            bytes(&points, figure, series, 400) / bytes(&points, figure, series, 200)
+        };
+        assert!(growth(5, "linear") > 1.7, "random order searches half the directory");
+        assert!(growth(6, "linear") > 1.7, "a miss searches all of it");
+        assert_eq!(bytes(&points, 6, "dirhash", 400), 0.0, "a miss reads nothing");
+        assert!(bytes(&points, 5, "dirhash", 400) <= 1.1 * 512.0);
+        assert_eq!(bytes(&points, 5, "name cache", 400), 0.0);
+        assert_eq!(bytes(&points, 5, "primed", 400), 0.0);
+        assert!(bytes(&points, 5, "not primed", 400) > 0.0);
+    }
+
+    #[test]
+    fn figures_that_are_not_there_are_refused() {
+        let request = Request {
+            figures: vec![7],
+            max: 1,
+            step: 1,
+            seed: 1,
+            rounds: 1,
+            base: CoreSpec::default(),
+        };
+        assert!(request.check().unwrap_err().to_string().contains('7'));
+    }
+}
