@@ -54,6 +54,8 @@ pub struct Row {
     pub us_min: f64,
     /// The worst round.
     pub us_max: f64,
+    /// Microseconds of processor time an operation, in the kernel too: the median.
+    pub cpu_us_per_op: f64,
     /// Rounds measured.
     pub rounds: usize,
     /// Microseconds an operation for writing back afterwards what the phase changed; not in the others.
@@ -207,6 +209,7 @@ impl Request {
 
     fn row(&self, target: &str, facts: &Facts, phase: Phase, n: u32, s: &Series) -> Option<Row> {
         let (times, syncs) = (Summary::of(&s.us)?, Summary::of(&s.sync_us)?);
+        let cpu = Summary::of(&s.cpu_us)?;
         let shuffled = matches!(phase, Phase::Create | Phase::Miss);
         Some(Row {
             target: target.to_owned(),
@@ -216,6 +219,7 @@ impl Request {
             us_per_op: times.median,
             us_min: times.min,
             us_max: times.max,
+            cpu_us_per_op: cpu.median,
             rounds: times.rounds,
             sync_us_per_op: syncs.median,
             order: if shuffled { Order::Shuffled.name() } else { self.order.name() },
@@ -255,6 +259,7 @@ struct Samples {
 #[derive(Default)]
 struct Series {
     us: Vec<f64>,
+    cpu_us: Vec<f64>,
     sync_us: Vec<f64>,
     forgot: Option<&'static str>,
 }
@@ -265,6 +270,7 @@ impl Samples {
             Outcome::Measured(measured) => {
                 let series = self.measured.entry((at, phase, n)).or_default();
                 series.us.push(measured.timing.us_per_op());
+                series.cpu_us.push(measured.timing.cpu_us_per_op());
                 series.sync_us.push(measured.sync.as_secs_f64() * 1e6 / f64::from(n));
                 series.forgot = measured.forgot;
             }

@@ -116,27 +116,36 @@ pub struct Point {
     pub us_min: f64,
     /// The worst round.
     pub us_max: f64,
-    /// Bytes of directory searched an operation: the same on every machine.
+    /// Bytes of directory searched an operation by the linear code. This and what follows are the same
+    /// on every machine.
     pub dir_bytes_per_op: f64,
+    /// Slots of a hash looked at an operation.
+    pub hash_probes_per_op: f64,
+    /// Directory blocks fetched an operation because a hash pointed there.
+    pub hash_blocks_per_op: f64,
 }
+
+/// Counters of work, in the order of [`Point`]'s last members.
+const WORK: [&str; 3] = ["dir_bytes_scanned", "dirhash_probes", "dirhash_blocks_read"];
+
+/// Their values.
+type Work = [f64; WORK.len()];
 
 impl Point {
     /// The heads of [`Point::csv`].
-    pub const CSV_HEAD: &'static str = "figure,series,n,us_per_op,us_min,us_max,dir_bytes_per_op";
+    pub const CSV_HEAD: &'static str = "figure,series,n,us_per_op,us_min,us_max,\
+        dir_bytes_per_op,hash_probes_per_op,hash_blocks_per_op";
 
     /// The point as a line of comma-separated values.
     #[must_use]
     pub fn csv(&self) -> String {
-        format!(
-            "{},{},{},{:.4},{:.4},{:.4},{:.1}",
-            self.figure,
-            self.series,
-            self.n,
-            self.us_per_op,
-            self.us_min,
-            self.us_max,
-            self.dir_bytes_per_op
-        )
+        let Point { figure, series, n, us_per_op, us_min, us_max, .. } = self;
+        let work = [self.dir_bytes_per_op, self.hash_probes_per_op, self.hash_blocks_per_op];
+        let mut line = format!("{figure},{series},{n},{us_per_op:.4},{us_min:.4},{us_max:.4}");
+        for each in work {
+            line.push_str(&format!(",{each:.3}"));
+        }
+        line
     }
 }
 
@@ -198,8 +207,8 @@ type Key = (u8, String, u32);
 struct Drawing<'a> {
     request: &'a Request,
     context: &'a Context,
-    /// Microseconds and directory bytes an operation, round by round.
-    points: BTreeMap<Key, Vec<(f64, f64)>>,
+    /// Microseconds and work an operation, round by round.
+    points: BTreeMap<Key, Vec<(f64, Work)>>,
 }
 
 impl Drawing<'_> {
@@ -263,16 +272,16 @@ impl Drawing<'_> {
     ) -> Result<()> {
         let mut target = self.target(setting)?;
         let dir = target.begin(names.len() as u64)?;
-        let before = scanned(&target);
+        let before = work(&target);
         let made = create_all(&mut target, dir, names, window, watch)?;
-        let bytes = (scanned(&target) - before) as f64 / names.len().max(1) as f64;
+        let work = per_op(before, work(&target), made.ops);
         let mut n = 0;
         for lap in &made.laps {
             let ops = (names.len() - n).min(window);
             n += ops;
             let us = lap.as_secs_f64() * 1e6 / ops as f64;
-            // Bytes are those of the whole growth: a window is too short to ask.
-            self.add(2, series, n as u32, (us, bytes));
+            // Work is that of the whole growth, spread evenly: windows are timed, not asked.
+            self.add(2, series, n as u32, (us, work));
         }
         target.end()
     }
@@ -345,23 +354,27 @@ impl Drawing<'_> {
         target: &mut dyn Target,
         pass: impl FnOnce(&mut dyn Target) -> Result<Timing>,
     ) -> Result<()> {
-        let before = scanned(target);
+        let before = work(target);
         let timing = pass(target)?;
-        let bytes = (scanned(target) - before) as f64 / timing.ops.max(1) as f64;
-        self.add(figure, series, plan.n, (timing.us_per_op(), bytes));
+        let work = per_op(before, work(target), timing.ops);
+        self.add(figure, series, plan.n, (timing.us_per_op(), work));
         Ok(())
     }
 
-    fn add(&mut self, figure: u8, series: &str, n: u32, found: (f64, f64)) {
+    fn add(&mut self, figure: u8, series: &str, n: u32, found: (f64, Work)) {
         if self.request.wants(figure) {
             self.points.entry((figure, series.to_owned(), n)).or_default().push(found);
         }
     }
 
     fn finish(self) -> Vec<Point> {
-        let point = |((figure, series, n), found): (Key, Vec<(f64, f64)>)| {
-            let (us, bytes): (Vec<f64>, Vec<f64>) = found.into_iter().unzip();
-            let (us, bytes) = (Summary::of(&us)?, Summary::of(&bytes)?);
+        let point = |((figure, series, n), found): (Key, Vec<(f64, Work)>)| {
+            let (us, works): (Vec<f64>, Vec<Work>) = found.into_iter().unzip();
+            let us = Summary::of(&us)?;
+            let median = |at: usize| {
+                let of_rounds: Vec<f64> = works.iter().map(|work| work[at]).collect();
+                Summary::of(&of_rounds).map(|work| work.median)
+            };
             Some(Point {
                 figure,
                 series,
@@ -369,17 +382,27 @@ impl Drawing<'_> {
                 us_per_op: us.median,
                 us_min: us.min,
                 us_max: us.max,
-                dir_bytes_per_op: bytes.median,
+                dir_bytes_per_op: median(0)?,
+                hash_probes_per_op: median(1)?,
+                hash_blocks_per_op: median(2)?,
             })
         };
         self.points.into_iter().filter_map(point).collect()
     }
 }
 
-/// Directory bytes looked at so far.
-fn scanned(target: &dyn Target) -> u64 {
+/// Work done so far.
+fn work(target: &dyn Target) -> Work {
     let counters = target.counters();
-    counters.iter().find(|(name, _)| *name == "dir_bytes_scanned").map_or(0, |(_, value)| *value)
+    WORK.map(|wanted| {
+        let found = counters.iter().find(|(name, _)| *name == wanted);
+        found.map_or(0.0, |(_, value)| *value as f64)
+    })
+}
+
+/// Work between two moments, an operation.
+fn per_op(before: Work, after: Work, ops: u64) -> Work {
+    std::array::from_fn(|at| (after[at] - before[at]) / ops.max(1) as f64)
 }
 
 #[cfg(test)]
@@ -402,9 +425,9 @@ mod tests {
         request.run(&context, &mut Unwatched).unwrap()
     }
 
-    fn bytes(points: &[Point], figure: u8, series: &str, n: u32) -> f64 {
+    fn at<'a>(points: &'a [Point], figure: u8, series: &str, n: u32) -> &'a Point {
         let found = points.iter().find(|p| (p.figure, p.n) == (figure, n) && p.series == series);
-        found.map(|p| p.dir_bytes_per_op).unwrap()
+        found.unwrap()
     }
 
     #[test]
@@ -417,7 +440,8 @@ mod tests {
             }
         }
         for series in ["name cache minvnodes=1000", "name cache", "primed", "not primed"] {
-            assert!(bytes(&points, 5, series, 400) >= 0.0);
+            assert!(at(&points, 4, series, 200).us_per_op > 0.0);
+            assert!(at(&points, 5, series, 400).us_per_op > 0.0);
         }
         let small = points.iter().filter(|p| p.series == "dirhash small").map(|p| p.n);
         assert_eq!(small.max(), Some(SMALL));
@@ -429,16 +453,21 @@ mod tests {
     #[test]
     fn without_a_hash_work_grows_with_the_directory_and_with_one_it_does_not() {
         let points = draw(&[5, 6]);
-        let growth = |figure, series| {
-            bytes(&points, figure, series, 400) / bytes(&points, figure, series, 200)
-        };
-        assert!(growth(5, "linear") > 1.7, "random order searches half the directory");
-        assert!(growth(6, "linear") > 1.7, "a miss searches all of it");
-        assert_eq!(bytes(&points, 6, "dirhash", 400), 0.0, "a miss reads nothing");
-        assert!(bytes(&points, 5, "dirhash", 400) <= 1.1 * 512.0);
-        assert_eq!(bytes(&points, 5, "name cache", 400), 0.0);
-        assert_eq!(bytes(&points, 5, "primed", 400), 0.0);
-        assert!(bytes(&points, 5, "not primed", 400) > 0.0);
+        let bytes = |figure, series, n| at(&points, figure, series, n).dir_bytes_per_op;
+        let growth = |figure| bytes(figure, "linear", 400) / bytes(figure, "linear", 200);
+        assert!(growth(5) > 1.7, "random order searches half the directory: {}", growth(5));
+        assert!(growth(6) > 1.7, "a miss searches all of it: {}", growth(6));
+        for n in [200, 400] {
+            let (hit, miss) = (at(&points, 5, "dirhash", n), at(&points, 6, "dirhash", n));
+            assert_eq!((hit.dir_bytes_per_op, miss.dir_bytes_per_op), (0.0, 0.0));
+            assert!((0.9..=1.1).contains(&hit.hash_blocks_per_op), "{hit:?}");
+            assert_eq!(miss.hash_blocks_per_op, 0.0);
+            for series in ["name cache", "primed"] {
+                let known = at(&points, 5, series, n);
+                assert_eq!((known.hash_probes_per_op, known.hash_blocks_per_op), (0.0, 0.0));
+            }
+            assert!(at(&points, 5, "not primed", n).hash_blocks_per_op > 0.9);
+        }
     }
 
     #[test]

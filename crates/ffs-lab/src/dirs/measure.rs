@@ -14,6 +14,8 @@ pub struct Timing {
     pub ops: u64,
     /// Time of all.
     pub total: Duration,
+    /// Processor time of all.
+    pub cpu: Duration,
     /// Time of each lap, where laps were asked for; the last may be shorter.
     pub laps: Vec<Duration>,
 }
@@ -22,7 +24,17 @@ impl Timing {
     /// Microseconds an operation; 0 of none.
     #[must_use]
     pub fn us_per_op(&self) -> f64 {
-        if self.ops == 0 { 0.0 } else { self.total.as_secs_f64() * 1e6 / self.ops as f64 }
+        self.per_op(self.total)
+    }
+
+    /// Microseconds of processor time an operation; 0 of none.
+    #[must_use]
+    pub fn cpu_us_per_op(&self) -> f64 {
+        self.per_op(self.cpu)
+    }
+
+    fn per_op(&self, time: Duration) -> f64 {
+        if self.ops == 0 { 0.0 } else { time.as_secs_f64() * 1e6 / self.ops as f64 }
     }
 }
 
@@ -51,21 +63,24 @@ pub(super) fn timed(
     lap: Lap,
     mut each: impl FnMut(&mut dyn Target, &[u8]) -> Result<()>,
 ) -> Result<Timing> {
-    let mut timing = Timing { ops: 0, total: Duration::ZERO, laps: Vec::new() };
+    let mut timing =
+        Timing { ops: 0, total: Duration::ZERO, cpu: Duration::ZERO, laps: Vec::new() };
     let mut left = names.iter();
     loop {
         let before = left.len();
-        let start = target.now();
+        let (cpu, start) = (target.cpu(), target.now());
         for name in left.by_ref().take(lap.ops) {
             each(target, name)?;
         }
         let took = target.now().saturating_sub(start);
+        let cpu = target.cpu().saturating_sub(cpu);
         let ops = (before - left.len()) as u64;
         if ops == 0 {
             return Ok(timing);
         }
         timing.ops += ops;
         timing.total += took;
+        timing.cpu += cpu;
         if lap.keep {
             timing.laps.push(took);
         }

@@ -228,16 +228,17 @@ impl<'a> Round<'a> {
 
     fn time_list(&mut self, watch: &mut dyn Watch) -> Result<Timing> {
         let mut seen = 0u64;
-        let before = self.target.now();
+        let (cpu, before) = (self.target.cpu(), self.target.now());
         self.target.list(self.dir, &mut |_| seen += 1)?;
-        let took = self.target.now().saturating_sub(before);
+        let total = self.target.now().saturating_sub(before);
+        let cpu = self.target.cpu().saturating_sub(cpu);
         if seen != u64::from(self.plan.n) {
             return Err(wrong(self.target, format!("lists {seen} names of {}", self.plan.n)));
         }
         if !watch.done(seen) {
             return Err(LabError::Interrupted);
         }
-        Ok(Timing { ops: seen, total: took, laps: Vec::new() })
+        Ok(Timing { ops: seen, total, cpu, laps: Vec::new() })
     }
 }
 

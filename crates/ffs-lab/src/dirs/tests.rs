@@ -29,6 +29,9 @@ impl Target for Toy {
     fn now(&self) -> Duration {
         Duration::from_micros(self.time.get())
     }
+    fn cpu(&self) -> Duration {
+        Duration::from_micros(self.time.get() / 2)
+    }
     fn begin(&mut self, _: u64) -> Result<DirId> {
         Ok(DirId(0))
     }

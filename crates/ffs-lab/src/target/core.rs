@@ -148,6 +148,10 @@ impl Target for CoreTarget {
         self.context.timer.now()
     }
 
+    fn cpu(&self) -> Duration {
+        self.context.timer.cpu()
+    }
+
     fn begin(&mut self, files: u64) -> Result<DirId> {
         self.end()?;
         let (device, image) = self.device(files)?;

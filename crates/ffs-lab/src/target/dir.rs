@@ -185,6 +185,10 @@ impl Target for DirTarget {
         self.timer.now()
     }
 
+    fn cpu(&self) -> Duration {
+        self.timer.cpu()
+    }
+
     fn begin(&mut self, files: u64) -> Result<DirId> {
         self.end()?;
         self.has_room(files)?;

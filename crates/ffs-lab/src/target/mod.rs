@@ -59,6 +59,9 @@ pub trait Target {
     /// The target's time: the wall's for real ones, virtual for simulated ones.
     fn now(&self) -> Duration;
 
+    /// Processor time used so far by who calls, the target's code included.
+    fn cpu(&self) -> Duration;
+
     /// Makes a new, empty directory to work in, with room for `files` files.
     ///
     /// # Errors

@@ -145,7 +145,7 @@ fn tables(out: &mut impl Write, request: &Request, found: &Comparison) -> Result
 fn table(found: &Comparison, targets: &[&str], n: u32) -> String {
     let mut head = vec![String::new()];
     for (at, target) in targets.iter().enumerate() {
-        head.extend([(*target).to_owned(), "spread".to_owned()]);
+        head.extend([(*target).to_owned(), "spread".to_owned(), "cpu".to_owned()]);
         if at > 0 {
             head.push("ratio".to_owned());
         }
@@ -161,8 +161,9 @@ fn table(found: &Comparison, targets: &[&str], n: u32) -> String {
             line.push(row.map_or("-".to_owned(), |row| format!("{:.3}", row.us_per_op)));
             let spread = row.and_then(Row::spread);
             line.push(spread.map_or(String::new(), |percent| format!("{percent:.0} %")));
+            line.push(row.map_or(String::new(), |row| format!("{:.3}", row.cpu_us_per_op)));
             sync.push(row.map_or(String::new(), |row| format!("{:.3}", row.sync_us_per_op)));
-            sync.push(String::new());
+            sync.extend([String::new(), String::new()]);
             if at > 0 {
                 let ratio = first.zip(row).map(|(first, row)| row.us_per_op / first.us_per_op);
                 line.push(ratio.map_or(String::new(), |ratio| format!("x {ratio:.2}")));

@@ -13,8 +13,8 @@ use crate::output;
 ///
 /// What creating (2), removing (3) and looking at files costs as a directory grows, in listing order (4),
 /// in random order (5) and for names that do not exist (6): without and with dirhash, from the name
-/// cache with several limits of inodes, and with and without priming. The last column is work, not time:
-/// it is the same on every machine.
+/// cache with several limits of inodes, and with and without priming. The last columns are work, not
+/// time: they are the same on every machine.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Only this figure; may be given several times
