@@ -31,6 +31,8 @@ mod chunks;
 mod hashed;
 mod list;
 mod search;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use body::{init_body, is_empty, parent_of};
 pub(crate) use change::{enter, remove, rewrite, rewrite_back, shrink, withdraw};

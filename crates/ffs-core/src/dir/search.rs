@@ -127,7 +127,7 @@ pub(crate) fn lookup(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     indexed(d, name).unwrap_or_else(|| lookup_linear(d, name))
 }
 
-fn lookup_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
+pub(super) fn lookup_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     let (size, hint) = (d.size(), &d.ip.dir.diroff);
     let start = chunk_of(hint.load(Ordering::Relaxed));
     let hit = if start == 0 || start >= size {
@@ -157,7 +157,7 @@ pub(crate) fn find(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     indexed(d, name).unwrap_or_else(|| find_linear(d, name))
 }
 
-fn find_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
+pub(super) fn find_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     match d.sweep(0..d.size(), name)? {
         Some(hit) => d.entry(&hit).map(Some),
         None => Ok(None),
@@ -237,7 +237,7 @@ pub(crate) fn find_room(d: Dir<'_>, name: &[u8]) -> Result<Room> {
     slot.map_or_else(|| find_room_linear(d, name), |slot| Ok(Room::Free(slot)))
 }
 
-fn find_room_linear(d: Dir<'_>, name: &[u8]) -> Result<Room> {
+pub(super) fn find_room_linear(d: Dir<'_>, name: &[u8]) -> Result<Room> {
     let mut search = RoomSearch {
         fmt: d.fmt(),
         name,

@@ -41,6 +41,8 @@ mod index;
 mod pool;
 mod space;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use cell::DirHash;
 pub(crate) use hash::NameHasher;

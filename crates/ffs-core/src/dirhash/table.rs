@@ -5,9 +5,10 @@
 //! 2. `used` counts the slots that are not EMPTY; it stays below the number of slots, so there is an EMPTY.
 //! 3. The tag of a slot is that of the name whose record it names.
 //!
-//! A slot keeps the offset divided by 4 in its low bits and the tag above. The tag is what is left of the hash
-//! when the home slot was taken from it, so it tells apart what the home does not. No record starts in the
-//! last eight bytes of a chunk: the two values that stand for EMPTY and DEL are no offset's.
+//! A slot keeps the offset divided by 4 in its low bits and the tag above. The tag is made of all bits of the
+//! hash: it tells apart hashes with one home slot, and those next to each other, which are neighbours in the
+//! table. No record starts in the last eight bytes of a chunk: the two values that stand for EMPTY and DEL are
+//! no offset's.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.2, §3.8.
 
@@ -19,6 +20,9 @@ pub(super) const BLOCK: usize = 256;
 const EMPTY: u32 = u32::MAX;
 /// Deleted; a search goes on.
 const DEL: u32 = u32::MAX - 1;
+
+/// Carries every bit of a hash into the high ones (2^32 divided by the golden ratio).
+const MIX: u32 = 0x9e37_79b1;
 
 /// Where the search for a name begins, and its tag.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +73,10 @@ impl Table {
 
     pub(super) fn home(&self, hash: u32) -> Home {
         let len = self.len.max(1);
-        Home { slot: hash % len, tag: (hash / len) << self.offset_bits }
+        Home {
+            slot: hash % len,
+            tag: hash.wrapping_mul(MIX) >> self.offset_bits << self.offset_bits,
+        }
     }
 
     /// The value of a slot that names `off`; `None` if no slot can.
