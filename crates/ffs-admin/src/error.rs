@@ -27,7 +27,7 @@ pub enum AdminError {
     #[error("{0}")]
     Size(String),
     /// What was to be shown could not be written.
-    #[error("cannot write the output: {0}")]
+    #[error("cannot write the output: {}", ffs_device::host_words(.0))]
     Output(Arc<io::Error>),
     /// The state of the volume forbids the change.
     #[error("{0}")]

@@ -19,6 +19,8 @@ pub mod fsck;
 pub mod newfs;
 pub mod tunefs;
 pub mod volume;
+mod words;
 
 pub use error::AdminError;
 pub use volume::Volume;
+pub use words::counted;

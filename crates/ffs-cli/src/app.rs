@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cmd::{self, Doc};
@@ -124,7 +124,7 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
     output::set_command(&known.map_or("ffs".to_owned(), |_| format!("ffs {command}")));
     match command_line().try_get_matches_from(args).and_then(|m| Ffs::from_arg_matches(&m)) {
         Ok(ffs) => finish(ffs.command.run()),
-        Err(error) => usage(&error, known),
+        Err(error) => usage(error, known),
     }
 }
 
@@ -144,7 +144,7 @@ fn alone<A: Args>(
         .and_then(|matches| A::from_arg_matches(&matches));
     match parsed {
         Ok(args) => finish(run(args)),
-        Err(error) => usage(&error, doc),
+        Err(error) => usage(error, doc),
     }
 }
 
@@ -176,7 +176,11 @@ Try it:
 `ffs COMMAND --help` teaches each; `ffs man DIR` writes the manual pages.";
 
 /// Prints what clap has to say; returns the exit code.
-fn usage(error: &clap::Error, doc: Option<&Doc>) -> u8 {
+fn usage(mut error: clap::Error, doc: Option<&Doc>) -> u8 {
+    if error.kind() == ErrorKind::UnknownArgument {
+        // How to pass an unknown option as a value is not what anybody wants to know.
+        error.remove(ContextKind::Suggested);
+    }
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // Help that nobody reads has failed nobody.

@@ -74,16 +74,10 @@ pub(crate) fn content(device: &dyn BlockDevice) -> Option<&'static str> {
     if crate::session::holds_ufs(device) {
         return Some("a UFS file system");
     }
-    let mut start = vec![0; 4096.min(usize::try_from(device.len_bytes()).unwrap_or(4096))];
-    device.read_at(0, &mut start).ok()?;
-    let at = |offset: usize, magic: &[u8]| start.get(offset..offset + magic.len()) == Some(magic);
-    let known: [(usize, &[u8], &str); 4] = [
-        (1080, b"\x53\xef", "an ext2/3/4 file system"),
-        (0, b"XFSB", "an XFS file system"),
-        (3, b"NTFS    ", "an NTFS file system"),
-        (54, b"FAT", "a FAT file system"),
-    ];
-    known.iter().find(|(offset, magic, _)| at(*offset, magic)).map(|(_, _, what)| *what)
+    ffs_ondisk::foreign::other_system(|at, len| {
+        let mut bytes = vec![0; len];
+        device.read_at(at, &mut bytes).ok().map(|()| bytes)
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 use std::fmt::Display;
 use std::io;
 
+use ffs_admin::AdminError;
+
 /// Exit code of a wrong command line, where BSD has no other (`EX_USAGE`).
 pub(crate) const EX_USAGE: u8 = 64;
 /// Exit code of a program that SIGINT ended.
@@ -38,6 +40,24 @@ impl Failure {
         Failure { code: 1, text: text.to_string(), full: false }
     }
 
+    /// What a tool refused to do with `image`, and what may help.
+    pub(crate) fn admin(image: &str, error: &AdminError) -> Failure {
+        let failure = Failure::new(image, error);
+        match error {
+            AdminError::Format(error) => failure.advised(error, image),
+            _ => failure,
+        }
+    }
+
+    /// Adds what the error advises to do about `image`.
+    #[must_use]
+    pub(crate) fn advised(self, error: &ffs_ondisk::Error, image: &str) -> Failure {
+        match error.advice(image) {
+            Some(advice) => self.hint(advice),
+            None => self,
+        }
+    }
+
     /// A wrong command line.
     pub(crate) fn usage(text: impl Display) -> Failure {
         Failure { code: EX_USAGE, ..Failure::plain(text) }
@@ -48,10 +68,18 @@ impl Failure {
         Failure { code: INTERRUPTED, ..Failure::plain("interrupted") }
     }
 
+    /// Says what was being worked on.
+    #[must_use]
+    pub(crate) fn at(mut self, what: impl Display) -> Failure {
+        self.text = format!("{what}: {}", self.text);
+        self
+    }
+
     /// Adds what to do about it.
     #[must_use]
     pub(crate) fn hint(mut self, what_to_do: impl Display) -> Failure {
-        self.text = format!("{}; {what_to_do}", self.text.trim_end_matches('.'));
+        let joint = if self.text.ends_with('?') { "" } else { ";" };
+        self.text = format!("{}{joint} {what_to_do}", self.text.trim_end_matches('.'));
         self
     }
 

@@ -49,6 +49,7 @@ pub(crate) fn note(text: impl AsRef<str>) {
 }
 
 fn message(text: &str) {
+    let text = ffs_device::host_words(text);
     progress::suspend(|| {
         // Nobody is left to tell if standard error is gone.
         let _ = writeln!(io::stderr(), "{}: {text}", prefix());

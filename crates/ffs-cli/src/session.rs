@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, TunableValues};
-use ffs_device::{BlockDevice, OpenOptions, Opened};
+use ffs_device::{BlockDevice, OpenError, OpenOptions, Opened};
 use ffs_ondisk::sbsearch::{self, SBLOCKSEARCH};
 
 use crate::fail::{Failure, show};
@@ -57,13 +57,11 @@ impl Session {
         env: Env,
     ) -> Result<Session, Failure> {
         let ffs = Ffs::mount(device, options, env).map_err(|error| {
-            let hint = match &error {
-                ffs_core::Error::Format(_) => {
-                    format!("is it a UFS image? `ffs fsck -n {image}` says more")
-                }
-                _ => format!("`ffs fsck -n {image}` may say more"),
-            };
-            Failure::new(&image, error).hint(hint)
+            let failure = Failure::new(&image, &error);
+            match &error {
+                ffs_core::Error::Format(error) => failure.advised(error, &image),
+                _ => failure.hint(format!("`ffs fsck -n {image}` may say more")),
+            }
         })?;
         Ok(Session { ffs, cred: Cred::root(), image, mounted: true })
     }
@@ -116,13 +114,22 @@ pub(crate) fn offline() -> MountOptions {
 
 /// Opens and locks `image`.
 pub(crate) fn open(image: &OsStr, write: bool) -> Result<Opened, Failure> {
+    try_open(image, write).map_err(Failure::plain)
+}
+
+/// Opens and locks `image`, or tells what kind of obstacle there is.
+pub(crate) fn try_open(image: &OsStr, write: bool) -> Result<Opened, OpenError> {
     let options = OpenOptions { write, probe: Some(holds_ufs), ..OpenOptions::default() };
-    open_with(image, &options)
+    noted(image, &options)
 }
 
 /// Opens and locks `image`, tells what is odd about its partition table.
 pub(crate) fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, Failure> {
-    let opened = ffs_device::open::open(image, options).map_err(Failure::plain)?;
+    noted(image, options).map_err(Failure::plain)
+}
+
+fn noted(image: &OsStr, options: &OpenOptions) -> Result<Opened, OpenError> {
+    let opened = ffs_device::open::open(image, options)?;
     for note in &opened.notes {
         crate::output::warn(format!("{}: {note}", show(image.as_bytes())));
     }

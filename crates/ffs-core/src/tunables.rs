@@ -554,7 +554,9 @@ pub fn nearest(word: &str, names: impl Iterator<Item = &'static str>) -> Option<
         return Some(same);
     }
     let near = names.iter().map(|name| (distance(word, name), *name)).min()?;
-    (near.0 <= 2 && near.0 < near.1.len()).then_some(near.1)
+    // A short word is close to many that have nothing to do with it.
+    let slips = if word.len() < 4 { 0 } else { (word.len() / 3).min(2) };
+    (near.0 <= slips).then_some(near.1)
 }
 
 /// Edits (insert, delete, replace a byte) from `a` to `b`.

@@ -55,7 +55,7 @@ impl fmt::Display for DeviceError {
         if self.length > 0 || matches!(self.operation, Operation::Read | Operation::Write) {
             write!(f, " {} bytes at byte {}", self.length, self.offset)?;
         }
-        write!(f, ": {}", self.source)
+        write!(f, ": {}", host_words(&self.source))
     }
 }
 
@@ -91,6 +91,23 @@ impl DeviceError {
     pub fn errno(&self) -> i32 {
         self.errno
     }
+}
+
+/// An error of the host in its own words, without the "(os error N)" that Rust puts behind them: the
+/// number tells nobody anything that the words do not.
+#[must_use]
+pub fn host_words(error: impl fmt::Display) -> String {
+    const MARK: &str = " (os error ";
+    let text = error.to_string();
+    let mut pieces = text.split(MARK);
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        match piece.trim_start_matches(|c: char| c.is_ascii_digit()).strip_prefix(')') {
+            Some(behind) => out.push_str(behind),
+            None => out.extend([MARK, piece]),
+        }
+    }
+    out
 }
 
 fn errno_of(source: &io::Error) -> i32 {
@@ -159,10 +176,23 @@ mod tests {
         let error = DeviceError::at(&name(), Operation::Write, 65536, 8192, enospc);
         let text = error.to_string();
         assert!(text.starts_with("disk.img: cannot write 8192 bytes at byte 65536: "), "{text}");
+        assert!(text.ends_with("No space left on device"), "{text}");
         assert_eq!(error.errno(), Errno::NOSPC.raw_os_error());
         let flush = DeviceError::new(&name(), Operation::Flush, io::Error::other("gone"));
         assert_eq!(flush.to_string(), "disk.img: cannot flush: gone");
         assert_eq!(flush.errno(), Errno::IO.raw_os_error());
+    }
+
+    #[test]
+    fn words_of_the_host_come_without_numbers() {
+        let denied = io::Error::from_raw_os_error(Errno::ACCESS.raw_os_error());
+        assert_eq!(host_words(&denied), "Permission denied");
+        assert_eq!(host_words(format!("a: {denied}; {denied}: b")), {
+            "a: Permission denied; Permission denied: b"
+        });
+        for plain in ["", "gone", "x (os error y)", "x (os error 5"] {
+            assert_eq!(host_words(plain), plain);
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 
 pub use clock::{Clock, ManualClock, Rng, SplitMix64, SystemClock, Timestamp};
-pub use error::{DeviceError, Operation};
+pub use error::{DeviceError, Operation, host_words};
 pub use fault::{Fault, FaultInjector, Rule};
 pub use file::FileDevice;
 pub use lock::LockWait;

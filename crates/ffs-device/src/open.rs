@@ -81,6 +81,14 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// Whether it could not be opened to be changed, but perhaps can be to be read.
+    #[must_use]
+    pub fn may_be_readable(&self) -> bool {
+        let OpenError::Device { source, write: true } = self else { return false };
+        let errno = Errno::from_raw_os_error(source.errno());
+        matches!(errno, Errno::ACCESS | Errno::PERM | Errno::ROFS)
+    }
+
     /// The error number to hand to a system-call interface.
     #[must_use]
     pub fn errno(&self) -> i32 {
@@ -95,13 +103,11 @@ impl OpenError {
 
 fn hint(error: &DeviceError, write: bool) -> &'static str {
     match (Errno::from_raw_os_error(error.errno()), write) {
-        (Errno::NOENT, _) => ". Check the path",
-        (Errno::ISDIR, _) => ". An image is a file or a block device",
-        (Errno::ACCESS | Errno::PERM, true) => {
-            ". Open it read-only, or as a user who may write to it"
-        }
-        (Errno::ACCESS | Errno::PERM, false) => ". Do it as a user who may read it",
-        (Errno::ROFS, _) => ". Open it read-only",
+        (Errno::NOENT, _) => "; check the path",
+        (Errno::ISDIR, _) => "; an image is a file or a block device",
+        (Errno::ACCESS | Errno::PERM, true) => "; do it as a user who may write to it",
+        (Errno::ACCESS | Errno::PERM, false) => "; do it as a user who may read it",
+        (Errno::ROFS, _) => "; it can only be read where it is",
         _ => "",
     }
 }
@@ -280,9 +286,9 @@ mod tests {
         let read = OpenOptions::default();
         let dir = tempfile::tempdir().unwrap();
         let missing = open(dir.path().join("none"), &read);
-        assert!(message(missing).ends_with("Check the path"));
+        assert!(message(missing).ends_with("; check the path"));
         let directory = message(open(dir.path(), &OpenOptions { write: true, ..read }));
-        assert!(directory.ends_with("An image is a file or a block device"), "{directory}");
+        assert!(directory.ends_with("; an image is a file or a block device"), "{directory}");
         let (_dir, path) = write_image(b"QFI\xfb\0\0\0\x03");
         let error = message(open(&path, &read));
         assert!(

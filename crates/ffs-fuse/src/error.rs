@@ -1,6 +1,6 @@
 //! What can go wrong before a mount is there and after it has gone.
 
-use ffs_device::OpenError;
+use ffs_device::{OpenError, host_words};
 use std::io;
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum MountError {
     /// The image cannot be opened, or somebody else has it.
-    #[error(transparent)]
+    #[error("{}{}", .0, read_only_hint(.0))]
     Open(#[from] OpenError),
     /// The image is no file system that can be mounted.
-    #[error("cannot mount {image}: {source}")]
+    #[error("cannot mount {image}: {source}{}", advice(.source, .image))]
     FileSystem {
         /// The image as its user named it.
         image: String,
@@ -20,7 +20,7 @@ pub enum MountError {
         source: ffs_core::Error,
     },
     /// The mount point cannot be used.
-    #[error("cannot mount on {}: {source}", .path.display())]
+    #[error("cannot mount on {}: {}", .path.display(), host_words(.source))]
     MountPoint {
         /// The directory.
         path: PathBuf,
@@ -28,13 +28,16 @@ pub enum MountError {
         source: io::Error,
     },
     /// The kernel refused.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", host_words(.source))]
     Kernel {
         /// What was tried.
         what: &'static str,
         /// The answer.
         source: io::Error,
     },
+    /// This system or this user cannot mount by FUSE: what is missing.
+    #[error("{0}; ffs ls, ffs cp and the like work without a mount")]
+    Unavailable(String),
     /// `fusermount3` refused, with its own words.
     #[error("fusermount3: {0}")]
     Helper(String),
@@ -62,8 +65,17 @@ pub enum MountError {
     #[error("{0}")]
     Background(String),
     /// The session ended badly.
-    #[error("the session with the kernel broke: {0}")]
+    #[error("the session with the kernel broke: {}", host_words(.0))]
     Session(io::Error),
+}
+
+fn advice(error: &ffs_core::Error, image: &str) -> String {
+    let ffs_core::Error::Format(error) = error else { return String::new() };
+    error.advice(image).map(|advice| format!("; {advice}")).unwrap_or_default()
+}
+
+fn read_only_hint(error: &OpenError) -> &'static str {
+    if error.may_be_readable() { "; or mount it read-only (-o ro)" } else { "" }
 }
 
 impl MountError {

@@ -10,7 +10,7 @@
 use crate::error::MountError;
 use crate::mountinfo;
 use rustix::fd::{AsRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -100,12 +100,18 @@ pub(crate) fn mount(plan: &Plan) -> Result<OwnedFd, MountError> {
     }
 }
 
+const NO_FUSE: &str = "there is no FUSE here: /dev/fuse does not exist (load the module with modprobe fuse, or give \
+                       a container --device /dev/fuse)";
+
+const NO_RIGHT: &str =
+    "this user may not open /dev/fuse: root can allow it (chmod 666 /dev/fuse), or mounts";
+
 fn mount_ourselves(plan: &Plan) -> Result<OwnedFd, MountError> {
     let open = || {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(|e| match e {
             rustix::io::Errno::NOENT | rustix::io::Errno::NXIO | rustix::io::Errno::NODEV => {
-                MountError::kernel("/dev/fuse (is the kernel's fuse module loaded?)", e)
+                MountError::Unavailable(NO_FUSE.to_owned())
             }
             e => MountError::kernel("/dev/fuse", e),
         })
@@ -163,9 +169,7 @@ fn mount_by_helper(plan: &Plan) -> Result<OwnedFd, MountError> {
         command.env("_FUSE_COMMFD", raw.to_string()).stderr(Stdio::piped());
         keep_open_in_child(&mut command, raw);
         command.spawn().map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => MountError::Helper(
-                "not found; mounting without root needs it (package fuse3)".to_owned(),
-            ),
+            io::ErrorKind::NotFound => no_helper(rustix::process::geteuid().is_root()),
             _ => MountError::kernel("fusermount3", e),
         })?
     };
@@ -175,12 +179,26 @@ fn mount_by_helper(plan: &Plan) -> Result<OwnedFd, MountError> {
     match received {
         Ok(Some(fd)) if output.status.success() => Ok(fd),
         _ => {
+            if rustix::fs::access("/dev/fuse", Access::READ_OK | Access::WRITE_OK).is_err() {
+                return Err(MountError::Unavailable(NO_RIGHT.to_owned()));
+            }
             let words = String::from_utf8_lossy(&output.stderr);
             let words = words.trim().trim_start_matches("fusermount3: ");
             let words = if words.is_empty() { "gave no reason" } else { words };
             Err(MountError::Helper(words.to_owned()))
         }
     }
+}
+
+/// What is missing where the kernel refused us and there is no helper to ask.
+fn no_helper(root: bool) -> MountError {
+    MountError::Unavailable(match root {
+        false => "mounting needs root, or the program fusermount3 (package fuse3), which is not here",
+        true => {
+            "the kernel forbids root to mount here (a container without CAP_SYS_ADMIN?), and the \
+             program fusermount3 (package fuse3), which might, is not here"
+        }
+    }.to_owned())
 }
 
 #[allow(unsafe_code)]
@@ -244,7 +262,12 @@ fn unmount_by_helper(mount_point: &Path, lazy: bool) -> Result<(), MountError> {
         command.arg("-z");
     }
     let output = command.arg("--").arg(mount_point).output();
-    let output = output.map_err(|e| MountError::kernel("fusermount3", e))?;
+    let output = output.map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => MountError::Helper(
+            "not here (package fuse3); without root unmounting needs it".to_owned(),
+        ),
+        _ => MountError::kernel("fusermount3", e),
+    })?;
     if output.status.success() {
         return Ok(());
     }

@@ -158,6 +158,21 @@ pub enum Error {
     /// No superblock of the family was found.
     #[error("no UFS file system found: {0}")]
     NotUfs(String),
+    /// The volume is that of another system.
+    #[error("this is {0}, not a UFS file system")]
+    Foreign(&'static str),
+    /// The volume is larger than its device.
+    #[error(
+        "the file system has {need} bytes, but only {have} are here: the last {} are missing; get the \
+         whole image, or extend a copy of it (truncate -s +{0} COPY) and repair that with ffs fsck",
+        .need - .have
+    )]
+    Truncated {
+        /// Bytes of the volume by its superblock.
+        need: u64,
+        /// Bytes of the device, fewer.
+        have: u64,
+    },
     /// Fewer bytes than the structure has.
     #[error("{structure}: {have} bytes given, {need} needed")]
     Short {
@@ -168,6 +183,20 @@ pub enum Error {
         /// Bytes there were.
         have: usize,
     },
+}
+
+impl Error {
+    /// What its user may do about `image`, where the error does not say so itself.
+    #[must_use]
+    pub fn advice(&self, image: &str) -> Option<String> {
+        match self {
+            Error::Corrupt(_) => Some(format!("`ffs fsck -n {image}` says more")),
+            Error::NotUfs(_) => Some(format!(
+                "is it the right image? If so, `ffs fsck -b SECTOR {image}` tries a backup superblock"
+            )),
+            _ => None,
+        }
+    }
 }
 
 impl From<Corrupt> for Error {

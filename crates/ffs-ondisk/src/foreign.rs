@@ -82,3 +82,32 @@ pub fn label_name(start: &[u8]) -> Option<&'static str> {
     let next: [&[u8]; 3] = [b"NeXT", b"dlV2", b"dlV3"];
     next.contains(&at(0)).then_some("a NeXTSTEP disk, with directories of 1024-byte chunks")
 }
+
+/// Signs of file systems of other families: bytes at offsets, all of which must be there.
+type Signs = &'static [(u64, &'static [u8])];
+
+const OTHERS: [(Signs, &str); 16] = [
+    (&[(1080, b"\x53\xef"), (1101, b"\0\0\0")], "an ext2, ext3 or ext4 file system"),
+    (&[(0, b"XFSB")], "an XFS file system"),
+    (&[(65600, b"_BHRfS_M")], "a Btrfs file system"),
+    (&[(1024, b"\x10\x20\xf5\xf2")], "an F2FS file system"),
+    (&[(3, b"NTFS    ")], "an NTFS file system"),
+    (&[(3, b"EXFAT   ")], "an exFAT file system"),
+    (&[(54, b"FAT"), (510, b"\x55\xaa")], "a FAT file system"),
+    (&[(82, b"FAT32"), (510, b"\x55\xaa")], "a FAT file system"),
+    (&[(1024, b"H+\0\x04")], "an HFS+ file system"),
+    (&[(1024, b"HX\0\x05")], "an HFS+ file system"),
+    (&[(32, b"NXSB")], "an APFS container"),
+    (&[(131_072, b"\x0c\xb1\xba\0\0\0\0\0")], "part of a ZFS pool"),
+    (&[(0, b"hsqs")], "a squashfs file system"),
+    (&[(32769, b"CD001")], "an ISO 9660 file system (a CD or DVD)"),
+    (&[(0, b"LUKS\xba\xbe")], "an encrypted LUKS volume"),
+    (&[(4086, b"SWAPSPACE2")], "Linux swap space"),
+];
+
+/// The file system of another family on a volume, if it has the signs of one; `read(offset, len)` gives
+/// the bytes there, fewer at the end, `None` if it cannot.
+pub fn other_system(mut read: impl FnMut(u64, usize) -> Option<Vec<u8>>) -> Option<&'static str> {
+    let mut holds = |sign: &(u64, &[u8])| read(sign.0, sign.1.len()).is_some_and(|b| b == sign.1);
+    OTHERS.iter().find(|(signs, _)| signs.iter().all(&mut holds)).map(|(_, name)| *name)
+}

@@ -304,8 +304,8 @@ fn check_size(c: &mut Checker<'_>, g: &Geometry, device_bytes: Option<u64>) {
     let (fpg, ncg) = (u64::from(g.fpg), u64::from(g.ncg));
     let (low, high) = ((ncg - 1) * fpg, ncg * fpg);
     let size = g.size;
-    let in_range = size >= 8 * u64::from(g.frag) && low < size && size <= high;
-    c.rule(in_range, "size", c.f.size, format!("{} to {high}", low + 1));
+    let low = (low + 1).max(8 * u64::from(g.frag));
+    c.rule((low..=high).contains(&size), "size", c.f.size, format!("{low} to {high}"));
     let addresses = match g.format {
         Format::Ufs1 => i32::MAX as u64,
         Format::Ufs2 => i64::MAX as u64 / u64::from(g.fsize),

@@ -152,7 +152,7 @@ pub fn at<E>(
     let sb = Superblock::decode(&bytes, at)?;
     s.refuse_foreign_label()?;
     let (geometry, odd) = sbcheck::verdict_ignoring_hash(&sb, device_bytes)
-        .map_err(|p| sb.corrupt(p.field, p.found, p.expected))?;
+        .map_err(|p| refusal(&sb, &p, device_bytes))?;
     let mut warnings: Vec<_> = odd.into_iter().map(Warning::Odd).collect();
     if !sb.hash_ok() {
         warnings.push(Warning::BadHash(at));
@@ -190,6 +190,17 @@ fn stands_at_home(sb: &Superblock) -> bool {
 /// with 64 KiB blocks is at 65536 (§2.1).
 fn only_a_backup(bytes: &[u8], at: u64) -> bool {
     at > 8192 && matches!(magic_of(bytes), Some((_, Some(Format::Ufs1))))
+}
+
+/// Why `sb` cannot be used.
+fn refusal(sb: &Superblock, p: &Problem, device_bytes: Option<u64>) -> Error {
+    match device_bytes {
+        Some(have) if p.field == sbcheck::DEVICE_SIZE => {
+            let g = sbcheck::geometry_unchecked(sb);
+            Error::Truncated { need: g.size.saturating_mul(g.fsize.into()), have }
+        }
+        _ => sb.corrupt(p.field, p.found.clone(), p.expected.clone()),
+    }
 }
 
 /// Marks a superblock that was not read in order from its place, and moves it there.
@@ -319,7 +330,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
     /// A sane superblock with a wrong check hash: a torn write, unless a backup says otherwise.
     fn settle_torn(&mut self, sb: Superblock) -> Result<Found, SearchError<E>> {
         let (geometry, odd) = sbcheck::verdict_ignoring_hash(&sb, self.device_bytes)
-            .map_err(|p| sb.corrupt(p.field, p.found, p.expected))?;
+            .map_err(|p| refusal(&sb, &p, self.device_bytes))?;
         let mut warnings: Vec<_> = odd.into_iter().map(Warning::Odd).collect();
         warnings.push(Warning::BadHash(sb.location));
         let backup = Hint::of(&sb).and_then(|h| self.backup_by(&h));
@@ -339,7 +350,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
     fn use_backup(&mut self, bad: &[(Superblock, Problem)]) -> Result<Found, SearchError<E>> {
         if let Some((sb, p)) = bad.iter().find(|(_, p)| p.field == sbcheck::DEVICE_SIZE) {
             // Every copy would say the same.
-            return Err(sb.corrupt(p.field, p.found.clone(), p.expected.clone()).into());
+            return Err(refusal(sb, p, self.device_bytes).into());
         }
         let hints: Vec<_> = bad.iter().filter_map(|(sb, _)| Hint::of(sb)).collect();
         let backup = hints.iter().find_map(|h| self.backup_by(h));
@@ -347,7 +358,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         let backup = backup.or_else(|| self.backup_at_usual_place());
         let Some(backup) = backup else {
             return Err(match bad.first() {
-                Some((sb, p)) => sb.corrupt(p.field, p.found.clone(), p.expected.clone()).into(),
+                Some((sb, p)) => refusal(sb, p, self.device_bytes).into(),
                 None => self.nothing("no superblock at any of the usual places".into()),
             });
         };
@@ -415,9 +426,20 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         if let Some(what) = magic.or_else(|| foreign::label_name(&start)) {
             return Error::Unsupported(format!("this is {what}")).into();
         }
-        match self.failed.take() {
-            Some((offset, error)) => SearchError::Read { offset, error },
-            None => Error::NotUfs(why).into(),
+        let failed = self.failed.take();
+        if let Some(other) = foreign::other_system(|at, len| self.bytes(at, len)) {
+            return Error::Foreign(other).into();
         }
+        if let Some((offset, error)) = failed {
+            return SearchError::Read { offset, error };
+        }
+        let blank = SBLOCKSEARCH.into_iter().filter_map(|at| self.bytes(at, SBLOCKSIZE));
+        if !start.is_empty() && blank.flatten().all(|byte| byte == 0) {
+            return Error::NotUfs(
+                "no superblock, only zeros where it would be (newfs makes one)".into(),
+            )
+            .into();
+        }
+        Error::NotUfs(why).into()
     }
 }

@@ -23,6 +23,10 @@ const MAX_ROUNDS: u32 = 4;
 /// Where the first backup lies for the usual block sizes, bytes.
 const USUAL_BACKUPS: [u64; 7] = [16384, 32768, 65536, 73728, 81920, 98304, 131_072];
 
+/// What to do when no copy of the superblock was found or is any good.
+const OTHER_BACKUP: &str = "if you know where a backup superblock is, name it with -b SECTOR (newfs told \
+                            where they are; newfs -N with the same size and options tells it again)";
+
 /// A constant that the standard superblock has wrong.
 #[derive(Debug, Clone)]
 pub(super) struct Correction {
@@ -142,18 +146,24 @@ fn look(disk: &Disk<'_>, at: Option<u64>) -> Res<Located> {
         None => sbsearch::find(read, size),
         Some(block) => sbsearch::at(read, block.saturating_mul(512), size),
     };
-    if let Err(SearchError::Format(Error::Corrupt(bad))) = &found
-        && bad.field == sbcheck::DEVICE_SIZE
+    if let Err(SearchError::Format(Error::Truncated { .. })) = &found
         && let Some(located) = other_size(disk)
     {
         return Ok(located);
     }
-    let refused =
-        matches!(found, Err(SearchError::Format(Error::Unsupported(_) | Error::Corrupt(_))));
+    let refused = match &found {
+        Err(SearchError::Format(error)) => {
+            matches!(error, Error::Unsupported(_) | Error::Corrupt(_) | Error::Truncated { .. })
+        }
+        _ => false,
+    };
     let found = if refused && at.is_none() { other_backup(disk).map_or(found, Ok) } else { found };
     let found = found.map_err(|error| match error {
         SearchError::Format(error @ Error::NewfsUnfinished(_)) => {
             Stop::Refused(exit::UNFINISHED_NEWFS, error.to_string())
+        }
+        SearchError::Format(error @ (Error::NotUfs(_) | Error::Corrupt(_))) => {
+            Stop::Refused(exit::SUPERBLOCK, format!("{error}; {OTHER_BACKUP}"))
         }
         other => Stop::Refused(exit::SUPERBLOCK, other.to_string()),
     })?;

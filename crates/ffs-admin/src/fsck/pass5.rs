@@ -22,6 +22,7 @@ use super::judge::{Draft, Res};
 use super::report::{Id, Phase};
 use super::store::Class;
 use super::tables::State;
+use crate::counted;
 
 /// How the maps on disk differ from the right ones.
 #[derive(Debug, Default)]
@@ -153,16 +154,18 @@ impl Checker<'_> {
         let mut fix = false;
         if d.taken_frags + d.taken_inodes > 0 {
             let message = format!(
-                "{} fragments and {} inodes in use are marked free",
-                d.taken_frags, d.taken_inodes
+                "in use but marked free: {}, {}",
+                counted(d.taken_frags, "fragment"),
+                counted(d.taken_inodes, "inode")
             );
             let draft = Draft::benign(Id::CgAllocFree, message).place(place);
             fix |= self.judge.ask(draft)?;
         }
         if d.leaked_frags + d.leaked_inodes > 0 {
             let message = format!(
-                "{} fragments and {} inodes are marked used and are not",
-                d.leaked_frags, d.leaked_inodes
+                "free but marked in use: {}, {}",
+                counted(d.leaked_frags, "fragment"),
+                counted(d.leaked_inodes, "inode")
             );
             let draft = Draft::benign(Id::CgLeak, message).place(place);
             fix |= self.judge.ask(draft)?;

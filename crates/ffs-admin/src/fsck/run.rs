@@ -85,7 +85,7 @@ fn skipped(sb: &Superblock, g: &Geometry) -> FsckReport {
 fn explain(stop: Stop) -> (u8, String) {
     match stop {
         Stop::Fatal => {
-            let why = "unexpected inconsistency: run a full check".to_owned();
+            let why = "UNEXPECTED INCONSISTENCY; run ffs fsck without -p".to_owned();
             (exit::ERROR, why)
         }
         Stop::Device(error) => (exit::ERROR, error.to_string()),

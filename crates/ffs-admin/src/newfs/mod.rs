@@ -12,6 +12,7 @@
 //! References: spec on-disk-format §17.
 
 mod cut;
+mod enough;
 mod fields;
 mod group;
 mod numbers;
@@ -80,13 +81,15 @@ fn make(
     residue: bool,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<NewfsReport, AdminError> {
-    let plan = plan(opts, dev.len_bytes(), dev.sector_size())?;
-    let mut sb = fields::superblock(&plan, opts, now, numbers.next())?;
-    // The check hash is computed when a copy is encoded.
-    let g = sbcheck::geometry_ignoring_hash(&sb, Some(dev.len_bytes())).map_err(fields::refused)?;
-    let groups = Groups::build(&g, opts, now)?;
-    sb.set_cstotal(groups.totals(&g));
-    let report = NewfsReport { superblock: sb.clone(), geometry: g, plan };
+    let device = (dev.len_bytes(), dev.sector_size());
+    let number = numbers.next();
+    let designed = design(device, opts, now, number).map_err(|error| {
+        enough::explain(error, opts, device.0, |opts, bytes| {
+            design((bytes, device.1), opts, now, number).is_ok()
+        })
+    });
+    let (report, groups) = designed?;
+    let (g, sb) = (report.geometry, report.superblock.clone());
     if opts.dry_run {
         return Ok(report);
     }
@@ -94,6 +97,22 @@ fn make(
     let maker = Maker { dev, opts, g, sb, initial, now, numbers, residue, groups };
     maker.write(report.plan.bytes, progress)?;
     Ok(report)
+}
+
+/// Everything about the volume but its bytes, for a device of so many bytes and bytes a sector.
+fn design(
+    device: (u64, u32),
+    opts: &NewfsOptions,
+    now: i64,
+    number: u32,
+) -> Result<(NewfsReport, Groups), AdminError> {
+    let plan = plan(opts, device.0, device.1)?;
+    let mut sb = fields::superblock(&plan, opts, now, number)?;
+    // The check hash is computed when a copy is encoded.
+    let g = sbcheck::geometry_ignoring_hash(&sb, Some(device.0)).map_err(fields::refused)?;
+    let groups = Groups::build(&g, opts, now)?;
+    sb.set_cstotal(groups.totals(&g));
+    Ok((NewfsReport { superblock: sb, geometry: g, plan }, groups))
 }
 
 /// A small volume in memory for tests: made by today's rules at a fixed time from a fixed seed.

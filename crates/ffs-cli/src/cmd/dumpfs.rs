@@ -79,9 +79,7 @@ fn show_image(
         Some(sector) => Dump::open_at(&*opened.device, sector.saturating_mul(bsd::SECTOR)),
         None => Dump::open(&*opened.device),
     };
-    let fail = |error: AdminError| {
-        Failure::new(name, error).hint("`ffs fsck -n` looks further, -b SECTOR names a backup")
-    };
+    let fail = |error: AdminError| Failure::admin(name, &error);
     let dump = dump.map_err(fail)?;
     // What goes wrong while writing is mostly the reader going away.
     let mut guard = Guard { out, error: None };

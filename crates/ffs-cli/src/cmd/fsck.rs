@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use ffs_admin::fsck::{
     Answer, Answers, Erase, Finding, Fsck, FsckOptions, FsckReport, Mode, Phase, exit,
 };
-use ffs_admin::{AdminError, Volume};
+use ffs_admin::{AdminError, Volume, counted};
 use ffs_device::Timestamp;
 use ffs_ondisk::superblock::FsFlags;
 use serde::Serialize;
@@ -182,11 +182,13 @@ fn decide(args: &Args, image: &OsString) -> Result<u8, Failure> {
 }
 
 fn check(args: &Args, image: &OsString, name: &str) -> Result<FsckReport, Failure> {
-    let fail = |failure: Failure| {
-        let failure = failure.code(exit::ERROR);
-        if args.no { failure } else { failure.hint("-n only looks and needs no right to write") }
-    };
-    let opened = session::open(image, !args.no).map_err(fail)?;
+    let opened = session::try_open(image, !args.no).map_err(|error| {
+        let failure = Failure::plain(&error).code(exit::ERROR);
+        match error.may_be_readable() {
+            true => failure.hint("or only look, with -n"),
+            false => failure,
+        }
+    })?;
     let mut rounds = if args.restart { 10 } else { 1 };
     loop {
         let mut progress = Progress::items(name, None);
@@ -266,7 +268,8 @@ fn tell(args: &Args, name: &str, report: &FsckReport) -> Result<(), Failure> {
     let found: u64 = report.counts.values().sum();
     let listed = report.findings.len() as u64;
     if found > listed {
-        writeln!(out, "{} more findings are not listed; -d counts them", found - listed)?;
+        let more = counted(found - listed, "more finding");
+        writeln!(out, "not listed: {more}; -d counts them by kind")?;
     }
     let prefix = if args.preen { format!("{name}: ") } else { String::new() };
     let totals = report.totals;
@@ -328,14 +331,7 @@ fn verdict(
     }
     match report.exit_code {
         exit::RERUN => line("PLEASE RERUN FSCK")?,
-        exit::SUPERBLOCK => {
-            output::note("name a backup with -b SECTOR; newfs prints them, `ffs newfs -N` again");
-        }
-        exit::ERROR if args.preen => {
-            let text = format!("{name}: UNEXPECTED INCONSISTENCY; run `ffs fsck {name}` by hand");
-            output::note(text);
-        }
-        _ if args.no && !report.is_silent() => {
+        _ if args.no && !report.is_silent() && report.stopped.is_none() => {
             output::note(format!(
                 "{name}: nothing was changed; repair it with: ffs fsck -y {name}"
             ));

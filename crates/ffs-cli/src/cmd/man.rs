@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Command;
 use clap_mangen::Man;
+use ffs_admin::counted;
 
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome};
@@ -48,7 +49,11 @@ pub(crate) fn run(args: Args) -> Outcome {
             .and_then(|()| std::fs::write(&path, text))
             .map_err(|error| Failure::new(path.display(), error))?;
     }
-    output::note(format!("{} pages written below {}", pages.len(), dir.display()));
+    output::note(format!(
+        "{} written below {}",
+        counted(pages.len() as u64, "page"),
+        dir.display()
+    ));
     Ok(0)
 }
 

@@ -6,8 +6,8 @@ use ffs_core::{Error, FileType, SetAttr};
 
 use super::{Doc, EXIT};
 use crate::bsd;
-use crate::fail::{Failure, Outcome};
-use crate::namei::{Last, PathError, components, join, namei, one_image};
+use crate::fail::{Failure, Outcome, show};
+use crate::namei::{Last, PathError, components, join, namei, one_image, parent};
 use crate::output;
 use crate::session::Session;
 
@@ -72,7 +72,14 @@ fn make(session: &Session, path: &[u8], args: &Args) -> Result<(), Failure> {
 }
 
 fn one(session: &Session, path: &[u8], mode: Option<u16>) -> Result<(), Failure> {
-    let (dir, name) = session.find_parent(path)?;
+    let (dir, name) = parent(&session.ffs, &session.cred, path).map_err(|error| {
+        if error.is_not_found() {
+            let what = format!("{}:{}", session.image(), show(path));
+            let why = "the directory it is to be in does not exist";
+            return Failure::new(what, why).hint("-p makes that too");
+        }
+        session.failed(path, error)
+    })?;
     let failed = |error| session.failed(path, error);
     let perm = mode.unwrap_or(0o755);
     let made = session.ffs.mkdir(&session.cred, &dir, &name, perm).map_err(failed)?;

@@ -91,22 +91,12 @@ pub(crate) fn run(args: Args) -> Outcome {
     } else {
         mount_daemon(&request).map(|mounted| tell(&mounted))
     };
-    result.map_err(|error| failure(&error))?;
+    result.map_err(|error| Failure::plain(error).code(FAILED))?;
     Ok(0)
 }
 
 fn usage() -> Failure {
     Failure::usage("an image and a directory are wanted: ffs mount IMAGE DIR").code(DOC.usage_code)
-}
-
-fn failure(error: &MountError) -> Failure {
-    let failure = Failure::plain(error).code(FAILED);
-    match error {
-        MountError::Kernel { .. } | MountError::Helper(_) => failure.hint(
-            "FUSE needs /dev/fuse and root or fusermount3; without it use ffs ls, ffs cp and the like",
-        ),
-        _ => failure,
-    }
 }
 
 fn list_options() -> Outcome {

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clap::ValueEnum;
+use ffs_admin::counted;
 use ffs_admin::newfs::{self, Generation, NewfsOptions, NewfsReport, Optim};
 use ffs_device::{BlockDevice, FileDevice, OpenOptions, SplitMix64, SystemClock, partition};
 use ffs_ondisk::{Endian, Format};
@@ -40,7 +41,9 @@ pub(crate) const DOC: Doc = Doc {
 /// Make a file system.
 ///
 /// With -s an image that does not exist is created, taking no space until it is filled. Sizes take the
-/// suffixes b (512), k, m, g, t.
+/// suffixes b (512), k, m, g, t. What is on an image already is lost: on a terminal newfs asks before it
+/// overwrites a file system; without one, in a script, it says so and does it, as BSD's newfs does. A disk
+/// with a partition table is never overwritten unless IMAGE@0 names the whole of it.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -74,7 +77,7 @@ pub(crate) struct Args {
     /// Disk type; of no use any more
     #[arg(short = 'T', hide = true, value_name = "TYPE")]
     disk_type: Option<String>,
-    /// Do not ask before something is overwritten
+    /// Overwrite without a question or a word
     #[arg(long)]
     yes: bool,
     /// For programs
@@ -332,6 +335,7 @@ fn confirm(args: &Args, name: &str, device: &dyn BlockDevice, whole: bool) -> Re
     let Some(what) = bsd::content(device) else { return Ok(()) };
     // BSD's newfs never asks; who uses it in a script knows what it does.
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        output::note(format!("{name} held {what}, which is overwritten"));
         return Ok(());
     }
     // An unwritten prompt is an unanswered one.
@@ -376,9 +380,9 @@ fn tell(args: &Args, name: &str, report: &NewfsReport) -> Result<(), Failure> {
         "{name}: {mib:.1}MB ({sectors} sectors) {format} block size {bsize}, fragment size {fsize}"
     )?;
     let group = plan.fpg as f64 * f64::from(plan.fsize) / f64::from(1 << 20);
-    let (ncg, ipg) = (plan.ncg, plan.ipg);
+    let (groups, ipg) = (counted(plan.ncg, "cylinder group"), plan.ipg);
     let blocks = plan.fpg / u64::from(plan.frag);
-    writeln!(out, "\tusing {ncg} cylinder groups of {group:.2}MB, {blocks} blks, {ipg} inodes.")?;
+    writeln!(out, "\tusing {groups} of {group:.2}MB, {blocks} blks, {ipg} inodes.")?;
     if args.how.soft_updates {
         writeln!(out, "\twith soft updates")?;
     }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::Write;
 
+use ffs_admin::counted;
 use ffs_core::{DeviceNumber, FileType, XattrNamespace};
 use serde::Serialize;
 
@@ -125,13 +126,15 @@ fn print(
 ) -> Result<(), Failure> {
     let arrow = stat.target.as_ref().map(|t| format!(" -> {}", t.shown())).unwrap_or_default();
     writeln!(out, "  path  {}:{}{arrow}", session.image(), show(path))?;
-    let (kind, size, blocks) = (output::kind_name(a.kind), a.size, a.blocks);
-    writeln!(out, "  type  {kind}, {size} bytes, {blocks} blocks of 512 bytes")?;
+    let (kind, size) = (output::kind_name(a.kind), counted(a.size, "byte"));
+    let blocks = counted(a.blocks, "block");
+    writeln!(out, "  type  {kind}, {size}, {blocks} of 512 bytes")?;
     if a.kind.is_device() {
         let DeviceNumber { major, minor } = DeviceNumber::from_disk(a.rdev);
         writeln!(out, "device  major {major}, minor {minor}")?;
     }
-    writeln!(out, " inode  {}, generation {}, {} links", a.ino, a.generation, a.nlink)?;
+    let links = counted(a.nlink.into(), "link");
+    writeln!(out, " inode  {}, generation {}, {links}", a.ino, a.generation)?;
     let (mode, perm) = (mode_string(a.kind, a.perm), a.perm);
     writeln!(out, "  mode  {mode} ({perm:04o}), uid {}, gid {}", a.uid, a.gid)?;
     writeln!(out, " flags  {}", flags::to_text(a.flags))?;
@@ -140,7 +143,8 @@ fn print(
     writeln!(out, "change  {}", time(a.ctime, true))?;
     writeln!(out, " birth  {}", time(a.birthtime, true))?;
     for JsonXattr { namespace, name, size } in &stat.xattrs {
-        writeln!(out, " xattr  {namespace}.{}, {size} bytes", name.shown())?;
+        let size = counted(*size as u64, "byte");
+        writeln!(out, " xattr  {namespace}.{}, {size}", name.shown())?;
     }
     Ok(())
 }

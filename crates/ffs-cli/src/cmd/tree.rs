@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 
+use ffs_admin::counted;
 use ffs_core::{Attr, FileType, Ino, Vnode};
 use serde::Serialize;
 
@@ -76,7 +77,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         serde_json::to_writer_pretty(&mut out, &json)?;
         writeln!(out)?;
     } else {
-        writeln!(out, "\n{directories} directories, {files} files")?;
+        writeln!(out, "\n{}, {}", counted(directories, "directory"), counted(files, "file"))?;
     }
     out.flush()?;
     session.finish()?;

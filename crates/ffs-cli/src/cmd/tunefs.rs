@@ -127,7 +127,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         let text = "nothing to change: show the settings with -p, or see --help";
         return Err(Failure::usage(text).code(DOC.usage_code));
     }
-    let fail = |error: ffs_admin::AdminError| Failure::new(&name, error);
+    let fail = |error: ffs_admin::AdminError| Failure::admin(&name, &error);
     let mut out = output::stdout();
     if args.print {
         let opened = session::open(&args.image, false)?;

@@ -403,6 +403,7 @@ impl Sink for HostSink {
     fn finish(&mut self, tally: &mut Tally) -> SinkResult {
         for (path, meta) in std::mem::take(&mut self.directories).into_iter().rev() {
             let done = self.enter(&path).and_then(|()| self.attributes(self.top(), &meta, tally));
+            tally.name_losses(&path);
             match done {
                 Err(SinkError::Skip(why)) => {
                     let path = crate::fail::show(&path);

@@ -259,7 +259,7 @@ impl<'a> HostSource<'a> {
         };
         for full in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
             let Some((namespace, name)) = from_host(full) else {
-                self.emit.send(Event::Lost(Loss::Xattr))?;
+                self.emit.send(Event::Lost(Loss::Xattr, shown.to_vec()))?;
                 continue;
             };
             let value = match sized(|buf| rustix::fs::fgetxattr(fd, full, buf)) {

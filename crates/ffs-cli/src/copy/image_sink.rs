@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use ffs_admin::counted;
 use ffs_core::{
     Cred, DeviceNumber, Error, Ffs, FileFlags, FileType, Ino, NodeKind, RenameMode, SetAttr,
     SetTime, Vnode, WriteMode, XattrSet,
@@ -14,6 +15,7 @@ use ffs_core::{
 use super::{Entry, Kind, Loss, Meta, Sink, SinkError, SinkResult, Tally, flags, split_last};
 use crate::fail::{Failure, show};
 use crate::namei::components;
+use crate::output::human;
 
 /// Writes a tree below a directory of an image.
 pub(crate) struct ImageSink<'a> {
@@ -24,7 +26,7 @@ pub(crate) struct ImageSink<'a> {
     /// The directory worked in: its components below the root, and their files.
     stack: Vec<(Vec<u8>, Vnode)>,
     /// Directories with what is set last.
-    directories: Vec<(Ino, Meta)>,
+    directories: Vec<(Ino, Vec<u8>, Meta)>,
     /// Files with several names by the number their source gave them.
     identities: BTreeMap<u64, Ino>,
     open: Option<Open>,
@@ -64,19 +66,20 @@ impl<'a> ImageSink<'a> {
 
     /// Turns an error of the file system into what it means for the copy.
     fn error(&self, error: Error) -> SinkError {
-        let full = |what: &str, full: bool| {
+        let full = |full: bool| {
             let stat = self.ffs.statfs();
-            let free = stat.frags_free * u64::from(stat.fsize);
-            let why = format!(
-                "no {what} left on the file system: {free} bytes and {} inodes are free",
-                stat.inodes_free
-            );
-            let hint = "what is complete stays; make a larger image with `ffs build --size`";
-            SinkError::Stop(Failure { full, ..Failure::new(&self.image, why).hint(hint) })
+            // What the unfinished file takes is given back.
+            let own =
+                self.open.as_ref().map_or(0, |open| self.ffs.getattr(&open.file).blocks * 512);
+            let free = stat.frags_free * u64::from(stat.fsize) + own;
+            let free = format!("{} and {}", human(free), counted(stat.inodes_free, "inode"));
+            let failure = Failure::new(&self.image, format!("{error} ({free} are free)"));
+            let hint = "what was copied before stays; make a larger image with `ffs build --size`";
+            SinkError::Stop(Failure { full, ..failure.hint(hint) })
         };
         match error {
-            Error::NoSpace => full("space", true),
-            Error::NoInodes => full("inodes", false),
+            Error::NoSpace => full(true),
+            Error::NoInodes => full(false),
             Error::Io(error) => SinkError::Stop(Failure::new(&self.image, error)),
             Error::ReadOnly(_) => SinkError::Stop(Failure::new(&self.image, error)),
             other => SinkError::Skip(other.to_string()),
@@ -124,7 +127,7 @@ impl<'a> ImageSink<'a> {
         let (dir, name) = split_last(&entry.path);
         if name.is_empty() {
             let root = self.ffs.getattr(&self.root).ino;
-            self.directories.push((root, entry.meta.clone()));
+            self.directories.push((root, Vec::new(), entry.meta.clone()));
             return Ok(());
         }
         let parent = self.directory(dir)?;
@@ -139,7 +142,8 @@ impl<'a> ImageSink<'a> {
             }
             other => other.map_err(|error| self.error(error))?,
         };
-        self.directories.push((self.ffs.getattr(&made).ino, entry.meta.clone()));
+        let ino = self.ffs.getattr(&made).ino;
+        self.directories.push((ino, entry.path.clone(), entry.meta.clone()));
         self.stack.push((name.to_vec(), made));
         Ok(())
     }
@@ -349,9 +353,10 @@ impl Sink for ImageSink<'_> {
 
     fn finish(&mut self, tally: &mut Tally) -> SinkResult {
         self.stack.clear();
-        for (ino, meta) in std::mem::take(&mut self.directories) {
+        for (ino, path, meta) in std::mem::take(&mut self.directories) {
             let dir = self.ffs.vget(ino, None).map_err(|error| self.error(error))?;
             self.attributes(&dir, &meta, None, tally)?;
+            tally.name_losses(&path);
         }
         Ok(())
     }

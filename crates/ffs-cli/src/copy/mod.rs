@@ -124,8 +124,8 @@ pub(crate) enum Event {
     Broken,
     /// Something could not be read: what and why.
     Failed(String),
-    /// Something cannot be told: a line for the end, counted.
-    Lost(Loss),
+    /// Something of the file at this path cannot be told: a line for the end, counted.
+    Lost(Loss, Vec<u8>),
 }
 
 /// A piece of a batch's data.
@@ -301,8 +301,8 @@ struct Work<'a> {
     adjust: &'a mut dyn FnMut(&mut Entry),
     progress: &'a mut Progress,
     tally: Tally,
-    /// Path of the file that is open in the sink.
-    current: Option<Vec<u8>>,
+    /// Path and size of the file that is open in the sink.
+    current: Option<(Vec<u8>, u64)>,
 }
 
 impl Work<'_> {
@@ -318,7 +318,7 @@ impl Work<'_> {
             let _ = back.try_send(batch);
         }
         let finished = self.sink.finish(&mut self.tally);
-        self.settle(finished, b"")
+        self.settle(finished, b"", None)
     }
 
     fn event(&mut self, event: Event, data: &[u8]) -> Result<(), Failure> {
@@ -349,8 +349,9 @@ impl Work<'_> {
                 output::error(text);
                 Ok(())
             }
-            Event::Lost(loss) => {
+            Event::Lost(loss, path) => {
                 self.tally.lose(loss);
+                self.tally.name_losses(&path);
                 Ok(())
             }
         }
@@ -361,10 +362,11 @@ impl Work<'_> {
         self.tally.count(&entry.kind);
         let result = self.sink.entry(&entry, &mut self.tally);
         let made = result.is_ok();
-        self.settle(result, &entry.path)?;
-        if matches!(entry.kind, Kind::File(_)) {
+        let size = if let Kind::File(size) = entry.kind { Some(size) } else { None };
+        self.settle(result, &entry.path, size)?;
+        if let Some(size) = size {
             if made {
-                self.current = Some(entry.path);
+                self.current = Some((entry.path, size));
             } else {
                 self.tally.files -= 1;
             }
@@ -385,17 +387,24 @@ impl Work<'_> {
         }
         self.sink.abandon();
         self.tally.files -= 1;
-        let path = self.current.take().unwrap_or_default();
-        self.settle(result, &path)
+        let (path, size) = self.current.take().unwrap_or_default();
+        self.settle(result, &path, Some(size))
     }
 
     fn end(&mut self) -> Result<(), Failure> {
-        let Some(path) = self.current.take() else { return Ok(()) };
+        let Some((path, size)) = self.current.take() else { return Ok(()) };
         let result = self.sink.end(&mut self.tally);
-        self.settle(result, &path)
+        self.settle(result, &path, Some(size))
     }
 
-    fn settle(&mut self, result: SinkResult, path: &[u8]) -> Result<(), Failure> {
+    /// What becomes of the copy after what was done for the file at `path`, of `size` if it has data.
+    fn settle(
+        &mut self,
+        result: SinkResult,
+        path: &[u8],
+        size: Option<u64>,
+    ) -> Result<(), Failure> {
+        self.tally.name_losses(path);
         match result {
             Ok(()) => Ok(()),
             Err(SinkError::Skip(why)) => {
@@ -403,7 +412,11 @@ impl Work<'_> {
                 output::error(format!("{}: {why}", crate::fail::show(path)));
                 Ok(())
             }
-            Err(SinkError::Stop(failure)) => Err(failure),
+            Err(SinkError::Stop(failure)) if path.is_empty() => Err(failure),
+            Err(SinkError::Stop(failure)) => {
+                let size = size.map(|size| format!(" ({})", output::human(size)));
+                Err(failure.at(crate::fail::show(path) + &size.unwrap_or_default()))
+            }
         }
     }
 }

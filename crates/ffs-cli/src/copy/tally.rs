@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ffs_admin::counted;
 use serde::Serialize;
 
 use super::{Kind, Loss};
+use crate::fail::show;
 use crate::output;
 
 /// Counts of one copy.
@@ -25,7 +27,20 @@ pub(crate) struct Tally {
     /// Files that could not be copied.
     pub failed: u64,
     #[serde(skip)]
-    lost: BTreeMap<Loss, u64>,
+    lost: BTreeMap<Loss, Lost>,
+}
+
+/// What of one kind could not be kept.
+#[derive(Debug, Default, Clone)]
+struct Lost {
+    /// How much.
+    count: u64,
+    /// How much of it was said to be of some file.
+    named: u64,
+    /// Of how many files.
+    files: u64,
+    /// The first of them.
+    first: Vec<u8>,
 }
 
 impl Tally {
@@ -42,7 +57,18 @@ impl Tally {
 
     /// Counts something that could not be kept.
     pub(crate) fn lose(&mut self, loss: Loss) {
-        *self.lost.entry(loss).or_default() += 1;
+        self.lost.entry(loss).or_default().count += 1;
+    }
+
+    /// What was lost since the last call was of the file `path`.
+    pub(crate) fn name_losses(&mut self, path: &[u8]) {
+        for lost in self.lost.values_mut().filter(|lost| lost.count > lost.named) {
+            lost.named = lost.count;
+            lost.files += 1;
+            if lost.files == 1 {
+                lost.first = path.to_vec();
+            }
+        }
     }
 
     /// All names.
@@ -52,34 +78,42 @@ impl Tally {
 
     /// Says what could not be kept.
     pub(crate) fn say_losses(&self) {
-        for (loss, count) in &self.lost {
-            let (what, why) = match loss {
-                Loss::Owner => ("owners not kept", "only root may give files away; use sudo"),
-                Loss::Device => ("device files left out", "only root may make them; use sudo"),
+        for (loss, lost) in &self.lost {
+            let (what, done, why) = match loss {
+                Loss::Owner => ("owner", "not kept", "only root may give files away; use sudo"),
+                Loss::Device => ("device file", "left out", "only root may make them; use sudo"),
                 Loss::Xattr => (
-                    "extended attributes not kept",
-                    "the other side has no place for them, or only for root's",
+                    "extended attribute",
+                    "not kept",
+                    "the other side has no place for them (as UFS1), or only for root's",
                 ),
-                Loss::Flags => ("file flags not kept", "the other side has no place for them"),
-                Loss::Socket => ("sockets left out", "the other side cannot make them"),
+                Loss::Flags => ("flag set", "not kept", "the other side has no place for them"),
+                Loss::Socket => ("socket", "left out", "the other side cannot make them"),
             };
-            output::warn(format!("{count} {what}: {why}"));
+            let first = match lost.first.as_slice() {
+                b"" => "the top directory".to_owned(),
+                path => show(path),
+            };
+            let others = match lost.files {
+                0 | 1 => String::new(),
+                files => format!(" and {}", counted(files - 1, "other file")),
+            };
+            let what = counted(lost.count, what);
+            output::warn(format!("{what} {done} ({first}{others}): {why}"));
         }
     }
 
     /// One line for people.
     pub(crate) fn sentence(&self) -> String {
-        let mut parts = Vec::new();
-        let mut part = |count: u64, one: &str, many: &str| {
-            if count > 0 {
-                parts.push(format!("{count} {}", if count == 1 { one } else { many }));
-            }
-        };
-        part(self.files, "file", "files");
-        part(self.directories, "directory", "directories");
-        part(self.symlinks, "symbolic link", "symbolic links");
-        part(self.hard_links, "hard link", "hard links");
-        part(self.special, "special file", "special files");
+        let all = [
+            (self.files, "file"),
+            (self.directories, "directory"),
+            (self.symlinks, "symbolic link"),
+            (self.hard_links, "hard link"),
+            (self.special, "special file"),
+        ];
+        let some = all.into_iter().filter(|(count, _)| *count > 0);
+        let mut parts: Vec<String> = some.map(|(count, one)| counted(count, one)).collect();
         if parts.is_empty() {
             parts.push("nothing".to_owned());
         }

@@ -167,7 +167,7 @@ impl Tar<'_> {
         };
         let (meta, losses) = member.meta();
         for _ in 0..losses {
-            self.emit.send(Event::Lost(Loss::Xattr))?;
+            self.emit.send(Event::Lost(Loss::Xattr, path.clone()))?;
         }
         let link = || normal(&member.link_name());
         let header = &member.header;

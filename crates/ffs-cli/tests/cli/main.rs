@@ -7,5 +7,6 @@ mod conformance;
 mod copy;
 mod fixtures;
 mod lab;
+mod messages;
 mod mount;
 mod offline;

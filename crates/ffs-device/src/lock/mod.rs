@@ -15,7 +15,6 @@
 mod holder;
 mod kernel;
 
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -24,6 +23,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+
+use crate::error::host_words;
 
 pub use holder::Holder;
 pub use kernel::KernelMount;
@@ -51,7 +52,7 @@ pub enum LockWait {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another opener has it.
-    #[error("{image} is in use by {}: {}", holder::list(.holders), advice(*.mode, *.waited))]
+    #[error("{image} is in use by {}: {}", holder::list(.holders), advice(*.waited))]
     Held {
         /// The image as its user named it.
         image: String,
@@ -63,7 +64,7 @@ pub enum LockError {
         waited: Duration,
     },
     /// The kernel has mounted it.
-    #[error("{image} is mounted by the kernel: {mount}. Unmount it first")]
+    #[error("{image} is mounted by the kernel: {mount}; unmount it first")]
     Mounted {
         /// The image as its user named it.
         image: String,
@@ -81,7 +82,8 @@ pub enum LockError {
     },
     /// The system cannot lock it.
     #[error(
-        "{image}: cannot lock: {source}. Copy the image to a local file system and work on the copy"
+        "{image}: cannot lock: {}; copy the image to a local file system and work on the copy",
+        host_words(.source)
     )]
     Io {
         /// The image as its user named it.
@@ -104,21 +106,12 @@ impl LockError {
     }
 }
 
-impl fmt::Display for LockMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            LockMode::Shared => "reading",
-            LockMode::Exclusive => "writing",
-        })
-    }
-}
-
-fn advice(mode: LockMode, waited: Duration) -> String {
+fn advice(waited: Duration) -> String {
     let waited = match waited.as_secs() {
         0 => String::new(),
         secs => format!(" (waited {secs} s)"),
     };
-    format!("unmount it or let that finish, then open it for {mode} again{waited}")
+    format!("unmount it or let that finish, then try again{waited}")
 }
 
 /// Udev looks at a block device, under a lock of its own, whenever a writer closed it.

@@ -138,7 +138,7 @@ fn errors_reach_who_mounts() {
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(words.contains("cannot mount") && words.contains("superblock"), "{words}");
     let words = image.serve(std::path::Path::new("/nonexistent"), "rw").err().unwrap();
-    assert!(words.contains("/nonexistent") && words.contains("Check the path"), "{words}");
+    assert!(words.contains("/nonexistent") && words.contains("check the path"), "{words}");
 }
 
 fn busy_mounts_say_so() {

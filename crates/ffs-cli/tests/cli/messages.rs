@@ -1,0 +1,264 @@
+//! What the command says when something is not as its user thinks: the cause in plain words, the next
+//! step, nothing twice and nothing from the engine room.
+
+use crate::common::{Dir, fails, ffs, fsck_clean, ok, pattern, run, text};
+use std::fs;
+use std::path::Path;
+
+/// Commands that open an image, with their exit code when there is no file system.
+const OPENERS: [(&[&str], i32); 6] = [
+    (&["ls"], 1),
+    (&["df"], 1),
+    (&["tunefs", "-p"], 1),
+    (&["dumpfs"], 1),
+    (&["fsck", "-n"], 3),
+    (&["mount"], 32),
+];
+
+fn on(command: &[&str], image: &str, dir: &str) -> Vec<String> {
+    let mut args: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+    args.push(image.to_owned());
+    if command == ["mount"] {
+        args.push(dir.to_owned());
+    }
+    args
+}
+
+#[test]
+fn a_size_that_is_too_small_is_answered_with_one_that_is_not() {
+    let d = Dir::new();
+    let image = d.str("a.img");
+    for options in [&["-O", "2"][..], &["-O", "1"], &["-b", "4096", "-f", "512"], &["-r", "1m"]] {
+        for size in ["1k", "100k", "0x10"] {
+            let mut args = vec!["newfs", "-s", size];
+            args.extend(options);
+            args.push(&image);
+            let stderr = fails(&args, 1, "bytes are too few");
+            assert!(!Path::new(&image).exists(), "half made: {stderr}");
+            let given = if size == "0x10" {
+                16 * 512
+            } else {
+                size[..size.len() - 1].parse::<u64>().unwrap() << 10
+            };
+            assert!(stderr.contains(&format!(": {given} bytes")), "{stderr}");
+            let enough = stderr.split("(-s ").nth(1).and_then(|rest| rest.split(')').next());
+            args[2] = enough.unwrap_or_else(|| panic!("no size that works: {stderr}"));
+            ok(&args);
+            fsck_clean(Path::new(&image));
+            fs::remove_file(&image).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_cut_image_is_said_to_be_cut_and_how_to_save_it() {
+    let d = Dir::new();
+    let dir = d.str("");
+    for options in [&[][..], &["-O", "1"]] {
+        let image = d.image("a.img", "16m", options);
+        let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+        file.set_len(5 << 20).unwrap();
+        for (command, code) in OPENERS {
+            if command == ["dumpfs"] {
+                // It shows what there is.
+                continue;
+            }
+            let args = on(command, &image, &dir);
+            let stderr = fails(&args, code, "the last 11534336 are missing");
+            assert!(
+                stderr.contains("truncate -s +11534336") && stderr.contains("ffs fsck"),
+                "{stderr}"
+            );
+            assert!(!stderr.contains("-b") && !stderr.contains("-y"), "useless advice: {stderr}");
+        }
+        file.set_len(16 << 20).unwrap();
+        ok(&["fsck", "-y", &image]);
+        fsck_clean(Path::new(&image));
+        fs::remove_file(&image).unwrap();
+    }
+}
+
+#[test]
+fn other_file_systems_are_called_by_their_names() {
+    let d = Dir::new();
+    let dir = d.str("");
+    let sign = |at: usize, bytes: &[u8]| {
+        let mut image = vec![0; 1 << 20];
+        image[at..at + bytes.len()].copy_from_slice(bytes);
+        image
+    };
+    let images = [
+        (sign(1080, b"\x53\xef"), "this is an ext2, ext3 or ext4 file system"),
+        (sign(65600, b"_BHRfS_M"), "this is a Btrfs file system"),
+        (sign(32769, b"CD001"), "this is an ISO 9660 file system"),
+        (vec![0; 1 << 20], "only zeros where it would be"),
+        (pattern(1 << 20, 3), "is it the right image?"),
+    ];
+    for (bytes, says) in images {
+        let image = d.file("x.img", &bytes);
+        for (command, code) in OPENERS {
+            if command == ["fsck", "-n"] && says.ends_with('?') {
+                fails(&on(command, &image, &dir), code, "name it with -b SECTOR");
+                continue;
+            }
+            fails(&on(command, &image, &dir), code, says);
+        }
+    }
+}
+
+#[test]
+fn newfs_in_a_script_says_what_it_overwrites() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let again = run(&["newfs", &image]);
+    assert!(again.status.success(), "{}", text(&again));
+    let stderr = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(stderr.contains("held a UFS file system, which is overwritten"), "{stderr}");
+    assert!(run(&["newfs", "--yes", &image]).stderr.is_empty());
+    assert!(ok(&["newfs", "--help"]).contains("on a terminal newfs asks"));
+}
+
+#[test]
+fn a_full_image_names_the_file_that_was_too_large() {
+    let d = Dir::new();
+    for options in [&[][..], &["-O", "1"]] {
+        let image = d.image("a.img", "2m", options);
+        let (small, big) = (d.file("small", b"fits"), d.file("big", &pattern(3 << 20, 1)));
+        let root = format!("{image}:/");
+        let stderr = fails(&["cp", &small, &big, &root], 1, "big (3.0 MiB): ");
+        assert!(stderr.contains("no space left") && stderr.contains("are free"), "{stderr}");
+        assert_eq!(
+            ok(&["ls", &image]).trim(),
+            "small",
+            "what was copied before stays, half files go"
+        );
+        fsck_clean(Path::new(&image));
+        fs::remove_file(&image).unwrap();
+    }
+}
+
+#[test]
+fn lost_attributes_are_counted_and_their_first_file_named() {
+    use rustix::fs::{XattrFlags, setxattr};
+    let d = Dir::new();
+    fs::create_dir_all(d.path("tree/sub")).unwrap();
+    for (name, keys) in
+        [("a", &[][..]), ("b", &["user.x", "user.y"]), ("c", &["user.x"]), ("sub", &["user.z"])]
+    {
+        let path = d.path("tree").join(name);
+        if name != "sub" {
+            fs::write(&path, name).unwrap();
+        }
+        for key in keys {
+            match setxattr(&path, *key, b"1", XattrFlags::empty()) {
+                Ok(()) => {}
+                Err(rustix::io::Errno::NOTSUP) => return println!("skipped: no attributes here"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    let image = d.image("a.img", "8m", &["-O", "1"]);
+    let copied = run(&["cp", "-a", &d.str("tree"), &format!("{image}:/")]);
+    assert!(copied.status.success(), "{}", text(&copied));
+    let stderr = String::from_utf8_lossy(&copied.stderr);
+    assert!(
+        stderr.contains("4 extended attributes not kept (tree/b and 2 other files)"),
+        "{stderr}"
+    );
+    let copied = run(&["cp", "-a", &d.str("tree/c"), &format!("{image}:/")]);
+    let stderr = String::from_utf8_lossy(&copied.stderr);
+    assert!(stderr.contains("1 extended attribute not kept (c)"), "{stderr}");
+}
+
+#[test]
+fn an_image_in_use_is_no_matter_of_rights() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let lock = fs::File::open(&image).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for args in [&["fsck", &image][..], &["fsck", "-p", &image], &["fsck", "-n", &image]] {
+        let stderr = fails(args, 8, "is in use by");
+        assert!(!stderr.contains("-n only") && !stderr.contains("with -n"), "{stderr}");
+    }
+}
+
+#[test]
+fn preening_tells_an_inconsistency_once() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    // The root's "." names another inode.
+    let mut bytes = fs::read(&image).unwrap();
+    let root = bytes.windows(12).position(|w| w == b"\x02\0\0\0\x0c\0\x04\x01.\0\0\0").unwrap();
+    bytes[root] = 77;
+    // Not clean any more, else preening passes it by.
+    let superblock = 65536 + 209;
+    bytes[superblock] = 0;
+    fs::write(&image, &bytes).unwrap();
+    let preened = run(&["fsck", "-p", &image]);
+    assert_eq!(preened.status.code(), Some(8), "{}", text(&preened));
+    let all = text(&preened).to_lowercase();
+    assert_eq!(all.matches("unexpected inconsistency").count(), 1, "{all}");
+}
+
+#[test]
+fn host_errors_have_no_numbers() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let (missing, dir) = (d.str("missing"), d.str(""));
+    let root = format!("{image}:/");
+    let lines: [&[&str]; 8] = [
+        &["ls", &missing],
+        &["fsck", &missing],
+        &["newfs", "-s", "1m", "/proc/nowhere"],
+        &["cp", &missing, &root],
+        &["build", &d.str("new.img"), &missing],
+        &["mount", &missing, &dir],
+        &["mount", &image, &missing],
+        &["demo", &missing],
+    ];
+    for args in lines {
+        let output = run(args);
+        assert!(!output.status.success());
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !stderr.contains("os error") && stderr.contains("No such file"),
+            "{args:?}: {stderr}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_parent_is_answered_with_p() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let deep = format!("{image}:/a/b/c");
+    fails(&["mkdir", &deep], 1, "-p makes that too");
+    ok(&["mkdir", "-p", &deep]);
+}
+
+#[test]
+fn wrong_words_are_answered_with_close_ones_only() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    let dir = d.str("");
+    fails(&["mount", "-o", "noatme", &image, &dir], 1, "did you mean 'noatime'");
+    for word in ["uid=abc", "gid=5", "xyz", "utf8"] {
+        let stderr = fails(&["mount", "-o", word, &image, &dir], 1, word);
+        assert!(!stderr.contains("did you mean"), "{stderr}");
+    }
+    let stderr = fails(&["ls", "-Z", &image], 1, "-Z");
+    assert!(!stderr.contains("tip:"), "{stderr}");
+    fails(&["ls", "--jsn", &image], 1, "--json");
+}
+
+#[test]
+fn one_is_not_many() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &["-n"]);
+    ok(&["cp", &d.file("f", b"1"), &format!("{image}:/")]);
+    assert!(ok(&["tree", &image]).ends_with("\n0 directories, 1 file\n"));
+    let stat = ok(&["stat", &format!("{image}:/f")]);
+    assert!(stat.contains("file, 1 byte,") && stat.contains(", 1 link\n"), "{stat}");
+    let copied = ffs().args(["cp", "-v", &format!("{image}:/f"), &d.str("g")]).output().unwrap();
+    assert!(text(&copied).contains("copied 1 file,"), "{}", text(&copied));
+}
