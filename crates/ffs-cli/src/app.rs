@@ -73,6 +73,7 @@ commands! {
     Dumpfs dumpfs "dumpfs";
     Mount mount "mount";
     Umount umount "umount";
+    Sysctl sysctl "sysctl";
     Build build "build";
     Ls ls "ls";
     Tree tree "tree";
@@ -171,6 +172,7 @@ Try it:
   ffs cp -a disk.img:/home .       copy out; the other way round copies in
   ffs fsck disk.img                check and repair
   ffs mount disk.img /mnt          mount by FUSE; `ffs umount /mnt` waits for the last byte
+  ffs stat /mnt                    watch it work; `ffs sysctl /mnt` shows and turns its switches
   ffs lab compare dirs             what directory operations cost; compare with other file systems
 
 `ffs COMMAND --help` teaches each; `ffs man DIR` writes the manual pages.";

@@ -142,6 +142,28 @@ impl CounterValues {
         self.cache_dothits + self.cache_dotdothits + good + negative + bad + missed
     }
 
+    /// Every counter under its BSD name, the sums among them, too.
+    #[must_use]
+    pub fn all(&self) -> Vec<Gauge> {
+        let mut all = self.gauges();
+        let mut row = |name, value, meaning| all.push(Gauge { name, value, meaning });
+        row("vfs.cache.numcalls", self.cache_numcalls(), "Names looked up.");
+        let [good, negative, bad, falsehits, miss, long, pass2, two_passes] = self.nchstats();
+        row("vfs.cache.nchstats.goodhits", good, "Names found in memory.");
+        row("vfs.cache.nchstats.neghits", negative, "Names known not to exist.");
+        row("vfs.cache.nchstats.badhits", bad, "Names found in memory that had to be forgotten.");
+        row("vfs.cache.nchstats.falsehits", falsehits, "Names found whose inode was another's.");
+        row("vfs.cache.nchstats.miss", miss, "Names not in memory.");
+        row("vfs.cache.nchstats.long", long, "Names too long to be kept.");
+        row("vfs.cache.nchstats.pass2", pass2, "Linear lookups found where the last one ended.");
+        row(
+            "vfs.cache.nchstats.2passes",
+            two_passes,
+            "Linear lookups begun where the last one ended.",
+        );
+        all
+    }
+
     /// `vfs.cache.nchstats`: goodhits, neghits, badhits, falsehits, miss, long, pass2, 2passes. No name is
     /// too long, and no entry outlives what it names.
     #[must_use]

@@ -547,8 +547,8 @@ fn size(text: &str) -> Option<u64> {
 }
 
 /// The name that was probably meant: with the same last part, or at most two edits away.
-pub fn nearest(word: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    let names: Vec<&'static str> = names.collect();
+pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let names: Vec<&'a str> = names.collect();
     let last = |name: &str| name.rsplit('.').next().map(str::to_owned);
     if let Some(same) = names.iter().find(|n| last(n) == last(word)) {
         return Some(same);

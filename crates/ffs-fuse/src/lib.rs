@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `helper` | being called by mount(8) and umount(8) |
 //! | `daemon` | mounting in the background |
+//! | `control` | switches and counters of a running mount |
 //! | `umount` | unmounting and waiting for the last byte; remounting |
 //! | `serve` | from a [`MountRequest`] to a served mount, and to its end |
 //! | `session` | the threads that serve a mount; `signals` and `syncer` beside them |
@@ -17,6 +18,7 @@
 //! References: `spec/known-failures.md` §1; `docs/dependencies.md` on why the protocol is spoken here.
 #![cfg(target_os = "linux")]
 
+mod control;
 mod daemon;
 mod error;
 mod helper;
@@ -32,6 +34,7 @@ mod syncer;
 mod umount;
 mod wire;
 
+pub use control::{Changed, Control, Entry, EntryKind};
 pub use daemon::mount_daemon;
 pub use error::MountError;
 pub use helper::run_as_helper;

@@ -18,6 +18,7 @@ pub(crate) mod mv;
 pub(crate) mod newfs;
 pub(crate) mod rm;
 pub(crate) mod stat;
+pub(crate) mod sysctl;
 pub(crate) mod tree;
 pub(crate) mod tunefs;
 pub(crate) mod umount;

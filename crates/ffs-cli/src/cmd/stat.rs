@@ -1,7 +1,11 @@
-//! `ffs stat`.
+//! `ffs stat`: of files in an image, and of a running mount ([`live`]).
+
+mod live;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
 
 use ffs_admin::counted;
 use ffs_core::{DeviceNumber, FileType, XattrNamespace};
@@ -19,27 +23,43 @@ pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs stat disk.img:/etc/rc", "everything its inode says"),
         ("ffs stat --json disk.img:/etc/rc disk.img:/bin/sh", "for programs"),
+        ("ffs stat /mnt", "what a mount is doing, every second; ^C ends it"),
+        ("ffs stat -c 1 /mnt", "what it has done since it was mounted"),
+        ("ffs stat --json -w 10 -c 6 /mnt", "a line of JSON every ten seconds, six times"),
     ],
     exit: EXIT,
-    see_also: &["ffs-ls(1)", "ffs-df(1)"],
+    see_also: &["ffs-ls(1)", "ffs-df(1)", "ffs-sysctl(8)"],
     section: "1",
     usage_code: 1,
 };
 
-/// Show everything about files in an image.
+/// Show everything about files in an image, or what a running mount does.
 ///
-/// A symbolic link is shown itself, unless -L is given. Times are UTC.
+/// IMAGE:/PATH: what the inode says. A symbolic link is shown itself, unless -L is given. Times are UTC.
+///
+/// MOUNT, a directory an image is mounted on: counters with their rates a second, and gauges, since the
+/// last look; the first look counts from the mount. In a terminal it goes on until ^C, else it looks
+/// once, unless -w or -c say otherwise. Those that are 0 are left out, unless -a is given.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// IMAGE[@N]:/path
-    #[arg(required = true, value_name = "IMAGE:/PATH")]
+    /// IMAGE[@N]:/path, or the directory of a mount
+    #[arg(required = true, value_name = "IMAGE:/PATH|MOUNT")]
     paths: Vec<OsString>,
     /// Follow a symbolic link
     #[arg(short = 'L')]
     follow: bool,
-    /// For programs
+    /// For programs; of a mount, a line a look
     #[arg(long)]
     json: bool,
+    /// MOUNT: seconds between looks
+    #[arg(short = 'w', value_name = "SECONDS", value_parser = live::seconds)]
+    wait: Option<Duration>,
+    /// MOUNT: looks
+    #[arg(short = 'c', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// MOUNT: also what is 0
+    #[arg(short = 'a')]
+    all: bool,
 }
 
 #[derive(Serialize)]
@@ -61,6 +81,16 @@ struct JsonXattr {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    if let [one] = &args.paths[..]
+        && Path::new(one).is_dir()
+    {
+        return live::run(Path::new(one), &args);
+    }
+    if args.wait.is_some() || args.count.is_some() || args.all {
+        return Err(
+            Failure::usage("-w, -c and -a are for one mount: ffs stat MOUNT").code(DOC.usage_code)
+        );
+    }
     let mut all = Vec::new();
     let mut out = output::stdout();
     for arg in &args.paths {

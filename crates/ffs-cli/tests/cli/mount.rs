@@ -63,3 +63,86 @@ fn what_cannot_be_mounted_is_explained() {
     assert_eq!(run(&["mount", &zeros, &dir]).status.code(), Some(32));
     fails(&["mount", &image, &d.str("no-such-dir")], 32, "no-such-dir");
 }
+
+#[test]
+fn switches_and_counters_of_a_mount() {
+    let d = Dir::new();
+    let dir = d.path("mnt");
+    fs::create_dir(&dir).unwrap();
+    let at = dir.to_str().unwrap();
+    fails(&["sysctl", at], 1, "nothing is mounted");
+    fails(&["stat", at], 1, "nothing is mounted");
+    if !fuse() {
+        return;
+    }
+    let image = d.image("a.img", "32m", &[]);
+    let mounted = run(&["mount", "-o", "nbuf=500", &image, at]);
+    if !mounted.status.success() {
+        return println!("skipped: cannot mount: {}", text(&mounted));
+    }
+    let looked = std::panic::catch_unwind(|| {
+        switches(at);
+        looks(at);
+    });
+    ok(&["umount", at]);
+    looked.unwrap();
+    // Of files in an image it goes on to tell what their inodes say.
+    assert!(ok(&["stat", &format!("{image}:/")]).contains("directory"));
+}
+
+fn switches(at: &str) {
+    assert_eq!(ok(&["sysctl", at, "kern.nbuf"]), "kern.nbuf: 500\n");
+    assert_eq!(ok(&["sysctl", "-n", at, "kern.nbuf"]), "500\n");
+    assert_eq!(ok(&["sysctl", "-N", at, "kern.nbuf"]), "kern.nbuf\n");
+    assert_eq!(ok(&["sysctl", "-e", at, "kern.nbuf"]), "kern.nbuf=500\n");
+    assert_eq!(ok(&["sysctl", at, "kern.nbuf=600"]), "kern.nbuf: 500 -> 600\n");
+    assert_eq!(ok(&["sysctl", "-n", at, "kern.nbuf=auto"]), "600 -> auto\n");
+    assert_eq!(ok(&["sysctl", "-i", at, "vfs.none"]), "");
+    assert!(ok(&["sysctl", "-d", at, "vfs.vmiodirenable"]).contains("0 or 1"));
+    let all = ok(&["sysctl", at]);
+    assert_eq!(ok(&["sysctl", "-a", at]).lines().count(), all.lines().count());
+    for name in [
+        "vfs.ufs.dirhash_minsize",
+        "vfs.vmiodirenable",
+        "vfs.ffs.doreallocblks",
+        "vfs.cache.numneg",
+    ] {
+        assert!(all.contains(&format!("\n{name}: ")), "{name}");
+    }
+    let below = ok(&["sysctl", at, "vfs.ffs.buf"]);
+    assert!(
+        below.lines().all(|l| l.starts_with("vfs.ffs.buf.")) && below.lines().count() > 9,
+        "{below}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&ok(&["sysctl", "--json", at])).unwrap();
+    let rows = json.as_array().unwrap();
+    assert_eq!(rows.len(), all.lines().count());
+    let switch = rows.iter().find(|r| r["name"] == "vfs.vmiodirenable").unwrap();
+    assert_eq!((switch["value"].as_u64(), switch["writable"].as_bool()), (Some(1), Some(true)));
+
+    let several =
+        run(&["sysctl", at, "kern.nbuf=1", "vfs.ffs.reads=0", "kern.nbof", "vfs.vmiodirenable"]);
+    assert_eq!(several.status.code(), Some(3), "as many as failed: {}", text(&several));
+    let stderr = String::from_utf8_lossy(&several.stderr);
+    for words in ["16 to 4294967296", "read-only", "did you mean 'kern.nbuf'"] {
+        assert!(stderr.contains(words), "{stderr}");
+    }
+    assert_eq!(String::from_utf8_lossy(&several.stdout), "vfs.vmiodirenable: 1\n");
+}
+
+fn looks(at: &str) {
+    fs::create_dir(format!("{at}/d")).unwrap();
+    let once = ok(&["stat", at]);
+    assert!(once.contains("DEVICE") && once.contains("vfs.ffs.writes_sync"), "{once}");
+    assert!(!once.contains("vfs.ffs.frag_moves"), "what is 0 is left out: {once}");
+    assert!(ok(&["stat", "-a", at]).contains("vfs.ffs.frag_moves"));
+    let lines = ok(&["stat", "--json", "-w", "0.1", "-c", "3", at]);
+    let looks: Vec<serde_json::Value> =
+        lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    assert_eq!(looks.len(), 3);
+    assert!(looks[0].get("rates").is_none() && looks[2]["seconds"].as_f64().unwrap() >= 0.1);
+    assert!(looks[2]["rates"]["vfs.ffs.reads"].is_number());
+    assert!(looks[2]["gauges"]["vfs.numbufs"].as_u64().unwrap() > 0);
+    fails(&["stat", "-w", "0", at], 1, "0.1");
+    fails(&["stat", "-c", "2", "nothing.img:/"], 1, "for one mount");
+}

@@ -86,7 +86,7 @@ impl CacheStats {
         }
     }
 
-    /// The same under BSD's names, and names of the same kind where BSD has none.
+    /// How much there is now, under BSD's names, and names of the same kind where BSD has none.
     #[must_use]
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut out = vec![
@@ -95,35 +95,59 @@ impl CacheStats {
             gauge("vfs.bufmallocspace", self.bufmallocspace, "Bytes of small directory buffers."),
             gauge("vfs.ffs.pagespace", self.pagespace, "Bytes of blocks in pages."),
             gauge("vfs.ffs.pagewaste", self.waste, "Bytes lost by rounding blocks up."),
-            gauge("vfs.numdirtybytes", self.dirtyspace, "Bytes that wait to be written."),
+            gauge("vfs.ffs.dirtyspace", self.dirtyspace, "Bytes that wait to be written."),
             gauge(
                 "vfs.ffs.dirsresident",
                 self.resident_directories,
                 "Directories with a block in memory.",
             ),
         ];
-        macro_rules! class {
-            ($($stats:expr, $name:literal, $what:literal;)*) => { $(
-                let c = $stats;
-                class!(out, c, $name, $what, tier1_hits "tier1_hits" " found with a buffer header.");
-                class!(out, c, $name, $what, tier2_hits "tier2_hits" " found in pages.");
-                class!(out, c, $name, $what, misses "misses" " read from the device.");
-                class!(out, c, $name, $what, evictions "evictions" " dropped to make room.");
-                class!(out, c, $name, $what, tier1_bytes "tier1_bytes" ": bytes with a buffer header.");
-                class!(out, c, $name, $what, tier2_bytes "tier2_bytes" ": bytes in pages only.");
-            )* };
-            ($out:ident, $c:ident, $name:literal, $what:literal, $f:ident $s:literal $m:literal) => {
-                $out.push(gauge(concat!("vfs.ffs.buf.", $name, ".", $s), $c.$f, concat!($what, $m)))
+        self.by_class(&mut out, |c, names| {
+            [
+                gauge(names[4], c.tier1_bytes, "Bytes of such blocks with a buffer header."),
+                gauge(names[5], c.tier2_bytes, "Bytes of such blocks in pages only."),
+            ]
+        });
+        out
+    }
+
+    /// Lookups and evictions since the mount, by class of block.
+    #[must_use]
+    pub fn counters(&self) -> Vec<Gauge> {
+        let mut out = Vec::new();
+        self.by_class(&mut out, |c, names| {
+            [
+                gauge(names[0], c.tier1_hits, "Such blocks found with a buffer header."),
+                gauge(names[1], c.tier2_hits, "Such blocks found in pages."),
+                gauge(names[2], c.misses, "Such blocks read from the device."),
+                gauge(names[3], c.evictions, "Such blocks dropped to make room."),
+            ]
+        });
+        out
+    }
+
+    fn by_class<const N: usize>(
+        &self,
+        out: &mut Vec<Gauge>,
+        each: impl Fn(&ClassStats, &[&'static str; 6]) -> [Gauge; N],
+    ) {
+        macro_rules! names {
+            ($class:literal) => {
+                &[
+                    concat!("vfs.ffs.buf.", $class, ".tier1_hits"),
+                    concat!("vfs.ffs.buf.", $class, ".tier2_hits"),
+                    concat!("vfs.ffs.buf.", $class, ".misses"),
+                    concat!("vfs.ffs.buf.", $class, ".evictions"),
+                    concat!("vfs.ffs.buf.", $class, ".tier1_bytes"),
+                    concat!("vfs.ffs.buf.", $class, ".tier2_bytes"),
+                ]
             };
         }
-        class! {
-            &self.directories, "dir", "Directory blocks";
-            &self.data, "data", "File blocks";
-            &self.inodes, "inode", "Inode blocks";
-            &self.groups, "cg", "Cylinder groups";
-            &self.indirect, "indir", "Indirect blocks";
-        }
-        out
+        out.extend(each(&self.directories, names!("dir")));
+        out.extend(each(&self.data, names!("data")));
+        out.extend(each(&self.inodes, names!("inode")));
+        out.extend(each(&self.groups, names!("cg")));
+        out.extend(each(&self.indirect, names!("indir")));
     }
 }
 

@@ -34,6 +34,7 @@ use ffs_ondisk::{FragNo, Geometry};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superblock::Summaries;
+pub use sysctl::{Nature, Sysctl};
 
 /// Seconds a change may wait before [`Ffs::tick`] writes it.
 const SYNC_AGE: i64 = 30;

@@ -3,7 +3,33 @@
 use super::Ffs;
 use crate::buf::CacheStats;
 use crate::counters::Gauge;
-use crate::tunables::{Tunable, TunableError, TunableId};
+use crate::tunables::{Kind, Tunable, TunableError, TunableId, nearest};
+
+/// What a name of [`Ffs::sysctl`] stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nature {
+    /// A switch, which can be set now.
+    Switch(Kind),
+    /// A switch that is set when mounting.
+    AtMount(Kind),
+    /// Counts since the mount.
+    Counter,
+    /// How much there is now.
+    Gauge,
+}
+
+/// A name, its value and its meaning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sysctl {
+    /// BSD's name.
+    pub name: &'static str,
+    /// What it stands for.
+    pub nature: Nature,
+    /// Its value; a number or a word.
+    pub value: String,
+    /// One sentence.
+    pub meaning: &'static str,
+}
 
 impl Ffs {
     /// Every switch with its value.
@@ -12,14 +38,52 @@ impl Ffs {
         self.0.table.alloc().tunables.list()
     }
 
+    /// Every switch, counter and gauge under its BSD name, sorted.
+    #[must_use]
+    pub fn sysctl(&self) -> Vec<Sysctl> {
+        let switch = |t: Tunable| Sysctl {
+            name: t.name,
+            nature: if t.live { Nature::Switch(t.kind) } else { Nature::AtMount(t.kind) },
+            value: t.value,
+            meaning: t.meaning,
+        };
+        let number = |nature| {
+            move |Gauge { name, value, meaning }| Sysctl {
+                name,
+                nature,
+                value: value.to_string(),
+                meaning,
+            }
+        };
+        let counters = self.counters().all().into_iter().chain(self.cache_stats().counters());
+        let mut all: Vec<Sysctl> = self.tunables().into_iter().map(switch).collect();
+        all.extend(counters.map(number(Nature::Counter)));
+        all.extend(self.gauges().into_iter().map(number(Nature::Gauge)));
+        all.sort_by_key(|s| s.name);
+        all
+    }
+
     /// Sets a switch by its BSD name or mount option; tells it as it was.
     ///
     /// # Errors
     /// See [`TunableError`].
     pub fn set_tunable(&self, name: &str, value: &str) -> Result<Tunable, TunableError> {
-        let before = self.0.table.alloc().tunables.set(name, value)?;
+        let refusal = |e| match e {
+            TunableError::Unknown { name, .. } => self.unknown(name),
+            e => e,
+        };
+        let before = self.0.table.alloc().tunables.set(name, value).map_err(refusal)?;
         self.changed(before.id);
         Ok(before)
+    }
+
+    /// Why `name` is no switch.
+    fn unknown(&self, name: String) -> TunableError {
+        let all: Vec<&'static str> = self.sysctl().iter().map(|s| s.name).collect();
+        match all.iter().find(|known| **known == name) {
+            Some(known) => TunableError::ReadOnly(known),
+            None => TunableError::Unknown { nearest: nearest(&name, all.into_iter()), name },
+        }
     }
 
     /// Carries out what a changed switch asks of the rooms, beyond what they see by themselves.

@@ -1,19 +1,27 @@
-//! The control channel: an ioctl on any file of the mount, by root or by who mounted it.
+//! The control channel: an ioctl on any file of the mount.
 //!
-//! A message is a line of text padded with zeros, there and back. The answer begins with `ok` or `error`.
+//! A message is text padded with zeros, there and back. The answer begins with `ok` or `error`.
 //!
-//! | message | does |
-//! | --- | --- |
-//! | `pid` | tells the server's process, to wait for its end |
-//! | `remount ro`, `remount rw` | the server's part of `mount -o remount` |
+//! | message | does | who |
+//! | --- | --- | --- |
+//! | `pid` | tells the server's process, to wait for its end | root, who mounted |
+//! | `remount ro`, `remount rw` | the server's part of `mount -o remount` | root, who mounted |
+//! | `set NAME=VALUE` | sets a switch; tells its name and its values before and after | root, who mounted |
+//! | `list N` | switches, counters and gauges from the `N`th on | everybody |
+//! | `values N` | the same, names and values only | everybody |
+//!
+//! Lists are answered `ok M`, then lines of words with tabs between them; another message asks for more from
+//! `M` on, if `M` is not 0. The words are name, value, and in `list` also `rw`, `mount`, `counter` or `gauge`,
+//! what it takes, and its meaning.
 
 use super::Server;
 use crate::wire::{Errno, Reply, Request};
+use ffs_core::{Nature, Sysctl};
 
 /// Bytes of a message.
-pub(crate) const MESSAGE: usize = 512;
-/// `_IOWR(0xf5, 1, char[512])`.
-pub(crate) const COMMAND: u32 = 0xc200_f501;
+pub(crate) const MESSAGE: usize = 8192;
+/// `_IOWR(0xf5, 1, char[8192])`.
+pub(crate) const COMMAND: u32 = 0xe000_f501;
 
 impl Server {
     pub(super) fn control(
@@ -22,14 +30,20 @@ impl Server {
         message: &[u8],
         out: &mut Reply,
     ) -> Result<(), Errno> {
-        if r.uid != 0 && r.uid != self.rules.owner {
+        let end = message.iter().position(|b| *b == 0).unwrap_or(message.len());
+        let text = std::str::from_utf8(&message[..end]).map_err(|_| Errno::INVAL)?;
+        let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let may = r.uid == 0 || r.uid == self.rules.owner;
+        if !may && !matches!(verb, "list" | "values") {
             return Err(Errno::PERM);
         }
-        let end = message.iter().position(|b| *b == 0).unwrap_or(message.len());
-        let answer = match &message[..end] {
-            b"pid" => format!("ok {}", std::process::id()),
-            b"remount ro" => self.remount(true),
-            b"remount rw" => self.remount(false),
+        let answer = match (verb, rest) {
+            ("pid", "") => format!("ok {}", std::process::id()),
+            ("remount", "ro") => self.remount(true),
+            ("remount", "rw") => self.remount(false),
+            ("set", assignment) => self.set(assignment),
+            ("list", from) => self.list(from, describe)?,
+            ("values", from) => self.list(from, |s| format!("{}\t{}\n", s.name, s.value))?,
             _ => return Err(Errno::INVAL),
         };
         let answer = &answer.as_bytes()[..answer.len().min(MESSAGE - 1)];
@@ -44,4 +58,42 @@ impl Server {
             Err(e) => format!("error {e}"),
         }
     }
+
+    fn set(&self, assignment: &str) -> String {
+        let Some((name, value)) = assignment.split_once('=') else {
+            return "error no value is given".to_owned();
+        };
+        let before = match self.fs.set_tunable(name, value) {
+            Ok(before) => before,
+            Err(e) => return format!("error {e}"),
+        };
+        let now = self.fs.tunables().into_iter().find(|t| t.id == before.id);
+        let now = now.map(|t| t.value).unwrap_or_default();
+        format!("ok {}\t{}\t{now}", before.name, before.value)
+    }
+
+    /// As many lines as fit a message.
+    fn list(&self, from: &str, line: impl Fn(&Sysctl) -> String) -> Result<String, Errno> {
+        let from: usize = from.parse().map_err(|_| Errno::INVAL)?;
+        let (all, mut lines, mut next) = (self.fs.sysctl(), String::new(), 0);
+        for (i, entry) in all.iter().enumerate().skip(from) {
+            let more = line(entry);
+            if lines.len() + more.len() + 32 > MESSAGE {
+                next = i;
+                break;
+            }
+            lines.push_str(&more);
+        }
+        Ok(format!("ok {next}\n{lines}"))
+    }
+}
+
+fn describe(s: &Sysctl) -> String {
+    let (nature, takes) = match s.nature {
+        Nature::Switch(kind) => ("rw", kind.takes()),
+        Nature::AtMount(kind) => ("mount", kind.takes()),
+        Nature::Counter => ("counter", String::new()),
+        Nature::Gauge => ("gauge", String::new()),
+    };
+    format!("{}\t{}\t{nature}\t{takes}\t{}\n", s.name, s.value, s.meaning)
 }

@@ -3,7 +3,7 @@
 use ffs_admin::fsck::{Fsck, FsckOptions, quick_check};
 use ffs_device::{BlockDevice, FileDevice, SplitMix64, SystemClock};
 use ffs_fuse::{
-    MountError, MountRequest, Mounted, UnmountRequest, mount_daemon, mount_foreground,
+    Control, MountError, MountRequest, Mounted, UnmountRequest, mount_daemon, mount_foreground,
     parse_options, unmount_and_wait,
 };
 use ffs_ondisk::{Endian, Format};
@@ -59,6 +59,16 @@ pub(crate) fn serve(arguments: &[OsString]) -> i32 {
         Ok(()) => 0,
         Err(e) => fail(&e),
     }
+}
+
+/// `ask DIR list` or `ask DIR set NAME VALUE`.
+pub(crate) fn control(arguments: &[OsString]) -> i32 {
+    let words: Vec<&str> = arguments[1..].iter().map(|a| a.to_str().unwrap()).collect();
+    let outcome = Control::open(arguments[0].as_ref()).and_then(|control| match words[..] {
+        ["set", name, value] => control.set(name, value).map(drop),
+        _ => control.list().map(drop),
+    });
+    outcome.map_or_else(|e| fail(&e), |()| 0)
 }
 
 fn fail(e: &dyn std::error::Error) -> i32 {

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod access;
+mod control;
 mod data;
 mod durable;
 mod handles;
@@ -26,6 +27,9 @@ fn main() {
     }
     if arguments.get(1).is_some_and(|a| a == "serve") {
         std::process::exit(harness::serve(&arguments[2..]));
+    }
+    if arguments.get(1).is_some_and(|a| a == "ask") {
+        std::process::exit(harness::control(&arguments[2..]));
     }
     if arguments.get(1).is_some_and(|a| a == "make") {
         let size: u64 = arguments[3].to_str().and_then(|s| s.parse().ok()).expect("bytes");
@@ -49,8 +53,15 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 6] =
-        [life::TESTS, names::TESTS, data::TESTS, access::TESTS, handles::TESTS, durable::TESTS];
+    let all: [&[Test]; 7] = [
+        control::TESTS,
+        life::TESTS,
+        names::TESTS,
+        data::TESTS,
+        access::TESTS,
+        handles::TESTS,
+        durable::TESTS,
+    ];
     let mut failed = Vec::new();
     for (name, test) in all.into_iter().flatten() {
         if !words.is_empty() && !words.iter().any(|w| name.contains(w.as_str())) {
