@@ -50,6 +50,28 @@ fn a_group_forgets_no_inodes_in_use() {
     });
 }
 
+/// `lost+found` is made with the number of a directory just cleared, which an orphan's `..` still names.
+#[test]
+fn an_orphan_does_not_count_for_a_new_lost_and_found() {
+    for kind in KINDS {
+        let mut img = Img::fresh(kind);
+        let parent = img.mkdir(2, "d");
+        let orphan = img.mkdir(parent, "orphan");
+        img.edit(parent, |d| d.size = 1 << 62);
+        img.edit_group(0, |g, b| {
+            let mut group = CgMut::new(g, b);
+            (3..parent).for_each(|n| group.set_inode_used(n, true));
+            group.set_inode_used(parent, false);
+        });
+        let repair = img.fsck(FsckOptions::yes());
+        assert_eq!(repair.exit_code, exit::OK, "{kind:?}: {:#?}", repair.findings);
+        assert_eq!(img.ino("lost+found"), parent, "the case is met");
+        assert_eq!(img.inode(orphan).nlink, 2);
+        let look = img.fsck(FsckOptions::no());
+        assert!(look.is_silent(), "{kind:?}: {:#?}, first {:#?}", look.findings, repair.findings);
+    }
+}
+
 /// What makes a standard superblock useless, or useless but for what changes in it.
 const UNUSABLE: [fn(&Img); 3] = [
     |i| i.write(home(i), &[0; 8192]),

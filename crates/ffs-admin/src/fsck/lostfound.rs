@@ -34,11 +34,14 @@ impl Checker<'_> {
         }
         self.inodes.count(ino, -1);
         if rec.is_dir() {
-            self.count_dotdot(ino, 1);
+            self.uncount_dotdot(ino);
             self.add_link(home)?;
             self.set_dotdot(ino, home)?;
             self.inodes.count(home, -1);
-            self.dirs.update(ino, |d| d.parent = home);
+            self.dirs.update(ino, |d| {
+                d.parent = home;
+                d.counted = true;
+            });
         }
         Ok(true)
     }

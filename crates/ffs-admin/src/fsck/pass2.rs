@@ -342,18 +342,26 @@ impl Checker<'_> {
                     self.set_dotdot(ino, dir.parent)?;
                 }
             }
-            self.count_dotdot(ino, -1);
+            self.count_dotdot(ino);
         }
         Ok(())
     }
 
-    /// `..` of directory `ino` is one name more (`-1`) or less (`+1`) of what it names.
-    pub(super) fn count_dotdot(&mut self, ino: Ino, delta: i32) {
-        if let Some(d) = self.dirs.get(ino)
-            && d.has_dotdot
-            && self.inodes.get(d.dotdot).is_dir()
-        {
-            self.inodes.count(d.dotdot, delta);
+    /// Counts the `..` of a directory as a name of the directory it names.
+    fn count_dotdot(&mut self, ino: Ino) {
+        let Some(d) = self.dirs.get(ino) else { return };
+        if d.has_dotdot && self.inodes.get(d.dotdot).is_dir() {
+            self.inodes.count(d.dotdot, -1);
+            self.dirs.update(ino, |d| d.counted = true);
+        }
+    }
+
+    /// Takes the `..` of a directory out of the counts if it is in them.
+    pub(super) fn uncount_dotdot(&mut self, ino: Ino) {
+        let Some(d) = self.dirs.get(ino) else { return };
+        if d.counted {
+            self.inodes.count(d.dotdot, 1);
+            self.dirs.update(ino, |d| d.counted = false);
         }
     }
 

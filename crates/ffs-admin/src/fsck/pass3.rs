@@ -135,7 +135,7 @@ impl Checker<'_> {
 
     /// Uncounts every name in directory `ino`.
     pub(super) fn give_back(&mut self, ino: Ino) -> Res<()> {
-        self.count_dotdot(ino, 1);
+        self.uncount_dotdot(ino);
         for entry in self.entries(ino, usize::MAX)? {
             let child = Ino(entry.ino);
             if child.0 >= 2 && child.0 < self.g.inodes() {

@@ -131,12 +131,14 @@ pub(super) struct Dir {
     pub(super) dotdot: Ino,
     /// It has a `..` at all.
     pub(super) has_dotdot: bool,
+    /// Its `..` is in the counts. What it names may have become a directory since then.
+    pub(super) counted: bool,
 }
 
 impl Dir {
     /// A directory nothing is known of but where it begins.
     pub(super) fn new(ino: Ino, first: u64) -> Dir {
-        Dir { ino, first, parent: Ino(0), dotdot: Ino(0), has_dotdot: false }
+        Dir { ino, first, parent: Ino(0), dotdot: Ino(0), has_dotdot: false, counted: false }
     }
 }
 
