@@ -158,9 +158,9 @@ choices! {
         /// None: the first lookup does, as FreeBSD of 2002.
         Off "off",
         /// Creating files.
-        #[default]
         Create "create",
         /// Everything that makes, moves or removes a name.
+        #[default]
         All "all",
     }
 }
@@ -333,7 +333,7 @@ tunables! {
         "debug.vfscache", "namecache", "Keep names in memory.";
     Live ncnegfactor: u64 = 16, Kind::Count(1, MANY),
         "debug.ncnegfactor", "ncnegfactor", "One name in so many may be of a file that does not exist.";
-    Live namecache_prime: NamecachePrime = NamecachePrime::Create, Kind::Choice(NamecachePrime::NAMES),
+    Live namecache_prime: NamecachePrime = NamecachePrime::All, Kind::Choice(NamecachePrime::NAMES),
         "vfs.ffs.namecache_prime", "namecache_prime", "Which operations keep the names they make in memory.";
     Live minvnodes: Limit = Limit::Auto, Kind::AutoCount(0, MANY),
         "kern.minvnodes", "minvnodes",

@@ -33,7 +33,8 @@
 //!
 //! # Locking
 //! An inode's lock ([`Inode::read`], [`Inode::write`]) comes before any buffer's; the table's own
-//! lock is held for moments and takes no other but an inode block buffer's. Methods that take
+//! lock, which guards the name cache too, is held for moments and takes no other but an inode block
+//! buffer's and the buffer cache's. Methods that take
 //! `&InodeData` or `&mut InodeData` are called with the inode locked: the reference comes from there.
 //!
 //! Reference: `spec/on-disk-format.md` §4, §5.2, §7, §10, §11; `spec/allocation.md` §4, §6.4;
@@ -67,27 +68,29 @@ use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 
-/// A file in memory.
+/// A file in memory. In the order written: what every use touches lies together.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Inode {
     /// Its number.
     pub(crate) ino: Ino,
-    /// What the directory code remembers.
-    pub(crate) dir: DirState,
-    data: RwLock<InodeData>,
     /// Users ([`InodeTable::hold`]).
     refs: AtomicU32,
     /// When its last use ended, as the table's clock counts.
     last_use: AtomicU64,
-    /// Whether it is in the table's queue of unused inodes, and with what time.
+    /// Whether it is in the table's queue of unused inodes.
     queued: AtomicBool,
-    entry: AtomicU64,
-    /// What the name cache knows of it; guarded by the table's lock.
-    names: Links,
     /// Size or pointers may have changed since an fsync last wrote the inode's block: so it is of an
     /// inode that just entered memory. Set with the inode locked for changes, cleared with it locked
     /// shared.
     unsynced: AtomicBool,
+    data: RwLock<InodeData>,
+    /// With what time it is in the queue.
+    entry: AtomicU64,
+    /// What the name cache knows of it; guarded by the table's lock.
+    names: Links,
+    /// What the directory code remembers.
+    pub(crate) dir: DirState,
 }
 
 /// What an inode's lock guards.

@@ -190,6 +190,7 @@ impl Ffs {
             self.0.settle()?;
         }
         self.0.read_only.store(true, Ordering::Relaxed);
+        self.purge_names();
         let mut st = self.0.state();
         st.may_write = false;
         st.read_only_reason = Some("it is unmounted");
