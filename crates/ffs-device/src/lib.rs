@@ -127,6 +127,16 @@ pub trait BlockDevice: Send + Sync {
     }
 }
 
+/// Properties that a device has from the one in its field `inner`.
+macro_rules! as_inner {
+    ($($property:ident -> $type:ty),*) => {
+        $(fn $property(&self) -> $type {
+            self.inner.$property()
+        })*
+    };
+}
+pub(crate) use as_inner;
+
 macro_rules! forward_block_device {
     ($pointer:ty) => {
         impl<T: ?Sized + BlockDevice> BlockDevice for $pointer {

@@ -321,21 +321,7 @@ impl Fnv {
 }
 
 impl<D: BlockDevice> BlockDevice for Recorder<D> {
-    fn len_bytes(&self) -> u64 {
-        self.inner.len_bytes()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn durability(&self) -> Durability {
-        self.inner.durability()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
+    crate::as_inner!(len_bytes -> u64, sector_size -> u32, durability -> Durability, is_read_only -> bool);
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.read(offset, buf.len() as u64, || self.inner.read_at(offset, buf))

@@ -52,17 +52,7 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
         self.len
     }
 
-    fn sector_size(&self) -> u32 {
-        self.inner.sector_size()
-    }
-
-    fn durability(&self) -> Durability {
-        self.inner.durability()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
+    crate::as_inner!(sector_size -> u32, durability -> Durability, is_read_only -> bool);
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         let at = self.within(Operation::Read, offset, buf.len() as u64)?;
