@@ -9,6 +9,7 @@ use ffs_ondisk::superblock::{CkHash, SBLOCKSIZE, SbFields};
 use ffs_ondisk::wire::Field;
 use ffs_ondisk::{CgMut, CgNo, Format, Superblock};
 use fsck_util::{Img, KINDS};
+use proptest::prelude::*;
 
 /// Damages every kind of volume; one repair must leave nothing.
 fn one_repair_is_enough(damage: impl Fn(&mut Img)) {
@@ -86,11 +87,16 @@ fn home(i: &Img) -> u64 {
     }
 }
 
-/// Makes the first backup say `value` in `field`, with the right check hash if it keeps one then.
-fn falsify(i: &Img, field: &Field, value: u64) {
-    let at = i.g.frag_to_byte(i.g.cgsblock(CgNo(0)));
+/// Byte offset of the backup in group `c`.
+fn backup(i: &Img, c: u32) -> u64 {
+    i.g.frag_to_byte(i.g.cgsblock(CgNo(c)))
+}
+
+/// Changes `field` of the superblock at byte `at`, and its check hash if it keeps one then.
+fn falsify(i: &Img, at: u64, field: &Field, change: impl FnOnce(i128) -> i128) {
     let mut bytes = i.read(at, SBLOCKSIZE);
-    field.set(&mut bytes, 0, i.g.endian, value as i128);
+    let value = change(field.value(&bytes, 0, i.g.endian));
+    field.set(&mut bytes, 0, i.g.endian, value);
     if let Ok(sb) = Superblock::decode(&bytes, at)
         && sb.ckhashes().contains(CkHash::SUPERBLOCK)
         && (0..=SBLOCKSIZE as i32).contains(&sb.f.sbsize)
@@ -98,6 +104,19 @@ fn falsify(i: &Img, field: &Field, value: u64) {
         bytes[..sb.encode().len()].copy_from_slice(&sb.encode());
     }
     i.write(at, &bytes);
+}
+
+/// Repairs, and looks again: in order, or stopped for the same reason. Whether it was repaired.
+fn repaired_for_good(img: &Img, what: &str) -> bool {
+    let repair = img.fsck(FsckOptions::yes());
+    let look = img.fsck(FsckOptions::no());
+    assert_eq!(look.stopped, repair.stopped, "{what}: {repair:#?}");
+    if repair.stopped.is_some() {
+        return false;
+    }
+    assert_eq!(repair.exit_code, exit::OK, "{what}: {repair:#?}");
+    assert!(look.is_silent(), "{what}: {:#?}\nafter {repair:#?}", look.findings);
+    true
 }
 
 /// The standard superblock is useless, and a backup is wrong in some field: the place it belongs to, the flags
@@ -109,24 +128,61 @@ fn what_comes_from_a_wrong_backup_lasts() {
     for kind in KINDS {
         let fresh = Img::fresh(kind);
         for (n, field) in SbFields::FIELDS.iter().enumerate() {
-            for (m, value) in [0, u64::MAX, 1 << 12].into_iter().enumerate() {
+            for (m, value) in [0, -1, 1 << 12].into_iter().enumerate() {
                 let img = fresh.copy();
-                falsify(&img, field, value);
+                falsify(&img, backup(&img, 0), field, |_| value);
                 UNUSABLE[(n + m) % UNUSABLE.len()](&img);
-                let repair = img.fsck(FsckOptions::yes());
-                let look = img.fsck(FsckOptions::no());
-                let what = format!("{kind:?}: {} = {value:#x}: {repair:#?}", field.name);
-                assert_eq!(look.stopped, repair.stopped, "{what}");
-                if repair.stopped.is_none() {
-                    assert_eq!(repair.exit_code, exit::OK, "{what}");
-                    assert!(look.is_silent(), "{:#?}\n{what}", look.findings);
-                    repaired += 1;
-                }
+                let what = format!("{kind:?}: {} = {value:#x}", field.name);
+                repaired += usize::from(repaired_for_good(&img, &what));
             }
         }
     }
     let all = KINDS.len() * SbFields::FIELDS.len() * 3;
     assert!(repaired * 20 > all * 17, "{repaired} of {all}");
+}
+
+/// A wrong number: not the one that was there.
+fn wrong(how: u8, was: i128) -> i128 {
+    match how {
+        0 => 0,
+        1 => -1,
+        2 => was + 1,
+        3 => was / 2,
+        4 => was * 2,
+        _ => was ^ 1 << (how & 31),
+    }
+}
+
+/// Fields that decide where a copy belongs and how it is read, as often as all others.
+fn any_field() -> impl Strategy<Value = &'static Field> {
+    let deciding = ["sblockloc", "old_flags", "flags", "metackhash", "maxbsize", "bsize", "magic"];
+    let among = |f: &&Field| deciding.contains(&f.name);
+    let some: Vec<&Field> = SbFields::FIELDS.iter().filter(among).collect();
+    let all: Vec<&Field> = SbFields::FIELDS.iter().collect();
+    prop_oneof![prop::sample::select(some), prop::sample::select(all)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+    /// Several copies are wrong, each in some fields, and they vote.
+    #[test]
+    fn whichever_copies_are_believed_they_are_believed_again(
+        kind in 0..KINDS.len(),
+        lies in prop::collection::vec((0u32..4, any_field(), any::<u8>()), 1..7),
+    ) {
+        let img = Img::fresh(KINDS[kind]);
+        let mut what = format!("{:?}", KINDS[kind]);
+        for (copy, field, how) in lies {
+            let at = match copy {
+                0 => home(&img),
+                3 => backup(&img, img.g.ncg - 1),
+                c => backup(&img, (c - 1).min(img.g.ncg - 1)),
+            };
+            what += &format!(", byte {at} {}", field.name);
+            falsify(&img, at, field, |was| wrong(how, was));
+        }
+        repaired_for_good(&img, &what);
+    }
 }
 
 /// Where the flags are is told by the copy that is taken, not by the first sector of the one that is not.
