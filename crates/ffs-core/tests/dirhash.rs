@@ -388,3 +388,47 @@ fn answers_do_not_depend_on_it() {
         assert!(listing(on) == off, "{on:?}");
     }
 }
+
+/// Looking up, changing and taking memory away at the same time: the answers stay right.
+#[test]
+fn threads_share_a_pool_that_is_taken_from_them() {
+    let w = large(&[("dirhash_maxmem", "32k"), ("dirhash_docheck", "1")]);
+    let dirs: Vec<Vnode> = (0..12).map(|i| w.dir(&w.root, &format!("d{i}"))).collect();
+    dirs.iter().for_each(|d| links(&w, d, &numbered(300)));
+    let (w, dirs) = (&w, &dirs);
+    std::thread::scope(|s| {
+        for t in 0..3u64 {
+            s.spawn(move || {
+                let mut rng = SplitMix64::new(t);
+                for _ in 0..4000 {
+                    let d = &dirs[rng.below(12) as usize];
+                    let i = rng.below(400);
+                    assert_eq!(w.get(d, &format!("f{i:06}")).is_ok(), i < 300, "{i}");
+                }
+            });
+        }
+        s.spawn(move || {
+            let cred = Cred::root();
+            for i in 0..1500usize {
+                let (d, e) = (&dirs[i % 12], &dirs[i * 7 % 12]);
+                let (a, b) = (format!("t{i}"), format!("u{i}"));
+                drop(w.fs.create(&cred, d, a.as_bytes(), NodeKind::Fifo, 0o600).unwrap());
+                let to = (e, b.as_bytes());
+                w.fs.rename(&cred, (d, a.as_bytes()), to, RenameMode::Replace).unwrap();
+                w.fs.unlink(&cred, e, b.as_bytes()).unwrap();
+            }
+        });
+        s.spawn(move || {
+            for i in 0..600u64 {
+                w.fs.low_memory();
+                let limit = [0, 1, 9_000, 32 << 10][i as usize % 4];
+                w.fs.set_tunable("vfs.ufs.dirhash_maxmem", &limit.to_string()).unwrap();
+                assert!(gauge(w, "vfs.ufs.dirhash_count") <= 12);
+            }
+            w.fs.set_tunable("vfs.ufs.dirhash_maxmem", "32k").unwrap();
+        });
+    });
+    let c = w.fs.counters();
+    assert_eq!((c.dirhash_check_failures, c.dirhash_gone_doubt), (0, 0));
+    assert!(c.dirhash_recycled > 0 && c.dirhash_hits > 0);
+}

@@ -194,22 +194,29 @@ fn may_have(d: Dir<'_>) -> bool {
     may
 }
 
+/// Bytes that `di_blocks` counts by.
+const SECTOR: u64 = 512;
+
 /// Builds the index; false if there is none now.
 fn build(d: Dir<'_>, hash: &DirHash) -> bool {
     d.table.dirhash().tell_time(d.table.alloc().cache.clock.now().secs);
-    let mut unfit = false;
-    let built = hash.build(d.size(), |index| match fill(d, index) {
-        Ok(entries) => Some(entries),
-        Err(e) => {
-            unfit = matches!(e, Fail::Doubt);
-            None
-        }
-    });
+    // Fewer sectors than bytes: it has holes, and is perhaps not worth the memory its size asks for.
+    let mut unfit = d.data.d.blocks.saturating_mul(SECTOR) < d.data.d.size;
+    let built = !unfit
+        && hash
+            .build(d.size(), |index| match fill(d, index) {
+                Ok(entries) => Some(entries),
+                Err(e) => {
+                    unfit = matches!(e, Fail::Doubt);
+                    None
+                }
+            })
+            .is_ok();
     if unfit {
         d.ip.dir.unhashable.store(true, Ordering::Relaxed);
         bump(&d.counters().dirhash_refused_damaged);
     }
-    built.is_ok()
+    built
 }
 
 /// Enters every record of the directory; answers how many.
