@@ -46,7 +46,7 @@ fn shuffled(mut names: Vec<String>, seed: u64) -> Vec<String> {
 
 fn gauge(w: &World, name: &str) -> u64 {
     let all = w.fs.gauges();
-    all.iter().find(|g| g.name == name).unwrap_or_else(|| panic!("{name}")).value
+    all.iter().find(|g| g.name == name).expect(name).value
 }
 
 /// By how much a counter grew.

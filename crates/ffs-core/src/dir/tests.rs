@@ -148,8 +148,11 @@ fn names_of(model: &BTreeSet<String>) -> BTreeSet<Vec<u8>> {
 
 fn history(seed: u64, which: DirHashFunction, truncate: DirTruncate, steps: u64) {
     println!("seed {seed:#x}, {which:?}, {truncate:?}");
-    let shape =
-        if seed % 2 == 0 { (Endian::Big, Format::Ufs1) } else { (Endian::Little, Format::Ufs2) };
+    let shape = if seed.is_multiple_of(2) {
+        (Endian::Big, Format::Ufs1)
+    } else {
+        (Endian::Little, Format::Ufs2)
+    };
     let dev = ffs_admin::newfs::quick(shape.0, shape.1, 8192, 1024, 16 << 20).unwrap();
     let mut opts = options();
     (opts.tunables.dirhash_hash, opts.tunables.dir_truncate) = (which, truncate);

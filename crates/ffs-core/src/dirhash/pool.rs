@@ -47,6 +47,10 @@ impl std::fmt::Debug for Pool {
     }
 }
 
+/// Indexes taken from their cells: freed when no lock is held.
+#[allow(clippy::vec_box, reason = "they come in boxes")]
+type Recycled = Vec<Box<Index>>;
+
 /// Cells with an index, least recently used first.
 struct List {
     nodes: Vec<Node>,
@@ -196,7 +200,7 @@ impl Pool {
     }
 
     /// Sees to it that `need` more bytes stay within `limit`, by the rule of the scores.
-    fn recycle(&self, list: &mut List, need: u64, limit: u64, gone: &mut Vec<Box<Index>>) -> bool {
+    fn recycle(&self, list: &mut List, need: u64, limit: u64, gone: &mut Recycled) -> bool {
         let mut at = list.first;
         while self.used() + need > limit {
             let Some(node) = list.nodes.get(at as usize) else { return false };

@@ -34,6 +34,7 @@ pub(super) struct Home {
 /// The slots of one index.
 #[derive(Debug)]
 pub(super) struct Table {
+    #[allow(clippy::vec_box, reason = "no allocation of many megabytes at once")]
     blocks: Vec<Box<[u32; BLOCK]>>,
     len: u32,
     used: u32,

@@ -6,8 +6,10 @@ use crate::counters::Counters;
 use crate::tunables::{DirHashFunction, Limit, TunableValues, Tunables};
 use ffs_device::clock::{Rng, SplitMix64};
 use ffs_ondisk::DirOff;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>;
 
 const FUNCTIONS: [DirHashFunction; 3] =
     [DirHashFunction::Fnv1, DirHashFunction::Fnv1Salted, DirHashFunction::SipHash];
@@ -30,7 +32,7 @@ fn find(
 
 fn build(names: &[String], size: u32, which: DirHashFunction) -> (Index, HashMap<u32, String>) {
     let mut index = Index::new(size, NameHasher::new(which, 11, 12), false);
-    let mut at = HashMap::new();
+    let mut at = HashMap::default();
     for (i, name) in names.iter().enumerate() {
         let off = DirOff(i as u32 * 4);
         let hash = index.hasher().hash(name.as_bytes());
@@ -68,7 +70,7 @@ fn index_follows_a_map() {
             // Slots and offsets never come near their limits.
             let mut index = Index::new(512 * 60, NameHasher::new(which, 1, 2), paper);
             let mut model: BTreeMap<String, DirOff> = BTreeMap::new();
-            let mut names: HashMap<u32, String> = HashMap::new();
+            let mut names: HashMap<u32, String> = HashMap::default();
             for _ in 0..20_000 {
                 let name = format!("{:x<1$}", rng.below(400), rng.below(20) as usize);
                 let hash = index.hasher().hash(name.as_bytes());
@@ -191,7 +193,7 @@ fn colliding(count: usize) -> Vec<String> {
     let mut state = 0x0200_0023;
     let mut pairs = Vec::new();
     while pairs.len() < 16 {
-        let mut seen: HashMap<u32, [u8; 4]> = HashMap::new();
+        let mut seen: HashMap<u32, [u8; 4]> = HashMap::default();
         for n in 0u32.. {
             let part = [0, 5, 10, 15].map(|s| letters[(n >> s) as usize % 32]);
             let after = part.iter().fold(state, |h, b| step(h, *b));
