@@ -305,7 +305,8 @@ impl InodeTable {
     /// Drops inodes without users while there are too many, looking at `tries` at most.
     fn make_room(&self, mut st: MutexGuard<'_, TableState>, mut tries: usize) {
         let (b, mut rounds) = (self.bounds(), tries.max(ROUNDS));
-        let mut late = Vec::new();
+        // What an inode has is given back without the lock.
+        let (mut late, mut gone) = (Vec::new(), Vec::new());
         while tries > 0 && rounds > 0 {
             let all = st.map.len();
             let free = all.saturating_sub(self.held.load(Ordering::Relaxed));
@@ -320,7 +321,10 @@ impl InodeTable {
             tries -= 1;
             match st.drop_oldest(|| self.now_used(), keep) {
                 Oldest::Used => tries += 1,
-                Oldest::Dropped => bump(&self.cache().counters.inodes_recycled),
+                Oldest::Dropped(ip) => {
+                    bump(&self.cache().counters.inodes_recycled);
+                    gone.push(ip);
+                }
                 // It keeps its place in memory until its access time is in its block.
                 Oldest::Accessed(ip) => late.push(ip),
                 Oldest::Kept => {}
@@ -329,6 +333,7 @@ impl InodeTable {
         }
         self.count.store(st.map.len(), Ordering::Relaxed);
         drop(st);
+        drop(gone);
         for ip in late {
             self.carry_access(&ip);
         }
@@ -406,12 +411,20 @@ impl InodeTable {
 
     /// How many inodes and names there are, and what memory they take.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
+        let c = self.cache().counters.values();
+        let [good, negative, bad, _, missed, ..] = c.nchstats();
         let st = self.state.lock();
         let (all, held) = (st.map.len(), self.held.load(Ordering::Relaxed));
         let row = |name, value: usize, meaning| Gauge { name, value: value as u64, meaning };
         let inodes = all * INODE_BYTES + st.map.bytes();
         let queue = st.unused.capacity() * size_of::<(u64, Ino)>();
+        let count = |name, value, meaning| Gauge { name, value, meaning };
         vec![
+            count("vfs.cache.numcalls", c.cache_numcalls(), "Names looked up or changed."),
+            count("vfs.cache.nchstats.goodhits", good, "Names found in memory and used."),
+            count("vfs.cache.nchstats.neghits", negative, "Absences found in memory and used."),
+            count("vfs.cache.nchstats.badhits", bad, "Entries found that could not be used."),
+            count("vfs.cache.nchstats.miss", missed, "Names not in memory."),
             row("vfs.numvnodes", all, "Inodes in memory."),
             row("vfs.freevnodes", all.saturating_sub(held), "Of those, without users."),
             row("vfs.ffs.vnode_mem", inodes + queue, "Bytes of inodes in memory."),
@@ -438,7 +451,7 @@ const INODE_BYTES: usize = size_of::<Inode>() + 2 * size_of::<usize>();
 
 /// What became of the first inode of the queue.
 enum Oldest {
-    Dropped,
+    Dropped(Arc<Inode>),
     Accessed(Arc<Inode>),
     Kept,
     /// It was used since it came into the queue.
@@ -516,7 +529,7 @@ impl TableState {
             return if accessed && !busy { Oldest::Accessed(ip) } else { Oldest::Kept };
         }
         self.remove(ip.ino);
-        Oldest::Dropped
+        Oldest::Dropped(ip)
     }
 
     fn purge_names(&mut self) {
