@@ -141,6 +141,25 @@ fn what_comes_from_a_wrong_backup_lasts() {
     assert!(repaired * 20 > all * 17, "{repaired} of {all}");
 }
 
+/// The copy that is taken has a wrong constant which all others have right, and they outvote it at once.
+#[test]
+fn a_backup_that_is_outvoted_is_corrected_with_it() {
+    let field = |name| SbFields::FIELDS.iter().find(|f| f.name == name).unwrap();
+    for kind in [KINDS[1], KINDS[2]] {
+        let img = Img::with_tree(kind);
+        assert!(img.g.ncg > 3, "{:?}", img.g);
+        let tree = img.tree();
+        for at in [home(&img), backup(&img, 0), backup(&img, 1)] {
+            falsify(&img, at, field("bshift"), |_| 0);
+        }
+        falsify(&img, backup(&img, 2), field("dsize"), |was| was - 1);
+        let report = img.fsck(FsckOptions::no());
+        assert!(report.counts.contains_key(&Id::SbField), "{:#?}", report.findings);
+        assert!(repaired_for_good(&img, "outvoted"));
+        assert_eq!(img.tree(), tree);
+    }
+}
+
 /// A wrong number: not the one that was there.
 fn wrong(how: u8, was: i128) -> i128 {
     match how {
@@ -168,14 +187,14 @@ proptest! {
     #[test]
     fn whichever_copies_are_believed_they_are_believed_again(
         kind in 0..KINDS.len(),
-        lies in prop::collection::vec((0u32..4, any_field(), any::<u8>()), 1..7),
+        lies in prop::collection::vec((0u32..5, any_field(), any::<u8>()), 1..7),
     ) {
         let img = Img::fresh(KINDS[kind]);
         let mut what = format!("{:?}", KINDS[kind]);
         for (copy, field, how) in lies {
             let at = match copy {
                 0 => home(&img),
-                3 => backup(&img, img.g.ncg - 1),
+                4 => backup(&img, img.g.ncg - 1),
                 c => backup(&img, (c - 1).min(img.g.ncg - 1)),
             };
             what += &format!(", byte {at} {}", field.name);
