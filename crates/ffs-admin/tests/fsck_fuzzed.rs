@@ -73,6 +73,18 @@ fn an_orphan_does_not_count_for_a_new_lost_and_found() {
     }
 }
 
+/// The root's link count is as high as it can be when `lost+found` is made in it.
+#[test]
+fn a_count_at_its_limit_is_lowered_to_what_it_should_be() {
+    one_repair_is_enough(|i| {
+        let sub = i.mkdir(2, "d");
+        let (at, _) = i.entry(2, "d");
+        i.write(at, &[0; 4]);
+        i.edit(2, |d| d.nlink = u16::MAX);
+        assert!(sub > 2);
+    });
+}
+
 /// What makes a standard superblock useless, or useless but for what changes in it.
 const UNUSABLE: [fn(&Img); 3] = [
     |i| i.write(home(i), &[0; 8192]),

@@ -46,16 +46,13 @@ impl Checker<'_> {
         Ok(true)
     }
 
-    /// Raises the link count of `ino` on disk and in the table.
+    /// Raises the link count of `ino` on disk and in the table, but for a count that is as high as can be.
     fn add_link(&mut self, ino: Ino) -> Res<()> {
         let mut node = self.node(ino)?;
         node.d.nlink = node.d.nlink.saturating_add(1);
         self.save(&mut node)?;
         let nlink = node.d.nlink;
-        self.inodes.update(ino, |r| {
-            r.nlink = nlink;
-            r.remaining = r.remaining.saturating_add(1);
-        });
+        self.inodes.update(ino, |r| r.restate_links(nlink));
         Ok(())
     }
 
