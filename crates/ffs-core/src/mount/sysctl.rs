@@ -93,6 +93,8 @@ impl Ffs {
         match id {
             Id::vmiodirenable | Id::cache | Id::nbuf | Id::hibufspace | Id::maxbufmallocspace => {
                 alloc.cache.retune(&alloc.tunables);
+                // `dirhash_maxmem=auto` follows the cache.
+                self.0.table.dirhash().settle();
             }
             Id::minvnodes | Id::maxvnodes | Id::wantfreevnodes | Id::vfscache => {
                 self.0.table.tunables_changed();

@@ -123,3 +123,42 @@ fn what_nobody_consults_is_not_offered() {
         assert!(v.list().iter().all(|t| t.id != r.id), "{}", r.option);
     }
 }
+
+#[test]
+fn the_manual_explains_every_switch() {
+    let manual = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/switches.md");
+    let manual = std::fs::read_to_string(manual).unwrap();
+    let defaults = TunableValues::default();
+    for r in offered() {
+        let row = format!("| `{}`, `{}`, {} |", r.bsd, r.option, r.kind.format(defaults.raw(r.id)));
+        assert!(manual.contains(&row), "docs/switches.md has no row that begins {row}");
+    }
+    let rows = manual.lines().filter(|l| l.starts_with("| `") && l.split('`').count() > 4);
+    let rows = rows.filter(|l| l.split('|').count() == 6).count();
+    assert_eq!(rows, offered().count(), "rows of switches that are gone");
+}
+
+#[test]
+fn every_switch_is_consulted() {
+    fn sources(dir: &std::path::Path, all: &mut String) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("tunables") && !path.ends_with("tests") {
+                sources(&path, all);
+            } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with("tunables.rs")
+            {
+                all.push_str(&std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    let mut all = String::new();
+    sources(concat!(env!("CARGO_MANIFEST_DIR"), "/src").as_ref(), &mut all);
+    for r in offered() {
+        assert!(
+            all.contains(&format!("tunables.{:?}()", r.id))
+                || all.contains(&format!(".{:?}()", r.id)),
+            "{}",
+            r.bsd
+        );
+    }
+}
