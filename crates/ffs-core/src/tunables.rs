@@ -2,8 +2,7 @@
 //!
 //! # Invariants
 //! 1. A value that is in force kept its bounds when it was set, whichever way it came.
-//! 2. A switch nobody consults is `Pending`: fields and getters exist, but no name finds it and no list
-//!    shows it, so that nothing offered to a user is without effect.
+//! 2. Every switch is consulted somewhere, and explained in `docs/switches.md`.
 //! 3. Reading a switch is one relaxed load: a change is seen some time, and orders nothing. What has to
 //!    happen besides (emptying a pool that became smaller) is done by who sets it (`mount::sysctl`).
 //!
@@ -165,26 +164,12 @@ choices! {
     }
 }
 
-/// How far a switch is offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Offer {
-    /// At mount and at run time.
-    Live,
-    /// At mount; read-only at run time.
-    #[allow(dead_code, reason = "for rows to come")]
-    AtMount,
-    /// Not at all: its consumer is not there yet.
-    #[allow(dead_code, reason = "for rows to come")]
-    Pending,
-}
-
 /// A row of the table.
 struct Row {
     id: TunableId,
     bsd: &'static str,
     option: &'static str,
     kind: Kind,
-    offer: Offer,
     meaning: &'static str,
 }
 
@@ -202,9 +187,6 @@ pub enum TunableError {
     /// It tells, and takes nothing.
     #[error("'{0}' is read-only")]
     ReadOnly(&'static str),
-    /// It can be given to mount only.
-    #[error("'{0}' can be set when mounting only")]
-    AtMount(&'static str),
     /// Not of the switch's type.
     #[error("'{name}={value}': expected {expected}")]
     Value {
@@ -234,7 +216,7 @@ fn suggestion(nearest: &Option<&'static str>) -> String {
 }
 
 macro_rules! tunables {
-    ($($offer:ident $field:ident: $t:ty = $default:expr, $kind:expr, $bsd:literal, $option:literal,
+    ($($field:ident: $t:ty = $default:expr, $kind:expr, $bsd:literal, $option:literal,
         $meaning:literal;)*) => {
         /// A switch by its field's name.
         #[allow(non_camel_case_types, reason = "the names are the fields'")]
@@ -272,7 +254,6 @@ macro_rules! tunables {
 
             $(
                 #[doc = $meaning]
-                #[allow(dead_code, reason = "rows come before their consumers")]
                 pub(crate) fn $field(&self) -> $t {
                     Raw::from_raw(self.$field.load(Ordering::Relaxed))
                 }
@@ -288,7 +269,6 @@ macro_rules! tunables {
             bsd: $bsd,
             option: $option,
             kind: $kind,
-            offer: Offer::$offer,
             meaning: $meaning,
         },)*];
     };
@@ -299,56 +279,56 @@ const MANY: u64 = 1 << 32;
 /// Bytes.
 const HUGE: u64 = 1 << 46;
 
-// Offer, field: type = default, kind and bounds, BSD's name, mount option, meaning.
+// Field: type = default, kind and bounds, BSD's name, mount option, meaning.
 tunables! {
-    Live dirpref: DirPref = DirPref::New10, Kind::Choice(DirPref::NAMES),
+    dirpref: DirPref = DirPref::New10, Kind::Choice(DirPref::NAMES),
         "vfs.ffs.dirpref", "dirpref", "Where new directories go.";
-    Live alloc: AllocPolicy = AllocPolicy::Y2013, Kind::Choice(AllocPolicy::NAMES),
+    alloc: AllocPolicy = AllocPolicy::Y2013, Kind::Choice(AllocPolicy::NAMES),
         "vfs.ffs.alloc", "alloc", "Which generation of block preferences.";
-    Live doreallocblks: bool = true, Kind::Flag,
+    doreallocblks: bool = true, Kind::Flag,
         "vfs.ffs.doreallocblks", "doreallocblks", "Move sequentially written blocks together.";
-    Live dirhash_minsize: u64 = 2560, Kind::Bytes(512, HUGE),
+    dirhash_minsize: u64 = 2560, Kind::Bytes(512, HUGE),
         "vfs.ufs.dirhash_minsize", "dirhash_minsize", "Smallest directory that gets a hash.";
-    Live dirhash_maxmem: Limit = Limit::Auto, Kind::AutoBytes(0, HUGE),
+    dirhash_maxmem: Limit = Limit::Auto, Kind::AutoBytes(0, HUGE),
         "vfs.ufs.dirhash_maxmem", "dirhash_maxmem", "Memory for directory hashes; 0 turns them off.";
-    Live dirhash_docheck: bool = false, Kind::Flag,
+    dirhash_docheck: bool = false, Kind::Flag,
         "vfs.ufs.dirhash_docheck", "dirhash_docheck", "Check a hash after every change, against the directory.";
-    Live dirhash_reclaimpercent: u64 = 10, Kind::Percent,
+    dirhash_reclaimpercent: u64 = 10, Kind::Percent,
         "vfs.ufs.dirhash_reclaimpercent", "dirhash_reclaimpercent",
         "Share of the hashes that is given back when memory is short.";
-    Live dirhash_reclaimage: u64 = 60, Kind::Seconds(0, MANY),
+    dirhash_reclaimage: u64 = 60, Kind::Seconds(0, MANY),
         "vfs.ufs.dirhash_reclaimage", "dirhash_reclaimage",
         "Age of an unused hash that is given back when memory is short.";
-    Live dirhash_hash: DirHashFunction = DirHashFunction::SipHash, Kind::Choice(DirHashFunction::NAMES),
+    dirhash_hash: DirHashFunction = DirHashFunction::SipHash, Kind::Choice(DirHashFunction::NAMES),
         "vfs.ufs.dirhash_hash", "dirhash_hash", "Hash function of directory hashes to come.";
-    Live dirhash_compat: bool = false, Kind::Flag,
+    dirhash_compat: bool = false, Kind::Flag,
         "vfs.ufs.dirhash_compat", "dirhash_compat",
         "Directory hashes to come have the faults of the code the paper measured.";
-    Live dir_truncate: DirTruncate = DirTruncate::Create, Kind::Choice(DirTruncate::NAMES),
+    dir_truncate: DirTruncate = DirTruncate::Create, Kind::Choice(DirTruncate::NAMES),
         "vfs.ffs.dir_truncate", "dir_truncate", "When a directory gives back empty blocks at its end.";
-    Live vmiodirenable: bool = true, Kind::Flag,
+    vmiodirenable: bool = true, Kind::Flag,
         "vfs.vmiodirenable", "vmiodirenable",
         "Directory blocks use the page cache; otherwise buffers of their own.";
-    Live vfscache: bool = true, Kind::Flag,
+    vfscache: bool = true, Kind::Flag,
         "debug.vfscache", "namecache", "Keep names in memory.";
-    Live ncnegfactor: u64 = 16, Kind::Count(1, MANY),
+    ncnegfactor: u64 = 16, Kind::Count(1, MANY),
         "debug.ncnegfactor", "ncnegfactor", "One name in so many may be of a file that does not exist.";
-    Live namecache_prime: NamecachePrime = NamecachePrime::All, Kind::Choice(NamecachePrime::NAMES),
+    namecache_prime: NamecachePrime = NamecachePrime::All, Kind::Choice(NamecachePrime::NAMES),
         "vfs.ffs.namecache_prime", "namecache_prime", "Which operations keep the names they make in memory.";
-    Live minvnodes: Limit = Limit::Auto, Kind::AutoCount(0, MANY),
+    minvnodes: Limit = Limit::Auto, Kind::AutoCount(0, MANY),
         "kern.minvnodes", "minvnodes",
         "Inodes kept in memory before unused ones without blocks in memory are recycled; auto: maxvnodes.";
-    Live maxvnodes: u64 = 65536, Kind::Count(1, MANY),
+    maxvnodes: u64 = 65536, Kind::Count(1, MANY),
         "kern.maxvnodes", "maxvnodes", "Inodes kept in memory before any unused ones are recycled.";
-    Live wantfreevnodes: u64 = 25, Kind::Count(0, MANY),
+    wantfreevnodes: u64 = 25, Kind::Count(0, MANY),
         "vfs.wantfreevnodes", "wantfreevnodes", "Unused inodes there must be before one is recycled.";
-    Live cache: u64 = 64 << 20, Kind::Bytes(2 << 20, HUGE),
+    cache: u64 = 64 << 20, Kind::Bytes(2 << 20, HUGE),
         "vfs.ffs.cache", "cache", "Memory for blocks.";
-    Live nbuf: Limit = Limit::Auto, Kind::AutoCount(16, MANY),
+    nbuf: Limit = Limit::Auto, Kind::AutoCount(16, MANY),
         "kern.nbuf", "nbuf", "Most blocks with a buffer header.";
-    Live hibufspace: Limit = Limit::Auto, Kind::AutoBytes(64 << 10, HUGE),
+    hibufspace: Limit = Limit::Auto, Kind::AutoBytes(64 << 10, HUGE),
         "vfs.hibufspace", "hibufspace", "Most bytes of blocks with a buffer header.";
-    Live maxbufmallocspace: Limit = Limit::Auto, Kind::AutoBytes(0, HUGE),
+    maxbufmallocspace: Limit = Limit::Auto, Kind::AutoBytes(0, HUGE),
         "vfs.maxbufmallocspace", "maxbufmallocspace", "Most bytes of small blocks outside whole pages.";
 }
 
@@ -365,8 +345,6 @@ pub struct Tunable {
     pub value: String,
     /// What it takes.
     pub kind: Kind,
-    /// Whether it can be set while mounted.
-    pub live: bool,
     /// One sentence.
     pub meaning: &'static str,
 }
@@ -379,7 +357,6 @@ impl Row {
             option: self.option,
             value: self.kind.format(raw),
             kind: self.kind,
-            live: self.offer == Offer::Live,
             meaning: self.meaning,
         }
     }
@@ -398,26 +375,22 @@ impl Row {
     }
 }
 
-fn offered() -> impl Iterator<Item = &'static Row> {
-    ROWS.iter().filter(|r| r.offer != Offer::Pending)
-}
-
 /// The row of a BSD name or mount option.
 fn find(name: &str) -> Result<&'static Row, TunableError> {
-    offered().find(|r| r.bsd == name || r.option == name).ok_or_else(|| TunableError::Unknown {
+    ROWS.iter().find(|r| r.bsd == name || r.option == name).ok_or_else(|| TunableError::Unknown {
         name: name.to_owned(),
         nearest: nearest(
             name,
-            offered().map(|r| if name.contains('.') { r.bsd } else { r.option }),
+            ROWS.iter().map(|r| if name.contains('.') { r.bsd } else { r.option }),
         ),
     })
 }
 
 impl TunableValues {
-    /// Every switch that is offered.
+    /// Every switch.
     #[must_use]
     pub fn list(&self) -> Vec<Tunable> {
-        offered().map(|r| r.tell(self.raw(r.id))).collect()
+        ROWS.iter().map(|r| r.tell(self.raw(r.id))).collect()
     }
 
     /// Sets a switch by its mount option (or BSD name). A flag takes no value, too, and `no` before it.
@@ -442,9 +415,9 @@ impl TunableValues {
 }
 
 impl Tunables {
-    /// Every switch that is offered.
+    /// Every switch.
     pub(crate) fn list(&self) -> Vec<Tunable> {
-        offered().map(|r| r.tell(self.cell(r.id).load(Ordering::Relaxed))).collect()
+        ROWS.iter().map(|r| r.tell(self.cell(r.id).load(Ordering::Relaxed))).collect()
     }
 
     /// Sets a switch by its BSD name (or mount option); tells the switch as it was.
@@ -453,9 +426,6 @@ impl Tunables {
     /// See [`TunableError`].
     pub(crate) fn set(&self, name: &str, value: &str) -> Result<Tunable, TunableError> {
         let row = find(name)?;
-        if row.offer != Offer::Live {
-            return Err(TunableError::AtMount(row.bsd));
-        }
         let raw = row.read(value, row.bsd)?;
         Ok(row.tell(self.cell(row.id).swap(raw, Ordering::Relaxed)))
     }
@@ -464,7 +434,7 @@ impl Tunables {
 /// Every mount option of the table: what it takes, its default, and what it is for.
 pub fn describe() -> impl Iterator<Item = (&'static str, String, String, &'static str)> {
     let values = TunableValues::default();
-    offered().map(move |r| (r.option, r.kind.takes(), r.kind.format(values.raw(r.id)), r.meaning))
+    ROWS.iter().map(move |r| (r.option, r.kind.takes(), r.kind.format(values.raw(r.id)), r.meaning))
 }
 
 impl Kind {

@@ -11,10 +11,8 @@ use std::path::{Path, PathBuf};
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
-    /// A switch that can be set.
+    /// A switch.
     Switch,
-    /// A switch that is set when mounting.
-    AtMount,
     /// Counts since the mount.
     Counter,
     /// How much there is now.
@@ -71,7 +69,6 @@ impl Control {
             let [name, value, kind, takes, meaning] = words(line)?;
             let kind = match kind.as_str() {
                 "rw" => EntryKind::Switch,
-                "mount" => EntryKind::AtMount,
                 "counter" => EntryKind::Counter,
                 "gauge" => EntryKind::Gauge,
                 _ => return None,

@@ -11,6 +11,7 @@
 //! | `server` | from the kernel's requests to operations of the file system |
 //! | `kernel` | mount(2), `fuseblk`, `fusermount3`; `mountinfo` |
 //! | `wire` | the FUSE protocol |
+//! | `pressure` | whether the system is short of memory |
 //! | `options` | the words behind `-o` |
 //!
 //! The room knows neither on-disk structures nor buffers: an operation of the core answers a request.
@@ -26,6 +27,7 @@ mod kernel;
 mod log;
 mod mountinfo;
 mod options;
+mod pressure;
 mod serve;
 mod server;
 mod session;

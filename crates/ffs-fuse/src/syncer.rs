@@ -1,9 +1,11 @@
-//! The syncer: once a second the core writes what has been dirty too long.
+//! The syncer: once a second the core writes what has been dirty too long, and gives back memory if the
+//! system is short of it.
 //!
 //! **Purpose.** sync(2) does not reach an ordinary FUSE server, so that the bound on what a crash may
 //! lose is kept here.
 
 use crate::log;
+use crate::pressure::Pressure;
 use ffs_core::Ffs;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -51,8 +53,12 @@ impl Syncer {
 
 fn run(fs: &Ffs, stop: &Stop, each: impl Fn()) {
     let mut failing = false;
+    let mut pressure = Pressure::default();
     while !stop.wait() {
         each();
+        if pressure.is_high() {
+            fs.low_memory();
+        }
         match fs.tick() {
             Ok(()) => failing = false,
             // Once a series of failures, not once a second.

@@ -128,7 +128,6 @@ fn print(args: &Args, shown: &[&Entry], out: &mut impl Write) -> Result<(), Fail
         rows.extend(shown.iter().map(|e| {
             let takes = match e.kind {
                 EntryKind::Switch => e.takes.clone(),
-                EntryKind::AtMount => format!("{} (when mounting)", e.takes),
                 EntryKind::Counter | EntryKind::Gauge => "(read-only)".to_owned(),
             };
             vec![e.name.clone(), e.value.clone(), takes, e.meaning.clone()]
@@ -153,7 +152,7 @@ fn line(e: &Entry) -> Line<'_> {
         name: &e.name,
         value: number.unwrap_or_else(|_| e.value.as_str().into()),
         kind: match e.kind {
-            EntryKind::Switch | EntryKind::AtMount => "switch",
+            EntryKind::Switch => "switch",
             EntryKind::Counter => "counter",
             EntryKind::Gauge => "gauge",
         },

@@ -8,10 +8,8 @@ use crate::tunables::{Kind, Tunable, TunableError, TunableId, nearest};
 /// What a name of [`Ffs::sysctl`] stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nature {
-    /// A switch, which can be set now.
+    /// A switch.
     Switch(Kind),
-    /// A switch that is set when mounting.
-    AtMount(Kind),
     /// Counts since the mount.
     Counter,
     /// How much there is now.
@@ -43,7 +41,7 @@ impl Ffs {
     pub fn sysctl(&self) -> Vec<Sysctl> {
         let switch = |t: Tunable| Sysctl {
             name: t.name,
-            nature: if t.live { Nature::Switch(t.kind) } else { Nature::AtMount(t.kind) },
+            nature: Nature::Switch(t.kind),
             value: t.value,
             meaning: t.meaning,
         };

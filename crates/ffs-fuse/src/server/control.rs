@@ -11,7 +11,7 @@
 //! | `values N` | the same, names and values only | everybody |
 //!
 //! Lists are answered `ok M`, then lines of words with tabs between them; another message asks for more from
-//! `M` on, if `M` is not 0. The words are name, value, and in `list` also `rw`, `mount`, `counter` or `gauge`,
+//! `M` on, if `M` is not 0. The words are name, value, and in `list` also `rw`, `counter` or `gauge`,
 //! what it takes, and its meaning.
 
 use super::Server;
@@ -91,7 +91,6 @@ impl Server {
 fn describe(s: &Sysctl) -> String {
     let (nature, takes) = match s.nature {
         Nature::Switch(kind) => ("rw", kind.takes()),
-        Nature::AtMount(kind) => ("mount", kind.takes()),
         Nature::Counter => ("counter", String::new()),
         Nature::Gauge => ("gauge", String::new()),
     };

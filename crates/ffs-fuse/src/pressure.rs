@@ -1,0 +1,55 @@
+//! Whether the system is short of memory: the kernel's pressure stall information.
+
+use std::fs;
+
+/// Where the kernel tells how long tasks waited for memory.
+const SOURCE: &str = "/proc/pressure/memory";
+/// Microseconds of waiting between two looks, a second apart, that are called short.
+const SHORT: u64 = 100_000;
+
+/// What the last look saw.
+#[derive(Debug, Default)]
+pub(crate) struct Pressure {
+    total: Option<u64>,
+}
+
+impl Pressure {
+    /// Whether tasks waited for memory much since the last look. Never, on kernels that do not tell.
+    pub(crate) fn is_high(&mut self) -> bool {
+        let now = fs::read_to_string(SOURCE).ok().and_then(|text| waited(&text));
+        self.rose_to(now)
+    }
+
+    fn rose_to(&mut self, now: Option<u64>) -> bool {
+        let before = std::mem::replace(&mut self.total, now);
+        matches!((before, now), (Some(b), Some(n)) if n.saturating_sub(b) >= SHORT)
+    }
+}
+
+/// `total` of the line `some`, microseconds.
+fn waited(text: &str) -> Option<u64> {
+    let some = text.lines().find(|l| l.starts_with("some "))?;
+    some.rsplit_once("total=")?.1.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_is_what_was_waited_since() {
+        let text = |total: u64| {
+            format!(
+                "some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\nfull avg10=0.00 total=7\n"
+            )
+        };
+        let mut p = Pressure::default();
+        let mut look = |total| p.rose_to(waited(&text(total)));
+        assert!(!look(5_000_000), "the first look knows nothing of before");
+        assert!(!look(5_099_999));
+        assert!(look(5_199_999));
+        assert!(!look(0));
+        assert_eq!(waited("some"), None);
+        assert!(!p.rose_to(None) && !p.rose_to(Some(u64::MAX)));
+    }
+}
