@@ -52,7 +52,8 @@ impl Rec {
         self.nlink == 0 || self.nlink > NLINK_MAX
     }
 
-    /// The stored count is `nlink` now; the names found so far are as many as they were.
+    /// The stored count is `nlink` now, which may be no higher than before if that was its limit; the names
+    /// found so far are as many as they were.
     pub(super) fn restate_links(&mut self, nlink: u16) {
         let risen = i32::from(nlink) - i32::from(self.nlink);
         self.remaining = self.remaining.saturating_add(risen);
