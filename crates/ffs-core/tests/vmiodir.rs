@@ -222,3 +222,18 @@ fn work(w: &World, seed: u64, t: u64) -> Vec<String> {
     }
     names
 }
+
+#[test]
+fn every_name_is_told_once_and_read_only_ones_say_so() {
+    let w = planted(100, 1, TunableValues::default());
+    let all = w.fs.sysctl();
+    assert!(all.is_sorted_by(|a, b| a.name < b.name), "a name is told twice");
+    for s in &all {
+        let set = w.fs.set_tunable(s.name, &s.value).map_err(|e| e.to_string());
+        match s.nature {
+            ffs_core::Nature::Switch(_) => assert_eq!(set.unwrap().value, s.value),
+            _ => assert_eq!(set.unwrap_err(), format!("'{}' is read-only", s.name)),
+        }
+    }
+    w.end();
+}

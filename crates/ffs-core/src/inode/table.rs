@@ -411,20 +411,12 @@ impl InodeTable {
 
     /// How many inodes and names there are, and what memory they take.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
-        let c = self.cache().counters.values();
-        let [good, negative, bad, _, missed, ..] = c.nchstats();
         let st = self.state.lock();
         let (all, held) = (st.map.len(), self.held.load(Ordering::Relaxed));
         let row = |name, value: usize, meaning| Gauge { name, value: value as u64, meaning };
         let inodes = all * INODE_BYTES + st.map.bytes();
         let queue = st.unused.capacity() * size_of::<(u64, Ino)>();
-        let count = |name, value, meaning| Gauge { name, value, meaning };
         vec![
-            count("vfs.cache.numcalls", c.cache_numcalls(), "Names looked up or changed."),
-            count("vfs.cache.nchstats.goodhits", good, "Names found in memory and used."),
-            count("vfs.cache.nchstats.neghits", negative, "Absences found in memory and used."),
-            count("vfs.cache.nchstats.badhits", bad, "Entries found that could not be used."),
-            count("vfs.cache.nchstats.miss", missed, "Names not in memory."),
             row("vfs.numvnodes", all, "Inodes in memory."),
             row("vfs.freevnodes", all.saturating_sub(held), "Of those, without users."),
             row("vfs.ffs.vnode_mem", inodes + queue, "Bytes of inodes in memory."),
