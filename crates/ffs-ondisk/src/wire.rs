@@ -121,6 +121,7 @@ impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
     const SIZE: usize = T::SIZE * N;
     const ELEM: usize = T::ELEM;
     const SIGNED: bool = T::SIGNED;
+    #[inline]
     fn get(b: &[u8], e: Endian) -> Self {
         let mut out = [T::default(); N];
         for (slot, chunk) in out.iter_mut().zip(b.chunks_exact(T::SIZE)) {
@@ -128,6 +129,7 @@ impl<T: Wire + Copy + Default, const N: usize> Wire for [T; N] {
         }
         out
     }
+    #[inline]
     fn put(&self, b: &mut [u8], e: Endian) {
         for (v, chunk) in self.iter().zip(b.chunks_exact_mut(T::SIZE)) {
             v.put(chunk, e);
@@ -205,12 +207,40 @@ macro_rules! layout {
             /// Reads the structure from the start of `b`.
             #[must_use]
             pub fn decode(b: &[u8], e: $crate::wire::Endian) -> Self {
+                // Where length and byte order are constants nothing is asked field by field.
+                match (b.first_chunk::<{ $size }>(), e) {
+                    (Some(b), $crate::wire::Endian::Little) => {
+                        Self::fields_of(b, $crate::wire::Endian::Little)
+                    }
+                    (Some(b), $crate::wire::Endian::Big) => {
+                        Self::fields_of(b, $crate::wire::Endian::Big)
+                    }
+                    (None, e) => Self::fields_of(b, e),
+                }
+            }
+
+            #[inline(always)]
+            fn fields_of(b: &[u8], e: $crate::wire::Endian) -> Self {
                 Self { $($f: $crate::wire::get(b, $off, e),)* }
             }
 
             /// Writes the known fields to the start of `b`; other bytes stay as they are.
             pub fn encode(&self, b: &mut [u8], e: $crate::wire::Endian) {
-                $($crate::wire::put(b, $off, e, self.$f);)*
+                match e {
+                    $crate::wire::Endian::Little => {
+                        self.fields_into(b, $crate::wire::Endian::Little);
+                    }
+                    $crate::wire::Endian::Big => self.fields_into(b, $crate::wire::Endian::Big),
+                }
+            }
+
+            #[inline(always)]
+            fn fields_into(&self, b: &mut [u8], e: $crate::wire::Endian) {
+                if let Some(b) = b.first_chunk_mut::<{ $size }>() {
+                    $($crate::wire::put(b, $off, e, self.$f);)*
+                } else {
+                    $($crate::wire::put(b, $off, e, self.$f);)*
+                }
             }
         }
 

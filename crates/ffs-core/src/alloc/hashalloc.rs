@@ -7,7 +7,7 @@
 use super::Alloc;
 use crate::counters::bump;
 use crate::error::Result;
-use ffs_ondisk::CgNo;
+use ffs_ondisk::{CgNo, Csum};
 
 /// The groups in the order they are tried from `start` (below `ncg`) on: itself, the quadratic
 /// rehash (+1, +3, +7, ...), then all but the first two by brute force.
@@ -30,10 +30,26 @@ impl Alloc {
     pub(super) fn hash_search<R>(
         &self,
         start: CgNo,
+        each: impl FnMut(CgNo, bool) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        self.hash_search_where(start, |_| true, each)
+    }
+
+    /// As [`Alloc::hash_search`], passing over groups whose counts say that they have nothing.
+    pub(super) fn hash_search_where<R>(
+        &self,
+        start: CgNo,
+        may_have: impl Fn(&Csum) -> bool,
         mut each: impl FnMut(CgNo, bool) -> Result<Option<R>>,
     ) -> Result<Option<R>> {
         let mut failed = None;
-        for (i, c) in order(self.g().ncg, self.clamp_group(start)).enumerate() {
+        let mut order = order(self.g().ncg, self.clamp_group(start)).enumerate();
+        loop {
+            let next = {
+                let sum = self.sum.lock();
+                order.find(|(_, c)| may_have(&sum.group(*c)))
+            };
+            let Some((i, c)) = next else { break };
             bump(&self.cache.counters.groups_searched);
             match each(c, i == 0) {
                 Ok(Some(found)) => return Ok(Some(found)),

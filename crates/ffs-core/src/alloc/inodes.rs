@@ -28,9 +28,12 @@ impl Alloc {
     /// [`Error::NoInodes`]; the device's; a damaged group's if nothing else was free.
     pub(crate) fn alloc_inode(&self, parent: &ParentDir, is_dir: bool) -> Result<Ino> {
         let pref = self.inode_pref(parent, is_dir)?;
-        let found = self.hash_search(self.g().ino_to_cg(pref), |c, first| {
-            self.alloc_inode_in(c, first.then_some(pref), is_dir)
-        })?;
+        let start = self.g().ino_to_cg(pref);
+        let found = self.hash_search_where(
+            start,
+            |counts| counts.nifree > 0,
+            |c, first| self.alloc_inode_in(c, first.then_some(pref), is_dir),
+        )?;
         found.ok_or(Error::NoInodes)
     }
 
@@ -57,9 +60,6 @@ impl Alloc {
     }
 
     fn alloc_inode_in(&self, c: CgNo, pref: Option<Ino>, is_dir: bool) -> Result<Option<Ino>> {
-        if self.sum.lock().group(c).nifree <= 0 {
-            return Ok(None);
-        }
         self.edit(c, |e| {
             if e.counts().nifree <= 0 {
                 return Ok(None);

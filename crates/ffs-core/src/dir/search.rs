@@ -22,6 +22,16 @@ pub(crate) struct Slot {
     pub(super) end_useful: Option<u32>,
 }
 
+impl Slot {
+    /// Whether entering a name here leaves the record of `e` where it is.
+    pub(crate) fn spares(&self, e: &Entry) -> bool {
+        match self.place {
+            Where::Compact(region) => chunk_of(region.at) != chunk_of(e.off.0),
+            Where::Whiteout(_) | Where::Slack(_) | Where::Append(_) => true,
+        }
+    }
+}
+
 /// The kinds of room, best first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Where {

@@ -22,7 +22,7 @@ impl InodeTable {
         }
         if !data_only {
             let mut data = ip.write();
-            if data.alive() && data.access_noted() {
+            if data.alive() && data.times_noted() {
                 self.update(ip, &mut data, InodeChange::Attr)?;
             }
         }

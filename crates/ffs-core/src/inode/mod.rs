@@ -20,7 +20,7 @@
 //!
 //! # Invariants
 //! 1. There is at most one [`Inode`] of a number; it holds the newest state. Its block's buffer holds
-//!    the state of the last [`InodeTable::update`].
+//!    the state of the last [`InodeTable::update`]; only noted times may be newer (`times`).
 //! 2. The last block of a file holds exactly the fragments `g.blksize(size, lbn)` says; no pointer
 //!    beyond the size is set. Whatever call changes one changes the other. No call makes the last block
 //!    a hole: fsck would cut the file before it.
@@ -102,6 +102,8 @@ pub(crate) struct InodeData {
     /// An access not yet in `d`: nanoseconds since 1970, or [`NOT_ACCESSED`]. Set under the shared
     /// lock.
     accessed: AtomicI64,
+    /// Other times in `d` are newer than those in the inode's block.
+    retimed: bool,
     /// The row of blocks being written.
     cluster: Cluster,
 }
@@ -124,8 +126,12 @@ struct Cluster {
 
 impl Inode {
     fn new(ino: Ino, d: Dinode) -> Inode {
-        let data =
-            InodeData { d, accessed: AtomicI64::new(NOT_ACCESSED), cluster: Cluster::default() };
+        let data = InodeData {
+            d,
+            accessed: AtomicI64::new(NOT_ACCESSED),
+            retimed: false,
+            cluster: Cluster::default(),
+        };
         Inode {
             ino,
             dir: DirState::default(),

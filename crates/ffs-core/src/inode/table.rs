@@ -431,7 +431,7 @@ impl InodeTable {
     /// block may be another file's.
     pub(super) fn carry_access(&self, ip: &Inode) {
         let Some(mut data) = ip.try_write() else { return };
-        if data.alive() && data.access_noted() {
+        if data.alive() && data.times_noted() {
             // A failed write of an access time is not worth failing somebody else's operation.
             let _ = self.update(ip, &mut data, InodeChange::Attr);
         }
@@ -512,7 +512,7 @@ impl TableState {
             self.push(&ip);
             return Oldest::Used;
         }
-        let accessed = ip.data.try_read().is_some_and(|d| d.access_noted());
+        let accessed = ip.data.try_read().is_some_and(|d| d.times_noted());
         // The table's reference and this one.
         let busy = Arc::strong_count(&ip) > 2;
         if busy || accessed || keep(&ip) {

@@ -1,7 +1,8 @@
 //! Times and attributes.
 //!
 //! Access times are lazy: a reader notes the time under the shared lock, the next update of the inode
-//! (or `sync`, or recycling) carries it into the inode. They never order anything.
+//! (or `sync`, or recycling) carries it into the inode. So are the times of a directory whose entries
+//! changed: as on BSD the inode is marked, and carried into its block later. Times never order anything.
 //!
 //! Reference: `spec/soft-updates.md` §6.13, §6.14.
 
@@ -32,9 +33,9 @@ impl InodeData {
         *self.accessed.get_mut() = NOT_ACCESSED;
     }
 
-    /// Whether an access is noted that `d` does not have yet.
-    pub(super) fn access_noted(&self) -> bool {
-        self.accessed.load(Ordering::Relaxed) != NOT_ACCESSED
+    /// Whether times are noted that the inode's block does not have yet.
+    pub(super) fn times_noted(&self) -> bool {
+        self.retimed || self.accessed.load(Ordering::Relaxed) != NOT_ACCESSED
     }
 }
 
@@ -49,6 +50,13 @@ impl InodeTable {
     pub(crate) fn touch_modified(&self, data: &mut InodeData) {
         self.touch_changed(data);
         data.d.mtime = data.d.ctime;
+    }
+
+    /// A directory's entries changed, and nothing else of it: as [`InodeTable::touch_modified`], and the
+    /// times go to the inode's block with the next update, `sync` or recycling.
+    pub(crate) fn note_modified(&self, data: &mut InodeData) {
+        self.touch_modified(data);
+        data.retimed = true;
     }
 
     /// Attributes changed: sets `ctime` and the change counter, in memory.
@@ -98,15 +106,15 @@ impl InodeTable {
         }
     }
 
-    /// Carries noted accesses into the inode blocks' buffers. The caller holds no inode lock.
+    /// Carries noted times into the inode blocks' buffers. The caller holds no inode lock.
     ///
     /// # Errors
     /// The device's: the first; the other inodes are done all the same.
     pub(crate) fn flush_times(&self) -> Result<()> {
         let mut result = Ok(());
-        for ip in self.select(InodeData::access_noted) {
+        for ip in self.select(InodeData::times_noted) {
             let mut data = ip.write();
-            if data.alive() && data.access_noted() {
+            if data.alive() && data.times_noted() {
                 result = result.and(self.update(&ip, &mut data, InodeChange::Attr));
             }
         }

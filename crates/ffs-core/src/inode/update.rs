@@ -25,6 +25,7 @@ impl InodeTable {
                 data.d.encode(self.g(), place);
             }
         }
+        data.retimed = false;
         self.cache().apply(&block, then)
     }
 }

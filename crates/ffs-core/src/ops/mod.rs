@@ -173,9 +173,8 @@ impl Inner {
 
     /// Notes in a directory's inode that its entries changed.
     fn directory_changed(&self, d: &mut DirMut<'_>, grew: bool) -> Result<()> {
-        self.table.touch_modified(d.data);
-        let why = if grew { InodeChange::DirectoryGrow } else { InodeChange::Attr };
-        self.table.update(d.ip, d.data, why)
+        self.table.note_modified(d.data);
+        if grew { self.table.update(d.ip, d.data, InodeChange::DirectoryGrow) } else { Ok(()) }
     }
 
     /// One link more, for a name or a `..` about to be written; taken back if it cannot be noted.

@@ -443,10 +443,12 @@ impl<'a> Renaming<'a> {
         if arrives {
             redirect_dotdot(self.inner, &mut self.src, new)?;
         }
-        let name = self.req.from.name;
+        let (name, old_entry) = (self.req.from.name, self.src.entry);
+        let stays = !self.same_dir() || self.slot.as_ref().is_none_or(|s| s.spares(&old_entry));
         let mut d1 = self.source();
         // Entering the new name may have moved the old one.
-        let gone = match dir::find(d1.shared(), name) {
+        let found = if stays { Ok(Some(old_entry)) } else { dir::find(d1.shared(), name) };
+        let gone = match found {
             Ok(Some(e)) => dir::remove(&mut d1, &e),
             Ok(None) => Err(Error::NotFound),
             Err(e) => Err(e),

@@ -167,7 +167,7 @@ fn a_late_access_time_does_not_touch_the_numbers_next_file() {
     let locked = old.write();
     // Nobody waits for it: this would be forever.
     b.t.carry_access(&old);
-    assert!(locked.access_noted());
+    assert!(locked.times_noted());
     drop(locked);
     // What `recycle` took from the table to update is freed, and its number used again.
     old.write().d.nlink = 0;
