@@ -21,6 +21,7 @@ mod cmd;
 mod compare;
 mod copy;
 mod fail;
+mod hugepages;
 mod namei;
 mod output;
 mod progress;

@@ -12,7 +12,7 @@ use ffs_lab::{LabError, RealTimer, Watch};
 use super::Doc;
 use crate::fail::{Failure, Outcome};
 use crate::progress::Progress;
-use crate::signals;
+use crate::{hugepages, signals};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -66,6 +66,7 @@ enum Workload {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
+    hugepages::want();
     signals::listen();
     match args.experiment {
         Experiment::Compare { workload: Workload::Dirs(args) } => dirs::run(args),
