@@ -91,6 +91,15 @@ pub struct Comparison {
     pub skipped: Vec<Skipped>,
 }
 
+/// How cost grows from one size to another: 1 if it does not, no number if nothing was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Growth {
+    /// Times as long.
+    pub time: f64,
+    /// Times as much processor time.
+    pub cpu: f64,
+}
+
 impl Comparison {
     /// A target's result.
     #[must_use]
@@ -99,11 +108,16 @@ impl Comparison {
         self.rows.iter().find(wanted)
     }
 
-    /// How many times as long as at `small` files an operation takes at `large`, median by median.
+    /// How many times as long as at `small` files an operation takes at `large`, and how many times as
+    /// much processor time, median by median.
     #[must_use]
-    pub fn growth(&self, target: &str, phase: Phase, small: u32, large: u32) -> Option<f64> {
+    pub fn growth(&self, target: &str, phase: Phase, small: u32, large: u32) -> Option<Growth> {
         let (small, large) = (self.row(target, phase, small)?, self.row(target, phase, large)?);
-        (small.us_per_op > 0.0).then(|| large.us_per_op / small.us_per_op)
+        let ratio = |large: f64, small: f64| if small > 0.0 { large / small } else { f64::NAN };
+        Some(Growth {
+            time: ratio(large.us_per_op, small.us_per_op),
+            cpu: ratio(large.cpu_us_per_op, small.cpu_us_per_op),
+        })
     }
 }
 
@@ -323,7 +337,7 @@ mod tests {
         let found = request.run(&context(), &mut Unwatched).unwrap();
         // A lap takes the same step whatever it holds.
         let growth = found.growth("core", Phase::Unlink, 40, 80).unwrap();
-        assert!((growth - 0.5).abs() < 1e-9, "{growth}");
+        assert!((growth.time - 0.5).abs() < 1e-9, "{growth:?}");
         assert_eq!(found.growth("core", Phase::Unlink, 40, 81), None);
     }
 

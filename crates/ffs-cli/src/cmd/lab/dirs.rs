@@ -121,7 +121,10 @@ fn tables(out: &mut impl Write, request: &Request, found: &Comparison) -> Result
     }
     for pair in request.sizes.windows(2) {
         if let [small, large] = *pair {
-            writeln!(out, "{large} files against {small}: times as long an operation\n")?;
+            writeln!(
+                out,
+                "{large} files against {small}: times as long, and as much processor time, an operation\n"
+            )?;
             writeln!(out, "{}", growth(found, &targets, small, large))?;
         }
     }
@@ -181,15 +184,17 @@ fn table(found: &Comparison, targets: &[&str], n: u32) -> String {
 /// Phases down, targets across: how much longer an operation takes in the larger directory.
 fn growth(found: &Comparison, targets: &[&str], small: u32, large: u32) -> String {
     let mut head = vec![String::new()];
-    head.extend(targets.iter().map(|target| (*target).to_owned()));
+    head.extend(targets.iter().flat_map(|target| [(*target).to_owned(), "cpu".to_owned()]));
     let right: Vec<usize> = (1..head.len()).collect();
     let mut rows = vec![head];
     for phase in Phase::ALL {
         let mut line = vec![phase.name().to_owned()];
-        line.extend(targets.iter().map(|target| {
+        for target in targets {
             let growth = found.growth(target, phase, small, large);
-            growth.map_or("-".to_owned(), |times| format!("x {times:.2}"))
-        }));
+            let shown = |times: f64| format!("x {times:.2}");
+            line.push(growth.map_or("-".to_owned(), |growth| shown(growth.time)));
+            line.push(growth.map_or(String::new(), |growth| shown(growth.cpu)));
+        }
         rows.push(line);
     }
     output::table(rows, &right)
