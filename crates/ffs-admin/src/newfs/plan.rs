@@ -106,8 +106,8 @@ pub fn plan(opts: &NewfsOptions, device_bytes: u64, sector_size: u32) -> Result<
             return Ok(Plan { bytes, provider_size: device_bytes / frame.fsize, ..plan });
         }
         // The volume has more fragments than there are inode numbers to go with them.
-        wanted_b *= 2;
-        wanted_f *= 2;
+        wanted_b = wanted_b.saturating_mul(2);
+        wanted_f = wanted_f.saturating_mul(2);
         if wanted_b > MAXBSIZE {
             let why = "too large: with the largest blocks there are still too few inode numbers";
             return Err(AdminError::Size(format!("{bytes} bytes: {why}")));

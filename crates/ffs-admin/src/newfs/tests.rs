@@ -491,3 +491,20 @@ proptest! {
         }
     }
 }
+
+/// Sizes no volume has, on one with so many fragments that they are doubled.
+#[test]
+fn absurd_sizes_are_doubled_without_overflow() {
+    for (bsize, fsize) in [(4096, u32::MAX), (u32::MAX, u32::MAX), (1, 1 << 31), (u32::MAX, 1)] {
+        for bytes in [1 << 30, 1 << 46, 1 << 62] {
+            let opts = NewfsOptions {
+                bsize: Some(bsize),
+                fsize: Some(fsize),
+                density: Some(1),
+                ..NewfsOptions::default()
+            };
+            // An answer of either kind.
+            drop(plan::plan(&opts, bytes, 512));
+        }
+    }
+}
