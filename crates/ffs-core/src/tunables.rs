@@ -516,7 +516,8 @@ fn size(text: &str) -> Option<u64> {
     number(digits)?.checked_mul(1 << shift)
 }
 
-/// The name that was probably meant: with the same last part, or at most two edits away.
+/// The name that was probably meant: with the same last part, at most two edits away, or one that the word is
+/// a part of.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let names: Vec<&'a str> = names.collect();
     let last = |name: &str| name.rsplit('.').next().map(str::to_owned);
@@ -526,7 +527,11 @@ pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&
     let near = names.iter().map(|name| (distance(word, name), *name)).min()?;
     // A short word is close to many that have nothing to do with it.
     let slips = if word.len() < 4 { 0 } else { (word.len() / 3).min(2) };
-    (near.0 <= slips).then_some(near.1)
+    if near.0 <= slips {
+        return Some(near.1);
+    }
+    let part = |name: &&&str| word.len() >= 4 && name.contains(word);
+    names.iter().filter(part).min_by_key(|name| name.len()).copied()
 }
 
 /// Edits (insert, delete, replace a byte) from `a` to `b`.

@@ -95,6 +95,8 @@ impl BufCache {
                 old
             };
             self.resized(&buf, old_len, len);
+        } else {
+            bump(&self.counters.buf_hits);
         }
         buf
     }

@@ -1,6 +1,6 @@
 //! How much the cache may hold.
 
-use crate::tunables::Tunables;
+use crate::tunables::{Limit, Tunables};
 
 /// Smallest cache that can hold what one operation touches, bytes.
 const MIN_CACHE: u64 = 2 << 20;
@@ -8,6 +8,8 @@ const MIN_CACHE: u64 = 2 << 20;
 const BYTES_PER_HEADER: u64 = 8192;
 /// Fewest headers, where their number is left to us.
 const MIN_HEADERS: u64 = 64;
+/// Blocks that may be dirty besides a quarter of the headers, as in BSD.
+const DIRTY_HEADERS: u64 = 20;
 
 /// How much the cache may hold. Reference: `spec/directories-and-caches.md` §7.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(crate) struct CacheLimits {
     pub(super) mallocspace: usize,
     /// Dirty bytes; beyond them, [`super::BufCache::throttle`] writes.
     pub(super) dirty: usize,
+    /// Dirty blocks, likewise.
+    pub(super) dirty_blocks: usize,
     /// Directory blocks are backed by pages.
     pub(super) vmiodir: bool,
 }
@@ -35,12 +39,20 @@ impl CacheLimits {
         let headers = t.nbuf().or(|| (bufspace / BYTES_PER_HEADER).max(MIN_HEADERS));
         let mallocspace = t.maxbufmallocspace().or(|| bufspace / 20);
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        // Dirty blocks keep their headers: where somebody sets how many headers or bytes of them there may
+        // be, what waits to be written must not make that a lie (`hidirtybuffers`).
+        let dirty = t.hibufspace().or(|| cache).min(cache / 2);
+        let dirty_blocks = match t.nbuf() {
+            Limit::Auto => u64::MAX,
+            Limit::Of(n) => n / 4 + DIRTY_HEADERS,
+        };
         CacheLimits {
             pages: size(cache),
             headers: size(headers),
             bufspace: size(bufspace),
             mallocspace: size(mallocspace),
-            dirty: size(cache / 2),
+            dirty: size(dirty),
+            dirty_blocks: size(dirty_blocks),
             vmiodir: t.vmiodirenable(),
         }
     }
@@ -54,6 +66,7 @@ impl CacheLimits {
             bufspace: total,
             mallocspace: 0,
             dirty,
+            dirty_blocks: usize::MAX,
             vmiodir: true,
         }
     }

@@ -3,6 +3,7 @@
 use super::tiers::Use;
 use super::{BufCache, BufKey, BufKind, BufRef, CacheLimits, WriteHooks};
 use crate::counters::Counters;
+use crate::tunables::{TunableValues, Tunables};
 use ffs_admin::newfs;
 use ffs_admin::volume::Volume;
 use ffs_device::{BlockDevice, ManualClock};
@@ -36,7 +37,15 @@ fn limits(
     mallocspace: usize,
     vmiodir: bool,
 ) -> CacheLimits {
-    CacheLimits { pages, headers, bufspace, mallocspace, dirty: usize::MAX, vmiodir }
+    CacheLimits {
+        pages,
+        headers,
+        bufspace,
+        mallocspace,
+        dirty: usize::MAX,
+        dirty_blocks: usize::MAX,
+        vmiodir,
+    }
 }
 
 fn cache(limits: CacheLimits) -> BufCache {
@@ -217,4 +226,54 @@ fn turning_the_policy_drops_what_it_would_not_keep_and_never_what_is_dirty() {
     c.state.lock().retune(limits(0, 0, 0, 0, true));
     assert_eq!(c.stats().headers, 0);
     assert_eq!(content(&c, 2, 0, FRAG), 7);
+}
+
+#[test]
+fn a_written_image_cleans_its_own_buffer_only() {
+    let c = cache(limits(1 << 20, 100, 1 << 20, 0, true));
+    let old = fill(&c, 1, 0, FRAG, 1);
+    c.forget(old.key);
+    let new = fill(&c, 1, 0, FRAG, 2);
+    c.state.lock().set_clean(&old);
+    assert!(c.is_dirty(&new), "the successor's change would be lost");
+    c.state.lock().set_clean(&new);
+    assert!(!c.is_dirty(&new));
+}
+
+#[test]
+fn limits_that_are_set_hold_for_what_is_dirty_too() {
+    let mut values = TunableValues::default();
+    let dirty = |v: &TunableValues| {
+        let l = CacheLimits::of(&Tunables::new(v));
+        (l.dirty, l.dirty_blocks)
+    };
+    assert_eq!(dirty(&values), (32 << 20, usize::MAX));
+    values.set("nbuf", Some("100")).unwrap();
+    values.set("hibufspace", Some("1m")).unwrap();
+    assert_eq!(dirty(&values), (1 << 20, 45));
+    let c = cache(CacheLimits { dirty_blocks: 2, ..limits(1 << 20, 100, 1 << 20, 0, true) });
+    for (lbn, left) in [(0, 1), (1, 2), (2, 0)] {
+        fill(&c, 9, lbn, FRAG, 1);
+        c.throttle().unwrap();
+        assert_eq!(c.state.lock().dirty.len(), left);
+    }
+}
+
+#[test]
+fn hits_and_misses_are_counted_once_in_all_and_by_class() {
+    let c = cache(limits(1 << 20, 3, 1 << 20, 0, true));
+    for lbn in 0..6 {
+        content(&c, 1, lbn, FRAG);
+        fill(&c, 9, lbn, FRAG, 1);
+    }
+    c.write_delayed().unwrap();
+    for lbn in 0..6 {
+        content(&c, 1, lbn, FRAG);
+        fill(&c, 9, lbn, FRAG, 2);
+        drop(c.incore(BufKey::File(Ino(1), lbn)));
+    }
+    let (s, all) = (c.stats(), c.counters.values());
+    let hits = [s.directories, s.data].map(|c| c.tier1_hits + c.tier2_hits);
+    assert_eq!((hits, all.buf_hits), ([12, 6], 18));
+    assert_eq!((s.directories.misses, all.buf_misses), (6, 6));
 }

@@ -330,14 +330,16 @@ impl State {
         self.dirty.insert(buf.key, buf.clone());
     }
 
-    /// The dirty buffer of `key` is clean now.
-    pub(super) fn set_clean(&mut self, key: BufKey) {
-        let Some(at) = self.find(key) else { return };
+    /// The dirty buffer `buf` is clean now.
+    pub(super) fn set_clean(&mut self, buf: &Buf) {
+        let Some(at) = self.find(buf.key) else { return };
         let slot = &mut self.slots[at as usize];
-        if slot.dirty {
+        // As in `set_dirty`: the write of a forgotten buffer says nothing about its successor.
+        let mine = slot.buf.as_ref().is_some_and(|b| std::ptr::eq(Arc::as_ptr(b), buf));
+        if slot.dirty && mine {
             slot.dirty = false;
             self.dirty_bytes -= slot.bytes as usize;
-            self.dirty.remove(&key);
+            self.dirty.remove(&buf.key);
             self.link(at);
         }
     }
@@ -592,7 +594,7 @@ impl State {
 
     /// Whether so much is dirty that writers have to wait.
     pub(super) fn too_dirty(&self) -> bool {
-        self.dirty_bytes > self.limits.dirty
+        self.dirty_bytes > self.limits.dirty || self.dirty.len() > self.limits.dirty_blocks
     }
 
     pub(super) fn stats(&self) -> CacheStats {

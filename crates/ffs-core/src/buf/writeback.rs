@@ -245,7 +245,7 @@ impl BufCache {
         // Under the cache's lock, so that a change after the test marks it dirty again after us.
         let unchanged = m.buf.data.try_read().is_some_and(|d| d.version == version);
         if unchanged {
-            st.set_clean(m.buf.key);
+            st.set_clean(m.buf);
         }
     }
 }

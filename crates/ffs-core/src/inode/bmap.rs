@@ -14,7 +14,6 @@
 use super::lifecycle::place;
 use super::{Inode, InodeData, InodeTable};
 use crate::buf::{BufKey, BufKind, BufRef};
-use crate::counters::bump;
 use crate::error::{Error, Result};
 use ffs_ondisk::bmap::{self, Path};
 use ffs_ondisk::geometry::NDADDR;
@@ -254,9 +253,7 @@ impl InodeTable {
     /// The block's buffer if it is in memory.
     #[inline]
     pub(crate) fn cached_block(&self, ip: &Inode, lbn: Lbn) -> Option<BufRef> {
-        let buf = self.cache().incore(data_key(ip.ino, lbn))?;
-        bump(&self.cache().counters.buf_hits);
-        Some(buf)
+        self.cache().incore(data_key(ip.ino, lbn))
     }
 
     /// The buffer of data block `lbn` at `at`.

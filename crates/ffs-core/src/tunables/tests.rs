@@ -52,6 +52,8 @@ fn refusals_say_why() {
         "unknown name 'vfs.ufs.doreallocblks'; did you mean 'vfs.ffs.doreallocblks'?"
     );
     assert_eq!(say("frobnicate", "1"), "unknown name 'frobnicate'");
+    assert_eq!(say("vmiodir", "1"), "unknown name 'vmiodir'; did you mean 'vmiodirenable'?");
+    assert_eq!(say("alo", "1"), "unknown name 'alo'");
     assert_eq!(say("vfs.ffs.doreallocblks", "2"), "'vfs.ffs.doreallocblks=2': expected 0 or 1");
     assert_eq!(
         say("vfs.ffs.dirpref", "newest"),
