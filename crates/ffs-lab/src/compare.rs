@@ -224,7 +224,11 @@ impl Request {
     fn row(&self, target: &str, facts: &Facts, phase: Phase, n: u32, s: &Series) -> Option<Row> {
         let (times, syncs) = (Summary::of(&s.us)?, Summary::of(&s.sync_us)?);
         let cpu = Summary::of(&s.cpu_us)?;
-        let shuffled = matches!(phase, Phase::Create | Phase::Miss);
+        let order = match phase {
+            Phase::Create | Phase::Miss => Order::Shuffled,
+            Phase::List => Order::Listing,
+            Phase::Stat | Phase::StatCold | Phase::Rename | Phase::Unlink => self.order,
+        };
         Some(Row {
             target: target.to_owned(),
             fs: facts.fs.clone(),
@@ -236,7 +240,7 @@ impl Request {
             cpu_us_per_op: cpu.median,
             rounds: times.rounds,
             sync_us_per_op: syncs.median,
-            order: if shuffled { Order::Shuffled.name() } else { self.order.name() },
+            order: order.name(),
             seed: self.seed,
             durability: facts.durability.clone(),
             forgot: s.forgot,
@@ -328,6 +332,8 @@ mod tests {
         assert_eq!(line["phase"], "create");
         assert_eq!(line["n"], 40);
         assert!(line["us_per_op"].is_f64());
+        assert_eq!(line["order"], "shuffled");
+        assert_eq!(found.row("core", Phase::List, 40).unwrap().order, "listing");
         assert_eq!(std::fs::read_dir(path).unwrap().count(), 0, "something is left");
     }
 

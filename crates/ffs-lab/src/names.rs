@@ -59,6 +59,12 @@ impl Names {
         }
     }
 
+    /// The names `count` at a time, in order; the last may be fewer.
+    pub fn windows(&self, count: usize) -> impl Iterator<Item = Names> {
+        let bytes = self.bytes.chunks((self.width * count).max(1));
+        bytes.map(|window| Names { bytes: window.to_vec(), width: self.width })
+    }
+
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -93,6 +99,11 @@ mod tests {
         assert_eq!(names.iter().collect::<Vec<_>>(), [b"f007", b"f000", b"f999"]);
         assert_eq!(names.renamed("r").iter().next(), Some(&b"r007"[..]));
         assert_eq!(names.len(), 3);
+        let windows: Vec<usize> = names.windows(2).map(|w| w.len()).collect();
+        assert_eq!(
+            (windows, names.windows(2).last()),
+            (vec![2, 1], Some(Names::new("f", 3, [999])))
+        );
         let long = Names::new("file", 12, [42]);
         assert_eq!(long.iter().next(), Some(&b"file000000000042"[..]));
         assert_eq!((digits(1), digits(10), digits(11), digits(1_000_000)), (1, 1, 2, 6));

@@ -16,8 +16,6 @@ pub struct Timing {
     pub total: Duration,
     /// Processor time of all.
     pub cpu: Duration,
-    /// Time of each lap, where laps were asked for; the last may be shorter.
-    pub laps: Vec<Duration>,
 }
 
 impl Timing {
@@ -38,38 +36,23 @@ impl Timing {
     }
 }
 
-/// Operations between two readings of the time.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Lap {
-    ops: usize,
-    keep: bool,
-}
-
-impl Lap {
-    /// For a total: long enough that reading the time does not show, short enough to stop soon.
-    pub(super) const LONG: Lap = Lap { ops: 4096, keep: false };
-
-    /// Laps to be kept.
-    pub(super) fn of(ops: usize) -> Lap {
-        Lap { ops: ops.max(1), keep: true }
-    }
-}
+/// Operations between two readings of the time: so many that reading it does not show, so few that a wish
+/// to stop is soon heard.
+const LAP: usize = 4096;
 
 /// Does `each` for every name. Time is taken around each lap; `watch` hears between them.
 pub(super) fn timed(
     target: &mut dyn Target,
     names: &Names,
     watch: &mut dyn Watch,
-    lap: Lap,
     mut each: impl FnMut(&mut dyn Target, &[u8]) -> Result<()>,
 ) -> Result<Timing> {
-    let mut timing =
-        Timing { ops: 0, total: Duration::ZERO, cpu: Duration::ZERO, laps: Vec::new() };
+    let mut timing = Timing { ops: 0, total: Duration::ZERO, cpu: Duration::ZERO };
     let mut left = names.iter();
     loop {
         let before = left.len();
         let (cpu, start) = (target.cpu(), target.now());
-        for name in left.by_ref().take(lap.ops) {
+        for name in left.by_ref().take(LAP) {
             each(target, name)?;
         }
         let took = target.now().saturating_sub(start);
@@ -81,9 +64,6 @@ pub(super) fn timed(
         timing.ops += ops;
         timing.total += took;
         timing.cpu += cpu;
-        if lap.keep {
-            timing.laps.push(took);
-        }
         if !watch.done(ops) {
             return Err(LabError::Interrupted);
         }

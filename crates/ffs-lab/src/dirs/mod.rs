@@ -11,7 +11,7 @@ mod measure;
 use std::time::Duration;
 
 pub use measure::Timing;
-use measure::{Lap, timed};
+use measure::timed;
 
 use crate::error::{LabError, Result};
 use crate::names::{Names, digits};
@@ -189,7 +189,7 @@ impl<'a> Round<'a> {
         match phase {
             Phase::Create => {
                 let names = self.plan.names("f", Purpose::Create);
-                timed(self.target, &names, watch, Lap::LONG, |t, name| t.create(dir, name))
+                timed(self.target, &names, watch, |t, name| t.create(dir, name))
             }
             Phase::List => self.time_list(watch),
             Phase::Stat => {
@@ -207,7 +207,7 @@ impl<'a> Round<'a> {
                 let names = self.files("f", Purpose::Rename)?;
                 let to = names.renamed("r");
                 let mut to = to.iter();
-                timed(self.target, &names, watch, Lap::LONG, |t, name| {
+                timed(self.target, &names, watch, |t, name| {
                     t.rename(dir, name, to.next().unwrap_or_default())
                 })
             }
@@ -238,7 +238,7 @@ impl<'a> Round<'a> {
         if !watch.done(seen) {
             return Err(LabError::Interrupted);
         }
-        Ok(Timing { ops: seen, total, cpu, laps: Vec::new() })
+        Ok(Timing { ops: seen, total, cpu })
     }
 }
 
@@ -252,7 +252,7 @@ pub fn listed(target: &mut dyn Target, dir: DirId, plan: &Plan) -> Result<Names>
     Ok(names)
 }
 
-/// Makes the files in windows of `window` names.
+/// Makes files.
 ///
 /// # Errors
 /// The target's, or stopped.
@@ -260,10 +260,9 @@ pub fn create_all(
     target: &mut dyn Target,
     dir: DirId,
     names: &Names,
-    window: usize,
     watch: &mut dyn Watch,
 ) -> Result<Timing> {
-    timed(target, names, watch, Lap::of(window), |t, name| t.create(dir, name))
+    timed(target, names, watch, |t, name| t.create(dir, name))
 }
 
 /// Looks at names that exist.
@@ -276,7 +275,7 @@ pub fn stat_all(
     names: &Names,
     watch: &mut dyn Watch,
 ) -> Result<Timing> {
-    timed(target, names, watch, Lap::LONG, |t, name| match t.stat(dir, name)? {
+    timed(target, names, watch, |t, name| match t.stat(dir, name)? {
         Some(_) => Ok(()),
         None => Err(wrong(t, format!("'{}' is not found", name.escape_ascii()))),
     })
@@ -292,7 +291,7 @@ pub fn miss_all(
     names: &Names,
     watch: &mut dyn Watch,
 ) -> Result<Timing> {
-    timed(target, names, watch, Lap::LONG, |t, name| match t.stat(dir, name)? {
+    timed(target, names, watch, |t, name| match t.stat(dir, name)? {
         None => Ok(()),
         Some(_) => Err(wrong(t, format!("finds '{}'", name.escape_ascii()))),
     })
@@ -308,7 +307,7 @@ pub fn unlink_all(
     names: &Names,
     watch: &mut dyn Watch,
 ) -> Result<Timing> {
-    timed(target, names, watch, Lap::LONG, |t, name| t.unlink(dir, name))
+    timed(target, names, watch, |t, name| t.unlink(dir, name))
 }
 
 /// A target that answers wrongly.

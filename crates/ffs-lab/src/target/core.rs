@@ -87,7 +87,9 @@ impl CoreTarget {
         // Only a file that was not there is ever written or removed.
         let file =
             OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| {
-                refuse(&format_args!("{error}; name a file that does not exist"))
+                let taken = error.kind() == std::io::ErrorKind::AlreadyExists;
+                let hint = if taken { "; name a file that does not exist" } else { "" };
+                refuse(&format_args!("{error}{hint}"))
             })?;
         let made = file
             .set_len(bytes)

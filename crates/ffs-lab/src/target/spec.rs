@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ffs_core::{Atime, MountOptions, OrderingPolicy};
+use ffs_core::{Atime, MountOptions, OrderingPolicy, TunableError};
 use ffs_ondisk::{Endian, Format};
 
 use super::Target;
@@ -150,10 +150,15 @@ impl CoreSpec {
                 ("off", false) => "0",
                 (v, _) => v,
             });
-            let set = self.options.tunables.set(name, value);
-            set.map_err(|error| format!("{error}; or one of: {OWN}"))?;
+            self.options.tunables.set(name, value).map_err(|error| match error {
+                TunableError::Unknown { .. } => format!("{error}; or one of: {OWN}"),
+                _ => error.to_string(),
+            })?;
         }
-        self.set.push(name.to_owned());
+        // Under its short name, whichever was given: see `is_set`.
+        let known = self.options.tunables.list();
+        let option = known.iter().find(|t| t.name == name).map_or(name, |t| t.option);
+        self.set.push(option.to_owned());
         Ok(())
     }
 
@@ -198,7 +203,7 @@ impl CoreSpec {
         Ok(true)
     }
 
-    /// Whether the user set `name`.
+    /// Whether the user set `name`, a mount option.
     #[must_use]
     pub fn is_set(&self, name: &str) -> bool {
         self.set.iter().any(|set| set == name)
@@ -236,6 +241,8 @@ mod tests {
         assert_eq!((core.format, core.bsize), (Format::Ufs1, Some(16384)));
         assert_eq!(core.options.tunables.maxvnodes, 77);
         assert!(core.is_set("maxvnodes") && !core.is_set("cache"));
+        let long = TargetSpec::parse("core:kern.maxvnodes=78").unwrap();
+        assert!(long.as_core().unwrap().is_set("maxvnodes"), "BSD's name is as good");
         assert!(TargetSpec::parse("core").unwrap().as_core().is_some());
         assert!(TargetSpec::parse("/").unwrap().as_core().is_none());
         let flag = TargetSpec::parse("core:doreallocblks=off").unwrap();
@@ -248,7 +255,9 @@ mod tests {
         assert!(refused("cor").contains("'core'"));
         assert!(refused("core:maxvnods=3").contains("maxvnodes"));
         assert!(refused("core:format=ufs3").contains("ufs1 or ufs2"));
-        assert!(refused("core:maxvnodes=many").contains("a number"));
+        let many = refused("core:maxvnodes=many");
+        assert!(many.contains("a number") && !many.contains("endian"), "{many}");
+        assert!(refused("core:endin=big").contains("endian="));
         assert!(refused("core:bsize=").contains("size"));
         assert!(refused("core:image=").contains("file"));
     }

@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 2002)]
     seed: u64,
 
-    /// Rounds; the table shows their median
+    /// Rounds; the table shows their median. Small directories are measured several times in each
     #[arg(long, value_name = "R", default_value_t = 3,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
