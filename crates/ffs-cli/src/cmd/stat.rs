@@ -91,6 +91,10 @@ pub(crate) fn run(args: Args) -> Outcome {
             Failure::usage("-w, -c and -a are for one mount: ffs stat MOUNT").code(DOC.usage_code)
         );
     }
+    if args.paths.iter().any(|path| Path::new(path).is_dir()) {
+        let text = "a mount is looked at by itself: ffs stat MOUNT";
+        return Err(Failure::usage(text).code(DOC.usage_code));
+    }
     let mut all = Vec::new();
     let mut out = output::stdout();
     for arg in &args.paths {

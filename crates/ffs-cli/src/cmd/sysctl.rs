@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Unknown names are no errors
     #[arg(short)]
     ignore: bool,
-    /// For programs
+    /// For programs; of what is set, its value afterwards
     #[arg(long)]
     json: bool,
 }
@@ -75,21 +75,27 @@ struct Line<'a> {
 
 pub(crate) fn run(args: Args) -> Outcome {
     let control = Control::open(&args.mount).map_err(Failure::plain)?;
+    let mut out = output::stdout();
+    let mut asked: Vec<String> = Vec::new();
+    for word in &args.names {
+        let Some((name, value)) = word.split_once('=') else {
+            asked.push(word.clone());
+            continue;
+        };
+        match control.set(name.trim(), value.trim()) {
+            Ok(c) if args.json => asked.push(c.name),
+            Ok(c) if args.values => writeln!(out, "{} -> {}", c.before, c.now)?,
+            Ok(c) => writeln!(out, "{}: {} -> {}", c.name, c.before, c.now)?,
+            Err(error) => output::error(error.to_string()),
+        }
+    }
+    // Only now: what is shown is what is in force after all was set.
     let entries = control.list().map_err(Failure::plain)?;
     let mut shown: Vec<&Entry> = Vec::new();
     if args.names.is_empty() || args.all {
         shown.extend(&entries);
     }
-    let mut out = output::stdout();
-    for word in &args.names {
-        if let Some((name, value)) = word.split_once('=') {
-            match control.set(name.trim(), value.trim()) {
-                Ok(c) if args.values => writeln!(out, "{} -> {}", c.before, c.now)?,
-                Ok(c) => writeln!(out, "{}: {} -> {}", c.name, c.before, c.now)?,
-                Err(error) => output::error(error.to_string()),
-            }
-            continue;
-        }
+    for word in &asked {
         let found = below(&entries, word);
         if found.is_empty() && !args.ignore {
             output::error(unknown(&entries, word));

@@ -120,6 +120,13 @@ fn switches(at: &str) {
     let switch = rows.iter().find(|r| r["name"] == "vfs.vmiodirenable").unwrap();
     assert_eq!((switch["value"].as_u64(), switch["writable"].as_bool()), (Some(1), Some(true)));
 
+    let shown = ok(&["sysctl", at, "vfs.vmiodirenable", "vfs.vmiodirenable=0"]);
+    assert_eq!(shown, "vfs.vmiodirenable: 1 -> 0\nvfs.vmiodirenable: 0\n");
+    let set = ok(&["sysctl", "--json", at, "vmiodirenable=1"]);
+    let set: serde_json::Value = serde_json::from_str(&set).unwrap();
+    assert_eq!((&set[0]["name"], &set[0]["value"]), (&"vfs.vmiodirenable".into(), &1.into()));
+    fails(&["stat", at, at], 1, "by itself");
+
     let several =
         run(&["sysctl", at, "kern.nbuf=1", "vfs.ffs.reads=0", "kern.nbof", "vfs.vmiodirenable"]);
     assert_eq!(several.status.code(), Some(3), "as many as failed: {}", text(&several));

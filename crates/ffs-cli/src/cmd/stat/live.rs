@@ -208,7 +208,7 @@ fn table(rows: &[Row<'_>], which: Show, since: Option<f64>) -> String {
         }
         lines.extend(members.map(|r| {
             let rate = match r.rate {
-                Some(rate) if rate > 0.0 && rate < 10.0 => format!("{rate:.1}"),
+                Some(rate) if rate > 0.0 && rate < 9.95 => format!("{rate:.1}"),
                 Some(rate) => format!("{rate:.0}"),
                 None => String::new(),
             };
