@@ -138,7 +138,7 @@ fn conclude(
 ) -> Option<Sought> {
     match (found, header) {
         (Ok(Some(off)), Some(header)) => {
-            hash.expect(DirOff(off.0 + dirsiz(header.namlen) as u32));
+            hash.found(off, DirOff(off.0 + dirsiz(header.namlen) as u32));
             bump(&d.counters().dirhash_hits);
             Some(match header.ino {
                 ino if ino == Ino::WHITEOUT.0 => Sought::Whiteout(off.0),
@@ -146,6 +146,7 @@ fn conclude(
             })
         }
         (Ok(_), _) => {
+            hash.not_found();
             bump(&d.counters().dirhash_misses);
             Some(Sought::Absent)
         }

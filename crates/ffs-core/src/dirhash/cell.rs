@@ -17,6 +17,8 @@ const NOWHERE: u32 = u32::MAX;
 const SCORE_NEW: u32 = 8;
 /// Highest score.
 const SCORE_MOST: u32 = 64;
+/// How often a prediction was right lately, in the bits that offsets of records, multiples of four, leave free.
+const TRUST: u32 = 3;
 
 /// What inode and pool share.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ pub(super) struct Cell {
     pub(super) node: AtomicU32,
     /// How much it is worth keeping.
     pub(super) score: AtomicU32,
-    /// Where the next record is expected: behind the one found last.
+    /// Where the next record is expected, behind the one found last; with [`TRUST`].
     expected: AtomicU32,
     /// When it was used last, seconds.
     pub(super) used_at: AtomicI64,
@@ -88,17 +90,36 @@ impl DirHash {
         self.cell.used_at.store(self.pool.time(), Ordering::Relaxed);
     }
 
-    /// Where the next record sought is expected.
+    /// Where the next record sought is expected, if lookups seem to follow the directory's order: a wrong
+    /// guess walks the chain twice, which lookups in any other order would pay for every time.
     #[inline]
     pub(crate) fn expected(&self) -> Option<DirOff> {
         let at = self.cell.expected.load(Ordering::Relaxed);
-        (at != NOWHERE).then_some(DirOff(at))
+        (at != NOWHERE && at & TRUST != 0).then_some(DirOff(at & !TRUST))
     }
 
-    /// The next record sought is expected at `at`.
+    /// A record was found at `found`; the next one sought may be at `next`, behind it.
     #[inline]
-    pub(crate) fn expect(&self, at: DirOff) {
-        self.cell.expected.store(at.0, Ordering::Relaxed);
+    pub(crate) fn found(&self, found: DirOff, next: DirOff) {
+        let (at, trust) = self.guess();
+        let trust = if at == found.0 { (trust + 1).min(TRUST) } else { trust.saturating_sub(1) };
+        self.cell.expected.store(next.0 & !TRUST | trust, Ordering::Relaxed);
+    }
+
+    /// What was sought is not there.
+    #[inline]
+    pub(crate) fn not_found(&self) {
+        let (at, trust) = self.guess();
+        if trust > 0 {
+            self.cell.expected.store(at | (trust - 1), Ordering::Relaxed);
+        }
+    }
+
+    fn guess(&self) -> (u32, u32) {
+        match self.cell.expected.load(Ordering::Relaxed) {
+            NOWHERE => (NOWHERE & !TRUST, 0),
+            at => (at & !TRUST, at & TRUST),
+        }
     }
 
     /// Builds an index for a directory of `size` bytes with `fill`, which answers how many entries it entered,
