@@ -1,6 +1,8 @@
 //! The index and the linear code, held together entry by entry over random histories and broken directories.
 #![allow(clippy::unwrap_used, reason = "tests stop at surprises")]
 
+mod faults;
+
 use super::hashed::{self, Sought};
 use super::search::{find_linear, find_room_linear, lookup_linear};
 use super::*;

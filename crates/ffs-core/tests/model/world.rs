@@ -169,6 +169,7 @@ impl World {
             return;
         }
         self.log.push("remount".into());
+        self.check_indexes();
         if let Err(e) = self.fs.unmount() {
             self.fail(&format!("unmount: {e}"));
         }
@@ -207,8 +208,18 @@ impl World {
         }
     }
 
+    /// No directory ever disagreed with its index.
+    fn check_indexes(&self) {
+        let c = self.fs.counters();
+        let doubts = (c.dirhash_check_failures, c.dirhash_gone_doubt, c.dirhash_refused_damaged);
+        if doubts != (0, 0, 0) {
+            self.fail(&format!("indexes that disagreed, were doubted, could not be: {doubts:?}"));
+        }
+    }
+
     /// Ends the run.
     pub(crate) fn finish(self) {
+        self.check_indexes();
         self.fs.unmount().unwrap();
     }
 
