@@ -3,6 +3,7 @@
 use super::tiers::Use;
 use super::{BufCache, BufKey, BufKind, BufRef, CacheLimits, WriteHooks};
 use crate::counters::Counters;
+use crate::sync::Mutex;
 use crate::tunables::{TunableValues, Tunables};
 use ffs_admin::newfs;
 use ffs_admin::volume::Volume;
@@ -49,12 +50,16 @@ fn limits(
 }
 
 fn cache(limits: CacheLimits) -> BufCache {
+    cache_with(limits, Arc::new(NoHooks))
+}
+
+fn cache_with(limits: CacheLimits, hooks: Arc<dyn WriteHooks>) -> BufCache {
     let dev =
         newfs::quick(Endian::Little, Format::Ufs2, BLOCK as u32, FRAG as u32, 32 << 20).unwrap();
     let g = Volume::open(&dev).unwrap().geo;
     let clock = Arc::new(ManualClock::default());
     let dev: Arc<dyn BlockDevice> = Arc::new(dev);
-    BufCache::new(g, dev, clock, Arc::new(Counters::default()), Arc::new(NoHooks), limits)
+    BufCache::new(g, dev, clock, Arc::new(Counters::default()), hooks, limits)
 }
 
 fn kind(ino: u32) -> BufKind {
@@ -276,4 +281,44 @@ fn hits_and_misses_are_counted_once_in_all_and_by_class() {
     let hits = [s.directories, s.data].map(|c| c.tier1_hits + c.tier2_hits);
     assert_eq!((hits, all.buf_hits), ([12, 6], 18));
     assert_eq!((s.directories.misses, all.buf_misses), (6, 6));
+}
+
+#[test]
+fn blocks_that_come_back_from_pages_keep_the_limit_of_headers() {
+    let c = cache(limits(1 << 20, 4, 1 << 20, 0, true));
+    for lbn in (0..8).chain(0..8) {
+        content(&c, 9, lbn, FRAG);
+        assert!(c.stats().headers <= 4);
+    }
+    assert_eq!(c.stats().data.tier2_hits, 8);
+}
+
+/// Changes a block while its image is on its way.
+#[derive(Default)]
+struct Meddler(Mutex<Option<BufRef>>);
+
+impl WriteHooks for Meddler {
+    fn make_image(&self, _: BufKey, _: BufKind, _: &mut [u8]) -> bool {
+        if let Some(buf) = self.0.lock().take() {
+            buf.write().bytes.fill(9);
+        }
+        false
+    }
+    fn written(&self, _: BufKey, _: bool, _: bool) {}
+    fn flushed(&self) {}
+}
+
+#[test]
+fn a_block_changed_while_it_was_written_stays_dirty() {
+    let hooks = Arc::new(Meddler::default());
+    let c = cache_with(limits(1 << 20, 4, 1 << 20, 0, true), hooks.clone());
+    let buf = fill(&c, 1, 0, FRAG, 7);
+    *hooks.0.lock() = Some(buf.clone());
+    c.write_delayed().unwrap();
+    assert!(c.is_dirty(&buf), "the change would be lost");
+    c.write_delayed().unwrap();
+    assert!(!c.is_dirty(&buf));
+    drop(buf);
+    c.state.lock().retune(limits(0, 0, 0, 0, true));
+    assert_eq!(content(&c, 1, 0, FRAG), 9);
 }

@@ -611,6 +611,8 @@ impl State {
             let (cost, bytes) = (slot.cost as usize, slot.bytes as usize);
             assert!(cost >= bytes && (slot.tier == Tier::One || slot.home == Home::Pages));
             assert!(!slot.dirty || slot.tier == Tier::One);
+            let users = slot.buf.as_ref().map_or(0, Arc::strong_count) - 1;
+            assert!(slot.tier == Tier::One || users == 0, "a block in use lost its header");
             if slot.tier == Tier::One {
                 u.headers += 1;
                 match slot.home {
