@@ -322,3 +322,25 @@ fn a_block_changed_while_it_was_written_stays_dirty() {
     c.state.lock().retune(limits(0, 0, 0, 0, true));
     assert_eq!(content(&c, 1, 0, FRAG), 9);
 }
+
+#[test]
+fn a_block_that_moved_is_read_from_its_new_place() {
+    let c = cache(limits(1 << 20, 4, 1 << 20, 0, true));
+    fill(&c, 2, 0, FRAG, 5);
+    c.write_delayed().unwrap();
+    assert_eq!(content(&c, 1, 0, FRAG), 0);
+    let moved = c.bread(BufKey::File(Ino(1), 0), kind(1), place(2, 0), FRAG).unwrap();
+    assert_eq!(moved.read().bytes[0], 5);
+}
+
+#[test]
+fn evictions_by_turning_the_switch_are_counted() {
+    let c = cache(limits(1 << 20, 2, 1 << 20, 0, true));
+    for lbn in 0..5 {
+        content(&c, 1, lbn, FRAG);
+    }
+    let mut values = TunableValues::default();
+    values.set("vmiodirenable", Some("0")).unwrap();
+    c.retune(&Tunables::new(&values));
+    assert_eq!((c.stats().directories.evictions, c.counters.values().buf_evictions), (3, 3));
+}
