@@ -7,7 +7,7 @@ use ffs_admin::fsck::{FsckOptions, Id, exit};
 use ffs_ondisk::cg::CgFields;
 use ffs_ondisk::superblock::{CkHash, SBLOCKSIZE, SbFields};
 use ffs_ondisk::wire::Field;
-use ffs_ondisk::{CgMut, CgNo, Format, Superblock};
+use ffs_ondisk::{CgMut, CgNo, FileFlags, Format, Superblock};
 use fsck_util::{Img, KINDS};
 use proptest::prelude::*;
 
@@ -82,6 +82,25 @@ fn a_count_at_its_limit_is_lowered_to_what_it_should_be() {
         i.write(at, &[0; 4]);
         i.edit(2, |d| d.nlink = u16::MAX);
         assert!(sub > 2);
+    });
+}
+
+/// A listed snapshot that has lost its name and its links is cleared: then nothing lists it.
+#[test]
+fn a_cleared_snapshot_is_listed_no_more() {
+    one_repair_is_enough(|i| {
+        let ino = i.sparse(2, "snapshot", 1 << 20, &[]);
+        let (at, _) = i.entry(2, "snapshot");
+        i.write(at, &[0; 4]);
+        i.edit(ino, |d| {
+            d.flags |= FileFlags::SF_SNAPSHOT;
+            d.nlink = 0;
+        });
+        let mut sb = Superblock::decode(&i.read(home(i), SBLOCKSIZE), home(i)).unwrap();
+        sb.f.snapinum[0] = ino;
+        i.write(home(i), &sb.encode());
+        let repair = i.copy().fsck(FsckOptions::yes());
+        assert!(repair.counts.contains_key(&Id::SbSnapshot), "the case is met: {repair:#?}");
     });
 }
 

@@ -124,6 +124,7 @@ impl Checker<'_> {
         let buf = self.store.read(frag, self.g.fsize as usize)?;
         let old: u32 = get(&buf, off + at, self.g.endian);
         put(&mut raw, at, self.g.endian, old);
+        self.snapshots.retain(|&s| s != ino);
         self.store.patch(frag, off, &raw, Class::Inode)
     }
 }
