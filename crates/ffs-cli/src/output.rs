@@ -69,9 +69,22 @@ pub(crate) fn to_terminal() -> bool {
 /// Prints `value` as JSON, one document with a newline.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     let mut out = stdout();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    writeln!(out)?;
+    json_to(&mut out, value)?;
     out.flush()?;
+    Ok(())
+}
+
+/// Writes `value` as JSON, one document with a newline.
+pub(crate) fn json_to(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Writes `value` as one line of JSON.
+pub(crate) fn json_line(out: &mut impl Write, value: &impl Serialize) -> Result<(), Failure> {
+    serde_json::to_writer(&mut *out, value)?;
+    writeln!(out)?;
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 //! | `dir` | directories: lookup, entry, removal, listing |
 //! | `inode` | the inode table, block map, reading, writing, truncation, attributes |
 //! | `namecache` | names in memory: which file they mean |
+//! | `dirhash` | indexes of large directories in memory |
 //! | `alloc` | inodes, blocks, fragments, clusters: where new things go |
 //! | `ordering` | when metadata may reach the disk |
 //! | `buf` | blocks in memory and the write path |
@@ -42,7 +43,8 @@ pub use ops::{Vnode, acl};
 pub use options::{Atime, MountOptions, OrderingPolicy};
 pub use tunables::{
     AllocPolicy, DirHashFunction, DirPref, DirTruncate, Kind, Limit, NamecachePrime, Tunable,
-    TunableError, TunableId, TunableValues, describe as describe_tunables, nearest,
+    TunableError, TunableId, TunableValues, describe as describe_tunables, nearest, size,
+    suggestion,
 };
 pub use types::{
     Access, Attr, DirEntry, Fallocate, NodeKind, RenameMode, SetAttr, SetTime, StatFs, WriteMode,

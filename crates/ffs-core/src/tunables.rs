@@ -177,7 +177,7 @@ struct Row {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TunableError {
     /// No such name.
-    #[error("unknown name '{name}'{}", suggestion(.nearest))]
+    #[error("unknown name '{name}'{}", suggestion(*.nearest))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -211,7 +211,9 @@ pub enum TunableError {
     },
 }
 
-fn suggestion(nearest: &Option<&'static str>) -> String {
+/// What follows the refusal of a word, if there is a name that was probably meant.
+#[must_use]
+pub fn suggestion(nearest: Option<&str>) -> String {
     nearest.map(|n| format!("; did you mean '{n}'?")).unwrap_or_default()
 }
 
@@ -506,7 +508,9 @@ fn number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-fn size(text: &str) -> Option<u64> {
+/// Bytes; k, m and g may follow the number.
+#[must_use]
+pub fn size(text: &str) -> Option<u64> {
     let (digits, shift) = match text.as_bytes().last()?.to_ascii_lowercase() {
         b'k' => (text.get(..text.len() - 1)?, 10),
         b'm' => (text.get(..text.len() - 1)?, 20),
@@ -524,7 +528,7 @@ pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&
     if let Some(same) = names.iter().find(|n| last(n) == last(word)) {
         return Some(same);
     }
-    let near = names.iter().map(|name| (distance(word, name), *name)).min()?;
+    let near = names.iter().map(|name| (strsim::levenshtein(word, name), *name)).min()?;
     // A short word is close to many that have nothing to do with it.
     let slips = if word.len() < 4 { 0 } else { (word.len() / 3).min(2) };
     if near.0 <= slips {
@@ -532,21 +536,6 @@ pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&
     }
     let part = |name: &&&str| word.len() >= 4 && name.contains(word);
     names.iter().filter(part).min_by_key(|name| name.len()).copied()
-}
-
-/// Edits (insert, delete, replace a byte) from `a` to `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let b = b.as_bytes();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let replace = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replace.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

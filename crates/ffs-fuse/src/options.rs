@@ -44,7 +44,7 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     /// No such option.
-    #[error("unknown mount option '{word}'{}", suggestion(.nearest))]
+    #[error("unknown mount option '{word}'{}", ffs_core::suggestion(*.nearest))]
     Unknown {
         /// The word.
         word: String,
@@ -64,10 +64,6 @@ pub enum OptionError {
         /// What it takes.
         expected: &'static str,
     },
-}
-
-fn suggestion(nearest: &Option<&'static str>) -> String {
-    nearest.map(|n| format!("; did you mean '{n}'?")).unwrap_or_default()
 }
 
 /// Every hour the kernel may ask again; nothing changes behind its back.

@@ -274,11 +274,8 @@ impl Drawing<'_> {
         let dir = target.begin(names.len() as u64)?;
         let mut n = 0;
         for window in names.windows(window) {
-            let before = work(&target);
-            let made = create_all(&mut target, dir, &window, watch)?;
-            n += made.ops;
-            let work = per_op(before, work(&target), made.ops);
-            self.add(2, series, n as u32, (made.us_per_op(), work));
+            n += window.len() as u32;
+            self.pass(2, series, n, &mut target, |t| create_all(t, dir, &window, watch))?;
         }
         target.end()
     }
@@ -299,62 +296,65 @@ impl Drawing<'_> {
 
     fn directory(&mut self, setting: &Setting, plan: Plan, watch: &mut dyn Watch) -> Result<()> {
         let (mut target, dir) = self.made(setting, &plan, watch)?;
+        let n = plan.n;
         let t: &mut dyn Target = &mut target;
         let in_order = listed(t, dir, &plan)?;
         let random = plan.names("f", Purpose::Stat);
         let missing = plan.names("m", Purpose::Miss);
         t.forget()?;
-        self.pass(4, setting.name, &plan, t, |t| stat_all(t, dir, &in_order, watch))?;
+        self.pass(4, setting.name, n, t, |t| stat_all(t, dir, &in_order, watch))?;
         t.forget()?;
-        self.pass(5, setting.name, &plan, t, |t| stat_all(t, dir, &random, watch))?;
+        self.pass(5, setting.name, n, t, |t| stat_all(t, dir, &random, watch))?;
         t.forget()?;
-        self.pass(6, setting.name, &plan, t, |t| miss_all(t, dir, &missing, watch))?;
+        self.pass(6, setting.name, n, t, |t| miss_all(t, dir, &missing, watch))?;
         let again = format!("{} again", setting.name);
-        self.pass(6, &again, &plan, t, |t| miss_all(t, dir, &missing, watch))?;
+        self.pass(6, &again, n, t, |t| miss_all(t, dir, &missing, watch))?;
         t.forget()?;
-        self.pass(3, setting.name, &plan, t, |t| unlink_all(t, dir, &in_order, watch))?;
+        self.pass(3, setting.name, n, t, |t| unlink_all(t, dir, &in_order, watch))?;
         t.end()
     }
 
     fn name_cache(&mut self, setting: &Setting, plan: Plan, watch: &mut dyn Watch) -> Result<()> {
         let (mut target, dir) = self.made(setting, &plan, watch)?;
+        let n = plan.n;
         let t: &mut dyn Target = &mut target;
         let in_order = listed(t, dir, &plan)?;
         let random = plan.names("f", Purpose::Stat);
         t.forget()?;
         stat_all(t, dir, &in_order, watch)?;
-        self.pass(4, setting.name, &plan, t, |t| stat_all(t, dir, &in_order, watch))?;
+        self.pass(4, setting.name, n, t, |t| stat_all(t, dir, &in_order, watch))?;
         stat_all(t, dir, &random, watch)?;
-        self.pass(5, setting.name, &plan, t, |t| stat_all(t, dir, &random, watch))?;
+        self.pass(5, setting.name, n, t, |t| stat_all(t, dir, &random, watch))?;
         t.end()
     }
 
     fn fresh(&mut self, setting: &Setting, plan: Plan, watch: &mut dyn Watch) -> Result<()> {
+        let n = plan.n;
         let (mut target, dir) = self.made(setting, &plan, watch)?;
         let in_order = listed(&mut target, dir, &plan)?;
         let pass = |t: &mut dyn Target| stat_all(t, dir, &in_order, watch);
-        self.pass(4, setting.name, &plan, &mut target, pass)?;
+        self.pass(4, setting.name, n, &mut target, pass)?;
         target.end()?;
         let (mut target, dir) = self.made(setting, &plan, watch)?;
         let random = plan.names("f", Purpose::Stat);
         let pass = |t: &mut dyn Target| stat_all(t, dir, &random, watch);
-        self.pass(5, setting.name, &plan, &mut target, pass)?;
+        self.pass(5, setting.name, n, &mut target, pass)?;
         target.end()
     }
 
-    /// Measures one pass over all files.
+    /// Measures one pass over files; the directory has `n` then.
     fn pass(
         &mut self,
         figure: u8,
         series: &str,
-        plan: &Plan,
+        n: u32,
         target: &mut dyn Target,
         pass: impl FnOnce(&mut dyn Target) -> Result<Timing>,
     ) -> Result<()> {
         let before = work(target);
         let timing = pass(target)?;
         let work = per_op(before, work(target), timing.ops);
-        self.add(figure, series, plan.n, (timing.us_per_op(), work));
+        self.add(figure, series, n, (timing.us_per_op(), work));
         Ok(())
     }
 

@@ -105,7 +105,7 @@ fn most_that_fits(f: &Frame, most: u64, least: u64, fits: impl Fn(u64) -> bool) 
 
 /// The first number from `low` to below `high` without a property that only the numbers before it have; `high` if
 /// all have it.
-fn first_not(mut low: u64, mut high: u64, has: impl Fn(u64) -> bool) -> u64 {
+pub(super) fn first_not(mut low: u64, mut high: u64, has: impl Fn(u64) -> bool) -> u64 {
     while low < high {
         let middle = low + (high - low) / 2;
         if has(middle) {

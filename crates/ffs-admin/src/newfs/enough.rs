@@ -1,5 +1,6 @@
 //! What newfs says of a size that holds no file system: which one would.
 
+use super::cut::first_not;
 use super::options::NewfsOptions;
 use crate::AdminError;
 
@@ -33,9 +34,5 @@ fn smallest(mut low: u64, works: impl Fn(u64) -> bool) -> Option<u64> {
         low = high;
         high = high.checked_mul(2).filter(|&kib| kib <= MOST_TRIED >> 10)?;
     }
-    while high - low > 1 {
-        let middle = low.midpoint(high);
-        *(if works(middle) { &mut high } else { &mut low }) = middle;
-    }
-    Some(high)
+    Some(first_not(low + 1, high, |kib| !works(kib)))
 }

@@ -119,8 +119,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         session.finish_with(result)?;
     }
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &json)?;
-        writeln!(out)?;
+        output::json_to(&mut out, &json)?;
     }
     out.flush()?;
     Ok(u8::from(output::errors() > 0))

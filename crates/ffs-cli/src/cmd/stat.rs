@@ -107,8 +107,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
     }
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &all)?;
-        writeln!(out)?;
+        output::json_to(&mut out, &all)?;
     }
     out.flush()?;
     Ok(u8::from(output::errors() > 0))

@@ -117,16 +117,13 @@ fn below<'e>(entries: &'e [Entry], name: &str) -> Vec<&'e Entry> {
 
 fn unknown(entries: &[Entry], name: &str) -> String {
     let nearest = ffs_core::nearest(name, entries.iter().map(|e| e.name.as_str()));
-    let hint = nearest.map(|n| format!("; did you mean '{n}'?")).unwrap_or_default();
-    format!("unknown name '{name}'{hint}")
+    format!("unknown name '{name}'{}", ffs_core::suggestion(nearest))
 }
 
 fn print(args: &Args, shown: &[&Entry], out: &mut impl Write) -> Result<(), Failure> {
     if args.json {
         let lines: Vec<Line<'_>> = shown.iter().map(|e| line(e)).collect();
-        serde_json::to_writer_pretty(&mut *out, &lines)?;
-        writeln!(out)?;
-        return Ok(());
+        return output::json_to(out, &lines);
     }
     if args.describe && !shown.is_empty() {
         let head = ["name", "value", "takes", "meaning"].map(str::to_owned).to_vec();

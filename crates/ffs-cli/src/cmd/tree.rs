@@ -74,8 +74,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     draw.walk(&root, &spec.path, &mut out)?;
     let Draw { directories, files, json, .. } = draw;
     if args.json {
-        serde_json::to_writer_pretty(&mut out, &json)?;
-        writeln!(out)?;
+        output::json_to(&mut out, &json)?;
     } else {
         writeln!(out, "\n{}, {}", counted(directories, "directory"), counted(files, "file"))?;
     }

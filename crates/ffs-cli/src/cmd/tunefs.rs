@@ -134,8 +134,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         let volume = Volume::open(&*opened.device).map_err(fail)?;
         let settings = tunefs::settings(&volume.sb);
         if args.json && !changes {
-            serde_json::to_writer_pretty(&mut out, &settings)?;
-            writeln!(out)?;
+            output::json_to(&mut out, &settings)?;
         } else {
             for setting in settings {
                 writeln!(out, "tunefs: {setting}")?;
@@ -147,8 +146,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         let report = tunefs::tunefs(&*opened.device, &options).map_err(fail)?;
         opened.device.flush().map_err(|error| Failure::new(&name, error))?;
         if args.json {
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
+            output::json_to(&mut out, &report)?;
         } else {
             for change in &report.changes {
                 writeln!(out, "tunefs: {change}")?;

@@ -117,14 +117,13 @@ impl BufCache {
     }
 
     fn is_current(&self, buf: &Buf, addr: FragNo, len: usize) -> bool {
-        let d = buf.data.read();
-        d.valid && d.addr == addr && d.bytes.len() == len
+        buf.data.read().is_of(addr, len)
     }
 
     /// Reads the block from the device into `buf` unless another thread has.
     fn fill(&self, buf: &BufRef, addr: FragNo, len: usize) -> Result<()> {
         let mut d = buf.data.write();
-        if d.valid && d.addr == addr && d.bytes.len() == len {
+        if d.is_of(addr, len) {
             return Ok(());
         }
         let old = d.bytes.len();

@@ -120,6 +120,13 @@ pub(crate) struct BufData {
     version: u64,
 }
 
+impl BufData {
+    /// Whether it is what the `len` bytes at `addr` are to be.
+    fn is_of(&self, addr: FragNo, len: usize) -> bool {
+        self.valid && self.addr == addr && self.bytes.len() == len
+    }
+}
+
 impl Buf {
     /// The content, shared.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, BufData> {

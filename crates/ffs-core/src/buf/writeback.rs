@@ -7,6 +7,7 @@ use crate::sync::{MutexGuard, RwLockReadGuard};
 use ffs_device::Durability;
 use ffs_ondisk::{Cg, CgMut, Ino};
 use std::io::IoSlice;
+use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicU64;
 
 /// Most bytes in one device write.
@@ -78,23 +79,24 @@ impl BufCache {
     /// As [`BufCache::write_delayed`].
     pub(crate) fn write_file(&self, ino: Ino) -> Result<()> {
         let range = BufKey::File(ino, i64::MIN)..=BufKey::File(ino, i64::MAX);
-        let some: Vec<BufRef> =
-            self.state.lock().dirty.range(range).map(|(_, b)| b.clone()).collect();
-        self.write_all(some)
+        self.write_all(self.dirty_among(range))
     }
 
     /// Writes the dirty buffers among `keys`, which a stream has just left behind: they are the
     /// first to make room, so that what the stream writes next finds memory in the CPU's cache.
     /// What cannot be written stays dirty.
-    pub(crate) fn write_behind(&self, keys: std::ops::RangeInclusive<BufKey>) {
-        let some: Vec<BufRef> =
-            self.state.lock().dirty.range(keys).map(|(_, b)| b.clone()).collect();
+    pub(crate) fn write_behind(&self, keys: RangeInclusive<BufKey>) {
+        let some = self.dirty_among(keys);
         let keys: Vec<BufKey> = some.iter().map(|b| b.key).collect();
         drop(self.write_all(some));
         let mut st = self.state.lock();
         for key in keys {
             st.age(key);
         }
+    }
+
+    fn dirty_among(&self, keys: RangeInclusive<BufKey>) -> Vec<BufRef> {
+        self.state.lock().dirty.range(keys).map(|(_, b)| b.clone()).collect()
     }
 
     /// Writes the buffer of `key` if it is dirty.

@@ -11,14 +11,14 @@ use ffs_ondisk::DirOff;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-/// No prediction.
-const NOWHERE: u32 = u32::MAX;
 /// Score of a new index.
 const SCORE_NEW: u32 = 8;
 /// Highest score.
 const SCORE_MOST: u32 = 64;
 /// How often a prediction was right lately, in the bits that offsets of records, multiples of four, leave free.
 const TRUST: u32 = 3;
+/// No prediction: no record is there, and no trust.
+const NOWHERE: u32 = !TRUST;
 
 /// What inode and pool share.
 #[derive(Debug)]
@@ -94,8 +94,8 @@ impl DirHash {
     /// guess walks the chain twice, which lookups in any other order would pay for every time.
     #[inline]
     pub(crate) fn expected(&self) -> Option<DirOff> {
-        let at = self.cell.expected.load(Ordering::Relaxed);
-        (at != NOWHERE && at & TRUST != 0).then_some(DirOff(at & !TRUST))
+        let (at, trust) = self.guess();
+        (trust > 0).then_some(DirOff(at))
     }
 
     /// A record was found at `found`; the next one sought may be at `next`, behind it.
@@ -116,10 +116,8 @@ impl DirHash {
     }
 
     fn guess(&self) -> (u32, u32) {
-        match self.cell.expected.load(Ordering::Relaxed) {
-            NOWHERE => (NOWHERE & !TRUST, 0),
-            at => (at & !TRUST, at & TRUST),
-        }
+        let at = self.cell.expected.load(Ordering::Relaxed);
+        (at & !TRUST, at & TRUST)
     }
 
     /// Builds an index for a directory of `size` bytes with `fill`, which answers how many entries it entered,

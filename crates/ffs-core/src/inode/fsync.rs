@@ -7,7 +7,6 @@ use super::{Inode, InodeTable};
 use crate::buf::BufKey;
 use crate::error::Result;
 use crate::ordering::InodeChange;
-use ffs_ondisk::Format;
 use std::sync::atomic::Ordering;
 
 impl InodeTable {
@@ -30,14 +29,9 @@ impl InodeTable {
         let _data = ip.read();
         self.cache().write_file(ip.ino)?;
         if ip.unsynced.load(Ordering::Relaxed) || !data_only {
-            let g = self.g();
-            let block = BufKey::Meta(g.ino_to_fsba(ip.ino));
+            let block = BufKey::Meta(self.g().ino_to_fsba(ip.ino));
             self.cache().write_if_dirty(block)?;
-            if g.format == Format::Ufs2 {
-                // A checker reads no inode beyond those the group on disk counts as initialised.
-                let group = BufKey::Meta(g.cgtod(g.ino_to_cg(ip.ino)));
-                self.cache().write_if_dirty(group)?;
-            }
+            self.alloc.write_initialised(ip.ino)?;
             // Not before: another fsync that finds it cleared does not wait for the write.
             ip.unsynced.store(false, Ordering::Relaxed);
         }

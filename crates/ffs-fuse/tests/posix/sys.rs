@@ -46,6 +46,18 @@ impl Kind {
     pub(crate) const FREE: [Kind; 5] =
         [Kind::Regular, Kind::Directory, Kind::Fifo, Kind::Socket, Kind::Symlink];
 
+    pub(crate) fn file_type(self) -> FileType {
+        match self {
+            Kind::Regular => FileType::RegularFile,
+            Kind::Directory => FileType::Directory,
+            Kind::Fifo => FileType::Fifo,
+            Kind::Char => FileType::CharacterDevice,
+            Kind::Block => FileType::BlockDevice,
+            Kind::Socket => FileType::Socket,
+            Kind::Symlink => FileType::Symlink,
+        }
+    }
+
     fn of(t: FileType) -> Kind {
         match t {
             FileType::RegularFile => Kind::Regular,
@@ -156,17 +168,8 @@ pub(crate) fn mkfifo(p: impl Arg, m: u32) -> R {
 }
 
 pub(crate) fn mknod(p: impl Arg, kind: Kind, m: u32, dev: (u32, u32)) -> R {
-    let t = match kind {
-        Kind::Regular => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Fifo => FileType::Fifo,
-        Kind::Char => FileType::CharacterDevice,
-        Kind::Block => FileType::BlockDevice,
-        Kind::Socket => FileType::Socket,
-        Kind::Symlink => FileType::Symlink,
-    };
     let dev: Dev = fs::makedev(dev.0, dev.1);
-    fs::mknodat(CWD, p, t, mode(m), dev)
+    fs::mknodat(CWD, p, kind.file_type(), mode(m), dev)
 }
 
 /// Makes a file of any type.

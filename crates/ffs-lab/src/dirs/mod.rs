@@ -189,7 +189,7 @@ impl<'a> Round<'a> {
         match phase {
             Phase::Create => {
                 let names = self.plan.names("f", Purpose::Create);
-                timed(self.target, &names, watch, |t, name| t.create(dir, name))
+                create_all(self.target, dir, &names, watch)
             }
             Phase::List => self.time_list(watch),
             Phase::Stat => {

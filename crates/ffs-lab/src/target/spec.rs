@@ -144,7 +144,7 @@ impl CoreSpec {
     pub fn set(&mut self, word: &str) -> std::result::Result<(), String> {
         let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
         if !self.set_own(name, value)? {
-            // The names of sysctl say on and off; the table says 1 and 0.
+            // On and off stand for 1 and 0 also where a number is wanted.
             let value = value.map(|v| match (v, self.takes_words(name)) {
                 ("on", false) => "1",
                 ("off", false) => "0",
@@ -188,7 +188,8 @@ impl CoreSpec {
             ("endian", Some("big")) => self.endian = Endian::Big,
             ("endian", _) => return Err(expected("little or big")),
             ("bsize" | "fsize" | "size", _) => {
-                let bytes = value.and_then(bytes).ok_or_else(|| expected("a size such as 32k"))?;
+                let bytes =
+                    value.and_then(ffs_core::size).ok_or_else(|| expected("a size such as 32k"))?;
                 let block = || u32::try_from(bytes).map_err(|_| expected("a size such as 32k"));
                 match name {
                     "bsize" => self.bsize = Some(block()?),
@@ -213,17 +214,6 @@ impl CoreSpec {
 /// What a core target takes besides the switches of a mount.
 const OWN: &str = "sync, async, noatime, relatime, atime, format=ufs1|ufs2, endian=little|big, \
                    bsize=, fsize=, size=, image=FILE";
-
-fn bytes(text: &str) -> Option<u64> {
-    let shift = match text.as_bytes().last()?.to_ascii_lowercase() {
-        b'k' => 10,
-        b'm' => 20,
-        b'g' => 30,
-        _ => 0,
-    };
-    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
 
 #[cfg(test)]
 mod tests {

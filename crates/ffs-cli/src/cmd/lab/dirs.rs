@@ -93,11 +93,7 @@ pub(super) fn run(args: Args) -> Outcome {
 
 /// One line of JSON a row.
 fn lines(out: &mut impl Write, rows: &[Row]) -> Result<(), Failure> {
-    for row in rows {
-        serde_json::to_writer(&mut *out, row)?;
-        writeln!(out)?;
-    }
-    Ok(())
+    rows.iter().try_for_each(|row| output::json_line(out, row))
 }
 
 fn skipped(found: &Comparison) -> Vec<String> {

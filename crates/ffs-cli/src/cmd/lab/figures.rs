@@ -78,10 +78,8 @@ pub(super) fn run(args: Args) -> Outcome {
 
 fn line(out: &mut impl Write, point: &Point, json: bool) -> Result<(), Failure> {
     if json {
-        serde_json::to_writer(&mut *out, point)?;
-        writeln!(out)?;
-    } else {
-        writeln!(out, "{}", point.csv())?;
+        return output::json_line(out, point);
     }
+    writeln!(out, "{}", point.csv())?;
     Ok(())
 }

@@ -135,8 +135,7 @@ fn print_json(rows: &[Row<'_>], since: Option<f64>) -> Result<(), Failure> {
         rates: rows.iter().filter_map(|r| Some((r.entry.name.as_str(), r.rate?))).collect(),
     };
     let mut out = output::stdout();
-    serde_json::to_writer(&mut out, &look)?;
-    writeln!(out)?;
+    output::json_line(&mut out, &look)?;
     out.flush()?;
     Ok(())
 }
@@ -201,8 +200,7 @@ fn table(rows: &[Row<'_>], which: Show, since: Option<f64>) -> String {
         let inside = |r: &&Row<'_>| which.has(r) && group(&r.entry.name) == g;
         let mut members = rows.iter().filter(inside).peekable();
         if members.peek().is_some() {
-            lines
-                .push(["", "", ""].map(str::to_owned).into_iter().chain([String::new()]).collect());
+            lines.push(vec![String::new(); 4]);
             let heading = heading.to_uppercase();
             lines.push(vec![heading, head.to_owned(), "now".to_owned(), String::new()]);
         }
