@@ -5,6 +5,7 @@
 //! | [`target`] | [`Target`]: the library in process ([`target::core`]), any mounted directory ([`target::dir`]) |
 //! | [`dirs`] | one directory, N empty files: the phases and their measurement |
 //! | [`compare`] | the same phases on several targets in one run, interleaved |
+//! | [`crash`] | every state a power cut may leave, examined |
 //! | [`figures`] | the cost curves of the paper's Figures 2 to 6 |
 //! | [`order`], [`names`] | seeded orders, and names laid out in them before time is taken |
 //! | [`stats`] | what several rounds say together |
@@ -21,6 +22,7 @@
 //! Reference: `spec/benchmarks.md` §2.4, §3, §4.8, §4.9.
 
 pub mod compare;
+pub mod crash;
 pub mod dirs;
 mod error;
 pub mod figures;

@@ -1,0 +1,281 @@
+//! What a workload did, in program order, against the log of the device.
+//!
+//! **Purpose.** The oracle judges the tree found after a crash by this: which names and contents may be there,
+//! which must. The recording writes it; nothing else does.
+//!
+//! # Invariants
+//! 1. Steps stand in program order; `began` and `at` never decrease along the history, and `began <= at`.
+//! 2. A crash at `cut` has seen the first `cut` events of the device's log. A step with `began >= cut` and
+//!    `at > cut` has not happened; one with `at <= cut` returned before the crash; any other was under way and may
+//!    be done wholly, not at all, or half.
+//! 3. What was there before the recording is told too: its steps have `began = at = 0`, and a [`Happening::Synced`]
+//!    ends them.
+//! 4. A call that failed leaves no step, unless it may have changed something ([`Happening::Wrote`] with
+//!    `whole = false`).
+//!
+//! Reference: `spec/fsck-and-crash.md` §11.4.
+
+use std::fmt;
+use std::ops::Range;
+
+/// An object the workload made: one life of an inode. Counted in the order of making; the root is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjId(pub u32);
+
+/// The root directory.
+pub const ROOT: ObjId = ObjId(0);
+
+impl fmt::Display for ObjId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "object {}", self.0)
+    }
+}
+
+/// What kind of object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjKind {
+    /// Regular file, empty.
+    File,
+    /// Directory, empty.
+    Directory,
+    /// Symbolic link with this target.
+    Symlink(Vec<u8>),
+    /// Named pipe: an inode without blocks.
+    Fifo,
+}
+
+/// Attributes that go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attrs {
+    /// Low 12 bits of the mode.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Modification time, seconds, if a call set it; `None` where only time moved it.
+    pub mtime: Option<i64>,
+}
+
+/// A name: directory and component.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    /// The directory.
+    pub dir: ObjId,
+    /// One component, no slash.
+    pub name: Vec<u8>,
+}
+
+/// One change or promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// An object came to be. Its first name follows as the next step of the same call.
+    Made {
+        /// The object.
+        obj: ObjId,
+        /// Its kind.
+        kind: ObjKind,
+        /// Its first attributes.
+        attrs: Attrs,
+    },
+    /// A name was entered: create, mkdir, symlink, link.
+    NameSet {
+        /// The name, new.
+        name: Name,
+        /// What it names.
+        obj: ObjId,
+    },
+    /// A name was removed: unlink, rmdir.
+    NameGone {
+        /// The name.
+        name: Name,
+        /// What it named.
+        obj: ObjId,
+    },
+    /// A name moved.
+    Renamed {
+        /// The old name.
+        from: Name,
+        /// The new one.
+        to: Name,
+        /// What moved.
+        obj: ObjId,
+        /// What the new name named before, which lost this name.
+        replaced: Option<ObjId>,
+    },
+    /// Bytes were written: those of [`super::tag::fill`] with `version`. The size grew to `bytes.end` if it was less.
+    Wrote {
+        /// The file.
+        obj: ObjId,
+        /// Bytes of the file.
+        bytes: Range<u64>,
+        /// Counted from 1 over the whole workload.
+        version: u32,
+        /// False if the call failed: any part of the range may have been written, and any of the growth.
+        whole: bool,
+    },
+    /// The size was set by truncate; bytes beyond a smaller size are gone, those up to a larger one zero.
+    Resized {
+        /// The file.
+        obj: ObjId,
+        /// New size, bytes.
+        size: u64,
+    },
+    /// Attributes were set.
+    Attr {
+        /// The object.
+        obj: ObjId,
+        /// All of them, as they are now.
+        attrs: Attrs,
+    },
+    /// An extended attribute of the user's name space was set or removed.
+    Xattr {
+        /// The object.
+        obj: ObjId,
+        /// Its name.
+        name: Vec<u8>,
+        /// Its value; `None`: removed.
+        value: Option<Vec<u8>>,
+    },
+    /// fsync or fdatasync of the object returned without error: all steps of the object before this one are durable.
+    Fsynced {
+        /// The object; a directory's fsync promises its entries.
+        obj: ObjId,
+        /// fdatasync: attributes that do not matter for reading the data may be missing.
+        data_only: bool,
+    },
+    /// sync returned without error, or the file system was mounted: all steps before this one are durable.
+    Synced,
+}
+
+/// A [`Happening`] and when it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Events the device's log held when the call was issued.
+    pub began: u64,
+    /// Events it held when the call returned.
+    pub at: u64,
+    /// Which operation of the workload, counted from 0; `None` for what was there before.
+    pub op: Option<u32>,
+    /// What happened.
+    pub what: Happening,
+}
+
+/// How far a step had come when the device stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The call had returned.
+    Done,
+    /// The call was under way.
+    UnderWay,
+    /// Not begun.
+    Ahead,
+}
+
+impl Step {
+    /// How far this step was when the device had seen `cut` events of its log.
+    #[must_use]
+    pub fn stage(&self, cut: u64) -> Stage {
+        if self.at <= cut {
+            Stage::Done
+        } else if self.began < cut {
+            Stage::UnderWay
+        } else {
+            Stage::Ahead
+        }
+    }
+}
+
+/// Everything a workload did.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct History {
+    /// In program order.
+    pub steps: Vec<Step>,
+}
+
+impl History {
+    /// The steps that had happened, or may have in part, when the device had seen `cut` events.
+    pub fn until(&self, cut: u64) -> impl Iterator<Item = (&Step, Stage)> {
+        let stages = self.steps.iter().map(move |step| (step, step.stage(cut)));
+        stages.take_while(|(_, stage)| *stage != Stage::Ahead)
+    }
+}
+
+/// A rule that a crash state breaks.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    /// Which: `F5`, `C2:LINK-LOW`, `X1`, `G17`.
+    pub rule: String,
+    /// Where and how.
+    pub what: String,
+}
+
+impl Violation {
+    /// `rule` is broken as `what` says.
+    #[must_use]
+    pub fn new(rule: impl Into<String>, what: impl Into<String>) -> Violation {
+        Violation { rule: rule.into(), what: what.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.what)
+    }
+}
+
+/// Which of the states A1 to A16 that a crash may leave were seen (`spec/soft-updates.md` §1.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Allowed(u32);
+
+impl Allowed {
+    /// The highest number there is.
+    pub const LAST: u8 = 16;
+
+    /// A state was seen: 1 for A1, to 16.
+    pub fn saw(&mut self, number: u8) {
+        debug_assert!((1..=Self::LAST).contains(&number));
+        self.0 |= 1 << (number % 32);
+    }
+
+    /// Whether it was seen.
+    #[must_use]
+    pub fn has(self, number: u8) -> bool {
+        self.0 & 1 << (number % 32) != 0
+    }
+
+    /// Those seen, by number.
+    pub fn iter(self) -> impl Iterator<Item = u8> {
+        (1..=Self::LAST).filter(move |&number| self.has(number))
+    }
+
+    /// Those seen by either.
+    #[must_use]
+    pub fn or(self, other: Allowed) -> Allowed {
+        Allowed(self.0 | other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_ahead_under_way_or_done() {
+        let step = Step { began: 3, at: 5, op: Some(0), what: Happening::Synced };
+        let stages: Vec<Stage> = (2..7).map(|cut| step.stage(cut)).collect();
+        use Stage::{Ahead, Done, UnderWay};
+        assert_eq!(stages, [Ahead, Ahead, UnderWay, Done, Done]);
+        let idle = Step { began: 4, at: 4, ..step };
+        assert_eq!((idle.stage(3), idle.stage(4)), (Ahead, Done));
+    }
+
+    #[test]
+    fn allowed_states_are_a_set() {
+        let mut seen = Allowed::default();
+        seen.saw(1);
+        seen.saw(16);
+        assert_eq!(seen.iter().collect::<Vec<u8>>(), [1, 16]);
+        assert!(!seen.has(2) && seen.or(Allowed::default()).has(16));
+    }
+}

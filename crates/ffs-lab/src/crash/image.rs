@@ -1,0 +1,41 @@
+//! Bytes of an image, however they are kept.
+
+use std::borrow::Cow;
+
+/// An image that can be read anywhere, quickly and without side effects.
+pub trait ImageBytes {
+    /// Bytes of the image.
+    fn len(&self) -> u64;
+
+    /// Whether the image has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// `len` bytes from byte `offset`; `None` if that passes the end.
+    ///
+    /// Borrowed where the bytes lie together, so that reading a block costs nothing.
+    fn read(&self, offset: u64, len: usize) -> Option<Cow<'_, [u8]>>;
+}
+
+impl ImageBytes for &[u8] {
+    fn len(&self) -> u64 {
+        <[u8]>::len(self) as u64
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Option<Cow<'_, [u8]>> {
+        let from = usize::try_from(offset).ok()?;
+        self.get(from..from.checked_add(len)?).map(Cow::Borrowed)
+    }
+}
+
+impl ImageBytes for Vec<u8> {
+    fn len(&self) -> u64 {
+        Vec::len(self) as u64
+    }
+
+    fn read(&self, offset: u64, len: usize) -> Option<Cow<'_, [u8]>> {
+        let from = usize::try_from(offset).ok()?;
+        self.get(from..from.checked_add(len)?).map(Cow::Borrowed)
+    }
+}

@@ -1,0 +1,13 @@
+//! The crash laboratory: a workload on a recording device, every state a power cut may leave, each examined.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`history`] | what a workload did, in program order: what the oracle judges a recovered tree by |
+//! | [`image`] | bytes of an image that nobody copies |
+//! | [`tag`] | contents that say whose they are |
+//!
+//! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1.
+
+pub mod history;
+pub mod image;
+pub mod tag;
