@@ -18,6 +18,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use ffs_ondisk::Ino;
+
 /// An object the workload made: one life of an inode. Counted in the order of making; the root is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjId(pub u32);
@@ -57,6 +59,15 @@ pub struct Attrs {
     pub mtime: Option<i64>,
 }
 
+/// Where an object lives: an inode number is used again, but never in the same generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Life {
+    /// Inode number.
+    pub ino: Ino,
+    /// `di_gen` of this life.
+    pub generation: u32,
+}
+
 /// A name: directory and component.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
@@ -77,6 +88,8 @@ pub enum Happening {
         kind: ObjKind,
         /// Its first attributes.
         attrs: Attrs,
+        /// Where it lives.
+        life: Life,
     },
     /// A name was entered: create, mkdir, symlink, link.
     NameSet {
