@@ -1,0 +1,127 @@
+//! The groups: which fragments are free, which inodes are in use.
+//!
+//! References: `spec/on-disk-format.md` §5.
+
+use super::super::history::{Allowed, Violation};
+use super::super::image::ImageBytes;
+use super::volume::Volume;
+
+/// A group's numbers and where its maps lie among all maps.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    used: usize,
+    free: usize,
+    /// Inodes that hold something: on UFS2 those above were never written.
+    initialised: u32,
+}
+
+/// The maps of all groups.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    groups: Vec<Group>,
+    maps: Vec<u8>,
+    /// Fragments marked in use.
+    pub(super) fragments_used: u64,
+}
+
+impl Groups {
+    /// Reads all groups. What they count wrongly is noted as A7, what is torn as A16.
+    pub(super) fn read(
+        &mut self,
+        image: &dyn ImageBytes,
+        v: &Volume,
+        seen: &mut Allowed,
+        wrong: &mut Vec<Violation>,
+    ) {
+        self.groups.clear();
+        self.maps.clear();
+        self.fragments_used = 0;
+        let mut totals = [0u64; 4];
+        for cg in 0..v.ncg {
+            match image.read(v.header(cg), v.cgsize) {
+                Some(bytes) if v.order.u32(&bytes, 4) == 0x0009_0255 => {
+                    self.add(&bytes, v, cg, seen, &mut totals);
+                }
+                _ => {
+                    wrong.push(Violation::new("CG", format!("group {cg} has no header")));
+                    self.groups.push(Group::default());
+                }
+            }
+        }
+        if totals != v.totals {
+            seen.saw(7);
+        }
+    }
+
+    fn add(&mut self, cg: &[u8], v: &Volume, number: u32, seen: &mut Allowed, sum: &mut [u64; 4]) {
+        let word = |at| v.order.u32(cg, at);
+        let (iusedoff, freeoff) = (word(92) as usize, word(96) as usize);
+        let group = Group {
+            used: self.maps.len(),
+            free: self.maps.len() + v.ipg.div_ceil(8) as usize,
+            initialised: if v.ufs2 { word(120).min(v.ipg) } else { v.ipg },
+        };
+        self.groups.push(group);
+        self.copy(cg, iusedoff, v.ipg.div_ceil(8) as usize);
+        self.copy(cg, freeoff, v.fpg.div_ceil(8) as usize);
+        let fragments = v.fragments(number);
+        let free = self.count(group.free, fragments);
+        let inodes = self.count(group.used, u64::from(v.ipg));
+        self.fragments_used += fragments - free;
+        let counts = [24, 28, 32, 36].map(|at| u64::from(word(at)));
+        for (total, count) in sum.iter_mut().zip(counts) {
+            *total += count;
+        }
+        let [_, nbfree, nifree, nffree] = counts;
+        if nbfree * v.frag + nffree != free || nifree != u64::from(v.ipg) - inodes {
+            seen.saw(7);
+        }
+        if v.cg_hashes && word(132) != ffs_ondisk::hash::check_hash(cg, 132) {
+            seen.saw(16);
+        }
+    }
+
+    /// Keeps `len` bytes of the group's block; zeros stand for what lies outside of it.
+    fn copy(&mut self, cg: &[u8], from: usize, len: usize) {
+        let end = self.maps.len() + len;
+        self.maps.extend_from_slice(cg.get(from..from.saturating_add(len)).unwrap_or(&[]));
+        self.maps.resize(end, 0);
+    }
+
+    /// Bits set among the first `bits` of the map at `at`.
+    fn count(&self, at: usize, bits: u64) -> u64 {
+        let whole = at + (bits / 8) as usize;
+        let full = self.maps.get(at..whole).unwrap_or(&[]);
+        let mut words = full.chunks_exact(8);
+        let mut set = 0;
+        for word in words.by_ref() {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(word);
+            set += u64::from(u64::from_ne_bytes(bytes).count_ones());
+        }
+        set += words.remainder().iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>();
+        let rest = self.maps.get(whole).map_or(0, |byte| byte & ((1u16 << (bits % 8)) - 1) as u8);
+        set + u64::from(rest.count_ones())
+    }
+
+    fn bit(&self, map: usize, bit: u64) -> bool {
+        self.maps.get(map + (bit / 8) as usize).is_some_and(|byte| byte >> (bit % 8) & 1 != 0)
+    }
+
+    /// Whether the inode's bit is set.
+    pub(super) fn inode_used(&self, v: &Volume, ino: u32) -> bool {
+        let group = self.groups.get((ino / v.ipg) as usize);
+        group.is_some_and(|group| self.bit(group.used, u64::from(ino % v.ipg)))
+    }
+
+    /// Inodes of a group that hold something.
+    pub(super) fn initialised(&self, cg: u32) -> u32 {
+        self.groups.get(cg as usize).map_or(0, |group| group.initialised)
+    }
+
+    /// The first of `frags` fragments from `at` that is marked free.
+    pub(super) fn first_free(&self, v: &Volume, at: u64, frags: u64) -> Option<u64> {
+        let map = self.groups.get((at / v.fpg) as usize)?.free;
+        (at..at + frags).find(|frag| self.bit(map, frag % v.fpg))
+    }
+}
