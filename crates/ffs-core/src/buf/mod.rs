@@ -83,15 +83,38 @@ pub(crate) enum Disposition {
     WriteAndWait,
 }
 
-/// The ordering policy's part of the write path.
+/// What an ordering policy answers when a block is about to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Image {
+    /// Everything that is in it may be on disk.
+    Whole,
+    /// Some changes were taken back in the copy: the buffer stays dirty.
+    Undone,
+    /// It must not be written now: the buffer stays dirty.
+    Held,
+}
+
+/// The ordering policy's part of the write path. What has a default is of use only to a policy that
+/// takes changes back.
 pub(crate) trait WriteHooks: Send + Sync {
-    /// Takes back, in the copy `image` of block `key`, every change that must not be on disk yet.
-    /// Returns whether anything was undone: then the buffer stays dirty.
-    fn make_image(&self, key: BufKey, kind: BufKind, image: &mut [u8]) -> bool;
-    /// The last image of `key` was written; `durable` tells whether a flush is not needed any more.
-    fn written(&self, key: BufKey, ok: bool, durable: bool);
-    /// A device flush succeeded: everything written before it is durable.
-    fn flushed(&self);
+    /// An image of block `key` is about to be written; the buffer is locked against changes since
+    /// before the copy was made. Takes back, in the copy, every change that must not be on disk yet.
+    /// File data is not copied: then `copy` is `None`, and the answer is not
+    /// [`Image::Undone`]. Unless held, [`WriteHooks::written`] follows.
+    fn make_image(&self, _key: BufKey, _kind: BufKind, _copy: Option<&mut [u8]>) -> Image {
+        Image::Whole
+    }
+    /// The write of the last image of `key` ended; `durable` tells whether a flush is not needed any
+    /// more. Answers whether the buffer must be written again all the same.
+    fn written(&self, _key: BufKey, _ok: bool, _durable: bool) -> bool {
+        false
+    }
+    /// A device flush begins; the number is passed to [`WriteHooks::flushed`].
+    fn flushing(&self) -> u64 {
+        0
+    }
+    /// The flush succeeded: everything written before it began is durable.
+    fn flushed(&self, _began: u64) {}
 }
 
 /// A block in memory. Shared by reference; content behind its lock.

@@ -15,13 +15,7 @@ use std::sync::Arc;
 
 struct NoHooks;
 
-impl WriteHooks for NoHooks {
-    fn make_image(&self, _: BufKey, _: BufKind, _: &mut [u8]) -> bool {
-        false
-    }
-    fn written(&self, _: BufKey, _: bool, _: bool) {}
-    fn flushed(&self) {}
-}
+impl WriteHooks for NoHooks {}
 
 const FRAG: usize = 1024;
 const BLOCK: usize = 8192;
@@ -298,14 +292,12 @@ fn blocks_that_come_back_from_pages_keep_the_limit_of_headers() {
 struct Meddler(Mutex<Option<BufRef>>);
 
 impl WriteHooks for Meddler {
-    fn make_image(&self, _: BufKey, _: BufKind, _: &mut [u8]) -> bool {
+    fn written(&self, _: BufKey, _: bool, _: bool) -> bool {
         if let Some(buf) = self.0.lock().take() {
             buf.write().bytes.fill(9);
         }
         false
     }
-    fn written(&self, _: BufKey, _: bool, _: bool) {}
-    fn flushed(&self) {}
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Writing buffers: images, clusters of neighbouring blocks, flushes.
 
-use super::{Buf, BufCache, BufKey, BufKind, BufRef};
+use super::{Buf, BufCache, BufKey, BufKind, BufRef, Image};
 use crate::counters::{add, bump};
 use crate::error::Result;
 use crate::sync::{MutexGuard, RwLockReadGuard};
@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU64;
 const CLUSTER_BYTES: usize = 1 << 20;
 
 /// What a buffer's write was made from.
-enum Image<'a> {
+enum Bytes<'a> {
     /// File data, borrowed: nobody may change it until the write is done.
     Borrowed(RwLockReadGuard<'a, super::BufData>),
     /// A copy.
@@ -24,15 +24,15 @@ enum Image<'a> {
 /// One buffer of a write under way; dropping it lets others write the buffer.
 struct Member<'a> {
     buf: &'a Buf,
-    image: Image<'a>,
+    image: Bytes<'a>,
     _io: MutexGuard<'a, ()>,
 }
 
 impl Member<'_> {
     fn bytes(&self) -> &[u8] {
         match &self.image {
-            Image::Borrowed(g) => &g.bytes,
-            Image::Copied { bytes, .. } => bytes,
+            Bytes::Borrowed(g) => &g.bytes,
+            Bytes::Copied { bytes, .. } => bytes,
         }
     }
 }
@@ -54,13 +54,14 @@ impl BufCache {
     pub(crate) fn flush_device(&self) -> Result<()> {
         if self.dev.durability() == Durability::OnFlush {
             bump(&self.counters.flushes);
+            let began = self.hooks.flushing();
             if let Err(e) = self.dev.flush() {
                 // What was written before may be lost, whatever a later flush says.
                 self.note_trouble();
                 return Err(e.into());
             }
+            self.hooks.flushed(began);
         }
-        self.hooks.flushed();
         Ok(())
     }
 
@@ -144,7 +145,10 @@ impl BufCache {
         if !data.valid || !self.is_dirty(first) {
             return (1, Ok(()));
         }
-        let lead = Member { buf: first, image: Image::Borrowed(data), _io: io };
+        if self.hooks.make_image(first.key, first.kind, None) == Image::Held {
+            return (1, Ok(()));
+        }
+        let lead = Member { buf: first, image: Bytes::Borrowed(data), _io: io };
         let start = self.g.frag_to_byte(self.addr_of(&lead));
         let mut bytes = lead.bytes().len();
         let mut members = vec![lead];
@@ -156,6 +160,9 @@ impl BufCache {
             if addr != start + bytes as u64 || bytes + next.bytes().len() > CLUSTER_BYTES {
                 break;
             }
+            if self.hooks.make_image(buf.key, buf.kind, None) == Image::Held {
+                break;
+            }
             bytes += next.bytes().len();
             members.push(next);
         }
@@ -165,8 +172,8 @@ impl BufCache {
 
     fn addr_of(&self, m: &Member<'_>) -> ffs_ondisk::FragNo {
         match &m.image {
-            Image::Borrowed(g) => g.addr,
-            Image::Copied { .. } => m.buf.read().addr,
+            Bytes::Borrowed(g) => g.addr,
+            Bytes::Copied { .. } => m.buf.read().addr,
         }
     }
 
@@ -178,25 +185,36 @@ impl BufCache {
         }
         let start = self.g.frag_to_byte(data.addr);
         let image = if buf.kind == BufKind::Data {
-            Image::Borrowed(data)
+            let image = self.hooks.make_image(buf.key, buf.kind, None);
+            (image != Image::Held).then_some(Bytes::Borrowed(data))
         } else {
             self.copy_image(buf, data)
         };
+        let Some(image) = image else { return Ok(()) };
         self.write_members(start, vec![Member { buf, image, _io: io }], counter)
     }
 
-    /// Copies, undoes and seals.
-    fn copy_image<'a>(&self, buf: &Buf, data: RwLockReadGuard<'_, super::BufData>) -> Image<'a> {
+    /// Copies, undoes and seals; `None` if the block must not be written now.
+    fn copy_image<'a>(
+        &self,
+        buf: &Buf,
+        data: RwLockReadGuard<'_, super::BufData>,
+    ) -> Option<Bytes<'a>> {
         let version = data.version;
         let mut bytes = data.bytes.clone();
+        // With the buffer still locked: what the policy takes back must be in the copy.
+        let image = self.hooks.make_image(buf.key, buf.kind, Some(&mut bytes));
         drop(data);
+        if image == Image::Held {
+            return None;
+        }
         bump(&self.counters.blocks_copied);
-        let undone = self.hooks.make_image(buf.key, buf.kind, &mut bytes);
+        let undone = image == Image::Undone;
         if buf.kind == BufKind::CylinderGroup {
             debug_assert_eq!(Cg::new(&self.g, &bytes).header().magic, ffs_ondisk::cg::CG_MAGIC);
             CgMut::new(&self.g, &mut bytes).seal(self.clock.now().secs);
         }
-        Image::Copied { bytes, version, undone }
+        Some(Bytes::Copied { bytes, version, undone })
     }
 
     fn write_members(
@@ -222,8 +240,8 @@ impl BufCache {
             if m.buf.kind == BufKind::Data {
                 bump(&self.counters.writes_data);
             }
-            self.hooks.written(m.buf.key, result.is_ok(), durable);
-            if result.is_ok() {
+            let again = self.hooks.written(m.buf.key, result.is_ok(), durable);
+            if result.is_ok() && !again {
                 self.clean_if_unchanged(m);
             }
         }
@@ -233,12 +251,12 @@ impl BufCache {
     /// The image of `m` is on the device: the buffer is clean unless it changed meanwhile.
     fn clean_if_unchanged(&self, m: Member<'_>) {
         let (version, undone) = match m.image {
-            Image::Borrowed(g) => {
+            Bytes::Borrowed(g) => {
                 let v = g.version;
                 drop(g);
                 (v, false)
             }
-            Image::Copied { version, undone, .. } => (version, undone),
+            Bytes::Copied { version, undone, .. } => (version, undone),
         };
         if undone {
             return;
@@ -262,5 +280,5 @@ fn try_member(buf: &Buf) -> Option<Member<'_>> {
     }
     let io = buf.io.try_lock()?;
     let data = buf.data.try_read().filter(|d| d.valid)?;
-    Some(Member { buf, image: Image::Borrowed(data), _io: io })
+    Some(Member { buf, image: Bytes::Borrowed(data), _io: io })
 }

@@ -13,7 +13,7 @@ use crate::buf::Disposition;
 use crate::counters::bump;
 use crate::error::{Error, Result};
 use crate::inode::Moved;
-use crate::ordering::{DirPos, NameKind, NamedInode};
+use crate::ordering::{DirPos, Gone, NameKind, NamedInode};
 use ffs_ondisk::DirOff;
 use ffs_ondisk::dinode::MAXDIRSIZE;
 use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Record, dirsiz};
@@ -57,7 +57,7 @@ impl NewName<'_> {
     /// Tells the policy that the name is now in the record at `off`.
     fn report(&self, d: &DirMut<'_>, off: u32) -> Disposition {
         let at = DirPos { dir: d.ip.ino, off: DirOff(off) };
-        d.table.alloc().ordering.name_added(at, self.target, self.kind)
+        d.table.alloc().ordering.name_added(at, self.target, self.kind, self.name)
     }
 }
 
@@ -124,7 +124,7 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
             hashes.extend(hasher.map(|h| h.hash(name_at(fmt, chunk, m.to.into()))));
         }
         entered = at as u32;
-        Ok(ordering.name_added(pos(at as u16), new.target, new.kind))
+        Ok(ordering.name_added(pos(at as u16), new.target, new.kind, new.name))
     })?;
     hashed::follow(d, region.at, |index| {
         let moved = moves.iter().filter(|m| m.from != m.to);
@@ -178,7 +178,7 @@ fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()
     d.change_chunk(at, |chunk| {
         dir::set_ino(fmt, chunk, off, new.target.ino.0);
         dir::set_type(fmt, chunk, off, new.target.dtype);
-        Ok(table.alloc().ordering.name_added(pos, new.target, new.kind))
+        Ok(table.alloc().ordering.name_added(pos, new.target, new.kind, new.name))
     })
 }
 
@@ -187,8 +187,8 @@ fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()
 ///
 /// # Errors
 /// The device's; the entry is then still there.
-pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry) -> Result<()> {
-    take_out(d, e, |then| then)?;
+pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry, gone: Gone) -> Result<()> {
+    take_out(d, e, gone, |then| then)?;
     hashed::trim(d);
     Ok(())
 }
@@ -198,9 +198,9 @@ pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry) -> Result<()> {
 ///
 /// # Errors
 /// A malformed chunk's.
-pub(crate) fn withdraw(d: &mut DirMut<'_>, name: &[u8]) -> Result<()> {
+pub(crate) fn withdraw(d: &mut DirMut<'_>, name: &[u8], gone: Gone) -> Result<()> {
     match super::find(d.shared(), name)? {
-        Some(e) => take_out(d, &e, |_| Disposition::Delay),
+        Some(e) => take_out(d, &e, gone, |_| Disposition::Delay),
         None => Ok(()),
     }
 }
@@ -208,17 +208,21 @@ pub(crate) fn withdraw(d: &mut DirMut<'_>, name: &[u8]) -> Result<()> {
 fn take_out(
     d: &mut DirMut<'_>,
     e: &Entry,
+    gone: Gone,
     when: impl FnOnce(Disposition) -> Disposition,
 ) -> Result<()> {
     let (fmt, table) = (d.fmt(), d.table);
     let pos = DirPos { dir: d.ip.ino, off: e.off };
     let base = chunk_of(e.off.0);
     let off = (e.off.0 - base) as usize;
-    let (hasher, mut gone) = (hashed::hasher(d), None);
+    let (hasher, mut hashed) = (hashed::hasher(d), None);
     d.change_chunk(e.off.0, |chunk| {
         let h = dir::header(fmt, chunk, off)?;
-        gone = hasher.map(|hasher| (hasher.hash(name_at(fmt, chunk, off)), h.namlen));
-        match before(fmt, chunk, off)? {
+        hashed = hasher.map(|hasher| (hasher.hash(name_at(fmt, chunk, off)), h.namlen));
+        let prev = before(fmt, chunk, off)?;
+        let name = name_at(fmt, chunk, off);
+        let removal = table.alloc().ordering.name_removed(pos, e.names(), name, gone);
+        match prev {
             Some(prev) => {
                 let before = dir::header(fmt, chunk, prev)?;
                 chunk.get_mut(off..off + h.reclen).unwrap_or(&mut []).fill(0);
@@ -229,9 +233,9 @@ fn take_out(
                 dir::set_reclen(fmt, chunk, off, h.reclen);
             }
         }
-        Ok(when(table.alloc().ordering.name_removed(pos, e.names())))
+        Ok(when(removal.then))
     })?;
-    if let Some((hash, namlen)) = gone {
+    if let Some((hash, namlen)) = hashed {
         hashed::follow(d, base, |index| index.removed(hash, namlen, e.off));
     }
     Ok(())
@@ -260,8 +264,9 @@ pub(crate) fn rewrite(
     e: &Entry,
     new: NamedInode,
     kind: NameKind,
+    gone: Gone,
 ) -> Result<()> {
-    redirect(d, e, new, kind, |then| then)
+    redirect(d, e, (new, kind, gone), |then| then)
 }
 
 /// Takes back a [`rewrite`] whose operation failed later, without waiting for the device.
@@ -273,16 +278,16 @@ pub(crate) fn rewrite_back(
     e: &Entry,
     new: NamedInode,
     kind: NameKind,
+    gone: Gone,
 ) -> Result<()> {
     let now = Entry { ino: new.ino, dtype: new.dtype, ..*e };
-    redirect(d, &now, e.names(), kind, |_| Disposition::Delay)
+    redirect(d, &now, (e.names(), kind, gone), |_| Disposition::Delay)
 }
 
 fn redirect(
     d: &mut DirMut<'_>,
     e: &Entry,
-    new: NamedInode,
-    kind: NameKind,
+    (new, kind, gone): (NamedInode, NameKind, Gone),
     when: impl FnOnce(Disposition) -> Disposition,
 ) -> Result<()> {
     let (fmt, table) = (d.fmt(), d.table);
@@ -291,7 +296,7 @@ fn redirect(
     d.change_chunk(e.off.0, |chunk| {
         dir::set_ino(fmt, chunk, off, new.ino.0);
         dir::set_type(fmt, chunk, off, new.dtype);
-        Ok(when(table.alloc().ordering.name_replaced(pos, e.names(), new, kind)))
+        Ok(when(table.alloc().ordering.name_replaced(pos, e.names(), new, kind, gone)))
     })
 }
 

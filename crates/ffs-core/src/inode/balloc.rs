@@ -159,7 +159,7 @@ impl InodeTable {
             self.cache().dirty(&buf);
         }
         let frags = g.frag - grown.old_frags;
-        self.free_quietly(ip, FragRun { at: at.plus(grown.old_frags.into()), frags });
+        self.free_quietly(FragRun { at: at.plus(grown.old_frags.into()), frags });
         data.d.blocks = data.d.blocks.saturating_sub(Dinode::sectors(g, frags));
         // It may have moved, and its old place is free: the inode's block must not name that.
         let _ = self.update(ip, data, InodeChange::Grow);
@@ -192,7 +192,8 @@ impl InodeTable {
             };
             let run = FragRun { at, frags: want };
             let buf = self.new_block(ip, data, lbn, run, keep);
-            let then = self.alloc.ordering.claim_set(PtrSlot::Direct(ip.ino, i), run, None, what);
+            let slot = PtrSlot::Direct(ip.ino, i);
+            let then = self.alloc.ordering.claim_set(slot, run, None, what, buf.key);
             self.set_direct(data, i, at);
             self.charge(data, want);
             return Ok(Granted { buf, then });
@@ -256,12 +257,12 @@ impl InodeTable {
             None => self.new_block(ip, data, lbn, new, keep),
         };
         let slot = PtrSlot::Direct(ip.ino, i);
-        let then = self.alloc.ordering.claim_set(slot, new, Some(old), what);
+        let then = self.alloc.ordering.claim_set(slot, new, Some(old), what, buf.key);
         self.set_direct(data, i, at);
         self.charge(data, want - have);
         if at != old.at {
             self.cache().dirty(&buf);
-            self.free_quietly(ip, old);
+            self.free_replaced(ip, old);
         }
         Ok((buf, then))
     }
@@ -311,7 +312,7 @@ impl InodeTable {
             .collect();
         self.format_nodes(ip, &chain.parent, &nodes)?;
         let run = FragRun { at, frags: self.g().frag };
-        let then = self.link_chain(ip, data, chain, &nodes, run, what)?;
+        let then = self.link_chain(ip, data, chain, &nodes, (lbn, run), what)?;
         Ok((run, then))
     }
 
@@ -332,7 +333,7 @@ impl InodeTable {
             self.cache().forget(BufKey::File(ip.ino, node.name()));
         }
         for &at in taken {
-            self.free_quietly(ip, FragRun { at, frags: self.g().frag });
+            self.free_quietly(FragRun { at, frags: self.g().frag });
         }
     }
 
@@ -410,7 +411,7 @@ impl InodeTable {
             let key = BufKey::File(ip.ino, n.node.name());
             let buf = self.cache().getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
             let run = FragRun { at: n.at, frags: g.frag };
-            let then = self.alloc.ordering.claim_set(slot, run, None, ClaimOf::Indirect);
+            let then = self.alloc.ordering.claim_set(slot, run, None, ClaimOf::Indirect, key);
             self.cache().apply(&buf, then)?;
             slot = indirect_slot(ip, n.node.name(), n.index);
         }
@@ -424,7 +425,7 @@ impl InodeTable {
         data: &mut InodeData,
         chain: &Chain,
         nodes: &[NewNode],
-        run: FragRun,
+        (lbn, run): (Lbn, FragRun),
         what: ClaimOf,
     ) -> Result<Disposition> {
         let g = self.g();
@@ -432,7 +433,8 @@ impl InodeTable {
             Some(n) => indirect_slot(ip, n.node.name(), n.index),
             None => slot_of(ip, &chain.parent),
         };
-        let then = self.alloc.ordering.claim_set(slot, run, None, what);
+        let block = data_key(ip.ino, lbn);
+        let then = self.alloc.ordering.claim_set(slot, run, None, what, block);
         let mut below = run.at;
         let mut changed: SmallVec<[BufRef; 4]> = SmallVec::new();
         for n in nodes.iter().rev() {

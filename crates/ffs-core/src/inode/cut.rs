@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::ordering::{FragRun, FreeNow, InodeChange};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
+use smallvec::SmallVec;
 use std::ops::{Range, RangeInclusive};
 
 /// Pointers that could not be freed after which freeing stops.
@@ -66,6 +67,8 @@ struct Freed {
     error: Option<Error>,
     /// The file is a snapshot: pointers below a block are marks and name nothing.
     snapshot: bool,
+    /// What is to be freed later, neighbours in one run; `None`: freed at once.
+    later: Option<Vec<FragRun>>,
 }
 
 impl InodeTable {
@@ -140,7 +143,8 @@ impl InodeTable {
         let last = i64::try_from(*plan.range.end()).unwrap_or(i64::MAX);
         let first = i64::try_from(*plan.range.start()).unwrap_or(i64::MAX);
         self.cache().forget_file(ip.ino, first..=last);
-        let freed = self.free_detached(ip, &also, data.is_snapshot());
+        let partial: SmallVec<[i64; 3]> = plan.partial.iter().map(|p| p.node.name()).collect();
+        let freed = self.free_detached(ip, &also, &partial, data.is_snapshot());
         if !emptied {
             let sectors = self.g().frags_to_sectors(freed.frags);
             data.d.blocks = blocks_before.saturating_sub(sectors);
@@ -184,7 +188,7 @@ impl InodeTable {
                 }
             }
             if out.len() > found {
-                let then = self.alloc.ordering.truncated_block(ip.ino);
+                let then = self.alloc.ordering.truncated_block(ip.ino, part.buf.key);
                 self.cache().apply(&part.buf, then)?;
             }
         }
@@ -193,17 +197,28 @@ impl InodeTable {
 
     /// Frees what no pointer names any more.
     pub(super) fn free_all(&self, ip: &Inode, all: &[Detached]) -> Result<()> {
-        self.free_detached(ip, all, false).error.map_or(Ok(()), Err)
+        self.free_detached(ip, all, &[], false).error.map_or(Ok(()), Err)
     }
 
-    fn free_detached(&self, ip: &Inode, all: &[Detached], snapshot: bool) -> Freed {
-        let mut freed = Freed { snapshot, ..Freed::default() };
-        match self.alloc.ordering.blocks_released(ip.ino) {
-            FreeNow::Yes => {
-                for d in all {
-                    self.free_tree(ip, d, &mut freed);
-                }
-            }
+    /// `partial`: the indirect blocks in which pointers to some of `all` were cleared.
+    fn free_detached(
+        &self,
+        ip: &Inode,
+        all: &[Detached],
+        partial: &[i64],
+        snapshot: bool,
+    ) -> Freed {
+        let ordering = &self.alloc.ordering;
+        let later = match ordering.blocks_released(ip.ino) {
+            FreeNow::Yes => None,
+            FreeNow::Later => Some(Vec::new()),
+        };
+        let mut freed = Freed { snapshot, later, ..Freed::default() };
+        for d in all {
+            self.free_tree(ip, d, &mut freed);
+        }
+        if let Some(runs) = freed.later.take().filter(|runs| !runs.is_empty()) {
+            ordering.free_later(ip.ino, runs, partial);
         }
         if freed.bad > 0 {
             self.cache().note_trouble();
@@ -230,7 +245,15 @@ impl InodeTable {
             }
             self.cache().forget(BufKey::File(ip.ino, d.node.name()));
         }
-        match self.alloc.free_frags(FragRun { at, frags: d.frags }) {
+        let run = FragRun { at, frags: d.frags };
+        let result = match &mut freed.later {
+            None => self.alloc.free_frags(run),
+            Some(runs) => {
+                gather(runs, run);
+                Ok(())
+            }
+        };
+        match result {
             Ok(()) => freed.frags += u64::from(d.frags),
             Err(e) => freed.fail(e),
         }
@@ -249,18 +272,19 @@ impl InodeTable {
         }
     }
 
-    /// Frees a run that nothing names any more; if that fails the run stays allocated until fsck.
-    pub(super) fn free_quietly(&self, ip: &Inode, run: FragRun) {
-        if self.release_run(ip, run).is_err() {
-            add(&self.cache().counters.frees_failed, run.frags.into());
-            self.cache().note_trouble();
+    /// Frees the old place of a block that a claim moved, when the ordering policy allows it.
+    pub(super) fn free_replaced(&self, ip: &Inode, old: FragRun) {
+        match self.alloc.ordering.run_replaced(ip.ino, old) {
+            FreeNow::Yes => self.free_quietly(old),
+            FreeNow::Later => {}
         }
     }
 
-    /// Frees a run that nothing names any more.
-    pub(super) fn release_run(&self, ip: &Inode, run: FragRun) -> Result<()> {
-        match self.alloc.ordering.blocks_released(ip.ino) {
-            FreeNow::Yes => self.alloc.free_frags(run),
+    /// Frees a run that nothing ever named; if that fails the run stays allocated until fsck.
+    pub(super) fn free_quietly(&self, run: FragRun) {
+        if self.alloc.free_frags(run).is_err() {
+            add(&self.cache().counters.frees_failed, run.frags.into());
+            self.cache().note_trouble();
         }
     }
 
@@ -269,6 +293,16 @@ impl InodeTable {
         let frags = (0..2u64).zip(d.extb).filter(|&(_, p)| p != 0);
         let frags: u32 = frags.map(|(i, _)| self.ext_frags(d.extsize, i)).sum();
         Dinode::sectors(self.g(), frags)
+    }
+}
+
+/// Adds `run` to the runs, to the last of them if it lies behind it.
+fn gather(runs: &mut Vec<FragRun>, run: FragRun) {
+    match runs.last_mut() {
+        Some(last) if last.at.plus(last.frags.into()) == run.at => {
+            last.frags = last.frags.saturating_add(run.frags);
+        }
+        _ => runs.push(run),
     }
 }
 

@@ -176,7 +176,7 @@ impl InodeTable {
             Ok(places) => {
                 if let Err(e) = self.write_ext(ip, area, &places) {
                     self.cache().forget_file(ip.ino, -2..=-1);
-                    places.iter().for_each(|run| self.free_quietly(ip, *run));
+                    places.iter().for_each(|run| self.free_quietly(*run));
                     return Err(e);
                 }
                 let gone = self.detach_ext(data);
@@ -204,7 +204,8 @@ impl InodeTable {
         for (i, (part, run)) in area.chunks(self.g().bsize as usize).zip(places).enumerate() {
             let buf = self.fill_ext(ip, i, part, *run);
             let slot = PtrSlot::ExtAttr(ip.ino, i);
-            let then = self.alloc.ordering.claim_set(slot, *run, None, ClaimOf::Attributes);
+            let then =
+                self.alloc.ordering.claim_set(slot, *run, None, ClaimOf::Attributes, buf.key);
             result = result.and(self.cache().apply(&buf, then));
         }
         result
@@ -270,7 +271,7 @@ impl InodeTable {
                 Ok(at) => places.push(FragRun { at, frags }),
                 Err(e) => {
                     for run in places {
-                        self.free_quietly(ip, run);
+                        self.free_quietly(run);
                     }
                     return Err(e);
                 }

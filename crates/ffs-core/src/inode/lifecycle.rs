@@ -106,8 +106,9 @@ impl InodeTable {
         // If its block cannot be read the inode stays allocated on disk: so must its number.
         self.update(ip, data, InodeChange::Free)?;
         self.leave(ip);
-        let freed = match self.alloc.ordering.inode_released(ip.ino) {
+        let freed = match self.alloc.ordering.inode_released(ip.ino, was_dir) {
             FreeNow::Yes => self.alloc.free_inode(ip.ino, was_dir),
+            FreeNow::Later => Ok(()),
         };
         emptied.and(freed)
     }

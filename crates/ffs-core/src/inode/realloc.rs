@@ -176,7 +176,7 @@ impl InodeTable {
             };
             let run = |at| FragRun { at, frags: g.frag };
             let (new, old) = (run(at), Some(run(old)));
-            let then = self.alloc.ordering.claim_set(slot, new, old, ClaimOf::Data);
+            let then = self.alloc.ordering.claim_set(slot, new, old, ClaimOf::Data, buf.key);
             // A write that fails leaves the buffer dirty: it is tried again, at the new place.
             let _ = self.cache().apply(buf, then);
             match &row.map {
@@ -192,7 +192,7 @@ impl InodeTable {
             self.cache().dirty(buf);
         }
         for &old in &row.old {
-            self.free_quietly(ip, FragRun { at: old, frags: g.frag });
+            self.free_replaced(ip, FragRun { at: old, frags: g.frag });
         }
     }
 }

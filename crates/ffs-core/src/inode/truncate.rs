@@ -61,7 +61,8 @@ impl InodeTable {
         self.zero_gap(ip, data, new_size)?;
         let (last, g) = (new_size - 1, self.g());
         let granted = self.balloc(ip, data, g.lblkno(last), g.blkoff(last) + 1, true, reserve)?;
-        let then = stronger(granted.then, self.alloc.ordering.truncated_block(ip.ino));
+        let then =
+            stronger(granted.then, self.alloc.ordering.truncated_block(ip.ino, granted.buf.key));
         let written = self.cache().apply(&granted.buf, then);
         self.touch_modified(data);
         self.update(ip, data, InodeChange::TruncateExtend).and(written)
@@ -138,7 +139,8 @@ impl InodeTable {
         {
             rest.fill(0);
         }
-        self.cache().apply(&buf, self.alloc.ordering.truncated_block(ip.ino))?;
+        let then = self.alloc.ordering.truncated_block(ip.ino, buf.key);
+        self.cache().apply(&buf, then)?;
         let (old, new) = (g.blksize(data.d.size, last), g.blksize(new_size, last));
         if last.0 >= NDADDR as u64 || new == old {
             return Ok(None);

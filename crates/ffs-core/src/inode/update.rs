@@ -18,14 +18,18 @@ impl InodeTable {
         if why != InodeChange::Attr {
             ip.unsynced.store(true, Ordering::Relaxed);
         }
-        let then = self.alloc.ordering.inode_changed(ip.ino, why);
-        {
+        let answer = {
             let mut b = block.write();
+            let answer = self.alloc.ordering.inode_changed(ip.ino, why, &data.d);
             if let Some(place) = b.bytes.get_mut(self.g().ino_to_fsbo(ip.ino)..) {
+                let links = data.d.nlink;
+                data.d.nlink = links.saturating_add(answer.more_links);
                 data.d.encode(self.g(), place);
+                data.d.nlink = links;
             }
-        }
+            answer
+        };
         data.retimed = false;
-        self.cache().apply(&block, then)
+        self.cache().apply(&block, answer.then)
     }
 }

@@ -13,7 +13,7 @@ use crate::dir::{self, DirMut, Room, Slot};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
-use crate::ordering::{InodeChange, NameKind, NamedInode};
+use crate::ordering::{Gone, InodeChange, NameKind, NamedInode};
 use crate::tunables::DirPref;
 use crate::types::NodeKind;
 use ffs_ondisk::dinode::LINK_MAX;
@@ -138,7 +138,8 @@ impl Ffs {
             may_link(&data)?;
             let target = named(file.ip.ino, &data);
             self.0.add_link(&file.ip, &mut data)?;
-            let new = NewEntry { slot, name, target, kind: NameKind::Plain };
+            let others = data.d.nlink.saturating_sub(1);
+            let new = NewEntry { slot, name, target, kind: NameKind::Plain, others };
             self.0
                 .enter(&mut d, &new, reserve_of(cred))
                 .inspect_err(|_| self.0.take_link_back(&file.ip, &mut data))?;
@@ -169,11 +170,11 @@ impl Ffs {
         let (target, reserve) = (named(child.ip.ino, &data), reserve_of(cred));
         let done = match new {
             New::Directory => {
-                let entry = NewEntry { slot, name, target, kind: NameKind::Mkdir };
+                let entry = NewEntry { slot, name, target, kind: NameKind::Mkdir, others: 0 };
                 self.0.make_directory(&mut d, &child.ip, &mut data, &entry, reserve)
             }
             _ => {
-                let entry = NewEntry { slot, name, target, kind: NameKind::Plain };
+                let entry = NewEntry { slot, name, target, kind: NameKind::Plain, others: 0 };
                 self.0
                     .fill_node(&child.ip, &mut data, new, reserve)
                     .and_then(|()| self.0.enter(&mut d, &entry, reserve))
@@ -197,6 +198,18 @@ pub(super) struct NewEntry<'a> {
     pub(super) name: &'a [u8],
     pub(super) target: NamedInode,
     pub(super) kind: NameKind,
+    /// Names the file has besides.
+    pub(super) others: u16,
+}
+
+impl NewEntry<'_> {
+    /// What goes with the name if it is taken out of `dir` again.
+    pub(super) fn gone(&self, dir: Ino) -> Gone {
+        match self.kind {
+            NameKind::Mkdir => Gone::directory(dir),
+            NameKind::Plain | NameKind::DotDot => Gone::name(self.others),
+        }
+    }
 }
 
 /// What an entry for this inode says.
@@ -300,8 +313,10 @@ impl Inner {
         new: &NewEntry<'_>,
         reserve: Reserve,
     ) -> Result<()> {
+        let dir = d.ip.ino;
         let grew = dir::enter(d, &new.slot, new.name, new.target, new.kind, reserve)?;
-        self.directory_changed(d, grew).inspect_err(|_| drop(dir::withdraw(d, new.name)))
+        self.directory_changed(d, grew)
+            .inspect_err(|_| drop(dir::withdraw(d, new.name, new.gone(dir))))
     }
 
     /// Makes the new inode `ip` a directory in `d` and enters its name.

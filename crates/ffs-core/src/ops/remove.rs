@@ -9,6 +9,7 @@ use crate::dir::{self, DirMut, Entry};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
+use crate::ordering::Gone;
 use ffs_ondisk::{Place, Structure};
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ impl Ffs {
             if data.d.is_dir() {
                 return Err(Error::IsDirectory.into());
             }
-            dir::remove(&mut d, &entry)?;
+            dir::remove(&mut d, &entry, Gone::name(data.d.nlink.saturating_sub(1)))?;
             let noted = self.0.directory_changed(&mut d, false);
             self.0.drop_link(&file.ip, &mut data)?;
             noted?;
@@ -121,7 +122,7 @@ impl Inner {
         data: &mut InodeData,
     ) -> Result<()> {
         self.table.purge_names_of(ip);
-        dir::remove(d, entry)?;
+        dir::remove(d, entry, Gone::directory(d.ip.ino))?;
         let gone = self.drop_directory(ip, data);
         self.table.touch_modified(d.data);
         // For the `..` that went with it.

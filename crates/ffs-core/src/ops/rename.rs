@@ -18,7 +18,7 @@ use crate::dir::{self, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
-use crate::ordering::{NameKind, NamedInode};
+use crate::ordering::{DotDot, Gone, NameKind, NamedInode};
 use crate::types::{Access, RenameMode};
 use ffs_ondisk::dinode::LINK_MAX;
 use ffs_ondisk::{FileType, Ino, Place, Structure};
@@ -56,6 +56,19 @@ impl Moved<'_> {
 
     fn named(&self) -> NamedInode {
         named(self.ip.ino, &self.data)
+    }
+
+    /// Names it has besides the one the entry is.
+    fn other_names(&self) -> u16 {
+        // Of a directory under way from one name to the other: that.
+        if self.is_dir() { 1 } else { self.data.d.nlink.saturating_sub(1) }
+    }
+
+    /// What goes with its name, from which it is moved away; `left`: the directory that loses its
+    /// `..`.
+    fn moved_from(&self, left: Option<Ino>) -> Gone {
+        let dotdot = left.map_or(DotDot::None, DotDot::Moved);
+        Gone { names_left: self.other_names(), drops: 1, dotdot, moved: true }
     }
 }
 
@@ -414,13 +427,14 @@ impl<'a> Renaming<'a> {
     /// Makes the new name name the source, then removes the old one.
     fn enter_target(&mut self) -> Result<()> {
         let (new, name, reserve) = (self.src.named(), self.req.to.name, reserve_of(self.req.cred));
+        let (others, replaced) = (self.src.other_names(), self.replaced());
         match (self.dst.as_ref().map(|d| d.entry), self.slot) {
             (Some(e), _) => {
                 let mut d2 = self.target();
-                dir::rewrite(&mut d2, &e, new, NameKind::Plain)?;
+                dir::rewrite(&mut d2, &e, new, NameKind::Plain, replaced)?;
             }
             (None, Some(slot)) => {
-                let entry = NewEntry { slot, name, target: new, kind: NameKind::Plain };
+                let entry = NewEntry { slot, name, target: new, kind: NameKind::Plain, others };
                 let inner = self.inner;
                 inner.enter_name(&mut self.target(), &entry, reserve)?;
             }
@@ -429,11 +443,31 @@ impl<'a> Renaming<'a> {
         let rest = self.leave_source();
         if rest.is_err() {
             match self.dst.as_ref().map(|d| d.entry) {
-                Some(e) => drop(dir::rewrite_back(&mut self.target(), &e, new, NameKind::Plain)),
-                None => drop(dir::withdraw(&mut self.target(), name)),
+                Some(e) => {
+                    let (mut d2, kind) = (self.target(), NameKind::Plain);
+                    drop(dir::rewrite_back(&mut d2, &e, new, kind, Gone::name(others)));
+                }
+                None => drop(dir::withdraw(&mut self.target(), name, Gone::name(others))),
             }
         }
         rest
+    }
+
+    /// What goes with the name of the file to be replaced.
+    fn replaced(&self) -> Gone {
+        match &self.dst {
+            Some(dst) if dst.is_dir() => {
+                let dotdot = if self.same_dir() {
+                    DotDot::Removed(self.req.to.dir.ino)
+                } else {
+                    // The count stays: for the `..` of the directory that comes.
+                    DotDot::None
+                };
+                Gone { dotdot, ..Gone::directory(self.req.to.dir.ino) }
+            }
+            Some(dst) => Gone::name(dst.data.d.nlink.saturating_sub(1)),
+            None => Gone::name(0),
+        }
     }
 
     /// Lets `..` of a moved directory name its new parent and removes the old name.
@@ -444,12 +478,13 @@ impl<'a> Renaming<'a> {
             redirect_dotdot(self.inner, &mut self.src, new)?;
         }
         let (name, old_entry) = (self.req.from.name, self.src.entry);
+        let gone = self.src.moved_from(arrives.then_some(old));
         let stays = !self.same_dir() || self.slot.as_ref().is_none_or(|s| s.spares(&old_entry));
         let mut d1 = self.source();
         // Entering the new name may have moved the old one.
         let found = if stays { Ok(Some(old_entry)) } else { dir::find(d1.shared(), name) };
         let gone = match found {
-            Ok(Some(e)) => dir::remove(&mut d1, &e),
+            Ok(Some(e)) => dir::remove(&mut d1, &e, gone),
             Ok(None) => Err(Error::NotFound),
             Err(e) => Err(e),
         };
@@ -586,8 +621,9 @@ impl<'a> Renaming<'a> {
         let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
         let (dots1, dots2) =
             (self.src.is_dir() && !self.same_dir(), dst.is_dir() && !self.same_dir());
-        dir::rewrite(&mut self.target(), &e2, n1, kind)?;
-        let mut done = dir::rewrite(&mut self.source(), &e1, n2, kind);
+        let (g1, g2) = (self.src.moved_from(None), dst.moved_from(None));
+        dir::rewrite(&mut self.target(), &e2, n1, kind, g2)?;
+        let mut done = dir::rewrite(&mut self.source(), &e1, n2, kind, g1);
         if done.is_ok() {
             if dots1 {
                 done = redirect_dotdot(inner, &mut self.src, p2);
@@ -599,10 +635,10 @@ impl<'a> Renaming<'a> {
                 }
             }
             if done.is_err() {
-                drop(dir::rewrite_back(&mut self.source(), &e1, n2, kind));
+                drop(dir::rewrite_back(&mut self.source(), &e1, n2, kind, g2));
             }
         }
-        done.inspect_err(|_| drop(dir::rewrite_back(&mut self.target(), &e2, n1, kind)))
+        done.inspect_err(|_| drop(dir::rewrite_back(&mut self.target(), &e2, n1, kind, g1)))
     }
 }
 
@@ -615,7 +651,8 @@ fn redirect_dotdot(inner: &Inner, moved: &mut Moved<'_>, parent: Ino) -> Result<
         return Err(inner.damaged(Error::corrupt(s, place, "'..'", "absent", "present")));
     };
     let new = NamedInode { ino: parent, dtype: FileType::Directory.dirent() };
-    dir::rewrite(&mut body, &e, new, NameKind::DotDot)
+    let gone = Gone { drops: 0, ..Gone::name(1) };
+    dir::rewrite(&mut body, &e, new, NameKind::DotDot, gone)
 }
 
 /// Depth of a directory in `parent`; 0 where the parent's own is not recorded.

@@ -13,6 +13,8 @@
 //!
 //! Reference: `spec/soft-updates.md` §11.
 
+#![allow(dead_code, reason = "asked for by the tenant that is being built: soft updates")]
+
 mod none;
 mod sync;
 
@@ -20,8 +22,8 @@ pub(crate) use none::Unordered;
 pub(crate) use sync::SyncOrdered;
 
 pub(crate) use crate::buf::Disposition;
-use crate::buf::WriteHooks;
-use ffs_ondisk::{DirOff, FragNo, Ino};
+use crate::buf::{BufKey, BufKind, WriteHooks};
+use ffs_ondisk::{Dinode, DirOff, FragNo, Ino, Lbn};
 
 /// A run of fragments inside one block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,64 +133,285 @@ pub(crate) enum NameKind {
 pub(crate) enum FreeNow {
     /// At once.
     Yes,
+    /// When the device does not name them any more: the tenant asks for it as [`Work`].
+    Later,
+}
+
+/// The `..` that goes with a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DotDot {
+    /// None.
+    None,
+    /// That of a removed directory: the parent's count drops when the directory is gone.
+    Removed(Ino),
+    /// That of a directory moved away from this parent: its count drops when both the name is gone
+    /// and the directory's `..` names the new parent.
+    Moved(Ino),
+}
+
+/// What goes with a name that is removed, or that names another file from now on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Gone {
+    /// Names the file keeps without this one.
+    pub(crate) names_left: u16,
+    /// Links that go: 1, of a removed directory 2 (its name and its `.`).
+    pub(crate) drops: u16,
+    /// Whose count drops besides.
+    pub(crate) dotdot: DotDot,
+    /// The file was renamed: its new name, already entered, has to be there first.
+    pub(crate) moved: bool,
+}
+
+impl Gone {
+    /// A name of a file that is no directory and keeps `names_left` others.
+    pub(crate) fn name(names_left: u16) -> Gone {
+        Gone { names_left, drops: 1, dotdot: DotDot::None, moved: false }
+    }
+
+    /// The name of a directory in `parent`.
+    pub(crate) fn directory(parent: Ino) -> Gone {
+        Gone { names_left: 0, drops: 2, dotdot: DotDot::Removed(parent), moved: false }
+    }
+}
+
+/// What becomes of the record of a removed name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Removal {
+    /// For the directory block.
+    pub(crate) then: Disposition,
+    /// The record stays where it is, name and all, with inode number 0: the name may have to be
+    /// written once more. Until it is among [`Ordering::take_freed_slots`] it is neither free space
+    /// nor moved nor cut off.
+    pub(crate) reserve: bool,
+}
+
+/// What is stored of an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct InodeAnswer {
+    /// For the inode block.
+    pub(crate) then: Disposition,
+    /// Links more than the file has: names removed in memory that the device may still show.
+    pub(crate) more_links: u16,
+}
+
+/// Something a tenant asks for once it is safe; done in order, with no lock held.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// Lowers the link count stored in the inode's block, tells [`Ordering::unlinked`] under the
+    /// block's lock, and frees the file if it has neither links nor users.
+    Unlink {
+        /// The file.
+        ino: Ino,
+        /// By how much.
+        by: u16,
+    },
+    /// Marks runs of fragments free. They may be longer than a block.
+    FreeRuns(Vec<FragRun>),
+    /// Marks an inode free.
+    FreeInode {
+        /// Which.
+        ino: Ino,
+        /// Whether it was a directory.
+        was_dir: bool,
+    },
+}
+
+/// How much of a block's image would be held back now.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Readiness {
+    /// Nothing.
+    Whole,
+    /// Some changes.
+    Part,
+    /// It would show nothing new.
+    Nothing,
+}
+
+/// What somebody waits to be durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Goal {
+    /// The file, and every name and directory above it.
+    File(Ino),
+    /// The names of a directory, besides.
+    Directory(Ino),
+}
+
+/// What a tenant has not finished.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Pending {
+    /// Records of changes not yet durable.
+    pub(crate) records: u64,
+    /// Their memory, bytes.
+    pub(crate) bytes: u64,
+    /// Removals among them.
+    pub(crate) removals: u64,
+    /// Fragments that will be free.
+    pub(crate) frags: u64,
+    /// Inodes that will be free.
+    pub(crate) inodes: u64,
 }
 
 /// A tenant.
+///
+/// What has a default is asked for only by soft updates.
 pub(crate) trait Ordering: WriteHooks {
     /// The tenant's name as mount options spell it.
     fn name(&self) -> &'static str;
 
-    /// Inode `ino` was taken in its group's map; answers for the group's buffer.
+    /// Inode `ino` was taken in its group's map, whose lock the caller holds; answers for the
+    /// group's buffer.
     fn inode_allocated(&self, ino: Ino) -> Disposition;
 
     /// `fresh`, a block of never used inodes, was initialised before its group counts it; answers
     /// for the inode block's buffer.
     fn inode_block_initialised(&self, fresh: FragRun) -> Disposition;
 
-    /// `run` was taken in its group's map; answers for the group's buffer.
+    /// `run` was taken in its group's map, whose lock the caller holds; answers for the group's
+    /// buffer.
     fn block_allocated(&self, run: FragRun) -> Disposition;
 
-    /// `slot` now names `new` (before: `old`); answers for the buffer of the block itself.
+    /// `slot` will name `new` (before: `old`), a block with buffer `block` that is marked dirty
+    /// later; answers for that buffer. The caller has the file locked and has changed no pointer
+    /// yet. The tenant frees `old` if [`Ordering::run_replaced`] says so.
     fn claim_set(
         &self,
         slot: PtrSlot,
         new: FragRun,
         old: Option<FragRun>,
         what: ClaimOf,
+        block: BufKey,
     ) -> Disposition;
+
+    /// The last [`Ordering::claim_set`] of `slot` is taken back: its operation failed before the
+    /// inode was updated. `old` as then.
+    fn claim_dropped(&self, _slot: PtrSlot, _new: FragRun, _old: Option<FragRun>) {}
+
+    /// A claim moved a block away from `old`: may that be marked free now?
+    fn run_replaced(&self, _ino: Ino, _old: FragRun) -> FreeNow {
+        FreeNow::Yes
+    }
+
+    /// The attribute area of `ino`, until now at `old` with `old_size` bytes, has other places, each
+    /// reported by [`Ordering::claim_set`] before; the inode is updated next.
+    fn attributes_replaced(&self, _ino: Ino, _old: [i64; 2], _old_size: u32) {}
 
     /// An indirect block of `ino` that was in use got a pointer to a block claimed as `what`;
     /// answers for the indirect block's buffer.
     fn indirect_changed(&self, ino: Ino, what: ClaimOf) -> Disposition;
 
-    /// An inode changed; answers for its inode block's buffer.
-    fn inode_changed(&self, ino: Ino, why: InodeChange) -> Disposition;
+    /// Pointers of an indirect block that is kept were cleared; its buffer is locked.
+    fn pointers_cleared(&self, _ino: Ino, _block: i64, _entries: std::ops::Range<usize>) {}
 
-    /// A name was entered; answers for the directory block.
-    fn name_added(&self, at: DirPos, target: NamedInode, kind: NameKind) -> Disposition;
+    /// An inode changed: `d` will be stored in its block, whose buffer is locked.
+    fn inode_changed(&self, ino: Ino, why: InodeChange, d: &Dinode) -> InodeAnswer;
 
-    /// The record at `at` names `new` instead of `old`; answers for the directory block.
+    /// Links that the stored count of `ino` has more than the file.
+    fn links_pending(&self, _ino: Ino) -> u16 {
+        0
+    }
+
+    /// [`Work::Unlink`] was done in the block, which is locked. Answers how many links it still has
+    /// too many.
+    fn unlinked(&self, _ino: Ino, _by: u16) -> u16 {
+        0
+    }
+
+    /// A name was entered; answers for the directory block, whose buffer is locked.
+    fn name_added(
+        &self,
+        at: DirPos,
+        target: NamedInode,
+        kind: NameKind,
+        name: &[u8],
+    ) -> Disposition;
+
+    /// The record at `at` names `new` instead of `old`; answers for the directory block, whose
+    /// buffer is locked.
     fn name_replaced(
         &self,
         at: DirPos,
         old: NamedInode,
         new: NamedInode,
         kind: NameKind,
+        gone: Gone,
     ) -> Disposition;
 
-    /// A name was removed; answers for the directory block.
-    fn name_removed(&self, at: DirPos, old: NamedInode) -> Disposition;
+    /// A name is about to be removed; the directory block's buffer is locked.
+    fn name_removed(&self, at: DirPos, old: NamedInode, name: &[u8], gone: Gone) -> Removal;
 
-    /// Compaction moved a live record.
+    /// Compaction moved a live record; the directory block's buffer is locked.
     fn entry_moved(&self, from: DirPos, to: DirPos);
 
+    /// A directory of `old` bytes will have `new`: the chunks between are in its block `lbn`, whose
+    /// buffer is locked. The name entered there is reported next.
+    fn directory_grew(&self, _dir: Ino, _lbn: Lbn, _old: u64, _new: u64) {}
+
+    /// Whether any record of `dir` is reserved ([`Removal::reserve`]).
+    fn has_reserved(&self, _dir: Ino) -> bool {
+        false
+    }
+
+    /// Whether the record at `at` is reserved.
+    fn is_reserved(&self, _at: DirPos) -> bool {
+        false
+    }
+
+    /// The reserved record of `name` in `dir`: a new entry of that name must take it
+    /// ([`Ordering::name_added`] there).
+    fn reserved_for(&self, _dir: Ino, _name: &[u8]) -> Option<DirOff> {
+        None
+    }
+
+    /// Records of `dir` that were reserved and are free space now. Each is told once.
+    fn take_freed_slots(&self, _dir: Ino) -> Vec<DirOff> {
+        Vec::new()
+    }
+
     /// Pointers of `ino` were cleared (its inode was reported as [`InodeChange::Truncate`] and
-    /// applied): may their blocks be marked free?
+    /// applied): may their blocks be marked free? If later, the caller passes them to
+    /// [`Ordering::free_later`].
     fn blocks_released(&self, ino: Ino) -> FreeNow;
 
+    /// Runs that `ino` does not name any more; they may be longer than a block. `partial`: the
+    /// indirect blocks, by in-core name, in which pointers to some of them were cleared.
+    fn free_later(&self, _ino: Ino, _runs: Vec<FragRun>, _partial: &[i64]) {}
+
+    /// The buffers of these blocks of `ino` were forgotten, changes and all.
+    fn blocks_forgotten(&self, _ino: Ino, _blocks: std::ops::RangeInclusive<i64>) {}
+
     /// `ino` was cleared ([`InodeChange::Free`]): may its number be marked free?
-    fn inode_released(&self, ino: Ino) -> FreeNow;
+    fn inode_released(&self, ino: Ino, was_dir: bool) -> FreeNow;
 
     /// A partly kept block (last data block or indirect block) was changed by a truncation.
-    fn truncated_block(&self, ino: Ino) -> Disposition;
+    fn truncated_block(&self, ino: Ino, block: BufKey) -> Disposition;
+
+    /// The name last entered for `ino` waits for the content that `dirty` blocks of it have now: a
+    /// rename replaced another file with it (`replace_order`).
+    fn data_before_name(&self, _ino: Ino, _dirty: &[BufKey]) {}
+
+    /// What can be done now, oldest first, at most `max` pieces.
+    fn take_work(&self, _max: usize) -> Vec<Work> {
+        Vec::new()
+    }
+
+    /// How whole an image of the block would be now.
+    fn readiness(&self, _key: BufKey, _kind: BufKind) -> Readiness {
+        Readiness::Whole
+    }
+
+    /// The blocks to be written next to reach `goal`; none if it is reached, or if nothing that
+    /// could be written would bring it nearer.
+    fn next_for(&self, _goal: Goal) -> Vec<BufKey> {
+        Vec::new()
+    }
+
+    /// Whether everything that `goal` asks for is durable, besides the file's own dirty blocks.
+    fn reached(&self, _goal: Goal) -> bool {
+        true
+    }
+
+    /// What is not finished.
+    fn pending(&self) -> Pending {
+        Pending::default()
+    }
 }

@@ -3,23 +3,17 @@
 //! A crash may leave anything; after it only a full fsck makes the volume usable.
 
 use super::{
-    ClaimOf, DirPos, Disposition, FragRun, FreeNow, InodeChange, NameKind, NamedInode, Ordering,
-    PtrSlot,
+    ClaimOf, DirPos, Disposition, FragRun, FreeNow, Gone, InodeAnswer, InodeChange, NameKind,
+    NamedInode, Ordering, PtrSlot, Removal,
 };
-use crate::buf::{BufKey, BufKind, WriteHooks};
-use ffs_ondisk::Ino;
+use crate::buf::{BufKey, WriteHooks};
+use ffs_ondisk::{Dinode, Ino};
 
 /// The tenant without promises.
 #[derive(Debug, Default)]
 pub(crate) struct Unordered;
 
-impl WriteHooks for Unordered {
-    fn make_image(&self, _: BufKey, _: BufKind, _: &mut [u8]) -> bool {
-        false
-    }
-    fn written(&self, _: BufKey, _: bool, _: bool) {}
-    fn flushed(&self) {}
-}
+impl WriteHooks for Unordered {}
 
 impl Ordering for Unordered {
     fn name(&self) -> &'static str {
@@ -34,32 +28,46 @@ impl Ordering for Unordered {
     fn block_allocated(&self, _: FragRun) -> Disposition {
         Disposition::Delay
     }
-    fn claim_set(&self, _: PtrSlot, _: FragRun, _: Option<FragRun>, _: ClaimOf) -> Disposition {
+    fn claim_set(
+        &self,
+        _: PtrSlot,
+        _: FragRun,
+        _: Option<FragRun>,
+        _: ClaimOf,
+        _: BufKey,
+    ) -> Disposition {
         Disposition::Delay
     }
     fn indirect_changed(&self, _: Ino, _: ClaimOf) -> Disposition {
         Disposition::Delay
     }
-    fn inode_changed(&self, _: Ino, _: InodeChange) -> Disposition {
+    fn inode_changed(&self, _: Ino, _: InodeChange, _: &Dinode) -> InodeAnswer {
+        InodeAnswer { then: Disposition::Delay, more_links: 0 }
+    }
+    fn name_added(&self, _: DirPos, _: NamedInode, _: NameKind, _: &[u8]) -> Disposition {
         Disposition::Delay
     }
-    fn name_added(&self, _: DirPos, _: NamedInode, _: NameKind) -> Disposition {
+    fn name_replaced(
+        &self,
+        _: DirPos,
+        _: NamedInode,
+        _: NamedInode,
+        _: NameKind,
+        _: Gone,
+    ) -> Disposition {
         Disposition::Delay
     }
-    fn name_replaced(&self, _: DirPos, _: NamedInode, _: NamedInode, _: NameKind) -> Disposition {
-        Disposition::Delay
-    }
-    fn name_removed(&self, _: DirPos, _: NamedInode) -> Disposition {
-        Disposition::Delay
+    fn name_removed(&self, _: DirPos, _: NamedInode, _: &[u8], _: Gone) -> Removal {
+        Removal { then: Disposition::Delay, reserve: false }
     }
     fn entry_moved(&self, _: DirPos, _: DirPos) {}
     fn blocks_released(&self, _: Ino) -> FreeNow {
         FreeNow::Yes
     }
-    fn inode_released(&self, _: Ino) -> FreeNow {
+    fn inode_released(&self, _: Ino, _: bool) -> FreeNow {
         FreeNow::Yes
     }
-    fn truncated_block(&self, _: Ino) -> Disposition {
+    fn truncated_block(&self, _: Ino, _: BufKey) -> Disposition {
         Disposition::Delay
     }
 }

@@ -6,23 +6,17 @@
 //! Bitmaps, summaries and attributes are never waited for: after a crash fsck is needed.
 
 use super::{
-    ClaimOf, DirPos, Disposition, FragRun, FreeNow, InodeChange, NameKind, NamedInode, Ordering,
-    PtrSlot,
+    ClaimOf, DirPos, Disposition, FragRun, FreeNow, Gone, InodeAnswer, InodeChange, NameKind,
+    NamedInode, Ordering, PtrSlot, Removal,
 };
-use crate::buf::{BufKey, BufKind, WriteHooks};
-use ffs_ondisk::Ino;
+use crate::buf::{BufKey, WriteHooks};
+use ffs_ondisk::{Dinode, Ino};
 
 /// The tenant that waits.
 #[derive(Debug, Default)]
 pub(crate) struct SyncOrdered;
 
-impl WriteHooks for SyncOrdered {
-    fn make_image(&self, _: BufKey, _: BufKind, _: &mut [u8]) -> bool {
-        false
-    }
-    fn written(&self, _: BufKey, _: bool, _: bool) {}
-    fn flushed(&self) {}
-}
+impl WriteHooks for SyncOrdered {}
 
 impl Ordering for SyncOrdered {
     fn name(&self) -> &'static str {
@@ -39,7 +33,14 @@ impl Ordering for SyncOrdered {
     fn block_allocated(&self, _: FragRun) -> Disposition {
         Disposition::Delay
     }
-    fn claim_set(&self, _: PtrSlot, _: FragRun, _: Option<FragRun>, what: ClaimOf) -> Disposition {
+    fn claim_set(
+        &self,
+        _: PtrSlot,
+        _: FragRun,
+        _: Option<FragRun>,
+        what: ClaimOf,
+        _: BufKey,
+    ) -> Disposition {
         match what {
             // A directory or an indirect block that holds garbage would be followed, attributes that
             // are garbage could not be told from others.
@@ -60,8 +61,8 @@ impl Ordering for SyncOrdered {
             ClaimOf::Data | ClaimOf::Attributes | ClaimOf::Indirect => Disposition::Delay,
         }
     }
-    fn inode_changed(&self, _: Ino, why: InodeChange) -> Disposition {
-        match why {
+    fn inode_changed(&self, _: Ino, why: InodeChange, _: &Dinode) -> InodeAnswer {
+        let then = match why {
             InodeChange::Init
             | InodeChange::InitDirectory
             | InodeChange::NlinkInc
@@ -74,25 +75,33 @@ impl Ordering for SyncOrdered {
             | InodeChange::Attr
             | InodeChange::Grow
             | InodeChange::Free => Disposition::Delay,
-        }
+        };
+        InodeAnswer { then, more_links: 0 }
     }
-    fn name_added(&self, _: DirPos, _: NamedInode, _: NameKind) -> Disposition {
+    fn name_added(&self, _: DirPos, _: NamedInode, _: NameKind, _: &[u8]) -> Disposition {
         Disposition::WriteAndWait
     }
-    fn name_replaced(&self, _: DirPos, _: NamedInode, _: NamedInode, _: NameKind) -> Disposition {
+    fn name_replaced(
+        &self,
+        _: DirPos,
+        _: NamedInode,
+        _: NamedInode,
+        _: NameKind,
+        _: Gone,
+    ) -> Disposition {
         Disposition::WriteAndWait
     }
-    fn name_removed(&self, _: DirPos, _: NamedInode) -> Disposition {
-        Disposition::WriteAndWait
+    fn name_removed(&self, _: DirPos, _: NamedInode, _: &[u8], _: Gone) -> Removal {
+        Removal { then: Disposition::WriteAndWait, reserve: false }
     }
     fn entry_moved(&self, _: DirPos, _: DirPos) {}
     fn blocks_released(&self, _: Ino) -> FreeNow {
         FreeNow::Yes
     }
-    fn inode_released(&self, _: Ino) -> FreeNow {
+    fn inode_released(&self, _: Ino, _: bool) -> FreeNow {
         FreeNow::Yes
     }
-    fn truncated_block(&self, _: Ino) -> Disposition {
+    fn truncated_block(&self, _: Ino, _: BufKey) -> Disposition {
         Disposition::WriteAndWait
     }
 }
