@@ -6,6 +6,9 @@ use super::super::history::{Allowed, Violation};
 use super::super::image::ImageBytes;
 use super::volume::Volume;
 
+/// Most inodes of a block: 64 KiB of 128 bytes.
+const MOST_INODES: usize = 512;
+
 /// A group's numbers and where its maps lie among all maps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
@@ -108,10 +111,18 @@ impl Groups {
         self.maps.get(map + (bit / 8) as usize).is_some_and(|byte| byte >> (bit % 8) & 1 != 0)
     }
 
-    /// Whether the inode's bit is set.
-    pub(super) fn inode_used(&self, v: &Volume, ino: u32) -> bool {
-        let group = self.groups.get((ino / v.ipg) as usize);
-        group.is_some_and(|group| self.bit(group.used, u64::from(ino % v.ipg)))
+    /// The bits of a block of inodes, the first of which is `first`.
+    pub(super) fn inode_bits(&self, v: &Volume, first: u32) -> [u8; MOST_INODES / 8] {
+        let mut bits = [0; MOST_INODES / 8];
+        if let Some(group) = self.groups.get((first / v.ipg) as usize) {
+            // A block has at least 16 inodes: its bits begin with a byte.
+            let from = group.used + (first % v.ipg / 8) as usize;
+            let to = from + (v.inopb / 8) as usize;
+            for (bits, byte) in bits.iter_mut().zip(self.maps.get(from..to).unwrap_or(&[])) {
+                *bits = *byte;
+            }
+        }
+        bits
     }
 
     /// Inodes of a group that hold something.

@@ -64,8 +64,7 @@ impl Checker {
 
     /// Inodes that were never written: their bits may be set already.
     fn skip_block(&mut self, first: u32) {
-        let last = first + self.volume.inopb;
-        if (first..last).any(|ino| self.groups.inode_used(&self.volume, ino)) {
+        if self.groups.inode_bits(&self.volume, first).iter().any(|&bits| bits != 0) {
             self.found.seen.saw(2);
         }
     }
@@ -77,7 +76,7 @@ impl Checker {
             (first..).zip(block.chunks_exact(size as usize).zip((at..).step_by(size as usize)))
         {
             let index = (ino - first) as usize;
-            let used = bits.0.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 != 0);
+            let used = bits.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 != 0);
             if self.volume.order.u16(bytes, 0) == 0 {
                 self.empty(bytes, ino, used);
             } else if used {
