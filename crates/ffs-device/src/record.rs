@@ -169,6 +169,11 @@ impl<D: BlockDevice> Recorder<D> {
         std::mem::take(&mut self.log().events)
     }
 
+    /// Events the log has held so far, taken out or not: the `seq` of the next one.
+    pub fn logged(&self) -> u64 {
+        self.log().next_seq
+    }
+
     /// Notes `label` in the log, between what happened before and after.
     pub fn mark(&self, label: impl Into<String>) {
         if self.level == Level::Log {
@@ -389,6 +394,7 @@ mod tests {
         assert_eq!((counters.reads, counters.read_bytes), (1, 10));
         assert_eq!((counters.flushes, counters.discards, counters.errors), (1, 1, 1));
         assert!(recorder.events().is_empty());
+        assert_eq!(recorder.logged(), 6);
         recorder.flush().unwrap();
         assert_eq!(recorder.events(), [Event::Flush { seq: 6 }]);
     }

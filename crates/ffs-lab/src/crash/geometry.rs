@@ -1,0 +1,248 @@
+//! The volumes workloads run on: small, so that everything the format knows happens early.
+//!
+//! Reference: `spec/fsck-and-crash.md` §12.1.
+
+use std::sync::Arc;
+
+use ffs_admin::newfs::{NewfsOptions, newfs};
+use ffs_core::OrderingPolicy;
+use ffs_device::{ManualClock, MemDevice, SplitMix64, Timestamp};
+use ffs_ondisk::{Endian, Format, Geometry};
+
+use super::exec::Tree;
+use super::history::Step;
+use super::op::{Op, Path};
+use super::tag::POISON;
+use crate::error::{LabError, Result};
+
+/// When every volume is made, seconds.
+pub(super) const START: i64 = 1_000_000_000;
+
+/// A kind of volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// As it is asked for.
+    pub name: &'static str,
+    /// What it is for.
+    pub purpose: &'static str,
+    /// Format.
+    pub format: Format,
+    /// Byte order.
+    pub endian: Endian,
+    /// Bytes of a block.
+    pub bsize: u32,
+    /// Bytes of a fragment.
+    pub fsize: u32,
+    /// Bytes of the volume.
+    pub bytes: u64,
+    /// Fragments of a group at most.
+    pub group: u32,
+    /// Data bytes per inode.
+    pub density: u32,
+    /// Whether hardly any room is left.
+    pub full: bool,
+}
+
+/// A small UFS2 volume, from which the others are told apart.
+const SMALL: Shape = Shape {
+    name: "ufs2-2m",
+    purpose: "UFS2, four groups, inode blocks made as they are needed",
+    format: Format::Ufs2,
+    endian: Endian::Little,
+    bsize: 4096,
+    fsize: 512,
+    bytes: 2 << 20,
+    group: 1024,
+    density: 8192,
+    full: false,
+};
+
+/// All kinds.
+pub const SHAPES: &[Shape] = &[
+    Shape {
+        name: "ufs1-1m",
+        purpose: "UFS1, two groups, many inodes in a block",
+        format: Format::Ufs1,
+        bytes: 1 << 20,
+        ..SMALL
+    },
+    SMALL,
+    Shape {
+        name: "ufs1-be",
+        purpose: "UFS1 in big-endian byte order",
+        format: Format::Ufs1,
+        endian: Endian::Big,
+        ..SMALL
+    },
+    Shape {
+        name: "ufs2-8m",
+        purpose: "UFS2, larger blocks",
+        bsize: 8192,
+        fsize: 1024,
+        bytes: 8 << 20,
+        group: 4096,
+        ..SMALL
+    },
+    Shape {
+        name: "ufs2-32m",
+        purpose: "UFS2 with today's block size",
+        bsize: 32768,
+        fsize: 4096,
+        bytes: 32 << 20,
+        group: 4096,
+        density: 32768,
+        ..SMALL
+    },
+    Shape {
+        name: "ufs1-full",
+        purpose: "UFS1, nearly full",
+        format: Format::Ufs1,
+        bytes: 1 << 20,
+        full: true,
+        ..SMALL
+    },
+    Shape { name: "ufs2-full", purpose: "UFS2, nearly full", full: true, ..SMALL },
+];
+
+/// The kind of that name.
+///
+/// # Errors
+/// [`LabError::Plan`] with the name that was probably meant.
+pub fn find(name: &str) -> Result<&'static Shape> {
+    SHAPES.iter().find(|shape| shape.name == name).ok_or_else(|| {
+        let near = ffs_core::nearest(name, SHAPES.iter().map(|shape| shape.name));
+        let hint = near.map_or_else(
+            || {
+                let names: Vec<&str> = SHAPES.iter().map(|shape| shape.name).collect();
+                format!("; there are {}", names.join(", "))
+            },
+            |near| ffs_core::suggestion(Some(near)),
+        );
+        LabError::Plan(format!("unknown geometry '{name}'{hint}"))
+    })
+}
+
+/// A volume as a workload finds it.
+#[derive(Debug)]
+pub struct Base {
+    /// Its kind.
+    pub shape: &'static Shape,
+    /// Its constants.
+    pub geometry: Geometry,
+    /// Its device; every run takes a snapshot.
+    pub(super) device: MemDevice,
+    /// What is on it.
+    pub(super) tree: Tree,
+    /// How that came there.
+    pub(super) steps: Vec<Step>,
+}
+
+impl Shape {
+    /// Makes the volume, with the standard tree if so asked.
+    ///
+    /// # Errors
+    /// newfs's and the file system's: no shape of [`SHAPES`] should have any.
+    pub fn base(&'static self, ordering: OrderingPolicy, standard_tree: bool) -> Result<Arc<Base>> {
+        let (device, geometry) = self.format(ordering)?;
+        let base = Base { shape: self, geometry, device, tree: Tree::default(), steps: Vec::new() };
+        let ops = if standard_tree { self.standard_tree() } else { Vec::new() };
+        let mut base = base.with(&ops)?;
+        if self.full {
+            base = base.filled()?;
+        }
+        Ok(Arc::new(base))
+    }
+
+    fn format(&self, ordering: OrderingPolicy) -> Result<(MemDevice, Geometry)> {
+        let len = usize::try_from(self.bytes).unwrap_or(0);
+        let device = MemDevice::from_bytes(&vec![POISON; len]);
+        let options = NewfsOptions {
+            format: Some(self.format),
+            endian: self.endian,
+            bsize: Some(self.bsize),
+            fsize: Some(self.fsize),
+            max_group: Some(self.group),
+            density: Some(self.density),
+            soft_updates: super::keeps_contract(ordering),
+            no_snap: true,
+            ..NewfsOptions::default()
+        };
+        let clock = ManualClock::new(Timestamp::new(START, 0));
+        let report = newfs(&device, &options, &clock, &SplitMix64::new(1), &mut |_, _| {})
+            .map_err(|error| LabError::unusable(self.name, error))?;
+        Ok((device, report.geometry))
+    }
+
+    /// The tree that generated workloads find: directories A, B, A/C, a file in each, and what is worth removing.
+    #[must_use]
+    pub fn standard_tree(&self) -> Vec<Op> {
+        let path = |text: &str| Path::parse(text).unwrap_or_else(|| unreachable!("a constant"));
+        let (block, frag) = (u64::from(self.bsize), u64::from(self.fsize));
+        let write = |at: &str, len| Op::Write { at: path(at), offset: 0, len, sync: false };
+        let mut ops = Vec::new();
+        for dir in ["A", "B", "A/C", "B/e"] {
+            ops.push(Op::Mkdir(path(dir)));
+        }
+        for file in ["foo", "A/foo", "B/foo", "A/C/foo"] {
+            ops.push(Op::Create(path(file)));
+        }
+        ops.push(write("foo", 3 * frag - 100));
+        ops.push(write("A/foo", block + frag + 7));
+        ops.push(write("B/foo", 13 * block + 2 * frag));
+        ops.push(Op::Symlink(path("A/s"), "C/foo".to_owned()));
+        ops.push(Op::Link(path("A/foo"), path("B/l")));
+        ops
+    }
+}
+
+impl Base {
+    /// The same with `ops` done and durable.
+    ///
+    /// # Errors
+    /// The file system's: what is there before must be there.
+    pub(super) fn with(&self, ops: &[Op]) -> Result<Base> {
+        let device = self.device.snapshot();
+        let (tree, steps) = super::record::prepare(self, &device, ops)?;
+        Ok(Base { shape: self.shape, geometry: self.geometry.clone(), device, tree, steps })
+    }
+
+    /// The same with hardly any room left: one block, and a few fragments.
+    fn filled(&self) -> Result<Base> {
+        let path = Path::parse("full").unwrap_or_else(|| unreachable!("a constant"));
+        let mut ops = vec![Op::Create(path.clone())];
+        let room = super::record::free_bytes(self)?;
+        let block = u64::from(self.shape.bsize);
+        // Two blocks stay, and what the indirect blocks of the filler take.
+        let indirect = room / block / (block / 8) + 2;
+        let len = room.saturating_sub((2 + indirect) * block);
+        ops.push(Op::Append(path, len));
+        self.with(&ops)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ffs_admin::fsck::quick_check;
+    use ffs_device::BlockDevice;
+
+    #[test]
+    fn every_shape_can_be_made_and_is_sound() {
+        for shape in SHAPES {
+            let base = shape.base(OrderingPolicy::Sync, true).unwrap();
+            assert!(base.geometry.ncg >= 2, "{}: {} groups", shape.name, base.geometry.ncg);
+            let device: Arc<dyn BlockDevice> = Arc::new(base.device.snapshot());
+            let findings = quick_check(&device);
+            assert!(findings.is_empty(), "{}: {findings:?}", shape.name);
+            let free = super::super::record::free_bytes(&base).unwrap() / u64::from(shape.bsize);
+            assert_eq!(free < 8, shape.full, "{}: {free} blocks free", shape.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_shape_is_told_what_was_meant() {
+        let why = find("ufs2-2n").unwrap_err().to_string();
+        assert!(why.contains("did you mean 'ufs2-2m'?"), "{why}");
+        assert!(find("xyz").unwrap_err().to_string().contains("ufs1-full"));
+    }
+}

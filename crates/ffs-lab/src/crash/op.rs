@@ -1,0 +1,151 @@
+//! The operations a crash workload is made of.
+
+use std::fmt;
+
+/// A path below the root: components without slashes, `.`, `..` or control characters; empty: the root itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Path(Vec<String>);
+
+impl Path {
+    /// The path that `text` spells; `None` if it is no path a workload may have.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Path> {
+        let text = text.strip_prefix('/').unwrap_or(text);
+        if text.is_empty() {
+            return Some(Path(Vec::new()));
+        }
+        let fits = |part: &str| {
+            let shown = part.chars().all(|c| !c.is_control() && !c.is_whitespace());
+            (1..=255).contains(&part.len()) && part != "." && part != ".." && shown
+        };
+        let parts: Vec<String> = text.split('/').map(str::to_owned).collect();
+        parts.iter().all(|part| fits(part)).then_some(Path(parts))
+    }
+
+    /// The components.
+    #[must_use]
+    pub fn components(&self) -> &[String] {
+        &self.0
+    }
+
+    /// The directory and the last component; `None` for the root.
+    #[must_use]
+    pub fn split(&self) -> Option<(&[String], &str)> {
+        self.0.split_last().map(|(last, rest)| (rest, last.as_str()))
+    }
+
+    /// The directory it is in; the root's is the root.
+    #[must_use]
+    pub fn parent(&self) -> Path {
+        Path(self.split().map(|(rest, _)| rest.to_vec()).unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}", self.0.join("/"))
+    }
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A new empty file.
+    Create(Path),
+    /// A new named pipe.
+    Mkfifo(Path),
+    /// A new directory.
+    Mkdir(Path),
+    /// A new symbolic link.
+    Symlink(Path, String),
+    /// Another name of a file: old, new.
+    Link(Path, Path),
+    /// A name removed.
+    Unlink(Path),
+    /// An empty directory removed.
+    Rmdir(Path),
+    /// A name moved: old, new (replaced if it exists).
+    Rename(Path, Path),
+    /// Tagged bytes written: offset, length; durable on return if so asked.
+    Write {
+        /// The file.
+        at: Path,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// `O_SYNC`.
+        sync: bool,
+    },
+    /// Tagged bytes written at the end.
+    Append(Path, u64),
+    /// The size set.
+    Truncate(Path, u64),
+    /// Permissions set.
+    Chmod(Path, u16),
+    /// Owner and group set.
+    Chown(Path, u32, u32),
+    /// Modification time set, seconds.
+    Utimes(Path, i64),
+    /// An extended attribute set to that many bytes.
+    SetXattr(Path, String, u32),
+    /// An extended attribute removed.
+    RemoveXattr(Path, String),
+    /// A file or directory made durable.
+    Fsync(Path),
+    /// A file's data made durable.
+    Fdatasync(Path),
+    /// Everything made durable.
+    Sync,
+    /// Seconds go by; the syncer runs once in each.
+    Wait(u32),
+    /// A file taken into use: it outlives its names.
+    Open(Path),
+    /// Everything in use given up.
+    Close,
+}
+
+impl Op {
+    /// Whether the operation promises durability and changes nothing.
+    #[must_use]
+    pub fn is_persistence(&self) -> bool {
+        matches!(self, Op::Fsync(_) | Op::Fdatasync(_) | Op::Sync)
+    }
+
+    /// The paths it is about, in its order.
+    #[must_use]
+    pub fn paths(&self) -> Vec<&Path> {
+        match self {
+            Op::Create(p)
+            | Op::Mkfifo(p)
+            | Op::Mkdir(p)
+            | Op::Symlink(p, _)
+            | Op::Unlink(p)
+            | Op::Rmdir(p)
+            | Op::Write { at: p, .. }
+            | Op::Append(p, _)
+            | Op::Truncate(p, _)
+            | Op::Chmod(p, _)
+            | Op::Chown(p, _, _)
+            | Op::Utimes(p, _)
+            | Op::SetXattr(p, _, _)
+            | Op::RemoveXattr(p, _)
+            | Op::Fsync(p)
+            | Op::Fdatasync(p)
+            | Op::Open(p) => vec![p],
+            Op::Link(a, b) | Op::Rename(a, b) => vec![a, b],
+            Op::Sync | Op::Wait(_) | Op::Close => Vec::new(),
+        }
+    }
+}
+
+/// A workload: what is there before, and what is done while the device is recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Workload {
+    /// Whether the laboratory's standard tree is there before (`docs/crash-lab.md`).
+    pub standard_tree: bool,
+    /// Done before the recording; durable when it begins.
+    pub setup: Vec<Op>,
+    /// Recorded.
+    pub ops: Vec<Op>,
+}

@@ -1,0 +1,216 @@
+//! Runs a workload and keeps what reached the device, in windows.
+//!
+//! # Invariants
+//! 1. A recording follows from the volume, the workload and the options alone: time is virtual, numbers are seeded,
+//!    one thread works.
+//! 2. A window holds the writes between two flushes that a power cut may keep or lose, each by sector; what earlier
+//!    windows hold is durable. On a device without a volatile cache every write is its own window.
+//!
+//! Reference: `spec/fsck-and-crash.md` §11.1.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ffs_core::{Env, Ffs, MountOptions, OrderingPolicy};
+use ffs_device::record::{Event, Recorder};
+use ffs_device::{BlockDevice, Durability, ManualClock, MemDevice, Timestamp};
+
+use super::exec::{Tree, World};
+use super::geometry::{Base, START};
+use super::history::{Happening, History, Step};
+use super::op::{Op, Workload};
+use crate::error::{LabError, Result};
+
+/// Time that goes by in each call.
+const CALL: Duration = Duration::from_millis(10);
+
+/// How a workload is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The tenant under test.
+    pub ordering: OrderingPolicy,
+    /// Whether the device keeps writes in a volatile cache until a flush.
+    pub volatile: bool,
+    /// Least memory: buffers are written for want of room, too.
+    pub tight: bool,
+    /// Seeds the file system's choices.
+    pub seed: u64,
+}
+
+/// A write that a power cut may keep, lose or tear.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// Events of the log when it had been done.
+    pub at: u64,
+    /// First byte, a multiple of 512.
+    pub offset: u64,
+    /// Whole sectors.
+    pub bytes: Arc<[u8]>,
+}
+
+/// Writes that were volatile together.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Window {
+    /// Events of the log when everything before was durable.
+    pub begin: u64,
+    /// Events of the log before the flush that ended it.
+    pub end: u64,
+    /// In the order of issue.
+    pub writes: Vec<Write>,
+}
+
+/// What a run left.
+#[derive(Debug)]
+pub struct Recording {
+    /// The device before.
+    pub base: Vec<u8>,
+    /// In their order; the last is empty if all is durable.
+    pub windows: Vec<Window>,
+    /// What was done.
+    pub history: History,
+    /// Operations that failed, and why: number, reason.
+    pub failed: Vec<(usize, String)>,
+}
+
+/// Cuts a log into windows.
+///
+/// # Errors
+/// [`LabError::Failed`] for a write of broken sectors, which no device could tear by sector.
+pub fn windows(events: &[Event], volatile: bool) -> Result<Vec<Window>> {
+    let mut all = Vec::new();
+    let mut window = Window::default();
+    let mut at = 0;
+    for event in events {
+        let before = at;
+        at = match event {
+            Event::Write { seq, .. }
+            | Event::Flush { seq }
+            | Event::Discard { seq, .. }
+            | Event::Mark { seq, .. }
+            | Event::Failed { seq, .. } => seq + 1,
+        };
+        let ends = match event {
+            Event::Write { offset, bytes, .. } => {
+                if offset % 512 != 0 || bytes.len() % 512 != 0 {
+                    let why = format!("a write of {} bytes at {offset} breaks sectors", bytes.len());
+                    return Err(failed("record", &why));
+                }
+                window.writes.push(Write { at, offset: *offset, bytes: Arc::clone(bytes) });
+                !volatile
+            }
+            Event::Flush { .. } => true,
+            _ => false,
+        };
+        if ends {
+            window.end = if volatile { before } else { at };
+            all.push(std::mem::replace(&mut window, Window { begin: at, ..Window::default() }));
+        }
+    }
+    window.end = at;
+    all.push(window);
+    Ok(all)
+}
+
+fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
+    LabError::Failed { target: "crash".into(), what: what.into(), why: why.to_string(), full: false }
+}
+
+/// The options of the mount under test.
+pub(super) fn options(ordering: OrderingPolicy, tight: bool) -> MountOptions {
+    let mut options = MountOptions { ordering, force: true, ..MountOptions::default() };
+    let t = &mut options.tunables;
+    t.cache = 2 << 20;
+    if tight {
+        t.nbuf = ffs_core::Limit::Of(16);
+        t.hibufspace = ffs_core::Limit::Of(64 << 10);
+        t.maxvnodes = 4;
+    }
+    options
+}
+
+/// A clock that stands at `secs` after the volumes were made.
+pub(super) fn clock(secs: i64) -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(Timestamp::new(START + secs, 0)))
+}
+
+fn mount(device: Arc<dyn BlockDevice>, options: &MountOptions, seed: u64) -> Result<(Ffs, Arc<ManualClock>)> {
+    let clock = clock(60);
+    let env = Env::seeded(Arc::clone(&clock) as Arc<dyn ffs_device::Clock>, seed);
+    let fs = Ffs::mount(device, options, env).map_err(|error| failed("mount", &error))?;
+    if let Some(why) = fs.read_only_reason() {
+        return Err(failed("mount", &why));
+    }
+    Ok((fs, clock))
+}
+
+/// Does `ops` on a copy of `base` that is `device`; what is there then, and how it came there.
+pub(super) fn prepare(base: &Base, device: &MemDevice, ops: &[Op]) -> Result<(Tree, Vec<Step>)> {
+    let shared: Arc<MemDevice> = Arc::new(device.snapshot());
+    let (fs, _) = mount(Arc::clone(&shared) as _, &options(OrderingPolicy::None, false), 1)?;
+    let mut world = World::new(fs, base.tree.clone());
+    let mut steps = base.steps.clone();
+    let step = |what| Step { began: 0, at: 0, op: None, what };
+    for op in ops {
+        let done = world.perform(op).map_err(|error| failed(&format!("before: {op}"), &error))?;
+        steps.extend(done.into_iter().map(step));
+    }
+    steps.push(step(Happening::Synced));
+    world.close();
+    world.fs.unmount().map_err(|error| failed("unmount", &error))?;
+    let copied = device.write_at(0, &shared.to_vec());
+    copied.map_err(|error| failed("copy", &error))?;
+    Ok((world.tree, steps))
+}
+
+/// Bytes that files can still take, the reserve included.
+pub(super) fn free_bytes(base: &Base) -> Result<u64> {
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let fs = Ffs::mount(Arc::new(base.device.snapshot()), &options, Env::seeded(clock(0), 1));
+    let stat = fs.map_err(|error| failed("mount", &error))?.statfs();
+    Ok(stat.frags_free * u64::from(stat.fsize))
+}
+
+/// Runs the operations of `workload` on `base`, which has its setup.
+///
+/// # Errors
+/// [`LabError::Failed`] if the volume cannot be mounted or unmounted; operations may fail.
+pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Recording> {
+    let durability = if setting.volatile { Durability::OnFlush } else { Durability::OnCompletion };
+    let device = base.device.snapshot().with_durability(durability);
+    let before = device.to_vec();
+    let recorder = Arc::new(Recorder::new(device));
+    let options = options(setting.ordering, setting.tight);
+    let (fs, clock) = mount(Arc::clone(&recorder) as _, &options, setting.seed)?;
+    let mut world = World::new(fs, base.tree.clone());
+    let mut steps = base.steps.clone();
+    let mut failures = Vec::new();
+    for (at, op) in workload.ops.iter().enumerate() {
+        clock.advance(CALL);
+        let began = recorder.logged();
+        let done = match op {
+            Op::Wait(secs) => wait(&world.fs, &clock, *secs).map(|()| Vec::new()),
+            op => world.perform(op),
+        };
+        let (ended, op) = (recorder.logged(), u32::try_from(at).ok());
+        match done {
+            Ok(done) => {
+                steps.extend(done.into_iter().map(|what| Step { began, at: ended, op, what }));
+            }
+            Err(error) => failures.push((at, error.to_string())),
+        }
+    }
+    let began = recorder.logged();
+    world.close();
+    world.fs.unmount().map_err(|error| failed("unmount", &error))?;
+    steps.push(Step { began, at: recorder.logged(), op: None, what: Happening::Synced });
+    let windows = windows(&recorder.take_events(), setting.volatile)?;
+    Ok(Recording { base: before, windows, history: History { steps }, failed: failures })
+}
+
+fn wait(fs: &Ffs, clock: &ManualClock, secs: u32) -> ffs_core::Result<()> {
+    for _ in 0..secs {
+        clock.advance(Duration::from_secs(1));
+        fs.tick()?;
+    }
+    Ok(())
+}
