@@ -1,8 +1,8 @@
 //! A device whose content can be laid over a base and wiped off again.
 //!
-//! **Purpose.** Thousands of crash states a second differ from a common base by a few sectors. A canvas is the
-//! base, as flat bytes, and one state at a time painted onto it; going back costs what the state, and whoever wrote
-//! to the device since, has changed.
+//! **Purpose.** Thousands of crash states a second differ from a common base by a few sectors. A canvas
+//! is the base, as flat bytes, and one state at a time painted onto it; going back costs what the
+//! state, and whoever wrote to the device since, has changed.
 //!
 //! # Invariants
 //! 1. Every sector that may differ from the base is in the list of touched ones, once.
@@ -13,7 +13,7 @@ use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice};
-use foldhash::fixed::FixedState;
+use foldhash::quality::FixedState;
 
 use super::tag::SECTOR;
 
@@ -82,11 +82,15 @@ impl Canvas {
     /// A canvas on `base`, whole sectors.
     #[must_use]
     pub fn new(base: Vec<u8>, durability: Durability) -> Canvas {
-        debug_assert!(base.len() % SECTOR == 0);
+        debug_assert!(base.len().is_multiple_of(SECTOR));
         let sectors = base.len() / SECTOR;
         let len = base.len() as u64;
-        let inner =
-            Inner { now: base.clone(), base, touched: Vec::new(), is_touched: vec![false; sectors] };
+        let inner = Inner {
+            now: base.clone(),
+            base,
+            touched: Vec::new(),
+            is_touched: vec![false; sectors],
+        };
         Canvas { inner: Mutex::new(inner), len, durability }
     }
 
@@ -143,7 +147,9 @@ impl Canvas {
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let inner = self.inner();
-        inner.differing().fold(0, |sum, sector| sum ^ sector_hash(sector, &inner.now[place(sector)]))
+        inner
+            .differing()
+            .fold(0, |sum, sector| sum ^ sector_hash(sector, &inner.now[place(sector)]))
     }
 
     /// Has `f` look at the bytes.
@@ -215,7 +221,9 @@ mod tests {
         let print = canvas.fingerprint();
         let overlay = canvas.overlay();
         assert_eq!(overlay.len(), 2, "equal sectors do not count");
-        canvas.look(|bytes| assert_eq!((bytes[511], bytes[512], bytes[1050], bytes[1100]), (1, 2, 3, 1)));
+        canvas.look(|bytes| {
+            assert_eq!((bytes[511], bytes[512], bytes[1050], bytes[1100]), (1, 2, 3, 1))
+        });
         canvas.reset();
         canvas.look(|bytes| assert!(bytes.iter().all(|&byte| byte == 1)));
         assert_eq!(canvas.fingerprint(), 0);

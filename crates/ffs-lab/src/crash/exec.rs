@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. The tree in mind changes only by calls that succeeded: paths mean the same here and there.
-//! 2. Nothing stays in use after a call but what [`Op::Open`] took: a removed file is gone when the call returns.
+//! 2. Nothing stays in use after a call but what [`Op::Open`] took: a removed file is gone when the
+//!    call returns.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +12,13 @@ use ffs_core::{
     XattrNamespace, XattrSet,
 };
 
-use super::history::{Attrs, Happening, Name, ObjId, ObjKind, ROOT};
+use super::history::{Attrs, Happening, Life, Name, ObjId, ObjKind, ROOT};
 use super::op::{Op, Path};
 use super::tag;
 
 /// What the workload believes is there.
 #[derive(Clone, Debug)]
-pub struct Tree {
+pub(super) struct Tree {
     names: BTreeMap<Name, ObjId>,
     /// Mode, owner, group and set times of each object, by number; the root's first.
     attrs: Vec<Attrs>,
@@ -67,6 +68,8 @@ pub(super) struct World {
     pub(super) tree: Tree,
     cred: Cred,
     open: Vec<Vnode>,
+    /// What is there is not known: whatever a path names may be worked on.
+    blind: bool,
 }
 
 type Done = Result<Vec<Happening>, Error>;
@@ -78,7 +81,12 @@ fn xattr_value(version: u32, len: u32) -> Vec<u8> {
 
 impl World {
     pub(super) fn new(fs: Ffs, tree: Tree) -> World {
-        World { fs, tree, cred: Cred::root(), open: Vec::new() }
+        World { fs, tree, cred: Cred::root(), open: Vec::new(), blind: false }
+    }
+
+    /// On a volume of which nothing is known; what happens there is no history.
+    pub(super) fn blind(fs: Ffs) -> World {
+        World { blind: true, ..World::new(fs, Tree::default()) }
     }
 
     /// Gives up everything in use.
@@ -102,7 +110,8 @@ impl World {
 
     /// The object that `path` names in mind.
     fn obj(&self, path: &Path) -> Result<ObjId, Error> {
-        self.tree.obj(path).ok_or(Error::NotFound)
+        let known = self.tree.obj(path);
+        known.or(self.blind.then_some(ObjId(u32::MAX))).ok_or(Error::NotFound)
     }
 
     fn name(&self, path: &Path) -> Result<Name, Error> {
@@ -113,7 +122,8 @@ impl World {
     pub(super) fn perform(&mut self, op: &Op) -> Done {
         match op {
             Op::Create(p) => self.make(p, |w, dir, name| {
-                w.fs.create(&w.cred, dir, name, NodeKind::Regular, 0o644).map(|v| (v, ObjKind::File))
+                w.fs.create(&w.cred, dir, name, NodeKind::Regular, 0o644)
+                    .map(|v| (v, ObjKind::File))
             }),
             Op::Mkfifo(p) => self.make(p, |w, dir, name| {
                 w.fs.create(&w.cred, dir, name, NodeKind::Fifo, 0o600).map(|v| (v, ObjKind::Fifo))
@@ -173,10 +183,11 @@ impl World {
         let (made, kind) = call(self, &dir, last)?;
         let attr = self.fs.getattr(&made);
         let attrs = Attrs { mode: attr.perm, uid: attr.uid, gid: attr.gid, mtime: None };
+        let life = Life { ino: attr.ino, generation: attr.generation };
         let name = self.name(path)?;
         let obj = self.tree.make(attrs);
         self.tree.names.insert(name.clone(), obj);
-        Ok(vec![Happening::Made { obj, kind, attrs }, Happening::NameSet { name, obj }])
+        Ok(vec![Happening::Made { obj, kind, attrs, life }, Happening::NameSet { name, obj }])
     }
 
     fn link(&mut self, old: &Path, new: &Path) -> Done {
@@ -225,7 +236,8 @@ impl World {
         let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
         tag::fill(obj, version, offset, &mut bytes);
         let mode = WriteMode { sync, ..WriteMode::default() };
-        let wrote = |len: u64, whole| Happening::Wrote { obj, bytes: offset..offset + len, version, whole };
+        let wrote =
+            |len: u64, whole| Happening::Wrote { obj, bytes: offset..offset + len, version, whole };
         match self.fs.write(&self.cred, &file, offset, &bytes, mode) {
             Ok(0) => Ok(Vec::new()),
             Ok(done) => {

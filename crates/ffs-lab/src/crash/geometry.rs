@@ -173,7 +173,8 @@ impl Shape {
         Ok((device, report.geometry))
     }
 
-    /// The tree that generated workloads find: directories A, B, A/C, a file in each, and what is worth removing.
+    /// The tree that generated workloads find: directories A, B, A/C, a file in each, and what is worth
+    /// removing.
     #[must_use]
     pub fn standard_tree(&self) -> Vec<Op> {
         let path = |text: &str| Path::parse(text).unwrap_or_else(|| unreachable!("a constant"));
@@ -203,7 +204,7 @@ impl Base {
     pub(super) fn with(&self, ops: &[Op]) -> Result<Base> {
         let device = self.device.snapshot();
         let (tree, steps) = super::record::prepare(self, &device, ops)?;
-        Ok(Base { shape: self.shape, geometry: self.geometry.clone(), device, tree, steps })
+        Ok(Base { shape: self.shape, geometry: self.geometry, device, tree, steps })
     }
 
     /// The same with hardly any room left: one block, and a few fragments.

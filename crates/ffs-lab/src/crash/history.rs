@@ -1,15 +1,15 @@
 //! What a workload did, in program order, against the log of the device.
 //!
-//! **Purpose.** The oracle judges the tree found after a crash by this: which names and contents may be there,
-//! which must. The recording writes it; nothing else does.
+//! **Purpose.** The oracle judges the tree found after a crash by this: which names and contents may be
+//! there, which must. The recording writes it; nothing else does.
 //!
 //! # Invariants
 //! 1. Steps stand in program order; `began` and `at` never decrease along the history, and `began <= at`.
 //! 2. A crash at `cut` has seen the first `cut` events of the device's log. A step with `began >= cut` and
-//!    `at > cut` has not happened; one with `at <= cut` returned before the crash; any other was under way and may
-//!    be done wholly, not at all, or half.
-//! 3. What was there before the recording is told too: its steps have `began = at = 0`, and a [`Happening::Synced`]
-//!    ends them.
+//!    `at > cut` has not happened; one with `at <= cut` returned before the crash; any other was under
+//!    way and may be done wholly, not at all, or half.
+//! 3. What was there before the recording is told too: its steps have `began = at = 0`, and a
+//!    [`Happening::Synced`] ends them.
 //! 4. A call that failed leaves no step, unless it may have changed something ([`Happening::Wrote`] with
 //!    `whole = false`).
 //!
@@ -116,7 +116,8 @@ pub enum Happening {
         /// What the new name named before, which lost this name.
         replaced: Option<ObjId>,
     },
-    /// Bytes were written: those of [`super::tag::fill`] with `version`. The size grew to `bytes.end` if it was less.
+    /// Bytes were written: those of [`super::tag::fill`] with `version`. The size grew to `bytes.end`
+    /// if it was less.
     Wrote {
         /// The file.
         obj: ObjId,
@@ -150,7 +151,8 @@ pub enum Happening {
         /// Its value; `None`: removed.
         value: Option<Vec<u8>>,
     },
-    /// fsync or fdatasync of the object returned without error: all steps of the object before this one are durable.
+    /// fsync or fdatasync of the object returned without error: all steps of the object before this one
+    /// are durable.
     Fsynced {
         /// The object; a directory's fsync promises its entries.
         obj: ObjId,

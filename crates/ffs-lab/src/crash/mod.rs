@@ -1,17 +1,62 @@
-//! The crash laboratory: a workload on a recording device, every state a power cut may leave, each examined.
+//! The crash laboratory: a workload on a recording device, every state a power cut may leave, each
+//! examined.
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | [`op`], [`text`] | operations, and workloads as text |
+//! | [`geometry`] | the volumes workloads run on |
+//! | [`generate`] | the workloads of the laboratory |
+//! | [`record`], `exec` | running a workload and keeping what reached the device |
 //! | [`history`] | what a workload did, in program order: what the oracle judges a recovered tree by |
-//! | [`image`] | bytes of an image that nobody copies |
-//! | [`tag`] | contents that say whose they are |
+//! | [`states`] | what a power cut may leave of the writes between two flushes |
+//! | [`canvas`] | a device on which one state after the other is laid over a common base |
+//! | [`examine`] | the checks of one state |
 //! | [`raw`] | the independent checker: the bytes of an image against the contract, and the tree they hold |
 //! | [`oracle`] | whether a recovered tree keeps what the workload was promised |
+//! | [`run`], [`tally`] | all workloads on all cores; what was found |
+//! | [`shrink`] | the shortest workload that still shows a violation |
+//! | [`image`], [`tag`] | bytes that are read in place; contents that say whose they are |
 //!
-//! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1.
+//! # Invariants
+//! 1. What is examined and found follows from the [`run::Plan`], never from the number of threads or
+//!    from time.
+//! 2. Every state has a name ([`run::StateId`]) by which it can be examined alone.
+//!
+//! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1; `docs/crash-lab.md`.
 
+pub mod canvas;
+pub mod examine;
+mod exec;
+pub mod generate;
+pub mod geometry;
 pub mod history;
 pub mod image;
+pub mod op;
 pub mod oracle;
 pub mod raw;
+pub mod record;
+pub mod run;
+pub mod shrink;
+pub mod states;
 pub mod tag;
+pub mod tally;
+pub mod text;
+
+use ffs_core::OrderingPolicy;
+
+/// Whether the tenant promises that every crash leaves a state of the contract.
+#[must_use]
+pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
+    match ordering {
+        OrderingPolicy::Sync | OrderingPolicy::None => false,
+    }
+}
+
+/// What a tenant promises about names and contents.
+#[must_use]
+pub fn promise(ordering: OrderingPolicy) -> oracle::Promise {
+    match ordering {
+        OrderingPolicy::Sync => oracle::Promise::SyncOrdered,
+        OrderingPolicy::None => oracle::Promise::Async,
+    }
+}

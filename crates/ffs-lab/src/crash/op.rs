@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A path below the root: components without slashes, `.`, `..` or control characters; empty: the root itself.
+/// A path below the root: components without slashes, `.`, `..` or control characters; empty: the root
+/// itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(Vec<String>);
 
@@ -144,6 +145,10 @@ impl Op {
 pub struct Workload {
     /// Whether the laboratory's standard tree is there before (`docs/crash-lab.md`).
     pub standard_tree: bool,
+    /// Whether a write is durable when the device has done it, instead of after the next flush.
+    pub write_through: bool,
+    /// Whether the file system gets hardly any memory.
+    pub tight_memory: bool,
     /// Done before the recording; durable when it begins.
     pub setup: Vec<Op>,
     /// Recorded.

@@ -1,10 +1,11 @@
 //! Runs a workload and keeps what reached the device, in windows.
 //!
 //! # Invariants
-//! 1. A recording follows from the volume, the workload and the options alone: time is virtual, numbers are seeded,
-//!    one thread works.
-//! 2. A window holds the writes between two flushes that a power cut may keep or lose, each by sector; what earlier
-//!    windows hold is durable. On a device without a volatile cache every write is its own window.
+//! 1. A recording follows from the volume, the workload and the options alone: time is virtual, numbers
+//!    are seeded, one thread works.
+//! 2. A window holds the writes between two flushes that a power cut may keep or lose, each by sector;
+//!    what earlier windows hold is durable. On a device without a volatile cache every write is its own
+//!    window.
 //!
 //! Reference: `spec/fsck-and-crash.md` §11.1.
 
@@ -29,10 +30,6 @@ const CALL: Duration = Duration::from_millis(10);
 pub struct Setting {
     /// The tenant under test.
     pub ordering: OrderingPolicy,
-    /// Whether the device keeps writes in a volatile cache until a flush.
-    pub volatile: bool,
-    /// Least memory: buffers are written for want of room, too.
-    pub tight: bool,
     /// Seeds the file system's choices.
     pub seed: u64,
 }
@@ -92,7 +89,8 @@ pub fn windows(events: &[Event], volatile: bool) -> Result<Vec<Window>> {
         let ends = match event {
             Event::Write { offset, bytes, .. } => {
                 if offset % 512 != 0 || bytes.len() % 512 != 0 {
-                    let why = format!("a write of {} bytes at {offset} breaks sectors", bytes.len());
+                    let why =
+                        format!("a write of {} bytes at {offset} breaks sectors", bytes.len());
                     return Err(failed("record", &why));
                 }
                 window.writes.push(Write { at, offset: *offset, bytes: Arc::clone(bytes) });
@@ -112,7 +110,12 @@ pub fn windows(events: &[Event], volatile: bool) -> Result<Vec<Window>> {
 }
 
 fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
-    LabError::Failed { target: "crash".into(), what: what.into(), why: why.to_string(), full: false }
+    LabError::Failed {
+        target: "crash".into(),
+        what: what.into(),
+        why: why.to_string(),
+        full: false,
+    }
 }
 
 /// The options of the mount under test.
@@ -133,7 +136,11 @@ pub(super) fn clock(secs: i64) -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Timestamp::new(START + secs, 0)))
 }
 
-fn mount(device: Arc<dyn BlockDevice>, options: &MountOptions, seed: u64) -> Result<(Ffs, Arc<ManualClock>)> {
+fn mount(
+    device: Arc<dyn BlockDevice>,
+    options: &MountOptions,
+    seed: u64,
+) -> Result<(Ffs, Arc<ManualClock>)> {
     let clock = clock(60);
     let env = Env::seeded(Arc::clone(&clock) as Arc<dyn ffs_device::Clock>, seed);
     let fs = Ffs::mount(device, options, env).map_err(|error| failed("mount", &error))?;
@@ -175,11 +182,12 @@ pub(super) fn free_bytes(base: &Base) -> Result<u64> {
 /// # Errors
 /// [`LabError::Failed`] if the volume cannot be mounted or unmounted; operations may fail.
 pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Recording> {
-    let durability = if setting.volatile { Durability::OnFlush } else { Durability::OnCompletion };
+    let volatile = !workload.write_through;
+    let durability = if volatile { Durability::OnFlush } else { Durability::OnCompletion };
     let device = base.device.snapshot().with_durability(durability);
     let before = device.to_vec();
     let recorder = Arc::new(Recorder::new(device));
-    let options = options(setting.ordering, setting.tight);
+    let options = options(setting.ordering, workload.tight_memory);
     let (fs, clock) = mount(Arc::clone(&recorder) as _, &options, setting.seed)?;
     let mut world = World::new(fs, base.tree.clone());
     let mut steps = base.steps.clone();
@@ -203,7 +211,7 @@ pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Reco
     world.close();
     world.fs.unmount().map_err(|error| failed("unmount", &error))?;
     steps.push(Step { began, at: recorder.logged(), op: None, what: Happening::Synced });
-    let windows = windows(&recorder.take_events(), setting.volatile)?;
+    let windows = windows(&recorder.take_events(), volatile)?;
     Ok(Recording { base: before, windows, history: History { steps }, failed: failures })
 }
 

@@ -1,7 +1,8 @@
 //! What a power cut may leave of a window: which states there are, by name, and which are looked at.
 //!
-//! A state keeps some sectors of some writes of the window; of the writes that it keeps of one sector the last one
-//! issued is seen. Every way to choose has a short name, so that one state can be asked for again:
+//! A state keeps some sectors of some writes of the window; of the writes that it keeps of one sector
+//! the last one issued is seen. Every way to choose has a short name, so that one state can be asked
+//! for again:
 //!
 //! | name | kept |
 //! | --- | --- |
@@ -24,7 +25,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ffs_device::{Rng, SplitMix64};
-use foldhash::fixed::FixedState;
+use foldhash::fast::FixedState;
 
 use super::canvas::{Canvas, sector_hash};
 use super::record::{Window, Write};
@@ -120,7 +121,9 @@ impl FromStr for Choice {
             'r' => Ok(Choice::Random(number(rest)?)),
             'q' => Ok(Choice::Sectors(number(rest)?)),
             'o' => pair(rest).map(|(a, b)| b.map_or(Choice::Only(a), |b| Choice::OnlyTwo(a, b))),
-            'a' => pair(rest).map(|(a, b)| b.map_or(Choice::AllBut(a), |b| Choice::AllButTwo(a, b))),
+            'a' => {
+                pair(rest).map(|(a, b)| b.map_or(Choice::AllBut(a), |b| Choice::AllButTwo(a, b)))
+            }
             't' => {
                 let (body, last) = rest.split_at_checked(rest.len().saturating_sub(1)).ok_or(())?;
                 let others = match last {
@@ -160,7 +163,8 @@ pub struct Stage<'a> {
     parts: Vec<Vec<(u32, u64)>>,
 }
 
-/// A state laid out: for each slot nothing, or one more than the write and the sector of the write that is seen.
+/// A state laid out: for each slot nothing, or one more than the write and the sector of the write that
+/// is seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Laid {
     seen: Vec<Option<(u32, u32)>>,
@@ -239,7 +243,9 @@ impl<'a> Stage<'a> {
             may.extend((0..effort.subsets).map(Choice::Random));
             if self.window.writes.len() <= ALL_PAIRS {
                 let pairs = (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b)));
-                may.extend(pairs.flat_map(|(a, b)| [Choice::OnlyTwo(a, b), Choice::AllButTwo(a, b)]));
+                may.extend(
+                    pairs.flat_map(|(a, b)| [Choice::OnlyTwo(a, b), Choice::AllButTwo(a, b)]),
+                );
             }
         }
         for (write, part) in (0..).zip(&self.parts) {

@@ -1,12 +1,13 @@
 //! Contents that say whose they are.
 //!
-//! Every 16 bytes of what a workload writes are a cell: which object it was written to, in which version, and
-//! which sector of the file it belongs to. A cell found anywhere else is foreign data; bytes that are no cell
-//! and not zero were never written by the workload ([`POISON`]: never by anybody).
+//! Every 16 bytes of what a workload writes are a cell: which object it was written to, in which
+//! version, and which sector of the file it belongs to. A cell found anywhere else is foreign data;
+//! bytes that are no cell and not zero were never written by the workload ([`POISON`]: never by
+//! anybody).
 //!
 //! # Invariants
-//! 1. The byte at an offset of a file follows from (object, version, offset) alone: a write that begins or ends
-//!    inside a cell leaves parts of two versions in it, each in its place.
+//! 1. The byte at an offset of a file follows from (object, version, offset) alone: a write that begins
+//!    or ends inside a cell leaves parts of two versions in it, each in its place.
 //!
 //! Reference: `spec/fsck-and-crash.md` §11.5.
 

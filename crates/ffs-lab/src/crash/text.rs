@@ -53,6 +53,8 @@ const VERBS: &[(&str, &str)] = &[
     ("open", "PATH"),
     ("close", ""),
     ("standard-tree", ""),
+    ("write-through", ""),
+    ("tight-memory", ""),
     ("begin", ""),
 ];
 
@@ -114,7 +116,9 @@ impl<'a> Line<'a> {
     fn path(&mut self) -> Result<Path, TextError> {
         let (column, word) = self.word("a path")?;
         Path::parse(word).ok_or_else(|| {
-            let why = format!("'{word}' is no path of a workload: names of 1 to 255 bytes between single '/'");
+            let why = format!(
+                "'{word}' is no path of a workload: names of 1 to 255 bytes between single '/'"
+            );
             self.wrong(column, why)
         })
     }
@@ -148,7 +152,9 @@ impl<'a> Line<'a> {
     fn mode(&mut self) -> Result<u16, TextError> {
         let (column, word) = self.word("a mode")?;
         let mode = u16::from_str_radix(word, 8).ok().filter(|&mode| mode <= 0o7777);
-        mode.ok_or_else(|| self.wrong(column, format_args!("'{word}' is no mode (octal, up to 7777)")))
+        mode.ok_or_else(|| {
+            self.wrong(column, format_args!("'{word}' is no mode (octal, up to 7777)"))
+        })
     }
 
     fn flag(&mut self, flag: &str) -> Result<bool, TextError> {
@@ -205,6 +211,16 @@ impl<'a> Line<'a> {
     }
 }
 
+/// The condition of that name.
+fn condition<'a>(workload: &'a mut Workload, name: &str) -> Option<&'a mut bool> {
+    match name {
+        "standard-tree" => Some(&mut workload.standard_tree),
+        "write-through" => Some(&mut workload.write_through),
+        "tight-memory" => Some(&mut workload.tight_memory),
+        _ => None,
+    }
+}
+
 /// The workload that `text` describes.
 ///
 /// # Errors
@@ -216,17 +232,18 @@ pub fn parse(text: &str) -> Result<Workload, TextError> {
         let Some(mut line) = Line::begin(at + 1, text)? else { continue };
         match line.op()? {
             Some(op) => workload.ops.push(op),
-            None if line.verb == "standard-tree" => {
-                if !workload.ops.is_empty() || begun || workload.standard_tree {
-                    return Err(line.wrong(1, "it stands once, before all operations"));
-                }
-                workload.standard_tree = true;
-            }
-            None => {
+            None if line.verb == "begin" => {
                 if std::mem::replace(&mut begun, true) {
                     return Err(line.wrong(1, "the recording has begun already"));
                 }
                 workload.setup = std::mem::take(&mut workload.ops);
+            }
+            None => {
+                let fresh = workload.ops.is_empty() && !begun;
+                let condition = condition(&mut workload, line.verb);
+                if !fresh || condition.is_none_or(|set| std::mem::replace(set, true)) {
+                    return Err(line.wrong(1, "it stands once, before all operations"));
+                }
             }
         }
         line.finished()?;
@@ -241,8 +258,13 @@ pub fn parse(text: &str) -> Result<Workload, TextError> {
 #[must_use]
 pub fn print(workload: &Workload) -> String {
     let mut out = String::new();
-    if workload.standard_tree {
-        out.push_str("standard-tree\n");
+    let conditions = [
+        (workload.standard_tree, "standard-tree"),
+        (workload.write_through, "write-through"),
+        (workload.tight_memory, "tight-memory"),
+    ];
+    for (_, name) in conditions.iter().filter(|(holds, _)| *holds) {
+        let _ = writeln!(out, "{name}");
     }
     for op in &workload.setup {
         let _ = writeln!(out, "{op}");
@@ -293,7 +315,8 @@ mod tests {
 
     #[test]
     fn every_operation_survives_printing() {
-        let text = "standard-tree\nmkdir /d\ncreate /d/f\nbegin\nmkfifo /p\nsymlink /s ../a/b\nlink /d/f /g\n\
+        let text = "standard-tree\nwrite-through\ntight-memory\n\
+            mkdir /d\ncreate /d/f\nbegin\nmkfifo /p\nsymlink /s ../a/b\nlink /d/f /g\n\
             unlink /g\nrmdir /d\nrename /d/f /e\nwrite /e 5 700\nwrite /e 0 512 sync\nappend /e 1\n\
             truncate /e 3\nchmod /e 4755\nchown / 7 8\nutimes /e 99\nsetxattr /e k 100\nremovexattr /e k\n\
             fsync /e\nfdatasync /e\nsync\nwait 31\nopen /e\nclose\n";
@@ -323,5 +346,6 @@ mod tests {
         assert_eq!(place("create a/../b").1, 8);
         assert_eq!(place("begin\nbegin").0, 2);
         assert_eq!(place("sync\nstandard-tree").0, 2);
+        assert_eq!(place("tight-memory\ntight-memory").0, 2);
     }
 }

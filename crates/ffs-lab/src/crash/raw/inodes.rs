@@ -234,7 +234,14 @@ impl Checker {
     }
 
     /// An indirect block: at level 0 its pointers name data.
-    fn indirect(&mut self, image: &dyn ImageBytes, w: &mut Walk, block: u64, level: u32, first: u64) {
+    fn indirect(
+        &mut self,
+        image: &dyn ImageBytes,
+        w: &mut Walk,
+        block: u64,
+        level: u32,
+        first: u64,
+    ) {
         let v = self.volume;
         let Some(bytes) = image.read(block * v.fsize, v.bsize as usize) else { return };
         let entry = |i: u64| pointer(&v, &bytes, (i * v.pointer()) as usize);
@@ -269,11 +276,15 @@ impl Checker {
     fn claim(&mut self, walk: &mut Walk, at: u64, frags: u64) -> bool {
         let (v, ino) = (self.volume, walk.ino);
         if !v.holds_data(at, frags) {
-            self.wrong("F3", || format!("inode {ino} claims {frags} fragments at {at:#x}: no data"));
+            self.wrong("F3", || {
+                format!("inode {ino} claims {frags} fragments at {at:#x}: no data")
+            });
             return false;
         }
         if let Some(free) = self.groups.first_free(&v, at, frags) {
-            self.wrong("F3", || format!("inode {ino} claims fragment {free}, which is marked free"));
+            self.wrong("F3", || {
+                format!("inode {ino} claims fragment {free}, which is marked free")
+            });
         }
         walk.fragments += frags;
         self.claimed += frags;

@@ -52,8 +52,7 @@ impl Checker {
             let stays = if also(inode.dotdot) { inode.dotdot } else { inode.parent };
             // With two names and a `..` that agrees with neither nobody knows which one stays.
             let open = inode.names > 1 && inode.dotdot != stays;
-            let (now, then) =
-                (self.found.tree.slot(inode.dotdot), self.found.tree.slot(stays));
+            let (now, then) = (self.found.tree.slot(inode.dotdot), self.found.tree.slot(stays));
             if let Some(count) = self.subdirectories.get_mut(now as usize) {
                 count.0 += 1;
             }

@@ -7,7 +7,7 @@
 use super::super::image::ImageBytes;
 use super::Checker;
 use super::inodes::DIRECTORY;
-use super::tree::{Inode, Name, NO_SLOT};
+use super::tree::{Inode, NO_SLOT, Name};
 use super::volume::{CHUNK, ROOT};
 
 /// `d_type` of a whiteout, which names inode 1.

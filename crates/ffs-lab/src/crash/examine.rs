@@ -1,0 +1,318 @@
+//! The checks of one crash state.
+//!
+//! | check | asks |
+//! | --- | --- |
+//! | C1 | does the image, as it is, keep the contract? (`raw`, and what the oracle sees without repair) |
+//! | C2 | does `fsck -p` repair it, with nothing but the repairs a crash may call for? |
+//! | C3 | does a full check find nothing afterwards, change nothing, and see the clean mark? |
+//! | C4 | is the repaired tree one the workload may have left? |
+//! | C5 | mounted as it is and worked on, does it keep the contract? (a sample; soft updates only) |
+//! | C6 | is a second crash, inside `fsck -p`, repaired to the same bytes? (a sample) |
+//!
+//! Where C2 stops, a full repair must still end in a volume that C3 accepts.
+//!
+//! # Invariants
+//! 1. Every state is judged by C1 to C4. Which ones are judged by C5 and C6 follows from the seed and
+//!    the state.
+//! 2. The canvas shows the base when a state has been examined.
+//!
+//! Reference: `spec/fsck-and-crash.md` §8, §11.3.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ffs_admin::fsck::{Finding, Fsck, FsckOptions, FsckReport, Id};
+use ffs_core::{Env, Ffs};
+use ffs_device::record::Recorder;
+use ffs_device::{BlockDevice, Rng, SplitMix64};
+
+use super::canvas::{Canvas, Overlay};
+use super::exec::World;
+use super::generate;
+use super::geometry::{Base, START};
+use super::history::{Allowed, Violation};
+use super::oracle::{Condition, Expectation};
+use super::raw;
+use super::record::{self, Recording, Setting, Window};
+use super::states::{Choice, Effort, Laid, Stage};
+
+/// What preen may repair after a crash (`spec/fsck-and-crash.md` §8).
+const REPAIRS: &[Id] = &[
+    Id::CgLeak,
+    Id::CgMaps,
+    Id::CgHash,
+    Id::CgSummary,
+    Id::CgLostDir,
+    Id::CsCg,
+    Id::CsTotal,
+    Id::InoUnref0,
+    Id::InoUnref,
+    Id::InoBlocks,
+    Id::InoEndHole,
+    Id::InoHash,
+    Id::DirUnref,
+    Id::DirClear,
+    Id::LinkHigh,
+    Id::EntHardDir,
+    Id::DotDotWrong,
+    Id::SbTorn,
+];
+
+/// Operations of the work that follows a crash (C5).
+const FURTHER_WORK: u32 = 50;
+/// Random subsets of what an interrupted fsck wrote between two flushes.
+const FSCK_SUBSETS: u32 = 16;
+/// Most states of one window of an interrupted fsck.
+const FSCK_STATES: u32 = 64;
+
+/// Of how many states one is looked at more closely; 0: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// C5.
+    pub remount: u32,
+    /// C6.
+    pub interrupt: u32,
+}
+
+/// What was found in a state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What it breaks.
+    pub violations: Vec<Violation>,
+    /// What it shows of what a crash may leave.
+    pub seen: Allowed,
+    /// Whether C5 was asked.
+    pub remounted: bool,
+    /// Crashes inside fsck (C6).
+    pub interrupted: u64,
+}
+
+/// Examines the states of a recording, one after the other.
+pub struct Examiner<'a> {
+    base: &'a Base,
+    recording: &'a Recording,
+    setting: Setting,
+    rates: Rates,
+    canvas: Arc<Canvas>,
+    checker: raw::Checker,
+    expected: BTreeMap<u64, Expectation>,
+}
+
+impl<'a> Examiner<'a> {
+    /// An examiner of the first window of `recording`, which was made on `base`.
+    #[must_use]
+    pub fn new(base: &'a Base, recording: &'a Recording, setting: Setting, rates: Rates) -> Self {
+        let canvas = Arc::new(Canvas::new(recording.base.clone(), ffs_device::Durability::OnFlush));
+        let (checker, expected) = (raw::Checker::new(), BTreeMap::new());
+        Examiner { base, recording, setting, rates, canvas, checker, expected }
+    }
+
+    /// The canvas, showing what is durable when the window begins.
+    #[must_use]
+    pub fn canvas(&self) -> &Canvas {
+        &self.canvas
+    }
+
+    /// Goes on behind `window`: what it wrote is durable.
+    pub fn pass(&mut self, window: &Window) {
+        for write in &window.writes {
+            self.canvas.settle(write.offset, &write.bytes);
+        }
+        self.expected.clear();
+    }
+
+    /// Examines a state of `window`.
+    pub fn examine(&mut self, window: &Window, stage: &Stage<'_>, laid: &Laid) -> Verdict {
+        let mut verdict = Verdict::default();
+        stage.paint(laid, &self.canvas);
+        let rng = SplitMix64::new(self.setting.seed ^ stage.hash(laid) ^ window.begin << 40);
+        let chosen = |rate: u32| rate != 0 && rng.below(rate.into()) == 0;
+        let (remount, interrupt) = (chosen(self.rates.remount), chosen(self.rates.interrupt));
+        let state = if remount || interrupt { self.canvas.overlay() } else { Overlay::new() };
+        self.untouched(window, laid, &mut verdict);
+        let repaired = self.repair(window, laid, &mut verdict);
+        if interrupt && repaired {
+            self.interrupt(&state, &mut verdict);
+        }
+        if remount && super::keeps_contract(self.setting.ordering) {
+            self.canvas.reset();
+            self.canvas.lay(&state);
+            self.work_on(rng.next_u64(), &mut verdict);
+        }
+        self.canvas.reset();
+        verdict
+    }
+
+    /// The places of the log at which the device may have shown this state, as far as promises differ:
+    /// the first, and the last if a promise was made in between.
+    fn cuts(&self, window: &Window, laid: &Laid) -> impl Iterator<Item = u64> + use<> {
+        use super::history::Happening::{Fsynced, Synced};
+        let between = |at: u64| laid.cut < at && at <= window.end;
+        let promised = self
+            .recording
+            .history
+            .steps
+            .iter()
+            .any(|step| between(step.at) && matches!(step.what, Fsynced { .. } | Synced));
+        let last = promised.then_some(window.end);
+        std::iter::once(laid.cut).chain(last)
+    }
+
+    /// Judges what the checker has just read from `bytes`.
+    fn judge(
+        &mut self,
+        window: &Window,
+        laid: &Laid,
+        condition: Condition,
+        out: &mut Vec<Violation>,
+    ) {
+        let promise = super::promise(self.setting.ordering);
+        let history = &self.recording.history;
+        for cut in self.cuts(window, laid) {
+            let expected =
+                self.expected.entry(cut).or_insert_with(|| Expectation::new(history, cut, promise));
+            let found = self.checker.found();
+            self.canvas.look(|bytes| expected.judge(&bytes, found, condition, out));
+        }
+    }
+
+    /// C1.
+    fn untouched(&mut self, window: &Window, laid: &Laid, verdict: &mut Verdict) {
+        let checker = &mut self.checker;
+        let found = self.canvas.look(|bytes| checker.check(&bytes));
+        verdict.seen = found.seen;
+        verdict.violations.extend(found.violations.iter().cloned());
+        self.judge(window, laid, Condition::Untouched, &mut verdict.violations);
+    }
+
+    /// C2, C3 and C4; whether preen repaired the volume.
+    fn repair(&mut self, window: &Window, laid: &Laid, verdict: &mut Verdict) -> bool {
+        let report = self.fsck(FsckOptions::preen());
+        let before = verdict.violations.len();
+        foreign_repairs(&report, "C2", &mut verdict.violations);
+        let preened = report.exit_code == 0;
+        if !preened && verdict.violations.len() == before {
+            let why = report.stopped.unwrap_or_else(|| "not everything was repaired".to_owned());
+            let what = format!("fsck -p exits {}: {why}", report.exit_code);
+            verdict.violations.push(Violation::new("C2:EXIT", what));
+        }
+        if !preened {
+            self.fsck(FsckOptions::yes());
+        }
+        self.silent(&mut verdict.violations);
+        if preened {
+            let checker = &mut self.checker;
+            let found = self.canvas.look(|bytes| checker.check(&bytes));
+            let told = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
+            verdict.violations.extend(found.violations.iter().map(told));
+            self.judge(window, laid, Condition::Recovered, &mut verdict.violations);
+        }
+        preened
+    }
+
+    fn fsck(&self, options: FsckOptions) -> FsckReport {
+        Fsck::new(Arc::clone(&self.canvas) as _, options.at(START + 100_000)).run()
+    }
+
+    /// C3.
+    fn silent(&self, out: &mut Vec<Violation>) {
+        let report = self.fsck(FsckOptions::no());
+        for finding in &report.findings {
+            out.push(Violation::new(format!("C3:{}", finding.id), finding.to_string()));
+        }
+        if let Some(why) = report.stopped {
+            out.push(Violation::new("C3:EXIT", why));
+        }
+        if report.modified {
+            out.push(Violation::new("C3:WRITE", "a check that may not write has written"));
+        }
+        if !report.clean {
+            out.push(Violation::new("C3:CLEAN", "the repaired volume is not marked clean"));
+        }
+    }
+
+    /// C5: the volume as it is, mounted, worked on, unmounted and checked.
+    fn work_on(&mut self, seed: u64, verdict: &mut Verdict) {
+        verdict.remounted = true;
+        let wrong = |what: String| Violation::new("C5:MOUNT", what);
+        let options = record::options(self.setting.ordering, false);
+        let env = Env::seeded(record::clock(5000), seed);
+        let device = Arc::clone(&self.canvas) as Arc<dyn BlockDevice>;
+        let fs = match Ffs::mount(device, &options, env) {
+            Ok(fs) => fs,
+            Err(error) => return verdict.violations.push(wrong(error.to_string())),
+        };
+        let mut world = World::blind(fs);
+        let ops = generate::further_work(self.base.shape, FURTHER_WORK, seed);
+        for op in &ops {
+            // What is there is not known: operations may fail, but never because the volume is damaged.
+            if let Err(error @ (ffs_core::Error::Format(_) | ffs_core::Error::Io(_))) =
+                world.perform(op)
+            {
+                verdict.violations.push(Violation::new("C5:WORK", format!("{op}: {error}")));
+            }
+        }
+        world.close();
+        if let Err(error) = world.fs.unmount() {
+            verdict.violations.push(wrong(error.to_string()));
+        }
+        let checker = &mut self.checker;
+        let found = self.canvas.look(|bytes| checker.check(&bytes));
+        let told = |v: &Violation| Violation::new(format!("C5:{}", v.rule), v.what.clone());
+        verdict.violations.extend(found.violations.iter().map(told));
+        foreign_repairs(&self.fsck(FsckOptions::no()), "C5", &mut verdict.violations);
+    }
+
+    /// C6: the repair of `state` again, cut off at every place, must end in the same bytes.
+    fn interrupt(&mut self, state: &Overlay, verdict: &mut Verdict) {
+        let wanted = self.canvas.fingerprint();
+        self.canvas.reset();
+        self.canvas.lay(state);
+        let recorder = Arc::new(Recorder::new(Arc::clone(&self.canvas)));
+        let options = FsckOptions::preen().at(START + 100_000);
+        // As it went before: only what it writes is of interest.
+        drop(Fsck::new(Arc::clone(&recorder) as _, options).run());
+        let windows = match record::windows(&recorder.take_events(), true) {
+            Ok(windows) => windows,
+            Err(error) => return verdict.violations.push(Violation::new("C6", error.to_string())),
+        };
+        let effort = Effort { subsets: FSCK_SUBSETS, sectors: FSCK_SUBSETS, window: FSCK_STATES };
+        for (at, window) in windows.iter().enumerate() {
+            let stage = Stage::new(window, &self.canvas, self.setting.seed);
+            for choice in stage.choices(effort) {
+                self.canvas.reset();
+                self.canvas.lay(state);
+                for durable in windows.iter().take(at).flat_map(|window| &window.writes) {
+                    self.canvas.paint(durable.offset, &durable.bytes);
+                }
+                stage.paint(&stage.lay_out(choice), &self.canvas);
+                verdict.interrupted += 1;
+                let report = self.fsck(FsckOptions::preen());
+                if report.exit_code != 0 || self.canvas.fingerprint() != wanted {
+                    verdict.violations.push(again(at, choice, &report));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn again(window: usize, choice: Choice, report: &FsckReport) -> Violation {
+    let end = match report.findings.iter().find(|finding| !REPAIRS.contains(&finding.id)) {
+        Some(finding) => finding.to_string(),
+        None if report.exit_code != 0 => format!("exit code {}", report.exit_code),
+        None => "other bytes than without interruption".to_owned(),
+    };
+    Violation::new(
+        "C6",
+        format!("fsck -p cut off at its state {window}:{choice}, run again: {end}"),
+    )
+}
+
+/// What the check repaired, or would, though no crash may call for it.
+fn foreign_repairs(report: &FsckReport, check: &str, out: &mut Vec<Violation>) {
+    let foreign = |finding: &&Finding| !REPAIRS.contains(&finding.id);
+    for finding in report.findings.iter().filter(foreign) {
+        out.push(Violation::new(format!("{check}:{}", finding.id), finding.to_string()));
+    }
+}

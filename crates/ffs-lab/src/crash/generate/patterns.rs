@@ -1,0 +1,127 @@
+//! Patterns that have broken file systems before, ours among them.
+//!
+//! Each is a workload text on the standard tree; `{b}` stands for a block, `{f}` for a fragment,
+//! `{long}` for what fits in no inode.
+//!
+//! Reference: `spec/fsck-and-crash.md` §12.2, `spec/soft-updates.md` §2.2, §15.
+
+use super::super::geometry::Shape;
+use super::super::op::{Op, Path};
+use super::super::text;
+
+const PATTERNS: &[&str] = &[
+    // Rename, then another file of the old name, and fsync of that.
+    "rename /foo /bar\ncreate /foo\nappend /foo 700\nfsync /foo",
+    // Over a file that was made durable.
+    "append /A/foo 100\nfsync /A/foo\nrename /foo /A/foo\nfsync /A",
+    // The portable way to replace a file, with fsync and without.
+    "create /tmp\nappend /tmp 5000\nfsync /tmp\nrename /tmp /foo\nfsync /",
+    "create /tmp\nappend /tmp 5000\nrename /tmp /foo\nwait 31",
+    // Link, unlink, make again.
+    "link /foo /bar\nunlink /foo\ncreate /foo\nfsync /foo\nsync",
+    "unlink /foo\ncreate /foo\nappend /foo 300\nfsync /foo",
+    "unlink /A/foo\nlink /B/foo /A/foo\nwait 31\nunlink /B/foo\nfsync /A",
+    // fsync behind a directory that was renamed.
+    "create /A/C/new\nrename /A/C /B/C\nfsync /B/C/new",
+    "rename /A /D\ncreate /D/new\nappend /D/new 100\nfsync /D/new",
+    "mkdir /N\nmkdir /N/M\ncreate /N/M/f\nfsync /N/M/f",
+    "mkdir /N\nrename /foo /N/foo\nfsync /N/foo",
+    "mkdir /N\nmkdir /N/M\nrename /foo /N/M/foo\nwait 31",
+    "rename /A/C/foo /kept\nrmdir /A/C\nfsync /A",
+    "rename /A/C/foo /kept\nrmdir /A/C\nwait 31",
+    // Swaps through a third name.
+    "rename /foo /t\nrename /A/foo /foo\nrename /t /A/foo\nsync",
+    "rename /foo /t\nrename /B/foo /foo\nrename /t /B/foo\nwait 31",
+    "rename /A /T\nrename /B /A\nrename /T /B\nfsync /",
+    // A chain: each replaces the next.
+    "create /c1\ncreate /c2\nsync\nrename /c1 /c2\nrename /c2 /foo\nrename /foo /A/foo\nwait 31",
+    // A directory that replaces an empty one, and is moved on.
+    "rename /A/C /B/e\nrename /B/e /C\nfsync /C",
+    "rmdir /B/e\nmkdir /B/e\ncreate /B/e/f\nfsync /B/e/f",
+    "rmdir /B/e\ncreate /B/e\nfsync /B/e",
+    "unlink /foo\nmkdir /foo\ncreate /foo/f\nfsync /foo",
+    // The cycle: created and removed in one block of inodes and one of a directory.
+    "create /A/n1\nunlink /A/C/foo\nwait 31",
+    "create /A/n1\nunlink /A/foo\ncreate /A/n2\nunlink /A/n1\nsync",
+    "create /n1\nlink /n1 /A/n1\nunlink /n1\ncreate /n1\nwait 31\nsync",
+    // A name removed and entered again: in its slot, in another one.
+    "unlink /A/foo\ncreate /A/foo\nwait 31",
+    "rename /A/foo /A/x\ncreate /A/foo\nunlink /A/x\nwait 31",
+    // Fragments that move, are given back, and taken by another file.
+    "append /foo 300\nappend /foo {f}\ncreate /n\nappend /n {b}\nfsync /n",
+    "truncate /A/foo 0\ncreate /n\nappend /n {b}\nfsync /n",
+    "truncate /A/foo 10\nappend /A/foo {b}\nfdatasync /A/foo",
+    "unlink /B/foo\ncreate /n\nwrite /n 0 60000\nfsync /n",
+    "append /foo {f}\ncreate /n\nappend /n 10\nappend /foo {f}\nunlink /n\nappend /foo {f}\nfsync /foo",
+    // Across the border of the indirect block, there and back.
+    "append /B/foo {b}\ntruncate /B/foo {b}\nappend /B/foo 100\nfsync /B/foo",
+    "create /n\nwrite /n 50000 10\nwrite /n 0 10\nfsync /n\ntruncate /n 0\nfsync /n",
+    "truncate /B/foo 0\nwrite /B/foo 55000 {b}\nwait 31\ntruncate /B/foo 20\nsync",
+    // Removed while in use.
+    "open /foo\nunlink /foo\nsync\nclose\nsync",
+    "open /B/foo\nunlink /B/foo\nwait 31\nclose\nwait 31",
+    "open /foo\nrename /A/foo /foo\nfsync /\nclose\nwait 31",
+    // Long symbolic links, made and removed.
+    "symlink /l {long}\nfsync /\nunlink /l\nwait 31",
+    // Attributes ride along.
+    "chmod /foo 600\nappend /foo 10\nfdatasync /foo\nchown /foo 3 4\nfsync /foo",
+    "create /n\nchmod /n 4755\nlink /n /A/n\nfsync /A",
+    // Synchronous writes between lazy ones.
+    "create /n\nwrite /n 0 700 sync\nappend /n 5000\nwrite /n 5 10 sync",
+    "append /foo 100\nwrite /A/foo 0 512 sync\nunlink /foo\nwrite /A/foo 512 512 sync",
+    // Made and removed before anything was written.
+    "create /n\nappend /n {b}\nunlink /n\nmkdir /m\nrmdir /m\nwait 31",
+];
+
+/// Files that make a directory grow over a fragment and a block.
+fn growing_directory(shape: &Shape) -> Vec<Vec<Op>> {
+    let long = "n".repeat(100);
+    let file = |dir: &str, number: u32| {
+        Path::parse(&format!("{dir}/{number:03}{long}"))
+            .unwrap_or_else(|| unreachable!("a constant"))
+    };
+    // A record of such a name is 112 bytes: four a chunk, and one chunk more than fits.
+    let over = |bytes: u32| bytes / 512 * 4 + 3;
+    let grow = |dir: &str, bytes: u32| -> Vec<Op> {
+        (0..over(bytes)).map(|number| Op::Create(file(dir, number))).collect()
+    };
+    let (frag, block) = (shape.fsize, shape.bsize.min(8192));
+    let at = |dir: &str| Path::parse(dir).unwrap_or_else(|| unreachable!("a constant"));
+    let fragment = [grow("/A/C", frag), vec![Op::Fsync(at("/A/C"))]].concat();
+    let whole = [grow("/B/e", block), vec![Op::Sync]].concat();
+    let remove = (0..over(frag)).map(|number| Op::Unlink(file("/A/C", number)));
+    let shrunk: Vec<Op> = [
+        grow("/A/C", frag),
+        vec![Op::Sync],
+        remove.collect(),
+        vec![Op::Create(at("/A/C/n")), Op::Wait(31)],
+    ]
+    .concat();
+    vec![fragment, whole, shrunk]
+}
+
+/// Every pattern for volumes of this shape.
+pub(super) fn all(shape: &Shape) -> Vec<Vec<Op>> {
+    let (block, frag) = (shape.bsize.to_string(), shape.fsize.to_string());
+    let ops = |text: &&str| {
+        let text = text.replace("{b}", &block).replace("{f}", &frag);
+        let text = text.replace("{long}", &"t".repeat(150));
+        text::parse(&text).map(|workload| workload.ops).unwrap_or_default()
+    };
+    PATTERNS.iter().map(ops).chain(growing_directory(shape)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash::geometry::SHAPES;
+
+    #[test]
+    fn every_pattern_can_be_read() {
+        let patterns = all(&SHAPES[0]);
+        assert!(patterns.len() > 40);
+        for (number, ops) in patterns.iter().enumerate() {
+            assert!(!ops.is_empty(), "pattern {number}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Whole runs.
+
+use super::*;
+use crate::crash::shrink::shrink;
+use crate::crash::text;
+use crate::watch::Unwatched;
+
+fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
+    Plan {
+        seed: 11,
+        ordering,
+        shapes: shapes.iter().map(|name| geometry::find(name).unwrap()).collect(),
+        length: 1,
+        traces: 0,
+        workload: None,
+        max_states: 1500,
+        effort: Effort { subsets: 20, sectors: 10, window: 200 },
+        rates: Rates { remount: 10, interrupt: 100 },
+        threads: 2,
+    }
+}
+
+fn given(text: &str, ordering: OrderingPolicy) -> Plan {
+    Plan {
+        workload: Some(text::parse(text).unwrap()),
+        max_states: 100_000,
+        ..plan(ordering, &["ufs2-2m"])
+    }
+}
+
+#[test]
+fn the_same_seed_finds_the_same_whatever_the_threads() {
+    let plan = plan(OrderingPolicy::Sync, &["ufs1-1m", "ufs2-2m"]);
+    let one = run(&Plan { threads: 1, ..plan.clone() }, &mut Unwatched).unwrap();
+    let two = run(&plan, &mut Unwatched).unwrap();
+    assert_eq!(one, two);
+    assert!(one.limited && one.rows.iter().all(|row| row.states > 100), "{:?}", one.rows);
+    let other = run(&Plan { seed: 12, ..plan }, &mut Unwatched).unwrap();
+    assert_ne!(one, other);
+}
+
+#[test]
+fn the_weakness_of_ordered_synchronous_writes_is_found_shrunk_and_found_again() {
+    let text = "standard-tree\nchmod /foo 600\ncreate /n\nappend /A/foo 9000\nfsync /A/foo\nmkdir /m\nsync\n";
+    let plan = given(text, OrderingPolicy::Sync);
+    let tally = run(&plan, &mut Unwatched).unwrap();
+    // A claim is durable before the map that says so: this tenant needs a full check after a crash.
+    let broken = tally.rules.iter().find(|broken| broken.rule == "F3");
+    let broken = broken.unwrap_or_else(|| panic!("{:#?}", tally.rules));
+    let shrunk = shrink(&plan, broken.id, "F3", &mut Unwatched).unwrap().unwrap();
+    assert!(shrunk.workload.ops.len() <= 2, "{}", text::print(&shrunk.workload));
+    let small = Plan { workload: Some(shrunk.workload.clone()), ..plan };
+    let again = only(&small, shrunk.id).unwrap();
+    assert!(again.rules.iter().any(|broken| broken.rule == "F3"), "{again:#?}");
+    assert_eq!(again.rows[0].states, 1);
+}
+
+#[test]
+fn a_workload_that_breaks_nothing_stays_silent() {
+    let tally = run(&given("sync\n", OrderingPolicy::Sync), &mut Unwatched).unwrap();
+    assert_eq!(tally.rules, []);
+    assert!(tally.rows[0].states > 3 && !tally.limited);
+    assert_eq!(tally.rows[0].workloads, 1);
+}
+
+#[test]
+fn names_of_states_are_checked() {
+    let plan = plan(OrderingPolicy::Sync, &["ufs2-2m"]);
+    let state = |text: &str| text.parse::<StateId>().and_then(|id| only(&plan, id));
+    assert!(state("ufs2-2m/1.0:0:p1").is_ok());
+    for wrong in
+        ["", "ufs2-2m", "ufs2-2m/1.0", "ufs2-2m/1.0:0", "ufs2-2m/1.0:x:p1", "ufs2-2m/1.0:0:z"]
+    {
+        let why = state(wrong).unwrap_err().to_string();
+        assert!(why.contains("names no state"), "{wrong}: {why}");
+    }
+    for missing in
+        ["ufs2-2m/1.99999:0:p0", "ufs2-2m/1.0:999:p0", "ufs2-2m/1.0:0:p99", "ufs2-2m/file:0:p0"]
+    {
+        let why = state(missing).unwrap_err().to_string();
+        assert!(why.contains("there is no"), "{missing}: {why}");
+    }
+    let why = state("ufs2-2n/1.0:0:p0").unwrap_err().to_string();
+    assert!(why.contains("did you mean"), "{why}");
+    let id: StateId = "ufs1-1m/3.7:12:t1.2a".parse().unwrap();
+    assert_eq!(id.to_string(), "ufs1-1m/3.7:12:t1.2a");
+}

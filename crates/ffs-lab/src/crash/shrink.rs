@@ -1,0 +1,92 @@
+//! The shortest workload that still shows a violation.
+//!
+//! Operations are left out, first many at a time, then fewer, as long as some state of what remains
+//! breaks the same rule. What is left cannot lose another operation.
+
+use super::geometry::Shape;
+use super::op::{Op, Workload};
+use super::run::{Plan, StateId, first_to_break};
+use crate::error::{LabError, Result};
+use crate::watch::Watch;
+
+/// Most states that one attempt may look at.
+const MOST_STATES: u64 = 20_000;
+
+/// What shrinking came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shrunk {
+    /// What remains.
+    pub workload: Workload,
+    /// A state of it that breaks the rule.
+    pub id: StateId,
+    /// Workloads tried.
+    pub tried: u32,
+}
+
+struct Search<'a> {
+    plan: Plan,
+    shape: &'static Shape,
+    rule: &'a str,
+    best: Option<StateId>,
+    tried: u32,
+}
+
+impl Search<'_> {
+    /// Whether `workload` still breaks the rule.
+    fn breaks(&mut self, workload: &Workload) -> Result<bool> {
+        self.tried += 1;
+        self.plan.workload = Some(workload.clone());
+        match first_to_break(&self.plan, self.shape, self.rule, MOST_STATES) {
+            Ok(found) => {
+                self.best = found.or(self.best);
+                Ok(found.is_some())
+            }
+            // A workload that cannot be run shows nothing.
+            Err(LabError::Failed { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Shrinks the workload of `id`, a state that breaks `rule`; `None` if no state of it does within the
+/// limit of states.
+///
+/// # Errors
+/// [`LabError::Interrupted`], and those of finding and running the workload.
+pub fn shrink(
+    plan: &Plan,
+    id: StateId,
+    rule: &str,
+    watch: &mut dyn Watch,
+) -> Result<Option<Shrunk>> {
+    let mut workload = plan.find(id.work)?;
+    let mut search =
+        Search { plan: plan.clone(), shape: id.work.shape, rule, best: None, tried: 0 };
+    if !search.breaks(&workload)? {
+        return Ok(None);
+    }
+    let mut size = workload.ops.len().div_ceil(2);
+    while size > 0 {
+        let mut at = 0;
+        let mut smaller = false;
+        while at < workload.ops.len() {
+            if !watch.done(0) {
+                return Err(LabError::Interrupted);
+            }
+            let end = (at + size).min(workload.ops.len());
+            let kept = |range: std::ops::Range<usize>| workload.ops[range].iter().cloned();
+            let ops: Vec<Op> = kept(0..at).chain(kept(end..workload.ops.len())).collect();
+            let attempt = Workload { ops, ..workload.clone() };
+            let best = search.best;
+            if search.breaks(&attempt)? {
+                workload = attempt;
+                smaller = true;
+            } else {
+                search.best = best;
+                at = end;
+            }
+        }
+        size = if smaller && size == 1 { 1 } else { size / 2 };
+    }
+    Ok(search.best.map(|id| Shrunk { workload, id, tried: search.tried }))
+}

@@ -1,0 +1,179 @@
+//! What was found, added up: the same whoever examined which part.
+
+use std::collections::{BTreeMap, HashSet};
+
+use foldhash::fast::FixedState;
+use serde::Serialize;
+
+use super::examine::Verdict;
+use super::history::Allowed;
+use super::run::StateId;
+use super::states::Choice;
+
+/// What one window showed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WindowTally {
+    /// Which, counted from 0.
+    pub window: u32,
+    /// States examined.
+    pub states: u64,
+    /// Their contents, as numbers that compare over the whole volume.
+    pub contents: Vec<u64>,
+    /// In how many states each of A1 to A16 was seen.
+    pub seen: [u64; Allowed::LAST as usize],
+    /// States mounted without repair (C5).
+    pub remounted: u64,
+    /// Crashes inside fsck (C6).
+    pub interrupted: u64,
+    /// States with violations.
+    pub broken: u64,
+    /// By rule: states that break it, the first one, and how.
+    pub rules: BTreeMap<String, (u64, Choice, String)>,
+}
+
+impl WindowTally {
+    /// Adds what was found in a state whose content is `content`.
+    pub fn add(&mut self, choice: Choice, content: u64, verdict: Verdict) {
+        self.states += 1;
+        self.contents.push(content);
+        for number in verdict.seen.iter() {
+            self.seen[usize::from(number) - 1] += 1;
+        }
+        self.remounted += u64::from(verdict.remounted);
+        self.interrupted += verdict.interrupted;
+        self.broken += u64::from(!verdict.violations.is_empty());
+        let mut counted: Vec<&str> = Vec::new();
+        for violation in &verdict.violations {
+            if counted.contains(&violation.rule.as_str()) {
+                continue;
+            }
+            counted.push(&violation.rule);
+            let first = || (0, choice, violation.what.clone());
+            self.rules.entry(violation.rule.clone()).or_insert_with(first).0 += 1;
+        }
+    }
+}
+
+/// A line of the table: one kind of volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// Its name.
+    pub geometry: &'static str,
+    /// Workloads run.
+    pub workloads: u64,
+    /// Operations of theirs that failed, as some must (no such file, no room).
+    pub failed_operations: u64,
+    /// Windows looked at.
+    pub windows: u64,
+    /// States examined.
+    pub states: u64,
+    /// Different images among them.
+    pub distinct: u64,
+    /// States mounted without repair.
+    pub remounted: u64,
+    /// Crashes inside fsck.
+    pub interrupted: u64,
+    /// In how many states each of A1 to A16 was seen.
+    pub seen: [u64; Allowed::LAST as usize],
+    /// States with violations.
+    pub broken: u64,
+}
+
+/// A rule that was broken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Broken {
+    /// The rule.
+    pub rule: String,
+    /// States that break it, by kind of volume.
+    pub states: BTreeMap<&'static str, u64>,
+    /// The first one.
+    pub first: String,
+    /// How that one does.
+    pub what: String,
+    /// The first one, for shrinking.
+    #[serde(skip)]
+    pub id: StateId,
+}
+
+/// Everything found.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
+pub struct Tally {
+    /// By kind of volume, in the order of the plan.
+    pub rows: Vec<Row>,
+    /// By rule, in the order of the alphabet.
+    pub rules: Vec<Broken>,
+    /// Workloads planned.
+    pub planned: u64,
+    /// Whether the run ended at the limit of states.
+    pub limited: bool,
+}
+
+/// Adds windows up.
+#[derive(Debug, Default)]
+pub(super) struct Adder {
+    pub(super) tally: Tally,
+    known: BTreeMap<&'static str, HashSet<u64, FixedState>>,
+}
+
+impl Adder {
+    pub(super) fn new(geometries: impl Iterator<Item = &'static str>, planned: u64) -> Adder {
+        let row = |geometry| Row {
+            geometry,
+            workloads: 0,
+            failed_operations: 0,
+            windows: 0,
+            states: 0,
+            distinct: 0,
+            remounted: 0,
+            interrupted: 0,
+            seen: Default::default(),
+            broken: 0,
+        };
+        let tally = Tally { rows: geometries.map(row).collect(), planned, ..Tally::default() };
+        Adder { tally, known: BTreeMap::new() }
+    }
+
+    fn row(&mut self, geometry: &'static str) -> Option<&mut Row> {
+        self.tally.rows.iter_mut().find(|row| row.geometry == geometry)
+    }
+
+    /// Different images so far.
+    pub(super) fn distinct(&self) -> u64 {
+        self.tally.rows.iter().map(|row| row.distinct).sum()
+    }
+
+    pub(super) fn workload(&mut self, geometry: &'static str, failed: usize) {
+        if let Some(row) = self.row(geometry) {
+            row.workloads += 1;
+            row.failed_operations += failed as u64;
+        }
+    }
+
+    pub(super) fn window(&mut self, id: StateId, window: WindowTally) {
+        let geometry = id.work.shape.name;
+        let known = self.known.entry(geometry).or_default();
+        let distinct = window.contents.iter().filter(|content| known.insert(**content)).count();
+        if let Some(row) = self.row(geometry) {
+            row.windows += 1;
+            row.states += window.states;
+            row.distinct += distinct as u64;
+            row.remounted += window.remounted;
+            row.interrupted += window.interrupted;
+            row.broken += window.broken;
+            row.seen.iter_mut().zip(window.seen).for_each(|(all, some)| *all += some);
+        }
+        for (rule, (states, choice, what)) in window.rules {
+            let at = self.tally.rules.binary_search_by(|broken| broken.rule.cmp(&rule));
+            let at = at.unwrap_or_else(|at| {
+                let id = StateId { window: window.window, choice, ..id };
+                let first = id.to_string();
+                let states = BTreeMap::new();
+                self.tally.rules.insert(at, Broken { rule, states, first, what, id });
+                at
+            });
+            if let Some(broken) = self.tally.rules.get_mut(at) {
+                *broken.states.entry(geometry).or_default() += states;
+            }
+        }
+    }
+}
