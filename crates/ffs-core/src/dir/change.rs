@@ -77,6 +77,8 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
             dir::clear_chunk(fmt, chunk);
         }
         new.write(fmt, bytes.get_mut(start..).unwrap_or(&mut []), 0, DIRBLKSIZ);
+        let (old, now) = (u64::from(at), u64::from(at) + u64::from(CHUNK));
+        d.table.alloc().ordering.directory_grew(d.ip.ino, lbn, old, now);
         new.report(d, at)
     };
     let cache = &d.table.alloc().cache;

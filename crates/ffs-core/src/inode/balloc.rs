@@ -15,7 +15,7 @@ use super::{Inode, InodeData, InodeTable};
 use crate::alloc::{PrefQuery, Reserve};
 use crate::buf::{BufKey, BufKind, BufRef, Disposition};
 use crate::error::{Error, Result};
-use crate::ordering::{ClaimOf, FragRun, InodeChange, PtrSlot};
+use crate::ordering::{ClaimOf, FragRun, PtrSlot};
 use ffs_ondisk::bmap::{self, Path};
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
@@ -36,10 +36,18 @@ pub(super) fn stronger(a: Disposition, b: Disposition) -> Disposition {
     if a == Disposition::Delay { b } else { a }
 }
 
-/// The last fragment run of a file, grown to a block because another block follows.
+/// A fragment run that became longer, perhaps in another place. The old place is not free yet.
+#[derive(Clone, Copy)]
 struct Grown {
     index: usize,
-    old_frags: u32,
+    old: FragRun,
+    new: FragRun,
+}
+
+impl Grown {
+    fn moved(&self) -> bool {
+        self.old.at != self.new.at
+    }
 }
 
 /// Where the pointer to a missing block goes.
@@ -56,6 +64,15 @@ struct NewNode {
     at: FragNo,
     /// Its entry on the way to the data.
     index: usize,
+}
+
+/// What was taken for a chain so far.
+#[derive(Default)]
+struct Taken {
+    /// Addresses of the new indirect blocks and of the data block, in this order.
+    blocks: SmallVec<[FragNo; 4]>,
+    /// What was claimed of them.
+    claims: SmallVec<[(PtrSlot, FragRun); 4]>,
 }
 
 /// What is on the way to a logical block, and what is missing of it.
@@ -97,7 +114,7 @@ impl InodeTable {
         }
         let path = bmap::path(g, lbn).ok_or(Error::TooBig)?;
         let end = end.max(data.d.size);
-        // Pinned: what is undone on failure must reach it.
+        // Pinned: what changes here can be reported without a read that may fail.
         let _inode_block = self.inode_block(ip.ino)?;
         let grown = self.finish_previous(ip, data, lbn, reserve)?;
         let granted = match path {
@@ -110,6 +127,9 @@ impl InodeTable {
         match granted {
             Ok(granted) => {
                 data.d.size = end;
+                if let Some(grown) = grown {
+                    self.leave_old_place(ip, &grown);
+                }
                 Ok(granted)
             }
             Err(e) => {
@@ -139,9 +159,8 @@ impl InodeTable {
             return Ok(None);
         }
         let claim = if data.d.is_dir() { ClaimOf::DirectoryExtended } else { ClaimOf::Data };
-        let (buf, then) =
+        let (buf, then, grown) =
             self.grow_run(ip, data, index, (old_frags, g.frag), (true, claim), reserve)?;
-        let grown = Grown { index, old_frags };
         if let Err(e) = self.cache().apply(&buf, then) {
             self.ungrow(ip, data, &grown);
             return Err(e);
@@ -149,20 +168,31 @@ impl InodeTable {
         Ok(Some(grown))
     }
 
-    /// Takes [`InodeTable::finish_previous`] back: the size was not raised.
+    /// Takes [`InodeTable::finish_previous`] back: the size was not raised, no inode block names the
+    /// new place, and the old one is still the file's.
     fn ungrow(&self, ip: &Inode, data: &mut InodeData, grown: &Grown) {
-        let g = self.g();
-        let at = data.d.db.get(grown.index).copied().unwrap_or(0);
-        let at = FragNo(u64::try_from(at).unwrap_or(0));
-        if let Some(buf) = self.cache().incore(data_key(ip.ino, Lbn(grown.index as u64))) {
-            self.cache().relocate(&buf, at, (grown.old_frags * g.fsize) as usize);
+        let (g, Grown { index, old, new }) = (self.g(), *grown);
+        let buf = self.cache().incore(data_key(ip.ino, Lbn(index as u64)));
+        self.set_direct(data, index, old.at);
+        let more = new.frags - old.frags;
+        data.d.blocks = data.d.blocks.saturating_sub(Dinode::sectors(g, more));
+        let slot = PtrSlot::Direct(ip.ino, index);
+        self.alloc.ordering.claim_dropped(slot, new, Some(old));
+        if let Some(buf) = buf {
+            self.cache().relocate(&buf, old.at, (old.frags * g.fsize) as usize);
             self.cache().dirty(&buf);
         }
-        let frags = g.frag - grown.old_frags;
-        self.free_quietly(FragRun { at: at.plus(grown.old_frags.into()), frags });
-        data.d.blocks = data.d.blocks.saturating_sub(Dinode::sectors(g, frags));
-        // It may have moved, and its old place is free: the inode's block must not name that.
-        let _ = self.update(ip, data, InodeChange::Grow);
+        self.free_quietly(match grown.moved() {
+            true => new,
+            false => FragRun { at: old.at.plus(old.frags.into()), frags: more },
+        });
+    }
+
+    /// Nothing takes the growth back any more: frees the place a run moved away from.
+    fn leave_old_place(&self, ip: &Inode, grown: &Grown) {
+        if grown.moved() {
+            self.free_replaced(ip, grown.old);
+        }
     }
 
     fn balloc_direct(
@@ -200,7 +230,9 @@ impl InodeTable {
         }
         if have < want {
             let what = if data.d.is_dir() { ClaimOf::DirectoryGrowth } else { ClaimOf::Data };
-            let (buf, then) = self.grow_run(ip, data, i, (have, want), (keep, what), reserve)?;
+            let (buf, then, grown) =
+                self.grow_run(ip, data, i, (have, want), (keep, what), reserve)?;
+            self.leave_old_place(ip, &grown);
             return Ok(Granted { buf, then });
         }
         let at = self.checked_run(ip, old, have, Structure::Inode)?.unwrap_or(FragNo::HOLE);
@@ -226,7 +258,8 @@ impl InodeTable {
     }
 
     /// Grows the fragments of direct block `i`, in place or by moving them; with `keep` (else the
-    /// caller overwrites all) the content goes along, and the new bytes are zeros.
+    /// caller overwrites all) the content goes along, and the new bytes are zeros. The caller ends it
+    /// by [`InodeTable::leave_old_place`] or [`InodeTable::ungrow`].
     fn grow_run(
         &self,
         ip: &Inode,
@@ -235,7 +268,7 @@ impl InodeTable {
         (have, want): (u32, u32),
         (keep, what): (bool, ClaimOf),
         reserve: Reserve,
-    ) -> Result<(BufRef, Disposition)> {
+    ) -> Result<(BufRef, Disposition, Grown)> {
         let g = self.g();
         let lbn = Lbn(i as u64);
         let old = data.d.db.get(i).copied().unwrap_or(0);
@@ -260,11 +293,11 @@ impl InodeTable {
         let then = self.alloc.ordering.claim_set(slot, new, Some(old), what, buf.key);
         self.set_direct(data, i, at);
         self.charge(data, want - have);
-        if at != old.at {
+        let grown = Grown { index: i, old, new };
+        if grown.moved() {
             self.cache().dirty(&buf);
-            self.free_replaced(ip, old);
         }
-        Ok((buf, then))
+        Ok((buf, then, grown))
     }
 
     fn balloc_indirect(
@@ -281,7 +314,7 @@ impl InodeTable {
             return self.present(ip, data, lbn, at, keep);
         }
         let what = if data.d.is_dir() { ClaimOf::DirectoryGrowth } else { ClaimOf::Data };
-        let mut taken = SmallVec::new();
+        let mut taken = Taken::default();
         let made = self.make_chain(ip, data, lbn, &chain, (reserve, what), &mut taken);
         let (run, then) = match made {
             Ok(made) => made,
@@ -291,12 +324,11 @@ impl InodeTable {
             }
         };
         let buf = self.new_block(ip, data, lbn, run, keep);
-        self.charge(data, g.frag.saturating_mul(u32::try_from(taken.len()).unwrap_or(0)));
+        self.charge(data, g.frag.saturating_mul(u32::try_from(taken.blocks.len()).unwrap_or(0)));
         Ok(Granted { buf, then })
     }
 
-    /// Makes what a chain lacks; the addresses of the new indirect blocks and of the data block, in
-    /// this order, are put in `taken` as they are allocated.
+    /// Makes what a chain lacks; what is allocated and claimed for it is put in `taken`.
     fn make_chain(
         &self,
         ip: &Inode,
@@ -304,20 +336,27 @@ impl InodeTable {
         lbn: Lbn,
         chain: &Chain,
         (reserve, what): (Reserve, ClaimOf),
-        taken: &mut SmallVec<[FragNo; 4]>,
+        taken: &mut Taken,
     ) -> Result<(FragRun, Disposition)> {
-        let at = self.take_chain(ip, data, lbn, chain, reserve, taken)?;
-        let nodes: SmallVec<[NewNode; 3]> = (chain.missing.iter().zip(taken.iter()))
+        let at = self.take_chain(ip, data, lbn, chain, reserve, &mut taken.blocks)?;
+        let nodes: SmallVec<[NewNode; 3]> = (chain.missing.iter().zip(&taken.blocks))
             .map(|(&(node, index), &at)| NewNode { node, at, index })
             .collect();
-        self.format_nodes(ip, &chain.parent, &nodes)?;
+        self.format_nodes(ip, &chain.parent, &nodes, &mut taken.claims)?;
         let run = FragRun { at, frags: self.g().frag };
-        let then = self.link_chain(ip, data, chain, &nodes, (lbn, run), what)?;
+        let slot = match nodes.last() {
+            Some(n) => indirect_slot(ip, n.node.name(), n.index),
+            None => slot_of(ip, &chain.parent),
+        };
+        taken.claims.push((slot, run));
+        let block = data_key(ip.ino, lbn);
+        let then = self.alloc.ordering.claim_set(slot, run, None, what, block);
+        self.link_chain(ip, data, chain, &nodes, run, what)?;
         Ok((run, then))
     }
 
     /// Takes back what [`InodeTable::make_chain`] did before it failed.
-    fn unmake_chain(&self, ip: &Inode, data: &mut InodeData, chain: &Chain, taken: &[FragNo]) {
+    fn unmake_chain(&self, ip: &Inode, data: &mut InodeData, chain: &Chain, taken: &Taken) {
         match &chain.parent.block {
             Some((buf, _)) => {
                 set_pointer(self.g(), &mut buf.write().bytes, chain.parent.index, 0);
@@ -329,10 +368,13 @@ impl InodeTable {
                 }
             }
         }
-        for (node, _) in &chain.missing {
-            self.cache().forget(BufKey::File(ip.ino, node.name()));
+        for &(slot, run) in taken.claims.iter().rev() {
+            self.alloc.ordering.claim_dropped(slot, run, None);
         }
-        for &at in taken {
+        for (node, _) in &chain.missing {
+            self.forget_indirect(ip, *node);
+        }
+        for &at in &taken.blocks {
             self.free_quietly(FragRun { at, frags: self.g().frag });
         }
     }
@@ -404,7 +446,13 @@ impl InodeTable {
 
     /// Makes the buffers of new indirect blocks and reports them, top first, before anything points
     /// to them.
-    fn format_nodes(&self, ip: &Inode, parent: &Parent, nodes: &[NewNode]) -> Result<()> {
+    fn format_nodes(
+        &self,
+        ip: &Inode,
+        parent: &Parent,
+        nodes: &[NewNode],
+        claims: &mut SmallVec<[(PtrSlot, FragRun); 4]>,
+    ) -> Result<()> {
         let g = self.g();
         let mut slot = slot_of(ip, parent);
         for n in nodes {
@@ -412,29 +460,24 @@ impl InodeTable {
             let buf = self.cache().getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
             let run = FragRun { at: n.at, frags: g.frag };
             let then = self.alloc.ordering.claim_set(slot, run, None, ClaimOf::Indirect, key);
+            claims.push((slot, run));
             self.cache().apply(&buf, then)?;
             slot = indirect_slot(ip, n.node.name(), n.index);
         }
         Ok(())
     }
 
-    /// Sets the pointers of a chain, the data's first; answers for the data block.
+    /// Sets the pointers of a chain, the data's first.
     fn link_chain(
         &self,
         ip: &Inode,
         data: &mut InodeData,
         chain: &Chain,
         nodes: &[NewNode],
-        (lbn, run): (Lbn, FragRun),
+        run: FragRun,
         what: ClaimOf,
-    ) -> Result<Disposition> {
+    ) -> Result<()> {
         let g = self.g();
-        let slot = match nodes.last() {
-            Some(n) => indirect_slot(ip, n.node.name(), n.index),
-            None => slot_of(ip, &chain.parent),
-        };
-        let block = data_key(ip.ino, lbn);
-        let then = self.alloc.ordering.claim_set(slot, run, None, what, block);
         let mut below = run.at;
         let mut changed: SmallVec<[BufRef; 4]> = SmallVec::new();
         for n in nodes.iter().rev() {
@@ -461,7 +504,7 @@ impl InodeTable {
         for buf in &changed {
             self.cache().apply(buf, self.alloc.ordering.indirect_changed(ip.ino, what))?;
         }
-        Ok(then)
+        Ok(())
     }
 
     /// The buffer of a block just allocated.

@@ -142,7 +142,7 @@ impl InodeTable {
         self.detach_from_indirect(ip, plan, &mut also)?;
         let last = i64::try_from(*plan.range.end()).unwrap_or(i64::MAX);
         let first = i64::try_from(*plan.range.start()).unwrap_or(i64::MAX);
-        self.cache().forget_file(ip.ino, first..=last);
+        self.forget_blocks(ip, first..=last);
         let partial: SmallVec<[i64; 3]> = plan.partial.iter().map(|p| p.node.name()).collect();
         let freed = self.free_detached(ip, &also, &partial, data.is_snapshot());
         if !emptied {
@@ -185,6 +185,10 @@ impl InodeTable {
                         out.push(Detached { raw, node: part.node.child(g, k), frags: g.frag });
                         set_pointer(g, &mut b.bytes, k, 0);
                     }
+                }
+                if out.len() > found {
+                    let (name, entries) = (part.node.name(), part.entries.clone());
+                    self.alloc.ordering.pointers_cleared(ip.ino, name, entries);
                 }
             }
             if out.len() > found {
@@ -243,7 +247,7 @@ impl InodeTable {
                 Ok(buf) => self.free_children(ip, d.node, &buf, freed),
                 Err(e) => freed.fail(e),
             }
-            self.cache().forget(BufKey::File(ip.ino, d.node.name()));
+            self.forget_indirect(ip, d.node);
         }
         let run = FragRun { at, frags: d.frags };
         let result = match &mut freed.later {
@@ -270,6 +274,19 @@ impl InodeTable {
             let child = node.child(g, k);
             self.free_tree(ip, &Detached { raw, node: child, frags: g.frag }, freed);
         }
+    }
+
+    /// Forgets the buffers of the blocks of `ip` that `range` names, changes and all.
+    pub(super) fn forget_blocks(&self, ip: &Inode, range: RangeInclusive<i64>) {
+        self.cache().forget_file(ip.ino, range.clone());
+        self.alloc.ordering.blocks_forgotten(ip.ino, range);
+    }
+
+    /// Forgets the buffer of an indirect block.
+    pub(super) fn forget_indirect(&self, ip: &Inode, node: Node) {
+        let name = node.name();
+        self.cache().forget(BufKey::File(ip.ino, name));
+        self.alloc.ordering.blocks_forgotten(ip.ino, name..=name);
     }
 
     /// Frees the old place of a block that a claim moved, when the ordering policy allows it.

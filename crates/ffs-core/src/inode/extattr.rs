@@ -174,19 +174,19 @@ impl InodeTable {
         let mut written = Ok(());
         let gone = match self.ext_places(ip, size, reserve) {
             Ok(places) => {
-                if let Err(e) = self.write_ext(ip, area, &places) {
-                    self.cache().forget_file(ip.ino, -2..=-1);
-                    places.iter().for_each(|run| self.free_quietly(*run));
+                let new: Vec<_> = places.iter().map(|run| (*run, None)).collect();
+                if let Err(e) = self.write_ext(ip, area, &new) {
+                    self.unwrite_ext(ip, &places);
                     return Err(e);
                 }
+                self.alloc.ordering.attributes_replaced(ip.ino, data.d.extb, old);
                 let gone = self.detach_ext(data);
                 self.claim_ext(data, &places);
                 gone
             }
             Err(Error::NoSpace) if fits => {
-                let gone = self.trim_ext(data, size);
                 written = self.rewrite_ext(ip, data, area);
-                gone
+                self.trim_ext(data, size)
             }
             Err(e) => return Err(e),
         };
@@ -197,28 +197,44 @@ impl InodeTable {
         self.free_all(ip, &gone).and(written)
     }
 
-    /// Writes the area to its new places.
-    fn write_ext(&self, ip: &Inode, area: &[u8], places: &[FragRun]) -> Result<()> {
-        let mut result = Ok(());
-        self.cache().forget_file(ip.ino, -2..=-1);
-        for (i, (part, run)) in area.chunks(self.g().bsize as usize).zip(places).enumerate() {
-            let buf = self.fill_ext(ip, i, part, *run);
+    /// Writes the area to its places: the run that each block will have, and the longer one in the
+    /// same place that it has now.
+    fn write_ext(
+        &self,
+        ip: &Inode,
+        area: &[u8],
+        places: &[(FragRun, Option<FragRun>)],
+    ) -> Result<()> {
+        let (mut result, what) = (Ok(()), ClaimOf::Attributes);
+        self.forget_blocks(ip, -2..=-1);
+        let parts = area.chunks(self.g().bsize as usize);
+        for (i, (part, &(run, old))) in parts.zip(places).enumerate() {
+            let buf = self.fill_ext(ip, i, part, run);
             let slot = PtrSlot::ExtAttr(ip.ino, i);
-            let then =
-                self.alloc.ordering.claim_set(slot, *run, None, ClaimOf::Attributes, buf.key);
+            let then = self.alloc.ordering.claim_set(slot, run, old, what, buf.key);
             result = result.and(self.cache().apply(&buf, then));
         }
         result
     }
 
+    /// Gives up new places of the area.
+    fn unwrite_ext(&self, ip: &Inode, places: &[FragRun]) {
+        for (i, run) in places.iter().enumerate().rev() {
+            self.alloc.ordering.claim_dropped(PtrSlot::ExtAttr(ip.ino, i), *run, None);
+        }
+        self.forget_blocks(ip, -2..=-1);
+        places.iter().for_each(|run| self.free_quietly(*run));
+    }
+
     /// Writes the area where it is; what the device refuses stays in memory.
     fn rewrite_ext(&self, ip: &Inode, data: &InodeData, area: &[u8]) -> Result<()> {
-        let run = |(at, part): (&i64, &[u8])| FragRun {
-            at: FragNo(u64::try_from(*at).unwrap_or(0)),
-            frags: self.g().numfrags_up(part.len() as u64),
+        let run = |(i, (&at, part)): (u64, (&i64, &[u8]))| {
+            let at = FragNo(u64::try_from(at).unwrap_or(0));
+            let now = FragRun { at, frags: self.ext_frags(data.d.extsize, i) };
+            (FragRun { at, frags: self.g().numfrags_up(part.len() as u64) }, Some(now))
         };
         let parts = area.chunks(self.g().bsize as usize);
-        let places: Vec<FragRun> = data.d.extb.iter().zip(parts).map(run).collect();
+        let places: Vec<_> = (0..).zip(data.d.extb.iter().zip(parts)).map(run).collect();
         self.write_ext(ip, area, &places)
     }
 

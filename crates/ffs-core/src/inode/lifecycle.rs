@@ -102,7 +102,7 @@ impl InodeTable {
         let emptied = self.discard_content(ip, data);
         data.d = Dinode { generation: data.d.generation, ..Dinode::default() };
         data.set_atime(Default::default());
-        self.cache().forget_file(ip.ino, i64::MIN..=i64::MAX);
+        self.forget_blocks(ip, i64::MIN..=i64::MAX);
         // If its block cannot be read the inode stays allocated on disk: so must its number.
         self.update(ip, data, InodeChange::Free)?;
         self.leave(ip);

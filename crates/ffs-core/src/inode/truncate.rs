@@ -158,7 +158,7 @@ impl InodeTable {
             return Ok(());
         }
         let ext = self.detach_ext(data);
-        self.cache().forget_file(ip.ino, -2..=-1);
+        self.forget_blocks(ip, -2..=-1);
         if !data.d.has_pointers(self.g()) {
             data.d.short = ShortLink::default();
             (data.d.db, data.d.ib) = ([0; NDADDR], [0; NIADDR]);
