@@ -1,10 +1,51 @@
 //! Whether a recovered tree keeps what the workload was promised.
 //!
+//! **Purpose.** From the history of a workload and the place of the crash: which names, contents and
+//! attributes may be there, which must. [`Expectation::new`] does the work that all states of one place
+//! share; [`Expectation::judge`] looks at one tree.
+//!
+//! | rule | is broken when |
+//! | --- | --- |
+//! | X1 | an object that had a durable name, and always one after that, has none |
+//! | X2 | the old name of a rename is gone, and the new one not there |
+//! | X3 | a name leads to an object that never had it |
+//! | X4 | a durable name is missing, or an older value of it is back |
+//! | X5 | a name is there that nobody gave |
+//! | X6, LINK | after a repair fragments are lost, or link counts wrong |
+//! | F6 | a file shows what is not its own |
+//! | F10 | a name leads to an inode of another life |
+//! | G1 | durable content is not there |
+//! | G5, G7, G20 | type, target, or attributes are none the object had |
+//! | G8, G9, G11 | a size, content, or mixture of contents is none the file may have |
+//! | G18 | a name that replaced another shows an incomplete file |
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | `model` | the history, read up to the crash |
+//! | `names` | names: cells, floors, anchors |
+//! | `content` | contents of files |
+//! | `traits` | attributes, extended attributes, targets of links |
+//! | `judge` | the walk over a tree |
+//!
+//! # Invariants
+//! 1. Steps that were under way at the crash may have happened or not; steps that ended count as promises
+//!    only if the policy says so.
+//! 2. Where the history leaves several readings of what is found, the one that acquits counts.
+//!
 //! References: `spec/fsck-and-crash.md` §9, §11.4.
+
+mod content;
+mod judge;
+mod model;
+mod names;
+#[cfg(test)]
+mod tests;
+mod traits;
 
 use super::history::{History, Violation};
 use super::image::ImageBytes;
 use super::raw::Found;
+use model::Model;
 
 /// What a policy of ordering promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,22 +72,40 @@ pub enum Condition {
 
 /// What a tree may look like after a crash at one place of the log; made once for all states of that place.
 #[derive(Debug)]
-pub struct Expectation {}
+pub struct Expectation {
+    model: Model,
+    promise: Promise,
+    /// Something may be expected at all.
+    binding: bool,
+}
 
 impl Expectation {
     /// What `history` allows after a crash when the device had seen `cut` events.
     #[must_use]
-    pub fn new(_history: &History, _cut: u64, _promise: Promise) -> Expectation {
-        Expectation {}
+    pub fn new(history: &History, cut: u64, promise: Promise) -> Expectation {
+        let model = Model::new(history, cut, promise == Promise::SyncOrdered);
+        let binding = promise != Promise::Async || model.quiet;
+        Expectation { model, promise, binding }
     }
 
     /// Adds what is wrong with the tree that the raw checker found on `image` to `out`.
     pub fn judge(
         &self,
-        _image: &dyn ImageBytes,
-        _found: &Found,
-        _condition: Condition,
-        _out: &mut Vec<Violation>,
+        image: &dyn ImageBytes,
+        found: &Found,
+        condition: Condition,
+        out: &mut Vec<Violation>,
     ) {
+        if condition == Condition::Recovered {
+            if found.seen.has(1) {
+                out.push(Violation::new("X6", "after the repair fragments are nobody's"));
+            }
+            if found.seen.has(4) {
+                out.push(Violation::new("LINK", "after the repair a link count is too high"));
+            }
+        }
+        if self.binding {
+            self.walk(image, &found.tree, out);
+        }
     }
 }

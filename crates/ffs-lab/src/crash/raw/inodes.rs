@@ -1,7 +1,7 @@
 //! Inodes: which hold something, and what they claim.
 //!
-//! An inode counts if its mode and its bit are set. What it claims, directly or through indirect blocks, must be
-//! data of the volume, marked in use, and nobody else's.
+//! An inode counts if its mode and its bit are set. What it claims, directly or through indirect blocks,
+//! must be data of the volume, marked in use, and nobody else's.
 //!
 //! References: `spec/on-disk-format.md` §5.2, §7; `spec/soft-updates.md` §1.3 F3, F4, F7, F12.
 
@@ -245,7 +245,7 @@ impl Checker {
         let v = self.volume;
         let Some(bytes) = image.read(block * v.fsize, v.bsize as usize) else { return };
         let entry = |i: u64| pointer(&v, &bytes, (i * v.pointer()) as usize);
-        let valid = |at: u64| at % v.frag == 0 && v.holds_data(at, v.frag);
+        let valid = |at: u64| at.is_multiple_of(v.frag) && v.holds_data(at, v.frag);
         let garbage = |&i: &u64| entry(i) != 0 && !w.is_word(entry(i)) && !valid(entry(i));
         if let Some(i) = (0..v.nindir).find(garbage) {
             let (ino, found) = (w.ino, entry(i));

@@ -52,7 +52,7 @@ pub struct Inode {
     /// What `..` of a directory names.
     pub dotdot: u32,
     /// Byte of the image where the pointers, or the text of a short link, begin.
-    pub(super) text: u64,
+    pub(in crate::crash) text: u64,
     /// Its claims among [`Tree::runs`].
     pub(super) runs: (u32, u32),
     /// Those of its extended attributes.

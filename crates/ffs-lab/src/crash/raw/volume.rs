@@ -1,8 +1,8 @@
 //! Where everything is: the superblock's constants, and the formulas of addressing.
 //!
 //! # Invariants
-//! 1. A volume that is read has all its fragments inside the image, groups that cover them, and inode numbers of 32
-//!    bits: loops over groups, inodes and fragments are bounded by the image's length.
+//! 1. A volume that is read has all its fragments inside the image, groups that cover them, and inode
+//!    numbers of 32 bits: loops over groups, inodes and fragments are bounded by the image's length.
 //!
 //! References: `spec/on-disk-format.md` §2 to §4.
 

@@ -199,7 +199,7 @@ fn f12_pointers_beyond_the_size() {
     breaks("F12", |image| image.put_pointer("bar", 13, 77));
     breaks("F12", |image| image.put_pointer("short", 4, 77));
     breaks("F12", |image| {
-        let size = 12 * image.v.bsize + 0;
+        let size = 12 * image.v.bsize;
         image.put_size("big", size);
     });
 }

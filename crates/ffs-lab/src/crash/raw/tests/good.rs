@@ -57,7 +57,8 @@ fn the_tree_is_read_without_mounting() {
         assert_eq!(expected, big.size);
         assert_eq!(tree.attributes(&image, &inode("bar")), Some(vec![]));
         if format == Format::Ufs2 {
-            let blue = Attribute { namespace: 1, name: b"colour".to_vec(), value: b"blue".to_vec() };
+            let blue =
+                Attribute { namespace: 1, name: b"colour".to_vec(), value: b"blue".to_vec() };
             assert_eq!(tree.attributes(&image, &inode("foo")), Some(vec![blue]));
         }
     });

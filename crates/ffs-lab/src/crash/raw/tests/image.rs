@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ffs_admin::newfs::{NewfsOptions, newfs};
-use ffs_core::{Cred, Env, Ffs, MountOptions, NodeKind, Vnode, WriteMode, XattrNamespace, XattrSet};
+use ffs_core::{
+    Cred, Env, Ffs, MountOptions, NodeKind, Vnode, WriteMode, XattrNamespace, XattrSet,
+};
 use ffs_device::{BlockDevice, ManualClock, MemDevice, SplitMix64, Timestamp};
 use ffs_ondisk::{Endian, Format, Ino};
 
@@ -36,9 +38,9 @@ pub(super) fn empty(shape: (Format, u64, u32, u32, u32), endian: Endian) -> MemD
     dev
 }
 
-/// A volume that holds:
-/// `/a`, `/b`, `/b/d` directories; `/foo`, `/bar` files of one fragment, `/foo` also as `/b/link`; `/big` with an
-/// indirect block; `/short`, `/long` symbolic links; `/a/empty`; an extended attribute on `/foo` (UFS2).
+/// A volume that holds: `/a`, `/b`, `/b/d` directories; `/foo`, `/bar` files of one fragment, `/foo` also
+/// as `/b/link`; `/big` with an indirect block; `/short`, `/long` symbolic links; `/a/empty`; an extended
+/// attribute on `/foo` (UFS2).
 pub(super) fn furnished(shape: (Format, u64, u32, u32, u32), endian: Endian) -> Vec<u8> {
     let dev = empty(shape, endian);
     let dev: Arc<dyn BlockDevice> = Arc::new(dev);
@@ -120,7 +122,9 @@ impl Image {
     pub(super) fn record(&self, dir: &str, name: &[u8]) -> usize {
         let start = (self.block(dir, 0) * self.v.fsize) as usize;
         let chunk = &self.bytes[start..start + 512];
-        let at = chunk.windows(name.len() + 1).position(|w| &w[..name.len()] == name && w[name.len()] == 0);
+        let at = chunk
+            .windows(name.len() + 1)
+            .position(|w| &w[..name.len()] == name && w[name.len()] == 0);
         start + at.unwrap() - 8
     }
 
@@ -142,7 +146,11 @@ impl Image {
     /// Stores address word `index` of an inode: 0 to 11 direct, 12 to 14 indirect.
     pub(super) fn put_pointer(&mut self, path: &str, index: usize, value: u64) {
         let at = self.inode(path).text as usize;
-        if self.v.ufs2 { self.put64(at + 8 * index, value) } else { self.put32(at + 4 * index, value as u32) }
+        if self.v.ufs2 {
+            self.put64(at + 8 * index, value)
+        } else {
+            self.put32(at + 4 * index, value as u32)
+        }
     }
 
     pub(super) fn put_size(&mut self, path: &str, value: u64) {

@@ -1,0 +1,374 @@
+//! What a file may hold.
+//!
+//! **Eras.** Truncation to nothing begins a new era of a file: its blocks are new ones from there on, and
+//! no bytes of the old era may stand among those of the new one. Inside an era every sector is on its own:
+//! the content it had at the last durable point, any it was given later, or zeros if it had no block then.
+//!
+//! # Invariants
+//! 1. Masks have a bit for each era that explains what was seen, era 0 being that of the durable point; the
+//!    file is acceptable if one era explains all of it. Files of more than 64 eras are judged by the last
+//!    one only loosely.
+//! 2. Sectors that no workload wrote are not kept: they may be zero in every era, and nothing else.
+//!
+//! References: `spec/fsck-and-crash.md` §9 G1, G8 to G11, §11.4.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::super::history::{ObjId, Violation};
+use super::super::image::ImageBytes;
+use super::super::raw::{Extent, Inode, Tree};
+use super::super::tag::{self, POISON, SECTOR};
+
+/// Violations beyond which sectors are not told one by one.
+const MOST: usize = 32;
+/// Every era.
+const ALL: u64 = u64::MAX;
+const SECTOR_BYTES: u64 = SECTOR as u64;
+const ZEROS: [u8; SECTOR] = [0; SECTOR];
+
+/// A change of a file's content, in program order.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// Bytes written in a version; `partly` if any part of them may be missing.
+    Wrote {
+        /// Bytes of the file.
+        bytes: Range<u64>,
+        /// Tag version.
+        version: u32,
+        /// The call failed or was under way.
+        partly: bool,
+    },
+    /// The size set.
+    Resized(u64),
+}
+
+/// Sizes a file may have in an era.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    least: u64,
+    most: u64,
+    era: u32,
+}
+
+/// What a sector may hold.
+#[derive(Clone, Debug, Default)]
+struct Sector {
+    index: u64,
+    /// Eras in which it may be zero.
+    zero: u64,
+    /// Contents among the pages, and the eras in which they are right.
+    contents: Vec<(u32, u64)>,
+}
+
+/// What a file may hold.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    sizes: Vec<Size>,
+    /// In ascending order.
+    sectors: Vec<Sector>,
+    pages: Vec<[u8; SECTOR]>,
+    /// The eras there are.
+    eras: u64,
+}
+
+/// Follows a file through its changes.
+struct Builder {
+    obj: ObjId,
+    size: u64,
+    era: u32,
+    /// What the sectors hold that hold anything.
+    now: BTreeMap<u64, [u8; SECTOR]>,
+    sectors: BTreeMap<u64, Sector>,
+    out: Content,
+    /// The durable point has been passed.
+    open: bool,
+}
+
+impl Content {
+    /// What `obj` may hold if the first `durable` of its changes are on the disk for good.
+    pub(super) fn new(obj: ObjId, changes: &[Change], durable: usize) -> Content {
+        let mut b = Builder {
+            obj,
+            size: 0,
+            era: 0,
+            now: BTreeMap::new(),
+            sectors: BTreeMap::new(),
+            out: Content::default(),
+            open: false,
+        };
+        let (before, after) = changes.split_at(durable.min(changes.len()));
+        before.iter().for_each(|change| b.apply(change));
+        b.pass();
+        after.iter().for_each(|change| b.apply(change));
+        b.out.eras = b.bit() | (b.bit() - 1);
+        b.out.sectors = b.sectors.into_values().collect();
+        b.out
+    }
+}
+
+impl Builder {
+    /// The durable point: what is there now must stay, unless changed later.
+    fn pass(&mut self) {
+        self.open = true;
+        self.era = 0;
+        self.out.sizes.push(Size { least: self.size, most: self.size, era: 0 });
+        let held: Vec<(u64, [u8; SECTOR])> = self.now.iter().map(|(&i, &page)| (i, page)).collect();
+        for (index, page) in held {
+            self.sectors.insert(index, Sector { index, zero: ALL & !1, contents: Vec::new() });
+            self.allow(index, &page);
+        }
+    }
+
+    fn apply(&mut self, change: &Change) {
+        let before = self.size;
+        let mut partly = false;
+        match change {
+            Change::Wrote { bytes, version, partly: unsure } => {
+                partly = *unsure;
+                self.write(bytes, *version);
+            }
+            Change::Resized(size) => self.resize(*size),
+        }
+        if self.open {
+            let least = if partly { before.min(self.size) } else { self.size };
+            self.out.sizes.push(Size { least, most: self.size, era: self.era });
+        }
+    }
+
+    fn write(&mut self, bytes: &Range<u64>, version: u32) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.size = self.size.max(bytes.end);
+        for index in bytes.start / SECTOR_BYTES..bytes.end.div_ceil(SECTOR_BYTES) {
+            let base = index * SECTOR_BYTES;
+            let from = bytes.start.saturating_sub(base) as usize;
+            let to = (bytes.end - base).min(SECTOR_BYTES) as usize;
+            let mut page = self.now.get(&index).copied().unwrap_or(ZEROS);
+            if let Some(part) = page.get_mut(from..to) {
+                tag::fill(self.obj, version, base + from as u64, part);
+            }
+            self.now.insert(index, page);
+            self.allow(index, &page);
+        }
+    }
+
+    fn resize(&mut self, size: u64) {
+        let shrinks = size < self.size;
+        self.size = size;
+        if !shrinks {
+            return;
+        }
+        let mut gone = self.now.split_off(&(size / SECTOR_BYTES));
+        if size == 0 {
+            self.era = (self.era + 1).min(63);
+            return;
+        }
+        let era = self.bit();
+        let (index, keep) = (size / SECTOR_BYTES, (size % SECTOR_BYTES) as usize);
+        if let (true, Some(mut page)) = (keep != 0, gone.remove(&index)) {
+            if let Some(tail) = page.get_mut(keep..) {
+                tail.fill(0);
+            }
+            self.now.insert(index, page);
+            self.allow(index, &page);
+        }
+        for index in gone.into_keys() {
+            if let Some(sector) = self.sectors.get_mut(&index) {
+                sector.zero |= era;
+            }
+        }
+    }
+
+    fn bit(&self) -> u64 {
+        1 << self.era
+    }
+
+    /// In this era the sector may hold `page`.
+    fn allow(&mut self, index: u64, page: &[u8; SECTOR]) {
+        if !self.open {
+            return;
+        }
+        let era = self.bit();
+        let sector = self.sectors.entry(index);
+        let sector = sector.or_insert_with(|| Sector { index, zero: ALL, contents: Vec::new() });
+        let pages = &mut self.out.pages;
+        let known =
+            sector.contents.iter_mut().find(|(at, _)| pages.get(*at as usize) == Some(page));
+        match known {
+            Some((_, eras)) => *eras |= era,
+            None => {
+                sector.contents.push((pages.len() as u32, era));
+                pages.push(*page);
+            }
+        }
+    }
+}
+
+/// A file as it was found.
+pub(super) struct Seen<'a> {
+    pub(super) image: &'a dyn ImageBytes,
+    pub(super) tree: &'a Tree,
+    pub(super) inode: &'a Inode,
+    pub(super) obj: ObjId,
+    /// Blocks without durable content may show anything (G24).
+    pub(super) lenient: bool,
+}
+
+impl Content {
+    /// Adds what is wrong with the file to `out`, as long as there is not much in it.
+    pub(super) fn judge(&self, seen: &Seen<'_>, out: &mut Vec<Violation>) {
+        let (ino, size) = (seen.inode.ino, seen.inode.size);
+        let mut eras = Eras { mask: self.eras_of(size, seen.tree.fragment_size()), told: false };
+        if eras.mask == 0 {
+            let rule = if self.sizes.len() == 1 { "G1" } else { "G8" };
+            let known: Vec<u64> = self.sizes.iter().map(|size| size.most).collect();
+            let what = format!("{} (inode {ino}) has {size} bytes; it had {known:?}", seen.obj);
+            out.push(Violation::new(rule, what));
+            return;
+        }
+        let mut sectors = self.sectors.iter().peekable();
+        for extent in seen.tree.extents(seen.inode) {
+            while let Some(sector) = sectors.next_if(|sector| sector.index < extent.sector) {
+                self.hole(seen, sector, &mut eras, out);
+            }
+            let Some(bytes) = seen.image.read(extent.at, extent.len) else { continue };
+            for (index, part) in (extent.sector..).zip(bytes.chunks(SECTOR)) {
+                let sector = sectors.next_if(|sector| sector.index == index);
+                let explained = self.explain(sector, part);
+                if explained == 0 {
+                    self.foreign(seen, sector, &extent, index, part, out);
+                } else {
+                    eras.narrow(seen, explained, index, out);
+                }
+            }
+        }
+        for sector in sectors.take_while(|sector| sector.index * SECTOR_BYTES < size) {
+            self.hole(seen, sector, &mut eras, out);
+        }
+    }
+
+    /// The eras in which the file may have that size: one it had, or the end of a fragment between two.
+    fn eras_of(&self, size: u64, fragment: u64) -> u64 {
+        let mut eras = 0;
+        let mut bounds = [(u64::MAX, 0); 64];
+        for known in &self.sizes {
+            if (known.least..=known.most).contains(&size) {
+                eras |= 1 << known.era;
+            }
+            if let Some((least, most)) = bounds.get_mut(known.era as usize) {
+                *least = (*least).min(known.least);
+                *most = (*most).max(known.most);
+            }
+        }
+        if size.is_multiple_of(fragment.max(1)) {
+            for (era, (least, most)) in bounds.into_iter().enumerate() {
+                let from = if era == 0 { least } else { 0 };
+                // Of an era without sizes `least` is the largest number there is.
+                if least != u64::MAX && from <= size && size <= most {
+                    eras |= 1 << era;
+                }
+            }
+        }
+        eras
+    }
+
+    /// The eras that explain `part` of a sector.
+    fn explain(&self, sector: Option<&Sector>, part: &[u8]) -> u64 {
+        let zero = Some(part) == ZEROS.get(..part.len());
+        let Some(sector) = sector else { return if zero { self.eras } else { 0 } };
+        let mut eras = if zero { sector.zero } else { 0 };
+        for &(page, right) in &sector.contents {
+            let page = self.pages.get(page as usize).and_then(|page| page.get(..part.len()));
+            if page == Some(part) {
+                eras |= right;
+            }
+        }
+        eras & self.eras
+    }
+
+    fn hole(&self, seen: &Seen<'_>, sector: &Sector, eras: &mut Eras, out: &mut Vec<Violation>) {
+        let len = seen.inode.size.saturating_sub(sector.index * SECTOR_BYTES).min(SECTOR_BYTES);
+        let explained = self.explain(Some(sector), ZEROS.get(..len as usize).unwrap_or(&ZEROS));
+        if explained == 0 && out.len() >= MOST {
+            return;
+        }
+        if explained == 0 {
+            let what = format!(
+                "{} (inode {}) has a hole at sector {}, where durable content was",
+                seen.obj, seen.inode.ino, sector.index
+            );
+            out.push(Violation::new("G1", what));
+        } else {
+            eras.narrow(seen, explained, sector.index, out);
+        }
+    }
+
+    /// A sector that nothing explains.
+    fn foreign(
+        &self,
+        seen: &Seen<'_>,
+        sector: Option<&Sector>,
+        extent: &Extent,
+        index: u64,
+        part: &[u8],
+        out: &mut Vec<Violation>,
+    ) {
+        let durable = sector.is_some_and(|sector| sector.zero & 1 == 0);
+        if seen.lenient && !durable || out.len() >= MOST {
+            return;
+        }
+        let (rule, shows) = classify(seen.obj, part);
+        let rule = if rule == "G9" && durable { "G1" } else { rule };
+        let byte = extent.at + (index - extent.sector) * SECTOR_BYTES;
+        let (obj, ino) = (seen.obj, seen.inode.ino);
+        let what = format!("{obj} (inode {ino}) shows {shows} in sector {index} (byte {byte})");
+        out.push(Violation::new(rule, what));
+    }
+}
+
+/// The eras that explain what was seen so far.
+struct Eras {
+    mask: u64,
+    told: bool,
+}
+
+impl Eras {
+    /// One era must explain all of the file.
+    fn narrow(&mut self, seen: &Seen<'_>, explained: u64, index: u64, out: &mut Vec<Violation>) {
+        self.mask &= explained;
+        if self.mask == 0 && !self.told {
+            self.told = true;
+            let (obj, ino) = (seen.obj, seen.inode.ino);
+            let before = "its size or what is before it";
+            let what =
+                format!("{obj} (inode {ino}): sector {index} is of another era than {before}");
+            out.push(Violation::new("G11", what));
+        }
+    }
+}
+
+/// Whose bytes these are.
+fn classify(obj: ObjId, part: &[u8]) -> (&'static str, String) {
+    if Some(part) == ZEROS.get(..part.len()) {
+        return ("G9", "zeros".to_owned());
+    }
+    for cell in part.chunks(tag::CELL) {
+        if cell.iter().all(|&byte| byte == 0) {
+            continue;
+        }
+        match tag::parse(cell) {
+            Some(tag) if tag.obj != obj => return ("F6", format!("{}", tag.obj)),
+            Some(tag) => {
+                let (version, sector) = (tag.version, tag.sector);
+                return ("G9", format!("its own version {version} of sector {sector}"));
+            }
+            None => {}
+        }
+    }
+    if part.iter().all(|&byte| byte == POISON) {
+        return ("F6", "what was never written".to_owned());
+    }
+    ("F6", "bytes that are nobody's".to_owned())
+}

@@ -1,0 +1,199 @@
+//! The walk over a tree.
+//!
+//! References: `spec/fsck-and-crash.md` §11.4.
+
+use std::collections::BTreeMap;
+
+use ffs_ondisk::Ino;
+
+use super::super::history::{Life, ObjId, ObjKind, ROOT, Violation};
+use super::super::image::ImageBytes;
+use super::super::raw::{Inode, Tree};
+use super::content::Seen;
+use super::names::Fit;
+use super::{Expectation, Promise};
+
+/// The root directory's inode.
+const ROOT_INO: Ino = Ino(2);
+
+/// What the walk has seen so far.
+struct Walk<'a> {
+    image: &'a dyn ImageBytes,
+    tree: &'a Tree,
+    /// What each cell names.
+    values: Vec<Option<ObjId>>,
+    /// Objects that have a name, and where.
+    found: BTreeMap<ObjId, Ino>,
+    /// Directories to be read.
+    open: Vec<(ObjId, Ino)>,
+}
+
+impl Expectation {
+    /// Walks the tree from the root.
+    pub(super) fn walk(&self, image: &dyn ImageBytes, tree: &Tree, out: &mut Vec<Violation>) {
+        let values = vec![None; self.model.names.cells.len()];
+        let open = vec![(ROOT, ROOT_INO)];
+        let mut walk = Walk { image, tree, values, found: BTreeMap::new(), open };
+        while let Some((dir, ino)) = walk.open.pop() {
+            if walk.found.insert(dir, ino).is_none() {
+                self.directory(&mut walk, dir, ino, out);
+            }
+        }
+        self.missing(&walk, out);
+        self.renames(&walk, out);
+        for (&obj, &ino) in &walk.found {
+            if let Some(inode) = tree.inode(ino) {
+                self.object(&walk, obj, inode, out);
+            }
+        }
+    }
+
+    fn directory(&self, walk: &mut Walk<'_>, dir: ObjId, ino: Ino, out: &mut Vec<Violation>) {
+        let tree = walk.tree;
+        for entry in tree.entries(ino) {
+            // A name without an inode is the raw checker's business.
+            let Some(inode) = tree.inode(entry.ino) else { continue };
+            let show = || String::from_utf8_lossy(entry.name).into_owned();
+            let Some(cell) = self.model.names.find(dir, entry.name) else {
+                if !self.expected_stranger(dir, entry.name) {
+                    let what = format!("{} in {dir}: nobody gave this name", show());
+                    out.push(Violation::new("X5", what));
+                }
+                continue;
+            };
+            let life = Life { ino: entry.ino, generation: inode.generation };
+            let Some(&obj) = self.model.lives.get(&life) else {
+                let what = format!(
+                    "{} in {dir} names inode {} of generation {:#x}: no object's life",
+                    show(),
+                    entry.ino.0,
+                    life.generation
+                );
+                out.push(Violation::new("F10", what));
+                continue;
+            };
+            if let Some(value) = walk.values.get_mut(cell) {
+                *value = Some(obj);
+            }
+            let directory = matches!(
+                self.model.objects.get(&obj).map(|object| &object.kind),
+                Some(ObjKind::Directory)
+            );
+            if directory {
+                walk.open.push((obj, entry.ino));
+            } else {
+                walk.found.insert(obj, entry.ino);
+            }
+        }
+    }
+
+    /// Names that others than the workload make: newfs, and fsck where it may reconnect.
+    fn expected_stranger(&self, dir: ObjId, name: &[u8]) -> bool {
+        let reconnects = !matches!(self.promise, Promise::SoftUpdates { .. });
+        dir == ROOT && (name == b".snap" || reconnects && name == b"lost+found")
+    }
+
+    /// Names that must be there, or must not be.
+    fn missing(&self, walk: &Walk<'_>, out: &mut Vec<Violation>) {
+        let names = &self.model.names;
+        for &dir in walk.found.keys() {
+            for at in names.of_dir(dir) {
+                let Some(cell) = names.cells.get(at) else { continue };
+                let value = walk.values.get(at).copied().flatten();
+                let name = String::from_utf8_lossy(&cell.name);
+                let what = match (cell.fit(value), value) {
+                    (Fit::Good, _) => continue,
+                    (Fit::Never, Some(obj)) => {
+                        let what = format!("{name} in {dir} names {obj}, which it never did");
+                        out.push(Violation::new("X3", what));
+                        continue;
+                    }
+                    (_, Some(obj)) => format!("{name} in {dir} names {obj} again"),
+                    (_, None) => format!("{name} in {dir} is missing"),
+                };
+                out.push(Violation::new("X4", what));
+            }
+        }
+        for obj in names.anchored().filter(|obj| !walk.found.contains_key(obj)) {
+            let what = format!("{obj} has lost its names, but none of them was its last");
+            out.push(Violation::new("X1", what));
+        }
+    }
+
+    fn renames(&self, walk: &Walk<'_>, out: &mut Vec<Violation>) {
+        let names = &self.model.names;
+        let there =
+            |at: usize| names.cells.get(at).is_some_and(|cell| walk.found.contains_key(&cell.dir));
+        for rename in &names.renames {
+            let both = there(rename.from.0) && there(rename.to.0);
+            if both && names.is_anchored(rename.obj) && rename.lost(&names.cells, &walk.values) {
+                let name = |at: usize| {
+                    let cell = names.cells.get(at);
+                    cell.map(|cell| String::from_utf8_lossy(&cell.name).into_owned())
+                        .unwrap_or_default()
+                };
+                let (from, to) = (name(rename.from.0), name(rename.to.0));
+                let what = format!("{} has left {from}, but not arrived at {to}", rename.obj);
+                out.push(Violation::new("X2", what));
+            }
+        }
+    }
+
+    /// What an object is and holds.
+    fn object(&self, walk: &Walk<'_>, obj: ObjId, inode: &Inode, out: &mut Vec<Violation>) {
+        let Some(object) = self.model.objects.get(&obj) else { return };
+        let (kind, name) = match object.kind {
+            ObjKind::File => (0o10, "file"),
+            ObjKind::Directory => (0o4, "directory"),
+            ObjKind::Symlink(_) => (0o12, "symbolic link"),
+            ObjKind::Fifo => (0o1, "named pipe"),
+        };
+        if inode.mode >> 12 != kind {
+            let what = format!("{obj} (inode {}) is a {name} of mode {:o}", inode.ino, inode.mode);
+            out.push(Violation::new("G5", what));
+            return;
+        }
+        out.extend(object.traits.judge(inode));
+        if object.traits.has_extended() {
+            let found = walk.tree.attributes(walk.image, inode);
+            out.extend(object.traits.judge_extended(inode.ino, found));
+        }
+        let lenient = self.promise == Promise::SyncOrdered;
+        match &object.kind {
+            ObjKind::File => {
+                let seen = Seen { image: walk.image, tree: walk.tree, inode, obj, lenient };
+                let before = out.len();
+                object.content.judge(&seen, out);
+                if out.len() == before {
+                    self.replaced(walk, &seen, out);
+                }
+            }
+            ObjKind::Symlink(target) => {
+                let found = walk.tree.target(walk.image, inode);
+                let excused = lenient && object.unsettled;
+                if found.as_ref() != Some(target) && !excused {
+                    let what = format!("{obj} (inode {}) has another target", inode.ino);
+                    out.push(Violation::new("G7", what));
+                }
+            }
+            ObjKind::Directory | ObjKind::Fifo => {}
+        }
+    }
+
+    /// A file that took another's name by a rename, and shows it, has the content it had then (G18).
+    fn replaced(&self, walk: &Walk<'_>, seen: &Seen<'_>, out: &mut Vec<Violation>) {
+        if self.promise != (Promise::SoftUpdates { replace_order: true }) {
+            return;
+        }
+        let names = &self.model.names;
+        let taken = names.renames.iter().filter(|rename| rename.obj == seen.obj && rename.replaces);
+        let done = taken.filter(|rename| rename.done(&names.cells, &walk.values));
+        let Some(changes) = done.map(|rename| rename.changes).max() else { return };
+        let Some(content) = self.model.content_from(seen.obj, changes) else { return };
+        let mut wrong = Vec::new();
+        content.judge(seen, &mut wrong);
+        out.extend(wrong.into_iter().map(|violation| {
+            Violation::new("G18", format!("replaced a name too early: {}", violation.what))
+        }));
+    }
+}

@@ -1,0 +1,6 @@
+//! Small histories, and trees that must be accepted or refused.
+
+mod contents;
+mod names;
+mod policies;
+mod story;

@@ -1,0 +1,223 @@
+//! Names that may be there, and names that may not.
+
+use super::story::{GOOD, SOFT, Story};
+use crate::crash::history::ROOT;
+
+#[test]
+fn every_state_on_the_way_is_good_until_a_promise_forbids_it() {
+    let mut s = Story::new();
+    let mut images = vec![s.image()];
+    let d = s.mkdir(ROOT, "d");
+    images.push(s.image());
+    let f = s.file(d, "f");
+    images.push(s.image());
+    s.write(f, 0, 5000);
+    images.push(s.image());
+    s.link(f, ROOT, "g");
+    images.push(s.image());
+    s.rename(f, (d, "f"), (ROOT, "h"), None);
+    images.push(s.image());
+    s.rmdir(ROOT, "d", d);
+    images.push(s.image());
+    for image in &images {
+        assert_eq!(s.broken(image), GOOD);
+    }
+    s.synced();
+    let (last, rest) = images.split_last().unwrap();
+    assert_eq!(s.broken(last), GOOD);
+    for image in rest {
+        assert_ne!(s.broken(image), GOOD);
+    }
+}
+
+#[test]
+fn a_durable_name_must_stay() {
+    let mut s = Story::new();
+    let empty = s.image();
+    let f = s.file(ROOT, "f");
+    assert_eq!(s.broken(&empty), GOOD);
+    s.fsynced(f);
+    assert_eq!(s.broken(&empty), ["X1", "X4"]);
+    // It may go when it is removed, and come back until that is durable.
+    let there = s.image();
+    s.unlink(ROOT, "f", f);
+    assert_eq!(s.broken(&empty), GOOD);
+    assert_eq!(s.broken(&there), GOOD);
+    s.fsynced(ROOT);
+    assert_eq!(s.broken(&empty), GOOD);
+    assert_eq!(s.broken(&there), ["X4"]);
+}
+
+#[test]
+fn fsync_of_a_file_makes_new_directories_above_it_durable() {
+    let mut s = Story::new();
+    let empty = s.image();
+    let a = s.mkdir(ROOT, "a");
+    let b = s.mkdir(a, "b");
+    let with_dirs = s.image();
+    let f = s.file(b, "f");
+    assert_eq!(s.broken(&empty), GOOD);
+    s.fsynced(f);
+    assert_eq!(s.broken(&empty), ["X1", "X1", "X1", "X4"]);
+    assert_eq!(s.broken(&with_dirs), ["X1", "X4"]);
+}
+
+#[test]
+fn fsync_of_a_directory_makes_its_entries_durable_and_nothing_else() {
+    let mut s = Story::new();
+    let d = s.mkdir(ROOT, "d");
+    let before = s.image();
+    s.file(d, "f");
+    s.file(ROOT, "g");
+    let after = s.image();
+    s.fsynced(d);
+    assert_eq!(s.broken(&before), ["X1", "X4"]);
+    s.hidden_unlink(ROOT, "g");
+    let without_g = s.image();
+    assert_eq!(s.broken(&without_g), GOOD);
+    assert_eq!(s.broken(&after), GOOD);
+}
+
+#[test]
+fn rename_leaves_the_old_name_or_both_or_the_new_one() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "a");
+    s.synced();
+    let old = s.image();
+    s.tell_rename(f, (ROOT, "a"), (ROOT, "b"), None);
+    s.fs.link(&s.cred, &s.vnode(f), &s.vnode(ROOT), b"b").unwrap();
+    let both = s.image();
+    s.hidden_unlink(ROOT, "a");
+    let new = s.image();
+    s.hidden_unlink(ROOT, "b");
+    let none = s.image();
+    for image in [&old, &both, &new] {
+        assert_eq!(s.broken(image), GOOD);
+    }
+    assert_eq!(s.broken(&none), ["X1", "X2"]);
+    s.fsynced(f);
+    assert_eq!(s.broken(&old), ["X4", "X4"]);
+    assert_eq!(s.broken(&both), ["X4"]);
+    assert_eq!(s.broken(&new), GOOD);
+}
+
+#[test]
+fn a_linked_file_that_is_renamed_keeps_one_of_the_two_names() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "a");
+    s.link(f, ROOT, "other");
+    s.synced();
+    s.rename(f, (ROOT, "a"), (ROOT, "b"), None);
+    assert_eq!(s.broken(&s.image()), GOOD);
+    s.hidden_unlink(ROOT, "b");
+    assert_eq!(s.broken(&s.image()), ["X2"]);
+}
+
+#[test]
+fn rename_over_a_name_never_leaves_it_empty() {
+    let mut s = Story::new();
+    let old = s.file(ROOT, "b");
+    let new = s.file(ROOT, "tmp");
+    s.synced();
+    let before = s.image();
+    s.rename(new, (ROOT, "tmp"), (ROOT, "b"), Some(old));
+    let after = s.image();
+    assert_eq!(s.broken(&before), GOOD);
+    assert_eq!(s.broken(&after), GOOD);
+    s.hidden_rename((ROOT, "b"), (ROOT, "tmp"));
+    assert_eq!(s.broken(&s.image()), ["X4"], "b is missing");
+}
+
+#[test]
+fn a_chain_of_renames_keeps_the_file() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "a");
+    s.synced();
+    let mut images = vec![s.image()];
+    s.rename(f, (ROOT, "a"), (ROOT, "b"), None);
+    images.push(s.image());
+    s.rename(f, (ROOT, "b"), (ROOT, "c"), None);
+    images.push(s.image());
+    for image in &images {
+        assert_eq!(s.broken(image), GOOD);
+    }
+    s.hidden_unlink(ROOT, "c");
+    let broken = s.broken(&s.image());
+    assert!(broken.contains(&"X1".to_owned()), "{broken:?}");
+}
+
+#[test]
+fn link_and_unlink_leave_one_of_the_names() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "a");
+    s.synced();
+    s.link(f, ROOT, "b");
+    s.unlink(ROOT, "a", f);
+    let moved = s.image();
+    assert_eq!(s.broken(&moved), GOOD);
+    s.hidden_unlink(ROOT, "b");
+    let none = s.image();
+    assert_eq!(s.broken(&none), ["X1"]);
+    // Once it is removed for good it may be gone.
+    s.tell_gone("b", f);
+    assert_eq!(s.broken(&none), GOOD);
+}
+
+#[test]
+fn a_call_under_way_may_have_happened_or_not() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "a");
+    s.synced();
+    let before = s.image();
+    let began = s.now();
+    s.unlink(ROOT, "a", f);
+    let after = s.image();
+    s.history.steps.last_mut().unwrap().at = began + 5;
+    assert_eq!(s.broken_at(&after, began, SOFT), ["X1", "X4"], "it has not begun");
+    assert_eq!(s.broken_at(&after, began + 1, SOFT), GOOD);
+    assert_eq!(s.broken_at(&before, began + 1, SOFT), GOOD);
+}
+
+#[test]
+fn nobody_invents_names_or_files() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "f");
+    s.synced();
+    let kind = ffs_core::NodeKind::Regular;
+    s.fs.create(&s.cred, &s.vnode(ROOT), b"stranger", kind, 0o644).unwrap();
+    assert_eq!(s.broken(&s.image()), ["X5"]);
+    s.hidden_unlink(ROOT, "stranger");
+    s.hidden_unlink(ROOT, "f");
+    s.fs.create(&s.cred, &s.vnode(ROOT), b"f", kind, 0o644).unwrap();
+    let broken = s.broken(&s.image());
+    assert!(broken.contains(&"F10".to_owned()), "{broken:?}");
+    let _ = f;
+}
+
+#[test]
+fn a_name_leads_to_no_other_object() {
+    let mut s = Story::new();
+    s.file(ROOT, "a");
+    s.file(ROOT, "b");
+    s.synced();
+    s.hidden_rename((ROOT, "a"), (ROOT, "t"));
+    s.hidden_rename((ROOT, "b"), (ROOT, "a"));
+    s.hidden_rename((ROOT, "t"), (ROOT, "b"));
+    assert_eq!(s.broken(&s.image()), ["X3", "X3"]);
+}
+
+#[test]
+fn a_directory_moves_with_all_it_holds() {
+    let mut s = Story::new();
+    let (from, to) = (s.mkdir(ROOT, "from"), s.mkdir(ROOT, "to"));
+    let d = s.mkdir(from, "d");
+    s.file(d, "f");
+    s.synced();
+    let before = s.image();
+    s.rename(d, (from, "d"), (to, "e"), None);
+    let after = s.image();
+    assert_eq!(s.broken(&before), GOOD);
+    assert_eq!(s.broken(&after), GOOD);
+    s.hidden_unlink(d, "f");
+    assert_eq!(s.broken(&s.image()), ["X1", "X4"]);
+}

@@ -1,0 +1,240 @@
+//! A history and the volume it happens on.
+//!
+//! Steps that are told go into the history; what is done behind its back (`fs`, `hidden`) makes trees that
+//! no crash should leave. Any image taken on the way can be judged by any part of the history.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ffs_admin::newfs;
+use ffs_core::{
+    Cred, Env, Ffs, MountOptions, NodeKind, RenameMode, SetAttr, Vnode, WriteMode, XattrNamespace,
+    XattrSet,
+};
+use ffs_device::{ManualClock, MemDevice, Timestamp};
+use ffs_ondisk::{Endian, Format};
+
+use crate::crash::history::{Attrs, Happening, History, Life, Name, ObjId, ObjKind, ROOT, Step};
+use crate::crash::oracle::{Condition, Expectation, Promise};
+use crate::crash::raw::Checker;
+use crate::crash::tag;
+
+pub(super) const SOFT: Promise = Promise::SoftUpdates { replace_order: false };
+
+pub(super) struct Story {
+    pub(super) fs: Ffs,
+    dev: Arc<MemDevice>,
+    pub(super) history: History,
+    pub(super) cred: Cred,
+    vnodes: BTreeMap<ObjId, Vnode>,
+    version: u32,
+}
+
+impl Story {
+    pub(super) fn new() -> Story {
+        let dev = newfs::quick(Endian::Little, Format::Ufs2, 4096, 512, 2 << 20).unwrap();
+        let dev = Arc::new(dev);
+        let clock = Arc::new(ManualClock::new(Timestamp::new(1_000_000_000, 0)));
+        let fs = Ffs::mount(dev.clone(), &MountOptions::default(), Env::seeded(clock, 1)).unwrap();
+        let vnodes = BTreeMap::from([(ROOT, fs.root().unwrap())]);
+        let mut story =
+            Story { fs, dev, history: History::default(), cred: Cred::root(), vnodes, version: 0 };
+        story.synced();
+        story
+    }
+
+    /// Events so far: a step is one event long.
+    pub(super) fn now(&self) -> u64 {
+        self.history.steps.last().map_or(0, |step| step.at)
+    }
+
+    pub(super) fn tell(&mut self, what: Vec<Happening>) {
+        let began = self.now();
+        let step = |what| Step { began, at: began + 1, op: None, what };
+        self.history.steps.extend(what.into_iter().map(step));
+    }
+
+    pub(super) fn vnode(&self, obj: ObjId) -> Vnode {
+        self.vnodes[&obj].clone()
+    }
+
+    fn name(dir: ObjId, name: &str) -> Name {
+        Name { dir, name: name.as_bytes().to_vec() }
+    }
+
+    fn born(&mut self, dir: ObjId, name: &str, kind: ObjKind, vnode: Vnode) -> ObjId {
+        let obj = ObjId(self.vnodes.len() as u32);
+        let attr = self.fs.getattr(&vnode);
+        let attrs = Attrs { mode: attr.perm, uid: attr.uid, gid: attr.gid, mtime: None };
+        let life = Life { ino: attr.ino, generation: attr.generation };
+        self.vnodes.insert(obj, vnode);
+        let name = Story::name(dir, name);
+        self.tell(vec![
+            Happening::Made { obj, kind, attrs, life },
+            Happening::NameSet { name, obj },
+        ]);
+        obj
+    }
+
+    pub(super) fn file(&mut self, dir: ObjId, name: &str) -> ObjId {
+        let (at, kind) = (self.vnode(dir), NodeKind::Regular);
+        let made = self.fs.create(&self.cred, &at, name.as_bytes(), kind, 0o644).unwrap();
+        self.born(dir, name, ObjKind::File, made)
+    }
+
+    pub(super) fn mkdir(&mut self, dir: ObjId, name: &str) -> ObjId {
+        let made = self.fs.mkdir(&self.cred, &self.vnode(dir), name.as_bytes(), 0o755).unwrap();
+        self.born(dir, name, ObjKind::Directory, made)
+    }
+
+    /// A link to `target`, of which the history is told `told`.
+    pub(super) fn symlink(&mut self, dir: ObjId, name: &str, target: &str, told: &str) -> ObjId {
+        let (at, name_, text) = (self.vnode(dir), name.as_bytes(), target.as_bytes());
+        let made = self.fs.symlink(&self.cred, &at, name_, text).unwrap();
+        self.born(dir, name, ObjKind::Symlink(told.as_bytes().to_vec()), made)
+    }
+
+    pub(super) fn link(&mut self, obj: ObjId, dir: ObjId, name: &str) {
+        let (file, at) = (self.vnode(obj), self.vnode(dir));
+        self.fs.link(&self.cred, &file, &at, name.as_bytes()).unwrap();
+        let name = Story::name(dir, name);
+        self.tell(vec![Happening::NameSet { name, obj }]);
+    }
+
+    pub(super) fn unlink(&mut self, dir: ObjId, name: &str, obj: ObjId) {
+        self.fs.unlink(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
+        let name = Story::name(dir, name);
+        self.tell(vec![Happening::NameGone { name, obj }]);
+    }
+
+    /// Tells of a name removed from the root that the volume has lost already.
+    pub(super) fn tell_gone(&mut self, name: &str, obj: ObjId) {
+        let name = Story::name(ROOT, name);
+        self.tell(vec![Happening::NameGone { name, obj }]);
+    }
+
+    pub(super) fn rmdir(&mut self, dir: ObjId, name: &str, obj: ObjId) {
+        self.fs.rmdir(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
+        let name = Story::name(dir, name);
+        self.tell(vec![Happening::NameGone { name, obj }]);
+    }
+
+    /// Moves a name on the volume only.
+    pub(super) fn hidden_rename(&self, from: (ObjId, &str), to: (ObjId, &str)) {
+        let (a, b) = (self.vnode(from.0), self.vnode(to.0));
+        let (from, to) = ((&a, from.1.as_bytes()), (&b, to.1.as_bytes()));
+        self.fs.rename(&self.cred, from, to, RenameMode::Replace).unwrap();
+    }
+
+    pub(super) fn rename(
+        &mut self,
+        obj: ObjId,
+        from: (ObjId, &str),
+        to: (ObjId, &str),
+        replaced: Option<ObjId>,
+    ) {
+        self.hidden_rename(from, to);
+        self.tell_rename(obj, from, to, replaced);
+    }
+
+    /// Tells of a rename that the volume does not see.
+    pub(super) fn tell_rename(
+        &mut self,
+        obj: ObjId,
+        from: (ObjId, &str),
+        to: (ObjId, &str),
+        replaced: Option<ObjId>,
+    ) {
+        let (from, to) = (Story::name(from.0, from.1), Story::name(to.0, to.1));
+        self.tell(vec![Happening::Renamed { from, to, obj, replaced }]);
+    }
+
+    /// Removes a name on the volume only.
+    pub(super) fn hidden_unlink(&self, dir: ObjId, name: &str) {
+        self.fs.unlink(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
+    }
+
+    /// Writes on the volume only.
+    pub(super) fn hidden_write(&self, obj: ObjId, offset: u64, bytes: &[u8]) {
+        let file = self.vnode(obj);
+        self.fs.write(&self.cred, &file, offset, bytes, WriteMode::default()).unwrap();
+    }
+
+    /// Sets the size on the volume only.
+    pub(super) fn hidden_truncate(&self, obj: ObjId, size: u64) {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.fs.setattr(&self.cred, &self.vnode(obj), &set).unwrap();
+    }
+
+    pub(super) fn tell_write(&mut self, obj: ObjId, offset: u64, len: u64) -> Vec<u8> {
+        self.version += 1;
+        let version = self.version;
+        let mut bytes = vec![0; len as usize];
+        tag::fill(obj, version, offset, &mut bytes);
+        self.tell(vec![Happening::Wrote {
+            obj,
+            bytes: offset..offset + len,
+            version,
+            whole: true,
+        }]);
+        bytes
+    }
+
+    pub(super) fn write(&mut self, obj: ObjId, offset: u64, len: u64) -> Vec<u8> {
+        let bytes = self.tell_write(obj, offset, len);
+        self.hidden_write(obj, offset, &bytes);
+        bytes
+    }
+
+    pub(super) fn truncate(&mut self, obj: ObjId, size: u64) {
+        self.hidden_truncate(obj, size);
+        self.tell(vec![Happening::Resized { obj, size }]);
+    }
+
+    pub(super) fn chmod(&mut self, obj: ObjId, perm: u16, uid: u32) {
+        let set = SetAttr { perm: Some(perm), uid: Some(uid), ..SetAttr::default() };
+        let attr = self.fs.setattr(&self.cred, &self.vnode(obj), &set).unwrap();
+        let attrs = Attrs { mode: attr.perm, uid, gid: attr.gid, mtime: None };
+        self.tell(vec![Happening::Attr { obj, attrs }]);
+    }
+
+    pub(super) fn set_xattr(&mut self, obj: ObjId, name: &str, value: &[u8]) {
+        let (file, user) = (self.vnode(obj), XattrNamespace::User);
+        self.fs.setxattr(&self.cred, &file, user, name.as_bytes(), value, XattrSet::Any).unwrap();
+        let (name, value) = (name.as_bytes().to_vec(), Some(value.to_vec()));
+        self.tell(vec![Happening::Xattr { obj, name, value }]);
+    }
+
+    pub(super) fn synced(&mut self) {
+        self.tell(vec![Happening::Synced]);
+    }
+
+    pub(super) fn fsynced(&mut self, obj: ObjId) {
+        self.tell(vec![Happening::Fsynced { obj, data_only: false }]);
+    }
+
+    /// The volume as it is now.
+    pub(super) fn image(&self) -> Vec<u8> {
+        self.fs.sync().unwrap();
+        self.dev.to_vec()
+    }
+
+    /// The rules that `image` breaks after a crash at `cut`.
+    pub(super) fn broken_at(&self, image: &[u8], cut: u64, promise: Promise) -> Vec<String> {
+        let mut checker = Checker::new();
+        let found = checker.check(&image);
+        assert_eq!(found.violations, [], "the tree itself is sound");
+        let mut out = Vec::new();
+        let expectation = Expectation::new(&self.history, cut, promise);
+        expectation.judge(&image, found, Condition::Recovered, &mut out);
+        out.sort();
+        out.into_iter().map(|violation| violation.rule).collect()
+    }
+
+    /// The rules that `image` breaks after a crash now, under soft updates.
+    pub(super) fn broken(&self, image: &[u8]) -> Vec<String> {
+        self.broken_at(image, self.now(), SOFT)
+    }
+}
+
+pub(super) const GOOD: [&str; 0] = [];
