@@ -110,14 +110,11 @@ pub const SHAPES: &[Shape] = &[
 /// [`LabError::Plan`] with the name that was probably meant.
 pub fn find(name: &str) -> Result<&'static Shape> {
     SHAPES.iter().find(|shape| shape.name == name).ok_or_else(|| {
-        let near = ffs_core::nearest(name, SHAPES.iter().map(|shape| shape.name));
-        let hint = near.map_or_else(
-            || {
-                let names: Vec<&str> = SHAPES.iter().map(|shape| shape.name).collect();
-                format!("; there are {}", names.join(", "))
-            },
-            |near| ffs_core::suggestion(Some(near)),
-        );
+        let names = || SHAPES.iter().map(|shape| shape.name);
+        let hint = match ffs_core::nearest(name, names()) {
+            None => format!("; there are {}", names().collect::<Vec<&str>>().join(", ")),
+            near => ffs_core::suggestion(near),
+        };
         LabError::Plan(format!("unknown geometry '{name}'{hint}"))
     })
 }

@@ -44,6 +44,28 @@ pub mod text;
 
 use ffs_core::OrderingPolicy;
 
+use crate::error::{LabError, Result};
+
+/// The tenants under their names, the one examined by default first.
+pub const ORDERINGS: &[(&str, OrderingPolicy)] =
+    &[("sync", OrderingPolicy::Sync), ("none", OrderingPolicy::None)];
+
+/// The tenant of that name.
+///
+/// # Errors
+/// [`LabError::Plan`] with the name that was probably meant.
+pub fn ordering(name: &str) -> Result<OrderingPolicy> {
+    let known = ORDERINGS.iter().find(|(known, _)| *known == name);
+    known.map(|(_, ordering)| *ordering).ok_or_else(|| {
+        let names = || ORDERINGS.iter().map(|(name, _)| *name);
+        let hint = match ffs_core::nearest(name, names()) {
+            None => format!("; there are {}", names().collect::<Vec<&str>>().join(", ")),
+            near => ffs_core::suggestion(near),
+        };
+        LabError::Plan(format!("unknown ordering '{name}'{hint}"))
+    })
+}
+
 /// Whether the tenant promises that every crash leaves a state of the contract.
 #[must_use]
 pub fn keeps_contract(ordering: OrderingPolicy) -> bool {

@@ -320,7 +320,7 @@ pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
     let mut tally = WindowTally { window: id.window, ..WindowTally::default() };
     tally.add(id.choice, stage.hash(&laid), verdict);
     let mut adder = Adder::new(std::iter::once(id.work.shape.name), 1);
-    adder.workload(id.work.shape.name, ran.recording.failed.len());
+    adder.workload(id.work, ran.recording.failed.clone());
     adder.window(id, tally);
     Ok(adder.tally)
 }
@@ -397,7 +397,7 @@ fn worker(
                 let message = match ran {
                     Ok(ran) => {
                         let windows = ran.recording.windows.len();
-                        let failed = ran.recording.failed.len();
+                        let failed = ran.recording.failed.clone();
                         queue.add(number, Arc::new(ran), windows.div_ceil(CHUNK));
                         Message::Ran { number, chunks: windows.div_ceil(CHUNK), failed }
                     }
@@ -440,7 +440,7 @@ fn collect(
     adder: &mut Adder,
     watch: &mut dyn Watch,
 ) -> Result<()> {
-    let mut ran: BTreeMap<usize, (usize, usize)> = BTreeMap::new();
+    let mut ran: BTreeMap<usize, (usize, Vec<(usize, String)>)> = BTreeMap::new();
     let mut examined: BTreeMap<(usize, usize), Vec<WindowTally>> = BTreeMap::new();
     let mut next = (0, 0);
     let mut done = 0;
@@ -460,10 +460,10 @@ fn collect(
         if !watch.done(std::mem::take(&mut done)) {
             return Err(LabError::Interrupted);
         }
-        while let (Some(&(chunks, failed)), Some(&work)) = (ran.get(&next.0), works.get(next.0)) {
+        while let (Some((chunks, failed)), Some(&work)) = (ran.get(&next.0), works.get(next.0)) {
             let Some(windows) = examined.remove(&next) else { break };
             if next.1 == 0 {
-                adder.workload(work.shape.name, failed);
+                adder.workload(work, failed.clone());
             }
             for window in windows {
                 let id = StateId { work, window: window.window, choice: Choice::Prefix(0) };
@@ -474,7 +474,7 @@ fn collect(
                 }
             }
             next.1 += 1;
-            if next.1 == chunks {
+            if next.1 == *chunks {
                 ran.remove(&next.0);
                 next = (next.0 + 1, 0);
             }

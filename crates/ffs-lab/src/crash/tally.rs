@@ -6,8 +6,9 @@ use foldhash::fast::FixedState;
 use serde::Serialize;
 
 use super::examine::Verdict;
+use super::generate::Source;
 use super::history::Allowed;
-use super::run::StateId;
+use super::run::{StateId, WorkId};
 use super::states::Choice;
 
 /// What one window showed.
@@ -102,6 +103,8 @@ pub struct Tally {
     pub rows: Vec<Row>,
     /// By rule, in the order of the alphabet.
     pub rules: Vec<Broken>,
+    /// Operations of a given workload that failed: number, counted from 0, and reason.
+    pub failed: Vec<(usize, String)>,
     /// Workloads planned.
     pub planned: u64,
     /// Whether the run ended at the limit of states.
@@ -142,10 +145,13 @@ impl Adder {
         self.tally.rows.iter().map(|row| row.distinct).sum()
     }
 
-    pub(super) fn workload(&mut self, geometry: &'static str, failed: usize) {
-        if let Some(row) = self.row(geometry) {
+    pub(super) fn workload(&mut self, work: WorkId, failed: Vec<(usize, String)>) {
+        if let Some(row) = self.row(work.shape.name) {
             row.workloads += 1;
-            row.failed_operations += failed as u64;
+            row.failed_operations += failed.len() as u64;
+        }
+        if work.source == Source::File && self.tally.failed.is_empty() {
+            self.tally.failed = failed;
         }
     }
 

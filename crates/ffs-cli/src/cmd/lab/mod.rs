@@ -1,5 +1,6 @@
 //! `ffs lab`: the laboratory's experiments.
 
+mod crash;
 mod dirs;
 mod figures;
 
@@ -30,12 +31,20 @@ pub(crate) const DOC: Doc = Doc {
             "whether cost stays flat as the directory grows",
         ),
         ("ffs lab figures > figures.csv", "the paper's Figures 2 to 6: cost as a directory grows"),
+        (
+            "ffs lab crash --max-states 1000000 --seed 7",
+            "a million states that a power cut may leave, each examined",
+        ),
+        (
+            "ffs lab crash --workload mine.crash --shrink",
+            "a workload of your own; a violation is reduced to the fewest operations",
+        ),
         ("ffs lab compare dirs --json > dirs.json", "one line a phase and target, for a program"),
     ],
     exit: &[
         ("0", "everything was measured; what a target cannot do is said"),
-        ("1", "a target cannot be used or failed"),
-        ("64", "the command line is wrong"),
+        ("1", "a target cannot be used or failed; a crash state breaks a rule"),
+        ("64", "the command line or a workload file is wrong"),
         ("130", "interrupted; what was made is removed"),
     ],
     see_also: &["ffs-mount(8)", "ffs-newfs(8)"],
@@ -43,7 +52,7 @@ pub(crate) const DOC: Doc = Doc {
     usage_code: 64,
 };
 
-/// Measure: workloads on the library and on mounted directories, side by side.
+/// Measure, and prove: workloads side by side, and every state a crash may leave.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -58,6 +67,7 @@ enum Experiment {
         workload: Workload,
     },
     Figures(figures::Args),
+    Crash(crash::Args),
 }
 
 #[derive(Subcommand)]
@@ -71,6 +81,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     match args.experiment {
         Experiment::Compare { workload: Workload::Dirs(args) } => dirs::run(args),
         Experiment::Figures(args) => figures::run(args),
+        Experiment::Crash(args) => crash::run(args),
     }
 }
 

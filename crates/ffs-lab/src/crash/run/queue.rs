@@ -33,8 +33,8 @@ pub(super) enum Message {
         number: usize,
         /// Chunks that will be examined.
         chunks: usize,
-        /// Operations that failed.
-        failed: usize,
+        /// Operations that failed, and why.
+        failed: Vec<(usize, String)>,
     },
     /// States that were examined just now.
     Progress(u64),

@@ -1,0 +1,367 @@
+//! `ffs lab crash`.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+use ffs_lab::Watch;
+use ffs_lab::crash::examine::Rates;
+use ffs_lab::crash::generate::Source;
+use ffs_lab::crash::run::{Plan, StateId};
+use ffs_lab::crash::shrink::{Shrunk, shrink};
+use ffs_lab::crash::states::Effort;
+use ffs_lab::crash::tally::{Broken, Row, Tally};
+use ffs_lab::crash::{ORDERINGS, geometry, ordering, run as runs, text};
+use serde::Serialize;
+
+use crate::fail::{Failure, Outcome};
+use crate::output;
+use crate::progress::Progress;
+use crate::signals;
+
+/// The seed if none is given.
+const SEED: u64 = 1;
+
+/// Every state that a power cut may leave, examined
+///
+/// Runs workloads on small volumes in memory, records every write, and examines what a power cut may leave
+/// at every moment: each prefix of the writes that are not durable yet, each subset of up to 12 of them,
+/// random subsets of more, writes torn between sectors, and cuts inside fsck. A state must keep the crash
+/// contract as it is, be repaired by `fsck -p` with nothing but harmless repairs, pass a full check, and
+/// hold a tree that the workload may have left.
+///
+/// Which states are examined follows from the options, not from the number of threads. Each has a name by
+/// which `--only` examines it again, with all checks.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Everything drawn follows from it
+    #[arg(long, value_name = "S", default_value_t = SEED)]
+    seed: u64,
+
+    /// End when so many different images have been examined
+    #[arg(long, value_name = "N", default_value_t = 100_000,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    max_states: u64,
+
+    /// The ordering under test
+    #[arg(long, value_name = "NAME", default_value = ORDERINGS[0].0, help = orderings())]
+    ordering: String,
+
+    /// Only volumes of this kind; may be given several times
+    #[arg(long, value_name = "NAME", help = geometries())]
+    geometry: Vec<String>,
+
+    /// Operations of the longest systematic workloads: all of 1, all of 2, some of 3; 0 for none
+    #[arg(long, value_name = "0-3", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(0..=3))]
+    length: u32,
+
+    /// Long random traces for each kind of volume
+    #[arg(long, value_name = "N", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    random: u32,
+
+    /// Run this workload instead (docs/crash-lab.md tells how it is written)
+    #[arg(long, value_name = "FILE")]
+    workload: Option<PathBuf>,
+
+    /// Examine the one state of this name, with all checks
+    #[arg(long, value_name = "GEOMETRY/WORKLOAD:WINDOW:STATE", conflicts_with = "max_states")]
+    only: Option<String>,
+
+    /// Reduce the workload of each broken rule's first state to the fewest operations
+    #[arg(long)]
+    shrink: bool,
+
+    /// Random subsets of more than 12 writes
+    #[arg(long, value_name = "N", default_value_t = 128,
+        value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    subsets: u32,
+
+    /// Random subsets of the sectors between two flushes
+    #[arg(long, value_name = "N", default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    sectors: u32,
+
+    /// Most states between two flushes
+    #[arg(long, value_name = "N", default_value_t = 6000,
+        value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    window: u32,
+
+    /// One state in so many is mounted unrepaired and worked on (soft updates only); 0 for none
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    remount_every: u32,
+
+    /// In one state in so many fsck is cut off everywhere; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    interrupt_every: u32,
+
+    /// Workers; by default one for each core
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+
+    /// Print one JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+fn orderings() -> String {
+    let names: Vec<&str> = ORDERINGS.iter().map(|(name, _)| *name).collect();
+    format!("The ordering under test: {}", names.join(", "))
+}
+
+fn geometries() -> String {
+    let line = |shape: &geometry::Shape| format!("{} ({})", shape.name, shape.purpose);
+    let lines: Vec<String> = geometry::SHAPES.iter().map(line).collect();
+    format!("Only volumes of this kind; may be given several times: {}", lines.join("; "))
+}
+
+impl Args {
+    fn plan(&self) -> Result<Plan, Failure> {
+        let shapes = match self.geometry.as_slice() {
+            [] => geometry::SHAPES.iter().collect(),
+            names => {
+                let mut shapes: Vec<_> =
+                    names.iter().map(|name| geometry::find(name)).collect::<Result<_, _>>()?;
+                shapes.dedup();
+                shapes
+            }
+        };
+        let workload = match &self.workload {
+            None => None,
+            Some(path) => {
+                let shown = path.display();
+                let text = std::fs::read_to_string(path)
+                    .map_err(|error| Failure::usage(format!("{shown}: {error}")))?;
+                let parsed = text::parse(&text);
+                Some(parsed.map_err(|error| Failure::usage(format!("{shown}: {error}")))?)
+            }
+        };
+        let cores = || available_parallelism().map_or(1, usize::from);
+        Ok(Plan {
+            seed: self.seed,
+            ordering: ordering(&self.ordering)?,
+            shapes,
+            length: self.length,
+            traces: self.random,
+            workload,
+            max_states: self.max_states,
+            effort: Effort { subsets: self.subsets, sectors: self.sectors, window: self.window },
+            rates: Rates { remount: self.remount_every, interrupt: self.interrupt_every },
+            threads: self.threads.map_or_else(cores, usize::from),
+        })
+    }
+
+    /// The shortest command that examines the state again.
+    fn command(&self, id: StateId) -> String {
+        let mut command = "ffs lab crash".to_owned();
+        if self.ordering != ORDERINGS[0].0 {
+            command += &format!(" --ordering {}", self.ordering);
+        }
+        if self.seed != SEED {
+            command += &format!(" --seed {}", self.seed);
+        }
+        if let (Source::File, Some(path)) = (id.work.source, &self.workload) {
+            command += &format!(" --workload {}", path.display());
+        }
+        format!("{command} --only {id}")
+    }
+}
+
+/// A run and what came of it.
+#[derive(Serialize)]
+struct Report<'a> {
+    ordering: &'a str,
+    seed: u64,
+    threads: usize,
+    seconds: f64,
+    states_per_second: f64,
+    remount_every: u32,
+    interrupt_every: u32,
+    #[serde(flatten)]
+    tally: &'a Tally,
+    violations: Vec<Shown<'a>>,
+}
+
+/// A broken rule as it is shown.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    broken: &'a Broken,
+    command: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shrunk: Option<String>,
+}
+
+pub(super) fn run(args: Args) -> Outcome {
+    let plan = args.plan()?;
+    let only: Option<StateId> = args.only.as_deref().map(str::parse).transpose()?;
+    let started = Instant::now();
+    let tally = match only {
+        Some(id) => runs::only(&plan, id)?,
+        None => runs::run(&plan, &mut Bar::new(started, plan.max_states))?,
+    };
+    let seconds = started.elapsed().as_secs_f64();
+    let states: u64 = tally.rows.iter().map(|row| row.states).sum();
+    let mut violations = Vec::new();
+    for broken in &tally.rules {
+        let shrunk = args.shrink.then(|| shrunk(&plan, broken)).transpose()?.flatten();
+        let shrunk = shrunk.map(|shrunk| as_file(&args, &shrunk));
+        violations.push(Shown { broken, command: args.command(broken.id), shrunk });
+    }
+    let report = Report {
+        ordering: &args.ordering,
+        seed: args.seed,
+        threads: if only.is_some() { 1 } else { plan.threads },
+        seconds,
+        states_per_second: states as f64 / seconds.max(1e-9),
+        remount_every: args.remount_every,
+        interrupt_every: args.interrupt_every,
+        tally: &tally,
+        violations,
+    };
+    for (number, why) in &tally.failed {
+        let op = plan.workload.as_ref().and_then(|workload| workload.ops.get(*number));
+        let op = op.map(ToString::to_string).unwrap_or_default();
+        output::note(format!("operation {} ({op}) failed: {why}", number + 1));
+    }
+    if args.json {
+        output::json(&report)?;
+    } else {
+        let mut out = output::stdout();
+        table(&mut out, &report, only.is_some())?;
+        out.flush()?;
+    }
+    Ok(u8::from(!tally.rules.is_empty()))
+}
+
+fn shrunk(plan: &Plan, broken: &Broken) -> Result<Option<Shrunk>, Failure> {
+    let mut bar = Bar(Progress::items("shrink", None), Instant::now(), 0);
+    bar.0.message(broken.rule.clone());
+    Ok(shrink(plan, broken.id, &broken.rule, &mut bar)?)
+}
+
+/// What remains, as a workload file that says how to run it.
+fn as_file(args: &Args, shrunk: &Shrunk) -> String {
+    let mut command = "ffs lab crash".to_owned();
+    if args.ordering != ORDERINGS[0].0 {
+        command += &format!(" --ordering {}", args.ordering);
+    }
+    if args.seed != SEED {
+        command += &format!(" --seed {}", args.seed);
+    }
+    format!("# {command} --workload FILE --only {}\n{}", shrunk.id, text::print(&shrunk.workload))
+}
+
+fn table(out: &mut impl Write, report: &Report<'_>, only: bool) -> Result<(), Failure> {
+    let rows: Vec<&Row> = report.tally.rows.iter().filter(|row| row.workloads > 0).collect();
+    let mut lines = vec![
+        [
+            "",
+            "workloads",
+            "windows",
+            "states",
+            "distinct",
+            "remounted",
+            "in fsck",
+            "broken",
+            "failed calls",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    lines.extend(rows.iter().map(|row| {
+        let numbers = [
+            row.workloads,
+            row.windows,
+            row.states,
+            row.distinct,
+            row.remounted,
+            row.interrupted,
+            row.broken,
+            row.failed_operations,
+        ];
+        let numbers = numbers.iter().map(u64::to_string);
+        std::iter::once(row.geometry.to_owned()).chain(numbers).collect()
+    }));
+    writeln!(out, "Crash states, ordering {}, seed {}\n", report.ordering, report.seed)?;
+    writeln!(out, "{}", output::table(lines, &[1, 2, 3, 4, 5, 6, 7, 8]))?;
+    writeln!(out, "States that show what a crash may leave\n\n{}", seen(&rows))?;
+    if !only {
+        rates(out, report)?;
+    }
+    if report.violations.is_empty() {
+        writeln!(out, "No rule is broken.")?;
+        return Ok(());
+    }
+    for shown in &report.violations {
+        let Shown { broken, command, shrunk } = shown;
+        let by = broken.states.iter().map(|(name, states)| format!("{states} in {name}"));
+        writeln!(out, "{}: {}", broken.rule, by.collect::<Vec<String>>().join(", "))?;
+        writeln!(out, "    {}", crate::fail::show(&broken.what))?;
+        writeln!(out, "    {command}")?;
+        for line in shrunk.iter().flat_map(|text| text.lines()) {
+            writeln!(out, "        {line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Kinds of volume down, A1 to A16 across.
+fn seen(rows: &[&Row]) -> String {
+    let mut head = vec![String::new()];
+    head.extend((1..=16).map(|number| format!("A{number}")));
+    let mut lines = vec![head];
+    lines.extend(rows.iter().map(|row| {
+        let numbers = row.seen.iter().map(|n| if *n == 0 { "-".to_owned() } else { n.to_string() });
+        std::iter::once(row.geometry.to_owned()).chain(numbers).collect()
+    }));
+    output::table(lines, &(1..=16).collect::<Vec<usize>>())
+}
+
+fn rates(out: &mut impl Write, report: &Report<'_>) -> Result<(), Failure> {
+    let done: u64 = report.tally.rows.iter().map(|row| row.workloads).sum();
+    writeln!(
+        out,
+        "{done} of {} workloads in {:.1} s on {} threads: {:.0} states a second, {:.0} a thread",
+        report.tally.planned,
+        report.seconds,
+        report.threads,
+        report.states_per_second,
+        report.states_per_second / report.threads as f64
+    )?;
+    let one_in = |rate: u32| match rate {
+        0 => "none".to_owned(),
+        rate => format!("1 in {rate}"),
+    };
+    writeln!(
+        out,
+        "every state: image, fsck -p, full check, tree; mounted unrepaired: {}; fsck cut off: {}\n",
+        one_in(report.remount_every),
+        one_in(report.interrupt_every)
+    )?;
+    Ok(())
+}
+
+/// Shows how many states are done, and how fast; hears ^C.
+struct Bar(Progress, Instant, u64);
+
+impl Bar {
+    fn new(started: Instant, states: u64) -> Bar {
+        Bar(Progress::items("examine", Some(states)), started, 0)
+    }
+}
+
+impl Watch for Bar {
+    fn done(&mut self, n: u64) -> bool {
+        let Bar(progress, started, states) = self;
+        *states += n;
+        let rate = *states as f64 / started.elapsed().as_secs_f64().max(1e-3);
+        if n > 0 {
+            progress.message(format!("{rate:.0} states/s"));
+        }
+        progress.add(n);
+        !signals::interrupted()
+    }
+}
