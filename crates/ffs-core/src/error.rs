@@ -73,6 +73,9 @@ pub enum Error {
     /// `EIO`: the device failed.
     #[error(transparent)]
     Io(#[from] DeviceError),
+    /// `EIO`: changes that wait for others that cannot be written.
+    #[error("changes could not be written: what they wait for is not on the device")]
+    Unwritten,
     /// `EIO` (or `EINVAL` at mount): the image breaks a rule of the format.
     #[error(transparent)]
     Format(#[from] ffs_ondisk::Error),
@@ -97,7 +100,7 @@ impl Error {
             Error::NotPermitted => 1,
             Error::NotFound => 2,
             Error::Io(e) => e.errno(),
-            Error::Format(_) => 5,
+            Error::Format(_) | Error::Unwritten => 5,
             Error::NoData => 6,
             Error::Access => 13,
             Error::Busy(_) => 16,

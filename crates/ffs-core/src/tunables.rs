@@ -330,6 +330,15 @@ tunables! {
         "kern.nbuf", "nbuf", "Most blocks with a buffer header.";
     hibufspace: Limit = Limit::Auto, Kind::AutoBytes(64 << 10, HUGE),
         "vfs.hibufspace", "hibufspace", "Most bytes of blocks with a buffer header.";
+    filedelay: u64 = 30, Kind::Seconds(0, MANY),
+        "kern.filedelay", "filedelay", "Seconds until changed file content is written.";
+    dirdelay: u64 = 29, Kind::Seconds(0, MANY),
+        "kern.dirdelay", "dirdelay", "Seconds until changed directories are written.";
+    metadelay: u64 = 28, Kind::Seconds(0, MANY),
+        "kern.metadelay", "metadelay", "Seconds until changed inodes, groups and indirect blocks are written.";
+    max_softdeps: Limit = Limit::Auto, Kind::AutoCount(100, MANY),
+        "debug.softdep.max_softdeps", "max_softdeps",
+        "Changes that soft updates keep track of before operations wait; auto: 4 for each of maxvnodes.";
     maxbufmallocspace: Limit = Limit::Auto, Kind::AutoBytes(0, HUGE),
         "vfs.maxbufmallocspace", "maxbufmallocspace", "Most bytes of small blocks outside whole pages.";
 }

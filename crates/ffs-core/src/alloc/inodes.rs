@@ -132,19 +132,6 @@ impl Alloc {
         }
         self.edit(c, |e| Ok(i < e.cg.view().initediblk()))
     }
-
-    /// Writes the group of `ino`, without making it durable: a checker reads no inode beyond those that the
-    /// group on disk counts as initialised.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) fn write_initialised(&self, ino: Ino) -> Result<()> {
-        let g = self.g();
-        if g.format == Format::Ufs1 {
-            return Ok(());
-        }
-        self.cache.write_if_dirty(BufKey::Meta(g.cgtod(g.ino_to_cg(ino))))
-    }
 }
 
 impl GroupEdit<'_> {

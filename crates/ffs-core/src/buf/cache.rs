@@ -268,23 +268,15 @@ impl BufCache {
         self.trouble.load(Ordering::Relaxed)
     }
 
-    /// Writes delayed buffers if there are too many. To be called with no buffer lock held.
-    ///
-    /// # Errors
-    /// The device's, if there are too many still: what else could not be written concerns those who
-    /// wait for it.
-    pub(crate) fn throttle(&self) -> Result<()> {
-        if !self.state.lock().too_dirty() {
-            return Ok(());
-        }
-        let written = self.write_delayed();
-        if self.state.lock().too_dirty() { written } else { Ok(()) }
+    /// Whether so much waits to be written that who changes things has to wait.
+    pub(crate) fn too_dirty(&self) -> bool {
+        self.state.lock().too_dirty()
     }
 
     /// Whether `buf` is in the cache and changed since it was written. Under its `io` lock a no
     /// means that its newest state is on the device.
-    pub(super) fn is_dirty(&self, buf: &Buf) -> bool {
+    pub(crate) fn is_dirty(&self, buf: &Buf) -> bool {
         let st = self.state.lock();
-        st.dirty.get(&buf.key).is_some_and(|b| std::ptr::eq(Arc::as_ptr(b), buf))
+        st.dirty.get(&buf.key).is_some_and(|d| std::ptr::eq(Arc::as_ptr(&d.buf), buf))
     }
 }

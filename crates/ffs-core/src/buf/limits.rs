@@ -22,7 +22,7 @@ pub(crate) struct CacheLimits {
     pub(super) bufspace: usize,
     /// Bytes of small private buffers.
     pub(super) mallocspace: usize,
-    /// Dirty bytes; beyond them, [`super::BufCache::throttle`] writes.
+    /// Dirty bytes; beyond them, who changes things has to write ([`super::BufCache::too_dirty`]).
     pub(super) dirty: usize,
     /// Dirty blocks, likewise.
     pub(super) dirty_blocks: usize,

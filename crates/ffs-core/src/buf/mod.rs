@@ -8,7 +8,7 @@
 //!    the buffer's lock, sealed (check hash) and passed through the ordering policy's
 //!    [`WriteHooks`]. File data may be borrowed instead of copied: nothing is undone in it.
 //! 2. A dirty buffer is never evicted: a failed write leaves it dirty, and the error goes to whoever
-//!    waits for it ([`BufCache::flush_all`], `fsync`). It is forgotten only with its block, and then
+//!    waits for it (`sync`, `fsync`). It is forgotten only with its block, and then
 //!    never written, not even by a flush that had listed it before.
 //! 3. At most one write of a buffer is in flight, so an older image cannot overtake a newer one.
 //! 4. A buffer is clean exactly if no modification came after its last written image (versions).
@@ -17,11 +17,12 @@
 //! # Locking
 //! The cache's own lock is held for moments and never across I/O. A buffer's `data` lock is held
 //! across the read that fills it; its `io` lock across a write of it. Whoever holds one buffer's
-//! lock must not take the cache's throttle ([`BufCache::throttle`]), which writes others.
+//! lock must not write others ([`BufCache::write_bufs`]).
 //!
 //! Reference: `spec/soft-updates.md` §2, §11, §12; `spec/directories-and-caches.md` §7.
 
 mod cache;
+mod epoch;
 mod limits;
 mod pool;
 mod stats;
@@ -31,6 +32,7 @@ mod tiers;
 mod writeback;
 
 pub(crate) use cache::BufCache;
+pub(crate) use epoch::{Delays, Written};
 pub(crate) use limits::CacheLimits;
 pub use stats::{CacheStats, ClassStats};
 

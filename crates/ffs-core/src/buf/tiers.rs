@@ -118,6 +118,13 @@ pub(super) struct Use {
     pub(super) by_kind: [[(usize, usize); 2]; BufKind::ALL.len()],
 }
 
+/// A buffer that waits to be written.
+pub(super) struct Dirty {
+    pub(super) buf: BufRef,
+    /// Since when: the time last told before it was first changed.
+    pub(super) since: i64,
+}
+
 /// What the cache's lock guards.
 pub(super) struct State {
     slots: Vec<Slot>,
@@ -131,7 +138,9 @@ pub(super) struct State {
     in_use: Use,
     counts: [ClassStats; BufKind::ALL.len()],
     dirty_bytes: usize,
-    pub(super) dirty: BTreeMap<BufKey, BufRef>,
+    pub(super) dirty: BTreeMap<BufKey, Dirty>,
+    /// Seconds since 1970 as last told.
+    pub(super) now: i64,
     pub(super) pool: Pool,
 }
 
@@ -150,6 +159,7 @@ impl State {
             counts: Default::default(),
             dirty_bytes: 0,
             dirty: BTreeMap::new(),
+            now: 0,
             pool: Pool::default(),
         }
     }
@@ -327,7 +337,7 @@ impl State {
         let slot = &mut self.slots[at as usize];
         slot.dirty = true;
         self.dirty_bytes += slot.bytes as usize;
-        self.dirty.insert(buf.key, buf.clone());
+        self.dirty.insert(buf.key, Dirty { buf: buf.clone(), since: self.now });
     }
 
     /// The dirty buffer `buf` is clean now.
@@ -341,6 +351,14 @@ impl State {
             self.dirty_bytes -= slot.bytes as usize;
             self.dirty.remove(&buf.key);
             self.link(at);
+        }
+    }
+
+    /// The dirty buffer `buf` was written, but not all its changes.
+    pub(super) fn restart_age(&mut self, buf: &Buf) {
+        let dirty = self.dirty.get_mut(&buf.key);
+        if let Some(d) = dirty.filter(|d| std::ptr::eq(Arc::as_ptr(&d.buf), buf)) {
+            d.since = self.now;
         }
     }
 

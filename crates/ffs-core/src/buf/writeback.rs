@@ -1,11 +1,12 @@
 //! Writing buffers: images, clusters of neighbouring blocks, flushes.
 
-use super::{Buf, BufCache, BufKey, BufKind, BufRef, Image};
+use super::epoch::Fate;
+use super::{Buf, BufCache, BufKey, BufKind, BufRef, Image, Written};
 use crate::counters::{add, bump};
 use crate::error::Result;
 use crate::sync::{MutexGuard, RwLockReadGuard};
 use ffs_device::Durability;
-use ffs_ondisk::{Cg, CgMut, Ino};
+use ffs_ondisk::{Cg, CgMut};
 use std::io::IoSlice;
 use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicU64;
@@ -65,88 +66,48 @@ impl BufCache {
         Ok(())
     }
 
-    /// Writes all dirty buffers, without making them durable.
-    ///
-    /// # Errors
-    /// The first error; the other buffers are written all the same.
-    pub(crate) fn write_delayed(&self) -> Result<()> {
-        let all: Vec<BufRef> = self.state.lock().dirty.values().cloned().collect();
-        self.write_all(all)
-    }
-
-    /// Writes all dirty buffers of one file (data, indirect blocks, extended attributes).
-    ///
-    /// # Errors
-    /// As [`BufCache::write_delayed`].
-    pub(crate) fn write_file(&self, ino: Ino) -> Result<()> {
-        let range = BufKey::File(ino, i64::MIN)..=BufKey::File(ino, i64::MAX);
-        self.write_all(self.dirty_among(range))
-    }
-
     /// Writes the dirty buffers among `keys`, which a stream has just left behind: they are the
     /// first to make room, so that what the stream writes next finds memory in the CPU's cache.
     /// What cannot be written stays dirty.
     pub(crate) fn write_behind(&self, keys: RangeInclusive<BufKey>) {
         let some = self.dirty_among(keys);
         let keys: Vec<BufKey> = some.iter().map(|b| b.key).collect();
-        drop(self.write_all(some));
+        drop(self.write_bufs(some));
         let mut st = self.state.lock();
         for key in keys {
             st.age(key);
         }
     }
 
-    fn dirty_among(&self, keys: RangeInclusive<BufKey>) -> Vec<BufRef> {
-        self.state.lock().dirty.range(keys).map(|(_, b)| b.clone()).collect()
-    }
-
-    /// Writes the buffer of `key` if it is dirty.
-    ///
-    /// # Errors
-    /// The device's; the buffer stays dirty.
-    pub(crate) fn write_if_dirty(&self, key: BufKey) -> Result<()> {
-        let buf = self.state.lock().dirty.get(&key).cloned();
-        buf.map_or(Ok(()), |b| self.write_one(&b, &self.counters.writes_delayed))
-    }
-
-    /// Writes all dirty buffers and makes everything durable.
-    ///
-    /// # Errors
-    /// As [`BufCache::write_delayed`]: what could be written is durable all the same.
-    pub(crate) fn flush_all(&self) -> Result<()> {
-        let written = self.write_delayed();
-        let flushed = self.flush_device();
-        written.and(flushed)
-    }
-
-    fn write_all(&self, bufs: Vec<BufRef>) -> Result<()> {
+    /// Writes the buffers that are dirty still, in the order in which they lie on the device.
+    pub(crate) fn write_bufs(&self, bufs: Vec<BufRef>) -> Written {
         let mut order: Vec<(u64, BufRef)> = bufs.into_iter().map(|b| (addr_of(&b), b)).collect();
         order.sort_by_key(|(addr, b)| (*addr, b.key));
-        let mut first_error = None;
+        let mut all = Written::default();
         let mut at = 0;
         while at < order.len() {
             let (done, result) = self.write_cluster(&order, at);
-            if let Err(e) = result {
-                first_error.get_or_insert(e);
-            }
-            at += done.max(1);
+            let done = done.max(1);
+            let members = order.get(at..at + done).unwrap_or(&[]).iter().map(|(_, b)| b);
+            all.note(members, result);
+            at += done;
         }
-        first_error.map_or(Ok(()), Err)
+        all
     }
 
     /// Writes the buffer at `at` and as many file-data neighbours on disk as are free to be written.
-    fn write_cluster(&self, order: &[(u64, BufRef)], at: usize) -> (usize, Result<()>) {
-        let Some((_, first)) = order.get(at) else { return (1, Ok(())) };
+    fn write_cluster(&self, order: &[(u64, BufRef)], at: usize) -> (usize, Result<Fate>) {
+        let Some((_, first)) = order.get(at) else { return (1, Ok(Fate::Clean)) };
         if first.kind != BufKind::Data {
             return (1, self.write_one(first, &self.counters.writes_delayed));
         }
         let io = first.io.lock();
         let data = first.data.read();
         if !data.valid || !self.is_dirty(first) {
-            return (1, Ok(()));
+            return (1, Ok(Fate::Clean));
         }
         if self.hooks.make_image(first.key, first.kind, None) == Image::Held {
-            return (1, Ok(()));
+            return (1, Ok(Fate::Held));
         }
         let lead = Member { buf: first, image: Bytes::Borrowed(data), _io: io };
         let start = self.g.frag_to_byte(self.addr_of(&lead));
@@ -177,11 +138,11 @@ impl BufCache {
         }
     }
 
-    fn write_one(&self, buf: &Buf, counter: &AtomicU64) -> Result<()> {
+    fn write_one(&self, buf: &Buf, counter: &AtomicU64) -> Result<Fate> {
         let io = buf.io.lock();
         let data = buf.data.read();
         if !data.valid || !self.is_dirty(buf) {
-            return Ok(());
+            return Ok(Fate::Clean);
         }
         let start = self.g.frag_to_byte(data.addr);
         let image = if buf.kind == BufKind::Data {
@@ -190,7 +151,7 @@ impl BufCache {
         } else {
             self.copy_image(buf, data)
         };
-        let Some(image) = image else { return Ok(()) };
+        let Some(image) = image else { return Ok(Fate::Held) };
         self.write_members(start, vec![Member { buf, image, _io: io }], counter)
     }
 
@@ -222,7 +183,7 @@ impl BufCache {
         start: u64,
         members: Vec<Member<'_>>,
         counter: &AtomicU64,
-    ) -> Result<()> {
+    ) -> Result<Fate> {
         let slices: Vec<IoSlice<'_>> = members.iter().map(|m| IoSlice::new(m.bytes())).collect();
         let total: usize = slices.iter().map(|s| s.len()).sum();
         let result = match slices.as_slice() {
@@ -236,36 +197,43 @@ impl BufCache {
         add(counter, members.len() as u64);
         add(&self.counters.bytes_written, total as u64);
         let durable = self.dev.durability() == Durability::OnCompletion;
+        let mut fate = Fate::Whole;
         for m in members {
             if m.buf.kind == BufKind::Data {
                 bump(&self.counters.writes_data);
             }
             let again = self.hooks.written(m.buf.key, result.is_ok(), durable);
-            if result.is_ok() && !again {
+            let undone = matches!(m.image, Bytes::Copied { undone: true, .. });
+            if result.is_ok() && (again || undone) {
+                bump(&self.counters.writes_undone);
+                self.state.lock().restart_age(m.buf);
+                fate = Fate::Undone;
+            } else if result.is_ok() {
                 self.clean_if_unchanged(m);
             }
         }
-        Ok(result?)
+        result?;
+        Ok(fate)
     }
 
-    /// The image of `m` is on the device: the buffer is clean unless it changed meanwhile.
+    /// The image of `m`, with all changes, is on the device: the buffer is clean unless it changed
+    /// meanwhile.
     fn clean_if_unchanged(&self, m: Member<'_>) {
-        let (version, undone) = match m.image {
+        let version = match m.image {
             Bytes::Borrowed(g) => {
                 let v = g.version;
                 drop(g);
-                (v, false)
+                v
             }
-            Bytes::Copied { version, undone, .. } => (version, undone),
+            Bytes::Copied { version, .. } => version,
         };
-        if undone {
-            return;
-        }
         let mut st = self.state.lock();
         // Under the cache's lock, so that a change after the test marks it dirty again after us.
         let unchanged = m.buf.data.try_read().is_some_and(|d| d.version == version);
         if unchanged {
             st.set_clean(m.buf);
+        } else {
+            st.restart_age(m.buf);
         }
     }
 }

@@ -123,7 +123,7 @@ impl InodeTable {
             let (done, error) =
                 self.write_part(ip, data, at, ZEROS.get(..n).unwrap_or(&[]), reserve);
             at += done as u64;
-            result = error.map_or_else(|| self.cache().throttle(), Err);
+            result = error.map_or_else(|| self.throttle_within(), Err);
         }
         self.range_done(ip, data, before, result)
     }
@@ -180,7 +180,7 @@ impl InodeTable {
             let granted = self.balloc(ip, data, lbn, size, true, reserve)?;
             self.cache().apply(&granted.buf, granted.then)?;
             drop(granted);
-            self.cache().throttle()?;
+            self.throttle_within()?;
             lbn = lbn.plus(1);
         }
         Ok(())

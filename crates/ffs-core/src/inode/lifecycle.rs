@@ -122,7 +122,7 @@ impl InodeTable {
         let mut result = Ok(());
         for ip in self.select(|d| d.alive() && d.d.nlink == 0) {
             let mut data = ip.write();
-            if data.alive() && data.d.nlink == 0 {
+            if data.alive() && data.d.nlink == 0 && !self.removal_pending(ip.ino) {
                 result = result.and(self.free_file(&ip, &mut data));
             }
         }

@@ -16,6 +16,8 @@
 //! | `truncate` | sizes |
 //! | `holes` | `SEEK_DATA`, `SEEK_HOLE`, ranges punched, zeroed, allocated |
 //! | `dirstate` | what the directory code remembers of a directory |
+//! | `softwork` | links dropped and space freed when the ordering policy asks for it |
+//! | `flush` | passes that write everything, or what is due |
 //! | `symlink`, `extattr`, `fsync` | what their names say |
 //!
 //! # Invariants
@@ -32,6 +34,7 @@
 //!    it reads before it changes anything.
 //!
 //! # Locking
+//! The lock under which work is done ([`InodeTable::run_work`]) comes first.
 //! An inode's lock ([`Inode::read`], [`Inode::write`]) comes before any buffer's; the table's own
 //! lock, which guards the name cache too, is held for moments and takes no other but an inode block
 //! buffer's and the buffer cache's. Methods that take
@@ -45,6 +48,7 @@ mod bmap;
 mod cut;
 mod dirstate;
 mod extattr;
+mod flush;
 mod fsync;
 mod holes;
 mod lifecycle;
@@ -52,6 +56,7 @@ mod map;
 mod pref;
 mod read;
 mod realloc;
+mod softwork;
 mod symlink;
 mod table;
 mod times;
@@ -80,10 +85,8 @@ pub(crate) struct Inode {
     last_use: AtomicU64,
     /// Whether it is in the table's queue of unused inodes.
     queued: AtomicBool,
-    /// Size or pointers may have changed since an fsync last wrote the inode's block: so it is of an
-    /// inode that just entered memory. Set with the inode locked for changes, cleared with it locked
-    /// shared.
-    unsynced: AtomicBool,
+    /// Size or pointers may have changed since an fsync last wrote the inode's block.
+    unsynced: fsync::Unsynced,
     data: RwLock<InodeData>,
     /// With what time it is in the queue.
     entry: AtomicU64,
@@ -141,7 +144,7 @@ impl Inode {
             queued: AtomicBool::new(false),
             entry: AtomicU64::new(0),
             names: Links::default(),
-            unsynced: AtomicBool::new(true),
+            unsynced: fsync::Unsynced::new(),
         }
     }
 

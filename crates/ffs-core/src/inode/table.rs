@@ -19,6 +19,7 @@
 //! Reference: `spec/directories-and-caches.md` §4.3, §5; `spec/on-disk-format.md` §5.2, §18.3.
 
 use super::map::InodeMap;
+use super::softwork::Backlog;
 use super::{Inode, InodeData};
 use crate::alloc::Alloc;
 use crate::buf::{BufCache, BufKey, BufKind, BufRef};
@@ -49,6 +50,10 @@ pub(crate) struct InodeTable {
     /// Uses that ended so far. Changed without care: two that end at once have ended at once.
     clock: AtomicU64,
     pub(super) state: Mutex<TableState>,
+    /// Held while work of the ordering policy is done.
+    pub(super) work: Mutex<Backlog>,
+    /// Held while an operation waits because too much is outstanding.
+    pub(super) relief: Mutex<()>,
     dirhash: Arc<Pool>,
 }
 
@@ -104,6 +109,8 @@ impl InodeTable {
             count: AtomicUsize::new(0),
             clock: AtomicU64::new(0),
             state: Mutex::new(TableState { map, names, unused }),
+            work: Mutex::default(),
+            relief: Mutex::default(),
             dirhash,
         }
     }
@@ -156,6 +163,11 @@ impl InodeTable {
     /// # Errors
     /// [`Error::Stale`] if the inode is free; [`Error::Format`] if it is damaged; the device's.
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Inode>> {
+        self.load(ino, false)
+    }
+
+    /// As [`InodeTable::get`]; with `unlinked` also a file that has no links.
+    pub(super) fn load(&self, ino: Ino, unlinked: bool) -> Result<Arc<Inode>> {
         if let Some(ip) = self.in_table(ino) {
             return Ok(ip);
         }
@@ -177,10 +189,13 @@ impl InodeTable {
             if get::<u16>(bytes, 0, self.g().endian) == 0 {
                 return Err(Error::Stale);
             }
-            dinode::check(self.g(), ino, bytes).map_err(|e| self.cache().damaged(e))?
+            let mut d = dinode::check(self.g(), ino, bytes).map_err(|e| self.cache().damaged(e))?;
+            // With the block locked: both change together.
+            d.nlink = d.nlink.saturating_sub(self.alloc.ordering.links_pending(ino));
+            d
         };
-        if d.nlink == 0 {
-            // Left by a crash, for fsck to judge. Were it let in, its last user would free it, and
+        if d.nlink == 0 && !unlinked {
+            // Removed, and not free yet; or left by a crash, for fsck to judge. Were it let in, its last user would free it, and
             // with it what a wrong count or a damaged directory still names.
             return Err(Error::Stale);
         }
@@ -299,7 +314,16 @@ impl InodeTable {
         if ip.refs.load(Ordering::Acquire) > 0 || data.d.nlink > 0 || !data.alive() {
             return Ok(());
         }
+        if self.removal_pending(ip.ino) {
+            return Ok(());
+        }
         self.free_file(ip, &mut data)
+    }
+
+    /// Whether the device may still show names of a file that has none: it is freed when it does not,
+    /// by [`crate::ordering::Work::Unlink`].
+    pub(crate) fn removal_pending(&self, ino: Ino) -> bool {
+        self.alloc.ordering.links_pending(ino) > 0
     }
 
     /// Drops inodes without users while there are too many, looking at `tries` at most.

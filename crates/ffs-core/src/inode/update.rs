@@ -3,7 +3,6 @@
 use super::{Inode, InodeData, InodeTable};
 use crate::error::Result;
 use crate::ordering::InodeChange;
-use std::sync::atomic::Ordering;
 
 impl InodeTable {
     /// Encodes the inode into its block's buffer; the ordering policy says whether the buffer must
@@ -16,7 +15,7 @@ impl InodeTable {
         let at = data.atime();
         data.set_atime(at);
         if why != InodeChange::Attr {
-            ip.unsynced.store(true, Ordering::Relaxed);
+            ip.unsynced.set();
         }
         let answer = {
             let mut b = block.write();

@@ -40,7 +40,7 @@ impl InodeTable {
         if end > size_limit(self, data) {
             return Err(Error::TooBig);
         }
-        self.cache().throttle()?;
+        self.throttle_within()?;
         // Pinned, so that the update at the end finds it.
         let _inode_block = self.inode_block(ip.ino)?;
         self.zero_gap(ip, data, off)?;
@@ -53,7 +53,7 @@ impl InodeTable {
             done += n;
             let error = error.or_else(|| {
                 // The end is the next call's first look.
-                (done < bytes.len()).then(|| self.cache().throttle().err()).flatten()
+                (done < bytes.len()).then(|| self.throttle_within().err()).flatten()
             });
             if error.is_some() {
                 stopped = error;

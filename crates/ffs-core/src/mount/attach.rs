@@ -87,6 +87,7 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
         dev,
         clock: env.clock,
     }));
+    ffs.0.table.alloc().cache.tell_time(ffs.0.clock.now().secs);
     check_root(&ffs)?;
     if writable && !opts.read_only {
         ffs.remount(false)?;

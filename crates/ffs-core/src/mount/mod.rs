@@ -26,6 +26,7 @@ use crate::counters::{CounterValues, Counters};
 use crate::error::{Error, Result};
 use crate::inode::InodeTable;
 use crate::options::MountOptions;
+use crate::ordering::Pending;
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::types::StatFs;
 use ffs_device::BlockDevice;
@@ -36,7 +37,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superblock::Summaries;
 pub use sysctl::{Nature, Sysctl};
 
-/// Seconds a change may wait before [`Ffs::tick`] writes it.
+/// Seconds after which [`Ffs::tick`] writes summaries and superblock, and notes times in inodes.
 const SYNC_AGE: i64 = 30;
 
 /// What the core takes from outside.
@@ -128,19 +129,33 @@ impl Inner {
     }
 
     /// Everything in memory to the device, durable; summaries and superblock last. What fails does
-    /// not keep the rest from the device.
-    fn sync_all(&self) -> Result<()> {
+    /// not keep the rest from the device. The caller holds the gate alone.
+    fn sync_alone(&self) -> Result<()> {
         let timed = self.table.flush_times();
-        let cache = &self.table.alloc().cache;
-        cache.flush_all()?;
+        self.table.sync_alone()?;
         timed?;
+        self.write_summaries()
+    }
+
+    /// As [`Inner::sync_alone`] while others may go on. Whether everything was reached.
+    fn sync_shared(&self) -> Result<bool> {
+        let timed = self.table.flush_times();
+        if !self.table.sync()? {
+            return Ok(false);
+        }
+        timed?;
+        self.write_summaries().map(|()| true)
+    }
+
+    /// Summaries and superblock to the device, durable.
+    fn write_summaries(&self) -> Result<()> {
         let mut st = self.state();
         let now = self.clock.now().secs;
         st.last_sync = now;
         st.summaries.collect(self.table.alloc(), now);
         st.summaries.write(&self.g, &*self.dev)?;
         drop(st);
-        cache.flush_device()
+        self.table.alloc().cache.flush_device()
     }
 
     /// Marks the volume clean, everything being durable: the end of a read-write mount. Nothing may
@@ -159,8 +174,12 @@ impl Inner {
 
     /// Frees removed files, writes everything and marks the volume clean.
     fn settle(&self) -> Result<()> {
+        if self.table.alloc().ordering.pending() != Pending::default() {
+            // First: it frees removed files nobody uses. A failure is told below.
+            drop(self.table.sync_alone());
+        }
         let purged = self.table.purge();
-        self.sync_all()?;
+        self.sync_alone()?;
         self.mark_clean()?;
         purged
     }
@@ -208,10 +227,11 @@ impl Ffs {
             return Ok(());
         }
         if read_only {
+            let synced = self.0.sync_alone();
             if self.0.table.has_unlinked() {
                 return Err(Error::Busy("a removed file is still in use"));
             }
-            self.0.sync_all()?;
+            synced?;
             return self.0.mark_clean();
         }
         let mut st = self.0.state();
@@ -276,14 +296,19 @@ impl Ffs {
     /// # Errors
     /// The device's; what was not written stays in memory and is tried again later.
     pub fn sync(&self) -> Result<()> {
-        let _gate = self.0.gate.read();
-        if self.is_read_only() {
-            return Ok(());
+        {
+            let _gate = self.0.gate.read();
+            if self.is_read_only() || self.0.sync_shared()? {
+                return Ok(());
+            }
         }
-        self.0.sync_all()
+        // Others change things faster than they can be written.
+        let _alone = self.0.gate.write();
+        if self.is_read_only() { Ok(()) } else { self.0.sync_alone() }
     }
 
-    /// The syncer's work: writes what has waited for 30 seconds. To be called about once a second by whoever
+    /// The syncer's work: writes what has waited for as long as `kern.filedelay`, `kern.dirdelay` and
+    /// `kern.metadelay` say, and every 30 seconds the superblock. To be called about once a second by whoever
     /// drives time.
     ///
     /// # Errors
@@ -291,8 +316,16 @@ impl Ffs {
     pub fn tick(&self) -> Result<()> {
         let now = self.0.clock.now().secs;
         self.0.table.dirhash().tell_time(now);
+        let table = &self.0.table;
+        table.alloc().cache.tell_time(now);
+        let _gate = self.0.gate.read();
+        if self.is_read_only() {
+            return Ok(());
+        }
         let due = now - self.0.state().last_sync >= SYNC_AGE;
-        if due { self.sync() } else { Ok(()) }
+        let timed = if due { table.flush_times() } else { Ok(()) };
+        table.write_due().and(timed)?;
+        if due { self.0.write_summaries() } else { Ok(()) }
     }
 
     /// Memory is short: gives back what is kept only for speed, by age and share (`dirhash_reclaimage`,

@@ -68,14 +68,16 @@ struct Op<'a> {
 impl Drop for Op<'_> {
     fn drop(&mut self) {
         // What could not be written stays dirty; sync, fsync or unmount report it.
-        drop(self.inner.table.alloc().cache.throttle());
+        drop(self.inner.table.throttle());
     }
 }
 
 impl Ffs {
     /// Starts an operation that changes the volume.
     fn begin(&self) -> Result<Op<'_>> {
-        Ok(Op { inner: &self.0, _gate: self.0.begin_write()? })
+        let gate = self.0.begin_write()?;
+        self.0.table.relieve()?;
+        Ok(Op { inner: &self.0, _gate: gate })
     }
 
     /// Refuses a file of another mount.

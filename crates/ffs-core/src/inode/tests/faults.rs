@@ -167,7 +167,7 @@ fn blocks_given_to_another_file_are_not_overwritten_by_late_writes() {
         b.truncate(&old, 0).unwrap();
         b.write(&new, 0, &[0x55; 40 * 4096]).unwrap();
         // Not fsync, which would wait for the group.
-        b.t.cache().write_file(new.ino).unwrap();
+        b.t.cache().write_bufs(b.t.cache().dirty_of(new.ino)).result().unwrap();
         gate.open();
     });
     let taken = places(&new);

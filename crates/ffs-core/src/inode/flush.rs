@@ -1,0 +1,254 @@
+//! Passes: what brings everything to the device, in an order that undoes as little as possible.
+//!
+//! A pass (an epoch) writes the dirty buffers of which nothing has to be held back, or, if there are
+//! none, those of which something does; flushes the device, which makes more ready; and does the
+//! work that became safe. Policies that hold nothing back need one.
+//!
+//! # Invariants
+//! 1. No pass begins with an inode or a buffer locked; but [`InodeTable::throttle_within`], which
+//!    does no work.
+//! 2. Passes end: when their aim is reached, or when one changed nothing. That is an error.
+//! 3. A buffer whose write failed stays dirty, is left alone by further passes of the same call, and
+//!    keeps no other from being written. The first error is reported.
+//!
+//! Reference: `spec/soft-updates.md` §7, §9.1, §9.2, §10.3.
+
+use super::InodeTable;
+use crate::buf::{BufKey, BufRef, Delays, Written};
+use crate::counters::bump;
+use crate::error::{Error, Result};
+use crate::ordering::{Pending, Readiness};
+use std::collections::BTreeSet;
+
+/// Passes in a row that may change nothing: the first of them may have met another thread's.
+const IDLE: u32 = 4;
+/// Passes of [`InodeTable::sync`] while others change things.
+const SHARED_PASSES: u32 = 64;
+/// Passes of one tick, and of one operation that found too much dirty.
+const FEW_PASSES: u32 = 16;
+/// Seconds that a buffer may be overdue before it is written although something is held back.
+const GRACE: i64 = 4;
+/// Records for each inode that may be in memory, as BSD has it.
+const RECORDS_PER_VNODE: u64 = 4;
+
+/// How far things are: if a pass leaves it as it was, the pass changed nothing.
+type Standing = (usize, Pending);
+
+impl InodeTable {
+    fn standing(&self) -> Standing {
+        (self.cache().dirty_count(), self.alloc.ordering.pending())
+    }
+
+    /// The readiest of `bufs`, and how ready they are.
+    pub(super) fn readiest(&self, bufs: Vec<BufRef>) -> (Readiness, Vec<BufRef>) {
+        let mut best = (Readiness::Nothing, Vec::new());
+        for buf in bufs {
+            let ready = self.alloc.ordering.readiness(buf.key, buf.kind);
+            if ready < best.0 {
+                best = (ready, Vec::new());
+            }
+            if ready == best.0 {
+                best.1.push(buf);
+            }
+        }
+        best
+    }
+
+    /// Writes the readiest of `bufs`; those that would show nothing new only if `all`.
+    fn write_readiest(&self, bufs: Vec<BufRef>, all: bool) -> Written {
+        let (ready, bufs) = self.readiest(bufs);
+        if ready == Readiness::Nothing && !all {
+            return Written::default();
+        }
+        self.cache().write_bufs(bufs)
+    }
+
+    /// Flushes the device at the end of a pass.
+    pub(super) fn end_pass(&self) -> Result<()> {
+        bump(&self.cache().counters.epochs);
+        self.cache().flush_device()
+    }
+
+    /// Passes over all dirty buffers until `done`, at most `most`; whether that was reached. At least
+    /// one.
+    fn passes(&self, most: u32, done: impl Fn() -> bool) -> Result<bool> {
+        let mut failed: BTreeSet<BufKey> = BTreeSet::new();
+        let (mut result, mut idle) = (Ok(()), 0);
+        for _ in 0..most {
+            let mut bufs = self.cache().dirty_bufs();
+            bufs.retain(|b| !failed.contains(&b.key));
+            let (before, nothing) = (self.standing(), bufs.is_empty());
+            let mut written = self.write_readiest(bufs, idle > 0 && result.is_ok());
+            failed.extend(written.failed.drain(..));
+            result = result.and(written.result());
+            if let Err(e) = self.end_pass() {
+                return Err(result.err().unwrap_or(e));
+            }
+            let (worked, outcome) = self.run_work(usize::MAX);
+            result = result.and(outcome);
+            if done() {
+                return result.map(|()| true);
+            }
+            if worked > 0 || self.standing() != before {
+                idle = 0;
+                continue;
+            }
+            idle += 1;
+            if nothing || idle > IDLE || result.is_err() {
+                return result.and(Err(Error::Unwritten));
+            }
+        }
+        result.map(|()| false)
+    }
+
+    /// Whether the policy has finished everything.
+    fn finished(&self) -> bool {
+        let p = self.alloc.ordering.pending();
+        p.records == 0 && p.frags == 0 && p.inodes == 0 && !self.work_waits()
+    }
+
+    /// Makes everything durable that was changed before, and does all work that follows from it.
+    /// Whether that was reached: if others go on changing things it may not be, and
+    /// [`InodeTable::sync_alone`] has to be called.
+    ///
+    /// # Errors
+    /// The device's: the first; [`Error::Unwritten`].
+    pub(crate) fn sync(&self) -> Result<bool> {
+        self.passes(SHARED_PASSES, || self.finished())
+    }
+
+    /// As [`InodeTable::sync`] while nobody changes anything: nothing is dirty on return.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn sync_alone(&self) -> Result<()> {
+        let done = || self.finished() && self.cache().dirty_count() == 0;
+        self.passes(u32::MAX, done).map(drop)
+    }
+
+    /// Writes what has waited as long as the switches allow: at first what is whole, and in parts
+    /// what is [`GRACE`] seconds late. Works ahead if more than half of what may be outstanding is.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn write_due(&self) -> Result<()> {
+        let delays = self.delays();
+        let mut result = Ok(());
+        for _ in 0..FEW_PASSES {
+            let (ready, bufs) = self.readiest(self.cache().due(delays));
+            if ready != Readiness::Whole {
+                break;
+            }
+            result = result.and(self.cache().write_bufs(bufs).result());
+            self.end_pass()?;
+            result = result.and(self.run_work(usize::MAX).1);
+            if result.is_err() {
+                break;
+            }
+        }
+        let late = self.cache().due(delays.later(GRACE));
+        if !late.is_empty() && result.is_ok() {
+            result = self.write_readiest(late, false).result();
+            self.end_pass()?;
+        }
+        result = result.and(self.run_work(usize::MAX).1);
+        let half = self.most_records() / 2;
+        if result.is_ok() && self.alloc.ordering.pending().records > half {
+            let ahead = self.passes(FEW_PASSES, || self.alloc.ordering.pending().records <= half);
+            result = ahead.map(drop);
+        }
+        result
+    }
+
+    fn delays(&self) -> Delays {
+        let t = &self.alloc.tunables;
+        let seconds = |n: u64| i64::try_from(n).unwrap_or(i64::MAX / 2);
+        Delays {
+            file: seconds(t.filedelay()),
+            dir: seconds(t.dirdelay()),
+            meta: seconds(t.metadelay()),
+        }
+    }
+
+    fn most_records(&self) -> u64 {
+        let t = &self.alloc.tunables;
+        t.max_softdeps().or(|| t.maxvnodes().saturating_mul(RECORDS_PER_VNODE))
+    }
+
+    /// Before an operation: waits while too much is outstanding. The caller holds no lock but the
+    /// gate.
+    ///
+    /// # Errors
+    /// The device's, if as much is outstanding still: what is outstanding must not grow for ever.
+    pub(crate) fn relieve(&self) -> Result<()> {
+        let most = self.most_records();
+        let outstanding = || self.alloc.ordering.pending().records;
+        if outstanding() <= most {
+            return Ok(());
+        }
+        let _one = self.relief.lock();
+        if outstanding() <= most {
+            return Ok(());
+        }
+        bump(&self.cache().counters.softdep_waits);
+        let enough = most - most / 10;
+        match self.passes(u32::MAX, || outstanding() <= enough) {
+            Err(e) if outstanding() > most => Err(e),
+            _ => Ok(()),
+        }
+    }
+
+    /// After an operation: if too much is dirty, writes until it is not, and does work. The caller
+    /// holds no lock but the gate.
+    ///
+    /// # Errors
+    /// The device's, if too much is dirty still: what else could not be written concerns those who
+    /// wait for it.
+    pub(crate) fn throttle(&self) -> Result<()> {
+        self.write_while_too_dirty(true)
+    }
+
+    /// As [`InodeTable::throttle`] in the middle of an operation, which may have inodes locked.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn throttle_within(&self) -> Result<()> {
+        self.write_while_too_dirty(false)
+    }
+
+    fn write_while_too_dirty(&self, work: bool) -> Result<()> {
+        for _ in 0..FEW_PASSES {
+            if !self.cache().too_dirty() {
+                break;
+            }
+            let before = self.standing();
+            let written = self.write_readiest(self.cache().dirty_bufs(), false);
+            if !self.cache().too_dirty() {
+                break;
+            }
+            written.result()?;
+            self.end_pass()?;
+            let worked = if work { self.help_work(usize::MAX) } else { 0 };
+            if worked == 0 && self.standing() == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until everything that will be free is free; whether there was any. The caller holds no
+    /// lock but the gate.
+    pub(crate) fn reclaim(&self) -> bool {
+        let outstanding = || {
+            let p = self.alloc.ordering.pending();
+            p.frags > 0 || p.inodes > 0
+        };
+        if !outstanding() {
+            return false;
+        }
+        bump(&self.cache().counters.space_requests);
+        // What fails here is told by those who wait for it; the caller only wants space.
+        drop(self.passes(SHARED_PASSES, || !outstanding()));
+        true
+    }
+}

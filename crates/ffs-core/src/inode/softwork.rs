@@ -1,0 +1,119 @@
+//! Work that the ordering policy asks for once it is safe: links dropped, space freed.
+//!
+//! # Invariants
+//! 1. One thread at a time does work, in the order in which the policy gave it out. What the device
+//!    refuses waits for the next run; what is behind it does not wait, as it concerns other files.
+//! 2. Work is done with no other lock held: its lock comes before inode locks. Only who makes things
+//!    durable waits for it.
+//!
+//! Reference: `spec/soft-updates.md` §6.3, §6.12, §7.2.
+
+use super::InodeTable;
+use crate::counters::add;
+use crate::error::Result;
+use crate::ordering::{FragRun, Work};
+use ffs_ondisk::{Dinode, Ino};
+use std::collections::VecDeque;
+
+/// Pieces taken from the policy at a time.
+const BATCH: usize = 64;
+
+/// Work that was taken from the policy and could not be done.
+#[derive(Debug, Default)]
+pub(super) struct Backlog(VecDeque<Work>);
+
+impl InodeTable {
+    /// Does up to `most` pieces of work; tells how many were done. The caller holds no lock of an
+    /// inode or a buffer.
+    ///
+    /// # Errors
+    /// The device's: the first. What failed is tried again by the next call.
+    pub(crate) fn run_work(&self, most: usize) -> (usize, Result<()>) {
+        self.work_off(&mut self.work.lock(), most)
+    }
+
+    /// As [`InodeTable::run_work`], unless another thread does it.
+    pub(super) fn help_work(&self, most: usize) -> usize {
+        let backlog = self.work.try_lock();
+        backlog.map_or(0, |mut backlog| self.work_off(&mut backlog, most).0)
+    }
+
+    /// Whether work failed and waits for another try.
+    pub(super) fn work_waits(&self) -> bool {
+        !self.work.lock().0.is_empty()
+    }
+
+    fn work_off(&self, backlog: &mut Backlog, most: usize) -> (usize, Result<()>) {
+        let (mut done, mut result) = (0, Ok(()));
+        let again = std::mem::take(&mut backlog.0);
+        let mut next = again;
+        while done < most {
+            if next.is_empty() {
+                next.extend(self.alloc.ordering.take_work(BATCH.min(most - done)));
+            }
+            let Some(work) = next.pop_front() else { break };
+            match self.work(&work) {
+                Ok(()) => done += 1,
+                Err(e) => {
+                    result = result.and(Err(e));
+                    backlog.0.push_back(work);
+                }
+            }
+        }
+        backlog.0.append(&mut next);
+        add(&self.cache().counters.work_done, done as u64);
+        (done, result)
+    }
+
+    fn work(&self, work: &Work) -> Result<()> {
+        match work {
+            Work::Unlink { ino, by } => self.unlink_stored(*ino, *by)?,
+            Work::FreeRuns(runs) => {
+                for run in runs {
+                    self.free_run(*run);
+                }
+            }
+            Work::FreeInode { ino, was_dir } => {
+                if self.alloc.free_inode(*ino, *was_dir).is_err() {
+                    // It stays allocated until fsck.
+                    self.cache().note_trouble();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lowers the link count in the inode's block; frees the file if it was its last one.
+    fn unlink_stored(&self, ino: Ino, by: u16) -> Result<()> {
+        let block = self.inode_block(ino)?;
+        let gone = {
+            let mut b = block.write();
+            let at = self.g().ino_to_fsbo(ino);
+            let place = b.bytes.get_mut(at..).unwrap_or(&mut []);
+            let mut d = Dinode::decode(self.g(), place);
+            d.nlink = d.nlink.saturating_sub(by);
+            d.encode(self.g(), place);
+            let left = self.alloc.ordering.unlinked(ino, by);
+            left == 0 && d.nlink == 0 && d.mode != 0
+        };
+        self.cache().dirty(&block);
+        if gone {
+            // What fails in freeing leaves an inode without names, which unmounting tries again and
+            // fsck frees.
+            drop(self.load(ino, true).and_then(|ip| self.inactive(&ip)));
+        }
+        Ok(())
+    }
+
+    /// Frees a run that may be longer than a block.
+    fn free_run(&self, run: FragRun) {
+        let frag = self.g().frag;
+        let (mut at, mut left) = (run.at, run.frags);
+        while left > 0 {
+            let within = (at.0 % u64::from(frag)) as u32;
+            let frags = (frag - within).min(left);
+            self.free_quietly(FragRun { at, frags });
+            (at, left) = (at.plus(frags.into()), left - frags);
+        }
+    }
+}
