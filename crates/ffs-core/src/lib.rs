@@ -41,6 +41,9 @@ pub use ffs_ondisk::{FileFlags, FileType, Ino, Timespec};
 pub use mount::{Env, Ffs, Nature, Sysctl};
 pub use ops::{Vnode, acl};
 pub use options::{Atime, MountOptions, OrderingPolicy};
+pub use ordering::rules::Rule;
+#[cfg(feature = "mutants")]
+pub use ordering::rules::break_rule;
 pub use tunables::{
     AllocPolicy, DirHashFunction, DirPref, DirTruncate, Kind, Limit, NamecachePrime, Tunable,
     TunableError, TunableId, TunableValues, describe as describe_tunables, nearest, size,

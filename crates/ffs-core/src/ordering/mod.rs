@@ -16,9 +16,12 @@
 #![allow(dead_code, reason = "asked for by the tenant that is being built: soft updates")]
 
 mod none;
+pub(crate) mod rules;
+mod softdep;
 mod sync;
 
 pub(crate) use none::Unordered;
+pub(crate) use softdep::SoftUpdates;
 pub(crate) use sync::SyncOrdered;
 
 pub(crate) use crate::buf::Disposition;

@@ -1,0 +1,120 @@
+//! Blocks that are written as they are: groups, file data, and all others as far as it only
+//! matters that they were written.
+//!
+//! # Invariants
+//! 1. `seq` of a block counts the reasons to write it; whoever raises it has the buffer marked dirty
+//!    afterwards. A block without a record has no reason left: all of it is durable.
+//! 2. A group's image is held back while inode blocks that it counts were never written.
+
+use super::Engine;
+use super::graph::{Cond, Id};
+use crate::buf::BufKey;
+use ffs_ondisk::Ino;
+use std::collections::VecDeque;
+
+/// Who waits for a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Waiter {
+    Node(Id),
+    /// A new inode, for its group's map.
+    NewInode(Ino),
+    /// A group, for the first image of an inode block.
+    Group(BufKey),
+}
+
+/// What is known of a block.
+#[derive(Debug, Default)]
+pub(super) struct BlockRec {
+    /// Reasons so far.
+    pub(super) seq: u64,
+    /// Of those, answered by an image that is durable.
+    pub(super) durable: u64,
+    pub(super) waiters: VecDeque<(u64, Waiter)>,
+    /// Inode blocks that must be written before this group.
+    pub(super) held_by: Vec<BufKey>,
+}
+
+impl Engine {
+    /// There is a new reason to write the block.
+    pub(super) fn touch(&mut self, key: BufKey) -> u64 {
+        let rec = self.blocks.entry(key).or_default();
+        rec.seq += 1;
+        rec.seq
+    }
+
+    /// `id` needs all that there is to write of the block now.
+    pub(super) fn need_block(&mut self, id: Id, key: BufKey) {
+        let Some(rec) = self.blocks.get(&key) else { return };
+        let seq = rec.seq;
+        self.need_block_at(id, key, seq);
+    }
+
+    /// `id` needs the block as it was at reason `seq`.
+    pub(super) fn need_block_at(&mut self, id: Id, key: BufKey, seq: u64) {
+        let Some(rec) = self.blocks.get_mut(&key) else { return };
+        if rec.durable < seq {
+            rec.waiters.push_back((seq, Waiter::Node(id)));
+            self.note(id, Cond::Block(key), false);
+        }
+    }
+
+    /// The block's image of reason `seq` is durable.
+    pub(super) fn block_durable(&mut self, key: BufKey, seq: u64) {
+        let Some(rec) = self.blocks.get_mut(&key) else { return };
+        rec.durable = rec.durable.max(seq);
+        let mut due = Vec::new();
+        rec.waiters.retain(|&(at, w)| {
+            if at <= seq {
+                due.push(w);
+            }
+            at > seq
+        });
+        let finished = rec.durable == rec.seq && rec.waiters.is_empty() && rec.held_by.is_empty();
+        if finished {
+            self.blocks.remove(&key);
+        }
+        for w in due {
+            match w {
+                Waiter::Node(id) => self.meet(id, Cond::Block(key)),
+                Waiter::NewInode(ino) => self.map_durable(ino),
+                Waiter::Group(group) => {
+                    if let Some(rec) = self.blocks.get_mut(&group) {
+                        rec.held_by.retain(|k| *k != key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The group waits for the first image of the inode block.
+    pub(super) fn hold_group(&mut self, group: BufKey, fresh: BufKey) {
+        let seq = self.touch(fresh);
+        if let Some(rec) = self.blocks.get_mut(&fresh) {
+            rec.waiters.push_back((seq, Waiter::Group(group)));
+        }
+        self.blocks.entry(group).or_default().held_by.push(fresh);
+    }
+
+    /// Whether the group must not be written yet.
+    pub(super) fn is_held(&self, key: BufKey) -> bool {
+        self.blocks.get(&key).is_some_and(|rec| !rec.held_by.is_empty())
+    }
+
+    /// The buffer of a block of `ino` is gone: it will not be written. What waited for it to lose
+    /// a name waits for the inode that does not have the block any more.
+    pub(super) fn forget_block(&mut self, ino: Ino, key: BufKey) {
+        let Some(rec) = self.blocks.remove(&key) else { return };
+        for (_, w) in rec.waiters {
+            if let Waiter::Node(id) = w
+                && let Some(n) = self.nodes.get_mut(id)
+                && let Some(i) = n.needs.iter().position(|need| need.cond == Cond::Block(key))
+            {
+                n.needs.remove(i);
+                self.need_inode(id, ino, false);
+                if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
+                    self.all_met(id);
+                }
+            }
+        }
+    }
+}

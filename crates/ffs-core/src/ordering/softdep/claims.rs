@@ -1,0 +1,575 @@
+//! Pointers: which blocks an inode or an indirect block may be shown to own.
+//!
+//! A pointer has a chain: the value on the device (base), and the values it got since, oldest first.
+//! An image shows the newest value that may be seen, else the base. A value that was in no image
+//! leaves the chain when a newer one comes: so the base is always what the device may still show.
+//!
+//! # Invariants
+//! 1. A run of fragments that some value before the newest names is not free: it is freed when a
+//!    newer value is durable, or at once if it was in no image.
+//! 2. The last value of a chain is the pointer in memory (or about to be, under the file's lock).
+//! 3. A shown inode's size covers no block whose pointer is held back and that must not be a hole:
+//!    no block at the end of a file, and none of a directory (§4.3 of the reference).
+//!
+//! Reference: `spec/soft-updates.md` §4.3 to §4.5.
+
+use super::Engine;
+use super::graph::{ExtClaim, Id, Level, State, What};
+use super::inodes::More;
+use crate::buf::BufKey;
+use crate::ordering::rules::{Rule, holds};
+use crate::ordering::{FragRun, PtrSlot, Work};
+use ffs_ondisk::bmap::{self, Path, first_of_root};
+use ffs_ondisk::geometry::{NDADDR, NIADDR};
+use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
+use smallvec::SmallVec;
+
+/// A value of a pointer.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) slot: PtrSlot,
+    pub(super) run: FragRun,
+    /// What may be freed when it is durable.
+    pub(super) frees: Vec<FragRun>,
+}
+
+/// The values of a pointer.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// On the device.
+    pub(super) base: Option<FragRun>,
+    /// Since then, oldest first.
+    pub(super) versions: SmallVec<[Id; 1]>,
+}
+
+/// Pointers in an inode, direct ones first, then the roots.
+pub(super) type Slots = SmallVec<[(u8, Chain); 2]>;
+
+impl Engine {
+    /// See [`crate::ordering::Ordering::claim_set`].
+    pub(super) fn claim(
+        &mut self,
+        slot: PtrSlot,
+        new: FragRun,
+        old: Option<FragRun>,
+        block: BufKey,
+    ) {
+        self.touch(block);
+        if let PtrSlot::ExtAttr(ino, i) = slot {
+            return self.claim_ext(ino, i, new, block);
+        }
+        let moved = old.filter(|old| old.at != new.at);
+        let mut frees = Vec::new();
+        let last = self.chain_entry(slot, old).versions.last().copied();
+        let dropped = last.filter(|&id| self.state(id) == Some(State::Never));
+        let id = self.add(What::Claim(Box::new(Claim { slot, run: new, frees: Vec::new() })));
+        if let Some(gone) = dropped {
+            self.pass(gone, Some(id));
+            if let Some(n) = self.cancel(gone)
+                && let What::Claim(c) = n.what
+            {
+                frees = c.frees;
+            }
+            self.chain_entry(slot, old).versions.pop();
+            // It was in no image: nothing on the device names it.
+            if let Some(run) = moved {
+                self.free_now(vec![run]);
+            }
+        } else if let Some(run) = moved {
+            frees.push(run);
+        }
+        if let Some(n) = self.nodes.get_mut(id)
+            && let What::Claim(c) = &mut n.what
+        {
+            c.frees = frees;
+        }
+        self.chain_entry(slot, old).versions.push(id);
+        if holds(Rule::ContentBeforeClaim) {
+            self.need_block(id, block);
+        }
+        if holds(Rule::MapBeforeClaim) {
+            let group = self.group_of(new.at);
+            self.need_block(id, group);
+        }
+    }
+
+    /// See [`crate::ordering::Ordering::claim_dropped`].
+    pub(super) fn unclaim(&mut self, slot: PtrSlot, new: FragRun, old: Option<FragRun>) {
+        let Some(id) = self.chain(slot).and_then(|c| c.versions.last().copied()) else { return };
+        let Some(n) = self.nodes.get_mut(id) else { return };
+        let What::Claim(c) = &mut n.what else { return };
+        if c.run.at != new.at {
+            return;
+        }
+        match old {
+            // It keeps its place and shrinks: nothing is taken back that a chain would have to know.
+            Some(old) => c.run.frags = old.frags,
+            None => {
+                self.pass(id, None);
+                self.cancel(id);
+                if let Some(c) = self.chain(slot) {
+                    c.versions.pop();
+                }
+                self.trim_chain(slot);
+                self.drain();
+            }
+        }
+    }
+
+    fn claim_ext(&mut self, ino: Ino, i: usize, new: FragRun, block: BufKey) {
+        let known = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.ext);
+        let id = match known.filter(|&id| self.state(id) == Some(State::Never)) {
+            Some(id) => id,
+            None => {
+                let base = ([0; 2], 0);
+                let id = self.add(What::Ext(Box::new(ExtClaim { ino, new: [0; 2], base })));
+                self.more(ino).ext = Some(id);
+                id
+            }
+        };
+        if let Some(n) = self.nodes.get_mut(id)
+            && let What::Ext(x) = &mut n.what
+            && let Some(p) = x.new.get_mut(i)
+        {
+            *p = i64::try_from(new.at.0).unwrap_or(0);
+        }
+        if holds(Rule::ContentBeforeClaim) {
+            self.need_block(id, block);
+        }
+        if holds(Rule::MapBeforeClaim) {
+            let group = self.group_of(new.at);
+            self.need_block(id, group);
+        }
+    }
+
+    /// See [`crate::ordering::Ordering::attributes_replaced`].
+    pub(super) fn ext_replaced(&mut self, ino: Ino, old: [i64; 2], old_size: u32) {
+        let Some(id) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.ext) else { return };
+        if let Some(n) = self.nodes.get_mut(id)
+            && let What::Ext(x) = &mut n.what
+            && x.base == ([0; 2], 0)
+        {
+            x.base = (old, old_size);
+        }
+    }
+
+    /// The chain of a pointer, made with `old` on the device if it has none.
+    fn chain_entry(&mut self, slot: PtrSlot, old: Option<FragRun>) -> &mut Chain {
+        let fresh = || Chain { base: old, versions: SmallVec::new() };
+        match place(slot) {
+            Place::Inode(ino, i) => {
+                let slots = &mut self.more(ino).slots;
+                let at = slots.binary_search_by_key(&i, |s| s.0).unwrap_or_else(|at| {
+                    slots.insert(at, (i, fresh()));
+                    at
+                });
+                &mut slots[at].1
+            }
+            Place::Indirect(key, i) => {
+                self.indirects.entry(key).or_default().entry(i).or_insert_with(fresh)
+            }
+        }
+    }
+
+    pub(super) fn chain(&mut self, slot: PtrSlot) -> Option<&mut Chain> {
+        match place(slot) {
+            Place::Inode(ino, i) => {
+                let slots = &mut self.inodes.get_mut(&ino)?.more.as_mut()?.slots;
+                let at = slots.binary_search_by_key(&i, |s| s.0).ok()?;
+                slots.get_mut(at).map(|s| &mut s.1)
+            }
+            Place::Indirect(key, i) => self.indirects.get_mut(&key)?.get_mut(&i),
+        }
+    }
+
+    /// Drops the chain if it says nothing more than the pointer.
+    fn trim_chain(&mut self, slot: PtrSlot) {
+        if self.chain(slot).is_none_or(|c| !c.versions.is_empty()) {
+            return;
+        }
+        match place(slot) {
+            Place::Inode(ino, i) => {
+                if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
+                    more.slots.retain(|s| s.0 != i);
+                }
+                self.tidy(ino);
+            }
+            Place::Indirect(key, i) => {
+                if let Some(all) = self.indirects.get_mut(&key) {
+                    all.remove(&i);
+                    if all.is_empty() {
+                        self.indirects.remove(&key);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The claim is durable: older values are gone from the device.
+    pub(super) fn claim_durable(&mut self, id: Id) {
+        let Some(n) = self.nodes.get(id) else { return };
+        let What::Claim(c) = &n.what else { return };
+        let (slot, run) = (c.slot, c.run);
+        let mut older = SmallVec::<[Id; 2]>::new();
+        if let Some(chain) = self.chain(slot)
+            && let Some(at) = chain.versions.iter().position(|v| *v == id)
+        {
+            older.extend(chain.versions.drain(..=at));
+            chain.base = Some(run);
+        }
+        self.trim_chain(slot);
+        let mut frees = Vec::new();
+        for v in older {
+            if let Some(n) = self.fulfil(v)
+                && let What::Claim(c) = n.what
+            {
+                frees.extend(c.frees);
+            }
+        }
+        self.free_now(frees);
+    }
+
+    /// Asks for the runs to be marked free.
+    pub(super) fn free_now(&mut self, runs: Vec<FragRun>) {
+        if !runs.is_empty() {
+            self.totals.frags += runs.iter().map(|r| u64::from(r.frags)).sum::<u64>();
+            self.work.push_back(Work::FreeRuns(runs));
+        }
+    }
+
+    /// A pointer has another value than its chain: it was cleared, or its file cut short. What the
+    /// chain kept from being freed goes to `frees`.
+    fn drop_chain(&mut self, chain: Chain, frees: &mut Vec<FragRun>) {
+        for v in chain.versions {
+            if let Some(n) = self.fulfil(v)
+                && let What::Claim(c) = n.what
+            {
+                frees.extend(c.frees);
+            }
+        }
+    }
+
+    /// Brings the chains in line with `d`, which is stored now: pointers that were cleared, a last
+    /// block cut short, a size below one that was held back.
+    pub(super) fn reconcile(&mut self, ino: Ino, d: &Dinode) {
+        let g = self.g;
+        let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) else { return };
+        let (mut frees, mut gone) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        while let Some((i, chain)) = more.slots.get(at) {
+            let pointer = pointer_of(d, usize::from(*i));
+            let node = chain.versions.last().and_then(|id| self.nodes.get_mut(*id));
+            let kept = node.is_some_and(|n| match &mut n.what {
+                What::Claim(c) if c.run.at.0 == pointer => {
+                    let have = g.blksize(d.size, Lbn(u64::from(*i))) / g.fsize;
+                    if usize::from(*i) < NDADDR && have < c.run.frags && have > 0 {
+                        c.run.frags = have;
+                    }
+                    true
+                }
+                _ => false,
+            });
+            if kept {
+                at += 1;
+            } else {
+                gone.push(more.slots.remove(at).1);
+            }
+        }
+        let holds: SmallVec<[Id; 2]> = more.holds.iter().copied().collect();
+        for chain in gone {
+            self.drop_chain(chain, &mut frees);
+        }
+        for id in holds {
+            if let Some(What::Hold { new, .. }) = self.nodes.get(id).map(|n| &n.what)
+                && *new > d.size
+            {
+                self.hold_over(id);
+            }
+        }
+        if d.extsize == 0
+            && let Some(id) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()?.ext.take())
+        {
+            self.fulfil(id);
+        }
+        self.free_after(ino, frees, &[]);
+    }
+
+    /// See [`crate::ordering::Ordering::pointers_cleared`].
+    pub(super) fn pointers_cleared(
+        &mut self,
+        ino: Ino,
+        block: i64,
+        entries: std::ops::Range<usize>,
+    ) {
+        let key = BufKey::File(ino, block);
+        let Some(all) = self.indirects.get_mut(&key) else { return };
+        let within = |i: &u32| entries.contains(&(*i as usize));
+        let which: Vec<u32> = all.keys().copied().filter(within).collect();
+        let gone: Vec<Chain> = which.iter().filter_map(|i| all.remove(i)).collect();
+        if all.is_empty() {
+            self.indirects.remove(&key);
+        }
+        let mut frees = Vec::new();
+        for chain in gone {
+            self.drop_chain(chain, &mut frees);
+        }
+        self.free_after(ino, frees, &[block]);
+    }
+
+    /// An indirect block is gone, and its pointers with it.
+    pub(super) fn forget_indirect(&mut self, ino: Ino, key: BufKey) {
+        let Some(all) = self.indirects.remove(&key) else { return };
+        let mut frees = Vec::new();
+        for chain in all.into_values() {
+            self.drop_chain(chain, &mut frees);
+        }
+        self.free_after(ino, frees, &[]);
+    }
+
+    /// The value of a chain that an image may show: its place in the chain, `None` for the base.
+    fn shown(&self, chain: &Chain) -> Option<usize> {
+        chain
+            .versions
+            .iter()
+            .rposition(|v| self.nodes.get(*v).is_some_and(super::graph::Node::ready))
+    }
+
+    fn run_of(&self, id: Id) -> Option<FragRun> {
+        match &self.nodes.get(id)?.what {
+            What::Claim(c) => Some(c.run),
+            _ => None,
+        }
+    }
+
+    /// Takes back in an image of an inode what must not be seen. Tells what is in it, and whether
+    /// anything was taken back.
+    pub(super) fn compose(&self, d: &mut Dinode, more: &More, seen: &mut Vec<Id>) -> bool {
+        let (live_size, live_blocks) = (d.size, self.blocks_of(d.size));
+        let mut undone = false;
+        let mut size = self.held_size(d.size, more, &mut undone);
+        let mut shown: SmallVec<[(usize, Id); 4]> = SmallVec::new();
+        let mut hole_at = None;
+        for (i, chain) in &more.slots {
+            let i = usize::from(*i);
+            let which = self.shown(chain);
+            let id = which.and_then(|k| chain.versions.get(k)).copied();
+            let run = id.map_or(chain.base, |id| self.run_of(id));
+            if let Some(id) = id {
+                shown.push((i, id));
+            }
+            if which.is_some_and(|k| k + 1 == chain.versions.len()) {
+                set_pointer_of(d, i, run);
+                continue;
+            }
+            undone = true;
+            set_pointer_of(d, i, run);
+            size = size.min(self.undo_limit(d, i, run));
+            if i < NDADDR && run.is_none() {
+                hole_at = Some(i);
+            }
+        }
+        if let Some(i) = hole_at
+            && self.blocks_of(size) == i as u64 + 1
+        {
+            size = self.end_of_direct(d, i);
+        }
+        d.size = size;
+        if size < live_size {
+            undone = true;
+        }
+        // No pointer is shown beyond the size.
+        let blocks = self.blocks_of(size);
+        let hidden =
+            |i: usize| if i < NDADDR { i as u64 } else { first_of_root(&self.g, i - NDADDR).0 };
+        for i in 0..NDADDR + NIADDR {
+            let past = hidden(i) >= blocks && pointer_of(d, i) != 0;
+            if past && (blocks < live_blocks || more.slots.iter().any(|s| usize::from(s.0) == i)) {
+                undone = true;
+                set_pointer_of(d, i, None);
+            }
+        }
+        seen.extend(shown.iter().filter(|(i, _)| hidden(*i) < blocks).map(|(_, id)| *id));
+        seen.extend(more.holds.iter().copied().filter(|id| self.hold_seen(*id, size)));
+        undone | self.compose_ext(d, more, seen)
+    }
+
+    /// The size that sizes held back allow.
+    fn held_size(&self, size: u64, more: &More, undone: &mut bool) -> u64 {
+        let mut least = size;
+        for id in &more.holds {
+            if let Some(n) = self.nodes.get(*id)
+                && let What::Hold { limit, .. } = n.what
+                && !n.ready()
+            {
+                *undone = true;
+                least = least.min(limit);
+            }
+        }
+        least
+    }
+
+    fn hold_seen(&self, id: Id, size: u64) -> bool {
+        self.nodes.get(id).is_some_and(|n| match n.what {
+            What::Hold { new, .. } => n.ready() && size >= new,
+            _ => false,
+        })
+    }
+
+    /// The largest size an image may show whose pointer `i` shows an older `run`.
+    fn undo_limit(&self, d: &Dinode, i: usize, run: Option<FragRun>) -> u64 {
+        let g = &self.g;
+        let start = |i: usize| g.lblktosize(Lbn(i as u64));
+        if i >= NDADDR {
+            // A file's size is not taken back for its indirect blocks (A9); a directory has no hole.
+            return if d.is_dir() { g.lblktosize(first_of_root(g, i - NDADDR)) } else { u64::MAX };
+        }
+        match run {
+            Some(run) if run.frags < g.frag => start(i) + u64::from(run.frags * g.fsize),
+            Some(_) => u64::MAX,
+            None if d.is_dir() => start(i),
+            None => u64::MAX,
+        }
+    }
+
+    /// The end of the last block with a pointer before direct block `i`.
+    fn end_of_direct(&self, d: &Dinode, i: usize) -> u64 {
+        let before = d.db.iter().take(i).rposition(|&p| p != 0);
+        before.map_or(0, |k| self.g.lblktosize(Lbn(k as u64 + 1)))
+    }
+
+    fn blocks_of(&self, size: u64) -> u64 {
+        size.div_ceil(self.g.bsize.into())
+    }
+
+    fn compose_ext(&self, d: &mut Dinode, more: &More, seen: &mut Vec<Id>) -> bool {
+        let Some((id, n)) = more.ext.and_then(|id| Some((id, self.nodes.get(id)?))) else {
+            return false;
+        };
+        let What::Ext(x) = &n.what else { return false };
+        if n.ready() {
+            if d.extb == x.new {
+                seen.push(id);
+            }
+            return false;
+        }
+        (d.extb, d.extsize) = x.base;
+        true
+    }
+
+    /// Takes back in an image of an indirect block what must not be seen.
+    pub(super) fn compose_indirect(
+        &self,
+        key: BufKey,
+        seen: &mut Vec<Id>,
+        mut set: impl FnMut(u32, FragNo),
+    ) -> bool {
+        let Some(all) = self.indirects.get(&key) else { return false };
+        let mut undone = false;
+        for (&i, chain) in all {
+            let which = self.shown(chain);
+            let id = which.and_then(|k| chain.versions.get(k)).copied();
+            seen.extend(id);
+            let run = id.map_or(chain.base, |id| self.run_of(id));
+            undone |= which.is_none_or(|k| k + 1 != chain.versions.len());
+            set(i, run.map_or(FragNo::HOLE, |r| r.at));
+        }
+        undone
+    }
+
+    /// Newest values of the pointers on the way to block `lbn` of `ino` that are not durable; with
+    /// `root` also the one in the inode.
+    pub(super) fn claims_to(&mut self, ino: Ino, lbn: Lbn, root: bool) -> SmallVec<[Id; 4]> {
+        let mut slots: SmallVec<[PtrSlot; 4]> = SmallVec::new();
+        match bmap::path(&self.g, lbn) {
+            Some(Path::Direct(i)) if root => slots.push(PtrSlot::Direct(ino, i)),
+            Some(Path::Indirect { levels, index }) => {
+                if root {
+                    slots.push(PtrSlot::IndirectRoot(ino, levels - 1));
+                }
+                let mut first = first_of_root(&self.g, levels - 1);
+                for (level, &index) in (1..=levels).rev().zip(&index) {
+                    let block = bmap::indirect_name(first, level);
+                    slots.push(PtrSlot::Indirect { ino, block, index });
+                    let per = bmap::blocks_per_pointer(&self.g, level);
+                    first = first.plus(per.saturating_mul(index.into()));
+                }
+            }
+            Some(Path::Direct(_)) | None => {}
+        }
+        slots.into_iter().filter_map(|s| self.chain(s)?.versions.last().copied()).collect()
+    }
+
+    /// `id` needs the pointers on the way to a block, as far as they are not durable.
+    pub(super) fn need_claims(&mut self, id: Id, ino: Ino, lbn: Lbn, root: bool, anchor: bool) {
+        for claim in self.claims_to(ino, lbn, root) {
+            self.need_node(id, claim, Level::Durable, anchor);
+        }
+    }
+
+    /// A size held back has been seen, or will not be reached any more.
+    pub(super) fn hold_over(&mut self, id: Id) {
+        let Some(n) = self.fulfil(id) else { return };
+        if let What::Hold { ino, .. } = n.what
+            && let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut())
+        {
+            more.holds.retain(|h| *h != id);
+        }
+    }
+
+    /// Frees `runs` when the inode as it is stored now is durable, and the indirect blocks `partial`
+    /// with their pointers cleared.
+    pub(super) fn free_after(&mut self, ino: Ino, runs: Vec<FragRun>, partial: &[i64]) {
+        if runs.is_empty() {
+            return;
+        }
+        if !holds(Rule::ClearBeforeFree) {
+            return self.free_now(runs);
+        }
+        self.totals.frags += runs.iter().map(|r| u64::from(r.frags)).sum::<u64>();
+        let id = self.add(What::Free { ino, runs });
+        self.more(ino).frees.push(id);
+        self.need_inode(id, ino, false);
+        for &block in partial {
+            let key = BufKey::File(ino, block);
+            self.touch(key);
+            self.need_block(id, key);
+        }
+        if let Some(ext) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.ext) {
+            self.need_node(id, ext, Level::Durable, false);
+        }
+        if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
+            self.act(id);
+        }
+    }
+}
+
+/// Where a pointer is.
+enum Place {
+    Inode(Ino, u8),
+    Indirect(BufKey, u32),
+}
+
+fn place(slot: PtrSlot) -> Place {
+    match slot {
+        PtrSlot::Direct(ino, i) | PtrSlot::ExtAttr(ino, i) => Place::Inode(ino, i as u8),
+        PtrSlot::IndirectRoot(ino, i) => Place::Inode(ino, (NDADDR + i) as u8),
+        PtrSlot::Indirect { ino, block, index } => Place::Indirect(BufKey::File(ino, block), index),
+    }
+}
+
+/// Pointer `i` of an inode, the roots behind the direct ones; 0 for what cannot be one.
+fn pointer_of(d: &Dinode, i: usize) -> u64 {
+    let p = d.db.get(i).or_else(|| d.ib.get(i.wrapping_sub(NDADDR)));
+    p.and_then(|&p| u64::try_from(p).ok()).unwrap_or(0)
+}
+
+fn set_pointer_of(d: &mut Dinode, i: usize, run: Option<FragRun>) {
+    let to = run.map_or(0, |r| i64::try_from(r.at.0).unwrap_or(0));
+    let p = match d.db.get_mut(i) {
+        Some(p) => Some(p),
+        None => d.ib.get_mut(i.wrapping_sub(NDADDR)),
+    };
+    if let Some(p) = p {
+        *p = to;
+    }
+}

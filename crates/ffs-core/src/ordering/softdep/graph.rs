@@ -1,0 +1,286 @@
+//! The graph of changes: what waits for what.
+//!
+//! A [`Node`] is a change that may be left out of images (a name, a pointer, a size) or something
+//! to be done once its needs are met. Needs are conditions: a block written from now on, an inode's
+//! present state written, another node durable or anchored. Whoever meets a condition takes it off
+//! the nodes that wait for it.
+//!
+//! # Invariants
+//! 1. A node's needs name what is not met yet, and only that.
+//! 2. `A` is among the dependents of `B` exactly while `A` needs `B`.
+//! 3. The graph has no circle: a node needs only nodes that were there before it, except where a
+//!    node that goes away passes its dependents on, and then [`Engine::reaches`] was asked.
+//!
+//! Reference: `spec/soft-updates.md` §2, §3.2.
+
+use super::Engine;
+use super::claims::Claim;
+use crate::buf::BufKey;
+use crate::ordering::{DirPos, FragRun};
+use ffs_ondisk::Ino;
+use smallvec::SmallVec;
+
+slotmap::new_key_type! {
+    /// A node's name; a node that is gone is never mistaken for a later one.
+    pub(super) struct Id;
+}
+
+/// How far another change must have come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Level {
+    /// It is durable.
+    Durable,
+    /// It is a name, durable, and so is the way to it from the root.
+    Anchored,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Cond {
+    /// An image of the block, begun after the condition was set.
+    Block(BufKey),
+    /// An image that shows the inode as it was then or later.
+    Inode(Ino),
+    /// Another change.
+    Node(Id, Level),
+}
+
+/// A condition of a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Need {
+    pub(super) cond: Cond,
+    /// Only for being anchored, not for being in an image.
+    pub(super) anchor: bool,
+}
+
+/// Whether a change may be on the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    /// It was in no image.
+    Never,
+    /// It was in an image that was written, or tried to be.
+    Issued,
+    /// It is on the device.
+    Durable,
+}
+
+/// What a node is.
+#[derive(Debug)]
+pub(super) enum What {
+    /// The value of a directory record.
+    Name(Name),
+    /// The value of a pointer.
+    Claim(Box<Claim>),
+    /// A directory's size may not be shown beyond `limit`, until the bytes up to `new` are there.
+    Hold { ino: Ino, limit: u64, new: u64 },
+    /// The place of an inode's extended attributes.
+    Ext(Box<ExtClaim>),
+    /// To do: lower a link count. The name that went, if it was taken out of a block at once.
+    Unlink { ino: Ino, by: u16, name: Option<((Ino, u64), u64)> },
+    /// To do: free blocks that were the inode's.
+    Free { ino: Ino, runs: Vec<FragRun> },
+    /// To do: free the inode's number.
+    FreeInode { ino: Ino, was_dir: bool },
+}
+
+/// The value of a directory record.
+#[derive(Debug)]
+pub(super) struct Name {
+    pub(super) at: DirPos,
+    /// What it names; 0: nothing, the record is reserved.
+    pub(super) ino: Ino,
+    pub(super) dtype: u8,
+    /// The name of a reserved record.
+    pub(super) text: Option<Box<[u8]>>,
+}
+
+/// The place of an inode's extended attributes.
+#[derive(Debug)]
+pub(super) struct ExtClaim {
+    pub(super) ino: Ino,
+    pub(super) new: [i64; 2],
+    /// What is on the device.
+    pub(super) base: ([i64; 2], u32),
+}
+
+/// A node.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) what: What,
+    pub(super) state: State,
+    pub(super) needs: SmallVec<[Need; 1]>,
+    pub(super) dependents: SmallVec<[Id; 2]>,
+}
+
+impl Node {
+    /// Whether an image may show it.
+    pub(super) fn ready(&self) -> bool {
+        self.needs.iter().all(|n| n.anchor)
+    }
+}
+
+impl Engine {
+    pub(super) fn add(&mut self, what: What) -> Id {
+        let (needs, dependents) = (SmallVec::new(), SmallVec::new());
+        self.nodes.insert(Node { what, state: State::Never, needs, dependents })
+    }
+
+    pub(super) fn state(&self, id: Id) -> Option<State> {
+        self.nodes.get(id).map(|n| n.state)
+    }
+
+    /// Notes the condition in the node; whoever can meet it has to know the node.
+    pub(super) fn note(&mut self, id: Id, cond: Cond, anchor: bool) {
+        if let Some(n) = self.nodes.get_mut(id) {
+            n.needs.push(Need { cond, anchor });
+        }
+    }
+
+    /// `id` needs `on` to come as far as `level`. Nothing if it has.
+    pub(super) fn need_node(&mut self, id: Id, on: Id, level: Level, anchor: bool) {
+        let Some(n) = self.nodes.get_mut(on) else { return };
+        if level == Level::Durable && n.state == State::Durable || on == id {
+            return;
+        }
+        n.dependents.push(id);
+        self.note(id, Cond::Node(on, level), anchor);
+    }
+
+    /// The condition is met for `id`.
+    pub(super) fn meet(&mut self, id: Id, cond: Cond) {
+        self.met.push((id, cond));
+    }
+
+    /// Takes met conditions off, and does what follows, until nothing follows any more.
+    pub(super) fn drain(&mut self) {
+        while let Some((id, cond)) = self.met.pop() {
+            let Some(n) = self.nodes.get_mut(id) else { continue };
+            if let Some(i) = n.needs.iter().position(|need| need.cond == cond) {
+                n.needs.remove(i);
+            }
+            if n.needs.is_empty() {
+                self.all_met(id);
+            }
+        }
+    }
+
+    /// `id` has no needs left.
+    pub(super) fn all_met(&mut self, id: Id) {
+        let Some(n) = self.nodes.get(id) else { return };
+        match (&n.what, n.state) {
+            (What::Name(_), State::Durable) => self.anchored(id),
+            (What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. }, _) => self.act(id),
+            _ => {}
+        }
+    }
+
+    /// Takes a node out whose dependents, if any, have all they wanted of it.
+    pub(super) fn fulfil(&mut self, id: Id) -> Option<Node> {
+        let mut n = self.nodes.remove(id)?;
+        for dep in std::mem::take(&mut n.dependents) {
+            self.meet(dep, Cond::Node(id, Level::Durable));
+            self.meet(dep, Cond::Node(id, Level::Anchored));
+        }
+        self.forget_needs(id, &n);
+        Some(n)
+    }
+
+    /// `id` is gone: nobody has to tell it anything.
+    fn forget_needs(&mut self, id: Id, n: &Node) {
+        for need in &n.needs {
+            if let Cond::Node(on, _) = need.cond
+                && let Some(on) = self.nodes.get_mut(on)
+            {
+                on.dependents.retain(|d| *d != id);
+            }
+        }
+    }
+
+    /// Tells the dependents that `id` has come as far as `level`.
+    pub(super) fn announce(&mut self, id: Id, level: Level) {
+        let Some(n) = self.nodes.get(id) else { return };
+        for &dep in &n.dependents {
+            self.met.push((dep, Cond::Node(id, level)));
+        }
+        let waiting: SmallVec<[Id; 2]> = match self.nodes.get(id) {
+            Some(n) => n.dependents.clone(),
+            None => return,
+        };
+        let still = |e: &Engine, dep: Id| {
+            e.nodes.get(dep).is_some_and(|d| {
+                d.needs
+                    .iter()
+                    .any(|need| matches!(need.cond, Cond::Node(on, l) if on == id && l != level))
+            })
+        };
+        let left: SmallVec<[Id; 2]> = waiting.into_iter().filter(|&dep| still(self, dep)).collect();
+        if let Some(n) = self.nodes.get_mut(id) {
+            n.dependents = left;
+        }
+    }
+
+    /// Whether `from` needs `to`, directly or through others.
+    pub(super) fn reaches(&self, from: Id, to: Id) -> bool {
+        let (mut stack, mut seen) = (vec![from], Vec::new());
+        while let Some(id) = stack.pop() {
+            if id == to {
+                return true;
+            }
+            if seen.contains(&id) {
+                continue;
+            }
+            // A walk this long is taken for a circle: who asks then keeps both nodes.
+            if seen.len() > 64 {
+                return true;
+            }
+            seen.push(id);
+            let needs = self.nodes.get(id).map(|n| n.needs.as_slice()).unwrap_or_default();
+            stack.extend(needs.iter().filter_map(|n| match n.cond {
+                Cond::Node(on, _) => Some(on),
+                Cond::Block(_) | Cond::Inode(_) => None,
+            }));
+        }
+        false
+    }
+
+    /// Whether every dependent of `id` may as well depend on `on`.
+    pub(super) fn can_pass(&self, id: Id, on: Id) -> bool {
+        let deps = self.nodes.get(id).map(|n| n.dependents.as_slice()).unwrap_or_default();
+        deps.iter().all(|&dep| dep != on && !self.reaches(on, dep))
+    }
+
+    /// The dependents of `id` need `on` instead, or nothing.
+    pub(super) fn pass(&mut self, id: Id, on: Option<Id>) {
+        let Some(n) = self.nodes.get_mut(id) else { return };
+        for dep in std::mem::take(&mut n.dependents) {
+            let of_id = |need: &Need| matches!(need.cond, Cond::Node(x, _) if x == id);
+            let Some(d) = self.nodes.get_mut(dep) else { continue };
+            let moved: SmallVec<[Need; 2]> = d.needs.iter().filter(|n| of_id(n)).copied().collect();
+            match on {
+                Some(on) => {
+                    d.needs.retain(|n| !of_id(n));
+                    for need in moved {
+                        if let Cond::Node(_, level) = need.cond {
+                            self.need_node(dep, on, level, need.anchor);
+                        }
+                    }
+                    if self.nodes.get(dep).is_some_and(|d| d.needs.is_empty()) {
+                        self.all_met(dep);
+                    }
+                }
+                None => {
+                    for need in moved {
+                        self.met.push((dep, need.cond));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Removes a node that will never be in an image; its dependents were passed on.
+    pub(super) fn cancel(&mut self, id: Id) -> Option<Node> {
+        let n = self.nodes.remove(id)?;
+        self.forget_needs(id, &n);
+        Some(n)
+    }
+}

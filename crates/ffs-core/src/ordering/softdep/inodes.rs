@@ -1,0 +1,346 @@
+//! Inodes: which of their states are on the device, what waits for them, and links not yet taken
+//! off.
+//!
+//! # Invariants
+//! 1. An inode without a record is on the device as its block's buffer has it, as far as anybody
+//!    waits for it.
+//! 2. A new inode is shown as free (but for generation and depth) until its group's map is durable.
+//! 3. The stored link count is the file's plus `pending`: one for every name or `..` that was removed
+//!    in memory and that the device may still show.
+//!
+//! Reference: `spec/soft-updates.md` §4.3, §6.12.
+
+use super::Engine;
+use super::blocks::Waiter;
+use super::claims::Slots;
+use super::graph::{Cond, Id, Level, What};
+use crate::buf::BufKey;
+use crate::ordering::rules::{Rule, holds};
+use crate::ordering::{FreeNow, InodeChange, Work};
+use ffs_ondisk::{Dinode, DirOff, Ino};
+use smallvec::SmallVec;
+
+/// A new inode's way to the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Init {
+    /// It was there before, or is there.
+    Done,
+    /// Not there; `mapped`: its group's map is. `issued`: it was in an image.
+    New { mapped: bool, issued: bool },
+}
+
+/// What is known of an inode.
+#[derive(Debug)]
+pub(super) struct InodeRec {
+    /// States stored in its block's buffer that somebody may wait for, counted.
+    pub(super) version: u64,
+    /// Of those, on the device.
+    pub(super) durable: u64,
+    pub(super) init: Init,
+    /// See the module's third invariant.
+    pub(super) pending: u16,
+    pub(super) waiters: SmallVec<[(u64, Id); 1]>,
+    /// Its names that are not anchored, oldest first.
+    pub(super) names: SmallVec<[Id; 1]>,
+    /// What few inodes have.
+    pub(super) more: Option<Box<More>>,
+}
+
+/// What few inodes have.
+#[derive(Debug, Default)]
+pub(super) struct More {
+    pub(super) slots: Slots,
+    /// Sizes held back (directories).
+    pub(super) holds: SmallVec<[Id; 1]>,
+    pub(super) ext: Option<Id>,
+    /// The name that will make a new directory reachable.
+    pub(super) anchor: Option<Id>,
+    /// The `..` that names its new parent.
+    pub(super) dotdot: Option<Id>,
+    /// The directory whose count drops when this removed one is gone.
+    pub(super) parent: Option<Ino>,
+    /// Reserved records.
+    pub(super) reserved: u32,
+    /// Reserved records that are free now.
+    pub(super) freed: Vec<DirOff>,
+    /// Frees that must come before its number's.
+    pub(super) frees: SmallVec<[Id; 1]>,
+    /// Removals of its old names that wait for new ones.
+    pub(super) leaving: SmallVec<[Id; 1]>,
+}
+
+impl More {
+    fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+            && self.holds.is_empty()
+            && self.frees.is_empty()
+            && self.leaving.is_empty()
+            && self.freed.is_empty()
+            && self.reserved == 0
+            && (self.ext, self.anchor, self.dotdot, self.parent) == (None, None, None, None)
+    }
+}
+
+impl InodeRec {
+    fn new() -> InodeRec {
+        InodeRec {
+            version: 0,
+            durable: 0,
+            init: Init::Done,
+            pending: 0,
+            waiters: SmallVec::new(),
+            names: SmallVec::new(),
+            more: None,
+        }
+    }
+
+    /// Whether an image shows it as free because it must not be seen.
+    pub(super) fn is_hidden(&self) -> bool {
+        matches!(self.init, Init::New { mapped: false, .. })
+    }
+
+    fn never_seen(&self) -> bool {
+        matches!(self.init, Init::New { issued: false, .. })
+    }
+}
+
+impl Engine {
+    pub(super) fn rec(&mut self, ino: Ino) -> &mut InodeRec {
+        self.inodes.entry(ino).or_insert_with(InodeRec::new)
+    }
+
+    pub(super) fn more(&mut self, ino: Ino) -> &mut More {
+        self.rec(ino).more.get_or_insert_default()
+    }
+
+    /// Drops the record if it says nothing.
+    pub(super) fn tidy(&mut self, ino: Ino) {
+        let Some(rec) = self.inodes.get_mut(&ino) else { return };
+        if rec.more.as_ref().is_some_and(|m| m.is_empty()) {
+            rec.more = None;
+        }
+        let idle = rec.init == Init::Done
+            && rec.durable >= rec.version
+            && rec.pending == 0
+            && rec.waiters.is_empty()
+            && rec.names.is_empty()
+            && rec.more.is_none();
+        if idle {
+            self.inodes.remove(&ino);
+        }
+    }
+
+    /// See [`crate::ordering::Ordering::inode_allocated`].
+    pub(super) fn inode_allocated(&mut self, ino: Ino) {
+        let group = self.group_of_ino(ino);
+        let seq = self.touch(group);
+        let rec = self.rec(ino);
+        let mapped = !holds(Rule::MapBeforeInode);
+        rec.init = Init::New { mapped, issued: false };
+        if !mapped && let Some(block) = self.blocks.get_mut(&group) {
+            block.waiters.push_back((seq, Waiter::NewInode(ino)));
+        }
+    }
+
+    /// The map that has the new inode is durable.
+    pub(super) fn map_durable(&mut self, ino: Ino) {
+        if let Some(rec) = self.inodes.get_mut(&ino)
+            && let Init::New { mapped, .. } = &mut rec.init
+        {
+            *mapped = true;
+        }
+    }
+
+    /// See [`crate::ordering::Ordering::inode_changed`]; answers the links to add.
+    pub(super) fn inode_changed(&mut self, ino: Ino, why: InodeChange, d: &Dinode) -> u16 {
+        let awaited = match why {
+            InodeChange::Init
+            | InodeChange::InitDirectory
+            | InodeChange::NlinkInc
+            | InodeChange::Truncate
+            | InodeChange::ExtAttr
+            | InodeChange::Free => true,
+            InodeChange::NlinkDec
+            | InodeChange::Attr
+            | InodeChange::Grow
+            | InodeChange::DirectoryGrow
+            | InodeChange::TruncateExtend => false,
+        };
+        if awaited {
+            self.rec(ino).version += 1;
+        }
+        let Some(rec) = self.inodes.get(&ino) else { return 0 };
+        let pending = rec.pending;
+        if rec.more.is_some() {
+            self.reconcile(ino, d);
+            self.drain();
+        }
+        pending
+    }
+
+    /// `id` needs the inode as it is stored now.
+    pub(super) fn need_inode(&mut self, id: Id, ino: Ino, anchor: bool) {
+        let Some(rec) = self.inodes.get_mut(&ino) else { return };
+        let version = match rec.init {
+            Init::New { .. } => rec.version.max(1),
+            Init::Done => rec.version,
+        };
+        if rec.durable < version {
+            rec.waiters.push((version, id));
+            self.note(id, Cond::Inode(ino), anchor);
+        }
+    }
+
+    /// An image that shows the inode's state `version` is durable.
+    pub(super) fn inode_durable(&mut self, ino: Ino, version: u64) {
+        let Some(rec) = self.inodes.get_mut(&ino) else { return };
+        rec.durable = rec.durable.max(version);
+        if version > 0 {
+            rec.init = Init::Done;
+        }
+        let mut due: SmallVec<[Id; 4]> = SmallVec::new();
+        rec.waiters.retain(|&mut (at, id)| {
+            if at <= version {
+                due.push(id);
+            }
+            at > version
+        });
+        for id in due {
+            // In the order in which they came to wait: blocks are freed before their inode.
+            self.meet(id, Cond::Inode(ino));
+            self.drain();
+        }
+        self.tidy(ino);
+    }
+
+    /// Adds to the links that the device may show besides those there are.
+    pub(super) fn add_pending(&mut self, ino: Ino, by: u16) {
+        let rec = self.rec(ino);
+        rec.pending = rec.pending.saturating_add(by);
+    }
+
+    /// See [`crate::ordering::Ordering::unlinked`].
+    pub(super) fn unlinked(&mut self, ino: Ino, by: u16) -> u16 {
+        let Some(rec) = self.inodes.get_mut(&ino) else { return 0 };
+        rec.pending = rec.pending.saturating_sub(by);
+        let left = rec.pending;
+        self.tidy(ino);
+        left
+    }
+
+    /// Something that needed nothing more is done.
+    pub(super) fn act(&mut self, id: Id) {
+        let Some(n) = self.fulfil(id) else { return };
+        match n.what {
+            What::Unlink { ino, by, name } => {
+                if let Some((key, seq)) = name {
+                    self.forget_gone(key, seq);
+                }
+                self.totals.removals = self.totals.removals.saturating_sub(1);
+                if by > 0 {
+                    self.work.push_back(Work::Unlink { ino, by });
+                }
+            }
+            What::Free { ino, runs } => {
+                if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
+                    more.frees.retain(|f| *f != id);
+                }
+                self.work.push_back(Work::FreeRuns(runs));
+                self.tidy(ino);
+            }
+            What::FreeInode { ino, was_dir } => {
+                self.work.push_back(Work::FreeInode { ino, was_dir });
+            }
+            What::Name(_) | What::Claim(_) | What::Hold { .. } | What::Ext(_) => {}
+        }
+    }
+
+    /// See [`crate::ordering::Ordering::blocks_released`].
+    pub(super) fn blocks_released(&self, ino: Ino) -> FreeNow {
+        let never = self.inodes.get(&ino).is_some_and(InodeRec::never_seen);
+        if never { FreeNow::Yes } else { FreeNow::Later }
+    }
+
+    /// See [`crate::ordering::Ordering::inode_released`].
+    pub(super) fn inode_released(&mut self, ino: Ino, was_dir: bool) -> FreeNow {
+        let Some(rec) = self.inodes.get_mut(&ino) else { return FreeNow::Later };
+        let parent = rec.more.as_mut().and_then(|m| m.parent.take());
+        if rec.never_seen() || !holds(Rule::ZeroBeforeFree) {
+            self.leave(ino);
+            if let Some(parent) = parent {
+                self.work.push_back(Work::Unlink { ino: parent, by: 1 });
+            }
+            return FreeNow::Yes;
+        }
+        if let Some(parent) = parent {
+            let id = self.add(What::Unlink { ino: parent, by: 1, name: None });
+            self.totals.removals += 1;
+            self.need_inode(id, ino, false);
+            self.act_if_free(id);
+        }
+        let frees = self.inodes.get(&ino).and_then(|r| r.more.as_ref()).map(|m| m.frees.clone());
+        let id = self.add(What::FreeInode { ino, was_dir });
+        self.totals.inodes += 1;
+        self.need_inode(id, ino, false);
+        for free in frees.unwrap_or_default() {
+            self.need_node(id, free, Level::Durable, false);
+        }
+        self.act_if_free(id);
+        FreeNow::Later
+    }
+
+    pub(super) fn act_if_free(&mut self, id: Id) {
+        if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
+            self.act(id);
+        }
+    }
+
+    /// An inode that the device never saw is gone: what waited for it has nothing to wait for.
+    fn leave(&mut self, ino: Ino) {
+        let Some(mut rec) = self.inodes.remove(&ino) else { return };
+        for (_, id) in std::mem::take(&mut rec.waiters) {
+            self.meet(id, Cond::Inode(ino));
+        }
+        self.drain();
+        let (pending, freed) = (rec.pending, rec.names.is_empty());
+        if pending > 0 || !freed {
+            let kept = self.rec(ino);
+            kept.pending = pending;
+            kept.names = rec.names;
+        }
+    }
+
+    /// `id` needs what is stored of the file now, and every pointer of it.
+    pub(super) fn need_file(&mut self, id: Id, ino: Ino) {
+        self.need_inode(id, ino, false);
+        let own = self.inodes.get(&ino).and_then(|r| r.more.as_ref());
+        let mut claims: Vec<Id> = own
+            .map(|m| m.slots.iter().filter_map(|(_, c)| c.versions.last().copied()).collect())
+            .unwrap_or_default();
+        let names = BufKey::File(ino, i64::MIN)..BufKey::File(ino, 0);
+        let maps = self.indirects.range(names).flat_map(|(_, all)| all.values());
+        claims.extend(maps.filter_map(|c| c.versions.last().copied()));
+        for claim in claims {
+            self.need_node(id, claim, Level::Durable, false);
+        }
+    }
+
+    /// See [`crate::ordering::Ordering::blocks_forgotten`].
+    pub(super) fn blocks_forgotten(&mut self, ino: Ino, range: std::ops::RangeInclusive<i64>) {
+        let keys = BufKey::File(ino, *range.start())..=BufKey::File(ino, *range.end());
+        let blocks: Vec<BufKey> = self.blocks.range(keys.clone()).map(|(k, _)| *k).collect();
+        let dirs: Vec<BufKey> = self.dirs.range(keys.clone()).map(|(k, _)| *k).collect();
+        let maps: Vec<BufKey> = self.indirects.range(keys).map(|(k, _)| *k).collect();
+        for key in dirs {
+            self.forget_names(ino, key);
+        }
+        for key in maps {
+            self.forget_indirect(ino, key);
+        }
+        for key in blocks {
+            self.forget_block(ino, key);
+        }
+        self.drain();
+        self.tidy(ino);
+    }
+}
