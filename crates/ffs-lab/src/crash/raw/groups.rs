@@ -18,6 +18,36 @@ struct Group {
     initialised: u32,
 }
 
+/// Fields of a group's header that never change: the first that is not as it must be.
+fn wrong_field(cg: &[u8], v: &Volume, number: u32) -> Option<usize> {
+    let fragments = v.fragments(number) as u32;
+    let (cpg, positions) = v.cylinders;
+    let (totals, rotational) = if v.ufs2 { (0, 0) } else { (168, 168 + 4 * cpg) };
+    let iused = if v.ufs2 { 168 } else { rotational + 2 * cpg * positions };
+    let free = iused + v.ipg.div_ceil(8);
+    let end = free + (v.fpg as u32).div_ceil(8);
+    let clusters = v.contigsumsize > 0;
+    let sums = end.next_multiple_of(4) - 4;
+    let map = sums + 4 * (v.contigsumsize + 1);
+    let maps_end = map + (v.fpg / v.frag).div_ceil(8) as u32;
+    let with = |yes: bool, value: u32| if yes { value } else { 0 };
+    let right = [
+        (4, 0x0009_0255),
+        (12, number),
+        (20, fragments),
+        (84, totals),
+        (88, rotational),
+        (92, iused),
+        (96, free),
+        (100, if clusters { maps_end } else { end }),
+        (104, with(clusters, sums)),
+        (108, with(clusters, map)),
+        (112, with(clusters, fragments / v.frag as u32)),
+        (116, with(v.ufs2, v.ipg)),
+    ];
+    right.into_iter().find(|&(at, value)| v.order.u32(cg, at) != value).map(|(at, _)| at)
+}
+
 /// The maps of all groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
@@ -42,13 +72,14 @@ impl Groups {
         let mut totals = [0u64; 4];
         for cg in 0..v.ncg {
             match image.read(v.header(cg), v.cgsize) {
-                Some(bytes) if v.order.u32(&bytes, 4) == 0x0009_0255 => {
+                Some(bytes) => {
+                    if let Some(field) = wrong_field(&bytes, v, cg) {
+                        let what = format!("group {cg} has a wrong constant at byte {field}");
+                        wrong.push(Violation::new("CG", what));
+                    }
                     self.add(&bytes, v, cg, seen, &mut totals);
                 }
-                _ => {
-                    wrong.push(Violation::new("CG", format!("group {cg} has no header")));
-                    self.groups.push(Group::default());
-                }
+                None => self.groups.push(Group::default()),
             }
         }
         if totals != v.totals {

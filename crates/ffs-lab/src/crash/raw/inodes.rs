@@ -190,9 +190,13 @@ impl Checker {
         }
         for (lbn, &at) in (0..).zip(&pointers.ext) {
             if at == 0 {
-                continue;
-            }
-            if lbn * v.bsize >= size {
+                if lbn * v.bsize < size {
+                    let ino = walk.ino;
+                    self.wrong("F12", || {
+                        format!("inode {ino} has di_extsize {size}, but no block")
+                    });
+                }
+            } else if lbn * v.bsize >= size {
                 self.past_end(walk.ino, at);
             } else if self.claim(walk, at, v.fragments_of(lbn, size)) {
                 self.found.tree.runs.push(Run { lbn, at });

@@ -107,6 +107,10 @@ impl Checker {
                 self.wrong("F8", || format!("directory {dir}: bad record length at byte {at}"));
                 return;
             }
+            if ino != 0 && chunk.get(off + 8 + len) != Some(&0) {
+                let dir = dir.ino;
+                self.wrong("F8", || format!("directory {dir}: no NUL after the name at byte {at}"));
+            }
             if ino != 0 {
                 let name = chunk.get(off + 8..off + 8 + len).unwrap_or(&[]);
                 self.record(dir, &Record { at, ino, dtype, name }, base == 0, count);

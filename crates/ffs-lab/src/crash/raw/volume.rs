@@ -55,6 +55,10 @@ pub(super) struct Volume {
     pub(super) maxsymlinklen: u64,
     /// Largest file, bytes.
     pub(super) maxfilesize: u64,
+    /// Cylinders of a group and rotational positions of a cylinder: UFS1 has tables of them.
+    pub(super) cylinders: (u32, u32),
+    /// Entries of a group's cluster summary; 0: no cluster maps.
+    pub(super) contigsumsize: u32,
     /// Groups carry check hashes.
     pub(super) cg_hashes: bool,
     /// The sums over all groups as the superblock has them: ndir, nbfree, nifree, nffree.
@@ -106,6 +110,8 @@ impl Volume {
             cgsize: order.u32(sb, 160) as usize,
             maxsymlinklen: u64::from(order.u32(sb, 1320).cast_signed().max(0).cast_unsigned()),
             maxfilesize: long(1328),
+            cylinders: (order.u32(sb, 180), order.u32(sb, 1360)),
+            contigsumsize: order.u32(sb, 1316),
             cg_hashes: ufs2 && order.u32(sb, 1312) & 0x200 != 0 && order.u32(sb, 1308) & 2 != 0,
             totals: [long(1008), long(1016), long(1024), long(1032)],
         }
@@ -125,13 +131,17 @@ impl Volume {
             && u64::from(self.inopb) == self.bsize / self.isize()
             && self.nindir == self.bsize / self.pointer()
             && self.ipg.is_multiple_of(self.inopb)
-            && u64::from(self.ipg) <= self.fpg * self.fsize / self.isize()
+            && u128::from(self.ncg) * u128::from(self.ipg) * u128::from(self.isize()) <= len.into()
+            && self.cgoffset * u64::from(!self.cgmask) <= self.fpg
+            && u64::from(self.ipg / 8) + self.fpg / 8 <= self.bsize
             && self.sblkno < self.cblkno
             && self.cblkno < self.iblkno
             && self.iblkno < self.dblkno
             && self.dblkno < self.fpg
             && self.cgsize as u64 <= self.bsize
-            && self.cgsize > 168;
+            && self.cgsize > 168
+            && (self.ufs2 || self.cylinders.0 <= 4096 && self.cylinders.1 <= 64)
+            && self.contigsumsize <= 4096;
         if sound { Ok(self) } else { Err("impossible superblock".to_owned()) }
     }
 

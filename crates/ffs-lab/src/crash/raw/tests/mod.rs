@@ -3,3 +3,4 @@
 mod broken;
 mod good;
 mod image;
+mod twin;
