@@ -6,7 +6,7 @@
 //! Reference: `spec/directories-and-caches.md` §1.4, §2.3, §2.4; `spec/soft-updates.md` §6.10.
 
 use super::chunks::{CHUNK, chunk_of};
-use super::search::{Region, Slot, Where};
+use super::search::{self, Region, Room, Slot, Where};
 use super::{DirMut, Entry, InChunk, hashed};
 use crate::alloc::Reserve;
 use crate::buf::Disposition;
@@ -19,6 +19,14 @@ use ffs_ondisk::dinode::MAXDIRSIZE;
 use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Record, dirsiz};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use smallvec::SmallVec;
+
+/// Whether `name` exists, and where it would go if not.
+///
+/// # Errors
+/// As [`super::lookup`].
+pub(crate) fn find_room(d: &mut DirMut<'_>, name: &[u8]) -> Result<Room> {
+    search::find_room(d.shared(), name)
+}
 
 /// Enters `name` in the slot that a search in the same lock session found; answers whether the
 /// directory grew (its inode's update then is [`crate::ordering::InodeChange::DirectoryGrow`]).

@@ -35,9 +35,9 @@ mod search;
 mod tests;
 
 pub(crate) use body::{init_body, is_empty, parent_of};
-pub(crate) use change::{enter, remove, rewrite, rewrite_back, shrink, withdraw};
+pub(crate) use change::{enter, find_room, remove, rewrite, rewrite_back, shrink, withdraw};
 pub(crate) use list::read_chunk;
-pub(crate) use search::{Room, Slot, find, find_room, lookup};
+pub(crate) use search::{Room, Slot, find, lookup};
 
 use crate::inode::{Inode, InodeData, InodeTable};
 use crate::ordering::NamedInode;

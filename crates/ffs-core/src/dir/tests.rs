@@ -4,7 +4,7 @@
 mod faults;
 
 use super::hashed::{self, Sought};
-use super::search::{find_linear, find_room_linear, lookup_linear};
+use super::search::{find_linear, find_room, find_room_linear, lookup_linear};
 use super::*;
 use crate::tunables::{DirHashFunction, DirTruncate};
 use crate::{Cred, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, RenameMode, Vnode};

@@ -133,7 +133,7 @@ impl Ffs {
             let mut locks = Locks::starting_with(first);
             let mut parent = locks.lock(&dir.ip)?;
             let mut d = self.0.dir_mut(&dir.ip, &mut parent);
-            let slot = may_make(&d, cred, name)?;
+            let slot = may_make(&mut d, cred, name)?;
             let mut data = locks.lock(&file.ip)?;
             may_link(&data)?;
             let target = named(file.ip.ino, &data);
@@ -161,7 +161,7 @@ impl Ffs {
         let child;
         let mut parent = dir.ip.write();
         let mut d = self.0.dir_mut(&dir.ip, &mut parent);
-        let slot = may_make(&d, cred, name)?;
+        let slot = may_make(&mut d, cred, name)?;
         if matches!(new, New::Directory) && d.data.d.nlink >= LINK_MAX {
             return Err(Error::TooManyLinks);
         }
@@ -218,7 +218,7 @@ pub(super) fn named(ino: Ino, data: &InodeData) -> NamedInode {
 }
 
 /// Whether `cred` may make `name` in `d`, and where it would go.
-fn may_make(d: &DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
+fn may_make(d: &mut DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
     check_directory(d.data)?;
     perm::may_search(&d.data.d, cred)?;
     if is_dots(name) {
@@ -227,7 +227,7 @@ fn may_make(d: &DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
     check_name(name)?;
     check_in_tree(d.table, d.ip, d.data)?;
     d.table.unname(d.ip, name);
-    match dir::find_room(d.shared(), name)? {
+    match dir::find_room(d, name)? {
         Room::Taken(_) => Err(Error::Exists),
         Room::Free(slot) => {
             perm::may_enter(&d.data.d, cred)?;

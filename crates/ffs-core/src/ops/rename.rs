@@ -5,8 +5,12 @@
 //!    names and `..` that exist (`spec/soft-updates.md` §6.7, §6.8).
 //! 2. A directory changes its parent only under the rename lock, so that the walk up the tree that
 //!    excludes loops stays true until the rename is done.
-//! 3. Where §11.2 lists the new parent's inode behind the target directory block we write it before:
+//! 3. Each step enters, redirects or removes one name, and the file it takes a name from has another one
+//!    by then. So no two changes have to reach the disk together, and none waits for a later one.
+//! 4. Where §11.2 lists the new parent's inode behind the target directory block we write it before:
 //!    the same number of writes, and no moment at which its count is too low (D12).
+
+mod exchange;
 
 use super::locks::{Guard, Locks, Stop, retry};
 use super::names::{NewEntry, named};
@@ -18,7 +22,7 @@ use crate::dir::{self, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
-use crate::ordering::{DotDot, Gone, NameKind, NamedInode};
+use crate::ordering::{DotDot, Gone, InodeChange, NameKind, NamedInode};
 use crate::types::{Access, RenameMode};
 use ffs_ondisk::dinode::LINK_MAX;
 use ffs_ondisk::{FileType, Ino, Place, Structure};
@@ -69,6 +73,12 @@ impl Moved<'_> {
     fn moved_from(&self, left: Option<Ino>) -> Gone {
         let dotdot = left.map_or(DotDot::None, DotDot::Moved);
         Gone { names_left: self.other_names(), drops: 1, dotdot, moved: true }
+    }
+
+    /// What goes with a new name of it that is taken back; `left`: the directory that had been
+    /// counting its `..` for it.
+    fn taken_back_from(&self, left: Option<Ino>) -> Gone {
+        Gone { moved: false, ..self.moved_from(left) }
     }
 }
 
@@ -149,8 +159,8 @@ fn attempt(
     let found = dir::find(inner.dir(req.from.dir, &d1), req.from.name)?;
     let old = found.ok_or(Error::NotFound)?;
     src = inner.victim(req.from.dir, &old)?;
-    let target = inner.dir_mut(req.to.dir, d2.as_deref_mut().unwrap_or(&mut d1));
-    let (taken, slot) = match dir::find_room(target.shared(), req.to.name)? {
+    let mut target = inner.dir_mut(req.to.dir, d2.as_deref_mut().unwrap_or(&mut d1));
+    let (taken, slot) = match dir::find_room(&mut target, req.to.name)? {
         Room::Taken(e) => (Some(e), None),
         Room::Free(slot) => (None, Some(slot)),
     };
@@ -357,8 +367,10 @@ impl<'a> Renaming<'a> {
         let Some(d2) = &self.d2 else { return Ok(()) };
         let dst_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
         let full = |d: &InodeData| d.d.nlink >= LINK_MAX;
-        let comes_to_2 = self.src.is_dir() && !dst_dir;
-        let comes_to_1 = self.req.mode == RenameMode::Exchange && dst_dir && !self.src.is_dir();
+        // Exchanged directories are counted by their new parents before the old ones forget them.
+        let exchange = self.req.mode == RenameMode::Exchange;
+        let comes_to_2 = self.src.is_dir() && (!dst_dir || exchange);
+        let comes_to_1 = exchange && dst_dir;
         if comes_to_2 && full(d2) || comes_to_1 && full(&self.d1) {
             return Err(Error::TooManyLinks);
         }
@@ -440,17 +452,20 @@ impl<'a> Renaming<'a> {
             }
             (None, None) => return Err(Error::NotFound),
         }
-        let rest = self.leave_source();
-        if rest.is_err() {
-            match self.dst.as_ref().map(|d| d.entry) {
-                Some(e) => {
-                    let (mut d2, kind) = (self.target(), NameKind::Plain);
-                    drop(dir::rewrite_back(&mut d2, &e, new, kind, Gone::name(others)));
-                }
-                None => drop(dir::withdraw(&mut self.target(), name, Gone::name(others))),
-            }
-        }
-        rest
+        self.leave_source().inspect_err(|_| self.take_target_back(new))
+    }
+
+    /// Undoes [`Renaming::enter_target`].
+    fn take_target_back(&mut self, new: NamedInode) {
+        let (inner, name) = (self.inner, self.req.to.name);
+        let counted = self.src.is_dir() && !self.same_dir() && self.dst.is_none();
+        let gone = self.src.taken_back_from(counted.then_some(self.req.to.dir.ino));
+        let Some(dst) = &mut self.dst else {
+            return drop(dir::withdraw(&mut self.target(), name, gone));
+        };
+        let e = dst.entry;
+        relink(inner, dst.ip, &mut dst.data);
+        drop(dir::rewrite_back(&mut self.target(), &e, new, NameKind::Plain, gone));
     }
 
     /// What goes with the name of the file to be replaced.
@@ -527,119 +542,12 @@ impl<'a> Renaming<'a> {
             self.src.data.d.freelink = depth;
         }
     }
+}
 
-    /// The same for two directories that changed places.
-    fn swap_depths(&mut self, dst: &mut Moved<'a>) {
-        if !self.same_dir() && dst.is_dir() && dst.data.d.freelink != 0 {
-            let up = self.source();
-            dst.data.d.freelink = depth_below(up.ip.ino, up.data);
-        }
-        self.follow_depth(!self.same_dir() && self.src.is_dir());
-    }
-
-    /// Swaps two names. Both files have one more link while it lasts.
-    fn exchange(&mut self) -> Result<()> {
-        let Some(mut dst) = self.dst.take() else { return Err(Error::NotFound) };
-        let done = self.exchange_with(&mut dst);
-        self.dst = Some(dst);
-        done
-    }
-
-    fn exchange_with(&mut self, dst: &mut Moved<'a>) -> Result<()> {
-        let inner = self.inner;
-        // +1: the second directory gains a subdirectory; -1: the first does.
-        let shift = if self.same_dir() {
-            0
-        } else {
-            i32::from(self.src.is_dir()) - i32::from(dst.is_dir())
-        };
-        inner.add_link(self.src.ip, &mut self.src.data)?;
-        let mut done = inner.add_link(dst.ip, &mut dst.data);
-        if done.is_ok() {
-            done = self.parent_gains(shift);
-            if done.is_ok() {
-                done = self.swap_names(dst);
-                if done.is_err() {
-                    self.parent_loses(shift);
-                }
-            }
-            if done.is_err() {
-                inner.take_link_back(dst.ip, &mut dst.data);
-            }
-        }
-        if let Err(e) = done {
-            inner.take_link_back(self.src.ip, &mut self.src.data);
-            return Err(e);
-        }
-        let mut noted = inner.directory_changed(&mut self.source(), false);
-        if !self.same_dir() {
-            noted = noted.and(inner.directory_changed(&mut self.target(), false));
-        }
-        self.swap_depths(dst);
-        noted = noted.and(inner.drop_link(self.src.ip, &mut self.src.data));
-        noted = noted.and(inner.drop_link(dst.ip, &mut dst.data));
-        self.parent_loses(-shift);
-        noted
-    }
-
-    /// The directory that `shift` says gets a subdirectory counts it.
-    fn parent_gains(&mut self, shift: i32) -> Result<()> {
-        let inner = self.inner;
-        match shift {
-            1 => {
-                let d = self.target();
-                inner.add_link(d.ip, d.data)
-            }
-            -1 => {
-                let d = self.source();
-                inner.add_link(d.ip, d.data)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn parent_loses(&mut self, shift: i32) {
-        let inner = self.inner;
-        match shift {
-            1 => {
-                let d = self.target();
-                inner.take_link_back(d.ip, d.data);
-            }
-            -1 => {
-                let d = self.source();
-                inner.take_link_back(d.ip, d.data);
-            }
-            _ => {}
-        }
-    }
-
-    /// Redirects both entries and both `..`, or nothing.
-    fn swap_names(&mut self, dst: &mut Moved<'a>) -> Result<()> {
-        let (inner, kind) = (self.inner, NameKind::Plain);
-        let (e1, e2) = (self.src.entry, dst.entry);
-        let (n1, n2) = (self.src.named(), dst.named());
-        let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
-        let (dots1, dots2) =
-            (self.src.is_dir() && !self.same_dir(), dst.is_dir() && !self.same_dir());
-        let (g1, g2) = (self.src.moved_from(None), dst.moved_from(None));
-        dir::rewrite(&mut self.target(), &e2, n1, kind, g2)?;
-        let mut done = dir::rewrite(&mut self.source(), &e1, n2, kind, g1);
-        if done.is_ok() {
-            if dots1 {
-                done = redirect_dotdot(inner, &mut self.src, p2);
-            }
-            if done.is_ok() && dots2 {
-                done = redirect_dotdot(inner, dst, p1);
-                if done.is_err() && dots1 {
-                    drop(redirect_dotdot(inner, &mut self.src, p1));
-                }
-            }
-            if done.is_err() {
-                drop(dir::rewrite_back(&mut self.source(), &e1, n2, kind, g2));
-            }
-        }
-        done.inspect_err(|_| drop(dir::rewrite_back(&mut self.target(), &e2, n1, kind, g1)))
-    }
+/// A link of the file was reported gone and it gets one back: as many, but whoever keeps account of those
+/// that the disk still shows has to know.
+fn relink(inner: &Inner, ip: &Inode, data: &mut InodeData) {
+    drop(inner.table.update(ip, data, InodeChange::NlinkInc));
 }
 
 /// Makes `..` of the moved directory name `parent`.
