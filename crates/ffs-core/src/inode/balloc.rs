@@ -191,7 +191,7 @@ impl InodeTable {
     /// Nothing takes the growth back any more: frees the place a run moved away from.
     fn leave_old_place(&self, ip: &Inode, grown: &Grown) {
         if grown.moved() {
-            self.free_replaced(ip, grown.old);
+            self.free_replaced(PtrSlot::Direct(ip.ino, grown.index), grown.old);
         }
     }
 

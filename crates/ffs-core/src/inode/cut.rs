@@ -18,7 +18,7 @@ use super::{Inode, InodeData, InodeTable};
 use crate::buf::{BufKey, BufRef};
 use crate::counters::add;
 use crate::error::{Error, Result};
-use crate::ordering::{FragRun, FreeNow, InodeChange};
+use crate::ordering::{FragRun, FreeNow, InodeChange, PtrSlot};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
 use smallvec::SmallVec;
@@ -290,8 +290,8 @@ impl InodeTable {
     }
 
     /// Frees the old place of a block that a claim moved, when the ordering policy allows it.
-    pub(super) fn free_replaced(&self, ip: &Inode, old: FragRun) {
-        match self.alloc.ordering.run_replaced(ip.ino, old) {
+    pub(super) fn free_replaced(&self, slot: PtrSlot, old: FragRun) {
+        match self.alloc.ordering.run_replaced(slot, old) {
             FreeNow::Yes => self.free_quietly(old),
             FreeNow::Later => {}
         }

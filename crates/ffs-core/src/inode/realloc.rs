@@ -165,7 +165,7 @@ impl InodeTable {
     /// Gives the blocks of the row the places from `to` on: buffers, then pointers, then the old
     /// places are freed.
     fn move_row(&self, ip: &Inode, data: &mut InodeData, row: &Row, to: FragNo) {
-        let g = self.g();
+        let (g, mut replaced) = (self.g(), Vec::with_capacity(row.old.len()));
         for (k, (buf, &old)) in row.bufs.iter().zip(&row.old).enumerate() {
             let at = to.plus(k as u64 * u64::from(g.frag));
             self.cache().relocate(buf, at, g.bsize as usize);
@@ -175,10 +175,11 @@ impl InodeTable {
                 Map::Indirect { node, .. } => indirect_slot(ip, node.name(), i),
             };
             let run = |at| FragRun { at, frags: g.frag };
-            let (new, old) = (run(at), Some(run(old)));
-            let then = self.alloc.ordering.claim_set(slot, new, old, ClaimOf::Data, buf.key);
+            let (new, what) = (run(at), ClaimOf::Data);
+            let then = self.alloc.ordering.claim_set(slot, new, Some(run(old)), what, buf.key);
             // A write that fails leaves the buffer dirty: it is tried again, at the new place.
             let _ = self.cache().apply(buf, then);
+            replaced.push((slot, run(old)));
             match &row.map {
                 Map::Inode => {
                     if let Some(p) = data.d.db.get_mut(i) {
@@ -191,8 +192,8 @@ impl InodeTable {
         if let Map::Indirect { buf, .. } = &row.map {
             self.cache().dirty(buf);
         }
-        for &old in &row.old {
-            self.free_replaced(ip, FragRun { at: old, frags: g.frag });
+        for (slot, old) in replaced {
+            self.free_replaced(slot, old);
         }
     }
 }

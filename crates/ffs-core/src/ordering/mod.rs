@@ -289,8 +289,9 @@ pub(crate) trait Ordering: WriteHooks {
     /// inode was updated. `old` as then.
     fn claim_dropped(&self, _slot: PtrSlot, _new: FragRun, _old: Option<FragRun>) {}
 
-    /// A claim moved a block away from `old`: may that be marked free now?
-    fn run_replaced(&self, _ino: Ino, _old: FragRun) -> FreeNow {
+    /// A claim of `slot` moved a block away from `old`, and is not taken back any more: may that be
+    /// marked free now?
+    fn run_replaced(&self, _slot: PtrSlot, _old: FragRun) -> FreeNow {
         FreeNow::Yes
     }
 

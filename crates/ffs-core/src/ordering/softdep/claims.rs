@@ -31,6 +31,10 @@ pub(super) struct Claim {
     pub(super) run: FragRun,
     /// What may be freed when it is durable.
     pub(super) frees: Vec<FragRun>,
+    /// The place before, if no image ever showed it: it may be freed when the operation is sure.
+    pub(super) unseen: Option<FragRun>,
+    /// It took the place of a value that was in no image.
+    pub(super) merged: bool,
 }
 
 /// The values of a pointer.
@@ -62,26 +66,26 @@ impl Engine {
         let mut frees = Vec::new();
         let last = self.chain_entry(slot, old).versions.last().copied();
         let dropped = last.filter(|&id| self.state(id) == Some(State::Never));
-        let id = self.add(What::Claim(Box::new(Claim { slot, run: new, frees: Vec::new() })));
+        let mut claim =
+            Claim { slot, run: new, frees: Vec::new(), unseen: None, merged: dropped.is_some() };
+        if dropped.is_some() {
+            claim.unseen = moved;
+        } else {
+            claim.frees.extend(moved);
+        }
+        let id = self.add(What::Claim(Box::new(claim)));
         if let Some(gone) = dropped {
             self.pass(gone, Some(id));
             if let Some(n) = self.cancel(gone)
                 && let What::Claim(c) = n.what
             {
-                frees = c.frees;
+                frees.extend(c.frees);
+                frees.extend(c.unseen);
             }
             self.chain_entry(slot, old).versions.pop();
-            // It was in no image: nothing on the device names it.
-            if let Some(run) = moved {
-                self.free_now(vec![run]);
-            }
-        } else if let Some(run) = moved {
-            frees.push(run);
         }
-        if let Some(n) = self.nodes.get_mut(id)
-            && let What::Claim(c) = &mut n.what
-        {
-            c.frees = frees;
+        if let Some(c) = self.claim_mut(id) {
+            c.frees.extend(frees);
         }
         self.chain_entry(slot, old).versions.push(id);
         if holds(Rule::ContentBeforeClaim) {
@@ -96,23 +100,34 @@ impl Engine {
     /// See [`crate::ordering::Ordering::claim_dropped`].
     pub(super) fn unclaim(&mut self, slot: PtrSlot, new: FragRun, old: Option<FragRun>) {
         let Some(id) = self.chain(slot).and_then(|c| c.versions.last().copied()) else { return };
-        let Some(n) = self.nodes.get_mut(id) else { return };
-        let What::Claim(c) = &mut n.what else { return };
-        if c.run.at != new.at {
+        let Some(c) = self.claim_mut(id).filter(|c| c.run.at == new.at) else { return };
+        if let (true, Some(old)) = (c.merged, old) {
+            // It is again the value it took the place of.
+            (c.run, c.unseen) = (old, None);
             return;
         }
-        match old {
-            // It keeps its place and shrinks: nothing is taken back that a chain would have to know.
-            Some(old) => c.run.frags = old.frags,
-            None => {
-                self.pass(id, None);
-                self.cancel(id);
-                if let Some(c) = self.chain(slot) {
-                    c.versions.pop();
-                }
-                self.trim_chain(slot);
-                self.drain();
-            }
+        self.pass(id, None);
+        self.cancel(id);
+        if let Some(c) = self.chain(slot) {
+            c.versions.pop();
+        }
+        self.trim_chain(slot);
+        self.drain();
+    }
+
+    fn claim_mut(&mut self, id: Id) -> Option<&mut Claim> {
+        match &mut self.nodes.get_mut(id)?.what {
+            What::Claim(c) => Some(c),
+            _ => None,
+        }
+    }
+
+    /// See [`crate::ordering::Ordering::run_replaced`].
+    pub(super) fn run_replaced(&mut self, slot: PtrSlot, old: FragRun) {
+        let last = self.chain(slot).and_then(|c| c.versions.last().copied());
+        let claim = last.and_then(|id| self.claim_mut(id));
+        if claim.and_then(|c| c.unseen.take_if(|run| run.at == old.at)).is_some() {
+            self.free_now(vec![old]);
         }
     }
 
@@ -224,6 +239,7 @@ impl Engine {
                 && let What::Claim(c) = n.what
             {
                 frees.extend(c.frees);
+                frees.extend(c.unseen);
             }
         }
         self.free_now(frees);
@@ -245,6 +261,7 @@ impl Engine {
                 && let What::Claim(c) = n.what
             {
                 frees.extend(c.frees);
+                frees.extend(c.unseen);
             }
         }
     }
@@ -327,11 +344,15 @@ impl Engine {
     }
 
     /// The value of a chain that an image may show: its place in the chain, `None` for the base.
-    fn shown(&self, chain: &Chain) -> Option<usize> {
-        chain
-            .versions
-            .iter()
-            .rposition(|v| self.nodes.get(*v).is_some_and(super::graph::Node::ready))
+    /// `live` is the pointer in the block: the last value is not in it before its operation is sure.
+    fn shown(&self, chain: &Chain, live: u64) -> Option<usize> {
+        let last = chain.versions.len().saturating_sub(1);
+        (0..chain.versions.len()).rev().find(|&k| {
+            let id = chain.versions.get(k).copied();
+            let ready = id.and_then(|id| self.nodes.get(id)).is_some_and(super::graph::Node::ready);
+            let there = || id.and_then(|id| self.run_of(id)).is_some_and(|r| r.at.0 == live);
+            ready && (k < last || there())
+        })
     }
 
     fn run_of(&self, id: Id) -> Option<FragRun> {
@@ -351,7 +372,7 @@ impl Engine {
         let mut hole_at = None;
         for (i, chain) in &more.slots {
             let i = usize::from(*i);
-            let which = self.shown(chain);
+            let which = self.shown(chain, pointer_of(d, i));
             let id = which.and_then(|k| chain.versions.get(k)).copied();
             let run = id.map_or(chain.base, |id| self.run_of(id));
             if let Some(id) = id {
@@ -456,22 +477,23 @@ impl Engine {
         true
     }
 
-    /// Takes back in an image of an indirect block what must not be seen.
+    /// Takes back in an image of an indirect block what must not be seen. `swap` tells the pointer of
+    /// an index, and sets it first if there is something to set.
     pub(super) fn compose_indirect(
         &self,
         key: BufKey,
         seen: &mut Vec<Id>,
-        mut set: impl FnMut(u32, FragNo),
+        mut swap: impl FnMut(u32, Option<FragNo>) -> u64,
     ) -> bool {
         let Some(all) = self.indirects.get(&key) else { return false };
         let mut undone = false;
         for (&i, chain) in all {
-            let which = self.shown(chain);
+            let which = self.shown(chain, swap(i, None));
             let id = which.and_then(|k| chain.versions.get(k)).copied();
             seen.extend(id);
             let run = id.map_or(chain.base, |id| self.run_of(id));
             undone |= which.is_none_or(|k| k + 1 != chain.versions.len());
-            set(i, run.map_or(FragNo::HOLE, |r| r.at));
+            swap(i, Some(run.map_or(FragNo::HOLE, |r| r.at)));
         }
         undone
     }

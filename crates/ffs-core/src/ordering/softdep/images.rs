@@ -15,7 +15,7 @@ use super::inodes::Init;
 use crate::buf::{BufKey, BufKind, Image};
 use crate::ordering::Readiness;
 use crate::ordering::rules::{Rule, holds};
-use ffs_ondisk::wire::put;
+use ffs_ondisk::wire::{get, put};
 use ffs_ondisk::{Dinode, Format, Ino};
 use smallvec::SmallVec;
 
@@ -47,9 +47,19 @@ impl Engine {
             (BufKind::Directory, Some(bytes)) => self.compose_directory(key, bytes, &mut m.nodes),
             (BufKind::Indirect, Some(bytes)) => {
                 let (g, nodes) = (self.g, &mut m.nodes);
-                self.compose_indirect(key, nodes, |i, at| match g.format {
-                    Format::Ufs1 => put(bytes, i as usize * 4, g.endian, at.0 as i32),
-                    Format::Ufs2 => put(bytes, i as usize * 8, g.endian, at.0 as i64),
+                self.compose_indirect(key, nodes, |i, to| match (g.format, i as usize) {
+                    (Format::Ufs1, i) => {
+                        if let Some(at) = to {
+                            put(bytes, i * 4, g.endian, at.0 as u32);
+                        }
+                        u64::from(get::<u32>(bytes, i * 4, g.endian))
+                    }
+                    (Format::Ufs2, i) => {
+                        if let Some(at) = to {
+                            put(bytes, i * 8, g.endian, at.0);
+                        }
+                        get(bytes, i * 8, g.endian)
+                    }
                 })
             }
             _ => false,

@@ -203,7 +203,8 @@ impl Ordering for SoftUpdates {
     fn claim_dropped(&self, slot: PtrSlot, new: FragRun, old: Option<FragRun>) {
         self.0.lock().unclaim(slot, new, old);
     }
-    fn run_replaced(&self, _: Ino, _: FragRun) -> FreeNow {
+    fn run_replaced(&self, slot: PtrSlot, old: FragRun) -> FreeNow {
+        self.0.lock().run_replaced(slot, old);
         FreeNow::Later
     }
     fn attributes_replaced(&self, ino: Ino, old: [i64; 2], old_size: u32) {
