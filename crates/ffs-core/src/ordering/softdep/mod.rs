@@ -11,7 +11,9 @@
 //! | `blocks` | blocks written as they are: groups, data |
 //! | `inodes` | inodes, link counts, freeing |
 //! | `claims` | pointers and sizes, the image of an inode and of an indirect block |
-//! | `names` | directory records, the last-name rule, the image of a directory block |
+//! | `names` | directory records, names entered |
+//! | `removals` | names removed and replaced, the last-name rule |
+//! | `dirimage` | the image of a directory block |
 //! | `images` | writing: what an image shows, what follows when it is durable |
 //! | `goals` | what fsync needs |
 //!
@@ -27,11 +29,13 @@
 
 mod blocks;
 mod claims;
+mod dirimage;
 mod goals;
 mod graph;
 mod images;
 mod inodes;
 mod names;
+mod removals;
 
 use super::{
     ClaimOf, DirPos, Disposition, FragRun, FreeNow, Goal, Gone, InodeAnswer, InodeChange, NameKind,
@@ -75,6 +79,8 @@ struct Engine {
     indirects: BTreeMap<BufKey, BTreeMap<u32, claims::Chain>>,
     /// Names removed in memory that the device may show, by directory and hash.
     gone: HashMap<(Ino, u64), names::Removed, FixedState>,
+    /// Names on the device, but not yet reachable.
+    unanchored: HashMap<(Ino, DirOff), Id, FixedState>,
     /// Images being written.
     flying: HashMap<BufKey, images::Manifest, FixedState>,
     /// Images written and not flushed.
@@ -101,6 +107,7 @@ impl SoftUpdates {
             dirs: BTreeMap::new(),
             indirects: BTreeMap::new(),
             gone: HashMap::default(),
+            unanchored: HashMap::default(),
             flying: HashMap::default(),
             landed: VecDeque::new(),
             stamp: 0,

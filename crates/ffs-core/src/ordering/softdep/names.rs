@@ -19,9 +19,9 @@ use super::Engine;
 use super::graph::{Cond, Id, Level, Name, Need, State, What};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{DirPos, DotDot, Gone, NameKind, NamedInode};
+use crate::ordering::{DirPos, NameKind, NamedInode};
 use ffs_ondisk::geometry::DIRBLKSIZ;
-use ffs_ondisk::{DirOff, FileType, Ino, Lbn, dir};
+use ffs_ondisk::{DirOff, FileType, Ino, Lbn};
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
@@ -46,16 +46,8 @@ pub(super) enum Removed {
     Reserved(DirOff),
 }
 
-/// What hung on a name that was retracted: what was to be done when it had replaced another, and the
-/// names it had to wait for because of that.
-#[derive(Default)]
-struct Left {
-    actions: SmallVec<[Id; 2]>,
-    guards: SmallVec<[Id; 2]>,
-}
-
 /// Nothing.
-const NOTHING: Value = (Ino(0), 0);
+pub(super) const NOTHING: Value = (Ino(0), 0);
 
 impl Engine {
     /// Buffer of the directory block with `at`.
@@ -64,16 +56,16 @@ impl Engine {
         BufKey::File(at.dir, i64::try_from(lbn.0).unwrap_or(i64::MAX))
     }
 
-    fn name_hash(&self, dir: Ino, name: &[u8]) -> (Ino, u64) {
+    pub(super) fn name_hash(&self, dir: Ino, name: &[u8]) -> (Ino, u64) {
         (dir, self.hasher.hash_one(name))
     }
 
-    fn record(&mut self, at: DirPos) -> Option<&mut Chain> {
+    pub(super) fn record(&mut self, at: DirPos) -> Option<&mut Chain> {
         let key = self.dir_key(at);
         self.dirs.get_mut(&key)?.get_mut(&at.off.0)
     }
 
-    fn drop_record(&mut self, at: DirPos) -> Option<Chain> {
+    pub(super) fn drop_record(&mut self, at: DirPos) -> Option<Chain> {
         let key = self.dir_key(at);
         let all = self.dirs.get_mut(&key)?;
         let chain = all.remove(&at.off.0);
@@ -91,7 +83,7 @@ impl Engine {
     }
 
     /// The undecided name of `ino` in the record `at`.
-    fn pending_name(&self, ino: Ino, at: DirPos) -> Option<Id> {
+    pub(super) fn pending_name(&self, ino: Ino, at: DirPos) -> Option<Id> {
         let names = &self.inodes.get(&ino)?.names;
         let is_at = |id: &&Id| {
             self.nodes.get(**id).is_some_and(|n| matches!(&n.what, What::Name(n) if n.at == at))
@@ -99,11 +91,11 @@ impl Engine {
         names.iter().find(is_at).copied()
     }
 
-    fn newest_name(&self, ino: Ino) -> Option<Id> {
+    pub(super) fn newest_name(&self, ino: Ino) -> Option<Id> {
         self.inodes.get(&ino)?.names.last().copied()
     }
 
-    fn unlist(&mut self, ino: Ino, id: Id) {
+    pub(super) fn unlist(&mut self, ino: Ino, id: Id) {
         if let Some(rec) = self.inodes.get_mut(&ino) {
             rec.names.retain(|n| *n != id);
         }
@@ -111,7 +103,7 @@ impl Engine {
     }
 
     /// A value for the record at `at`; its needs follow.
-    fn new_value(&mut self, at: DirPos, (ino, dtype): Value, text: Option<&[u8]>) -> Id {
+    pub(super) fn new_value(&mut self, at: DirPos, (ino, dtype): Value, text: Option<&[u8]>) -> Id {
         self.add(What::Name(Name { at, ino, dtype, text: text.map(Box::from) }))
     }
 
@@ -176,7 +168,7 @@ impl Engine {
     }
 
     /// What must be durable before a name of `target` may be seen.
-    fn need_target(&mut self, id: Id, at: DirPos, target: NamedInode, kind: NameKind) {
+    pub(super) fn need_target(&mut self, id: Id, at: DirPos, target: NamedInode, kind: NameKind) {
         if holds(Rule::InodeBeforeName) {
             self.need_inode(id, target.ino, false);
         }
@@ -197,7 +189,7 @@ impl Engine {
 
     /// The record at `at` gets `id` as its last value; `base` is what it named before, if nothing is
     /// known of it.
-    fn enter(&mut self, at: DirPos, base: Value, id: Id) {
+    pub(super) fn enter(&mut self, at: DirPos, base: Value, id: Id) {
         let key = self.dir_key(at);
         let all = self.dirs.entry(key).or_default();
         let fresh = || Chain { base, versions: SmallVec::new() };
@@ -230,7 +222,7 @@ impl Engine {
     }
 
     /// `id` needs the names that `from` needs.
-    fn inherit(&mut self, from: Id, id: Id) {
+    pub(super) fn inherit(&mut self, from: Id, id: Id) {
         let needs: SmallVec<[Need; 2]> =
             self.nodes.get(from).map(|n| n.needs.iter().copied().collect()).unwrap_or_default();
         for need in needs.into_iter().filter(|n| !n.anchor) {
@@ -244,7 +236,7 @@ impl Engine {
     }
 
     /// Lists the name with its inode and notes what it takes to be anchored.
-    fn list(&mut self, id: Id, at: DirPos, ino: Ino) {
+    pub(super) fn list(&mut self, id: Id, at: DirPos, ino: Ino) {
         self.need_way(id, at);
         let rec = self.rec(ino);
         rec.names.push(id);
@@ -269,312 +261,6 @@ impl Engine {
         if let Some(anchor) = anchor.filter(|&a| a != id) {
             self.need_node(id, anchor, Level::Anchored, true);
         }
-    }
-
-    /// See [`crate::ordering::Ordering::name_replaced`].
-    pub(super) fn name_replaced(
-        &mut self,
-        at: DirPos,
-        old: NamedInode,
-        new: NamedInode,
-        kind: NameKind,
-        gone: Gone,
-    ) {
-        let key = self.dir_key(at);
-        self.touch(key);
-        let id = self.new_value(at, (new.ino, new.dtype), None);
-        self.need_target(id, at, new, kind);
-        if kind == NameKind::DotDot {
-            self.enter(at, (old.ino, old.dtype), id);
-            self.more(at.dir).dotdot = Some(id);
-            return self.drain();
-        }
-        let own = self.pending_name(old.ino, at);
-        self.guard(id, old.ino, own, gone);
-        self.enter(at, (old.ino, old.dtype), id);
-        match own.and_then(|own| self.retract(own, old.ino, at)) {
-            Some(left) => {
-                self.need_names(id, &left.guards);
-                for action in left.actions {
-                    self.need_node(action, id, Level::Durable, false);
-                }
-            }
-            None => self.lower(old.ino, gone, Some(id), None),
-        }
-        self.lower_parent(old.ino, gone, Some(id), None);
-        self.list(id, at, new.ino);
-        self.drain();
-    }
-
-    /// See [`crate::ordering::Ordering::name_removed`]; answers whether the record is reserved.
-    pub(super) fn name_removed(
-        &mut self,
-        at: DirPos,
-        old: NamedInode,
-        name: &[u8],
-        gone: Gone,
-    ) -> bool {
-        let key = self.dir_key(at);
-        let own = self.pending_name(old.ino, at);
-        // A trial of what has to wait; it becomes the record's last value if anything does.
-        let id = self.new_value(at, NOTHING, Some(name));
-        self.guard(id, old.ino, own, gone);
-        if gone.drops == 2 {
-            self.guard_inside(id, old.ino);
-        }
-        let retracted = own.and_then(|own| self.retract(own, old.ino, at));
-        let seen = retracted.is_none();
-        let left = retracted.unwrap_or_default();
-        let base = self.record(at).map_or((old.ino, old.dtype), |c| c.base);
-        if !seen && base == NOTHING && self.record(at).is_none_or(|c| c.versions.is_empty()) {
-            // The device never saw the name, nor another in its place.
-            self.drop_record(at);
-            self.fulfil(id);
-            self.lower_parent(old.ino, gone, None, None);
-            self.drain();
-            return false;
-        }
-        self.need_names(id, &left.guards);
-        let seq = self.touch(key);
-        if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
-            self.fulfil(id);
-            self.remove_plainly(at, (key, seq), name);
-            for action in left.actions {
-                self.need_block_at(action, key, seq);
-                self.act_if_free(action);
-            }
-            if seen {
-                self.lower(old.ino, gone, None, Some((at, key, seq, name)));
-            }
-            self.lower_parent(old.ino, gone, None, Some((key, seq)));
-            self.drain();
-            return false;
-        }
-        self.enter(at, (old.ino, old.dtype), id);
-        self.more(at.dir).reserved += 1;
-        let hash = self.name_hash(at.dir, name);
-        self.gone.insert(hash, Removed::Reserved(at.off));
-        for action in left.actions {
-            self.need_node(action, id, Level::Durable, false);
-        }
-        if seen {
-            self.lower(old.ino, gone, Some(id), None);
-        }
-        self.lower_parent(old.ino, gone, Some(id), None);
-        if gone.moved {
-            self.more(old.ino).leaving.push(id);
-        }
-        self.drain();
-        true
-    }
-
-    /// The last-name rule: `id` removes a name of `ino`, `own` if that is undecided.
-    fn guard(&mut self, id: Id, ino: Ino, own: Option<Id>, gone: Gone) {
-        let Some(rec) = self.inodes.get(&ino) else { return };
-        let others: SmallVec<[Id; 2]> =
-            rec.names.iter().copied().filter(|n| Some(*n) != own).collect();
-        let Some(&newest) = others.last() else { return };
-        let moved = gone.moved && holds(Rule::NewNameFirst);
-        let last = gone.names_left > 0
-            && usize::from(gone.names_left) <= others.len()
-            && holds(Rule::LastName);
-        if moved || last {
-            self.need_node(id, newest, Level::Anchored, false);
-        }
-    }
-
-    /// The directory `dir` is removed by `id`: so are the names its reserved records may still show.
-    fn guard_inside(&mut self, id: Id, dir: Ino) {
-        if self.inodes.get(&dir).and_then(|r| r.more.as_ref()).is_none_or(|m| m.reserved == 0) {
-            return;
-        }
-        let keys = BufKey::File(dir, 0)..=BufKey::File(dir, i64::MAX);
-        let inside: Vec<Id> = (self.dirs.range(keys))
-            .flat_map(|(_, all)| all.values())
-            .filter_map(|c| c.versions.last().copied())
-            .filter(|&v| self.value(v) == Some(NOTHING))
-            .collect();
-        for v in inside {
-            self.inherit(v, id);
-        }
-    }
-
-    /// The name `own` of `ino` goes. If the device never saw it, it is forgotten, and what hung on it
-    /// is left to the caller; else others must not count on it any more.
-    fn retract(&mut self, own: Id, ino: Ino, at: DirPos) -> Option<Left> {
-        self.unlist(ino, own);
-        let heir = self.newest_name(ino);
-        let in_chain = self.record(at).is_some_and(|c| c.versions.contains(&own));
-        let can_pass = heir.is_none_or(|h| self.names_can_pass(own, h));
-        if self.anchor_of(ino) == Some(own) {
-            self.more(ino).anchor = heir;
-        }
-        if !can_pass {
-            return None;
-        }
-        if !in_chain || self.state(own) != Some(State::Never) {
-            self.pass_names(own, heir);
-            return None;
-        }
-        if let Some(c) = self.record(at) {
-            c.versions.retain(|v| *v != own);
-        }
-        let left = Left { actions: self.actions_of(own), guards: self.guards_of(own) };
-        for &action in &left.actions {
-            self.detach(action, own);
-        }
-        self.pass(own, heir);
-        self.cancel(own);
-        Some(left)
-    }
-
-    /// `id` needs these names to be anchored.
-    fn need_names(&mut self, id: Id, names: &[Id]) {
-        for &on in names {
-            if !self.reaches(on, id) {
-                self.need_node(id, on, Level::Anchored, false);
-            }
-        }
-    }
-
-    fn anchor_of(&self, ino: Ino) -> Option<Id> {
-        self.inodes.get(&ino)?.more.as_ref()?.anchor
-    }
-
-    fn is_action(&self, id: Id) -> bool {
-        self.nodes.get(id).is_some_and(|n| {
-            matches!(n.what, What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. })
-        })
-    }
-
-    fn actions_of(&self, id: Id) -> SmallVec<[Id; 2]> {
-        let deps = self.nodes.get(id).map(|n| n.dependents.clone()).unwrap_or_default();
-        deps.into_iter().filter(|&d| self.is_action(d)).collect()
-    }
-
-    fn guards_of(&self, id: Id) -> SmallVec<[Id; 2]> {
-        let needs = self.nodes.get(id).map(|n| n.needs.as_slice()).unwrap_or_default();
-        needs
-            .iter()
-            .filter_map(|n| match n.cond {
-                Cond::Node(on, Level::Anchored) if !n.anchor => Some(on),
-                _ => None,
-            })
-            .collect()
-    }
-
-    /// Whether the names that depend on `own` may depend on `heir`.
-    fn names_can_pass(&self, own: Id, heir: Id) -> bool {
-        let deps = self.nodes.get(own).map(|n| n.dependents.as_slice()).unwrap_or_default();
-        deps.iter().filter(|&&d| !self.is_action(d)).all(|&d| d != heir && !self.reaches(heir, d))
-    }
-
-    /// Takes the need for `own` off `action` without more.
-    fn detach(&mut self, action: Id, own: Id) {
-        if let Some(n) = self.nodes.get_mut(action) {
-            n.needs.retain(|need| !matches!(need.cond, Cond::Node(on, _) if on == own));
-        }
-        if let Some(n) = self.nodes.get_mut(own) {
-            n.dependents.retain(|d| *d != action);
-        }
-    }
-
-    /// The names that depend on `own` depend on `heir`, or on nothing.
-    fn pass_names(&mut self, own: Id, heir: Option<Id>) {
-        let deps = self.nodes.get(own).map(|n| n.dependents.clone()).unwrap_or_default();
-        for dep in deps.into_iter().filter(|&d| !self.is_action(d)).collect::<Vec<_>>() {
-            let levels: SmallVec<[Need; 2]> = self
-                .nodes
-                .get(dep)
-                .map(|n| n.needs.iter().copied())
-                .into_iter()
-                .flatten()
-                .filter(|n| matches!(n.cond, Cond::Node(on, _) if on == own))
-                .collect();
-            for need in levels {
-                let Cond::Node(_, level) = need.cond else { continue };
-                if let Some(heir) = heir {
-                    self.need_node(dep, heir, level, need.anchor);
-                }
-                self.meet(dep, need.cond);
-            }
-            if let Some(n) = self.nodes.get_mut(own) {
-                n.dependents.retain(|d| *d != dep);
-            }
-        }
-    }
-
-    /// The record goes with its block's next image: nothing speaks against it.
-    fn remove_plainly(&mut self, at: DirPos, (key, seq): (BufKey, u64), name: &[u8]) {
-        let versions = self.drop_record(at).map(|c| c.versions).unwrap_or_default();
-        for v in versions {
-            for action in self.actions_of(v) {
-                self.need_block_at(action, key, seq);
-                self.detach(action, v);
-            }
-            let ino = self.value(v).map_or(Ino(0), |v| v.0);
-            self.unlist(ino, v);
-            let heir = self.newest_name(ino).filter(|&h| self.names_can_pass(v, h));
-            self.pass(v, heir);
-            self.cancel(v);
-        }
-        let hash = self.name_hash(at.dir, name);
-        self.gone.insert(hash, Removed::Plain { key, seq, chunk: chunk_of(at.off) });
-    }
-
-    /// The count of `ino` drops when its name is gone: with value `id`, or with the block.
-    fn lower(
-        &mut self,
-        ino: Ino,
-        gone: Gone,
-        id: Option<Id>,
-        block: Option<(DirPos, BufKey, u64, &[u8])>,
-    ) {
-        if !holds(Rule::NameBeforeCount) {
-            return;
-        }
-        let by = gone.drops;
-        self.add_pending(ino, by);
-        self.totals.removals += 1;
-        let tag = block.map(|(at, _, seq, name)| (self.name_hash(at.dir, name), seq));
-        let action = self.add(What::Unlink { ino, by, name: tag });
-        if let Some(id) = id {
-            self.need_node(action, id, Level::Durable, false);
-        }
-        if let Some((_, key, seq, _)) = block {
-            self.need_block_at(action, key, seq);
-        }
-        self.act_if_free(action);
-    }
-
-    /// The count of a parent that loses a `..` drops when that is gone.
-    fn lower_parent(&mut self, ino: Ino, gone: Gone, id: Option<Id>, block: Option<(BufKey, u64)>) {
-        let parent = match gone.dotdot {
-            DotDot::None => return,
-            DotDot::Removed(parent) => {
-                self.add_pending(parent, 1);
-                self.more(ino).parent = Some(parent);
-                return;
-            }
-            DotDot::Moved(parent) => parent,
-        };
-        if !holds(Rule::DotDotBeforeCount) {
-            return;
-        }
-        self.add_pending(parent, 1);
-        self.totals.removals += 1;
-        let action = self.add(What::Unlink { ino: parent, by: 1, name: None });
-        let dotdot = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.dotdot);
-        if let Some(dotdot) = dotdot {
-            self.need_node(action, dotdot, Level::Durable, false);
-        }
-        if let Some(id) = id {
-            self.need_node(action, id, Level::Durable, false);
-        }
-        if let Some((key, seq)) = block {
-            self.need_block_at(action, key, seq);
-        }
-        self.act_if_free(action);
     }
 
     /// The value is on the device.
@@ -615,10 +301,12 @@ impl Engine {
             self.tidy(at.dir);
         } else if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
             self.anchored(id);
+        } else {
+            self.unanchored.insert((at.dir, at.off), id);
         }
     }
 
-    fn more_of(&self, ino: Ino) -> Option<&super::inodes::More> {
+    pub(super) fn more_of(&self, ino: Ino) -> Option<&super::inodes::More> {
         self.inodes.get(&ino)?.more.as_deref()
     }
 
@@ -653,14 +341,14 @@ impl Engine {
         }
     }
 
-    fn left(&mut self, id: Id, ino: Ino) {
+    pub(super) fn left(&mut self, id: Id, ino: Ino) {
         if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
             more.leaving.retain(|l| *l != id);
         }
         self.tidy(ino);
     }
 
-    fn unreserve(&mut self, dir: Ino, by: u32) {
+    pub(super) fn unreserve(&mut self, dir: Ino, by: u32) {
         if let Some(more) = self.inodes.get_mut(&dir).and_then(|r| r.more.as_mut()) {
             more.reserved = more.reserved.saturating_sub(by);
         }
@@ -668,7 +356,9 @@ impl Engine {
 
     /// The name is durable and so is the way to it.
     pub(super) fn anchored(&mut self, id: Id) {
-        let Some((ino, _)) = self.value(id) else { return };
+        let Some(What::Name(name)) = self.nodes.get(id).map(|n| &n.what) else { return };
+        let (ino, at) = (name.ino, name.at);
+        self.unanchored.remove(&(at.dir, at.off));
         if self.anchor_of(ino) == Some(id) {
             self.more(ino).anchor = None;
         }
@@ -701,23 +391,12 @@ impl Engine {
 
     /// A name that is durable but not anchored has no chain; it moves all the same.
     fn move_unanchored(&mut self, from: DirPos, to: DirPos) {
-        if self.more_of(from.dir).is_none() {
-            return;
-        }
-        let keys: Vec<Id> = self
-            .nodes
-            .iter()
-            .filter(|(_, n)| {
-                n.state == State::Durable && matches!(&n.what, What::Name(n) if n.at == from)
-            })
-            .map(|(id, _)| id)
-            .collect();
-        for id in keys {
-            if let Some(n) = self.nodes.get_mut(id)
-                && let What::Name(n) = &mut n.what
-            {
-                n.at = to;
-            }
+        let Some(id) = self.unanchored.remove(&(from.dir, from.off)) else { return };
+        if let Some(n) = self.nodes.get_mut(id)
+            && let What::Name(n) = &mut n.what
+        {
+            n.at = to;
+            self.unanchored.insert((to.dir, to.off), id);
         }
     }
 
@@ -772,87 +451,6 @@ impl Engine {
         }
     }
 
-    /// What an image of a directory block must not show, taken back; tells what is in it, and whether
-    /// anything was taken back.
-    pub(super) fn compose_directory(
-        &self,
-        key: BufKey,
-        bytes: &mut [u8],
-        seen: &mut Vec<Id>,
-    ) -> bool {
-        let Some(all) = self.dirs.get(&key) else { return false };
-        let mut shown = std::collections::BTreeMap::new();
-        let mut blocked = Vec::new();
-        for (&off, chain) in all {
-            let ready = |v: &Id| self.nodes.get(*v).is_some_and(super::graph::Node::ready);
-            let k = chain.versions.iter().rposition(ready);
-            if k.is_none_or(|k| k + 1 != chain.versions.len()) {
-                blocked.push(off);
-            }
-            shown.insert(off, k);
-        }
-        self.admit_same_sector(all, &mut shown, &mut blocked);
-        let block = self.g.bsize;
-        let mut undone = false;
-        for (off, k) in shown {
-            let Some(chain) = all.get(&off) else { continue };
-            let id = k.and_then(|k| chain.versions.get(k)).copied();
-            seen.extend(id);
-            if k.is_some_and(|k| k + 1 == chain.versions.len()) {
-                continue;
-            }
-            undone = true;
-            let (ino, dtype) = id.and_then(|id| self.value(id)).unwrap_or(chain.base);
-            let at = (off % block) as usize;
-            let start = at - at % DIRBLKSIZ;
-            let Some(chunk) = bytes.get_mut(start..start + DIRBLKSIZ) else { continue };
-            dir::set_ino(self.fmt, chunk, at - start, ino.0);
-            if holds(Rule::TypeWithNumber) && ino.0 != 0 {
-                dir::set_type(self.fmt, chunk, at - start, dtype);
-            }
-        }
-        undone
-    }
-
-    /// A sector is written whole or not at all: a value that only waits for names shown in the same
-    /// sector, which need nothing more to be anchored, may be shown with them.
-    fn admit_same_sector(
-        &self,
-        all: &std::collections::BTreeMap<u32, Chain>,
-        shown: &mut std::collections::BTreeMap<u32, Option<usize>>,
-        blocked: &mut Vec<u32>,
-    ) {
-        let is_shown =
-            |shown: &std::collections::BTreeMap<u32, Option<usize>>, off: u32, id: Id| {
-                let k = shown.get(&off).copied().flatten();
-                k.and_then(|k| all.get(&off)?.versions.get(k)) == Some(&id)
-            };
-        loop {
-            let before = blocked.len();
-            blocked.retain(|&off| {
-                let Some(chain) = all.get(&off) else { return false };
-                let Some(last) = chain.versions.last() else { return false };
-                let Some(n) = self.nodes.get(*last) else { return false };
-                let ok = n.needs.iter().filter(|need| !need.anchor).all(|need| {
-                    let Cond::Node(on, _) = need.cond else { return false };
-                    let Some(on_node) = self.nodes.get(on) else { return false };
-                    let What::Name(name) = &on_node.what else { return false };
-                    let here = name.at.off.0;
-                    chunk_of(name.at.off) == chunk_of(DirOff(off))
-                        && is_shown(shown, here, on)
-                        && on_node.needs.iter().all(|n| !n.anchor)
-                });
-                if ok {
-                    shown.insert(off, Some(chain.versions.len() - 1));
-                }
-                !ok
-            });
-            if blocked.len() == before {
-                return;
-            }
-        }
-    }
-
     /// The reserved record of a name.
     pub(super) fn reserved_for(&self, dir: Ino, name: &[u8]) -> Option<DirOff> {
         match self.gone.get(&self.name_hash(dir, name)) {
@@ -877,6 +475,6 @@ impl Engine {
 }
 
 /// Which chunk, that is which sector, of a directory.
-fn chunk_of(off: DirOff) -> u32 {
+pub(super) fn chunk_of(off: DirOff) -> u32 {
     off.0 / DIRBLKSIZ as u32
 }

@@ -1,0 +1,335 @@
+//! Names removed or replaced: what has to be in place first, and what follows when they are gone.
+//!
+//! # Invariants
+//! 1. Of a file whose last durable name goes while it has newer ones, one of those is anchored first
+//!    (last-name rule); of a renamed file always the new one.
+//! 2. A name that the device never saw is removed without a trace, unless others count on it and
+//!    cannot count on another.
+//! 3. Every removal that the device may have to see has one [`What::Unlink`] for the count.
+//!
+//! Reference: `spec/soft-updates.md` §6.3, §6.3b, §6.5, §6.7, §6.8.
+
+use super::Engine;
+use super::graph::{Cond, Id, Level, Need, State, What};
+use super::names::{NOTHING, Removed, chunk_of};
+use crate::buf::BufKey;
+use crate::ordering::rules::{Rule, holds};
+use crate::ordering::{DirPos, DotDot, Gone, NameKind, NamedInode};
+use ffs_ondisk::Ino;
+use smallvec::SmallVec;
+
+/// What hung on a name that was retracted: what was to be done when it had replaced another, and the
+/// names it had to wait for because of that.
+#[derive(Default)]
+struct Left {
+    actions: SmallVec<[Id; 2]>,
+    guards: SmallVec<[Id; 2]>,
+}
+
+impl Engine {
+    /// See [`crate::ordering::Ordering::name_replaced`].
+    pub(super) fn name_replaced(
+        &mut self,
+        at: DirPos,
+        old: NamedInode,
+        new: NamedInode,
+        kind: NameKind,
+        gone: Gone,
+    ) {
+        let key = self.dir_key(at);
+        self.touch(key);
+        let id = self.new_value(at, (new.ino, new.dtype), None);
+        self.need_target(id, at, new, kind);
+        if kind == NameKind::DotDot {
+            self.enter(at, (old.ino, old.dtype), id);
+            self.more(at.dir).dotdot = Some(id);
+            return self.drain();
+        }
+        let own = self.pending_name(old.ino, at);
+        self.guard(id, old.ino, own, gone);
+        self.enter(at, (old.ino, old.dtype), id);
+        match own.and_then(|own| self.retract(own, old.ino, at)) {
+            Some(left) => {
+                self.need_names(id, &left.guards);
+                for action in left.actions {
+                    self.need_node(action, id, Level::Durable, false);
+                }
+            }
+            None => self.lower(old.ino, gone, Some(id), None),
+        }
+        self.lower_parent(old.ino, gone, Some(id), None);
+        self.list(id, at, new.ino);
+        self.drain();
+    }
+
+    /// See [`crate::ordering::Ordering::name_removed`]; answers whether the record is reserved.
+    pub(super) fn name_removed(
+        &mut self,
+        at: DirPos,
+        old: NamedInode,
+        name: &[u8],
+        gone: Gone,
+    ) -> bool {
+        let key = self.dir_key(at);
+        let own = self.pending_name(old.ino, at);
+        // A trial of what has to wait; it becomes the record's last value if anything does.
+        let id = self.new_value(at, NOTHING, Some(name));
+        self.guard(id, old.ino, own, gone);
+        if gone.drops == 2 {
+            self.guard_inside(id, old.ino);
+        }
+        let retracted = own.and_then(|own| self.retract(own, old.ino, at));
+        let seen = retracted.is_none();
+        let left = retracted.unwrap_or_default();
+        let base = self.record(at).map_or((old.ino, old.dtype), |c| c.base);
+        if !seen && base == NOTHING && self.record(at).is_none_or(|c| c.versions.is_empty()) {
+            // The device never saw the name, nor another in its place.
+            self.drop_record(at);
+            self.fulfil(id);
+            self.lower_parent(old.ino, gone, None, None);
+            self.drain();
+            return false;
+        }
+        self.need_names(id, &left.guards);
+        let seq = self.touch(key);
+        if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
+            self.fulfil(id);
+            self.remove_plainly(at, (key, seq), name);
+            for action in left.actions {
+                self.need_block_at(action, key, seq);
+                self.act_if_free(action);
+            }
+            if seen {
+                self.lower(old.ino, gone, None, Some((at, key, seq, name)));
+            }
+            self.lower_parent(old.ino, gone, None, Some((key, seq)));
+            self.drain();
+            return false;
+        }
+        self.enter(at, (old.ino, old.dtype), id);
+        self.more(at.dir).reserved += 1;
+        let hash = self.name_hash(at.dir, name);
+        self.gone.insert(hash, Removed::Reserved(at.off));
+        for action in left.actions {
+            self.need_node(action, id, Level::Durable, false);
+        }
+        if seen {
+            self.lower(old.ino, gone, Some(id), None);
+        }
+        self.lower_parent(old.ino, gone, Some(id), None);
+        if gone.moved {
+            self.more(old.ino).leaving.push(id);
+        }
+        self.drain();
+        true
+    }
+
+    /// The last-name rule: `id` removes a name of `ino`, `own` if that is undecided.
+    fn guard(&mut self, id: Id, ino: Ino, own: Option<Id>, gone: Gone) {
+        let Some(rec) = self.inodes.get(&ino) else { return };
+        let others: SmallVec<[Id; 2]> =
+            rec.names.iter().copied().filter(|n| Some(*n) != own).collect();
+        let Some(&newest) = others.last() else { return };
+        let moved = gone.moved && holds(Rule::NewNameFirst);
+        let last = gone.names_left > 0
+            && usize::from(gone.names_left) <= others.len()
+            && holds(Rule::LastName);
+        if moved || last {
+            self.need_node(id, newest, Level::Anchored, false);
+        }
+    }
+
+    /// The directory `dir` is removed by `id`: so are the names its reserved records may still show.
+    fn guard_inside(&mut self, id: Id, dir: Ino) {
+        if self.inodes.get(&dir).and_then(|r| r.more.as_ref()).is_none_or(|m| m.reserved == 0) {
+            return;
+        }
+        let keys = BufKey::File(dir, 0)..=BufKey::File(dir, i64::MAX);
+        let inside: Vec<Id> = (self.dirs.range(keys))
+            .flat_map(|(_, all)| all.values())
+            .filter_map(|c| c.versions.last().copied())
+            .filter(|&v| self.value(v) == Some(NOTHING))
+            .collect();
+        for v in inside {
+            self.inherit(v, id);
+        }
+    }
+
+    /// The name `own` of `ino` goes. If the device never saw it, it is forgotten, and what hung on it
+    /// is left to the caller; else others must not count on it any more.
+    fn retract(&mut self, own: Id, ino: Ino, at: DirPos) -> Option<Left> {
+        self.unlist(ino, own);
+        let heir = self.newest_name(ino);
+        let in_chain = self.record(at).is_some_and(|c| c.versions.contains(&own));
+        let can_pass = heir.is_none_or(|h| self.names_can_pass(own, h));
+        if self.anchor_of(ino) == Some(own) {
+            self.more(ino).anchor = heir;
+        }
+        if !can_pass {
+            return None;
+        }
+        if !in_chain || self.state(own) != Some(State::Never) {
+            self.pass_names(own, heir);
+            return None;
+        }
+        if let Some(c) = self.record(at) {
+            c.versions.retain(|v| *v != own);
+        }
+        let left = Left { actions: self.actions_of(own), guards: self.guards_of(own) };
+        for &action in &left.actions {
+            self.detach(action, own);
+        }
+        self.pass(own, heir);
+        self.cancel(own);
+        Some(left)
+    }
+
+    /// `id` needs these names to be anchored.
+    fn need_names(&mut self, id: Id, names: &[Id]) {
+        for &on in names {
+            if !self.reaches(on, id) {
+                self.need_node(id, on, Level::Anchored, false);
+            }
+        }
+    }
+
+    pub(super) fn anchor_of(&self, ino: Ino) -> Option<Id> {
+        self.inodes.get(&ino)?.more.as_ref()?.anchor
+    }
+
+    fn is_action(&self, id: Id) -> bool {
+        self.nodes.get(id).is_some_and(|n| {
+            matches!(n.what, What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. })
+        })
+    }
+
+    pub(super) fn actions_of(&self, id: Id) -> SmallVec<[Id; 2]> {
+        let deps = self.nodes.get(id).map(|n| n.dependents.clone()).unwrap_or_default();
+        deps.into_iter().filter(|&d| self.is_action(d)).collect()
+    }
+
+    fn guards_of(&self, id: Id) -> SmallVec<[Id; 2]> {
+        let needs = self.nodes.get(id).map(|n| n.needs.as_slice()).unwrap_or_default();
+        needs
+            .iter()
+            .filter_map(|n| match n.cond {
+                Cond::Node(on, Level::Anchored) if !n.anchor => Some(on),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Whether the names that depend on `own` may depend on `heir`.
+    fn names_can_pass(&self, own: Id, heir: Id) -> bool {
+        let deps = self.nodes.get(own).map(|n| n.dependents.as_slice()).unwrap_or_default();
+        deps.iter().filter(|&&d| !self.is_action(d)).all(|&d| d != heir && !self.reaches(heir, d))
+    }
+
+    /// Takes the need for `own` off `action` without more.
+    pub(super) fn detach(&mut self, action: Id, own: Id) {
+        if let Some(n) = self.nodes.get_mut(action) {
+            n.needs.retain(|need| !matches!(need.cond, Cond::Node(on, _) if on == own));
+        }
+        if let Some(n) = self.nodes.get_mut(own) {
+            n.dependents.retain(|d| *d != action);
+        }
+    }
+
+    /// The names that depend on `own` depend on `heir`, or on nothing.
+    fn pass_names(&mut self, own: Id, heir: Option<Id>) {
+        let deps = self.nodes.get(own).map(|n| n.dependents.clone()).unwrap_or_default();
+        for dep in deps.into_iter().filter(|&d| !self.is_action(d)).collect::<Vec<_>>() {
+            let levels: SmallVec<[Need; 2]> = self
+                .nodes
+                .get(dep)
+                .map(|n| n.needs.iter().copied())
+                .into_iter()
+                .flatten()
+                .filter(|n| matches!(n.cond, Cond::Node(on, _) if on == own))
+                .collect();
+            for need in levels {
+                let Cond::Node(_, level) = need.cond else { continue };
+                if let Some(heir) = heir {
+                    self.need_node(dep, heir, level, need.anchor);
+                }
+                self.meet(dep, need.cond);
+            }
+            if let Some(n) = self.nodes.get_mut(own) {
+                n.dependents.retain(|d| *d != dep);
+            }
+        }
+    }
+
+    /// The record goes with its block's next image: nothing speaks against it.
+    fn remove_plainly(&mut self, at: DirPos, (key, seq): (BufKey, u64), name: &[u8]) {
+        let versions = self.drop_record(at).map(|c| c.versions).unwrap_or_default();
+        for v in versions {
+            for action in self.actions_of(v) {
+                self.need_block_at(action, key, seq);
+                self.detach(action, v);
+            }
+            let ino = self.value(v).map_or(Ino(0), |v| v.0);
+            self.unlist(ino, v);
+            let heir = self.newest_name(ino).filter(|&h| self.names_can_pass(v, h));
+            self.pass(v, heir);
+            self.cancel(v);
+        }
+        let hash = self.name_hash(at.dir, name);
+        self.gone.insert(hash, Removed::Plain { key, seq, chunk: chunk_of(at.off) });
+    }
+
+    /// The count of `ino` drops when its name is gone: with value `id`, or with the block.
+    fn lower(
+        &mut self,
+        ino: Ino,
+        gone: Gone,
+        id: Option<Id>,
+        block: Option<(DirPos, BufKey, u64, &[u8])>,
+    ) {
+        if !holds(Rule::NameBeforeCount) {
+            return;
+        }
+        let by = gone.drops;
+        self.add_pending(ino, by);
+        self.totals.removals += 1;
+        let tag = block.map(|(at, _, seq, name)| (self.name_hash(at.dir, name), seq));
+        let action = self.add(What::Unlink { ino, by, name: tag });
+        if let Some(id) = id {
+            self.need_node(action, id, Level::Durable, false);
+        }
+        if let Some((_, key, seq, _)) = block {
+            self.need_block_at(action, key, seq);
+        }
+        self.act_if_free(action);
+    }
+
+    /// The count of a parent that loses a `..` drops when that is gone.
+    fn lower_parent(&mut self, ino: Ino, gone: Gone, id: Option<Id>, block: Option<(BufKey, u64)>) {
+        let parent = match gone.dotdot {
+            DotDot::None => return,
+            DotDot::Removed(parent) => {
+                self.add_pending(parent, 1);
+                self.more(ino).parent = Some(parent);
+                return;
+            }
+            DotDot::Moved(parent) => parent,
+        };
+        if !holds(Rule::DotDotBeforeCount) {
+            return;
+        }
+        self.add_pending(parent, 1);
+        self.totals.removals += 1;
+        let action = self.add(What::Unlink { ino: parent, by: 1, name: None });
+        let dotdot = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.dotdot);
+        if let Some(dotdot) = dotdot {
+            self.need_node(action, dotdot, Level::Durable, false);
+        }
+        if let Some(id) = id {
+            self.need_node(action, id, Level::Durable, false);
+        }
+        if let Some((key, seq)) = block {
+            self.need_block_at(action, key, seq);
+        }
+        self.act_if_free(action);
+    }
+}
