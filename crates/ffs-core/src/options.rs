@@ -5,8 +5,16 @@ use crate::tunables::TunableValues;
 /// Which tenant orders metadata writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OrderingPolicy {
-    /// Ordered synchronous writes.
+    /// As the superblock has it: soft updates if it asks for them (`ffs newfs -U`, `ffs tunefs -n`),
+    /// else ordered synchronous writes.
     #[default]
+    Superblock,
+    /// Soft updates if the superblock asks for them, else none (BSD's `async`).
+    Async,
+    /// Soft updates: nothing is waited for, and after a crash the volume is sound but for space that
+    /// is marked used.
+    SoftUpdates,
+    /// Ordered synchronous writes.
     Sync,
     /// None: fast, and only a full fsck helps after a crash.
     None,
@@ -29,9 +37,10 @@ pub enum Atime {
 pub struct MountOptions {
     /// Never write.
     pub read_only: bool,
-    /// Mount read-write although the volume is dirty or needs a check.
+    /// Mount read-write although the volume needs a check. One that was mounted with soft updates and not
+    /// unmounted does not.
     pub force: bool,
-    /// Ordering tenant.
+    /// Who orders metadata writes.
     pub ordering: OrderingPolicy,
     /// Access times.
     pub atime: Atime,
@@ -39,6 +48,8 @@ pub struct MountOptions {
     pub bsdgroups: bool,
     /// Access lists are in force even if the volume does not say so.
     pub acls: bool,
+    /// What changes names or attributes is durable when it returns, as NFS servers promise.
+    pub stable: bool,
     /// Recorded in the superblock as the last mount point.
     pub mounted_on: String,
     /// The switches that have a BSD name.

@@ -144,10 +144,17 @@ words! {
     "ro" "" "read-only" |o, _| set!(o.core.read_only => true);
     "rw" "" "read-write" |o, _| set!(o.core.read_only => false);
     "force" "" "read-write even if the volume is dirty: check it soon" |o, _| set!(o.core.force => true);
-    "sync" "" "ordered synchronous metadata writes (the default)"
+    "softdep" "" "soft updates, even if the volume does not ask for them (it does after `newfs -U`, `tunefs -n`)"
+        |o, _| set!(o.core.ordering => OrderingPolicy::SoftUpdates);
+    "nosoftdep" "" "no soft updates, even if the volume asks for them"
+        |o, _| set!(o.core.ordering => nosoftdep(o.core.ordering));
+    "sync" "" "ordered synchronous metadata writes (the default without soft updates)"
         |o, _| set!(o.core.ordering => OrderingPolicy::Sync);
-    "async" "" "metadata writes in any order: fast, and only a full check helps after a crash"
-        |o, _| set!(o.core.ordering => OrderingPolicy::None);
+    "async" "" "metadata writes in any order: fast, and only a full check helps after a crash; \
+        ignored with soft updates"
+        |o, _| set!(o.core.ordering => async_writes(o.core.ordering));
+    "stable" "" "names and attributes are durable when a call returns, as NFS servers promise"
+        |o, _| set!(o.core.stable => true);
     "bsdgroups" "" "new files get their directory's group, as on BSD"
         |o, _| set!(o.core.bsdgroups => true);
     "sysvgroups" "" "new files get their maker's group (the default)"
@@ -188,6 +195,25 @@ words! {
     "defaults" "" "nothing" |_, _| true;
     "user" "" "as for mount(8): implies nosuid, nodev, noexec"
         |o, _| set!(o.suid => Some(false), o.dev => Some(false), o.exec => false);
+}
+
+/// What `nosoftdep` makes of what was asked for before it.
+fn nosoftdep(before: OrderingPolicy) -> OrderingPolicy {
+    match before {
+        OrderingPolicy::Async | OrderingPolicy::None => OrderingPolicy::None,
+        OrderingPolicy::Superblock | OrderingPolicy::SoftUpdates | OrderingPolicy::Sync => {
+            OrderingPolicy::Sync
+        }
+    }
+}
+
+/// What `async` makes of what was asked for before it.
+fn async_writes(before: OrderingPolicy) -> OrderingPolicy {
+    match before {
+        OrderingPolicy::SoftUpdates => OrderingPolicy::SoftUpdates,
+        OrderingPolicy::Sync | OrderingPolicy::None => OrderingPolicy::None,
+        OrderingPolicy::Superblock | OrderingPolicy::Async => OrderingPolicy::Async,
+    }
 }
 
 /// Words that fstab has for mount(8) and systemd, and, at the end, the kernel's own, which mount(8) repeats
@@ -268,13 +294,27 @@ mod tests {
         ])
         .unwrap();
         assert!(o.core.read_only && o.writeback);
-        assert_eq!(o.core.ordering, OrderingPolicy::None);
+        assert_eq!(o.core.ordering, OrderingPolicy::Async);
         assert_eq!(o.core.tunables.dirpref, ffs_core::DirPref::Old);
         assert_eq!(o.core.tunables.cache, 128 << 20);
         assert_eq!(o.core.atime, Atime::Never);
         assert_eq!((o.threads, o.dev, o.suid), (3, Some(false), None));
         assert_eq!(o.timeouts().attr, Duration::from_millis(500));
         assert_eq!(parse_options(&["writeback"]).unwrap().timeouts().attr, SHORT);
+    }
+
+    #[test]
+    fn async_yields_to_soft_updates_and_nosoftdep_takes_them_away() {
+        let ordering = |words: &str| parse_options(&[words]).unwrap().core.ordering;
+        assert_eq!(ordering("rw"), OrderingPolicy::Superblock);
+        assert_eq!(ordering("async"), OrderingPolicy::Async);
+        assert_eq!(ordering("softdep,async"), OrderingPolicy::SoftUpdates);
+        assert_eq!(ordering("async,softdep"), OrderingPolicy::SoftUpdates);
+        assert_eq!(ordering("nosoftdep"), OrderingPolicy::Sync);
+        assert_eq!(ordering("nosoftdep,async"), OrderingPolicy::None);
+        assert_eq!(ordering("async,nosoftdep"), OrderingPolicy::None);
+        assert_eq!(ordering("async,sync"), OrderingPolicy::Sync);
+        assert!(parse_options(&["stable"]).unwrap().core.stable);
     }
 
     #[test]

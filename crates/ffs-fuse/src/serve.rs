@@ -76,6 +76,8 @@ pub fn mount_foreground(
     let (fs, source, mut notes) = open_volume(request, &mount_point)?;
     if let Some(reason) = fs.read_only_reason() {
         notes.push(format!("mounted read-only: {reason}"));
+    } else if let Some(found) = fs.unchecked() {
+        notes.push(format!("mounted without a check: {found}"));
     }
     let failed =
         |source| MountError::FileSystem { image: kernel::display(&source_of(request)), source };

@@ -24,6 +24,8 @@ pub(crate) struct BufCache {
     pub(super) state: Mutex<State>,
     /// See [`BufCache::in_trouble`].
     trouble: AtomicBool,
+    /// See [`BufCache::is_damaged`].
+    damage: AtomicBool,
 }
 
 impl BufCache {
@@ -43,6 +45,7 @@ impl BufCache {
             hooks,
             state: Mutex::new(State::new(limits)),
             trouble: AtomicBool::new(false),
+            damage: AtomicBool::new(false),
         }
     }
 
@@ -256,6 +259,7 @@ impl BufCache {
     pub(crate) fn damaged(&self, e: impl Into<Error>) -> Error {
         let e = e.into();
         if matches!(e, Error::Format(_)) {
+            self.damage.store(true, Ordering::Relaxed);
             self.note_trouble();
         }
         e
@@ -266,6 +270,11 @@ impl BufCache {
     /// a check.
     pub(crate) fn in_trouble(&self) -> bool {
         self.trouble.load(Ordering::Relaxed)
+    }
+
+    /// Whether a structure on the device was found damaged.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damage.load(Ordering::Relaxed)
     }
 
     /// Whether so much waits to be written that who changes things has to wait.

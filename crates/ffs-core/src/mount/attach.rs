@@ -9,7 +9,7 @@ use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::inode::InodeTable;
 use crate::options::{MountOptions, OrderingPolicy};
-use crate::ordering::{Ordering, SyncOrdered, Unordered};
+use crate::ordering::{Ordering, SoftUpdates, SyncOrdered, Unordered};
 use crate::sync::{Mutex, RwLock};
 use crate::tunables::Tunables;
 use ffs_device::clock::SplitMix64;
@@ -23,14 +23,29 @@ use std::sync::atomic::AtomicBool;
 /// Groups whose own counts the summary area has to agree with.
 const COMPARED: usize = 4;
 
-/// The two faces of an ordering tenant.
-fn tenant(policy: OrderingPolicy) -> (Arc<dyn Ordering>, Arc<dyn WriteHooks>) {
+/// The policy that is meant.
+fn resolve(policy: OrderingPolicy, flags: FsFlags) -> OrderingPolicy {
+    let asked = flags.contains(FsFlags::DOSOFTDEP);
     match policy {
-        OrderingPolicy::Sync => {
+        OrderingPolicy::Superblock | OrderingPolicy::Async if asked => OrderingPolicy::SoftUpdates,
+        OrderingPolicy::Superblock => OrderingPolicy::Sync,
+        OrderingPolicy::Async => OrderingPolicy::None,
+        given => given,
+    }
+}
+
+/// The two faces of an ordering tenant.
+fn tenant(policy: OrderingPolicy, g: &Geometry) -> (Arc<dyn Ordering>, Arc<dyn WriteHooks>) {
+    match policy {
+        OrderingPolicy::SoftUpdates => {
+            let t = Arc::new(SoftUpdates::new(*g));
+            (t.clone(), t)
+        }
+        OrderingPolicy::Superblock | OrderingPolicy::Sync => {
             let t = Arc::new(SyncOrdered);
             (t.clone(), t)
         }
-        OrderingPolicy::None => {
+        OrderingPolicy::Async | OrderingPolicy::None => {
             let t = Arc::new(Unordered);
             (t.clone(), t)
         }
@@ -51,7 +66,7 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
         verdict = Verdict::Doubtful("its summary area and its groups disagree: run ffs fsck");
     }
     let (writable, refused) = match verdict {
-        Verdict::Writable => (true, None),
+        Verdict::Writable | Verdict::Unchecked(_) => (true, None),
         Verdict::Doubtful(_) if opts.force => (true, None),
         Verdict::Doubtful(why) | Verdict::ReadOnly(why) => (false, Some(why)),
     };
@@ -63,12 +78,21 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
     };
     let read_only = Arc::new(AtomicBool::new(true));
     let counters = Arc::new(Counters::default());
-    let alloc = build_alloc(&found, groups, &dev, opts, &env, &counters);
+    let policy = resolve(opts.ordering, found.sb.flags());
+    let alloc = build_alloc(&found, groups, &dev, (opts, policy), &env, &counters);
     let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only), env.secret);
     let promised = found.sb.flags().contains(FsFlags::ACLS);
     let acls = g.format == Format::Ufs2 && (promised || opts.acls);
     let state = State {
-        summaries: Summaries::new(found.sb, verdict == Verdict::Writable, false),
+        summaries: Summaries::new(
+            found.sb,
+            verdict == Verdict::Writable,
+            policy == OrderingPolicy::SoftUpdates,
+        ),
+        unchecked: match verdict {
+            Verdict::Unchecked(why) => Some(why),
+            Verdict::Writable | Verdict::Doubtful(_) | Verdict::ReadOnly(_) => None,
+        },
         read_only_reason: if opts.read_only { None } else { refused },
         may_write: writable,
         last_sync: env.clock.now().secs,
@@ -79,6 +103,7 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
         rename_lock: Mutex::new(()),
         counters,
         bsdgroups: opts.bsdgroups,
+        stable: opts.stable,
         acls,
         read_only,
         gate: RwLock::new(()),
@@ -169,11 +194,11 @@ fn build_alloc(
     found: &Found,
     groups: Vec<Csum>,
     dev: &Arc<dyn BlockDevice>,
-    opts: &MountOptions,
+    (opts, policy): (&MountOptions, OrderingPolicy),
     env: &Env,
     counters: &Arc<Counters>,
 ) -> Alloc {
-    let (ordering, hooks) = tenant(opts.ordering);
+    let (ordering, hooks) = tenant(policy, &found.geometry);
     let tunables = Arc::new(Tunables::new(&opts.tunables));
     let cache = BufCache::new(
         found.geometry,

@@ -7,7 +7,8 @@
 //! 2. A volume this code cannot change without harm is mounted read-only, and
 //!    [`Ffs::read_only_reason`] says why ([`policy`]).
 //! 3. A volume that promises soft updates (or a journal) is marked `FS_NEEDSFSCK` while a tenant that
-//!    does not keep the promise has it mounted: after a crash nobody may skip the full check.
+//!    does not keep the promise has it mounted: after a crash nobody may skip the full check. So is one
+//!    on which damage was found: its being dirty would not say it.
 //! 4. While an operation changes things it holds the gate shared ([`Inner::begin_write`]); changing
 //!    between read-only and read-write, and unmounting, hold it alone.
 //!
@@ -96,6 +97,8 @@ pub(crate) struct Inner {
     pub(crate) bsdgroups: bool,
     /// Access lists are in force.
     pub(crate) acls: bool,
+    /// Names and attributes are durable when an operation returns.
+    pub(crate) stable: bool,
     read_only: Arc<AtomicBool>,
     gate: RwLock<()>,
     state: Mutex<State>,
@@ -108,6 +111,7 @@ pub(crate) struct Inner {
 struct State {
     summaries: Summaries,
     read_only_reason: Option<&'static str>,
+    unchecked: Option<&'static str>,
     /// May become read-write by [`Ffs::remount`].
     may_write: bool,
     last_sync: i64,
@@ -152,6 +156,9 @@ impl Inner {
         let mut st = self.state();
         let now = self.clock.now().secs;
         st.last_sync = now;
+        if self.table.alloc().cache.is_damaged() {
+            st.summaries.mark_damaged();
+        }
         st.summaries.collect(self.table.alloc(), now);
         st.summaries.write(&self.g, &*self.dev)?;
         drop(st);
@@ -256,6 +263,12 @@ impl Ffs {
     #[must_use]
     pub fn read_only_reason(&self) -> Option<&'static str> {
         self.0.state().read_only_reason
+    }
+
+    /// What is to be said of a volume that may be written although it was not unmounted cleanly.
+    #[must_use]
+    pub fn unchecked(&self) -> Option<&'static str> {
+        self.0.state().unchecked
     }
 
     /// The constants of the volume.

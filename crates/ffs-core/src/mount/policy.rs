@@ -3,7 +3,9 @@
 //! | found | read-write? | source |
 //! | --- | --- | --- |
 //! | clean | yes | |
-//! | dirty, or `FS_NEEDSFSCK` | only if forced | soft-updates §9.3 |
+//! | `FS_NEEDSFSCK` | only if forced | soft-updates §9.3 |
+//! | dirty, with soft updates | yes: only space may be marked used that is not | soft-updates §1.2, §9.3 |
+//! | dirty otherwise | only if forced | soft-updates §9.3 |
 //! | soft-updates journal, dirty or with unlinked inodes listed | no: run `ffs fsck` | soft-updates §13 |
 //! | soft-updates journal, clean | yes: a new `fs_mtime` makes the journal stale | soft-updates §13 |
 //! | gjournal | no: its journal would be replayed over our writes | on-disk-format §16 |
@@ -21,6 +23,8 @@ use ffs_ondisk::superblock::FsFlags;
 pub(super) enum Verdict {
     /// Reading and writing.
     Writable,
+    /// Reading and writing; a check would find something all the same.
+    Unchecked(&'static str),
     /// Reading; writing only if the user insists.
     Doubtful(&'static str),
     /// Reading only.
@@ -52,6 +56,9 @@ pub(super) fn judge(found: &Found) -> Verdict {
     }
     if flags.contains(FsFlags::NEEDSFSCK) {
         return Verdict::Doubtful("it needs a check: run ffs fsck");
+    }
+    if dirty && flags.contains(FsFlags::DOSOFTDEP) {
+        return Verdict::Unchecked("it was not unmounted cleanly: ffs fsck would find lost space");
     }
     if dirty {
         return Verdict::Doubtful("it was not unmounted cleanly: run ffs fsck");

@@ -64,6 +64,17 @@ impl Summaries {
         self.sb.set_fsmnt(on.as_bytes());
     }
 
+    /// Notes that something on the volume is damaged: with soft updates its being dirty would let it
+    /// be mounted again without a check.
+    pub(super) fn mark_damaged(&mut self) {
+        if !self.flags_when_clean.contains(FsFlags::DOSOFTDEP) {
+            return;
+        }
+        self.flags_when_clean |= FsFlags::NEEDSFSCK;
+        self.was_sound = false;
+        self.sb.set_flags(self.sb.flags() | FsFlags::NEEDSFSCK);
+    }
+
     /// Takes the counts from the allocator.
     pub(super) fn collect(&mut self, alloc: &Alloc, now: i64) {
         self.groups = alloc.group_sums();

@@ -70,7 +70,11 @@ pub fn ordering(name: &str) -> Result<OrderingPolicy> {
 #[must_use]
 pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
     match ordering {
-        OrderingPolicy::Sync | OrderingPolicy::None => false,
+        OrderingPolicy::SoftUpdates => true,
+        OrderingPolicy::Superblock
+        | OrderingPolicy::Async
+        | OrderingPolicy::Sync
+        | OrderingPolicy::None => false,
     }
 }
 
@@ -78,7 +82,8 @@ pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
 #[must_use]
 pub fn promise(ordering: OrderingPolicy) -> oracle::Promise {
     match ordering {
-        OrderingPolicy::Sync => oracle::Promise::SyncOrdered,
-        OrderingPolicy::None => oracle::Promise::Async,
+        OrderingPolicy::SoftUpdates => oracle::Promise::SoftUpdates { replace_order: true },
+        OrderingPolicy::Superblock | OrderingPolicy::Sync => oracle::Promise::SyncOrdered,
+        OrderingPolicy::Async | OrderingPolicy::None => oracle::Promise::Async,
     }
 }

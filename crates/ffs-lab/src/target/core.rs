@@ -141,7 +141,9 @@ impl Target for CoreTarget {
     fn facts(&self) -> Facts {
         let durability = match self.spec.options.ordering {
             OrderingPolicy::Sync => "every operation, on return",
-            OrderingPolicy::None => "nothing before sync",
+            OrderingPolicy::SoftUpdates => "in order, within 30 s",
+            OrderingPolicy::Superblock => "as the superblock has it",
+            OrderingPolicy::Async | OrderingPolicy::None => "nothing before sync",
         };
         Facts { fs: "ffs".to_owned(), durability: durability.to_owned() }
     }
