@@ -7,7 +7,7 @@
 
 use super::chunks::{CHUNK, chunk_of};
 use super::search::{self, Region, Room, Slot, Where};
-use super::{DirMut, Entry, InChunk, hashed};
+use super::{DirMut, Entry, InChunk, hashed, reserved};
 use crate::alloc::Reserve;
 use crate::buf::Disposition;
 use crate::counters::bump;
@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 /// # Errors
 /// As [`super::lookup`].
 pub(crate) fn find_room(d: &mut DirMut<'_>, name: &[u8]) -> Result<Room> {
+    reserved::reclaim(d);
     search::find_room(d.shared(), name)
 }
 
@@ -46,6 +47,7 @@ pub(crate) fn enter(
         Where::Append(at) => append(d, at, &new, reserve).map(|()| true),
         Where::Slack(r) | Where::Compact(r) => insert(d, r, &new).map(|()| false),
         Where::Whiteout(at) => replace_whiteout(d, at, &new).map(|()| false),
+        Where::Reserved(at) => take_reserved(d, at, &new).map(|()| false),
     }
 }
 
@@ -122,6 +124,7 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
     let (start, end) = ((region.at - base) as usize, (region.at - base + region.len) as usize);
     let hasher = hashed::hasher(d);
     let (mut moves, mut hashes, mut entered) = (Vec::new(), SmallVec::<[u32; 32]>::new(), 0);
+    let mut room = None;
     d.change_chunk(region.at, |chunk| {
         let at = pack(fmt, chunk, start..end, &mut moves)?;
         if end.saturating_sub(at) < dirsiz(new.name.len()) {
@@ -134,6 +137,7 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
             hashes.extend(hasher.map(|h| h.hash(name_at(fmt, chunk, m.to.into()))));
         }
         entered = at as u32;
+        room = hashed::room_to_note(table, dir, fmt, base, chunk);
         Ok(ordering.name_added(pos(at as u16), new.target, new.kind, new.name))
     })?;
     hashed::follow(d, region.at, |index| {
@@ -141,7 +145,11 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
         for (m, hash) in moved.zip(&hashes) {
             index.moved(*hash, pos(m.from).off, pos(m.to).off)?;
         }
-        index.added(index.hasher().hash(new.name), new.name.len(), DirOff(base + entered))
+        let (hash, off) = (index.hasher().hash(new.name), DirOff(base + entered));
+        match room {
+            None => index.added(hash, new.name.len(), off),
+            Some(room) => index.entered(hash, off).and_then(|()| index.set_room(off, room)),
+        }
     });
     if moves.iter().any(|m| m.from != m.to) {
         bump(&table.alloc().cache.counters.dir_chunks_compacted);
@@ -192,8 +200,33 @@ fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()
     })
 }
 
+/// Enters the name in the reserved record of the same name.
+fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
+    let (fmt, table, dir) = (d.fmt(), d.table, d.ip.ino);
+    let (base, pos) = (chunk_of(at), DirPos { dir, off: DirOff(at) });
+    let (off, mut room) = ((at - base) as usize, 0);
+    d.change_chunk(at, |chunk| {
+        reserved::check_start(fmt, chunk, off)?;
+        dir::set_ino(fmt, chunk, off, new.target.ino.0);
+        dir::set_type(fmt, chunk, off, new.target.dtype);
+        let h = dir::header(fmt, chunk, off)?;
+        if name_at(fmt, chunk, off) != new.name {
+            let (found, expected) = (h.namlen as u32, "that of the name removed here");
+            return Err(BadRecord { off, field: "name length", found, expected });
+        }
+        let then = table.alloc().ordering.name_added(pos, new.target, new.kind, new.name);
+        room = reserved::of(table, dir).room(fmt, base, chunk);
+        Ok(then)
+    })?;
+    hashed::follow(d, at, |index| {
+        index.entered(index.hasher().hash(new.name), DirOff(at))?;
+        index.set_room(DirOff(at), room)
+    });
+    Ok(())
+}
+
 /// Removes an entry that a search in the same lock session found: merged into its predecessor, or a
-/// free record if it is the first of its chunk.
+/// free record if it is the first of its chunk; or else reserved.
 ///
 /// # Errors
 /// The device's; the entry is then still there.
@@ -222,47 +255,32 @@ fn take_out(
     when: impl FnOnce(Disposition) -> Disposition,
 ) -> Result<()> {
     let (fmt, table) = (d.fmt(), d.table);
-    let pos = DirPos { dir: d.ip.ino, off: e.off };
+    let dir = d.ip.ino;
+    let pos = DirPos { dir, off: e.off };
     let base = chunk_of(e.off.0);
     let off = (e.off.0 - base) as usize;
-    let (hasher, mut hashed) = (hashed::hasher(d), None);
+    let (hasher, mut hashed, mut room) = (hashed::hasher(d), None, None);
     d.change_chunk(e.off.0, |chunk| {
         let h = dir::header(fmt, chunk, off)?;
         hashed = hasher.map(|hasher| (hasher.hash(name_at(fmt, chunk, off)), h.namlen));
-        let prev = before(fmt, chunk, off)?;
+        reserved::check_start(fmt, chunk, off)?;
         let name = name_at(fmt, chunk, off);
         let removal = table.alloc().ordering.name_removed(pos, e.names(), name, gone);
-        match prev {
-            Some(prev) => {
-                let before = dir::header(fmt, chunk, prev)?;
-                chunk.get_mut(off..off + h.reclen).unwrap_or(&mut []).fill(0);
-                dir::set_reclen(fmt, chunk, prev, before.reclen + h.reclen);
-            }
-            None => {
-                chunk.get_mut(off..off + HEADER + h.namlen).unwrap_or(&mut []).fill(0);
-                dir::set_reclen(fmt, chunk, off, h.reclen);
-            }
+        if removal.reserve {
+            dir::set_ino(fmt, chunk, off, 0);
+        } else {
+            reserved::of(table, dir).release(fmt, base, chunk, off)?;
         }
+        room = hashed::room_to_note(table, dir, fmt, base, chunk);
         Ok(when(removal.then))
     })?;
     if let Some((hash, namlen)) = hashed {
-        hashed::follow(d, base, |index| index.removed(hash, namlen, e.off));
+        hashed::follow(d, base, |index| match room {
+            None => index.removed(hash, namlen, e.off),
+            Some(room) => index.left(hash, e.off).and_then(|()| index.set_room(e.off, room)),
+        });
     }
     Ok(())
-}
-
-/// Where the record before the one at `off` starts; `None` if that is the first.
-fn before(fmt: DirFormat, chunk: &[u8], off: usize) -> InChunk<Option<usize>> {
-    let (mut at, mut last) = (0, None);
-    while at < off {
-        last = Some(at);
-        at += dir::header(fmt, chunk, at)?.reclen;
-    }
-    if at == off {
-        return Ok(last);
-    }
-    let (found, expected) = (at as u32, "a record at the offset found");
-    Err(BadRecord { off, field: "record length", found, expected })
 }
 
 /// Makes an entry name another inode.

@@ -13,12 +13,13 @@
 
 use super::chunks::{CHUNK, chunk_of};
 use super::search::{Hit, Region, Slot, Where, names};
-use super::{Dir, DirMut, InChunk};
+use super::{Dir, DirMut, InChunk, reserved};
 use crate::alloc::Reserve;
 use crate::buf::BufRef;
 use crate::counters::{Counters, add, bump};
 use crate::dirhash::{DirHash, Gone, Index, NameHasher, Work};
 use crate::error::{Error, Result};
+use crate::inode::InodeTable;
 use crate::tunables::DirTruncate;
 use ffs_ondisk::dir::{self, DirFormat, HEADER, Header, dirsiz};
 use ffs_ondisk::geometry::DIRBLKSIZ;
@@ -255,10 +256,10 @@ struct Filling<'a> {
 impl Filling<'_> {
     fn chunk(&mut self, base: u32, chunk: &[u8]) -> std::result::Result<(), Fail> {
         let hasher = self.index.hasher();
-        let (mut off, mut free) = (0, 0);
+        let free = self.eye.d.reserved().room(self.fmt, base, chunk);
+        let mut off = 0;
         while off < chunk.len() {
             let h = dir::header(self.fmt, chunk, off).map_err(|_| Fail::Doubt)?;
-            free += h.slack();
             if h.live() {
                 let name = chunk.get(off + HEADER..off + HEADER + h.namlen).ok_or(Fail::Doubt)?;
                 let (eye, compared) = (&mut self.eye, &mut self.compared);
@@ -295,7 +296,7 @@ pub(super) fn room(d: Dir<'_>, namlen: usize) -> Option<Slot> {
             let block = buf.read();
             let at = (base.0 % d.g().bsize) as usize;
             let chunk = block.bytes.get(at..at + DIRBLKSIZ).unwrap_or(&[]);
-            region(d.fmt(), base.0, chunk, dirsiz(namlen)).unwrap_or(None)
+            region(d, base.0, chunk, dirsiz(namlen)).unwrap_or(None)
         }
         Err(Error::Format(_)) => None,
         Err(_) => return None,
@@ -310,10 +311,16 @@ pub(super) fn room(d: Dir<'_>, namlen: usize) -> Option<Slot> {
 }
 
 /// The first records of the chunk at `at`, from one with room on, whose room together is enough.
-fn region(fmt: DirFormat, at: u32, chunk: &[u8], need: usize) -> InChunk<Option<Region>> {
+fn region(d: Dir<'_>, at: u32, chunk: &[u8], need: usize) -> InChunk<Option<Region>> {
     let (mut off, mut start, mut sum) = (0, None, 0);
+    let (fmt, reserved) = (d.fmt(), d.reserved());
     while off < chunk.len() {
         let h = dir::header(fmt, chunk, off)?;
+        if reserved.is(&h, at + off as u32) {
+            (start, sum) = (None, 0);
+            off += h.reclen;
+            continue;
+        }
         if h.slack() > 0 {
             start.get_or_insert(off);
         }
@@ -334,6 +341,19 @@ pub(super) fn end_useful(d: Dir<'_>) -> Option<u64> {
 /// How the index hashes, if there is one: for records about to be changed.
 pub(super) fn hasher(d: &DirMut<'_>) -> Option<NameHasher> {
     d.ip.dir.index()?.ask().as_deref().map(Index::hasher)
+}
+
+/// The room in the chunk at `base` of `dir`, to be noted as it is now; `None`: that changes with the names,
+/// because no record is reserved.
+pub(super) fn room_to_note(
+    table: &InodeTable,
+    dir: Ino,
+    fmt: DirFormat,
+    base: u32,
+    chunk: &[u8],
+) -> Option<usize> {
+    let reserved = reserved::of(table, dir);
+    reserved.any().then(|| reserved.room(fmt, base, chunk))
 }
 
 /// Lets the index follow a change of the chunk at `at`.
@@ -405,14 +425,13 @@ fn chunk_agrees(d: Dir<'_>, index: &Index, at: u32) -> Result<bool> {
     let block = buf.read();
     let in_block = (at % d.g().bsize) as usize;
     let chunk = block.bytes.get(in_block..in_block + DIRBLKSIZ).unwrap_or(&[]);
-    let mut free = 0;
     for r in dir::records(d.fmt(), chunk) {
         let Ok(r) = r else { return Ok(false) };
-        free += r.slack();
         if r.live() && !index.holds(index.hasher().hash(r.name), DirOff(at + r.off as u32)) {
             return Ok(false);
         }
     }
+    let free = d.reserved().room(d.fmt(), at, chunk);
     Ok(index.notes_room(DirOff(at), free))
 }
 

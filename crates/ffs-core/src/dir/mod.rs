@@ -7,6 +7,7 @@
 //! | `search` | finding a name, and room for a new one |
 //! | `change` | entering, removing, redirecting names; growth and compaction |
 //! | `hashed` | the index of a large directory: built, asked, kept up |
+//! | `reserved` | records that a removal left in their place for a while |
 //! | `body` | the first block of a new directory, emptiness, the parent |
 //! | `list` | reading in order, with positions that survive changes |
 //!
@@ -17,7 +18,8 @@
 //! 2. A change touches one chunk (growth: one new chunk). If its write is refused by the device the
 //!    chunk is as it was, so that a failed operation left no trace in memory.
 //! 3. Every byte of a chunk that is no record's header or name is zero after we changed it
-//!    (`known-failures.md` §2.9), and only the first record of a chunk is ever left free.
+//!    (`known-failures.md` §2.9), and only the first record of a chunk is ever left free, or one behind
+//!    a reserved record.
 //! 4. The order of the records in a chunk never changes; compaction only closes gaps between them.
 //!
 //! # Locking
@@ -30,6 +32,7 @@ mod change;
 mod chunks;
 mod hashed;
 mod list;
+mod reserved;
 mod search;
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@
 
 use super::chunks::{CHUNK, chunk_of};
 use super::hashed::{self, Sought};
+use super::reserved::Reserved;
 use super::{Dir, Entry, InChunk};
 use crate::counters::{add, bump};
 use crate::error::Result;
@@ -27,7 +28,7 @@ impl Slot {
     pub(crate) fn spares(&self, e: &Entry) -> bool {
         match self.place {
             Where::Compact(region) => chunk_of(region.at) != chunk_of(e.off.0),
-            Where::Whiteout(_) | Where::Slack(_) | Where::Append(_) => true,
+            Where::Whiteout(_) | Where::Reserved(_) | Where::Slack(_) | Where::Append(_) => true,
         }
     }
 }
@@ -37,6 +38,8 @@ impl Slot {
 pub(super) enum Where {
     /// A whiteout of the same name.
     Whiteout(u32),
+    /// A reserved record of the same name.
+    Reserved(u32),
     /// One record whose own slack is enough.
     Slack(Region),
     /// Several records of one chunk whose slack together is enough.
@@ -179,6 +182,7 @@ struct RoomSearch<'a> {
     fmt: DirFormat,
     name: &'a [u8],
     need: usize,
+    reserved: Reserved<'a>,
     slack: Option<Region>,
     compact: Option<Region>,
     whiteout: Option<u32>,
@@ -191,6 +195,12 @@ impl RoomSearch<'_> {
         while off < chunk.len() {
             let h = dir::header(self.fmt, chunk, off)?;
             let here = at + off as u32;
+            if self.reserved.is(&h, here) {
+                (sum, sum_from) = (0, None);
+                self.end_useful = at + CHUNK;
+                off += h.reclen;
+                continue;
+            }
             let slack = h.slack();
             if slack >= self.need && self.slack.is_none() {
                 self.slack = Some(Region { at: here, len: h.reclen as u32 });
@@ -225,7 +235,7 @@ impl RoomSearch<'_> {
             _ => Where::Append(size),
         };
         let chosen_end = match place {
-            Where::Whiteout(at) => chunk_of(at) + CHUNK,
+            Where::Whiteout(at) | Where::Reserved(at) => chunk_of(at) + CHUNK,
             Where::Slack(r) | Where::Compact(r) => chunk_of(r.at) + CHUNK,
             Where::Append(at) => at.saturating_add(CHUNK),
         };
@@ -241,6 +251,9 @@ pub(crate) fn find_room(d: Dir<'_>, name: &[u8]) -> Result<Room> {
     let slot = match hashed::search(d, name) {
         Some(Sought::Here(hit)) => return d.entry(&hit).map(Room::Taken),
         Some(Sought::Whiteout(at)) => Some(Slot { place: Where::Whiteout(at), end_useful: None }),
+        Some(Sought::Absent) if let Some(at) = d.reserved_for(name) => {
+            Some(Slot { place: Where::Reserved(at), end_useful: None })
+        }
         Some(Sought::Absent) => hashed::room(d, name.len()),
         None => None,
     };
@@ -252,6 +265,7 @@ pub(super) fn find_room_linear(d: Dir<'_>, name: &[u8]) -> Result<Room> {
         fmt: d.fmt(),
         name,
         need: dirsiz(name.len()),
+        reserved: d.reserved(),
         slack: None,
         compact: None,
         whiteout: None,
@@ -263,6 +277,12 @@ pub(super) fn find_room_linear(d: Dir<'_>, name: &[u8]) -> Result<Room> {
     add(&d.counters().dir_bytes_scanned, seen.into());
     match hit {
         Some(hit) => d.entry(&hit).map(Room::Taken),
-        None => Ok(Room::Free(search.slot(size))),
+        None => {
+            let mut slot = search.slot(size);
+            if let Some(at) = d.reserved_for(name) {
+                slot.place = Where::Reserved(at);
+            }
+            Ok(Room::Free(slot))
+        }
     }
 }

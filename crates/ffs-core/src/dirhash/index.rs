@@ -212,13 +212,22 @@ impl Index {
     /// # Errors
     /// [`Gone::Full`]; [`Gone::Doubt`] if there was no room.
     pub(crate) fn added(&mut self, hash: u32, namlen: usize, off: DirOff) -> Result<(), Gone> {
+        self.entered(hash, off)?;
+        self.space.adjust(chunk_number(off), -words(namlen))
+    }
+
+    /// A name was entered at `off`; [`Index::set_room`] follows.
+    ///
+    /// # Errors
+    /// As [`Index::added`].
+    pub(crate) fn entered(&mut self, hash: u32, off: DirOff) -> Result<(), Gone> {
         if self.table.used() >= self.table.len() / 4 * 3 {
             return Err(Gone::Full);
         }
         if !self.table.insert(self.table.home(hash), off) {
             return Err(Gone::Doubt);
         }
-        self.space.adjust(chunk_number(off), -words(namlen))
+        Ok(())
     }
 
     /// The record of a name of `namlen` bytes at `off` was removed.
@@ -226,10 +235,27 @@ impl Index {
     /// # Errors
     /// [`Gone::Doubt`] if there was none.
     pub(crate) fn removed(&mut self, hash: u32, namlen: usize, off: DirOff) -> Result<(), Gone> {
-        if !self.table.remove(self.table.home(hash), off, self.paper) {
-            return Err(Gone::Doubt);
-        }
+        self.left(hash, off)?;
         self.space.adjust(chunk_number(off), words(namlen))
+    }
+
+    /// The record at `off` was removed; [`Index::set_room`] follows.
+    ///
+    /// # Errors
+    /// [`Gone::Doubt`] if there was none.
+    pub(crate) fn left(&mut self, hash: u32, off: DirOff) -> Result<(), Gone> {
+        match self.table.remove(self.table.home(hash), off, self.paper) {
+            true => Ok(()),
+            false => Err(Gone::Doubt),
+        }
+    }
+
+    /// The chunk at `off` has `free` bytes of room.
+    ///
+    /// # Errors
+    /// [`Gone::Doubt`] if it cannot have.
+    pub(crate) fn set_room(&mut self, off: DirOff, free: usize) -> Result<(), Gone> {
+        self.build_chunk(chunk_number(off), free)
     }
 
     /// A record was slid to another place of its chunk.

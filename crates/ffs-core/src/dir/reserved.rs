@@ -1,0 +1,144 @@
+//! Records that are neither a name nor free: their name was removed, but an image of the block may have to
+//! show it once more ([`crate::ordering::Removal::reserve`]).
+//!
+//! # Invariants
+//! 1. A reserved record keeps its place, length and name. Nothing is packed over it, merged into it, or cut
+//!    off with it; only the same name may be entered in it.
+//! 2. Which records are reserved changes under the directory's lock for changes only: by a removal, by an
+//!    entry, and by [`reclaim`]. So the room noted in an index stays true in between.
+//! 3. Room in a chunk is what a row of records without a reserved one among them can give at most.
+//!
+//! Reference: `spec/soft-updates.md` §6.3a, §6.3b.
+
+use super::chunks::chunk_of;
+use super::{Dir, DirMut, InChunk, hashed};
+use crate::buf::Disposition;
+use crate::inode::InodeTable;
+use crate::ordering::{DirPos, Ordering};
+use ffs_ondisk::dir::{self, BadRecord, DirFormat, Header};
+use ffs_ondisk::{DirOff, Ino};
+
+/// Tells which records of a directory are reserved.
+#[derive(Clone, Copy)]
+pub(super) struct Reserved<'a> {
+    /// `None`: none is.
+    asked: Option<&'a dyn Ordering>,
+    dir: Ino,
+}
+
+impl Reserved<'_> {
+    /// Whether any record may be.
+    pub(super) fn any(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// Whether the record `h` at byte `off` is.
+    #[inline]
+    pub(super) fn is(&self, h: &Header, off: u32) -> bool {
+        let at = DirPos { dir: self.dir, off: DirOff(off) };
+        !h.live() && self.asked.is_some_and(|ordering| ordering.is_reserved(at))
+    }
+
+    /// Bytes that a new entry can get in the chunk at `base`, as far as it is sound.
+    pub(super) fn room(&self, fmt: DirFormat, base: u32, chunk: &[u8]) -> usize {
+        let (mut off, mut row, mut most) = (0, 0, 0);
+        while off < chunk.len() {
+            let Ok(h) = dir::header(fmt, chunk, off) else { break };
+            row = if self.is(&h, base + off as u32) { 0 } else { row + h.slack() };
+            most = most.max(row);
+            off += h.reclen;
+        }
+        most
+    }
+
+    /// Makes the record at `off` of the chunk at `base` free space: of the record before it, or else of
+    /// its own. Free records behind it become part of it.
+    pub(super) fn release(
+        &self,
+        fmt: DirFormat,
+        base: u32,
+        chunk: &mut [u8],
+        off: usize,
+    ) -> InChunk<()> {
+        check_start(fmt, chunk, off)?;
+        let (mut at, mut before) = (0, None);
+        while at < off {
+            let h = dir::header(fmt, chunk, at)?;
+            before = (!self.is(&h, base + at as u32)).then_some(at);
+            at += h.reclen;
+        }
+        let mut end = off + dir::header(fmt, chunk, off)?.reclen;
+        while let Ok(h) = dir::header(fmt, chunk, end)
+            && !h.live()
+            && !self.is(&h, base + end as u32)
+        {
+            end += h.reclen;
+        }
+        chunk.get_mut(off..end).unwrap_or(&mut []).fill(0);
+        let owner = before.unwrap_or(off);
+        dir::set_reclen(fmt, chunk, owner, end - owner);
+        Ok(())
+    }
+}
+
+/// Which records of `dir` are reserved.
+#[inline]
+pub(super) fn of(table: &InodeTable, dir: Ino) -> Reserved<'_> {
+    let ordering = &*table.alloc().ordering;
+    Reserved { asked: ordering.has_reserved(dir).then_some(ordering), dir }
+}
+
+/// Whether a record starts at `off`.
+pub(super) fn check_start(fmt: DirFormat, chunk: &[u8], off: usize) -> InChunk<()> {
+    let mut at = 0;
+    while at < off {
+        at += dir::header(fmt, chunk, at)?.reclen;
+    }
+    if at == off {
+        return Ok(());
+    }
+    let (found, expected) = (at as u32, "a record at the offset found");
+    Err(BadRecord { off, field: "record length", found, expected })
+}
+
+impl<'a> Dir<'a> {
+    /// Which records are reserved.
+    #[inline]
+    pub(super) fn reserved(&self) -> Reserved<'a> {
+        of(self.table, self.ip.ino)
+    }
+
+    /// The reserved record that `name`, which does not exist, must be entered in.
+    pub(super) fn reserved_for(&self, name: &[u8]) -> Option<u32> {
+        let (ordering, dir) = (&self.table.alloc().ordering, self.ip.ino);
+        let at = if ordering.has_reserved(dir) { ordering.reserved_for(dir, name) } else { None };
+        at.map(|off| off.0).filter(|&off| off < self.size())
+    }
+}
+
+/// Turns records that are reserved no more into free space.
+pub(super) fn reclaim(d: &mut DirMut<'_>) {
+    let (table, dir) = (d.table, d.ip.ino);
+    if !table.alloc().ordering.has_reserved(dir) {
+        return;
+    }
+    let (freed, size) = (table.alloc().ordering.take_freed_slots(dir), d.shared().size());
+    for off in freed.iter().map(|off| off.0).filter(|&off| off < size) {
+        let (base, fmt) = (chunk_of(off), d.fmt());
+        let mut room = None;
+        let (reserved, at) = (of(table, dir), (off - base) as usize);
+        let done = d.change_chunk(off, |chunk| {
+            // It may have become part of another one just freed.
+            if check_start(fmt, chunk, at).is_ok() && !dir::header(fmt, chunk, at)?.live() {
+                reserved.release(fmt, base, chunk, at)?;
+            }
+            room = Some(reserved.room(fmt, base, chunk));
+            Ok(Disposition::Delay)
+        });
+        match (done, room) {
+            (Ok(()), Some(room)) => hashed::follow(d, base, |i| i.set_room(DirOff(base), room)),
+            // A free record all the same, but its room is not noted.
+            _ => d.ip.dir.drop_index(),
+        }
+    }
+}
