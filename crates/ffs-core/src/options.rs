@@ -33,7 +33,7 @@ pub enum Atime {
 }
 
 /// Options of [`crate::Ffs::mount`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct MountOptions {
     /// Never write.
     pub read_only: bool,
@@ -46,6 +46,9 @@ pub struct MountOptions {
     pub atime: Atime,
     /// New files get their directory's group, as on BSD, instead of their maker's.
     pub bsdgroups: bool,
+    /// A file renamed over another gets the name on disk only with the content it has then. Only soft
+    /// updates can promise that.
+    pub replace_order: bool,
     /// Access lists are in force even if the volume does not say so.
     pub acls: bool,
     /// What changes names or attributes is durable when it returns, as NFS servers promise.
@@ -54,4 +57,21 @@ pub struct MountOptions {
     pub mounted_on: String,
     /// The switches that have a BSD name.
     pub tunables: TunableValues,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            read_only: false,
+            force: false,
+            ordering: OrderingPolicy::default(),
+            atime: Atime::default(),
+            bsdgroups: false,
+            replace_order: true,
+            stable: false,
+            acls: false,
+            mounted_on: String::new(),
+            tunables: TunableValues::default(),
+        }
+    }
 }

@@ -130,6 +130,21 @@ impl BufCache {
         self.dirty_among(BufKey::File(ino, i64::MIN)..=BufKey::File(ino, i64::MAX))
     }
 
+    /// The dirty ones that hold content of a file.
+    pub(crate) fn dirty_content(&self, ino: Ino) -> Vec<BufRef> {
+        let all = self.dirty_among(BufKey::File(ino, 0)..=BufKey::File(ino, i64::MAX));
+        all.into_iter().filter(|buf| buf.kind == BufKind::Data).collect()
+    }
+
+    /// Has buffers written that the caller found dirty, even those of which a write was under way or
+    /// has ended since.
+    pub(crate) fn write_once_more(&self, bufs: &[BufRef]) {
+        for buf in bufs {
+            drop(buf.write());
+            self.dirty(buf);
+        }
+    }
+
     pub(super) fn dirty_among(&self, keys: RangeInclusive<BufKey>) -> Vec<BufRef> {
         self.state.lock().dirty.range(keys).map(|(_, d)| d.buf.clone()).collect()
     }

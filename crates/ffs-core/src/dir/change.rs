@@ -231,6 +231,7 @@ fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
 /// # Errors
 /// The device's; the entry is then still there.
 pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry, gone: Gone) -> Result<()> {
+    reserved::reclaim(d);
     take_out(d, e, gone, |then| then)?;
     hashed::trim(d);
     Ok(())

@@ -128,8 +128,9 @@ pub(super) fn reclaim(d: &mut DirMut<'_>) {
         let mut room = None;
         let (reserved, at) = (of(table, dir), (off - base) as usize);
         let done = d.change_chunk(off, |chunk| {
-            // It may have become part of another one just freed.
-            if check_start(fmt, chunk, at).is_ok() && !dir::header(fmt, chunk, at)?.live() {
+            // It may have become part of another one just freed, or have been used again meanwhile.
+            let h = check_start(fmt, chunk, at).and_then(|()| dir::header(fmt, chunk, at));
+            if h.is_ok_and(|h| !h.live() && !reserved.is(&h, off)) {
                 reserved.release(fmt, base, chunk, at)?;
             }
             room = Some(reserved.room(fmt, base, chunk));

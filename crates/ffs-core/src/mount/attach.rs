@@ -35,7 +35,9 @@ fn resolve(policy: OrderingPolicy, flags: FsFlags) -> OrderingPolicy {
 }
 
 /// The two faces of an ordering tenant.
-fn tenant(policy: OrderingPolicy, g: &Geometry) -> (Arc<dyn Ordering>, Arc<dyn WriteHooks>) {
+pub(super) type Tenant = (Arc<dyn Ordering>, Arc<dyn WriteHooks>);
+
+fn tenant(policy: OrderingPolicy, g: &Geometry) -> Tenant {
     match policy {
         OrderingPolicy::SoftUpdates => {
             let t = Arc::new(SoftUpdates::new(*g));
@@ -52,8 +54,13 @@ fn tenant(policy: OrderingPolicy, g: &Geometry) -> (Arc<dyn Ordering>, Arc<dyn W
     }
 }
 
-/// See [`Ffs::mount`].
-pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) -> Result<Ffs> {
+/// See [`Ffs::mount`]. Under the tenant `given`, or the one that the options name.
+pub(super) fn mount(
+    given: Option<Tenant>,
+    dev: Arc<dyn BlockDevice>,
+    opts: &MountOptions,
+    env: Env,
+) -> Result<Ffs> {
     let found = find_superblock(&*dev)?;
     let g = found.geometry;
     let mut verdict = if dev.is_read_only() {
@@ -79,7 +86,8 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
     let read_only = Arc::new(AtomicBool::new(true));
     let counters = Arc::new(Counters::default());
     let policy = resolve(opts.ordering, found.sb.flags());
-    let alloc = build_alloc(&found, groups, &dev, (opts, policy), &env, &counters);
+    let tenant = given.unwrap_or_else(|| tenant(policy, &g));
+    let alloc = build_alloc(&found, groups, &dev, (opts, tenant), &env, &counters);
     let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only), env.secret);
     let promised = found.sb.flags().contains(FsFlags::ACLS);
     let acls = g.format == Format::Ufs2 && (promised || opts.acls);
@@ -104,6 +112,7 @@ pub(super) fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) ->
         counters,
         bsdgroups: opts.bsdgroups,
         stable: opts.stable,
+        replace_order: opts.replace_order,
         acls,
         read_only,
         gate: RwLock::new(()),
@@ -194,11 +203,10 @@ fn build_alloc(
     found: &Found,
     groups: Vec<Csum>,
     dev: &Arc<dyn BlockDevice>,
-    (opts, policy): (&MountOptions, OrderingPolicy),
+    (opts, (ordering, hooks)): (&MountOptions, Tenant),
     env: &Env,
     counters: &Arc<Counters>,
 ) -> Alloc {
-    let (ordering, hooks) = tenant(policy, &found.geometry);
     let tunables = Arc::new(Tunables::new(&opts.tunables));
     let cache = BufCache::new(
         found.geometry,

@@ -95,6 +95,8 @@ pub(crate) struct Inner {
     pub(crate) counters: Arc<Counters>,
     /// New files get their directory's group (BSD) instead of their maker's.
     pub(crate) bsdgroups: bool,
+    /// A file that replaces another waits for its content.
+    pub(crate) replace_order: bool,
     /// Access lists are in force.
     pub(crate) acls: bool,
     /// Names and attributes are durable when an operation returns.
@@ -200,7 +202,18 @@ impl Ffs {
     /// # Errors
     /// The device's; [`Error::Format`] if there is no superblock to trust or the root is no directory.
     pub fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) -> Result<Ffs> {
-        attach::mount(dev, opts, env)
+        attach::mount(None, dev, opts, env)
+    }
+
+    /// As [`Ffs::mount`], under an ordering tenant that no option names.
+    #[cfg(test)]
+    pub(crate) fn mount_under<T: crate::ordering::Ordering + 'static>(
+        tenant: &Arc<T>,
+        dev: Arc<dyn BlockDevice>,
+        opts: &MountOptions,
+        env: Env,
+    ) -> Result<Ffs> {
+        attach::mount(Some((tenant.clone(), tenant.clone())), dev, opts, env)
     }
 
     /// Writes everything, makes it durable and marks the volume clean.

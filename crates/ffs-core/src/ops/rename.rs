@@ -444,6 +444,7 @@ impl<'a> Renaming<'a> {
             (Some(e), _) => {
                 let mut d2 = self.target();
                 dir::rewrite(&mut d2, &e, new, NameKind::Plain, replaced)?;
+                self.content_before_name();
             }
             (None, Some(slot)) => {
                 let entry = NewEntry { slot, name, target: new, kind: NameKind::Plain, others };
@@ -453,6 +454,18 @@ impl<'a> Renaming<'a> {
             (None, None) => return Err(Error::NotFound),
         }
         self.leave_source().inspect_err(|_| self.take_target_back(new))
+    }
+
+    /// `replace_order`: until the content of the file just named instead of another is on disk, the
+    /// other keeps the name there.
+    fn content_before_name(&self) {
+        let (alloc, ino) = (self.inner.table.alloc(), self.src.ip.ino);
+        if self.inner.replace_order && self.src.data.d.file_type() == Some(FileType::Regular) {
+            let dirty = alloc.cache.dirty_content(ino);
+            let keys: Vec<_> = dirty.iter().map(|buf| buf.key).collect();
+            alloc.ordering.data_before_name(ino, &keys);
+            alloc.cache.write_once_more(&dirty);
+        }
     }
 
     /// Undoes [`Renaming::enter_target`].

@@ -350,12 +350,15 @@ pub(crate) trait Ordering: WriteHooks {
     /// buffer is locked. The name entered there is reported next.
     fn directory_grew(&self, _dir: Ino, _lbn: Lbn, _old: u64, _new: u64) {}
 
-    /// Whether any record of `dir` is reserved ([`Removal::reserve`]).
+    /// Whether any record of `dir` is reserved ([`Removal::reserve`]); so are those not yet told by
+    /// [`Ordering::take_freed_slots`].
     fn has_reserved(&self, _dir: Ino) -> bool {
         false
     }
 
-    /// Whether the record at `at` is reserved.
+    /// Whether the record at `at` is reserved. It is until [`Ordering::take_freed_slots`] has told it, or
+    /// a name was entered there: so it changes only while somebody has the directory locked for
+    /// changes.
     fn is_reserved(&self, _at: DirPos) -> bool {
         false
     }

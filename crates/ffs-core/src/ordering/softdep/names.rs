@@ -466,11 +466,12 @@ impl Engine {
         }
     }
 
-    /// Whether the record is reserved.
+    /// Whether the record is reserved, or was and nobody was told yet that it is not.
     pub(super) fn is_reserved(&self, at: DirPos) -> bool {
         let last =
             self.dirs.get(&self.dir_key(at)).and_then(|all| all.get(&at.off.0)?.versions.last());
         last.is_some_and(|&v| self.value(v) == Some(NOTHING))
+            || self.more_of(at.dir).is_some_and(|m| m.freed.contains(&at.off))
     }
 }
 
