@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use super::super::history::{ObjId, Violation};
 use super::super::image::ImageBytes;
-use super::super::raw::{Extent, Inode, Tree};
+use super::super::raw::{Inode, Tree};
 use super::super::tag::{self, POISON, SECTOR};
 
 /// Violations beyond which sectors are not told one by one.
@@ -238,7 +238,8 @@ impl Content {
                 let sector = sectors.next_if(|sector| sector.index == index);
                 let explained = self.explain(sector, part);
                 if explained == 0 {
-                    self.foreign(seen, sector, &extent, index, part, out);
+                    let kept = eras.mask == 1 && sector.is_some_and(|s| s.zero & 1 == 0);
+                    foreign(seen, kept, (extent.at, extent.sector), index, part, out);
                 } else {
                     eras.narrow(seen, explained, index, out);
                 }
@@ -304,28 +305,26 @@ impl Content {
             eras.narrow(seen, explained, sector.index, out);
         }
     }
+}
 
-    /// A sector that nothing explains.
-    fn foreign(
-        &self,
-        seen: &Seen<'_>,
-        sector: Option<&Sector>,
-        extent: &Extent,
-        index: u64,
-        part: &[u8],
-        out: &mut Vec<Violation>,
-    ) {
-        let durable = sector.is_some_and(|sector| sector.zero & 1 == 0);
-        if seen.lenient && !durable || out.len() >= MOST {
-            return;
-        }
-        let (rule, shows) = classify(seen.obj, part);
-        let rule = if rule == "G9" && durable { "G1" } else { rule };
-        let byte = extent.at + (index - extent.sector) * SECTOR_BYTES;
-        let (obj, ino) = (seen.obj, seen.inode.ino);
-        let what = format!("{obj} (inode {ino}) shows {shows} in sector {index} (byte {byte})");
-        out.push(Violation::new(rule, what));
+/// A sector that nothing explains. `kept`: the file is surely the one that was durable, and had content here.
+fn foreign(
+    seen: &Seen<'_>,
+    kept: bool,
+    (at, first): (u64, u64),
+    index: u64,
+    part: &[u8],
+    out: &mut Vec<Violation>,
+) {
+    if seen.lenient && !kept || out.len() >= MOST {
+        return;
     }
+    let (rule, shows) = classify(seen.obj, part);
+    let rule = if rule == "G9" && kept { "G1" } else { rule };
+    let byte = at + (index - first) * SECTOR_BYTES;
+    let (obj, ino) = (seen.obj, seen.inode.ino);
+    let what = format!("{obj} (inode {ino}) shows {shows} in sector {index} (byte {byte})");
+    out.push(Violation::new(rule, what));
 }
 
 /// The eras that explain what was seen so far.

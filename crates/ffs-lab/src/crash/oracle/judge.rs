@@ -22,6 +22,8 @@ struct Walk<'a> {
     tree: &'a Tree,
     /// What each cell names.
     values: Vec<Option<ObjId>>,
+    /// Cells whose names lead to no inode: what they should name nobody knows.
+    broken: Vec<usize>,
     /// Objects that have a name, and where.
     found: BTreeMap<ObjId, Ino>,
     /// Directories to be read.
@@ -33,7 +35,8 @@ impl Expectation {
     pub(super) fn walk(&self, image: &dyn ImageBytes, tree: &Tree, out: &mut Vec<Violation>) {
         let values = vec![None; self.model.names.cells.len()];
         let open = vec![(ROOT, ROOT_INO)];
-        let mut walk = Walk { image, tree, values, found: BTreeMap::new(), open };
+        let (found, broken) = (BTreeMap::new(), Vec::new());
+        let mut walk = Walk { image, tree, values, broken, found, open };
         while let Some((dir, ino)) = walk.open.pop() {
             if walk.found.insert(dir, ino).is_none() {
                 self.directory(&mut walk, dir, ino, out);
@@ -51,14 +54,17 @@ impl Expectation {
     fn directory(&self, walk: &mut Walk<'_>, dir: ObjId, ino: Ino, out: &mut Vec<Violation>) {
         let tree = walk.tree;
         for entry in tree.entries(ino) {
-            // A name without an inode is the raw checker's business.
-            let Some(inode) = tree.inode(entry.ino) else { continue };
             let show = || String::from_utf8_lossy(entry.name).into_owned();
             let Some(cell) = self.model.names.find(dir, entry.name) else {
                 if !self.expected_stranger(dir, entry.name) {
                     let what = format!("{} in {dir}: nobody gave this name", show());
                     out.push(Violation::new("X5", what));
                 }
+                continue;
+            };
+            let Some(inode) = tree.inode(entry.ino) else {
+                // The raw checker has told.
+                walk.broken.push(cell);
                 continue;
             };
             let life = Life { ino: entry.ino, generation: inode.generation };
@@ -99,6 +105,9 @@ impl Expectation {
         for &dir in walk.found.keys() {
             for at in names.of_dir(dir) {
                 let Some(cell) = names.cells.get(at) else { continue };
+                if walk.broken.contains(&at) {
+                    continue;
+                }
                 let value = walk.values.get(at).copied().flatten();
                 let name = String::from_utf8_lossy(&cell.name);
                 let what = match (cell.fit(value), value) {
@@ -114,7 +123,11 @@ impl Expectation {
                 out.push(Violation::new("X4", what));
             }
         }
-        for obj in names.anchored().filter(|obj| !walk.found.contains_key(obj)) {
+        let excused = |obj: ObjId| {
+            let mut cells = walk.broken.iter().filter_map(|&at| names.cells.get(at));
+            cells.any(|cell| cell.fit(Some(obj)) == Fit::Good)
+        };
+        for obj in names.anchored().filter(|obj| !walk.found.contains_key(obj) && !excused(*obj)) {
             let what = format!("{obj} has lost its names, but none of them was its last");
             out.push(Violation::new("X1", what));
         }
@@ -125,7 +138,8 @@ impl Expectation {
         let there =
             |at: usize| names.cells.get(at).is_some_and(|cell| walk.found.contains_key(&cell.dir));
         for rename in &names.renames {
-            let both = there(rename.from.0) && there(rename.to.0);
+            let broken = walk.broken.contains(&rename.from.0) || walk.broken.contains(&rename.to.0);
+            let both = there(rename.from.0) && there(rename.to.0) && !broken;
             if both && names.is_anchored(rename.obj) && rename.lost(&names.cells, &walk.values) {
                 let name = |at: usize| {
                     let cell = names.cells.get(at);

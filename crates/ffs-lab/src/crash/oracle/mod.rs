@@ -30,7 +30,8 @@
 //! # Invariants
 //! 1. Steps that were under way at the crash may have happened or not; steps that ended count as promises
 //!    only if the policy says so.
-//! 2. Where the history leaves several readings of what is found, the one that acquits counts.
+//! 2. A name that leads to no inode is told by the raw checker (F1, F2), and not told again.
+//! 3. Where the history leaves several readings of what is found, the one that acquits counts.
 //!
 //! References: `spec/fsck-and-crash.md` §9, §11.4.
 

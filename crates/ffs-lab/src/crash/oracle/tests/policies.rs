@@ -92,3 +92,22 @@ fn a_repair_leaves_neither_leaks_nor_wrong_counts() {
         assert_eq!(broken, rules);
     }
 }
+
+#[test]
+fn a_name_without_an_inode_is_told_once() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "f");
+    s.synced();
+    s.rename(f, (ROOT, "f"), (ROOT, "g"), None);
+    let mut image = s.image();
+    let mut checker = Checker::new();
+    let inode = *checker.check(&image).tree.inode(s.fs.getattr(&s.vnode(f)).ino).unwrap();
+    let dinode = inode.text as usize - 112;
+    image[dinode..dinode + 256].fill(0);
+    let found = checker.check(&image);
+    assert!(!found.violations.is_empty());
+    let mut out = Vec::new();
+    let expectation = Expectation::new(&s.history, s.now(), SOFT);
+    expectation.judge(&image, found, Condition::Untouched, &mut out);
+    assert_eq!(out, []);
+}
