@@ -9,6 +9,7 @@
 //!
 //! **Locking.** One lock around everything, held for the copy or the look.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -152,6 +153,21 @@ impl Canvas {
             .fold(0, |sum, sector| sum ^ sector_hash(sector, &inner.now[place(sector)]))
     }
 
+    /// The first byte at which the content is not the base with `overlay` on it.
+    #[must_use]
+    pub fn differs(&self, overlay: &Overlay) -> Option<u64> {
+        let inner = self.inner();
+        let wanted: BTreeMap<u32, &[u8]> =
+            overlay.iter().map(|(sector, bytes)| (*sector, &bytes[..])).collect();
+        let suspects: BTreeSet<u32> = inner.touched.iter().chain(wanted.keys()).copied().collect();
+        suspects.into_iter().find_map(|sector| {
+            let wanted = wanted.get(&sector).copied().unwrap_or(&inner.base[place(sector)]);
+            let now = &inner.now[place(sector)];
+            let at = now.iter().zip(wanted).position(|(now, wanted)| now != wanted)?;
+            Some(u64::from(sector) * SECTOR as u64 + at as u64)
+        })
+    }
+
     /// Has `f` look at the bytes.
     pub fn look<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         f(&self.inner().now)
@@ -227,8 +243,9 @@ mod tests {
         canvas.reset();
         canvas.look(|bytes| assert!(bytes.iter().all(|&byte| byte == 1)));
         assert_eq!(canvas.fingerprint(), 0);
+        assert_eq!(canvas.differs(&overlay), Some(512));
         canvas.lay(&overlay);
-        assert_eq!(canvas.fingerprint(), print);
+        assert_eq!((canvas.fingerprint(), canvas.differs(&overlay)), (print, None));
         canvas.settle(0, &[9; 512]);
         canvas.look(|bytes| assert_eq!((bytes[0], bytes[512]), (9, 1)));
         assert!(canvas.read_at(4090, &mut [0; 7]).is_err());

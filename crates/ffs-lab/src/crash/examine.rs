@@ -265,7 +265,8 @@ impl<'a> Examiner<'a> {
 
     /// C6: the repair of `state` again, cut off at every place, must end in the same bytes.
     fn interrupt(&mut self, state: &Overlay, verdict: &mut Verdict) {
-        let wanted = self.canvas.fingerprint();
+        let wanted = self.canvas.overlay();
+        let print = self.canvas.fingerprint();
         self.canvas.reset();
         self.canvas.lay(state);
         let recorder = Arc::new(Recorder::new(Arc::clone(&self.canvas)));
@@ -288,8 +289,9 @@ impl<'a> Examiner<'a> {
                 stage.paint(&stage.lay_out(choice), &self.canvas);
                 verdict.interrupted += 1;
                 let report = self.fsck(FsckOptions::preen());
-                if report.exit_code != 0 || self.canvas.fingerprint() != wanted {
-                    verdict.violations.push(again(at, choice, &report));
+                if report.exit_code != 0 || self.canvas.fingerprint() != print {
+                    let differs = self.canvas.differs(&wanted);
+                    verdict.violations.push(again(at, choice, &report, differs));
                     return;
                 }
             }
@@ -297,11 +299,15 @@ impl<'a> Examiner<'a> {
     }
 }
 
-fn again(window: usize, choice: Choice, report: &FsckReport) -> Violation {
+/// A repair that was cut off in that state and did not end as it should.
+fn again(window: usize, choice: Choice, report: &FsckReport, differs: Option<u64>) -> Violation {
     let end = match report.findings.iter().find(|finding| !REPAIRS.contains(&finding.id)) {
         Some(finding) => finding.to_string(),
         None if report.exit_code != 0 => format!("exit code {}", report.exit_code),
-        None => "other bytes than without interruption".to_owned(),
+        None => {
+            let at = differs.unwrap_or_default();
+            format!("not what it is without interruption, first at byte {at}")
+        }
     };
     Violation::new(
         "C6",
