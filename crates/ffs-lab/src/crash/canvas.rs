@@ -11,7 +11,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice};
 use foldhash::quality::FixedState;
@@ -22,6 +23,7 @@ use super::tag::SECTOR;
 #[derive(Debug)]
 pub struct Canvas {
     inner: Mutex<Inner>,
+    origin: Arc<Vec<u8>>,
     len: u64,
     durability: Durability,
 }
@@ -32,6 +34,8 @@ struct Inner {
     now: Vec<u8>,
     touched: Vec<u32>,
     is_touched: Vec<bool>,
+    /// Ranges of the base that may differ from the origin.
+    settled: Vec<Range<usize>>,
 }
 
 /// Sectors that differ from a base, with their bytes.
@@ -43,7 +47,7 @@ pub fn sector_hash(sector: u32, bytes: &[u8]) -> u64 {
     FixedState::with_seed(u64::from(sector)).hash_one(bytes)
 }
 
-fn place(sector: u32) -> std::ops::Range<usize> {
+fn place(sector: u32) -> Range<usize> {
     let from = sector as usize * SECTOR;
     from..from + SECTOR
 }
@@ -80,9 +84,10 @@ impl Inner {
 }
 
 impl Canvas {
-    /// A canvas on `base`, whole sectors.
+    /// A canvas on `origin`, whole sectors.
     #[must_use]
-    pub fn new(base: Vec<u8>, durability: Durability) -> Canvas {
+    pub fn new(origin: Arc<Vec<u8>>, durability: Durability) -> Canvas {
+        let base = origin.to_vec();
         debug_assert!(base.len().is_multiple_of(SECTOR));
         let sectors = base.len() / SECTOR;
         let len = base.len() as u64;
@@ -91,12 +96,30 @@ impl Canvas {
             base,
             touched: Vec::new(),
             is_touched: vec![false; sectors],
+            settled: Vec::new(),
         };
-        Canvas { inner: Mutex::new(inner), len, durability }
+        Canvas { inner: Mutex::new(inner), origin, len, durability }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it was made on.
+    #[must_use]
+    pub fn origin(&self) -> &Arc<Vec<u8>> {
+        &self.origin
+    }
+
+    /// Wipes everything off, and makes the base what it was in the beginning.
+    pub fn rewind(&self) {
+        let mut inner = self.inner();
+        inner.reset();
+        for range in std::mem::take(&mut inner.settled) {
+            let Inner { base, now, .. } = &mut *inner;
+            base[range.clone()].copy_from_slice(&self.origin[range.clone()]);
+            now[range.clone()].copy_from_slice(&self.origin[range]);
+        }
     }
 
     /// Wipes everything off.
@@ -128,7 +151,8 @@ impl Canvas {
         inner.reset();
         let range = offset as usize..offset as usize + bytes.len();
         inner.base[range.clone()].copy_from_slice(bytes);
-        inner.now[range].copy_from_slice(bytes);
+        inner.now[range.clone()].copy_from_slice(bytes);
+        inner.settled.push(range);
     }
 
     /// What differs from the base.
@@ -230,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_was_painted_can_be_wiped_off() {
-        let canvas = Canvas::new(vec![1; 4096], Durability::OnFlush);
+        let canvas = Canvas::new(Arc::new(vec![1; 4096]), Durability::OnFlush);
         canvas.paint(512, &[2; 512]);
         canvas.write_at(1000, &[3; 100]).unwrap();
         canvas.paint(2048, &[1; 512]);
@@ -248,6 +272,8 @@ mod tests {
         assert_eq!((canvas.fingerprint(), canvas.differs(&overlay)), (print, None));
         canvas.settle(0, &[9; 512]);
         canvas.look(|bytes| assert_eq!((bytes[0], bytes[512]), (9, 1)));
+        canvas.rewind();
+        canvas.look(|bytes| assert!(bytes.iter().all(|&byte| byte == 1)));
         assert!(canvas.read_at(4090, &mut [0; 7]).is_err());
         assert!(canvas.write_at(u64::MAX, &[0; 7]).is_err());
     }

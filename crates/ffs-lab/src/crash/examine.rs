@@ -7,7 +7,7 @@
 //! | C3 | does a full check find nothing afterwards, change nothing, and see the clean mark? |
 //! | C4 | is the repaired tree one the workload may have left? |
 //! | C5 | mounted as it is and worked on, does it keep the contract? (a sample; soft updates only) |
-//! | C6 | is a second crash, inside `fsck -p`, repaired to the same bytes? (a sample) |
+//! | C6 | is a second crash, inside `fsck -p`, repaired to the same bytes but for times? (a sample) |
 //!
 //! Where C2 stops, a full repair must still end in a volume that C3 accepts.
 //!
@@ -25,6 +25,7 @@ use ffs_admin::fsck::{Finding, Fsck, FsckOptions, FsckReport, Id};
 use ffs_core::{Env, Ffs};
 use ffs_device::record::Recorder;
 use ffs_device::{BlockDevice, Rng, SplitMix64};
+use ffs_ondisk::Format;
 
 use super::canvas::{Canvas, Overlay};
 use super::exec::World;
@@ -87,6 +88,13 @@ pub struct Verdict {
     pub interrupted: u64,
 }
 
+/// What an examiner works with, and leaves for the next one: memory for a volume.
+#[derive(Debug, Default)]
+pub struct Desk {
+    canvas: Option<Arc<Canvas>>,
+    checker: raw::Checker,
+}
+
 /// Examines the states of a recording, one after the other.
 pub struct Examiner<'a> {
     base: &'a Base,
@@ -94,17 +102,32 @@ pub struct Examiner<'a> {
     setting: Setting,
     rates: Rates,
     canvas: Arc<Canvas>,
-    checker: raw::Checker,
+    checker: &'a mut raw::Checker,
     expected: BTreeMap<u64, Expectation>,
 }
 
 impl<'a> Examiner<'a> {
     /// An examiner of the first window of `recording`, which was made on `base`.
     #[must_use]
-    pub fn new(base: &'a Base, recording: &'a Recording, setting: Setting, rates: Rates) -> Self {
-        let canvas = Arc::new(Canvas::new(recording.base.clone(), ffs_device::Durability::OnFlush));
-        let (checker, expected) = (raw::Checker::new(), BTreeMap::new());
-        Examiner { base, recording, setting, rates, canvas, checker, expected }
+    pub fn new(
+        base: &'a Base,
+        recording: &'a Recording,
+        setting: Setting,
+        rates: Rates,
+        desk: &'a mut Desk,
+    ) -> Self {
+        let Desk { canvas, checker } = desk;
+        let canvas = match canvas {
+            Some(canvas) if Arc::ptr_eq(canvas.origin(), &base.image) => {
+                canvas.rewind();
+                Arc::clone(canvas)
+            }
+            _ => {
+                let new = Canvas::new(Arc::clone(&base.image), ffs_device::Durability::OnFlush);
+                Arc::clone(canvas.insert(Arc::new(new)))
+            }
+        };
+        Examiner { base, recording, setting, rates, canvas, checker, expected: BTreeMap::new() }
     }
 
     /// The canvas, showing what is durable when the window begins.
@@ -178,7 +201,7 @@ impl<'a> Examiner<'a> {
 
     /// C1.
     fn untouched(&mut self, window: &Window, laid: &Laid, verdict: &mut Verdict) {
-        let checker = &mut self.checker;
+        let checker = &mut *self.checker;
         let found = self.canvas.look(|bytes| checker.check(&bytes));
         verdict.seen = found.seen;
         verdict.violations.extend(found.violations.iter().cloned());
@@ -201,7 +224,7 @@ impl<'a> Examiner<'a> {
         }
         self.silent(&mut verdict.violations);
         if preened {
-            let checker = &mut self.checker;
+            let checker = &mut *self.checker;
             let found = self.canvas.look(|bytes| checker.check(&bytes));
             let told = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
             verdict.violations.extend(found.violations.iter().map(told));
@@ -256,15 +279,28 @@ impl<'a> Examiner<'a> {
         if let Err(error) = world.fs.unmount() {
             verdict.violations.push(wrong(error.to_string()));
         }
-        let checker = &mut self.checker;
+        let checker = &mut *self.checker;
         let found = self.canvas.look(|bytes| checker.check(&bytes));
         let told = |v: &Violation| Violation::new(format!("C5:{}", v.rule), v.what.clone());
         verdict.violations.extend(found.violations.iter().map(told));
         foreign_repairs(&self.fsck(FsckOptions::no()), "C5", &mut verdict.violations);
     }
 
-    /// C6: the repair of `state` again, cut off at every place, must end in the same bytes.
+    /// Wipes out of the superblock when it was repaired: the second of two repairs says another time on
+    /// purpose, so that nobody replays a journal over it.
+    fn forget_times(&self) {
+        let superblock = match self.base.shape.format {
+            Format::Ufs1 => 8192,
+            Format::Ufs2 => 65536,
+        };
+        for (at, len) in TIMES {
+            self.canvas.paint(superblock + at, &[0; 8][..len]);
+        }
+    }
+
+    /// C6: the repair of `state` again, cut off at every place, must end in the same bytes but for times.
     fn interrupt(&mut self, state: &Overlay, verdict: &mut Verdict) {
+        self.forget_times();
         let wanted = self.canvas.overlay();
         let print = self.canvas.fingerprint();
         self.canvas.reset();
@@ -289,6 +325,7 @@ impl<'a> Examiner<'a> {
                 stage.paint(&stage.lay_out(choice), &self.canvas);
                 verdict.interrupted += 1;
                 let report = self.fsck(FsckOptions::preen());
+                self.forget_times();
                 if report.exit_code != 0 || self.canvas.fingerprint() != print {
                     let differs = self.canvas.differs(&wanted);
                     verdict.violations.push(again(at, choice, &report, differs));
@@ -298,6 +335,9 @@ impl<'a> Examiner<'a> {
         }
     }
 }
+
+/// Fields of the superblock that tell when it was written, and its check hash: byte, bytes.
+const TIMES: [(u64, usize); 4] = [(32, 4), (1072, 8), (1208, 8), (1304, 4)];
 
 /// A repair that was cut off in that state and did not end as it should.
 fn again(window: usize, choice: Choice, report: &FsckReport, differs: Option<u64>) -> Violation {

@@ -126,6 +126,8 @@ pub struct Base {
     pub shape: &'static Shape,
     /// Its constants.
     pub geometry: Geometry,
+    /// Its bytes.
+    pub(super) image: Arc<Vec<u8>>,
     /// Its device; every run takes a snapshot.
     pub(super) device: MemDevice,
     /// What is on it.
@@ -141,7 +143,9 @@ impl Shape {
     /// newfs's and the file system's: no shape of [`SHAPES`] should have any.
     pub fn base(&'static self, ordering: OrderingPolicy, standard_tree: bool) -> Result<Arc<Base>> {
         let (device, geometry) = self.format(ordering)?;
-        let base = Base { shape: self, geometry, device, tree: Tree::default(), steps: Vec::new() };
+        let (tree, steps) = (Tree::default(), Vec::new());
+        let image = Arc::default();
+        let base = Base { shape: self, geometry, image, device, tree, steps };
         let ops = if standard_tree { self.standard_tree() } else { Vec::new() };
         let mut base = base.with(&ops)?;
         if self.full {
@@ -201,7 +205,8 @@ impl Base {
     pub(super) fn with(&self, ops: &[Op]) -> Result<Base> {
         let device = self.device.snapshot();
         let (tree, steps) = super::record::prepare(self, &device, ops)?;
-        Ok(Base { shape: self.shape, geometry: self.geometry, device, tree, steps })
+        let (shape, geometry, image) = (self.shape, self.geometry, Arc::new(device.to_vec()));
+        Ok(Base { shape, geometry, image, device, tree, steps })
     }
 
     /// The same with hardly any room left: one block, and a few fragments.

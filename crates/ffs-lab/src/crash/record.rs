@@ -59,8 +59,6 @@ pub struct Window {
 /// What a run left.
 #[derive(Debug)]
 pub struct Recording {
-    /// The device before.
-    pub base: Vec<u8>,
     /// In their order; the last is empty if all is durable.
     pub windows: Vec<Window>,
     /// What was done.
@@ -185,7 +183,6 @@ pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Reco
     let volatile = !workload.write_through;
     let durability = if volatile { Durability::OnFlush } else { Durability::OnCompletion };
     let device = base.device.snapshot().with_durability(durability);
-    let before = device.to_vec();
     let recorder = Arc::new(Recorder::new(device));
     let options = options(setting.ordering, workload.tight_memory);
     let (fs, clock) = mount(Arc::clone(&recorder) as _, &options, setting.seed)?;
@@ -212,7 +209,7 @@ pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Reco
     world.fs.unmount().map_err(|error| failed("unmount", &error))?;
     steps.push(Step { began, at: recorder.logged(), op: None, what: Happening::Synced });
     let windows = windows(&recorder.take_events(), volatile)?;
-    Ok(Recording { base: before, windows, history: History { steps }, failed: failures })
+    Ok(Recording { windows, history: History { steps }, failed: failures })
 }
 
 fn wait(fs: &Ffs, clock: &ManualClock, secs: u32) -> ffs_core::Result<()> {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use ffs_core::OrderingPolicy;
 use ffs_device::{Rng, SplitMix64};
 
-use super::examine::{Examiner, Rates};
+use super::examine::{Desk, Examiner, Rates};
 use super::generate::{Generator, Source};
 use super::geometry::{self, Base, Shape};
 use super::op::Workload;
@@ -260,12 +260,13 @@ fn examine(
     plan: &Plan,
     work: WorkId,
     ran: &Ran,
+    desk: &mut Desk,
     range: std::ops::Range<usize>,
     each: &mut dyn FnMut(WindowTally) -> bool,
 ) {
     let windows = &ran.recording.windows;
     let chosen = plan.chosen(work, windows.len());
-    let mut examiner = Examiner::new(&ran.base, &ran.recording, plan.setting(), plan.rates);
+    let mut examiner = Examiner::new(&ran.base, &ran.recording, plan.setting(), plan.rates, desk);
     let mut under = 0;
     for (at, window) in windows.iter().enumerate().take(range.end) {
         let stage = Stage::new(window, examiner.canvas(), plan.seed);
@@ -304,7 +305,8 @@ pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
     let bases = Bases::new(plan, &[id.work])?;
     let ran = bases.run(plan, id.work, &workload)?;
     let rates = Rates { remount: 1, interrupt: 1 };
-    let mut examiner = Examiner::new(&ran.base, &ran.recording, plan.setting(), rates);
+    let mut desk = Desk::default();
+    let mut examiner = Examiner::new(&ran.base, &ran.recording, plan.setting(), rates, &mut desk);
     let missing = || LabError::Plan(format!("there is no state {id}"));
     let at = id.window as usize;
     let window = ran.recording.windows.get(at).ok_or_else(missing)?;
@@ -339,7 +341,8 @@ pub fn first_to_break(
     let workload = plan.find(work)?;
     let ran = Bases::new(plan, &[work])?.run(plan, work, &workload)?;
     let (mut found, mut looked) = (None, 0);
-    examine(plan, work, &ran, 0..ran.recording.windows.len(), &mut |tally| {
+    let mut desk = Desk::default();
+    examine(plan, work, &ran, &mut desk, 0..ran.recording.windows.len(), &mut |tally| {
         looked += tally.states;
         found = tally.rules.get(rule).map(|(_, choice, _)| StateId {
             work,
@@ -389,6 +392,7 @@ fn worker(
     queue: &Queue,
     sender: &std::sync::mpsc::Sender<Message>,
 ) {
+    let mut desk = Desk::default();
     while let Some(job) = queue.take() {
         match job {
             queue::Job::Run(number) => {
@@ -419,7 +423,7 @@ fn worker(
                 let Some(&work) = works.get(number) else { continue };
                 let mut windows = Vec::new();
                 let range = chunk * CHUNK..(chunk + 1) * CHUNK;
-                examine(plan, work, &ran, range, &mut |tally| {
+                examine(plan, work, &ran, &mut desk, range, &mut |tally| {
                     let _ = sender.send(Message::Progress(tally.states));
                     windows.push(tally);
                     !queue.stopped()

@@ -20,7 +20,7 @@ fn window(writes: &[(u64, usize)]) -> Window {
 }
 
 fn canvas() -> Canvas {
-    Canvas::new(vec![0; SECTORS * SECTOR], Durability::OnFlush)
+    Canvas::new(Arc::new(vec![0; SECTORS * SECTOR]), Durability::OnFlush)
 }
 
 /// The first byte of every sector, for every state looked at.
