@@ -59,6 +59,8 @@ const REPAIRS: &[Id] = &[
     Id::SbTorn,
 ];
 
+/// When volumes are repaired, seconds.
+const REPAIR: i64 = START + 100_000;
 /// Operations of the work that follows a crash (C5).
 const FURTHER_WORK: u32 = 50;
 /// Random subsets of what an interrupted fsck wrote between two flushes.
@@ -208,7 +210,7 @@ impl<'a> Examiner<'a> {
         self.judge(window, laid, Condition::Untouched, &mut verdict.violations);
     }
 
-    /// C2, C3 and C4; whether preen repaired the volume.
+    /// C2, C3 and C4; whether preen repaired the volume, and by nothing but what it may.
     fn repair(&mut self, window: &Window, laid: &Laid, verdict: &mut Verdict) -> bool {
         let report = self.fsck(FsckOptions::preen());
         let before = verdict.violations.len();
@@ -222,6 +224,7 @@ impl<'a> Examiner<'a> {
         if !preened {
             self.fsck(FsckOptions::yes());
         }
+        let allowed = preened && verdict.violations.len() == before;
         self.silent(&mut verdict.violations);
         if preened {
             let checker = &mut *self.checker;
@@ -230,11 +233,11 @@ impl<'a> Examiner<'a> {
             verdict.violations.extend(found.violations.iter().map(told));
             self.judge(window, laid, Condition::Recovered, &mut verdict.violations);
         }
-        preened
+        allowed
     }
 
     fn fsck(&self, options: FsckOptions) -> FsckReport {
-        Fsck::new(Arc::clone(&self.canvas) as _, options.at(START + 100_000)).run()
+        Fsck::new(Arc::clone(&self.canvas) as _, options.at(REPAIR)).run()
     }
 
     /// C3.
@@ -306,7 +309,7 @@ impl<'a> Examiner<'a> {
         self.canvas.reset();
         self.canvas.lay(state);
         let recorder = Arc::new(Recorder::new(Arc::clone(&self.canvas)));
-        let options = FsckOptions::preen().at(START + 100_000);
+        let options = FsckOptions::preen().at(REPAIR);
         // As it went before: only what it writes is of interest.
         drop(Fsck::new(Arc::clone(&recorder) as _, options).run());
         let windows = match record::windows(&recorder.take_events(), true) {
@@ -324,7 +327,8 @@ impl<'a> Examiner<'a> {
                 }
                 stage.paint(&stage.lay_out(choice), &self.canvas);
                 verdict.interrupted += 1;
-                let report = self.fsck(FsckOptions::preen());
+                let later = FsckOptions::preen().at(REPAIR + 60);
+                let report = Fsck::new(Arc::clone(&self.canvas) as _, later).run();
                 self.forget_times();
                 if report.exit_code != 0 || self.canvas.fingerprint() != print {
                     let differs = self.canvas.differs(&wanted);
