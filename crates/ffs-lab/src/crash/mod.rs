@@ -47,8 +47,11 @@ use ffs_core::OrderingPolicy;
 use crate::error::{LabError, Result};
 
 /// The tenants under their names, the one examined by default first.
-pub const ORDERINGS: &[(&str, OrderingPolicy)] =
-    &[("sync", OrderingPolicy::Sync), ("none", OrderingPolicy::None)];
+pub const ORDERINGS: &[(&str, OrderingPolicy)] = &[
+    ("soft", OrderingPolicy::SoftUpdates),
+    ("sync", OrderingPolicy::Sync),
+    ("none", OrderingPolicy::None),
+];
 
 /// The tenant of that name.
 ///
