@@ -239,10 +239,7 @@ impl InodeTable {
     /// Waits until everything that will be free is free; whether there was any. The caller holds no
     /// lock but the gate.
     pub(crate) fn reclaim(&self) -> bool {
-        let outstanding = || {
-            let p = self.alloc.ordering.pending();
-            p.frags > 0 || p.inodes > 0
-        };
+        let outstanding = || self.will_be_free() != (0, 0);
         if !outstanding() {
             return false;
         }

@@ -90,18 +90,6 @@ impl InodeTable {
         Ok(())
     }
 
-    /// Makes durable what `goal` asks for.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) fn reach(&self, goal: Goal) -> Result<()> {
-        let mut left = Left { own: Vec::new(), inode: None, group: None };
-        if self.is_read_only() || self.alloc.ordering.reached(goal) {
-            return Ok(());
-        }
-        self.finish(goal, &mut left)
-    }
-
     /// Passes until nothing is left and the goal is reached.
     fn finish(&self, goal: Goal, left: &mut Left) -> Result<()> {
         let mut idle = 0;

@@ -98,6 +98,7 @@ impl InodeTable {
     /// Frees content and inode. Whoever still holds the inode finds it dead.
     pub(super) fn free_file(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
         let was_dir = data.d.is_dir();
+        self.doomed.lock().leave(ip.ino);
         ip.dir.drop_index();
         let emptied = self.discard_content(ip, data);
         data.d = Dinode { generation: data.d.generation, ..Dinode::default() };

@@ -158,6 +158,11 @@ impl Inode {
         self.data.write()
     }
 
+    /// Whether the caller is its only user.
+    pub(crate) fn is_used_once(&self) -> bool {
+        self.refs.load(std::sync::atomic::Ordering::Acquire) == 1
+    }
+
     /// Locks the inode for changes if nobody has it locked.
     pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, InodeData>> {
         self.data.try_write()

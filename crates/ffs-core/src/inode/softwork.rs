@@ -13,10 +13,31 @@ use crate::counters::add;
 use crate::error::Result;
 use crate::ordering::{FragRun, Work};
 use ffs_ondisk::{Dinode, Ino};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Pieces taken from the policy at a time.
 const BATCH: usize = 64;
+
+/// Files without names and users that the device may still show a name of: what they hold is not with
+/// the policy yet.
+#[derive(Debug, Default)]
+pub(super) struct Doomed {
+    /// Fragments, by file.
+    files: BTreeMap<Ino, u64>,
+    frags: u64,
+}
+
+impl Doomed {
+    pub(super) fn enter(&mut self, ino: Ino, frags: u64) {
+        self.leave(ino);
+        self.files.insert(ino, frags);
+        self.frags += frags;
+    }
+
+    pub(super) fn leave(&mut self, ino: Ino) {
+        self.frags -= self.files.remove(&ino).unwrap_or(0);
+    }
+}
 
 /// Work that was taken from the policy and could not be done.
 #[derive(Debug, Default)]
@@ -41,6 +62,13 @@ impl InodeTable {
     /// Whether work failed and waits for another try.
     pub(super) fn work_waits(&self) -> bool {
         !self.work.lock().0.is_empty()
+    }
+
+    /// Fragments and inodes that will be free.
+    pub(crate) fn will_be_free(&self) -> (u64, u64) {
+        let pending = self.alloc.ordering.pending();
+        let doomed = self.doomed.lock();
+        (pending.frags + doomed.frags, pending.inodes + doomed.files.len() as u64)
     }
 
     fn work_off(&self, backlog: &mut Backlog, most: usize) -> (usize, Result<()>) {

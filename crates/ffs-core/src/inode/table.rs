@@ -19,7 +19,7 @@
 //! Reference: `spec/directories-and-caches.md` §4.3, §5; `spec/on-disk-format.md` §5.2, §18.3.
 
 use super::map::InodeMap;
-use super::softwork::Backlog;
+use super::softwork::{Backlog, Doomed};
 use super::{Inode, InodeData};
 use crate::alloc::Alloc;
 use crate::buf::{BufCache, BufKey, BufKind, BufRef};
@@ -32,7 +32,7 @@ use crate::ordering::InodeChange;
 use crate::sync::{Mutex, MutexGuard};
 use ffs_device::clock::Rng;
 use ffs_ondisk::wire::get;
-use ffs_ondisk::{Geometry, Ino, dinode};
+use ffs_ondisk::{Dinode, Geometry, Ino, dinode};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -52,6 +52,7 @@ pub(crate) struct InodeTable {
     pub(super) state: Mutex<TableState>,
     /// Held while work of the ordering policy is done.
     pub(super) work: Mutex<Backlog>,
+    pub(super) doomed: Mutex<Doomed>,
     /// Held while an operation waits because too much is outstanding.
     pub(super) relief: Mutex<()>,
     dirhash: Arc<Pool>,
@@ -110,6 +111,7 @@ impl InodeTable {
             clock: AtomicU64::new(0),
             state: Mutex::new(TableState { map, names, unused }),
             work: Mutex::default(),
+            doomed: Mutex::default(),
             relief: Mutex::default(),
             dirhash,
         }
@@ -315,6 +317,8 @@ impl InodeTable {
             return Ok(());
         }
         if self.removal_pending(ip.ino) {
+            let frags = data.d.blocks / Dinode::sectors(self.g(), 1).max(1);
+            self.doomed.lock().enter(ip.ino, frags);
             return Ok(());
         }
         self.free_file(ip, &mut data)

@@ -301,16 +301,19 @@ impl Ffs {
     pub fn statfs(&self) -> StatFs {
         let (g, alloc) = (&self.0.g, self.0.table.alloc());
         let totals = alloc.totals();
-        let free = g.freespace(&totals, 0).max(0);
+        // What will be free counts: who needs it waits for it.
+        let (frags, inodes) = self.0.table.will_be_free();
+        let more = i64::try_from(frags).unwrap_or(i64::MAX);
+        let free = g.freespace(&totals, 0).max(0).saturating_add(more);
         let st = self.0.state();
         StatFs {
             bsize: g.bsize,
             fsize: g.fsize,
             frags: g.dsize,
             frags_free: free as u64,
-            frags_avail: g.freespace(&totals, alloc.params().minfree),
+            frags_avail: g.freespace(&totals, alloc.params().minfree).saturating_add(more),
             inodes: u64::from(g.inodes()).saturating_sub(2),
-            inodes_free: totals.nifree.max(0) as u64,
+            inodes_free: (totals.nifree.max(0) as u64).saturating_add(inodes),
             id: st.summaries.id(),
             name_max: ffs_ondisk::dir::MAXNAMLEN as u32,
             totals,

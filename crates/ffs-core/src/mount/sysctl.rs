@@ -119,6 +119,15 @@ impl Ffs {
         let mut all = self.cache_stats().gauges();
         all.extend(self.0.table.gauges());
         all.extend(self.0.table.dirhash().gauges());
+        let p = self.0.table.alloc().ordering.pending();
+        let row = |name, value, meaning| Gauge { name, value, meaning };
+        all.extend([
+            row("debug.softdep.total_records", p.records, "Changes that are not durable yet."),
+            row("debug.softdep.mem", p.bytes, "Bytes to keep track of them."),
+            row("debug.softdep.removals", p.removals, "Removals among them."),
+            row("debug.softdep.pending_frags", p.frags, "Fragments that will be free."),
+            row("debug.softdep.pending_inodes", p.inodes, "Inodes that will be free."),
+        ]);
         all
     }
 }

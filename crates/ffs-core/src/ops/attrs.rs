@@ -33,6 +33,12 @@ impl Ffs {
     /// [`Error::Invalid`] for the size of something without content, [`Error::NoSpace`],
     /// [`Error::TooBig`]; the device's.
     pub fn setattr(&self, cred: &Cred, file: &Vnode, set: &SetAttr) -> Result<Attr> {
+        let attr = self.with_space(|| self.setattr_once(cred, file, set))?;
+        self.stabilise(&[file])?;
+        Ok(attr)
+    }
+
+    fn setattr_once(&self, cred: &Cred, file: &Vnode, set: &SetAttr) -> Result<Attr> {
         let _op = self.begin()?;
         let mut data = file.ip.write();
         check_alive(&data)?;

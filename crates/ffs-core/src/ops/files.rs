@@ -47,6 +47,28 @@ impl Ffs {
         data: &[u8],
         mode: WriteMode,
     ) -> Result<usize> {
+        let mut done = self.with_space(|| self.write_once(cred, file, offset, data, mode))?;
+        let rest = data.get(done..).unwrap_or(&[]);
+        if !rest.is_empty() && self.reclaim() {
+            let at = offset.saturating_add(done as u64);
+            // What was written counts, whatever becomes of the rest.
+            done += self.write_once(cred, file, at, rest, mode).unwrap_or(0);
+        }
+        if mode.sync {
+            let _op = self.begin()?;
+            self.0.table.fsync(&file.ip, false)?;
+        }
+        Ok(done)
+    }
+
+    fn write_once(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        offset: u64,
+        data: &[u8],
+        mode: WriteMode,
+    ) -> Result<usize> {
         let op = self.begin()?;
         let mut inode = file.ip.write();
         check_regular(&inode)?;
@@ -64,10 +86,6 @@ impl Ffs {
         if !mode.keep_setid {
             clear_setid(&op, file, &mut inode, cred)?;
         }
-        drop(inode);
-        if mode.sync {
-            table.fsync(&file.ip, false)?;
-        }
         Ok(done)
     }
 
@@ -76,6 +94,17 @@ impl Ffs {
     /// # Errors
     /// [`Error::Invalid`] for an empty range; as [`Ffs::write`].
     pub fn fallocate(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        offset: u64,
+        len: u64,
+        how: Fallocate,
+    ) -> Result<()> {
+        self.with_space(|| self.fallocate_once(cred, file, offset, len, how))
+    }
+
+    fn fallocate_once(
         &self,
         cred: &Cred,
         file: &Vnode,

@@ -47,6 +47,7 @@ mod xattrs;
 pub use vnode::Vnode;
 
 use crate::alloc::Reserve;
+use crate::counters::bump;
 use crate::cred::Cred;
 use crate::dir::{self, Dir, DirMut, Entry};
 use crate::error::{Error, Result};
@@ -78,6 +79,29 @@ impl Ffs {
         let gate = self.0.begin_write()?;
         self.0.table.relieve()?;
         Ok(Op { inner: &self.0, _gate: gate })
+    }
+
+    /// Does `operation`, which begins and ends one; if the volume is full and some of it will be free
+    /// once removals are durable, waits for that and does it again.
+    fn with_space<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
+        match operation() {
+            Err(Error::NoSpace | Error::NoInodes) if self.reclaim() => {
+                operation().inspect(|_| bump(&self.0.counters.space_found))
+            }
+            result => result,
+        }
+    }
+
+    /// Waits for what will be free; whether there was any. The caller holds no lock.
+    fn reclaim(&self) -> bool {
+        self.0.begin_write().is_ok_and(|_gate| self.0.table.reclaim())
+    }
+
+    /// At the end of a call that changed names or attributes: makes these files durable if that was
+    /// asked for ([`crate::MountOptions::stable`]). The caller holds no lock.
+    fn stabilise(&self, files: &[&Vnode]) -> Result<()> {
+        let wanted = if self.0.stable { files } else { &[] };
+        wanted.iter().try_for_each(|file| self.fsync(file, false))
     }
 
     /// Refuses a file of another mount.

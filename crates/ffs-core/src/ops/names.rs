@@ -124,6 +124,11 @@ impl Ffs {
     pub fn link(&self, cred: &Cred, file: &Vnode, dir: &Vnode, name: &[u8]) -> Result<()> {
         self.same_mount(file)?;
         self.same_mount(dir)?;
+        self.with_space(|| self.link_once(cred, file, dir, name))?;
+        self.stabilise(&[file, dir])
+    }
+
+    fn link_once(&self, cred: &Cred, file: &Vnode, dir: &Vnode, name: &[u8]) -> Result<()> {
         let _op = self.begin()?;
         if file.ip.read().d.is_dir() {
             check_directory(&dir.ip.read())?;
@@ -157,6 +162,19 @@ impl Ffs {
         perm: u16,
     ) -> Result<Vnode> {
         self.same_mount(dir)?;
+        let made = self.with_space(|| self.make_once(cred, dir, name, new, perm))?;
+        self.stabilise(&[&made, dir])?;
+        Ok(made)
+    }
+
+    fn make_once(
+        &self,
+        cred: &Cred,
+        dir: &Vnode,
+        name: &[u8],
+        new: New<'_>,
+        perm: u16,
+    ) -> Result<Vnode> {
         let _op = self.begin()?;
         let child;
         let mut parent = dir.ip.write();

@@ -21,6 +21,11 @@ impl Ffs {
     /// [`Ffs::lookup`].
     pub fn unlink(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
         self.same_mount(dir)?;
+        self.unlink_once(cred, dir, name)?;
+        self.stabilise(&[dir])
+    }
+
+    fn unlink_once(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
         let _op = self.begin()?;
         retry(|first| {
             let file;
@@ -51,6 +56,11 @@ impl Ffs {
     /// otherwise as [`Ffs::unlink`].
     pub fn rmdir(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
         self.same_mount(dir)?;
+        self.rmdir_once(cred, dir, name)?;
+        self.stabilise(&[dir])
+    }
+
+    fn rmdir_once(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
         let _op = self.begin()?;
         retry(|first| {
             let child;

@@ -115,6 +115,17 @@ impl Ffs {
     ) -> Result<()> {
         self.same_mount(from.0)?;
         self.same_mount(to.0)?;
+        self.with_space(|| self.rename_once(cred, from, to, mode))?;
+        self.stabilise(&[to.0, from.0])
+    }
+
+    fn rename_once(
+        &self,
+        cred: &Cred,
+        from: (&Vnode, &[u8]),
+        to: (&Vnode, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
         let _op = self.begin()?;
         check_directory(&from.0.ip.read())?;
         check_directory(&to.0.ip.read())?;

@@ -102,7 +102,9 @@ impl Ffs {
         let file = Held::new(&self.0, self.0.table.get(ino)?);
         let found = {
             let data = file.ip.read();
-            (data.alive(), data.d.generation)
+            // Removed, and nobody else uses it: it is only not freed yet.
+            let removed = data.d.nlink == 0 && self.0.table.removal_pending(ino);
+            (data.alive() && !(removed && file.ip.is_used_once()), data.d.generation)
         };
         if !found.0 || generation.is_some_and(|g| g != found.1) {
             return Err(Error::Stale);

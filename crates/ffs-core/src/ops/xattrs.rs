@@ -68,6 +68,18 @@ impl Ffs {
         value: &[u8],
         how: XattrSet,
     ) -> Result<()> {
+        self.with_space(|| self.setxattr_once(cred, file, (ns, name), value, how))?;
+        self.stabilise(&[file])
+    }
+
+    fn setxattr_once(
+        &self,
+        cred: &Cred,
+        file: &Vnode,
+        (ns, name): (XattrNamespace, &[u8]),
+        value: &[u8],
+        how: XattrSet,
+    ) -> Result<()> {
         let _op = self.begin()?;
         check_attr_name(name)?;
         let mut data = file.ip.write();
@@ -87,11 +99,14 @@ impl Ffs {
         ns: XattrNamespace,
         name: &[u8],
     ) -> Result<()> {
-        let _op = self.begin()?;
-        check_attr_name(name)?;
-        let mut data = file.ip.write();
-        check_space(&data, cred, ns, Access::WRITE)?;
-        self.0.table.xattr_remove(&file.ip, &mut data, ns, name)
+        {
+            let _op = self.begin()?;
+            check_attr_name(name)?;
+            let mut data = file.ip.write();
+            check_space(&data, cred, ns, Access::WRITE)?;
+            self.0.table.xattr_remove(&file.ip, &mut data, ns, name)?;
+        }
+        self.stabilise(&[file])
     }
 
     /// The names of all attributes that `cred` may know of.

@@ -1,0 +1,321 @@
+//! Soft updates as a mount sees them: what is written when, what is durable when a call returns, what
+//! is free, and which volumes may be mounted.
+
+mod common;
+
+use common::{START, World, mount_on};
+use ffs_core::{Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteMode};
+use ffs_device::clock::{ManualClock, Timestamp};
+use ffs_device::fault::{Fault, FaultInjector, Rule};
+use ffs_device::{BlockDevice, MemDevice, Operation};
+use ffs_ondisk::{Endian, Format};
+use std::sync::Arc;
+use std::time::Duration;
+
+const EIO: i32 = 5;
+
+fn volume(format: Format) -> MemDevice {
+    ffs_admin::newfs::quick(Endian::Little, format, 8192, 1024, 8 << 20).unwrap()
+}
+
+fn options() -> MountOptions {
+    MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() }
+}
+
+fn world(format: Format) -> World {
+    mount_on(volume(format), &options())
+}
+
+fn put(w: &World, name: &str, content: &[u8]) -> Vnode {
+    let v = w.file(&w.root, name);
+    if !content.is_empty() {
+        let n = w.fs.write(&Cred::root(), &v, 0, content, WriteMode::default()).unwrap();
+        assert_eq!(n, content.len());
+    }
+    v
+}
+
+/// The volume as a power cut now would leave it.
+fn cut(w: &World) -> MemDevice {
+    w.dev.inner().snapshot()
+}
+
+fn check(dev: MemDevice) {
+    let dev: Arc<dyn BlockDevice> = Arc::new(dev);
+    let findings = ffs_admin::fsck::quick_check(&dev);
+    assert!(findings.is_empty(), "{findings:?}");
+}
+
+fn seconds(w: &World, n: u64) {
+    for _ in 0..n {
+        w.clock.advance(Duration::from_secs(1));
+        w.fs.tick().unwrap();
+    }
+}
+
+fn found(dev: MemDevice, path: &[&str]) -> Option<Vec<u8>> {
+    let clock = Arc::new(ManualClock::new(Timestamp::new(START, 0)));
+    let opts = MountOptions { read_only: true, ..options() };
+    let fs = Ffs::mount(Arc::new(dev), &opts, Env::seeded(clock, 1)).unwrap();
+    let mut v = fs.root().unwrap();
+    for name in path {
+        v = match fs.lookup(&Cred::root(), &v, name.as_bytes()) {
+            Ok(v) => v,
+            Err(Error::NotFound) => return None,
+            Err(e) => panic!("{name}: {e}"),
+        };
+    }
+    let mut content = vec![0; fs.getattr(&v).size as usize];
+    if !path.is_empty() && fs.read(&v, 0, &mut content).is_err() {
+        content.clear();
+    }
+    Some(content)
+}
+
+const FORMATS: [Format; 2] = [Format::Ufs1, Format::Ufs2];
+
+#[test]
+fn unmounting_leaves_a_clean_volume_with_everything_done() {
+    for format in FORMATS {
+        let w = world(format);
+        let free = w.fs.statfs().frags_free;
+        let a = w.dir(&w.root, "a");
+        for i in 0..200 {
+            drop(w.file(&a, &format!("f{i}")));
+        }
+        drop(put(&w, "big", &vec![3; 300_000]));
+        w.fs.sync().unwrap();
+        for i in 0..200 {
+            w.fs.unlink(&Cred::root(), &a, format!("f{i}").as_bytes()).unwrap();
+        }
+        w.fs.rmdir(&Cred::root(), &w.root, b"a").unwrap();
+        w.fs.unlink(&Cred::root(), &w.root, b"big").unwrap();
+        drop(a);
+        w.fs.sync().unwrap();
+        assert_eq!(w.fs.statfs().frags_free, free, "{format:?}");
+        w.fs.unmount().unwrap();
+        let dev = cut(&w);
+        check(dev);
+    }
+}
+
+#[test]
+fn a_file_is_found_after_fsync_with_every_directory_above_it() {
+    for format in FORMATS {
+        let w = world(format);
+        let (a, c) = (w.dir(&w.root, "a"), Cred::root());
+        let b = w.dir(&a, "b");
+        let v = w.file(&b, "f");
+        w.fs.write(&c, &v, 0, &[7; 200_000], WriteMode::default()).unwrap();
+        assert_eq!(found(cut(&w), &["a"]), None, "{format:?}: written early");
+        let before = w.fs.counters();
+        w.fs.fsync(&v, true).unwrap();
+        let after = w.fs.counters();
+        let epochs = after.epochs - before.epochs;
+        assert!(epochs <= 5, "{format:?}: {epochs} epochs");
+        assert!(found(cut(&w), &["a", "b", "f"]) == Some(vec![7; 200_000]), "{format:?}");
+        w.file(&b, "g");
+        w.fs.fsync(&b, false).unwrap();
+        assert_eq!(found(cut(&w), &["a", "b", "g"]), Some(Vec::new()));
+    }
+}
+
+#[test]
+fn what_lives_shorter_than_the_delays_is_never_written() {
+    for format in FORMATS {
+        let w = world(format);
+        w.fs.sync().unwrap();
+        let before = w.fs.counters();
+        for round in 0..3 {
+            for i in 0..50 {
+                drop(put(&w, &format!("f{i}"), &[round; 3000]));
+            }
+            seconds(&w, 5);
+            for i in 0..50 {
+                w.fs.unlink(&Cred::root(), &w.root, format!("f{i}").as_bytes()).unwrap();
+            }
+        }
+        let written = w.fs.counters().writes_data - before.writes_data;
+        assert_eq!(written, 0, "{format:?}: content of removed files");
+        seconds(&w, 40);
+        let written = w.fs.counters().writes_data - before.writes_data;
+        assert_eq!(written, 0, "{format:?}: content of removed files, late");
+    }
+}
+
+#[test]
+fn ticks_write_what_is_old_enough_and_undo_nothing() {
+    for format in FORMATS {
+        let w = world(format);
+        w.fs.sync().unwrap();
+        let start = w.fs.counters();
+        seconds(&w, 1);
+        drop(put(&w, "f", &[9; 5000]));
+        seconds(&w, 27);
+        assert_eq!(w.fs.counters().writes_delayed, start.writes_delayed, "{format:?}: early");
+        seconds(&w, 7);
+        assert!(found(cut(&w), &["f"]) == Some(vec![9; 5000]), "{format:?}");
+        assert_eq!(w.fs.counters().writes_undone, start.writes_undone, "{format:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_gives_back_what_was_removed_before_it_refuses() {
+    for format in FORMATS {
+        let w = world(format);
+        let (c, part) = (Cred::root(), vec![5u8; 1 << 20]);
+        let mut names = Vec::new();
+        'fill: for i in 0.. {
+            let name = format!("f{i}");
+            let v = w.file(&w.root, &name);
+            names.push(name);
+            let mut off = 0;
+            loop {
+                match w.fs.write(&c, &v, off, &part, WriteMode::default()) {
+                    Ok(n) => off += n as u64,
+                    Err(Error::NoSpace) => break 'fill,
+                    Err(e) => panic!("{e}"),
+                }
+                if off >= 2 << 20 {
+                    break;
+                }
+            }
+        }
+        w.fs.sync().unwrap();
+        let full = w.fs.statfs().frags_free;
+        for name in &names {
+            w.fs.unlink(&c, &w.root, name.as_bytes()).unwrap();
+        }
+        assert!(w.fs.statfs().frags_free > full + 4096, "{format:?}: statfs counts it");
+        let v = w.file(&w.root, "again");
+        let n = w.fs.write(&c, &v, 0, &vec![6; 5 << 20], WriteMode::default()).unwrap();
+        assert_eq!(n, 5 << 20, "{format:?}");
+        assert!(w.fs.counters().space_requests > 0);
+        drop(v);
+        w.fs.unmount().unwrap();
+        check(cut(&w));
+    }
+}
+
+#[test]
+fn a_bound_on_what_is_outstanding_holds() {
+    let mut opts = options();
+    opts.tunables.set("max_softdeps", Some("200")).unwrap();
+    let w = mount_on(volume(Format::Ufs2), &opts);
+    let gauge = || {
+        let all = w.fs.sysctl();
+        let row = all.iter().find(|s| s.name == "debug.softdep.total_records").unwrap();
+        row.value.parse::<u64>().unwrap()
+    };
+    for i in 0..400 {
+        drop(w.file(&w.root, &format!("f{i}")));
+        assert!(gauge() <= 240, "{}", gauge());
+    }
+    w.fs.sync().unwrap();
+    for i in 0..400 {
+        w.fs.unlink(&Cred::root(), &w.root, format!("f{i}").as_bytes()).unwrap();
+        assert!(gauge() <= 240, "{}", gauge());
+    }
+    assert!(w.fs.counters().softdep_waits > 0);
+    w.fs.sync().unwrap();
+    assert_eq!(gauge(), 0);
+}
+
+#[test]
+fn names_are_durable_on_return_if_that_is_asked_for() {
+    let c = Cred::root();
+    let w = mount_on(volume(Format::Ufs2), &MountOptions { stable: true, ..options() });
+    let d = w.dir(&w.root, "d");
+    assert!(found(cut(&w), &["d"]).is_some());
+    let v = w.file(&d, "f");
+    assert!(found(cut(&w), &["d", "f"]).is_some());
+    w.fs.link(&c, &v, &w.root, b"g").unwrap();
+    assert!(found(cut(&w), &["g"]).is_some());
+    w.fs.rename(&c, (&d, b"f"), (&w.root, b"h"), ffs_core::RenameMode::Replace).unwrap();
+    assert!(found(cut(&w), &["h"]).is_some() && found(cut(&w), &["d", "f"]).is_none());
+    w.fs.unlink(&c, &w.root, b"g").unwrap();
+    assert!(found(cut(&w), &["g"]).is_none());
+    w.fs.rmdir(&c, &w.root, b"d").unwrap();
+    assert!(found(cut(&w), &["d"]).is_none());
+}
+
+#[test]
+fn a_failing_device_is_told_by_fsync_and_forgotten_when_it_heals() {
+    let disk = Arc::new(FaultInjector::new(volume(Format::Ufs2), Vec::new()));
+    let fs = Ffs::mount(disk.clone(), &options(), Env::system()).unwrap();
+    let (c, root) = (Cred::root(), fs.root().unwrap());
+    let v = fs.create(&c, &root, b"f", NodeKind::Regular, 0o644).unwrap();
+    fs.write(&c, &v, 0, &[1; 20_000], WriteMode::default()).unwrap();
+    disk.add(Rule::new(Operation::Write, Fault::Errno(EIO)));
+    for _ in 0..3 {
+        assert_eq!(fs.fsync(&v, false).unwrap_err().errno(), EIO);
+        assert_eq!(fs.sync().unwrap_err().errno(), EIO);
+    }
+    disk.heal();
+    fs.fsync(&v, false).unwrap();
+    assert!(found(disk.inner().snapshot(), &["f"]) == Some(vec![1; 20_000]));
+    fs.unlink(&c, &root, b"f").unwrap();
+    drop(v);
+    fs.unmount().unwrap();
+}
+
+/// A volume that asks for soft updates.
+fn asking(format: Format) -> MemDevice {
+    let dev = volume(format);
+    let opts = ffs_admin::tunefs::TunefsOptions { soft_updates: Some(true), ..Default::default() };
+    ffs_admin::tunefs::tunefs(&dev, &opts).unwrap();
+    dev
+}
+
+#[test]
+fn the_superblock_says_who_orders_and_a_crash_needs_no_check() {
+    for format in FORMATS {
+        let auto = MountOptions::default();
+        let plain = mount_on(volume(format), &auto);
+        assert_eq!(plain.fs.ordering(), "sync");
+        let w = mount_on(asking(format), &auto);
+        assert_eq!(w.fs.ordering(), "softdep");
+        let v = put(&w, "kept", &[4; 9000]);
+        w.fs.fsync(&v, false).unwrap();
+        drop(put(&w, "lost", &[5; 9000]));
+        let again = mount_on(cut(&w), &auto);
+        assert!(!again.fs.is_read_only() && again.fs.unchecked().is_some(), "{format:?}");
+        drop(put(&again, "more", &[6; 9000]));
+        again.fs.unmount().unwrap();
+        let third = mount_on(cut(&again), &auto);
+        assert!(third.fs.unchecked().is_some(), "{format:?}: nobody has checked it");
+        let under_sync = MountOptions { ordering: OrderingPolicy::Sync, ..auto.clone() };
+        let fourth = mount_on(cut(&w), &under_sync);
+        drop(put(&fourth, "more", &[6; 9000]));
+        let fifth = mount_on(cut(&fourth), &auto);
+        assert!(fifth.fs.is_read_only(), "{format:?}: sync does not keep the promise");
+        let asked = MountOptions { ordering: OrderingPolicy::Async, ..auto };
+        assert_eq!(mount_on(asking(format), &asked).fs.ordering(), "softdep");
+        assert_eq!(mount_on(volume(format), &asked).fs.ordering(), "none");
+    }
+}
+
+#[test]
+fn a_removed_file_in_use_is_read_to_the_end() {
+    for format in FORMATS {
+        let w = world(format);
+        let v = put(&w, "f", &[8; 50_000]);
+        w.fs.sync().unwrap();
+        w.fs.unlink(&Cred::root(), &w.root, b"f").unwrap();
+        let ino = v.ino();
+        w.fs.sync().unwrap();
+        let mut content = vec![0; 50_000];
+        assert_eq!(w.fs.read(&v, 0, &mut content).unwrap(), 50_000);
+        assert!(content.iter().all(|b| *b == 8));
+        let free = w.fs.statfs().inodes_free;
+        drop(v);
+        assert!(matches!(w.fs.vget(ino, None), Err(Error::Stale)));
+        w.fs.sync().unwrap();
+        assert_eq!(w.fs.statfs().inodes_free, free + 1, "{format:?}");
+        w.file(&w.root, "g");
+        w.fs.sync().unwrap();
+        w.fs.unlink(&Cred::root(), &w.root, b"g").unwrap();
+        assert!(matches!(w.fs.vget(ino, None), Err(Error::Stale)), "removed, not yet free");
+        w.fs.unmount().unwrap();
+    }
+}
