@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests stop at surprises")]
 
 mod faults;
+mod reserving;
 
 use super::hashed::{self, Sought};
 use super::search::{find_linear, find_room, find_room_linear, lookup_linear};

@@ -1,0 +1,305 @@
+//! Directories under a tenant that has removed names stay in their places for a while, and then lets go of
+//! them: they always say what the model says, and no reserved record moves, changes or is used.
+
+use super::*;
+use crate::buf::{BufKey, Disposition, WriteHooks};
+use crate::ordering::{
+    ClaimOf, DirPos, FragRun, FreeNow, Gone, InodeAnswer, InodeChange, NameKind, Ordering, PtrSlot,
+    Removal,
+};
+use crate::sync::Mutex;
+use ffs_ondisk::{Dinode, DirOff};
+
+const DELAY: Disposition = Disposition::Delay;
+
+/// What the tenant knows of its reserved records.
+#[derive(Debug, Default)]
+struct Slots {
+    /// Reserved: the names.
+    held: BTreeMap<(Ino, DirOff), Vec<u8>>,
+    /// Let go, and not told yet.
+    freed: BTreeSet<(Ino, DirOff)>,
+    /// Which removal reserved a record last.
+    by: BTreeMap<(Ino, DirOff), u64>,
+    /// Names that were entered where they had been removed.
+    retaken: u64,
+    reserved: u64,
+}
+
+/// Reserves removed names at random.
+#[derive(Debug)]
+struct Reserving {
+    rng: SplitMix64,
+    /// Of a hundred removals.
+    percent: u64,
+    slots: Mutex<Slots>,
+}
+
+impl Reserving {
+    fn new(seed: u64, percent: u64) -> Arc<Reserving> {
+        Arc::new(Reserving { rng: SplitMix64::new(seed), percent, slots: Mutex::default() })
+    }
+
+    /// Lets each record go with a chance of one in `of`.
+    fn let_go(&self, of: u64) {
+        let mut s = self.slots.lock();
+        let gone: Vec<_> = s.held.keys().copied().filter(|_| self.rng.below(of) == 0).collect();
+        for at in gone {
+            s.held.remove(&at);
+            s.freed.insert(at);
+        }
+    }
+
+    /// A name removed from `dir` that has to come back in its place.
+    fn some_name(&self, dir: Ino) -> Option<String> {
+        let s = self.slots.lock();
+        let all: Vec<_> = s.held.iter().filter(|((d, _), _)| *d == dir).collect();
+        let nth = self.rng.below(all.len().max(1) as u64) as usize;
+        let (_, name) = all.get(nth)?;
+        Some(String::from_utf8((*name).clone()).unwrap()).filter(|n| !n.starts_with('.'))
+    }
+
+    fn untouchable(&self, at: DirPos) -> bool {
+        let (s, at) = (self.slots.lock(), (at.dir, at.off));
+        s.held.contains_key(&at) || s.freed.contains(&at)
+    }
+}
+
+impl WriteHooks for Reserving {}
+
+impl Ordering for Reserving {
+    fn name(&self) -> &'static str {
+        "reserving"
+    }
+    fn inode_allocated(&self, _: Ino) -> Disposition {
+        DELAY
+    }
+    fn inode_block_initialised(&self, _: FragRun) -> Disposition {
+        DELAY
+    }
+    fn block_allocated(&self, _: FragRun) -> Disposition {
+        DELAY
+    }
+    fn claim_set(
+        &self,
+        _: PtrSlot,
+        _: FragRun,
+        _: Option<FragRun>,
+        _: ClaimOf,
+        _: BufKey,
+    ) -> Disposition {
+        DELAY
+    }
+    fn indirect_changed(&self, _: Ino, _: ClaimOf) -> Disposition {
+        DELAY
+    }
+    fn inode_changed(&self, _: Ino, _: InodeChange, _: &Dinode) -> InodeAnswer {
+        InodeAnswer { then: DELAY, more_links: 0 }
+    }
+    fn name_added(&self, at: DirPos, _: NamedInode, _: NameKind, name: &[u8]) -> Disposition {
+        let mut s = self.slots.lock();
+        assert!(!s.freed.contains(&(at.dir, at.off)), "{name:?} entered before it was told");
+        if let Some(was) = s.held.remove(&(at.dir, at.off)) {
+            assert_eq!(was, name, "another name in a reserved record");
+            s.retaken += 1;
+        }
+        let elsewhere = s.held.iter().find(|((dir, _), held)| *dir == at.dir && *held == name);
+        assert!(elsewhere.is_none(), "{name:?} entered beside its reserved record");
+        DELAY
+    }
+    fn name_replaced(
+        &self,
+        at: DirPos,
+        _: NamedInode,
+        _: NamedInode,
+        _: NameKind,
+        _: Gone,
+    ) -> Disposition {
+        assert!(!self.untouchable(at));
+        DELAY
+    }
+    fn name_removed(&self, at: DirPos, _: NamedInode, name: &[u8], _: Gone) -> Removal {
+        assert!(!self.untouchable(at));
+        let reserve = self.rng.below(100) < self.percent;
+        if reserve {
+            let mut s = self.slots.lock();
+            s.held.insert((at.dir, at.off), name.to_vec());
+            s.reserved += 1;
+            let nth = s.reserved;
+            s.by.insert((at.dir, at.off), nth);
+        }
+        Removal { then: DELAY, reserve }
+    }
+    fn entry_moved(&self, from: DirPos, to: DirPos) {
+        assert!(!self.untouchable(from) && !self.untouchable(to));
+    }
+    fn has_reserved(&self, dir: Ino) -> bool {
+        let s = self.slots.lock();
+        s.held.keys().chain(&s.freed).any(|(d, _)| *d == dir)
+    }
+    fn is_reserved(&self, at: DirPos) -> bool {
+        self.untouchable(at)
+    }
+    fn reserved_for(&self, dir: Ino, name: &[u8]) -> Option<DirOff> {
+        let s = self.slots.lock();
+        s.held.iter().find(|((d, _), held)| *d == dir && *held == name).map(|((_, off), _)| *off)
+    }
+    fn take_freed_slots(&self, dir: Ino) -> Vec<DirOff> {
+        let mut s = self.slots.lock();
+        let (told, rest) = std::mem::take(&mut s.freed).into_iter().partition(|(d, _)| *d == dir);
+        s.freed = rest;
+        let told: BTreeSet<(Ino, DirOff)> = told;
+        // In no order that means anything.
+        let mut told: Vec<DirOff> = told.into_iter().map(|(_, off)| off).collect();
+        for i in (1..told.len()).rev() {
+            told.swap(i, self.rng.below(i as u64 + 1) as usize);
+        }
+        told
+    }
+    fn blocks_released(&self, _: Ino) -> FreeNow {
+        FreeNow::Yes
+    }
+    fn inode_released(&self, _: Ino, _: bool) -> FreeNow {
+        FreeNow::Yes
+    }
+    fn truncated_block(&self, _: Ino, _: BufKey) -> Disposition {
+        DELAY
+    }
+}
+
+/// A reserved record as it was first seen: offset and removal, then its bytes behind the inode number.
+type Seen = BTreeMap<(DirOff, u64), Vec<u8>>;
+
+/// Every reserved record is there, as it was when it became so; every other record that is free is the first
+/// of its chunk, or behind a reserved or once reserved one.
+fn check_reserved(d: Dir<'_>, tenant: &Reserving, seen: &mut Seen) -> usize {
+    let mut now = Seen::new();
+    let found = d.walk(0..d.size(), |at, chunk| {
+        for r in dir::records(d.fmt(), chunk) {
+            let r = r?;
+            let pos = DirPos { dir: d.ip.ino, off: DirOff(at + r.off as u32) };
+            if tenant.untouchable(pos) {
+                assert!(!r.live(), "a reserved record is live");
+                let nth = tenant.slots.lock().by[&(pos.dir, pos.off)];
+                now.insert((pos.off, nth), chunk[r.off + 4..r.off + r.reclen].to_vec());
+            }
+        }
+        Ok(std::ops::ControlFlow::<()>::Continue(()))
+    });
+    assert!(found.unwrap().is_none());
+    let s = tenant.slots.lock();
+    let mine = s.held.keys().chain(&s.freed).filter(|(dir, _)| *dir == d.ip.ino);
+    assert_eq!(mine.count(), now.len(), "a reserved record is gone");
+    for (key @ (off, _), bytes) in &now {
+        let held = s.held.get(&(d.ip.ino, *off));
+        let name = held.map(|n| &bytes[4..4 + n.len()] == n.as_slice());
+        assert_ne!(name, Some(false), "a reserved record lost its name");
+        if let Some(before) = seen.get(key) {
+            assert_eq!(before, bytes, "a reserved record changed");
+        }
+    }
+    *seen = now;
+    seen.len()
+}
+
+/// Names that a listing shows.
+fn listed(fs: &Ffs, v: &Vnode) -> BTreeSet<Vec<u8>> {
+    with_dir(fs, v, |d| {
+        let (mut names, mut at) = (BTreeSet::new(), 0);
+        while let Some(chunk) = read_chunk(d, at, &mut None).unwrap() {
+            at = chunk.end();
+            let mut each = |e: crate::DirEntry<'_>| names.insert(e.name.to_vec());
+            assert!(chunk.show(d.g(), &mut each, &mut None));
+        }
+        names
+    })
+}
+
+fn reserving(seed: u64, hashed: bool, percent: u64, steps: u64) -> Slots {
+    println!("seed {seed:#x}, index {hashed}, {percent} % reserved");
+    let shape = [(Endian::Big, Format::Ufs1), (Endian::Little, Format::Ufs2)][seed as usize % 2];
+    let dev = ffs_admin::newfs::quick(shape.0, shape.1, 8192, 1024, 16 << 20).unwrap();
+    let mut opts = options();
+    opts.tunables.dir_truncate =
+        [DirTruncate::Create, DirTruncate::CreateDelete][seed as usize / 2 % 2];
+    opts.tunables.dirhash_minsize = if hashed { 512 } else { 1 << 30 };
+    let tenant = Reserving::new(seed, percent);
+    let clock = Arc::new(ManualClock::new(Timestamp::new(1_700_000_000, 0)));
+    let fs = Ffs::mount_under(&tenant, Arc::new(dev), &opts, Env::seeded(clock, 3)).unwrap();
+    fs.set_tunable("dirhash_docheck", "1").unwrap();
+    let (cred, root) = (Cred::root(), fs.root().unwrap());
+    let d = fs.mkdir(&cred, &root, b"d", 0o755).unwrap();
+    let elsewhere = fs.mkdir(&cred, &root, b"e", 0o755).unwrap();
+    let mut h = History {
+        fs: &fs,
+        d,
+        elsewhere,
+        model: BTreeSet::new(),
+        rng: SplitMix64::new(seed ^ 0x77),
+    };
+    let (mut seen, mut most, mut indexed) = (Seen::new(), 0, 0);
+    for step in 0..steps {
+        h.step(step % 700 > 450);
+        if h.rng.below(16) == 0
+            && let Some(name) = tenant.some_name(h.d.ino())
+        {
+            fs.create(&cred, &h.d, name.as_bytes(), NodeKind::Regular, 0o644).unwrap();
+            h.model.insert(name);
+        }
+        with_dir(&fs, &h.d, |d| {
+            most = most.max(check_reserved(d, &tenant, &mut seen));
+            indexed += u64::from(hashed::audit(d).is_some());
+            for _ in 0..2 {
+                compare(d, random_name(&h.rng).as_bytes());
+            }
+        });
+        if step % 16 == 0 {
+            assert_eq!(listed(&fs, &h.d), names_of(&h.model));
+        }
+        match h.rng.below(200) {
+            0 => tenant.let_go(1),
+            1..=4 => tenant.let_go(3),
+            5..=40 => tenant.let_go(10),
+            _ => {}
+        }
+    }
+    let c = fs.counters();
+    assert_eq!((c.dirhash_check_failures, c.dirhash_gone_doubt), (0, 0));
+    assert_eq!(indexed > steps / 3, hashed);
+    assert!(most > 3 && (!hashed || c.dir_chunks_compacted > 0), "{most} reserved at most");
+    // When all are let go and told, nothing of them is left but ordinary room.
+    tenant.let_go(1);
+    for name in [b"tell".as_slice(), b"tell again"] {
+        fs.create(&cred, &h.d, name, NodeKind::Regular, 0o644).unwrap();
+        fs.unlink(&cred, &h.d, name).unwrap();
+        tenant.let_go(1);
+    }
+    drop(fs.create(&cred, &h.d, b"tell", NodeKind::Regular, 0o644).unwrap());
+    h.model.insert("tell".into());
+    assert_eq!(listed(&fs, &h.d), names_of(&h.model));
+    with_dir(&fs, &h.d, |d| assert_eq!(check_reserved(d, &tenant, &mut Seen::new()), 0));
+    for name in h.model.clone() {
+        // Never refused: what is empty but for reserved records is empty.
+        fs.unlink(&cred, &h.d, name.as_bytes()).unwrap();
+    }
+    for name in listed(&fs, &h.elsewhere).iter().filter(|n| !n.starts_with(b".")) {
+        fs.unlink(&cred, &h.elsewhere, name).unwrap();
+    }
+    fs.rmdir(&cred, &root, b"d").unwrap();
+    fs.rmdir(&cred, &root, b"e").unwrap();
+    let slots = std::mem::take(&mut *tenant.slots.lock());
+    slots
+}
+
+#[test]
+fn reserved_records_stay_until_they_are_let_go() {
+    let (mut reserved, mut retaken) = (0, 0);
+    for (n, percent) in (0..).zip([30, 50, 100, 60]) {
+        for (hashed, format) in [(false, 0), (false, 1), (true, 0), (true, 1)] {
+            let slots = reserving(0x5eed_1000 + 2 * n + format, hashed, percent, 1500);
+            (reserved, retaken) = (reserved + slots.reserved, retaken + slots.retaken);
+        }
+    }
+    println!("{reserved} reserved, {retaken} names entered in their old records");
+    assert!(reserved > 1000 && retaken > 100);
+}
