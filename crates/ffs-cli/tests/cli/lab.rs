@@ -83,3 +83,86 @@ fn figures_are_lines_of_values() {
     fails(&["lab", "figures", "--figure", "1"], 64, "figure 1");
     fails(&["lab", "figures", "--target", "/"], 64, "library alone");
 }
+
+/// The workload that docs/crash-lab.md shows.
+fn documented_workload() -> String {
+    let docs = include_str!("../../../../docs/crash-lab.md");
+    let (_, rest) = docs.split_once("```crash\n").unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn crash_runs_the_workload_that_the_documentation_shows() {
+    let d = Dir::new();
+    let file = d.file("own.crash", documented_workload().as_bytes());
+    let args = ["lab", "crash", "--geometry", "ufs1-1m", "--workload", &file, "--json"];
+    let output = crate::common::run(&[&args[..], &["--ordering", "sync"]].concat());
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["rows"][0]["geometry"], "ufs1-1m");
+    assert!(found["rows"][0]["distinct"].as_u64().unwrap() > 100, "{found}");
+    assert_eq!(found["rows"][0]["failed_operations"], 0);
+    // New files are named before their maps are written: fsck is needed.
+    assert_eq!(output.status.code(), Some(1));
+    let rules: Vec<&str> = found["violations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v["rule"].as_str().unwrap())
+        .collect();
+    assert!(rules.contains(&"F2"), "{rules:?}");
+    let first = found["violations"][0]["first"].as_str().unwrap();
+    let again =
+        crate::common::run(&[&args[..6], &["--ordering", "sync", "--only", first]].concat());
+    assert_eq!(again.status.code(), Some(1), "{}", text(&again));
+    assert!(text(&again).contains(rules[0]), "{}", text(&again));
+}
+
+#[test]
+fn crash_prints_a_table_that_the_seed_decides() {
+    let crash = |threads: &str| {
+        let args = ["lab", "crash", "--ordering", "none", "--geometry", "ufs2-2m", "--random", "0"];
+        let more = ["--length", "1", "--max-states", "400", "--threads", threads, "--json"];
+        let output = crate::common::run(&[&args[..], &more].concat());
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+        let mut found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        for varies in ["seconds", "states_per_second", "threads"] {
+            assert!(found.as_object_mut().unwrap().remove(varies).is_some());
+        }
+        found
+    };
+    let one = crash("1");
+    assert_eq!(one, crash("2"));
+    assert!(one["rows"][0]["distinct"].as_u64().unwrap() >= 400, "{one}");
+}
+
+#[test]
+fn crash_shrinks_what_breaks() {
+    let d = Dir::new();
+    let text = "mkdir /d\nchmod /d 700\ncreate /d/f\nappend /d/f 5000\nsync\nappend /d/f 9000\nfsync /d/f\n";
+    let file = d.file("own.crash", text.as_bytes());
+    let args = ["lab", "crash", "--ordering", "sync", "--geometry", "ufs2-2m", "--workload", &file];
+    let output = crate::common::run(&[&args[..], &["--shrink"]].concat());
+    let out = crate::common::text(&output);
+    assert_eq!(output.status.code(), Some(1), "{out}");
+    assert!(
+        out.contains("# ffs lab crash --ordering sync --workload FILE --only ufs2-2m/file:"),
+        "{out}"
+    );
+    assert!(!out.contains("        chmod"), "what does not matter is gone: {out}");
+}
+
+#[test]
+fn crash_refuses_what_it_does_not_understand() {
+    let d = Dir::new();
+    let file = d.file("own.crash", b"create /a\n  wrte /a 0 5\n");
+    let fail = |args: &[&str], told: &str| fails(&[&["lab", "crash"], args].concat(), 64, told);
+    let said = fail(&["--workload", &file], "line 2, column 3");
+    assert!(said.contains("did you mean 'write'?"), "{said}");
+    fail(&["--workload", "/no/such/file"], "/no/such/file");
+    fail(&["--geometry", "ufs2-2n"], "did you mean 'ufs2-2m'?");
+    fail(&["--ordering", "snc"], "soft, sync, none");
+    fail(&["--only", "ufs2-2m/1.0"], "names no state");
+    fail(&["--only", "ufs2-2m/1.0:0:p999"], "there is no state");
+    fail(&["--length", "0", "--random", "0"], "nothing to examine");
+    fail(&["--length", "4"], "4");
+}

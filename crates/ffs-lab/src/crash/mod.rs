@@ -69,6 +69,19 @@ pub fn ordering(name: &str) -> Result<OrderingPolicy> {
     })
 }
 
+/// The rules of soft updates that can be broken, by name.
+///
+/// # Errors
+/// [`LabError::Plan`] with the name that was probably meant.
+#[cfg(feature = "mutants")]
+pub fn rule(name: &str) -> Result<ffs_core::Rule> {
+    let all = ffs_core::Rule::ALL;
+    all.iter().find(|rule| rule.name() == name).copied().ok_or_else(|| {
+        let near = ffs_core::nearest(name, all.iter().map(|rule| rule.name()));
+        LabError::Plan(format!("unknown rule '{name}'{}", ffs_core::suggestion(near)))
+    })
+}
+
 /// Whether the tenant promises that every crash leaves a state of the contract.
 #[must_use]
 pub fn keeps_contract(ordering: OrderingPolicy) -> bool {

@@ -110,6 +110,8 @@ pub struct Plan {
     pub max_states: u64,
     /// States of each window.
     pub effort: Effort,
+    /// Whether the run ends with the first window that breaks a rule, too.
+    pub until_broken: bool,
     /// Closer looks.
     pub rates: Rates,
     /// Workers.
@@ -472,7 +474,8 @@ fn collect(
             for window in windows {
                 let id = StateId { work, window: window.window, choice: Choice::Prefix(0) };
                 adder.window(id, window);
-                if adder.distinct() >= plan.max_states {
+                let broken = plan.until_broken && !adder.tally.rules.is_empty();
+                if broken || adder.distinct() >= plan.max_states {
                     adder.tally.limited = true;
                     return Ok(());
                 }

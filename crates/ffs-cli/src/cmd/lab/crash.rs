@@ -1,5 +1,8 @@
 //! `ffs lab crash`.
 
+#[cfg(feature = "mutants")]
+mod mutants;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::thread::available_parallelism;
@@ -104,6 +107,11 @@ pub(super) struct Args {
     /// Print one JSON document
     #[arg(long)]
     json: bool,
+
+    /// Break this ordering rule of soft updates; `all`: each in turn, until it is found
+    #[cfg(feature = "mutants")]
+    #[arg(long = "break", value_name = "RULE")]
+    broken_rule: Option<String>,
 }
 
 fn orderings() -> String {
@@ -148,13 +156,14 @@ impl Args {
             workload,
             max_states: self.max_states,
             effort: Effort { subsets: self.subsets, sectors: self.sectors, window: self.window },
+            until_broken: false,
             rates: Rates { remount: self.remount_every, interrupt: self.interrupt_every },
             threads: self.threads.map_or_else(cores, usize::from),
         })
     }
 
-    /// The shortest command that examines the state again.
-    fn command(&self, id: StateId) -> String {
+    /// The command with what every run of it needs.
+    fn begin(&self) -> String {
         let mut command = "ffs lab crash".to_owned();
         if self.ordering != ORDERINGS[0].0 {
             command += &format!(" --ordering {}", self.ordering);
@@ -162,6 +171,16 @@ impl Args {
         if self.seed != SEED {
             command += &format!(" --seed {}", self.seed);
         }
+        #[cfg(feature = "mutants")]
+        if let Some(rule) = &self.broken_rule {
+            command += &format!(" --break {rule}");
+        }
+        command
+    }
+
+    /// The shortest command that examines the state again.
+    fn command(&self, id: StateId) -> String {
+        let mut command = self.begin();
         if let (Source::File, Some(path)) = (id.work.source, &self.workload) {
             command += &format!(" --workload {}", path.display());
         }
@@ -196,6 +215,13 @@ struct Shown<'a> {
 
 pub(super) fn run(args: Args) -> Outcome {
     let plan = args.plan()?;
+    #[cfg(feature = "mutants")]
+    if let Some(name) = &args.broken_rule {
+        if name == "all" {
+            return mutants::table(plan);
+        }
+        ffs_core::break_rule(Some(ffs_lab::crash::rule(name)?));
+    }
     let only: Option<StateId> = args.only.as_deref().map(str::parse).transpose()?;
     let started = Instant::now();
     let tally = match only {
@@ -244,13 +270,7 @@ fn shrunk(plan: &Plan, broken: &Broken) -> Result<Option<Shrunk>, Failure> {
 
 /// What remains, as a workload file that says how to run it.
 fn as_file(args: &Args, shrunk: &Shrunk) -> String {
-    let mut command = "ffs lab crash".to_owned();
-    if args.ordering != ORDERINGS[0].0 {
-        command += &format!(" --ordering {}", args.ordering);
-    }
-    if args.seed != SEED {
-        command += &format!(" --seed {}", args.seed);
-    }
+    let command = args.begin();
     format!("# {command} --workload FILE --only {}\n{}", shrunk.id, text::print(&shrunk.workload))
 }
 

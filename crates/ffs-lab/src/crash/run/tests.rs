@@ -15,6 +15,7 @@ fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
         workload: None,
         max_states: 1500,
         effort: Effort { subsets: 20, sectors: 10, window: 200 },
+        until_broken: false,
         rates: Rates { remount: 10, interrupt: 100 },
         threads: 2,
     }

@@ -1,0 +1,40 @@
+//! `ffs lab crash --break all`: every ordering rule switched off in turn, and how soon the laboratory finds it.
+
+use std::io::Write;
+use std::time::Instant;
+
+use ffs_core::{Rule, break_rule};
+use ffs_lab::crash::run::{self, Plan};
+
+use super::Bar;
+use crate::fail::Outcome;
+use crate::output;
+
+/// The mutation table; exit 1 if a broken rule is not found.
+pub(super) fn table(plan: Plan) -> Outcome {
+    let plan = Plan { until_broken: true, ..plan };
+    let mut lines = vec![
+        ["rule switched off", "states", "seconds", "found by", "first"].map(str::to_owned).to_vec(),
+    ];
+    let mut missed = 0;
+    for &rule in Rule::ALL {
+        break_rule(Some(rule));
+        let started = Instant::now();
+        let tally = run::run(&plan, &mut Bar::new(started, plan.max_states))?;
+        let states: u64 = tally.rows.iter().map(|row| row.states).sum();
+        let found: Vec<&str> = tally.rules.iter().map(|broken| broken.rule.as_str()).collect();
+        missed += u64::from(found.is_empty());
+        lines.push(vec![
+            rule.name().to_owned(),
+            states.to_string(),
+            format!("{:.1}", started.elapsed().as_secs_f64()),
+            if found.is_empty() { "not found".to_owned() } else { found.join(" ") },
+            tally.rules.first().map(|broken| broken.first.clone()).unwrap_or_default(),
+        ]);
+    }
+    break_rule(None);
+    let mut out = output::stdout();
+    writeln!(out, "{}", output::table(lines, &[1, 2]))?;
+    out.flush()?;
+    Ok(u8::from(missed > 0))
+}
