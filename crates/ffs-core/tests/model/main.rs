@@ -78,9 +78,14 @@ macro_rules! grid {
                 run(config(DirPref::New, OrderingPolicy::None));
             }
             #[test]
+            fn soft_updates() {
+                run(config(DirPref::New10, OrderingPolicy::SoftUpdates));
+            }
+            #[test]
             fn injected_errors() {
                 faults::run(config(DirPref::New10, OrderingPolicy::Sync));
                 faults::run(config(DirPref::Depth, OrderingPolicy::None));
+                faults::run(config(DirPref::New, OrderingPolicy::SoftUpdates));
             }
         }
     )*};
