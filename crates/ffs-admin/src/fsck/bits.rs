@@ -31,8 +31,12 @@ impl Bits {
     }
 
     pub(super) fn set_range(&mut self, from: u64, to: u64) {
-        for n in from..to.min(self.len) {
-            self.set(n);
+        let to = to.min(self.len);
+        let mut n = from;
+        while n < to {
+            let bits = (64 - n % 64).min(to - n);
+            self.words[(n / 64) as usize] |= u64::MAX >> (64 - bits) << (n % 64);
+            n += bits;
         }
     }
 
@@ -65,5 +69,17 @@ mod tests {
         assert!(bits.get(130), "nothing beyond the end is free");
         bits.clear(129);
         assert!(!bits.get(129));
+    }
+
+    #[test]
+    fn ranges_are_what_their_bits_are() {
+        for (from, to) in
+            [(0, 0), (0, 1), (3, 64), (63, 65), (64, 128), (1, 200), (7, 3), (130, 131)]
+        {
+            let (mut range, mut single) = (Bits::new(130), Bits::new(130));
+            range.set_range(from, to);
+            (from..to).for_each(|n| single.set(n));
+            assert_eq!(range.words, single.words, "{from}..{to}");
+        }
     }
 }
