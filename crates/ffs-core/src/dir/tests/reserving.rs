@@ -267,7 +267,14 @@ fn reserving(seed: u64, hashed: bool, percent: u64, steps: u64) -> Slots {
     assert_eq!((c.dirhash_check_failures, c.dirhash_gone_doubt), (0, 0));
     assert_eq!(indexed > steps / 3, hashed);
     assert!(most > 3 && (!hashed || c.dir_chunks_compacted > 0), "{most} reserved at most");
-    // When all are let go and told, nothing of them is left but ordinary room.
+    let_all_go(h, &tenant);
+    std::mem::take(&mut *tenant.slots.lock())
+}
+
+/// When all are let go and told, nothing of them is left but ordinary room; what is empty but for reserved
+/// records is empty.
+fn let_all_go(mut h: History<'_>, tenant: &Reserving) {
+    let (fs, cred, root) = (h.fs, Cred::root(), h.fs.root().unwrap());
     tenant.let_go(1);
     for name in [b"tell".as_slice(), b"tell again"] {
         fs.create(&cred, &h.d, name, NodeKind::Regular, 0o644).unwrap();
@@ -276,19 +283,16 @@ fn reserving(seed: u64, hashed: bool, percent: u64, steps: u64) -> Slots {
     }
     drop(fs.create(&cred, &h.d, b"tell", NodeKind::Regular, 0o644).unwrap());
     h.model.insert("tell".into());
-    assert_eq!(listed(&fs, &h.d), names_of(&h.model));
-    with_dir(&fs, &h.d, |d| assert_eq!(check_reserved(d, &tenant, &mut Seen::new()), 0));
+    assert_eq!(listed(fs, &h.d), names_of(&h.model));
+    with_dir(fs, &h.d, |d| assert_eq!(check_reserved(d, tenant, &mut Seen::new()), 0));
     for name in h.model.clone() {
-        // Never refused: what is empty but for reserved records is empty.
         fs.unlink(&cred, &h.d, name.as_bytes()).unwrap();
     }
-    for name in listed(&fs, &h.elsewhere).iter().filter(|n| !n.starts_with(b".")) {
+    for name in listed(fs, &h.elsewhere).iter().filter(|n| !n.starts_with(b".")) {
         fs.unlink(&cred, &h.elsewhere, name).unwrap();
     }
     fs.rmdir(&cred, &root, b"d").unwrap();
     fs.rmdir(&cred, &root, b"e").unwrap();
-    let slots = std::mem::take(&mut *tenant.slots.lock());
-    slots
 }
 
 #[test]
