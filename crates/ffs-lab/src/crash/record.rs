@@ -50,7 +50,8 @@ pub struct Write {
 pub struct Window {
     /// Events of the log when everything before was durable.
     pub begin: u64,
-    /// Events of the log before the flush that ended it.
+    /// Events of the log up to which any of its writes may have been missing: before the flush that ended
+    /// it, or without a volatile cache before its one write.
     pub end: u64,
     /// In the order of issue.
     pub writes: Vec<Write>,
@@ -98,7 +99,7 @@ pub fn windows(events: &[Event], volatile: bool) -> Result<Vec<Window>> {
             _ => false,
         };
         if ends {
-            window.end = if volatile { before } else { at };
+            window.end = before;
             all.push(std::mem::replace(&mut window, Window { begin: at, ..Window::default() }));
         }
     }
@@ -218,4 +219,24 @@ fn wait(fs: &Ffs, clock: &ManualClock, secs: u32) -> ffs_core::Result<()> {
         fs.tick()?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_cut_where_writes_become_durable() {
+        let write = |seq| Event::Write { seq, offset: seq * 512, bytes: Arc::from([7; 512]) };
+        let log = [write(0), write(1), Event::Flush { seq: 2 }, write(3), Event::Flush { seq: 4 }];
+        let shape = |volatile| -> Vec<(u64, u64, usize)> {
+            let windows = windows(&log, volatile).unwrap();
+            windows.iter().map(|w| (w.begin, w.end, w.writes.len())).collect()
+        };
+        assert_eq!(shape(true), [(0, 2, 2), (3, 4, 1), (5, 5, 0)]);
+        let through = [(0, 0, 1), (1, 1, 1), (2, 2, 0), (3, 3, 1), (4, 4, 0), (5, 5, 0)];
+        assert_eq!(shape(false), through);
+        let broken = Event::Write { seq: 0, offset: 3, bytes: Arc::from([7; 512]) };
+        assert!(windows(&[broken], true).is_err());
+    }
 }
