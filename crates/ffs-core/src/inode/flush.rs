@@ -54,13 +54,12 @@ impl InodeTable {
         best
     }
 
-    /// Writes the readiest of `bufs`; those that would show nothing new only if `all`.
-    fn write_readiest(&self, bufs: Vec<BufRef>, all: bool) -> Written {
-        let (ready, bufs) = self.readiest(bufs);
-        if ready == Readiness::Nothing && !all {
-            return Written::default();
+    /// Writes the readiest of `bufs`, but none that would show nothing new.
+    fn write_readiest(&self, bufs: Vec<BufRef>) -> Written {
+        match self.readiest(bufs) {
+            (Readiness::Nothing, _) => Written::default(),
+            (Readiness::Whole | Readiness::Part, bufs) => self.cache().write_bufs(bufs),
         }
-        self.cache().write_bufs(bufs)
     }
 
     /// Flushes the device at the end of a pass.
@@ -69,16 +68,24 @@ impl InodeTable {
         self.cache().flush_device()
     }
 
-    /// Passes over all dirty buffers until `done`, at most `most`; whether that was reached. At least
-    /// one.
-    fn passes(&self, most: u32, done: impl Fn() -> bool) -> Result<bool> {
+    /// Passes over all dirty buffers until `done` and, with `whole`, each that was dirty at the
+    /// beginning was written; at most `most`, at least one. Whether that was reached.
+    fn passes(&self, most: u32, whole: bool, done: impl Fn() -> bool) -> Result<bool> {
         let mut failed: BTreeSet<BufKey> = BTreeSet::new();
         let (mut result, mut idle) = (Ok(()), 0);
+        let mut owed = if whole { self.cache().dirty_bufs() } else { Vec::new() };
         for _ in 0..most {
             let mut bufs = self.cache().dirty_bufs();
             bufs.retain(|b| !failed.contains(&b.key));
             let (before, nothing) = (self.standing(), bufs.is_empty());
-            let mut written = self.write_readiest(bufs, idle > 0 && result.is_ok());
+            let (ready, mut bufs) = self.readiest(bufs);
+            if ready == Readiness::Nothing && (idle == 0 || result.is_err()) {
+                bufs.clear();
+            }
+            // What an image leaves out the policy knows of.
+            let tried: BTreeSet<BufKey> = bufs.iter().map(|b| b.key).collect();
+            owed.retain(|b| !tried.contains(&b.key) && self.cache().is_dirty(b));
+            let mut written = self.cache().write_bufs(bufs);
             failed.extend(written.failed.drain(..));
             result = result.and(written.result());
             if let Err(e) = self.end_pass() {
@@ -86,7 +93,7 @@ impl InodeTable {
             }
             let (worked, outcome) = self.run_work(usize::MAX);
             result = result.and(outcome);
-            if done() {
+            if owed.is_empty() && done() {
                 return result.map(|()| true);
             }
             if worked > 0 || self.standing() != before {
@@ -114,7 +121,7 @@ impl InodeTable {
     /// # Errors
     /// The device's: the first; [`Error::Unwritten`].
     pub(crate) fn sync(&self) -> Result<bool> {
-        self.passes(SHARED_PASSES, || self.finished())
+        self.passes(SHARED_PASSES, true, || self.finished())
     }
 
     /// As [`InodeTable::sync`] while nobody changes anything: nothing is dirty on return.
@@ -123,7 +130,7 @@ impl InodeTable {
     /// As there.
     pub(crate) fn sync_alone(&self) -> Result<()> {
         let done = || self.finished() && self.cache().dirty_count() == 0;
-        self.passes(u32::MAX, done).map(drop)
+        self.passes(u32::MAX, true, done).map(drop)
     }
 
     /// Writes what has waited as long as the switches allow: at first what is whole, and in parts
@@ -148,13 +155,14 @@ impl InodeTable {
         }
         let late = self.cache().due(delays.later(GRACE));
         if !late.is_empty() && result.is_ok() {
-            result = self.write_readiest(late, false).result();
+            result = self.write_readiest(late).result();
             self.end_pass()?;
         }
         result = result.and(self.run_work(usize::MAX).1);
         let half = self.most_records() / 2;
         if result.is_ok() && self.alloc.ordering.pending().records > half {
-            let ahead = self.passes(FEW_PASSES, || self.alloc.ordering.pending().records <= half);
+            let ahead =
+                self.passes(FEW_PASSES, false, || self.alloc.ordering.pending().records <= half);
             result = ahead.map(drop);
         }
         result
@@ -192,7 +200,7 @@ impl InodeTable {
         }
         bump(&self.cache().counters.softdep_waits);
         let enough = most - most / 10;
-        match self.passes(u32::MAX, || outstanding() <= enough) {
+        match self.passes(u32::MAX, false, || outstanding() <= enough) {
             Err(e) if outstanding() > most => Err(e),
             _ => Ok(()),
         }
@@ -222,7 +230,7 @@ impl InodeTable {
                 break;
             }
             let before = self.standing();
-            let written = self.write_readiest(self.cache().dirty_bufs(), false);
+            let written = self.write_readiest(self.cache().dirty_bufs());
             if !self.cache().too_dirty() {
                 break;
             }
@@ -245,7 +253,7 @@ impl InodeTable {
         }
         bump(&self.cache().counters.space_requests);
         // What fails here is told by those who wait for it; the caller only wants space.
-        drop(self.passes(SHARED_PASSES, || !outstanding()));
+        drop(self.passes(SHARED_PASSES, false, || !outstanding()));
         true
     }
 }

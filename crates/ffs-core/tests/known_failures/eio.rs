@@ -167,9 +167,7 @@ fn every(operation: Operation, fault: impl Fn(u64) -> Fault, once: bool) {
         let base = Disk::new(kind);
         let mem = base.dev.inner().snapshot().with_durability(Durability::OnFlush);
         let good = Disk { dev: Arc::new(ffs_device::FaultInjector::new(mem, Vec::new())), ..base };
-        for ordering in
-            [OrderingPolicy::Sync, OrderingPolicy::None, OrderingPolicy::SoftUpdates]
-        {
+        for ordering in [OrderingPolicy::Sync, OrderingPolicy::None, OrderingPolicy::SoftUpdates] {
             let mut tally = Tally::default();
             let mut n = 1;
             while run(&good, ordering, (operation, fault(n), once), n, &mut tally).is_some() {

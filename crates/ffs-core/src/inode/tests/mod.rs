@@ -4,6 +4,7 @@ mod attrs;
 mod content;
 mod faults;
 mod hostile;
+mod passes;
 mod sparse;
 mod table;
 mod views;
@@ -67,10 +68,19 @@ impl Bench {
         vnodes: u64,
         atime: Atime,
     ) -> Bench {
+        Bench::under(Arc::new(SyncOrdered), dev, read_only, (cache, vnodes), atime)
+    }
+
+    fn under<T: Ordering + 'static>(
+        tenant: Arc<T>,
+        dev: Arc<dyn BlockDevice>,
+        read_only: bool,
+        (cache, vnodes): (usize, u64),
+        atime: Atime,
+    ) -> Bench {
         let v = Volume::open(dev.as_ref()).unwrap();
         let (sb, g) = (v.sb, v.geo);
         let clock = Arc::new(ManualClock::new(Timestamp::new(1_700_000_000, 5)));
-        let tenant = Arc::new(SyncOrdered);
         let cache = BufCache::new(
             g,
             dev.clone(),

@@ -1,0 +1,331 @@
+//! Passes, ages and work under a policy that holds back what a test tells it to.
+
+use super::{Bench, REGULAR};
+use crate::buf::{BufKey, BufKind, BufRef, Image, WriteHooks};
+use crate::error::Error;
+use crate::options::Atime;
+use crate::ordering::{
+    ClaimOf, DirPos, Disposition, FragRun, FreeNow, Goal, Gone, InodeAnswer, InodeChange, NameKind,
+    NamedInode, Ordering, Pending, PtrSlot, Readiness, Removal, Work,
+};
+use crate::sync::Mutex;
+use ffs_device::fault::{Fault, FaultInjector, Rule};
+use ffs_device::{BlockDevice, Durability, MemDevice, Operation};
+use ffs_ondisk::{Dinode, Endian, Format, FragNo, Ino, Lbn};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// What the policy holds back and asks for.
+#[derive(Default)]
+struct Script {
+    /// A block shows everything once another is durable.
+    waits: BTreeMap<BufKey, (BufKey, Readiness)>,
+    /// Work that follows when a block is durable.
+    follows: BTreeMap<BufKey, Vec<Work>>,
+    work: VecDeque<Work>,
+    /// Links the stored counts have too many.
+    links: BTreeMap<Ino, u16>,
+    landed: Vec<BufKey>,
+    /// Images in the order in which they were made.
+    log: Vec<(BufKey, Image)>,
+}
+
+#[derive(Default)]
+struct Staged(Mutex<Script>);
+
+impl WriteHooks for Staged {
+    fn make_image(&self, key: BufKey, _: BufKind, _: Option<&mut [u8]>) -> Image {
+        let s = &mut *self.0.lock();
+        let image = if s.waits.contains_key(&key) { Image::Undone } else { Image::Whole };
+        s.log.push((key, image));
+        image
+    }
+    fn written(&self, key: BufKey, ok: bool, _: bool) -> bool {
+        if ok {
+            self.0.lock().landed.push(key);
+        }
+        false
+    }
+    fn flushed(&self, _: u64) {
+        let s = &mut *self.0.lock();
+        for key in std::mem::take(&mut s.landed) {
+            s.waits.retain(|_, (on, _)| *on != key);
+            s.work.extend(s.follows.remove(&key).unwrap_or_default());
+        }
+    }
+}
+
+impl Ordering for Staged {
+    fn name(&self) -> &'static str {
+        "staged"
+    }
+    fn inode_allocated(&self, _: Ino) -> Disposition {
+        Disposition::Delay
+    }
+    fn inode_block_initialised(&self, _: FragRun) -> Disposition {
+        Disposition::Delay
+    }
+    fn block_allocated(&self, _: FragRun) -> Disposition {
+        Disposition::Delay
+    }
+    fn claim_set(
+        &self,
+        _: PtrSlot,
+        _: FragRun,
+        _: Option<FragRun>,
+        _: ClaimOf,
+        _: BufKey,
+    ) -> Disposition {
+        Disposition::Delay
+    }
+    fn indirect_changed(&self, _: Ino, _: ClaimOf) -> Disposition {
+        Disposition::Delay
+    }
+    fn inode_changed(&self, ino: Ino, _: InodeChange, _: &Dinode) -> InodeAnswer {
+        InodeAnswer { then: Disposition::Delay, more_links: self.links_pending(ino) }
+    }
+    fn links_pending(&self, ino: Ino) -> u16 {
+        self.0.lock().links.get(&ino).copied().unwrap_or(0)
+    }
+    fn unlinked(&self, ino: Ino, by: u16) -> u16 {
+        let s = &mut *self.0.lock();
+        let left = s.links.get(&ino).map_or(0, |n| n - by);
+        s.links.insert(ino, left);
+        left
+    }
+    fn name_added(&self, _: DirPos, _: NamedInode, _: NameKind, _: &[u8]) -> Disposition {
+        Disposition::Delay
+    }
+    fn name_replaced(
+        &self,
+        _: DirPos,
+        _: NamedInode,
+        _: NamedInode,
+        _: NameKind,
+        _: Gone,
+    ) -> Disposition {
+        Disposition::Delay
+    }
+    fn name_removed(&self, _: DirPos, _: NamedInode, _: &[u8], _: Gone) -> Removal {
+        Removal { then: Disposition::Delay, reserve: false }
+    }
+    fn entry_moved(&self, _: DirPos, _: DirPos) {}
+    fn blocks_released(&self, _: Ino) -> FreeNow {
+        FreeNow::Yes
+    }
+    fn inode_released(&self, _: Ino, _: bool) -> FreeNow {
+        FreeNow::Yes
+    }
+    fn truncated_block(&self, _: Ino, _: BufKey) -> Disposition {
+        Disposition::Delay
+    }
+    fn take_work(&self, max: usize) -> Vec<Work> {
+        let s = &mut *self.0.lock();
+        let n = max.min(s.work.len());
+        s.work.drain(..n).collect()
+    }
+    fn readiness(&self, key: BufKey, _: BufKind) -> Readiness {
+        self.0.lock().waits.get(&key).map_or(Readiness::Whole, |w| w.1)
+    }
+    fn next_for(&self, _: Goal) -> Vec<BufKey> {
+        let s = self.0.lock();
+        s.waits.iter().flat_map(|(key, (on, _))| [*key, *on]).collect()
+    }
+    fn reached(&self, _: Goal) -> bool {
+        self.0.lock().waits.is_empty()
+    }
+    fn pending(&self) -> Pending {
+        let s = self.0.lock();
+        let records = s.waits.len() + s.follows.len() + s.work.len();
+        Pending { records: records as u64, ..Pending::default() }
+    }
+}
+
+struct Stage {
+    b: Bench,
+    tenant: Arc<Staged>,
+    disk: Arc<FaultInjector<MemDevice>>,
+}
+
+const NOW: i64 = 1_700_000_000;
+
+impl Stage {
+    fn new() -> Stage {
+        let mem =
+            ffs_admin::newfs::quick(Endian::Little, Format::Ufs1, 8192, 1024, 8 << 20).unwrap();
+        let mem = mem.with_durability(Durability::OnFlush);
+        let disk = Arc::new(FaultInjector::new(mem, Vec::new()));
+        let tenant = Arc::new(Staged::default());
+        let dev = disk.clone() as Arc<dyn BlockDevice>;
+        let b = Bench::under(tenant.clone(), dev, false, (4 << 20, 1000), Atime::Never);
+        b.t.cache().tell_time(NOW);
+        Stage { b, tenant, disk }
+    }
+
+    /// A block of inodes, dirty.
+    fn block(&self, n: u32) -> BufRef {
+        let g = self.b.g();
+        let buf = self.b.t.inode_block(Ino(n * g.inopb)).unwrap();
+        drop(buf.write());
+        self.b.t.cache().dirty(&buf);
+        buf
+    }
+
+    fn wait(&self, block: &BufRef, on: BufKey, ready: Readiness) {
+        self.tenant.0.lock().waits.insert(block.key, (on, ready));
+    }
+
+    fn log(&self) -> Vec<(BufKey, Image)> {
+        std::mem::take(&mut self.tenant.0.lock().log)
+    }
+
+    fn dirty(&self) -> usize {
+        self.b.t.cache().dirty_count()
+    }
+
+    fn at(&self, seconds: i64) -> Vec<(BufKey, Image)> {
+        self.b.t.cache().tell_time(NOW + seconds);
+        self.b.t.write_due().unwrap();
+        self.log()
+    }
+}
+
+const NOWHERE: BufKey = BufKey::Meta(FragNo(1));
+
+#[test]
+fn what_waits_is_written_after_what_it_waits_for_and_whole() {
+    for fsync in [false, true] {
+        let s = Stage::new();
+        let [a, b, c] = [1, 2, 3].map(|n| s.block(n));
+        s.wait(&a, b.key, Readiness::Nothing);
+        s.wait(&b, c.key, Readiness::Part);
+        if fsync {
+            s.b.t.fsync(&s.b.t.get(Ino::ROOT).unwrap(), true).unwrap();
+        } else {
+            assert!(s.b.t.sync().unwrap());
+        }
+        // Once nothing waits, an fsync is done; a sync writes what was dirty.
+        let order = if fsync { vec![c, b] } else { vec![c, b, a] };
+        let epochs = order.len();
+        let order: Vec<_> = order.iter().map(|b| (b.key, Image::Whole)).collect();
+        assert_eq!(s.log(), order, "fsync: {fsync}");
+        assert_eq!(s.b.counters().epochs, epochs as u64);
+        assert_eq!(s.dirty(), 3 - epochs);
+    }
+}
+
+#[test]
+fn a_circle_is_broken_by_an_image_with_a_part() {
+    let s = Stage::new();
+    let [a, b] = [1, 2].map(|n| s.block(n));
+    s.wait(&a, b.key, Readiness::Part);
+    s.wait(&b, a.key, Readiness::Nothing);
+    s.b.t.sync_alone().unwrap();
+    let log = [(a.key, Image::Undone), (b.key, Image::Whole), (a.key, Image::Whole)];
+    assert_eq!(s.log(), log);
+    assert_eq!((s.b.counters().writes_undone, s.dirty()), (1, 0));
+}
+
+#[test]
+fn what_can_never_be_written_is_an_error_and_stays() {
+    let s = Stage::new();
+    let [a, b] = [1, 2].map(|n| s.block(n));
+    s.wait(&a, NOWHERE, Readiness::Nothing);
+    assert!(matches!(s.b.t.sync_alone(), Err(Error::Unwritten)));
+    assert!(s.b.t.cache().is_dirty(&a) && !s.b.t.cache().is_dirty(&b));
+    let root = s.b.t.get(Ino::ROOT).unwrap();
+    assert!(matches!(s.b.t.fsync(&root, true), Err(Error::Unwritten)));
+}
+
+#[test]
+fn a_block_that_cannot_be_written_keeps_no_other_from_it() {
+    let s = Stage::new();
+    let [a, b, c] = [1, 2, 3].map(|n| s.block(n));
+    s.wait(&c, a.key, Readiness::Nothing);
+    let at = s.b.g().frag_to_byte(a.read().addr);
+    s.disk.add(Rule::new(Operation::Write, Fault::Errno(5)).within(at..at + 8192));
+    assert_eq!(s.b.t.sync_alone().unwrap_err().errno(), 5);
+    let cache = s.b.t.cache();
+    assert!(cache.is_dirty(&a) && !cache.is_dirty(&b) && cache.is_dirty(&c));
+    let root = s.b.t.get(Ino::ROOT).unwrap();
+    assert_eq!(s.b.t.fsync(&root, true).unwrap_err().errno(), 5);
+    s.disk.heal();
+    s.b.t.sync_alone().unwrap();
+    assert_eq!(s.dirty(), 0);
+}
+
+#[test]
+fn sync_ends_with_an_empty_queue() {
+    let s = Stage::new();
+    let (a, b) = (s.block(1), s.b.t.inode_block(Ino(2 * s.b.g().inopb)).unwrap());
+    let file = s.b.nameless(REGULAR);
+    let ino = file.ino;
+    file.write().d.nlink = 1;
+    s.b.t.update(&file, &mut file.write(), InodeChange::Attr).unwrap();
+    s.b.t.release(&file).unwrap();
+    drop(file);
+    s.b.t.sync_alone().unwrap();
+    // Its name is gone in memory; the device may show it until `a` is durable.
+    let file = s.b.t.get(ino).unwrap();
+    s.b.t.hold(&file);
+    {
+        let mut data = file.write();
+        data.d.nlink = 0;
+        s.tenant.0.lock().links.insert(ino, 1);
+        s.b.t.update(&file, &mut data, InodeChange::NlinkDec).unwrap();
+    }
+    drop(s.block(1));
+    let work = vec![Work::Unlink { ino, by: 1 }, Work::FreeRuns(Vec::new())];
+    s.tenant.0.lock().follows.insert(a.key, work);
+    let free = s.b.t.alloc().totals().nifree;
+    s.b.t.release(&file).unwrap();
+    assert!(file.read().alive(), "the device may show its name");
+    assert_eq!(s.b.t.will_be_free().1, 1);
+    drop((file, b));
+    assert!(matches!(s.b.t.get(Ino(ino.0)).map(|ip| ip.read().d.nlink), Ok(0)));
+    s.b.t.sync_alone().unwrap();
+    assert_eq!(s.b.t.alloc().totals().nifree, free + 1);
+    assert_eq!((s.dirty(), s.b.t.will_be_free(), s.tenant.pending().records), (0, (0, 0), 0));
+    assert!(matches!(s.b.t.get(ino), Err(Error::Stale)));
+    assert_eq!(s.b.counters().work_done, 2);
+}
+
+#[test]
+fn buffers_are_written_at_their_age_and_in_part_only_when_late() {
+    let s = Stage::new();
+    let inodes = s.block(1);
+    let late = s.block(2);
+    let root = s.b.t.get(Ino::ROOT).unwrap();
+    let names = s.b.t.read_block(&root, &root.read(), Lbn(0)).unwrap().unwrap();
+    drop(names.write());
+    s.b.t.cache().dirty(&names);
+    s.wait(&late, NOWHERE, Readiness::Part);
+    assert_eq!(s.at(27), []);
+    assert_eq!(s.at(28), [(inodes.key, Image::Whole)]);
+    assert_eq!(s.at(29), [(names.key, Image::Whole)]);
+    assert_eq!(s.at(31), []);
+    assert_eq!(s.at(32), [(late.key, Image::Undone)]);
+    assert_eq!(s.at(33), []);
+    assert_eq!(s.at(32 + 31), []);
+    assert_eq!(s.at(32 + 32), [(late.key, Image::Undone)]);
+}
+
+#[test]
+fn too_much_dirty_is_written_in_the_same_order() {
+    let s = Stage::new();
+    let blocks: Vec<BufRef> = (1..150).map(|n| s.block(n % 60 + 1)).collect();
+    let first = blocks.first().unwrap();
+    s.wait(first, blocks.get(1).unwrap().key, Readiness::Nothing);
+    s.b.t.throttle().unwrap();
+    assert!(s.log().is_empty(), "it is not too much");
+    let file = s.b.nameless(REGULAR);
+    let part = vec![1; 64 << 10];
+    for i in 0..24 {
+        let reserve = crate::alloc::Reserve::Allowed;
+        let at = i * part.len() as u64;
+        s.b.t.write_at(&file, &mut file.write(), at, &part, reserve).unwrap();
+    }
+    s.b.t.throttle().unwrap();
+    let log = s.log();
+    assert!(log.len() > 100 && log.iter().all(|(_, image)| *image == Image::Whole));
+}
