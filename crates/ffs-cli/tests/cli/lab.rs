@@ -115,6 +115,7 @@ fn crash_runs_the_workload_that_the_documentation_shows() {
         crate::common::run(&[&args[..6], &["--ordering", "sync", "--only", first]].concat());
     assert_eq!(again.status.code(), Some(1), "{}", text(&again));
     assert!(text(&again).contains(rules[0]), "{}", text(&again));
+    assert!(text(&again).contains("  write 0: "), "{}", text(&again));
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn crash_prints_a_table_that_the_seed_decides() {
         let output = crate::common::run(&[&args[..], &more].concat());
         assert_eq!(output.status.code(), Some(1), "{}", text(&output));
         let mut found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        for varies in ["seconds", "states_per_second", "threads"] {
+        for varies in ["seconds", "states_per_second", "states_per_cpu_second", "threads"] {
             assert!(found.as_object_mut().unwrap().remove(varies).is_some());
         }
         found

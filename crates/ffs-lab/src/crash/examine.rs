@@ -146,6 +146,15 @@ impl<'a> Examiner<'a> {
         self.expected.clear();
     }
 
+    /// What `fsck -p` says of a state.
+    #[must_use]
+    pub fn preen(&self, stage: &Stage<'_>, laid: &Laid) -> FsckReport {
+        stage.paint(laid, &self.canvas);
+        let report = self.fsck(FsckOptions::preen());
+        self.canvas.reset();
+        report
+    }
+
     /// Examines a state of `window`.
     pub fn examine(&mut self, window: &Window, stage: &Stage<'_>, laid: &Laid) -> Verdict {
         let mut verdict = Verdict::default();
@@ -197,7 +206,11 @@ impl<'a> Examiner<'a> {
             let expected =
                 self.expected.entry(cut).or_insert_with(|| Expectation::new(history, cut, promise));
             let found = self.checker.found();
+            let before = out.len();
             self.canvas.look(|bytes| expected.judge(&bytes, found, condition, out));
+            if condition == Condition::Recovered {
+                out.iter_mut().skip(before).for_each(|v| v.what.push_str(", after fsck -p"));
+            }
         }
     }
 

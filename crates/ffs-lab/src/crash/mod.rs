@@ -13,7 +13,7 @@
 //! | [`examine`] | the checks of one state |
 //! | [`raw`] | the independent checker: the bytes of an image against the contract, and the tree they hold |
 //! | [`oracle`] | whether a recovered tree keeps what the workload was promised |
-//! | [`run`], [`tally`] | all workloads on all cores; what was found |
+//! | [`run`], [`tally`], `explain` | all workloads on all cores; what was found; one state at length |
 //! | [`shrink`] | the shortest workload that still shows a violation |
 //! | [`image`], [`tag`] | bytes that are read in place; contents that say whose they are |
 //!
@@ -27,6 +27,7 @@
 pub mod canvas;
 pub mod examine;
 mod exec;
+mod explain;
 pub mod generate;
 pub mod geometry;
 pub mod history;

@@ -19,6 +19,7 @@ use ffs_core::OrderingPolicy;
 use ffs_device::{Rng, SplitMix64};
 
 use super::examine::{Desk, Examiner, Rates};
+use super::explain::Scene;
 use super::generate::{Generator, Source};
 use super::geometry::{self, Base, Shape};
 use super::op::Workload;
@@ -321,12 +322,25 @@ pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
     }
     let laid = stage.lay_out(id.choice);
     let verdict = examiner.examine(window, &stage, &laid);
+    let preen = examiner.preen(&stage, &laid);
+    let (base, recording) = (&ran.base, &ran.recording);
+    let scene = Scene {
+        base,
+        workload: &workload,
+        recording,
+        window,
+        stage: &stage,
+        laid: &laid,
+        preen: &preen,
+    };
+    let mut explained = scene.lines();
+    explained.extend(verdict.violations.iter().map(ToString::to_string));
     let mut tally = WindowTally { window: id.window, ..WindowTally::default() };
     tally.add(id.choice, stage.hash(&laid), verdict);
     let mut adder = Adder::new(std::iter::once(id.work.shape.name), 1);
     adder.workload(id.work, ran.recording.failed.clone());
     adder.window(id, tally);
-    Ok(adder.tally)
+    Ok(Tally { explained, ..adder.tally })
 }
 
 /// The first state of `workload` on that volume that breaks `rule`, looking at no more than `most` states.

@@ -359,6 +359,19 @@ impl<'a> Stage<'a> {
         laid.seen.iter().zip(&self.base).filter_map(differs).fold(0, |sum, part| sum ^ part)
     }
 
+    /// What the state shows of a write, in words.
+    #[must_use]
+    pub fn kept(&self, laid: &Laid, write: usize) -> String {
+        let all = self.parts.get(write).map_or(0, Vec::len);
+        let seen = laid.seen.iter().flatten().filter(|(w, _)| *w as usize == write);
+        let seen: Vec<String> = seen.map(|(_, sector)| sector.to_string()).collect();
+        match seen.len() {
+            0 => "not seen".to_owned(),
+            n if n == all => "seen".to_owned(),
+            _ => format!("of its sectors 0 to {} are seen: {}", all - 1, seen.join(" ")),
+        }
+    }
+
     /// Paints the state on the canvas.
     pub fn paint(&self, laid: &Laid, canvas: &Canvas) {
         for (seen, sector) in laid.seen.iter().zip(&self.slots) {

@@ -105,6 +105,9 @@ pub struct Tally {
     pub rules: Vec<Broken>,
     /// Operations of a given workload that failed: number, counted from 0, and reason.
     pub failed: Vec<(usize, String)>,
+    /// The state at length, if it was examined alone.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub explained: Vec<String>,
     /// Workloads planned.
     pub planned: u64,
     /// Whether the run ended at the limit of states.

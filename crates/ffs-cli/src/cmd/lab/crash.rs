@@ -196,6 +196,8 @@ struct Report<'a> {
     threads: usize,
     seconds: f64,
     states_per_second: f64,
+    /// Of processor time, of all threads: what a busy machine disturbs less.
+    states_per_cpu_second: f64,
     remount_every: u32,
     interrupt_every: u32,
     #[serde(flatten)]
@@ -223,12 +225,12 @@ pub(super) fn run(args: Args) -> Outcome {
         ffs_core::break_rule(Some(ffs_lab::crash::rule(name)?));
     }
     let only: Option<StateId> = args.only.as_deref().map(str::parse).transpose()?;
-    let started = Instant::now();
+    let (started, used) = (Instant::now(), cpu_seconds());
     let tally = match only {
         Some(id) => runs::only(&plan, id)?,
         None => runs::run(&plan, &mut Bar::new(started, plan.max_states))?,
     };
-    let seconds = started.elapsed().as_secs_f64();
+    let (seconds, used) = (started.elapsed().as_secs_f64(), cpu_seconds() - used);
     let states: u64 = tally.rows.iter().map(|row| row.states).sum();
     let mut violations = Vec::new();
     for broken in &tally.rules {
@@ -242,6 +244,7 @@ pub(super) fn run(args: Args) -> Outcome {
         threads: if only.is_some() { 1 } else { plan.threads },
         seconds,
         states_per_second: states as f64 / seconds.max(1e-9),
+        states_per_cpu_second: states as f64 / used.max(1e-9),
         remount_every: args.remount_every,
         interrupt_every: args.interrupt_every,
         tally: &tally,
@@ -260,6 +263,12 @@ pub(super) fn run(args: Args) -> Outcome {
         out.flush()?;
     }
     Ok(u8::from(!tally.rules.is_empty()))
+}
+
+/// Processor time of this process so far.
+fn cpu_seconds() -> f64 {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    std::time::Duration::try_from(used).unwrap_or_default().as_secs_f64()
 }
 
 fn shrunk(plan: &Plan, broken: &Broken) -> Result<Option<Shrunk>, Failure> {
@@ -311,6 +320,12 @@ fn table(out: &mut impl Write, report: &Report<'_>, only: bool) -> Result<(), Fa
     if !only {
         rates(out, report)?;
     }
+    for line in &report.tally.explained {
+        writeln!(out, "{}", crate::fail::show(line))?;
+    }
+    if only {
+        writeln!(out)?;
+    }
     if report.violations.is_empty() {
         writeln!(out, "No rule is broken.")?;
         return Ok(());
@@ -344,12 +359,12 @@ fn rates(out: &mut impl Write, report: &Report<'_>) -> Result<(), Failure> {
     let done: u64 = report.tally.rows.iter().map(|row| row.workloads).sum();
     writeln!(
         out,
-        "{done} of {} workloads in {:.1} s on {} threads: {:.0} states a second, {:.0} a thread",
+        "{done} of {} workloads in {:.1} s on {} threads: {:.0} states a second, {:.0} a second of processor time",
         report.tally.planned,
         report.seconds,
         report.threads,
         report.states_per_second,
-        report.states_per_second / report.threads as f64
+        report.states_per_cpu_second
     )?;
     let one_in = |rate: u32| match rate {
         0 => "none".to_owned(),

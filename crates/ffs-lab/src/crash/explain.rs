@@ -1,0 +1,101 @@
+//! One state told at length: what was done around the crash, what was written, what the state keeps of it,
+//! what fsck says.
+
+use std::sync::Arc;
+
+use ffs_admin::fsck::FsckReport;
+use ffs_ondisk::{Format, FragNo, Geometry};
+
+use super::geometry::Base;
+use super::history::Stage as Progress;
+use super::op::Workload;
+use super::record::{Recording, Window, Write};
+use super::states::{Laid, Stage};
+
+/// Most operations that are told: the last ones.
+const MOST_OPS: usize = 12;
+
+/// A state and all about it.
+pub(super) struct Scene<'a> {
+    pub(super) base: &'a Arc<Base>,
+    pub(super) workload: &'a Workload,
+    pub(super) recording: &'a Recording,
+    pub(super) window: &'a Window,
+    pub(super) stage: &'a Stage<'a>,
+    pub(super) laid: &'a Laid,
+    pub(super) preen: &'a FsckReport,
+}
+
+impl Scene<'_> {
+    /// Lines for people.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = self.operations();
+        let (begin, cut) = (self.window.begin, self.laid.cut);
+        lines.push(format!("the device had seen {cut} events, {begin} of them durable; the rest:"));
+        let g = &self.base.geometry;
+        for (number, write) in self.window.writes.iter().enumerate() {
+            let kept = self.stage.kept(self.laid, number);
+            lines.push(format!("  write {number}: {}: {kept}", place(g, write)));
+        }
+        lines.push(format!("fsck -p exits {}:", self.preen.exit_code));
+        lines.extend(self.preen.findings.iter().map(|finding| format!("  {finding}")));
+        lines.extend(self.preen.stopped.iter().map(|why| format!("  {why}")));
+        lines
+    }
+
+    /// The last operations before the crash, and those under way.
+    fn operations(&self) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        let mut last = None;
+        for (step, stage) in self.recording.history.until(self.laid.cut) {
+            let Some(number) = step.op.filter(|number| last != Some(*number)) else { continue };
+            last = Some(number);
+            let progress = match stage {
+                Progress::Done => "returned",
+                _ => "under way",
+            };
+            let op = self.workload.ops.get(number as usize);
+            let op = op.map(ToString::to_string).unwrap_or_default();
+            lines.push(format!(
+                "  {}: {op} ({progress}, events {} to {})",
+                number + 1,
+                step.began,
+                step.at
+            ));
+        }
+        let skipped = lines.len().saturating_sub(MOST_OPS);
+        lines.drain(..skipped);
+        let head = if skipped == 0 {
+            "operations:".to_owned()
+        } else {
+            format!("operations, {skipped} before them:")
+        };
+        lines.insert(0, head);
+        lines
+    }
+}
+
+/// What a write wrote.
+fn place(g: &Geometry, write: &Write) -> String {
+    let at = FragNo(write.offset / u64::from(g.fsize));
+    let frags = write.bytes.len() as u64 / u64::from(g.fsize).max(1);
+    let superblock = match g.format {
+        Format::Ufs1 => 8192,
+        Format::Ufs2 => 65536,
+    };
+    let cg = g.dtog(at);
+    let what = if write.offset == superblock {
+        "superblock".to_owned()
+    } else if at == g.csaddr {
+        "summaries of the groups".to_owned()
+    } else if at == g.cgtod(cg) {
+        format!("group {}", cg.0)
+    } else if g.cgimin(cg) <= at && at < g.cgdmin(cg) {
+        let first = (at.0 - g.cgimin(cg).0) / u64::from(g.frag) * u64::from(g.inopb);
+        let first = u64::from(cg.0) * u64::from(g.ipg) + first;
+        format!("inodes {first} to {}", first + u64::from(g.inopb) - 1)
+    } else {
+        format!("fragments {} to {}", at.0, at.0 + frags.saturating_sub(1))
+    };
+    format!("{what} (byte {}, {} sectors)", write.offset, write.bytes.len() / 512)
+}
