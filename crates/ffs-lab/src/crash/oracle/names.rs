@@ -24,6 +24,8 @@ pub(super) struct Cell {
     pub(super) name: Vec<u8>,
     /// What it named, in program order.
     values: Vec<Option<ObjId>>,
+    /// When it got these values, counted over all cells.
+    since: Vec<u32>,
     /// The first of the values that may still be there.
     floor: usize,
 }
@@ -96,6 +98,8 @@ pub(super) struct Names {
     /// Cells of each directory by component.
     dirs: BTreeMap<ObjId, BTreeMap<Vec<u8>, usize>>,
     objects: Vec<Named>,
+    /// Values given so far.
+    assigned: u32,
 }
 
 impl Names {
@@ -114,7 +118,13 @@ impl Names {
         }
         let at = self.cells.len();
         cells.insert(name.name.clone(), at);
-        let cell = Cell { dir: name.dir, name: name.name.clone(), values: vec![None], floor: 0 };
+        let cell = Cell {
+            dir: name.dir,
+            name: name.name.clone(),
+            values: vec![None],
+            since: vec![0],
+            floor: 0,
+        };
         self.cells.push(cell);
         at
     }
@@ -134,6 +144,8 @@ impl Names {
         let Some(cell) = self.cells.get_mut(at) else { return 0 };
         let old = cell.values.last().copied().flatten();
         cell.values.push(value);
+        self.assigned += 1;
+        cell.since.push(self.assigned);
         let place = cell.values.len() - 1;
         if let Some(old) = old {
             let named = self.object(old);
@@ -240,11 +252,22 @@ impl Names {
 }
 
 impl Rename {
-    /// Whether the old name is surely gone by this rename or later, and the new one surely not yet entered.
+    /// Whether the old name is surely gone by this rename or later, and the new one surely not yet entered,
+    /// nor any name that the object got after it.
     pub(super) fn lost(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
         let places = |at: usize| cells.get(at)?.places(seen.get(at).copied().flatten());
         let (Some(from), Some(to)) = (places(self.from.0), places(self.to.0)) else { return false };
-        from.0 >= self.from.1 && to.1 < self.to.1
+        let lost = from.0 >= self.from.1 && to.1 < self.to.1;
+        lost && !self.moved_on(cells, seen)
+    }
+
+    /// Whether the object has a name that it got after this rename: the name in between may have been spared.
+    fn moved_on(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
+        let entered = cells.get(self.to.0).and_then(|cell| cell.since.get(self.to.1));
+        cells.iter().zip(seen).any(|(cell, &value)| {
+            let last = cell.places(value).and_then(|(_, last)| cell.since.get(last));
+            value == Some(self.obj) && last > entered
+        })
     }
 
     /// Whether the new name surely has the value of this rename or a later one.

@@ -147,6 +147,21 @@ fn a_chain_of_renames_keeps_the_file() {
 }
 
 #[test]
+fn a_name_in_between_may_be_spared() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "a");
+    let old = s.file(ROOT, "b");
+    s.synced();
+    // On the disk `b` was never touched, and `f` went to `c` at once.
+    s.hidden_rename((ROOT, "a"), (ROOT, "c"));
+    s.tell_rename(f, (ROOT, "a"), (ROOT, "b"), Some(old));
+    let early = s.image();
+    assert_eq!(s.broken(&early), ["X1", "X2", "X5"], "not before it is told to");
+    s.tell_rename(f, (ROOT, "b"), (ROOT, "c"), None);
+    assert_eq!(s.broken(&early), GOOD);
+}
+
+#[test]
 fn link_and_unlink_leave_one_of_the_names() {
     let mut s = Story::new();
     let f = s.file(ROOT, "a");
