@@ -151,11 +151,13 @@ impl Engine {
     }
 
     fn pending(&self) -> Pending {
+        // A node is known by a chain or a list, and by whatever tells it.
+        let per_node = size_of::<Node>() + size_of::<names::Chain>() + 4 * size_of::<u64>();
         let per_inode = size_of::<inodes::InodeRec>() + size_of::<Ino>();
-        let bytes = self.nodes.len() * (size_of::<Node>() + 8)
+        let per_block = size_of::<blocks::BlockRec>() + size_of::<BufKey>();
+        let bytes = self.nodes.len() * per_node
             + self.inodes.len() * per_inode
-            + self.blocks.len() * size_of::<blocks::BlockRec>()
-            + self.dirs.values().map(BTreeMap::len).sum::<usize>() * size_of::<names::Chain>();
+            + self.blocks.len() * per_block;
         let records = self.nodes.len() + self.work.len();
         Pending { records: records as u64, bytes: bytes as u64, ..self.totals }
     }
