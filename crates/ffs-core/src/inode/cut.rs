@@ -1,8 +1,8 @@
 //! Taking blocks out of a file's map and freeing them: the common part of truncation and punching.
 //!
-//! In the order of the classic truncation: read what has to be changed, clear the inode's pointers
-//! and write the inode, clear the entries of partly kept indirect blocks and write those, forget
-//! the buffers, free.
+//! In this order: read what has to be changed, clear the entries of partly kept indirect blocks and
+//! write those, clear the inode's pointers and write the inode, forget the buffers, free. (The classic
+//! truncation writes the inode before: then a crash may leave pointers beyond the size.)
 //!
 //! # Invariants
 //! 1. A [`Plan`] holds every indirect block that a cut will change: after it nothing but freeing has
@@ -131,15 +131,17 @@ impl InodeTable {
         mut also: Vec<Detached>,
         change: impl FnOnce(&mut InodeData),
     ) -> Result<()> {
+        let size = data.d.size;
         self.detach_from_inode(data, plan, &mut also);
+        // No pointer lies beyond the size, at any moment: so they go first.
+        let cleared = self.detach_from_indirect(ip, plan, size, &mut also);
         change(data);
         let emptied = data.d.db == [0; NDADDR] && data.d.ib == [0; NIADDR];
         let blocks_before = data.d.blocks;
         if emptied {
             data.d.blocks = self.ext_sectors(&data.d);
         }
-        self.update(ip, data, InodeChange::Truncate)?;
-        self.detach_from_indirect(ip, plan, &mut also)?;
+        self.update(ip, data, InodeChange::Truncate).and(cleared)?;
         let last = i64::try_from(*plan.range.end()).unwrap_or(i64::MAX);
         let first = i64::try_from(*plan.range.start()).unwrap_or(i64::MAX);
         self.forget_blocks(ip, first..=last);
@@ -173,7 +175,13 @@ impl InodeTable {
         }
     }
 
-    fn detach_from_indirect(&self, ip: &Inode, plan: &Plan, out: &mut Vec<Detached>) -> Result<()> {
+    fn detach_from_indirect(
+        &self,
+        ip: &Inode,
+        plan: &Plan,
+        size: u64,
+        out: &mut Vec<Detached>,
+    ) -> Result<()> {
         let g = self.g();
         for part in &plan.partial {
             let found = out.len();
@@ -188,7 +196,7 @@ impl InodeTable {
                 }
                 if out.len() > found {
                     let (name, entries) = (part.node.name(), part.entries.clone());
-                    self.alloc.ordering.pointers_cleared(ip.ino, name, entries);
+                    self.alloc.ordering.pointers_cleared(ip.ino, name, entries, size);
                 }
             }
             if out.len() > found {

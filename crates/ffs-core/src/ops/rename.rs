@@ -429,7 +429,8 @@ impl<'a> Renaming<'a> {
         let arrives = self.src.is_dir() && !self.same_dir();
         let replaces_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
         inner.add_link(self.src.ip, &mut self.src.data)?;
-        let linked = if arrives && !replaces_dir {
+        // Also if a directory goes there: until it has, there are two `..`.
+        let linked = if arrives {
             let d2 = self.target();
             inner.add_link(d2.ip, d2.data)
         } else {
@@ -437,7 +438,7 @@ impl<'a> Renaming<'a> {
         };
         let named = linked.and_then(|()| {
             self.enter_target().inspect_err(|_| {
-                if arrives && !replaces_dir {
+                if arrives {
                     let d2 = self.target();
                     inner.take_link_back(d2.ip, d2.data);
                 }
@@ -495,15 +496,7 @@ impl<'a> Renaming<'a> {
     /// What goes with the name of the file to be replaced.
     fn replaced(&self) -> Gone {
         match &self.dst {
-            Some(dst) if dst.is_dir() => {
-                let dotdot = if self.same_dir() {
-                    DotDot::Removed(self.req.to.dir.ino)
-                } else {
-                    // The count stays: for the `..` of the directory that comes.
-                    DotDot::None
-                };
-                Gone { dotdot, ..Gone::directory(self.req.to.dir.ino) }
-            }
+            Some(dst) if dst.is_dir() => Gone::directory(self.req.to.dir.ino),
             Some(dst) => Gone::name(dst.data.d.nlink.saturating_sub(1)),
             None => Gone::name(0),
         }
@@ -551,10 +544,14 @@ impl<'a> Renaming<'a> {
             };
             noted = noted.and(counted);
         }
-        // The `..` of a directory that left, or of a replaced one that the moved one did not follow.
-        if left || replaced_dir {
+        // The `..` of a directory that left, and that of a replaced one.
+        if left {
             let d1 = self.source();
             noted = noted.and(inner.drop_link(d1.ip, d1.data));
+        }
+        if replaced_dir {
+            let d2 = self.target();
+            noted = noted.and(inner.drop_link(d2.ip, d2.data));
         }
         noted
     }

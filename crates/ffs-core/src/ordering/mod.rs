@@ -303,8 +303,16 @@ pub(crate) trait Ordering: WriteHooks {
     /// answers for the indirect block's buffer.
     fn indirect_changed(&self, ino: Ino, what: ClaimOf) -> Disposition;
 
-    /// Pointers of an indirect block that is kept were cleared; its buffer is locked.
-    fn pointers_cleared(&self, _ino: Ino, _block: i64, _entries: std::ops::Range<usize>) {}
+    /// Pointers of an indirect block that is kept were cleared; its buffer is locked. `size`: the file's
+    /// until now.
+    fn pointers_cleared(
+        &self,
+        _ino: Ino,
+        _block: i64,
+        _entries: std::ops::Range<usize>,
+        _size: u64,
+    ) {
+    }
 
     /// An inode changed: `d` will be stored in its block, whose buffer is locked.
     fn inode_changed(&self, ino: Ino, why: InodeChange, d: &Dinode) -> InodeAnswer;

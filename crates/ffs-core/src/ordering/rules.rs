@@ -60,6 +60,8 @@ rules! {
     UniqueName = "unique-name",
     /// A directory's size covers only chunks that are on the device.
     SizeBehindContent = "size-behind-content",
+    /// A file's size shrinks when the indirect blocks it shares with what is cut off are written.
+    CutBeforeSize = "cut-before-size",
     /// New inode blocks are written before their group counts them.
     FreshBeforeGroup = "fresh-before-group",
     /// A record taken back gets its old type too.

@@ -317,8 +317,15 @@ impl Engine {
         ino: Ino,
         block: i64,
         entries: std::ops::Range<usize>,
+        size: u64,
     ) {
         let key = BufKey::File(ino, block);
+        self.touch(key);
+        if holds(Rule::CutBeforeSize) {
+            let id = self.add(What::Keep { ino, size });
+            self.more(ino).holds.push(id);
+            self.need_block(id, key);
+        }
         let Some(all) = self.indirects.get_mut(&key) else { return };
         let within = |i: &u32| entries.contains(&(*i as usize));
         let which: Vec<u32> = all.keys().copied().filter(within).collect();
@@ -368,6 +375,7 @@ impl Engine {
         let (live_size, live_blocks) = (d.size, self.blocks_of(d.size));
         let mut undone = false;
         let mut size = self.held_size(d.size, more, &mut undone);
+        d.size = size;
         let mut shown: SmallVec<[(usize, Id); 4]> = SmallVec::new();
         let mut hole_at = None;
         for (i, chain) in &more.slots {
@@ -416,22 +424,23 @@ impl Engine {
 
     /// The size that sizes held back allow.
     fn held_size(&self, size: u64, more: &More, undone: &mut bool) -> u64 {
-        let mut least = size;
+        let (mut least, mut most) = (size, size);
         for id in &more.holds {
-            if let Some(n) = self.nodes.get(*id)
-                && let What::Hold { limit, .. } = n.what
-                && !n.ready()
-            {
-                *undone = true;
-                least = least.min(limit);
+            let Some(n) = self.nodes.get(*id).filter(|n| !n.ready()) else { continue };
+            *undone = true;
+            match n.what {
+                What::Hold { limit, .. } => least = least.min(limit),
+                What::Keep { size, .. } => most = most.max(size),
+                _ => {}
             }
         }
-        least
+        if most > size { most } else { least }
     }
 
     fn hold_seen(&self, id: Id, size: u64) -> bool {
         self.nodes.get(id).is_some_and(|n| match n.what {
             What::Hold { new, .. } => n.ready() && size >= new,
+            What::Keep { .. } => n.ready(),
             _ => false,
         })
     }
@@ -531,7 +540,7 @@ impl Engine {
     /// A size held back has been seen, or will not be reached any more.
     pub(super) fn hold_over(&mut self, id: Id) {
         let Some(n) = self.fulfil(id) else { return };
-        if let What::Hold { ino, .. } = n.what
+        if let What::Hold { ino, .. } | What::Keep { ino, .. } = n.what
             && let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut())
         {
             more.holds.retain(|h| *h != id);

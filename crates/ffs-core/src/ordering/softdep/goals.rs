@@ -98,7 +98,7 @@ impl Engine {
                     w.todo.push(Cond::Inode(ino));
                 }
             },
-            What::Hold { ino, .. } => w.todo.push(Cond::Inode(*ino)),
+            What::Hold { ino, .. } | What::Keep { ino, .. } => w.todo.push(Cond::Inode(*ino)),
             What::Ext(x) => w.todo.push(Cond::Inode(x.ino)),
             What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. } => {}
         }

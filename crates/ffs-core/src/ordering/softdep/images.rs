@@ -158,7 +158,7 @@ impl Engine {
             match self.nodes.get(id).map(|n| &n.what) {
                 Some(What::Name(_)) => self.name_durable(id),
                 Some(What::Claim(_)) => self.claim_durable(id),
-                Some(What::Hold { .. }) => self.hold_over(id),
+                Some(What::Hold { .. } | What::Keep { .. }) => self.hold_over(id),
                 Some(What::Ext(x)) => {
                     let ino = x.ino;
                     if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {

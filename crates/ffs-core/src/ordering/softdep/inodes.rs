@@ -251,7 +251,11 @@ impl Engine {
             What::FreeInode { ino, was_dir } => {
                 self.work.push_back(Work::FreeInode { ino, was_dir });
             }
-            What::Name(_) | What::Claim(_) | What::Hold { .. } | What::Ext(_) => {}
+            What::Name(_)
+            | What::Claim(_)
+            | What::Hold { .. }
+            | What::Keep { .. }
+            | What::Ext(_) => {}
         }
     }
 

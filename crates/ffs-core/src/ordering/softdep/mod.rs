@@ -222,8 +222,8 @@ impl Ordering for SoftUpdates {
     fn indirect_changed(&self, _: Ino, _: ClaimOf) -> Disposition {
         Disposition::Delay
     }
-    fn pointers_cleared(&self, ino: Ino, block: i64, entries: Range<usize>) {
-        self.0.lock().pointers_cleared(ino, block, entries);
+    fn pointers_cleared(&self, ino: Ino, block: i64, entries: Range<usize>, size: u64) {
+        self.0.lock().pointers_cleared(ino, block, entries, size);
     }
     fn inode_changed(&self, ino: Ino, why: InodeChange, d: &Dinode) -> InodeAnswer {
         let more_links = self.0.lock().inode_changed(ino, why, d);

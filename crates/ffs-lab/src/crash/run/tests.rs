@@ -98,7 +98,7 @@ fn scratch() {
     let workload = plan.find(work).unwrap();
     let bases = Bases::new(&plan, &[work]).unwrap();
     let ran = bases.run(&plan, work, &workload).unwrap();
-    let mut image = ran.recording.base.clone();
+    let mut image = ran.base.image.to_vec();
     let found = ffs_ondisk::sbsearch::find(
         |o, n| -> std::result::Result<Vec<u8>, ()> { let o = o as usize; Ok(image[o.min(image.len())..(o + n).min(image.len())].to_vec()) },
         Some(image.len() as u64),
@@ -129,6 +129,19 @@ fn scratch() {
         }
     };
     for (i, w) in ran.recording.windows.iter().enumerate() {
+        if let Ok(s) = std::env::var("DUMP") {
+            // window:write:from:to (sectors)
+            let v: Vec<usize> = s.split(':').map(|x| x.parse().unwrap()).collect();
+            if v[0] == i {
+                let wr = &w.writes[v[1]];
+                let mut im = image.clone();
+                for k in v[2]..v[3] {
+                    let o = wr.offset as usize + k * 512;
+                    im[o..o + 512].copy_from_slice(&wr.bytes[k * 512..k * 512 + 512]);
+                }
+                std::fs::write("/tmp/sc/img", im).unwrap();
+            }
+        }
         println!("window {i}: events {}..{}", w.begin, w.end);
         for wr in &w.writes {
             let off = wr.offset as usize;
