@@ -48,7 +48,7 @@ impl<'d> Volume<'d> {
     /// A volume whose superblock the caller found by other means.
     #[must_use]
     pub fn with_superblock(dev: &'d dyn BlockDevice, found: Found) -> Volume<'d> {
-        let Found { sb, geometry, source, warnings } = found;
+        let Found { sb, geometry, source, warnings, .. } = found;
         Volume { dev, sb, geo: geometry, source, warnings }
     }
 

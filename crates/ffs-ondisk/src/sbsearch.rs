@@ -101,6 +101,9 @@ pub struct Found {
     pub source: Source,
     /// What was odd.
     pub warnings: Vec<Warning>,
+    /// The flags as they were found: in those of `sb` a superblock that was not read in order from its
+    /// place needs a check.
+    pub flags: FsFlags,
 }
 
 /// Why no superblock was found.
@@ -163,8 +166,9 @@ pub fn at<E>(
         (true, false) => Source::PrimaryBadHash,
         (false, _) => Source::Backup(at),
     };
+    let flags = sb.flags();
     let sb = if source == Source::Primary { sb } else { distrust(sb) };
-    Ok(Found { sb, geometry, source, warnings })
+    Ok(Found { sb, geometry, source, warnings, flags })
 }
 
 /// Whether a volume of the family seems to start here: for finding partitions.
@@ -286,7 +290,8 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
             match sbcheck::verdict(&sb, self.device_bytes) {
                 Ok((geometry, odd)) => {
                     let warnings = odd.into_iter().map(Warning::Odd).collect();
-                    return Ok(Found { sb, geometry, source: Source::Primary, warnings });
+                    let (flags, source) = (sb.flags(), Source::Primary);
+                    return Ok(Found { sb, geometry, source, warnings, flags });
                 }
                 Err(p) if p.field == "ckhash" => torn = torn.or(Some(sb)),
                 Err(p) => bad.push((sb, p)),
@@ -343,7 +348,8 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
             None => warnings.push(Warning::Unconfirmed),
         }
         let source = Source::PrimaryBadHash;
-        Ok(Found { sb: distrust(sb), geometry, source, warnings })
+        let flags = sb.flags();
+        Ok(Found { sb: distrust(sb), geometry, source, warnings, flags })
     }
 
     /// A backup, because none of the standard places has a sane superblock; `bad` were there.
@@ -376,6 +382,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         mut warnings: Vec<Warning>,
     ) -> Found {
         let source = Source::Backup(backup.location);
+        let flags = backup.flags();
         let mut sb = distrust(backup);
         match primary.filter(|p| p.third_sector_agrees(&sb)) {
             Some(primary) => sb.take_third_sector(primary),
@@ -383,7 +390,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         }
         sb.set_flags(sb.flags() | FsFlags::NEEDSFSCK);
         let geometry = sbcheck::geometry_unchecked(&sb);
-        Found { sb, geometry, source, warnings }
+        Found { sb, geometry, source, warnings, flags }
     }
 
     fn backup_by_record(&mut self) -> Option<Superblock> {

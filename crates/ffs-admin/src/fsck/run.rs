@@ -121,7 +121,7 @@ impl<'a> Checker<'a> {
         let limit = memory_left(&g, options.max_memory)?;
         let strict = options.stop_on_read_error;
         // Who mounted it without keeping soft updates' promises has marked it so.
-        let flags = sb.flags();
+        let flags = found.flags;
         let softdep = flags.contains(FsFlags::DOSOFTDEP) && !flags.contains(FsFlags::NEEDSFSCK);
         Ok(Checker {
             store: Store::new(Arc::clone(dev), &g, limit, !preen, strict),

@@ -43,6 +43,7 @@ impl Engine {
         if kind == NameKind::DotDot {
             self.enter(at, (old.ino, old.dtype), id);
             self.more(at.dir).dotdot = Some(id);
+            self.need_dotdot(at.dir, id);
             return self.drain();
         }
         let own = self.pending_name(old.ino, at);
@@ -122,6 +123,18 @@ impl Engine {
         }
         self.drain();
         true
+    }
+
+    /// The name just entered for the directory `dir` waits for its `..`, if it took another's place: of
+    /// two names a check keeps the one that `..` agrees with, and the other's is taken for good.
+    fn need_dotdot(&mut self, dir: Ino, dotdot: Id) {
+        let Some(name) = self.newest_name(dir) else { return };
+        let Some(What::Name(n)) = self.nodes.get(name).map(|n| &n.what) else { return };
+        let at = n.at;
+        let replaces = self.record(at).is_some_and(|c| c.base != NOTHING || c.versions.len() > 1);
+        if replaces && holds(Rule::DotDotBeforeReplace) && !self.reaches(dotdot, name) {
+            self.need_node(name, dotdot, Level::Durable, false);
+        }
     }
 
     /// The last-name rule: `id` removes a name of `ino`, `own` if that is undecided.
