@@ -70,8 +70,8 @@ rules! {
     ZeroBeforeFree = "zero-before-free",
     /// `..` of a moved directory names the new parent before the old one's count drops.
     DotDotBeforeCount = "dotdot-before-count",
-    /// A directory moved over another names its new parent before it takes the other's place.
-    DotDotBeforeReplace = "dotdot-before-replace",
+    /// A directory names its new parent before it has a name there.
+    DotDotBeforeName = "dotdot-before-name",
     /// What was written is durable only after a flush.
     FlushBeforeDurable = "flush-before-durable",
 }

@@ -125,14 +125,12 @@ impl Engine {
         true
     }
 
-    /// The name just entered for the directory `dir` waits for its `..`, if it took another's place: of
-    /// two names a check keeps the one that `..` agrees with, and the other's is taken for good.
+    /// The name just entered for the directory `dir` waits for its `..`: of two names a check keeps the
+    /// one that `..` agrees with, and that must not be the old one once the new one was fsynced, or took
+    /// the place of another's.
     fn need_dotdot(&mut self, dir: Ino, dotdot: Id) {
         let Some(name) = self.newest_name(dir) else { return };
-        let Some(What::Name(n)) = self.nodes.get(name).map(|n| &n.what) else { return };
-        let at = n.at;
-        let replaces = self.record(at).is_some_and(|c| c.base != NOTHING || c.versions.len() > 1);
-        if replaces && holds(Rule::DotDotBeforeReplace) && !self.reaches(dotdot, name) {
+        if holds(Rule::DotDotBeforeName) && !self.reaches(dotdot, name) {
             self.need_node(name, dotdot, Level::Durable, false);
         }
     }

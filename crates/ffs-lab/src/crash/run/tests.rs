@@ -89,18 +89,24 @@ fn names_of_states_are_checked() {
 
 #[test]
 fn scratch() {
-    use ffs_ondisk::{dir, Dinode};
+    use ffs_ondisk::{Dinode, dir};
     let Ok(file) = std::env::var("SCRATCH") else { return };
     let shape = std::env::var("SHAPE").unwrap_or("ufs2-2m".into());
     let text = std::fs::read_to_string(file).unwrap();
-    let plan = Plan { shapes: vec![geometry::find(&shape).unwrap()], ..given(&text, OrderingPolicy::SoftUpdates) };
+    let plan = Plan {
+        shapes: vec![geometry::find(&shape).unwrap()],
+        ..given(&text, OrderingPolicy::SoftUpdates)
+    };
     let work = WorkId { shape: plan.shapes[0], source: Source::File };
     let workload = plan.find(work).unwrap();
     let bases = Bases::new(&plan, &[work]).unwrap();
     let ran = bases.run(&plan, work, &workload).unwrap();
     let mut image = ran.base.image.to_vec();
     let found = ffs_ondisk::sbsearch::find(
-        |o, n| -> std::result::Result<Vec<u8>, ()> { let o = o as usize; Ok(image[o.min(image.len())..(o + n).min(image.len())].to_vec()) },
+        |o, n| -> std::result::Result<Vec<u8>, ()> {
+            let o = o as usize;
+            Ok(image[o.min(image.len())..(o + n).min(image.len())].to_vec())
+        },
         Some(image.len() as u64),
     )
     .unwrap();
@@ -115,13 +121,33 @@ fn scratch() {
             let first = c.0 * g.ipg + ((at.0 - g.cgimin(c).0) / u64::from(g.frag)) as u32 * g.inopb;
             for (i, (n, o)) in bytes.chunks(sz).zip(old.chunks(sz)).enumerate() {
                 if n != o {
-                    let d = |b: &[u8]| { let d = Dinode::decode(&g, b); format!("mode {:o} nlink {} size {} db {:?} ib {:?} ext {:?} {}", d.mode, d.nlink, d.size, d.db, d.ib, d.extb, d.extsize) };
+                    let d = |b: &[u8]| {
+                        let d = Dinode::decode(&g, b);
+                        format!(
+                            "mode {:o} nlink {} size {} db {:?} ib {:?} ext {:?} {}",
+                            d.mode, d.nlink, d.size, d.db, d.ib, d.extb, d.extsize
+                        )
+                    };
                     println!("    inode {}: {}\n          was {}", first + i as u32, d(n), d(o));
                 }
             }
-        } else if bytes.len() >= 512 && bytes[8] == b'.' || bytes.len() >= 512 && dir::records(dir::DirFormat::of(&g), &bytes[..512]).all(|r| r.is_ok()) {
+        } else if bytes.len() >= 512 && bytes[8] == b'.'
+            || bytes.len() >= 512
+                && dir::records(dir::DirFormat::of(&g), &bytes[..512]).all(|r| r.is_ok())
+        {
             for (k, ch) in bytes.chunks(512).enumerate() {
-                let l: Vec<String> = dir::records(dir::DirFormat::of(&g), ch).filter_map(|r| r.ok()).map(|r| format!("{}@{}+{}={}", String::from_utf8_lossy(r.name), r.off, r.reclen, r.ino)).collect();
+                let l: Vec<String> = dir::records(dir::DirFormat::of(&g), ch)
+                    .filter_map(|r| r.ok())
+                    .map(|r| {
+                        format!(
+                            "{}@{}+{}={}",
+                            String::from_utf8_lossy(r.name),
+                            r.off,
+                            r.reclen,
+                            r.ino
+                        )
+                    })
+                    .collect();
                 println!("    dir? chunk {k}: {}", l.join(" "));
             }
         } else {
