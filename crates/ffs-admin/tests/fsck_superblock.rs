@@ -87,6 +87,25 @@ fn kf1_08_a_torn_superblock_is_repaired_even_by_preen() {
 }
 
 #[test]
+fn a_torn_superblock_still_tells_that_soft_updates_are_kept() {
+    let mut img = Img::with_tree(KINDS[0]);
+    edit_superblock(&img, |sb| {
+        sb.f.clean = 0;
+        sb.set_flags(sb.flags() | FsFlags::DOSOFTDEP);
+    });
+    let lost = img.file(2, "lost", 5000);
+    let (at, _) = img.entry(2, "lost");
+    img.write(at, &[0; 4]);
+    img.write(home(&img) + 1072, &[7; 4]);
+    let (ids, code) = ids(&img, FsckOptions::preen());
+    assert_eq!(code, exit::OK, "{ids:?}");
+    assert!(ids.contains(&Id::SbTorn) && ids.contains(&Id::InoUnref), "{ids:?}");
+    assert!(!ids.contains(&Id::LfCreate), "what has no name is cleared, not reconnected: {ids:?}");
+    assert_eq!(img.inode(lost).mode, 0);
+    silent(&img);
+}
+
+#[test]
 fn a_damaged_backup_is_written_again() {
     for kind in KINDS {
         let img = Img::with_tree(kind);
