@@ -254,6 +254,25 @@ fn a_backup_that_keeps_its_flags_elsewhere_drops_the_hashes_at_once() {
     }
 }
 
+/// The superblock puts a summary area of one fragment into the middle of a file's block.
+#[test]
+fn a_summary_area_inside_a_files_block_is_not_fought_for() {
+    for kind in KINDS {
+        for path in ["a/blocks", "a/b/indirect"] {
+            let img = Img::with_tree(kind);
+            let d = img.inode(img.ino(path));
+            let block = if d.ib[0] != 0 { img.slot(d.ib[0], 0) } else { d.db[0] };
+            for f in SbFields::FIELDS.iter().filter(|f| ["csaddr", "old_csaddr"].contains(&f.name))
+            {
+                falsify(&img, home(&img), f, |_| i128::from(block) + 3);
+            }
+            let sb = Superblock::decode(&img.read(home(&img), SBLOCKSIZE), home(&img)).unwrap();
+            assert_eq!((sb.f.csaddr, sb.f.cssize), (block + 3, img.g.fsize as i32));
+            assert!(repaired_for_good(&img, &format!("{kind:?} {path}")));
+        }
+    }
+}
+
 /// A volume of a relative is left alone, however many of its superblocks are sound.
 #[test]
 fn a_foreign_label_is_not_overruled_by_a_backup() {

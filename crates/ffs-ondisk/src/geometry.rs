@@ -354,24 +354,26 @@ impl Geometry {
         if self.fragnum(d) + n > self.frag {
             return Some("crossing a block boundary");
         }
-        let c = self.dtog(d);
-        let last = FragNo(d.0 + u64::from(n) - 1);
-        if self.in_metadata(c, d) || self.in_metadata(c, last) {
-            return Some("inside the metadata of its group");
-        }
-        None
+        // Not only its ends: a summary area of one fragment may lie between them.
+        let end = d.plus(n.into());
+        let overlaps = |(from, to): (FragNo, FragNo)| d < to && from < end;
+        let metadata = self.metadata(self.dtog(d)).into_iter().any(overlaps);
+        metadata.then_some("inside the metadata of its group")
     }
 
     /// Whether fragment `d` of group `c` is metadata: backup superblock, group block, inodes,
     /// and in group 0 the boot area and the summary area too.
     #[must_use]
     pub fn in_metadata(&self, c: CgNo, d: FragNo) -> bool {
+        self.metadata(c).into_iter().any(|(from, to)| from <= d && d < to)
+    }
+
+    /// Where metadata may lie in group `c`: first fragment and the one after the last, of the summary area (which
+    /// may be in another group) and of the group's own.
+    fn metadata(&self, c: CgNo) -> [(FragNo, FragNo); 2] {
         let cs_end = self.csaddr.plus(u64::from(self.cssize).div_ceil(self.fsize.into()));
-        if d >= self.csaddr && d < cs_end {
-            return true;
-        }
         let from = if c.0 == 0 { FragNo(0) } else { self.cgsblock(c) };
-        d >= from && d < self.cgdmin(c)
+        [(self.csaddr, cs_end), (from, self.cgdmin(c))]
     }
 
     /// Checks a pointer to `n` fragments read from disk; holes pass as `None`.

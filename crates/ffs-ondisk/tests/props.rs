@@ -190,8 +190,9 @@ proptest! {
 
     /// A run is refused exactly if one of its fragments is metadata or it leaves its block.
     #[test]
-    fn runs_against_a_naive_check(g in geometries(), x: u64, n in 1u32..9) {
+    fn runs_against_a_naive_check(g in geometries(), x: u64, n in 1u32..9, shift in 0u64..8) {
         let d = x % (g.size + 3);
+        let g = Geometry { csaddr: g.csaddr.plus(shift), ..g };
         let frags: Vec<u64> = (d..d + u64::from(n)).collect();
         let metadata = |f: u64| {
             let c = f / u64::from(g.fpg);
