@@ -222,7 +222,10 @@ pub struct Timespec {
 /// # Ok(())
 /// # }
 /// ```
+///
+/// In memory the fields lie as they are written here: what `stat` shows comes first and together.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
 pub struct Dinode {
     /// Type and permissions; 0 = free.
     pub mode: u16,
@@ -266,24 +269,21 @@ pub struct Dinode {
     pub unused: [u32; 4],
 }
 
-/// Link text that lies in the pointer area.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
+/// Link text that lies in the pointer area. Few inodes have one: the others spare its room in memory.
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct ShortLink {
-    bytes: ShortBytes,
+    /// `None`: nothing but zeros.
+    bytes: Option<Box<ShortBytes>>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct ShortBytes([u8; 120]);
+/// The most that fits (UFS2).
+type ShortBytes = [u8; 120];
 
-impl Default for ShortBytes {
-    fn default() -> Self {
-        ShortBytes([0; 120])
-    }
-}
+static NO_TEXT: ShortBytes = [0; 120];
 
 impl std::fmt::Debug for ShortLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let text = self.bytes.0.split(|&b| b == 0).next().unwrap_or(&[]);
+        let text = self.area().split(|&b| b == 0).next().unwrap_or(&[]);
         write!(f, "{:?}", String::from_utf8_lossy(text))
     }
 }
@@ -292,18 +292,23 @@ impl ShortLink {
     /// Text cut to the 120 bytes there is room for.
     #[must_use]
     pub fn new(text: &[u8]) -> ShortLink {
-        let mut s = ShortLink::default();
-        for (d, b) in s.bytes.0.iter_mut().zip(text) {
+        let mut area = NO_TEXT;
+        for (d, b) in area.iter_mut().zip(text) {
             *d = *b;
         }
-        s
+        ShortLink { bytes: (area != NO_TEXT).then(|| Box::new(area)) }
+    }
+
+    fn area(&self) -> &ShortBytes {
+        self.bytes.as_deref().unwrap_or(&NO_TEXT)
     }
 
     /// The first `len` bytes.
     #[must_use]
     pub fn text(&self, len: u64) -> &[u8] {
-        let n = usize::try_from(len).unwrap_or(usize::MAX).min(self.bytes.0.len());
-        self.bytes.0.get(..n).unwrap_or(&[])
+        let area = self.area();
+        let n = usize::try_from(len).unwrap_or(usize::MAX).min(area.len());
+        area.get(..n).unwrap_or(&[])
     }
 }
 

@@ -4,7 +4,8 @@
 //! touches a cache line or two where a table of single numbers would touch several.
 
 use super::Inode;
-use crate::namecache::{Links, Vnodes};
+use crate::namecache::{Handle, Links, Vnodes};
+use crate::prefetch;
 use ffs_ondisk::Ino;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -73,7 +74,19 @@ impl InodeMap {
 }
 
 impl Vnodes for InodeMap {
-    fn links(&self, ino: Ino) -> Option<&Links> {
-        self.get(ino).map(|ip| &ip.names)
+    type Handle = Arc<Inode>;
+
+    fn get(&self, ino: Ino) -> Option<&Arc<Inode>> {
+        InodeMap::get(self, ino)
+    }
+}
+
+impl Handle for Arc<Inode> {
+    fn links(&self) -> &Links {
+        &self.names
+    }
+
+    fn prefetch(&self) {
+        prefetch::read_shared(self, super::OFTEN_USED);
     }
 }

@@ -71,9 +71,10 @@ pub(crate) use table::{InodeTable, Named};
 use crate::namecache::Links;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 
-/// A file in memory. In the order written: what every use touches lies together.
+/// A file in memory. In the order written: what every use touches lies together ([`OFTEN_USED`]).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Inode {
@@ -85,26 +86,32 @@ pub(crate) struct Inode {
     last_use: AtomicU64,
     /// Whether it is in the table's queue of unused inodes.
     queued: AtomicBool,
+    /// It may have no links: it was locked for changes since that was last looked at.
+    suspect: AtomicBool,
     /// Size or pointers may have changed since an fsync last wrote the inode's block.
     unsynced: fsync::Unsynced,
+    /// What the name cache knows of it; guarded by the table's lock.
+    names: Links,
     data: RwLock<InodeData>,
     /// With what time it is in the queue.
     entry: AtomicU64,
-    /// What the name cache knows of it; guarded by the table's lock.
-    names: Links,
     /// What the directory code remembers.
     pub(crate) dir: DirState,
 }
 
-/// What an inode's lock guards.
+/// Bytes of an inode that finding it and showing its attributes touches.
+const OFTEN_USED: usize = std::mem::offset_of!(Inode, data) + 128;
+
+/// What an inode's lock guards. In the order written, as [`Inode`].
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct InodeData {
-    /// The inode. Its `atime` is read through [`InodeData::atime`] and changed through
-    /// [`InodeData::set_atime`].
-    pub(crate) d: Dinode,
     /// An access not yet in `d`: nanoseconds since 1970, or [`NOT_ACCESSED`]. Set under the shared
     /// lock.
     accessed: AtomicI64,
+    /// The inode. Its `atime` is read through [`InodeData::atime`] and changed through
+    /// [`InodeData::set_atime`].
+    pub(crate) d: Dinode,
     /// Other times in `d` are newer than those in the inode's block.
     retimed: bool,
     /// The row of blocks being written.
@@ -142,6 +149,7 @@ impl Inode {
             refs: AtomicU32::new(0),
             last_use: AtomicU64::new(0),
             queued: AtomicBool::new(false),
+            suspect: AtomicBool::new(true),
             entry: AtomicU64::new(0),
             names: Links::default(),
             unsynced: fsync::Unsynced::new(),
@@ -155,7 +163,22 @@ impl Inode {
 
     /// Locks the inode for changes.
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, InodeData> {
-        self.data.write()
+        let data = self.data.write();
+        self.suspect.store(true, Relaxed);
+        data
+    }
+
+    /// Whether it is a file without links, for its last user, who need not have it locked: who took the links
+    /// was a user before.
+    fn is_unlinked(&self) -> bool {
+        if !self.suspect.load(Relaxed) {
+            return false;
+        }
+        let data = self.read();
+        let unlinked = data.d.nlink == 0 && data.alive();
+        // With the lock held: who gets it for changes comes later.
+        self.suspect.store(unlinked, Relaxed);
+        unlinked
     }
 
     /// Whether the caller is its only user.
@@ -165,7 +188,9 @@ impl Inode {
 
     /// Locks the inode for changes if nobody has it locked.
     pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, InodeData>> {
-        self.data.try_write()
+        let data = self.data.try_write()?;
+        self.suspect.store(true, Relaxed);
+        Some(data)
     }
 }
 

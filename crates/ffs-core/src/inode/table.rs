@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. An inode somebody holds a reference to is in the table (unless it was freed): it is dropped only
-//!    when the table's is the only reference, tested under the table's lock, under which alone
-//!    references are handed out.
+//!    when the table's and those of its names are the only references, tested under the table's lock, under
+//!    which alone references are handed out.
 //! 2. An inode enters the table decoded from its block's buffer under the table's lock, so it cannot
 //!    be older than an inode of the same number that left the table before.
 //! 3. An inode leaves together with the names from and to it: the name cache speaks of inodes in the
@@ -61,7 +61,7 @@ pub(crate) struct InodeTable {
 /// What the table's lock guards.
 pub(super) struct TableState {
     map: InodeMap,
-    names: NameCache,
+    names: NameCache<Arc<Inode>>,
     /// Inodes that may be without users, by time of last use. An entry counts if the inode has its time
     /// ([`Inode::entry`]).
     unused: BinaryHeap<Reverse<(u64, Ino)>>,
@@ -275,10 +275,7 @@ impl InodeTable {
             return false;
         }
         self.held.fetch_sub(1, Ordering::Relaxed);
-        let unlinked = {
-            let data = ip.read();
-            data.d.nlink == 0 && data.alive()
-        };
+        let unlinked = ip.is_unlinked();
         self.queue(ip);
         unlinked
     }
@@ -384,9 +381,7 @@ impl InodeTable {
     pub(crate) fn named(&self, dir: &Inode, name: &[u8]) -> Named {
         let mut st = self.state.lock();
         match st.names.find(dir.ino, name) {
-            Found::File(ino) => {
-                st.map.get(ino).map_or(Named::Unknown, |ip| Named::File(ip.clone()))
-            }
+            Found::File(ip) => Named::File(ip),
             Found::Absent => Named::Absent,
             Found::Unknown => Named::Unknown,
         }
@@ -410,7 +405,7 @@ impl InodeTable {
     pub(crate) fn purge_names_of(&self, ip: &Inode) {
         let st = &mut *self.state.lock();
         if st.map.has(ip) {
-            st.names.purge(&st.map, ip.ino);
+            st.names.purge(&st.map, &ip.names);
         }
     }
 
@@ -487,7 +482,9 @@ impl TableState {
     }
 
     fn remove(&mut self, ino: Ino) {
-        self.names.purge(&self.map, ino);
+        if let Some(ip) = self.map.get(ino) {
+            self.names.purge(&self.map, &ip.names);
+        }
         self.map.remove(ino);
     }
 
@@ -541,8 +538,8 @@ impl TableState {
             return Oldest::Used;
         }
         let accessed = ip.data.try_read().is_some_and(|d| d.times_noted());
-        // The table's reference and this one.
-        let busy = Arc::strong_count(&ip) > 2;
+        // The table's reference, this one, and those of the names.
+        let busy = Arc::strong_count(&ip) > 2 + self.names.count_to(&ip.names);
         if busy || accessed || keep(&ip) {
             ip.last_use.store(now(), Ordering::Relaxed);
             self.push(&ip);
@@ -553,7 +550,6 @@ impl TableState {
     }
 
     fn purge_names(&mut self) {
-        let inos: Vec<Ino> = self.map.values().map(|ip| ip.ino).collect();
-        self.names.purge_all(&self.map, inos.into_iter());
+        self.names.purge_all(&self.map, self.map.values().map(|ip| &ip.names));
     }
 }

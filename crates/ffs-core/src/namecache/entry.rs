@@ -66,10 +66,6 @@ pub(super) enum List {
 }
 
 impl Entry {
-    pub(super) fn is_negative(&self) -> bool {
-        self.target.0 == 0
-    }
-
     fn link(&mut self, list: List) -> &mut Link {
         match list {
             List::From => &mut self.from,
@@ -188,6 +184,16 @@ impl Entries {
                 }
             }
         }
+    }
+
+    /// How many entries are on a list.
+    pub(super) fn count(&self, list: List, head: &Head) -> usize {
+        let entry = |at: At| self.all.get(at as usize);
+        let after = |e: &&Entry| match list {
+            List::From => entry(e.from.next),
+            List::To => entry(e.to.next),
+        };
+        std::iter::successors(entry(head.get()), after).count()
     }
 
     /// The entry after the last one's neighbour, towards the beginning of the list.

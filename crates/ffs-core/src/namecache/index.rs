@@ -2,36 +2,51 @@
 //!
 //! # Invariants
 //! 1. A slot holds an entry's number together with its whole hash, so that neither growing nor closing
-//!    a gap has to look at the entries, which lie anywhere in memory.
+//!    a gap has to look at the entries, which lie anywhere in memory; and what the entry means, so that
+//!    a search can go on to that while the entry is still on its way from memory.
 //! 2. From the slot an entry's hash names to the one it is in, every slot is taken: a search may end at
 //!    the first empty one. Removing closes the gap it leaves.
 //! 3. At most three quarters of the slots are taken.
 
 use super::{At, NIL};
+use crate::prefetch;
 
 /// Where an entry's number is kept.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
+#[derive(Debug)]
+struct Slot<H> {
     hash: u32,
     at: At,
+    means: Option<H>,
 }
 
-const EMPTY: Slot = Slot { hash: 0, at: NIL };
+impl<H> Slot<H> {
+    const EMPTY: Slot<H> = Slot { hash: 0, at: NIL, means: None };
+}
 
 /// Fewest slots of an index that holds anything.
 const FEWEST: usize = 64;
 
 /// Entry numbers by hash.
-#[derive(Debug, Default)]
-pub(super) struct Index {
+#[derive(Debug)]
+pub(super) struct Index<H> {
     /// None, or a power of two.
-    slots: Vec<Slot>,
+    slots: Vec<Slot<H>>,
     taken: usize,
 }
 
-impl Index {
-    /// The entry with this hash for which `is` holds.
-    pub(super) fn find(&self, hash: u32, mut is: impl FnMut(At) -> bool) -> Option<At> {
+impl<H> Default for Index<H> {
+    fn default() -> Index<H> {
+        Index { slots: Vec::new(), taken: 0 }
+    }
+}
+
+impl<H> Index<H> {
+    /// The entry with this hash for which `is` holds, told what it means; and that.
+    pub(super) fn find(
+        &self,
+        hash: u32,
+        mut is: impl FnMut(At, Option<&H>) -> bool,
+    ) -> Option<(At, Option<&H>)> {
         let mask = self.slots.len().checked_sub(1)?;
         let mut i = hash as usize & mask;
         loop {
@@ -39,23 +54,23 @@ impl Index {
             if slot.at == NIL {
                 return None;
             }
-            if slot.hash == hash && is(slot.at) {
-                return Some(slot.at);
+            if slot.hash == hash && is(slot.at, slot.means.as_ref()) {
+                return Some((slot.at, slot.means.as_ref()));
             }
             i = (i + 1) & mask;
         }
     }
 
     /// Adds an entry that is not in the index.
-    pub(super) fn insert(&mut self, hash: u32, at: At) {
+    pub(super) fn insert(&mut self, hash: u32, at: At, means: Option<H>) {
         if (self.taken + 1) * 4 > self.slots.len() * 3 {
             self.grow();
         }
         self.taken += 1;
-        self.put(Slot { hash, at });
+        self.put(Slot { hash, at, means });
     }
 
-    fn put(&mut self, new: Slot) {
+    fn put(&mut self, new: Slot<H>) {
         let mask = self.slots.len() - 1;
         let mut i = new.hash as usize & mask;
         while let Some(slot) = self.slots.get_mut(i) {
@@ -69,43 +84,52 @@ impl Index {
 
     fn grow(&mut self) {
         let more = (self.slots.len() * 2).max(FEWEST);
-        let old = std::mem::replace(&mut self.slots, vec![EMPTY; more]);
+        let empty = std::iter::repeat_with(|| Slot::EMPTY).take(more).collect();
+        let old = std::mem::replace(&mut self.slots, empty);
         for slot in old.into_iter().filter(|s| s.at != NIL) {
             self.put(slot);
         }
     }
 
-    /// Takes an entry out.
-    pub(super) fn remove(&mut self, hash: u32, at: At) {
-        let Some(mask) = self.slots.len().checked_sub(1) else { return };
+    /// Takes an entry out; tells what it meant.
+    pub(super) fn remove(&mut self, hash: u32, at: At) -> Option<H> {
+        let mask = self.slots.len().checked_sub(1)?;
         let mut gap = hash as usize & mask;
         while self.slots[gap].at != at {
             if self.slots[gap].at == NIL {
-                return;
+                return None;
             }
             gap = (gap + 1) & mask;
         }
         self.taken -= 1;
+        let gone = std::mem::replace(&mut self.slots[gap], Slot::EMPTY);
         let mut i = gap;
         loop {
             i = (i + 1) & mask;
-            let slot = self.slots[i];
+            let slot = &self.slots[i];
             if slot.at == NIL {
-                break;
+                return gone.means;
             }
             // It may move into the gap unless its search begins behind the gap.
             let home = slot.hash as usize & mask;
             if i.wrapping_sub(home) & mask >= i.wrapping_sub(gap) & mask {
-                self.slots[gap] = slot;
+                self.slots.swap(i, gap);
                 gap = i;
             }
         }
-        self.slots[gap] = EMPTY;
+    }
+
+    /// Has the slots that a search for `hash` looks at fetched.
+    pub(super) fn prefetch(&self, hash: u32) {
+        let Some(mask) = self.slots.len().checked_sub(1) else { return };
+        if let Some(slot) = self.slots.get(hash as usize & mask) {
+            prefetch::read(slot);
+        }
     }
 
     /// Memory in use, bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>()
+        self.slots.capacity() * size_of::<Slot<H>>()
     }
 }
 
@@ -128,19 +152,20 @@ mod tests {
             let hash = u32::MAX - rng.below(40) as u32;
             match model.get(&at).copied() {
                 Some(hash) => {
-                    assert_eq!(index.find(hash, |a| a == at), Some(at), "step {step}");
-                    index.remove(hash, at);
+                    let found = index.find(hash, |a, _| a == at);
+                    assert_eq!(found, Some((at, Some(&!at))), "step {step}");
+                    assert_eq!(index.remove(hash, at), Some(!at), "step {step}");
                     model.remove(&at);
                 }
                 None => {
-                    index.insert(hash, at);
+                    index.insert(hash, at, Some(!at));
                     model.insert(at, hash);
                 }
             }
             assert_eq!(index.taken, model.len());
-            assert_eq!(index.find(hash, |a| a == 1000), None);
+            assert_eq!(index.find(hash, |a, _| a == 1000), None);
         }
-        assert!(model.iter().all(|(at, hash)| index.find(*hash, |a| a == *at).is_some()));
+        assert!(model.iter().all(|(at, hash)| index.find(*hash, |a, _| a == *at).is_some()));
         assert!(index.slots.iter().filter(|s| s.at != NIL).count() == model.len());
     }
 }

@@ -1,7 +1,7 @@
 //! Names in memory: which file a name of a directory means, or that it means none.
 //!
-//! Keys and values are numbers: an entry says that `name` in directory number *d* names inode number
-//! *i*, or nothing. What keeps inodes themselves ([`Vnodes`]) owns the cache, and its lock guards it.
+//! An entry says that `name` in directory number *d* names inode number *i*, or nothing, and has a handle
+//! ([`Handle`]) of that inode. What keeps inodes themselves ([`Vnodes`]) owns the cache, and its lock guards it.
 //!
 //! # Invariants
 //! 1. An entry is what its directory holds. It is made only while the directory is locked and after the
@@ -62,17 +62,27 @@ impl Links {
     }
 }
 
+/// A reference to an inode in memory.
+pub(crate) trait Handle: Clone {
+    /// Its links.
+    fn links(&self) -> &Links;
+    /// Has it fetched from memory: it will be used at once.
+    fn prefetch(&self);
+}
+
 /// Whoever keeps inodes in memory.
 pub(crate) trait Vnodes {
-    /// The links of an inode in memory.
-    fn links(&self, ino: Ino) -> Option<&Links>;
+    /// What refers to them.
+    type Handle: Handle;
+    /// An inode in memory.
+    fn get(&self, ino: Ino) -> Option<&Self::Handle>;
 }
 
 /// Answer of [`NameCache::find`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Found {
+pub(crate) enum Found<H> {
     /// The name means this file.
-    File(Ino),
+    File(H),
     /// There is no such name.
     Absent,
     /// The directory must be asked.
@@ -89,11 +99,11 @@ pub(crate) struct Limits {
 }
 
 /// The names.
-pub(crate) struct NameCache {
+pub(crate) struct NameCache<H> {
     /// `debug.vfscache`. Off: nothing is answered, entered or counted.
     on: bool,
     entries: Entries,
-    index: Index,
+    index: Index<H>,
     /// The negative entry asked for last, and the one not asked for longest.
     newest: Head,
     oldest: At,
@@ -102,9 +112,9 @@ pub(crate) struct NameCache {
     counters: Arc<Counters>,
 }
 
-impl NameCache {
+impl<H: Handle> NameCache<H> {
     /// An empty cache. `seed` makes hashes nobody outside can foretell.
-    pub(crate) fn new(on: bool, seed: u64, counters: Arc<Counters>) -> NameCache {
+    pub(crate) fn new(on: bool, seed: u64, counters: Arc<Counters>) -> NameCache<H> {
         NameCache {
             on,
             entries: Entries::default(),
@@ -139,43 +149,47 @@ impl NameCache {
         (h.finish() >> 32) as u32
     }
 
-    fn search(&self, hash: u32, dir: Ino, name: &[u8]) -> Option<At> {
-        self.index.find(hash, |at| {
+    fn search(&self, hash: u32, dir: Ino, name: &[u8]) -> Option<(At, Option<&H>)> {
+        self.index.find(hash, |at, means| {
+            // Entry and inode lie anywhere in memory: they come at the same time.
+            if let Some(file) = means {
+                file.prefetch();
+            }
             bump_alone(&self.counters.cache_numchecks);
             self.entries.is(at, dir, name)
         })
     }
 
     /// A lookup that wants the answer kept.
-    pub(crate) fn find(&mut self, dir: Ino, name: &[u8]) -> Found {
+    pub(crate) fn find(&mut self, dir: Ino, name: &[u8]) -> Found<H> {
         if !self.on {
             return Found::Unknown;
         }
-        let Some(at) = self.search(self.hash(dir, name), dir, name) else {
-            bump_alone(&self.counters.cache_nummiss);
-            return Found::Unknown;
-        };
-        match self.entries.get(at) {
-            Some(e) if !e.is_negative() => {
+        match self.search(self.hash(dir, name), dir, name) {
+            Some((_, Some(file))) => {
                 bump_alone(&self.counters.cache_numposhits);
-                Found::File(e.target)
+                Found::File(file.clone())
             }
-            _ => {
+            Some((at, None)) => {
                 bump_alone(&self.counters.cache_numneghits);
                 self.take_negative(at);
                 self.push_negative(at);
                 Found::Absent
+            }
+            None => {
+                bump_alone(&self.counters.cache_nummiss);
+                Found::Unknown
             }
         }
     }
 
     /// A lookup for an operation that will make, remove or redirect the name: it asks the directory
     /// whatever the cache knows, and the cache must not know it any longer.
-    pub(crate) fn zap(&mut self, v: &impl Vnodes, dir: Ino, name: &[u8]) {
+    pub(crate) fn zap(&mut self, v: &impl Vnodes<Handle = H>, dir: Ino, name: &[u8]) {
         if !self.on {
             return;
         }
-        match self.search(self.hash(dir, name), dir, name) {
+        match self.search(self.hash(dir, name), dir, name).map(|(at, _)| at) {
             None => bump_alone(&self.counters.cache_nummisszap),
             Some(at) => {
                 match self.remove(v, at) {
@@ -190,7 +204,7 @@ impl NameCache {
     /// the cache is full, or one of the inodes is not in memory.
     pub(crate) fn enter(
         &mut self,
-        v: &impl Vnodes,
+        v: &impl Vnodes<Handle = H>,
         limits: Limits,
         (dir, name): (Ino, &[u8]),
         target: Option<Ino>,
@@ -200,7 +214,8 @@ impl NameCache {
             return;
         }
         let hash = self.hash(dir, name);
-        if let Some(at) = self.index.find(hash, |at| self.entries.is(at, dir, name)) {
+        let known = self.index.find(hash, |at, _| self.entries.is(at, dir, name));
+        if let Some((at, _)) = known {
             if self.entries.get(at).is_some_and(|e| e.target == wanted) {
                 // Somebody else asked the directory at the same time.
                 return;
@@ -211,20 +226,21 @@ impl NameCache {
             bump_alone(&self.counters.cache_refused);
             return;
         }
-        let Some(from) = v.links(dir) else { return };
-        let to = target.map(|ino| v.links(ino));
+        let Some(from) = v.get(dir) else { return };
+        let to = target.map(|ino| v.get(ino));
         if let Some(None) = to {
             return;
         }
         let Some(at) = self.entries.make(hash, dir, name, wanted) else { return };
-        self.index.insert(hash, at);
-        match to.flatten() {
+        let to = to.flatten();
+        self.index.insert(hash, at, to.cloned());
+        match to {
             Some(to) => {
-                self.entries.push(List::From, &from.from, at);
-                self.entries.push(List::To, &to.to, at);
+                self.entries.push(List::From, &from.links().from, at);
+                self.entries.push(List::To, &to.links().to, at);
             }
             None => {
-                self.entries.push(List::From, &from.without, at);
+                self.entries.push(List::From, &from.links().without, at);
                 self.push_negative(at);
                 self.negatives += 1;
             }
@@ -251,25 +267,27 @@ impl NameCache {
     }
 
     /// Takes an entry out. Whether it was negative.
-    fn remove(&mut self, v: &impl Vnodes, at: At) -> bool {
+    fn remove(&mut self, v: &impl Vnodes<Handle = H>, at: At) -> bool {
         let Some(e) = self.entries.get(at) else { return false };
-        let (hash, dir, target, negative) = (e.hash, e.dir, e.target, e.is_negative());
-        self.index.remove(hash, at);
-        if negative {
-            self.negatives -= 1;
-            self.take_negative(at);
-            self.entries.take(List::From, || v.links(dir).map(|l| &l.without), at);
-        } else {
-            self.entries.take(List::To, || v.links(target).map(|l| &l.to), at);
-            self.entries.take(List::From, || v.links(dir).map(|l| &l.from), at);
+        let (hash, dir) = (e.hash, e.dir);
+        let target = self.index.remove(hash, at);
+        match &target {
+            Some(file) => {
+                self.entries.take(List::To, || Some(&file.links().to), at);
+                self.entries.take(List::From, || v.get(dir).map(|d| &d.links().from), at);
+            }
+            None => {
+                self.negatives -= 1;
+                self.take_negative(at);
+                self.entries.take(List::From, || v.get(dir).map(|d| &d.links().without), at);
+            }
         }
         self.entries.free(at);
-        negative
+        target.is_none()
     }
 
-    /// Takes all names from and to an inode out; it is about to leave memory or to move.
-    pub(crate) fn purge(&mut self, v: &impl Vnodes, ino: Ino) {
-        let Some(links) = v.links(ino) else { return };
+    /// Takes all names from and to an inode in memory out; it is about to leave or to move.
+    pub(crate) fn purge(&mut self, v: &impl Vnodes<Handle = H>, links: &Links) {
         self.empty(v, &links.from);
         self.empty(v, &links.without);
         self.empty(v, &links.to);
@@ -277,13 +295,18 @@ impl NameCache {
     }
 
     /// Takes the negative entries of a directory out.
-    pub(crate) fn purge_negatives(&mut self, v: &impl Vnodes, dir: Ino) {
-        if let Some(links) = v.links(dir) {
-            self.empty(v, &links.without);
+    pub(crate) fn purge_negatives(&mut self, v: &impl Vnodes<Handle = H>, dir: Ino) {
+        if let Some(dir) = v.get(dir) {
+            self.empty(v, &dir.links().without);
         }
     }
 
-    fn empty(&mut self, v: &impl Vnodes, list: &Head) {
+    /// How many names a file has here: so many handles of it there are.
+    pub(crate) fn count_to(&self, file: &Links) -> usize {
+        self.entries.count(List::To, &file.to)
+    }
+
+    fn empty(&mut self, v: &impl Vnodes<Handle = H>, list: &Head) {
         while list.get() != NIL {
             bump_alone(&self.counters.cache_numpurged);
             self.remove(v, list.get());
@@ -291,8 +314,12 @@ impl NameCache {
     }
 
     /// Takes all names out and gives the memory back. `inodes` are all there are in memory.
-    pub(crate) fn purge_all(&mut self, v: &impl Vnodes, inodes: impl Iterator<Item = Ino>) {
-        inodes.for_each(|ino| self.purge(v, ino));
+    pub(crate) fn purge_all<'a>(
+        &mut self,
+        v: &impl Vnodes<Handle = H>,
+        inodes: impl Iterator<Item = &'a Links>,
+    ) {
+        inodes.for_each(|links| self.purge(v, links));
         debug_assert_eq!((self.len(), self.negatives, self.oldest), (0, 0, NIL));
         (self.entries, self.index) = (Entries::default(), Index::default());
     }
@@ -308,11 +335,11 @@ impl NameCache {
     }
 
     /// What `..` of a directory names, if that is known.
-    pub(crate) fn parent(&self, v: &impl Vnodes, dir: Ino) -> Option<Ino> {
+    pub(crate) fn parent(&self, v: &impl Vnodes<Handle = H>, dir: Ino) -> Option<Ino> {
         if !self.on {
             return None;
         }
-        let up = v.links(dir).map_or(0, |l| l.parent.load(Ordering::Relaxed));
+        let up = v.get(dir).map_or(0, |d| d.links().parent.load(Ordering::Relaxed));
         if up == 0 {
             bump_alone(&self.counters.cache_nummiss);
             return None;
@@ -322,9 +349,9 @@ impl NameCache {
     }
 
     /// Notes what `..` of a directory names.
-    pub(crate) fn set_parent(&self, v: &impl Vnodes, dir: Ino, up: Ino) {
-        if let Some(links) = v.links(dir).filter(|_| self.on) {
-            links.parent.store(up.0, Ordering::Relaxed);
+    pub(crate) fn set_parent(&self, v: &impl Vnodes<Handle = H>, dir: Ino, up: Ino) {
+        if let Some(dir) = v.get(dir).filter(|_| self.on) {
+            dir.links().parent.store(up.0, Ordering::Relaxed);
         }
     }
 }

@@ -4,13 +4,32 @@ use super::*;
 use ffs_testkit::rng::SplitMix64;
 use std::collections::BTreeMap;
 
+/// An inode in memory.
+type File = Arc<(Ino, Links)>;
+
 /// Inodes in memory.
-struct Table(BTreeMap<Ino, Links>);
+struct Table(BTreeMap<Ino, File>);
+
+impl Table {
+    fn links(&self, ino: Ino) -> &Links {
+        self.0.get(&ino).unwrap().links()
+    }
+}
 
 impl Vnodes for Table {
-    fn links(&self, ino: Ino) -> Option<&Links> {
+    type Handle = File;
+
+    fn get(&self, ino: Ino) -> Option<&File> {
         self.0.get(&ino)
     }
+}
+
+impl Handle for File {
+    fn links(&self) -> &Links {
+        &self.1
+    }
+
+    fn prefetch(&self) {}
 }
 
 const D: Ino = Ino(2);
@@ -20,22 +39,42 @@ const G: Ino = Ino(11);
 
 /// A cache with its inodes.
 struct Bench {
-    c: NameCache,
+    c: NameCache<File>,
     t: Table,
     limits: Limits,
+}
+
+fn found(found: Found<File>) -> Found<Ino> {
+    match found {
+        Found::File(file) => Found::File(file.0),
+        Found::Absent => Found::Absent,
+        Found::Unknown => Found::Unknown,
+    }
+}
+
+fn file(ino: Ino) -> (Ino, File) {
+    (ino, Arc::new((ino, Links::default())))
 }
 
 impl Bench {
     fn new(inodes: impl IntoIterator<Item = Ino>) -> Bench {
         Bench {
             c: NameCache::new(true, 7, Arc::new(Counters::default())),
-            t: Table(inodes.into_iter().map(|ino| (ino, Links::default())).collect()),
+            t: Table(inodes.into_iter().map(file).collect()),
             limits: Limits { most: 1 << 20, negatives_one_in: 1 },
         }
     }
 
-    fn find(&mut self, dir: Ino, name: &[u8]) -> Found {
-        self.c.find(dir, name)
+    fn find(&mut self, dir: Ino, name: &[u8]) -> Found<Ino> {
+        found(self.c.find(dir, name))
+    }
+
+    fn purge(&mut self, ino: Ino) {
+        self.c.purge(&self.t, self.t.links(ino));
+    }
+
+    fn purge_all(&mut self) {
+        self.c.purge_all(&self.t, self.t.0.values().map(Handle::links));
     }
 
     fn enter(&mut self, dir: Ino, name: &[u8], target: Option<Ino>) {
@@ -102,11 +141,11 @@ fn names_of_all_lengths_and_bytes_are_told_apart() {
     }
     assert_eq!(b.c.len(), 510);
     let long = b.c.entries.bytes();
-    b.c.purge(&b.t, D);
+    b.purge(D);
     assert!(b.c.entries.bytes() < long, "long names are given back");
-    assert!(names.iter().all(|n| b.c.find(D, n) == Found::Unknown));
-    assert!(names.iter().all(|n| b.c.find(E, n) != Found::Unknown));
-    b.c.purge_all(&b.t, (2..600).map(Ino));
+    assert!(names.iter().all(|n| found(b.c.find(D, n)) == Found::Unknown));
+    assert!(names.iter().all(|n| found(b.c.find(E, n)) != Found::Unknown));
+    b.purge_all();
     assert_eq!((b.c.len(), b.c.bytes()), (0, 0));
 }
 
@@ -149,17 +188,17 @@ fn purging_takes_both_directions_and_only_those() {
     b.enter(D, b"none", None);
     b.c.set_parent(&b.t, E, D);
     assert_eq!(b.c.parent(&b.t, E), Some(D));
-    assert!(b.t.links(E).unwrap().has_names() && !b.t.links(F).unwrap().has_names());
+    assert!(b.t.links(E).has_names() && !b.t.links(F).has_names());
     b.c.purge_negatives(&b.t, D);
     assert_eq!((b.find(D, b"none"), b.find(E, b"none")), (Found::Unknown, Found::Absent));
-    b.c.purge(&b.t, E);
+    b.purge(E);
     assert_eq!(b.c.parent(&b.t, E), None);
     assert_eq!(b.find(D, b"f"), Found::File(F));
     for (dir, name) in [(D, &b"e"[..]), (E, b"f"), (E, b"g"), (E, b"none")] {
         assert_eq!(b.find(dir, name), Found::Unknown);
     }
-    assert!(!b.t.links(E).unwrap().has_names());
-    b.c.purge(&b.t, F);
+    assert!(!b.t.links(E).has_names());
+    b.purge(F);
     assert_eq!((b.c.len(), b.c.negatives()), (0, 0));
 }
 
@@ -176,7 +215,7 @@ fn nothing_is_entered_beyond_the_limit_without_inodes_or_switched_off() {
     }
     assert_eq!((b.c.len(), b.c.counters.values().cache_refused), (2, 1));
     b.c.switch(false);
-    b.c.purge_all(&b.t, [D, F].into_iter());
+    b.purge_all();
     let before = b.counts();
     b.limits.most = 10;
     b.enter(D, b"a", Some(F));
@@ -213,7 +252,7 @@ fn agrees_with_a_map() {
             }
             10 if rng.one_in(8) => {
                 let ino = Ino(2 + rng.below(38) as u32);
-                b.c.purge(&b.t, ino);
+                b.purge(ino);
                 model.retain(|(from, _), to| *from != ino && *to != Some(ino));
             }
             11 if rng.one_in(8) => {
@@ -221,7 +260,7 @@ fn agrees_with_a_map() {
                 model.retain(|(from, _), to| *from != dir || to.is_some());
             }
             12 if rng.one_in(500) => {
-                b.c.purge_all(&b.t, (2..40).map(Ino));
+                b.purge_all();
                 model.clear();
             }
             _ => match b.find(dir, &name) {
@@ -235,7 +274,7 @@ fn agrees_with_a_map() {
         assert!(b.c.len() - b.c.negatives() <= names, "step {step}");
     }
     let known = model.keys().cloned().collect::<Vec<_>>();
-    let hits = known.iter().filter(|(d, n)| b.c.find(*d, n) != Found::Unknown).count();
+    let hits = known.iter().filter(|(d, n)| found(b.c.find(*d, n)) != Found::Unknown).count();
     assert_eq!(hits, b.c.len(), "every entry can be found");
     assert!(hits > 20);
 }

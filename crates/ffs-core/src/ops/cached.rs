@@ -10,7 +10,7 @@
 //!
 //! Reference: `spec/directories-and-caches.md` §4.2, §4.3, §6.
 
-use super::{Held, check_in_tree};
+use super::{Vnode, check_in_tree};
 use crate::counters::bump;
 use crate::dir;
 use crate::error::{Error, Result};
@@ -18,17 +18,23 @@ use crate::inode::{Inode, InodeData, Named};
 use crate::mount::Inner;
 use crate::tunables::NamecachePrime;
 use ffs_ondisk::Ino;
+use std::sync::Arc;
 
 impl Inner {
     /// Looks `name` up in a locked directory: in the cache, then in the directory.
-    pub(super) fn lookup_in(&self, ip: &Inode, data: &InodeData, name: &[u8]) -> Result<Held<'_>> {
+    pub(super) fn lookup_in(
+        self: &Arc<Self>,
+        ip: &Inode,
+        data: &InodeData,
+        name: &[u8],
+    ) -> Result<Vnode> {
         check_in_tree(&self.table, ip, data)?;
         if name == b".." {
             let up = self.cached_parent(ip, data)?;
-            return Ok(Held::new(self, self.table.get(up)?));
+            return Ok(Vnode::new(self, self.table.get(up)?));
         }
         match self.table.named(ip, name) {
-            Named::File(child) => return Ok(Held::new(self, child)),
+            Named::File(child) => return Ok(Vnode::new(self, child)),
             Named::Absent => return Err(Error::NotFound),
             Named::Unknown => {}
         }
@@ -38,7 +44,7 @@ impl Inner {
         };
         let child = self.child(ip, &entry)?;
         self.table.remember(ip, name, Some(&child.ip));
-        Ok(child)
+        Ok(child.into_vnode(self))
     }
 
     fn cached_parent(&self, ip: &Inode, data: &InodeData) -> Result<Ino> {

@@ -53,7 +53,6 @@ impl Ffs {
     /// [`Error::Invalid`]; EIO if a damaged directory may have held the name.
     pub fn lookup(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<Vnode> {
         self.same_mount(dir)?;
-        let child;
         let data = dir.ip.read();
         check_directory(&data)?;
         perm::may_search(&data.d, cred)?;
@@ -62,9 +61,7 @@ impl Ffs {
             return Ok(dir.clone());
         }
         check_name(name)?;
-        child = self.0.lookup_in(&dir.ip, &data, name)?;
-        drop(data);
-        Ok(child.into_vnode(&self.0))
+        self.0.lookup_in(&dir.ip, &data, name)
     }
 
     /// Makes a file that is neither a directory nor a symbolic link.

@@ -14,6 +14,11 @@ pub struct Vnode {
 }
 
 impl Vnode {
+    pub(super) fn new(inner: &Arc<Inner>, ip: Arc<Inode>) -> Vnode {
+        inner.table.hold(&ip);
+        Vnode { inner: Arc::clone(inner), ip }
+    }
+
     /// The inode number.
     #[must_use]
     pub fn ino(&self) -> Ino {
