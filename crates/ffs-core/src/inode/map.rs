@@ -38,17 +38,21 @@ impl InodeMap {
 
     /// Whether `ip` itself is here, and not another inode that has its number.
     pub(super) fn has(&self, ip: &Inode) -> bool {
-        self.get(ip.ino).is_some_and(|there| std::ptr::eq(Arc::as_ptr(there), ip))
+        let here = ip.names.is_here();
+        let found = || self.get(ip.ino).is_some_and(|there| std::ptr::eq(Arc::as_ptr(there), ip));
+        debug_assert_eq!(here, found(), "inode {}", ip.ino.0);
+        here
     }
 
     /// Takes an inode in, in place of one that had its number.
     pub(super) fn insert(&mut self, ip: Arc<Inode>) {
         let (page, at) = place(ip.ino);
         let page = self.pages.entry(page).or_default();
-        if let Some(slot) = page.get_mut(at)
-            && slot.replace(ip).is_none()
-        {
-            self.len += 1;
+        let Some(slot) = page.get_mut(at) else { return };
+        ip.names.set_here(true);
+        match slot.replace(ip) {
+            Some(before) => before.names.set_here(false),
+            None => self.len += 1,
         }
     }
 
@@ -56,6 +60,7 @@ impl InodeMap {
         let (number, at) = place(ino);
         let page = self.pages.get_mut(&number)?;
         let gone = page.get_mut(at)?.take()?;
+        gone.names.set_here(false);
         self.len -= 1;
         if page.iter().all(Option::is_none) {
             self.pages.remove(&number);

@@ -181,6 +181,11 @@ impl Inode {
         unlinked
     }
 
+    /// Whether it was not freed meanwhile.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.names.is_here()
+    }
+
     /// Whether the caller is its only user.
     pub(crate) fn is_used_once(&self) -> bool {
         self.refs.load(std::sync::atomic::Ordering::Acquire) == 1

@@ -243,7 +243,7 @@ impl InodeTable {
     pub(super) fn leave(&self, ip: &Inode) {
         let mut st = self.state.lock();
         if st.map.has(ip) {
-            st.remove(ip.ino);
+            st.remove(ip);
             self.count.store(st.map.len(), Ordering::Relaxed);
             st.tidy();
         }
@@ -389,16 +389,22 @@ impl InodeTable {
 
     /// Keeps in mind that `name` in `dir` means `target`, or nothing. The caller has `dir` locked since
     /// it asked the directory, or changed it, and uses both files.
-    pub(crate) fn remember(&self, dir: &Inode, name: &[u8], target: Option<&Inode>) {
-        let (limits, target) = (self.name_limits(), target.map(|ip| ip.ino));
+    pub(crate) fn remember(&self, dir: &Inode, name: &[u8], target: Option<&Arc<Inode>>) {
+        let (limits, target) = (self.name_limits(), target.map(|ip| (ip.ino, ip)));
         let st = &mut *self.state.lock();
-        st.names.enter(&st.map, limits, (dir.ino, name), target);
+        st.names.enter(&st.map, limits, (dir.ino, &dir.names, name), target);
     }
 
-    /// Forgets `name` in `dir`: the caller, who has it locked alone, is about to change it.
-    pub(crate) fn unname(&self, dir: &Inode, name: &[u8]) {
+    /// Forgets `name` in `dir`: the caller, who has it locked alone, is about to change it. Answers what it
+    /// meant, if that was known.
+    pub(crate) fn unname(&self, dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
         let st = &mut *self.state.lock();
-        st.names.zap(&st.map, dir.ino, name);
+        st.names.zap(&st.map, dir.ino, name)
+    }
+
+    /// Two names of `dir` will be forgotten and two others entered.
+    pub(crate) fn prefetch_names(&self, dir: &Inode, names: [&[u8]; 2]) {
+        self.state.lock().names.prefetch(dir.ino, &names);
     }
 
     /// Forgets all names from and to `ip`, and its `..`.
@@ -412,7 +418,7 @@ impl InodeTable {
     /// Forgets what names `dir` does not have.
     pub(crate) fn purge_negatives_of(&self, dir: &Inode) {
         let st = &mut *self.state.lock();
-        st.names.purge_negatives(&st.map, dir.ino);
+        st.names.purge_negatives(&st.map, &dir.names);
     }
 
     /// Forgets all names.
@@ -422,14 +428,12 @@ impl InodeTable {
 
     /// What `..` of `dir` names, if that is known. The caller has it locked.
     pub(crate) fn parent_named(&self, dir: &Inode) -> Option<Ino> {
-        let st = self.state.lock();
-        st.names.parent(&st.map, dir.ino)
+        self.state.lock().names.parent(&dir.names)
     }
 
     /// Keeps in mind what `..` of `dir` names. The caller has it locked since it asked.
     pub(crate) fn remember_parent(&self, dir: &Inode, up: Ino) {
-        let st = self.state.lock();
-        st.names.set_parent(&st.map, dir.ino, up);
+        self.state.lock().names.set_parent(&dir.names, up);
     }
 
     /// How many inodes and names there are, and what memory they take.
@@ -481,11 +485,10 @@ impl TableState {
         self.push(ip);
     }
 
-    fn remove(&mut self, ino: Ino) {
-        if let Some(ip) = self.map.get(ino) {
-            self.names.purge(&self.map, &ip.names);
-        }
-        self.map.remove(ino);
+    /// Takes out an inode that is in the table.
+    fn remove(&mut self, ip: &Inode) {
+        self.names.purge(&self.map, &ip.names);
+        self.map.remove(ip.ino);
     }
 
     /// Puts an inode of the table in the queue.
@@ -545,7 +548,7 @@ impl TableState {
             self.push(&ip);
             return if accessed && !busy { Oldest::Accessed(ip) } else { Oldest::Kept };
         }
-        self.remove(ip.ino);
+        self.remove(&ip);
         Oldest::Dropped(ip)
     }
 

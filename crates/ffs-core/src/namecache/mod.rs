@@ -29,12 +29,13 @@ mod index;
 mod tests;
 
 use crate::counters::{Counters, bump_alone};
+use crate::prefetch;
 use entry::{Entries, Head, List};
 use ffs_ondisk::Ino;
 use index::Index;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Number of an entry.
 type At = u32;
@@ -53,9 +54,22 @@ pub(crate) struct Links {
     to: Head,
     /// What `..` of this directory names; 0: not known.
     parent: AtomicU32,
+    /// The inode is in memory: it may have names.
+    here: AtomicBool,
 }
 
 impl Links {
+    /// Whether the inode is kept in memory, as was said last. Only while it is, names from and to it are entered.
+    pub(crate) fn is_here(&self) -> bool {
+        self.here.load(Ordering::Relaxed)
+    }
+
+    /// The inode enters memory or leaves it, under the lock that guards the cache; if it leaves, after
+    /// [`NameCache::purge`].
+    pub(crate) fn set_here(&self, here: bool) {
+        self.here.store(here, Ordering::Relaxed);
+    }
+
     /// Whether the cache has names from this directory.
     pub(crate) fn has_names(&self) -> bool {
         self.from.get() != NIL || self.without.get() != NIL
@@ -178,25 +192,43 @@ impl<H: Handle> NameCache<H> {
             }
             None => {
                 bump_alone(&self.counters.cache_nummiss);
+                self.prefetch_eviction();
                 Found::Unknown
             }
         }
     }
 
     /// A lookup for an operation that will make, remove or redirect the name: it asks the directory
-    /// whatever the cache knows, and the cache must not know it any longer.
-    pub(crate) fn zap(&mut self, v: &impl Vnodes<Handle = H>, dir: Ino, name: &[u8]) {
+    /// whatever the cache knows, and the cache must not know it any longer. Answers which file the name meant
+    /// until now, if that was known.
+    pub(crate) fn zap(&mut self, v: &impl Vnodes<Handle = H>, dir: Ino, name: &[u8]) -> Option<H> {
         if !self.on {
-            return;
+            return None;
         }
-        match self.search(self.hash(dir, name), dir, name).map(|(at, _)| at) {
-            None => bump_alone(&self.counters.cache_nummisszap),
-            Some(at) => {
-                match self.remove(v, at) {
-                    true => bump_alone(&self.counters.cache_numnegzaps),
-                    false => bump_alone(&self.counters.cache_numposzaps),
-                };
-            }
+        self.prefetch_eviction();
+        let Some((at, _)) = self.search(self.hash(dir, name), dir, name) else {
+            bump_alone(&self.counters.cache_nummisszap);
+            return None;
+        };
+        let meant = self.remove(v, at);
+        match meant {
+            Some(_) => bump_alone(&self.counters.cache_numposzaps),
+            None => bump_alone(&self.counters.cache_numnegzaps),
+        }
+        meant
+    }
+
+    /// Operations on these names will follow.
+    pub(crate) fn prefetch(&self, dir: Ino, names: &[&[u8]]) {
+        if self.on {
+            names.iter().for_each(|name| self.index.prefetch(self.hash(dir, name)));
+        }
+    }
+
+    /// The oldest negative entry may have to make room for another.
+    fn prefetch_eviction(&self) {
+        if let Some(e) = self.entries.get(self.oldest) {
+            self.index.prefetch(e.hash);
         }
     }
 
@@ -206,10 +238,10 @@ impl<H: Handle> NameCache<H> {
         &mut self,
         v: &impl Vnodes<Handle = H>,
         limits: Limits,
-        (dir, name): (Ino, &[u8]),
-        target: Option<Ino>,
+        (dir, from, name): (Ino, &Links, &[u8]),
+        target: Option<(Ino, &H)>,
     ) {
-        let wanted = target.unwrap_or(Ino(0));
+        let wanted = target.map_or(Ino(0), |(ino, _)| ino);
         if !self.on {
             return;
         }
@@ -226,21 +258,18 @@ impl<H: Handle> NameCache<H> {
             bump_alone(&self.counters.cache_refused);
             return;
         }
-        let Some(from) = v.get(dir) else { return };
-        let to = target.map(|ino| v.get(ino));
-        if let Some(None) = to {
+        if !from.is_here() || target.is_some_and(|(_, to)| !to.links().is_here()) {
             return;
         }
         let Some(at) = self.entries.make(hash, dir, name, wanted) else { return };
-        let to = to.flatten();
-        self.index.insert(hash, at, to.cloned());
-        match to {
-            Some(to) => {
-                self.entries.push(List::From, &from.links().from, at);
+        self.index.insert(hash, at, target.map(|(_, to)| to.clone()));
+        match target {
+            Some((_, to)) => {
+                self.entries.push(List::From, &from.from, at);
                 self.entries.push(List::To, &to.links().to, at);
             }
             None => {
-                self.entries.push(List::From, &from.links().without, at);
+                self.entries.push(List::From, &from.without, at);
                 self.push_negative(at);
                 self.negatives += 1;
             }
@@ -262,13 +291,17 @@ impl<H: Handle> NameCache<H> {
     fn take_negative(&mut self, at: At) {
         if self.oldest == at {
             self.oldest = self.entries.before(List::To, at);
+            // The next eviction looks for it.
+            if let Some(next) = self.entries.get(self.oldest) {
+                prefetch::read(next);
+            }
         }
         self.entries.take(List::To, || Some(&self.newest), at);
     }
 
-    /// Takes an entry out. Whether it was negative.
-    fn remove(&mut self, v: &impl Vnodes<Handle = H>, at: At) -> bool {
-        let Some(e) = self.entries.get(at) else { return false };
+    /// Takes an entry out. What it meant.
+    fn remove(&mut self, v: &impl Vnodes<Handle = H>, at: At) -> Option<H> {
+        let e = self.entries.get(at)?;
         let (hash, dir) = (e.hash, e.dir);
         let target = self.index.remove(hash, at);
         match &target {
@@ -283,7 +316,7 @@ impl<H: Handle> NameCache<H> {
             }
         }
         self.entries.free(at);
-        target.is_none()
+        target
     }
 
     /// Takes all names from and to an inode in memory out; it is about to leave or to move.
@@ -295,10 +328,8 @@ impl<H: Handle> NameCache<H> {
     }
 
     /// Takes the negative entries of a directory out.
-    pub(crate) fn purge_negatives(&mut self, v: &impl Vnodes<Handle = H>, dir: Ino) {
-        if let Some(dir) = v.get(dir) {
-            self.empty(v, &dir.links().without);
-        }
+    pub(crate) fn purge_negatives(&mut self, v: &impl Vnodes<Handle = H>, dir: &Links) {
+        self.empty(v, &dir.without);
     }
 
     /// How many names a file has here: so many handles of it there are.
@@ -335,11 +366,11 @@ impl<H: Handle> NameCache<H> {
     }
 
     /// What `..` of a directory names, if that is known.
-    pub(crate) fn parent(&self, v: &impl Vnodes<Handle = H>, dir: Ino) -> Option<Ino> {
+    pub(crate) fn parent(&self, dir: &Links) -> Option<Ino> {
         if !self.on {
             return None;
         }
-        let up = v.get(dir).map_or(0, |d| d.links().parent.load(Ordering::Relaxed));
+        let up = dir.parent.load(Ordering::Relaxed);
         if up == 0 {
             bump_alone(&self.counters.cache_nummiss);
             return None;
@@ -349,9 +380,9 @@ impl<H: Handle> NameCache<H> {
     }
 
     /// Notes what `..` of a directory names.
-    pub(crate) fn set_parent(&self, v: &impl Vnodes<Handle = H>, dir: Ino, up: Ino) {
-        if let Some(dir) = v.get(dir).filter(|_| self.on) {
-            dir.links().parent.store(up.0, Ordering::Relaxed);
+    pub(crate) fn set_parent(&self, dir: &Links, up: Ino) {
+        if self.on && dir.is_here() {
+            dir.parent.store(up.0, Ordering::Relaxed);
         }
     }
 }

@@ -53,7 +53,9 @@ fn found(found: Found<File>) -> Found<Ino> {
 }
 
 fn file(ino: Ino) -> (Ino, File) {
-    (ino, Arc::new((ino, Links::default())))
+    let links = Links::default();
+    links.set_here(true);
+    (ino, Arc::new((ino, links)))
 }
 
 impl Bench {
@@ -78,7 +80,11 @@ impl Bench {
     }
 
     fn enter(&mut self, dir: Ino, name: &[u8], target: Option<Ino>) {
-        self.c.enter(&self.t, self.limits, (dir, name), target);
+        let file =
+            |ino| self.t.get(ino).cloned().unwrap_or_else(|| Arc::new((ino, Links::default())));
+        let (from, to) = (file(dir), target.map(file));
+        let to = target.zip(to.as_ref());
+        self.c.enter(&self.t, self.limits, (dir, from.links(), name), to);
     }
 
     fn zap(&mut self, dir: Ino, name: &[u8]) {
@@ -186,13 +192,13 @@ fn purging_takes_both_directions_and_only_those() {
     b.enter(E, b"g", Some(G));
     b.enter(E, b"none", None);
     b.enter(D, b"none", None);
-    b.c.set_parent(&b.t, E, D);
-    assert_eq!(b.c.parent(&b.t, E), Some(D));
+    b.c.set_parent(b.t.links(E), D);
+    assert_eq!(b.c.parent(b.t.links(E)), Some(D));
     assert!(b.t.links(E).has_names() && !b.t.links(F).has_names());
-    b.c.purge_negatives(&b.t, D);
+    b.c.purge_negatives(&b.t, b.t.links(D));
     assert_eq!((b.find(D, b"none"), b.find(E, b"none")), (Found::Unknown, Found::Absent));
     b.purge(E);
-    assert_eq!(b.c.parent(&b.t, E), None);
+    assert_eq!(b.c.parent(b.t.links(E)), None);
     assert_eq!(b.find(D, b"f"), Found::File(F));
     for (dir, name) in [(D, &b"e"[..]), (E, b"f"), (E, b"g"), (E, b"none")] {
         assert_eq!(b.find(dir, name), Found::Unknown);
@@ -220,8 +226,8 @@ fn nothing_is_entered_beyond_the_limit_without_inodes_or_switched_off() {
     b.limits.most = 10;
     b.enter(D, b"a", Some(F));
     b.zap(D, b"a");
-    b.c.set_parent(&b.t, D, D);
-    assert_eq!((b.find(D, b"a"), b.c.parent(&b.t, D)), (Found::Unknown, None));
+    b.c.set_parent(b.t.links(D), D);
+    assert_eq!((b.find(D, b"a"), b.c.parent(b.t.links(D))), (Found::Unknown, None));
     assert_eq!((b.counts(), b.c.len()), (before, 0), "off: nothing is counted either");
 }
 
@@ -256,7 +262,7 @@ fn agrees_with_a_map() {
                 model.retain(|(from, _), to| *from != ino && *to != Some(ino));
             }
             11 if rng.one_in(8) => {
-                b.c.purge_negatives(&b.t, dir);
+                b.c.purge_negatives(&b.t, b.t.links(dir));
                 model.retain(|(from, _), to| *from != dir || to.is_some());
             }
             12 if rng.one_in(500) => {

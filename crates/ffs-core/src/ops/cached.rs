@@ -19,6 +19,7 @@ use crate::mount::Inner;
 use crate::tunables::NamecachePrime;
 use ffs_ondisk::Ino;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Inner {
     /// Looks `name` up in a locked directory: in the cache, then in the directory.
@@ -33,7 +34,15 @@ impl Inner {
             let up = self.cached_parent(ip, data)?;
             return Ok(Vnode::new(self, self.table.get(up)?));
         }
-        match self.table.named(ip, name) {
+        if ip.dir.asked.load(Ordering::Relaxed) {
+            dir::prefetch(self.dir(ip, data), name);
+        }
+        let named = self.table.named(ip, name);
+        let unknown = matches!(named, Named::Unknown);
+        if unknown != ip.dir.asked.load(Ordering::Relaxed) {
+            ip.dir.asked.store(unknown, Ordering::Relaxed);
+        }
+        match named {
             Named::File(child) => return Ok(Vnode::new(self, child)),
             Named::Absent => return Err(Error::NotFound),
             Named::Unknown => {}
@@ -64,14 +73,14 @@ impl Inner {
     }
 
     /// A file that is no directory was made and named.
-    pub(super) fn prime_create(&self, dir: &Inode, name: &[u8], file: &Inode) {
+    pub(super) fn prime_create(&self, dir: &Inode, name: &[u8], file: &Arc<Inode>) {
         if self.table.alloc().tunables.namecache_prime() != NamecachePrime::Off {
             self.table.remember(dir, name, Some(file));
         }
     }
 
     /// A directory was made in `dir` and named.
-    pub(super) fn prime_mkdir(&self, dir: &Inode, name: &[u8], made: &Inode) {
+    pub(super) fn prime_mkdir(&self, dir: &Inode, name: &[u8], made: &Arc<Inode>) {
         if self.primes_all() {
             self.table.remember(dir, name, Some(made));
             self.table.remember_parent(made, dir.ino);
@@ -79,7 +88,7 @@ impl Inner {
     }
 
     /// A name was entered or redirected (`Some`), or removed.
-    pub(super) fn prime_change(&self, dir: &Inode, name: &[u8], file: Option<&Inode>) {
+    pub(super) fn prime_change(&self, dir: &Inode, name: &[u8], file: Option<&Arc<Inode>>) {
         if self.primes_all() {
             self.table.remember(dir, name, file);
         }

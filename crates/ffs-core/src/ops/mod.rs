@@ -57,6 +57,7 @@ use crate::ordering::InodeChange;
 use crate::sync::RwLockReadGuard;
 use ffs_ondisk::dir::{MAXNAMLEN, name_ok};
 use ffs_ondisk::{Ino, Place, Structure};
+use std::sync::Arc;
 use vnode::Held;
 
 /// An operation under way that changes the volume. Made before any lock is taken and dropped after
@@ -187,12 +188,15 @@ impl Inner {
     }
 
     /// As [`Inner::child`] for an entry about to be removed or redirected, which cannot name the
-    /// directory it is in, nor the root.
-    fn victim(&self, dir: &Inode, e: &Entry) -> Result<Held<'_>> {
+    /// directory it is in, nor the root. `was` is the file the name cache knew for the name.
+    fn victim(&self, dir: &Inode, e: &Entry, was: Option<Arc<Inode>>) -> Result<Held<'_>> {
         if e.ino == dir.ino || e.ino == Ino::ROOT {
             let (s, place) = (Structure::Directory, Place::Dir(dir.ino, e.off));
             let want = "neither this directory nor the root";
             return Err(self.damaged(Error::corrupt(s, place, "inode number", e.ino, want)));
+        }
+        if let Some(ip) = was.filter(|ip| ip.ino == e.ino && ip.is_in_memory()) {
+            return Ok(Held::new(self, ip));
         }
         self.child(dir, e)
     }

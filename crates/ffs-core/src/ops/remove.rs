@@ -32,8 +32,8 @@ impl Ffs {
             let mut locks = Locks::starting_with(first);
             let mut parent = locks.lock(&dir.ip)?;
             let mut d = self.0.dir_mut(&dir.ip, &mut parent);
-            let entry = find_victim(&d, cred, name, || Error::IsDirectory)?;
-            file = self.0.victim(&dir.ip, &entry)?;
+            let (entry, was) = find_victim(&d, cred, name, || Error::IsDirectory)?;
+            file = self.0.victim(&dir.ip, &entry, was)?;
             let mut data = locks.lock(&file.ip)?;
             perm::may_remove(&d.data.d, &data.d, cred)?;
             check_alive(&data)?;
@@ -71,8 +71,8 @@ impl Ffs {
                 b"." => Error::Invalid("'.' cannot be removed"),
                 _ => Error::NotEmpty,
             };
-            let entry = find_victim(&d, cred, name, dots)?;
-            child = self.0.victim(&dir.ip, &entry)?;
+            let (entry, was) = find_victim(&d, cred, name, dots)?;
+            child = self.0.victim(&dir.ip, &entry, was)?;
             let mut data = locks.lock(&child.ip)?;
             perm::may_remove(&d.data.d, &data.d, cred)?;
             check_directory(&data)?;
@@ -84,13 +84,14 @@ impl Ffs {
     }
 }
 
-/// The entry of `name` in `d`; `dots` is the answer for `.` and `..`.
+/// The entry of `name` in `d`, and the file the name cache knew for it; `dots` is the answer for `.` and
+/// `..`.
 fn find_victim(
     d: &DirMut<'_>,
     cred: &Cred,
     name: &[u8],
     dots: impl FnOnce() -> Error,
-) -> Result<Entry> {
+) -> Result<(Entry, Option<Arc<Inode>>)> {
     check_directory(d.data)?;
     if is_dots(name) {
         return Err(dots());
@@ -98,8 +99,10 @@ fn find_victim(
     perm::may_search(&d.data.d, cred)?;
     check_name(name)?;
     check_in_tree(d.table, d.ip, d.data)?;
-    d.table.unname(d.ip, name);
-    dir::find(d.shared(), name)?.ok_or(Error::NotFound)
+    dir::prefetch(d.shared(), name);
+    let was = d.table.unname(d.ip, name);
+    let entry = dir::find(d.shared(), name)?.ok_or(Error::NotFound)?;
+    Ok((entry, was))
 }
 
 impl Inner {

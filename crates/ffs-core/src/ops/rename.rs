@@ -165,18 +165,23 @@ fn attempt(
     let mut d2 = if same_dir { None } else { Some(locks.lock(req.to.dir)?) };
     check_parent(inner, req.from.dir, &d1, req.cred)?;
     check_parent(inner, req.to.dir, d2.as_deref().unwrap_or(&d1), req.cred)?;
-    inner.table.unname(req.from.dir, req.from.name);
-    inner.table.unname(req.to.dir, req.to.name);
+    if same_dir {
+        inner.table.prefetch_names(req.from.dir, [req.from.name, req.to.name]);
+    }
+    dir::prefetch(inner.dir(req.from.dir, &d1), req.from.name);
+    dir::prefetch(inner.dir(req.to.dir, d2.as_deref().unwrap_or(&d1)), req.to.name);
+    let was = inner.table.unname(req.from.dir, req.from.name);
+    let replaced = inner.table.unname(req.to.dir, req.to.name);
     let found = dir::find(inner.dir(req.from.dir, &d1), req.from.name)?;
     let old = found.ok_or(Error::NotFound)?;
-    src = inner.victim(req.from.dir, &old)?;
+    src = inner.victim(req.from.dir, &old, was)?;
     let mut target = inner.dir_mut(req.to.dir, d2.as_deref_mut().unwrap_or(&mut d1));
     let (taken, slot) = match dir::find_room(&mut target, req.to.name)? {
         Room::Taken(e) => (Some(e), None),
         Room::Free(slot) => (None, Some(slot)),
     };
     dst = match &taken {
-        Some(e) => Some(inner.victim(req.to.dir, e)?),
+        Some(e) => Some(inner.victim(req.to.dir, e, replaced)?),
         None => None,
     };
     if taken.is_some() && req.mode == RenameMode::NoReplace {
@@ -419,7 +424,7 @@ impl<'a> Renaming<'a> {
             return;
         }
         let exchanged = dst.filter(|_| self.req.mode == RenameMode::Exchange);
-        inner.prime_change(from.dir, from.name, exchanged.map(|ip| &**ip));
+        inner.prime_change(from.dir, from.name, exchanged);
         inner.prime_change(to.dir, to.name, Some(self.src.ip));
     }
 
