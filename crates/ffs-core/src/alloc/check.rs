@@ -4,17 +4,36 @@
 //! destroy the volume. Everything that can be counted is then counted from the maps and corrected
 //! in memory, so that from here on counts and maps agree and a search that the counts promise
 //! cannot fail. (The correction reaches the disk with the group's next change.)
+//!
+//! After a crash under soft updates a block may be torn: each sector is old or new (state A16 of
+//! the soft-updates reference). Both have every bit that anything on disk needs, so such a block is
+//! used like any other; only its check hash says nothing.
 
 use ffs_ondisk::cg::{self, full_pattern, runs};
 use ffs_ondisk::{Cg, CgMut, CgNo, Corrupt, Csum, Error, Geometry, Place, Structure};
 use std::ops::Range;
 
+/// What a wrong check hash of a group means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Torn {
+    /// Damage.
+    Never,
+    /// Nothing: soft updates kept the volume when it was cut off, and nobody has checked it since.
+    Possible,
+}
+
 /// Checks the block of group `c`, corrects its counts from the maps and returns them.
 ///
 /// # Errors
 /// The first rule the block breaks: it must not be allocated from or freed to.
-pub(super) fn check_in(g: &Geometry, c: CgNo, block: &mut [u8]) -> Result<Csum, Error> {
-    cg::validate(g, c, block)?;
+pub(crate) fn check_in(g: &Geometry, c: CgNo, block: &mut [u8], torn: Torn) -> Result<Csum, Error> {
+    match torn {
+        Torn::Never => cg::validate(g, c, block)?,
+        Torn::Possible => {
+            cg::validate_header(g, c, block)?;
+            forget_uninitialised(g, &mut CgMut::new(g, block));
+        }
+    }
     check_metadata(g, c, &Cg::new(g, block))?;
     check_reserved_inodes(c, &Cg::new(g, block))?;
     check_initialised(g, c, &Cg::new(g, block))?;
@@ -71,6 +90,13 @@ fn check_initialised(g: &Geometry, c: CgNo, cg: &Cg<'_>) -> Result<(), Error> {
             let expected = format!("above {i}, an inode in use");
             Err(damaged(c, "initediblk", inited.to_string(), &expected))
         }
+    }
+}
+
+/// Frees the inodes from `initediblk` on: the header is older than the map, and they never came to be.
+fn forget_uninitialised(g: &Geometry, cg: &mut CgMut<'_>) {
+    for i in cg.view().initediblk()..g.ipg {
+        cg.set_inode_used(i, false);
     }
 }
 

@@ -92,7 +92,7 @@ impl Alloc {
                 return Err(e.clone().into());
             }
         }
-        let checked = check_in(self.g(), c, block);
+        let checked = check_in(self.g(), c, block, self.torn);
         let mut sum = self.sum.lock();
         match checked {
             Ok(found) => {

@@ -40,6 +40,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use check::{Torn, check_in};
 pub(crate) use params::{AllocParams, Optim};
 
 use crate::buf::BufCache;
@@ -101,6 +102,7 @@ pub(crate) struct Alloc {
     /// Generation numbers and random placement.
     pub(crate) rng: SplitMix64,
     params: AllocParams,
+    torn: Torn,
     sum: Mutex<Summary>,
 }
 
@@ -115,7 +117,12 @@ impl Alloc {
         cs: Vec<Csum>,
     ) -> Alloc {
         let sum = Mutex::new(Summary::new(&cache.g, cs, params.optim));
-        Alloc { cache, ordering, tunables, rng, params, sum }
+        Alloc { cache, ordering, tunables, rng, params, torn: Torn::Never, sum }
+    }
+
+    /// The same with groups that a crash may have torn.
+    pub(crate) fn with_torn_groups(self, torn: Torn) -> Alloc {
+        Alloc { torn, ..self }
     }
 
     /// The volume's geometry.

@@ -3,7 +3,7 @@
 use super::policy::{Verdict, judge};
 use super::superblock::Summaries;
 use super::{Env, Ffs, Inner, State};
-use crate::alloc::{Alloc, AllocParams};
+use crate::alloc::{Alloc, AllocParams, Torn, check_in};
 use crate::buf::{BufCache, CacheLimits, WriteHooks};
 use crate::counters::Counters;
 use crate::error::{Error, Result};
@@ -77,9 +77,13 @@ pub(super) fn mount(
         Verdict::Doubtful(_) if opts.force => (true, None),
         Verdict::Doubtful(why) | Verdict::ReadOnly(why) => (false, Some(why)),
     };
+    let torn = match verdict {
+        Verdict::Unchecked(_) => Torn::Possible,
+        Verdict::Writable | Verdict::Doubtful(_) | Verdict::ReadOnly(_) => Torn::Never,
+    };
     let groups = if writable && verdict != Verdict::Writable {
         // After a crash the summary area may be older than the groups.
-        read_group_counts(&g, &*dev)?
+        count_groups(&g, &*dev, torn)?
     } else {
         summaries
     };
@@ -88,6 +92,7 @@ pub(super) fn mount(
     let policy = resolve(opts.ordering, found.sb.flags());
     let tenant = given.unwrap_or_else(|| tenant(policy, &g));
     let alloc = build_alloc(&found, groups, &dev, (opts, tenant), &env, &counters);
+    let alloc = alloc.with_torn_groups(torn);
     let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only), env.secret);
     let promised = found.sb.flags().contains(FsFlags::ACLS);
     let acls = g.format == Format::Ufs2 && (promised || opts.acls);
@@ -169,24 +174,29 @@ fn read_summaries(g: &Geometry, dev: &dyn BlockDevice) -> Result<Vec<Csum>> {
 /// clean volume. If not, `csaddr` may name a file's blocks, and the next sync would write over them.
 fn summaries_agree(g: &Geometry, dev: &dyn BlockDevice, summaries: &[Csum]) -> Result<bool> {
     for (c, said) in (0..g.ncg).zip(summaries).take(COMPARED) {
-        if group_counts(g, dev, CgNo(c))?.is_some_and(|own| own != *said) {
+        let block = read_group(g, dev, CgNo(c))?;
+        let sound = cg::validate(g, CgNo(c), &block).is_ok();
+        if sound && clamp(g, Cg::new(g, &block).cs()) != *said {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// The counts in the groups themselves; those of a damaged group are zero, so that it is left alone.
-fn read_group_counts(g: &Geometry, dev: &dyn BlockDevice) -> Result<Vec<Csum>> {
-    (0..g.ncg).map(|c| Ok(group_counts(g, dev, CgNo(c))?.unwrap_or_default())).collect()
+/// The counts of all groups, made from their maps; those of a damaged group are zero, so that it is left alone.
+fn count_groups(g: &Geometry, dev: &dyn BlockDevice, torn: Torn) -> Result<Vec<Csum>> {
+    let count = |c| {
+        let mut block = read_group(g, dev, CgNo(c))?;
+        Ok(check_in(g, CgNo(c), &mut block, torn).unwrap_or_default())
+    };
+    (0..g.ncg).map(count).collect()
 }
 
-/// The counts in the block of group `c`, unless it is damaged.
-fn group_counts(g: &Geometry, dev: &dyn BlockDevice, c: CgNo) -> Result<Option<Csum>> {
+/// The block of group `c`.
+fn read_group(g: &Geometry, dev: &dyn BlockDevice, c: CgNo) -> Result<Vec<u8>> {
     let mut block = vec![0u8; g.cgsize as usize];
     dev.read_at(g.frag_to_byte(g.cgtod(c)), &mut block)?;
-    let sound = cg::validate(g, c, &block).is_ok();
-    Ok(sound.then(|| clamp(g, Cg::new(g, &block).cs())))
+    Ok(block)
 }
 
 fn clamp(g: &Geometry, cs: Csum) -> Csum {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Error;
+use crate::alloc::Torn;
 use ffs_ondisk::CgMut;
 
 /// Changes the block of group `c` on the device, and seals it again.
@@ -71,6 +72,32 @@ fn a_damaged_group_is_skipped_until_nothing_else_fits() {
     let ino = b.a.alloc_inode(&parent, false).unwrap();
     assert_ne!(g.ino_to_cg(ino), CgNo(1));
     assert!(is_corrupt(&b.a.inode_initialised(Ino(g.ipg))));
+}
+
+/// After a crash under soft updates: the check hash is wrong, and the inode map newer than the header.
+#[test]
+fn a_torn_group_is_used_where_a_crash_may_have_torn_it() {
+    let torn = |possible| {
+        let Bench { a, dev } = Setup::ufs2().groups(3).make();
+        let b = Bench { a: a.with_torn_groups(possible), dev };
+        let (g, c) = (*b.g(), CgNo(1));
+        let mut block = vec![0; g.cgsize as usize];
+        b.dev.read_at(g.frag_to_byte(g.cgtod(c)), &mut block).unwrap();
+        let mut cg = CgMut::new(&g, &mut block);
+        let (inited, data) = (cg.view().initediblk(), g.dblkno);
+        assert!(inited < g.ipg);
+        cg.set_inode_used(inited, true);
+        cg.set_run_free(data, 3, false);
+        b.dev.write_at(g.frag_to_byte(g.cgtod(c)), &block).unwrap();
+        (b, g.cgbase(c).plus(data.into()), Ino(c.0 * g.ipg + inited))
+    };
+    let (b, data, _) = torn(Torn::Never);
+    assert!(is_corrupt(&b.free(data, 3)));
+    let (b, data, inode) = torn(Torn::Possible);
+    b.free(data, 2).unwrap();
+    assert!(is_corrupt(&b.a.free_inode(inode, false)), "it never came to be");
+    assert_eq!(b.alloc(Some(data), 1).unwrap(), data);
+    b.audit();
 }
 
 #[test]
