@@ -336,12 +336,15 @@ impl<'a> Stage<'a> {
     fn laid(&self, keeps: Keeps<'_>) -> Laid {
         let mut laid = Laid { seen: vec![None; self.slots.len()], cut: self.window.begin };
         for (w, (part, write)) in self.parts.iter().zip(&self.window.writes).enumerate() {
+            // A torn write was not over, nor was anything that waited for it.
+            let whole = (0..part.len() as u32).all(|s| keeps(w, s));
+            let at = if whole { write.at } else { write.at.min(self.window.end) };
             for (s, &(slot, _)) in (0..).zip(part) {
                 if keeps(w, s)
                     && let Some(seen) = laid.seen.get_mut(slot as usize)
                 {
                     *seen = Some((w as u32, s));
-                    laid.cut = laid.cut.max(write.at);
+                    laid.cut = laid.cut.max(at);
                 }
             }
         }

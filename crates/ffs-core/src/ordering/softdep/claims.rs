@@ -68,7 +68,8 @@ impl Engine {
         let dropped = last.filter(|&id| self.state(id) == Some(State::Never));
         let mut claim =
             Claim { slot, run: new, frees: Vec::new(), unseen: None, merged: dropped.is_some() };
-        if dropped.is_some() {
+        // What was only grown in place since may be on the device as it was before.
+        if dropped.is_some() && moved.is_some_and(|run| !self.may_show(slot, run.at, dropped)) {
             claim.unseen = moved;
         } else {
             claim.frees.extend(moved);
@@ -104,6 +105,7 @@ impl Engine {
         if let (true, Some(old)) = (c.merged, old) {
             // It is again the value it took the place of.
             (c.run, c.unseen) = (old, None);
+            c.frees.retain(|run| run.at != old.at);
             return;
         }
         self.pass(id, None);
@@ -113,6 +115,15 @@ impl Engine {
         }
         self.trim_chain(slot);
         self.drain();
+    }
+
+    /// Whether the device may show the pointer with value `at`, whatever `but` says.
+    fn may_show(&mut self, slot: PtrSlot, at: FragNo, but: Option<Id>) -> bool {
+        let Some(chain) = self.chain(slot) else { return false };
+        let base = chain.base;
+        let versions: SmallVec<[Id; 4]> = chain.versions.iter().copied().collect();
+        let others = versions.into_iter().filter(|v| Some(*v) != but);
+        base.into_iter().chain(others.filter_map(|v| self.run_of(v))).any(|run| run.at == at)
     }
 
     fn claim_mut(&mut self, id: Id) -> Option<&mut Claim> {

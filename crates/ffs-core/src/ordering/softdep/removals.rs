@@ -51,6 +51,7 @@ impl Engine {
         self.enter(at, (old.ino, old.dtype), id);
         match own.and_then(|own| self.retract(own, old.ino, at)) {
             Some(left) => {
+                self.lower_dot(old.ino, gone);
                 self.need_names(id, &left.guards);
                 for action in left.actions {
                     self.need_node(action, id, Level::Durable, false);
@@ -87,9 +88,13 @@ impl Engine {
             // The device never saw the name, nor another in its place.
             self.drop_record(at);
             self.fulfil(id);
+            self.lower_dot(old.ino, gone);
             self.lower_parent(old.ino, gone, None, None);
             self.drain();
             return false;
+        }
+        if !seen {
+            self.lower_dot(old.ino, gone);
         }
         self.need_names(id, &left.guards);
         let seq = self.touch(key);
@@ -310,6 +315,23 @@ impl Engine {
         }
         if let Some((_, key, seq, _)) = block {
             self.need_block_at(action, key, seq);
+        }
+        self.act_if_free(action);
+    }
+
+    /// A directory is removed whose newest name the device never saw. If it may still show an older
+    /// one, the link of `.` stays until that is gone too.
+    fn lower_dot(&mut self, ino: Ino, gone: Gone) {
+        let Some(more) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()) else { return };
+        let older = more.leaving.clone();
+        if gone.drops < 2 || older.is_empty() || !holds(Rule::NameBeforeCount) {
+            return;
+        }
+        self.add_pending(ino, 1);
+        self.totals.removals += 1;
+        let action = self.add(What::Unlink { ino, by: 1, name: None });
+        for removal in older {
+            self.need_node(action, removal, Level::Durable, false);
         }
         self.act_if_free(action);
     }
