@@ -33,13 +33,17 @@ pub(super) struct Claims {
     pub(super) end: u64,
     /// The first logical block below the size that is not allocated.
     pub(super) first_hole: Option<u64>,
+    /// Soft updates let a directory's pointer come before the size that covers it.
+    may_be_ahead: bool,
     /// A repair changed the size: the block count is settled by the next pass.
     pub(super) reshaped: bool,
 }
 
 impl Claims {
-    pub(super) fn of(node: &Node) -> Claims {
+    /// `softdep`: the volume promises soft updates.
+    pub(super) fn of(node: &Node, softdep: bool) -> Claims {
         Claims {
+            may_be_ahead: softdep && node.d.is_dir(),
             ino: node.ino,
             snapshot: node.is_snapshot(),
             drop_bad: None,
@@ -119,7 +123,8 @@ impl Visitor for Claims {
             Some(drop) => drop,
             None => {
                 let id = if run.ext { Id::Ext } else { Id::IndTrunc };
-                let draft = Draft::fatal(id, "pointers beyond the size: drop them");
+                let ahead = self.may_be_ahead && id == Id::IndTrunc;
+                let draft = Draft::fatal_if(!ahead, id, "pointers beyond the size: drop them");
                 let draft = draft.ino(self.ino).place(run.place());
                 let drop = ck.judge.ask(draft.before(run.at).after(0))?;
                 self.drop_extra = Some(drop);

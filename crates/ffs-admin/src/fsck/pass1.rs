@@ -207,7 +207,7 @@ impl Checker<'_> {
     /// Claims the blocks of `node` and settles what depends on them.
     fn check_blocks(&mut self, node: &mut Node) -> Res<()> {
         self.check_ext_size(node)?;
-        let mut claims = Claims::of(node);
+        let mut claims = Claims::of(node, self.softdep);
         let complete = self.walk(node, &mut claims)?;
         let candidate = !complete || claims.keeps_bad();
         if candidate {

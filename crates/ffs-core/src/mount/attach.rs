@@ -119,6 +119,7 @@ pub(super) fn mount(
         stable: opts.stable,
         replace_order: opts.replace_order,
         acls,
+        unchecked: matches!(verdict, Verdict::Unchecked(_)),
         read_only,
         gate: RwLock::new(()),
         state: Mutex::new(state),

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
 use crate::ordering::Gone;
-use ffs_ondisk::{Place, Structure};
+use ffs_ondisk::{Ino, Place, Structure};
 use std::sync::Arc;
 
 impl Ffs {
@@ -105,6 +105,11 @@ fn find_victim(
     Ok((entry, was))
 }
 
+/// What goes with the name of a directory in `parent`; `twin`: it keeps another.
+pub(super) fn removed(parent: Ino, twin: bool) -> Gone {
+    if twin { Gone::name(1) } else { Gone::directory(parent) }
+}
+
 impl Inner {
     /// Whether the directory `ip` in `d` may go: empty, and both link counts can pay for it.
     pub(super) fn check_removable(
@@ -135,15 +140,29 @@ impl Inner {
         data: &mut InodeData,
     ) -> Result<()> {
         self.table.purge_names_of(ip);
-        dir::remove(d, entry, Gone::directory(d.ip.ino))?;
+        let twin = self.may_have_twin(data);
+        dir::remove(d, entry, removed(d.ip.ino, twin))?;
         let gone = self.drop_directory(ip, data);
         self.table.touch_modified(d.data);
+        if twin {
+            return gone;
+        }
         // For the `..` that went with it.
         self.drop_link(d.ip, d.data).and(gone)
     }
 
+    /// Whether the directory, which is empty, may have a second name: a crash may have cut off its
+    /// rename, and no check has looked since. Then it only loses a name; what is counted too much a check
+    /// will see.
+    pub(super) fn may_have_twin(&self, data: &InodeData) -> bool {
+        self.unchecked && data.d.nlink > 2
+    }
+
     /// A directory lost its name: nothing in it counts any more. Its blocks go with its last user.
     pub(super) fn drop_directory(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
+        if self.may_have_twin(data) {
+            return self.drop_link(ip, data);
+        }
         ip.dir.drop_index();
         // Its name and its `.`; whatever else the count said was wrong.
         data.d.nlink = 1;

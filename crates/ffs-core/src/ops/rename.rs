@@ -14,6 +14,7 @@ mod exchange;
 
 use super::locks::{Guard, Locks, Stop, retry};
 use super::names::{NewEntry, named};
+use super::remove::removed;
 use super::{
     Held, Vnode, check_alive, check_directory, check_in_tree, check_name, is_dots, perm, reserve_of,
 };
@@ -501,7 +502,9 @@ impl<'a> Renaming<'a> {
     /// What goes with the name of the file to be replaced.
     fn replaced(&self) -> Gone {
         match &self.dst {
-            Some(dst) if dst.is_dir() => Gone::directory(self.req.to.dir.ino),
+            Some(dst) if dst.is_dir() => {
+                removed(self.req.to.dir.ino, self.inner.may_have_twin(&dst.data))
+            }
             Some(dst) => Gone::name(dst.data.d.nlink.saturating_sub(1)),
             None => Gone::name(0),
         }
@@ -541,6 +544,7 @@ impl<'a> Renaming<'a> {
         }
         self.follow_depth(left);
         noted = noted.and(inner.drop_link(self.src.ip, &mut self.src.data));
+        let twin = self.dst.as_ref().is_some_and(|dst| inner.may_have_twin(&dst.data));
         if let Some(dst) = &mut self.dst {
             let counted = if dst.is_dir() {
                 inner.drop_directory(dst.ip, &mut dst.data)
@@ -554,7 +558,7 @@ impl<'a> Renaming<'a> {
             let d1 = self.source();
             noted = noted.and(inner.drop_link(d1.ip, d1.data));
         }
-        if replaced_dir {
+        if replaced_dir && !twin {
             let d2 = self.target();
             noted = noted.and(inner.drop_link(d2.ip, d2.data));
         }

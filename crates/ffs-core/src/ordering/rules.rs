@@ -62,6 +62,8 @@ rules! {
     SizeBehindContent = "size-behind-content",
     /// A file's size shrinks when the indirect blocks it shares with what is cut off are written.
     CutBeforeSize = "cut-before-size",
+    /// An indirect block has a pointer only if the file's size on the device covers its block.
+    SizeBeforeIndirect = "size-before-indirect",
     /// New inode blocks are written before their group counts them.
     FreshBeforeGroup = "fresh-before-group",
     /// A record taken back gets its old type too.

@@ -18,8 +18,8 @@ use super::graph::{ExtClaim, Id, Level, State, What};
 use super::inodes::More;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{FragRun, PtrSlot, Work};
-use ffs_ondisk::bmap::{self, Path, first_of_root};
+use crate::ordering::{ClaimOf, FragRun, PtrSlot, Work};
+use ffs_ondisk::bmap::{self, Named, Path, first_of_root};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
 use smallvec::SmallVec;
@@ -54,8 +54,8 @@ impl Engine {
     pub(super) fn claim(
         &mut self,
         slot: PtrSlot,
-        new: FragRun,
-        old: Option<FragRun>,
+        (new, old): (FragRun, Option<FragRun>),
+        what: ClaimOf,
         block: BufKey,
     ) {
         self.touch(block);
@@ -89,6 +89,19 @@ impl Engine {
             c.frees.extend(frees);
         }
         self.chain_entry(slot, old).versions.push(id);
+        if let PtrSlot::Indirect { ino, .. } = slot
+            && holds(Rule::SizeBeforeIndirect)
+        {
+            // A directory's size must not cover a hole: there the pointer comes before the size.
+            match what {
+                ClaimOf::Data | ClaimOf::Attributes | ClaimOf::Indirect => {
+                    self.more(ino).reach.get_or_insert_default();
+                }
+                ClaimOf::DirectoryBody | ClaimOf::DirectoryGrowth | ClaimOf::DirectoryExtended => {
+                    self.more(ino).reach = None
+                }
+            }
+        }
         if holds(Rule::ContentBeforeClaim) {
             self.need_block(id, block);
         }
@@ -227,6 +240,10 @@ impl Engine {
                         self.indirects.remove(&key);
                     }
                 }
+                if let BufKey::File(ino, _) = key {
+                    self.end_reach(ino);
+                    self.tidy(ino);
+                }
             }
         }
     }
@@ -343,6 +360,7 @@ impl Engine {
         let gone: Vec<Chain> = which.iter().filter_map(|i| all.remove(i)).collect();
         if all.is_empty() {
             self.indirects.remove(&key);
+            self.end_reach(ino);
         }
         let mut frees = Vec::new();
         for chain in gone {
@@ -354,6 +372,7 @@ impl Engine {
     /// An indirect block is gone, and its pointers with it.
     pub(super) fn forget_indirect(&mut self, ino: Ino, key: BufKey) {
         let Some(all) = self.indirects.remove(&key) else { return };
+        self.end_reach(ino);
         let mut frees = Vec::new();
         for chain in all.into_values() {
             self.drop_chain(chain, &mut frees);
@@ -508,7 +527,8 @@ impl Engine {
         let Some(all) = self.indirects.get(&key) else { return false };
         let mut undone = false;
         for (&i, chain) in all {
-            let which = self.shown(chain, swap(i, None));
+            let live = swap(i, None);
+            let which = self.shown(chain, live).filter(|_| self.reaches_to(key, i));
             let id = which.and_then(|k| chain.versions.get(k)).copied();
             seen.extend(id);
             let run = id.map_or(chain.base, |id| self.run_of(id));
@@ -516,6 +536,18 @@ impl Engine {
             swap(i, Some(run.map_or(FragNo::HOLE, |r| r.at)));
         }
         undone
+    }
+
+    /// Whether the size of the file on the device covers what pointer `i` of its indirect block names.
+    pub(super) fn reaches_to(&self, key: BufKey, i: u32) -> bool {
+        let BufKey::File(ino, name) = key else { return true };
+        let more = self.inodes.get(&ino).and_then(|r| r.more.as_ref());
+        let Some(reach) = more.and_then(|m| m.reach) else { return true };
+        let Some(Named::Indirect { level, first }) = bmap::parse_name(&self.g, name) else {
+            return true;
+        };
+        let skip = bmap::blocks_per_pointer(&self.g, level).saturating_mul(i.into());
+        self.g.lblktosize(first.plus(skip)) < reach.durable
     }
 
     /// Newest values of the pointers on the way to block `lbn` of `ino` that are not durable; with

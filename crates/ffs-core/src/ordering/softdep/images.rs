@@ -26,7 +26,8 @@ pub(super) struct Manifest {
     /// The block's reasons to be written that it answers.
     seq: u64,
     nodes: Vec<Id>,
-    inodes: SmallVec<[(Ino, u64); 2]>,
+    /// Which state of an inode, and with what size.
+    inodes: SmallVec<[(Ino, u64, u64); 2]>,
 }
 
 impl Engine {
@@ -111,13 +112,20 @@ impl Engine {
             if let Init::New { issued, .. } = &mut rec.init {
                 *issued = true;
             }
-            m.inodes.push((ino, rec.version));
-            let Some(more) = rec.more.take() else { continue };
+            let version = rec.version;
+            let Some(mut more) = rec.more.take() else {
+                m.inodes.push((ino, version, 0));
+                continue;
+            };
             let mut d = Dinode::decode(&g, slot);
             if self.compose(&mut d, &more, &mut m.nodes) {
                 undone = true;
                 d.encode(&g, slot);
             }
+            if let Some(reach) = &mut more.reach {
+                (reach.durable, reach.issued) = (reach.durable.min(d.size), d.size);
+            }
+            m.inodes.push((ino, version, d.size));
             if let Some(rec) = self.inodes.get_mut(&ino) {
                 rec.more = Some(more);
             }
@@ -170,8 +178,8 @@ impl Engine {
             }
         }
         self.drain();
-        for (ino, version) in m.inodes {
-            self.inode_durable(ino, version);
+        for (ino, version, size) in m.inodes {
+            self.inode_durable(ino, version, size);
         }
         self.drain();
     }
@@ -186,7 +194,9 @@ impl Engine {
                 all.values().any(|c| self.held_back(c.versions.last().copied()))
             })),
             BufKind::Indirect => part(self.indirects.get(&key).is_some_and(|all| {
-                all.values().any(|c| self.held_back(c.versions.last().copied()))
+                all.iter().any(|(&i, c)| {
+                    self.held_back(c.versions.last().copied()) || !self.reaches_to(key, i)
+                })
             })),
             BufKind::CylinderGroup | BufKind::Data => Readiness::Whole,
         }

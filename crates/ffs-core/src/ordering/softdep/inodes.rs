@@ -67,6 +67,17 @@ pub(super) struct More {
     pub(super) frees: SmallVec<[Id; 1]>,
     /// Removals of its old names that wait for new ones.
     pub(super) leaving: SmallVec<[Id; 1]>,
+    /// What is known of its size on the device, while pointers in indirect blocks wait for it.
+    pub(super) reach: Option<Reach>,
+}
+
+/// A size on the device.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reach {
+    /// At least this.
+    pub(super) durable: u64,
+    /// In the newest image.
+    pub(super) issued: u64,
 }
 
 impl More {
@@ -77,6 +88,7 @@ impl More {
             && self.leaving.is_empty()
             && self.freed.is_empty()
             && self.reserved == 0
+            && self.reach.is_none()
             && (self.ext, self.anchor, self.dotdot, self.parent) == (None, None, None, None)
     }
 }
@@ -192,8 +204,11 @@ impl Engine {
     }
 
     /// An image that shows the inode's state `version` is durable.
-    pub(super) fn inode_durable(&mut self, ino: Ino, version: u64) {
+    pub(super) fn inode_durable(&mut self, ino: Ino, version: u64, size: u64) {
         let Some(rec) = self.inodes.get_mut(&ino) else { return };
+        if let Some(reach) = rec.more.as_mut().and_then(|m| m.reach.as_mut()) {
+            reach.durable = size.min(reach.issued);
+        }
         rec.durable = rec.durable.max(version);
         if version > 0 {
             rec.init = Init::Done;
@@ -205,12 +220,23 @@ impl Engine {
             }
             at > version
         });
+        self.end_reach(ino);
         for id in due {
             // In the order in which they came to wait: blocks are freed before their inode.
             self.meet(id, Cond::Inode(ino));
             self.drain();
         }
         self.tidy(ino);
+    }
+
+    /// Nothing waits for the inode's size any more.
+    pub(super) fn end_reach(&mut self, ino: Ino) {
+        let names = BufKey::File(ino, i64::MIN)..BufKey::File(ino, 0);
+        if self.indirects.range(names).next().is_none()
+            && let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut())
+        {
+            more.reach = None;
+        }
     }
 
     /// Adds to the links that the device may show besides those there are.

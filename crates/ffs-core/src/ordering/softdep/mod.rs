@@ -203,10 +203,10 @@ impl Ordering for SoftUpdates {
         slot: PtrSlot,
         new: FragRun,
         old: Option<FragRun>,
-        _: ClaimOf,
+        what: ClaimOf,
         block: BufKey,
     ) -> Disposition {
-        self.0.lock().claim(slot, new, old, block);
+        self.0.lock().claim(slot, (new, old), what, block);
         Disposition::Delay
     }
     fn claim_dropped(&self, slot: PtrSlot, new: FragRun, old: Option<FragRun>) {

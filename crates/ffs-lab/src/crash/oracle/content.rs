@@ -265,7 +265,8 @@ impl Content {
         }
         if size.is_multiple_of(fragment.max(1)) {
             for (era, (least, most)) in bounds.into_iter().enumerate() {
-                let from = if era == 0 { least } else { 0 };
+                // Or of a block, behind which there was nothing but a hole.
+                let from = if era == 0 && !self.may_be_hole(size, least) { least } else { 0 };
                 // Of an era without sizes `least` is the largest number there is.
                 if least != u64::MAX && from <= size && size <= most {
                     eras |= 1 << era;
@@ -273,6 +274,12 @@ impl Content {
             }
         }
         eras
+    }
+
+    /// Whether, of what is durable, nothing need be there between these bytes.
+    fn may_be_hole(&self, from: u64, to: u64) -> bool {
+        let within = from / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES);
+        self.sectors.iter().filter(|s| within.contains(&s.index)).all(|s| s.zero & 1 == 1)
     }
 
     /// The eras that explain `part` of a sector.

@@ -35,6 +35,7 @@ struct Walk {
     ino: u32,
     size: u64,
     snapshot: bool,
+    directory: bool,
     /// Blocks the size covers.
     blocks: u64,
     /// Fragments claimed so far.
@@ -120,7 +121,9 @@ impl Checker {
             self.wrong("F12", || format!("inode {ino} has the impossible size {}", inode.size));
         } else {
             let blocks = inode.size.div_ceil(v.bsize);
-            let walk = Walk { ino, size: inode.size, snapshot, blocks, fragments: 0 };
+            let directory = kind == DIRECTORY;
+            let size = inode.size;
+            let walk = Walk { ino, size, snapshot, directory, blocks, fragments: 0 };
             self.claims(image, &mut inode, kind, &pointers, walk);
         }
         self.found.tree.add(inode);
@@ -264,7 +267,10 @@ impl Checker {
             if at == 0 || w.is_word(at) {
                 continue;
             }
-            if lbn >= w.blocks {
+            if lbn >= w.blocks && w.directory {
+                // Its size must not cover a hole, so the pointer comes first.
+                self.found.seen.saw(1);
+            } else if lbn >= w.blocks {
                 self.past_end(w.ino, at);
             } else if self.claim(w, at, v.frag) {
                 if level == 0 {
