@@ -3,8 +3,10 @@
 //! **Invariants.**
 //! 1. Reading commands mount read-only and hold the shared lock: they work on dirty, journaled and
 //!    snapshot-bearing images and change nothing.
-//! 2. Writing commands hold the exclusive lock, order no writes (the image is nobody else's until
-//!    they end) and unmount cleanly, also after an error or SIGINT.
+//! 2. Writing commands hold the exclusive lock and unmount cleanly, also after an error or SIGINT.
+//! 3. They order their writes where the superblock promises soft updates, so that a killed one
+//!    leaves what a power cut may leave; elsewhere they do not, and a killed one leaves an image to
+//!    be checked.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -45,6 +47,10 @@ impl Session {
             let why = session.ffs.read_only_reason().unwrap_or("it can only be read");
             let why = why.replace("ffs fsck", &format!("ffs fsck {}", session.image));
             return Err(Failure::new(&session.image, format!("cannot be changed: {why}")));
+        }
+        if let Some(found) = session.ffs.unchecked() {
+            let found = found.replace("ffs fsck", &format!("ffs fsck {}", session.image));
+            crate::output::note(format!("{}: changed without a check: {found}", session.image));
         }
         Ok(session)
     }
@@ -104,12 +110,17 @@ const OFFLINE_VNODES: u64 = 8192;
 /// How offline commands mount.
 pub(crate) fn offline() -> MountOptions {
     MountOptions {
-        ordering: OrderingPolicy::None,
+        ordering: OrderingPolicy::Async,
         atime: Atime::Never,
         bsdgroups: true,
         tunables: TunableValues { maxvnodes: OFFLINE_VNODES, ..TunableValues::default() },
         ..MountOptions::default()
     }
+}
+
+/// How an image is filled that was made a moment ago, and that nobody has use for until it is whole.
+pub(crate) fn filling() -> MountOptions {
+    MountOptions { ordering: OrderingPolicy::None, ..offline() }
 }
 
 /// Opens and locks `image`.
@@ -147,4 +158,62 @@ pub(crate) fn holds_ufs(device: &dyn BlockDevice) -> bool {
         };
         sbsearch::at(read, at, None).is_ok()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+    use ffs_core::{NodeKind, WriteMode};
+    use ffs_device::MemDevice;
+    use ffs_ondisk::{Endian, Format};
+    use std::path::PathBuf;
+
+    /// The images of a command at work and of the next one, each as a kill would leave it.
+    fn killed_twice(soft_updates: bool, dir: &std::path::Path) -> [PathBuf; 2] {
+        let fresh = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 16 << 20);
+        let fresh = fresh.unwrap();
+        let options = ffs_admin::tunefs::TunefsOptions {
+            soft_updates: Some(soft_updates),
+            ..Default::default()
+        };
+        ffs_admin::tunefs::tunefs(&fresh, &options).unwrap();
+        let names = ["fresh", "first", "second"].map(|name| dir.join(name));
+        std::fs::write(&names[0], fresh.to_vec()).unwrap();
+        for n in 0..2 {
+            let Ok(session) = Session::write(names[n].as_os_str()) else { break };
+            let (fs, cred) = (&session.ffs, &session.cred);
+            let name = format!("file {n}");
+            let root = fs.root().unwrap();
+            let v = fs.create(cred, &root, name.as_bytes(), NodeKind::Regular, 0o644).unwrap();
+            fs.write(cred, &v, 0, &[7; 100_000], WriteMode::default()).unwrap();
+            fs.sync().unwrap();
+            fs.unlink(cred, &root, name.as_bytes()).unwrap();
+            std::fs::copy(&names[n], &names[n + 1]).unwrap();
+        }
+        let [_, first, second] = names;
+        [first, second]
+    }
+
+    #[test]
+    fn a_killed_command_keeps_what_the_superblock_promises() {
+        let dir = tempfile::tempdir().unwrap();
+        for image in killed_twice(true, dir.path()) {
+            let session = Session::write(image.as_os_str()).map_err(|_| "refused").unwrap();
+            assert!(session.ffs.unchecked().is_some());
+            session.finish().map_err(|_| "not finished").unwrap();
+            let image = MemDevice::from_bytes(&std::fs::read(&image).unwrap());
+            let preen = ffs_admin::fsck::FsckOptions::preen();
+            let report = ffs_admin::fsck::Fsck::new(Arc::new(image), preen).run();
+            assert!(report.clean, "{report:#?}");
+        }
+    }
+
+    #[test]
+    fn a_killed_command_leaves_an_image_without_promises_to_be_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let [image, _] = killed_twice(false, dir.path());
+        assert!(Session::write(image.as_os_str()).is_err());
+    }
 }

@@ -27,7 +27,7 @@ use crate::copy::{self, Emit, Entry, Said, Tally};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
-use crate::session::{Session, offline, open_with};
+use crate::session::{Session, filling, open_with};
 use crate::signals;
 use crate::sizing::{self, Survey};
 use crate::spec::names_partition;
@@ -293,7 +293,7 @@ impl Order {
         let report = newfs(&*device, &options, &*clock, &SplitMix64::new(SEED), &mut |_, _| {});
         let report = report.map_err(Failure::plain)?;
         let env = Env::seeded(clock.clone(), SEED);
-        let session = Session::mount(name.to_owned(), device, &offline(), env)?;
+        let session = Session::mount(name.to_owned(), device, &filling(), env)?;
         let total = survey.map(|survey| survey.bytes);
         let filled = self.copy(&session, &clock, total);
         let stat = session.ffs.statfs();

@@ -1,6 +1,8 @@
 //! What the small commands do inside an image.
 
 use crate::common::{Dir, fails, fsck_clean, ok, run, text};
+use ffs_ondisk::Superblock;
+use ffs_ondisk::superblock::SBLOCKSIZE;
 use std::path::Path;
 
 #[test]
@@ -122,6 +124,30 @@ fn dirty_images_are_read_but_not_written() {
     fails(&["mkdir", &format!("{image}:/x")], 1, "ffs fsck");
     assert_eq!(run(&["fsck", "-y", &image]).status.code(), Some(0));
     ok(&["mkdir", &format!("{image}:/x")]);
+    fsck_clean(Path::new(&image));
+}
+
+/// As after a crash under soft updates: no check is needed, and what one would find is told.
+#[test]
+fn a_dirty_image_with_soft_updates_is_changed_and_it_is_said() {
+    let d = Dir::new();
+    let image = d.image("a.img", "16m", &["-U"]);
+    let quiet = run(&["mkdir", &format!("{image}:/before")]);
+    assert!(quiet.status.success() && quiet.stderr.is_empty(), "{}", text(&quiet));
+    let mut bytes = std::fs::read(&image).unwrap();
+    let home = 65536;
+    let mut sb = Superblock::decode(&bytes[home..home + SBLOCKSIZE], home as u64).unwrap();
+    sb.f.clean = 0;
+    let sb = sb.encode();
+    bytes[home..home + sb.len()].copy_from_slice(&sb);
+    std::fs::write(&image, bytes).unwrap();
+    let told = run(&["mkdir", &format!("{image}:/after")]);
+    let stderr = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success() && stderr.contains("without a check"), "{}", text(&told));
+    assert!(ok(&["ls", &image]).contains("after"));
+    assert_eq!(run(&["fsck", "-p", &image]).status.code(), Some(0));
+    let quiet = run(&["mkdir", &format!("{image}:/last")]);
+    assert!(quiet.status.success() && quiet.stderr.is_empty(), "{}", text(&quiet));
     fsck_clean(Path::new(&image));
 }
 
