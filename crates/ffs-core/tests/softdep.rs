@@ -1,5 +1,6 @@
 //! Soft updates as a mount sees them: what is written when, what is durable when a call returns, what
 //! is free, and which volumes may be mounted.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod common;
 

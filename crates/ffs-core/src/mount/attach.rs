@@ -77,10 +77,11 @@ pub(super) fn mount(
         Verdict::Doubtful(_) if opts.force => (true, None),
         Verdict::Doubtful(why) | Verdict::ReadOnly(why) => (false, Some(why)),
     };
-    let torn = match verdict {
-        Verdict::Unchecked(_) => Torn::Possible,
-        Verdict::Writable | Verdict::Doubtful(_) | Verdict::ReadOnly(_) => Torn::Never,
+    let unchecked = match verdict {
+        Verdict::Unchecked(why) => Some(why),
+        Verdict::Writable | Verdict::Doubtful(_) | Verdict::ReadOnly(_) => None,
     };
+    let torn = if unchecked.is_some() { Torn::Possible } else { Torn::Never };
     let groups = if writable && verdict != Verdict::Writable {
         // After a crash the summary area may be older than the groups.
         count_groups(&g, &*dev, torn)?
@@ -102,10 +103,7 @@ pub(super) fn mount(
             verdict == Verdict::Writable,
             policy == OrderingPolicy::SoftUpdates,
         ),
-        unchecked: match verdict {
-            Verdict::Unchecked(why) => Some(why),
-            Verdict::Writable | Verdict::Doubtful(_) | Verdict::ReadOnly(_) => None,
-        },
+        unchecked,
         read_only_reason: if opts.read_only { None } else { refused },
         may_write: writable,
         last_sync: env.clock.now().secs,

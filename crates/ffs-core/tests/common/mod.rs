@@ -1,6 +1,7 @@
 //! What the tests of directories and operations share: small volumes in memory whose writes are
 //! recorded, and the check that they are sound.
 #![allow(dead_code, reason = "each test uses a part")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use ffs_core::{Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, Result, Vnode};
 use ffs_device::clock::{Clock, ManualClock, Timestamp};
