@@ -98,6 +98,8 @@ impl Checker<'_> {
             "unreferenced directory: reconnect"
         };
         if !self.judge.ask(Draft::benign(Id::DirUnref, what).ino(top))? {
+            // Where it hangs nowhere, no directory need count it.
+            self.uncount_dotdot(top);
             return Ok(());
         }
         if clear {

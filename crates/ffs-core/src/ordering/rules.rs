@@ -56,6 +56,8 @@ rules! {
     NewNameFirst = "new-name-first",
     /// A name counts as in place only if the directory is itself named on the device.
     Anchored = "anchored",
+    /// A name counts as gone or there only if the directory shows the block it was written in.
+    MovedBlock = "moved-block",
     /// A name removed elsewhere in the directory is gone before it is entered again.
     UniqueName = "unique-name",
     /// A directory's size covers only chunks that are on the device.

@@ -7,9 +7,10 @@
 //! 2. A group's image is held back while inode blocks that it counts were never written.
 
 use super::Engine;
-use super::graph::{Cond, Id};
+use super::graph::{Cond, Id, What};
 use crate::buf::BufKey;
-use ffs_ondisk::Ino;
+use crate::ordering::rules::{Rule, holds};
+use ffs_ondisk::{Ino, Lbn};
 use std::collections::VecDeque;
 
 /// Who waits for a block.
@@ -75,7 +76,10 @@ impl Engine {
         }
         for w in due {
             match w {
-                Waiter::Node(id) => self.meet(id, Cond::Block(key)),
+                Waiter::Node(id) => {
+                    self.need_shown(id, key);
+                    self.meet(id, Cond::Block(key));
+                }
                 Waiter::NewInode(ino) => self.map_durable(ino),
                 Waiter::Group(group) => {
                     if let Some(rec) = self.blocks.get_mut(&group) {
@@ -83,6 +87,15 @@ impl Engine {
                     }
                 }
             }
+        }
+    }
+
+    /// What waits for a directory block to lose a name also waits for the directory to show that block:
+    /// as long as it shows an older one, the name is there.
+    fn need_shown(&mut self, id: Id, key: BufKey) {
+        let (BufKey::File(ino, lbn @ 0..), Some(n)) = (key, self.nodes.get(id)) else { return };
+        if matches!(n.what, What::Unlink { .. } | What::Name(_)) && holds(Rule::MovedBlock) {
+            self.need_claims(id, ino, Lbn(lbn.unsigned_abs()), true, false);
         }
     }
 

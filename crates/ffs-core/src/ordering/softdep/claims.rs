@@ -35,6 +35,8 @@ pub(super) struct Claim {
     pub(super) unseen: Option<FragRun>,
     /// It took the place of a value that was in no image.
     pub(super) merged: bool,
+    /// Names written in the block of a directory that it claims: they are on the device when it is.
+    pub(super) names: Vec<Id>,
 }
 
 /// The values of a pointer.
@@ -63,11 +65,17 @@ impl Engine {
             return self.claim_ext(ino, i, new, block);
         }
         let moved = old.filter(|old| old.at != new.at);
-        let mut frees = Vec::new();
+        let (mut frees, mut names) = (Vec::new(), Vec::new());
         let last = self.chain_entry(slot, old).versions.last().copied();
         let dropped = last.filter(|&id| self.state(id) == Some(State::Never));
-        let mut claim =
-            Claim { slot, run: new, frees: Vec::new(), unseen: None, merged: dropped.is_some() };
+        let mut claim = Claim {
+            slot,
+            run: new,
+            frees: Vec::new(),
+            unseen: None,
+            merged: dropped.is_some(),
+            names: Vec::new(),
+        };
         // What was only grown in place since may be on the device as it was before.
         if dropped.is_some() && moved.is_some_and(|run| !self.may_show(slot, run.at, dropped)) {
             claim.unseen = moved;
@@ -82,11 +90,13 @@ impl Engine {
             {
                 frees.extend(c.frees);
                 frees.extend(c.unseen);
+                names = c.names;
             }
             self.chain_entry(slot, old).versions.pop();
         }
         if let Some(c) = self.claim_mut(id) {
             c.frees.extend(frees);
+            c.names = names;
         }
         self.chain_entry(slot, old).versions.push(id);
         if let PtrSlot::Indirect { ino, .. } = slot
@@ -122,7 +132,11 @@ impl Engine {
             return;
         }
         self.pass(id, None);
-        self.cancel(id);
+        if let Some(n) = self.cancel(id)
+            && let What::Claim(c) = n.what
+        {
+            self.met_names.extend(c.names);
+        }
         if let Some(c) = self.chain(slot) {
             c.versions.pop();
         }
@@ -139,7 +153,7 @@ impl Engine {
         base.into_iter().chain(others.filter_map(|v| self.run_of(v))).any(|run| run.at == at)
     }
 
-    fn claim_mut(&mut self, id: Id) -> Option<&mut Claim> {
+    pub(super) fn claim_mut(&mut self, id: Id) -> Option<&mut Claim> {
         match &mut self.nodes.get_mut(id)?.what {
             What::Claim(c) => Some(c),
             _ => None,
@@ -261,16 +275,20 @@ impl Engine {
             chain.base = Some(run);
         }
         self.trim_chain(slot);
-        let mut frees = Vec::new();
+        let (mut frees, mut names) = (Vec::new(), Vec::new());
         for v in older {
             if let Some(n) = self.fulfil(v)
                 && let What::Claim(c) = n.what
             {
                 frees.extend(c.frees);
                 frees.extend(c.unseen);
+                names.extend(c.names);
             }
         }
         self.free_now(frees);
+        for name in names {
+            self.name_written(name);
+        }
     }
 
     /// Asks for the runs to be marked free.
@@ -290,6 +308,7 @@ impl Engine {
             {
                 frees.extend(c.frees);
                 frees.extend(c.unseen);
+                self.met_names.extend(c.names);
             }
         }
     }

@@ -87,7 +87,13 @@ impl Engine {
         }
         let Some(n) = self.nodes.get(id) else { return };
         match &n.what {
-            What::Name(name) => w.todo.push(Cond::Block(self.dir_key(name.at))),
+            What::Name(name) => {
+                w.todo.push(Cond::Block(self.dir_key(name.at)));
+                // The block may have moved since.
+                if self.inodes.get(&name.at.dir).is_some_and(|r| r.more.is_some()) {
+                    w.todo.push(Cond::Inode(name.at.dir));
+                }
+            }
             What::Claim(c) => match c.slot {
                 PtrSlot::Indirect { ino, block, .. } => {
                     w.todo.push(Cond::Block(BufKey::File(ino, block)));

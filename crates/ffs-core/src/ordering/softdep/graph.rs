@@ -155,14 +155,18 @@ impl Engine {
 
     /// Takes met conditions off, and does what follows, until nothing follows any more.
     pub(super) fn drain(&mut self) {
-        while let Some((id, cond)) = self.met.pop() {
-            let Some(n) = self.nodes.get_mut(id) else { continue };
-            if let Some(i) = n.needs.iter().position(|need| need.cond == cond) {
-                n.needs.remove(i);
+        loop {
+            while let Some((id, cond)) = self.met.pop() {
+                let Some(n) = self.nodes.get_mut(id) else { continue };
+                if let Some(i) = n.needs.iter().position(|need| need.cond == cond) {
+                    n.needs.remove(i);
+                }
+                if n.needs.is_empty() {
+                    self.all_met(id);
+                }
             }
-            if n.needs.is_empty() {
-                self.all_met(id);
-            }
+            let Some(name) = self.met_names.pop() else { return };
+            self.name_written(name);
         }
     }
 

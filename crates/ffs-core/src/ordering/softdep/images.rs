@@ -164,7 +164,7 @@ impl Engine {
         self.block_durable(m.key, m.seq);
         for id in m.nodes {
             match self.nodes.get(id).map(|n| &n.what) {
-                Some(What::Name(_)) => self.name_durable(id),
+                Some(What::Name(_)) => self.name_written(id),
                 Some(What::Claim(_)) => self.claim_durable(id),
                 Some(What::Hold { .. } | What::Keep { .. }) => self.hold_over(id),
                 Some(What::Ext(x)) => {

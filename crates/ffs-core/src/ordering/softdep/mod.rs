@@ -90,6 +90,8 @@ struct Engine {
     work: VecDeque<Work>,
     /// Conditions met, to be taken off.
     met: Vec<(Id, Cond)>,
+    /// Written names whose claim is gone, to be looked at again.
+    met_names: Vec<Id>,
     totals: Pending,
     stats: Stats,
 }
@@ -113,6 +115,7 @@ impl SoftUpdates {
             stamp: 0,
             work: VecDeque::new(),
             met: Vec::new(),
+            met_names: Vec::new(),
             totals: Pending::default(),
             stats: Stats::default(),
         }))

@@ -263,8 +263,21 @@ impl Engine {
         }
     }
 
+    /// The value is in its block, on the device. If the device does not show that block in its
+    /// directory yet, it may still show an older one in its place: then the value counts later.
+    pub(super) fn name_written(&mut self, id: Id) {
+        let Some(What::Name(name)) = self.nodes.get(id).map(|n| &n.what) else { return };
+        let at = name.at;
+        let claim = self.claims_to(at.dir, self.g.lblkno(at.off.0.into()), true).pop();
+        match claim.filter(|_| holds(Rule::MovedBlock)).and_then(|c| self.claim_mut(c)) {
+            Some(claim) if claim.names.contains(&id) => {}
+            Some(claim) => claim.names.push(id),
+            None => self.name_durable(id),
+        }
+    }
+
     /// The value is on the device.
-    pub(super) fn name_durable(&mut self, id: Id) {
+    fn name_durable(&mut self, id: Id) {
         let Some(n) = self.nodes.get(id) else { return };
         let What::Name(name) = &n.what else { return };
         let (at, value) = (name.at, (name.ino, name.dtype));
