@@ -12,7 +12,7 @@
 //!    began after the completion has succeeded. A flush that failed is never followed by one that
 //!    succeeds.
 //! 4. Devices compose: wrappers ([`partition::Window`], [`record::Recorder`],
-//!    [`fault::FaultInjector`]) keep 1-3.
+//!    [`fault::FaultInjector`], [`power::PowerSwitch`]) keep 1-3.
 //!
 //! **Locking.** Devices are shared freely between threads. Two transfers that overlap and run at
 //! the same time are not ordered by the device: callers order them.
@@ -25,6 +25,7 @@ pub mod lock;
 pub mod mem;
 pub mod open;
 pub mod partition;
+pub mod power;
 pub mod record;
 
 use std::io::{IoSlice, IoSliceMut};
@@ -37,6 +38,7 @@ pub use file::FileDevice;
 pub use lock::LockWait;
 pub use mem::MemDevice;
 pub use open::{OpenError, OpenOptions, Opened, open_image};
+pub use power::PowerSwitch;
 pub use record::Recorder;
 
 /// When a completed write survives a power cut.

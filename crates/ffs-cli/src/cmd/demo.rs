@@ -1,4 +1,7 @@
-//! `ffs demo`: the main job once, on real input.
+//! `ffs demo`: the main job once, on real input; then a power cut, and a large directory.
+
+mod large;
+mod power;
 
 use std::fs;
 use std::io::Write;
@@ -41,12 +44,17 @@ pub(crate) const DOC: Doc = Doc {
 /// Show the main job, end to end, on a real tree.
 ///
 /// Makes an image in a temporary directory, fills it with the tree, checks it, mounts and lists it
-/// through FUSE if that is allowed here, reads every byte back and compares. Needs no rights and changes
-/// nothing but that directory, which stays.
+/// through FUSE if that is allowed here, reads every byte back and compares. Then it copies the tree onto
+/// a disk whose power fails half way, and shows what is kept, before and after `fsck -p`; and it counts
+/// the work of a large directory with and without hash. Needs no rights and changes nothing but that
+/// directory, in which the image stays.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The tree; without it the sources cargo has downloaded, or those of ffs itself
     tree: Option<PathBuf>,
+    /// Draws what the power cut leaves of the disk's cache
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
 }
 
 /// One line of the table at the end.
@@ -94,8 +102,10 @@ pub(crate) fn run(args: Args) -> Outcome {
     let same = demo.compare()?;
     writeln!(out, "Read:   every file read back by the library; {}.", same.sentence())?;
     writeln!(out, "        Contents, modes, owners, times and links are those of the tree.")?;
+    demo.power_cut(&built, args.seed, &mut out)?;
+    demo.large_directory(&mut out)?;
     writeln!(out, "\n{}", demo.table())?;
-    demo.next(&mut out)?;
+    demo.next(&dir, &mut out)?;
     Ok(0)
 }
 
@@ -191,6 +201,38 @@ impl Demo {
         Ok(tally)
     }
 
+    fn power_cut(&mut self, built: &Built, seed: u64, out: &mut dyn Write) -> Outcome {
+        let started = Instant::now();
+        let tree = power::Tree { path: &self.tree, skip: &self.skip };
+        let all = (built.tally.entries(), built.tally.bytes);
+        let story =
+            power::run(&tree, all, &self.image.with_file_name("power.img"), built.size, seed)?;
+        for (n, line) in story.lines(seed).iter().enumerate() {
+            writeln!(out, "{}{line}", if n == 0 { "Power:  " } else { "        " })?;
+        }
+        self.step("copied, cut off, recovered", Some(story.copied), None, started);
+        Ok(0)
+    }
+
+    fn large_directory(&mut self, out: &mut dyn Write) -> Outcome {
+        let started = Instant::now();
+        let table = large::run()?;
+        writeln!(
+            out,
+            "Large:  a directory of {} names, without and with its hash in memory; what is",
+            large::NAMES
+        )?;
+        writeln!(
+            out,
+            "        looked at for each name (bytes and records of the directory, slots of the hash):\n"
+        )?;
+        for line in table.lines() {
+            writeln!(out, "        {line}")?;
+        }
+        self.step("large directory, twice", Some(2 * large::NAMES), None, started);
+        Ok(0)
+    }
+
     fn step(
         &mut self,
         what: &'static str,
@@ -216,14 +258,19 @@ impl Demo {
         output::table(rows, &[1, 2, 3])
     }
 
-    fn next(&self, out: &mut dyn Write) -> Result<(), Failure> {
+    fn next(&self, dir: &Path, out: &mut dyn Write) -> Result<(), Failure> {
         let image = self.image.display();
         writeln!(out, "What to try next (ffs is {}):", program())?;
         writeln!(out, "  ffs tree -L 1 {image}")?;
         writeln!(out, "  ffs ls -l {image}:/")?;
         writeln!(out, "  ffs cp -a {image}:/. SOMEWHERE")?;
         writeln!(out, "  ffs mount {image} DIR      # as root, or with fusermount3")?;
+        writeln!(
+            out,
+            "  ffs lab crash              # every state a power cut may leave, on small volumes"
+        )?;
         writeln!(out, "  ffs --help")?;
+        writeln!(out, "  rm -r {}      # when you are done", dir.display())?;
         Ok(())
     }
 }

@@ -1,0 +1,420 @@
+//! The power fails in the middle of a copy.
+//!
+//! The tree is copied with soft updates onto a disk that forgets what was not flushed
+//! ([`PowerSwitch`]). The clock runs with the copy, not with the computer: half a minute of disk time
+//! goes by whether or not that takes half a minute, and everything follows from the seed.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use ffs_admin::counted;
+use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport};
+use ffs_admin::newfs::{NewfsOptions, newfs};
+use ffs_core::{Cred, Env, Ffs, FileType, MountOptions, NodeKind, Vnode, WriteMode};
+use ffs_device::power::Cut;
+use ffs_device::{BlockDevice, Clock, FileDevice, ManualClock, PowerSwitch, SplitMix64, Timestamp};
+
+use crate::copy::host_source::{HostOptions, HostSource};
+use crate::copy::image_sink::ImageSink;
+use crate::copy::{self, Emit, Entry, Kind, Sink, SinkError, SinkResult, Tally};
+use crate::fail::Failure;
+use crate::namei::{Last, namei};
+use crate::progress::Progress;
+
+/// Seconds of disk time from the beginning of the copy to the power cut.
+const SECONDS: u64 = 60;
+/// The second in which a file is written and synced.
+const SYNCED_AT: u64 = 45;
+/// The copy is cut off after half of the tree, or after so many files or bytes.
+const MOST_FILES: u64 = 6000;
+const MOST_BYTES: u64 = 128 << 20;
+/// Of the disk.
+const CACHE: usize = 8 << 20;
+/// The power fails with so many writes of the syncer.
+const WRITES: u64 = 5;
+/// Name and content of the file that is synced.
+const SYNCED: (&[u8], &[u8]) = (b"written-and-synced", b"fsync has returned\n");
+
+/// What happened.
+pub(super) struct Story {
+    /// Names entered before the power failed.
+    pub(super) copied: u64,
+    /// What became of the disk's cache.
+    pub(super) cut: Cut,
+    /// Names there when the volume was mounted as it was.
+    pub(super) unrepaired: u64,
+    /// What `fsck -p` said.
+    pub(super) repaired: FsckReport,
+    /// What is there afterwards.
+    pub(super) kept: Kept,
+}
+
+/// What of the copy is there.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// Files with all of their content, and all other names.
+    pub(super) whole: u64,
+    /// Files that have a name and not yet all content.
+    pub(super) begun: u64,
+    /// Names that are not there.
+    pub(super) gone: u64,
+}
+
+/// Copies `tree`, which has `files` files and `bytes` of data, into a new volume of `size` bytes at
+/// `image`, cuts the power, and looks what is there: unrepaired, repaired, and file by file.
+pub(super) fn run(
+    tree: &Tree<'_>,
+    (files, bytes): (u64, u64),
+    image: &Path,
+    size: u64,
+    seed: u64,
+) -> Result<Story, Failure> {
+    let told = |error: &dyn std::fmt::Display| Failure::new(image.display(), error);
+    let clock = Arc::new(ManualClock::new(SystemTime::now().into()));
+    let medium = FileDevice::create_sparse(image, size).map_err(|error| told(&error))?;
+    let medium: Arc<dyn BlockDevice> = Arc::new(medium.scratch());
+    let options = NewfsOptions { soft_updates: true, ..NewfsOptions::default() };
+    newfs(&*medium, &options, &*clock, &SplitMix64::new(seed), &mut |_, _| {})
+        .map_err(|error| told(&error))?;
+
+    let disk = Arc::new(PowerSwitch::new(medium.clone(), CACHE, seed));
+    let mount = |device: Arc<dyn BlockDevice>| {
+        let env = Env::seeded(clock.clone() as Arc<dyn Clock>, seed);
+        Ffs::mount(device, &MountOptions::default(), env).map_err(|error| told(&error))
+    };
+    let ffs = mount(disk.clone())?;
+    let goal = (files / 2).clamp(1, MOST_FILES);
+    let room = (bytes / 2).clamp(1, MOST_BYTES);
+    let copied = copy_until_cut(tree, &ffs, &disk, &clock, (goal, room))?;
+    let cut = disk.cut().map_err(|error| told(&error))?;
+    // What was in memory goes with the power.
+    drop(ffs);
+
+    let ffs = mount(medium.clone())?;
+    let (cred, root) = (Cred::root(), ffs.root().map_err(|error| told(&error))?);
+    let unrepaired = names(&ffs, root.clone()).map_err(|error| told(&error))?;
+    let made = ffs.create(&cred, &root, b"written-unrepaired", NodeKind::Regular, 0o644);
+    made.map_err(|error| told(&error))?;
+    drop(root);
+    ffs.unmount().map_err(|error| told(&error))?;
+
+    let repaired = Fsck::new(medium.clone(), FsckOptions::preen().at(now(&clock))).run();
+    if repaired.exit_code != 0 || !repaired.clean {
+        return Err(told(&format!("fsck -p: {}", first(&repaired))));
+    }
+    let full = Fsck::new(medium.clone(), FsckOptions::no()).run();
+    if !full.is_silent() {
+        return Err(told(&format!("after fsck -p: {}", first(&full))));
+    }
+    let ffs = mount(medium)?;
+    let kept = compare(tree, &ffs, copied)?;
+    synced_is_there(&ffs).map_err(|error| told(&error))?;
+    ffs.unmount().map_err(|error| told(&error))?;
+    fs::remove_file(image).map_err(|error| told(&error))?;
+    Ok(Story { copied, cut, unrepaired, repaired, kept })
+}
+
+impl Story {
+    /// For people, a fact a line.
+    pub(super) fn lines(&self, seed: u64) -> Vec<String> {
+        let Story { copied, cut, unrepaired, repaired, kept } = self;
+        let found: u64 = repaired.counts.values().sum();
+        let mut kinds: Vec<String> = Vec::new();
+        for (id, count) in &repaired.counts {
+            kinds.push(format!("{} {id}", count));
+        }
+        let repairs = match found {
+            0 => "fsck -p has nothing to repair".to_owned(),
+            _ => format!("fsck -p repairs what a crash may leave ({})", kinds.join(", ")),
+        };
+        let before = SECONDS - SYNCED_AT;
+        vec![
+            format!(
+                "The tree again, copied with soft updates; after {} and {SECONDS} s of disk time",
+                counted(*copied, "name"),
+            ),
+            format!(
+                "the power fails while the disk writes: of its cache {} are written, {} lost",
+                counted(cut.kept, "sector"),
+                cut.lost,
+            ),
+            format!("(--seed {seed} draws which)."),
+            format!(
+                "Mounted at once, without a check: {} listed, a file made, unmounted.",
+                counted(*unrepaired, "name")
+            ),
+            format!("{repairs}; a full check then finds nothing."),
+            format!(
+                "Kept: {} whole. Begun: {}. Of the last half minute, gone: {}.",
+                kept.whole, kept.begun, kept.gone
+            ),
+            format!(
+                "No file holds a byte that is not its own; one synced {before} s before is there."
+            ),
+        ]
+    }
+}
+
+/// A tree of the host, and what of it is none.
+pub(super) struct Tree<'a> {
+    /// Its root.
+    pub(super) path: &'a Path,
+    /// Directories to leave out, by device and inode number.
+    pub(super) skip: &'a [(u64, u64)],
+}
+
+impl Tree<'_> {
+    /// Tells the tree to `sink`, until that stops it.
+    fn tell(&self, sink: &mut dyn Sink) -> Result<Tally, Failure> {
+        let skip = self.skip.to_vec();
+        let options = HostOptions { xattrs: false, links: true, data: true, follow: true, skip };
+        let mut progress = Progress::bytes("copy", None);
+        let source = |emit: &mut Emit| HostSource::new(options, emit).walk(self.path, b"");
+        copy::run(source, sink, &mut |_| {}, &mut progress)
+    }
+}
+
+/// A sink that lets time go by, and ends with the power.
+struct Timed<'a> {
+    sink: ImageSink<'a>,
+    ffs: &'a Ffs,
+    disk: &'a PowerSwitch<Arc<dyn BlockDevice>>,
+    clock: &'a ManualClock,
+    began: Timestamp,
+    /// Names and bytes after which the power fails.
+    goal: (u64, u64),
+    names: u64,
+    bytes: u64,
+    second: u64,
+    off: bool,
+}
+
+/// How many names were entered before the power failed.
+fn copy_until_cut(
+    tree: &Tree<'_>,
+    ffs: &Ffs,
+    disk: &PowerSwitch<Arc<dyn BlockDevice>>,
+    clock: &ManualClock,
+    goal: (u64, u64),
+) -> Result<u64, Failure> {
+    let (cred, began) = (Cred::root(), clock.now());
+    let root = ffs.root().map_err(Failure::plain)?;
+    let sink = ImageSink::new(ffs, &cred, "disk", root);
+    let (names, bytes, second, off) = (0, 0, 0, false);
+    let mut timed = Timed { sink, ffs, disk, clock, began, goal, names, bytes, second, off };
+    match tree.tell(&mut timed) {
+        Err(failure) if !timed.off => Err(failure),
+        _ => Ok(timed.names),
+    }
+}
+
+impl Timed<'_> {
+    /// Lets time go by as far as the copy has come.
+    fn step(&mut self) -> Result<(), SinkError> {
+        let part = |done: u64, goal: u64| done.saturating_mul(SECONDS) / goal;
+        let due = part(self.names, self.goal.0).max(part(self.bytes, self.goal.1));
+        self.advance(due.min(SECONDS))
+    }
+
+    /// Lets time go by until the second `due`; the last one is that of the power cut.
+    fn advance(&mut self, due: u64) -> Result<(), SinkError> {
+        while self.second < due {
+            self.second += 1;
+            let secs = self.began.secs + self.second as i64;
+            self.clock.set(Timestamp::new(secs, self.began.nanos));
+            let last = self.second == SECONDS;
+            if last {
+                self.disk.cut_at(WRITES);
+            }
+            let ticked = self.ffs.tick();
+            if last {
+                self.off = true;
+                let _ = self.disk.cut();
+                return Err(SinkError::Stop(Failure::plain("the power is off")));
+            }
+            ticked.map_err(stop)?;
+            if self.second == SYNCED_AT {
+                self.write_synced().map_err(stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_synced(&self) -> ffs_core::Result<()> {
+        let (cred, root) = (Cred::root(), self.ffs.root()?);
+        let file = self.ffs.create(&cred, &root, SYNCED.0, NodeKind::Regular, 0o644)?;
+        self.ffs.write(&cred, &file, 0, SYNCED.1, WriteMode::default())?;
+        self.ffs.fsync(&file, false)
+    }
+}
+
+fn stop(error: ffs_core::Error) -> SinkError {
+    SinkError::Stop(Failure::plain(error))
+}
+
+impl Sink for Timed<'_> {
+    fn entry(&mut self, entry: &Entry, tally: &mut Tally) -> SinkResult {
+        self.step()?;
+        self.names += 1;
+        self.sink.entry(entry, tally)
+    }
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult {
+        self.bytes += bytes.len() as u64;
+        self.sink.data(offset, bytes)?;
+        self.step()
+    }
+    fn end(&mut self, tally: &mut Tally) -> SinkResult {
+        self.sink.end(tally)
+    }
+    fn abandon(&mut self) {
+        if !self.off {
+            self.sink.abandon();
+        }
+    }
+    fn finish(&mut self, tally: &mut Tally) -> SinkResult {
+        // The tree is smaller than it was before.
+        self.advance(SECONDS)?;
+        self.sink.finish(tally)
+    }
+}
+
+/// Compares what was copied, the first `copied` names of `tree`, with what is there.
+fn compare(tree: &Tree<'_>, ffs: &Ffs, copied: u64) -> Result<Kept, Failure> {
+    let kept = Kept::default();
+    let mut look = Look { ffs, cred: Cred::root(), left: copied, kept, open: None, wrong: None };
+    let told = tree.tell(&mut look);
+    if let Some(path) = look.wrong {
+        let why = "what is there is not what was copied";
+        return Err(Failure::new(crate::fail::show(&path), why));
+    }
+    match told {
+        Err(failure) if look.left > 0 => Err(failure),
+        _ => Ok(look.kept),
+    }
+}
+
+/// A sink that looks what of a copy is there.
+struct Look<'a> {
+    ffs: &'a Ffs,
+    cred: Cred,
+    left: u64,
+    kept: Kept,
+    /// The file that is being told, and whether all of it is there so far.
+    open: Option<(Vnode, bool, Vec<u8>)>,
+    wrong: Option<Vec<u8>>,
+}
+
+impl Look<'_> {
+    fn mismatch<T>(&mut self, path: &[u8]) -> Result<T, SinkError> {
+        self.wrong = Some(path.to_vec());
+        Err(SinkError::Stop(Failure::plain("differs")))
+    }
+}
+
+impl Sink for Look<'_> {
+    fn entry(&mut self, entry: &Entry, _: &mut Tally) -> SinkResult {
+        if self.left == 0 {
+            return Err(SinkError::Stop(Failure::plain("all seen")));
+        }
+        self.left -= 1;
+        let Ok(file) = namei(self.ffs, &self.cred, &entry.path, Last::Keep) else {
+            self.kept.gone += 1;
+            return Ok(());
+        };
+        let attr = self.ffs.getattr(&file);
+        let (same, whole) = match &entry.kind {
+            Kind::Directory => (attr.kind == FileType::Directory, true),
+            Kind::File(size) => (attr.kind == FileType::Regular, attr.size == *size),
+            Kind::Symlink(text) => {
+                let told = self.ffs.readlink(&file);
+                (told.is_ok_and(|told| told == *text), true)
+            }
+            _ => (true, true),
+        };
+        if !same {
+            return self.mismatch(&entry.path);
+        }
+        match &entry.kind {
+            Kind::File(_) => self.open = Some((file, whole, entry.path.clone())),
+            _ => self.kept.whole += 1,
+        }
+        Ok(())
+    }
+
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult {
+        let Some((file, whole, path)) = &mut self.open else { return Ok(()) };
+        let mut there = vec![0; bytes.len()];
+        let read = self.ffs.read(file, offset, &mut there);
+        let len = read.map_err(stop)?;
+        // What is not there yet is missing at the end or reads as zeros.
+        let mut pairs = there.iter().zip(bytes).take(len);
+        let foreign = pairs.any(|(is, was)| is != was && *is != 0);
+        *whole &= len == bytes.len() && there == bytes;
+        let path = path.clone();
+        if foreign { self.mismatch(&path) } else { Ok(()) }
+    }
+
+    fn end(&mut self, _: &mut Tally) -> SinkResult {
+        match self.open.take() {
+            Some((_, true, _)) => self.kept.whole += 1,
+            Some((_, false, _)) => self.kept.begun += 1,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.open = None;
+    }
+
+    fn finish(&mut self, _: &mut Tally) -> SinkResult {
+        Ok(())
+    }
+}
+
+fn synced_is_there(ffs: &Ffs) -> Result<(), String> {
+    let look = || -> ffs_core::Result<bool> {
+        let file = ffs.lookup(&Cred::root(), &ffs.root()?, SYNCED.0)?;
+        let mut there = vec![0; SYNCED.1.len() + 1];
+        let len = ffs.read(&file, 0, &mut there)?;
+        Ok(there[..len] == *SYNCED.1)
+    };
+    match look() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("a file that was synced has lost its content".to_owned()),
+        Err(error) => Err(format!("a file that was synced: {error}")),
+    }
+}
+
+/// How many names there are below `dir`.
+fn names(ffs: &Ffs, dir: Vnode) -> ffs_core::Result<u64> {
+    let (mut count, mut todo) = (0, vec![dir]);
+    while let Some(dir) = todo.pop() {
+        let mut below = Vec::new();
+        ffs.readdir(&dir, 0, &mut |entry| {
+            if !matches!(entry.name, b"." | b"..") {
+                below.push(entry.ino);
+            }
+            true
+        })?;
+        count += below.len() as u64;
+        for ino in below {
+            let file = ffs.vget(ino, None)?;
+            if ffs.getattr(&file).kind == FileType::Directory {
+                todo.push(file);
+            }
+        }
+    }
+    Ok(count)
+}
+
+fn first(report: &FsckReport) -> String {
+    let found = report.findings.first().map(ToString::to_string);
+    found.or_else(|| report.stopped.clone()).unwrap_or_else(|| "not clean".to_owned())
+}
+
+fn now(clock: &ManualClock) -> i64 {
+    clock.now().secs
+}
