@@ -82,7 +82,7 @@ counters! {
     epochs = "debug.softdep.epochs": "Passes that wrote and flushed what was ready.",
     work_done = "debug.softdep.worklist_done": "Links dropped and space freed once the device allowed it.",
     space_requests = "debug.softdep.space_requests": "Operations that waited for outstanding frees, as the volume was full.",
-    space_found = "debug.softdep.space_found": "Of those, done then.",
+    space_found = "debug.softdep.space_found": "Operations that waited for outstanding frees, and then had room.",
     softdep_waits = "debug.softdep.limit_waits": "Operations that waited because too much was outstanding.",
     bytes_written: "Bytes written to the device.",
     flushes: "Device cache flushes.",

@@ -163,6 +163,25 @@ fn ticks_write_what_is_old_enough_and_undo_nothing() {
 }
 
 #[test]
+fn names_reach_the_device_while_others_are_made_without_a_pause() {
+    for format in FORMATS {
+        let w = world(format);
+        for second in 0..100 {
+            let dir = w.dir(&w.root, &format!("d{second}"));
+            for i in 0..6 {
+                drop(w.file(&dir, &format!("f{i}")));
+            }
+            drop(dir);
+            seconds(&w, 1);
+        }
+        let there = |n: usize| found(cut(&w), &[&format!("d{n}"), "f0"]).is_some();
+        let first_gone = (0..100).find(|&n| !there(n)).unwrap_or(100);
+        let age = 100 - first_gone;
+        assert!(age <= 60, "{format:?}: what is {age} s old is not there");
+    }
+}
+
+#[test]
 fn a_full_disk_gives_back_what_was_removed_before_it_refuses() {
     for format in FORMATS {
         let w = world(format);

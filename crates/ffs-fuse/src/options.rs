@@ -155,6 +155,11 @@ words! {
         |o, _| set!(o.core.ordering => async_writes(o.core.ordering));
     "stable" "" "names and attributes are durable when a call returns, as NFS servers promise"
         |o, _| set!(o.core.stable => true);
+    "replace_order" "" "a file renamed over another gets the name on disk only with its content \
+        (the default with soft updates; impossible without)"
+        |o, _| set!(o.core.replace_order => true);
+    "noreplace_order" "" "a file renamed over another does not wait for its content"
+        |o, _| set!(o.core.replace_order => false);
     "bsdgroups" "" "new files get their directory's group, as on BSD"
         |o, _| set!(o.core.bsdgroups => true);
     "sysvgroups" "" "new files get their maker's group (the default)"
@@ -315,6 +320,8 @@ mod tests {
         assert_eq!(ordering("async,nosoftdep"), OrderingPolicy::None);
         assert_eq!(ordering("async,sync"), OrderingPolicy::Sync);
         assert!(parse_options(&["stable"]).unwrap().core.stable);
+        assert!(parse_options(&["rw"]).unwrap().core.replace_order);
+        assert!(!parse_options(&["noreplace_order"]).unwrap().core.replace_order);
     }
 
     #[test]

@@ -219,12 +219,12 @@ impl Demo {
         let table = large::run()?;
         writeln!(
             out,
-            "Large:  a directory of {} names, without and with its hash in memory; what is",
+            "Large:  a directory of {} names, without its hash and with it. What is looked at",
             large::NAMES
         )?;
         writeln!(
             out,
-            "        looked at for each name (bytes and records of the directory, slots of the hash):\n"
+            "        for each name (bytes or records of the directory, slots of the hash):\n"
         )?;
         for line in table.lines() {
             writeln!(out, "        {line}")?;

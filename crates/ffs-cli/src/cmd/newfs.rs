@@ -134,7 +134,7 @@ pub(crate) struct How {
     /// Label of the volume
     #[arg(short = 'L', value_name = "LABEL")]
     label: Option<String>,
-    /// Soft updates
+    /// Soft updates: metadata is never waited for, and a power cut leaves nothing wrong
     #[arg(short = 'U')]
     soft_updates: bool,
     /// Soft updates with a journal (cannot be made yet)

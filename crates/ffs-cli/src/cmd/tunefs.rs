@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// NFSv4 access-control lists
     #[arg(short = 'N', value_name = "SWITCH", value_parser = bsd::switch)]
     nfs4acls: Option<bool>,
-    /// Soft updates
+    /// Soft updates, for mounts from now on
     #[arg(short = 'n', value_name = "SWITCH", value_parser = bsd::switch)]
     soft_updates: Option<bool>,
     /// What to optimise

@@ -7,6 +7,7 @@
 //!
 //! Reference: `spec/soft-updates.md` §7.1, §10.3.
 
+use super::tiers::Dirty;
 use super::{BufCache, BufKey, BufKind, BufRef};
 use crate::error::{Error, Result};
 use ffs_ondisk::Ino;
@@ -21,21 +22,25 @@ pub(crate) struct Delays {
     pub(crate) dir: i64,
     /// Everything else.
     pub(crate) meta: i64,
+    /// What the last image of a block left out.
+    pub(crate) rest: i64,
 }
 
 impl Delays {
-    fn of(&self, kind: BufKind) -> i64 {
-        match kind {
+    fn of(&self, dirty: &Dirty) -> i64 {
+        let whole = match dirty.buf.kind {
             BufKind::Data => self.file,
             BufKind::Directory => self.dir,
             BufKind::CylinderGroup | BufKind::Inodes | BufKind::Indirect => self.meta,
-        }
+        };
+        if dirty.part { whole.min(self.rest) } else { whole }
     }
 
     /// All of them longer by `seconds`.
     pub(crate) fn later(self, seconds: i64) -> Delays {
-        let Delays { file, dir, meta } = self;
-        Delays { file: file + seconds, dir: dir + seconds, meta: meta + seconds }
+        let Delays { file, dir, meta, rest } = self;
+        let [file, dir, meta, rest] = [file, dir, meta, rest].map(|delay| delay + seconds);
+        Delays { file, dir, meta, rest }
     }
 }
 
@@ -116,7 +121,7 @@ impl BufCache {
     pub(crate) fn due(&self, delays: Delays) -> Vec<BufRef> {
         let st = self.state.lock();
         let now = st.now;
-        let due = st.dirty.values().filter(|d| now - d.since >= delays.of(d.buf.kind));
+        let due = st.dirty.values().filter(|d| now - d.since >= delays.of(d));
         due.map(|d| d.buf.clone()).collect()
     }
 

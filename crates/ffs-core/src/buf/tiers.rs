@@ -123,6 +123,8 @@ pub(super) struct Dirty {
     pub(super) buf: BufRef,
     /// Since when: the time last told before it was first changed.
     pub(super) since: i64,
+    /// An image of it has been written that left changes out: then `since` is when.
+    pub(super) part: bool,
 }
 
 /// What the cache's lock guards.
@@ -337,7 +339,7 @@ impl State {
         let slot = &mut self.slots[at as usize];
         slot.dirty = true;
         self.dirty_bytes += slot.bytes as usize;
-        self.dirty.insert(buf.key, Dirty { buf: buf.clone(), since: self.now });
+        self.dirty.insert(buf.key, Dirty { buf: buf.clone(), since: self.now, part: false });
     }
 
     /// The dirty buffer `buf` is clean now.
@@ -358,7 +360,7 @@ impl State {
     pub(super) fn restart_age(&mut self, buf: &Buf) {
         let dirty = self.dirty.get_mut(&buf.key);
         if let Some(d) = dirty.filter(|d| std::ptr::eq(Arc::as_ptr(&d.buf), buf)) {
-            d.since = self.now;
+            (d.since, d.part) = (self.now, true);
         }
     }
 

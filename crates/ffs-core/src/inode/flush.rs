@@ -28,6 +28,9 @@ const SHARED_PASSES: u32 = 64;
 const FEW_PASSES: u32 = 16;
 /// Seconds that a buffer may be overdue before it is written although something is held back.
 const GRACE: i64 = 4;
+/// Seconds until a buffer whose image left something out is due again. What an image shows makes more
+/// ready in other buffers, and so on: with the whole delay at each step names would come in minutes.
+const REST: i64 = 4;
 /// Records for each inode that may be in memory, as BSD has it.
 const RECORDS_PER_VNODE: u64 = 4;
 
@@ -140,7 +143,7 @@ impl InodeTable {
     /// The device's.
     pub(crate) fn write_due(&self) -> Result<()> {
         let delays = self.delays();
-        let mut result = Ok(());
+        let mut result = self.write_holders(self.cache().due(delays));
         for _ in 0..FEW_PASSES {
             let (ready, bufs) = self.readiest(self.cache().due(delays));
             if ready != Readiness::Whole {
@@ -168,6 +171,21 @@ impl InodeTable {
         result
     }
 
+    /// Writes what keeps any of `due` from being written at all, however young it is: while files are
+    /// made there is always some, and the group that waits for it would wait until they are not.
+    fn write_holders(&self, due: Vec<BufRef>) -> Result<()> {
+        let keys: BTreeSet<BufKey> =
+            due.iter().flat_map(|b| self.alloc.ordering.held_by(b.key)).collect();
+        let bufs: Vec<BufRef> =
+            keys.into_iter().filter_map(|key| self.cache().dirty_buf(key)).collect();
+        if bufs.is_empty() {
+            return Ok(());
+        }
+        let written = self.cache().write_bufs(bufs).result();
+        self.end_pass()?;
+        written
+    }
+
     fn delays(&self) -> Delays {
         let t = &self.alloc.tunables;
         let seconds = |n: u64| i64::try_from(n).unwrap_or(i64::MAX / 2);
@@ -175,6 +193,7 @@ impl InodeTable {
             file: seconds(t.filedelay()),
             dir: seconds(t.dirdelay()),
             meta: seconds(t.metadelay()),
+            rest: REST,
         }
     }
 

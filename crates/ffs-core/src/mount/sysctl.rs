@@ -123,8 +123,16 @@ impl Ffs {
         let row = |name, value, meaning| Gauge { name, value, meaning };
         all.extend([
             row("debug.softdep.total_records", p.records, "Changes that are not durable yet."),
-            row("debug.softdep.mem", p.bytes, "Bytes to keep track of them."),
-            row("debug.softdep.removals", p.removals, "Removals among them."),
+            row(
+                "debug.softdep.mem",
+                p.bytes,
+                "Bytes to keep track of changes that are not durable yet.",
+            ),
+            row(
+                "debug.softdep.removals",
+                p.removals,
+                "Removed names that the device may still show.",
+            ),
             row("debug.softdep.pending_frags", p.frags, "Fragments that will be free."),
             row("debug.softdep.pending_inodes", p.inodes, "Inodes that will be free."),
         ]);

@@ -414,6 +414,11 @@ pub(crate) trait Ordering: WriteHooks {
         Readiness::Whole
     }
 
+    /// What has to be written before block `key` may be written at all ([`Readiness::Nothing`]).
+    fn held_by(&self, _key: BufKey) -> Vec<BufKey> {
+        Vec::new()
+    }
+
     /// The blocks to be written next to reach `goal`; none if it is reached, or if nothing that
     /// could be written would bring it nearer.
     fn next_for(&self, _goal: Goal) -> Vec<BufKey> {

@@ -25,7 +25,7 @@ const SEED: u64 = 1;
 pub(super) fn run() -> Result<String, Failure> {
     let searched = work(false).map_err(Failure::plain)?;
     let hashed = work(true).map_err(Failure::plain)?;
-    let head = ["for each name", "searched: bytes", "hashed: bytes", "records", "slots"];
+    let head = ["for each name", "no hash: bytes", "hash: bytes", "records", "slots"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for ((what, plain), (_, hash)) in searched.iter().zip(&hashed) {
         rows.push(vec![
@@ -84,7 +84,9 @@ fn work(hash: bool) -> ffs_core::Result<Vec<(&'static str, CounterValues)>> {
         }
     }
     note("look up what is not there", before);
+    let before = ffs.counters();
     list(&ffs, &dir)?;
+    note("list", before);
     let before = ffs.counters();
     for &n in &mixed {
         ffs.unlink(&cred, &dir, &names[n])?;

@@ -24,9 +24,9 @@ use crate::namei::{Last, namei};
 use crate::progress::Progress;
 
 /// Seconds of disk time from the beginning of the copy to the power cut.
-const SECONDS: u64 = 60;
+const SECONDS: u64 = 90;
 /// The second in which a file is written and synced.
-const SYNCED_AT: u64 = 45;
+const SYNCED_AT: u64 = 75;
 /// The copy is cut off after half of the tree, or after so many files or bytes.
 const MOST_FILES: u64 = 6000;
 const MOST_BYTES: u64 = 128 << 20;
@@ -119,41 +119,48 @@ pub(super) fn run(
 impl Story {
     /// For people, a fact a line.
     pub(super) fn lines(&self, seed: u64) -> Vec<String> {
-        let Story { copied, cut, unrepaired, repaired, kept } = self;
-        let found: u64 = repaired.counts.values().sum();
-        let mut kinds: Vec<String> = Vec::new();
-        for (id, count) in &repaired.counts {
-            kinds.push(format!("{} {id}", count));
-        }
-        let repairs = match found {
-            0 => "fsck -p has nothing to repair".to_owned(),
-            _ => format!("fsck -p repairs what a crash may leave ({})", kinds.join(", ")),
-        };
-        let before = SECONDS - SYNCED_AT;
+        let Story { copied, cut, unrepaired, kept, .. } = self;
+        let names = counted(*copied, "name");
+        let (in_cache, listed) =
+            (counted(cut.kept + cut.lost, "sector"), counted(*unrepaired, "name"));
         vec![
             format!(
-                "The tree again, copied with soft updates; after {} and {SECONDS} s of disk time",
-                counted(*copied, "name"),
+                "the tree again, with soft updates, half of it: {names} in {SECONDS} s of disk time."
             ),
             format!(
-                "the power fails while the disk writes: of its cache {} are written, {} lost",
-                counted(cut.kept, "sector"),
-                cut.lost,
+                "Then the power fails while the disk writes. Of {in_cache} in its cache {} are lost",
+                cut.lost
             ),
             format!("(--seed {seed} draws which)."),
             format!(
-                "Mounted at once, without a check: {} listed, a file made, unmounted.",
-                counted(*unrepaired, "name")
+                "Unrepaired it can be mounted at once: {listed} listed, a file made, unmounted."
             ),
-            format!("{repairs}; a full check then finds nothing."),
+            self.repairs(),
             format!(
-                "Kept: {} whole. Begun: {}. Of the last half minute, gone: {}.",
+                "Kept whole: {}. Begun: {}. Gone, as too young to be on the disk: {}.",
                 kept.whole, kept.begun, kept.gone
             ),
             format!(
-                "No file holds a byte that is not its own; one synced {before} s before is there."
+                "No file has bytes that are not its own, and one synced {} s before is there.",
+                SECONDS - SYNCED_AT
             ),
         ]
+    }
+
+    fn repairs(&self) -> String {
+        let mut kinds: Vec<_> = self.repaired.counts.iter().collect();
+        if kinds.is_empty() {
+            return "fsck -p has nothing to repair, and a full check finds nothing.".to_owned();
+        }
+        kinds.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let found: u64 = kinds.iter().map(|(_, count)| **count).sum();
+        let most: Vec<String> =
+            kinds.iter().take(3).map(|(id, count)| format!("{id} {count}")).collect();
+        let more = if kinds.len() > most.len() { ", ..." } else { "" };
+        let (found, most) = (counted(found, "repair"), most.join(", "));
+        format!(
+            "fsck -p: {found} that lose nothing ({most}{more}); then a full check finds nothing."
+        )
     }
 }
 

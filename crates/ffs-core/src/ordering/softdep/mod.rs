@@ -318,6 +318,9 @@ impl Ordering for SoftUpdates {
     fn readiness(&self, key: BufKey, kind: BufKind) -> Readiness {
         self.0.lock().readiness(key, kind)
     }
+    fn held_by(&self, key: BufKey) -> Vec<BufKey> {
+        self.0.lock().blocks.get(&key).map(|rec| rec.held_by.clone()).unwrap_or_default()
+    }
     fn next_for(&self, goal: Goal) -> Vec<BufKey> {
         self.0.lock().next_for(goal)
     }
