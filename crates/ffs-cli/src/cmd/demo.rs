@@ -229,6 +229,7 @@ impl Demo {
         for line in table.lines() {
             writeln!(out, "        {line}")?;
         }
+        writeln!(out, "\n        Listed, too: each name once.")?;
         self.step("large directory, twice", Some(2 * large::NAMES), None, started);
         Ok(0)
     }

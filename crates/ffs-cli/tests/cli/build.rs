@@ -305,8 +305,16 @@ fn the_demo_runs_without_rights() {
         ffs().env("TMPDIR", d.0.path()).args(["demo", tree.to_str().unwrap()]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    for words in ["fsck finds nothing wrong", "Mount:", "every file read back", "What to try next"]
-    {
+    let all = [
+        "fsck finds nothing wrong",
+        "Mount:",
+        "every file read back",
+        "the power fails",
+        "No file has bytes that are not its own",
+        "look up what is not there",
+        "What to try next",
+    ];
+    for words in all {
         assert!(said.contains(words), "{words} not in\n{said}");
     }
     if is_root() && !Path::new("/dev/fuse").exists() {

@@ -84,9 +84,7 @@ fn work(hash: bool) -> ffs_core::Result<Vec<(&'static str, CounterValues)>> {
         }
     }
     note("look up what is not there", before);
-    let before = ffs.counters();
     list(&ffs, &dir)?;
-    note("list", before);
     let before = ffs.counters();
     for &n in &mixed {
         ffs.unlink(&cred, &dir, &names[n])?;

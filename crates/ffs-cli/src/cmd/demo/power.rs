@@ -119,19 +119,14 @@ pub(super) fn run(
 impl Story {
     /// For people, a fact a line.
     pub(super) fn lines(&self, seed: u64) -> Vec<String> {
-        let Story { copied, cut, unrepaired, kept, .. } = self;
+        let Story { copied, unrepaired, kept, .. } = self;
         let names = counted(*copied, "name");
-        let (in_cache, listed) =
-            (counted(cut.kept + cut.lost, "sector"), counted(*unrepaired, "name"));
+        let listed = counted(*unrepaired, "name");
         vec![
             format!(
                 "the tree again, with soft updates, half of it: {names} in {SECONDS} s of disk time."
             ),
-            format!(
-                "Then the power fails while the disk writes. Of {in_cache} in its cache {} are lost",
-                cut.lost
-            ),
-            format!("(--seed {seed} draws which)."),
+            self.power_fails(seed),
             format!(
                 "Unrepaired it can be mounted at once: {listed} listed, a file made, unmounted."
             ),
@@ -147,6 +142,18 @@ impl Story {
         ]
     }
 
+    fn power_fails(&self, seed: u64) -> String {
+        let Cut { kept, lost } = self.cut;
+        if kept + lost == 0 {
+            return "Then the power fails, while the disk has nothing to write.".to_owned();
+        }
+        let all = counted(kept + lost, "sector");
+        format!(
+            "Then the power fails while the disk writes. Of {all} in its cache {lost} are lost\n        \
+             (--seed {seed} draws which)."
+        )
+    }
+
     fn repairs(&self) -> String {
         let mut kinds: Vec<_> = self.repaired.counts.iter().collect();
         if kinds.is_empty() {
@@ -159,7 +166,7 @@ impl Story {
         let more = if kinds.len() > most.len() { ", ..." } else { "" };
         let (found, most) = (counted(found, "repair"), most.join(", "));
         format!(
-            "fsck -p: {found} that lose nothing ({most}{more}); then a full check finds nothing."
+            "fsck -p: {found} that lose nothing ({most}{more});\n        then a full check finds nothing."
         )
     }
 }
