@@ -10,5 +10,6 @@
 #![allow(clippy::panic, reason = "a test helper stops the test it helps; callers are tests only")]
 
 pub mod fixtures;
+pub mod killed;
 pub mod model;
 pub mod rng;

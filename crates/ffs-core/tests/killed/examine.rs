@@ -1,0 +1,90 @@
+//! What a killed process left.
+
+use crate::WRITERS;
+use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport};
+use ffs_core::{Cred, Env, Ffs, MountOptions, Vnode};
+use ffs_device::clock::{ManualClock, Timestamp};
+use ffs_device::{BlockDevice, MemDevice};
+use ffs_ondisk::FileType;
+use ffs_testkit::killed::{COMMON, Found, Promises, REPAIRS, Thing, directory_of, judge};
+use std::path::Path;
+use std::sync::Arc;
+
+/// When volumes are repaired, seconds.
+const REPAIR: i64 = 1_800_000_000;
+
+fn fsck(dev: &MemDevice, options: FsckOptions) -> FsckReport {
+    Fsck::new(Arc::new(dev.snapshot()), options.at(REPAIR)).run()
+}
+
+/// Repairs `image`, in place unless it shall be left as it is, and judges it: repairs made, and
+/// promises kept.
+pub(crate) fn examine(
+    image: &Path,
+    seed: u64,
+    done: Option<&[usize]>,
+    leave: bool,
+) -> Result<(u64, Promises), String> {
+    let dev = Arc::new(MemDevice::from_bytes(&std::fs::read(image).unwrap()));
+    let shared = || Arc::clone(&dev) as Arc<dyn BlockDevice>;
+    let report = Fsck::new(shared(), FsckOptions::preen().at(REPAIR)).run();
+    let foreign = report.findings.iter().find(|f| !REPAIRS.contains(&f.id.as_str()));
+    if let Some(finding) = foreign {
+        return Err(format!("fsck -p: {finding}"));
+    }
+    if report.exit_code != 0 {
+        return Err(format!("fsck -p exits {}: {:?}", report.exit_code, report.stopped));
+    }
+    let again = fsck(&dev, FsckOptions::no());
+    if !again.findings.is_empty() || !again.clean {
+        return Err(format!("after fsck -p: {:?}", again.findings));
+    }
+    let mut promises = Promises::default();
+    if let Some(done) = done {
+        let found = tree(&shared())?;
+        for (writer, done) in (0..WRITERS).zip(done) {
+            promises += judge(seed, writer, *done, true, &found)?;
+        }
+    }
+    if !leave {
+        std::fs::write(image, dev.to_vec()).unwrap();
+    }
+    Ok((report.findings.len() as u64, promises))
+}
+
+/// What the common directories hold.
+fn tree(dev: &Arc<dyn BlockDevice>) -> Result<Found, String> {
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let clock = Arc::new(ManualClock::new(Timestamp::new(REPAIR, 0)));
+    let fs = Ffs::mount(dev.clone(), &options, Env::seeded(clock, 1)).map_err(|e| e.to_string())?;
+    let mut found = Found::new();
+    let root = fs.root().map_err(|e| e.to_string())?;
+    let top = fs.lookup(&Cred::root(), &root, COMMON[0].as_bytes());
+    let top = top.map_err(|e| format!("{}: {e}", COMMON[0]))?;
+    walk(&fs, &top, COMMON[0], &mut found).map_err(|e| e.to_string())?;
+    Ok(found)
+}
+
+fn walk(fs: &Ffs, dir: &Vnode, name: &str, found: &mut Found) -> ffs_core::Result<()> {
+    let mut names = Vec::new();
+    fs.readdir(dir, 0, &mut |e| {
+        names.push(e.name.to_vec());
+        true
+    })?;
+    for leaf in names.iter().filter(|n| *n != b"." && *n != b"..") {
+        let v = fs.lookup(&Cred::root(), dir, leaf)?;
+        let leaf = String::from_utf8_lossy(leaf).into_owned();
+        let attr = fs.getattr(&v);
+        let thing = if attr.kind == FileType::Directory {
+            walk(fs, &v, &leaf, found)?;
+            Thing::Directory
+        } else {
+            let mut bytes = vec![0; attr.size as usize];
+            let n = fs.read(&v, 0, &mut bytes)?;
+            bytes.truncate(n);
+            Thing::File(bytes)
+        };
+        found.insert((directory_of(name).to_owned(), leaf), thing);
+    }
+    Ok(())
+}

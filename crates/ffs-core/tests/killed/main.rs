@@ -1,0 +1,196 @@
+//! A process that has a volume mounted is killed (SIGKILL) under load, again and again.
+//!
+//! The child, which is this program again, mounts an image file with soft updates; its writers do what
+//! `ffs_testkit::killed` says, and count each operation over a pipe after it returned. The parent kills it at
+//! a seeded moment and asks of the image: `fsck -p` repairs it, with nothing but the repairs that lose
+//! nothing; a full check is silent; every name and every byte is there that somebody was told is durable, and
+//! what else is there is something that was. Then the next child goes on with the same image, and removes the
+//! tree of the one before: repaired, or one time in three just as it was left.
+//!
+//! The system's page cache survives the death of a process: what is tried is that fsync says the truth and
+//! that the *stream* of writes may be cut off anywhere, not what a drive loses. For that there is
+//! `ffs lab crash`.
+//!
+//! `FFS_KILL_ROUNDS` is the number of kills (default 24), `FFS_KILL_SEED` the first seed (default 1),
+//! `FFS_KILL_SEEDS` among how many the rounds are divided (default 3). The image is in `/dev/shm` if there is
+//! one.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod child;
+mod examine;
+
+use ffs_admin::tunefs::{TunefsOptions, tunefs};
+use ffs_ondisk::{Endian, Format};
+use ffs_testkit::killed::Promises;
+use ffs_testkit::rng::SplitMix64;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Writers of a child.
+pub(crate) const WRITERS: u8 = 4;
+/// What a child says when the load begins.
+pub(crate) const READY: u8 = 0xff;
+/// Kills after which a new volume is made.
+const LIFE: u64 = 40;
+/// Operations before a kill at most.
+const MOST_OPERATIONS: u64 = 500;
+
+/// Format, byte order, bytes of a block, of a fragment, of the volume.
+type Shape = (Format, Endian, u32, u32, u64);
+
+const SHAPES: [Shape; 5] = [
+    (Format::Ufs2, Endian::Little, 4096, 512, 16 << 20),
+    (Format::Ufs1, Endian::Little, 8192, 1024, 16 << 20),
+    (Format::Ufs2, Endian::Little, 32768, 4096, 32 << 20),
+    (Format::Ufs1, Endian::Big, 4096, 512, 16 << 20),
+    (Format::Ufs2, Endian::Big, 16384, 2048, 24 << 20),
+];
+
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text}: expected a number")),
+        Err(_) => default,
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.first().map(String::as_str) {
+        Some("child") => child::run(&arguments[1..]),
+        // The harness is asked what it holds.
+        Some("--list") => {}
+        _ => parent(),
+    }
+}
+
+fn parent() {
+    let (first, rounds) = (number("FFS_KILL_SEED", 1), number("FFS_KILL_ROUNDS", 24));
+    let seeds = number("FFS_KILL_SEEDS", 3).max(1);
+    let begun = Instant::now();
+    let mut all = Tally::default();
+    for seed in first..first + seeds {
+        let rounds = rounds / seeds + u64::from(seed - first < rounds % seeds);
+        let mut tally = Tally::default();
+        series(seed, rounds, &mut tally);
+        println!("seed {seed}: {tally}");
+        all.add(&tally);
+    }
+    println!("all: {all}; {:.1} s", begun.elapsed().as_secs_f64());
+}
+
+/// What was done and asked.
+#[derive(Default)]
+struct Tally {
+    kills: u64,
+    unrepaired: u64,
+    operations: u64,
+    repaired: u64,
+    promises: Promises,
+}
+
+impl Tally {
+    fn add(&mut self, more: &Tally) {
+        self.kills += more.kills;
+        self.unrepaired += more.unrepaired;
+        self.operations += more.operations;
+        self.repaired += more.repaired;
+        self.promises += more.promises;
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Promises { names, files } = self.promises;
+        write!(
+            f,
+            "{} kills ({} volumes mounted again without a repair), {} operations, {names} names and {files} \
+             files promised and kept, {} repairs by fsck -p, all of leaks and counts",
+            self.kills, self.unrepaired, self.operations, self.repaired
+        )
+    }
+}
+
+/// A directory that is gone in the end.
+fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a temporary directory")
+}
+
+fn series(seed: u64, rounds: u64, tally: &mut Tally) {
+    let (dir, mut rng) = (scratch(), SplitMix64::new(seed));
+    let image = dir.path().join("image");
+    let mut shape = SHAPES[0];
+    for round in 0..rounds {
+        if round % LIFE == 0 {
+            shape = SHAPES[((seed + round / LIFE) % SHAPES.len() as u64) as usize];
+            let (format, endian, bsize, fsize, bytes) = shape;
+            let new = ffs_admin::newfs::quick(endian, format, bsize, fsize, bytes).unwrap();
+            let soft = TunefsOptions { soft_updates: Some(true), ..TunefsOptions::default() };
+            tunefs(&new, &soft).unwrap();
+            std::fs::write(&image, new.to_vec()).unwrap();
+        }
+        let what = format!("FFS_KILL_SEED={seed}, kill {round}, {shape:?}");
+        let one = Round { image: image.clone(), seed: rng.next_u64(), what };
+        let done = one.run_and_kill(round, &mut rng);
+        let leave = rng.one_in(3) && (round + 1) % LIFE != 0;
+        let outcome = examine::examine(&image, one.seed, done.as_deref(), leave);
+        let (repairs, promises) = outcome.unwrap_or_else(|why| panic!("{}: {why}", one.what));
+        tally.kills += 1;
+        tally.unrepaired += u64::from(leave);
+        tally.operations += done.iter().flatten().map(|n| *n as u64).sum::<u64>();
+        tally.repaired += repairs;
+        tally.promises += promises;
+    }
+}
+
+struct Round {
+    image: PathBuf,
+    seed: u64,
+    what: String,
+}
+
+impl Round {
+    /// How many operations each writer was told to have done; nothing if the load had not begun.
+    fn run_and_kill(&self, round: u64, rng: &mut SplitMix64) -> Option<Vec<usize>> {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child", self.image.to_str().unwrap()])
+            .args([self.seed.to_string(), round.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let early = rng.one_in(20);
+        let (operations, pause) = (rng.below(MOST_OPERATIONS), rng.below(1500));
+        let mut pipe = child.stdout.take().unwrap();
+        let mut said = Vec::new();
+        if !early {
+            let mut byte = [0];
+            while said.len() as u64 <= operations {
+                match pipe.read(&mut byte) {
+                    Ok(1) => said.push(byte[0]),
+                    _ => self.ended(&mut child),
+                }
+            }
+        }
+        // The moment is to fall between two reports, too.
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros(pause) {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), None, "{}: the child ended by itself", self.what);
+        pipe.read_to_end(&mut said).unwrap();
+        said.contains(&READY).then(|| {
+            let count = |w: u8| said.iter().filter(|b| **b == w).count();
+            (0..WRITERS).map(count).collect()
+        })
+    }
+
+    fn ended(&self, child: &mut Child) -> ! {
+        let status = child.wait().unwrap();
+        panic!("{}: the child ended by itself: {status}", self.what);
+    }
+}
