@@ -26,22 +26,10 @@ pub(crate) fn examine(
     leave: bool,
 ) -> Result<(u64, Promises), String> {
     let dev = Arc::new(MemDevice::from_bytes(&std::fs::read(image).unwrap()));
-    let shared = || Arc::clone(&dev) as Arc<dyn BlockDevice>;
-    let report = Fsck::new(shared(), FsckOptions::preen().at(REPAIR)).run();
-    let foreign = report.findings.iter().find(|f| !REPAIRS.contains(&f.id.as_str()));
-    if let Some(finding) = foreign {
-        return Err(format!("fsck -p: {finding}"));
-    }
-    if report.exit_code != 0 {
-        return Err(format!("fsck -p exits {}: {:?}", report.exit_code, report.stopped));
-    }
-    let again = fsck(&dev, FsckOptions::no());
-    if !again.findings.is_empty() || !again.clean {
-        return Err(format!("after fsck -p: {:?}", again.findings));
-    }
+    let repairs = repair(&dev)?;
     let mut promises = Promises::default();
     if let Some(done) = done {
-        let found = tree(&shared())?;
+        let found = tree(&(Arc::clone(&dev) as Arc<dyn BlockDevice>))?;
         for (writer, done) in (0..WRITERS).zip(done) {
             promises += judge(seed, writer, *done, true, &found)?;
         }
@@ -49,11 +37,29 @@ pub(crate) fn examine(
     if !leave {
         std::fs::write(image, dev.to_vec()).unwrap();
     }
-    Ok((report.findings.len() as u64, promises))
+    Ok((repairs, promises))
+}
+
+/// What `fsck -p` has to repair, if it may, and leaves nothing behind.
+pub(crate) fn repair(dev: &Arc<MemDevice>) -> Result<u64, String> {
+    let shared = Arc::clone(dev) as Arc<dyn BlockDevice>;
+    let report = Fsck::new(shared, FsckOptions::preen().at(REPAIR)).run();
+    let foreign = report.findings.iter().find(|f| !REPAIRS.contains(&f.id.as_str()));
+    if let Some(finding) = foreign {
+        return Err(format!("fsck -p: {finding}"));
+    }
+    if report.exit_code != 0 {
+        return Err(format!("fsck -p exits {}: {:?}", report.exit_code, report.stopped));
+    }
+    let again = fsck(dev, FsckOptions::no());
+    if !again.findings.is_empty() || !again.clean {
+        return Err(format!("after fsck -p: {:?}", again.findings));
+    }
+    Ok(report.findings.len() as u64)
 }
 
 /// What the common directories hold.
-fn tree(dev: &Arc<dyn BlockDevice>) -> Result<Found, String> {
+pub(crate) fn tree(dev: &Arc<dyn BlockDevice>) -> Result<Found, String> {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let clock = Arc::new(ManualClock::new(Timestamp::new(REPAIR, 0)));
     let fs = Ffs::mount(dev.clone(), &options, Env::seeded(clock, 1)).map_err(|e| e.to_string())?;

@@ -18,6 +18,7 @@
 
 mod child;
 mod examine;
+mod place;
 
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_ondisk::{Endian, Format};

@@ -37,8 +37,6 @@ struct Held {
     what: Option<Object>,
     /// It came with the content of that time: a rename put it in another file's place.
     content: usize,
-    /// A rename took the object from here.
-    left: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -66,8 +64,6 @@ struct File {
     /// Somebody was told that it is durable; 0: nobody.
     durable: usize,
     names: BTreeSet<At>,
-    /// Names that renames took away, and when.
-    left: Vec<(At, usize)>,
 }
 
 /// What a writer knows.
@@ -78,6 +74,8 @@ pub struct Model {
     files: Vec<File>,
     /// Where each directory is.
     directories: BTreeMap<String, At>,
+    /// Those that are somewhere on the device.
+    known: BTreeSet<String>,
 }
 
 /// The directory a name stands for.
@@ -143,10 +141,10 @@ impl Model {
     pub fn path_of(&self, directory: &str) -> String {
         match self.directories.get(directory) {
             Some((parent, name)) => format!("{}/{name}", self.path_of(parent)),
-            None => COMMON.iter().find(|c| c.rsplit('/').next() == Some(directory)).map_or_else(
-                || directory.to_owned(),
-                |c| (*c).to_owned(),
-            ),
+            None => COMMON
+                .iter()
+                .find(|c| c.rsplit('/').next() == Some(directory))
+                .map_or_else(|| directory.to_owned(), |c| (*c).to_owned()),
         }
     }
 
@@ -156,11 +154,11 @@ impl Model {
         format!("{}/{}", self.path_of(&at.0), at.1)
     }
 
-    fn put(&mut self, at: &At, what: Option<Object>, content: usize, left: bool) {
+    fn put(&mut self, at: &At, what: Option<Object>, content: usize) {
         let since = self.time;
         let slot = self.slots.entry(at.clone()).or_default();
         if slot.history.is_empty() {
-            slot.history.push(Held { since: 0, what: None, content: 0, left: false });
+            slot.history.push(Held { since: 0, what: None, content: 0 });
         }
         if let Some(Object::File(old)) = slot.now().cloned()
             && let Some(old) = self.files.get_mut(old)
@@ -176,7 +174,7 @@ impl Model {
             }
             None => {}
         }
-        slot.history.push(Held { since, what, content, left });
+        slot.history.push(Held { since, what, content });
     }
 
     /// `op` begins; `done`: and returned.
@@ -186,7 +184,7 @@ impl Model {
         match op {
             Op::Create { at, .. } => {
                 self.files.push(File { content: Content::new(now), ..File::default() });
-                self.put(at, Some(Object::File(self.files.len() - 1)), 0, false);
+                self.put(at, Some(Object::File(self.files.len() - 1)), 0);
             }
             Op::Write { at, offset, len, tag, sync } => {
                 let Some(file) = self.file_at(at) else { return };
@@ -205,17 +203,18 @@ impl Model {
             }
             Op::Link { from, to } => {
                 let what = self.file_at(from).map(Object::File);
-                self.put(to, what, 0, false);
+                self.put(to, what, 0);
             }
-            Op::Unlink { at } => self.put(at, None, 0, false),
+            Op::Unlink { at } => self.put(at, None, 0),
             Op::Rename { from, to } => self.rename(from, to),
             Op::Mkdir { at } => {
                 let what = Object::Directory(directory_of(&at.1).to_owned());
-                self.put(at, Some(what), 0, false);
+                self.put(at, Some(what), 0);
             }
             Op::Rmdir { at } => {
                 self.directories.remove(directory_of(&at.1));
-                self.put(at, None, 0, false);
+                self.known.remove(directory_of(&at.1));
+                self.put(at, None, 0);
             }
             Op::Fsync { at } if done => {
                 self.file_at(at).into_iter().for_each(|f| self.durable_file(f));
@@ -227,6 +226,7 @@ impl Model {
                     f.content.settle();
                     f.durable = now;
                 }
+                self.know();
             }
             Op::Fsync { .. } | Op::FsyncDir { .. } | Op::Sync => {}
         }
@@ -236,19 +236,19 @@ impl Model {
         let now = self.time;
         let Some(what) = self.slots.get(from).and_then(|s| s.now().cloned()) else { return };
         let replaces = self.slots.get(to).is_some_and(|s| s.now().is_some());
-        if let Object::File(file) = what
-            && let Some(f) = self.files.get_mut(file)
-        {
-            f.left.push((from.clone(), now));
-        }
-        self.put(from, None, 0, true);
-        self.put(to, Some(what), if replaces { now } else { 0 }, false);
+        self.put(from, None, 0);
+        self.put(to, Some(what), if replaces { now } else { 0 });
     }
 
-    /// The names from `directory` up are durable.
+    /// `directory` is somewhere, and under its name if it never had another: an already durable directory
+    /// may still have its old name, and the place of that.
     fn durable_path(&mut self, directory: &str) {
         let mut at = directory.to_owned();
         while let Some(place) = self.directories.get(&at).cloned() {
+            self.known.insert(at);
+            if place.1.contains('.') {
+                break;
+            }
             if let Some(slot) = self.slots.get_mut(&place) {
                 slot.durable = self.time;
             }
@@ -262,12 +262,6 @@ impl Model {
         f.durable = now;
         f.content.settle();
         let names: Vec<At> = f.names.iter().cloned().collect();
-        for (at, when) in std::mem::take(&mut f.left) {
-            let Some(slot) = self.slots.get_mut(&at) else { continue };
-            if slot.history.last().is_some_and(|h| h.left && h.since == when) {
-                slot.durable = now;
-            }
-        }
         for at in names {
             if let Some(slot) = self.slots.get_mut(&at) {
                 slot.durable = now;
@@ -282,7 +276,22 @@ impl Model {
                 slot.durable = self.time;
             }
         }
-        self.durable_path(directory);
+        if let Some(place) = self.directories.get(directory).cloned() {
+            if let Some(slot) = self.slots.get_mut(&place) {
+                slot.durable = self.time;
+            }
+            self.durable_path(&place.0);
+        }
+        self.know();
+    }
+
+    /// Directories whose names are durable.
+    fn know(&mut self) {
+        for (name, at) in &self.directories {
+            if self.slots.get(at).is_some_and(|s| s.durable == self.time) {
+                self.known.insert(name.clone());
+            }
+        }
     }
 
     /// Whether `found` may be left.
@@ -330,17 +339,14 @@ impl Model {
         })
     }
 
-    /// A directory whose name was durable and that was not removed is somewhere.
+    /// A directory that was durable and was not removed is somewhere.
     fn lost_directories(&self, found: &Found) -> Result<(), String> {
-        for (name, at) in &self.directories {
-            let of = |h: &Held| h.what == Some(Object::Directory(name.clone()));
-            let known = |slot: &Slot| slot.durable > 0 && slot.since(slot.durable).first().is_some_and(of);
-            let durable = self.slots.values().any(known);
+        for name in &self.known {
             let there = |((_, leaf), thing): (&At, &Thing)| {
                 *thing == Thing::Directory && directory_of(leaf) == name
             };
-            if durable && !found.iter().any(there) {
-                return Err(format!("directory {name} at {at:?} is nowhere"));
+            if !found.iter().any(there) {
+                return Err(format!("directory {name} is nowhere"));
             }
         }
         Ok(())

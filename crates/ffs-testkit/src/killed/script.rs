@@ -185,7 +185,8 @@ impl Script {
             1..=4 => self.rng.between(1, 700),
             _ => self.rng.between(700, 9000),
         } as usize;
-        let offset = if self.rng.one_in(3) { self.rng.below(size as u64 + 1) as usize } else { size };
+        let offset =
+            if self.rng.one_in(3) { self.rng.below(size as u64 + 1) as usize } else { size };
         self.bytes = self.model.named_files().iter().map(|(_, f)| self.model.size(*f)).sum();
         if self.bytes + len > MOST_BYTES || offset + len > 200_000 {
             return None;

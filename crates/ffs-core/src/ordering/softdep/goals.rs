@@ -116,7 +116,8 @@ impl Engine {
         let (Goal::File(ino) | Goal::Directory(ino)) = goal;
         let of_file = |rec: &InodeRec| {
             let more = |m: &More| {
-                m.slots.is_empty() && m.holds.is_empty() && m.ext.is_none() && m.leaving.is_empty()
+                let leaving = m.leaving.iter().any(|&id| self.nodes.contains_key(id));
+                m.slots.is_empty() && m.holds.is_empty() && m.ext.is_none() && !leaving
             };
             rec.init == Init::Done
                 && rec.durable >= rec.version
