@@ -18,9 +18,9 @@ const CALL: Duration = Duration::from_millis(100);
 /// Operations for each time the syncer is called.
 const OPERATIONS_A_TICK: u32 = 10;
 
-/// `IMAGE SEED ROUND`: until it is killed.
+/// `IMAGE SEED ROUND SOUND`: until it is killed.
 pub(crate) fn run(arguments: &[String]) {
-    let [image, seed, round] = arguments else { panic!("child IMAGE SEED ROUND") };
+    let [image, seed, round, sound] = arguments else { panic!("child IMAGE SEED ROUND SOUND") };
     let (seed, round): (u64, i64) = (seed.parse().unwrap(), round.parse().unwrap());
     let start = Timestamp::new(1_700_000_000 + round * 100_000, 0);
     let clock = Arc::new(ManualClock::new(start));
@@ -46,7 +46,9 @@ pub(crate) fn run(arguments: &[String]) {
     std::thread::scope(|s| {
         let place = &place;
         s.spawn(move || syncer(place, ticks));
-        s.spawn(|| place.remove_old());
+        if sound == "true" {
+            s.spawn(|| place.remove_old());
+        }
         for writer in 0..WRITERS {
             let tick = tick.clone();
             s.spawn(move || write(place, seed, writer, &tick));
