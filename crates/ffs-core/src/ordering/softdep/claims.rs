@@ -129,7 +129,6 @@ impl Engine {
             // It is again the value it took the place of.
             (c.run, c.unseen) = (old, None);
             c.frees.retain(|run| run.at != old.at);
-            c.frees.retain(|run| run.at != old.at);
             return;
         }
         self.pass(id, None);
