@@ -17,7 +17,17 @@ pub(crate) fn read_shared<T>(shared: &Arc<T>, bytes: usize) {
     // The two counts lie before the value; a guess is enough.
     let counts = 2 * size_of::<usize>();
     let first = Arc::as_ptr(shared).cast::<i8>().wrapping_sub(counts);
-    for offset in (0..bytes + counts).step_by(64) {
+    // Nor does it begin with a line: the last bytes may be in one more.
+    for offset in (0..=bytes + counts).step_by(64) {
+        line(first, offset);
+    }
+}
+
+/// Has the `bytes` at `address` fetched, if there is something at all.
+#[inline]
+pub(crate) fn read_at(address: usize, bytes: usize) {
+    let first = std::ptr::without_provenance::<i8>(address & !63);
+    for offset in (0..(address & 63) + bytes).step_by(64) {
         line(first, offset);
     }
 }

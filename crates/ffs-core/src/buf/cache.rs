@@ -104,6 +104,12 @@ impl BufCache {
         buf
     }
 
+    /// The `len` bytes at `at` of the block of `key` will be needed: if the block is in memory, has its buffer
+    /// and them fetched from there.
+    pub(crate) fn prefetch(&self, key: BufKey, at: usize, len: usize) {
+        self.state.lock().prefetch(key, at, len);
+    }
+
     /// The buffer of `key` if it is in memory and filled.
     pub(crate) fn incore(&self, key: BufKey) -> Option<BufRef> {
         let buf = self.state.lock().lookup(key)?;
@@ -166,9 +172,10 @@ impl BufCache {
         }
         add(&self.counters.buf_evictions, st.make_room(kind, len));
         let bytes = st.pool.take(len, zero);
+        let content = bytes.as_ptr().addr();
         let data = BufData { addr, bytes, valid: false, version: 0 };
         let buf = Arc::new(Buf { key, kind, data: RwLock::new(data), io: Mutex::new(()) });
-        st.insert(buf.clone(), len);
+        st.insert(buf.clone(), len, content);
         buf
     }
 

@@ -20,6 +20,7 @@ use super::limits::CacheLimits;
 use super::pool::Pool;
 use super::stats::{CacheStats, ClassStats};
 use super::{Buf, BufKey, BufKind, BufRef};
+use crate::prefetch;
 use ffs_ondisk::{FragNo, Ino};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -57,6 +58,8 @@ pub(super) enum Tier {
 /// A block in memory.
 struct Slot {
     buf: Option<BufRef>,
+    /// Address at which its content lay when it came in: only to be prefetched.
+    content: usize,
     /// When it came to the end of its queue.
     stamp: u64,
     bytes: u32,
@@ -199,17 +202,27 @@ impl State {
         buf
     }
 
+    /// Has the buffer of `key` and `len` bytes of its content fetched from memory; no use of it.
+    pub(super) fn prefetch(&self, key: BufKey, at: usize, len: usize) {
+        let Some(slot) = self.find(key).and_then(|at| self.slots.get(at as usize)) else { return };
+        if let Some(buf) = &slot.buf {
+            prefetch::read_shared(buf, size_of::<Buf>());
+            prefetch::read_at(slot.content + at, len);
+        }
+    }
+
     /// Counts a lookup that has to read.
     pub(super) fn count_miss(&mut self, kind: BufKind) {
         self.counts[kind as usize].misses += 1;
     }
 
     /// Enters a block that is not in memory, in tier 1.
-    pub(super) fn insert(&mut self, buf: BufRef, len: usize) {
+    pub(super) fn insert(&mut self, buf: BufRef, len: usize, content: usize) {
         let (key, kind, bytes) = (buf.key, buf.kind, len as u32);
         let (home, cost) = self.home_of(kind, bytes);
         let slot = Slot {
             buf: Some(buf),
+            content,
             stamp: 0,
             bytes,
             cost,

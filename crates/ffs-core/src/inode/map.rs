@@ -1,7 +1,7 @@
 //! Inodes in memory by number.
 //!
-//! Numbers are given out in rows, so neighbours share a page of pointers: at millions of inodes finding one
-//! touches a cache line or two where a table of single numbers would touch several.
+//! Numbers are given out in rows, so neighbours share a page of pointers: at millions of inodes the table of
+//! pages stays in the processor's cache, and finding an inode misses one line.
 
 use super::Inode;
 use crate::namecache::{Handle, Links, Vnodes};
@@ -10,10 +10,20 @@ use ffs_ondisk::Ino;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Inodes of a page: few enough that one alone wastes little.
-const PAGE: u32 = 16;
+/// Inodes of a page: so few that one alone wastes no more than it takes itself.
+const PAGE: u32 = 64;
 
-type Page = [Option<Arc<Inode>>; PAGE as usize];
+/// A row of inodes.
+struct Page {
+    inodes: [Option<Arc<Inode>>; PAGE as usize],
+    len: u32,
+}
+
+impl Default for Page {
+    fn default() -> Page {
+        Page { inodes: [const { None }; PAGE as usize], len: 0 }
+    }
+}
 
 /// The inodes of a table.
 #[derive(Default)]
@@ -33,7 +43,7 @@ impl InodeMap {
 
     pub(super) fn get(&self, ino: Ino) -> Option<&Arc<Inode>> {
         let (page, at) = place(ino);
-        self.pages.get(&page)?.get(at)?.as_ref()
+        self.pages.get(&page)?.inodes.get(at)?.as_ref()
     }
 
     /// Whether `ip` itself is here, and not another inode that has its number.
@@ -48,28 +58,40 @@ impl InodeMap {
     pub(super) fn insert(&mut self, ip: Arc<Inode>) {
         let (page, at) = place(ip.ino);
         let page = self.pages.entry(page).or_default();
-        let Some(slot) = page.get_mut(at) else { return };
+        let Some(slot) = page.inodes.get_mut(at) else { return };
         ip.names.set_here(true);
         match slot.replace(ip) {
             Some(before) => before.names.set_here(false),
-            None => self.len += 1,
+            None => {
+                page.len += 1;
+                self.len += 1;
+            }
         }
     }
 
     pub(super) fn remove(&mut self, ino: Ino) -> Option<Arc<Inode>> {
         let (number, at) = place(ino);
         let page = self.pages.get_mut(&number)?;
-        let gone = page.get_mut(at)?.take()?;
+        let gone = page.inodes.get_mut(at)?.take()?;
         gone.names.set_here(false);
         self.len -= 1;
-        if page.iter().all(Option::is_none) {
+        page.len -= 1;
+        if page.len == 0 {
             self.pages.remove(&number);
         }
         Some(gone)
     }
 
+    /// An inode will be looked for or taken out.
+    pub(super) fn prefetch(&self, ino: Ino) {
+        let (page, at) = place(ino);
+        if let Some(slot) = self.pages.get(&page).and_then(|page| page.inodes.get(at)) {
+            prefetch::read(slot);
+        }
+    }
+
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<Inode>> {
-        self.pages.values().flat_map(|page| page.iter().flatten())
+        self.pages.values().flat_map(|page| page.inodes.iter().flatten())
     }
 
     /// Memory in use besides the inodes themselves, bytes.

@@ -197,8 +197,8 @@ impl InodeTable {
             d
         };
         if d.nlink == 0 && !unlinked {
-            // Removed, and not free yet; or left by a crash, for fsck to judge. Were it let in, its last user would free it, and
-            // with it what a wrong count or a damaged directory still names.
+            // Removed, and not free yet; or left by a crash, for fsck to judge. Were it let in, its last user
+            // would free it, and with it what a wrong count or a damaged directory still names.
             return Err(Error::Stale);
         }
         if d.generation == 0 && !self.is_read_only() {
@@ -399,7 +399,15 @@ impl InodeTable {
     /// meant, if that was known.
     pub(crate) fn unname(&self, dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
         let st = &mut *self.state.lock();
-        st.names.zap(&st.map, dir.ino, name)
+        let meant = st.names.zap(&st.map, dir.ino, name)?;
+        st.map.prefetch(meant.ino);
+        Some(meant)
+    }
+
+    /// Inode `ino` will be changed: has what is needed for that fetched.
+    pub(crate) fn prefetch_inode_block(&self, ino: Ino) {
+        let (key, at) = (BufKey::Meta(self.g().ino_to_fsba(ino)), self.g().ino_to_fsbo(ino));
+        self.cache().prefetch(key, at, self.g().format.dinode_size());
     }
 
     /// Two names of `dir` will be forgotten and two others entered.
