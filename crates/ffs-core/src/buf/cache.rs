@@ -112,7 +112,12 @@ impl BufCache {
 
     /// The buffer of `key` if it is in memory and filled.
     pub(crate) fn incore(&self, key: BufKey) -> Option<BufRef> {
-        let buf = self.state.lock().lookup(key)?;
+        self.incore_at(key, 0)
+    }
+
+    /// As [`BufCache::incore`] for a caller who will look at what is at `wanted` in the block.
+    pub(crate) fn incore_at(&self, key: BufKey, wanted: usize) -> Option<BufRef> {
+        let buf = self.state.lock().lookup(key, wanted)?;
         let valid = buf.data.read().valid;
         if valid {
             bump(&self.counters.buf_hits);
@@ -167,7 +172,7 @@ impl BufCache {
         zero: bool,
     ) -> BufRef {
         let mut st = self.state.lock();
-        if let Some(buf) = st.lookup(key) {
+        if let Some(buf) = st.lookup(key, 0) {
             return buf;
         }
         add(&self.counters.buf_evictions, st.make_room(kind, len));

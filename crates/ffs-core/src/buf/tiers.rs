@@ -79,6 +79,17 @@ struct Slot {
     used: bool,
 }
 
+impl Slot {
+    /// Has the buffer and `len` bytes of its content fetched.
+    #[inline]
+    fn prefetch(&self, at: usize, len: usize) {
+        if let Some(buf) = &self.buf {
+            prefetch::read_shared(buf, size_of::<Buf>());
+            prefetch::read_at(self.content.wrapping_add(at), len);
+        }
+    }
+}
+
 /// Clean slots in the order in which they go.
 #[derive(Clone, Copy)]
 struct Queue {
@@ -184,10 +195,12 @@ impl State {
         self.owners.contains_key(&ino)
     }
 
-    /// The buffer of `key`, which is in tier 1 from now on; a hit is counted.
-    pub(super) fn lookup(&mut self, key: BufKey) -> Option<BufRef> {
+    /// The buffer of `key`, which is in tier 1 from now on; a hit is counted. What lies at `wanted` in it is
+    /// what the caller will look at.
+    pub(super) fn lookup(&mut self, key: BufKey, wanted: usize) -> Option<BufRef> {
         let at = self.find(key)?;
         let slot = &mut self.slots[at as usize];
+        slot.prefetch(wanted, 1);
         slot.used = true;
         let (tier, kind) = (slot.tier, slot.kind);
         let buf = slot.buf.clone();
@@ -205,10 +218,7 @@ impl State {
     /// Has the buffer of `key` and `len` bytes of its content fetched from memory; no use of it.
     pub(super) fn prefetch(&self, key: BufKey, at: usize, len: usize) {
         let Some(slot) = self.find(key).and_then(|at| self.slots.get(at as usize)) else { return };
-        if let Some(buf) = &slot.buf {
-            prefetch::read_shared(buf, size_of::<Buf>());
-            prefetch::read_at(slot.content + at, len);
-        }
+        slot.prefetch(at, len);
     }
 
     /// Counts a lookup that has to read.

@@ -250,10 +250,10 @@ impl InodeTable {
         }
     }
 
-    /// The block's buffer if it is in memory.
+    /// The block's buffer if it is in memory, for a caller who will look at what is at `wanted` in it.
     #[inline]
-    pub(crate) fn cached_block(&self, ip: &Inode, lbn: Lbn) -> Option<BufRef> {
-        self.cache().incore(data_key(ip.ino, lbn))
+    pub(crate) fn cached_block(&self, ip: &Inode, lbn: Lbn, wanted: u32) -> Option<BufRef> {
+        self.cache().incore_at(data_key(ip.ino, lbn), wanted as usize)
     }
 
     /// The `len` bytes at `at` of block `lbn` will be needed.

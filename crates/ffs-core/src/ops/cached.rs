@@ -51,6 +51,8 @@ impl Inner {
             self.table.remember(ip, name, None);
             return Err(Error::NotFound);
         };
+        // A file whose name is not in memory is seldom there itself.
+        self.table.prefetch_inode_block(entry.ino);
         let child = self.child(ip, &entry)?;
         self.table.remember(ip, name, Some(&child.ip));
         Ok(child.into_vnode(self))
