@@ -176,6 +176,7 @@ impl CoreSpec {
             format!("'{name}={given}': expected {what}")
         };
         match (name, value) {
+            ("softdep", None) => self.options.ordering = OrderingPolicy::SoftUpdates,
             ("sync", None) => self.options.ordering = OrderingPolicy::Sync,
             ("async", None) => self.options.ordering = OrderingPolicy::None,
             ("noatime", None) => self.options.atime = Atime::Never,
