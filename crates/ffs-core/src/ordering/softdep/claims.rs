@@ -344,9 +344,13 @@ impl Engine {
             self.drop_chain(chain, &mut frees);
         }
         for id in holds {
-            if let Some(What::Hold { new, .. }) = self.nodes.get(id).map(|n| &n.what)
-                && *new > d.size
-            {
+            let over = match self.nodes.get(id).map(|n| &n.what) {
+                Some(What::Hold { new, .. }) => *new > d.size,
+                // Without indirect blocks there is no pointer beyond the size.
+                Some(What::Keep { .. }) => d.ib == [0; NIADDR],
+                _ => false,
+            };
+            if over {
                 self.hold_over(id);
             }
         }

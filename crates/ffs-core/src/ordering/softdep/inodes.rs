@@ -19,6 +19,7 @@ use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{FreeNow, InodeChange, Work};
 use ffs_ondisk::{Dinode, DirOff, Ino};
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 
 /// A new inode's way to the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +63,7 @@ pub(super) struct More {
     /// Reserved records.
     pub(super) reserved: u32,
     /// Reserved records that are free now.
-    pub(super) freed: Vec<DirOff>,
+    pub(super) freed: BTreeSet<DirOff>,
     /// Frees that must come before its number's.
     pub(super) frees: SmallVec<[Id; 1]>,
     /// Removals of its old names that wait for new ones.

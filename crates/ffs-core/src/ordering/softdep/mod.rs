@@ -283,7 +283,8 @@ impl Ordering for SoftUpdates {
     fn take_freed_slots(&self, dir: Ino) -> Vec<DirOff> {
         let mut e = self.0.lock();
         let more = e.inodes.get_mut(&dir).and_then(|r| r.more.as_mut());
-        let freed = more.map(|m| std::mem::take(&mut m.freed)).unwrap_or_default();
+        let freed =
+            more.map(|m| std::mem::take(&mut m.freed)).unwrap_or_default().into_iter().collect();
         e.tidy(dir);
         freed
     }

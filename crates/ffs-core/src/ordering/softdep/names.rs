@@ -248,15 +248,17 @@ impl Engine {
             return;
         }
         let Some(more) = self.inodes.get(&at.dir).and_then(|r| r.more.as_ref()) else { return };
-        let (anchor, sizes) = (more.anchor, more.holds.clone());
+        // Of the sizes held back, the one that covers it: most often the newest.
+        let covers = |id: &&Id| {
+            let node = self.nodes.get(**id).map(|n| &n.what);
+            matches!(node, Some(What::Hold { limit, new, .. })
+                if (*limit..*new).contains(&u64::from(at.off.0)))
+        };
+        let (anchor, size) = (more.anchor, more.holds.iter().rev().find(covers).copied());
         let lbn = self.g.lblkno(at.off.0.into());
         self.need_claims(id, at.dir, lbn, true, true);
-        for hold in sizes {
-            let below = matches!(self.nodes.get(hold).map(|n| &n.what),
-                Some(What::Hold { new, .. }) if *new > u64::from(at.off.0));
-            if below {
-                self.need_node(id, hold, Level::Durable, true);
-            }
+        if let Some(hold) = size {
+            self.need_node(id, hold, Level::Durable, true);
         }
         if let Some(anchor) = anchor.filter(|&a| a != id) {
             self.need_node(id, anchor, Level::Anchored, true);
@@ -337,7 +339,7 @@ impl Engine {
                 }
             }
             self.unreserve(at.dir, 1);
-            self.more(at.dir).freed.push(at.off);
+            self.more(at.dir).freed.insert(at.off);
         }
         self.forget_leaving(id);
         self.fulfil(id);
