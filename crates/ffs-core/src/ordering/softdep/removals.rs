@@ -41,6 +41,10 @@ impl Engine {
         let id = self.new_value(at, (new.ino, new.dtype), None);
         self.need_target(id, at, new, kind);
         if kind == NameKind::DotDot {
+            // A check keeps the name that `..` agrees with: not one in a directory that is lost itself.
+            if let Some(anchor) = self.anchor_of(new.ino).filter(|&a| !self.reaches(a, id)) {
+                self.need_node(id, anchor, Level::Anchored, false);
+            }
             self.enter(at, (old.ino, old.dtype), id);
             self.more(at.dir).dotdot = Some(id);
             self.need_dotdot(at.dir, id);
