@@ -28,7 +28,6 @@ mod namecache;
 mod ops;
 mod options;
 mod ordering;
-mod prefetch;
 mod sync;
 mod tunables;
 mod types;

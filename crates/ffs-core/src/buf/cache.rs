@@ -104,20 +104,9 @@ impl BufCache {
         buf
     }
 
-    /// The `len` bytes at `at` of the block of `key` will be needed: if the block is in memory, has its buffer
-    /// and them fetched from there.
-    pub(crate) fn prefetch(&self, key: BufKey, at: usize, len: usize) {
-        self.state.lock().prefetch(key, at, len);
-    }
-
     /// The buffer of `key` if it is in memory and filled.
     pub(crate) fn incore(&self, key: BufKey) -> Option<BufRef> {
-        self.incore_at(key, 0)
-    }
-
-    /// As [`BufCache::incore`] for a caller who will look at what is at `wanted` in the block.
-    pub(crate) fn incore_at(&self, key: BufKey, wanted: usize) -> Option<BufRef> {
-        let buf = self.state.lock().lookup(key, wanted)?;
+        let buf = self.state.lock().lookup(key)?;
         let valid = buf.data.read().valid;
         if valid {
             bump(&self.counters.buf_hits);
@@ -172,15 +161,14 @@ impl BufCache {
         zero: bool,
     ) -> BufRef {
         let mut st = self.state.lock();
-        if let Some(buf) = st.lookup(key, 0) {
+        if let Some(buf) = st.lookup(key) {
             return buf;
         }
         add(&self.counters.buf_evictions, st.make_room(kind, len));
         let bytes = st.pool.take(len, zero);
-        let content = bytes.as_ptr().addr();
         let data = BufData { addr, bytes, valid: false, version: 0 };
         let buf = Arc::new(Buf { key, kind, data: RwLock::new(data), io: Mutex::new(()) });
-        st.insert(buf.clone(), len, content);
+        st.insert(buf.clone(), len);
         buf
     }
 

@@ -20,7 +20,6 @@ use super::limits::CacheLimits;
 use super::pool::Pool;
 use super::stats::{CacheStats, ClassStats};
 use super::{Buf, BufKey, BufKind, BufRef};
-use crate::prefetch;
 use ffs_ondisk::{FragNo, Ino};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -58,8 +57,6 @@ pub(super) enum Tier {
 /// A block in memory.
 struct Slot {
     buf: Option<BufRef>,
-    /// Address at which its content lay when it came in: only to be prefetched.
-    content: usize,
     /// When it came to the end of its queue.
     stamp: u64,
     bytes: u32,
@@ -77,17 +74,6 @@ struct Slot {
     dirty: bool,
     /// Found since it was looked at for eviction.
     used: bool,
-}
-
-impl Slot {
-    /// Has the buffer and `len` bytes of its content fetched.
-    #[inline]
-    fn prefetch(&self, at: usize, len: usize) {
-        if let Some(buf) = &self.buf {
-            prefetch::read_shared(buf, size_of::<Buf>());
-            prefetch::read_at(self.content.wrapping_add(at), len);
-        }
-    }
 }
 
 /// Clean slots in the order in which they go.
@@ -195,12 +181,10 @@ impl State {
         self.owners.contains_key(&ino)
     }
 
-    /// The buffer of `key`, which is in tier 1 from now on; a hit is counted. What lies at `wanted` in it is
-    /// what the caller will look at.
-    pub(super) fn lookup(&mut self, key: BufKey, wanted: usize) -> Option<BufRef> {
+    /// The buffer of `key`, which is in tier 1 from now on; a hit is counted.
+    pub(super) fn lookup(&mut self, key: BufKey) -> Option<BufRef> {
         let at = self.find(key)?;
         let slot = &mut self.slots[at as usize];
-        slot.prefetch(wanted, 1);
         slot.used = true;
         let (tier, kind) = (slot.tier, slot.kind);
         let buf = slot.buf.clone();
@@ -215,24 +199,17 @@ impl State {
         buf
     }
 
-    /// Has the buffer of `key` and `len` bytes of its content fetched from memory; no use of it.
-    pub(super) fn prefetch(&self, key: BufKey, at: usize, len: usize) {
-        let Some(slot) = self.find(key).and_then(|at| self.slots.get(at as usize)) else { return };
-        slot.prefetch(at, len);
-    }
-
     /// Counts a lookup that has to read.
     pub(super) fn count_miss(&mut self, kind: BufKind) {
         self.counts[kind as usize].misses += 1;
     }
 
     /// Enters a block that is not in memory, in tier 1.
-    pub(super) fn insert(&mut self, buf: BufRef, len: usize, content: usize) {
+    pub(super) fn insert(&mut self, buf: BufRef, len: usize) {
         let (key, kind, bytes) = (buf.key, buf.kind, len as u32);
         let (home, cost) = self.home_of(kind, bytes);
         let slot = Slot {
             buf: Some(buf),
-            content,
             stamp: 0,
             bytes,
             cost,

@@ -41,7 +41,7 @@ impl Dir<'_> {
     #[inline]
     pub(super) fn block(&self, off: u32) -> Result<BufRef> {
         let lbn = self.g().lblkno(off.into());
-        if let Some(buf) = self.table.cached_block(self.ip, lbn, off % self.g().bsize) {
+        if let Some(buf) = self.table.cached_block(self.ip, lbn) {
             return Ok(buf);
         }
         match self.table.read_block(self.ip, self.data, lbn)? {

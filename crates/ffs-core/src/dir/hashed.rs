@@ -129,15 +129,6 @@ pub(super) fn search(d: Dir<'_>, name: &[u8]) -> Option<Sought> {
     conclude(d, hash, found, header)
 }
 
-/// The index will be asked for `name`: where it will look is fetched from memory meanwhile.
-pub(crate) fn prefetch(d: Dir<'_>, name: &[u8]) {
-    if let Some(index) = d.ip.dir.index().map(DirHash::ask)
-        && let Some(index) = index.as_deref()
-    {
-        index.prefetch(index.hasher().hash(name));
-    }
-}
-
 /// Makes the answer of what the index found.
 #[inline]
 fn conclude(

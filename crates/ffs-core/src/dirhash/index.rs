@@ -194,11 +194,6 @@ impl Index {
         Ok(None)
     }
 
-    /// A name with this hash will be searched.
-    pub(crate) fn prefetch(&self, hash: u32) {
-        self.table.prefetch(self.table.home(hash));
-    }
-
     /// Where a record for a name of `namlen` bytes goes: the start of a chunk with room for it.
     pub(crate) fn find_room(&self, namlen: usize) -> Option<DirOff> {
         self.space.find(words(namlen) as usize).map(|n| DirOff(n * DIRBLKSIZ as u32))

@@ -12,7 +12,6 @@
 //!
 //! Reference: `spec/directories-and-caches.md` §3.2, §3.8.
 
-use crate::prefetch;
 use ffs_ondisk::DirOff;
 
 /// Slots of a block.
@@ -91,14 +90,6 @@ impl Table {
     fn get(&self, slot: u32) -> u32 {
         let block = self.blocks.get(slot as usize / BLOCK);
         block.map_or(EMPTY, |b| b[slot as usize % BLOCK])
-    }
-
-    /// Has the slot where a search begins fetched.
-    pub(super) fn prefetch(&self, home: Home) {
-        let slot = home.slot as usize;
-        if let Some(place) = self.blocks.get(slot / BLOCK).and_then(|b| b.get(slot % BLOCK)) {
-            prefetch::read(place);
-        }
     }
 
     fn set(&mut self, slot: u32, value: u32) {

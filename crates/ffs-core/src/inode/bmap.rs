@@ -250,15 +250,10 @@ impl InodeTable {
         }
     }
 
-    /// The block's buffer if it is in memory, for a caller who will look at what is at `wanted` in it.
+    /// The block's buffer if it is in memory.
     #[inline]
-    pub(crate) fn cached_block(&self, ip: &Inode, lbn: Lbn, wanted: u32) -> Option<BufRef> {
-        self.cache().incore_at(data_key(ip.ino, lbn), wanted as usize)
-    }
-
-    /// The `len` bytes at `at` of block `lbn` will be needed.
-    pub(crate) fn prefetch_block(&self, ip: &Inode, lbn: Lbn, at: u32, len: u32) {
-        self.cache().prefetch(data_key(ip.ino, lbn), at as usize, len as usize);
+    pub(crate) fn cached_block(&self, ip: &Inode, lbn: Lbn) -> Option<BufRef> {
+        self.cache().incore(data_key(ip.ino, lbn))
     }
 
     /// The buffer of data block `lbn` at `at`.

@@ -74,7 +74,7 @@ use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 
-/// A file in memory. In the order written: what every use touches lies together ([`OFTEN_USED`]).
+/// A file in memory. In the order written: what every use touches lies together.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Inode {
@@ -98,9 +98,6 @@ pub(crate) struct Inode {
     /// What the directory code remembers.
     pub(crate) dir: DirState,
 }
-
-/// Bytes of an inode that finding it and showing its attributes touches.
-const OFTEN_USED: usize = std::mem::offset_of!(Inode, data) + 128;
 
 /// What an inode's lock guards. In the order written, as [`Inode`].
 #[derive(Debug)]

@@ -2,14 +2,13 @@
 //!
 //! # Invariants
 //! 1. A slot holds an entry's number together with its whole hash, so that neither growing nor closing
-//!    a gap has to look at the entries, which lie anywhere in memory; and what the entry means, so that
-//!    a search can go on to that while the entry is still on its way from memory.
+//!    a gap has to look at the entries, which lie anywhere in memory; and what the entry means, which
+//!    is so found without another search.
 //! 2. From the slot an entry's hash names to the one it is in, every slot is taken: a search may end at
 //!    the first empty one. Removing closes the gap it leaves.
 //! 3. At most three quarters of the slots are taken.
 
 use super::{At, NIL};
-use crate::prefetch;
 
 /// Where an entry's number is kept.
 #[derive(Debug)]
@@ -41,11 +40,11 @@ impl<H> Default for Index<H> {
 }
 
 impl<H> Index<H> {
-    /// The entry with this hash for which `is` holds, told what it means; and that.
+    /// The entry with this hash for which `is` holds, and what it means.
     pub(super) fn find(
         &self,
         hash: u32,
-        mut is: impl FnMut(At, Option<&H>) -> bool,
+        mut is: impl FnMut(At) -> bool,
     ) -> Option<(At, Option<&H>)> {
         let mask = self.slots.len().checked_sub(1)?;
         let mut i = hash as usize & mask;
@@ -54,7 +53,7 @@ impl<H> Index<H> {
             if slot.at == NIL {
                 return None;
             }
-            if slot.hash == hash && is(slot.at, slot.means.as_ref()) {
+            if slot.hash == hash && is(slot.at) {
                 return Some((slot.at, slot.means.as_ref()));
             }
             i = (i + 1) & mask;
@@ -119,14 +118,6 @@ impl<H> Index<H> {
         }
     }
 
-    /// Has the slots that a search for `hash` looks at fetched.
-    pub(super) fn prefetch(&self, hash: u32) {
-        let Some(mask) = self.slots.len().checked_sub(1) else { return };
-        if let Some(slot) = self.slots.get(hash as usize & mask) {
-            prefetch::read(slot);
-        }
-    }
-
     /// Memory in use, bytes.
     pub(super) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot<H>>()
@@ -152,7 +143,7 @@ mod tests {
             let hash = u32::MAX - rng.below(40) as u32;
             match model.get(&at).copied() {
                 Some(hash) => {
-                    let found = index.find(hash, |a, _| a == at);
+                    let found = index.find(hash, |a| a == at);
                     assert_eq!(found, Some((at, Some(&!at))), "step {step}");
                     assert_eq!(index.remove(hash, at), Some(!at), "step {step}");
                     model.remove(&at);
@@ -163,9 +154,9 @@ mod tests {
                 }
             }
             assert_eq!(index.taken, model.len());
-            assert_eq!(index.find(hash, |a, _| a == 1000), None);
+            assert_eq!(index.find(hash, |a| a == 1000), None);
         }
-        assert!(model.iter().all(|(at, hash)| index.find(*hash, |a, _| a == *at).is_some()));
+        assert!(model.iter().all(|(at, hash)| index.find(*hash, |a| a == *at).is_some()));
         assert!(index.slots.iter().filter(|s| s.at != NIL).count() == model.len());
     }
 }

@@ -29,7 +29,6 @@ mod index;
 mod tests;
 
 use crate::counters::{Counters, bump_alone};
-use crate::prefetch;
 use entry::{Entries, Head, List};
 use ffs_ondisk::Ino;
 use index::Index;
@@ -80,8 +79,6 @@ impl Links {
 pub(crate) trait Handle: Clone {
     /// Its links.
     fn links(&self) -> &Links;
-    /// Has it fetched from memory: it will be used at once.
-    fn prefetch(&self);
 }
 
 /// Whoever keeps inodes in memory.
@@ -164,11 +161,7 @@ impl<H: Handle> NameCache<H> {
     }
 
     fn search(&self, hash: u32, dir: Ino, name: &[u8]) -> Option<(At, Option<&H>)> {
-        self.index.find(hash, |at, means| {
-            // Entry and inode lie anywhere in memory: they come at the same time.
-            if let Some(file) = means {
-                file.prefetch();
-            }
+        self.index.find(hash, |at| {
             bump_alone(&self.counters.cache_numchecks);
             self.entries.is(at, dir, name)
         })
@@ -192,7 +185,6 @@ impl<H: Handle> NameCache<H> {
             }
             None => {
                 bump_alone(&self.counters.cache_nummiss);
-                self.prefetch_eviction();
                 Found::Unknown
             }
         }
@@ -205,7 +197,6 @@ impl<H: Handle> NameCache<H> {
         if !self.on {
             return None;
         }
-        self.prefetch_eviction();
         let Some((at, _)) = self.search(self.hash(dir, name), dir, name) else {
             bump_alone(&self.counters.cache_nummisszap);
             return None;
@@ -216,20 +207,6 @@ impl<H: Handle> NameCache<H> {
             None => bump_alone(&self.counters.cache_numnegzaps),
         }
         meant
-    }
-
-    /// Operations on these names will follow.
-    pub(crate) fn prefetch(&self, dir: Ino, names: &[&[u8]]) {
-        if self.on {
-            names.iter().for_each(|name| self.index.prefetch(self.hash(dir, name)));
-        }
-    }
-
-    /// The oldest negative entry may have to make room for another.
-    fn prefetch_eviction(&self) {
-        if let Some(e) = self.entries.get(self.oldest) {
-            self.index.prefetch(e.hash);
-        }
     }
 
     /// Enters what the directory answered: `target`, or nothing if there is no such name. Refused while
@@ -246,7 +223,7 @@ impl<H: Handle> NameCache<H> {
             return;
         }
         let hash = self.hash(dir, name);
-        let known = self.index.find(hash, |at, _| self.entries.is(at, dir, name));
+        let known = self.index.find(hash, |at| self.entries.is(at, dir, name));
         if let Some((at, _)) = known {
             if self.entries.get(at).is_some_and(|e| e.target == wanted) {
                 // Somebody else asked the directory at the same time.
@@ -291,10 +268,6 @@ impl<H: Handle> NameCache<H> {
     fn take_negative(&mut self, at: At) {
         if self.oldest == at {
             self.oldest = self.entries.before(List::To, at);
-            // The next eviction looks for it.
-            if let Some(next) = self.entries.get(self.oldest) {
-                prefetch::read(next);
-            }
         }
         self.entries.take(List::To, || Some(&self.newest), at);
     }

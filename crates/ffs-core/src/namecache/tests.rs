@@ -28,8 +28,6 @@ impl Handle for File {
     fn links(&self) -> &Links {
         &self.1
     }
-
-    fn prefetch(&self) {}
 }
 
 const D: Ino = Ino(2);

@@ -19,7 +19,6 @@ use crate::mount::Inner;
 use crate::tunables::NamecachePrime;
 use ffs_ondisk::Ino;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl Inner {
     /// Looks `name` up in a locked directory: in the cache, then in the directory.
@@ -34,15 +33,7 @@ impl Inner {
             let up = self.cached_parent(ip, data)?;
             return Ok(Vnode::new(self, self.table.get(up)?));
         }
-        if ip.dir.asked.load(Ordering::Relaxed) {
-            dir::prefetch(self.dir(ip, data), name);
-        }
-        let named = self.table.named(ip, name);
-        let unknown = matches!(named, Named::Unknown);
-        if unknown != ip.dir.asked.load(Ordering::Relaxed) {
-            ip.dir.asked.store(unknown, Ordering::Relaxed);
-        }
-        match named {
+        match self.table.named(ip, name) {
             Named::File(child) => return Ok(Vnode::new(self, child)),
             Named::Absent => return Err(Error::NotFound),
             Named::Unknown => {}
@@ -51,8 +42,6 @@ impl Inner {
             self.table.remember(ip, name, None);
             return Err(Error::NotFound);
         };
-        // A file whose name is not in memory is seldom there itself.
-        self.table.prefetch_inode_block(entry.ino);
         let child = self.child(ip, &entry)?;
         self.table.remember(ip, name, Some(&child.ip));
         Ok(child.into_vnode(self))
