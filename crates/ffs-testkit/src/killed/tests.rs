@@ -9,7 +9,10 @@ use std::convert::Infallible;
 
 /// Files by path, with hard links by number.
 #[derive(Default)]
-struct Memory(RefCell<(BTreeMap<String, Option<usize>>, Vec<Vec<u8>>)>);
+struct Memory(RefCell<Tree>);
+
+/// Paths with the number of their content, none for directories; and the contents.
+type Tree = (BTreeMap<String, Option<usize>>, Vec<Vec<u8>>);
 
 type Done = Result<(), Infallible>;
 

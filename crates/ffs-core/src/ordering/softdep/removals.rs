@@ -52,6 +52,7 @@ impl Engine {
         }
         let own = self.pending_name(old.ino, at);
         self.guard(id, old.ino, own, gone);
+        self.guard_inside(id, old.ino, gone);
         self.enter(at, (old.ino, old.dtype), id);
         match own.and_then(|own| self.retract(own, old.ino, at)) {
             Some(left) => {
@@ -81,9 +82,7 @@ impl Engine {
         // A trial of what has to wait; it becomes the record's last value if anything does.
         let id = self.new_value(at, NOTHING, Some(name));
         self.guard(id, old.ino, own, gone);
-        if gone.drops == 2 {
-            self.guard_inside(id, old.ino);
-        }
+        self.guard_inside(id, old.ino, gone);
         let retracted = own.and_then(|own| self.retract(own, old.ino, at));
         let seen = retracted.is_none();
         let left = retracted.unwrap_or_default();
@@ -159,8 +158,20 @@ impl Engine {
         }
     }
 
-    /// The directory `dir` is removed by `id`: so are the names its reserved records may still show.
-    fn guard_inside(&mut self, id: Id, dir: Ino) {
+    /// If `id` removes the directory `dir`, so it does the names its reserved records may still show:
+    /// what those wait for, `id` waits for, and so do the removals of older names of the directory.
+    fn guard_inside(&mut self, id: Id, dir: Ino, gone: Gone) {
+        if gone.drops < 2 {
+            return;
+        }
+        self.guard_contents(id, dir);
+        let more = self.inodes.get(&dir).and_then(|r| r.more.as_ref());
+        for older in more.map(|m| m.leaving.clone()).unwrap_or_default() {
+            self.inherit(id, older);
+        }
+    }
+
+    fn guard_contents(&mut self, id: Id, dir: Ino) {
         if self.inodes.get(&dir).and_then(|r| r.more.as_ref()).is_none_or(|m| m.reserved == 0) {
             return;
         }
