@@ -2,8 +2,8 @@
 //! matters that they were written.
 //!
 //! # Invariants
-//! 1. `seq` of a block counts the reasons to write it; whoever raises it has the buffer marked dirty
-//!    afterwards. A block without a record has no reason left: all of it is durable.
+//! 1. Reasons to write blocks are numbered, all in one row; whoever gives a block one has the buffer
+//!    marked dirty afterwards. A block without a record has no reason left: all of it is durable.
 //! 2. A group's image is held back while inode blocks that it counts were never written.
 
 use super::Engine;
@@ -26,9 +26,9 @@ pub(super) enum Waiter {
 /// What is known of a block.
 #[derive(Debug, Default)]
 pub(super) struct BlockRec {
-    /// Reasons so far.
+    /// The last reason to write it.
     pub(super) seq: u64,
-    /// Of those, answered by an image that is durable.
+    /// The last one answered by an image that is durable.
     pub(super) durable: u64,
     pub(super) waiters: VecDeque<(u64, Waiter)>,
     /// Inode blocks that must be written before this group.
@@ -38,9 +38,17 @@ pub(super) struct BlockRec {
 impl Engine {
     /// There is a new reason to write the block.
     pub(super) fn touch(&mut self, key: BufKey) -> u64 {
-        let rec = self.blocks.entry(key).or_default();
-        rec.seq += 1;
+        let before = self.reasons;
+        self.reasons += 1;
+        let rec = self.block(key, before);
+        rec.seq = before + 1;
         rec.seq
+    }
+
+    /// The block's record; a new one begins with `reasons` answered.
+    fn block(&mut self, key: BufKey, reasons: u64) -> &mut BlockRec {
+        let fresh = || BlockRec { seq: reasons, durable: reasons, ..BlockRec::default() };
+        self.blocks.entry(key).or_insert_with(fresh)
     }
 
     /// `id` needs all that there is to write of the block now.
@@ -105,7 +113,8 @@ impl Engine {
         if let Some(rec) = self.blocks.get_mut(&fresh) {
             rec.waiters.push_back((seq, Waiter::Group(group)));
         }
-        self.blocks.entry(group).or_default().held_by.push(fresh);
+        let reasons = self.reasons;
+        self.block(group, reasons).held_by.push(fresh);
     }
 
     /// Whether the group must not be written yet.

@@ -72,6 +72,8 @@ struct Engine {
     hasher: FixedState,
     nodes: SlotMap<Id, Node>,
     blocks: BTreeMap<BufKey, blocks::BlockRec>,
+    /// Reasons to write a block, so far.
+    reasons: u64,
     inodes: HashMap<Ino, inodes::InodeRec, FixedState>,
     /// Undecided records, by block and offset in the directory.
     dirs: BTreeMap<BufKey, BTreeMap<u32, names::Chain>>,
@@ -105,6 +107,7 @@ impl SoftUpdates {
             hasher: FixedState::default(),
             nodes: SlotMap::with_key(),
             blocks: BTreeMap::new(),
+            reasons: 0,
             inodes: HashMap::default(),
             dirs: BTreeMap::new(),
             indirects: BTreeMap::new(),
