@@ -13,8 +13,6 @@
 //!
 //! Reference: `spec/soft-updates.md` §11.
 
-#![allow(dead_code, reason = "asked for by the tenant that is being built: soft updates")]
-
 mod none;
 pub(crate) mod rules;
 mod softdep;
