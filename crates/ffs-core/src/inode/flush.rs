@@ -72,8 +72,15 @@ impl InodeTable {
     }
 
     /// Passes over all dirty buffers until `done` and, with `whole`, each that was dirty at the
-    /// beginning was written; at most `most`, at least one. Whether that was reached.
-    fn passes(&self, most: u32, whole: bool, done: impl Fn() -> bool) -> Result<bool> {
+    /// beginning was written; at most `most`, at least one. Whether that was reached. If a pass changes
+    /// nothing, that is an error only if nobody else does anything (`alone`): who is in the middle of an
+    /// operation may have told the policy of what is not in a buffer yet.
+    fn passes(
+        &self,
+        most: u32,
+        (whole, alone): (bool, bool),
+        done: impl Fn() -> bool,
+    ) -> Result<bool> {
         let mut failed: BTreeSet<BufKey> = BTreeSet::new();
         let (mut result, mut idle) = (Ok(()), 0);
         let mut owed = if whole { self.cache().dirty_bufs() } else { Vec::new() };
@@ -105,7 +112,7 @@ impl InodeTable {
             }
             idle += 1;
             if nothing || idle > IDLE || result.is_err() {
-                return result.and(Err(Error::Unwritten));
+                return result.and(if alone { Err(Error::Unwritten) } else { Ok(false) });
             }
         }
         result.map(|()| false)
@@ -124,7 +131,7 @@ impl InodeTable {
     /// # Errors
     /// The device's: the first; [`Error::Unwritten`].
     pub(crate) fn sync(&self) -> Result<bool> {
-        self.passes(SHARED_PASSES, true, || self.finished())
+        self.passes(SHARED_PASSES, (true, false), || self.finished())
     }
 
     /// As [`InodeTable::sync`] while nobody changes anything: nothing is dirty on return.
@@ -133,7 +140,7 @@ impl InodeTable {
     /// As there.
     pub(crate) fn sync_alone(&self) -> Result<()> {
         let done = || self.finished() && self.cache().dirty_count() == 0;
-        self.passes(u32::MAX, true, done).map(drop)
+        self.passes(u32::MAX, (true, true), done).map(drop)
     }
 
     /// Writes what has waited as long as the switches allow: at first what is whole, and in parts
@@ -164,8 +171,9 @@ impl InodeTable {
         result = result.and(self.run_work(usize::MAX).1);
         let half = self.most_records() / 2;
         if result.is_ok() && self.alloc.ordering.pending().records > half {
-            let ahead =
-                self.passes(FEW_PASSES, false, || self.alloc.ordering.pending().records <= half);
+            let ahead = self.passes(FEW_PASSES, (false, false), || {
+                self.alloc.ordering.pending().records <= half
+            });
             result = ahead.map(drop);
         }
         result
@@ -219,7 +227,7 @@ impl InodeTable {
         }
         bump(&self.cache().counters.softdep_waits);
         let enough = most - most / 10;
-        match self.passes(u32::MAX, false, || outstanding() <= enough) {
+        match self.passes(u32::MAX, (false, false), || outstanding() <= enough) {
             Err(e) if outstanding() > most => Err(e),
             _ => Ok(()),
         }
@@ -272,7 +280,7 @@ impl InodeTable {
         }
         bump(&self.cache().counters.space_requests);
         // What fails here is told by those who wait for it; the caller only wants space.
-        drop(self.passes(SHARED_PASSES, false, || !outstanding()));
+        drop(self.passes(SHARED_PASSES, (false, false), || !outstanding()));
         true
     }
 }

@@ -334,6 +334,11 @@ impl Ffs {
             }
         }
         // Others change things faster than they can be written.
+        self.stop_and_sync()
+    }
+
+    /// Writes everything while nobody is in the middle of an operation. The caller holds nothing.
+    pub(crate) fn stop_and_sync(&self) -> Result<()> {
         let _alone = self.0.gate.write();
         if self.is_read_only() { Ok(()) } else { self.0.sync_alone() }
     }

@@ -55,8 +55,7 @@ impl Ffs {
             done += self.write_once(cred, file, at, rest, mode).unwrap_or(0);
         }
         if mode.sync {
-            let _op = self.begin()?;
-            self.0.table.fsync(&file.ip, false)?;
+            self.fsync(file, false)?;
         }
         Ok(done)
     }
@@ -165,11 +164,16 @@ impl Ffs {
     /// # Errors
     /// The device's, also for delayed writes of the file that failed since the last call.
     pub fn fsync(&self, file: &Vnode, data_only: bool) -> Result<()> {
-        match self.begin() {
+        let done = match self.begin() {
             Ok(_op) => self.0.table.fsync(&file.ip, data_only),
             // Nothing can be dirty.
             Err(Error::ReadOnly(_)) => Ok(()),
             Err(e) => Err(e),
+        };
+        match done {
+            // It may be that it waits for what somebody in the middle of an operation holds.
+            Err(Error::Unwritten) => self.stop_and_sync(),
+            done => done,
         }
     }
 }
