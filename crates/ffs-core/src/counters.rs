@@ -81,7 +81,8 @@ counters! {
     writes_undone = "debug.softdep.undone": "Images from which changes were taken back that had to wait.",
     epochs = "debug.softdep.epochs": "Passes that wrote and flushed what was ready.",
     work_done = "debug.softdep.worklist_done": "Links dropped and space freed once the device allowed it.",
-    space_requests = "debug.softdep.space_requests": "Operations that waited for outstanding frees, as the volume was full.",
+    space_requests = "debug.softdep.space_requests":
+        "Operations that waited for outstanding frees, as the volume was full.",
     space_found = "debug.softdep.space_found": "Operations that waited for outstanding frees, and then had room.",
     softdep_waits = "debug.softdep.limit_waits": "Operations that waited because too much was outstanding.",
     bytes_written: "Bytes written to the device.",

@@ -3,6 +3,7 @@
 //! | tenant | promise |
 //! | --- | --- |
 //! | [`SyncOrdered`] | metadata writes are waited for in the order that keeps the tree sound |
+//! | [`SoftUpdates`] | nothing is waited for, and the device is sound at every moment |
 //! | [`Unordered`] | none until `sync`, `fsync` or unmount (`mount -o async`) |
 //!
 //! # Invariants
