@@ -210,6 +210,10 @@ fn attempt(
         return Ok(ControlFlow::Break(()));
     }
     r.check()?;
+    r.tell_above(&r.src, r.req.to.dir)?;
+    if let Some(dst) = r.dst.as_ref().filter(|_| req.mode == RenameMode::Exchange) {
+        r.tell_above(dst, r.req.from.dir)?;
+    }
     match req.mode {
         RenameMode::Exchange => r.exchange()?,
         RenameMode::Replace | RenameMode::NoReplace => r.replace()?,
@@ -284,17 +288,39 @@ impl<'a> Renaming<'a> {
         }
     }
 
+    /// Tells the policy below what `moved` will lie when it is in `parent`.
+    fn tell_above(&self, moved: &Moved<'_>, parent: &Arc<Inode>) -> Result<()> {
+        if moved.is_dir() && !self.same_dir() {
+            let mut above = Vec::new();
+            self.walk_up(parent, |at| {
+                above.push(at.ino);
+                false
+            })?;
+            self.inner.table.alloc().ordering.moves_below(moved.ip.ino, &above);
+        }
+        Ok(())
+    }
+
     fn swaps_dir(&self, dst: &Moved<'_>) -> bool {
         self.req.mode == RenameMode::Exchange && dst.is_dir()
     }
 
-    /// Whether directory `from` is `top` or below it, by walking up the `..`.
+    /// Whether directory `from` is `top` or below it.
     fn lies_in(&self, from: &Arc<Inode>, top: &Arc<Inode>) -> Result<bool> {
+        self.walk_up(from, |at| Arc::ptr_eq(at, top))
+    }
+
+    /// Walks up the `..` from `from` on, to the root or until `found`.
+    fn walk_up(
+        &self,
+        from: &Arc<Inode>,
+        mut found: impl FnMut(&Arc<Inode>) -> bool,
+    ) -> Result<bool> {
         let mut at = Arc::clone(from);
         // Brent's cycle detection: a mark that moves up at powers of two.
         let (mut mark, mut steps, mut limit) = (at.ino, 0u64, 1u64);
         loop {
-            if Arc::ptr_eq(&at, top) {
+            if found(&at) {
                 return Ok(true);
             }
             if at.ino == Ino::ROOT {

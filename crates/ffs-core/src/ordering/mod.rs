@@ -327,6 +327,10 @@ pub(crate) trait Ordering: WriteHooks {
         0
     }
 
+    /// The directory `dir` is about to get a name below the directories `above`: as long as one of these
+    /// is under way itself, the device may show it below `dir`.
+    fn moves_below(&self, _dir: Ino, _above: &[Ino]) {}
+
     /// A name was entered; answers for the directory block, whose buffer is locked.
     fn name_added(
         &self,

@@ -74,6 +74,8 @@ rules! {
     ZeroBeforeFree = "zero-before-free",
     /// `..` of a moved directory names the new parent before the old one's count drops.
     DotDotBeforeCount = "dotdot-before-count",
+    /// A directory moved below one that is itself under way waits until that has arrived.
+    NoCircle = "no-circle",
     /// A directory names its new parent before it has a name there.
     DotDotBeforeName = "dotdot-before-name",
     /// What was written is durable only after a flush.

@@ -81,6 +81,8 @@ struct Engine {
     indirects: BTreeMap<BufKey, BTreeMap<u32, claims::Chain>>,
     /// Names removed in memory that the device may show, by directory and hash.
     gone: HashMap<(Ino, u64), names::Removed, FixedState>,
+    /// Names that the next name of a directory waits for.
+    before: HashMap<Ino, Vec<Id>, FixedState>,
     /// Names on the device, but not yet reachable.
     unanchored: HashMap<(Ino, DirOff), Id, FixedState>,
     /// Images being written.
@@ -112,6 +114,7 @@ impl SoftUpdates {
             dirs: BTreeMap::new(),
             indirects: BTreeMap::new(),
             gone: HashMap::default(),
+            before: HashMap::default(),
             unanchored: HashMap::default(),
             flying: HashMap::default(),
             landed: VecDeque::new(),
@@ -240,6 +243,9 @@ impl Ordering for SoftUpdates {
     }
     fn unlinked(&self, ino: Ino, by: u16) -> u16 {
         self.0.lock().unlinked(ino, by)
+    }
+    fn moves_below(&self, dir: Ino, above: &[Ino]) {
+        self.0.lock().moves_below(dir, above);
     }
     fn name_added(
         &self,

@@ -167,6 +167,15 @@ impl Engine {
         true
     }
 
+    /// See [`crate::ordering::Ordering::moves_below`].
+    pub(super) fn moves_below(&mut self, dir: Ino, above: &[Ino]) {
+        let under_way: Vec<Id> = above.iter().filter_map(|a| self.newest_name(*a)).collect();
+        self.before.remove(&dir);
+        if !under_way.is_empty() && holds(Rule::NoCircle) {
+            self.before.insert(dir, under_way);
+        }
+    }
+
     /// What must be durable before a name of `target` may be seen.
     pub(super) fn need_target(&mut self, id: Id, at: DirPos, target: NamedInode, kind: NameKind) {
         if holds(Rule::InodeBeforeName) {
@@ -176,6 +185,15 @@ impl Engine {
         let is_link = target.dtype == FileType::Symlink.dirent();
         if kind == NameKind::DotDot {
             return;
+        }
+        if let Some(mut before) = self.before.remove(&target.ino) {
+            before.retain(|on| self.nodes.contains_key(*on));
+            for &on in &before {
+                self.need_node(id, on, Level::Anchored, false);
+            }
+            if !before.is_empty() {
+                self.before.insert(target.ino, before);
+            }
         }
         if is_dir && holds(Rule::ParentBeforeName) {
             self.need_inode(id, at.dir, false);
