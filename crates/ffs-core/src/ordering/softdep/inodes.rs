@@ -68,6 +68,8 @@ pub(super) struct More {
     pub(super) frees: SmallVec<[Id; 1]>,
     /// Removals of its old names that wait for new ones.
     pub(super) leaving: SmallVec<[Id; 1]>,
+    /// Links of its names that will be taken off.
+    pub(super) unlinks: SmallVec<[Id; 1]>,
     /// What is known of its size on the device, while pointers in indirect blocks wait for it.
     pub(super) reach: Option<Reach>,
 }
@@ -87,6 +89,7 @@ impl More {
             && self.holds.is_empty()
             && self.frees.is_empty()
             && self.leaving.is_empty()
+            && self.unlinks.is_empty()
             && self.freed.is_empty()
             && self.reserved == 0
             && self.reach.is_none()
@@ -264,6 +267,10 @@ impl Engine {
                     self.forget_gone(key, seq);
                 }
                 self.totals.removals = self.totals.removals.saturating_sub(1);
+                if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
+                    more.unlinks.retain(|u| *u != id);
+                }
+                self.tidy(ino);
                 if by > 0 {
                     self.work.push_back(Work::Unlink { ino, by });
                 }

@@ -158,6 +158,9 @@ impl Engine {
             {
                 let by = *by;
                 self.cancel(dep);
+                if let Some(more) = self.inodes.get_mut(&base.0).and_then(|r| r.more.as_mut()) {
+                    more.unlinks.retain(|u| *u != dep);
+                }
                 self.totals.removals = self.totals.removals.saturating_sub(1);
                 self.unlinked(base.0, by);
             }

@@ -166,8 +166,15 @@ impl Engine {
         }
         self.guard_contents(id, dir);
         let more = self.inodes.get(&dir).and_then(|r| r.more.as_ref());
-        for older in more.map(|m| m.leaving.clone()).unwrap_or_default() {
-            self.inherit(id, older);
+        for unlink in more.map(|m| m.unlinks.clone()).unwrap_or_default() {
+            let needs = self.nodes.get(unlink).map(|n| n.needs.clone()).unwrap_or_default();
+            for need in needs {
+                if let Cond::Node(older, _) = need.cond
+                    && self.value(older).is_some()
+                {
+                    self.inherit(id, older);
+                }
+            }
         }
     }
 
@@ -325,6 +332,7 @@ impl Engine {
         self.totals.removals += 1;
         let tag = block.map(|(at, _, seq, name)| (self.name_hash(at.dir, name), seq));
         let action = self.add(What::Unlink { ino, by, name: tag });
+        self.more(ino).unlinks.push(action);
         if let Some(id) = id {
             self.need_node(action, id, Level::Durable, false);
         }
@@ -338,16 +346,17 @@ impl Engine {
     /// one, the link of `.` stays until that is gone too.
     fn lower_dot(&mut self, ino: Ino, gone: Gone) {
         let Some(more) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()) else { return };
-        let older = more.leaving.clone();
+        let older = more.unlinks.clone();
         if gone.drops < 2 || older.is_empty() || !holds(Rule::NameBeforeCount) {
             return;
         }
         self.add_pending(ino, 1);
         self.totals.removals += 1;
         let action = self.add(What::Unlink { ino, by: 1, name: None });
-        for removal in older {
-            self.need_node(action, removal, Level::Durable, false);
+        for unlink in older {
+            self.need_node(action, unlink, Level::Durable, false);
         }
+        self.more(ino).unlinks.push(action);
         self.act_if_free(action);
     }
 
