@@ -6,7 +6,7 @@
 //! | `cmd` | one file a command: parse, call, print |
 //! | `copy`, `tar` | trees from and to hosts, images and archives |
 //! | `session`, `namei`, `spec` | an image opened and mounted; paths inside it; `IMAGE@N:/path` |
-//! | `output`, `progress`, `fail`, `signals`, `bsd` | messages, bars, errors, SIGINT, BSD's numbers |
+//! | `output`, `progress`, `fail`, `signals`, `bsd`, `memory` | messages, bars, errors, SIGINT, BSD's numbers, memory |
 //!
 //! File-system logic is elsewhere: `ffs-core` mounts, `ffs-admin` makes and checks.
 #![allow(
@@ -22,6 +22,7 @@ mod compare;
 mod copy;
 mod fail;
 mod hugepages;
+mod memory;
 mod namei;
 mod output;
 mod progress;

@@ -18,25 +18,38 @@ pub(crate) struct Progress {
     started: Instant,
     wanted: bool,
     total: Option<u64>,
-    bytes: bool,
+    counted: Counted,
+}
+
+#[derive(Clone, Copy)]
+enum Counted {
+    Bytes,
+    Items,
+    /// Of different sizes: who counts them knows better how long the rest will take.
+    Jobs,
 }
 
 impl Progress {
     /// Counts bytes, of `total` if that is known.
     pub(crate) fn bytes(what: &str, total: Option<u64>) -> Progress {
-        Self::new(what, total, true)
+        Self::new(what, total, Counted::Bytes)
     }
 
     /// Counts things.
     pub(crate) fn items(what: &str, total: Option<u64>) -> Progress {
-        Self::new(what, total, false)
+        Self::new(what, total, Counted::Items)
     }
 
-    fn new(what: &str, total: Option<u64>, bytes: bool) -> Progress {
+    /// Counts pieces of work that differ in size; the time left is told with the message.
+    pub(crate) fn jobs(what: &str, total: u64) -> Progress {
+        Self::new(what, Some(total), Counted::Jobs)
+    }
+
+    fn new(what: &str, total: Option<u64>, counted: Counted) -> Progress {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         bar.set_prefix(what.to_owned());
         let wanted = io::stderr().is_terminal();
-        Progress { bar, started: Instant::now(), wanted, total, bytes }
+        Progress { bar, started: Instant::now(), wanted, total, counted }
     }
 
     /// `n` more are done.
@@ -65,11 +78,14 @@ impl Progress {
             return;
         }
         self.wanted = false;
-        let counts = match (self.bytes, self.total.is_some()) {
-            (true, true) => "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
-            (true, false) => "{spinner} {bytes}, {bytes_per_sec}",
-            (false, true) => "{bar:30} {pos} of {len}, {eta} left",
-            (false, false) => "{spinner} {pos}",
+        let counts = match (self.counted, self.total.is_some()) {
+            (Counted::Jobs, _) => "{bar:30} {pos} of {len}",
+            (Counted::Bytes, true) => {
+                "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left"
+            }
+            (Counted::Bytes, false) => "{spinner} {bytes}, {bytes_per_sec}",
+            (Counted::Items, true) => "{bar:30} {pos} of {len}, {eta} left",
+            (Counted::Items, false) => "{spinner} {pos}",
         };
         if let Ok(style) =
             ProgressStyle::with_template(&format!("{{prefix}} {counts} {{wide_msg}}"))

@@ -88,6 +88,7 @@ counters! {
     bytes_written: "Bytes written to the device.",
     flushes: "Device cache flushes.",
     dir_bytes_scanned: "Directory bytes looked at by the linear code.",
+    dir_records_scanned: "Directory records looked at by the linear code.",
     dir_chunks_compacted: "Directory chunks compacted for an insert.",
     lookup_two_pass: "Linear lookups started at the remembered offset (2passes).",
     lookup_pass_two: "Of those, found without starting over (pass2).",

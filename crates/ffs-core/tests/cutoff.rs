@@ -11,10 +11,6 @@ mod examine;
 #[allow(dead_code, reason = "what only the killed process needs")]
 mod place;
 
-/// For the judge of several.
-#[allow(dead_code, reason = "one is judged here")]
-const WRITERS: u8 = 1;
-
 use ffs_core::{Env, Ffs, MountOptions, OrderingPolicy};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice};

@@ -219,16 +219,19 @@ fn a_full_disk_gives_back_what_was_removed_before_it_refuses() {
     }
 }
 
+/// Records of changes that are not durable.
+fn outstanding(w: &World) -> u64 {
+    let all = w.fs.sysctl();
+    let row = all.iter().find(|s| s.name == "debug.softdep.total_records").unwrap();
+    row.value.parse().unwrap()
+}
+
 #[test]
 fn a_bound_on_what_is_outstanding_holds() {
     let mut opts = options();
     opts.tunables.set("max_softdeps", Some("200")).unwrap();
     let w = mount_on(volume(Format::Ufs2), &opts);
-    let gauge = || {
-        let all = w.fs.sysctl();
-        let row = all.iter().find(|s| s.name == "debug.softdep.total_records").unwrap();
-        row.value.parse::<u64>().unwrap()
-    };
+    let gauge = || outstanding(&w);
     for i in 0..400 {
         drop(w.file(&w.root, &format!("f{i}")));
         assert!(gauge() <= 240, "{}", gauge());
@@ -411,5 +414,79 @@ fn a_removed_file_in_use_is_read_to_the_end() {
         w.fs.unlink(&Cred::root(), &w.root, b"g").unwrap();
         assert!(matches!(w.fs.vget(ino, None), Err(Error::Stale)), "removed, not yet free");
         w.fs.unmount().unwrap();
+    }
+}
+
+/// A name made and another removed in one directory, their inodes in one block: the directory must follow the
+/// inodes for the first, the inodes the directory for the second (`spec/soft-updates.md` §2.2).
+#[test]
+fn a_circle_of_blocks_is_none_of_changes() {
+    for format in [Format::Ufs1, Format::Ufs2] {
+        let w = world(format);
+        drop(w.file(&w.root, "y"));
+        let told = w.writes_of(|w| {
+            drop(w.file(&w.root, "x"));
+            w.fs.unlink(&Cred::root(), &w.root, b"y").unwrap();
+            w.fs.sync().unwrap();
+        });
+        let of = |kind: char| told.chars().filter(|c| *c == kind).count();
+        // The inodes with x and the links of y, both names, y freed: no more than it takes.
+        assert_eq!((of('d'), of('i')), (1, 2), "{told}");
+        check(unmounted(w));
+    }
+}
+
+fn unmounted(w: World) -> MemDevice {
+    let World { fs, root, dev, .. } = w;
+    drop(root);
+    fs.unmount().unwrap();
+    dev.inner().snapshot()
+}
+
+/// Many more files are made and removed than may be outstanding, by several at once, on a disk they would fill:
+/// nobody waits for ever, the bound holds, and all is free in the end.
+#[test]
+fn tiny_limits_and_a_small_disk_stop_nobody() {
+    const THREADS: u64 = 4;
+    const FILES: u64 = 2500;
+    for format in [Format::Ufs1, Format::Ufs2] {
+        let mut opts = options();
+        opts.tunables.set("max_softdeps", Some("100")).unwrap();
+        let w = mount_on(volume(format), &opts);
+        w.fs.sync().unwrap();
+        let before = w.fs.statfs();
+        let content = [7; 20_000];
+        let work = |thread: u64| {
+            let dir = w.dir(&w.root, &format!("d{thread}"));
+            for i in 0..FILES {
+                let name = format!("f{i}");
+                let v = w.file(&dir, &name);
+                if i % 16 == 0 {
+                    w.fs.write(&Cred::root(), &v, 0, &content, WriteMode::default()).unwrap();
+                }
+                drop(v);
+                // The last few stay for a while.
+                if let Some(old) = i.checked_sub(20) {
+                    w.fs.unlink(&Cred::root(), &dir, format!("f{old}").as_bytes()).unwrap();
+                }
+                assert!(outstanding(&w) <= 100 + 40 * THREADS);
+            }
+            for i in FILES - 20..FILES {
+                w.fs.unlink(&Cred::root(), &dir, format!("f{i}").as_bytes()).unwrap();
+            }
+            drop(dir);
+            w.fs.rmdir(&Cred::root(), &w.root, format!("d{thread}").as_bytes()).unwrap();
+        };
+        std::thread::scope(|s| {
+            for thread in 0..THREADS {
+                let work = &work;
+                s.spawn(move || work(thread));
+            }
+        });
+        w.fs.sync().unwrap();
+        let after = w.fs.statfs();
+        assert_eq!((after.frags_free, after.inodes_free), (before.frags_free, before.inodes_free));
+        assert!(w.fs.counters().softdep_waits > 0);
+        check(unmounted(w));
     }
 }

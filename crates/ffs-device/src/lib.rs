@@ -111,6 +111,23 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
+    /// As [`BlockDevice::write_vectored_at`]; on return the bytes are durable. A device that can wait for
+    /// one transfer does so; others flush.
+    ///
+    /// # Errors
+    /// As [`BlockDevice::write_vectored_at`] and [`BlockDevice::flush`].
+    fn write_durable_vectored_at(
+        &self,
+        offset: u64,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<(), DeviceError> {
+        match bufs {
+            [one] => self.write_at(offset, one)?,
+            many => self.write_vectored_at(offset, many)?,
+        }
+        if self.durability() == Durability::OnFlush { self.flush() } else { Ok(()) }
+    }
+
     /// Makes every write that completed before this call durable.
     ///
     /// # Errors
@@ -173,6 +190,13 @@ macro_rules! forward_block_device {
                 bufs: &[IoSlice<'_>],
             ) -> Result<(), DeviceError> {
                 (**self).write_vectored_at(offset, bufs)
+            }
+            fn write_durable_vectored_at(
+                &self,
+                offset: u64,
+                bufs: &[IoSlice<'_>],
+            ) -> Result<(), DeviceError> {
+                (**self).write_durable_vectored_at(offset, bufs)
             }
             fn flush(&self) -> Result<(), DeviceError> {
                 (**self).flush()

@@ -1,9 +1,11 @@
-//! The same phases on several targets in one run.
+//! The same phases on several targets in one run; other workloads are compared by [`works`].
 //!
 //! **Invariants.**
 //! 1. Targets take turns phase by phase, and another one begins each round: what disturbs the machine
 //!    disturbs all of them. Sizes take turns round by round.
 //! 2. A phase that a target cannot do is reported with its reason, never as a number.
+
+pub mod works;
 
 use std::collections::BTreeMap;
 
@@ -91,6 +93,23 @@ pub struct Comparison {
     pub skipped: Vec<Skipped>,
 }
 
+/// Refuses no targets, and one given twice.
+fn check_targets(targets: &[TargetSpec]) -> Result<()> {
+    if targets.is_empty() {
+        return Err(LabError::Plan("nothing to do: a target is needed".to_owned()));
+    }
+    for (at, target) in targets.iter().enumerate() {
+        if targets[..at].iter().any(|other| other.label == target.label) {
+            return Err(LabError::Plan(format!("target '{}' is given twice", target.label)));
+        }
+    }
+    Ok(())
+}
+
+fn open_all(targets: &[TargetSpec], context: &Context) -> Result<Vec<Box<dyn Target>>> {
+    targets.iter().map(|spec| spec.open(context)).collect()
+}
+
 /// How cost grows from one size to another: 1 if it does not, no number if nothing was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Growth {
@@ -137,18 +156,13 @@ impl Request {
 
     fn check(&self) -> Result<()> {
         let refuse = |why: String| Err(LabError::Plan(why));
-        if self.targets.is_empty() || self.rounds == 0 || self.sizes.is_empty() {
-            return refuse("nothing to do: a target, a size and a round are needed".to_owned());
+        if self.rounds == 0 || self.sizes.is_empty() {
+            return refuse("nothing to do: a size and a round are needed".to_owned());
         }
         if let Some(n) = self.sizes.iter().find(|n| **n == 0 || **n > MOST_FILES) {
             return refuse(format!("{n} files: expected 1 to {MOST_FILES}"));
         }
-        for (at, target) in self.targets.iter().enumerate() {
-            if self.targets[..at].iter().any(|other| other.label == target.label) {
-                return refuse(format!("target '{}' is given twice", target.label));
-            }
-        }
-        Ok(())
+        check_targets(&self.targets)
     }
 
     /// Does it.
@@ -157,10 +171,7 @@ impl Request {
     /// A target cannot be used or fails, or `watch` wants to stop. Targets are left as they were.
     pub fn run(&self, context: &Context, watch: &mut dyn Watch) -> Result<Comparison> {
         self.check()?;
-        let mut targets = Vec::with_capacity(self.targets.len());
-        for spec in &self.targets {
-            targets.push(spec.open(context)?);
-        }
+        let mut targets = open_all(&self.targets, context)?;
         let mut samples = Samples::default();
         for round in 0..self.rounds {
             for &n in &self.sizes {

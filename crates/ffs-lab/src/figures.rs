@@ -13,7 +13,7 @@
 //!
 //! Reference: `spec/benchmarks.md` §2.4, §4.8.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -22,8 +22,7 @@ use crate::error::{LabError, Result};
 use crate::names::Names;
 use crate::order::Purpose;
 use crate::stats::Summary;
-use crate::target::core::CoreTarget;
-use crate::target::{Context, CoreSpec, DirId, Target};
+use crate::target::{Context, DirId, Room, Target, TargetSpec};
 use crate::watch::Watch;
 
 /// The figures there are.
@@ -58,28 +57,37 @@ enum Passes {
     Fresh,
 }
 
+// A study may have turned hashes off for the whole volume.
 const SETTINGS: [Setting; 7] = [
     Setting { name: "linear", words: &["dirhash_maxmem=0"], passes: Passes::Directory },
-    Setting { name: "dirhash", words: &["dirhash_minsize=512"], passes: Passes::Directory },
+    Setting {
+        name: "dirhash",
+        words: &["dirhash_maxmem=auto", "dirhash_minsize=512"],
+        passes: Passes::Directory,
+    },
     Setting {
         name: "name cache minvnodes=1000",
-        words: &["dirhash_minsize=512", "minvnodes=1000"],
+        words: &["dirhash_maxmem=auto", "dirhash_minsize=512", "minvnodes=1000"],
         passes: Passes::NameCache,
     },
     Setting {
         name: "name cache minvnodes=4000",
-        words: &["dirhash_minsize=512", "minvnodes=4000"],
+        words: &["dirhash_maxmem=auto", "dirhash_minsize=512", "minvnodes=4000"],
         passes: Passes::NameCache,
     },
-    Setting { name: "name cache", words: &["dirhash_minsize=512"], passes: Passes::NameCache },
+    Setting {
+        name: "name cache",
+        words: &["dirhash_maxmem=auto", "dirhash_minsize=512"],
+        passes: Passes::NameCache,
+    },
     Setting {
         name: "not primed",
-        words: &["dirhash_minsize=512", "namecache_prime=off"],
+        words: &["dirhash_maxmem=auto", "dirhash_minsize=512", "namecache_prime=off"],
         passes: Passes::Fresh,
     },
     Setting {
         name: "primed",
-        words: &["dirhash_minsize=512", "namecache_prime=create"],
+        words: &["dirhash_maxmem=auto", "dirhash_minsize=512", "namecache_prime=create"],
         passes: Passes::Fresh,
     },
 ];
@@ -97,8 +105,8 @@ pub struct Request {
     pub seed: u64,
     /// Rounds; a point is their median.
     pub rounds: u32,
-    /// How the library is mounted besides; the curves' own switches come later.
-    pub base: CoreSpec,
+    /// The library, or the library on a simulated machine; the curves' own switches come later.
+    pub base: TargetSpec,
 }
 
 /// A point of a curve. Serialised, it is a line of `--json`.
@@ -129,7 +137,7 @@ pub struct Point {
 const WORK: [&str; 3] = ["dir_bytes_scanned", "dirhash_probes", "dirhash_blocks_read"];
 
 /// Their values.
-type Work = [f64; WORK.len()];
+pub(crate) type Work = [f64; WORK.len()];
 
 impl Point {
     /// The heads of [`Point::csv`].
@@ -184,40 +192,94 @@ impl Request {
         (growing + grid) * u64::from(self.rounds)
     }
 
-    /// Draws.
+    /// Draws the library's curves.
     ///
     /// # Errors
     /// The library's, or `watch` wants to stop.
     pub fn run(&self, context: &Context, watch: &mut dyn Watch) -> Result<Vec<Point>> {
+        let mut target = self.base.open(context)?;
+        let mut points: BTreeMap<Key, Vec<(f64, Work)>> = BTreeMap::new();
+        self.draw(&mut *target, watch, &mut |key, timing, work| {
+            points.entry(key).or_default().push((timing.us_per_op(), work));
+        })?;
+        target.end()?;
+        Ok(finish(points))
+    }
+
+    /// Draws the curves of a target with switches; `found` gets every measurement.
+    pub(crate) fn draw(
+        &self,
+        target: &mut dyn Target,
+        watch: &mut dyn Watch,
+        found: &mut dyn FnMut(Key, &Timing, Work),
+    ) -> Result<()> {
         self.check()?;
-        let mut drawing = Drawing { request: self, context, points: BTreeMap::new() };
+        let mut drawing = Drawing { request: self, target, found };
         for round in 0..self.rounds {
             let seed = self.seed.wrapping_add(u64::from(round) << 32);
             for setting in &SETTINGS {
                 drawing.setting(setting, seed, watch)?;
             }
         }
-        Ok(drawing.finish())
+        Ok(())
+    }
+
+    /// Entries of the largest directory there will be.
+    pub(crate) fn largest(&self) -> u32 {
+        if self.wants(2) { self.max.max(SMALL) } else { self.max }
+    }
+
+    /// Every point there will be.
+    pub(crate) fn keys(&self) -> BTreeSet<Key> {
+        let mut keys = BTreeSet::new();
+        let mut add = |figure: u8, series: String, n: u32| {
+            if self.wants(figure) {
+                keys.insert((figure, series, n));
+            }
+        };
+        let windows = |max: u32, window: usize| {
+            let window = window as u32;
+            (1..=max.div_ceil(window)).map(move |i| (i * window).min(max))
+        };
+        for Setting { name, passes, .. } in &SETTINGS {
+            let figures: &[u8] = match passes {
+                Passes::Directory => &[3, 4, 5, 6],
+                Passes::NameCache | Passes::Fresh => &[4, 5],
+            };
+            for n in self.sizes() {
+                figures.iter().for_each(|figure| add(*figure, (*name).to_owned(), n));
+            }
+            if *passes == Passes::Directory {
+                self.sizes().for_each(|n| add(6, format!("{name} again"), n));
+                windows(self.max, WINDOW).for_each(|n| add(2, (*name).to_owned(), n));
+                windows(SMALL, SMALL_WINDOW).for_each(|n| add(2, format!("{name} small"), n));
+            }
+        }
+        keys
     }
 }
 
-/// Figure, place of the curve, entries.
-type Key = (u8, String, u32);
+/// Figure, curve, entries.
+pub(crate) type Key = (u8, String, u32);
 
 struct Drawing<'a> {
     request: &'a Request,
-    context: &'a Context,
-    /// Microseconds and work an operation, round by round.
-    points: BTreeMap<Key, Vec<(f64, Work)>>,
+    target: &'a mut dyn Target,
+    found: &'a mut dyn FnMut(Key, &Timing, Work),
 }
 
 impl Drawing<'_> {
-    fn target(&self, setting: &Setting) -> Result<CoreTarget> {
-        let mut spec = self.request.base.clone();
+    /// An empty directory under a setting.
+    fn begin(&mut self, setting: &Setting, files: u64) -> Result<DirId> {
+        let dir = self.target.begin(Room::files(files))?;
         for word in setting.words {
-            spec.set(word).map_err(|why| LabError::spec(setting.name, why))?;
+            let (name, value) = word.split_once('=').unwrap_or((word, "1"));
+            if self.target.set_tunable(name, value)?.is_none() {
+                let why = "has no switches: the figures are those of the library";
+                return Err(LabError::unusable(self.target.label(), why));
+            }
         }
-        Ok(CoreTarget::new(setting.name, spec, self.context.clone()))
+        Ok(dir)
     }
 
     fn setting(&mut self, setting: &Setting, seed: u64, watch: &mut dyn Watch) -> Result<()> {
@@ -270,76 +332,61 @@ impl Drawing<'_> {
         window: usize,
         watch: &mut dyn Watch,
     ) -> Result<()> {
-        let mut target = self.target(setting)?;
-        let dir = target.begin(names.len() as u64)?;
+        let dir = self.begin(setting, names.len() as u64)?;
         let mut n = 0;
         for window in names.windows(window) {
             n += window.len() as u32;
-            self.pass(2, series, n, &mut target, |t| create_all(t, dir, &window, watch))?;
+            self.pass(2, series, n, |t| create_all(t, dir, &window, watch))?;
         }
-        target.end()
+        Ok(())
     }
 
     /// A new directory with the plan's files.
-    fn made(
-        &self,
-        setting: &Setting,
-        plan: &Plan,
-        watch: &mut dyn Watch,
-    ) -> Result<(CoreTarget, DirId)> {
-        let mut target = self.target(setting)?;
-        let dir = target.begin(u64::from(plan.n))?;
+    fn made(&mut self, setting: &Setting, plan: &Plan, watch: &mut dyn Watch) -> Result<DirId> {
+        let dir = self.begin(setting, u64::from(plan.n))?;
         let names = plan.names("f", Purpose::Create);
-        create_all(&mut target, dir, &names, watch)?;
-        Ok((target, dir))
+        create_all(self.target, dir, &names, watch)?;
+        Ok(dir)
     }
 
     fn directory(&mut self, setting: &Setting, plan: Plan, watch: &mut dyn Watch) -> Result<()> {
-        let (mut target, dir) = self.made(setting, &plan, watch)?;
+        let dir = self.made(setting, &plan, watch)?;
         let n = plan.n;
-        let t: &mut dyn Target = &mut target;
-        let in_order = listed(t, dir, &plan)?;
+        let in_order = listed(self.target, dir, &plan)?;
         let random = plan.names("f", Purpose::Stat);
         let missing = plan.names("m", Purpose::Miss);
-        t.forget()?;
-        self.pass(4, setting.name, n, t, |t| stat_all(t, dir, &in_order, watch))?;
-        t.forget()?;
-        self.pass(5, setting.name, n, t, |t| stat_all(t, dir, &random, watch))?;
-        t.forget()?;
-        self.pass(6, setting.name, n, t, |t| miss_all(t, dir, &missing, watch))?;
+        self.target.forget()?;
+        self.pass(4, setting.name, n, |t| stat_all(t, dir, &in_order, watch))?;
+        self.target.forget()?;
+        self.pass(5, setting.name, n, |t| stat_all(t, dir, &random, watch))?;
+        self.target.forget()?;
+        self.pass(6, setting.name, n, |t| miss_all(t, dir, &missing, watch))?;
         let again = format!("{} again", setting.name);
-        self.pass(6, &again, n, t, |t| miss_all(t, dir, &missing, watch))?;
-        t.forget()?;
-        self.pass(3, setting.name, n, t, |t| unlink_all(t, dir, &in_order, watch))?;
-        t.end()
+        self.pass(6, &again, n, |t| miss_all(t, dir, &missing, watch))?;
+        self.target.forget()?;
+        self.pass(3, setting.name, n, |t| unlink_all(t, dir, &in_order, watch))
     }
 
     fn name_cache(&mut self, setting: &Setting, plan: Plan, watch: &mut dyn Watch) -> Result<()> {
-        let (mut target, dir) = self.made(setting, &plan, watch)?;
+        let dir = self.made(setting, &plan, watch)?;
         let n = plan.n;
-        let t: &mut dyn Target = &mut target;
-        let in_order = listed(t, dir, &plan)?;
+        let in_order = listed(self.target, dir, &plan)?;
         let random = plan.names("f", Purpose::Stat);
-        t.forget()?;
-        stat_all(t, dir, &in_order, watch)?;
-        self.pass(4, setting.name, n, t, |t| stat_all(t, dir, &in_order, watch))?;
-        stat_all(t, dir, &random, watch)?;
-        self.pass(5, setting.name, n, t, |t| stat_all(t, dir, &random, watch))?;
-        t.end()
+        self.target.forget()?;
+        stat_all(self.target, dir, &in_order, watch)?;
+        self.pass(4, setting.name, n, |t| stat_all(t, dir, &in_order, watch))?;
+        stat_all(self.target, dir, &random, watch)?;
+        self.pass(5, setting.name, n, |t| stat_all(t, dir, &random, watch))
     }
 
     fn fresh(&mut self, setting: &Setting, plan: Plan, watch: &mut dyn Watch) -> Result<()> {
         let n = plan.n;
-        let (mut target, dir) = self.made(setting, &plan, watch)?;
-        let in_order = listed(&mut target, dir, &plan)?;
-        let pass = |t: &mut dyn Target| stat_all(t, dir, &in_order, watch);
-        self.pass(4, setting.name, n, &mut target, pass)?;
-        target.end()?;
-        let (mut target, dir) = self.made(setting, &plan, watch)?;
+        let dir = self.made(setting, &plan, watch)?;
+        let in_order = listed(self.target, dir, &plan)?;
+        self.pass(4, setting.name, n, |t| stat_all(t, dir, &in_order, watch))?;
+        let dir = self.made(setting, &plan, watch)?;
         let random = plan.names("f", Purpose::Stat);
-        let pass = |t: &mut dyn Target| stat_all(t, dir, &random, watch);
-        self.pass(5, setting.name, n, &mut target, pass)?;
-        target.end()
+        self.pass(5, setting.name, n, |t| stat_all(t, dir, &random, watch))
     }
 
     /// Measures one pass over files; the directory has `n` then.
@@ -348,44 +395,39 @@ impl Drawing<'_> {
         figure: u8,
         series: &str,
         n: u32,
-        target: &mut dyn Target,
         pass: impl FnOnce(&mut dyn Target) -> Result<Timing>,
     ) -> Result<()> {
-        let before = work(target);
-        let timing = pass(target)?;
-        let work = per_op(before, work(target), timing.ops);
-        self.add(figure, series, n, (timing.us_per_op(), work));
+        let before = work(self.target);
+        let timing = pass(self.target)?;
+        let work = per_op(before, work(self.target), timing.ops);
+        if self.request.wants(figure) {
+            (self.found)((figure, series.to_owned(), n), &timing, work);
+        }
         Ok(())
     }
+}
 
-    fn add(&mut self, figure: u8, series: &str, n: u32, found: (f64, Work)) {
-        if self.request.wants(figure) {
-            self.points.entry((figure, series.to_owned(), n)).or_default().push(found);
-        }
-    }
-
-    fn finish(self) -> Vec<Point> {
-        let point = |((figure, series, n), found): (Key, Vec<(f64, Work)>)| {
-            let (us, works): (Vec<f64>, Vec<Work>) = found.into_iter().unzip();
-            let us = Summary::of(&us)?;
-            let median = |at: usize| {
-                let of_rounds: Vec<f64> = works.iter().map(|work| work[at]).collect();
-                Summary::of(&of_rounds).map(|work| work.median)
-            };
-            Some(Point {
-                figure,
-                series,
-                n,
-                us_per_op: us.median,
-                us_min: us.min,
-                us_max: us.max,
-                dir_bytes_per_op: median(0)?,
-                hash_probes_per_op: median(1)?,
-                hash_blocks_per_op: median(2)?,
-            })
+fn finish(points: BTreeMap<Key, Vec<(f64, Work)>>) -> Vec<Point> {
+    let point = |((figure, series, n), found): (Key, Vec<(f64, Work)>)| {
+        let (us, works): (Vec<f64>, Vec<Work>) = found.into_iter().unzip();
+        let us = Summary::of(&us)?;
+        let median = |at: usize| {
+            let of_rounds: Vec<f64> = works.iter().map(|work| work[at]).collect();
+            Summary::of(&of_rounds).map(|work| work.median)
         };
-        self.points.into_iter().filter_map(point).collect()
-    }
+        Some(Point {
+            figure,
+            series,
+            n,
+            us_per_op: us.median,
+            us_min: us.min,
+            us_max: us.max,
+            dir_bytes_per_op: median(0)?,
+            hash_probes_per_op: median(1)?,
+            hash_blocks_per_op: median(2)?,
+        })
+    };
+    points.into_iter().filter_map(point).collect()
 }
 
 /// Work done so far.
@@ -409,17 +451,20 @@ mod tests {
     use crate::watch::Unwatched;
     use std::sync::Arc;
 
-    fn draw(figures: &[u8]) -> Vec<Point> {
-        let request = Request {
+    fn request(figures: &[u8]) -> Request {
+        Request {
             figures: figures.to_vec(),
             max: 400,
             step: 200,
             seed: 1,
             rounds: 1,
-            base: CoreSpec::default(),
-        };
+            base: TargetSpec::parse("core").unwrap(),
+        }
+    }
+
+    fn draw(figures: &[u8]) -> Vec<Point> {
         let context = Context { timer: Arc::new(StepTimer::new(1000)), seed: 1 };
-        request.run(&context, &mut Unwatched).unwrap()
+        request(figures).run(&context, &mut Unwatched).unwrap()
     }
 
     fn at<'a>(points: &'a [Point], figure: u8, series: &str, n: u32) -> &'a Point {
@@ -429,7 +474,9 @@ mod tests {
 
     #[test]
     fn every_figure_has_its_curves() {
-        let points = draw(&FIGURES);
+        let (points, keys) = (draw(&FIGURES), request(&FIGURES).keys());
+        let drawn = points.iter().map(|p| (p.figure, p.series.clone(), p.n));
+        assert!(drawn.eq(keys), "points that were not announced, or the other way round");
         for figure in FIGURES {
             for series in ["linear", "dirhash"] {
                 let last = points.iter().filter(|p| p.figure == figure && p.series == series);
@@ -470,14 +517,6 @@ mod tests {
 
     #[test]
     fn figures_that_are_not_there_are_refused() {
-        let request = Request {
-            figures: vec![7],
-            max: 1,
-            step: 1,
-            seed: 1,
-            rounds: 1,
-            base: CoreSpec::default(),
-        };
-        assert!(request.check().unwrap_err().to_string().contains('7'));
+        assert!(request(&[7]).check().unwrap_err().to_string().contains('7'));
     }
 }

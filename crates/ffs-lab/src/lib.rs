@@ -6,8 +6,14 @@
 //! | [`dirs`] | one directory, N empty files: the phases and their measurement |
 //! | [`compare`] | the same phases on several targets in one run, interleaved |
 //! | [`crash`] | every state a power cut may leave, examined |
+//! | [`study`] | every combination of switches, several times, in random order |
 //! | [`figures`] | the cost curves of the paper's Figures 2 to 6 |
+//! | [`work`] | the workloads of the paper and others: files made, read, renamed and removed in phases |
 //! | [`order`], [`names`] | seeded orders, and names laid out in them before time is taken |
+//! | [`stat`] | the experiment's statistics: rank tables, the linear model, the summary |
+//! | [`plot`] | pictures as SVG |
+//! | [`report`] | the report of a study: a page, its figures, tables |
+//! | [`machine`] | the computer of 2002 in virtual time |
 //! | [`stats`] | what several rounds say together |
 //! | [`timer`], [`watch`] | time from outside; progress out, "stop" in |
 //!
@@ -26,14 +32,21 @@ pub mod crash;
 pub mod dirs;
 mod error;
 pub mod figures;
+pub mod machine;
 pub mod names;
 pub mod order;
+pub mod plot;
+pub mod report;
+pub mod stat;
 pub mod stats;
+pub mod study;
 pub mod target;
 pub mod timer;
 pub mod watch;
+pub mod work;
 
 pub use error::{LabError, Result};
 pub use target::{Target, TargetSpec};
 pub use timer::{RealTimer, Timer};
 pub use watch::{Unwatched, Watch};
+pub use work::Workload;

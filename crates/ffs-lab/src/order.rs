@@ -19,6 +19,8 @@ pub enum Purpose {
     Rename = 4,
     /// Files removed.
     Unlink = 5,
+    /// Jobs of a study.
+    Jobs = 6,
 }
 
 /// The numbers below `n`, shuffled.

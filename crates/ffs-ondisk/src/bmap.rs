@@ -1,4 +1,5 @@
-//! Which pointer names a logical block: pure arithmetic of direct and indirect blocks (§7.7).
+//! Which pointer names a logical block: arithmetic of direct and indirect blocks (§7.7), and the
+//! pointers in an indirect block.
 //!
 //! # Invariants
 //! 1. [`path`] is defined for every logical block a volume of the geometry can address and `None`
@@ -6,8 +7,9 @@
 //! 2. [`indirect_name`] gives every indirect block of a file a number of its own, negative and
 //!    different from all data blocks: the in-core name BSD uses in its journal as well.
 
-use crate::geometry::{Geometry, NDADDR, NIADDR};
+use crate::geometry::{Format, Geometry, NDADDR, NIADDR};
 use crate::units::Lbn;
+use crate::wire::{get, put};
 
 /// The way from an inode to a data block's pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,23 @@ pub fn path(g: &Geometry, l: Lbn) -> Option<Path> {
 #[must_use]
 pub fn blocks_per_pointer(g: &Geometry, level: usize) -> u64 {
     u64::from(g.nindir).saturating_pow(u32::try_from(level.saturating_sub(1)).unwrap_or(0))
+}
+
+/// Pointer `index` of the indirect block `bytes`; 0 beyond its end.
+#[must_use]
+pub fn pointer(g: &Geometry, bytes: &[u8], index: usize) -> i64 {
+    match g.format {
+        Format::Ufs1 => get::<i32>(bytes, index * 4, g.endian).into(),
+        Format::Ufs2 => get(bytes, index * 8, g.endian),
+    }
+}
+
+/// Sets pointer `index` of the indirect block `bytes`; on UFS1 `to` is a 32-bit number.
+pub fn set_pointer(g: &Geometry, bytes: &mut [u8], index: usize, to: i64) {
+    match g.format {
+        Format::Ufs1 => put(bytes, index * 4, g.endian, to as i32),
+        Format::Ufs2 => put(bytes, index * 8, g.endian, to),
+    }
 }
 
 /// First logical block that `ib[i]` maps.

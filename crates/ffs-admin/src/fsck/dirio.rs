@@ -6,6 +6,7 @@
 //!
 //! References: spec/fsck-and-crash.md §4; spec/on-disk-format.md §8.
 
+use ffs_ondisk::bmap::set_pointer;
 use ffs_ondisk::dir::{self, DirFormat, Record, dirsiz};
 use ffs_ondisk::geometry::{DIRBLKSIZ, NDADDR};
 use ffs_ondisk::{FragNo, Ino};
@@ -316,7 +317,7 @@ impl Checker<'_> {
     /// Sets pointer `slot` of the indirect block at `block`.
     fn set_indirect_slot(&mut self, block: i64, slot: u64, value: i64) -> Res<()> {
         let mut raw = vec![0; self.g.format.pointer_size()];
-        super::walk::set_pointer(&self.g, &mut raw, 0, value);
+        set_pointer(&self.g, &mut raw, 0, value);
         let off = slot as usize * raw.len();
         self.store.patch(FragNo(u64::try_from(block).unwrap_or(0)), off, &raw, Class::Data)
     }

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 
-use ffs_ondisk::bmap::{self, Path};
+use ffs_ondisk::bmap::{self, Path, pointer, set_pointer};
 use ffs_ondisk::cg::{Cg, full_pattern};
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::superblock::FSMAXSNAP;
@@ -23,7 +23,6 @@ use super::judge::{Draft, Res};
 use super::node::Node;
 use super::report::Id;
 use super::store::Class;
-use super::walk::{pointer, set_pointer};
 
 /// Where a pointer lies.
 enum Slot {

@@ -8,9 +8,9 @@
 //! 2. It descends into an indirect block only if the visitor keeps it and it lies in the data area; a visitor
 //!    that keeps each block once makes the walk linear in the volume's size, whatever the pointers say.
 
-use ffs_ondisk::geometry::{Format, NDADDR, NIADDR};
-use ffs_ondisk::wire::{get, put};
-use ffs_ondisk::{FragNo, Geometry, Lbn, bmap};
+use ffs_ondisk::bmap::{self, pointer, set_pointer};
+use ffs_ondisk::geometry::{NDADDR, NIADDR};
+use ffs_ondisk::{FragNo, Lbn};
 
 use super::Checker;
 use super::judge::Res;
@@ -79,20 +79,6 @@ pub(super) trait Visitor {
 struct Shape {
     size: u64,
     nblocks: u64,
-}
-
-pub(super) fn pointer(g: &Geometry, block: &[u8], slot: usize) -> i64 {
-    match g.format {
-        Format::Ufs1 => get::<i32>(block, slot * 4, g.endian).into(),
-        Format::Ufs2 => get(block, slot * 8, g.endian),
-    }
-}
-
-pub(super) fn set_pointer(g: &Geometry, block: &mut [u8], slot: usize, value: i64) {
-    match g.format {
-        Format::Ufs1 => put(block, slot * 4, g.endian, value as i32),
-        Format::Ufs2 => put(block, slot * 8, g.endian, value),
-    }
 }
 
 impl Checker<'_> {

@@ -2,6 +2,7 @@
 
 mod large;
 mod power;
+mod study;
 
 use std::fs;
 use std::io::Write;
@@ -46,7 +47,8 @@ pub(crate) const DOC: Doc = Doc {
 /// Makes an image in a temporary directory, fills it with the tree, checks it, mounts and lists it
 /// through FUSE if that is allowed here, reads every byte back and compares. Then it copies the tree onto
 /// a disk whose power fails half way, and shows what is kept, before and after `fsck -p`; and it counts
-/// the work of a large directory with and without hash. Needs no rights and changes nothing but that
+/// the work of a large directory with and without hash. In the end the paper's study runs, small, in virtual
+/// time, and leaves its report. Needs no rights and changes nothing but that
 /// directory, in which the image stays.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -55,6 +57,9 @@ pub(crate) struct Args {
     /// Draws what the power cut leaves of the disk's cache
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    /// Leave out the study at the end, which takes the longest
+    #[arg(long)]
+    no_study: bool,
 }
 
 /// One line of the table at the end.
@@ -104,6 +109,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     writeln!(out, "        Contents, modes, owners, times and links are those of the tree.")?;
     demo.power_cut(&built, args.seed, &mut out)?;
     demo.large_directory(&mut out)?;
+    if !args.no_study {
+        demo.study(&dir.join("study"), &mut out)?;
+    }
     writeln!(out, "\n{}", demo.table())?;
     demo.next(&dir, &mut out)?;
     Ok(0)
@@ -234,6 +242,20 @@ impl Demo {
         Ok(0)
     }
 
+    fn study(&mut self, dir: &Path, out: &mut dyn Write) -> Result<(), Failure> {
+        let started = Instant::now();
+        writeln!(out, "Study:  the paper's benchmarks, small, on a simulated machine of 2002")?;
+        if let Some(why) = study::left_out() {
+            writeln!(out, "        are left out here: {why} of memory, which is not there.")?;
+            return Ok(());
+        }
+        let runs = study::runs();
+        writeln!(out, "        in virtual time: {runs} runs, every combination of switches.\n")?;
+        study::run(dir)?;
+        self.step("the paper's study, small", Some(runs), None, started);
+        Ok(())
+    }
+
     fn step(
         &mut self,
         what: &'static str,
@@ -270,6 +292,7 @@ impl Demo {
             out,
             "  ffs lab crash              # every state a power cut may leave, on small volumes"
         )?;
+        writeln!(out, "  ffs lab run paper --out STUDY      # the whole study; minutes")?;
         writeln!(out, "  ffs --help")?;
         writeln!(out, "  rm -r {}      # when you are done", dir.display())?;
         Ok(())

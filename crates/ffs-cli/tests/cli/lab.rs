@@ -67,6 +67,77 @@ fn targets_and_numbers_that_are_wrong_are_refused() {
 }
 
 #[test]
+fn compare_runs_any_workload_and_leaves_nothing() {
+    let d = Dir::new();
+    let here = d.0.path().to_str().unwrap().to_owned();
+    let both = ["--rounds", "2", "--target", "core", "--target", &here];
+    let postmark = ["lab", "compare", "postmark", "--scale", "0.1"];
+    let out = ok(&[&postmark[..], &both].concat());
+    assert!(out.contains("creation alone") && out.contains("ratio"), "{out}");
+    assert!(out.contains(&format!("{here}: ")) && out.contains("durable:"), "{out}");
+    let out = ok(&[&postmark[..], &both, &["--original"]].concat());
+    assert!(out.contains("Creation alone: 50 files ("), "{out}");
+    let lines = ok(&[&["lab", "compare", "mh:count=50", "--json", "--sync"][..], &both].concat());
+    let rows: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 6, "{lines}");
+    assert_eq!((&rows[0]["result"], &rows[0]["unit"]), (&"create".into(), &"files".into()));
+    assert!(rows[1]["ratio"].as_f64().unwrap() > 0.0);
+    assert_eq!(rows[1]["finish"], "sync, in the time");
+    assert_eq!(std::fs::read_dir(d.0.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_interrupted_comparison_leaves_nothing() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let d = Dir::new();
+    let here = d.0.path().to_str().unwrap().to_owned();
+    let image = format!("core:image={here}/x.img");
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
+        .args([
+            "lab",
+            "compare",
+            "--rounds",
+            "9",
+            "randfiles:count=200000",
+            "--target",
+            &here,
+            "--target",
+            &image,
+        ])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It is at work when there is something to remove.
+    while std::fs::read_dir(&here).unwrap().next().is_none() {
+        assert_eq!(child.try_wait().unwrap(), None, "it did not begin");
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output));
+    assert_eq!(std::fs::read_dir(&here).unwrap().count(), 0, "something is left");
+}
+
+#[test]
+fn workloads_are_listed_and_mistyped_ones_are_refused() {
+    let list = ok(&["lab", "list"]);
+    for name in ["x11", "mh", "bonnie", "andrew", "postmark", "netnews", "buildworld", "micro"] {
+        assert!(list.contains(&format!("{name}: ")), "no {name} in {list}");
+    }
+    assert!(ok(&["lab", "list", "postmark"]).contains("  transactions= (500): "));
+    let compare = |words: &str, hint: &str| fails(&["lab", "compare", words], 64, hint);
+    compare("postmrk", "did you mean 'postmark'?");
+    compare("postmark:nmber=5", "did you mean 'number'?");
+    compare("x11:archive=/no/such.tgz", "/no/such.tgz");
+    fails(&["lab", "compare"], 64, "WORKLOAD");
+    fails(&["lab", "list", "bonny"], 64, "did you mean 'bonnie'?");
+    fails(&["lab", "compare", "mh", "--scale", "0"], 64, "above 0");
+    let table = ok(&["lab", "compare", "mh", "--original", "--scale", "0.001"]);
+    assert!(table.contains("folder -pack"), "no form of its own: {table}");
+}
+
+#[test]
 fn figures_are_lines_of_values() {
     let args = ["lab", "figures", "--max", "300", "--step", "150", "--rounds", "1"];
     let csv = ok(&args);

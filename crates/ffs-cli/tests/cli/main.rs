@@ -10,3 +10,4 @@ mod lab;
 mod messages;
 mod mount;
 mod offline;
+mod study;

@@ -282,6 +282,11 @@ impl BufCache {
         self.state.lock().too_dirty()
     }
 
+    /// Whether half as much does.
+    pub(crate) fn half_dirty(&self) -> bool {
+        self.state.lock().half_dirty()
+    }
+
     /// Whether `buf` is in the cache and changed since it was written. Under its `io` lock a no
     /// means that its newest state is on the device.
     pub(crate) fn is_dirty(&self, buf: &Buf) -> bool {

@@ -112,6 +112,17 @@ impl BufCache {
         self.state.lock().dirty.values().map(|d| d.buf.clone()).collect()
     }
 
+    /// The half of them that waits longest.
+    pub(crate) fn oldest_dirty(&self) -> Vec<BufRef> {
+        let st = self.state.lock();
+        let mut all: Vec<_> = st.dirty.values().map(|d| (d.since, d.buf.clone())).collect();
+        drop(st);
+        // Of one second in the order of their keys.
+        all.sort_by_key(|(since, _)| *since);
+        all.truncate(all.len().div_ceil(2));
+        all.into_iter().map(|(_, buf)| buf).collect()
+    }
+
     /// How many there are.
     pub(crate) fn dirty_count(&self) -> usize {
         self.state.lock().dirty.len()

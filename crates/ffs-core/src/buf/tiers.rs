@@ -613,6 +613,10 @@ impl State {
     }
 
     /// Whether so much is dirty that writers have to wait.
+    pub(super) fn half_dirty(&self) -> bool {
+        self.dirty_bytes > self.limits.dirty / 2 || self.dirty.len() > self.limits.dirty_blocks / 2
+    }
+
     pub(super) fn too_dirty(&self) -> bool {
         self.dirty_bytes > self.limits.dirty || self.dirty.len() > self.limits.dirty_blocks
     }

@@ -9,10 +9,18 @@ use ffs_device::Durability;
 use ffs_ondisk::{Cg, CgMut};
 use std::io::IoSlice;
 use std::ops::RangeInclusive;
-use std::sync::atomic::AtomicU64;
 
 /// Most bytes in one device write.
 const CLUSTER_BYTES: usize = 1 << 20;
+
+/// Whether a write is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Until it is durable.
+    Durable,
+    /// Not: a flush follows some time.
+    Delayed,
+}
 
 /// What a buffer's write was made from.
 enum Bytes<'a> {
@@ -44,8 +52,11 @@ impl BufCache {
     /// # Errors
     /// The device's; the buffer stays dirty.
     pub(crate) fn bwrite(&self, buf: &BufRef) -> Result<()> {
-        self.write_one(buf, &self.counters.writes_sync)?;
-        self.flush_device()
+        match self.write_one(buf, How::Durable)? {
+            Fate::Whole | Fate::Undone => Ok(()),
+            // Another thread wrote it, and may not have flushed yet.
+            Fate::Clean | Fate::Held => self.flush_device(),
+        }
     }
 
     /// Makes everything written so far durable.
@@ -99,7 +110,7 @@ impl BufCache {
     fn write_cluster(&self, order: &[(u64, BufRef)], at: usize) -> (usize, Result<Fate>) {
         let Some((_, first)) = order.get(at) else { return (1, Ok(Fate::Clean)) };
         if first.kind != BufKind::Data {
-            return (1, self.write_one(first, &self.counters.writes_delayed));
+            return (1, self.write_one(first, How::Delayed));
         }
         let io = first.io.lock();
         let data = first.data.read();
@@ -128,7 +139,7 @@ impl BufCache {
             members.push(next);
         }
         let count = members.len();
-        (count, self.write_members(start, members, &self.counters.writes_delayed))
+        (count, self.write_members(start, members, How::Delayed))
     }
 
     fn addr_of(&self, m: &Member<'_>) -> ffs_ondisk::FragNo {
@@ -138,7 +149,7 @@ impl BufCache {
         }
     }
 
-    fn write_one(&self, buf: &Buf, counter: &AtomicU64) -> Result<Fate> {
+    fn write_one(&self, buf: &Buf, how: How) -> Result<Fate> {
         let io = buf.io.lock();
         let data = buf.data.read();
         if !data.valid || !self.is_dirty(buf) {
@@ -152,7 +163,7 @@ impl BufCache {
             self.copy_image(buf, data)
         };
         let Some(image) = image else { return Ok(Fate::Held) };
-        self.write_members(start, vec![Member { buf, image, _io: io }], counter)
+        self.write_members(start, vec![Member { buf, image, _io: io }], how)
     }
 
     /// Copies, undoes and seals; `None` if the block must not be written now.
@@ -178,25 +189,25 @@ impl BufCache {
         Some(Bytes::Copied { bytes, version, undone })
     }
 
-    fn write_members(
-        &self,
-        start: u64,
-        members: Vec<Member<'_>>,
-        counter: &AtomicU64,
-    ) -> Result<Fate> {
+    fn write_members(&self, start: u64, members: Vec<Member<'_>>, how: How) -> Result<Fate> {
         let slices: Vec<IoSlice<'_>> = members.iter().map(|m| IoSlice::new(m.bytes())).collect();
         let total: usize = slices.iter().map(|s| s.len()).sum();
-        let result = match slices.as_slice() {
-            [one] => self.dev.write_at(start, one),
-            many => self.dev.write_vectored_at(start, many),
+        let result = match (how, slices.as_slice()) {
+            (How::Durable, all) => self.dev.write_durable_vectored_at(start, all),
+            (How::Delayed, [one]) => self.dev.write_at(start, one),
+            (How::Delayed, many) => self.dev.write_vectored_at(start, many),
         };
         drop(slices);
         if result.is_err() {
             self.note_trouble();
         }
+        let counter = match how {
+            How::Durable => &self.counters.writes_sync,
+            How::Delayed => &self.counters.writes_delayed,
+        };
         add(counter, members.len() as u64);
         add(&self.counters.bytes_written, total as u64);
-        let durable = self.dev.durability() == Durability::OnCompletion;
+        let durable = how == How::Durable || self.dev.durability() == Durability::OnCompletion;
         let mut fate = Fate::Whole;
         for m in members {
             if m.buf.kind == BufKind::Data {

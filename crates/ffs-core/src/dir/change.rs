@@ -215,7 +215,7 @@ fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
             return Err(BadRecord { off, field: "name length", found, expected });
         }
         let then = table.alloc().ordering.name_added(pos, new.target, new.kind, new.name);
-        room = reserved::of(table, dir).room(fmt, base, chunk);
+        room = reserved::in_chunk(table, dir, base).unwrap_or_default().room(fmt, chunk);
         Ok(then)
     })?;
     hashed::follow(d, at, |index| {
@@ -270,7 +270,8 @@ fn take_out(
         if removal.reserve {
             dir::set_ino(fmt, chunk, off, 0);
         } else {
-            reserved::of(table, dir).release(fmt, base, chunk, off)?;
+            let reserved = reserved::in_chunk(table, dir, base).unwrap_or_default();
+            reserved.release(fmt, chunk, off)?;
         }
         room = hashed::room_to_note(table, dir, fmt, base, chunk);
         Ok(when(removal.then))

@@ -256,7 +256,7 @@ struct Filling<'a> {
 impl Filling<'_> {
     fn chunk(&mut self, base: u32, chunk: &[u8]) -> std::result::Result<(), Fail> {
         let hasher = self.index.hasher();
-        let free = self.eye.d.reserved().room(self.fmt, base, chunk);
+        let free = self.eye.d.reserved().in_chunk(base).room(self.fmt, chunk);
         let mut off = 0;
         while off < chunk.len() {
             let h = dir::header(self.fmt, chunk, off).map_err(|_| Fail::Doubt)?;
@@ -313,10 +313,10 @@ pub(super) fn room(d: Dir<'_>, namlen: usize) -> Option<Slot> {
 /// The first records of the chunk at `at`, from one with room on, whose room together is enough.
 fn region(d: Dir<'_>, at: u32, chunk: &[u8], need: usize) -> InChunk<Option<Region>> {
     let (mut off, mut start, mut sum) = (0, None, 0);
-    let (fmt, reserved) = (d.fmt(), d.reserved());
+    let (fmt, reserved) = (d.fmt(), reserved::in_chunk(d.table, d.ip.ino, at).unwrap_or_default());
     while off < chunk.len() {
         let h = dir::header(fmt, chunk, off)?;
-        if reserved.is(&h, at + off as u32) {
+        if reserved.is(&h, off) {
             (start, sum) = (None, 0);
             off += h.reclen;
             continue;
@@ -352,8 +352,7 @@ pub(super) fn room_to_note(
     base: u32,
     chunk: &[u8],
 ) -> Option<usize> {
-    let reserved = reserved::of(table, dir);
-    reserved.any().then(|| reserved.room(fmt, base, chunk))
+    reserved::in_chunk(table, dir, base).map(|reserved| reserved.room(fmt, chunk))
 }
 
 /// Lets the index follow a change of the chunk at `at`.
@@ -431,7 +430,7 @@ fn chunk_agrees(d: Dir<'_>, index: &Index, at: u32) -> Result<bool> {
             return Ok(false);
         }
     }
-    let free = d.reserved().room(d.fmt(), at, chunk);
+    let free = d.reserved().in_chunk(at).room(d.fmt(), chunk);
     Ok(index.notes_room(DirOff(at), free))
 }
 

@@ -14,8 +14,9 @@ use super::chunks::chunk_of;
 use super::{Dir, DirMut, InChunk, hashed};
 use crate::buf::Disposition;
 use crate::inode::InodeTable;
-use crate::ordering::{DirPos, Ordering};
-use ffs_ondisk::dir::{self, BadRecord, DirFormat, Header};
+use crate::ordering::Ordering;
+use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Header};
+use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, Ino};
 
 /// Tells which records of a directory are reserved.
@@ -27,50 +28,51 @@ pub(super) struct Reserved<'a> {
 }
 
 impl Reserved<'_> {
-    /// Whether any record may be.
-    pub(super) fn any(&self) -> bool {
-        self.asked.is_some()
-    }
-
-    /// Whether the record `h` at byte `off` is.
+    /// Those of the chunk at `base`, as they are now.
     #[inline]
-    pub(super) fn is(&self, h: &Header, off: u32) -> bool {
-        let at = DirPos { dir: self.dir, off: DirOff(off) };
-        !h.live() && self.asked.is_some_and(|ordering| ordering.is_reserved(at))
+    pub(super) fn in_chunk(&self, base: u32) -> InOneChunk {
+        let asked = self.asked.and_then(|ordering| ordering.reserved_in(self.dir, DirOff(base)));
+        InOneChunk(asked.unwrap_or(0))
+    }
+}
+
+/// The reserved records of a chunk.
+#[derive(Clone, Copy, Default)]
+pub(super) struct InOneChunk(u128);
+
+impl InOneChunk {
+    /// Whether the record `h` at byte `off` of the chunk is.
+    #[inline]
+    pub(super) fn is(self, h: &Header, off: usize) -> bool {
+        !h.live() && self.0 & 1 << (off % DIRBLKSIZ / 4) != 0
     }
 
-    /// Bytes that a new entry can get in the chunk at `base`, as far as it is sound.
-    pub(super) fn room(&self, fmt: DirFormat, base: u32, chunk: &[u8]) -> usize {
+    /// Bytes that a new entry can get in the chunk, as far as it is sound.
+    pub(super) fn room(self, fmt: DirFormat, chunk: &[u8]) -> usize {
         let (mut off, mut row, mut most) = (0, 0, 0);
         while off < chunk.len() {
             let Ok(h) = dir::header(fmt, chunk, off) else { break };
-            row = if self.is(&h, base + off as u32) { 0 } else { row + h.slack() };
+            row = if self.is(&h, off) { 0 } else { row + h.slack() };
             most = most.max(row);
             off += h.reclen;
         }
         most
     }
 
-    /// Makes the record at `off` of the chunk at `base` free space: of the record before it, or else of
-    /// its own. Free records behind it become part of it.
-    pub(super) fn release(
-        &self,
-        fmt: DirFormat,
-        base: u32,
-        chunk: &mut [u8],
-        off: usize,
-    ) -> InChunk<()> {
+    /// Makes the record at `off` of the chunk free space: of the record before it, or else of its own.
+    /// Free records behind it become part of it.
+    pub(super) fn release(self, fmt: DirFormat, chunk: &mut [u8], off: usize) -> InChunk<()> {
         check_start(fmt, chunk, off)?;
         let (mut at, mut before) = (0, None);
         while at < off {
             let h = dir::header(fmt, chunk, at)?;
-            before = (!self.is(&h, base + at as u32)).then_some(at);
+            before = (!self.is(&h, at)).then_some(at);
             at += h.reclen;
         }
         let mut end = off + dir::header(fmt, chunk, off)?.reclen;
         while let Ok(h) = dir::header(fmt, chunk, end)
             && !h.live()
-            && !self.is(&h, base + end as u32)
+            && !self.is(&h, end)
         {
             end += h.reclen;
         }
@@ -86,6 +88,12 @@ impl Reserved<'_> {
 pub(super) fn of(table: &InodeTable, dir: Ino) -> Reserved<'_> {
     let ordering = &*table.alloc().ordering;
     Reserved { asked: ordering.has_reserved(dir).then_some(ordering), dir }
+}
+
+/// Which records of the chunk at `base` of `dir` are reserved; `None`: none is in the directory.
+#[inline]
+pub(super) fn in_chunk(table: &InodeTable, dir: Ino, base: u32) -> Option<InOneChunk> {
+    table.alloc().ordering.reserved_in(dir, DirOff(base)).map(InOneChunk)
 }
 
 /// Whether a record starts at `off`.
@@ -111,17 +119,22 @@ impl<'a> Dir<'a> {
     /// The reserved record that `name`, which does not exist, must be entered in.
     pub(super) fn reserved_for(&self, name: &[u8]) -> Option<u32> {
         let (ordering, dir) = (&self.table.alloc().ordering, self.ip.ino);
-        let at = if ordering.has_reserved(dir) { ordering.reserved_for(dir, name) } else { None };
-        at.map(|off| off.0).filter(|&off| off < self.size())
+        let off = ordering.reserved_for(dir, name)?.0;
+        (off < self.size() && self.is_called(off, name)).then_some(off)
+    }
+
+    /// Whether the record at `off`, which stands for nothing, has this name. A zero follows it.
+    fn is_called(&self, off: u32, name: &[u8]) -> bool {
+        let Ok(buf) = self.block(off) else { return false };
+        let (block, at) = (buf.read(), (off % self.g().bsize) as usize + HEADER);
+        let found = block.bytes.get(at..at + name.len() + 1);
+        found.and_then(|f| f.split_last()) == Some((&0, name))
     }
 }
 
 /// Turns records that are reserved no more into free space.
 pub(super) fn reclaim(d: &mut DirMut<'_>) {
     let (table, dir) = (d.table, d.ip.ino);
-    if !table.alloc().ordering.has_reserved(dir) {
-        return;
-    }
     let (freed, size) = (table.alloc().ordering.take_freed_slots(dir), d.shared().size());
     for off in freed.iter().map(|off| off.0).filter(|&off| off < size) {
         let (base, fmt) = (chunk_of(off), d.fmt());
@@ -130,10 +143,11 @@ pub(super) fn reclaim(d: &mut DirMut<'_>) {
         let done = d.change_chunk(off, |chunk| {
             // It may have become part of another one just freed, or have been used again meanwhile.
             let h = check_start(fmt, chunk, at).and_then(|()| dir::header(fmt, chunk, at));
-            if h.is_ok_and(|h| !h.live() && !reserved.is(&h, off)) {
-                reserved.release(fmt, base, chunk, at)?;
+            let reserved = reserved.in_chunk(base);
+            if h.is_ok_and(|h| !h.live() && !reserved.is(&h, at)) {
+                reserved.release(fmt, chunk, at)?;
             }
-            room = Some(reserved.room(fmt, base, chunk));
+            room = Some(reserved.room(fmt, chunk));
             Ok(Disposition::Delay)
         });
         match (done, room) {

@@ -73,10 +73,17 @@ pub(super) struct Hit {
 }
 
 /// The record of `name` in the chunk at `at`; whiteouts do not count.
-fn search_chunk(fmt: DirFormat, at: u32, chunk: &[u8], name: &[u8]) -> InChunk<ControlFlow<Hit>> {
+fn search_chunk(
+    fmt: DirFormat,
+    at: u32,
+    chunk: &[u8],
+    name: &[u8],
+    records: &mut u64,
+) -> InChunk<ControlFlow<Hit>> {
     let mut off = 0;
     while off < chunk.len() {
         let header = dir::header(fmt, chunk, off)?;
+        *records += 1;
         if names(&header, chunk, off, name) && header.ino != Ino::WHITEOUT.0 {
             return Ok(ControlFlow::Break(Hit { off: at + off as u32, header }));
         }
@@ -101,11 +108,13 @@ pub(super) fn names(header: &Header, chunk: &[u8], off: usize, name: &[u8]) -> b
 impl Dir<'_> {
     fn sweep(&self, range: Range<u32>, name: &[u8]) -> Result<Option<Hit>> {
         let (fmt, start, mut end) = (self.fmt(), range.start, range.end);
-        let hit = self.walk(range, |at, chunk| search_chunk(fmt, at, chunk, name));
+        let mut records = 0;
+        let hit = self.walk(range, |at, chunk| search_chunk(fmt, at, chunk, name, &mut records));
         if let Ok(Some(h)) = &hit {
             end = h.off + h.header.reclen as u32;
         }
         add(&self.counters().dir_bytes_scanned, u64::from(end.saturating_sub(start)));
+        add(&self.counters().dir_records_scanned, records);
         hit
     }
 
@@ -187,15 +196,18 @@ struct RoomSearch<'a> {
     compact: Option<Region>,
     whiteout: Option<u32>,
     end_useful: u32,
+    records: u64,
 }
 
 impl RoomSearch<'_> {
     fn chunk(&mut self, at: u32, chunk: &[u8]) -> InChunk<ControlFlow<Hit>> {
         let (mut off, mut sum, mut sum_from) = (0, 0, None);
+        let reserved = self.reserved.in_chunk(at);
         while off < chunk.len() {
             let h = dir::header(self.fmt, chunk, off)?;
+            self.records += 1;
             let here = at + off as u32;
-            if self.reserved.is(&h, here) {
+            if reserved.is(&h, off) {
                 (sum, sum_from) = (0, None);
                 self.end_useful = at + CHUNK;
                 off += h.reclen;
@@ -270,11 +282,13 @@ pub(super) fn find_room_linear(d: Dir<'_>, name: &[u8]) -> Result<Room> {
         compact: None,
         whiteout: None,
         end_useful: 0,
+        records: 0,
     };
     let size = d.size();
     let hit = d.walk(0..size, |at, chunk| search.chunk(at, chunk))?;
     let seen = hit.as_ref().map_or(size, |h| h.off + h.header.reclen as u32);
     add(&d.counters().dir_bytes_scanned, seen.into());
+    add(&d.counters().dir_records_scanned, search.records);
     match hit {
         Some(hit) => d.entry(&hit).map(Room::Taken),
         None => {

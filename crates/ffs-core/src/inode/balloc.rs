@@ -9,14 +9,14 @@
 //!
 //! Reference: `spec/allocation.md` §4.3, §4.4; `spec/soft-updates.md` §6.9, §6.10.
 
-use super::bmap::{Node, data_key, pointer, raw, set_pointer};
+use super::bmap::{Node, data_key, raw};
 use super::lifecycle::{place, size_limit};
 use super::{Inode, InodeData, InodeTable};
 use crate::alloc::{PrefQuery, Reserve};
 use crate::buf::{BufKey, BufKind, BufRef, Disposition};
 use crate::error::{Error, Result};
 use crate::ordering::{ClaimOf, FragRun, PtrSlot};
-use ffs_ondisk::bmap::{self, Path};
+use ffs_ondisk::bmap::{self, Path, pointer, set_pointer};
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
 use smallvec::SmallVec;

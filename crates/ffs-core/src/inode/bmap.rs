@@ -15,26 +15,9 @@ use super::lifecycle::place;
 use super::{Inode, InodeData, InodeTable};
 use crate::buf::{BufKey, BufKind, BufRef};
 use crate::error::{Error, Result};
-use ffs_ondisk::bmap::{self, Path};
+use ffs_ondisk::bmap::{self, Path, pointer};
 use ffs_ondisk::geometry::NDADDR;
-use ffs_ondisk::wire::{get, put};
-use ffs_ondisk::{FileFlags, Format, FragNo, Geometry, Ino, Lbn, Structure};
-
-/// Pointer `index` of the indirect block `bytes`.
-pub(super) fn pointer(g: &Geometry, bytes: &[u8], index: usize) -> i64 {
-    match g.format {
-        Format::Ufs1 => get::<i32>(bytes, index * 4, g.endian).into(),
-        Format::Ufs2 => get(bytes, index * 8, g.endian),
-    }
-}
-
-/// Sets pointer `index` of the indirect block `bytes`.
-pub(super) fn set_pointer(g: &Geometry, bytes: &mut [u8], index: usize, to: i64) {
-    match g.format {
-        Format::Ufs1 => put(bytes, index * 4, g.endian, to as i32),
-        Format::Ufs2 => put(bytes, index * 8, g.endian, to),
-    }
-}
+use ffs_ondisk::{FileFlags, FragNo, Geometry, Ino, Lbn, Structure};
 
 /// A pointer's value for `at`.
 pub(super) fn raw(at: FragNo) -> i64 {

@@ -12,13 +12,14 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.11, §11.2.
 
-use super::bmap::{Node, pointer, set_pointer};
+use super::bmap::Node;
 use super::lifecycle::place;
 use super::{Inode, InodeData, InodeTable};
 use crate::buf::{BufKey, BufRef};
 use crate::counters::add;
 use crate::error::{Error, Result};
 use crate::ordering::{FragRun, FreeNow, InodeChange, PtrSlot};
+use ffs_ondisk::bmap::{pointer, set_pointer};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
 use smallvec::SmallVec;

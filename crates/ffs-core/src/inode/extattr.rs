@@ -2,9 +2,10 @@
 //!
 //! The area is rewritten as a whole, in new fragments: the old are freed when the inode names the new,
 //! which have been written by then if the ordering policy says so, as FreeBSD does: nobody could tell
-//! later that an area is not what it should be. So a call that fails leaves the old attributes. Only
-//! when there are no new fragments, and the area has not grown, it is rewritten in its place: removing
-//! an attribute needs no space.
+//! later that an area is not what it should be. So a call that fails leaves the old attributes, and on
+//! a volume without any space attributes stay as they are, but that the last one can be removed. (In its
+//! place an area could not be rewritten: a power cut would leave the sectors of two areas, or an area
+//! that is not as long as its inode says.)
 //!
 //! Reference: `spec/on-disk-format.md` §10.1; `spec/soft-updates.md` §6.13.
 
@@ -18,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::ordering::{ClaimOf, FragRun, InodeChange, PtrSlot};
 use crate::types::{XattrNamespace, XattrSet};
 use ffs_ondisk::extattr::{self, BadRecord, Namespace, SetError};
-use ffs_ondisk::{Dinode, Format, FragNo, Structure};
+use ffs_ondisk::{Dinode, Format, Structure};
 
 /// Blocks of the area.
 const BLOCKS: usize = 2;
@@ -169,49 +170,30 @@ impl InodeTable {
     ) -> Result<()> {
         let size = u32::try_from(area.len()).map_err(|_| Error::NoSpace)?;
         let _inode_block = self.inode_block(ip.ino)?;
-        let old = data.d.extsize;
-        let fits = (0..2).all(|i| self.ext_frags(size, i) <= self.ext_frags(old, i));
-        let mut written = Ok(());
-        let gone = match self.ext_places(ip, size, reserve) {
-            Ok(places) => {
-                let new: Vec<_> = places.iter().map(|run| (*run, None)).collect();
-                if let Err(e) = self.write_ext(ip, area, &new) {
-                    self.unwrite_ext(ip, &places);
-                    return Err(e);
-                }
-                self.alloc.ordering.attributes_replaced(ip.ino, data.d.extb, old);
-                let gone = self.detach_ext(data);
-                self.claim_ext(data, &places);
-                gone
-            }
-            Err(Error::NoSpace) if fits => {
-                written = self.rewrite_ext(ip, data, area);
-                self.trim_ext(data, size)
-            }
-            Err(e) => return Err(e),
-        };
+        let places = self.ext_places(ip, size, reserve)?;
+        if let Err(e) = self.write_ext(ip, area, &places) {
+            self.unwrite_ext(ip, &places);
+            return Err(e);
+        }
+        self.alloc.ordering.attributes_replaced(ip.ino, data.d.extb, data.d.extsize);
+        let gone = self.detach_ext(data);
+        self.claim_ext(data, &places);
         data.d.extsize = size;
         self.touch_changed(data);
         // If only this fails the new attributes are in force, and the old fragments wait for fsck.
         self.update(ip, data, InodeChange::ExtAttr)?;
-        self.free_all(ip, &gone).and(written)
+        self.free_all(ip, &gone)
     }
 
-    /// Writes the area to its places: the run that each block will have, and the longer one in the
-    /// same place that it has now.
-    fn write_ext(
-        &self,
-        ip: &Inode,
-        area: &[u8],
-        places: &[(FragRun, Option<FragRun>)],
-    ) -> Result<()> {
+    /// Writes the area to its places.
+    fn write_ext(&self, ip: &Inode, area: &[u8], places: &[FragRun]) -> Result<()> {
         let (mut result, what) = (Ok(()), ClaimOf::Attributes);
         self.forget_blocks(ip, -2..=-1);
         let parts = area.chunks(self.g().bsize as usize);
-        for (i, (part, &(run, old))) in parts.zip(places).enumerate() {
+        for (i, (part, &run)) in parts.zip(places).enumerate() {
             let buf = self.fill_ext(ip, i, part, run);
             let slot = PtrSlot::ExtAttr(ip.ino, i);
-            let then = self.alloc.ordering.claim_set(slot, run, old, what, buf.key);
+            let then = self.alloc.ordering.claim_set(slot, run, None, what, buf.key);
             result = result.and(self.cache().apply(&buf, then));
         }
         result
@@ -226,18 +208,6 @@ impl InodeTable {
         places.iter().for_each(|run| self.free_quietly(*run));
     }
 
-    /// Writes the area where it is; what the device refuses stays in memory.
-    fn rewrite_ext(&self, ip: &Inode, data: &InodeData, area: &[u8]) -> Result<()> {
-        let run = |(i, (&at, part)): (u64, (&i64, &[u8]))| {
-            let at = FragNo(u64::try_from(at).unwrap_or(0));
-            let now = FragRun { at, frags: self.ext_frags(data.d.extsize, i) };
-            (FragRun { at, frags: self.g().numfrags_up(part.len() as u64) }, Some(now))
-        };
-        let parts = area.chunks(self.g().bsize as usize);
-        let places: Vec<_> = (0..).zip(data.d.extb.iter().zip(parts)).map(run).collect();
-        self.write_ext(ip, area, &places)
-    }
-
     /// The buffer of block `i` of the area, at `run`, holding `part` and zeros.
     fn fill_ext(&self, ip: &Inode, i: usize, part: &[u8], run: FragRun) -> BufRef {
         let len = (run.frags * self.g().fsize) as usize;
@@ -246,23 +216,6 @@ impl InodeTable {
             to.copy_from_slice(part);
         }
         buf
-    }
-
-    /// Cuts the area's blocks to what `size` bytes need.
-    fn trim_ext(&self, data: &mut InodeData, size: u32) -> Vec<Detached> {
-        let mut gone = Vec::new();
-        for i in 0..BLOCKS {
-            let (old, new) =
-                (self.ext_frags(data.d.extsize, i as u64), self.ext_frags(size, i as u64));
-            let Some(p) = data.d.extb.get_mut(i).filter(|_| new < old) else { continue };
-            gone.push(Detached::data(p.saturating_add(new.into()), old - new));
-            if new == 0 {
-                *p = 0;
-            }
-            let held = Dinode::sectors(self.g(), old - new);
-            data.d.blocks = data.d.blocks.saturating_sub(held);
-        }
-        gone
     }
 
     /// Makes `places` the area's blocks.

@@ -170,13 +170,29 @@ impl InodeTable {
         }
         result = result.and(self.run_work(usize::MAX).1);
         let half = self.most_records() / 2;
-        if result.is_ok() && self.alloc.ordering.pending().records > half {
-            let ahead = self.passes(FEW_PASSES, (false, false), || {
-                self.alloc.ordering.pending().records <= half
-            });
+        if result.is_ok() && self.alloc.ordering.records() > half {
+            let ahead =
+                self.passes(FEW_PASSES, (false, false), || self.alloc.ordering.records() <= half);
             result = ahead.map(drop);
         }
         result
+    }
+
+    /// Writes the older half of what is dirty, or if none of that is ready what is, and does work.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn write_oldest(&self) -> Result<()> {
+        let oldest = self.readiest(self.cache().oldest_dirty());
+        let (ready, bufs) = match oldest {
+            (Readiness::Whole, bufs) => (Readiness::Whole, bufs),
+            _ => self.readiest(self.cache().dirty_bufs()),
+        };
+        if ready != Readiness::Nothing {
+            self.cache().write_bufs(bufs).result()?;
+        }
+        self.end_pass()?;
+        self.run_work(usize::MAX).1
     }
 
     /// Writes what keeps any of `due` from being written at all, however young it is: while files are
@@ -217,7 +233,7 @@ impl InodeTable {
     /// The device's, if as much is outstanding still: what is outstanding must not grow for ever.
     pub(crate) fn relieve(&self) -> Result<()> {
         let most = self.most_records();
-        let outstanding = || self.alloc.ordering.pending().records;
+        let outstanding = || self.alloc.ordering.records();
         if outstanding() <= most {
             return Ok(());
         }

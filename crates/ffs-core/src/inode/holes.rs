@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
 use ffs_ondisk::{FileType, Lbn};
 
-/// Zeros to be written.
+/// Zeros to be written, up to the next multiple of as many: whole blocks.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 impl InodeTable {
@@ -119,7 +119,8 @@ impl InodeTable {
         let mut at = off;
         let mut result = Ok(());
         while at < end && result.is_ok() {
-            let n = (end - at).min(ZEROS.len() as u64) as usize;
+            let within = at % ZEROS.len() as u64;
+            let n = (end - at).min(ZEROS.len() as u64 - within) as usize;
             let (done, error) =
                 self.write_part(ip, data, at, ZEROS.get(..n).unwrap_or(&[]), reserve);
             at += done as u64;

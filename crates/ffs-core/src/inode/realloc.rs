@@ -7,14 +7,14 @@
 //! Reference: `spec/allocation.md` §6.4.
 
 use super::balloc::indirect_slot;
-use super::bmap::{Node, data_key, pointer, raw, set_pointer};
+use super::bmap::{Node, data_key, raw};
 use super::{Cluster, Inode, InodeData, InodeTable};
 use crate::alloc::PrefQuery;
 use crate::buf::BufRef;
 use crate::counters::bump;
 use crate::error::Result;
 use crate::ordering::{ClaimOf, FragRun, PtrSlot};
-use ffs_ondisk::bmap::{self, Path};
+use ffs_ondisk::bmap::{self, Path, pointer, set_pointer};
 use ffs_ondisk::{FileType, FragNo, Lbn};
 
 /// Percent of the volume that must be free for moving to be worth while.

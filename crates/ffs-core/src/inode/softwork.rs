@@ -13,7 +13,8 @@ use crate::counters::add;
 use crate::error::Result;
 use crate::ordering::{FragRun, Work};
 use ffs_ondisk::{Dinode, Ino};
-use std::collections::{BTreeMap, VecDeque};
+use foldhash::fast::FixedState;
+use std::collections::{HashMap, VecDeque};
 
 /// Pieces taken from the policy at a time.
 const BATCH: usize = 64;
@@ -23,7 +24,7 @@ const BATCH: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Doomed {
     /// Fragments, by file.
-    files: BTreeMap<Ino, u64>,
+    files: HashMap<Ino, u64, FixedState>,
     frags: u64,
 }
 

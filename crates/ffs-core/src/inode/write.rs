@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
 use ffs_ondisk::Lbn;
 
-/// Bytes written between two looks at the amount of dirty buffers.
+/// Bytes written between two looks at the amount of dirty buffers. Whole blocks: no image of a block
+/// shows half of what one call writes to it.
 const THROTTLE_BYTES: usize = 1 << 20;
 
 impl InodeTable {
@@ -47,7 +48,8 @@ impl InodeTable {
         let mut done = 0;
         let mut stopped = None;
         while done < bytes.len() {
-            let upto = bytes.len().min(done + THROTTLE_BYTES);
+            let within = (off + done as u64) as usize % THROTTLE_BYTES;
+            let upto = bytes.len().min(done + THROTTLE_BYTES - within);
             let part = bytes.get(done..upto).unwrap_or(&[]);
             let (n, error) = self.write_part(ip, data, off + done as u64, part, reserve);
             done += n;

@@ -37,10 +37,10 @@ fn resolve(policy: OrderingPolicy, flags: FsFlags) -> OrderingPolicy {
 /// The two faces of an ordering tenant.
 pub(super) type Tenant = (Arc<dyn Ordering>, Arc<dyn WriteHooks>);
 
-fn tenant(policy: OrderingPolicy, g: &Geometry) -> Tenant {
+fn tenant(policy: OrderingPolicy, g: &Geometry, secret: u64) -> Tenant {
     match policy {
         OrderingPolicy::SoftUpdates => {
-            let t = Arc::new(SoftUpdates::new(*g));
+            let t = Arc::new(SoftUpdates::new(*g, secret));
             (t.clone(), t)
         }
         OrderingPolicy::Superblock | OrderingPolicy::Sync => {
@@ -91,7 +91,7 @@ pub(super) fn mount(
     let read_only = Arc::new(AtomicBool::new(true));
     let counters = Arc::new(Counters::default());
     let policy = resolve(opts.ordering, found.sb.flags());
-    let tenant = given.unwrap_or_else(|| tenant(policy, &g));
+    let tenant = given.unwrap_or_else(|| tenant(policy, &g, env.secret));
     let alloc = build_alloc(&found, groups, &dev, (opts, tenant), &env, &counters);
     let alloc = alloc.with_torn_groups(torn);
     let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only), env.secret);

@@ -364,6 +364,22 @@ impl Ffs {
         if due { self.0.write_summaries() } else { Ok(()) }
     }
 
+    /// Whether half of what may be dirty is: the moment at which BSD's buffer daemon begins to write.
+    #[must_use]
+    pub fn is_half_dirty(&self) -> bool {
+        self.0.table.alloc().cache.half_dirty()
+    }
+
+    /// The buffer daemon's work: writes the older half of what is dirty, as far as it can be written. Without
+    /// one, operations write themselves when too much is dirty.
+    ///
+    /// # Errors
+    /// As [`Ffs::sync`].
+    pub fn write_oldest(&self) -> Result<()> {
+        let _gate = self.0.gate.read();
+        if self.is_read_only() { Ok(()) } else { self.0.table.write_oldest() }
+    }
+
     /// Memory is short: gives back what is kept only for speed, by age and share (`dirhash_reclaimage`,
     /// `dirhash_reclaimpercent`).
     pub fn low_memory(&self) {

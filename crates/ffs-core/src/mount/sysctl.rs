@@ -125,7 +125,7 @@ impl Ffs {
             row("debug.softdep.total_records", p.records, "Changes that are not durable yet."),
             row(
                 "debug.softdep.mem",
-                p.bytes,
+                self.0.table.alloc().ordering.memory(),
                 "Bytes to keep track of changes that are not durable yet.",
             ),
             row(

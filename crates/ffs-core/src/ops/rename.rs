@@ -95,6 +95,10 @@ struct Renaming<'a> {
     dst: Option<Moved<'a>>,
     /// Room for the new name if it does not exist.
     slot: Option<Slot>,
+    /// If directories change places in the tree: what the source will lie below.
+    above_src: Vec<Ino>,
+    /// What the target will lie below in an exchange.
+    above_dst: Vec<Ino>,
 }
 
 impl Ffs {
@@ -201,7 +205,8 @@ fn attempt(
     };
     // The walk up the tree may meet it.
     locks.drop_unused();
-    let mut r = Renaming { inner, req, d1, d2, src, dst, slot };
+    let (above_src, above_dst) = (Vec::new(), Vec::new());
+    let mut r = Renaming { inner, req, d1, d2, src, dst, slot, above_src, above_dst };
     if r.needs_rename_lock() && !alone {
         return Ok(ControlFlow::Continue(()));
     }
@@ -210,10 +215,7 @@ fn attempt(
         return Ok(ControlFlow::Break(()));
     }
     r.check()?;
-    r.tell_above(&r.src, r.req.to.dir)?;
-    if let Some(dst) = r.dst.as_ref().filter(|_| req.mode == RenameMode::Exchange) {
-        r.tell_above(dst, r.req.from.dir)?;
-    }
+    r.tell_above();
     match req.mode {
         RenameMode::Exchange => r.exchange()?,
         RenameMode::Replace | RenameMode::NoReplace => r.replace()?,
@@ -270,61 +272,55 @@ impl<'a> Renaming<'a> {
     }
 
     /// Refuses to move a directory below itself, and to replace one the source lies in.
-    fn check_loops(&self) -> Result<()> {
+    fn check_loops(&mut self) -> Result<()> {
         if self.same_dir() {
             return Ok(());
         }
-        if self.src.is_dir() && self.lies_in(self.req.to.dir, self.src.ip)? {
-            return Err(above_itself(&self.req, true));
+        if self.src.is_dir() {
+            let Some(above) = self.above(self.req.to.dir, self.src.ip)? else {
+                return Err(above_itself(&self.req, true));
+            };
+            self.above_src = above;
         }
         match &self.dst {
             Some(dst) if self.src.is_dir() && dst.is_dir() || self.swaps_dir(dst) => {
-                if self.lies_in(self.req.from.dir, dst.ip)? {
+                let Some(above) = self.above(self.req.from.dir, dst.ip)? else {
                     return Err(above_itself(&self.req, false));
-                }
+                };
+                self.above_dst = above;
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    /// Tells the policy below what `moved` will lie when it is in `parent`.
-    fn tell_above(&self, moved: &Moved<'_>, parent: &Arc<Inode>) -> Result<()> {
-        if moved.is_dir() && !self.same_dir() {
-            let mut above = Vec::new();
-            self.walk_up(parent, |at| {
-                above.push(at.ino);
-                false
-            })?;
-            self.inner.table.alloc().ordering.moves_below(moved.ip.ino, &above);
+    /// Tells the policy below what the directories will lie that change places.
+    fn tell_above(&self) {
+        let ordering = &self.inner.table.alloc().ordering;
+        if self.src.is_dir() && !self.same_dir() {
+            ordering.moves_below(self.src.ip.ino, &self.above_src);
         }
-        Ok(())
+        if let Some(dst) = self.dst.as_ref().filter(|dst| self.swaps_dir(dst) && !self.same_dir()) {
+            ordering.moves_below(dst.ip.ino, &self.above_dst);
+        }
     }
 
     fn swaps_dir(&self, dst: &Moved<'_>) -> bool {
         self.req.mode == RenameMode::Exchange && dst.is_dir()
     }
 
-    /// Whether directory `from` is `top` or below it.
-    fn lies_in(&self, from: &Arc<Inode>, top: &Arc<Inode>) -> Result<bool> {
-        self.walk_up(from, |at| Arc::ptr_eq(at, top))
-    }
-
-    /// Walks up the `..` from `from` on, to the root or until `found`.
-    fn walk_up(
-        &self,
-        from: &Arc<Inode>,
-        mut found: impl FnMut(&Arc<Inode>) -> bool,
-    ) -> Result<bool> {
-        let mut at = Arc::clone(from);
+    /// Directory `from` and those above it, up to the root; `None` if `top` is among them.
+    fn above(&self, from: &Arc<Inode>, top: &Arc<Inode>) -> Result<Option<Vec<Ino>>> {
+        let (mut at, mut above) = (Arc::clone(from), Vec::new());
         // Brent's cycle detection: a mark that moves up at powers of two.
         let (mut mark, mut steps, mut limit) = (at.ino, 0u64, 1u64);
         loop {
-            if found(&at) {
-                return Ok(true);
+            if Arc::ptr_eq(&at, top) {
+                return Ok(None);
             }
+            above.push(at.ino);
             if at.ino == Ino::ROOT {
-                return Ok(false);
+                return Ok(Some(above));
             }
             let up = self.parent_of(&at)?;
             if up == mark {

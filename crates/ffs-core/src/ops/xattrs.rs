@@ -91,7 +91,7 @@ impl Ffs {
     /// Removes an attribute.
     ///
     /// # Errors
-    /// As [`Ffs::getxattr`].
+    /// As [`Ffs::getxattr`]; [`Error::NoSpace`] if others stay, which have to be written once more.
     pub fn removexattr(
         &self,
         cred: &Cred,
@@ -99,13 +99,13 @@ impl Ffs {
         ns: XattrNamespace,
         name: &[u8],
     ) -> Result<()> {
-        {
+        self.with_space(|| {
             let _op = self.begin()?;
             check_attr_name(name)?;
             let mut data = file.ip.write();
             check_space(&data, cred, ns, Access::WRITE)?;
-            self.0.table.xattr_remove(&file.ip, &mut data, ns, name)?;
-        }
+            self.0.table.xattr_remove(&file.ip, &mut data, ns, name)
+        })?;
         self.stabilise(&[file])
     }
 

@@ -243,8 +243,8 @@ pub(crate) enum Goal {
 pub(crate) struct Pending {
     /// Records of changes not yet durable.
     pub(crate) records: u64,
-    /// Their memory, bytes.
-    pub(crate) bytes: u64,
+    /// Blocks and inodes that something is known of.
+    pub(crate) known: u64,
     /// Removals among them.
     pub(crate) removals: u64,
     /// Fragments that will be free.
@@ -255,34 +255,42 @@ pub(crate) struct Pending {
 
 /// A tenant.
 ///
-/// What has a default is asked for only by soft updates.
+/// The defaults are those of a tenant that promises nothing: everything is delayed and free at once.
 pub(crate) trait Ordering: WriteHooks {
     /// The tenant's name as mount options spell it.
     fn name(&self) -> &'static str;
 
     /// Inode `ino` was taken in its group's map, whose lock the caller holds; answers for the
     /// group's buffer.
-    fn inode_allocated(&self, ino: Ino) -> Disposition;
+    fn inode_allocated(&self, _ino: Ino) -> Disposition {
+        Disposition::Delay
+    }
 
     /// `fresh`, a block of never used inodes, was initialised before its group counts it; answers
     /// for the inode block's buffer.
-    fn inode_block_initialised(&self, fresh: FragRun) -> Disposition;
+    fn inode_block_initialised(&self, _fresh: FragRun) -> Disposition {
+        Disposition::Delay
+    }
 
     /// `run` was taken in its group's map, whose lock the caller holds; answers for the group's
     /// buffer.
-    fn block_allocated(&self, run: FragRun) -> Disposition;
+    fn block_allocated(&self, _run: FragRun) -> Disposition {
+        Disposition::Delay
+    }
 
     /// `slot` will name `new` (before: `old`), a block with buffer `block` that is marked dirty
     /// later; answers for that buffer. The caller has the file locked and has changed no pointer
     /// yet. The tenant frees `old` if [`Ordering::run_replaced`] says so.
     fn claim_set(
         &self,
-        slot: PtrSlot,
-        new: FragRun,
-        old: Option<FragRun>,
-        what: ClaimOf,
-        block: BufKey,
-    ) -> Disposition;
+        _slot: PtrSlot,
+        _new: FragRun,
+        _old: Option<FragRun>,
+        _what: ClaimOf,
+        _block: BufKey,
+    ) -> Disposition {
+        Disposition::Delay
+    }
 
     /// The last [`Ordering::claim_set`] of `slot` is taken back: its operation failed before the
     /// inode was updated. `old` as then.
@@ -300,7 +308,9 @@ pub(crate) trait Ordering: WriteHooks {
 
     /// An indirect block of `ino` that was in use got a pointer to a block claimed as `what`;
     /// answers for the indirect block's buffer.
-    fn indirect_changed(&self, ino: Ino, what: ClaimOf) -> Disposition;
+    fn indirect_changed(&self, _ino: Ino, _what: ClaimOf) -> Disposition {
+        Disposition::Delay
+    }
 
     /// Pointers of an indirect block that is kept were cleared; its buffer is locked. `size`: the file's
     /// until now.
@@ -314,7 +324,9 @@ pub(crate) trait Ordering: WriteHooks {
     }
 
     /// An inode changed: `d` will be stored in its block, whose buffer is locked.
-    fn inode_changed(&self, ino: Ino, why: InodeChange, d: &Dinode) -> InodeAnswer;
+    fn inode_changed(&self, _ino: Ino, _why: InodeChange, _d: &Dinode) -> InodeAnswer {
+        InodeAnswer { then: Disposition::Delay, more_links: 0 }
+    }
 
     /// Links that the stored count of `ino` has more than the file.
     fn links_pending(&self, _ino: Ino) -> u16 {
@@ -334,28 +346,34 @@ pub(crate) trait Ordering: WriteHooks {
     /// A name was entered; answers for the directory block, whose buffer is locked.
     fn name_added(
         &self,
-        at: DirPos,
-        target: NamedInode,
-        kind: NameKind,
-        name: &[u8],
-    ) -> Disposition;
+        _at: DirPos,
+        _target: NamedInode,
+        _kind: NameKind,
+        _name: &[u8],
+    ) -> Disposition {
+        Disposition::Delay
+    }
 
     /// The record at `at` names `new` instead of `old`; answers for the directory block, whose
     /// buffer is locked.
     fn name_replaced(
         &self,
-        at: DirPos,
-        old: NamedInode,
-        new: NamedInode,
-        kind: NameKind,
-        gone: Gone,
-    ) -> Disposition;
+        _at: DirPos,
+        _old: NamedInode,
+        _new: NamedInode,
+        _kind: NameKind,
+        _gone: Gone,
+    ) -> Disposition {
+        Disposition::Delay
+    }
 
     /// A name is about to be removed; the directory block's buffer is locked.
-    fn name_removed(&self, at: DirPos, old: NamedInode, name: &[u8], gone: Gone) -> Removal;
+    fn name_removed(&self, _at: DirPos, _old: NamedInode, _name: &[u8], _gone: Gone) -> Removal {
+        Removal { then: Disposition::Delay, reserve: false }
+    }
 
     /// Compaction moved a live record; the directory block's buffer is locked.
-    fn entry_moved(&self, from: DirPos, to: DirPos);
+    fn entry_moved(&self, _from: DirPos, _to: DirPos) {}
 
     /// A directory of `old` bytes will have `new`: the chunks between are in its block `lbn`, whose
     /// buffer is locked. The name entered there is reported next.
@@ -367,15 +385,16 @@ pub(crate) trait Ordering: WriteHooks {
         false
     }
 
-    /// Whether the record at `at` is reserved. It is until [`Ordering::take_freed_slots`] has told it, or
-    /// a name was entered there: so it changes only while somebody has the directory locked for
-    /// changes.
-    fn is_reserved(&self, _at: DirPos) -> bool {
-        false
+    /// Which records of the chunk at `base` of `dir` are reserved, if any of the directory is:
+    /// bit `k` is the record at its byte
+    /// `4 k`. A record is until [`Ordering::take_freed_slots`] has told it, or a name was entered there:
+    /// so it changes only while somebody has the directory locked for changes.
+    fn reserved_in(&self, _dir: Ino, _base: DirOff) -> Option<u128> {
+        None
     }
 
-    /// The reserved record of `name` in `dir`: a new entry of that name must take it
-    /// ([`Ordering::name_added`] there).
+    /// The reserved record of `name` in `dir`, or of a name that looks like it from afar: a new entry of
+    /// that name must take it ([`Ordering::name_added`] there).
     fn reserved_for(&self, _dir: Ino, _name: &[u8]) -> Option<DirOff> {
         None
     }
@@ -388,7 +407,9 @@ pub(crate) trait Ordering: WriteHooks {
     /// Pointers of `ino` were cleared (its inode was reported as [`InodeChange::Truncate`] and
     /// applied): may their blocks be marked free? If later, the caller passes them to
     /// [`Ordering::free_later`].
-    fn blocks_released(&self, ino: Ino) -> FreeNow;
+    fn blocks_released(&self, _ino: Ino) -> FreeNow {
+        FreeNow::Yes
+    }
 
     /// Runs that `ino` does not name any more; they may be longer than a block. `partial`: the
     /// indirect blocks, by in-core name, in which pointers to some of them were cleared.
@@ -398,10 +419,14 @@ pub(crate) trait Ordering: WriteHooks {
     fn blocks_forgotten(&self, _ino: Ino, _blocks: std::ops::RangeInclusive<i64>) {}
 
     /// `ino` was cleared ([`InodeChange::Free`]): may its number be marked free?
-    fn inode_released(&self, ino: Ino, was_dir: bool) -> FreeNow;
+    fn inode_released(&self, _ino: Ino, _was_dir: bool) -> FreeNow {
+        FreeNow::Yes
+    }
 
     /// A partly kept block (last data block or indirect block) was changed by a truncation.
-    fn truncated_block(&self, ino: Ino, block: BufKey) -> Disposition;
+    fn truncated_block(&self, _ino: Ino, _block: BufKey) -> Disposition {
+        Disposition::Delay
+    }
 
     /// The name last entered for `ino` waits for the content that `dirty` blocks of it have now: a
     /// rename replaced another file with it (`replace_order`).
@@ -436,5 +461,15 @@ pub(crate) trait Ordering: WriteHooks {
     /// What is not finished.
     fn pending(&self) -> Pending {
         Pending::default()
+    }
+
+    /// [`Pending::records`], for those who ask at every operation.
+    fn records(&self) -> u64 {
+        0
+    }
+
+    /// Bytes that all this takes: counted when asked for.
+    fn memory(&self) -> u64 {
+        0
     }
 }

@@ -6,8 +6,8 @@
 //! Bitmaps, summaries and attributes are never waited for: after a crash fsck is needed.
 
 use super::{
-    ClaimOf, DirPos, Disposition, FragRun, FreeNow, Gone, InodeAnswer, InodeChange, NameKind,
-    NamedInode, Ordering, PtrSlot, Removal,
+    ClaimOf, DirPos, Disposition, FragRun, Gone, InodeAnswer, InodeChange, NameKind, NamedInode,
+    Ordering, PtrSlot, Removal,
 };
 use crate::buf::{BufKey, WriteHooks};
 use ffs_ondisk::{Dinode, Ino};
@@ -22,16 +22,10 @@ impl Ordering for SyncOrdered {
     fn name(&self) -> &'static str {
         "sync"
     }
-    fn inode_allocated(&self, _: Ino) -> Disposition {
-        Disposition::Delay
-    }
     /// Undefined bytes must not become inodes, nor inodes be taken for undefined bytes: this block, and
     /// then the group that counts it, are all that an inode allocation waits for.
     fn inode_block_initialised(&self, _: FragRun) -> Disposition {
         Disposition::WriteAndWait
-    }
-    fn block_allocated(&self, _: FragRun) -> Disposition {
-        Disposition::Delay
     }
     fn claim_set(
         &self,
@@ -93,13 +87,6 @@ impl Ordering for SyncOrdered {
     }
     fn name_removed(&self, _: DirPos, _: NamedInode, _: &[u8], _: Gone) -> Removal {
         Removal { then: Disposition::WriteAndWait, reserve: false }
-    }
-    fn entry_moved(&self, _: DirPos, _: DirPos) {}
-    fn blocks_released(&self, _: Ino) -> FreeNow {
-        FreeNow::Yes
-    }
-    fn inode_released(&self, _: Ino, _: bool) -> FreeNow {
-        FreeNow::Yes
     }
     fn truncated_block(&self, _: Ino, _: BufKey) -> Disposition {
         Disposition::WriteAndWait

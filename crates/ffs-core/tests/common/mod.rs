@@ -33,7 +33,11 @@ pub(crate) fn world_of(shape: (Endian, Format, u32, u32), policy: OrderingPolicy
 }
 
 pub(crate) fn mount_on(mem: MemDevice, opts: &MountOptions) -> World {
-    let dev = Arc::new(Recorder::with_level(mem, Level::Log));
+    mount_recorded(mem, opts, Level::Log)
+}
+
+pub(crate) fn mount_recorded(mem: MemDevice, opts: &MountOptions, level: Level) -> World {
+    let dev = Arc::new(Recorder::with_level(mem, level));
     let clock = Arc::new(ManualClock::new(Timestamp::new(START, 0)));
     let env = Env::seeded(Arc::clone(&clock) as Arc<dyn Clock>, 1);
     let fs = Ffs::mount(Arc::clone(&dev) as Arc<dyn BlockDevice>, opts, env).unwrap();

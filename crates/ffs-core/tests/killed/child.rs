@@ -1,4 +1,4 @@
-//! The process that is killed.
+//! The load, and the process that is killed under it.
 
 use crate::place::Mounted;
 use crate::{READY, WRITERS};
@@ -22,9 +22,26 @@ const OPERATIONS_A_TICK: u32 = 10;
 pub(crate) fn run(arguments: &[String]) {
     let [image, seed, round, sound] = arguments else { panic!("child IMAGE SEED ROUND SOUND") };
     let (seed, round): (u64, i64) = (seed.parse().unwrap(), round.parse().unwrap());
+    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(image.as_ref(), true).unwrap());
+    let failed = |why: String| {
+        eprintln!("{why}");
+        std::process::exit(3)
+    };
+    load(mount(device, seed, round), seed, sound == "true", &Load { say: &say, failed: &failed });
+}
+
+/// What a load tells.
+pub(crate) struct Load<'a> {
+    /// The load has begun ([`READY`]), or this writer's operation returned. False to end.
+    pub(crate) say: &'a (dyn Fn(u8) -> bool + Sync),
+    /// An operation failed.
+    pub(crate) failed: &'a (dyn Fn(String) + Sync),
+}
+
+/// Mounts what a round works on.
+pub(crate) fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Mounted {
     let start = Timestamp::new(1_700_000_000 + round * 100_000, 0);
     let clock = Arc::new(ManualClock::new(start));
-    let device: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(image.as_ref(), true).unwrap());
     let mut options =
         MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() };
     if seed.is_multiple_of(3) {
@@ -41,39 +58,42 @@ pub(crate) fn run(arguments: &[String]) {
         place.mkdir(directory).unwrap();
         place.fsync(directory).unwrap();
     }
+    place
+}
+
+/// Writers, a syncer, and on a volume that is `sound` one who removes old trees.
+pub(crate) fn load(place: Mounted, seed: u64, sound: bool, load: &Load<'_>) {
     let (tick, ticks) = sync_channel(4);
-    say(READY);
+    (load.say)(READY);
     std::thread::scope(|s| {
         let place = &place;
-        s.spawn(move || syncer(place, ticks));
-        if sound == "true" {
+        s.spawn(move || syncer(place, ticks, load));
+        if sound {
             s.spawn(|| place.remove_old());
         }
         for writer in 0..WRITERS {
             let tick = tick.clone();
-            s.spawn(move || write(place, seed, writer, &tick));
+            s.spawn(move || write(place, seed, writer, &tick, load));
         }
+        drop(tick);
     });
 }
 
-fn say(what: u8) {
+fn say(what: u8) -> bool {
     let out = std::io::stdout();
     let mut pipe = File::from(out.as_fd().try_clone_to_owned().unwrap());
-    pipe.write_all(&[what]).unwrap();
+    pipe.write_all(&[what]).is_ok()
 }
 
-fn stop(why: &str) -> ! {
-    eprintln!("{why}");
-    std::process::exit(3)
-}
-
-fn write(place: &Mounted, seed: u64, writer: u8, tick: &SyncSender<()>) {
+fn write(place: &Mounted, seed: u64, writer: u8, tick: &SyncSender<()>, load: &Load<'_>) {
     let mut script = Script::new(seed, writer, true);
     for n in 0u32.. {
         if let Err((op, why)) = script.step(place) {
-            stop(&format!("writer {writer}: {op}: {why}"));
+            return (load.failed)(format!("writer {writer}: {op}: {why}"));
         }
-        say(writer);
+        if !(load.say)(writer) {
+            return;
+        }
         place.clock.advance(CALL);
         if n % OPERATIONS_A_TICK == 0 {
             // If it is busy it will be called soon enough.
@@ -82,10 +102,10 @@ fn write(place: &Mounted, seed: u64, writer: u8, tick: &SyncSender<()>) {
     }
 }
 
-fn syncer(place: &Mounted, ticks: Receiver<()>) {
+fn syncer(place: &Mounted, ticks: Receiver<()>, load: &Load<'_>) {
     for () in ticks {
         if let Err(why) = place.fs.tick() {
-            stop(&format!("tick: {why}"));
+            (load.failed)(format!("tick: {why}"));
         }
     }
 }

@@ -1,13 +1,11 @@
-//! What a killed process left.
+//! What a killed process left. (Also for the servers that `ffs-fuse` kills.)
 
-use crate::WRITERS;
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport};
 use ffs_core::{Cred, Env, Ffs, MountOptions, Vnode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::FileType;
 use ffs_testkit::killed::{COMMON, Found, Promises, REPAIRS, Thing, directory_of, judge};
-use std::path::Path;
 use std::sync::Arc;
 
 /// When volumes are repaired, seconds.
@@ -17,25 +15,20 @@ fn fsck(dev: &MemDevice, options: FsckOptions) -> FsckReport {
     Fsck::new(Arc::new(dev.snapshot()), options.at(REPAIR)).run()
 }
 
-/// Repairs `image`, in place unless it shall be left as it is, and judges it: repairs made, and
+/// Repairs `dev` and judges what the writers of `seed` left, with or without calls of `sync`: repairs made, and
 /// promises kept.
 pub(crate) fn examine(
-    image: &Path,
-    seed: u64,
+    dev: &Arc<MemDevice>,
+    (seed, sync): (u64, bool),
     done: Option<&[usize]>,
-    leave: bool,
 ) -> Result<(u64, Promises), String> {
-    let dev = Arc::new(MemDevice::from_bytes(&std::fs::read(image).unwrap()));
-    let repairs = repair(&dev)?;
+    let repairs = repair(dev)?;
     let mut promises = Promises::default();
     if let Some(done) = done {
-        let found = tree(&(Arc::clone(&dev) as Arc<dyn BlockDevice>))?;
-        for (writer, done) in (0..WRITERS).zip(done) {
-            promises += judge(seed, writer, *done, true, &found)?;
+        let found = tree(&(Arc::clone(dev) as Arc<dyn BlockDevice>))?;
+        for (writer, done) in (0..).zip(done) {
+            promises += judge(seed, writer, *done, sync, &found)?;
         }
-    }
-    if !leave {
-        std::fs::write(image, dev.to_vec()).unwrap();
     }
     Ok((repairs, promises))
 }

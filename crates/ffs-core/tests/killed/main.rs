@@ -12,22 +12,28 @@
 //! that the *stream* of writes may be cut off anywhere, not what a drive loses. For that there is
 //! `ffs lab crash`.
 //!
-//! `FFS_KILL_ROUNDS` is the number of kills (default 0: none), `FFS_KILL_SEED` the first seed (default 1),
-//! `FFS_KILL_SEEDS` among how many the rounds are divided (default 3). The image is in `/dev/shm` if there is
-//! one.
+//! The same load also runs in this process, its writes recorded, and *every* prefix of them is repaired and
+//! judged ([`recorded`]).
+//!
+//! `FFS_KILL_ROUNDS` is the number of kills, `FFS_CUT_ROUNDS` of recorded loads (by default a few),
+//! `FFS_KILL_SEED` the first seed (default 1), `FFS_KILL_SEEDS` among how many the rounds are divided
+//! (default 3). The image is in `/dev/shm` if there is one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod child;
 mod examine;
 mod place;
+mod recorded;
 
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
+use ffs_device::MemDevice;
 use ffs_ondisk::{Endian, Format};
 use ffs_testkit::killed::Promises;
 use ffs_testkit::rng::SplitMix64;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Writers of a child.
@@ -68,31 +74,50 @@ fn main() {
 }
 
 fn parent() {
-    let (first, rounds) = (number("FFS_KILL_SEED", 1), number("FFS_KILL_ROUNDS", 0));
-    let seeds = number("FFS_KILL_SEEDS", 3).max(1);
-    if rounds == 0 {
-        return println!("skipped: killed processes: FFS_KILL_ROUNDS is not set");
+    let (first, seeds) = (number("FFS_KILL_SEED", 1), number("FFS_KILL_SEEDS", 3).max(1));
+    for way in [Way::Cut, Way::Kill] {
+        let (variable, default) = way.rounds();
+        let rounds = number(variable, default);
+        let begun = Instant::now();
+        let mut all = Tally::default();
+        for seed in first..first + seeds {
+            let rounds = rounds / seeds + u64::from(seed - first < rounds % seeds);
+            let mut tally = Tally::default();
+            series(seed, rounds, way, &mut tally);
+            println!("seed {seed}: {tally}");
+            all.add(&tally);
+        }
+        println!("all: {all}; {:.1} s", begun.elapsed().as_secs_f64());
     }
-    let begun = Instant::now();
-    let mut all = Tally::default();
-    for seed in first..first + seeds {
-        let rounds = rounds / seeds + u64::from(seed - first < rounds % seeds);
-        let mut tally = Tally::default();
-        series(seed, rounds, &mut tally);
-        println!("seed {seed}: {tally}");
-        all.add(&tally);
+}
+
+/// How loads end.
+#[derive(Clone, Copy)]
+enum Way {
+    /// The process is killed.
+    Kill,
+    /// The load ends by itself, and its writes are cut off after each.
+    Cut,
+}
+
+impl Way {
+    /// The variable that says how many loads, and how many there are without it.
+    fn rounds(self) -> (&'static str, u64) {
+        match self {
+            Way::Kill => ("FFS_KILL_ROUNDS", 30),
+            Way::Cut => ("FFS_CUT_ROUNDS", 9),
+        }
     }
-    println!("all: {all}; {:.1} s", begun.elapsed().as_secs_f64());
 }
 
 /// What was done and asked.
 #[derive(Default)]
-struct Tally {
-    kills: u64,
-    unrepaired: u64,
-    operations: u64,
-    repaired: u64,
-    promises: Promises,
+pub(crate) struct Tally {
+    pub(crate) kills: u64,
+    pub(crate) unrepaired: u64,
+    pub(crate) operations: u64,
+    pub(crate) repaired: u64,
+    pub(crate) promises: Promises,
 }
 
 impl Tally {
@@ -110,7 +135,7 @@ impl std::fmt::Display for Tally {
         let Promises { names, files } = self.promises;
         write!(
             f,
-            "{} kills ({} volumes mounted again without a repair), {} operations, {names} names and {files} \
+            "{} cuts ({} volumes mounted again without a repair), {} operations, {names} names and {files} \
              files promised and kept, {} repairs by fsck -p, all of leaks and counts",
             self.kills, self.unrepaired, self.operations, self.repaired
         )
@@ -124,47 +149,74 @@ fn scratch() -> tempfile::TempDir {
     made.expect("a temporary directory")
 }
 
-fn series(seed: u64, rounds: u64, tally: &mut Tally) {
+/// One series of rounds on volumes that live for some of them.
+fn series(seed: u64, rounds: u64, way: Way, tally: &mut Tally) {
     let (dir, mut rng) = (scratch(), SplitMix64::new(seed));
-    let image = dir.path().join("image");
-    let (mut shape, mut sound) = (SHAPES[0], true);
-    for round in 0..rounds {
-        if round % LIFE == 0 {
-            shape = SHAPES[((seed + round / LIFE) % SHAPES.len() as u64) as usize];
-            let (format, endian, bsize, fsize, bytes) = shape;
-            let new = ffs_admin::newfs::quick(endian, format, bsize, fsize, bytes).unwrap();
-            let soft = TunefsOptions { soft_updates: Some(true), ..TunefsOptions::default() };
-            tunefs(&new, &soft).unwrap();
-            std::fs::write(&image, new.to_vec()).unwrap();
-            sound = true;
+    let path = dir.path().join("image");
+    let (mut shape, mut sound, mut image) = (SHAPES[0], true, MemDevice::new(0));
+    for number in 0..rounds {
+        if number % LIFE == 0 {
+            shape = SHAPES[((seed + number / LIFE) % SHAPES.len() as u64) as usize];
+            (image, sound) = (volume(shape), true);
         }
-        let what = format!("FFS_KILL_SEED={seed}, kill {round}, {shape:?}");
-        let one = Round { image: image.clone(), seed: rng.next_u64(), what };
-        let done = one.run_and_kill(round, sound, &mut rng);
-        let leave = rng.one_in(3) && (round + 1) % LIFE != 0;
-        let outcome = examine::examine(&image, one.seed, done.as_deref(), leave);
-        let (repairs, promises) = outcome.unwrap_or_else(|why| panic!("{}: {why}", one.what));
+        let what = format!("{}: FFS_KILL_SEED={seed}, round {number}, {shape:?}", way.rounds().0);
+        let round = Round { image: path.clone(), seed: rng.next_u64(), number, sound, what };
+        let left = match way {
+            Way::Kill => round.kill(&image, &mut rng, tally),
+            Way::Cut => recorded::run(&image, &round, &mut rng, tally),
+        };
+        let leave = rng.one_in(3) && (number + 1) % LIFE != 0;
+        let left = Arc::new(left);
+        if !leave {
+            examine::repair(&left).unwrap_or_else(|why| panic!("{}: {why}", round.what));
+        }
+        image = left.snapshot();
         sound = !leave;
-        tally.kills += 1;
         tally.unrepaired += u64::from(leave);
-        tally.operations += done.iter().flatten().map(|n| *n as u64).sum::<u64>();
-        tally.repaired += repairs;
-        tally.promises += promises;
     }
 }
 
-struct Round {
+/// A new volume with soft updates.
+fn volume((format, endian, bsize, fsize, bytes): Shape) -> MemDevice {
+    let new = ffs_admin::newfs::quick(endian, format, bsize, fsize, bytes).unwrap();
+    let soft = TunefsOptions { soft_updates: Some(true), ..TunefsOptions::default() };
+    tunefs(&new, &soft).unwrap();
+    new
+}
+
+/// One load.
+pub(crate) struct Round {
     image: PathBuf,
-    seed: u64,
-    what: String,
+    pub(crate) seed: u64,
+    /// Which it is.
+    pub(crate) number: u64,
+    /// Whether the volume was repaired.
+    pub(crate) sound: bool,
+    /// How to run it again.
+    pub(crate) what: String,
 }
 
 impl Round {
+    /// Kills a process that works on `image`, and judges what that leaves.
+    fn kill(&self, image: &MemDevice, rng: &mut SplitMix64, tally: &mut Tally) -> MemDevice {
+        std::fs::write(&self.image, image.to_vec()).unwrap();
+        let done = self.run_and_kill(rng);
+        let left = MemDevice::from_bytes(&std::fs::read(&self.image).unwrap());
+        let outcome =
+            examine::examine(&Arc::new(left.snapshot()), (self.seed, true), done.as_deref());
+        let (repairs, promises) = outcome.unwrap_or_else(|why| panic!("{}: {why}", self.what));
+        tally.kills += 1;
+        tally.operations += done.iter().flatten().map(|n| *n as u64).sum::<u64>();
+        tally.repaired += repairs;
+        tally.promises += promises;
+        left
+    }
+
     /// How many operations each writer was told to have done; nothing if the load had not begun.
-    fn run_and_kill(&self, round: u64, sound: bool, rng: &mut SplitMix64) -> Option<Vec<usize>> {
+    fn run_and_kill(&self, rng: &mut SplitMix64) -> Option<Vec<usize>> {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["child", self.image.to_str().unwrap()])
-            .args([self.seed.to_string(), round.to_string(), sound.to_string()])
+            .args([self.seed.to_string(), self.number.to_string(), self.sound.to_string()])
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -80,6 +80,16 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
         self.inner.write_vectored_at(at, bufs)
     }
 
+    fn write_durable_vectored_at(
+        &self,
+        offset: u64,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<(), DeviceError> {
+        let len = total_len(bufs.iter().map(|buf| buf.len()));
+        let at = self.within(Operation::Write, offset, len)?;
+        self.inner.write_durable_vectored_at(at, bufs)
+    }
+
     fn flush(&self) -> Result<(), DeviceError> {
         self.inner.flush()
     }

@@ -9,8 +9,11 @@ mod access;
 mod control;
 mod data;
 mod durable;
+#[path = "../../../ffs-core/tests/killed/examine.rs"]
+mod examine;
 mod handles;
 mod harness;
+mod killed;
 mod life;
 mod names;
 mod sys;
@@ -53,7 +56,7 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 7] = [
+    let all: [&[Test]; 8] = [
         control::TESTS,
         life::TESTS,
         names::TESTS,
@@ -61,6 +64,7 @@ fn run(arguments: &[OsString]) -> i32 {
         access::TESTS,
         handles::TESTS,
         durable::TESTS,
+        killed::TESTS,
     ];
     let mut failed = Vec::new();
     for (name, test) in all.into_iter().flatten() {

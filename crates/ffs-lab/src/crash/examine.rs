@@ -31,7 +31,7 @@ use super::canvas::{Canvas, Overlay};
 use super::exec::World;
 use super::generate;
 use super::geometry::{Base, START};
-use super::history::{Allowed, Violation};
+use super::history::{Allowed, Cut, Violation};
 use super::oracle::{Condition, Expectation};
 use super::raw;
 use super::record::{self, Recording, Setting, Window};
@@ -105,7 +105,7 @@ pub struct Examiner<'a> {
     rates: Rates,
     canvas: Arc<Canvas>,
     checker: &'a mut raw::Checker,
-    expected: BTreeMap<u64, Expectation>,
+    expected: BTreeMap<Cut, Expectation>,
 }
 
 impl<'a> Examiner<'a> {
@@ -179,16 +179,17 @@ impl<'a> Examiner<'a> {
 
     /// The places of the log at which the device may have shown this state, as far as promises differ:
     /// the first, and the last if a promise was made in between.
-    fn cuts(&self, window: &Window, laid: &Laid) -> impl Iterator<Item = u64> + use<> {
+    fn cuts(&self, window: &Window, laid: &Laid) -> impl Iterator<Item = Cut> + use<> {
         use super::history::Happening::{Fsynced, Synced};
-        let between = |at: u64| laid.cut < at && at <= window.end;
+        let between = |at: u64| laid.cut.seen < at && at <= window.end;
         let promised = self
             .recording
             .history
             .steps
             .iter()
             .any(|step| between(step.at) && matches!(step.what, Fsynced { .. } | Synced));
-        let last = promised.then_some(window.end);
+        let last =
+            promised.then_some(Cut { seen: window.end, issued: laid.cut.issued.max(window.end) });
         std::iter::once(laid.cut).chain(last)
     }
 

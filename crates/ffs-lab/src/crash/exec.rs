@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 
 use ffs_core::{
-    Cred, Error, Ffs, NodeKind, RenameMode, SetAttr, SetTime, Timespec, Vnode, WriteMode,
-    XattrNamespace, XattrSet,
+    Cred, Error, Fallocate, Ffs, NodeKind, RenameMode, SetAttr, SetTime, Timespec, Vnode,
+    WriteMode, XattrNamespace, XattrSet,
 };
 
 use super::history::{Attrs, Happening, Life, Name, ObjId, ObjKind, ROOT};
-use super::op::{Op, Path};
+use super::op::{Op, Path, Space};
 use super::tag;
 
 /// What the workload believes is there.
@@ -140,9 +140,11 @@ impl World {
             Op::Unlink(p) => self.remove(p, |w, dir, name| w.fs.unlink(&w.cred, dir, name)),
             Op::Rmdir(p) => self.remove(p, |w, dir, name| w.fs.rmdir(&w.cred, dir, name)),
             Op::Rename(old, new) => self.rename(old, new),
+            Op::Exchange(one, other) => self.exchange(one, other),
             Op::Write { at, offset, len, sync } => self.write(at, Some(*offset), *len, *sync),
             Op::Append(p, len) => self.write(p, None, *len, false),
             Op::Truncate(p, size) => self.truncate(p, *size),
+            Op::Space(how, p, offset, len) => self.space(*how, p, *offset, *len),
             Op::Chmod(p, mode) => {
                 self.set_attr(p, SetAttr { perm: Some(*mode), ..SetAttr::default() })
             }
@@ -225,6 +227,66 @@ impl World {
         self.tree.names.remove(&from);
         self.tree.names.insert(to.clone(), obj);
         Ok(vec![Happening::Renamed { from, to, obj, replaced }])
+    }
+
+    /// An exchange goes over a third name in the directory of the first, which a crash may leave.
+    fn exchange(&mut self, one: &Path, other: &Path) -> Done {
+        let (one_dir, first) = self.dir(one)?;
+        let (other_dir, second) = self.dir(other)?;
+        let aside = self.fs.getattr(&self.file(other)?).ino;
+        let (a, b) = ((&one_dir, first), (&other_dir, second));
+        self.fs.rename(&self.cred, a, b, RenameMode::Exchange)?;
+        let (one, other, moved, away) =
+            (self.name(one)?, self.name(other)?, self.obj(one)?, self.obj(other)?);
+        if moved == away {
+            return Ok(Vec::new());
+        }
+        let aside = Name { dir: one.dir, name: format!(".ffs-exchange.{aside}").into_bytes() };
+        self.tree.names.insert(one.clone(), away);
+        self.tree.names.insert(other.clone(), moved);
+        let renamed = |from: &Name, to: &Name, obj| Happening::Renamed {
+            from: from.clone(),
+            to: to.clone(),
+            obj,
+            replaced: None,
+        };
+        Ok(vec![
+            renamed(&other, &aside, away),
+            renamed(&one, &other, moved),
+            renamed(&aside, &one, away),
+        ])
+    }
+
+    fn space(&mut self, how: Space, path: &Path, offset: u64, len: u64) -> Done {
+        let (file, obj) = (self.file(path)?, self.obj(path)?);
+        let size = self.fs.getattr(&file).size;
+        let mode = match how {
+            Space::Allocate => Fallocate::Allocate,
+            Space::Punch => Fallocate::PunchHole,
+            Space::Zero => Fallocate::ZeroRange,
+        };
+        self.tree.moved(obj);
+        let done = self.fs.fallocate(&self.cred, &file, offset, len, mode);
+        let end = offset.saturating_add(len);
+        let zeroed = |end: u64| Happening::Zeroed { obj, bytes: offset..end.max(offset) };
+        match (how, done) {
+            (Space::Allocate, done) => {
+                done?;
+                let grown = Happening::Resized { obj, size: end };
+                Ok(if end > size { vec![grown] } else { Vec::new() })
+            }
+            (Space::Punch, done) => done.map(|()| vec![zeroed(end.min(size))]),
+            (Space::Zero, Ok(())) => Ok(vec![zeroed(end)]),
+            // What lies inside the old size may have been zeroed, block by block from the front.
+            (Space::Zero, Err(Error::NoSpace)) => {
+                let inside = end.min(size).saturating_sub(offset);
+                let mut bytes = vec![0; usize::try_from(inside).unwrap_or(0)];
+                let read = self.fs.read(&file, offset, &mut bytes)?;
+                let zeros = bytes.iter().take(read).take_while(|&&byte| byte == 0).count();
+                Ok(vec![zeroed(offset + zeros as u64)])
+            }
+            (Space::Zero, Err(error)) => Err(error),
+        }
     }
 
     fn write(&mut self, path: &Path, offset: Option<u64>, len: u64, sync: bool) -> Done {

@@ -30,7 +30,7 @@ impl Scene<'_> {
     /// Lines for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = self.operations();
-        let (begin, cut) = (self.window.begin, self.laid.cut);
+        let (begin, cut) = (self.window.begin, self.laid.cut.seen);
         lines.push(format!("the device had seen {cut} events, {begin} of them durable; the rest:"));
         let g = &self.base.geometry;
         for (number, write) in self.window.writes.iter().enumerate() {

@@ -22,7 +22,7 @@ use std::str::FromStr;
 use ffs_device::{Rng, SplitMix64};
 
 use super::geometry::Shape;
-use super::op::{Op, Path, Workload};
+use super::op::{Op, Path, Space, Workload};
 
 /// Operations of a long trace.
 const TRACE: u32 = 1000;
@@ -269,7 +269,7 @@ fn random_op(shape: &Shape, rng: &SplitMix64, dir: &str, other: &str) -> Op {
     let at = some_file(rng, dir);
     let elsewhere = some_file(rng, other);
     let sub = |rng: &SplitMix64| join(dir, pick(rng, &["d1", "d2"]));
-    match rng.below(30) {
+    match rng.below(34) {
         0..=5 => Op::Create(at),
         6..=9 => Op::Unlink(at),
         10..=11 => Op::Rename(at, elsewhere),
@@ -288,6 +288,13 @@ fn random_op(shape: &Shape, rng: &SplitMix64, dir: &str, other: &str) -> Op {
         26 => Op::Chmod(at, 0o600 + rng.below(64) as u16),
         27 => Op::SetXattr(at, "k".to_owned(), rng.below(frag) as u32),
         28 => Op::RemoveXattr(at, "k".to_owned()),
+        29 => Op::Exchange(at, elsewhere),
+        30 => Op::Exchange(sub(rng), join(other, pick(rng, &["d1", "d3", "foo"]))),
+        31 => Op::Space(Space::Allocate, at, rng.below(14 * block), 1 + rng.below(2 * block)),
+        32 => {
+            let how = pick(rng, &[Space::Punch, Space::Punch, Space::Zero]);
+            Op::Space(how, at, rng.below(13 * block), 1 + rng.below(4 * block))
+        }
         _ => Op::Rmdir(join(other, "d3")),
     }
 }
@@ -329,8 +336,12 @@ fn core_ops(shape: &Shape) -> Vec<Op> {
         [("A", "D"), ("A/C", "C"), ("A/C", "B/D"), ("A/C", "B/e"), ("B/e", "A/D")]
             .map(|(a, b)| rename(a, b)),
     );
-    ops.push(symlink("A/bar", 9));
-    ops.push(symlink("bar", 200));
+    // Swaps: in a directory, across, of directories, of a file and a directory.
+    ops.extend(
+        [("foo", "A/foo"), ("A/s", "A/foo"), ("A/C", "B/e"), ("A", "B"), ("B/foo", "A/C")]
+            .map(|(a, b)| Op::Exchange(path(a), path(b))),
+    );
+    ops.extend([symlink("A/bar", 9), symlink("bar", 200)]);
     // Within a fragment, to the end of a block, a new block, across twelve blocks.
     ops.push(Op::Append(path("foo"), 60));
     ops.push(Op::Append(path("foo"), block - 3 * frag + 100));
@@ -359,6 +370,13 @@ fn core_ops(shape: &Shape) -> Vec<Op> {
     ] {
         ops.push(Op::Truncate(path(at), size));
     }
+    let space = |how, at: &str, offset, len| Op::Space(how, path(at), offset, len);
+    // Grown with space, into a hole and across the twelve blocks; holes; zeros in place and behind.
+    ops.push(space(Space::Allocate, "foo", 2 * block, frag + 9));
+    ops.push(space(Space::Allocate, "A/C/foo", 11 * block, 2 * block));
+    ops.push(space(Space::Punch, "B/foo", block - 100, 3 * block));
+    ops.push(space(Space::Punch, "B/foo", 11 * block, 9 * block));
+    ops.push(space(Space::Zero, "A/foo", 100, 2 * block));
     ops.push(Op::Chmod(path("A/foo"), 0o4711));
     ops.push(Op::Chown(path("A"), 7, 8));
     ops.push(Op::Utimes(path("foo"), 1_234_567));

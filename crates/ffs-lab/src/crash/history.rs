@@ -5,9 +5,9 @@
 //!
 //! # Invariants
 //! 1. Steps stand in program order; `began` and `at` never decrease along the history, and `began <= at`.
-//! 2. A crash at `cut` has seen the first `cut` events of the device's log. A step with `began >= cut` and
-//!    `at > cut` has not happened; one with `at <= cut` returned before the crash; any other was under
-//!    way and may be done wholly, not at all, or half.
+//! 2. A crash has seen the first events of the device's log ([`Cut`]). A step with `at <= seen` returned
+//!    before the crash; another with `began < issued` was under way and may be done wholly, not at all, or
+//!    half; any other has not happened.
 //! 3. What was there before the recording is told too: its steps have `began = at = 0`, and a
 //!    [`Happening::Synced`] ends them.
 //! 4. A call that failed leaves no step, unless it may have changed something ([`Happening::Wrote`] with
@@ -135,6 +135,13 @@ pub enum Happening {
         /// New size, bytes.
         size: u64,
     },
+    /// Bytes were made zeros, if the file had any; the size grew to `bytes.end` if it was less.
+    Zeroed {
+        /// The file.
+        obj: ObjId,
+        /// Bytes of the file.
+        bytes: Range<u64>,
+    },
     /// Attributes were set.
     Attr {
         /// The object.
@@ -176,6 +183,21 @@ pub struct Step {
     pub what: Happening,
 }
 
+/// When the device stopped, in events of its log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cut {
+    /// So many had ended.
+    pub seen: u64,
+    /// So many had begun: one more, if the last was a write that was torn.
+    pub issued: u64,
+}
+
+impl From<u64> for Cut {
+    fn from(seen: u64) -> Cut {
+        Cut { seen, issued: seen }
+    }
+}
+
 /// How far a step had come when the device stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -188,12 +210,12 @@ pub enum Stage {
 }
 
 impl Step {
-    /// How far this step was when the device had seen `cut` events of its log.
+    /// How far this step was.
     #[must_use]
-    pub fn stage(&self, cut: u64) -> Stage {
-        if self.at <= cut {
+    pub fn stage(&self, cut: Cut) -> Stage {
+        if self.at <= cut.seen {
             Stage::Done
-        } else if self.began < cut {
+        } else if self.began < cut.issued {
             Stage::UnderWay
         } else {
             Stage::Ahead
@@ -209,8 +231,8 @@ pub struct History {
 }
 
 impl History {
-    /// The steps that had happened, or may have in part, when the device had seen `cut` events.
-    pub fn until(&self, cut: u64) -> impl Iterator<Item = (&Step, Stage)> {
+    /// The steps that had happened, or may have in part.
+    pub fn until(&self, cut: Cut) -> impl Iterator<Item = (&Step, Stage)> {
         let stages = self.steps.iter().map(move |step| (step, step.stage(cut)));
         stages.take_while(|(_, stage)| *stage != Stage::Ahead)
     }
@@ -278,11 +300,13 @@ mod tests {
     #[test]
     fn a_step_is_ahead_under_way_or_done() {
         let step = Step { began: 3, at: 5, op: Some(0), what: Happening::Synced };
-        let stages: Vec<Stage> = (2..7).map(|cut| step.stage(cut)).collect();
+        let stages: Vec<Stage> = (2..7).map(|cut: u64| step.stage(cut.into())).collect();
         use Stage::{Ahead, Done, UnderWay};
         assert_eq!(stages, [Ahead, Ahead, UnderWay, Done, Done]);
+        let torn = |seen| step.stage(Cut { seen, issued: seen + 1 });
+        assert_eq!((torn(2), torn(3), torn(4), torn(5)), (Ahead, UnderWay, UnderWay, Done));
         let idle = Step { began: 4, at: 4, ..step };
-        assert_eq!((idle.stage(3), idle.stage(4)), (Ahead, Done));
+        assert_eq!((idle.stage(3.into()), idle.stage(4.into())), (Ahead, Done));
     }
 
     #[test]

@@ -48,6 +48,17 @@ impl fmt::Display for Path {
     }
 }
 
+/// What becomes of a range of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// Its holes are filled; the file grows to its end.
+    Allocate,
+    /// Its blocks are freed; the size stays.
+    Punch,
+    /// It is zeroed; the file grows to its end.
+    Zero,
+}
+
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -67,6 +78,8 @@ pub enum Op {
     Rmdir(Path),
     /// A name moved: old, new (replaced if it exists).
     Rename(Path, Path),
+    /// Two names swapped.
+    Exchange(Path, Path),
     /// Tagged bytes written: offset, length; durable on return if so asked.
     Write {
         /// The file.
@@ -82,6 +95,8 @@ pub enum Op {
     Append(Path, u64),
     /// The size set.
     Truncate(Path, u64),
+    /// The space of a range: offset, length.
+    Space(Space, Path, u64, u64),
     /// Permissions set.
     Chmod(Path, u16),
     /// Owner and group set.
@@ -126,6 +141,7 @@ impl Op {
             | Op::Write { at: p, .. }
             | Op::Append(p, _)
             | Op::Truncate(p, _)
+            | Op::Space(_, p, _, _)
             | Op::Chmod(p, _)
             | Op::Chown(p, _, _)
             | Op::Utimes(p, _)
@@ -134,7 +150,7 @@ impl Op {
             | Op::Fsync(p)
             | Op::Fdatasync(p)
             | Op::Open(p) => vec![p],
-            Op::Link(a, b) | Op::Rename(a, b) => vec![a, b],
+            Op::Link(a, b) | Op::Rename(a, b) | Op::Exchange(a, b) => vec![a, b],
             Op::Sync | Op::Wait(_) | Op::Close => Vec::new(),
         }
     }

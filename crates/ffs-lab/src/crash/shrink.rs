@@ -10,7 +10,9 @@ use crate::error::{LabError, Result};
 use crate::watch::Watch;
 
 /// Most states that one attempt may look at.
-const MOST_STATES: u64 = 20_000;
+const MOST_STATES: u64 = 60_000;
+/// Most states of one window.
+const MOST_OF_WINDOW: u32 = 100;
 
 /// What shrinking came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,8 +62,9 @@ pub fn shrink(
     watch: &mut dyn Watch,
 ) -> Result<Option<Shrunk>> {
     let mut workload = plan.find(id.work)?;
-    let mut search =
-        Search { plan: plan.clone(), shape: id.work.shape, rule, best: None, tried: 0 };
+    let mut plan = plan.clone();
+    plan.effort.window = plan.effort.window.min(MOST_OF_WINDOW);
+    let mut search = Search { plan, shape: id.work.shape, rule, best: None, tried: 0 };
     if !search.breaks(&workload)? {
         return Ok(None);
     }

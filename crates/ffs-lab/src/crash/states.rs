@@ -28,6 +28,7 @@ use ffs_device::{Rng, SplitMix64};
 use foldhash::fast::FixedState;
 
 use super::canvas::{Canvas, sector_hash};
+use super::history::Cut;
 use super::record::{Window, Write};
 use super::tag::SECTOR;
 
@@ -165,11 +166,11 @@ pub struct Stage<'a> {
 
 /// A state laid out: for each slot nothing, or one more than the write and the sector of the write that
 /// is seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Laid {
     seen: Vec<Option<(u32, u32)>>,
     /// Events of the log the device must have seen at least.
-    pub cut: u64,
+    pub cut: Cut,
 }
 
 /// Whether write `w` keeps its sector `s`.
@@ -334,7 +335,7 @@ impl<'a> Stage<'a> {
     }
 
     fn laid(&self, keeps: Keeps<'_>) -> Laid {
-        let mut laid = Laid { seen: vec![None; self.slots.len()], cut: self.window.begin };
+        let mut laid = Laid { seen: vec![None; self.slots.len()], cut: self.window.begin.into() };
         for (w, (part, write)) in self.parts.iter().zip(&self.window.writes).enumerate() {
             // A torn write was not over, nor was anything that waited for it.
             let whole = (0..part.len() as u32).all(|s| keeps(w, s));
@@ -344,7 +345,8 @@ impl<'a> Stage<'a> {
                     && let Some(seen) = laid.seen.get_mut(slot as usize)
                 {
                     *seen = Some((w as u32, s));
-                    laid.cut = laid.cut.max(at);
+                    laid.cut.seen = laid.cut.seen.max(at);
+                    laid.cut.issued = laid.cut.issued.max(write.at);
                 }
             }
         }

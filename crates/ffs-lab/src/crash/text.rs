@@ -3,7 +3,7 @@
 //! # Invariants
 //! 1. What [`print()`] writes, [`parse`] reads as the same workload.
 
-use super::op::{Op, Path, Workload};
+use super::op::{Op, Path, Space, Workload};
 use std::fmt;
 use std::fmt::Write as _;
 
@@ -38,9 +38,13 @@ const VERBS: &[(&str, &str)] = &[
     ("unlink", "PATH"),
     ("rmdir", "PATH"),
     ("rename", "OLD NEW"),
+    ("exchange", "ONE OTHER"),
     ("write", "PATH OFFSET LENGTH [sync]"),
     ("append", "PATH LENGTH"),
     ("truncate", "PATH SIZE"),
+    ("allocate", "PATH OFFSET LENGTH"),
+    ("punch", "PATH OFFSET LENGTH"),
+    ("zero", "PATH OFFSET LENGTH"),
     ("chmod", "PATH MODE"),
     ("chown", "PATH UID GID"),
     ("utimes", "PATH SECONDS"),
@@ -173,6 +177,11 @@ impl<'a> Line<'a> {
         }
     }
 
+    fn space(&mut self, how: Space) -> Result<Op, TextError> {
+        let (at, offset) = (self.entry()?, self.number("offset", MOST_BYTES)?);
+        Ok(Op::Space(how, at, offset, self.number("length", MOST_BYTES)?))
+    }
+
     fn op(&mut self) -> Result<Option<Op>, TextError> {
         let id = u64::from(u32::MAX);
         Ok(Some(match self.verb {
@@ -184,6 +193,7 @@ impl<'a> Line<'a> {
             "unlink" => Op::Unlink(self.entry()?),
             "rmdir" => Op::Rmdir(self.entry()?),
             "rename" => Op::Rename(self.entry()?, self.entry()?),
+            "exchange" => Op::Exchange(self.entry()?, self.entry()?),
             "write" => {
                 let (at, offset) = (self.entry()?, self.number("offset", MOST_BYTES)?);
                 let len = self.number("length", MOST_BYTES)?;
@@ -191,6 +201,9 @@ impl<'a> Line<'a> {
             }
             "append" => Op::Append(self.entry()?, self.number("length", MOST_BYTES)?),
             "truncate" => Op::Truncate(self.entry()?, self.number("size", MOST_BYTES)?),
+            "allocate" => self.space(Space::Allocate)?,
+            "punch" => self.space(Space::Punch)?,
+            "zero" => self.space(Space::Zero)?,
             "chmod" => Op::Chmod(self.path()?, self.mode()?),
             "chown" => Op::Chown(self.path()?, self.number("user", id)?, self.number("group", id)?),
             "utimes" => Op::Utimes(self.path()?, self.number("time", u64::from(u32::MAX / 2))?),
@@ -289,11 +302,20 @@ impl fmt::Display for Op {
             Op::Unlink(p) => write!(f, "unlink {p}"),
             Op::Rmdir(p) => write!(f, "rmdir {p}"),
             Op::Rename(old, new) => write!(f, "rename {old} {new}"),
+            Op::Exchange(one, other) => write!(f, "exchange {one} {other}"),
             Op::Write { at, offset, len, sync } => {
                 write!(f, "write {at} {offset} {len}{}", if *sync { " sync" } else { "" })
             }
             Op::Append(p, len) => write!(f, "append {p} {len}"),
             Op::Truncate(p, size) => write!(f, "truncate {p} {size}"),
+            Op::Space(how, p, offset, len) => {
+                let verb = match how {
+                    Space::Allocate => "allocate",
+                    Space::Punch => "punch",
+                    Space::Zero => "zero",
+                };
+                write!(f, "{verb} {p} {offset} {len}")
+            }
             Op::Chmod(p, mode) => write!(f, "chmod {p} {mode:o}"),
             Op::Chown(p, uid, gid) => write!(f, "chown {p} {uid} {gid}"),
             Op::Utimes(p, secs) => write!(f, "utimes {p} {secs}"),
@@ -317,12 +339,13 @@ mod tests {
     fn every_operation_survives_printing() {
         let text = "standard-tree\nwrite-through\ntight-memory\n\
             mkdir /d\ncreate /d/f\nbegin\nmkfifo /p\nsymlink /s ../a/b\nlink /d/f /g\n\
-            unlink /g\nrmdir /d\nrename /d/f /e\nwrite /e 5 700\nwrite /e 0 512 sync\nappend /e 1\n\
-            truncate /e 3\nchmod /e 4755\nchown / 7 8\nutimes /e 99\nsetxattr /e k 100\nremovexattr /e k\n\
+            unlink /g\nrmdir /d\nrename /d/f /e\nexchange /e /g\nwrite /e 5 700\nwrite /e 0 512 sync\nappend /e 1\n\
+            truncate /e 3\nallocate /e 0 9\npunch /e 1 2\nzero /e 3 4\nchmod /e 4755\n\
+            chown / 7 8\nutimes /e 99\nsetxattr /e k 100\nremovexattr /e k\n\
             fsync /e\nfdatasync /e\nsync\nwait 31\nopen /e\nclose\n";
         let workload = parse(text).unwrap();
         assert_eq!(print(&workload), text);
-        assert_eq!((workload.setup.len(), workload.ops.len()), (2, 21));
+        assert_eq!((workload.setup.len(), workload.ops.len()), (2, 25));
         let again = parse("  create   d/f # the slash may be missing\n\n# nothing\n").unwrap();
         assert_eq!(print(&again), "create /d/f\n");
     }

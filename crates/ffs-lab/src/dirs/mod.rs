@@ -16,7 +16,7 @@ use measure::timed;
 use crate::error::{LabError, Result};
 use crate::names::{Names, digits};
 use crate::order::{Purpose, shuffled};
-use crate::target::{DirId, Forgotten, Target};
+use crate::target::{DirId, Forgotten, Room, Target};
 use crate::watch::Watch;
 
 /// Digits of a name at least: up to a million files have names of one length.
@@ -149,7 +149,7 @@ impl<'a> Round<'a> {
     /// # Errors
     /// The target cannot be used.
     pub fn begin(target: &'a mut dyn Target, plan: Plan) -> Result<Round<'a>> {
-        let dir = target.begin(u64::from(plan.n))?;
+        let dir = target.begin(Room::files(u64::from(plan.n)))?;
         Ok(Round { target, dir, plan })
     }
 

@@ -12,10 +12,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ffs_admin::newfs::{NewfsOptions, newfs};
-use ffs_core::{Cred, Env, Error, Ffs, NodeKind, OrderingPolicy, RenameMode, Vnode};
+use ffs_core::{Env, Ffs, OrderingPolicy};
 use ffs_device::{BlockDevice, FileDevice, MemDevice, SplitMix64, SystemClock};
 
-use super::{Context, CoreSpec, DirId, Facts, Forgotten, Stat, Target, failed};
+use super::volume::{Volume, on_volume};
+use super::{
+    Context, CoreSpec, DirId, Facts, FileId, Forgotten, Kind, Open, Room, Stat, Target, Usage,
+    nanos,
+};
 use crate::error::{LabError, Result};
 
 /// Bytes of a volume without any files.
@@ -26,21 +30,16 @@ const DENSITY: u32 = 8192;
 /// the same again so that nothing is written for want of room.
 const CACHE_PER_FILE: u64 = 1024;
 
-/// The switch that leaves room for inodes in memory.
-const VNODES: &str = "kern.maxvnodes";
-
 /// The library as a target.
 pub struct CoreTarget {
     label: String,
     spec: CoreSpec,
     context: Context,
-    volume: Option<Volume>,
+    volume: Option<Made>,
 }
 
-struct Volume {
-    fs: Ffs,
-    cred: Cred,
-    dirs: Vec<Vnode>,
+struct Made {
+    volume: Volume,
     /// Removed in the end.
     image: Option<PathBuf>,
 }
@@ -56,26 +55,20 @@ impl CoreTarget {
         LabError::unusable(&self.label, why)
     }
 
-    fn volume(&self) -> Result<&Volume> {
-        self.volume.as_ref().ok_or_else(|| self.unusable("has no volume yet"))
+    fn volume(&mut self) -> Result<&mut Volume> {
+        let label = &self.label;
+        let made = self.volume.as_mut().map(|made| &mut made.volume);
+        made.ok_or_else(|| LabError::unusable(label, "has no volume yet"))
     }
 
-    fn dir(&self, at: DirId) -> Result<(&Volume, &Vnode)> {
-        let volume = self.volume()?;
-        let dir = volume.dirs.get(at.0);
-        Ok((volume, dir.ok_or_else(|| self.unusable("no such directory is in use"))?))
-    }
-
-    #[cold]
-    fn failed(&self, op: &str, name: &[u8], error: &Error) -> LabError {
-        let full = matches!(error, Error::NoSpace | Error::NoInodes);
-        failed(&self.label, op, name, error, full)
-    }
-
-    /// A device with a new file system for `files` files.
-    fn device(&self, files: u64) -> Result<(Arc<dyn BlockDevice>, Option<PathBuf>)> {
+    /// A device with a new file system.
+    fn device(&self, room: Room) -> Result<(Arc<dyn BlockDevice>, Option<PathBuf>)> {
+        // Content may take a fragment more a file, and what is kept free; inodes and maps come on top.
+        let content = room.bytes.saturating_add(room.files.saturating_mul(4096));
+        let content = content.saturating_add(content / 4);
         // A tenth more: the inodes of directories, and of groups not taken whole.
-        let wanted = files.saturating_mul(u64::from(DENSITY)).saturating_mul(11) / 10;
+        let inodes = room.files.saturating_mul(u64::from(DENSITY)).saturating_mul(11) / 10;
+        let wanted = if room.bytes == 0 { inodes } else { inodes.max(content) };
         let bytes = self.spec.size.unwrap_or(LEAST_BYTES.saturating_add(wanted));
         let Some(path) = self.spec.image.clone() else {
             let device = MemDevice::new(bytes);
@@ -145,7 +138,7 @@ impl Target for CoreTarget {
             OrderingPolicy::Superblock => "as the superblock has it",
             OrderingPolicy::Async | OrderingPolicy::None => "nothing before sync",
         };
-        Facts { fs: "ffs".to_owned(), durability: durability.to_owned() }
+        Facts { fs: "ffs".to_owned(), durability: durability.to_owned(), computes: false }
     }
 
     fn now(&self) -> Duration {
@@ -156,102 +149,36 @@ impl Target for CoreTarget {
         self.context.timer.cpu()
     }
 
-    fn begin(&mut self, files: u64) -> Result<DirId> {
+    fn begin(&mut self, room: Room) -> Result<DirId> {
         self.end()?;
-        let (device, image) = self.device(files)?;
-        let made = self.mount(device, files).and_then(|fs| {
-            let root = fs.root().map_err(|error| self.unusable(error))?;
-            Ok(Volume { cred: Cred::root(), dirs: vec![root], fs, image: image.clone() })
-        });
-        self.volume = Some(made.inspect_err(|_| {
+        let (device, image) = self.device(room)?;
+        let made = self.mount(device, room.files).and_then(|fs| Volume::new(&self.label, fs));
+        let (volume, root) = made.inspect_err(|_| {
             // The error on its way matters more than a file left behind.
-            let _ = image.map(std::fs::remove_file);
-        })?);
-        self.mkdir(DirId(0), b"lab")
+            let _ = image.as_ref().map(std::fs::remove_file);
+        })?;
+        self.volume = Some(Made { volume, image });
+        self.mkdir(root, b"lab")
     }
 
     fn end(&mut self) -> Result<()> {
-        let Some(volume) = self.volume.take() else { return Ok(()) };
-        drop(volume.dirs);
-        let Some(image) = volume.image else { return Ok(()) };
-        drop(volume.fs);
+        let Some(Made { volume, image }) = self.volume.take() else { return Ok(()) };
+        drop(volume);
+        let Some(image) = image else { return Ok(()) };
         std::fs::remove_file(&image)
             .map_err(|error| self.unusable(format!("{}: {error}", image.display())))
     }
 
-    fn mkdir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {
-        let (volume, dir) = self.dir(at)?;
-        let made = volume.fs.mkdir(&volume.cred, dir, name, 0o755);
-        let made = made.map_err(|error| self.failed("mkdir", name, &error))?;
-        let dirs = self.volume.as_mut().map(|volume| &mut volume.dirs);
-        let dirs = dirs.ok_or_else(|| LabError::unusable("core", "has no volume yet"))?;
-        dirs.push(made);
-        Ok(DirId(dirs.len() - 1))
-    }
-
-    fn create(&mut self, at: DirId, name: &[u8]) -> Result<()> {
-        let (volume, dir) = self.dir(at)?;
-        match volume.fs.create(&volume.cred, dir, name, NodeKind::Regular, 0o644) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.failed("create", name, &error)),
-        }
-    }
-
-    fn stat(&mut self, at: DirId, name: &[u8]) -> Result<Option<Stat>> {
-        let (volume, dir) = self.dir(at)?;
-        match volume.fs.lookup(&volume.cred, dir, name) {
-            Ok(file) => {
-                let attr = volume.fs.getattr(&file);
-                Ok(Some(Stat { ino: u64::from(attr.ino.0), size: attr.size }))
-            }
-            Err(Error::NotFound) => Ok(None),
-            Err(error) => Err(self.failed("stat", name, &error)),
-        }
-    }
-
-    fn rename(&mut self, at: DirId, from: &[u8], to: &[u8]) -> Result<()> {
-        let (volume, dir) = self.dir(at)?;
-        let renamed = volume.fs.rename(&volume.cred, (dir, from), (dir, to), RenameMode::Replace);
-        renamed.map_err(|error| self.failed("rename", from, &error))
-    }
-
-    fn unlink(&mut self, at: DirId, name: &[u8]) -> Result<()> {
-        let (volume, dir) = self.dir(at)?;
-        let removed = volume.fs.unlink(&volume.cred, dir, name);
-        removed.map_err(|error| self.failed("unlink", name, &error))
-    }
-
-    fn list(&mut self, at: DirId, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let (volume, dir) = self.dir(at)?;
-        let listed = volume.fs.readdir(dir, 0, &mut |entry| {
-            if entry.name != b"." && entry.name != b".." {
-                each(entry.name);
-            }
-            true
-        });
-        listed.map_err(|error| self.failed("list", b"", &error))
-    }
-
-    fn sync(&mut self) -> Result<()> {
-        let volume = self.volume()?;
-        volume.fs.sync().map_err(|error| self.failed("sync", b"", &error))
-    }
-
-    fn forget(&mut self) -> Result<Forgotten> {
-        let fs = &self.volume()?.fs;
-        fs.purge_names();
-        // The kernel drops inodes with their names; so do we, for a moment without room for them.
-        let set = |value: &str| fs.set_tunable(VNODES, value).map_err(|error| self.unusable(error));
-        let before = set("1")?;
-        set(&before.value)?;
-        Ok(Forgotten::Done("names and unused inodes dropped; blocks stay"))
+    fn usage(&self) -> Usage {
+        let usage = self.volume.as_ref().map(|made| made.volume.usage()).unwrap_or_default();
+        Usage { cpu_ns: nanos(self.cpu()), ..usage }
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let values = self.volume.as_ref().map(|volume| volume.fs.counters());
-        let list = values.map(|values| values.list()).unwrap_or_default();
-        list.into_iter().map(|(name, value, _)| (name, value)).collect()
+        self.volume.as_ref().map(|made| made.volume.counters()).unwrap_or_default()
     }
+
+    on_volume!();
 }
 
 impl Drop for CoreTarget {

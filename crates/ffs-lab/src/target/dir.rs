@@ -14,7 +14,10 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
-use super::{DirId, Facts, Forgotten, Stat, Target, failed};
+use super::mounted;
+use super::slots::Slots;
+use super::volume::{CONTENT, PIECE};
+use super::{DirId, Facts, FileId, Forgotten, Kind, Open, Room, Stat, Target, failed};
 use crate::error::{LabError, Result};
 use crate::timer::Timer;
 
@@ -24,6 +27,8 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 const LIST_BUFFER: usize = 32 << 10;
 /// Names tried for the subdirectory.
 const TRIES: u32 = 1000;
+/// Permissions of a new file.
+const NEW_FILE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 /// A mounted directory as a target.
 pub struct DirTarget {
@@ -35,13 +40,20 @@ pub struct DirTarget {
     work: Option<Work>,
     /// Names not tried yet.
     next: u32,
+    /// What is written.
+    content: Vec<u8>,
+    /// Where what is read goes.
+    sink: Vec<u8>,
 }
 
 /// The subdirectory.
 struct Work {
     name: String,
-    /// Open directories; the first is the subdirectory.
-    dirs: Vec<OwnedFd>,
+    /// It, open.
+    top: OwnedFd,
+    /// Open directories; the first is the subdirectory, too.
+    dirs: Slots<OwnedFd>,
+    files: Slots<OwnedFd>,
 }
 
 fn open_dir(at: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
@@ -76,12 +88,38 @@ impl DirTarget {
         let base = rustix::fs::open(path, flags, Mode::empty()).map_err(refuse)?;
         let found = rustix::fs::fstatfs(&base).map_err(refuse)?;
         let fs = fs_name(found.f_type as u64);
-        Ok(DirTarget { label: label.to_owned(), timer, base, fs, work: None, next: 0 })
+        Ok(DirTarget {
+            label: label.to_owned(),
+            timer,
+            base,
+            fs,
+            work: None,
+            next: 0,
+            content: Vec::new(),
+            sink: Vec::new(),
+        })
     }
 
     fn dir(&self, at: DirId) -> Result<&OwnedFd> {
         let dir = self.work.as_ref().and_then(|work| work.dirs.get(at.0));
-        dir.ok_or_else(|| LabError::unusable(&self.label, "no such directory is in use"))
+        dir.ok_or_else(|| self.not_in_use())
+    }
+
+    fn file(&self, file: FileId) -> Result<&OwnedFd> {
+        let file = self.work.as_ref().and_then(|work| work.files.get(file.0));
+        file.ok_or_else(|| self.not_in_use())
+    }
+
+    #[cold]
+    fn not_in_use(&self) -> LabError {
+        LabError::unusable(&self.label, "no such directory or file is in use")
+    }
+
+    fn use_dir(&mut self, dir: OwnedFd) -> Result<DirId> {
+        match &mut self.work {
+            Some(work) => Ok(DirId(work.dirs.insert(dir))),
+            None => Err(self.not_in_use()),
+        }
     }
 
     #[cold]
@@ -89,14 +127,24 @@ impl DirTarget {
         failed(&self.label, op, name, error, matches!(error, Errno::NOSPC | Errno::DQUOT))
     }
 
-    fn has_room(&self, files: u64) -> Result<()> {
+    fn has_room(&self, room: Room) -> Result<()> {
+        let Room { files, bytes } = room;
         let refuse = |why: String| LabError::unusable(&self.label, why);
         let found = rustix::fs::fstatvfs(&self.base).map_err(|error| refuse(error.to_string()))?;
         // File systems that make inodes as they need them say that they have none.
         if found.f_files > 0 && found.f_favail < files {
             let free = found.f_favail;
             return Err(refuse(format!(
-                "has {free} free inodes, {files} are needed; take fewer files (-n) or a larger file system"
+                "has {free} free inodes, {files} are needed; take fewer files (-n, --scale) or a larger file system"
+            )));
+        }
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        // A block a file is the least that most file systems take.
+        let wanted = if bytes == 0 { 0 } else { bytes.saturating_add(files.saturating_mul(4096)) };
+        if free < wanted {
+            let (free, wanted) = (free >> 20, (wanted >> 20) + 1);
+            return Err(refuse(format!(
+                "has {free} MB free, {wanted} MB are needed; take a smaller --scale or a larger file system"
             )));
         }
         Ok(())
@@ -109,9 +157,13 @@ impl DirTarget {
             self.next += 1;
             match rustix::fs::mkdirat(&self.base, &name, Mode::RWXU) {
                 Ok(()) => {
-                    let dir = open_dir(&self.base, name.as_bytes());
-                    let dir = dir.map_err(|error| self.failed("open", name.as_bytes(), error))?;
-                    return Ok(Work { name, dirs: vec![dir] });
+                    let open = || open_dir(&self.base, name.as_bytes());
+                    let opened = open().and_then(|top| Ok((top, open()?)));
+                    let (top, dir) =
+                        opened.map_err(|error| self.failed("open", name.as_bytes(), error))?;
+                    let mut dirs = Slots::default();
+                    dirs.insert(dir);
+                    return Ok(Work { name, top, dirs, files: Slots::default() });
                 }
                 Err(Errno::EXIST) => {}
                 Err(error @ (Errno::ACCESS | Errno::PERM | Errno::ROFS)) => {
@@ -125,8 +177,8 @@ impl DirTarget {
     }
 }
 
-/// Shows names and whether each may be a directory.
-fn names(dir: &OwnedFd, each: &mut dyn FnMut(&CStr, bool)) -> rustix::io::Result<()> {
+/// Shows names and what each is.
+fn names(dir: &OwnedFd, each: &mut dyn FnMut(&CStr, Kind)) -> rustix::io::Result<()> {
     // Its own open directory: positions are not shared with other readers.
     let dir = open_dir(dir, b".")?;
     let mut buffer = Vec::with_capacity(LIST_BUFFER);
@@ -135,7 +187,12 @@ fn names(dir: &OwnedFd, each: &mut dyn FnMut(&CStr, bool)) -> rustix::io::Result
         let entry = entry?;
         let name = entry.file_name();
         if name != c"." && name != c".." {
-            each(name, entry.file_type() != rustix::fs::FileType::RegularFile);
+            let kind = match entry.file_type() {
+                rustix::fs::FileType::RegularFile => Kind::File,
+                rustix::fs::FileType::Directory => Kind::Directory,
+                _ => Kind::Other,
+            };
+            each(name, kind);
         }
     }
     Ok(())
@@ -145,9 +202,9 @@ fn names(dir: &OwnedFd, each: &mut dyn FnMut(&CStr, bool)) -> rustix::io::Result
 fn empty(dir: &OwnedFd) -> rustix::io::Result<()> {
     loop {
         let (mut seen, mut failed, mut dirs) = (false, None, Vec::new());
-        names(dir, &mut |name, perhaps_dir| {
+        names(dir, &mut |name, kind| {
             seen = true;
-            if perhaps_dir {
+            if kind != Kind::File {
                 dirs.push(name.to_owned());
             } else if let Err(error) = rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
                 failed.get_or_insert(error);
@@ -177,8 +234,9 @@ impl Target for DirTarget {
     }
 
     fn facts(&self) -> Facts {
-        let durability = "as the mount has it; by default nothing before sync";
-        Facts { fs: self.fs.to_owned(), durability: durability.to_owned() }
+        let durability = rustix::fs::fstat(&self.base).map(|stat| mounted::durability(&stat));
+        let durability = durability.unwrap_or_default();
+        Facts { fs: self.fs.to_owned(), durability, computes: false }
     }
 
     fn now(&self) -> Duration {
@@ -189,18 +247,17 @@ impl Target for DirTarget {
         self.timer.cpu()
     }
 
-    fn begin(&mut self, files: u64) -> Result<DirId> {
+    fn begin(&mut self, room: Room) -> Result<DirId> {
         self.end()?;
-        self.has_room(files)?;
+        self.has_room(room)?;
         self.work = Some(self.make()?);
         Ok(DirId(0))
     }
 
     fn end(&mut self) -> Result<()> {
         let Some(work) = self.work.take() else { return Ok(()) };
-        let emptied = work.dirs.first().map_or(Ok(()), empty);
-        drop(work.dirs);
-        emptied
+        drop((work.dirs, work.files));
+        empty(&work.top)
             .and_then(|()| rustix::fs::unlinkat(&self.base, work.name.as_str(), AtFlags::REMOVEDIR))
             .map_err(|error| self.failed("remove", work.name.as_bytes(), error))
     }
@@ -209,17 +266,29 @@ impl Target for DirTarget {
         let dir = self.dir(at)?;
         let made = rustix::fs::mkdirat(dir, name, Mode::RWXU).and_then(|()| open_dir(dir, name));
         let made = made.map_err(|error| self.failed("mkdir", name, error))?;
-        let dirs = self.work.as_mut().map(|work| &mut work.dirs);
-        let dirs = dirs.ok_or_else(|| LabError::unusable("directory", "is not in use"))?;
-        dirs.push(made);
-        Ok(DirId(dirs.len() - 1))
+        self.use_dir(made)
+    }
+
+    fn open_dir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {
+        let dir = open_dir(self.dir(at)?, name);
+        let dir = dir.map_err(|error| self.failed("open directory", name, error))?;
+        self.use_dir(dir)
+    }
+
+    fn close_dir(&mut self, dir: DirId) -> Result<()> {
+        let closed = self.work.as_mut().and_then(|work| work.dirs.remove(dir.0));
+        closed.map(drop).ok_or_else(|| self.not_in_use())
+    }
+
+    fn rmdir(&mut self, at: DirId, name: &[u8]) -> Result<()> {
+        rustix::fs::unlinkat(self.dir(at)?, name, AtFlags::REMOVEDIR)
+            .map_err(|error| self.failed("rmdir", name, error))
     }
 
     fn create(&mut self, at: DirId, name: &[u8]) -> Result<()> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
         // Dropping the handle closes it.
-        rustix::fs::openat(self.dir(at)?, name, flags, mode)
+        rustix::fs::openat(self.dir(at)?, name, flags, NEW_FILE)
             .map(drop)
             .map_err(|error| self.failed("create", name, error))
     }
@@ -233,8 +302,17 @@ impl Target for DirTarget {
     }
 
     fn rename(&mut self, at: DirId, from: &[u8], to: &[u8]) -> Result<()> {
-        let dir = self.dir(at)?;
-        rustix::fs::renameat(dir, from, dir, to).map_err(|error| self.failed("rename", from, error))
+        self.rename_to((at, from), (at, to))
+    }
+
+    fn rename_to(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()> {
+        rustix::fs::renameat(self.dir(from.0)?, from.1, self.dir(to.0)?, to.1)
+            .map_err(|error| self.failed("rename", from.1, error))
+    }
+
+    fn link(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()> {
+        rustix::fs::linkat(self.dir(from.0)?, from.1, self.dir(to.0)?, to.1, AtFlags::empty())
+            .map_err(|error| self.failed("link", to.1, error))
     }
 
     fn unlink(&mut self, at: DirId, name: &[u8]) -> Result<()> {
@@ -243,8 +321,85 @@ impl Target for DirTarget {
     }
 
     fn list(&mut self, at: DirId, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        names(self.dir(at)?, &mut |name, _| each(name.to_bytes()))
+        self.list_kinds(at, &mut |name, _| each(name))
+    }
+
+    fn list_kinds(&mut self, at: DirId, each: &mut dyn FnMut(&[u8], Kind)) -> Result<()> {
+        names(self.dir(at)?, &mut |name, kind| each(name.to_bytes(), kind))
             .map_err(|error| self.failed("list", b"", error))
+    }
+
+    fn open(&mut self, at: DirId, name: &[u8], how: Open) -> Result<FileId> {
+        let flags = match how {
+            Open::Read => OFlags::RDONLY,
+            Open::Write => OFlags::RDWR,
+            Open::Append => OFlags::WRONLY | OFlags::APPEND,
+            Open::Create => OFlags::WRONLY | OFlags::CREATE,
+            Open::CreateNew => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
+            Open::Truncate => OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC,
+        };
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(self.dir(at)?, name, flags, NEW_FILE);
+        let file = file.map_err(|error| self.failed("open", name, error))?;
+        match &mut self.work {
+            Some(work) => Ok(FileId(work.files.insert(file))),
+            None => Err(self.not_in_use()),
+        }
+    }
+
+    fn read(&mut self, file: FileId, offset: u64, len: usize) -> Result<usize> {
+        let mut sink = std::mem::take(&mut self.sink);
+        if sink.len() < len {
+            sink.resize(len, 0);
+        }
+        let read = self.file(file).and_then(|fd| {
+            let read =
+                rustix::io::retry_on_intr(|| rustix::io::pread(fd, &mut sink[..len], offset));
+            read.map_err(|error| self.failed("read", b"", error))
+        });
+        self.sink = sink;
+        read
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, len: usize) -> Result<()> {
+        if self.content.len() < len.min(PIECE) {
+            self.content.resize(len.min(PIECE), CONTENT);
+        }
+        let fd = self.file(file)?;
+        let mut done = 0;
+        while done < len {
+            let piece = &self.content[..(len - done).min(PIECE)];
+            let at = offset.saturating_add(done as u64);
+            match rustix::io::pwrite(fd, piece, at) {
+                Ok(0) => return Err(self.failed("write", b"", Errno::NOSPC)),
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(self.failed("write", b"", error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, file: FileId) -> Result<()> {
+        let closed = self.work.as_mut().and_then(|work| work.files.remove(file.0));
+        closed.map(drop).ok_or_else(|| self.not_in_use())
+    }
+
+    fn fsync(&mut self, file: FileId) -> Result<()> {
+        rustix::fs::fsync(self.file(file)?).map_err(|error| self.failed("fsync", b"", error))
+    }
+
+    fn chmod(&mut self, at: DirId, name: &[u8], mode: u16) -> Result<()> {
+        let mode = Mode::from_raw_mode(mode.into());
+        rustix::fs::chmodat(self.dir(at)?, name, mode, AtFlags::empty())
+            .map_err(|error| self.failed("chmod", name, error))
+    }
+
+    fn set_times(&mut self, at: DirId, name: &[u8], seconds: u32) -> Result<()> {
+        let to = rustix::fs::Timespec { tv_sec: seconds.into(), tv_nsec: 0 };
+        let times = rustix::fs::Timestamps { last_access: to, last_modification: to };
+        rustix::fs::utimensat(self.dir(at)?, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|error| self.failed("set times of", name, error))
     }
 
     fn sync(&mut self) -> Result<()> {
@@ -289,7 +444,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("mine"), "untouched").unwrap();
         let mut t = target(dir.path());
-        let at = t.begin(10).unwrap();
+        let at = t.begin(Room::files(10)).unwrap();
         for name in [b"a", b"b", b"c"] {
             t.create(at, name).unwrap();
         }
@@ -318,7 +473,7 @@ mod tests {
         if inodes == 0 {
             return println!("skipped: this file system has as many inodes as it likes");
         }
-        let error = t.begin(inodes + 1).unwrap_err().to_string();
+        let error = t.begin(Room::files(inodes + 1)).unwrap_err().to_string();
         assert!(error.contains("free inodes"), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

@@ -1,4 +1,4 @@
-//! A target as it is given on a command line: `core`, `core:name=value,...` or a directory.
+//! A target as it is given on a command line: `core`, `sim`, either with `:name=value,...`, or a directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use ffs_ondisk::{Endian, Format};
 use super::Target;
 use super::core::CoreTarget;
 use super::dir::DirTarget;
+use super::sim::{SimSpec, SimTarget};
 use crate::error::{LabError, Result};
 use crate::timer::Timer;
 
@@ -32,6 +33,7 @@ pub struct TargetSpec {
 #[derive(Debug, Clone)]
 enum Kind {
     Core(Box<CoreSpec>),
+    Sim(Box<SimSpec>),
     Dir(PathBuf),
 }
 
@@ -78,19 +80,22 @@ impl Default for CoreSpec {
 }
 
 impl TargetSpec {
-    /// Understands `core`, `core:NAME=VALUE,...` or a directory.
+    /// Understands `core`, `sim`, either with `:NAME=VALUE,...`, or a directory.
     ///
     /// # Errors
     /// [`LabError::Spec`], with what would be right.
     pub fn parse(label: &str) -> Result<TargetSpec> {
-        let kind = match label.strip_prefix("core") {
-            Some("") => Kind::Core(Box::default()),
-            Some(rest) if rest.starts_with(':') => {
-                Kind::Core(Box::new(CoreSpec::parse(label, &rest[1..])?))
+        let (word, rest) = label.split_once(':').unwrap_or((label, ""));
+        let kind = match word {
+            "core" => Kind::Core(Box::new(CoreSpec::parse(label, rest)?)),
+            "sim" => {
+                let spec = SimSpec::parse(rest).map_err(|why| LabError::spec(label, why))?;
+                Kind::Sim(Box::new(spec))
             }
             _ if Path::new(label).is_dir() => Kind::Dir(PathBuf::from(label)),
             _ => {
-                let why = "is neither 'core', 'core:NAME=VALUE,...' nor a directory";
+                let why = "is neither 'core', 'sim', one of them with ':NAME=VALUE,...', \
+                           nor a directory";
                 return Err(LabError::spec(label, why));
             }
         };
@@ -108,7 +113,22 @@ impl TargetSpec {
     pub fn as_core(&self) -> Option<&CoreSpec> {
         match &self.kind {
             Kind::Core(spec) => Some(spec),
-            Kind::Dir(_) => None,
+            Kind::Sim(_) | Kind::Dir(_) => None,
+        }
+    }
+
+    /// The simulated machine with these settings, under a name of its own.
+    #[must_use]
+    pub fn sim(label: &str, spec: SimSpec) -> TargetSpec {
+        TargetSpec { label: label.to_owned(), kind: Kind::Sim(Box::new(spec)) }
+    }
+
+    /// The settings, if the target is the library on a simulated machine.
+    #[must_use]
+    pub fn as_sim(&self) -> Option<&SimSpec> {
+        match &self.kind {
+            Kind::Sim(spec) => Some(spec),
+            Kind::Core(_) | Kind::Dir(_) => None,
         }
     }
 
@@ -120,6 +140,9 @@ impl TargetSpec {
         Ok(match &self.kind {
             Kind::Core(spec) => {
                 Box::new(CoreTarget::new(&self.label, (**spec).clone(), context.clone()))
+            }
+            Kind::Sim(spec) => {
+                Box::new(SimTarget::new(&self.label, (**spec).clone(), context.seed))
             }
             Kind::Dir(path) => {
                 Box::new(DirTarget::open(&self.label, path, Arc::clone(&context.timer))?)

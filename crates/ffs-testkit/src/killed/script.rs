@@ -95,7 +95,11 @@ impl Script {
         Ok(())
     }
 
-    fn perform<P: Place>(&self, place: &P, op: &Op) -> Result<(), P::Error> {
+    /// Does `op` in `place`.
+    ///
+    /// # Errors
+    /// The place's.
+    pub fn perform<P: Place>(&self, place: &P, op: &Op) -> Result<(), P::Error> {
         let path = |at: &At| self.model.path(at);
         match op {
             Op::Create { at } => place.create(&path(at)),

@@ -31,8 +31,8 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     step: u32,
 
-    /// The library, with mount options for all curves
-    #[arg(long, value_name = "core:...", default_value = "core")]
+    /// The library, or it on the machine of 2002, with mount options for all curves
+    #[arg(long, value_name = "core:...|sim:...", default_value = "core")]
     target: String,
 
     /// All orders follow from it
@@ -50,10 +50,12 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> Outcome {
-    let target = TargetSpec::parse(&args.target)?;
-    let base = target.as_core().cloned().ok_or_else(|| {
-        LabError::Plan(format!("'{}': the figures are of the library alone", args.target))
-    })?;
+    let base = TargetSpec::parse(&args.target)?;
+    if base.as_core().is_none() && base.as_sim().is_none() {
+        let why =
+            format!("'{}': the figures are of the library alone, 'core' or 'sim'", args.target);
+        return Err(LabError::Plan(why).into());
+    }
     let request = Request {
         figures: if args.figure.is_empty() { FIGURES.to_vec() } else { args.figure },
         max: args.max,

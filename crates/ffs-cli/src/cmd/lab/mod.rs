@@ -1,8 +1,11 @@
 //! `ffs lab`: the laboratory's experiments.
 
+mod compare;
 mod crash;
 mod dirs;
 mod figures;
+pub(crate) mod report;
+pub(crate) mod study;
 
 use std::sync::Arc;
 
@@ -17,6 +20,19 @@ use crate::{hugepages, signals};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
+        (
+            "ffs lab run paper --out DIR",
+            "the paper's whole study on the machine of 2002; again, it goes on where it ended",
+        ),
+        ("ffs lab run --quick --out DIR", "the same small, in less than a minute"),
+        (
+            "ffs lab run mh postmark --factor dh --factor softdep=sync/softdep --out DIR",
+            "two workloads under two switches",
+        ),
+        (
+            "ffs lab run paper --shard 3/8 --out part3; ffs lab merge part* -o DIR",
+            "an eighth of it, say on one of eight computers; and all eight joined",
+        ),
         ("ffs lab compare dirs -n 100000", "what directory operations cost in the library"),
         (
             "ffs lab compare dirs -n 1000000 --target core --target /mnt/ext4",
@@ -30,6 +46,15 @@ pub(crate) const DOC: Doc = Doc {
             "ffs lab compare dirs -n 10000 -n 3000000",
             "whether cost stays flat as the directory grows",
         ),
+        (
+            "ffs lab compare postmark:number=20000,transactions=50000 --target core --target /mnt/ext4",
+            "a mail server's small files in the library and in a mounted directory; `ffs lab list` shows \
+             what else there is",
+        ),
+        (
+            "ffs lab compare x11:tree=/usr/src --sync --target core --target /mnt/xfs",
+            "a real tree extracted, listed and removed; each phase ends when everything is on the disk",
+        ),
         ("ffs lab figures > figures.csv", "the paper's Figures 2 to 6: cost as a directory grows"),
         (
             "ffs lab crash --max-states 1000000 --seed 7",
@@ -39,13 +64,20 @@ pub(crate) const DOC: Doc = Doc {
             "ffs lab crash --workload mine.crash --shrink",
             "a workload of your own; a violation is reduced to the fewest operations",
         ),
+        (
+            "ffs lab report study",
+            "the report of a study: study/report.html and its figures; a summary here",
+        ),
         ("ffs lab compare dirs --json > dirs.json", "one line a phase and target, for a program"),
     ],
     exit: &[
         ("0", "everything was measured; what a target cannot do is said"),
-        ("1", "a target cannot be used or failed; a crash state breaks a rule"),
+        (
+            "1",
+            "a target cannot be used or failed; results are missing; a crash state breaks a rule",
+        ),
         ("64", "the command line or a workload file is wrong"),
-        ("130", "interrupted; what was made is removed"),
+        ("130", "interrupted; what was made is removed, finished jobs of a study are kept"),
     ],
     see_also: &["ffs-mount(8)", "ffs-newfs(8)"],
     section: "1",
@@ -61,25 +93,24 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum Experiment {
-    /// One workload on several targets, which take turns
-    Compare {
-        #[command(subcommand)]
-        workload: Workload,
-    },
+    Compare(compare::Args),
+    List(compare::ListArgs),
+    Run(study::RunArgs),
+    Merge(study::MergeArgs),
+    Report(report::Args),
     Figures(figures::Args),
     Crash(crash::Args),
-}
-
-#[derive(Subcommand)]
-enum Workload {
-    Dirs(dirs::Args),
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     hugepages::want();
     signals::listen();
     match args.experiment {
-        Experiment::Compare { workload: Workload::Dirs(args) } => dirs::run(args),
+        Experiment::Compare(args) => compare::run(args),
+        Experiment::List(args) => compare::list(args),
+        Experiment::Run(args) => study::run_study(&args),
+        Experiment::Merge(args) => study::run_merge(&args),
+        Experiment::Report(args) => report::run(&args),
         Experiment::Figures(args) => figures::run(args),
         Experiment::Crash(args) => crash::run(args),
     }

@@ -2,13 +2,10 @@
 //! them: they always say what the model says, and no reserved record moves, changes or is used.
 
 use super::*;
-use crate::buf::{BufKey, Disposition, WriteHooks};
-use crate::ordering::{
-    ClaimOf, DirPos, FragRun, FreeNow, Gone, InodeAnswer, InodeChange, NameKind, Ordering, PtrSlot,
-    Removal,
-};
+use crate::buf::{Disposition, WriteHooks};
+use crate::ordering::{DirPos, Gone, NameKind, Ordering, Removal};
 use crate::sync::Mutex;
-use ffs_ondisk::{Dinode, DirOff};
+use ffs_ondisk::DirOff;
 
 const DELAY: Disposition = Disposition::Delay;
 
@@ -71,31 +68,6 @@ impl Ordering for Reserving {
     fn name(&self) -> &'static str {
         "reserving"
     }
-    fn inode_allocated(&self, _: Ino) -> Disposition {
-        DELAY
-    }
-    fn inode_block_initialised(&self, _: FragRun) -> Disposition {
-        DELAY
-    }
-    fn block_allocated(&self, _: FragRun) -> Disposition {
-        DELAY
-    }
-    fn claim_set(
-        &self,
-        _: PtrSlot,
-        _: FragRun,
-        _: Option<FragRun>,
-        _: ClaimOf,
-        _: BufKey,
-    ) -> Disposition {
-        DELAY
-    }
-    fn indirect_changed(&self, _: Ino, _: ClaimOf) -> Disposition {
-        DELAY
-    }
-    fn inode_changed(&self, _: Ino, _: InodeChange, _: &Dinode) -> InodeAnswer {
-        InodeAnswer { then: DELAY, more_links: 0 }
-    }
     fn name_added(&self, at: DirPos, _: NamedInode, _: NameKind, name: &[u8]) -> Disposition {
         let mut s = self.slots.lock();
         assert!(!s.freed.contains(&(at.dir, at.off)), "{name:?} entered before it was told");
@@ -137,8 +109,10 @@ impl Ordering for Reserving {
         let s = self.slots.lock();
         s.held.keys().chain(&s.freed).any(|(d, _)| *d == dir)
     }
-    fn is_reserved(&self, at: DirPos) -> bool {
-        self.untouchable(at)
+    fn reserved_in(&self, dir: Ino, base: DirOff) -> Option<u128> {
+        let at = |k: u32| DirPos { dir, off: DirOff(base.0 + 4 * k) };
+        let mask = (0..128).filter(|&k| self.untouchable(at(k))).fold(0, |all, k| all | 1 << k);
+        self.has_reserved(dir).then_some(mask)
     }
     fn reserved_for(&self, dir: Ino, name: &[u8]) -> Option<DirOff> {
         let s = self.slots.lock();
@@ -155,15 +129,6 @@ impl Ordering for Reserving {
             told.swap(i, self.rng.below(i as u64 + 1) as usize);
         }
         told
-    }
-    fn blocks_released(&self, _: Ino) -> FreeNow {
-        FreeNow::Yes
-    }
-    fn inode_released(&self, _: Ino, _: bool) -> FreeNow {
-        FreeNow::Yes
-    }
-    fn truncated_block(&self, _: Ino, _: BufKey) -> Disposition {
-        DELAY
     }
 }
 

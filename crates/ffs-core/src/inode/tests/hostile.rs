@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Error;
-use crate::inode::bmap::set_pointer;
+use ffs_ondisk::bmap::set_pointer;
 
 /// A file of 40 blocks, all of them on the device.
 fn bench() -> (Bench, Arc<Inode>) {

@@ -5,8 +5,7 @@ use crate::buf::{BufKey, BufKind, BufRef, Image, WriteHooks};
 use crate::error::Error;
 use crate::options::Atime;
 use crate::ordering::{
-    ClaimOf, DirPos, Disposition, FragRun, FreeNow, Goal, Gone, InodeAnswer, InodeChange, NameKind,
-    NamedInode, Ordering, Pending, PtrSlot, Readiness, Removal, Work,
+    Disposition, Goal, InodeAnswer, InodeChange, Ordering, Pending, Readiness, Work,
 };
 use crate::sync::Mutex;
 use ffs_device::fault::{Fault, FaultInjector, Rule};
@@ -59,28 +58,6 @@ impl Ordering for Staged {
     fn name(&self) -> &'static str {
         "staged"
     }
-    fn inode_allocated(&self, _: Ino) -> Disposition {
-        Disposition::Delay
-    }
-    fn inode_block_initialised(&self, _: FragRun) -> Disposition {
-        Disposition::Delay
-    }
-    fn block_allocated(&self, _: FragRun) -> Disposition {
-        Disposition::Delay
-    }
-    fn claim_set(
-        &self,
-        _: PtrSlot,
-        _: FragRun,
-        _: Option<FragRun>,
-        _: ClaimOf,
-        _: BufKey,
-    ) -> Disposition {
-        Disposition::Delay
-    }
-    fn indirect_changed(&self, _: Ino, _: ClaimOf) -> Disposition {
-        Disposition::Delay
-    }
     fn inode_changed(&self, ino: Ino, _: InodeChange, _: &Dinode) -> InodeAnswer {
         InodeAnswer { then: Disposition::Delay, more_links: self.links_pending(ino) }
     }
@@ -92,32 +69,6 @@ impl Ordering for Staged {
         let left = s.links.get(&ino).map_or(0, |n| n - by);
         s.links.insert(ino, left);
         left
-    }
-    fn name_added(&self, _: DirPos, _: NamedInode, _: NameKind, _: &[u8]) -> Disposition {
-        Disposition::Delay
-    }
-    fn name_replaced(
-        &self,
-        _: DirPos,
-        _: NamedInode,
-        _: NamedInode,
-        _: NameKind,
-        _: Gone,
-    ) -> Disposition {
-        Disposition::Delay
-    }
-    fn name_removed(&self, _: DirPos, _: NamedInode, _: &[u8], _: Gone) -> Removal {
-        Removal { then: Disposition::Delay, reserve: false }
-    }
-    fn entry_moved(&self, _: DirPos, _: DirPos) {}
-    fn blocks_released(&self, _: Ino) -> FreeNow {
-        FreeNow::Yes
-    }
-    fn inode_released(&self, _: Ino, _: bool) -> FreeNow {
-        FreeNow::Yes
-    }
-    fn truncated_block(&self, _: Ino, _: BufKey) -> Disposition {
-        Disposition::Delay
     }
     fn take_work(&self, max: usize) -> Vec<Work> {
         let s = &mut *self.0.lock();

@@ -17,8 +17,9 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waiter {
     Node(Id),
-    /// A new inode, for its group's map.
-    NewInode(Ino),
+    /// A new inode, for its group's map; the low half of its state when it was taken, as it may be taken
+    /// again (but not four billion states later while the map is not written).
+    NewInode(Ino, u32),
     /// A group, for the first image of an inode block.
     Group(BufKey),
 }
@@ -33,6 +34,14 @@ pub(super) struct BlockRec {
     pub(super) waiters: VecDeque<(u64, Waiter)>,
     /// Inode blocks that must be written before this group.
     pub(super) held_by: Vec<BufKey>,
+}
+
+impl BlockRec {
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<BlockRec>()
+            + self.waiters.capacity() * size_of::<(u64, Waiter)>()
+            + self.held_by.capacity() * size_of::<BufKey>()
+    }
 }
 
 impl Engine {
@@ -88,7 +97,7 @@ impl Engine {
                     self.need_shown(id, key);
                     self.meet(id, Cond::Block(key));
                 }
-                Waiter::NewInode(ino) => self.map_durable(ino),
+                Waiter::NewInode(ino, since) => self.map_durable(ino, since),
                 Waiter::Group(group) => {
                     if let Some(rec) = self.blocks.get_mut(&group) {
                         rec.held_by.retain(|k| *k != key);
@@ -129,7 +138,7 @@ impl Engine {
         for (_, w) in rec.waiters {
             if let Waiter::Node(id) = w
                 && let Some(n) = self.nodes.get_mut(id)
-                && let Some(i) = n.needs.iter().position(|need| need.cond == Cond::Block(key))
+                && let Some(i) = n.needs.iter().position(|need| need.cond() == Cond::Block(key))
             {
                 n.needs.remove(i);
                 self.need_inode(id, ino, false);

@@ -14,7 +14,8 @@
 //! Reference: `spec/soft-updates.md` §4.3 to §4.5.
 
 use super::Engine;
-use super::graph::{ExtClaim, Id, Level, State, What};
+use super::arena::Arena;
+use super::graph::{ExtClaim, Id, Level, Node, State, What};
 use super::inodes::More;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
@@ -22,6 +23,7 @@ use crate::ordering::{ClaimOf, FragRun, PtrSlot, Work};
 use ffs_ondisk::bmap::{self, Named, Path, first_of_root};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
+
 use smallvec::SmallVec;
 
 /// A value of a pointer.
@@ -39,6 +41,13 @@ pub(super) struct Claim {
     pub(super) names: Vec<Id>,
 }
 
+impl Claim {
+    /// What it keeps from being freed.
+    fn displaced(&self) -> impl Iterator<Item = FragRun> + use<'_> {
+        self.frees.iter().copied().chain(self.unseen)
+    }
+}
+
 /// The values of a pointer.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
@@ -46,6 +55,24 @@ pub(super) struct Chain {
     pub(super) base: Option<FragRun>,
     /// Since then, oldest first.
     pub(super) versions: SmallVec<[Id; 1]>,
+}
+
+impl Chain {
+    /// The run at `at` has no more than `have` fragments from now on, whichever value names it: an image
+    /// that shows an older one must not show what was cut off, which is freed.
+    fn cut(&mut self, nodes: &mut Arena<Node>, at: FragNo, have: u32) {
+        let cut = |run: &mut FragRun| {
+            if run.at == at {
+                run.frags = run.frags.min(have);
+            }
+        };
+        self.base.iter_mut().for_each(cut);
+        for id in &self.versions {
+            if let Some(What::Claim(c)) = nodes.get_mut(*id).map(|n| &mut n.what) {
+                cut(&mut c.run);
+            }
+        }
+    }
 }
 
 /// Pointers in an inode, direct ones first, then the roots.
@@ -88,8 +115,7 @@ impl Engine {
             if let Some(n) = self.cancel(gone)
                 && let What::Claim(c) = n.what
             {
-                frees.extend(c.frees);
-                frees.extend(c.unseen);
+                frees.extend(c.displaced());
                 names = c.names;
             }
             self.chain_entry(slot, old).versions.pop();
@@ -112,11 +138,16 @@ impl Engine {
                 }
             }
         }
+        self.need_written(id, block, new);
+    }
+
+    /// The claim `id` needs its block's content on the device, and the map that has its run.
+    fn need_written(&mut self, id: Id, block: BufKey, run: FragRun) {
         if holds(Rule::ContentBeforeClaim) {
             self.need_block(id, block);
         }
         if holds(Rule::MapBeforeClaim) {
-            let group = self.group_of(new.at);
+            let group = self.group_of(run.at);
             self.need_block(id, group);
         }
     }
@@ -174,25 +205,22 @@ impl Engine {
         let id = match known.filter(|&id| self.state(id) == Some(State::Never)) {
             Some(id) => id,
             None => {
-                let base = ([0; 2], 0);
-                let id = self.add(What::Ext(Box::new(ExtClaim { ino, new: [0; 2], base })));
+                let (new, base, before) = ([0; 2], None, known);
+                let id = self.add(What::Ext(Box::new(ExtClaim { ino, new, base, before })));
                 self.more(ino).ext = Some(id);
                 id
             }
         };
-        if let Some(n) = self.nodes.get_mut(id)
-            && let What::Ext(x) = &mut n.what
-            && let Some(p) = x.new.get_mut(i)
-        {
-            *p = i64::try_from(new.at.0).unwrap_or(0);
+        if let Some(What::Ext(x)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
+            if i == 0 {
+                // A new area: of the one before, which was in no image, nothing is left.
+                x.new = [0; 2];
+            }
+            if let Some(p) = x.new.get_mut(i) {
+                *p = pointer_to(Some(new));
+            }
         }
-        if holds(Rule::ContentBeforeClaim) {
-            self.need_block(id, block);
-        }
-        if holds(Rule::MapBeforeClaim) {
-            let group = self.group_of(new.at);
-            self.need_block(id, group);
-        }
+        self.need_written(id, block, new);
     }
 
     /// See [`crate::ordering::Ordering::attributes_replaced`].
@@ -200,9 +228,8 @@ impl Engine {
         let Some(id) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.ext) else { return };
         if let Some(n) = self.nodes.get_mut(id)
             && let What::Ext(x) = &mut n.what
-            && x.base == ([0; 2], 0)
         {
-            x.base = (old, old_size);
+            x.base.get_or_insert((old, old_size));
         }
     }
 
@@ -280,8 +307,7 @@ impl Engine {
             if let Some(n) = self.fulfil(v)
                 && let What::Claim(c) = n.what
             {
-                frees.extend(c.frees);
-                frees.extend(c.unseen);
+                frees.extend(c.displaced());
                 names.extend(c.names);
             }
         }
@@ -306,8 +332,7 @@ impl Engine {
             if let Some(n) = self.fulfil(v)
                 && let What::Claim(c) = n.what
             {
-                frees.extend(c.frees);
-                frees.extend(c.unseen);
+                frees.extend(c.displaced());
                 self.met_names.extend(c.names);
             }
         }
@@ -320,20 +345,14 @@ impl Engine {
         let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) else { return };
         let (mut frees, mut gone) = (Vec::new(), Vec::new());
         let mut at = 0;
-        while let Some((i, chain)) = more.slots.get(at) {
+        while let Some((i, chain)) = more.slots.get_mut(at) {
             let pointer = pointer_of(d, usize::from(*i));
-            let node = chain.versions.last().and_then(|id| self.nodes.get_mut(*id));
-            let kept = node.is_some_and(|n| match &mut n.what {
-                What::Claim(c) if c.run.at.0 == pointer => {
-                    let have = g.blksize(d.size, Lbn(u64::from(*i))) / g.fsize;
-                    if usize::from(*i) < NDADDR && have < c.run.frags && have > 0 {
-                        c.run.frags = have;
-                    }
-                    true
+            let last = chain.versions.last().and_then(|id| self.nodes.get(*id));
+            if last.is_some_and(|n| matches!(&n.what, What::Claim(c) if c.run.at.0 == pointer)) {
+                let have = g.blksize(d.size, Lbn(u64::from(*i))) / g.fsize;
+                if usize::from(*i) < NDADDR && have > 0 {
+                    chain.cut(&mut self.nodes, FragNo(pointer), have);
                 }
-                _ => false,
-            });
-            if kept {
                 at += 1;
             } else {
                 gone.push(more.slots.remove(at).1);
@@ -357,9 +376,43 @@ impl Engine {
         if d.extsize == 0
             && let Some(id) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()?.ext.take())
         {
-            self.fulfil(id);
+            self.ext_removed(ino, id);
         }
         self.free_after(ino, frees, &[]);
+    }
+
+    /// The attributes whose last place is `id` are gone: what waited for a place of theirs waits for the
+    /// inode without any.
+    fn ext_removed(&mut self, ino: Ino, id: Id) {
+        let mut next = Some(id);
+        while let Some(id) = next {
+            let waiting = self.nodes.get(id).map(|n| n.dependents.clone()).unwrap_or_default();
+            for dep in waiting {
+                self.need_inode(dep, ino, false);
+            }
+            next = self.ext_over(id);
+        }
+    }
+
+    /// A place of attributes is durable.
+    pub(super) fn ext_durable(&mut self, id: Id) {
+        let Some(What::Ext(x)) = self.nodes.get(id).map(|n| &n.what) else { return };
+        let ino = x.ino;
+        if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
+            more.ext.take_if(|ext| *ext == id);
+        }
+        let mut next = Some(id);
+        while let Some(id) = next {
+            next = self.ext_over(id);
+        }
+    }
+
+    /// Nothing waits for that place of attributes any more; the one before it.
+    fn ext_over(&mut self, id: Id) -> Option<Id> {
+        match self.fulfil(id)?.what {
+            What::Ext(x) => x.before,
+            _ => None,
+        }
     }
 
     /// See [`crate::ordering::Ordering::pointers_cleared`].
@@ -409,7 +462,7 @@ impl Engine {
         let last = chain.versions.len().saturating_sub(1);
         (0..chain.versions.len()).rev().find(|&k| {
             let id = chain.versions.get(k).copied();
-            let ready = id.and_then(|id| self.nodes.get(id)).is_some_and(super::graph::Node::ready);
+            let ready = id.and_then(|id| self.nodes.get(id)).is_some_and(Node::ready);
             let there = || id.and_then(|id| self.run_of(id)).is_some_and(|r| r.at.0 == live);
             ready && (k < last || there())
         })
@@ -535,28 +588,29 @@ impl Engine {
             }
             return false;
         }
-        (d.extb, d.extsize) = x.base;
+        let Some(base) = x.base else { return false };
+        (d.extb, d.extsize) = base;
         true
     }
 
-    /// Takes back in an image of an indirect block what must not be seen. `swap` tells the pointer of
-    /// an index, and sets it first if there is something to set.
+    /// Takes back in an image of an indirect block what must not be seen. Tells what is in it, and
+    /// whether anything was taken back.
     pub(super) fn compose_indirect(
         &self,
         key: BufKey,
+        bytes: &mut [u8],
         seen: &mut Vec<Id>,
-        mut swap: impl FnMut(u32, Option<FragNo>) -> u64,
     ) -> bool {
         let Some(all) = self.indirects.get(&key) else { return false };
         let mut undone = false;
         for (&i, chain) in all {
-            let live = swap(i, None);
+            let live = address(bmap::pointer(&self.g, bytes, i as usize));
             let which = self.shown(chain, live).filter(|_| self.reaches_to(key, i));
             let id = which.and_then(|k| chain.versions.get(k)).copied();
             seen.extend(id);
             let run = id.map_or(chain.base, |id| self.run_of(id));
             undone |= which.is_none_or(|k| k + 1 != chain.versions.len());
-            swap(i, Some(run.map_or(FragNo::HOLE, |r| r.at)));
+            bmap::set_pointer(&self.g, bytes, i as usize, pointer_to(run));
         }
         undone
     }
@@ -598,6 +652,9 @@ impl Engine {
 
     /// `id` needs the pointers on the way to a block, as far as they are not durable.
     pub(super) fn need_claims(&mut self, id: Id, ino: Ino, lbn: Lbn, root: bool, anchor: bool) {
+        if self.inodes.get(&ino).is_none_or(|r| r.more.is_none()) && self.indirects.is_empty() {
+            return;
+        }
         for claim in self.claims_to(ino, lbn, root) {
             self.need_node(id, claim, Level::Durable, anchor);
         }
@@ -634,9 +691,7 @@ impl Engine {
         if let Some(ext) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.ext) {
             self.need_node(id, ext, Level::Durable, false);
         }
-        if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
-            self.act(id);
-        }
+        self.act_if_free(id);
     }
 }
 
@@ -657,11 +712,21 @@ fn place(slot: PtrSlot) -> Place {
 /// Pointer `i` of an inode, the roots behind the direct ones; 0 for what cannot be one.
 fn pointer_of(d: &Dinode, i: usize) -> u64 {
     let p = d.db.get(i).or_else(|| d.ib.get(i.wrapping_sub(NDADDR)));
-    p.and_then(|&p| u64::try_from(p).ok()).unwrap_or(0)
+    p.map_or(0, |&p| address(p))
+}
+
+/// The address in a pointer; 0 for what cannot be one.
+fn address(pointer: i64) -> u64 {
+    u64::try_from(pointer).unwrap_or(0)
+}
+
+/// The pointer to a run; 0 for none.
+fn pointer_to(run: Option<FragRun>) -> i64 {
+    run.map_or(0, |r| i64::try_from(r.at.0).unwrap_or(0))
 }
 
 fn set_pointer_of(d: &mut Dinode, i: usize, run: Option<FragRun>) {
-    let to = run.map_or(0, |r| i64::try_from(r.at.0).unwrap_or(0));
+    let to = pointer_to(run);
     let p = match d.db.get_mut(i) {
         Some(p) => Some(p),
         None => d.ib.get_mut(i.wrapping_sub(NDADDR)),

@@ -7,7 +7,7 @@
 //! Reference: `spec/soft-updates.md` §8.1, §8.3.
 
 use super::Engine;
-use super::graph::{Cond, Id, What};
+use super::graph::{Cond, Id, Level, Need, What};
 use super::inodes::{Init, InodeRec, More};
 use crate::buf::BufKey;
 use crate::ordering::{Goal, PtrSlot};
@@ -31,11 +31,11 @@ impl Engine {
         let (Goal::File(ino) | Goal::Directory(ino)) = goal;
         w.todo.push(Cond::Inode(ino));
         if let Goal::Directory(dir) = goal {
-            let keys = BufKey::File(dir, 0)..=BufKey::File(dir, i64::MAX);
+            let keys = Engine::content_of(dir);
             for (key, all) in self.dirs.range(keys.clone()) {
                 w.blocks.insert(*key);
-                let last = all.values().filter_map(|c| c.versions.last());
-                w.todo.extend(last.map(|id| Cond::Node(*id, super::graph::Level::Durable)));
+                let last = all.iter().filter_map(|(_, c)| c.versions.last());
+                w.todo.extend(last.map(|id| Cond::Node(*id, Level::Durable)));
             }
             w.blocks.extend(self.blocks.range(keys).map(|(key, _)| *key));
         }
@@ -66,16 +66,15 @@ impl Engine {
         if rec.is_hidden() {
             w.todo.push(Cond::Block(self.group_of_ino(ino)));
         }
-        let node = |id: &Id| Cond::Node(*id, super::graph::Level::Durable);
+        let node = |id: &Id| Cond::Node(*id, Level::Durable);
         w.todo.extend(rec.names.iter().map(node));
         if let Some(m) = &rec.more {
             w.todo.extend(m.slots.iter().flat_map(|(_, c)| &c.versions).map(node));
-            w.todo
-                .extend(m.holds.iter().chain(&m.ext).chain(&m.leaving).chain(&m.dotdot).map(node));
+            w.todo.extend(m.holds.iter().chain(&m.ext).chain(&m.dotdot).map(node));
         }
+        w.todo.extend(rec.going.iter().flat_map(|g| &g.leaving).map(node));
         // Pointers in its indirect blocks.
-        let names = BufKey::File(ino, i64::MIN)..BufKey::File(ino, 0);
-        for (key, all) in self.indirects.range(names) {
+        for (key, all) in self.indirects.range(Engine::maps_of(ino)) {
             w.blocks.insert(*key);
             w.todo.extend(all.values().flat_map(|c| &c.versions).map(node));
         }
@@ -108,27 +107,25 @@ impl Engine {
             What::Ext(x) => w.todo.push(Cond::Inode(x.ino)),
             What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. } => {}
         }
-        w.todo.extend(n.needs.iter().map(|need| need.cond));
+        w.todo.extend(n.needs.iter().map(Need::cond));
     }
 
     /// See [`crate::ordering::Ordering::reached`].
     pub(super) fn reached(&self, goal: Goal) -> bool {
         let (Goal::File(ino) | Goal::Directory(ino)) = goal;
         let of_file = |rec: &InodeRec| {
-            let more = |m: &More| {
-                let leaving = m.leaving.iter().any(|&id| self.nodes.contains_key(id));
-                m.slots.is_empty() && m.holds.is_empty() && m.ext.is_none() && !leaving
-            };
+            let more = |m: &More| m.slots.is_empty() && m.holds.is_empty() && m.ext.is_none();
+            let mut leaving = rec.going.iter().flat_map(|g| &g.leaving);
             rec.init == Init::Done
                 && rec.durable >= rec.version
                 && rec.names.is_empty()
                 && rec.more.as_deref().is_none_or(more)
+                && !leaving.any(|&id| self.nodes.contains_key(id))
         };
-        let names = BufKey::File(ino, i64::MIN)..BufKey::File(ino, 0);
-        let maps = self.indirects.range(names).next().is_none();
+        let maps = self.indirects.range(Engine::maps_of(ino)).next().is_none();
         let file = maps && self.inodes.get(&ino).is_none_or(of_file);
         let Goal::Directory(dir) = goal else { return file };
-        let keys = BufKey::File(dir, 0)..=BufKey::File(dir, i64::MAX);
+        let keys = Engine::content_of(dir);
         let clean = self.dirs.range(keys.clone()).next().is_none()
             && self.blocks.range(keys).all(|(_, rec)| rec.durable >= rec.seq);
         file && clean

@@ -19,11 +19,10 @@ use crate::buf::BufKey;
 use crate::ordering::{DirPos, FragRun};
 use ffs_ondisk::Ino;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 
-slotmap::new_key_type! {
-    /// A node's name; a node that is gone is never mistaken for a later one.
-    pub(super) struct Id;
-}
+pub(super) use super::arena::Id;
 
 /// How far another change must have come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,12 +44,36 @@ pub(super) enum Cond {
     Node(Id, Level),
 }
 
-/// A condition of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Need {
-    pub(super) cond: Cond,
-    /// Only for being anchored, not for being in an image.
-    pub(super) anchor: bool,
+/// A condition of a node, as small as can be: there are more of them than changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Need {
+    Block(BufKey),
+    Inode(Ino),
+    /// Another change; only for being anchored, or also for being in an image.
+    Node(Id, Level, bool),
+}
+
+impl Need {
+    fn new(what: Cond, anchor: bool) -> Need {
+        match what {
+            Cond::Block(key) => Need::Block(key),
+            Cond::Inode(ino) => Need::Inode(ino),
+            Cond::Node(id, level) => Need::Node(id, level, anchor),
+        }
+    }
+
+    pub(super) fn cond(&self) -> Cond {
+        match *self {
+            Need::Block(key) => Cond::Block(key),
+            Need::Inode(ino) => Cond::Inode(ino),
+            Need::Node(id, level, _) => Cond::Node(id, level),
+        }
+    }
+
+    /// Whether it is only for being anchored, not for being in an image.
+    pub(super) fn anchor(&self) -> bool {
+        matches!(self, Need::Node(_, _, true))
+    }
 }
 
 /// Whether a change may be on the device.
@@ -78,7 +101,7 @@ pub(super) enum What {
     /// The place of an inode's extended attributes.
     Ext(Box<ExtClaim>),
     /// To do: lower a link count. The name that went, if it was taken out of a block at once.
-    Unlink { ino: Ino, by: u16, name: Option<((Ino, u64), u64)> },
+    Unlink { ino: Ino, by: u16, name: Option<(u64, NonZeroU64)> },
     /// To do: free blocks that were the inode's.
     Free { ino: Ino, runs: Vec<FragRun> },
     /// To do: free the inode's number.
@@ -92,8 +115,8 @@ pub(super) struct Name {
     /// What it names; 0: nothing, the record is reserved.
     pub(super) ino: Ino,
     pub(super) dtype: u8,
-    /// The name of a reserved record.
-    pub(super) text: Option<Box<[u8]>>,
+    /// The hash of the name, of a reserved record.
+    pub(super) hash: u64,
 }
 
 /// The place of an inode's extended attributes.
@@ -101,8 +124,11 @@ pub(super) struct Name {
 pub(super) struct ExtClaim {
     pub(super) ino: Ino,
     pub(super) new: [i64; 2],
-    /// What is on the device.
-    pub(super) base: ([i64; 2], u32),
+    /// What an image shows instead: on the device, or in an image that may be. `None`: what the inode
+    /// has, which was not updated yet.
+    pub(super) base: Option<([i64; 2], u32)>,
+    /// The place before, if an image showed it that is not durable yet.
+    pub(super) before: Option<Id>,
 }
 
 /// A node.
@@ -110,14 +136,14 @@ pub(super) struct ExtClaim {
 pub(super) struct Node {
     pub(super) what: What,
     pub(super) state: State,
-    pub(super) needs: SmallVec<[Need; 1]>,
+    pub(super) needs: SmallVec<[Need; 3]>,
     pub(super) dependents: SmallVec<[Id; 2]>,
 }
 
 impl Node {
     /// Whether an image may show it.
     pub(super) fn ready(&self) -> bool {
-        self.needs.iter().all(|n| n.anchor)
+        self.needs.iter().all(Need::anchor)
     }
 }
 
@@ -134,7 +160,7 @@ impl Engine {
     /// Notes the condition in the node; whoever can meet it has to know the node.
     pub(super) fn note(&mut self, id: Id, cond: Cond, anchor: bool) {
         if let Some(n) = self.nodes.get_mut(id) {
-            n.needs.push(Need { cond, anchor });
+            n.needs.push(Need::new(cond, anchor));
         }
     }
 
@@ -158,7 +184,7 @@ impl Engine {
         loop {
             while let Some((id, cond)) = self.met.pop() {
                 let Some(n) = self.nodes.get_mut(id) else { continue };
-                if let Some(i) = n.needs.iter().position(|need| need.cond == cond) {
+                if let Some(i) = n.needs.iter().position(|need| need.cond() == cond) {
                     n.needs.remove(i);
                 }
                 if n.needs.is_empty() {
@@ -194,10 +220,13 @@ impl Engine {
     /// `id` is gone: nobody has to tell it anything.
     fn forget_needs(&mut self, id: Id, n: &Node) {
         for need in &n.needs {
-            if let Cond::Node(on, _) = need.cond
+            if let Cond::Node(on, _) = need.cond()
                 && let Some(on) = self.nodes.get_mut(on)
+                // Each need is there once. A directory not yet on the device has a dependent for each
+                // name in it, and those that go are mostly the oldest: the search is short.
+                && let Some(at) = on.dependents.iter().position(|d| *d == id)
             {
-                on.dependents.retain(|d| *d != id);
+                on.dependents.remove(at);
             }
         }
     }
@@ -216,7 +245,7 @@ impl Engine {
             e.nodes.get(dep).is_some_and(|d| {
                 d.needs
                     .iter()
-                    .any(|need| matches!(need.cond, Cond::Node(on, l) if on == id && l != level))
+                    .any(|need| matches!(need.cond(), Cond::Node(on, l) if on == id && l != level))
             })
         };
         let left: SmallVec<[Id; 2]> = waiting.into_iter().filter(|&dep| still(self, dep)).collect();
@@ -227,21 +256,20 @@ impl Engine {
 
     /// Whether `from` needs `to`, directly or through others.
     pub(super) fn reaches(&self, from: Id, to: Id) -> bool {
-        let (mut stack, mut seen) = (vec![from], Vec::new());
+        // Most often `to` was just made, and nobody needs it.
+        if from == to || self.nodes.get(to).is_none_or(|n| n.dependents.is_empty()) {
+            return from == to;
+        }
+        let (mut stack, mut seen) = (vec![from], BTreeSet::new());
         while let Some(id) = stack.pop() {
             if id == to {
                 return true;
             }
-            if seen.contains(&id) {
+            if !seen.insert(id) {
                 continue;
             }
-            // A walk this long is taken for a circle: who asks then keeps both nodes.
-            if seen.len() > 64 {
-                return true;
-            }
-            seen.push(id);
             let needs = self.nodes.get(id).map(|n| n.needs.as_slice()).unwrap_or_default();
-            stack.extend(needs.iter().filter_map(|n| match n.cond {
+            stack.extend(needs.iter().filter_map(|n| match n.cond() {
                 Cond::Node(on, _) => Some(on),
                 Cond::Block(_) | Cond::Inode(_) => None,
             }));
@@ -258,16 +286,23 @@ impl Engine {
     /// The dependents of `id` need `on` instead, or nothing.
     pub(super) fn pass(&mut self, id: Id, on: Option<Id>) {
         let Some(n) = self.nodes.get_mut(id) else { return };
-        for dep in std::mem::take(&mut n.dependents) {
-            let of_id = |need: &Need| matches!(need.cond, Cond::Node(x, _) if x == id);
+        let dependents = std::mem::take(&mut n.dependents);
+        if let Some(on) = on
+            && self.nodes.get(on).is_some_and(|n| n.state != State::Durable)
+            && !dependents.contains(&on)
+        {
+            return self.redirect(id, on, dependents);
+        }
+        for dep in dependents {
+            let of_id = |need: &Need| matches!(need.cond(), Cond::Node(x, _) if x == id);
             let Some(d) = self.nodes.get_mut(dep) else { continue };
             let moved: SmallVec<[Need; 2]> = d.needs.iter().filter(|n| of_id(n)).copied().collect();
             match on {
                 Some(on) => {
                     d.needs.retain(|n| !of_id(n));
                     for need in moved {
-                        if let Cond::Node(_, level) = need.cond {
-                            self.need_node(dep, on, level, need.anchor);
+                        if let Cond::Node(_, level) = need.cond() {
+                            self.need_node(dep, on, level, need.anchor());
                         }
                     }
                     if self.nodes.get(dep).is_some_and(|d| d.needs.is_empty()) {
@@ -276,10 +311,27 @@ impl Engine {
                 }
                 None => {
                     for need in moved {
-                        self.met.push((dep, need.cond));
+                        self.met.push((dep, need.cond()));
                     }
                 }
             }
+        }
+    }
+
+    /// Each need of `id` becomes one of `on`, which is not durable and not among those who have it.
+    fn redirect(&mut self, id: Id, on: Id, dependents: SmallVec<[Id; 2]>) {
+        for dep in &dependents {
+            let needs = self.nodes.get_mut(*dep).map(|d| &mut d.needs);
+            for need in needs.into_iter().flatten() {
+                if let Need::Node(of, ..) = need
+                    && *of == id
+                {
+                    *of = on;
+                }
+            }
+        }
+        if let Some(n) = self.nodes.get_mut(on) {
+            n.dependents.extend(dependents);
         }
     }
 

@@ -12,11 +12,11 @@
 use super::Engine;
 use super::graph::{Id, State, What};
 use super::inodes::Init;
+use super::memory::heap;
 use crate::buf::{BufKey, BufKind, Image};
 use crate::ordering::Readiness;
 use crate::ordering::rules::{Rule, holds};
-use ffs_ondisk::wire::{get, put};
-use ffs_ondisk::{Dinode, Format, Ino};
+use ffs_ondisk::{Dinode, Ino};
 use smallvec::SmallVec;
 
 /// What an image under way shows.
@@ -28,6 +28,12 @@ pub(super) struct Manifest {
     nodes: Vec<Id>,
     /// Which state of an inode, and with what size.
     inodes: SmallVec<[(Ino, u64, u64); 2]>,
+}
+
+impl Manifest {
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Manifest>() + self.nodes.capacity() * size_of::<Id>() + heap(&self.inodes)
+    }
 }
 
 impl Engine {
@@ -46,23 +52,7 @@ impl Engine {
         let undone = match (kind, copy) {
             (BufKind::Inodes, Some(bytes)) => self.inode_image(key, bytes, &mut m),
             (BufKind::Directory, Some(bytes)) => self.compose_directory(key, bytes, &mut m.nodes),
-            (BufKind::Indirect, Some(bytes)) => {
-                let (g, nodes) = (self.g, &mut m.nodes);
-                self.compose_indirect(key, nodes, |i, to| match (g.format, i as usize) {
-                    (Format::Ufs1, i) => {
-                        if let Some(at) = to {
-                            put(bytes, i * 4, g.endian, at.0 as u32);
-                        }
-                        u64::from(get::<u32>(bytes, i * 4, g.endian))
-                    }
-                    (Format::Ufs2, i) => {
-                        if let Some(at) = to {
-                            put(bytes, i * 8, g.endian, at.0);
-                        }
-                        get(bytes, i * 8, g.endian)
-                    }
-                })
-            }
+            (BufKind::Indirect, Some(bytes)) => self.compose_indirect(key, bytes, &mut m.nodes),
             _ => false,
         };
         for &id in &m.nodes {
@@ -75,12 +65,7 @@ impl Engine {
         if seq > 0 || !m.nodes.is_empty() || !m.inodes.is_empty() {
             self.flying.insert(key, m);
         }
-        if undone {
-            self.stats.undone += 1;
-            Image::Undone
-        } else {
-            Image::Whole
-        }
+        if undone { Image::Undone } else { Image::Whole }
     }
 
     /// First inode of an inode block.
@@ -151,7 +136,6 @@ impl Engine {
 
     /// See [`crate::buf::WriteHooks::flushed`].
     pub(super) fn flushed(&mut self, began: u64) {
-        self.stats.epochs += 1;
         while self.landed.front().is_some_and(|(stamp, _)| *stamp <= began) {
             if let Some((_, m)) = self.landed.pop_front() {
                 self.complete(m);
@@ -167,13 +151,7 @@ impl Engine {
                 Some(What::Name(_)) => self.name_written(id),
                 Some(What::Claim(_)) => self.claim_durable(id),
                 Some(What::Hold { .. } | What::Keep { .. }) => self.hold_over(id),
-                Some(What::Ext(x)) => {
-                    let ino = x.ino;
-                    if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
-                        more.ext = None;
-                    }
-                    self.fulfil(id);
-                }
+                Some(What::Ext(_)) => self.ext_durable(id),
                 _ => {}
             }
         }
@@ -191,7 +169,7 @@ impl Engine {
             BufKind::CylinderGroup if self.is_held(key) => Readiness::Nothing,
             BufKind::Inodes => part(self.inodes_held_back(key)),
             BufKind::Directory => part(self.dirs.get(&key).is_some_and(|all| {
-                all.values().any(|c| self.held_back(c.versions.last().copied()))
+                all.iter().any(|(_, c)| self.held_back(c.versions.last().copied()))
             })),
             BufKind::Indirect => part(self.indirects.get(&key).is_some_and(|all| {
                 all.iter().any(|(&i, c)| {
@@ -214,7 +192,7 @@ impl Engine {
                 m.slots.iter().any(|(_, c)| self.held_back(c.versions.last().copied()))
                     || m.holds.iter().chain(&m.ext).any(|&id| self.held_back(Some(id)))
             };
-            rec.is_hidden() && rec.version > 0 || rec.more.as_deref().is_some_and(more)
+            rec.is_hidden() || rec.more.as_deref().is_some_and(more)
         })
     }
 }

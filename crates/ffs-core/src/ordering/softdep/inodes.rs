@@ -5,46 +5,64 @@
 //! 1. An inode without a record is on the device as its block's buffer has it, as far as anybody
 //!    waits for it.
 //! 2. A new inode is shown as free (but for generation and depth) until its group's map is durable.
-//! 3. The stored link count is the file's plus `pending`: one for every name or `..` that was removed
+//! 3. States are numbered, those of all inodes in one row: an image may be under way longer than the record
+//!    of what it shows, and must not pass for one of a later state.
+//! 4. The stored link count is the file's plus `pending`: one for every name or `..` that was removed
 //!    in memory and that the device may still show.
 //!
 //! Reference: `spec/soft-updates.md` §4.3, §6.12.
 
 use super::Engine;
+use super::arena::Arena;
 use super::blocks::Waiter;
 use super::claims::Slots;
 use super::graph::{Cond, Id, Level, What};
+use super::memory::{heap, table_bytes, take};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{FreeNow, InodeChange, Work};
 use ffs_ondisk::{Dinode, DirOff, Ino};
+use foldhash::fast::FixedState;
 use smallvec::SmallVec;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// A new inode's way to the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Init {
     /// It was there before, or is there.
     Done,
-    /// Not there; `mapped`: its group's map is. `issued`: it was in an image.
+    /// Not there. `mapped`: its group's map is. `issued`: it was in an image.
     New { mapped: bool, issued: bool },
 }
 
 /// What is known of an inode.
 #[derive(Debug)]
 pub(super) struct InodeRec {
-    /// States stored in its block's buffer that somebody may wait for, counted.
+    /// The last state stored in its block's buffer that somebody may wait for.
     pub(super) version: u64,
-    /// Of those, on the device.
+    /// The last of those on the device.
     pub(super) durable: u64,
     pub(super) init: Init,
-    /// See the module's third invariant.
+    /// No state up to this one is the new inode's.
+    since: u64,
+    /// See the module's fourth invariant.
     pub(super) pending: u16,
     pub(super) waiters: SmallVec<[(u64, Id); 1]>,
     /// Its names that are not anchored, oldest first.
     pub(super) names: SmallVec<[Id; 1]>,
+    /// What only those have that lose names.
+    pub(super) going: Option<Box<Going>>,
     /// What few inodes have.
     pub(super) more: Option<Box<More>>,
+}
+
+/// Names that are removed in memory and that the device may show.
+#[derive(Debug, Default)]
+pub(super) struct Going {
+    /// Of `unlinks` those of names the file had before it was renamed.
+    pub(super) leaving: SmallVec<[Id; 1]>,
+    /// Links that will be taken off.
+    pub(super) unlinks: SmallVec<[Id; 1]>,
 }
 
 /// What few inodes have.
@@ -66,10 +84,6 @@ pub(super) struct More {
     pub(super) freed: BTreeSet<DirOff>,
     /// Frees that must come before its number's.
     pub(super) frees: SmallVec<[Id; 1]>,
-    /// Removals of its old names that wait for new ones.
-    pub(super) leaving: SmallVec<[Id; 1]>,
-    /// Links of its names that will be taken off.
-    pub(super) unlinks: SmallVec<[Id; 1]>,
     /// What is known of its size on the device, while pointers in indirect blocks wait for it.
     pub(super) reach: Option<Reach>,
 }
@@ -84,12 +98,20 @@ pub(super) struct Reach {
 }
 
 impl More {
+    fn bytes(&self) -> usize {
+        let claims = self.slots.iter().map(|(_, c)| heap(&c.versions)).sum::<usize>();
+        size_of::<More>()
+            + heap(&self.slots)
+            + claims
+            + heap(&self.holds)
+            + heap(&self.frees)
+            + self.freed.len() * 2 * size_of::<DirOff>()
+    }
+
     fn is_empty(&self) -> bool {
         self.slots.is_empty()
             && self.holds.is_empty()
             && self.frees.is_empty()
-            && self.leaving.is_empty()
-            && self.unlinks.is_empty()
             && self.freed.is_empty()
             && self.reserved == 0
             && self.reach.is_none()
@@ -98,14 +120,16 @@ impl More {
 }
 
 impl InodeRec {
-    fn new() -> InodeRec {
+    pub(super) fn new() -> InodeRec {
         InodeRec {
             version: 0,
             durable: 0,
             init: Init::Done,
+            since: 0,
             pending: 0,
             waiters: SmallVec::new(),
             names: SmallVec::new(),
+            going: None,
             more: None,
         }
     }
@@ -120,13 +144,90 @@ impl InodeRec {
     }
 }
 
+/// All that is known of inodes: the records lie together, the index is small.
+#[derive(Debug)]
+pub(super) struct Inodes {
+    /// Places of records.
+    index: HashMap<Ino, u32, FixedState>,
+    recs: Arena<InodeRec>,
+}
+
+impl Inodes {
+    pub(super) fn new() -> Inodes {
+        Inodes { index: HashMap::default(), recs: Arena::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.recs.len()
+    }
+
+    pub(super) fn get(&self, ino: &Ino) -> Option<&InodeRec> {
+        self.recs.at(*self.index.get(ino)?)
+    }
+
+    pub(super) fn get_mut(&mut self, ino: &Ino) -> Option<&mut InodeRec> {
+        self.recs.at_mut(*self.index.get(ino)?)
+    }
+
+    /// The record of `ino`, made if there is none.
+    fn entry(&mut self, ino: Ino) -> &mut InodeRec {
+        let Inodes { index, recs } = self;
+        let place = *index.entry(ino).or_insert_with(|| recs.insert(InodeRec::new()).place());
+        recs.at_mut(place).unwrap_or_else(|| unreachable!("the index names records"))
+    }
+
+    fn remove(&mut self, ino: &Ino) -> Option<InodeRec> {
+        self.recs.remove_at(take(&mut self.index, ino)?)
+    }
+
+    /// Memory.
+    pub(super) fn bytes(&self) -> usize {
+        let lists = |r: &InodeRec| {
+            heap(&r.waiters)
+                + heap(&r.names)
+                + r.going
+                    .as_deref()
+                    .map_or(0, |g| size_of::<Going>() + heap(&g.leaving) + heap(&g.unlinks))
+                + r.more.as_deref().map_or(0, More::bytes)
+        };
+        table_bytes::<(Ino, u32)>(self.index.capacity())
+            + self.recs.bytes()
+            + self.recs.values().map(lists).sum::<usize>()
+    }
+}
+
 impl Engine {
     pub(super) fn rec(&mut self, ino: Ino) -> &mut InodeRec {
-        self.inodes.entry(ino).or_insert_with(InodeRec::new)
+        self.inodes.entry(ino)
     }
 
     pub(super) fn more(&mut self, ino: Ino) -> &mut More {
         self.rec(ino).more.get_or_insert_default()
+    }
+
+    /// The inode has a state that somebody may wait for.
+    pub(super) fn new_state(&mut self, ino: Ino) -> u64 {
+        self.states += 1;
+        let state = self.states;
+        self.rec(ino).version = state;
+        state
+    }
+
+    pub(super) fn going(&mut self, ino: Ino) -> &mut Going {
+        self.rec(ino).going.get_or_insert_default()
+    }
+
+    /// Links of the inode's names that will be taken off.
+    pub(super) fn unlinks_of(&self, ino: Ino) -> SmallVec<[Id; 1]> {
+        let going = self.inodes.get(&ino).and_then(|r| r.going.as_ref());
+        going.map(|g| g.unlinks.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn unlist_unlink(&mut self, ino: Ino, id: Id) {
+        if let Some(going) = self.inodes.get_mut(&ino).and_then(|r| r.going.as_mut()) {
+            going.unlinks.retain(|u| *u != id);
+            going.leaving.retain(|u| *u != id);
+        }
     }
 
     /// Drops the record if it says nothing.
@@ -135,11 +236,15 @@ impl Engine {
         if rec.more.as_ref().is_some_and(|m| m.is_empty()) {
             rec.more = None;
         }
+        if rec.going.as_ref().is_some_and(|g| g.leaving.is_empty() && g.unlinks.is_empty()) {
+            rec.going = None;
+        }
         let idle = rec.init == Init::Done
             && rec.durable >= rec.version
             && rec.pending == 0
             && rec.waiters.is_empty()
             && rec.names.is_empty()
+            && rec.going.is_none()
             && rec.more.is_none();
         if idle {
             self.inodes.remove(&ino);
@@ -150,17 +255,19 @@ impl Engine {
     pub(super) fn inode_allocated(&mut self, ino: Ino) {
         let group = self.group_of_ino(ino);
         let seq = self.touch(group);
+        let since = self.new_state(ino);
         let rec = self.rec(ino);
         let mapped = !holds(Rule::MapBeforeInode);
-        rec.init = Init::New { mapped, issued: false };
+        (rec.init, rec.since) = (Init::New { mapped, issued: false }, since);
         if !mapped && let Some(block) = self.blocks.get_mut(&group) {
-            block.waiters.push_back((seq, Waiter::NewInode(ino)));
+            block.waiters.push_back((seq, Waiter::NewInode(ino, since as u32)));
         }
     }
 
     /// The map that has the new inode is durable.
-    pub(super) fn map_durable(&mut self, ino: Ino) {
+    pub(super) fn map_durable(&mut self, ino: Ino, taken: u32) {
         if let Some(rec) = self.inodes.get_mut(&ino)
+            && rec.since as u32 == taken
             && let Init::New { mapped, .. } = &mut rec.init
         {
             *mapped = true;
@@ -183,7 +290,7 @@ impl Engine {
             | InodeChange::TruncateExtend => false,
         };
         if awaited {
-            self.rec(ino).version += 1;
+            self.new_state(ino);
         }
         let Some(rec) = self.inodes.get(&ino) else { return 0 };
         let pending = rec.pending;
@@ -198,7 +305,7 @@ impl Engine {
     pub(super) fn need_inode(&mut self, id: Id, ino: Ino, anchor: bool) {
         let Some(rec) = self.inodes.get_mut(&ino) else { return };
         let version = match rec.init {
-            Init::New { .. } => rec.version.max(1),
+            Init::New { .. } => rec.version.max(rec.since + 1),
             Init::Done => rec.version,
         };
         if rec.durable < version {
@@ -214,7 +321,7 @@ impl Engine {
             reach.durable = size.min(reach.issued);
         }
         rec.durable = rec.durable.max(version);
-        if version > 0 {
+        if version > rec.since {
             rec.init = Init::Done;
         }
         let mut due: SmallVec<[Id; 4]> = SmallVec::new();
@@ -235,8 +342,7 @@ impl Engine {
 
     /// Nothing waits for the inode's size any more.
     pub(super) fn end_reach(&mut self, ino: Ino) {
-        let names = BufKey::File(ino, i64::MIN)..BufKey::File(ino, 0);
-        if self.indirects.range(names).next().is_none()
+        if self.indirects.range(Engine::maps_of(ino)).next().is_none()
             && let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut())
         {
             more.reach = None;
@@ -267,9 +373,7 @@ impl Engine {
                     self.forget_gone(key, seq);
                 }
                 self.totals.removals = self.totals.removals.saturating_sub(1);
-                if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
-                    more.unlinks.retain(|u| *u != id);
-                }
+                self.unlist_unlink(ino, id);
                 self.tidy(ino);
                 if by > 0 {
                     self.work.push_back(Work::Unlink { ino, by });
@@ -301,7 +405,8 @@ impl Engine {
 
     /// See [`crate::ordering::Ordering::inode_released`].
     pub(super) fn inode_released(&mut self, ino: Ino, was_dir: bool) -> FreeNow {
-        let Some(rec) = self.inodes.get_mut(&ino) else { return FreeNow::Later };
+        // Without a record the device has it cleared already: another thread wrote its block just now.
+        let Some(rec) = self.inodes.get_mut(&ino) else { return FreeNow::Yes };
         let parent = rec.more.as_mut().and_then(|m| m.parent.take());
         if rec.never_seen() || !holds(Rule::ZeroBeforeFree) {
             self.leave(ino);
@@ -355,8 +460,7 @@ impl Engine {
         let mut claims: Vec<Id> = own
             .map(|m| m.slots.iter().filter_map(|(_, c)| c.versions.last().copied()).collect())
             .unwrap_or_default();
-        let names = BufKey::File(ino, i64::MIN)..BufKey::File(ino, 0);
-        let maps = self.indirects.range(names).flat_map(|(_, all)| all.values());
+        let maps = self.indirects.range(Engine::maps_of(ino)).flat_map(|(_, all)| all.values());
         claims.extend(maps.filter_map(|c| c.versions.last().copied()));
         for claim in claims {
             self.need_node(id, claim, Level::Durable, false);

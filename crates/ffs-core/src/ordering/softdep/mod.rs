@@ -7,11 +7,12 @@
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | `arena`, `memory` | memory for many small things; how much it is |
 //! | `graph` | nodes, needs, what follows when a need is met |
 //! | `blocks` | blocks written as they are: groups, data |
 //! | `inodes` | inodes, link counts, freeing |
 //! | `claims` | pointers and sizes, the image of an inode and of an indirect block |
-//! | `names` | directory records, names entered |
+//! | `names`, `records` | directory records, names entered |
 //! | `removals` | names removed and replaced, the last-name rule |
 //! | `dirimage` | the image of a directory block |
 //! | `images` | writing: what an image shows, what follows when it is durable |
@@ -27,6 +28,7 @@
 //!
 //! Reference: the paper's soft updates; `spec/soft-updates.md`, all of it.
 
+mod arena;
 mod blocks;
 mod claims;
 mod dirimage;
@@ -34,7 +36,9 @@ mod goals;
 mod graph;
 mod images;
 mod inodes;
+mod memory;
 mod names;
+mod records;
 mod removals;
 
 use super::{
@@ -42,27 +46,20 @@ use super::{
     NamedInode, Ordering, Pending, PtrSlot, Readiness, Removal, Work,
 };
 use crate::buf::{BufKey, BufKind, Image, WriteHooks};
-use crate::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
+use arena::Arena;
 use ffs_ondisk::dir::DirFormat;
 use ffs_ondisk::{Dinode, DirOff, FragNo, Geometry, Ino, Lbn};
 use foldhash::fast::FixedState;
 use graph::{Cond, Id, Node};
-use slotmap::SlotMap;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ops::{Range, RangeInclusive};
+use std::ops::{Deref, DerefMut, Range, RangeInclusive};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// The tenant.
 #[derive(Debug)]
-pub(crate) struct SoftUpdates(Mutex<Engine>);
-
-/// Counts since the mount.
-#[derive(Clone, Copy, Debug, Default)]
-struct Stats {
-    /// Images in which something was taken back.
-    undone: u64,
-    /// Flushes after which changes became durable.
-    epochs: u64,
-}
+pub(crate) struct SoftUpdates(Locked);
 
 /// Everything the tenant knows.
 #[derive(Debug)]
@@ -70,17 +67,21 @@ struct Engine {
     g: Geometry,
     fmt: DirFormat,
     hasher: FixedState,
-    nodes: SlotMap<Id, Node>,
+    nodes: Arena<Node>,
     blocks: BTreeMap<BufKey, blocks::BlockRec>,
     /// Reasons to write a block, so far.
     reasons: u64,
-    inodes: HashMap<Ino, inodes::InodeRec, FixedState>,
+    inodes: inodes::Inodes,
+    /// States of inodes, so far.
+    states: u64,
     /// Undecided records, by block and offset in the directory.
-    dirs: BTreeMap<BufKey, BTreeMap<u32, names::Chain>>,
+    dirs: BTreeMap<BufKey, records::Records>,
     /// Undecided pointers, by indirect block and index.
     indirects: BTreeMap<BufKey, BTreeMap<u32, claims::Chain>>,
-    /// Names removed in memory that the device may show, by directory and hash.
-    gone: HashMap<(Ino, u64), names::Removed, FixedState>,
+    /// Names removed in memory that the device may show, by the hash of directory and name.
+    gone: HashMap<u64, names::Removed, FixedState>,
+    /// Whether a record was reserved since nothing was known of any inode.
+    reserved: bool,
     /// Names that the next name of a directory waits for.
     before: HashMap<Ino, Vec<Id>, FixedState>,
     /// Names on the device, but not yet reachable.
@@ -97,23 +98,74 @@ struct Engine {
     /// Written names whose claim is gone, to be looked at again.
     met_names: Vec<Id>,
     totals: Pending,
-    stats: Stats,
+}
+
+/// The engine, and what every operation asks of it, which is told without its lock.
+#[derive(Debug)]
+struct Locked {
+    engine: Mutex<Engine>,
+    records: AtomicU64,
+    reserved: AtomicBool,
+}
+
+impl Locked {
+    fn new(engine: Engine) -> Locked {
+        let (records, reserved) = (AtomicU64::new(0), AtomicBool::new(false));
+        Locked { engine: Mutex::new(engine), records, reserved }
+    }
+
+    fn lock(&self) -> Guard<'_> {
+        Guard { engine: self.engine.lock(), of: self }
+    }
+}
+
+/// The engine locked. At the end it notes what is told without the lock: relaxed, as the number of records
+/// is only a limit, and a reserved record is asked for under its directory's lock.
+struct Guard<'a> {
+    engine: MutexGuard<'a, Engine>,
+    of: &'a Locked,
+}
+
+impl Deref for Guard<'_> {
+    type Target = Engine;
+    #[inline]
+    fn deref(&self) -> &Engine {
+        &self.engine
+    }
+}
+
+impl DerefMut for Guard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.engine.reserved &= self.engine.inodes.len() > 0;
+        self.of.records.store(self.engine.records(), Relaxed);
+        self.of.reserved.store(self.engine.reserved, Relaxed);
+    }
 }
 
 impl SoftUpdates {
-    /// For a volume without anything pending.
-    pub(crate) fn new(g: Geometry) -> SoftUpdates {
-        SoftUpdates(Mutex::new(Engine {
+    /// For a volume without anything pending; `secret` keys the hashes of names.
+    pub(crate) fn new(g: Geometry, secret: u64) -> SoftUpdates {
+        SoftUpdates(Locked::new(Engine {
             g,
             fmt: DirFormat::of(&g),
-            hasher: FixedState::default(),
-            nodes: SlotMap::with_key(),
+            hasher: FixedState::with_seed(secret),
+            nodes: Arena::new(),
             blocks: BTreeMap::new(),
             reasons: 0,
-            inodes: HashMap::default(),
+            inodes: inodes::Inodes::new(),
+            states: 0,
             dirs: BTreeMap::new(),
             indirects: BTreeMap::new(),
             gone: HashMap::default(),
+            reserved: false,
             before: HashMap::default(),
             unanchored: HashMap::default(),
             flying: HashMap::default(),
@@ -123,7 +175,6 @@ impl SoftUpdates {
             met: Vec::new(),
             met_names: Vec::new(),
             totals: Pending::default(),
-            stats: Stats::default(),
         }))
     }
 }
@@ -141,9 +192,22 @@ impl Engine {
         BufKey::Meta(self.g.ino_to_fsba(ino))
     }
 
+    /// Keys of the indirect blocks of a file (and of its attributes, which no map has).
+    fn maps_of(ino: Ino) -> Range<BufKey> {
+        BufKey::File(ino, i64::MIN)..BufKey::File(ino, 0)
+    }
+
+    /// Keys of the blocks of content of a file.
+    fn content_of(ino: Ino) -> RangeInclusive<BufKey> {
+        BufKey::File(ino, 0)..=BufKey::File(ino, i64::MAX)
+    }
+
     fn take_work(&mut self, max: usize) -> Vec<Work> {
         let n = max.min(self.work.len());
         let out: Vec<Work> = self.work.drain(..n).collect();
+        if self.work.is_empty() {
+            self.work.shrink_to(max.min(64));
+        }
         for w in &out {
             match w {
                 Work::FreeRuns(runs) => {
@@ -160,15 +224,12 @@ impl Engine {
     }
 
     fn pending(&self) -> Pending {
-        // A node is known by a chain or a list, and by whatever tells it.
-        let per_node = size_of::<Node>() + size_of::<names::Chain>() + 4 * size_of::<u64>();
-        let per_inode = size_of::<inodes::InodeRec>() + size_of::<Ino>();
-        let per_block = size_of::<blocks::BlockRec>() + size_of::<BufKey>();
-        let bytes = self.nodes.len() * per_node
-            + self.inodes.len() * per_inode
-            + self.blocks.len() * per_block;
-        let records = self.nodes.len() + self.work.len();
-        Pending { records: records as u64, bytes: bytes as u64, ..self.totals }
+        let known = self.inodes.len() + self.blocks.len();
+        Pending { records: self.records(), known: known as u64, ..self.totals }
+    }
+
+    fn records(&self) -> u64 {
+        (self.nodes.len() + self.work.len()) as u64
     }
 }
 
@@ -228,9 +289,6 @@ impl Ordering for SoftUpdates {
     fn attributes_replaced(&self, ino: Ino, old: [i64; 2], old_size: u32) {
         self.0.lock().ext_replaced(ino, old, old_size);
     }
-    fn indirect_changed(&self, _: Ino, _: ClaimOf) -> Disposition {
-        Disposition::Delay
-    }
     fn pointers_cleared(&self, ino: Ino, block: i64, entries: Range<usize>, size: u64) {
         self.0.lock().pointers_cleared(ino, block, entries, size);
     }
@@ -279,22 +337,35 @@ impl Ordering for SoftUpdates {
         self.0.lock().directory_grew(dir, lbn, old, new);
     }
     fn has_reserved(&self, dir: Ino) -> bool {
-        let e = self.0.lock();
-        let more = e.inodes.get(&dir).and_then(|r| r.more.as_ref());
-        more.is_some_and(|m| m.reserved > 0 || !m.freed.is_empty())
+        if !self.0.reserved.load(Relaxed) {
+            return false;
+        }
+        self.0.lock().any_reserved(dir)
     }
-    fn is_reserved(&self, at: DirPos) -> bool {
-        self.0.lock().is_reserved(at)
+    fn reserved_in(&self, dir: Ino, base: DirOff) -> Option<u128> {
+        if !self.0.reserved.load(Relaxed) {
+            return None;
+        }
+        let e = self.0.lock();
+        e.any_reserved(dir).then(|| e.reserved_in(dir, base))
     }
     fn reserved_for(&self, dir: Ino, name: &[u8]) -> Option<DirOff> {
+        if !self.0.reserved.load(Relaxed) {
+            return None;
+        }
         self.0.lock().reserved_for(dir, name)
     }
     fn take_freed_slots(&self, dir: Ino) -> Vec<DirOff> {
+        if !self.0.reserved.load(Relaxed) {
+            return Vec::new();
+        }
         let mut e = self.0.lock();
         let more = e.inodes.get_mut(&dir).and_then(|r| r.more.as_mut());
-        let freed =
+        let freed: Vec<DirOff> =
             more.map(|m| std::mem::take(&mut m.freed)).unwrap_or_default().into_iter().collect();
-        e.tidy(dir);
+        if !freed.is_empty() {
+            e.tidy(dir);
+        }
         freed
     }
     fn blocks_released(&self, ino: Ino) -> FreeNow {
@@ -309,9 +380,6 @@ impl Ordering for SoftUpdates {
     fn inode_released(&self, ino: Ino, was_dir: bool) -> FreeNow {
         self.0.lock().inode_released(ino, was_dir)
     }
-    fn truncated_block(&self, _: Ino, _: BufKey) -> Disposition {
-        Disposition::Delay
-    }
     fn data_before_name(&self, ino: Ino, dirty: &[BufKey]) {
         let mut e = self.0.lock();
         let Some(id) = e.inodes.get(&ino).and_then(|r| r.names.last().copied()) else { return };
@@ -319,7 +387,7 @@ impl Ordering for SoftUpdates {
             e.touch(key);
             e.need_block(id, key);
         }
-        e.rec(ino).version += 1;
+        e.new_state(ino);
         e.need_file(id, ino);
     }
     fn take_work(&self, max: usize) -> Vec<Work> {
@@ -339,5 +407,11 @@ impl Ordering for SoftUpdates {
     }
     fn pending(&self) -> Pending {
         self.0.lock().pending()
+    }
+    fn records(&self) -> u64 {
+        self.0.records.load(Relaxed)
+    }
+    fn memory(&self) -> u64 {
+        self.0.lock().memory() as u64
     }
 }

@@ -8,15 +8,14 @@
 //! 1. A name's node is among the `names` of its inode until it is anchored or removed.
 //! 2. A record whose last value is "nothing" is reserved: the directory code keeps it in place, with
 //!    its name, so that it can be shown again.
-//! 3. Of a file whose last durable name goes while it has newer ones, one of those is anchored first
-//!    (last-name rule, §6.3b); of a renamed file always the new one.
-//! 4. No image shows a name twice in a directory (§6.3a): a name removed elsewhere in the directory is
+//! 3. No image shows a name twice in a directory (§6.3a): a name removed elsewhere in the directory is
 //!    gone before it is entered again; a reserved record of the name is the one that is used.
 //!
 //! Reference: `spec/soft-updates.md` §4.6, §6.1 to §6.10.
 
-use super::Engine;
 use super::graph::{Cond, Id, Level, Name, Need, State, What};
+use super::memory::take;
+use super::{Engine, records};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{DirPos, NameKind, NamedInode};
@@ -24,24 +23,39 @@ use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, FileType, Ino, Lbn};
 use smallvec::SmallVec;
 use std::hash::BuildHasher;
+use std::num::NonZeroU64;
 
 /// What a record names.
 pub(super) type Value = (Ino, u8);
 
-/// The values of a record.
+/// The values of a record; small, as there are as many as changes.
 #[derive(Debug)]
 pub(super) struct Chain {
-    /// On the device.
-    pub(super) base: Value,
+    base_ino: Ino,
+    base_type: u8,
+    /// Its place in the chunk.
+    pub(super) within: u16,
     /// Since then, oldest first.
     pub(super) versions: SmallVec<[Id; 1]>,
+}
+
+impl Chain {
+    pub(super) fn new(base: Value, off: u32) -> Chain {
+        let within = (off % DIRBLKSIZ as u32) as u16;
+        Chain { base_ino: base.0, base_type: base.1, within, versions: SmallVec::new() }
+    }
+
+    /// What is on the device.
+    pub(super) fn base(&self) -> Value {
+        (self.base_ino, self.base_type)
+    }
 }
 
 /// A name that is removed in memory and may be on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Removed {
     /// It was taken out of the block at this reason to write it; the chunk it was in.
-    Plain { key: BufKey, seq: u64, chunk: u32 },
+    Plain { seq: u64, chunk: u32 },
     /// Its record is reserved.
     Reserved(DirOff),
 }
@@ -56,23 +70,31 @@ impl Engine {
         BufKey::File(at.dir, i64::try_from(lbn.0).unwrap_or(i64::MAX))
     }
 
-    pub(super) fn name_hash(&self, dir: Ino, name: &[u8]) -> (Ino, u64) {
-        (dir, self.hasher.hash_one(name))
+    pub(super) fn name_hash(&self, dir: Ino, name: &[u8]) -> u64 {
+        self.hasher.hash_one((dir.0, name))
     }
 
     pub(super) fn record(&mut self, at: DirPos) -> Option<&mut Chain> {
         let key = self.dir_key(at);
-        self.dirs.get_mut(&key)?.get_mut(&at.off.0)
+        self.dirs.get_mut(&key)?.get_mut(at.off.0)
     }
 
     pub(super) fn drop_record(&mut self, at: DirPos) -> Option<Chain> {
         let key = self.dir_key(at);
         let all = self.dirs.get_mut(&key)?;
-        let chain = all.remove(&at.off.0);
+        let chain = all.remove(at.off.0);
         if all.is_empty() {
             self.dirs.remove(&key);
         }
         chain
+    }
+
+    /// The hash of the name in a reserved record.
+    fn hash_of(&self, id: Id) -> Option<u64> {
+        match &self.nodes.get(id)?.what {
+            What::Name(n) => Some(n.hash),
+            _ => None,
+        }
     }
 
     pub(super) fn value(&self, id: Id) -> Option<Value> {
@@ -103,8 +125,8 @@ impl Engine {
     }
 
     /// A value for the record at `at`; its needs follow.
-    pub(super) fn new_value(&mut self, at: DirPos, (ino, dtype): Value, text: Option<&[u8]>) -> Id {
-        self.add(What::Name(Name { at, ino, dtype, text: text.map(Box::from) }))
+    pub(super) fn new_value(&mut self, at: DirPos, (ino, dtype): Value) -> Id {
+        self.add(What::Name(Name { at, ino, dtype, hash: 0 }))
     }
 
     /// See [`crate::ordering::Ordering::name_added`].
@@ -118,17 +140,21 @@ impl Engine {
         let key = self.dir_key(at);
         self.touch(key);
         let hash = self.name_hash(at.dir, name);
-        let removed = self.gone.remove(&hash);
-        let back = self.record(at).map(|c| c.base == (target.ino, target.dtype));
+        let removed = self.gone.get(&hash).copied();
+        if matches!(removed, Some(Removed::Reserved(_))) {
+            take(&mut self.gone, &hash);
+        }
+        let back = self.record(at).map(|c| c.base() == (target.ino, target.dtype));
         if back == Some(true) && self.restore(at) {
             return self.drain();
         }
-        let id = self.new_value(at, (target.ino, target.dtype), None);
+        let id = self.new_value(at, (target.ino, target.dtype));
         self.need_target(id, at, target, kind);
-        if let Some(Removed::Plain { key: old, seq, chunk }) = removed
-            && (old != key || chunk != chunk_of(at.off))
+        if let Some(Removed::Plain { seq, chunk }) = removed
+            && chunk != chunk_of(at.off)
             && holds(Rule::UniqueName)
         {
+            let old = self.dir_key(DirPos { dir: at.dir, off: start_of(chunk) });
             self.need_block_at(id, old, seq);
         }
         self.succeed_reserved(at, id);
@@ -143,7 +169,7 @@ impl Engine {
     /// The record was reserved, and names again what the device shows: then nothing happened.
     fn restore(&mut self, at: DirPos) -> bool {
         let Some(chain) = self.record(at) else { return false };
-        let (base, last) = (chain.base, chain.versions.first().copied());
+        let (base, last) = (chain.base(), chain.versions.first().copied());
         let Some(last) = last.filter(|_| chain.versions.len() == 1) else { return false };
         if self.state(last) != Some(State::Never) || self.value(last) != Some(NOTHING) {
             return false;
@@ -157,15 +183,12 @@ impl Engine {
                 && *ino == base.0
             {
                 let by = *by;
-                self.cancel(dep);
-                if let Some(more) = self.inodes.get_mut(&base.0).and_then(|r| r.more.as_mut()) {
-                    more.unlinks.retain(|u| *u != dep);
-                }
+                self.fulfil(dep);
+                self.unlist_unlink(base.0, dep);
                 self.totals.removals = self.totals.removals.saturating_sub(1);
                 self.unlinked(base.0, by);
             }
         }
-        self.left(last, base.0);
         self.fulfil(last);
         true
     }
@@ -201,6 +224,11 @@ impl Engine {
         if is_dir && holds(Rule::ParentBeforeName) {
             self.need_inode(id, at.dir, false);
         }
+        // Moved before, and the device may still show where from: see `need_dotdot`.
+        let dotdot = self.more_of(target.ino).and_then(|m| m.dotdot).filter(|_| is_dir);
+        if let Some(dotdot) = dotdot.filter(|_| holds(Rule::DotDotBeforeName)) {
+            self.need_node(id, dotdot, Level::Durable, false);
+        }
         let first_block =
             is_dir && holds(Rule::BodyBeforeName) || is_link && holds(Rule::TextBeforeName);
         if first_block && self.inodes.get(&target.ino).is_some_and(|r| r.more.is_some()) {
@@ -211,10 +239,9 @@ impl Engine {
     /// The record at `at` gets `id` as its last value; `base` is what it named before, if nothing is
     /// known of it.
     pub(super) fn enter(&mut self, at: DirPos, base: Value, id: Id) {
-        let key = self.dir_key(at);
+        let (key, reserved) = (self.dir_key(at), self.value(id) == Some(NOTHING));
         let all = self.dirs.entry(key).or_default();
-        let fresh = || Chain { base, versions: SmallVec::new() };
-        all.entry(at.off.0).or_insert_with(fresh).versions.push(id);
+        all.enter(at.off.0, base, reserved).versions.push(id);
     }
 
     /// If the record is reserved by a removal that was in no image, `id` takes its place: it needs
@@ -229,9 +256,7 @@ impl Engine {
             if let Some(c) = self.record(at) {
                 c.versions.pop();
             }
-            let base = self.record(at).map_or(NOTHING, |c| c.base);
             self.supersede(last, id);
-            self.left(last, base.0);
         }
     }
 
@@ -246,8 +271,8 @@ impl Engine {
     pub(super) fn inherit(&mut self, from: Id, id: Id) {
         let needs: SmallVec<[Need; 2]> =
             self.nodes.get(from).map(|n| n.needs.iter().copied().collect()).unwrap_or_default();
-        for need in needs.into_iter().filter(|n| !n.anchor) {
-            if let Cond::Node(on, Level::Anchored) = need.cond
+        for need in needs.into_iter().filter(|n| !n.anchor()) {
+            if let Cond::Node(on, Level::Anchored) = need.cond()
                 && on != id
                 && !self.reaches(on, id)
             {
@@ -311,7 +336,7 @@ impl Engine {
         {
             older.extend(chain.versions.drain(..k));
             chain.versions.remove(0);
-            chain.base = value;
+            (chain.base_ino, chain.base_type) = value;
             done = chain.versions.is_empty();
         }
         if done {
@@ -348,40 +373,16 @@ impl Engine {
 
     /// A reserved record is gone from the device: it is free, unless it was taken again.
     fn reserved_gone(&mut self, id: Id, at: DirPos, free: bool) {
-        let text = match self.nodes.get_mut(id).map(|n| &mut n.what) {
-            Some(What::Name(n)) => n.text.take(),
-            _ => None,
-        };
         if free {
-            if let Some(text) = text {
-                let hash = self.name_hash(at.dir, &text);
-                if matches!(self.gone.get(&hash), Some(Removed::Reserved(off)) if *off == at.off) {
-                    self.gone.remove(&hash);
-                }
+            if let Some(hash) = self.hash_of(id)
+                && matches!(self.gone.get(&hash), Some(Removed::Reserved(off)) if *off == at.off)
+            {
+                take(&mut self.gone, &hash);
             }
             self.unreserve(at.dir, 1);
             self.more(at.dir).freed.insert(at.off);
         }
-        self.forget_leaving(id);
         self.fulfil(id);
-    }
-
-    /// Nothing waits for `id` as the removal of an old name any more.
-    fn forget_leaving(&mut self, id: Id) {
-        let deps = self.nodes.get(id).map(|n| n.dependents.clone()).unwrap_or_default();
-        for dep in deps {
-            if let Some(What::Unlink { ino, .. }) = self.nodes.get(dep).map(|n| &n.what) {
-                let ino = *ino;
-                self.left(id, ino);
-            }
-        }
-    }
-
-    pub(super) fn left(&mut self, id: Id, ino: Ino) {
-        if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
-            more.leaving.retain(|l| *l != id);
-        }
-        self.tidy(ino);
     }
 
     pub(super) fn unreserve(&mut self, dir: Ino, by: u32) {
@@ -394,7 +395,7 @@ impl Engine {
     pub(super) fn anchored(&mut self, id: Id) {
         let Some(What::Name(name)) = self.nodes.get(id).map(|n| &n.what) else { return };
         let (ino, at) = (name.ino, name.at);
-        self.unanchored.remove(&(at.dir, at.off));
+        take(&mut self.unanchored, &(at.dir, at.off));
         if self.anchor_of(ino) == Some(id) {
             self.more(ino).anchor = None;
         }
@@ -403,9 +404,9 @@ impl Engine {
     }
 
     /// The entry of a plainly removed name is out of date.
-    pub(super) fn forget_gone(&mut self, key: (Ino, u64), seq: u64) {
-        if matches!(self.gone.get(&key), Some(Removed::Plain { seq: s, .. }) if *s == seq) {
-            self.gone.remove(&key);
+    pub(super) fn forget_gone(&mut self, key: u64, seq: NonZeroU64) {
+        if matches!(self.gone.get(&key), Some(Removed::Plain { seq: s, .. }) if *s == seq.get()) {
+            take(&mut self.gone, &key);
         }
     }
 
@@ -427,7 +428,7 @@ impl Engine {
 
     /// A name that is durable but not anchored has no chain; it moves all the same.
     fn move_unanchored(&mut self, from: DirPos, to: DirPos) {
-        let Some(id) = self.unanchored.remove(&(from.dir, from.off)) else { return };
+        let Some(id) = take(&mut self.unanchored, &(from.dir, from.off)) else { return };
         if let Some(n) = self.nodes.get_mut(id)
             && let What::Name(n) = &mut n.what
         {
@@ -444,6 +445,10 @@ impl Engine {
         let key = BufKey::File(dir, i64::try_from(lbn.0).unwrap_or(i64::MAX));
         self.touch(key);
         let id = self.add(What::Hold { ino: dir, limit: old, new });
+        if let Some(n) = self.nodes.get_mut(id) {
+            // The names that will fill the chunk.
+            n.dependents.reserve_exact(DIRBLKSIZ / 16);
+        }
         self.more(dir).holds.push(id);
         self.need_block(id, key);
         self.need_claims(id, dir, lbn, false, false);
@@ -453,7 +458,7 @@ impl Engine {
     /// for the directory's inode.
     pub(super) fn forget_names(&mut self, dir: Ino, key: BufKey) {
         let Some(all) = self.dirs.remove(&key) else { return };
-        for (_, chain) in all {
+        for chain in all.into_chains() {
             for v in chain.versions {
                 for action in self.actions_of(v) {
                     self.need_inode(action, dir, false);
@@ -462,13 +467,9 @@ impl Engine {
                 }
                 match self.value(v) {
                     Some(NOTHING) => {
-                        self.left(v, chain.base.0);
                         self.unreserve(dir, 1);
-                        if let Some(What::Name(n)) = self.nodes.get(v).map(|n| &n.what)
-                            && let Some(text) = &n.text
-                        {
-                            let hash = self.name_hash(dir, text);
-                            self.gone.remove(&hash);
+                        if let Some(hash) = self.hash_of(v) {
+                            take(&mut self.gone, &hash);
                         }
                     }
                     Some((ino, _)) => {
@@ -487,28 +488,39 @@ impl Engine {
         }
     }
 
-    /// The reserved record of a name.
+    /// The reserved record of a name, if no other one has its hash.
     pub(super) fn reserved_for(&self, dir: Ino, name: &[u8]) -> Option<DirOff> {
-        match self.gone.get(&self.name_hash(dir, name)) {
+        let hash = self.name_hash(dir, name);
+        match self.gone.get(&hash) {
             Some(Removed::Reserved(off)) => {
                 let key = self.dir_key(DirPos { dir, off: *off });
-                let last = self.dirs.get(&key)?.get(&off.0)?.versions.last()?;
-                match &self.nodes.get(*last)?.what {
-                    What::Name(n) if n.text.as_deref() == Some(name) => Some(*off),
-                    _ => None,
-                }
+                let last = self.dirs.get(&key)?.get(off.0)?.versions.last()?;
+                (self.value(*last) == Some(NOTHING) && self.hash_of(*last) == Some(hash))
+                    .then_some(*off)
             }
             _ => None,
         }
     }
 
-    /// Whether the record is reserved, or was and nobody was told yet that it is not.
-    pub(super) fn is_reserved(&self, at: DirPos) -> bool {
-        let last =
-            self.dirs.get(&self.dir_key(at)).and_then(|all| all.get(&at.off.0)?.versions.last());
-        last.is_some_and(|&v| self.value(v) == Some(NOTHING))
-            || self.more_of(at.dir).is_some_and(|m| m.freed.contains(&at.off))
+    /// See [`crate::ordering::Ordering::has_reserved`].
+    pub(super) fn any_reserved(&self, dir: Ino) -> bool {
+        self.more_of(dir).is_some_and(|m| m.reserved > 0 || !m.freed.is_empty())
     }
+
+    /// See [`crate::ordering::Ordering::reserved_in`].
+    pub(super) fn reserved_in(&self, dir: Ino, base: DirOff) -> u128 {
+        let held = self.dirs.get(&self.dir_key(DirPos { dir, off: base }));
+        let held = held.map_or(0, |all| all.reserved_in(base.0));
+        let freed = self.more_of(dir).map(|m| &m.freed).filter(|freed| !freed.is_empty());
+        let end = DirOff(base.0.saturating_add(DIRBLKSIZ as u32));
+        let freed = freed.into_iter().flat_map(|freed| freed.range(base..end));
+        freed.fold(held, |all, off| all | records::bit(off.0))
+    }
+}
+
+/// Where a chunk starts.
+fn start_of(chunk: u32) -> DirOff {
+    DirOff(chunk.saturating_mul(DIRBLKSIZ as u32))
 }
 
 /// Which chunk, that is which sector, of a directory.

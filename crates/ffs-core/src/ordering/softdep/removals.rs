@@ -17,6 +17,7 @@ use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{DirPos, DotDot, Gone, NameKind, NamedInode};
 use ffs_ondisk::Ino;
 use smallvec::SmallVec;
+use std::num::NonZeroU64;
 
 /// What hung on a name that was retracted: what was to be done when it had replaced another, and the
 /// names it had to wait for because of that.
@@ -38,7 +39,7 @@ impl Engine {
     ) {
         let key = self.dir_key(at);
         self.touch(key);
-        let id = self.new_value(at, (new.ino, new.dtype), None);
+        let id = self.new_value(at, (new.ino, new.dtype));
         self.need_target(id, at, new, kind);
         if kind == NameKind::DotDot {
             // A check keeps the name that `..` agrees with: not one in a directory that is lost itself.
@@ -80,13 +81,13 @@ impl Engine {
         let key = self.dir_key(at);
         let own = self.pending_name(old.ino, at);
         // A trial of what has to wait; it becomes the record's last value if anything does.
-        let id = self.new_value(at, NOTHING, Some(name));
+        let id = self.new_value(at, NOTHING);
         self.guard(id, old.ino, own, gone);
         self.guard_inside(id, old.ino, gone);
         let retracted = own.and_then(|own| self.retract(own, old.ino, at));
         let seen = retracted.is_none();
         let left = retracted.unwrap_or_default();
-        let base = self.record(at).map_or((old.ino, old.dtype), |c| c.base);
+        let base = self.record(at).map_or((old.ino, old.dtype), |c| c.base());
         if !seen && base == NOTHING && self.record(at).is_none_or(|c| c.versions.is_empty()) {
             // The device never saw the name, nor another in its place.
             self.drop_record(at);
@@ -104,7 +105,14 @@ impl Engine {
         if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
             self.fulfil(id);
             self.remove_plainly(at, (key, seq), name);
+            let hash = self.name_hash(at.dir, name);
             for action in left.actions {
+                // What the device shows under the name is another's: its count knows when that is gone.
+                if let Some(What::Unlink { name: tag, .. }) =
+                    self.nodes.get_mut(action).map(|n| &mut n.what)
+                {
+                    *tag = NonZeroU64::new(seq).map(|seq| (hash, seq));
+                }
                 self.need_block_at(action, key, seq);
                 self.act_if_free(action);
             }
@@ -117,8 +125,12 @@ impl Engine {
         }
         self.enter(at, (old.ino, old.dtype), id);
         self.more(at.dir).reserved += 1;
+        self.reserved = true;
         let hash = self.name_hash(at.dir, name);
         self.gone.insert(hash, Removed::Reserved(at.off));
+        if let Some(What::Name(n)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
+            n.hash = hash;
+        }
         for action in left.actions {
             self.need_node(action, id, Level::Durable, false);
         }
@@ -126,9 +138,6 @@ impl Engine {
             self.lower(old.ino, gone, Some(id), None);
         }
         self.lower_parent(old.ino, gone, Some(id), None);
-        if gone.moved {
-            self.more(old.ino).leaving.push(id);
-        }
         self.drain();
         true
     }
@@ -165,11 +174,10 @@ impl Engine {
             return;
         }
         self.guard_contents(id, dir);
-        let more = self.inodes.get(&dir).and_then(|r| r.more.as_ref());
-        for unlink in more.map(|m| m.unlinks.clone()).unwrap_or_default() {
+        for unlink in self.unlinks_of(dir) {
             let needs = self.nodes.get(unlink).map(|n| n.needs.clone()).unwrap_or_default();
             for need in needs {
-                if let Cond::Node(older, _) = need.cond
+                if let Cond::Node(older, _) = need.cond()
                     && self.value(older).is_some()
                 {
                     self.inherit(id, older);
@@ -182,10 +190,9 @@ impl Engine {
         if self.inodes.get(&dir).and_then(|r| r.more.as_ref()).is_none_or(|m| m.reserved == 0) {
             return;
         }
-        let keys = BufKey::File(dir, 0)..=BufKey::File(dir, i64::MAX);
-        let inside: Vec<Id> = (self.dirs.range(keys))
-            .flat_map(|(_, all)| all.values())
-            .filter_map(|c| c.versions.last().copied())
+        let inside: Vec<Id> = (self.dirs.range(Engine::content_of(dir)))
+            .flat_map(|(_, all)| all.iter())
+            .filter_map(|(_, c)| c.versions.last().copied())
             .filter(|&v| self.value(v) == Some(NOTHING))
             .collect();
         for v in inside {
@@ -250,8 +257,8 @@ impl Engine {
         let needs = self.nodes.get(id).map(|n| n.needs.as_slice()).unwrap_or_default();
         needs
             .iter()
-            .filter_map(|n| match n.cond {
-                Cond::Node(on, Level::Anchored) if !n.anchor => Some(on),
+            .filter_map(|n| match n.cond() {
+                Cond::Node(on, Level::Anchored) if !n.anchor() => Some(on),
                 _ => None,
             })
             .collect()
@@ -266,7 +273,7 @@ impl Engine {
     /// Takes the need for `own` off `action` without more.
     pub(super) fn detach(&mut self, action: Id, own: Id) {
         if let Some(n) = self.nodes.get_mut(action) {
-            n.needs.retain(|need| !matches!(need.cond, Cond::Node(on, _) if on == own));
+            n.needs.retain(|need| !matches!(need.cond(), Cond::Node(on, _) if on == own));
         }
         if let Some(n) = self.nodes.get_mut(own) {
             n.dependents.retain(|d| *d != action);
@@ -283,14 +290,14 @@ impl Engine {
                 .map(|n| n.needs.iter().copied())
                 .into_iter()
                 .flatten()
-                .filter(|n| matches!(n.cond, Cond::Node(on, _) if on == own))
+                .filter(|n| matches!(n.cond(), Cond::Node(on, _) if on == own))
                 .collect();
             for need in levels {
-                let Cond::Node(_, level) = need.cond else { continue };
+                let Cond::Node(_, level) = need.cond() else { continue };
                 if let Some(heir) = heir {
-                    self.need_node(dep, heir, level, need.anchor);
+                    self.need_node(dep, heir, level, need.anchor());
                 }
-                self.meet(dep, need.cond);
+                self.meet(dep, need.cond());
             }
             if let Some(n) = self.nodes.get_mut(own) {
                 n.dependents.retain(|d| *d != dep);
@@ -313,7 +320,7 @@ impl Engine {
             self.cancel(v);
         }
         let hash = self.name_hash(at.dir, name);
-        self.gone.insert(hash, Removed::Plain { key, seq, chunk: chunk_of(at.off) });
+        self.gone.insert(hash, Removed::Plain { seq, chunk: chunk_of(at.off) });
     }
 
     /// The count of `ino` drops when its name is gone: with value `id`, or with the block.
@@ -330,9 +337,19 @@ impl Engine {
         let by = gone.drops;
         self.add_pending(ino, by);
         self.totals.removals += 1;
-        let tag = block.map(|(at, _, seq, name)| (self.name_hash(at.dir, name), seq));
+        let tag = block.and_then(|(at, _, seq, name)| {
+            Some((self.name_hash(at.dir, name), NonZeroU64::new(seq)?))
+        });
         let action = self.add(What::Unlink { ino, by, name: tag });
-        self.more(ino).unlinks.push(action);
+        if gone.drops >= 2 {
+            // Of a directory the link of `.` goes besides: not while an older name may show it.
+            self.need_unlinks(action, ino);
+        }
+        let going = self.going(ino);
+        going.unlinks.push(action);
+        if gone.moved {
+            going.leaving.push(action);
+        }
         if let Some(id) = id {
             self.need_node(action, id, Level::Durable, false);
         }
@@ -345,19 +362,24 @@ impl Engine {
     /// A directory is removed whose newest name the device never saw. If it may still show an older
     /// one, the link of `.` stays until that is gone too.
     fn lower_dot(&mut self, ino: Ino, gone: Gone) {
-        let Some(more) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()) else { return };
-        let older = more.unlinks.clone();
-        if gone.drops < 2 || older.is_empty() || !holds(Rule::NameBeforeCount) {
+        let older = !self.unlinks_of(ino).is_empty();
+        if gone.drops < 2 || !older || !holds(Rule::NameBeforeCount) {
             return;
         }
         self.add_pending(ino, 1);
         self.totals.removals += 1;
         let action = self.add(What::Unlink { ino, by: 1, name: None });
+        self.need_unlinks(action, ino);
+        self.going(ino).unlinks.push(action);
+        self.act_if_free(action);
+    }
+
+    /// `action` needs every name of `ino` that was removed before to be gone.
+    fn need_unlinks(&mut self, action: Id, ino: Ino) {
+        let older = self.unlinks_of(ino);
         for unlink in older {
             self.need_node(action, unlink, Level::Durable, false);
         }
-        self.more(ino).unlinks.push(action);
-        self.act_if_free(action);
     }
 
     /// The count of a parent that loses a `..` drops when that is gone.
@@ -377,9 +399,13 @@ impl Engine {
         self.add_pending(parent, 1);
         self.totals.removals += 1;
         let action = self.add(What::Unlink { ino: parent, by: 1, name: None });
-        let dotdot = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.dotdot);
-        if let Some(dotdot) = dotdot {
-            self.need_node(action, dotdot, Level::Durable, false);
+        let more = self.inodes.get(&ino).and_then(|r| r.more.as_ref());
+        let dotdot = more.and_then(|m| m.dotdot);
+        // If the name here was never seen, an older one may be: a check would have `..` agree with that.
+        let going = self.inodes.get(&ino).and_then(|r| r.going.as_ref());
+        let older = going.map(|g| g.leaving.clone()).unwrap_or_default();
+        for on in dotdot.into_iter().chain(older) {
+            self.need_node(action, on, Level::Durable, false);
         }
         if let Some(id) = id {
             self.need_node(action, id, Level::Durable, false);

@@ -66,6 +66,18 @@ const PATTERNS: &[&str] = &[
     // Attributes ride along.
     "chmod /foo 600\nappend /foo 10\nfdatasync /foo\nchown /foo 3 4\nfsync /foo",
     "create /n\nchmod /n 4755\nlink /n /A/n\nfsync /A",
+    // Extended attributes set twice, and removed, while the inode's block is written for another's sake.
+    "setxattr /foo k 40\nsetxattr /foo k 90\ncreate /n\nfsync /n\nwait 31",
+    "setxattr /foo k 40\nsync\nsetxattr /foo k 90\ncreate /n\nfsync /n\nremovexattr /foo k\nwait 31",
+    // A renamed file's old name entered again, the new name removed again, a directory made in its place.
+    "create /y\nwait 29\nrename /y /B/x\ncreate /y\nfsync /B/x",
+    "create /B/y\nlink /B/y /A/C/z\nwait 31\nrename /B/y /foo\nunlink /foo\nfsync /B",
+    "mkdir /A/C/d\nsync\nrename /A/C/d /A/e\nwait 1\nmkdir /A/C/d\nrename /A/C/d /A/e\nwait 31",
+    // Names swapped; space given back in the middle of a file and taken by another.
+    "exchange /foo /A/foo\nfsync /foo\nexchange /A/foo /B/l\nwait 31",
+    "mkdir /N\nexchange /N /A/C\ncreate /N/x\nfsync /N/x\nexchange /A /B\nwait 31",
+    "punch /B/foo {b} 49152\ncreate /n\nappend /n 40000\nfsync /n\nwrite /B/foo {b} 100\nwait 31",
+    "allocate /foo 0 60000\nfsync /foo\nzero /foo {f} {b}\npunch /foo 0 50000\nwait 31",
     // Synchronous writes between lazy ones.
     "create /n\nwrite /n 0 700 sync\nappend /n 5000\nwrite /n 5 10 sync",
     "append /foo 100\nwrite /A/foo 0 512 sync\nunlink /foo\nwrite /A/foo 512 512 sync",

@@ -41,6 +41,8 @@ pub(super) enum Change {
     },
     /// The size set.
     Resized(u64),
+    /// Bytes made zeros, by a hole or not.
+    Zeroed(Range<u64>),
 }
 
 /// Sizes a file may have in an era.
@@ -129,6 +131,7 @@ impl Builder {
                 self.write(bytes, *version);
             }
             Change::Resized(size) => self.resize(*size),
+            Change::Zeroed(bytes) => self.put(bytes, |_, part| part.fill(0)),
         }
         if self.open {
             let least = if partly { before.min(self.size) } else { self.size };
@@ -137,6 +140,12 @@ impl Builder {
     }
 
     fn write(&mut self, bytes: &Range<u64>, version: u32) {
+        let obj = self.obj;
+        self.put(bytes, |at, part| tag::fill(obj, version, at, part));
+    }
+
+    /// These bytes become what `fill` makes of each part, which begins at that byte of the file.
+    fn put(&mut self, bytes: &Range<u64>, fill: impl Fn(u64, &mut [u8])) {
         if bytes.is_empty() {
             return;
         }
@@ -147,7 +156,7 @@ impl Builder {
             let to = (bytes.end - base).min(SECTOR_BYTES) as usize;
             let mut page = self.now.get(&index).copied().unwrap_or(ZEROS);
             if let Some(part) = page.get_mut(from..to) {
-                tag::fill(self.obj, version, base + from as u64, part);
+                fill(base + from as u64, part);
             }
             self.now.insert(index, page);
             self.allow(index, &page);

@@ -140,7 +140,9 @@ impl Expectation {
         for rename in &names.renames {
             let broken = walk.broken.contains(&rename.from.0) || walk.broken.contains(&rename.to.0);
             let both = there(rename.from.0) && there(rename.to.0) && !broken;
-            if both && names.is_anchored(rename.obj) && rename.lost(&names.cells, &walk.values) {
+            let owed = both && rename.promised && !names.given_up(rename);
+            let owed = owed && names.is_anchored(rename.obj);
+            if owed && rename.lost(&names.cells, &walk.values) {
                 let name = |at: usize| {
                     let cell = names.cells.get(at);
                     cell.map(|cell| String::from_utf8_lossy(&cell.name).into_owned())

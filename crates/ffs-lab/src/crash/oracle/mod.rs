@@ -43,7 +43,7 @@ mod names;
 mod tests;
 mod traits;
 
-use super::history::{History, Violation};
+use super::history::{Cut, History, Violation};
 use super::image::ImageBytes;
 use super::raw::Found;
 use model::Model;
@@ -81,10 +81,10 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// What `history` allows after a crash when the device had seen `cut` events.
+    /// What `history` allows after a crash at `cut`.
     #[must_use]
-    pub fn new(history: &History, cut: u64, promise: Promise) -> Expectation {
-        let model = Model::new(history, cut, promise == Promise::SyncOrdered);
+    pub fn new(history: &History, cut: impl Into<Cut>, promise: Promise) -> Expectation {
+        let model = Model::new(history, cut.into(), promise == Promise::SyncOrdered);
         let binding = promise != Promise::Async || model.quiet;
         Expectation { model, promise, binding }
     }

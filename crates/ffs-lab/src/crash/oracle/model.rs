@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::super::history::{Happening, History, Life, Name, ObjId, ObjKind, Stage};
+use super::super::history::{Cut, Happening, History, Life, Name, ObjId, ObjKind, Stage};
 use super::content::{Change, Content};
 use super::names::Names;
 use super::traits::Traits;
@@ -36,7 +36,7 @@ pub(super) struct Model {
 
 impl Model {
     /// Reads `history` up to a crash at `cut`. `prompt`: names are durable when the call returns.
-    pub(super) fn new(history: &History, cut: u64, prompt: bool) -> Model {
+    pub(super) fn new(history: &History, cut: Cut, prompt: bool) -> Model {
         let mut model = Model { quiet: true, ..Model::default() };
         for (step, stage) in history.until(cut) {
             model.step(&step.what, stage, prompt);
@@ -90,6 +90,7 @@ impl Model {
                 self.content(*obj, change);
             }
             Happening::Resized { obj, size } => self.content(*obj, Change::Resized(*size)),
+            Happening::Zeroed { obj, bytes } => self.content(*obj, Change::Zeroed(bytes.clone())),
             Happening::Attr { obj, attrs } => {
                 if let Some(object) = self.objects.get_mut(obj) {
                     object.traits.set(*attrs);

@@ -78,6 +78,9 @@ pub(super) struct Rename {
     pub(super) replaces: bool,
     /// How many content changes the object had seen.
     pub(super) changes: usize,
+    /// Whether the old name was known to be durable, or is that of a rename of such a one. Of a name that
+    /// nobody was promised it does not matter in which directories it was never seen.
+    pub(super) promised: bool,
 }
 
 /// An object's names, now and forever.
@@ -174,12 +177,15 @@ impl Names {
     pub(super) fn rename(&mut self, from: &Name, to: &Name, obj: ObjId, changes: usize) {
         let (from, to) = (self.cell(from), self.cell(to));
         let replaces = self.cells.get(to).is_some_and(|cell| cell.values.last() != Some(&None));
+        let place = self.cells.get(from).map_or(0, |cell| cell.values.len() - 1);
+        let promised = self.cells.get(from).is_some_and(|cell| cell.floor == place)
+            || self.renames.iter().any(|r| r.obj == obj && r.to == (from, place) && r.promised);
         // The new name first: the object is never without one.
         let entered = self.assign(to, Some(obj));
         let left = self.assign(from, None);
         self.object(obj).left.push((from, left));
         let (from, to) = ((from, left), (to, entered));
-        self.renames.push(Rename { from, to, obj, replaces, changes });
+        self.renames.push(Rename { from, to, obj, replaces, changes, promised });
     }
 
     /// The present value of a cell is durable.
@@ -237,6 +243,14 @@ impl Names {
                 }
             }
         }
+    }
+
+    /// Whether the new name was removed or given to another file since: then it may have been spared, as long
+    /// as the object keeps another (X1). A new name that was itself moved was not given up.
+    pub(super) fn given_up(&self, rename: &Rename) -> bool {
+        let next = (rename.to.0, rename.to.1 + 1);
+        let changed = self.cells.get(next.0).is_some_and(|cell| next.1 < cell.values.len());
+        changed && !self.renames.iter().any(|r| r.obj == rename.obj && r.from == next)
     }
 
     /// Objects that must be found.

@@ -104,11 +104,22 @@ fn what_is_in_the_base_already_is_no_state() {
 fn a_state_knows_how_much_of_the_log_it_needs() {
     let (window, canvas) = (window(&[(0, 2), (2, 1), (3, 1)]), canvas());
     let stage = Stage::new(&window, &canvas, 7);
-    let cut = |choice| stage.lay_out(choice).cut;
+    let cut = |choice| stage.lay_out(choice).cut.seen;
     assert_eq!((cut(Choice::Prefix(0)), cut(Choice::Prefix(2))), (10, 12));
     assert_eq!((cut(Choice::Only(0)), cut(Choice::AllBut(0))), (11, 13));
     assert_eq!(cut(Choice::Torn { write: 0, how: 0, rest: Rest::None }), 11);
     assert_eq!(cut(Choice::Torn { write: 0, how: 0, rest: Rest::All }), 13);
+}
+
+#[test]
+fn of_a_torn_write_nothing_had_returned_but_it_was_issued() {
+    // Without a volatile cache a write is a window, which ends before the write does.
+    let (window, canvas) = (Window { end: 10, ..window(&[(0, 2)]) }, canvas());
+    let stage = Stage::new(&window, &canvas, 7);
+    let cut = |choice| stage.lay_out(choice).cut;
+    let torn = Choice::Torn { write: 0, how: 0, rest: Rest::None };
+    assert_eq!(cut(torn), Cut { seen: 10, issued: 11 });
+    assert_eq!((cut(Choice::Prefix(0)), cut(Choice::Prefix(1))), (10.into(), 11.into()));
 }
 
 #[test]

@@ -1,0 +1,35 @@
+//! The paper's benchmarks, small, on the simulated machine of 2002.
+
+use std::path::Path;
+
+use ffs_lab::study::{Plan, Shard, Store};
+
+use crate::cmd::lab::study;
+use crate::fail::Failure;
+use crate::memory;
+use crate::output;
+
+/// Why it is left out here, if it is.
+pub(super) fn left_out() -> Option<String> {
+    let bytes = study::memory_of(&Plan::quick(), 1);
+    let short = memory::available().is_some_and(|available| available < bytes);
+    short.then(|| format!("it takes {}", output::human(bytes)))
+}
+
+/// How many runs the study is.
+pub(super) fn runs() -> u64 {
+    Plan::quick().jobs().len() as u64
+}
+
+/// Runs the quick study in `dir`, which must be new, writes its report there and prints the tables.
+pub(super) fn run(dir: &Path) -> Result<(), Failure> {
+    let plan = Plan::quick();
+    let mut store = Store::open(dir, &plan, &mut |text| output::note(text))?;
+    let ended = study::carry_out(&mut store, Shard::WHOLE, study::threads(&plan));
+    if ended.interrupted {
+        return Err(Failure::interrupted());
+    }
+    study::conclude(&store, ended, dir)?;
+    study::finish(&store, dir, false)?;
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! `ffs lab compare WORKLOAD` and `ffs lab list`.
+
+use std::io::Write;
+
+use clap::Subcommand;
+use ffs_lab::compare::works::{Comparison, Request, Row};
+use ffs_lab::work::{Finish, MetricKind, all, by_name, unknown};
+use ffs_lab::{LabError, TargetSpec};
+
+use super::{Bar, context, dirs};
+use crate::fail::{Failure, Outcome};
+use crate::output;
+
+/// One workload on several targets, which take turns
+///
+/// A workload is a name, or a name with parameters: `postmark:number=20000,transactions=50000`. `ffs lab
+/// list` shows all of them; `dirs`, one directory phase by phase, has options of its own.
+///
+/// A target is `core` (the library in process, on a new volume in memory), `core:NAME=VALUE,...` (the
+/// same with mount options; also format=, endian=, bsize=, fsize=, size=, image=FILE) or a directory you
+/// may write in: the work is done through system calls in a subdirectory of it, which is removed.
+///
+/// Targets differ in what is durable when a call returns; each says what it promises. With --sync they
+/// have the same finish line.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    own: Option<Own>,
+
+    /// What to run: `ffs lab list` shows what there is
+    #[arg(required = true)]
+    workload: Option<String>,
+
+    /// Whom to measure; the first is the measure of the others
+    #[arg(long, value_name = "TARGET", default_values_t = ["core".to_owned()])]
+    target: Vec<String>,
+
+    /// All counts of the workload are multiplied by it
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    scale: f64,
+
+    /// What the workload draws follows from it
+    #[arg(long, default_value_t = 2002)]
+    seed: u64,
+
+    /// Rounds; the table shows the middle one
+    #[arg(long, value_name = "R", default_value_t = 3,
+        value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// Every phase ends with a sync, which is part of its time
+    #[arg(long)]
+    sync: bool,
+
+    /// Names and inodes are forgotten before every phase, as far as the target can
+    #[arg(long)]
+    cold: bool,
+
+    /// Print one line of JSON a result and target
+    #[arg(long)]
+    json: bool,
+
+    /// Print the last outcome of each target as the original program does, where it has a form of its own
+    #[arg(long, conflicts_with = "json")]
+    original: bool,
+}
+
+/// Comparisons with options of their own.
+#[derive(Subcommand)]
+enum Own {
+    Dirs(dirs::Args),
+}
+
+pub(super) fn run(args: Args) -> Outcome {
+    if let Some(Own::Dirs(args)) = args.own {
+        return dirs::run(args);
+    }
+    let words = args.workload.unwrap_or_default();
+    let name = words.split(':').next().unwrap_or_default();
+    if !all().iter().any(|info| info.name == name) {
+        return Err(unknown(name, &["dirs"]).into());
+    }
+    let workload = by_name(&words, args.scale)?;
+    let targets = args.target.iter().map(|t| TargetSpec::parse(t));
+    let request = Request {
+        workload: &*workload,
+        targets: targets.collect::<Result<_, LabError>>()?,
+        seed: args.seed,
+        rounds: args.rounds,
+        finish: Finish { sync: args.sync, cold: args.cold },
+    };
+    let mut bar = Bar::new(request.operations());
+    let found = request.run(&context(request.seed), &mut bar)?;
+    drop(bar);
+    let mut out = output::stdout();
+    if args.json {
+        found.rows.iter().try_for_each(|row| output::json_line(&mut out, row))?;
+        found.notes.iter().for_each(output::note);
+    } else if !args.original || !original(&mut out, &request, &found)? {
+        tables(&mut out, &words, &request, &found)?;
+    }
+    out.flush()?;
+    Ok(0)
+}
+
+/// The original programs' own forms; false if there is none.
+fn original(out: &mut impl Write, request: &Request, found: &Comparison) -> Result<bool, Failure> {
+    for (target, outcome) in &found.last {
+        let Some(text) = request.workload.report(outcome) else {
+            output::note("this workload has no form of its own");
+            return Ok(false);
+        };
+        writeln!(out, "{target}:\n{text}")?;
+    }
+    Ok(true)
+}
+
+fn tables(
+    out: &mut impl Write,
+    words: &str,
+    request: &Request,
+    found: &Comparison,
+) -> Result<(), Failure> {
+    let rounds = request.rounds;
+    let finish = found.rows.first().map_or("", |row| row.finish);
+    writeln!(
+        out,
+        "{words}, median of {rounds} (seed {}); a phase ends with: {finish}\n",
+        request.seed
+    )?;
+    writeln!(out, "{}", table(request, found))?;
+    if request.targets.len() > 1 {
+        let first = request.targets.first().map_or("", |target| target.label.as_str());
+        writeln!(out, "x: times as long for the same work as {first}\n")?;
+    }
+    for target in &request.targets {
+        if let Some(row) = found.rows.iter().find(|row| row.target == target.label) {
+            writeln!(out, "{}: {}; durable: {}", target.label, row.fs, row.durability)?;
+        }
+    }
+    for note in &found.notes {
+        writeln!(out, "{note}")?;
+    }
+    Ok(())
+}
+
+/// Results down, targets across.
+fn table(request: &Request, found: &Comparison) -> String {
+    let mut head = vec![String::new(), String::new()];
+    for (at, target) in request.targets.iter().enumerate() {
+        head.extend([target.label.clone(), "spread".to_owned()]);
+        if at > 0 {
+            head.push("ratio".to_owned());
+        }
+    }
+    let right: Vec<usize> = (2..head.len()).collect();
+    let mut rows = vec![head];
+    for info in request.workload.phases() {
+        let unit = match info.kind {
+            MetricKind::Time => "s".to_owned(),
+            MetricKind::Rate => {
+                format!("{}/s", if info.unit == "bytes" { "MB" } else { info.unit })
+            }
+            MetricKind::CpuPercent => "%".to_owned(),
+        };
+        let mut line = vec![info.title.clone(), unit];
+        for (at, target) in request.targets.iter().enumerate() {
+            let row = found.row(&target.label, &info.id);
+            line.push(row.map_or("-".to_owned(), value));
+            let spread = row.and_then(Row::spread);
+            line.push(spread.map_or(String::new(), |percent| format!("{percent:.0} %")));
+            if at > 0 {
+                let ratio = row.and_then(|row| row.ratio);
+                line.push(ratio.map_or(String::new(), |ratio| format!("x {ratio:.2}")));
+            }
+        }
+        rows.push(line);
+    }
+    output::table(rows, &right)
+}
+
+/// The number of a cell.
+fn value(row: &Row) -> String {
+    match row.kind {
+        MetricKind::Time => format!("{:.3}", row.value),
+        MetricKind::Rate if row.unit == "bytes" => format!("{:.1}", row.value / 1e6),
+        MetricKind::Rate => format!("{:.0}", row.value),
+        MetricKind::CpuPercent => format!("{:.0}", row.value),
+    }
+}
+
+/// The workloads there are, and what can be set
+#[derive(clap::Args)]
+pub(super) struct ListArgs {
+    /// Only this one
+    workload: Option<String>,
+}
+
+pub(super) fn list(args: ListArgs) -> Outcome {
+    let mut out = output::stdout();
+    if let Some(name) = args.workload.as_ref().filter(|n| !all().iter().any(|i| i.name == **n)) {
+        return Err(unknown(name, &[]).into());
+    }
+    for info in all().iter().filter(|info| args.workload.as_ref().is_none_or(|n| n == info.name)) {
+        writeln!(out, "{}: {}", info.name, info.about)?;
+        let results: Vec<String> = match info.name {
+            // A result for every point of every curve.
+            "micro" => Vec::new(),
+            name => by_name(name, 1.0)?.phases().into_iter().map(|phase| phase.id).collect(),
+        };
+        if !results.is_empty() {
+            writeln!(out, "  results: {}", results.join(", "))?;
+        }
+        for param in info.params {
+            let default = if param.default.is_empty() { "none" } else { param.default };
+            writeln!(out, "  {}= ({default}): {}", param.name, param.meaning)?;
+        }
+        writeln!(out, "  from: {}\n", info.source)?;
+    }
+    out.flush()?;
+    Ok(0)
+}

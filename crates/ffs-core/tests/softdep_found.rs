@@ -1,0 +1,124 @@
+//! Histories that soft updates once got wrong.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod common;
+
+use common::{World, mount_on};
+use ffs_admin::fsck::{Fsck, FsckOptions};
+use ffs_core::{
+    Cred, Env, Ffs, MountOptions, OrderingPolicy, RenameMode, WriteMode, XattrNamespace, XattrSet,
+};
+use ffs_device::clock::{ManualClock, Timestamp};
+use ffs_device::record::Event;
+use ffs_device::{BlockDevice, MemDevice};
+use ffs_ondisk::{Endian, Format};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+fn world(bsize: u32, fsize: u32) -> World {
+    let mem =
+        ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, bsize, fsize, 16 << 20).unwrap();
+    let soft = ffs_admin::tunefs::TunefsOptions { soft_updates: Some(true), ..Default::default() };
+    ffs_admin::tunefs::tunefs(&mem, &soft).unwrap();
+    mount_on(
+        mem,
+        &MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() },
+    )
+}
+
+fn end(w: World) {
+    let World { fs, root, dev, .. } = w;
+    drop(root);
+    fs.unmount().unwrap();
+    let dev: Arc<dyn BlockDevice> = Arc::new(dev.inner().snapshot());
+    assert!(ffs_admin::fsck::quick_check(&dev).is_empty());
+}
+
+/// The old parent's count waited for ever for a removal that had been taken back.
+#[test]
+fn a_directory_moved_away_and_back_leaves_nothing_to_wait_for() {
+    let w = world(8192, 1024);
+    let (p, q) = (w.dir(&w.root, "p"), w.dir(&w.root, "q"));
+    drop(w.dir(&p, "x"));
+    w.fs.sync().unwrap();
+    let c = Cred::root();
+    w.fs.rename(&c, (&p, b"x"), (&q, b"x"), RenameMode::Replace).unwrap();
+    w.fs.rename(&c, (&q, b"x"), (&p, b"x"), RenameMode::Replace).unwrap();
+    w.fs.sync().unwrap();
+    assert_eq!((w.nlink(&p), w.nlink(&q)), (3, 2));
+    drop((p, q));
+    end(w);
+}
+
+/// An area of two blocks replaced by one of a single block before any image was thought to be never there.
+#[test]
+fn attributes_that_shrink_before_they_are_written_are_durable_after_fsync() {
+    let w = world(4096, 512);
+    let (c, v) = (Cred::root(), w.file(&w.root, "f"));
+    w.fs.setxattr(&c, &v, XattrNamespace::User, b"k", &[1; 5000], XattrSet::Any).unwrap();
+    w.fs.setxattr(&c, &v, XattrNamespace::User, b"k", &[2; 100], XattrSet::Any).unwrap();
+    w.fs.fsync(&v, false).unwrap();
+    drop(v);
+    end(w);
+}
+
+/// Logs are rotated: each takes the name that the one before has just left. However long the chain, none of
+/// them may ever be without a name.
+#[test]
+fn a_long_chain_of_renames_loses_no_file() {
+    const LOGS: usize = 90;
+    let w = world(8192, 1024);
+    let c = Cred::root();
+    for i in 0..LOGS {
+        let v = w.file(&w.root, &format!("log.{i}"));
+        w.fs.write(&c, &v, 0, format!("{i:03}").as_bytes(), WriteMode::default()).unwrap();
+    }
+    w.fs.sync().unwrap();
+    let before = w.dev.inner().snapshot();
+    w.dev.take_events();
+    for i in (0..LOGS).rev() {
+        let (from, to) = (format!("log.{i}"), format!("log.{}", i + 1));
+        let root = &w.root;
+        w.fs.rename(&c, (root, from.as_bytes()), (root, to.as_bytes()), RenameMode::Replace)
+            .unwrap();
+    }
+    w.fs.sync().unwrap();
+    let state = before;
+    for event in w.dev.take_events() {
+        if let Event::Write { offset, bytes, .. } = event {
+            // Every sector may be the last that arrived.
+            for (i, sector) in bytes.chunks(512).enumerate() {
+                let torn = state.snapshot();
+                torn.write_at(offset + i as u64 * 512, sector).unwrap();
+                assert_eq!(contents(torn).len(), LOGS, "sector {i} of a write at {offset}");
+            }
+            state.write_at(offset, &bytes).unwrap();
+            assert_eq!(contents(state.snapshot()).len(), LOGS, "a write at {offset}");
+        }
+    }
+    end(w);
+}
+
+/// What the files hold after a repair, told apart.
+fn contents(dev: MemDevice) -> BTreeSet<Vec<u8>> {
+    let dev: Arc<dyn BlockDevice> = Arc::new(dev);
+    let report = Fsck::new(Arc::clone(&dev), FsckOptions::preen()).run();
+    assert_eq!(report.exit_code, 0, "{:?}", report.findings);
+    let clock = Arc::new(ManualClock::new(Timestamp::new(common::START, 0)));
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let fs = Ffs::mount(dev, &options, Env::seeded(clock, 1)).unwrap();
+    let root = fs.root().unwrap();
+    let (mut names, mut found) = (Vec::new(), BTreeSet::new());
+    fs.readdir(&root, 0, &mut |e| {
+        names.push(e.name.to_vec());
+        true
+    })
+    .unwrap();
+    for name in names.iter().filter(|n| n.starts_with(b"log.")) {
+        let v = fs.lookup(&Cred::root(), &root, name).unwrap();
+        let mut bytes = [0; 3];
+        assert_eq!(fs.read(&v, 0, &mut bytes).unwrap(), 3);
+        found.insert(bytes.to_vec());
+    }
+    found
+}

@@ -1,0 +1,223 @@
+//! Volumes that have been used for years.
+//!
+//! A new volume is filled to its share and then lives: files are removed and made until its capacity has been
+//! written as often as the preset says, with directories spread by the old preference. The free space that is
+//! left is where benchmarks work.
+//!
+//! **Invariants.**
+//! 1. The volume follows from preset and seed, to the byte; what is to be compared on it has no part in it.
+//! 2. It is made once in a process; who asks gets a clone.
+//!
+//! Reference: `spec/benchmarks.md` §4, §6.3.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use ffs_admin::newfs::{Generation, NewfsOptions, newfs};
+use ffs_core::{
+    AllocPolicy, Atime, Cred, DirPref, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, Vnode,
+    WriteMode,
+};
+use ffs_device::{ManualClock, Rng, SplitMix64, Timestamp};
+use ffs_ondisk::Format;
+
+use super::EPOCH;
+use super::disk::SimDisk;
+use super::preset::VolumePreset;
+use super::store::Store;
+
+/// Directories directly below the root.
+const TOP: u64 = 24;
+/// Directories below one of them.
+const SECOND: u64 = 40;
+/// Content is written in pieces of so many bytes.
+const PIECE: usize = 1 << 20;
+/// What files consist of.
+const CONTENT: u8 = b'a';
+/// One file in so many is large.
+const LARGE: u64 = 10;
+/// Largest file.
+const LARGEST: u64 = 16 << 20;
+/// How far the share in use goes up and down while the volume ages, percent of it.
+const SWING: u64 = 15;
+/// Percentiles of the sizes of source files: percent, bytes.
+const SIZES: [(u64, u64); 8] = [
+    (0, 20),
+    (10, 215),
+    (25, 1165),
+    (50, 3315),
+    (75, 9108),
+    (90, 24_613),
+    (99, 164_243),
+    (100, 2 << 20),
+];
+/// Volumes kept at most.
+const KEPT: usize = 16;
+
+type Cell = Arc<OnceLock<Result<Store, String>>>;
+
+/// The aged volumes of this process.
+#[derive(Debug)]
+pub(crate) struct AgedVolumes(Mutex<BTreeMap<String, Cell>>);
+
+static ALL: AgedVolumes = AgedVolumes(Mutex::new(BTreeMap::new()));
+
+impl AgedVolumes {
+    /// The volume of this preset and seed; the first who asks for it waits until it is made.
+    ///
+    /// # Errors
+    /// It cannot be made: why.
+    pub(crate) fn get(preset: &VolumePreset, seed: u64) -> Result<Store, String> {
+        let name = format!("{seed} {preset:?}");
+        let cell = {
+            let mut all = ALL.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if all.len() >= KEPT && !all.contains_key(&name) {
+                all.pop_first();
+            }
+            Arc::clone(all.entry(name).or_default())
+        };
+        cell.get_or_init(|| age(preset, seed)).clone()
+    }
+}
+
+/// The directory below which a benchmark makes its own: a name in the root and one below.
+pub(crate) fn workplace(seed: u64) -> [String; 2] {
+    let rng = SplitMix64::new(seed ^ 0x776f_726b);
+    [format!("d{}", rng.below(TOP)), format!("s{}", rng.below(SECOND))]
+}
+
+fn age(preset: &VolumePreset, seed: u64) -> Result<Store, String> {
+    let disk = Arc::new(SimDisk::timeless(Store::new(preset.size_mb << 20)));
+    let clock = Arc::new(ManualClock::new(Timestamp::new(EPOCH - 365 * 86_400, 0)));
+    let options = NewfsOptions {
+        generation: Generation::Freebsd4,
+        format: Some(Format::Ufs1),
+        bsize: Some(preset.block),
+        fsize: Some(preset.fragment),
+        density: Some(preset.bytes_per_inode),
+        // In cylinders of that newfs, 2 MB each.
+        max_group: Some((preset.group_mb / 2).max(1)),
+        no_snap: true,
+        ..NewfsOptions::default()
+    };
+    let rng = SplitMix64::new(seed);
+    newfs(&*disk, &options, &*clock, &rng, &mut |_, _| {}).map_err(|e| e.to_string())?;
+    let mut options = MountOptions {
+        ordering: OrderingPolicy::None,
+        atime: Atime::Never,
+        ..MountOptions::default()
+    };
+    options.tunables.dirpref = DirPref::Old;
+    options.tunables.alloc = AllocPolicy::Y2001;
+    let env = Env::seeded(clock, seed);
+    let fs = Ffs::mount(disk.clone(), &options, env).map_err(|e| e.to_string())?;
+    let mut life = Life {
+        rng: SplitMix64::new(seed ^ 0x6167_6564),
+        cred: Cred::root(),
+        dirs: Vec::new(),
+        files: Vec::new(),
+        content: vec![CONTENT; PIECE],
+        made: 0,
+        used: 0,
+        written: 0,
+        fs,
+    };
+    life.live(preset).map_err(|e| format!("ageing: {e}"))?;
+    life.dirs.clear();
+    life.fs.unmount().map_err(|e| e.to_string())?;
+    Ok(disk.snapshot())
+}
+
+struct Life {
+    fs: Ffs,
+    rng: SplitMix64,
+    cred: Cred,
+    dirs: Vec<Vnode>,
+    /// Directory, number, bytes.
+    files: Vec<(usize, u64, u64)>,
+    content: Vec<u8>,
+    made: u64,
+    used: u64,
+    written: u64,
+}
+
+impl Life {
+    fn live(&mut self, preset: &VolumePreset) -> ffs_core::Result<()> {
+        let root = self.fs.root()?;
+        for top in 0..TOP {
+            let at = self.fs.mkdir(&self.cred, &root, format!("d{top}").as_bytes(), 0o755)?;
+            for second in 0..SECOND {
+                let name = format!("s{second}");
+                self.dirs.push(self.fs.mkdir(&self.cred, &at, name.as_bytes(), 0o755)?);
+            }
+        }
+        let capacity = preset.size_mb << 20;
+        let aim = capacity / 100 * u64::from(preset.used_percent);
+        let enough = (capacity as f64 * preset.turnover) as u64;
+        while self.used < aim {
+            self.make()?;
+        }
+        // Up and down, so that holes are filled and new ones made.
+        let mut growing = false;
+        while self.written < enough {
+            let swing = aim / 100 * SWING;
+            if self.used > aim + swing {
+                growing = false;
+            } else if self.used < aim.saturating_sub(swing) {
+                growing = true;
+            }
+            if growing == (self.rng.below(4) != 0) { self.make()? } else { self.remove()? }
+        }
+        while self.used > aim {
+            self.remove()?;
+        }
+        while self.used < aim {
+            self.make()?;
+        }
+        Ok(())
+    }
+
+    fn size(&self) -> u64 {
+        if self.rng.below(LARGE) == 0 {
+            // Each doubling from 64 KB on is as likely as any other.
+            let doublings = u64::from((LARGEST >> 16).ilog2());
+            let least = (64 << 10) << self.rng.below(doublings);
+            return least + self.rng.below(least);
+        }
+        let percent = self.rng.below(100);
+        let at = SIZES.partition_point(|(p, _)| *p <= percent).clamp(1, SIZES.len() - 1);
+        let (low, high) = (SIZES[at - 1].1, SIZES[at].1);
+        low + self.rng.below(high - low)
+    }
+
+    fn make(&mut self) -> ffs_core::Result<()> {
+        let (dir, number) = (self.rng.below(self.dirs.len() as u64) as usize, self.made);
+        self.made += 1;
+        let size = self.size();
+        let name = format!("f{number}");
+        let at = &self.dirs[dir];
+        let file = self.fs.create(&self.cred, at, name.as_bytes(), NodeKind::Regular, 0o644)?;
+        let mut done = 0;
+        while done < size {
+            let n = (size - done).min(PIECE as u64);
+            let piece = &self.content[..n as usize];
+            self.fs.write(&self.cred, &file, done, piece, WriteMode::default())?;
+            done += n;
+        }
+        self.used += size;
+        self.written += size;
+        self.files.push((dir, number, size));
+        Ok(())
+    }
+
+    fn remove(&mut self) -> ffs_core::Result<()> {
+        let at = self.rng.below(self.files.len() as u64) as usize;
+        if self.files.is_empty() {
+            return self.make();
+        }
+        let (dir, number, size) = self.files.swap_remove(at);
+        self.fs.unlink(&self.cred, &self.dirs[dir], format!("f{number}").as_bytes())?;
+        self.used -= size;
+        Ok(())
+    }
+}

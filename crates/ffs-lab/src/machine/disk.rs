@@ -1,0 +1,142 @@
+//! The simulated disk as a block device.
+//!
+//! **Invariants.**
+//! 1. What is written can be read at once; only time is modelled. A power cut cannot be simulated here (see
+//!    [`crate::crash`] for that).
+//! 2. The device takes no time of its own: it tells the [`Machine`], whose clock goes on.
+
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ffs_device::{BlockDevice, DeviceError, Durability, Operation};
+
+use super::Machine;
+use super::drive::Extent;
+use super::geometry::SECTOR;
+use super::store::Store;
+
+/// `EINVAL`.
+const INVALID: i32 = 22;
+
+/// A store, with or without a machine that it costs time on.
+#[derive(Debug)]
+pub(crate) struct SimDisk {
+    name: Arc<str>,
+    len: u64,
+    store: Mutex<Store>,
+    machine: Option<Arc<Machine>>,
+    /// Where the store begins on the machine's disk, sectors.
+    first: u64,
+}
+
+/// What has to be waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    Yes,
+    No,
+}
+
+impl SimDisk {
+    /// `store` as the part of the machine's disk that begins at byte `offset`.
+    pub(crate) fn new(store: Store, machine: Arc<Machine>, offset: u64) -> SimDisk {
+        SimDisk { machine: Some(machine), first: offset / SECTOR, ..SimDisk::timeless(store) }
+    }
+
+    /// `store` on a machine on which nothing takes time.
+    pub(crate) fn timeless(store: Store) -> SimDisk {
+        let (len, store) = (store.len(), Mutex::new(store));
+        SimDisk { name: Arc::from("simulated disk"), len, store, machine: None, first: 0 }
+    }
+
+    /// What it holds now.
+    pub(crate) fn snapshot(&self) -> Store {
+        self.store().clone()
+    }
+
+    fn store(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self, operation: Operation, offset: u64, len: u64) -> Result<(), DeviceError> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => {
+                let why = std::io::Error::from_raw_os_error(INVALID);
+                Err(DeviceError::at(&self.name, operation, offset, len, why))
+            }
+        }
+    }
+
+    fn extent(&self, offset: u64, len: u64) -> Extent {
+        let lba = offset / SECTOR;
+        let sectors = (offset + len).div_ceil(SECTOR) - lba;
+        Extent { lba: self.first + lba, sectors }
+    }
+
+    fn put(&self, offset: u64, bufs: &[IoSlice<'_>], wait: Wait) -> Result<(), DeviceError> {
+        let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+        self.check(Operation::Write, offset, len)?;
+        let mut store = self.store();
+        let mut at = offset;
+        for buf in bufs {
+            store.write(at, buf);
+            at += buf.len() as u64;
+        }
+        drop(store);
+        if let Some(machine) = self.machine.as_ref().filter(|_| len > 0) {
+            machine.write(self.extent(offset, len), wait == Wait::Yes);
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for SimDisk {
+    fn len_bytes(&self) -> u64 {
+        self.len
+    }
+
+    fn sector_size(&self) -> u32 {
+        SECTOR as u32
+    }
+
+    fn durability(&self) -> Durability {
+        if self.machine.is_some() { Durability::OnFlush } else { Durability::OnCompletion }
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        let len = buf.len() as u64;
+        self.check(Operation::Read, offset, len)?;
+        if let Some(machine) = self.machine.as_ref().filter(|_| len > 0) {
+            machine.read(self.extent(offset, len));
+        }
+        self.store().read(offset, buf);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        self.put(offset, &[IoSlice::new(buf)], Wait::No)
+    }
+
+    fn write_vectored_at(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+        self.put(offset, bufs, Wait::No)
+    }
+
+    fn write_durable_vectored_at(
+        &self,
+        offset: u64,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<(), DeviceError> {
+        self.put(offset, bufs, Wait::Yes)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        if let Some(machine) = &self.machine {
+            machine.flush();
+        }
+        Ok(())
+    }
+}

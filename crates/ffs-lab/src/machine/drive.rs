@@ -1,0 +1,302 @@
+//! The drive: arm, platters, read-ahead buffer, write cache.
+//!
+//! It takes one command at a time and tells when it is done; the platters turn whatever happens.
+//!
+//! **Invariants.**
+//! 1. Commands come in the order of time. What the drive does of its own (reading ahead, emptying its write
+//!    cache) is worked out when the next command comes.
+//! 2. Reading ahead ends with the next command that needs the arm. A write makes what the buffer holds of its
+//!    sectors useless.
+//! 3. A write that was accepted into the cache counts as done: with a cache nothing is durable when the drive
+//!    says so, which is what drives of the time did.
+//!
+//! Reference: `spec/benchmarks.md` §6.2.
+
+use std::collections::VecDeque;
+
+use super::geometry::{Geometry, SECTOR};
+use super::preset::{DiskPreset, WriteCache};
+
+/// Sectors that a read or write touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) lba: u64,
+    pub(crate) sectors: u64,
+}
+
+impl Extent {
+    pub(crate) fn end(self) -> u64 {
+        self.lba + self.sectors
+    }
+
+    fn holds(self, other: Extent) -> bool {
+        self.lba <= other.lba && other.end() <= self.end()
+    }
+
+    fn meets(self, other: Extent) -> bool {
+        self.lba < other.end() && other.lba < self.end()
+    }
+}
+
+/// Reading ahead: `next` began to pass under the head at `since`; sectors from `first` on are in the buffer.
+#[derive(Debug, Clone, Copy)]
+struct Stream {
+    first: u64,
+    next: u64,
+    since: u64,
+    /// Where the segment is full.
+    limit: u64,
+}
+
+/// What the drive did so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct DriveWork {
+    pub(crate) seeks: u64,
+    pub(crate) hits: u64,
+    pub(crate) cached_writes: u64,
+}
+
+/// A drive.
+#[derive(Debug)]
+pub(crate) struct Drive {
+    geometry: Geometry,
+    /// Angle of the platters at time 0.
+    phase: u64,
+    arm: (u64, u64),
+    /// When the arm is free of what it does for the cache.
+    free: u64,
+    stream: Option<Stream>,
+    segments: VecDeque<Extent>,
+    /// Accepted and not on the platters, each with when.
+    cached: VecDeque<(Extent, u64)>,
+    cached_sectors: u64,
+    costs: Costs,
+    pub(crate) work: DriveWork,
+}
+
+/// Fixed times and sizes, nanoseconds and sectors.
+#[derive(Debug)]
+struct Costs {
+    read: u64,
+    hit: u64,
+    write: u64,
+    settle: u64,
+    /// Nanoseconds a sector takes on the cable.
+    bus: u64,
+    segments: usize,
+    segment: u64,
+    cache: WriteCache,
+    cache_sectors: u64,
+    cache_writes: usize,
+}
+
+impl Drive {
+    /// A drive whose platters stand at `phase` nanoseconds after the index mark.
+    pub(crate) fn new(d: &DiskPreset, phase: u64) -> Drive {
+        let ns = |ms: f64| (ms * 1e6) as u64;
+        let costs = Costs {
+            read: ns(d.read_overhead_ms),
+            hit: ns(d.hit_overhead_ms),
+            write: ns(d.write_overhead_ms),
+            settle: ns(d.write_settle_ms),
+            bus: (SECTOR as f64 * 1e3 / d.bus_mb_s) as u64,
+            segments: d.segments as usize,
+            segment: u64::from(d.segment_kb) * 1024 / SECTOR,
+            cache: d.write_cache,
+            cache_sectors: u64::from(d.buffer_kb) * 1024 / SECTOR,
+            cache_writes: d.write_cache_segments as usize,
+        };
+        let geometry = Geometry::new(d);
+        Drive {
+            phase: phase % geometry.turn,
+            geometry,
+            arm: (0, 0),
+            free: 0,
+            stream: None,
+            segments: VecDeque::new(),
+            cached: VecDeque::new(),
+            cached_sectors: 0,
+            costs,
+            work: DriveWork::default(),
+        }
+    }
+
+    pub(crate) fn sectors(&self) -> u64 {
+        self.geometry.sectors()
+    }
+
+    /// Moves and transfers, from time `at` on; when that is done.
+    fn access(&mut self, at: u64, what: Extent, write: bool) -> u64 {
+        let place = self.geometry.place(what.lba);
+        let mut travel = self.geometry.travel(self.arm, place);
+        if place.cylinder != self.arm.0 {
+            self.work.seeks += 1;
+            if write {
+                travel += self.costs.settle;
+            }
+        }
+        let there = at + travel;
+        let wait = self.geometry.wait(there + self.phase, self.geometry.angle(place));
+        let done = there + wait + self.geometry.transfer(what.lba, what.sectors);
+        self.rest_at(what.end() - 1);
+        done
+    }
+
+    fn rest_at(&mut self, lba: u64) {
+        let last = self.geometry.place(lba);
+        self.arm = (last.cylinder, last.head);
+    }
+
+    /// Ends reading ahead at time `at`: what was read stays in a segment.
+    fn end_stream(&mut self, at: u64) {
+        let Some(s) = self.stream.take() else { return };
+        let ahead = s.limit.saturating_sub(s.next);
+        let read = self.geometry.passed(s.next, at.saturating_sub(s.since), ahead);
+        let end = s.next + read;
+        if read > 0 {
+            self.rest_at(end - 1);
+        }
+        let first = s.first.max(end.saturating_sub(self.costs.segment));
+        self.keep(Extent { lba: first, sectors: end - first });
+    }
+
+    fn keep(&mut self, segment: Extent) {
+        if self.costs.segments == 0 || segment.sectors == 0 {
+            return;
+        }
+        if self.segments.len() >= self.costs.segments {
+            self.segments.pop_front();
+        }
+        self.segments.push_back(segment);
+    }
+
+    /// A read that is asked for at time `at`; when its bytes are there.
+    pub(crate) fn read(&mut self, at: u64, what: Extent) -> u64 {
+        self.empty_until(at);
+        let from_buffer = at + self.costs.hit + what.sectors * self.costs.bus;
+        if let Some(done) = self.read_on(at, what) {
+            self.work.hits += 1;
+            return done.max(from_buffer);
+        }
+        let cached = |(held, _): &(Extent, u64)| held.holds(what);
+        if self.segments.iter().any(|s| s.holds(what)) || self.cached.iter().any(cached) {
+            self.work.hits += 1;
+            return from_buffer;
+        }
+        self.end_stream(at);
+        let done = self.access(at.max(self.free) + self.costs.read, what, false);
+        self.free = done;
+        let next = what.end();
+        if self.costs.segments > 0 && next < self.geometry.sectors() {
+            let limit = (next + self.costs.segment).min(self.geometry.sectors());
+            self.stream = Some(Stream { first: what.lba, next, since: done, limit });
+        }
+        done
+    }
+
+    /// A read of what is being read ahead: when its last sector is in the buffer.
+    fn read_on(&mut self, at: u64, what: Extent) -> Option<u64> {
+        let s = self.stream?;
+        let end = what.end();
+        if what.lba < s.first || what.lba > s.limit || end > self.geometry.sectors() {
+            return None;
+        }
+        if end <= s.next {
+            return Some(at);
+        }
+        // A full buffer stops reading: the platters have to come round again.
+        let full = s.since + self.geometry.transfer(s.next, s.limit - s.next);
+        let (next, since) = if at > full && s.limit < self.geometry.sectors() {
+            let angle = self.geometry.angle(self.geometry.place(s.limit));
+            (s.limit, at + self.geometry.wait(at + self.phase, angle))
+        } else {
+            (s.next, s.since)
+        };
+        let (next, since, ready) = if end > next {
+            let ready = since + self.geometry.transfer(next, end - next);
+            (end, ready, ready)
+        } else {
+            (next, since, at)
+        };
+        let limit = (end + self.costs.segment).max(s.limit).min(self.geometry.sectors());
+        let first = s.first.max(end.saturating_sub(self.costs.segment)).min(what.lba);
+        self.stream = Some(Stream { first, next, since, limit });
+        Some(ready)
+    }
+
+    /// A write that is asked for at time `at`; when the drive calls it done.
+    pub(crate) fn write(&mut self, at: u64, what: Extent) -> u64 {
+        self.empty_until(at);
+        self.end_stream(at);
+        self.segments.retain(|s| !s.meets(what));
+        let taken = at + self.costs.write;
+        if self.costs.cache == WriteCache::Off {
+            self.free = self.access(taken.max(self.free), what, true);
+            return self.free;
+        }
+        let mut taken = taken + what.sectors * self.costs.bus;
+        if self.absorb(what) {
+            self.work.cached_writes += 1;
+            return taken;
+        }
+        while !self.cached.is_empty() && self.is_full(what.sectors) {
+            self.destage();
+            taken = taken.max(self.free);
+        }
+        self.cached.push_back((what, taken));
+        self.cached_sectors += what.sectors;
+        taken
+    }
+
+    fn is_full(&self, more: u64) -> bool {
+        self.cached.len() >= self.costs.cache_writes
+            || self.cached_sectors + more > self.costs.cache_sectors
+    }
+
+    /// Takes a write into one that waits already, if the cache does such things.
+    fn absorb(&mut self, what: Extent) -> bool {
+        if self.costs.cache != WriteCache::Merge {
+            return false;
+        }
+        let room = self.costs.cache_sectors - self.cached_sectors.min(self.costs.cache_sectors);
+        for (held, _) in &mut self.cached {
+            if held.holds(what) {
+                return true;
+            }
+            if held.end() == what.lba && what.sectors <= room {
+                held.sectors += what.sectors;
+                self.cached_sectors += what.sectors;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Empties the cache as far as there was time until `at`.
+    fn empty_until(&mut self, at: u64) {
+        while let Some(&(_, since)) = self.cached.front() {
+            if self.free.max(since) >= at {
+                break;
+            }
+            self.destage();
+        }
+    }
+
+    /// Brings one write from the cache to the platters.
+    fn destage(&mut self) {
+        let next = match self.costs.cache {
+            WriteCache::Merge => {
+                // One way over the platters, then from the start.
+                let now = self.geometry.place_lba(self.arm);
+                let key = |e: &Extent| (e.lba < now, e.lba);
+                let each = self.cached.iter().enumerate();
+                each.min_by_key(|(_, (e, _))| key(e)).map_or(0, |(at, _)| at)
+            }
+            WriteCache::Off | WriteCache::Fifo => 0,
+        };
+        let Some((what, since)) = self.cached.remove(next) else { return };
+        self.cached_sectors -= what.sectors;
+        self.end_stream(self.free.max(since));
+        self.free = self.access(self.free.max(since), what, true);
+    }
+}

@@ -1,0 +1,241 @@
+//! Each test sets up the machine so that one mechanism alone decides the outcome.
+
+use super::drive::{Drive, Extent};
+use super::engine::Engine;
+use super::geometry::{Geometry, SECTOR};
+use super::preset::{DiskPreset, Preset, WriteCache};
+use ffs_device::{Rng, SplitMix64};
+
+const MS: u64 = 1_000_000;
+
+fn paper() -> Preset {
+    Preset::paper().unwrap()
+}
+
+fn disk() -> DiskPreset {
+    paper().disk
+}
+
+fn at(lba: u64, sectors: u64) -> Extent {
+    Extent { lba, sectors }
+}
+
+fn near(found: f64, wanted: f64, percent: f64) {
+    let off = (found / wanted - 1.0).abs() * 100.0;
+    assert!(off <= percent, "{found} instead of {wanted}: {off:.2} % off");
+}
+
+#[test]
+fn the_seek_curve_has_the_manuals_mean_and_end() {
+    for (name, mean, full) in [("ide2001-5400", 9.5, 16.7), ("ide2001-7200", 8.5, 14.7)] {
+        let disk = Preset::find(name).unwrap().disk;
+        let geometry = Geometry::new(&disk);
+        let cylinders = u64::from(disk.cylinders);
+        near(geometry.seek(cylinders) as f64 / 1e6, full, 0.01);
+        let rng = SplitMix64::new(1);
+        let n = 200_000;
+        let mut sum = 0;
+        for _ in 0..n {
+            sum += geometry.seek(rng.below(cylinders).abs_diff(rng.below(cylinders)));
+        }
+        near(sum as f64 / n as f64 / 1e6, mean, 0.5);
+        assert!(geometry.seek(1) < 15 * MS / 10 && geometry.seek(1) > MS);
+    }
+}
+
+/// Megabytes a second of reading `n` sectors in pieces, from time 0.
+fn rate(drive: &mut Drive, lba: u64, n: u64) -> f64 {
+    let (mut now, piece) = (0, 128);
+    for from in (lba..lba + n).step_by(piece as usize) {
+        now = drive.read(now, at(from, piece));
+    }
+    (n * SECTOR) as f64 / 1e6 / (now as f64 / 1e9)
+}
+
+#[test]
+fn sustained_rates_are_the_manuals_in_both_zones() {
+    let mut drive = Drive::new(&disk(), 0);
+    let n = 16 << 11;
+    near(rate(&mut drive, 0, n), 31.8, 2.0);
+    let last = drive.sectors() - n;
+    let mut drive = Drive::new(&disk(), 0);
+    near(rate(&mut drive, last, n), 14.9, 2.0);
+    let capacity = drive.sectors() * SECTOR;
+    near(capacity as f64 / 1e9, 20.58, 0.1);
+}
+
+#[test]
+fn rewriting_a_place_costs_a_turn_and_work_in_between_is_free() {
+    let turn = Geometry::new(&disk()).turn;
+    for work in [0, MS, 5 * MS, 10 * MS] {
+        let mut drive = Drive::new(&disk(), 12_345);
+        let mut done = drive.write(0, at(4_000_000, 32));
+        for _ in 0..20 {
+            let next = drive.write(done + work, at(4_000_000, 32));
+            assert_eq!((next - done).div_ceil(MS), turn.div_ceil(MS), "work of {work} ns");
+            done = next;
+        }
+    }
+    // More than a turn costs another one.
+    let mut drive = Drive::new(&disk(), 12_345);
+    let done = drive.write(0, at(4_000_000, 32));
+    let next = drive.write(done + 12 * MS, at(4_000_000, 32));
+    assert_eq!((next - done).div_ceil(MS), (2 * turn).div_ceil(MS));
+}
+
+#[test]
+fn reading_ahead_answers_the_next_read_but_not_after_a_write_there() {
+    let d = disk();
+    let mut drive = Drive::new(&d, 0);
+    let done = drive.read(0, at(1000, 32));
+    // A turn later the rest of the segment is in the buffer.
+    let idle = done + 12 * MS;
+    let hit = drive.read(idle, at(1032, 32));
+    assert!(hit - idle < MS / 2, "{} ns for a hit", hit - idle);
+    assert_eq!(drive.work.hits, 1);
+    // Read ahead goes on from there; elsewhere and back finds the segment.
+    let away = drive.read(hit + 20 * MS, at(2_000_000, 8));
+    let back = drive.read(away, at(1064, 32));
+    assert!(back - away < MS / 2);
+    let wrote = drive.write(back, at(1070, 2));
+    let miss = drive.read(wrote, at(1064, 32));
+    assert!(miss - wrote > MS / 2, "what was written was read from an old segment");
+}
+
+/// Time for `n` writes of the same place, each asked for when the one before was called done.
+fn rewrites(mode: WriteCache, n: u64) -> u64 {
+    let mut drive = Drive::new(&DiskPreset { write_cache: mode, ..disk() }, 0);
+    let mut done = 0;
+    for _ in 0..n {
+        done = drive.write(done + MS / 10, at(700_000, 32));
+    }
+    done
+}
+
+#[test]
+fn write_caches_differ_as_they_should() {
+    let turn = Geometry::new(&disk()).turn;
+    let (off, fifo) = (rewrites(WriteCache::Off, 200), rewrites(WriteCache::Fifo, 200));
+    near(off as f64, (200 * turn) as f64, 2.0);
+    // It accepts sixteen, then goes at the pace of the platters.
+    near(fifo as f64, ((200 - 16) * turn) as f64, 3.0);
+    let merged = rewrites(WriteCache::Merge, 200);
+    assert!(merged < 200 * MS, "a merging cache took {merged} ns");
+    let burst = rewrites(WriteCache::Fifo, 16);
+    assert!(burst < 16 * MS, "{burst} ns for what fits the cache");
+}
+
+#[test]
+fn a_merging_cache_goes_over_the_disk_once() {
+    let scattered = |mode| {
+        let mut drive = Drive::new(&DiskPreset { write_cache: mode, ..disk() }, 0);
+        let rng = SplitMix64::new(3);
+        let mut done = 0;
+        for _ in 0..500 {
+            done = drive.write(done, at(rng.below(30_000_000), 8));
+        }
+        done
+    };
+    let (fifo, merge) = (scattered(WriteCache::Fifo), scattered(WriteCache::Merge));
+    assert!(merge * 10 < fifo * 8, "elevator {merge}, in order {fifo}");
+}
+
+#[test]
+fn the_queue_goes_one_way_and_merges_neighbours() {
+    let mut engine = Engine::new(&paper(), 0);
+    // The first keeps the drive busy while the others come.
+    let mut places = vec![20_000_000, 5_000_000, 9_000_000, 7_000_000, 7_000_032, 7_000_064];
+    for lba in places.drain(..) {
+        engine.write(at(lba, 32));
+    }
+    engine.wait_for_all();
+    let done = engine.done();
+    assert_eq!(done.writes, 4, "neighbours were not merged: {done:?}");
+    assert_eq!(done.sectors_written, 6 * 32);
+    // Up to 20 million, then 5, 7, 9: three long moves and none back and forth.
+    assert!(done.seeks <= 4, "{done:?}");
+}
+
+#[test]
+fn who_writes_too_much_waits_and_others_do_not() {
+    let limit = paper().host.running_kb / 16;
+    let mut engine = Engine::new(&paper(), 0);
+    let rng = SplitMix64::new(5);
+    for _ in 0..limit {
+        engine.write(at(rng.below(30_000_000), 32));
+    }
+    assert_eq!(engine.done().waited, 0, "a megabyte may be under way");
+    engine.write(at(100, 32));
+    let waited = engine.done().waited;
+    // Until two thirds are left: 22 of the 64 requests, each some milliseconds.
+    assert!(waited > 15 * 5 * MS && waited < 30 * 25 * MS, "{waited}");
+}
+
+#[test]
+fn the_background_waits_in_a_backlog_and_a_read_passes_it() {
+    let mut engine = Engine::new(&paper(), 0);
+    let rng = SplitMix64::new(6);
+    for _ in 0..1000 {
+        engine.defer(at(rng.below(30_000_000), 32), true);
+    }
+    assert_eq!(engine.done().waited, 0);
+    assert!(engine.backlog() > 900, "the queue takes a megabyte: {}", engine.backlog());
+    engine.read(at(15_000_000, 32));
+    assert!(engine.backlog() > 800, "a read waited for the backlog");
+    engine.wait_for_all();
+    assert_eq!((engine.backlog(), engine.done().sectors_written), (0, 32_000));
+}
+
+#[test]
+fn work_of_the_background_is_paid_by_who_works_unless_there_is_idle_time() {
+    let mut engine = Engine::new(&paper(), 0);
+    engine.owe(5 * MS);
+    engine.work(MS);
+    assert_eq!(engine.now(), 6 * MS);
+    engine.owe(3 * MS);
+    engine.read(at(15_000_000, 32));
+    let before = engine.now();
+    engine.work(MS);
+    assert_eq!(engine.now() - before, MS, "it was done while the reader waited");
+    assert_eq!(engine.done().cpu, 10 * MS + 40_000);
+}
+
+#[test]
+fn the_same_operations_take_the_same_time() {
+    let run = |phase| {
+        let mut engine = Engine::new(&paper(), phase);
+        let rng = SplitMix64::new(7);
+        for _ in 0..300 {
+            engine.work(rng.below(2 * MS));
+            let place = at(rng.below(30_000_000), 1 + rng.below(64));
+            match rng.below(4) {
+                0 => engine.read(place),
+                1 => engine.write_through(place),
+                2 => engine.write(place),
+                _ => engine.defer(place, true),
+            }
+        }
+        engine.wait_for_all();
+        (engine.now(), engine.trace_hash(), engine.done())
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1).1, run(5 * MS).1, "the platters' place at the start makes a difference");
+}
+
+#[test]
+fn presets_are_complete_and_bad_ones_are_refused_with_the_place() {
+    assert_eq!(Preset::find("ide2001-7200").unwrap().disk.turns_per_minute, 7200);
+    let own =
+        Preset::from_text("mine", "[disk]\nwrite_cache = \"merge\"\nbus_mb_s = 100\n").unwrap();
+    assert_eq!(own.disk.write_cache, WriteCache::Merge);
+    assert_eq!(own.disk.turns_per_minute, 5400, "the rest is the paper's");
+    let refused = |text| Preset::from_text("mine", text).unwrap_err().to_string();
+    assert!(refused("[disk]\nrpm = 5400\n").contains("rpm"), "{}", refused("[disk]\nrpm = 5400\n"));
+    assert!(refused("[disk]\nheads = 0\n").contains("heads = 0: expected 1 to 64"));
+    assert!(refused("[disk]\nwrite_cache = \"on\"\n").contains("off"));
+    assert!(refused("[disk\n").contains("line 1"), "{}", refused("[disk\n"));
+    assert!(refused("[volume]\nsize_mb = 30000\n").contains("the disk has"));
+    assert!(refused("[cpu]\nstat = -1\n").contains("stat"));
+    assert!(refused("[drive]\n").contains("drive"));
+    assert!(Preset::find("/no/such").unwrap_err().to_string().contains("ide2001-5400"));
+}

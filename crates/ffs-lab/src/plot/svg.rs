@@ -1,0 +1,259 @@
+//! A small writer of SVG.
+
+use std::fmt::Write;
+
+use super::style;
+
+/// A finished picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// Unique in a page; also the name of its file.
+    pub id: String,
+    /// What it is, a line.
+    pub title: String,
+    /// What there is to see, for who cannot see it.
+    pub desc: String,
+    /// Size in its own units.
+    pub size: (f64, f64),
+    /// Its data as comma-separated values, heads first.
+    pub csv: String,
+    body: String,
+}
+
+/// Where a text is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Anchor {
+    /// At its beginning.
+    Start,
+    /// In its middle.
+    Middle,
+    /// At its end.
+    End,
+}
+
+/// A place.
+pub type At = (f64, f64);
+
+/// What is drawn so far.
+#[derive(Debug, Default)]
+pub struct Canvas {
+    out: String,
+}
+
+/// A number as pictures have it: two decimals at most, none that say nothing.
+#[must_use]
+pub fn number(value: f64) -> String {
+    let text = format!("{value:.2}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
+/// Text without what XML would take for its own.
+#[must_use]
+pub fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            // No XML may hold them.
+            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// How wide a text is, nearly, at a font size.
+#[must_use]
+pub fn width(text: &str, size: f64) -> f64 {
+    text.chars().count() as f64 * size * 0.56
+}
+
+impl Canvas {
+    fn put(&mut self, text: std::fmt::Arguments<'_>) {
+        // A string takes everything.
+        let _ = self.out.write_fmt(text);
+    }
+
+    fn points(&mut self, points: &[At]) {
+        for (n, (x, y)) in points.iter().enumerate() {
+            let space = if n == 0 { "" } else { " " };
+            self.put(format_args!("{space}{},{}", number(*x), number(*y)));
+        }
+    }
+
+    /// Ends an element, with a text that shows when it is pointed at.
+    fn close(&mut self, element: &str, tip: &str) {
+        if tip.is_empty() {
+            self.put(format_args!("/>"));
+        } else {
+            self.put(format_args!("><title>{}</title></{element}>", escape(tip)));
+        }
+    }
+
+    /// A line.
+    pub fn line(&mut self, from: At, to: At, class: &str, tip: &str) {
+        let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(number);
+        self.put(format_args!(
+            "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\""
+        ));
+        self.close("line", tip);
+    }
+
+    /// A rectangle by its corner and size, with corners rounded by `round`.
+    pub fn rect(&mut self, corner: At, size: At, round: f64, class: &str, tip: &str) {
+        let [x, y, w, h] = [corner.0, corner.1, size.0.max(0.0), size.1.max(0.0)].map(number);
+        self.put(format_args!(
+            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\""
+        ));
+        if round > 0.0 {
+            self.put(format_args!(" rx=\"{}\"", number(round)));
+        }
+        self.close("rect", tip);
+    }
+
+    /// A closed shape.
+    pub fn polygon(&mut self, points: &[At], class: &str, tip: &str) {
+        self.put(format_args!("<polygon class=\"{class}\" points=\""));
+        self.points(points);
+        self.put(format_args!("\""));
+        self.close("polygon", tip);
+    }
+
+    /// An open line through points.
+    pub fn polyline(&mut self, points: &[At], class: &str, tip: &str) {
+        self.put(format_args!("<polyline class=\"{class}\" points=\""));
+        self.points(points);
+        self.put(format_args!("\""));
+        self.close("polyline", tip);
+    }
+
+    /// A disc.
+    pub fn circle(&mut self, at: At, radius: f64, class: &str, tip: &str) {
+        let [x, y, r] = [at.0, at.1, radius].map(number);
+        self.put(format_args!("<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{r}\""));
+        self.close("circle", tip);
+    }
+
+    /// Words.
+    pub fn text(&mut self, at: At, anchor: Anchor, class: &str, words: &str) {
+        let [x, y] = [at.0, at.1].map(number);
+        let anchor = match anchor {
+            Anchor::Start => "",
+            Anchor::Middle => " text-anchor=\"middle\"",
+            Anchor::End => " text-anchor=\"end\"",
+        };
+        let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
+        self.put(format_args!("<text{class} x=\"{x}\" y=\"{y}\"{anchor}>{}</text>", escape(words)));
+    }
+
+    /// Words that lead to a place in the page.
+    pub fn link(&mut self, to: &str, at: At, anchor: Anchor, class: &str, words: &str) {
+        if to.is_empty() {
+            return self.text(at, anchor, class, words);
+        }
+        self.put(format_args!("<a href=\"#{}\">", escape(to)));
+        self.text(at, anchor, class, words);
+        self.put(format_args!("</a>"));
+    }
+
+    /// The picture.
+    #[must_use]
+    pub fn finish(self, id: &str, words: (&str, &str), size: At, csv: String) -> Figure {
+        let (title, desc) = words;
+        Figure {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            desc: desc.to_owned(),
+            size,
+            csv,
+            body: self.out,
+        }
+    }
+}
+
+impl Figure {
+    /// The element within a page, which has [`style::COLOURS`] and [`style::SHAPES`].
+    #[must_use]
+    pub fn inline(&self) -> String {
+        self.element("", "")
+    }
+
+    /// A file of its own.
+    #[must_use]
+    pub fn file(&self) -> String {
+        let style = format!("<style>{}{}</style>", style::COLOURS, style::SHAPES);
+        let [w, h] = [self.size.0, self.size.1].map(number);
+        let ground = format!("<rect width=\"{w}\" height=\"{h}\" fill=\"var(--card)\"/>");
+        let size = format!(" xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\"");
+        let links = self.element(&size, &format!("{style}{ground}"));
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{links}\n")
+    }
+
+    fn element(&self, attributes: &str, before: &str) -> String {
+        let [w, h] = [self.size.0, self.size.1].map(number);
+        let (id, title, desc) = (&self.id, escape(&self.title), escape(&self.desc));
+        format!(
+            "<svg{attributes} id=\"{id}\" class=\"v\" viewBox=\"0 0 {w} {h}\" role=\"img\" \
+             aria-labelledby=\"{id}-t {id}-d\"><title id=\"{id}-t\">{title}</title>\
+             <desc id=\"{id}-d\">{desc}</desc>{before}{}</svg>",
+            self.body
+        )
+    }
+}
+
+/// A field of comma-separated values.
+#[must_use]
+pub fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text.to_owned()
+}
+
+/// Lines of comma-separated values: heads and rows.
+#[must_use]
+pub fn csv(heads: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut out = format!("{heads}\n");
+    for row in rows {
+        let row: Vec<String> = row.iter().map(|text| field(text)).collect();
+        out.push_str(&row.join(","));
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_never_minus_nothing() {
+        let shown = [1.0, 0.125, -0.001, 10.0, 1.10, -2.5].map(number);
+        assert_eq!(shown, ["1", "0.12", "0", "10", "1.1", "-2.5"]);
+    }
+
+    #[test]
+    fn words_cannot_break_out() {
+        let mut canvas = Canvas::default();
+        canvas.line((0.0, 0.0), (1.0, 1.0), "axis", "a<b & \"c\"\u{7}");
+        canvas.text((1.0, 2.0), Anchor::End, "soft", "<script>");
+        let figure = canvas.finish("x", ("t & u", "d"), (10.0, 20.0), String::new());
+        let text = figure.file();
+        let parsed = roxmltree::Document::parse(&text).unwrap();
+        let tip =
+            parsed.descendants().filter(|n| n.has_tag_name(("http://www.w3.org/2000/svg", "line")));
+        assert_eq!(tip.count(), 1);
+        assert!(text.contains("a&lt;b &amp; &quot;c&quot;\u{fffd}") && !text.contains("<script>"));
+        assert_eq!(figure.file(), text, "the same to the byte");
+    }
+
+    #[test]
+    fn values_with_commas_are_quoted() {
+        let text = csv("a,b", [vec!["x,y".to_owned(), "say \"so\"".to_owned()]]);
+        assert_eq!(text, "a,b\n\"x,y\",\"say \"\"so\"\"\"\n");
+    }
+}

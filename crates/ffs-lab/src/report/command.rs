@@ -1,0 +1,177 @@
+//! The command that runs a study again, out of the plan in its results.
+//!
+//! # Invariants
+//! 1. Every option is there in which the plan differs from the one the command has without it.
+//! 2. What no option gives is said, never left out in silence.
+
+use crate::study::{Factor, Item, Plan};
+
+/// What decides a study, and is not in its plan.
+const UNRECORDED: &str =
+    "not recorded: the version of ffs that ran it, and the contents of files the words name";
+
+/// The lines of the command, and of what it cannot say.
+pub(super) fn again(plan: &Plan) -> String {
+    let (words, rest) = [options(plan, true), options(plan, false)]
+        .into_iter()
+        .min_by_key(|(words, rest)| (rest.len(), words.len()))
+        .unwrap_or_default();
+    let mut lines = vec![format!("ffs lab run {} --out DIR", words.join(" "))];
+    lines.push("ffs lab report DIR".to_owned());
+    lines.extend(rest.iter().map(|rest| format!("# no option gives: {rest}")));
+    lines.push(format!("# {UNRECORDED}"));
+    lines.join("\n")
+}
+
+/// The options after `ffs lab run`, beginning from the small plan or from the whole one; and in what the
+/// study differs all the same.
+fn options(plan: &Plan, quick: bool) -> (Vec<String>, Vec<String>) {
+    let base = if quick { Plan::quick() } else { Plan::paper() };
+    let (mut words, mut rest) = (Vec::new(), Vec::new());
+    let whole = matches!(plan.name.as_str(), "paper" | "quick");
+    let mut again = if whole {
+        words.push("paper".to_owned());
+        base.clone()
+    } else {
+        words.extend(plan.workloads.iter().map(|item| quoted(&item.workload)));
+        let item = |item: &Item| Item {
+            scale: base.scale_of(&item.workload),
+            combinations: Vec::new(),
+            ..item.clone()
+        };
+        Plan { workloads: plan.workloads.iter().map(item).collect(), ..base.clone() }
+    };
+    if quick {
+        words.push("--quick".to_owned());
+    }
+    words.extend(["--seed".to_owned(), plan.seed.to_string()]);
+    if plan.replicates != base.replicates {
+        words.extend(["--replicates".to_owned(), plan.replicates.to_string()]);
+    }
+    let ends = plan.workloads.first().zip(again.workloads.first());
+    let scale = ends.map_or(1.0, |(wanted, base)| short(wanted.scale / base.scale));
+    if scale != 1.0 {
+        words.extend(["--scale".to_owned(), scale.to_string()]);
+    }
+    if plan.target != base.target {
+        words.extend(["--target".to_owned(), quoted(&plan.target)]);
+    }
+    let factors = factors(plan, &base, &mut rest);
+    words.extend(factors.into_iter().flat_map(|factor| ["--factor".to_owned(), quoted(&factor)]));
+
+    again.workloads.iter_mut().for_each(|item| item.scale *= scale);
+    rest.extend(workloads(&plan.workloads, &again.workloads));
+    (words, rest)
+}
+
+/// A quotient without what rounding left behind its twelfth digit.
+fn short(quotient: f64) -> f64 {
+    format!("{quotient:.11e}").parse().unwrap_or(quotient)
+}
+
+/// Words of `--factor`: none if they are those of the plan anyway.
+fn factors(plan: &Plan, base: &Plan, rest: &mut Vec<String>) -> Vec<String> {
+    if plan.factors == base.factors {
+        return Vec::new();
+    }
+    if plan.factors.is_empty() {
+        return vec!["none".to_owned()];
+    }
+    let mut words = Vec::new();
+    for factor in &plan.factors {
+        let full = format!("{}={}/{}", factor.name, factor.off, factor.on);
+        let known = |text: &String| Factor::parse(text).is_ok_and(|found| found == *factor);
+        match [factor.name.clone(), full.clone()].into_iter().find(known) {
+            Some(text) => words.push(text),
+            None => rest.push(format!("factor {full}")),
+        }
+    }
+    words
+}
+
+/// Workloads of a study that the command would run otherwise, or not at all; and those it would add.
+fn workloads(wanted: &[Item], again: &[Item]) -> Vec<String> {
+    let mut rest = Vec::new();
+    for item in wanted {
+        let found = again.iter().find(|other| other.workload == item.workload);
+        let near = |other: &Item| (other.scale / item.scale - 1.0).abs() < 1e-9;
+        if found.is_none_or(|other| !near(other)) {
+            rest.push(format!("{} at scale {}", item.workload, item.scale));
+        }
+        let same = found.is_none_or(|other| other.combinations == item.combinations);
+        if !same {
+            rest.push(format!("{} in combinations {:?} only", item.workload, item.combinations));
+        }
+    }
+    let added = |other: &&Item| !wanted.iter().any(|item| item.workload == other.workload);
+    rest.extend(
+        again.iter().filter(added).map(|other| format!("a study without {}", other.workload)),
+    );
+    rest
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "=:,./_-+%@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(plan: &Plan) -> String {
+        let text = again(plan);
+        assert!(!text.contains("no option gives"), "{text}");
+        text.lines().next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_plan_with_defaults_needs_no_option() {
+        assert_eq!(first(&Plan::paper()), "ffs lab run paper --seed 2002 --out DIR");
+        assert_eq!(first(&Plan::quick()), "ffs lab run paper --quick --seed 2002 --out DIR");
+    }
+
+    #[test]
+    fn what_differs_from_the_defaults_is_in_the_command() {
+        let mut plan = Plan { replicates: 7, seed: 1, ..Plan::paper() };
+        plan.target = "sim:machine=my disk".to_owned();
+        plan.factors.retain(|factor| factor.name != "vm");
+        plan.factors.push(Factor::parse("namecache").unwrap());
+        plan.factors.push(Factor::parse("big=maxvnodes=5000/maxvnodes=90000").unwrap());
+        plan.workloads.iter_mut().for_each(|item| item.scale *= 0.3);
+        assert_eq!(
+            first(&plan),
+            "ffs lab run paper --seed 1 --replicates 7 --scale 0.3 --target 'sim:machine=my disk' \
+             --factor su --factor dp --factor dh --factor namecache \
+             --factor big=maxvnodes=5000/maxvnodes=90000 --out DIR"
+        );
+        plan.factors.clear();
+        assert!(first(&plan).contains("--factor none"));
+    }
+
+    #[test]
+    fn workloads_of_a_small_plan_are_known_by_their_scales() {
+        let items = ["netnews", "micro"].map(|name| Item {
+            workload: name.to_owned(),
+            scale: Plan::quick().scale_of(name),
+            combinations: Vec::new(),
+        });
+        let plan = Plan { name: "netnews micro".into(), workloads: items.into(), ..Plan::quick() };
+        assert_eq!(first(&plan), "ffs lab run netnews micro --quick --seed 2002 --out DIR");
+    }
+
+    #[test]
+    fn what_no_option_gives_is_said() {
+        let mut plan = Plan::paper();
+        plan.workloads.retain(|item| item.workload != "bonnie");
+        plan.workloads[1].scale = 0.4;
+        let text = again(&plan);
+        assert!(text.contains("# no option gives: mh at scale 0.4"), "{text}");
+        assert!(text.contains("# no option gives: a study without bonnie"), "{text}");
+        assert!(text.contains("# not recorded: the version of ffs"), "{text}");
+    }
+}

@@ -1,0 +1,140 @@
+//! The work behind a time: what was counted, and a sentence that says where the time went.
+
+use super::data::{Series, Spent};
+use super::words;
+use crate::stat::Combination;
+
+/// Counters shown at most.
+const MOST: usize = 9;
+/// A counter that moves less often than once in so many units of work explains nothing.
+const RARE: f64 = 200.0;
+
+/// A table of what was spent, by combination.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Work {
+    /// The combinations: none, each option alone, all.
+    pub heads: Vec<String>,
+    /// Name and values.
+    pub rows: Vec<(String, Vec<String>)>,
+}
+
+/// Combinations that are shown: none, each option alone, all.
+fn columns(series: &Series) -> Vec<Combination> {
+    let factors = series.cells.factors();
+    let mut columns = vec![Combination::NONE];
+    columns.extend((0..factors).map(Combination::only));
+    if factors > 1 {
+        columns.push(Combination::all(factors));
+    }
+    columns.retain(|at| series.spent.contains_key(at));
+    columns
+}
+
+/// What was spent, and the counters that change most between combinations.
+#[must_use]
+pub fn work(series: &Series, names: &[String]) -> Option<Work> {
+    let columns = columns(series);
+    let spent: Vec<&Spent> = columns.iter().filter_map(|at| series.spent.get(at)).collect();
+    let first = spent.first()?;
+    let mut rows = Vec::new();
+    let mut row = |name: &str, value: &dyn Fn(&Spent) -> f64, show: fn(f64) -> String| {
+        let values: Vec<f64> = spent.iter().map(|spent| value(spent)).collect();
+        if values.iter().any(|value| *value > 0.0) {
+            rows.push((name.to_owned(), values.into_iter().map(show).collect()));
+        }
+    };
+    row("time", &|s| s.time, words::time);
+    row("processor", &|s| s.cpu, words::time);
+    row("disk at work", &|s| s.disk, words::time);
+    row("disk reads", &|s| s.reads, words::count);
+    row("disk writes", &|s| s.writes, words::count);
+    row("seeks", &|s| s.seeks, words::count);
+    row("MB moved", &|s| s.sectors * 512.0 / 1e6, words::count);
+    for name in telling(&spent, first.units) {
+        row(&name.replace('_', " "), &|s| s.counter(&name), words::count);
+    }
+    let heads = columns.iter().map(|at| at.name(names, "+"));
+    let all = Combination::all(names.len());
+    let heads = heads
+        .zip(&columns)
+        .map(|(name, at)| if *at == all && names.len() > 1 { "all".to_owned() } else { name });
+    Some(Work { heads: heads.collect(), rows })
+}
+
+/// Counters that say most: large changes of what happens often.
+fn telling(spent: &[&Spent], units: f64) -> Vec<String> {
+    let mut names: Vec<&String> = spent.iter().flat_map(|spent| spent.counters.keys()).collect();
+    names.sort();
+    names.dedup();
+    let ends = |name: &str| {
+        let values = spent.iter().map(|spent| spent.counter(name));
+        values.fold((f64::INFINITY, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)))
+    };
+    let mut found: Vec<(f64, &String)> = Vec::new();
+    for name in names {
+        let (low, high) = ends(name);
+        let often = high >= (units / RARE).max(1.0);
+        if often {
+            found.push((((high + 1.0) / (low + 1.0)).ln(), name));
+        }
+    }
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    let mut names: Vec<String> = found
+        .into_iter()
+        .filter(|(score, _)| *score > 0.05)
+        .take(MOST)
+        .map(|f| f.1.clone())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Where the time of a combination went, for one unit of work; `None` if no time, no work or nothing
+/// that took the time was counted.
+#[must_use]
+pub fn sentence(series: &Series, at: Combination, names: &[String]) -> Option<String> {
+    let spent = series.spent.get(&at)?;
+    if spent.units <= 0.0 || spent.time <= 0.0 {
+        return None;
+    }
+    let each = |value: f64| value / spent.units;
+    let mut parts = Vec::new();
+    for (name, seconds) in [("processor", spent.cpu), ("disk", spent.disk)] {
+        // Less than this would be shown as nothing.
+        if each(seconds) >= 1e-8 {
+            parts.push(format!("{name} {}", words::time(each(seconds))));
+        }
+    }
+    for (name, value) in [("reads", spent.reads), ("writes", spent.writes), ("seeks", spent.seeks)]
+    {
+        if each(value) >= 0.005 {
+            parts.push(format!("{} {name}", words::short(round(each(value)))));
+        }
+    }
+    let counted = [
+        ("writes_sync", "waited-for writes"),
+        ("buf_misses", "blocks read"),
+        ("inodes_loaded", "inodes loaded"),
+        ("dir_bytes_scanned", "bytes of directory searched"),
+        ("dirhash_builds", "hashes built"),
+    ];
+    for (counter, name) in counted {
+        let value = each(spent.counter(counter));
+        if value >= 0.005 {
+            parts.push(format!("{} {name}", words::short(round(value))));
+        }
+    }
+    (!parts.is_empty()).then(|| {
+        format!(
+            "{}: {} each = {}",
+            at.name(names, "+"),
+            words::time(each(spent.time)),
+            parts.join(", ")
+        )
+    })
+}
+
+/// Two digits after the point are enough for counts of one.
+fn round(value: f64) -> f64 {
+    if value >= 100.0 { value.round() } else { (value * 100.0).round() / 100.0 }
+}

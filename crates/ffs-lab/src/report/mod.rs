@@ -1,0 +1,123 @@
+//! The report of a study: one page for people, its figures as files, and the same in the terminal.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`data`] | a study's results by benchmark, result and combination |
+//! | [`published`] | what others measured, with where it is from |
+//! | [`compare`] | reproduced next to published, with ratios |
+//! | [`targets`] | what a reproduction has to reach, and by which mechanism it misses |
+//! | [`curves`] | the cost curves, and where they jump |
+//! | [`explain`] | the work behind a time: counters, and a sentence |
+//! | `command` | how to run the same again |
+//! | `figures`, `page`, [`text`], `words` | pictures, HTML, tables for a terminal, numbers in words |
+//!
+//! # Invariants
+//! 1. The report follows from the results alone: same results, same bytes.
+//! 2. The page is one file: no address outside of it is ever asked for anything.
+//! 3. What was not run is said to be missing; nothing is filled in.
+//!
+//! Reference: `spec/benchmarks.md` §2, §3.4, §7.
+
+mod command;
+pub mod compare;
+pub mod curves;
+pub mod data;
+pub mod explain;
+mod figures;
+mod page;
+pub mod published;
+pub mod targets;
+#[cfg(test)]
+mod tests;
+pub mod text;
+mod words;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{LabError, Result};
+use crate::plot::Figure;
+use crate::study::Results;
+use compare::Compared;
+use data::Measured;
+use published::Published;
+use targets::Target;
+
+/// Everything a report tells.
+#[derive(Debug)]
+pub struct Report {
+    /// The results.
+    pub measured: Measured,
+    /// Next to what others measured, by section.
+    pub compared: Vec<Compared>,
+    /// What a reproduction has to reach.
+    pub targets: Vec<Target>,
+    /// Pictures, by their place in the page.
+    pub figures: Vec<Figure>,
+    published: Published,
+}
+
+/// Files of a report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The page.
+    pub page: PathBuf,
+    /// Pictures and tables besides.
+    pub files: usize,
+}
+
+impl Report {
+    /// Makes the report of a study, finished or not.
+    ///
+    /// # Errors
+    /// [`LabError::Plan`] if the results have more combinations than can be told apart.
+    pub fn of(results: &Results) -> Result<Report> {
+        let measured = Measured::of(results)?;
+        let published = Published::read()?;
+        let compared = compare::all(&measured, &published);
+        let targets = targets::all(&measured, &published);
+        let figures = figures::all(&measured, &published, &compared);
+        Ok(Report { measured, compared, targets, figures, published })
+    }
+
+    /// Writes `report.html`, and `figures/` with every picture and its data.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] with the file that cannot be written.
+    pub fn write(&self, dir: &Path) -> Result<Written> {
+        let figures = dir.join("figures");
+        let made = fs::create_dir_all(&figures);
+        made.map_err(|error| LabError::unusable(&figures.display().to_string(), error))?;
+        let page = dir.join("report.html");
+        put(&page, &self.html()?)?;
+        let mut files = 0;
+        for figure in &self.figures {
+            put(&figures.join(format!("{}.svg", figure.id)), &figure.file())?;
+            put(&figures.join(format!("{}.csv", figure.id)), &figure.csv)?;
+            files += 2;
+        }
+        for (name, table) in text::csv(self) {
+            put(&figures.join(format!("{name}.csv")), &table)?;
+            files += 1;
+        }
+        Ok(Written { page, files })
+    }
+
+    /// The page.
+    ///
+    /// # Errors
+    /// None but those of the template, which has none.
+    pub fn html(&self) -> Result<String> {
+        page::render(self)
+    }
+
+    /// A picture by its name.
+    #[must_use]
+    pub fn figure(&self, id: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.id == id)
+    }
+}
+
+fn put(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(|error| LabError::unusable(&path.display().to_string(), error))
+}

@@ -1,0 +1,209 @@
+//! What others measured: the numbers of `published.toml`.
+
+use serde::Deserialize;
+
+use crate::error::{LabError, Result};
+use crate::stat::{Cells, Combination};
+
+/// The file.
+const TEXT: &str = include_str!("published.toml");
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Numbers that belong together.
+    #[serde(rename = "section")]
+    pub sections: Vec<Section>,
+    /// Options told from noise, by benchmark.
+    #[serde(rename = "list")]
+    pub lists: Vec<List>,
+}
+
+/// Numbers of one kind from one place.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Section {
+    /// What they are.
+    pub title: String,
+    /// Where they are from: `P`, `S`, `N`, `D`.
+    pub source: String,
+    /// What is compared.
+    pub kind: Kind,
+    /// The numbers.
+    pub rows: Vec<Number>,
+}
+
+/// What a number is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Seconds a result took.
+    Seconds,
+    /// Microseconds a unit of work.
+    Each,
+    /// Percent of the time without options.
+    Percent,
+    /// Population sigma / root n, percent of the time without options.
+    Error,
+    /// How many times better, from some options to others.
+    Factor,
+    /// By how many percent the time changes, from some options to others.
+    Change,
+    /// A term of the model, percent.
+    Term,
+    /// Its standard error.
+    TermError,
+    /// Work a second.
+    Rate,
+    /// Lookups the name cache answered, percent.
+    NameCache,
+    /// Processor time in percent of the time.
+    Processor,
+}
+
+/// A number.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Number {
+    /// Workload and metric.
+    pub at: String,
+    /// Options that are on.
+    pub on: String,
+    /// For changes: the options afterwards.
+    pub to: Option<String>,
+    /// The number.
+    pub value: f64,
+    /// Or it and this are the ends of a range.
+    pub high: Option<f64>,
+    /// Its unit, where its kind does not tell.
+    pub unit: Option<String>,
+}
+
+/// Rows of Figure 10 of one benchmark.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct List {
+    /// The benchmark's name there.
+    pub group: String,
+    /// The workload of rows that have only a metric.
+    pub workload: Option<String>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// A row of Figure 10.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Workload and metric, or the metric.
+    pub at: String,
+    /// Options told from noise, in order.
+    pub options: Vec<String>,
+}
+
+impl Published {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`LabError::Plan`] if the file that is built in is damaged.
+    pub fn read() -> Result<Published> {
+        toml::from_str(TEXT).map_err(|error| LabError::Plan(format!("published.toml: {error}")))
+    }
+
+    /// Every row of Figure 10 with its workload and metric.
+    pub fn rows(&self) -> impl Iterator<Item = (&List, (&str, &str), &Row)> {
+        self.lists.iter().flat_map(|list| {
+            let place = move |row| (list, list.place(row), row);
+            list.rows.iter().map(place)
+        })
+    }
+
+    /// The row of a result.
+    #[must_use]
+    pub fn row(&self, words: &str, metric: &str) -> Option<&Row> {
+        self.rows().find(|(_, at, _)| *at == (words, metric)).map(|(.., row)| row)
+    }
+
+    /// Table 1 as runs with its means and errors: four of each combination of su, dp, vm, dh.
+    #[must_use]
+    pub fn table1(&self) -> Cells {
+        let mut cells = Cells::new(4);
+        let of = |kind: Kind| -> Vec<&Number> {
+            let sections = self.sections.iter().filter(|section| section.kind == kind);
+            sections
+                .flat_map(|section| &section.rows)
+                .filter(|n| n.at == "buildworld/build")
+                .collect()
+        };
+        let (means, errors) = (of(Kind::Seconds), of(Kind::Error));
+        let base = means.iter().find(|n| n.on == "none").map_or(1.0, |n| n.value);
+        for number in means {
+            let error = errors.iter().find(|e| e.on == number.on).map_or(0.0, |e| e.value);
+            let sigma = error / 100.0 * base * 2.0;
+            for sign in [-1.0, 1.0, -1.0, 1.0] {
+                cells.add(bits(&number.on), number.value + sign * sigma);
+            }
+        }
+        cells
+    }
+}
+
+impl List {
+    fn place<'a>(&'a self, row: &'a Row) -> (&'a str, &'a str) {
+        match &self.workload {
+            Some(workload) => (workload, &row.at),
+            None => row.at.split_once('/').unwrap_or((&row.at, "")),
+        }
+    }
+}
+
+/// The paper's options.
+pub(super) const PAPER: [&str; 4] = ["su", "dp", "vm", "dh"];
+
+/// A combination of the paper's options.
+fn bits(name: &str) -> Combination {
+    let bit = |word: &str| PAPER.iter().position(|option| *option == word);
+    name.split('+').filter_map(bit).fold(Combination::NONE, Combination::with)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_whole() {
+        let published = Published::read().unwrap();
+        assert_eq!(published.rows().count(), 51, "rows of Figure 10");
+        let table1 = published.table1();
+        assert_eq!(table1, crate::stat::published::table1(), "the fixture of the golden tests");
+        for section in &published.sections {
+            assert!(
+                !section.rows.is_empty() && "PSNHD".contains(&section.source),
+                "{}",
+                section.title
+            );
+            for n in &section.rows {
+                let change = matches!(section.kind, Kind::Factor | Kind::Change);
+                assert_eq!(n.to.is_some(), change, "{n:?}");
+                assert!(n.high.is_none_or(|high| high > n.value), "{n:?}");
+            }
+        }
+    }
+
+    /// The derived numbers of the slides follow from the seconds.
+    #[test]
+    fn factors_are_those_of_the_seconds() {
+        let published = Published::read().unwrap();
+        let seconds = &published.sections[0];
+        let value = |at: &str, on: &str| {
+            let found = seconds.rows.iter().find(|n| n.at == at && n.on == on);
+            found.map(|n| n.value)
+        };
+        for n in &published.sections[1].rows {
+            let to = n.to.as_deref().unwrap();
+            let factor = value(&n.at, &n.on).unwrap() / value(&n.at, to).unwrap();
+            assert!((factor / n.value - 1.0).abs() < 0.02, "{n:?}: {factor}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Reports of studies that nobody ran.
+
+mod browser;
+mod made_up;
+
+use std::collections::BTreeSet;
+
+use super::targets::Verdict;
+use super::text::{self, Much};
+use super::*;
+
+/// What every page has to be, whatever was run.
+fn sound(report: &Report) -> String {
+    let html = report.html().unwrap();
+    let options =
+        roxmltree::ParsingOptions { allow_dtd: true, ..roxmltree::ParsingOptions::default() };
+    let page = match roxmltree::Document::parse_with_options(&html, options) {
+        Ok(page) => page,
+        Err(error) => panic!("the page is not well-formed: {error}"),
+    };
+    let mut ids = BTreeSet::new();
+    for id in page.descendants().filter_map(|node| node.attribute("id")) {
+        assert!(ids.insert(id), "id {id} is there twice");
+    }
+    for node in page.descendants().filter(roxmltree::Node::is_element) {
+        let name = node.tag_name().name();
+        assert!(
+            !matches!(name, "script" | "link" | "img" | "iframe" | "object" | "base"),
+            "{name}"
+        );
+        for attribute in node.attributes() {
+            let (key, value) = (attribute.name(), attribute.value());
+            assert!(!key.starts_with("on"), "{name} {key}");
+            let address = matches!(key, "href" | "src" | "srcset" | "action" | "data");
+            let inside = value.strip_prefix('#').is_some_and(|id| ids.contains(id));
+            assert!(!address || inside, "{name} {key}={value} leads nowhere in the page");
+            for id in value.split(' ').filter(|_| key == "aria-labelledby") {
+                assert!(ids.contains(id), "nothing is named {id}");
+            }
+        }
+    }
+    let outside = html.replace("http://www.w3.org/1999/xhtml", "");
+    assert!(!outside.contains("://") && !outside.contains("url(") && !outside.contains("@import"));
+    for figure in &report.figures {
+        assert!(ids.contains(figure.id.as_str()), "{} is not in the page", figure.id);
+        roxmltree::Document::parse(&figure.file()).unwrap();
+        assert!(figure.csv.lines().count() > 1, "{} has no data", figure.id);
+    }
+    assert!(!html.contains("NaN") && !html.contains(">inf"), "a number that is none");
+    html
+}
+
+#[test]
+fn a_whole_study_has_a_whole_report() {
+    let report = Report::of(&made_up::study(4)).unwrap();
+    let html = sound(&report);
+    // To look at it: FFS_REPORT_DIR=DIR cargo test -p ffs-lab whole_report
+    if let Some(dir) = std::env::var_os("FFS_REPORT_DIR") {
+        report.write(Path::new(&dir)).unwrap();
+    }
+    assert_eq!(
+        html,
+        Report::of(&made_up::study(4)).unwrap().html().unwrap(),
+        "the same to the byte"
+    );
+    let names: Vec<&str> = report.figures.iter().map(|figure| figure.id.as_str()).collect();
+    for wanted in [
+        "summary",
+        "summary-narrow",
+        "ratios",
+        "fig2",
+        "fig4-minvnodes",
+        "mh-rm-triangle",
+        "buildworld-build-lattice",
+    ] {
+        assert!(names.contains(&wanted), "{wanted} of {names:?}");
+    }
+    let rows: usize = report.compared.iter().map(|section| section.rows.len()).sum();
+    assert!(rows > 150, "{rows}");
+    let run =
+        report.compared.iter().flat_map(|s| &s.rows).filter(|row| row.measured.is_some()).count();
+    assert!(run > 120, "{run} of {rows}");
+}
+
+#[test]
+fn published_times_reproduce_the_published_numbers() {
+    let report = Report::of(&made_up::study(4)).unwrap();
+    let times = &report.compared[0];
+    assert_eq!(times.rows.len(), 18);
+    for row in times.rows.iter().chain(&report.compared[4].rows) {
+        let ratio = row.ratio.unwrap();
+        assert!((ratio - 1.0).abs() < 0.01, "{row:?}");
+    }
+    let missed: Vec<&Target> =
+        report.targets.iter().filter(|target| target.verdict == Verdict::Missed).collect();
+    let met = report.targets.iter().filter(|target| target.verdict == Verdict::Met).count();
+    assert!(met >= 12, "{met} met; missed: {missed:#?}");
+    assert!(
+        missed.iter().all(|target| target.group == "Andrew ×100"
+            || target.group == "Postmark"
+            || target.group == "X11 tar"),
+        "{missed:#?}"
+    );
+    let lists = compare::lists(&report.measured, &report.published);
+    let same = lists.iter().filter(|list| list.same()).count();
+    assert!(same > 30, "{same}");
+}
+
+/// What the sentence of a miss says.
+#[test]
+fn a_miss_is_explained_by_what_was_counted() {
+    let mut study = made_up::study(2);
+    for job in study.jobs.iter_mut().filter(|job| job.workload == "mh") {
+        for metric in &mut job.outcome.metrics {
+            metric.elapsed *= 3.0;
+        }
+    }
+    let report = Report::of(&study).unwrap();
+    let target = report.targets.iter().find(|target| target.wanted.contains("nine times")).unwrap();
+    assert_eq!(target.verdict, Verdict::Missed);
+    let why = target.why.join("\n");
+    assert!(why.contains("none: 24.6 ms each = processor 2.46 ms, disk 19.7 ms"), "{why}");
+    assert!(why.contains("1.99 waited-for writes"), "{why}");
+}
+
+/// The target whose wish has these words.
+fn target<'a>(report: &'a Report, words: &str) -> &'a Target {
+    report.targets.iter().find(|target| target.wanted.contains(words)).unwrap()
+}
+
+#[test]
+fn a_part_that_fails_is_a_miss_whatever_is_not_run() {
+    let mut study = made_up::study(2);
+    study.jobs.retain(|job| job.workload != "mh" || job.combination != 9);
+    let report = Report::of(&study).unwrap();
+    assert_eq!(target(&report, "nine times").verdict, Verdict::NotRun);
+    let text = text::render(&report, Much::Summary);
+    let left = report.targets.iter().filter(|t| t.verdict == Verdict::NotRun).count();
+    assert!(left > 1 && text.ends_with(&format!("{left} targets were not run.\n")), "{text}");
+    for metric in study.jobs.iter_mut().flat_map(|job| &mut job.outcome.metrics) {
+        metric.elapsed *= 3.0;
+    }
+    let report = Report::of(&study).unwrap();
+    assert_eq!(target(&report, "nine times").verdict, Verdict::Missed);
+}
+
+/// A positive interaction that noise explains is no overlap.
+#[test]
+fn an_interaction_has_to_be_told_from_noise() {
+    let mut study = made_up::study(4);
+    let overlap = |study: &crate::study::Results| {
+        target(&Report::of(study).unwrap(), "SU and DP overlap").clone()
+    };
+    assert_eq!(overlap(&study).verdict, Verdict::Met);
+    for job in study.jobs.iter_mut().filter(|job| job.workload == "buildworld") {
+        let noise = if job.replicate % 2 == 0 { 1.4 } else { 0.6 };
+        job.outcome.metrics.iter_mut().for_each(|metric| metric.elapsed *= noise);
+    }
+    let missed = overlap(&study);
+    assert!(missed.found.contains('+'), "{missed:?}");
+    assert_eq!(missed.verdict, Verdict::Missed);
+    assert!(missed.why.iter().any(|why| why.contains("su+dp: ")), "{missed:?}");
+}
+
+#[test]
+fn without_counts_there_is_no_sentence() {
+    let mut study = made_up::study(2);
+    for job in &mut study.jobs {
+        job.outcome.metrics.iter_mut().for_each(|metric| metric.elapsed *= 3.0);
+        job.outcome.phases.iter_mut().for_each(|phase| phase.work = 0.0);
+    }
+    let report = Report::of(&study).unwrap();
+    assert_eq!(target(&report, "nine times").verdict, Verdict::Missed);
+    let why: Vec<&String> = report.targets.iter().flat_map(|target| &target.why).collect();
+    assert!(why.iter().all(|line| !line.contains(" each = ")), "{why:#?}");
+}
+
+#[test]
+fn what_is_100_by_construction_has_no_ratio() {
+    let report = Report::of(&made_up::study(4)).unwrap();
+    let rows = || report.compared.iter().flat_map(|section| &section.rows);
+    let bases: Vec<&compare::Pair> =
+        rows().filter(|pair| pair.on == "none" && pair.published == "100.00").collect();
+    assert_eq!(bases.len(), 3, "Table 1, Table 2, Table 3");
+    assert!(bases.iter().all(|pair| pair.measured.as_deref() == Some("100.00")), "{bases:?}");
+    assert!(bases.iter().all(|pair| pair.ratio.is_none()), "{bases:?}");
+}
+
+#[test]
+fn smaller_workloads_are_named() {
+    let report = Report::of(&made_up::study(1)).unwrap();
+    let caution = targets::caution(&report.measured).unwrap();
+    let title = |words: &str| report.measured.benchmark(words).unwrap().title.as_str();
+    let both = format!("{}, {} at 0.1", title("buildworld"), title("netnews"));
+    let other = format!("{}, {} at 0.1", title("netnews"), title("buildworld"));
+    assert!(caution.contains(&both) || caution.contains(&other), "{caution}");
+    assert!(!caution.contains(title("x11")), "{caution}");
+    assert!(caution.contains("1950 s"), "{caution}");
+}
+
+#[test]
+fn parts_of_a_study_have_a_report_too() {
+    let mut study = made_up::study(2);
+    study.jobs.retain(|job| job.combination % 5 != 3);
+    let report = Report::of(&study).unwrap();
+    let html = sound(&report);
+    assert!(html.contains("Not everything was run"));
+    assert!(text::render(&report, Much::Everything).contains("combinations are missing"));
+
+    study.jobs.clear();
+    let report = Report::of(&study).unwrap();
+    let html = sound(&report);
+    assert!(html.contains("no result yet"));
+    let ran = report.targets.iter().filter(|target| target.verdict != Verdict::NotRun);
+    assert_eq!(ran.map(|target| target.group.as_str()).collect::<Vec<&str>>(), ["Statistics"]);
+    assert!(text::render(&report, Much::Summary).contains("no finished run"));
+}
+
+#[test]
+fn any_options_and_single_runs_make_a_report() {
+    for names in [&[][..], &["a"], &["x", "y", "z"], &["a", "b", "c", "d", "e", "f"]] {
+        for replicates in [1, 3] {
+            let report = Report::of(&made_up::small(names, replicates)).unwrap();
+            let html = sound(&report);
+            assert!(html.contains("Size: 0.5 of the published one"));
+            let text = text::render(&report, Much::Everything);
+            assert!(text.contains("thing: run"), "{text}");
+        }
+    }
+    let eleven = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
+    let mut study = made_up::small(&["a"], 1);
+    study.plan.factors = made_up::factors(&eleven);
+    assert!(Report::of(&study).unwrap_err().to_string().contains("11 factors"));
+}
+
+#[test]
+fn the_terminal_has_the_same_tables() {
+    let report = Report::of(&made_up::study(4)).unwrap();
+    let text = text::render(&report, Much::Summary);
+    let line = |start: &str| {
+        text.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned()
+    };
+    let create = line("MH folder: create");
+    assert!(create.contains("×3") && create.ends_with("su dh"), "{create}");
+    assert!(text.contains("Targets of a reproduction"));
+    let text = text::render(&report, Much::Everything);
+    assert!(text.contains("Table 2: terms of the model"), "published numbers are there");
+    assert!(text.lines().all(|line| line.chars().count() < 160 && !line.ends_with(' ')));
+}
+
+#[test]
+fn files_are_written_and_the_directory_that_cannot_be_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = Report::of(&made_up::small(&["su", "dh"], 2)).unwrap();
+    let written = report.write(dir.path()).unwrap();
+    assert!(written.page.ends_with("report.html"));
+    let count = fs::read_dir(dir.path().join("figures")).unwrap().count();
+    assert_eq!(count, written.files);
+    let runs = fs::read_to_string(dir.path().join("figures/runs.csv")).unwrap();
+    assert_eq!(runs.lines().count(), 1 + 4 * 2);
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = report.write(&file).unwrap_err().to_string();
+    assert!(error.contains("file/figures"), "{error}");
+}

@@ -1,0 +1,272 @@
+//! The report in a terminal, and its tables as comma-separated values.
+
+use tabled::builder::Builder;
+use tabled::settings::object::Columns;
+use tabled::settings::{Alignment, Padding, Style};
+
+use super::data::{Benchmark, Series};
+use super::targets::Verdict;
+use super::{Report, compare, figures, words};
+use crate::plot::svg::csv as lines;
+use crate::plot::times;
+use crate::stat::{Combination, Model, RankTable, SummaryPath, hints};
+use crate::work::MetricKind;
+
+/// How much of a report a terminal shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Much {
+    /// A line a result, and the targets.
+    Summary,
+    /// Every rank table and model besides, and reproduced next to published.
+    Everything,
+}
+
+/// A table without lines; columns in `left` begin at the left.
+fn table(rows: Vec<Vec<String>>, left: &[usize]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let mut builder = Builder::default();
+    rows.into_iter().for_each(|row| builder.push_record(row));
+    let mut table = builder.build();
+    table.with(Style::empty()).with(Padding::new(0, 2, 0, 0));
+    for column in (0..columns).filter(|column| !left.contains(column)) {
+        table.modify(Columns::one(column), Alignment::right());
+    }
+    let text = table.to_string();
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// The report for a terminal.
+#[must_use]
+pub fn render(report: &Report, much: Much) -> String {
+    let mut out = summary(report);
+    if much == Much::Everything {
+        for benchmark in report.measured.benchmarks.iter().filter(|b| !b.curves()) {
+            for series in &benchmark.series {
+                out.push_str(&result(report, benchmark, series));
+            }
+        }
+        out.push_str(&published(report));
+    }
+    out.push_str(&targets(report));
+    out
+}
+
+/// A line a result.
+fn summary(report: &Report) -> String {
+    let names = &report.measured.short;
+    let mut rows = vec![row(["result", "none", "all on", "", "gain", "options told from noise"])];
+    for benchmark in report.measured.benchmarks.iter().filter(|b| !b.curves()) {
+        for series in benchmark.series.iter().filter(|s| s.kind != MetricKind::CpuPercent) {
+            let cells = &series.cells;
+            let all = Combination::all(cells.factors());
+            let value = |at| cells.mean(at).map_or_else(|| "-".to_owned(), |m| shown(series, m));
+            let path = SummaryPath::of(cells);
+            let named = path.map_or_else(
+                || "combinations are missing".to_owned(),
+                |path| compare::names(&path, names).join(" "),
+            );
+            rows.push(vec![
+                format!("{}: {}", benchmark.title, series.title),
+                value(Combination::NONE),
+                value(all),
+                unit(series),
+                cells.gain(all).map_or_else(String::new, times),
+                named,
+            ]);
+        }
+    }
+    if rows.len() == 1 {
+        return "There is no finished run in these results yet.\n".to_owned();
+    }
+    table(rows, &[0, 3, 5])
+}
+
+fn shown(series: &Series, mean: f64) -> String {
+    words::short(series.shown(mean)).replace('\u{202f}', "")
+}
+
+fn unit(series: &Series) -> String {
+    match series.kind {
+        MetricKind::Time => "s".to_owned(),
+        MetricKind::Rate => format!("{}/s", series.unit),
+        MetricKind::CpuPercent => "%".to_owned(),
+    }
+}
+
+/// Rank table and model of a result.
+fn result(report: &Report, benchmark: &Benchmark, series: &Series) -> String {
+    let names = &report.measured.short;
+    let ranks = RankTable::of(&series.cells);
+    let mut head: Vec<String> = ranks.order.iter().map(|f| names[*f].clone()).collect();
+    head.extend([unit(series), "%".to_owned(), "σ/√n".to_owned(), "n".to_owned()]);
+    let mut rows = vec![head];
+    let optional = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.2}"));
+    for rank in &ranks.rows {
+        let dot =
+            |f: &usize| if rank.combination.has(*f) { "●".to_owned() } else { String::new() };
+        let mut row: Vec<String> = ranks.order.iter().map(dot).collect();
+        row.extend([shown(series, rank.mean), optional(rank.percent), optional(rank.error)]);
+        row.push(rank.runs.to_string());
+        rows.push(row);
+    }
+    let mut out = format!("\n{}: {}\n\n{}", benchmark.title, series.title, table(rows, &[]));
+    let Some(model) = Model::fit(&series.cells) else { return out };
+    let mut rows = vec![row(["term", "Δ%", "σ"])];
+    for term in model.shown() {
+        let base = term.options == Combination::NONE;
+        let name = if base { "base".to_owned() } else { term.options.name(names, ":") };
+        rows.push(vec![name, format!("{:.2}", term.value), optional(term.error)]);
+    }
+    out.push_str(&format!("\n{}", table(rows, &[0])));
+    for hint in hints::hints(&model, names) {
+        out.push_str(&format!("{hint}\n"));
+    }
+    out
+}
+
+/// Reproduced next to published, as far as it was run.
+fn published(report: &Report) -> String {
+    let mut out = String::new();
+    for section in &report.compared {
+        let mut rows = vec![row(["result", "options", "published", "here", "ratio"])];
+        for pair in section.rows.iter().filter(|pair| pair.measured.is_some()) {
+            rows.push(vec![
+                pair.what.clone(),
+                pair.on.clone(),
+                pair.published.clone(),
+                pair.measured.clone().unwrap_or_default(),
+                pair.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            ]);
+        }
+        if rows.len() > 1 {
+            out.push_str(&format!(
+                "\n{} [{}]\n\n{}",
+                section.title,
+                section.source,
+                table(rows, &[0, 1])
+            ));
+        }
+    }
+    out
+}
+
+/// Lines of a hundred letters at most, broken between words.
+fn wrapped(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= 100 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.into_iter().map(|line| line + "\n").collect()
+}
+
+/// The checklist.
+fn targets(report: &Report) -> String {
+    let judged = report.targets.iter().filter(|target| target.verdict != Verdict::NotRun);
+    let rows: Vec<Vec<String>> = judged
+        .map(|target| {
+            let met = if target.verdict == Verdict::Met { "met" } else { "missed" };
+            vec![met.to_owned(), target.group.clone(), target.wanted.clone()]
+        })
+        .collect();
+    let left = match report.targets.len() - rows.len() {
+        0 => String::new(),
+        1 => "1 target was not run.\n".to_owned(),
+        n => format!("{n} targets were not run.\n"),
+    };
+    let caution = super::targets::caution(&report.measured);
+    let caution = caution.map_or_else(String::new, |caution| wrapped(&caution));
+    format!(
+        "\nTargets of a reproduction of the paper\n{caution}\n{}{left}",
+        table(rows, &[0, 1, 2])
+    )
+}
+
+/// Tables as files: every run, every rank table, every model.
+pub(super) fn csv(report: &Report) -> Vec<(String, String)> {
+    let names = &report.measured.short;
+    let mut out = vec![("runs".to_owned(), runs(report)), ("published".to_owned(), ratios(report))];
+    for benchmark in report.measured.benchmarks.iter().filter(|b| !b.curves()) {
+        for series in &benchmark.series {
+            let id = figures::id(benchmark, series);
+            let number = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.6}"));
+            let ranks = RankTable::of(&series.cells).rows.into_iter().map(|row| {
+                vec![
+                    row.combination.name(names, "+"),
+                    format!("{}", row.mean),
+                    number(row.percent),
+                    number(row.error),
+                    row.runs.to_string(),
+                ]
+            });
+            let heads = "options,mean_cost,percent,error_percent,runs";
+            out.push((format!("{id}-rank"), lines(heads, ranks)));
+            let Some(model) = Model::fit(&series.cells) else { continue };
+            let terms = model.terms.iter().map(|term| {
+                let chance = term.chance.map_or_else(String::new, |p| format!("{p:e}"));
+                let base = term.options == Combination::NONE;
+                let name = if base { "base".to_owned() } else { term.options.name(names, ":") };
+                vec![
+                    name,
+                    number(Some(term.value)),
+                    number(term.error),
+                    chance,
+                    term.shown.to_string(),
+                ]
+            });
+            let heads = "term,percent,error,chance,shown";
+            out.push((format!("{id}-model"), lines(heads, terms)));
+        }
+    }
+    out
+}
+
+/// Every run of every result.
+fn runs(report: &Report) -> String {
+    let names = &report.measured.short;
+    let series =
+        report.measured.benchmarks.iter().flat_map(|b| b.series.iter().map(move |s| (b, s)));
+    let rows = series.flat_map(|(benchmark, series)| {
+        series.cells.combinations().flat_map(move |at| {
+            series.cells.runs(at).iter().map(move |cost| {
+                let (words, metric) = (benchmark.words.clone(), series.metric.clone());
+                vec![words, metric, at.name(names, "+"), unit_of_cost(series), cost.to_string()]
+            })
+        })
+    });
+    lines("workload,result,options,unit,cost", rows)
+}
+
+fn unit_of_cost(series: &Series) -> String {
+    match series.kind {
+        MetricKind::Time => "s".to_owned(),
+        MetricKind::Rate => format!("s per {}", series.unit),
+        MetricKind::CpuPercent => "%".to_owned(),
+    }
+}
+
+fn ratios(report: &Report) -> String {
+    let rows = report.compared.iter().flat_map(|section| {
+        section.rows.iter().map(|pair| {
+            vec![
+                section.title.clone(),
+                section.source.clone(),
+                pair.at.clone(),
+                pair.on.clone(),
+                pair.published.clone(),
+                pair.measured.clone().unwrap_or_default(),
+                pair.ratio.map_or_else(String::new, |ratio| format!("{ratio:.4}")),
+            ]
+        })
+    });
+    lines("section,source,result,options,published,measured,ratio", rows)
+}

@@ -1,0 +1,226 @@
+//! What a study runs: workloads, switches, replicates, and the jobs and seeds that follow.
+//!
+//! **Invariants.**
+//! 1. Jobs, their order and their seeds follow from the plan alone.
+//! 2. All combinations of one replicate have the same seed: they begin on the same aged volume.
+
+use std::fmt;
+
+use ffs_device::{Rng, SplitMix64};
+use serde::{Deserialize, Serialize};
+
+use super::factor::{self, Factor};
+use crate::error::{LabError, Result};
+use crate::order;
+
+/// Combinations of one study at most: ten switches.
+const MOST_FACTORS: usize = 10;
+/// Runs of each at most.
+const MOST_REPLICATES: u32 = 10_000;
+/// Tells the seeds of replicates from others drawn from the study's.
+const REPLICATE: u64 = 0x7265_706c;
+
+/// A workload of a study.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Item {
+    /// The workload as [`crate::work`] takes it: `postmark:number=20000`. Unique in a plan.
+    pub workload: String,
+    /// Its scale.
+    pub scale: f64,
+    /// Combinations it is run in; empty for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub combinations: Vec<u32>,
+}
+
+/// All that decides what a study gives.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// `paper`, `quick`, or the workloads.
+    pub name: String,
+    /// What is run, in the order of tables.
+    pub workloads: Vec<Item>,
+    /// Switches; number `i` is bit `i` of a combination.
+    pub factors: Vec<Factor>,
+    /// Runs of each combination.
+    pub replicates: u32,
+    /// All seeds and orders follow from it.
+    pub seed: u64,
+    /// The target; words of the factors are added.
+    pub target: String,
+}
+
+/// One run of one workload. Ordered as tables are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Job {
+    /// Which of [`Plan::workloads`].
+    pub item: usize,
+    /// Switches that are on, by bit.
+    pub combination: u32,
+    /// Which run of it, from 0.
+    pub replicate: u32,
+}
+
+impl Plan {
+    /// How many combinations the factors have.
+    #[must_use]
+    pub fn combinations(&self) -> u32 {
+        1 << self.factors.len().min(MOST_FACTORS)
+    }
+
+    /// A combination for people: `none`, `su`, `su+dp`.
+    #[must_use]
+    pub fn combination_name(&self, combination: u32) -> String {
+        let on = self.factors.iter().enumerate().filter(|(bit, _)| combination >> bit & 1 == 1);
+        let names: Vec<&str> = on.map(|(_, factor)| factor.name.as_str()).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join("+") }
+    }
+
+    /// Every job, in the order of tables.
+    #[must_use]
+    pub fn jobs(&self) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        for (item, of) in self.workloads.iter().enumerate() {
+            let wanted = |c: &u32| of.combinations.is_empty() || of.combinations.contains(c);
+            for combination in (0..self.combinations()).filter(wanted) {
+                let replicates = 0..self.replicates;
+                jobs.extend(replicates.map(|replicate| Job { item, combination, replicate }));
+            }
+        }
+        jobs
+    }
+
+    /// Every job of a shard, in the order in which they are run.
+    #[must_use]
+    pub fn order(&self, shard: Shard) -> Vec<Job> {
+        let jobs = self.jobs();
+        // As many as fit an u32: `check` sees to it.
+        let order = order::shuffled(jobs.len() as u32, self.seed, order::Purpose::Jobs);
+        let mine = order.iter().enumerate().filter(|(at, _)| *at as u32 % shard.of == shard.index);
+        mine.filter_map(|(_, job)| jobs.get(*job as usize).copied()).collect()
+    }
+
+    /// The seed of all jobs of a replicate. It has 53 bits: every reader of JSON can hold it.
+    #[must_use]
+    pub fn seed_of(&self, replicate: u32) -> u64 {
+        let stream = SplitMix64::new(self.seed).next_u64() ^ REPLICATE << 32 ^ u64::from(replicate);
+        SplitMix64::new(stream).next_u64() >> 11
+    }
+
+    /// The target in a combination, as [`crate::TargetSpec::parse`] takes it.
+    #[must_use]
+    pub fn target_in(&self, combination: u32) -> String {
+        let bits = self.factors.iter().enumerate();
+        let words = bits.map(|(bit, f)| if combination >> bit & 1 == 1 { &f.on } else { &f.off });
+        words.filter(|words| !words.is_empty()).fold(self.target.clone(), |target, words| {
+            let joint = if target.contains(':') { ',' } else { ':' };
+            format!("{target}{joint}{words}")
+        })
+    }
+
+    /// A job for people: `mh su+dp #2`.
+    #[must_use]
+    pub fn job_name(&self, job: &Job) -> String {
+        let item = self.workloads.get(job.item).map_or("?", |item| &item.workload);
+        format!("{item} {} #{}", self.combination_name(job.combination), job.replicate + 1)
+    }
+
+    /// Refuses what cannot be run or told apart.
+    ///
+    /// # Errors
+    /// [`LabError::Plan`] with the reason.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |why: String| Err(LabError::Plan(why));
+        if self.workloads.is_empty() {
+            return refuse("there is no workload to run".to_owned());
+        }
+        for (at, item) in self.workloads.iter().enumerate() {
+            if self.workloads.iter().take(at).any(|before| before.workload == item.workload) {
+                return refuse(format!("workload '{}' is named twice", item.workload));
+            }
+            if !(item.scale.is_finite() && item.scale > 0.0) {
+                return refuse(format!("scale {} is not above 0", item.scale));
+            }
+        }
+        if self.replicates == 0 || self.replicates > MOST_REPLICATES {
+            let most = MOST_REPLICATES;
+            return refuse(format!("{} replicates: expected 1 to {most}", self.replicates));
+        }
+        if self.factors.len() > MOST_FACTORS {
+            return refuse(format!("more than {MOST_FACTORS} factors"));
+        }
+        factor::check(&self.factors, &self.target)
+    }
+
+    /// What this plan is recognised by.
+    pub(super) fn tag(&self) -> Result<String> {
+        let text =
+            serde_json::to_string(self).map_err(|error| LabError::Plan(error.to_string()))?;
+        Ok(super::lines::checksum(text.as_bytes()))
+    }
+
+    /// In what `other` differs from this plan; empty if in nothing.
+    #[must_use]
+    pub fn differences(&self, other: &Plan) -> String {
+        let mut out = Vec::new();
+        let mut differ = |what: &str, mine: String, theirs: String| {
+            if mine != theirs {
+                out.push(format!("{what} {theirs}, not {mine}"));
+            }
+        };
+        differ("seed", self.seed.to_string(), other.seed.to_string());
+        differ("replicates", self.replicates.to_string(), other.replicates.to_string());
+        differ("target", self.target.clone(), other.target.clone());
+        differ("workloads", self.workload_names(), other.workload_names());
+        differ("factors", factor::names(&self.factors), factor::names(&other.factors));
+        if out.is_empty() && self != other {
+            out.push(format!("plan '{}', not '{}'", other.name, self.name));
+        }
+        out.join("; ")
+    }
+
+    fn workload_names(&self) -> String {
+        let item = |item: &Item| {
+            let only: Vec<String> = item.combinations.iter().map(u32::to_string).collect();
+            let only =
+                if only.is_empty() { String::new() } else { format!(" in {}", only.join(",")) };
+            format!("{} x{}{only}", item.workload, item.scale)
+        };
+        self.workloads.iter().map(item).collect::<Vec<String>>().join(", ")
+    }
+}
+
+/// A part of a study's jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// Which part, from 0.
+    pub index: u32,
+    /// Of how many.
+    pub of: u32,
+}
+
+impl Shard {
+    /// All jobs.
+    pub const WHOLE: Shard = Shard { index: 0, of: 1 };
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    /// Understands `2/8`, the second of eight.
+    fn from_str(text: &str) -> std::result::Result<Shard, String> {
+        let wrong = || "expected I/N with I from 1 to N, like 2/8".to_owned();
+        let (index, of) = text.split_once('/').ok_or_else(wrong)?;
+        let (index, of): (u32, u32) =
+            (index.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
+        match index.checked_sub(1) {
+            Some(index) if index < of => Ok(Shard { index, of }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index + 1, self.of)
+    }
+}

@@ -1,0 +1,413 @@
+//! The library on the simulated machine of 2002, in virtual time.
+//!
+//! **Invariants.**
+//! 1. Each [`Target::begin`] is a new machine with a clone of the aged volume of its seed: nothing of an
+//!    earlier round is in it, on the disk or in memory.
+//! 2. The syncer runs each virtual second, the buffer daemon when half of what may be dirty is, both as
+//!    processes of their own.
+//! 3. Every call costs what the preset says, whoever makes it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ffs_core::{Env, Ffs, OrderingPolicy};
+use ffs_device::{Rng, SplitMix64};
+
+use super::volume::{PIECE, Volume};
+use super::{CoreSpec, DirId, Facts, FileId, Forgotten, Kind, Open, Room, Stat, Target, Usage};
+use crate::error::{LabError, Result};
+use crate::machine::{AgedVolumes, Call, Machine, Preset, SimDisk, workplace};
+
+/// What `sim` takes besides the switches of a mount.
+const OWN: &str = "machine=NAME|FILE, seed=, size=MB, used=, turnover=";
+/// Short names of switches, as the paper calls them.
+const ALIASES: [(&str, &str); 1] = [("vmiodir", "vmiodirenable")];
+
+/// How the library is to be mounted, and on which machine.
+#[derive(Debug, Clone)]
+pub struct SimSpec {
+    /// The machine.
+    pub preset: Preset,
+    /// Mount options.
+    pub core: CoreSpec,
+    /// Instead of the context's.
+    pub seed: Option<u64>,
+}
+
+impl SimSpec {
+    /// Understands `NAME=VALUE,...`.
+    ///
+    /// # Errors
+    /// Why not, as half a sentence.
+    pub fn parse(words: &str) -> std::result::Result<SimSpec, String> {
+        let words: Vec<&str> = words.split(',').filter(|word| !word.is_empty()).collect();
+        let of = |word: &&str, name: &str| word.strip_prefix(name).map(str::to_owned);
+        let machine = words.iter().find_map(|word| of(word, "machine="));
+        let preset = Preset::find(machine.as_deref().unwrap_or("paper"));
+        let preset = preset.map_err(|error| error.to_string())?;
+        let core = CoreSpec::default();
+        let mut spec = SimSpec { preset, core, seed: None };
+        spec.core.options.ordering = OrderingPolicy::Sync;
+        for (name, value) in spec.preset.switches.clone() {
+            let word = if value.is_empty() { name } else { format!("{name}={value}") };
+            spec.core.set(&word)?;
+        }
+        for word in words {
+            spec.set(word)?;
+        }
+        Ok(spec)
+    }
+
+    /// Carries out one `NAME=VALUE`, or a name that needs no value.
+    ///
+    /// # Errors
+    /// Why not, as half a sentence.
+    pub fn set(&mut self, word: &str) -> std::result::Result<(), String> {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        let number = |what: &str| format!("'{word}': expected {what}");
+        match name {
+            "machine" => {}
+            "seed" => self.seed = Some(value.parse().map_err(|_| number("a number"))?),
+            "used" => {
+                let percent = value.parse().ok().filter(|percent| *percent <= 85);
+                self.preset.volume.used_percent = percent.ok_or_else(|| number("0 to 85"))?;
+            }
+            "turnover" => {
+                let times = value.parse().ok().filter(|times| (0.0..=100.0).contains(times));
+                self.preset.volume.turnover = times.ok_or_else(|| number("0 to 100"))?;
+            }
+            "size" => {
+                let megabytes = value.parse().ok().filter(|mb| (64..=16384).contains(mb));
+                self.preset.volume.size_mb =
+                    megabytes.ok_or_else(|| number("megabytes, 64 to 16384"))?;
+            }
+            "image" | "format" | "endian" | "bsize" | "fsize" => {
+                return Err(format!("'{word}': the volume is the machine's; {OWN}"));
+            }
+            _ => {
+                let known = ALIASES.iter().find(|(short, _)| *short == name);
+                let word = match known {
+                    Some((short, long)) => word.replacen(short, long, 1),
+                    None => word.to_owned(),
+                };
+                self.core.set(&word).map_err(|why| format!("{why}; or one of: {OWN}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The library on a simulated machine.
+pub struct SimTarget {
+    label: String,
+    spec: SimSpec,
+    seed: u64,
+    /// Time and work of machines that are gone: the clock of a target never goes back.
+    before: (Duration, Usage),
+    running: Option<Running>,
+}
+
+struct Running {
+    machine: Arc<Machine>,
+    volume: Volume,
+    next_tick: Duration,
+    /// Blocks that had got their headers back.
+    from_pages: u64,
+}
+
+impl Running {
+    /// What has to be done between two operations.
+    fn after(&mut self, spec: &SimSpec) {
+        self.machine.settle();
+        let stats = self.volume.fs().cache_stats();
+        let classes = [stats.directories, stats.data, stats.inodes, stats.groups, stats.indirect];
+        let found: u64 = classes.iter().map(|class| class.tier2_hits).sum();
+        if found > self.from_pages {
+            self.machine.page_headers(found - self.from_pages);
+            self.from_pages = found;
+        }
+        let host = &spec.preset.host;
+        let now = self.machine.now();
+        if now >= self.next_tick {
+            self.next_tick = now + Duration::from_secs(host.syncer_seconds.into());
+            let fs = self.volume.fs();
+            // What cannot be written stays dirty and is told by sync.
+            drop(self.machine.background(|| fs.tick()));
+        }
+        let fs = self.volume.fs();
+        if fs.is_half_dirty() {
+            drop(self.machine.background(|| fs.write_oldest()));
+        }
+        self.machine.wait_for_background(host.dirty_buffers as usize);
+    }
+}
+
+impl SimTarget {
+    /// A target that begins anew on the machine of `spec`.
+    #[must_use]
+    pub fn new(label: &str, spec: SimSpec, seed: u64) -> SimTarget {
+        let seed = spec.seed.unwrap_or(seed);
+        let before = (Duration::ZERO, Usage::default());
+        SimTarget { label: label.to_owned(), spec, seed, before, running: None }
+    }
+
+    fn unusable(&self, why: impl std::fmt::Display) -> LabError {
+        LabError::unusable(&self.label, why)
+    }
+
+    /// The machine, from [`Target::begin`] to [`Target::end`].
+    #[must_use]
+    pub fn machine(&self) -> Option<&Machine> {
+        self.running.as_ref().map(|running| &*running.machine)
+    }
+
+    fn mounted(&self) -> Result<Running> {
+        let preset = &self.spec.preset;
+        let store = AgedVolumes::get(&preset.volume, self.seed);
+        let store = store.map_err(|why| self.unusable(why))?;
+        let phase = SplitMix64::new(self.seed ^ 0x7068_6173).next_u64();
+        let machine = Arc::new(Machine::new(preset, phase >> 16));
+        let disk = SimDisk::new(store, Arc::clone(&machine), preset.volume.offset_mb << 20);
+        let env = Env::seeded(Arc::clone(&machine) as _, self.seed);
+        let fs = Ffs::mount(Arc::new(disk), &self.spec.core.options, env);
+        let fs = fs.map_err(|error| self.unusable(error))?;
+        if let Some(why) = fs.read_only_reason() {
+            return Err(self.unusable(why));
+        }
+        let counters = fs.clone();
+        let (volume, _) = Volume::new(&self.label, fs)?;
+        machine.watch(Some(Box::new(move || counters.counters())));
+        let next_tick = machine.now() + Duration::from_secs(1);
+        Ok(Running { machine, volume, next_tick, from_pages: 0 })
+    }
+
+    /// Makes a call: pays for it, does it, and lets the background have its turn.
+    fn call<T>(
+        &mut self,
+        call: Call,
+        at: Option<DirId>,
+        work: impl FnOnce(&mut Volume, &Machine) -> Result<T>,
+    ) -> Result<T> {
+        let label = &self.label;
+        let running = self.running.as_mut();
+        let running = running.ok_or_else(|| LabError::unusable(label, "has no volume yet"))?;
+        if let Some(at) = at {
+            running.machine.in_directory(running.volume.bytes_of(at));
+        }
+        running.machine.call(call);
+        let result = work(&mut running.volume, &running.machine);
+        running.after(&self.spec);
+        result
+    }
+
+    fn now_and_used(&self) -> (Duration, Usage) {
+        let (time, used) = self.before;
+        let Some(running) = &self.running else { return self.before };
+        let done = running.machine.done();
+        let used = Usage {
+            cpu_ns: used.cpu_ns + done.cpu,
+            disk_busy_ns: used.disk_busy_ns + done.busy,
+            reads: used.reads + done.reads,
+            writes: used.writes + done.writes,
+            sectors: used.sectors + done.sectors_read + done.sectors_written,
+            seeks: used.seeks + done.seeks,
+        };
+        (time + running.machine.now(), used)
+    }
+}
+
+impl Target for SimTarget {
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn facts(&self) -> Facts {
+        let durability = match self.spec.core.options.ordering {
+            OrderingPolicy::Sync => "names, on return",
+            OrderingPolicy::SoftUpdates => "in order, within 30 s",
+            OrderingPolicy::Superblock => "as the superblock has it",
+            OrderingPolicy::Async | OrderingPolicy::None => "nothing before sync",
+        };
+        let fs = format!("ffs on {}", self.spec.preset.name);
+        Facts { fs, durability: durability.to_owned(), computes: true }
+    }
+
+    fn now(&self) -> Duration {
+        self.now_and_used().0
+    }
+
+    fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.now_and_used().1.cpu_ns)
+    }
+
+    fn begin(&mut self, room: Room) -> Result<DirId> {
+        self.end()?;
+        let mut running = self.mounted()?;
+        let space = running.volume.fs().statfs();
+        let free = space.frags_avail.max(0).unsigned_abs() * u64::from(space.fsize);
+        if room.bytes > free || room.files > space.inodes_free {
+            let why = format!(
+                "{} files of {} bytes do not fit: {} files, {free} bytes free",
+                room.files, room.bytes, space.inodes_free
+            );
+            return Err(self.unusable(why));
+        }
+        let [top, second] = workplace(self.seed);
+        let root = running.volume.root()?;
+        let top = running.volume.open_dir(root, top.as_bytes())?;
+        let second = running.volume.open_dir(top, second.as_bytes())?;
+        self.running = Some(running);
+        self.mkdir(second, b"lab")
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.before = self.now_and_used();
+        if let Some(running) = self.running.take() {
+            // The machine's disk holds the machine: only without the counters does it go.
+            running.machine.watch(None);
+        }
+        Ok(())
+    }
+
+    fn mkdir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {
+        self.call(Call::Mkdir, Some(at), |v, _| v.mkdir(at, name))
+    }
+
+    fn open_dir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {
+        self.call(Call::Open, Some(at), |v, _| v.open_dir(at, name))
+    }
+
+    fn close_dir(&mut self, dir: DirId) -> Result<()> {
+        self.call(Call::Close, None, |v, _| v.close_dir(dir))
+    }
+
+    fn rmdir(&mut self, at: DirId, name: &[u8]) -> Result<()> {
+        self.call(Call::Rmdir, Some(at), |v, _| v.rmdir(at, name))
+    }
+
+    fn create(&mut self, at: DirId, name: &[u8]) -> Result<()> {
+        self.call(Call::Create, Some(at), |v, m| {
+            m.call(Call::Close);
+            v.create(at, name)
+        })
+    }
+
+    fn stat(&mut self, at: DirId, name: &[u8]) -> Result<Option<Stat>> {
+        self.call(Call::Stat, Some(at), |v, _| v.stat(at, name))
+    }
+
+    fn rename(&mut self, at: DirId, from: &[u8], to: &[u8]) -> Result<()> {
+        self.rename_to((at, from), (at, to))
+    }
+
+    fn rename_to(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()> {
+        self.call(Call::Rename, Some(to.0), |v, _| v.rename(from, to))
+    }
+
+    fn link(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()> {
+        self.call(Call::Link, Some(to.0), |v, _| v.link(from, to))
+    }
+
+    fn unlink(&mut self, at: DirId, name: &[u8]) -> Result<()> {
+        self.call(Call::Remove, Some(at), |v, _| v.unlink(at, name))
+    }
+
+    fn list(&mut self, at: DirId, each: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.list_kinds(at, &mut |name, _| each(name))
+    }
+
+    fn list_kinds(&mut self, at: DirId, each: &mut dyn FnMut(&[u8], Kind)) -> Result<()> {
+        self.call(Call::List, Some(at), |v, m| {
+            let mut names = 0;
+            let listed = v.list_kinds(at, &mut |name, kind| {
+                names += 1;
+                each(name, kind);
+            });
+            m.call(Call::Entries(names));
+            listed
+        })
+    }
+
+    fn open(&mut self, at: DirId, name: &[u8], how: Open) -> Result<FileId> {
+        let call = match how {
+            Open::Read | Open::Write | Open::Append => Call::Open,
+            Open::Create | Open::CreateNew | Open::Truncate => Call::Create,
+        };
+        self.call(call, Some(at), |v, _| v.open(at, name, how))
+    }
+
+    fn read(&mut self, file: FileId, offset: u64, len: usize) -> Result<usize> {
+        self.call(Call::Read(len), None, |v, _| v.read(file, offset, len))
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, len: usize) -> Result<()> {
+        let mut done = 0;
+        // In pieces, so that the background has its turns.
+        while done < len {
+            let n = (len - done).min(PIECE);
+            let at = offset.saturating_add(done as u64);
+            self.call(Call::Write(n), None, |v, _| v.write(file, at, n))?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, file: FileId) -> Result<()> {
+        self.call(Call::Close, None, |v, _| v.close(file))
+    }
+
+    fn fsync(&mut self, file: FileId) -> Result<()> {
+        self.call(Call::Fsync, None, |v, _| v.fsync(file))
+    }
+
+    fn chmod(&mut self, at: DirId, name: &[u8], mode: u16) -> Result<()> {
+        self.call(Call::SetAttributes, Some(at), |v, _| v.chmod(at, name, mode))
+    }
+
+    fn set_times(&mut self, at: DirId, name: &[u8], seconds: u32) -> Result<()> {
+        self.call(Call::SetAttributes, Some(at), |v, _| v.set_times(at, name, seconds))
+    }
+
+    fn compute(&mut self, work: Duration) {
+        if let Some(running) = &mut self.running {
+            // A second at a time, so that the syncer has its turns.
+            let mut left = work;
+            while !left.is_zero() {
+                let now = left.min(Duration::from_secs(1));
+                running.machine.compute(now);
+                running.after(&self.spec);
+                left -= now;
+            }
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        self.now_and_used().1
+    }
+
+    fn set_tunable(&mut self, name: &str, value: &str) -> Result<Option<String>> {
+        self.call(Call::Close, None, |v, _| v.set_tunable(name, value))
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.call(Call::Fsync, None, |v, _| v.sync())
+    }
+
+    fn forget(&mut self) -> Result<Forgotten> {
+        self.call(Call::Close, None, |v, _| {
+            v.fs().purge_names();
+            Ok(Forgotten::Done("names dropped; inodes and blocks stay"))
+        })
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.running.as_ref().map(|running| running.volume.counters()).unwrap_or_default()
+    }
+}
+
+impl Drop for SimTarget {
+    fn drop(&mut self) {
+        // Never fails.
+        let _ = self.end();
+    }
+}

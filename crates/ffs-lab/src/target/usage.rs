@@ -1,0 +1,35 @@
+//! What a target has used so far.
+
+use serde::{Deserialize, Serialize};
+
+/// Totals since [`super::Target::begin`]; zero where a target does not know.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processor time, nanoseconds.
+    pub cpu_ns: u64,
+    /// Time the disk was at work, nanoseconds.
+    pub disk_busy_ns: u64,
+    /// Reads the disk carried out.
+    pub reads: u64,
+    /// Writes the disk carried out.
+    pub writes: u64,
+    /// Sectors of 512 bytes read and written.
+    pub sectors: u64,
+    /// Requests that did not begin where the one before ended.
+    pub seeks: u64,
+}
+
+impl Usage {
+    /// What was used since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Usage) -> Usage {
+        Usage {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            disk_busy_ns: self.disk_busy_ns.saturating_sub(before.disk_busy_ns),
+            reads: self.reads.saturating_sub(before.reads),
+            writes: self.writes.saturating_sub(before.writes),
+            sectors: self.sectors.saturating_sub(before.sectors),
+            seeks: self.seeks.saturating_sub(before.seeks),
+        }
+    }
+}

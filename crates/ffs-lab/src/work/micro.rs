@@ -1,0 +1,81 @@
+//! The cost curves of Figures 2 to 6 as a workload: see [`crate::figures`].
+//!
+//! A point is a result: `fig2/linear/1000`, its seconds and its operations.
+
+use super::words::{Param, Words};
+use super::{Info, PhaseInfo, Recorder, Workload};
+use crate::error::Result;
+use crate::figures::{FIGURES, Key, Request};
+use crate::target::{CoreSpec, Room, Target, TargetSpec};
+use crate::watch::Watch;
+
+pub(super) const INFO: Info = Info {
+    name: "micro",
+    about: "what one operation costs as a directory grows: Figures 2 to 6 (the library's targets only)",
+    params: &[
+        Param::new("figure", "all", "only this figure, 2 to 6"),
+        Param::new("max", "10000", "entries of the largest directory"),
+        Param::new("step", "500", "entries between two points of Figures 3 to 6"),
+    ],
+    source: "paper, Figures 2-6",
+    make: |words| Ok(Box::new(Micro::make(words)?)),
+};
+
+struct Micro(Request);
+
+impl Micro {
+    fn make(words: &Words) -> Result<Micro> {
+        let figures = match words.fixed("figure", 0, 0, 6)? {
+            0 => FIGURES.to_vec(),
+            figure => vec![figure as u8],
+        };
+        let max = words.count("max", 10_000, 1_000_000)?;
+        let step = words.count("step", 500, 1_000_000)?.min(max);
+        let base = TargetSpec::core("core", CoreSpec::default());
+        Ok(Micro(Request { figures, max, step, seed: 0, rounds: 1, base }))
+    }
+}
+
+fn id((figure, series, n): &Key) -> String {
+    format!("fig{figure}/{}/{n}", series.replace(' ', "-"))
+}
+
+impl Workload for Micro {
+    fn name(&self) -> &'static str {
+        INFO.name
+    }
+
+    fn group(&self) -> String {
+        "Figures 2-6".to_owned()
+    }
+
+    fn phases(&self) -> Vec<PhaseInfo> {
+        let info = |key: &Key| {
+            let (figure, series, n) = key;
+            let title = format!("Figure {figure}, {series}, {n} entries");
+            PhaseInfo::rate(&id(key), &title, "operations")
+        };
+        self.0.keys().iter().map(info).collect()
+    }
+
+    fn room(&self) -> Room {
+        Room::files(self.0.largest().into())
+    }
+
+    fn operations(&self) -> u64 {
+        self.0.operations()
+    }
+
+    fn run(
+        &self,
+        target: &mut dyn Target,
+        seed: u64,
+        recorder: &mut Recorder,
+        watch: &mut dyn Watch,
+    ) -> Result<()> {
+        let request = Request { seed, ..self.0.clone() };
+        request.draw(target, watch, &mut |key, timing, _| {
+            recorder.result(&id(&key), timing.total.as_secs_f64(), timing.ops as f64);
+        })
+    }
+}
