@@ -227,7 +227,8 @@ fn fill(d: Dir<'_>, index: &mut Index) -> std::result::Result<u64, Fail> {
     if size % CHUNK != 0 {
         return Err(Fail::Doubt);
     }
-    let mut filling = Filling { index, fmt: d.fmt(), eye: Eye::new(d), entries: 0, compared: 0 };
+    let (fmt, eye, found) = (d.fmt(), Eye::new(d), Vec::new());
+    let mut filling = Filling { index, fmt, eye, found, entries: 0, compared: 0 };
     let (mut block, mut at) = (Vec::new(), 0);
     while at < size {
         let end = size.min(at + bsize);
@@ -236,8 +237,9 @@ fn fill(d: Dir<'_>, index: &mut Index) -> std::result::Result<u64, Fail> {
         block.extend_from_slice(&d.block(at)?.read().bytes);
         let bytes = block.get(..(end - at) as usize).ok_or(Fail::Doubt)?;
         for (n, chunk) in bytes.chunks_exact(DIRBLKSIZ).enumerate() {
-            filling.chunk(at + n as u32 * CHUNK, chunk)?;
+            filling.chunk(at, n * DIRBLKSIZ, chunk)?;
         }
+        filling.enter(at, bytes)?;
         at = end;
     }
     Ok(filling.entries)
@@ -248,35 +250,59 @@ struct Filling<'a> {
     index: &'a mut Index,
     fmt: DirFormat,
     eye: Eye<'a>,
+    /// The records of the block at hand.
+    found: Vec<Found>,
     entries: u64,
     /// Records looked at again because of a name with the same hash.
     compared: u64,
 }
 
+/// A record in a block, to be entered.
+struct Found {
+    hash: u32,
+    /// Where its name begins, bytes.
+    name: usize,
+    namlen: usize,
+}
+
 impl Filling<'_> {
-    fn chunk(&mut self, base: u32, chunk: &[u8]) -> std::result::Result<(), Fail> {
-        let hasher = self.index.hasher();
+    /// Finds the records of the chunk at `off` in the block at `block`, and its room.
+    fn chunk(&mut self, block: u32, off: usize, chunk: &[u8]) -> std::result::Result<(), Fail> {
+        let (hasher, base) = (self.index.hasher(), block + off as u32);
         let free = self.eye.d.reserved().in_chunk(base).room(self.fmt, chunk);
-        let mut off = 0;
-        while off < chunk.len() {
-            let h = dir::header(self.fmt, chunk, off).map_err(|_| Fail::Doubt)?;
+        let mut at = 0;
+        while at < chunk.len() {
+            let h = dir::header(self.fmt, chunk, at).map_err(|_| Fail::Doubt)?;
             if h.live() {
-                let name = chunk.get(off + HEADER..off + HEADER + h.namlen).ok_or(Fail::Doubt)?;
-                let (eye, compared) = (&mut self.eye, &mut self.compared);
-                // Names chosen to collide must not make this quadratic.
-                let most = 1000 + 4 * self.entries;
-                self.index.build_entry(hasher.hash(name), DirOff(base + off as u32), |other| {
-                    *compared += 1;
-                    if *compared > most {
-                        return Err(Fail::Doubt);
-                    }
-                    Ok(eye.record(other, name)?.is_some())
-                })?;
-                self.entries += 1;
+                let (start, namlen) = (at + HEADER, h.namlen);
+                let name = chunk.get(start..start + namlen).ok_or(Fail::Doubt)?;
+                self.found.push(Found { hash: hasher.hash(name), name: off + start, namlen });
             }
-            off += h.reclen;
+            at += h.reclen;
         }
         Ok(self.index.build_chunk(base / CHUNK, free)?)
+    }
+
+    /// Enters the records found in the block at `block`.
+    fn enter(&mut self, block: u32, bytes: &[u8]) -> std::result::Result<(), Fail> {
+        // Their places lie anywhere in a large index: all are asked for before the first is waited for.
+        self.index.warm(self.found.iter().map(|found| found.hash));
+        for Found { hash, name, namlen } in self.found.drain(..) {
+            let off = DirOff(block + (name - HEADER) as u32);
+            let name = bytes.get(name..name + namlen).ok_or(Fail::Doubt)?;
+            let (eye, compared) = (&mut self.eye, &mut self.compared);
+            // Names chosen to collide must not make this quadratic.
+            let most = 1000 + 4 * self.entries;
+            self.index.build_entry(hash, off, |other| {
+                *compared += 1;
+                if *compared > most {
+                    return Err(Fail::Doubt);
+                }
+                Ok(eye.record(other, name)?.is_some())
+            })?;
+            self.entries += 1;
+        }
+        Ok(())
     }
 }
 

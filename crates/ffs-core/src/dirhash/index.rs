@@ -137,6 +137,11 @@ impl Index {
         if self.table.insert(home, off) { Ok(()) } else { Err(Gone::Doubt.into()) }
     }
 
+    /// Building: names with these hashes will be entered next.
+    pub(crate) fn warm(&self, hashes: impl Iterator<Item = u32>) {
+        self.table.warm(hashes.map(|hash| self.table.home(hash)));
+    }
+
     /// Building: chunk `n` has `free` bytes of room.
     ///
     /// # Errors
