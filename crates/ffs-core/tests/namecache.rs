@@ -323,3 +323,51 @@ fn trees_of_any_size_take_bounded_memory() {
     assert!(gauge(&w, "vfs.numvnodes") <= 120);
     w.end();
 }
+
+/// Known or not, there or not, removed or replaced: one answer by both ways, and the same work counted.
+#[test]
+fn attributes_by_name_are_those_of_a_lookup() {
+    let w = mounted(TunableValues::default());
+    let (cred, d) = (Cred::root(), w.dir(&w.root, "d"));
+    fill(&w, &d, 40);
+    let by_lookup = |name: &str| w.get(&d, name).map(|f| w.fs.getattr(&f));
+    let by_name = |name: &str| w.fs.lookup_attr(&cred, &d, name.as_bytes());
+    let same = |name: &str| match (by_name(name), by_lookup(name)) {
+        (Ok(known), Ok(attr)) => assert_eq!(known, attr, "{name}"),
+        (known, attr) => assert_eq!(errno(known), errno(attr), "{name}"),
+    };
+    for name in ["fill0", "none", ".", "..", "", "a/b", &"x".repeat(256)] {
+        same(name);
+        w.fs.purge_names();
+        same(name);
+    }
+    let count = |name: &str| during(&w, || drop(by_name(name)));
+    w.fs.purge_names();
+    assert_eq!(count("fill1"), [1, 0, 0, 0, 0, 0]);
+    assert_eq!(count("fill1"), [0, 0, 0, 1, 0, 0]);
+    w.fs.rename(&cred, (&d, b"fill2"), (&d, b"fill1"), RenameMode::Replace).unwrap();
+    same("fill1");
+    w.fs.unlink(&cred, &d, b"fill1").unwrap();
+    same("fill1");
+    let file = w.file(&w.root, "file");
+    assert_eq!(errno(w.fs.lookup_attr(&cred, &file, b"x")), errno(w.get(&file, "x")));
+    drop((d, file));
+    w.end();
+}
+
+/// Asking for attributes by name is a use: who is asked for stays, the others go.
+#[test]
+fn attributes_by_name_keep_an_inode_in_memory() {
+    let w = mounted(TunableValues { maxvnodes: 100, ..TunableValues::default() });
+    let d = w.dir(&w.root, "d");
+    fill(&w, &d, 2);
+    let loaded = w.fs.counters().inodes_loaded;
+    for i in 0..1000 {
+        drop(w.file(&d, &format!("f{i}")));
+        w.fs.lookup_attr(&Cred::root(), &d, b"fill0").unwrap();
+    }
+    assert_eq!(w.fs.counters().inodes_loaded, loaded, "it was never dropped");
+    assert!(is_cached(&w, &d, "fill0") && !is_cached(&w, &d, "fill1"));
+    drop(d);
+    w.end();
+}

@@ -256,6 +256,12 @@ impl InodeTable {
         }
     }
 
+    /// Notes a use of an inode that was just found by name, is looked at and has no user for that: nobody
+    /// else's counts change.
+    pub(crate) fn glance(&self, ip: &Inode) {
+        ip.last_use.store(self.now_used(), Ordering::Relaxed);
+    }
+
     /// One user less; the last user of a file without links frees it. The caller holds no inode lock.
     ///
     /// # Errors

@@ -40,11 +40,11 @@ impl<H> Default for Index<H> {
 }
 
 impl<H> Index<H> {
-    /// The entry with this hash for which `is` holds, and what it means.
+    /// The entry with this hash for which `is` holds, and what it means. `is` is told both.
     pub(super) fn find(
         &self,
         hash: u32,
-        mut is: impl FnMut(At) -> bool,
+        mut is: impl FnMut(At, Option<&H>) -> bool,
     ) -> Option<(At, Option<&H>)> {
         let mask = self.slots.len().checked_sub(1)?;
         let mut i = hash as usize & mask;
@@ -53,7 +53,7 @@ impl<H> Index<H> {
             if slot.at == NIL {
                 return None;
             }
-            if slot.hash == hash && is(slot.at) {
+            if slot.hash == hash && is(slot.at, slot.means.as_ref()) {
                 return Some((slot.at, slot.means.as_ref()));
             }
             i = (i + 1) & mask;
@@ -143,7 +143,7 @@ mod tests {
             let hash = u32::MAX - rng.below(40) as u32;
             match model.get(&at).copied() {
                 Some(hash) => {
-                    let found = index.find(hash, |a| a == at);
+                    let found = index.find(hash, |a, _| a == at);
                     assert_eq!(found, Some((at, Some(&!at))), "step {step}");
                     assert_eq!(index.remove(hash, at), Some(!at), "step {step}");
                     model.remove(&at);
@@ -154,9 +154,9 @@ mod tests {
                 }
             }
             assert_eq!(index.taken, model.len());
-            assert_eq!(index.find(hash, |a| a == 1000), None);
+            assert_eq!(index.find(hash, |a, _| a == 1000), None);
         }
-        assert!(model.iter().all(|(at, hash)| index.find(*hash, |a| a == *at).is_some()));
+        assert!(model.iter().all(|(at, hash)| index.find(*hash, |a, _| a == *at).is_some()));
         assert!(index.slots.iter().filter(|s| s.at != NIL).count() == model.len());
     }
 }

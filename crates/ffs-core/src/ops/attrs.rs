@@ -3,10 +3,10 @@
 //! Reference: `spec/soft-updates.md` §6.13; POSIX `chmod`, `chown`, `utimensat`, `truncate`.
 
 use super::perm::{self, APPEND, IMMUTABLE, S_ISGID};
-use super::{Vnode, check_alive, reserve_of};
+use super::{Vnode, check_alive, check_in_tree, check_name, is_dots, reserve_of};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
-use crate::inode::InodeData;
+use crate::inode::{InodeData, Named};
 use crate::mount::Ffs;
 use crate::ordering::InodeChange;
 use crate::types::{Access, Attr, SetAttr, SetTime};
@@ -23,6 +23,44 @@ impl Ffs {
     pub fn getattr(&self, file: &Vnode) -> Attr {
         let data = file.ip.read();
         self.0.table.attr(&file.ip, &data)
+    }
+
+    /// The attributes of the file that `name` in `dir` names: as [`Ffs::lookup`] and [`Ffs::getattr`], for
+    /// callers that want no more of it. The file is not taken in use, if the name is in memory: that costs
+    /// as much as finding it.
+    ///
+    /// # Errors
+    /// As [`Ffs::lookup`].
+    pub fn lookup_attr(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<Attr> {
+        if !is_dots(name)
+            && let Some(attr) = self.cached_attr(cred, dir, name)?
+        {
+            return Ok(attr);
+        }
+        let file = self.lookup(cred, dir, name)?;
+        Ok(self.getattr(&file))
+    }
+
+    /// `None`: the name must be looked up.
+    fn cached_attr(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<Option<Attr>> {
+        let (parent, table) = (self.searchable(cred, dir)?, &self.0.table);
+        check_name(name)?;
+        check_in_tree(table, &dir.ip, &parent)?;
+        let ip = match table.named(&dir.ip, name) {
+            Named::File(ip) => ip,
+            Named::Absent => return Err(Error::NotFound),
+            Named::Unknown => {
+                let file = self.0.ask_directory(&dir.ip, &parent, name)?;
+                drop(parent);
+                return Ok(Some(self.getattr(&file)));
+            }
+        };
+        // Waiting for one inode with another locked is against the rules.
+        drop(parent);
+        table.glance(&ip);
+        let data = ip.read();
+        // Freed since: the name may mean another file now.
+        Ok(data.alive().then(|| table.attr(&ip, &data)))
     }
 
     /// Changes attributes: all that are given, or none.

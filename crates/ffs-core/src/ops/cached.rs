@@ -34,10 +34,19 @@ impl Inner {
             return Ok(Vnode::new(self, self.table.get(up)?));
         }
         match self.table.named(ip, name) {
-            Named::File(child) => return Ok(Vnode::new(self, child)),
-            Named::Absent => return Err(Error::NotFound),
-            Named::Unknown => {}
+            Named::File(child) => Ok(Vnode::new(self, child)),
+            Named::Absent => Err(Error::NotFound),
+            Named::Unknown => self.ask_directory(ip, data, name),
         }
+    }
+
+    /// Looks `name`, which the cache does not know, up in the locked directory itself.
+    pub(super) fn ask_directory(
+        self: &Arc<Self>,
+        ip: &Inode,
+        data: &InodeData,
+        name: &[u8],
+    ) -> Result<Vnode> {
         let Some(entry) = dir::lookup(self.dir(ip, data), name)? else {
             self.table.remember(ip, name, None);
             return Err(Error::NotFound);

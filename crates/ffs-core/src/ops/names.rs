@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
 use crate::ordering::{Gone, InodeChange, NameKind, NamedInode};
+use crate::sync::RwLockReadGuard;
 use crate::tunables::DirPref;
 use crate::types::NodeKind;
 use ffs_ondisk::dinode::LINK_MAX;
@@ -52,16 +53,26 @@ impl Ffs {
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::Access`], [`Error::NameTooLong`],
     /// [`Error::Invalid`]; EIO if a damaged directory may have held the name.
     pub fn lookup(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<Vnode> {
-        self.same_mount(dir)?;
-        let data = dir.ip.read();
-        check_directory(&data)?;
-        perm::may_search(&data.d, cred)?;
+        let data = self.searchable(cred, dir)?;
         if name == b"." {
             self.0.count_dot();
             return Ok(dir.clone());
         }
         check_name(name)?;
         self.0.lookup_in(&dir.ip, &data, name)
+    }
+
+    /// Locks a directory in which `cred` may look up names.
+    pub(super) fn searchable<'a>(
+        &self,
+        cred: &Cred,
+        dir: &'a Vnode,
+    ) -> Result<RwLockReadGuard<'a, InodeData>> {
+        self.same_mount(dir)?;
+        let data = dir.ip.read();
+        check_directory(&data)?;
+        perm::may_search(&data.d, cred)?;
+        Ok(data)
     }
 
     /// Makes a file that is neither a directory nor a symbolic link.

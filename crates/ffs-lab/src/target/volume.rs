@@ -130,11 +130,8 @@ impl Volume {
     }
 
     pub fn stat(&mut self, at: DirId, name: &[u8]) -> Result<Option<Stat>> {
-        match self.fs.lookup(&self.cred, self.dir(at)?, name) {
-            Ok(file) => {
-                let attr = self.fs.getattr(&file);
-                Ok(Some(Stat { ino: u64::from(attr.ino.0), size: attr.size }))
-            }
+        match self.fs.lookup_attr(&self.cred, self.dir(at)?, name) {
+            Ok(attr) => Ok(Some(Stat { ino: u64::from(attr.ino.0), size: attr.size })),
             Err(Error::NotFound) => Ok(None),
             Err(error) => Err(self.failed("stat", name, &error)),
         }
