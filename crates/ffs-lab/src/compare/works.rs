@@ -147,7 +147,7 @@ impl Request<'_> {
             let notes =
                 phases.flat_map(|p| p.notes.iter().map(|note| format!("{}: {note}", spec.label)));
             out.notes.extend(notes);
-            if self.workload.computes() && !facts.computes {
+            if self.workload.info().computes && !facts.computes {
                 out.notes.push(format!(
                     "{}: the programs' own processor time is not spent: time is real here",
                     spec.label
@@ -170,7 +170,7 @@ impl Request<'_> {
             MetricKind::Time | MetricKind::CpuPercent => (values.min, values.max),
         };
         Some(Row {
-            workload: self.workload.name(),
+            workload: self.workload.info().name,
             target: self.targets[at].label.clone(),
             fs: facts.fs.clone(),
             result: info.id.clone(),

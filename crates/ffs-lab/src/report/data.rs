@@ -196,7 +196,9 @@ impl Benchmark {
             words: words.to_owned(),
             slug: slug(words),
             title: known.as_ref().map_or_else(|| words.to_owned(), |workload| workload.group()),
-            about: known.as_ref().map_or_else(String::new, |workload| workload.about().to_owned()),
+            about: known
+                .as_ref()
+                .map_or_else(String::new, |workload| workload.info().about.to_owned()),
             share: share(words, scale),
             series: Vec::new(),
             jobs: (jobs.len(), planned),

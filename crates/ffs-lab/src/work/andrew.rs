@@ -17,6 +17,7 @@ pub(super) const INFO: Info = Info {
     about: "the Andrew benchmark on many copies: make directories, copy, look, read, compile, remove",
     params: &[Param::new("copies", "100", "copies of the tree: 20 directories, 70 files")],
     source: "paper §4; model of the tree of Howard et al. 1988",
+    computes: true,
     make: |words| Ok(Box::new(Andrew { copies: words.count("copies", 100, 1_000_000)? })),
 };
 
@@ -99,16 +100,12 @@ struct Run<'a, 'w> {
 }
 
 impl Workload for Andrew {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static Info {
+        &INFO
     }
 
     fn group(&self) -> String {
-        "Andrew x100".to_owned()
-    }
-
-    fn computes(&self) -> bool {
-        true
+        format!("Andrew x{}", self.copies)
     }
 
     fn phases(&self) -> Vec<PhaseInfo> {

@@ -28,6 +28,7 @@ pub(super) const INFO: Info = Info {
         Param::new("sync", "off", "on: creation ends with a sync, as in versions 2"),
     ],
     source: "paper §4; Bonnie++'s documentation",
+    computes: true,
     make: |words| Ok(Box::new(Bonnie::make(words)?)),
 };
 
@@ -87,16 +88,12 @@ impl Bonnie {
 }
 
 impl Workload for Bonnie {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static Info {
+        &INFO
     }
 
     fn group(&self) -> String {
         "Bonnie++".to_owned()
-    }
-
-    fn computes(&self) -> bool {
-        true
     }
 
     fn phases(&self) -> Vec<PhaseInfo> {

@@ -23,6 +23,7 @@ pub(super) const INFO: Info = Info {
         "share of FreeBSD 4's tree: 3700 directories, 32,000 files",
     )],
     source: "paper §4 (RELENG_4); model of checkout and make buildworld",
+    computes: true,
     make: |words| Ok(Box::new(Buildworld::new(words.size(0.1)?))),
 };
 
@@ -82,16 +83,12 @@ impl Buildworld {
 }
 
 impl Workload for Buildworld {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static Info {
+        &INFO
     }
 
     fn group(&self) -> String {
         "Buildworld".to_owned()
-    }
-
-    fn computes(&self) -> bool {
-        true
     }
 
     fn phases(&self) -> Vec<PhaseInfo> {

@@ -23,6 +23,7 @@ pub(super) const INFO: Info = Info {
         Param::new("order", "found", "order in which they are made: found, sorted or random"),
     ],
     source: "paper §4 (12 years of mail); the order is that of a simulated folder's history",
+    computes: false,
     make: |words| Ok(Box::new(Mh::make(words)?)),
 };
 
@@ -70,8 +71,8 @@ impl Mh {
 }
 
 impl Workload for Mh {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static Info {
+        &INFO
     }
 
     fn group(&self) -> String {

@@ -18,6 +18,7 @@ pub(super) const INFO: Info = Info {
         Param::new("step", "500", "entries between two points of Figures 3 to 6"),
     ],
     source: "paper, Figures 2-6",
+    computes: false,
     make: |words| Ok(Box::new(Micro::make(words)?)),
 };
 
@@ -41,8 +42,8 @@ fn id((figure, series, n): &Key) -> String {
 }
 
 impl Workload for Micro {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static Info {
+        &INFO
     }
 
     fn group(&self) -> String {

@@ -43,13 +43,8 @@ use words::Words;
 
 /// Something that users of file systems do, or a model of it.
 pub trait Workload: Send + Sync {
-    /// Its name on a command line.
-    fn name(&self) -> &'static str;
-
-    /// What it is, a sentence.
-    fn about(&self) -> &'static str {
-        all().iter().find(|info| info.name == self.name()).map_or("", |info| info.about)
-    }
+    /// What is told about it: name, parameters, source.
+    fn info(&self) -> &'static Info;
 
     /// What its results are called together: its group in Figure 10, where it has one.
     fn group(&self) -> String;
@@ -75,11 +70,6 @@ pub trait Workload: Send + Sync {
         watch: &mut dyn Watch,
     ) -> Result<()>;
 
-    /// Whether it models programs that compute: [`Target::compute`].
-    fn computes(&self) -> bool {
-        false
-    }
-
     /// The outcome as the original program prints it, if it has a form of its own.
     fn report(&self, outcome: &Outcome) -> Option<String> {
         let _ = outcome;
@@ -98,6 +88,8 @@ pub struct Info {
     pub params: &'static [Param],
     /// Where it comes from.
     pub source: &'static str,
+    /// Whether it models programs that compute: [`Target::compute`].
+    pub computes: bool,
     make: fn(&Words) -> Result<Box<dyn Workload>>,
 }
 

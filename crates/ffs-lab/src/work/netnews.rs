@@ -17,6 +17,7 @@ pub(super) const INFO: Info = Info {
     about: "a news server: eight days of articles, two more days with expiry, removal of everything",
     params: &[Param::new("size", "0.1", "share of a full feed: 130,000 articles a day")],
     source: "paper §4; model of the simplified benchmark of Seltzer et al., USENIX 2000",
+    computes: false,
     make: |words| Ok(Box::new(Netnews { size: words.size(0.1)? })),
 };
 
@@ -58,8 +59,8 @@ impl Netnews {
 }
 
 impl Workload for Netnews {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static Info {
+        &INFO
     }
 
     fn group(&self) -> String {

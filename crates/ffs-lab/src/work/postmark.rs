@@ -37,14 +37,13 @@ pub(super) const INFO: Info = Info {
         Param::new("subdirectories", "0", "directories the files are spread over"),
     ],
     source: "Postmark 1.53 (J. Katcher, Network Appliance); the paper has 1.13",
+    computes: false,
     make: |words| Ok(Box::new(Postmark::make(words)?)),
 };
 
 struct Postmark {
     number: u32,
     transactions: u32,
-    /// Both as they were asked for: not scaled.
-    asked: (u32, u32),
     low: u32,
     high: u32,
     seed: u32,
@@ -74,10 +73,6 @@ impl Postmark {
             transactions: words.count("transactions", 500, 1_000_000_000)?,
             low,
             high,
-            asked: (
-                words.fixed("number", 500, 1, u32::MAX)?,
-                words.fixed("transactions", 500, 1, u32::MAX)?,
-            ),
             seed: words.fixed("seed", 42, 1, u32::MAX)?,
             pieces,
             bias: (bias("bias-read")?, bias("bias-create")?),
@@ -87,15 +82,15 @@ impl Postmark {
 }
 
 impl Workload for Postmark {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static Info {
+        &INFO
     }
 
     fn group(&self) -> String {
         let thousands = |n: u32| {
             if n.is_multiple_of(1000) { format!("{}K", n / 1000) } else { n.to_string() }
         };
-        let (number, transactions) = (thousands(self.asked.0), thousands(self.asked.1));
+        let (number, transactions) = (thousands(self.number), thousands(self.transactions));
         format!("Postmark {number} files, {transactions} trans")
     }
 

@@ -24,6 +24,7 @@ pub(super) const INFO: Info = Info {
         Param::new("max", "2000000", "largest directory of a series"),
     ],
     source: "the HTree mail (D. Phillips, 2001)",
+    computes: false,
     make: |words| Ok(Box::new(Randfiles::make(words)?)),
 };
 
@@ -143,8 +144,8 @@ impl Names {
 }
 
 impl Workload for Randfiles {
-    fn name(&self) -> &'static str {
-        INFO.name
+    fn info(&self) -> &'static Info {
+        &INFO
     }
 
     fn group(&self) -> String {

@@ -23,7 +23,8 @@ pub(super) const X11: Info = Info {
     about: "extract, list and remove a source tree the size of XFree86 4.1's first archive",
     params: &PARAMS,
     source: "paper §4; model of X410src-1.tgz: 500 directories, 7500 files, 90 MB",
-    make: |words| Tar::make(words, X11.name, Shape { dirs: 500, files: 7500, bytes: 90 << 20 }),
+    computes: true,
+    make: |words| Tar::make(words, &X11, Shape { dirs: 500, files: 7500, bytes: 90 << 20 }),
 };
 
 /// A ports tree.
@@ -32,7 +33,8 @@ pub(super) const PORTS: Info = Info {
     about: "extract, list and remove many directories with few small files, as in FreeBSD's ports",
     params: &PARAMS,
     source: "FreeBSD's commit message of the new dirpref: 6596 directories, 13,868 files",
-    make: |words| Tar::make(words, PORTS.name, PORTS_SHAPE),
+    computes: true,
+    make: |words| Tar::make(words, &PORTS, PORTS_SHAPE),
 };
 
 /// Median of 600 bytes instead of a source tree's, whose mean is 13.5 KB.
@@ -68,15 +70,16 @@ const TOP: &[u8] = b"tree";
 const TIME: u32 = 991_353_600;
 
 struct Tar {
-    name: &'static str,
+    info: &'static Info,
     shape: Shape,
     given: Option<Given>,
 }
 
 impl Tar {
-    fn make(words: &Words, name: &'static str, full: Shape) -> Result<Box<dyn Workload>> {
+    fn make(words: &Words, info: &'static Info, full: Shape) -> Result<Box<dyn Workload>> {
         let given = match (words.path("archive"), words.path("tree")) {
             (Some(_), Some(_)) => {
+                let name = info.name;
                 let why = format!("workload '{name}': archive= and tree= exclude each other");
                 return Err(LabError::Plan(why));
             }
@@ -92,7 +95,7 @@ impl Tar {
                 Shape { dirs, files, bytes: words.share(full.bytes) }
             }
         };
-        Ok(Box::new(Tar { name, shape, given }))
+        Ok(Box::new(Tar { info, shape, given }))
     }
 
     fn packed(&self) -> u64 {
@@ -104,16 +107,13 @@ impl Tar {
 }
 
 impl Workload for Tar {
-    fn name(&self) -> &'static str {
-        self.name
+    fn info(&self) -> &'static Info {
+        self.info
     }
 
     fn group(&self) -> String {
-        if self.name == X11.name && self.given.is_none() { "X11 tar" } else { "Tree" }.to_owned()
-    }
-
-    fn computes(&self) -> bool {
-        true
+        if self.info.name == X11.name && self.given.is_none() { "X11 tar" } else { "Tree" }
+            .to_owned()
     }
 
     fn phases(&self) -> Vec<PhaseInfo> {

@@ -53,7 +53,7 @@ fn every_workload_does_the_same_again_and_says_what_it_announced() {
             assert!(busy || metric.id.ends_with("mixed"), "{words}: {metric:?}");
         }
         let workload = by_name(words, scale).unwrap();
-        assert!(!workload.about().is_empty() && !workload.group().is_empty());
+        assert!(!workload.info().about.is_empty() && !workload.group().is_empty());
     }
 }
 
@@ -196,7 +196,7 @@ fn postmark_is_the_originals_to_the_last_file() {
     assert!(text.contains(&format!("\t{} read (", work("read"))), "{text}");
     assert_eq!(
         by_name("postmark:number=20000,transactions=50000", 0.1).unwrap().group(),
-        "Postmark 20K files, 50K trans"
+        "Postmark 2K files, 5K trans"
     );
 }
 
