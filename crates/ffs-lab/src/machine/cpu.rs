@@ -87,14 +87,18 @@ impl Prices {
         let found = |c: &CounterValues| c.cache_numposhits + c.cache_numneghits;
         let records = is.dir_records_scanned - was.dir_records_scanned;
         let chunks = (is.dir_bytes_scanned - was.dir_bytes_scanned).div_ceil(CHUNK);
-        let entry = if directory > self.near { us.entry_scanned_far } else { us.entry_scanned };
+        let (chunk, entry) = if directory > self.near {
+            (us.chunk_scanned_far, us.entry_scanned_far)
+        } else {
+            (us.chunk_scanned, us.entry_scanned)
+        };
         ps(us.buffer_found) * (is.buf_hits - was.buf_hits)
             + ps(us.buffer_filled) * (is.buf_misses - was.buf_misses)
             + ps(us.name_found) * (found(is) - found(was))
             + ps(us.hash_lookup) * hashes
             + ps(us.linear_lookup) * linear
             + ps(entry) * records
-            + ps(us.chunk_scanned) * chunks
+            + ps(chunk) * chunks
             + ps(us.hash_entry_inspected) * (is.dirhash_inspected - was.dirhash_inspected)
             + ps(us.hash_entry_built) * (is.dirhash_build_entries - was.dirhash_build_entries)
             + ps(us.inode_loaded) * (is.inodes_loaded - was.inodes_loaded)

@@ -124,6 +124,7 @@ costs! {
     name_found: "A name found in the name cache.",
     linear_lookup: "A name looked for in the directory without a hash.",
     chunk_scanned: "512 bytes of a directory looked at, however many records are in them.",
+    chunk_scanned_far: "The same in a directory larger than `near_directory_kb`.",
     entry_scanned: "A record in them.",
     entry_scanned_far: "The same in a directory larger than `near_directory_kb`.",
     near_directory_kb: "Kilobytes of a directory that stay in the second-level cache.",
