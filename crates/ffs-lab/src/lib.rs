@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`target`] | [`Target`]: the library in process ([`target::core`]), any mounted directory ([`target::dir`]) |
+//! | [`target`] | [`Target`]: the library in process ([`target::core`]), the same on the machine of 2002 ([`target::sim`]), any mounted directory ([`target::dir`]) |
 //! | [`dirs`] | one directory, N empty files: the phases and their measurement |
 //! | [`compare`] | the same phases on several targets in one run, interleaved |
 //! | [`crash`] | every state a power cut may leave, examined |
@@ -15,6 +15,7 @@
 //! | [`report`] | the report of a study: a page, its figures, tables |
 //! | [`machine`] | the computer of 2002 in virtual time |
 //! | [`stats`] | what several rounds say together |
+//! | `same` | logarithms and powers with the same bits on every computer |
 //! | [`timer`], [`watch`] | time from outside; progress out, "stop" in |
 //!
 //! # Invariants
@@ -37,6 +38,7 @@ pub mod names;
 pub mod order;
 pub mod plot;
 pub mod report;
+mod same;
 pub mod stat;
 pub mod stats;
 pub mod study;

@@ -7,6 +7,7 @@
 use super::scale::{self, Scale};
 use super::svg::{Anchor, At, Canvas, Figure, csv, width};
 use super::{Names, style, times};
+use crate::same;
 use crate::stat::{Cells, Combination, SummaryPath};
 
 const WIDTH: f64 = 384.0;
@@ -35,7 +36,7 @@ pub fn draw(id: &str, title: &str, cells: &Cells, names: Names<'_>) -> Option<Fi
         return None;
     }
     let (low, high) = (min(&gains), gains.iter().copied().fold(0.0, f64::max));
-    let slack = (high / low).powf(0.05).max(1.002);
+    let slack = same::pow(high / low, 0.05).max(1.002);
     let y = Scale::log((low / slack, high * slack), (BOTTOM, TOP));
     let path = SummaryPath::of(cells).map_or_else(Vec::new, |path| {
         path.steps.iter().map(|s| (Combination(s.to.0 & !(1 << s.factor)), s.factor)).collect()

@@ -1,5 +1,7 @@
 //! Axes: from values to places, and where marks are worth having.
 
+use crate::same::{decade, ln, ten_to};
+
 /// An axis from `low` to `high` over `from` to `to`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
@@ -42,7 +44,7 @@ impl Scale {
     pub fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let part = if self.log {
-            (value / self.low).ln() / (self.high / self.low).ln()
+            ln(value / self.low) / ln(self.high / self.low)
         } else {
             (value - self.low) / (self.high - self.low)
         };
@@ -67,8 +69,8 @@ impl Scale {
 
     /// Marks at these parts of every decade.
     fn divided(&self, division: &[f64]) -> Vec<f64> {
-        let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
-        let decades = (first..=last).map(|exponent| 10_f64.powi(exponent));
+        let (first, last) = (decade(self.low), decade(self.high) + 1);
+        let decades = (first..=last).map(ten_to);
         let marks = decades.flat_map(|decade| division.iter().map(move |part| part * decade));
         let slack = 1.0 + 1e-9;
         marks.filter(|m| *m >= self.low / slack && *m <= self.high * slack).collect()
@@ -84,8 +86,8 @@ impl Scale {
     /// Round values at even distances.
     fn even(&self, room: f64) -> Vec<f64> {
         let rough = (self.high - self.low) / room;
-        let decade = 10_f64.powf(rough.log10().floor());
-        let steps = [1.0, 2.0, 5.0, 10.0].map(|part| part * decade);
+        let unit = ten_to(decade(rough));
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|part| part * unit);
         let step = steps.into_iter().find(|step| *step >= rough * (1.0 - 1e-9)).unwrap_or(rough);
         let first = (self.low / step - 1e-9).ceil() as i64;
         let last = (self.high / step + 1e-9).floor() as i64;
@@ -99,7 +101,7 @@ pub fn label(marks: &[f64], value: f64) -> String {
     let step = marks.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(f64::INFINITY, f64::min);
     let step = if step.is_finite() { step } else { value.abs() };
     let digits = (0..6).find(|digits| {
-        let unit = 10_f64.powi(*digits);
+        let unit = ten_to(*digits);
         (value * unit - (value * unit).round()).abs() < 1e-6 * (step * unit).max(1.0)
     });
     let digits = digits.unwrap_or(6) as usize;

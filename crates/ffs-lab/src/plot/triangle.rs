@@ -7,6 +7,7 @@
 use super::scale::Scale;
 use super::svg::{Anchor, Canvas, Figure, csv};
 use super::{Names, times};
+use crate::same;
 use crate::stat::rank::importance;
 use crate::stat::{Cells, Combination};
 
@@ -39,7 +40,7 @@ pub fn draw(id: &str, title: &str, cells: &Cells, names: Names<'_>) -> Option<Fi
     let levels = || steps.iter().flat_map(|step| [step.from, step.to]);
     let low = levels().fold(1.0, f64::min);
     let high = levels().fold(1.0, f64::max);
-    let slack = (high / low).powf(0.04).max(1.01);
+    let slack = same::pow(high / low, 0.04).max(1.01);
     let y = Scale::log((low / slack, high * slack), (BOTTOM, TOP));
     let mut canvas = Canvas::default();
     grid(&mut canvas, &y);

@@ -2,6 +2,7 @@
 
 use super::data::{Series, Spent};
 use super::words;
+use crate::same;
 use crate::stat::Combination;
 
 /// Counters shown at most.
@@ -75,7 +76,7 @@ fn telling(spent: &[&Spent], units: f64) -> Vec<String> {
         let (low, high) = ends(name);
         let often = high >= (units / RARE).max(1.0);
         if often {
-            found.push((((high + 1.0) / (low + 1.0)).ln(), name));
+            found.push((same::ln((high + 1.0) / (low + 1.0)), name));
         }
     }
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));

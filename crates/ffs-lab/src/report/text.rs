@@ -212,7 +212,7 @@ pub(super) fn csv(report: &Report) -> Vec<(String, String)> {
             out.push((format!("{id}-rank"), lines(heads, ranks)));
             let Some(model) = Model::fit(&series.cells) else { continue };
             let terms = model.terms.iter().map(|term| {
-                let chance = term.chance.map_or_else(String::new, |p| format!("{p:e}"));
+                let chance = term.chance.map_or_else(String::new, |p| format!("{p:.5e}"));
                 let base = term.options == Combination::NONE;
                 let name = if base { "base".to_owned() } else { term.options.name(names, ":") };
                 vec![

@@ -1,13 +1,14 @@
 //! Numbers in words.
 
 use crate::plot::scale::group;
+use crate::same::decade;
 
 /// Digits after the point that leave at least four in sight, and two at least.
 pub(super) fn digits(smallest: f64) -> usize {
     if smallest.is_nan() || smallest <= 0.0 {
         return 2;
     }
-    (3.0 - smallest.log10().floor()).clamp(2.0, 7.0) as usize
+    (3 - decade(smallest)).clamp(2, 7) as usize
 }
 
 /// A number with these digits after the point, thousands apart, and a proper minus.
@@ -29,7 +30,7 @@ pub(super) fn short(value: f64) -> String {
         s if s >= 9.995 => 2,
         s if s >= 0.995 => 3,
         s if s >= 0.0995 => 3,
-        s => (2.0 - s.log10().floor()).min(9.0) as usize,
+        s => (2 - decade(s)).min(9) as usize,
     };
     let text = fixed(value, digits);
     if text.contains('.') {
@@ -57,7 +58,7 @@ pub(super) fn time(seconds: f64) -> String {
         s if s >= 0.9995e-3 => (seconds * 1e3, "ms"),
         _ => (seconds * 1e6, "µs"),
     };
-    let digits = (2.0 - value.abs().max(0.1).log10().floor()).clamp(0.0, 2.0) as usize;
+    let digits = (2 - decade(value.abs().max(0.1))).clamp(0, 2) as usize;
     format!("{} {unit}", fixed(value, digits))
 }
 
@@ -72,7 +73,7 @@ pub(super) fn chance(p: f64) -> String {
 
 /// A ratio: two digits after the point, more where these would say nothing.
 pub(super) fn ratio(ratio: f64) -> String {
-    let digits = if ratio < 0.0995 { (-ratio.log10().floor()).clamp(2.0, 6.0) as usize } else { 2 };
+    let digits = if ratio < 0.0995 { (-decade(ratio)).clamp(2, 6) as usize } else { 2 };
     fixed(ratio, digits)
 }
 

@@ -79,7 +79,8 @@ fn welch(cells: &Cells, from: Combination, to: Combination) -> Option<f64> {
     let part = |at: Combination| {
         let left = cells.runs(at).len() as f64 - 1.0;
         // The population's variance divided by n - 1 is that of a sample divided by n.
-        let variance = cells.sigma(at)?.powi(2) / left;
+        let sigma = cells.sigma(at)?;
+        let variance = sigma * sigma / left;
         Some((variance, variance * variance / left))
     };
     let (first, second) = (part(from)?, part(to)?);

@@ -1,6 +1,7 @@
 //! The rank table: combinations by their means, with a bullet for each option that is on.
 
 use super::cells::{Cells, Combination};
+use crate::same;
 
 /// A row of a rank table.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,8 +34,8 @@ pub fn effect(cells: &Cells, factor: usize) -> Option<f64> {
     let off = cells.combinations().filter(|c| !c.has(factor));
     let pair = |c| Some((cells.mean(c)?, cells.mean(c.with(factor))?));
     let ratios = off.filter_map(pair).filter(|(off, on)| *off > 0.0 && *on > 0.0);
-    let logs: Vec<f64> = ratios.map(|(off, on)| (on / off).ln()).collect();
-    (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+    let logs: Vec<f64> = ratios.map(|(off, on)| same::ln(on / off)).collect();
+    (!logs.is_empty()).then(|| same::exp(logs.iter().sum::<f64>() / logs.len() as f64))
 }
 
 /// Options, the one with the largest effect first: that whose bullets are the largest block of the rank
@@ -42,7 +43,7 @@ pub fn effect(cells: &Cells, factor: usize) -> Option<f64> {
 /// experiment is the same as over all pairs.
 #[must_use]
 pub fn importance(cells: &Cells) -> Vec<usize> {
-    let size = |factor: &usize| effect(cells, *factor).map_or(0.0, |effect| effect.ln().abs());
+    let size = |factor: &usize| effect(cells, *factor).map_or(0.0, |effect| same::ln(effect).abs());
     let mut order: Vec<usize> = (0..cells.factors()).collect();
     order.sort_by(|a, b| size(b).total_cmp(&size(a)));
     order
