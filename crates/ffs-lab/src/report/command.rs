@@ -4,10 +4,12 @@
 //! 1. Every option is there in which the plan differs from the one the command has without it.
 //! 2. What no option gives is said, never left out in silence.
 
-use crate::study::{Factor, Item, Plan};
+use crate::study::{Factor, Item, Origin, Plan};
 
 /// What decides a study, and is not in its plan.
-const UNRECORDED: &str =
+const UNRECORDED: &str = "not recorded: the contents of archives and trees that the words name";
+/// The same of a plan that nobody signed.
+const UNSIGNED: &str =
     "not recorded: the version of ffs that ran it, and the contents of files the words name";
 
 /// The lines of the command, and of what it cannot say.
@@ -19,7 +21,15 @@ pub(super) fn again(plan: &Plan) -> String {
     let mut lines = vec![format!("ffs lab run {} --out DIR", words.join(" "))];
     lines.push("ffs lab report DIR".to_owned());
     lines.extend(rest.iter().map(|rest| format!("# no option gives: {rest}")));
-    lines.push(format!("# {UNRECORDED}"));
+    lines.push(match &plan.origin {
+        origin if origin.is_unknown() => format!("# {UNSIGNED}"),
+        Origin { ffs, machine } if machine.is_empty() => {
+            format!("# run by ffs {ffs}; {UNRECORDED}")
+        }
+        Origin { ffs, machine } => {
+            format!("# run by ffs {ffs} on the machine {machine}; {UNRECORDED}")
+        }
+    });
     lines.join("\n")
 }
 
@@ -173,5 +183,11 @@ mod tests {
         assert!(text.contains("# no option gives: mh at scale 0.4"), "{text}");
         assert!(text.contains("# no option gives: a study without bonnie"), "{text}");
         assert!(text.contains("# not recorded: the version of ffs"), "{text}");
+        let text = again(&Plan::paper().signed().unwrap());
+        assert!(text.contains(concat!(
+            "# run by ffs ",
+            env!("CARGO_PKG_VERSION"),
+            " on the machine "
+        )));
     }
 }

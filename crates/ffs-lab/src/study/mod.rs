@@ -5,6 +5,7 @@
 //! | [`plan`], [`factor`] | what is to be run: workloads, switches, replicates; jobs, seeds and their order |
 //! | [`mod@run`], [`mod@bench`] | jobs on all cores; what a job is |
 //! | [`store`], `lines` | the results file: durable, resumed, repaired |
+//! | [`origin`] | by which program, on which machines |
 //! | [`mod@merge`] | parts of a study joined |
 //! | [`results`] | what came out |
 
@@ -12,6 +13,7 @@ pub mod bench;
 pub mod factor;
 mod lines;
 pub mod merge;
+pub mod origin;
 pub mod plan;
 mod plans;
 pub mod results;
@@ -23,6 +25,7 @@ mod tests;
 pub use bench::Lab;
 pub use factor::Factor;
 pub use merge::merge;
+pub use origin::Origin;
 pub use plan::{Item, Job, Plan, Shard};
 pub use results::{JobResult, Results};
 pub use run::{Bench, Ended, Onlooker, Progress, Request, run};

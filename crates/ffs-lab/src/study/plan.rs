@@ -10,6 +10,7 @@ use ffs_device::{Rng, SplitMix64};
 use serde::{Deserialize, Serialize};
 
 use super::factor::{self, Factor};
+use super::origin::Origin;
 use crate::error::{LabError, Result};
 use crate::order;
 
@@ -47,6 +48,9 @@ pub struct Plan {
     pub seed: u64,
     /// The target; words of the factors are added.
     pub target: String,
+    /// Who runs it, on what; see [`Plan::signed`].
+    #[serde(default, skip_serializing_if = "Origin::is_unknown")]
+    pub origin: Origin,
 }
 
 /// One run of one workload. Ordered as tables are.
@@ -61,6 +65,15 @@ pub struct Job {
 }
 
 impl Plan {
+    /// The plan as this program runs it, on the machines as they are described now.
+    ///
+    /// # Errors
+    /// [`LabError::Plan`] if a machine is unknown, or there is a mistake in its file.
+    pub fn signed(self) -> Result<Plan> {
+        let origin = Origin::of(&self.target, &self.factors)?;
+        Ok(Plan { origin, ..self })
+    }
+
     /// How many combinations the factors have.
     #[must_use]
     pub fn combinations(&self) -> u32 {
@@ -172,6 +185,10 @@ impl Plan {
         differ("target", self.target.clone(), other.target.clone());
         differ("workloads", self.workload_names(), other.workload_names());
         differ("factors", factor::names(&self.factors), factor::names(&other.factors));
+        let known = |text: &String| if text.is_empty() { "unknown" } else { text }.to_owned();
+        differ("run by ffs", known(&self.origin.ffs), known(&other.origin.ffs));
+        let machines = "on a machine described otherwise: checksum";
+        differ(machines, known(&self.origin.machine), known(&other.origin.machine));
         if out.is_empty() && self != other {
             out.push(format!("plan '{}', not '{}'", other.name, self.name));
         }

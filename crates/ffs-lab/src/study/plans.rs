@@ -4,6 +4,7 @@
 //! half an hour on two cores allows, `quick` the same benchmarks in less than a minute.
 
 use super::factor::Factor;
+use super::origin::Origin;
 use super::plan::{Item, Plan};
 
 /// Benchmarks of the paper, in the order of its tables: workload, its scale in `paper`, and in `quick`.
@@ -48,6 +49,7 @@ impl Plan {
             replicates,
             seed: 2002,
             target: "sim".to_owned(),
+            origin: Origin::default(),
         }
     }
 

@@ -26,6 +26,7 @@ fn plan() -> Plan {
         replicates: 2,
         seed: 42,
         target: "core".to_owned(),
+        origin: Origin::default(),
     }
 }
 
@@ -166,6 +167,8 @@ fn a_file_cut_anywhere_is_resumed_to_the_same_bytes() {
     for cut in near.chain(random).chain([0, 1, 12]).filter(|cut| *cut < bytes.len()) {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), &bytes[..cut]).unwrap();
+        // Killed while it wrote the file anew.
+        fs::write(dir.path().join("results.jsonl.new"), &bytes[..cut / 2]).unwrap();
         let notes = go(dir.path(), Shard::WHOLE, 2);
         let half = cut > 0 && bytes[cut - 1] != b'\n';
         assert_eq!(notes.len(), usize::from(half), "cut at {cut}: {notes:?}");
@@ -358,6 +361,38 @@ fn a_full_disk_loses_no_finished_job() {
     drop(merged);
     go(dir.path(), Shard::WHOLE, 2);
     assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), bytes);
+}
+
+/// The study of a version of ffs, on the machine that `text` describes.
+fn on_machine(file: &Path, text: &str, ffs: &str) -> Plan {
+    fs::write(file, text).unwrap();
+    let target = format!("sim:machine={}", file.display());
+    let mut plan = Plan { target, ..plan() }.signed().unwrap();
+    plan.origin.ffs = ffs.to_owned();
+    plan
+}
+
+#[test]
+fn jobs_of_another_machine_or_version_are_not_taken_for_this_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mine.toml");
+    let first = on_machine(&file, "[cpu]\nstat = 3.5\n", "1.0.0");
+    assert_eq!(first, on_machine(&file, "# the same\n[cpu]\nstat = 3.5", "1.0.0"));
+    drop(Store::open(dir.path(), &first, &mut |_| {}).unwrap());
+    let refused = |text: &str, ffs: &str| {
+        let plan = on_machine(&file, text, ffs);
+        assert_ne!(plan.tag().unwrap(), first.tag().unwrap());
+        Store::open(dir.path(), &plan, &mut |_| {}).unwrap_err().to_string()
+    };
+    let told = refused("[cpu]\nstat = 3.6\n", "1.0.0");
+    assert!(told.contains("holds another study (on a machine described otherwise: "), "{told}");
+    let told = refused("[cpu]\nstat = 3.5\n", "1.0.1");
+    assert!(told.contains("(run by ffs 1.0.0, not 1.0.1)"), "{told}");
+    let told =
+        Store::open(dir.path(), &Plan { origin: Origin::default(), ..first.clone() }, &mut |_| {});
+    assert!(told.unwrap_err().to_string().contains("run by ffs 1.0.0, not unknown"));
+    let real = Plan { target: "core".to_owned(), ..first }.signed().unwrap();
+    assert!(real.origin.machine.is_empty() && !real.origin.is_unknown());
 }
 
 /// Not a test of its own: the process that [`a_killed_study_resumes_to_the_same_bytes`] has killed.

@@ -23,7 +23,7 @@ pub(super) fn runs() -> u64 {
 
 /// Runs the quick study in `dir`, which must be new, writes its report there and prints the tables.
 pub(super) fn run(dir: &Path) -> Result<(), Failure> {
-    let plan = Plan::quick();
+    let plan = Plan::quick().signed()?;
     let mut store = Store::open(dir, &plan, &mut |text| output::note(text))?;
     let ended = study::carry_out(&mut store, Shard::WHOLE, study::threads(&plan));
     if ended.interrupted {

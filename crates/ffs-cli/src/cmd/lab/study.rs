@@ -112,7 +112,7 @@ impl RunArgs {
         }
         plan.check()?;
         Lab::knows(&plan)?;
-        Ok(plan)
+        Ok(plan.signed()?)
     }
 }
 

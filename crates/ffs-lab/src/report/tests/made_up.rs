@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::report::published::Published;
 use crate::stat::{Combination, published::TABLE1};
-use crate::study::{Factor, Item, JobResult, Plan, Results};
+use crate::study::{Factor, Item, JobResult, Origin, Plan, Results};
 use crate::target::Usage;
 use crate::work::{Metric, MetricKind, Outcome, PhaseResult};
 
@@ -180,6 +180,7 @@ pub(super) fn study(replicates: u32) -> Results {
         replicates,
         seed: 2002,
         target: "sim".to_owned(),
+        origin: Origin::default(),
     };
     let mut noise = Noise(2002);
     let mut jobs = Vec::new();
@@ -212,6 +213,7 @@ pub(super) fn small(names: &[&str], replicates: u32) -> Results {
         replicates,
         seed: 7,
         target: "core".to_owned(),
+        origin: Origin::default(),
     };
     let mut noise = Noise(7);
     let mut jobs = Vec::new();
