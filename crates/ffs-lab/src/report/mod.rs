@@ -8,6 +8,7 @@
 //! | [`targets`] | what a reproduction has to reach, and by which mechanism it misses |
 //! | [`curves`] | the cost curves, and where they jump |
 //! | [`explain`] | the work behind a time: counters, and a sentence |
+//! | `mechanism` | why a result misses, where that is known |
 //! | `command` | how to run the same again |
 //! | `figures`, `page`, [`text`], `words` | pictures, HTML, tables for a terminal, numbers in words |
 //!
@@ -24,6 +25,7 @@ pub mod curves;
 pub mod data;
 pub mod explain;
 mod figures;
+mod mechanism;
 mod page;
 pub mod published;
 pub mod targets;

@@ -121,6 +121,12 @@ fn a_miss_is_explained_by_what_was_counted() {
     let why = target.why.join("\n");
     assert!(why.contains("none: 24.6 ms each = processor 2.46 ms, disk 19.7 ms"), "{why}");
     assert!(why.contains("1.99 waited-for writes"), "{why}");
+    assert!(why.contains("most inodes are loaded twice"), "{why}");
+    // Of another target nothing is known but what was counted.
+    study.plan.target = "core".to_owned();
+    let report = Report::of(&study).unwrap();
+    let target = report.targets.iter().find(|target| target.wanted.contains("nine times")).unwrap();
+    assert!(!target.why.join("\n").contains("loaded twice"));
 }
 
 /// The target whose wish has these words.
