@@ -17,7 +17,8 @@ use crate::output;
 /// list` shows all of them; `dirs`, one directory phase by phase, has options of its own.
 ///
 /// A target is `core` (the library in process, on a new volume in memory), `core:NAME=VALUE,...` (the
-/// same with mount options; also format=, endian=, bsize=, fsize=, size=, image=FILE) or a directory you
+/// same with mount options; also format=, endian=, bsize=, fsize=, size=, image=FILE), `sim` (the library on
+/// a machine of 2002, in virtual time) with `:softdep`, `:machine=FILE` or mount options, or a directory you
 /// may write in: the work is done through system calls in a subdirectory of it, which is removed.
 ///
 /// Targets differ in what is durable when a call returns; each says what it promises. With --sync they
