@@ -128,7 +128,8 @@ impl Engine {
 
     /// Whether the group must not be written yet.
     pub(super) fn is_held(&self, key: BufKey) -> bool {
-        self.blocks.get(&key).is_some_and(|rec| !rec.held_by.is_empty())
+        holds(Rule::FreshBeforeGroup)
+            && self.blocks.get(&key).is_some_and(|rec| !rec.held_by.is_empty())
     }
 
     /// The buffer of a block of `ino` is gone: it will not be written. What waited for it to lose

@@ -44,7 +44,7 @@ impl Engine {
         kind: BufKind,
         copy: Option<&mut [u8]>,
     ) -> Image {
-        if kind == BufKind::CylinderGroup && holds(Rule::FreshBeforeGroup) && self.is_held(key) {
+        if kind == BufKind::CylinderGroup && self.is_held(key) {
             return Image::Held;
         }
         let seq = self.blocks.get(&key).map_or(0, |rec| rec.seq);

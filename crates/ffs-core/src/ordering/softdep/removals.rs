@@ -46,6 +46,7 @@ impl Engine {
             if let Some(anchor) = self.anchor_of(new.ino).filter(|&a| !self.reaches(a, id)) {
                 self.need_node(id, anchor, Level::Anchored, false);
             }
+            self.need_left(id, at.dir);
             self.enter(at, (old.ino, old.dtype), id);
             self.more(at.dir).dotdot = Some(id);
             self.need_dotdot(at.dir, id);
@@ -149,6 +150,25 @@ impl Engine {
         let Some(name) = self.newest_name(dir) else { return };
         if holds(Rule::DotDotBeforeName) && !self.reaches(dotdot, name) {
             self.need_node(name, dotdot, Level::Durable, false);
+        }
+    }
+
+    /// `dotdot`, a new `..` of `dir`, needs the names gone that `dir` left before the one it leaves now: one of
+    /// them may be in the new parent, and a check would keep that. Unless the one it leaves now was never
+    /// seen: then one of those still stands for it.
+    fn need_left(&mut self, dotdot: Id, dir: Ino) {
+        let Some(rec) = self.inodes.get(&dir).filter(|_| holds(Rule::DotDotBeforeName)) else {
+            return;
+        };
+        let Some(left) = rec.going.as_ref().map(|g| g.leaving.clone()) else { return };
+        let present = rec.names.len().checked_sub(2).and_then(|at| rec.names.get(at)).copied();
+        if present.is_some_and(|name| self.state(name) == Some(State::Never)) {
+            return;
+        }
+        for on in left {
+            if !self.reaches(on, dotdot) {
+                self.need_node(dotdot, on, Level::Durable, false);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Patterns that have broken file systems before, ours among them.
 //!
 //! Each is a workload text on the standard tree; `{b}` stands for a block, `{f}` for a fragment,
-//! `{long}` for what fits in no inode.
+//! `{long}` for what fits in no inode, `{1}` to `{5}` for names of which four fill a sector.
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.2, `spec/soft-updates.md` §2.2, §15.
 
@@ -81,6 +81,26 @@ const PATTERNS: &[&str] = &[
     // Synchronous writes between lazy ones.
     "create /n\nwrite /n 0 700 sync\nappend /n 5000\nwrite /n 5 10 sync",
     "append /foo 100\nwrite /A/foo 0 512 sync\nunlink /foo\nwrite /A/foo 512 512 sync",
+    // A directory moved away and back below where it was; what it left first must not outlive the way.
+    "rename /A/C /B/y\nfsync /B\nrename /B/y /A/bar\nfsync /A/bar",
+    "rename /A/C /B/y\nrename /B/y /A/bar\nrename /A/bar /B/z\nfsync /B\nrename /B/z /A/q\nrename /A/q /w\nfsync /w",
+    // The next ones each need one rule more than others: a last name in another directory's block;
+    "link /foo /A/C/x\nunlink /foo\nfsync /",
+    // a name that changes its sector; a directory that had to move while a name of it goes;
+    "create /A/C/{1}\ncreate /A/C/{2}\ncreate /A/C/{3}\ncreate /A/C/{4}\ncreate /A/C/{5}\nsync\n\
+     unlink /A/C/{5}\nunlink /A/C/{2}\ncreate /A/C/{5}\nfsync /A/C/{5}\nwait 31",
+    "mkdir /N\nlink /foo /N/{1}\nlink /A/foo /N/{2}\nlink /A/foo /N/{3}\nlink /A/foo /N/{4}\ncreate /N/p\n\
+     append /N/p 100\nsync\ncreate /N/{5}\nunlink /N/{1}\nsync",
+    // a directory that grows in its fragment;
+    "create /{1}\ncreate /{2}\ncreate /{3}\ncreate /{4}\ncreate /{5}\nfsync /",
+    // a file whose blocks are in another group, one whose inode has to wait for its neighbour's;
+    "append /foo 450000\nfdatasync /foo",
+    "append /B/foo 70000\ncreate /B/n\nappend /B/n 100\nfsync /B/foo",
+    // a name taken over by something of another kind; a link whose text is not there yet.
+    "symlink /s {long}\nrename /s /foo\ncreate /n\nfsync /n\nwait 31",
+    "symlink /l {long}\ncreate /n\nfsync /n\nwait 31",
+    // Attributes of more than a block, then few.
+    "setxattr /foo k 9000\nfsync /foo\nsetxattr /foo k 20\nwait 31",
     // Made and removed before anything was written.
     "create /n\nappend /n {b}\nunlink /n\nmkdir /m\nrmdir /m\nwait 31",
 ];
@@ -112,15 +132,29 @@ fn growing_directory(shape: &Shape) -> Vec<Vec<Op>> {
     vec![fragment, whole, shrunk]
 }
 
+/// More files than a group has inodes made for (UFS2).
+fn fresh_inodes(shape: &Shape) -> Vec<Op> {
+    let made = 2 * shape.bsize / 256;
+    let file = |number: u32| Path::parse(&format!("/A/C/{number}"));
+    let files = (0..made + 4).filter_map(file).map(Op::Create);
+    let directory = Path::parse("/A/C").map(Op::Fsync);
+    files.chain(directory).chain([Op::Wait(31)]).collect()
+}
+
 /// Every pattern for volumes of this shape.
 pub(super) fn all(shape: &Shape) -> Vec<Vec<Op>> {
     let (block, frag) = (shape.bsize.to_string(), shape.fsize.to_string());
     let ops = |text: &&str| {
         let text = text.replace("{b}", &block).replace("{f}", &frag);
         let text = text.replace("{long}", &"t".repeat(150));
+        let name = |number| format!("{number}{}", "n".repeat(100));
+        let text = (1..=5).fold(text, |text, n| text.replace(&format!("{{{n}}}"), &name(n)));
         text::parse(&text).map(|workload| workload.ops).unwrap_or_default()
     };
-    PATTERNS.iter().map(ops).chain(growing_directory(shape)).collect()
+    let mut all: Vec<Vec<Op>> = PATTERNS.iter().map(ops).collect();
+    all.extend(growing_directory(shape));
+    all.push(fresh_inodes(shape));
+    all
 }
 
 #[cfg(test)]

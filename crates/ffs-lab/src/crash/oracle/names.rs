@@ -28,6 +28,8 @@ pub(super) struct Cell {
     since: Vec<u32>,
     /// The first of the values that may still be there.
     floor: usize,
+    /// Objects known to have left, and the place of the first value after they did.
+    left: Vec<(ObjId, usize)>,
 }
 
 /// How a value seen in a cell relates to its history.
@@ -45,18 +47,25 @@ impl Cell {
     /// Whether the cell may have this value.
     pub(super) fn fit(&self, value: Option<ObjId>) -> Fit {
         match self.values.iter().rposition(|&known| known == value) {
-            Some(at) if at >= self.floor => Fit::Good,
+            Some(at) if at >= self.floor_of(value) => Fit::Good,
             Some(_) => Fit::Outdated,
             None => Fit::Never,
         }
     }
 
+    /// The first place at which this value may still be there.
+    fn floor_of(&self, value: Option<ObjId>) -> usize {
+        let left = self.left.iter().filter(|(obj, _)| value == Some(*obj));
+        left.map(|&(_, place)| place).fold(self.floor, usize::max)
+    }
+
     /// The first and the last place at which a value that may be there stands.
     fn places(&self, value: Option<ObjId>) -> Option<(usize, usize)> {
-        let open = self.values.get(self.floor..)?;
+        let floor = self.floor_of(value);
+        let open = self.values.get(floor..)?;
         let first = open.iter().position(|&known| known == value)?;
         let last = open.iter().rposition(|&known| known == value)?;
-        Some((self.floor + first, self.floor + last))
+        Some((floor + first, floor + last))
     }
 
     /// The value that is known to be durable.
@@ -127,6 +136,7 @@ impl Names {
             values: vec![None],
             since: vec![0],
             floor: 0,
+            left: Vec::new(),
         };
         self.cells.push(cell);
         at
@@ -212,12 +222,14 @@ impl Names {
         }
     }
 
-    /// The object is durable, with all its names; a directory with all its entries.
+    /// The object is durable, with all its names; a directory with all its entries. Names it had before it
+    /// was renamed are not its any more: one that it took from another object and left again before either
+    /// was written may be the other's again.
     pub(super) fn fsync(&mut self, obj: ObjId) {
         self.anchor(obj);
         for (cell, place) in std::mem::take(&mut self.object(obj).left) {
             if let Some(cell) = self.cells.get_mut(cell) {
-                cell.floor = cell.floor.max(place);
+                cell.left.push((obj, place));
             }
         }
         let entries: Vec<usize> = self.of_dir(obj).collect();
