@@ -37,7 +37,8 @@ pub(super) struct Claim {
     pub(super) unseen: Option<FragRun>,
     /// It took the place of a value that was in no image.
     pub(super) merged: bool,
-    /// Names written in the block of a directory that it claims: they are on the device when it is.
+    /// Names written in the block of a directory that it claims: they are on the device when it is. In the
+    /// order of their ids, each once.
     pub(super) names: Vec<Id>,
 }
 
@@ -358,7 +359,12 @@ impl Engine {
                 gone.push(more.slots.remove(at).1);
             }
         }
-        let holds: SmallVec<[Id; 2]> = more.holds.iter().copied().collect();
+        if more.holds.is_empty() {
+            more.held_to = 0;
+        }
+        let amiss = d.size < more.held_to;
+        let holds: SmallVec<[Id; 2]> =
+            if amiss { more.holds.iter().copied().collect() } else { SmallVec::new() };
         for chain in gone {
             self.drop_chain(chain, &mut frees);
         }
@@ -427,7 +433,9 @@ impl Engine {
         self.touch(key);
         if holds(Rule::CutBeforeSize) {
             let id = self.add(What::Keep { ino, size });
-            self.more(ino).holds.push(id);
+            let more = self.more(ino);
+            more.holds.push(id);
+            more.held_to = u64::MAX;
             self.need_block(id, key);
         }
         let Some(all) = self.indirects.get_mut(&key) else { return };

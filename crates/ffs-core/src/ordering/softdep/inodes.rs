@@ -71,6 +71,8 @@ pub(super) struct More {
     pub(super) slots: Slots,
     /// Sizes held back (directories).
     pub(super) holds: SmallVec<[Id; 1]>,
+    /// With none of them is anything amiss while the size is at least this.
+    pub(super) held_to: u64,
     pub(super) ext: Option<Id>,
     /// The name that will make a new directory reachable.
     pub(super) anchor: Option<Id>,
@@ -255,10 +257,12 @@ impl Engine {
     pub(super) fn inode_allocated(&mut self, ino: Ino) {
         let group = self.group_of_ino(ino);
         let seq = self.touch(group);
-        let since = self.new_state(ino);
+        self.states += 1;
+        let since = self.states;
         let rec = self.rec(ino);
         let mapped = !holds(Rule::MapBeforeInode);
         (rec.init, rec.since) = (Init::New { mapped, issued: false }, since);
+        rec.version = since;
         if !mapped && let Some(block) = self.blocks.get_mut(&group) {
             block.waiters.push_back((seq, Waiter::NewInode(ino, since as u32)));
         }
@@ -289,10 +293,15 @@ impl Engine {
             | InodeChange::DirectoryGrow
             | InodeChange::TruncateExtend => false,
         };
-        if awaited {
-            self.new_state(ino);
-        }
-        let Some(rec) = self.inodes.get(&ino) else { return 0 };
+        let rec = if awaited {
+            self.states += 1;
+            let rec = self.inodes.entry(ino);
+            rec.version = self.states;
+            rec
+        } else {
+            let Some(rec) = self.inodes.get_mut(&ino) else { return 0 };
+            rec
+        };
         let pending = rec.pending;
         if rec.more.is_some() {
             self.reconcile(ino, d);

@@ -157,7 +157,9 @@ impl Engine {
             let old = self.dir_key(DirPos { dir: at.dir, off: start_of(chunk) });
             self.need_block_at(id, old, seq);
         }
-        self.succeed_reserved(at, id);
+        if back.is_some() {
+            self.succeed_reserved(at, id);
+        }
         self.enter(at, NOTHING, id);
         self.list(id, at, target.ino);
         if kind == NameKind::Mkdir {
@@ -212,7 +214,9 @@ impl Engine {
         if kind == NameKind::DotDot {
             return;
         }
-        if let Some(mut before) = self.before.remove(&target.ino) {
+        if !self.before.is_empty()
+            && let Some(mut before) = self.before.remove(&target.ino)
+        {
             before.retain(|on| self.nodes.contains_key(*on));
             for &on in &before {
                 self.need_node(id, on, Level::Anchored, false);
@@ -225,8 +229,10 @@ impl Engine {
             self.need_inode(id, at.dir, false);
         }
         // Moved before, and the device may still show where from: see `need_dotdot`.
-        let dotdot = self.more_of(target.ino).and_then(|m| m.dotdot).filter(|_| is_dir);
-        if let Some(dotdot) = dotdot.filter(|_| holds(Rule::DotDotBeforeName)) {
+        if is_dir
+            && holds(Rule::DotDotBeforeName)
+            && let Some(dotdot) = self.more_of(target.ino).and_then(|m| m.dotdot)
+        {
             self.need_node(id, dotdot, Level::Durable, false);
         }
         let first_block =
@@ -318,8 +324,12 @@ impl Engine {
         let at = name.at;
         let claim = self.claims_to(at.dir, self.g.lblkno(at.off.0.into()), true).pop();
         match claim.filter(|_| holds(Rule::MovedBlock)).and_then(|c| self.claim_mut(c)) {
-            Some(claim) if claim.names.contains(&id) => {}
-            Some(claim) => claim.names.push(id),
+            // Each image of the block says so again, of all the names in it.
+            Some(claim) => {
+                if let Err(at) = claim.names.binary_search(&id) {
+                    claim.names.insert(at, id);
+                }
+            }
             None => self.name_durable(id),
         }
     }
@@ -449,7 +459,9 @@ impl Engine {
             // The names that will fill the chunk.
             n.dependents.reserve_exact(DIRBLKSIZ / 16);
         }
-        self.more(dir).holds.push(id);
+        let more = self.more(dir);
+        more.holds.push(id);
+        more.held_to = more.held_to.max(new);
         self.need_block(id, key);
         self.need_claims(id, dir, lbn, false, false);
     }

@@ -11,7 +11,7 @@
 
 use super::Engine;
 use super::graph::{Cond, Id, Level, Need, State, What};
-use super::names::{NOTHING, Removed, chunk_of};
+use super::names::{Chain, NOTHING, Removed, chunk_of};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{DirPos, DotDot, Gone, NameKind, NamedInode};
@@ -53,7 +53,9 @@ impl Engine {
             return self.drain();
         }
         let own = self.pending_name(old.ino, at);
-        self.guard(id, old.ino, own, gone);
+        if let Some(guardian) = self.guardian(old.ino, own, gone) {
+            self.need_node(id, guardian, Level::Anchored, false);
+        }
         self.guard_inside(id, old.ino, gone);
         self.enter(at, (old.ino, old.dtype), id);
         match own.and_then(|own| self.retract(own, old.ino, at)) {
@@ -80,16 +82,29 @@ impl Engine {
         gone: Gone,
     ) -> bool {
         let key = self.dir_key(at);
+        let hash = self.name_hash(at.dir, name);
         let own = self.pending_name(old.ino, at);
+        let guardian = self.guardian(old.ino, own, gone);
+        if own.is_none() && guardian.is_none() && gone.drops < 2 {
+            // On the device, and nothing speaks against its going: most names that are removed.
+            let seq = self.touch(key);
+            self.remove_plainly(at, (key, seq), hash);
+            self.lower(old.ino, gone, None, Some((hash, key, seq)));
+            self.lower_parent(old.ino, gone, None, Some((key, seq)));
+            self.drain();
+            return false;
+        }
         // A trial of what has to wait; it becomes the record's last value if anything does.
         let id = self.new_value(at, NOTHING);
-        self.guard(id, old.ino, own, gone);
+        if let Some(guardian) = guardian {
+            self.need_node(id, guardian, Level::Anchored, false);
+        }
         self.guard_inside(id, old.ino, gone);
         let retracted = own.and_then(|own| self.retract(own, old.ino, at));
         let seen = retracted.is_none();
         let left = retracted.unwrap_or_default();
-        let base = self.record(at).map_or((old.ino, old.dtype), |c| c.base());
-        if !seen && base == NOTHING && self.record(at).is_none_or(|c| c.versions.is_empty()) {
+        let bare = |c: &mut Chain| c.base() == NOTHING && c.versions.is_empty();
+        if !seen && self.record(at).is_some_and(bare) {
             // The device never saw the name, nor another in its place.
             self.drop_record(at);
             self.fulfil(id);
@@ -105,8 +120,7 @@ impl Engine {
         let seq = self.touch(key);
         if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
             self.fulfil(id);
-            self.remove_plainly(at, (key, seq), name);
-            let hash = self.name_hash(at.dir, name);
+            self.remove_plainly(at, (key, seq), hash);
             for action in left.actions {
                 // What the device shows under the name is another's: its count knows when that is gone.
                 if let Some(What::Unlink { name: tag, .. }) =
@@ -118,7 +132,7 @@ impl Engine {
                 self.act_if_free(action);
             }
             if seen {
-                self.lower(old.ino, gone, None, Some((at, key, seq, name)));
+                self.lower(old.ino, gone, None, Some((hash, key, seq)));
             }
             self.lower_parent(old.ino, gone, None, Some((key, seq)));
             self.drain();
@@ -127,7 +141,6 @@ impl Engine {
         self.enter(at, (old.ino, old.dtype), id);
         self.more(at.dir).reserved += 1;
         self.reserved = true;
-        let hash = self.name_hash(at.dir, name);
         self.gone.insert(hash, Removed::Reserved(at.off));
         if let Some(What::Name(n)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
             n.hash = hash;
@@ -172,19 +185,19 @@ impl Engine {
         }
     }
 
-    /// The last-name rule: `id` removes a name of `ino`, `own` if that is undecided.
-    fn guard(&mut self, id: Id, ino: Ino, own: Option<Id>, gone: Gone) {
-        let Some(rec) = self.inodes.get(&ino) else { return };
-        let others: SmallVec<[Id; 2]> =
-            rec.names.iter().copied().filter(|n| Some(*n) != own).collect();
-        let Some(&newest) = others.last() else { return };
+    /// The last-name rule: the name that must be anchored before a name of `ino` goes, `own` if that is
+    /// undecided.
+    fn guardian(&self, ino: Ino, own: Option<Id>, gone: Gone) -> Option<Id> {
+        let names = &self.inodes.get(&ino)?.names;
+        let others = || names.iter().copied().filter(|n| Some(*n) != own);
+        let newest = others().next_back()?;
         let moved = gone.moved && holds(Rule::NewNameFirst);
-        let last = gone.names_left > 0
-            && usize::from(gone.names_left) <= others.len()
-            && holds(Rule::LastName);
-        if moved || last {
-            self.need_node(id, newest, Level::Anchored, false);
-        }
+        let last = || {
+            gone.names_left > 0
+                && usize::from(gone.names_left) <= others().count()
+                && holds(Rule::LastName)
+        };
+        (moved || last()).then_some(newest)
     }
 
     /// If `id` removes the directory `dir`, so it does the names its reserved records may still show:
@@ -326,7 +339,7 @@ impl Engine {
     }
 
     /// The record goes with its block's next image: nothing speaks against it.
-    fn remove_plainly(&mut self, at: DirPos, (key, seq): (BufKey, u64), name: &[u8]) {
+    fn remove_plainly(&mut self, at: DirPos, (key, seq): (BufKey, u64), hash: u64) {
         let versions = self.drop_record(at).map(|c| c.versions).unwrap_or_default();
         for v in versions {
             for action in self.actions_of(v) {
@@ -339,33 +352,26 @@ impl Engine {
             self.pass(v, heir);
             self.cancel(v);
         }
-        let hash = self.name_hash(at.dir, name);
         self.gone.insert(hash, Removed::Plain { seq, chunk: chunk_of(at.off) });
     }
 
-    /// The count of `ino` drops when its name is gone: with value `id`, or with the block.
-    fn lower(
-        &mut self,
-        ino: Ino,
-        gone: Gone,
-        id: Option<Id>,
-        block: Option<(DirPos, BufKey, u64, &[u8])>,
-    ) {
+    /// The count of `ino` drops when its name is gone: with value `id`, or with the block. Of that: the
+    /// hash of the name, and the reason to write it.
+    fn lower(&mut self, ino: Ino, gone: Gone, id: Option<Id>, block: Option<(u64, BufKey, u64)>) {
         if !holds(Rule::NameBeforeCount) {
             return;
         }
         let by = gone.drops;
-        self.add_pending(ino, by);
         self.totals.removals += 1;
-        let tag = block.and_then(|(at, _, seq, name)| {
-            Some((self.name_hash(at.dir, name), NonZeroU64::new(seq)?))
-        });
+        let tag = block.and_then(|(hash, _, seq)| Some((hash, NonZeroU64::new(seq)?)));
         let action = self.add(What::Unlink { ino, by, name: tag });
         if gone.drops >= 2 {
             // Of a directory the link of `.` goes besides: not while an older name may show it.
             self.need_unlinks(action, ino);
         }
-        let going = self.going(ino);
+        let rec = self.rec(ino);
+        rec.pending = rec.pending.saturating_add(by);
+        let going = rec.going.get_or_insert_default();
         going.unlinks.push(action);
         if gone.moved {
             going.leaving.push(action);
@@ -373,7 +379,7 @@ impl Engine {
         if let Some(id) = id {
             self.need_node(action, id, Level::Durable, false);
         }
-        if let Some((_, key, seq, _)) = block {
+        if let Some((_, key, seq)) = block {
             self.need_block_at(action, key, seq);
         }
         self.act_if_free(action);
