@@ -25,6 +25,7 @@ use super::geometry::{self, Base, Shape};
 use super::op::Workload;
 use super::record::{Recording, Setting, Window, record};
 use super::states::{Choice, Effort, Stage};
+pub use super::tally::UNRUN;
 use super::tally::{Adder, Tally, WindowTally};
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
@@ -373,8 +374,9 @@ pub fn first_to_break(
 /// Examines what `plan` says.
 ///
 /// # Errors
-/// [`LabError::Interrupted`], [`LabError::Plan`] for an empty plan, and those of making volumes and running
-/// workloads: operations may fail, mounting and unmounting may not.
+/// [`LabError::Plan`] for an empty plan, those of making volumes, and of running the workload that was given.
+/// Of the laboratory's own one that cannot be run (operations may fail, mounting and unmounting may not) breaks
+/// the rule [`UNRUN`]. Who is stopped has what was examined up to then.
 pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Tally> {
     let works = plan.works();
     if works.is_empty() {
@@ -423,12 +425,7 @@ fn worker(
                     }
                     Err(error) => {
                         queue.add_nothing();
-                        Message::Failed(LabError::Failed {
-                            target: work.to_string(),
-                            what: "run".to_owned(),
-                            why: error.to_string(),
-                            full: false,
-                        })
+                        Message::Failed { number, error }
                     }
                 };
                 if sender.send(message).is_err() {
@@ -452,6 +449,9 @@ fn worker(
     }
 }
 
+/// What became of running a workload: chunks of windows, and operations that failed.
+type Outcome = Result<(usize, Vec<(usize, String)>)>;
+
 /// Adds up what comes back, in the order of the plan.
 fn collect(
     plan: &Plan,
@@ -460,27 +460,44 @@ fn collect(
     adder: &mut Adder,
     watch: &mut dyn Watch,
 ) -> Result<()> {
-    let mut ran: BTreeMap<usize, (usize, Vec<(usize, String)>)> = BTreeMap::new();
+    let mut ran: BTreeMap<usize, Outcome> = BTreeMap::new();
     let mut examined: BTreeMap<(usize, usize), Vec<WindowTally>> = BTreeMap::new();
     let mut next = (0, 0);
     let mut done = 0;
     loop {
         match receiver.recv_timeout(PULSE) {
             Ok(Message::Ran { number, chunks, failed }) => {
-                ran.insert(number, (chunks, failed));
+                ran.insert(number, Ok((chunks, failed)));
+            }
+            Ok(Message::Failed { error, .. }) if plan.workload.is_some() => return Err(error),
+            Ok(Message::Failed { number, error }) => {
+                ran.insert(number, Err(error));
             }
             Ok(Message::Examined { number, chunk, windows }) => {
                 examined.insert((number, chunk), windows);
             }
             Ok(Message::Progress(states)) => done += states,
-            Ok(Message::Failed(error)) => return Err(error),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
         if !watch.done(std::mem::take(&mut done)) {
-            return Err(LabError::Interrupted);
+            adder.tally.interrupted = true;
+            return Ok(());
         }
-        while let (Some((chunks, failed)), Some(&work)) = (ran.get(&next.0), works.get(next.0)) {
+        while let (Some(outcome), Some(&work)) = (ran.get(&next.0), works.get(next.0)) {
+            let (chunks, failed) = match outcome {
+                Ok(ran) => ran,
+                Err(error) => {
+                    adder.unrun(work, error.to_string());
+                    if plan.until_broken {
+                        adder.tally.limited = true;
+                        return Ok(());
+                    }
+                    ran.remove(&next.0);
+                    next = (next.0 + 1, 0);
+                    continue;
+                }
+            };
             let Some(windows) = examined.remove(&next) else { break };
             if next.1 == 0 {
                 adder.workload(work, failed.clone());

@@ -112,7 +112,12 @@ pub struct Tally {
     pub planned: u64,
     /// Whether the run ended at the limit of states.
     pub limited: bool,
+    /// Whether somebody stopped it: this is what was examined before.
+    pub interrupted: bool,
 }
+
+/// The rule of workloads that could not be run to their end: a volume that cannot be mounted or unmounted.
+pub const UNRUN: &str = "RUN";
 
 /// Adds windows up.
 #[derive(Debug, Default)]
@@ -172,17 +177,29 @@ impl Adder {
             row.seen.iter_mut().zip(window.seen).for_each(|(all, some)| *all += some);
         }
         for (rule, (states, choice, what)) in window.rules {
-            let at = self.tally.rules.binary_search_by(|broken| broken.rule.cmp(&rule));
-            let at = at.unwrap_or_else(|at| {
-                let id = StateId { window: window.window, choice, ..id };
-                let first = id.to_string();
-                let states = BTreeMap::new();
-                self.tally.rules.insert(at, Broken { rule, states, first, what, id });
-                at
-            });
-            if let Some(broken) = self.tally.rules.get_mut(at) {
-                *broken.states.entry(geometry).or_default() += states;
-            }
+            self.broken(StateId { window: window.window, choice, ..id }, rule, what, states);
+        }
+    }
+
+    /// The workload could not be run.
+    pub(super) fn unrun(&mut self, work: WorkId, why: String) {
+        if let Some(row) = self.row(work.shape.name) {
+            row.workloads += 1;
+            row.broken += 1;
+        }
+        let id = StateId { work, window: 0, choice: Choice::Prefix(0) };
+        self.broken(id, UNRUN.to_owned(), why, 1);
+    }
+
+    fn broken(&mut self, id: StateId, rule: String, what: String, states: u64) {
+        let at = self.tally.rules.binary_search_by(|broken| broken.rule.cmp(&rule));
+        let at = at.unwrap_or_else(|at| {
+            let (first, states) = (id.to_string(), BTreeMap::new());
+            self.tally.rules.insert(at, Broken { rule, states, first, what, id });
+            at
+        });
+        if let Some(broken) = self.tally.rules.get_mut(at) {
+            *broken.states.entry(id.work.shape.name).or_default() += states;
         }
     }
 }

@@ -234,7 +234,8 @@ pub(super) fn run(args: Args) -> Outcome {
     let states: u64 = tally.rows.iter().map(|row| row.states).sum();
     let mut violations = Vec::new();
     for broken in &tally.rules {
-        let shrunk = args.shrink.then(|| shrunk(&plan, broken)).transpose()?.flatten();
+        let shrink = args.shrink && broken.rule != runs::UNRUN;
+        let shrunk = shrink.then(|| shrunk(&plan, broken)).transpose()?.flatten();
         let shrunk = shrunk.map(|shrunk| as_file(&args, &shrunk));
         violations.push(Shown { broken, command: args.command(broken.id), shrunk });
     }
@@ -261,6 +262,9 @@ pub(super) fn run(args: Args) -> Outcome {
         let mut out = output::stdout();
         table(&mut out, &report, only.is_some())?;
         out.flush()?;
+    }
+    if tally.interrupted && tally.rules.is_empty() {
+        return Err(Failure::interrupted().hint("the table is of what was examined before"));
     }
     Ok(u8::from(!tally.rules.is_empty()))
 }

@@ -48,7 +48,12 @@ pub(super) enum Message {
         windows: Vec<WindowTally>,
     },
     /// A workload could not be run.
-    Failed(LabError),
+    Failed {
+        /// Its number.
+        number: usize,
+        /// Why.
+        error: LabError,
+    },
 }
 
 #[derive(Default)]

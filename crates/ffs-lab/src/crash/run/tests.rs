@@ -64,6 +64,45 @@ fn a_workload_that_breaks_nothing_stays_silent() {
     assert_eq!(tally.rows[0].workloads, 1);
 }
 
+struct Stops(u64);
+
+impl Watch for Stops {
+    fn done(&mut self, n: u64) -> bool {
+        self.0 += n;
+        self.0 < 300
+    }
+}
+
+#[test]
+fn who_stops_a_run_has_what_was_examined_before() {
+    let plan = plan(OrderingPolicy::SoftUpdates, &["ufs2-2m"]);
+    let whole = run(&plan, &mut Unwatched).unwrap();
+    let part = run(&plan, &mut Stops(0)).unwrap();
+    assert!(part.interrupted && !part.limited && !whole.interrupted);
+    assert!(part.rows[0].states < whole.rows[0].states, "{:?}", part.rows);
+}
+
+#[test]
+fn a_workload_that_cannot_be_run_is_told_and_the_others_are_examined() {
+    let plan = plan(OrderingPolicy::SoftUpdates, &["ufs2-2m"]);
+    let shape = plan.shapes[0];
+    let works = [0, 1].map(|n| WorkId { shape, source: Source::Pattern(n) });
+    let (sender, receiver) = channel();
+    let window = WindowTally { states: 7, contents: (0..7).collect(), ..WindowTally::default() };
+    sender.send(Message::Examined { number: 1, chunk: 0, windows: vec![window] }).unwrap();
+    sender.send(Message::Ran { number: 1, chunks: 1, failed: Vec::new() }).unwrap();
+    let error = LabError::Plan("it stays mounted".to_owned());
+    sender.send(Message::Failed { number: 0, error }).unwrap();
+    drop(sender);
+    let mut adder = Adder::new([shape.name].into_iter(), 2);
+    collect(&plan, &works, &receiver, &mut adder, &mut Unwatched).unwrap();
+    let tally = adder.tally;
+    assert_eq!((tally.rows[0].workloads, tally.rows[0].distinct), (2, 7));
+    assert_eq!(tally.rules.len(), 1);
+    assert_eq!((tally.rules[0].rule.as_str(), &*tally.rules[0].first), (UNRUN, "ufs2-2m/g0:0:p0"));
+    assert!(tally.rules[0].what.contains("it stays mounted"));
+}
+
 #[test]
 fn names_of_states_are_checked() {
     let plan = plan(OrderingPolicy::Sync, &["ufs2-2m"]);

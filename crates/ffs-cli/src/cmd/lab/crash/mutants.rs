@@ -7,7 +7,7 @@ use ffs_core::{Rule, break_rule};
 use ffs_lab::crash::run::{self, Plan};
 
 use super::Bar;
-use crate::fail::Outcome;
+use crate::fail::{Failure, Outcome};
 use crate::output;
 
 /// The mutation table; exit 1 if a broken rule is not found, or something is found without one.
@@ -22,6 +22,9 @@ pub(super) fn table(plan: Plan) -> Outcome {
         break_rule(rule);
         let started = Instant::now();
         let tally = run::run(&plan, &mut Bar::new(started, plan.max_states))?;
+        if tally.interrupted {
+            return Err(Failure::interrupted());
+        }
         let states: u64 = tally.rows.iter().map(|row| row.states).sum();
         let found: Vec<&str> = tally.rules.iter().map(|broken| broken.rule.as_str()).collect();
         wrong += u64::from(found.is_empty() == rule.is_some());

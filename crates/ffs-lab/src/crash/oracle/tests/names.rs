@@ -159,6 +159,11 @@ fn a_name_in_between_may_be_spared() {
     assert_eq!(s.broken(&early), ["X1", "X2", "X5"], "not before it is told to");
     s.tell_rename(f, (ROOT, "b"), (ROOT, "c"), None);
     assert_eq!(s.broken(&early), GOOD);
+    // Whose `b` is nobody was promised; only that it is not this file's any more.
+    s.fsynced(f);
+    assert_eq!(s.broken(&early), GOOD);
+    s.hidden_rename((ROOT, "c"), (ROOT, "b"));
+    assert_eq!(s.broken(&s.image()), ["X4", "X4"], "`c` is missing, `b` is the file's again");
 }
 
 #[test]
