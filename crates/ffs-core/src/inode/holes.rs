@@ -7,7 +7,7 @@ use super::{Inode, InodeData, InodeTable};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
-use ffs_ondisk::{FileType, Lbn};
+use ffs_ondisk::{FileType, Lbn, Timespec};
 
 /// Zeros to be written, up to the next multiple of as many: whole blocks.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
@@ -115,7 +115,7 @@ impl InodeTable {
         let end = self.range_end(data, off, len)?;
         let _inode_block = self.inode_block(ip.ino)?;
         self.zero_gap(ip, data, end)?;
-        let before = data.d.size;
+        let before = Before::of(data);
         let mut at = off;
         let mut result = Ok(());
         while at < end && result.is_ok() {
@@ -126,7 +126,8 @@ impl InodeTable {
             at += done as u64;
             result = error.map_or_else(|| self.throttle_within(), Err);
         }
-        self.range_done(ip, data, before, result)
+        let seen = at > off && off < before.size;
+        self.range_done(ip, data, &before, seen, result)
     }
 
     /// Fills the holes of the range with blocks of zeros. Without `keep_size` the file grows to the
@@ -153,9 +154,9 @@ impl InodeTable {
         }
         let _inode_block = self.inode_block(ip.ino)?;
         self.zero_gap(ip, data, end)?;
-        let before = data.d.size;
+        let before = Before::of(data);
         let result = self.fill_holes(ip, data, off, end, reserve);
-        self.range_done(ip, data, before, result)
+        self.range_done(ip, data, &before, false, result)
     }
 
     fn fill_holes(
@@ -187,19 +188,25 @@ impl InodeTable {
         Ok(())
     }
 
-    /// Ends a call that may have grown the file from `before` bytes: on failure it shrinks back.
+    /// Ends a call that may have grown the file: on failure it shrinks back, and unless a reader can see what
+    /// was done (`seen`), nothing was modified.
     fn range_done(
         &self,
         ip: &Inode,
         data: &mut InodeData,
-        before: u64,
+        before: &Before,
+        seen: bool,
         result: Result<()>,
     ) -> Result<()> {
-        if result.is_err() && data.d.size > before {
-            self.shrink(ip, data, before, Reserve::Allowed)?;
-            return result;
+        let failed = result.is_err();
+        if failed && data.d.size > before.size {
+            self.shrink(ip, data, before.size, Reserve::Allowed)?;
         }
-        self.touch_modified(data);
+        if failed && !seen {
+            data.d.mtime = before.mtime;
+        } else {
+            self.touch_modified(data);
+        }
         self.update(ip, data, InodeChange::Grow)?;
         result
     }
@@ -208,6 +215,18 @@ impl InodeTable {
     fn range_end(&self, data: &InodeData, off: u64, len: u64) -> Result<u64> {
         let end = off.checked_add(len).ok_or(Error::TooBig)?;
         if end > size_limit(self, data) { Err(Error::TooBig) } else { Ok(end) }
+    }
+}
+
+/// What a call that fails goes back to.
+struct Before {
+    size: u64,
+    mtime: Timespec,
+}
+
+impl Before {
+    fn of(data: &InodeData) -> Before {
+        Before { size: data.d.size, mtime: data.d.mtime }
     }
 }
 

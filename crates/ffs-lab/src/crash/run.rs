@@ -125,7 +125,7 @@ impl Plan {
         Setting { ordering: self.ordering, seed: self.seed }
     }
 
-    /// The workloads, in their order: patterns, single operations, then the rest mixed.
+    /// The workloads, in their order: patterns, single operations, the rest mixed.
     fn works(&self) -> Vec<WorkId> {
         if self.workload.is_some() {
             return self
@@ -145,10 +145,13 @@ impl Plan {
         };
         let mut works = Vec::new();
         if self.length >= 1 {
-            let mut first = each(Source::Pattern, &Generator::patterns);
-            first.extend(each(Source::One, &Generator::ones));
-            self.shuffle(&mut first, 1);
-            works.extend(first);
+            let kinds: [(fn(u32) -> Source, &dyn Fn(&Generator) -> u32); 2] =
+                [(Source::Pattern, &Generator::patterns), (Source::One, &Generator::ones)];
+            for (kind, count) in kinds {
+                let mut all = each(kind, count);
+                self.shuffle(&mut all, 1);
+                works.extend(all);
+            }
         }
         let mut rest = each(Source::Trace, &|_| self.traces);
         if self.length >= 2 {

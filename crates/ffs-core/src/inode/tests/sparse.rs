@@ -147,10 +147,16 @@ fn a_write_that_runs_out_of_space_is_short() {
     assert_eq!(d.mtime.secs, 1_700_000_100);
     assert!(matches!(b.write(&ip, 5 * 4096, b"x"), Err(Error::NoSpace)));
     assert_eq!(b.write(&ip, 4096, &[4; 4096]).unwrap(), 4096, "overwriting needs no space");
+    b.clock.advance(std::time::Duration::from_secs(100));
+    let modified = || ip.read().d.mtime.secs;
     let result = b.t.allocate_range(&ip, &mut ip.write(), 0, 99_999, false, Reserve::Allowed);
     assert!(matches!(result, Err(Error::NoSpace)));
+    let result = b.t.zero_range(&ip, &mut ip.write(), 20_480, 99_999, Reserve::Allowed);
+    assert!(matches!(result, Err(Error::NoSpace)));
+    assert_eq!(modified(), 1_700_000_100, "no reader sees a difference");
     let result = b.t.zero_range(&ip, &mut ip.write(), 20_000, 99_999, Reserve::Allowed);
     assert!(matches!(result, Err(Error::NoSpace)));
+    assert_eq!(modified(), 1_700_000_200, "the end is zeroed");
     assert_eq!(ip.read().d.size, 5 * 4096);
     assert!(matches!(b.truncate(&ip, 6 * 4096), Err(Error::NoSpace)));
     b.unfill(&taken);

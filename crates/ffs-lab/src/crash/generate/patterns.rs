@@ -99,6 +99,9 @@ const PATTERNS: &[&str] = &[
     // a name taken over by something of another kind; a link whose text is not there yet.
     "symlink /s {long}\nrename /s /foo\ncreate /n\nfsync /n\nwait 31",
     "symlink /l {long}\ncreate /n\nfsync /n\nwait 31",
+    // A directory moved below its own child, which was moved out of it before.
+    "rename /A/C /B/N\nrename /A /B/N/A\nfsync /\nwait 31",
+    "rename /A/C /B/N\nrename /A /B/N/A\nfsync /B/N/A/foo",
     // Attributes of more than a block, then few.
     "setxattr /foo k 9000\nfsync /foo\nsetxattr /foo k 20\nwait 31",
     // Made and removed before anything was written.
