@@ -145,12 +145,10 @@ impl Plan {
         };
         let mut works = Vec::new();
         if self.length >= 1 {
-            let kinds: [(fn(u32) -> Source, &dyn Fn(&Generator) -> u32); 2] =
-                [(Source::Pattern, &Generator::patterns), (Source::One, &Generator::ones)];
-            for (kind, count) in kinds {
-                let mut all = each(kind, count);
-                self.shuffle(&mut all, 1);
-                works.extend(all);
+            let patterns = each(Source::Pattern, &Generator::patterns);
+            for mut some in [patterns, each(Source::One, &Generator::ones)] {
+                self.shuffle(&mut some, 1);
+                works.extend(some);
             }
         }
         let mut rest = each(Source::Trace, &|_| self.traces);
