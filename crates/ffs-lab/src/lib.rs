@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`target`] | [`Target`]: the library in process ([`target::core`]), the same on the machine of 2002 ([`target::sim`]), any mounted directory ([`target::dir`]) |
+//! | [`target`] | [`Target`]: the library ([`target::core`]), on the machine of 2002 ([`target::sim`]), a directory |
 //! | [`dirs`] | one directory, N empty files: the phases and their measurement |
 //! | [`compare`] | the same phases on several targets in one run, interleaved |
 //! | [`crash`] | every state a power cut may leave, examined |
