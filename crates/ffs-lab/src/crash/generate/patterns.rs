@@ -1,7 +1,7 @@
 //! Patterns that have broken file systems before, ours among them.
 //!
 //! Each is a workload text on the standard tree; `{b}` stands for a block, `{f}` for a fragment,
-//! `{long}` for what fits in no inode, `{1}` to `{5}` for names of which four fill a sector.
+//! `{long}` for what fits in no inode, `{1}` to `{6}` for names of which four fill a sector.
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.2, `spec/soft-updates.md` §2.2, §15.
 
@@ -87,7 +87,7 @@ const PATTERNS: &[&str] = &[
     // The next ones each need one rule more than others: a last name in another directory's block;
     "link /foo /A/C/x\nunlink /foo\nfsync /",
     // a name that changes its sector; a directory that had to move while a name of it goes;
-    "create /A/C/{1}\ncreate /A/C/{2}\ncreate /A/C/{3}\ncreate /A/C/{4}\ncreate /A/C/{5}\nsync\n\
+    "create /A/C/{1}\ncreate /A/C/{2}\ncreate /A/C/{3}\ncreate /A/C/{4}\ncreate /A/C/{5}\ncreate /A/C/{6}\nsync\n\
      unlink /A/C/{5}\nunlink /A/C/{2}\ncreate /A/C/{5}\nfsync /A/C/{5}\nwait 31",
     "mkdir /N\nlink /foo /N/{1}\nlink /A/foo /N/{2}\nlink /A/foo /N/{3}\nlink /A/foo /N/{4}\ncreate /N/p\n\
      append /N/p 100\nsync\ncreate /N/{5}\nunlink /N/{1}\nsync",
@@ -151,7 +151,7 @@ pub(super) fn all(shape: &Shape) -> Vec<Vec<Op>> {
         let text = text.replace("{b}", &block).replace("{f}", &frag);
         let text = text.replace("{long}", &"t".repeat(150));
         let name = |number| format!("{number}{}", "n".repeat(100));
-        let text = (1..=5).fold(text, |text, n| text.replace(&format!("{{{n}}}"), &name(n)));
+        let text = (1..=6).fold(text, |text, n| text.replace(&format!("{{{n}}}"), &name(n)));
         text::parse(&text).map(|workload| workload.ops).unwrap_or_default()
     };
     let mut all: Vec<Vec<Op>> = PATTERNS.iter().map(ops).collect();
