@@ -14,6 +14,7 @@ use crate::watch::Watch;
 
 pub(super) const INFO: Info = Info {
     name: "andrew",
+    group: "Andrew",
     about: "the Andrew benchmark on many copies: make directories, copy, look, read, compile, remove",
     params: &[Param::new("copies", "100", "copies of the tree: 20 directories, 70 files")],
     source: "paper §4; model of the tree of Howard et al. 1988",

@@ -19,6 +19,7 @@ use crate::watch::Watch;
 
 pub(super) const INFO: Info = Info {
     name: "bonnie",
+    group: "Bonnie++",
     about: "Bonnie++: one large file written, rewritten and read; many files made, looked at, removed",
     params: &[
         Param::new("n", "16", "files of the file tests, in units of 1024; 0 leaves them out"),
@@ -92,10 +93,6 @@ impl Workload for Bonnie {
         &INFO
     }
 
-    fn group(&self) -> String {
-        "Bonnie++".to_owned()
-    }
-
     fn phases(&self) -> Vec<PhaseInfo> {
         let mut infos = Vec::new();
         let mut add = |id: &str, title: &str, unit, row: Option<&'static str>| {
@@ -156,8 +153,7 @@ impl Bonnie {
     ) -> Result<()> {
         let bytes = self.data as f64;
         for (id, _) in DATA {
-            pace.step(id);
-            recorder.phase(target, id, |t| {
+            pace.phase(recorder, target, id, |t, pace| {
                 match id {
                     "write-chr" => self.write(t, top, Open::CreateNew, PER_CHARACTER, pace)?,
                     "write-block" => self.write(t, top, Open::Truncate, Duration::ZERO, pace)?,
@@ -259,8 +255,7 @@ impl FileTests<'_> {
         let folder: &[u8] = if self.sequential { b"Bonnie.seq" } else { b"Bonnie.ran" };
         let dir = target.mkdir(self.top, folder)?;
         let files = names.len() as f64;
-        pace.step(ids[0].0);
-        recorder.phase(target, ids[0].0, |t| {
+        pace.phase(recorder, target, ids[0].0, |t, pace| {
             for name in &names {
                 self.create(t, dir, name, &draw)?;
                 pace.tick()?;
@@ -270,15 +265,13 @@ impl FileTests<'_> {
             }
             Ok(files)
         })?;
-        pace.step(ids[1].0);
         shuffle(&mut names, &draw);
-        recorder.phase(target, ids[1].0, |t| {
+        pace.phase(recorder, target, ids[1].0, |t, pace| {
             self.each(t, dir, &names, pace, |t, name| self.look_at(t, dir, name))?;
             Ok(files)
         })?;
-        pace.step(ids[2].0);
         shuffle(&mut names, &draw);
-        recorder.phase(target, ids[2].0, |t| {
+        pace.phase(recorder, target, ids[2].0, |t, pace| {
             self.each(t, dir, &names, pace, |t, name| t.unlink(dir, name))?;
             t.close_dir(dir)?;
             t.rmdir(self.top, folder)?;

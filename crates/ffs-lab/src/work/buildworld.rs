@@ -16,6 +16,7 @@ use crate::watch::Watch;
 
 pub(super) const INFO: Info = Info {
     name: "buildworld",
+    group: "Buildworld",
     about: "check out a source tree, build it (modelled), search it, remove the object tree",
     params: &[Param::new(
         "size",
@@ -87,10 +88,6 @@ impl Workload for Buildworld {
         &INFO
     }
 
-    fn group(&self) -> String {
-        "Buildworld".to_owned()
-    }
-
     fn phases(&self) -> Vec<PhaseInfo> {
         vec![
             PhaseInfo::time("checkout", "cvs checkout", "files").row("cvs checkout"),
@@ -132,19 +129,15 @@ impl Workload for Buildworld {
         pace.step("repository");
         repository(target, top, &tree, &mut pace)?;
         target.sync()?;
-        pace.step("checkout");
-        recorder.phase(target, "checkout", |t| {
-            checkout(t, top, &tree, &mut pace)?;
+        pace.phase(recorder, target, "checkout", |t, pace| {
+            checkout(t, top, &tree, pace)?;
             Ok((self.kernel.files + self.rest.files) as f64)
         })?;
-        pace.step("build");
         let mut build = Build::new(self, seed, tree.files(), top);
-        recorder.phase(target, "build", |t| build.run(t, &mut pace).map(|n| n as f64))?;
-        pace.step("grep");
-        recorder.phase(target, "grep", |t| grep(t, top, &mut pace).map(|n| n as f64))?;
-        pace.step("rm");
-        recorder.phase(target, "rm", |t| {
-            remove_tree(t, top, OBJECT_TREE, &mut pace).map(|removed| removed as f64)
+        pace.phase(recorder, target, "build", |t, pace| build.run(t, pace).map(|n| n as f64))?;
+        pace.phase(recorder, target, "grep", |t, pace| grep(t, top, pace).map(|n| n as f64))?;
+        pace.phase(recorder, target, "rm", |t, pace| {
+            remove_tree(t, top, OBJECT_TREE, pace).map(|removed| removed as f64)
         })?;
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::{PhaseResult, Recorder};
 use crate::error::{LabError, Result};
 use crate::target::{DirId, FileId, Kind, Open, Target};
 use crate::watch::Watch;
@@ -23,6 +24,18 @@ impl<'a> Pace<'a> {
     /// What is being done now.
     pub(super) fn step(&mut self, what: &str) {
         self.watch.step(what);
+    }
+
+    /// Measures `work` as the phase `id`, and tells the onlooker so.
+    pub(super) fn phase<'r>(
+        &mut self,
+        recorder: &'r mut Recorder,
+        target: &mut dyn Target,
+        id: &str,
+        work: impl FnOnce(&mut dyn Target, &mut Pace<'a>) -> Result<f64>,
+    ) -> Result<&'r PhaseResult> {
+        self.step(id);
+        recorder.phase(target, id, |target| work(target, self))
     }
 
     /// One more done.

@@ -17,6 +17,7 @@ use crate::watch::Watch;
 
 pub(super) const INFO: Info = Info {
     name: "mh",
+    group: "MH folder",
     about: "a mail folder: make, renumber and remove thousands of empty files in one directory",
     params: &[
         Param::new("count", "33164", "files"),
@@ -75,10 +76,6 @@ impl Workload for Mh {
         &INFO
     }
 
-    fn group(&self) -> String {
-        "MH folder".to_owned()
-    }
-
     fn phases(&self) -> Vec<PhaseInfo> {
         vec![
             PhaseInfo::time("create", "create", "files").row("create"),
@@ -107,16 +104,14 @@ impl Workload for Mh {
         let top = target.begin(self.room())?;
         let dir = target.mkdir(top, FOLDER)?;
         let mut pace = Pace::new(watch);
-        pace.step("create");
-        recorder.phase(target, "create", |t| {
+        pace.phase(recorder, target, "create", |t, pace| {
             for name in &names {
                 t.create(dir, name.as_bytes())?;
                 pace.tick()?;
             }
             Ok(names.len() as f64)
         })?;
-        pace.step("pack");
-        recorder.phase(target, "pack", |t| {
+        pace.phase(recorder, target, "pack", |t, pace| {
             let found = entries(t, dir)?;
             let number = |name: &[u8]| std::str::from_utf8(name).ok()?.parse::<u32>().ok();
             let mut numbers: Vec<u32> = found.iter().filter_map(|(name, _)| number(name)).collect();
@@ -132,9 +127,8 @@ impl Workload for Mh {
             Ok(f64::from(renames))
         })?;
         target.close_dir(dir)?;
-        pace.step("rm");
-        recorder.phase(target, "rm", |t| {
-            let removed = remove_tree(t, top, FOLDER, &mut pace)?;
+        pace.phase(recorder, target, "rm", |t, pace| {
+            let removed = remove_tree(t, top, FOLDER, pace)?;
             Ok((removed - 1) as f64)
         })?;
         Ok(())

@@ -11,6 +11,7 @@ use crate::watch::Watch;
 
 pub(super) const INFO: Info = Info {
     name: "micro",
+    group: "Figures 2-6",
     about: "what one operation costs as a directory grows: Figures 2 to 6 (the library's targets only)",
     params: &[
         Param::new("figure", "all", "only this figure, 2 to 6"),
@@ -44,10 +45,6 @@ fn id((figure, series, n): &Key) -> String {
 impl Workload for Micro {
     fn info(&self) -> &'static Info {
         &INFO
-    }
-
-    fn group(&self) -> String {
-        "Figures 2-6".to_owned()
     }
 
     fn phases(&self) -> Vec<PhaseInfo> {

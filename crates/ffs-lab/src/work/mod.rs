@@ -47,7 +47,9 @@ pub trait Workload: Send + Sync {
     fn info(&self) -> &'static Info;
 
     /// What its results are called together: its group in Figure 10, where it has one.
-    fn group(&self) -> String;
+    fn group(&self) -> String {
+        self.info().group.to_owned()
+    }
 
     /// Its results, in the order of [`Outcome::metrics`].
     fn phases(&self) -> Vec<PhaseInfo>;
@@ -82,6 +84,8 @@ pub trait Workload: Send + Sync {
 pub struct Info {
     /// Its name on a command line.
     pub name: &'static str,
+    /// What its results are called together, unless that depends on the parameters.
+    pub group: &'static str,
     /// What it is, a sentence.
     pub about: &'static str,
     /// What can be set.

@@ -14,6 +14,7 @@ use crate::watch::Watch;
 
 pub(super) const INFO: Info = Info {
     name: "netnews",
+    group: "Netnews",
     about: "a news server: eight days of articles, two more days with expiry, removal of everything",
     params: &[Param::new("size", "0.1", "share of a full feed: 130,000 articles a day")],
     source: "paper §4; model of the simplified benchmark of Seltzer et al., USENIX 2000",
@@ -63,10 +64,6 @@ impl Workload for Netnews {
         &INFO
     }
 
-    fn group(&self) -> String {
-        "Netnews".to_owned()
-    }
-
     fn phases(&self) -> Vec<PhaseInfo> {
         vec![
             PhaseInfo::time("build", "tree build", "articles").row("tree build"),
@@ -98,8 +95,7 @@ impl Workload for Netnews {
         let mut pace = Pace::new(watch);
         let mut server = Server::new(seed, self.groups());
         let arrivals = self.a_day(ARRIVALS);
-        pace.step("build");
-        recorder.phase(target, "build", |t| {
+        pace.phase(recorder, target, "build", |t, pace| {
             let spool = t.mkdir(top, SPOOL)?;
             for group in &server.groups {
                 make(t, spool, group)?;
@@ -111,8 +107,7 @@ impl Workload for Netnews {
             server.leave(t, spool)?;
             Ok((arrivals * DAYS.0) as f64)
         })?;
-        pace.step("news");
-        recorder.phase(target, "news", |t| {
+        pace.phase(recorder, target, "news", |t, pace| {
             let spool = t.open_dir(top, SPOOL)?;
             let expired = self.a_day(EXPIRED);
             for quarter in 0..DAYS.1 * BATCHES {
@@ -121,14 +116,13 @@ impl Workload for Netnews {
                     server.arrive(t, spool)?;
                     pace.tick()?;
                 }
-                server.expire(t, spool, part(expired), &mut pace)?;
+                server.expire(t, spool, part(expired), pace)?;
             }
             server.leave(t, spool)?;
             Ok(((arrivals + expired) * DAYS.1) as f64)
         })?;
-        pace.step("rm");
-        recorder.phase(target, "rm", |t| {
-            remove_tree(t, top, SPOOL, &mut pace).map(|removed| removed as f64)
+        pace.phase(recorder, target, "rm", |t, pace| {
+            remove_tree(t, top, SPOOL, pace).map(|removed| removed as f64)
         })?;
         Ok(())
     }

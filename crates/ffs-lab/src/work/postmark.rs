@@ -21,6 +21,7 @@ use twister::Twister;
 
 pub(super) const INFO: Info = Info {
     name: "postmark",
+    group: "Postmark",
     about: "Postmark: a pool of small files made, read, appended to and removed at random",
     params: &[
         Param::new("number", "500", "files of the pool"),

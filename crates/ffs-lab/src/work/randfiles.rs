@@ -15,6 +15,7 @@ use crate::watch::Watch;
 
 pub(super) const INFO: Info = Info {
     name: "randfiles",
+    group: "randfiles",
     about: "empty files made and removed in one directory, in random or sequential order",
     params: &[
         Param::new("count", "100000", "files, or 'series': from ten to two million, both orders"),
@@ -148,10 +149,6 @@ impl Workload for Randfiles {
         &INFO
     }
 
-    fn group(&self) -> String {
-        "randfiles".to_owned()
-    }
-
     fn phases(&self) -> Vec<PhaseInfo> {
         let mut infos = Vec::new();
         for sizes in &self.runs {
@@ -213,8 +210,7 @@ impl Randfiles {
         }
         let files = f64::from(sizes.count) * f64::from(sizes.repeats);
         let id = self.id(sizes, true);
-        pace.step(&id);
-        recorder.phase(target, &id, |t| {
+        pace.phase(recorder, target, &id, |t, pace| {
             for dir in &dirs {
                 for name in create.iter() {
                     t.create(*dir, name)?;
@@ -224,8 +220,7 @@ impl Randfiles {
             Ok(files)
         })?;
         let id = self.id(sizes, false);
-        pace.step(&id);
-        recorder.phase(target, &id, |t| {
+        pace.phase(recorder, target, &id, |t, pace| {
             for dir in &dirs {
                 for name in delete.iter() {
                     t.unlink(*dir, name)?;

@@ -20,6 +20,7 @@ use crate::watch::Watch;
 /// The X11 tree.
 pub(super) const X11: Info = Info {
     name: "x11",
+    group: "X11 tar",
     about: "extract, list and remove a source tree the size of XFree86 4.1's first archive",
     params: &PARAMS,
     source: "paper §4; model of X410src-1.tgz: 500 directories, 7500 files, 90 MB",
@@ -30,6 +31,7 @@ pub(super) const X11: Info = Info {
 /// A ports tree.
 pub(super) const PORTS: Info = Info {
     name: "ports",
+    group: "Tree",
     about: "extract, list and remove many directories with few small files, as in FreeBSD's ports",
     params: &PARAMS,
     source: "FreeBSD's commit message of the new dirpref: 6596 directories, 13,868 files",
@@ -157,16 +159,15 @@ impl Workload for Tar {
         if let Some(given) = self.given.as_ref().filter(|given| given.left_out > 0) {
             recorder.note(format!("{} links, devices and the like are left out", given.left_out));
         }
-        pace.step("untar");
-        recorder.phase(target, "untar", |t| {
-            extract(t, top, tree, self.packed(), &mut pace)?;
+        pace.phase(recorder, target, "untar", |t, pace| {
+            extract(t, top, tree, self.packed(), pace)?;
             Ok(self.shape.files as f64)
         })?;
-        pace.step("find");
-        recorder.phase(target, "find", |t| find(t, top, &mut pace).map(|found| found as f64))?;
-        pace.step("rm");
-        recorder.phase(target, "rm", |t| {
-            remove_tree(t, top, TOP, &mut pace).map(|removed| removed as f64)
+        pace.phase(recorder, target, "find", |t, pace| {
+            find(t, top, pace).map(|found| found as f64)
+        })?;
+        pace.phase(recorder, target, "rm", |t, pace| {
+            remove_tree(t, top, TOP, pace).map(|removed| removed as f64)
         })?;
         target.unlink(top, ARCHIVE)
     }
