@@ -28,6 +28,7 @@ mod namecache;
 mod ops;
 mod options;
 mod ordering;
+mod prefetch;
 mod sync;
 mod tunables;
 mod types;

@@ -30,7 +30,8 @@ const CORE: &[&str] =
     &["dirhash", "buf", "ordering", "alloc", "namecache", "inode", "dir", "ops", "mount"];
 
 /// Modules of ffs-core that everybody may use.
-const COMMON: &[&str] = &["counters", "cred", "error", "options", "sync", "tunables", "types"];
+const COMMON: &[&str] =
+    &["counters", "cred", "error", "options", "prefetch", "sync", "tunables", "types"];
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -6,6 +6,7 @@ use super::tiers::State;
 use super::{Buf, BufData, BufKey, BufKind, BufRef, Disposition, WriteHooks};
 use crate::counters::{Counters, add, bump};
 use crate::error::{Error, Result};
+use crate::prefetch;
 use crate::sync::{Mutex, RwLock};
 use crate::tunables::Tunables;
 use ffs_device::BlockDevice;
@@ -112,6 +113,14 @@ impl BufCache {
             bump(&self.counters.buf_hits);
         }
         valid.then_some(buf)
+    }
+
+    /// The `len` bytes at `at` of the block of `key` will be needed: has them fetched if they are in memory.
+    pub(crate) fn prefetch(&self, key: BufKey, at: usize, len: usize) {
+        let st = self.state.lock();
+        if let Some(data) = st.peek(key).and_then(|buf| buf.data.try_read()) {
+            prefetch::bytes(data.bytes.get(at..at + len).unwrap_or(&[]));
+        }
     }
 
     /// Whether the block of `key` is in memory, perhaps not filled yet. Uses nothing.

@@ -20,6 +20,7 @@ use super::limits::CacheLimits;
 use super::pool::Pool;
 use super::stats::{CacheStats, ClassStats};
 use super::{Buf, BufKey, BufKind, BufRef};
+use crate::prefetch;
 use ffs_ondisk::{FragNo, Ino};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -173,6 +174,11 @@ impl State {
         }
     }
 
+    /// The buffer of `key`, no use of it.
+    pub(super) fn peek(&self, key: BufKey) -> Option<&Buf> {
+        self.slots.get(self.find(key)? as usize)?.buf.as_deref()
+    }
+
     pub(super) fn contains(&self, key: BufKey) -> bool {
         self.find(key).is_some()
     }
@@ -185,6 +191,8 @@ impl State {
     pub(super) fn lookup(&mut self, key: BufKey) -> Option<BufRef> {
         let at = self.find(key)?;
         let slot = &mut self.slots[at as usize];
+        // Who looks it up locks it next.
+        slot.buf.iter().for_each(|buf| prefetch::line(&buf.data));
         slot.used = true;
         let (tier, kind) = (slot.tier, slot.kind);
         let buf = slot.buf.clone();

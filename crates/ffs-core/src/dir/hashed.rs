@@ -129,6 +129,15 @@ pub(super) fn search(d: Dir<'_>, name: &[u8]) -> Option<Sought> {
     conclude(d, hash, found, header)
 }
 
+/// The index will be asked for `name`: where it will look is fetched from memory meanwhile.
+pub(crate) fn prefetch(d: Dir<'_>, name: &[u8]) {
+    if let Some(index) = d.ip.dir.index().map(DirHash::ask)
+        && let Some(index) = index.as_deref()
+    {
+        index.prefetch(index.hasher().hash(name));
+    }
+}
+
 /// Makes the answer of what the index found.
 #[inline]
 fn conclude(
@@ -286,7 +295,7 @@ impl Filling<'_> {
     /// Enters the records found in the block at `block`.
     fn enter(&mut self, block: u32, bytes: &[u8]) -> std::result::Result<(), Fail> {
         // Their places lie anywhere in a large index: all are asked for before the first is waited for.
-        self.index.warm(self.found.iter().map(|found| found.hash));
+        self.found.iter().for_each(|found| self.index.prefetch(found.hash));
         for Found { hash, name, namlen } in self.found.drain(..) {
             let off = DirOff(block + (name - HEADER) as u32);
             let name = bytes.get(name..name + namlen).ok_or(Fail::Doubt)?;

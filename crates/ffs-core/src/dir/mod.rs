@@ -39,8 +39,9 @@ mod tests;
 
 pub(crate) use body::{init_body, is_empty, parent_of};
 pub(crate) use change::{enter, find_room, remove, rewrite, rewrite_back, shrink, withdraw};
+pub(crate) use hashed::prefetch;
 pub(crate) use list::read_chunk;
-pub(crate) use search::{Room, Slot, find, lookup};
+pub(crate) use search::{Room, Slot, find, lookup, prefetch_chunk};
 
 use crate::inode::{Inode, InodeData, InodeTable};
 use crate::ordering::NamedInode;

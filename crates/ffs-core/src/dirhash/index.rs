@@ -137,11 +137,6 @@ impl Index {
         if self.table.insert(home, off) { Ok(()) } else { Err(Gone::Doubt.into()) }
     }
 
-    /// Building: names with these hashes will be entered next.
-    pub(crate) fn warm(&self, hashes: impl Iterator<Item = u32>) {
-        self.table.warm(hashes.map(|hash| self.table.home(hash)));
-    }
-
     /// Building: chunk `n` has `free` bytes of room.
     ///
     /// # Errors
@@ -197,6 +192,11 @@ impl Index {
             }
         }
         Ok(None)
+    }
+
+    /// A name with this hash will be searched or entered.
+    pub(crate) fn prefetch(&self, hash: u32) {
+        self.table.prefetch(self.table.home(hash));
     }
 
     /// Where a record for a name of `namlen` bytes goes: the start of a chunk with room for it.

@@ -12,6 +12,7 @@
 //!
 //! Reference: `spec/directories-and-caches.md` §3.2, §3.8.
 
+use crate::prefetch;
 use ffs_ondisk::DirOff;
 
 /// Slots of a block.
@@ -92,6 +93,14 @@ impl Table {
         block.map_or(EMPTY, |b| b[slot as usize % BLOCK])
     }
 
+    /// Has the slot where a search begins fetched.
+    pub(super) fn prefetch(&self, home: Home) {
+        let slot = home.slot as usize;
+        if let Some(place) = self.blocks.get(slot / BLOCK).and_then(|b| b.get(slot % BLOCK)) {
+            prefetch::line(place);
+        }
+    }
+
     fn set(&mut self, slot: u32, value: u32) {
         if let Some(b) = self.blocks.get_mut(slot as usize / BLOCK) {
             b[slot as usize % BLOCK] = value;
@@ -110,12 +119,6 @@ impl Table {
     /// The slots from `home` on, the first EMPTY the last one.
     pub(super) fn chain(&self, home: Home) -> Chain<'_> {
         Chain { table: self, slot: home.slot, tag: home.tag, left: self.len }
-    }
-
-    /// Brings the slots where these searches begin into the processor's cache, many at a time: nothing waits
-    /// for one of them.
-    pub(super) fn warm(&self, homes: impl Iterator<Item = Home>) {
-        std::hint::black_box(homes.fold(0, |all, home| all ^ self.get(home.slot)));
     }
 
     /// Enters `off` in the first slot that is free; false if none is or the offset does not fit.

@@ -239,6 +239,11 @@ impl InodeTable {
         self.cache().incore(data_key(ip.ino, lbn))
     }
 
+    /// The `len` bytes at `at` of block `lbn` will be needed.
+    pub(crate) fn prefetch_block(&self, ip: &Inode, lbn: Lbn, at: u32, len: u32) {
+        self.cache().prefetch(data_key(ip.ino, lbn), at as usize, len as usize);
+    }
+
     /// The buffer of data block `lbn` at `at`.
     pub(super) fn data_block(
         &self,

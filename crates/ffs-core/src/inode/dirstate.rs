@@ -17,6 +17,8 @@ pub(crate) struct DirState {
     pub(crate) malformed: AtomicBool,
     /// An index cannot stand for it: something is malformed or missing, or two records have one name.
     pub(crate) unhashable: AtomicBool,
+    /// The last lookup had to ask the directory, as the name cache did not know.
+    pub(crate) asked: AtomicBool,
     hash: OnceLock<DirHash>,
     moves: Mutex<Option<Box<MoveLog>>>,
 }

@@ -5,6 +5,7 @@
 
 use super::Inode;
 use crate::namecache::{Handle, Links, Vnodes};
+use crate::prefetch;
 use ffs_ondisk::Ino;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,6 +82,14 @@ impl InodeMap {
         Some(gone)
     }
 
+    /// An inode will be looked for or taken out.
+    pub(super) fn prefetch(&self, ino: Ino) {
+        let (page, at) = place(ino);
+        if let Some(slot) = self.pages.get(&page).and_then(|page| page.inodes.get(at)) {
+            prefetch::line(slot);
+        }
+    }
+
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<Inode>> {
         self.pages.values().flat_map(|page| page.inodes.iter().flatten())
     }
@@ -102,5 +111,9 @@ impl Vnodes for InodeMap {
 impl Handle for Arc<Inode> {
     fn links(&self) -> &Links {
         &self.names
+    }
+
+    fn prefetch(&self) {
+        self.as_ref().prefetch();
     }
 }

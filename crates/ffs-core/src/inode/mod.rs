@@ -69,6 +69,7 @@ pub(crate) use dirstate::{DirState, Moved};
 pub(crate) use table::{InodeTable, Named};
 
 use crate::namecache::Links;
+use crate::prefetch;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
 use std::sync::atomic::Ordering::Relaxed;
@@ -151,6 +152,13 @@ impl Inode {
             names: Links::default(),
             unsynced: fsync::Unsynced::new(),
         }
+    }
+
+    /// It will be looked at: has fetched what finding it and showing its attributes touches.
+    pub(crate) fn prefetch(&self) {
+        prefetch::line(&self.ino);
+        prefetch::line(&self.data);
+        prefetch::line(&self.entry);
     }
 
     /// Locks the inode shared.

@@ -405,7 +405,20 @@ impl InodeTable {
     /// meant, if that was known.
     pub(crate) fn unname(&self, dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
         let st = &mut *self.state.lock();
-        st.names.zap(&st.map, dir.ino, name)
+        let meant = st.names.zap(&st.map, dir.ino, name)?;
+        st.map.prefetch(meant.ino);
+        Some(meant)
+    }
+
+    /// Inode `ino` will be read or changed: has its place in its block fetched.
+    pub(crate) fn prefetch_dinode(&self, ino: Ino) {
+        let (key, at) = (BufKey::Meta(self.g().ino_to_fsba(ino)), self.g().ino_to_fsbo(ino));
+        self.cache().prefetch(key, at, self.g().format.dinode_size());
+    }
+
+    /// Two names of `dir` will be forgotten and two others entered.
+    pub(crate) fn prefetch_names(&self, dir: &Inode, names: [&[u8]; 2]) {
+        self.state.lock().names.prefetch(dir.ino, &names);
     }
 
     /// Forgets all names from and to `ip`, and its `..`.

@@ -1,6 +1,7 @@
 //! Entries: a cache line each, and the lists they are on.
 
 use super::{At, NIL};
+use crate::prefetch;
 use ffs_ondisk::Ino;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -94,6 +95,13 @@ impl Default for Entries {
 impl Entries {
     pub(super) fn get(&self, at: At) -> Option<&Entry> {
         self.all.get(at as usize)
+    }
+
+    /// Has entry `at` fetched.
+    pub(super) fn prefetch(&self, at: At) {
+        if let Some(e) = self.all.get(at as usize) {
+            prefetch::line(e);
+        }
     }
 
     /// Entries in use.

@@ -9,6 +9,7 @@
 //! 3. At most three quarters of the slots are taken.
 
 use super::{At, NIL};
+use crate::prefetch;
 
 /// Where an entry's number is kept.
 #[derive(Debug)]
@@ -115,6 +116,14 @@ impl<H> Index<H> {
                 self.slots.swap(i, gap);
                 gap = i;
             }
+        }
+    }
+
+    /// Has the slots that a search for `hash` looks at fetched.
+    pub(super) fn prefetch(&self, hash: u32) {
+        let Some(mask) = self.slots.len().checked_sub(1) else { return };
+        if let Some(slot) = self.slots.get(hash as usize & mask) {
+            prefetch::line(slot);
         }
     }
 

@@ -79,11 +79,8 @@ impl Links {
 pub(crate) trait Handle: Clone {
     /// Its links.
     fn links(&self) -> &Links;
-
-    /// Asks memory for the inode, without waiting for it.
-    fn touch(&self) {
-        std::hint::black_box(self.links().is_here());
-    }
+    /// It will be used at once: has it fetched from memory.
+    fn prefetch(&self);
 }
 
 /// Whoever keeps inodes in memory.
@@ -167,8 +164,11 @@ impl<H: Handle> NameCache<H> {
 
     fn search(&self, hash: u32, dir: Ino, name: &[u8]) -> Option<(At, Option<&H>)> {
         self.index.find(hash, |at, file| {
-            // It comes while the entry is waited for.
-            file.inspect(|file| file.touch());
+            // Entry and inode lie anywhere in memory: they come at the same time.
+            self.entries.prefetch(at);
+            if let Some(file) = file {
+                file.prefetch();
+            }
             bump_alone(&self.counters.cache_numchecks);
             self.entries.is(at, dir, name)
         })
@@ -192,6 +192,7 @@ impl<H: Handle> NameCache<H> {
             }
             None => {
                 bump_alone(&self.counters.cache_nummiss);
+                self.prefetch_eviction();
                 Found::Unknown
             }
         }
@@ -204,6 +205,7 @@ impl<H: Handle> NameCache<H> {
         if !self.on {
             return None;
         }
+        self.prefetch_eviction();
         let Some((at, _)) = self.search(self.hash(dir, name), dir, name) else {
             bump_alone(&self.counters.cache_nummisszap);
             return None;
@@ -214,6 +216,20 @@ impl<H: Handle> NameCache<H> {
             None => bump_alone(&self.counters.cache_numnegzaps),
         }
         meant
+    }
+
+    /// Operations on these names will follow.
+    pub(crate) fn prefetch(&self, dir: Ino, names: &[&[u8]]) {
+        if self.on {
+            names.iter().for_each(|name| self.index.prefetch(self.hash(dir, name)));
+        }
+    }
+
+    /// The oldest negative entry may have to make room for another.
+    fn prefetch_eviction(&self) {
+        if let Some(e) = self.entries.get(self.oldest) {
+            self.index.prefetch(e.hash);
+        }
     }
 
     /// Enters what the directory answered: `target`, or nothing if there is no such name. Refused while
@@ -275,6 +291,8 @@ impl<H: Handle> NameCache<H> {
     fn take_negative(&mut self, at: At) {
         if self.oldest == at {
             self.oldest = self.entries.before(List::To, at);
+            // The next eviction looks for it.
+            self.entries.prefetch(self.oldest);
         }
         self.entries.take(List::To, || Some(&self.newest), at);
     }

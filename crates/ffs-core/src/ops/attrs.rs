@@ -46,7 +46,7 @@ impl Ffs {
         let (parent, table) = (self.searchable(cred, dir)?, &self.0.table);
         check_name(name)?;
         check_in_tree(table, &dir.ip, &parent)?;
-        let ip = match table.named(&dir.ip, name) {
+        let ip = match self.0.named_in(&dir.ip, &parent, name) {
             Named::File(ip) => ip,
             Named::Absent => return Err(Error::NotFound),
             Named::Unknown => {

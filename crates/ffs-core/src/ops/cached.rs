@@ -19,6 +19,7 @@ use crate::mount::Inner;
 use crate::tunables::NamecachePrime;
 use ffs_ondisk::Ino;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Inner {
     /// Looks `name` up in a locked directory: in the cache, then in the directory.
@@ -33,11 +34,26 @@ impl Inner {
             let up = self.cached_parent(ip, data)?;
             return Ok(Vnode::new(self, self.table.get(up)?));
         }
-        match self.table.named(ip, name) {
+        match self.named_in(ip, data, name) {
             Named::File(child) => Ok(Vnode::new(self, child)),
             Named::Absent => Err(Error::NotFound),
             Named::Unknown => self.ask_directory(ip, data, name),
         }
+    }
+
+    /// What the name cache knows of `name` in the locked directory.
+    pub(super) fn named_in(&self, ip: &Inode, data: &InodeData, name: &[u8]) -> Named {
+        // Where the directory had to be asked last it will have to be now: both come at the same time.
+        let asked = ip.dir.asked.load(Ordering::Relaxed);
+        if asked {
+            dir::prefetch(self.dir(ip, data), name);
+        }
+        let named = self.table.named(ip, name);
+        let unknown = matches!(named, Named::Unknown);
+        if unknown != asked {
+            ip.dir.asked.store(unknown, Ordering::Relaxed);
+        }
+        named
     }
 
     /// Looks `name`, which the cache does not know, up in the locked directory itself.
@@ -51,6 +67,8 @@ impl Inner {
             self.table.remember(ip, name, None);
             return Err(Error::NotFound);
         };
+        // A file whose name is not in memory is seldom there itself.
+        self.table.prefetch_dinode(entry.ino);
         let child = self.child(ip, &entry)?;
         self.table.remember(ip, name, Some(&child.ip));
         Ok(child.into_vnode(self))

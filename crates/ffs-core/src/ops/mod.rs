@@ -187,6 +187,20 @@ impl Inner {
         }
     }
 
+    /// Finds the entry of a name about to be removed or redirected, while what else that needs is fetched from
+    /// memory. `was` is the file the name cache knew for the name.
+    fn find_entry(&self, d: Dir<'_>, name: &[u8], was: Option<&Inode>) -> Result<Entry> {
+        if let Some(ip) = was {
+            self.table.prefetch_dinode(ip.ino);
+        }
+        let entry = dir::find(d, name)?.ok_or(Error::NotFound)?;
+        if was.is_none() {
+            self.table.prefetch_dinode(entry.ino);
+        }
+        dir::prefetch_chunk(d, &entry);
+        Ok(entry)
+    }
+
     /// As [`Inner::child`] for an entry about to be removed or redirected, which cannot name the
     /// directory it is in, nor the root. `was` is the file the name cache knew for the name.
     fn victim(&self, dir: &Inode, e: &Entry, was: Option<Arc<Inode>>) -> Result<Held<'_>> {

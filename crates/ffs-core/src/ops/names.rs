@@ -252,6 +252,7 @@ fn may_make(d: &mut DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
     }
     check_name(name)?;
     check_in_tree(d.table, d.ip, d.data)?;
+    dir::prefetch(d.shared(), name);
     d.table.unname(d.ip, name);
     match dir::find_room(d, name)? {
         Room::Taken(_) => Err(Error::Exists),

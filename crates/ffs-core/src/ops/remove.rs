@@ -32,7 +32,7 @@ impl Ffs {
             let mut locks = Locks::starting_with(first);
             let mut parent = locks.lock(&dir.ip)?;
             let mut d = self.0.dir_mut(&dir.ip, &mut parent);
-            let (entry, was) = find_victim(&d, cred, name, || Error::IsDirectory)?;
+            let (entry, was) = find_victim(&self.0, &d, cred, name, || Error::IsDirectory)?;
             file = self.0.victim(&dir.ip, &entry, was)?;
             let mut data = locks.lock(&file.ip)?;
             perm::may_remove(&d.data.d, &data.d, cred)?;
@@ -71,7 +71,7 @@ impl Ffs {
                 b"." => Error::Invalid("'.' cannot be removed"),
                 _ => Error::NotEmpty,
             };
-            let (entry, was) = find_victim(&d, cred, name, dots)?;
+            let (entry, was) = find_victim(&self.0, &d, cred, name, dots)?;
             child = self.0.victim(&dir.ip, &entry, was)?;
             let mut data = locks.lock(&child.ip)?;
             perm::may_remove(&d.data.d, &data.d, cred)?;
@@ -87,6 +87,7 @@ impl Ffs {
 /// The entry of `name` in `d`, and the file the name cache knew for it; `dots` is the answer for `.` and
 /// `..`.
 fn find_victim(
+    inner: &Inner,
     d: &DirMut<'_>,
     cred: &Cred,
     name: &[u8],
@@ -99,8 +100,9 @@ fn find_victim(
     perm::may_search(&d.data.d, cred)?;
     check_name(name)?;
     check_in_tree(d.table, d.ip, d.data)?;
+    dir::prefetch(d.shared(), name);
     let was = d.table.unname(d.ip, name);
-    let entry = dir::find(d.shared(), name)?.ok_or(Error::NotFound)?;
+    let entry = inner.find_entry(d.shared(), name, was.as_deref())?;
     Ok((entry, was))
 }
 

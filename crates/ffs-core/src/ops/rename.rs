@@ -170,10 +170,14 @@ fn attempt(
     let mut d2 = if same_dir { None } else { Some(locks.lock(req.to.dir)?) };
     check_parent(inner, req.from.dir, &d1, req.cred)?;
     check_parent(inner, req.to.dir, d2.as_deref().unwrap_or(&d1), req.cred)?;
+    if same_dir {
+        inner.table.prefetch_names(req.from.dir, [req.from.name, req.to.name]);
+    }
+    dir::prefetch(inner.dir(req.from.dir, &d1), req.from.name);
+    dir::prefetch(inner.dir(req.to.dir, d2.as_deref().unwrap_or(&d1)), req.to.name);
     let was = inner.table.unname(req.from.dir, req.from.name);
     let replaced = inner.table.unname(req.to.dir, req.to.name);
-    let found = dir::find(inner.dir(req.from.dir, &d1), req.from.name)?;
-    let old = found.ok_or(Error::NotFound)?;
+    let old = inner.find_entry(inner.dir(req.from.dir, &d1), req.from.name, was.as_deref())?;
     src = inner.victim(req.from.dir, &old, was)?;
     let mut target = inner.dir_mut(req.to.dir, d2.as_deref_mut().unwrap_or(&mut d1));
     let (taken, slot) = match dir::find_room(&mut target, req.to.name)? {
