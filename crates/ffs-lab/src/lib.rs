@@ -13,6 +13,7 @@
 //! | [`stat`] | the experiment's statistics: rank tables, the linear model, the summary |
 //! | [`plot`] | pictures as SVG |
 //! | [`report`] | the report of a study: a page, its figures, tables |
+//! | [`memory`] | what a read of memory costs that waits for another |
 //! | [`machine`] | the computer of 2002 in virtual time |
 //! | [`stats`] | what several rounds say together |
 //! | `same` | logarithms and powers with the same bits on every computer |
@@ -34,6 +35,7 @@ pub mod dirs;
 mod error;
 pub mod figures;
 pub mod machine;
+pub mod memory;
 pub mod names;
 pub mod order;
 pub mod plot;

@@ -21,6 +21,8 @@ pub enum Purpose {
     Unlink = 5,
     /// Jobs of a study.
     Jobs = 6,
+    /// Places of memory.
+    Memory = 7,
 }
 
 /// The numbers below `n`, shuffled.

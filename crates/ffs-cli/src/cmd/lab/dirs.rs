@@ -6,7 +6,7 @@ use std::io::Write;
 use clap::ValueEnum;
 use ffs_lab::compare::{Comparison, MOST_FILES, Request, Row};
 use ffs_lab::dirs::{self, Phase};
-use ffs_lab::{LabError, TargetSpec};
+use ffs_lab::{LabError, TargetSpec, memory};
 
 use super::{Bar, context};
 use crate::fail::{Failure, Outcome};
@@ -76,7 +76,8 @@ pub(super) fn run(args: Args) -> Outcome {
         },
     };
     let mut bar = Bar::new(request.operations());
-    let found = request.run(&context(request.seed), &mut bar)?;
+    let context = context(request.seed);
+    let found = request.run(&context, &mut bar)?;
     drop(bar);
     let mut out = output::stdout();
     if args.json {
@@ -85,7 +86,10 @@ pub(super) fn run(args: Args) -> Outcome {
             output::note(note);
         }
     } else {
-        tables(&mut out, &request, &found)?;
+        // Where sizes are compared: what of the difference waiting for memory explains.
+        let wait = (request.sizes.len() > 1)
+            .then(|| memory::dependent_read(&*context.timer, memory::LARGE));
+        tables(&mut out, &request, &found, wait)?;
     }
     out.flush()?;
     Ok(0)
@@ -103,7 +107,13 @@ fn skipped(found: &Comparison) -> Vec<String> {
     found.skipped.iter().map(note).collect()
 }
 
-fn tables(out: &mut impl Write, request: &Request, found: &Comparison) -> Result<(), Failure> {
+/// `wait`: microseconds that a read of memory takes.
+fn tables(
+    out: &mut impl Write,
+    request: &Request,
+    found: &Comparison,
+    wait: Option<f64>,
+) -> Result<(), Failure> {
     let targets: Vec<&str> = request.targets.iter().map(|t| t.label.as_str()).collect();
     for &n in &request.sizes {
         let rounds = found.rows.iter().find(|row| row.n == n).map_or(0, |row| row.rounds);
@@ -121,8 +131,16 @@ fn tables(out: &mut impl Write, request: &Request, found: &Comparison) -> Result
                 out,
                 "{large} files against {small}: times as long, and as much processor time, an operation\n"
             )?;
-            writeln!(out, "{}", growth(found, &targets, small, large))?;
+            writeln!(out, "{}", growth(found, &targets, (small, large), wait))?;
         }
+    }
+    if let Some(wait) = wait {
+        writeln!(
+            out,
+            "waits: that many reads of memory, each known only by the one before, take as much processor\n\
+             time as the difference; one takes {wait:.3} microseconds here now, in {} MB\n",
+            memory::LARGE >> 20
+        )?;
     }
     for target in &targets {
         let of_target = |row: &&Row| row.target == *target;
@@ -178,9 +196,15 @@ fn table(found: &Comparison, targets: &[&str], n: u32) -> String {
 }
 
 /// Phases down, targets across: how much longer an operation takes in the larger directory.
-fn growth(found: &Comparison, targets: &[&str], small: u32, large: u32) -> String {
+fn growth(
+    found: &Comparison,
+    targets: &[&str],
+    (small, large): (u32, u32),
+    wait: Option<f64>,
+) -> String {
     let mut head = vec![String::new()];
-    head.extend(targets.iter().flat_map(|target| [(*target).to_owned(), "cpu".to_owned()]));
+    let columns = |target: &&str| [(*target).to_owned(), "cpu".to_owned(), "waits".to_owned()];
+    head.extend(targets.iter().flat_map(columns));
     let right: Vec<usize> = (1..head.len()).collect();
     let mut rows = vec![head];
     for phase in Phase::ALL {
@@ -190,6 +214,10 @@ fn growth(found: &Comparison, targets: &[&str], small: u32, large: u32) -> Strin
             let shown = |times: f64| format!("x {times:.2}");
             line.push(growth.map_or("-".to_owned(), |growth| shown(growth.time)));
             line.push(growth.map_or(String::new(), |growth| shown(growth.cpu)));
+            let cpu = |n| found.row(target, phase, n).map(|row| row.cpu_us_per_op);
+            let more = cpu(large).zip(cpu(small)).map(|(large, small)| large - small);
+            let waits = more.zip(wait).filter(|(_, wait)| *wait > 0.0);
+            line.push(waits.map_or(String::new(), |(more, wait)| format!("{:.1}", more / wait)));
         }
         rows.push(line);
     }
