@@ -3,7 +3,9 @@
 //! **Invariants.**
 //! 1. Targets take turns phase by phase, and another one begins each round: what disturbs the machine
 //!    disturbs all of them. Sizes take turns round by round.
-//! 2. A phase that a target cannot do is reported with its reason, never as a number.
+//! 2. Before anything counts, one round of each size is run that does not: so no size pays for memory that the
+//!    operating system hands out for the first time, and the next one gets for nothing.
+//! 3. A phase that a target cannot do is reported with its reason, never as a number.
 
 pub mod works;
 
@@ -145,13 +147,15 @@ impl Request {
         (ROUND_OPS / n.max(1)).clamp(1, MOST_REPEATS)
     }
 
-    /// Operations of all phases, for a progress bar; the name cache is warmed by one more pass.
+    /// Operations of all phases and of the round before, for a progress bar; the name cache is warmed by one
+    /// more pass.
     #[must_use]
     pub fn operations(&self) -> u64 {
         let phases = Phase::ALL.len() as u64 + 1;
         let files = |n: &u32| u64::from(*n) * u64::from(Self::repeats(*n));
         let files: u64 = self.sizes.iter().map(files).sum();
-        files * phases * u64::from(self.rounds) * self.targets.len() as u64
+        let once: u64 = self.sizes.iter().map(|n| u64::from(*n)).sum();
+        (files * u64::from(self.rounds) + once) * phases * self.targets.len() as u64
     }
 
     fn check(&self) -> Result<()> {
@@ -172,7 +176,10 @@ impl Request {
     pub fn run(&self, context: &Context, watch: &mut dyn Watch) -> Result<Comparison> {
         self.check()?;
         let mut targets = open_all(&self.targets, context)?;
-        let mut samples = Samples::default();
+        let (mut samples, mut uncounted) = (Samples::default(), Samples::default());
+        for &n in &self.sizes {
+            self.round(&mut targets, Turn::warming(n), &mut uncounted, watch)?;
+        }
         for round in 0..self.rounds {
             for &n in &self.sizes {
                 for repeat in 0..Self::repeats(n) {
@@ -274,6 +281,13 @@ struct Turn {
     round: u32,
     repeat: u32,
     n: u32,
+}
+
+impl Turn {
+    /// The round that does not count.
+    fn warming(n: u32) -> Turn {
+        Turn { round: 0, repeat: u32::MAX, n }
+    }
 }
 
 /// Target (by place), phase, files.

@@ -55,6 +55,16 @@ pub(super) enum Tier {
     Two,
 }
 
+/// Where a block is found. Its buffer stands here too: at a hundred thousand blocks each step on the way to one
+/// waits for memory.
+struct Place {
+    at: u32,
+    buf: BufRef,
+}
+
+/// References to a buffer that the cache has itself: its slot's and its place's.
+const OWN: usize = 2;
+
 /// A block in memory.
 struct Slot {
     buf: Option<BufRef>,
@@ -132,8 +142,8 @@ pub(super) struct Dirty {
 pub(super) struct State {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    meta: Map<FragNo, u32>,
-    files: Map<(Ino, i64), u32>,
+    meta: Map<FragNo, Place>,
+    files: Map<(Ino, i64), Place>,
     owners: Map<Ino, Owner>,
     queues: [Queue; 3],
     tick: u64,
@@ -167,16 +177,20 @@ impl State {
         }
     }
 
-    fn find(&self, key: BufKey) -> Option<u32> {
+    fn place(&self, key: BufKey) -> Option<&Place> {
         match key {
-            BufKey::Meta(d) => self.meta.get(&d).copied(),
-            BufKey::File(ino, lbn) => self.files.get(&(ino, lbn)).copied(),
+            BufKey::Meta(d) => self.meta.get(&d),
+            BufKey::File(ino, lbn) => self.files.get(&(ino, lbn)),
         }
+    }
+
+    fn find(&self, key: BufKey) -> Option<u32> {
+        self.place(key).map(|place| place.at)
     }
 
     /// The buffer of `key`, no use of it.
     pub(super) fn peek(&self, key: BufKey) -> Option<&Buf> {
-        self.slots.get(self.find(key)? as usize)?.buf.as_deref()
+        self.place(key).map(|place| &*place.buf)
     }
 
     pub(super) fn contains(&self, key: BufKey) -> bool {
@@ -189,13 +203,12 @@ impl State {
 
     /// The buffer of `key`, which is in tier 1 from now on; a hit is counted.
     pub(super) fn lookup(&mut self, key: BufKey) -> Option<BufRef> {
-        let at = self.find(key)?;
+        let place = self.place(key)?;
+        self.slots.get(place.at as usize).inspect(|slot| prefetch::line(*slot));
+        let (at, buf) = (place.at, Arc::clone(&place.buf));
         let slot = &mut self.slots[at as usize];
-        // Who looks it up locks it next.
-        slot.buf.iter().for_each(|buf| prefetch::line(&buf.data));
         slot.used = true;
         let (tier, kind) = (slot.tier, slot.kind);
-        let buf = slot.buf.clone();
         let count = &mut self.counts[kind as usize];
         if tier == Tier::One {
             count.tier1_hits += 1;
@@ -204,7 +217,7 @@ impl State {
             self.move_to(at, Tier::One);
             self.shed_headers(0, 0);
         }
-        buf
+        Some(buf)
     }
 
     /// Counts a lookup that has to read.
@@ -217,7 +230,7 @@ impl State {
         let (key, kind, bytes) = (buf.key, buf.kind, len as u32);
         let (home, cost) = self.home_of(kind, bytes);
         let slot = Slot {
-            buf: Some(buf),
+            buf: Some(Arc::clone(&buf)),
             stamp: 0,
             bytes,
             cost,
@@ -241,12 +254,13 @@ impl State {
                 (self.slots.len() - 1) as u32
             }
         };
+        let place = Place { at, buf };
         match key {
             BufKey::Meta(d) => {
-                self.meta.insert(d, at);
+                self.meta.insert(d, place);
             }
             BufKey::File(ino, lbn) => {
-                self.files.insert((ino, lbn), at);
+                self.files.insert((ino, lbn), place);
                 self.adopt(ino, at);
             }
         }
@@ -437,7 +451,7 @@ impl State {
 
     /// Nobody but the cache has the buffer.
     fn idle(&self, at: u32) -> bool {
-        self.slots[at as usize].buf.as_ref().is_some_and(|b| Arc::strong_count(b) == 1)
+        self.slots[at as usize].buf.as_ref().is_some_and(|b| Arc::strong_count(b) == OWN)
     }
 
     fn evict(&mut self, at: u32) {
@@ -643,7 +657,7 @@ impl State {
             let (cost, bytes) = (slot.cost as usize, slot.bytes as usize);
             assert!(cost >= bytes && (slot.tier == Tier::One || slot.home == Home::Pages));
             assert!(!slot.dirty || slot.tier == Tier::One);
-            let users = slot.buf.as_ref().map_or(0, Arc::strong_count) - 1;
+            let users = slot.buf.as_ref().map_or(0, Arc::strong_count) - OWN;
             assert!(slot.tier == Tier::One || users == 0, "a block in use lost its header");
             if slot.tier == Tier::One {
                 u.headers += 1;

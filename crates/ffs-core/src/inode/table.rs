@@ -416,6 +416,12 @@ impl InodeTable {
         self.cache().prefetch(key, at, self.g().format.dinode_size());
     }
 
+    /// Inode `ino` will be looked for in memory, and most likely read from its block.
+    pub(crate) fn prefetch_inode(&self, ino: Ino) {
+        self.state.lock().map.prefetch(ino);
+        self.prefetch_dinode(ino);
+    }
+
     /// Two names of `dir` will be forgotten and two others entered.
     pub(crate) fn prefetch_names(&self, dir: &Inode, names: [&[u8]; 2]) {
         self.state.lock().names.prefetch(dir.ino, &names);

@@ -68,7 +68,7 @@ impl Inner {
             return Err(Error::NotFound);
         };
         // A file whose name is not in memory is seldom there itself.
-        self.table.prefetch_dinode(entry.ino);
+        self.table.prefetch_inode(entry.ino);
         let child = self.child(ip, &entry)?;
         self.table.remember(ip, name, Some(&child.ip));
         Ok(child.into_vnode(self))
