@@ -65,6 +65,11 @@ impl DirState {
         self.hash.get()
     }
 
+    /// Whether it keeps no memory beyond its own.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.hash.get().is_none() && self.moves.try_lock().is_some_and(|log| log.is_none())
+    }
+
     /// Frees the directory's index.
     pub(crate) fn drop_index(&self) {
         if let Some(hash) = self.hash.get().filter(|h| h.ask().is_some()) {

@@ -46,9 +46,7 @@ impl InodeTable {
             freelink: if is_dir { parent.depth.saturating_add(1) } else { 0 },
             ..Dinode::default()
         };
-        let ip = Arc::new(Inode::new(ino, d));
-        self.enter(&ip);
-        Ok(ip)
+        Ok(self.enter(ino, d))
     }
 
     /// Takes an inode that is free on disk too, and the generation it had.

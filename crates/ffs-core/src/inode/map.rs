@@ -1,49 +1,62 @@
 //! Inodes in memory by number.
 //!
-//! Numbers are given out in rows, so neighbours share a page of pointers: at millions of inodes the table of
-//! pages stays in the processor's cache, and finding an inode misses one line.
+//! Numbers are given out in rows, so neighbours share a page of pointers, and pages a shelf: at millions of inodes
+//! the shelves stay in the processor's cache, and finding an inode misses one line.
 
 use super::Inode;
 use crate::namecache::{Handle, Links, Vnodes};
 use crate::prefetch;
 use ffs_ondisk::Ino;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Inodes of a page: so few that one alone wastes no more than it takes itself.
 const PAGE: u32 = 64;
+/// Pages of a shelf.
+const SHELF: u32 = 512;
 
-/// A row of inodes.
-struct Page {
-    inodes: [Option<Arc<Inode>>; PAGE as usize],
+/// A row of things, how many of them there are, and room for the others.
+struct Row<T, const N: usize> {
+    all: [Option<T>; N],
     len: u32,
 }
 
-impl Default for Page {
-    fn default() -> Page {
-        Page { inodes: [const { None }; PAGE as usize], len: 0 }
+impl<T, const N: usize> Default for Row<T, N> {
+    fn default() -> Row<T, N> {
+        Row { all: [const { None }; N], len: 0 }
     }
 }
+
+type Page = Row<Arc<Inode>, { PAGE as usize }>;
+type Shelf = Row<Box<Page>, { SHELF as usize }>;
 
 /// The inodes of a table.
 #[derive(Default)]
 pub(super) struct InodeMap {
-    pages: HashMap<u32, Box<Page>, foldhash::fast::FixedState>,
+    /// As many as the highest number needs: 1 MB if all 2^32 are possible.
+    shelves: Vec<Option<Box<Shelf>>>,
+    pages: usize,
     len: usize,
 }
 
-fn place(ino: Ino) -> (u32, usize) {
-    (ino.0 / PAGE, (ino.0 % PAGE) as usize)
+/// Number of the shelf, of the page on it, of the inode on that.
+fn place(ino: Ino) -> (usize, usize, usize) {
+    let page = ino.0 / PAGE;
+    ((page / SHELF) as usize, (page % SHELF) as usize, (ino.0 % PAGE) as usize)
 }
 
 impl InodeMap {
+    /// The place of an inode, if its page is there.
+    fn slot(&self, ino: Ino) -> Option<&Option<Arc<Inode>>> {
+        let (shelf, page, at) = place(ino);
+        self.shelves.get(shelf)?.as_ref()?.all.get(page)?.as_ref()?.all.get(at)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
     pub(super) fn get(&self, ino: Ino) -> Option<&Arc<Inode>> {
-        let (page, at) = place(ino);
-        self.pages.get(&page)?.inodes.get(at)?.as_ref()
+        self.slot(ino)?.as_ref()
     }
 
     /// Whether `ip` itself is here, and not another inode that has its number.
@@ -56,9 +69,19 @@ impl InodeMap {
 
     /// Takes an inode in, in place of one that had its number.
     pub(super) fn insert(&mut self, ip: Arc<Inode>) {
-        let (page, at) = place(ip.ino);
-        let page = self.pages.entry(page).or_default();
-        let Some(slot) = page.inodes.get_mut(at) else { return };
+        let (shelf, page, at) = place(ip.ino);
+        if self.shelves.len() <= shelf {
+            self.shelves.resize_with(shelf + 1, || None);
+        }
+        let Some(shelf) = self.shelves.get_mut(shelf) else { return };
+        let shelf = shelf.get_or_insert_default();
+        let Some(page) = shelf.all.get_mut(page) else { return };
+        if page.is_none() {
+            shelf.len += 1;
+            self.pages += 1;
+        }
+        let page = page.get_or_insert_default();
+        let Some(slot) = page.all.get_mut(at) else { return };
         ip.names.set_here(true);
         match slot.replace(ip) {
             Some(before) => before.names.set_here(false),
@@ -70,33 +93,42 @@ impl InodeMap {
     }
 
     pub(super) fn remove(&mut self, ino: Ino) -> Option<Arc<Inode>> {
-        let (number, at) = place(ino);
-        let page = self.pages.get_mut(&number)?;
-        let gone = page.inodes.get_mut(at)?.take()?;
+        let (shelf, page, at) = place(ino);
+        let place = self.shelves.get_mut(shelf)?;
+        let shelf = place.as_mut()?;
+        let row = shelf.all.get_mut(page)?;
+        let page = row.as_mut()?;
+        let gone = page.all.get_mut(at)?.take()?;
         gone.names.set_here(false);
         self.len -= 1;
         page.len -= 1;
         if page.len == 0 {
-            self.pages.remove(&number);
+            *row = None;
+            self.pages -= 1;
+            shelf.len -= 1;
+            if shelf.len == 0 {
+                *place = None;
+            }
         }
         Some(gone)
     }
 
     /// An inode will be looked for or taken out.
     pub(super) fn prefetch(&self, ino: Ino) {
-        let (page, at) = place(ino);
-        if let Some(slot) = self.pages.get(&page).and_then(|page| page.inodes.get(at)) {
-            prefetch::line(slot);
-        }
+        self.slot(ino).inspect(|slot| prefetch::line(*slot));
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<Inode>> {
-        self.pages.values().flat_map(|page| page.inodes.iter().flatten())
+        let pages = self.shelves.iter().flatten().flat_map(|shelf| shelf.all.iter().flatten());
+        pages.flat_map(|page| page.all.iter().flatten())
     }
 
     /// Memory in use besides the inodes themselves, bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.pages.capacity() * size_of::<(u32, Box<Page>)>() + self.pages.len() * size_of::<Page>()
+        let shelves = self.shelves.iter().flatten().count();
+        self.shelves.capacity() * size_of::<Option<Box<Shelf>>>()
+            + shelves * size_of::<Shelf>()
+            + self.pages * size_of::<Page>()
     }
 }
 

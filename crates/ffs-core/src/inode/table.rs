@@ -65,6 +65,8 @@ pub(super) struct TableState {
     /// Inodes that may be without users, by time of last use. An entry counts if the inode has its time
     /// ([`Inode::entry`]).
     unused: BinaryHeap<Reverse<(u64, Ino)>>,
+    /// Memory of freed files, for the next ones; together with the inodes there are, at most `maxvnodes`.
+    spare: Vec<Arc<Inode>>,
 }
 
 /// Inodes looked at to make room for one.
@@ -101,7 +103,7 @@ impl InodeTable {
         let counters = Arc::clone(&alloc.cache.counters);
         let names = NameCache::new(alloc.tunables.vfscache(), secret, Arc::clone(&counters));
         let dirhash = Pool::new(Arc::clone(&alloc.tunables), counters, secret);
-        let (map, unused) = (InodeMap::default(), BinaryHeap::new());
+        let (map, unused, spare) = (InodeMap::default(), BinaryHeap::new(), Vec::new());
         InodeTable {
             alloc,
             atime,
@@ -109,7 +111,7 @@ impl InodeTable {
             held: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             clock: AtomicU64::new(0),
-            state: Mutex::new(TableState { map, names, unused }),
+            state: Mutex::new(TableState { map, names, unused, spare }),
             work: Mutex::default(),
             doomed: Mutex::default(),
             relief: Mutex::default(),
@@ -181,7 +183,7 @@ impl InodeTable {
             return Err(Error::Stale);
         }
         let block = self.inode_block(ino)?;
-        let st = self.state.lock();
+        let mut st = self.state.lock();
         if let Some(ip) = st.map.get(ino) {
             return Ok(ip.clone());
         }
@@ -205,7 +207,7 @@ impl InodeTable {
             d.generation = self.alloc.rng.next_u32() | 1;
         }
         bump(&self.cache().counters.inodes_loaded);
-        let ip = Arc::new(Inode::new(ino, d));
+        let ip = st.make(ino, d);
         self.insert(st, &ip);
         Ok(ip)
     }
@@ -228,9 +230,12 @@ impl InodeTable {
         !self.select(|d| d.alive() && d.d.nlink == 0).is_empty()
     }
 
-    /// Enters a newly made inode.
-    pub(super) fn enter(&self, ip: &Arc<Inode>) {
-        self.insert(self.state.lock(), ip);
+    /// Enters a new file.
+    pub(super) fn enter(&self, ino: Ino, d: Dinode) -> Arc<Inode> {
+        let mut st = self.state.lock();
+        let ip = st.make(ino, d);
+        self.insert(st, &ip);
+        ip
     }
 
     fn insert(&self, mut st: MutexGuard<'_, TableState>, ip: &Arc<Inode>) {
@@ -241,9 +246,13 @@ impl InodeTable {
 
     /// Takes a freed inode out, before its number may be given to another file.
     pub(super) fn leave(&self, ip: &Inode) {
+        let max = self.bounds().max;
         let mut st = self.state.lock();
         if st.map.has(ip) {
-            st.remove(ip);
+            let gone = st.remove(ip);
+            if st.map.len() + st.spare.len() < max {
+                st.spare.extend(gone.filter(|ip| ip.dir.is_bare()));
+            }
             self.count.store(st.map.len(), Ordering::Relaxed);
             st.tidy();
         }
@@ -370,6 +379,12 @@ impl InodeTable {
         }
     }
 
+    /// Memory is short: gives back what is kept for files to come.
+    pub(crate) fn low_memory(&self) {
+        let spare = std::mem::take(&mut self.state.lock().spare);
+        drop(spare);
+    }
+
     /// Takes changed bounds into account, and the name cache's switch.
     pub(crate) fn tunables_changed(&self) {
         let mut st = self.state.lock();
@@ -378,6 +393,9 @@ impl InodeTable {
             st.names.switch(on);
             st.purge_names();
         }
+        let spare = self.bounds().max.saturating_sub(st.map.len());
+        st.spare.truncate(spare);
+        st.spare.shrink_to_fit();
         // Each inode may be met as used, then as accessed, before it is dropped.
         let tries = st.unused.len().saturating_mul(3);
         self.make_room(st, tries);
@@ -405,9 +423,7 @@ impl InodeTable {
     /// meant, if that was known.
     pub(crate) fn unname(&self, dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
         let st = &mut *self.state.lock();
-        let meant = st.names.zap(&st.map, dir.ino, name)?;
-        st.map.prefetch(meant.ino);
-        Some(meant)
+        st.names.zap(&st.map, dir.ino, name)
     }
 
     /// Inode `ino` will be read or changed: has its place in its block fetched.
@@ -461,7 +477,7 @@ impl InodeTable {
         let st = self.state.lock();
         let (all, held) = (st.map.len(), self.held.load(Ordering::Relaxed));
         let row = |name, value: usize, meaning| Gauge { name, value: value as u64, meaning };
-        let inodes = all * INODE_BYTES + st.map.bytes();
+        let inodes = (all + st.spare.len()) * INODE_BYTES + st.map.bytes();
         let queue = st.unused.capacity() * size_of::<(u64, Ino)>();
         vec![
             row("vfs.numvnodes", all, "Inodes in memory."),
@@ -500,15 +516,26 @@ enum Oldest {
 }
 
 impl TableState {
+    /// An inode, not in the table yet; where there was a freed one, if nobody looks at that any more.
+    fn make(&mut self, ino: Ino, d: Dinode) -> Arc<Inode> {
+        let new = Inode::new(ino, d);
+        let Some(mut ip) = self.spare.pop() else { return Arc::new(new) };
+        match Arc::get_mut(&mut ip) {
+            Some(place) => *place = new,
+            None => ip = Arc::new(new),
+        }
+        ip
+    }
+
     fn insert(&mut self, ip: &Arc<Inode>) {
         self.map.insert(ip.clone());
         self.push(ip);
     }
 
     /// Takes out an inode that is in the table.
-    fn remove(&mut self, ip: &Inode) {
+    fn remove(&mut self, ip: &Inode) -> Option<Arc<Inode>> {
         self.names.purge(&self.map, &ip.names);
-        self.map.remove(ip.ino);
+        self.map.remove(ip.ino)
     }
 
     /// Puts an inode of the table in the queue.

@@ -386,6 +386,7 @@ impl Ffs {
         let pool = self.0.table.dirhash();
         pool.tell_time(self.0.clock.now().secs);
         pool.lowmem();
+        self.0.table.low_memory();
     }
 
     /// Which ordering tenant is in force, as mount options spell it.

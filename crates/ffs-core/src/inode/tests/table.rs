@@ -180,3 +180,36 @@ fn a_late_access_time_does_not_touch_the_numbers_next_file() {
     b.check("carried");
     assert_eq!(b.on_device(new.ino).size, 3);
 }
+
+#[test]
+fn memory_of_freed_files_is_used_again_and_given_back() {
+    let b = Bench::new(SHAPE, 16 << 20);
+    let memory = || {
+        let gauges = b.t.gauges();
+        gauges.iter().find(|g| g.name == "vfs.ffs.vnode_mem").map_or(0, |g| g.value)
+    };
+    let free = |ip: &Arc<Inode>| {
+        ip.write().d.nlink = 0;
+        b.t.release(ip).unwrap();
+    };
+    let (kept, gone) = (b.nameless(REGULAR), b.nameless(REGULAR));
+    let place = Arc::as_ptr(&gone);
+    let full = memory();
+    free(&gone);
+    // Somebody still looks at the freed file: its memory is not another's.
+    let other = b.nameless(REGULAR);
+    assert_ne!(Arc::as_ptr(&other), place);
+    assert!(!gone.read().alive() && other.read().alive());
+    free(&other);
+    let place = Arc::as_ptr(&other);
+    drop(other);
+    assert_eq!(memory(), full, "kept for the next");
+    let next = b.nameless(REGULAR);
+    assert_eq!(Arc::as_ptr(&next), place);
+    assert!(next.read().alive() && next.is_in_memory() && kept.is_in_memory());
+    free(&next);
+    drop(next);
+    b.t.low_memory();
+    assert!(memory() < full, "given back");
+    free(&kept);
+}
