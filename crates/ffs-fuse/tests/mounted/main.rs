@@ -9,7 +9,7 @@ mod access;
 mod control;
 mod data;
 mod durable;
-#[path = "../../../ffs-core/tests/killed/examine.rs"]
+#[path = "../../../ffs-core/tests/common/examine.rs"]
 mod examine;
 mod handles;
 mod harness;
