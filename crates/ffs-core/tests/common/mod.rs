@@ -6,7 +6,9 @@ pub(crate) mod examine;
 pub(crate) mod place;
 
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
-use ffs_core::{Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, Result, Vnode};
+use ffs_core::{
+    Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, RenameMode, Result, Vnode,
+};
 use ffs_device::clock::{Clock, ManualClock, Timestamp};
 use ffs_device::record::{Event, Level, Recorder};
 use ffs_device::{BlockDevice, MemDevice};
@@ -64,6 +66,11 @@ pub(crate) fn world(policy: OrderingPolicy) -> World {
 pub(crate) fn world_of(shape: Shape, policy: OrderingPolicy) -> World {
     let opts = MountOptions { ordering: policy, ..MountOptions::default() };
     mount_on(volume(shape, 16 << 20), &opts)
+}
+
+/// The same without an order of writes.
+pub(crate) fn fresh() -> World {
+    world(OrderingPolicy::None)
 }
 
 pub(crate) fn mount_on(mem: MemDevice, opts: &MountOptions) -> World {
@@ -167,4 +174,18 @@ pub(crate) fn check(dev: &Arc<Recorder<MemDevice>>) {
 /// The errno of a failure; 0 for success.
 pub(crate) fn errno<T>(r: Result<T>) -> i32 {
     r.err().as_ref().map_or(0, Error::errno)
+}
+
+pub(crate) fn root() -> Cred {
+    Cred::root()
+}
+
+/// The errno of a rename; 0 for success.
+pub(crate) fn rename(w: &World, from: (&Vnode, &str), to: (&Vnode, &str), mode: RenameMode) -> i32 {
+    errno(w.fs.rename(&root(), (from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()), mode))
+}
+
+/// The errno of a rename that replaces what is there.
+pub(crate) fn mv(w: &World, from: (&Vnode, &str), to: (&Vnode, &str)) -> i32 {
+    rename(w, from, to, RenameMode::Replace)
 }
