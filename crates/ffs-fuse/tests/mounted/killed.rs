@@ -14,7 +14,7 @@ use crate::examine::examine;
 use crate::harness::Image;
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_device::{FileDevice, MemDevice};
-use ffs_ondisk::Format;
+use ffs_ondisk::{Endian, Format};
 use ffs_testkit::env::number;
 use ffs_testkit::killed::{COMMON, Place, Promises, Script};
 use ffs_testkit::rng::SplitMix64;
@@ -73,7 +73,7 @@ fn servers_killed_under_load() {
 /// A new volume with soft updates.
 fn volume(number: u64) -> Image {
     let format = if number.is_multiple_of(2) { Format::Ufs2 } else { Format::Ufs1 };
-    let image = Image::of(format, 8192, 1024, 16 << 20);
+    let image = Image::of((format, Endian::Little, 8192, 1024), 16 << 20);
     let soft = TunefsOptions { soft_updates: Some(true), ..TunefsOptions::default() };
     tunefs(&FileDevice::open(&image.path(), true).unwrap(), &soft).unwrap();
     image

@@ -1,6 +1,7 @@
 //! Mounting, unmounting, signals, locks, remounting.
 
 use crate::harness::{self, Image, as_user, errno, pattern};
+use crate::served::finish;
 use crate::{Test, sys};
 use ffs_admin::fsck::quick_check;
 use ffs_device::{BlockDevice, FileDevice};
@@ -168,7 +169,7 @@ fn what_cannot_be_written_is_not_given_up() {
         let image = Image::new();
         let disk = Tmpfs::new(3);
         let path = disk.0.path().join("img");
-        harness::make(&path, ffs_ondisk::Format::Ufs2, 16384, 2048, 64 << 20);
+        harness::make(&path, 64 << 20);
         let mut m = image.serve(&path, options).unwrap();
         let content = pattern(3, 6 << 20);
         fs::write(m.path("f"), &content).unwrap();
@@ -183,13 +184,13 @@ fn what_cannot_be_written_is_not_given_up() {
         }
         disk.grow(64);
         image.unmount().unwrap();
-        assert_eq!(m.server.take().unwrap().wait().unwrap().code(), Some(0));
+        finish(m.server.as_mut().unwrap());
         let dev: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&path, false).unwrap());
         assert_eq!(quick_check(&dev), [], "{options}");
         let mut m = image.serve(&path, "ro").unwrap();
         assert!(fs::read(m.path("f")).unwrap() == content, "{options}");
         image.unmount().unwrap();
-        assert_eq!(m.server.take().unwrap().wait().unwrap().code(), Some(0));
+        finish(m.server.as_mut().unwrap());
     }
 }
 
