@@ -268,7 +268,7 @@ fn campaign(name: &str, good: &Img, seed: u64, rounds: u64) {
 
 /// For a longer search: `FFS_DAMAGE_ROUNDS=5000 FFS_DAMAGE_SEED=7 FFS_DAMAGE_HITS=20`.
 fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+    ffs_testkit::env::number(name).unwrap_or(default)
 }
 
 #[test]

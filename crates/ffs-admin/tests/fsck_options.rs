@@ -81,11 +81,6 @@ fn run(dev: Wrapped, options: FsckOptions) -> FsckReport {
     Fsck::new(dev, FsckOptions { force: true, ..options }.at(1_700_000_000)).run()
 }
 
-fn silent(img: &Img) {
-    let report = img.fsck(FsckOptions::no());
-    assert!(report.is_silent(), "{:#?} {:?}", report.findings, report.stopped);
-}
-
 /// A volume as a crash under soft updates may leave it, with work in every phase.
 fn crashed() -> Img {
     let mut img = Img::with_tree(KINDS[0]);
@@ -124,7 +119,7 @@ fn an_interrupted_preen_can_be_repeated() {
         let report = copy.fsck(FsckOptions::preen());
         assert_eq!(report.exit_code, exit::OK, "after {n} writes: {:#?}", report.findings);
         assert!(!report.counts.contains_key(&Id::CgAllocFree), "{:#?}", report.findings);
-        silent(&copy);
+        copy.silent();
         assert_eq!(copy.tree(), want, "after {n} writes");
     }
     assert!(cuts >= 4, "{cuts}");
@@ -191,7 +186,7 @@ fn hashes_and_recovery_record_are_offered_to_an_operator() {
     img.write(home, &sb.encode());
     img.write(65516, &[0; 20]);
     let tree = img.tree();
-    silent(&img);
+    img.silent();
     let no = Answers::Ask(Box::new(|_| Answer::No));
     let report = img.fsck(FsckOptions { mode: Mode::Full(no), ..FsckOptions::default() });
     assert_eq!((report.exit_code, report.clean), (exit::OK, true), "{:#?}", report.findings);
@@ -203,7 +198,7 @@ fn hashes_and_recovery_record_are_offered_to_an_operator() {
     assert_eq!(report.ids(), expected, "{:#?}", report.findings);
     let img = Img::of(&img.bytes());
     assert_eq!(img.g.ckhash, CkHash::all());
-    silent(&img);
+    img.silent();
     assert_eq!(img.tree(), tree);
     assert_ne!(img.read(65516, 4), [0; 4]);
 }
@@ -222,7 +217,7 @@ fn free_space_is_zeroed_and_nothing_else() {
         let report = img.fsck(FsckOptions { erase, ..FsckOptions::yes() });
         assert_eq!(report.exit_code, exit::OK, "{:#?}", report.findings);
         assert!(img.read(at, 512).iter().all(|&b| b == 0));
-        silent(&img);
+        img.silent();
         assert_eq!(img.tree(), tree);
     }
 }
@@ -233,13 +228,13 @@ fn kf2_09_unused_directory_bytes_are_zeroed_on_request() {
     let (at, _) = img.entry(2, "small");
     // "small" is followed by its NUL and two bytes of padding.
     img.write(at + 14, b"!!");
-    silent(&img);
+    img.silent();
     let report = img.fsck(FsckOptions { zero_unused: true, ..FsckOptions::no() });
     assert!(!report.modified);
     let report = img.fsck(FsckOptions { zero_unused: true, ..FsckOptions::yes() });
     assert!(report.modified && report.is_silent(), "{:#?}", report.findings);
     assert_eq!(img.read(at + 14, 2), [0, 0]);
-    silent(&img);
+    img.silent();
 }
 
 #[test]
@@ -249,12 +244,12 @@ fn initialised_inodes_shrink_to_what_is_in_use() {
     let per_block = img.g.inopb;
     assert!(img.g.ipg > 6 * per_block);
     img.edit_group(0, |g, b| ffs_ondisk::wire::put(b, 120, g.endian, 6 * per_block));
-    silent(&img);
+    img.silent();
     let report = img.fsck(FsckOptions { shrink_initialised: true, ..FsckOptions::yes() });
     assert_eq!(report.ids(), [Id::CgSummary], "{:#?}", report.findings);
     let b = img.read(img.group_at(0), img.g.cgsize as usize);
     assert_eq!(ffs_ondisk::Cg::new(&img.g, &b).initediblk(), 2 * per_block);
-    silent(&img);
+    img.silent();
 }
 
 #[test]
@@ -279,7 +274,7 @@ fn a_check_can_be_interrupted_and_reports_progress() {
     // What an operator has granted by then is written; the volume is dirty and can be checked again.
     assert_eq!(img.bytes() != before, report.modified);
     assert_eq!(img.fsck(FsckOptions::yes()).exit_code, exit::OK);
-    silent(&img);
+    img.silent();
 }
 
 #[test]
@@ -291,7 +286,7 @@ fn memory_has_a_limit() {
     assert!(report.stopped.unwrap().contains("bytes of memory"));
     let options = FsckOptions { max_memory: Some(2 << 20), ..FsckOptions::yes() };
     assert_eq!(img.fsck(options).exit_code, exit::OK);
-    silent(&img);
+    img.silent();
 }
 
 #[test]
@@ -315,7 +310,7 @@ fn kf2_07_a_crowd_of_orphans_finds_room_in_lost_found() {
     let report = img.fsck(FsckOptions::yes());
     assert_eq!(report.exit_code, exit::OK, "{:?}", report.counts);
     assert!(!report.counts.contains_key(&Id::LfFull), "{:?}", report.counts);
-    silent(&img);
+    img.silent();
     let home = img.ino("lost+found");
     assert_eq!(img.entries(home).len(), crowd.len() + 3);
     assert!(img.inode(home).ib[0] != 0, "beyond the direct blocks");
@@ -342,7 +337,7 @@ fn kf2_12_indirect_blocks_that_contain_themselves_end() {
         assert!(look.counts.contains_key(&Id::BlkDup), "{:?}", look.counts);
         let report = img.fsck(FsckOptions::yes());
         assert_eq!(report.exit_code, exit::OK, "{:#?}", report.findings);
-        silent(&img);
+        img.silent();
         assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 }
@@ -358,7 +353,7 @@ fn kf2_10_deep_trees_and_crowds_of_circles_are_linear() {
         all.push(at);
     }
     assert_eq!(img.fsck(FsckOptions::yes()).exit_code, exit::OK);
-    silent(&img);
+    img.silent();
     // Cut into pairs that contain each other.
     for pair in all.chunks_exact(2) {
         let (x, y) = (pair[0], pair[1]);
@@ -380,7 +375,7 @@ fn kf2_10_deep_trees_and_crowds_of_circles_are_linear() {
     let report = img.fsck(FsckOptions::yes());
     assert_eq!(report.exit_code, exit::OK, "{:?}", report.counts);
     assert!(report.counts[&Id::DirLoop] == 750, "{:?}", report.counts);
-    silent(&img);
+    img.silent();
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
 

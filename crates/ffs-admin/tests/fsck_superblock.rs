@@ -33,11 +33,6 @@ fn edit_superblock(img: &Img, change: impl FnOnce(&mut Superblock)) {
     img.write(at, &sb.encode());
 }
 
-fn silent(img: &Img) {
-    let report = img.fsck(FsckOptions::no());
-    assert!(report.is_silent(), "{:#?} {:?}", report.findings, report.stopped);
-}
-
 #[test]
 fn kf2_01_a_destroyed_superblock_is_replaced_by_a_backup() {
     for kind in KINDS {
@@ -51,7 +46,7 @@ fn kf2_01_a_destroyed_superblock_is_replaced_by_a_backup() {
         assert!(img.fsck(FsckOptions::no()).counts.contains_key(&Id::SbBad));
         let report = img.fsck(FsckOptions::yes());
         assert_eq!(report.exit_code, exit::OK, "{:#?}", report.findings);
-        silent(&img);
+        img.silent();
         assert_eq!(img.tree(), tree);
     }
 }
@@ -70,7 +65,7 @@ fn kf2_01_one_bad_field_takes_the_constants_of_a_backup() {
                 "{kind:?} {off}: {:#?}",
                 report.findings
             );
-            silent(&img);
+            img.silent();
             assert_eq!(img.tree(), tree);
         }
     }
@@ -83,7 +78,7 @@ fn kf1_08_a_torn_superblock_is_repaired_even_by_preen() {
     // The second sector from another time: totals and time.
     img.write(home(&img) + 1072, &[7; 4]);
     assert_eq!(ids(&img, FsckOptions::preen()), (vec![Id::SbTorn], exit::OK));
-    silent(&img);
+    img.silent();
 }
 
 #[test]
@@ -102,7 +97,7 @@ fn a_torn_superblock_still_tells_that_soft_updates_are_kept() {
     assert!(ids.contains(&Id::SbTorn) && ids.contains(&Id::InoUnref), "{ids:?}");
     assert!(!ids.contains(&Id::LfCreate), "what has no name is cleared, not reconnected: {ids:?}");
     assert_eq!(img.inode(lost).mode, 0);
-    silent(&img);
+    img.silent();
 }
 
 #[test]
@@ -113,7 +108,7 @@ fn a_damaged_backup_is_written_again() {
         img.write(at + 1372, &[0; 4]);
         assert_eq!(ids(&img, FsckOptions::preen()).1, exit::ERROR);
         assert_eq!(ids(&img, FsckOptions::yes()), (vec![Id::SbAlternate], exit::OK));
-        silent(&img);
+        img.silent();
     }
 }
 
@@ -126,11 +121,11 @@ fn fields_with_a_substitute_are_repaired() {
             sb.f.minfree = -3;
         });
         assert_eq!(ids(&img, FsckOptions::yes()), (vec![Id::SbField], exit::OK));
-        silent(&img);
+        img.silent();
         let img = Img::with_tree(kind);
         edit_superblock(&img, |sb| sb.f.cstotal = [1, 2, 3, 4, 0]);
         assert_eq!(ids(&img, FsckOptions::preen()), (vec![Id::CsTotal], exit::OK));
-        silent(&img);
+        img.silent();
     }
 }
 
@@ -145,7 +140,7 @@ fn kf2_03_a_backup_can_be_named_and_stale_hash_bits_are_dropped() {
         sb.set_flags(sb.flags() - FsFlags::METACKHASH);
     });
     assert_eq!(ids(&img, FsckOptions::preen()), (vec![Id::SbCkhash], exit::OK));
-    silent(&img);
+    img.silent();
 }
 
 #[test]
@@ -192,7 +187,7 @@ fn soft_updates_leftovers_are_cleared_by_preen_in_one_run() {
         assert_eq!(count(Id::DirClear), 2, "{:#?}", report.findings);
         assert_eq!(count(Id::InoUnref), 3, "{:#?}", report.findings);
         assert_eq!(count(Id::InoUnref0), 1, "{:#?}", report.findings);
-        silent(&img);
+        img.silent();
         for ino in [lost, open] {
             assert_eq!(img.inode(ino).mode, 0);
         }
@@ -214,7 +209,7 @@ fn orphans_are_kept_when_asked_for() {
     img.write(at, &[0; 4]);
     let options = FsckOptions { keep_orphans: true, ..FsckOptions::preen() };
     assert_eq!(ids(&img, options).1, exit::OK);
-    silent(&img);
+    img.silent();
     let tree = img.tree();
     let name = tree.iter().find(|(_, i)| i.ino == lost).map(|(p, _)| p.clone());
     assert!(name.is_some_and(|n| n.starts_with("/lost+found/#0")), "{:?}", tree.keys());
@@ -240,7 +235,7 @@ fn kf2_14_the_journals_list_of_unlinked_inodes_goes_and_the_journal_stays() {
         let report = img.fsck(FsckOptions::preen());
         assert_eq!(report.exit_code, exit::OK, "{:#?}", report.findings);
         assert!(report.counts.contains_key(&Id::SujChain));
-        silent(&img);
+        img.silent();
         assert_eq!(img.tree()["/.sujournal"], journal);
         let sb = Superblock::decode(&img.read(home(&img), 8192), home(&img)).unwrap();
         assert_eq!(sb.f.sujfree, 0);
@@ -287,7 +282,7 @@ fn kf2_13_a_freed_block_goes_to_the_snapshot_that_reads_it() {
     }
     let claimed = report.findings.iter().filter(|f| f.message.contains("snapshot")).count();
     assert!(claimed > 0, "{:#?}", report.findings);
-    silent(&img);
+    img.silent();
 }
 
 /// What a snapshot shows of every block of the volume.

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io;
 
 use ffs_admin::AdminError;
+use ffs_device::{DeviceError, host_words};
 
 /// Exit code of a wrong command line, where BSD has no other (`EX_USAGE`).
 pub(crate) const EX_USAGE: u8 = 64;
@@ -55,6 +56,19 @@ impl Failure {
         match error.advice(image) {
             Some(advice) => self.hint(advice),
             None => self,
+        }
+    }
+
+    /// A new file that could not be made, and what may help.
+    pub(crate) fn unmade(name: impl Display, error: &DeviceError) -> Failure {
+        let failure = Failure::new(name, format!("cannot be made: {}", host_words(&error.source)));
+        match error.source.kind() {
+            io::ErrorKind::NotFound => failure.hint("make the directory first"),
+            io::ErrorKind::PermissionDenied => {
+                failure.hint("do it as a user who may write to the directory")
+            }
+            io::ErrorKind::ReadOnlyFilesystem => failure.hint("put it where one can write"),
+            _ => failure,
         }
     }
 

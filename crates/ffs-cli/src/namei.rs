@@ -94,7 +94,10 @@ pub(crate) fn parent(ffs: &Ffs, cred: &Cred, path: &[u8]) -> Result<(Vnode, Vec<
     let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
     let name = &path[start..end];
     if name.is_empty() || name == b"." || name == b".." {
-        return Err(Error::Invalid("the path does not end in a name").into());
+        let root = components(path).next().is_none();
+        let why =
+            if root { "this is the root directory" } else { "the path does not end in a name" };
+        return Err(Error::Invalid(why).into());
     }
     Ok((namei(ffs, cred, &path[..start], Last::Follow)?, name.to_vec()))
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, TunableValues};
 use ffs_device::{BlockDevice, OpenError, OpenOptions, Opened};
 use ffs_ondisk::sbsearch::{self, SBLOCKSEARCH};
+use rustix::io::Errno;
 
 use crate::fail::{Failure, show};
 use crate::signals;
@@ -78,12 +79,22 @@ impl Session {
     }
 
     /// Unmounts: everything is on the image when this returns.
-    pub(crate) fn finish(mut self) -> Result<(), Failure> {
-        self.mounted = false;
-        self.ffs.unmount().map_err(|error| {
-            Failure::new(&self.image, format!("not everything could be written: {error}"))
-                .hint(format!("check it with: ffs fsck {}", self.image))
+    pub(crate) fn finish(self) -> Result<(), Failure> {
+        let image = self.image.clone();
+        self.close().map_err(|error| {
+            let room = match Errno::from_raw_os_error(error.errno()) {
+                Errno::NOSPC => "make room where the image is, and ",
+                _ => "",
+            };
+            Failure::new(&image, format!("not everything could be written: {error}"))
+                .hint(format!("{room}check it with: ffs fsck {image}"))
         })
+    }
+
+    /// Unmounts.
+    pub(crate) fn close(mut self) -> ffs_core::Result<()> {
+        self.mounted = false;
+        self.ffs.unmount()
     }
 
     /// Unmounts after `result`, which is what counts unless it was good.

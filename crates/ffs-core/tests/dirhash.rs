@@ -295,6 +295,25 @@ fn one_name_coming_and_going_never_rebuilds() {
     end(w, d);
 }
 
+/// A removal cuts when two chunks are empty, not at the first, and then both.
+#[test]
+fn a_removal_leaves_an_empty_chunk_alone() {
+    let w = large(&[("dir_truncate", "create+delete")]);
+    let (cred, d) = (Cred::root(), w.dir(&w.root, "d"));
+    let names = numbered(1000);
+    links(&w, &d, &names);
+    let (mut size, mut cuts) = (w.fs.getattr(&d).size, 0);
+    // Nothing is hashed any more where everything fits eight chunks.
+    for n in names.iter().skip(300).rev() {
+        w.fs.unlink(&cred, &d, n.as_bytes()).unwrap();
+        let now = w.fs.getattr(&d).size;
+        assert!(now == size || now + 1024 == size, "{n}: {size} {now}");
+        (size, cuts) = (now, cuts + u32::from(now < size));
+    }
+    assert!(cuts > 5, "{cuts}");
+    end(w, d);
+}
+
 /// Cutting on removal gives back space and memory, cutting on creation only with the next name.
 #[test]
 fn directories_shrink_when_asked_to() {

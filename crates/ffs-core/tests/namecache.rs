@@ -4,9 +4,12 @@
 mod common;
 
 use common::{World, errno, mount_on};
-use ffs_core::{CounterValues, Cred, MountOptions, NamecachePrime, NodeKind, OrderingPolicy};
-use ffs_core::{Limit, RenameMode, TunableValues, Vnode, WriteMode};
+use ffs_core::{CounterValues, Cred, Env, Ffs, MountOptions, NamecachePrime, NodeKind};
+use ffs_core::{Limit, OrderingPolicy, RenameMode, TunableValues, Vnode, WriteMode};
+use ffs_device::Operation;
+use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_ondisk::{Endian, Format};
+use std::sync::Arc;
 
 const ENOENT: i32 = 2;
 
@@ -117,6 +120,43 @@ fn dotdot_is_remembered_and_follows_a_move() {
         drop((a, b, c, e));
         w.end();
     }
+}
+
+/// A move that fails half way, and perhaps cannot be taken back, leaves no `..` in memory that is not the
+/// directory's.
+#[test]
+fn dotdot_in_memory_is_the_directorys_after_a_failed_move() {
+    for (mode, times) in [RenameMode::Replace, RenameMode::Exchange]
+        .into_iter()
+        .flat_map(|mode| [1, u64::MAX].map(|times| (mode, times)))
+    {
+        let failed = (1..100).take_while(|n| !moved_in_spite_of_failure(*n, times, mode));
+        assert!(failed.count() >= 3, "{mode:?}, {times}: hardly anything was written");
+    }
+}
+
+/// Moves a directory while writes fail from the `n`th on, and compares; whether nothing failed.
+fn moved_in_spite_of_failure(n: u64, times: u64, mode: RenameMode) -> bool {
+    let mem = common::volume((Endian::Little, Format::Ufs2, 8192, 1024), 8 << 20);
+    let dev = Arc::new(FaultInjector::new(mem, Vec::new()));
+    let opts = MountOptions { ordering: OrderingPolicy::Sync, ..MountOptions::default() };
+    let fs = Ffs::mount(dev.clone(), &opts, Env::system()).unwrap();
+    let (cred, root) = (Cred::root(), fs.root().unwrap());
+    let mkdir = |dir: &Vnode, name: &[u8]| fs.mkdir(&cred, dir, name, 0o755).unwrap();
+    let (a, b) = (mkdir(&root, b"a"), mkdir(&root, b"b"));
+    let children = [mkdir(&a, b"x"), mkdir(&b, b"y")];
+    let up = || children.each_ref().map(|c| fs.lookup(&cred, c, b"..").unwrap().ino());
+    assert_eq!(up(), [a.ino(), b.ino()]);
+    fs.sync().unwrap();
+    dev.add(Rule::new(Operation::Write, Fault::Errno(EIO)).nth(n).times(times));
+    let to: &[u8] = if mode == RenameMode::Exchange { b"y" } else { b"z" };
+    let moved = fs.rename(&cred, (&a, b"x"), (&b, to), mode);
+    let failed = dev.counts().injected > 0;
+    dev.heal();
+    let in_memory = up();
+    fs.purge_names();
+    assert_eq!(in_memory, up(), "{mode:?}, write {n}, {times}: {moved:?}");
+    !failed
 }
 
 #[test]
@@ -290,6 +330,47 @@ fn files_with_blocks_in_memory_stay_beyond_minvnodes() {
     (0..200).for_each(|i| drop(w.get(&d, &full(i)).unwrap()));
     assert!(w.fs.counters().inodes_loaded > loaded + 100);
     drop(d);
+    w.end();
+}
+
+/// A directory without users, and without a block in memory, stays while names below it are known.
+#[test]
+fn directories_of_known_names_stay_beyond_minvnodes() {
+    let w = mounted(TunableValues {
+        cache: 2 << 20,
+        minvnodes: Limit::Of(50),
+        maxvnodes: 2000,
+        namecache_prime: NamecachePrime::Off,
+        ..TunableValues::default()
+    });
+    let name = |i: usize| format!("d{i}");
+    let below = |i: usize| {
+        let d = w.dir(&w.root, &name(i));
+        drop(w.file(&d, "f"));
+        w.get(&d, "f").unwrap()
+    };
+    // Files with users stay, and the names that lead to them.
+    let held: Vec<Vnode> = (0..30).map(below).collect();
+    let (others, large) = (w.dir(&w.root, "others"), w.file(&w.root, "large"));
+    let squeeze = |from: usize| {
+        for _ in 0..3 {
+            w.fs.sync().unwrap();
+            let bytes = vec![1; 4 << 20];
+            w.fs.write(&Cred::root(), &large, 0, &bytes, WriteMode::default()).unwrap();
+        }
+        (from..from + 200).for_each(|i| drop(w.file(&others, &format!("empty{i}"))));
+    };
+    let loaded = || {
+        let before = w.fs.counters().inodes_loaded;
+        (0..30).for_each(|i| drop(w.get(&w.root, &name(i)).unwrap()));
+        w.fs.counters().inodes_loaded - before
+    };
+    squeeze(0);
+    assert_eq!(loaded(), 0);
+    w.fs.purge_names();
+    squeeze(1000);
+    assert_eq!(loaded(), 30, "it was the names that kept them");
+    drop((held, others, large));
     w.end();
 }
 

@@ -4,9 +4,8 @@
 
 mod common;
 
-use common::{START, World, mount_on};
+use common::{START, Shape, World, mount_on, soft_updates, soft_volume, volume};
 use ffs_admin::fsck::{Fsck, FsckOptions, Id};
-use ffs_admin::tunefs::TunefsOptions;
 use ffs_core::{Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteMode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::fault::{Fault, FaultInjector, Rule};
@@ -17,16 +16,16 @@ use std::time::Duration;
 
 const EIO: i32 = 5;
 
-fn volume(format: Format) -> MemDevice {
-    ffs_admin::newfs::quick(Endian::Little, format, 8192, 1024, 8 << 20).unwrap()
+fn shape(format: Format) -> Shape {
+    (Endian::Little, format, 8192, 1024)
 }
 
-fn options() -> MountOptions {
-    MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() }
+fn plain(format: Format) -> MemDevice {
+    volume(shape(format), 8 << 20)
 }
 
 fn world(format: Format) -> World {
-    mount_on(volume(format), &options())
+    mount_on(plain(format), &soft_updates())
 }
 
 fn put(w: &World, name: &str, content: &[u8]) -> Vnode {
@@ -58,7 +57,7 @@ fn seconds(w: &World, n: u64) {
 
 fn found(dev: MemDevice, path: &[&str]) -> Option<Vec<u8>> {
     let clock = Arc::new(ManualClock::new(Timestamp::new(START, 0)));
-    let opts = MountOptions { read_only: true, ..options() };
+    let opts = MountOptions { read_only: true, ..soft_updates() };
     let fs = Ffs::mount(Arc::new(dev), &opts, Env::seeded(clock, 1)).unwrap();
     let mut v = fs.root().unwrap();
     for name in path {
@@ -228,9 +227,9 @@ fn outstanding(w: &World) -> u64 {
 
 #[test]
 fn a_bound_on_what_is_outstanding_holds() {
-    let mut opts = options();
+    let mut opts = soft_updates();
     opts.tunables.set("max_softdeps", Some("200")).unwrap();
-    let w = mount_on(volume(Format::Ufs2), &opts);
+    let w = mount_on(plain(Format::Ufs2), &opts);
     let gauge = || outstanding(&w);
     for i in 0..400 {
         drop(w.file(&w.root, &format!("f{i}")));
@@ -249,7 +248,7 @@ fn a_bound_on_what_is_outstanding_holds() {
 #[test]
 fn names_are_durable_on_return_if_that_is_asked_for() {
     let c = Cred::root();
-    let w = mount_on(volume(Format::Ufs2), &MountOptions { stable: true, ..options() });
+    let w = mount_on(plain(Format::Ufs2), &MountOptions { stable: true, ..soft_updates() });
     let d = w.dir(&w.root, "d");
     assert!(found(cut(&w), &["d"]).is_some());
     let v = w.file(&d, "f");
@@ -266,8 +265,8 @@ fn names_are_durable_on_return_if_that_is_asked_for() {
 
 #[test]
 fn a_failing_device_is_told_by_fsync_and_forgotten_when_it_heals() {
-    let disk = Arc::new(FaultInjector::new(volume(Format::Ufs2), Vec::new()));
-    let fs = Ffs::mount(disk.clone(), &options(), Env::system()).unwrap();
+    let disk = Arc::new(FaultInjector::new(plain(Format::Ufs2), Vec::new()));
+    let fs = Ffs::mount(disk.clone(), &soft_updates(), Env::system()).unwrap();
     let (c, root) = (Cred::root(), fs.root().unwrap());
     let v = fs.create(&c, &root, b"f", NodeKind::Regular, 0o644).unwrap();
     fs.write(&c, &v, 0, &[1; 20_000], WriteMode::default()).unwrap();
@@ -286,18 +285,15 @@ fn a_failing_device_is_told_by_fsync_and_forgotten_when_it_heals() {
 
 /// A volume that asks for soft updates.
 fn asking(format: Format) -> MemDevice {
-    let dev = volume(format);
-    let opts = TunefsOptions { soft_updates: Some(true), ..Default::default() };
-    ffs_admin::tunefs::tunefs(&dev, &opts).unwrap();
-    dev
+    soft_volume(shape(format), 8 << 20)
 }
 
 #[test]
 fn the_superblock_says_who_orders_and_a_crash_needs_no_check() {
     for format in FORMATS {
         let auto = MountOptions::default();
-        let plain = mount_on(volume(format), &auto);
-        assert_eq!(plain.fs.ordering(), "sync");
+        let unasked = mount_on(plain(format), &auto);
+        assert_eq!(unasked.fs.ordering(), "sync");
         let w = mount_on(asking(format), &auto);
         assert_eq!(w.fs.ordering(), "softdep");
         let v = put(&w, "kept", &[4; 9000]);
@@ -316,7 +312,7 @@ fn the_superblock_says_who_orders_and_a_crash_needs_no_check() {
         assert!(fifth.fs.is_read_only(), "{format:?}: sync does not keep the promise");
         let asked = MountOptions { ordering: OrderingPolicy::Async, ..auto };
         assert_eq!(mount_on(asking(format), &asked).fs.ordering(), "softdep");
-        assert_eq!(mount_on(volume(format), &asked).fs.ordering(), "none");
+        assert_eq!(mount_on(plain(format), &asked).fs.ordering(), "none");
     }
 }
 
@@ -324,10 +320,7 @@ fn the_superblock_says_who_orders_and_a_crash_needs_no_check() {
 #[test]
 fn a_torn_group_is_worked_on_without_a_check() {
     for format in FORMATS {
-        let dev = ffs_admin::newfs::quick(Endian::Little, format, 8192, 1024, 32 << 20).unwrap();
-        let opts = TunefsOptions { soft_updates: Some(true), ..Default::default() };
-        ffs_admin::tunefs::tunefs(&dev, &opts).unwrap();
-        let w = mount_on(dev, &MountOptions::default());
+        let w = mount_on(soft_volume(shape(format), 32 << 20), &MountOptions::default());
         drop(put(&w, "kept", &[4; 9000]));
         w.fs.sync().unwrap();
         let old = cut(&w);
@@ -450,9 +443,9 @@ fn tiny_limits_and_a_small_disk_stop_nobody() {
     const THREADS: u64 = 4;
     const FILES: u64 = 2500;
     for format in [Format::Ufs1, Format::Ufs2] {
-        let mut opts = options();
+        let mut opts = soft_updates();
         opts.tunables.set("max_softdeps", Some("100")).unwrap();
-        let w = mount_on(volume(format), &opts);
+        let w = mount_on(plain(format), &opts);
         w.fs.sync().unwrap();
         let before = w.fs.statfs();
         let content = [7; 20_000];

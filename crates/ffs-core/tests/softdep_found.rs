@@ -3,11 +3,9 @@
 
 mod common;
 
-use common::{World, mount_on};
+use common::{World, mount_on, soft_updates, soft_volume};
 use ffs_admin::fsck::{Fsck, FsckOptions};
-use ffs_core::{
-    Cred, Env, Ffs, MountOptions, OrderingPolicy, RenameMode, WriteMode, XattrNamespace, XattrSet,
-};
+use ffs_core::{Cred, Env, Ffs, MountOptions, RenameMode, WriteMode, XattrNamespace, XattrSet};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, MemDevice};
@@ -16,22 +14,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 fn world(bsize: u32, fsize: u32) -> World {
-    let mem =
-        ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, bsize, fsize, 16 << 20).unwrap();
-    let soft = ffs_admin::tunefs::TunefsOptions { soft_updates: Some(true), ..Default::default() };
-    ffs_admin::tunefs::tunefs(&mem, &soft).unwrap();
-    mount_on(
-        mem,
-        &MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() },
-    )
-}
-
-fn end(w: World) {
-    let World { fs, root, dev, .. } = w;
-    drop(root);
-    fs.unmount().unwrap();
-    let dev: Arc<dyn BlockDevice> = Arc::new(dev.inner().snapshot());
-    assert!(ffs_admin::fsck::quick_check(&dev).is_empty());
+    let shape = (Endian::Little, Format::Ufs2, bsize, fsize);
+    mount_on(soft_volume(shape, 16 << 20), &soft_updates())
 }
 
 /// The old parent's count waited for ever for a removal that had been taken back.
@@ -47,7 +31,7 @@ fn a_directory_moved_away_and_back_leaves_nothing_to_wait_for() {
     w.fs.sync().unwrap();
     assert_eq!((w.nlink(&p), w.nlink(&q)), (3, 2));
     drop((p, q));
-    end(w);
+    w.end();
 }
 
 /// An area of two blocks replaced by one of a single block before any image was thought to be never there.
@@ -59,7 +43,7 @@ fn attributes_that_shrink_before_they_are_written_are_durable_after_fsync() {
     w.fs.setxattr(&c, &v, XattrNamespace::User, b"k", &[2; 100], XattrSet::Any).unwrap();
     w.fs.fsync(&v, false).unwrap();
     drop(v);
-    end(w);
+    w.end();
 }
 
 /// Logs are rotated: each takes the name that the one before has just left. However long the chain, none of
@@ -96,7 +80,7 @@ fn a_long_chain_of_renames_loses_no_file() {
             assert_eq!(contents(state.snapshot()).len(), LOGS, "a write at {offset}");
         }
     }
-    end(w);
+    w.end();
 }
 
 /// What the files hold after a repair, told apart.

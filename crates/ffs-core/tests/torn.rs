@@ -6,20 +6,15 @@
 //! again so is the volume: everything reaches it, and a full check is silent. `FFS_MODEL_SEED` repeats a seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-#[path = "killed/examine.rs"]
-#[allow(dead_code, reason = "the judge of several writers")]
-mod examine;
-#[path = "killed/place.rs"]
-#[allow(dead_code, reason = "what only the killed process needs")]
-mod place;
+mod common;
 
-use ffs_core::{Env, Error, Ffs, MountOptions, OrderingPolicy};
-use ffs_device::clock::{ManualClock, Timestamp};
+use common::place::Mounted;
+use common::{examine, soft_volume_of};
+use ffs_core::Error;
 use ffs_device::fault::EIO;
 use ffs_device::{BlockDevice, Durability, Fault, FaultInjector, MemDevice, Operation, Rule};
-use ffs_ondisk::{Endian, Format};
-use ffs_testkit::killed::{COMMON, Op, Place, Script, judge};
-use place::Mounted;
+use ffs_testkit::env::number;
+use ffs_testkit::killed::{Op, Script, judge};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,32 +42,12 @@ struct Run {
     done: usize,
 }
 
-fn volume(seed: u64) -> MemDevice {
-    let (endian, format, bsize, fsize) = match seed % 3 {
-        0 => (Endian::Little, Format::Ufs2, 4096, 512),
-        1 => (Endian::Big, Format::Ufs1, 8192, 1024),
-        _ => (Endian::Little, Format::Ufs2, 16384, 2048),
-    };
-    let dev = ffs_admin::newfs::quick(endian, format, bsize, fsize, 8 << 20).unwrap();
-    let soft = ffs_admin::tunefs::TunefsOptions { soft_updates: Some(true), ..Default::default() };
-    ffs_admin::tunefs::tunefs(&dev, &soft).unwrap();
-    dev.with_durability(Durability::OnFlush)
-}
-
 impl Run {
     /// A volume with the common directories on it, and a device that will fail as told.
     fn new(seed: u64, failure: Option<Failure>) -> Run {
-        let dev = Arc::new(FaultInjector::new(volume(seed), Vec::new()));
-        let clock = Arc::new(ManualClock::new(Timestamp::new(1_700_000_000, 0)));
-        let options =
-            MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() };
-        let device = Arc::clone(&dev) as Arc<dyn BlockDevice>;
-        let fs = Ffs::mount(device, &options, Env::seeded(clock.clone(), seed)).unwrap();
-        let place = Mounted { fs, clock };
-        for directory in COMMON {
-            place.mkdir(directory).unwrap();
-            place.fsync(directory).unwrap();
-        }
+        let disk = soft_volume_of(seed).with_durability(Durability::OnFlush);
+        let dev = Arc::new(FaultInjector::new(disk, Vec::new()));
+        let place = Mounted::begin(dev.clone(), seed);
         if let Some(f) = failure {
             dev.add(Rule::new(Operation::Write, f.fault).nth(f.from).times(f.times));
         }
@@ -149,7 +124,7 @@ fn only_eio(error: Option<Error>) -> Result<(), String> {
 }
 
 fn every_point(fault: impl Fn(u64) -> Fault, times: u64) {
-    let asked = std::env::var("FFS_MODEL_SEED").ok().map(|s| s.parse().unwrap());
+    let asked = number("FFS_MODEL_SEED");
     for seed in asked.map_or_else(|| vec![1, 2, 3], |s: u64| vec![s]) {
         let writes = Run::new(seed, None).run().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert!(writes > 20, "a workload that writes: {writes}");

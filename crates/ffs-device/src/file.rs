@@ -84,6 +84,9 @@ impl FileDevice {
 
     fn measure(name: Arc<str>, mut file: File, read_only: bool) -> io::Result<Self> {
         let kind = file.metadata()?.file_type();
+        if kind.is_dir() {
+            return Err(rustix::io::Errno::ISDIR.into());
+        }
         if !kind.is_file() && !kind.is_block_device() {
             let message = "not a regular file or a block device";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));

@@ -105,7 +105,10 @@ fn hint(error: &DeviceError, write: bool) -> &'static str {
     match (Errno::from_raw_os_error(error.errno()), write) {
         (Errno::NOENT, _) => "; check the path",
         (Errno::ISDIR, _) => "; an image is a file or a block device",
-        (Errno::ACCESS | Errno::PERM, true) => "; do it as a user who may write to it",
+        (Errno::PERM, true) => {
+            "; if it is immutable or append-only (lsattr tells), chattr changes that"
+        }
+        (Errno::ACCESS, true) => "; do it as a user who may write to it",
         (Errno::ACCESS | Errno::PERM, false) => "; do it as a user who may read it",
         (Errno::ROFS, _) => "; it can only be read where it is",
         _ => "",

@@ -3,9 +3,12 @@
 use crate::error::MountError;
 use crate::mountinfo::{self, Mount};
 use crate::server::{CONTROL, MESSAGE};
+use ffs_device::host_words;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What a name stands for.
@@ -126,15 +129,53 @@ fn garbled() -> MountError {
 
 /// The mount of ours on `path`.
 pub(crate) fn ours(path: &Path) -> Result<Mount, MountError> {
-    let not = |path: &Path, found| MountError::NotMounted { path: path.to_owned(), found };
-    // A dead server's mount point cannot be resolved; its name must be meant as it is written.
-    let real = path.canonicalize().or_else(|_| std::path::absolute(path));
-    let real = real.map_err(|e| MountError::MountPoint { path: path.to_owned(), source: e })?;
+    let not = |found| MountError::NotMounted { path: path.to_owned(), found };
+    let real = real_name(path).map_err(|e| not(host_words(e)))?;
     let found = mountinfo::find(&real).map_err(|e| MountError::kernel("mountinfo", e))?;
     match found {
-        None => Err(not(path, "nothing is mounted there")),
-        Some(m) if !m.is_ours() => Err(not(path, "another kind of file system is mounted there")),
+        None => Err(not(instead(&real)?)),
+        Some(m) if !m.is_ours() => {
+            Err(not(format!("the file system mounted there is {}, not one of ffs", m.fs_type)))
+        }
         Some(m) => Ok(m),
+    }
+}
+
+/// The real name of `path`. What is mounted there may let nobody look: a dead server, or a private mount.
+fn real_name(path: &Path) -> io::Result<PathBuf> {
+    path.canonicalize().or_else(|error| {
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Err(error) };
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        Ok(dir.canonicalize().map_err(|_| error)?.join(name))
+    })
+}
+
+/// What is at `path`, where nothing is mounted.
+fn instead(path: &Path) -> Result<String, MountError> {
+    match path.metadata() {
+        Err(e) => return Ok(host_words(e)),
+        Ok(m) if !m.is_dir() => {
+            return Ok("not a directory that an image is mounted on".to_owned());
+        }
+        Ok(_) => {}
+    }
+    for above in path.ancestors().skip(1) {
+        let found = mountinfo::find(above).map_err(|e| MountError::kernel("mountinfo", e))?;
+        if found.is_some_and(|m| m.is_ours()) {
+            return Ok(format!("nothing is mounted there, but on {}", above.display()));
+        }
+    }
+    Ok("nothing is mounted there".to_owned())
+}
+
+/// Why the server of `mount_point` cannot be asked.
+fn unasked(mount_point: &Path, error: Errno, what: &'static str) -> MountError {
+    let path = mount_point.to_owned();
+    let owner = || Some(mountinfo::find(mount_point).ok()??.owner()?.to_owned());
+    match (error, owner()) {
+        (Errno::ACCESS, Some(owner)) => MountError::Private { path, owner },
+        (Errno::PERM, Some(owner)) => MountError::NotAllowed { path, owner },
+        _ => MountError::kernel(what, error),
     }
 }
 
@@ -142,13 +183,13 @@ pub(crate) fn ours(path: &Path) -> Result<Mount, MountError> {
 pub(crate) fn command(mount_point: &Path, message: &str) -> Result<String, MountError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(mount_point, flags, Mode::empty())
-        .map_err(|e| MountError::kernel("the mount's server does not answer", e))?;
+        .map_err(|e| unasked(mount_point, e, "the mount's server does not answer"))?;
     let mut text = [0; MESSAGE];
     if message.len() >= MESSAGE || message.contains('\0') {
         return Err(MountError::Server("names and values are short words".to_owned()));
     }
     text[..message.len()].copy_from_slice(message.as_bytes());
-    ask(&dir, &mut text).map_err(|e| MountError::kernel("the mount's server refused", e))?;
+    ask(&dir, &mut text).map_err(|e| unasked(mount_point, e, "the mount's server refused"))?;
     let end = text.iter().position(|b| *b == 0).unwrap_or(MESSAGE);
     let answer = String::from_utf8_lossy(&text[..end]);
     match answer.strip_prefix("ok") {

@@ -20,7 +20,7 @@ pub enum MountError {
         source: ffs_core::Error,
     },
     /// The mount point cannot be used.
-    #[error("cannot mount on {}: {}", .path.display(), host_words(.source))]
+    #[error("cannot mount on {}: {}{}", .path.display(), host_words(.source), mkdir_hint(.source))]
     MountPoint {
         /// The directory.
         path: PathBuf,
@@ -47,11 +47,42 @@ pub enum MountError {
         /// The directory.
         path: PathBuf,
         /// What is there instead.
-        found: &'static str,
+        found: String,
+    },
+    /// Who mounted keeps it private, also from root.
+    #[error(
+        "{} is private to user {owner}, who mounted it without -o allow_other: do it as that user",
+        .path.display()
+    )]
+    Private {
+        /// The directory.
+        path: PathBuf,
+        /// Who mounted.
+        owner: String,
+    },
+    /// The caller may look, no more.
+    #[error("only root and user {owner}, who mounted {}, may do that", .path.display())]
+    NotAllowed {
+        /// The directory.
+        path: PathBuf,
+        /// Who mounted.
+        owner: String,
+    },
+    /// What is in memory cannot be written: the mount stays, so that nothing is lost.
+    #[error(
+        "{} stays mounted, because not everything could be written: {words}; put that right and unmount again (-f \
+         gives up what is not written)",
+        .path.display()
+    )]
+    NotWritten {
+        /// The directory.
+        path: PathBuf,
+        /// The server's own words.
+        words: String,
     },
     /// The mount is in use.
     #[error(
-        "{} is in use: leave the directory and close its files (fuser -m tells whose), or unmount lazily",
+        "{} is in use: leave the directory and close its files (fuser -m tells whose), or unmount lazily (-l)",
         .path.display()
     )]
     Busy {
@@ -72,6 +103,10 @@ pub enum MountError {
 fn advice(error: &ffs_core::Error, image: &str) -> String {
     let ffs_core::Error::Format(error) = error else { return String::new() };
     error.advice(image).map(|advice| format!("; {advice}")).unwrap_or_default()
+}
+
+fn mkdir_hint(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::NotFound { "; mkdir makes it" } else { "" }
 }
 
 fn read_only_hint(error: &OpenError) -> &'static str {

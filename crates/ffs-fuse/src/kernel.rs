@@ -169,7 +169,7 @@ fn mount_by_helper(plan: &Plan) -> Result<OwnedFd, MountError> {
         command.env("_FUSE_COMMFD", raw.to_string()).stderr(Stdio::piped());
         keep_open_in_child(&mut command, raw);
         command.spawn().map_err(|e| match e.kind() {
-            io::ErrorKind::NotFound => no_helper(rustix::process::geteuid().is_root()),
+            kind if is_absent(kind) => no_helper(rustix::process::geteuid().is_root()),
             _ => MountError::kernel("fusermount3", e),
         })?
     };
@@ -229,6 +229,12 @@ fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
+/// Whether a program that cannot be started is not here, as far as this user can see: a directory in `PATH` that
+/// he may not search gives "permission denied".
+fn is_absent(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+}
+
 fn helper_command() -> Command {
     Command::new("fusermount3")
 }
@@ -263,7 +269,7 @@ fn unmount_by_helper(mount_point: &Path, lazy: bool) -> Result<(), MountError> {
     }
     let output = command.arg("--").arg(mount_point).output();
     let output = output.map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => MountError::Helper(
+        kind if is_absent(kind) => MountError::Helper(
             "not here (package fuse3); without root unmounting needs it".to_owned(),
         ),
         _ => MountError::kernel("fusermount3", e),

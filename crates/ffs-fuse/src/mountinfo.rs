@@ -24,6 +24,11 @@ impl Mount {
         self.fs_type == "fuse.ffs" || self.fs_type == "fuseblk.ffs"
     }
 
+    /// The number of the user who mounted it, if it is FUSE's.
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.fs_options.split(',').find_map(|w| w.strip_prefix("user_id="))
+    }
+
     /// Whether `word` is among the options, of the mount or of the file system.
     pub(crate) fn has_option(&self, word: &str) -> bool {
         self.options.split(',').chain(self.fs_options.split(',')).any(|w| w == word)
@@ -86,6 +91,7 @@ mod tests {
         assert_eq!(m.mount_point, Path::new(r"/mnt/a b\"));
         assert_eq!((m.device.as_str(), m.fs_type.as_str()), ("0:48", "fuse.ffs"));
         assert!(m.is_ours() && m.has_option("nosuid") && m.has_option("user_id=0"));
+        assert_eq!(m.owner(), Some("0"));
         assert_eq!(parse(b"62 30 0:48 / /mnt rw"), None);
         assert!(find(Path::new("/proc")).unwrap().is_some());
     }

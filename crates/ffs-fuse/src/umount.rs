@@ -1,7 +1,9 @@
 //! Unmounting from outside: the mount goes, and the caller learns when the last byte is durable.
 //!
-//! **Purpose.** The kernel's `umount` of an ordinary FUSE mount returns while the server still writes.
-//! [`unmount_and_wait`] returns when the server has ended, and with it the lock on the image.
+//! **Purpose.** The kernel's `umount` of an ordinary FUSE mount returns while the server still writes, and
+//! cannot say that writing failed. [`unmount_and_wait`] has everything written first: a mount of which not
+//! everything can be written stays, as BSD's does. It returns when the server has ended, and with it the lock on
+//! the image.
 
 use crate::control::{command, ours};
 use crate::error::MountError;
@@ -28,6 +30,9 @@ pub struct UnmountRequest {
 /// Nothing of ours is mounted there, it is in use, or the caller may not.
 pub fn unmount_and_wait(request: &UnmountRequest) -> Result<(), MountError> {
     let mount = ours(&request.mount_point)?;
+    if !request.lazy && !request.force {
+        write_all(&mount.mount_point)?;
+    }
     // Ask before, hold it by its descriptor after: a number could pass to another process.
     let server = if request.force { None } else { server_of(&mount.mount_point) };
     kernel::unmount(&mount.mount_point, Force { lazy: request.lazy, force: request.force })?;
@@ -50,6 +55,21 @@ pub fn remount(mount_point: &Path, read_only: bool) -> Result<(), MountError> {
     }
     command(&mount.mount_point, "remount rw")?;
     kernel::remount(&mount, false)
+}
+
+/// Has everything written that is in memory. A server that is dead or of another version cannot be asked.
+fn write_all(mount_point: &Path) -> Result<(), MountError> {
+    // What the kernel kept back (-o writeback) must reach the server, which tells what became of it.
+    if let Ok(root) = std::fs::File::open(mount_point) {
+        let _ = rustix::fs::syncfs(&root);
+    }
+    match command(mount_point, "sync") {
+        Err(MountError::Server(words)) => {
+            Err(MountError::NotWritten { path: mount_point.to_owned(), words })
+        }
+        Err(denied @ (MountError::NotAllowed { .. } | MountError::Private { .. })) => Err(denied),
+        _ => Ok(()),
+    }
 }
 
 /// The server's process; `None` if it cannot be told (it is dead, or of another namespace).

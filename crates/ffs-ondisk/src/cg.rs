@@ -1,7 +1,7 @@
 //! Cylinder groups: header, bitmaps, cluster summary (§5).
 //!
 //! [`Cg`] and [`CgMut`] are views of a group's block in memory. The offsets of the maps follow
-//! from the geometry alone ([`CgLayout`]); [`validate`] compares them with the stored ones once,
+//! from the geometry alone ([`CgLayout`]); [`validate`] (`cg/check.rs`) compares them with the stored ones once,
 //! when the block enters from disk, and after that the views trust the geometry.
 //!
 //! # Invariants
@@ -9,23 +9,20 @@
 //! 2. Map indexes out of range read as "used" and write nothing.
 //! 3. Views do not keep counts in step with maps: that is the allocator's (or fsck's) business.
 
+mod check;
+
+pub use check::{hash_ok, rehash, validate, validate_header};
+
 use crate::csum::Csum;
-use crate::error::{Corrupt, Error, Place, Structure};
 use crate::geometry::{Format, Geometry};
-use crate::hash::check_hash;
 use crate::layout;
-use crate::superblock::CkHash;
 use crate::units::CgNo;
-use crate::wire::{get, need, put};
+use crate::wire::{get, put};
 
 /// Magic number of a cylinder group.
 pub const CG_MAGIC: u32 = 0x0009_0255;
 /// Bytes of the header; the maps follow.
 pub const CG_HEADER: usize = 168;
-/// Byte offset of the magic number in the oldest (4.2BSD) layout.
-const OLD_MAGIC_OFFSET: usize = 980;
-/// Byte offset of the check hash.
-const CKHASH_OFFSET: usize = 132;
 
 layout! {
     /// The header fields of a cylinder group.
@@ -450,91 +447,6 @@ impl<'a> CgMut<'a> {
         put(self.b, 136, self.g.endian, now);
         rehash(self.g, self.b);
     }
-}
-
-/// Recomputes the check hash of the group block `b` if the volume keeps one.
-pub fn rehash(g: &Geometry, b: &mut [u8]) {
-    if g.ckhash.contains(CkHash::CYLGRP) {
-        let hash = check_hash(b.get(..g.cgsize as usize).unwrap_or(&[]), CKHASH_OFFSET);
-        put(b, CKHASH_OFFSET, g.endian, hash);
-    }
-}
-
-/// Whether the stored check hash is right; `true` where the volume keeps none.
-#[must_use]
-pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
-    if !g.ckhash.contains(CkHash::CYLGRP) {
-        return true;
-    }
-    let hash = check_hash(b.get(..g.cgsize as usize).unwrap_or(&[]), CKHASH_OFFSET);
-    hash == get::<u32>(b, CKHASH_OFFSET, g.endian)
-}
-
-/// Checks the block of group `c` as it comes from disk (§18.2).
-///
-/// # Errors
-/// The first field that is wrong; a wrong check hash is reported as field `ckhash`.
-pub fn validate(g: &Geometry, c: CgNo, b: &[u8]) -> Result<(), Error> {
-    validate_header(g, c, b)?;
-    if !hash_ok(g, b) {
-        let found = format!("{:#010x}", CgFields::decode(b, g.endian).ckhash);
-        let place = Place::Group(c);
-        let want = "the check hash of the block";
-        return Err(Corrupt::new(Structure::CylinderGroup, place, "ckhash", found, want).into());
-    }
-    Ok(())
-}
-
-/// Checks all but the check hash of group `c`'s block: what a write cut off between sectors leaves right.
-///
-/// # Errors
-/// The first field that is wrong.
-pub fn validate_header(g: &Geometry, c: CgNo, b: &[u8]) -> Result<(), Error> {
-    need(b, g.cgsize as usize, Structure::CylinderGroup)?;
-    let h = CgFields::decode(b, g.endian);
-    if h.magic != CG_MAGIC && get::<u32>(b, OLD_MAGIC_OFFSET, g.endian) == CG_MAGIC {
-        return Err(Error::Unsupported("cylinder groups in the 4.2BSD layout".into()));
-    }
-    if let Some((field, found, expected)) = header_problems(g, c, &h).into_iter().next() {
-        let place = Place::Group(c);
-        return Err(Corrupt::new(Structure::CylinderGroup, place, field, found, expected).into());
-    }
-    Ok(())
-}
-
-type Mismatch = Option<(&'static str, u64, u64)>;
-
-/// Every header field that differs from what the geometry prescribes: name, found, expected.
-fn header_problems(g: &Geometry, c: CgNo, h: &CgFields) -> Vec<(&'static str, u64, u64)> {
-    let lay = CgLayout::of(g);
-    let ndblk = g.cg_frags(c);
-    let eq = |name, found: u64, want: u64| -> Mismatch {
-        (found != want).then_some((name, found, want))
-    };
-    let mut out = vec![
-        eq("magic", h.magic.into(), CG_MAGIC.into()),
-        eq("cgx", h.cgx.into(), c.0.into()),
-        eq("ndblk", h.ndblk.into(), ndblk.into()),
-        eq("iusedoff", h.iusedoff.into(), lay.iusedoff.into()),
-        eq("freeoff", h.freeoff.into(), lay.freeoff.into()),
-        eq("nextfreeoff", h.nextfreeoff.into(), lay.nextfreeoff.into()),
-    ];
-    if g.contigsumsize > 0 {
-        out.push(eq("clustersumoff", h.clustersumoff.into(), lay.clustersumoff.into()));
-        out.push(eq("clusteroff", h.clusteroff.into(), lay.clusteroff.into()));
-        out.push(eq("nclusterblks", h.nclusterblks.into(), (ndblk / g.frag).into()));
-    }
-    if g.format == Format::Ufs1 {
-        out.push(eq("old_niblk", u64::from(h.old_niblk as u16), g.ipg.into()));
-        out.push(eq("old_btotoff", u64::from(h.old_btotoff as u32), lay.btotoff.into()));
-        out.push(eq("old_boff", u64::from(h.old_boff as u32), lay.boff.into()));
-    } else {
-        let whole = h.initediblk <= g.ipg
-            && (h.initediblk.is_multiple_of(g.inopb) || h.initediblk == g.ipg);
-        out.push(eq("niblk", h.niblk.into(), g.ipg.into()));
-        out.push((!whole).then_some(("initediblk", h.initediblk.into(), g.ipg.into())));
-    }
-    out.into_iter().flatten().collect()
 }
 
 /// The pattern of a wholly free block: `frag` one bits.

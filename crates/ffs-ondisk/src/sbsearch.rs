@@ -426,6 +426,9 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
 
     /// The error when there is no superblock at all.
     fn nothing(&mut self, why: String) -> SearchError<E> {
+        if self.device_bytes == Some(0) {
+            return Error::NotUfs("the image is empty".into()).into();
+        }
         let start = self.bytes(0, SBLOCKSIZE).unwrap_or_default();
         let magic = SBLOCKSEARCH
             .into_iter()

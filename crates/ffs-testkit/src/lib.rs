@@ -1,4 +1,5 @@
-//! Helpers for the tests of all rooms: real images, and deterministic streams of numbers and bytes.
+//! Helpers for the tests of all rooms: real images, references to compare with, deterministic streams of
+//! numbers and bytes, and settings from the environment.
 //!
 //! **Purpose.** What several rooms' tests need and none of them should own. It depends on no room,
 //! so that any room may use it without a cycle.
@@ -9,6 +10,7 @@
 //!    without it; a fixture that is present but damaged stops the test.
 #![allow(clippy::panic, reason = "a test helper stops the test it helps; callers are tests only")]
 
+pub mod env;
 pub mod fixtures;
 pub mod killed;
 pub mod model;

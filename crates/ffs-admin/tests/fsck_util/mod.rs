@@ -108,8 +108,7 @@ impl Img {
         let maps = [CgAllocFree, CgMaps, CgSummary, CsCg, CsTotal];
         let odd: Vec<_> = report.findings.iter().filter(|f| !maps.contains(&f.id)).collect();
         assert!(odd.is_empty(), "the builder is wrong: {odd:#?}");
-        let report = img.fsck(FsckOptions::no());
-        assert!(report.is_silent(), "{:#?}", report.findings);
+        img.silent();
         img
     }
 
@@ -126,6 +125,12 @@ impl Img {
     pub fn fsck(&self, options: FsckOptions) -> FsckReport {
         let dev: Arc<dyn BlockDevice> = self.dev.clone();
         Fsck::new(dev, FsckOptions { force: true, ..options }.at(1_700_000_000)).run()
+    }
+
+    /// A check finds nothing.
+    pub fn silent(&self) {
+        let report = self.fsck(FsckOptions::no());
+        assert!(report.is_silent(), "{:#?} {:?}", report.findings, report.stopped);
     }
 
     pub fn dev_len(&self) -> u64 {

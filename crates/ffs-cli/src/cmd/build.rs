@@ -297,7 +297,12 @@ impl Order {
         let total = survey.map(|survey| survey.bytes);
         let filled = self.copy(&session, &clock, total);
         let stat = session.ffs.statfs();
-        let tally = session.finish_with(filled)?;
+        let closed = session.close();
+        let tally = filled?;
+        closed.map_err(|error| {
+            Failure::new(name, format!("not everything could be written: {error}"))
+                .hint("it is no image yet: make room and build it again, or put it elsewhere")
+        })?;
         Ok(Built {
             tally,
             size,
@@ -417,7 +422,8 @@ pub(crate) fn into_file(mut order: Order, path: &Path, name: &str) -> Result<Bui
     let partial = Partial(path.with_file_name(partial));
     let source = &mut order.source;
     // Made before the tree is walked, so that it can be told apart.
-    let created = FileDevice::create_sparse(&partial.0, 0).map_err(Failure::plain)?;
+    let created =
+        FileDevice::create_sparse(&partial.0, 0).map_err(|error| Failure::unmade(name, &error))?;
     if let Ok(found) = fs::symlink_metadata(&partial.0) {
         source.skip(&found);
     }

@@ -287,7 +287,7 @@ fn create(args: &Args, size: Option<u64>) -> Result<bool, Failure> {
         return Err(failure.hint("create it with -s SIZE, such as -s 1g"));
     };
     let created = FileDevice::create_sparse(path, size.saturating_add(args.reserved));
-    created.map_err(Failure::plain)?;
+    created.map_err(|error| Failure::unmade(path.display(), &error))?;
     Ok(true)
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     #[arg(short = 'w', value_name = "SECONDS", value_parser = live::seconds)]
     wait: Option<Duration>,
     /// MOUNT: looks
-    #[arg(short = 'c', value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'c', value_name = "COUNT", value_parser = live::looks)]
     count: Option<u64>,
     /// MOUNT: also what is 0
     #[arg(short = 'a')]
@@ -82,7 +82,7 @@ struct JsonXattr {
 
 pub(crate) fn run(args: Args) -> Outcome {
     if let [one] = &args.paths[..]
-        && Path::new(one).is_dir()
+        && is_mount(Path::new(one))
     {
         return live::run(Path::new(one), &args);
     }
@@ -91,7 +91,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             Failure::usage("-w, -c and -a are for one mount: ffs stat MOUNT").code(DOC.usage_code)
         );
     }
-    if args.paths.iter().any(|path| Path::new(path).is_dir()) {
+    if args.paths.iter().any(|path| is_mount(Path::new(path))) {
         let text = "a mount is looked at by itself: ffs stat MOUNT";
         return Err(Failure::usage(text).code(DOC.usage_code));
     }
@@ -111,6 +111,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     }
     out.flush()?;
     Ok(u8::from(output::errors() > 0))
+}
+
+/// Whether a mount is meant: a directory, which a private mount's own does not show to others.
+fn is_mount(path: &Path) -> bool {
+    path.is_dir() || ffs_fuse::Control::open(path).is_ok()
 }
 
 fn look(

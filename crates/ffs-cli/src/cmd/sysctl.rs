@@ -117,7 +117,7 @@ fn below<'e>(entries: &'e [Entry], name: &str) -> Vec<&'e Entry> {
 
 fn unknown(entries: &[Entry], name: &str) -> String {
     let nearest = ffs_core::nearest(name, entries.iter().map(|e| e.name.as_str()));
-    format!("unknown name '{name}'{}", ffs_core::suggestion(nearest))
+    format!("unknown name '{name}'{}; ffs sysctl MOUNT lists them", ffs_core::suggestion(nearest))
 }
 
 fn print(args: &Args, shown: &[&Entry], out: &mut impl Write) -> Result<(), Failure> {

@@ -190,16 +190,7 @@ pub(crate) fn make_tree(root: &Path) {
 
 /// Pseudo-random bytes, the same for the same seed.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed | 1;
-    let mut out = Vec::with_capacity(len + 8);
-    while out.len() < len {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        out.extend_from_slice(&x.to_le_bytes());
-    }
-    out.truncate(len);
-    out
+    ffs_testkit::rng::fill(len, seed, 0)
 }
 
 pub(crate) fn set_mtime(path: &Path, secs: i64, nanos: i64) {

@@ -262,3 +262,31 @@ fn one_is_not_many() {
     let copied = ffs().args(["cp", "-v", &format!("{image}:/f"), &d.str("g")]).output().unwrap();
     assert!(text(&copied).contains("copied 1 file,"), "{}", text(&copied));
 }
+
+#[test]
+fn refusals_say_what_to_do() {
+    let d = Dir::new();
+    let image = d.image("a.img", "1m", &[]);
+    let (empty, dir) = (d.file("empty", b""), d.str(""));
+    for command in [&["ls"][..], &["df"], &["tunefs", "-p"], &["dumpfs"]] {
+        fails(&on(command, &empty, &dir), 1, "empty: no UFS file system found: the image is empty");
+        fails(&on(command, &dir, &dir), 1, "Is a directory; an image is a file or a block device");
+    }
+    fails(&["newfs", "-s", "2m", &image], 1, "make it larger first (truncate -s 2097152)");
+    let nowhere = d.str("no/new.img");
+    fails(
+        &["newfs", "-s", "2m", &nowhere],
+        1,
+        "No such file or directory; make the directory first",
+    );
+    let told = fails(&["build", &nowhere, "/proc/self/fdinfo"], 1, "; make the directory first");
+    assert!(!told.contains("ffs-build."), "the name of a file that nobody asked for: {told}");
+    fails(&["rm", "-r", &format!("{image}:/")], 1, "this is the root directory");
+    fails(&["mount", &image, &nowhere], 32, "No such file or directory; mkdir makes it");
+    for command in ["stat", "sysctl", "umount"] {
+        fails(&[command, &dir], 1, "nothing is mounted there");
+    }
+    fails(&["umount", &nowhere], 1, "No such file or directory");
+    fails(&["sysctl", &image], 1, "not a directory that an image is mounted on");
+    fails(&["stat", "-c", "many", &dir], 1, "a number of at least 1 is wanted");
+}

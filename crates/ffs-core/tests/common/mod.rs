@@ -1,9 +1,14 @@
-//! What the tests of directories and operations share: small volumes in memory whose writes are
-//! recorded, and the check that they are sound.
+//! What the tests share: small volumes in memory whose writes are recorded, and the check that they are sound.
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use ffs_core::{Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, Result, Vnode};
+pub(crate) mod examine;
+pub(crate) mod place;
+
+use ffs_admin::tunefs::{TunefsOptions, tunefs};
+use ffs_core::{
+    Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, RenameMode, Result, Vnode,
+};
 use ffs_device::clock::{Clock, ManualClock, Timestamp};
 use ffs_device::record::{Event, Level, Recorder};
 use ffs_device::{BlockDevice, MemDevice};
@@ -19,17 +24,53 @@ pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
 }
 
+/// When volumes are mounted, seconds.
 pub(crate) const START: i64 = 1_700_000_000;
+
+/// Byte order, format, bytes of a block and of a fragment.
+pub(crate) type Shape = (Endian, Format, u32, u32);
+
+/// A new volume.
+pub(crate) fn volume((endian, format, bsize, fsize): Shape, bytes: u64) -> MemDevice {
+    ffs_admin::newfs::quick(endian, format, bsize, fsize, bytes).unwrap()
+}
+
+/// A new volume whose superblock asks for soft updates.
+pub(crate) fn soft_volume(shape: Shape, bytes: u64) -> MemDevice {
+    let dev = volume(shape, bytes);
+    let soft = TunefsOptions { soft_updates: Some(true), ..TunefsOptions::default() };
+    tunefs(&dev, &soft).unwrap();
+    dev
+}
+
+/// What a seed has its soft updates work on: both formats, both byte orders, 8 MB.
+pub(crate) fn soft_volume_of(seed: u64) -> MemDevice {
+    let shape = match seed % 3 {
+        0 => (Endian::Little, Format::Ufs2, 4096, 512),
+        1 => (Endian::Big, Format::Ufs1, 8192, 1024),
+        _ => (Endian::Little, Format::Ufs2, 16384, 2048),
+    };
+    soft_volume(shape, 8 << 20)
+}
+
+/// A mount with soft updates.
+pub(crate) fn soft_updates() -> MountOptions {
+    MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() }
+}
 
 /// A little-endian UFS2 volume of 16 MB, 16K/2K.
 pub(crate) fn world(policy: OrderingPolicy) -> World {
     world_of((Endian::Little, Format::Ufs2, 16384, 2048), policy)
 }
 
-pub(crate) fn world_of(shape: (Endian, Format, u32, u32), policy: OrderingPolicy) -> World {
-    let (endian, format, bsize, fsize) = shape;
-    let mem = ffs_admin::newfs::quick(endian, format, bsize, fsize, 16 << 20).unwrap();
-    mount_on(mem, &MountOptions { ordering: policy, ..MountOptions::default() })
+pub(crate) fn world_of(shape: Shape, policy: OrderingPolicy) -> World {
+    let opts = MountOptions { ordering: policy, ..MountOptions::default() };
+    mount_on(volume(shape, 16 << 20), &opts)
+}
+
+/// The same without an order of writes.
+pub(crate) fn fresh() -> World {
+    world(OrderingPolicy::None)
 }
 
 pub(crate) fn mount_on(mem: MemDevice, opts: &MountOptions) -> World {
@@ -133,4 +174,18 @@ pub(crate) fn check(dev: &Arc<Recorder<MemDevice>>) {
 /// The errno of a failure; 0 for success.
 pub(crate) fn errno<T>(r: Result<T>) -> i32 {
     r.err().as_ref().map_or(0, Error::errno)
+}
+
+pub(crate) fn root() -> Cred {
+    Cred::root()
+}
+
+/// The errno of a rename; 0 for success.
+pub(crate) fn rename(w: &World, from: (&Vnode, &str), to: (&Vnode, &str), mode: RenameMode) -> i32 {
+    errno(w.fs.rename(&root(), (from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()), mode))
+}
+
+/// The errno of a rename that replaces what is there.
+pub(crate) fn mv(w: &World, from: (&Vnode, &str), to: (&Vnode, &str)) -> i32 {
+    rename(w, from, to, RenameMode::Replace)
 }

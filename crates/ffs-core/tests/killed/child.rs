@@ -1,8 +1,9 @@
 //! The load, and the process that is killed under it.
 
-use crate::place::Mounted;
+use crate::common::place::Mounted;
+use crate::common::{START, soft_updates};
 use crate::{READY, WRITERS};
-use ffs_core::{Env, Ffs, MountOptions, OrderingPolicy};
+use ffs_core::{Env, Ffs};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, FileDevice};
 use ffs_testkit::killed::{COMMON, Place, Script};
@@ -40,10 +41,9 @@ pub(crate) struct Load<'a> {
 
 /// Mounts what a round works on.
 pub(crate) fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Mounted {
-    let start = Timestamp::new(1_700_000_000 + round * 100_000, 0);
+    let start = Timestamp::new(START + round * 100_000, 0);
     let clock = Arc::new(ManualClock::new(start));
-    let mut options =
-        MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() };
+    let mut options = soft_updates();
     if seed.is_multiple_of(3) {
         options.tunables.set("max_softdeps", Some("150")).unwrap();
     }
@@ -54,10 +54,7 @@ pub(crate) fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Moun
     if place.at(COMMON[0]).is_ok() {
         place.rename(COMMON[0], &old).unwrap();
     }
-    for directory in COMMON {
-        place.mkdir(directory).unwrap();
-        place.fsync(directory).unwrap();
-    }
+    place.make_common();
     place
 }
 

@@ -21,13 +21,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod child;
-mod examine;
-mod place;
+#[path = "../common/mod.rs"]
+mod common;
 mod recorded;
 
-use ffs_admin::tunefs::{TunefsOptions, tunefs};
+use common::{examine, soft_volume};
 use ffs_device::MemDevice;
 use ffs_ondisk::{Endian, Format};
+use ffs_testkit::env::number;
 use ffs_testkit::killed::Promises;
 use ffs_testkit::rng::SplitMix64;
 use std::io::Read;
@@ -45,23 +46,14 @@ const LIFE: u64 = 40;
 /// Operations before a kill at most.
 const MOST_OPERATIONS: u64 = 500;
 
-/// Format, byte order, bytes of a block, of a fragment, of the volume.
-type Shape = (Format, Endian, u32, u32, u64);
-
-const SHAPES: [Shape; 5] = [
-    (Format::Ufs2, Endian::Little, 4096, 512, 16 << 20),
-    (Format::Ufs1, Endian::Little, 8192, 1024, 16 << 20),
-    (Format::Ufs2, Endian::Little, 32768, 4096, 32 << 20),
-    (Format::Ufs1, Endian::Big, 4096, 512, 16 << 20),
-    (Format::Ufs2, Endian::Big, 16384, 2048, 24 << 20),
+/// The shapes of the volumes, and their bytes.
+const SHAPES: [(common::Shape, u64); 5] = [
+    ((Endian::Little, Format::Ufs2, 4096, 512), 16 << 20),
+    ((Endian::Little, Format::Ufs1, 8192, 1024), 16 << 20),
+    ((Endian::Little, Format::Ufs2, 32768, 4096), 32 << 20),
+    ((Endian::Big, Format::Ufs1, 4096, 512), 16 << 20),
+    ((Endian::Big, Format::Ufs2, 16384, 2048), 24 << 20),
 ];
-
-fn number(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text}: expected a number")),
-        Err(_) => default,
-    }
-}
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -74,10 +66,11 @@ fn main() {
 }
 
 fn parent() {
-    let (first, seeds) = (number("FFS_KILL_SEED", 1), number("FFS_KILL_SEEDS", 3).max(1));
+    let set = |name, default| number(name).unwrap_or(default);
+    let (first, seeds) = (set("FFS_KILL_SEED", 1), set("FFS_KILL_SEEDS", 3).max(1));
     for way in [Way::Cut, Way::Kill] {
         let (variable, default) = way.rounds();
-        let rounds = number(variable, default);
+        let rounds = set(variable, default);
         let begun = Instant::now();
         let mut all = Tally::default();
         for seed in first..first + seeds {
@@ -157,7 +150,7 @@ fn series(seed: u64, rounds: u64, way: Way, tally: &mut Tally) {
     for number in 0..rounds {
         if number % LIFE == 0 {
             shape = SHAPES[((seed + number / LIFE) % SHAPES.len() as u64) as usize];
-            (image, sound) = (volume(shape), true);
+            (image, sound) = (soft_volume(shape.0, shape.1), true);
         }
         let what = format!("{}: FFS_KILL_SEED={seed}, round {number}, {shape:?}", way.rounds().0);
         let round = Round { image: path.clone(), seed: rng.next_u64(), number, sound, what };
@@ -174,14 +167,6 @@ fn series(seed: u64, rounds: u64, way: Way, tally: &mut Tally) {
         sound = !leave;
         tally.unrepaired += u64::from(leave);
     }
-}
-
-/// A new volume with soft updates.
-fn volume((format, endian, bsize, fsize, bytes): Shape) -> MemDevice {
-    let new = ffs_admin::newfs::quick(endian, format, bsize, fsize, bytes).unwrap();
-    let soft = TunefsOptions { soft_updates: Some(true), ..TunefsOptions::default() };
-    tunefs(&new, &soft).unwrap();
-    new
 }
 
 /// One load.

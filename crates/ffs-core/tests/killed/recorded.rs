@@ -5,7 +5,7 @@
 //! as an image is after a kill. The next run goes on with one of them.
 
 use crate::child::{Load, load, mount};
-use crate::examine::examine;
+use crate::common::examine::examine;
 use crate::{READY, Round, Tally, WRITERS};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, Durability, MemDevice, Recorder};

@@ -33,9 +33,10 @@ mod space;
 mod superblock;
 mod walk;
 
+use ffs_testkit::env::number;
+
 /// A seed, and a number of rounds, as the environment changes them.
 fn rounds(seed: u64, rounds: u64) -> (u64, u64) {
-    let set = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
-    let seed = seed.wrapping_add(set("FFS_KF_SEED").unwrap_or(0));
-    (seed, rounds.saturating_mul(set("FFS_KF_TIMES").unwrap_or(1)))
+    let seed = seed.wrapping_add(number("FFS_KF_SEED").unwrap_or(0));
+    (seed, rounds.saturating_mul(number("FFS_KF_TIMES").unwrap_or(1)))
 }

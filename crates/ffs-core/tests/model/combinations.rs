@@ -5,6 +5,7 @@ use crate::world::{Caches, Config, World};
 use ffs_core::{DirPref, NamecachePrime, OrderingPolicy};
 use ffs_ondisk::Endian;
 use ffs_ondisk::geometry::Format;
+use ffs_testkit::env::number;
 
 /// dirpref, vmiodir, dirhash and name cache, on or off.
 fn combination(i: u32) -> Config {
@@ -28,8 +29,8 @@ fn combination(i: u32) -> Config {
 
 #[test]
 fn all_sixteen_leave_the_same_tree() {
-    let ops = crate::env_number("FFS_MODEL_OPS").unwrap_or(600);
-    let seed = crate::env_number("FFS_MODEL_SEED").unwrap_or(16);
+    let ops = number("FFS_MODEL_OPS").unwrap_or(600);
+    let seed = number("FFS_MODEL_SEED").unwrap_or(16);
     println!("seed {seed} (FFS_MODEL_SEED={seed}), {ops} operations");
     let mut first = None;
     for i in 0..16 {

@@ -8,6 +8,7 @@ use crate::world::{Config, World, fresh};
 use ffs_admin::fsck::{Fsck, FsckOptions, quick_check};
 use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, Operation};
+use ffs_testkit::env::number;
 use ffs_testkit::rng::SplitMix64;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ const OPERATIONS: u64 = 60;
 
 /// Runs [`ROUNDS`] worlds, each with one failing transfer.
 pub(crate) fn run(config: Config) {
-    let base = crate::env_number("FFS_MODEL_SEED").unwrap_or_else(|| config.default_seed());
+    let base = number("FFS_MODEL_SEED").unwrap_or_else(|| config.default_seed());
     for round in 0..ROUNDS {
         let seed = base.wrapping_add(round);
         println!("{config:?}: faults, seed {seed} (FFS_MODEL_SEED={seed})");

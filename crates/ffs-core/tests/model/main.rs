@@ -20,16 +20,13 @@ mod world;
 use ffs_core::{DirPref, OrderingPolicy};
 use ffs_ondisk::Endian;
 use ffs_ondisk::geometry::Format;
+use ffs_testkit::env::number;
 use world::{Caches, Config, World};
-
-fn env_number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
 
 /// Runs the random operations of one configuration.
 fn run(config: Config) {
-    let ops = env_number("FFS_MODEL_OPS").unwrap_or(1200);
-    let seed = env_number("FFS_MODEL_SEED").unwrap_or_else(|| config.default_seed());
+    let ops = number("FFS_MODEL_OPS").unwrap_or(1200);
+    let seed = number("FFS_MODEL_SEED").unwrap_or_else(|| config.default_seed());
     println!("{config:?}: seed {seed} (FFS_MODEL_SEED={seed}), {ops} operations");
     let mut world = World::new(config, seed);
     for _ in 0..ops {

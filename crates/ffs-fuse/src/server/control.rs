@@ -5,6 +5,7 @@
 //! | message | does | who |
 //! | --- | --- | --- |
 //! | `pid` | tells the server's process, to wait for its end | root, who mounted |
+//! | `sync` | everything in memory is written before the answer | root, who mounted |
 //! | `remount ro`, `remount rw` | the server's part of `mount -o remount` | root, who mounted |
 //! | `set NAME=VALUE` | sets a switch; tells its name and its values before and after | root, who mounted |
 //! | `list N` | switches, counters and gauges from the `N`th on | everybody |
@@ -16,7 +17,7 @@
 
 use super::Server;
 use crate::wire::{Errno, Reply, Request};
-use ffs_core::{Nature, Sysctl};
+use ffs_core::{Nature, Sysctl, TunableError};
 
 /// Bytes of a message.
 pub(crate) const MESSAGE: usize = 8192;
@@ -39,8 +40,9 @@ impl Server {
         }
         let answer = match (verb, rest) {
             ("pid", "") => format!("ok {}", std::process::id()),
-            ("remount", "ro") => self.remount(true),
-            ("remount", "rw") => self.remount(false),
+            ("sync", "") => done(&self.fs.sync()),
+            ("remount", "ro") => done(&self.fs.remount(true)),
+            ("remount", "rw") => done(&self.fs.remount(false)),
             ("set", assignment) => self.set(assignment),
             ("list", from) => self.list(from, describe)?,
             ("values", from) => self.list(from, |s| format!("{}\t{}\n", s.name, s.value))?,
@@ -52,19 +54,15 @@ impl Server {
         Ok(())
     }
 
-    fn remount(&self, read_only: bool) -> String {
-        match self.fs.remount(read_only) {
-            Ok(()) => "ok".to_owned(),
-            Err(e) => format!("error {e}"),
-        }
-    }
-
     fn set(&self, assignment: &str) -> String {
         let Some((name, value)) = assignment.split_once('=') else {
             return "error no value is given".to_owned();
         };
         let before = match self.fs.set_tunable(name, value) {
             Ok(before) => before,
+            Err(e @ TunableError::Unknown { .. }) => {
+                return format!("error {e}; ffs sysctl MOUNT lists them");
+            }
             Err(e) => return format!("error {e}"),
         };
         let now = self.fs.tunables().into_iter().find(|t| t.id == before.id);
@@ -85,6 +83,13 @@ impl Server {
             lines.push_str(&more);
         }
         Ok(format!("ok {next}\n{lines}"))
+    }
+}
+
+fn done(outcome: &ffs_core::Result<()>) -> String {
+    match outcome {
+        Ok(()) => "ok".to_owned(),
+        Err(e) => format!("error {e}"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::harness::{Image, as_user, errno};
 use crate::{Test, sys};
+use ffs_ondisk::{Endian, Format};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
@@ -202,7 +203,7 @@ fn attributes_by_name_space() {
 }
 
 fn volumes_without_attributes_say_so() {
-    let image = Image::of(ffs_ondisk::Format::Ufs1, 8192, 1024, 16 << 20);
+    let image = Image::of((Format::Ufs1, Endian::Little, 8192, 1024), 16 << 20);
     let m = image.mount("acls");
     let f = m.path("f");
     fs::write(&f, b"").unwrap();

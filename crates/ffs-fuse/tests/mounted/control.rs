@@ -129,7 +129,18 @@ fn others_may_look_but_not_turn() {
     assert!(try_as(4711, "list").status.success());
     let refused = try_as(4711, "set kern.nbuf 99");
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(!refused.status.success() && words.contains("not permitted"), "{words}");
+    assert!(
+        !refused.status.success() && words.contains("only root and user 0, who mounted"),
+        "{words}"
+    );
     assert!(try_as(0, "set kern.nbuf 99").status.success());
+    m.end();
+    let m = image.mount("rw,noallow_other");
+    let refused = try_as(4711, "list");
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        words.contains("is private to user 0, who mounted it without -o allow_other"),
+        "{words}"
+    );
     m.end();
 }

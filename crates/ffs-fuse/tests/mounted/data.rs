@@ -2,6 +2,7 @@
 
 use crate::harness::{Image, errno, pattern};
 use crate::{Test, sys};
+use ffs_ondisk::{Endian, Format};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -181,7 +182,7 @@ fn birth_times_are_shown() {
 }
 
 fn a_full_disk_says_so() {
-    let image = Image::of(ffs_ondisk::Format::Ufs2, 8192, 1024, 4 << 20);
+    let image = Image::of((Format::Ufs2, Endian::Little, 8192, 1024), 4 << 20);
     let m = image.mount("async");
     let mut f = File::create(m.path("f")).unwrap();
     let failed = loop {

@@ -14,7 +14,8 @@ use crate::examine::examine;
 use crate::harness::Image;
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_device::{FileDevice, MemDevice};
-use ffs_ondisk::Format;
+use ffs_ondisk::{Endian, Format};
+use ffs_testkit::env::number;
 use ffs_testkit::killed::{COMMON, Place, Promises, Script};
 use ffs_testkit::rng::SplitMix64;
 use rustix::process::Signal;
@@ -36,16 +37,10 @@ const LIFE: u64 = 20;
 /// Changes do not wait, so that the syncer takes part in what takes moments.
 const OPTIONS: &str = "filedelay=0,dirdelay=0,metadelay=0";
 
-fn number(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text}: expected a number")),
-        Err(_) => default,
-    }
-}
-
 fn servers_killed_under_load() {
-    let (kills, first) = (number("FFS_KILL_SERVERS", 4), number("FFS_KILL_SEED", 1));
-    let seeds = number("FFS_KILL_SEEDS", 2).max(1);
+    let set = |name, default| number(name).unwrap_or(default);
+    let (kills, first) = (set("FFS_KILL_SERVERS", 4), set("FFS_KILL_SEED", 1));
+    let seeds = set("FFS_KILL_SEEDS", 2).max(1);
     let (mut promises, mut repairs, mut operations) = (Promises::default(), 0, 0);
     for seed in first..first + seeds {
         let kills = kills / seeds + u64::from(seed - first < kills % seeds);
@@ -78,7 +73,7 @@ fn servers_killed_under_load() {
 /// A new volume with soft updates.
 fn volume(number: u64) -> Image {
     let format = if number.is_multiple_of(2) { Format::Ufs2 } else { Format::Ufs1 };
-    let image = Image::of(format, 8192, 1024, 16 << 20);
+    let image = Image::of((format, Endian::Little, 8192, 1024), 16 << 20);
     let soft = TunefsOptions { soft_updates: Some(true), ..TunefsOptions::default() };
     tunefs(&FileDevice::open(&image.path(), true).unwrap(), &soft).unwrap();
     image

@@ -1,12 +1,20 @@
 //! Mounting, unmounting, signals, locks, remounting.
 
-use crate::harness::{Image, as_user, errno};
+use crate::harness::{self, Image, as_user, errno, pattern};
+use crate::served::finish;
 use crate::{Test, sys};
+use ffs_admin::fsck::quick_check;
+use ffs_device::{BlockDevice, FileDevice};
+use ffs_fuse::{Control, MountError};
+use rustix::mount::{MountFlags, mount, mount_remount};
 use rustix::process::Signal;
+use std::ffi::CString;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, chown};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_tree_survives_remounting", a_tree_survives_remounting),
@@ -17,6 +25,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("the_background_server_is_waited_for", the_background_server_is_waited_for),
     ("errors_reach_who_mounts", errors_reach_who_mounts),
     ("busy_mounts_say_so", busy_mounts_say_so),
+    ("what_cannot_be_written_is_not_given_up", what_cannot_be_written_is_not_given_up),
+    ("places_without_a_mount_say_what_they_are", places_without_a_mount_say_what_they_are),
     ("remounting_passes_through_the_helper", remounting_passes_through_the_helper),
     ("helpers_mount_and_unmount", helpers_mount_and_unmount),
     ("mount_and_umount_by_fstab", mount_and_umount_by_fstab),
@@ -151,6 +161,81 @@ fn busy_mounts_say_so() {
     m.end();
     let words = image.unmount().unwrap_err().to_string();
     assert!(words.contains("nothing is mounted there"), "{words}");
+}
+
+/// A sparse image on a disk that is fuller than the image thinks.
+fn what_cannot_be_written_is_not_given_up() {
+    for options in ["async", "sync", "async,writeback"] {
+        let image = Image::new();
+        let disk = Tmpfs::new(3);
+        let path = disk.0.path().join("img");
+        harness::make(&path, 64 << 20);
+        let mut m = image.serve(&path, options).unwrap();
+        let content = pattern(3, 6 << 20);
+        fs::write(m.path("f"), &content).unwrap();
+        for _ in 0..2 {
+            match image.unmount() {
+                Err(e @ MountError::NotWritten { .. }) => {
+                    assert!(e.to_string().contains("No space left on device; put that"), "{e}");
+                }
+                other => panic!("{options}: {other:?}"),
+            }
+            assert!(fs::read(m.path("f")).unwrap() == content, "{options}");
+        }
+        disk.grow(64);
+        image.unmount().unwrap();
+        finish(m.server.as_mut().unwrap());
+        let dev: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&path, false).unwrap());
+        assert_eq!(quick_check(&dev), [], "{options}");
+        let mut m = image.serve(&path, "ro").unwrap();
+        assert!(fs::read(m.path("f")).unwrap() == content, "{options}");
+        image.unmount().unwrap();
+        finish(m.server.as_mut().unwrap());
+    }
+}
+
+/// A small disk in memory.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    fn new(mib: u32) -> Tmpfs {
+        let disk = Tmpfs(tempfile::tempdir().unwrap());
+        let (none, size) = (MountFlags::empty(), Tmpfs::size(mib));
+        mount("none", disk.0.path(), "tmpfs", none, size.as_c_str()).unwrap();
+        disk
+    }
+
+    fn grow(&self, mib: u32) {
+        mount_remount(self.0.path(), MountFlags::empty(), Tmpfs::size(mib)).unwrap();
+    }
+
+    fn size(mib: u32) -> CString {
+        CString::new(format!("size={mib}m")).unwrap()
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0.path(), rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+fn places_without_a_mount_say_what_they_are() {
+    let image = Image::new();
+    let m = image.mount("rw");
+    fs::create_dir(m.path("inside")).unwrap();
+    let words = |path: &Path| Control::open(path).unwrap_err().to_string();
+    let (inside, above) = (m.path("inside"), image.mount_point());
+    let here =
+        format!("{}: nothing is mounted there, but on {}", inside.display(), above.display());
+    assert_eq!(words(&inside), here);
+    assert!(words(&image.path()).ends_with("not a directory that an image is mounted on"));
+    assert!(words(&m.path("nowhere")).ends_with("No such file or directory"));
+    assert!(
+        words("/proc".as_ref()).ends_with("the file system mounted there is proc, not one of ffs")
+    );
+    m.end();
+    assert!(words(&image.mount_point()).ends_with("nothing is mounted there"));
 }
 
 fn remounting_passes_through_the_helper() {

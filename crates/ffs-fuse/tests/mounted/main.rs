@@ -1,7 +1,6 @@
 //! What users and the kernel do to a mounted volume, tried on real mounts.
 //!
-//! The servers are this program again, called with `serve`: they can be killed, and they fork while they have
-//! one thread. `make IMAGE BYTES` makes an image, to try things by hand.
+//! The servers are this program again ([`served`]). `make IMAGE BYTES` makes an image, to try things by hand.
 //! Where nothing can be mounted every test is reported as skipped.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -9,13 +8,15 @@ mod access;
 mod control;
 mod data;
 mod durable;
-#[path = "../../../ffs-core/tests/killed/examine.rs"]
+#[path = "../../../ffs-core/tests/common/examine.rs"]
 mod examine;
 mod handles;
 mod harness;
 mod killed;
 mod life;
 mod names;
+#[path = "../common/served.rs"]
+mod served;
 mod sys;
 
 use std::ffi::OsString;
@@ -29,14 +30,14 @@ fn main() {
         std::process::exit(code);
     }
     if arguments.get(1).is_some_and(|a| a == "serve") {
-        std::process::exit(harness::serve(&arguments[2..]));
+        std::process::exit(served::serve(&arguments[2..]));
     }
     if arguments.get(1).is_some_and(|a| a == "ask") {
         std::process::exit(harness::control(&arguments[2..]));
     }
     if arguments.get(1).is_some_and(|a| a == "make") {
         let size: u64 = arguments[3].to_str().and_then(|s| s.parse().ok()).expect("bytes");
-        harness::make(arguments[2].as_ref(), ffs_ondisk::Format::Ufs2, 16384, 2048, size);
+        harness::make(arguments[2].as_ref(), size);
         return;
     }
     std::process::exit(run(&arguments[1..]));

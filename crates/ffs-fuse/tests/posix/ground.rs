@@ -2,30 +2,19 @@
 //! own, or a directory that was given.
 
 use crate::bench::Traits;
+use crate::served::{self, Shape};
 use crate::sys;
-use ffs_admin::fsck::quick_check;
-use ffs_admin::newfs::{NewfsOptions, newfs};
-use ffs_device::{BlockDevice, FileDevice, SplitMix64, SystemClock};
-use ffs_fuse::{MountRequest, UnmountRequest, mount_foreground, parse_options, unmount_and_wait};
 use ffs_ondisk::{Endian, Format};
 use rustix::fs::{
     IFlags, OFlags, XattrFlags, ioctl_getflags, ioctl_setflags, removexattr, setxattr,
 };
-use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Read};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use tempfile::TempDir;
+use std::process::Child;
 
 /// A kind of volume to test, and how it is mounted.
 pub(crate) struct Volume {
     pub(crate) name: &'static str,
-    format: Format,
-    endian: Endian,
-    bsize: u32,
-    fsize: u32,
+    shape: Shape,
     options: &'static str,
 }
 
@@ -34,26 +23,17 @@ pub(crate) struct Volume {
 pub(crate) const VOLUMES: [Volume; 3] = [
     Volume {
         name: "ufs2",
-        format: Format::Ufs2,
-        endian: Endian::Little,
-        bsize: 16_384,
-        fsize: 2048,
+        shape: (Format::Ufs2, Endian::Little, 16_384, 2048),
         options: "acls,async",
     },
     Volume {
         name: "ufs1-big-endian",
-        format: Format::Ufs1,
-        endian: Endian::Big,
-        bsize: 8192,
-        fsize: 1024,
+        shape: (Format::Ufs1, Endian::Big, 8192, 1024),
         options: "bsdgroups,async,nodefault_permissions",
     },
     Volume {
         name: "ufs2-writeback",
-        format: Format::Ufs2,
-        endian: Endian::Little,
-        bsize: 32_768,
-        fsize: 4096,
+        shape: (Format::Ufs2, Endian::Little, 32_768, 4096),
         options: "acls,writeback,async,threads=4",
     },
 ];
@@ -96,7 +76,7 @@ impl Ground {
         let root = rustix::process::geteuid().is_root();
         match self.volume {
             Some(v) => {
-                let new = v.format == Format::Ufs2;
+                let new = v.shape.0 == Format::Ufs2;
                 let acl = new && v.options.contains("acls");
                 Traits {
                     root,
@@ -159,67 +139,32 @@ fn probe(dir: &Path, root: bool) -> Traits {
 
 /// Why nothing can be mounted here.
 pub(crate) fn obstacle() -> Option<String> {
-    if !Path::new("/dev/fuse").exists() {
-        return Some("there is no /dev/fuse".to_owned());
-    }
-    if rustix::process::geteuid().is_root() {
-        let dir = TempDir::new().unwrap();
-        let flags = rustix::mount::MountFlags::empty();
-        let Err(e) = rustix::mount::mount("none", dir.path(), "tmpfs", flags, None) else {
-            rustix::mount::unmount(dir.path(), rustix::mount::UnmountFlags::empty()).unwrap();
-            return None;
-        };
-        return Some(format!("root may not mount: {e}"));
-    }
-    let image = Image::new(&VOLUMES[0], 4 << 20);
-    Served::try_start(&image, "").map(Served::end).err()
+    served::obstacle().or_else(|| {
+        let image = Image::new(&VOLUMES[0], 4 << 20);
+        Served::try_start(&image, "").map(Served::end).err()
+    })
 }
 
-/// An image file.
+/// An image, and how it is mounted.
 #[derive(Clone)]
 pub(crate) struct Image {
-    home: Arc<TempDir>,
+    image: served::Image,
     options: &'static str,
 }
 
 impl Image {
     fn new(v: &'static Volume, bytes: u64) -> Image {
-        let home = TempDir::new().unwrap();
-        // Everybody goes through it.
-        std::fs::set_permissions(home.path(), PermissionsExt::from_mode(0o755)).unwrap();
-        std::fs::create_dir(home.path().join("mnt")).unwrap();
-        let image = Image { home: Arc::new(home), options: v.options };
-        let dev = FileDevice::create_sparse(&image.path(), bytes).unwrap();
-        let options = NewfsOptions {
-            format: Some(v.format),
-            endian: v.endian,
-            bsize: Some(v.bsize),
-            fsize: Some(v.fsize),
-            ..NewfsOptions::default()
-        };
-        newfs(&dev, &options, &SystemClock, &SplitMix64::new(1), &mut |_, _| {}).unwrap();
-        image
+        Image { image: served::Image::of(v.shape, bytes), options: v.options }
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.home.path().join("image")
-    }
-
-    fn mount_point(&self) -> PathBuf {
-        self.home.path().join("mnt")
-    }
-
-    /// The checker finds nothing at all.
-    fn check(&self) {
-        let dev: Arc<dyn BlockDevice> = Arc::new(FileDevice::open(&self.path(), false).unwrap());
-        let findings = quick_check(&dev);
-        assert!(findings.is_empty(), "{findings:#?}");
+        self.image.path()
     }
 }
 
 /// A mounted image and its server.
 pub(crate) struct Served {
-    image: Image,
+    image: served::Image,
     dir: PathBuf,
     server: Child,
     ended: bool,
@@ -232,25 +177,10 @@ impl Served {
     }
 
     fn try_start(image: &Image, options: &str) -> Result<Served, String> {
-        let dir = image.mount_point();
-        let mut server = Command::new(std::env::current_exe().unwrap())
-            .arg("--serve")
-            .args([image.path(), dir.clone()])
-            .arg(format!("{},{options}", image.options))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        if line.is_empty() {
-            let mut words = String::new();
-            server.stderr.take().unwrap().read_to_string(&mut words).unwrap();
-            server.wait().unwrap();
-            return Err(words.trim().to_owned());
-        }
-        Ok(Served { image: image.clone(), dir, server, ended: false })
+        let (dir, options) = (image.image.mount_point(), format!("{},{options}", image.options));
+        let started = served::start(&image.path(), &dir, &options);
+        let (server, _) = started.map_err(|(words, _)| words)?;
+        Ok(Served { image: image.image.clone(), dir, server, ended: false })
     }
 
     /// The mounted directory.
@@ -260,13 +190,9 @@ impl Served {
 
     /// Unmounts, waits for the server, and has the image checked.
     pub(crate) fn end(mut self) {
-        let request = UnmountRequest { mount_point: self.dir.clone(), ..UnmountRequest::default() };
-        unmount_and_wait(&request).unwrap();
-        let mut words = String::new();
-        self.server.stderr.take().unwrap().read_to_string(&mut words).unwrap();
-        let status = self.server.wait().unwrap();
+        self.image.unmount().unwrap();
+        served::finish(&mut self.server);
         self.ended = true;
-        assert!(status.success() && words.is_empty(), "{status}: {words}");
         self.image.check();
     }
 }
@@ -284,25 +210,6 @@ impl Drop for Served {
         if !self.ended {
             self.kill();
             let _ = self.server.wait();
-        }
-    }
-}
-
-/// The server: `--serve IMAGE DIR OPTIONS`; says `ready` when it is mounted. Its exit code.
-pub(crate) fn serve(arguments: &[OsString]) -> i32 {
-    let [image, dir, options] = arguments else { return 2 };
-    let mut request = MountRequest::new(image, dir);
-    request.like_mount = true;
-    let options = parse_options(&[options.to_str().unwrap()]);
-    let done = options.map_err(|e| e.to_string()).and_then(|options| {
-        request.options = options;
-        mount_foreground(&request, |_| println!("ready")).map_err(|e| e.to_string())
-    });
-    match done {
-        Ok(()) => 0,
-        Err(e) => {
-            eprintln!("{e}");
-            1
         }
     }
 }

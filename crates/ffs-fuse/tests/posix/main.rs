@@ -17,7 +17,7 @@
 //!
 //! An area with the name of a system call is pjdfstest's directory of that name, where there is one.
 //!
-//! The cases run on volumes of ours, mounted by this program called with `--serve`; at the end each is unmounted
+//! The cases run on volumes of ours, mounted by this program called with `serve`; at the end each is unmounted
 //! and fsck must have nothing to say. With `FFS_POSIX_DIR=DIR` the same cases run in that directory instead: on
 //! a file system that is known to be good they show whether the suite is right.
 //!
@@ -55,6 +55,8 @@ mod readdir;
 mod readonly;
 mod rename;
 mod runner;
+#[path = "../common/served.rs"]
+mod served;
 mod sticky;
 mod symlink;
 mod sys;
@@ -107,8 +109,8 @@ fn cases() -> Vec<Case> {
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if arguments.get(1).is_some_and(|a| a == "--serve") {
-        std::process::exit(ground::serve(&arguments[2..]));
+    if arguments.get(1).is_some_and(|a| a == "serve") {
+        std::process::exit(served::serve(&arguments[2..]));
     }
     let mut runner = Runner::new(&arguments[1..]);
     let cases = cases();

@@ -40,7 +40,7 @@ pub(crate) const DOC: Doc = Doc {
         ),
         (
             "ffs lab compare dirs --target core --target core:maxvnodes=4000",
-            "the same file system under two sets of switches (`ffs mount --help` lists them)",
+            "the same file system under two sets of switches (`ffs mount -o help` lists them)",
         ),
         (
             "ffs lab compare dirs -n 10000 -n 3000000",

@@ -14,6 +14,7 @@ use crate::{output, signals};
 
 /// Headings, and the beginnings of the names below them; the first that fits has a name.
 const GROUPS: &[(&str, &[&str])] = &[
+    ("soft updates", &["debug.softdep."]),
     ("names", &["vfs.cache.", "vfs.ffs.namecache"]),
     ("inodes", &["vfs.numvnodes", "vfs.freevnodes", "vfs.ffs.vnode", "vfs.ffs.inodes_"]),
     ("directory hashes", &["vfs.ufs.dirhash", "vfs.ffs.dirhash"]),
@@ -61,6 +62,14 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         return Err(wanted());
     }
     Duration::try_from_secs_f64(seconds).map_err(|_| wanted())
+}
+
+/// Reads `-c`.
+pub(super) fn looks(text: &str) -> Result<u64, String> {
+    text.parse()
+        .ok()
+        .filter(|n| *n > 0)
+        .ok_or_else(|| "a number of at least 1 is wanted".to_owned())
 }
 
 pub(super) fn run(mount: &Path, args: &Args) -> Outcome {

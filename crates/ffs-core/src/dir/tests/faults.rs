@@ -132,3 +132,32 @@ fn failures_half_way_leave_one_opinion() {
     println!("{failed} failed, {full} found no room; {indexed} indexes compared");
     assert!(failed > 100 && full > 20 && indexed > WORLDS * CHANGES);
 }
+
+#[test]
+fn a_chunk_that_cannot_be_read_fails_no_check() {
+    let mem = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 8192, 1024, 4 << 20).unwrap();
+    let dev = Arc::new(FaultInjector::new(mem, Vec::new()));
+    let opts = MountOptions { ordering: OrderingPolicy::None, ..MountOptions::default() };
+    let fs = Ffs::mount(dev.clone(), &opts, Env::system()).unwrap();
+    let (cred, root) = (Cred::root(), fs.root().unwrap());
+    let d = fs.mkdir(&cred, &root, b"d", 0o755).unwrap();
+    for i in 0..200 {
+        let name = format!("name{i:04}");
+        fs.create(&cred, &d, name.as_bytes(), NodeKind::Regular, 0o644).unwrap();
+    }
+    fs.sync().unwrap();
+    with_dir(&fs, &d, |d| compare(d, b"name0000"));
+    let check = || {
+        with_dir(&fs, &d, |d| {
+            d.table.alloc().cache.forget_file(d.ip.ino, 0..=i64::MAX);
+            hashed::check(d, d.ip.dir.index().unwrap(), 512);
+            (d.block(512).is_ok(), hashed::end_useful(d).is_some())
+        })
+    };
+    assert_eq!(check(), (true, true));
+    dev.add(Rule::new(Operation::Read, Fault::Errno(ffs_device::fault::EIO)).times(u64::MAX));
+    assert_eq!(check(), (false, true));
+    dev.heal();
+    assert_eq!(check(), (true, true));
+    assert_eq!(fs.counters().dirhash_check_failures, 0);
+}

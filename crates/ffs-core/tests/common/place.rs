@@ -1,9 +1,11 @@
 //! The library as a place for scripts.
 
-use ffs_core::{Cred, Error, Ffs, NodeKind, RenameMode, Result, SetAttr, Vnode, WriteMode};
-use ffs_device::clock::ManualClock;
+use super::{START, soft_updates};
+use ffs_core::{Cred, Env, Error, Ffs, NodeKind, RenameMode, Result, SetAttr, Vnode, WriteMode};
+use ffs_device::BlockDevice;
+use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_ondisk::FileType;
-use ffs_testkit::killed::Place;
+use ffs_testkit::killed::{COMMON, Place};
 use std::sync::Arc;
 
 /// A mounted volume, and its clock.
@@ -13,6 +15,23 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
+    /// Mounts `device` with soft updates and makes the common directories.
+    pub(crate) fn begin(device: Arc<dyn BlockDevice>, seed: u64) -> Mounted {
+        let clock = Arc::new(ManualClock::new(Timestamp::new(START, 0)));
+        let fs = Ffs::mount(device, &soft_updates(), Env::seeded(clock.clone(), seed)).unwrap();
+        let place = Mounted { fs, clock };
+        place.make_common();
+        place
+    }
+
+    /// Makes the directories that scripts work in, durable.
+    pub(crate) fn make_common(&self) {
+        for directory in COMMON {
+            self.mkdir(directory).unwrap();
+            self.fsync(directory).unwrap();
+        }
+    }
+
     pub(crate) fn at(&self, path: &str) -> Result<Vnode> {
         let mut v = self.fs.root()?;
         for name in path.split('/') {
