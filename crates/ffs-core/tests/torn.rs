@@ -1,6 +1,6 @@
-//! Writes that fail, torn or whole, at every point of a workload under soft updates.
+//! Writes that fail, torn or whole, and flushes that fail, at every point of a workload under soft updates.
 //!
-//! Whoever asks for durability is told of a failure, or what was asked for is there: after the failure, and
+//! A cut leaves either all that was written, or only what a flush that did not fail has covered. Whoever asks for durability is told of a failure, or what was asked for is there: after the failure, and
 //! after each operation that follows, the device is cut off, repaired by `fsck -p` with nothing but the
 //! repairs that lose nothing, and every promise made until then is kept. When the device is well
 //! again so is the volume: everything reaches it, and a full check is silent. `FFS_MODEL_SEED` repeats a seed.
@@ -12,6 +12,7 @@ use common::place::Mounted;
 use common::{examine, soft_volume_of};
 use ffs_core::Error;
 use ffs_device::fault::EIO;
+use ffs_device::power::PowerSwitch;
 use ffs_device::{BlockDevice, Durability, Fault, FaultInjector, MemDevice, Operation, Rule};
 use ffs_testkit::env::number;
 use ffs_testkit::killed::{Op, Script, judge};
@@ -27,15 +28,30 @@ const RARELY: usize = 15;
 /// How the device fails.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
-    /// The first write to fail, from 1.
+    /// Writes or flushes fail.
+    what: Operation,
+    /// The first to fail, from 1.
     from: u64,
-    /// Writes that fail.
+    /// How many.
     times: u64,
     fault: Fault,
 }
 
+/// What a cut leaves of what was written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Left {
+    All,
+    /// Nothing that was not flushed.
+    Flushed,
+}
+
+/// Larger than the volume: nothing leaves the cache but by a flush.
+const CACHE: usize = 64 << 20;
+
 struct Run {
-    dev: Arc<FaultInjector<MemDevice>>,
+    dev: Arc<FaultInjector<Arc<dyn BlockDevice>>>,
+    /// What a cut leaves.
+    medium: Arc<MemDevice>,
     place: Mounted,
     script: Script,
     seed: u64,
@@ -44,19 +60,23 @@ struct Run {
 
 impl Run {
     /// A volume with the common directories on it, and a device that will fail as told.
-    fn new(seed: u64, failure: Option<Failure>) -> Run {
-        let disk = soft_volume_of(seed).with_durability(Durability::OnFlush);
+    fn new(seed: u64, left: Left, failure: Option<Failure>) -> Run {
+        let medium = Arc::new(soft_volume_of(seed).with_durability(Durability::OnFlush));
+        let disk: Arc<dyn BlockDevice> = match left {
+            Left::All => Arc::clone(&medium) as _,
+            Left::Flushed => Arc::new(PowerSwitch::new(Arc::clone(&medium), CACHE, seed)),
+        };
         let dev = Arc::new(FaultInjector::new(disk, Vec::new()));
         let place = Mounted::begin(dev.clone(), seed);
         if let Some(f) = failure {
-            dev.add(Rule::new(Operation::Write, f.fault).nth(f.from).times(f.times));
+            dev.add(Rule::new(f.what, f.fault).nth(f.from).times(f.times));
         }
-        Run { dev, place, script: Script::new(seed, 0, true), seed, done: 0 }
+        Run { dev, medium, place, script: Script::new(seed, 0, true), seed, done: 0 }
     }
 
-    /// All operations, each tried until it is told that it is done.
-    fn run(mut self) -> Result<u64, String> {
-        let before = self.dev.counts().writes;
+    /// All operations, each tried until it is told that it is done; the writes and flushes that took.
+    fn run(mut self) -> Result<(u64, u64), String> {
+        let before = self.dev.counts();
         let mut since = None;
         while self.done < OPERATIONS {
             let op = self.script.next_op();
@@ -73,9 +93,9 @@ impl Run {
                 self.cut()?;
             }
         }
-        let writes = self.dev.counts().writes - before;
+        let after = self.dev.counts();
         self.heal()?;
-        Ok(writes)
+        Ok((after.writes - before.writes, after.flushes - before.flushes))
     }
 
     /// Does `op`; whether a failure was told. Only what asks for durability may be told of one, and then it may
@@ -101,7 +121,7 @@ impl Run {
 
     /// What is on the device now can be repaired, and keeps what was promised.
     fn cut(&self) -> Result<(), String> {
-        let cut = Arc::new(self.dev.inner().snapshot());
+        let cut = Arc::new(self.medium.snapshot());
         examine::repair(&cut)?;
         let found = examine::tree(&(cut as Arc<dyn BlockDevice>))?;
         judge(self.seed, 0, self.done, true, &found).map(drop)
@@ -123,30 +143,49 @@ fn only_eio(error: Option<Error>) -> Result<(), String> {
     }
 }
 
-fn every_point(fault: impl Fn(u64) -> Fault, times: u64) {
+fn every_point(what: Operation, left: Left, fault: impl Fn(u64) -> Fault, times: u64) {
     let asked = number("FFS_MODEL_SEED");
     for seed in asked.map_or_else(|| vec![1, 2, 3], |s: u64| vec![s]) {
-        let writes = Run::new(seed, None).run().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-        assert!(writes > 20, "a workload that writes: {writes}");
-        for from in 1..=writes {
-            let failure = Failure { from, times, fault: fault(seed ^ from) };
-            let outcome = Run::new(seed, Some(failure)).run();
-            outcome.unwrap_or_else(|e| panic!("FFS_MODEL_SEED={seed}, {failure:?}: {e}"));
+        let outcome = Run::new(seed, left, None).run();
+        let (writes, flushes) = outcome.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert!(writes > 20 && flushes > 20, "a workload that writes: {writes}, {flushes}");
+        let points = if what == Operation::Flush { flushes } else { writes };
+        for from in 1..=points {
+            let failure = Failure { what, from, times, fault: fault(seed ^ from) };
+            let outcome = Run::new(seed, left, Some(failure)).run();
+            outcome.unwrap_or_else(|e| panic!("FFS_MODEL_SEED={seed}, {left:?}, {failure:?}: {e}"));
         }
     }
 }
 
 #[test]
 fn one_torn_write() {
-    every_point(|seed| Fault::Torn { seed }, 1);
+    every_point(Operation::Write, Left::All, |seed| Fault::Torn { seed }, 1);
+}
+
+#[test]
+fn one_torn_write_and_the_cache_lost() {
+    every_point(Operation::Write, Left::Flushed, |seed| Fault::Torn { seed }, 1);
 }
 
 #[test]
 fn writes_that_fail_for_a_while() {
-    every_point(|_| Fault::Errno(EIO), 7);
+    every_point(Operation::Write, Left::All, |_| Fault::Errno(EIO), 7);
 }
 
 #[test]
 fn writes_that_are_torn_for_a_while() {
-    every_point(|seed| Fault::Torn { seed }, 7);
+    every_point(Operation::Write, Left::All, |seed| Fault::Torn { seed }, 7);
+}
+
+#[test]
+fn one_flush_that_fails() {
+    for left in [Left::All, Left::Flushed] {
+        every_point(Operation::Flush, left, |_| Fault::Errno(EIO), 1);
+    }
+}
+
+#[test]
+fn flushes_that_fail_for_a_while() {
+    every_point(Operation::Flush, Left::Flushed, |_| Fault::Errno(EIO), 7);
 }

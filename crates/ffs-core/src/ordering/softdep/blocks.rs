@@ -47,11 +47,16 @@ impl BlockRec {
 impl Engine {
     /// There is a new reason to write the block.
     pub(super) fn touch(&mut self, key: BufKey) -> u64 {
+        self.touched(key).seq
+    }
+
+    /// As [`Engine::touch`]; answers the block's record.
+    pub(super) fn touched(&mut self, key: BufKey) -> &mut BlockRec {
         let before = self.reasons;
         self.reasons += 1;
         let rec = self.block(key, before);
         rec.seq = before + 1;
-        rec.seq
+        rec
     }
 
     /// The block's record; a new one begins with `reasons` answered.

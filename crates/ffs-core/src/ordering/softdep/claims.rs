@@ -252,6 +252,19 @@ impl Engine {
         }
     }
 
+    /// The newest value of a pointer that is not durable.
+    fn newest_claim(&self, slot: PtrSlot) -> Option<Id> {
+        let chain = match place(slot) {
+            Place::Inode(ino, i) => {
+                let slots = &self.inodes.get(&ino)?.more.as_ref()?.slots;
+                let at = slots.binary_search_by_key(&i, |s| s.0).ok()?;
+                &slots.get(at)?.1
+            }
+            Place::Indirect(key, i) => self.indirects.get(&key)?.get(&i)?,
+        };
+        chain.versions.last().copied()
+    }
+
     pub(super) fn chain(&mut self, slot: PtrSlot) -> Option<&mut Chain> {
         match place(slot) {
             Place::Inode(ino, i) => {
@@ -637,7 +650,10 @@ impl Engine {
 
     /// Newest values of the pointers on the way to block `lbn` of `ino` that are not durable; with
     /// `root` also the one in the inode.
-    pub(super) fn claims_to(&mut self, ino: Ino, lbn: Lbn, root: bool) -> SmallVec<[Id; 4]> {
+    pub(super) fn claims_to(&self, ino: Ino, lbn: Lbn, root: bool) -> SmallVec<[Id; 4]> {
+        if self.more_of(ino).is_none_or(|m| m.slots.is_empty()) && self.indirects.is_empty() {
+            return SmallVec::new();
+        }
         let mut slots: SmallVec<[PtrSlot; 4]> = SmallVec::new();
         match bmap::path(&self.g, lbn) {
             Some(Path::Direct(i)) if root => slots.push(PtrSlot::Direct(ino, i)),
@@ -655,14 +671,11 @@ impl Engine {
             }
             Some(Path::Direct(_)) | None => {}
         }
-        slots.into_iter().filter_map(|s| self.chain(s)?.versions.last().copied()).collect()
+        slots.into_iter().filter_map(|s| self.newest_claim(s)).collect()
     }
 
     /// `id` needs the pointers on the way to a block, as far as they are not durable.
     pub(super) fn need_claims(&mut self, id: Id, ino: Ino, lbn: Lbn, root: bool, anchor: bool) {
-        if self.inodes.get(&ino).is_none_or(|r| r.more.is_none()) && self.indirects.is_empty() {
-            return;
-        }
         for claim in self.claims_to(ino, lbn, root) {
             self.need_node(id, claim, Level::Durable, anchor);
         }
@@ -688,7 +701,7 @@ impl Engine {
             return self.free_now(runs);
         }
         self.totals.frags += runs.iter().map(|r| u64::from(r.frags)).sum::<u64>();
-        let id = self.add(What::Free { ino, runs });
+        let id = self.add(What::Free { ino, runs: runs.into_boxed_slice() });
         self.more(ino).frees.push(id);
         self.need_inode(id, ino, false);
         for &block in partial {

@@ -86,6 +86,7 @@ impl Engine {
                     chunk_of(name.at.off) == chunk_of(DirOff(off))
                         && is_shown(shown, here, on)
                         && on_node.needs.iter().all(|n| !n.anchor())
+                        && self.way_is_free(name.at)
                 });
                 if ok && let Some(at) = place_of(shown, off) {
                     shown[at].1 = Some(chain.versions.len() - 1);

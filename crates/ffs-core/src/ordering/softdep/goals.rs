@@ -72,7 +72,7 @@ impl Engine {
             w.todo.extend(m.slots.iter().flat_map(|(_, c)| &c.versions).map(node));
             w.todo.extend(m.holds.iter().chain(&m.ext).chain(&m.dotdot).map(node));
         }
-        w.todo.extend(rec.going.iter().flat_map(|g| &g.leaving).map(node));
+        w.todo.extend(rec.leaving.iter().map(node));
         // Pointers in its indirect blocks.
         for (key, all) in self.indirects.range(Engine::maps_of(ino)) {
             w.blocks.insert(*key);
@@ -115,12 +115,11 @@ impl Engine {
         let (Goal::File(ino) | Goal::Directory(ino)) = goal;
         let of_file = |rec: &InodeRec| {
             let more = |m: &More| m.slots.is_empty() && m.holds.is_empty() && m.ext.is_none();
-            let mut leaving = rec.going.iter().flat_map(|g| &g.leaving);
             rec.init == Init::Done
                 && rec.durable >= rec.version
                 && rec.names.is_empty()
                 && rec.more.as_deref().is_none_or(more)
-                && !leaving.any(|&id| self.nodes.contains_key(id))
+                && !rec.leaving.iter().any(|&id| self.nodes.contains_key(id))
         };
         let maps = self.indirects.range(Engine::maps_of(ino)).next().is_none();
         let file = maps && self.inodes.get(&ino).is_none_or(of_file);

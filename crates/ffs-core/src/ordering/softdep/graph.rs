@@ -9,12 +9,15 @@
 //! 1. A node's needs name what is not met yet, and only that.
 //! 2. `A` is among the dependents of `B` exactly while `A` needs `B`.
 //! 3. The graph has no circle: a node needs only nodes that were there before it, except where a
-//!    node that goes away passes its dependents on, and then [`Engine::reaches`] was asked.
+//!    node that goes away passes its dependents on, and then [`Engine::reaches`] was asked; and names,
+//!    which come to need a size, as no size needs a name.
 //!
 //! Reference: `spec/soft-updates.md` §2, §3.2.
 
 use super::Engine;
 use super::claims::Claim;
+use super::list::List;
+use super::names::{NOTHING, Value};
 use crate::buf::BufKey;
 use crate::ordering::{DirPos, FragRun};
 use ffs_ondisk::Ino;
@@ -103,7 +106,7 @@ pub(super) enum What {
     /// To do: lower a link count. The name that went, if it was taken out of a block at once.
     Unlink { ino: Ino, by: u16, name: Option<(u64, NonZeroU64)> },
     /// To do: free blocks that were the inode's.
-    Free { ino: Ino, runs: Vec<FragRun> },
+    Free { ino: Ino, runs: Box<[FragRun]> },
     /// To do: free the inode's number.
     FreeInode { ino: Ino, was_dir: bool },
 }
@@ -112,11 +115,19 @@ pub(super) enum What {
 #[derive(Debug)]
 pub(super) struct Name {
     pub(super) at: DirPos,
-    /// What it names; 0: nothing, the record is reserved.
+    /// What it names. If that is nothing: whose count drops by one when that is durable, if anybody's.
     pub(super) ino: Ino,
     pub(super) dtype: u8,
+    /// It names nothing, the record is reserved.
+    pub(super) nothing: bool,
     /// The hash of the name, of a reserved record.
     pub(super) hash: u64,
+}
+
+impl Name {
+    pub(super) fn value(&self) -> Value {
+        if self.nothing { NOTHING } else { (self.ino, self.dtype) }
+    }
 }
 
 /// The place of an inode's extended attributes.
@@ -136,8 +147,8 @@ pub(super) struct ExtClaim {
 pub(super) struct Node {
     pub(super) what: What,
     pub(super) state: State,
-    pub(super) needs: SmallVec<[Need; 3]>,
-    pub(super) dependents: SmallVec<[Id; 2]>,
+    pub(super) needs: List<Need>,
+    pub(super) dependents: List<Id>,
 }
 
 impl Node {
@@ -149,7 +160,7 @@ impl Node {
 
 impl Engine {
     pub(super) fn add(&mut self, what: What) -> Id {
-        let (needs, dependents) = (SmallVec::new(), SmallVec::new());
+        let (needs, dependents) = (List::default(), List::default());
         self.nodes.insert(Node { what, state: State::Never, needs, dependents })
     }
 
@@ -209,6 +220,11 @@ impl Engine {
     /// Takes a node out whose dependents, if any, have all they wanted of it.
     pub(super) fn fulfil(&mut self, id: Id) -> Option<Node> {
         let mut n = self.nodes.remove(id)?;
+        if let What::Name(Name { ino, nothing: true, .. }) = n.what
+            && ino.0 != 0
+        {
+            self.link_goes(id, ino, 1);
+        }
         for dep in std::mem::take(&mut n.dependents) {
             self.meet(dep, Cond::Node(id, Level::Durable));
             self.meet(dep, Cond::Node(id, Level::Anchored));
@@ -219,7 +235,7 @@ impl Engine {
 
     /// `id` is gone: nobody has to tell it anything.
     fn forget_needs(&mut self, id: Id, n: &Node) {
-        for need in &n.needs {
+        for need in n.needs.iter() {
             if let Cond::Node(on, _) = need.cond()
                 && let Some(on) = self.nodes.get_mut(on)
                 // Each need is there once. A directory not yet on the device has a dependent for each
@@ -233,24 +249,16 @@ impl Engine {
 
     /// Tells the dependents that `id` has come as far as `level`.
     pub(super) fn announce(&mut self, id: Id, level: Level) {
-        let Some(n) = self.nodes.get(id) else { return };
-        for &dep in &n.dependents {
+        let Some(n) = self.nodes.get_mut(id) else { return };
+        let mut dependents = std::mem::take(&mut n.dependents);
+        dependents.retain(|&dep| {
             self.met.push((dep, Cond::Node(id, level)));
-        }
-        let waiting: SmallVec<[Id; 2]> = match self.nodes.get(id) {
-            Some(n) => n.dependents.clone(),
-            None => return,
-        };
-        let still = |e: &Engine, dep: Id| {
-            e.nodes.get(dep).is_some_and(|d| {
-                d.needs
-                    .iter()
-                    .any(|need| matches!(need.cond(), Cond::Node(on, l) if on == id && l != level))
-            })
-        };
-        let left: SmallVec<[Id; 2]> = waiting.into_iter().filter(|&dep| still(self, dep)).collect();
+            let other =
+                |need: &Need| matches!(need.cond(), Cond::Node(on, l) if on == id && l != level);
+            self.nodes.get(dep).is_some_and(|d| d.needs.iter().any(other))
+        });
         if let Some(n) = self.nodes.get_mut(id) {
-            n.dependents = left;
+            n.dependents = dependents;
         }
     }
 
@@ -268,7 +276,7 @@ impl Engine {
             if !seen.insert(id) {
                 continue;
             }
-            let needs = self.nodes.get(id).map(|n| n.needs.as_slice()).unwrap_or_default();
+            let needs = self.nodes.get(id).map(|n| &*n.needs).unwrap_or_default();
             stack.extend(needs.iter().filter_map(|n| match n.cond() {
                 Cond::Node(on, _) => Some(on),
                 Cond::Block(_) | Cond::Inode(_) => None,
@@ -279,7 +287,7 @@ impl Engine {
 
     /// Whether every dependent of `id` may as well depend on `on`.
     pub(super) fn can_pass(&self, id: Id, on: Id) -> bool {
-        let deps = self.nodes.get(id).map(|n| n.dependents.as_slice()).unwrap_or_default();
+        let deps = self.nodes.get(id).map(|n| &*n.dependents).unwrap_or_default();
         deps.iter().all(|&dep| dep != on && !self.reaches(on, dep))
     }
 
@@ -319,10 +327,10 @@ impl Engine {
     }
 
     /// Each need of `id` becomes one of `on`, which is not durable and not among those who have it.
-    fn redirect(&mut self, id: Id, on: Id, dependents: SmallVec<[Id; 2]>) {
-        for dep in &dependents {
+    fn redirect(&mut self, id: Id, on: Id, dependents: List<Id>) {
+        for dep in dependents.iter() {
             let needs = self.nodes.get_mut(*dep).map(|d| &mut d.needs);
-            for need in needs.into_iter().flatten() {
+            for need in needs.into_iter().flat_map(|needs| needs.iter_mut()) {
                 if let Need::Node(of, ..) = need
                     && *of == id
                 {

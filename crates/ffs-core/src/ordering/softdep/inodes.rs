@@ -17,6 +17,7 @@ use super::arena::Arena;
 use super::blocks::Waiter;
 use super::claims::Slots;
 use super::graph::{Cond, Id, Level, What};
+use super::list::List;
 use super::memory::{heap, table_bytes, take};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
@@ -47,22 +48,13 @@ pub(super) struct InodeRec {
     since: u64,
     /// See the module's fourth invariant.
     pub(super) pending: u16,
-    pub(super) waiters: SmallVec<[(u64, Id); 1]>,
+    pub(super) waiters: List<(u64, Id)>,
     /// Its names that are not anchored, oldest first.
-    pub(super) names: SmallVec<[Id; 1]>,
-    /// What only those have that lose names.
-    pub(super) going: Option<Box<Going>>,
+    pub(super) names: List<Id>,
+    /// What lowers its count when the names are gone that it had before it was renamed.
+    pub(super) leaving: List<Id>,
     /// What few inodes have.
     pub(super) more: Option<Box<More>>,
-}
-
-/// Names that are removed in memory and that the device may show.
-#[derive(Debug, Default)]
-pub(super) struct Going {
-    /// Of `unlinks` those of names the file had before it was renamed.
-    pub(super) leaving: SmallVec<[Id; 1]>,
-    /// Links that will be taken off.
-    pub(super) unlinks: SmallVec<[Id; 1]>,
 }
 
 /// What few inodes have.
@@ -86,6 +78,8 @@ pub(super) struct More {
     pub(super) freed: BTreeSet<DirOff>,
     /// Frees that must come before its number's.
     pub(super) frees: SmallVec<[Id; 1]>,
+    /// Of a directory: its links that will be taken off.
+    pub(super) unlinks: SmallVec<[Id; 1]>,
     /// What is known of its size on the device, while pointers in indirect blocks wait for it.
     pub(super) reach: Option<Reach>,
 }
@@ -107,6 +101,7 @@ impl More {
             + claims
             + heap(&self.holds)
             + heap(&self.frees)
+            + heap(&self.unlinks)
             + self.freed.len() * 2 * size_of::<DirOff>()
     }
 
@@ -114,6 +109,7 @@ impl More {
         self.slots.is_empty()
             && self.holds.is_empty()
             && self.frees.is_empty()
+            && self.unlinks.is_empty()
             && self.freed.is_empty()
             && self.reserved == 0
             && self.reach.is_none()
@@ -129,9 +125,9 @@ impl InodeRec {
             init: Init::Done,
             since: 0,
             pending: 0,
-            waiters: SmallVec::new(),
-            names: SmallVec::new(),
-            going: None,
+            waiters: List::default(),
+            names: List::default(),
+            leaving: List::default(),
             more: None,
         }
     }
@@ -185,11 +181,9 @@ impl Inodes {
     /// Memory.
     pub(super) fn bytes(&self) -> usize {
         let lists = |r: &InodeRec| {
-            heap(&r.waiters)
-                + heap(&r.names)
-                + r.going
-                    .as_deref()
-                    .map_or(0, |g| size_of::<Going>() + heap(&g.leaving) + heap(&g.unlinks))
+            r.waiters.bytes()
+                + r.names.bytes()
+                + r.leaving.bytes()
                 + r.more.as_deref().map_or(0, More::bytes)
         };
         table_bytes::<(Ino, u32)>(self.index.capacity())
@@ -215,20 +209,26 @@ impl Engine {
         state
     }
 
-    pub(super) fn going(&mut self, ino: Ino) -> &mut Going {
-        self.rec(ino).going.get_or_insert_default()
-    }
-
-    /// Links of the inode's names that will be taken off.
+    /// Links of the directory's names that will be taken off.
     pub(super) fn unlinks_of(&self, ino: Ino) -> SmallVec<[Id; 1]> {
-        let going = self.inodes.get(&ino).and_then(|r| r.going.as_ref());
-        going.map(|g| g.unlinks.clone()).unwrap_or_default()
+        self.more_of(ino).map(|m| m.unlinks.clone()).unwrap_or_default()
     }
 
     pub(super) fn unlist_unlink(&mut self, ino: Ino, id: Id) {
-        if let Some(going) = self.inodes.get_mut(&ino).and_then(|r| r.going.as_mut()) {
-            going.unlinks.retain(|u| *u != id);
-            going.leaving.retain(|u| *u != id);
+        let Some(rec) = self.inodes.get_mut(&ino) else { return };
+        rec.leaving.retain(|u| *u != id);
+        if let Some(more) = &mut rec.more {
+            more.unlinks.retain(|u| *u != id);
+        }
+    }
+
+    /// The name that `id` stood for is gone from the device, and `by` links of `ino` with it.
+    pub(super) fn link_goes(&mut self, id: Id, ino: Ino, by: u16) {
+        self.totals.removals = self.totals.removals.saturating_sub(1);
+        self.unlist_unlink(ino, id);
+        self.tidy(ino);
+        if by > 0 {
+            self.work.push_back(Work::Unlink { ino, by });
         }
     }
 
@@ -238,15 +238,12 @@ impl Engine {
         if rec.more.as_ref().is_some_and(|m| m.is_empty()) {
             rec.more = None;
         }
-        if rec.going.as_ref().is_some_and(|g| g.leaving.is_empty() && g.unlinks.is_empty()) {
-            rec.going = None;
-        }
         let idle = rec.init == Init::Done
             && rec.durable >= rec.version
             && rec.pending == 0
             && rec.waiters.is_empty()
             && rec.names.is_empty()
-            && rec.going.is_none()
+            && rec.leaving.is_empty()
             && rec.more.is_none();
         if idle {
             self.inodes.remove(&ino);
@@ -256,16 +253,16 @@ impl Engine {
     /// See [`crate::ordering::Ordering::inode_allocated`].
     pub(super) fn inode_allocated(&mut self, ino: Ino) {
         let group = self.group_of_ino(ino);
-        let seq = self.touch(group);
         self.states += 1;
         let since = self.states;
-        let rec = self.rec(ino);
         let mapped = !holds(Rule::MapBeforeInode);
+        let block = self.touched(group);
+        if !mapped {
+            block.waiters.push_back((block.seq, Waiter::NewInode(ino, since as u32)));
+        }
+        let rec = self.rec(ino);
         (rec.init, rec.since) = (Init::New { mapped, issued: false }, since);
         rec.version = since;
-        if !mapped && let Some(block) = self.blocks.get_mut(&group) {
-            block.waiters.push_back((seq, Waiter::NewInode(ino, since as u32)));
-        }
     }
 
     /// The map that has the new inode is durable.
@@ -334,7 +331,7 @@ impl Engine {
             rec.init = Init::Done;
         }
         let mut due: SmallVec<[Id; 4]> = SmallVec::new();
-        rec.waiters.retain(|&mut (at, id)| {
+        rec.waiters.retain(|&(at, id)| {
             if at <= version {
                 due.push(id);
             }
@@ -381,18 +378,13 @@ impl Engine {
                 if let Some((key, seq)) = name {
                     self.forget_gone(key, seq);
                 }
-                self.totals.removals = self.totals.removals.saturating_sub(1);
-                self.unlist_unlink(ino, id);
-                self.tidy(ino);
-                if by > 0 {
-                    self.work.push_back(Work::Unlink { ino, by });
-                }
+                self.link_goes(id, ino, by);
             }
             What::Free { ino, runs } => {
                 if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
                     more.frees.retain(|f| *f != id);
                 }
-                self.work.push_back(Work::FreeRuns(runs));
+                self.work.push_back(Work::FreeRuns(runs.into_vec()));
                 self.tidy(ino);
             }
             What::FreeInode { ino, was_dir } => {

@@ -40,10 +40,10 @@ impl Engine {
                         + (c.frees.capacity() + c.names.capacity()) * size_of::<super::graph::Id>()
                 }
                 What::Ext(x) => size_of_val(&**x),
-                What::Free { runs, .. } => runs.capacity() * size_of::<crate::ordering::FragRun>(),
+                What::Free { runs, .. } => size_of_val(&**runs),
                 _ => 0,
             };
-            own + heap(&n.needs) + heap(&n.dependents)
+            own + n.needs.bytes() + n.dependents.bytes()
         };
         let nodes = self.nodes.bytes() + self.nodes.values().map(lists).sum::<usize>();
         let blocks = self.blocks.values().map(super::blocks::BlockRec::bytes).sum::<usize>();
@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn small_things_are_small() {
         assert_eq!(size_of::<graph::Need>(), 16);
-        assert_eq!(size_of::<arena::Place<graph::Node>>(), 128);
-        assert_eq!(size_of::<arena::Place<inodes::InodeRec>>(), 104);
-        assert_eq!(size_of::<names::Chain>(), 32);
+        assert_eq!(size_of::<arena::Place<graph::Node>>(), 80);
+        assert_eq!(size_of::<arena::Place<inodes::InodeRec>>(), 96);
+        assert_eq!(size_of::<names::Chain>(), 24);
         assert_eq!(size_of::<(u64, blocks::Waiter)>(), 24);
         assert_eq!(size_of::<(u64, names::Removed)>(), 24);
     }

@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `arena`, `memory` | memory for many small things; how much it is |
+//! | `arena`, `list`, `memory` | memory for many small things; how much it is |
 //! | `graph` | nodes, needs, what follows when a need is met |
 //! | `blocks` | blocks written as they are: groups, data |
 //! | `inodes` | inodes, link counts, freeing |
@@ -36,6 +36,7 @@ mod goals;
 mod graph;
 mod images;
 mod inodes;
+mod list;
 mod memory;
 mod names;
 mod records;

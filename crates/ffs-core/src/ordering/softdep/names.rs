@@ -14,6 +14,7 @@
 //! Reference: `spec/soft-updates.md` §4.6, §6.1 to §6.10.
 
 use super::graph::{Cond, Id, Level, Name, Need, State, What};
+use super::list::List;
 use super::memory::take;
 use super::{Engine, records};
 use crate::buf::BufKey;
@@ -36,13 +37,13 @@ pub(super) struct Chain {
     /// Its place in the chunk.
     pub(super) within: u16,
     /// Since then, oldest first.
-    pub(super) versions: SmallVec<[Id; 1]>,
+    pub(super) versions: List<Id>,
 }
 
 impl Chain {
     pub(super) fn new(base: Value, off: u32) -> Chain {
         let within = (off % DIRBLKSIZ as u32) as u16;
-        Chain { base_ino: base.0, base_type: base.1, within, versions: SmallVec::new() }
+        Chain { base_ino: base.0, base_type: base.1, within, versions: List::default() }
     }
 
     /// What is on the device.
@@ -99,7 +100,7 @@ impl Engine {
 
     pub(super) fn value(&self, id: Id) -> Option<Value> {
         match &self.nodes.get(id)?.what {
-            What::Name(n) => Some((n.ino, n.dtype)),
+            What::Name(n) => Some(n.value()),
             _ => None,
         }
     }
@@ -125,8 +126,9 @@ impl Engine {
     }
 
     /// A value for the record at `at`; its needs follow.
-    pub(super) fn new_value(&mut self, at: DirPos, (ino, dtype): Value) -> Id {
-        self.add(What::Name(Name { at, ino, dtype, hash: 0 }))
+    pub(super) fn new_value(&mut self, at: DirPos, value: Value) -> Id {
+        let ((ino, dtype), nothing) = (value, value == NOTHING);
+        self.add(What::Name(Name { at, ino, dtype, nothing, hash: 0 }))
     }
 
     /// See [`crate::ordering::Ordering::name_added`].
@@ -178,6 +180,9 @@ impl Engine {
         }
         self.drop_record(at);
         self.unreserve(at.dir, 1);
+        if let Some(ino) = self.take_link(last) {
+            self.link_stays(last, ino, 1);
+        }
         let deps = self.nodes.get(last).map(|n| n.dependents.clone()).unwrap_or_default();
         for dep in deps {
             // The count that would have been lowered is the name's again.
@@ -186,13 +191,18 @@ impl Engine {
             {
                 let by = *by;
                 self.fulfil(dep);
-                self.unlist_unlink(base.0, dep);
-                self.totals.removals = self.totals.removals.saturating_sub(1);
-                self.unlinked(base.0, by);
+                self.link_stays(dep, base.0, by);
             }
         }
         self.fulfil(last);
         true
+    }
+
+    /// The name whose removal `id` stood for is there again, and so are its `by` links of `ino`.
+    fn link_stays(&mut self, id: Id, ino: Ino, by: u16) {
+        self.unlist_unlink(ino, id);
+        self.totals.removals = self.totals.removals.saturating_sub(1);
+        self.unlinked(ino, by);
     }
 
     /// See [`crate::ordering::Ordering::moves_below`].
@@ -268,6 +278,7 @@ impl Engine {
 
     /// `old`, which was in no image, is replaced by `id`.
     fn supersede(&mut self, old: Id, id: Id) {
+        self.split(old);
         self.inherit(old, id);
         self.pass(old, Some(id));
         self.cancel(old);
@@ -287,34 +298,45 @@ impl Engine {
         }
     }
 
-    /// Lists the name with its inode and notes what it takes to be anchored.
+    /// Lists the name with its inode; to be anchored it needs its directory to be. The rest of the way is
+    /// asked for when it is on the device: see [`Engine::name_written`], [`Engine::need_size`].
     pub(super) fn list(&mut self, id: Id, at: DirPos, ino: Ino) {
-        self.need_way(id, at);
-        let rec = self.rec(ino);
-        rec.names.push(id);
-    }
-
-    /// What it takes to reach the record from the root.
-    fn need_way(&mut self, id: Id, at: DirPos) {
-        if !holds(Rule::Anchored) {
-            return;
-        }
-        let Some(more) = self.inodes.get(&at.dir).and_then(|r| r.more.as_ref()) else { return };
-        // Of the sizes held back, the one that covers it: most often the newest.
-        let covers = |id: &&Id| {
-            let node = self.nodes.get(**id).map(|n| &n.what);
-            matches!(node, Some(What::Hold { limit, new, .. })
-                if (*limit..*new).contains(&u64::from(at.off.0)))
-        };
-        let (anchor, size) = (more.anchor, more.holds.iter().rev().find(covers).copied());
-        let lbn = self.g.lblkno(at.off.0.into());
-        self.need_claims(id, at.dir, lbn, true, true);
-        if let Some(hold) = size {
-            self.need_node(id, hold, Level::Durable, true);
-        }
-        if let Some(anchor) = anchor.filter(|&a| a != id) {
+        let anchor = self.anchor_of(at.dir).filter(|&a| a != id && holds(Rule::Anchored));
+        if let Some(anchor) = anchor {
             self.need_node(id, anchor, Level::Anchored, true);
         }
+        self.rec(ino).names.push(id);
+    }
+
+    /// The size held back that covers the record.
+    fn hold_of(&self, at: DirPos) -> Option<Id> {
+        let more = self.more_of(at.dir)?;
+        let off = u64::from(at.off.0);
+        let span = |id: &Id| match self.nodes.get(*id).map(|n| &n.what) {
+            Some(What::Hold { limit, new, .. }) => Some(*limit..*new),
+            _ => None,
+        };
+        let covers = |id: &&Id| span(id).is_some_and(|s| s.contains(&off));
+        if more.held_to == u64::MAX {
+            return more.holds.iter().find(covers).copied();
+        }
+        // A directory that only grew: they are in the order of the sizes.
+        let after = more.holds.partition_point(|id| span(id).is_some_and(|s| s.start <= off));
+        more.holds.get(after.checked_sub(1)?).filter(covers).copied()
+    }
+
+    /// The name at `at`, which is on the device, can be reached only with the size that covers it. Nothing
+    /// that this waits for waits for names.
+    fn need_size(&mut self, id: Id, at: DirPos) {
+        if let Some(hold) = self.hold_of(at).filter(|_| holds(Rule::Anchored)) {
+            self.need_node(id, hold, Level::Durable, true);
+        }
+    }
+
+    /// Whether the record can be reached from its directory once its block is on the device.
+    pub(super) fn way_is_free(&self, at: DirPos) -> bool {
+        let lbn = self.g.lblkno(at.off.0.into());
+        self.hold_of(at).is_none() && self.claims_to(at.dir, lbn, true).is_empty()
     }
 
     /// The value is in its block, on the device. If the device does not show that block in its
@@ -338,14 +360,15 @@ impl Engine {
     fn name_durable(&mut self, id: Id) {
         let Some(n) = self.nodes.get(id) else { return };
         let What::Name(name) = &n.what else { return };
-        let (at, value) = (name.at, (name.ino, name.dtype));
-        let mut older = SmallVec::<[Id; 2]>::new();
+        let (at, value) = (name.at, name.value());
+        let mut older = List::default();
         let mut done = false;
         if let Some(chain) = self.record(at)
-            && let Some(k) = chain.versions.iter().position(|v| *v == id)
+            && chain.versions.contains(&id)
         {
-            older.extend(chain.versions.drain(..k));
-            chain.versions.remove(0);
+            while let Some(v) = chain.versions.remove(0).filter(|v| *v != id) {
+                older.push(v);
+            }
             (chain.base_ino, chain.base_type) = value;
             done = chain.versions.is_empty();
         }
@@ -365,6 +388,7 @@ impl Engine {
         if let Some(n) = self.nodes.get_mut(id) {
             n.state = State::Durable;
         }
+        self.need_size(id, at);
         self.announce(id, Level::Durable);
         if self.more_of(at.dir).is_some_and(|m| m.dotdot == Some(id)) {
             self.more(at.dir).dotdot = None;
@@ -425,7 +449,7 @@ impl Engine {
         let Some(chain) = self.drop_record(from) else {
             return self.move_unanchored(from, to);
         };
-        for v in &chain.versions {
+        for v in chain.versions.iter() {
             if let Some(n) = self.nodes.get_mut(*v)
                 && let What::Name(n) = &mut n.what
             {
@@ -455,10 +479,6 @@ impl Engine {
         let key = BufKey::File(dir, i64::try_from(lbn.0).unwrap_or(i64::MAX));
         self.touch(key);
         let id = self.add(What::Hold { ino: dir, limit: old, new });
-        if let Some(n) = self.nodes.get_mut(id) {
-            // The names that will fill the chunk.
-            n.dependents.reserve_exact(DIRBLKSIZ / 16);
-        }
         let more = self.more(dir);
         more.holds.push(id);
         more.held_to = more.held_to.max(new);
@@ -472,6 +492,7 @@ impl Engine {
         let Some(all) = self.dirs.remove(&key) else { return };
         for chain in all.into_chains() {
             for v in chain.versions {
+                self.split(v);
                 for action in self.actions_of(v) {
                     self.need_inode(action, dir, false);
                     self.detach(action, v);

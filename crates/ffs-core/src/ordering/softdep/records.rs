@@ -2,9 +2,10 @@
 //!
 //! # Invariants
 //! 1. A chunk is listed exactly while a record of it is.
-//! 2. The mask of a chunk has the records whose newest value is "nothing": who enters a value says so.
+//! 2. A chunk's mask `known` has exactly its records: how many bits are below a record's is its place in the
+//!    list, so that none has to be looked at to find it.
+//! 3. The mask `reserved` has the records whose newest value is "nothing": who enters a value says so.
 
-use super::memory::heap;
 use super::names::{Chain, Value, chunk_of};
 use ffs_ondisk::DirOff;
 use ffs_ondisk::geometry::DIRBLKSIZ;
@@ -18,6 +19,7 @@ pub(super) struct Records(Vec<Chunk>);
 struct Chunk {
     /// Its number in the directory.
     number: u32,
+    known: u128,
     reserved: u128,
     records: Vec<Chain>,
 }
@@ -29,6 +31,12 @@ pub(super) fn bit(off: u32) -> u128 {
 
 impl Records {
     fn find(&self, number: u32) -> Result<usize, usize> {
+        // Most often there is something of every chunk.
+        let first = self.0.first().map_or(0, |c| c.number);
+        let at = number.wrapping_sub(first) as usize;
+        if self.0.get(at).is_some_and(|c| c.number == number) {
+            return Ok(at);
+        }
         self.0.binary_search_by_key(&number, |c| c.number)
     }
 
@@ -41,7 +49,7 @@ impl Records {
         let at = self.find(number).unwrap_or_else(|at| {
             // Most often there will be one: a directory changes here and there.
             let records = Vec::with_capacity(1);
-            self.0.insert(at, Chunk { number, reserved: 0, records });
+            self.0.insert(at, Chunk { number, known: 0, reserved: 0, records });
             at
         });
         &mut self.0[at]
@@ -53,14 +61,13 @@ impl Records {
 
     pub(super) fn get(&self, off: u32) -> Option<&Chain> {
         let chunk = self.chunk(off)?;
-        let at = chunk.find(off).ok()?;
-        chunk.records.get(at)
+        chunk.records.get(chunk.find(off)?)
     }
 
     pub(super) fn get_mut(&mut self, off: u32) -> Option<&mut Chain> {
         let chunk = self.find(chunk_of(DirOff(off))).ok()?;
         let chunk = self.0.get_mut(chunk)?;
-        let at = chunk.find(off).ok()?;
+        let at = chunk.find(off)?;
         chunk.records.get_mut(at)
     }
 
@@ -70,10 +77,11 @@ impl Records {
         let chunk = self.chunk_mut(off);
         let bit = bit(off);
         chunk.reserved = if reserved { chunk.reserved | bit } else { chunk.reserved & !bit };
-        let at = chunk.find(off).unwrap_or_else(|at| {
+        let at = chunk.place(off);
+        if chunk.known & bit == 0 {
+            chunk.known |= bit;
             chunk.records.insert(at, Chain::new(base, off));
-            at
-        });
+        }
         &mut chunk.records[at]
     }
 
@@ -86,7 +94,8 @@ impl Records {
     pub(super) fn remove(&mut self, off: u32) -> Option<Chain> {
         let number = self.find(chunk_of(DirOff(off))).ok()?;
         let chunk = self.0.get_mut(number)?;
-        let at = chunk.find(off).ok()?;
+        let at = chunk.find(off)?;
+        chunk.known &= !bit(off);
         chunk.reserved &= !bit(off);
         let chain = chunk.records.remove(at);
         if chunk.records.is_empty() {
@@ -97,7 +106,7 @@ impl Records {
 
     pub(super) fn bytes(&self) -> usize {
         let records = |c: &Chunk| {
-            let lists = c.records.iter().map(|chain| heap(&chain.versions)).sum::<usize>();
+            let lists = c.records.iter().map(|chain| chain.versions.bytes()).sum::<usize>();
             c.records.capacity() * size_of::<Chain>() + lists
         };
         size_of::<Records>()
@@ -125,8 +134,12 @@ impl Chunk {
         self.records.iter().map(move |chain| (base + u32::from(chain.within), chain))
     }
 
-    fn find(&self, off: u32) -> Result<usize, usize> {
-        let within = (off % DIRBLKSIZ as u32) as u16;
-        self.records.binary_search_by_key(&within, |chain| chain.within)
+    /// Where the record is in the list, or would be.
+    fn place(&self, off: u32) -> usize {
+        (self.known & (bit(off) - 1)).count_ones() as usize
+    }
+
+    fn find(&self, off: u32) -> Option<usize> {
+        (self.known & bit(off) != 0).then(|| self.place(off))
     }
 }

@@ -5,7 +5,8 @@
 //!    (last-name rule); of a renamed file always the new one.
 //! 2. A name that the device never saw is removed without a trace, unless others count on it and
 //!    cannot count on another.
-//! 3. Every removal that the device may have to see has one [`What::Unlink`] for the count.
+//! 3. Every removal that the device may have to see has one node for the count: a [`What::Unlink`], or, of a
+//!    reserved record that named a file, the value "nothing" itself.
 //!
 //! Reference: `spec/soft-updates.md` §6.3, §6.3b, §6.5, §6.7, §6.8.
 
@@ -15,7 +16,7 @@ use super::names::{Chain, NOTHING, Removed, chunk_of};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{DirPos, DotDot, Gone, NameKind, NamedInode};
-use ffs_ondisk::Ino;
+use ffs_ondisk::{FileType, Ino};
 use smallvec::SmallVec;
 use std::num::NonZeroU64;
 
@@ -66,7 +67,7 @@ impl Engine {
                     self.need_node(action, id, Level::Durable, false);
                 }
             }
-            None => self.lower(old.ino, gone, Some(id), None),
+            None => self.lower(old, gone, Some(id), None),
         }
         self.lower_parent(old.ino, gone, Some(id), None);
         self.list(id, at, new.ino);
@@ -89,7 +90,7 @@ impl Engine {
             // On the device, and nothing speaks against its going: most names that are removed.
             let seq = self.touch(key);
             self.remove_plainly(at, (key, seq), hash);
-            self.lower(old.ino, gone, None, Some((hash, key, seq)));
+            self.lower(old, gone, None, Some((hash, key, seq)));
             self.lower_parent(old.ino, gone, None, Some((key, seq)));
             self.drain();
             return false;
@@ -132,7 +133,7 @@ impl Engine {
                 self.act_if_free(action);
             }
             if seen {
-                self.lower(old.ino, gone, None, Some((hash, key, seq)));
+                self.lower(old, gone, None, Some((hash, key, seq)));
             }
             self.lower_parent(old.ino, gone, None, Some((key, seq)));
             self.drain();
@@ -149,7 +150,7 @@ impl Engine {
             self.need_node(action, id, Level::Durable, false);
         }
         if seen {
-            self.lower(old.ino, gone, Some(id), None);
+            self.lower(old, gone, Some(id), None);
         }
         self.lower_parent(old.ino, gone, Some(id), None);
         self.drain();
@@ -173,7 +174,7 @@ impl Engine {
         let Some(rec) = self.inodes.get(&dir).filter(|_| holds(Rule::DotDotBeforeName)) else {
             return;
         };
-        let Some(left) = rec.going.as_ref().map(|g| g.leaving.clone()) else { return };
+        let left = rec.leaving.clone();
         let present = rec.names.len().checked_sub(2).and_then(|at| rec.names.get(at)).copied();
         if present.is_some_and(|name| self.state(name) == Some(State::Never)) {
             return;
@@ -287,7 +288,7 @@ impl Engine {
     }
 
     fn guards_of(&self, id: Id) -> SmallVec<[Id; 2]> {
-        let needs = self.nodes.get(id).map(|n| n.needs.as_slice()).unwrap_or_default();
+        let needs = self.nodes.get(id).map(|n| &*n.needs).unwrap_or_default();
         needs
             .iter()
             .filter_map(|n| match n.cond() {
@@ -299,7 +300,7 @@ impl Engine {
 
     /// Whether the names that depend on `own` may depend on `heir`.
     fn names_can_pass(&self, own: Id, heir: Id) -> bool {
-        let deps = self.nodes.get(own).map(|n| n.dependents.as_slice()).unwrap_or_default();
+        let deps = self.nodes.get(own).map(|n| &*n.dependents).unwrap_or_default();
         deps.iter().filter(|&&d| !self.is_action(d)).all(|&d| d != heir && !self.reaches(heir, d))
     }
 
@@ -342,6 +343,7 @@ impl Engine {
     fn remove_plainly(&mut self, at: DirPos, (key, seq): (BufKey, u64), hash: u64) {
         let versions = self.drop_record(at).map(|c| c.versions).unwrap_or_default();
         for v in versions {
+            self.split(v);
             for action in self.actions_of(v) {
                 self.need_block_at(action, key, seq);
                 self.detach(action, v);
@@ -355,26 +357,45 @@ impl Engine {
         self.gone.insert(hash, Removed::Plain { seq, chunk: chunk_of(at.off) });
     }
 
-    /// The count of `ino` drops when its name is gone: with value `id`, or with the block. Of that: the
+    /// The count of `old` drops when its name is gone: with value `id`, or with the block. Of that: the
     /// hash of the name, and the reason to write it.
-    fn lower(&mut self, ino: Ino, gone: Gone, id: Option<Id>, block: Option<(u64, BufKey, u64)>) {
+    fn lower(
+        &mut self,
+        old: NamedInode,
+        gone: Gone,
+        id: Option<Id>,
+        block: Option<(u64, BufKey, u64)>,
+    ) {
         if !holds(Rule::NameBeforeCount) {
             return;
         }
-        let by = gone.drops;
+        let (ino, by) = (old.ino, gone.drops);
+        // A directory's links have an order of their own; a name without a type may be one's.
+        let file = old.dtype != 0 && old.dtype != FileType::Directory.dirent() && by == 1;
         self.totals.removals += 1;
+        let rec = self.rec(ino);
+        rec.pending = rec.pending.saturating_add(by);
+        if let Some(id) = id.filter(|_| file)
+            && let Some(What::Name(name)) = self.nodes.get_mut(id).map(|n| &mut n.what)
+            && name.nothing
+        {
+            name.ino = ino;
+            if gone.moved {
+                self.rec(ino).leaving.push(id);
+            }
+            return;
+        }
         let tag = block.and_then(|(hash, _, seq)| Some((hash, NonZeroU64::new(seq)?)));
         let action = self.add(What::Unlink { ino, by, name: tag });
         if gone.drops >= 2 {
             // Of a directory the link of `.` goes besides: not while an older name may show it.
             self.need_unlinks(action, ino);
         }
-        let rec = self.rec(ino);
-        rec.pending = rec.pending.saturating_add(by);
-        let going = rec.going.get_or_insert_default();
-        going.unlinks.push(action);
+        if !file {
+            self.more(ino).unlinks.push(action);
+        }
         if gone.moved {
-            going.leaving.push(action);
+            self.rec(ino).leaving.push(action);
         }
         if let Some(id) = id {
             self.need_node(action, id, Level::Durable, false);
@@ -383,6 +404,26 @@ impl Engine {
             self.need_block_at(action, key, seq);
         }
         self.act_if_free(action);
+    }
+
+    /// The count that drops with `id`, which names nothing, waits for it from now on.
+    pub(super) fn split(&mut self, id: Id) {
+        let Some(ino) = self.take_link(id) else { return };
+        let action = self.add(What::Unlink { ino, by: 1, name: None });
+        self.need_node(action, id, Level::Durable, false);
+        if let Some(rec) = self.inodes.get_mut(&ino) {
+            rec.leaving.iter_mut().filter(|l| **l == id).for_each(|l| *l = action);
+        }
+    }
+
+    /// Whose count drops with `id`, if it names nothing; not any more.
+    pub(super) fn take_link(&mut self, id: Id) -> Option<Ino> {
+        match &mut self.nodes.get_mut(id)?.what {
+            What::Name(name) if name.nothing && name.ino.0 != 0 => {
+                Some(std::mem::replace(&mut name.ino, Ino(0)))
+            }
+            _ => None,
+        }
     }
 
     /// A directory is removed whose newest name the device never saw. If it may still show an older
@@ -396,7 +437,7 @@ impl Engine {
         self.totals.removals += 1;
         let action = self.add(What::Unlink { ino, by: 1, name: None });
         self.need_unlinks(action, ino);
-        self.going(ino).unlinks.push(action);
+        self.more(ino).unlinks.push(action);
         self.act_if_free(action);
     }
 
@@ -428,8 +469,7 @@ impl Engine {
         let more = self.inodes.get(&ino).and_then(|r| r.more.as_ref());
         let dotdot = more.and_then(|m| m.dotdot);
         // If the name here was never seen, an older one may be: a check would have `..` agree with that.
-        let going = self.inodes.get(&ino).and_then(|r| r.going.as_ref());
-        let older = going.map(|g| g.leaving.clone()).unwrap_or_default();
+        let older = self.inodes.get(&ino).map(|r| r.leaving.clone()).unwrap_or_default();
         for on in dotdot.into_iter().chain(older) {
             self.need_node(action, on, Level::Durable, false);
         }
