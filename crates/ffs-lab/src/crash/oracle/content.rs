@@ -117,7 +117,9 @@ impl Builder {
         self.out.sizes.push(Size { least: self.size, most: self.size, era: 0 });
         let held: Vec<(u64, [u8; SECTOR])> = self.now.iter().map(|(&i, &page)| (i, page)).collect();
         for (index, page) in held {
-            self.sectors.insert(index, Sector { index, zero: ALL & !1, contents: Vec::new() });
+            // Zeros that were written, or punched, need no block.
+            let zero = if page == ZEROS { ALL } else { ALL & !1 };
+            self.sectors.insert(index, Sector { index, zero, contents: Vec::new() });
             self.allow(index, &page);
         }
     }
@@ -176,7 +178,10 @@ impl Builder {
         }
         let era = self.bit();
         let (index, keep) = (size / SECTOR_BYTES, (size % SECTOR_BYTES) as usize);
-        if let (true, Some(mut page)) = (keep != 0, gone.remove(&index)) {
+        // Where nothing of the sector is kept it goes with the others.
+        if keep != 0
+            && let Some(mut page) = gone.remove(&index)
+        {
             if let Some(tail) = page.get_mut(keep..) {
                 tail.fill(0);
             }

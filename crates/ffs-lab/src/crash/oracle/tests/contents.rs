@@ -1,7 +1,7 @@
 //! Contents and attributes that may be there, and ones that may not.
 
 use super::story::{GOOD, Story};
-use crate::crash::history::ROOT;
+use crate::crash::history::{Happening, ROOT};
 use crate::crash::tag::{self, POISON};
 
 #[test]
@@ -109,6 +109,38 @@ fn a_truncated_tail_does_not_come_back_once_that_is_durable() {
     s.fsynced(f);
     assert_eq!(s.broken(&s.image()), GOOD);
     assert_eq!(s.broken(&back), ["G9"]);
+}
+
+#[test]
+fn a_tail_cut_where_a_sector_begins_may_be_zeros_after_the_file_grew_again() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "f");
+    s.write(f, 0, 4096);
+    s.synced();
+    s.truncate(f, 2048);
+    s.truncate(f, 4096);
+    assert_eq!(s.broken(&s.image()), GOOD);
+    s.fsynced(f);
+    assert_eq!(s.broken(&s.image()), GOOD);
+    s.hidden_truncate(f, 1024);
+    s.hidden_truncate(f, 4096);
+    assert_eq!(s.broken(&s.image()), ["G1", "G1"], "what was not cut stays");
+}
+
+#[test]
+fn durable_zeros_at_the_end_may_go_while_the_file_is_cut() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "f");
+    s.write(f, 0, 8192);
+    s.tell(vec![Happening::Zeroed { obj: f, bytes: 2048..8192 }]);
+    s.hidden_truncate(f, 2048);
+    s.hidden_truncate(f, 8192);
+    s.synced();
+    s.tell(vec![Happening::Resized { obj: f, size: 4100 }]);
+    s.hidden_truncate(f, 2048);
+    assert_eq!(s.broken(&s.image()), GOOD, "fsck cuts a file that ends in a hole");
+    s.hidden_truncate(f, 1536);
+    assert_eq!(s.broken(&s.image()), ["G8"], "there was content");
 }
 
 #[test]
