@@ -123,6 +123,12 @@ fn a_study_killed_in_the_middle_of_a_line_or_a_page_resumes_to_the_same_bytes() 
     assert_same(Path::new(&out), &whole, "after files were cut");
 }
 
+/// Bytes of the longest file that is not the page.
+fn longest_but_page(whole: &[(String, Vec<u8>)]) -> u64 {
+    let others = whole.iter().filter(|f| f.0 != "report.html");
+    others.map(|f| f.1.len() as u64).max().unwrap()
+}
+
 #[test]
 fn a_full_disk_loses_no_finished_job_and_what_is_kept_elsewhere_is_joined() {
     let d = Dir::new();
@@ -147,4 +153,12 @@ fn a_full_disk_loses_no_finished_job_and_what_is_kept_elsewhere_is_joined() {
         text(&again)
     );
     assert_same(Path::new(&out), &whole, "after a full disk");
+    // Room for the results, and none for the page.
+    let page = d.str("page");
+    let ended = limited(&page, longest_but_page(&whole) / BLOCK + 1, true, &elsewhere);
+    let said = text(&ended);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("all jobs are in") && !Path::new(&page).join("report.html").exists());
+    ok(&["lab", "report", &page]);
+    assert_same(Path::new(&page), &whole, "after the page had no room");
 }
