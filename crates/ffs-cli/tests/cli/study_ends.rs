@@ -76,7 +76,7 @@ fn a_study_killed_at_drawn_points_resumes_to_the_same_results_and_report() {
     let whole = files(&d.path("whole"));
     let (out, all) = (d.str("killed"), bytes_below(&d.path("whole")));
     let results = whole.iter().find(|f| f.0 == "results.jsonl").unwrap().1.len() as u64;
-    let rng = SplitMix64::new(2002);
+    let mut rng = SplitMix64::new(2002);
     let mut kills = 0;
     for round in 0..ROUNDS {
         let before = bytes_below(Path::new(&out));
@@ -112,7 +112,7 @@ fn a_study_killed_in_the_middle_of_a_line_or_a_page_resumes_to_the_same_bytes() 
     let whole = files(&d.path("whole"));
     let longest = whole.iter().map(|f| f.1.len() as u64).max().unwrap() / BLOCK;
     let out = d.str("cut");
-    let rng = SplitMix64::new(1996);
+    let mut rng = SplitMix64::new(1996);
     // Ever later, the last time in the longest file.
     let points = [1, 1 + rng.below(12), 13 + rng.below(30), longest - rng.below(longest / 8)];
     for blocks in points {
