@@ -10,7 +10,7 @@ use super::{Dir, Entry, InChunk};
 use crate::counters::{add, bump};
 use crate::error::Result;
 use ffs_ondisk::dir::{self, DirFormat, HEADER, Header, dirsiz};
-use ffs_ondisk::{DirOff, Endian, Ino, Place, Structure};
+use ffs_ondisk::{DirOff, Ino, Place, Structure};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
@@ -72,16 +72,7 @@ pub(super) struct Hit {
     pub(super) header: Header,
 }
 
-/// Calls `walk` with `fmt`, which for the format of nearly all directories is a constant: a walk over
-/// millions of records then decides nothing for each of them that the format decides.
-#[inline(always)]
-fn in_format<T>(fmt: DirFormat, walk: impl FnOnce(DirFormat) -> T) -> T {
-    const USUAL: DirFormat = DirFormat { endian: Endian::Little, old: false };
-    if fmt == USUAL { walk(USUAL) } else { walk(fmt) }
-}
-
 /// The record of `name` in the chunk at `at`; whiteouts do not count.
-#[inline(always)]
 fn search_chunk(
     fmt: DirFormat,
     at: u32,
@@ -118,9 +109,7 @@ impl Dir<'_> {
     fn sweep(&self, range: Range<u32>, name: &[u8]) -> Result<Option<Hit>> {
         let (fmt, start, mut end) = (self.fmt(), range.start, range.end);
         let mut records = 0;
-        let hit = self.walk(range, |at, chunk| {
-            in_format(fmt, |fmt| search_chunk(fmt, at, chunk, name, &mut records))
-        });
+        let hit = self.walk(range, |at, chunk| search_chunk(fmt, at, chunk, name, &mut records));
         if let Ok(Some(h)) = &hit {
             end = h.off + h.header.reclen as u32;
         }
@@ -199,6 +188,7 @@ pub(super) fn find_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
 
 /// What the sweep for a new name has seen so far.
 struct RoomSearch<'a> {
+    fmt: DirFormat,
     name: &'a [u8],
     need: usize,
     reserved: Reserved<'a>,
@@ -210,12 +200,11 @@ struct RoomSearch<'a> {
 }
 
 impl RoomSearch<'_> {
-    #[inline(always)]
-    fn chunk(&mut self, fmt: DirFormat, at: u32, chunk: &[u8]) -> InChunk<ControlFlow<Hit>> {
+    fn chunk(&mut self, at: u32, chunk: &[u8]) -> InChunk<ControlFlow<Hit>> {
         let (mut off, mut sum, mut sum_from) = (0, 0, None);
         let reserved = self.reserved.in_chunk(at);
         while off < chunk.len() {
-            let h = dir::header(fmt, chunk, off)?;
+            let h = dir::header(self.fmt, chunk, off)?;
             self.records += 1;
             let here = at + off as u32;
             if reserved.is(&h, off) {
@@ -285,6 +274,7 @@ pub(crate) fn find_room(d: Dir<'_>, name: &[u8]) -> Result<Room> {
 
 pub(super) fn find_room_linear(d: Dir<'_>, name: &[u8]) -> Result<Room> {
     let mut search = RoomSearch {
+        fmt: d.fmt(),
         name,
         need: dirsiz(name.len()),
         reserved: d.reserved(),
@@ -294,8 +284,8 @@ pub(super) fn find_room_linear(d: Dir<'_>, name: &[u8]) -> Result<Room> {
         end_useful: 0,
         records: 0,
     };
-    let (fmt, size) = (d.fmt(), d.size());
-    let hit = d.walk(0..size, |at, chunk| in_format(fmt, |fmt| search.chunk(fmt, at, chunk)))?;
+    let size = d.size();
+    let hit = d.walk(0..size, |at, chunk| search.chunk(at, chunk))?;
     let seen = hit.as_ref().map_or(size, |h| h.off + h.header.reclen as u32);
     add(&d.counters().dir_bytes_scanned, seen.into());
     add(&d.counters().dir_records_scanned, search.records);
