@@ -1,8 +1,9 @@
 //! Why a result misses its target: the mechanism, where it is known.
 //!
 //! What was counted tells where time went; these sentences tell why it goes there on the machine and not in
-//! the paper. They hold for the paper's sizes on `sim`. Each was read off the counts of such runs, and all but one tested
-//! by runs in which the mechanism alone was changed; `bench/counter.sh` repeats them, `docs/lab.md` has their figures.
+//! the paper. They hold for the paper's sizes on `sim`. Each was read off the counts of such runs, and all but one
+//! tested by runs in which the mechanism alone was changed; `bench/counter.sh` repeats them, `docs/lab.md` has their
+//! figures.
 
 /// A miss and its mechanism.
 struct Known {
