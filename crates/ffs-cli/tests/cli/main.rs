@@ -11,3 +11,4 @@ mod messages;
 mod mount;
 mod offline;
 mod study;
+mod study_ends;

@@ -118,18 +118,25 @@ fn what_is_wrong_is_refused_before_anything_is_made() {
         fails(&[&["lab", "run", "--out", &out], args].concat(), 64, told)
     };
     refused(&["mhh"], "did you mean 'mh'?");
+    refused(&["papr"], "did you mean 'paper'?");
     refused(&["postmark:numbr=3"], "did you mean 'number'?");
     refused(&["mh", "mh"], "named twice");
     refused(&["mh", "--factor", "vmiodirenabel"], "did you mean 'vmiodirenable'?");
     refused(&["mh", "--factor", "x=maxvnods=1/maxvnodes=2"], "maxvnodes");
     refused(&["mh", "--factor", "dh=4"], "NAME=OFF/ON");
-    refused(&["mh", "--target", "simm"], "'sim'");
+    refused(&["mh", "--target", "simm"], "did you mean 'sim'?");
+    refused(&["mh", "--target", "sim:softdp"], "did you mean 'softdep'?");
+    refused(&["mh", "--target", "sim:tunrover=1"], "did you mean 'turnover'?");
+    refused(&["mh", "--target", "sim:xyz=1"], "or one of: sync, ");
+    refused(&["mh", "--target", "sim:machine=ide2001-720"], "did you mean 'ide2001-7200'?");
     refused(&["mh", "--target", "/"], "--factor none");
     refused(&["mh", "--shard", "3/2"], "like 2/8");
     refused(&["mh", "--replicates", "0"], "replicates");
     refused(&["mh", "--scale", "0"], "above 0");
     assert!(!Path::new(&out).exists());
     fails(&["lab", "run", "mh"], 64, "--out");
+    let file = d.file("file", b"mine");
+    fails(&["lab", "run", "mh", "--out", &file], 1, "is no directory");
     fails(&["lab", "merge", &out, "-o", &out], 1, &out);
 }
 

@@ -225,8 +225,12 @@ impl Preset {
         }
         let names: Vec<&str> = BUILT_IN.iter().map(|(known, _)| *known).collect();
         let text = std::fs::read_to_string(Path::new(name)).map_err(|error| {
-            let names = names.join(", ");
-            LabError::Plan(format!("machine '{name}': {error}; not one of paper, {names} either"))
+            let near = ffs_core::nearest(name, names.iter().copied().chain(["paper"]));
+            let hint = near.map_or_else(
+                || format!("; not one of paper, {} either", names.join(", ")),
+                |near| ffs_core::suggestion(Some(near)),
+            );
+            LabError::Plan(format!("machine '{name}': {error}{hint}"))
         })?;
         Preset::from_text(name, &text)
     }

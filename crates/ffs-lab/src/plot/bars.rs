@@ -71,7 +71,7 @@ pub fn draw(id: &str, title: &str, groups: &[Group], words: Words<'_>, narrow: b
     bars.axis(height);
     let mut y = 22.0;
     for group in groups {
-        bars.canvas.text((6.0, y + 18.0), Anchor::Start, "group", &group.title);
+        bars.canvas.text((6.0, y + 18.0), Anchor::Start, "group halo", &group.title);
         y += HEAD;
         for row in &group.rows {
             bars.row(row, y);
@@ -112,7 +112,8 @@ impl Bars<'_> {
         let Layout { left, row: pitch, bar, above, .. } = self.layout;
         let top = if above { y + pitch - bar - 3.0 } else { y + (pitch - bar) / 2.0 };
         if above {
-            self.canvas.link(&row.link, (left, top - 4.0), Anchor::Start, "halo", &row.label);
+            // Beside the axis, not on it.
+            self.canvas.link(&row.link, (left + 4.0, top - 4.0), Anchor::Start, "halo", &row.label);
         } else {
             let at = (left - 12.0, top + bar - 4.5);
             self.canvas.link(&row.link, at, Anchor::End, "", &row.label);

@@ -10,12 +10,13 @@
 //! | [`explain`] | the work behind a time: counters, and a sentence |
 //! | `mechanism` | why a result misses, where that is known |
 //! | `command` | how to run the same again |
-//! | `figures`, `page`, [`text`], `words` | pictures, HTML, tables for a terminal, numbers in words |
+//! | `figures`, `page`, [`text`], [`words`] | pictures, HTML, tables for a terminal, numbers in words |
 //!
 //! # Invariants
 //! 1. The report follows from the results alone: same results, same bytes.
 //! 2. The page is one file: no address outside of it is ever asked for anything.
 //! 3. What was not run is said to be missing; nothing is filled in.
+//! 4. A file of a report is complete: it takes its name, or its predecessor's place, when it is.
 //!
 //! Reference: `spec/benchmarks.md` §2, §3.4, §7.
 
@@ -32,7 +33,7 @@ pub mod targets;
 #[cfg(test)]
 mod tests;
 pub mod text;
-mod words;
+pub mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,6 +121,14 @@ impl Report {
     }
 }
 
+/// Writes a file that is there whole or, whatever ends the program, not at all.
 fn put(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|error| LabError::unusable(&path.display().to_string(), error))
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    written.map_err(|error| {
+        // What is left of it would be overwritten by the next.
+        let _ = fs::remove_file(&beside);
+        LabError::unusable(&path.display().to_string(), error)
+    })
 }

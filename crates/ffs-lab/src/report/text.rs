@@ -86,15 +86,11 @@ fn summary(report: &Report) -> String {
 }
 
 fn shown(series: &Series, mean: f64) -> String {
-    words::short(series.shown(mean)).replace('\u{202f}', "")
+    words::plain(series.kind, &series.unit, series.shown(mean))
 }
 
 fn unit(series: &Series) -> String {
-    match series.kind {
-        MetricKind::Time => "s".to_owned(),
-        MetricKind::Rate => format!("{}/s", series.unit),
-        MetricKind::CpuPercent => "%".to_owned(),
-    }
+    words::unit(series.kind, &series.unit)
 }
 
 /// Rank table and model of a result.

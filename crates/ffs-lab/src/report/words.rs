@@ -1,7 +1,33 @@
-//! Numbers in words.
+//! Numbers in words: the one place that says how a result is shown, here and in the terminal.
 
 use crate::plot::scale::group;
 use crate::same::decade;
+use crate::work::MetricKind;
+
+/// Bytes are shown in millions.
+const MILLION: f64 = 1e6;
+
+/// The unit of a result; a rate counts `what`.
+#[must_use]
+pub fn unit(kind: MetricKind, what: &str) -> String {
+    match kind {
+        MetricKind::Time => "s".to_owned(),
+        MetricKind::Rate if what == "bytes" => "MB/s".to_owned(),
+        MetricKind::Rate => format!("{what}/s"),
+        MetricKind::CpuPercent => "% CPU".to_owned(),
+    }
+}
+
+/// A value in its [`unit`].
+pub(super) fn scaled(kind: MetricKind, what: &str, value: f64) -> f64 {
+    if kind == MetricKind::Rate && what == "bytes" { value / MILLION } else { value }
+}
+
+/// A value in its [`unit`] for a terminal, three or four digits that count.
+#[must_use]
+pub fn plain(kind: MetricKind, what: &str, value: f64) -> String {
+    short(scaled(kind, what, value)).replace('\u{202f}', "").replace('−', "-")
+}
 
 /// Digits after the point that leave at least four in sight, and two at least.
 pub(super) fn digits(smallest: f64) -> usize {
@@ -92,6 +118,16 @@ pub(super) fn plural(n: usize, one: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_result_is_shown_in_its_unit() {
+        let shown =
+            |kind, what| format!("{} {}", plain(kind, what, 12_345_678.0), unit(kind, what));
+        assert_eq!(shown(MetricKind::Rate, "bytes"), "12.35 MB/s");
+        assert_eq!(shown(MetricKind::Rate, "files"), "12345678 files/s");
+        assert_eq!(shown(MetricKind::Time, ""), "12345678 s");
+        assert_eq!(unit(MetricKind::CpuPercent, ""), "% CPU");
+    }
 
     #[test]
     fn numbers_read_well() {

@@ -20,9 +20,14 @@ impl Lab {
     /// # Errors
     /// [`LabError::Plan`], with the name that was probably meant.
     pub fn knows(plan: &Plan) -> Result<()> {
-        plan.workloads
-            .iter()
-            .try_for_each(|item| work::by_name(&item.workload, item.scale).map(drop))
+        for item in &plan.workloads {
+            let name = item.workload.split(':').next().unwrap_or_default();
+            if !work::all().iter().any(|info| info.name == name) {
+                return Err(work::unknown(name, &["paper"]));
+            }
+            work::by_name(&item.workload, item.scale)?;
+        }
+        Ok(())
     }
 }
 

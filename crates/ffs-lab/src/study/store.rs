@@ -49,7 +49,12 @@ impl Store {
     /// [`LabError::Unusable`] if it is of another study, in use, or cannot be read or written.
     pub fn open(dir: &Path, plan: &Plan, note: &mut dyn FnMut(String)) -> Result<Store> {
         plan.check()?;
-        fs::create_dir_all(dir).map_err(|error| unusable(dir, error))?;
+        fs::create_dir_all(dir).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+                unusable(dir, "is no directory; name one with --out")
+            }
+            _ => unusable(dir, format!("cannot be made: {error}")),
+        })?;
         let path = dir.join(FILE);
         let mut options = OpenOptions::new();
         let opened = options.read(true).append(true).create(true).open(&path);

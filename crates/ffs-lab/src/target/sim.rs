@@ -19,7 +19,8 @@ use crate::error::{LabError, Result};
 use crate::machine::{AgedVolumes, Call, Machine, Preset, SimDisk, workplace};
 
 /// What `sim` takes besides the switches of a mount.
-const OWN: &str = "machine=NAME|FILE, seed=, size=MB, used=, turnover=";
+const OWN: &str = "sync, async, softdep, noatime, relatime, atime, machine=NAME|FILE, seed=, size=MB, used=, \
+                   turnover=";
 /// Short names of switches, as the paper calls them.
 const ALIASES: [(&str, &str); 1] = [("vmiodir", "vmiodirenable")];
 
@@ -90,7 +91,7 @@ impl SimSpec {
                     Some((short, long)) => word.replacen(short, long, 1),
                     None => word.to_owned(),
                 };
-                self.core.set(&word).map_err(|why| format!("{why}; or one of: {OWN}"))?;
+                self.core.set_or(&word, OWN)?;
             }
         }
         Ok(())

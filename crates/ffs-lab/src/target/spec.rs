@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ffs_core::{Atime, MountOptions, OrderingPolicy, TunableError};
+use ffs_core::{Atime, MountOptions, OrderingPolicy, TunableError, nearest, suggestion};
 use ffs_ondisk::{Endian, Format};
 
 use super::Target;
@@ -96,7 +96,8 @@ impl TargetSpec {
             _ => {
                 let why = "is neither 'core', 'sim', one of them with ':NAME=VALUE,...', \
                            nor a directory";
-                return Err(LabError::spec(label, why));
+                let hint = suggestion(nearest(word, ["core", "sim"].into_iter()));
+                return Err(LabError::spec(label, format!("{why}{hint}")));
             }
         };
         Ok(TargetSpec { label: label.to_owned(), kind })
@@ -165,6 +166,15 @@ impl CoreSpec {
     /// # Errors
     /// Why not, as half a sentence.
     pub fn set(&mut self, word: &str) -> std::result::Result<(), String> {
+        self.set_or(word, OWN)
+    }
+
+    /// The same where the words of `own` are what there is besides the switches of a mount.
+    pub(super) fn set_or(
+        &mut self,
+        word: &str,
+        own: &'static str,
+    ) -> std::result::Result<(), String> {
         let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
         if !self.set_own(name, value)? {
             // On and off stand for 1 and 0 also where a number is wanted.
@@ -174,7 +184,14 @@ impl CoreSpec {
                 (v, _) => v,
             });
             self.options.tunables.set(name, value).map_err(|error| match error {
-                TunableError::Unknown { .. } => format!("{error}; or one of: {OWN}"),
+                TunableError::Unknown { nearest: None, .. } => {
+                    let names = own.split(", ").filter_map(|word| word.split('=').next());
+                    let hint = nearest(name, names).map_or_else(
+                        || format!("; a switch of a mount, or one of: {own}"),
+                        |near| suggestion(Some(near)),
+                    );
+                    format!("{error}{hint}")
+                }
                 _ => error.to_string(),
             })?;
         }
@@ -236,7 +253,7 @@ impl CoreSpec {
 }
 
 /// What a core target takes besides the switches of a mount.
-const OWN: &str = "sync, async, noatime, relatime, atime, format=ufs1|ufs2, endian=little|big, \
+const OWN: &str = "sync, async, softdep, noatime, relatime, atime, format=ufs1|ufs2, endian=little|big, \
                    bsize=, fsize=, size=, image=FILE";
 
 #[cfg(test)]
@@ -266,12 +283,14 @@ mod tests {
     #[test]
     fn targets_that_are_none_are_refused_with_a_hint() {
         assert!(refused("/no/such/dir").contains("directory"));
-        assert!(refused("cor").contains("'core'"));
+        assert!(
+            refused("core:xyz").contains("or one of: sync, ") && refused("cor").contains("'core'")
+        );
         assert!(refused("core:maxvnods=3").contains("maxvnodes"));
         assert!(refused("core:format=ufs3").contains("ufs1 or ufs2"));
         let many = refused("core:maxvnodes=many");
         assert!(many.contains("a number") && !many.contains("endian"), "{many}");
-        assert!(refused("core:endin=big").contains("endian="));
+        assert!(refused("core:endin=big").contains("did you mean 'endian'?"));
         assert!(refused("core:bsize=").contains("size"));
         assert!(refused("core:image=").contains("file"));
     }

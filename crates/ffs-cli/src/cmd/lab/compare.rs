@@ -4,7 +4,8 @@ use std::io::Write;
 
 use clap::Subcommand;
 use ffs_lab::compare::works::{Comparison, Request, Row};
-use ffs_lab::work::{Finish, MetricKind, all, by_name, unknown};
+use ffs_lab::report::words;
+use ffs_lab::work::{Finish, all, by_name, unknown};
 use ffs_lab::{LabError, TargetSpec};
 
 use super::{Bar, context, dirs};
@@ -158,13 +159,7 @@ fn table(request: &Request, found: &Comparison) -> String {
     let right: Vec<usize> = (2..head.len()).collect();
     let mut rows = vec![head];
     for info in request.workload.phases() {
-        let unit = match info.kind {
-            MetricKind::Time => "s".to_owned(),
-            MetricKind::Rate => {
-                format!("{}/s", if info.unit == "bytes" { "MB" } else { info.unit })
-            }
-            MetricKind::CpuPercent => "%".to_owned(),
-        };
+        let unit = words::unit(info.kind, info.unit);
         let mut line = vec![info.title.clone(), unit];
         for (at, target) in request.targets.iter().enumerate() {
             let row = found.row(&target.label, &info.id);
@@ -183,12 +178,7 @@ fn table(request: &Request, found: &Comparison) -> String {
 
 /// The number of a cell.
 fn value(row: &Row) -> String {
-    match row.kind {
-        MetricKind::Time => format!("{:.3}", row.value),
-        MetricKind::Rate if row.unit == "bytes" => format!("{:.1}", row.value / 1e6),
-        MetricKind::Rate => format!("{:.0}", row.value),
-        MetricKind::CpuPercent => format!("{:.0}", row.value),
-    }
+    words::plain(row.kind, row.unit, row.value)
 }
 
 /// The workloads there are, and what can be set

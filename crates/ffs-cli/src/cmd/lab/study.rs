@@ -242,8 +242,13 @@ pub(super) fn run_merge(args: &MergeArgs) -> Outcome {
 pub(crate) fn finish(store: &Store, out: &Path, left: bool) -> Outcome {
     let (plan, missing) = (store.plan(), store.missing());
     if missing.is_empty() {
-        report::make(&store.results(), out, Much::Summary)?;
-        return Ok(0);
+        let made = report::make(&store.results(), out, Much::Summary);
+        let all = store.path().display();
+        return made.map(|()| 0).map_err(|failure| {
+            failure.hint(format!(
+                "all jobs are in {all}; ffs lab report {all} --out DIR writes the report elsewhere"
+            ))
+        });
     }
     let names = missing.iter().take(NAMED).map(|job| plan.job_name(job));
     let names = names.collect::<Vec<String>>().join(", ");

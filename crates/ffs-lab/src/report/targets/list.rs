@@ -1,247 +1,18 @@
-//! What a reproduction of the paper has to reach, whether it does, and by which mechanism it misses.
+//! The targets, benchmark by benchmark.
 //!
-//! A miss is explained by what was counted, and never tuned away.
+//! Reference: `spec/benchmarks.md` §7.
 
-use std::collections::BTreeSet;
-
-use super::compare::{self, factor};
-use super::curves;
-use super::data::{Benchmark, Measured, Series};
-use super::published::{Kind, Published};
-use super::{explain, mechanism, words};
+use super::super::compare::{self, factor};
+use super::super::data::Benchmark;
+use super::super::published::{Kind, Number, PAPER};
+use super::super::{curves, words};
+use super::{Look, Part, Target, percent};
 use crate::plot::times;
-use crate::stat::{Combination, Model, SummaryPath, Term};
+use crate::stat::{Combination, Model, SummaryPath};
 use crate::work::MetricKind;
 
-/// What is less than this is printed as nothing, percent.
-const PRINTED: f64 = 0.005;
-
-/// A run this near to the published size is one of that size.
-const FULL: f64 = 0.99;
-
-/// What has to be known before targets are read: which workloads are smaller than the paper's, and what
-/// was taken from its results.
-#[must_use]
-pub fn caution(measured: &Measured) -> Option<String> {
-    let mut small: Vec<(f64, Vec<&str>)> = Vec::new();
-    let ran = |b: &&Benchmark| !b.series.is_empty() && b.share < FULL;
-    for benchmark in measured.benchmarks.iter().filter(ran) {
-        match small.iter_mut().find(|(share, _)| (share - benchmark.share).abs() < 1e-9) {
-            Some((_, titles)) => titles.push(&benchmark.title),
-            None => small.push((benchmark.share, vec![&benchmark.title])),
-        }
-    }
-    let mut said = Vec::new();
-    if !small.is_empty() {
-        let one = |(share, titles): &(f64, Vec<&str>)| {
-            format!("{} at {}", titles.join(", "), words::short(*share))
-        };
-        let all: Vec<String> = small.iter().map(one).collect();
-        said.push(format!(
-            "Smaller than the paper's (1 is its size): {}. \
-             What is missed there may be met at full size, and the reverse.",
-            all.join("; ")
-        ));
-    }
-    if measured.named("buildworld").any(|b| !b.series.is_empty()) {
-        said.push(
-            "Buildworld's processor time (1950 s at full size) was set by the row of Table 1 with all \
-             options on; the other rows have to follow."
-                .to_owned(),
-        );
-    }
-    (!said.is_empty()).then(|| said.join(" "))
-}
-
-/// Whether a target is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is.
-    Met,
-    /// It is not.
-    Missed,
-    /// What it is about was not run, or not completely, and nothing of it is missed.
-    NotRun,
-}
-
-/// Something to reach.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Target {
-    /// The benchmark, or what else it is about.
-    pub group: String,
-    /// What is to be reached.
-    pub wanted: String,
-    /// What was found.
-    pub found: String,
-    /// Whether it is reached.
-    pub verdict: Verdict,
-    /// Where it is missed: what was counted.
-    pub why: Vec<String>,
-}
-
-impl Target {
-    fn new(group: &str, wanted: &str, parts: Vec<Part>) -> Target {
-        // What failed stays failed, whatever else is still to be run.
-        let verdict = if parts.iter().any(|part| part.met == Some(false)) {
-            Verdict::Missed
-        } else if parts.is_empty() || parts.iter().any(|part| part.met.is_none()) {
-            Verdict::NotRun
-        } else {
-            Verdict::Met
-        };
-        let found: Vec<String> = parts.iter().map(|part| part.found.clone()).collect();
-        let missed = parts.into_iter().filter(|part| part.met == Some(false));
-        let mut why: Vec<String> = missed.flat_map(|part| part.why).collect();
-        let mut seen = BTreeSet::new();
-        why.retain(|line| seen.insert(line.clone()));
-        let (group, wanted) = (group.to_owned(), wanted.to_owned());
-        Target { group, wanted, found: found.join("; "), verdict, why }
-    }
-}
-
-/// A part of a target.
-struct Part {
-    /// What was found; `met` is `None` where nothing was.
-    found: String,
-    met: Option<bool>,
-    why: Vec<String>,
-}
-
-impl Part {
-    fn missing(what: &str) -> Part {
-        Part { found: format!("{what}: not run"), met: None, why: Vec::new() }
-    }
-
-    fn plain(found: String, met: bool) -> Part {
-        Part { found, met: Some(met), why: Vec::new() }
-    }
-
-    fn because(self, why: Vec<String>) -> Part {
-        Part { why, ..self }
-    }
-}
-
-/// The options of the paper in a study's numbering.
-struct Look<'a> {
-    measured: &'a Measured,
-    published: &'a Published,
-}
-
-/// All targets.
-#[must_use]
-pub fn all(measured: &Measured, published: &Published) -> Vec<Target> {
-    let look = Look { measured, published };
-    let mut all = Vec::new();
-    all.extend(look.mh());
-    all.extend(look.x11());
-    all.extend(look.buildworld());
-    all.extend(look.andrew());
-    all.push(look.bonnie());
-    all.extend(look.postmark());
-    all.extend(look.figures());
-    all.push(look.statistics());
-    all
-}
-
 impl Look<'_> {
-    fn at(&self, name: &str) -> Option<Combination> {
-        self.measured.combination(name)
-    }
-
-    fn series(&self, words: &str, metric: &str) -> Option<&Series> {
-        self.measured.series(words, metric).map(|(_, series)| series)
-    }
-
-    fn explained(&self, series: &Series, at: &[&str]) -> Vec<String> {
-        let short = &self.measured.short;
-        let sentence = |name: &&str| explain::sentence(series, self.at(name)?, short);
-        at.iter().filter_map(sentence).map(|text| format!("{}, {text}", series.title)).collect()
-    }
-
-    /// The mechanism behind a miss, where it is known of the machine of 2002 and the paper's sizes.
-    fn known(&self, words: &str, metric: &str, on: &str) -> Vec<String> {
-        let full = self.measured.benchmark(words).is_some_and(|b| b.share >= FULL);
-        let simulated = self.measured.plan.target.split(':').next() == Some("sim");
-        if full && simulated { mechanism::of(words, metric, on) } else { Vec::new() }
-    }
-
-    /// A point of a cost curve, which turns its switches itself.
-    fn explained_point(&self, figure: u8, name: &str, entries: f64) -> Vec<String> {
-        let series = self.series("micro", &format!("fig{figure}/{name}/{entries}"));
-        let point = series.and_then(|s| Some((s, *s.spent.keys().next()?)));
-        let short = &self.measured.short;
-        let text = point
-            .and_then(|(s, at)| Some(format!("{}, {}", s.title, explain::sentence(s, at, short)?)));
-        text.into_iter().collect()
-    }
-
-    /// A term that has to be told from noise, and above nothing.
-    fn positive(&self, (words, name): (&str, &str), metric: &str, options: &str) -> Part {
-        let series = self.series(words, metric);
-        let Some((series, term)) = series.zip(self.term(series, options)) else {
-            return Part::missing(name);
-        };
-        let met = term.shown && term.value > PRINTED;
-        let alone = std::iter::once("none").chain(options.split('+')).chain([options]);
-        let counted = self.explained(series, &alone.collect::<Vec<&str>>());
-        Part::plain(format!("{name} {}", percent(&term)), met)
-            .because([self.known(words, metric, options), counted].concat())
-    }
-
-    /// A gain from some options to others that has to satisfy `wanted`.
-    fn gain(
-        &self,
-        (words, metric): (&str, &str),
-        (from, to): (&str, &str),
-        wanted: impl Fn(f64) -> bool,
-    ) -> Part {
-        let found = self
-            .series(words, metric)
-            .and_then(|series| Some((series, factor(series, self.at(from)?, self.at(to)?)?)));
-        let Some((series, gain)) = found else { return Part::missing(metric) };
-        Part {
-            found: format!("{} {from} → {to} {}", series.title, times(gain)),
-            met: Some(wanted(gain)),
-            why: [
-                self.known(words, metric, &format!("{from} → {to}")),
-                self.explained(series, &[from, to]),
-            ]
-            .concat(),
-        }
-    }
-
-    /// Published numbers of a kind and place that have to be within a factor.
-    fn within(&self, kind: Kind, start: &str, factor: (f64, f64)) -> Vec<Part> {
-        let compared = compare::all(self.measured, self.published);
-        let sections = self.published.sections.iter().zip(&compared);
-        let numbers = sections
-            .filter(|(section, _)| section.kind == kind)
-            .flat_map(|(_, compared)| &compared.rows)
-            .filter(|pair| pair.at.starts_with(start));
-        let part = |pair: &compare::Pair| {
-            let metric = pair.at.rsplit_once('/').map_or("", |(_, metric)| metric);
-            let curve = pair.at.strip_prefix("micro/");
-            let name = format!("{} {}", curve.unwrap_or(metric), pair.on);
-            let Some(ratio) = pair.ratio else { return Part::missing(&name) };
-            let series =
-                pair.at.split_once('/').and_then(|(words, metric)| self.series(words, metric));
-            let ends: Vec<&str> = pair.on.split(" → ").collect();
-            Part {
-                found: format!("{name} ×{}", words::fixed(ratio, 2)),
-                met: Some((factor.0..=factor.1).contains(&ratio)),
-                why: [
-                    pair.at
-                        .split_once('/')
-                        .map_or_else(Vec::new, |(w, m)| self.known(w, m, &pair.on)),
-                    series.map_or_else(Vec::new, |series| self.explained(series, &ends)),
-                ]
-                .concat(),
-            }
-        };
-        numbers.map(part).collect()
-    }
-
-    fn mh(&self) -> Vec<Target> {
+    pub(super) fn mh(&self) -> Vec<Target> {
         let seconds = self.within(Kind::Seconds, "mh/", (0.7, 1.3));
         let wanted = "each of the nine times within ±30 % (ratio to the published one)";
         let steps = self.within(Kind::Factor, "mh/", (1.0 / 1.5, 1.5));
@@ -259,7 +30,7 @@ impl Look<'_> {
         ]
     }
 
-    fn x11(&self) -> Vec<Target> {
+    pub(super) fn x11(&self) -> Vec<Target> {
         let su =
             |metric, least: f64| self.gain(("x11", metric), ("none", "su"), move |g| g >= least);
         let find = self.gain(("x11", "find"), ("none", "dp"), |gain| gain >= 3.0);
@@ -273,11 +44,7 @@ impl Look<'_> {
         ]
     }
 
-    fn term(&self, series: Option<&Series>, options: &str) -> Option<Term> {
-        Model::fit(&series?.cells)?.term(self.at(options)?).copied()
-    }
-
-    fn buildworld(&self) -> Vec<Target> {
+    pub(super) fn buildworld(&self) -> Vec<Target> {
         let build = self.series("buildworld", "build");
         let term = |options: &str| self.term(build, options);
         let explained = |at: &[&str]| build.map_or_else(Vec::new, |b| self.explained(b, at));
@@ -315,7 +82,7 @@ impl Look<'_> {
         ]
     }
 
-    fn andrew(&self) -> Vec<Target> {
+    pub(super) fn andrew(&self) -> Vec<Target> {
         let rows = self.published.rows().filter(|(_, (words, _), _)| *words == "andrew").count();
         let listed = compare::lists(self.measured, self.published);
         let listed: Vec<&compare::Listed> = listed
@@ -358,18 +125,12 @@ impl Look<'_> {
             mine.iter().any(|option| option == name) != theirs.iter().any(|option| option == name)
         };
         let mut at = vec!["none"];
-        at.extend(super::published::PAPER.into_iter().filter(in_one));
+        at.extend(PAPER.into_iter().filter(in_one));
         lines.extend(series.map_or_else(Vec::new, |series| self.explained(series, &at)));
         lines
     }
 
-    /// Whether an option is told from noise on the way of a result.
-    fn named(&self, series: &Series, option: &str) -> Option<bool> {
-        let factor = self.measured.short.iter().position(|name| name == option)?;
-        Some(SummaryPath::of(&series.cells)?.named().contains(&factor))
-    }
-
-    fn bonnie(&self) -> Target {
+    pub(super) fn bonnie(&self) -> Target {
         let tests =
             ["seq-create", "seq-read", "seq-delete", "ran-create", "ran-read", "ran-delete"];
         let parts = tests.map(|metric| {
@@ -385,7 +146,7 @@ impl Look<'_> {
         Target::new("Bonnie++", "dirhash told from noise in all but sequential read", parts.into())
     }
 
-    fn postmark(&self) -> Vec<Target> {
+    pub(super) fn postmark(&self) -> Vec<Target> {
         let run = |run: &&Benchmark| !run.series.is_empty();
         let mut runs: Vec<&Benchmark> = self.measured.named("postmark").filter(run).collect();
         runs.sort_by_key(|run| files(run));
@@ -446,7 +207,7 @@ impl Look<'_> {
         ]
     }
 
-    fn figures(&self) -> Vec<Target> {
+    pub(super) fn figures(&self) -> Vec<Target> {
         let levels = self.within(Kind::Each, "micro/", (1.0 / 1.2, 1.2));
         let all = curves::all(self.measured);
         let shape = |figure: u8| {
@@ -502,16 +263,14 @@ impl Look<'_> {
     }
 
     /// The statistics themselves, on the published means.
-    fn statistics(&self) -> Target {
+    pub(super) fn statistics(&self) -> Target {
         let cells = self.published.table1();
         let model = Model::fit(&cells);
         let mut parts = Vec::new();
         let sections = self.published.sections.iter().filter(|s| s.title.starts_with("Table 2"));
         for section in sections {
-            let number = |n: &super::published::Number| {
-                let bits =
-                    n.on.split('+')
-                        .filter_map(|o| super::published::PAPER.iter().position(|p| *p == o));
+            let number = |n: &Number| {
+                let bits = n.on.split('+').filter_map(|o| PAPER.iter().position(|p| *p == o));
                 let at = bits.fold(Combination::NONE, Combination::with);
                 let term = model.as_ref().and_then(|model| model.term(at))?;
                 let value = if section.kind == Kind::Term { Some(term.value) } else { term.error };
@@ -529,12 +288,6 @@ impl Look<'_> {
             parts,
         )
     }
-}
-
-/// A term's value, and how likely chance alone is.
-fn percent(term: &Term) -> String {
-    let chance = term.chance.map_or_else(String::new, |p| format!(", p {}", words::chance(p)));
-    format!("{} %{chance}", words::signed(term.value, 2))
 }
 
 /// Files of a Postmark run.

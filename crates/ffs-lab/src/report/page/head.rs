@@ -1,0 +1,125 @@
+//! What stands first: the heading, one sentence, and the numbers at a glance.
+
+use super::super::compare;
+use super::super::data::{Benchmark, Measured, Series};
+use super::super::targets::Verdict;
+use super::super::{Report, words};
+use crate::plot::times;
+use crate::stat::Combination;
+use crate::study::Factor;
+use crate::work::MetricKind;
+
+pub(super) struct Tile {
+    pub(super) value: String,
+    pub(super) words: String,
+}
+
+/// Names in a sentence: `a, b and c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [front @ .., last] => format!("{} and {last}", front.join(", ")),
+    }
+}
+
+pub(super) fn heading(measured: &Measured) -> String {
+    match measured.long.as_slice() {
+        [] => "What the benchmarks cost".to_owned(),
+        [one] => format!("What {one} does"),
+        names => format!("What {} do, alone and together", listed(names)),
+    }
+}
+
+/// What was run, under what and on what, for who comes here first.
+pub(super) fn about(measured: &Measured) -> String {
+    let plan = &measured.plan;
+    let benchmarks = words::plural(measured.benchmarks.len(), "benchmark");
+    let under = match plan.combinations() {
+        1 => "as it is".to_owned(),
+        n => format!("under all {n} combinations of the options"),
+    };
+    let each = words::plural(plan.replicates as usize, "run");
+    let on = match plan.target.split(':').next() {
+        Some("sim") => "a simulated machine of 2002, whose time is arithmetic",
+        _ => "this computer",
+    };
+    let paper = if plan.factors == Factor::paper() {
+        " Next to them stand the numbers that were measured in 2002 on a real machine with FreeBSD's own."
+    } else {
+        ""
+    };
+    format!("{benchmarks} on the file system of ffs {under}, {each} of each, on {on}.{paper}")
+}
+
+/// Results that are times or rates, with where they are from.
+fn results(measured: &Measured) -> impl Iterator<Item = (&Benchmark, &Series)> {
+    let benchmarks = measured.benchmarks.iter().filter(|benchmark| !benchmark.curves());
+    let all = benchmarks.flat_map(|b| b.series.iter().map(move |series| (b, series)));
+    all.filter(|(_, series)| series.kind != MetricKind::CpuPercent)
+}
+
+pub(super) fn lead(measured: &Measured) -> String {
+    let all = Combination::all(measured.short.len());
+    let gains = results(measured).filter_map(|(b, s)| Some((s.cells.gain(all)?, b, s)));
+    let mut gains: Vec<(f64, &Benchmark, &Series)> = gains.collect();
+    gains.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let (Some(best), Some(worst)) = (gains.first(), gains.last()) else {
+        return "There is no result yet that can be compared with the one without options."
+            .to_owned();
+    };
+    let middle = gains[gains.len() / 2].0;
+    let name = |(_, b, s): &(f64, &Benchmark, &Series)| format!("{}, {}", b.title, s.title);
+    let what = words::plural(gains.len(), "result");
+    format!(
+        "With all options on, {what} improve by {} in the median: from {} ({}) to {} ({}).",
+        times(middle),
+        times(worst.0),
+        name(worst),
+        times(best.0),
+        name(best)
+    )
+}
+
+pub(super) fn tiles(report: &Report) -> Vec<Tile> {
+    let tile = |value: String, words: &str| Tile { value, words: words.to_owned() };
+    let of = |verdict| report.targets.iter().filter(|t| t.verdict == verdict).count();
+    let judged = of(Verdict::Met) + of(Verdict::Missed);
+    let ratios =
+        report.compared.iter().flat_map(|section| &section.rows).filter_map(|row| row.ratio);
+    let ratios: Vec<f64> = ratios.collect();
+    let near = ratios.iter().filter(|ratio| compare::near(**ratio) == "near").count();
+    let lists = compare::lists(&report.measured, &report.published);
+    let run = lists.iter().filter(|list| list.measured.is_some()).count();
+    let same = lists.iter().filter(|list| list.same_set()).count();
+    let (done, planned) = report.measured.jobs;
+    let mut tiles = vec![tile(format!("{done} of {planned}"), "runs are in this report")];
+    if judged > 0 {
+        tiles.push(tile(
+            format!("{} of {judged}", of(Verdict::Met)),
+            &match of(Verdict::NotRun) {
+                0 => "targets of a reproduction met".to_owned(),
+                left => format!("targets of a reproduction met; {left} not run"),
+            },
+        ));
+    }
+    if !ratios.is_empty() {
+        let all = ratios.len();
+        tiles.push(tile(format!("{near} of {all}"), "published numbers within ±30 %"));
+    }
+    if run > 0 {
+        tiles.push(tile(format!("{same} of {run}"), "rows of Figure 10 with the same options"));
+    }
+    tiles
+}
+
+pub(super) fn incomplete(measured: &Measured) -> String {
+    let (done, planned) = measured.jobs;
+    if done >= planned {
+        return String::new();
+    }
+    let missing = measured.benchmarks.iter().filter(|b| b.jobs.0 < b.jobs.1);
+    let words: Vec<String> =
+        missing.map(|b| format!("{} {} of {}", b.title, b.jobs.0, b.jobs.1)).collect();
+    format!("Not everything was run: {}. What is missing is left out.", words.join(", "))
+}

@@ -1,0 +1,288 @@
+//! The page: what the template shows, in words.
+
+mod head;
+mod result;
+
+use askama::Template;
+
+use self::head::{Tile, about, heading, incomplete, lead, tiles};
+use self::result::{BenchmarkView, benchmark};
+use super::compare::{self, Listed, Pair};
+use super::data::Measured;
+use super::targets::{Target, Verdict};
+use super::{Report, figures, words};
+use crate::error::{LabError, Result};
+use crate::plot::{Figure, style};
+use crate::stat::Combination;
+
+const CSS: &str = include_str!("../../../templates/report.css");
+
+#[derive(Template)]
+#[template(path = "report.html")]
+struct Page {
+    title: String,
+    style: String,
+    plan: String,
+    heading: String,
+    lead: String,
+    about: String,
+    level: &'static str,
+    tiles: Vec<Tile>,
+    incomplete: String,
+    contents: Vec<(String, String)>,
+    options: Vec<(String, String)>,
+    summary: Option<(String, String)>,
+    targets: Vec<TargetView>,
+    caution: String,
+    ratios: Option<String>,
+    compared: Vec<Section>,
+    lists: Vec<ListView>,
+    lists_words: String,
+    benchmarks: Vec<BenchmarkView>,
+    curves: Vec<(String, String)>,
+    percent: Percent,
+    experiment: String,
+    factors: Vec<(String, String, String)>,
+    machine: Vec<String>,
+    command: String,
+    version: &'static str,
+    runs: String,
+}
+
+struct TargetView {
+    class: &'static str,
+    mark: &'static str,
+    group: String,
+    wanted: String,
+    found: String,
+    why: Vec<String>,
+}
+
+struct Section {
+    title: String,
+    source: String,
+    rows: Vec<PairView>,
+}
+
+struct PairView {
+    what: String,
+    on: String,
+    published: String,
+    measured: String,
+    ratio: String,
+    class: &'static str,
+}
+
+struct ListView {
+    group: String,
+    what: String,
+    published: String,
+    measured: String,
+    same: &'static str,
+    class: &'static str,
+}
+
+#[derive(Default)]
+struct Percent {
+    heads: Vec<String>,
+    rows: Vec<(String, Vec<String>)>,
+}
+
+/// The page of a report.
+pub(super) fn render(report: &Report) -> Result<String> {
+    let page = Page::of(report);
+    page.render().map_err(|error| LabError::Plan(format!("report.html: {error}")))
+}
+
+impl Page {
+    fn of(report: &Report) -> Page {
+        let measured = &report.measured;
+        let benchmarks: Vec<BenchmarkView> =
+            measured.benchmarks.iter().filter_map(|b| benchmark(report, b)).collect();
+        let inline = |id: &str| report.figure(id).map(Figure::inline);
+        let summary = inline("summary").zip(inline("summary-narrow"));
+        let plates = figures::plates().filter_map(|id| report.figure(id));
+        let curves: Vec<(String, String)> =
+            plates.map(|figure| (figure.title.clone(), figure.inline())).collect();
+        let percent = percent(measured);
+        let lists = compare::lists(measured, &report.published);
+        let plan = &measured.plan;
+        let factor = |f: &crate::study::Factor| (f.name.clone(), shown(&f.off), shown(&f.on));
+        let mut page = Page {
+            title: format!("ffs lab: {}", plan.name),
+            style: format!("{}{}{CSS}", style::COLOURS, style::SHAPES),
+            plan: format!("{} · seed {} · {}", plan.name, plan.seed, plan.target),
+            heading: heading(measured),
+            lead: lead(measured),
+            about: about(measured),
+            level: if plan.replicates > 1 {
+                "p < 1/1000, and 1 % at least"
+            } else {
+                "5 % at least"
+            },
+            tiles: tiles(report),
+            incomplete: incomplete(measured),
+            contents: Vec::new(),
+            options: measured.long.iter().cloned().zip(measured.short.iter().cloned()).collect(),
+            summary,
+            targets: report.targets.iter().map(target).collect(),
+            caution: super::targets::caution(measured).unwrap_or_default(),
+            ratios: inline("ratios"),
+            compared: report.compared.iter().map(section).collect(),
+            lists_words: lists_words(&lists),
+            lists: lists.into_iter().map(list).collect(),
+            benchmarks,
+            curves,
+            percent,
+            experiment: experiment(measured),
+            factors: plan.factors.iter().map(factor).collect(),
+            machine: machine(&plan.target),
+            command: super::command::again(plan),
+            version: env!("CARGO_PKG_VERSION"),
+            runs: words::plural(measured.jobs.0, "run"),
+        };
+        page.contents = page.table_of_contents();
+        page
+    }
+
+    fn table_of_contents(&self) -> Vec<(String, String)> {
+        let fixed = |id: &str, name: &str| (id.to_owned(), name.to_owned());
+        let mut contents = Vec::new();
+        if self.summary.is_some() {
+            contents.push(fixed("overview", "Summary"));
+        }
+        contents.push(fixed("targets", "Targets"));
+        contents.push(fixed("published", "Published"));
+        contents.extend(self.benchmarks.iter().map(|b| fixed(&b.id, &b.title)));
+        if !self.curves.is_empty() {
+            contents.push(fixed("curves", "Curves"));
+        }
+        if !self.percent.rows.is_empty() {
+            contents.push(fixed("all", "All results"));
+        }
+        contents.push(fixed("method", "Method"));
+        contents
+    }
+}
+
+fn shown(words: &str) -> String {
+    if words.is_empty() { "–".to_owned() } else { words.to_owned() }
+}
+
+fn target(target: &Target) -> TargetView {
+    let (class, mark) = match target.verdict {
+        Verdict::Met => ("met", "✓ met"),
+        Verdict::Missed => ("missed", "✗ missed"),
+        Verdict::NotRun => ("notrun", "– not run"),
+    };
+    let Target { group, wanted, found, why, .. } = target.clone();
+    TargetView { class, mark, group, wanted, found, why }
+}
+
+fn section(section: &compare::Compared) -> Section {
+    let row = |pair: &Pair| PairView {
+        what: pair.what.clone(),
+        on: pair.on.clone(),
+        published: pair.published.clone(),
+        measured: pair.measured.clone().unwrap_or_else(|| "–".to_owned()),
+        ratio: pair.ratio.map_or_else(String::new, words::ratio),
+        class: pair.ratio.map_or("", compare::near),
+    };
+    let rows = section.rows.iter().map(row).collect();
+    Section { title: section.title.clone(), source: section.source.clone(), rows }
+}
+
+fn list(row: Listed) -> ListView {
+    let (same, class) = match &row.measured {
+        None => ("", ""),
+        Some(_) if row.same() => ("yes", "near"),
+        Some(_) if row.same_set() => ("other order", "near"),
+        Some(_) => ("no", "far"),
+    };
+    let words =
+        |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    ListView {
+        published: words(&row.published),
+        measured: row.measured.as_deref().map_or_else(|| "–".to_owned(), words),
+        group: row.group,
+        what: row.what,
+        same,
+        class,
+    }
+}
+
+fn lists_words(lists: &[Listed]) -> String {
+    let run = lists.iter().filter(|list| list.measured.is_some()).count();
+    let same = lists.iter().filter(|list| list.same()).count();
+    let set = lists.iter().filter(|list| list.same_set()).count();
+    let all = lists.len();
+    format!(
+        "{run} of {all} rows were run; {set} have the same options, {same} of these in the same order."
+    )
+}
+
+/// Every result in percent, a column a combination.
+fn percent(measured: &Measured) -> Percent {
+    /// More columns are no table.
+    const MOST: usize = 5;
+    if measured.short.len() > MOST {
+        return Percent::default();
+    }
+    let all: Vec<Combination> = (0..measured.plan.combinations()).map(Combination).collect();
+    let mut columns = all;
+    columns.sort_by_key(|c| (c.count(), c.0));
+    let heads = columns.iter().map(|c| c.name(&measured.short, " ")).collect();
+    let benchmarks = measured.benchmarks.iter().filter(|benchmark| !benchmark.curves());
+    let rows = benchmarks.flat_map(|b| b.series.iter().map(move |series| (b, series)));
+    let rows = rows.map(|(benchmark, series)| {
+        let value = |c: &Combination| {
+            let percent = series.cells.percent(*c);
+            percent.map_or_else(|| "–".to_owned(), |value| words::fixed(value, 2))
+        };
+        let name = format!("{}: {}", benchmark.title, series.title);
+        (name, columns.iter().map(value).collect())
+    });
+    Percent { heads, rows: rows.collect() }
+}
+
+fn experiment(measured: &Measured) -> String {
+    let plan = &measured.plan;
+    let combinations = words::plural(plan.combinations() as usize, "combination");
+    let options = words::plural(plan.factors.len(), "option");
+    format!(
+        "{combinations} of {options}, each run {} with seeds of its own, in an order drawn from seed {}. All \
+         combinations of a replicate have its seed and begin on the same volume; every run has a fresh copy.",
+        match plan.replicates {
+            1 => "once".to_owned(),
+            n => format!("{n} times"),
+        },
+        plan.seed
+    )
+}
+
+fn machine(target: &str) -> Vec<String> {
+    let name = target.split(':').next().unwrap_or(target);
+    let mut lines = vec![format!("Target: {target}.")];
+    if name == "sim" {
+        if target != name {
+            lines.push(
+                "Words behind the colon change the machine and the volume told here.".to_owned(),
+            );
+        }
+        lines.push(
+            "A simulated machine of 2002 in virtual time: a processor of 1.6 GHz, 256 MB of memory, and a disk \
+             of 20 GB at 5400 turns a minute with its seek curve, zones, head and cylinder skew, read-ahead \
+             buffer and write cache off. The platter turns on while the processor works. One UFS1 volume of \
+             16 GB with blocks of 16 KB and fragments of 2 KB, aged to 45 % under the old dirpref. What runs on \
+             it is the library itself, and nothing else takes time but the modelled processor and disk."
+                .to_owned(),
+        );
+        lines.push(
+            "Durability: without soft updates every write of metadata that has to be in order is waited for; \
+             with them such writes are delayed and ordered. A phase ends with the return of its last call in \
+             either case; what it leaves to be written is written while the next one runs."
+                .to_owned(),
+        );
+    }
+    lines
+}

@@ -1,0 +1,177 @@
+//! A benchmark and its results: rank table, model, pictures, and what was spent.
+
+use super::super::data::{Benchmark, Series};
+use super::super::explain::{self, Work};
+use super::super::{Report, figures, words};
+use crate::plot::{Figure, style, times};
+use crate::stat::{Combination, Model, RankTable, SummaryPath, hints};
+use crate::work::MetricKind;
+
+pub(super) struct BenchmarkView {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) about: String,
+    pub(super) results: Vec<ResultView>,
+}
+
+pub(super) struct ResultView {
+    pub(super) id: String,
+    pub(super) title: String,
+    pub(super) open: bool,
+    pub(super) gain: String,
+    pub(super) chips: Vec<(usize, String)>,
+    pub(super) sub: String,
+    pub(super) unit: String,
+    pub(super) heads: Vec<(usize, String)>,
+    pub(super) rank: Vec<RankView>,
+    pub(super) terms: Vec<TermView>,
+    pub(super) rest: String,
+    pub(super) hints: Vec<String>,
+    pub(super) notes: Vec<String>,
+    pub(super) triangle: Option<String>,
+    pub(super) lattice: Option<String>,
+    pub(super) work: Option<Work>,
+}
+
+pub(super) struct RankView {
+    pub(super) dots: Vec<(usize, &'static str)>,
+    pub(super) mean: String,
+    pub(super) percent: String,
+    pub(super) error: String,
+    pub(super) runs: usize,
+}
+
+pub(super) struct TermView {
+    pub(super) name: String,
+    pub(super) value: String,
+    pub(super) error: String,
+    pub(super) chance: String,
+}
+
+/// A benchmark with all its results; cost curves are shown elsewhere.
+pub(super) fn benchmark(report: &Report, benchmark: &Benchmark) -> Option<BenchmarkView> {
+    if benchmark.curves() {
+        return None;
+    }
+    let size = benchmark.share;
+    let mut about = benchmark.about.clone();
+    if !about.is_empty() {
+        let first = about.remove(0).to_uppercase().to_string();
+        about = format!("{first}{about}.");
+    }
+    if (size - 1.0).abs() > 1e-9 {
+        about.push_str(&format!(" Size: {} of the published one.", words::short(size)));
+    }
+    if benchmark.series.is_empty() {
+        about.push_str(" Not run yet.");
+    }
+    let result = |(n, series): (usize, &Series)| result(report, benchmark, series, n == 0);
+    Some(BenchmarkView {
+        id: format!("b-{}", benchmark.slug),
+        title: benchmark.title.clone(),
+        about,
+        results: benchmark.series.iter().enumerate().map(result).collect(),
+    })
+}
+
+fn result(report: &Report, benchmark: &Benchmark, series: &Series, open: bool) -> ResultView {
+    let names = &report.measured.short;
+    let id = figures::id(benchmark, series);
+    let cells = &series.cells;
+    let path = SummaryPath::of(cells);
+    let model = Model::fit(cells);
+    let figure = |kind: &str| report.figure(&format!("{id}-{kind}")).map(Figure::inline);
+    let chips = path.as_ref().map_or_else(Vec::new, SummaryPath::named);
+    let table = RankTable::of(cells);
+    let colour = |factor: &usize| factor % style::SERIES;
+    ResultView {
+        title: series.title.clone(),
+        open,
+        gain: cells.gain(Combination::all(cells.factors())).map_or_else(String::new, times),
+        chips: chips.iter().map(|f| (colour(f), names[*f].clone())).collect(),
+        sub: sub(series),
+        unit: unit(series),
+        heads: table.order.iter().map(|f| (colour(f), names[*f].clone())).collect(),
+        rank: rank(series, &table),
+        terms: model.as_ref().map_or_else(Vec::new, |model| terms(model, names)),
+        rest: model.as_ref().map_or_else(String::new, |model| rest(model, names)),
+        hints: model.as_ref().map_or_else(Vec::new, |model| hints::hints(model, names)),
+        notes: series.notes.clone(),
+        triangle: figure("triangle"),
+        lattice: figure("lattice"),
+        work: explain::work(series, names).filter(|_| series.kind != MetricKind::CpuPercent),
+        id,
+    }
+}
+
+/// From the value without options to that with all.
+fn sub(series: &Series) -> String {
+    let cells = &series.cells;
+    let ends = cells.mean(Combination::NONE).zip(cells.mean(Combination::all(cells.factors())));
+    let Some((from, to)) = ends.filter(|_| cells.factors() > 0) else { return String::new() };
+    let show = |cost: f64| words::short(scaled(series, series.shown(cost)));
+    format!("{} → {} {}", show(from), show(to), unit(series))
+}
+
+fn scaled(series: &Series, value: f64) -> f64 {
+    words::scaled(series.kind, &series.unit, value)
+}
+
+fn unit(series: &Series) -> String {
+    words::unit(series.kind, &series.unit)
+}
+
+fn rank(series: &Series, table: &RankTable) -> Vec<RankView> {
+    let value = |mean: f64| scaled(series, series.shown(mean));
+    let smallest = table.rows.iter().map(|row| value(row.mean)).fold(f64::INFINITY, f64::min);
+    let digits = words::digits(smallest);
+    let optional =
+        |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| words::fixed(v, 2));
+    let row = |row: &crate::stat::RankRow| RankView {
+        dots: table
+            .order
+            .iter()
+            .map(|f| (f % style::SERIES, if row.combination.has(*f) { "●" } else { "" }))
+            .collect(),
+        mean: words::fixed(value(row.mean), digits),
+        percent: optional(row.percent),
+        error: optional(row.error),
+        runs: row.runs,
+    };
+    table.rows.iter().map(row).collect()
+}
+
+fn terms(model: &Model, names: &[String]) -> Vec<TermView> {
+    let view = |term: &crate::stat::Term| TermView {
+        name: if term.options == Combination::NONE {
+            "base".to_owned()
+        } else {
+            term.options.name(names, ":")
+        },
+        value: if term.options == Combination::NONE {
+            words::fixed(term.value, 2)
+        } else {
+            words::signed(term.value, 2)
+        },
+        error: term.error.map_or_else(|| "–".to_owned(), |error| words::fixed(error, 2)),
+        chance: match term.chance {
+            Some(chance) if term.options != Combination::NONE => words::chance(chance),
+            _ => String::new(),
+        },
+    };
+    model.shown().map(view).collect()
+}
+
+/// What is said of the terms that are not shown.
+fn rest(model: &Model, names: &[String]) -> String {
+    let hidden = model.terms.iter().filter(|term| !term.shown);
+    let largest = hidden.clone().max_by(|a, b| a.value.abs().total_cmp(&b.value.abs()));
+    let Some(largest) = largest else { return String::new() };
+    let why = if model.spread.is_some() { "not told from noise" } else { "smaller" };
+    format!(
+        "{} {why}; the largest is {} with {} %.",
+        words::plural(hidden.count(), "other term"),
+        largest.options.name(names, ":"),
+        words::signed(largest.value, 2)
+    )
+}
