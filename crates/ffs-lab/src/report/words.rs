@@ -23,7 +23,7 @@ pub(super) fn scaled(kind: MetricKind, what: &str, value: f64) -> f64 {
     if kind == MetricKind::Rate && what == "bytes" { value / MILLION } else { value }
 }
 
-/// A value in its [`unit`] for a terminal, three or four digits that count.
+/// A value in its [`unit()`] for a terminal, three or four digits that count.
 #[must_use]
 pub fn plain(kind: MetricKind, what: &str, value: f64) -> String {
     short(scaled(kind, what, value)).replace('\u{202f}', "").replace('−', "-")
