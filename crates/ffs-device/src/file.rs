@@ -363,6 +363,8 @@ mod tests {
     fn what_cannot_be_a_disk_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let error = FileDevice::open(dir.path(), false).unwrap_err();
+        assert_eq!(error.errno(), 21, "{error}");
+        let error = FileDevice::open(std::path::Path::new("/dev/null"), false).unwrap_err();
         assert_eq!(error.errno(), 22, "{error}");
         let missing = dir.path().join("missing");
         assert_eq!(FileDevice::open(&missing, false).unwrap_err().errno(), 2);
