@@ -5,7 +5,9 @@ mod common;
 
 use common::{World, mount_on, soft_updates, soft_volume};
 use ffs_admin::fsck::{Fsck, FsckOptions};
-use ffs_core::{Cred, Env, Ffs, MountOptions, RenameMode, WriteMode, XattrNamespace, XattrSet};
+use ffs_core::{
+    Cred, Env, Ffs, MountOptions, RenameMode, Vnode, WriteMode, XattrNamespace, XattrSet,
+};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, MemDevice};
@@ -32,6 +34,43 @@ fn a_directory_moved_away_and_back_leaves_nothing_to_wait_for() {
     assert_eq!((w.nlink(&p), w.nlink(&q)), (3, 2));
     drop((p, q));
     w.end();
+}
+
+/// Two directories that changed places, half of it durable, and came back: the name of one waited for its `..`,
+/// that for the record to lose the name it had there before, and that for the name.
+#[test]
+fn directories_exchanged_and_exchanged_back_leave_nothing_to_wait_for() {
+    let w = world(8192, 1024);
+    let (p, q) = exchanged(&w);
+    w.fs.rename(&Cred::root(), (&p, b"x"), (&q, b"y"), RenameMode::Exchange).unwrap();
+    w.fs.sync().unwrap();
+    assert_eq!((w.nlink(&p), w.nlink(&q)), (3, 3));
+    drop((p, q));
+    w.end();
+}
+
+/// The same by renames: the removal of a name that the device never saw waited for the file's next name.
+#[test]
+fn directories_exchanged_and_moved_on_leave_nothing_to_wait_for() {
+    let w = world(8192, 1024);
+    let (p, q) = exchanged(&w);
+    let c = Cred::root();
+    w.fs.rename(&c, (&q, b"y"), (&p, b"z"), RenameMode::Replace).unwrap();
+    w.fs.rename(&c, (&p, b"x"), (&q, b"y"), RenameMode::Replace).unwrap();
+    w.fs.sync().unwrap();
+    assert_eq!((w.nlink(&p), w.nlink(&q)), (3, 3));
+    drop((p, q));
+    w.end();
+}
+
+/// Two directories, each with one in it; these have changed places, and the names of the second are durable.
+fn exchanged(w: &World) -> (Vnode, Vnode) {
+    let (p, q) = (w.dir(&w.root, "p"), w.dir(&w.root, "q"));
+    drop((w.dir(&p, "x"), w.dir(&q, "y")));
+    w.fs.sync().unwrap();
+    w.fs.rename(&Cred::root(), (&p, b"x"), (&q, b"y"), RenameMode::Exchange).unwrap();
+    w.fs.fsync(&q, false).unwrap();
+    (p, q)
 }
 
 /// An area of two blocks replaced by one of a single block before any image was thought to be never there.
