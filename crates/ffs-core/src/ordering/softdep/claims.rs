@@ -445,7 +445,10 @@ impl Engine {
         let key = BufKey::File(ino, block);
         self.touch(key);
         if holds(Rule::CutBeforeSize) {
-            let id = self.add(What::Keep { ino, size });
+            let index = entries.start.checked_sub(1).and_then(|i| u32::try_from(i).ok());
+            let last =
+                index.and_then(|index| self.newest_claim(PtrSlot::Indirect { ino, block, index }));
+            let id = self.add(What::Keep { ino, size, last });
             let more = self.more(ino);
             more.holds.push(id);
             more.held_to = u64::MAX;
@@ -646,6 +649,30 @@ impl Engine {
         };
         let skip = bmap::blocks_per_pointer(&self.g, level).saturating_mul(i.into());
         self.g.lblktosize(first.plus(skip)) < reach.durable
+    }
+
+    /// Whether the indirect block better waits: it shows what was cut off its file as gone already, but not
+    /// yet the block that becomes the last one, so the file would end in a hole, and a check shorten it by
+    /// that. Nothing that the claim needs needs this block; and who has nothing else to write writes it.
+    pub(super) fn awaits_last(&self, key: BufKey) -> bool {
+        let BufKey::File(ino, _) = key else { return false };
+        let held = |claim: Id| {
+            self.nodes.get(claim).is_some_and(|n| match &n.what {
+                What::Claim(c) => match c.slot {
+                    PtrSlot::Indirect { block, index, .. } if key == BufKey::File(ino, block) => {
+                        !n.ready() || !self.reaches_to(key, index)
+                    }
+                    _ => false,
+                },
+                _ => false,
+            })
+        };
+        self.more_of(ino).is_some_and(|more| {
+            more.holds.iter().any(|id| match self.nodes.get(*id).map(|n| &n.what) {
+                Some(What::Keep { last: Some(claim), .. }) => held(*claim),
+                _ => false,
+            })
+        })
     }
 
     /// Newest values of the pointers on the way to block `lbn` of `ino` that are not durable; with
