@@ -15,7 +15,7 @@
 
 use super::Engine;
 use super::arena::Arena;
-use super::graph::{ExtClaim, Id, Level, Node, State, What};
+use super::graph::{Cond, ExtClaim, Id, Level, Need, Node, State, What};
 use super::inodes::More;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
@@ -445,9 +445,7 @@ impl Engine {
         let key = BufKey::File(ino, block);
         self.touch(key);
         if holds(Rule::CutBeforeSize) {
-            let index = entries.start.checked_sub(1).and_then(|i| u32::try_from(i).ok());
-            let last =
-                index.and_then(|index| self.newest_claim(PtrSlot::Indirect { ino, block, index }));
+            let last = entries.start.checked_sub(1).and_then(|i| u32::try_from(i).ok());
             let id = self.add(What::Keep { ino, size, last });
             let more = self.more(ino);
             more.holds.push(id);
@@ -655,21 +653,17 @@ impl Engine {
     /// yet the block that becomes the last one, so the file would end in a hole, and a check shorten it by
     /// that. Nothing that the claim needs needs this block; and who has nothing else to write writes it.
     pub(super) fn awaits_last(&self, key: BufKey) -> bool {
-        let BufKey::File(ino, _) = key else { return false };
-        let held = |claim: Id| {
-            self.nodes.get(claim).is_some_and(|n| match &n.what {
-                What::Claim(c) => match c.slot {
-                    PtrSlot::Indirect { block, index, .. } if key == BufKey::File(ino, block) => {
-                        !n.ready() || !self.reaches_to(key, index)
-                    }
-                    _ => false,
-                },
-                _ => false,
-            })
+        let BufKey::File(ino, block) = key else { return false };
+        let held = |index: u32| {
+            let claim = self.newest_claim(PtrSlot::Indirect { ino, block, index });
+            let unready = |id| self.nodes.get(id).is_some_and(|n| !n.ready());
+            claim.is_some_and(|id| unready(id) || !self.reaches_to(key, index))
         };
+        let here = |need: &Need| need.cond() == Cond::Block(key);
         self.more_of(ino).is_some_and(|more| {
-            more.holds.iter().any(|id| match self.nodes.get(*id).map(|n| &n.what) {
-                Some(What::Keep { last: Some(claim), .. }) => held(*claim),
+            let mut holds = more.holds.iter().filter_map(|id| self.nodes.get(*id));
+            holds.any(|n| match n.what {
+                What::Keep { last: Some(index), .. } => n.needs.iter().any(here) && held(index),
                 _ => false,
             })
         })
