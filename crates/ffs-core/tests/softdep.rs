@@ -342,26 +342,41 @@ fn a_torn_group_is_worked_on_without_a_check() {
             for (front, back) in [(&was, &is), (&is, &was)] {
                 let dev = old.snapshot();
                 dev.write_at(at, &[&front[..tear], &back[tear..]].concat()).unwrap();
-                worked_on(dev, &format!("{format:?}, torn at {tear}"));
+                let what = format!("{format:?}, torn at {tear}");
+                if tear == len / 1024 * 512 && format == Format::Ufs2 {
+                    worked_on_by_force(dev.snapshot(), &what);
+                }
+                let w = mount_on(dev, &MountOptions::default());
+                assert!(w.fs.unchecked().is_some() && !w.fs.is_read_only(), "{what}");
+                worked_on(&w, &what);
             }
         }
     }
 }
 
+/// The same crash tore the superblock (UFS2 has a hash of it): then the volume is worked on only if the user insists.
+fn worked_on_by_force(dev: MemDevice, what: &str) {
+    let hash = 65536 + 1304;
+    let mut bytes = [0; 4];
+    dev.read_at(hash, &mut bytes).unwrap();
+    dev.write_at(hash, &bytes.map(|b| !b)).unwrap();
+    assert!(mount_on(dev.snapshot(), &MountOptions::default()).fs.is_read_only(), "{what}");
+    let forced = MountOptions { force: true, ..MountOptions::default() };
+    worked_on(&mount_on(dev, &forced), &format!("{what}, and the superblock"));
+}
+
 /// Works on a volume that nobody has checked; it must be left so that preen can settle it.
-fn worked_on(dev: MemDevice, what: &str) {
-    let w = mount_on(dev, &MountOptions::default());
-    assert!(w.fs.unchecked().is_some() && !w.fs.is_read_only(), "{what}");
-    drop(put(&w, "more", &[6; 50_000]));
+fn worked_on(w: &World, what: &str) {
+    drop(put(w, "more", &[6; 50_000]));
     w.dir(&w.root, "dir");
     w.fs.unlink(&Cred::root(), &w.root, b"kept").unwrap();
     w.fs.unmount().unwrap();
-    let dev: Arc<dyn BlockDevice> = Arc::new(cut(&w));
+    let dev: Arc<dyn BlockDevice> = Arc::new(cut(w));
     let left = ffs_admin::fsck::quick_check(&dev);
     use Id::{CgLeak, CgSummary, CsCg, CsTotal};
     let benign = [CgLeak, CgSummary, CsCg, CsTotal];
     assert!(left.iter().all(|f| benign.contains(&f.id)), "{what}: {left:#?}");
-    counts_agree(&w, what);
+    counts_agree(w, what);
     let preen = Fsck::new(dev.clone(), FsckOptions::preen()).run();
     assert!(preen.clean, "{what}: {preen:#?}");
     let left = ffs_admin::fsck::quick_check(&dev);

@@ -5,7 +5,9 @@ mod common;
 
 use common::{World, mount_on, soft_updates, soft_volume};
 use ffs_admin::fsck::{Fsck, FsckOptions};
-use ffs_core::{Cred, Env, Ffs, MountOptions, RenameMode, WriteMode, XattrNamespace, XattrSet};
+use ffs_core::{
+    Cred, Env, Ffs, MountOptions, RenameMode, SetAttr, Vnode, WriteMode, XattrNamespace, XattrSet,
+};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, MemDevice};
@@ -32,6 +34,43 @@ fn a_directory_moved_away_and_back_leaves_nothing_to_wait_for() {
     assert_eq!((w.nlink(&p), w.nlink(&q)), (3, 2));
     drop((p, q));
     w.end();
+}
+
+/// Two directories that changed places, half of it durable, and came back: the name of one waited for its `..`,
+/// that for the record to lose the name it had there before, and that for the name.
+#[test]
+fn directories_exchanged_and_exchanged_back_leave_nothing_to_wait_for() {
+    let w = world(8192, 1024);
+    let (p, q) = exchanged(&w);
+    w.fs.rename(&Cred::root(), (&p, b"x"), (&q, b"y"), RenameMode::Exchange).unwrap();
+    w.fs.sync().unwrap();
+    assert_eq!((w.nlink(&p), w.nlink(&q)), (3, 3));
+    drop((p, q));
+    w.end();
+}
+
+/// The same by renames: the removal of a name that the device never saw waited for the file's next name.
+#[test]
+fn directories_exchanged_and_moved_on_leave_nothing_to_wait_for() {
+    let w = world(8192, 1024);
+    let (p, q) = exchanged(&w);
+    let c = Cred::root();
+    w.fs.rename(&c, (&q, b"y"), (&p, b"z"), RenameMode::Replace).unwrap();
+    w.fs.rename(&c, (&p, b"x"), (&q, b"y"), RenameMode::Replace).unwrap();
+    w.fs.sync().unwrap();
+    assert_eq!((w.nlink(&p), w.nlink(&q)), (3, 3));
+    drop((p, q));
+    w.end();
+}
+
+/// Two directories, each with one in it; these have changed places, and the names of the second are durable.
+fn exchanged(w: &World) -> (Vnode, Vnode) {
+    let (p, q) = (w.dir(&w.root, "p"), w.dir(&w.root, "q"));
+    drop((w.dir(&p, "x"), w.dir(&q, "y")));
+    w.fs.sync().unwrap();
+    w.fs.rename(&Cred::root(), (&p, b"x"), (&q, b"y"), RenameMode::Exchange).unwrap();
+    w.fs.fsync(&q, false).unwrap();
+    (p, q)
 }
 
 /// An area of two blocks replaced by one of a single block before any image was thought to be never there.
@@ -83,14 +122,52 @@ fn a_long_chain_of_renames_loses_no_file() {
     w.end();
 }
 
-/// What the files hold after a repair, told apart.
-fn contents(dev: MemDevice) -> BTreeSet<Vec<u8>> {
+/// A file cut short in a hole behind its direct blocks, and perhaps appended to: its old end was gone before
+/// its new one was there, and a check made it end before the hole.
+#[test]
+fn a_file_cut_short_in_a_hole_is_never_shorter_than_that() {
+    const BLOCK: u64 = 8192;
+    let cut_to = 12 * BLOCK + 5;
+    for more in [0, 50_000] {
+        let w = world(8192, 1024);
+        let (c, v) = (Cred::root(), w.file(&w.root, "f"));
+        w.fs.write(&c, &v, 0, &[1; 13 * BLOCK as usize + 2048], WriteMode::default()).unwrap();
+        w.fs.sync().unwrap();
+        w.fs.fallocate(&c, &v, 11 * BLOCK, 2 * BLOCK, ffs_core::Fallocate::PunchHole).unwrap();
+        w.fs.sync().unwrap();
+        let state = w.dev.inner().snapshot();
+        w.dev.take_events();
+        let cut = SetAttr { size: Some(cut_to), ..SetAttr::default() };
+        w.fs.setattr(&c, &v, &cut).unwrap();
+        w.fs.write(&c, &v, cut_to, &vec![2; more], WriteMode::default()).unwrap();
+        w.fs.fsync(&v, true).unwrap();
+        for event in w.dev.take_events() {
+            if let Event::Write { offset, bytes, .. } = event {
+                state.write_at(offset, &bytes).unwrap();
+                let fs = repaired(state.snapshot());
+                let v = fs.lookup(&c, &fs.root().unwrap(), b"f").unwrap();
+                let size = fs.getattr(&v).size;
+                assert!(size >= cut_to, "{size} after a write at {offset}, {more} appended");
+            }
+        }
+        drop(v);
+        w.end();
+    }
+}
+
+/// What a volume is after a repair.
+fn repaired(dev: MemDevice) -> Ffs {
     let dev: Arc<dyn BlockDevice> = Arc::new(dev);
     let report = Fsck::new(Arc::clone(&dev), FsckOptions::preen()).run();
     assert_eq!(report.exit_code, 0, "{:?}", report.findings);
     let clock = Arc::new(ManualClock::new(Timestamp::new(common::START, 0)));
     let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let fs = Ffs::mount(dev, &options, Env::seeded(clock, 1)).unwrap();
+    Ffs::mount(dev, &options, Env::seeded(clock, 1)).unwrap()
+}
+
+/// What the files hold after a repair, told apart.
+fn contents(dev: MemDevice) -> BTreeSet<Vec<u8>> {
+    let fs = repaired(dev);
     let root = fs.root().unwrap();
     let (mut names, mut found) = (Vec::new(), BTreeSet::new());
     fs.readdir(&root, 0, &mut |e| {

@@ -1,6 +1,6 @@
 //! Mounting: find the superblock, judge it, build the rooms on top of each other.
 
-use super::policy::{Verdict, judge};
+use super::policy::{Verdict, judge, may_be_torn};
 use super::superblock::Summaries;
 use super::{Env, Ffs, Inner, State};
 use crate::alloc::{Alloc, AllocParams, Torn, check_in};
@@ -81,7 +81,7 @@ pub(super) fn mount(
         Verdict::Unchecked(why) => Some(why),
         Verdict::Writable | Verdict::Doubtful(_) | Verdict::ReadOnly(_) => None,
     };
-    let torn = if unchecked.is_some() { Torn::Possible } else { Torn::Never };
+    let torn = if may_be_torn(&found) { Torn::Possible } else { Torn::Never };
     let groups = if writable && verdict != Verdict::Writable {
         // After a crash the summary area may be older than the groups.
         count_groups(&g, &*dev, torn)?

@@ -65,3 +65,12 @@ pub(super) fn judge(found: &Found) -> Verdict {
     }
     Verdict::Writable
 }
+
+/// Whether a crash may have torn the groups: soft updates kept the volume when it was cut off, and nobody
+/// has checked it since. The same crash may have torn the superblock, which then is in doubt.
+pub(super) fn may_be_torn(found: &Found) -> bool {
+    let own = matches!(found.source, Source::Primary | Source::PrimaryBadHash);
+    let kept =
+        found.flags.contains(FsFlags::DOSOFTDEP) && !found.flags.contains(FsFlags::NEEDSFSCK);
+    own && found.sb.f.clean != 1 && kept
+}

@@ -225,7 +225,7 @@ pub(crate) enum Readiness {
     Whole,
     /// Some changes.
     Part,
-    /// It would show nothing new.
+    /// It would show nothing new, or what looks better when something else is written.
     Nothing,
 }
 

@@ -27,6 +27,7 @@ use super::record::{Recording, Setting, Window, record};
 use super::states::{Choice, Effort, Stage};
 pub use super::tally::UNRUN;
 use super::tally::{Adder, Tally, WindowTally};
+use super::text;
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
 use queue::{Chunk, Message, Queue};
@@ -304,11 +305,18 @@ fn examine_window(
 /// Examines one state, with every check.
 ///
 /// # Errors
-/// [`LabError::Plan`] if there is no such state; those of running its workload.
+/// [`LabError::Plan`] if there is no such state; [`LabError::Failed`] if its workload, which is told, cannot
+/// be run.
 pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
     let workload = plan.find(id.work)?;
     let bases = Bases::new(plan, &[id.work])?;
-    let ran = bases.run(plan, id.work, &workload)?;
+    let ran = bases.run(plan, id.work, &workload).map_err(|error| match error {
+        LabError::Failed { target, what, why, full } => {
+            let why = format!("{why}\n{}", text::print(&workload));
+            LabError::Failed { target, what, why, full }
+        }
+        other => other,
+    })?;
     let rates = Rates { remount: 1, interrupt: 1 };
     let mut desk = Desk::default();
     let mut examiner = Examiner::new(&ran.base, &ran.recording, plan.setting(), rates, &mut desk);

@@ -15,7 +15,7 @@
 
 use super::Engine;
 use super::arena::Arena;
-use super::graph::{ExtClaim, Id, Level, Node, State, What};
+use super::graph::{Cond, ExtClaim, Id, Level, Need, Node, State, What};
 use super::inodes::More;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
@@ -445,7 +445,8 @@ impl Engine {
         let key = BufKey::File(ino, block);
         self.touch(key);
         if holds(Rule::CutBeforeSize) {
-            let id = self.add(What::Keep { ino, size });
+            let last = entries.start.checked_sub(1).and_then(|i| u32::try_from(i).ok());
+            let id = self.add(What::Keep { ino, size, last });
             let more = self.more(ino);
             more.holds.push(id);
             more.held_to = u64::MAX;
@@ -646,6 +647,26 @@ impl Engine {
         };
         let skip = bmap::blocks_per_pointer(&self.g, level).saturating_mul(i.into());
         self.g.lblktosize(first.plus(skip)) < reach.durable
+    }
+
+    /// Whether the indirect block better waits: it shows what was cut off its file as gone already, but not
+    /// yet the block that becomes the last one, so the file would end in a hole, and a check shorten it by
+    /// that. Nothing that the claim needs needs this block; and who has nothing else to write writes it.
+    pub(super) fn awaits_last(&self, key: BufKey) -> bool {
+        let BufKey::File(ino, block) = key else { return false };
+        let held = |index: u32| {
+            let claim = self.newest_claim(PtrSlot::Indirect { ino, block, index });
+            let unready = |id| self.nodes.get(id).is_some_and(|n| !n.ready());
+            claim.is_some_and(|id| unready(id) || !self.reaches_to(key, index))
+        };
+        let here = |need: &Need| need.cond() == Cond::Block(key);
+        self.more_of(ino).is_some_and(|more| {
+            let mut holds = more.holds.iter().filter_map(|id| self.nodes.get(*id));
+            holds.any(|n| match n.what {
+                What::Keep { last: Some(index), .. } => n.needs.iter().any(here) && held(index),
+                _ => false,
+            })
+        })
     }
 
     /// Newest values of the pointers on the way to block `lbn` of `ino` that are not durable; with

@@ -99,8 +99,9 @@ pub(super) enum What {
     Claim(Box<Claim>),
     /// A directory's size may not be shown beyond `limit`, until the bytes up to `new` are there.
     Hold { ino: Ino, limit: u64, new: u64 },
-    /// A file's size may not be shown below `size`, until pointers beyond it are gone.
-    Keep { ino: Ino, size: u64 },
+    /// A file's size may not be shown below `size`, until pointers beyond it are gone: from an indirect block,
+    /// where pointer `last` is the last that stays.
+    Keep { ino: Ino, size: u64, last: Option<u32> },
     /// The place of an inode's extended attributes.
     Ext(Box<ExtClaim>),
     /// To do: lower a link count. The name that went, if it was taken out of a block at once.

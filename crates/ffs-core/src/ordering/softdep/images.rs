@@ -167,6 +167,7 @@ impl Engine {
         let part = |yes: bool| if yes { Readiness::Part } else { Readiness::Whole };
         match kind {
             BufKind::CylinderGroup if self.is_held(key) => Readiness::Nothing,
+            BufKind::Indirect if self.awaits_last(key) => Readiness::Nothing,
             BufKind::Inodes => part(self.inodes_held_back(key)),
             BufKind::Directory => part(self.dirs.get(&key).is_some_and(|all| {
                 all.iter().any(|(_, c)| self.held_back(c.versions.last().copied()))

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! 1. Of a file whose last durable name goes while it has newer ones, one of those is anchored first
-//!    (last-name rule); of a renamed file always the new one.
+//!    (last-name rule); of a renamed file always the new one. A name that the device never saw is none
+//!    of these: what stands for the file there waits for the new one already.
 //! 2. A name that the device never saw is removed without a trace, unless others count on it and
 //!    cannot count on another.
 //! 3. Every removal that the device may have to see has one node for the count: a [`What::Unlink`], or, of a
@@ -54,20 +55,20 @@ impl Engine {
             return self.drain();
         }
         let own = self.pending_name(old.ino, at);
-        if let Some(guardian) = self.guardian(old.ino, own, gone) {
-            self.need_node(id, guardian, Level::Anchored, false);
-        }
         self.guard_inside(id, old.ino, gone);
         self.enter(at, (old.ino, old.dtype), id);
         match own.and_then(|own| self.retract(own, old.ino, at)) {
             Some(left) => {
                 self.lower_dot(old.ino, gone);
                 self.need_names(id, &left.guards);
-                for action in left.actions {
-                    self.need_node(action, id, Level::Durable, false);
-                }
+                self.follow(&left.actions, id);
             }
-            None => self.lower(old, gone, Some(id), None),
+            None => {
+                if let Some(guardian) = self.guardian(old.ino, own, gone) {
+                    self.need_node(id, guardian, Level::Anchored, false);
+                }
+                self.lower(old, gone, Some(id), None);
+            }
         }
         self.lower_parent(old.ino, gone, Some(id), None);
         self.list(id, at, new.ino);
@@ -97,12 +98,12 @@ impl Engine {
         }
         // A trial of what has to wait; it becomes the record's last value if anything does.
         let id = self.new_value(at, NOTHING);
-        if let Some(guardian) = guardian {
-            self.need_node(id, guardian, Level::Anchored, false);
-        }
         self.guard_inside(id, old.ino, gone);
         let retracted = own.and_then(|own| self.retract(own, old.ino, at));
         let seen = retracted.is_none();
+        if let Some(guardian) = guardian.filter(|_| seen) {
+            self.need_node(id, guardian, Level::Anchored, false);
+        }
         let left = retracted.unwrap_or_default();
         let bare = |c: &mut Chain| c.base() == NOTHING && c.versions.is_empty();
         if !seen && self.record(at).is_some_and(bare) {
@@ -146,9 +147,7 @@ impl Engine {
         if let Some(What::Name(n)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
             n.hash = hash;
         }
-        for action in left.actions {
-            self.need_node(action, id, Level::Durable, false);
-        }
+        self.follow(&left.actions, id);
         if seen {
             self.lower(old, gone, Some(id), None);
         }
@@ -269,6 +268,24 @@ impl Engine {
             if !self.reaches(on, id) {
                 self.need_node(id, on, Level::Anchored, false);
             }
+        }
+    }
+
+    /// What hung on a value of a record follows when its next one, `id`, is durable. If that waits for
+    /// a `..` which waits for the record to lose the directory's name, the directory has come back to the
+    /// record it left: its `..` goes first.
+    fn follow(&mut self, actions: &[Id], id: Id) {
+        for &action in actions {
+            if self.reaches(id, action) {
+                let waiting =
+                    self.nodes.get(action).map(|n| n.dependents.clone()).unwrap_or_default();
+                for dep in waiting {
+                    if self.value(dep).is_some() && self.reaches(id, dep) {
+                        self.detach(dep, action);
+                    }
+                }
+            }
+            self.need_node(action, id, Level::Durable, false);
         }
     }
 

@@ -106,6 +106,9 @@ const PATTERNS: &[&str] = &[
     "setxattr /foo k 9000\nfsync /foo\nsetxattr /foo k 20\nwait 31",
     // Made and removed before anything was written.
     "create /n\nappend /n {b}\nunlink /n\nmkdir /m\nrmdir /m\nwait 31",
+    // Directories that changed places, half of it durable, and came back, or moved on.
+    "exchange /A/C /B/e\nfsync /B\nexchange /A/C /B/e\nfdatasync /B/e",
+    "exchange /A/C /B/e\nfsync /B\nrename /B/e /A/z\nrename /A/C /B/e\nfsync /A/z\nwait 31",
 ];
 
 /// Files that make a directory grow over a fragment and a block.
