@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! 1. Of a file whose last durable name goes while it has newer ones, one of those is anchored first
-//!    (last-name rule); of a renamed file always the new one. A name that the device never saw is none
-//!    of these: what stands for the file there waits for the new one already.
+//!    (last-name rule); of a renamed file always the new one. Where the device never saw the name, what it
+//!    shows in its place goes by the same rule, unless the new name waits for that.
 //! 2. A name that the device never saw is removed without a trace, unless others count on it and
 //!    cannot count on another.
 //! 3. Every removal that the device may have to see has one node for the count: a [`What::Unlink`], or, of a
@@ -55,18 +55,18 @@ impl Engine {
             return self.drain();
         }
         let own = self.pending_name(old.ino, at);
+        let guardian = self.guardian(old.ino, own, gone);
         self.guard_inside(id, old.ino, gone);
         self.enter(at, (old.ino, old.dtype), id);
         match own.and_then(|own| self.retract(own, old.ino, at)) {
             Some(left) => {
                 self.lower_dot(old.ino, gone);
+                self.need_guardian(id, guardian, &left.actions);
                 self.need_names(id, &left.guards);
                 self.follow(&left.actions, id);
             }
             None => {
-                if let Some(guardian) = self.guardian(old.ino, own, gone) {
-                    self.need_node(id, guardian, Level::Anchored, false);
-                }
+                self.need_guardian(id, guardian, &[]);
                 self.lower(old, gone, Some(id), None);
             }
         }
@@ -101,9 +101,6 @@ impl Engine {
         self.guard_inside(id, old.ino, gone);
         let retracted = own.and_then(|own| self.retract(own, old.ino, at));
         let seen = retracted.is_none();
-        if let Some(guardian) = guardian.filter(|_| seen) {
-            self.need_node(id, guardian, Level::Anchored, false);
-        }
         let left = retracted.unwrap_or_default();
         let bare = |c: &mut Chain| c.base() == NOTHING && c.versions.is_empty();
         if !seen && self.record(at).is_some_and(bare) {
@@ -118,6 +115,7 @@ impl Engine {
         if !seen {
             self.lower_dot(old.ino, gone);
         }
+        self.need_guardian(id, guardian, &left.actions);
         self.need_names(id, &left.guards);
         let seq = self.touch(key);
         if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
@@ -268,6 +266,15 @@ impl Engine {
             if !self.reaches(on, id) {
                 self.need_node(id, on, Level::Anchored, false);
             }
+        }
+    }
+
+    /// The new value `id` of a record waits for the name that stands for the file from then on; not if that waits
+    /// for it, or for what will hang on it (`actions`).
+    fn need_guardian(&mut self, id: Id, guardian: Option<Id>, actions: &[Id]) {
+        let Some(guardian) = guardian else { return };
+        if !self.reaches(guardian, id) && !actions.iter().any(|&a| self.reaches(guardian, a)) {
+            self.need_node(id, guardian, Level::Anchored, false);
         }
     }
 
