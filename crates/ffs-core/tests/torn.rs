@@ -1,9 +1,10 @@
 //! Writes that fail, torn or whole, and flushes that fail, at every point of a workload under soft updates.
 //!
-//! A cut leaves either all that was written, or only what a flush that did not fail has covered. Whoever asks for durability is told of a failure, or what was asked for is there: after the failure, and
-//! after each operation that follows, the device is cut off, repaired by `fsck -p` with nothing but the
-//! repairs that lose nothing, and every promise made until then is kept. When the device is well
-//! again so is the volume: everything reaches it, and a full check is silent. `FFS_MODEL_SEED` repeats a seed.
+//! Whoever asks for durability is told of a failure, or what was asked for is there: after the failure, and after
+//! each operation that follows, the device is cut off, repaired by `fsck -p` with nothing but the repairs that
+//! lose nothing, and every promise made until then is kept. A cut leaves either all that was written, or only what a
+//! flush that did not fail has covered. When the device is well again so is the volume: everything reaches it, and a
+//! full check is silent. `FFS_MODEL_SEED` repeats a seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
