@@ -67,6 +67,8 @@ fn write_all(mount_point: &Path) -> Result<(), MountError> {
         Err(MountError::Server(words)) => {
             Err(MountError::NotWritten { path: mount_point.to_owned(), words })
         }
+        // Root cannot look into another's private mount, but may end it.
+        Err(MountError::Private { .. }) if rustix::process::geteuid().is_root() => Ok(()),
         Err(denied @ (MountError::NotAllowed { .. } | MountError::Private { .. })) => Err(denied),
         _ => Ok(()),
     }

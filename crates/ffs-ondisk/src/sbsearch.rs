@@ -104,6 +104,8 @@ pub struct Found {
     /// The flags as they were found: in those of `sb` a superblock that was not read in order from its
     /// place needs a check.
     pub flags: FsFlags,
+    /// Whether it said, as it was found, that the volume was unmounted.
+    pub clean: bool,
 }
 
 /// Why no superblock was found.
@@ -166,9 +168,9 @@ pub fn at<E>(
         (true, false) => Source::PrimaryBadHash,
         (false, _) => Source::Backup(at),
     };
-    let flags = sb.flags();
+    let (flags, clean) = (sb.flags(), sb.f.clean == 1);
     let sb = if source == Source::Primary { sb } else { distrust(sb) };
-    Ok(Found { sb, geometry, source, warnings, flags })
+    Ok(Found { sb, geometry, source, warnings, flags, clean })
 }
 
 /// Whether a volume of the family seems to start here: for finding partitions.
@@ -290,8 +292,9 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
             match sbcheck::verdict(&sb, self.device_bytes) {
                 Ok((geometry, odd)) => {
                     let warnings = odd.into_iter().map(Warning::Odd).collect();
-                    let (flags, source) = (sb.flags(), Source::Primary);
-                    return Ok(Found { sb, geometry, source, warnings, flags });
+                    let (flags, clean) = (sb.flags(), sb.f.clean == 1);
+                    let source = Source::Primary;
+                    return Ok(Found { sb, geometry, source, warnings, flags, clean });
                 }
                 Err(p) if p.field == "ckhash" => torn = torn.or(Some(sb)),
                 Err(p) => bad.push((sb, p)),
@@ -348,8 +351,8 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
             None => warnings.push(Warning::Unconfirmed),
         }
         let source = Source::PrimaryBadHash;
-        let flags = sb.flags();
-        Ok(Found { sb: distrust(sb), geometry, source, warnings, flags })
+        let (flags, clean) = (sb.flags(), sb.f.clean == 1);
+        Ok(Found { sb: distrust(sb), geometry, source, warnings, flags, clean })
     }
 
     /// A backup, because none of the standard places has a sane superblock; `bad` were there.
@@ -382,7 +385,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         mut warnings: Vec<Warning>,
     ) -> Found {
         let source = Source::Backup(backup.location);
-        let flags = backup.flags();
+        let (flags, clean) = (backup.flags(), backup.f.clean == 1);
         let mut sb = distrust(backup);
         match primary.filter(|p| p.third_sector_agrees(&sb)) {
             Some(primary) => sb.take_third_sector(primary),
@@ -390,7 +393,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         }
         sb.set_flags(sb.flags() | FsFlags::NEEDSFSCK);
         let geometry = sbcheck::geometry_unchecked(&sb);
-        Found { sb, geometry, source, warnings, flags }
+        Found { sb, geometry, source, warnings, flags, clean }
     }
 
     fn backup_by_record(&mut self) -> Option<Superblock> {

@@ -131,7 +131,7 @@ pub(super) fn search(d: Dir<'_>, name: &[u8]) -> Option<Sought> {
 
 /// The index will be asked for `name`: where it will look is fetched from memory meanwhile.
 pub(crate) fn prefetch(d: Dir<'_>, name: &[u8]) {
-    if let Some(index) = d.ip.dir.index().map(DirHash::ask)
+    if let Some(index) = d.ip.dir.index().and_then(DirHash::try_ask)
         && let Some(index) = index.as_deref()
     {
         index.prefetch(index.hasher().hash(name));

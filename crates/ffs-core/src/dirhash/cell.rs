@@ -79,6 +79,11 @@ impl DirHash {
         self.cell.index.read()
     }
 
+    /// The index if there is one and nobody changes or builds it.
+    pub(crate) fn try_ask(&self) -> Option<Asked<'_>> {
+        self.cell.index.try_read()
+    }
+
     /// Counts a use: it is kept longer.
     #[inline]
     pub(crate) fn used(&self) {

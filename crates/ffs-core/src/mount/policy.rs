@@ -72,5 +72,5 @@ pub(super) fn may_be_torn(found: &Found) -> bool {
     let own = matches!(found.source, Source::Primary | Source::PrimaryBadHash);
     let kept =
         found.flags.contains(FsFlags::DOSOFTDEP) && !found.flags.contains(FsFlags::NEEDSFSCK);
-    own && found.sb.f.clean != 1 && kept
+    own && !found.clean && kept
 }

@@ -117,9 +117,7 @@ impl Builder {
         self.out.sizes.push(Size { least: self.size, most: self.size, era: 0 });
         let held: Vec<(u64, [u8; SECTOR])> = self.now.iter().map(|(&i, &page)| (i, page)).collect();
         for (index, page) in held {
-            // Zeros that were written, or punched, need no block.
-            let zero = if page == ZEROS { ALL } else { ALL & !1 };
-            self.sectors.insert(index, Sector { index, zero, contents: Vec::new() });
+            self.sectors.insert(index, Sector { index, zero: ALL & !1, contents: Vec::new() });
             self.allow(index, &page);
         }
     }
@@ -290,10 +288,17 @@ impl Content {
         eras
     }
 
-    /// Whether, of what is durable, nothing need be there between these bytes.
+    /// Whether, of what is durable, nothing need be there between these bytes: no content at all, or zeros while
+    /// the file is being cut.
     fn may_be_hole(&self, from: u64, to: u64) -> bool {
         let within = from / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES);
-        self.sectors.iter().filter(|s| within.contains(&s.index)).all(|s| s.zero & 1 == 1)
+        let cut = self.sizes.windows(2).any(|two| two[1].most < two[0].most);
+        let zeros = |s: &Sector| {
+            let page = |at: u32| self.pages.get(at as usize);
+            s.contents.iter().any(|(at, eras)| eras & 1 == 1 && page(*at) == Some(&ZEROS))
+        };
+        let mut all = self.sectors.iter().filter(|s| within.contains(&s.index));
+        all.all(|s| s.zero & 1 == 1 || cut && zeros(s))
     }
 
     /// The eras that explain `part` of a sector.
