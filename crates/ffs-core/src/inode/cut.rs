@@ -12,7 +12,7 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.11, §11.2.
 
-use super::bmap::Node;
+use super::bmap::{Node, raw};
 use super::lifecycle::place;
 use super::{Inode, InodeData, InodeTable};
 use crate::buf::{BufKey, BufRef};
@@ -35,6 +35,15 @@ pub(super) struct Plan {
     roots: Vec<usize>,
     /// Indirect blocks that lose some entries.
     partial: Vec<Partial>,
+    /// The block before the range, if it loses fragments.
+    pub(super) last: Option<Shorter>,
+}
+
+/// A block that keeps `new` of its `old` bytes.
+pub(super) struct Shorter {
+    pub(super) buf: BufRef,
+    pub(super) old: u32,
+    pub(super) new: u32,
 }
 
 struct Partial {
@@ -76,7 +85,8 @@ impl InodeTable {
     /// What has to be done to take the blocks `first` to `last` out of the file.
     pub(super) fn plan(&self, ip: &Inode, data: &InodeData, first: Lbn, last: Lbn) -> Result<Plan> {
         let g = self.g();
-        let mut plan = Plan { range: first.0..=last.0, roots: Vec::new(), partial: Vec::new() };
+        let mut plan =
+            Plan { range: first.0..=last.0, roots: Vec::new(), partial: Vec::new(), last: None };
         for (root, &raw) in data.d.ib.iter().enumerate().take(NIADDR) {
             let node = Node::root(g, root);
             let span = node.per_pointer(g).saturating_mul(g.nindir.into());
@@ -142,7 +152,9 @@ impl InodeTable {
         if emptied {
             data.d.blocks = self.ext_sectors(&data.d);
         }
-        self.update(ip, data, InodeChange::Truncate).and(cleared)?;
+        let updated = self.update(ip, data, InodeChange::Truncate);
+        also.extend(plan.last.as_ref().map(|last| self.shorten(last)));
+        updated.and(cleared)?;
         let last = i64::try_from(*plan.range.end()).unwrap_or(i64::MAX);
         let first = i64::try_from(*plan.range.start()).unwrap_or(i64::MAX);
         self.forget_blocks(ip, first..=last);
@@ -156,6 +168,15 @@ impl InodeTable {
             }
         }
         freed.error.map_or(Ok(()), Err)
+    }
+
+    /// Lets go of the fragments of a block that the inode does not count any more. Not before: a block that was
+    /// written without them would count as written, while the device shows them still.
+    fn shorten(&self, Shorter { buf, old, new }: &Shorter) -> Detached {
+        let at = buf.read().addr;
+        self.cache().relocate(buf, at, *new as usize);
+        let fsize = self.g().fsize;
+        Detached::data(raw(at.plus((new / fsize).into())), (old - new) / fsize)
     }
 
     fn detach_from_inode(&self, data: &mut InodeData, plan: &Plan, out: &mut Vec<Detached>) {

@@ -3,16 +3,15 @@
 //! Reference: `spec/soft-updates.md` §6.11, §11.2; `spec/on-disk-format.md` §7.7.
 
 use super::balloc::stronger;
-use super::bmap::raw;
-use super::cut::Detached;
+use super::cut::Shorter;
 use super::lifecycle::size_limit;
 use super::{Inode, InodeData, InodeTable};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
+use ffs_ondisk::Lbn;
 use ffs_ondisk::dinode::ShortLink;
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
-use ffs_ondisk::{FragNo, Lbn};
 
 impl InodeTable {
     /// Sets the size of a regular file, directory or symbolic link, and its times, and updates the
@@ -81,13 +80,12 @@ impl InodeTable {
             return self.cut_short_link(ip, data, new_size);
         }
         let first_gone = Lbn(new_size.div_ceil(g.bsize.into()));
-        let plan = self.plan(ip, data, first_gone, Lbn(u64::MAX - 1))?;
+        let mut plan = self.plan(ip, data, first_gone, Lbn(u64::MAX - 1))?;
         self.fill_last_block(ip, data, new_size, reserve)?;
-        let tail = self.cut_last_block(ip, data, new_size)?;
+        plan.last = self.cut_last_block(ip, data, new_size)?;
         self.touch_modified(data);
         data.cluster.len = 0;
-        let tail: Vec<Detached> = tail.into_iter().collect();
-        self.cut(ip, data, &plan, tail, |data| data.d.size = new_size)
+        self.cut(ip, data, &plan, Vec::new(), |data| data.d.size = new_size)
     }
 
     fn cut_short_link(&self, ip: &Inode, data: &mut InodeData, new_size: u64) -> Result<()> {
@@ -118,14 +116,14 @@ impl InodeTable {
         self.cache().apply(&granted.buf, granted.then)
     }
 
-    /// Zeros the last block beyond `new_size`, writes it if the policy says so, and returns the
-    /// fragments it does not need any more.
+    /// Zeros the last block beyond `new_size` and writes it if the policy says so; returns it if it does not
+    /// need all its fragments any more.
     fn cut_last_block(
         &self,
         ip: &Inode,
         data: &InodeData,
         new_size: u64,
-    ) -> Result<Option<Detached>> {
+    ) -> Result<Option<Shorter>> {
         let g = self.g();
         let (last, keep) = (g.lblkno(new_size), g.blkoff(new_size) as usize);
         if keep == 0 {
@@ -145,10 +143,7 @@ impl InodeTable {
         if last.0 >= NDADDR as u64 || new == old {
             return Ok(None);
         }
-        let at = buf.read().addr;
-        self.cache().relocate(&buf, at, new as usize);
-        let gone: FragNo = at.plus((new / g.fsize).into());
-        Ok(Some(Detached::data(raw(gone), (old - new) / g.fsize)))
+        Ok(Some(Shorter { buf, old, new }))
     }
 
     /// Frees everything a file without links holds, extended attributes included.

@@ -115,9 +115,32 @@ impl Engine {
     /// What waits for a directory block to lose a name also waits for the directory to show that block:
     /// as long as it shows an older one, the name is there.
     fn need_shown(&mut self, id: Id, key: BufKey) {
-        let (BufKey::File(ino, lbn @ 0..), Some(n)) = (key, self.nodes.get(id)) else { return };
-        if matches!(n.what, What::Unlink { .. } | What::Name(_)) && holds(Rule::MovedBlock) {
+        let BufKey::File(ino, lbn @ 0..) = key else { return };
+        if self.awaits_removal(id) && holds(Rule::MovedBlock) {
             self.need_claims(id, ino, Lbn(lbn.unsigned_abs()), true, false);
+        }
+    }
+
+    /// Whether the node, if it needs a directory block, needs it to lose a name.
+    fn awaits_removal(&self, id: Id) -> bool {
+        let what = self.nodes.get(id).map(|n| &n.what);
+        matches!(what, Some(What::Unlink { .. } | What::Name(_)))
+    }
+
+    /// A directory was cut to `size` bytes, perhaps in the middle of a block: what was removed behind that is
+    /// gone with the inode, and not with what is left of the block.
+    pub(super) fn directory_cut(&mut self, dir: Ino, size: u64) {
+        let lbn = i64::try_from(self.g.lblkno(size).0).unwrap_or(i64::MAX);
+        let Some(rec) = self.blocks.get(&BufKey::File(dir, lbn)) else { return };
+        let waiting: Vec<Id> = (rec.waiters.iter())
+            .filter_map(|(_, w)| match w {
+                Waiter::Node(id) => Some(*id),
+                Waiter::NewInode(..) | Waiter::Group(_) => None,
+            })
+            .filter(|id| self.awaits_removal(*id))
+            .collect();
+        for id in waiting {
+            self.need_inode(id, dir, false);
         }
     }
 

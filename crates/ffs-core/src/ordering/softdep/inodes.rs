@@ -304,6 +304,9 @@ impl Engine {
             self.reconcile(ino, d);
             self.drain();
         }
+        if why == InodeChange::Truncate && d.is_dir() {
+            self.directory_cut(ino, d.size);
+        }
         pending
     }
 

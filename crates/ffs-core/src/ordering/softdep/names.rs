@@ -158,6 +158,8 @@ impl Engine {
         {
             let old = self.dir_key(DirPos { dir: at.dir, off: start_of(chunk) });
             self.need_block_at(id, old, seq);
+            // Perhaps the chunk was cut off since.
+            self.need_inode(id, at.dir, false);
         }
         if back.is_some() {
             self.succeed_reserved(at, id);
