@@ -221,18 +221,26 @@ impl BufCache {
     /// Gives a block of a file another place or size (fragment growth, cluster move); the content
     /// stays and grows by zeros. The caller marks it dirty.
     ///
-    /// Waits for a write of the buffer to the old place: that place may be another's at once.
-    pub(crate) fn relocate(&self, buf: &BufRef, addr: FragNo, len: usize) {
-        let old = {
+    /// Waits for a write of the buffer to the old place: that place may be another's at once. The policy
+    /// is told, by `told`, before the next one: a write to the new place would count for the old one.
+    pub(crate) fn relocate<T>(
+        &self,
+        buf: &BufRef,
+        addr: FragNo,
+        len: usize,
+        told: impl FnOnce() -> T,
+    ) -> T {
+        let (old, answer) = {
             let _io = buf.io.lock();
             let mut d = buf.write();
             let old = d.bytes.len();
             d.addr = addr;
             d.bytes.resize(len, 0);
             d.valid = true;
-            old
+            (old, told())
         };
         self.resized(buf, old, len);
+        answer
     }
 
     /// Drops the buffer of `key`, changes and all: its block is about to be freed. On return no

@@ -137,7 +137,11 @@ fn history(seed: u64) {
             }
             (16, Some((len, with))) if len < BLOCK => {
                 let Some(buf) = c.incore(key) else { continue };
-                c.relocate(&buf, place(ino, lbn), BLOCK);
+                let told = c.relocate(&buf, place(ino, lbn), BLOCK, || {
+                    // Nobody writes or reads it before the policy knows.
+                    buf.io.try_lock().is_none() && buf.data.try_read().is_none()
+                });
+                assert!(told);
                 buf.write().bytes.fill(with);
                 c.dirty(&buf);
                 model.insert((ino, lbn), (BLOCK, with));

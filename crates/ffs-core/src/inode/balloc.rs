@@ -177,10 +177,13 @@ impl InodeTable {
         let more = new.frags - old.frags;
         data.d.blocks = data.d.blocks.saturating_sub(Dinode::sectors(g, more));
         let slot = PtrSlot::Direct(ip.ino, index);
-        self.alloc.ordering.claim_dropped(slot, new, Some(old));
-        if let Some(buf) = buf {
-            self.cache().relocate(&buf, old.at, (old.frags * g.fsize) as usize);
-            self.cache().dirty(&buf);
+        let told = || self.alloc.ordering.claim_dropped(slot, new, Some(old));
+        match buf {
+            Some(buf) => {
+                self.cache().relocate(&buf, old.at, (old.frags * g.fsize) as usize, told);
+                self.cache().dirty(&buf);
+            }
+            None => told(),
         }
         self.free_quietly(match grown.moved() {
             true => new,
@@ -258,7 +261,8 @@ impl InodeTable {
     }
 
     /// Grows the fragments of direct block `i`, in place or by moving them; with `keep` (else the
-    /// caller overwrites all) the content goes along, and the new bytes are zeros. The caller ends it
+    /// caller overwrites all) the content goes along, and the new bytes are zeros. Not marked dirty: without
+    /// `keep` the bytes may still be anybody's. The caller ends it
     /// by [`InodeTable::leave_old_place`] or [`InodeTable::ungrow`].
     fn grow_run(
         &self,
@@ -282,22 +286,23 @@ impl InodeTable {
         let pref = self.pref_direct(ip, data, i);
         let at = self.alloc.realloc_frags(ip.ino, old, want, pref, reserve)?;
         let new = FragRun { at, frags: want };
-        let buf = match buf {
-            Some(buf) => {
-                self.cache().relocate(&buf, at, (want * g.fsize) as usize);
-                buf
-            }
-            None => self.new_block(ip, data, lbn, new, keep),
-        };
         let slot = PtrSlot::Direct(ip.ino, i);
-        let then = self.alloc.ordering.claim_set(slot, new, Some(old), what, buf.key);
+        let claim = |key| self.alloc.ordering.claim_set(slot, new, Some(old), what, key);
+        let (buf, then) = match buf {
+            Some(buf) => {
+                let len = (want * g.fsize) as usize;
+                let then = self.cache().relocate(&buf, at, len, || claim(buf.key));
+                (buf, then)
+            }
+            None => {
+                let buf = self.new_block(ip, data, lbn, new, keep);
+                let then = claim(buf.key);
+                (buf, then)
+            }
+        };
         self.set_direct(data, i, at);
         self.charge(data, want - have);
-        let grown = Grown { index: i, old, new };
-        if grown.moved() {
-            self.cache().dirty(&buf);
-        }
-        Ok((buf, then, grown))
+        Ok((buf, then, Grown { index: i, old, new }))
     }
 
     fn balloc_indirect(

@@ -174,7 +174,7 @@ impl InodeTable {
     /// written without them would count as written, while the device shows them still.
     fn shorten(&self, Shorter { buf, old, new }: &Shorter) -> Detached {
         let at = buf.read().addr;
-        self.cache().relocate(buf, at, *new as usize);
+        self.cache().relocate(buf, at, *new as usize, || ());
         let fsize = self.g().fsize;
         Detached::data(raw(at.plus((new / fsize).into())), (old - new) / fsize)
     }

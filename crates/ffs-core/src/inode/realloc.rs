@@ -168,7 +168,6 @@ impl InodeTable {
         let (g, mut replaced) = (self.g(), Vec::with_capacity(row.old.len()));
         for (k, (buf, &old)) in row.bufs.iter().zip(&row.old).enumerate() {
             let at = to.plus(k as u64 * u64::from(g.frag));
-            self.cache().relocate(buf, at, g.bsize as usize);
             let i = row.index + k;
             let slot = match &row.map {
                 Map::Inode => PtrSlot::Direct(ip.ino, i),
@@ -176,7 +175,9 @@ impl InodeTable {
             };
             let run = |at| FragRun { at, frags: g.frag };
             let (new, what) = (run(at), ClaimOf::Data);
-            let then = self.alloc.ordering.claim_set(slot, new, Some(run(old)), what, buf.key);
+            let then = self.cache().relocate(buf, at, g.bsize as usize, || {
+                self.alloc.ordering.claim_set(slot, new, Some(run(old)), what, buf.key)
+            });
             // A write that fails leaves the buffer dirty: it is tried again, at the new place.
             let _ = self.cache().apply(buf, then);
             replaced.push((slot, run(old)));
