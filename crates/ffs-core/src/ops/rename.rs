@@ -477,6 +477,9 @@ impl<'a> Renaming<'a> {
 
     /// Makes the new name name the source, then removes the old one.
     fn enter_target(&mut self) -> Result<()> {
+        let arrives = self.src.is_dir() && !self.same_dir();
+        let replaces = self.dst.is_some() && self.awaits_content();
+        let _held = (arrives || replaces).then(|| NameHeld::new(self.inner, self.src.ip));
         let (new, name, reserve) = (self.src.named(), self.req.to.name, reserve_of(self.req.cred));
         let (others, replaced) = (self.src.other_names(), self.replaced());
         match (self.dst.as_ref().map(|d| d.entry), self.slot) {
@@ -499,12 +502,16 @@ impl<'a> Renaming<'a> {
     /// other keeps the name there.
     fn content_before_name(&self) {
         let (alloc, ino) = (self.inner.table.alloc(), self.src.ip.ino);
-        if self.inner.replace_order && self.src.data.d.file_type() == Some(FileType::Regular) {
+        if self.awaits_content() {
             let dirty = alloc.cache.dirty_content(ino);
             let keys: Vec<_> = dirty.iter().map(|buf| buf.key).collect();
             alloc.ordering.data_before_name(ino, &keys);
             alloc.cache.write_once_more(&dirty);
         }
+    }
+
+    fn awaits_content(&self) -> bool {
+        self.inner.replace_order && self.src.data.d.file_type() == Some(FileType::Regular)
     }
 
     /// Undoes [`Renaming::enter_target`].
@@ -592,6 +599,26 @@ impl<'a> Renaming<'a> {
         if moved && self.src.data.d.freelink != 0 {
             self.src.data.d.freelink = depth;
         }
+    }
+}
+
+/// The new name of a file, which another thread must not write before all is told that it waits for: its content,
+/// or the `..` of a directory.
+struct NameHeld<'a> {
+    inner: &'a Inner,
+    ino: Ino,
+}
+
+impl<'a> NameHeld<'a> {
+    fn new(inner: &'a Inner, ip: &Inode) -> NameHeld<'a> {
+        inner.table.alloc().ordering.name_held(ip.ino);
+        NameHeld { inner, ino: ip.ino }
+    }
+}
+
+impl Drop for NameHeld<'_> {
+    fn drop(&mut self) {
+        self.inner.table.alloc().ordering.name_let_go(self.ino);
     }
 }
 

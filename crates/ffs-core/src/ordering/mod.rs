@@ -343,6 +343,13 @@ pub(crate) trait Ordering: WriteHooks {
     /// is under way itself, the device may show it below `dir`.
     fn moves_below(&self, _dir: Ino, _above: &[Ino]) {}
 
+    /// Names entered for `ino` from now on are in no image before [`Ordering::name_let_go`]: some of what they
+    /// wait for is told after them.
+    fn name_held(&self, _ino: Ino) {}
+
+    /// All is told.
+    fn name_let_go(&self, _ino: Ino) {}
+
     /// A name was entered; answers for the directory block, whose buffer is locked.
     fn name_added(
         &self,

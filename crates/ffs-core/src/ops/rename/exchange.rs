@@ -8,7 +8,7 @@
 //! An exchange needs room for that name: it can fail for want of it, and leaves the directory a chunk
 //! longer than it was at most. A crash may leave the temporary name, a further link of the second file.
 
-use super::{Moved, Renaming, depth_below, redirect_dotdot, relink};
+use super::{Moved, NameHeld, Renaming, depth_below, redirect_dotdot, relink};
 use crate::dir::{self, Entry, Room, Slot};
 use crate::error::{Error, Result};
 use crate::ops::names::NewEntry;
@@ -64,6 +64,7 @@ impl<'a> Renaming<'a> {
     fn step_aside(&mut self, dst: &mut Moved<'a>, name: &[u8], slot: Slot) -> Result<()> {
         let (inner, reserve, p1) = (self.inner, reserve_of(self.req.cred), self.req.from.dir.ino);
         let comes = self.left_by(dst, p1);
+        let _held = comes.map(|_| NameHeld::new(inner, dst.ip));
         inner.add_link(dst.ip, &mut dst.data)?;
         let counted = self.count_comer(comes, true);
         let named = counted.and_then(|()| {
@@ -110,6 +111,7 @@ impl<'a> Renaming<'a> {
     fn name_first(&mut self, dst: &mut Moved<'a>, e2: &Entry) -> Result<()> {
         let (inner, p2) = (self.inner, self.req.to.dir.ino);
         let comes = self.left_by(&self.src, p2);
+        let _held = comes.map(|_| NameHeld::new(inner, self.src.ip));
         inner.add_link(self.src.ip, &mut self.src.data)?;
         let counted = self.count_comer(comes, false);
         let named = counted.and_then(|()| {

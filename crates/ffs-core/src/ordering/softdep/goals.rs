@@ -105,7 +105,7 @@ impl Engine {
             },
             What::Hold { ino, .. } | What::Keep { ino, .. } => w.todo.push(Cond::Inode(*ino)),
             What::Ext(x) => w.todo.push(Cond::Inode(x.ino)),
-            What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. } => {}
+            What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. } | What::Gate => {}
         }
         w.todo.extend(n.needs.iter().map(Need::cond));
     }

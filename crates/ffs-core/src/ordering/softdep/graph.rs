@@ -104,6 +104,8 @@ pub(super) enum What {
     Keep { ino: Ino, size: u64, last: Option<u32> },
     /// The place of an inode's extended attributes.
     Ext(Box<ExtClaim>),
+    /// Nothing of its own: an operation that has not told all yet holds a name back with it.
+    Gate,
     /// To do: lower a link count. The name that went, if it was taken out of a block at once.
     Unlink { ino: Ino, by: u16, name: Option<(u64, NonZeroU64)> },
     /// To do: free blocks that were the inode's.

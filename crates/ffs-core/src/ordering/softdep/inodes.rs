@@ -397,7 +397,8 @@ impl Engine {
             | What::Claim(_)
             | What::Hold { .. }
             | What::Keep { .. }
-            | What::Ext(_) => {}
+            | What::Ext(_)
+            | What::Gate => {}
         }
     }
 

@@ -83,7 +83,7 @@ struct Engine {
     gone: HashMap<u64, names::Removed, FixedState>,
     /// Whether a record was reserved since nothing was known of any inode.
     reserved: bool,
-    /// Names that the next name of a directory waits for.
+    /// Names, and gates, that the next name of a file waits for.
     before: HashMap<Ino, Vec<Id>, FixedState>,
     /// Names on the device, but not yet reachable.
     unanchored: HashMap<(Ino, DirOff), Id, FixedState>,
@@ -305,6 +305,12 @@ impl Ordering for SoftUpdates {
     }
     fn moves_below(&self, dir: Ino, above: &[Ino]) {
         self.0.lock().moves_below(dir, above);
+    }
+    fn name_held(&self, ino: Ino) {
+        self.0.lock().name_held(ino);
+    }
+    fn name_let_go(&self, ino: Ino) {
+        self.0.lock().name_let_go(ino);
     }
     fn name_added(
         &self,

@@ -216,6 +216,28 @@ impl Engine {
         }
     }
 
+    /// See [`crate::ordering::Ordering::name_held`].
+    pub(super) fn name_held(&mut self, ino: Ino) {
+        let gate = self.add(What::Gate);
+        self.before.entry(ino).or_default().push(gate);
+    }
+
+    /// See [`crate::ordering::Ordering::name_let_go`].
+    pub(super) fn name_let_go(&mut self, ino: Ino) {
+        let Some(mut before) = self.before.remove(&ino) else { return };
+        let nodes = &self.nodes;
+        let is_gate = |id: &Id| matches!(nodes.get(*id).map(|n| &n.what), Some(What::Gate));
+        let gates: SmallVec<[Id; 1]> = before.iter().copied().filter(is_gate).collect();
+        before.retain(|id| !gates.contains(id));
+        if !before.is_empty() {
+            self.before.insert(ino, before);
+        }
+        for gate in gates {
+            self.fulfil(gate);
+        }
+        self.drain();
+    }
+
     /// What must be durable before a name of `target` may be seen.
     pub(super) fn need_target(&mut self, id: Id, at: DirPos, target: NamedInode, kind: NameKind) {
         if holds(Rule::InodeBeforeName) {

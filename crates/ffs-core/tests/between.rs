@@ -1,0 +1,141 @@
+//! What another thread makes durable in the middle of an operation: between two of its steps.
+//!
+//! The moment is chosen: when the operation reads a block that is not in memory, the device has the other
+//! thread do its work before it answers.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
+
+mod common;
+
+use common::{START, soft_updates, soft_volume};
+use ffs_admin::fsck::{Fsck, FsckOptions};
+use ffs_core::{Cred, Env, Ffs, NodeKind, RenameMode, Vnode};
+use ffs_device::clock::{ManualClock, Timestamp};
+use ffs_device::record::Event;
+use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice, Recorder};
+use ffs_ondisk::{Endian, Format};
+use std::sync::{Arc, Mutex};
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// A device that has something done by another thread before it answers a read of certain bytes.
+struct Interposed {
+    inner: Recorder<MemDevice>,
+    plan: Mutex<Option<(Vec<u8>, Act)>>,
+}
+
+impl BlockDevice for Interposed {
+    fn len_bytes(&self) -> u64 {
+        self.inner.len_bytes()
+    }
+    fn sector_size(&self) -> u32 {
+        self.inner.sector_size()
+    }
+    fn durability(&self) -> Durability {
+        Durability::OnFlush
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.read_at(offset, buf)?;
+        let seen = |word: &[u8]| buf.windows(word.len()).any(|w| w == word);
+        let act = self.plan.lock().unwrap().take_if(|(word, _)| seen(word));
+        if let Some((_, act)) = act {
+            std::thread::spawn(act).join().unwrap();
+        }
+        Ok(())
+    }
+    fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError> {
+        self.inner.write_at(offset, buf)
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.flush()
+    }
+}
+
+fn mount(device: Arc<dyn BlockDevice>) -> Ffs {
+    let clock = Arc::new(ManualClock::new(Timestamp::new(START, 0)));
+    Ffs::mount(device, &soft_updates(), Env::seeded(clock, 1)).unwrap()
+}
+
+fn at(fs: &Ffs, path: &str) -> Option<Vnode> {
+    let mut v = fs.root().unwrap();
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        v = fs.lookup(&Cred::root(), &v, name.as_bytes()).ok()?;
+    }
+    Some(v)
+}
+
+/// What a crash may leave, as far as it is tried: every prefix of the writes, and each write alone on top of what
+/// the flush before it made durable.
+fn states(events: Vec<Event>, from: &MemDevice, mut each: impl FnMut(MemDevice, &str)) {
+    let (now, mut durable) = (from.snapshot(), from.snapshot());
+    for (number, event) in events.into_iter().enumerate() {
+        match event {
+            Event::Write { offset, bytes, .. } => {
+                now.write_at(offset, &bytes).unwrap();
+                each(now.snapshot(), &format!("event {number}, at {offset}"));
+                let alone = durable.snapshot();
+                alone.write_at(offset, &bytes).unwrap();
+                each(alone, &format!("event {number} alone, at {offset}"));
+            }
+            Event::Flush { .. } => durable = now.snapshot(),
+            _ => {}
+        }
+    }
+}
+
+/// A directory is moved, and its parent removed. Another thread wrote its new name before its `..` was: a check
+/// keeps the name that `..` agrees with, and that one was in the removed parent.
+#[test]
+fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotdot() {
+    let (c, file) = (Cred::root(), NodeKind::Regular);
+    let memory = soft_volume((Endian::Little, Format::Ufs2, 4096, 512), 16 << 20);
+    let plan = Mutex::default();
+    let inner = Recorder::new(memory.with_durability(Durability::OnFlush));
+    let dev = Arc::new(Interposed { inner, plan });
+    let device = || Arc::clone(&dev) as Arc<dyn BlockDevice>;
+    let fs = mount(device());
+    for (parent, name) in [("", "a"), ("", "t"), ("a", "d"), ("a/d", "moved")] {
+        fs.mkdir(&c, &at(&fs, parent).unwrap(), name.as_bytes(), 0o755).unwrap();
+    }
+    let moved = at(&fs, "a/d/moved").unwrap();
+    drop(fs.create(&c, &moved, b"of the moved one", file, 0o644).unwrap());
+    drop(moved);
+    fs.unmount().unwrap();
+
+    // Nothing of it is in memory.
+    let fs = Arc::new(mount(device()));
+    let from = dev.inner.inner().snapshot();
+    dev.inner.take_events();
+    let (t, d) = (at(&fs, "t").unwrap(), at(&fs, "a/d").unwrap());
+    let (moved, beside) =
+        (at(&fs, "a/d/moved").unwrap(), fs.create(&c, &t, b"f", file, 0o644).unwrap());
+    drop(moved);
+    let other = {
+        let (fs, d) = (Arc::clone(&fs), d.clone());
+        move || {
+            drop(d);
+            fs.fsync(&beside, false).unwrap();
+        }
+    };
+    *dev.plan.lock().unwrap() = Some((b"of the moved one".to_vec(), Box::new(other)));
+    fs.rename(&c, (&d, b"moved"), (&t, b"moved"), RenameMode::Replace).unwrap();
+    assert!(dev.plan.lock().unwrap().is_none(), "the other thread never ran");
+    drop(d);
+    let a = at(&fs, "a").unwrap();
+    fs.rmdir(&c, &a, b"d").unwrap();
+    fs.fsync(&a, false).unwrap();
+    fs.sync().unwrap();
+    let mut seen = false;
+    states(dev.inner.take_events(), &from, |state, which| {
+        let state: Arc<dyn BlockDevice> = Arc::new(state);
+        let report = Fsck::new(Arc::clone(&state), FsckOptions::preen()).run();
+        assert_eq!(report.exit_code, 0, "{which}: {:?}", report.findings);
+        let fs = mount(state);
+        let here = ["a/d/moved", "t/moved"].map(|path| at(&fs, path).is_some());
+        assert_ne!(here, [false, false], "lost: {which}");
+        seen |= here[1];
+    });
+    assert!(seen);
+}
