@@ -5,12 +5,11 @@
 mod common;
 
 use common::{START, Shape, World, mount_on, soft_updates, soft_volume, volume};
-use ffs_admin::fsck::{Fsck, FsckOptions, Id};
 use ffs_core::{Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, Vnode, WriteMode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::fault::{Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, MemDevice, Operation};
-use ffs_ondisk::{Cg, CgNo, Csum, Endian, Format, cg};
+use ffs_ondisk::{Endian, Format};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -313,90 +312,6 @@ fn the_superblock_says_who_orders_and_a_crash_needs_no_check() {
         let asked = MountOptions { ordering: OrderingPolicy::Async, ..auto };
         assert_eq!(mount_on(asking(format), &asked).fs.ordering(), "softdep");
         assert_eq!(mount_on(plain(format), &asked).fs.ordering(), "none");
-    }
-}
-
-/// Writes of a group cut off between any two sectors, both ways, on the volume as it was before them.
-#[test]
-fn a_torn_group_is_worked_on_without_a_check() {
-    for format in FORMATS {
-        let w = mount_on(soft_volume(shape(format), 32 << 20), &MountOptions::default());
-        drop(put(&w, "kept", &[4; 9000]));
-        w.fs.sync().unwrap();
-        let old = cut(&w);
-        // Nothing is freed, not even by a growing directory: what the old volume needs is marked in
-        // every sector, old or new.
-        for i in 0..20 {
-            drop(put(&w, &format!("n{i}"), &vec![5; 40_000 * i]));
-        }
-        w.fs.sync().unwrap();
-        let g = *w.fs.geometry();
-        let (at, len) = (g.frag_to_byte(g.cgtod(CgNo(0))), g.cgsize as usize);
-        let block = |dev: &MemDevice| {
-            let mut b = vec![0; len];
-            dev.read_at(at, &mut b).unwrap();
-            b
-        };
-        let (was, is) = (block(&old), block(&cut(&w)));
-        for tear in (512..len).step_by(512) {
-            for (front, back) in [(&was, &is), (&is, &was)] {
-                let dev = old.snapshot();
-                dev.write_at(at, &[&front[..tear], &back[tear..]].concat()).unwrap();
-                let what = format!("{format:?}, torn at {tear}");
-                if tear == len / 1024 * 512 && format == Format::Ufs2 {
-                    worked_on_by_force(dev.snapshot(), &what);
-                }
-                let w = mount_on(dev, &MountOptions::default());
-                assert!(w.fs.unchecked().is_some() && !w.fs.is_read_only(), "{what}");
-                worked_on(&w, &what);
-            }
-        }
-    }
-}
-
-/// The same crash tore the superblock (UFS2 has a hash of it): then the volume is worked on only if the user insists.
-fn worked_on_by_force(dev: MemDevice, what: &str) {
-    let hash = 65536 + 1304;
-    let mut bytes = [0; 4];
-    dev.read_at(hash, &mut bytes).unwrap();
-    dev.write_at(hash, &bytes.map(|b| !b)).unwrap();
-    assert!(mount_on(dev.snapshot(), &MountOptions::default()).fs.is_read_only(), "{what}");
-    let forced = MountOptions { force: true, ..MountOptions::default() };
-    worked_on(&mount_on(dev, &forced), &format!("{what}, and the superblock"));
-}
-
-/// Works on a volume that nobody has checked; it must be left so that preen can settle it.
-fn worked_on(w: &World, what: &str) {
-    drop(put(w, "more", &[6; 50_000]));
-    w.dir(&w.root, "dir");
-    w.fs.unlink(&Cred::root(), &w.root, b"kept").unwrap();
-    w.fs.unmount().unwrap();
-    let dev: Arc<dyn BlockDevice> = Arc::new(cut(w));
-    let left = ffs_admin::fsck::quick_check(&dev);
-    use Id::{CgLeak, CgSummary, CsCg, CsTotal};
-    let benign = [CgLeak, CgSummary, CsCg, CsTotal];
-    assert!(left.iter().all(|f| benign.contains(&f.id)), "{what}: {left:#?}");
-    counts_agree(w, what);
-    let preen = Fsck::new(dev.clone(), FsckOptions::preen()).run();
-    assert!(preen.clean, "{what}: {preen:#?}");
-    let left = ffs_admin::fsck::quick_check(&dev);
-    assert!(left.is_empty(), "{what}: {left:#?}");
-}
-
-/// The summary area counts what the maps of the groups say, and the groups' hashes are right.
-fn counts_agree(w: &World, what: &str) {
-    let (g, dev) = (*w.fs.geometry(), cut(w));
-    let mut area = vec![0; g.cssize as usize];
-    dev.read_at(g.frag_to_byte(g.csaddr), &mut area).unwrap();
-    for c in 0..g.ncg {
-        let mut block = vec![0; g.cgsize as usize];
-        dev.read_at(g.frag_to_byte(g.cgtod(CgNo(c))), &mut block).unwrap();
-        cg::validate(&g, CgNo(c), &block).unwrap();
-        let (said, own) = (Csum::decode(&area, c as usize * 16, g.endian), Cg::new(&g, &block));
-        assert_eq!(said, own.cs(), "{what}");
-        let counts = own.recount();
-        let maps = Csum { ndir: said.ndir, ..counts.cs };
-        assert_eq!(said, maps, "{what}");
     }
 }
 

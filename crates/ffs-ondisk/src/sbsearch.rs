@@ -108,6 +108,15 @@ pub struct Found {
     pub clean: bool,
 }
 
+impl Found {
+    /// `sb` as it was found; marked and moved unless it was read in order from its place.
+    fn new(sb: Superblock, geometry: Geometry, source: Source, warnings: Vec<Warning>) -> Found {
+        let (flags, clean) = (sb.flags(), sb.f.clean == 1);
+        let sb = if source == Source::Primary { sb } else { distrust(sb) };
+        Found { sb, geometry, source, warnings, flags, clean }
+    }
+}
+
 /// Why no superblock was found.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError<E> {
@@ -168,9 +177,7 @@ pub fn at<E>(
         (true, false) => Source::PrimaryBadHash,
         (false, _) => Source::Backup(at),
     };
-    let (flags, clean) = (sb.flags(), sb.f.clean == 1);
-    let sb = if source == Source::Primary { sb } else { distrust(sb) };
-    Ok(Found { sb, geometry, source, warnings, flags, clean })
+    Ok(Found::new(sb, geometry, source, warnings))
 }
 
 /// Whether a volume of the family seems to start here: for finding partitions.
@@ -292,9 +299,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
             match sbcheck::verdict(&sb, self.device_bytes) {
                 Ok((geometry, odd)) => {
                     let warnings = odd.into_iter().map(Warning::Odd).collect();
-                    let (flags, clean) = (sb.flags(), sb.f.clean == 1);
-                    let source = Source::Primary;
-                    return Ok(Found { sb, geometry, source, warnings, flags, clean });
+                    return Ok(Found::new(sb, geometry, Source::Primary, warnings));
                 }
                 Err(p) if p.field == "ckhash" => torn = torn.or(Some(sb)),
                 Err(p) => bad.push((sb, p)),
@@ -350,9 +355,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
             Some(_) => {}
             None => warnings.push(Warning::Unconfirmed),
         }
-        let source = Source::PrimaryBadHash;
-        let (flags, clean) = (sb.flags(), sb.f.clean == 1);
-        Ok(Found { sb: distrust(sb), geometry, source, warnings, flags, clean })
+        Ok(Found::new(sb, geometry, Source::PrimaryBadHash, warnings))
     }
 
     /// A backup, because none of the standard places has a sane superblock; `bad` were there.
@@ -382,18 +385,20 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         &mut self,
         backup: Superblock,
         primary: Option<&Superblock>,
-        mut warnings: Vec<Warning>,
+        warnings: Vec<Warning>,
     ) -> Found {
-        let source = Source::Backup(backup.location);
-        let (flags, clean) = (backup.flags(), backup.f.clean == 1);
-        let mut sb = distrust(backup);
-        match primary.filter(|p| p.third_sector_agrees(&sb)) {
-            Some(primary) => sb.take_third_sector(primary),
-            None => warnings.push(Warning::OldTotals),
+        let (geometry, source) =
+            (sbcheck::geometry_unchecked(&backup), Source::Backup(backup.location));
+        let mut found = Found::new(backup, geometry, source, warnings);
+        match primary.filter(|p| p.third_sector_agrees(&found.sb)) {
+            Some(primary) => {
+                found.sb.take_third_sector(primary);
+                found.sb.set_flags(found.sb.flags() | FsFlags::NEEDSFSCK);
+                found.geometry = sbcheck::geometry_unchecked(&found.sb);
+            }
+            None => found.warnings.push(Warning::OldTotals),
         }
-        sb.set_flags(sb.flags() | FsFlags::NEEDSFSCK);
-        let geometry = sbcheck::geometry_unchecked(&sb);
-        Found { sb, geometry, source, warnings, flags, clean }
+        found
     }
 
     fn backup_by_record(&mut self) -> Option<Superblock> {

@@ -179,7 +179,8 @@ pub(crate) fn find(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     indexed(d, name).unwrap_or_else(|| find_linear(d, name))
 }
 
-/// The entry will be changed: has its chunk fetched from memory.
+/// The entry will be changed: has its chunk fetched from memory. The index looked at one record of it, a change goes
+/// through all of it.
 pub(crate) fn prefetch_chunk(d: Dir<'_>, e: &Entry) {
     let at = chunk_of(e.off.0);
     d.table.prefetch_block(d.ip, d.g().lblkno(at.into()), at % d.g().bsize, CHUNK);

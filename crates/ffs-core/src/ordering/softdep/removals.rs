@@ -283,13 +283,10 @@ impl Engine {
     /// record it left: its `..` goes first.
     fn follow(&mut self, actions: &[Id], id: Id) {
         for &action in actions {
-            if self.reaches(id, action) {
-                let waiting =
-                    self.nodes.get(action).map(|n| n.dependents.clone()).unwrap_or_default();
-                for dep in waiting {
-                    if self.value(dep).is_some() && self.reaches(id, dep) {
-                        self.detach(dep, action);
-                    }
+            let waiting = self.nodes.get(action).map(|n| n.dependents.clone()).unwrap_or_default();
+            for dep in waiting {
+                if self.value(dep).is_some() && self.reaches(id, dep) {
+                    self.detach(dep, action);
                 }
             }
             self.need_node(action, id, Level::Durable, false);
