@@ -8,19 +8,21 @@ mod common;
 
 use common::{START, soft_updates, soft_volume};
 use ffs_admin::fsck::{Fsck, FsckOptions};
-use ffs_core::{Cred, Env, Ffs, NodeKind, RenameMode, Vnode};
+use ffs_core::{Cred, Env, Ffs, NodeKind, RenameMode, SetAttr, Vnode, WriteMode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice, Recorder};
 use ffs_ondisk::{Endian, Format};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-type Act = Box<dyn FnOnce() + Send>;
+/// Sees what was read.
+type Act = Box<dyn FnMut(&[u8]) + Send>;
 
-/// A device that has something done by another thread before it answers a read of certain bytes.
+/// A device that does something before it answers a read, though not while it does.
 struct Interposed {
     inner: Recorder<MemDevice>,
-    plan: Mutex<Option<(Vec<u8>, Act)>>,
+    act: Mutex<Option<Act>>,
 }
 
 impl BlockDevice for Interposed {
@@ -38,10 +40,10 @@ impl BlockDevice for Interposed {
     }
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.inner.read_at(offset, buf)?;
-        let seen = |word: &[u8]| buf.windows(word.len()).any(|w| w == word);
-        let act = self.plan.lock().unwrap().take_if(|(word, _)| seen(word));
-        if let Some((_, act)) = act {
-            std::thread::spawn(act).join().unwrap();
+        let act = self.act.lock().unwrap().take();
+        if let Some(mut act) = act {
+            act(buf);
+            *self.act.lock().unwrap() = Some(act);
         }
         Ok(())
     }
@@ -51,6 +53,27 @@ impl BlockDevice for Interposed {
     fn flush(&self) -> Result<(), DeviceError> {
         self.inner.flush()
     }
+}
+
+impl Interposed {
+    fn new() -> Arc<Interposed> {
+        let memory = soft_volume((Endian::Little, Format::Ufs2, 4096, 512), 16 << 20);
+        let inner = Recorder::new(memory.with_durability(Durability::OnFlush));
+        Arc::new(Interposed { inner, act: Mutex::default() })
+    }
+
+    fn mount(self: &Arc<Interposed>) -> Ffs {
+        mount(Arc::clone(self) as Arc<dyn BlockDevice>)
+    }
+
+    fn plan(&self, act: impl FnMut(&[u8]) + Send + 'static) {
+        *self.act.lock().unwrap() = Some(Box::new(act));
+    }
+}
+
+/// Has another thread do something.
+fn elsewhere(act: impl FnOnce() + Send) {
+    std::thread::scope(|s| s.spawn(act).join()).unwrap();
 }
 
 fn mount(device: Arc<dyn BlockDevice>) -> Ffs {
@@ -90,12 +113,8 @@ fn states(events: Vec<Event>, from: &MemDevice, mut each: impl FnMut(MemDevice, 
 #[test]
 fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotdot() {
     let (c, file) = (Cred::root(), NodeKind::Regular);
-    let memory = soft_volume((Endian::Little, Format::Ufs2, 4096, 512), 16 << 20);
-    let plan = Mutex::default();
-    let inner = Recorder::new(memory.with_durability(Durability::OnFlush));
-    let dev = Arc::new(Interposed { inner, plan });
-    let device = || Arc::clone(&dev) as Arc<dyn BlockDevice>;
-    let fs = mount(device());
+    let dev = Interposed::new();
+    let fs = dev.mount();
     for (parent, name) in [("", "a"), ("", "t"), ("a", "d"), ("a/d", "moved")] {
         fs.mkdir(&c, &at(&fs, parent).unwrap(), name.as_bytes(), 0o755).unwrap();
     }
@@ -105,23 +124,24 @@ fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotd
     fs.unmount().unwrap();
 
     // Nothing of it is in memory.
-    let fs = Arc::new(mount(device()));
+    let fs = Arc::new(dev.mount());
     let from = dev.inner.inner().snapshot();
     dev.inner.take_events();
     let (t, d) = (at(&fs, "t").unwrap(), at(&fs, "a/d").unwrap());
     let (moved, beside) =
         (at(&fs, "a/d/moved").unwrap(), fs.create(&c, &t, b"f", file, 0o644).unwrap());
     drop(moved);
-    let other = {
-        let (fs, d) = (Arc::clone(&fs), d.clone());
-        move || {
-            drop(d);
-            fs.fsync(&beside, false).unwrap();
+    let (other, mut beside) = (Arc::clone(&fs), Some(beside));
+    dev.plan(move |read| {
+        let word = b"of the moved one";
+        if read.windows(word.len()).any(|w| w == word)
+            && let Some(beside) = beside.take()
+        {
+            elsewhere(|| other.fsync(&beside, false).unwrap());
         }
-    };
-    *dev.plan.lock().unwrap() = Some((b"of the moved one".to_vec(), Box::new(other)));
+    });
     fs.rename(&c, (&d, b"moved"), (&t, b"moved"), RenameMode::Replace).unwrap();
-    assert!(dev.plan.lock().unwrap().is_none(), "the other thread never ran");
+    assert!(dev.act.lock().unwrap().take().is_some());
     drop(d);
     let a = at(&fs, "a").unwrap();
     fs.rmdir(&c, &a, b"d").unwrap();
@@ -138,4 +158,43 @@ fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotd
         seen |= here[1];
     });
     assert!(seen);
+}
+
+/// A file is cut, and an indirect block that keeps some of its pointers is written before what was cut off is given to
+/// the policy. That waited for the block to be written once more, which nobody did.
+#[test]
+fn what_is_cut_off_waits_for_no_block_that_is_written() {
+    const BLOCK: u64 = 4096;
+    let c = Cred::root();
+    let dev = Interposed::new();
+    let fs = dev.mount();
+    let v = fs.create(&c, &fs.root().unwrap(), b"f", NodeKind::Regular, 0o644).unwrap();
+    // A block below each of two indirect blocks of the second level.
+    let (first, second) = (12 + 512, 12 + 512 + 512);
+    for block in [first, second] {
+        fs.write(&c, &v, block * BLOCK, &[1; BLOCK as usize], WriteMode::default()).unwrap();
+    }
+    drop(v);
+    fs.unmount().unwrap();
+
+    let fs = Arc::new(dev.mount());
+    let v = at(&fs, "f").unwrap();
+    let (other, reads) = (Arc::clone(&fs), Arc::new(AtomicU32::new(0)));
+    let counted = Arc::clone(&reads);
+    dev.plan(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        elsewhere(|| (0..8).for_each(|_| other.write_oldest().unwrap()));
+    });
+    let cut = SetAttr { size: Some((first + 1) * BLOCK), ..SetAttr::default() };
+    fs.setattr(&c, &v, &cut).unwrap();
+    assert!(
+        reads.load(Ordering::Relaxed) >= 3,
+        "two indirect blocks are read before, and one after"
+    );
+    dev.act.lock().unwrap().take();
+    fs.sync().unwrap();
+    drop(v);
+    Arc::into_inner(fs).unwrap().unmount().unwrap();
+    let check = Fsck::new(dev as Arc<dyn BlockDevice>, FsckOptions::no()).run();
+    assert!(check.findings.is_empty(), "{:?}", check.findings);
 }

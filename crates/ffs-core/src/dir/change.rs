@@ -7,17 +7,17 @@
 
 use super::chunks::{CHUNK, chunk_of};
 use super::search::{self, Region, Room, Slot, Where};
-use super::{DirMut, Entry, InChunk, hashed, reserved};
+use super::{Dir, DirMut, Entry, InChunk, hashed, reserved};
 use crate::alloc::Reserve;
 use crate::buf::Disposition;
 use crate::counters::bump;
 use crate::error::{Error, Result};
 use crate::inode::Moved;
 use crate::ordering::{DirPos, Gone, NameKind, NamedInode};
-use ffs_ondisk::DirOff;
 use ffs_ondisk::dinode::MAXDIRSIZE;
 use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Record, dirsiz};
-use ffs_ondisk::geometry::DIRBLKSIZ;
+use ffs_ondisk::geometry::{DIRBLKSIZ, NDADDR};
+use ffs_ondisk::{DirOff, Lbn};
 use smallvec::SmallVec;
 
 /// Whether `name` exists, and where it would go if not.
@@ -330,6 +330,18 @@ fn redirect(
     })
 }
 
+/// Where a directory may be cut that could end at `end`. Not where an indirect block would keep some of its pointers
+/// and lose others: a directory may neither have a hole nor a pointer behind its end, and that block and the inode
+/// are not written together. Then only inside the last block.
+pub(super) fn least_end(d: Dir<'_>, end: u64) -> u64 {
+    let (g, size) = (d.g(), d.data.d.size);
+    let direct = g.lblktosize(Lbn(NDADDR as u64));
+    if end <= direct || size <= direct {
+        return end;
+    }
+    end.max(g.lblktosize(g.lblkno(size - 1)) + u64::from(CHUNK))
+}
+
 /// Cuts off the empty chunks at the end that the search for `slot` saw, or the index knows. By default only a
 /// create does this, because only its search goes through the whole directory (see `dir_truncate`).
 ///
@@ -337,7 +349,8 @@ fn redirect(
 /// The device's; the directory may be longer than it need be then, which is no damage.
 pub(crate) fn shrink(d: &mut DirMut<'_>, slot: &Slot) -> Result<()> {
     let known = slot.end_useful.map(u64::from).or_else(|| hashed::end_useful(d.shared()));
-    let Some(end) = known.filter(|&end| 0 < end && end < d.data.d.size) else { return Ok(()) };
+    let known = known.filter(|&end| 0 < end).map(|end| least_end(d.shared(), end));
+    let Some(end) = known.filter(|&end| end < d.data.d.size) else { return Ok(()) };
     let done = d.table.truncate(d.ip, d.data, end, Reserve::Allowed);
     hashed::cut(d, &done);
     done

@@ -11,6 +11,7 @@
 //!
 //! Reference: `spec/directories-and-caches.md` §3.
 
+use super::change::least_end;
 use super::chunks::{CHUNK, chunk_of};
 use super::search::{Hit, Region, Slot, Where, names};
 use super::{Dir, DirMut, InChunk, reserved};
@@ -429,7 +430,7 @@ pub(super) fn trim(d: &mut DirMut<'_>) {
     if d.table.dirhash().tunables().dir_truncate() == DirTruncate::Create {
         return;
     }
-    let Some(end) = end_useful(d.shared()) else { return };
+    let Some(end) = end_useful(d.shared()).map(|end| least_end(d.shared(), end)) else { return };
     if end == 0 || d.data.d.size.saturating_sub(end) < TRIMMED * u64::from(CHUNK) {
         return;
     }

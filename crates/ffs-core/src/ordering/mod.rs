@@ -11,6 +11,8 @@
 //!    every tenant; after each step they report it here and hand the answer to
 //!    [`crate::buf::BufCache::apply`]. No operation asks which tenant is in force.
 //! 2. A tenant never calls the file system back.
+//! 3. Other threads write buffers between any two steps. So a step is reported while its buffer is locked, or
+//!    before it is dirty; what a name waits for that a later step tells, behind [`Ordering::name_held`].
 //!
 //! Reference: `spec/soft-updates.md` §11.
 

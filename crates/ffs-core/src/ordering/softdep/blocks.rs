@@ -7,7 +7,7 @@
 //! 2. A group's image is held back while inode blocks that it counts were never written.
 
 use super::Engine;
-use super::graph::{Cond, Id, What};
+use super::graph::{Cond, Id, Level, What};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::{Ino, Lbn};
@@ -140,7 +140,19 @@ impl Engine {
             .filter(|id| self.awaits_removal(*id))
             .collect();
         for id in waiting {
-            self.need_inode(id, dir, false);
+            self.need_shorter(id, dir);
+        }
+    }
+
+    /// `id` needs the inode as it is stored now, and with the size that it has now: an image may show it with a
+    /// larger one, as long as pointers beyond its end may be there.
+    pub(super) fn need_shorter(&mut self, id: Id, ino: Ino) {
+        self.need_inode(id, ino, false);
+        let holds = self.more_of(ino).map(|m| m.holds.clone()).unwrap_or_default();
+        for on in holds {
+            if matches!(self.nodes.get(on).map(|n| &n.what), Some(What::Keep { .. })) {
+                self.need_node(id, on, Level::Durable, false);
+            }
         }
     }
 
@@ -170,7 +182,11 @@ impl Engine {
                 && let Some(i) = n.needs.iter().position(|need| need.cond() == Cond::Block(key))
             {
                 n.needs.remove(i);
-                self.need_inode(id, ino, false);
+                if let What::Ext(x) = &mut n.what {
+                    // Never written: it is shown nowhere.
+                    x.new = [0; 2];
+                }
+                self.need_shorter(id, ino);
                 if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
                     self.all_met(id);
                 }

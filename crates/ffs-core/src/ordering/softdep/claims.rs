@@ -604,10 +604,8 @@ impl Engine {
             return false;
         };
         let What::Ext(x) = &n.what else { return false };
-        if n.ready() {
-            if d.extb == x.new {
-                seen.push(id);
-            }
+        if n.ready() && d.extb == x.new {
+            seen.push(id);
             return false;
         }
         let Some(base) = x.base else { return false };
@@ -726,9 +724,8 @@ impl Engine {
         self.more(ino).frees.push(id);
         self.need_inode(id, ino, false);
         for &block in partial {
-            let key = BufKey::File(ino, block);
-            self.touch(key);
-            self.need_block(id, key);
+            // As it was when the pointers were cleared: there is no reason to write it once more.
+            self.need_block(id, BufKey::File(ino, block));
         }
         if let Some(ext) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.ext) {
             self.need_node(id, ext, Level::Durable, false);

@@ -159,7 +159,7 @@ impl Engine {
             let old = self.dir_key(DirPos { dir: at.dir, off: start_of(chunk) });
             self.need_block_at(id, old, seq);
             // Perhaps the chunk was cut off since.
-            self.need_inode(id, at.dir, false);
+            self.need_shorter(id, at.dir);
         }
         if back.is_some() {
             self.succeed_reserved(at, id);
@@ -518,7 +518,7 @@ impl Engine {
             for v in chain.versions {
                 self.split(v);
                 for action in self.actions_of(v) {
-                    self.need_inode(action, dir, false);
+                    self.need_shorter(action, dir);
                     self.detach(action, v);
                     self.act_if_free(action);
                 }

@@ -289,16 +289,16 @@ impl Content {
     }
 
     /// Whether, of what is durable, nothing need be there between these bytes: no content at all, or zeros while
-    /// the file is being cut.
+    /// the size changes. (§11.4 allows the end of any block then, whatever was there.)
     fn may_be_hole(&self, from: u64, to: u64) -> bool {
         let within = from / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES);
-        let cut = self.sizes.windows(2).any(|two| two[1].most < two[0].most);
+        let resized = self.sizes.windows(2).any(|two| two[1].most != two[0].most);
         let zeros = |s: &Sector| {
             let page = |at: u32| self.pages.get(at as usize);
             s.contents.iter().any(|(at, eras)| eras & 1 == 1 && page(*at) == Some(&ZEROS))
         };
         let mut all = self.sectors.iter().filter(|s| within.contains(&s.index));
-        all.all(|s| s.zero & 1 == 1 || cut && zeros(s))
+        all.all(|s| s.zero & 1 == 1 || resized && zeros(s))
     }
 
     /// The eras that explain `part` of a sector.

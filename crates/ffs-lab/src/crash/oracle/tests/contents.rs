@@ -146,6 +146,19 @@ fn durable_zeros_at_the_end_may_go_while_the_file_is_cut() {
 }
 
 #[test]
+fn zeros_at_the_end_may_go_while_the_file_grows() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "f");
+    s.write(f, 0, 8192);
+    s.synced();
+    s.tell_write(f, 8192, 1024);
+    s.hidden_truncate(f, 2048);
+    assert_eq!(s.broken(&s.image()), ["G8"], "there was content");
+    s.tell(vec![Happening::Zeroed { obj: f, bytes: 2048..9216 }]);
+    assert_eq!(s.broken(&s.image()), GOOD, "a hole was made there");
+}
+
+#[test]
 fn large_and_sparse_files_are_judged_by_what_was_written() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
