@@ -289,6 +289,43 @@ fn replaced_and_left(next: Next, to: &str, is_dir: bool) {
     w.end();
 }
 
+/// A large directory is emptied and cut to what fits in its direct blocks: never is there a hole in it, a name too many
+/// or too few, or a pointer behind its end.
+#[test]
+fn a_directory_cut_to_its_direct_blocks_is_sound_at_every_write() {
+    let c = Cred::root();
+    for kept in [3, 190] {
+        let w = world(4096, 512);
+        let (d, y) = (w.dir(&w.root, "d"), w.file(&w.root, "y"));
+        let long = |n: u32| format!("{n:0200}").into_bytes();
+        for n in 1..300 {
+            w.fs.link(&c, &y, &d, &long(n)).unwrap();
+        }
+        w.fs.sync().unwrap();
+        let state = w.dev.inner().snapshot();
+        w.dev.take_events();
+        for n in kept..300 {
+            w.fs.unlink(&c, &d, &long(n)).unwrap();
+        }
+        pass(&w, 5);
+        w.fs.link(&c, &y, &d, b"z").unwrap();
+        assert!(w.fs.getattr(&d).size <= 12 * 4096);
+        for _ in 0..45 {
+            pass(&w, 1);
+            w.fs.fsync(&y, false).unwrap();
+        }
+        for event in w.dev.take_events() {
+            if let Event::Write { offset, bytes, .. } = event {
+                state.write_at(offset, &bytes).unwrap();
+                let found = names(&repaired(state.snapshot()), "d").len() as u32;
+                assert!((kept + 1..=303).contains(&found), "{found} names, a write at {offset}");
+            }
+        }
+        drop((d, y));
+        w.end();
+    }
+}
+
 /// A range punched that has a hole behind the direct blocks: the indirect block had not changed, and what was freed
 /// waited for it to be written.
 #[test]
