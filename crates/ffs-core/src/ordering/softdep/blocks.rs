@@ -7,10 +7,11 @@
 //! 2. A group's image is held back while inode blocks that it counts were never written.
 
 use super::Engine;
-use super::graph::{Cond, Id, Level, What};
+use super::graph::{Cond, Id, What};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::{Ino, Lbn};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// Who waits for a block.
@@ -144,15 +145,22 @@ impl Engine {
         }
     }
 
-    /// `id` needs the inode as it is stored now, and with the size that it has now: an image may show it with a
-    /// larger one, as long as pointers beyond its end may be there.
+    /// `id` needs the way gone to what was cut off: the inode as it is stored now, and every indirect block that
+    /// lost pointers and for which the size is held back.
     pub(super) fn need_shorter(&mut self, id: Id, ino: Ino) {
         self.need_inode(id, ino, false);
-        let holds = self.more_of(ino).map(|m| m.holds.clone()).unwrap_or_default();
-        for on in holds {
-            if matches!(self.nodes.get(on).map(|n| &n.what), Some(What::Keep { .. })) {
-                self.need_node(id, on, Level::Durable, false);
-            }
+        let holds = self.more_of(ino).map(|m| m.holds.as_slice()).unwrap_or_default();
+        let keeps = holds.iter().filter_map(|on| self.nodes.get(*on));
+        let keeps = keeps.filter(|n| matches!(n.what, What::Keep { .. }));
+        let maps: SmallVec<[BufKey; 2]> = keeps
+            .flat_map(|n| n.needs.iter())
+            .filter_map(|need| match need.cond() {
+                Cond::Block(key) => Some(key),
+                Cond::Inode(_) | Cond::Node(..) => None,
+            })
+            .collect();
+        for key in maps {
+            self.need_block(id, key);
         }
     }
 

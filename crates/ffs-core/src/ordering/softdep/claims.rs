@@ -722,7 +722,7 @@ impl Engine {
         self.totals.frags += runs.iter().map(|r| u64::from(r.frags)).sum::<u64>();
         let id = self.add(What::Free { ino, runs: runs.into_boxed_slice() });
         self.more(ino).frees.push(id);
-        self.need_inode(id, ino, false);
+        self.need_shorter(id, ino);
         for &block in partial {
             // As it was when the pointers were cleared: there is no reason to write it once more.
             self.need_block(id, BufKey::File(ino, block));
