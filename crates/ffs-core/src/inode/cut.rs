@@ -1,9 +1,9 @@
 //! Taking blocks out of a file's map and freeing them: the common part of truncation and punching.
 //!
 //! In this order: read what has to be changed, clear the entries of partly kept indirect blocks and
-//! write those, clear the inode's pointers and write the inode, shorten the last block's buffer, forget the others,
-//! free. (The classic
-//! truncation writes the inode before: then a crash may leave pointers beyond the size.)
+//! write those, clear the inode's pointers and write the inode, shorten the last block's buffer,
+//! forget the others, free. (The classic truncation writes the inode before: then a crash may leave
+//! pointers beyond the size.)
 //!
 //! # Invariants
 //! 1. A [`Plan`] holds every indirect block that a cut will change: after it nothing but freeing has
