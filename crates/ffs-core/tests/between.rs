@@ -6,14 +6,14 @@
 
 mod common;
 
-use common::{START, soft_updates, soft_volume};
+use common::{START, at, soft_updates, soft_volume};
 use ffs_admin::fsck::{Fsck, FsckOptions};
-use ffs_core::{Cred, Env, Ffs, NodeKind, RenameMode, SetAttr, Vnode, WriteMode};
+use ffs_core::{Cred, Env, Ffs, NodeKind, RenameMode, SetAttr, WriteMode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice, Recorder};
 use ffs_ondisk::{Endian, Format};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Sees what was read.
@@ -81,14 +81,6 @@ fn mount(device: Arc<dyn BlockDevice>) -> Ffs {
     Ffs::mount(device, &soft_updates(), Env::seeded(clock, 1)).unwrap()
 }
 
-fn at(fs: &Ffs, path: &str) -> Option<Vnode> {
-    let mut v = fs.root().unwrap();
-    for name in path.split('/').filter(|name| !name.is_empty()) {
-        v = fs.lookup(&Cred::root(), &v, name.as_bytes()).ok()?;
-    }
-    Some(v)
-}
-
 /// What a crash may leave, as far as it is tried: every prefix of the writes, and each write alone on top of what
 /// the flush before it made durable.
 fn states(events: Vec<Event>, from: &MemDevice, mut each: impl FnMut(MemDevice, &str)) {
@@ -118,9 +110,7 @@ fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotd
     for (parent, name) in [("", "a"), ("", "t"), ("a", "d"), ("a/d", "moved")] {
         fs.mkdir(&c, &at(&fs, parent).unwrap(), name.as_bytes(), 0o755).unwrap();
     }
-    let moved = at(&fs, "a/d/moved").unwrap();
-    drop(fs.create(&c, &moved, b"of the moved one", file, 0o644).unwrap());
-    drop(moved);
+    drop(fs.create(&c, &at(&fs, "a/d/moved").unwrap(), b"of the moved one", file, 0o644).unwrap());
     fs.unmount().unwrap();
 
     // Nothing of it is in memory.
@@ -128,20 +118,24 @@ fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotd
     let from = dev.inner.inner().snapshot();
     dev.inner.take_events();
     let (t, d) = (at(&fs, "t").unwrap(), at(&fs, "a/d").unwrap());
-    let (moved, beside) =
-        (at(&fs, "a/d/moved").unwrap(), fs.create(&c, &t, b"f", file, 0o644).unwrap());
-    drop(moved);
+    // Found before, so that only its own block is left to be read.
+    drop(at(&fs, "a/d/moved").unwrap());
+    let beside = fs.create(&c, &t, b"f", file, 0o644).unwrap();
     let (other, mut beside) = (Arc::clone(&fs), Some(beside));
+    let ran = Arc::new(AtomicBool::new(false));
+    let runs = Arc::clone(&ran);
     dev.plan(move |read| {
         let word = b"of the moved one";
         if read.windows(word.len()).any(|w| w == word)
             && let Some(beside) = beside.take()
         {
             elsewhere(|| other.fsync(&beside, false).unwrap());
+            runs.store(true, Ordering::Relaxed);
         }
     });
     fs.rename(&c, (&d, b"moved"), (&t, b"moved"), RenameMode::Replace).unwrap();
-    assert!(dev.act.lock().unwrap().take().is_some());
+    assert!(ran.load(Ordering::Relaxed), "the other thread never ran");
+    dev.act.lock().unwrap().take();
     drop(d);
     let a = at(&fs, "a").unwrap();
     fs.rmdir(&c, &a, b"d").unwrap();
@@ -153,7 +147,7 @@ fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotd
         let report = Fsck::new(Arc::clone(&state), FsckOptions::preen()).run();
         assert_eq!(report.exit_code, 0, "{which}: {:?}", report.findings);
         let fs = mount(state);
-        let here = ["a/d/moved", "t/moved"].map(|path| at(&fs, path).is_some());
+        let here = ["a/d/moved", "t/moved"].map(|path| at(&fs, path).is_ok());
         assert_ne!(here, [false, false], "lost: {which}");
         seen |= here[1];
     });

@@ -11,7 +11,6 @@ use ffs_device::fault::{Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, MemDevice, Operation};
 use ffs_ondisk::{Endian, Format};
 use std::sync::Arc;
-use std::time::Duration;
 
 const EIO: i32 = 5;
 
@@ -45,13 +44,6 @@ fn check(dev: MemDevice) {
     let dev: Arc<dyn BlockDevice> = Arc::new(dev);
     let findings = ffs_admin::fsck::quick_check(&dev);
     assert!(findings.is_empty(), "{findings:?}");
-}
-
-fn seconds(w: &World, n: u64) {
-    for _ in 0..n {
-        w.clock.advance(Duration::from_secs(1));
-        w.fs.tick().unwrap();
-    }
 }
 
 fn found(dev: MemDevice, path: &[&str]) -> Option<Vec<u8>> {
@@ -131,14 +123,14 @@ fn what_lives_shorter_than_the_delays_is_never_written() {
             for i in 0..50 {
                 drop(put(&w, &format!("f{i}"), &[round; 3000]));
             }
-            seconds(&w, 5);
+            w.pass(5);
             for i in 0..50 {
                 w.fs.unlink(&Cred::root(), &w.root, format!("f{i}").as_bytes()).unwrap();
             }
         }
         let written = w.fs.counters().writes_data - before.writes_data;
         assert_eq!(written, 0, "{format:?}: content of removed files");
-        seconds(&w, 40);
+        w.pass(40);
         let written = w.fs.counters().writes_data - before.writes_data;
         assert_eq!(written, 0, "{format:?}: content of removed files, late");
     }
@@ -150,11 +142,11 @@ fn ticks_write_what_is_old_enough_and_undo_nothing() {
         let w = world(format);
         w.fs.sync().unwrap();
         let start = w.fs.counters();
-        seconds(&w, 1);
+        w.pass(1);
         drop(put(&w, "f", &[9; 5000]));
-        seconds(&w, 27);
+        w.pass(27);
         assert_eq!(w.fs.counters().writes_delayed, start.writes_delayed, "{format:?}: early");
-        seconds(&w, 7);
+        w.pass(7);
         assert!(found(cut(&w), &["f"]) == Some(vec![9; 5000]), "{format:?}");
         assert_eq!(w.fs.counters().writes_undone, start.writes_undone, "{format:?}");
     }
@@ -170,7 +162,7 @@ fn names_reach_the_device_while_others_are_made_without_a_pause() {
                 drop(w.file(&dir, &format!("f{i}")));
             }
             drop(dir);
-            seconds(&w, 1);
+            w.pass(1);
         }
         let there = |n: usize| found(cut(&w), &[&format!("d{n}"), "f0"]).is_some();
         let first_gone = (0..100).find(|&n| !there(n)).unwrap_or(100);

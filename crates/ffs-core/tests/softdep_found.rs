@@ -97,8 +97,7 @@ fn a_long_chain_of_renames_loses_no_file() {
         w.fs.write(&c, &v, 0, format!("{i:03}").as_bytes(), WriteMode::default()).unwrap();
     }
     w.fs.sync().unwrap();
-    let before = w.dev.inner().snapshot();
-    w.dev.take_events();
+    let before = w.record();
     for i in (0..LOGS).rev() {
         let (from, to) = (format!("log.{i}"), format!("log.{}", i + 1));
         let root = &w.root;
@@ -135,21 +134,17 @@ fn a_file_cut_short_in_a_hole_is_never_shorter_than_that() {
         w.fs.sync().unwrap();
         w.fs.fallocate(&c, &v, 11 * BLOCK, 2 * BLOCK, ffs_core::Fallocate::PunchHole).unwrap();
         w.fs.sync().unwrap();
-        let state = w.dev.inner().snapshot();
-        w.dev.take_events();
+        let state = w.record();
         let cut = SetAttr { size: Some(cut_to), ..SetAttr::default() };
         w.fs.setattr(&c, &v, &cut).unwrap();
         w.fs.write(&c, &v, cut_to, &vec![2; more], WriteMode::default()).unwrap();
         w.fs.fsync(&v, true).unwrap();
-        for event in w.dev.take_events() {
-            if let Event::Write { offset, bytes, .. } = event {
-                state.write_at(offset, &bytes).unwrap();
-                let fs = repaired(state.snapshot());
-                let v = fs.lookup(&c, &fs.root().unwrap(), b"f").unwrap();
-                let size = fs.getattr(&v).size;
-                assert!(size >= cut_to, "{size} after a write at {offset}, {more} appended");
-            }
-        }
+        w.each_write(&state, |state, offset| {
+            let fs = repaired(state.snapshot());
+            let v = fs.lookup(&c, &fs.root().unwrap(), b"f").unwrap();
+            let size = fs.getattr(&v).size;
+            assert!(size >= cut_to, "{size} after a write at {offset}, {more} appended");
+        });
         drop(v);
         w.end();
     }
@@ -175,43 +170,39 @@ fn a_name_that_was_cut_off_is_there_until_the_inode_is_shorter() {
             w.fs.link(&c, &y, &d, &long(n)).unwrap();
         }
         w.fs.sync().unwrap();
-        let state = w.dev.inner().snapshot();
-        w.dev.take_events();
+        let state = w.record();
         let size = w.fs.getattr(&d).size;
         // The inode's block has to wait for its neighbour's content, or is written without.
         let neighbour = || w.fs.write(&c, &beside, 0, &[1; 600], WriteMode::default()).unwrap();
         if early {
             neighbour();
-            pass(&w, 15);
+            w.pass(15);
         }
         w.fs.unlink(&c, &d, &long(2 * chunks - 1)).unwrap();
         if again {
             w.fs.unlink(&c, &d, &long(1)).unwrap();
         }
-        pass(&w, 5);
+        w.pass(5);
         w.fs.link(&c, &y, &d, b"z").unwrap();
         assert_eq!(w.fs.getattr(&d).size < size, chunks != 113);
         if early {
-            pass(&w, 11);
+            w.pass(11);
         } else {
             neighbour();
-            pass(&w, 20);
+            w.pass(20);
         }
         for second in 0..20 {
-            pass(&w, 1);
+            w.pass(1);
             if again && second == 8 {
                 w.fs.link(&c, &y, &d, &long(2 * chunks - 1)).unwrap();
             }
             w.fs.fsync(&y, false).unwrap();
         }
-        for event in w.dev.take_events() {
-            if let Event::Write { offset, bytes, .. } = event {
-                state.write_at(offset, &bytes).unwrap();
-                let twice = names(&repaired(state.snapshot()), "d");
-                let once: BTreeSet<_> = twice.iter().collect();
-                assert_eq!(once.len(), twice.len(), "{what}, a write at {offset}");
-            }
-        }
+        w.each_write(&state, |state, offset| {
+            let twice = names(&repaired(state.snapshot()), "d");
+            let once: BTreeSet<_> = twice.iter().collect();
+            assert_eq!(once.len(), twice.len(), "{what}, a write at {offset}");
+        });
         drop((d, y, beside));
         w.end();
     }
@@ -250,8 +241,7 @@ fn replaced_and_left(next: Next, to: &str, is_dir: bool) {
     drop((next == Next::Exchanged).then(|| make(&other, "d")));
     drop((next == Next::Linked).then(|| make(p, "w")));
     w.fs.sync().unwrap();
-    let state = w.dev.inner().snapshot();
-    w.dev.take_events();
+    let state = w.record();
     w.fs.rename(&c, (p, b"x"), (q, b"e"), RenameMode::Replace).unwrap();
     match next {
         Next::Moved => w.fs.rename(&c, (q, b"e"), (&other, b"d"), RenameMode::Replace).unwrap(),
@@ -266,25 +256,22 @@ fn replaced_and_left(next: Next, to: &str, is_dir: bool) {
     }
     w.fs.fsync(q, false).unwrap();
     w.fs.sync().unwrap();
-    for event in w.dev.take_events() {
-        if let Event::Write { offset, bytes, .. } = event {
-            state.write_at(offset, &bytes).unwrap();
-            for (fs, checked) in
-                [(mounted(Arc::new(state.snapshot())), false), (repaired(state.snapshot()), true)]
-            {
-                let ino = |dir: &str, name: &[u8]| {
-                    let dir = fs.lookup(&c, &fs.root().unwrap(), dir.as_bytes()).unwrap();
-                    fs.lookup(&c, &dir, name).ok().map(|v| fs.getattr(&v).ino)
-                };
-                let (seen, d) = (ino("q", b"e"), ino(to, b"d"));
-                let kept = seen == Some(e) || seen == Some(x) || d == Some(x);
-                // Of two names of a directory that are in the same one a check keeps the first.
-                let older = checked && is_dir && to == "p" && ino("p", b"x") == Some(x);
-                let case = format!("{next:?} to {to}, directory: {is_dir}, checked: {checked}");
-                assert!(kept || older, "{case}: {seen:?}, {d:?} after a write at {offset}");
-            }
+    w.each_write(&state, |state, offset| {
+        for (fs, checked) in
+            [(mounted(Arc::new(state.snapshot())), false), (repaired(state.snapshot()), true)]
+        {
+            let ino = |dir: &str, name: &[u8]| {
+                let dir = fs.lookup(&c, &fs.root().unwrap(), dir.as_bytes()).unwrap();
+                fs.lookup(&c, &dir, name).ok().map(|v| fs.getattr(&v).ino)
+            };
+            let (seen, d) = (ino("q", b"e"), ino(to, b"d"));
+            let kept = seen == Some(e) || seen == Some(x) || d == Some(x);
+            // Of two names of a directory that are in the same one a check keeps the first.
+            let older = checked && is_dir && to == "p" && ino("p", b"x") == Some(x);
+            let case = format!("{next:?} to {to}, directory: {is_dir}, checked: {checked}");
+            assert!(kept || older, "{case}: {seen:?}, {d:?} after a write at {offset}");
         }
-    }
+    });
     drop((dirs, other));
     w.end();
 }
@@ -302,25 +289,21 @@ fn a_directory_cut_to_its_direct_blocks_is_sound_at_every_write() {
             w.fs.link(&c, &y, &d, &long(n)).unwrap();
         }
         w.fs.sync().unwrap();
-        let state = w.dev.inner().snapshot();
-        w.dev.take_events();
+        let state = w.record();
         for n in kept..300 {
             w.fs.unlink(&c, &d, &long(n)).unwrap();
         }
-        pass(&w, 5);
+        w.pass(5);
         w.fs.link(&c, &y, &d, b"z").unwrap();
         assert!(w.fs.getattr(&d).size <= 12 * 4096);
         for _ in 0..45 {
-            pass(&w, 1);
+            w.pass(1);
             w.fs.fsync(&y, false).unwrap();
         }
-        for event in w.dev.take_events() {
-            if let Event::Write { offset, bytes, .. } = event {
-                state.write_at(offset, &bytes).unwrap();
-                let found = names(&repaired(state.snapshot()), "d").len() as u32;
-                assert!((kept + 1..=302).contains(&found), "{found} names, a write at {offset}");
-            }
-        }
+        w.each_write(&state, |state, offset| {
+            let found = names(&repaired(state.snapshot()), "d").len() as u32;
+            assert!((kept + 1..=302).contains(&found), "{found} names, a write at {offset}");
+        });
         drop((d, y));
         w.end();
     }
@@ -338,20 +321,16 @@ fn a_file_cut_again_and_again_leaves_nothing_to_wait_for() {
             w.fs.write(&c, &v, block * BLOCK, &[1; BLOCK as usize], WriteMode::default()).unwrap();
         }
         w.fs.sync().unwrap();
-        let state = w.dev.inner().snapshot();
-        w.dev.take_events();
+        let state = w.record();
         for blocks in cuts {
             let cut = SetAttr { size: Some(blocks * BLOCK), ..SetAttr::default() };
             w.fs.setattr(&c, &v, &cut).unwrap();
         }
         w.fs.fsync(&v, false).unwrap();
         w.fs.sync().unwrap();
-        for event in w.dev.take_events() {
-            if let Event::Write { offset, bytes, .. } = event {
-                state.write_at(offset, &bytes).unwrap();
-                drop(repaired(state.snapshot()));
-            }
-        }
+        w.each_write(&state, |state, _| {
+            drop(repaired(state.snapshot()));
+        });
         drop(v);
         w.end();
     }
@@ -373,14 +352,6 @@ fn what_is_punched_beside_a_hole_waits_for_nothing_that_is_not_written() {
     }
     drop(v);
     w.end();
-}
-
-/// Lets seconds go by, with the syncer at work.
-fn pass(w: &World, seconds: u32) {
-    for _ in 0..seconds {
-        w.tick();
-        w.fs.tick().unwrap();
-    }
 }
 
 /// What a volume is after a repair.

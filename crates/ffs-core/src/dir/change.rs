@@ -7,17 +7,17 @@
 
 use super::chunks::{CHUNK, chunk_of};
 use super::search::{self, Region, Room, Slot, Where};
-use super::{Dir, DirMut, Entry, InChunk, hashed, reserved};
+use super::{DirMut, Entry, InChunk, hashed, reserved, trim};
 use crate::alloc::Reserve;
 use crate::buf::Disposition;
 use crate::counters::bump;
 use crate::error::{Error, Result};
 use crate::inode::Moved;
 use crate::ordering::{DirPos, Gone, NameKind, NamedInode};
+use ffs_ondisk::DirOff;
 use ffs_ondisk::dinode::MAXDIRSIZE;
 use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Record, dirsiz};
-use ffs_ondisk::geometry::{DIRBLKSIZ, NDADDR};
-use ffs_ondisk::{DirOff, Lbn};
+use ffs_ondisk::geometry::DIRBLKSIZ;
 use smallvec::SmallVec;
 
 /// Whether `name` exists, and where it would go if not.
@@ -233,7 +233,7 @@ fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
 pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry, gone: Gone) -> Result<()> {
     reserved::reclaim(d);
     take_out(d, e, gone, |then| then)?;
-    hashed::trim(d);
+    trim::after_removal(d);
     Ok(())
 }
 
@@ -328,30 +328,4 @@ fn redirect(
         dir::set_type(fmt, chunk, off, new.dtype);
         Ok(when(table.alloc().ordering.name_replaced(pos, e.names(), new, kind, gone)))
     })
-}
-
-/// Where a directory may be cut that could end at `end`. Not where an indirect block would keep some of its pointers
-/// and lose others: a directory may neither have a hole nor a pointer behind its end, and that block and the inode
-/// are not written together. Then only inside the last block.
-pub(super) fn least_end(d: Dir<'_>, end: u64) -> u64 {
-    let (g, size) = (d.g(), d.data.d.size);
-    let direct = g.lblktosize(Lbn(NDADDR as u64));
-    if end <= direct || size <= direct {
-        return end;
-    }
-    end.max(g.lblktosize(g.lblkno(size - 1)) + u64::from(CHUNK))
-}
-
-/// Cuts off the empty chunks at the end that the search for `slot` saw, or the index knows. By default only a
-/// create does this, because only its search goes through the whole directory (see `dir_truncate`).
-///
-/// # Errors
-/// The device's; the directory may be longer than it need be then, which is no damage.
-pub(crate) fn shrink(d: &mut DirMut<'_>, slot: &Slot) -> Result<()> {
-    let known = slot.end_useful.map(u64::from).or_else(|| hashed::end_useful(d.shared()));
-    let known = known.filter(|&end| 0 < end).map(|end| least_end(d.shared(), end));
-    let Some(end) = known.filter(|&end| end < d.data.d.size) else { return Ok(()) };
-    let done = d.table.truncate(d.ip, d.data, end, Reserve::Allowed);
-    hashed::cut(d, &done);
-    done
 }

@@ -11,17 +11,14 @@
 //!
 //! Reference: `spec/directories-and-caches.md` §3.
 
-use super::change::least_end;
 use super::chunks::{CHUNK, chunk_of};
 use super::search::{Hit, Region, Slot, Where, names};
 use super::{Dir, DirMut, InChunk, reserved};
-use crate::alloc::Reserve;
 use crate::buf::BufRef;
 use crate::counters::{Counters, add, bump};
 use crate::dirhash::{DirHash, Gone, Index, NameHasher, Work};
 use crate::error::{Error, Result};
 use crate::inode::InodeTable;
-use crate::tunables::DirTruncate;
 use ffs_ondisk::dir::{self, DirFormat, HEADER, Header, dirsiz};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, Ino};
@@ -418,27 +415,6 @@ pub(super) fn cut(d: &DirMut<'_>, done: &Result<()>) {
     match done {
         Ok(()) => drop(hash.follow(|index| index.cut(size))),
         Err(_) => hash.drop_index(Gone::Doubt),
-    }
-}
-
-/// Chunks that must be free at the end before a removal cuts them off: removing and creating by turns must not
-/// cut and grow the directory each time.
-const TRIMMED: u64 = 2;
-
-/// After a removal: cuts off the empty end, where the switch asks for it and the index knows it.
-pub(super) fn trim(d: &mut DirMut<'_>) {
-    if d.table.dirhash().tunables().dir_truncate() == DirTruncate::Create {
-        return;
-    }
-    let Some(end) = end_useful(d.shared()).map(|end| least_end(d.shared(), end)) else { return };
-    if end == 0 || d.data.d.size.saturating_sub(end) < TRIMMED * u64::from(CHUNK) {
-        return;
-    }
-    let done = d.table.truncate(d.ip, d.data, end, Reserve::Allowed);
-    cut(d, &done);
-    // A directory longer than it need be is no failure.
-    if done.is_ok() {
-        bump(&d.shared().counters().dir_trimmed);
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `change` | entering, removing, redirecting names; growth and compaction |
 //! | `hashed` | the index of a large directory: built, asked, kept up |
 //! | `reserved` | records that a removal left in their place for a while |
+//! | `trim` | cutting off the empty end |
 //! | `body` | the first block of a new directory, emptiness, the parent |
 //! | `list` | reading in order, with positions that survive changes |
 //!
@@ -36,12 +37,14 @@ mod reserved;
 mod search;
 #[cfg(test)]
 mod tests;
+mod trim;
 
 pub(crate) use body::{init_body, is_empty, parent_of};
-pub(crate) use change::{enter, find_room, remove, rewrite, rewrite_back, shrink, withdraw};
+pub(crate) use change::{enter, find_room, remove, rewrite, rewrite_back, withdraw};
 pub(crate) use hashed::prefetch;
 pub(crate) use list::read_chunk;
 pub(crate) use search::{Room, Slot, find, lookup, prefetch_chunk};
+pub(crate) use trim::shrink;
 
 use crate::inode::{Inode, InodeData, InodeTable};
 use crate::ordering::NamedInode;

@@ -254,6 +254,11 @@ impl<'a> Renaming<'a> {
         self.d2.is_none()
     }
 
+    /// Whether `file` is a directory that gets another parent.
+    fn arrives(&self, file: &Moved<'_>) -> bool {
+        file.is_dir() && !self.same_dir()
+    }
+
     /// The directory of the old name.
     fn source(&mut self) -> DirMut<'_> {
         self.inner.dir_mut(self.req.from.dir, &mut self.d1)
@@ -301,7 +306,7 @@ impl<'a> Renaming<'a> {
     /// Tells the policy below what the directories will lie that change places.
     fn tell_above(&self) {
         let ordering = &self.inner.table.alloc().ordering;
-        if self.src.is_dir() && !self.same_dir() {
+        if self.arrives(&self.src) {
             ordering.moves_below(self.src.ip.ino, &self.above_src);
         }
         if let Some(dst) = self.dst.as_ref().filter(|dst| self.swaps_dir(dst) && !self.same_dir()) {
@@ -453,7 +458,7 @@ impl<'a> Renaming<'a> {
     /// The steps of a plain rename; each undoes what came before it if it fails.
     fn replace(&mut self) -> Result<()> {
         let inner = self.inner;
-        let arrives = self.src.is_dir() && !self.same_dir();
+        let arrives = self.arrives(&self.src);
         let replaces_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
         inner.add_link(self.src.ip, &mut self.src.data)?;
         // Also if a directory goes there: until it has, there are two `..`.
@@ -477,9 +482,8 @@ impl<'a> Renaming<'a> {
 
     /// Makes the new name name the source, then removes the old one.
     fn enter_target(&mut self) -> Result<()> {
-        let arrives = self.src.is_dir() && !self.same_dir();
-        let replaces = self.dst.is_some() && self.awaits_content();
-        let _held = (arrives || replaces).then(|| NameHeld::new(self.inner, self.src.ip));
+        let more = self.arrives(&self.src) || self.dst.is_some() && self.awaits_content();
+        let _held = more.then(|| NameHeld::new(self.inner, self.src.ip));
         let (new, name, reserve) = (self.src.named(), self.req.to.name, reserve_of(self.req.cred));
         let (others, replaced) = (self.src.other_names(), self.replaced());
         match (self.dst.as_ref().map(|d| d.entry), self.slot) {
@@ -517,7 +521,7 @@ impl<'a> Renaming<'a> {
     /// Undoes [`Renaming::enter_target`].
     fn take_target_back(&mut self, new: NamedInode) {
         let (inner, name) = (self.inner, self.req.to.name);
-        let counted = self.src.is_dir() && !self.same_dir() && self.dst.is_none();
+        let counted = self.arrives(&self.src) && self.dst.is_none();
         let gone = self.src.taken_back_from(counted.then_some(self.req.to.dir.ino));
         let Some(dst) = &mut self.dst else {
             return drop(dir::withdraw(&mut self.target(), name, gone));
@@ -541,7 +545,7 @@ impl<'a> Renaming<'a> {
     /// Lets `..` of a moved directory name its new parent and removes the old name.
     fn leave_source(&mut self) -> Result<()> {
         let (old, new) = (self.req.from.dir.ino, self.req.to.dir.ino);
-        let arrives = self.src.is_dir() && !self.same_dir();
+        let arrives = self.arrives(&self.src);
         if arrives {
             redirect_dotdot(self.inner, &mut self.src, new)?;
         }

@@ -109,6 +109,30 @@ impl World {
         self.clock.now().secs
     }
 
+    /// Lets seconds go by, with the syncer at work.
+    pub(crate) fn pass(&self, seconds: u32) {
+        for _ in 0..seconds {
+            self.tick();
+            self.fs.tick().unwrap();
+        }
+    }
+
+    /// What the device holds now; it forgets what was written before.
+    pub(crate) fn record(&self) -> MemDevice {
+        self.dev.take_events();
+        self.dev.inner().snapshot()
+    }
+
+    /// What the device held after each write since it was `from`, with the place of that write.
+    pub(crate) fn each_write(&self, from: &MemDevice, mut each: impl FnMut(&MemDevice, u64)) {
+        for event in self.dev.take_events() {
+            if let Event::Write { offset, bytes, .. } = event {
+                from.write_at(offset, &bytes).unwrap();
+                each(from, offset);
+            }
+        }
+    }
+
     /// What an operation wrote: `i` for an inode block, `d` for data or a directory, in order.
     pub(crate) fn writes_of(&self, op: impl FnOnce(&World)) -> String {
         self.fs.sync().unwrap();
@@ -150,6 +174,15 @@ impl World {
         fs.unmount().unwrap();
         check(&dev);
     }
+}
+
+/// What a path means.
+pub(crate) fn at(fs: &Ffs, path: &str) -> Result<Vnode> {
+    let mut v = fs.root()?;
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        v = fs.lookup(&Cred::root(), &v, name.as_bytes())?;
+    }
+    Ok(v)
 }
 
 pub(crate) fn list(fs: &Ffs, dir: &Vnode) -> Vec<(String, Ino)> {

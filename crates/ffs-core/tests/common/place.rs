@@ -33,11 +33,7 @@ impl Mounted {
     }
 
     pub(crate) fn at(&self, path: &str) -> Result<Vnode> {
-        let mut v = self.fs.root()?;
-        for name in path.split('/') {
-            v = self.fs.lookup(&Cred::root(), &v, name.as_bytes())?;
-        }
-        Ok(v)
+        super::at(&self.fs, path)
     }
 
     fn parent<'p>(&self, path: &'p str) -> Result<(Vnode, &'p [u8])> {

@@ -41,7 +41,7 @@ impl<'a> Renaming<'a> {
     /// The directory that `file`, in `parent` until now, leaves: none unless it is a directory that
     /// gets another parent.
     fn left_by(&self, file: &Moved<'_>, parent: Ino) -> Option<Ino> {
-        (file.is_dir() && !self.same_dir()).then_some(parent)
+        self.arrives(file).then_some(parent)
     }
 
     /// A name that is free in the directory of the first file, and room for it.

@@ -149,19 +149,23 @@ impl Engine {
     /// lost pointers and for which the size is held back.
     pub(super) fn need_shorter(&mut self, id: Id, ino: Ino) {
         self.need_inode(id, ino, false);
+        for block in self.maps_to_clear(ino) {
+            self.need_block(id, BufKey::File(ino, block));
+        }
+    }
+
+    /// The indirect blocks, by in-core name, for which the size of `ino` is held back.
+    pub(super) fn maps_to_clear(&self, ino: Ino) -> SmallVec<[i64; 2]> {
         let holds = self.more_of(ino).map(|m| m.holds.as_slice()).unwrap_or_default();
         let keeps = holds.iter().filter_map(|on| self.nodes.get(*on));
-        let keeps = keeps.filter(|n| matches!(n.what, What::Keep { .. }));
-        let maps: SmallVec<[BufKey; 2]> = keeps
+        keeps
+            .filter(|n| matches!(n.what, What::Keep { .. }))
             .flat_map(|n| n.needs.iter())
             .filter_map(|need| match need.cond() {
-                Cond::Block(key) => Some(key),
-                Cond::Inode(_) | Cond::Node(..) => None,
+                Cond::Block(BufKey::File(_, block)) => Some(block),
+                _ => None,
             })
-            .collect();
-        for key in maps {
-            self.need_block(id, key);
-        }
+            .collect()
     }
 
     /// The group waits for the first image of the inode block.

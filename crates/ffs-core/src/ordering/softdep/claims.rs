@@ -475,7 +475,9 @@ impl Engine {
         for chain in all.into_values() {
             self.drop_chain(chain, &mut frees);
         }
-        self.free_after(ino, frees, &[]);
+        // The device may still show the way to this block.
+        let above = self.maps_to_clear(ino);
+        self.free_after(ino, frees, &above);
     }
 
     /// The value of a chain that an image may show: its place in the chain, `None` for the base.
@@ -722,7 +724,7 @@ impl Engine {
         self.totals.frags += runs.iter().map(|r| u64::from(r.frags)).sum::<u64>();
         let id = self.add(What::Free { ino, runs: runs.into_boxed_slice() });
         self.more(ino).frees.push(id);
-        self.need_shorter(id, ino);
+        self.need_inode(id, ino, false);
         for &block in partial {
             // As it was when the pointers were cleared: there is no reason to write it once more.
             self.need_block(id, BufKey::File(ino, block));
