@@ -148,7 +148,8 @@ impl Header {
     #[must_use]
     #[inline]
     pub fn slack(&self) -> usize {
-        if self.live() { self.reclen.saturating_sub(dirsiz(self.namlen)) } else { self.reclen }
+        let used = if self.live() { dirsiz(self.namlen) } else { 0 };
+        self.reclen.saturating_sub(used)
     }
 }
 
@@ -160,32 +161,40 @@ impl Header {
 #[inline]
 pub fn header(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Header, BadRecord> {
     let bad = |field, found, expected| Err(BadRecord { off, field, found, expected });
-    let Some(&[i0, i1, i2, i3, l0, l1, b6, b7]) = chunk.get(off..).and_then(<[u8]>::first_chunk)
-    else {
+    let Some(bytes) = chunk.get(off..).and_then(<[u8]>::first_chunk) else {
         return bad("record length", 0, "room for a header");
     };
-    let (ino, reclen) = match fmt.endian {
-        Endian::Little => (u32::from_le_bytes([i0, i1, i2, i3]), u16::from_le_bytes([l0, l1])),
-        Endian::Big => (u32::from_be_bytes([i0, i1, i2, i3]), u16::from_be_bytes([l0, l1])),
+    // One load: walks do little else.
+    let (ino, reclen, b6, b7) = match fmt.endian {
+        Endian::Little => {
+            let word = u64::from_le_bytes(*bytes);
+            (word as u32, (word >> 32) as u16, (word >> 48) as u8, (word >> 56) as u8)
+        }
+        Endian::Big => {
+            let word = u64::from_be_bytes(*bytes);
+            ((word >> 32) as u32, (word >> 16) as u16, (word >> 8) as u8, word as u8)
+        }
     };
     let reclen = usize::from(reclen);
     if reclen < HEADER || reclen % 4 != 0 || reclen > chunk.len() - off {
         let want = "a multiple of 4 from 8 to the end of the chunk";
         return bad("record length", reclen as u32, want);
     }
-    if ino == 0 {
-        return Ok(Header { ino, reclen, dtype: 0, namlen: 0 });
-    }
     let (dtype, namlen) = match (fmt.old, fmt.endian) {
         (false, _) => (b6, usize::from(b7)),
         (true, Endian::Little) => (0, usize::from(u16::from_le_bytes([b6, b7]))),
         (true, Endian::Big) => (0, usize::from(u16::from_be_bytes([b6, b7]))),
     };
-    if dtype > 15 {
-        return bad("type", dtype.into(), "at most 15");
-    }
-    if namlen == 0 || namlen > MAXNAMLEN || dirsiz(namlen) > reclen {
-        return bad("name length", namlen as u32, "1 to 255 and within the record");
+    // Without a branch on whether it is live: where live and free records mix that cannot be foretold.
+    let live = ino != 0;
+    let (dtype, namlen) = if live { (dtype, namlen) } else { (0, 0) };
+    let named = (namlen != 0) & (namlen <= MAXNAMLEN) & (dirsiz(namlen) <= reclen);
+    if live & !((dtype <= 15) & named) {
+        return if dtype > 15 {
+            bad("type", dtype.into(), "at most 15")
+        } else {
+            bad("name length", namlen as u32, "1 to 255 and within the record")
+        };
     }
     Ok(Header { ino, reclen, dtype, namlen })
 }

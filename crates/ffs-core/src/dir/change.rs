@@ -6,6 +6,7 @@
 //! Reference: `spec/directories-and-caches.md` §1.4, §2.3, §2.4; `spec/soft-updates.md` §6.10.
 
 use super::chunks::{CHUNK, chunk_of};
+use super::reserved::InOneChunk;
 use super::search::{self, Region, Room, Slot, Where};
 use super::{DirMut, Entry, InChunk, hashed, reserved, trim};
 use crate::alloc::Reserve;
@@ -67,7 +68,7 @@ impl NewName<'_> {
     /// Tells the policy that the name is now in the record at `off`.
     fn report(&self, d: &DirMut<'_>, off: u32) -> Disposition {
         let at = DirPos { dir: d.ip.ino, off: DirOff(off) };
-        d.table.alloc().ordering.name_added(at, self.target, self.kind, self.name)
+        d.table.alloc().ordering.name_added(at, self.target, self.kind, self.name).then
     }
 }
 
@@ -124,7 +125,7 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
     let (start, end) = ((region.at - base) as usize, (region.at - base + region.len) as usize);
     let hasher = hashed::hasher(d);
     let (mut moves, mut hashes, mut entered) = (Vec::new(), SmallVec::<[u32; 32]>::new(), 0);
-    let mut room = None;
+    let mut reserved = InOneChunk::default();
     d.change_chunk(region.at, |chunk| {
         let at = pack(fmt, chunk, start..end, &mut moves)?;
         if end.saturating_sub(at) < dirsiz(new.name.len()) {
@@ -137,8 +138,9 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
             hashes.extend(hasher.map(|h| h.hash(name_at(fmt, chunk, m.to.into()))));
         }
         entered = at as u32;
-        room = hashed::room_to_note(table, dir, fmt, base, chunk);
-        Ok(ordering.name_added(pos(at as u16), new.target, new.kind, new.name))
+        let added = ordering.name_added(pos(at as u16), new.target, new.kind, new.name);
+        reserved = InOneChunk(added.reserved);
+        Ok(added.then)
     })?;
     hashed::follow(d, region.at, |index| {
         let moved = moves.iter().filter(|m| m.from != m.to);
@@ -146,9 +148,9 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
             index.moved(*hash, pos(m.from).off, pos(m.to).off)?;
         }
         let (hash, off) = (index.hasher().hash(new.name), DirOff(base + entered));
-        match room {
-            None => index.added(hash, new.name.len(), off),
-            Some(room) => index.entered(hash, off).and_then(|()| index.set_room(off, room)),
+        match reserved.any() {
+            false => index.added(hash, new.name.len(), off),
+            true => index.entered(hash, off),
         }
     });
     if moves.iter().any(|m| m.from != m.to) {
@@ -196,15 +198,15 @@ fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()
     d.change_chunk(at, |chunk| {
         dir::set_ino(fmt, chunk, off, new.target.ino.0);
         dir::set_type(fmt, chunk, off, new.target.dtype);
-        Ok(table.alloc().ordering.name_added(pos, new.target, new.kind, new.name))
+        Ok(table.alloc().ordering.name_added(pos, new.target, new.kind, new.name).then)
     })
 }
 
 /// Enters the name in the reserved record of the same name.
 fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
-    let (fmt, table, dir) = (d.fmt(), d.table, d.ip.ino);
-    let (base, pos) = (chunk_of(at), DirPos { dir, off: DirOff(at) });
-    let (off, mut room) = ((at - base) as usize, 0);
+    let (fmt, table) = (d.fmt(), d.table);
+    let pos = DirPos { dir: d.ip.ino, off: DirOff(at) };
+    let (off, mut room) = ((at - chunk_of(at)) as usize, 0);
     d.change_chunk(at, |chunk| {
         reserved::check_start(fmt, chunk, off)?;
         dir::set_ino(fmt, chunk, off, new.target.ino.0);
@@ -214,9 +216,9 @@ fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
             let (found, expected) = (h.namlen as u32, "that of the name removed here");
             return Err(BadRecord { off, field: "name length", found, expected });
         }
-        let then = table.alloc().ordering.name_added(pos, new.target, new.kind, new.name);
-        room = reserved::in_chunk(table, dir, base).unwrap_or_default().room(fmt, chunk);
-        Ok(then)
+        let added = table.alloc().ordering.name_added(pos, new.target, new.kind, new.name);
+        room = InOneChunk(added.reserved).room(fmt, chunk);
+        Ok(added.then)
     })?;
     hashed::follow(d, at, |index| {
         index.entered(index.hasher().hash(new.name), DirOff(at))?;
@@ -256,30 +258,28 @@ fn take_out(
     when: impl FnOnce(Disposition) -> Disposition,
 ) -> Result<()> {
     let (fmt, table) = (d.fmt(), d.table);
-    let dir = d.ip.ino;
-    let pos = DirPos { dir, off: e.off };
+    let pos = DirPos { dir: d.ip.ino, off: e.off };
     let base = chunk_of(e.off.0);
     let off = (e.off.0 - base) as usize;
-    let (hasher, mut hashed, mut room) = (hashed::hasher(d), None, None);
+    let (hasher, mut hashed, mut reserved) = (hashed::hasher(d), None, InOneChunk::default());
     d.change_chunk(e.off.0, |chunk| {
         let h = dir::header(fmt, chunk, off)?;
         hashed = hasher.map(|hasher| (hasher.hash(name_at(fmt, chunk, off)), h.namlen));
         reserved::check_start(fmt, chunk, off)?;
         let name = name_at(fmt, chunk, off);
         let removal = table.alloc().ordering.name_removed(pos, e.names(), name, gone);
+        reserved = InOneChunk(removal.reserved);
         if removal.reserve {
             dir::set_ino(fmt, chunk, off, 0);
         } else {
-            let reserved = reserved::in_chunk(table, dir, base).unwrap_or_default();
             reserved.release(fmt, chunk, off)?;
         }
-        room = hashed::room_to_note(table, dir, fmt, base, chunk);
         Ok(when(removal.then))
     })?;
     if let Some((hash, namlen)) = hashed {
-        hashed::follow(d, base, |index| match room {
-            None => index.removed(hash, namlen, e.off),
-            Some(room) => index.left(hash, e.off).and_then(|()| index.set_room(e.off, room)),
+        hashed::follow(d, base, |index| match reserved.any() {
+            false => index.removed(hash, namlen, e.off),
+            true => index.left(hash, e.off).and_then(|()| index.set_room(e.off, 0)),
         });
     }
     Ok(())

@@ -13,12 +13,11 @@
 
 use super::chunks::{CHUNK, chunk_of};
 use super::search::{Hit, Region, Slot, Where, names};
-use super::{Dir, DirMut, InChunk, reserved};
+use super::{Dir, DirMut, InChunk};
 use crate::buf::BufRef;
 use crate::counters::{Counters, add, bump};
 use crate::dirhash::{DirHash, Gone, Index, NameHasher, Work};
 use crate::error::{Error, Result};
-use crate::inode::InodeTable;
 use ffs_ondisk::dir::{self, DirFormat, HEADER, Header, dirsiz};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, Ino};
@@ -329,7 +328,7 @@ pub(super) fn room(d: Dir<'_>, namlen: usize) -> Option<Slot> {
             let block = buf.read();
             let at = (base.0 % d.g().bsize) as usize;
             let chunk = block.bytes.get(at..at + DIRBLKSIZ).unwrap_or(&[]);
-            region(d, base.0, chunk, dirsiz(namlen)).unwrap_or(None)
+            region(d.fmt(), base.0, chunk, dirsiz(namlen)).unwrap_or(None)
         }
         Err(Error::Format(_)) => None,
         Err(_) => return None,
@@ -343,17 +342,12 @@ pub(super) fn room(d: Dir<'_>, namlen: usize) -> Option<Slot> {
     }
 }
 
-/// The first records of the chunk at `at`, from one with room on, whose room together is enough.
-fn region(d: Dir<'_>, at: u32, chunk: &[u8], need: usize) -> InChunk<Option<Region>> {
+/// The first records of the chunk at `at`, from one with room on, whose room together is enough. None is reserved,
+/// as the index says that there is room.
+fn region(fmt: DirFormat, at: u32, chunk: &[u8], need: usize) -> InChunk<Option<Region>> {
     let (mut off, mut start, mut sum) = (0, None, 0);
-    let (fmt, reserved) = (d.fmt(), reserved::in_chunk(d.table, d.ip.ino, at).unwrap_or_default());
     while off < chunk.len() {
         let h = dir::header(fmt, chunk, off)?;
-        if reserved.is(&h, off) {
-            (start, sum) = (None, 0);
-            off += h.reclen;
-            continue;
-        }
         if h.slack() > 0 {
             start.get_or_insert(off);
         }
@@ -374,18 +368,6 @@ pub(super) fn end_useful(d: Dir<'_>) -> Option<u64> {
 /// How the index hashes, if there is one: for records about to be changed.
 pub(super) fn hasher(d: &DirMut<'_>) -> Option<NameHasher> {
     d.ip.dir.index()?.ask().as_deref().map(Index::hasher)
-}
-
-/// The room in the chunk at `base` of `dir`, to be noted as it is now; `None`: that changes with the names,
-/// because no record is reserved.
-pub(super) fn room_to_note(
-    table: &InodeTable,
-    dir: Ino,
-    fmt: DirFormat,
-    base: u32,
-    chunk: &[u8],
-) -> Option<usize> {
-    reserved::in_chunk(table, dir, base).map(|reserved| reserved.room(fmt, chunk))
 }
 
 /// Lets the index follow a change of the chunk at `at`.

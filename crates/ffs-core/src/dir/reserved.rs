@@ -6,7 +6,8 @@
 //!    off with it; only the same name may be entered in it.
 //! 2. Which records are reserved changes under the directory's lock for changes only: by a removal, by an
 //!    entry, and by [`reclaim`]. So the room noted in an index stays true in between.
-//! 3. Room in a chunk is what a row of records without a reserved one among them can give at most.
+//! 3. A chunk with a reserved record has no room, as an index notes it: it is not worth the search between them,
+//!    and in half a minute they are free. The linear code, which sees every record anyway, uses what is there.
 //!
 //! Reference: `spec/soft-updates.md` §6.3a, §6.3b.
 
@@ -14,7 +15,7 @@ use super::chunks::chunk_of;
 use super::{Dir, DirMut, InChunk, hashed};
 use crate::buf::Disposition;
 use crate::inode::InodeTable;
-use crate::ordering::Ordering;
+use crate::ordering::{Ordering, ReservedMask};
 use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Header};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, Ino};
@@ -31,38 +32,40 @@ impl Reserved<'_> {
     /// Those of the chunk at `base`, as they are now.
     #[inline]
     pub(super) fn in_chunk(&self, base: u32) -> InOneChunk {
-        let asked = self.asked.and_then(|ordering| ordering.reserved_in(self.dir, DirOff(base)));
-        InOneChunk(asked.unwrap_or(0))
+        let mask = self.asked.map(|ordering| ordering.reserved_in(self.dir, DirOff(base)));
+        InOneChunk(mask.unwrap_or(0))
     }
 }
 
 /// The reserved records of a chunk.
 #[derive(Clone, Copy, Default)]
-pub(super) struct InOneChunk(u128);
+pub(super) struct InOneChunk(pub(super) ReservedMask);
 
 impl InOneChunk {
+    pub(super) fn any(self) -> bool {
+        self.0 != 0
+    }
+
     /// Whether the record `h` at byte `off` of the chunk is.
     #[inline]
     pub(super) fn is(self, h: &Header, off: usize) -> bool {
         !h.live() && self.0 & 1 << (off % DIRBLKSIZ / 4) != 0
     }
 
-    /// Bytes that a new entry can get in the chunk, as far as it is sound.
+    /// Bytes that new entries can get in the chunk, as far as it is sound.
     pub(super) fn room(self, fmt: DirFormat, chunk: &[u8]) -> usize {
-        let (mut off, mut row, mut most) = (0, 0, 0);
-        while off < chunk.len() {
+        let (mut off, mut room) = (0, 0);
+        while !self.any() && off < chunk.len() {
             let Ok(h) = dir::header(fmt, chunk, off) else { break };
-            row = if self.is(&h, off) { 0 } else { row + h.slack() };
-            most = most.max(row);
+            room += h.slack();
             off += h.reclen;
         }
-        most
+        room
     }
 
-    /// Makes the record at `off` of the chunk free space: of the record before it, or else of its own.
-    /// Free records behind it become part of it.
+    /// Makes the record that starts at `off` of the chunk free space: of the record before it, or else of its
+    /// own. Free records behind it become part of it.
     pub(super) fn release(self, fmt: DirFormat, chunk: &mut [u8], off: usize) -> InChunk<()> {
-        check_start(fmt, chunk, off)?;
         let (mut at, mut before) = (0, None);
         while at < off {
             let h = dir::header(fmt, chunk, at)?;
@@ -88,12 +91,6 @@ impl InOneChunk {
 pub(super) fn of(table: &InodeTable, dir: Ino) -> Reserved<'_> {
     let ordering = &*table.alloc().ordering;
     Reserved { asked: ordering.has_reserved(dir).then_some(ordering), dir }
-}
-
-/// Which records of the chunk at `base` of `dir` are reserved; `None`: none is in the directory.
-#[inline]
-pub(super) fn in_chunk(table: &InodeTable, dir: Ino, base: u32) -> Option<InOneChunk> {
-    table.alloc().ordering.reserved_in(dir, DirOff(base)).map(InOneChunk)
 }
 
 /// Whether a record starts at `off`.

@@ -178,11 +178,25 @@ impl Gone {
     }
 }
 
+/// Which records of a chunk are reserved ([`Removal::reserve`]): bit `k` is the record at its byte `4 k`.
+pub(crate) type ReservedMask = u128;
+
+/// What follows from a name that was entered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Addition {
+    /// For the directory block.
+    pub(crate) then: Disposition,
+    /// The chunk's records, as [`Ordering::reserved_in`] has them now.
+    pub(crate) reserved: ReservedMask,
+}
+
 /// What becomes of the record of a removed name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Removal {
     /// For the directory block.
     pub(crate) then: Disposition,
+    /// The chunk's records, as [`Ordering::reserved_in`] has them now: with this one, if it is.
+    pub(crate) reserved: ReservedMask,
     /// The record stays where it is, name and all, with inode number 0: the name may have to be
     /// written once more. Until it is among [`Ordering::take_freed_slots`] it is neither free space
     /// nor moved nor cut off.
@@ -359,8 +373,8 @@ pub(crate) trait Ordering: WriteHooks {
         _target: NamedInode,
         _kind: NameKind,
         _name: &[u8],
-    ) -> Disposition {
-        Disposition::Delay
+    ) -> Addition {
+        Addition { then: Disposition::Delay, reserved: 0 }
     }
 
     /// The record at `at` names `new` instead of `old`; answers for the directory block, whose
@@ -378,7 +392,7 @@ pub(crate) trait Ordering: WriteHooks {
 
     /// A name is about to be removed; the directory block's buffer is locked.
     fn name_removed(&self, _at: DirPos, _old: NamedInode, _name: &[u8], _gone: Gone) -> Removal {
-        Removal { then: Disposition::Delay, reserve: false }
+        Removal { then: Disposition::Delay, reserved: 0, reserve: false }
     }
 
     /// Compaction moved a live record; the directory block's buffer is locked.
@@ -394,12 +408,11 @@ pub(crate) trait Ordering: WriteHooks {
         false
     }
 
-    /// Which records of the chunk at `base` of `dir` are reserved, if any of the directory is:
-    /// bit `k` is the record at its byte
-    /// `4 k`. A record is until [`Ordering::take_freed_slots`] has told it, or a name was entered there:
-    /// so it changes only while somebody has the directory locked for changes.
-    fn reserved_in(&self, _dir: Ino, _base: DirOff) -> Option<u128> {
-        None
+    /// Which records of the chunk at `base` of `dir` are reserved. A record is until
+    /// [`Ordering::take_freed_slots`] has told it, or a name was entered there: so it changes only while
+    /// somebody has the directory locked for changes.
+    fn reserved_in(&self, _dir: Ino, _base: DirOff) -> ReservedMask {
+        0
     }
 
     /// The reserved record of `name` in `dir`, or of a name that looks like it from afar: a new entry of

@@ -6,8 +6,8 @@
 //! Bitmaps, summaries and attributes are never waited for: after a crash fsck is needed.
 
 use super::{
-    ClaimOf, DirPos, Disposition, FragRun, Gone, InodeAnswer, InodeChange, NameKind, NamedInode,
-    Ordering, PtrSlot, Removal,
+    Addition, ClaimOf, DirPos, Disposition, FragRun, Gone, InodeAnswer, InodeChange, NameKind,
+    NamedInode, Ordering, PtrSlot, Removal,
 };
 use crate::buf::{BufKey, WriteHooks};
 use ffs_ondisk::{Dinode, Ino};
@@ -72,8 +72,8 @@ impl Ordering for SyncOrdered {
         };
         InodeAnswer { then, more_links: 0 }
     }
-    fn name_added(&self, _: DirPos, _: NamedInode, _: NameKind, _: &[u8]) -> Disposition {
-        Disposition::WriteAndWait
+    fn name_added(&self, _: DirPos, _: NamedInode, _: NameKind, _: &[u8]) -> Addition {
+        Addition { then: Disposition::WriteAndWait, reserved: 0 }
     }
     fn name_replaced(
         &self,
@@ -86,7 +86,7 @@ impl Ordering for SyncOrdered {
         Disposition::WriteAndWait
     }
     fn name_removed(&self, _: DirPos, _: NamedInode, _: &[u8], _: Gone) -> Removal {
-        Removal { then: Disposition::WriteAndWait, reserve: false }
+        Removal { then: Disposition::WriteAndWait, reserved: 0, reserve: false }
     }
     fn truncated_block(&self, _: Ino, _: BufKey) -> Disposition {
         Disposition::WriteAndWait

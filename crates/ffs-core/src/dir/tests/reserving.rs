@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::buf::{Disposition, WriteHooks};
-use crate::ordering::{DirPos, Gone, NameKind, Ordering, Removal};
+use crate::ordering::{Addition, DirPos, Gone, NameKind, Ordering, Removal, ReservedMask};
 use crate::sync::Mutex;
 use ffs_ondisk::DirOff;
 
@@ -56,6 +56,10 @@ impl Reserving {
         Some(String::from_utf8((*name).clone()).unwrap()).filter(|n| !n.starts_with('.'))
     }
 
+    fn reserved_beside(&self, at: DirPos) -> ReservedMask {
+        self.reserved_in(at.dir, DirOff(at.off.0 / 512 * 512))
+    }
+
     fn untouchable(&self, at: DirPos) -> bool {
         let (s, at) = (self.slots.lock(), (at.dir, at.off));
         s.held.contains_key(&at) || s.freed.contains(&at)
@@ -68,7 +72,7 @@ impl Ordering for Reserving {
     fn name(&self) -> &'static str {
         "reserving"
     }
-    fn name_added(&self, at: DirPos, _: NamedInode, _: NameKind, name: &[u8]) -> Disposition {
+    fn name_added(&self, at: DirPos, _: NamedInode, _: NameKind, name: &[u8]) -> Addition {
         let mut s = self.slots.lock();
         assert!(!s.freed.contains(&(at.dir, at.off)), "{name:?} entered before it was told");
         if let Some(was) = s.held.remove(&(at.dir, at.off)) {
@@ -77,7 +81,8 @@ impl Ordering for Reserving {
         }
         let elsewhere = s.held.iter().find(|((dir, _), held)| *dir == at.dir && *held == name);
         assert!(elsewhere.is_none(), "{name:?} entered beside its reserved record");
-        DELAY
+        drop(s);
+        Addition { then: DELAY, reserved: self.reserved_beside(at) }
     }
     fn name_replaced(
         &self,
@@ -100,7 +105,7 @@ impl Ordering for Reserving {
             let nth = s.reserved;
             s.by.insert((at.dir, at.off), nth);
         }
-        Removal { then: DELAY, reserve }
+        Removal { then: DELAY, reserved: self.reserved_beside(at), reserve }
     }
     fn entry_moved(&self, from: DirPos, to: DirPos) {
         assert!(!self.untouchable(from) && !self.untouchable(to));
@@ -109,10 +114,9 @@ impl Ordering for Reserving {
         let s = self.slots.lock();
         s.held.keys().chain(&s.freed).any(|(d, _)| *d == dir)
     }
-    fn reserved_in(&self, dir: Ino, base: DirOff) -> Option<u128> {
+    fn reserved_in(&self, dir: Ino, base: DirOff) -> ReservedMask {
         let at = |k: u32| DirPos { dir, off: DirOff(base.0 + 4 * k) };
-        let mask = (0..128).filter(|&k| self.untouchable(at(k))).fold(0, |all, k| all | 1 << k);
-        self.has_reserved(dir).then_some(mask)
+        (0..128).filter(|&k| self.untouchable(at(k))).fold(0, |all, k| all | 1 << k)
     }
     fn reserved_for(&self, dir: Ino, name: &[u8]) -> Option<DirOff> {
         let s = self.slots.lock();

@@ -48,14 +48,16 @@ impl<T> Piece<T> {
     }
 
     /// Takes a place; there is one.
+    #[inline]
     fn take(&mut self, with: Place<T>) -> u8 {
         self.live += 1;
         if let Some(free) = self.free
             && let Some(at) = self.places.get_mut(usize::from(free))
         {
-            if let Place::Free(next) = std::mem::replace(at, with) {
-                self.free = next;
+            if let Place::Free(next) = at {
+                self.free = *next;
             }
+            *at = with;
             return free;
         }
         if self.places.capacity() == 0 {
@@ -86,6 +88,7 @@ impl<T> Arena<T> {
     }
 
     /// Takes a place for `thing`.
+    #[inline]
     pub(super) fn insert(&mut self, thing: T) -> Id {
         let taken = self.taken;
         self.taken = taken.checked_add(1).unwrap_or(NonZeroU32::MIN);
@@ -125,19 +128,23 @@ impl<T> Arena<T> {
         }
     }
 
+    #[inline]
     pub(super) fn get(&self, id: Id) -> Option<&T> {
         self.taken(id.place).filter(|(taken, _)| *taken == id.taken).map(|(_, thing)| thing)
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut T> {
         self.taken_mut(id.place).filter(|(taken, _)| *taken == id.taken).map(|(_, thing)| thing)
     }
 
     /// What has this place now.
+    #[inline]
     pub(super) fn at(&self, place: u32) -> Option<&T> {
         self.taken(place).map(|(_, thing)| thing)
     }
 
+    #[inline]
     pub(super) fn at_mut(&mut self, place: u32) -> Option<&mut T> {
         self.taken_mut(place).map(|(_, thing)| thing)
     }

@@ -26,6 +26,7 @@ use ffs_ondisk::{Dinode, DirOff, Ino};
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
 use std::collections::{BTreeSet, HashMap};
+use std::num::NonZeroU32;
 
 /// A new inode's way to the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,6 +106,11 @@ impl More {
             + self.freed.len() * 2 * size_of::<DirOff>()
     }
 
+    /// Whether any record is, or was and nobody was told.
+    pub(super) fn any_reserved(&self) -> bool {
+        self.reserved > 0 || !self.freed.is_empty()
+    }
+
     fn is_empty(&self) -> bool {
         self.slots.is_empty()
             && self.holds.is_empty()
@@ -118,19 +124,18 @@ impl More {
 }
 
 impl InodeRec {
-    pub(super) fn new() -> InodeRec {
-        InodeRec {
-            version: 0,
-            durable: 0,
-            init: Init::Done,
-            since: 0,
-            pending: 0,
-            waiters: List::default(),
-            names: List::default(),
-            leaving: List::default(),
-            more: None,
-        }
-    }
+    /// Of an inode of which nothing is known.
+    const NEW: InodeRec = InodeRec {
+        version: 0,
+        durable: 0,
+        init: Init::Done,
+        since: 0,
+        pending: 0,
+        waiters: List::EMPTY,
+        names: List::EMPTY,
+        leaving: List::EMPTY,
+        more: None,
+    };
 
     /// Whether an image shows it as free because it must not be seen.
     pub(super) fn is_hidden(&self) -> bool {
@@ -142,40 +147,79 @@ impl InodeRec {
     }
 }
 
-/// All that is known of inodes: the records lie together, the index is small.
+/// Inodes in a row of the index: neighbours, as the files of a directory mostly are.
+const ROW: u32 = 16;
+
+/// Where the records of neighbouring inodes are.
+#[derive(Debug, Default)]
+struct Row {
+    places: [Option<NonZeroU32>; ROW as usize],
+    used: u32,
+}
+
+impl Row {
+    fn place(&mut self, ino: Ino) -> &mut Option<NonZeroU32> {
+        &mut self.places[(ino.0 % ROW) as usize]
+    }
+}
+
+/// All that is known of inodes: the records lie together, and the index, which every step of every operation asks,
+/// is small.
 #[derive(Debug)]
 pub(super) struct Inodes {
-    /// Places of records.
-    index: HashMap<Ino, u32, FixedState>,
+    /// Rows by their number.
+    index: HashMap<u32, u32, FixedState>,
+    rows: Arena<Row>,
     recs: Arena<InodeRec>,
 }
 
 impl Inodes {
     pub(super) fn new() -> Inodes {
-        Inodes { index: HashMap::default(), recs: Arena::new() }
+        Inodes { index: HashMap::default(), rows: Arena::new(), recs: Arena::new() }
     }
 
     pub(super) fn len(&self) -> usize {
         self.recs.len()
     }
 
+    /// Where the record of `ino` is.
+    fn place(&self, ino: Ino) -> Option<u32> {
+        let row = self.rows.at(*self.index.get(&(ino.0 / ROW))?)?;
+        row.places[(ino.0 % ROW) as usize].map(|place| place.get() - 1)
+    }
+
     pub(super) fn get(&self, ino: &Ino) -> Option<&InodeRec> {
-        self.recs.at(*self.index.get(ino)?)
+        self.recs.at(self.place(*ino)?)
     }
 
     pub(super) fn get_mut(&mut self, ino: &Ino) -> Option<&mut InodeRec> {
-        self.recs.at_mut(*self.index.get(ino)?)
+        self.recs.at_mut(self.place(*ino)?)
     }
 
     /// The record of `ino`, made if there is none.
     fn entry(&mut self, ino: Ino) -> &mut InodeRec {
-        let Inodes { index, recs } = self;
-        let place = *index.entry(ino).or_insert_with(|| recs.insert(InodeRec::new()).place());
-        recs.at_mut(place).unwrap_or_else(|| unreachable!("the index names records"))
+        let Inodes { index, rows, recs } = self;
+        let at = *index.entry(ino.0 / ROW).or_insert_with(|| rows.insert(Row::default()).place());
+        let row = rows.at_mut(at).unwrap_or_else(|| unreachable!("the index names rows"));
+        let Row { places, used } = row;
+        let place = places[(ino.0 % ROW) as usize].get_or_insert_with(|| {
+            *used += 1;
+            NonZeroU32::MIN.saturating_add(recs.insert(InodeRec::NEW).place())
+        });
+        recs.at_mut(place.get() - 1).unwrap_or_else(|| unreachable!("a row names records"))
     }
 
     fn remove(&mut self, ino: &Ino) -> Option<InodeRec> {
-        self.recs.remove_at(take(&mut self.index, ino)?)
+        let number = ino.0 / ROW;
+        let at = *self.index.get(&number)?;
+        let row = self.rows.at_mut(at)?;
+        let place = row.place(*ino).take()?;
+        row.used -= 1;
+        if row.used == 0 {
+            self.rows.remove_at(at);
+            take(&mut self.index, &number);
+        }
+        self.recs.remove_at(place.get() - 1)
     }
 
     /// Memory.
@@ -186,7 +230,8 @@ impl Inodes {
                 + r.leaving.bytes()
                 + r.more.as_deref().map_or(0, More::bytes)
         };
-        table_bytes::<(Ino, u32)>(self.index.capacity())
+        table_bytes::<(u32, u32)>(self.index.capacity())
+            + self.rows.bytes()
             + self.recs.bytes()
             + self.recs.values().map(lists).sum::<usize>()
     }
@@ -445,6 +490,7 @@ impl Engine {
 
     /// An inode that the device never saw is gone: what waited for it has nothing to wait for.
     fn leave(&mut self, ino: Ino) {
+        self.take_freed(ino);
         let Some(mut rec) = self.inodes.remove(&ino) else { return };
         for (_, id) in std::mem::take(&mut rec.waiters) {
             self.meet(id, Cond::Inode(ino));

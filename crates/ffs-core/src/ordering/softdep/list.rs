@@ -15,7 +15,7 @@ pub(super) enum List<T> {
 impl<T> Default for List<T> {
     #[inline]
     fn default() -> List<T> {
-        List::Many(None)
+        List::EMPTY
     }
 }
 
@@ -43,6 +43,8 @@ impl<T> DerefMut for List<T> {
 }
 
 impl<T> List<T> {
+    pub(super) const EMPTY: List<T> = List::Many(None);
+
     pub(super) fn push(&mut self, element: T) {
         match self {
             List::Many(Some(all)) => all.push(element),

@@ -43,8 +43,8 @@ mod records;
 mod removals;
 
 use super::{
-    ClaimOf, DirPos, Disposition, FragRun, FreeNow, Goal, Gone, InodeAnswer, InodeChange, NameKind,
-    NamedInode, Ordering, Pending, PtrSlot, Readiness, Removal, Work,
+    Addition, ClaimOf, DirPos, Disposition, FragRun, FreeNow, Goal, Gone, InodeAnswer, InodeChange,
+    NameKind, NamedInode, Ordering, Pending, PtrSlot, Readiness, Removal, ReservedMask, Work,
 };
 use crate::buf::{BufKey, BufKind, Image, WriteHooks};
 use crate::sync::{Mutex, MutexGuard};
@@ -83,6 +83,8 @@ struct Engine {
     gone: HashMap<u64, names::Removed, FixedState>,
     /// Whether a record was reserved since nothing was known of any inode.
     reserved: bool,
+    /// Directories in which records are free that nobody was told.
+    freed_in: u64,
     /// Names, and gates, that the next name of a file waits for.
     before: HashMap<Ino, Vec<Id>, FixedState>,
     /// Names on the device, but not yet reachable.
@@ -107,12 +109,13 @@ struct Locked {
     engine: Mutex<Engine>,
     records: AtomicU64,
     reserved: AtomicBool,
+    freed: AtomicBool,
 }
 
 impl Locked {
     fn new(engine: Engine) -> Locked {
-        let (records, reserved) = (AtomicU64::new(0), AtomicBool::new(false));
-        Locked { engine: Mutex::new(engine), records, reserved }
+        let (reserved, freed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Locked { engine: Mutex::new(engine), records: AtomicU64::new(0), reserved, freed }
     }
 
     fn lock(&self) -> Guard<'_> {
@@ -121,7 +124,8 @@ impl Locked {
 }
 
 /// The engine locked. At the end it notes what is told without the lock: relaxed, as the number of records
-/// is only a limit, and a reserved record is asked for under its directory's lock.
+/// is only a limit, and a reserved record is asked for under its directory's lock; one that is free may be told
+/// later.
 struct Guard<'a> {
     engine: MutexGuard<'a, Engine>,
     of: &'a Locked,
@@ -148,6 +152,7 @@ impl Drop for Guard<'_> {
         self.engine.reserved &= self.engine.inodes.len() > 0;
         self.of.records.store(self.engine.records(), Relaxed);
         self.of.reserved.store(self.engine.reserved, Relaxed);
+        self.of.freed.store(self.engine.freed_in > 0, Relaxed);
     }
 }
 
@@ -167,6 +172,7 @@ impl SoftUpdates {
             indirects: BTreeMap::new(),
             gone: HashMap::default(),
             reserved: false,
+            freed_in: 0,
             before: HashMap::default(),
             unanchored: HashMap::default(),
             flying: HashMap::default(),
@@ -312,15 +318,10 @@ impl Ordering for SoftUpdates {
     fn name_let_go(&self, ino: Ino) {
         self.0.lock().name_let_go(ino);
     }
-    fn name_added(
-        &self,
-        at: DirPos,
-        target: NamedInode,
-        kind: NameKind,
-        name: &[u8],
-    ) -> Disposition {
-        self.0.lock().name_added(at, target, kind, name);
-        Disposition::Delay
+    fn name_added(&self, at: DirPos, target: NamedInode, kind: NameKind, name: &[u8]) -> Addition {
+        let mut e = self.0.lock();
+        e.name_added(at, target, kind, name);
+        Addition { then: Disposition::Delay, reserved: e.reserved_beside(at) }
     }
     fn name_replaced(
         &self,
@@ -334,8 +335,9 @@ impl Ordering for SoftUpdates {
         Disposition::Delay
     }
     fn name_removed(&self, at: DirPos, old: NamedInode, name: &[u8], gone: Gone) -> Removal {
-        let reserve = self.0.lock().name_removed(at, old, name, gone);
-        Removal { then: Disposition::Delay, reserve }
+        let mut e = self.0.lock();
+        let reserve = e.name_removed(at, old, name, gone);
+        Removal { then: Disposition::Delay, reserved: e.reserved_beside(at), reserve }
     }
     fn entry_moved(&self, from: DirPos, to: DirPos) {
         self.0.lock().entry_moved(from, to);
@@ -349,12 +351,11 @@ impl Ordering for SoftUpdates {
         }
         self.0.lock().any_reserved(dir)
     }
-    fn reserved_in(&self, dir: Ino, base: DirOff) -> Option<u128> {
+    fn reserved_in(&self, dir: Ino, base: DirOff) -> ReservedMask {
         if !self.0.reserved.load(Relaxed) {
-            return None;
+            return 0;
         }
-        let e = self.0.lock();
-        e.any_reserved(dir).then(|| e.reserved_in(dir, base))
+        self.0.lock().reserved_beside(DirPos { dir, off: base })
     }
     fn reserved_for(&self, dir: Ino, name: &[u8]) -> Option<DirOff> {
         if !self.0.reserved.load(Relaxed) {
@@ -363,17 +364,10 @@ impl Ordering for SoftUpdates {
         self.0.lock().reserved_for(dir, name)
     }
     fn take_freed_slots(&self, dir: Ino) -> Vec<DirOff> {
-        if !self.0.reserved.load(Relaxed) {
+        if !self.0.freed.load(Relaxed) {
             return Vec::new();
         }
-        let mut e = self.0.lock();
-        let more = e.inodes.get_mut(&dir).and_then(|r| r.more.as_mut());
-        let freed: Vec<DirOff> =
-            more.map(|m| std::mem::take(&mut m.freed)).unwrap_or_default().into_iter().collect();
-        if !freed.is_empty() {
-            e.tidy(dir);
-        }
-        freed
+        self.0.lock().take_freed(dir)
     }
     fn blocks_released(&self, ino: Ino) -> FreeNow {
         self.0.lock().blocks_released(ino)

@@ -14,12 +14,13 @@
 //! Reference: `spec/soft-updates.md` §4.6, §6.1 to §6.10.
 
 use super::graph::{Cond, Id, Level, Name, Need, State, What};
+use super::inodes::More;
 use super::list::List;
 use super::memory::take;
 use super::{Engine, records};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{DirPos, NameKind, NamedInode};
+use crate::ordering::{DirPos, NameKind, NamedInode, ReservedMask};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, FileType, Ino, Lbn};
 use smallvec::SmallVec;
@@ -425,7 +426,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn more_of(&self, ino: Ino) -> Option<&super::inodes::More> {
+    pub(super) fn more_of(&self, ino: Ino) -> Option<&More> {
         self.inodes.get(&ino)?.more.as_deref()
     }
 
@@ -438,9 +439,23 @@ impl Engine {
                 take(&mut self.gone, &hash);
             }
             self.unreserve(at.dir, 1);
-            self.more(at.dir).freed.insert(at.off);
+            let more = self.more(at.dir);
+            let first = more.freed.is_empty();
+            more.freed.insert(at.off);
+            self.freed_in += u64::from(first);
         }
         self.fulfil(id);
+    }
+
+    /// See [`crate::ordering::Ordering::take_freed_slots`].
+    pub(super) fn take_freed(&mut self, dir: Ino) -> Vec<DirOff> {
+        let more = self.inodes.get_mut(&dir).and_then(|r| r.more.as_mut());
+        let freed = more.map(|m| std::mem::take(&mut m.freed)).unwrap_or_default();
+        if !freed.is_empty() {
+            self.freed_in = self.freed_in.saturating_sub(1);
+            self.tidy(dir);
+        }
+        freed.into_iter().collect()
     }
 
     pub(super) fn unreserve(&mut self, dir: Ino, by: u32) {
@@ -561,17 +576,21 @@ impl Engine {
 
     /// See [`crate::ordering::Ordering::has_reserved`].
     pub(super) fn any_reserved(&self, dir: Ino) -> bool {
-        self.more_of(dir).is_some_and(|m| m.reserved > 0 || !m.freed.is_empty())
+        self.more_of(dir).is_some_and(More::any_reserved)
     }
 
-    /// See [`crate::ordering::Ordering::reserved_in`].
-    pub(super) fn reserved_in(&self, dir: Ino, base: DirOff) -> u128 {
-        let held = self.dirs.get(&self.dir_key(DirPos { dir, off: base }));
-        let held = held.map_or(0, |all| all.reserved_in(base.0));
-        let freed = self.more_of(dir).map(|m| &m.freed).filter(|freed| !freed.is_empty());
+    /// See [`crate::ordering::Ordering::reserved_in`]; of the chunk with `at`.
+    pub(super) fn reserved_beside(&self, at: DirPos) -> ReservedMask {
+        let any = |more: &&More| self.reserved && more.any_reserved();
+        let Some(more) = self.more_of(at.dir).filter(any) else { return 0 };
+        let of_block = if more.reserved > 0 { self.dirs.get(&self.dir_key(at)) } else { None };
+        let held = of_block.map_or(0, |all| all.reserved_in(at.off.0));
+        if more.freed.is_empty() {
+            return held;
+        }
+        let base = start_of(chunk_of(at.off));
         let end = DirOff(base.0.saturating_add(DIRBLKSIZ as u32));
-        let freed = freed.into_iter().flat_map(|freed| freed.range(base..end));
-        freed.fold(held, |all, off| all | records::bit(off.0))
+        more.freed.range(base..end).fold(held, |all, off| all | records::bit(off.0))
     }
 }
 

@@ -23,10 +23,15 @@ use std::num::NonZeroU64;
 
 /// What hung on a name that was retracted: what was to be done when it had replaced another, and the
 /// names it had to wait for because of that.
-#[derive(Default)]
 struct Left {
     actions: SmallVec<[Id; 2]>,
     guards: SmallVec<[Id; 2]>,
+}
+
+impl Left {
+    fn both(&self) -> (&[Id], &[Id]) {
+        (&self.actions, &self.guards)
+    }
 }
 
 impl Engine {
@@ -99,9 +104,9 @@ impl Engine {
         // A trial of what has to wait; it becomes the record's last value if anything does.
         let id = self.new_value(at, NOTHING);
         self.guard_inside(id, old.ino, gone);
-        let retracted = own.and_then(|own| self.retract(own, old.ino, at));
-        let seen = retracted.is_none();
-        let left = retracted.unwrap_or_default();
+        let left = own.and_then(|own| self.retract(own, old.ino, at));
+        let seen = left.is_none();
+        let (actions, guards) = left.as_ref().map_or((&[][..], &[][..]), Left::both);
         let bare = |c: &mut Chain| c.base() == NOTHING && c.versions.is_empty();
         if !seen && self.record(at).is_some_and(bare) {
             // The device never saw the name, nor another in its place.
@@ -115,13 +120,13 @@ impl Engine {
         if !seen {
             self.lower_dot(old.ino, gone);
         }
-        self.need_guardian(id, guardian, &left.actions);
-        self.need_names(id, &left.guards);
+        self.need_guardian(id, guardian, actions);
+        self.need_names(id, guards);
         let seq = self.touch(key);
         if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
             self.fulfil(id);
             self.remove_plainly(at, (key, seq), hash);
-            for action in left.actions {
+            for &action in actions {
                 // What the device shows under the name is another's: its count knows when that is gone.
                 if let Some(What::Unlink { name: tag, .. }) =
                     self.nodes.get_mut(action).map(|n| &mut n.what)
@@ -145,7 +150,7 @@ impl Engine {
         if let Some(What::Name(n)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
             n.hash = hash;
         }
-        self.follow(&left.actions, id);
+        self.follow(actions, id);
         if seen {
             self.lower(old, gone, Some(id), None);
         }
@@ -394,15 +399,19 @@ impl Engine {
         // A directory's links have an order of their own; a name without a type may be one's.
         let file = old.dtype != 0 && old.dtype != FileType::Directory.dirent() && by == 1;
         self.totals.removals += 1;
-        let rec = self.rec(ino);
-        rec.pending = rec.pending.saturating_add(by);
+        let mut with_value = None;
         if let Some(id) = id.filter(|_| file)
             && let Some(What::Name(name)) = self.nodes.get_mut(id).map(|n| &mut n.what)
             && name.nothing
         {
             name.ino = ino;
+            with_value = Some(id);
+        }
+        let rec = self.rec(ino);
+        rec.pending = rec.pending.saturating_add(by);
+        if let Some(id) = with_value {
             if gone.moved {
-                self.rec(ino).leaving.push(id);
+                rec.leaving.push(id);
             }
             return;
         }
