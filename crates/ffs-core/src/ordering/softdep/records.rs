@@ -2,13 +2,15 @@
 //!
 //! # Invariants
 //! 1. A chunk is listed exactly while a record of it is.
-//! 2. A chunk's mask `known` has exactly its records: how many bits are below a record's is its place in the
-//!    list, so that none has to be looked at to find it.
+//! 2. A chunk's mask `known` has exactly its records: how many bits are below a record's is its place in `order`,
+//!    which tells where its chain is. So none has to be looked at to find one, and none moves when another comes.
 //! 3. The mask `reserved` has the records whose newest value is "nothing": who enters a value says so.
 
+use super::memory::heap;
 use super::names::{Chain, Value, chunk_of};
 use ffs_ondisk::DirOff;
 use ffs_ondisk::geometry::DIRBLKSIZ;
+use smallvec::SmallVec;
 
 /// Records of a block. An operation changes one or two of them, an image reads all.
 #[derive(Debug, Default)]
@@ -21,7 +23,9 @@ struct Chunk {
     number: u32,
     known: u128,
     reserved: u128,
-    records: Vec<Chain>,
+    /// Places of the chains, in the order of the records.
+    order: SmallVec<[u8; 32]>,
+    chains: Vec<Chain>,
 }
 
 /// The bit of a record in its chunk's mask: records start at multiples of four bytes.
@@ -48,8 +52,8 @@ impl Records {
         let number = chunk_of(DirOff(off));
         let at = self.find(number).unwrap_or_else(|at| {
             // Most often there will be one: a directory changes here and there.
-            let records = Vec::with_capacity(1);
-            self.0.insert(at, Chunk { number, known: 0, reserved: 0, records });
+            let (order, chains) = (SmallVec::new(), Vec::with_capacity(1));
+            self.0.insert(at, Chunk { number, known: 0, reserved: 0, order, chains });
             at
         });
         &mut self.0[at]
@@ -61,14 +65,14 @@ impl Records {
 
     pub(super) fn get(&self, off: u32) -> Option<&Chain> {
         let chunk = self.chunk(off)?;
-        chunk.records.get(chunk.find(off)?)
+        chunk.chains.get(chunk.find(off)?)
     }
 
     pub(super) fn get_mut(&mut self, off: u32) -> Option<&mut Chain> {
         let chunk = self.find(chunk_of(DirOff(off))).ok()?;
         let chunk = self.0.get_mut(chunk)?;
         let at = chunk.find(off)?;
-        chunk.records.get_mut(at)
+        chunk.chains.get_mut(at)
     }
 
     /// The chain of the record, which gets another value; a new one has `base` on the device.
@@ -77,12 +81,14 @@ impl Records {
         let chunk = self.chunk_mut(off);
         let bit = bit(off);
         chunk.reserved = if reserved { chunk.reserved | bit } else { chunk.reserved & !bit };
-        let at = chunk.place(off);
+        let place = chunk.place(off);
         if chunk.known & bit == 0 {
             chunk.known |= bit;
-            chunk.records.insert(at, Chain::new(base, off));
+            chunk.order.insert(place, chunk.chains.len() as u8);
+            chunk.chains.push(Chain::new(base, off));
         }
-        &mut chunk.records[at]
+        let at = usize::from(chunk.order[place]);
+        &mut chunk.chains[at]
     }
 
     /// The chain of a record that is not reserved came to another place, in which nothing is known.
@@ -94,11 +100,8 @@ impl Records {
     pub(super) fn remove(&mut self, off: u32) -> Option<Chain> {
         let number = self.find(chunk_of(DirOff(off))).ok()?;
         let chunk = self.0.get_mut(number)?;
-        let at = chunk.find(off)?;
-        chunk.known &= !bit(off);
-        chunk.reserved &= !bit(off);
-        let chain = chunk.records.remove(at);
-        if chunk.records.is_empty() {
+        let chain = chunk.remove(off)?;
+        if chunk.chains.is_empty() {
             self.0.remove(number);
         }
         Some(chain)
@@ -106,8 +109,8 @@ impl Records {
 
     pub(super) fn bytes(&self) -> usize {
         let records = |c: &Chunk| {
-            let lists = c.records.iter().map(|chain| chain.versions.bytes()).sum::<usize>();
-            c.records.capacity() * size_of::<Chain>() + lists
+            let lists = c.chains.iter().map(|chain| chain.versions.bytes()).sum::<usize>();
+            c.chains.capacity() * size_of::<Chain>() + heap(&c.order) + lists
         };
         size_of::<Records>()
             + self.0.capacity() * size_of::<Chunk>()
@@ -124,22 +127,74 @@ impl Records {
     }
 
     pub(super) fn into_chains(self) -> impl Iterator<Item = Chain> {
-        self.0.into_iter().flat_map(|c| c.records)
+        self.0.into_iter().flat_map(|c| c.chains)
     }
 }
 
 impl Chunk {
     fn records(&self) -> impl Iterator<Item = (u32, &Chain)> {
         let base = self.number * DIRBLKSIZ as u32;
-        self.records.iter().map(move |chain| (base + u32::from(chain.within), chain))
+        let chains = self.order.iter().filter_map(|at| self.chains.get(usize::from(*at)));
+        chains.map(move |chain| (base + u32::from(chain.within), chain))
     }
 
-    /// Where the record is in the list, or would be.
+    fn remove(&mut self, off: u32) -> Option<Chain> {
+        let place = self.place(off);
+        let at = self.find(off)?;
+        self.known &= !bit(off);
+        self.reserved &= !bit(off);
+        self.order.remove(place);
+        let chain = self.chains.swap_remove(at);
+        // The last one came to its place.
+        if let Some(within) = self.chains.get(at).map(|c| u32::from(c.within)) {
+            let place = self.place(within);
+            self.order[place] = at as u8;
+        }
+        Some(chain)
+    }
+
+    /// Where the record is in the order, or would be.
     fn place(&self, off: u32) -> usize {
         (self.known & (bit(off) - 1)).count_ones() as usize
     }
 
     fn find(&self, off: u32) -> Option<usize> {
-        (self.known & bit(off) != 0).then(|| self.place(off))
+        let known = self.known & bit(off) != 0;
+        known.then(|| self.order.get(self.place(off)).copied().map(usize::from))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ffs_device::{Rng, SplitMix64};
+    use ffs_ondisk::Ino;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn as_a_tree_by_offset() {
+        let (mut all, mut model) = (Records::default(), BTreeMap::new());
+        let rng = SplitMix64::new(0x4ec0);
+        for n in 1..40_000u32 {
+            let (chunk, slot) = (rng.below(7) as u32, rng.below(60) as u32);
+            let off = 16384 + chunk * DIRBLKSIZ as u32 + slot * 8;
+            let reserved = rng.below(4) == 0;
+            if rng.below(2) == 0 {
+                all.enter(off, (Ino(n), 8), reserved);
+                model.entry(off).or_insert((n, reserved)).1 = reserved;
+            } else {
+                let removed = all.remove(off).map(|c| c.base().0.0);
+                assert_eq!(removed, model.remove(&off).map(|(ino, _)| ino));
+            }
+            assert_eq!(all.get(off).map(|c| c.base().0.0), model.get(&off).map(|m| m.0));
+            let mask = model.range(off / 512 * 512..off / 512 * 512 + 512);
+            let mask = mask.filter(|(_, m)| m.1).fold(0, |mask, (off, _)| mask | bit(*off));
+            assert_eq!(all.reserved_in(off), mask);
+            assert_eq!(all.is_empty(), model.is_empty());
+            let listed: Vec<_> = all.iter().map(|(off, c)| (off, c.base().0.0)).collect();
+            assert_eq!(listed, model.iter().map(|(off, m)| (*off, m.0)).collect::<Vec<_>>());
+        }
+        let chains: BTreeMap<_, _> = all.into_chains().map(|c| (c.base().0.0, ())).collect();
+        assert_eq!(chains.len(), model.len());
     }
 }
