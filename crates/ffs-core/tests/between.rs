@@ -8,7 +8,7 @@ mod common;
 
 use common::{START, at, soft_updates, soft_volume};
 use ffs_admin::fsck::{Fsck, FsckOptions};
-use ffs_core::{Cred, Env, Ffs, NodeKind, RenameMode, SetAttr, Vnode, WriteMode};
+use ffs_core::{Cred, Env, Ffs, NodeKind, RenameMode, SetAttr, WriteMode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice, Recorder};
@@ -188,7 +188,7 @@ fn exchanged(first: bool) {
             runs.store(true, Ordering::Relaxed);
         }
     });
-    let (one, two): ((&Vnode, &[u8]), (&Vnode, &[u8])) = ((&d, b"moved"), (&t, b"other"));
+    let (one, two) = ((&d, &b"moved"[..]), (&t, &b"other"[..]));
     let (one, two) = if first { (one, two) } else { (two, one) };
     fs.rename(&c, one, two, RenameMode::Exchange).unwrap();
     assert!(ran.load(Ordering::Relaxed), "the other thread never ran");
