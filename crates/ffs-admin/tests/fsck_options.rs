@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use ffs_admin::fsck::{
     Answer, Answers, Erase, Fsck, FsckOptions, FsckReport, Id, Mode, exit, quick_check,
 };
+use ffs_device::record::{Event, Recorder};
 use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice, Operation};
 use ffs_ondisk::superblock::CkHash;
 use ffs_ondisk::{CgNo, Endian, FileType, Format, Superblock};
@@ -123,6 +124,44 @@ fn an_interrupted_preen_can_be_repeated() {
         assert_eq!(copy.tree(), want, "after {n} writes");
     }
     assert!(cuts >= 4, "{cuts}");
+}
+
+/// An unreferenced tree is cleared, and of what is written at once any one sector arrives alone: no inode may be
+/// cleared while a name of it is left.
+#[test]
+fn of_a_cleared_tree_any_sector_may_arrive_first() {
+    let mut img = crashed();
+    let top = img.mkdir(2, "top");
+    for name in ["x", "y", "z"] {
+        img.mkdir(top, name);
+    }
+    let (at, _) = img.entry(2, "top");
+    img.write(at, &[0; 4]);
+    let recorder = Arc::new(Recorder::new(img.dev.snapshot()));
+    let report = Fsck::new(recorder.clone(), FsckOptions::preen().at(1_700_000_000)).run();
+    assert_eq!(report.exit_code, exit::OK, "{:#?}", report.findings);
+    let (durable, mut tried) = (img.copy(), 0);
+    let mut window: Vec<(u64, Arc<[u8]>)> = Vec::new();
+    for event in recorder.take_events() {
+        match event {
+            Event::Write { offset, bytes, .. } => window.push((offset, bytes)),
+            Event::Flush { .. } => {
+                for (offset, bytes) in &window {
+                    for (sector, piece) in (0..).zip(bytes.chunks(512)) {
+                        let copy = durable.copy();
+                        copy.write(offset + sector * 512, piece);
+                        let report = copy.fsck(FsckOptions::preen());
+                        let which = format!("sector {sector} at {offset}");
+                        assert_eq!(report.exit_code, exit::OK, "{which}: {:#?}", report.findings);
+                        tried += 1;
+                    }
+                }
+                window.drain(..).for_each(|(offset, bytes)| durable.write(offset, &bytes));
+            }
+            _ => {}
+        }
+    }
+    assert!(tried > 10, "{tried}");
 }
 
 #[test]

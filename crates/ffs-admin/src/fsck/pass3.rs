@@ -6,17 +6,22 @@
 //! **Invariants.**
 //! 1. A directory that is to be cleared gives back every name in it, so that what is reachable only through it
 //!    is cleared in the same run.
-//! 2. The top of an unreachable tree is dealt with, not each directory in it.
+//! 2. It also loses them on the device before what they name is cleared: a repair that is cut off in between
+//!    leaves no name of a free inode, which the next one could not explain.
+//! 3. The top of an unreachable tree is dealt with, not each directory in it.
 //!
 //! References: spec/fsck-and-crash.md §3.4; soft-updates.md D13.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ffs_ondisk::Ino;
+use ffs_ondisk::dir::{self, Record};
+use ffs_ondisk::geometry::DIRBLKSIZ;
 
 use super::Checker;
 use super::judge::{Draft, Res};
 use super::report::{Id, Phase};
+use super::store::Class;
 use super::tables::State;
 
 /// What an unreachable directory hangs on.
@@ -106,6 +111,7 @@ impl Checker<'_> {
             for &ino in tree {
                 self.inodes.update(ino, |r| r.state = State::Doomed);
                 self.give_back(ino)?;
+                self.empty_out(ino)?;
             }
         } else if !self.reconnect(top)? {
             self.judge.repair_failed();
@@ -132,6 +138,27 @@ impl Checker<'_> {
             self.judge.repair_failed();
         }
         self.again();
+        Ok(())
+    }
+
+    /// Takes every name out of directory `ino`.
+    fn empty_out(&mut self, ino: Ino) -> Res<()> {
+        let fmt = self.dir_format();
+        let mut node = self.node(ino)?;
+        for block in self.dir_blocks(&mut node)? {
+            let mut bytes = self.read_dir_block(&block)?;
+            let mut changed = false;
+            for chunk in bytes[..block.len].chunks_exact_mut(DIRBLKSIZ) {
+                let live = dir::records(fmt, chunk).filter_map(Result::ok).filter(Record::live);
+                let names = live.filter(|r| !matches!(r.name, b"." | b".."));
+                let all: Vec<usize> = names.map(|r| r.off).collect();
+                all.iter().for_each(|&off| dir::set_ino(fmt, chunk, off, 0));
+                changed |= !all.is_empty();
+            }
+            if changed {
+                self.store.write(block.at, &bytes, Class::Emptied)?;
+            }
+        }
         Ok(())
     }
 

@@ -7,7 +7,8 @@
 //! 1. Reads see every repair made so far.
 //! 2. Nothing reaches the device before [`Store::commit`], except through [`Store::spill`] in a full check whose
 //!    buffer has grown to its limit.
-//! 3. Order of a commit: new allocations in the maps, names and pointers, inodes, maps, superblock, with a flush
+//! 3. Order of a commit: new allocations in the maps, names and pointers (those of directories to be cleared
+//!    too, of which a check that is cut off may leave some), inodes, maps, superblock, with a flush
 //!    after each, so that maps say "free" only once no durable pointer is left.
 //! 4. What cannot be read is zeros and is remembered as a bad range.
 //!
@@ -28,6 +29,9 @@ const MAX_BAD: usize = 1000;
 /// What a buffered fragment holds: decides when it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
+    /// Directory blocks out of which names were taken, because their directories are cleared: written although
+    /// nobody will read them.
+    Emptied,
     /// Directory, indirect and data blocks.
     Data,
     /// Inodes.
@@ -177,7 +181,9 @@ impl Store {
     /// Forgets a buffered repair of `n` fragments that are free now.
     pub(super) fn forget(&mut self, at: FragNo, n: u64) {
         for frag in at.0..at.0 + n {
-            self.dirty.remove(&frag);
+            if self.dirty.get(&frag).is_some_and(|(class, _)| *class != Class::Emptied) {
+                self.dirty.remove(&frag);
+            }
         }
     }
 
@@ -207,14 +213,15 @@ impl Store {
             return Err(Stop::Refused(exit::ERROR, why));
         }
         self.write_raw(true)?;
-        self.write_class(Class::Data)?;
-        self.write_class(Class::Inode)
+        [Class::Emptied, Class::Data, Class::Inode]
+            .into_iter()
+            .try_for_each(|class| self.write_class(class))
     }
 
     /// Writes everything.
     pub(super) fn commit(&mut self) -> Res<()> {
         self.write_raw(true)?;
-        for class in [Class::Data, Class::Inode, Class::Group] {
+        for class in [Class::Emptied, Class::Data, Class::Inode, Class::Group] {
             self.write_class(class)?;
         }
         self.write_raw(false)

@@ -33,6 +33,11 @@ impl Default for Tree {
 }
 
 impl Tree {
+    /// Whether there is something of that name.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.obj(path).is_some()
+    }
+
     fn walk(&self, parts: &[String]) -> Option<ObjId> {
         parts.iter().try_fold(ROOT, |dir, part| {
             self.names.get(&Name { dir, name: part.as_bytes().to_vec() }).copied()

@@ -7,6 +7,7 @@
 //! | `2.1043` | two operations: every pair |
 //! | `3.5` | three operations, drawn by the seed |
 //! | `r.2` | a long trace, drawn by the seed |
+//! | `d.2` | a trace in a directory of more than twelve blocks, drawn by the seed |
 //! | `file` | the one that was given |
 //!
 //! # Invariants
@@ -14,6 +15,8 @@
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.2.
 
+mod directory;
+pub(super) use directory::{further_names, is_long};
 mod patterns;
 
 use std::fmt;
@@ -44,6 +47,8 @@ pub enum Source {
     Three(u32),
     /// A long trace.
     Trace(u32),
+    /// A trace in a long directory.
+    Directory(u32),
 }
 
 impl fmt::Display for Source {
@@ -55,6 +60,7 @@ impl fmt::Display for Source {
             Source::Two(n) => write!(f, "2.{n}"),
             Source::Three(n) => write!(f, "3.{n}"),
             Source::Trace(n) => write!(f, "r.{n}"),
+            Source::Directory(n) => write!(f, "d.{n}"),
         }
     }
 }
@@ -77,6 +83,7 @@ impl FromStr for Source {
             "2" => Ok(Source::Two(number)),
             "3" => Ok(Source::Three(number)),
             "r" => Ok(Source::Trace(number)),
+            "d" => Ok(Source::Directory(number)),
             _ => Err(()),
         }
     }
@@ -163,6 +170,12 @@ impl Generator {
         (self.core.len() * self.core.len() * BETWEEN.len() * LAST.len()) as u32
     }
 
+    /// Whether directories can be made long on such a volume.
+    #[must_use]
+    pub fn has_long_directories(&self) -> bool {
+        directory::fits(self.shape)
+    }
+
     /// The workload; `None` if there is none of that name.
     #[must_use]
     pub fn workload(&self, source: Source) -> Option<Workload> {
@@ -173,6 +186,7 @@ impl Generator {
             Source::Two(n) => self.two(n as usize)?,
             Source::Three(n) => self.three(n),
             Source::Trace(n) => self.trace(n, TRACE),
+            Source::Directory(n) => return directory::workload(self.shape, &self.rng(5, n), n),
         };
         let (write_through, tight_memory) = match source {
             Source::Trace(n) => (n % 4 == 3, true),
@@ -181,9 +195,15 @@ impl Generator {
                 let number = self.rng(6, n).below(VARIANTS);
                 (number == 0, number == 1)
             }
-            Source::File => return None,
+            Source::File | Source::Directory(_) => return None,
         };
-        Some(Workload { standard_tree: true, write_through, tight_memory, setup: Vec::new(), ops })
+        Some(Workload {
+            standard_tree: true,
+            write_through,
+            tight_memory,
+            ops,
+            ..Workload::default()
+        })
     }
 
     fn rng(&self, kind: u64, number: u32) -> SplitMix64 {
@@ -405,7 +425,8 @@ mod tests {
                 Source::Three(12345),
                 Source::Trace(3),
             ];
-            for source in sources {
+            let long = generator.has_long_directories().then_some(Source::Directory(2));
+            for source in sources.into_iter().chain(long) {
                 let workload = generator.workload(source).unwrap();
                 assert_eq!(source.to_string().parse(), Ok(source));
                 assert_eq!(text::parse(&text::print(&workload)), Ok(workload));
@@ -422,7 +443,7 @@ mod tests {
     #[test]
     fn drawn_workloads_follow_from_the_seed() {
         let made = |seed, source| Generator::new(&SHAPES[0], seed).workload(source);
-        for source in [Source::Three(4), Source::Trace(0)] {
+        for source in [Source::Three(4), Source::Trace(0), Source::Directory(0)] {
             assert_eq!(made(1, source), made(1, source));
             assert_ne!(made(1, source), made(2, source));
         }

@@ -165,6 +165,8 @@ pub struct Workload {
     pub write_through: bool,
     /// Whether the file system gets hardly any memory.
     pub tight_memory: bool,
+    /// Whether a removal, too, cuts off a directory's empty end.
+    pub cut_on_removal: bool,
     /// Done before the recording; durable when it begins.
     pub setup: Vec<Op>,
     /// Recorded.

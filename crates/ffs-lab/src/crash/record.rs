@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ffs_core::{Env, Ffs, MountOptions, OrderingPolicy};
+use ffs_core::{DirTruncate, Env, Ffs, MountOptions, OrderingPolicy};
 use ffs_device::record::{Event, Recorder};
 use ffs_device::{BlockDevice, Durability, ManualClock, MemDevice, Timestamp};
 
@@ -118,11 +118,14 @@ fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
 }
 
 /// The options of the mount under test.
-pub(super) fn options(ordering: OrderingPolicy, tight: bool) -> MountOptions {
+pub(super) fn options(ordering: OrderingPolicy, workload: &Workload) -> MountOptions {
     let mut options = MountOptions { ordering, force: true, ..MountOptions::default() };
     let t = &mut options.tunables;
     t.cache = 2 << 20;
-    if tight {
+    if workload.cut_on_removal {
+        t.dir_truncate = DirTruncate::CreateDelete;
+    }
+    if workload.tight_memory {
         t.nbuf = ffs_core::Limit::Of(16);
         t.hibufspace = ffs_core::Limit::Of(64 << 10);
         t.maxvnodes = 4;
@@ -152,7 +155,8 @@ fn mount(
 /// Does `ops` on a copy of `base` that is `device`; what is there then, and how it came there.
 pub(super) fn prepare(base: &Base, device: &MemDevice, ops: &[Op]) -> Result<(Tree, Vec<Step>)> {
     let shared: Arc<MemDevice> = Arc::new(device.snapshot());
-    let (fs, _) = mount(Arc::clone(&shared) as _, &options(OrderingPolicy::None, false), 1)?;
+    let (fs, _) =
+        mount(Arc::clone(&shared) as _, &options(OrderingPolicy::None, &Workload::default()), 1)?;
     let mut world = World::new(fs, base.tree.clone());
     let mut steps = base.steps.clone();
     let step = |what| Step { began: 0, at: 0, op: None, what };
@@ -185,7 +189,7 @@ pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Reco
     let durability = if volatile { Durability::OnFlush } else { Durability::OnCompletion };
     let device = base.device.snapshot().with_durability(durability);
     let recorder = Arc::new(Recorder::new(device));
-    let options = options(setting.ordering, workload.tight_memory);
+    let options = options(setting.ordering, workload);
     let (fs, clock) = mount(Arc::clone(&recorder) as _, &options, setting.seed)?;
     let mut world = World::new(fs, base.tree.clone());
     let mut steps = base.steps.clone();

@@ -107,6 +107,8 @@ pub struct Plan {
     pub length: u32,
     /// Long traces.
     pub traces: u32,
+    /// Traces in long directories.
+    pub directories: u32,
     /// A workload of the user's instead of all others.
     pub workload: Option<Workload>,
     /// The run ends when so many different images were examined.
@@ -153,6 +155,8 @@ impl Plan {
             }
         }
         let mut rest = each(Source::Trace, &|_| self.traces);
+        let long = |generator: &Generator| generator.has_long_directories();
+        rest.extend(each(Source::Directory, &|of| if long(of) { self.directories } else { 0 }));
         if self.length >= 2 {
             rest.extend(each(Source::Two, &Generator::twos));
         }
@@ -187,7 +191,7 @@ impl Plan {
     /// How many states of a window of `work` are looked at.
     fn effort(&self, work: WorkId) -> Effort {
         let window = match work.source {
-            Source::Trace(_) => self.effort.window.min(TRACE_STATES),
+            Source::Trace(_) | Source::Directory(_) => self.effort.window.min(TRACE_STATES),
             _ => self.effort.window,
         };
         Effort { window, ..self.effort }
@@ -195,7 +199,8 @@ impl Plan {
 
     /// Which windows are looked at: of a long trace some, drawn.
     fn chosen(&self, work: WorkId, windows: usize) -> Vec<bool> {
-        if !matches!(work.source, Source::Trace(_)) || windows <= TRACE_WINDOWS {
+        let trace = matches!(work.source, Source::Trace(_) | Source::Directory(_));
+        if !trace || windows <= TRACE_WINDOWS {
             return vec![true; windows];
         }
         let rng = SplitMix64::new(self.seed ^ 7 << 40);

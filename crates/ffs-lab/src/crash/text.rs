@@ -59,6 +59,7 @@ const VERBS: &[(&str, &str)] = &[
     ("standard-tree", ""),
     ("write-through", ""),
     ("tight-memory", ""),
+    ("cut-on-removal", ""),
     ("begin", ""),
 ];
 
@@ -230,6 +231,7 @@ fn condition<'a>(workload: &'a mut Workload, name: &str) -> Option<&'a mut bool>
         "standard-tree" => Some(&mut workload.standard_tree),
         "write-through" => Some(&mut workload.write_through),
         "tight-memory" => Some(&mut workload.tight_memory),
+        "cut-on-removal" => Some(&mut workload.cut_on_removal),
         _ => None,
     }
 }
@@ -275,6 +277,7 @@ pub fn print(workload: &Workload) -> String {
         (workload.standard_tree, "standard-tree"),
         (workload.write_through, "write-through"),
         (workload.tight_memory, "tight-memory"),
+        (workload.cut_on_removal, "cut-on-removal"),
     ];
     for (_, name) in conditions.iter().filter(|(holds, _)| *holds) {
         let _ = writeln!(out, "{name}");
@@ -337,7 +340,7 @@ mod tests {
 
     #[test]
     fn every_operation_survives_printing() {
-        let text = "standard-tree\nwrite-through\ntight-memory\n\
+        let text = "standard-tree\nwrite-through\ntight-memory\ncut-on-removal\n\
             mkdir /d\ncreate /d/f\nbegin\nmkfifo /p\nsymlink /s ../a/b\nlink /d/f /g\n\
             unlink /g\nrmdir /d\nrename /d/f /e\nexchange /e /g\nwrite /e 5 700\nwrite /e 0 512 sync\nappend /e 1\n\
             truncate /e 3\nallocate /e 0 9\npunch /e 1 2\nzero /e 3 4\nchmod /e 4755\n\

@@ -65,6 +65,11 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     random: u32,
 
+    /// Traces in directories of more than twelve blocks, for each kind of volume that has room for them
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    directories: u32,
+
     /// Run this workload instead (docs/crash-lab.md tells how it is written)
     #[arg(long, value_name = "FILE")]
     workload: Option<PathBuf>,
@@ -153,6 +158,7 @@ impl Args {
             shapes,
             length: self.length,
             traces: self.random,
+            directories: self.directories,
             workload,
             max_states: self.max_states,
             effort: Effort { subsets: self.subsets, sectors: self.sectors, window: self.window },

@@ -11,7 +11,7 @@ use super::super::image::ImageBytes;
 use super::super::raw::{Inode, Tree};
 use super::content::Seen;
 use super::names::Fit;
-use super::{Expectation, Promise};
+use super::{Condition, Expectation, Promise};
 
 /// The root directory's inode.
 const ROOT_INO: Ino = Ino(2);
@@ -20,6 +20,7 @@ const ROOT_INO: Ino = Ino(2);
 struct Walk<'a> {
     image: &'a dyn ImageBytes,
     tree: &'a Tree,
+    condition: Condition,
     /// What each cell names.
     values: Vec<Option<ObjId>>,
     /// Cells whose names lead to no inode: what they should name nobody knows.
@@ -32,11 +33,17 @@ struct Walk<'a> {
 
 impl Expectation {
     /// Walks the tree from the root.
-    pub(super) fn walk(&self, image: &dyn ImageBytes, tree: &Tree, out: &mut Vec<Violation>) {
+    pub(super) fn walk(
+        &self,
+        image: &dyn ImageBytes,
+        tree: &Tree,
+        condition: Condition,
+        out: &mut Vec<Violation>,
+    ) {
         let values = vec![None; self.model.names.cells.len()];
         let open = vec![(ROOT, ROOT_INO)];
         let (found, broken) = (BTreeMap::new(), Vec::new());
-        let mut walk = Walk { image, tree, values, broken, found, open };
+        let mut walk = Walk { image, tree, condition, values, broken, found, open };
         while let Some((dir, ino)) = walk.open.pop() {
             if walk.found.insert(dir, ino).is_none() {
                 self.directory(&mut walk, dir, ino, out);
@@ -81,11 +88,7 @@ impl Expectation {
             if let Some(value) = walk.values.get_mut(cell) {
                 *value = Some(obj);
             }
-            let directory = matches!(
-                self.model.objects.get(&obj).map(|object| &object.kind),
-                Some(ObjKind::Directory)
-            );
-            if directory {
+            if self.is_directory(obj) {
                 walk.open.push((obj, entry.ino));
             } else {
                 walk.found.insert(obj, entry.ino);
@@ -117,6 +120,7 @@ impl Expectation {
                         out.push(Violation::new("X3", what));
                         continue;
                     }
+                    (_, None) if self.dropped_by_check(walk, at) => continue,
                     (_, Some(obj)) => format!("{name} in {dir} names {obj} again"),
                     (_, None) => format!("{name} in {dir} is missing"),
                 };
@@ -133,6 +137,18 @@ impl Expectation {
         }
     }
 
+    /// Whether the name in cell `at` was the second one of a directory, of which a check keeps one: it had taken
+    /// the place of an empty one.
+    fn dropped_by_check(&self, walk: &Walk<'_>, at: usize) -> bool {
+        let mut takers = self.model.names.takers(at, &walk.values);
+        walk.condition == Condition::Recovered && takers.any(|obj| self.is_directory(obj))
+    }
+
+    fn is_directory(&self, obj: ObjId) -> bool {
+        let object = self.model.objects.get(&obj);
+        object.is_some_and(|object| object.kind == ObjKind::Directory)
+    }
+
     fn renames(&self, walk: &Walk<'_>, out: &mut Vec<Violation>) {
         let names = &self.model.names;
         let there =
@@ -141,6 +157,7 @@ impl Expectation {
             let broken = walk.broken.contains(&rename.from.0) || walk.broken.contains(&rename.to.0);
             let both = there(rename.from.0) && there(rename.to.0) && !broken;
             let owed = both && rename.promised && !names.given_up(rename);
+            let owed = owed && !names.never_left(rename, &walk.values);
             let owed = owed && names.is_anchored(rename.obj);
             if owed && rename.lost(&names.cells, &walk.values) {
                 let name = |at: usize| {

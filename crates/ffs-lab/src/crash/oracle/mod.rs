@@ -106,7 +106,7 @@ impl Expectation {
             }
         }
         if self.binding {
-            self.walk(image, &found.tree, out);
+            self.walk(image, &found.tree, condition, out);
         }
     }
 }

@@ -258,11 +258,54 @@ impl Names {
     }
 
     /// Whether the new name was removed or given to another file since: then it may have been spared, as long
-    /// as the object keeps another (X1). A new name that was itself moved was not given up.
+    /// as the object keeps another (X1). A new name that was itself moved was given up if the next one was.
     pub(super) fn given_up(&self, rename: &Rename) -> bool {
-        let next = (rename.to.0, rename.to.1 + 1);
-        let changed = self.cells.get(next.0).is_some_and(|cell| next.1 < cell.values.len());
-        changed && !self.renames.iter().any(|r| r.obj == rename.obj && r.from == next)
+        let mut last = rename;
+        loop {
+            let next = (last.to.0, last.to.1 + 1);
+            match self.renames.iter().find(|r| r.obj == rename.obj && r.from == next) {
+                Some(on) => last = on,
+                None => {
+                    return self.cells.get(next.0).is_some_and(|cell| next.1 < cell.values.len());
+                }
+            }
+        }
+    }
+
+    /// Whether the object is seen where it was before it came to the old name: names in between are spared.
+    pub(super) fn never_left(&self, rename: &Rename, seen: &[Option<ObjId>]) -> bool {
+        let mut first = rename;
+        while let Some(before) =
+            self.renames.iter().find(|r| r.obj == rename.obj && (r.to.0, r.to.1 + 1) == first.from)
+        {
+            first = before;
+            let value = seen.get(first.from.0).copied().flatten();
+            let cell = self.cells.get(first.from.0);
+            let places =
+                cell.filter(|_| value == Some(first.obj)).and_then(|cell| cell.places(value));
+            if places.is_some_and(|(earliest, _)| earliest < first.from.1) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A name in cell `at` that was taken from another object by one of the same directory, which is still seen
+    /// at its old name: who. Of two names of a directory a check keeps one, and may keep the old one: nothing on
+    /// the device tells which is newer.
+    pub(super) fn takers<'a>(
+        &'a self,
+        at: usize,
+        seen: &'a [Option<ObjId>],
+    ) -> impl Iterator<Item = ObjId> + 'a {
+        let here = move |r: &&Rename| {
+            let (from, to) = (self.cells.get(r.from.0), self.cells.get(at));
+            let (Some(from), Some(to)) = (from, to) else { return false };
+            let stays =
+                seen.get(r.from.0) == Some(&Some(r.obj)) && from.fit(Some(r.obj)) == Fit::Good;
+            r.to.0 == at && r.replaces && to.floor < r.to.1 && from.dir == to.dir && stays
+        };
+        self.renames.iter().filter(here).map(|r| r.obj)
     }
 
     /// Objects that must be found.

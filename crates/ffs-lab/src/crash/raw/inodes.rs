@@ -268,8 +268,9 @@ impl Checker {
                 continue;
             }
             if lbn >= w.blocks && w.directory {
-                // Its size must not cover a hole, so the pointer comes first.
+                // Its size must not cover a hole, so the pointer comes first; what it names is its own.
                 self.found.seen.saw(1);
+                self.claim(w, at, v.frag);
             } else if lbn >= w.blocks {
                 self.past_end(w.ino, at);
             } else if self.claim(w, at, v.frag) {

@@ -4,6 +4,7 @@ use super::*;
 use crate::crash::shrink::shrink;
 use crate::crash::text;
 use crate::watch::Unwatched;
+use ffs_admin::fsck::{Finding, Id};
 
 fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
     Plan {
@@ -12,6 +13,7 @@ fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
         shapes: shapes.iter().map(|name| geometry::find(name).unwrap()).collect(),
         length: 1,
         traces: 0,
+        directories: 0,
         workload: None,
         max_states: 1500,
         effort: Effort { subsets: 20, sectors: 10, window: 200 },
@@ -62,6 +64,43 @@ fn a_workload_that_breaks_nothing_stays_silent() {
     assert_eq!(tally.rules, []);
     assert!(tally.rows[0].states > 3 && !tally.limited);
     assert_eq!(tally.rows[0].workloads, 1);
+}
+
+/// The pointer of a block that hangs on an indirect block comes before the size, in a directory.
+#[test]
+fn a_directory_may_be_ahead_of_its_size_but_only_there() {
+    use std::fmt::Write;
+    // A name of 255 bytes fills a chunk: thirteen blocks of eight, and one more.
+    let names = |range: std::ops::Range<u32>| {
+        range.fold(String::new(), |mut text, number| {
+            let _ = writeln!(text, "link /foo /D/{number:-<255}");
+            text
+        })
+    };
+    let text =
+        format!("create /foo\nmkdir /D\n{}begin\n{}fsync /D\n", names(0..104), names(104..105));
+    let plan = Plan {
+        rates: Rates { remount: 1, interrupt: 0 },
+        ..given(&text, OrderingPolicy::SoftUpdates)
+    };
+    let tally = run(&plan, &mut Unwatched).unwrap();
+    assert_eq!(tally.rules, []);
+    let ahead = |found: &Finding| found.id == Id::IndTrunc;
+    let work = WorkId { shape: plan.shapes[0], source: Source::File };
+    let ran =
+        Bases::new(&plan, &[work]).unwrap().run(&plan, work, &plan.find(work).unwrap()).unwrap();
+    let mut desk = Desk::default();
+    let mut examiner =
+        Examiner::new(&ran.base, &ran.recording, plan.setting(), plan.rates, &mut desk);
+    let mut seen = false;
+    for window in &ran.recording.windows {
+        let stage = Stage::new(window, examiner.canvas(), plan.seed);
+        for (_, laid) in stage.distinct(plan.effort) {
+            seen |= examiner.preen(&stage, &laid).findings.iter().any(ahead);
+        }
+        examiner.pass(window);
+    }
+    assert!(seen, "the pointer was never ahead");
 }
 
 struct Stops(u64);

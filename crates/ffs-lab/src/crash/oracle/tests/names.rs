@@ -167,6 +167,58 @@ fn a_name_in_between_may_be_spared() {
 }
 
 #[test]
+fn a_chain_whose_last_name_was_removed_was_given_up() {
+    let mut s = Story::new();
+    let (f, old) = (s.file(ROOT, "a"), s.file(ROOT, "b"));
+    s.link(f, ROOT, "other");
+    s.synced();
+    // On the disk the first name went, and the others never came.
+    s.tell_rename(f, (ROOT, "a"), (ROOT, "b"), Some(old));
+    s.tell_rename(f, (ROOT, "b"), (ROOT, "c"), None);
+    s.hidden_unlink(ROOT, "a");
+    let gone = s.image();
+    assert_eq!(s.broken(&gone), ["X2"], "its last name is owed");
+    s.tell_gone("c", f);
+    assert_eq!(s.broken(&gone), GOOD);
+}
+
+#[test]
+fn who_is_where_it_was_never_went_to_a_name_in_between() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "a");
+    let g = s.file(ROOT, "g");
+    s.synced();
+    // On the disk `f` did not move, and `g` has the name that `f` had in between.
+    s.tell_rename(f, (ROOT, "a"), (ROOT, "b"), None);
+    s.tell_rename(f, (ROOT, "b"), (ROOT, "c"), None);
+    s.rename(g, (ROOT, "g"), (ROOT, "b"), None);
+    assert_eq!(s.broken(&s.image()), GOOD);
+    s.hidden_unlink(ROOT, "a");
+    let broken = s.broken(&s.image());
+    assert!(broken.contains(&"X2".to_owned()), "{broken:?}");
+}
+
+#[test]
+fn of_two_names_of_a_directory_a_check_keeps_one() {
+    let mut s = Story::new();
+    let (d, empty) = (s.mkdir(ROOT, "d"), s.mkdir(ROOT, "e"));
+    let (f, old) = (s.file(ROOT, "f"), s.file(ROOT, "g"));
+    s.synced();
+    s.fs.rmdir(&s.cred, &s.vnode(ROOT), b"e").unwrap();
+    let dropped = s.image();
+    assert_eq!(s.broken(&dropped), ["X1", "X4"], "not before it is told to");
+    s.tell_rename(d, (ROOT, "d"), (ROOT, "e"), Some(empty));
+    assert_eq!(s.broken(&dropped), GOOD);
+    // Of a file both names stay.
+    s.hidden_unlink(ROOT, "g");
+    s.tell_rename(f, (ROOT, "f"), (ROOT, "g"), Some(old));
+    assert_eq!(s.broken(&s.image()), ["X4"]);
+    s.fsynced(ROOT);
+    let broken = s.broken(&dropped);
+    assert!(broken.contains(&"X4".to_owned()), "{broken:?}");
+}
+
+#[test]
 fn link_and_unlink_leave_one_of_the_names() {
     let mut s = Story::new();
     let f = s.file(ROOT, "a");
