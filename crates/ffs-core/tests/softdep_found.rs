@@ -354,6 +354,87 @@ fn what_is_punched_beside_a_hole_waits_for_nothing_that_is_not_written() {
     w.end();
 }
 
+/// A file is cut short, or to nothing, before and after it takes another's name, and its directory is made durable:
+/// the name was seen when the inode was written, whose size was held back for an indirect block, or whose blocks were
+/// not there yet. Until its content of then is on the device, or what came after, the other keeps the name.
+#[test]
+fn a_file_cut_short_replaces_another_with_its_size() {
+    const BLOCK: u64 = 4096;
+    // Blocks it has; whether they are durable; blocks left when it is renamed; then blocks left in turn, with the
+    // directory made durable in between.
+    let cases: [(u64, bool, u64, &[u64]); 6] = [
+        (30, true, 17, &[]),
+        (30, true, 17, &[0]),
+        (30, true, 17, &[14, 13]),
+        (30, false, 30, &[0]),
+        (8, false, 8, &[3, 0]),
+        (30, false, 17, &[13, 0]),
+    ];
+    // How often the buffer daemon has written before.
+    for ((blocks, durable, left, cuts), wrote) in
+        cases.into_iter().flat_map(|c| (0..4).map(move |n| (c, n)))
+    {
+        let w = world(BLOCK as u32, 512);
+        let (c, root) = (Cred::root(), &w.root);
+        // The root's inode is in another block.
+        (0..16).for_each(|n| drop(w.file(root, &format!("z{n}"))));
+        let (old, beside) = (w.file(root, "f"), w.file(root, "beside"));
+        w.fs.write(&c, &old, 0, &[1; 100], WriteMode::default()).unwrap();
+        let v = w.file(root, "new");
+        if !durable {
+            w.fs.sync().unwrap();
+        }
+        let bytes = vec![2; (blocks * BLOCK) as usize];
+        w.fs.write(&c, &v, 0, &bytes, WriteMode::default()).unwrap();
+        if durable {
+            w.fs.sync().unwrap();
+        }
+        let state = w.record();
+        let cut_to = |blocks: u64| {
+            let cut = SetAttr { size: Some(blocks * BLOCK), ..SetAttr::default() };
+            w.fs.setattr(&c, &v, &cut).unwrap();
+        };
+        if left < blocks {
+            cut_to(left);
+        }
+        // Others' inodes and names are in the same blocks.
+        let others = |n: u64| {
+            let mode = SetAttr { perm: Some(0o600 + n as u16), ..SetAttr::default() };
+            w.fs.setattr(&c, &beside, &mode).unwrap();
+            w.fs.fsync(&beside, false).unwrap();
+            w.fs.fsync(&w.file(root, &format!("y{n}")), false).unwrap();
+        };
+        for _ in 0..wrote {
+            w.fs.write_oldest().unwrap();
+        }
+        others(6);
+        w.fs.rename(&c, (root, b"new"), (root, b"f"), RenameMode::Replace).unwrap();
+        others(7);
+        for &blocks in cuts {
+            cut_to(blocks);
+            w.fs.fsync(root, false).unwrap();
+            others(blocks);
+        }
+        w.fs.fsync(root, false).unwrap();
+        w.fs.sync().unwrap();
+        w.each_write(&state, |state, offset| {
+            let fs = repaired(state.snapshot());
+            let v = fs.lookup(&c, &fs.root().unwrap(), b"f").unwrap();
+            let mut found = vec![0; 31 * BLOCK as usize];
+            let len = fs.read(&v, 0, &mut found).unwrap();
+            found.truncate(len);
+            let what = format!("{blocks} {durable} {left} {cuts:?} {wrote}, a write at {offset}");
+            if found != [1; 100] {
+                let sizes = cuts.iter().chain([&left]).map(|blocks| blocks * BLOCK);
+                assert!(sizes.clone().any(|size| size == len as u64), "{len} bytes: {what}");
+                assert!(found.iter().all(|b| *b == 2), "not its bytes: {what}");
+            }
+        });
+        drop((old, beside, v));
+        w.end();
+    }
+}
+
 /// What a volume is after a repair.
 fn repaired(dev: MemDevice) -> Ffs {
     let dev: Arc<dyn BlockDevice> = Arc::new(dev);

@@ -504,12 +504,15 @@ impl Engine {
         }
     }
 
-    /// `id` needs what is stored of the file now, and every pointer of it.
+    /// `id` needs what is stored of the file now: every pointer of it, and the size, if that is held back.
     pub(super) fn need_file(&mut self, id: Id, ino: Ino) {
         self.need_inode(id, ino, false);
         let own = self.inodes.get(&ino).and_then(|r| r.more.as_ref());
         let mut claims: Vec<Id> = own
-            .map(|m| m.slots.iter().filter_map(|(_, c)| c.versions.last().copied()).collect())
+            .map(|m| {
+                let pointers = m.slots.iter().filter_map(|(_, c)| c.versions.last());
+                pointers.chain(&m.holds).copied().collect()
+            })
             .unwrap_or_default();
         let maps = self.indirects.range(Engine::maps_of(ino)).flat_map(|(_, all)| all.values());
         claims.extend(maps.filter_map(|c| c.versions.last().copied()));
