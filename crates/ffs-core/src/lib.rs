@@ -25,6 +25,7 @@ mod error;
 mod inode;
 pub mod mount;
 mod namecache;
+mod openhash;
 mod ops;
 mod options;
 mod ordering;

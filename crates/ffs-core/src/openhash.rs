@@ -1,17 +1,23 @@
-//! The index over the entries: open addressing with linear probing, and no tombstones.
+//! An index over numbered things that lie anywhere in memory: open addressing with linear probing, and no
+//! tombstones.
 //!
 //! # Invariants
-//! 1. A slot holds an entry's number together with its whole hash, so that neither growing nor closing
-//!    a gap has to look at the entries, which lie anywhere in memory; and what the entry means, which
-//!    is so found without another search.
-//! 2. From the slot an entry's hash names to the one it is in, every slot is taken: a search may end at
+//! 1. A slot holds a thing's number together with its whole hash, so that neither growing nor closing a gap has to
+//!    look at the things; and a handle of what is wanted of it, which is so found without another search. A search
+//!    waits for one line of memory, and [`OpenHash::prefetch`] asks for it early.
+//! 2. From the slot a thing's hash names to the one it is in, every slot is taken: a search may end at
 //!    the first empty one. Removing closes the gap it leaves.
 //! 3. At most three quarters of the slots are taken.
 
-use super::{At, NIL};
 use crate::prefetch;
 
-/// Where an entry's number is kept.
+/// Number of a thing.
+pub(crate) type At = u32;
+
+/// No thing.
+pub(crate) const NIL: At = At::MAX;
+
+/// Where a thing's number is kept.
 #[derive(Debug)]
 struct Slot<H> {
     hash: u32,
@@ -26,23 +32,23 @@ impl<H> Slot<H> {
 /// Fewest slots of an index that holds anything.
 const FEWEST: usize = 64;
 
-/// Entry numbers by hash.
+/// Numbers by hash.
 #[derive(Debug)]
-pub(super) struct Index<H> {
+pub(crate) struct OpenHash<H> {
     /// None, or a power of two.
     slots: Vec<Slot<H>>,
     taken: usize,
 }
 
-impl<H> Default for Index<H> {
-    fn default() -> Index<H> {
-        Index { slots: Vec::new(), taken: 0 }
+impl<H> Default for OpenHash<H> {
+    fn default() -> OpenHash<H> {
+        OpenHash { slots: Vec::new(), taken: 0 }
     }
 }
 
-impl<H> Index<H> {
-    /// The entry with this hash for which `is` holds, and what it means. `is` is told both.
-    pub(super) fn find(
+impl<H> OpenHash<H> {
+    /// The thing with this hash for which `is` holds, and what it means. `is` is told both.
+    pub(crate) fn find(
         &self,
         hash: u32,
         mut is: impl FnMut(At, Option<&H>) -> bool,
@@ -61,8 +67,8 @@ impl<H> Index<H> {
         }
     }
 
-    /// Adds an entry that is not in the index.
-    pub(super) fn insert(&mut self, hash: u32, at: At, means: Option<H>) {
+    /// Adds a thing that is not in the index.
+    pub(crate) fn insert(&mut self, hash: u32, at: At, means: Option<H>) {
         if (self.taken + 1) * 4 > self.slots.len() * 3 {
             self.grow();
         }
@@ -91,8 +97,8 @@ impl<H> Index<H> {
         }
     }
 
-    /// Takes an entry out; tells what it meant.
-    pub(super) fn remove(&mut self, hash: u32, at: At) -> Option<H> {
+    /// Takes a thing out; tells what it meant.
+    pub(crate) fn remove(&mut self, hash: u32, at: At) -> Option<H> {
         let mask = self.slots.len().checked_sub(1)?;
         let mut gap = hash as usize & mask;
         while self.slots[gap].at != at {
@@ -120,15 +126,21 @@ impl<H> Index<H> {
     }
 
     /// Has the slots that a search for `hash` looks at fetched.
-    pub(super) fn prefetch(&self, hash: u32) {
+    pub(crate) fn prefetch(&self, hash: u32) {
         let Some(mask) = self.slots.len().checked_sub(1) else { return };
         if let Some(slot) = self.slots.get(hash as usize & mask) {
             prefetch::line(slot);
         }
     }
 
+    /// Things in it.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.taken
+    }
+
     /// Memory in use, bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot<H>>()
     }
 }
@@ -145,7 +157,7 @@ mod tests {
         const SEED: u64 = 0x1dec_5eed;
         println!("seed {SEED:#x}");
         let mut rng = SplitMix64::new(SEED);
-        let (mut index, mut model) = (Index::default(), BTreeMap::<At, u32>::new());
+        let (mut index, mut model) = (OpenHash::default(), BTreeMap::<At, u32>::new());
         for step in 0..60_000 {
             let at = rng.below(400) as At;
             // The last slots of the table, whatever its size.

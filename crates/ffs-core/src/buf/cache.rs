@@ -123,6 +123,11 @@ impl BufCache {
         }
     }
 
+    /// The block of `key` will be asked for: as [`BufCache::prefetch`], but only the first step of the way to it.
+    pub(crate) fn prefetch_place(&self, key: BufKey) {
+        self.state.lock().prefetch(key);
+    }
+
     /// Whether the block of `key` is in memory, perhaps not filled yet. Uses nothing.
     pub(crate) fn holds(&self, key: BufKey) -> bool {
         self.state.lock().contains(key)

@@ -20,13 +20,14 @@ use super::limits::CacheLimits;
 use super::pool::Pool;
 use super::stats::{CacheStats, ClassStats};
 use super::{Buf, BufKey, BufKind, BufRef};
+use crate::openhash::{NIL, OpenHash};
 use crate::prefetch;
-use ffs_ondisk::{FragNo, Ino};
+use ffs_ondisk::Ino;
+use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-
-type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
 /// Bytes of a page.
 const PAGE: u32 = 4096;
@@ -34,9 +35,6 @@ const PAGE: u32 = 4096;
 const MALLOC_UNIT: u32 = 512;
 /// Largest buffer that is not made of pages, bytes.
 const MALLOC_MOST: u32 = 2048;
-
-/// No slot: end of a list.
-const NIL: u32 = u32::MAX;
 
 /// Where a block's bytes are accounted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,14 +53,8 @@ pub(super) enum Tier {
     Two,
 }
 
-/// Where a block is found. Its buffer stands here too: at a hundred thousand blocks each step on the way to one
-/// waits for memory.
-struct Place {
-    at: u32,
-    buf: BufRef,
-}
-
-/// References to a buffer that the cache has itself: its slot's and its place's.
+/// References to a buffer that the cache has itself: its slot's, and the index's, as at a hundred thousand blocks
+/// each step on the way to one waits for memory.
 const OWN: usize = 2;
 
 /// A block in memory.
@@ -142,9 +134,10 @@ pub(super) struct Dirty {
 pub(super) struct State {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    meta: Map<FragNo, Place>,
-    files: Map<(Ino, i64), Place>,
-    owners: Map<Ino, Owner>,
+    /// Slots by key.
+    index: OpenHash<BufRef>,
+    hasher: FixedState,
+    owners: HashMap<Ino, Owner, FixedState>,
     queues: [Queue; 3],
     tick: u64,
     limits: CacheLimits,
@@ -162,9 +155,9 @@ impl State {
         State {
             slots: Vec::new(),
             free: Vec::new(),
-            meta: Map::default(),
-            files: Map::default(),
-            owners: Map::default(),
+            index: OpenHash::default(),
+            hasher: FixedState::default(),
+            owners: HashMap::default(),
             queues: [EMPTY; 3],
             tick: 0,
             limits,
@@ -177,20 +170,31 @@ impl State {
         }
     }
 
-    fn place(&self, key: BufKey) -> Option<&Place> {
-        match key {
-            BufKey::Meta(d) => self.meta.get(&d),
-            BufKey::File(ino, lbn) => self.files.get(&(ino, lbn)),
-        }
+    fn hash(&self, key: BufKey) -> u32 {
+        (self.hasher.hash_one(key) >> 32) as u32
+    }
+
+    fn place(&self, key: BufKey) -> Option<(u32, &BufRef)> {
+        let found = self.index.find(self.hash(key), |at, buf| {
+            // Slot and buffer lie anywhere in memory: they come at the same time.
+            self.slots.get(at as usize).inspect(|slot| prefetch::line(*slot));
+            buf.is_some_and(|buf| buf.key == key)
+        });
+        found.and_then(|(at, buf)| Some((at, buf?)))
     }
 
     fn find(&self, key: BufKey) -> Option<u32> {
-        self.place(key).map(|place| place.at)
+        self.place(key).map(|(at, _)| at)
     }
 
     /// The buffer of `key`, no use of it.
     pub(super) fn peek(&self, key: BufKey) -> Option<&Buf> {
-        self.place(key).map(|place| &*place.buf)
+        self.place(key).map(|(_, buf)| &**buf)
+    }
+
+    /// The block of `key` will be asked for.
+    pub(super) fn prefetch(&self, key: BufKey) {
+        self.index.prefetch(self.hash(key));
     }
 
     pub(super) fn contains(&self, key: BufKey) -> bool {
@@ -203,9 +207,8 @@ impl State {
 
     /// The buffer of `key`, which is in tier 1 from now on; a hit is counted.
     pub(super) fn lookup(&mut self, key: BufKey) -> Option<BufRef> {
-        let place = self.place(key)?;
-        self.slots.get(place.at as usize).inspect(|slot| prefetch::line(*slot));
-        let (at, buf) = (place.at, Arc::clone(&place.buf));
+        let (at, buf) = self.place(key)?;
+        let buf = Arc::clone(buf);
         let slot = &mut self.slots[at as usize];
         slot.used = true;
         let (tier, kind) = (slot.tier, slot.kind);
@@ -254,15 +257,9 @@ impl State {
                 (self.slots.len() - 1) as u32
             }
         };
-        let place = Place { at, buf };
-        match key {
-            BufKey::Meta(d) => {
-                self.meta.insert(d, place);
-            }
-            BufKey::File(ino, lbn) => {
-                self.files.insert((ino, lbn), place);
-                self.adopt(ino, at);
-            }
+        self.index.insert(self.hash(key), at, Some(buf));
+        if let BufKey::File(ino, _) = key {
+            self.adopt(ino, at);
         }
         self.account(at, true);
         self.link(at);
@@ -302,14 +299,9 @@ impl State {
             self.unlink(at);
         }
         self.account(at, false);
-        match buf.key {
-            BufKey::Meta(d) => {
-                self.meta.remove(&d);
-            }
-            BufKey::File(ino, lbn) => {
-                self.files.remove(&(ino, lbn));
-                self.abandon(ino, at);
-            }
+        self.index.remove(self.hash(buf.key), at);
+        if let BufKey::File(ino, _) = buf.key {
+            self.abandon(ino, at);
         }
         self.free.push(at);
         match Arc::try_unwrap(buf) {
@@ -685,9 +677,11 @@ impl State {
             assert_eq!(walk.count(), q.len);
         }
         assert_eq!(queued, self.queues.iter().map(|q| q.len).sum::<usize>());
-        assert_eq!(self.meta.len() + self.files.len(), self.slots.len() - self.free.len());
+        assert_eq!(self.index.len(), self.slots.len() - self.free.len());
+        let keys = self.slots.iter().filter_map(|slot| slot.buf.as_ref()).map(|buf| buf.key);
+        let of_files = keys.filter(|key| matches!(key, BufKey::File(..))).count();
         let owned: usize = self.owners.values().map(|o| self.blocks_of(o.first).count()).sum();
-        assert_eq!(owned, self.files.len());
+        assert_eq!(owned, of_files);
         u
     }
 

@@ -45,10 +45,10 @@ fn place(ino: Ino) -> (usize, usize, usize) {
 }
 
 impl InodeMap {
-    /// The place of an inode, if its page is there.
-    fn slot(&self, ino: Ino) -> Option<&Option<Arc<Inode>>> {
+    /// The page of an inode, if it is there, and the place on it.
+    fn page(&self, ino: Ino) -> Option<(&Page, usize)> {
         let (shelf, page, at) = place(ino);
-        self.shelves.get(shelf)?.as_ref()?.all.get(page)?.as_ref()?.all.get(at)
+        Some((self.shelves.get(shelf)?.as_ref()?.all.get(page)?.as_ref()?, at))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -56,7 +56,8 @@ impl InodeMap {
     }
 
     pub(super) fn get(&self, ino: Ino) -> Option<&Arc<Inode>> {
-        self.slot(ino)?.as_ref()
+        let (page, at) = self.page(ino)?;
+        page.all.get(at)?.as_ref()
     }
 
     /// Whether `ip` itself is here, and not another inode that has its number.
@@ -115,7 +116,10 @@ impl InodeMap {
 
     /// An inode will be looked for or taken out.
     pub(super) fn prefetch(&self, ino: Ino) {
-        self.slot(ino).inspect(|slot| prefetch::line(*slot));
+        if let Some((page, at)) = self.page(ino) {
+            page.all.get(at).inspect(|slot| prefetch::line(*slot));
+            prefetch::line(&page.len);
+        }
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<Inode>> {

@@ -432,6 +432,17 @@ impl InodeTable {
         self.cache().prefetch(key, at, self.g().format.dinode_size());
     }
 
+    /// As [`InodeTable::prefetch_dinode`], which follows: only the first step of the way to it, which waits for
+    /// nothing.
+    pub(crate) fn prefetch_dinode_place(&self, ino: Ino) {
+        self.cache().prefetch_place(BufKey::Meta(self.g().ino_to_fsba(ino)));
+    }
+
+    /// Inode `ino` will probably be freed.
+    pub(crate) fn prefetch_removal(&self, ino: Ino) {
+        self.state.lock().map.prefetch(ino);
+    }
+
     /// Inode `ino` will be looked for in memory, and most likely read from its block.
     pub(crate) fn prefetch_inode(&self, ino: Ino) {
         self.state.lock().map.prefetch(ino);

@@ -24,23 +24,16 @@
 //! Reference: `spec/directories-and-caches.md` §4, §6.
 
 mod entry;
-mod index;
 #[cfg(test)]
 mod tests;
 
 use crate::counters::{Counters, bump_alone};
+use crate::openhash::{At, NIL, OpenHash};
 use entry::{Entries, Head, List};
 use ffs_ondisk::Ino;
-use index::Index;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-
-/// Number of an entry.
-type At = u32;
-
-/// No entry.
-const NIL: At = At::MAX;
 
 /// What the cache knows of an inode; part of it in memory.
 #[derive(Debug, Default)]
@@ -116,7 +109,7 @@ pub(crate) struct NameCache<H> {
     /// `debug.vfscache`. Off: nothing is answered, entered or counted.
     on: bool,
     entries: Entries,
-    index: Index<H>,
+    index: OpenHash<H>,
     /// The negative entry asked for last, and the one not asked for longest.
     newest: Head,
     oldest: At,
@@ -131,7 +124,7 @@ impl<H: Handle> NameCache<H> {
         NameCache {
             on,
             entries: Entries::default(),
-            index: Index::default(),
+            index: OpenHash::default(),
             newest: Head::default(),
             oldest: NIL,
             negatives: 0,
@@ -350,7 +343,7 @@ impl<H: Handle> NameCache<H> {
     ) {
         inodes.for_each(|links| self.purge(v, links));
         debug_assert_eq!((self.len(), self.negatives, self.oldest), (0, 0, NIL));
-        (self.entries, self.index) = (Entries::default(), Index::default());
+        (self.entries, self.index) = (Entries::default(), OpenHash::default());
     }
 
     /// Switches the cache on or off; see [`NameCache::purge_all`], which whoever switches it off calls.

@@ -191,12 +191,10 @@ impl Inner {
     /// memory. `was` is the file the name cache knew for the name.
     fn find_entry(&self, d: Dir<'_>, name: &[u8], was: Option<&Inode>) -> Result<Entry> {
         if let Some(ip) = was {
-            self.table.prefetch_dinode(ip.ino);
+            self.table.prefetch_dinode_place(ip.ino);
         }
         let entry = dir::find(d, name)?.ok_or(Error::NotFound)?;
-        if was.is_none() {
-            self.table.prefetch_dinode(entry.ino);
-        }
+        self.table.prefetch_dinode(entry.ino);
         dir::prefetch_chunk(d, &entry);
         Ok(entry)
     }

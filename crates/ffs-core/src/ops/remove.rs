@@ -102,6 +102,9 @@ fn find_victim(
     check_in_tree(d.table, d.ip, d.data)?;
     dir::prefetch(d.shared(), name);
     let was = d.table.unname(d.ip, name);
+    if let Some(ip) = &was {
+        d.table.prefetch_removal(ip.ino);
+    }
     let entry = inner.find_entry(d.shared(), name, was.as_deref())?;
     Ok((entry, was))
 }
