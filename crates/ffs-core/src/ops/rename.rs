@@ -10,22 +10,23 @@
 //! 4. Where §11.2 lists the new parent's inode behind the target directory block we write it before:
 //!    the same number of writes, and no moment at which its count is too low (D12).
 
+mod check;
 mod exchange;
+#[cfg(test)]
+mod tests;
 
 use super::locks::{Guard, Locks, Stop, retry};
 use super::names::{NewEntry, named};
 use super::remove::removed;
-use super::{
-    Held, Vnode, check_alive, check_directory, check_in_tree, check_name, is_dots, perm, reserve_of,
-};
+use super::{Vnode, check_directory, check_name, is_dots, reserve_of};
 use crate::cred::Cred;
 use crate::dir::{self, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
 use crate::ordering::{DotDot, Gone, InodeChange, NameKind, NamedInode};
-use crate::types::{Access, RenameMode};
-use ffs_ondisk::dinode::LINK_MAX;
+use crate::types::RenameMode;
+use check::{above_itself, check_parent, is_above};
 use ffs_ondisk::{FileType, Ino, Place, Structure};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -228,27 +229,6 @@ fn attempt(
     Ok(ControlFlow::Break(()))
 }
 
-/// Whether `file` is the very directory the name is in: then it is above itself.
-fn is_above(file: &Held<'_>, name: &Name<'_>) -> bool {
-    Arc::ptr_eq(&file.ip, name.dir)
-}
-
-/// Why a file above the other name's directory cannot be renamed: the source would come to lie
-/// below itself, a target is not empty.
-fn above_itself(req: &Request<'_>, is_source: bool) -> Error {
-    if is_source || req.mode == RenameMode::Exchange {
-        Error::Invalid("a directory cannot be moved below itself")
-    } else {
-        Error::NotEmpty
-    }
-}
-
-fn check_parent(inner: &Inner, ip: &Inode, data: &InodeData, cred: &Cred) -> Result<()> {
-    check_directory(data)?;
-    perm::may_search(&data.d, cred)?;
-    check_in_tree(&inner.table, ip, data)
-}
-
 impl<'a> Renaming<'a> {
     fn same_dir(&self) -> bool {
         self.d2.is_none()
@@ -273,170 +253,8 @@ impl<'a> Renaming<'a> {
         self.d2.as_deref().unwrap_or(&self.d1)
     }
 
-    /// Whether a directory changes its parent.
-    fn needs_rename_lock(&self) -> bool {
-        let exchanged = self.req.mode == RenameMode::Exchange;
-        let other = exchanged && self.dst.as_ref().is_some_and(Moved::is_dir);
-        !self.same_dir() && (self.src.is_dir() || other)
-    }
-
-    /// Refuses to move a directory below itself, and to replace one the source lies in.
-    fn check_loops(&mut self) -> Result<()> {
-        if self.same_dir() {
-            return Ok(());
-        }
-        if self.src.is_dir() {
-            let Some(above) = self.above(self.req.to.dir, self.src.ip)? else {
-                return Err(above_itself(&self.req, true));
-            };
-            self.above_src = above;
-        }
-        match &self.dst {
-            Some(dst) if self.src.is_dir() && dst.is_dir() || self.swaps_dir(dst) => {
-                let Some(above) = self.above(self.req.from.dir, dst.ip)? else {
-                    return Err(above_itself(&self.req, false));
-                };
-                self.above_dst = above;
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Tells the policy below what the directories will lie that change places.
-    fn tell_above(&self) {
-        let ordering = &self.inner.table.alloc().ordering;
-        if self.arrives(&self.src) {
-            ordering.moves_below(self.src.ip.ino, &self.above_src);
-        }
-        if let Some(dst) = self.dst.as_ref().filter(|dst| self.swaps_dir(dst) && !self.same_dir()) {
-            ordering.moves_below(dst.ip.ino, &self.above_dst);
-        }
-    }
-
     fn swaps_dir(&self, dst: &Moved<'_>) -> bool {
         self.req.mode == RenameMode::Exchange && dst.is_dir()
-    }
-
-    /// Directory `from` and those above it, up to the root; `None` if `top` is among them.
-    fn above(&self, from: &Arc<Inode>, top: &Arc<Inode>) -> Result<Option<Vec<Ino>>> {
-        let (mut at, mut above) = (Arc::clone(from), Vec::new());
-        // Brent's cycle detection: a mark that moves up at powers of two.
-        let (mut mark, mut steps, mut limit) = (at.ino, 0u64, 1u64);
-        loop {
-            if Arc::ptr_eq(&at, top) {
-                return Ok(None);
-            }
-            above.push(at.ino);
-            if at.ino == Ino::ROOT {
-                return Ok(Some(above));
-            }
-            let up = self.parent_of(&at)?;
-            if up == mark {
-                let (s, place) = (Structure::Directory, Place::Inode(up));
-                let e = Error::corrupt(s, place, "'..'", "a loop", "a way to the root");
-                return Err(self.inner.damaged(e));
-            }
-            steps += 1;
-            if steps == limit {
-                (mark, limit) = (up, limit * 2);
-            }
-            at = self.inner.table.get(up)?;
-        }
-    }
-
-    /// The number of the directory above `ip`, which may be one of ours.
-    fn parent_of(&self, ip: &Arc<Inode>) -> Result<Ino> {
-        let ours = [
-            (self.req.from.dir, Some(&*self.d1)),
-            (self.req.to.dir, self.d2.as_deref()),
-            (self.src.ip, Some(&*self.src.data)),
-            (self.dst.as_ref().map_or(self.src.ip, |d| d.ip), self.dst.as_ref().map(|d| &*d.data)),
-        ];
-        let held = ours.into_iter().find_map(
-            |(have, data)| {
-                if Arc::ptr_eq(have, ip) { data } else { None }
-            },
-        );
-        match held {
-            Some(data) => self.inner.parent_of(ip, data),
-            None => {
-                let data = ip.read();
-                check_directory(&data)?;
-                check_in_tree(&self.inner.table, ip, &data)?;
-                self.inner.parent_of(ip, &data)
-            }
-        }
-    }
-
-    /// Permissions, kinds, link limits.
-    fn check(&mut self) -> Result<()> {
-        check_alive(&self.src.data)?;
-        let (cred, exchange) = (self.req.cred, self.req.mode == RenameMode::Exchange);
-        if exchange && self.dst.is_none() {
-            return Err(Error::NotFound);
-        }
-        perm::may_remove(&self.d1.d, &self.src.data.d, cred)?;
-        match &self.dst {
-            Some(dst) => {
-                check_alive(&dst.data)?;
-                perm::may_remove(&self.target_data().d, &dst.data.d, cred)?;
-            }
-            None => perm::may_enter(&self.target_data().d, cred)?,
-        }
-        if let Some(dst) = self.dst.as_ref().filter(|_| !exchange) {
-            match (self.src.is_dir(), dst.is_dir()) {
-                (true, false) => return Err(Error::NotDirectory),
-                (false, true) => return Err(Error::IsDirectory),
-                _ => {}
-            }
-        }
-        // A directory that changes its parent is itself written: its `..`.
-        let moved = [Some(&self.src), self.dst.as_ref().filter(|_| exchange)];
-        for m in moved.into_iter().flatten() {
-            if m.is_dir() && self.d2.is_some() {
-                perm::check(&m.data.d, cred, Access::WRITE)?;
-            }
-            if m.data.d.nlink >= LINK_MAX {
-                return Err(Error::TooManyLinks);
-            }
-        }
-        self.check_links()?;
-        self.check_replaced()
-    }
-
-    /// Whether the parents can take the `..` of directories that come to them.
-    fn check_links(&self) -> Result<()> {
-        let Some(d2) = &self.d2 else { return Ok(()) };
-        let dst_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
-        let full = |d: &InodeData| d.d.nlink >= LINK_MAX;
-        // Exchanged directories are counted by their new parents before the old ones forget them.
-        let exchange = self.req.mode == RenameMode::Exchange;
-        let comes_to_2 = self.src.is_dir() && (!dst_dir || exchange);
-        let comes_to_1 = exchange && dst_dir;
-        if comes_to_2 && full(d2) || comes_to_1 && full(&self.d1) {
-            return Err(Error::TooManyLinks);
-        }
-        Ok(())
-    }
-
-    /// Whether a directory to be replaced may go.
-    fn check_replaced(&mut self) -> Result<()> {
-        if self.req.mode == RenameMode::Exchange {
-            return Ok(());
-        }
-        match self.dst.take() {
-            Some(dst) if dst.is_dir() => {
-                let inner = self.inner;
-                let ok = inner.check_removable(&self.target(), dst.ip, &dst.data);
-                self.dst = Some(dst);
-                ok
-            }
-            other => {
-                self.dst = other;
-                Ok(())
-            }
-        }
     }
 
     /// Tells the name cache, which knows neither name since the locks were taken, what they mean now.
@@ -651,95 +469,4 @@ fn redirect_dotdot(inner: &Inner, moved: &mut Moved<'_>, parent: Ino) -> Result<
 fn depth_below(parent: Ino, data: &InodeData) -> u32 {
     let above = data.d.freelink;
     if above != 0 || parent == Ino::ROOT { above.saturating_add(1) } else { 0 }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::buf::BufKey;
-    use crate::mount::Env;
-    use crate::options::MountOptions;
-    use crate::options::OrderingPolicy;
-    use crate::types::{NodeKind, WriteMode};
-    use ffs_ondisk::{Endian, Format};
-    use std::cell::RefCell;
-    use std::sync::mpsc;
-    use std::time::Duration;
-
-    thread_local! {
-        /// Done once between two steps without I/O, where nothing else could act.
-        static BETWEEN: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
-    }
-
-    pub(super) fn between() {
-        if let Some(act) = BETWEEN.take() {
-            act();
-        }
-    }
-
-    /// With `replace_order`: the directory is written just when it names the new file, and before
-    /// that name is told to wait for the file's content.
-    #[test]
-    fn a_name_that_replaces_another_is_not_seen_before_it_is_known_to_wait_for_content() {
-        const LEN: usize = 3000;
-        let dev =
-            ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 4096, 512, 8 << 20).unwrap();
-        let dev = Arc::new(dev);
-        let ordering = OrderingPolicy::SoftUpdates;
-        let opts = MountOptions { ordering, force: true, ..MountOptions::default() };
-        let fs = Arc::new(Ffs::mount(dev.clone(), &opts, Env::system()).unwrap());
-        let (c, root) = (Cred::root(), fs.root().unwrap());
-        let make = |name: &[u8]| fs.create(&c, &root, name, NodeKind::Regular, 0o644).unwrap();
-        let (old, new) = (make(b"f"), make(b"new"));
-        fs.write(&c, &old, 0, &[1; LEN], WriteMode::default()).unwrap();
-        fs.sync().unwrap();
-        fs.write(&c, &new, 0, &[2; LEN], WriteMode::default()).unwrap();
-        let (other, device, (tell, told)) = (fs.clone(), dev.clone(), mpsc::channel());
-        let (dir, ino) = (root.ip.ino, new.ip.ino);
-        BETWEEN.set(Some(Box::new(move || {
-            // The inode, with the link it got, then the directory; the content is left.
-            let alloc = other.0.table.alloc();
-            let g = alloc.g();
-            for key in [BufKey::Meta(g.ino_to_fsba(ino)), BufKey::File(dir, 0)] {
-                alloc.cache.bwrite(&alloc.cache.incore(key).unwrap()).unwrap();
-                alloc.cache.flush_device().unwrap();
-            }
-            tell.send(device.snapshot()).unwrap();
-        })));
-        fs.rename(&c, (&root, b"new"), (&root, b"f"), RenameMode::Replace).unwrap();
-        let crashed = told.try_recv().unwrap();
-        let fs = Ffs::mount(Arc::new(crashed), &opts, Env::system()).unwrap();
-        let root = fs.root().unwrap();
-        let mut found = [0; LEN];
-        let f = fs.lookup(&c, &root, b"f").unwrap();
-        let read = fs.read(&f, 0, &mut found).unwrap();
-        assert_eq!((read, found), (LEN, [1; LEN]), "neither the old file nor the new one");
-    }
-
-    #[test]
-    fn a_lock_left_from_the_try_before_is_not_waited_for() {
-        let (done, wait) = mpsc::channel();
-        std::thread::spawn(move || {
-            let dev = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 8 << 20)
-                .unwrap();
-            let fs = Ffs::mount(Arc::new(dev), &MountOptions::default(), Env::system()).unwrap();
-            let cred = Cred::root();
-            let root = fs.root().unwrap();
-            let x = fs.mkdir(&cred, &root, b"x", 0o755).unwrap();
-            let y = fs.mkdir(&cred, &x, b"y", 0o755).unwrap();
-            fs.mkdir(&cred, &root, b"s", 0o755).unwrap();
-            let req = Request {
-                cred: &cred,
-                from: Name { dir: &root.ip, name: b"s" },
-                to: Name { dir: &y.ip, name: b"s" },
-                mode: RenameMode::Replace,
-            };
-            // The name meant `x` in the try before; now `x` is only above the target.
-            let alone = fs.0.rename_lock.lock();
-            let moved = attempt(&fs.0, req, Some(&x.ip), true);
-            drop(alone);
-            done.send(matches!(moved, Ok(ControlFlow::Break(())))).unwrap();
-        });
-        assert_eq!(wait.recv_timeout(Duration::from_secs(20)), Ok(true));
-    }
 }

@@ -1,0 +1,197 @@
+//! What must be true before a rename begins: who may do it, and that the tree stays one.
+
+use super::{Moved, Name, Renaming, Request};
+use crate::cred::Cred;
+use crate::error::{Error, Result};
+use crate::inode::{Inode, InodeData};
+use crate::mount::Inner;
+use crate::ops::{Held, check_alive, check_directory, check_in_tree, perm};
+use crate::types::{Access, RenameMode};
+use ffs_ondisk::dinode::LINK_MAX;
+use ffs_ondisk::{Ino, Place, Structure};
+use std::sync::Arc;
+
+/// Whether `file` is the very directory the name is in: then it is above itself.
+pub(super) fn is_above(file: &Held<'_>, name: &Name<'_>) -> bool {
+    Arc::ptr_eq(&file.ip, name.dir)
+}
+
+/// Why a file above the other name's directory cannot be renamed: the source would come to lie
+/// below itself, a target is not empty.
+pub(super) fn above_itself(req: &Request<'_>, is_source: bool) -> Error {
+    if is_source || req.mode == RenameMode::Exchange {
+        Error::Invalid("a directory cannot be moved below itself")
+    } else {
+        Error::NotEmpty
+    }
+}
+
+pub(super) fn check_parent(inner: &Inner, ip: &Inode, data: &InodeData, cred: &Cred) -> Result<()> {
+    check_directory(data)?;
+    perm::may_search(&data.d, cred)?;
+    check_in_tree(&inner.table, ip, data)
+}
+
+impl Renaming<'_> {
+    /// Whether a directory changes its parent.
+    pub(super) fn needs_rename_lock(&self) -> bool {
+        let exchanged = self.req.mode == RenameMode::Exchange;
+        let other = exchanged && self.dst.as_ref().is_some_and(Moved::is_dir);
+        !self.same_dir() && (self.src.is_dir() || other)
+    }
+
+    /// Refuses to move a directory below itself, and to replace one the source lies in.
+    pub(super) fn check_loops(&mut self) -> Result<()> {
+        if self.same_dir() {
+            return Ok(());
+        }
+        if self.src.is_dir() {
+            let Some(above) = self.above(self.req.to.dir, self.src.ip)? else {
+                return Err(above_itself(&self.req, true));
+            };
+            self.above_src = above;
+        }
+        match &self.dst {
+            Some(dst) if self.src.is_dir() && dst.is_dir() || self.swaps_dir(dst) => {
+                let Some(above) = self.above(self.req.from.dir, dst.ip)? else {
+                    return Err(above_itself(&self.req, false));
+                };
+                self.above_dst = above;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the policy below what the directories will lie that change places.
+    pub(super) fn tell_above(&self) {
+        let ordering = &self.inner.table.alloc().ordering;
+        if self.arrives(&self.src) {
+            ordering.moves_below(self.src.ip.ino, &self.above_src);
+        }
+        if let Some(dst) = self.dst.as_ref().filter(|dst| self.swaps_dir(dst) && !self.same_dir()) {
+            ordering.moves_below(dst.ip.ino, &self.above_dst);
+        }
+    }
+
+    /// Directory `from` and those above it, up to the root; `None` if `top` is among them.
+    fn above(&self, from: &Arc<Inode>, top: &Arc<Inode>) -> Result<Option<Vec<Ino>>> {
+        let (mut at, mut above) = (Arc::clone(from), Vec::new());
+        // Brent's cycle detection: a mark that moves up at powers of two.
+        let (mut mark, mut steps, mut limit) = (at.ino, 0u64, 1u64);
+        loop {
+            if Arc::ptr_eq(&at, top) {
+                return Ok(None);
+            }
+            above.push(at.ino);
+            if at.ino == Ino::ROOT {
+                return Ok(Some(above));
+            }
+            let up = self.parent_of(&at)?;
+            if up == mark {
+                let (s, place) = (Structure::Directory, Place::Inode(up));
+                let e = Error::corrupt(s, place, "'..'", "a loop", "a way to the root");
+                return Err(self.inner.damaged(e));
+            }
+            steps += 1;
+            if steps == limit {
+                (mark, limit) = (up, limit * 2);
+            }
+            at = self.inner.table.get(up)?;
+        }
+    }
+
+    /// The number of the directory above `ip`, which may be one of ours.
+    fn parent_of(&self, ip: &Arc<Inode>) -> Result<Ino> {
+        let ours = [
+            (self.req.from.dir, Some(&*self.d1)),
+            (self.req.to.dir, self.d2.as_deref()),
+            (self.src.ip, Some(&*self.src.data)),
+            (self.dst.as_ref().map_or(self.src.ip, |d| d.ip), self.dst.as_ref().map(|d| &*d.data)),
+        ];
+        let held = ours.into_iter().find_map(
+            |(have, data)| {
+                if Arc::ptr_eq(have, ip) { data } else { None }
+            },
+        );
+        match held {
+            Some(data) => self.inner.parent_of(ip, data),
+            None => {
+                let data = ip.read();
+                check_directory(&data)?;
+                check_in_tree(&self.inner.table, ip, &data)?;
+                self.inner.parent_of(ip, &data)
+            }
+        }
+    }
+
+    /// Permissions, kinds, link limits.
+    pub(super) fn check(&mut self) -> Result<()> {
+        check_alive(&self.src.data)?;
+        let (cred, exchange) = (self.req.cred, self.req.mode == RenameMode::Exchange);
+        if exchange && self.dst.is_none() {
+            return Err(Error::NotFound);
+        }
+        perm::may_remove(&self.d1.d, &self.src.data.d, cred)?;
+        match &self.dst {
+            Some(dst) => {
+                check_alive(&dst.data)?;
+                perm::may_remove(&self.target_data().d, &dst.data.d, cred)?;
+            }
+            None => perm::may_enter(&self.target_data().d, cred)?,
+        }
+        if let Some(dst) = self.dst.as_ref().filter(|_| !exchange) {
+            match (self.src.is_dir(), dst.is_dir()) {
+                (true, false) => return Err(Error::NotDirectory),
+                (false, true) => return Err(Error::IsDirectory),
+                _ => {}
+            }
+        }
+        // A directory that changes its parent is itself written: its `..`.
+        let moved = [Some(&self.src), self.dst.as_ref().filter(|_| exchange)];
+        for m in moved.into_iter().flatten() {
+            if m.is_dir() && self.d2.is_some() {
+                perm::check(&m.data.d, cred, Access::WRITE)?;
+            }
+            if m.data.d.nlink >= LINK_MAX {
+                return Err(Error::TooManyLinks);
+            }
+        }
+        self.check_links()?;
+        self.check_replaced()
+    }
+
+    /// Whether the parents can take the `..` of directories that come to them.
+    fn check_links(&self) -> Result<()> {
+        let Some(d2) = &self.d2 else { return Ok(()) };
+        let dst_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
+        let full = |d: &InodeData| d.d.nlink >= LINK_MAX;
+        // Exchanged directories are counted by their new parents before the old ones forget them.
+        let exchange = self.req.mode == RenameMode::Exchange;
+        let comes_to_2 = self.src.is_dir() && (!dst_dir || exchange);
+        let comes_to_1 = exchange && dst_dir;
+        if comes_to_2 && full(d2) || comes_to_1 && full(&self.d1) {
+            return Err(Error::TooManyLinks);
+        }
+        Ok(())
+    }
+
+    /// Whether a directory to be replaced may go.
+    fn check_replaced(&mut self) -> Result<()> {
+        if self.req.mode == RenameMode::Exchange {
+            return Ok(());
+        }
+        match self.dst.take() {
+            Some(dst) if dst.is_dir() => {
+                let inner = self.inner;
+                let ok = inner.check_removable(&self.target(), dst.ip, &dst.data);
+                self.dst = Some(dst);
+                ok
+            }
+            other => {
+                self.dst = other;
+                Ok(())
+            }
+        }
+    }
+}
