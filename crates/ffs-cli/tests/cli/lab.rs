@@ -235,6 +235,7 @@ fn crash_refuses_what_it_does_not_understand() {
     fail(&["--ordering", "snc"], "soft, sync, none");
     fail(&["--only", "ufs2-2m/1.0"], "names no state");
     fail(&["--only", "ufs2-2m/1.0:0:p999"], "there is no state");
-    fail(&["--length", "0", "--random", "0"], "nothing to examine");
+    let none = ["--length", "0", "--random", "0", "--directories", "0"];
+    fail(&none, "nothing to examine");
     fail(&["--length", "4"], "4");
 }
