@@ -100,14 +100,27 @@ fn states(events: Vec<Event>, from: &MemDevice, mut each: impl FnMut(MemDevice, 
     }
 }
 
+/// What is done to the directory `a/d/moved`.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Moved,
+    /// It changes places with another: the first of the two gets the other's name, ...
+    First,
+    /// ... the second steps aside to a temporary name.
+    Second,
+}
+
 /// A directory is moved, and its parent removed. Another thread wrote its new name before its `..` was: a check
 /// keeps the name that `..` agrees with, and that one was in the removed parent.
-#[test]
-fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotdot() {
+fn moved(way: Way) {
     let (c, file) = (Cred::root(), NodeKind::Regular);
+    let (exchange, name) = (way != Way::Moved, b"moved");
     let dev = Interposed::new();
     let fs = dev.mount();
-    for (parent, name) in [("", "a"), ("", "t"), ("a", "d"), ("a/d", "moved")] {
+    let other = exchange.then_some(("t", "other"));
+    for (parent, name) in
+        [("", "a"), ("", "t"), ("a", "d"), ("a/d", "moved")].into_iter().chain(other)
+    {
         fs.mkdir(&c, &at(&fs, parent).unwrap(), name.as_bytes(), 0o755).unwrap();
     }
     drop(fs.create(&c, &at(&fs, "a/d/moved").unwrap(), b"of the moved one", file, 0o644).unwrap());
@@ -117,9 +130,10 @@ fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotd
     let fs = Arc::new(dev.mount());
     let from = dev.inner.inner().snapshot();
     dev.inner.take_events();
-    let (t, d) = (at(&fs, "t").unwrap(), at(&fs, "a/d").unwrap());
+    let (a, t, d) = (at(&fs, "a").unwrap(), at(&fs, "t").unwrap(), at(&fs, "a/d").unwrap());
     // Found before, so that only its own block is left to be read.
-    drop(at(&fs, "a/d/moved").unwrap());
+    let ino = fs.getattr(&at(&fs, "a/d/moved").unwrap()).ino;
+    drop(at(&fs, "t/other"));
     let beside = fs.create(&c, &t, b"f", file, 0o644).unwrap();
     let (other, mut beside) = (Arc::clone(&fs), Some(beside));
     let ran = Arc::new(AtomicBool::new(false));
@@ -129,98 +143,61 @@ fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotd
         if read.windows(word.len()).any(|w| w == word)
             && let Some(beside) = beside.take()
         {
-            elsewhere(|| other.fsync(&beside, false).unwrap());
+            elsewhere(|| {
+                // Of an exchange, what the name waits for is written and flushed first.
+                for _ in 0..if exchange { 4 } else { 1 } {
+                    (0..if exchange { 8 } else { 0 }).for_each(|_| other.write_oldest().unwrap());
+                    other.fsync(&beside, false).unwrap();
+                }
+            });
             runs.store(true, Ordering::Relaxed);
         }
     });
-    fs.rename(&c, (&d, b"moved"), (&t, b"moved"), RenameMode::Replace).unwrap();
+    let (one, two) = ((&d, &name[..]), (&t, &b"other"[..]));
+    match way {
+        Way::Moved => fs.rename(&c, one, (&t, name), RenameMode::Replace),
+        Way::First => fs.rename(&c, one, two, RenameMode::Exchange),
+        Way::Second => fs.rename(&c, two, one, RenameMode::Exchange),
+    }
+    .unwrap();
     assert!(ran.load(Ordering::Relaxed), "the other thread never ran");
     dev.act.lock().unwrap().take();
+    if exchange {
+        fs.rmdir(&c, &d, name).unwrap();
+    }
     drop(d);
-    let a = at(&fs, "a").unwrap();
     fs.rmdir(&c, &a, b"d").unwrap();
     fs.fsync(&a, false).unwrap();
     fs.sync().unwrap();
+    let (new, aside) =
+        (if exchange { "t/other" } else { "t/moved" }, format!("t/.ffs-exchange.{ino}"));
     let mut seen = false;
     states(dev.inner.take_events(), &from, |state, which| {
         let state: Arc<dyn BlockDevice> = Arc::new(state);
         let report = Fsck::new(Arc::clone(&state), FsckOptions::preen()).run();
         assert_eq!(report.exit_code, 0, "{which}: {:?}", report.findings);
         let fs = mount(state);
-        let here = ["a/d/moved", "t/moved"].map(|path| at(&fs, path).is_ok());
-        assert_ne!(here, [false, false], "lost: {which}");
-        seen |= here[1];
+        let there =
+            ["a/d/moved", new, &aside].map(|path| at(&fs, path).map(|v| fs.getattr(&v).ino).ok());
+        assert!(there.contains(&Some(ino)), "lost: {which}");
+        seen |= there[1] == Some(ino);
     });
     assert!(seen);
 }
 
-/// Directories change places, and the parent of one is removed. Another thread wrote the name that it got first,
-/// before its `..` was: as above, a check kept the name in the removed parent. `first`: it is the first of the two,
-/// which gets the other's name; else it steps aside to a temporary one.
-fn exchanged(first: bool) {
-    let (c, file) = (Cred::root(), NodeKind::Regular);
-    let dev = Interposed::new();
-    let fs = dev.mount();
-    for (parent, name) in [("", "a"), ("", "t"), ("a", "d"), ("a/d", "moved"), ("t", "other")] {
-        fs.mkdir(&c, &at(&fs, parent).unwrap(), name.as_bytes(), 0o755).unwrap();
-    }
-    drop(fs.create(&c, &at(&fs, "a/d/moved").unwrap(), b"of the moved one", file, 0o644).unwrap());
-    fs.unmount().unwrap();
-
-    let fs = Arc::new(dev.mount());
-    let from = dev.inner.inner().snapshot();
-    dev.inner.take_events();
-    let (a, t, d) = (at(&fs, "a").unwrap(), at(&fs, "t").unwrap(), at(&fs, "a/d").unwrap());
-    let moved = fs.getattr(&at(&fs, "a/d/moved").unwrap()).ino;
-    drop(at(&fs, "t/other").unwrap());
-    let beside = fs.create(&c, &t, b"f", file, 0o644).unwrap();
-    let (other, mut beside) = (Arc::clone(&fs), Some(beside));
-    let ran = Arc::new(AtomicBool::new(false));
-    let runs = Arc::clone(&ran);
-    dev.plan(move |read| {
-        let word = b"of the moved one";
-        if read.windows(word.len()).any(|w| w == word)
-            && let Some(beside) = beside.take()
-        {
-            // What a name waits for is written and flushed first.
-            let write = || (0..8).for_each(|_| other.write_oldest().unwrap());
-            elsewhere(|| (0..4).for_each(|_| (write(), other.fsync(&beside, false).unwrap()).1));
-            runs.store(true, Ordering::Relaxed);
-        }
-    });
-    let (one, two) = ((&d, &b"moved"[..]), (&t, &b"other"[..]));
-    let (one, two) = if first { (one, two) } else { (two, one) };
-    fs.rename(&c, one, two, RenameMode::Exchange).unwrap();
-    assert!(ran.load(Ordering::Relaxed), "the other thread never ran");
-    dev.act.lock().unwrap().take();
-    fs.rmdir(&c, &d, b"moved").unwrap();
-    drop(d);
-    fs.rmdir(&c, &a, b"d").unwrap();
-    fs.fsync(&a, false).unwrap();
-    fs.sync().unwrap();
-    let aside = format!("t/.ffs-exchange.{moved}");
-    let mut seen = false;
-    states(dev.inner.take_events(), &from, |state, which| {
-        let state: Arc<dyn BlockDevice> = Arc::new(state);
-        let report = Fsck::new(Arc::clone(&state), FsckOptions::preen()).run();
-        assert_eq!(report.exit_code, 0, "{which}: {:?}", report.findings);
-        let fs = mount(state);
-        let there = ["a/d/moved", "t/other", &aside]
-            .map(|path| at(&fs, path).map(|v| fs.getattr(&v).ino).ok());
-        assert!(there.contains(&Some(moved)), "lost: {which}");
-        seen |= there[1] == Some(moved);
-    });
-    assert!(seen);
+#[test]
+fn a_new_name_of_a_directory_is_not_seen_before_it_is_known_to_wait_for_its_dotdot() {
+    moved(Way::Moved);
 }
 
 #[test]
 fn the_name_of_another_in_an_exchange_is_not_seen_before_it_is_known_to_wait_for_the_dotdot() {
-    exchanged(true);
+    moved(Way::First);
 }
 
 #[test]
 fn the_temporary_name_in_an_exchange_is_not_seen_before_it_is_known_to_wait_for_the_dotdot() {
-    exchanged(false);
+    moved(Way::Second);
 }
 
 /// A file is cut, and an indirect block that keeps some of its pointers is written before what was cut off is given to
