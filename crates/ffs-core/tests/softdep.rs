@@ -405,3 +405,31 @@ fn tiny_limits_and_a_small_disk_stop_nobody() {
         check(unmounted(w));
     }
 }
+
+/// The records of renamed names are kept until the new names are on the disk, and free from then on: a directory
+/// whose names all change again and again does not grow for it, with an index or without.
+#[test]
+fn a_directory_of_names_that_change_stays_as_long_as_it_is() {
+    let c = Cred::root();
+    for files in [40, 500] {
+        let w = world(Format::Ufs2);
+        let dir = w.dir(&w.root, "d");
+        let name = |round: usize, i: usize| format!("name-{i:04}-{round:02}");
+        (0..files).for_each(|i| drop(w.file(&dir, &name(0, i))));
+        w.fs.sync().unwrap();
+        let size = w.fs.getattr(&dir).size;
+        for round in 1..=10 {
+            for i in 0..files {
+                let (from, to) = (name(round - 1, i), name(round, i));
+                let (from, to) = ((&dir, from.as_bytes()), (&dir, to.as_bytes()));
+                w.fs.rename(&c, from, to, ffs_core::RenameMode::Replace).unwrap();
+            }
+            w.fs.sync().unwrap();
+        }
+        let now = w.fs.getattr(&dir).size;
+        assert!(now <= 2 * size + 512, "{files} files: {size} bytes, then {now}");
+        assert_eq!(w.names(&dir).len(), files);
+        drop(dir);
+        check(unmounted(w));
+    }
+}
