@@ -341,9 +341,8 @@ impl Engine {
 
     /// A pointer has another value than its chain: it was cleared, or its file cut short. What the
     /// chain kept from being freed goes to `frees`.
-    fn drop_chain(&mut self, ino: Ino, chain: Chain, frees: &mut Vec<FragRun>) {
+    fn drop_chain(&mut self, chain: Chain, frees: &mut Vec<FragRun>) {
         for v in chain.versions {
-            self.need_successor(v, ino);
             if let Some(n) = self.fulfil(v)
                 && let What::Claim(c) = n.what
             {
@@ -380,7 +379,7 @@ impl Engine {
         let holds: SmallVec<[Id; 2]> =
             if amiss { more.holds.iter().copied().collect() } else { SmallVec::new() };
         for chain in gone {
-            self.drop_chain(ino, chain, &mut frees);
+            self.drop_chain(chain, &mut frees);
         }
         for id in holds {
             let over = match self.nodes.get(id).map(|n| &n.what) {
@@ -412,16 +411,11 @@ impl Engine {
         }
     }
 
-    /// `id`, something of the inode, will never be on the device: what waited for it, to be in an image, waits for
-    /// the inode without it.
+    /// What waited for `id`, something of the inode that will never be on the device, waits for the inode without it.
     fn need_successor(&mut self, id: Id, ino: Ino) {
         let waiting = self.nodes.get(id).map(|n| n.dependents.clone()).unwrap_or_default();
         for dep in waiting {
-            let of_id = |need: &Need| matches!(need.cond(), Cond::Node(on, _) if on == id);
-            let needs = self.nodes.get(dep).map(|n| &*n.needs).unwrap_or_default();
-            if needs.iter().any(|need| of_id(need) && !need.anchor()) {
-                self.need_inode(dep, ino, false);
-            }
+            self.need_inode(dep, ino, false);
         }
     }
 
@@ -474,7 +468,7 @@ impl Engine {
         }
         let mut frees = Vec::new();
         for chain in gone {
-            self.drop_chain(ino, chain, &mut frees);
+            self.drop_chain(chain, &mut frees);
         }
         self.free_after(ino, frees, &[block]);
     }
@@ -485,7 +479,7 @@ impl Engine {
         self.end_reach(ino);
         let mut frees = Vec::new();
         for chain in all.into_values() {
-            self.drop_chain(ino, chain, &mut frees);
+            self.drop_chain(chain, &mut frees);
         }
         // The device may still show the way to this block.
         let above = self.maps_to_clear(ino);

@@ -62,7 +62,7 @@ pub(super) struct InodeRec {
 #[derive(Debug, Default)]
 pub(super) struct More {
     pub(super) slots: Slots,
-    /// Sizes held back (directories).
+    /// Sizes held back: lest they are shown too large (directories), or too small.
     pub(super) holds: SmallVec<[Id; 1]>,
     /// With none of them is anything amiss while the size is at least this.
     pub(super) held_to: u64,
@@ -455,6 +455,7 @@ impl Engine {
 
     /// See [`crate::ordering::Ordering::inode_released`].
     pub(super) fn inode_released(&mut self, ino: Ino, was_dir: bool) -> FreeNow {
+        self.take_freed(ino);
         // Without a record the device has it cleared already: another thread wrote its block just now.
         let Some(rec) = self.inodes.get_mut(&ino) else { return FreeNow::Yes };
         let parent = rec.more.as_mut().and_then(|m| m.parent.take());

@@ -530,6 +530,7 @@ impl Engine {
     pub(super) fn forget_names(&mut self, dir: Ino, key: BufKey) {
         let Some(all) = self.dirs.remove(&key) else { return };
         for chain in all.into_chains() {
+            let last = chain.versions.last().copied();
             for v in chain.versions {
                 self.split(v);
                 for action in self.actions_of(v) {
@@ -538,12 +539,14 @@ impl Engine {
                     self.act_if_free(action);
                 }
                 match self.value(v) {
-                    Some(NOTHING) => {
+                    // Others were given up when a name took their record.
+                    Some(NOTHING) if Some(v) == last => {
                         self.unreserve(dir, 1);
                         if let Some(hash) = self.hash_of(v) {
                             take(&mut self.gone, &hash);
                         }
                     }
+                    Some(NOTHING) => {}
                     Some((ino, _)) => {
                         self.unlist(ino, v);
                         if self.anchor_of(ino) == Some(v) {
