@@ -337,13 +337,12 @@ impl<'a> Stage<'a> {
     fn laid(&self, keeps: Keeps<'_>) -> Laid {
         let mut laid = Laid { seen: vec![None; self.slots.len()], cut: self.window.begin.into() };
         for (w, (part, write)) in self.parts.iter().zip(&self.window.writes).enumerate() {
+            // Asked once: of some states the answer is drawn.
+            let kept: Vec<bool> = (0..part.len() as u32).map(|s| keeps(w, s)).collect();
             // A torn write was not over, nor was anything that waited for it.
-            let whole = (0..part.len() as u32).all(|s| keeps(w, s));
-            let at = if whole { write.at } else { write.at.min(self.window.end) };
-            for (s, &(slot, _)) in (0..).zip(part) {
-                if keeps(w, s)
-                    && let Some(seen) = laid.seen.get_mut(slot as usize)
-                {
+            let at = if kept.contains(&false) { write.at.min(self.window.end) } else { write.at };
+            for ((s, &(slot, _)), keeps) in (0..).zip(part).zip(kept) {
+                if keeps && let Some(seen) = laid.seen.get_mut(slot as usize) {
                     *seen = Some((w as u32, s));
                     laid.cut.seen = laid.cut.seen.max(at);
                     laid.cut.issued = laid.cut.issued.max(write.at);

@@ -123,6 +123,17 @@ fn of_a_torn_write_nothing_had_returned_but_it_was_issued() {
 }
 
 #[test]
+fn a_write_of_which_drawn_sectors_are_missing_is_torn() {
+    let (window, canvas) = (Window { end: 10, ..window(&[(0, 3)]) }, canvas());
+    let stage = Stage::new(&window, &canvas, 7);
+    for number in 0..200 {
+        let laid = stage.lay_out(Choice::Sectors(number));
+        let whole = laid.seen.iter().flatten().count() == 3;
+        assert_eq!(laid.cut.seen == 11, whole, "q{number}");
+    }
+}
+
+#[test]
 fn names_of_states_can_be_read_back() {
     let canvas = canvas();
     let writes: Vec<(u64, usize)> = (0..14).map(|w| (w * 3, 3)).collect();
