@@ -433,3 +433,39 @@ fn a_directory_of_names_that_change_stays_as_long_as_it_is() {
         check(unmounted(w));
     }
 }
+
+/// Every chunk of a directory has a record that was renamed away and may have to come back, so none has room for an
+/// index; and there is no block left to grow by. A new name waits for these records.
+#[test]
+fn a_name_has_room_on_a_full_volume_when_renamed_ones_are_there() {
+    let c = Cred::root();
+    let w = world(Format::Ufs2);
+    let dir = w.dir(&w.root, "d");
+    let name = |i: usize| format!("name-{i:03}-{}", "x".repeat(40));
+    // Eight names of 60 bytes fill a chunk, as good as.
+    (0..128).for_each(|i| drop(w.file(&dir, &name(i))));
+    let size = w.fs.getattr(&dir).size;
+    assert_eq!(size, 8192);
+    (0..128).step_by(8).for_each(|i| w.fs.unlink(&c, &dir, name(i).as_bytes()).unwrap());
+    let large = w.file(&w.root, "large");
+    let full = (0..)
+        .find_map(|n| w.fs.write(&c, &large, n * 1024, &[1; 1024], WriteMode::default()).err());
+    assert!(matches!(full, Some(Error::NoSpace)));
+    // Single fragments are left.
+    let rest = (0..).find_map(|n| {
+        let v = w.fs.create(&c, &w.root, format!("s{n}").as_bytes(), NodeKind::Regular, 0o644);
+        v.and_then(|v| w.fs.write(&c, &v, 0, &[1; 1024], WriteMode::default())).err()
+    });
+    assert!(matches!(rest, Some(Error::NoSpace)));
+    w.fs.sync().unwrap();
+    // The new names are longer than the old ones, which stay.
+    for i in (1..128).step_by(8) {
+        let (from, to) = (name(i), format!("{}y", name(i)));
+        let (from, to) = ((&dir, from.as_bytes()), (&dir, to.as_bytes()));
+        w.fs.rename(&c, from, to, ffs_core::RenameMode::Replace).unwrap();
+    }
+    drop(w.file(&dir, &name(0)));
+    assert_eq!(w.fs.getattr(&dir).size, size);
+    drop((dir, large));
+    check(unmounted(w));
+}

@@ -287,10 +287,11 @@ impl InodeTable {
         Ok(())
     }
 
-    /// Waits until everything that will be free is free; whether there was any. The caller holds no
-    /// lock but the gate.
+    /// Waits until everything that will be free is free, records of removed names included; whether there was any.
+    /// The caller holds no lock but the gate.
     pub(crate) fn reclaim(&self) -> bool {
-        let outstanding = || self.will_be_free() != (0, 0);
+        let removals = || self.alloc.ordering.pending().removals;
+        let outstanding = || self.will_be_free() != (0, 0) || removals() > 0;
         if !outstanding() {
             return false;
         }
