@@ -30,6 +30,7 @@ mod ops;
 mod options;
 mod ordering;
 mod prefetch;
+mod row;
 mod sync;
 mod tunables;
 mod types;

@@ -469,3 +469,32 @@ fn a_name_has_room_on_a_full_volume_when_renamed_ones_are_there() {
     drop((dir, large));
     check(unmounted(w));
 }
+
+/// A record that was kept becomes free after the last change in its directory, and then the directory goes: nothing
+/// of it is left in memory.
+#[test]
+fn of_a_removed_directory_nothing_is_remembered() {
+    let (c, w) = (Cred::root(), world(Format::Ufs2));
+    let mem = || {
+        let all = w.fs.sysctl();
+        let row = all.iter().find(|s| s.name == "debug.softdep.mem").unwrap();
+        row.value.parse::<u64>().unwrap()
+    };
+    let other = w.dir(&w.root, "other");
+    let mut left = Vec::new();
+    for round in 0..8 {
+        drop(w.file(&w.dir(&w.root, "d"), "f"));
+        w.fs.sync().unwrap();
+        let (d, to) = (w.get(&w.root, "d").unwrap(), format!("f{round}"));
+        let (from, to) = ((&d, &b"f"[..]), (&other, to.as_bytes()));
+        w.fs.rename(&c, from, to, ffs_core::RenameMode::Replace).unwrap();
+        w.fs.sync().unwrap();
+        drop(d);
+        w.fs.rmdir(&c, &w.root, b"d").unwrap();
+        w.fs.sync().unwrap();
+        left.push(mem());
+    }
+    assert_eq!(left[1], left[7], "{left:?}");
+    drop(other);
+    check(unmounted(w));
+}

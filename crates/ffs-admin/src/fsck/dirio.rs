@@ -102,14 +102,16 @@ impl Checker<'_> {
         ino: Ino,
         mut each: impl FnMut(&mut [u8]) -> Flow,
     ) -> Res<()> {
-        self.for_each_chunk_from(ino, 0, |_, chunk| each(chunk))
+        self.for_each_chunk_from(ino, 0, Class::Data, |_, chunk| each(chunk))
     }
 
-    /// The same from the block at offset `from` on; `each` is also told the offset of the block.
+    /// The same from the block at offset `from` on, blocks written as `class`; `each` is also told the offset of
+    /// the block.
     fn for_each_chunk_from(
         &mut self,
         ino: Ino,
         from: u64,
+        class: Class,
         mut each: impl FnMut(u64, &mut [u8]) -> Flow,
     ) -> Res<()> {
         let mut node = self.node(ino)?;
@@ -126,13 +128,25 @@ impl Checker<'_> {
                 }
             }
             if changed {
-                self.store.write(block.at, &buf, Class::Data)?;
+                self.store.write(block.at, &buf, class)?;
             }
             if done {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Takes every name but `.` and `..` out of directory `ino`, which will be cleared.
+    pub(super) fn empty_out(&mut self, ino: Ino) -> Res<()> {
+        let fmt = self.dir_format();
+        self.for_each_chunk_from(ino, 0, Class::Emptied, |_, chunk| {
+            let live = dir::records(fmt, chunk).filter_map(Result::ok).filter(Record::live);
+            let names = live.filter(|r| !matches!(r.name, b"." | b".."));
+            let all: Vec<usize> = names.map(|r| r.off).collect();
+            all.iter().for_each(|&off| dir::set_ino(fmt, chunk, off, 0));
+            Flow { changed: !all.is_empty(), done: false }
+        })
     }
 
     /// The live entries of directory `ino` that are neither `.` nor `..`, at most `limit`.
@@ -192,7 +206,7 @@ impl Checker<'_> {
     fn insert_from(&mut self, dir: Ino, from: u64, entry: &Entry) -> Res<bool> {
         let fmt = self.dir_format();
         let mut added = None;
-        self.for_each_chunk_from(dir, from, |offset, chunk| {
+        self.for_each_chunk_from(dir, from, Class::Data, |offset, chunk| {
             let done = insert_record(fmt, chunk, entry);
             added = added.or(done.then_some(offset));
             Flow { changed: done, done }

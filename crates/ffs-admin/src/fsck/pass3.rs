@@ -15,13 +15,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ffs_ondisk::Ino;
-use ffs_ondisk::dir::{self, Record};
-use ffs_ondisk::geometry::DIRBLKSIZ;
 
 use super::Checker;
 use super::judge::{Draft, Res};
 use super::report::{Id, Phase};
-use super::store::Class;
 use super::tables::State;
 
 /// What an unreachable directory hangs on.
@@ -138,27 +135,6 @@ impl Checker<'_> {
             self.judge.repair_failed();
         }
         self.again();
-        Ok(())
-    }
-
-    /// Takes every name out of directory `ino`.
-    fn empty_out(&mut self, ino: Ino) -> Res<()> {
-        let fmt = self.dir_format();
-        let mut node = self.node(ino)?;
-        for block in self.dir_blocks(&mut node)? {
-            let mut bytes = self.read_dir_block(&block)?;
-            let mut changed = false;
-            for chunk in bytes[..block.len].chunks_exact_mut(DIRBLKSIZ) {
-                let live = dir::records(fmt, chunk).filter_map(Result::ok).filter(Record::live);
-                let names = live.filter(|r| !matches!(r.name, b"." | b".."));
-                let all: Vec<usize> = names.map(|r| r.off).collect();
-                all.iter().for_each(|&off| dir::set_ino(fmt, chunk, off, 0));
-                changed |= !all.is_empty();
-            }
-            if changed {
-                self.store.write(block.at, &bytes, Class::Emptied)?;
-            }
-        }
         Ok(())
     }
 

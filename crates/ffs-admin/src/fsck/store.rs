@@ -7,9 +7,9 @@
 //! 1. Reads see every repair made so far.
 //! 2. Nothing reaches the device before [`Store::commit`], except through [`Store::spill`] in a full check whose
 //!    buffer has grown to its limit.
-//! 3. Order of a commit: new allocations in the maps, names and pointers (those of directories to be cleared
-//!    too, of which a check that is cut off may leave some), inodes, maps, superblock, with a flush
-//!    after each, so that maps say "free" only once no durable pointer is left.
+//! 3. Order of a commit: new allocations in the maps, directories that are to be cleared without their names, names
+//!    and pointers, inodes, maps, superblock, with a flush after each, so that an inode is cleared only once no
+//!    durable name is left, and maps say "free" only once no durable pointer is.
 //! 4. What cannot be read is zeros and is remembered as a bad range.
 //!
 //! References: spec/fsck-and-crash.md §5.

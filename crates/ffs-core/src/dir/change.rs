@@ -148,9 +148,10 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
             index.moved(*hash, pos(m.from).off, pos(m.to).off)?;
         }
         let (hash, off) = (index.hasher().hash(new.name), DirOff(base + entered));
-        match reserved.any() {
-            false => index.added(hash, new.name.len(), off),
-            true => index.entered(hash, off),
+        if reserved.any() {
+            index.entered(hash, off)
+        } else {
+            index.added(hash, new.name.len(), off)
         }
     });
     if moves.iter().any(|m| m.from != m.to) {
@@ -277,9 +278,12 @@ fn take_out(
         Ok(when(removal.then))
     })?;
     if let Some((hash, namlen)) = hashed {
-        hashed::follow(d, base, |index| match reserved.any() {
-            false => index.removed(hash, namlen, e.off),
-            true => index.left(hash, e.off).and_then(|()| index.set_room(e.off, 0)),
+        hashed::follow(d, base, |index| {
+            if reserved.any() {
+                index.left(hash, e.off).and_then(|()| index.set_room(e.off, 0))
+            } else {
+                index.removed(hash, namlen, e.off)
+            }
         });
     }
     Ok(())

@@ -290,8 +290,8 @@ impl InodeTable {
     /// Waits until everything that will be free is free, records of removed names included; whether there was any.
     /// The caller holds no lock but the gate.
     pub(crate) fn reclaim(&self) -> bool {
-        let removals = || self.alloc.ordering.pending().removals;
-        let outstanding = || self.will_be_free() != (0, 0) || removals() > 0;
+        let outstanding =
+            || self.will_be_free() != (0, 0) || self.alloc.ordering.pending().removals > 0;
         if !outstanding() {
             return false;
         }

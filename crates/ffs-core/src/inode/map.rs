@@ -5,7 +5,7 @@
 
 use super::Inode;
 use crate::namecache::{Handle, Links, Vnodes};
-use crate::prefetch;
+use crate::row::Row;
 use ffs_ondisk::Ino;
 use std::sync::Arc;
 
@@ -13,18 +13,6 @@ use std::sync::Arc;
 const PAGE: u32 = 64;
 /// Pages of a shelf.
 const SHELF: u32 = 512;
-
-/// A row of things, how many of them there are, and room for the others.
-struct Row<T, const N: usize> {
-    all: [Option<T>; N],
-    len: u32,
-}
-
-impl<T, const N: usize> Default for Row<T, N> {
-    fn default() -> Row<T, N> {
-        Row { all: [const { None }; N], len: 0 }
-    }
-}
 
 type Page = Row<Arc<Inode>, { PAGE as usize }>;
 type Shelf = Row<Box<Page>, { SHELF as usize }>;
@@ -48,7 +36,7 @@ impl InodeMap {
     /// The page of an inode, if it is there, and the place on it.
     fn page(&self, ino: Ino) -> Option<(&Page, usize)> {
         let (shelf, page, at) = place(ino);
-        Some((self.shelves.get(shelf)?.as_ref()?.all.get(page)?.as_ref()?, at))
+        Some((self.shelves.get(shelf)?.as_ref()?.get(page)?, at))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -57,7 +45,7 @@ impl InodeMap {
 
     pub(super) fn get(&self, ino: Ino) -> Option<&Arc<Inode>> {
         let (page, at) = self.page(ino)?;
-        page.all.get(at)?.as_ref()
+        page.get(at)
     }
 
     /// Whether `ip` itself is here, and not another inode that has its number.
@@ -75,21 +63,14 @@ impl InodeMap {
             self.shelves.resize_with(shelf + 1, || None);
         }
         let Some(shelf) = self.shelves.get_mut(shelf) else { return };
-        let shelf = shelf.get_or_insert_default();
-        let Some(page) = shelf.all.get_mut(page) else { return };
-        if page.is_none() {
-            shelf.len += 1;
+        let page = shelf.get_or_insert_default().get_or_insert_with(page, || {
             self.pages += 1;
-        }
-        let page = page.get_or_insert_default();
-        let Some(slot) = page.all.get_mut(at) else { return };
+            Box::default()
+        });
         ip.names.set_here(true);
-        match slot.replace(ip) {
+        match page.put(at, ip) {
             Some(before) => before.names.set_here(false),
-            None => {
-                page.len += 1;
-                self.len += 1;
-            }
+            None => self.len += 1,
         }
     }
 
@@ -97,17 +78,14 @@ impl InodeMap {
         let (shelf, page, at) = place(ino);
         let place = self.shelves.get_mut(shelf)?;
         let shelf = place.as_mut()?;
-        let row = shelf.all.get_mut(page)?;
-        let page = row.as_mut()?;
-        let gone = page.all.get_mut(at)?.take()?;
+        let row = shelf.get_mut(page)?;
+        let gone = row.take(at)?;
         gone.names.set_here(false);
         self.len -= 1;
-        page.len -= 1;
-        if page.len == 0 {
-            *row = None;
+        if row.is_empty() {
+            shelf.take(page);
             self.pages -= 1;
-            shelf.len -= 1;
-            if shelf.len == 0 {
+            if shelf.is_empty() {
                 *place = None;
             }
         }
@@ -117,14 +95,13 @@ impl InodeMap {
     /// An inode will be looked for or taken out.
     pub(super) fn prefetch(&self, ino: Ino) {
         if let Some((page, at)) = self.page(ino) {
-            page.all.get(at).inspect(|slot| prefetch::line(*slot));
-            prefetch::line(&page.len);
+            page.prefetch(at);
         }
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &Arc<Inode>> {
-        let pages = self.shelves.iter().flatten().flat_map(|shelf| shelf.all.iter().flatten());
-        pages.flat_map(|page| page.all.iter().flatten())
+        let pages = self.shelves.iter().flatten().flat_map(|shelf| shelf.iter());
+        pages.flat_map(|page| page.iter())
     }
 
     /// Memory in use besides the inodes themselves, bytes.

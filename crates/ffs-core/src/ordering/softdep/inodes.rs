@@ -22,6 +22,7 @@ use super::memory::{heap, table_bytes, take};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{FreeNow, InodeChange, Work};
+use crate::row::Row;
 use ffs_ondisk::{Dinode, DirOff, Ino};
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
@@ -148,19 +149,11 @@ impl InodeRec {
 }
 
 /// Inodes in a row of the index: neighbours, as the files of a directory mostly are.
-const ROW: u32 = 16;
+const ROW: usize = 16;
 
-/// Where the records of neighbouring inodes are.
-#[derive(Debug, Default)]
-struct Row {
-    places: [Option<NonZeroU32>; ROW as usize],
-    used: u32,
-}
-
-impl Row {
-    fn place(&mut self, ino: Ino) -> &mut Option<NonZeroU32> {
-        &mut self.places[(ino.0 % ROW) as usize]
-    }
+/// Number of the row of an inode, and its place in that.
+fn row_of(ino: Ino) -> (u32, usize) {
+    (ino.0 / ROW as u32, ino.0 as usize % ROW)
 }
 
 /// All that is known of inodes: the records lie together, and the index, which every step of every operation asks,
@@ -169,7 +162,8 @@ impl Row {
 pub(super) struct Inodes {
     /// Rows by their number.
     index: HashMap<u32, u32, FixedState>,
-    rows: Arena<Row>,
+    /// Places of records, and one more: so that none takes no memory.
+    rows: Arena<Row<NonZeroU32, ROW>>,
     recs: Arena<InodeRec>,
 }
 
@@ -184,8 +178,9 @@ impl Inodes {
 
     /// Where the record of `ino` is.
     fn place(&self, ino: Ino) -> Option<u32> {
-        let row = self.rows.at(*self.index.get(&(ino.0 / ROW))?)?;
-        row.places[(ino.0 % ROW) as usize].map(|place| place.get() - 1)
+        let (number, at) = row_of(ino);
+        let row = self.rows.at(*self.index.get(&number)?)?;
+        row.get(at).map(|place| place.get() - 1)
     }
 
     pub(super) fn get(&self, ino: &Ino) -> Option<&InodeRec> {
@@ -199,24 +194,22 @@ impl Inodes {
     /// The record of `ino`, made if there is none.
     fn entry(&mut self, ino: Ino) -> &mut InodeRec {
         let Inodes { index, rows, recs } = self;
-        let at = *index.entry(ino.0 / ROW).or_insert_with(|| rows.insert(Row::default()).place());
-        let row = rows.at_mut(at).unwrap_or_else(|| unreachable!("the index names rows"));
-        let Row { places, used } = row;
-        let place = places[(ino.0 % ROW) as usize].get_or_insert_with(|| {
-            *used += 1;
+        let (number, at) = row_of(ino);
+        let row = *index.entry(number).or_insert_with(|| rows.insert(Row::default()).place());
+        let row = rows.at_mut(row).unwrap_or_else(|| unreachable!("the index names rows"));
+        let place = row.get_or_insert_with(at, || {
             NonZeroU32::MIN.saturating_add(recs.insert(InodeRec::NEW).place())
         });
         recs.at_mut(place.get() - 1).unwrap_or_else(|| unreachable!("a row names records"))
     }
 
     fn remove(&mut self, ino: &Ino) -> Option<InodeRec> {
-        let number = ino.0 / ROW;
-        let at = *self.index.get(&number)?;
-        let row = self.rows.at_mut(at)?;
-        let place = row.place(*ino).take()?;
-        row.used -= 1;
-        if row.used == 0 {
-            self.rows.remove_at(at);
+        let (number, at) = row_of(*ino);
+        let of_row = *self.index.get(&number)?;
+        let row = self.rows.at_mut(of_row)?;
+        let place = row.take(at)?;
+        if row.is_empty() {
+            self.rows.remove_at(of_row);
             take(&mut self.index, &number);
         }
         self.recs.remove_at(place.get() - 1)
@@ -491,7 +484,6 @@ impl Engine {
 
     /// An inode that the device never saw is gone: what waited for it has nothing to wait for.
     fn leave(&mut self, ino: Ino) {
-        self.take_freed(ino);
         let Some(mut rec) = self.inodes.remove(&ino) else { return };
         for (_, id) in std::mem::take(&mut rec.waiters) {
             self.meet(id, Cond::Inode(ino));

@@ -23,15 +23,10 @@ use std::num::NonZeroU64;
 
 /// What hung on a name that was retracted: what was to be done when it had replaced another, and the
 /// names it had to wait for because of that.
+#[derive(Default)]
 struct Left {
     actions: SmallVec<[Id; 2]>,
     guards: SmallVec<[Id; 2]>,
-}
-
-impl Left {
-    fn both(&self) -> (&[Id], &[Id]) {
-        (&self.actions, &self.guards)
-    }
 }
 
 impl Engine {
@@ -104,9 +99,9 @@ impl Engine {
         // A trial of what has to wait; it becomes the record's last value if anything does.
         let id = self.new_value(at, NOTHING);
         self.guard_inside(id, old.ino, gone);
-        let left = own.and_then(|own| self.retract(own, old.ino, at));
-        let seen = left.is_none();
-        let (actions, guards) = left.as_ref().map_or((&[][..], &[][..]), Left::both);
+        let retracted = own.and_then(|own| self.retract(own, old.ino, at));
+        let seen = retracted.is_none();
+        let left = retracted.unwrap_or_default();
         let bare = |c: &mut Chain| c.base() == NOTHING && c.versions.is_empty();
         if !seen && self.record(at).is_some_and(bare) {
             // The device never saw the name, nor another in its place.
@@ -120,13 +115,13 @@ impl Engine {
         if !seen {
             self.lower_dot(old.ino, gone);
         }
-        self.need_guardian(id, guardian, actions);
-        self.need_names(id, guards);
+        self.need_guardian(id, guardian, &left.actions);
+        self.need_names(id, &left.guards);
         let seq = self.touch(key);
         if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
             self.fulfil(id);
             self.remove_plainly(at, (key, seq), hash);
-            for &action in actions {
+            for action in left.actions {
                 // What the device shows under the name is another's: its count knows when that is gone.
                 if let Some(What::Unlink { name: tag, .. }) =
                     self.nodes.get_mut(action).map(|n| &mut n.what)
@@ -150,7 +145,7 @@ impl Engine {
         if let Some(What::Name(n)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
             n.hash = hash;
         }
-        self.follow(actions, id);
+        self.follow(&left.actions, id);
         if seen {
             self.lower(old, gone, Some(id), None);
         }

@@ -9,14 +9,13 @@
 //! 2. A trace knows which names are left: most of its operations succeed.
 
 use ffs_device::{Rng, SplitMix64};
-use ffs_ondisk::geometry::NDADDR;
+use ffs_ondisk::geometry::{DIRBLKSIZ, NDADDR};
 
 use super::super::geometry::Shape;
 use super::super::op::{Op, Path, Workload};
 use super::{join, path, pick};
 
-/// Bytes of a chunk, and of a wide name.
-const CHUNK: u32 = 512;
+/// Bytes of a wide name.
 const WIDE: usize = 255;
 const FITTING: [usize; 4] = [9, 100, 200, 239];
 /// Chunks that a directory has at first beyond twelve blocks.
@@ -38,7 +37,7 @@ pub(super) fn workload(shape: &Shape, rng: &SplitMix64, n: u32) -> Option<Worklo
     if !fits(shape) {
         return None;
     }
-    let edge = shape.bsize / CHUNK * NDADDR as u32;
+    let edge = shape.bsize / DIRBLKSIZ as u32 * NDADDR as u32;
     let (names, ops) = (Vec::new(), Vec::new());
     let mut trace = Trace { rng, edge, at: PLACES[0], names, made: 0, ops };
     trace.make();
