@@ -36,10 +36,11 @@ pub(super) fn stronger(a: Disposition, b: Disposition) -> Disposition {
     if a == Disposition::Delay { b } else { a }
 }
 
-/// A fragment run that became longer, perhaps in another place. The old place is not free yet.
-#[derive(Clone, Copy)]
+/// A fragment run that gets longer, perhaps in another place. Its pointer says so already; its buffer, if it
+/// is needed, does not.
 struct Grown {
     index: usize,
+    buf: Option<BufRef>,
     old: FragRun,
     new: FragRun,
 }
@@ -75,6 +76,20 @@ struct Taken {
     claims: SmallVec<[(PtrSlot, FragRun); 4]>,
 }
 
+/// A block that is made sure of, and what was done for it.
+struct Made {
+    granted: Granted,
+    undo: Undo,
+}
+
+/// How to take a new block out of a file again.
+enum Undo {
+    /// It was there.
+    Nothing,
+    Direct(usize, FragRun),
+    Indirect(Chain, Taken),
+}
+
 /// What is on the way to a logical block, and what is missing of it.
 struct Chain {
     parent: Parent,
@@ -82,6 +97,13 @@ struct Chain {
     missing: SmallVec<[(Node, usize); 3]>,
     /// The data block, if nothing is missing.
     there: Option<FragNo>,
+}
+
+impl Taken {
+    /// Fragments of all its blocks.
+    fn frags(&self, of_block: u32) -> u32 {
+        of_block.saturating_mul(u32::try_from(self.blocks.len()).unwrap_or(0))
+    }
 }
 
 impl InodeTable {
@@ -116,34 +138,40 @@ impl InodeTable {
         let end = end.max(data.d.size);
         // Pinned: what changes here can be reported without a read that may fail.
         let _inode_block = self.inode_block(ip.ino)?;
-        let grown = self.finish_previous(ip, data, lbn, reserve)?;
-        let granted = match path {
+        let grown = self.take_previous(ip, data, lbn, reserve)?;
+        let made = match path {
             Path::Direct(i) => self.balloc_direct(ip, data, i, end, keep, reserve),
             Path::Indirect { levels, index } => {
-                let at = (lbn, levels, index);
-                self.balloc_indirect(ip, data, at, keep, reserve)
+                self.balloc_indirect(ip, data, (lbn, levels, index), keep, reserve)
             }
         };
-        match granted {
-            Ok(granted) => {
-                data.d.size = end;
-                if let Some(grown) = grown {
-                    self.leave_old_place(ip, &grown);
-                }
-                Ok(granted)
-            }
+        let Some(grown) = grown else {
+            let made = made?;
+            data.d.size = end;
+            return Ok(made.granted);
+        };
+        // All is allocated. Only now the previous block moves: nobody may write it at a place that it does
+        // not keep.
+        let done = made.and_then(|made| match self.finish_previous(ip, data, &grown) {
+            Ok(()) => Ok(made.granted),
             Err(e) => {
-                if let Some(grown) = grown {
-                    self.ungrow(ip, data, &grown);
-                }
+                self.unmake(ip, data, lbn, made);
                 Err(e)
             }
+        });
+        match &done {
+            Ok(_) => {
+                data.d.size = end;
+                self.leave_old_place(&grown);
+            }
+            Err(_) => self.ungrow(data, &grown),
         }
+        done
     }
 
-    /// Only the last block of a file may be a run of fragments: grows that of `data` to a block if
-    /// `lbn` lies behind it.
-    fn finish_previous(
+    /// Only the last block of a file may be a run of fragments: takes the space with which that of `data`
+    /// is a block, if `lbn` lies behind it.
+    fn take_previous(
         &self,
         ip: &Inode,
         data: &mut InodeData,
@@ -158,33 +186,30 @@ impl InodeTable {
         if lbn <= last || hole || old_frags == 0 || old_frags == g.frag {
             return Ok(None);
         }
-        let claim = if data.d.is_dir() { ClaimOf::DirectoryExtended } else { ClaimOf::Data };
-        let (buf, then, grown) =
-            self.grow_run(ip, data, index, (old_frags, g.frag), (true, claim), reserve)?;
-        if let Err(e) = self.cache().apply(&buf, then) {
-            self.ungrow(ip, data, &grown);
-            return Err(e);
-        }
-        Ok(Some(grown))
+        self.take_longer(ip, data, index, (old_frags, g.frag), true, reserve).map(Some)
     }
 
-    /// Takes [`InodeTable::finish_previous`] back: the size was not raised, no inode block names the
-    /// new place, and the old one is still the file's.
-    fn ungrow(&self, ip: &Inode, data: &mut InodeData, grown: &Grown) {
-        let (g, Grown { index, old, new }) = (self.g(), *grown);
-        let buf = self.cache().incore(data_key(ip.ino, Lbn(index as u64)));
-        self.set_direct(data, index, old.at);
-        let more = new.frags - old.frags;
-        data.d.blocks = data.d.blocks.saturating_sub(Dinode::sectors(g, more));
-        let slot = PtrSlot::Direct(ip.ino, index);
-        let told = || self.alloc.ordering.claim_dropped(slot, new, Some(old));
-        match buf {
-            Some(buf) => {
-                self.cache().relocate(&buf, old.at, (old.frags * g.fsize) as usize, told);
-                self.cache().dirty(&buf);
-            }
-            None => told(),
+    /// Makes the previous last block a whole one. If its content cannot be written where it has to be, it is
+    /// back in its place.
+    fn finish_previous(&self, ip: &Inode, data: &InodeData, grown: &Grown) -> Result<()> {
+        let what = if data.d.is_dir() { ClaimOf::DirectoryExtended } else { ClaimOf::Data };
+        let (buf, then) = self.settle(ip, data, grown, true, what);
+        let written = self.cache().apply(&buf, then);
+        if written.is_err() {
+            // A policy that waits for content keeps no account of the claim.
+            let len = (grown.old.frags * self.g().fsize) as usize;
+            self.cache().relocate(&buf, grown.old.at, len, || ());
+            self.cache().dirty(&buf);
         }
+        written
+    }
+
+    /// Gives back what [`InodeTable::take_longer`] took.
+    fn ungrow(&self, data: &mut InodeData, grown: &Grown) {
+        let (old, new) = (grown.old, grown.new);
+        self.set_direct(data, grown.index, old.at);
+        let more = new.frags - old.frags;
+        self.uncharge(data, more);
         self.free_quietly(match grown.moved() {
             true => new,
             false => FragRun { at: old.at.plus(old.frags.into()), frags: more },
@@ -192,10 +217,36 @@ impl InodeTable {
     }
 
     /// Nothing takes the growth back any more: frees the place a run moved away from.
-    fn leave_old_place(&self, ip: &Inode, grown: &Grown) {
+    fn leave_old_place(&self, grown: &Grown) {
         if grown.moved() {
-            self.free_replaced(PtrSlot::Direct(ip.ino, grown.index), grown.old);
+            self.free_replaced(grown.old);
         }
+    }
+
+    /// Takes a new block out of the file again.
+    fn unmake(&self, ip: &Inode, data: &mut InodeData, lbn: Lbn, made: Made) {
+        let Made { granted, undo } = made;
+        drop(granted);
+        match undo {
+            Undo::Nothing => return,
+            Undo::Direct(i, run) => {
+                self.alloc.ordering.claim_dropped(PtrSlot::Direct(ip.ino, i), run);
+                self.set_direct(data, i, FragNo::HOLE);
+                self.uncharge(data, run.frags);
+                self.forget_block(ip, lbn);
+                self.free_quietly(run);
+            }
+            Undo::Indirect(chain, taken) => {
+                self.uncharge(data, taken.frags(self.g().frag));
+                self.forget_block(ip, lbn);
+                self.unmake_chain(ip, data, &chain, &taken);
+            }
+        }
+    }
+
+    fn forget_block(&self, ip: &Inode, lbn: Lbn) {
+        let at = i64::try_from(lbn.0).unwrap_or(i64::MAX);
+        self.forget_blocks(ip, at..=at);
     }
 
     fn balloc_direct(
@@ -206,7 +257,7 @@ impl InodeTable {
         end: u64,
         keep: bool,
         reserve: Reserve,
-    ) -> Result<Granted> {
+    ) -> Result<Made> {
         let g = self.g();
         let lbn = Lbn(i as u64);
         let old = data.d.db.get(i).copied().unwrap_or(0);
@@ -229,17 +280,17 @@ impl InodeTable {
             let then = self.alloc.ordering.claim_set(slot, run, None, what, buf.key);
             self.set_direct(data, i, at);
             self.charge(data, want);
-            return Ok(Granted { buf, then });
+            return Ok(Made { granted: Granted { buf, then }, undo: Undo::Direct(i, run) });
         }
         if have < want {
             let what = if data.d.is_dir() { ClaimOf::DirectoryGrowth } else { ClaimOf::Data };
-            let (buf, then, grown) =
-                self.grow_run(ip, data, i, (have, want), (keep, what), reserve)?;
-            self.leave_old_place(ip, &grown);
-            return Ok(Granted { buf, then });
+            let grown = self.take_longer(ip, data, i, (have, want), keep, reserve)?;
+            let (buf, then) = self.settle(ip, data, &grown, keep, what);
+            self.leave_old_place(&grown);
+            return Ok(Made { granted: Granted { buf, then }, undo: Undo::Nothing });
         }
         let at = self.checked_run(ip, old, have, Structure::Inode)?.unwrap_or(FragNo::HOLE);
-        self.present(ip, data, lbn, at, keep)
+        Ok(Made { granted: self.present(ip, data, lbn, at, keep)?, undo: Undo::Nothing })
     }
 
     /// A block that needs nothing.
@@ -260,20 +311,17 @@ impl InodeTable {
         Ok(Granted { buf, then: Disposition::Delay })
     }
 
-    /// Grows the fragments of direct block `i`, in place or by moving them; with `keep` (else the
-    /// caller overwrites all) the content goes along, and the new bytes are zeros. Not marked dirty: without
-    /// `keep` the bytes may still be anybody's. The caller ends it
-    /// by [`InodeTable::leave_old_place`] or [`InodeTable::ungrow`].
-    fn grow_run(
+    /// Takes the space for the fragments of direct block `i` to grow, in place or elsewhere. The pointer
+    /// names it already; the caller goes on with [`InodeTable::settle`], or [`InodeTable::ungrow`].
+    fn take_longer(
         &self,
         ip: &Inode,
         data: &mut InodeData,
         i: usize,
         (have, want): (u32, u32),
-        (keep, what): (bool, ClaimOf),
+        keep: bool,
         reserve: Reserve,
-    ) -> Result<(BufRef, Disposition, Grown)> {
-        let g = self.g();
+    ) -> Result<Grown> {
         let lbn = Lbn(i as u64);
         let old = data.d.db.get(i).copied().unwrap_or(0);
         let at = self.checked_run(ip, old, have, Structure::Inode)?.unwrap_or(FragNo::HOLE);
@@ -285,24 +333,37 @@ impl InodeTable {
         };
         let pref = self.pref_direct(ip, data, i);
         let at = self.alloc.realloc_frags(ip.ino, old, want, pref, reserve)?;
-        let new = FragRun { at, frags: want };
-        let slot = PtrSlot::Direct(ip.ino, i);
+        self.set_direct(data, i, at);
+        self.charge(data, want - have);
+        Ok(Grown { index: i, buf, old, new: FragRun { at, frags: want } })
+    }
+
+    /// Lets the buffer of a grown run have its new place and length; with `keep` (else the caller overwrites
+    /// all) the content goes along, and the new bytes are zeros. Not marked dirty: without `keep` the bytes
+    /// may still be anybody's.
+    fn settle(
+        &self,
+        ip: &Inode,
+        data: &InodeData,
+        grown: &Grown,
+        keep: bool,
+        what: ClaimOf,
+    ) -> (BufRef, Disposition) {
+        let Grown { index, old, new, .. } = *grown;
+        let slot = PtrSlot::Direct(ip.ino, index);
         let claim = |key| self.alloc.ordering.claim_set(slot, new, Some(old), what, key);
-        let (buf, then) = match buf {
+        match &grown.buf {
             Some(buf) => {
-                let len = (want * g.fsize) as usize;
-                let then = self.cache().relocate(&buf, at, len, || claim(buf.key));
-                (buf, then)
+                let len = (new.frags * self.g().fsize) as usize;
+                let then = self.cache().relocate(buf, new.at, len, || claim(buf.key));
+                (buf.clone(), then)
             }
             None => {
-                let buf = self.new_block(ip, data, lbn, new, keep);
+                let buf = self.new_block(ip, data, Lbn(index as u64), new, keep);
                 let then = claim(buf.key);
                 (buf, then)
             }
-        };
-        self.set_direct(data, i, at);
-        self.charge(data, want - have);
-        Ok((buf, then, Grown { index: i, old, new }))
+        }
     }
 
     fn balloc_indirect(
@@ -312,11 +373,11 @@ impl InodeTable {
         (lbn, levels, index): (Lbn, usize, [u32; 3]),
         keep: bool,
         reserve: Reserve,
-    ) -> Result<Granted> {
-        let g = self.g();
+    ) -> Result<Made> {
         let chain = self.walk(ip, data, (levels, index))?;
         if let Some(at) = chain.there {
-            return self.present(ip, data, lbn, at, keep);
+            let granted = self.present(ip, data, lbn, at, keep)?;
+            return Ok(Made { granted, undo: Undo::Nothing });
         }
         let what = if data.d.is_dir() { ClaimOf::DirectoryGrowth } else { ClaimOf::Data };
         let mut taken = Taken::default();
@@ -329,8 +390,8 @@ impl InodeTable {
             }
         };
         let buf = self.new_block(ip, data, lbn, run, keep);
-        self.charge(data, g.frag.saturating_mul(u32::try_from(taken.blocks.len()).unwrap_or(0)));
-        Ok(Granted { buf, then })
+        self.charge(data, taken.frags(self.g().frag));
+        Ok(Made { granted: Granted { buf, then }, undo: Undo::Indirect(chain, taken) })
     }
 
     /// Makes what a chain lacks; what is allocated and claimed for it is put in `taken`.
@@ -374,7 +435,7 @@ impl InodeTable {
             }
         }
         for &(slot, run) in taken.claims.iter().rev() {
-            self.alloc.ordering.claim_dropped(slot, run, None);
+            self.alloc.ordering.claim_dropped(slot, run);
         }
         for (node, _) in &chain.missing {
             self.forget_indirect(ip, *node);
@@ -533,6 +594,10 @@ impl InodeTable {
 
     fn charge(&self, data: &mut InodeData, frags: u32) {
         data.d.blocks = data.d.blocks.saturating_add(Dinode::sectors(self.g(), frags));
+    }
+
+    fn uncharge(&self, data: &mut InodeData, frags: u32) {
+        data.d.blocks = data.d.blocks.saturating_sub(Dinode::sectors(self.g(), frags));
     }
 
     fn beyond_end(&self, ip: &Inode, found: i64) -> Error {

@@ -19,7 +19,7 @@ use super::{Inode, InodeData, InodeTable};
 use crate::buf::{BufKey, BufRef};
 use crate::counters::add;
 use crate::error::{Error, Result};
-use crate::ordering::{FragRun, FreeNow, InodeChange, PtrSlot};
+use crate::ordering::{FragRun, FreeNow, InodeChange};
 use ffs_ondisk::bmap::{pointer, set_pointer};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
@@ -321,8 +321,8 @@ impl InodeTable {
     }
 
     /// Frees the old place of a block that a claim moved, when the ordering policy allows it.
-    pub(super) fn free_replaced(&self, slot: PtrSlot, old: FragRun) {
-        match self.alloc.ordering.run_replaced(slot, old) {
+    pub(super) fn free_replaced(&self, old: FragRun) {
+        match self.alloc.ordering.run_replaced() {
             FreeNow::Yes => self.free_quietly(old),
             FreeNow::Later => {}
         }

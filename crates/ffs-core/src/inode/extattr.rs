@@ -202,7 +202,7 @@ impl InodeTable {
     /// Gives up new places of the area.
     fn unwrite_ext(&self, ip: &Inode, places: &[FragRun]) {
         for (i, run) in places.iter().enumerate().rev() {
-            self.alloc.ordering.claim_dropped(PtrSlot::ExtAttr(ip.ino, i), *run, None);
+            self.alloc.ordering.claim_dropped(PtrSlot::ExtAttr(ip.ino, i), *run);
         }
         self.forget_blocks(ip, -2..=-1);
         places.iter().for_each(|run| self.free_quietly(*run));

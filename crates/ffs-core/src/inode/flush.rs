@@ -39,7 +39,12 @@ type Standing = (usize, Pending);
 
 impl InodeTable {
     fn standing(&self) -> Standing {
-        (self.cache().dirty_count(), self.alloc.ordering.pending())
+        (self.cache().dirty_count(), self.progress())
+    }
+
+    /// How far the policy is.
+    pub(super) fn progress(&self) -> Pending {
+        Pending { steps: 0, ..self.alloc.ordering.pending() }
     }
 
     /// The readiest of `bufs`, and how ready they are.

@@ -94,7 +94,7 @@ impl InodeTable {
     fn finish(&self, goal: Goal, left: &mut Left) -> Result<()> {
         let mut idle = 0;
         for _ in 0..PASSES {
-            let pending = self.alloc.ordering.pending();
+            let pending = self.progress();
             let (worked, outcome) = self.run_work(usize::MAX);
             // Work that fails is another file's.
             drop(outcome);
@@ -103,7 +103,7 @@ impl InodeTable {
             }
             let wrote = self.write_towards(goal, left, idle > 0)?;
             self.end_pass()?;
-            let moved = wrote > 0 || worked > 0 || self.alloc.ordering.pending() != pending;
+            let moved = wrote > 0 || worked > 0 || self.progress() != pending;
             idle = if moved { 0 } else { idle + 1 };
             if idle > IDLE {
                 break;

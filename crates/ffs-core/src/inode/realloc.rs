@@ -180,7 +180,7 @@ impl InodeTable {
             });
             // A write that fails leaves the buffer dirty: it is tried again, at the new place.
             let _ = self.cache().apply(buf, then);
-            replaced.push((slot, run(old)));
+            replaced.push(run(old));
             match &row.map {
                 Map::Inode => {
                     if let Some(p) = data.d.db.get_mut(i) {
@@ -193,8 +193,8 @@ impl InodeTable {
         if let Map::Indirect { buf, .. } = &row.map {
             self.cache().dirty(buf);
         }
-        for (slot, old) in replaced {
-            self.free_replaced(slot, old);
+        for old in replaced {
+            self.free_replaced(old);
         }
     }
 }

@@ -133,6 +133,11 @@ impl Ffs {
                 p.removals,
                 "Removed names that the device may still show.",
             ),
+            row(
+                "debug.softdep.steps",
+                p.steps,
+                "Changes and dependencies looked at since the mount.",
+            ),
             row("debug.softdep.pending_frags", p.frags, "Fragments that will be free."),
             row("debug.softdep.pending_inodes", p.inodes, "Inodes that will be free."),
         ]);

@@ -259,8 +259,10 @@ pub(crate) enum Goal {
 pub(crate) struct Pending {
     /// Records of changes not yet durable.
     pub(crate) records: u64,
-    /// Blocks and inodes that something is known of.
+    /// Blocks and inodes that something is known of, and needs.
     pub(crate) known: u64,
+    /// What was looked at for all this since the mount: nodes, needs, waiters.
+    pub(crate) steps: u64,
     /// Removals among them.
     pub(crate) removals: u64,
     /// Fragments that will be free.
@@ -296,7 +298,7 @@ pub(crate) trait Ordering: WriteHooks {
 
     /// `slot` will name `new` (before: `old`), a block with buffer `block` that is marked dirty
     /// later; answers for that buffer. The caller has the file locked and has changed no pointer
-    /// yet. The tenant frees `old` if [`Ordering::run_replaced`] says so.
+    /// yet. With an `old`, it is not taken back.
     fn claim_set(
         &self,
         _slot: PtrSlot,
@@ -308,13 +310,13 @@ pub(crate) trait Ordering: WriteHooks {
         Disposition::Delay
     }
 
-    /// The last [`Ordering::claim_set`] of `slot` is taken back: its operation failed before the
-    /// inode was updated. `old` as then.
-    fn claim_dropped(&self, _slot: PtrSlot, _new: FragRun, _old: Option<FragRun>) {}
+    /// The last [`Ordering::claim_set`] of `slot`, which had no block before, is taken back: its operation
+    /// failed before the inode was updated.
+    fn claim_dropped(&self, _slot: PtrSlot, _new: FragRun) {}
 
-    /// A claim of `slot` moved a block away from `old`, and is not taken back any more: may that be
-    /// marked free now?
-    fn run_replaced(&self, _slot: PtrSlot, _old: FragRun) -> FreeNow {
+    /// A claim moved a block away from another place: may that be marked free now? Otherwise the policy
+    /// asks for it.
+    fn run_replaced(&self) -> FreeNow {
         FreeNow::Yes
     }
 

@@ -180,11 +180,17 @@ impl<T> Arena<T> {
         }
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
-        self.pieces.iter().flat_map(|piece| &piece.places).filter_map(|place| match place {
-            Place::Taken(_, thing) => Some(thing),
-            Place::Free(_) => None,
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
+        self.pieces.iter().zip(0u32..).flat_map(|(piece, number)| {
+            piece.places.iter().zip(number * PIECE..).filter_map(|(at, place)| match at {
+                Place::Taken(taken, thing) => Some((Id { place, taken: *taken }, thing)),
+                Place::Free(_) => None,
+            })
         })
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.iter().map(|(_, thing)| thing)
     }
 
     /// Memory, without what the things themselves have elsewhere.

@@ -15,12 +15,13 @@
 
 use super::Engine;
 use super::arena::Arena;
-use super::graph::{Cond, ExtClaim, Id, Level, Need, Node, State, What};
+use super::blocks::Waiter;
+use super::graph::{Cond, ExtClaim, Floor, Id, Level, Node, State, What};
 use super::inodes::More;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{ClaimOf, FragRun, PtrSlot, Work};
-use ffs_ondisk::bmap::{self, Named, Path, first_of_root};
+use ffs_ondisk::bmap::{self, Named, Path, first_of_root, parse_name};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
 
@@ -33,20 +34,9 @@ pub(super) struct Claim {
     pub(super) run: FragRun,
     /// What may be freed when it is durable.
     pub(super) frees: Vec<FragRun>,
-    /// The place before, if no image ever showed it: it may be freed when the operation is sure.
-    pub(super) unseen: Option<FragRun>,
-    /// It took the place of a value that was in no image.
-    pub(super) merged: bool,
     /// Names written in the block of a directory that it claims: they are on the device when it is. In the
     /// order of their ids, each once.
     pub(super) names: Vec<Id>,
-}
-
-impl Claim {
-    /// What it keeps from being freed.
-    fn displaced(&self) -> impl Iterator<Item = FragRun> + use<'_> {
-        self.frees.iter().copied().chain(self.unseen)
-    }
 }
 
 /// The values of a pointer.
@@ -93,37 +83,23 @@ impl Engine {
             return self.claim_ext(ino, i, new, block);
         }
         let moved = old.filter(|old| old.at != new.at);
-        let (mut frees, mut names) = (Vec::new(), Vec::new());
         let last = self.chain_entry(slot, old).versions.last().copied();
         let dropped = last.filter(|&id| self.state(id) == Some(State::Never));
-        let mut claim = Claim {
-            slot,
-            run: new,
-            frees: Vec::new(),
-            unseen: None,
-            merged: dropped.is_some(),
-            names: Vec::new(),
-        };
+        let mut frees: Vec<FragRun> = moved.into_iter().collect();
         // What was only grown in place since may be on the device as it was before.
         if dropped.is_some() && moved.is_some_and(|run| !self.may_show(slot, run.at, dropped)) {
-            claim.unseen = moved;
-        } else {
-            claim.frees.extend(moved);
+            self.free_now(std::mem::take(&mut frees));
         }
+        let claim = Claim { slot, run: new, frees, names: Vec::new() };
         let id = self.add(What::Claim(Box::new(claim)));
         if let Some(gone) = dropped {
-            self.pass(gone, Some(id));
-            if let Some(n) = self.cancel(gone)
-                && let What::Claim(c) = n.what
-            {
-                frees.extend(c.displaced());
-                names = c.names;
-            }
             self.chain_entry(slot, old).versions.pop();
-        }
-        if let Some(c) = self.claim_mut(id) {
-            c.frees.extend(frees);
-            c.names = names;
+            self.pass(gone, Some(id));
+            let gone = self.cancel(gone).map(|n| n.what);
+            if let (Some(What::Claim(gone)), Some(c)) = (gone, self.claim_mut(id)) {
+                c.frees.extend(gone.frees);
+                c.names = gone.names;
+            }
         }
         self.chain_entry(slot, old).versions.push(id);
         if let PtrSlot::Indirect { ino, .. } = slot
@@ -154,13 +130,9 @@ impl Engine {
     }
 
     /// See [`crate::ordering::Ordering::claim_dropped`].
-    pub(super) fn unclaim(&mut self, slot: PtrSlot, new: FragRun, old: Option<FragRun>) {
+    pub(super) fn unclaim(&mut self, slot: PtrSlot, new: FragRun) {
         let Some(id) = self.chain(slot).and_then(|c| c.versions.last().copied()) else { return };
-        let Some(c) = self.claim_mut(id).filter(|c| c.run.at == new.at) else { return };
-        if let (true, Some(old)) = (c.merged, old) {
-            // It is again the value it took the place of.
-            (c.run, c.unseen) = (old, None);
-            c.frees.retain(|run| run.at != old.at);
+        if self.run_of(id).is_none_or(|run| run.at != new.at) {
             return;
         }
         self.pass(id, None);
@@ -189,15 +161,6 @@ impl Engine {
         match &mut self.nodes.get_mut(id)?.what {
             What::Claim(c) => Some(c),
             _ => None,
-        }
-    }
-
-    /// See [`crate::ordering::Ordering::run_replaced`].
-    pub(super) fn run_replaced(&mut self, slot: PtrSlot, old: FragRun) {
-        let last = self.chain(slot).and_then(|c| c.versions.last().copied());
-        let claim = last.and_then(|id| self.claim_mut(id));
-        if claim.and_then(|c| c.unseen.take_if(|run| run.at == old.at)).is_some() {
-            self.free_now(vec![old]);
         }
     }
 
@@ -321,7 +284,7 @@ impl Engine {
             if let Some(n) = self.fulfil(v)
                 && let What::Claim(c) = n.what
             {
-                frees.extend(c.displaced());
+                frees.extend(c.frees);
                 names.extend(c.names);
             }
         }
@@ -346,7 +309,7 @@ impl Engine {
             if let Some(n) = self.fulfil(v)
                 && let What::Claim(c) = n.what
             {
-                frees.extend(c.displaced());
+                frees.extend(c.frees);
                 self.met_names.extend(c.names);
             }
         }
@@ -372,26 +335,23 @@ impl Engine {
                 gone.push(more.slots.remove(at).1);
             }
         }
-        if more.holds.is_empty() {
-            more.held_to = 0;
+        let mut over: SmallVec<[Id; 2]> = SmallVec::new();
+        // Without indirect blocks there is no pointer beyond the size.
+        if d.ib == [0; NIADDR] {
+            over.extend(more.floors.values().copied());
         }
-        let amiss = d.size < more.held_to;
-        let holds: SmallVec<[Id; 2]> =
-            if amiss { more.holds.iter().copied().collect() } else { SmallVec::new() };
+        for &id in more.ceilings.iter().rev() {
+            match self.nodes.get(id).map(|n| &n.what) {
+                Some(What::Ceiling { new, .. }) if *new > d.size => over.push(id),
+                _ => break,
+            }
+        }
         for chain in gone {
             self.drop_chain(chain, &mut frees);
         }
-        for id in holds {
-            let over = match self.nodes.get(id).map(|n| &n.what) {
-                Some(What::Hold { new, .. }) => *new > d.size,
-                // Without indirect blocks there is no pointer beyond the size.
-                Some(What::Keep { .. }) => d.ib == [0; NIADDR],
-                _ => false,
-            };
-            if over {
-                self.need_successor(id, ino);
-                self.hold_over(id);
-            }
+        for id in over {
+            self.need_successor(id, ino);
+            self.bound_over(id);
         }
         if d.extsize == 0
             && let Some(id) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()?.ext.take())
@@ -413,8 +373,8 @@ impl Engine {
 
     /// What waited for `id`, something of the inode that will never be on the device, waits for the inode without it.
     fn need_successor(&mut self, id: Id, ino: Ino) {
-        let waiting = self.nodes.get(id).map(|n| n.dependents.clone()).unwrap_or_default();
-        for dep in waiting {
+        let waiting = self.nodes.get(id).map(|n| n.dependents.clone());
+        for dep in waiting.into_iter().flatten() {
             self.need_inode(dep, ino, false);
         }
     }
@@ -451,16 +411,11 @@ impl Engine {
         let key = BufKey::File(ino, block);
         self.touch(key);
         if holds(Rule::CutBeforeSize) {
-            let last = entries.start.checked_sub(1).and_then(|i| u32::try_from(i).ok());
-            let id = self.add(What::Keep { ino, size, last });
-            let more = self.more(ino);
-            more.holds.push(id);
-            more.held_to = u64::MAX;
-            self.need_block(id, key);
+            self.set_floor(ino, block, size, &entries);
         }
         let Some(all) = self.indirects.get_mut(&key) else { return };
-        let within = |i: &u32| entries.contains(&(*i as usize));
-        let which: Vec<u32> = all.keys().copied().filter(within).collect();
+        let within = entries.start as u32..entries.end as u32;
+        let which: Vec<u32> = all.range(within).map(|(i, _)| *i).collect();
         let gone: Vec<Chain> = which.iter().filter_map(|i| all.remove(i)).collect();
         if all.is_empty() {
             self.indirects.remove(&key);
@@ -473,6 +428,43 @@ impl Engine {
         self.free_after(ino, frees, &[block]);
     }
 
+    /// Images show no size below `size` until the indirect block is written without the pointers `entries`. A
+    /// bound that waits for the same image is raised: there are no more of them than images.
+    fn set_floor(&mut self, ino: Ino, block: i64, size: u64, entries: &std::ops::Range<usize>) {
+        let key = BufKey::File(ino, block);
+        let last = entries.start.checked_sub(1).and_then(|i| u32::try_from(i).ok());
+        let issued = self.blocks.get(&key).map_or(0, |rec| rec.issued);
+        let id = match self.newest_floor(ino, block).filter(|&id| self.awaits(id, key) > issued) {
+            Some(id) => id,
+            None => {
+                self.states += 1;
+                let number = self.states;
+                let floor = Floor { ino, block, number, size: 0, last: None };
+                let id = self.add(What::Floor(Box::new(floor)));
+                self.more(ino).floors.insert((block, number), id);
+                id
+            }
+        };
+        let to_end = entries.end >= self.g.nindir as usize;
+        if let Some(What::Floor(floor)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
+            floor.size = floor.size.max(size);
+            // A hole leaves pointers behind it.
+            floor.last = if to_end { last } else { last.max(floor.last) };
+        }
+        self.need_block(id, key);
+    }
+
+    fn newest_floor(&self, ino: Ino, block: i64) -> Option<Id> {
+        let floors = &self.more_of(ino)?.floors;
+        floors.range((block, 0)..=(block, u64::MAX)).next_back().map(|(_, id)| *id)
+    }
+
+    /// The reason to write the block that the node waits for; 0 if it does not wait.
+    fn awaits(&self, id: Id, key: BufKey) -> u64 {
+        let rec = self.blocks.get(&key);
+        rec.and_then(|rec| rec.waiters.get(&Waiter { id, since: 0 })).map_or(0, |w| w.since)
+    }
+
     /// An indirect block is gone, and its pointers with it.
     pub(super) fn forget_indirect(&mut self, ino: Ino, key: BufKey) {
         let Some(all) = self.indirects.remove(&key) else { return };
@@ -482,7 +474,7 @@ impl Engine {
             self.drop_chain(chain, &mut frees);
         }
         // The device may still show the way to this block.
-        let above = self.maps_to_clear(ino);
+        let above = self.indirects_above(key);
         self.free_after(ino, frees, &above);
     }
 
@@ -510,7 +502,7 @@ impl Engine {
     pub(super) fn compose(&self, d: &mut Dinode, more: &More, seen: &mut Vec<Id>) -> bool {
         let (live_size, live_blocks) = (d.size, self.blocks_of(d.size));
         let mut undone = false;
-        let mut size = self.held_size(d.size, more, &mut undone);
+        let mut size = self.bounded_size(d.size, more, &mut undone);
         d.size = size;
         let mut shown: SmallVec<[(usize, Id); 4]> = SmallVec::new();
         let mut hole_at = None;
@@ -554,29 +546,30 @@ impl Engine {
             }
         }
         seen.extend(shown.iter().filter(|(i, _)| hidden(*i) < blocks).map(|(_, id)| *id));
-        seen.extend(more.holds.iter().copied().filter(|id| self.hold_seen(*id, size)));
+        seen.extend(more.bounds().copied().filter(|id| self.bound_seen(*id, size)));
         undone | self.compose_ext(d, more, seen)
     }
 
-    /// The size that sizes held back allow.
-    fn held_size(&self, size: u64, more: &More, undone: &mut bool) -> u64 {
+    /// The size within its bounds.
+    fn bounded_size(&self, size: u64, more: &More, undone: &mut bool) -> u64 {
         let (mut least, mut most) = (size, size);
-        for id in &more.holds {
+        self.count_steps(more.ceilings.len() + more.floors.len());
+        for id in more.bounds() {
             let Some(n) = self.nodes.get(*id).filter(|n| !n.ready()) else { continue };
             *undone = true;
-            match n.what {
-                What::Hold { limit, .. } => least = least.min(limit),
-                What::Keep { size, .. } => most = most.max(size),
+            match &n.what {
+                What::Ceiling { limit, .. } => least = least.min(*limit),
+                What::Floor(floor) => most = most.max(floor.size),
                 _ => {}
             }
         }
         if most > size { most } else { least }
     }
 
-    fn hold_seen(&self, id: Id, size: u64) -> bool {
+    fn bound_seen(&self, id: Id, size: u64) -> bool {
         self.nodes.get(id).is_some_and(|n| match n.what {
-            What::Hold { new, .. } => n.ready() && size >= new,
-            What::Keep { .. } => n.ready(),
+            What::Ceiling { new, .. } => n.ready() && size >= new,
+            What::Floor(_) => n.ready(),
             _ => false,
         })
     }
@@ -648,7 +641,7 @@ impl Engine {
         let BufKey::File(ino, name) = key else { return true };
         let more = self.inodes.get(&ino).and_then(|r| r.more.as_ref());
         let Some(reach) = more.and_then(|m| m.reach) else { return true };
-        let Some(Named::Indirect { level, first }) = bmap::parse_name(&self.g, name) else {
+        let Some(Named::Indirect { level, first }) = parse_name(&self.g, name) else {
             return true;
         };
         let skip = bmap::blocks_per_pointer(&self.g, level).saturating_mul(i.into());
@@ -665,14 +658,41 @@ impl Engine {
             let unready = |id| self.nodes.get(id).is_some_and(|n| !n.ready());
             claim.is_some_and(|id| unready(id) || !self.reaches_to(key, index))
         };
-        let here = |need: &Need| need.cond() == Cond::Block(key);
-        self.more_of(ino).is_some_and(|more| {
-            let mut holds = more.holds.iter().filter_map(|id| self.nodes.get(*id));
-            holds.any(|n| match n.what {
-                What::Keep { last: Some(index), .. } => n.needs.iter().any(here) && held(index),
+        let Some(more) = self.more_of(ino) else { return false };
+        let mut floors = more.floors.range((block, 0)..=(block, u64::MAX));
+        floors.any(|(_, id)| match self.nodes.get(*id) {
+            Some(n) => match &n.what {
+                What::Floor(floor) => n.needs(Cond::Block(key)) && floor.last.is_some_and(held),
                 _ => false,
-            })
+            },
+            None => false,
         })
+    }
+
+    /// The indirect blocks on the way to a block, from the root down: in-core name, and index of the pointer.
+    fn indirects_to(&self, lbn: Lbn) -> SmallVec<[(i64, u32); NIADDR]> {
+        let mut way = SmallVec::new();
+        let Some(Path::Indirect { levels, index }) = bmap::path(&self.g, lbn) else { return way };
+        let mut first = first_of_root(&self.g, levels - 1);
+        for (level, &index) in (1..=levels).rev().zip(&index) {
+            way.push((bmap::indirect_name(first, level), index));
+            let per = bmap::blocks_per_pointer(&self.g, level);
+            first = first.plus(per.saturating_mul(index.into()));
+        }
+        way
+    }
+
+    /// The indirect blocks, by in-core name, on the way to a block of a file.
+    pub(super) fn indirects_above(&self, key: BufKey) -> SmallVec<[i64; NIADDR]> {
+        let BufKey::File(_, name) = key else { return SmallVec::new() };
+        let (lbn, level) = match parse_name(&self.g, name) {
+            Some(Named::Data(lbn)) => (lbn, 0),
+            Some(Named::Indirect { level, first }) => (first, level),
+            Some(Named::ExtAttr(_)) | None => return SmallVec::new(),
+        };
+        let way = self.indirects_to(lbn);
+        let above = way.len().saturating_sub(level);
+        way.iter().take(above).map(|(name, _)| *name).collect()
     }
 
     /// Newest values of the pointers on the way to block `lbn` of `ino` that are not durable; with
@@ -682,22 +702,16 @@ impl Engine {
             return SmallVec::new();
         }
         let mut slots: SmallVec<[PtrSlot; 4]> = SmallVec::new();
-        match bmap::path(&self.g, lbn) {
-            Some(Path::Direct(i)) if root => slots.push(PtrSlot::Direct(ino, i)),
-            Some(Path::Indirect { levels, index }) => {
-                if root {
-                    slots.push(PtrSlot::IndirectRoot(ino, levels - 1));
-                }
-                let mut first = first_of_root(&self.g, levels - 1);
-                for (level, &index) in (1..=levels).rev().zip(&index) {
-                    let block = bmap::indirect_name(first, level);
-                    slots.push(PtrSlot::Indirect { ino, block, index });
-                    let per = bmap::blocks_per_pointer(&self.g, level);
-                    first = first.plus(per.saturating_mul(index.into()));
-                }
-            }
-            Some(Path::Direct(_)) | None => {}
+        let way = self.indirects_to(lbn);
+        if root {
+            slots.push(match (bmap::path(&self.g, lbn), way.len()) {
+                (Some(Path::Direct(i)), _) => PtrSlot::Direct(ino, i),
+                (_, levels @ 1..) => PtrSlot::IndirectRoot(ino, levels - 1),
+                _ => return SmallVec::new(),
+            });
         }
+        let below = |&(block, index): &(i64, u32)| PtrSlot::Indirect { ino, block, index };
+        slots.extend(way.iter().map(below));
         slots.into_iter().filter_map(|s| self.newest_claim(s)).collect()
     }
 
@@ -708,13 +722,28 @@ impl Engine {
         }
     }
 
-    /// A size held back has been seen, or will not be reached any more.
-    pub(super) fn hold_over(&mut self, id: Id) {
+    /// A bound on a size is not needed any more: its image was seen, or the size will not be reached.
+    pub(super) fn bound_over(&mut self, id: Id) {
         let Some(n) = self.fulfil(id) else { return };
-        if let What::Hold { ino, .. } | What::Keep { ino, .. } = n.what
-            && let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut())
-        {
-            more.holds.retain(|h| *h != id);
+        match n.what {
+            What::Ceiling { ino, .. } => {
+                let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) else {
+                    return;
+                };
+                // Mostly the first, or the last.
+                if more.ceilings.front() == Some(&id) {
+                    more.ceilings.pop_front();
+                } else if more.ceilings.back() == Some(&id) {
+                    more.ceilings.pop_back();
+                } else {
+                    more.ceilings.retain(|c| *c != id);
+                }
+            }
+            What::Floor(floor) => {
+                let more = self.inodes.get_mut(&floor.ino).and_then(|r| r.more.as_mut());
+                more.map(|m| m.floors.remove(&(floor.block, floor.number)));
+            }
+            _ => {}
         }
     }
 
@@ -729,7 +758,7 @@ impl Engine {
         }
         self.totals.frags += runs.iter().map(|r| u64::from(r.frags)).sum::<u64>();
         let id = self.add(What::Free { ino, runs: runs.into_boxed_slice() });
-        self.more(ino).frees.push(id);
+        self.more(ino).frees.replace(id);
         self.need_inode(id, ino, false);
         for &block in partial {
             // As it was when the pointers were cleared: there is no reason to write it once more.

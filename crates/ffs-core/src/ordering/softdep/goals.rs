@@ -46,6 +46,7 @@ impl Engine {
                 Cond::Node(id, _) => self.walk_node(&mut w, id),
             }
         }
+        self.count_steps(w.blocks.len() + w.inodes.len() + w.nodes.len());
         w.blocks.into_iter().collect()
     }
 
@@ -70,7 +71,7 @@ impl Engine {
         w.todo.extend(rec.names.iter().map(node));
         if let Some(m) = &rec.more {
             w.todo.extend(m.slots.iter().flat_map(|(_, c)| &c.versions).map(node));
-            w.todo.extend(m.holds.iter().chain(&m.ext).chain(&m.dotdot).map(node));
+            w.todo.extend(m.bounds().chain(&m.ext).chain(&m.dotdot).map(node));
         }
         w.todo.extend(rec.leaving.iter().map(node));
         // Pointers in its indirect blocks.
@@ -103,7 +104,8 @@ impl Engine {
                     w.todo.push(Cond::Inode(ino));
                 }
             },
-            What::Hold { ino, .. } | What::Keep { ino, .. } => w.todo.push(Cond::Inode(*ino)),
+            What::Ceiling { ino, .. } => w.todo.push(Cond::Inode(*ino)),
+            What::Floor(f) => w.todo.push(Cond::Inode(f.ino)),
             What::Ext(x) => w.todo.push(Cond::Inode(x.ino)),
             What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. } | What::Gate => {}
         }
@@ -114,7 +116,8 @@ impl Engine {
     pub(super) fn reached(&self, goal: Goal) -> bool {
         let (Goal::File(ino) | Goal::Directory(ino)) = goal;
         let of_file = |rec: &InodeRec| {
-            let more = |m: &More| m.slots.is_empty() && m.holds.is_empty() && m.ext.is_none();
+            let more =
+                |m: &More| m.slots.is_empty() && m.bounds().next().is_none() && m.ext.is_none();
             rec.init == Init::Done
                 && rec.durable >= rec.version
                 && rec.names.is_empty()

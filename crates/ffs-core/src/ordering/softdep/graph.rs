@@ -6,29 +6,33 @@
 //! the nodes that wait for it.
 //!
 //! # Invariants
-//! 1. A node's needs name what is not met yet, and only that.
-//! 2. `A` is among the dependents of `B` exactly while `A` needs `B`.
+//! 1. A node's needs name what is not met yet, and only that; no two of them have the same condition.
+//! 2. `A` is among the dependents of `B` exactly while `A` needs `B`; it is among the waiters of a block
+//!    or an inode exactly while it needs that.
 //! 3. The graph has no circle: a node needs only nodes that were there before it, except where a
 //!    node that goes away passes its dependents on, and then [`Engine::reaches`] was asked; and names,
 //!    which come to need a size, as no size needs a name.
+//!
+//! [`Engine::audit`] checks them.
 //!
 //! Reference: `spec/soft-updates.md` §2, §3.2.
 
 use super::Engine;
 use super::claims::Claim;
-use super::list::List;
 use super::names::{NOTHING, Value};
+use super::set::Set;
 use crate::buf::BufKey;
 use crate::ordering::{DirPos, FragRun};
 use ffs_ondisk::Ino;
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 pub(super) use super::arena::Id;
 
 /// How far another change must have come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Level {
     /// It is durable.
     Durable,
@@ -37,7 +41,7 @@ pub(super) enum Level {
 }
 
 /// What is waited for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Cond {
     /// An image of the block, begun after the condition was set.
     Block(BufKey),
@@ -47,7 +51,8 @@ pub(super) enum Cond {
     Node(Id, Level),
 }
 
-/// A condition of a node, as small as can be: there are more of them than changes.
+/// A condition of a node, as small as can be: there are more of them than changes. Two needs are the same
+/// if their conditions are.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Need {
     Block(BufKey),
@@ -56,8 +61,28 @@ pub(super) enum Need {
     Node(Id, Level, bool),
 }
 
+impl Ord for Need {
+    fn cmp(&self, other: &Need) -> Ordering {
+        self.cond().cmp(&other.cond())
+    }
+}
+
+impl PartialOrd for Need {
+    fn partial_cmp(&self, other: &Need) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Need {
+    fn eq(&self, other: &Need) -> bool {
+        self.cond() == other.cond()
+    }
+}
+
+impl Eq for Need {}
+
 impl Need {
-    fn new(what: Cond, anchor: bool) -> Need {
+    pub(super) fn new(what: Cond, anchor: bool) -> Need {
         match what {
             Cond::Block(key) => Need::Block(key),
             Cond::Inode(ino) => Need::Inode(ino),
@@ -98,10 +123,9 @@ pub(super) enum What {
     /// The value of a pointer.
     Claim(Box<Claim>),
     /// A directory's size may not be shown beyond `limit`, until the bytes up to `new` are there.
-    Hold { ino: Ino, limit: u64, new: u64 },
-    /// A file's size may not be shown below `size`, until pointers beyond it are gone: from an indirect block,
-    /// where pointer `last` is the last that stays.
-    Keep { ino: Ino, size: u64, last: Option<u32> },
+    Ceiling { ino: Ino, limit: u64, new: u64 },
+    /// A file's size may not be shown below `size`, until pointers beyond it are gone from an indirect block.
+    Floor(Box<Floor>),
     /// The place of an inode's extended attributes.
     Ext(Box<ExtClaim>),
     /// Nothing of its own: an operation that has not told all yet holds a name back with it.
@@ -133,6 +157,20 @@ impl Name {
     }
 }
 
+/// A bound below which a file's size may not be shown.
+#[derive(Debug)]
+pub(super) struct Floor {
+    pub(super) ino: Ino,
+    /// In-core name of the indirect block that loses pointers.
+    pub(super) block: i64,
+    /// Tells it from others of that block: later ones have larger numbers.
+    pub(super) number: u64,
+    /// Bytes.
+    pub(super) size: u64,
+    /// The last pointer in the block that stays.
+    pub(super) last: Option<u32>,
+}
+
 /// The place of an inode's extended attributes.
 #[derive(Debug)]
 pub(super) struct ExtClaim {
@@ -150,8 +188,8 @@ pub(super) struct ExtClaim {
 pub(super) struct Node {
     pub(super) what: What,
     pub(super) state: State,
-    pub(super) needs: List<Need>,
-    pub(super) dependents: List<Id>,
+    pub(super) needs: Set<Need>,
+    pub(super) dependents: Set<Id>,
 }
 
 impl Node {
@@ -159,11 +197,21 @@ impl Node {
     pub(super) fn ready(&self) -> bool {
         self.needs.iter().all(Need::anchor)
     }
+
+    pub(super) fn needs(&self, cond: Cond) -> bool {
+        self.needs.contains(&Need::new(cond, false))
+    }
+
+    /// Its needs for `on`, of either level.
+    pub(super) fn needs_of(&self, on: Id) -> SmallVec<[Need; 2]> {
+        let each = [Level::Durable, Level::Anchored].map(|level| Cond::Node(on, level));
+        each.iter().filter_map(|c| self.needs.get(&Need::new(*c, false))).copied().collect()
+    }
 }
 
 impl Engine {
     pub(super) fn add(&mut self, what: What) -> Id {
-        let (needs, dependents) = (List::default(), List::default());
+        let (needs, dependents) = (Set::default(), Set::default());
         self.nodes.insert(Node { what, state: State::Never, needs, dependents })
     }
 
@@ -171,37 +219,49 @@ impl Engine {
         self.nodes.get(id).map(|n| n.state)
     }
 
-    /// Notes the condition in the node; whoever can meet it has to know the node.
+    /// Notes the condition in the node; whoever can meet it has to know the node. A need for being in an
+    /// image is stronger than one for being anchored.
     pub(super) fn note(&mut self, id: Id, cond: Cond, anchor: bool) {
-        if let Some(n) = self.nodes.get_mut(id) {
-            n.needs.push(Need::new(cond, anchor));
+        let Some(n) = self.nodes.get_mut(id) else { return };
+        match n.needs.replace(Need::new(cond, anchor)) {
+            None => {
+                self.edges += 1;
+                self.count_steps(1);
+            }
+            Some(before) if anchor && !before.anchor() => _ = n.needs.replace(before),
+            Some(_) => {}
         }
     }
 
     /// `id` needs `on` to come as far as `level`. Nothing if it has.
     pub(super) fn need_node(&mut self, id: Id, on: Id, level: Level, anchor: bool) {
-        let Some(n) = self.nodes.get_mut(on) else { return };
-        if level == Level::Durable && n.state == State::Durable || on == id {
+        if on == id || !self.nodes.contains_key(id) {
             return;
         }
-        n.dependents.push(id);
+        let Some(n) = self.nodes.get_mut(on) else { return };
+        if level == Level::Durable && n.state == State::Durable {
+            return;
+        }
+        n.dependents.replace(id);
         self.note(id, Cond::Node(on, level), anchor);
     }
 
-    /// The condition is met for `id`.
+    /// The condition is met for `id`; who says so has taken `id` off its dependents or waiters.
     pub(super) fn meet(&mut self, id: Id, cond: Cond) {
-        self.met.push((id, cond));
+        let Some(n) = self.nodes.get_mut(id) else { return };
+        if n.needs.remove(&Need::new(cond, false)).is_some() {
+            self.edges -= 1;
+            if n.needs.is_empty() {
+                self.met.push(id);
+            }
+        }
     }
 
-    /// Takes met conditions off, and does what follows, until nothing follows any more.
+    /// Does what follows from conditions that were met, until nothing follows any more.
     pub(super) fn drain(&mut self) {
         loop {
-            while let Some((id, cond)) = self.met.pop() {
-                let Some(n) = self.nodes.get_mut(id) else { continue };
-                if let Some(i) = n.needs.iter().position(|need| need.cond() == cond) {
-                    n.needs.remove(i);
-                }
-                if n.needs.is_empty() {
+            while let Some(id) = self.met.pop() {
+                if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
                     self.all_met(id);
                 }
             }
@@ -238,14 +298,16 @@ impl Engine {
 
     /// `id` is gone: nobody has to tell it anything.
     fn forget_needs(&mut self, id: Id, n: &Node) {
+        self.edges -= n.needs.len() as u64;
         for need in n.needs.iter() {
-            if let Cond::Node(on, _) = need.cond()
-                && let Some(on) = self.nodes.get_mut(on)
-                // Each need is there once. A directory not yet on the device has a dependent for each
-                // name in it, and those that go are mostly the oldest: the search is short.
-                && let Some(at) = on.dependents.iter().position(|d| *d == id)
-            {
-                on.dependents.remove(at);
+            match need.cond() {
+                Cond::Node(on, _) => {
+                    if let Some(on) = self.nodes.get_mut(on) {
+                        on.dependents.remove(&id);
+                    }
+                }
+                Cond::Block(key) => self.stop_waiting_for_block(id, key),
+                Cond::Inode(ino) => self.stop_waiting_for_inode(id, ino),
             }
         }
     }
@@ -255,32 +317,27 @@ impl Engine {
         let Some(n) = self.nodes.get_mut(id) else { return };
         let mut dependents = std::mem::take(&mut n.dependents);
         dependents.retain(|&dep| {
-            self.met.push((dep, Cond::Node(id, level)));
-            let other =
-                |need: &Need| matches!(need.cond(), Cond::Node(on, l) if on == id && l != level);
-            self.nodes.get(dep).is_some_and(|d| d.needs.iter().any(other))
+            self.meet(dep, Cond::Node(id, level));
+            self.nodes.get(dep).is_some_and(|d| !d.needs_of(id).is_empty())
         });
         if let Some(n) = self.nodes.get_mut(id) {
             n.dependents = dependents;
         }
     }
 
-    /// Whether `from` needs `to`, directly or through others.
-    pub(super) fn reaches(&self, from: Id, to: Id) -> bool {
-        // Most often `to` was just made, and nobody needs it.
-        if from == to || self.nodes.get(to).is_none_or(|n| n.dependents.is_empty()) {
-            return from == to;
-        }
+    /// Whether `found` holds for `from` or for a node that it needs, directly or through others.
+    fn reaches_any(&self, from: Id, found: impl Fn(Id) -> bool) -> bool {
         let (mut stack, mut seen) = (vec![from], BTreeSet::new());
         while let Some(id) = stack.pop() {
-            if id == to {
+            self.count_steps(1);
+            if found(id) {
                 return true;
             }
             if !seen.insert(id) {
                 continue;
             }
-            let needs = self.nodes.get(id).map(|n| &*n.needs).unwrap_or_default();
-            stack.extend(needs.iter().filter_map(|n| match n.cond() {
+            let needs = self.nodes.get(id).map(|n| n.needs.iter());
+            stack.extend(needs.into_iter().flatten().filter_map(|n| match n.cond() {
                 Cond::Node(on, _) => Some(on),
                 Cond::Block(_) | Cond::Inode(_) => None,
             }));
@@ -288,61 +345,62 @@ impl Engine {
         false
     }
 
-    /// Whether every dependent of `id` may as well depend on `on`.
-    pub(super) fn can_pass(&self, id: Id, on: Id) -> bool {
-        let deps = self.nodes.get(id).map(|n| &*n.dependents).unwrap_or_default();
-        deps.iter().all(|&dep| dep != on && !self.reaches(on, dep))
+    fn has_dependents(&self, id: Id) -> bool {
+        self.nodes.get(id).is_some_and(|n| !n.dependents.is_empty())
+    }
+
+    /// Whether `from` needs `to`, directly or through others.
+    pub(super) fn reaches(&self, from: Id, to: Id) -> bool {
+        // Most often `to` was just made, and nobody needs it.
+        from == to || self.has_dependents(to) && self.reaches_any(from, |id| id == to)
+    }
+
+    /// Whether those dependents of `id` for which `which` holds may as well depend on `on`.
+    pub(super) fn can_pass(&self, id: Id, on: Id, which: impl Fn(Id) -> bool) -> bool {
+        let Some(n) = self.nodes.get(id) else { return true };
+        let passed = |dep: Id| n.dependents.contains(&dep) && which(dep);
+        if passed(on) {
+            return false;
+        }
+        let within = n.dependents.iter().any(|&dep| which(dep) && self.has_dependents(dep));
+        !within || !self.reaches_any(on, passed)
     }
 
     /// The dependents of `id` need `on` instead, or nothing.
     pub(super) fn pass(&mut self, id: Id, on: Option<Id>) {
         let Some(n) = self.nodes.get_mut(id) else { return };
-        let dependents = std::mem::take(&mut n.dependents);
-        if let Some(on) = on
-            && self.nodes.get(on).is_some_and(|n| n.state != State::Durable)
-            && !dependents.contains(&on)
-        {
-            return self.redirect(id, on, dependents);
-        }
-        for dep in dependents {
-            let of_id = |need: &Need| matches!(need.cond(), Cond::Node(x, _) if x == id);
-            let Some(d) = self.nodes.get_mut(dep) else { continue };
-            let moved: SmallVec<[Need; 2]> = d.needs.iter().filter(|n| of_id(n)).copied().collect();
-            match on {
-                Some(on) => {
-                    d.needs.retain(|n| !of_id(n));
-                    for need in moved {
-                        if let Cond::Node(_, level) = need.cond() {
-                            self.need_node(dep, on, level, need.anchor());
-                        }
-                    }
-                    if self.nodes.get(dep).is_some_and(|d| d.needs.is_empty()) {
-                        self.all_met(dep);
-                    }
-                }
-                None => {
-                    for need in moved {
-                        self.met.push((dep, need.cond()));
-                    }
-                }
-            }
+        for dep in std::mem::take(&mut n.dependents) {
+            self.pass_one(id, on, dep);
         }
     }
 
-    /// Each need of `id` becomes one of `on`, which is not durable and not among those who have it.
-    fn redirect(&mut self, id: Id, on: Id, dependents: List<Id>) {
-        for dep in dependents.iter() {
-            let needs = self.nodes.get_mut(*dep).map(|d| &mut d.needs);
-            for need in needs.into_iter().flat_map(|needs| needs.iter_mut()) {
-                if let Need::Node(of, ..) = need
-                    && *of == id
-                {
-                    *of = on;
-                }
-            }
+    /// As [`Engine::pass`], of those dependents for which `which` holds.
+    pub(super) fn pass_some(
+        &mut self,
+        id: Id,
+        on: Option<Id>,
+        which: impl Fn(&Engine, Id) -> bool,
+    ) {
+        let Some(n) = self.nodes.get_mut(id) else { return };
+        let all = std::mem::take(&mut n.dependents);
+        let (passed, kept): (Vec<Id>, Vec<Id>) = all.into_iter().partition(|&d| which(self, d));
+        if let Some(n) = self.nodes.get_mut(id) {
+            kept.into_iter().for_each(|dep| _ = n.dependents.replace(dep));
         }
-        if let Some(n) = self.nodes.get_mut(on) {
-            n.dependents.extend(dependents);
+        for dep in passed {
+            self.pass_one(id, on, dep);
+        }
+    }
+
+    /// `dep`, which is not among the dependents of `id` any more, needs `on` instead, or nothing.
+    fn pass_one(&mut self, id: Id, on: Option<Id>, dep: Id) {
+        let Some(d) = self.nodes.get(dep) else { return };
+        self.count_steps(1);
+        for need in d.needs_of(id) {
+            if let (Some(on), Cond::Node(_, level)) = (on, need.cond()) {
+                self.need_node(dep, on, level, need.anchor());
+            }
+            self.meet(dep, need.cond());
         }
     }
 
@@ -351,5 +409,17 @@ impl Engine {
         let n = self.nodes.remove(id)?;
         self.forget_needs(id, &n);
         Some(n)
+    }
+
+    /// Takes the need for `on` off `id` without more.
+    pub(super) fn detach(&mut self, id: Id, on: Id) {
+        let needs = self.nodes.get(id).map(|n| n.needs_of(on)).unwrap_or_default();
+        if let Some(n) = self.nodes.get_mut(id) {
+            self.edges -= needs.len() as u64;
+            needs.iter().for_each(|need| _ = n.needs.remove(need));
+        }
+        if let Some(n) = self.nodes.get_mut(on) {
+            n.dependents.remove(&id);
+        }
     }
 }

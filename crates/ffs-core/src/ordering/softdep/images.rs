@@ -47,7 +47,10 @@ impl Engine {
         if kind == BufKind::CylinderGroup && self.is_held(key) {
             return Image::Held;
         }
-        let seq = self.blocks.get(&key).map_or(0, |rec| rec.seq);
+        let seq = self.blocks.get_mut(&key).map_or(0, |rec| {
+            rec.issued = rec.seq;
+            rec.seq
+        });
         let mut m = Manifest { key, seq, nodes: Vec::new(), inodes: SmallVec::new() };
         let undone = match (kind, copy) {
             (BufKind::Inodes, Some(bytes)) => self.inode_image(key, bytes, &mut m),
@@ -150,7 +153,7 @@ impl Engine {
             match self.nodes.get(id).map(|n| &n.what) {
                 Some(What::Name(_)) => self.name_written(id),
                 Some(What::Claim(_)) => self.claim_durable(id),
-                Some(What::Hold { .. } | What::Keep { .. }) => self.hold_over(id),
+                Some(What::Ceiling { .. } | What::Floor(_)) => self.bound_over(id),
                 Some(What::Ext(_)) => self.ext_durable(id),
                 _ => {}
             }
@@ -191,7 +194,7 @@ impl Engine {
             let Some(rec) = self.inodes.get(&Ino(i)) else { return false };
             let more = |m: &super::inodes::More| {
                 m.slots.iter().any(|(_, c)| self.held_back(c.versions.last().copied()))
-                    || m.holds.iter().chain(&m.ext).any(|&id| self.held_back(Some(id)))
+                    || m.bounds().chain(&m.ext).any(|&id| self.held_back(Some(id)))
             };
             rec.is_hidden() || rec.more.as_deref().is_some_and(more)
         })

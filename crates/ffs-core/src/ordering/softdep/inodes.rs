@@ -14,11 +14,12 @@
 
 use super::Engine;
 use super::arena::Arena;
-use super::blocks::Waiter;
+use super::blocks::{NewInode, Waiter};
 use super::claims::Slots;
 use super::graph::{Cond, Id, Level, What};
 use super::list::List;
-use super::memory::{heap, table_bytes, take};
+use super::memory::{heap, table_bytes, take, tree_bytes};
+use super::set::Set;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{FreeNow, InodeChange, Work};
@@ -26,7 +27,7 @@ use crate::row::Row;
 use ffs_ondisk::{Dinode, DirOff, Ino};
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::num::NonZeroU32;
 
 /// A new inode's way to the device.
@@ -50,7 +51,7 @@ pub(super) struct InodeRec {
     since: u64,
     /// See the module's fourth invariant.
     pub(super) pending: u16,
-    pub(super) waiters: List<(u64, Id)>,
+    pub(super) waiters: Set<Waiter>,
     /// Its names that are not anchored, oldest first.
     pub(super) names: List<Id>,
     /// What lowers its count when the names are gone that it had before it was renamed.
@@ -63,10 +64,11 @@ pub(super) struct InodeRec {
 #[derive(Debug, Default)]
 pub(super) struct More {
     pub(super) slots: Slots,
-    /// Sizes held back: lest they are shown too large (directories), or too small.
-    pub(super) holds: SmallVec<[Id; 1]>,
-    /// With none of them is anything amiss while the size is at least this.
-    pub(super) held_to: u64,
+    /// Bounds on the size of a directory that an image may show, in the order of the sizes.
+    pub(super) ceilings: VecDeque<Id>,
+    /// Bounds below which an image must not show the size, by the in-core name of the indirect block that
+    /// lost pointers, and in the order in which they were set.
+    pub(super) floors: BTreeMap<(i64, u64), Id>,
     pub(super) ext: Option<Id>,
     /// The name that will make a new directory reachable.
     pub(super) anchor: Option<Id>,
@@ -79,7 +81,7 @@ pub(super) struct More {
     /// Reserved records that are free now.
     pub(super) freed: BTreeSet<DirOff>,
     /// Frees that must come before its number's.
-    pub(super) frees: SmallVec<[Id; 1]>,
+    pub(super) frees: Set<Id>,
     /// Of a directory: its links that will be taken off.
     pub(super) unlinks: SmallVec<[Id; 1]>,
     /// What is known of its size on the device, while pointers in indirect blocks wait for it.
@@ -101,10 +103,16 @@ impl More {
         size_of::<More>()
             + heap(&self.slots)
             + claims
-            + heap(&self.holds)
-            + heap(&self.frees)
+            + self.ceilings.capacity() * size_of::<Id>()
+            + tree_bytes(&self.floors)
+            + self.frees.bytes()
             + heap(&self.unlinks)
             + self.freed.len() * 2 * size_of::<DirOff>()
+    }
+
+    /// All bounds on the size.
+    pub(super) fn bounds(&self) -> impl Iterator<Item = &Id> {
+        self.ceilings.iter().chain(self.floors.values())
     }
 
     /// Whether any record is, or was and nobody was told.
@@ -114,7 +122,8 @@ impl More {
 
     fn is_empty(&self) -> bool {
         self.slots.is_empty()
-            && self.holds.is_empty()
+            && self.ceilings.is_empty()
+            && self.floors.is_empty()
             && self.frees.is_empty()
             && self.unlinks.is_empty()
             && self.freed.is_empty()
@@ -132,7 +141,7 @@ impl InodeRec {
         init: Init::Done,
         since: 0,
         pending: 0,
-        waiters: List::EMPTY,
+        waiters: Set::EMPTY,
         names: List::EMPTY,
         leaving: List::EMPTY,
         more: None,
@@ -213,6 +222,15 @@ impl Inodes {
             take(&mut self.index, &number);
         }
         self.recs.remove_at(place.get() - 1)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Ino, &InodeRec)> {
+        self.index.iter().flat_map(move |(number, row)| {
+            (0..ROW).filter_map(move |at| {
+                let place = self.rows.at(*row)?.get(at)?;
+                Some((Ino(number * ROW as u32 + at as u32), self.recs.at(place.get() - 1)?))
+            })
+        })
     }
 
     /// Memory.
@@ -296,7 +314,9 @@ impl Engine {
         let mapped = !holds(Rule::MapBeforeInode);
         let block = self.touched(group);
         if !mapped {
-            block.waiters.push_back((block.seq, Waiter::NewInode(ino, since as u32)));
+            let (seq, taken) = (block.seq, since as u32);
+            block.new_inodes.push_back(NewInode { seq, ino, taken });
+            self.edges += 1;
         }
         let rec = self.rec(ino);
         (rec.init, rec.since) = (Init::New { mapped, issued: false }, since);
@@ -355,9 +375,16 @@ impl Engine {
             Init::New { .. } => rec.version.max(rec.since + 1),
             Init::Done => rec.version,
         };
-        if rec.durable < version {
-            rec.waiters.push((version, id));
+        if rec.durable < version && self.nodes.contains_key(id) {
+            rec.waiters.wait(id, version);
             self.note(id, Cond::Inode(ino), anchor);
+        }
+    }
+
+    /// The node is gone.
+    pub(super) fn stop_waiting_for_inode(&mut self, id: Id, ino: Ino) {
+        if let Some(rec) = self.inodes.get_mut(&ino) {
+            rec.waiters.stop(id);
         }
     }
 
@@ -371,19 +398,13 @@ impl Engine {
         if version > rec.since {
             rec.init = Init::Done;
         }
-        let mut due: SmallVec<[Id; 4]> = SmallVec::new();
-        rec.waiters.retain(|&(at, id)| {
-            if at <= version {
-                due.push(id);
-            }
-            at > version
-        });
+        self.steps.set(self.steps.get() + rec.waiters.len() as u64);
+        let due = rec.waiters.due(version);
         self.end_reach(ino);
         for id in due {
-            // In the order in which they came to wait: blocks are freed before their inode.
             self.meet(id, Cond::Inode(ino));
-            self.drain();
         }
+        self.drain();
         self.tidy(ino);
     }
 
@@ -423,7 +444,7 @@ impl Engine {
             }
             What::Free { ino, runs } => {
                 if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
-                    more.frees.retain(|f| *f != id);
+                    more.frees.remove(&id);
                 }
                 self.work.push_back(Work::FreeRuns(runs.into_vec()));
                 self.tidy(ino);
@@ -433,8 +454,8 @@ impl Engine {
             }
             What::Name(_)
             | What::Claim(_)
-            | What::Hold { .. }
-            | What::Keep { .. }
+            | What::Ceiling { .. }
+            | What::Floor(_)
             | What::Ext(_)
             | What::Gate => {}
         }
@@ -485,8 +506,8 @@ impl Engine {
     /// An inode that the device never saw is gone: what waited for it has nothing to wait for.
     fn leave(&mut self, ino: Ino) {
         let Some(mut rec) = self.inodes.remove(&ino) else { return };
-        for (_, id) in std::mem::take(&mut rec.waiters) {
-            self.meet(id, Cond::Inode(ino));
+        for waiter in std::mem::take(&mut rec.waiters) {
+            self.meet(waiter.id, Cond::Inode(ino));
         }
         self.drain();
         let (pending, freed) = (rec.pending, rec.names.is_empty());
@@ -504,7 +525,7 @@ impl Engine {
         let mut claims: Vec<Id> = own
             .map(|m| {
                 let pointers = m.slots.iter().filter_map(|(_, c)| c.versions.last());
-                pointers.chain(&m.holds).copied().collect()
+                pointers.chain(m.bounds()).copied().collect()
             })
             .unwrap_or_default();
         let maps = self.indirects.range(Engine::maps_of(ino)).flat_map(|(_, all)| all.values());

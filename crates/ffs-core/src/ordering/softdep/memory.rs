@@ -4,7 +4,7 @@ use super::Engine;
 use super::graph::{Node, What};
 use foldhash::fast::FixedState;
 use smallvec::{Array, SmallVec};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 /// Entries that tables keep room for.
@@ -22,6 +22,11 @@ pub(super) fn take<K: Eq + Hash, V>(from: &mut HashMap<K, V, FixedState>, key: &
 /// Bytes of a list that are not in its owner.
 pub(super) fn heap<A: Array>(list: &SmallVec<A>) -> usize {
     if list.spilled() { list.capacity() * size_of::<A::Item>() } else { 0 }
+}
+
+/// Bytes of a tree; nodes may be half empty.
+pub(super) fn tree_bytes<K, V>(tree: &BTreeMap<K, V>) -> usize {
+    2 * tree.len() * size_of::<(K, V)>()
 }
 
 /// Bytes of a hash table with room for `capacity` entries: it is filled up to seven eighths, and has a byte
@@ -82,7 +87,7 @@ mod tests {
         assert_eq!(size_of::<arena::Place<graph::Node>>(), 80);
         assert_eq!(size_of::<arena::Place<inodes::InodeRec>>(), 96);
         assert_eq!(size_of::<names::Chain>(), 24);
-        assert_eq!(size_of::<(u64, blocks::Waiter)>(), 24);
+        assert_eq!(size_of::<blocks::Waiter>(), 16);
         assert_eq!(size_of::<(u64, names::Removed)>(), 24);
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `arena`, `list`, `memory` | memory for many small things; how much it is |
+//! | `arena`, `list`, `set`, `memory` | memory for many small things; how much it is |
 //! | `graph` | nodes, needs, what follows when a need is met |
 //! | `blocks` | blocks written as they are: groups, data |
 //! | `inodes` | inodes, link counts, freeing |
@@ -17,6 +17,7 @@
 //! | `dirimage` | the image of a directory block |
 //! | `images` | writing: what an image shows, what follows when it is durable |
 //! | `goals` | what fsync needs |
+//! | `audit` | checks of the invariants, in debug builds |
 //!
 //! # Invariants
 //! 1. The three rules (§1.1): nothing points to what is not initialised on the device, nothing is
@@ -29,6 +30,7 @@
 //! Reference: the paper's soft updates; `spec/soft-updates.md`, all of it.
 
 mod arena;
+mod audit;
 mod blocks;
 mod claims;
 mod dirimage;
@@ -41,6 +43,7 @@ mod memory;
 mod names;
 mod records;
 mod removals;
+mod set;
 
 use super::{
     Addition, ClaimOf, DirPos, Disposition, FragRun, FreeNow, Goal, Gone, InodeAnswer, InodeChange,
@@ -52,11 +55,15 @@ use arena::Arena;
 use ffs_ondisk::dir::DirFormat;
 use ffs_ondisk::{Dinode, DirOff, FragNo, Geometry, Ino, Lbn};
 use foldhash::fast::FixedState;
-use graph::{Cond, Id, Node};
+use graph::{Id, Node};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::{Deref, DerefMut, Range, RangeInclusive};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// Needs that a record has at most where it counts as one ([`Pending::records`]).
+const NEEDS_PER_RECORD: u64 = 4;
 
 /// The tenant.
 #[derive(Debug)]
@@ -96,8 +103,14 @@ struct Engine {
     /// Numbers what landed.
     stamp: u64,
     work: VecDeque<Work>,
-    /// Conditions met, to be taken off.
-    met: Vec<(Id, Cond)>,
+    /// Needs of all nodes, and new inodes that wait for their group's map.
+    edges: u64,
+    /// Nodes, needs and waiters that anything looked at: what the bookkeeping costs.
+    steps: Cell<u64>,
+    /// Nodes that may have no needs left.
+    met: Vec<Id>,
+    /// Calls since the last audit.
+    unaudited: u64,
     /// Written names whose claim is gone, to be looked at again.
     met_names: Vec<Id>,
     totals: Pending,
@@ -149,6 +162,9 @@ impl DerefMut for Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
+        if cfg!(debug_assertions) && !std::thread::panicking() {
+            self.engine.audit_sometimes();
+        }
         self.engine.reserved &= self.engine.inodes.len() > 0;
         self.of.records.store(self.engine.records(), Relaxed);
         self.of.reserved.store(self.engine.reserved, Relaxed);
@@ -179,7 +195,10 @@ impl SoftUpdates {
             landed: VecDeque::new(),
             stamp: 0,
             work: VecDeque::new(),
+            edges: 0,
+            steps: Cell::new(0),
             met: Vec::new(),
+            unaudited: 0,
             met_names: Vec::new(),
             totals: Pending::default(),
         }))
@@ -187,6 +206,10 @@ impl SoftUpdates {
 }
 
 impl Engine {
+    fn count_steps(&self, n: usize) {
+        self.steps.set(self.steps.get() + n as u64);
+    }
+
     fn group_of(&self, at: FragNo) -> BufKey {
         BufKey::Meta(self.g.cgtod(self.g.dtog(at)))
     }
@@ -231,12 +254,14 @@ impl Engine {
     }
 
     fn pending(&self) -> Pending {
-        let known = self.inodes.len() + self.blocks.len();
-        Pending { records: self.records(), known: known as u64, ..self.totals }
+        let known = (self.inodes.len() + self.blocks.len()) as u64 + self.edges;
+        Pending { records: self.records(), known, steps: self.steps.get(), ..self.totals }
     }
 
+    /// Changes kept track of; or, if these need more than a few things each, as many as have that many needs:
+    /// it bounds the memory.
     fn records(&self) -> u64 {
-        (self.nodes.len() + self.work.len()) as u64
+        ((self.nodes.len() + self.work.len()) as u64).max(self.edges / NEEDS_PER_RECORD)
     }
 }
 
@@ -286,11 +311,10 @@ impl Ordering for SoftUpdates {
         self.0.lock().claim(slot, (new, old), what, block);
         Disposition::Delay
     }
-    fn claim_dropped(&self, slot: PtrSlot, new: FragRun, old: Option<FragRun>) {
-        self.0.lock().unclaim(slot, new, old);
+    fn claim_dropped(&self, slot: PtrSlot, new: FragRun) {
+        self.0.lock().unclaim(slot, new);
     }
-    fn run_replaced(&self, slot: PtrSlot, old: FragRun) -> FreeNow {
-        self.0.lock().run_replaced(slot, old);
+    fn run_replaced(&self) -> FreeNow {
         FreeNow::Later
     }
     fn attributes_replaced(&self, ino: Ino, old: [i64; 2], old_size: u32) {

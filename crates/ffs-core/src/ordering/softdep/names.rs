@@ -293,7 +293,7 @@ impl Engine {
             return;
         }
         self.unreserve(at.dir, 1);
-        if self.state(last) == Some(State::Never) && self.can_pass(last, id) {
+        if self.state(last) == Some(State::Never) && self.can_pass(last, id, |_| true) {
             if let Some(c) = self.record(at) {
                 c.versions.pop();
             }
@@ -334,26 +334,23 @@ impl Engine {
     }
 
     /// The size held back that covers the record.
-    fn hold_of(&self, at: DirPos) -> Option<Id> {
+    fn ceiling_over(&self, at: DirPos) -> Option<Id> {
         let more = self.more_of(at.dir)?;
         let off = u64::from(at.off.0);
         let span = |id: &Id| match self.nodes.get(*id).map(|n| &n.what) {
-            Some(What::Hold { limit, new, .. }) => Some(*limit..*new),
+            Some(What::Ceiling { limit, new, .. }) => Some(*limit..*new),
             _ => None,
         };
         let covers = |id: &&Id| span(id).is_some_and(|s| s.contains(&off));
-        if more.held_to == u64::MAX {
-            return more.holds.iter().find(covers).copied();
-        }
-        // A directory that only grew: they are in the order of the sizes.
-        let after = more.holds.partition_point(|id| span(id).is_some_and(|s| s.start <= off));
-        more.holds.get(after.checked_sub(1)?).filter(covers).copied()
+        // They are in the order of the sizes: what was cut off is not among them.
+        let after = more.ceilings.partition_point(|id| span(id).is_some_and(|s| s.start <= off));
+        more.ceilings.get(after.checked_sub(1)?).filter(covers).copied()
     }
 
     /// The name at `at`, which is on the device, can be reached only with the size that covers it. Nothing
     /// that this waits for waits for names.
     fn need_size(&mut self, id: Id, at: DirPos) {
-        if let Some(hold) = self.hold_of(at).filter(|_| holds(Rule::Anchored)) {
+        if let Some(hold) = self.ceiling_over(at).filter(|_| holds(Rule::Anchored)) {
             self.need_node(id, hold, Level::Durable, true);
         }
     }
@@ -361,7 +358,7 @@ impl Engine {
     /// Whether the record can be reached from its directory once its block is on the device.
     pub(super) fn way_is_free(&self, at: DirPos) -> bool {
         let lbn = self.g.lblkno(at.off.0.into());
-        self.hold_of(at).is_none() && self.claims_to(at.dir, lbn, true).is_empty()
+        self.ceiling_over(at).is_none() && self.claims_to(at.dir, lbn, true).is_empty()
     }
 
     /// The value is in its block, on the device. If the device does not show that block in its
@@ -517,10 +514,8 @@ impl Engine {
         }
         let key = BufKey::File(dir, i64::try_from(lbn.0).unwrap_or(i64::MAX));
         self.touch(key);
-        let id = self.add(What::Hold { ino: dir, limit: old, new });
-        let more = self.more(dir);
-        more.holds.push(id);
-        more.held_to = more.held_to.max(new);
+        let id = self.add(What::Ceiling { ino: dir, limit: old, new });
+        self.more(dir).ceilings.push_back(id);
         self.need_block(id, key);
         self.need_claims(id, dir, lbn, false, false);
     }

@@ -12,7 +12,7 @@
 //! Reference: `spec/soft-updates.md` §6.3, §6.3b, §6.5, §6.7, §6.8.
 
 use super::Engine;
-use super::graph::{Cond, Id, Level, Need, State, What};
+use super::graph::{Cond, Id, Level, State, What};
 use super::names::{Chain, NOTHING, Removed, chunk_of};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
@@ -206,8 +206,8 @@ impl Engine {
         }
         self.guard_contents(id, dir);
         for unlink in self.unlinks_of(dir) {
-            let needs = self.nodes.get(unlink).map(|n| n.needs.clone()).unwrap_or_default();
-            for need in needs {
+            let needs = self.nodes.get(unlink).map(|n| n.needs.clone());
+            for need in needs.into_iter().flatten() {
                 if let Cond::Node(older, _) = need.cond()
                     && self.value(older).is_some()
                 {
@@ -237,7 +237,7 @@ impl Engine {
         self.unlist(ino, own);
         let heir = self.newest_name(ino);
         let in_chain = self.record(at).is_some_and(|c| c.versions.contains(&own));
-        let can_pass = heir.is_none_or(|h| self.names_can_pass(own, h));
+        let can_pass = heir.is_none_or(|h| self.can_pass(own, h, |d| !self.is_action(d)));
         if self.anchor_of(ino) == Some(own) {
             self.more(ino).anchor = heir;
         }
@@ -245,7 +245,7 @@ impl Engine {
             return None;
         }
         if !in_chain || self.state(own) != Some(State::Never) {
-            self.pass_names(own, heir);
+            self.pass_some(own, heir, |e, dep| !e.is_action(dep));
             return None;
         }
         if let Some(c) = self.record(at) {
@@ -304,60 +304,20 @@ impl Engine {
     }
 
     pub(super) fn actions_of(&self, id: Id) -> SmallVec<[Id; 2]> {
-        let deps = self.nodes.get(id).map(|n| n.dependents.clone()).unwrap_or_default();
-        deps.into_iter().filter(|&d| self.is_action(d)).collect()
+        let deps = self.nodes.get(id).map(|n| n.dependents.iter().copied());
+        deps.into_iter().flatten().filter(|&d| self.is_action(d)).collect()
     }
 
     fn guards_of(&self, id: Id) -> SmallVec<[Id; 2]> {
-        let needs = self.nodes.get(id).map(|n| &*n.needs).unwrap_or_default();
+        let needs = self.nodes.get(id).map(|n| n.needs.iter());
         needs
-            .iter()
+            .into_iter()
+            .flatten()
             .filter_map(|n| match n.cond() {
                 Cond::Node(on, Level::Anchored) if !n.anchor() => Some(on),
                 _ => None,
             })
             .collect()
-    }
-
-    /// Whether the names that depend on `own` may depend on `heir`.
-    fn names_can_pass(&self, own: Id, heir: Id) -> bool {
-        let deps = self.nodes.get(own).map(|n| &*n.dependents).unwrap_or_default();
-        deps.iter().filter(|&&d| !self.is_action(d)).all(|&d| d != heir && !self.reaches(heir, d))
-    }
-
-    /// Takes the need for `own` off `action` without more.
-    pub(super) fn detach(&mut self, action: Id, own: Id) {
-        if let Some(n) = self.nodes.get_mut(action) {
-            n.needs.retain(|need| !matches!(need.cond(), Cond::Node(on, _) if on == own));
-        }
-        if let Some(n) = self.nodes.get_mut(own) {
-            n.dependents.retain(|d| *d != action);
-        }
-    }
-
-    /// The names that depend on `own` depend on `heir`, or on nothing.
-    fn pass_names(&mut self, own: Id, heir: Option<Id>) {
-        let deps = self.nodes.get(own).map(|n| n.dependents.clone()).unwrap_or_default();
-        for dep in deps.into_iter().filter(|&d| !self.is_action(d)).collect::<Vec<_>>() {
-            let levels: SmallVec<[Need; 2]> = self
-                .nodes
-                .get(dep)
-                .map(|n| n.needs.iter().copied())
-                .into_iter()
-                .flatten()
-                .filter(|n| matches!(n.cond(), Cond::Node(on, _) if on == own))
-                .collect();
-            for need in levels {
-                let Cond::Node(_, level) = need.cond() else { continue };
-                if let Some(heir) = heir {
-                    self.need_node(dep, heir, level, need.anchor());
-                }
-                self.meet(dep, need.cond());
-            }
-            if let Some(n) = self.nodes.get_mut(own) {
-                n.dependents.retain(|d| *d != dep);
-            }
-        }
     }
 
     /// The record goes with its block's next image: nothing speaks against it.
@@ -371,7 +331,8 @@ impl Engine {
             }
             let ino = self.value(v).map_or(Ino(0), |v| v.0);
             self.unlist(ino, v);
-            let heir = self.newest_name(ino).filter(|&h| self.names_can_pass(v, h));
+            let heir = self.newest_name(ino);
+            let heir = heir.filter(|&h| self.can_pass(v, h, |d| !self.is_action(d)));
             self.pass(v, heir);
             self.cancel(v);
         }
