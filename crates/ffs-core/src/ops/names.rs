@@ -359,8 +359,9 @@ impl Inner {
         self.add_link(d.ip, d.data)?;
         let mut made = || {
             let body = dir::init_body(&mut self.dir_mut(ip, data), d.ip.ino, reserve)?;
-            self.table.update(ip, data, InodeChange::InitDirectory)?;
+            // Before the inode: what that points to is a directory, whenever the power fails.
             self.table.alloc().cache.apply(&body.buf, body.then)?;
+            self.table.update(ip, data, InodeChange::InitDirectory)?;
             self.enter(d, new, reserve)
         };
         made().inspect_err(|_| self.take_link_back(d.ip, d.data))
