@@ -103,7 +103,7 @@ pub(super) fn mount(
     let alloc = alloc.with_torn_groups(torn);
     let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only), env.secret);
     let promised = found.sb.flags().contains(FsFlags::ACLS);
-    let acls = g.format == Format::Ufs2 && (promised || opts.acls);
+    let acls = g.format == Format::Ufs2 && opts.acls.unwrap_or(promised);
     let state = State {
         summaries: Summaries::new(
             found.sb,
