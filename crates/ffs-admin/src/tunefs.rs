@@ -343,6 +343,10 @@ fn set_flags(sb: &mut Superblock, opts: &TunefsOptions) -> Result<(), AdminError
         let Some(want) = want else { continue };
         needs_new_superblock(sb, flag, !want || bit.bits() < 0x80)?;
         flags.set(bit, want);
+        if bit == FsFlags::DOSOFTDEP {
+            // Whatever a mount that was cut off meant to restore.
+            flags.remove(FsFlags::SOFTDEP_TEMPORARY);
+        }
     }
     if opts.journal == Some(true) && !was.contains(FsFlags::SUJ) {
         return refuse("soft updates journaling cannot be enabled: not supported");

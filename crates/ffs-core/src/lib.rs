@@ -23,6 +23,7 @@ mod dir;
 mod dirhash;
 mod error;
 mod inode;
+pub mod linux_xattr;
 pub mod mount;
 mod namecache;
 mod openhash;
@@ -53,6 +54,6 @@ pub use tunables::{
     suggestion,
 };
 pub use types::{
-    Access, Attr, DirEntry, Fallocate, NodeKind, RenameMode, SetAttr, SetTime, StatFs, WriteMode,
-    XattrNamespace, XattrSet,
+    Access, Attr, DirEntry, Fallocate, NodeKind, RenameMode, SetAttr, SetIdBits, SetTime, StatFs,
+    WriteMode, XattrNamespace, XattrSet,
 };

@@ -49,8 +49,8 @@ pub struct MountOptions {
     /// A file renamed over another gets the name on disk only with the content it has then. Only soft
     /// updates can promise that.
     pub replace_order: bool,
-    /// Access lists are in force even if the volume does not say so.
-    pub acls: bool,
+    /// Whether access lists are in force; `None`: as the volume says (`tunefs -a`).
+    pub acls: Option<bool>,
     /// What changes names or attributes is durable when it returns, as NFS servers promise.
     pub stable: bool,
     /// Recorded in the superblock as the last mount point.
@@ -69,7 +69,7 @@ impl Default for MountOptions {
             bsdgroups: false,
             replace_order: true,
             stable: false,
-            acls: false,
+            acls: None,
             mounted_on: String::new(),
             tunables: TunableValues::default(),
         }

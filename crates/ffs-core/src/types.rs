@@ -1,5 +1,6 @@
 //! What goes in and out of the operations.
 
+use crate::cred::Cred;
 use ffs_ondisk::{Csum, FileFlags, FileType, Ino, Timespec};
 
 /// Attributes of a file, as `stat` shows them.
@@ -67,6 +68,39 @@ pub struct SetAttr {
     pub birthtime: Option<Timespec>,
     /// File flags.
     pub flags: Option<FileFlags>,
+    /// The set-id bits, if owner, group or size change and `perm` does not say.
+    pub set_id: SetIdBits,
+}
+
+impl SetIdBits {
+    /// Whether a change by `cred` takes the bits.
+    pub(crate) fn go_for(self, cred: &Cred) -> bool {
+        match self {
+            SetIdBits::ByCaller => !cred.is_root(),
+            SetIdBits::Keep => false,
+            SetIdBits::Drop => true,
+        }
+    }
+}
+
+impl SetAttr {
+    /// Whether owner or group are set.
+    pub(crate) fn changes_owner(&self) -> bool {
+        self.uid.is_some() || self.gid.is_some()
+    }
+}
+
+/// What becomes of the set-id bits of a file whose owner, group or size changes, and of the capabilities that it
+/// gives to who runs it (`security.capability`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetIdBits {
+    /// The capabilities go; the bits go unless root asks.
+    #[default]
+    ByCaller,
+    /// All stay: the caller has the right to keep them, or removes them itself.
+    Keep,
+    /// All go.
+    Drop,
 }
 
 /// What `create` makes.
@@ -94,6 +128,20 @@ pub enum RenameMode {
     NoReplace,
     /// Swaps the two names.
     Exchange,
+    /// Leaves a whiteout at the old name, in one step with the rename: a character device 0:0, by which Linux's
+    /// overlayfs marks a name that is not to be seen in the layers below. With `replace` as
+    /// [`RenameMode::Replace`], else as [`RenameMode::NoReplace`].
+    Whiteout {
+        /// Whether an existing target is replaced.
+        replace: bool,
+    },
+}
+
+impl RenameMode {
+    /// Whether a target must not exist.
+    pub(crate) fn is_exclusive(self) -> bool {
+        matches!(self, RenameMode::NoReplace | RenameMode::Whiteout { replace: false })
+    }
 }
 
 /// An entry that `readdir` shows.
@@ -116,8 +164,8 @@ pub struct WriteMode {
     pub append: bool,
     /// Durable, with its metadata, when the call returns (`O_SYNC`).
     pub sync: bool,
-    /// Keep set-id bits (the caller has the right to, or clears them itself).
-    pub keep_setid: bool,
+    /// What becomes of set-id bits.
+    pub set_id: SetIdBits,
 }
 
 /// What `fallocate` does to a range.

@@ -5,7 +5,8 @@ mod common;
 
 use common::{World, errno, fresh, mv, rename, root};
 use ffs_core::{
-    Access, Checks, Cred, MountOptions, NodeKind, RenameMode, SetAttr, SetTime, Vnode, WriteMode,
+    Access, Checks, Cred, MountOptions, NodeKind, RenameMode, SetAttr, SetIdBits, SetTime, Vnode,
+    WriteMode,
 };
 use ffs_ondisk::{Endian, FileFlags, Format, Timespec};
 
@@ -232,7 +233,7 @@ fn set_id_bits_go_when_others_change_the_file() {
     set_perm(&w, &f, 0o6775, 1, 1);
     w.fs.write(&root(), &f, 0, b"x", mode).unwrap();
     assert_eq!(perm(), 0o6775, "root's");
-    w.fs.write(&user, &f, 0, b"x", WriteMode { keep_setid: true, ..mode }).unwrap();
+    w.fs.write(&user, &f, 0, b"x", WriteMode { set_id: SetIdBits::Keep, ..mode }).unwrap();
     assert_eq!(perm(), 0o6775);
     w.fs.write(&user, &f, 0, b"x", mode).unwrap();
     assert_eq!(perm(), 0o775);

@@ -8,6 +8,7 @@
 //! | `umount` | unmounting and waiting for the last byte; remounting |
 //! | `serve` | from a [`MountRequest`] to a served mount, and to its end |
 //! | `session` | the threads that serve a mount; `signals` and `syncer` beside them |
+//! | `notifier` | answers that wait until the kernel has dropped pages |
 //! | `server` | from the kernel's requests to operations of the file system |
 //! | `kernel` | mount(2), `fuseblk`, `fusermount3`; `mountinfo` |
 //! | `wire` | the FUSE protocol |
@@ -26,6 +27,7 @@ mod helper;
 mod kernel;
 mod log;
 mod mountinfo;
+mod notifier;
 mod options;
 mod pressure;
 mod serve;

@@ -144,7 +144,8 @@ words! {
     "ro" "" "read-only" |o, _| set!(o.core.read_only => true);
     "rw" "" "read-write" |o, _| set!(o.core.read_only => false);
     "force" "" "read-write even if the volume is dirty: check it soon" |o, _| set!(o.core.force => true);
-    "softdep" "" "soft updates, even if the volume does not ask for them (it does after `newfs -U`, `tunefs -n`)"
+    "softdep" "" "soft updates, even if the volume does not ask for them (it does after `newfs -U`, \
+        `tunefs -n`): then it says so until it is unmounted or checked"
         |o, _| set!(o.core.ordering => OrderingPolicy::SoftUpdates);
     "nosoftdep" "" "no soft updates, even if the volume asks for them"
         |o, _| set!(o.core.ordering => nosoftdep(o.core.ordering));
@@ -164,8 +165,10 @@ words! {
         |o, _| set!(o.core.bsdgroups => true);
     "sysvgroups" "" "new files get their maker's group (the default)"
         |o, _| set!(o.core.bsdgroups => false);
-    "acls" "" "access lists even if the volume does not say so"
-        |o, _| set!(o.core.acls => true);
+    "acls" "" "POSIX access lists, even if the volume does not ask for them (it does after `tunefs -a enable`)"
+        |o, _| set!(o.core.acls => Some(true));
+    "noacls" "" "no access lists, even if the volume asks for them: modes alone count"
+        |o, _| set!(o.core.acls => Some(false));
     "noatime" "" "never set access times" |o, _| set!(o.core.atime => Atime::Never);
     "relatime" "" "set access times that are older than the last change, or than a day (the default)"
         |o, _| set!(o.core.atime => Atime::Relative);

@@ -177,7 +177,7 @@ fn begin(
 ) -> Result<std::sync::Arc<Session>, MountError> {
     let begun = device.handshake(server.features()).and_then(|features| {
         server.agreed(features);
-        let session = Session::new(device, server, mount_point.to_owned());
+        let session = Session::new(device, server, mount_point.to_owned())?;
         session.start(threads)?;
         Ok(session)
     });

@@ -10,6 +10,7 @@
 use crate::error::MountError;
 use crate::kernel::{self, Force};
 use crate::log;
+use crate::notifier::Notifier;
 use crate::server::Server;
 use crate::wire::device::Received;
 use crate::wire::{Device, Errno, Reply, Request, op};
@@ -96,7 +97,8 @@ impl Desk {
 
 /// What all threads of a session share.
 pub(crate) struct Session {
-    device: Device,
+    device: Arc<Device>,
+    notifier: Notifier,
     server: Server,
     mount_point: PathBuf,
     /// Held by the worker that receives, and by it alone while it serves what it expects to be quick.
@@ -119,9 +121,18 @@ struct State {
 
 impl Session {
     /// Serves the mount on `mount_point`, which talks on `device`.
-    pub(crate) fn new(device: Device, server: Server, mount_point: PathBuf) -> Arc<Session> {
+    ///
+    /// # Errors
+    /// No thread can be made.
+    pub(crate) fn new(
+        device: Device,
+        server: Server,
+        mount_point: PathBuf,
+    ) -> io::Result<Arc<Session>> {
         let state = State { workers: 0, stopping: false, cut_off: false, broken: None };
-        Arc::new(Session {
+        let device = Arc::new(device);
+        Ok(Arc::new(Session {
+            notifier: Notifier::start(Arc::clone(&device))?,
             device,
             server,
             mount_point,
@@ -130,7 +141,7 @@ impl Session {
             pace: Pace::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
-        })
+        }))
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -227,7 +238,15 @@ impl Session {
             // Before the answer: whoever gets that may look at once.
             self.device.send(&Reply::stale_attributes(node));
         }
-        let sent = self.device.send(reply.finish(request.unique, outcome));
+        let pages = reply.stale_pages.filter(|_| outcome.is_ok());
+        let answer = reply.finish(request.unique, outcome);
+        let sent = match pages {
+            Some(pages) => {
+                self.notifier.answer(pages, answer, &self.device);
+                true
+            }
+            None => self.device.send(answer),
+        };
         if !sent && outcome.is_ok() {
             self.server.undo(reply);
         }

@@ -136,7 +136,22 @@ bitflags! {
         const METACKHASH = 0x200;
         /// Discard freed blocks.
         const TRIM = 0x400;
+        /// Ours: a mount with soft updates set `DOSOFTDEP` on a volume that does not ask for it. FreeBSD gives the
+        /// bit no meaning and keeps it (it clears those from 0x01000000 on).
+        const SOFTDEP_TEMPORARY = 0x0080_0000;
         const _ = !0;
+    }
+}
+
+impl FsFlags {
+    /// The flags without what a mount set for its own time.
+    #[must_use]
+    pub fn permanent(self) -> FsFlags {
+        if self.contains(FsFlags::SOFTDEP_TEMPORARY) {
+            self - (FsFlags::DOSOFTDEP | FsFlags::SOFTDEP_TEMPORARY)
+        } else {
+            self
+        }
     }
 }
 

@@ -51,6 +51,8 @@ pub enum Body {
     Symlink(Vec<u8>),
     /// Fifo.
     Fifo,
+    /// Whiteout: a character device 0:0.
+    Whiteout,
 }
 
 /// A file of any type.
@@ -81,6 +83,10 @@ pub enum Rename {
     NoReplace,
     /// Swap.
     Exchange,
+    /// Replace, and leave a whiteout at the old name.
+    Whiteout,
+    /// As that, but fail if the target exists.
+    WhiteoutNoReplace,
 }
 
 /// The reference file system.
@@ -302,7 +308,8 @@ impl Model {
             Err(ENOENT) => None,
             Err(e) => return Err(e),
         };
-        if mode == Rename::NoReplace && dst.is_some() {
+        let exclusive = matches!(mode, Rename::NoReplace | Rename::WhiteoutNoReplace);
+        if exclusive && dst.is_some() {
             return Err(EEXIST);
         }
         if self.is_dir(src) && self.inside(to.0, src) {
@@ -312,7 +319,13 @@ impl Model {
             (Rename::Exchange, None) => Err(ENOENT),
             (Rename::Exchange, Some(d)) => self.exchange(from, src, to, d),
             (_, Some(d)) if d == src => Ok(()),
-            (_, d) => self.replace(from, src, to, d),
+            (_, d) => {
+                self.replace(from, src, to, d)?;
+                if matches!(mode, Rename::Whiteout | Rename::WhiteoutNoReplace) {
+                    self.make(from.0, from.1, Body::Whiteout, 0)?;
+                }
+                Ok(())
+            }
         }
     }
 

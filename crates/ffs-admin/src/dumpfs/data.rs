@@ -277,7 +277,7 @@ pub(super) fn source_name(source: Source) -> String {
 
 /// BSD's words for the flags.
 fn flag_names(flags: FsFlags) -> Vec<String> {
-    const NAMES: [(FsFlags, &str); 10] = [
+    const NAMES: [(FsFlags, &str); 11] = [
         (FsFlags::UNCLEAN, "unclean"),
         (FsFlags::DOSOFTDEP, "soft-updates"),
         (FsFlags::NEEDSFSCK, "needs-fsck-run"),
@@ -288,6 +288,7 @@ fn flag_names(flags: FsFlags) -> Vec<String> {
         (FsFlags::NFS4ACLS, "nfsv4acls"),
         (FsFlags::METACKHASH, "check-hashes"),
         (FsFlags::TRIM, "trim"),
+        (FsFlags::SOFTDEP_TEMPORARY, "soft-updates-until-checked"),
     ];
     let known = NAMES.iter().filter(|(bit, _)| flags.contains(*bit));
     let mut names: Vec<String> = known.map(|(_, name)| (*name).to_owned()).collect();

@@ -103,7 +103,7 @@ fn policy(sb: &Superblock) -> NewfsOptions {
         avgfpdir: f.avgfpdir.clamp(1, i32::MAX as u32),
         metaspace: u32::try_from(f.metaspace).ok(),
         label: Some(label).filter(|l| !l.is_empty()),
-        soft_updates: flags.contains(FsFlags::DOSOFTDEP),
+        soft_updates: flags.permanent().contains(FsFlags::DOSOFTDEP),
         gjournal: flags.contains(FsFlags::GJOURNAL),
         multilabel: flags.contains(FsFlags::MULTILABEL),
         trim: flags.contains(FsFlags::TRIM),

@@ -304,7 +304,7 @@ impl<'a> Checker<'a> {
         let resolved = complete && self.judge.resolved;
         let mut flags = self.sb.flags();
         if resolved {
-            flags.remove(FsFlags::UNCLEAN | FsFlags::NEEDSFSCK);
+            flags = flags.permanent() - (FsFlags::UNCLEAN | FsFlags::NEEDSFSCK);
             self.sb.f.clean = 1;
             self.sb.f.pendingblocks = 0;
             self.sb.f.pendinginodes = 0;

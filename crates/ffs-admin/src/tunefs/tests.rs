@@ -250,3 +250,19 @@ fn the_listing_tells_every_setting() {
     volume label: (-L)
     ");
 }
+
+/// What a mount with soft updates meant to restore is forgotten when somebody decides.
+#[test]
+fn a_decision_about_soft_updates_is_for_good() {
+    for (want, flags) in [(true, FsFlags::DOSOFTDEP), (false, FsFlags::empty())] {
+        let dev = fresh(Format::Ufs2);
+        let mut vol = Volume::open(&dev).unwrap();
+        let temporary = FsFlags::DOSOFTDEP | FsFlags::SOFTDEP_TEMPORARY;
+        vol.sb.set_flags(vol.sb.flags() | temporary);
+        vol.write_superblock().unwrap();
+        let opts = TunefsOptions { soft_updates: Some(want), ..TunefsOptions::default() };
+        tunefs(&dev, &opts).unwrap();
+        let now = Volume::open(&dev).unwrap().sb.flags();
+        assert_eq!(now & temporary, flags);
+    }
+}

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ffs_core::{DeviceNumber, Timespec, XattrNamespace};
+use ffs_core::{DeviceNumber, Timespec, linux_xattr};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
@@ -299,11 +299,7 @@ fn xattrs(fd: BorrowedFd<'_>, meta: &Meta, tally: &mut Tally) -> SinkResult {
         }
     };
     for attr in &meta.xattrs {
-        let space: &[u8] = match attr.namespace {
-            XattrNamespace::User => b"user.",
-            XattrNamespace::System => b"trusted.",
-        };
-        set([space, &attr.name].concat(), &attr.value, Loss::Xattr)?;
+        set(linux_xattr::to_linux(attr.namespace, &attr.name), &attr.value, Loss::Xattr)?;
     }
     if !meta.flags.is_empty() {
         let name = [b"user.", flags::XATTR].concat();

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ffs_core::{DeviceNumber, Timespec, XattrNamespace};
+use ffs_core::{DeviceNumber, Timespec, XattrNamespace, linux_xattr};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
@@ -258,7 +258,7 @@ impl<'a> HostSource<'a> {
             }
         };
         for full in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
-            let Some((namespace, name)) = from_host(full) else {
+            let Some((namespace, name)) = linux_xattr::from_linux(full) else {
                 self.emit.send(Event::Lost(Loss::Xattr, shown.to_vec()))?;
                 continue;
             };
@@ -314,12 +314,6 @@ fn special(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<Kind, String
         FileType::BlockDevice => Kind::Block(device),
         _ => return Err("a kind of file that UFS does not have".to_owned()),
     })
-}
-
-/// Name space and name in an image of the host's attribute `full`.
-fn from_host(full: &[u8]) -> Option<(XattrNamespace, &[u8])> {
-    let user = full.strip_prefix(b"user.").map(|name| (XattrNamespace::User, name));
-    user.or_else(|| full.strip_prefix(b"trusted.").map(|name| (XattrNamespace::System, name)))
 }
 
 /// Asks for something whose size is not known before.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use ffs_admin::counted;
 use ffs_core::{
     Cred, DeviceNumber, Error, Ffs, FileFlags, FileType, Ino, NodeKind, RenameMode, SetAttr,
-    SetTime, Vnode, WriteMode, XattrSet,
+    SetIdBits, SetTime, Vnode, WriteMode, XattrSet,
 };
 
 use super::{Entry, Kind, Loss, Meta, Sink, SinkError, SinkResult, Tally, flags, split_last};
@@ -271,6 +271,8 @@ impl<'a> ImageSink<'a> {
             mtime: Some(SetTime::To(meta.mtime)),
             birthtime: Some(meta.birthtime),
             flags: None,
+            // They are what is copied.
+            set_id: SetIdBits::Keep,
         };
         for attr in &meta.xattrs {
             let (namespace, name) = (attr.namespace, &attr.name);
@@ -323,7 +325,7 @@ impl Sink for ImageSink<'_> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
-            let mode = WriteMode { keep_setid: true, ..WriteMode::default() };
+            let mode = WriteMode { set_id: SetIdBits::Keep, ..WriteMode::default() };
             match self.ffs.write(self.cred, &open.file, at, rest, mode) {
                 Ok(0) => return Err(self.error(Error::NoSpace)),
                 Ok(len) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ffs_core::{FileFlags, Timespec, XattrNamespace};
+use ffs_core::{FileFlags, Timespec, XattrNamespace, linux_xattr};
 
 use crate::copy::flags;
 
@@ -98,10 +98,8 @@ impl Pax {
     }
 
     fn xattr(&mut self, full: &[u8], value: Vec<u8>, replace: bool) {
-        let (namespace, name) = if let Some(name) = full.strip_prefix(b"user.") {
-            (XattrNamespace::User, name)
-        } else if let Some(name) = full.strip_prefix(b"trusted.") {
-            (XattrNamespace::System, name)
+        let (namespace, name) = if let Some(place) = linux_xattr::from_linux(full) {
+            place
         } else if let Some(name) = full.strip_prefix(b"system.") {
             // FreeBSD's name space; Linux's attributes of that name are its ACLs.
             if name.starts_with(b"posix_acl_") {

@@ -161,6 +161,7 @@ fn archives_of_another_writer_with_attributes_flags_and_missing_parents() {
             ("mtime", b"1234567890.123456789"),
             ("uid", b"3000000000"),
             ("SCHILY.xattr.user.key", b"value"),
+            ("SCHILY.xattr.security.capability", b"bits"),
             ("SCHILY.fflags", b"uchg,nodump"),
             ("LIBARCHIVE.creationtime", b"1000000000"),
         ],
@@ -179,7 +180,8 @@ fn archives_of_another_writer_with_attributes_flags_and_missing_parents() {
     assert_eq!(file["mtime"]["nanoseconds"], 123_456_789);
     assert_eq!(file["birthtime"]["seconds"], 1_000_000_000);
     assert_eq!(file["flags"], "uchg,nodump");
-    assert_eq!(file["xattrs"][0]["name"], "key");
+    let names: Vec<_> = file["xattrs"].as_array().unwrap().iter().map(|x| &x["name"]).collect();
+    assert_eq!(names, ["key", "security.capability"]);
     assert_eq!(ok(&["cat", &format!("{image}:/twice")]), "second");
 }
 

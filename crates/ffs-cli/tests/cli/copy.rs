@@ -170,6 +170,29 @@ fn flags_travel_through_the_host() {
     fsck_clean(Path::new(&second));
 }
 
+/// What `setcap` gave to a program, and what overlayfs notes, go in and out under the same names.
+#[test]
+fn security_and_trusted_attributes_travel() {
+    use rustix::fs::{XattrFlags, getxattr, setxattr};
+    let d = Dir::new();
+    fs::write(d.path("program"), "content").unwrap();
+    let names = ["security.x", "trusted.overlay.opaque", "user.security.x"];
+    for name in names {
+        if setxattr(d.path("program"), name, name.as_bytes(), XattrFlags::empty()).is_err() {
+            return println!("skipped: not root, or the host has no such attributes");
+        }
+    }
+    let image = d.image("a.img", "8m", &[]);
+    ok(&["cp", "-a", &d.str("program"), &format!("{image}:/")]);
+    ok(&["cp", "-a", &format!("{image}:/program"), &d.str("back")]);
+    for name in names {
+        let mut value = [0; 64];
+        let n = getxattr(d.path("back"), name, &mut value[..]).unwrap();
+        assert_eq!(&value[..n], name.as_bytes());
+    }
+    fsck_clean(Path::new(&image));
+}
+
 #[test]
 fn a_link_in_the_way_is_not_followed() {
     let d = Dir::new();

@@ -12,8 +12,8 @@ use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{FileType, Ino, Lbn, Place, Structure};
 use std::ops::ControlFlow;
 
-/// Gives a new directory its first block, naming itself and `parent`. The caller updates the inode,
-/// then lets [`Granted::then`] decide about the block.
+/// Gives a new directory its first block, naming itself and `parent`. The caller lets
+/// [`Granted::then`] decide about the block, then updates the inode.
 ///
 /// # Errors
 /// [`Error::NoSpace`] and the device's.

@@ -40,7 +40,7 @@ impl InodeTable {
     /// The value of an attribute.
     ///
     /// # Errors
-    /// [`Error::NoAttr`]; [`Error::NotSupported`] on UFS1 and devices; [`Error::Format`]; the device's.
+    /// [`Error::NoAttr`]; [`Error::NotSupported`] on UFS1; [`Error::Format`]; the device's.
     pub(crate) fn xattr_get(
         &self,
         ip: &Inode,
@@ -136,8 +136,7 @@ impl InodeTable {
     /// The whole area.
     fn ext_area(&self, ip: &Inode, data: &InodeData) -> Result<Vec<u8>> {
         let g = self.g();
-        let device = data.d.file_type().is_some_and(ffs_ondisk::FileType::is_device);
-        if g.format == Format::Ufs1 || device {
+        if g.format == Format::Ufs1 {
             return Err(Error::NotSupported("extended attributes"));
         }
         let mut area = Vec::with_capacity(data.d.extsize as usize);

@@ -112,6 +112,8 @@ pub(crate) struct InodeData {
     pub(crate) d: Dinode,
     /// Other times in `d` are newer than those in the inode's block.
     retimed: bool,
+    /// It never had a name, and may get one.
+    pub(crate) linkable: bool,
     /// The row of blocks being written.
     cluster: Cluster,
 }
@@ -138,6 +140,7 @@ impl Inode {
             d,
             accessed: AtomicI64::new(NOT_ACCESSED),
             retimed: false,
+            linkable: false,
             cluster: Cluster::default(),
         };
         Inode {

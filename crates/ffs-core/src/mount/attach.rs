@@ -34,6 +34,13 @@ fn resolve(policy: OrderingPolicy, flags: FsFlags) -> OrderingPolicy {
     }
 }
 
+/// The flags that say how the volume is to be kept: after a crash also those that the mount had set for its own
+/// time, as a check that has not been made will judge by them.
+fn flags_in_force(found: &Found, verdict: Verdict) -> FsFlags {
+    let flags = found.sb.flags();
+    if verdict == Verdict::Writable { flags.permanent() } else { flags }
+}
+
 /// The two faces of an ordering tenant.
 pub(super) type Tenant = (Arc<dyn Ordering>, Arc<dyn WriteHooks>);
 
@@ -90,13 +97,13 @@ pub(super) fn mount(
     };
     let read_only = Arc::new(AtomicBool::new(true));
     let counters = Arc::new(Counters::default());
-    let policy = resolve(opts.ordering, found.sb.flags());
+    let policy = resolve(opts.ordering, flags_in_force(&found, verdict));
     let tenant = given.unwrap_or_else(|| tenant(policy, &g, env.secret));
     let alloc = build_alloc(&found, groups, &dev, (opts, tenant), &env, &counters);
     let alloc = alloc.with_torn_groups(torn);
     let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only), env.secret);
     let promised = found.sb.flags().contains(FsFlags::ACLS);
-    let acls = g.format == Format::Ufs2 && (promised || opts.acls);
+    let acls = g.format == Format::Ufs2 && opts.acls.unwrap_or(promised);
     let state = State {
         summaries: Summaries::new(
             found.sb,

@@ -3,6 +3,8 @@
 //! # Invariants
 //! 1. The summary area is written before the superblock that vouches for it (§3.4).
 //! 2. Only fields with a reason are changed; the rest is what was found.
+//! 3. While soft updates keep the volume `FS_DOSOFTDEP` is set, so that a check after a crash judges rightly. If it
+//!    was not before, `SOFTDEP_TEMPORARY` says so: then unmounting and a check that ends well take both away.
 
 use crate::alloc::{Alloc, Optim};
 use crate::error::Result;
@@ -14,6 +16,8 @@ use ffs_ondisk::{Csum, Geometry, Superblock};
 pub(super) struct Summaries {
     sb: Superblock,
     groups: Vec<Csum>,
+    /// Flags of a mount that begins while the volume is not sound.
+    flags_when_unsound: FsFlags,
     /// Flags to be restored when the volume is marked clean.
     flags_when_clean: FsFlags,
     /// May be marked clean at the end.
@@ -24,8 +28,15 @@ pub(super) struct Summaries {
 
 impl Summaries {
     pub(super) fn new(sb: Superblock, was_sound: bool, keeps_softdep: bool) -> Summaries {
-        let flags_when_clean = sb.flags();
-        Summaries { sb, groups: Vec::new(), flags_when_clean, was_sound, keeps_softdep }
+        let flags_when_unsound = sb.flags();
+        Summaries {
+            flags_when_unsound,
+            flags_when_clean: flags_when_unsound.permanent(),
+            sb,
+            groups: Vec::new(),
+            was_sound,
+            keeps_softdep,
+        }
     }
 
     pub(super) fn location(&self) -> u64 {
@@ -40,9 +51,14 @@ impl Summaries {
 
     /// Notes the beginning of a read-write mount.
     pub(super) fn mark_mounted(&mut self, now: i64, on: &str) {
-        let mut flags = self.flags_when_clean;
-        if !self.was_sound {
-            flags |= FsFlags::UNCLEAN;
+        let mut flags = if self.was_sound {
+            self.flags_when_clean
+        } else {
+            self.flags_when_unsound | FsFlags::UNCLEAN
+        };
+        if self.keeps_softdep && !flags.contains(FsFlags::DOSOFTDEP) {
+            // A check after a crash has to judge by what soft updates leave.
+            flags |= FsFlags::DOSOFTDEP | FsFlags::SOFTDEP_TEMPORARY;
         }
         if flags.intersects(FsFlags::DOSOFTDEP | FsFlags::SUJ) && !self.keeps_softdep {
             flags |= FsFlags::NEEDSFSCK;
@@ -67,12 +83,12 @@ impl Summaries {
     /// Notes that something on the volume is damaged: with soft updates its being dirty would let it
     /// be mounted again without a check.
     pub(super) fn mark_damaged(&mut self) {
-        if !self.flags_when_clean.contains(FsFlags::DOSOFTDEP) {
+        if !self.sb.flags().contains(FsFlags::DOSOFTDEP) {
             return;
         }
-        self.flags_when_clean |= FsFlags::NEEDSFSCK;
+        self.flags_when_unsound = self.sb.flags() | FsFlags::NEEDSFSCK;
         self.was_sound = false;
-        self.sb.set_flags(self.sb.flags() | FsFlags::NEEDSFSCK);
+        self.sb.set_flags(self.flags_when_unsound);
     }
 
     /// Takes the counts from the allocator.

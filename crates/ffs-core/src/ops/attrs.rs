@@ -87,6 +87,9 @@ impl Ffs {
             check_size(&data.d, size, self.geometry().maxfilesize)?;
         }
         may_set(&data.d, cred, set)?;
+        if set.changes_owner() || set.size.is_some() {
+            self.0.drop_capability(&file.ip, &mut data, set.set_id)?;
+        }
         if let Some(size) = set.size {
             self.0.table.truncate(&file.ip, &mut data, size, reserve_of(cred))?;
         }
@@ -101,8 +104,7 @@ impl Ffs {
         if set.size.is_some() {
             table.touch_modified(data);
         }
-        let given_away = set.uid.is_some() || set.gid.is_some();
-        if (given_away || set.size.is_some()) && !cred.is_root() {
+        if (set.changes_owner() || set.size.is_some()) && set.set_id.go_for(cred) {
             data.d.mode = perm::without_setid(&data.d);
         }
         data.d.uid = set.uid.unwrap_or(data.d.uid);
@@ -172,7 +174,7 @@ fn may_set(d: &Dinode, cred: &Cred, set: &SetAttr) -> Result<()> {
     {
         return Err(Error::NotPermitted);
     }
-    if set.uid.is_some() || set.gid.is_some() {
+    if set.changes_owner() {
         may_give(d, cred, set)?;
     }
     if set.perm.is_some() || set.birthtime.is_some() {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::inode::InodeData;
 use crate::mount::Ffs;
 use crate::ordering::InodeChange;
-use crate::types::{Fallocate, WriteMode};
+use crate::types::{Fallocate, SetIdBits, WriteMode};
 use ffs_ondisk::FileType;
 
 /// Whether the inode has content to read or write.
@@ -81,9 +81,10 @@ impl Ffs {
             return Err(Error::TooBig);
         }
         let table = &self.0.table;
+        self.0.drop_capability(&file.ip, &mut inode, mode.set_id)?;
         let done = table.write_at(&file.ip, &mut inode, offset, data, reserve_of(cred))?;
-        if !mode.keep_setid {
-            clear_setid(&op, file, &mut inode, cred)?;
+        if mode.set_id.go_for(cred) {
+            clear_setid(&op, file, &mut inode)?;
         }
         Ok(done)
     }
@@ -125,6 +126,7 @@ impl Ffs {
             return Err(Error::TooBig);
         }
         let (table, ip, reserve) = (&self.0.table, &file.ip, reserve_of(cred));
+        self.0.drop_capability(ip, &mut inode, SetIdBits::ByCaller)?;
         match how {
             Fallocate::Allocate => {
                 table.allocate_range(ip, &mut inode, offset, len, false, reserve)?;
@@ -135,7 +137,7 @@ impl Ffs {
             Fallocate::PunchHole => table.punch_hole(ip, &mut inode, offset, len)?,
             Fallocate::ZeroRange => table.zero_range(ip, &mut inode, offset, len, reserve)?,
         }
-        clear_setid(&op, file, &mut inode, cred)
+        if SetIdBits::ByCaller.go_for(cred) { clear_setid(&op, file, &mut inode) } else { Ok(()) }
     }
 
     /// The first offset from `offset` on that has data.
@@ -187,10 +189,10 @@ fn may_change(inode: &InodeData, offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// A change by somebody else than root takes the set-id bits.
-fn clear_setid(op: &Op<'_>, file: &Vnode, inode: &mut InodeData, cred: &Cred) -> Result<()> {
+/// Takes the set-id bits, if the file has any.
+fn clear_setid(op: &Op<'_>, file: &Vnode, inode: &mut InodeData) -> Result<()> {
     let mode = perm::without_setid(&inode.d);
-    if cred.is_root() || mode == inode.d.mode {
+    if mode == inode.d.mode {
         return Ok(());
     }
     inode.d.mode = mode;

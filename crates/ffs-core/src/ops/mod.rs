@@ -13,6 +13,7 @@
 //! | [`acl`] | POSIX access lists on top of them |
 //! | `listing` | directories and links read |
 //! | `perm` | who may do what |
+//! | `publish` | what a new name waits for |
 //! | `locks` | locking several inodes |
 //!
 //! # Invariants
@@ -39,6 +40,7 @@ mod listing;
 mod locks;
 mod names;
 mod perm;
+mod publish;
 mod remove;
 mod rename;
 mod vnode;

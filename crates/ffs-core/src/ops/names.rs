@@ -4,6 +4,7 @@
 
 use super::locks::{Locks, retry};
 use super::perm::{self, S_ISGID};
+use super::publish::NameHeld;
 use super::{
     Held, Vnode, check_alive, check_directory, check_in_tree, check_name, is_dots, reserve_of,
 };
@@ -124,11 +125,55 @@ impl Ffs {
         self.make(cred, dir, name, New::Symlink(target), 0o777)
     }
 
-    /// Gives `file` another name.
+    /// Makes a regular file without a name, for which `dir` says what a file made there gets: group, place
+    /// (`O_TMPFILE`). It is gone with its last user, or with a crash, unless [`Ffs::link`] gives it a name first,
+    /// which it may only if it is `linkable`.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for directories, immutable and append-only files,
-    /// [`Error::TooManyLinks`]; as [`Ffs::create`].
+    /// As [`Ffs::create`].
+    pub fn create_unnamed(
+        &self,
+        cred: &Cred,
+        dir: &Vnode,
+        perm: u16,
+        linkable: bool,
+    ) -> Result<Vnode> {
+        self.same_mount(dir)?;
+        self.with_space(|| self.create_unnamed_once(cred, dir, perm, linkable))
+    }
+
+    fn create_unnamed_once(
+        &self,
+        cred: &Cred,
+        dir: &Vnode,
+        perm: u16,
+        linkable: bool,
+    ) -> Result<Vnode> {
+        let _op = self.begin()?;
+        let made;
+        let mut parent = dir.ip.write();
+        let d = self.0.dir_mut(&dir.ip, &mut parent);
+        check_directory(d.data)?;
+        perm::may_search(&d.data.d, cred)?;
+        check_in_tree(d.table, d.ip, d.data)?;
+        perm::may_enter(&d.data.d, cred)?;
+        let new = New::Node(NodeKind::Regular);
+        made = self.0.new_inode(&d, cred, new, perm)?;
+        let mut data = made.ip.write();
+        // From the beginning: no state of it on the device may look like a file that lost its name.
+        data.d.nlink = 0;
+        data.linkable = linkable;
+        let filled = self.0.fill_node(&made.ip, &mut data, new, reserve_of(cred));
+        drop(data);
+        drop(parent);
+        filled.map(|()| made.into_vnode(&self.0))
+    }
+
+    /// Gives `file` another name, or one made by [`Ffs::create_unnamed`] its first.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for directories, immutable and append-only files, [`Error::NotFound`] for a file
+    /// without names that may not get one, [`Error::TooManyLinks`]; as [`Ffs::create`].
     pub fn link(&self, cred: &Cred, file: &Vnode, dir: &Vnode, name: &[u8]) -> Result<()> {
         self.same_mount(file)?;
         self.same_mount(dir)?;
@@ -153,9 +198,15 @@ impl Ffs {
             self.0.add_link(&file.ip, &mut data)?;
             let others = data.d.nlink.saturating_sub(1);
             let new = NewEntry { slot, name, target, kind: NameKind::Plain, others };
+            let awaits = data.linkable && self.0.awaits_content(&data);
+            let _held = awaits.then(|| NameHeld::new(&self.0, &file.ip));
             self.0
                 .enter(&mut d, &new, reserve_of(cred))
                 .inspect_err(|_| self.0.take_link_back(&file.ip, &mut data))?;
+            if awaits {
+                self.0.content_before_name(&file.ip);
+            }
+            data.linkable = false;
             self.0.prime_change(&dir.ip, name, Some(&file.ip));
             Ok(())
         })
@@ -270,6 +321,7 @@ fn may_link(data: &InodeData) -> Result<()> {
         return Err(Error::NotPermitted);
     }
     match data.d.nlink {
+        0 if data.linkable => Ok(()),
         0 => Err(Error::NotFound),
         LINK_MAX.. => Err(Error::TooManyLinks),
         _ => Ok(()),
@@ -297,6 +349,19 @@ impl Inner {
             child.ip.write().d.freelink = 0;
         }
         Ok(child)
+    }
+
+    /// A new whiteout, which is to get a name in `d`: a character device 0:0 that nobody may open.
+    pub(super) fn new_whiteout(&self, d: &DirMut<'_>, cred: &Cred) -> Result<Held<'_>> {
+        let new = New::Node(NodeKind::Char(0));
+        let made = self.new_inode(d, cred, new, 0)?;
+        let mut data = made.ip.write();
+        let filled = self.fill_node(&made.ip, &mut data, new, reserve_of(cred));
+        if filled.is_err() {
+            data.d.nlink = 0;
+        }
+        drop(data);
+        filled.map(|()| made)
     }
 
     /// Whether new directories below `parent` record their depth: where it already does, and where
@@ -359,8 +424,9 @@ impl Inner {
         self.add_link(d.ip, d.data)?;
         let mut made = || {
             let body = dir::init_body(&mut self.dir_mut(ip, data), d.ip.ino, reserve)?;
-            self.table.update(ip, data, InodeChange::InitDirectory)?;
+            // Before the inode: what that points to is a directory, whenever the power fails.
             self.table.alloc().cache.apply(&body.buf, body.then)?;
+            self.table.update(ip, data, InodeChange::InitDirectory)?;
             self.enter(d, new, reserve)
         };
         made().inspect_err(|_| self.take_link_back(d.ip, d.data))

@@ -17,6 +17,7 @@ mod tests;
 
 use super::locks::{Guard, Locks, Stop, retry};
 use super::names::{NewEntry, named};
+use super::publish::NameHeld;
 use super::remove::removed;
 use super::{Vnode, check_directory, check_name, is_dots, reserve_of};
 use crate::cred::Cred;
@@ -100,6 +101,8 @@ struct Renaming<'a> {
     above_src: Vec<Ino>,
     /// What the target will lie below in an exchange.
     above_dst: Vec<Ino>,
+    /// The new file that gets the old name, if one does.
+    whiteout: Option<Arc<Inode>>,
 }
 
 impl Ffs {
@@ -164,7 +167,7 @@ fn attempt(
     first: Option<&Arc<Inode>>,
     alone: bool,
 ) -> std::result::Result<ControlFlow<()>, Stop> {
-    let (src, dst);
+    let (src, dst, whiteout);
     let same_dir = Arc::ptr_eq(req.from.dir, req.to.dir);
     let mut locks = Locks::starting_with(first);
     let mut d1 = locks.lock(req.from.dir)?;
@@ -189,7 +192,7 @@ fn attempt(
         Some(e) => Some(inner.victim(req.to.dir, e, replaced)?),
         None => None,
     };
-    if taken.is_some() && req.mode == RenameMode::NoReplace {
+    if taken.is_some() && req.mode.is_exclusive() {
         return Err(Error::Exists.into());
     }
     let same_file = dst.as_ref().is_some_and(|d| Arc::ptr_eq(&d.ip, &src.ip));
@@ -211,7 +214,8 @@ fn attempt(
     // The walk up the tree may meet it.
     locks.drop_unused();
     let (above_src, above_dst) = (Vec::new(), Vec::new());
-    let mut r = Renaming { inner, req, d1, d2, src, dst, slot, above_src, above_dst };
+    let mut r =
+        Renaming { inner, req, d1, d2, src, dst, slot, above_src, above_dst, whiteout: None };
     if r.needs_rename_lock() && !alone {
         return Ok(ControlFlow::Continue(()));
     }
@@ -224,6 +228,12 @@ fn attempt(
     match req.mode {
         RenameMode::Exchange => r.exchange()?,
         RenameMode::Replace | RenameMode::NoReplace => r.replace()?,
+        RenameMode::Whiteout { .. } => {
+            whiteout = inner.new_whiteout(&r.source(), req.cred)?;
+            r.whiteout = Some(Arc::clone(&whiteout.ip));
+            // What no name leads to is freed when `whiteout` is dropped.
+            r.replace().inspect_err(|_| whiteout.ip.write().d.nlink = 0)?;
+        }
     }
     r.tell_names();
     Ok(ControlFlow::Break(()))
@@ -269,7 +279,7 @@ impl<'a> Renaming<'a> {
             return;
         }
         let exchanged = dst.filter(|_| self.req.mode == RenameMode::Exchange);
-        inner.prime_change(from.dir, from.name, exchanged);
+        inner.prime_change(from.dir, from.name, exchanged.or(self.whiteout.as_ref()));
         inner.prime_change(to.dir, to.name, Some(self.src.ip));
     }
 
@@ -300,7 +310,8 @@ impl<'a> Renaming<'a> {
 
     /// Makes the new name name the source, then removes the old one.
     fn enter_target(&mut self) -> Result<()> {
-        let more = self.arrives(&self.src) || self.dst.is_some() && self.awaits_content();
+        let more = self.arrives(&self.src)
+            || self.dst.is_some() && self.inner.awaits_content(&self.src.data);
         let _held = more.then(|| NameHeld::new(self.inner, self.src.ip));
         let (new, name, reserve) = (self.src.named(), self.req.to.name, reserve_of(self.req.cred));
         let (others, replaced) = (self.src.other_names(), self.replaced());
@@ -310,7 +321,9 @@ impl<'a> Renaming<'a> {
                 dir::rewrite(&mut d2, &e, new, NameKind::Plain, replaced)?;
                 #[cfg(test)]
                 tests::between();
-                self.content_before_name();
+                if self.inner.awaits_content(&self.src.data) {
+                    self.inner.content_before_name(self.src.ip);
+                }
             }
             (None, Some(slot)) => {
                 let entry = NewEntry { slot, name, target: new, kind: NameKind::Plain, others };
@@ -320,22 +333,6 @@ impl<'a> Renaming<'a> {
             (None, None) => return Err(Error::NotFound),
         }
         self.leave_source().inspect_err(|_| self.take_target_back(new))
-    }
-
-    /// `replace_order`: until the content of the file just named instead of another is on disk, the
-    /// other keeps the name there.
-    fn content_before_name(&self) {
-        let (alloc, ino) = (self.inner.table.alloc(), self.src.ip.ino);
-        if self.awaits_content() {
-            let dirty = alloc.cache.dirty_content(ino);
-            let keys: Vec<_> = dirty.iter().map(|buf| buf.key).collect();
-            alloc.ordering.data_before_name(ino, &keys);
-            alloc.cache.write_once_more(&dirty);
-        }
-    }
-
-    fn awaits_content(&self) -> bool {
-        self.inner.replace_order && self.src.data.d.file_type() == Some(FileType::Regular)
     }
 
     /// Undoes [`Renaming::enter_target`].
@@ -362,7 +359,7 @@ impl<'a> Renaming<'a> {
         }
     }
 
-    /// Lets `..` of a moved directory name its new parent and removes the old name.
+    /// Lets `..` of a moved directory name its new parent and removes the old name, or gives it to the whiteout.
     fn leave_source(&mut self) -> Result<()> {
         let (old, new) = (self.req.from.dir.ino, self.req.to.dir.ino);
         let arrives = self.arrives(&self.src);
@@ -372,11 +369,15 @@ impl<'a> Renaming<'a> {
         let (name, old_entry) = (self.req.from.name, self.src.entry);
         let gone = self.src.moved_from(arrives.then_some(old));
         let stays = !self.same_dir() || self.slot.as_ref().is_none_or(|s| s.spares(&old_entry));
+        let whiteout = self.whiteout.as_ref().map(|ip| named(ip.ino, &ip.read()));
         let mut d1 = self.source();
         // Entering the new name may have moved the old one.
         let found = if stays { Ok(Some(old_entry)) } else { dir::find(d1.shared(), name) };
         let gone = match found {
-            Ok(Some(e)) => dir::remove(&mut d1, &e, gone),
+            Ok(Some(e)) => match whiteout {
+                Some(new) => dir::rewrite(&mut d1, &e, new, NameKind::Plain, gone),
+                None => dir::remove(&mut d1, &e, gone),
+            },
             Ok(None) => Err(Error::NotFound),
             Err(e) => Err(e),
         };
@@ -423,26 +424,6 @@ impl<'a> Renaming<'a> {
         if moved && self.src.data.d.freelink != 0 {
             self.src.data.d.freelink = depth;
         }
-    }
-}
-
-/// The new name of a file, which another thread must not write before all is told that it waits for: its content,
-/// or the `..` of a directory.
-struct NameHeld<'a> {
-    inner: &'a Inner,
-    ino: Ino,
-}
-
-impl<'a> NameHeld<'a> {
-    fn new(inner: &'a Inner, ip: &Inode) -> NameHeld<'a> {
-        inner.table.alloc().ordering.name_held(ip.ino);
-        NameHeld { inner, ino: ip.ino }
-    }
-}
-
-impl Drop for NameHeld<'_> {
-    fn drop(&mut self) {
-        self.inner.table.alloc().ordering.name_let_go(self.ino);
     }
 }
 

@@ -5,9 +5,10 @@
 use super::{Vnode, check_alive, perm, reserve_of};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
-use crate::inode::InodeData;
-use crate::mount::Ffs;
-use crate::types::{Access, XattrNamespace, XattrSet};
+use crate::inode::{Inode, InodeData};
+use crate::linux_xattr::CAPABILITY;
+use crate::mount::{Ffs, Inner};
+use crate::types::{Access, SetIdBits, XattrNamespace, XattrSet};
 
 /// Longest name of an attribute, bytes.
 const MAX_NAME: usize = 255;
@@ -121,5 +122,25 @@ impl Ffs {
             all.retain(|(ns, _)| *ns == XattrNamespace::User);
         }
         Ok(all)
+    }
+}
+
+impl Inner {
+    /// Removes the capabilities of a file, which somebody is about to change, unless `set_id` keeps them. They were
+    /// given to what it held, by the owner it had.
+    pub(super) fn drop_capability(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        set_id: SetIdBits,
+    ) -> Result<()> {
+        // Most files have no attributes at all.
+        if data.d.extsize == 0 || data.d.is_dir() || set_id == SetIdBits::Keep {
+            return Ok(());
+        }
+        match self.table.xattr_remove(ip, data, XattrNamespace::System, CAPABILITY) {
+            Err(Error::NoAttr | Error::NotSupported(_)) => Ok(()),
+            other => other,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Whether a file system and a model hold the same tree.
 
-use ffs_core::{Attr, Cred, Ffs, Vnode, XattrNamespace};
+use crate::step::space_of;
+use ffs_core::{Attr, Cred, Ffs, Vnode};
 use ffs_ondisk::FileType;
 use ffs_testkit::model::{Body, Model, Node, NodeId};
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ fn node(
             same(&found, target, path, "link target")
         }
         Body::Fifo => Ok(()),
+        Body::Whiteout => same(&attr.rdev, &0, path, "device number"),
     }
 }
 
@@ -57,6 +59,7 @@ fn attributes(attr: &Attr, want: &Node, path: &str) -> Result<(), String> {
         Body::File(_) => FileType::Regular,
         Body::Symlink(_) => FileType::Symlink,
         Body::Fifo => FileType::Fifo,
+        Body::Whiteout => FileType::Char,
     };
     same(&attr.kind, &kind, path, "type")?;
     same(&attr.nlink, &want.nlink, path, "link count")?;
@@ -78,7 +81,7 @@ fn xattrs(fs: &Ffs, file: &Vnode, want: &Node, path: &str) -> Result<(), String>
     same(&names.len(), &want.xattrs.len(), path, "number of attributes")?;
     for (name, value) in &want.xattrs {
         let found = fs
-            .getxattr(&cred, file, XattrNamespace::User, name)
+            .getxattr(&cred, file, space_of(name), name)
             .map_err(|e| format!("{path}: attribute: {e}"))?;
         same(&found, value, path, "attribute")?;
     }
@@ -169,7 +172,9 @@ fn below(
         match &want.body {
             Body::Dir(_) => below(fs, model, &file, *child, &child_path, touched)?,
             Body::File(content) => contents(fs, &file, content, &child_path)?,
-            Body::Symlink(_) | Body::Fifo => attributes(&fs.getattr(&file), want, &child_path)?,
+            Body::Symlink(_) | Body::Fifo | Body::Whiteout => {
+                attributes(&fs.getattr(&file), want, &child_path)?;
+            }
         }
     }
     if gone > 2 { Err(format!("{path}: {gone} names are gone")) } else { Ok(()) }

@@ -11,6 +11,15 @@ use ffs_testkit::rng::fill;
 /// `ENOSPC`.
 const ENOSPC: i32 = 28;
 
+/// What the names of attributes in the system's name space begin with here.
+const SYSTEM: &str = "security.";
+
+/// The name space of an attribute.
+pub(crate) fn space_of(name: &[u8]) -> XattrNamespace {
+    let system = name.starts_with(SYSTEM.as_bytes());
+    if system { XattrNamespace::System } else { XattrNamespace::User }
+}
+
 impl World {
     /// A random directory.
     fn some_dir(&mut self) -> NodeId {
@@ -87,7 +96,8 @@ impl World {
     pub(crate) fn step(&mut self) {
         self.touched.clear();
         match self.below(100) {
-            0..=13 => self.do_make(),
+            0..=11 => self.do_make(),
+            12..=13 => self.do_unnamed(),
             14..=17 => self.do_link(),
             18..=24 => self.do_unlink(),
             25..=28 => self.do_rmdir(),
@@ -133,6 +143,43 @@ impl World {
         self.agree(what, real, |m| m.make(dir, &name, body, perm).map(|_| ()));
     }
 
+    /// A file without a name, written, perhaps fsynced; then it gets a name, if it may, or goes.
+    fn do_unnamed(&mut self) {
+        let (dir, linkable) = (self.some_dir(), self.below(4) > 0);
+        let (root, name) = (Cred::root(), self.some_name());
+        let Some(parent) = self.vnode(dir) else { return };
+        let file = match self.fs.create_unnamed(&root, &parent, 0o640, linkable) {
+            Ok(file) => file,
+            failed => return self.agree(format!("make unnamed in {dir}"), failed, |_| Ok(())),
+        };
+        let len = self.some_len() as usize;
+        let mut data = fill(len, self.rng.next_u64(), 0);
+        match self.fs.write(&root, &file, 0, &data, WriteMode::default()) {
+            Ok(n) => data.truncate(n),
+            failed => return self.agree("write unnamed".into(), failed, |_| Ok(())),
+        }
+        if self.below(3) == 0 {
+            let real = self.fs.fsync(&file, false);
+            self.agree("fsync unnamed".into(), real, |_| Ok(()));
+        }
+        if self.below(4) == 0 {
+            // Gone with its only user.
+            return;
+        }
+        let real = self.fs.link(&root, &file, &parent, &name);
+        let what = format!("name unnamed in {dir} {:?}", String::from_utf8_lossy(&name));
+        self.agree(what, real, |m| {
+            // What is wrong with the name comes first.
+            let mut with = m.clone();
+            with.make(dir, &name, Body::File(data), 0o640)?;
+            if !linkable {
+                return Err(errno::ENOENT);
+            }
+            *m = with;
+            Ok(())
+        });
+    }
+
     fn do_link(&mut self) {
         let Some(file) = self.some(|_| true) else { return };
         let dir = self.some_dir();
@@ -165,9 +212,11 @@ impl World {
         let (from, to) = (self.some_dir(), self.some_dir());
         let from_name = self.name_in(from);
         let to_name = if self.below(2) == 0 { self.name_in(to) } else { self.some_name() };
-        let (real_mode, mode) = match self.below(8) {
+        let (real_mode, mode) = match self.below(10) {
             0 => (RenameMode::NoReplace, Rename::NoReplace),
             1 => (RenameMode::Exchange, Rename::Exchange),
+            2 => (RenameMode::Whiteout { replace: true }, Rename::Whiteout),
+            3 => (RenameMode::Whiteout { replace: false }, Rename::WhiteoutNoReplace),
             _ => (RenameMode::Replace, Rename::Replace),
         };
         let (Some(f), Some(t)) = (self.vnode(from), self.vnode(to)) else { return };
@@ -346,10 +395,11 @@ impl World {
         if self.config.format == Format::Ufs1 {
             return;
         }
-        let Some(id) = self.some(|b| matches!(b, Body::File(_) | Body::Dir(_))) else { return };
+        let Some(id) = self.some(|_| true) else { return };
         let Some(f) = self.vnode(id) else { return };
-        let name = format!("attr{}", self.below(4)).into_bytes();
-        let (root, ns) = (Cred::root(), XattrNamespace::User);
+        let space = if self.below(3) == 0 { SYSTEM } else { "" };
+        let name = format!("{space}attr{}", self.below(4)).into_bytes();
+        let (root, ns) = (Cred::root(), space_of(&name));
         if self.below(3) == 0 {
             let real = self.fs.removexattr(&root, &f, ns, &name);
             let what = format!("removexattr {id}");

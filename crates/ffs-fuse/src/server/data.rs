@@ -1,9 +1,10 @@
 //! Opening, reading, writing, and making it durable.
 
+use super::setattr::set_id;
 use super::{Server, skip_handle};
 use crate::wire::{
-    Errno, FSYNC_FDATASYNC, MAX_IO, OPEN_KILL_SUIDGID, Reply, Request, WRITE_CACHE,
-    WRITE_KILL_SUIDGID, fopen,
+    Errno, FSYNC_FDATASYNC, IO_LOCKOWNER, MAX_IO, OPEN_KILL_SUIDGID, Pages, Reply, Request,
+    WRITE_CACHE, WRITE_KILL_SUIDGID, fopen,
 };
 use ffs_core::{Access, Atime, Attr, Cred, Fallocate, FileFlags, FileType, Vnode, WriteMode};
 
@@ -31,7 +32,7 @@ impl Server {
         }
         self.check_open(r, &file, flags)?;
         if flags & O_TRUNC != 0 {
-            self.truncate(&self.cred(r), &file, open_flags & OPEN_KILL_SUIDGID != 0)?;
+            self.truncate(r, &file, open_flags & OPEN_KILL_SUIDGID != 0, out)?;
         }
         let reply = if flags & O_ACCMODE == libc::O_WRONLY as u32 {
             fopen::KEEP_CACHE
@@ -88,7 +89,9 @@ impl Server {
         skip_handle(&mut a)?;
         let offset = a.u64()?;
         let size = (a.u32()? as usize).min(MAX_IO);
-        let n = self.fs.read(&self.node(r)?, offset, out.room(size))?;
+        let cached = a.u32()? & IO_LOCKOWNER == 0;
+        let file = self.nodes.get_for_io(r.node, cached)?;
+        let n = self.fs.read(&file, offset, out.room(size))?;
         out.truncate(n);
         Ok(())
     }
@@ -103,7 +106,9 @@ impl Server {
         let flags = a.u32()?;
         a.skip(4)?;
         let data = a.bytes(size)?;
-        let file = self.node(r)?;
+        let direct = write_flags & IO_LOCKOWNER != 0;
+        let file = self.nodes.get_for_io(r.node, !direct)?;
+        let kills = write_flags & WRITE_KILL_SUIDGID != 0 && self.has_set_id(&file);
         let cached = write_flags & WRITE_CACHE != 0;
         let known = if cached { self.known_of(&file, offset, size) } else { 0 };
         let mode = WriteMode {
@@ -111,7 +116,7 @@ impl Server {
             append: false,
             // Cached writes are followed by an FSYNC where they must be durable.
             sync: !cached && flags & (O_DIRECT | O_DSYNC) == O_DIRECT | O_DSYNC,
-            keep_setid: write_flags & WRITE_KILL_SUIDGID == 0,
+            set_id: set_id(write_flags & WRITE_KILL_SUIDGID != 0),
         };
         let cred = if cached { self.owner_of(&file) } else { self.cred(r) };
         let mut n = known;
@@ -120,6 +125,12 @@ impl Server {
         }
         out.u32(n as u32);
         out.u32(0);
+        if kills {
+            out.stale = Some(r.node);
+        }
+        if direct && n > 0 && self.nodes.may_be_cached(r.node) {
+            out.stale_pages = Some(Pages { node: r.node, offset, len: n as u64 });
+        }
         Ok(())
     }
 
@@ -139,7 +150,7 @@ impl Server {
         Cred { uid: a.uid, gid: a.gid, groups: Vec::new(), checks: ffs_core::Checks::Done }
     }
 
-    pub(super) fn fallocate(&self, r: &Request<'_>) -> Result<(), Errno> {
+    pub(super) fn fallocate(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let mut a = r.args();
         skip_handle(&mut a)?;
         let (offset, mut len, mode) = (a.u64()?, a.u64()?, a.u32()?);
@@ -158,7 +169,13 @@ impl Server {
                 return Ok(());
             }
         }
-        Ok(self.fs.fallocate(&self.cred(r), &file, offset, len, how)?)
+        let cred = self.cred(r);
+        let kills = !cred.is_root() && self.has_set_id(&file);
+        self.fs.fallocate(&cred, &file, offset, len, how)?;
+        if kills {
+            out.stale = Some(r.node);
+        }
+        Ok(())
     }
 
     pub(super) fn lseek(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {

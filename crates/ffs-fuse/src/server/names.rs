@@ -1,13 +1,14 @@
 //! Names: looking up, making, removing, moving.
 
 use super::{Server, attr};
-use crate::wire::{Errno, Reply, Request, op};
+use crate::wire::{Errno, OPEN_KILL_SUIDGID, Reply, Request, op};
 use ffs_core::{Cred, DeviceNumber, Error, NodeKind, RenameMode, Vnode};
 
 const O_EXCL: u32 = libc::O_EXCL as u32;
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
 const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
+const RENAME_WHITEOUT: u32 = 4;
 
 /// A node to be made: what kind, and the caller's mode and mask.
 struct New<'a> {
@@ -134,12 +135,27 @@ impl Server {
             Err(Errno::EXIST) if flags & O_EXCL == 0 => {
                 let file = self.fs.lookup(&self.cred(r), &self.node(r)?, new.name)?;
                 if flags & O_TRUNC != 0 {
-                    self.truncate(&self.cred(r), &file, open_flags != 0)?;
+                    self.truncate(r, &file, open_flags & OPEN_KILL_SUIDGID != 0, out)?;
                 }
                 file
             }
             made => made?,
         };
+        let open = self.open_reply(&file);
+        self.put_entry(file, out);
+        out.open(open);
+        Ok(())
+    }
+
+    /// Creates a file without a name, and opens it (`O_TMPFILE`).
+    pub(super) fn tmpfile(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
+        let mut a = r.args();
+        let (flags, mode, umask) = (a.u32()?, a.u32()?, a.u32()?);
+        let new = New { name: b"", mode, umask };
+        let linkable = flags & O_EXCL == 0;
+        let file = self.make(r, &new, false, |cred, dir, perm| {
+            self.fs.create_unnamed(cred, dir, perm, linkable)
+        })?;
         let open = self.open_reply(&file);
         self.put_entry(file, out);
         out.open(open);
@@ -195,6 +211,8 @@ impl Server {
             0 => RenameMode::Replace,
             RENAME_NOREPLACE => RenameMode::NoReplace,
             RENAME_EXCHANGE => RenameMode::Exchange,
+            RENAME_WHITEOUT => RenameMode::Whiteout { replace: true },
+            f if f == RENAME_WHITEOUT | RENAME_NOREPLACE => RenameMode::Whiteout { replace: false },
             _ => return Err(Errno::INVAL),
         };
         let (from_name, to_name) = (a.name()?, a.name()?);

@@ -23,6 +23,8 @@ struct Node {
     file: Vnode,
     /// References that the kernel holds.
     lookups: u64,
+    /// The kernel may have content of the file in its page cache.
+    cached: bool,
 }
 
 type Shard = HashMap<u64, Node, FixedState>;
@@ -61,6 +63,21 @@ impl Nodes {
         self.shard(node).get(&node).map(|n| n.file.clone()).ok_or(Errno::STALE)
     }
 
+    /// As [`Nodes::get`], for a read or write through the kernel's page cache (`cached`), in which the file may have
+    /// pages from now on until the kernel forgets it.
+    pub(crate) fn get_for_io(&self, node: u64, cached: bool) -> Result<Vnode, Errno> {
+        let mut shard = self.shard(node);
+        let n = shard.get_mut(&node).ok_or(Errno::STALE)?;
+        n.cached |= cached;
+        Ok(n.file.clone())
+    }
+
+    /// Whether the kernel may have content of `node` in its page cache. A read that comes later finds what was
+    /// written before the question.
+    pub(crate) fn may_be_cached(&self, node: u64) -> bool {
+        self.shard(node).get(&node).is_some_and(|n| n.cached)
+    }
+
     /// Counts a reference to `node` that is about to be handed to the kernel.
     pub(crate) fn remember(&self, node: u64, file: Vnode) {
         if node == ROOT {
@@ -69,7 +86,7 @@ impl Nodes {
         match self.shard(node).entry(node) {
             Entry::Occupied(mut e) => e.get_mut().lookups += 1,
             Entry::Vacant(e) => {
-                e.insert(Node { file, lookups: 1 });
+                e.insert(Node { file, lookups: 1, cached: false });
             }
         }
     }

@@ -2,17 +2,10 @@
 
 use super::{Server, attr};
 use crate::wire::{Errno, Reply, Request, fattr};
-use ffs_core::{Attr, Checks, Cred, FileType, SetAttr, SetTime, Timespec, Vnode};
+use ffs_core::{Checks, SetAttr, SetIdBits, SetTime, Timespec, Vnode};
 
 const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;
-const GROUP_EXEC: u16 = 0o010;
-
-/// The mode without the set-id bits that a write or truncation by others takes away.
-fn without_setid(perm: u16) -> u16 {
-    let group = if perm & GROUP_EXEC != 0 { SET_GROUP } else { 0 };
-    perm & !(SET_USER | group)
-}
 
 /// The arguments of the request.
 struct Wanted {
@@ -60,6 +53,12 @@ impl Wanted {
             size: self.has(fattr::SIZE).then_some(self.size),
             atime: self.time(fattr::ATIME, fattr::ATIME_NOW, self.atime),
             mtime: self.time(fattr::MTIME, fattr::MTIME_NOW, self.mtime),
+            // A request that changes nothing must be seen to.
+            set_id: if self.has(fattr::SIZE | fattr::UID | fattr::GID) {
+                set_id(self.has(fattr::KILL_SUIDGID))
+            } else {
+                SetIdBits::default()
+            },
             ..SetAttr::default()
         }
     }
@@ -69,10 +68,7 @@ impl Server {
     pub(super) fn setattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let file = self.node(r)?;
         let wanted = Wanted::of(r)?;
-        let mut set = wanted.set();
-        if set.size.is_some() && wanted.has(fattr::KILL_SUIDGID) && r.uid == 0 {
-            self.drop_setid(&file, &mut set);
-        }
+        let set = wanted.set();
         // Whether the set-group-id bit may stay depends on all groups of the caller.
         let groups_count = set.perm.is_some_and(|p| p & SET_GROUP != 0) || set.gid.is_some();
         let mut cred =
@@ -87,32 +83,31 @@ impl Server {
     }
 
     /// Truncates on open; `kill` says that set-id bits must go.
-    pub(super) fn truncate(&self, cred: &Cred, file: &Vnode, kill: bool) -> Result<Attr, Errno> {
-        let mut set = SetAttr { size: Some(0), ..SetAttr::default() };
-        if kill && cred.is_root() {
-            self.drop_setid(file, &mut set);
+    pub(super) fn truncate(
+        &self,
+        r: &Request<'_>,
+        file: &Vnode,
+        kill: bool,
+        out: &mut Reply,
+    ) -> Result<(), Errno> {
+        let kills = kill && self.has_set_id(file);
+        let set = SetAttr { size: Some(0), set_id: set_id(kill), ..SetAttr::default() };
+        self.fs.setattr(&self.cred(r), file, &set)?;
+        if kills {
+            out.stale = Some(attr::node_of(file.ino()));
         }
-        Ok(self.fs.setattr(cred, file, &set)?)
+        Ok(())
     }
 
-    /// For a root that has given up the right to keep the bits; others' the core takes by itself.
-    fn drop_setid(&self, file: &Vnode, set: &mut SetAttr) {
-        let a = self.fs.getattr(file);
-        let perm = without_setid(a.perm);
-        if a.kind == FileType::Regular && perm != a.perm && set.perm.is_none() {
-            set.perm = Some(perm);
-        }
+    /// Whether the file has set-id bits that somebody without the right to keep them takes away by a change. The
+    /// kernel learns of it only if it is told.
+    pub(super) fn has_set_id(&self, file: &Vnode) -> bool {
+        self.fs.getattr(file).perm & (SET_USER | SET_GROUP) != 0
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn set_group_id_without_group_execution_stays() {
-        assert_eq!(without_setid(0o6755), 0o755);
-        assert_eq!(without_setid(0o6745), 0o2745, "marks mandatory locking, not privilege");
-        assert_eq!(without_setid(0o1777), 0o1777);
-    }
+/// What the kernel wants to become of set-id bits. It judges by the capabilities of the caller, which are not known
+/// here; where it does not say `kill`, they stay, or it removes them itself.
+pub(super) fn set_id(kill: bool) -> SetIdBits {
+    if kill { SetIdBits::Drop } else { SetIdBits::Keep }
 }

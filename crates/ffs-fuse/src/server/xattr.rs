@@ -1,17 +1,19 @@
 //! Extended attributes.
 //!
-//! | Linux | UFS |
+//! | Linux | here |
 //! | --- | --- |
-//! | `user.NAME` | NAME of the user name space |
-//! | `trusted.NAME` | NAME of the system name space (root only) |
+//! | `user.NAME`, `trusted.NAME` (root only), `security.NAME` | see [`linux_xattr`] |
 //! | `system.posix_acl_access`, `system.posix_acl_default` | access lists, see `acl` |
-//! | others (`security.`...) | none: `EOPNOTSUPP` |
+//! | others | none: `EOPNOTSUPP` |
+//!
+//! Who may change `security.NAME` the kernel decides alone: it asks its security modules, and removes
+//! `security.capability` itself when a file is written or given away, whoever does that.
 
 use super::{Server, acl::Kind};
 use crate::wire::{Errno, MAX_IO, Reply, Request, SETXATTR_ACL_KILL_SGID};
-use ffs_core::{Error, XattrNamespace, XattrSet};
+use ffs_core::{Checks, Cred, Error, XattrNamespace, XattrSet, linux_xattr};
 
-const USER: &[u8] = b"user.";
+const SECURITY: &[u8] = b"security.";
 const TRUSTED: &[u8] = b"trusted.";
 /// How FreeBSD calls access lists in the system name space: shown and set as such only.
 const ACL_PREFIX: &[u8] = b"posix1e.acl_";
@@ -26,16 +28,13 @@ fn parse(name: &[u8]) -> Result<Name<'_>, Errno> {
     if let Some(kind) = Kind::of_name(name) {
         return Ok(Name::Acl(kind));
     }
-    let (ns, rest) = if let Some(rest) = name.strip_prefix(USER) {
-        (XattrNamespace::User, rest)
-    } else if let Some(rest) = name.strip_prefix(TRUSTED) {
-        if rest.starts_with(ACL_PREFIX) {
-            return Err(Errno::OPNOTSUPP);
-        }
-        (XattrNamespace::System, rest)
-    } else {
+    let (ns, rest) = linux_xattr::from_linux(name).ok_or(Errno::OPNOTSUPP)?;
+    if ns == XattrNamespace::System && rest.starts_with(ACL_PREFIX) {
         return Err(Errno::OPNOTSUPP);
-    };
+    }
+    if rest == SECURITY {
+        return Err(Errno::INVAL);
+    }
     match rest.len() {
         0 => Err(Errno::INVAL),
         1..=255 => Ok(Name::Plain(ns, rest)),
@@ -68,10 +67,16 @@ impl Server {
                 put_value(out, &value, room)
             }
             Name::Plain(ns, name) => {
-                let value = self.fs.getxattr(&self.cred(r), &file, ns, name)?;
+                let value = self.fs.getxattr(&self.cred_for(r, name), &file, ns, name)?;
                 put_value(out, &value, room)
             }
         }
+    }
+
+    /// Who asks for the stored attribute `name`. Of `security.NAME` the kernel has judged.
+    fn cred_for(&self, r: &Request<'_>, name: &[u8]) -> Cred {
+        let cred = self.cred(r);
+        if name.starts_with(SECURITY) { Cred { checks: Checks::Done, ..cred } } else { cred }
     }
 
     pub(super) fn setxattr(&self, r: &Request<'_>) -> Result<(), Errno> {
@@ -97,7 +102,9 @@ impl Server {
                 let kill = extended & SETXATTR_ACL_KILL_SGID != 0;
                 self.set_acl(&cred, &file, kind, value, kill)
             }
-            Name::Plain(ns, name) => Ok(self.fs.setxattr(&cred, &file, ns, name, value, how)?),
+            Name::Plain(ns, name) => {
+                Ok(self.fs.setxattr(&self.cred_for(r, name), &file, ns, name, value, how)?)
+            }
         }
     }
 
@@ -107,14 +114,17 @@ impl Server {
         let cred = self.cred(r);
         match name {
             Name::Acl(kind) => self.set_acl(&cred, &file, kind, &[], false),
-            Name::Plain(ns, name) => Ok(self.fs.removexattr(&cred, &file, ns, name)?),
+            Name::Plain(ns, name) => {
+                Ok(self.fs.removexattr(&self.cred_for(r, name), &file, ns, name)?)
+            }
         }
     }
 
     pub(super) fn listxattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let room = r.args().u32()? as usize;
         let file = self.node(r)?;
-        let listed = match self.fs.listxattr(&self.cred(r), &file) {
+        let cred = Cred { checks: Checks::Done, ..self.cred(r) };
+        let listed = match self.fs.listxattr(&cred, &file) {
             Ok(listed) => listed,
             // A format without attributes has none to list.
             Err(Error::NotSupported(_)) => Vec::new(),
@@ -123,14 +133,15 @@ impl Server {
         let mut list = Vec::new();
         for (ns, name) in listed {
             let acl = name.strip_prefix(ACL_PREFIX).filter(|_| ns == XattrNamespace::System);
-            let (prefix, name): (&[u8], &[u8]) = match (ns, acl) {
-                (XattrNamespace::User, _) => (USER, &name),
-                (_, Some(kind)) if self.acls => (b"system.posix_acl_", kind),
-                (_, None) if r.uid == 0 => (TRUSTED, &name),
-                _ => continue,
+            let full = match acl {
+                Some(kind) if self.acls => [b"system.posix_acl_", kind].concat(),
+                Some(_) => continue,
+                None => linux_xattr::to_linux(ns, &name),
             };
-            list.extend_from_slice(prefix);
-            list.extend_from_slice(name);
+            if full.starts_with(TRUSTED) && r.uid != 0 {
+                continue;
+            }
+            list.extend_from_slice(&full);
             list.push(0);
         }
         put_value(out, &list, room)
@@ -150,10 +161,15 @@ mod tests {
         assert_eq!(plain(b"user.a"), (XattrNamespace::User, &b"a"[..]));
         assert_eq!(plain(b"trusted.md5"), (XattrNamespace::System, &b"md5"[..]));
         assert!(matches!(parse(b"system.posix_acl_default"), Ok(Name::Acl(Kind::Default))));
-        for refused in [&b"security.capability"[..], b"system.other", b"trusted.posix1e.acl_access"]
+        assert_eq!(
+            plain(b"security.capability"),
+            (XattrNamespace::System, &b"security.capability"[..])
+        );
+        for refused in [&b"trusted.security.x"[..], b"system.other", b"trusted.posix1e.acl_access"]
         {
             assert!(matches!(parse(refused), Err(Errno::OPNOTSUPP)));
         }
         assert!(matches!(parse(b"user."), Err(Errno::INVAL)));
+        assert!(matches!(parse(b"security."), Err(Errno::INVAL)));
     }
 }

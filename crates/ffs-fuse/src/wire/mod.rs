@@ -16,7 +16,7 @@ pub(crate) mod request;
 
 pub(crate) use device::{Device, Features};
 pub(crate) use errno::Errno;
-pub(crate) use reply::{Entry, HandedOut, Reply, Timeouts};
+pub(crate) use reply::{Entry, HandedOut, Pages, Reply, Timeouts};
 pub(crate) use request::{Args, Request};
 
 /// Number of the root node; the kernel's, not the file system's.
@@ -63,6 +63,7 @@ pub(crate) mod op {
     pub(crate) const RENAME2: u32 = 45;
     pub(crate) const LSEEK: u32 = 46;
     pub(crate) const SYNCFS: u32 = 50;
+    pub(crate) const TMPFILE: u32 = 51;
     pub(crate) const STATX: u32 = 52;
 }
 
@@ -90,6 +91,9 @@ pub(crate) mod fopen {
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1;
 /// `fuse_write_in.write_flags`: from the page cache, the writer is not known.
 pub(crate) const WRITE_CACHE: u32 = 1;
+/// `fuse_read_in.read_flags` and `fuse_write_in.write_flags`: the request has an owner of locks. The kernel sets it
+/// for direct I/O alone: what goes through its page cache comes without.
+pub(crate) const IO_LOCKOWNER: u32 = 1 << 1;
 /// `fuse_write_in.write_flags`: the writer may not keep set-id bits.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `fuse_fsync_in.fsync_flags`: `fdatasync`.

@@ -48,6 +48,18 @@ pub(crate) struct Reply {
     pub(crate) handed_out: HandedOut,
     /// A node whose attributes have changed in a way that the kernel cannot know.
     pub(crate) stale: Option<u64>,
+    /// Content that the kernel may have in its page cache as it was before.
+    pub(crate) stale_pages: Option<Pages>,
+}
+
+/// A range of a file's content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pages {
+    pub(crate) node: u64,
+    /// First byte.
+    pub(crate) offset: u64,
+    /// Bytes, more than 0.
+    pub(crate) len: u64,
 }
 
 /// References that an answer carries.
@@ -66,7 +78,13 @@ impl Reply {
     pub(crate) const ENTRY: usize = 128;
 
     pub(crate) fn new() -> Reply {
-        Reply { buf: vec![0; ROOM], len: HEADER, handed_out: HandedOut::Nothing, stale: None }
+        Reply {
+            buf: vec![0; ROOM],
+            len: HEADER,
+            handed_out: HandedOut::Nothing,
+            stale: None,
+            stale_pages: None,
+        }
     }
 
     /// Forgets the last answer.
@@ -74,18 +92,21 @@ impl Reply {
         self.len = HEADER;
         self.handed_out = HandedOut::Nothing;
         self.stale = None;
+        self.stale_pages = None;
     }
 
-    /// The message that makes the kernel ask again for the attributes of `node`.
+    /// The message that makes the kernel ask again for the attributes of `node`. The kernel waits for nothing to
+    /// take it.
     pub(crate) fn stale_attributes(node: u64) -> [u8; HEADER + 24] {
-        const INVAL_INODE: i32 = 2;
-        let mut message = [0; HEADER + 24];
-        message[..4].copy_from_slice(&(HEADER as u32 + 24).to_ne_bytes());
-        message[4..8].copy_from_slice(&INVAL_INODE.to_ne_bytes());
-        message[16..24].copy_from_slice(&node.to_ne_bytes());
-        // No offset: the content stays.
-        message[24..32].copy_from_slice(&(-1i64).to_ne_bytes());
-        message
+        // A negative offset: the content stays.
+        inval_inode(node, -1, 0)
+    }
+
+    /// The message that makes the kernel drop what it has of `pages`, and of the attributes. To take it the kernel
+    /// waits for reads and writes of those pages that are under way: whoever sends it serves none of them.
+    pub(crate) fn stale_content(pages: Pages) -> [u8; HEADER + 24] {
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        inval_inode(pages.node, signed(pages.offset), signed(pages.len))
     }
 
     /// Bytes put so far.
@@ -246,6 +267,18 @@ impl Reply {
         self.entry(e, t);
         self.len = end;
     }
+}
+
+/// `FUSE_NOTIFY_INVAL_INODE`.
+fn inval_inode(node: u64, offset: i64, len: i64) -> [u8; HEADER + 24] {
+    const INVAL_INODE: i32 = 2;
+    let mut message = [0; HEADER + 24];
+    message[..4].copy_from_slice(&(HEADER as u32 + 24).to_ne_bytes());
+    message[4..8].copy_from_slice(&INVAL_INODE.to_ne_bytes());
+    message[16..24].copy_from_slice(&node.to_ne_bytes());
+    message[24..32].copy_from_slice(&offset.to_ne_bytes());
+    message[32..40].copy_from_slice(&len.to_ne_bytes());
+    message
 }
 
 /// A directory entry of a listing.

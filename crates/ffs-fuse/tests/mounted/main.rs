@@ -12,6 +12,7 @@ mod durable;
 mod examine;
 mod handles;
 mod harness;
+mod judges;
 mod killed;
 mod life;
 mod names;
@@ -57,12 +58,13 @@ fn run(arguments: &[OsString]) -> i32 {
         println!("skipped: all tests of mounts: {why}");
         return 0;
     }
-    let all: [&[Test]; 8] = [
+    let all: [&[Test]; 9] = [
         control::TESTS,
         life::TESTS,
         names::TESTS,
         data::TESTS,
         access::TESTS,
+        judges::TESTS,
         handles::TESTS,
         durable::TESTS,
         killed::TESTS,

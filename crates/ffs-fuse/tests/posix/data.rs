@@ -1,6 +1,7 @@
 //! Content: written, mapped, copied and locked.
 
 use crate::bench::{Bench, Expect, cases, tick};
+use crate::ground::Served;
 use crate::sys::{self, Errno, R};
 use ffs_testkit::rng::SplitMix64 as Rng;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -125,7 +126,21 @@ fn nothing_and_beyond(_: &Bench) {
     assert!(sys::pread(&f, 10, 1 << 40).must().is_empty());
 }
 
-fn durable_when_asked(_: &Bench) {
+/// On a volume of its own: `syncfs` says of all files whether writing one has ever failed, and a case about full
+/// volumes may have left such a failure behind.
+fn durable_when_asked(b: &Bench) {
+    if !b.ours() {
+        return make_durable();
+    }
+    let image = b.ground.another(16 << 20);
+    let served = Served::start(&image, "");
+    rustix::process::chdir(served.dir()).must();
+    make_durable();
+    rustix::process::chdir("/").must();
+    served.end();
+}
+
+fn make_durable() {
     let f = sys::create("f", 0o644).must();
     sys::write(&f, &[1; 50_000]).must();
     rustix::fs::fdatasync(&f).must();

@@ -198,6 +198,15 @@ impl Served {
 }
 
 impl Served {
+    /// Ends the server by a signal, while files are open, and has the image checked.
+    pub(crate) fn end_while_in_use(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.server);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert!(self.server.wait().unwrap().success());
+        self.ended = true;
+        self.image.check();
+    }
+
     fn kill(&self) {
         let pid = rustix::process::Pid::from_child(&self.server);
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);

@@ -13,6 +13,8 @@
 //! | full file systems | `full` |
 //! | beyond pjdfstest: `access`, `acl`, `names`, `readdir`, `xattr` | of the same names |
 //! | `write`, `mmap`, `copy`, `lock`, `statfs` | `data` |
+//! | set-id bits and capabilities, `O_TMPFILE`, direct I/O | `setid`, `tmpfile`, `direct` |
+//! | whiteouts, overlayfs above a volume | `overlay` |
 //! | `remount` | `ours` |
 //!
 //! An area with the name of a system call is pjdfstest's directory of that name, where there is one.
@@ -40,6 +42,7 @@ mod calls;
 mod chmod;
 mod chown;
 mod data;
+mod direct;
 mod dirs;
 mod fallocate;
 mod flags;
@@ -50,6 +53,7 @@ mod mknod;
 mod names;
 mod open;
 mod ours;
+mod overlay;
 mod paths;
 mod readdir;
 mod readonly;
@@ -57,10 +61,12 @@ mod rename;
 mod runner;
 #[path = "../common/served.rs"]
 mod served;
+mod setid;
 mod sticky;
 mod symlink;
 mod sys;
 mod times;
+mod tmpfile;
 mod truncate;
 mod unlink;
 mod utimens;
@@ -96,6 +102,10 @@ fn cases() -> Vec<Case> {
         names::cases,
         readdir::cases,
         data::cases,
+        setid::cases,
+        tmpfile::cases,
+        overlay::cases,
+        direct::cases,
         readonly::cases,
         full::cases,
         ours::cases,

@@ -21,6 +21,8 @@ cases! {
         ctime_changes_and_mtime_does_not [Xattr];
         a_value_beyond_64_kib_is_e2big [Xattr];
         trusted_ones_are_for_root [Root, Xattr];
+        every_type_has_those_of_root [Root, Xattr];
+        security_ones_are_for_all_to_see [Root, Xattr];
     }
 }
 
@@ -263,4 +265,45 @@ fn trusted_ones_are_for_root(b: &Bench) {
         set("f", "trusted.a", b"2").fails(Errno::PERM);
     });
     fs::removexattr("f", "trusted.a").must();
+}
+
+/// Also devices, pipes and sockets, which have none of users.
+fn every_type_has_those_of_root(_: &Bench) {
+    let all = |p: &str| -> Vec<Vec<u8>> {
+        let mut buf = vec![0u8; 4096];
+        let n = fs::llistxattr(p, &mut buf[..]).must();
+        let names = buf[..n].split(|b| *b == 0).filter(|s| !s.is_empty());
+        let mut names: Vec<_> = names.map(<[u8]>::to_vec).collect();
+        names.sort();
+        names
+    };
+    for kind in Kind::ALL {
+        sys::make(kind, "n", 0o644).must();
+        for name in ["trusted.t", "security.s"] {
+            fs::lsetxattr("n", name, name.as_bytes(), ANY).must_for((kind, name));
+            let mut buf = [0; 100];
+            let n = fs::lgetxattr("n", name, &mut buf[..]).must_for((kind, name));
+            assert_eq!(&buf[..n], name.as_bytes(), "{kind:?}");
+        }
+        assert_eq!(all("n"), [&b"security.s"[..], b"trusted.t"], "{kind:?}");
+        let before = sys::lstat("n").must();
+        fs::lremovexattr("n", "trusted.t").must_for(kind);
+        assert_eq!(all("n"), [b"security.s"], "{kind:?}");
+        let after = sys::lstat("n").must();
+        assert_eq!((after.rdev, after.size, after.kind), (before.rdev, before.size, kind));
+        sys::remove(kind, "n").must();
+    }
+}
+
+fn security_ones_are_for_all_to_see(_: &Bench) {
+    sys::put("f", b"").must();
+    sys::chmod("f", 0o666).must();
+    set("f", "security.x", b"1").must();
+    as_user(BOB, || {
+        assert_eq!(get("f", "security.x").must(), b"1");
+        set("f", "security.x", b"2").fails(Errno::PERM);
+        fs::removexattr("f", "security.x").fails(Errno::PERM);
+    });
+    fs::removexattr("f", "security.x").must();
+    get("f", "security.x").fails(Errno::NODATA);
 }

@@ -107,6 +107,10 @@ impl Engine {
             // The device never saw the name, nor another in its place.
             self.drop_record(at);
             self.fulfil(id);
+            // What was to follow when the name had taken the place of another that the device never saw, either.
+            for action in left.actions {
+                self.act_if_free(action);
+            }
             self.lower_dot(old.ino, gone);
             self.lower_parent(old.ino, gone, None, None);
             self.drain();

@@ -1,0 +1,44 @@
+//! What the new name of a file waits for besides its inode: its content, or the `..` of a directory.
+//!
+//! # Invariants
+//! 1. What is reported to the ordering policy after a name was entered is reported while the name is held
+//!    ([`NameHeld`]): another thread must not write the name before.
+
+use crate::inode::{Inode, InodeData};
+use crate::mount::Inner;
+use ffs_ondisk::{FileType, Ino};
+
+/// The new name of a file, which another thread must not write before all is reported that it waits for.
+pub(super) struct NameHeld<'a> {
+    inner: &'a Inner,
+    ino: Ino,
+}
+
+impl<'a> NameHeld<'a> {
+    pub(super) fn new(inner: &'a Inner, ip: &Inode) -> NameHeld<'a> {
+        inner.table.alloc().ordering.name_held(ip.ino);
+        NameHeld { inner, ino: ip.ino }
+    }
+}
+
+impl Drop for NameHeld<'_> {
+    fn drop(&mut self) {
+        self.inner.table.alloc().ordering.name_let_go(self.ino);
+    }
+}
+
+impl Inner {
+    /// Whether a name that is given to this file waits for its content (`replace_order`).
+    pub(super) fn awaits_content(&self, data: &InodeData) -> bool {
+        self.replace_order && data.d.file_type() == Some(FileType::Regular)
+    }
+
+    /// The name just entered for the file, and held, waits for the content that the file has now.
+    pub(super) fn content_before_name(&self, ip: &Inode) {
+        let alloc = self.table.alloc();
+        let dirty = alloc.cache.dirty_content(ip.ino);
+        let keys: Vec<_> = dirty.iter().map(|buf| buf.key).collect();
+        alloc.ordering.data_before_name(ip.ino, &keys);
+        alloc.cache.write_once_more(&dirty);
+    }
+}

@@ -1,0 +1,373 @@
+//! What a power cut may leave of an operation: every prefix of its writes, and each write alone on top of what the
+//! flush before it made durable. Each state must be one that `fsck -p` settles.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
+
+mod common;
+
+use common::examine::repair;
+use common::{START, World, at, mount_on, soft_updates, soft_volume, volume};
+use ffs_admin::fsck::{Fsck, FsckOptions, quick_check};
+use ffs_core::{
+    Cred, Env, Error, Ffs, FileType, Ino, MountOptions, OrderingPolicy, RenameMode, WriteMode,
+};
+use ffs_device::clock::{ManualClock, Timestamp};
+use ffs_device::record::Event;
+use ffs_device::{BlockDevice, Durability, MemDevice};
+use ffs_ondisk::superblock::FsFlags;
+use ffs_ondisk::{Endian, Format};
+use std::sync::Arc;
+
+const SHAPES: [common::Shape; 2] =
+    [(Endian::Little, Format::Ufs2, 16384, 2048), (Endian::Big, Format::Ufs1, 8192, 1024)];
+const ORDERED: [OrderingPolicy; 2] = [OrderingPolicy::Sync, OrderingPolicy::SoftUpdates];
+
+fn root() -> Cred {
+    Cred::root()
+}
+
+/// A new volume on a device whose writes are durable only after a flush, mounted.
+fn mounted(shape: common::Shape, ordering: OrderingPolicy) -> World {
+    let make = if ordering == OrderingPolicy::SoftUpdates { soft_volume } else { volume };
+    let dev = make(shape, 8 << 20).with_durability(Durability::OnFlush);
+    mount_on(dev, &MountOptions { ordering, ..MountOptions::default() })
+}
+
+/// Has each state looked at that a cut during `work` may leave, after a repair.
+fn states(w: &World, work: impl FnOnce(&World), each: impl Fn(&Ffs, &str)) {
+    w.fs.sync().unwrap();
+    let now = w.record();
+    let mut durable = now.snapshot();
+    work(w);
+    let look = |state: MemDevice, which: String| {
+        let state = Arc::new(state);
+        match w.fs.ordering() {
+            "softdep" => drop(repair(&state).unwrap_or_else(|e| panic!("{which}: {e}"))),
+            _ => preen(&state, &which),
+        }
+        let options = MountOptions { read_only: true, ..MountOptions::default() };
+        let clock = Arc::new(ManualClock::new(Timestamp::new(START, 0)));
+        let fs = Ffs::mount(state, &options, Env::seeded(clock, 1)).unwrap();
+        each(&fs, &which);
+    };
+    for (n, event) in w.dev.take_events().into_iter().enumerate() {
+        match event {
+            Event::Write { offset, bytes, .. } => {
+                now.write_at(offset, &bytes).unwrap();
+                look(now.snapshot(), format!("up to event {n}, at {offset}"));
+                let alone = durable.snapshot();
+                alone.write_at(offset, &bytes).unwrap();
+                look(alone, format!("event {n} alone, at {offset}"));
+            }
+            Event::Flush { .. } => durable = now.snapshot(),
+            _ => {}
+        }
+    }
+}
+
+/// Where maps are not ordered, and what lost its name comes to lost+found: `fsck -p` settles it all the same.
+fn preen(state: &Arc<MemDevice>, which: &str) {
+    let report = Fsck::new(state.clone() as Arc<dyn BlockDevice>, FsckOptions::preen()).run();
+    assert!(report.exit_code == 0 && report.clean, "{which}: {:?}", report.findings);
+    let left = quick_check(&(state.clone() as Arc<dyn BlockDevice>));
+    assert!(left.is_empty(), "{which}: {left:?}");
+}
+
+/// What a path means: its inode's number and type.
+fn what(fs: &Ffs, path: &str) -> Option<(Ino, FileType)> {
+    match at(fs, path) {
+        Ok(v) => Some((v.ino(), fs.getattr(&v).kind)),
+        Err(Error::NotFound) => None,
+        Err(e) => panic!("{path}: {e}"),
+    }
+}
+
+fn content(fs: &Ffs, path: &str) -> Vec<u8> {
+    let v = at(fs, path).unwrap();
+    let mut bytes = vec![0; fs.getattr(&v).size as usize];
+    let n = fs.read(&v, 0, &mut bytes).unwrap();
+    bytes.truncate(n);
+    bytes
+}
+
+/// The body of a new directory is there before its inode, and that before the name. (On a full disk the body is
+/// what an old file left: a directory of garbage.)
+#[test]
+fn a_new_directory_is_one_at_every_moment() {
+    for (shape, ordering) in SHAPES.into_iter().flat_map(|s| ORDERED.map(|o| (s, o))) {
+        let w = mounted(shape, ordering);
+        // The blocks that the directories get held something else.
+        for name in ["a", "b", "c"] {
+            let f = w.file(&w.root, name);
+            w.fs.write(&root(), &f, 0, &[0x5a; 40_000], WriteMode::default()).unwrap();
+        }
+        w.fs.sync().unwrap();
+        for name in ["a", "b", "c"] {
+            w.fs.unlink(&root(), &w.root, name.as_bytes()).unwrap();
+        }
+        w.fs.sync().unwrap();
+        let work = |w: &World| {
+            let d = w.dir(&w.root, "d");
+            w.dir(&d, "e");
+            w.fs.sync().unwrap();
+        };
+        states(&w, work, |fs, which| {
+            for path in ["d", "d/e"] {
+                let found = what(fs, path).map(|(_, kind)| kind);
+                assert!([None, Some(FileType::Directory)].contains(&found), "{which}: {path}");
+            }
+        });
+        assert_eq!(w.nlink(&w.root), if at(&w.fs, ".snap").is_ok() { 4 } else { 3 });
+        w.end();
+    }
+}
+
+/// A rename with a whiteout: whenever the old name is not the file's any more it is the whiteout's, and then the
+/// file has its new name.
+#[test]
+fn a_whiteout_comes_in_one_step_with_the_rename() {
+    for (shape, ordering) in SHAPES.into_iter().flat_map(|s| ORDERED.map(|o| (s, o))) {
+        for (from, to) in
+            [("f", "g"), ("f", "d/g"), ("f", "taken"), ("d/sub", "moved"), ("d/sub", "d/moved")]
+        {
+            let w = mounted(shape, ordering);
+            let d = w.dir(&w.root, "d");
+            let sub = w.dir(&d, "sub");
+            w.file(&sub, "inside");
+            w.file(&w.root, "f");
+            w.file(&w.root, "taken");
+            let before = what(&w.fs, from).unwrap();
+            let parent = |path: &'static str| match path.rsplit_once('/') {
+                Some((dir, name)) => (at(&w.fs, dir).unwrap(), name),
+                None => (w.fs.root().unwrap(), path),
+            };
+            let ((a, from_name), (b, to_name)) = (parent(from), parent(to));
+            let work = |w: &World| {
+                let how = RenameMode::Whiteout { replace: true };
+                let (one, two) = ((&a, from_name.as_bytes()), (&b, to_name.as_bytes()));
+                w.fs.rename(&root(), one, two, how).unwrap();
+                assert_eq!(what(&w.fs, to), Some(before));
+                assert_eq!(what(&w.fs, from).unwrap().1, FileType::Char);
+                w.fs.sync().unwrap();
+            };
+            states(&w, work, |fs, which| {
+                let (old, new) = (what(fs, from), what(fs, to));
+                let which = format!("{ordering:?}: {from} to {to}: {which}: {old:?} {new:?}");
+                if new == Some(before) {
+                    // A directory has one name after a check: the other may be free.
+                    let whiteout = old.is_some_and(|(_, kind)| kind == FileType::Char);
+                    let checked = before.1 == FileType::Directory && old.is_none();
+                    assert!(whiteout || checked || old == Some(before), "{which}");
+                } else {
+                    assert!(old == Some(before), "{which}");
+                }
+            });
+            let whiteout = at(&w.fs, from).unwrap();
+            let attr = w.fs.getattr(&whiteout);
+            assert_eq!((attr.rdev, attr.perm, attr.nlink, attr.size), (0, 0, 1, 0));
+            drop((a, b, d, sub, whiteout));
+            w.end();
+        }
+    }
+}
+
+/// A file that never had a name leaves nothing, whatever was made durable of it.
+#[test]
+fn a_file_without_a_name_leaves_nothing() {
+    for (shape, ordering) in SHAPES.into_iter().flat_map(|s| ORDERED.map(|o| (s, o))) {
+        let w = mounted(shape, ordering);
+        let before = w.fs.statfs();
+        let work = |w: &World| {
+            let f = w.fs.create_unnamed(&root(), &w.root, 0o600, true).unwrap();
+            w.fs.write(&root(), &f, 0, &[7; 50_000], WriteMode::default()).unwrap();
+            w.fs.fsync(&f, false).unwrap();
+            assert_eq!(w.nlink(&f), 0);
+            w.fs.write(&root(), &f, 50_000, &[8; 500_000], WriteMode::default()).unwrap();
+            w.fs.sync().unwrap();
+            drop(f);
+            w.fs.sync().unwrap();
+        };
+        states(&w, work, |fs, which| {
+            let s = fs.statfs();
+            let free = (s.frags_free, s.inodes_free);
+            assert_eq!(free, (before.frags_free, before.inodes_free), "{which}");
+        });
+        let s = w.fs.statfs();
+        assert_eq!((s.frags_free, s.inodes_free), (before.frags_free, before.inodes_free));
+        // Nor does one that is still open when the volume is unmounted.
+        let open = w.fs.create_unnamed(&root(), &w.root, 0o600, true).unwrap();
+        w.fs.write(&root(), &open, 0, &[7; 50_000], WriteMode::default()).unwrap();
+        w.end();
+        drop(open);
+    }
+}
+
+/// The first name of a file that was made without one is there only with its inode and content.
+#[test]
+fn the_first_name_comes_with_the_content() {
+    for (shape, fsync) in SHAPES.into_iter().flat_map(|s| [false, true].map(|f| (s, f))) {
+        for ordering in if fsync { &ORDERED[..] } else { &ORDERED[1..] } {
+            let w = mounted(shape, *ordering);
+            let d = w.dir(&w.root, "d");
+            let bytes: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8 | 1).collect();
+            let work = |w: &World| {
+                let f = w.fs.create_unnamed(&root(), &w.root, 0o640, true).unwrap();
+                w.fs.write(&root(), &f, 0, &bytes, WriteMode::default()).unwrap();
+                if fsync {
+                    w.fs.fsync(&f, false).unwrap();
+                }
+                w.fs.link(&root(), &f, &d, b"named").unwrap();
+                assert_eq!(w.nlink(&f), 1);
+                w.fs.fsync(&f, false).unwrap();
+                w.fs.sync().unwrap();
+            };
+            states(&w, work, |fs, which| {
+                if what(fs, "d/named").is_some() {
+                    assert!(content(fs, "d/named") == bytes, "{ordering:?}, {fsync}: {which}");
+                }
+            });
+            assert!(content(&w.fs, "d/named") == bytes);
+            drop(d);
+            w.end();
+        }
+    }
+}
+
+#[test]
+fn who_may_get_a_first_name() {
+    let w = mounted(SHAPES[0], OrderingPolicy::SoftUpdates);
+    let secret = w.fs.create_unnamed(&root(), &w.root, 0o600, false).unwrap();
+    assert!(matches!(w.fs.link(&root(), &secret, &w.root, b"n"), Err(Error::NotFound)));
+    let f = w.fs.create_unnamed(&root(), &w.root, 0o600, true).unwrap();
+    assert!(matches!(w.fs.link(&root(), &f, &w.root, b".."), Err(Error::Exists)));
+    w.fs.link(&root(), &f, &w.root, b"n").unwrap();
+    w.fs.link(&root(), &f, &w.root, b"m").unwrap();
+    for name in [b"n", b"m"] {
+        w.fs.unlink(&root(), &w.root, name).unwrap();
+    }
+    // It had names, and has lost them.
+    assert!(matches!(w.fs.link(&root(), &f, &w.root, b"n"), Err(Error::NotFound)));
+    let file = w.file(&w.root, "plain");
+    assert!(matches!(w.fs.create_unnamed(&root(), &file, 0o600, true), Err(Error::NotDirectory)));
+    let user = Cred::user(5, 5);
+    assert!(matches!(w.fs.create_unnamed(&user, &w.root, 0o600, true), Err(Error::Access)));
+    drop((secret, f, file));
+    w.end();
+}
+
+fn flags(dev: &dyn BlockDevice) -> FsFlags {
+    let read = |offset: u64, want: usize| {
+        let mut bytes = vec![0; want];
+        dev.read_at(offset, &mut bytes).map(|()| bytes)
+    };
+    ffs_ondisk::sbsearch::find(read, Some(dev.len_bytes())).unwrap().flags
+}
+
+/// `-o softdep` on a volume that does not ask for soft updates: while they keep it, it says so, lest a check judge
+/// by the rules of ordered writes; afterwards it is as it was.
+#[test]
+fn soft_updates_on_a_volume_that_does_not_ask_for_them() {
+    const SOFT: FsFlags = FsFlags::DOSOFTDEP.union(FsFlags::SOFTDEP_TEMPORARY);
+    for shape in SHAPES {
+        let dev = volume(shape, 8 << 20).with_durability(Durability::OnFlush);
+        let before = flags(&dev);
+        assert!(!before.intersects(SOFT));
+        let w = mount_on(dev, &soft_updates());
+        // Nothing but the superblock is written before that is durable.
+        let mut writes = 0;
+        for event in w.dev.take_events() {
+            match event {
+                Event::Write { .. } => writes += 1,
+                Event::Flush { .. } => break,
+                _ => {}
+            }
+        }
+        assert_eq!(writes, 1);
+        assert!(flags(w.dev.inner()).contains(SOFT));
+        let a = w.dir(&w.root, "A");
+        w.dir(&a, "B");
+        w.fs.sync().unwrap();
+        let work = |w: &World| {
+            w.fs.rmdir(&root(), &a, b"B").unwrap();
+            w.fs.rmdir(&root(), &w.root, b"A").unwrap();
+            w.fs.sync().unwrap();
+        };
+        states(&w, work, |fs, which| {
+            assert!(at(fs, "lost+found").is_err(), "{which}: a removed directory came back");
+        });
+        drop(a);
+        // After a crash: mounted at once with soft updates, checked, or both, it is as it was in the end.
+        let crashed = w.dev.inner().snapshot();
+        let again = mount_on(crashed.snapshot(), &MountOptions::default());
+        assert_eq!((again.fs.is_read_only(), again.fs.ordering()), (false, "softdep"));
+        again.fs.unmount().unwrap();
+        assert!(flags(again.dev.inner()).contains(SOFT), "nobody has checked it");
+        for dev in [crashed, again.dev.inner().snapshot()] {
+            let dev = Arc::new(dev);
+            repair(&dev).unwrap();
+            assert_eq!(flags(&*dev), before);
+        }
+        // A remount takes it away and sets it again.
+        w.fs.remount(true).unwrap();
+        assert_eq!(flags(w.dev.inner()), before);
+        w.fs.remount(false).unwrap();
+        assert!(flags(w.dev.inner()).contains(SOFT));
+        let dev = w.dev.clone();
+        w.end();
+        assert_eq!(flags(dev.inner()), before);
+        let w = mount_on(dev.inner().snapshot(), &MountOptions::default());
+        assert_eq!(w.fs.ordering(), "sync");
+        w.end();
+    }
+}
+
+/// Somebody who has such a crashed volume at hand and mounts it without soft updates gets a full check.
+#[test]
+fn a_crashed_volume_keeps_its_mark_under_another_order() {
+    let w = mount_on(volume(SHAPES[0], 8 << 20), &soft_updates());
+    w.dir(&w.root, "d");
+    w.fs.sync().unwrap();
+    let crashed = w.dev.inner().snapshot();
+    let sync = MountOptions { ordering: OrderingPolicy::Sync, ..MountOptions::default() };
+    let w = mount_on(crashed, &sync);
+    assert!(!w.fs.is_read_only());
+    let now = flags(w.dev.inner());
+    assert!(now.contains(FsFlags::DOSOFTDEP | FsFlags::NEEDSFSCK), "{now:?}");
+    w.fs.unmount().unwrap();
+}
+
+/// A record whose name the device never saw names another file, and then nothing: what was to follow when it named
+/// that does not wait for it any more. (It was never done: no `sync` ended, and no unmounting.)
+#[test]
+fn what_follows_from_a_name_that_was_never_seen_is_done() {
+    let rename = |w: &World, from: &str, to: &str, how| {
+        let parts = |path: &str| match path.rsplit_once('/') {
+            Some((dir, name)) => (at(&w.fs, dir).unwrap(), name.as_bytes().to_vec()),
+            None => (w.fs.root().unwrap(), path.as_bytes().to_vec()),
+        };
+        let ((a, from), (b, to)) = (parts(from), parts(to));
+        w.fs.rename(&root(), (&a, &from), (&b, &to), how).unwrap();
+    };
+    let whiteout = RenameMode::Whiteout { replace: true };
+    let w = mounted(SHAPES[0], OrderingPolicy::SoftUpdates);
+    let p = w.dir(&w.root, "p");
+    w.dir(&w.root, "q");
+    w.dir(&p, "a");
+    w.dir(&p, "b");
+    rename(&w, "p/a", "a", whiteout);
+    rename(&w, "p/b", "a", whiteout);
+    rename(&w, "p/a", "q/a", RenameMode::Replace);
+    w.fs.sync().unwrap();
+    drop(p);
+    w.end();
+
+    let w = mounted(SHAPES[0], OrderingPolicy::SoftUpdates);
+    let q = w.dir(&w.root, "q");
+    w.dir(&w.root, "c");
+    w.dir(&q, "a");
+    rename(&w, "c", "q/a", RenameMode::Exchange);
+    w.pass(38);
+    w.fs.rmdir(&root(), &q, b"a").unwrap();
+    w.fs.sync().unwrap();
+    drop(q);
+    w.end();
+}
