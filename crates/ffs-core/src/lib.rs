@@ -49,8 +49,8 @@ pub use ordering::rules::Rule;
 #[cfg(feature = "mutants")]
 pub use ordering::rules::break_rule;
 pub use tunables::{
-    AllocPolicy, DirHashFunction, DirPref, DirTruncate, Kind, Limit, NamecachePrime, Tunable,
-    TunableError, TunableId, TunableValues, describe as describe_tunables, nearest, size,
+    AllocPolicy, DirHashFunction, DirPref, DirTruncate, FsyncScope, Kind, Limit, NamecachePrime,
+    Tunable, TunableError, TunableId, TunableValues, describe as describe_tunables, nearest, size,
     suggestion,
 };
 pub use types::{

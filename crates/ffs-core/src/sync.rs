@@ -28,6 +28,21 @@ impl<T> Mutex<T> {
     }
 }
 
+/// Waiting for another thread to change what a [`Mutex`] guards.
+#[derive(Debug, Default)]
+pub(crate) struct Condvar(std::sync::Condvar);
+
+impl Condvar {
+    /// Gives the lock back, waits until another thread notifies (or for no reason), and takes it again.
+    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
 /// Many readers or one writer.
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T>(std::sync::RwLock<T>);

@@ -152,6 +152,14 @@ choices! {
         /// When a name is deleted, too.
         CreateDelete "create+delete",
     }
+    /// Which older changes of names an fsync makes durable besides its file.
+    FsyncScope {
+        /// All of them, as the commit of a journal does.
+        #[default]
+        All "all",
+        /// Those that lead to the file.
+        File "file",
+    }
     /// Which operations enter the names they make into the name cache.
     NamecachePrime {
         /// None: the first lookup does, as FreeBSD of 2002.
@@ -336,6 +344,9 @@ tunables! {
         "kern.dirdelay", "dirdelay", "Seconds until changed directories are written.";
     metadelay: u64 = 28, Kind::Seconds(0, MANY),
         "kern.metadelay", "metadelay", "Seconds until changed inodes, groups and indirect blocks are written.";
+    fsync: FsyncScope = FsyncScope::All, Kind::Choice(FsyncScope::NAMES),
+        "vfs.ffs.fsync", "fsync",
+        "Which older changes of names an fsync makes durable: all, or those that lead to its file.";
     max_softdeps: Limit = Limit::Auto, Kind::AutoCount(100, MANY),
         "debug.softdep.max_softdeps", "max_softdeps",
         "Changes that soft updates keep track of before operations wait; auto: 4 for each of maxvnodes.";

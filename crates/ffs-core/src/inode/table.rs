@@ -18,6 +18,7 @@
 //!
 //! Reference: `spec/directories-and-caches.md` §4.3, §5; `spec/on-disk-format.md` §5.2, §18.3.
 
+use super::fsync::Fsyncs;
 use super::map::InodeMap;
 use super::softwork::{Backlog, Doomed};
 use super::{Inode, InodeData};
@@ -55,6 +56,8 @@ pub(crate) struct InodeTable {
     pub(super) doomed: Mutex<Doomed>,
     /// Held while an operation waits because too much is outstanding.
     pub(super) relief: Mutex<()>,
+    /// Calls of fsync under way.
+    pub(super) fsyncs: Fsyncs,
     dirhash: Arc<Pool>,
 }
 
@@ -115,6 +118,7 @@ impl InodeTable {
             work: Mutex::default(),
             doomed: Mutex::default(),
             relief: Mutex::default(),
+            fsyncs: Fsyncs::default(),
             dirhash,
         }
     }
@@ -129,7 +133,7 @@ impl InodeTable {
         &self.alloc
     }
 
-    pub(super) fn g(&self) -> &Geometry {
+    pub(crate) fn g(&self) -> &Geometry {
         &self.alloc.cache.g
     }
 

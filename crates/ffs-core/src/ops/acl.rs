@@ -10,9 +10,11 @@
 //!
 //! References: `spec/on-disk-format.md` §10.3; POSIX.1e draft 17, 23.1.
 
+use crate::alloc::Reserve;
 use crate::cred::Cred;
 use crate::error::{Error, Result};
-use crate::mount::Ffs;
+use crate::inode::{Inode, InodeData};
+use crate::mount::{Ffs, Inner};
 use crate::ops::Vnode;
 use crate::types::{SetAttr, XattrNamespace, XattrSet};
 use ffs_ondisk::acl;
@@ -165,26 +167,6 @@ impl Ffs {
         self.write_acl(cred, dir, acl::DEFAULT_NAME, acl)
     }
 
-    /// Gives a new `file` what it inherits; `default` is the list that a new directory passes on.
-    ///
-    /// # Errors
-    /// Those of setting extended attributes.
-    pub fn set_inherited_acls(
-        &self,
-        file: &Vnode,
-        inherited: &Inherited,
-        default: Option<&Acl>,
-    ) -> Result<()> {
-        let cred = Cred::root();
-        if let Some(access) = &inherited.access {
-            self.write_acl(&cred, file, acl::ACCESS_NAME, Some(access))?;
-        }
-        if default.is_some() {
-            self.write_acl(&cred, file, acl::DEFAULT_NAME, default)?;
-        }
-        Ok(())
-    }
-
     fn must_have_acls(&self) -> Result<()> {
         if self.acls() {
             return Ok(());
@@ -193,25 +175,7 @@ impl Ffs {
     }
 
     fn read_acl(&self, file: &Vnode, name: &'static [u8]) -> Result<Option<Acl>> {
-        if !self.acls() {
-            return Ok(None);
-        }
-        let bytes = match self.getxattr(&Cred::root(), file, XattrNamespace::System, name) {
-            Ok(bytes) => bytes,
-            Err(Error::NoAttr | Error::NotSupported(_)) => return Ok(None),
-            Err(e) => return Err(e),
-        };
-        let place = Place::Inode(self.getattr(file).ino);
-        let entries = acl::decode(self.geometry().endian, &bytes).map_err(|bad| {
-            Error::corrupt(Structure::ExtAttr, place, bad.field, bad.found, bad.expected)
-        })?;
-        match acl::problem(&entries) {
-            None => Ok(Some(Acl(entries))),
-            Some(why) => {
-                let field = "access list";
-                Err(Error::corrupt(Structure::ExtAttr, place, field, "a list that", why))
-            }
-        }
+        self.0.acl_of(&file.ip, &file.ip.read(), name)
     }
 
     fn write_acl(&self, cred: &Cred, file: &Vnode, name: &[u8], acl: Option<&Acl>) -> Result<()> {
@@ -226,6 +190,77 @@ impl Ffs {
         };
         let bytes = acl::encode(self.geometry().endian, acl.entries()).ok_or(Error::NoSpace)?;
         self.setxattr(&root, file, ns, name, &bytes, XattrSet::Any)
+    }
+}
+
+/// What a new file gets from the default list of its directory.
+pub(super) struct NewAcls {
+    /// Low 12 bits of the mode.
+    pub(super) perm: u16,
+    access: Option<Acl>,
+    default: Option<Acl>,
+}
+
+impl NewAcls {
+    pub(super) fn none(perm: u16) -> NewAcls {
+        NewAcls { perm, access: None, default: None }
+    }
+}
+
+impl Inner {
+    /// A list of `ip`, if access lists are in force and it has one.
+    fn acl_of(&self, ip: &Inode, data: &InodeData, name: &'static [u8]) -> Result<Option<Acl>> {
+        if !self.acls || data.d.extsize == 0 {
+            return Ok(None);
+        }
+        let bytes = match self.table.xattr_get(ip, data, XattrNamespace::System, name) {
+            Ok(bytes) => bytes,
+            Err(Error::NoAttr | Error::NotSupported(_)) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let place = Place::Inode(ip.ino);
+        let corrupt = |field, found: &dyn std::fmt::Display, expected: &dyn std::fmt::Display| {
+            Error::corrupt(Structure::ExtAttr, place, field, found, expected)
+        };
+        let entries = acl::decode(self.table.g().endian, &bytes)
+            .map_err(|bad| corrupt(bad.field, &bad.found, &bad.expected))?;
+        match acl::problem(&entries) {
+            None => Ok(Some(Acl(entries))),
+            Some(why) => Err(corrupt("access list", &"a list that", &why)),
+        }
+    }
+
+    /// What a file made in `dir` with mode `perm` inherits.
+    pub(super) fn inherited_acls(
+        &self,
+        (ip, data): (&Inode, &InodeData),
+        is_dir: bool,
+        perm: u16,
+    ) -> Result<NewAcls> {
+        let Some(default) = self.acl_of(ip, data, acl::DEFAULT_NAME)? else {
+            return Ok(NewAcls::none(perm));
+        };
+        let Inherited { perm, access } = default.inherit(perm);
+        Ok(NewAcls { perm, access, default: is_dir.then_some(default) })
+    }
+
+    /// Gives a new file its lists, before it has a name: no moment and no crash shows it without.
+    pub(super) fn give_acls(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        acls: &NewAcls,
+        reserve: Reserve,
+    ) -> Result<()> {
+        let each = [(acl::ACCESS_NAME, &acls.access), (acl::DEFAULT_NAME, &acls.default)];
+        for (name, acl) in each {
+            let Some(acl) = acl else { continue };
+            let endian = self.table.g().endian;
+            let bytes = acl::encode(endian, acl.entries()).ok_or(Error::NoSpace)?;
+            let which = (XattrNamespace::System, name);
+            self.table.xattr_set(ip, data, which, &bytes, XattrSet::Any, reserve)?;
+        }
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.1, §6.2, §6.4, §6.6.
 
+use super::acl::NewAcls;
 use super::locks::{Locks, retry};
 use super::perm::{self, S_ISGID};
 use super::publish::NameHeld;
@@ -158,12 +159,15 @@ impl Ffs {
         check_in_tree(d.table, d.ip, d.data)?;
         perm::may_enter(&d.data.d, cred)?;
         let new = New::Node(NodeKind::Regular);
-        made = self.0.new_inode(&d, cred, new, perm)?;
+        let acls = self.0.new_acls(&d, new, perm)?;
+        made = self.0.new_inode(&d, cred, new, acls.perm)?;
         let mut data = made.ip.write();
         // From the beginning: no state of it on the device may look like a file that lost its name.
         data.d.nlink = 0;
         data.linkable = linkable;
-        let filled = self.0.fill_node(&made.ip, &mut data, new, reserve_of(cred));
+        let reserve = reserve_of(cred);
+        let given = self.0.give_acls(&made.ip, &mut data, &acls, reserve);
+        let filled = given.and_then(|()| self.0.fill_node(&made.ip, &mut data, new, reserve));
         drop(data);
         drop(parent);
         filled.map(|()| made.into_vnode(&self.0))
@@ -198,7 +202,7 @@ impl Ffs {
             self.0.add_link(&file.ip, &mut data)?;
             let others = data.d.nlink.saturating_sub(1);
             let new = NewEntry { slot, name, target, kind: NameKind::Plain, others };
-            let awaits = data.linkable && self.0.awaits_content(&data);
+            let awaits = self.0.awaits_content(&data);
             let _held = awaits.then(|| NameHeld::new(&self.0, &file.ip));
             self.0
                 .enter(&mut d, &new, reserve_of(cred))
@@ -242,18 +246,20 @@ impl Ffs {
         if matches!(new, New::Directory) && d.data.d.nlink >= LINK_MAX {
             return Err(Error::TooManyLinks);
         }
-        child = self.0.new_inode(&d, cred, new, perm)?;
+        let acls = self.0.new_acls(&d, new, perm)?;
+        child = self.0.new_inode(&d, cred, new, acls.perm)?;
         let mut data = child.ip.write();
         let (target, reserve) = (named(child.ip.ino, &data), reserve_of(cred));
         let done = match new {
             New::Directory => {
                 let entry = NewEntry { slot, name, target, kind: NameKind::Mkdir, others: 0 };
-                self.0.make_directory(&mut d, &child.ip, &mut data, &entry, reserve)
+                self.0.make_directory(&mut d, (&child.ip, &mut data), &entry, &acls, reserve)
             }
             _ => {
                 let entry = NewEntry { slot, name, target, kind: NameKind::Plain, others: 0 };
                 self.0
-                    .fill_node(&child.ip, &mut data, new, reserve)
+                    .give_acls(&child.ip, &mut data, &acls, reserve)
+                    .and_then(|()| self.0.fill_node(&child.ip, &mut data, new, reserve))
                     .and_then(|()| self.0.enter(&mut d, &entry, reserve))
             }
         };
@@ -329,6 +335,15 @@ fn may_link(data: &InodeData) -> Result<()> {
 }
 
 impl Inner {
+    /// The lists that a new file in `d` gets, and its mode with them. A symbolic link has none.
+    fn new_acls(&self, d: &DirMut<'_>, new: New<'_>, perm: u16) -> Result<NewAcls> {
+        let kind = new.file_type();
+        if kind == FileType::Symlink {
+            return Ok(NewAcls::none(perm));
+        }
+        self.inherited_acls((d.ip, d.data), kind == FileType::Directory, perm)
+    }
+
     /// Takes an inode for a new file in `d`, with owner and mode, in memory.
     fn new_inode(&self, d: &DirMut<'_>, cred: &Cred, new: New<'_>, perm: u16) -> Result<Held<'_>> {
         let (above, kind) = (&d.data.d, new.file_type());
@@ -415,9 +430,9 @@ impl Inner {
     fn make_directory(
         &self,
         d: &mut DirMut<'_>,
-        ip: &Inode,
-        data: &mut InodeData,
+        (ip, data): (&Inode, &mut InodeData),
         new: &NewEntry<'_>,
+        acls: &NewAcls,
         reserve: Reserve,
     ) -> Result<()> {
         // For the `..` about to be written.
@@ -427,6 +442,7 @@ impl Inner {
             // Before the inode: what that points to is a directory, whenever the power fails.
             self.table.alloc().cache.apply(&body.buf, body.then)?;
             self.table.update(ip, data, InodeChange::InitDirectory)?;
+            self.give_acls(ip, data, acls, reserve)?;
             self.enter(d, new, reserve)
         };
         made().inspect_err(|_| self.take_link_back(d.ip, d.data))

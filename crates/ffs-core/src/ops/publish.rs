@@ -28,9 +28,10 @@ impl Drop for NameHeld<'_> {
 }
 
 impl Inner {
-    /// Whether a name that is given to this file waits for its content (`replace_order`).
+    /// Whether a name that is given to this file waits for its content (`replace_order`), if it has any.
     pub(super) fn awaits_content(&self, data: &InodeData) -> bool {
-        self.replace_order && data.d.file_type() == Some(FileType::Regular)
+        let regular = data.d.file_type() == Some(FileType::Regular);
+        self.replace_order && regular && data.d.blocks > 0
     }
 
     /// The name just entered for the file, and held, waits for the content that the file has now.

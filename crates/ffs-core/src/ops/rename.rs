@@ -310,8 +310,8 @@ impl<'a> Renaming<'a> {
 
     /// Makes the new name name the source, then removes the old one.
     fn enter_target(&mut self) -> Result<()> {
-        let more = self.arrives(&self.src)
-            || self.dst.is_some() && self.inner.awaits_content(&self.src.data);
+        let awaits_content = self.inner.awaits_content(&self.src.data);
+        let more = self.arrives(&self.src) || awaits_content;
         let _held = more.then(|| NameHeld::new(self.inner, self.src.ip));
         let (new, name, reserve) = (self.src.named(), self.req.to.name, reserve_of(self.req.cred));
         let (others, replaced) = (self.src.other_names(), self.replaced());
@@ -319,11 +319,6 @@ impl<'a> Renaming<'a> {
             (Some(e), _) => {
                 let mut d2 = self.target();
                 dir::rewrite(&mut d2, &e, new, NameKind::Plain, replaced)?;
-                #[cfg(test)]
-                tests::between();
-                if self.inner.awaits_content(&self.src.data) {
-                    self.inner.content_before_name(self.src.ip);
-                }
             }
             (None, Some(slot)) => {
                 let entry = NewEntry { slot, name, target: new, kind: NameKind::Plain, others };
@@ -331,6 +326,11 @@ impl<'a> Renaming<'a> {
                 inner.enter_name(&mut self.target(), &entry, reserve)?;
             }
             (None, None) => return Err(Error::NotFound),
+        }
+        #[cfg(test)]
+        tests::between();
+        if awaits_content {
+            self.inner.content_before_name(self.src.ip);
         }
         self.leave_source().inspect_err(|_| self.take_target_back(new))
     }

@@ -245,14 +245,29 @@ pub(crate) enum Readiness {
     Nothing,
 }
 
-/// What somebody waits to be durable.
+/// What an fsync waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Goal {
     /// The file, and every name and directory above it.
     File(Ino),
     /// The names of a directory, besides.
     Directory(Ino),
+    /// Older changes of names.
+    Names(SyncPoint),
 }
+
+/// Which older changes of names an fsync makes durable besides what leads to its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OlderNames {
+    /// All, as the commit of a journal does.
+    All,
+    /// New names of directories that were renamed: any of them may be above the file.
+    MovedDirectories,
+}
+
+/// The changes of names that were outstanding at a moment ([`Ordering::begin_sync_point`]).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct SyncPoint(pub(crate) u64);
 
 /// What a tenant has not finished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -481,6 +496,15 @@ pub(crate) trait Ordering: WriteHooks {
     fn reached(&self, _goal: Goal) -> bool {
         true
     }
+
+    /// Has the changes of names that are outstanding now kept account of, as [`Goal::Names`]; `None` if there
+    /// are none. The caller ends it.
+    fn begin_sync_point(&self, _which: OlderNames) -> Option<SyncPoint> {
+        None
+    }
+
+    /// Nobody waits for it any more.
+    fn end_sync_point(&self, _point: SyncPoint) {}
 
     /// What is not finished.
     fn pending(&self) -> Pending {

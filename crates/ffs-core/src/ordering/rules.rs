@@ -44,6 +44,8 @@ rules! {
     BodyBeforeName = "body-before-name",
     /// The parent counts a new directory's `..` before the directory has a name.
     ParentBeforeName = "parent-before-name",
+    /// The extended attributes that a file has are written before a new name of it.
+    AttributesBeforeName = "attributes-before-name",
     /// A long symbolic link claims its text before it has a name.
     TextBeforeName = "text-before-name",
     /// Blocks are free when no pointer on the device names them any more.

@@ -61,13 +61,12 @@ impl Server {
         Ok(())
     }
 
-    /// Makes a node in `dir` by `make`, which gets the mode to use, and lets it inherit the
-    /// directory's default access list.
+    /// Makes a node in `dir` by `make`, which gets the mode to use: with the umask, unless the directory has a
+    /// default access list for the node to inherit.
     fn make(
         &self,
         r: &Request<'_>,
         new: &New<'_>,
-        is_dir: bool,
         make: impl FnOnce(&Cred, &Vnode, u16) -> ffs_core::Result<Vnode>,
     ) -> Result<Vnode, Errno> {
         let dir = self.node(r)?;
@@ -75,13 +74,7 @@ impl Server {
         let groups_count = new.mode & libc::S_ISGID != 0;
         let cred = if groups_count { self.cred_with_groups(r) } else { self.cred(r) };
         let default = if self.acls { self.fs.default_acl(&dir)? } else { None };
-        let Some(default) = default else {
-            return Ok(make(&cred, &dir, new.perm(true))?);
-        };
-        let inherited = default.inherit(new.perm(false));
-        let file = make(&cred, &dir, inherited.perm)?;
-        self.fs.set_inherited_acls(&file, &inherited, is_dir.then_some(&default))?;
-        Ok(file)
+        Ok(make(&cred, &dir, new.perm(default.is_none()))?)
     }
 
     pub(super) fn mknod(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
@@ -90,9 +83,8 @@ impl Server {
         a.skip(4)?;
         let new = New { name: a.name()?, mode, umask };
         let kind = self.kind_of(mode, rdev)?;
-        let file = self.make(r, &new, false, |cred, dir, perm| {
-            self.fs.create(cred, dir, new.name, kind, perm)
-        })?;
+        let file =
+            self.make(r, &new, |cred, dir, perm| self.fs.create(cred, dir, new.name, kind, perm))?;
         self.put_entry(file, out);
         Ok(())
     }
@@ -117,7 +109,7 @@ impl Server {
         let (mode, umask) = (a.u32()?, a.u32()?);
         let new = New { name: a.name()?, mode, umask };
         let file =
-            self.make(r, &new, true, |cred, dir, perm| self.fs.mkdir(cred, dir, new.name, perm))?;
+            self.make(r, &new, |cred, dir, perm| self.fs.mkdir(cred, dir, new.name, perm))?;
         self.put_entry(file, out);
         Ok(())
     }
@@ -127,7 +119,7 @@ impl Server {
         let mut a = r.args();
         let (flags, mode, umask, open_flags) = (a.u32()?, a.u32()?, a.u32()?, a.u32()?);
         let new = New { name: a.name()?, mode, umask };
-        let made = self.make(r, &new, false, |cred, dir, perm| {
+        let made = self.make(r, &new, |cred, dir, perm| {
             self.fs.create(cred, dir, new.name, NodeKind::Regular, perm)
         });
         let file = match made {
@@ -153,9 +145,8 @@ impl Server {
         let (flags, mode, umask) = (a.u32()?, a.u32()?, a.u32()?);
         let new = New { name: b"", mode, umask };
         let linkable = flags & O_EXCL == 0;
-        let file = self.make(r, &new, false, |cred, dir, perm| {
-            self.fs.create_unnamed(cred, dir, perm, linkable)
-        })?;
+        let file = self
+            .make(r, &new, |cred, dir, perm| self.fs.create_unnamed(cred, dir, perm, linkable))?;
         let open = self.open_reply(&file);
         self.put_entry(file, out);
         out.open(open);

@@ -1,52 +1,79 @@
-//! What has to be written for something to be durable.
+//! What has to be written for something to be durable: for an fsync, or as `softdep_fsync` does in FreeBSD.
+//!
+//! An fsync waits for its file, and by default for every older change of names. These it notes in a *sync
+//! point*: a node that needs all of them, and to which the graph passes on what takes their place.
 //!
 //! # Invariants
 //! 1. [`Engine::next_for`] names every block that the goal needs, whichever of them can be written
-//!    whole now: the flusher chooses.
+//!    whole now: the flusher chooses. It names no content of other files unless a name waits for it.
+//! 2. Nothing needs a sync point.
 //!
 //! Reference: `spec/soft-updates.md` §8.1, §8.3.
 
 use super::Engine;
-use super::graph::{Cond, Id, Level, Need, What};
-use super::inodes::{Init, InodeRec, More};
+use super::graph::{Cond, Id, Level, Name, Need, Node, What};
+use super::inodes::{InodeRec, More};
 use crate::buf::BufKey;
-use crate::ordering::{Goal, PtrSlot};
+use crate::ordering::{Goal, OlderNames, PtrSlot, SyncPoint};
 use ffs_ondisk::Ino;
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
+
+/// What a walk has yet to look at.
+enum Step {
+    Need(Cond),
+    /// All of a file.
+    File(Ino),
+}
 
 /// A walk over what a goal needs.
 #[derive(Default)]
 struct Walk {
     blocks: BTreeSet<BufKey>,
-    inodes: BTreeSet<Ino>,
+    files: BTreeSet<Ino>,
     nodes: BTreeSet<Id>,
-    /// Yet to be looked at.
-    todo: Vec<Cond>,
+    todo: Vec<Step>,
+}
+
+impl Walk {
+    fn block(&mut self, key: BufKey) {
+        self.todo.push(Step::Need(Cond::Block(key)));
+    }
+
+    fn node(&mut self, id: Id) {
+        self.todo.push(Step::Need(Cond::Node(id, Level::Durable)));
+    }
 }
 
 impl Engine {
     /// See [`crate::ordering::Ordering::next_for`].
     pub(super) fn next_for(&self, goal: Goal) -> Vec<BufKey> {
         let mut w = Walk::default();
-        let (Goal::File(ino) | Goal::Directory(ino)) = goal;
-        w.todo.push(Cond::Inode(ino));
-        if let Goal::Directory(dir) = goal {
-            let keys = Engine::content_of(dir);
-            for (key, all) in self.dirs.range(keys.clone()) {
-                w.blocks.insert(*key);
-                let last = all.iter().filter_map(|(_, c)| c.versions.last());
-                w.todo.extend(last.map(|id| Cond::Node(*id, Level::Durable)));
+        match goal {
+            Goal::File(ino) => w.todo.push(Step::File(ino)),
+            Goal::Directory(dir) => {
+                w.todo.push(Step::File(dir));
+                let keys = Engine::content_of(dir);
+                for (key, all) in self.dirs.range(keys.clone()) {
+                    w.blocks.insert(*key);
+                    let last = all.iter().filter_map(|(_, c)| c.versions.last());
+                    last.for_each(|id| w.node(*id));
+                }
+                w.blocks.extend(self.blocks.range(keys).map(|(key, _)| *key));
             }
-            w.blocks.extend(self.blocks.range(keys).map(|(key, _)| *key));
-        }
-        while let Some(cond) = w.todo.pop() {
-            match cond {
-                Cond::Block(key) => self.walk_block(&mut w, key),
-                Cond::Inode(ino) => self.walk_inode(&mut w, ino),
-                Cond::Node(id, _) => self.walk_node(&mut w, id),
+            Goal::Names(point) => {
+                self.sync_points.get(&point).into_iter().for_each(|id| w.node(*id));
             }
         }
-        self.count_steps(w.blocks.len() + w.inodes.len() + w.nodes.len());
+        while let Some(step) = w.todo.pop() {
+            match step {
+                Step::File(ino) => self.walk_file(&mut w, ino),
+                Step::Need(Cond::Block(key)) => self.walk_block(&mut w, key),
+                Step::Need(Cond::Inode(ino)) => self.walk_inode(&mut w, ino),
+                Step::Need(Cond::Node(id, _)) => self.walk_node(&mut w, id),
+            }
+        }
+        self.count_steps(w.blocks.len() + w.files.len() + w.nodes.len());
         w.blocks.into_iter().collect()
     }
 
@@ -55,29 +82,32 @@ impl Engine {
             return;
         }
         let held_by = self.blocks.get(&key).map(|r| r.held_by.as_slice()).unwrap_or_default();
-        w.todo.extend(held_by.iter().map(|k| Cond::Block(*k)));
+        held_by.iter().for_each(|key| w.block(*key));
     }
 
+    /// What shows the inode as it is stored now, with or without its newest pointers.
     fn walk_inode(&self, w: &mut Walk, ino: Ino) {
-        if !w.inodes.insert(ino) {
+        w.block(self.inode_key(ino));
+        if self.inodes.get(&ino).is_some_and(InodeRec::is_hidden) {
+            w.block(self.group_of_ino(ino));
+        }
+    }
+
+    fn walk_file(&self, w: &mut Walk, ino: Ino) {
+        if !w.files.insert(ino) {
             return;
         }
+        self.walk_inode(w, ino);
         let Some(rec) = self.inodes.get(&ino) else { return };
-        w.todo.push(Cond::Block(self.inode_key(ino)));
-        if rec.is_hidden() {
-            w.todo.push(Cond::Block(self.group_of_ino(ino)));
-        }
-        let node = |id: &Id| Cond::Node(*id, Level::Durable);
-        w.todo.extend(rec.names.iter().map(node));
+        rec.names.iter().chain(rec.leaving.iter()).for_each(|id| w.node(*id));
         if let Some(m) = &rec.more {
-            w.todo.extend(m.slots.iter().flat_map(|(_, c)| &c.versions).map(node));
-            w.todo.extend(m.bounds().chain(&m.ext).chain(&m.dotdot).map(node));
+            m.slots.iter().flat_map(|(_, c)| &c.versions).for_each(|id| w.node(*id));
+            m.bounds().chain(&m.ext).chain(&m.dotdot).for_each(|id| w.node(*id));
         }
-        w.todo.extend(rec.leaving.iter().map(node));
         // Pointers in its indirect blocks.
         for (key, all) in self.indirects.range(Engine::maps_of(ino)) {
             w.blocks.insert(*key);
-            w.todo.extend(all.values().flat_map(|c| &c.versions).map(node));
+            all.values().flat_map(|c| &c.versions).for_each(|id| w.node(*id));
         }
     }
 
@@ -88,48 +118,123 @@ impl Engine {
         let Some(n) = self.nodes.get(id) else { return };
         match &n.what {
             What::Name(name) => {
-                w.todo.push(Cond::Block(self.dir_key(name.at)));
+                w.block(self.dir_key(name.at));
                 // The block may have moved since.
                 if self.inodes.get(&name.at.dir).is_some_and(|r| r.more.is_some()) {
-                    w.todo.push(Cond::Inode(name.at.dir));
+                    w.todo.push(Step::File(name.at.dir));
                 }
             }
             What::Claim(c) => match c.slot {
                 PtrSlot::Indirect { ino, block, .. } => {
-                    w.todo.push(Cond::Block(BufKey::File(ino, block)));
+                    w.block(BufKey::File(ino, block));
+                    // The size has to cover the block first.
+                    self.walk_inode(w, ino);
                 }
                 PtrSlot::Direct(ino, _)
                 | PtrSlot::IndirectRoot(ino, _)
-                | PtrSlot::ExtAttr(ino, _) => {
-                    w.todo.push(Cond::Inode(ino));
-                }
+                | PtrSlot::ExtAttr(ino, _) => self.walk_inode(w, ino),
             },
-            What::Ceiling { ino, .. } => w.todo.push(Cond::Inode(*ino)),
-            What::Floor(f) => w.todo.push(Cond::Inode(f.ino)),
-            What::Ext(x) => w.todo.push(Cond::Inode(x.ino)),
-            What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. } | What::Gate => {}
+            What::Ceiling { ino, .. } => self.walk_inode(w, *ino),
+            What::Floor(f) => self.walk_inode(w, f.ino),
+            What::Ext(x) => self.walk_inode(w, x.ino),
+            What::Unlink { .. }
+            | What::Free { .. }
+            | What::FreeInode { .. }
+            | What::Gate
+            | What::SyncPoint => {}
         }
-        w.todo.extend(n.needs.iter().map(Need::cond));
+        w.todo.extend(n.needs.iter().map(Need::cond).map(Step::Need));
     }
 
     /// See [`crate::ordering::Ordering::reached`].
     pub(super) fn reached(&self, goal: Goal) -> bool {
-        let (Goal::File(ino) | Goal::Directory(ino)) = goal;
-        let of_file = |rec: &InodeRec| {
-            let more =
-                |m: &More| m.slots.is_empty() && m.bounds().next().is_none() && m.ext.is_none();
-            rec.init == Init::Done
-                && rec.durable >= rec.version
-                && rec.names.is_empty()
-                && rec.more.as_deref().is_none_or(more)
-                && !rec.leaving.iter().any(|&id| self.nodes.contains_key(id))
+        match goal {
+            Goal::File(ino) => self.file_reached(ino),
+            Goal::Directory(dir) => {
+                let keys = Engine::content_of(dir);
+                self.file_reached(dir)
+                    && self.dirs.range(keys.clone()).next().is_none()
+                    && self.blocks.range(keys).all(|(_, rec)| rec.durable >= rec.seq)
+            }
+            Goal::Names(point) => {
+                let node = self.sync_points.get(&point).and_then(|id| self.nodes.get(*id));
+                node.is_none_or(|n| n.needs.is_empty())
+            }
+        }
+    }
+
+    fn file_reached(&self, ino: Ino) -> bool {
+        let none_left =
+            |m: &More| m.slots.is_empty() && m.bounds().next().is_none() && m.ext.is_none();
+        self.indirects.range(Engine::maps_of(ino)).next().is_none()
+            && self.inodes.get(&ino).is_none_or(|rec| {
+                rec.is_durable()
+                    && rec.names.is_empty()
+                    && rec.more.as_deref().is_none_or(none_left)
+                    && !rec.leaving.iter().any(|&id| self.nodes.contains_key(id))
+            })
+    }
+
+    /// See [`crate::ordering::Ordering::begin_sync_point`].
+    pub(super) fn begin_sync_point(&mut self, which: OlderNames) -> Option<SyncPoint> {
+        let wanted = match which {
+            OlderNames::All => self.changes_of_names(),
+            OlderNames::MovedDirectories => self.names_of_moved_directories(),
         };
-        let maps = self.indirects.range(Engine::maps_of(ino)).next().is_none();
-        let file = maps && self.inodes.get(&ino).is_none_or(of_file);
-        let Goal::Directory(dir) = goal else { return file };
-        let keys = Engine::content_of(dir);
-        let clean = self.dirs.range(keys.clone()).next().is_none()
-            && self.blocks.range(keys).all(|(_, rec)| rec.durable >= rec.seq);
-        file && clean
+        if wanted.is_empty() {
+            return None;
+        }
+        let id = self.add(What::SyncPoint);
+        for (on, level) in wanted {
+            self.need_node(id, on, level, false);
+        }
+        let point = SyncPoint(self.sync_points.keys().next_back().map_or(1, |last| last.0 + 1));
+        self.sync_points.insert(point, id);
+        Some(point)
+    }
+
+    /// See [`crate::ordering::Ordering::end_sync_point`].
+    pub(super) fn end_sync_point(&mut self, point: SyncPoint) {
+        if let Some(id) = self.sync_points.remove(&point) {
+            self.cancel(id);
+        }
+    }
+
+    /// All that are outstanding: names entered, and what follows when names are gone.
+    fn changes_of_names(&self) -> Vec<(Id, Level)> {
+        if self.dirs.is_empty() && self.unanchored.is_empty() && self.totals.removals == 0 {
+            return Vec::new();
+        }
+        self.count_steps(self.nodes.len());
+        let level = |n: &Node| match &n.what {
+            What::Name(Name { nothing: true, .. }) | What::Unlink { .. } => Some(Level::Durable),
+            What::Name(_) => Some(Level::Anchored),
+            _ => None,
+        };
+        self.nodes.iter().filter_map(|(id, n)| Some((id, level(n)?))).collect()
+    }
+
+    /// New names of directories, and what follows when the old ones are gone: of two names in one directory a
+    /// check keeps the one that it finds first.
+    fn names_of_moved_directories(&mut self) -> Vec<(Id, Level)> {
+        let mut moved = std::mem::take(&mut self.moved_dirs);
+        let mut wanted = Vec::new();
+        moved.retain(|ino| {
+            let Some(rec) = self.inodes.get(ino) else { return false };
+            let left = rec.leaving.iter().map(|id| (*id, Level::Durable));
+            let unlinks = rec.more.iter().flat_map(|m| &m.unlinks);
+            let unlinks = unlinks.map(|id| (*id, Level::Durable));
+            let names = rec.names.iter().map(|id| (*id, Level::Anchored));
+            let all: SmallVec<[(Id, Level); 4]> = names.chain(left).chain(unlinks).collect();
+            wanted.extend_from_slice(&all);
+            !all.is_empty()
+        });
+        self.moved_dirs = moved;
+        wanted
+    }
+
+    /// A directory that is not new got a name.
+    pub(super) fn note_moved(&mut self, dir: Ino) {
+        self.moved_dirs.insert(dir);
     }
 }

@@ -130,6 +130,8 @@ pub(super) enum What {
     Ext(Box<ExtClaim>),
     /// Nothing of its own: an operation that has not told all yet holds a name back with it.
     Gate,
+    /// Nothing of its own: it needs the changes of names that an fsync waits for.
+    SyncPoint,
     /// To do: lower a link count. The name that went, if it was taken out of a block at once.
     Unlink { ino: Ino, by: u16, name: Option<(u64, NonZeroU64)> },
     /// To do: free blocks that were the inode's.

@@ -152,6 +152,11 @@ impl InodeRec {
         matches!(self.init, Init::New { mapped: false, .. })
     }
 
+    /// Whether the device has its last state that somebody may wait for.
+    pub(super) fn is_durable(&self) -> bool {
+        self.init == Init::Done && self.durable >= self.version
+    }
+
     fn never_seen(&self) -> bool {
         matches!(self.init, Init::New { issued: false, .. })
     }
@@ -457,7 +462,8 @@ impl Engine {
             | What::Ceiling { .. }
             | What::Floor(_)
             | What::Ext(_)
-            | What::Gate => {}
+            | What::Gate
+            | What::SyncPoint => {}
         }
     }
 
@@ -516,6 +522,17 @@ impl Engine {
             kept.pending = pending;
             kept.names = rec.names;
         }
+    }
+
+    /// See [`crate::ordering::Ordering::data_before_name`].
+    pub(super) fn data_before_name(&mut self, ino: Ino, dirty: &[BufKey]) {
+        let Some(id) = self.newest_name(ino) else { return };
+        for &key in dirty {
+            self.touch(key);
+            self.need_block(id, key);
+        }
+        self.new_state(ino);
+        self.need_file(id, ino);
     }
 
     /// `id` needs what is stored of the file now: every pointer of it, and the size, if that is held back.

@@ -47,7 +47,8 @@ mod set;
 
 use super::{
     Addition, ClaimOf, DirPos, Disposition, FragRun, FreeNow, Goal, Gone, InodeAnswer, InodeChange,
-    NameKind, NamedInode, Ordering, Pending, PtrSlot, Readiness, Removal, ReservedMask, Work,
+    NameKind, NamedInode, OlderNames, Ordering, Pending, PtrSlot, Readiness, Removal, ReservedMask,
+    SyncPoint, Work,
 };
 use crate::buf::{BufKey, BufKind, Image, WriteHooks};
 use crate::sync::{Mutex, MutexGuard};
@@ -57,7 +58,7 @@ use ffs_ondisk::{Dinode, DirOff, FragNo, Geometry, Ino, Lbn};
 use foldhash::fast::FixedState;
 use graph::{Id, Node};
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::{Deref, DerefMut, Range, RangeInclusive};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -94,6 +95,10 @@ struct Engine {
     freed_in: u64,
     /// Names, and gates, that the next name of a file waits for.
     before: HashMap<Ino, Vec<Id>, FixedState>,
+    /// Nodes that stand for sync points.
+    sync_points: BTreeMap<SyncPoint, Id>,
+    /// Directories that got another name, and may have it pending.
+    moved_dirs: BTreeSet<Ino>,
     /// Names on the device, but not yet reachable.
     unanchored: HashMap<(Ino, DirOff), Id, FixedState>,
     /// Images being written.
@@ -190,6 +195,8 @@ impl SoftUpdates {
             reserved: false,
             freed_in: 0,
             before: HashMap::default(),
+            sync_points: BTreeMap::new(),
+            moved_dirs: BTreeSet::new(),
             unanchored: HashMap::default(),
             flying: HashMap::default(),
             landed: VecDeque::new(),
@@ -406,14 +413,7 @@ impl Ordering for SoftUpdates {
         self.0.lock().inode_released(ino, was_dir)
     }
     fn data_before_name(&self, ino: Ino, dirty: &[BufKey]) {
-        let mut e = self.0.lock();
-        let Some(id) = e.inodes.get(&ino).and_then(|r| r.names.last().copied()) else { return };
-        for &key in dirty {
-            e.touch(key);
-            e.need_block(id, key);
-        }
-        e.new_state(ino);
-        e.need_file(id, ino);
+        self.0.lock().data_before_name(ino, dirty);
     }
     fn take_work(&self, max: usize) -> Vec<Work> {
         self.0.lock().take_work(max)
@@ -429,6 +429,12 @@ impl Ordering for SoftUpdates {
     }
     fn reached(&self, goal: Goal) -> bool {
         self.0.lock().reached(goal)
+    }
+    fn begin_sync_point(&self, which: OlderNames) -> Option<SyncPoint> {
+        self.0.lock().begin_sync_point(which)
+    }
+    fn end_sync_point(&self, point: SyncPoint) {
+        self.0.lock().end_sync_point(point);
     }
     fn pending(&self) -> Pending {
         self.0.lock().pending()

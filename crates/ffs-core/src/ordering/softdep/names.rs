@@ -249,6 +249,15 @@ impl Engine {
         if kind == NameKind::DotDot {
             return;
         }
+        // An access list that restricts whom the mode lets in.
+        if let Some(ext) = self.more_of(target.ino).and_then(|m| m.ext)
+            && holds(Rule::AttributesBeforeName)
+        {
+            self.need_node(id, ext, Level::Durable, false);
+        }
+        if is_dir && kind == NameKind::Plain {
+            self.note_moved(target.ino);
+        }
         if !self.before.is_empty()
             && let Some(mut before) = self.before.remove(&target.ino)
         {

@@ -1,0 +1,264 @@
+//! What an fsync promises of names: those that lead to its file, and by default every older change of names.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod common;
+
+use common::{World, at, mount_on, soft_updates, soft_volume};
+use ffs_core::acl::{Acl, Entry, Who};
+use ffs_core::{Cred, Env, Ffs, FsyncScope, MountOptions, RenameMode, Vnode, WriteMode};
+use ffs_device::clock::{ManualClock, Timestamp};
+use ffs_device::{BlockDevice, MemDevice, Rng, SplitMix64};
+use ffs_ondisk::{Endian, FileType, Format};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const SCOPES: [FsyncScope; 2] = [FsyncScope::All, FsyncScope::File];
+
+fn options(scope: FsyncScope) -> MountOptions {
+    let mut options = soft_updates();
+    options.tunables.fsync = scope;
+    options
+}
+
+fn world(scope: FsyncScope) -> World {
+    let shape = (Endian::Little, Format::Ufs2, 8192, 1024);
+    mount_on(soft_volume(shape, 16 << 20), &options(scope))
+}
+
+fn write(w: &World, v: &Vnode, text: &str) {
+    w.fs.write(&Cred::root(), v, 0, text.as_bytes(), WriteMode::default()).unwrap();
+}
+
+fn mv(w: &World, from: (&Vnode, &str), to: (&Vnode, &str)) {
+    let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
+    w.fs.rename(&Cred::root(), from, to, RenameMode::Replace).unwrap();
+}
+
+/// The device as it is now, repaired, and mounted to be read.
+fn after_a_cut(dev: &MemDevice) -> Ffs {
+    let dev = Arc::new(dev.snapshot());
+    common::examine::repair(&dev).unwrap();
+    let options = MountOptions { read_only: true, acls: Some(true), ..MountOptions::default() };
+    let clock = Arc::new(ManualClock::new(Timestamp::new(1_800_000_000, 0)));
+    Ffs::mount(dev as Arc<dyn BlockDevice>, &options, Env::seeded(clock, 1)).unwrap()
+}
+
+fn content(fs: &Ffs, path: &str) -> Option<String> {
+    let v = at(fs, path).ok()?;
+    let mut bytes = vec![0; fs.getattr(&v).size as usize];
+    fs.read(&v, 0, &mut bytes).unwrap();
+    Some(String::from_utf8(bytes).unwrap())
+}
+
+/// Every path, with its kind and, of a symbolic link, nothing more.
+fn tree(fs: &Ffs) -> BTreeMap<String, FileType> {
+    let mut all = BTreeMap::new();
+    let mut todo = vec![String::new()];
+    while let Some(path) = todo.pop() {
+        let dir = at(fs, &path).unwrap();
+        for (name, _) in common::list(fs, &dir) {
+            if name == "." || name == ".." || name == "lost+found" {
+                continue;
+            }
+            let below = format!("{path}/{name}");
+            let kind = fs.getattr(&at(fs, &below).unwrap()).kind;
+            if kind == FileType::Directory {
+                todo.push(below.clone());
+            }
+            all.insert(below, kind);
+        }
+    }
+    all
+}
+
+/// The file was there before its directory got another name: after fsync that name is on the device, and the
+/// old one is not.
+#[test]
+fn a_file_below_a_renamed_directory() {
+    for scope in SCOPES {
+        for same_parent in [true, false] {
+            let w = world(scope);
+            let (p, a) = (w.dir(&w.root, "p"), w.dir(&w.root, "a"));
+            let foo = w.file(&a, "foo");
+            w.fs.sync().unwrap();
+            let to = if same_parent { &w.root } else { &p };
+            mv(&w, (&w.root, "a"), (to, "b"));
+            write(&w, &foo, "two");
+            w.fs.fsync(&foo, false).unwrap();
+            let path = if same_parent { "b/foo" } else { "p/b/foo" };
+            let fs = after_a_cut(w.dev.inner());
+            assert_eq!(content(&fs, path).as_deref(), Some("two"), "{scope:?} {path}");
+            drop((p, a, foo));
+            w.end();
+        }
+    }
+}
+
+/// The same with the renamed directory two levels above, and a file that is made after it.
+#[test]
+fn a_new_file_below_a_renamed_directory() {
+    for scope in SCOPES {
+        let w = world(scope);
+        let stage = w.dir(&w.root, "stage");
+        let deep = w.dir(&stage, "deep");
+        w.fs.sync().unwrap();
+        mv(&w, (&w.root, "stage"), (&w.root, "live"));
+        let order = w.file(&deep, "order");
+        write(&w, &order, "acknowledged");
+        w.fs.fsync(&order, false).unwrap();
+        let fs = after_a_cut(w.dev.inner());
+        assert_eq!(content(&fs, "live/deep/order").as_deref(), Some("acknowledged"), "{scope:?}");
+        drop((stage, deep, order));
+        w.end();
+    }
+}
+
+/// A file that is moved or linked to a name of its own has the content there that it had then.
+#[test]
+fn a_published_name_has_its_content() {
+    for by_link in [false, true] {
+        let w = world(FsyncScope::All);
+        let other = w.file(&w.root, "other");
+        let new = w.file(&w.root, "new.tmp");
+        w.fs.sync().unwrap();
+        write(&w, &new, "content");
+        if by_link {
+            w.fs.link(&Cred::root(), &new, &w.root, b"new").unwrap();
+        } else {
+            mv(&w, (&w.root, "new.tmp"), (&w.root, "new"));
+        }
+        let before = w.record();
+        w.fs.fsync(&other, false).unwrap();
+        let mut seen = 0;
+        w.each_write(&before, |dev, offset| {
+            if let Some(found) = content(&after_a_cut(dev), "new") {
+                assert_eq!(found, "content", "by link: {by_link}, a write at {offset}");
+                seen += 1;
+            }
+        });
+        assert!(seen > 0, "by link: {by_link}: the name is not there after an fsync");
+        drop((other, new));
+        w.end();
+    }
+}
+
+/// After an fsync of any file the names on the device are those in memory.
+#[test]
+fn an_fsync_makes_all_older_names_durable() {
+    for seed in 0..20 {
+        println!("seed {seed}");
+        let w = world(FsyncScope::All);
+        let (c, rng) = (Cred::root(), SplitMix64::new(seed));
+        let anchor = w.file(&w.root, "anchor");
+        for _ in 0..12 {
+            for _ in 0..1 + rng.below(12) {
+                let paths = tree(&w.fs);
+                let dirs: Vec<&String> =
+                    paths.iter().filter(|(_, k)| **k == FileType::Directory).map(|p| p.0).collect();
+                let dir = || match rng.below(dirs.len() as u64 + 1) as usize {
+                    0 => w.root.clone(),
+                    n => at(&w.fs, dirs[n - 1]).unwrap(),
+                };
+                let name = || format!("n{}", rng.below(6)).into_bytes();
+                let (d, e, from, to) = (dir(), dir(), name(), name());
+                // Many fail, for want of a name or because it is there.
+                match rng.below(10) {
+                    0 | 1 => {
+                        let kind = ffs_core::NodeKind::Regular;
+                        drop(w.fs.create(&c, &d, &from, kind, 0o644));
+                    }
+                    2 | 3 => drop(w.fs.mkdir(&c, &d, &from, 0o755)),
+                    4 => drop(w.fs.symlink(&c, &d, &from, b"somewhere")),
+                    5 => drop(w.fs.unlink(&c, &d, &from)),
+                    6 => drop(w.fs.rmdir(&c, &d, &from)),
+                    7 => {
+                        if let Ok(v) = w.fs.lookup(&c, &d, &from) {
+                            drop(w.fs.link(&c, &v, &e, &to));
+                        }
+                    }
+                    8 => {
+                        drop(w.fs.rename(&c, (&d, &from), (&e, &to), RenameMode::Replace));
+                    }
+                    _ => {
+                        drop(w.fs.rename(&c, (&d, &from), (&e, &to), RenameMode::Exchange));
+                    }
+                }
+                if rng.below(8) == 0 {
+                    w.pass(rng.below(40) as u32);
+                }
+            }
+            write(&w, &anchor, "again");
+            w.fs.fsync(&anchor, false).unwrap();
+            let found = tree(&after_a_cut(w.dev.inner()));
+            assert_eq!(found, tree(&w.fs), "seed {seed}");
+        }
+        drop(anchor);
+        w.end();
+    }
+}
+
+/// Threads that call fsync at the same time share passes; each finds its own name durable when it returns.
+#[test]
+fn threads_share_an_fsync() {
+    let w = world(FsyncScope::All);
+    let dirs: Vec<Vnode> = (0..4).map(|n| w.dir(&w.root, &format!("d{n}"))).collect();
+    std::thread::scope(|s| {
+        for (n, dir) in dirs.iter().enumerate() {
+            let w = &w;
+            s.spawn(move || {
+                for i in 0..20 {
+                    let v = w.file(dir, &format!("f{i}"));
+                    write(w, &v, "mine");
+                    w.fs.fsync(&v, false).unwrap();
+                    // What others have under way is repaired.
+                    let fs = after_a_cut(w.dev.inner());
+                    let path = format!("d{n}/f{i}");
+                    assert_eq!(content(&fs, &path).as_deref(), Some("mine"), "{path}");
+                }
+            });
+        }
+    });
+    drop(dirs);
+    w.end();
+}
+
+/// A file made in a directory with a default access list has its list in every state of the device in which
+/// it has its name.
+#[test]
+fn an_inherited_access_list_is_there_with_the_name() {
+    let mut opts = options(FsyncScope::All);
+    opts.acls = Some(true);
+    let shape = (Endian::Little, Format::Ufs2, 8192, 1024);
+    let w = mount_on(soft_volume(shape, 16 << 20), &opts);
+    let c = Cred::root();
+    let d = w.dir(&w.root, "d");
+    let entry = |who, perm| Entry { who, perm };
+    let default = Acl::new(vec![
+        entry(Who::UserObj, 7),
+        entry(Who::User(1001), 6),
+        entry(Who::GroupObj, 0),
+        entry(Who::Mask, 6),
+        entry(Who::Other, 0),
+    ]);
+    w.fs.set_default_acl(&c, &d, Some(&default.unwrap())).unwrap();
+    w.fs.sync().unwrap();
+    let before = w.record();
+    let made = [w.file(&d, "secret"), w.dir(&d, "below")];
+    let other = w.file(&d, "other");
+    w.fs.fsync(&other, false).unwrap();
+    let mut seen = 0;
+    w.each_write(&before, |dev, offset| {
+        let fs = after_a_cut(dev);
+        for path in ["d/secret", "d/below"] {
+            let Ok(v) = at(&fs, path) else { continue };
+            seen += 1;
+            let acl = fs.access_acl(&v).unwrap();
+            assert!(acl.is_some(), "{path} without its list, a write at {offset}");
+            let is_dir = path == "d/below";
+            assert_eq!(fs.default_acl(&v).unwrap().is_some(), is_dir, "{path}, {offset}");
+        }
+    });
+    assert!(seen > 0, "neither name was seen");
+    drop((made, other, d));
+    w.end();
+}
