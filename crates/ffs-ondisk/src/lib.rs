@@ -39,6 +39,7 @@ pub mod csum;
 pub mod dinode;
 pub mod dir;
 pub mod error;
+pub mod exchange;
 pub mod extattr;
 pub mod fields;
 pub mod foreign;

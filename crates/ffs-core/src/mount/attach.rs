@@ -136,6 +136,9 @@ pub(super) fn mount(
     check_root(&ffs)?;
     if writable && !opts.read_only {
         ffs.remount(false)?;
+        if verdict != Verdict::Writable {
+            ffs.recover_exchanges()?;
+        }
     }
     Ok(ffs)
 }

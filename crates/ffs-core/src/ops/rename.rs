@@ -12,6 +12,7 @@
 
 mod check;
 mod exchange;
+mod recover;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,7 @@ use super::locks::{Guard, Locks, Stop, retry};
 use super::names::{NewEntry, named};
 use super::publish::NameHeld;
 use super::remove::removed;
-use super::{Vnode, check_directory, check_name, is_dots, reserve_of};
+use super::{Held, Vnode, check_directory, check_name, is_dots, reserve_of};
 use crate::cred::Cred;
 use crate::dir::{self, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
@@ -29,7 +30,6 @@ use crate::ordering::{DotDot, Gone, InodeChange, NameKind, NamedInode};
 use crate::types::RenameMode;
 use check::{above_itself, check_parent, is_above};
 use ffs_ondisk::{FileType, Ino, Place, Structure};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// One name of a rename.
@@ -103,6 +103,19 @@ struct Renaming<'a> {
     above_dst: Vec<Ino>,
     /// The new file that gets the old name, if one does.
     whiteout: Option<Arc<Inode>>,
+    /// The root directory, of an exchange, if neither name is in it.
+    root: Option<(&'a Arc<Inode>, Guard<'a>)>,
+}
+
+/// How an attempt ended.
+enum Attempt {
+    Done,
+    /// It needs the rename lock.
+    Alone,
+    /// The names have to be on the device first.
+    Settle,
+    /// It has to be made with the two names changed.
+    Swapped,
 }
 
 impl Ffs {
@@ -149,12 +162,18 @@ impl Ffs {
             to: Name { dir: &to.0.ip, name: to.1 },
             mode,
         };
-        let mut alone = None;
+        let (mut req, mut alone) = (req, None);
         loop {
+            // Nothing is locked afterwards; the rename lock comes before the inodes'.
             match retry(|first| attempt(&self.0, req, first, alone.is_some()))? {
-                ControlFlow::Break(()) => return Ok(()),
-                // Nothing is locked now; the rename lock comes before the inodes'.
-                ControlFlow::Continue(()) => alone = Some(self.0.rename_lock.lock()),
+                Attempt::Done => return Ok(()),
+                Attempt::Alone => alone = Some(self.0.rename_lock.lock()),
+                Attempt::Swapped => req = Request { from: req.to, to: req.from, ..req },
+                Attempt::Settle => {
+                    alone = None;
+                    self.0.table.fsync(req.from.dir, false)?;
+                    self.0.table.fsync(req.to.dir, false)?;
+                }
             }
         }
     }
@@ -166,8 +185,8 @@ fn attempt(
     req: Request<'_>,
     first: Option<&Arc<Inode>>,
     alone: bool,
-) -> std::result::Result<ControlFlow<()>, Stop> {
-    let (src, dst, whiteout);
+) -> std::result::Result<Attempt, Stop> {
+    let (src, dst, whiteout, root);
     let same_dir = Arc::ptr_eq(req.from.dir, req.to.dir);
     let mut locks = Locks::starting_with(first);
     let mut d1 = locks.lock(req.from.dir)?;
@@ -211,19 +230,32 @@ fn attempt(
         }
         _ => None,
     };
+    let exchange = req.mode == RenameMode::Exchange;
+    let elsewhere = [req.from.dir, req.to.dir].iter().all(|d| d.ino != Ino::ROOT);
+    root = Held::new(inner, inner.table.get(Ino::ROOT)?);
+    let root = match exchange && elsewhere {
+        true => Some((&root.ip, locks.lock(&root.ip)?)),
+        false => None,
+    };
     // The walk up the tree may meet it.
     locks.drop_unused();
     let (above_src, above_dst) = (Vec::new(), Vec::new());
     let mut r =
-        Renaming { inner, req, d1, d2, src, dst, slot, above_src, above_dst, whiteout: None };
+        Renaming { inner, req, d1, d2, src, dst, slot, above_src, above_dst, whiteout: None, root };
+    if exchange && r.swaps_sides() {
+        return Ok(Attempt::Swapped);
+    }
     if r.needs_rename_lock() && !alone {
-        return Ok(ControlFlow::Continue(()));
+        return Ok(Attempt::Alone);
     }
     r.check_loops()?;
     if same_file {
-        return Ok(ControlFlow::Break(()));
+        return Ok(Attempt::Done);
     }
     r.check()?;
+    if exchange && !r.is_settled() {
+        return Ok(Attempt::Settle);
+    }
     r.tell_above();
     match req.mode {
         RenameMode::Exchange => r.exchange()?,
@@ -236,7 +268,7 @@ fn attempt(
         }
     }
     r.tell_names();
-    Ok(ControlFlow::Break(()))
+    Ok(Attempt::Done)
 }
 
 impl<'a> Renaming<'a> {

@@ -497,6 +497,11 @@ pub(crate) trait Ordering: WriteHooks {
         true
     }
 
+    /// Whether the record at `at` is on the device as it is in memory, and can be reached.
+    fn name_is_settled(&self, _at: DirPos) -> bool {
+        true
+    }
+
     /// Has the changes of names that are outstanding now kept account of, as [`Goal::Names`]; `None` if there
     /// are none. The caller ends it.
     fn begin_sync_point(&self, _which: OlderNames) -> Option<SyncPoint> {

@@ -36,8 +36,9 @@ impl Renaming<'_> {
     /// Whether a directory changes its parent.
     pub(super) fn needs_rename_lock(&self) -> bool {
         let exchanged = self.req.mode == RenameMode::Exchange;
+        // Aside, a directory is in the root.
         let other = exchanged && self.dst.as_ref().is_some_and(Moved::is_dir);
-        !self.same_dir() && (self.src.is_dir() || other)
+        !self.same_dir() && self.src.is_dir() || other
     }
 
     /// Refuses to move a directory below itself, and to replace one the source lies in.
@@ -103,7 +104,9 @@ impl Renaming<'_> {
 
     /// The number of the directory above `ip`, which may be one of ours.
     fn parent_of(&self, ip: &Arc<Inode>) -> Result<Ino> {
+        let root = self.root.as_ref();
         let ours = [
+            (root.map_or(self.req.from.dir, |r| r.0), root.map(|r| &*r.1)),
             (self.req.from.dir, Some(&*self.d1)),
             (self.req.to.dir, self.d2.as_deref()),
             (self.src.ip, Some(&*self.src.data)),

@@ -1,23 +1,31 @@
 //! Two names that change places, by way of a third one.
 //!
 //! Were each name simply redirected, either would have to be on disk before the other: each of the two
-//! files has no other name. So the second file steps aside first, to a temporary name in the directory of
-//! the first; then the first file gets the second name, the second file the first name, and the
-//! temporary one goes. At every step either file has a name, and each step waits for earlier ones only.
+//! files has no other name. So the second file steps aside first, to a record of the exchange in the root
+//! directory ([`ffs_ondisk::exchange`]); then the first file gets the second name, the second file the first
+//! name, and the record goes. At every step either file has a name, and each step waits for earlier ones
+//! only. What a crash leaves half done, `fsck` or the next mount ([`super::recover`]) completes or takes
+//! back, by the record.
 //!
-//! An exchange needs room for that name: it can fail for want of it, and leaves the directory a chunk
-//! longer than it was at most. A crash may leave the temporary name, a further link of the second file.
+//! The second file is no directory if either is none. A directory that steps aside moves to the root, `..`
+//! and all.
+//!
+//! An exchange needs room for the record: it can fail for want of it, and leaves the root a chunk longer than
+//! it was at most.
+//!
+//! # Invariants
+//! 1. Both names are on the device, as they are in memory, before the record is made: what the record says of
+//!    them is then true after a crash.
 
 use super::{Moved, NameHeld, Renaming, depth_below, redirect_dotdot, relink};
-use crate::dir::{self, Entry, Room, Slot};
+use crate::dir::{self, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
+use crate::mount::Inner;
 use crate::ops::names::NewEntry;
 use crate::ops::reserve_of;
-use crate::ordering::{InodeChange, NameKind};
+use crate::ordering::{DirPos, InodeChange, NameKind};
 use ffs_ondisk::Ino;
-
-/// Temporary names that are tried.
-const CANDIDATES: u32 = 256;
+use ffs_ondisk::exchange::{ExchangeRecord, ExchangedName, hash};
 
 const KIND: NameKind = NameKind::Plain;
 
@@ -31,67 +39,91 @@ impl<'a> Renaming<'a> {
     }
 
     fn exchange_with(&mut self, dst: &mut Moved<'a>) -> Result<()> {
-        let (aside, slot) = self.temporary_name(dst.ip.ino)?;
-        self.step_aside(dst, &aside, slot)?;
-        let done = self.swap(dst, &aside).inspect_err(|_| self.step_back(dst, &aside));
+        let (record, slot) = self.place_of_record()?;
+        self.step_aside(dst, &record, slot)?;
+        let done = self.swap(dst, &record).inspect_err(|_| self.step_back(dst, &record));
         done?;
         self.finish_exchange(dst)
     }
 
-    /// The directory that `file`, in `parent` until now, leaves: none unless it is a directory that
-    /// gets another parent.
-    fn left_by(&self, file: &Moved<'_>, parent: Ino) -> Option<Ino> {
-        self.arrives(file).then_some(parent)
+    /// Whether the exchange has to be made from the other side, as only the second file is a directory.
+    pub(super) fn swaps_sides(&self) -> bool {
+        !self.src.is_dir() && self.dst.as_ref().is_some_and(Moved::is_dir)
     }
 
-    /// A name that is free in the directory of the first file, and room for it.
-    fn temporary_name(&mut self, of: Ino) -> Result<(Vec<u8>, Slot)> {
-        for n in 0..CANDIDATES {
-            let name = match n {
-                0 => format!(".ffs-exchange.{}", of.0),
-                n => format!(".ffs-exchange.{}.{n}", of.0),
-            };
-            let name = name.into_bytes();
-            if let Room::Free(slot) = dir::find_room(&mut self.source(), &name)? {
-                self.inner.table.unname(self.req.from.dir, &name);
-                return Ok((name, slot));
-            }
+    /// Whether both names are on the device as they are in memory.
+    pub(super) fn is_settled(&self) -> bool {
+        let ordering = &self.inner.table.alloc().ordering;
+        let settled = |dir: Ino, e: &Entry| ordering.name_is_settled(DirPos { dir, off: e.off });
+        let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
+        let second = self.dst.as_ref().is_none_or(|dst| settled(p2, &dst.entry));
+        settled(p1, &self.src.entry) && second
+    }
+
+    /// The root directory.
+    pub(super) fn aside(&mut self) -> DirMut<'_> {
+        let inner = self.inner;
+        if let Some((ip, data)) = &mut self.root {
+            return inner.dir_mut(ip, data);
         }
-        Err(Error::Exists)
+        let first = self.req.from.dir.ino == Ino::ROOT;
+        let d2 = self.d2.as_mut().filter(|_| !first);
+        let ip = if first { self.req.from.dir } else { self.req.to.dir };
+        inner.dir_mut(ip, d2.unwrap_or(&mut self.d1))
     }
 
-    /// Gives the second file the temporary name.
+    /// The directory that `file` leaves when it moves from `from` to `to`: none unless it is a directory that
+    /// gets another parent.
+    fn left_by(file: &Moved<'_>, from: Ino, to: Ino) -> Option<Ino> {
+        (file.is_dir() && from != to).then_some(from)
+    }
+
+    /// The name of the record, and room for it.
+    fn place_of_record(&mut self) -> Result<(Vec<u8>, Slot)> {
+        let (n1, n2) = (self.req.from, self.req.to);
+        let named = |of: super::Name<'_>| ExchangedName { dir: of.dir.ino, hash: hash(of.name) };
+        let (first, second, other) = (named(n1), named(n2), self.src.ip.ino);
+        let name = ExchangeRecord { first, second, other }.name();
+        match dir::find_room(&mut self.aside(), &name)? {
+            Room::Free(slot) => Ok((name, slot)),
+            Room::Taken(_) => Err(Error::Exists),
+        }
+    }
+
+    /// Gives the second file the record as a name.
     fn step_aside(&mut self, dst: &mut Moved<'a>, name: &[u8], slot: Slot) -> Result<()> {
-        let (inner, reserve, p1) = (self.inner, reserve_of(self.req.cred), self.req.from.dir.ino);
-        let comes = self.left_by(dst, p1);
-        let _held = comes.map(|_| NameHeld::new(inner, dst.ip));
+        let (inner, reserve, p2) = (self.inner, reserve_of(self.req.cred), self.req.to.dir.ino);
+        let comes = Self::left_by(dst, p2, Ino::ROOT).is_some();
+        let _held = comes.then(|| NameHeld::new(inner, dst.ip));
         inner.add_link(dst.ip, &mut dst.data)?;
-        let counted = self.count_comer(comes, true);
+        let counted = count_comer(inner, comes, self.aside());
         let named = counted.and_then(|()| {
             let (target, others) = (dst.named(), dst.other_names());
             let entry = NewEntry { slot, name, target, kind: KIND, others };
-            let entered = inner.enter_name(&mut self.source(), &entry, reserve);
-            entered.inspect_err(|_| self.uncount_comer(comes, true))
+            let entered = inner.enter_name(&mut self.aside(), &entry, reserve);
+            entered.inspect_err(|_| uncount_comer(inner, comes, self.aside()))
         });
         named.inspect_err(|_| inner.take_link_back(dst.ip, &mut dst.data))?;
-        if comes.is_none() {
+        if !comes {
             return Ok(());
         }
-        redirect_dotdot(inner, dst, p1).inspect_err(|_| self.withdraw_aside(dst, name))
+        let done = redirect_dotdot(inner, dst, Ino::ROOT);
+        done.inspect_err(|_| self.withdraw_aside(dst, name))
     }
 
     /// Undoes [`Renaming::step_aside`].
     fn step_back(&mut self, dst: &mut Moved<'a>, name: &[u8]) {
-        if self.left_by(dst, self.req.from.dir.ino).is_some() {
-            drop(redirect_dotdot(self.inner, dst, self.req.to.dir.ino));
+        let p2 = self.req.to.dir.ino;
+        if Self::left_by(dst, Ino::ROOT, p2).is_some() {
+            drop(redirect_dotdot(self.inner, dst, p2));
         }
         self.withdraw_aside(dst, name);
     }
 
     fn withdraw_aside(&mut self, dst: &mut Moved<'a>, name: &[u8]) {
-        let came = self.left_by(dst, self.req.from.dir.ino);
-        drop(dir::withdraw(&mut self.source(), name, dst.taken_back_from(came)));
-        self.uncount_comer(came, true);
+        let came = Self::left_by(dst, Ino::ROOT, self.req.to.dir.ino);
+        drop(dir::withdraw(&mut self.aside(), name, dst.taken_back_from(came)));
+        uncount_comer(self.inner, came.is_some(), self.aside());
         self.inner.take_link_back(dst.ip, &mut dst.data);
     }
 
@@ -109,18 +141,18 @@ impl<'a> Renaming<'a> {
 
     /// Gives the first file the second name.
     fn name_first(&mut self, dst: &mut Moved<'a>, e2: &Entry) -> Result<()> {
-        let (inner, p2) = (self.inner, self.req.to.dir.ino);
-        let comes = self.left_by(&self.src, p2);
-        let _held = comes.map(|_| NameHeld::new(inner, self.src.ip));
+        let (inner, p1, p2) = (self.inner, self.req.from.dir.ino, self.req.to.dir.ino);
+        let comes = Self::left_by(&self.src, p1, p2).is_some();
+        let _held = comes.then(|| NameHeld::new(inner, self.src.ip));
         inner.add_link(self.src.ip, &mut self.src.data)?;
-        let counted = self.count_comer(comes, false);
+        let counted = count_comer(inner, comes, self.target());
         let named = counted.and_then(|()| {
-            let (new, gone) = (self.src.named(), dst.moved_from(self.left_by(dst, p2)));
+            let (new, gone) = (self.src.named(), dst.moved_from(Self::left_by(dst, p2, Ino::ROOT)));
             let redirected = dir::rewrite(&mut self.target(), e2, new, KIND, gone);
-            redirected.inspect_err(|_| self.uncount_comer(comes, false))
+            redirected.inspect_err(|_| uncount_comer(inner, comes, self.target()))
         });
         named.inspect_err(|_| inner.take_link_back(self.src.ip, &mut self.src.data))?;
-        if comes.is_none() {
+        if !comes {
             return Ok(());
         }
         let done = redirect_dotdot(inner, &mut self.src, p2);
@@ -129,85 +161,95 @@ impl<'a> Renaming<'a> {
 
     /// Undoes [`Renaming::name_first`].
     fn unname_first(&mut self, dst: &mut Moved<'a>, e2: &Entry) {
-        if self.left_by(&self.src, self.req.to.dir.ino).is_some() {
-            drop(redirect_dotdot(self.inner, &mut self.src, self.req.from.dir.ino));
+        let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
+        if Self::left_by(&self.src, p1, p2).is_some() {
+            drop(redirect_dotdot(self.inner, &mut self.src, p1));
         }
         self.rename_first_back(dst, e2);
     }
 
     fn rename_first_back(&mut self, dst: &mut Moved<'a>, e2: &Entry) {
-        let (inner, p2) = (self.inner, self.req.to.dir.ino);
-        let came = self.left_by(&self.src, p2);
+        let (inner, p1, p2) = (self.inner, self.req.from.dir.ino, self.req.to.dir.ino);
+        let came = Self::left_by(&self.src, p2, p1);
         let (new, gone) = (self.src.named(), self.src.taken_back_from(came));
         relink(inner, dst.ip, &mut dst.data);
-        if self.left_by(dst, p2).is_some() {
+        if Self::left_by(dst, p2, Ino::ROOT).is_some() {
             let d2 = self.target();
             relink(inner, d2.ip, d2.data);
         }
         drop(dir::rewrite_back(&mut self.target(), e2, new, KIND, gone));
-        self.uncount_comer(came, false);
+        uncount_comer(inner, came.is_some(), self.target());
         inner.take_link_back(self.src.ip, &mut self.src.data);
     }
 
-    /// Gives the second file the first name instead of the temporary one.
-    fn name_second(&mut self, dst: &mut Moved<'a>, e1: &Entry, aside: &[u8]) -> Result<()> {
-        let inner = self.inner;
-        let (new, p1) = (dst.named(), self.req.from.dir.ino);
+    /// Gives the second file the first name instead of the record.
+    pub(super) fn name_second(
+        &mut self,
+        dst: &mut Moved<'a>,
+        e1: &Entry,
+        record: &[u8],
+    ) -> Result<()> {
+        let (inner, new) = (self.inner, dst.named());
+        let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
+        let leaves = Self::left_by(dst, Ino::ROOT, p1);
+        let comes = leaves.is_some();
+        let _held = comes.then(|| NameHeld::new(inner, dst.ip));
         inner.table.update(dst.ip, &mut dst.data, InodeChange::NlinkInc)?;
-        let gone = self.src.moved_from(self.left_by(&self.src, p1));
-        dir::rewrite(&mut self.source(), e1, new, KIND, gone)?;
-        let removed = match dir::find(self.source().shared(), aside) {
-            Ok(Some(e)) => dir::remove(&mut self.source(), &e, dst.moved_from(None)),
-            Ok(None) => Err(Error::NotFound),
-            Err(e) => Err(e),
-        };
+        count_comer(inner, comes, self.source())?;
+        let gone = self.src.moved_from(Self::left_by(&self.src, p1, p2));
+        let named = dir::rewrite(&mut self.source(), e1, new, KIND, gone);
+        named.inspect_err(|_| uncount_comer(inner, comes, self.source()))?;
+        let moved = if comes { redirect_dotdot(inner, dst, p1) } else { Ok(()) };
+        let removed = moved.and_then(|()| {
+            let removed = match dir::find(self.aside().shared(), record) {
+                Ok(Some(e)) => dir::remove(&mut self.aside(), &e, dst.moved_from(leaves)),
+                Ok(None) => Err(Error::NotFound),
+                Err(e) => Err(e),
+            };
+            removed.inspect_err(|_| {
+                if comes {
+                    drop(redirect_dotdot(inner, dst, Ino::ROOT));
+                }
+            })
+        });
         removed.inspect_err(|_| {
             relink(inner, self.src.ip, &mut self.src.data);
-            if self.left_by(&self.src, p1).is_some() {
+            if Self::left_by(&self.src, p1, p2).is_some() {
                 let d1 = self.source();
                 relink(inner, d1.ip, d1.data);
             }
-            let gone = dst.taken_back_from(None);
+            let gone = dst.taken_back_from(comes.then_some(p1));
             drop(dir::rewrite_back(&mut self.source(), e1, new, KIND, gone));
+            uncount_comer(inner, comes, self.source());
         })
     }
 
     /// The names are right; the counts follow.
-    fn finish_exchange(&mut self, dst: &mut Moved<'a>) -> Result<()> {
-        let inner = self.inner;
+    pub(super) fn finish_exchange(&mut self, dst: &mut Moved<'a>) -> Result<()> {
+        let (inner, p1, p2) = (self.inner, self.req.from.dir.ino, self.req.to.dir.ino);
         let mut noted = inner.directory_changed(&mut self.source(), false);
         if !self.same_dir() {
             noted = noted.and(inner.directory_changed(&mut self.target(), false));
         }
+        if self.root.is_some() {
+            noted = noted.and(inner.directory_changed(&mut self.aside(), false));
+        }
         self.swap_depths(dst);
         noted = noted.and(inner.drop_link(self.src.ip, &mut self.src.data));
         noted = noted.and(inner.drop_link(dst.ip, &mut dst.data));
-        let [left1, left2] =
-            [self.src.is_dir(), dst.is_dir()].map(|is_dir| is_dir && !self.same_dir());
-        if left1 {
+        if Self::left_by(&self.src, p1, p2).is_some() {
             let d1 = self.source();
             noted = noted.and(inner.drop_link(d1.ip, d1.data));
         }
-        if left2 {
+        if Self::left_by(dst, p2, Ino::ROOT).is_some() {
             let d2 = self.target();
             noted = noted.and(inner.drop_link(d2.ip, d2.data));
         }
-        noted
-    }
-
-    /// The first directory (or the second) counts a subdirectory that comes to it.
-    fn count_comer(&mut self, comes: Option<Ino>, first: bool) -> Result<()> {
-        let inner = self.inner;
-        let d = if first { self.source() } else { self.target() };
-        if comes.is_some() { inner.add_link(d.ip, d.data) } else { Ok(()) }
-    }
-
-    fn uncount_comer(&mut self, came: Option<Ino>, first: bool) {
-        let inner = self.inner;
-        let d = if first { self.source() } else { self.target() };
-        if came.is_some() {
-            inner.take_link_back(d.ip, d.data);
+        if Self::left_by(dst, Ino::ROOT, p1).is_some() {
+            let root = self.aside();
+            noted = noted.and(inner.drop_link(root.ip, root.data));
         }
+        noted
     }
 
     /// Keeps the recorded depths of two directories that changed places right.
@@ -217,5 +259,16 @@ impl<'a> Renaming<'a> {
             dst.data.d.freelink = depth_below(up.ip.ino, up.data);
         }
         self.follow_depth(!self.same_dir() && self.src.is_dir());
+    }
+}
+
+/// A directory counts a subdirectory that comes to it.
+fn count_comer(inner: &Inner, comes: bool, to: DirMut<'_>) -> Result<()> {
+    if comes { inner.add_link(to.ip, to.data) } else { Ok(()) }
+}
+
+fn uncount_comer(inner: &Inner, came: bool, to: DirMut<'_>) {
+    if came {
+        inner.take_link_back(to.ip, to.data);
     }
 }

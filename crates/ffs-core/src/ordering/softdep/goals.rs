@@ -14,7 +14,7 @@ use super::Engine;
 use super::graph::{Cond, Id, Level, Name, Need, Node, What};
 use super::inodes::{InodeRec, More};
 use crate::buf::BufKey;
-use crate::ordering::{Goal, OlderNames, PtrSlot, SyncPoint};
+use crate::ordering::{DirPos, Goal, OlderNames, PtrSlot, SyncPoint};
 use ffs_ondisk::Ino;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -231,6 +231,13 @@ impl Engine {
         });
         self.moved_dirs = moved;
         wanted
+    }
+
+    /// See [`crate::ordering::Ordering::name_is_settled`].
+    pub(super) fn name_is_settled(&self, at: DirPos) -> bool {
+        let undecided =
+            self.dirs.get(&self.dir_key(at)).and_then(|all| all.get(at.off.0)).is_some();
+        !undecided && !self.unanchored.contains_key(&(at.dir, at.off))
     }
 
     /// A directory that is not new got a name.

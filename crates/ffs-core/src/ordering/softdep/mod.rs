@@ -430,6 +430,9 @@ impl Ordering for SoftUpdates {
     fn reached(&self, goal: Goal) -> bool {
         self.0.lock().reached(goal)
     }
+    fn name_is_settled(&self, at: DirPos) -> bool {
+        self.0.lock().name_is_settled(at)
+    }
     fn begin_sync_point(&self, which: OlderNames) -> Option<SyncPoint> {
         self.0.lock().begin_sync_point(which)
     }

@@ -1,0 +1,190 @@
+//! Exchanges that a crash left half done, completed when the volume is mounted.
+//!
+//! Reference: [`ffs_ondisk::exchange`].
+
+use super::{Moved, Name, Renaming, Request, redirect_dotdot};
+use crate::cred::Cred;
+use crate::dir::{self, Entry};
+use crate::error::{Error, Result};
+use crate::mount::Ffs;
+use crate::ops::locks::{Locks, Stop, retry};
+use crate::ops::{Held, Vnode};
+use crate::ordering::InodeChange;
+use crate::types::RenameMode;
+use ffs_ondisk::exchange::{ExchangeRecord, ExchangedName, PREFIX, hash};
+use ffs_ondisk::{FileType, Ino};
+
+/// A record found in the root directory, and what its names mean.
+struct Found {
+    record: ExchangeRecord,
+    name: Vec<u8>,
+    /// The file that has the record as a name.
+    file: Ino,
+    /// Name 1, if it is there.
+    first: Option<(Vec<u8>, Ino)>,
+    second: Option<Ino>,
+}
+
+impl Found {
+    /// The directory in which the file has one of the two names.
+    fn home(&self) -> Option<Ino> {
+        let first = self.first.as_ref().map(|(_, ino)| *ino);
+        let each = [(self.second, self.record.second.dir), (first, self.record.first.dir)];
+        each.into_iter().find(|(ino, _)| *ino == Some(self.file)).map(|(_, dir)| dir)
+    }
+}
+
+impl Ffs {
+    /// Completes the exchanges whose records are in the root directory, or takes them back. What cannot be
+    /// read is left to `fsck`. Returns how many records there were.
+    ///
+    /// # Errors
+    /// The device's; [`Error::NoSpace`] cannot be.
+    pub(crate) fn recover_exchanges(&self) -> Result<usize> {
+        let root = self.root()?;
+        let mut records = Vec::new();
+        self.readdir(&root, 0, &mut |e| {
+            if e.name.starts_with(PREFIX)
+                && let Some(record) = ExchangeRecord::parse(e.name)
+            {
+                records.push((record, e.name.to_vec(), e.ino));
+            }
+            true
+        })?;
+        for (record, name, file) in &records {
+            let first = self.name_with(record.first)?;
+            let second = self.name_with(record.second)?.map(|(_, ino)| ino);
+            let (record, name, file) = (*record, name.clone(), *file);
+            self.recover(&root, &Found { record, name, file, first, second })?;
+        }
+        Ok(records.len())
+    }
+
+    /// The name that a record means, if its directory is one and has it.
+    fn name_with(&self, wanted: ExchangedName) -> Result<Option<(Vec<u8>, Ino)>> {
+        let dir = match self.vget(wanted.dir, None) {
+            Ok(dir) if self.getattr(&dir).kind == FileType::Directory => dir,
+            Ok(_) | Err(Error::Stale | Error::Format(_)) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let mut found = None;
+        let listed = self.readdir(&dir, 0, &mut |e| {
+            let is_it = hash(e.name) == wanted.hash && e.name != b"." && e.name != b"..";
+            if is_it {
+                found = Some((e.name.to_vec(), e.ino));
+            }
+            !is_it
+        });
+        match listed {
+            Ok(()) | Err(Error::Format(_)) => Ok(found),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn recover(&self, root: &Vnode, found: &Found) -> Result<()> {
+        let first = found.first.as_ref().map(|(_, ino)| *ino);
+        let half_done = found.record.is_half_done(found.file, first, found.second);
+        let done = match &found.first {
+            Some((name, _)) if half_done => self.complete_exchange(root, found, name),
+            _ => self.remove_record(root, found),
+        };
+        match done {
+            // Damage is for `fsck` to judge.
+            Err(Error::Format(_) | Error::NotFound | Error::Stale) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Gives the file name 1, which is the other file's, instead of the record.
+    fn complete_exchange(&self, root: &Vnode, found: &Found, name: &[u8]) -> Result<()> {
+        let cred = Cred::root();
+        let p1 = self.vget(found.record.first.dir, None)?;
+        let p2 = self.vget(found.record.second.dir, None)?;
+        let other = self.vget(found.record.other, None)?;
+        let file = self.vget(found.file, None)?;
+        let inner = &self.0;
+        let _op = self.begin()?;
+        let req = Request {
+            cred: &cred,
+            from: Name { dir: &p1.ip, name },
+            // Its name is not needed any more.
+            to: Name { dir: &p2.ip, name: &[] },
+            mode: RenameMode::Exchange,
+        };
+        retry(|again| -> std::result::Result<(), Stop> {
+            let mut locks = Locks::starting_with(again);
+            let d1 = locks.lock(&p1.ip)?;
+            let same_dir = p1.ip.ino == p2.ip.ino;
+            let d2 = if same_dir { None } else { Some(locks.lock(&p2.ip)?) };
+            let elsewhere = p1.ip.ino != Ino::ROOT && p2.ip.ino != Ino::ROOT;
+            let root = match elsewhere {
+                true => Some((&root.ip, locks.lock(&root.ip)?)),
+                false => None,
+            };
+            let e1 = dir::find(inner.dir(&p1.ip, &d1), name)?.ok_or(Error::NotFound)?;
+            let moved = |ip, data, entry: Entry| Moved { ip, data, entry };
+            let src = moved(&other.ip, locks.lock(&other.ip)?, e1);
+            let mut dst = moved(&file.ip, locks.lock(&file.ip)?, e1);
+            let (above_src, above_dst) = (Vec::new(), Vec::new());
+            let mut r = Renaming {
+                inner,
+                req,
+                d1,
+                d2,
+                src,
+                dst: None,
+                slot: None,
+                above_src,
+                above_dst,
+                whiteout: None,
+                root,
+            };
+            r.name_second(&mut dst, &e1, &found.name)?;
+            Ok(r.finish_recovery(&mut dst)?)
+        })
+    }
+
+    /// Removes the record, a further name of its file.
+    fn remove_record(&self, root: &Vnode, found: &Found) -> Result<()> {
+        let file = self.vget(found.file, None)?;
+        if self.getattr(&file).kind != FileType::Directory {
+            return self.unlink(&Cred::root(), root, &found.name);
+        }
+        let _op = self.begin()?;
+        let inner = &self.0;
+        let held = Held::new(inner, std::sync::Arc::clone(&file.ip));
+        retry(|again| -> std::result::Result<(), Stop> {
+            let mut locks = Locks::starting_with(again);
+            let mut top = locks.lock(&root.ip)?;
+            let data = locks.lock(&held.ip)?;
+            let up = inner.parent_of(&held.ip, &data)?;
+            let mut d = inner.dir_mut(&root.ip, &mut top);
+            let e = dir::find(d.shared(), &found.name)?.ok_or(Error::NotFound)?;
+            let mut moved = Moved { ip: &held.ip, data, entry: e };
+            if up == Ino::ROOT {
+                // It was aside. Without another name it keeps the record rather than none.
+                let Some(home) = found.home() else { return Ok(()) };
+                redirect_dotdot(inner, &mut moved, home)?;
+            }
+            dir::remove(&mut d, &e, moved.taken_back_from(None))?;
+            inner.directory_changed(&mut d, false)?;
+            Ok(inner.drop_link(&held.ip, &mut moved.data)?)
+        })
+    }
+}
+
+impl Renaming<'_> {
+    /// The counts of an exchange that was completed after a crash. On the device they include what the steps
+    /// before the crash added, and may include what they took off: they stay too high rather than too low,
+    /// which a check lowers.
+    fn finish_recovery(&mut self, dst: &mut Moved<'_>) -> Result<()> {
+        let inner = self.inner;
+        let mut noted = inner.directory_changed(&mut self.source(), false);
+        if self.root.is_some() {
+            noted = noted.and(inner.directory_changed(&mut self.aside(), false));
+        }
+        let counted = InodeChange::NlinkInc;
+        noted = noted.and(inner.table.update(self.src.ip, &mut self.src.data, counted));
+        noted.and(inner.table.update(dst.ip, &mut dst.data, counted))
+    }
+}

@@ -1,0 +1,184 @@
+//! Two names that change places: whatever the moment of a power cut, both have or neither has.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod common;
+
+use common::{World, at, mount_on, soft_updates, soft_volume};
+use ffs_core::{Cred, Env, Ffs, RenameMode, Vnode, WriteMode};
+use ffs_device::clock::{ManualClock, Timestamp};
+use ffs_device::{BlockDevice, MemDevice, Rng, SplitMix64};
+use ffs_ondisk::exchange::PREFIX;
+use ffs_ondisk::{Endian, FileType, Format};
+use std::sync::Arc;
+
+fn world() -> World {
+    let shape = (Endian::Little, Format::Ufs2, 4096, 512);
+    mount_on(soft_volume(shape, 16 << 20), &soft_updates())
+}
+
+fn mount(dev: &Arc<MemDevice>) -> Ffs {
+    let clock = Arc::new(ManualClock::new(Timestamp::new(1_800_000_000, 0)));
+    let dev = Arc::clone(dev) as Arc<dyn BlockDevice>;
+    Ffs::mount(dev, &soft_updates(), Env::seeded(clock, 1)).unwrap()
+}
+
+/// What a path means: the text of a file, or the names in a directory.
+fn meaning(fs: &Ffs, path: &str) -> String {
+    let v = at(fs, path).unwrap_or_else(|e| panic!("{path}: {e}"));
+    if fs.getattr(&v).kind == FileType::Directory {
+        let names: Vec<String> = common::list(fs, &v).into_iter().map(|(n, _)| n).collect();
+        let up = fs.lookup(&Cred::root(), &v, b"..").unwrap();
+        let parent = match path.rsplit_once('/') {
+            Some((parent, _)) => at(fs, parent).unwrap(),
+            None => fs.root().unwrap(),
+        };
+        assert_eq!(fs.getattr(&up).ino, fs.getattr(&parent).ino, "'..' of {path}");
+        return format!("{names:?}");
+    }
+    let mut bytes = vec![0; fs.getattr(&v).size as usize];
+    fs.read(&v, 0, &mut bytes).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+fn no_record_is_left(fs: &Ffs) {
+    let root = fs.root().unwrap();
+    let names = common::list(fs, &root);
+    assert!(names.iter().all(|(name, _)| !name.as_bytes().starts_with(PREFIX)), "{names:?}");
+}
+
+/// The pair of names as they are after a crash with this image: by a mount, and by `fsck -p`.
+fn after(dev: &MemDevice, paths: [&str; 2]) -> [[String; 2]; 2] {
+    let mounted = Arc::new(dev.snapshot());
+    let fs = mount(&mounted);
+    no_record_is_left(&fs);
+    let by_mount = paths.map(|path| meaning(&fs, path));
+    fs.unmount().unwrap();
+    // What the mount leaves is what a check repairs without a question.
+    common::examine::repair(&mounted).unwrap();
+    let fs = mount(&mounted);
+    assert_eq!(paths.map(|path| meaning(&fs, path)), by_mount, "a check after the mount");
+    drop(fs);
+    let checked = Arc::new(dev.snapshot());
+    common::examine::repair(&checked).unwrap();
+    let fs = mount(&checked);
+    no_record_is_left(&fs);
+    let by_check = paths.map(|path| meaning(&fs, path));
+    drop(fs);
+    [by_mount, by_check]
+}
+
+/// A file or directory that can be told from others.
+fn make(w: &World, dir: &Vnode, name: &str, is_dir: bool) {
+    if is_dir {
+        let d = w.dir(dir, name);
+        drop(w.file(&d, &format!("in-{name}")));
+    } else {
+        let v = w.file(dir, name);
+        w.fs.write(&Cred::root(), &v, 0, name.as_bytes(), WriteMode::default()).unwrap();
+    }
+}
+
+#[test]
+fn a_crash_shows_both_names_changed_or_neither() {
+    for kinds in [(false, false), (true, false), (false, true), (true, true)] {
+        for places in [("", ""), ("p", "p"), ("p", "q"), ("", "q"), ("p", "")] {
+            for durable in [true, false] {
+                exchange_and_cut(kinds, places, durable);
+            }
+        }
+    }
+}
+
+/// `durable`: the names are on the device before.
+fn exchange_and_cut(kinds: (bool, bool), places: (&str, &str), durable: bool) {
+    let what = format!("{kinds:?} in {places:?}, durable before: {durable}");
+    println!("{what}");
+    let w = world();
+    let (p, q) = (w.dir(&w.root, "p"), w.dir(&w.root, "q"));
+    let dir = |place: &str| match place {
+        "p" => p.clone(),
+        "q" => q.clone(),
+        _ => w.root.clone(),
+    };
+    let path = |place: &str, name: &str| match place {
+        "" => name.to_owned(),
+        _ => format!("{place}/{name}"),
+    };
+    let (d1, d2) = (dir(places.0), dir(places.1));
+    make(&w, &d1, "one", kinds.0);
+    make(&w, &d2, "two", kinds.1);
+    if durable {
+        w.fs.sync().unwrap();
+    }
+    let (one, two) = (path(places.0, "one"), path(places.1, "two"));
+    let paths = [one.as_str(), two.as_str()];
+    let old = paths.map(|path| meaning(&w.fs, path));
+    let new = [old[1].clone(), old[0].clone()];
+    if !durable {
+        w.fs.sync().unwrap();
+    }
+    let before = w.record();
+    w.fs.rename(&Cred::root(), (&d1, b"one"), (&d2, b"two"), RenameMode::Exchange).unwrap();
+    assert_eq!(paths.map(|path| meaning(&w.fs, path)), new, "{what}");
+    no_record_is_left(&w.fs);
+    w.fs.sync().unwrap();
+    let mut states = 0;
+    w.each_write(&before, |dev, offset| {
+        states += 1;
+        for (found, by) in after(dev, paths).into_iter().zip(["mount", "fsck -p"]) {
+            assert!(found == old || found == new, "{what}: {found:?} by {by}, write at {offset}");
+        }
+    });
+    assert!(states > 3, "{what}: {states} states");
+    drop((p, q, d1, d2));
+    w.end();
+}
+
+/// A directory exchanged with a file, an fsync, and the removal of all below: a record of the exchange waited
+/// for ever.
+#[test]
+fn what_was_exchanged_can_be_removed_and_unmounted() {
+    let w = world();
+    let c = Cred::root();
+    let d1 = w.dir(&w.root, "d1");
+    drop(w.file(&w.root, "f2"));
+    drop(w.dir(&d1, "d3"));
+    w.fs.rename(&c, (&d1, b"d3"), (&w.root, b"f2"), RenameMode::Exchange).unwrap();
+    w.fs.fsync(&w.root, false).unwrap();
+    w.fs.unlink(&c, &d1, b"d3").unwrap();
+    w.fs.rmdir(&c, &w.root, b"d1").unwrap();
+    drop(d1);
+    w.end();
+}
+
+/// Exchanges among renames, removals and fsyncs, in a small tree: the volume can always be unmounted, and is
+/// sound.
+#[test]
+fn exchanges_by_chance_leave_nothing_to_wait_for() {
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let w = world();
+        let (c, rng) = (Cred::root(), SplitMix64::new(seed));
+        let dirs = [w.dir(&w.root, "a"), w.dir(&w.root, "b"), w.root.clone()];
+        for _ in 0..60 {
+            let name = || format!("n{}", rng.below(4)).into_bytes();
+            let (from, to) = (name(), name());
+            let (d, e) = (&dirs[rng.below(3) as usize], &dirs[rng.below(3) as usize]);
+            match rng.below(9) {
+                0 => drop(w.fs.create(&c, d, &from, ffs_core::NodeKind::Regular, 0o644)),
+                1 => drop(w.fs.mkdir(&c, d, &from, 0o755)),
+                2 => drop(w.fs.unlink(&c, d, &from)),
+                3 => drop(w.fs.rmdir(&c, d, &from)),
+                4 => drop(w.fs.rename(&c, (d, &from), (e, &to), RenameMode::Replace)),
+                5..=7 => drop(w.fs.rename(&c, (d, &from), (e, &to), RenameMode::Exchange)),
+                _ => match rng.below(3) {
+                    0 => w.fs.fsync(d, false).unwrap(),
+                    1 => w.pass(rng.below(40) as u32),
+                    _ => w.fs.sync().unwrap(),
+                },
+            }
+        }
+        drop(dirs);
+        w.end();
+    }
+}
