@@ -1,0 +1,96 @@
+//! Phase 2's way to the blocks of directories: few reads, no copies of inodes.
+//!
+//! **Purpose.** Most directories have one block, and those of neighbours lie close together. They are read many
+//! at a time, and their inodes, which phase 1 has seen, are not read again.
+//!
+//! **Invariants.**
+//! 1. What is handed out is what the store would read at that moment: a batch that a repair has overtaken, or a part
+//!    of which cannot be read, is not used.
+
+use ffs_ondisk::{FragNo, Ino};
+
+use super::Checker;
+use super::dirio::DirBlock;
+use super::judge::Res;
+
+/// Most bytes read at a time.
+const BATCH: u64 = 256 << 10;
+/// Bytes that are read although nobody asked for them, between two directories.
+const GAP: u64 = 16 << 10;
+
+/// Directory blocks read ahead.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// First fragment.
+    from: u64,
+    bytes: Vec<u8>,
+    /// The store's revision when they were read; `None`: they are not usable.
+    revision: Option<u64>,
+    /// How much to read next: little while repairs overtake what is read ahead.
+    limit: u64,
+}
+
+impl Checker<'_> {
+    /// Reads the first of the directories in `order`, and those that lie close behind it, together.
+    pub(super) fn read_ahead(&mut self, batch: &mut Batch, order: &[(u64, Ino)]) {
+        let overtaken = batch.revision.take().is_some_and(|r| r != self.store.revision());
+        batch.limit = if overtaken { 0 } else { (2 * batch.limit).clamp(GAP, BATCH) };
+        let Some(&(from, _)) = order.first() else { return };
+        let (fsize, block) = (u64::from(self.g.fsize), u64::from(self.g.frag));
+        let mut end = from;
+        for &(first, _) in order {
+            // Blocks of more than this directory would only be read for others.
+            if (first + block - from) * fsize > batch.limit || first > end + GAP / fsize {
+                break;
+            }
+            end = first + 1;
+        }
+        if end <= from + 1 || end > self.g.size {
+            return;
+        }
+        batch.bytes.resize(((end - from) * fsize) as usize, 0);
+        if self.store.read_whole(FragNo(from), &mut batch.bytes) {
+            (batch.from, batch.revision) = (from, Some(self.store.revision()));
+        }
+    }
+
+    /// Whether the directory that begins at fragment `first` was read ahead.
+    pub(super) fn is_ahead(&self, batch: &Batch, first: u64) -> bool {
+        let frags = batch.bytes.len() as u64 / u64::from(self.g.fsize);
+        batch.revision == Some(self.store.revision())
+            && (batch.from..batch.from + frags).contains(&first)
+    }
+
+    /// The blocks of directory `ino`, without a look at its inode if the table has all that is needed.
+    pub(super) fn blocks_of_directory(&mut self, ino: Ino) -> Res<Vec<DirBlock>> {
+        if let Some(dir) = self.dirs.get(ino)
+            && dir.size <= self.g.bsize
+            && self.g.run_problem(FragNo(dir.first), self.g.numfrags_up(dir.size.into())).is_none()
+        {
+            return Ok(vec![DirBlock { at: FragNo(dir.first), len: dir.size as usize, offset: 0 }]);
+        }
+        let mut node = self.node(ino)?;
+        self.dir_blocks(&mut node)
+    }
+
+    /// Fills `buf` with a block of a directory, rounded up to whole fragments.
+    pub(super) fn fill_dir_block(
+        &mut self,
+        batch: &Batch,
+        block: &DirBlock,
+        buf: &mut Vec<u8>,
+    ) -> Res<()> {
+        let fsize = self.g.fsize as usize;
+        let len = block.len.next_multiple_of(fsize);
+        buf.clear();
+        if self.is_ahead(batch, block.at.0) {
+            let at = (block.at.0 - batch.from) as usize * fsize;
+            if let Some(bytes) = batch.bytes.get(at..at + len) {
+                buf.extend_from_slice(bytes);
+                return Ok(());
+            }
+        }
+        buf.resize(len, 0);
+        self.store.read_into(block.at, buf)
+    }
+}
