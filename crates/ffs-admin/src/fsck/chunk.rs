@@ -25,6 +25,8 @@ pub(super) struct Scan {
     pub(super) names: Vec<u64>,
     /// Entries that a repair displaced.
     pub(super) spilled: Vec<Entry>,
+    /// Every record of the chunk at hand has been found good.
+    pub(super) sound: bool,
     /// The block at hand.
     pub(super) buf: Vec<u8>,
     /// Directories read ahead.
@@ -33,8 +35,17 @@ pub(super) struct Scan {
 
 impl Checker<'_> {
     /// Repairs the chain of records; `true` if the chunk was changed.
-    pub(super) fn check_chain(&mut self, scan: &Scan, chunk: &mut [u8], offset: u64) -> Res<bool> {
+    pub(super) fn check_chain(
+        &mut self,
+        scan: &mut Scan,
+        chunk: &mut [u8],
+        offset: u64,
+    ) -> Res<bool> {
         let fmt = self.dir_format();
+        scan.sound = dir::is_sound(fmt, chunk);
+        if scan.sound {
+            return Ok(false);
+        }
         let (mut at, mut prev, mut changed) = (0, None, false);
         while at < chunk.len() {
             let bad = match dir::read(fmt, chunk, at) {

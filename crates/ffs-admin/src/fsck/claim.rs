@@ -76,7 +76,7 @@ impl Claims {
             Some(drop) => drop,
             None => {
                 let message = format!("pointer {why}: drop such pointers");
-                let draft = Draft::fatal(Id::BlkBad, message).ino(self.ino).place(run.place());
+                let draft = Draft::fatal(Id::BlkBad, message).ino(self.ino).place(run.place(&ck.g));
                 let drop = ck.ask(draft.before(run.at).after(0))?;
                 self.drop_bad = Some(drop);
                 drop
@@ -125,7 +125,7 @@ impl Visitor for Claims {
                 let id = if run.ext { Id::Ext } else { Id::IndTrunc };
                 let ahead = self.may_be_ahead && id == Id::IndTrunc;
                 let draft = Draft::fatal_if(!ahead, id, "pointers beyond the size: drop them");
-                let draft = draft.ino(self.ino).place(run.place());
+                let draft = draft.ino(self.ino).place(run.place(&ck.g));
                 let drop = ck.ask(draft.before(run.at).after(0))?;
                 self.drop_extra = Some(drop);
                 drop
@@ -179,7 +179,7 @@ impl Checker<'_> {
     /// Inode `ino` claims fragments that are in use already.
     fn contest(&mut self, ino: Ino, run: &Run) -> Res<()> {
         let message = "fragments that are in use already: give it copies of its own";
-        let draft = Draft::fatal(Id::BlkDup, message).ino(ino).place(run.place());
+        let draft = Draft::fatal(Id::BlkDup, message).ino(ino).place(run.place(&self.g));
         let copy = self.ask(draft.before(run.at))?;
         self.copying |= copy;
         Ok(())

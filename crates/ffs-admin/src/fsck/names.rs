@@ -49,6 +49,8 @@ pub(super) struct Names {
     list: Vec<Seen>,
     /// The store's revision when it was made.
     revision: u64,
+    /// Phase 1 had found all directories by then, also those that do not hang on the root.
+    complete: bool,
 }
 
 impl Names {
@@ -83,8 +85,9 @@ impl Checker<'_> {
         }
         let path = self.path_by_table(ino);
         let whole = path.as_ref().is_some_and(|p| p.starts_with('/'));
-        let current = self.names.as_ref().is_some_and(|n| n.revision == self.store.revision());
-        if whole || current || self.name_searches == 0 {
+        let (revision, complete) = (self.store.revision(), self.judge.phase >= Phase::Names);
+        let is_current = |n: &Names| n.revision == revision && (n.complete || !complete);
+        if whole || self.names.as_ref().is_some_and(is_current) || self.name_searches == 0 {
             return path;
         }
         self.name_searches -= 1;
@@ -106,16 +109,15 @@ impl Checker<'_> {
 
     fn path_by_table(&mut self, ino: Ino) -> Option<String> {
         let mut parts: Vec<String> = Vec::new();
+        let mut met = BTreeSet::new();
         let mut at = ino;
-        while at != Ino::ROOT {
+        // A directory that was met before: they contain each other.
+        while at != Ino::ROOT && met.len() < DEEPEST && met.insert(at) {
             let Some((dir, name)) = self.name_of(at) else { break };
             parts.push(String::from_utf8_lossy(&name).into_owned());
             at = dir;
-            if parts.len() > DEEPEST {
-                break;
-            }
         }
-        if at == ino && at != Ino::ROOT {
+        if parts.is_empty() && at != Ino::ROOT {
             return None;
         }
         let top = if at == Ino::ROOT { "" } else { "?" };
@@ -157,7 +159,8 @@ impl Checker<'_> {
         let Search { mut list, .. } = search;
         list.sort_by_key(|s| s.child);
         list.dedup_by_key(|s| s.child);
-        self.names = Some(Names { list, revision: self.store.revision() });
+        let complete = self.judge.phase >= Phase::Names;
+        self.names = Some(Names { list, revision: self.store.revision(), complete });
     }
 
     fn search_queue(&mut self, search: &mut Search<'_>) {

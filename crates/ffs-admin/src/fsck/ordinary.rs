@@ -34,25 +34,29 @@ impl Checker<'_> {
         let (dtype, nlink) = (outline.kind.dirent(), outline.nlink);
         self.inodes.set(ino, Rec { state: State::Used, dtype, nlink, remaining: nlink.into() });
         if is_dir {
-            let first = u64::try_from(outline.db[0]).unwrap_or(0);
+            let first = u64::try_from(outline.pointer(&self.g, 0)).unwrap_or(0);
             self.dirs.insert(Dir::new(ino, first, outline.size));
         }
         true
     }
 
     /// Claims the direct blocks; `false`, and nothing claimed, if anything about them is not as it should be.
-    fn claim_direct(&mut self, outline: &Outline, is_dir: bool) -> bool {
+    fn claim_direct(&mut self, outline: &Outline<'_>, is_dir: bool) -> bool {
         let (bsize, fsize, frag) = (u64::from(self.g.bsize), u64::from(self.g.fsize), self.g.frag);
+        // Sizes are powers of two.
+        let blocks = ((outline.size + bsize - 1) >> bsize.trailing_zeros()) as usize;
+        if !outline.ends_at(&self.g, blocks) {
+            return false;
+        }
         let (mut left, mut total) = (outline.size, 0u64);
-        for (i, &at) in outline.db.iter().enumerate() {
+        for i in 0..blocks {
             let bytes = left.min(bsize);
             left -= bytes;
-            // Sizes are powers of two.
             let frags = ((bytes + fsize - 1) >> fsize.trailing_zeros()) as u32;
-            let hole = at == 0 && !(is_dir && frags > 0);
-            let at = u64::try_from(at).unwrap_or(u64::MAX);
+            let at = u64::try_from(outline.pointer(&self.g, i)).unwrap_or(u64::MAX);
+            let hole = at == 0 && !is_dir;
             let one_block = (at & u64::from(frag - 1)) + u64::from(frags) <= frag.into();
-            if hole || (frags > 0 && at > 0 && one_block && self.used.take(at, frags)) {
+            if hole || (at > 0 && one_block && self.used.take(at, frags)) {
                 total += if hole { 0 } else { frags.into() };
                 continue;
             }
@@ -60,18 +64,19 @@ impl Checker<'_> {
             return false;
         }
         if total * (fsize / DEV_BSIZE) != outline.blocks {
-            self.unclaim_direct(outline, NDADDR);
+            self.unclaim_direct(outline, blocks);
             return false;
         }
         true
     }
 
     /// Takes back the claims of the first `blocks` direct pointers.
-    fn unclaim_direct(&mut self, outline: &Outline, blocks: usize) {
+    fn unclaim_direct(&mut self, outline: &Outline<'_>, blocks: usize) {
         let mut left = outline.size;
-        for &at in outline.db.iter().take(blocks) {
+        for i in 0..blocks {
             let bytes = left.min(self.g.bsize.into());
             left -= bytes;
+            let at = outline.pointer(&self.g, i);
             if at > 0 {
                 self.used.give_back(at as u64, self.g.numfrags_up(bytes));
             }

@@ -126,12 +126,13 @@ impl Checker<'_> {
     }
 
     fn scan_directory(&mut self, scan: &mut Scan, ino: Ino) -> Res<()> {
-        if !self.check_dir_size(ino)? {
+        let Some(dir) = self.dirs.get(ino) else { return Ok(()) };
+        if !self.check_dir_size(&dir)? {
             return Ok(());
         }
         scan.ino = ino;
         scan.names.clear();
-        let blocks = self.blocks_of_directory(ino)?;
+        let blocks = self.blocks_of_directory(&dir)?;
         for block in &blocks {
             self.scan_block(scan, block)?;
             self.advance((block.len / DIRBLKSIZ) as u64);
@@ -143,8 +144,8 @@ impl Checker<'_> {
     }
 
     /// Whether the directory's size allows to read it.
-    fn check_dir_size(&mut self, ino: Ino) -> Res<bool> {
-        let Some(size) = self.dirs.get(ino).map(|d| u64::from(d.size)) else { return Ok(false) };
+    fn check_dir_size(&mut self, dir: &Dir) -> Res<bool> {
+        let (ino, size) = (dir.ino, u64::from(dir.size));
         let (draft, sane) = if size < MINDIRSIZE {
             (Draft::fatal(Id::DirShort, "directory too short"), false)
         } else if !size.is_multiple_of(DIRBLKSIZ as u64) {
@@ -168,7 +169,7 @@ impl Checker<'_> {
         self.fill_dir_block(&scan.batch, block, &mut buf)?;
         let mut changed = false;
         let fmt = self.dir_format();
-        for (i, chunk) in buf[..block.len].chunks_exact_mut(DIRBLKSIZ).enumerate() {
+        for (i, chunk) in buf.chunks_exact_mut(DIRBLKSIZ).enumerate() {
             let offset = block.offset + (i * DIRBLKSIZ) as u64;
             changed |= self.check_chain(scan, chunk, offset)?;
             if offset == 0 {
@@ -180,7 +181,7 @@ impl Checker<'_> {
             }
         }
         if changed && self.judge.may_write() {
-            self.store.write(block.at, &buf, Class::Data)?;
+            self.store.patch(block.at, 0, &buf, Class::Data)?;
         }
         scan.buf = buf;
         Ok(())
@@ -192,7 +193,12 @@ impl Checker<'_> {
         let (mut at, mut prev, mut changed, mut index) = (0, None, false, 0);
         while at < chunk.len() {
             // A chain that was not repaired ends here.
-            let Ok(rec) = dir::read(fmt, chunk, at) else { break };
+            let rec = if scan.sound {
+                dir::read_again(fmt, chunk, at)
+            } else {
+                dir::read(fmt, chunk, at)
+            };
+            let Ok(rec) = rec else { break };
             let len = rec.reclen;
             let verdict = if !rec.live() || (index >= dots && self.count_ordinary(scan, &rec)) {
                 Verdict::Keep

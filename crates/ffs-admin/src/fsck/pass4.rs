@@ -31,10 +31,9 @@ impl Checker<'_> {
             self.check_interrupt()?;
             let inodes = self.inodes.in_group(CgNo(c)).len() as u32;
             for index in 0..inodes {
-                let ino = Ino(c * self.g.ipg + index);
-                let rec = self.inodes.get(ino);
-                if rec.state != State::Free {
-                    f(self, ino, rec)?;
+                let rec = self.inodes.in_group(CgNo(c)).get(index as usize).copied();
+                if let Some(rec) = rec.filter(|r| r.state != State::Free && !r.is_settled()) {
+                    f(self, Ino(c * self.g.ipg + index), rec)?;
                 }
             }
             self.advance(inodes.into());

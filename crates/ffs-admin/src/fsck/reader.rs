@@ -7,11 +7,13 @@
 //! 1. What is handed out is what the store would read at that moment: a batch that a repair has overtaken, or a part
 //!    of which cannot be read, is not used.
 
+use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{FragNo, Ino};
 
 use super::Checker;
 use super::dirio::DirBlock;
 use super::judge::Res;
+use super::tables::Dir;
 
 /// Most bytes read at a time.
 const BATCH: u64 = 256 << 10;
@@ -61,36 +63,35 @@ impl Checker<'_> {
             && (batch.from..batch.from + frags).contains(&first)
     }
 
-    /// The blocks of directory `ino`, without a look at its inode if the table has all that is needed.
-    pub(super) fn blocks_of_directory(&mut self, ino: Ino) -> Res<Vec<DirBlock>> {
-        if let Some(dir) = self.dirs.get(ino)
-            && dir.size <= self.g.bsize
+    /// The blocks of directory `dir`, without a look at its inode if the table has all that is needed.
+    pub(super) fn blocks_of_directory(&mut self, dir: &Dir) -> Res<Vec<DirBlock>> {
+        // A size that was repaired a moment ago is in the inode.
+        if dir.size <= self.g.bsize
+            && (dir.size as usize).is_multiple_of(DIRBLKSIZ)
             && self.g.run_problem(FragNo(dir.first), self.g.numfrags_up(dir.size.into())).is_none()
         {
             return Ok(vec![DirBlock { at: FragNo(dir.first), len: dir.size as usize, offset: 0 }]);
         }
-        let mut node = self.node(ino)?;
+        let mut node = self.node(dir.ino)?;
         self.dir_blocks(&mut node)
     }
 
-    /// Fills `buf` with a block of a directory, rounded up to whole fragments.
+    /// Fills `buf` with the bytes of a block of a directory that are below the directory's size.
     pub(super) fn fill_dir_block(
         &mut self,
         batch: &Batch,
         block: &DirBlock,
         buf: &mut Vec<u8>,
     ) -> Res<()> {
-        let fsize = self.g.fsize as usize;
-        let len = block.len.next_multiple_of(fsize);
-        buf.clear();
         if self.is_ahead(batch, block.at.0) {
-            let at = (block.at.0 - batch.from) as usize * fsize;
-            if let Some(bytes) = batch.bytes.get(at..at + len) {
+            let at = (block.at.0 - batch.from) as usize * self.g.fsize as usize;
+            if let Some(bytes) = batch.bytes.get(at..at + block.len) {
+                buf.clear();
                 buf.extend_from_slice(bytes);
                 return Ok(());
             }
         }
-        buf.resize(len, 0);
+        buf.resize(block.len, 0);
         self.store.read_into(block.at, buf)
     }
 }

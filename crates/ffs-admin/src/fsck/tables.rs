@@ -60,6 +60,16 @@ impl Rec {
         self.nlink = nlink;
     }
 
+    /// Whether it stays, with exactly as many names as its link count says.
+    pub(super) fn is_settled(&self) -> bool {
+        let kept = match self.state {
+            State::Found => true,
+            State::Used => !self.is_dir(),
+            _ => false,
+        };
+        kept && self.remaining == 0 && (1..=NLINK_MAX).contains(&self.nlink)
+    }
+
     /// Whether any name was found.
     pub(super) fn named(&self) -> bool {
         self.remaining < i32::from(self.nlink)

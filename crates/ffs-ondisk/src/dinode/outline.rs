@@ -4,17 +4,20 @@
 //! nothing else of them is asked for.
 //!
 //! # Invariants
-//! 1. Each field is what [`Dinode::decode`](super::Dinode::decode) gives; `None` where that would take the pointers
+//! 1. Each value is what [`Dinode::decode`](super::Dinode::decode) gives; `None` where that would take the pointers
 //!    for something else.
 
 use crate::geometry::{Format, Geometry, NDADDR};
-use crate::wire::{Endian, get};
+use crate::wire::get;
 
 use super::{FileFlags, FileType};
 
+/// Room for the pointers and attribute fields of an inode, all free.
+const ZEROS: [u8; 128] = [0; 128];
+
 /// A regular file or directory without indirect blocks and extended attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outline {
+pub struct Outline<'a> {
     /// Regular or directory.
     pub kind: FileType,
     /// Links.
@@ -25,58 +28,59 @@ pub struct Outline {
     pub size: u64,
     /// 512-byte units held.
     pub blocks: u64,
-    /// Direct pointers.
-    pub db: [i64; NDADDR],
+    direct: &'a [u8],
 }
 
-impl Outline {
+impl<'a> Outline<'a> {
     /// Reads the inode at the start of `b`; `None` unless it is a regular file or a directory without
     /// indirect blocks and extended attributes.
-    #[must_use]
-    pub fn read(g: &Geometry, b: &[u8]) -> Option<Outline> {
-        match g.format {
-            Format::Ufs1 => Self::from_ufs1(g.endian, b.first_chunk()?),
-            Format::Ufs2 => Self::from_ufs2(g.endian, b.first_chunk()?),
-        }
-    }
-
     // The offsets are those of `Dinode1` and `Dinode2`; a test compares.
-
-    fn from_ufs1(e: Endian, b: &[u8; 128]) -> Option<Outline> {
-        let indirect = b[88..100].iter().any(|&x| x != 0);
-        let kind = kind(get(b, 0, e))?;
-        if indirect {
+    #[inline]
+    #[must_use]
+    pub fn read(g: &Geometry, b: &'a [u8]) -> Option<Outline<'a>> {
+        let e = g.endian;
+        let kind = FileType::of_mode(get(b, 0, e))?;
+        if !matches!(kind, FileType::Regular | FileType::Directory) {
             return None;
         }
-        Some(Outline {
-            kind,
-            nlink: get(b, 2, e),
-            flags: FileFlags::from_bits_retain(get(b, 100, e)),
-            size: get(b, 8, e),
-            blocks: get::<u32>(b, 104, e).into(),
-            db: std::array::from_fn(|i| get::<i32>(b, 40 + 4 * i, e).into()),
-        })
+        let nlink = get(b, 2, e);
+        match g.format {
+            Format::Ufs1 => {
+                let flags = FileFlags::from_bits_retain(get(b, 100, e));
+                let (size, blocks) = (get(b, 8, e), get::<u32>(b, 104, e).into());
+                let direct = b.get(40..88)?;
+                let ordinary = is_zero(b.get(88..100)?);
+                ordinary.then_some(Outline { kind, nlink, flags, size, blocks, direct })
+            }
+            Format::Ufs2 => {
+                let flags = FileFlags::from_bits_retain(get(b, 88, e));
+                let (size, blocks) = (get(b, 16, e), get(b, 24, e));
+                let direct = b.get(112..208)?;
+                // `extsize` and `extb`, then `ib`.
+                let ordinary = is_zero(b.get(92..112)?) && is_zero(b.get(208..232)?);
+                ordinary.then_some(Outline { kind, nlink, flags, size, blocks, direct })
+            }
+        }
     }
 
-    fn from_ufs2(e: Endian, b: &[u8; 256]) -> Option<Outline> {
-        // `extsize` and `extb`, then `ib`: zeros in either byte order.
-        let extras = b[92..112].iter().any(|&x| x != 0) || b[208..232].iter().any(|&x| x != 0);
-        let kind = kind(get(b, 0, e))?;
-        if extras {
-            return None;
-        }
-        Some(Outline {
-            kind,
-            nlink: get(b, 2, e),
-            flags: FileFlags::from_bits_retain(get(b, 88, e)),
-            size: get(b, 16, e),
-            blocks: get(b, 24, e),
-            db: std::array::from_fn(|i| get(b, 112 + 8 * i, e)),
-        })
+    /// Direct pointer `i`; 0 beyond the last.
+    #[inline]
+    #[must_use]
+    pub fn pointer(&self, g: &Geometry, i: usize) -> i64 {
+        crate::bmap::pointer(g, self.direct, i)
+    }
+
+    /// Whether the direct pointers from `i` on are all 0.
+    #[inline]
+    #[must_use]
+    pub fn ends_at(&self, g: &Geometry, i: usize) -> bool {
+        let from = i.min(NDADDR) * g.format.pointer_size();
+        self.direct.get(from..).is_some_and(is_zero)
     }
 }
 
-fn kind(mode: u16) -> Option<FileType> {
-    let kind = FileType::of_mode(mode)?;
-    matches!(kind, FileType::Regular | FileType::Directory).then_some(kind)
+/// Whether all bytes are 0, of no more than [`ZEROS`].
+#[inline]
+fn is_zero(bytes: &[u8]) -> bool {
+    ZEROS.get(..bytes.len()) == Some(bytes)
 }
