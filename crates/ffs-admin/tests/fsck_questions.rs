@@ -191,7 +191,7 @@ fn phase_3_has_no_path_for_what_has_no_name_and_a_part_of_one_below() {
         } else {
             "?/sub/file".to_owned()
         };
-        assert_marked(&[links.clone()], Id::LinkHigh, Phase::References, &expected);
+        assert_marked(std::slice::from_ref(links), Id::LinkHigh, Phase::References, &expected);
     }
 }
 

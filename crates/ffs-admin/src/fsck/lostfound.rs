@@ -10,8 +10,8 @@ use ffs_ondisk::Ino;
 
 use super::Checker;
 use super::dirio::Entry;
+use super::dupnames::name_hash;
 use super::judge::{Draft, Res};
-use super::pass2::name_hash;
 use super::report::Id;
 use super::tables::State;
 

@@ -14,7 +14,7 @@
 //! | `ordinary` | phase 1 of the inodes nothing is wrong with |
 //! | `reader` | phase 2's way to the blocks of directories |
 //! | `tables`, `bits` | what the phases remember |
-//! | `node`, `walk`, `claim`, `dirio`, `chunk` | inodes, block pointers, directories |
+//! | `node`, `walk`, `claim`, `dirio`, `chunk`, `dupnames` | inodes, block pointers, directories |
 //! | `alloc`, `lostfound`, `snapshots`, `root` | repairs that need room or care |
 //! | `describe`, `names` | what a finding says of its inode; paths |
 //! | `meter` | how far the check is |
@@ -42,6 +42,7 @@ mod chunk;
 mod claim;
 mod describe;
 mod dirio;
+mod dupnames;
 mod erase;
 mod groups;
 mod judge;

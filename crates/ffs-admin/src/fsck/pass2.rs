@@ -9,16 +9,14 @@
 //!
 //! References: spec/fsck-and-crash.md §3.3.
 
-use std::hash::{BuildHasher, Hasher};
-
 use ffs_ondisk::Ino;
 use ffs_ondisk::dir::{self, DT_WHT, Record};
 use ffs_ondisk::geometry::DIRBLKSIZ;
-use foldhash::fast::FixedState;
 
 use super::Checker;
 use super::chunk::{Scan, zero_unused};
 use super::dirio::{DirBlock, Entry, new_chunk, remove_record, second_record};
+use super::dupnames::name_hash;
 use super::judge::{Draft, Res, Stop};
 use super::report::{Id, Phase, exit};
 use super::store::Class;
@@ -26,8 +24,6 @@ use super::tables::{Dir, Rec, State};
 
 /// The smallest directory: `.` and `..`.
 const MINDIRSIZE: u64 = 24;
-/// Names of one directory whose hashes are held at a time.
-const NAMES_AT_ONCE: usize = 4 << 20;
 
 /// What becomes of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,13 +32,6 @@ enum Verdict {
     Remove,
     Retype(u8),
     Whiteout,
-}
-
-/// The hash by which names are compared.
-pub(super) fn name_hash(name: &[u8]) -> u64 {
-    let mut hasher = FixedState::with_seed(0).build_hasher();
-    hasher.write(name);
-    hasher.finish()
 }
 
 impl Checker<'_> {
@@ -430,62 +419,6 @@ impl Checker<'_> {
                 }
             }
         }
-    }
-
-    /// Finds names that occur twice.
-    fn check_duplicate_names(&mut self, scan: &mut Scan) -> Res<()> {
-        scan.names.truncate(NAMES_AT_ONCE);
-        scan.names.sort_unstable();
-        let twice: Vec<u64> =
-            scan.names.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
-        if twice.is_empty() {
-            return Ok(());
-        }
-        let mut seen: std::collections::BTreeMap<Vec<u8>, u32> = std::collections::BTreeMap::new();
-        let mut again: Vec<(Entry, u32)> = Vec::new();
-        for entry in self.entries(scan.ino, usize::MAX)? {
-            if twice.binary_search(&name_hash(&entry.name)).is_err() {
-                continue;
-            }
-            match seen.get(&entry.name) {
-                Some(&first) => again.push((entry, first)),
-                None => drop(seen.insert(entry.name, entry.ino)),
-            }
-        }
-        for (entry, first) in again {
-            self.second_entry(scan.ino, &entry, first)?;
-        }
-        Ok(())
-    }
-
-    /// A name that occurs again: gone if it names the same inode, else renamed.
-    fn second_entry(&mut self, dir: Ino, entry: &Entry, first: u32) -> Res<()> {
-        let name = String::from_utf8_lossy(&entry.name).into_owned();
-        let same = entry.ino == first;
-        let message = format!("the name {name:?} occurs twice");
-        let after = if same { "removed".into() } else { format!("{name}.#{}", entry.ino) };
-        let draft = Draft::benign(Id::DupName, message).ino(dir).place(format!("entry {name:?}"));
-        let draft = draft.entry(&entry.name, Some(Ino(entry.ino)));
-        let draft = draft.before(entry.ino).after(after);
-        if self.judge.preen() {
-            self.mention(draft);
-            return Ok(());
-        }
-        if !self.ask(draft)? {
-            return Ok(());
-        }
-        self.restart();
-        // Of two entries that are alike in everything the first stays.
-        let passed = std::cell::Cell::new(!same);
-        let removed = self.remove_entry(dir, |e| e == entry && passed.replace(true))?;
-        if removed && !same {
-            let mut entry = entry.clone();
-            let suffix = format!(".#{}", entry.ino);
-            entry.name.truncate(dir::MAXNAMLEN - suffix.len());
-            entry.name.extend_from_slice(suffix.as_bytes());
-            let _ = self.add_entry(dir, &entry)?;
-        }
-        Ok(())
     }
 }
 
