@@ -17,7 +17,7 @@ for d in $(seq 0 99); do
         split -a 1 -d -b $((d * 7919 % 9973 + 1)) - "$tree/base/sub$d/file-"
 done
 for n in $(seq 2 $(((files + 999) / 1000))); do cp -r "$tree/base" "$tree/dir$n"; done
-"$ffs" build "$work/ffs.img" "$tree" >/dev/null
+"$ffs" build "$work/ffs.img" "$tree" >/dev/null 2>&1
 names=(ffs)
 if [ -n "${FFS_BEFORE:-}" ]; then names=(before ffs); fi
 if command -v mkfs.ext4 e2fsck >/dev/null; then

@@ -149,3 +149,19 @@ fn passes_are_counted_apart() {
     assert_eq!(last, (report.totals.passes, Phase::Summaries));
     assert_sound(&seen);
 }
+
+/// Of directories that contain each other one is dealt with: the count gets to its end all the same.
+#[test]
+fn what_is_settled_together_is_counted_to_the_end() {
+    let mut img = Img::with_tree(KINDS[0]);
+    let x = img.mkdir(2, "x");
+    let y = img.mkdir(x, "y");
+    img.add_entry(y, b"x", x, 4);
+    let (at, _) = img.entry(2, "x");
+    img.write(at, &[0; 4]);
+    let (seen, report) = watched(&img, FsckOptions::no());
+    assert!(report.counts.contains_key(&ffs_admin::fsck::Id::DirLoop));
+    assert_sound(&seen);
+    let all: Vec<Progress> = seen.into_iter().filter(|p| p.phase == Phase::Connectivity).collect();
+    assert_eq!(all.last().map(|p| (p.done, p.total)), Some((2, 2)));
+}
