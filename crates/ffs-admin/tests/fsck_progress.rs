@@ -37,7 +37,7 @@ fn by_phase(seen: &[Progress]) -> Vec<((u32, Phase), Vec<Progress>)> {
 fn assert_sound(seen: &[Progress]) {
     let mut keys = Vec::new();
     for (key, list) in by_phase(seen) {
-        assert!(!keys.contains(&key), "{key:?} is told twice");
+        assert!(!keys.contains(&key), "{key:?} is reported twice");
         keys.push(key);
         let total = list[0].total;
         assert_eq!(list[0].done, 0, "{list:?}");

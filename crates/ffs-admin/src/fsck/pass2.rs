@@ -42,14 +42,16 @@ impl Checker<'_> {
         self.check_root()?;
         let order = self.dirs.reading_order();
         let mut scan = Scan::default();
-        for (i, &(first, ino)) in order.iter().enumerate() {
+        // From here on no directory is made or removed in this phase: the indexes stay right.
+        for (i, &at) in order.iter().enumerate() {
             if i % 256 == 0 {
                 self.check_interrupt()?;
             }
-            if !self.is_ahead(&scan.batch, first) {
+            let Some(&dir) = self.dirs.all().get(at as usize) else { break };
+            if !self.is_ahead(&scan.batch, dir.first) {
                 self.read_ahead(&mut scan.batch, &order[i..]);
             }
-            self.scan_directory(&mut scan, ino)?;
+            self.scan_directory(&mut scan, &dir)?;
         }
         self.settle_dotdots()?;
         self.mark_reached();
@@ -114,14 +116,14 @@ impl Checker<'_> {
         Ok(true)
     }
 
-    fn scan_directory(&mut self, scan: &mut Scan, ino: Ino) -> Res<()> {
-        let Some(dir) = self.dirs.get(ino) else { return Ok(()) };
-        if !self.check_dir_size(&dir)? {
+    fn scan_directory(&mut self, scan: &mut Scan, dir: &Dir) -> Res<()> {
+        if !self.check_dir_size(dir)? {
             return Ok(());
         }
+        let ino = dir.ino;
         scan.ino = ino;
         scan.names.clear();
-        let blocks = self.blocks_of_directory(&dir)?;
+        let blocks = self.blocks_of_directory(dir)?;
         for block in &blocks {
             self.scan_block(scan, block)?;
             self.advance((block.len / DIRBLKSIZ) as u64);

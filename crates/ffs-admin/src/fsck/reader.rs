@@ -7,8 +7,8 @@
 //! 1. What is handed out is what the store would read at that moment: a batch that a repair has overtaken, or a part
 //!    of which cannot be read, is not used.
 
+use ffs_ondisk::FragNo;
 use ffs_ondisk::geometry::DIRBLKSIZ;
-use ffs_ondisk::{FragNo, Ino};
 
 use super::Checker;
 use super::dirio::DirBlock;
@@ -16,7 +16,7 @@ use super::judge::Res;
 use super::tables::Dir;
 
 /// Most bytes read at a time.
-const BATCH: u64 = 256 << 10;
+const BATCH: u64 = 128 << 10;
 /// Bytes that are read although nobody asked for them, between two directories.
 const GAP: u64 = 16 << 10;
 
@@ -34,13 +34,15 @@ pub(super) struct Batch {
 
 impl Checker<'_> {
     /// Reads the first of the directories in `order`, and those that lie close behind it, together.
-    pub(super) fn read_ahead(&mut self, batch: &mut Batch, order: &[(u64, Ino)]) {
+    pub(super) fn read_ahead(&mut self, batch: &mut Batch, order: &[u32]) {
         let overtaken = batch.revision.take().is_some_and(|r| r != self.store.revision());
         batch.limit = if overtaken { 0 } else { (2 * batch.limit).clamp(GAP, BATCH) };
-        let Some(&(from, _)) = order.first() else { return };
+        let dirs = self.dirs.all();
+        let mut firsts = order.iter().filter_map(|&i| Some(dirs.get(i as usize)?.first)).peekable();
+        let Some(&from) = firsts.peek() else { return };
         let (fsize, block) = (u64::from(self.g.fsize), u64::from(self.g.frag));
         let mut end = from;
-        for &(first, _) in order {
+        for first in firsts {
             // Blocks of more than this directory would only be read for others.
             if (first + block - from) * fsize > batch.limit || first > end + GAP / fsize {
                 break;

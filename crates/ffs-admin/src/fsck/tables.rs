@@ -262,10 +262,10 @@ impl Dirs {
         &self.list
     }
 
-    /// First blocks and inode numbers in the order of the former, so that the disk is read in one direction.
-    pub(super) fn reading_order(&self) -> Vec<(u64, Ino)> {
-        let mut order: Vec<(u64, Ino)> = self.list.iter().map(|d| (d.first, d.ino)).collect();
-        order.sort_unstable();
+    /// Indexes of [`Dirs::all`] in the order of the first blocks, so that the disk is read in one direction.
+    pub(super) fn reading_order(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.list.len() as u32).collect();
+        order.sort_unstable_by_key(|&i| (self.list[i as usize].first, i));
         order
     }
 }
