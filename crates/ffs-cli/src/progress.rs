@@ -68,6 +68,12 @@ impl Progress {
         self.show_if_due();
     }
 
+    /// A new piece of work begins: counts, rate and time left start over.
+    pub(crate) fn begin(&mut self, what: String) {
+        self.bar.reset();
+        self.message(what);
+    }
+
     /// What is being worked on.
     pub(crate) fn message(&mut self, what: String) {
         self.bar.set_message(what);

@@ -1,6 +1,6 @@
 //! SIGINT and SIGTERM: the first asks a command to stop in order, the second ends it at once.
 //!
-//! An image that is open for writing is then still unmounted cleanly.
+//! An image that is open for writing is then still unmounted cleanly. SIGUSR1 asks how far a command is.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use crate::fail::{Failure, INTERRUPTED};
 
@@ -29,6 +29,24 @@ fn registered() -> Arc<AtomicBool> {
         let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
     }
     stop
+}
+
+/// Set by SIGUSR1 until it is answered.
+static STATUS: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// Begins to listen for SIGUSR1, by which the user asks how far a command is (BSD's SIGINFO, ^T).
+pub(crate) fn listen_for_status() {
+    STATUS.get_or_init(|| {
+        let asked = Arc::default();
+        // SIGUSR1 can be caught.
+        let _ = signal_hook::flag::register(SIGUSR1, Arc::clone(&asked));
+        asked
+    });
+}
+
+/// Whether the user has asked since the last call how far the command is.
+pub(crate) fn status_asked() -> bool {
+    STATUS.get().is_some_and(|asked| asked.swap(false, Ordering::Relaxed))
 }
 
 /// What is set when the user wants the command to stop; `None` if nobody listens.

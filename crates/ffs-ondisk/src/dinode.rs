@@ -7,8 +7,10 @@
 //! 3. Nothing is judged here but the check hash: [`check`] does that.
 
 mod kind;
+mod outline;
 
 pub use kind::{FileFlags, FileType};
+pub use outline::Outline;
 
 use crate::error::{Corrupt, Error, Place, Structure};
 use crate::geometry::{Format, Geometry, NDADDR, NIADDR};

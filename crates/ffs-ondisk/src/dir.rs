@@ -210,13 +210,47 @@ pub fn read(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>, BadR
         return Ok(Record { off, ino, reclen, dtype, name: &[] });
     }
     let name = chunk.get(off + HEADER..off + HEADER + namlen).unwrap_or(&[]);
-    if let Some(&c) = name.iter().find(|&&c| c == 0 || c == b'/') {
+    if let Some(c) = bad_name_byte(name) {
         return Err(bad("name byte", c.into(), "neither NUL nor '/'"));
     }
     match chunk.get(off + HEADER + namlen) {
         Some(0) => Ok(Record { off, ino, reclen, dtype, name }),
         other => Err(bad("byte after the name", other.copied().unwrap_or(0).into(), "NUL")),
     }
+}
+
+/// Reads the record at byte `off` of `chunk` after [`read`] has found it good: its name is not looked at again.
+///
+/// # Errors
+/// As [`header`].
+#[inline]
+pub fn read_again(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>, BadRecord> {
+    let Header { ino, reclen, dtype, namlen } = header(fmt, chunk, off)?;
+    let name = chunk.get(off + HEADER..off + HEADER + namlen).unwrap_or(&[]);
+    Ok(Record { off, ino, reclen, dtype, name })
+}
+
+/// Whether every record of `chunk` is good, as [`read`] would find.
+#[must_use]
+pub fn is_sound(fmt: DirFormat, chunk: &[u8]) -> bool {
+    let mut off = 0;
+    while off < chunk.len() {
+        let Ok(rec) = header(fmt, chunk, off) else { return false };
+        let name = chunk.get(off + HEADER..off + HEADER + rec.namlen).unwrap_or(&[]);
+        let ended = chunk.get(off + HEADER + rec.namlen) == Some(&0);
+        if rec.live() && (bad_name_byte(name).is_some() || !ended) {
+            return false;
+        }
+        off += rec.reclen;
+    }
+    true
+}
+
+/// The first byte of a name that no name may have.
+fn bad_name_byte(name: &[u8]) -> Option<u8> {
+    // Names are short and good: a loop without an exit costs less than one that could end early.
+    let bad = name.iter().fold(false, |bad, &c| bad | (c == 0) | (c == b'/'));
+    if bad { name.iter().copied().find(|&c| c == 0 || c == b'/') } else { None }
 }
 
 /// Writes a whole record at byte `off` of `chunk`, name area padded with zeros.

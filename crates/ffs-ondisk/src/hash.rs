@@ -12,6 +12,15 @@ pub fn check_hash_parts(parts: &[&[u8]]) -> u32 {
 /// The check hash of `bytes` with the four bytes at `field` taken as zero.
 #[must_use]
 pub fn check_hash(bytes: &[u8], field: usize) -> u32 {
+    if let Some(whole) = bytes.first_chunk::<256>()
+        && bytes.len() == 256
+        && field <= 252
+    {
+        // An inode: one short call instead of three.
+        let mut whole = *whole;
+        whole.iter_mut().skip(field).take(4).for_each(|b| *b = 0);
+        return check_hash_parts(&[&whole]);
+    }
     let (head, rest) = bytes.split_at(field.min(bytes.len()));
     let tail = rest.get(4..).unwrap_or(&[]);
     let hole = rest.len().min(4);

@@ -30,6 +30,27 @@ impl Bits {
         }
     }
 
+    /// Sets the `n` bits from `at` on, which lie in one word; `false`, and no bit set, if one of them is set
+    /// already, is beyond the end or in another word.
+    pub(super) fn take(&mut self, at: u64, n: u32) -> bool {
+        let shift = at % 64;
+        if n == 0 || shift + u64::from(n) > 64 || at >= self.len || self.len - at < n.into() {
+            return false;
+        }
+        let mask = u64::MAX >> (64 - n) << shift;
+        let word = &mut self.words[(at / 64) as usize];
+        let free = *word & mask == 0;
+        if free {
+            *word |= mask;
+        }
+        free
+    }
+
+    /// Clears the `n` bits from `at` on, which [`Bits::take`] has set.
+    pub(super) fn give_back(&mut self, at: u64, n: u32) {
+        (at..at + u64::from(n)).for_each(|bit| self.clear(bit));
+    }
+
     pub(super) fn set_range(&mut self, from: u64, to: u64) {
         let to = to.min(self.len);
         let mut n = from;
@@ -69,6 +90,19 @@ mod tests {
         assert!(bits.get(130), "nothing beyond the end is free");
         bits.clear(129);
         assert!(!bits.get(129));
+    }
+
+    #[test]
+    fn a_run_is_taken_whole_or_not_at_all() {
+        let mut bits = Bits::new(130);
+        assert!(bits.take(56, 8) && bits.take(128, 2) && bits.take(64, 64));
+        for (at, n) in [(63, 1), (60, 8), (129, 2), (130, 1), (u64::MAX, 8), (0, 0), (0, 65)] {
+            let before = bits.words.clone();
+            assert!(!bits.take(at, n), "{at} {n}");
+            assert_eq!(bits.words, before, "{at} {n}");
+        }
+        bits.give_back(56, 8);
+        assert!(bits.take(60, 4) && !bits.take(56, 8));
     }
 
     #[test]

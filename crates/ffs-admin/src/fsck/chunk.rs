@@ -13,9 +13,11 @@ use ffs_ondisk::wire::get;
 use super::Checker;
 use super::dirio::{Entry, rebuild_first_chunk, remove_record};
 use super::judge::{Draft, Res};
+use super::reader::Batch;
 use super::report::Id;
 
-/// A directory being scanned.
+/// A directory being scanned, and memory for the next ones.
+#[derive(Default)]
 pub(super) struct Scan {
     /// Its inode.
     pub(super) ino: Ino,
@@ -23,12 +25,27 @@ pub(super) struct Scan {
     pub(super) names: Vec<u64>,
     /// Entries that a repair displaced.
     pub(super) spilled: Vec<Entry>,
+    /// Every record of the chunk at hand has been found good.
+    pub(super) sound: bool,
+    /// The block at hand.
+    pub(super) buf: Vec<u8>,
+    /// Directories read ahead.
+    pub(super) batch: Batch,
 }
 
 impl Checker<'_> {
     /// Repairs the chain of records; `true` if the chunk was changed.
-    pub(super) fn check_chain(&mut self, scan: &Scan, chunk: &mut [u8], offset: u64) -> Res<bool> {
+    pub(super) fn check_chain(
+        &mut self,
+        scan: &mut Scan,
+        chunk: &mut [u8],
+        offset: u64,
+    ) -> Res<bool> {
         let fmt = self.dir_format();
+        scan.sound = dir::is_sound(fmt, chunk);
+        if scan.sound {
+            return Ok(false);
+        }
         let (mut at, mut prev, mut changed) = (0, None, false);
         while at < chunk.len() {
             let bad = match dir::read(fmt, chunk, at) {
@@ -43,7 +60,7 @@ impl Checker<'_> {
             let place = format!("offset {}", offset + at as u64);
             let message = format!("directory corrupted: {}", bad.field);
             let draft = Draft::fatal(Id::DirCorrupt, message).ino(scan.ino).place(place);
-            let fix = self.judge.ask(draft.before(bad.found).after(bad.expected))?;
+            let fix = self.ask(draft.before(bad.found).after(bad.expected))?;
             changed |= fix;
             let len = usize::from(get::<u16>(chunk, at + 4, fmt.endian));
             match (chain, fix) {
@@ -73,12 +90,14 @@ impl Checker<'_> {
     pub(super) fn check_dots(&mut self, scan: &mut Scan, chunk: &mut [u8]) -> Res<bool> {
         let fmt = self.dir_format();
         let mut changed = false;
-        let first = dir::read(fmt, chunk, 0).ok().filter(Record::live).map(|r| Entry::of(&r));
-        match first {
+        let first = dir::read(fmt, chunk, 0).ok().filter(Record::live);
+        let in_order = |r: &Record<'_>| r.name == b"." && r.ino == scan.ino.0 && r.dtype == 4;
+        match first.filter(|r| !in_order(r)).map(|r| Entry::of(&r)) {
+            None if first.is_some() => {}
             Some(dot) if dot.name == b"." => changed |= self.check_dot(scan, chunk, &dot)?,
             _ => {
                 let draft = Draft::fatal(Id::DotMissing, "the first entry is not `.`: enter it");
-                if self.judge.ask(draft.ino(scan.ino))? {
+                if self.ask(draft.ino(scan.ino))? {
                     let dotdot = find_dotdot(fmt, chunk).unwrap_or(0);
                     let spilled = rebuild_first_chunk(fmt, chunk, scan.ino, Ino(dotdot));
                     scan.spilled.extend(spilled);
@@ -101,7 +120,7 @@ impl Checker<'_> {
             });
             if dtype != 4 && !fmt.old {
                 let draft = Draft::fatal(Id::DotDotType, "`..` has the wrong type").ino(scan.ino);
-                if self.judge.ask(draft.before(dtype).after(4))? {
+                if self.ask(draft.before(dtype).after(4))? {
                     dir::set_type(fmt, chunk, off, 4);
                     changed = true;
                 }
@@ -115,14 +134,14 @@ impl Checker<'_> {
         let mut changed = false;
         if dot.ino != scan.ino.0 {
             let draft = Draft::fatal(Id::DotBad, "`.` names another inode").ino(scan.ino);
-            if self.judge.ask(draft.before(dot.ino).after(scan.ino))? {
+            if self.ask(draft.before(dot.ino).after(scan.ino))? {
                 dir::set_ino(fmt, chunk, 0, scan.ino.0);
                 changed = true;
             }
         }
         if dot.dtype != 4 && !fmt.old {
             let draft = Draft::fatal(Id::DotType, "`.` has the wrong type").ino(scan.ino);
-            if self.judge.ask(draft.before(dot.dtype).after(4))? {
+            if self.ask(draft.before(dot.dtype).after(4))? {
                 dir::set_type(fmt, chunk, 0, 4);
                 changed = true;
             }

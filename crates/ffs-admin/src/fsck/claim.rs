@@ -76,8 +76,8 @@ impl Claims {
             Some(drop) => drop,
             None => {
                 let message = format!("pointer {why}: drop such pointers");
-                let draft = Draft::fatal(Id::BlkBad, message).ino(self.ino).place(run.place());
-                let drop = ck.judge.ask(draft.before(run.at).after(0))?;
+                let draft = Draft::fatal(Id::BlkBad, message).ino(self.ino).place(run.place(&ck.g));
+                let drop = ck.ask(draft.before(run.at).after(0))?;
                 self.drop_bad = Some(drop);
                 drop
             }
@@ -91,11 +91,11 @@ impl Visitor for Claims {
         if self.snapshot && !run.ext && (run.at == SNAP_NOCOPY || run.at == SNAP_OTHER) {
             return Ok(Action::Skip);
         }
-        if let Some(why) = ck.g.run_problem(run.frag(), run.frags) {
-            return self.bad_pointer(ck, run, why);
-        }
-        let contested = ck.claim(run.frag(), run.frags);
-        if contested {
+        if !ck.claim_unused(run) {
+            if let Some(why) = ck.g.run_problem(run.frag(), run.frags) {
+                return self.bad_pointer(ck, run, why);
+            }
+            ck.claim(run.frag(), run.frags);
             self.dups += 1;
             if self.dups == 1 {
                 ck.contest(self.ino, run)?;
@@ -125,8 +125,8 @@ impl Visitor for Claims {
                 let id = if run.ext { Id::Ext } else { Id::IndTrunc };
                 let ahead = self.may_be_ahead && id == Id::IndTrunc;
                 let draft = Draft::fatal_if(!ahead, id, "pointers beyond the size: drop them");
-                let draft = draft.ino(self.ino).place(run.place());
-                let drop = ck.judge.ask(draft.before(run.at).after(0))?;
+                let draft = draft.ino(self.ino).place(run.place(&ck.g));
+                let drop = ck.ask(draft.before(run.at).after(0))?;
                 self.drop_extra = Some(drop);
                 drop
             }
@@ -150,19 +150,25 @@ impl Visitor for Count {
 }
 
 impl Checker<'_> {
-    /// Claims `n` fragments; `true` if any of them was claimed before.
-    pub(super) fn claim(&mut self, at: ffs_ondisk::FragNo, n: u32) -> bool {
-        let mut contested = false;
+    /// Claims the fragments of a run of a block of the volume, none of which is claimed; `false` if it is not that.
+    ///
+    /// Metadata is claimed before all else, so what is unused is no metadata.
+    fn claim_unused(&mut self, run: &Run) -> bool {
+        let at = run.frag().0;
+        let one_block = self.g.fragnum(run.frag()) + run.frags <= self.g.frag;
+        at > 0 && one_block && self.used.take(at, run.frags)
+    }
+
+    /// Claims `n` fragments, and marks as contested those that were claimed before.
+    fn claim(&mut self, at: ffs_ondisk::FragNo, n: u32) {
         for f in at.0..at.0 + u64::from(n) {
             if self.used.get(f) {
-                contested = true;
                 let size = self.g.size;
                 self.dups.get_or_insert_with(|| super::bits::Bits::new(size)).set(f);
             } else {
                 self.used.set(f);
             }
         }
-        contested
     }
 
     /// Whether fragment `f` was claimed twice.
@@ -173,8 +179,8 @@ impl Checker<'_> {
     /// Inode `ino` claims fragments that are in use already.
     fn contest(&mut self, ino: Ino, run: &Run) -> Res<()> {
         let message = "fragments that are in use already: give it copies of its own";
-        let draft = Draft::fatal(Id::BlkDup, message).ino(ino).place(run.place());
-        let copy = self.judge.ask(draft.before(run.at))?;
+        let draft = Draft::fatal(Id::BlkDup, message).ino(ino).place(run.place(&self.g));
+        let copy = self.ask(draft.before(run.at))?;
         self.copying |= copy;
         Ok(())
     }

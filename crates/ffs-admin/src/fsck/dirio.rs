@@ -49,10 +49,10 @@ impl Entry {
     }
 }
 
-/// Lists data blocks up to the first hole or bad pointer.
-#[derive(Default)]
+/// Lists data blocks up to the first hole or bad pointer, at most `limit`.
 struct List {
     blocks: Vec<(FragNo, u32)>,
+    limit: usize,
 }
 
 impl Visitor for List {
@@ -63,7 +63,7 @@ impl Visitor for List {
         if run.level > 0 {
             return Ok(Action::Keep);
         }
-        if run.lbn != self.blocks.len() as u64 {
+        if run.lbn != self.blocks.len() as u64 || self.blocks.len() >= self.limit {
             return Ok(Action::Stop);
         }
         self.blocks.push((run.frag(), run.frags));
@@ -78,7 +78,12 @@ impl Checker<'_> {
 
     /// The blocks of a directory.
     pub(super) fn dir_blocks(&mut self, node: &mut Node) -> Res<Vec<DirBlock>> {
-        let mut list = List::default();
+        self.dir_blocks_up_to(node, usize::MAX)
+    }
+
+    /// The first blocks of a directory, at most `limit`.
+    pub(super) fn dir_blocks_up_to(&mut self, node: &mut Node, limit: usize) -> Res<Vec<DirBlock>> {
+        let mut list = List { blocks: Vec::new(), limit };
         self.walk(node, &mut list)?;
         let bsize = u64::from(self.g.bsize);
         let size = node.d.size;
@@ -102,16 +107,14 @@ impl Checker<'_> {
         ino: Ino,
         mut each: impl FnMut(&mut [u8]) -> Flow,
     ) -> Res<()> {
-        self.for_each_chunk_from(ino, 0, Class::Data, |_, chunk| each(chunk))
+        self.for_each_chunk_from(ino, 0, |_, chunk| each(chunk))
     }
 
-    /// The same from the block at offset `from` on, blocks written as `class`; `each` is also told the offset of
-    /// the block.
+    /// The same from the block at offset `from` on; `each` also gets the offset of the block.
     fn for_each_chunk_from(
         &mut self,
         ino: Ino,
         from: u64,
-        class: Class,
         mut each: impl FnMut(u64, &mut [u8]) -> Flow,
     ) -> Res<()> {
         let mut node = self.node(ino)?;
@@ -128,7 +131,7 @@ impl Checker<'_> {
                 }
             }
             if changed {
-                self.store.write(block.at, &buf, class)?;
+                self.store.write(block.at, &buf, Class::Data)?;
             }
             if done {
                 break;
@@ -139,14 +142,11 @@ impl Checker<'_> {
 
     /// Takes every name but `.` and `..` out of directory `ino`, which will be cleared.
     pub(super) fn empty_out(&mut self, ino: Ino) -> Res<()> {
-        let fmt = self.dir_format();
-        self.for_each_chunk_from(ino, 0, Class::Emptied, |_, chunk| {
-            let live = dir::records(fmt, chunk).filter_map(Result::ok).filter(Record::live);
-            let names = live.filter(|r| !matches!(r.name, b"." | b".."));
-            let all: Vec<usize> = names.map(|r| r.off).collect();
-            all.iter().for_each(|&off| dir::set_ino(fmt, chunk, off, 0));
-            Flow { changed: !all.is_empty(), done: false }
-        })
+        let mut node = self.node(ino)?;
+        for block in self.dir_blocks(&mut node)? {
+            self.store.empty_out(block.at, block.len)?;
+        }
+        Ok(())
     }
 
     /// The live entries of directory `ino` that are neither `.` nor `..`, at most `limit`.
@@ -206,7 +206,7 @@ impl Checker<'_> {
     fn insert_from(&mut self, dir: Ino, from: u64, entry: &Entry) -> Res<bool> {
         let fmt = self.dir_format();
         let mut added = None;
-        self.for_each_chunk_from(dir, from, Class::Data, |offset, chunk| {
+        self.for_each_chunk_from(dir, from, |offset, chunk| {
             let done = insert_record(fmt, chunk, entry);
             added = added.or(done.then_some(offset));
             Flow { changed: done, done }
@@ -335,6 +335,19 @@ impl Checker<'_> {
         let off = slot as usize * raw.len();
         self.store.patch(FragNo(u64::try_from(block).unwrap_or(0)), off, &raw, Class::Data)
     }
+}
+
+/// Takes every name but `.` and `..` out of the chunks of `buf`; whether there was one.
+pub(super) fn take_names_out(fmt: DirFormat, buf: &mut [u8]) -> bool {
+    let mut any = false;
+    for chunk in buf.chunks_exact_mut(DIRBLKSIZ) {
+        let live = dir::records(fmt, chunk).filter_map(Result::ok).filter(Record::live);
+        let names: Vec<usize> =
+            live.filter(|r| !matches!(r.name, b"." | b"..")).map(|r| r.off).collect();
+        names.iter().for_each(|&off| dir::set_ino(fmt, chunk, off, 0));
+        any |= !names.is_empty();
+    }
+    any
 }
 
 /// A fragment number as a pointer.

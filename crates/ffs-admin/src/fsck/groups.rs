@@ -28,7 +28,7 @@ impl Checker<'_> {
 
     /// Looks at every group.
     pub(super) fn phase0(&mut self) -> Res<()> {
-        self.enter(Phase::Groups)?;
+        self.enter(Phase::Groups, self.g.ncg.into())?;
         for c in 0..self.g.ncg {
             let c = CgNo(c);
             let bytes = self.read_group(c)?;
@@ -38,8 +38,9 @@ impl Checker<'_> {
             group.trusted &= !before.doubted;
             group.doubted = !group.trusted;
             self.groups[c.0 as usize] = group;
+            self.advance(1);
         }
-        self.report_bad_reads()
+        self.leave()
     }
 
     fn judge_group(&mut self, c: CgNo, mut bytes: Vec<u8>) -> Res<Group> {
@@ -55,7 +56,7 @@ impl Checker<'_> {
                 let scan = salvage_scan(&g, &bytes);
                 let message = format!("bad {} in the group's header: rebuild it", bad.field);
                 let draft = Draft::fatal(Id::CgMagic, message).place(place);
-                let sound = self.judge.ask(draft.before(bad.found).after(bad.expected))?;
+                let sound = self.ask(draft.before(bad.found).after(bad.expected))?;
                 if sound {
                     self.rebuild_header(c, bytes, scan)?;
                 }
@@ -69,7 +70,7 @@ impl Checker<'_> {
         let scan = if stored < least_initialised(&g) { g.ipg } else { stored.max(used) };
         if let Some(bad) = &hash {
             let draft = Draft::benign(Id::CgHash, "wrong check hash").place(place.clone());
-            if self.judge.ask(draft.before(&bad.found))? {
+            if self.ask(draft.before(&bad.found))? {
                 // Marks beyond the initialised inodes may be half of a torn write: the inode blocks were
                 // initialised before it, so they can be looked at.
                 self.rebuild_header(c, bytes, scan)?;
@@ -81,7 +82,7 @@ impl Checker<'_> {
                 "fewer inodes initialised than any group has"
             };
             let draft = Draft::fatal(Id::CgMagic, message).place(place);
-            if self.judge.ask(draft.before(stored).after(scan))? {
+            if self.ask(draft.before(stored).after(scan))? {
                 self.rebuild_header(c, bytes, scan)?;
             }
         }

@@ -1,6 +1,7 @@
 //! Who decides what is repaired.
 //!
-//! **Purpose.** Every inconsistency goes through [`Judge::ask`]: it is recorded, and the answer says whether the
+//! **Purpose.** Every inconsistency goes through [`Judge::ask`] (from `Checker::ask`, which adds what the inode
+//! concerned is): it is recorded, and the answer says whether the
 //! caller repairs it.
 //!
 //! **Invariants.**
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ffs_device::DeviceError;
 use ffs_ondisk::Ino;
 
-use super::report::{Finding, Id, MAX_FINDINGS, Phase, Severity};
+use super::report::{Finding, Id, InodeInfo, MAX_FINDINGS, Phase, Severity};
 
 /// Why the check ends before its end.
 #[derive(Debug)]
@@ -83,18 +84,7 @@ pub(super) struct Draft(Finding);
 
 impl Draft {
     fn new(id: Id, severity: Severity, message: impl Into<String>) -> Draft {
-        Draft(Finding {
-            id,
-            severity,
-            phase: Phase::Setup,
-            ino: None,
-            path: None,
-            place: None,
-            message: message.into(),
-            before: None,
-            after: None,
-            repaired: false,
-        })
+        Draft(Finding::new(id, severity, message))
     }
 
     pub(super) fn fatal(id: Id, message: impl Into<String>) -> Draft {
@@ -118,6 +108,22 @@ impl Draft {
     pub(super) fn place(mut self, place: impl Into<String>) -> Draft {
         self.0.place = Some(place.into());
         self
+    }
+
+    /// The finding is about the entry `name` of the directory, which names inode `names`.
+    pub(super) fn entry(mut self, name: &[u8], names: Option<Ino>) -> Draft {
+        self.0.entry = Some(String::from_utf8_lossy(name).into_owned());
+        self.0.target = names.map(InodeInfo::unread);
+        self
+    }
+
+    /// What has been collected so far.
+    pub(super) fn finding(&mut self) -> &mut Finding {
+        &mut self.0
+    }
+
+    fn key(&self) -> Key {
+        (self.0.id, self.0.ino, self.0.place.clone())
     }
 
     pub(super) fn before(mut self, value: impl ToString) -> Draft {
@@ -175,14 +181,19 @@ impl Judge {
         !self.preen && matches!(self.answers, Answers::Ask(_))
     }
 
+    /// Whether somebody will read the finding: it is listed, and not one that was refused before.
+    pub(super) fn will_show(&self, draft: &Draft) -> bool {
+        (self.asks() || self.findings.len() < MAX_FINDINGS) && !self.refused.contains(&draft.key())
+    }
+
     /// Records the finding; `true` if it is to be repaired.
     pub(super) fn ask(&mut self, draft: Draft) -> Res<bool> {
-        let mut finding = draft.0;
-        finding.phase = self.phase;
-        let key = (finding.id, finding.ino, finding.place.clone());
+        let key = draft.key();
         if self.refused.contains(&key) {
             return Ok(false);
         }
+        let mut finding = draft.0;
+        finding.phase = self.phase;
         if self.preen && finding.severity == Severity::Fatal {
             self.resolved = false;
             self.record(finding);

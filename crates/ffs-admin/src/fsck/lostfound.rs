@@ -10,8 +10,8 @@ use ffs_ondisk::Ino;
 
 use super::Checker;
 use super::dirio::Entry;
+use super::dupnames::name_hash;
 use super::judge::{Draft, Res};
-use super::pass2::name_hash;
 use super::report::Id;
 use super::tables::State;
 
@@ -29,7 +29,7 @@ impl Checker<'_> {
         let rec = self.inodes.get(ino);
         if !self.add_entry(home, &Entry { ino: ino.0, dtype: rec.dtype, name })? {
             let draft = Draft::fatal(Id::LfFull, "no room in lost+found").ino(ino);
-            self.judge.note(draft)?;
+            self.note(draft)?;
             return Ok(false);
         }
         self.inodes.count(ino, -1);
@@ -73,14 +73,14 @@ impl Checker<'_> {
     fn find_lost_found(&mut self) -> Res<Option<Ino>> {
         let Some(entry) = self.lookup(Ino::ROOT, NAME)? else {
             let draft = Draft::benign(Id::LfCreate, "no lost+found directory: make one");
-            return if self.judge.ask(draft)? { self.make_lost_found() } else { Ok(None) };
+            return if self.ask(draft)? { self.make_lost_found() } else { Ok(None) };
         };
         let rec = self.inodes.get(Ino(entry.ino));
         if entry.ino >= 2 && rec.is_dir() && rec.state == State::Found {
             return Ok(Some(Ino(entry.ino)));
         }
         let draft = Draft::fatal(Id::LfType, "lost+found is not a directory: make another");
-        if !self.judge.ask(draft.ino(Ino(entry.ino)))? {
+        if !self.ask(draft.ino(Ino(entry.ino)))? {
             return Ok(None);
         }
         // What had the name keeps its content and is reconnected like all else.

@@ -11,10 +11,14 @@
 //! | `locate` | which superblock |
 //! | `setup` | what is wrong with it |
 //! | `groups`, `pass1`, `pass1b`, `pass2` ... `pass5` | the phases |
+//! | `ordinary` | phase 1 of the inodes nothing is wrong with |
+//! | `reader` | phase 2's way to the blocks of directories |
 //! | `tables`, `bits` | what the phases remember |
-//! | `node`, `walk`, `claim`, `dirio`, `chunk` | inodes, block pointers, directories |
+//! | `node`, `walk`, `claim`, `dirio`, `chunk`, `dupnames` | inodes, block pointers, directories |
 //! | `alloc`, `lostfound`, `snapshots`, `root` | repairs that need room or care |
-//! | `run`, `paths` | the loop of the phases, the commit, the report |
+//! | `describe`, `names` | what a finding says of its inode; paths |
+//! | `meter` | how far the check is |
+//! | `run` | the loop of the phases, the commit, the report |
 //!
 //! **Invariants.**
 //! 1. `-n` never writes. Preen writes nothing unless it can repair everything it finds, and is a pure function
@@ -36,20 +40,25 @@ mod alloc;
 mod bits;
 mod chunk;
 mod claim;
+mod describe;
 mod dirio;
+mod dupnames;
 mod erase;
 mod groups;
 mod judge;
 mod locate;
 mod lostfound;
+mod meter;
+mod names;
 mod node;
+mod ordinary;
 mod pass1;
 mod pass1b;
 mod pass2;
 mod pass3;
 mod pass4;
 mod pass5;
-mod paths;
+mod reader;
 pub mod report;
 mod root;
 mod run;
@@ -69,11 +78,13 @@ use ffs_ondisk::{Geometry, Ino, Superblock, Timespec};
 
 use bits::Bits;
 use judge::{Judge, Res, Stop};
+use meter::Meter;
+use names::Names;
 use store::Store;
 use tables::{Dirs, Group, Inodes};
 
 pub use judge::{Answer, Answers, Operator};
-pub use report::{Finding, FsckReport, Id, Phase, Severity, Totals, exit};
+pub use report::{Finding, FsckReport, Id, InodeInfo, Phase, Severity, Totals, exit};
 
 /// Times the phases may run in one check.
 const MAX_PASSES: u32 = 40;
@@ -177,6 +188,9 @@ impl FsckOptions {
 }
 
 /// How far a check is.
+///
+/// In a phase of a pass `total` stays the same and `done` only rises, from 0 to `total`. The steps of phases 1, 1b
+/// and 4 are inodes, those of phase 2 512-byte chunks of directories, of phase 3 directories, else cylinder groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     /// The phase.
@@ -185,7 +199,7 @@ pub struct Progress {
     pub pass: u32,
     /// Steps done in this phase.
     pub done: u64,
-    /// Steps of this phase.
+    /// Steps of this phase; 0 if there is nothing to do in it.
     pub total: u64,
 }
 
@@ -229,18 +243,7 @@ pub fn quick_check(dev: &Arc<dyn BlockDevice>) -> Vec<Finding> {
     let report = Fsck::new(Arc::clone(dev), options).run();
     let mut findings = report.findings;
     if let Some(why) = report.stopped {
-        findings.push(Finding {
-            id: Id::SbBad,
-            severity: Severity::Fatal,
-            phase: Phase::Setup,
-            ino: None,
-            path: None,
-            place: None,
-            message: why,
-            before: None,
-            after: None,
-            repaired: false,
-        });
+        findings.push(Finding::new(Id::SbBad, Severity::Fatal, why));
     }
     findings
 }
@@ -279,6 +282,10 @@ struct Checker<'a> {
     alloc_hint: u32,
     new_frags: BTreeSet<u64>,
     new_inodes: BTreeSet<u32>,
+    /// Where names are, for the paths in findings.
+    names: Option<Names>,
+    /// Times names may be looked for again.
+    name_searches: u32,
     lostfound: Option<Option<Ino>>,
     /// Hashes of the names in `lost+found`.
     lostfound_names: BTreeSet<u64>,
@@ -289,6 +296,7 @@ struct Checker<'a> {
     erase: Erase,
     totals: Totals,
     pass: u32,
+    meter: Meter,
     lostfound_mode: u16,
     keep_orphans: bool,
     zero_unused: bool,

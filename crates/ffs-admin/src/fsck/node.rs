@@ -102,6 +102,10 @@ impl Checker<'_> {
         node.d.encode(&self.g, &mut node.raw);
         node.stored_blocks = node.d.blocks;
         node.changed = false;
+        if node.is_dir() {
+            let (first, size) = (u64::try_from(node.d.db[0]).unwrap_or(0), node.d.size);
+            self.dirs.update(node.ino, |d| d.place(first, size));
+        }
         self.put_inode(node.ino, &node.raw)
     }
 

@@ -30,17 +30,17 @@ const ZEROS: [u8; 120] = [0; 120];
 impl Checker<'_> {
     /// Looks at all inodes.
     pub(super) fn phase1(&mut self) -> Res<()> {
-        self.enter(Phase::Blocks)?;
+        let inodes = self.groups.iter().map(|group| u64::from(group.scan.min(self.g.ipg))).sum();
+        self.enter(Phase::Blocks, inodes)?;
         self.claim_metadata();
         self.rescue_root()?;
         for c in 0..self.g.ncg {
-            self.progress(u64::from(c), u64::from(self.g.ncg));
             self.scan_group(CgNo(c))?;
             self.inodes.trim(CgNo(c));
             self.report_bad_reads()?;
             self.check_interrupt()?;
         }
-        Ok(())
+        self.leave()
     }
 
     /// Marks superblock copies, group blocks, inode blocks and the summary area.
@@ -71,12 +71,16 @@ impl Checker<'_> {
         let size = g.format.dinode_size();
         let scan = self.groups[c.0 as usize].scan.min(g.ipg);
         let per_chunk = (CHUNK / g.bsize as usize).max(1) * g.inopb as usize;
+        let mut buf = Vec::new();
+        self.inodes.expect(c, scan);
         for start in (0..scan as usize).step_by(per_chunk) {
             let n = per_chunk.min(scan as usize - start);
             let blocks = (start / g.inopb as usize) as u64;
             let bytes = n.next_multiple_of(g.inopb as usize) * size;
             let at = g.cgimin(c).plus(blocks * u64::from(g.frag));
-            let buf = self.store.read(at, bytes)?;
+            buf.resize(bytes, 0);
+            self.store.read_into(at, &mut buf)?;
+            self.advance(n as u64);
             for (i, raw) in buf.chunks_exact(size).take(n).enumerate() {
                 let index = (start + i) as u32;
                 let marked =
@@ -91,14 +95,17 @@ impl Checker<'_> {
     }
 
     fn check_inode(&mut self, ino: Ino, raw: &[u8]) -> Res<()> {
-        let g = self.g;
-        if get::<u16>(raw, 0, g.endian) == 0 {
+        if get::<u16>(raw, 0, self.g.endian) == 0 {
             return self.check_free_inode(ino, raw);
         }
+        if self.take_in_ordinary(ino, raw) {
+            return Ok(());
+        }
+        let g = self.g;
         let mut node = Node::decode(&g, ino, raw);
         if !dinode::hash_ok(&g, raw) {
             let draft = Draft::benign(Id::InoHash, "wrong inode check hash").ino(ino);
-            if self.adopting.contains(CkHash::INODE) || self.judge.ask(draft)? {
+            if self.adopting.contains(CkHash::INODE) || self.ask(draft)? {
                 self.rehash_inode(&mut node)?;
             }
         }
@@ -137,7 +144,7 @@ impl Checker<'_> {
         }
         let draft =
             Draft::fatal(Id::InoPartial, "free inode with a size or pointers: clear").ino(ino);
-        if self.judge.ask(draft)? {
+        if self.ask(draft)? {
             self.zero_inode(ino)?;
         }
         Ok(())
@@ -177,7 +184,7 @@ impl Checker<'_> {
     }
 
     fn clear_nonsense(&mut self, node: &Node, draft: Draft) -> Res<bool> {
-        if self.judge.ask(draft.ino(node.ino))? {
+        if self.ask(draft.ino(node.ino))? {
             self.zero_inode(node.ino)?;
         } else {
             // Its pointers are not followed; names of it are questioned in phase 2.
@@ -192,7 +199,7 @@ impl Checker<'_> {
     fn past_end(&mut self, node: &mut Node, extra: usize) -> Res<bool> {
         let message = format!("{extra} pointers beyond the size: drop them");
         let draft = Draft::fatal(Id::InoPastEnd, message).ino(node.ino).before(node.d.size);
-        if self.judge.ask(draft)? {
+        if self.ask(draft)? {
             drop_pointers(&self.g, node);
             self.save(node)?;
             return Ok(false);
@@ -231,7 +238,7 @@ impl Checker<'_> {
         let counted = self.g.frags_to_sectors(claims.frags);
         if stored != counted && !claims.reshaped {
             let draft = Draft::benign(Id::InoBlocks, "wrong block count").ino(node.ino);
-            if self.judge.ask(draft.before(stored).after(counted))? {
+            if self.ask(draft.before(stored).after(counted))? {
                 node.d.blocks = counted;
                 node.changed = true;
             }
@@ -248,7 +255,7 @@ impl Checker<'_> {
         }
         let message = "extended attributes without their blocks: drop them";
         let draft = Draft::fatal(Id::Ext, message).ino(node.ino).before(size).after(0);
-        if self.judge.ask(draft)? {
+        if self.ask(draft)? {
             node.d.extsize = 0;
             node.d.extb = [0; 2];
             node.changed = true;
@@ -261,7 +268,7 @@ impl Checker<'_> {
         let size = hole * u64::from(self.g.bsize);
         let message = format!("directory with an unallocated block {hole}: shorten");
         let draft = Draft::fatal(Id::DirHole, message).ino(node.ino);
-        if self.judge.ask(draft.before(node.d.size).after(size))? {
+        if self.ask(draft.before(node.d.size).after(size))? {
             node.d.size = size;
             self.drop_past_end(node, false)?;
             claims.reshaped = true;
@@ -285,7 +292,7 @@ impl Checker<'_> {
         let size = claims.end * u64::from(g.bsize);
         let message = "size beyond the end of the allocated blocks: shorten";
         let draft = Draft::benign(Id::InoEndHole, message).ino(node.ino);
-        if self.judge.ask(draft.before(node.d.size).after(size))? {
+        if self.ask(draft.before(node.d.size).after(size))? {
             node.d.size = size;
             node.changed = true;
             self.drop_past_end(node, true)?;
@@ -302,7 +309,7 @@ impl Checker<'_> {
             self.inodes.update(node.ino, |r| r.state = State::ZeroDir);
         } else if state == State::Used {
             let first = u64::try_from(node.d.db[0]).unwrap_or(0);
-            self.dirs.insert(Dir::new(node.ino, first));
+            self.dirs.insert(Dir::new(node.ino, first, node.d.size));
         }
     }
 }

@@ -31,7 +31,8 @@ impl Checker<'_> {
         if self.dups.is_none() {
             return Ok(());
         }
-        self.enter(Phase::Duplicates)?;
+        let inodes = (0..self.g.ncg).map(|c| self.inodes.in_group(CgNo(c)).len() as u64).sum();
+        self.enter(Phase::Duplicates, inodes)?;
         let mut rescan = Rescan {
             owned: Bits::new(self.g.size),
             snapshot: false,
@@ -47,13 +48,14 @@ impl Checker<'_> {
                 if self.inodes.get(ino).state != State::Free && ino.0 >= 2 {
                     self.rescan_inode(ino, &mut rescan)?;
                 }
+                self.advance(1);
             }
             self.check_interrupt()?;
         }
         if self.copying {
             self.restart();
         }
-        Ok(())
+        self.leave()
     }
 
     fn rescan_inode(&mut self, ino: Ino, rescan: &mut Rescan) -> Res<()> {
@@ -69,7 +71,7 @@ impl Checker<'_> {
             if rescan.failed {
                 let message = "no room for copies of contested fragments: clear the inode";
                 let draft = Draft::fatal(Id::InoBadDup, message).ino(ino);
-                if self.judge.ask(draft)? {
+                if self.ask(draft)? {
                     self.zero_inode(ino)?;
                 }
             }

@@ -9,26 +9,21 @@
 //!
 //! References: spec/fsck-and-crash.md §3.3.
 
-use std::hash::{BuildHasher, Hasher};
-
 use ffs_ondisk::Ino;
-use ffs_ondisk::dir::{self, DT_WHT};
+use ffs_ondisk::dir::{self, DT_WHT, Record};
 use ffs_ondisk::geometry::DIRBLKSIZ;
-use foldhash::fast::FixedState;
 
 use super::Checker;
 use super::chunk::{Scan, zero_unused};
 use super::dirio::{DirBlock, Entry, new_chunk, remove_record, second_record};
+use super::dupnames::name_hash;
 use super::judge::{Draft, Res, Stop};
-use super::node::Node;
 use super::report::{Id, Phase, exit};
 use super::store::Class;
 use super::tables::{Dir, Rec, State};
 
 /// The smallest directory: `.` and `..`.
 const MINDIRSIZE: u64 = 24;
-/// Names of one directory whose hashes are held at a time.
-const NAMES_AT_ONCE: usize = 4 << 20;
 
 /// What becomes of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,29 +34,28 @@ enum Verdict {
     Whiteout,
 }
 
-/// The hash by which names are compared.
-pub(super) fn name_hash(name: &[u8]) -> u64 {
-    let mut hasher = FixedState::with_seed(0).build_hasher();
-    hasher.write(name);
-    hasher.finish()
-}
-
 impl Checker<'_> {
     /// Looks at all directories.
     pub(super) fn phase2(&mut self) -> Res<()> {
-        self.enter(Phase::Names)?;
+        let chunks = self.dirs.all().iter().map(|d| u64::from(d.size) / DIRBLKSIZ as u64).sum();
+        self.enter(Phase::Names, chunks)?;
         self.check_root()?;
         let order = self.dirs.reading_order();
-        for (i, &ino) in order.iter().enumerate() {
+        let mut scan = Scan::default();
+        // From here on no directory is made or removed in this phase: the indexes stay right.
+        for (i, &at) in order.iter().enumerate() {
             if i % 256 == 0 {
-                self.progress(i as u64, order.len() as u64);
                 self.check_interrupt()?;
             }
-            self.scan_directory(ino)?;
+            let Some(&dir) = self.dirs.all().get(at as usize) else { break };
+            if !self.is_ahead(&scan.batch, dir.first) {
+                self.read_ahead(&mut scan.batch, &order[i..]);
+            }
+            self.scan_directory(&mut scan, &dir)?;
         }
         self.settle_dotdots()?;
         self.mark_reached();
-        self.report_bad_reads()
+        self.leave()
     }
 
     /// The root is a directory with content.
@@ -74,7 +68,7 @@ impl Checker<'_> {
             _ if !rec.is_dir() => (Id::RootType, "root is not a directory: make a new one"),
             _ => return Ok(()),
         };
-        if !self.judge.ask(Draft::fatal(id, message).ino(Ino::ROOT))? {
+        if !self.ask(Draft::fatal(id, message).ino(Ino::ROOT))? {
             return Err(Stop::Refused(exit::ERROR, "there is no usable root directory".into()));
         }
         self.dirs.remove(Ino::ROOT);
@@ -116,31 +110,33 @@ impl Checker<'_> {
         // Both names it will have, `.` and the one in the parent, count from the start.
         let rec = Rec { state: State::Found, dtype: 4, nlink: 2, remaining: 0 };
         self.inodes.set(ino, rec);
-        let mut dir = Dir::new(ino, at.0);
+        let mut dir = Dir::new(ino, at.0, DIRBLKSIZ as u64);
         (dir.parent, dir.dotdot, dir.has_dotdot) = (parent, parent, true);
         self.dirs.insert(dir);
         Ok(true)
     }
 
-    fn scan_directory(&mut self, ino: Ino) -> Res<()> {
-        let mut node = self.node(ino)?;
-        if !self.check_dir_size(&mut node)? {
+    fn scan_directory(&mut self, scan: &mut Scan, dir: &Dir) -> Res<()> {
+        if !self.check_dir_size(dir)? {
             return Ok(());
         }
-        let mut scan = Scan { ino, names: Vec::new(), spilled: Vec::new() };
-        let blocks = self.dir_blocks(&mut node)?;
+        let ino = dir.ino;
+        scan.ino = ino;
+        scan.names.clear();
+        let blocks = self.blocks_of_directory(dir)?;
         for block in &blocks {
-            self.scan_block(&mut scan, block)?;
+            self.scan_block(scan, block)?;
+            self.advance((block.len / DIRBLKSIZ) as u64);
         }
         for entry in std::mem::take(&mut scan.spilled) {
             let _ = self.add_entry(ino, &entry)?;
         }
-        self.check_duplicate_names(scan, &blocks)
+        self.check_duplicate_names(scan)
     }
 
     /// Whether the directory's size allows to read it.
-    fn check_dir_size(&mut self, node: &mut Node) -> Res<bool> {
-        let size = node.d.size;
+    fn check_dir_size(&mut self, dir: &Dir) -> Res<bool> {
+        let (ino, size) = (dir.ino, u64::from(dir.size));
         let (draft, sane) = if size < MINDIRSIZE {
             (Draft::fatal(Id::DirShort, "directory too short"), false)
         } else if !size.is_multiple_of(DIRBLKSIZ as u64) {
@@ -150,19 +146,21 @@ impl Checker<'_> {
             return Ok(true);
         };
         let right = size.next_multiple_of(DIRBLKSIZ as u64);
-        if !self.judge.ask(draft.ino(node.ino).before(size).after(right))? {
+        if !self.ask(draft.ino(ino).before(size).after(right))? {
             return Ok(sane);
         }
+        let mut node = self.node(ino)?;
         node.d.size = right;
-        self.save(node)?;
+        self.save(&mut node)?;
         Ok(true)
     }
 
     fn scan_block(&mut self, scan: &mut Scan, block: &DirBlock) -> Res<()> {
-        let mut buf = self.read_dir_block(block)?;
+        let mut buf = std::mem::take(&mut scan.buf);
+        self.fill_dir_block(&scan.batch, block, &mut buf)?;
         let mut changed = false;
         let fmt = self.dir_format();
-        for (i, chunk) in buf[..block.len].chunks_exact_mut(DIRBLKSIZ).enumerate() {
+        for (i, chunk) in buf.chunks_exact_mut(DIRBLKSIZ).enumerate() {
             let offset = block.offset + (i * DIRBLKSIZ) as u64;
             changed |= self.check_chain(scan, chunk, offset)?;
             if offset == 0 {
@@ -174,8 +172,9 @@ impl Checker<'_> {
             }
         }
         if changed && self.judge.may_write() {
-            self.store.write(block.at, &buf, Class::Data)?;
+            self.store.patch(block.at, 0, &buf, Class::Data)?;
         }
+        scan.buf = buf;
         Ok(())
     }
 
@@ -185,15 +184,20 @@ impl Checker<'_> {
         let (mut at, mut prev, mut changed, mut index) = (0, None, false, 0);
         while at < chunk.len() {
             // A chain that was not repaired ends here.
-            let Ok(rec) = dir::read(fmt, chunk, at) else { break };
-            let (len, entry) = (rec.reclen, Entry::of(&rec));
-            let verdict = match entry.ino {
-                0 => Verdict::Keep,
-                _ if index < dots => {
-                    self.count_dot(scan, &entry);
-                    Verdict::Keep
-                }
-                _ => self.check_entry(scan, &entry, offset + at as u64)?,
+            let rec = if scan.sound {
+                dir::read_again(fmt, chunk, at)
+            } else {
+                dir::read(fmt, chunk, at)
+            };
+            let Ok(rec) = rec else { break };
+            let len = rec.reclen;
+            let verdict = if !rec.live() || (index >= dots && self.count_ordinary(scan, &rec)) {
+                Verdict::Keep
+            } else if index < dots {
+                self.count_dot(scan, &rec);
+                Verdict::Keep
+            } else {
+                self.check_entry(scan, &Entry::of(&rec), offset + at as u64)?
             };
             changed |= verdict != Verdict::Keep;
             match verdict {
@@ -217,10 +221,28 @@ impl Checker<'_> {
         Ok(changed)
     }
 
-    fn count_dot(&mut self, scan: &Scan, entry: &Entry) {
-        if entry.name == b"." {
+    fn count_dot(&mut self, scan: &Scan, dot: &Record<'_>) {
+        if dot.name == b"." {
             self.inodes.count(scan.ino, -1);
         }
+    }
+
+    /// Counts a live entry nothing is wrong with; `false`, and nothing counted, if it has to be looked at closely.
+    fn count_ordinary(&mut self, scan: &mut Scan, entry: &Record<'_>) -> bool {
+        let child = Ino(entry.ino);
+        let old = self.g.maxsymlinklen == 0;
+        let Some(rec) = self.inodes.get_mut(child) else { return false };
+        let in_use = child.0 >= 2 && matches!(rec.state, State::Used | State::Found);
+        let dot = matches!(entry.name, b"." | b"..");
+        if !in_use || dot || (entry.dtype != rec.dtype && !old) {
+            return false;
+        }
+        if rec.is_dir() && !self.dirs.find_parent(child, scan.ino) {
+            return false;
+        }
+        rec.remaining = rec.remaining.saturating_sub(1);
+        scan.names.push(name_hash(entry.name));
+        true
     }
 
     fn check_entry(&mut self, scan: &mut Scan, entry: &Entry, offset: u64) -> Res<Verdict> {
@@ -228,10 +250,11 @@ impl Checker<'_> {
         let name = String::from_utf8_lossy(&entry.name).into_owned();
         let place = format!("entry {name:?} at offset {offset}");
         let draft = |id, message: &str| {
-            Draft::fatal(id, message).ino(scan.ino).place(place.clone()).before(entry.ino)
+            let draft = Draft::fatal(id, message).ino(scan.ino).place(place.clone());
+            draft.entry(&entry.name, Some(Ino(entry.ino))).before(entry.ino)
         };
         let refuse = |ck: &mut Self, draft| -> Res<Verdict> {
-            Ok(if ck.judge.ask(draft)? { Verdict::Remove } else { Verdict::Keep })
+            Ok(if ck.ask(draft)? { Verdict::Remove } else { Verdict::Keep })
         };
         match entry.name.as_slice() {
             b"." => return refuse(self, draft(Id::DotExtra, "another `.`: remove")),
@@ -243,7 +266,7 @@ impl Checker<'_> {
             if number && kind {
                 return Ok(Verdict::Keep);
             }
-            let fix = self.judge.ask(draft(Id::EntWhiteout, "half a whiteout: make it one"))?;
+            let fix = self.ask(draft(Id::EntWhiteout, "half a whiteout: make it one"))?;
             return Ok(if fix { Verdict::Whiteout } else { Verdict::Keep });
         }
         if entry.ino < 2 || entry.ino >= self.g.inodes() {
@@ -265,18 +288,20 @@ impl Checker<'_> {
             }
             State::ZeroDir => {
                 let d = Draft::benign(Id::EntZeroDir, "directory of size 0: remove");
-                return refuse(self, d.ino(scan.ino).place(place).before(entry.ino));
+                let d = d.ino(scan.ino).place(place).entry(&entry.name, Some(child));
+                return refuse(self, d.before(entry.ino));
             }
             _ => {}
         }
-        if rec.is_dir() && self.is_second_name(scan.ino, child, &place)? {
+        if rec.is_dir() && self.is_second_name(scan.ino, child, &entry.name, &place)? {
             return Ok(Verdict::Remove);
         }
         scan.names.push(name_hash(&entry.name));
         self.inodes.count(child, -1);
         if entry.dtype != rec.dtype && !fmt.old {
             let d = Draft::benign(Id::EntType, "wrong type in the entry").ino(scan.ino);
-            if self.judge.ask(d.place(place).before(entry.dtype).after(rec.dtype))? {
+            let d = d.entry(&entry.name, Some(child));
+            if self.ask(d.place(place).before(entry.dtype).after(rec.dtype))? {
                 return Ok(Verdict::Retype(rec.dtype));
             }
         }
@@ -284,7 +309,7 @@ impl Checker<'_> {
     }
 
     /// Whether this name of directory `child` is to be dropped because it has another.
-    fn is_second_name(&mut self, here: Ino, child: Ino, place: &str) -> Res<bool> {
+    fn is_second_name(&mut self, here: Ino, child: Ino, name: &[u8], place: &str) -> Res<bool> {
         let Some(dir) = self.dirs.get(child) else { return Ok(false) };
         let first = if child == Ino::ROOT { Ino::ROOT } else { dir.parent };
         if first.0 == 0 {
@@ -292,10 +317,10 @@ impl Checker<'_> {
             return Ok(false);
         }
         let draft = Draft::benign(Id::EntHardDir, "second name of a directory: remove one");
-        let draft = draft.ino(here).place(place).before(child);
+        let draft = draft.ino(here).place(place).entry(name, Some(child)).before(child);
         let dotdot = if dir.has_dotdot { dir.dotdot } else { self.peek_dotdot(child)? };
         let keep_this = first != here && dotdot == here && child != Ino::ROOT && child != here;
-        if !self.judge.ask(draft)? {
+        if !self.ask(draft)? {
             return Ok(false);
         }
         if !keep_this {
@@ -325,20 +350,21 @@ impl Checker<'_> {
 
     /// Compares `..` of every directory with where its name was found, and counts it.
     fn settle_dotdots(&mut self) -> Res<()> {
-        let all: Vec<Ino> = self.dirs.all().iter().map(|d| d.ino).collect();
         self.dirs.update(Ino::ROOT, |d| d.parent = Ino::ROOT);
-        for ino in all {
-            let Some(dir) = self.dirs.get(ino) else { continue };
+        // Nothing here makes or removes a directory.
+        for i in 0..self.dirs.all().len() {
+            let Some(&dir) = self.dirs.all().get(i) else { break };
+            let ino = dir.ino;
             if dir.parent.0 != 0 && !dir.has_dotdot {
                 let draft =
                     Draft::fatal(Id::DotDotMissing, "the second entry is not `..`: enter it");
-                if self.judge.ask(draft.ino(ino).after(dir.parent))? {
+                if self.ask(draft.ino(ino).after(dir.parent))? {
                     self.set_dotdot(ino, dir.parent)?;
                     self.restart();
                 }
             } else if dir.parent.0 != 0 && dir.dotdot != dir.parent {
                 let draft = Draft::benign(Id::DotDotWrong, "`..` names another directory").ino(ino);
-                if self.judge.ask(draft.before(dir.dotdot).after(dir.parent))? {
+                if self.ask(draft.before(dir.dotdot).after(dir.parent))? {
                     self.set_dotdot(ino, dir.parent)?;
                 }
             }
@@ -368,87 +394,33 @@ impl Checker<'_> {
     /// Marks the directories that the root leads to.
     pub(super) fn mark_reached(&mut self) {
         self.inodes.update(Ino::ROOT, |r| r.state = State::Found);
-        let all: Vec<Ino> = self.dirs.all().iter().map(|d| d.ino).collect();
         // Directories known not to be reached in this round, so that chains are climbed once.
-        let mut dead = vec![false; all.len()];
-        for &start in &all {
-            let mut path: Vec<(usize, Ino)> = Vec::new();
-            let mut ino = start;
+        let mut dead = vec![false; self.dirs.all().len()];
+        let mut path: Vec<(usize, Ino)> = Vec::new();
+        for start in 0..dead.len() {
+            path.clear();
+            let mut at = Some(start);
             let reached = loop {
-                if self.inodes.get(ino).state == State::Found {
-                    break true;
-                }
-                let Ok(i) = all.binary_search(&ino) else { break false };
-                if dead[i] || self.inodes.get(ino).state != State::Used {
+                let Some((i, dir)) = at.and_then(|i| Some((i, self.dirs.all().get(i)?))) else {
                     break false;
+                };
+                match self.inodes.get(dir.ino).state {
+                    State::Found => break true,
+                    State::Used if !dead[i] => {}
+                    _ => break false,
                 }
                 // Taken for dead until proven otherwise: this also ends climbs that go in a circle.
                 dead[i] = true;
-                path.push((i, ino));
-                ino = self.dirs.get(ino).map_or(Ino(0), |d| d.parent);
+                path.push((i, dir.ino));
+                at = self.dirs.position(dir.parent);
             };
             if reached {
-                for (i, ino) in path {
+                for &(i, ino) in &path {
                     dead[i] = false;
                     self.inodes.update(ino, |r| r.state = State::Found);
                 }
             }
         }
-    }
-
-    /// Finds names that occur twice.
-    fn check_duplicate_names(&mut self, mut scan: Scan, blocks: &[DirBlock]) -> Res<()> {
-        scan.names.truncate(NAMES_AT_ONCE);
-        scan.names.sort_unstable();
-        let twice: Vec<u64> =
-            scan.names.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
-        if twice.is_empty() || blocks.is_empty() {
-            return Ok(());
-        }
-        let mut seen: std::collections::BTreeMap<Vec<u8>, u32> = std::collections::BTreeMap::new();
-        let mut again: Vec<(Entry, u32)> = Vec::new();
-        for entry in self.entries(scan.ino, usize::MAX)? {
-            if twice.binary_search(&name_hash(&entry.name)).is_err() {
-                continue;
-            }
-            match seen.get(&entry.name) {
-                Some(&first) => again.push((entry, first)),
-                None => drop(seen.insert(entry.name, entry.ino)),
-            }
-        }
-        for (entry, first) in again {
-            self.second_entry(scan.ino, &entry, first)?;
-        }
-        Ok(())
-    }
-
-    /// A name that occurs again: gone if it names the same inode, else renamed.
-    fn second_entry(&mut self, dir: Ino, entry: &Entry, first: u32) -> Res<()> {
-        let name = String::from_utf8_lossy(&entry.name).into_owned();
-        let same = entry.ino == first;
-        let message = format!("the name {name:?} occurs twice");
-        let after = if same { "removed".into() } else { format!("{name}.#{}", entry.ino) };
-        let draft = Draft::benign(Id::DupName, message).ino(dir).place(format!("entry {name:?}"));
-        let draft = draft.before(entry.ino).after(after);
-        if self.judge.preen() {
-            self.judge.mention(draft);
-            return Ok(());
-        }
-        if !self.judge.ask(draft)? {
-            return Ok(());
-        }
-        self.restart();
-        // Of two entries that are alike in everything the first stays.
-        let passed = std::cell::Cell::new(!same);
-        let removed = self.remove_entry(dir, |e| e == entry && passed.replace(true))?;
-        if removed && !same {
-            let mut entry = entry.clone();
-            let suffix = format!(".#{}", entry.ino);
-            entry.name.truncate(dir::MAXNAMLEN - suffix.len());
-            entry.name.extend_from_slice(suffix.as_bytes());
-            let _ = self.add_entry(dir, &entry)?;
-        }
-        Ok(())
     }
 }
 

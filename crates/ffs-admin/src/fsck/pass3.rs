@@ -34,8 +34,8 @@ enum Anchor {
 impl Checker<'_> {
     /// Deals with unreachable directories.
     pub(super) fn phase3(&mut self) -> Res<()> {
-        self.enter(Phase::Connectivity)?;
         let anchors = self.anchors();
+        self.enter(Phase::Connectivity, anchors.len() as u64)?;
         let mut trees: BTreeMap<Ino, Vec<Ino>> = BTreeMap::new();
         let mut circles: BTreeSet<Ino> = BTreeSet::new();
         for (ino, anchor) in anchors {
@@ -48,13 +48,15 @@ impl Checker<'_> {
         for (top, tree) in trees {
             self.check_interrupt()?;
             self.unreferenced(top, &tree)?;
+            self.advance(tree.len() as u64);
         }
         for lowest in circles {
             self.check_interrupt()?;
             self.break_circle(lowest)?;
+            self.advance(1);
         }
         self.mark_reached();
-        self.report_bad_reads()
+        self.leave()
     }
 
     fn unreached(&self) -> Vec<Ino> {
@@ -99,7 +101,7 @@ impl Checker<'_> {
         } else {
             "unreferenced directory: reconnect"
         };
-        if !self.judge.ask(Draft::benign(Id::DirUnref, what).ino(top))? {
+        if !self.ask(Draft::benign(Id::DirUnref, what).ino(top))? {
             // Where it hangs nowhere, no directory need count it.
             self.uncount_dotdot(top);
             return Ok(());
@@ -123,7 +125,7 @@ impl Checker<'_> {
     /// Directories that contain each other: one of them is reconnected.
     fn break_circle(&mut self, ino: Ino) -> Res<()> {
         let draft = Draft::fatal(Id::DirLoop, "directories that contain each other: reconnect one");
-        if !self.judge.ask(draft.ino(ino))? {
+        if !self.ask(draft.ino(ino))? {
             return Ok(());
         }
         let Some(dir) = self.dirs.get(ino) else { return Ok(()) };

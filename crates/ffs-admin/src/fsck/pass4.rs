@@ -18,23 +18,25 @@ use super::tables::{NLINK_MAX, Rec, State};
 impl Checker<'_> {
     /// Looks at the counts of all inodes.
     pub(super) fn phase4(&mut self) -> Res<()> {
-        self.enter(Phase::References)?;
+        let inodes: u64 = (0..self.g.ncg).map(|c| self.inodes.in_group(CgNo(c)).len() as u64).sum();
+        // Twice: directories first.
+        self.enter(Phase::References, 2 * inodes)?;
         self.each_inode(Self::settle_directory)?;
         self.each_inode(Self::settle_count)?;
-        self.report_bad_reads()
+        self.leave()
     }
 
     fn each_inode(&mut self, mut f: impl FnMut(&mut Self, Ino, Rec) -> Res<()>) -> Res<()> {
         for c in 0..self.g.ncg {
-            self.progress(c.into(), self.g.ncg.into());
             self.check_interrupt()?;
-            for index in 0..self.inodes.in_group(CgNo(c)).len() as u32 {
-                let ino = Ino(c * self.g.ipg + index);
-                let rec = self.inodes.get(ino);
-                if rec.state != State::Free {
-                    f(self, ino, rec)?;
+            let inodes = self.inodes.in_group(CgNo(c)).len() as u32;
+            for index in 0..inodes {
+                let rec = self.inodes.in_group(CgNo(c)).get(index as usize).copied();
+                if let Some(rec) = rec.filter(|r| r.state != State::Free && !r.is_settled()) {
+                    f(self, Ino(c * self.g.ipg + index), rec)?;
                 }
             }
+            self.advance(inodes.into());
         }
         Ok(())
     }
@@ -48,20 +50,20 @@ impl Checker<'_> {
             State::Used => {
                 // Phase 3 was not allowed to reconnect it, or what it hangs on.
                 let draft = Draft::benign(Id::DirClear, "unreferenced directory: clear").ino(ino);
-                if self.judge.ask(draft)? {
+                if self.ask(draft)? {
                     self.doom_single(ino)?;
                     self.clear(ino, true)?;
                 }
             }
             State::Doomed => {
                 let draft = Draft::benign(Id::DirClear, "unreferenced directory: clear").ino(ino);
-                if self.judge.ask(draft)? {
+                if self.ask(draft)? {
                     self.clear(ino, true)?;
                 }
             }
             State::ZeroDir if !rec.named() => {
                 let draft = Draft::benign(Id::DirClear, "directory of size 0: clear").ino(ino);
-                if self.judge.ask(draft)? {
+                if self.ask(draft)? {
                     self.clear(ino, true)?;
                 }
             }
@@ -81,7 +83,7 @@ impl Checker<'_> {
         match rec.state {
             State::Candidate => {
                 let draft = Draft::fatal(Id::InoBadDup, "bad or contested blocks: clear").ino(ino);
-                if self.judge.ask(draft)? {
+                if self.ask(draft)? {
                     self.clear(ino, false)?;
                     self.again();
                 }
@@ -96,7 +98,7 @@ impl Checker<'_> {
         }
         if rec.unlinked() {
             let draft = Draft::benign(Id::InoUnref0, "link count 0 and no name: clear").ino(ino);
-            if self.judge.ask(draft)? {
+            if self.ask(draft)? {
                 self.clear(ino, true)?;
             }
             return Ok(());
@@ -111,7 +113,7 @@ impl Checker<'_> {
         let clear = size == 0 || (crash && !self.keep_orphans);
         let what = if clear { "no name: clear" } else { "no name: reconnect" };
         let draft = Draft::benign(Id::InoUnref, what).ino(ino).before(format!("size {size}"));
-        if self.judge.ask(draft)? {
+        if self.ask(draft)? {
             if clear {
                 return self.clear(ino, true);
             }
@@ -124,7 +126,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let draft = Draft::fatal(Id::InoUnref, "no name and not reconnected: clear").ino(ino);
-        if !self.judge.preen() && self.judge.ask(draft.place("clear"))? {
+        if !self.judge.preen() && self.ask(draft.place("clear"))? {
             self.clear(ino, true)?;
         }
         Ok(())
@@ -141,7 +143,7 @@ impl Checker<'_> {
         } else {
             Draft::fatal(Id::LinkLow, "link count too low")
         };
-        if self.judge.ask(draft.ino(ino).before(rec.nlink).after(right))? {
+        if self.ask(draft.ino(ino).before(rec.nlink).after(right))? {
             let mut node = self.node(ino)?;
             node.d.nlink = right;
             self.save(&mut node)?;

@@ -166,6 +166,32 @@ impl fmt::Display for Phase {
     }
 }
 
+/// What an operator has to know about an inode to decide what becomes of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InodeInfo {
+    /// Its number.
+    pub ino: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Type and permissions; 0 = unallocated.
+    pub mode: u16,
+    /// Link count.
+    pub nlink: u16,
+    /// Size, bytes.
+    pub size: u64,
+    /// Modification time, seconds since 1970.
+    pub mtime: i64,
+}
+
+impl InodeInfo {
+    /// Inode `ino`, nothing of which has been read.
+    pub(super) fn unread(ino: ffs_ondisk::Ino) -> InodeInfo {
+        InodeInfo { ino: ino.0, ..InodeInfo::default() }
+    }
+}
+
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
@@ -178,9 +204,18 @@ pub struct Finding {
     /// The inode concerned.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ino: Option<u32>,
-    /// A name of that inode, as far as one could be found.
+    /// A path of that inode. Begins with `?` where only the last part of it could be found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
+    /// The inode as it was when the finding was made, before any answer to it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub inode: Option<InodeInfo>,
+    /// The name of the directory entry concerned; `ino` is the directory.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub entry: Option<String>,
+    /// The inode that the entry names.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub target: Option<InodeInfo>,
     /// The place: a group, a block, an offset.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<String>,
@@ -196,6 +231,35 @@ pub struct Finding {
     pub repaired: bool,
 }
 
+impl Finding {
+    /// A finding about nothing in particular.
+    pub(super) fn new(id: Id, severity: Severity, message: impl Into<String>) -> Finding {
+        Finding {
+            id,
+            severity,
+            phase: Phase::Setup,
+            ino: None,
+            path: None,
+            inode: None,
+            entry: None,
+            target: None,
+            place: None,
+            message: message.into(),
+            before: None,
+            after: None,
+            repaired: false,
+        }
+    }
+
+    /// The path of what the entry concerned names; `None` if the finding is not about an entry.
+    #[must_use]
+    pub fn entry_path(&self) -> Option<String> {
+        let entry = self.entry.as_ref()?;
+        let dir = self.path.as_deref().unwrap_or("?");
+        Some(format!("{}/{entry}", dir.trim_end_matches('/')))
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.id, self.message)?;
@@ -206,7 +270,15 @@ impl fmt::Display for Finding {
             write!(f, " {place}")?;
         }
         if let Some(path) = &self.path {
-            write!(f, " {path}")?;
+            // Names come from the image: what a terminal would obey is shown as an escape.
+            f.write_str(" ")?;
+            for c in path.chars() {
+                if c.is_control() {
+                    write!(f, "{}", c.escape_default())?
+                } else {
+                    write!(f, "{c}")?
+                }
+            }
         }
         match (&self.before, &self.after) {
             (Some(b), Some(a)) => write!(f, " ({b} -> {a})")?,

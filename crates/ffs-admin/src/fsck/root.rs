@@ -26,7 +26,7 @@ impl Checker<'_> {
         let (old, new) = (node.d.mode, 0o040_000 | perm);
         let draft = Draft::fatal(id, "inode 2 holds a root directory: make it one").ino(Ino::ROOT);
         let draft = draft.before(format!("{old:#o}")).after(format!("{new:#o}"));
-        if self.judge.ask(draft)? {
+        if self.ask(draft)? {
             // The pointer area may have been taken for a link's text: decode it again as a directory's.
             let mut raw = node.raw().to_vec();
             ffs_ondisk::wire::put(&mut raw, 0, self.g.endian, new);

@@ -56,7 +56,7 @@ fn blank() -> FsckReport {
 }
 
 fn stopped(stop: Stop) -> FsckReport {
-    let (exit_code, why) = explain(stop);
+    let (exit_code, why) = explain(stop, false);
     FsckReport { exit_code, stopped: Some(why), ..blank() }
 }
 
@@ -81,12 +81,17 @@ fn skipped(sb: &Superblock, g: &Geometry) -> FsckReport {
     FsckReport { totals, clean: true, skipped: true, ..blank() }
 }
 
-/// Exit code and words for an early end.
-fn explain(stop: Stop) -> (u8, String) {
+/// Exit code and words for an early end; `softdep`: the volume promises soft updates.
+fn explain(stop: Stop, softdep: bool) -> (u8, String) {
     match stop {
+        Stop::Fatal if softdep => {
+            let why = "UNEXPECTED SOFT UPDATE INCONSISTENCY; nothing was changed. No crash leaves \
+                       this: examine the disk, then run ffs fsck without -p";
+            (exit::ERROR, why.to_owned())
+        }
         Stop::Fatal => {
-            let why = "UNEXPECTED INCONSISTENCY; run ffs fsck without -p".to_owned();
-            (exit::ERROR, why)
+            let why = "UNEXPECTED INCONSISTENCY; nothing was changed; run ffs fsck without -p";
+            (exit::ERROR, why.to_owned())
         }
         Stop::Device(error) => (exit::ERROR, error.to_string()),
         Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
@@ -143,6 +148,8 @@ impl<'a> Checker<'a> {
             alloc_hint: 0,
             new_frags: BTreeSet::new(),
             new_inodes: BTreeSet::new(),
+            names: None,
+            name_searches: names::SEARCHES,
             lostfound: None,
             lostfound_names: BTreeSet::new(),
             insert_hint: (Ino(0), 0),
@@ -150,6 +157,7 @@ impl<'a> Checker<'a> {
             erase: options.erase,
             totals: Totals::default(),
             pass: 0,
+            meter: Meter::default(),
             lostfound_mode: options.lostfound_mode,
             keep_orphans: options.keep_orphans,
             zero_unused: options.zero_unused,
@@ -168,7 +176,7 @@ impl<'a> Checker<'a> {
             self.pass = pass;
             self.reset();
             if self.one_pass()? {
-                return if self.judge.findings.is_empty() { Ok(()) } else { self.name_findings() };
+                return Ok(());
             }
         }
         self.judge.resolved = false;
@@ -217,19 +225,6 @@ impl<'a> Checker<'a> {
         self.repeating = self.judge.may_write();
     }
 
-    pub(super) fn enter(&mut self, phase: Phase) -> Res<()> {
-        self.judge.phase = phase;
-        self.progress(0, 1);
-        self.check_interrupt()
-    }
-
-    pub(super) fn progress(&mut self, done: u64, total: u64) {
-        let (phase, pass) = (self.judge.phase, self.pass);
-        if let Some(report) = self.report.as_deref_mut() {
-            report(Progress { phase, pass, done, total });
-        }
-    }
-
     pub(super) fn check_interrupt(&self) -> Res<()> {
         match &self.interrupt {
             Some(flag) if flag.load(Ordering::Relaxed) => Err(Stop::Interrupted),
@@ -242,7 +237,7 @@ impl<'a> Checker<'a> {
         for bad in self.store.take_bad() {
             let message = format!("cannot read, taken as zeros: {}", bad.reason);
             let place = format!("byte {}", bad.offset);
-            self.judge.note(Draft::fatal(Id::IoRead, message).place(place))?;
+            self.note(Draft::fatal(Id::IoRead, message).place(place))?;
         }
         Ok(())
     }
@@ -259,6 +254,9 @@ impl<'a> Checker<'a> {
         original: &Superblock,
     ) -> FsckReport {
         let mut outcome = outcome;
+        if !matches!(outcome, Err(Stop::Device(_) | Stop::Interrupted)) {
+            self.name_findings();
+        }
         let preen_stopped = self.judge.preen() && outcome.is_err();
         let mut clean = original.is_clean();
         if self.judge.may_write() && !preen_stopped && !matches!(outcome, Err(Stop::Device(_))) {
@@ -277,7 +275,7 @@ impl<'a> Checker<'a> {
             Ok(()) if judge.resolved => (exit::OK, None),
             Ok(()) => (exit::RERUN, None),
             Err(stop) => {
-                let (code, why) = explain(stop);
+                let (code, why) = explain(stop, self.softdep);
                 (code, Some(why))
             }
         };

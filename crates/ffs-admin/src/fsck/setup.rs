@@ -26,7 +26,7 @@ impl Checker<'_> {
         warnings: &[Warning],
         corrections: &[Correction],
     ) -> Res<()> {
-        self.enter(Phase::Setup)?;
+        self.enter(Phase::Setup, 0)?;
         let unconfirmed = warnings.contains(&Warning::Unconfirmed);
         let place = format!("byte {}", self.sb.location);
         match source {
@@ -58,7 +58,7 @@ impl Checker<'_> {
 
     fn superblock_again(&mut self, draft: Draft) -> Res<()> {
         // The copy in memory is right already; granted or not, the check goes on with it.
-        self.judge.ask(draft)?;
+        self.ask(draft)?;
         self.sb_damaged = true;
         Ok(())
     }
@@ -67,20 +67,20 @@ impl Checker<'_> {
     fn check_fields(&mut self) -> Res<()> {
         if !(0..=1).contains(&self.sb.f.optim) {
             let draft = Draft::fatal(Id::SbField, "unknown optimisation: set to time");
-            if self.judge.ask(draft.place("optim").before(self.sb.f.optim).after(0))? {
+            if self.ask(draft.place("optim").before(self.sb.f.optim).after(0))? {
                 self.sb.f.optim = 0;
             }
         }
         if !(0..=99).contains(&self.sb.f.minfree) {
             let draft = Draft::fatal(Id::SbField, "impossible minfree: set to the default");
-            if self.judge.ask(draft.place("minfree").before(self.sb.f.minfree).after(8))? {
+            if self.ask(draft.place("minfree").before(self.sb.f.minfree).after(8))? {
                 self.sb.f.minfree = 8;
             }
         }
         let half = i64::from(self.g.fpg / 2);
         if !self.g.old_layout && !self.foreign() && !(0..=half).contains(&self.sb.f.metaspace) {
             let draft = Draft::fatal(Id::SbField, "impossible metaspace: set to none");
-            if self.judge.ask(draft.place("metaspace").before(self.sb.f.metaspace).after(0))? {
+            if self.ask(draft.place("metaspace").before(self.sb.f.metaspace).after(0))? {
                 self.sb.f.metaspace = 0;
             }
         }
@@ -105,7 +105,7 @@ impl Checker<'_> {
                 Draft::benign(Id::SbHashes, format!("no check hashes for {what}: add them"));
             // Declining an offer is not leaving something unrepaired.
             let resolved = self.judge.resolved;
-            if self.judge.ask(draft.place(what))? {
+            if self.ask(draft.place(what))? {
                 self.adopting |= bit;
             }
             self.judge.resolved = resolved;
@@ -131,7 +131,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let draft = Draft::benign(Id::SbCkhash, "check hashes were not kept up: drop them");
-        if self.judge.ask(draft.before(format!("{:#x}", self.sb.f.metackhash)).after(0))? {
+        if self.ask(draft.before(format!("{:#x}", self.sb.f.metackhash)).after(0))? {
             self.sb.f.metackhash = 0;
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Checker<'_> {
         };
         let Some(field) = problem else { return Ok(()) };
         let message = format!("the last group's backup differs in {field}: write it again");
-        if self.judge.ask(Draft::fatal(Id::SbAlternate, message).place(format!("byte {at}")))? {
+        if self.ask(Draft::fatal(Id::SbAlternate, message).place(format!("byte {at}")))? {
             self.rewrite_backup = Some(at);
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Checker<'_> {
         let message = "no record to find backup superblocks by: write one";
         // Declining the offer is not leaving something unrepaired.
         let resolved = self.judge.resolved;
-        if self.judge.ask(Draft::benign(Id::SbRecovery, message))? {
+        if self.ask(Draft::benign(Id::SbRecovery, message))? {
             let class = super::store::Class::Data;
             self.store.patch(ffs_ondisk::FragNo(frag), off, &want, class)?;
         }
@@ -189,7 +189,7 @@ impl Checker<'_> {
         }
         let draft =
             Draft::benign(Id::SujChain, "the journal lists unlinked inodes: empty the list");
-        if self.judge.ask(draft.before(self.sb.f.sujfree).after(0))? {
+        if self.ask(draft.before(self.sb.f.sujfree).after(0))? {
             self.sb.f.sujfree = 0;
             self.sujfree = true;
         }

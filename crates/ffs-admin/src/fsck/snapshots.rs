@@ -45,7 +45,7 @@ impl Checker<'_> {
         if right != listed {
             let draft = Draft::benign(Id::SbSnapshot, "the superblock lists what is no snapshot");
             let draft = draft.before(format!("{listed:?}")).after(format!("{good:?}"));
-            if self.judge.ask(draft)? {
+            if self.ask(draft)? {
                 self.sb.f.snapinum = right;
             }
         }
@@ -89,7 +89,7 @@ impl Checker<'_> {
             let Some(slot) = self.unset_pointer(&mut node, lbn)? else { continue };
             let message = "a free block that a snapshot still reads: give it to the snapshot";
             let draft = Draft::benign(Id::CgLeak, message).ino(ino).place(format!("block {lbn}"));
-            if !self.judge.ask(draft)? {
+            if !self.ask(draft)? {
                 return Ok(());
             }
             let own = i64::try_from(at.0).unwrap_or(0);
@@ -155,7 +155,7 @@ impl Checker<'_> {
             let Some(slot) = self.unset_pointer(&mut node, lbn)? else { continue };
             let Some(copy) = self.alloc_for_snapshot()? else {
                 let message = "no room to preserve a block for a snapshot";
-                self.judge.mention(Draft::benign(Id::SbSnapshot, message).ino(ino));
+                self.mention(Draft::benign(Id::SbSnapshot, message).ino(ino));
                 return Ok(());
             };
             let left = self.g.size.saturating_sub(first).min(self.g.frag.into());

@@ -18,7 +18,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ffs_device::{BlockDevice, DeviceError};
+use ffs_ondisk::dir::DirFormat;
 use ffs_ondisk::{FragNo, Geometry};
+
+use super::dirio::take_names_out;
 
 use super::judge::{Res, Stop};
 use super::report::exit;
@@ -29,9 +32,6 @@ const MAX_BAD: usize = 1000;
 /// What a buffered fragment holds: decides when it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
-    /// Directory blocks out of which names were taken, because their directories are cleared: written although
-    /// nobody will read them.
-    Emptied,
     /// Directory, indirect and data blocks.
     Data,
     /// Inodes.
@@ -54,6 +54,10 @@ pub(super) struct Store {
     dev: Arc<dyn BlockDevice>,
     fsize: u64,
     dirty: BTreeMap<u64, (Class, Box<[u8]>)>,
+    /// Blocks of directories that are to be cleared: first fragment, bytes. Their names are taken out by the commit,
+    /// so that they need no room until then.
+    emptied: BTreeMap<u64, usize>,
+    format: DirFormat,
     early: Vec<(u64, Vec<u8>)>,
     late: Vec<(u64, Vec<u8>)>,
     limit: u64,
@@ -61,6 +65,7 @@ pub(super) struct Store {
     strict: bool,
     bad: Vec<BadRange>,
     written: bool,
+    revision: u64,
 }
 
 impl Store {
@@ -76,6 +81,8 @@ impl Store {
             dev,
             fsize: g.fsize.into(),
             dirty: BTreeMap::new(),
+            emptied: BTreeMap::new(),
+            format: DirFormat::of(g),
             early: Vec::new(),
             late: Vec::new(),
             limit,
@@ -83,6 +90,7 @@ impl Store {
             strict,
             bad: Vec::new(),
             written: false,
+            revision: 0,
         }
     }
 
@@ -93,7 +101,22 @@ impl Store {
 
     /// Whether repairs wait.
     pub(super) fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty() || !self.late.is_empty() || self.written
+        !self.dirty.is_empty() || !self.emptied.is_empty() || !self.late.is_empty() || self.written
+    }
+
+    /// How often what is read has changed: two reads at one revision give the same bytes.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Bytes that repairs may take.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Takes `bad` for what could not be read, whatever was met since it was taken.
+    pub(super) fn replace_bad(&mut self, bad: Vec<BadRange>) {
+        self.bad = bad;
     }
 
     /// The ranges that could not be read since the last call.
@@ -114,8 +137,14 @@ impl Store {
         if let Err(error) = self.dev.read_at(offset, buf) {
             self.salvage(offset, buf, error)?;
         }
+        self.overlay(at, buf);
+        Ok(())
+    }
+
+    /// Puts the repairs made so far into what was read from fragment `at` on.
+    fn overlay(&self, at: FragNo, buf: &mut [u8]) {
         if self.dirty.is_empty() {
-            return Ok(());
+            return;
         }
         let end = at.0 + (buf.len() as u64).div_ceil(self.fsize);
         for (frag, (_, bytes)) in self.dirty.range(at.0..end) {
@@ -123,7 +152,15 @@ impl Store {
             let n = bytes.len().min(buf.len() - from);
             buf[from..from + n].copy_from_slice(&bytes[..n]);
         }
-        Ok(())
+    }
+
+    /// Fills `buf` as [`Store::read_into`] does, if all of it can be read.
+    pub(super) fn read_whole(&self, at: FragNo, buf: &mut [u8]) -> bool {
+        let read = self.dev.read_at(at.0.saturating_mul(self.fsize), buf).is_ok();
+        if read {
+            self.overlay(at, buf);
+        }
+        read
     }
 
     /// Reads `len` bytes from fragment `at` on as the device has them, without buffered repairs.
@@ -157,12 +194,25 @@ impl Store {
 
     /// Buffers `bytes`, a whole number of fragments, for fragment `at` on.
     pub(super) fn write(&mut self, at: FragNo, bytes: &[u8], class: Class) -> Res<()> {
+        self.revision += 1;
         for (i, piece) in bytes.chunks(self.fsize as usize).enumerate() {
             let mut whole = vec![0; self.fsize as usize];
             whole[..piece.len()].copy_from_slice(piece);
             self.dirty.insert(at.0 + i as u64, (class, whole.into_boxed_slice()));
         }
-        if self.dirty.len() as u64 * self.fsize > self.limit {
+        self.keep_within_limit()
+    }
+
+    /// Has the names in `len` bytes of a directory from fragment `at` on taken out by the next commit, before all
+    /// else: the directory is to be cleared.
+    pub(super) fn empty_out(&mut self, at: FragNo, len: usize) -> Res<()> {
+        self.emptied.insert(at.0, len);
+        self.keep_within_limit()
+    }
+
+    fn keep_within_limit(&mut self) -> Res<()> {
+        let lists = self.emptied.len() * size_of::<(u64, usize)>();
+        if self.dirty.len() as u64 * self.fsize + lists as u64 > self.limit {
             self.spill()?;
         }
         Ok(())
@@ -180,17 +230,18 @@ impl Store {
 
     /// Forgets a buffered repair of `n` fragments that are free now.
     pub(super) fn forget(&mut self, at: FragNo, n: u64) {
+        self.revision += 1;
         for frag in at.0..at.0 + n {
-            if self.dirty.get(&frag).is_some_and(|(class, _)| *class != Class::Emptied) {
-                self.dirty.remove(&frag);
-            }
+            self.dirty.remove(&frag);
         }
     }
 
     /// The blocks of `frag` fragments with buffered names, pointers or inodes.
     pub(super) fn dirty_blocks(&self, frag: u32) -> Vec<u64> {
         let dirty = self.dirty.iter().filter(|(_, (class, _))| *class != Class::Group);
-        let mut blocks: Vec<u64> = dirty.map(|(at, _)| at / u64::from(frag)).collect();
+        let places = dirty.map(|(at, _)| at).chain(self.emptied.keys());
+        let mut blocks: Vec<u64> = places.map(|at| at / u64::from(frag)).collect();
+        blocks.sort_unstable();
         blocks.dedup();
         blocks
     }
@@ -213,18 +264,34 @@ impl Store {
             return Err(Stop::Refused(exit::ERROR, why));
         }
         self.write_raw(true)?;
-        [Class::Emptied, Class::Data, Class::Inode]
-            .into_iter()
-            .try_for_each(|class| self.write_class(class))
+        self.write_emptied()?;
+        self.write_class(Class::Data)?;
+        self.write_class(Class::Inode)
     }
 
     /// Writes everything.
     pub(super) fn commit(&mut self) -> Res<()> {
         self.write_raw(true)?;
-        for class in [Class::Emptied, Class::Data, Class::Inode, Class::Group] {
+        self.write_emptied()?;
+        for class in [Class::Data, Class::Inode, Class::Group] {
             self.write_class(class)?;
         }
         self.write_raw(false)
+    }
+
+    /// Takes the names out of directories that are to be cleared, on the device, and flushes.
+    fn write_emptied(&mut self) -> Res<()> {
+        let mut any = false;
+        for (at, len) in std::mem::take(&mut self.emptied) {
+            let whole = len.next_multiple_of(self.fsize as usize);
+            let mut buf = self.read_device(FragNo(at), whole)?;
+            if take_names_out(self.format, &mut buf[..len]) {
+                any = true;
+                self.written = true;
+                self.dev.write_at(at * self.fsize, &buf)?;
+            }
+        }
+        if any { Ok(self.dev.flush()?) } else { Ok(()) }
     }
 
     fn write_raw(&mut self, early: bool) -> Res<()> {

@@ -60,6 +60,16 @@ impl Rec {
         self.nlink = nlink;
     }
 
+    /// Whether it stays, with exactly as many names as its link count says.
+    pub(super) fn is_settled(&self) -> bool {
+        let kept = match self.state {
+            State::Found => true,
+            State::Used => !self.is_dir(),
+            _ => false,
+        };
+        kept && self.remaining == 0 && (1..=NLINK_MAX).contains(&self.nlink)
+    }
+
     /// Whether any name was found.
     pub(super) fn named(&self) -> bool {
         self.remaining < i32::from(self.nlink)
@@ -96,6 +106,19 @@ impl Inodes {
         group[index] = rec;
     }
 
+    /// Group `c` will have records of its first `inodes` inodes; [`Inodes::trim`] takes back what it has not.
+    pub(super) fn expect(&mut self, c: CgNo, inodes: u32) {
+        if let Some(group) = self.groups.get_mut(c.0 as usize) {
+            group.resize(inodes as usize, Rec::default());
+        }
+    }
+
+    /// The record of `ino`, if there is one.
+    pub(super) fn get_mut(&mut self, ino: Ino) -> Option<&mut Rec> {
+        let (cg, index) = self.split(ino);
+        self.groups.get_mut(cg)?.get_mut(index)
+    }
+
     /// Changes the record of `ino` in place.
     pub(super) fn update(&mut self, ino: Ino, change: impl FnOnce(&mut Rec)) {
         let mut rec = self.get(ino);
@@ -105,8 +128,8 @@ impl Inodes {
 
     /// One name more (`-1`) or less (`+1`) of `ino` is on disk.
     pub(super) fn count(&mut self, ino: Ino, delta: i32) {
-        if self.get(ino).state != State::Free {
-            self.update(ino, |r| r.remaining = r.remaining.saturating_add(delta));
+        if let Some(rec) = self.get_mut(ino).filter(|r| r.state != State::Free) {
+            rec.remaining = rec.remaining.saturating_add(delta);
         }
     }
 
@@ -133,6 +156,8 @@ pub(super) struct Dir {
     pub(super) ino: Ino,
     /// Address of its first block: the order of reading.
     pub(super) first: u64,
+    /// Bytes.
+    pub(super) size: u32,
     /// The directory where its name was found; 0 = none yet.
     pub(super) parent: Ino,
     /// What `..` says; 0 = missing or nonsense.
@@ -144,16 +169,31 @@ pub(super) struct Dir {
 }
 
 impl Dir {
-    /// A directory nothing is known of but where it begins.
-    pub(super) fn new(ino: Ino, first: u64) -> Dir {
-        Dir { ino, first, parent: Ino(0), dotdot: Ino(0), has_dotdot: false, counted: false }
+    /// A directory nothing is known of but where it begins, and its size in bytes.
+    pub(super) fn new(ino: Ino, first: u64, size: u64) -> Dir {
+        let (parent, dotdot) = (Ino(0), Ino(0));
+        let mut dir =
+            Dir { ino, first, size: 0, parent, dotdot, has_dotdot: false, counted: false };
+        dir.place(first, size);
+        dir
+    }
+
+    /// It begins there and has that size now.
+    pub(super) fn place(&mut self, first: u64, size: u64) {
+        self.first = first;
+        self.size = u32::try_from(size).unwrap_or(u32::MAX);
     }
 }
+
+/// Inodes with a common entry in the index of directories.
+const STRIDE: u32 = 256;
 
 /// All directories with content, by inode number.
 #[derive(Debug, Default)]
 pub(super) struct Dirs {
     list: Vec<Dir>,
+    /// How many directories have inodes below each multiple of [`STRIDE`], up to the last directory's.
+    below: Vec<u32>,
 }
 
 impl Dirs {
@@ -161,20 +201,41 @@ impl Dirs {
         self.find(ino).ok().map(|i| self.list[i])
     }
 
+    /// Where `ino` is in the list, or belongs.
     fn find(&self, ino: Ino) -> Result<usize, usize> {
-        self.list.binary_search_by_key(&ino, |d| d.ino)
+        let stride = (ino.0 / STRIDE) as usize;
+        let end = self.list.len();
+        let from = self.below.get(stride).map_or(end, |&n| n as usize);
+        let to = self.below.get(stride + 1).map_or(end, |&n| n as usize);
+        let within = &self.list[from..to];
+        let place = within.binary_search_by_key(&ino, |d| d.ino);
+        place.map(|i| from + i).map_err(|i| from + i)
+    }
+
+    /// The index of `ino` in [`Dirs::all`].
+    pub(super) fn position(&self, ino: Ino) -> Option<usize> {
+        self.find(ino).ok()
     }
 
     pub(super) fn insert(&mut self, dir: Dir) {
         match self.find(dir.ino) {
             Ok(i) => self.list[i] = dir,
-            Err(i) => self.list.insert(i, dir),
+            Err(i) => {
+                self.list.insert(i, dir);
+                let stride = (dir.ino.0 / STRIDE) as usize;
+                if self.below.len() <= stride {
+                    self.below.resize(stride + 1, i as u32);
+                }
+                self.below[stride + 1..].iter_mut().for_each(|n| *n += 1);
+            }
         }
     }
 
     pub(super) fn remove(&mut self, ino: Ino) {
         if let Ok(i) = self.find(ino) {
             self.list.remove(i);
+            let stride = (ino.0 / STRIDE) as usize;
+            self.below[stride + 1..].iter_mut().for_each(|n| *n -= 1);
         }
     }
 
@@ -184,15 +245,28 @@ impl Dirs {
         }
     }
 
+    /// Notes that the name of directory `child` is in `here`; `false` if a name was found before, or it is the root,
+    /// which needs none.
+    pub(super) fn find_parent(&mut self, child: Ino, here: Ino) -> bool {
+        let Ok(i) = self.find(child) else { return false };
+        let dir = &mut self.list[i];
+        let first = child != Ino::ROOT && dir.parent.0 == 0;
+        if first {
+            dir.parent = here;
+        }
+        first
+    }
+
+    /// In the order of their inode numbers.
     pub(super) fn all(&self) -> &[Dir] {
         &self.list
     }
 
-    /// Inode numbers in the order of their first blocks, so that the disk is read in one direction.
-    pub(super) fn reading_order(&self) -> Vec<Ino> {
-        let mut order: Vec<(u64, Ino)> = self.list.iter().map(|d| (d.first, d.ino)).collect();
-        order.sort_unstable();
-        order.into_iter().map(|(_, ino)| ino).collect()
+    /// Indexes of [`Dirs::all`] in the order of the first blocks, so that the disk is read in one direction.
+    pub(super) fn reading_order(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..self.list.len() as u32).collect();
+        order.sort_unstable_by_key(|&i| (self.list[i as usize].first, i));
+        order
     }
 }
 

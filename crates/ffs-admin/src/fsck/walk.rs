@@ -10,7 +10,7 @@
 
 use ffs_ondisk::bmap::{self, pointer, set_pointer};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
-use ffs_ondisk::{FragNo, Lbn};
+use ffs_ondisk::{FragNo, Geometry, Lbn};
 
 use super::Checker;
 use super::judge::Res;
@@ -40,12 +40,15 @@ impl Run {
         FragNo(u64::try_from(self.at).unwrap_or(u64::MAX))
     }
 
-    /// The place in words.
-    pub(super) fn place(&self) -> String {
+    /// The place in words: which block of the file, and its first byte there.
+    pub(super) fn place(&self, g: &Geometry) -> String {
+        let (lbn, offset) = (self.lbn, g.lblktosize(Lbn(self.lbn)));
         match (self.ext, self.level) {
-            (true, _) => format!("ext block {}", self.lbn),
-            (false, 0) => format!("block {}", self.lbn),
-            (false, level) => format!("indirect block of level {level} for block {}", self.lbn),
+            (true, _) => format!("ext block {lbn} at offset {offset}"),
+            (false, 0) => format!("block {lbn} at offset {offset}"),
+            (false, level) => {
+                format!("indirect block of level {level} for block {lbn} at offset {offset}")
+            }
         }
     }
 }

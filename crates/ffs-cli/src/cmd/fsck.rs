@@ -1,12 +1,14 @@
 //! `ffs fsck`.
 
+mod question;
+
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 
 use ffs_admin::fsck::{
-    Answer, Answers, Erase, Finding, Fsck, FsckOptions, FsckReport, Mode, Phase, exit,
+    Answers, Erase, Finding, Fsck, FsckOptions, FsckReport, Mode, Phase, Progress as At, exit,
 };
 use ffs_admin::{AdminError, Volume, counted};
 use ffs_device::Timestamp;
@@ -47,6 +49,17 @@ pub(crate) const DOC: Doc = Doc {
 };
 
 /// Check and repair file systems that are not mounted.
+///
+/// Every finding about a file is followed by two lines that describe it: inode number, owner, group, mode, links,
+/// size, modification time and path. A path begins with `?` if only its last part is known, and is `?` if nothing is
+/// known. If the finding is about a name, the inode that it names is described too. A question, REPAIR?, takes y or n;
+/// a answers it and all that follow with y, q stops the check, and the end of the input answers all that follow with n.
+///
+/// On a volume with soft updates, -p repairs what a crash may leave. At anything else it stops, and has written
+/// nothing: a block in use that is marked free (CG-ALLOCFREE), for example, means that the disk has failed or that the
+/// software which wrote it is at fault.
+///
+/// On a terminal a bar shows how far the phase is. The signal SIGUSR1 has that printed in one line.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]
@@ -127,6 +140,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     if !args.no {
         signals::listen();
     }
+    signals::listen_for_status();
     for image in &args.images {
         let name = show(image.as_bytes());
         let code = if args.decide || args.background {
@@ -192,10 +206,16 @@ fn check(args: &Args, image: &OsString, name: &str) -> Result<FsckReport, Failur
     let mut rounds = if args.restart { 10 } else { 1 };
     loop {
         let mut progress = Progress::items(name, None);
+        let name = name.to_owned();
         let check = Fsck::new(opened.device.clone(), options(args));
         let check = check.with_progress(move |at| {
-            progress.message(at.phase.to_string());
+            if at.done == 0 {
+                progress.begin(phase_of(&at));
+            }
             progress.set(at.done, Some(at.total));
+            if signals::status_asked() {
+                output::note(format!("{name}: {}", status(&at)));
+            }
         });
         let report = check.run();
         rounds -= 1;
@@ -205,13 +225,27 @@ fn check(args: &Args, image: &OsString, name: &str) -> Result<FsckReport, Failur
     }
 }
 
+/// The phase, and which round of the phases it belongs to if it is not the first.
+fn phase_of(at: &At) -> String {
+    match at.pass {
+        0 | 1 => at.phase.to_string(),
+        pass => format!("{} (pass {pass})", at.phase),
+    }
+}
+
+/// How far a check is, in one line.
+fn status(at: &At) -> String {
+    let percent = at.done.saturating_mul(100).checked_div(at.total).unwrap_or(100);
+    format!("{}: {} of {} ({percent}%)", phase_of(at), at.done, at.total)
+}
+
 fn options(args: &Args) -> FsckOptions {
     let answers = if args.no {
         Answers::No
     } else if args.yes {
         Answers::Yes
     } else {
-        Answers::Ask(Box::new(ask))
+        Answers::Ask(Box::new(question::operator()))
     };
     FsckOptions {
         mode: if args.preen { Mode::Preen } else { Mode::Full(answers) },
@@ -230,35 +264,21 @@ fn options(args: &Args) -> FsckOptions {
     }
 }
 
-/// Asks about one finding on the terminal.
-fn ask(finding: &Finding) -> Answer {
-    loop {
-        crate::progress::suspend(|| {
-            // An unwritten prompt is an unanswered one.
-            let _ = write!(io::stderr(), "{finding}\nREPAIR? [y/n/a(ll)/q(uit)] ");
-        });
-        let Some(answer) = signals::read_line() else {
-            return if signals::interrupted() { Answer::Quit } else { Answer::NoToAll };
-        };
-        match answer.trim() {
-            "y" | "Y" | "yes" => return Answer::Yes,
-            "n" | "N" | "no" => return Answer::No,
-            "a" | "A" | "all" => return Answer::YesToAll,
-            "q" | "Q" | "quit" => return Answer::Quit,
-            _ => {}
-        }
-    }
-}
-
 fn tell(args: &Args, name: &str, report: &FsckReport) -> Result<(), Failure> {
     let mut out = output::stdout();
+    // What an operator was asked about has been described then.
+    let described = args.preen || args.yes || args.no;
+    let list = |finding: &Finding, prefix: &str, out: &mut dyn Write| {
+        writeln!(out, "{prefix}{finding}")?;
+        if described { question::describe(finding, prefix, out) } else { Ok(()) }
+    };
     if args.preen {
         for finding in &report.findings {
-            writeln!(out, "{name}: {finding}")?;
+            list(finding, &format!("{name}: "), &mut out)?;
         }
     } else {
         writeln!(out, "** {name}{}", if args.no { " (NO WRITE)" } else { "" })?;
-        phases(report, &mut out)?;
+        phases(report, |finding, out| list(finding, "", out), &mut out)?;
     }
     if args.debug {
         for (id, count) in &report.counts {
@@ -288,7 +308,11 @@ fn tell(args: &Args, name: &str, report: &FsckReport) -> Result<(), Failure> {
     Ok(())
 }
 
-fn phases(report: &FsckReport, out: &mut dyn Write) -> Result<(), Failure> {
+fn phases(
+    report: &FsckReport,
+    list: impl Fn(&Finding, &mut dyn Write) -> std::io::Result<()>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     if report.skipped {
         return Ok(());
     }
@@ -307,7 +331,7 @@ fn phases(report: &FsckReport, out: &mut dyn Write) -> Result<(), Failure> {
             writeln!(out, "** {phase}")?;
         }
         for finding in here {
-            writeln!(out, "{finding}")?;
+            list(finding, out)?;
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ mod common;
 mod conformance;
 mod copy;
 mod fixtures;
+mod fsck;
 mod lab;
 mod messages;
 mod mount;

@@ -391,3 +391,23 @@ fn foreign_repairs(report: &FsckReport, check: &str, out: &mut Vec<Violation>) {
         out.push(Violation::new(format!("{check}:{}", finding.id), finding.to_string()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No crash calls for these repairs (`spec/fsck-and-crash.md` §11.3, C2), whether preen would make them or not.
+    #[test]
+    fn what_soft_updates_exclude_is_no_repair() {
+        let excluded = [
+            Id::CgAllocFree,
+            Id::EntType,
+            Id::DupName,
+            Id::LinkLow,
+            Id::EntUnalloc,
+            Id::BlkBad,
+            Id::BlkDup,
+        ];
+        assert!(excluded.iter().all(|id| !REPAIRS.contains(id)));
+    }
+}

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Checking a volume of many files that is in order: processor time (user and system) and peak memory of
+# `ffs fsck -n -f`, beside another ffs (FFS_BEFORE=PROGRAM) and e2fsck on an ext4 with the same tree, where they are
+# there. The image is in the host's memory; the programs take turns; the least of the rounds counts.
+# usage: bench/fsck.sh [FILES] [ROUNDS]
+FFS_BENCH_DIR=${FFS_BENCH_DIR:-/dev/shm}
+. "$(dirname "$0")/common.sh"
+files=${1:-306000} rounds=${2:-7}
+
+echo "making a tree of $files files"
+tree="$work/tree"
+mkdir -p "$tree/base"
+# A thousand files of up to 10 KB, ten in each directory; then copies of them.
+for d in $(seq 0 99); do
+    mkdir "$tree/base/sub$d"
+    head -c $(((d * 7919 % 9973 + 1) * 10)) /dev/zero |
+        split -a 1 -d -b $((d * 7919 % 9973 + 1)) - "$tree/base/sub$d/file-"
+done
+for n in $(seq 2 $(((files + 999) / 1000))); do cp -r "$tree/base" "$tree/dir$n"; done
+"$ffs" build "$work/ffs.img" "$tree" >/dev/null 2>&1
+names=(ffs)
+if [ -n "${FFS_BEFORE:-}" ]; then names=(before ffs); fi
+if command -v mkfs.ext4 e2fsck >/dev/null; then
+    truncate -s "$(($(stat -c %s "$work/ffs.img") * 3 / 2))" "$work/ext4.img"
+    mkfs.ext4 -q -F -N "$((files * 5 / 4 + 1000))" -d "$tree" "$work/ext4.img"
+    names+=(e2fsck)
+fi
+rm -rf "$tree"
+
+# once NAME: user seconds, system seconds, KiB
+once() {
+    case $1 in
+    before) set -- "$FFS_BEFORE" fsck -n -f "$work/ffs.img" ;;
+    ffs) set -- "$ffs" fsck -n -f "$work/ffs.img" ;;
+    e2fsck) set -- e2fsck -n -f "$work/ext4.img" ;;
+    esac
+    /usr/bin/time -f '%U %S %M' -o "$work/time" "$@" >/dev/null 2>&1
+    cat "$work/time"
+}
+for _ in $(seq "$rounds"); do
+    for name in "${names[@]}"; do once "$name" >>"$work/$name.times"; done
+done
+
+"$ffs" fsck -n -f "$work/ffs.img" | tail -1
+printf '%-8s %12s %10s %10s %14s\n' program 'user+system' ratio user 'peak KiB'
+for name in "${names[@]}"; do
+    awk -v name="$name" -v to="${first:-}" '
+        { sum = $1 + $2; if (NR == 1 || sum < best) best = sum; if (NR == 1 || $1 < user) user = $1 }
+        { if (NR == 1 || $3 < peak) peak = $3 }
+        END {
+            printf "%-8s %12.2f %10.2f %10.2f %14d\n", name, best, to == "" ? 1 : best / to, user, peak
+        }' "$work/$name.times"
+    [ -n "${first:-}" ] || first=$(awk '{ s = $1 + $2; if (NR == 1 || s < b) b = s } END { print b }' "$work/$name.times")
+done

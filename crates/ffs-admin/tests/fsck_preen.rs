@@ -1,0 +1,145 @@
+//! What `-p` does on volumes with soft updates, and how little memory it needs.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
+
+mod fsck_util;
+
+use ffs_admin::fsck::{FsckOptions, Id, Severity, exit};
+use ffs_ondisk::superblock::FsFlags;
+use ffs_ondisk::{CgMut, Endian, Format, Superblock, dir};
+use fsck_util::{Img, KINDS, Kind};
+
+/// A volume that crashed, with soft updates or without.
+fn crashed(kind: Kind, softdep: bool) -> Img {
+    let img = Img::with_tree(kind);
+    let home = if img.g.format == Format::Ufs1 { 8192 } else { 65536 };
+    let mut sb = Superblock::decode(&img.read(home, 8192), home).unwrap();
+    sb.f.clean = 0;
+    if softdep {
+        sb.set_flags(sb.flags() | FsFlags::DOSOFTDEP);
+    }
+    img.write(home, &sb.encode());
+    img
+}
+
+/// Marks something in use free: an inode, or the blocks of a file.
+fn free_in_the_map(img: &Img, inode: bool) {
+    if inode {
+        let ino = img.ino("a/blocks");
+        img.edit_group(0, |g, b| CgMut::new(g, b).set_inode_used(ino, false));
+    } else {
+        let at = img.inode(img.ino("a/blocks")).db[1] as u32 / img.g.frag;
+        img.edit_group(0, |g, b| CgMut::new(g, b).set_block_free(at, true));
+    }
+}
+
+/// Soft updates mark in the map before they claim and clear after they let go: what is in use and marked free
+/// cannot come from a crash. Preen stops, changes nothing, and says what to do; an operator's check repairs it.
+#[test]
+fn in_use_but_marked_free_stops_preen_on_soft_updates() {
+    for kind in KINDS {
+        let img = crashed(kind, true);
+        free_in_the_map(&img, false);
+        let before = img.bytes();
+        let report = img.fsck(FsckOptions::preen());
+        assert_eq!((report.exit_code, report.modified, report.clean), (exit::ERROR, false, false));
+        assert!(img.bytes() == before, "it wrote");
+        let found = report.findings.iter().find(|f| f.id == Id::CgAllocFree).unwrap();
+        assert_eq!(found.severity, Severity::Fatal);
+        assert!(found.message.contains("soft updates exclude this"), "{found}");
+        assert!(!found.repaired);
+        let why = report.stopped.unwrap();
+        for words in ["UNEXPECTED SOFT UPDATE INCONSISTENCY", "nothing was changed", "without -p"] {
+            assert!(why.contains(words), "{why}");
+        }
+        let report = img.fsck(FsckOptions::yes());
+        assert_eq!(report.exit_code, exit::OK, "{:#?}", report.findings);
+        assert!(report.counts.contains_key(&Id::CgAllocFree));
+        img.silent();
+    }
+}
+
+/// An inode in use and marked free: preen, which reads only marked ones, meets its name instead.
+#[test]
+fn an_inode_in_use_but_marked_free_stops_preen_on_soft_updates() {
+    for kind in KINDS {
+        let img = crashed(kind, true);
+        free_in_the_map(&img, true);
+        let before = img.bytes();
+        let report = img.fsck(FsckOptions::preen());
+        assert_eq!(report.exit_code, exit::ERROR);
+        assert!(img.bytes() == before && report.stopped.is_some());
+        assert!(report.findings.iter().any(|f| f.severity == Severity::Fatal));
+        assert_eq!(img.fsck(FsckOptions::yes()).exit_code, exit::OK);
+        img.silent();
+    }
+}
+
+/// Ordered writes promise nothing about maps: preen repairs it, and says so.
+#[test]
+fn in_use_but_marked_free_is_repaired_and_reported_without_soft_updates() {
+    for kind in KINDS {
+        for inode in [false, true] {
+            let img = crashed(kind, false);
+            let tree = img.tree();
+            free_in_the_map(&img, inode);
+            let report = img.fsck(FsckOptions::preen());
+            assert_eq!(report.exit_code, exit::OK, "{:#?}", report.findings);
+            let found = report.findings.iter().find(|f| f.id == Id::CgAllocFree).unwrap();
+            assert!(found.repaired && found.message.starts_with("in use but marked free"));
+            img.silent();
+            assert_eq!(img.tree(), tree);
+        }
+    }
+}
+
+/// The names of a directory that is cleared go without being held in memory: a limit that has room for all other
+/// repairs is enough for a directory larger than it.
+#[test]
+fn a_cleared_directory_may_be_larger_than_the_memory() {
+    let kind = (Endian::Little, Format::Ufs2, 4096, 512, 16 << 20);
+    let mut img = crashed(kind, true);
+    let b = u64::from(img.g.bsize);
+    let blocks = (3 << 20) / b;
+    let child = img.file(2, "child", 100);
+    let top = img.file(2, "top", blocks * b);
+    let d = img.inode(top);
+    let fmt = img.fmt();
+    let (mut chunk, mut names) = (vec![0; 512], 0u16);
+    for l in 0..blocks {
+        let at = img.pointer(&d, l) as u64 * u64::from(img.g.fsize);
+        for i in 0..b / 512 {
+            dir::clear_chunk(fmt, &mut chunk);
+            let first = (l, i) == (0, 0);
+            let own = |name| dir::Record { off: 0, ino: top, reclen: 12, dtype: 4, name };
+            if first {
+                dir::write(fmt, &mut chunk, &own(b"."));
+                let up = dir::Record { off: 12, ino: 2, reclen: 500, dtype: 4, name: b".." };
+                dir::write(fmt, &mut chunk, &up);
+            } else {
+                let name = format!("n{l}-{i}").into_bytes();
+                let rec = dir::Record { off: 0, ino: child, reclen: 512, dtype: 8, name: &name };
+                dir::write(fmt, &mut chunk, &rec);
+                names += 1;
+            }
+            img.write(at + i * 512, &chunk);
+        }
+    }
+    img.edit(top, |d| (d.mode, d.nlink) = (0o040_755, 2));
+    // It was removed: no name is left, and its child's are only those in it.
+    for name in ["top", "child"] {
+        let (at, _) = img.entry(2, name);
+        img.write(at, &[0; 4]);
+    }
+    img.edit(child, |d| d.nlink = names);
+    let tables = img.g.size / 8 + u64::from(img.g.ncg) * 64;
+    let max_memory = Some(tables + (1 << 20));
+    let report = img.fsck(FsckOptions { max_memory, ..FsckOptions::preen() });
+    assert_eq!(report.exit_code, exit::OK, "{:?} {:#?}", report.stopped, report.findings);
+    assert!(report.counts.contains_key(&Id::DirClear));
+    // All of them were taken out before the inode that they name was cleared.
+    for l in [0, 1, blocks - 1] {
+        let at = img.pointer(&d, l) as u64 * u64::from(img.g.fsize) + 512;
+        assert_eq!(img.read(at, 4), [0; 4], "block {l}");
+    }
+    img.silent();
+}
