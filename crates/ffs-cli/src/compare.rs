@@ -103,8 +103,9 @@ impl Sink for Compare<'_> {
         Ok(())
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self) -> Option<String> {
         self.open = None;
+        None
     }
 
     fn finish(&mut self, _: &mut Tally) -> SinkResult {

@@ -238,8 +238,9 @@ impl Sink for Survey {
         Ok(())
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self) -> Option<String> {
         self.file = Blocks::default();
+        None
     }
 
     fn finish(&mut self, _: &mut Tally) -> SinkResult {

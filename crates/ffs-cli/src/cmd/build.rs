@@ -23,7 +23,7 @@ use super::{Doc, EXIT};
 use crate::bsd;
 use crate::copy::host_source::{HostOptions, HostSource};
 use crate::copy::image_sink::ImageSink;
-use crate::copy::{self, Emit, Entry, Said, Tally};
+use crate::copy::{self, Emit, Entry, Policy, Said, Tally};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
@@ -204,7 +204,8 @@ impl Source {
     fn tell(self, data: bool, xattrs: bool, emit: &mut Emit) -> Said {
         match self {
             Source::Tree(path, skip) => {
-                let options = HostOptions { xattrs, links: true, data, follow: true, skip };
+                let options =
+                    HostOptions { xattrs, links: true, data, follow: true, stream: false, skip };
                 HostSource::new(options, emit).walk(&path, b"")
             }
             Source::Archive(file, name) => match Input::from_file(file) {
@@ -336,7 +337,8 @@ impl Order {
         total: Option<u64>,
     ) -> Result<Tally, Failure> {
         let root = session.ffs.root().map_err(|error| session.failed(b"/", error))?;
-        let mut sink = ImageSink::new(&session.ffs, &session.cred, session.image(), root);
+        let mut sink =
+            ImageSink::new(&session.ffs, &session.cred, session.image(), root, Policy::exact());
         let mut progress = Progress::bytes("build", total);
         let (owner, epoch) = (self.owner, self.epoch);
         let measured = total.is_some() || epoch.is_some();

@@ -194,6 +194,7 @@ impl Demo {
             links: true,
             data: true,
             follow: true,
+            stream: false,
             skip: self.skip.clone(),
         };
         let mut progress = Progress::bytes("compare", None);

@@ -30,6 +30,8 @@ pub(crate) struct HostOptions {
     pub data: bool,
     /// The named file may be a symbolic link to what is meant.
     pub follow: bool,
+    /// The named file may be a pipe or a character device: what can be read from it is its content.
+    pub stream: bool,
     /// Files to leave out, by device and inode number: the image that is being made.
     pub skip: Vec<(u64, u64)>,
 }
@@ -107,6 +109,9 @@ impl<'a> HostSource<'a> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind == FileType::Directory {
             return self.directory(dir, name, follow, names);
+        }
+        if self.options.stream && matches!(kind, FileType::Fifo | FileType::CharacterDevice) {
+            return self.streamed(dir, name, names, meta(&stat)).map(|()| None);
         }
         let mut identity = None;
         if self.options.links && stat.st_nlink > 1 {
@@ -203,6 +208,37 @@ impl<'a> HostSource<'a> {
         }
     }
 
+    /// Tells what can be read from a pipe or a device as a file.
+    fn streamed(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+        Names { path, shown }: Names,
+        meta: Meta,
+    ) -> Said {
+        let how = OFlags::RDONLY | OFlags::CLOEXEC;
+        let fd = match rustix::fs::openat(dir, name, how, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(error) => return self.emit.failed(&shown, error),
+        };
+        self.emit.entry(Entry { path, kind: Kind::File(0), meta, identity: None })?;
+        let mut at = 0;
+        loop {
+            match rustix::io::read(&fd, self.emit.room(CHUNK)) {
+                Ok(0) => return self.emit.send(Event::End),
+                Ok(len) => {
+                    self.emit.data(at, len)?;
+                    at += len as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    self.emit.failed(&shown, error)?;
+                    return self.emit.send(Event::Broken);
+                }
+            }
+        }
+    }
+
     /// Tells the data of a large or sparse file, or why that cannot be.
     fn extents(
         &mut self,
@@ -249,31 +285,40 @@ impl<'a> HostSource<'a> {
         if !self.options.xattrs {
             return Ok(());
         }
-        let names = match sized(|buf| rustix::fs::flistxattr(fd, buf)) {
-            Ok(names) => names,
-            // A file system without attributes has none to lose.
-            Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(()),
+        let attrs = match host_xattrs(fd) {
+            Ok(attrs) => attrs,
             Err(error) => {
                 return self.emit.failed(shown, format!("extended attributes: {error}"));
             }
         };
-        for full in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
-            let Some((namespace, name)) = linux_xattr::from_linux(full) else {
+        for (full, value) in attrs {
+            let Some((namespace, name)) = linux_xattr::from_linux(&full) else {
                 self.emit.send(Event::Lost(Loss::Xattr, shown.to_vec()))?;
                 continue;
-            };
-            let value = match sized(|buf| rustix::fs::fgetxattr(fd, full, buf)) {
-                Ok(value) => value,
-                Err(error) => {
-                    self.emit.failed(shown, format!("extended attributes: {error}"))?;
-                    continue;
-                }
             };
             add_xattr(meta, Xattr { namespace, name: name.to_vec(), value });
         }
         sort_xattrs(meta);
         Ok(())
     }
+}
+
+/// Names and values of all extended attributes of an open file.
+pub(crate) fn host_xattrs(fd: &OwnedFd) -> rustix::io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let names = match sized(|buf| rustix::fs::flistxattr(fd, buf)) {
+        Ok(names) => names,
+        // A file system without attributes has none.
+        Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty());
+    let with_value = |name: &[u8]| match sized(|buf| rustix::fs::fgetxattr(fd, name, buf)) {
+        Ok(value) => Some(Ok((name.to_vec(), value))),
+        // It was removed meanwhile.
+        Err(Errno::NODATA) => None,
+        Err(error) => Some(Err(error)),
+    };
+    names.filter_map(with_value).collect()
 }
 
 /// Adds an attribute to `meta`; the one that stands for flags becomes flags.

@@ -14,6 +14,15 @@ use super::{CHUNK, Emit, Entry, Event, Kind, Meta, SMALL, Said, Xattr, flags};
 use crate::fail::show;
 use crate::namei::join;
 
+/// What of the tree is wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Several names of one file are told as such.
+    pub links: bool,
+    /// Extended attributes too.
+    pub attributes: bool,
+}
+
 /// Walks trees of an image.
 pub(crate) struct ImageSource<'a> {
     ffs: &'a Ffs,
@@ -21,8 +30,7 @@ pub(crate) struct ImageSource<'a> {
     /// `IMAGE:`, for messages.
     image: String,
     emit: &'a mut Emit,
-    /// Several names of one file are told as such, and extended attributes are.
-    all: bool,
+    wanted: Wanted,
     firsts: BTreeMap<Ino, (u64, Vec<u8>)>,
     walked: BTreeSet<Ino>,
 }
@@ -35,17 +43,17 @@ struct Frame {
 }
 
 impl<'a> ImageSource<'a> {
-    /// A walker that tells `emit`; `all` as for `cp -a`.
+    /// A walker that tells `emit`.
     pub(crate) fn new(
         ffs: &'a Ffs,
         cred: &'a Cred,
         image: &str,
-        all: bool,
+        wanted: Wanted,
         emit: &'a mut Emit,
     ) -> ImageSource<'a> {
         let image = format!("{image}:");
         let (firsts, walked) = (BTreeMap::new(), BTreeSet::new());
-        ImageSource { ffs, cred, image, emit, all, firsts, walked }
+        ImageSource { ffs, cred, image, emit, wanted, firsts, walked }
     }
 
     /// Tells the tree at `root`, which is `shown` in the image, as `to`.
@@ -87,7 +95,7 @@ impl<'a> ImageSource<'a> {
             return self.directory(file, &attr, path, shown, stack);
         }
         let mut identity = None;
-        if self.all && attr.nlink > 1 {
+        if self.wanted.links && attr.nlink > 1 {
             if let Some((number, first)) = self.firsts.get(&attr.ino) {
                 let (kind, identity) = (Kind::Link(first.clone()), Some(*number));
                 return self.emit.entry(Entry { path, kind, meta: meta(&attr), identity });
@@ -197,7 +205,7 @@ impl<'a> ImageSource<'a> {
 
     fn meta(&mut self, file: &Vnode, attr: &Attr, shown: &[u8]) -> Result<Meta, super::Deaf> {
         let mut meta = meta(attr);
-        if !self.all {
+        if !self.wanted.attributes {
             return Ok(meta);
         }
         let names = match self.ffs.listxattr(self.cred, file) {
@@ -230,6 +238,7 @@ fn meta(attr: &Attr) -> Meta {
         birthtime: attr.birthtime,
         flags: flags::portable(attr.flags),
         xattrs: Vec::new(),
+        source: Some(attr.ino),
     }
 }
 

@@ -283,7 +283,7 @@ impl Member {
             mtime,
             birthtime: pax.birthtime.unwrap_or(mtime),
             flags: pax.flags,
-            xattrs: Vec::new(),
+            ..Meta::default()
         };
         for ((namespace, name), value) in &pax.xattrs {
             let attr = Xattr { namespace: *namespace, name: name.clone(), value: value.clone() };

@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 mod build;
+mod changes;
 mod common;
 mod conformance;
 mod copy;
+mod coreutils;
 mod fixtures;
 mod lab;
 mod messages;
 mod mount;
 mod offline;
+mod overwrite;
 mod study;
 mod study_ends;
