@@ -74,7 +74,9 @@ impl Sink for Compare<'_> {
         if !self.kind(entry, &file, &attr)? {
             return differs("the kind or the size");
         }
-        if attr.perm != meta.perm {
+        let kept = self.ffs.acls() || self.ffs.nfs4_acls();
+        let perm = if kept { meta.perm } else { meta.lists.mode_without(meta.perm) };
+        if attr.perm != perm {
             return differs("the mode");
         }
         if (attr.uid, attr.gid) != (meta.uid, meta.gid) {

@@ -44,21 +44,24 @@ pub(crate) const DOC: Doc = Doc {
 /// Copy files into, out of and between images.
 ///
 /// -a keeps owners, modes, times to the nanosecond, hard links, holes, symbolic links, devices, extended
-/// attributes and BSD file flags (on the host in the attribute user.bsd.flags). What cannot be kept,
-/// such as owners without root, is counted and said. Without -a or -p, new files in an image belong to
-/// root and have the mode of their source without the bits of the umask.
+/// attributes, POSIX access lists and BSD file flags (on the host in the attribute user.bsd.flags). What
+/// cannot be kept, such as owners without root, is counted and said, with the name of the first file. A
+/// file that loses its access list gets a mode that allows nobody more than the list did. NFSv4 access
+/// lists are kept between images whose volumes have them. Without -a or -p, new files in an image belong
+/// to root and have the mode of their source without the bits of the umask, or what the default access
+/// list of the directory says.
 ///
-/// An existing file gets the new content and keeps the rest, as with cp(1): mode, owner, file flags,
-/// extended attributes and hard links. A symbolic link in the place of the target is followed to the
-/// file that it leads to; one that leads to nothing is an error, and so is a directory. If the copy
-/// fails half way, for lack of space for example, the file is left with what was copied, and the
-/// message says how much that is. With -p or -a the file gets the attributes of the source, too. With -a
-/// an existing file that has several names is replaced, so that its other names keep their content.
+/// An existing file gets the new content and keeps the rest, as with cp(1): mode, owner, access list,
+/// file flags, extended attributes and hard links. A symbolic link in the place of the target is followed
+/// to the file that it leads to; one that leads to nothing is an error, and so is a directory. If the copy
+/// fails half way, for lack of space for example, the file is left with what was copied, and the message
+/// says how much that is. With -p or -a the file gets the attributes of the source, too. With -a an
+/// existing file that has several names is replaced, so that its other names keep their content.
 ///
 /// With --atomic an existing file stays as it is until the new one is complete and replaces it. The
-/// new file has the mode, owner, file flags and extended attributes of the one it replaces, or with -p
-/// or -a those of the source; other names of the old file keep the old content, and a symbolic link is
-/// replaced, not followed.
+/// new file has the mode, owner, access list, file flags and extended attributes of the one it replaces,
+/// or with -p or -a those of the source; other names of the old file keep the old content, and a symbolic
+/// link is replaced, not followed.
 ///
 /// A new file that cannot be copied whole is not left behind. A target on the host that is a pipe, a
 /// terminal or a device is written to; /dev/stdout and /dev/fd/N are descriptors of the caller. Without
@@ -74,7 +77,7 @@ pub(crate) struct Args {
     /// Directories with what is in them
     #[arg(short = 'R', visible_short_alias = 'r')]
     recursive: bool,
-    /// Keep owners, modes, times, flags and extended attributes
+    /// Keep owners, modes, times, flags, access lists and extended attributes
     #[arg(short)]
     preserve: bool,
     /// Replace existing files by complete new ones instead of writing over them

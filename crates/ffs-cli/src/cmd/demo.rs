@@ -134,6 +134,7 @@ impl Demo {
             size: None,
             free: 16 << 20,
             owner: None,
+            acls: false,
             epoch: None,
         };
         let name = self.image.display().to_string();

@@ -12,11 +12,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ffs_core::{DeviceNumber, Timespec, XattrNamespace, linux_xattr};
+use ffs_core::{DeviceNumber, Timespec, linux_xattr};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::{CHUNK, Deaf, Emit, Entry, Event, Kind, Loss, Meta, SMALL, Said, Xattr, flags};
+use super::host_xattrs::{
+    ACCESS, DEFAULT, HostXattrs, add_xattr, host_xattrs, host_xattrs_by_name, lost_space,
+    sort_xattrs,
+};
+use super::{AccessList, CHUNK, Deaf, Emit, Entry, Event, Kind, Meta, SMALL, Said, Xattr};
 use crate::namei::join;
 
 /// What of the tree is wanted.
@@ -131,8 +135,11 @@ impl<'a> HostSource<'a> {
             Ok(kind) => kind,
             Err(why) => return self.emit.failed(&names.shown, why).map(|()| None),
         };
-        let entry = Entry { path: names.path, kind, meta: meta(&stat), identity };
-        self.emit.entry(entry).map(|()| None)
+        let mut meta = meta(&stat);
+        if !matches!(kind, Kind::Symlink(_)) {
+            self.node_xattrs(dir, name, &mut meta, &names.shown)?;
+        }
+        self.emit.entry(Entry { path: names.path, kind, meta, identity }).map(|()| None)
     }
 
     fn directory(
@@ -285,57 +292,61 @@ impl<'a> HostSource<'a> {
         if !self.options.xattrs {
             return Ok(());
         }
-        let attrs = match host_xattrs(fd) {
+        let attrs = host_xattrs(fd);
+        self.add_xattrs(attrs, meta, shown)
+    }
+
+    /// The attributes of what is not opened: neither a file nor a directory nor a link.
+    fn node_xattrs(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+        meta: &mut Meta,
+        shown: &[u8],
+    ) -> Said {
+        if !self.options.xattrs {
+            return Ok(());
+        }
+        let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let attrs = rustix::fs::openat(dir, name, how, Mode::empty())
+            .and_then(|fd| host_xattrs_by_name(&fd));
+        self.add_xattrs(attrs, meta, shown)
+    }
+
+    fn add_xattrs(
+        &mut self,
+        attrs: rustix::io::Result<HostXattrs>,
+        meta: &mut Meta,
+        shown: &[u8],
+    ) -> Said {
+        let attrs = match attrs {
             Ok(attrs) => attrs,
             Err(error) => {
+                // There may be a list that allows less than the mode.
+                meta.lists.access = Some(AccessList::Unclear);
                 return self.emit.failed(shown, format!("extended attributes: {error}"));
             }
         };
         for (full, value) in attrs {
-            let Some((namespace, name)) = linux_xattr::from_linux(&full) else {
-                self.emit.send(Event::Lost(Loss::Xattr, shown.to_vec()))?;
-                continue;
-            };
-            add_xattr(meta, Xattr { namespace, name: name.to_vec(), value });
+            match full.as_slice() {
+                ACCESS => {
+                    let list = AccessList::from_linux(&value);
+                    meta.lists.access = Some(list).filter(AccessList::says_more);
+                }
+                DEFAULT => meta.lists.default = Some(AccessList::from_linux(&value)),
+                _ => match linux_xattr::from_linux(&full) {
+                    Some((namespace, name)) => {
+                        add_xattr(meta, Xattr { namespace, name: name.to_vec(), value });
+                    }
+                    None => {
+                        self.emit.send(Event::Lost(lost_space(&full), shown.to_vec()))?;
+                    }
+                },
+            }
         }
         sort_xattrs(meta);
         Ok(())
     }
-}
-
-/// Names and values of all extended attributes of an open file.
-pub(crate) fn host_xattrs(fd: &OwnedFd) -> rustix::io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
-    let names = match sized(|buf| rustix::fs::flistxattr(fd, buf)) {
-        Ok(names) => names,
-        // A file system without attributes has none.
-        Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty());
-    let with_value = |name: &[u8]| match sized(|buf| rustix::fs::fgetxattr(fd, name, buf)) {
-        Ok(value) => Some(Ok((name.to_vec(), value))),
-        // It was removed meanwhile.
-        Err(Errno::NODATA) => None,
-        Err(error) => Some(Err(error)),
-    };
-    names.filter_map(with_value).collect()
-}
-
-/// Adds an attribute to `meta`; the one that stands for flags becomes flags.
-pub(crate) fn add_xattr(meta: &mut Meta, attr: Xattr) {
-    if attr.namespace == XattrNamespace::User && attr.name == flags::XATTR {
-        let text = std::str::from_utf8(&attr.value).ok();
-        if let Some(flags) = text.and_then(flags::from_text) {
-            meta.flags = flags;
-            return;
-        }
-    }
-    meta.xattrs.push(attr);
-}
-
-/// Puts attributes into the one order in which they are copied.
-pub(crate) fn sort_xattrs(meta: &mut Meta) {
-    meta.xattrs.sort_by(|a, b| (a.namespace, &a.name).cmp(&(b.namespace, &b.name)));
 }
 
 const SHRANK: &str = "became shorter while it was read";
@@ -359,24 +370,6 @@ fn special(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<Kind, String
         FileType::BlockDevice => Kind::Block(device),
         _ => return Err("a kind of file that UFS does not have".to_owned()),
     })
-}
-
-/// Asks for something whose size is not known before.
-fn sized(
-    mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
-) -> rustix::io::Result<Vec<u8>> {
-    let mut buf = vec![0; 256];
-    loop {
-        match ask(&mut buf) {
-            Ok(len) => {
-                buf.truncate(len);
-                return Ok(buf);
-            }
-            // Linux allows 64 KiB.
-            Err(Errno::RANGE) if buf.len() < 1 << 20 => buf.resize(buf.len() * 4, 0),
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 fn open_to_read(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> rustix::io::Result<OwnedFd> {

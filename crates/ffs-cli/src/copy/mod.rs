@@ -15,8 +15,10 @@
 pub(crate) mod flags;
 pub(crate) mod host_sink;
 pub(crate) mod host_source;
+pub(crate) mod host_xattrs;
 pub(crate) mod image_sink;
 pub(crate) mod image_source;
+pub(crate) mod lists;
 pub(crate) mod policy;
 pub(crate) mod stream_sink;
 mod tally;
@@ -30,7 +32,8 @@ use crate::output;
 use crate::progress::Progress;
 use crate::signals;
 
-pub(crate) use policy::{Existing, Policy};
+pub(crate) use lists::{AccessList, Lists, Nfs4List};
+pub(crate) use policy::{Existing, Policy, left_over};
 pub(crate) use tally::Tally;
 
 /// Bytes in one read of a file.
@@ -62,6 +65,8 @@ pub(crate) struct Meta {
     pub flags: FileFlags,
     /// Extended attributes.
     pub xattrs: Vec<Xattr>,
+    /// Access lists. With one the group bits of the mode are its mask.
+    pub lists: Lists,
     /// Inode number, where the source is in the image that is copied to.
     pub source: Option<Ino>,
 }
@@ -163,6 +168,18 @@ pub(crate) enum Loss {
     Device,
     /// An extended attribute.
     Xattr,
+    /// An attribute of the host's name space `security`.
+    Security,
+    /// One of the host's name space `system`.
+    System,
+    /// An access list.
+    AccessList,
+    /// A default access list.
+    DefaultList,
+    /// An NFSv4 access list.
+    Nfs4List,
+    /// An access list that its volume does not heed.
+    IdleList,
     /// Flags.
     Flags,
     /// A socket.
@@ -454,17 +471,6 @@ impl Work<'_> {
             }
         }
     }
-}
-
-/// What is left of a file that was to be written over, when `written` of `size` bytes are.
-pub(crate) fn left_over(written: u64, size: u64) -> String {
-    // The size of what comes from a pipe is not known.
-    let of = if size < written { String::new() } else { format!(" of {}", output::human(size)) };
-    let written = output::human(written);
-    format!(
-        "the file has the first {written}{of} now, and its old content is lost \
-         (--atomic keeps that until the new is complete)"
-    )
 }
 
 /// Whether `path` is in the directory `dir`, at any depth.

@@ -1,5 +1,7 @@
 //! What a copy keeps, and what it does about files that have the name already.
 
+use crate::output::human;
+
 /// What becomes of a file that has the name already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
@@ -61,3 +63,14 @@ pub(crate) const LINK_JUST_MADE: &str =
 /// Why a symbolic link is not followed.
 pub(crate) const DANGLING: &str =
     "is a symbolic link to nothing; remove it first, or replace it with --atomic";
+
+/// What is left of a file that was to be written over, when `written` of `size` bytes are.
+pub(crate) fn left_over(written: u64, size: u64) -> String {
+    // The size of what comes from a pipe is not known.
+    let of = if size < written { String::new() } else { format!(" of {}", human(size)) };
+    let written = human(written);
+    format!(
+        "the file has the first {written}{of} now, and its old content is lost \
+         (--atomic keeps that until the new is complete)"
+    )
+}

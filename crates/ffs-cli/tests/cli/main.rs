@@ -1,6 +1,7 @@
 //! The command as its users run it: every test starts the program.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
+mod acl;
 mod build;
 mod changes;
 mod common;

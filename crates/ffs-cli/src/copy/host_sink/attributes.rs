@@ -1,15 +1,18 @@
-//! Mode, owner, times and extended attributes of what is copied to the host.
+//! Mode, owner, times, access lists and extended attributes of what is copied to the host.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use ffs_core::acl::linux;
 use ffs_core::{Timespec, linux_xattr};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::{HostSink, Open, Slot, skip};
-use crate::copy::host_source::host_xattrs;
-use crate::copy::{Entry, Kind, Loss, Meta, SinkError, SinkResult, Tally, flags};
+use crate::copy::host_xattrs::{ACCESS, DEFAULT, host_xattrs_by_name, lost_space};
+use crate::copy::{
+    AccessList, Entry, Kind, Lists, Loss, Meta, SinkError, SinkResult, Tally, flags,
+};
 
 impl HostSink {
     /// Sets the attributes of a file with its content.
@@ -60,7 +63,14 @@ impl HostSink {
         let given = rustix::fs::chownat(dir, name.as_c_str(), Some(uid), Some(gid), how);
         let kept = owner_kept(given, (meta.uid, meta.gid), tally)?;
         if !matches!(entry.kind, Kind::Symlink(_)) {
-            let mode = Mode::from_raw_mode(mode_to_set(meta.perm, kept).into());
+            if meta.lists.access.is_some() {
+                tally.lose(Loss::AccessList);
+            }
+            if meta.lists.nfs4.is_some() {
+                tally.lose(Loss::Nfs4List);
+            }
+            let perm = mode_to_set(meta.lists.mode_without(meta.perm), kept);
+            let mode = Mode::from_raw_mode(perm.into());
             rustix::fs::chmodat(dir, name.as_c_str(), mode, AtFlags::empty()).map_err(skip)?;
         }
         rustix::fs::utimensat(dir, name.as_c_str(), &times(meta), how).map_err(skip)
@@ -69,13 +79,54 @@ impl HostSink {
 
 /// Sets everything about an open file or directory that `meta` says.
 fn attributes(fd: BorrowedFd<'_>, meta: &Meta, tally: &mut Tally) -> SinkResult {
-    xattrs(fd, meta, tally)?;
     let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
     let given = rustix::fs::fchown(fd, Some(uid), Some(gid));
     let kept = owner_kept(given, (meta.uid, meta.gid), tally)?;
-    let mode = Mode::from_raw_mode(mode_to_set(meta.perm, kept).into());
-    rustix::fs::fchmod(fd, mode).map_err(skip)?;
+    // To give a file away takes its capabilities; a mode without write permission forbids the rest.
+    xattrs(fd, meta, tally)?;
+    // What was there or was inherited goes first.
+    for name in [ACCESS, DEFAULT] {
+        match rustix::fs::fremovexattr(fd, name) {
+            Ok(()) | Err(Errno::NODATA | Errno::NOTSUP | Errno::INVAL | Errno::ACCESS) => {}
+            Err(error) => return Err(skip(error)),
+        }
+    }
+    let perm = mode_to_set(meta.lists.mode_without(meta.perm), kept);
+    rustix::fs::fchmod(fd, Mode::from_raw_mode(perm.into())).map_err(skip)?;
+    lists(fd, &meta.lists, tally)?;
     rustix::fs::futimens(fd, &times(meta)).map_err(skip)
+}
+
+/// Sets the access lists. The mode leaves out what they allow until they are there.
+fn lists(fd: BorrowedFd<'_>, lists: &Lists, tally: &mut Tally) -> SinkResult {
+    if lists.nfs4.is_some() {
+        tally.lose(Loss::Nfs4List);
+        return Ok(());
+    }
+    let both =
+        [(ACCESS, &lists.access, Loss::AccessList), (DEFAULT, &lists.default, Loss::DefaultList)];
+    for (name, list, loss) in both {
+        let Some(list) = list else { continue };
+        let value = list.entries().map(linux::encode).unwrap_or_default();
+        if value.is_empty() {
+            tally.lose(loss);
+            continue;
+        }
+        match rustix::fs::fsetxattr(fd, name, &value, XattrFlags::empty()) {
+            Ok(()) => {}
+            Err(
+                Errno::NOTSUP
+                | Errno::PERM
+                | Errno::INVAL
+                | Errno::RANGE
+                | Errno::TOOBIG
+                | Errno::NOSPC
+                | Errno::ACCESS,
+            ) => tally.lose(loss),
+            Err(error) => return Err(skip(error)),
+        }
+    }
+    Ok(())
 }
 
 /// Gives `fd`, which is to replace the file `name`, mode, owner and attributes of that.
@@ -89,17 +140,19 @@ fn take_over(
     let owner = (old.st_uid, old.st_gid);
     let (uid, gid) = (Uid::from_raw(owner.0), Gid::from_raw(owner.1));
     let kept = owner_kept(rustix::fs::fchown(fd, Some(uid), Some(gid)), owner, tally)?;
-    let mode = mode_to_set((old.st_mode & 0o7777) as u16, kept);
+    let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let attrs = rustix::fs::openat(dir, name, how, Mode::empty())
+        .and_then(|old| host_xattrs_by_name(&old))
+        .map_err(skip)?;
+    let list = attrs.iter().find(|(name, _)| name == ACCESS);
+    let access = list.map(|(_, value)| AccessList::from_linux(value));
+    let old_lists = Lists { access, ..Lists::default() };
+    let mode = mode_to_set(old_lists.mode_without((old.st_mode & 0o7777) as u16), kept);
     rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into())).map_err(skip)?;
-    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    // One that cannot be read keeps its attributes from us, too.
-    let Ok(old) = rustix::fs::openat(dir, name, how, Mode::empty()) else {
-        tally.lose(Loss::Xattr);
-        return Ok(());
-    };
-    for (name, value) in host_xattrs(&old).map_err(skip)? {
+    lists(fd.as_fd(), &old_lists, tally)?;
+    for (name, value) in attrs {
         // What gives rights to a program is not for a new content.
-        if name.starts_with(b"security.") {
+        if name.starts_with(b"security.") || name == ACCESS {
             continue;
         }
         match rustix::fs::fsetxattr(fd, name.as_slice(), &value, XattrFlags::empty()) {
@@ -157,7 +210,9 @@ fn xattrs(fd: BorrowedFd<'_>, meta: &Meta, tally: &mut Tally) -> SinkResult {
         }
     };
     for attr in &meta.xattrs {
-        set(linux_xattr::to_linux(attr.namespace, &attr.name), &attr.value, Loss::Xattr)?;
+        let name = linux_xattr::to_linux(attr.namespace, &attr.name);
+        let loss = lost_space(&name);
+        set(name, &attr.value, loss)?;
     }
     if !meta.flags.is_empty() {
         let name = [b"user.", flags::XATTR].concat();
