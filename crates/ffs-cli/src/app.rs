@@ -80,6 +80,9 @@ commands! {
     Stat stat "stat";
     Cat cat "cat";
     Cp cp "cp";
+    Chmod chmod "chmod";
+    Chown chown "chown";
+    Chflags chflags "chflags";
     Mkdir mkdir "mkdir";
     Rm rm "rm";
     Mv mv "mv";
@@ -104,6 +107,7 @@ const MULTICALL: &[(&str, &str)] = &[
     ("fsck.ufs", "fsck"),
     ("tunefs", "tunefs"),
     ("dumpfs", "dumpfs"),
+    ("chflags", "chflags"),
     ("mount_ffs", "mount"),
     ("mount_ufs", "mount"),
 ];

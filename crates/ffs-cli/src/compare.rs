@@ -74,7 +74,9 @@ impl Sink for Compare<'_> {
         if !self.kind(entry, &file, &attr)? {
             return differs("the kind or the size");
         }
-        if attr.perm != meta.perm {
+        let kept = self.ffs.acls() || self.ffs.nfs4_acls();
+        let perm = if kept { meta.perm } else { meta.lists.mode_without(meta.perm) };
+        if attr.perm != perm {
             return differs("the mode");
         }
         if (attr.uid, attr.gid) != (meta.uid, meta.gid) {
@@ -103,8 +105,9 @@ impl Sink for Compare<'_> {
         Ok(())
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self) -> Option<String> {
         self.open = None;
+        None
     }
 
     fn finish(&mut self, _: &mut Tally) -> SinkResult {

@@ -6,6 +6,7 @@
 //! | `cmd` | one file a command: parse, call, print |
 //! | `copy`, `tar` | trees from and to hosts, images and archives |
 //! | `session`, `namei`, `spec` | an image opened and mounted; paths inside it; `IMAGE@N:/path` |
+//! | `mode`, `owner` | modes and owners as chmod(1) and chown(8) read them |
 //! | `output`, `progress`, `fail`, `signals`, `bsd`, `memory` | messages, bars, errors, SIGINT, BSD's numbers, memory |
 //!
 //! File-system logic is elsewhere: `ffs-core` mounts, `ffs-admin` makes and checks.
@@ -23,8 +24,10 @@ mod copy;
 mod fail;
 mod hugepages;
 mod memory;
+mod mode;
 mod namei;
 mod output;
+mod owner;
 mod progress;
 mod session;
 mod signals;

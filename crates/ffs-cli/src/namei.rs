@@ -56,7 +56,17 @@ impl PathError {
 
 /// The file at `path`.
 pub(crate) fn namei(ffs: &Ffs, cred: &Cred, path: &[u8], last: Last) -> Result<Vnode, PathError> {
-    let mut at = ffs.root()?;
+    namei_from(ffs, cred, ffs.root()?, path, last)
+}
+
+/// The file at `path`, which begins in the directory `at`.
+pub(crate) fn namei_from(
+    ffs: &Ffs,
+    cred: &Cred,
+    mut at: Vnode,
+    path: &[u8],
+    last: Last,
+) -> Result<Vnode, PathError> {
     let mut links = 0;
     // Components still to go, the next one last.
     let mut todo: Vec<Vec<u8>> = components(path).rev().map(<[u8]>::to_vec).collect();

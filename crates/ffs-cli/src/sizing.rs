@@ -13,8 +13,8 @@ use ffs_admin::AdminError;
 use ffs_admin::newfs::{NewfsOptions, NewfsReport, newfs};
 use ffs_core::Timespec;
 use ffs_device::{ManualClock, MemDevice, SplitMix64};
-use ffs_ondisk::Format;
 use ffs_ondisk::geometry::{DIRBLKSIZ, NDADDR};
+use ffs_ondisk::{Format, acl};
 
 use crate::copy::{Entry, Kind, Sink, SinkResult, Tally, split_last};
 use crate::fail::Failure;
@@ -180,6 +180,11 @@ impl Survey {
         };
         let attrs = entry.meta.xattrs.iter();
         let bytes: u64 = attrs.map(|attr| size(attr.name.len(), attr.value.len())).sum();
+        // Counted also where the volume does not take them: few files have any.
+        let lists = &entry.meta.lists;
+        let each = [(&lists.access, acl::ACCESS_NAME), (&lists.default, acl::DEFAULT_NAME)];
+        let each = each.into_iter().filter(|(list, _)| list.is_some());
+        let bytes = bytes + each.map(|(_, name)| size(name.len(), acl::SIZE)).sum::<u64>();
         bytes.div_ceil(self.fsize)
     }
 }
@@ -238,8 +243,9 @@ impl Sink for Survey {
         Ok(())
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self) -> Option<String> {
         self.file = Blocks::default();
+        None
     }
 
     fn finish(&mut self, _: &mut Tally) -> SinkResult {

@@ -93,6 +93,16 @@ pub(crate) fn names_partition(image: &OsStr) -> bool {
     short && fs::symlink_metadata(image).is_err()
 }
 
+/// What the host says of the file that `image`, perhaps with `@N`, is or is a partition of.
+pub(crate) fn file_of(image: &OsStr) -> Option<fs::Metadata> {
+    let bytes = image.as_bytes();
+    let whole = || {
+        let at = bytes.iter().rposition(|&byte| byte == b'@')?;
+        fs::metadata(OsStr::from_bytes(&bytes[..at])).ok()
+    };
+    fs::metadata(image).ok().or_else(whole)
+}
+
 fn split(bytes: &[u8], at: usize) -> ImagePath {
     ImagePath { image: os(&bytes[..at]), path: bytes[at + 1..].to_vec() }
 }

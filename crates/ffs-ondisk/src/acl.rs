@@ -139,6 +139,54 @@ pub fn problem(entries: &[Entry]) -> Option<&'static str> {
     None
 }
 
+/// The low 12 mode bits that a file with the mode `perm` and the access list `entries` may have without
+/// the list, so that nobody gains a right.
+///
+/// With a list the bits of the group are its mask. So the group gets what its own entry says below the
+/// mask; and neither the group nor others get more than the least of those who were named and would
+/// now be counted among them.
+#[must_use]
+pub fn mode_without(entries: &[Entry], perm: u16) -> u16 {
+    let masked = entries.iter().any(|e| e.who == Who::Mask);
+    let mask = if masked { (perm >> 3 & 7) as u8 } else { 7 };
+    let (mut group, mut other) = ((perm >> 3 & 7) as u8, (perm & 7) as u8);
+    for e in entries {
+        let most = e.perm & mask;
+        match e.who {
+            Who::GroupObj if masked => group &= most,
+            Who::User(_) => (group, other) = (group & most, other & most),
+            Who::Group(_) => other &= most,
+            _ => {}
+        }
+    }
+    perm & !0o077 | u16::from(group) << 3 | u16::from(other)
+}
+
+/// Bytes of an NFSv4 list on disk.
+pub const NFS4_SIZE: usize = 24 + NFS4_ENTRIES * 16;
+/// Most entries of an NFSv4 list.
+pub const NFS4_ENTRIES: usize = 254;
+
+/// An NFSv4 list as it lies on disk, from one byte order to the other; `None` if `b` is no list.
+#[must_use]
+pub fn nfs4_swapped(from: Endian, to: Endian, b: &[u8]) -> Option<Vec<u8>> {
+    if b.len() != NFS4_SIZE || get::<u32>(b, 4, from) as usize > NFS4_ENTRIES {
+        return None;
+    }
+    let mut out = vec![0; NFS4_SIZE];
+    let mut word = |at| put(&mut out, at, to, get::<u32>(b, at, from));
+    (0..24).step_by(4).for_each(&mut word);
+    for entry in (24..NFS4_SIZE).step_by(16) {
+        [entry, entry + 4, entry + 8].into_iter().for_each(&mut word);
+    }
+    for entry in (24..NFS4_SIZE).step_by(16) {
+        for at in [entry + 12, entry + 14] {
+            put(&mut out, at, to, get::<u16>(b, at, from));
+        }
+    }
+    Some(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,5 +246,100 @@ mod tests {
         let mut twice = list();
         twice.push(Entry { who: Who::User(1001), perm: 0 });
         assert!(problem(&twice).is_some());
+    }
+
+    #[test]
+    fn without_the_list_the_group_has_its_own_rights() {
+        let list = |group, user| {
+            [
+                (Who::UserObj, 7),
+                (Who::User(9), user),
+                (Who::GroupObj, group),
+                (Who::Mask, 7),
+                (Who::Other, 5),
+            ]
+            .map(|(who, perm)| Entry { who, perm })
+        };
+        assert_eq!(mode_without(&list(4, 7), 0o4775), 0o4745);
+        assert_eq!(mode_without(&list(7, 7), 0o755), 0o755, "the mode has the mask");
+        assert_eq!(mode_without(&list(4, 0), 0o775), 0o700, "who was shut out stays so");
+        assert_eq!(mode_without(&[], 0o664), 0o664);
+    }
+
+    /// What POSIX.1e's check gives a process of `user` in `groups`: the sets of rights that it has.
+    fn granted(entries: &[Entry], perm: u16, user: u32, groups: &[u32], right: u8) -> bool {
+        let masked = entries.iter().any(|e| e.who == Who::Mask);
+        let mask = if masked { (perm >> 3 & 7) as u8 } else { 7 };
+        let own_group = if masked { None } else { Some((perm >> 3 & 7) as u8) };
+        let has = |bits: u8| bits & right == right;
+        if let Some(e) = entries.iter().find(|e| e.who == Who::User(user)) {
+            return has(e.perm & mask);
+        }
+        // The file's group is number 0.
+        let of_group = entries.iter().filter_map(|e| match e.who {
+            Who::GroupObj if groups.contains(&0) => Some(own_group.unwrap_or(e.perm & mask)),
+            Who::Group(id) if groups.contains(&id) => Some(e.perm & mask),
+            _ => None,
+        });
+        let of_group: Vec<u8> = of_group.collect();
+        if of_group.is_empty() { has((perm & 7) as u8) } else { of_group.into_iter().any(has) }
+    }
+
+    #[test]
+    fn nobody_gains_a_right_when_a_list_goes() {
+        let mut seed = 88_172_645_463_325_252_u64;
+        let mut bits = |below: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % below
+        };
+        for _ in 0..3000 {
+            let perm = bits(512) as u16;
+            let mut entries = vec![
+                Entry { who: Who::UserObj, perm: (perm >> 6) as u8 },
+                Entry { who: Who::GroupObj, perm: bits(8) as u8 },
+                Entry { who: Who::Mask, perm: (perm >> 3 & 7) as u8 },
+                Entry { who: Who::Other, perm: (perm & 7) as u8 },
+            ];
+            for id in 1..=bits(3) as u32 {
+                entries.push(Entry { who: Who::User(id), perm: bits(8) as u8 });
+            }
+            for id in 1..=bits(3) as u32 {
+                entries.push(Entry { who: Who::Group(id), perm: bits(8) as u8 });
+            }
+            let plain = [
+                Entry { who: Who::UserObj, perm: 0 },
+                Entry { who: Who::GroupObj, perm: 0 },
+                Entry { who: Who::Other, perm: 0 },
+            ];
+            let after = mode_without(&entries, perm);
+            for user in 1..4 {
+                for groups in [&[][..], &[0], &[1], &[0, 1], &[1, 2], &[0, 1, 2], &[3]] {
+                    for right in 1..8 {
+                        let gained = granted(&plain, after, user, groups, right)
+                            && !granted(&entries, perm, user, groups, right);
+                        let who = format!("user {user} of {groups:?}: {right}");
+                        assert!(!gained, "{who} with {after:o}, of {perm:o} {entries:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nfs4_lists_change_their_byte_order() {
+        let mut little = vec![0; NFS4_SIZE];
+        put(&mut little, 0, Endian::Little, 254_u32);
+        put(&mut little, 4, Endian::Little, 2_u32);
+        put(&mut little, 24, Endian::Little, 0x40_u32);
+        put(&mut little, 24 + 12, Endian::Little, 0x100_u16);
+        put(&mut little, 24 + 14, Endian::Little, 3_u16);
+        let big = nfs4_swapped(Endian::Little, Endian::Big, &little).unwrap();
+        assert_eq!(big[..8], [0, 0, 0, 254, 0, 0, 0, 2]);
+        assert_eq!(big[36..40], [1, 0, 0, 3]);
+        assert_eq!(nfs4_swapped(Endian::Big, Endian::Little, &big).unwrap(), little);
+        assert_eq!(nfs4_swapped(Endian::Big, Endian::Big, &little), None, "254 << 24 entries");
+        assert_eq!(nfs4_swapped(Endian::Little, Endian::Big, &little[1..]), None);
     }
 }

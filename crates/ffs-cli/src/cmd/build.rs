@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ffs_admin::newfs::{NewfsOptions, newfs};
+use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_core::{Env, Timespec};
 use ffs_device::lock::LockMode;
 use ffs_device::{
@@ -23,7 +24,7 @@ use super::{Doc, EXIT};
 use crate::bsd;
 use crate::copy::host_source::{HostOptions, HostSource};
 use crate::copy::image_sink::ImageSink;
-use crate::copy::{self, Emit, Entry, Said, Tally};
+use crate::copy::{self, Emit, Entry, Policy, Said, Tally};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
@@ -56,7 +57,9 @@ pub(crate) const DOC: Doc = Doc {
 /// Make an image of a directory or of a tar archive.
 ///
 /// Keeps everything: owners, modes, times to the nanosecond, hard links, holes, devices, extended attributes
-/// (of archives: pax SCHILY.xattr and LIBARCHIVE.xattr) and BSD file flags (SCHILY.fflags). The same
+/// (of archives: pax SCHILY.xattr and LIBARCHIVE.xattr) and BSD file flags (SCHILY.fflags). POSIX access
+/// lists (SCHILY.acl) are kept with --acls; without it a file that has one gets a mode that allows nobody
+/// more than the list did, and a warning names it. The same
 /// input makes the same bytes: names are taken in sorted order, everything random is seeded, inode-change
 /// times and the volume's own are SOURCE_DATE_EPOCH, or else the latest modification in the tree.
 /// With SOURCE_DATE_EPOCH no file is newer than that.
@@ -82,6 +85,9 @@ pub(crate) struct Args {
     /// Owner of everything
     #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
     owner: Option<(u32, u32)>,
+    /// Switch POSIX access lists on and keep those of the source (UFS2)
+    #[arg(long)]
+    acls: bool,
     /// Replace an image that exists
     #[arg(long)]
     force: bool,
@@ -115,6 +121,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         size: args.size,
         free: args.free.unwrap_or(0),
         owner: args.owner,
+        acls: args.acls,
         epoch: epoch()?,
     };
     let name = show(args.image.as_bytes());
@@ -138,6 +145,8 @@ pub(crate) struct Order {
     pub free: u64,
     /// Owner of everything.
     pub owner: Option<(u32, u32)>,
+    /// The volume has access lists.
+    pub acls: bool,
     /// `SOURCE_DATE_EPOCH`.
     pub epoch: Option<i64>,
 }
@@ -204,7 +213,8 @@ impl Source {
     fn tell(self, data: bool, xattrs: bool, emit: &mut Emit) -> Said {
         match self {
             Source::Tree(path, skip) => {
-                let options = HostOptions { xattrs, links: true, data, follow: true, skip };
+                let options =
+                    HostOptions { xattrs, links: true, data, follow: true, stream: false, skip };
                 HostSource::new(options, emit).walk(&path, b"")
             }
             Source::Archive(file, name) => match Input::from_file(file) {
@@ -245,14 +255,14 @@ impl Order {
         let again = self.source.again()?;
         let fits = self.size.is_none();
         let (options, owner, free) = (self.options.clone(), self.owner, self.free);
-        let (size, epoch) = (self.size, self.epoch);
+        let (size, epoch, acls) = (self.size, self.epoch, self.acls);
         match self.attempt(name, &device, false) {
             Ok(built) if !fits || built.free >= 0 && built.free as u64 >= free => Ok(built),
             Err(failure) if !fits || !failure.full => Err(failure),
             // There are more extended attributes than the slack has room for: once more, counting them.
             first => match again {
                 Some(source) => {
-                    let order = Order { source, options, size, free, owner, epoch };
+                    let order = Order { source, options, size, free, owner, acls, epoch };
                     order.attempt(name, &device, true)
                 }
                 None => first,
@@ -292,6 +302,10 @@ impl Order {
         let clock = Arc::new(ManualClock::new(stamp));
         let report = newfs(&*device, &options, &*clock, &SplitMix64::new(SEED), &mut |_, _| {});
         let report = report.map_err(Failure::plain)?;
+        if self.acls {
+            let on = TunefsOptions { acls: Some(true), ..TunefsOptions::default() };
+            tunefs(&*device, &on).map_err(|error| Failure::admin(name, &error))?;
+        }
         let env = Env::seeded(clock.clone(), SEED);
         let session = Session::mount(name.to_owned(), device, &filling(), env)?;
         let total = survey.map(|survey| survey.bytes);
@@ -336,7 +350,8 @@ impl Order {
         total: Option<u64>,
     ) -> Result<Tally, Failure> {
         let root = session.ffs.root().map_err(|error| session.failed(b"/", error))?;
-        let mut sink = ImageSink::new(&session.ffs, &session.cred, session.image(), root);
+        let mut sink =
+            ImageSink::new(&session.ffs, &session.cred, session.image(), root, Policy::exact());
         let mut progress = Progress::bytes("build", total);
         let (owner, epoch) = (self.owner, self.epoch);
         let measured = total.is_some() || epoch.is_some();

@@ -3,20 +3,21 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use ffs_core::{FileFlags, FileType, Timespec, Vnode};
-use ffs_device::Timestamp;
+use ffs_core::{FileType, Vnode};
 
 use super::{Doc, EXIT};
 use crate::bsd;
 use crate::copy::host_sink::HostSink;
 use crate::copy::host_source::{HostOptions, HostSource};
 use crate::copy::image_sink::ImageSink;
-use crate::copy::image_source::ImageSource;
-use crate::copy::{self, Entry, Sink, Tally};
+use crate::copy::image_source::{ImageSource, Wanted};
+use crate::copy::stream_sink::StreamSink;
+use crate::copy::{self, Entry, Existing, Policy, Sink, Tally};
 use crate::fail::{Failure, Outcome};
+use crate::mode::umask;
 use crate::namei::{Last, namei};
 use crate::progress::Progress;
 use crate::session::Session;
@@ -26,13 +27,16 @@ use crate::{output, signals};
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs cp disk.img:/etc/fstab .", "a file out"),
-        ("ffs cp notes.txt disk.img:/root/", "a file in; it belongs to root there"),
+        ("ffs cp notes.txt disk.img:/root/", "a file in; a new one belongs to root there"),
+        ("ffs cp passwd disk.img:/etc/passwd", "a new content; mode, owner and links stay"),
+        ("ffs cp --atomic rc.conf disk.img:/etc/rc.conf", "the old file until the new is complete"),
         ("ffs cp -a disk.img@2:/home /backup", "a tree out, with everything"),
         ("ffs cp -a site/. disk.img:/usr/local/www", "what is in a directory, in"),
         ("ffs cp -a old.img:/. new.img:/", "from image to image"),
+        ("ffs cp disk.img:/boot/kernel.gz /dev/stdout | gunzip", "to a pipe"),
     ],
     exit: EXIT,
-    see_also: &["ffs-build(1)", "ffs-cat(1)", "ffs-ls(1)"],
+    see_also: &["ffs-build(1)", "ffs-cat(1)", "ffs-chmod(1)", "ffs-chown(8)", "ffs-ls(1)"],
     section: "1",
     usage_code: 64,
 };
@@ -40,9 +44,28 @@ pub(crate) const DOC: Doc = Doc {
 /// Copy files into, out of and between images.
 ///
 /// -a keeps owners, modes, times to the nanosecond, hard links, holes, symbolic links, devices, extended
-/// attributes and BSD file flags (on the host in the attribute user.bsd.flags). What cannot be kept,
-/// such as owners without root, is counted and said. Without -a or -p, files copied into an image
-/// belong to root. A file is complete or not there: what it replaces stays until then.
+/// attributes, POSIX access lists and BSD file flags (on the host in the attribute user.bsd.flags). What
+/// cannot be kept, such as owners without root, is counted and said, with the name of the first file. A
+/// file that loses its access list gets a mode that allows nobody more than the list did. NFSv4 access
+/// lists are kept between images whose volumes have them. Without -a or -p, new files in an image belong
+/// to root and have the mode of their source without the bits of the umask, or what the default access
+/// list of the directory says.
+///
+/// An existing file gets the new content and keeps the rest, as with cp(1): mode, owner, access list,
+/// file flags, extended attributes and hard links. A symbolic link in the place of the target is followed
+/// to the file that it leads to; one that leads to nothing is an error, and so is a directory. If the copy
+/// fails half way, for lack of space for example, the file is left with what was copied, and the message
+/// says how much that is. With -p or -a the file gets the attributes of the source, too. With -a an
+/// existing file that has several names is replaced, so that its other names keep their content.
+///
+/// With --atomic an existing file stays as it is until the new one is complete and replaces it. The
+/// new file has the mode, owner, access list, file flags and extended attributes of the one it replaces,
+/// or with -p or -a those of the source; other names of the old file keep the old content, and a symbolic
+/// link is replaced, not followed.
+///
+/// A new file that cannot be copied whole is not left behind. A target on the host that is a pipe, a
+/// terminal or a device is written to; /dev/stdout and /dev/fd/N are descriptors of the caller. Without
+/// -R and -a, a source on the host that is a pipe or a terminal is read to its end.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Sources, then the target; a path in an image is IMAGE[@N]:/path
@@ -54,9 +77,18 @@ pub(crate) struct Args {
     /// Directories with what is in them
     #[arg(short = 'R', visible_short_alias = 'r')]
     recursive: bool,
-    /// Keep owners, modes, times, flags and extended attributes
+    /// Keep owners, modes, times, flags, access lists and extended attributes
     #[arg(short)]
     preserve: bool,
+    /// Replace existing files by complete new ones instead of writing over them
+    #[arg(long)]
+    atomic: bool,
+    /// Leave existing files alone
+    #[arg(short, overrides_with = "force")]
+    no_clobber: bool,
+    /// Replace an existing file of the host that cannot be opened for writing
+    #[arg(short, overrides_with = "no_clobber")]
+    force: bool,
     /// The target is the new name, even if it is a directory
     #[arg(short = 'T')]
     no_target_directory: bool,
@@ -66,30 +98,41 @@ pub(crate) struct Args {
     /// Owner of everything copied into an image
     #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
     owner: Option<(u32, u32)>,
-    /// Replace what exists (always so)
-    #[arg(short, hide = true)]
-    force: bool,
 }
 
 impl Args {
-    fn keep(&self) -> bool {
-        self.archive || self.preserve
-    }
-
     fn recursive(&self) -> bool {
         self.archive || self.recursive
+    }
+
+    fn policy(&self, sources: usize) -> Policy {
+        let existing = match (self.no_clobber, self.atomic) {
+            (true, _) => Existing::Keep,
+            (_, true) => Existing::Replace,
+            _ => Existing::Overwrite,
+        };
+        Policy {
+            preserve: self.archive || self.preserve,
+            links: self.archive,
+            existing,
+            force: self.force,
+            owner: self.owner,
+            umask: umask(),
+            guard: sources > 1,
+        }
     }
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    signals::listen();
     let mut places: Vec<Place> = args.paths.iter().map(|arg| place(arg)).collect();
     let Some(target) = places.pop() else { return Err(Failure::usage("no target")) };
     if places.iter().chain([&target]).all(|place| matches!(place, Place::Host(_))) {
         let why = "none of these is in an image; write IMAGE:/path for what is";
         return Err(Failure::usage(why));
     }
-    let job = Job { args: &args, progress: Progress::bytes("copy", None), done: Vec::new() };
+    let policy = args.policy(places.len());
+    let progress = Progress::bytes("copy", None);
+    let job = Job { args: &args, policy, progress, done: Vec::new() };
     let done = match &target {
         Place::Image(to) => job.into_image(&places, to)?,
         Place::Host(to) => job.onto_host(&places, to)?,
@@ -106,14 +149,18 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 struct Job<'a> {
     args: &'a Args,
+    policy: Policy,
     progress: Progress,
     done: Vec<Tally>,
 }
 
-/// Where copies go: the directory is open in a sink, `name` is the name there unless each keeps its
-/// own.
+/// Where copies go, below the directory that is open in a sink.
+#[derive(Default)]
 struct Target {
+    /// The name there, unless each copy keeps its own.
     name: Option<Vec<u8>>,
+    /// The name was written with a slash at its end: only a directory can have it.
+    slash: Option<String>,
 }
 
 impl Target {
@@ -121,10 +168,21 @@ impl Target {
     fn path(&self, name: Option<Vec<u8>>) -> Vec<u8> {
         self.name.clone().or(name).unwrap_or_default()
     }
+
+    /// Fails for a source that is not a directory, if the name is for one.
+    fn takes(&self, directory: bool) -> Result<(), Failure> {
+        match &self.slash {
+            Some(shown) if !directory => {
+                Err(Failure::new(shown, "is not a directory").hint("make it first"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Job<'_> {
     fn into_image(mut self, from: &[Place], to: &ImagePath) -> Result<Vec<Tally>, Failure> {
+        signals::listen();
         let session = Session::write(&to.image)?;
         let result = self.each_into(from, to, &session);
         session.finish_with(result)?;
@@ -138,79 +196,104 @@ impl Job<'_> {
         session: &Session,
     ) -> Result<(), Failure> {
         let (dir, target) = self.image_target(session, to, from.len() > 1)?;
-        let umask = umask();
-        let now = now();
+        let (ffs, cred) = (&session.ffs, &session.cred);
+        let mut sink = ImageSink::new(ffs, cred, session.image(), dir.clone(), self.policy);
         for source in from {
-            let (ffs, cred) = (&session.ffs, &session.cred);
-            let mut sink = ImageSink::new(ffs, cred, session.image(), dir.clone());
-            let owner = self.args.owner;
-            let keep = self.args.keep();
-            let mut adjust = |entry: &mut Entry| {
-                if !keep {
-                    plain(entry, umask, now);
-                }
-                if let Some((uid, gid)) = owner.or((!keep).then_some((0, 0))) {
-                    (entry.meta.uid, entry.meta.gid) = (uid, gid);
-                }
-            };
             match source {
-                Place::Host(path) => self.host(path, &target, &mut sink, &mut adjust)?,
+                Place::Host(path) => self.host(path, &target, &mut sink)?,
                 Place::Image(path) if same_image(path, to) => {
-                    let within = Some(&dir);
-                    self.image(session, path, &target, within, &mut sink, &mut adjust)?;
+                    self.image(session, path, &target, Some(&dir), &mut sink)?;
                 }
-                Place::Image(path) => {
-                    let other = Session::read(&path.image)?;
-                    let result = self.image(&other, path, &target, None, &mut sink, &mut adjust);
-                    other.finish_with(result)?;
-                }
+                Place::Image(path) => self.other_image(path, &target, &mut sink)?,
             }
         }
         Ok(())
     }
 
     fn onto_host(mut self, from: &[Place], to: &Path) -> Result<Vec<Tally>, Failure> {
-        let (dir, target) = self.host_target(to, from.len() > 1)?;
-        for source in from {
-            let mut sink = HostSink::new(&dir, self.args.keep())?;
-            let Place::Image(path) = source else {
-                let Place::Host(path) = source else { continue };
-                let why = "is on the host, as the target is; use cp for that";
-                return Err(Failure::new(path.display(), why));
-            };
-            let session = Session::read(&path.image)?;
-            let result = self.image(&session, path, &target, None, &mut sink, &mut |_| {});
-            session.finish_with(result)?;
+        let images = images_read(from)?;
+        if let Ok(found) = fs::metadata(to)
+            && images.iter().any(|image| same_volume(image, &found))
+        {
+            return Err(Failure::new(to.display(), "is the image that is read"));
         }
+        if from.len() == 1
+            && let Some(mut sink) = StreamSink::open(to)?
+        {
+            self.each_onto(from, &Target::default(), &mut sink)?;
+            return Ok(self.done);
+        }
+        signals::listen();
+        let (dir, target) = self.host_target(to, from.len() > 1)?;
+        let images = images.iter().map(|image| (image.dev(), image.ino())).collect();
+        let mut sink = HostSink::new(&dir, self.policy, images)?;
+        self.each_onto(from, &target, &mut sink)?;
         Ok(self.done)
     }
 
-    /// Copies a tree of the host.
-    fn host(
+    fn each_onto(
         &mut self,
-        path: &Path,
+        from: &[Place],
         target: &Target,
         sink: &mut dyn Sink,
-        adjust: &mut dyn FnMut(&mut Entry),
     ) -> Result<(), Failure> {
-        let follow = !self.args.recursive();
-        let found = if follow { fs::metadata(path) } else { fs::symlink_metadata(path) };
-        let found = found.map_err(|error| Failure::new(path.display(), error))?;
-        if found.is_dir() && !self.args.recursive() {
-            return Err(
-                Failure::new(path.display(), "is a directory").hint("copy it with -a or -R")
-            );
+        for source in from {
+            let Place::Image(path) = source else { continue };
+            self.other_image(path, target, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Copies a tree of an image that is not copied to.
+    fn other_image(
+        &mut self,
+        from: &ImagePath,
+        target: &Target,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Failure> {
+        let session = match Session::read(&from.image) {
+            Ok(session) => session,
+            Err(failure) => return refuse(failure),
+        };
+        let result = self.image(&session, from, target, None, sink);
+        session.finish_with(result)
+    }
+
+    /// Whether the source can be copied to the target.
+    fn fits(
+        &self,
+        source: impl std::fmt::Display,
+        directory: bool,
+        target: &Target,
+    ) -> Result<(), Failure> {
+        target.takes(directory)?;
+        if directory && !self.args.recursive() {
+            return Err(Failure::new(source, "is a directory").hint("copy it with -a or -R"));
+        }
+        Ok(())
+    }
+
+    /// Copies a tree of the host.
+    fn host(&mut self, path: &Path, target: &Target, sink: &mut dyn Sink) -> Result<(), Failure> {
+        let recursive = self.args.recursive();
+        let found = if recursive { fs::symlink_metadata(path) } else { fs::metadata(path) };
+        let fits = found
+            .map_err(|error| Failure::new(path.display(), error))
+            .and_then(|found| self.fits(path.display(), found.is_dir(), target));
+        if let Err(failure) = fits {
+            return refuse(failure);
         }
         let options = HostOptions {
-            xattrs: self.args.keep(),
-            links: self.args.archive,
+            xattrs: self.policy.preserve,
+            links: self.policy.links,
             data: true,
-            follow,
+            follow: !recursive,
+            stream: !recursive,
             skip: Vec::new(),
         };
         let to = target.path(own_name(path.as_os_str().as_bytes()));
         let source = |emit: &mut copy::Emit| HostSource::new(options, emit).walk(path, &to);
-        self.done.push(copy::run(source, sink, adjust, &mut self.progress)?);
+        self.done.push(copy::run(source, sink, &mut |_| {}, &mut self.progress)?);
         Ok(())
     }
 
@@ -222,31 +305,34 @@ impl Job<'_> {
         target: &Target,
         within: Option<&Vnode>,
         sink: &mut dyn Sink,
-        adjust: &mut dyn FnMut(&mut Entry),
     ) -> Result<(), Failure> {
         let last = if self.args.recursive() { Last::Keep } else { Last::Follow };
-        let root = session.find(&from.path, last)?;
         let to = target.path(own_name(&from.path));
-        if session.ffs.getattr(&root).kind == FileType::Directory {
-            if !self.args.recursive() {
-                return Err(Failure::new(from, "is a directory").hint("copy it with -a or -R"));
-            }
-            if let Some(dir) = within {
+        let found = session.find(&from.path, last).and_then(|root| {
+            let directory = session.ffs.getattr(&root).kind == FileType::Directory;
+            self.fits(from, directory, target)?;
+            if let Some(dir) = within.filter(|_| directory) {
                 not_below(session, &root, dir, from)?;
             }
-        } else if let Some(dir) = within
-            && let Ok(there) = session.ffs.lookup(&session.cred, dir, &to)
-            && session.ffs.getattr(&there).ino == session.ffs.getattr(&root).ino
-        {
-            return Err(Failure::new(from, "the source and the target are the same file"));
-        }
-        let all = self.args.keep();
+            Ok(root)
+        });
+        let root = match found {
+            Ok(root) => root,
+            Err(failure) => return refuse(failure),
+        };
+        let wanted = Wanted { links: self.policy.links, attributes: self.policy.preserve };
         let source = |emit: &mut copy::Emit| {
             let mut source =
-                ImageSource::new(&session.ffs, &session.cred, session.image(), all, emit);
+                ImageSource::new(&session.ffs, &session.cred, session.image(), wanted, emit);
             source.walk(&root, &from.path, &to)
         };
-        self.done.push(copy::run(source, sink, adjust, &mut self.progress)?);
+        // Inode numbers of another volume mean nothing to the sink.
+        let mut adjust = |entry: &mut Entry| {
+            if within.is_none() {
+                entry.meta.source = None;
+            }
+        };
+        self.done.push(copy::run(source, sink, &mut adjust, &mut self.progress)?);
         Ok(())
     }
 
@@ -259,40 +345,63 @@ impl Job<'_> {
         if !self.args.no_target_directory || crate::namei::basename(&to.path).is_none() {
             match namei(&session.ffs, &session.cred, &to.path, Last::Follow) {
                 Ok(dir) if session.ffs.getattr(&dir).kind == FileType::Directory => {
-                    return Ok((dir, Target { name: None }));
+                    return Ok((dir, Target::default()));
                 }
-                Ok(_) if !several && !to.path.ends_with(b"/") => {}
+                Ok(_) if !several => {}
                 Ok(_) => return Err(session.failed(&to.path, ffs_core::Error::NotDirectory)),
                 Err(error) if error.is_not_found() && !several => {}
                 Err(error) => return Err(session.failed(&to.path, error)),
             }
         }
         let (dir, name) = session.find_parent(&to.path)?;
-        Ok((dir, Target { name: Some(name) }))
+        let slash = to.path.ends_with(b"/").then(|| to.to_string());
+        Ok((dir, Target { name: Some(name), slash }))
     }
 
     fn host_target(&self, to: &Path, several: bool) -> Result<(PathBuf, Target), Failure> {
         let is_dir = to.is_dir();
         if is_dir && !self.args.no_target_directory {
-            return Ok((to.to_owned(), Target { name: None }));
+            return Ok((to.to_owned(), Target::default()));
         }
-        if several || (to.as_os_str().as_bytes().ends_with(b"/") && !self.args.recursive()) {
+        let slash = to.as_os_str().as_bytes().ends_with(b"/");
+        if several || (slash && fs::symlink_metadata(to).is_ok() && !is_dir) {
             return Err(Failure::new(to.display(), "is not a directory").hint("make it first"));
         }
-        if fs::metadata(to).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
-            let failure = Failure::new(to.display(), "is not a regular file");
-            return Err(failure.hint("write to it with ffs cat"));
-        }
-        // A link to a file: the file is what is replaced.
-        let to =
-            if to.is_symlink() { to.canonicalize().unwrap_or(to.to_owned()) } else { to.into() };
         let Some(name) = to.file_name() else {
             return Err(Failure::new(to.display(), "does not end in a name"));
         };
         let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.map_or_else(|| PathBuf::from("."), Path::to_owned);
-        Ok((parent, Target { name: Some(name.as_bytes().to_vec()) }))
+        let slash = slash.then(|| to.display().to_string());
+        Ok((parent, Target { name: Some(name.as_bytes().to_vec()), slash }))
     }
+}
+
+/// What the host says of the images that are read; fails for a source on the host.
+fn images_read(from: &[Place]) -> Result<Vec<fs::Metadata>, Failure> {
+    let mut images = Vec::new();
+    for source in from {
+        match source {
+            Place::Image(path) => images.extend(crate::spec::file_of(&path.image)),
+            Place::Host(path) => {
+                let why = "is on the host, as the target is; use cp for that";
+                return Err(Failure::new(path.display(), why));
+            }
+        }
+    }
+    Ok(images)
+}
+
+/// Whether both are the same file or the same block device.
+fn same_volume(a: &fs::Metadata, b: &fs::Metadata) -> bool {
+    let block = |file: &fs::Metadata| file.file_type().is_block_device();
+    (a.dev(), a.ino()) == (b.dev(), b.ino()) || block(a) && block(b) && a.rdev() == b.rdev()
+}
+
+/// Reports that one source cannot be copied, and goes on with the others.
+fn refuse(failure: Failure) -> Result<(), Failure> {
+    output::error(failure.text);
+    Ok(())
 }
 
 /// Fails if `dir` is `root` or below it: the copy would never end.
@@ -329,26 +438,6 @@ fn own_name(path: &[u8]) -> Option<Vec<u8>> {
     let start = path[..end].iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
     let name = &path[start..end];
     (!matches!(name, b"" | b"." | b"..")).then(|| name.to_vec())
-}
-
-/// What a copy without -a or -p is given.
-fn plain(entry: &mut Entry, umask: u16, now: Timespec) {
-    let meta = &mut entry.meta;
-    meta.perm &= 0o777 & !umask;
-    (meta.atime, meta.mtime, meta.birthtime) = (now, now, now);
-    meta.flags = FileFlags::empty();
-    meta.xattrs.clear();
-}
-
-fn now() -> Timespec {
-    let now = Timestamp::from(SystemTime::now());
-    Timespec { secs: now.secs, nsec: now.nanos as i32 }
-}
-
-fn umask() -> u16 {
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
-    rustix::process::umask(umask);
-    umask.bits() as u16
 }
 
 #[cfg(test)]

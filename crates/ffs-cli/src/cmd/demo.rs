@@ -134,6 +134,7 @@ impl Demo {
             size: None,
             free: 16 << 20,
             owner: None,
+            acls: false,
             epoch: None,
         };
         let name = self.image.display().to_string();
@@ -194,6 +195,7 @@ impl Demo {
             links: true,
             data: true,
             follow: true,
+            stream: false,
             skip: self.skip.clone(),
         };
         let mut progress = Progress::bytes("compare", None);

@@ -2,6 +2,10 @@
 
 pub(crate) mod build;
 pub(crate) mod cat;
+pub(crate) mod change;
+pub(crate) mod chflags;
+pub(crate) mod chmod;
+pub(crate) mod chown;
 pub(crate) mod completions;
 pub(crate) mod cp;
 pub(crate) mod demo;

@@ -8,7 +8,7 @@ use ffs_ondisk::FileFlags;
 pub(crate) const XATTR: &[u8] = b"bsd.flags";
 
 /// Name and bit of every flag; the first name of a bit is the one printed.
-const NAMES: [(&str, FileFlags); 18] = [
+const NAMES: [(&str, FileFlags); 33] = [
     ("arch", FileFlags::SF_ARCHIVED),
     ("schg", FileFlags::SF_IMMUTABLE),
     ("sappnd", FileFlags::SF_APPEND),
@@ -25,8 +25,23 @@ const NAMES: [(&str, FileFlags); 18] = [
     ("uarch", FileFlags::UF_ARCHIVE),
     ("urdonly", FileFlags::UF_READONLY),
     ("uhidden", FileFlags::UF_HIDDEN),
+    ("archived", FileFlags::SF_ARCHIVED),
     ("schange", FileFlags::SF_IMMUTABLE),
+    ("simmutable", FileFlags::SF_IMMUTABLE),
+    ("sappend", FileFlags::SF_APPEND),
+    ("sunlink", FileFlags::SF_NOUNLINK),
     ("uchange", FileFlags::UF_IMMUTABLE),
+    ("uimmutable", FileFlags::UF_IMMUTABLE),
+    ("uappend", FileFlags::UF_APPEND),
+    ("uunlink", FileFlags::UF_NOUNLINK),
+    ("system", FileFlags::UF_SYSTEM),
+    ("sparse", FileFlags::UF_SPARSE),
+    ("offline", FileFlags::UF_OFFLINE),
+    ("reparse", FileFlags::UF_REPARSE),
+    ("uarchive", FileFlags::UF_ARCHIVE),
+    ("rdonly", FileFlags::UF_READONLY),
+    ("readonly", FileFlags::UF_READONLY),
+    ("hidden", FileFlags::UF_HIDDEN),
 ];
 
 /// The names of the flags, comma between them; `-` for none, unknown ones in hexadecimal.
@@ -54,8 +69,8 @@ pub(crate) fn to_text(flags: FileFlags) -> String {
 pub(crate) fn from_text(text: &str) -> Option<FileFlags> {
     let mut flags = FileFlags::empty();
     for name in text.split(',').filter(|name| !name.is_empty() && *name != "-") {
-        let bit = match NAMES.iter().find(|(known, _)| *known == name) {
-            Some((_, bit)) => *bit,
+        let bit = match flag(name) {
+            Some(bit) => bit,
             None => {
                 FileFlags::from_bits_retain(u32::from_str_radix(name.strip_prefix("0x")?, 16).ok()?)
             }
@@ -63,6 +78,53 @@ pub(crate) fn from_text(text: &str) -> Option<FileFlags> {
         flags |= bit;
     }
     Some(flags)
+}
+
+/// The flag with this name.
+fn flag(name: &str) -> Option<FileFlags> {
+    NAMES.iter().find(|(known, _)| *known == name).map(|(_, bit)| *bit)
+}
+
+/// A change of flags as `chflags` reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FlagsChange {
+    clear: FileFlags,
+    set: FileFlags,
+}
+
+impl FlagsChange {
+    /// Reads a list of names, or an octal number.
+    pub(crate) fn parse(text: &str) -> Result<FlagsChange, String> {
+        if text.starts_with(|c: char| c.is_ascii_digit()) {
+            let bits = u32::from_str_radix(text, 8).ok().map(FileFlags::from_bits_retain);
+            let known = NAMES.iter().fold(FileFlags::empty(), |all, (_, bit)| all | *bit);
+            let set = bits.filter(|set| known.contains(*set));
+            let set = set.ok_or_else(|| format!("{text:?} is not a number of flags, in octal"))?;
+            return Ok(FlagsChange { clear: FileFlags::from_bits_retain(u32::MAX), set });
+        }
+        let mut change = FlagsChange { clear: FileFlags::empty(), set: FileFlags::empty() };
+        for name in text.split(',') {
+            let cleared = || match name {
+                "dump" => Some(FileFlags::UF_NODUMP),
+                other => flag(other.strip_prefix("no")?),
+            };
+            if let Some(bit) = flag(name) {
+                change.set |= bit;
+                change.clear.remove(bit);
+            } else if let Some(bit) = cleared() {
+                change.clear |= bit;
+                change.set.remove(bit);
+            } else {
+                return Err(format!("{name:?} is not a flag such as uchg or nouchg"));
+            }
+        }
+        Ok(change)
+    }
+
+    /// The flags of a file that has `old`.
+    pub(crate) fn apply(self, old: FileFlags) -> FileFlags {
+        old.difference(self.clear) | self.set
+    }
 }
 
 /// Flags that may be copied: the snapshot mark belongs to its volume.
@@ -84,5 +146,24 @@ mod tests {
         assert_eq!(to_text(FileFlags::SF_IMMUTABLE | FileFlags::UF_NODUMP), "schg,nodump");
         assert_eq!(from_text("schange"), Some(FileFlags::SF_IMMUTABLE));
         assert_eq!(from_text("nosuch"), None);
+    }
+
+    #[test]
+    fn changes_of_flags() {
+        let old = FileFlags::UF_NODUMP | FileFlags::SF_APPEND;
+        for (text, new) in [
+            ("uchg", "sappnd,uchg,nodump"),
+            ("dump", "sappnd"),
+            ("nosappnd,uimmutable", "uchg,nodump"),
+            ("uchg,nouchg", "sappnd,nodump"),
+            ("nouchg,uchg", "sappnd,uchg,nodump"),
+            ("0", "-"),
+            ("0400002", "schg,uchg"),
+        ] {
+            assert_eq!(to_text(FlagsChange::parse(text).unwrap().apply(old)), new, "{text}");
+        }
+        for bad in ["", "uchg,", "no", "uchgx", "9", "0x2", "snapshot", "10000000000"] {
+            assert!(FlagsChange::parse(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,22 +1,30 @@
 //! Makes files on the host.
 //!
 //! **Invariants.**
-//! 1. Every step goes through the descriptor of the directory and follows no link: an image cannot
-//!    make its copy write outside the target.
-//! 2. A file gets its name when it is complete; what was there before stays until then.
-//! 3. Directories get mode, owner and times last, in [`Sink::finish`].
+//! 1. Every step goes through the descriptor of the directory. The only links that are followed lead
+//!    to a file that is written over, and were there before the copy: an image cannot make its copy
+//!    write outside the target.
+//! 2. A new file gets its name when it is complete.
+//! 3. Directories whose attributes are kept get mode, owner and times last, in [`Sink::finish`].
 
+mod attributes;
+
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ffs_core::{DeviceNumber, Timespec, linux_xattr};
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
+use ffs_core::DeviceNumber;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::{Entry, Kind, Loss, Meta, Sink, SinkError, SinkResult, Tally, flags, split_last};
+use super::policy::{DANGLING, JUST_MADE, LINK_JUST_MADE, SAME_FILE};
+use super::{
+    Entry, Existing, Kind, Loss, Meta, Policy, Sink, SinkError, SinkResult, Tally, left_over,
+    split_last,
+};
 use crate::fail::Failure;
 use crate::namei::components;
 
@@ -24,10 +32,11 @@ use crate::namei::components;
 pub(crate) struct HostSink {
     shown: String,
     root: OwnedFd,
-    /// Everything is kept as with `cp -a`; else new files are their maker's.
-    keep: bool,
-    /// Permission bits nobody gets, without `keep`.
-    umask: u16,
+    policy: Policy,
+    /// Files that are not written to, by device and inode number: the images that are read.
+    images: Vec<(u64, u64)>,
+    /// Symbolic links that this copy made; with [`Policy::guard`] all its files but directories.
+    made: BTreeSet<(u64, u64)>,
     stack: Vec<(Vec<u8>, OwnedFd)>,
     directories: Vec<(Vec<u8>, Meta)>,
     open: Option<Open>,
@@ -37,10 +46,21 @@ pub(crate) struct HostSink {
 struct Open {
     fd: OwnedFd,
     dir: OwnedFd,
-    name: CString,
-    replaces: Option<CString>,
+    slot: Slot,
     size: u64,
+    /// End of the data written last.
+    written: u64,
     meta: Meta,
+}
+
+/// How a file came by its name.
+enum Slot {
+    /// It is new and has this name.
+    New(CString),
+    /// It is new and has the name `temporary` until it is complete; `old` is what it replaces then.
+    Replacing { temporary: CString, name: CString, old: Option<Stat> },
+    /// It was there and is written over.
+    Existing,
 }
 
 fn skip(error: Errno) -> SinkError {
@@ -59,19 +79,22 @@ fn c_name(name: &[u8]) -> Result<CString, SinkError> {
 
 impl HostSink {
     /// A sink for the directory `root`, which must exist.
-    pub(crate) fn new(root: &Path, keep: bool) -> Result<HostSink, Failure> {
+    pub(crate) fn new(
+        root: &Path,
+        policy: Policy,
+        images: Vec<(u64, u64)>,
+    ) -> Result<HostSink, Failure> {
         super::host_source::raise_descriptor_limit();
         let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let shown = crate::fail::show(root.as_os_str().as_bytes());
         let root = rustix::fs::openat(CWD, root, how, Mode::empty())
             .map_err(|error| Failure::new(&shown, error))?;
-        let umask = rustix::process::umask(Mode::empty());
-        rustix::process::umask(umask);
         Ok(HostSink {
             shown,
             root,
-            keep,
-            umask: umask.bits() as u16,
+            policy,
+            images,
+            made: BTreeSet::new(),
             stack: Vec::new(),
             directories: Vec::new(),
             open: None,
@@ -107,27 +130,55 @@ impl HostSink {
 
     fn make_directory(&mut self, entry: &Entry) -> SinkResult {
         let (dir, name) = split_last(&entry.path);
-        if name.is_empty() {
-            if self.keep {
-                self.directories.push((Vec::new(), entry.meta.clone()));
+        let mut new = false;
+        if !name.is_empty() {
+            self.enter(dir)?;
+            let c_name = c_name(name)?;
+            let perm = if self.policy.preserve { 0o700 } else { entry.meta.perm & 0o1777 | 0o700 };
+            let mode = Mode::from_raw_mode(perm.into());
+            match rustix::fs::mkdirat(self.top(), c_name.as_c_str(), mode) {
+                Ok(()) => new = true,
+                Err(Errno::EXIST) => {
+                    let stat = self.stat(&c_name)?;
+                    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+                        let why = "is there and is not a directory";
+                        return Err(SinkError::Skip(why.to_owned()));
+                    }
+                }
+                Err(error) => return Err(skip(error)),
             }
-            return Ok(());
         }
-        self.enter(dir)?;
-        let c_name = c_name(name)?;
-        match rustix::fs::mkdirat(self.top(), c_name.as_c_str(), Mode::RWXU) {
-            Ok(()) => self.directories.push((entry.path.clone(), entry.meta.clone())),
-            Err(Errno::EXIST) => {
-                let how = AtFlags::SYMLINK_NOFOLLOW;
-                let stat = rustix::fs::statat(self.top(), c_name.as_c_str(), how).map_err(skip)?;
-                if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-                    return Err(SinkError::Skip("is there and is not a directory".to_owned()));
-                }
-                if self.keep {
-                    self.directories.push((entry.path.clone(), entry.meta.clone()));
-                }
-            }
-            Err(error) => return Err(skip(error)),
+        // Its owner may fill a new one, whatever its mode is to be.
+        if self.policy.preserve || new && entry.meta.perm & 0o700 != 0o700 {
+            self.directories.push((entry.path.clone(), entry.meta.clone()));
+        }
+        Ok(())
+    }
+
+    fn stat(&self, name: &CString) -> Result<Stat, SinkError> {
+        rustix::fs::statat(self.top(), name.as_c_str(), AtFlags::SYMLINK_NOFOLLOW).map_err(skip)
+    }
+
+    /// What has the name already, if it may be written over or replaced.
+    fn there(&self, name: &CString) -> Result<Stat, SinkError> {
+        let stat = self.stat(name)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return Err(SinkError::Skip("is there and is a directory".to_owned()));
+        }
+        if self.policy.existing == Existing::Keep {
+            return Err(SinkError::Leave);
+        }
+        self.may_change(&stat)?;
+        Ok(stat)
+    }
+
+    /// Refuses to change an image that is read, and what another source of this copy became.
+    fn may_change(&self, stat: &Stat) -> SinkResult {
+        if self.images.contains(&id(stat)) {
+            return Err(SinkError::Skip("is the image that is read".to_owned()));
+        }
+        if self.policy.guard && self.made.contains(&id(stat)) {
+            return Err(SinkError::Skip(JUST_MADE.to_owned()));
         }
         Ok(())
     }
@@ -137,27 +188,105 @@ impl HostSink {
         &mut self,
         name: &[u8],
         mut make: impl FnMut(BorrowedFd<'_>, &CString) -> rustix::io::Result<T>,
-    ) -> Result<(T, CString, Option<CString>), SinkError> {
+    ) -> Result<(T, Slot), SinkError> {
         let wanted = c_name(name)?;
         match make(self.top(), &wanted) {
             Err(Errno::EXIST) => {}
-            Ok(made) => return Ok((made, wanted, None)),
+            Ok(made) => return Ok((made, Slot::New(wanted))),
             Err(error) => return Err(skip(error)),
         }
-        let how = AtFlags::SYMLINK_NOFOLLOW;
-        let stat = rustix::fs::statat(self.top(), wanted.as_c_str(), how).map_err(skip)?;
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            return Err(SinkError::Skip("is there and is a directory".to_owned()));
-        }
+        let old = self.there(&wanted)?;
+        self.make_beside(wanted, Some(old), make)
+    }
+
+    /// Runs `make` with a name that is nobody's.
+    fn make_beside<T>(
+        &mut self,
+        name: CString,
+        old: Option<Stat>,
+        mut make: impl FnMut(BorrowedFd<'_>, &CString) -> rustix::io::Result<T>,
+    ) -> Result<(T, Slot), SinkError> {
         loop {
             let temporary = c_name(&super::temporary_name(self.temporaries))?;
             self.temporaries += 1;
             match make(self.top(), &temporary) {
                 Err(Errno::EXIST) => {}
-                Ok(made) => return Ok((made, temporary, Some(wanted))),
+                Ok(made) => return Ok((made, Slot::Replacing { temporary, name, old })),
                 Err(error) => return Err(skip(error)),
             }
         }
+    }
+
+    /// Makes the regular file of `entry`, or empties the one that is there.
+    fn open_file(&mut self, entry: &Entry, size: u64) -> SinkResult {
+        let (dir, name) = split_last(&entry.path);
+        self.enter(dir)?;
+        let name = c_name(name)?;
+        let old = match rustix::fs::statat(self.top(), &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Some(self.there(&name)?),
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(skip(error)),
+        };
+        let emptied = match &old {
+            Some(old) => self.emptied(&name, old)?,
+            None => None,
+        };
+        let (fd, slot) = match emptied {
+            Some(fd) => (fd, Slot::Existing),
+            None => {
+                let how = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+                let taken = old.is_some() || self.policy.preserve;
+                let perm = if taken { 0o600 } else { entry.meta.perm & 0o777 };
+                let mode = Mode::from_raw_mode(perm.into());
+                self.make_beside(name, old, |dir, name| rustix::fs::openat(dir, name, how, mode))?
+            }
+        };
+        if self.policy.guard {
+            self.made.insert(id(&rustix::fs::fstat(&fd).map_err(skip)?));
+        }
+        let dir = self.top().try_clone_to_owned().map_err(clone_failed)?;
+        let meta = entry.meta.clone();
+        self.open = Some(Open { fd, dir, slot, size, written: 0, meta });
+        Ok(())
+    }
+
+    /// The file `name`, or the one that it leads to, open and without its content; `None` if it is to
+    /// be replaced.
+    fn emptied(&self, name: &CString, old: &Stat) -> Result<Option<OwnedFd>, SinkError> {
+        if self.policy.existing == Existing::Replace {
+            return Ok(None);
+        }
+        let link = FileType::from_raw_mode(old.st_mode) == FileType::Symlink;
+        if link && self.made.contains(&id(old)) {
+            return Err(SinkError::Skip(LINK_JUST_MADE.to_owned()));
+        }
+        let at = if link { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        let stat = match rustix::fs::statat(self.top(), name, at) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) if link => return Err(SinkError::Skip(DANGLING.to_owned())),
+            Err(error) => return Err(skip(error)),
+        };
+        check_regular(&stat)?;
+        self.may_change(&stat)?;
+        if self.policy.replaces(stat.st_nlink as u64) {
+            return Ok(None);
+        }
+        let mut how = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        how.set(OFlags::NOFOLLOW, !link);
+        let fd = match rustix::fs::openat(self.top(), name, how, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(_) if self.policy.force => return Ok(None),
+            Err(error @ (Errno::ACCESS | Errno::PERM | Errno::TXTBSY)) => {
+                return Err(SinkError::Skip(format!("{error}; -f replaces it")));
+            }
+            Err(error) => return Err(skip(error)),
+        };
+        // What was opened is what counts, whatever had the name before.
+        let stat = rustix::fs::fstat(&fd).map_err(skip)?;
+        check_regular(&stat)?;
+        self.may_change(&stat)?;
+        rustix::fs::ftruncate(&fd, 0).map_err(skip)?;
+        Ok(Some(fd))
     }
 
     fn link(&mut self, entry: &Entry, first: &[u8]) -> SinkResult {
@@ -167,81 +296,69 @@ impl HostSink {
         let first = c_name(first)?;
         let (dir, name) = split_last(&entry.path);
         self.enter(dir)?;
-        let ((), name, replaces) = self.make(name, |dir, name| {
+        let file = rustix::fs::statat(&from, first.as_c_str(), AtFlags::SYMLINK_NOFOLLOW);
+        let there = rustix::fs::statat(self.top(), name, AtFlags::SYMLINK_NOFOLLOW);
+        if let (Ok(file), Ok(there)) = (file, there)
+            && id(&file) == id(&there)
+        {
+            return Ok(());
+        }
+        let ((), slot) = self.make(name, |dir, name| {
             rustix::fs::linkat(&from, first.as_c_str(), dir, name.as_c_str(), AtFlags::empty())
         })?;
-        rename(self.top(), &name, replaces.as_ref())
+        rename(self.top(), &slot)
+    }
+
+    /// Refuses to replace a file by a symbolic link that led to it, and would lead to itself.
+    fn check_loop(&self, name: &[u8], text: &[u8]) -> SinkResult {
+        let there = rustix::fs::statat(self.top(), name, AtFlags::SYMLINK_NOFOLLOW);
+        let target = rustix::fs::statat(self.top(), text, AtFlags::empty());
+        match (there, target) {
+            (Ok(there), Ok(target)) if id(&there) == id(&target) => {
+                Err(SinkError::Skip(SAME_FILE.to_owned()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn node(&mut self, entry: &Entry, tally: &mut Tally) -> SinkResult {
         let (dir, name) = split_last(&entry.path);
         self.enter(dir)?;
+        if let Kind::Symlink(text) = &entry.kind {
+            self.check_loop(name, text)?;
+        }
+        let perm = if self.policy.preserve { 0o600 } else { entry.meta.perm & 0o777 };
         let made = self.make(name, |dir, name| match &entry.kind {
             Kind::Symlink(text) => {
                 rustix::fs::symlinkat(OsStr::from_bytes(text), dir, name.as_c_str())
             }
-            kind => make_node(dir, name, kind),
+            kind => make_node(dir, name, kind, perm),
         });
-        let (name, replaces) = match (made, &entry.kind) {
-            (Ok(((), name, replaces)), _) => (name, replaces),
+        let slot = match (made, &entry.kind) {
+            (Ok(((), slot)), _) => slot,
             (Err(SinkError::Skip(_)), Kind::Char(_) | Kind::Block(_)) if !is_root() => {
                 tally.lose(Loss::Device);
-                tally.special -= 1;
-                return Ok(());
+                return Err(SinkError::Leave);
             }
             (Err(SinkError::Skip(_)), Kind::Socket) => {
                 tally.lose(Loss::Socket);
-                tally.special -= 1;
-                return Ok(());
+                return Err(SinkError::Leave);
             }
             (Err(error), _) => return Err(error),
         };
-        if let Err(error) = self.node_attributes(&name, entry, tally) {
-            let _ = rustix::fs::unlinkat(self.top(), name.as_c_str(), AtFlags::empty());
+        let (Slot::New(name) | Slot::Replacing { temporary: name, .. }) = &slot else {
+            return Ok(());
+        };
+        if self.policy.guard || matches!(entry.kind, Kind::Symlink(_)) {
+            self.made.insert(id(&self.stat(name)?));
+        }
+        let set =
+            if self.policy.preserve { self.node_attributes(name, entry, tally) } else { Ok(()) };
+        if let Err(error) = set {
+            discard(self.top(), &slot);
             return Err(error);
         }
-        rename(self.top(), &name, replaces.as_ref())
-    }
-
-    fn node_attributes(&self, name: &CString, entry: &Entry, tally: &mut Tally) -> SinkResult {
-        let (dir, meta) = (self.top(), &entry.meta);
-        let symlink = matches!(entry.kind, Kind::Symlink(_));
-        if !self.keep {
-            if !symlink {
-                let mode = Mode::from_raw_mode((meta.perm & 0o777 & !self.umask).into());
-                rustix::fs::chmodat(dir, name.as_c_str(), mode, AtFlags::empty()).map_err(skip)?;
-            }
-            return Ok(());
-        }
-        if !meta.xattrs.is_empty() {
-            tally.lose(Loss::Xattr);
-        }
-        if !meta.flags.is_empty() {
-            tally.lose(Loss::Flags);
-        }
-        let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
-        let how = AtFlags::SYMLINK_NOFOLLOW;
-        let given = rustix::fs::chownat(dir, name.as_c_str(), Some(uid), Some(gid), how);
-        let kept = owner_kept(given, meta, tally)?;
-        if !symlink {
-            let mode = Mode::from_raw_mode(mode_to_set(meta, kept).into());
-            rustix::fs::chmodat(dir, name.as_c_str(), mode, AtFlags::empty()).map_err(skip)?;
-        }
-        rustix::fs::utimensat(dir, name.as_c_str(), &times(meta), how).map_err(skip)
-    }
-
-    /// Mode, owner, attributes and times of an open file or directory.
-    fn attributes(&self, fd: BorrowedFd<'_>, meta: &Meta, tally: &mut Tally) -> SinkResult {
-        if !self.keep {
-            let mode = Mode::from_raw_mode((meta.perm & 0o777 & !self.umask).into());
-            return rustix::fs::fchmod(fd, mode).map_err(skip);
-        }
-        xattrs(fd, meta, tally)?;
-        let (uid, gid) = (Uid::from_raw(meta.uid), Gid::from_raw(meta.gid));
-        let kept = owner_kept(rustix::fs::fchown(fd, Some(uid), Some(gid)), meta, tally)?;
-        let mode = Mode::from_raw_mode(mode_to_set(meta, kept).into());
-        rustix::fs::fchmod(fd, mode).map_err(skip)?;
-        rustix::fs::futimens(fd, &times(meta)).map_err(skip)
+        rename(self.top(), &slot)
     }
 }
 
@@ -253,63 +370,25 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether the owner could be set; that others than root cannot is no error.
-fn owner_kept(
-    given: rustix::io::Result<()>,
-    meta: &Meta,
-    tally: &mut Tally,
-) -> Result<bool, SinkError> {
-    match given {
-        Ok(()) => Ok(true),
-        Err(Errno::PERM | Errno::INVAL | Errno::NOTSUP) => {
-            let mine = rustix::process::geteuid().as_raw() == meta.uid
-                && rustix::process::getegid().as_raw() == meta.gid;
-            if !mine {
-                tally.lose(Loss::Owner);
-            }
-            Ok(mine)
-        }
-        Err(error) => Err(skip(error)),
-    }
+#[allow(clippy::unnecessary_cast, reason = "the types differ between systems")]
+fn id(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
 }
 
-/// Set-id bits are only for the owner they were meant for.
-fn mode_to_set(meta: &Meta, owner_kept: bool) -> u16 {
-    if owner_kept { meta.perm } else { meta.perm & 0o1777 }
-}
-
-fn times(meta: &Meta) -> Timestamps {
-    let spec = |at: Timespec| rustix::fs::Timespec {
-        tv_sec: at.secs as _,
-        tv_nsec: at.nsec.clamp(0, 999_999_999) as _,
-    };
-    Timestamps { last_access: spec(meta.atime), last_modification: spec(meta.mtime) }
-}
-
-fn xattrs(fd: BorrowedFd<'_>, meta: &Meta, tally: &mut Tally) -> SinkResult {
-    let mut set = |name: Vec<u8>, value: &[u8], loss: Loss| {
-        match rustix::fs::fsetxattr(fd, name.as_slice(), value, XattrFlags::empty()) {
-            Ok(()) => Ok(()),
-            // Too large for the host, or no place for any, or for root alone.
-            Err(Errno::NOTSUP | Errno::PERM | Errno::TOOBIG | Errno::RANGE | Errno::NOSPC) => {
-                tally.lose(loss);
-                Ok(())
-            }
-            Err(error) => Err(skip(error)),
-        }
-    };
-    for attr in &meta.xattrs {
-        set(linux_xattr::to_linux(attr.namespace, &attr.name), &attr.value, Loss::Xattr)?;
+fn check_regular(stat: &Stat) -> SinkResult {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(()),
+        _ => Err(SinkError::Skip("is there and is not a regular file; remove it first".to_owned())),
     }
-    if !meta.flags.is_empty() {
-        let name = [b"user.", flags::XATTR].concat();
-        set(name, flags::to_text(meta.flags).as_bytes(), Loss::Flags)?;
-    }
-    Ok(())
 }
 
 #[cfg(not(target_vendor = "apple"))]
-fn make_node(dir: BorrowedFd<'_>, name: &CString, kind: &Kind) -> rustix::io::Result<()> {
+fn make_node(
+    dir: BorrowedFd<'_>,
+    name: &CString,
+    kind: &Kind,
+    perm: u16,
+) -> rustix::io::Result<()> {
     let device = |dev: &DeviceNumber| rustix::fs::makedev(dev.major, dev.minor);
     let (kind, dev) = match kind {
         Kind::Char(dev) => (FileType::CharacterDevice, device(dev)),
@@ -317,21 +396,30 @@ fn make_node(dir: BorrowedFd<'_>, name: &CString, kind: &Kind) -> rustix::io::Re
         Kind::Socket => (FileType::Socket, 0),
         _ => (FileType::Fifo, 0),
     };
-    rustix::fs::mknodat(dir, name.as_c_str(), kind, Mode::RUSR | Mode::WUSR, dev)
+    rustix::fs::mknodat(dir, name.as_c_str(), kind, Mode::from_raw_mode(perm.into()), dev)
 }
 
 #[cfg(target_vendor = "apple")]
-fn make_node(_: BorrowedFd<'_>, _: &CString, _: &Kind) -> rustix::io::Result<()> {
+fn make_node(_: BorrowedFd<'_>, _: &CString, _: &Kind, _: u16) -> rustix::io::Result<()> {
     Err(Errno::NOTSUP)
 }
 
-fn rename(dir: BorrowedFd<'_>, from: &CString, to: Option<&CString>) -> SinkResult {
-    let Some(to) = to else { return Ok(()) };
-    rustix::fs::renameat(dir, from.as_c_str(), dir, to.as_c_str()).map_err(|error| {
+/// Gives a complete file the name that is its own.
+fn rename(dir: BorrowedFd<'_>, slot: &Slot) -> SinkResult {
+    let Slot::Replacing { temporary, name, .. } = slot else { return Ok(()) };
+    rustix::fs::renameat(dir, temporary.as_c_str(), dir, name.as_c_str()).map_err(|error| {
         // The old file stays; the new one has no name it could keep.
-        let _ = rustix::fs::unlinkat(dir, from.as_c_str(), AtFlags::empty());
+        discard(dir, slot);
         skip(error)
     })
+}
+
+/// Takes a new file away again.
+fn discard(dir: BorrowedFd<'_>, slot: &Slot) {
+    if let Slot::New(name) | Slot::Replacing { temporary: name, .. } = slot {
+        // Best effort: what made it necessary is reported.
+        let _ = rustix::fs::unlinkat(dir, name.as_c_str(), AtFlags::empty());
+    }
 }
 
 impl Sink for HostSink {
@@ -339,38 +427,21 @@ impl Sink for HostSink {
         match &entry.kind {
             Kind::Directory => self.make_directory(entry),
             Kind::Link(first) => self.link(entry, first),
-            Kind::File(size) => {
-                let (dir, name) = split_last(&entry.path);
-                self.enter(dir)?;
-                // Under its own name only when it is complete.
-                let temporary = super::temporary_name(self.temporaries);
-                self.temporaries += 1;
-                let how = OFlags::WRONLY
-                    | OFlags::CREATE
-                    | OFlags::EXCL
-                    | OFlags::NOFOLLOW
-                    | OFlags::CLOEXEC;
-                let replaces = Some(c_name(name)?);
-                let (fd, name, taken) = self.make(&temporary, |dir, name| {
-                    rustix::fs::openat(dir, name.as_c_str(), how, Mode::RUSR | Mode::WUSR)
-                })?;
-                drop(taken);
-                let dir = self.top().try_clone_to_owned().map_err(clone_failed)?;
-                let (size, meta) = (*size, entry.meta.clone());
-                self.open = Some(Open { fd, dir, name, replaces, size, meta });
-                Ok(())
-            }
+            Kind::File(size) => self.open_file(entry, *size),
             _ => self.node(entry, tally),
         }
     }
 
     fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult {
-        let Some(open) = &self.open else { return Ok(()) };
+        let Some(open) = &mut self.open else { return Ok(()) };
         let mut done = 0;
         while done < bytes.len() {
             match rustix::io::pwrite(&open.fd, &bytes[done..], offset + done as u64) {
                 Ok(0) => return Err(skip(Errno::NOSPC)),
-                Ok(len) => done += len,
+                Ok(len) => {
+                    done += len;
+                    open.written = open.written.max(offset + done as u64);
+                }
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(skip(error)),
             }
@@ -381,24 +452,22 @@ impl Sink for HostSink {
     fn end(&mut self, tally: &mut Tally) -> SinkResult {
         let Some(open) = self.open.take() else { return Ok(()) };
         let sized = rustix::fs::ftruncate(&open.fd, open.size).map_err(skip);
-        let set = sized.and_then(|()| self.attributes(open.fd.as_fd(), &open.meta, tally));
-        if let Err(error) = set {
-            let _ = rustix::fs::unlinkat(&open.dir, open.name.as_c_str(), AtFlags::empty());
+        if let Err(error) = sized.and_then(|()| self.set_attributes(&open, tally)) {
+            discard(open.dir.as_fd(), &open.slot);
             return Err(error);
         }
-        rename(open.dir.as_fd(), &open.name, open.replaces.as_ref())
+        rename(open.dir.as_fd(), &open.slot)
     }
 
-    fn abandon(&mut self) {
-        if let Some(open) = self.open.take() {
-            // Best effort: what made it necessary is reported.
-            let _ = rustix::fs::unlinkat(&open.dir, open.name.as_c_str(), AtFlags::empty());
-        }
+    fn abandon(&mut self) -> Option<String> {
+        let open = self.open.take()?;
+        discard(open.dir.as_fd(), &open.slot);
+        matches!(open.slot, Slot::Existing).then(|| left_over(open.written, open.size))
     }
 
     fn finish(&mut self, tally: &mut Tally) -> SinkResult {
         for (path, meta) in std::mem::take(&mut self.directories).into_iter().rev() {
-            let done = self.enter(&path).and_then(|()| self.attributes(self.top(), &meta, tally));
+            let done = self.enter(&path).and_then(|()| self.directory_attributes(&meta, tally));
             tally.name_losses(&path);
             match done {
                 Err(SinkError::Skip(why)) => {

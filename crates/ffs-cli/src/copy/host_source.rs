@@ -12,11 +12,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use ffs_core::{DeviceNumber, Timespec, XattrNamespace, linux_xattr};
+use ffs_core::{DeviceNumber, Timespec, linux_xattr};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::{CHUNK, Deaf, Emit, Entry, Event, Kind, Loss, Meta, SMALL, Said, Xattr, flags};
+use super::host_xattrs::{
+    ACCESS, DEFAULT, HostXattrs, add_xattr, host_xattrs, host_xattrs_by_name, lost_space,
+    sort_xattrs,
+};
+use super::{AccessList, CHUNK, Deaf, Emit, Entry, Event, Kind, Meta, SMALL, Said, Xattr};
 use crate::namei::join;
 
 /// What of the tree is wanted.
@@ -30,6 +34,8 @@ pub(crate) struct HostOptions {
     pub data: bool,
     /// The named file may be a symbolic link to what is meant.
     pub follow: bool,
+    /// The named file may be a pipe or a character device: what can be read from it is its content.
+    pub stream: bool,
     /// Files to leave out, by device and inode number: the image that is being made.
     pub skip: Vec<(u64, u64)>,
 }
@@ -108,6 +114,9 @@ impl<'a> HostSource<'a> {
         if kind == FileType::Directory {
             return self.directory(dir, name, follow, names);
         }
+        if self.options.stream && matches!(kind, FileType::Fifo | FileType::CharacterDevice) {
+            return self.streamed(dir, name, names, meta(&stat)).map(|()| None);
+        }
         let mut identity = None;
         if self.options.links && stat.st_nlink > 1 {
             if let Some((number, first)) = self.firsts.get(&id) {
@@ -126,8 +135,11 @@ impl<'a> HostSource<'a> {
             Ok(kind) => kind,
             Err(why) => return self.emit.failed(&names.shown, why).map(|()| None),
         };
-        let entry = Entry { path: names.path, kind, meta: meta(&stat), identity };
-        self.emit.entry(entry).map(|()| None)
+        let mut meta = meta(&stat);
+        if !matches!(kind, Kind::Symlink(_)) {
+            self.node_xattrs(dir, name, &mut meta, &names.shown)?;
+        }
+        self.emit.entry(Entry { path: names.path, kind, meta, identity }).map(|()| None)
     }
 
     fn directory(
@@ -203,6 +215,37 @@ impl<'a> HostSource<'a> {
         }
     }
 
+    /// Tells what can be read from a pipe or a device as a file.
+    fn streamed(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+        Names { path, shown }: Names,
+        meta: Meta,
+    ) -> Said {
+        let how = OFlags::RDONLY | OFlags::CLOEXEC;
+        let fd = match rustix::fs::openat(dir, name, how, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(error) => return self.emit.failed(&shown, error),
+        };
+        self.emit.entry(Entry { path, kind: Kind::File(0), meta, identity: None })?;
+        let mut at = 0;
+        loop {
+            match rustix::io::read(&fd, self.emit.room(CHUNK)) {
+                Ok(0) => return self.emit.send(Event::End),
+                Ok(len) => {
+                    self.emit.data(at, len)?;
+                    at += len as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => {
+                    self.emit.failed(&shown, error)?;
+                    return self.emit.send(Event::Broken);
+                }
+            }
+        }
+    }
+
     /// Tells the data of a large or sparse file, or why that cannot be.
     fn extents(
         &mut self,
@@ -249,48 +292,61 @@ impl<'a> HostSource<'a> {
         if !self.options.xattrs {
             return Ok(());
         }
-        let names = match sized(|buf| rustix::fs::flistxattr(fd, buf)) {
-            Ok(names) => names,
-            // A file system without attributes has none to lose.
-            Err(Errno::NOTSUP | Errno::NOSYS) => return Ok(()),
+        let attrs = host_xattrs(fd);
+        self.add_xattrs(attrs, meta, shown)
+    }
+
+    /// The attributes of what is not opened: neither a file nor a directory nor a link.
+    fn node_xattrs(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+        meta: &mut Meta,
+        shown: &[u8],
+    ) -> Said {
+        if !self.options.xattrs {
+            return Ok(());
+        }
+        let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let attrs = rustix::fs::openat(dir, name, how, Mode::empty())
+            .and_then(|fd| host_xattrs_by_name(&fd));
+        self.add_xattrs(attrs, meta, shown)
+    }
+
+    fn add_xattrs(
+        &mut self,
+        attrs: rustix::io::Result<HostXattrs>,
+        meta: &mut Meta,
+        shown: &[u8],
+    ) -> Said {
+        let attrs = match attrs {
+            Ok(attrs) => attrs,
             Err(error) => {
+                // There may be a list that allows less than the mode.
+                meta.lists.access = Some(AccessList::Unclear);
                 return self.emit.failed(shown, format!("extended attributes: {error}"));
             }
         };
-        for full in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
-            let Some((namespace, name)) = linux_xattr::from_linux(full) else {
-                self.emit.send(Event::Lost(Loss::Xattr, shown.to_vec()))?;
-                continue;
-            };
-            let value = match sized(|buf| rustix::fs::fgetxattr(fd, full, buf)) {
-                Ok(value) => value,
-                Err(error) => {
-                    self.emit.failed(shown, format!("extended attributes: {error}"))?;
-                    continue;
+        for (full, value) in attrs {
+            match full.as_slice() {
+                ACCESS => {
+                    let list = AccessList::from_linux(&value);
+                    meta.lists.access = Some(list).filter(AccessList::says_more);
                 }
-            };
-            add_xattr(meta, Xattr { namespace, name: name.to_vec(), value });
+                DEFAULT => meta.lists.default = Some(AccessList::from_linux(&value)),
+                _ => match linux_xattr::from_linux(&full) {
+                    Some((namespace, name)) => {
+                        add_xattr(meta, Xattr { namespace, name: name.to_vec(), value });
+                    }
+                    None => {
+                        self.emit.send(Event::Lost(lost_space(&full), shown.to_vec()))?;
+                    }
+                },
+            }
         }
         sort_xattrs(meta);
         Ok(())
     }
-}
-
-/// Adds an attribute to `meta`; the one that stands for flags becomes flags.
-pub(crate) fn add_xattr(meta: &mut Meta, attr: Xattr) {
-    if attr.namespace == XattrNamespace::User && attr.name == flags::XATTR {
-        let text = std::str::from_utf8(&attr.value).ok();
-        if let Some(flags) = text.and_then(flags::from_text) {
-            meta.flags = flags;
-            return;
-        }
-    }
-    meta.xattrs.push(attr);
-}
-
-/// Puts attributes into the one order in which they are copied.
-pub(crate) fn sort_xattrs(meta: &mut Meta) {
-    meta.xattrs.sort_by(|a, b| (a.namespace, &a.name).cmp(&(b.namespace, &b.name)));
 }
 
 const SHRANK: &str = "became shorter while it was read";
@@ -314,24 +370,6 @@ fn special(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<Kind, String
         FileType::BlockDevice => Kind::Block(device),
         _ => return Err("a kind of file that UFS does not have".to_owned()),
     })
-}
-
-/// Asks for something whose size is not known before.
-fn sized(
-    mut ask: impl FnMut(&mut [u8]) -> rustix::io::Result<usize>,
-) -> rustix::io::Result<Vec<u8>> {
-    let mut buf = vec![0; 256];
-    loop {
-        match ask(&mut buf) {
-            Ok(len) => {
-                buf.truncate(len);
-                return Ok(buf);
-            }
-            // Linux allows 64 KiB.
-            Err(Errno::RANGE) if buf.len() < 1 << 20 => buf.resize(buf.len() * 4, 0),
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 fn open_to_read(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> rustix::io::Result<OwnedFd> {

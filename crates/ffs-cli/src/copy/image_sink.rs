@@ -2,20 +2,24 @@
 //!
 //! **Invariants.**
 //! 1. What is replaced is replaced by a rename of the complete file.
-//! 2. Directories get their times and flags last, in [`Sink::finish`].
+//! 2. A symbolic link that this copy made is not followed.
+//! 3. Directories whose attributes are kept get them last, in [`Sink::finish`].
 
-use std::collections::BTreeMap;
+mod attributes;
+mod nodes;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use ffs_admin::counted;
-use ffs_core::{
-    Cred, DeviceNumber, Error, Ffs, FileFlags, FileType, Ino, NodeKind, RenameMode, SetAttr,
-    SetIdBits, SetTime, Vnode, WriteMode, XattrSet,
-};
+use ffs_core::{Cred, Error, Ffs, FileType, Ino, NodeKind, RenameMode, SetAttr, Vnode, WriteMode};
 
-use super::{Entry, Kind, Loss, Meta, Sink, SinkError, SinkResult, Tally, flags, split_last};
+use super::policy::{DANGLING, JUST_MADE, LINK_JUST_MADE, SAME_FILE};
+use super::{
+    Entry, Existing, Kind, Meta, Policy, Sink, SinkError, SinkResult, Tally, left_over, split_last,
+};
 use crate::fail::{Failure, show};
-use crate::namei::components;
-use crate::output::human;
+use crate::namei::{Last, components, namei_from};
+use crate::output::{human, kind_name};
 
 /// Writes a tree below a directory of an image.
 pub(crate) struct ImageSink<'a> {
@@ -23,12 +27,15 @@ pub(crate) struct ImageSink<'a> {
     cred: &'a Cred,
     image: String,
     root: Vnode,
+    policy: Policy,
     /// The directory worked in: its components below the root, and their files.
     stack: Vec<(Vec<u8>, Vnode)>,
     /// Directories with what is set last.
     directories: Vec<(Ino, Vec<u8>, Meta)>,
     /// Files with several names by the number their source gave them.
     identities: BTreeMap<u64, Ino>,
+    /// Symbolic links that this copy made; with [`Policy::guard`] all its files but directories.
+    made: BTreeSet<Ino>,
     open: Option<Open>,
     temporaries: u64,
 }
@@ -37,28 +44,41 @@ pub(crate) struct ImageSink<'a> {
 struct Open {
     file: Vnode,
     dir: Vnode,
-    /// Name it has now, and the name it is renamed to when complete.
-    name: Vec<u8>,
-    replaces: Option<Vec<u8>>,
+    slot: Slot,
     size: u64,
     written: u64,
     meta: Meta,
 }
 
-/// A new file, the name it was made under, and the name it is to replace.
-type Made = (Vnode, Vec<u8>, Option<Vec<u8>>);
+/// How a file came by its name.
+enum Slot {
+    /// It is new and has this name.
+    New(Vec<u8>),
+    /// It is new and has the name `temporary` until it is complete and takes the name of `old`.
+    Replacing { temporary: Vec<u8>, name: Vec<u8>, old: Vnode },
+    /// It was there and is written over.
+    Existing,
+}
 
 impl<'a> ImageSink<'a> {
     /// A sink for the directory `root`.
-    pub(crate) fn new(ffs: &'a Ffs, cred: &'a Cred, image: &str, root: Vnode) -> ImageSink<'a> {
+    pub(crate) fn new(
+        ffs: &'a Ffs,
+        cred: &'a Cred,
+        image: &str,
+        root: Vnode,
+        policy: Policy,
+    ) -> ImageSink<'a> {
         ImageSink {
             ffs,
             cred,
             image: image.to_owned(),
             root,
+            policy,
             stack: Vec::new(),
             directories: Vec::new(),
             identities: BTreeMap::new(),
+            made: BTreeSet::new(),
             open: None,
             temporaries: 0,
         }
@@ -68,9 +88,9 @@ impl<'a> ImageSink<'a> {
     fn error(&self, error: Error) -> SinkError {
         let full = |full: bool| {
             let stat = self.ffs.statfs();
-            // What the unfinished file takes is given back.
-            let own =
-                self.open.as_ref().map_or(0, |open| self.ffs.getattr(&open.file).blocks * 512);
+            // What an unfinished new file takes is given back.
+            let new = self.open.as_ref().filter(|open| !matches!(open.slot, Slot::Existing));
+            let own = new.map_or(0, |open| self.ffs.getattr(&open.file).blocks * 512);
             let free = stat.frags_free * u64::from(stat.fsize) + own;
             let free = format!("{} and {}", human(free), counted(stat.inodes_free, "inode"));
             let failure = Failure::new(&self.image, format!("{error} ({free} are free)"));
@@ -82,6 +102,10 @@ impl<'a> ImageSink<'a> {
             Error::NoInodes => full(false),
             Error::Io(error) => SinkError::Stop(Failure::new(&self.image, error)),
             Error::ReadOnly(_) => SinkError::Stop(Failure::new(&self.image, error)),
+            Error::NotPermitted => SinkError::Skip(format!(
+                "{error}; a file flag such as schg forbids it (ffs ls -lo shows them, \
+                 ffs chflags clears them)"
+            )),
             other => SinkError::Skip(other.to_string()),
         }
     }
@@ -126,12 +150,18 @@ impl<'a> ImageSink<'a> {
     fn make_directory(&mut self, entry: &Entry) -> SinkResult {
         let (dir, name) = split_last(&entry.path);
         if name.is_empty() {
-            let root = self.ffs.getattr(&self.root).ino;
-            self.directories.push((root, Vec::new(), entry.meta.clone()));
+            let root = self.root.clone();
+            self.keep_for_last(&root, entry);
             return Ok(());
         }
         let parent = self.directory(dir)?;
         let made = match self.ffs.mkdir(self.cred, &parent, name, entry.meta.perm) {
+            Ok(made) => {
+                if !self.policy.preserve {
+                    self.set_new(&made, &parent, entry.meta.perm & 0o1777, None)?;
+                }
+                made
+            }
             Err(Error::Exists) => {
                 let there = self.ffs.lookup(self.cred, &parent, name);
                 let there = there.map_err(|error| self.error(error))?;
@@ -140,11 +170,43 @@ impl<'a> ImageSink<'a> {
                 }
                 there
             }
-            other => other.map_err(|error| self.error(error))?,
+            Err(error) => return Err(self.error(error)),
         };
-        let ino = self.ffs.getattr(&made).ino;
-        self.directories.push((ino, entry.path.clone(), entry.meta.clone()));
+        self.keep_for_last(&made, entry);
         self.stack.push((name.to_vec(), made));
+        Ok(())
+    }
+
+    /// Notes the attributes of a directory, to be set when nothing in it changes any more.
+    fn keep_for_last(&mut self, dir: &Vnode, entry: &Entry) {
+        if self.policy.preserve {
+            let ino = self.ffs.getattr(dir).ino;
+            self.directories.push((ino, entry.path.clone(), entry.meta.clone()));
+        }
+    }
+
+    /// The file that has `name` already, if it may be written over or replaced.
+    fn there(&self, dir: &Vnode, name: &[u8], meta: &Meta) -> Result<Vnode, SinkError> {
+        let there = self.ffs.lookup(self.cred, dir, name).map_err(|error| self.error(error))?;
+        let attr = self.ffs.getattr(&there);
+        if attr.kind == FileType::Directory {
+            return Err(SinkError::Skip("is there and is a directory".to_owned()));
+        }
+        if self.policy.existing == Existing::Keep {
+            return Err(SinkError::Leave);
+        }
+        self.may_change(attr.ino, meta)?;
+        Ok(there)
+    }
+
+    /// Refuses to change the source itself, and what another source of this copy became.
+    fn may_change(&self, ino: Ino, meta: &Meta) -> SinkResult {
+        if meta.source == Some(ino) {
+            return Err(SinkError::Skip(SAME_FILE.to_owned()));
+        }
+        if self.policy.guard && self.made.contains(&ino) {
+            return Err(SinkError::Skip(JUST_MADE.to_owned()));
+        }
         Ok(())
     }
 
@@ -154,147 +216,145 @@ impl<'a> ImageSink<'a> {
         &mut self,
         dir: &Vnode,
         name: &[u8],
+        meta: &Meta,
         mut make: impl FnMut(&Self, &[u8]) -> Result<Vnode, Error>,
-    ) -> Result<Made, SinkError> {
+    ) -> Result<(Vnode, Slot), SinkError> {
         match make(self, name) {
             Err(Error::Exists) => {}
-            Ok(file) => return Ok((file, name.to_vec(), None)),
+            Ok(file) => return Ok((file, Slot::New(name.to_vec()))),
             Err(error) => return Err(self.error(error)),
         }
-        let there = self.ffs.lookup(self.cred, dir, name).map_err(|error| self.error(error))?;
-        if self.ffs.getattr(&there).kind == FileType::Directory {
-            return Err(SinkError::Skip("is there and is a directory".to_owned()));
-        }
+        let old = self.there(dir, name, meta)?;
+        self.make_beside(name, old, make)
+    }
+
+    /// Runs `make` with a name that is nobody's.
+    fn make_beside(
+        &mut self,
+        name: &[u8],
+        old: Vnode,
+        mut make: impl FnMut(&Self, &[u8]) -> Result<Vnode, Error>,
+    ) -> Result<(Vnode, Slot), SinkError> {
         loop {
             let temporary = super::temporary_name(self.temporaries);
             self.temporaries += 1;
             match make(self, &temporary) {
                 Err(Error::Exists) => {}
-                Ok(file) => return Ok((file, temporary, Some(name.to_vec()))),
+                Ok(file) => {
+                    let name = name.to_vec();
+                    return Ok((file, Slot::Replacing { temporary, name, old }));
+                }
                 Err(error) => return Err(self.error(error)),
             }
         }
     }
 
-    fn rename(&self, dir: &Vnode, from: &[u8], to: Option<&[u8]>) -> SinkResult {
-        let Some(to) = to else { return Ok(()) };
-        let renamed = self.ffs.rename(self.cred, (dir, from), (dir, to), RenameMode::Replace);
-        renamed.map_err(|error| {
-            // The old file stays; the new one has no name it could keep.
-            let _ = self.ffs.unlink(self.cred, dir, from);
-            self.error(error)
-        })
+    /// Gives a complete file the name that is its own.
+    fn rename(&self, dir: &Vnode, slot: &Slot) -> SinkResult {
+        let Slot::Replacing { temporary, name, .. } = slot else { return Ok(()) };
+        let (from, to) = ((dir, &temporary[..]), (dir, &name[..]));
+        let renamed = self.ffs.rename(self.cred, from, to, RenameMode::Replace);
+        renamed.map_err(|error| self.error(error))
     }
 
-    /// Another name of a file made before.
-    fn link(&mut self, entry: &Entry, first: &[u8]) -> SinkResult {
-        let known = entry.identity.and_then(|id| self.identities.get(&id));
-        let gone = |error: Error| SinkError::Skip(format!("link to {}: {error}", show(first)));
-        let file = match known {
-            Some(&ino) => self.ffs.vget(ino, None).map_err(gone)?,
-            None => {
-                let (dir, name) = split_last(first);
-                let dir = self.directory(dir)?;
-                self.ffs.lookup(self.cred, &dir, name).map_err(gone)?
-            }
-        };
+    /// Takes a new file away again.
+    fn discard(&self, dir: &Vnode, slot: &Slot) {
+        if let Slot::New(name) | Slot::Replacing { temporary: name, .. } = slot {
+            // Best effort: what made it necessary is reported.
+            let _ = self.ffs.unlink(self.cred, dir, name);
+        }
+    }
+
+    /// Makes the regular file of `entry`, or empties the one that is there.
+    fn open_file(&mut self, entry: &Entry, size: u64) -> SinkResult {
         let (dir, name) = split_last(&entry.path);
         let dir = self.directory(dir)?;
-        let cred = self.cred;
-        if let Ok(there) = self.ffs.lookup(cred, &dir, name)
-            && self.ffs.getattr(&there).ino == self.ffs.getattr(&file).ino
-        {
-            return Ok(());
-        }
-        // A flag such as schg forbids more names: it is taken off and put back.
-        let attr = self.ffs.getattr(&file);
-        let bare = SetAttr { flags: Some(FileFlags::empty()), ..SetAttr::default() };
-        if !attr.flags.is_empty() {
-            self.ffs.setattr(cred, &file, &bare).map_err(|error| self.error(error))?;
-        }
-        let target = dir.clone();
-        let made = self.make(&dir, name, |sink, name| {
-            sink.ffs.link(cred, &file, &target, name).map(|()| file.clone())
-        });
-        if !attr.flags.is_empty() {
-            let back = SetAttr { flags: Some(attr.flags), ..SetAttr::default() };
-            self.ffs.setattr(cred, &file, &back).map_err(|error| self.error(error))?;
-        }
-        let (_, name, replaces) = made?;
-        self.rename(&dir, &name, replaces.as_deref())
-    }
-
-    /// What is neither a directory, nor a regular file, nor a link to one.
-    fn node(&mut self, entry: &Entry, tally: &mut Tally) -> SinkResult {
-        let (dir, name) = split_last(&entry.path);
-        let dir = self.directory(dir)?;
-        let (cred, parent, perm) = (self.cred, dir.clone(), entry.meta.perm);
-        let (file, name, replaces) = self.make(&dir, name, |sink, name| match &entry.kind {
-            Kind::Symlink(text) => sink.ffs.symlink(cred, &parent, name, text),
-            Kind::Socket => sink.ffs.create(cred, &parent, name, NodeKind::Socket, perm),
-            Kind::Char(dev) => {
-                let kind = NodeKind::Char(sink.device(*dev)?);
-                sink.ffs.create(cred, &parent, name, kind, perm)
-            }
-            Kind::Block(dev) => {
-                let kind = NodeKind::Block(sink.device(*dev)?);
-                sink.ffs.create(cred, &parent, name, kind, perm)
-            }
-            _ => sink.ffs.create(cred, &parent, name, NodeKind::Fifo, perm),
-        })?;
-        if let Some(id) = entry.identity {
-            self.identities.insert(id, self.ffs.getattr(&file).ino);
-        }
-        self.rename(&dir, &name, replaces.as_deref())?;
-        self.attributes(&file, &entry.meta, None, tally)
-    }
-
-    fn device(&self, number: DeviceNumber) -> Result<u64, Error> {
-        let encoded = number.to_disk(self.ffs.geometry().format);
-        encoded.ok_or(Error::Invalid("UFS1 has no room for this device number"))
-    }
-
-    /// Sets everything about a file; its flags at last, as they may forbid the rest.
-    fn attributes(
-        &self,
-        file: &Vnode,
-        meta: &Meta,
-        size: Option<u64>,
-        tally: &mut Tally,
-    ) -> SinkResult {
-        let set = SetAttr {
-            perm: Some(meta.perm),
-            uid: Some(meta.uid),
-            gid: Some(meta.gid),
-            size,
-            atime: Some(SetTime::To(meta.atime)),
-            mtime: Some(SetTime::To(meta.mtime)),
-            birthtime: Some(meta.birthtime),
-            flags: None,
-            // They are what is copied.
-            set_id: SetIdBits::Keep,
+        let (cred, parent) = (self.cred, dir.clone());
+        let create = |sink: &Self, name: &[u8]| {
+            sink.ffs.create(cred, &parent, name, NodeKind::Regular, 0o600)
         };
-        for attr in &meta.xattrs {
-            let (namespace, name) = (attr.namespace, &attr.name);
-            let how = XattrSet::Any;
-            match self.ffs.setxattr(self.cred, file, namespace, name, &attr.value, how) {
-                Ok(()) => {}
-                Err(Error::NotSupported(_)) => tally.lose(Loss::Xattr),
-                Err(error @ (Error::NoSpace | Error::Io(_))) => return Err(self.error(error)),
-                Err(error) => {
-                    let name = show(name);
-                    return Err(SinkError::Skip(format!("attribute {name}: {error}")));
+        let (file, slot) = match create(self, name) {
+            Ok(file) => (file, Slot::New(name.to_vec())),
+            Err(Error::Exists) => {
+                let old = self.there(&dir, name, &entry.meta)?;
+                match self.emptied(&dir, name, &old, &entry.meta)? {
+                    Some(file) => (file, Slot::Existing),
+                    None => self.make_beside(name, old, create)?,
                 }
             }
+            Err(error) => return Err(self.error(error)),
+        };
+        let ino = self.ffs.getattr(&file).ino;
+        if let Some(id) = entry.identity {
+            self.identities.insert(id, ino);
         }
-        self.ffs.setattr(self.cred, file, &set).map_err(|error| self.error(error))?;
-        let flags = flags::portable(meta.flags);
-        if flags.is_empty() {
-            return Ok(());
+        if self.policy.guard {
+            self.made.insert(ino);
         }
-        let set = SetAttr { flags: Some(flags), ..SetAttr::default() };
-        self.ffs.setattr(self.cred, file, &set).map_err(|error| self.error(error))?;
+        self.open = Some(Open { file, dir, slot, size, written: 0, meta: entry.meta.clone() });
         Ok(())
+    }
+
+    /// The file `old`, or the one that it leads to, without its content; `None` if it is to be
+    /// replaced.
+    fn emptied(
+        &self,
+        dir: &Vnode,
+        name: &[u8],
+        old: &Vnode,
+        meta: &Meta,
+    ) -> Result<Option<Vnode>, SinkError> {
+        if self.policy.existing == Existing::Replace {
+            return Ok(None);
+        }
+        let file = match self.ffs.getattr(old) {
+            attr if attr.kind != FileType::Symlink => old.clone(),
+            attr if self.made.contains(&attr.ino) => {
+                return Err(SinkError::Skip(LINK_JUST_MADE.to_owned()));
+            }
+            _ => namei_from(self.ffs, self.cred, dir.clone(), name, Last::Follow).map_err(
+                |error| {
+                    let dangling = error.is_not_found();
+                    SinkError::Skip(if dangling { DANGLING.into() } else { error.to_string() })
+                },
+            )?,
+        };
+        let attr = self.ffs.getattr(&file);
+        if attr.kind != FileType::Regular {
+            let kind = kind_name(attr.kind);
+            return Err(SinkError::Skip(format!("is a {kind} there; remove it first")));
+        }
+        self.may_change(attr.ino, meta)?;
+        if self.policy.replaces(attr.nlink.into()) {
+            return Ok(None);
+        }
+        let empty = SetAttr { size: Some(0), ..SetAttr::default() };
+        self.ffs.setattr(self.cred, &file, &empty).map_err(|error| self.error(error))?;
+        Ok(Some(file))
+    }
+
+    /// Sets the attributes of a file with its content, and gives it its name.
+    fn complete(&self, open: &Open, tally: &mut Tally) -> SinkResult {
+        let Open { file, dir, slot, meta, .. } = open;
+        let size = (open.size > open.written).then_some(open.size);
+        if self.policy.preserve {
+            self.attributes(file, meta, size, tally)?;
+            self.rename(dir, slot)?;
+            return self.set_flags(file, meta.flags);
+        }
+        match slot {
+            Slot::New(_) => self.set_new(file, dir, meta.perm & 0o777, size),
+            Slot::Existing => self.set_owner_and_size(file, size),
+            Slot::Replacing { old, .. } if self.ffs.getattr(old).kind == FileType::Regular => {
+                self.take_over(old, file, size)?;
+                self.rename(dir, slot)?;
+                self.set_flags(file, self.ffs.getattr(old).flags)
+            }
+            Slot::Replacing { .. } => {
+                self.set_new(file, dir, meta.perm & 0o777, size)?;
+                self.rename(dir, slot)
+            }
+        }
     }
 }
 
@@ -303,20 +363,7 @@ impl Sink for ImageSink<'_> {
         match &entry.kind {
             Kind::Directory => self.make_directory(entry),
             Kind::Link(first) => self.link(entry, first),
-            Kind::File(size) => {
-                let (dir, name) = split_last(&entry.path);
-                let dir = self.directory(dir)?;
-                let (cred, parent) = (self.cred, dir.clone());
-                let (file, name, replaces) = self.make(&dir, name, |sink, name| {
-                    sink.ffs.create(cred, &parent, name, NodeKind::Regular, 0o600)
-                })?;
-                if let Some(id) = entry.identity {
-                    self.identities.insert(id, self.ffs.getattr(&file).ino);
-                }
-                let (size, meta) = (*size, entry.meta.clone());
-                self.open = Some(Open { file, dir, name, replaces, size, written: 0, meta });
-                Ok(())
-            }
+            Kind::File(size) => self.open_file(entry, *size),
             _ => self.node(entry, tally),
         }
     }
@@ -325,7 +372,7 @@ impl Sink for ImageSink<'_> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let (mut at, mut rest) = (offset, bytes);
         while !rest.is_empty() {
-            let mode = WriteMode { set_id: SetIdBits::Keep, ..WriteMode::default() };
+            let mode = WriteMode::default();
             match self.ffs.write(self.cred, &open.file, at, rest, mode) {
                 Ok(0) => return Err(self.error(Error::NoSpace)),
                 Ok(len) => {
@@ -341,16 +388,17 @@ impl Sink for ImageSink<'_> {
 
     fn end(&mut self, tally: &mut Tally) -> SinkResult {
         let Some(open) = self.open.take() else { return Ok(()) };
-        let size = (open.size > open.written).then_some(open.size);
-        self.rename(&open.dir, &open.name, open.replaces.as_deref())?;
-        self.attributes(&open.file, &open.meta, size, tally)
+        let done = self.complete(&open, tally);
+        if done.is_err() {
+            self.discard(&open.dir, &open.slot);
+        }
+        done
     }
 
-    fn abandon(&mut self) {
-        if let Some(open) = self.open.take() {
-            // Best effort: what made it necessary is reported.
-            let _ = self.ffs.unlink(self.cred, &open.dir, &open.name);
-        }
+    fn abandon(&mut self) -> Option<String> {
+        let open = self.open.take()?;
+        self.discard(&open.dir, &open.slot);
+        matches!(open.slot, Slot::Existing).then(|| left_over(open.written, open.size))
     }
 
     fn finish(&mut self, tally: &mut Tally) -> SinkResult {
@@ -358,6 +406,7 @@ impl Sink for ImageSink<'_> {
         for (ino, path, meta) in std::mem::take(&mut self.directories) {
             let dir = self.ffs.vget(ino, None).map_err(|error| self.error(error))?;
             self.attributes(&dir, &meta, None, tally)?;
+            self.set_flags(&dir, meta.flags)?;
             tally.name_losses(&path);
         }
         Ok(())

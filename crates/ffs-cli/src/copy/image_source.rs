@@ -8,11 +8,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ffs_core::{Attr, Cred, DeviceNumber, Error, Ffs, FileFlags, FileType, Ino, Vnode};
+use ffs_core::{
+    Attr, Cred, DeviceNumber, Error, Ffs, FileFlags, FileType, Ino, Vnode, XattrNamespace,
+};
+use ffs_ondisk::acl;
 
-use super::{CHUNK, Emit, Entry, Event, Kind, Meta, SMALL, Said, Xattr, flags};
+use super::{
+    AccessList, CHUNK, Deaf, Emit, Entry, Event, Kind, Lists, Loss, Meta, Nfs4List, SMALL, Said,
+    Xattr, flags,
+};
 use crate::fail::show;
 use crate::namei::join;
+
+/// What of the tree is wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Several names of one file are told as such.
+    pub links: bool,
+    /// Extended attributes too.
+    pub attributes: bool,
+}
 
 /// Walks trees of an image.
 pub(crate) struct ImageSource<'a> {
@@ -21,8 +36,7 @@ pub(crate) struct ImageSource<'a> {
     /// `IMAGE:`, for messages.
     image: String,
     emit: &'a mut Emit,
-    /// Several names of one file are told as such, and extended attributes are.
-    all: bool,
+    wanted: Wanted,
     firsts: BTreeMap<Ino, (u64, Vec<u8>)>,
     walked: BTreeSet<Ino>,
 }
@@ -35,17 +49,17 @@ struct Frame {
 }
 
 impl<'a> ImageSource<'a> {
-    /// A walker that tells `emit`; `all` as for `cp -a`.
+    /// A walker that tells `emit`.
     pub(crate) fn new(
         ffs: &'a Ffs,
         cred: &'a Cred,
         image: &str,
-        all: bool,
+        wanted: Wanted,
         emit: &'a mut Emit,
     ) -> ImageSource<'a> {
         let image = format!("{image}:");
         let (firsts, walked) = (BTreeMap::new(), BTreeSet::new());
-        ImageSource { ffs, cred, image, emit, all, firsts, walked }
+        ImageSource { ffs, cred, image, emit, wanted, firsts, walked }
     }
 
     /// Tells the tree at `root`, which is `shown` in the image, as `to`.
@@ -87,7 +101,7 @@ impl<'a> ImageSource<'a> {
             return self.directory(file, &attr, path, shown, stack);
         }
         let mut identity = None;
-        if self.all && attr.nlink > 1 {
+        if self.wanted.links && attr.nlink > 1 {
             if let Some((number, first)) = self.firsts.get(&attr.ino) {
                 let (kind, identity) = (Kind::Link(first.clone()), Some(*number));
                 return self.emit.entry(Entry { path, kind, meta: meta(&attr), identity });
@@ -195,9 +209,47 @@ impl<'a> ImageSource<'a> {
         Ok((start < end).then_some((start, end)))
     }
 
+    /// Adds the access list that is the attribute `name` to `lists`, if the volume heeds it.
+    fn list(
+        &mut self,
+        file: &Vnode,
+        name: &[u8],
+        shown: &[u8],
+        lists: &mut Lists,
+    ) -> Result<(), Deaf> {
+        let ffs = self.ffs;
+        let heeded = if name == acl::NFS4_NAME { ffs.nfs4_acls() } else { ffs.acls() };
+        if !heeded {
+            return self.emit.send(Event::Lost(Loss::IdleList, shown.to_vec()));
+        }
+        if name == acl::NFS4_NAME {
+            let bytes = ffs.getxattr(self.cred, file, XattrNamespace::System, name);
+            let list = bytes.map(|bytes| Nfs4List::from_disk(ffs.geometry().endian, &bytes));
+            lists.nfs4 = Some(match list {
+                Ok(list) => list,
+                Err(error) => {
+                    self.failed(shown, format!("access list: {error}"))?;
+                    Nfs4List::Unclear
+                }
+            });
+            return Ok(());
+        }
+        let default = name == acl::DEFAULT_NAME;
+        let list = if default { ffs.default_acl(file) } else { ffs.access_acl(file) };
+        let list = match list {
+            Ok(list) => list.map(|list| AccessList::Entries(list.entries().to_vec())),
+            Err(error) => {
+                self.failed(shown, format!("access list: {error}"))?;
+                Some(AccessList::Unclear)
+            }
+        };
+        *(if default { &mut lists.default } else { &mut lists.access }) = list;
+        Ok(())
+    }
+
     fn meta(&mut self, file: &Vnode, attr: &Attr, shown: &[u8]) -> Result<Meta, super::Deaf> {
         let mut meta = meta(attr);
-        if !self.all {
+        if !self.wanted.attributes {
             return Ok(meta);
         }
         let names = match self.ffs.listxattr(self.cred, file) {
@@ -210,14 +262,24 @@ impl<'a> ImageSource<'a> {
             }
         };
         for (namespace, name) in names {
+            if is_list(namespace, &name) {
+                self.list(file, &name, shown, &mut meta.lists)?;
+                continue;
+            }
             match self.ffs.getxattr(self.cred, file, namespace, &name) {
                 Ok(value) => meta.xattrs.push(Xattr { namespace, name, value }),
                 Err(error) => self.failed(shown, format!("extended attributes: {error}"))?,
             }
         }
-        super::host_source::sort_xattrs(&mut meta);
+        super::host_xattrs::sort_xattrs(&mut meta);
         Ok(meta)
     }
+}
+
+/// Whether an attribute is an access list.
+fn is_list(namespace: XattrNamespace, name: &[u8]) -> bool {
+    namespace == XattrNamespace::System
+        && [acl::ACCESS_NAME, acl::DEFAULT_NAME, acl::NFS4_NAME].contains(&name)
 }
 
 fn meta(attr: &Attr) -> Meta {
@@ -230,6 +292,8 @@ fn meta(attr: &Attr) -> Meta {
         birthtime: attr.birthtime,
         flags: flags::portable(attr.flags),
         xattrs: Vec::new(),
+        lists: Lists::default(),
+        source: Some(attr.ino),
     }
 }
 

@@ -6,8 +6,8 @@
 //! **Invariants.**
 //! 1. A directory is told before what is in it, the first name of a file before its other names.
 //! 2. The order of events depends on the tree alone: names are told in byte order, depth first.
-//! 3. A file that cannot be copied whole is reported and not left behind half; what was there under
-//!    its name before stays.
+//! 3. A file that cannot be copied whole is reported. A new one is not left behind half; of one that
+//!    was written over the message says what is left.
 //! 4. What cannot be kept (owners without root, attributes the other side has no place for) is
 //!    counted and said.
 //! 5. Memory is bounded by the number of directories and of files with several names, not by data.
@@ -15,19 +15,25 @@
 pub(crate) mod flags;
 pub(crate) mod host_sink;
 pub(crate) mod host_source;
+pub(crate) mod host_xattrs;
 pub(crate) mod image_sink;
 pub(crate) mod image_source;
+pub(crate) mod lists;
+pub(crate) mod policy;
+pub(crate) mod stream_sink;
 mod tally;
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use ffs_core::{DeviceNumber, FileFlags, Timespec, XattrNamespace};
+use ffs_core::{DeviceNumber, FileFlags, Ino, Timespec, XattrNamespace};
 
 use crate::fail::Failure;
 use crate::output;
 use crate::progress::Progress;
 use crate::signals;
 
+pub(crate) use lists::{AccessList, Lists, Nfs4List};
+pub(crate) use policy::{Existing, Policy, left_over};
 pub(crate) use tally::Tally;
 
 /// Bytes in one read of a file.
@@ -59,6 +65,10 @@ pub(crate) struct Meta {
     pub flags: FileFlags,
     /// Extended attributes.
     pub xattrs: Vec<Xattr>,
+    /// Access lists. With one the group bits of the mode are its mask.
+    pub lists: Lists,
+    /// Inode number, where the source is in the image that is copied to.
+    pub source: Option<Ino>,
 }
 
 /// An extended attribute.
@@ -158,6 +168,18 @@ pub(crate) enum Loss {
     Device,
     /// An extended attribute.
     Xattr,
+    /// An attribute of the host's name space `security`.
+    Security,
+    /// One of the host's name space `system`.
+    System,
+    /// An access list.
+    AccessList,
+    /// A default access list.
+    DefaultList,
+    /// An NFSv4 access list.
+    Nfs4List,
+    /// An access list that its volume does not heed.
+    IdleList,
     /// Flags.
     Flags,
     /// A socket.
@@ -242,8 +264,23 @@ impl Emit {
 pub(crate) enum SinkError {
     /// This file is left out: why.
     Skip(String),
+    /// This file is left out, as the user wants.
+    Leave,
     /// Nothing more can be copied.
     Stop(Failure),
+}
+
+impl SinkError {
+    /// The same with what is left of the file.
+    fn with(self, left: &str) -> SinkError {
+        match self {
+            SinkError::Skip(why) => SinkError::Skip(format!("{why}; {left}")),
+            SinkError::Stop(failure) if !failure.text.is_empty() => {
+                SinkError::Stop(failure.hint(left))
+            }
+            other => other,
+        }
+    }
 }
 
 /// Shorthand.
@@ -261,8 +298,8 @@ pub(crate) trait Sink {
     }
     /// Finishes the open file.
     fn end(&mut self, tally: &mut Tally) -> SinkResult;
-    /// Removes the open file.
-    fn abandon(&mut self);
+    /// Removes the open file; of one that was there before, says what is left.
+    fn abandon(&mut self) -> Option<String>;
     /// Does what must come last: times of directories.
     fn finish(&mut self, tally: &mut Tally) -> SinkResult;
 }
@@ -287,10 +324,11 @@ where
                 emit.flush();
             }
         });
-        let mut work = Work { sink, adjust, progress, tally: Tally::default(), current: None };
+        let mut work =
+            Work { sink, adjust, progress, tally: Tally::default(), current: None, closed: None };
         let result = work.all(from, &return_to);
-        if result.is_err() && work.current.is_some() {
-            work.sink.abandon();
+        if result.is_err() {
+            work.give_up();
         }
         result.map(|()| work.tally)
     })
@@ -303,6 +341,8 @@ struct Work<'a> {
     tally: Tally,
     /// Path and size of the file that is open in the sink.
     current: Option<(Vec<u8>, u64)>,
+    /// A directory that could not be made: what is in it is passed over.
+    closed: Option<Vec<u8>>,
 }
 
 impl Work<'_> {
@@ -338,10 +378,7 @@ impl Work<'_> {
             }
             Event::End => self.end(),
             Event::Broken => {
-                if self.current.take().is_some() {
-                    self.sink.abandon();
-                    self.tally.files -= 1;
-                }
+                self.give_up();
                 Ok(())
             }
             Event::Failed(text) => {
@@ -358,20 +395,30 @@ impl Work<'_> {
     }
 
     fn entry(&mut self, mut entry: Entry) -> Result<(), Failure> {
+        if self.closed.as_deref().is_some_and(|dir| is_below(&entry.path, dir)) {
+            return Ok(());
+        }
         (self.adjust)(&mut entry);
-        self.tally.count(&entry.kind);
         let result = self.sink.entry(&entry, &mut self.tally);
         let made = result.is_ok();
         let size = if let Kind::File(size) = entry.kind { Some(size) } else { None };
         self.settle(result, &entry.path, size)?;
-        if let Some(size) = size {
-            if made {
-                self.current = Some((entry.path, size));
-            } else {
-                self.tally.files -= 1;
-            }
+        if made {
+            self.tally.count(&entry.kind);
+            self.current = size.map(|size| (entry.path, size));
+        } else if entry.kind == Kind::Directory {
+            self.closed = Some(entry.path);
         }
         Ok(())
+    }
+
+    /// Gives up the file that is open, if one is.
+    fn give_up(&mut self) {
+        let Some((path, _)) = self.current.take() else { return };
+        self.tally.files -= 1;
+        if let Some(left) = self.sink.abandon() {
+            output::error(format!("{}: {left}", crate::fail::show(&path)));
+        }
     }
 
     /// Writes to the file that is open, if one is; gives it up if that fails.
@@ -379,16 +426,18 @@ impl Work<'_> {
         if self.current.is_none() {
             return Ok(());
         }
-        let result = self.sink.data(offset, &data[piece.start..][..piece.len]);
-        if result.is_ok() {
+        let Err(error) = self.sink.data(offset, &data[piece.start..][..piece.len]) else {
             self.progress.add(piece.len as u64);
             self.tally.bytes += piece.len as u64;
             return Ok(());
-        }
-        self.sink.abandon();
+        };
         self.tally.files -= 1;
         let (path, size) = self.current.take().unwrap_or_default();
-        self.settle(result, &path, Some(size))
+        let error = match self.sink.abandon() {
+            Some(left) => error.with(&left),
+            None => error,
+        };
+        self.settle(Err(error), &path, Some(size))
     }
 
     fn end(&mut self) -> Result<(), Failure> {
@@ -406,19 +455,27 @@ impl Work<'_> {
     ) -> Result<(), Failure> {
         self.tally.name_losses(path);
         match result {
-            Ok(()) => Ok(()),
+            Ok(()) | Err(SinkError::Leave) => Ok(()),
             Err(SinkError::Skip(why)) => {
                 self.tally.failed += 1;
                 output::error(format!("{}: {why}", crate::fail::show(path)));
                 Ok(())
             }
-            Err(SinkError::Stop(failure)) if path.is_empty() => Err(failure),
+            // An empty text: there is nobody to read it.
+            Err(SinkError::Stop(failure)) if path.is_empty() || failure.text.is_empty() => {
+                Err(failure)
+            }
             Err(SinkError::Stop(failure)) => {
                 let size = size.map(|size| format!(" ({})", output::human(size)));
                 Err(failure.at(crate::fail::show(path) + &size.unwrap_or_default()))
             }
         }
     }
+}
+
+/// Whether `path` is in the directory `dir`, at any depth.
+fn is_below(path: &[u8], dir: &[u8]) -> bool {
+    dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with(b"/"))
 }
 
 /// Splits a relative path into its directory and its last name.

@@ -39,8 +39,45 @@ struct Lost {
     named: u64,
     /// Of how many files.
     files: u64,
-    /// The first of them.
+    /// The first of them, and the last.
     first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+/// What is lost, what became of it, and why.
+fn words(loss: Loss) -> (&'static str, &'static str, &'static str) {
+    let no_lists = "the other side takes none (ffs tunefs -a enable or ffs build --acls), \
+                    or not this one: it is too long, or names somebody without a number";
+    match loss {
+        Loss::Owner => ("owner", "not kept", "only root may give files away; use sudo"),
+        Loss::Device => ("device file", "left out", "only root may make them; use sudo"),
+        Loss::Xattr => (
+            "extended attribute",
+            "not kept",
+            "the other side has no place for them (as UFS1), or only for root's",
+        ),
+        Loss::Security => (
+            "security attribute",
+            "not kept",
+            "the other side has no place for them (as UFS1), or only for root's: capabilities and \
+             labels have to be given anew",
+        ),
+        Loss::System => ("system attribute", "not kept", "UFS has no place for it"),
+        Loss::AccessList => ("access list", "turned into a narrower mode", no_lists),
+        Loss::DefaultList => ("default access list", "not kept", no_lists),
+        Loss::Nfs4List => (
+            "NFSv4 access list",
+            "turned into a mode for the owner alone",
+            "only a volume with nfsv4acls keeps them, and only from such a volume",
+        ),
+        Loss::IdleList => (
+            "access list",
+            "left out",
+            "the volume it was on has access lists switched off (ffs tunefs -p shows that)",
+        ),
+        Loss::Flags => ("flag set", "not kept", "the other side has no place for them"),
+        Loss::Socket => ("socket", "left out", "the other side cannot make them"),
+    }
 }
 
 impl Tally {
@@ -64,7 +101,11 @@ impl Tally {
     pub(crate) fn name_losses(&mut self, path: &[u8]) {
         for lost in self.lost.values_mut().filter(|lost| lost.count > lost.named) {
             lost.named = lost.count;
+            if lost.files > 0 && lost.last == path {
+                continue;
+            }
             lost.files += 1;
+            lost.last = path.to_vec();
             if lost.files == 1 {
                 lost.first = path.to_vec();
             }
@@ -79,17 +120,7 @@ impl Tally {
     /// Says what could not be kept.
     pub(crate) fn say_losses(&self) {
         for (loss, lost) in &self.lost {
-            let (what, done, why) = match loss {
-                Loss::Owner => ("owner", "not kept", "only root may give files away; use sudo"),
-                Loss::Device => ("device file", "left out", "only root may make them; use sudo"),
-                Loss::Xattr => (
-                    "extended attribute",
-                    "not kept",
-                    "the other side has no place for them (as UFS1), or only for root's",
-                ),
-                Loss::Flags => ("flag set", "not kept", "the other side has no place for them"),
-                Loss::Socket => ("socket", "left out", "the other side cannot make them"),
-            };
+            let (what, done, why) = words(*loss);
             let first = match lost.first.as_slice() {
                 b"" => "the top directory".to_owned(),
                 path => show(path),

@@ -21,8 +21,8 @@ use std::io::{self, Read};
 
 use ffs_core::{DeviceNumber, Timespec};
 
-use crate::copy::host_source::sort_xattrs;
-use crate::copy::{CHUNK, Emit, Entry, Event, Kind, Loss, Meta, SMALL, Said, Xattr};
+use crate::copy::host_xattrs::sort_xattrs;
+use crate::copy::{AccessList, CHUNK, Emit, Entry, Event, Kind, Meta, SMALL, Said, Xattr};
 use crate::fail::show;
 use crate::namei::components;
 
@@ -165,9 +165,9 @@ impl Tar<'_> {
             self.emit.failed(&raw, "names a place outside the tree with '..'; left out")?;
             return Ok(self.input.skip(stored.saturating_add(padding(stored)))?);
         };
-        let (meta, losses) = member.meta();
-        for _ in 0..losses {
-            self.emit.send(Event::Lost(Loss::Xattr, path.clone()))?;
+        let meta = member.meta();
+        for loss in &member.pax.lost {
+            self.emit.send(Event::Lost(*loss, path.clone()))?;
         }
         let link = || normal(&member.link_name());
         let header = &member.header;
@@ -271,8 +271,8 @@ impl Member {
         said.cloned().unwrap_or_else(|| self.header.link.clone())
     }
 
-    /// Everything about the file, and how many attributes have no place in an image.
-    fn meta(&self) -> (Meta, u64) {
+    /// Everything about the file.
+    fn meta(&self) -> Meta {
         let (header, pax) = (&self.header, &self.pax);
         let mtime = pax.mtime.unwrap_or(Timespec { secs: header.mtime, nsec: 0 });
         let mut meta = Meta {
@@ -283,14 +283,16 @@ impl Member {
             mtime,
             birthtime: pax.birthtime.unwrap_or(mtime),
             flags: pax.flags,
-            xattrs: Vec::new(),
+            lists: pax.lists.clone(),
+            ..Meta::default()
         };
         for ((namespace, name), value) in &pax.xattrs {
             let attr = Xattr { namespace: *namespace, name: name.clone(), value: value.clone() };
-            crate::copy::host_source::add_xattr(&mut meta, attr);
+            crate::copy::host_xattrs::add_xattr(&mut meta, attr);
         }
         sort_xattrs(&mut meta);
-        (meta, pax.lost_xattrs)
+        meta.lists.access = meta.lists.access.filter(AccessList::says_more);
+        meta
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use ffs_core::{FileFlags, Timespec, XattrNamespace, linux_xattr};
 
-use crate::copy::flags;
+use crate::copy::host_xattrs::lost_space;
+use crate::copy::{AccessList, Lists, Loss, Nfs4List, flags};
 
 /// What extended headers said about a member.
 #[derive(Debug, Clone, Default)]
@@ -22,8 +23,10 @@ pub(crate) struct Pax {
     pub flags: FileFlags,
     /// Extended attributes by name space and name.
     pub xattrs: BTreeMap<(XattrNamespace, Vec<u8>), Vec<u8>>,
+    /// Access lists.
+    pub lists: Lists,
     /// Attributes with no place in an image.
-    pub lost_xattrs: u64,
+    pub lost: Vec<Loss>,
     pub sparse: PaxSparse,
 }
 
@@ -91,8 +94,16 @@ impl Pax {
         } else if let Some(name) = key.strip_prefix(b"LIBARCHIVE.xattr.") {
             // The same as SCHILY's, which bsdtar writes too and which needs no decoding.
             self.xattr(&percent(name), base64(value)?, false);
-        } else if key.starts_with(b"SCHILY.acl.") || key.starts_with(b"RHT.security.") {
-            self.lost_xattrs += 1;
+        } else if let Some(kind) = key.strip_prefix(b"SCHILY.acl.") {
+            let given = !value.is_empty();
+            match kind {
+                b"access" => self.lists.access = given.then(|| AccessList::from_text(value)),
+                b"default" => self.lists.default = given.then(|| AccessList::from_text(value)),
+                // NFSv4 lists as text.
+                _ => self.lists.nfs4 = given.then_some(Nfs4List::Unclear),
+            }
+        } else if key.starts_with(b"RHT.security.") {
+            self.lost.push(Loss::Security);
         }
         Some(())
     }
@@ -101,17 +112,25 @@ impl Pax {
         let (namespace, name) = if let Some(place) = linux_xattr::from_linux(full) {
             place
         } else if let Some(name) = full.strip_prefix(b"system.") {
-            // FreeBSD's name space; Linux's attributes of that name are its ACLs.
-            if name.starts_with(b"posix_acl_") {
-                self.lost_xattrs += 1;
-                return;
+            // FreeBSD's name space; Linux's attributes of that name are its access lists.
+            match name {
+                b"posix_acl_access" => self.lists.access = Some(AccessList::from_linux(&value)),
+                b"posix_acl_default" => self.lists.default = Some(AccessList::from_linux(&value)),
+                // Of a volume whose byte order is not known. The archive has the text beside it.
+                b"posix1e.acl_access" | b"posix1e.acl_default" | b"nfs4.acl" => {}
+                _ => {
+                    self.add_xattr((XattrNamespace::System, name.to_vec()), value, replace);
+                }
             }
-            (XattrNamespace::System, name)
+            return;
         } else {
-            self.lost_xattrs += 1;
+            self.lost.push(lost_space(full));
             return;
         };
-        let key = (namespace, name.to_vec());
+        self.add_xattr((namespace, name.to_vec()), value, replace);
+    }
+
+    fn add_xattr(&mut self, key: (XattrNamespace, Vec<u8>), value: Vec<u8>, replace: bool) {
         if replace {
             self.xattrs.insert(key, value);
         } else {

@@ -23,6 +23,9 @@ const OTHERS: &[Row] = &[
     ("build", 64, &[], &[]),
     ("cat", 1, &[], &[]),
     ("cp", 64, &[], &[]),
+    ("chmod", 64, &[], &[]),
+    ("chown", 64, &[], &[]),
+    ("chflags", 64, &[], &[]),
     ("mkdir", 64, &[], &[]),
     ("rm", 64, &[], &[]),
     ("mv", 64, &[], &[]),
@@ -98,6 +101,9 @@ fn writing_commands_refuse_what_is_no_image_too() {
     let source = d.file("source", b"data");
     for args in [
         vec!["mkdir", &inside],
+        vec!["chmod", "644", &inside],
+        vec!["chown", "0", &inside],
+        vec!["chflags", "nodump", &inside],
         vec!["rm", &inside],
         vec!["mv", &inside, &inside],
         vec!["ln", "-s", "x", &inside],
@@ -183,6 +189,8 @@ fn names_of_bsd_programs_are_the_programs() {
         let output = call(name, &args);
         assert!(output.status.success(), "{name}: {}", text(&output));
     }
+    let flagged = call("chflags", &["-v", "nodump", &format!("{image}:/")]);
+    assert!(text(&flagged).contains("chflags: /: - -> nodump"), "{}", text(&flagged));
     let bad = call("tunefs", &["--nonsense"]);
     assert_eq!(bad.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&bad.stderr).starts_with("tunefs: "), "{}", text(&bad));

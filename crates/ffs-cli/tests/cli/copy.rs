@@ -116,9 +116,17 @@ fn a_full_image_keeps_what_is_complete_and_says_what_to_do() {
     let large = d.file("large", &pattern(8 << 20, 9));
     let stderr = fails(&["cp", &large, &at("/large")], 1, "no space left");
     assert!(stderr.contains("ffs build --size"), "{stderr}");
-    fails(&["cp", &large, &at("/small")], 1, "no space left");
+    fails(&["cp", "--atomic", &large, &at("/small")], 1, "no space left");
     assert_eq!(ok(&["ls", "-A", &image]), ".snap\nsmall\n");
     assert_eq!(ok(&["cat", &at("/small")]), "small");
+    // Written over, the file has what fits, and the message says how much that is.
+    let stderr = fails(&["cp", &large, &at("/small")], 1, "no space left");
+    assert!(stderr.contains("the file has the first ") && stderr.contains("--atomic"), "{stderr}");
+    assert_eq!(ok(&["ls", "-A", &image]), ".snap\nsmall\n");
+    let left = d.str("left");
+    ok(&["cp", &at("/small"), &left]);
+    let left = fs::read(left).unwrap();
+    assert!(!left.is_empty() && fs::read(&large).unwrap().starts_with(&left), "{}", left.len());
     fsck_clean(Path::new(&image));
 }
 

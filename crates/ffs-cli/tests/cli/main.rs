@@ -1,15 +1,19 @@
 //! The command as its users run it: every test starts the program.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
+mod acl;
 mod build;
+mod changes;
 mod common;
 mod conformance;
 mod copy;
+mod coreutils;
 mod fixtures;
 mod fsck;
 mod lab;
 mod messages;
 mod mount;
 mod offline;
+mod overwrite;
 mod study;
 mod study_ends;

@@ -153,3 +153,103 @@ fn looks(at: &str) {
     fails(&["stat", "-w", "0", at], 1, "0.1");
     fails(&["stat", "-c", "2", "nothing.img:/"], 1, "for one mount");
 }
+
+/// The process that holds `image`, from what a second command says.
+fn holder_of(image: &str) -> u32 {
+    let stderr = fails(&["ls", image], 1, "in use by process ");
+    let after = stderr.split("in use by process ").nth(1).unwrap();
+    after.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// A stopped process, which goes on when this is dropped.
+struct Stopped(rustix::process::Pid);
+
+impl Stopped {
+    fn stop(pid: u32) -> Stopped {
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        rustix::process::kill_process(self.0, rustix::process::Signal::CONT).unwrap();
+    }
+}
+
+/// Naming the holder of a busy image must not ask other file systems anything: one that does not
+/// answer would stop the command for ever.
+#[test]
+fn a_busy_image_is_reported_beside_a_server_that_does_not_answer() {
+    if !fuse() {
+        return;
+    }
+    let d = Dir::new();
+    let (mute, busy) = (d.image("mute.img", "16m", &[]), d.image("busy.img", "16m", &[]));
+    let dir = d.path("mnt");
+    fs::create_dir(&dir).unwrap();
+    let at = dir.to_str().unwrap();
+    let mounted = run(&["mount", "-o", "attr_timeout=0", &mute, at]);
+    if !mounted.status.success() {
+        return println!("skipped: cannot mount: {}", text(&mounted));
+    }
+    let server = holder_of(&mute);
+    // In a process of its own: what this one has open would be closed, with a word to the server, by
+    // every process that it starts.
+    let open = dir.join("open").into_os_string().into_string().unwrap();
+    let mut keeper = std::process::Command::new("sh")
+        .args(["-c", "exec 3>\"$0\"; echo open; read line", &open])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0; 5];
+    std::io::Read::read_exact(keeper.stdout.as_mut().unwrap(), &mut line).unwrap();
+    let held = fs::OpenOptions::new().read(true).write(true).open(&busy).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let stopped = Stopped::stop(server);
+    let mut answered = Vec::new();
+    let here = d.str("");
+    for args in [vec!["ls", &busy], vec!["fsck", "-n", &busy], vec!["mount", &busy, &here]] {
+        answered.push((args[0], in_time(&args)));
+    }
+    drop(stopped);
+    drop(keeper.stdin.take());
+    keeper.wait().unwrap();
+    ok(&["umount", at]);
+    for (command, stderr) in answered {
+        let stderr = stderr.unwrap_or_else(|| panic!("ffs {command} did not answer"));
+        let me = format!("in use by process {}", std::process::id());
+        assert!(stderr.contains(&me), "ffs {command}: {stderr}");
+    }
+}
+
+/// What `ffs ARGS` says on standard error; `None` if it had to be killed.
+fn in_time(args: &[&str]) -> Option<String> {
+    const BOUND: std::time::Duration = std::time::Duration::from_secs(60);
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
+        .args(args)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stderr.take().unwrap();
+    let (send, ended) = std::sync::mpsc::channel();
+    // It is not joined: of a process that cannot be killed the pipe stays open.
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let read = std::io::Read::read_to_string(&mut pipe, &mut text);
+        let _ = send.send(read.map(|_| text));
+    });
+    match ended.recv_timeout(BOUND) {
+        Ok(text) => {
+            child.wait().unwrap();
+            Some(text.unwrap())
+        }
+        Err(_) => {
+            child.kill().unwrap();
+            None
+        }
+    }
+}

@@ -61,6 +61,14 @@ fn tenant(policy: OrderingPolicy, g: &Geometry, secret: u64) -> Tenant {
     }
 }
 
+/// Whether POSIX.1e access lists are in force, by the mount or else by the volume; whether the volume has NFSv4
+/// lists.
+fn lists_in_force(g: &Geometry, flags: FsFlags, opts: &MountOptions) -> (bool, bool) {
+    let ufs2 = g.format == Format::Ufs2;
+    let posix = ufs2 && opts.acls.unwrap_or(flags.contains(FsFlags::ACLS));
+    (posix, ufs2 && flags.contains(FsFlags::NFS4ACLS))
+}
+
 /// See [`Ffs::mount`]. Under the tenant `given`, or the one that the options name.
 pub(super) fn mount(
     given: Option<Tenant>,
@@ -102,8 +110,7 @@ pub(super) fn mount(
     let alloc = build_alloc(&found, groups, &dev, (opts, tenant), &env, &counters);
     let alloc = alloc.with_torn_groups(torn);
     let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only), env.secret);
-    let promised = found.sb.flags().contains(FsFlags::ACLS);
-    let acls = g.format == Format::Ufs2 && opts.acls.unwrap_or(promised);
+    let (acls, nfs4_acls) = lists_in_force(&g, found.sb.flags(), opts);
     let state = State {
         summaries: Summaries::new(
             found.sb,
@@ -124,6 +131,7 @@ pub(super) fn mount(
         stable: opts.stable,
         replace_order: opts.replace_order,
         acls,
+        nfs4_acls,
         unchecked: matches!(verdict, Verdict::Unchecked(_)),
         read_only,
         gate: RwLock::new(()),

@@ -99,6 +99,8 @@ pub(crate) struct Inner {
     pub(crate) replace_order: bool,
     /// Access lists are in force.
     pub(crate) acls: bool,
+    /// The volume has NFSv4 access lists.
+    pub(crate) nfs4_acls: bool,
     /// The volume was in use when its last mount ended, and no check has looked since.
     pub(crate) unchecked: bool,
     /// Names and attributes are durable when an operation returns.

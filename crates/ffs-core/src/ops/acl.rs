@@ -10,6 +10,8 @@
 //!
 //! References: `spec/on-disk-format.md` §10.3; POSIX.1e draft 17, 23.1.
 
+pub mod linux;
+
 use crate::alloc::Reserve;
 use crate::cred::Cred;
 use crate::error::{Error, Result};
@@ -109,6 +111,12 @@ impl Ffs {
     #[must_use]
     pub fn acls(&self) -> bool {
         self.0.acls
+    }
+
+    /// Whether the volume has NFSv4 access lists, which this file system keeps and does not enforce.
+    #[must_use]
+    pub fn nfs4_acls(&self) -> bool {
+        self.0.nfs4_acls
     }
 
     /// The access list of `file`, if it has one that says more than the mode.

@@ -4,10 +4,16 @@
 //! the descriptor (`/proc/PID/fdinfo/N`), for processes that we may look into, and the process that
 //! once took a lock in `/proc/locks`, for all: the first is exact, the second may name a parent
 //! that is gone.
+//!
+//! **Invariant.** No file of another process is touched: not opened, not asked for its attributes. A
+//! file system that does not answer would make that wait for ever, and not even SIGKILL would end
+//! it. The kernel answers a read of `fdinfo` and the text of the link `/proc/PID/fd/N` by itself.
 
 use std::fmt;
 use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// More holders than these are not worth naming.
 const MAX_HOLDERS: usize = 4;
@@ -42,16 +48,15 @@ pub(super) fn list(holders: &[Holder]) -> String {
     names.join(", ")
 }
 
-/// Those who hold a lock on `file`, as far as can be told.
+/// The processes that hold a lock on `file`, as far as they can be found.
 pub(super) fn find(file: &File) -> Vec<Holder> {
-    let Ok(metadata) = file.metadata() else {
+    let Some(image) = Image::of(file) else {
         return Vec::new();
     };
-    let (dev, ino) = (metadata.dev(), metadata.ino());
-    let mut pids = processes_with_lock(dev, ino);
+    let mut pids = processes_with_lock(&image);
     if pids.is_empty() {
         let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-        pids = pids_in_lock_table(&locks, dev, ino);
+        pids = pids_in_lock_table(&locks, &image);
         // The process that took the lock may have handed it to a child and left.
         pids.retain(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(false));
     }
@@ -59,45 +64,77 @@ pub(super) fn find(file: &File) -> Vec<Holder> {
     pids.into_iter().map(|pid| Holder { pid, command: command(pid) }).collect()
 }
 
-fn processes_with_lock(dev: u64, ino: u64) -> Vec<u32> {
+/// The file whose lock is looked for.
+struct Image {
+    /// Device and inode as the kernel's tables of locks write them: `fd:01:5678`.
+    place: String,
+    /// `:5678`. Some file systems (btrfs) show one device number to `stat` and another in the tables.
+    inode: String,
+    /// What the kernel calls the file.
+    link: Option<PathBuf>,
+}
+
+impl Image {
+    fn of(file: &File) -> Option<Image> {
+        let metadata = file.metadata().ok()?;
+        let link = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok();
+        Some(Image::at(metadata.dev(), metadata.ino(), link))
+    }
+
+    fn at(dev: u64, ino: u64, link: Option<PathBuf>) -> Image {
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        Image { place: format!("{major:02x}:{minor:02x}:{ino}"), inode: format!(":{ino}"), link }
+    }
+}
+
+fn processes_with_lock(image: &Image) -> Vec<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut pids: Vec<u32> =
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    pids.retain(|&pid| has_locked_descriptor(pid, dev, ino));
+    pids.retain(|&pid| has_locked_descriptor(pid, image));
     pids.sort_unstable();
     pids
 }
 
-fn has_locked_descriptor(pid: u32, dev: u64, ino: u64) -> bool {
+fn has_locked_descriptor(pid: u32, image: &Image) -> bool {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     descriptors.filter_map(|entry| entry.file_name().into_string().ok()).any(|fd| {
-        let same = fs::metadata(format!("/proc/{pid}/fd/{fd}"))
-            .is_ok_and(|metadata| metadata.dev() == dev && metadata.ino() == ino);
-        same && fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).is_ok_and(|info| {
-            info.lines().any(|line| line.starts_with("lock:") && line.contains("FLOCK"))
-        })
+        let Ok(link) = fs::read_link(format!("/proc/{pid}/fd/{fd}")) else { return false };
+        // Sockets, pipes and the like have no path.
+        if !link.is_absolute() {
+            return false;
+        }
+        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+        info_has_lock(&info, &link, image)
     })
 }
 
+/// Whether `info`, the text of `fdinfo` for a descriptor of the file `link`, has a lock on the image.
+fn info_has_lock(info: &str, link: &Path, image: &Image) -> bool {
+    let locks = info.lines().filter_map(|line| flock_row(line.strip_prefix("lock:")?));
+    locks.into_iter().any(|(_, place)| {
+        let same_name = image.link.as_deref() == Some(link);
+        place == image.place || same_name && place.ends_with(&image.inode)
+    })
+}
+
+/// Process and place of a lock by `flock`, from a line of `/proc/locks` or what follows `lock:` in
+/// `fdinfo`: "1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF". The second word of a waiter is "->".
+fn flock_row(line: &str) -> Option<(u32, &str)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (&kind, &pid, &place) = (words.get(1)?, words.get(4)?, words.get(5)?);
+    (kind == "FLOCK").then_some((pid.parse().ok()?, place))
+}
+
 /// The processes that `/proc/locks` names for the inode, those on the very device before those on
-/// any: some file systems show one device number to `stat` and another here.
-fn pids_in_lock_table(locks: &str, dev: u64, ino: u64) -> Vec<u32> {
-    let device = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
-    let any_device = format!(":{ino}");
-    let rows: Vec<(u32, &str)> = locks
-        .lines()
-        .filter_map(|line| {
-            // "1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF"; waiters have "->" as their second word.
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let (&kind, &pid, &place) = (words.get(1)?, words.get(4)?, words.get(5)?);
-            (kind == "FLOCK").then_some((pid.parse().ok()?, place))
-        })
-        .collect();
+/// any.
+fn pids_in_lock_table(locks: &str, image: &Image) -> Vec<u32> {
+    let rows: Vec<(u32, &str)> = locks.lines().filter_map(flock_row).collect();
     let matching = |wanted: &dyn Fn(&str) -> bool| -> Vec<u32> {
         rows.iter().filter(|(_, place)| wanted(place)).map(|&(pid, _)| pid).collect()
     };
-    let exact = matching(&|place| place == device);
-    if exact.is_empty() { matching(&|place| place.ends_with(&any_device)) } else { exact }
+    let exact = matching(&|place| place == image.place);
+    if exact.is_empty() { matching(&|place| place.ends_with(&image.inode)) } else { exact }
 }
 
 fn command(pid: u32) -> String {
@@ -122,10 +159,29 @@ mod tests {
                      3: FLOCK  ADVISORY  READ 103 00:2a:77 0 EOF\n\
                      4: FLOCK  ADVISORY  READ 104 00:2a:177 0 EOF\n\
                      nonsense\n5: FLOCK\n";
-        let dev = |major, minor| rustix::fs::makedev(major, minor);
-        assert_eq!(pids_in_lock_table(table, dev(0xfd, 1), 77), [100]);
-        assert_eq!(pids_in_lock_table(table, dev(0, 0x2a), 77), [103]);
-        assert_eq!(pids_in_lock_table(table, dev(9, 9), 77), [100, 103]);
-        assert_eq!(pids_in_lock_table(table, dev(9, 9), 7), Vec::<u32>::new());
+        let pids = |major, minor, ino| {
+            let image = Image::at(rustix::fs::makedev(major, minor), ino, None);
+            pids_in_lock_table(table, &image)
+        };
+        assert_eq!(pids(0xfd, 1, 77), [100]);
+        assert_eq!(pids(0, 0x2a, 77), [103]);
+        assert_eq!(pids(9, 9, 77), [100, 103]);
+        assert_eq!(pids(9, 9, 7), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn the_locks_of_a_descriptor_are_read() {
+        let info = "pos:\t0\nflags:\t0100002\nmnt_id:\t28\nino:\t77\n\
+                    lock:\t1: FLOCK  ADVISORY  WRITE 100 fd:01:77 0 EOF\n";
+        let (name, other) = (Path::new("/a/disk.img"), Path::new("/a/other.img"));
+        let has = |text: &str, link, major, ino| {
+            let image = Image::at(rustix::fs::makedev(major, 1), ino, Some(name.to_owned()));
+            info_has_lock(text, link, &image)
+        };
+        assert!(has(info, other, 0xfd, 77), "another name of the file");
+        assert!(has(info, name, 0x2a, 77), "another device number of the file");
+        assert!(!has(info, other, 0x2a, 77), "a file of another volume");
+        assert!(!has(info, name, 0xfd, 7));
+        assert!(!has(&info.replace("FLOCK", "POSIX"), name, 0xfd, 77));
     }
 }

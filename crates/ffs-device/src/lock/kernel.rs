@@ -40,7 +40,7 @@ pub(super) fn mount_of(file: &File) -> Option<KernelMount> {
         let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
         vec![sys.join("dev/block").join(number)]
     } else {
-        loops_over(&sys.join("block"), metadata.dev(), metadata.ino())
+        loops_over(&sys.join("block"), &mountinfo, (metadata.dev(), metadata.ino()))
     };
     let devices = with_dependents(sys, roots);
     let mut mounts: Vec<KernelMount> = mounts_of(&mountinfo, &devices).collect();
@@ -48,18 +48,43 @@ pub(super) fn mount_of(file: &File) -> Option<KernelMount> {
     mounts.into_iter().next()
 }
 
-/// Directories of the loop devices whose backing file is the one given.
-fn loops_over(block: &Path, dev: u64, ino: u64) -> Vec<PathBuf> {
+/// Directories of the loop devices whose backing file is the one with this device and inode number.
+///
+/// The kernel gives the file's name only. A file that a server may have to answer for is passed over,
+/// unless the image is on the same file system: a server that is dead would stop the command for ever.
+fn loops_over(block: &Path, mountinfo: &str, (dev, ino): (u64, u64)) -> Vec<PathBuf> {
     let entries = fs::read_dir(block).into_iter().flatten().flatten();
     let directories = entries.map(|entry| entry.path());
     directories
         .filter(|directory| {
             let backing =
                 fs::read_to_string(directory.join("loop/backing_file")).unwrap_or_default();
-            let backing = fs::metadata(backing.trim_end_matches('\n'));
-            backing.is_ok_and(|file| file.dev() == dev && file.ino() == ino)
+            let backing = Path::new(backing.trim_end_matches('\n'));
+            may_be_asked(mountinfo, backing, dev)
+                && fs::metadata(backing).is_ok_and(|file| file.dev() == dev && file.ino() == ino)
         })
         .collect()
+}
+
+/// File systems whose files are on another machine.
+const REMOTE: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "coda", "lustre"];
+
+/// Whether the attributes of `path` are known without a server, or it is on the device `dev`.
+fn may_be_asked(mountinfo: &str, path: &Path, dev: u64) -> bool {
+    let own = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    let mounts = mountinfo.lines().filter_map(|line| {
+        let (mount, superblock) = line.split_once(" - ")?;
+        let mount: Vec<&str> = mount.split(' ').collect();
+        let point = PathBuf::from(unescape(mount.get(4)?));
+        let kind = superblock.split(' ').next()?;
+        let number = *mount.get(2)?;
+        path.starts_with(&point).then(|| (point.components().count(), number, kind))
+    });
+    // Of mounts on one directory the last one is seen.
+    let seen = mounts.max_by_key(|(depth, ..): &(usize, &str, &str)| *depth);
+    seen.is_none_or(|(_, number, kind)| {
+        number == own || !(kind.starts_with("fuse") || REMOTE.contains(&kind))
+    })
 }
 
 /// Numbers ("7:0") of the devices with these directories, their partitions, and what is built on
@@ -143,10 +168,25 @@ mod tests {
         // A holder that holds itself must not hang us.
         put("class/block/dm-0/holders/dm-0/x", "");
         let metadata = image.as_file().metadata().unwrap();
-        let loops = loops_over(&sys.path().join("block"), metadata.dev(), metadata.ino());
+        let image = (metadata.dev(), metadata.ino());
+        let loops = loops_over(&sys.path().join("block"), "", image);
         assert_eq!(loops, [sys.path().join("block/loop1")]);
         let numbers = with_dependents(sys.path(), loops);
         assert_eq!(numbers, ["253:0", "259:4", "7:1"].map(str::to_owned).into());
+    }
+
+    #[test]
+    fn files_of_other_servers_are_not_touched() {
+        let table = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+                     36 22 0:50 / /mnt/a\\040b rw shared:1 - fuse.ffs disk.img rw\n\
+                     37 22 0:51 / /net rw - nfs4 host:/x rw\n\
+                     38 37 8:2 / /net/local rw - xfs /dev/sda2 rw\nbroken line - x\n";
+        let on =
+            |path: &str, minor| may_be_asked(table, Path::new(path), rustix::fs::makedev(0, minor));
+        assert!(on("/var/disk.img", 9) && on("/net/local/disk.img", 9));
+        assert!(!on("/mnt/a b/disk.img", 9) && !on("/net/disk.img", 9));
+        assert!(on("/mnt/a b/disk.img", 50), "the image is there itself");
+        assert!(on("/mnt/a bc/disk.img", 9), "another name");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use ffs_device::{BlockDevice, Clock, FileDevice, ManualClock, PowerSwitch, Split
 
 use crate::copy::host_source::{HostOptions, HostSource};
 use crate::copy::image_sink::ImageSink;
-use crate::copy::{self, Emit, Entry, Kind, Sink, SinkError, SinkResult, Tally};
+use crate::copy::{self, Emit, Entry, Kind, Policy, Sink, SinkError, SinkResult, Tally};
 use crate::fail::Failure;
 use crate::namei::{Last, namei};
 use crate::progress::Progress;
@@ -183,7 +183,14 @@ impl Tree<'_> {
     /// Tells the tree to `sink`, until that stops it.
     fn tell(&self, sink: &mut dyn Sink) -> Result<Tally, Failure> {
         let skip = self.skip.to_vec();
-        let options = HostOptions { xattrs: false, links: true, data: true, follow: true, skip };
+        let options = HostOptions {
+            xattrs: false,
+            links: true,
+            data: true,
+            follow: true,
+            stream: false,
+            skip,
+        };
         let mut progress = Progress::bytes("copy", None);
         let source = |emit: &mut Emit| HostSource::new(options, emit).walk(self.path, b"");
         copy::run(source, sink, &mut |_| {}, &mut progress)
@@ -215,7 +222,7 @@ fn copy_until_cut(
 ) -> Result<u64, Failure> {
     let (cred, began) = (Cred::root(), clock.now());
     let root = ffs.root().map_err(Failure::plain)?;
-    let sink = ImageSink::new(ffs, &cred, "disk", root);
+    let sink = ImageSink::new(ffs, &cred, "disk", root, Policy::exact());
     let (names, bytes, second, off) = (0, 0, 0, false);
     let mut timed = Timed { sink, ffs, disk, clock, began, goal, names, bytes, second, off };
     match tree.tell(&mut timed) {
@@ -282,10 +289,8 @@ impl Sink for Timed<'_> {
     fn end(&mut self, tally: &mut Tally) -> SinkResult {
         self.sink.end(tally)
     }
-    fn abandon(&mut self) {
-        if !self.off {
-            self.sink.abandon();
-        }
+    fn abandon(&mut self) -> Option<String> {
+        if self.off { None } else { self.sink.abandon() }
     }
     fn finish(&mut self, tally: &mut Tally) -> SinkResult {
         // The tree is smaller than it was before.
@@ -379,8 +384,9 @@ impl Sink for Look<'_> {
         Ok(())
     }
 
-    fn abandon(&mut self) {
+    fn abandon(&mut self) -> Option<String> {
         self.open = None;
+        None
     }
 
     fn finish(&mut self, _: &mut Tally) -> SinkResult {

@@ -1,0 +1,55 @@
+//! `ffs chflags`.
+
+use ffs_core::SetAttr;
+
+use super::change::{Links, Which};
+use super::{Doc, EXIT};
+use crate::copy::flags::{FlagsChange, to_text};
+use crate::fail::Outcome;
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs chflags schg disk.img:/bin/init", "nobody may change it"),
+        ("ffs chflags -R noschg,nouchg disk.img:/var/empty", "so that it can be removed"),
+        ("ffs chflags nodump disk.img:/var/cache", "not for dump(8)"),
+        ("ffs chflags 0 disk.img:/file", "no flags at all"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-chmod(1)", "ffs-chown(8)", "ffs-ls(1)", "ffs-stat(1)"],
+    section: "1",
+    usage_code: 64,
+};
+
+/// Change BSD file flags in an image.
+///
+/// FLAGS is a list of names with commas between them, or all flags as an octal number. arch, schg,
+/// sappnd, sunlnk, uchg, uappnd, uunlnk, nodump, opaque, usystem, usparse, uoffline, ureparse, uarch,
+/// urdonly and uhidden set a flag, the longer names of BSD do too; `no` before a name clears it, and dump
+/// clears nodump. The mark of a snapshot cannot be changed.
+///
+/// A symbolic link is followed to its file; those met in a tree with -R are left alone. With -h both are
+/// changed themselves.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// The flags, such as uchg,nodump or noschg
+    #[arg(value_name = "FLAGS", value_parser = FlagsChange::parse)]
+    flags: FlagsChange,
+    #[command(flatten)]
+    which: Which,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    let change = args.flags;
+    args.which.run(Links::Skip, |_| {
+        Ok(Box::new(move |session, file, attr| {
+            let flags = change.apply(attr.flags);
+            if flags == attr.flags {
+                return Ok(None);
+            }
+            let set = SetAttr { flags: Some(flags), ..SetAttr::default() };
+            session.ffs.setattr(&session.cred, file, &set)?;
+            Ok(Some((to_text(attr.flags), to_text(flags))))
+        }))
+    })
+}

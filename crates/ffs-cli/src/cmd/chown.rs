@@ -1,0 +1,55 @@
+//! `ffs chown`.
+
+use ffs_core::{SetAttr, SetIdBits};
+
+use super::change::{Links, Which};
+use super::{Doc, EXIT};
+use crate::fail::Outcome;
+use crate::owner::OwnerChange;
+
+pub(crate) const DOC: Doc = Doc {
+    examples: &[
+        ("ffs chown -R www:www disk.img:/usr/local/www", "a tree, to a user of the image"),
+        ("ffs chown 1001:1001 disk.img:/home/me", "by numbers"),
+        ("ffs chown :wheel disk.img:/etc/rc.conf", "the group alone"),
+        ("ffs chown me: disk.img:/home/me/notes", "with the user's own group"),
+    ],
+    exit: EXIT,
+    see_also: &["ffs-chmod(1)", "ffs-chflags(1)", "ffs-cp(1)", "ffs-ls(1)", "chown(8)"],
+    section: "8",
+    usage_code: 64,
+};
+
+/// Change owners of files in an image.
+///
+/// Names are those of the image: of its /etc/passwd and /etc/group; if it has no such file, those of the
+/// host. What is no name is read as a number; +1001 is always a number. OWNER: with nothing behind the
+/// colon means the group that the user logs in with.
+///
+/// The set-user-ID and set-group-ID bits of a file and its capabilities fall when it is given away, as on
+/// Linux. A symbolic
+/// link is followed to its file; with -R or -h links are changed themselves.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Args {
+    /// OWNER, OWNER:GROUP, OWNER: or :GROUP; names or numbers
+    #[arg(value_name = "OWNER[:GROUP]")]
+    owner: OwnerChange,
+    #[command(flatten)]
+    which: Which,
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    args.which.run(Links::Change, |session| {
+        let (uid, gid) = args.owner.resolve(session)?;
+        Ok(Box::new(move |session, file, attr| {
+            let set = SetAttr { uid, gid, set_id: SetIdBits::Drop, ..SetAttr::default() };
+            let new = session.ffs.setattr(&session.cred, file, &set)?;
+            if (new.uid, new.gid) == (attr.uid, attr.gid) {
+                return Ok(None);
+            }
+            let shown = |(uid, gid): (u32, u32)| format!("{uid}:{gid}");
+            Ok(Some((shown((attr.uid, attr.gid)), shown((new.uid, new.gid)))))
+        }))
+    })
+}

@@ -1,0 +1,205 @@
+//! Modes as chmod(1) reads them: octal numbers, and changes such as `u+rwx,go-w`.
+//!
+//! The rules are those of POSIX chmod; where that leaves a choice, of coreutils: set-id bits of a
+//! directory stay unless they are named, in a number by five digits.
+
+const SET_ID: u16 = 0o6000;
+const STICKY: u16 = 0o1000;
+const ALL: u16 = 0o7777;
+const READ: u16 = 0o444;
+const WRITE: u16 = 0o222;
+const EXECUTE: u16 = 0o111;
+
+/// A change of modes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ModeChange(Vec<Clause>);
+
+/// What is done with the bits of a clause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Add,
+    Remove,
+    Set,
+}
+
+/// Where the bits come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bits {
+    /// The clause names them.
+    Named(u16),
+    /// As `Named`, and all execute bits if the file is a directory or has one already (`X`).
+    NamedAndX(u16),
+    /// They are those that the owner (6), the group (3) or others (0) have: the place of those.
+    CopiedFrom(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Clause {
+    /// Bits of those who are named; 0 if nobody is, which means all but for the umask.
+    who: u16,
+    operator: Operator,
+    bits: Bits,
+    /// Set-id bits that change for directories, too.
+    named: u16,
+}
+
+impl ModeChange {
+    /// Reads a mode.
+    pub(crate) fn parse(text: &str) -> Result<ModeChange, String> {
+        let bad = || format!("{text:?} is not a mode such as 755, u+w or go=rX");
+        if text.starts_with(|c: char| c.is_ascii_digit()) {
+            let bits = octal(text).ok_or_else(bad)?;
+            let named = if text.len() < 5 { bits } else { ALL };
+            let (who, operator, bits) = (ALL, Operator::Set, Bits::Named(bits));
+            return Ok(ModeChange(vec![Clause { who, operator, bits, named }]));
+        }
+        let mut clauses = Vec::new();
+        for part in text.split(',') {
+            part_of(part, &mut clauses).ok_or_else(bad)?;
+        }
+        Ok(ModeChange(clauses))
+    }
+
+    /// The mode of a file that has the mode `old`, for a caller with this umask.
+    pub(crate) fn apply(&self, old: u16, directory: bool, umask: u16) -> u16 {
+        let mut mode = old & ALL;
+        for clause in &self.0 {
+            let kept = if directory { SET_ID & !clause.named } else { 0 };
+            let bits = match clause.bits {
+                Bits::Named(bits) => bits,
+                Bits::NamedAndX(bits) if directory || mode & EXECUTE != 0 => bits | EXECUTE,
+                Bits::NamedAndX(bits) => bits,
+                Bits::CopiedFrom(shift) => (mode >> shift & 7) * EXECUTE,
+            };
+            let reach = if clause.who == 0 { !umask } else { clause.who };
+            let bits = bits & reach & !kept;
+            match clause.operator {
+                Operator::Add => mode |= bits,
+                Operator::Remove => mode &= !bits,
+                Operator::Set => {
+                    let others = if clause.who == 0 { 0 } else { !clause.who };
+                    mode = mode & (others | kept) | bits;
+                }
+            }
+        }
+        mode & ALL
+    }
+}
+
+fn octal(text: &str) -> Option<u16> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| (b'0'..b'8').contains(&byte));
+    u16::from_str_radix(text, 8).ok().filter(|bits| digits && *bits <= ALL)
+}
+
+/// Reads what stands between two commas.
+fn part_of(part: &str, clauses: &mut Vec<Clause>) -> Option<()> {
+    let start = part.find(['+', '-', '='])?;
+    let mut who = 0;
+    for class in part[..start].chars() {
+        who |= match class {
+            'u' => 0o4700,
+            'g' => 0o2070,
+            'o' => 0o1007,
+            'a' => ALL,
+            _ => return None,
+        };
+    }
+    let mut rest = &part[start..];
+    while let Some(sign) = rest.chars().next() {
+        let operator = match sign {
+            '+' => Operator::Add,
+            '-' => Operator::Remove,
+            '=' => Operator::Set,
+            _ => return None,
+        };
+        let end = rest[1..].find(['+', '-', '=']).map_or(rest.len(), |at| at + 1);
+        clauses.push(clause(who, operator, &rest[1..end])?);
+        rest = &rest[end..];
+    }
+    Some(())
+}
+
+fn clause(who: u16, operator: Operator, permissions: &str) -> Option<Clause> {
+    if let Some(bits) = octal(permissions) {
+        // A number says all of the mode, so nobody can be named with it.
+        let bits = (who == 0).then_some(Bits::Named(bits))?;
+        return Some(Clause { who: ALL, operator, bits, named: ALL });
+    }
+    let copied = match permissions {
+        "u" => Some(6),
+        "g" => Some(3),
+        "o" => Some(0),
+        _ => None,
+    };
+    if let Some(shift) = copied {
+        return Some(Clause { who, operator, bits: Bits::CopiedFrom(shift), named: 0 });
+    }
+    let (mut bits, mut x) = (0, false);
+    for permission in permissions.chars() {
+        bits |= match permission {
+            'r' => READ,
+            'w' => WRITE,
+            'x' => EXECUTE,
+            's' => SET_ID,
+            't' => STICKY,
+            'X' => {
+                x = true;
+                0
+            }
+            _ => return None,
+        };
+    }
+    let named = if who == 0 { bits } else { bits & who };
+    let bits = if x { Bits::NamedAndX(bits) } else { Bits::Named(bits) };
+    Some(Clause { who, operator, bits, named })
+}
+
+/// Permission bits that new files of this process do not get.
+pub(crate) fn umask() -> u16 {
+    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(umask);
+    (umask.bits() & u32::from(ALL)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn applied(text: &str, old: u16, directory: bool) -> u16 {
+        ModeChange::parse(text).unwrap().apply(old, directory, 0o022)
+    }
+
+    #[test]
+    fn modes_are_changed_as_chmod_changes_them() {
+        for (text, old, file, directory) in [
+            ("755", 0o6640, 0o755, 0o6755),
+            ("00755", 0o6640, 0o755, 0o755),
+            ("4711", 0o2000, 0o4711, 0o6711),
+            ("u+x", 0o640, 0o740, 0o740),
+            ("+w", 0o444, 0o644, 0o644),
+            ("a+w", 0o444, 0o666, 0o666),
+            ("=rw", 0o777, 0o644, 0o644),
+            ("go=", 0o6777, 0o4700, 0o6700),
+            ("a+X", 0o644, 0o644, 0o755),
+            ("a+X", 0o744, 0o755, 0o755),
+            ("g=u,o=g", 0o750, 0o777, 0o777),
+            ("u+s,g+s,o+t", 0o755, 0o7755, 0o7755),
+            ("u-s", 0o6755, 0o2755, 0o2755),
+            ("u=rw", 0o4755, 0o655, 0o4655),
+            ("u+r-w=x", 0o600, 0o100, 0o100),
+            ("=644", 0o7777, 0o644, 0o644),
+            ("-022", 0o777, 0o755, 0o755),
+        ] {
+            let got = (applied(text, old, false), applied(text, old, true));
+            assert_eq!(got, (file, directory), "{text} on {old:o}: {:o}, {:o}", got.0, got.1);
+        }
+    }
+
+    #[test]
+    fn what_is_no_mode_is_refused() {
+        for bad in ["", "8", "77777", "u", "z+r", "u+q", "u+r,", "u+ug", "g+644", "+", "755x"] {
+            let parsed = ModeChange::parse(bad);
+            assert!(parsed.is_err() || bad == "+", "{bad}: {parsed:?}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Owners as chown(8) reads them: `OWNER`, `OWNER:GROUP`, `OWNER:`, `:GROUP`, by name or by number.
+
+use std::convert::Infallible;
+use std::str::FromStr;
+
+use ffs_core::{Error, FileType};
+
+use crate::fail::{Failure, show};
+use crate::namei::{Last, PathError, namei};
+use crate::session::Session;
+
+/// Longer files of users or groups are not read.
+const LONGEST: u64 = 64 << 20;
+
+/// Owner and group to set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerChange {
+    owner: Option<String>,
+    group: Group,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Group {
+    /// It stays.
+    Same,
+    /// The one that the owner logs in with.
+    OfOwner,
+    Named(String),
+}
+
+impl FromStr for OwnerChange {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<OwnerChange, Infallible> {
+        let (owner, group) = match text.split_once(':') {
+            None => (text, Group::Same),
+            Some(("", "")) => ("", Group::Same),
+            Some((owner, "")) => (owner, Group::OfOwner),
+            Some((owner, group)) => (owner, Group::Named(group.to_owned())),
+        };
+        let owner = (!owner.is_empty()).then(|| owner.to_owned());
+        Ok(OwnerChange { owner, group })
+    }
+}
+
+impl OwnerChange {
+    /// The numbers of owner and group, as far as they are to be set, by the names of the image.
+    ///
+    /// # Errors
+    /// A name is unknown.
+    pub(crate) fn resolve(&self, session: &Session) -> Result<(Option<u32>, Option<u32>), Failure> {
+        let owner = match &self.owner {
+            Some(name) => Some(Named::of(session, b"/etc/passwd", "user", name)?),
+            None => None,
+        };
+        let gid = match (&self.group, &owner) {
+            (Group::Same, _) => None,
+            (Group::Named(name), _) => Some(Named::of(session, b"/etc/group", "group", name)?.id),
+            (Group::OfOwner, Some(Named { group: Some(group), .. })) => Some(*group),
+            (Group::OfOwner, _) => {
+                let name = self.owner.as_deref().unwrap_or_default();
+                let why = "has no group to log in with";
+                return Err(Failure::new(show(name), why).hint("name one behind the colon"));
+            }
+        };
+        Ok((owner.map(|owner| owner.id), gid))
+    }
+}
+
+/// A user or a group.
+#[derive(Debug, PartialEq, Eq)]
+struct Named {
+    id: u32,
+    /// Of a user: the group to log in with.
+    group: Option<u32>,
+}
+
+impl Named {
+    /// The user or group `name` by the image's `file`, or else the host's.
+    fn of(session: &Session, file: &[u8], what: &str, name: &str) -> Result<Named, Failure> {
+        let of_image = read(session, file)?;
+        let text = match &of_image {
+            Some(text) => text.clone(),
+            // A host without such a file has no names.
+            None => std::fs::read(show(file)).unwrap_or_default(),
+        };
+        if let Some(named) = look_up(&text, name) {
+            return Ok(named);
+        }
+        let whose = if of_image.is_some() { session.image() } else { "the host" };
+        let (why, file) =
+            (format!("no such {what} in {}", show(file)), "see ffs cat, or give a number");
+        Err(Failure::new(show(name), format!("{why} of {whose}")).hint(file))
+    }
+}
+
+/// The line of `name` in a file of users or groups; by number if no line has that name.
+fn look_up(text: &[u8], name: &str) -> Option<Named> {
+    let rows = || text.split(|&byte| byte == b'\n').filter_map(row);
+    let number: Option<u32> = name.strip_prefix('+').unwrap_or(name).parse().ok();
+    let by_name = rows().find(|(line, _)| *line == name.as_bytes()).map(|(_, named)| named);
+    if !name.starts_with('+')
+        && let Some(named) = by_name
+    {
+        return Some(named);
+    }
+    // The kernel takes the largest number for no owner at all.
+    let id = number.filter(|id| *id != u32::MAX)?;
+    let group = rows().find(|(_, named)| named.id == id).and_then(|(_, named)| named.group);
+    Some(Named { id, group })
+}
+
+/// "name:password:id:group:..."; the fourth field of a group is its members.
+fn row(line: &[u8]) -> Option<(&[u8], Named)> {
+    let mut fields = line.split(|&byte| byte == b':');
+    let (name, id, group) = (fields.next()?, fields.nth(1)?, fields.next());
+    let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
+    Some((name, Named { id: number(id)?, group: group.and_then(number) }))
+}
+
+/// The file at `path` of the image; `None` if there is none.
+fn read(session: &Session, path: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+    let file = match namei(&session.ffs, &session.cred, path, Last::Follow) {
+        Ok(file) => file,
+        Err(PathError::Fs(Error::NotFound | Error::NotDirectory)) => return Ok(None),
+        Err(error) => return Err(session.failed(path, error)),
+    };
+    let attr = session.ffs.getattr(&file);
+    if attr.kind != FileType::Regular || attr.size > LONGEST {
+        let what = format!("{}:{}", session.image(), show(path));
+        return Err(Failure::new(what, "is not a list of names").hint("give numbers"));
+    }
+    let mut text = vec![0; attr.size as usize];
+    let len = session.ffs.read(&file, 0, &mut text).map_err(|error| session.failed(path, error))?;
+    text.truncate(len);
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USERS: &[u8] = b"# comment\nroot:*:0:0:Charlie &:/root:/bin/sh\ntoor:*:0:0::/root:\n\
+        www:*:80:81:World Wide Web:/nonexistent:\n1234:*:99:98:a number as a name:/:\nbroken:*\n";
+
+    #[test]
+    fn users_are_found_by_name_and_number() {
+        let found = |name| look_up(USERS, name).map(|named| (named.id, named.group));
+        assert_eq!(found("www"), Some((80, Some(81))));
+        assert_eq!(found("toor"), Some((0, Some(0))));
+        assert_eq!(found("80"), Some((80, Some(81))));
+        assert_eq!(found("1234"), Some((99, Some(98))));
+        assert_eq!(found("+1234"), Some((1234, None)));
+        assert_eq!(found("70000"), Some((70_000, None)));
+        for unknown in ["nobody", "broken", "", "-1", "4294967295", "4294967296", "w w"] {
+            assert_eq!(found(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn owners_are_read() {
+        let read = |text: &str| {
+            let Ok(change) = OwnerChange::from_str(text);
+            (change.owner, change.group)
+        };
+        let name = |name: &str| Some(name.to_owned());
+        assert_eq!(read("me"), (name("me"), Group::Same));
+        assert_eq!(read("me:"), (name("me"), Group::OfOwner));
+        assert_eq!(read(":us"), (None, Group::Named("us".to_owned())));
+        assert_eq!(read("me:us"), (name("me"), Group::Named("us".to_owned())));
+        assert_eq!(read(":"), (None, Group::Same));
+    }
+}
