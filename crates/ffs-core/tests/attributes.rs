@@ -5,8 +5,8 @@ mod common;
 
 use common::{World, errno, fresh, mv, rename, root};
 use ffs_core::{
-    Access, Checks, Cred, MountOptions, NodeKind, RenameMode, SetAttr, SetIdBits, SetTime, Vnode,
-    WriteMode,
+    Access, Checks, Cred, Fallocate, MountOptions, NodeKind, RenameMode, SetAttr, SetIdBits,
+    SetTime, Vnode, WriteMode, XattrNamespace, XattrSet,
 };
 use ffs_ondisk::{Endian, FileFlags, Format, Timespec};
 
@@ -246,6 +246,50 @@ fn set_id_bits_go_when_others_change_the_file() {
     set_perm(&w, &f, 0o755, 1, 9);
     w.fs.setattr(&user, &f, &SetAttr { perm: Some(0o2755), ..d }).unwrap();
     assert_eq!(perm(), 0o755, "not the group's member");
+    drop(f);
+    w.end();
+}
+
+/// `security.capability` is given to what a file holds, by the owner it has.
+#[test]
+fn capabilities_go_when_anybody_changes_the_file() {
+    const NAME: &[u8] = b"security.capability";
+    let w = fresh();
+    let f = w.file(&w.root, "f");
+    w.fs.write(&root(), &f, 0, &[1; 5000], WriteMode::default()).unwrap();
+    let system = XattrNamespace::System;
+    let give = || w.fs.setxattr(&root(), &f, system, NAME, b"bits", XattrSet::Any).unwrap();
+    let there = || w.fs.getxattr(&root(), &f, system, NAME).is_ok();
+    let set = |set: SetAttr| {
+        w.fs.setattr(&root(), &f, &set).unwrap();
+    };
+    let write = |mode| {
+        w.fs.write(&root(), &f, 0, b"x", mode).unwrap();
+    };
+    let (d, keep) = (SetAttr::default(), SetIdBits::Keep);
+    give();
+    write(WriteMode { set_id: keep, ..WriteMode::default() });
+    set(SetAttr { size: Some(100), set_id: keep, ..d });
+    set(SetAttr { perm: Some(0o700), ..d });
+    assert!(there());
+    write(WriteMode::default());
+    assert!(!there());
+    give();
+    set(SetAttr { size: Some(100), ..d });
+    assert!(!there());
+    give();
+    set(SetAttr { uid: Some(5), ..d });
+    assert!(!there());
+    give();
+    w.fs.fallocate(&root(), &f, 0, 1000, Fallocate::Allocate).unwrap();
+    assert!(!there());
+    // Root that has given up the right to keep the bits.
+    set_perm(&w, &f, 0o6775, 1, 1);
+    set(SetAttr { gid: Some(2), set_id: SetIdBits::Drop, ..d });
+    assert_eq!(w.fs.getattr(&f).perm, 0o775);
+    set_perm(&w, &f, 0o6775, 1, 1);
+    write(WriteMode { set_id: SetIdBits::Drop, ..WriteMode::default() });
+    assert_eq!(w.fs.getattr(&f).perm, 0o775);
     drop(f);
     w.end();
 }

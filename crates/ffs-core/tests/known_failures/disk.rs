@@ -129,7 +129,7 @@ impl Disk {
     /// Whether the superblock says that the volume needs no check.
     pub(crate) fn is_clean(&self) -> bool {
         let fs = self.copy().mount().unwrap();
-        !fs.is_read_only()
+        !fs.is_read_only() && fs.unchecked().is_none()
     }
 
     // --- places ---

@@ -193,7 +193,7 @@ impl World {
         let opts = MountOptions { read_only: false, ..MountOptions::default() };
         let env = Env::seeded(self.clock.clone(), 1);
         let fs = Ffs::mount(Arc::clone(&self.dev), &opts, env).unwrap();
-        let clean = !fs.is_read_only();
+        let clean = !fs.is_read_only() && fs.unchecked().is_none();
         fs.unmount().unwrap();
         clean
     }

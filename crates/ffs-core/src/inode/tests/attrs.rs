@@ -88,13 +88,31 @@ fn attributes_survive_a_full_volume_and_the_last_can_be_removed_on_it() {
 }
 
 #[test]
-fn ufs1_and_devices_have_no_attributes() {
+fn ufs1_has_no_attributes() {
     let b = Bench::new((Format::Ufs1, Endian::Little, 4096, 8), 8 << 20);
     let ip = b.file("a");
     assert!(matches!(b.t.xattr_list(&ip, &ip.read()), Err(Error::NotSupported(_))));
+}
+
+/// Where other files have their first block devices have their number: it is not taken for one.
+#[test]
+fn devices_have_attributes_and_keep_their_number() {
     let b = Bench::new((Format::Ufs2, Endian::Little, 4096, 8), 8 << 20);
     let ip = b.node("null", 0o020_666);
-    assert!(matches!(b.t.xattr_get(&ip, &ip.read(), USER, b"x"), Err(Error::NotSupported(_))));
+    ip.write().d.db[0] = 0x103;
+    b.t.update(&ip, &mut ip.write(), InodeChange::Attr).unwrap();
+    let name = (XattrNamespace::System, &b"x"[..]);
+    for len in [10, 5000] {
+        let value = vec![7; len];
+        let how = XattrSet::Any;
+        b.t.xattr_set(&ip, &mut ip.write(), name, &value, how, Reserve::Denied).unwrap();
+        assert_eq!(b.t.xattr_get(&ip, &ip.read(), name.0, name.1).unwrap(), value);
+        assert_eq!(ip.read().d.db[0], 0x103);
+        b.check("device with attributes");
+    }
+    b.t.xattr_remove(&ip, &mut ip.write(), name.0, name.1).unwrap();
+    assert_eq!((ip.read().d.db[0], ip.read().d.blocks), (0x103, 0));
+    b.check("device");
 }
 
 #[test]
