@@ -202,7 +202,7 @@ impl<'a> Examiner<'a> {
         condition: Condition,
         out: &mut Vec<Violation>,
     ) {
-        let promise = super::promise(self.setting.ordering);
+        let promise = super::promise(self.setting.ordering, self.setting.soft);
         let history = &self.recording.history;
         for cut in self.cuts(window, laid) {
             let expected =
@@ -276,7 +276,8 @@ impl<'a> Examiner<'a> {
     fn work_on(&mut self, seed: u64, verdict: &mut Verdict) {
         verdict.remounted = true;
         let wrong = |what: String| Violation::new("C5:MOUNT", what);
-        let options = record::options(self.setting.ordering, &Workload::default());
+        let options =
+            record::options(self.setting.ordering, self.setting.soft, &Workload::default());
         let env = Env::seeded(record::clock(5000), seed);
         let device = Arc::clone(&self.canvas) as Arc<dyn BlockDevice>;
         let fs = match Ffs::mount(device, &options, env) {

@@ -234,11 +234,9 @@ impl World {
         Ok(vec![Happening::Renamed { from, to, obj, replaced }])
     }
 
-    /// An exchange goes over a third name in the directory of the first, which a crash may leave.
     fn exchange(&mut self, one: &Path, other: &Path) -> Done {
         let (one_dir, first) = self.dir(one)?;
         let (other_dir, second) = self.dir(other)?;
-        let aside = self.fs.getattr(&self.file(other)?).ino;
         let (a, b) = ((&one_dir, first), (&other_dir, second));
         self.fs.rename(&self.cred, a, b, RenameMode::Exchange)?;
         let (one, other, moved, away) =
@@ -246,20 +244,9 @@ impl World {
         if moved == away {
             return Ok(Vec::new());
         }
-        let aside = Name { dir: one.dir, name: format!(".ffs-exchange.{aside}").into_bytes() };
         self.tree.names.insert(one.clone(), away);
         self.tree.names.insert(other.clone(), moved);
-        let renamed = |from: &Name, to: &Name, obj| Happening::Renamed {
-            from: from.clone(),
-            to: to.clone(),
-            obj,
-            replaced: None,
-        };
-        Ok(vec![
-            renamed(&other, &aside, away),
-            renamed(&one, &other, moved),
-            renamed(&aside, &one, away),
-        ])
+        Ok(vec![Happening::Exchanged { one, other, moved, away }])
     }
 
     fn space(&mut self, how: Space, path: &Path, offset: u64, len: u64) -> Done {

@@ -116,6 +116,17 @@ pub enum Happening {
         /// What the new name named before, which lost this name.
         replaced: Option<ObjId>,
     },
+    /// Two names changed places.
+    Exchanged {
+        /// A name, which now names `away`.
+        one: Name,
+        /// The other, which now names `moved`.
+        other: Name,
+        /// What `one` named before.
+        moved: ObjId,
+        /// What `other` named before.
+        away: ObjId,
+    },
     /// Bytes were written: those of [`super::tag::fill`] with `version`. The size grew to `bytes.end`
     /// if it was less.
     Wrote {

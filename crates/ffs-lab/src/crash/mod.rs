@@ -95,11 +95,11 @@ pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
     }
 }
 
-/// What a tenant promises about names and contents.
+/// What an ordering promises about names and contents; `soft`: under soft updates.
 #[must_use]
-pub fn promise(ordering: OrderingPolicy) -> oracle::Promise {
+pub fn promise(ordering: OrderingPolicy, soft: oracle::Soft) -> oracle::Promise {
     match ordering {
-        OrderingPolicy::SoftUpdates => oracle::Promise::SoftUpdates { replace_order: true },
+        OrderingPolicy::SoftUpdates => oracle::Promise::SoftUpdates(soft),
         OrderingPolicy::Superblock | OrderingPolicy::Sync => oracle::Promise::SyncOrdered,
         OrderingPolicy::Async | OrderingPolicy::None => oracle::Promise::Async,
     }

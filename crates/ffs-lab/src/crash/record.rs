@@ -20,6 +20,7 @@ use super::exec::{Tree, World};
 use super::geometry::{Base, START};
 use super::history::{Happening, History, Step};
 use super::op::{Op, Workload};
+use super::oracle::Soft;
 use crate::error::{LabError, Result};
 
 /// Time that goes by in each call.
@@ -32,6 +33,8 @@ pub struct Setting {
     pub ordering: OrderingPolicy,
     /// Seeds the file system's choices.
     pub seed: u64,
+    /// The mount options that decide what soft updates promise.
+    pub soft: Soft,
 }
 
 /// A write that a power cut may keep, lose or tear.
@@ -118,8 +121,13 @@ fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
 }
 
 /// The options of the mount under test.
-pub(super) fn options(ordering: OrderingPolicy, workload: &Workload) -> MountOptions {
-    let mut options = MountOptions { ordering, force: true, ..MountOptions::default() };
+pub(super) fn options(ordering: OrderingPolicy, soft: Soft, workload: &Workload) -> MountOptions {
+    let mut options = MountOptions {
+        ordering,
+        force: true,
+        replace_order: soft.replace_order,
+        ..MountOptions::default()
+    };
     let t = &mut options.tunables;
     t.cache = 2 << 20;
     if workload.cut_on_removal {
@@ -131,6 +139,11 @@ pub(super) fn options(ordering: OrderingPolicy, workload: &Workload) -> MountOpt
         t.maxvnodes = 4;
     }
     options
+}
+
+/// Those of a mount that is of no interest itself.
+fn unordered() -> MountOptions {
+    options(OrderingPolicy::None, Soft::default(), &Workload::default())
 }
 
 /// A clock that stands at `secs` after the volumes were made.
@@ -155,8 +168,7 @@ fn mount(
 /// Does `ops` on a copy of `base` that is `device`; what is there then, and how it came there.
 pub(super) fn prepare(base: &Base, device: &MemDevice, ops: &[Op]) -> Result<(Tree, Vec<Step>)> {
     let shared: Arc<MemDevice> = Arc::new(device.snapshot());
-    let (fs, _) =
-        mount(Arc::clone(&shared) as _, &options(OrderingPolicy::None, &Workload::default()), 1)?;
+    let (fs, _) = mount(Arc::clone(&shared) as _, &unordered(), 1)?;
     let mut world = World::new(fs, base.tree.clone());
     let mut steps = base.steps.clone();
     let step = |what| Step { began: 0, at: 0, op: None, what };
@@ -189,7 +201,7 @@ pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Reco
     let durability = if volatile { Durability::OnFlush } else { Durability::OnCompletion };
     let device = base.device.snapshot().with_durability(durability);
     let recorder = Arc::new(Recorder::new(device));
-    let options = options(setting.ordering, workload);
+    let options = options(setting.ordering, setting.soft, workload);
     let (fs, clock) = mount(Arc::clone(&recorder) as _, &options, setting.seed)?;
     let mut world = World::new(fs, base.tree.clone());
     let mut steps = base.steps.clone();

@@ -23,6 +23,7 @@ use super::explain::Scene;
 use super::generate::{Generator, Source};
 use super::geometry::{self, Base, Shape};
 use super::op::Workload;
+use super::oracle::Soft;
 use super::record::{Recording, Setting, Window, record};
 use super::states::{Choice, Effort, Stage};
 pub use super::tally::UNRUN;
@@ -101,6 +102,8 @@ pub struct Plan {
     pub seed: u64,
     /// The tenant under test.
     pub ordering: OrderingPolicy,
+    /// The mount options that decide what soft updates promise.
+    pub soft: Soft,
     /// The volumes.
     pub shapes: Vec<&'static Shape>,
     /// Operations of the longest systematic workloads: 0 to 3.
@@ -125,7 +128,7 @@ pub struct Plan {
 
 impl Plan {
     fn setting(&self) -> Setting {
-        Setting { ordering: self.ordering, seed: self.seed }
+        Setting { ordering: self.ordering, seed: self.seed, soft: self.soft }
     }
 
     /// The workloads, in their order: patterns, single operations, the rest mixed.

@@ -11,6 +11,7 @@ use std::time::Instant;
 use ffs_lab::Watch;
 use ffs_lab::crash::examine::Rates;
 use ffs_lab::crash::generate::Source;
+use ffs_lab::crash::oracle::{FsyncScope, Soft};
 use ffs_lab::crash::run::{Plan, StateId};
 use ffs_lab::crash::shrink::{Shrunk, shrink};
 use ffs_lab::crash::states::Effort;
@@ -50,6 +51,16 @@ pub(super) struct Args {
     /// The ordering under test
     #[arg(long, value_name = "NAME", default_value = ORDERINGS[0].0, help = orderings())]
     ordering: String,
+
+    /// What an fsync makes durable under soft updates, as the mount option: all older names, or its file alone
+    #[arg(long, value_name = "all|file", default_value = "all",
+        value_parser = ["all", "file"])]
+    fsync: String,
+
+    /// Whether under soft updates a name given by a rename or a link waits for its file's content, as the
+    /// mount option (no)replace_order
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
+    replace_order: String,
 
     /// Only volumes of this kind; may be given several times
     #[arg(long, value_name = "NAME", help = geometries())]
@@ -155,6 +166,7 @@ impl Args {
         Ok(Plan {
             seed: self.seed,
             ordering: ordering(&self.ordering)?,
+            soft: self.soft(),
             shapes,
             length: self.length,
             traces: self.random,
@@ -168,11 +180,23 @@ impl Args {
         })
     }
 
+    /// The mount options that decide what soft updates promise.
+    fn soft(&self) -> Soft {
+        let fsync = if self.fsync == "file" { FsyncScope::File } else { FsyncScope::All };
+        Soft { fsync, replace_order: self.replace_order == "on" }
+    }
+
     /// The command with what every run of it needs.
     fn begin(&self) -> String {
         let mut command = "ffs lab crash".to_owned();
         if self.ordering != ORDERINGS[0].0 {
             command += &format!(" --ordering {}", self.ordering);
+        }
+        if self.fsync != "all" {
+            command += &format!(" --fsync {}", self.fsync);
+        }
+        if self.replace_order != "on" {
+            command += &format!(" --replace-order {}", self.replace_order);
         }
         if self.seed != SEED {
             command += &format!(" --seed {}", self.seed);

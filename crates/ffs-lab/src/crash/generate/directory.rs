@@ -280,6 +280,7 @@ impl Trace<'_> {
 mod tests {
     use super::super::super::exec::World;
     use super::super::super::geometry::SHAPES;
+    use super::super::super::oracle::Soft;
     use super::super::super::record::{clock, options};
     use super::*;
     use ffs_core::{Cred, Env, Ffs, OrderingPolicy, Vnode};
@@ -302,7 +303,7 @@ mod tests {
             let workload = workload(shape, &SplitMix64::new(n.into()), n).unwrap();
             let base = shape.base(OrderingPolicy::SoftUpdates, true).unwrap();
             let base = base.with(&workload.setup).unwrap();
-            let options = options(OrderingPolicy::SoftUpdates, &workload);
+            let options = options(OrderingPolicy::SoftUpdates, Soft::default(), &workload);
             let fs =
                 Ffs::mount(Arc::new(base.device.snapshot()), &options, Env::seeded(clock(0), 1));
             let mut world = World::new(fs.unwrap(), base.tree.clone());

@@ -10,8 +10,9 @@ use super::super::history::{Life, ObjId, ObjKind, ROOT, Violation};
 use super::super::image::ImageBytes;
 use super::super::raw::{Inode, Tree};
 use super::content::Seen;
-use super::names::Fit;
-use super::{Condition, Expectation, Promise};
+use super::leniency::Leniency;
+use super::names::{Cell, Fit};
+use super::{Condition, Expectation, Promise, Soft};
 
 /// The root directory's inode.
 const ROOT_INO: Ino = Ino(2);
@@ -51,6 +52,7 @@ impl Expectation {
         }
         self.missing(&walk, out);
         self.renames(&walk, out);
+        self.exchanges(&walk, out);
         for (&obj, &ino) in &walk.found {
             if let Some(inode) = tree.inode(ino) {
                 self.object(&walk, obj, inode, out);
@@ -63,7 +65,9 @@ impl Expectation {
         for entry in tree.entries(ino) {
             let show = || String::from_utf8_lossy(entry.name).into_owned();
             let Some(cell) = self.model.names.find(dir, entry.name) else {
-                if !self.expected_stranger(dir, entry.name) {
+                if self.is_open_exchange(walk.condition, dir, entry.name) {
+                    self.aside(walk, entry.ino);
+                } else if !self.expected_stranger(dir, entry.name) {
                     let what = format!("{} in {dir}: nobody gave this name", show());
                     out.push(Violation::new("X5", what));
                 }
@@ -98,8 +102,30 @@ impl Expectation {
 
     /// Names that others than the workload make: newfs, and fsck where it may reconnect.
     fn expected_stranger(&self, dir: ObjId, name: &[u8]) -> bool {
-        let reconnects = !matches!(self.promise, Promise::SoftUpdates { .. });
-        dir == ROOT && (name == b".snap" || reconnects && name == b"lost+found")
+        let reconnects = !matches!(self.promise, Promise::SoftUpdates(_));
+        let expected = name == b".snap" || reconnects && name == b"lost+found";
+        Leniency::SystemNames.grants(dir == ROOT && expected)
+    }
+
+    /// Whether the name is the temporary one of an exchange, which a check or the next mount takes away.
+    fn is_open_exchange(&self, condition: Condition, dir: ObjId, name: &[u8]) -> bool {
+        let ends = matches!(self.promise, Promise::SoftUpdates(_));
+        let open = condition == Condition::Untouched || !ends;
+        let aside = name.starts_with(b".ffs-exchange.") && self.model.names.has_exchanged_in(dir);
+        Leniency::OpenExchange.grants(open && aside)
+    }
+
+    /// What has the temporary name of an exchange is found, too.
+    fn aside(&self, walk: &mut Walk<'_>, ino: Ino) {
+        let Some(inode) = walk.tree.inode(ino) else { return };
+        let Some(&obj) = self.model.lives.get(&Life { ino, generation: inode.generation }) else {
+            return;
+        };
+        if self.is_directory(obj) {
+            walk.open.push((obj, ino));
+        } else {
+            walk.found.insert(obj, ino);
+        }
     }
 
     /// Names that must be there, or must not be.
@@ -108,7 +134,7 @@ impl Expectation {
         for &dir in walk.found.keys() {
             for at in names.of_dir(dir) {
                 let Some(cell) = names.cells.get(at) else { continue };
-                if walk.broken.contains(&at) {
+                if Leniency::NoInode.grants(walk.broken.contains(&at)) {
                     continue;
                 }
                 let value = walk.values.get(at).copied().flatten();
@@ -141,7 +167,8 @@ impl Expectation {
     /// the place of an empty one.
     fn dropped_by_check(&self, walk: &Walk<'_>, at: usize) -> bool {
         let mut takers = self.model.names.takers(at, &walk.values);
-        walk.condition == Condition::Recovered && takers.any(|obj| self.is_directory(obj))
+        let dropped = takers.any(|obj| self.is_directory(obj));
+        Leniency::DroppedDirectory.grants(walk.condition == Condition::Recovered && dropped)
     }
 
     fn is_directory(&self, obj: ObjId) -> bool {
@@ -156,8 +183,10 @@ impl Expectation {
         for rename in &names.renames {
             let broken = walk.broken.contains(&rename.from.0) || walk.broken.contains(&rename.to.0);
             let both = there(rename.from.0) && there(rename.to.0) && !broken;
-            let owed = both && rename.promised && !names.given_up(rename);
-            let owed = owed && !names.never_left(rename, &walk.values);
+            let owed = both && !Leniency::Unpromised.grants(!rename.promised);
+            let owed = owed && !Leniency::SkippedName.grants(names.given_up(rename));
+            let owed =
+                owed && !Leniency::SkippedName.grants(names.never_left(rename, &walk.values));
             let owed = owed && names.is_anchored(rename.obj);
             if owed && rename.lost(&names.cells, &walk.values) {
                 let name = |at: usize| {
@@ -168,6 +197,28 @@ impl Expectation {
                 let (from, to) = (name(rename.from.0), name(rename.to.0));
                 let what = format!("{} has left {from}, but not arrived at {to}", rename.obj);
                 out.push(Violation::new("X2", what));
+            }
+        }
+    }
+
+    /// Two names that changed places did so both, once a check was there.
+    fn exchanges(&self, walk: &Walk<'_>, out: &mut Vec<Violation>) {
+        let names = &self.model.names;
+        let open = walk.condition == Condition::Untouched;
+        if Leniency::OpenExchange.grants(open) || !matches!(self.promise, Promise::SoftUpdates(_)) {
+            return;
+        }
+        for exchange in &names.exchanges {
+            let cells = exchange.cells().map(|at| names.cells.get(at));
+            let there = |cell: &&Cell| walk.found.contains_key(&cell.dir);
+            let both = cells.iter().flatten().filter(|cell| there(cell)).count() == 2;
+            if both && exchange.is_half(&names.cells, &walk.values) {
+                let name = |cell: Option<&Cell>| {
+                    cell.map(|cell| String::from_utf8_lossy(&cell.name).into_owned())
+                };
+                let [one, other] = cells.map(|cell| name(cell).unwrap_or_default());
+                let what = format!("of the exchange of {one} and {other} one half was done");
+                out.push(Violation::new("X7", what));
             }
         }
     }
@@ -187,18 +238,18 @@ impl Expectation {
             return;
         }
         out.extend(object.traits.judge(inode));
-        if object.traits.has_extended() {
+        if object.traits.has_extended() || inode.extsize != 0 {
             let found = walk.tree.attributes(walk.image, inode);
             out.extend(object.traits.judge_extended(inode.ino, found));
         }
-        let lenient = self.promise == Promise::SyncOrdered;
+        let lenient = Leniency::WeakOrdering.grants(self.promise == Promise::SyncOrdered);
         match &object.kind {
             ObjKind::File => {
                 let seen = Seen { image: walk.image, tree: walk.tree, inode, obj, lenient };
                 let before = out.len();
                 object.content.judge(&seen, out);
                 if out.len() == before {
-                    self.replaced(walk, &seen, out);
+                    self.published(walk, &seen, out);
                 }
             }
             ObjKind::Symlink(target) => {
@@ -213,20 +264,19 @@ impl Expectation {
         }
     }
 
-    /// A file that took another's name by a rename, and shows it, has the content it had then (G18).
-    fn replaced(&self, walk: &Walk<'_>, seen: &Seen<'_>, out: &mut Vec<Violation>) {
-        if self.promise != (Promise::SoftUpdates { replace_order: true }) {
+    /// A file that a rename or a link gave a name, which shows, has the content it had then (G18).
+    fn published(&self, walk: &Walk<'_>, seen: &Seen<'_>, out: &mut Vec<Violation>) {
+        if !matches!(self.promise, Promise::SoftUpdates(Soft { replace_order: true, .. })) {
             return;
         }
         let names = &self.model.names;
-        let taken = names.renames.iter().filter(|rename| rename.obj == seen.obj && rename.replaces);
-        let done = taken.filter(|rename| rename.done(&names.cells, &walk.values));
-        let Some(changes) = done.map(|rename| rename.changes).max() else { return };
-        let Some(content) = self.model.content_from(seen.obj, changes) else { return };
+        let given = names.published.iter().filter(|given| given.obj == seen.obj);
+        let shown = given.filter(|given| given.is_seen(&names.cells, &walk.values));
+        let Some(changes) = shown.map(|given| given.changes).max() else { return };
         let mut wrong = Vec::new();
-        content.judge(seen, &mut wrong);
+        self.model.judge_from(seen, changes, &mut wrong);
         out.extend(wrong.into_iter().map(|violation| {
-            Violation::new("G18", format!("replaced a name too early: {}", violation.what))
+            Violation::new("G18", format!("got its name too early: {}", violation.what))
         }));
     }
 }

@@ -2,12 +2,17 @@
 //!
 //! References: `spec/fsck-and-crash.md` §11.4; `spec/soft-updates.md` §8.1.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use super::super::history::{Cut, Happening, History, Life, Name, ObjId, ObjKind, Stage};
-use super::content::{Change, Content};
+use super::super::history::{
+    Cut, Happening, History, Life, Name, ObjId, ObjKind, Stage, Violation,
+};
+use super::content::{self, Change, Content, Seen};
+use super::leniency::Leniency;
 use super::names::Names;
 use super::traits::Traits;
+use super::{FsyncScope, Promise};
 
 /// An object and what it may look like.
 #[derive(Debug)]
@@ -32,14 +37,16 @@ pub(super) struct Model {
     pub(super) lives: BTreeMap<Life, ObjId>,
     /// Nothing happened after the last sync.
     pub(super) quiet: bool,
+    /// What files may hold if a further part of their changes is durable (G18), as far as it was needed.
+    later: RefCell<BTreeMap<(ObjId, usize), Content>>,
 }
 
 impl Model {
-    /// Reads `history` up to a crash at `cut`. `prompt`: names are durable when the call returns.
-    pub(super) fn new(history: &History, cut: Cut, prompt: bool) -> Model {
+    /// Reads `history` up to a crash at `cut`.
+    pub(super) fn new(history: &History, cut: Cut, promise: Promise) -> Model {
         let mut model = Model { quiet: true, ..Model::default() };
         for (step, stage) in history.until(cut) {
-            model.step(&step.what, stage, prompt);
+            model.step(&step.what, stage, promise);
         }
         for (&obj, object) in &mut model.objects {
             object.content = Content::new(obj, &object.changes, object.durable);
@@ -47,10 +54,14 @@ impl Model {
         model
     }
 
-    fn step(&mut self, what: &Happening, stage: Stage, prompt: bool) {
-        let done = stage == Stage::Done;
+    fn step(&mut self, what: &Happening, stage: Stage, promise: Promise) {
+        let done = !Leniency::UnderWay.grants(stage != Stage::Done);
+        // Names are durable when the call returns.
+        let prompt = promise == Promise::SyncOrdered;
         match what {
-            Happening::Fsynced { obj, data_only } if done => self.fsynced(*obj, *data_only),
+            Happening::Fsynced { obj, data_only } if done => {
+                self.fsynced(*obj, *data_only, promise);
+            }
             Happening::Synced if done => self.synced(),
             Happening::Fsynced { .. } | Happening::Synced => {}
             change => {
@@ -78,14 +89,18 @@ impl Model {
                 self.objects.insert(*obj, object);
                 self.lives.insert(*life, *obj);
             }
-            Happening::NameSet { name, obj } => self.names.set(name, *obj),
+            Happening::NameSet { name, obj } => self.names.set(name, *obj, self.changes(*obj)),
             Happening::NameGone { name, .. } => self.names.clear(name),
             Happening::Renamed { from, to, obj, .. } => {
-                let changes = self.objects.get(obj).map_or(0, |object| object.changes.len());
-                self.names.rename(from, to, *obj, changes);
+                self.names.rename(from, to, *obj, self.changes(*obj));
+            }
+            Happening::Exchanged { one, other, moved, away } => {
+                let with_changes = |obj: ObjId| (obj, self.changes(obj));
+                let objects = (with_changes(*moved), with_changes(*away));
+                self.names.exchange((one, other), objects);
             }
             Happening::Wrote { obj, bytes, version, whole } => {
-                let partly = !whole || stage == Stage::UnderWay;
+                let partly = Leniency::PartialCall.grants(!whole || stage == Stage::UnderWay);
                 let change = Change::Wrote { bytes: bytes.clone(), version: *version, partly };
                 self.content(*obj, change);
             }
@@ -107,6 +122,11 @@ impl Model {
         }
     }
 
+    /// How many changes the object's content has seen.
+    fn changes(&self, obj: ObjId) -> usize {
+        self.objects.get(&obj).map_or(0, |object| object.changes.len())
+    }
+
     fn content(&mut self, obj: ObjId, change: Change) {
         if let Some(object) = self.objects.get_mut(&obj) {
             object.changes.push(change);
@@ -124,6 +144,10 @@ impl Model {
                 settle(from);
                 settle(to);
             }
+            Happening::Exchanged { one, other, .. } => {
+                settle(one);
+                settle(other);
+            }
             _ => {}
         }
     }
@@ -138,20 +162,42 @@ impl Model {
         }
     }
 
-    fn fsynced(&mut self, obj: ObjId, data_only: bool) {
+    fn fsynced(&mut self, obj: ObjId, data_only: bool, promise: Promise) {
+        let spared = data_only && !self.has_metadata_to_write(obj);
+        let scope = match promise {
+            Promise::SoftUpdates(soft) => soft.fsync,
+            Promise::SyncOrdered | Promise::Async => FsyncScope::File,
+        };
+        if scope == FsyncScope::All && !Leniency::MetadataUnchanged.grants(spared) {
+            self.names.sync();
+        }
         self.names.fsync(obj);
         if let Some(object) = self.objects.get_mut(&obj) {
             object.durable = object.changes.len();
-            if !data_only {
+            if !Leniency::DataOnly.grants(data_only) {
                 object.traits.settle();
                 object.unsettled = false;
             }
         }
     }
 
-    /// What `obj` may hold if its first `changes` changes are durable (G18).
-    pub(super) fn content_from(&self, obj: ObjId, changes: usize) -> Option<Content> {
-        let object = self.objects.get(&obj)?;
-        (changes > object.durable).then(|| Content::new(obj, &object.changes, changes))
+    /// Whether an fdatasync of the object surely had more to write than bytes in blocks that were durable: its
+    /// size, or a name.
+    fn has_metadata_to_write(&self, obj: ObjId) -> bool {
+        let sized = |object: &Object| content::resizes(&object.changes, object.durable);
+        self.names.has_open_names(obj) || self.objects.get(&obj).is_some_and(sized)
+    }
+
+    /// Judges `seen` as if the first `changes` changes of its content were durable (G18).
+    pub(super) fn judge_from(&self, seen: &Seen<'_>, changes: usize, out: &mut Vec<Violation>) {
+        let Some(object) = self.objects.get(&seen.obj).filter(|object| changes > object.durable)
+        else {
+            return;
+        };
+        let mut later = self.later.borrow_mut();
+        let content = later
+            .entry((seen.obj, changes))
+            .or_insert_with(|| Content::new(seen.obj, &object.changes, changes));
+        content.judge(seen, out);
     }
 }

@@ -10,6 +10,7 @@ fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
     Plan {
         seed: 11,
         ordering,
+        soft: Soft::default(),
         shapes: shapes.iter().map(|name| geometry::find(name).unwrap()).collect(),
         length: 1,
         traces: 0,

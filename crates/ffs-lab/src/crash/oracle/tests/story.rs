@@ -15,11 +15,13 @@ use ffs_device::{ManualClock, MemDevice, Timestamp};
 use ffs_ondisk::{Endian, Format};
 
 use crate::crash::history::{Attrs, Happening, History, Life, Name, ObjId, ObjKind, ROOT, Step};
-use crate::crash::oracle::{Condition, Expectation, Promise};
+use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, Soft};
 use crate::crash::raw::Checker;
 use crate::crash::tag;
 
-pub(super) const SOFT: Promise = Promise::SoftUpdates { replace_order: false };
+/// The least that soft updates can be mounted to promise.
+pub(super) const SOFT: Promise =
+    Promise::SoftUpdates(Soft { fsync: FsyncScope::File, replace_order: false });
 
 pub(super) struct Story {
     pub(super) fs: Ffs,
@@ -149,6 +151,18 @@ impl Story {
         self.tell(vec![Happening::Renamed { from, to, obj, replaced }]);
     }
 
+    /// Tells of an exchange that the volume does not see.
+    pub(super) fn tell_exchange(
+        &mut self,
+        one: (ObjId, &str),
+        other: (ObjId, &str),
+        moved: ObjId,
+        away: ObjId,
+    ) {
+        let (one, other) = (Story::name(one.0, one.1), Story::name(other.0, other.1));
+        self.tell(vec![Happening::Exchanged { one, other, moved, away }]);
+    }
+
     /// Removes a name on the volume only.
     pub(super) fn hidden_unlink(&self, dir: ObjId, name: &str) {
         self.fs.unlink(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
@@ -213,20 +227,35 @@ impl Story {
         self.tell(vec![Happening::Fsynced { obj, data_only: false }]);
     }
 
+    pub(super) fn fdatasynced(&mut self, obj: ObjId) {
+        self.tell(vec![Happening::Fsynced { obj, data_only: true }]);
+    }
+
     /// The volume as it is now.
     pub(super) fn image(&self) -> Vec<u8> {
         self.fs.sync().unwrap();
         self.dev.to_vec()
     }
 
-    /// The rules that `image` breaks after a crash at `cut`.
+    /// The rules that `image` breaks after a crash at `cut` and a check.
     pub(super) fn broken_at(&self, image: &[u8], cut: u64, promise: Promise) -> Vec<String> {
+        self.broken_in(image, cut, promise, Condition::Recovered)
+    }
+
+    /// The rules that `image` breaks after a crash at `cut`.
+    pub(super) fn broken_in(
+        &self,
+        image: &[u8],
+        cut: u64,
+        promise: Promise,
+        condition: Condition,
+    ) -> Vec<String> {
         let mut checker = Checker::new();
         let found = checker.check(&image);
         assert_eq!(found.violations, [], "the tree itself is sound");
         let mut out = Vec::new();
         let expectation = Expectation::new(&self.history, cut, promise);
-        expectation.judge(&image, found, Condition::Recovered, &mut out);
+        expectation.judge(&image, found, condition, &mut out);
         out.sort();
         out.into_iter().map(|violation| violation.rule).collect()
     }
