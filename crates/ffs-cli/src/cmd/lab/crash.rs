@@ -81,6 +81,27 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     directories: u32,
 
+    /// Traces at the edge of a full volume, for each kind of volume that is nearly full
+    #[arg(long, value_name = "N", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    edges: u32,
+
+    /// Chains of up to ten crashes without a check in between, for each kind of volume (soft updates only)
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    chains: u32,
+
+    /// Workloads of offline commands, which order nothing, for each kind of volume (soft updates only)
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    offline: u32,
+
+    /// Workloads of three threads, of which the seed decides which one runs, for each kind of volume
+    #[cfg(feature = "schedule")]
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    writers: u32,
+
     /// Run this workload instead (docs/crash-lab.md tells how it is written)
     #[arg(long, value_name = "FILE")]
     workload: Option<PathBuf>,
@@ -171,6 +192,11 @@ impl Args {
             length: self.length,
             traces: self.random,
             directories: self.directories,
+            edges: self.edges,
+            chains: self.chains,
+            offline: self.offline,
+            #[cfg(feature = "schedule")]
+            writers: self.writers,
             workload,
             max_states: self.max_states,
             effort: Effort { subsets: self.subsets, sectors: self.sectors, window: self.window },
@@ -264,7 +290,8 @@ pub(super) fn run(args: Args) -> Outcome {
     let states: u64 = tally.rows.iter().map(|row| row.states).sum();
     let mut violations = Vec::new();
     for broken in &tally.rules {
-        let shrink = args.shrink && broken.rule != runs::UNRUN;
+        let is_one = broken.id.work.source.is_one_workload();
+        let shrink = args.shrink && broken.rule != runs::UNRUN && is_one;
         let shrunk = shrink.then(|| shrunk(&plan, broken)).transpose()?.flatten();
         let shrunk = shrunk.map(|shrunk| as_file(&args, &shrunk));
         violations.push(Shown { broken, command: args.command(broken.id), shrunk });

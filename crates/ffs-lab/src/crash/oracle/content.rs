@@ -12,6 +12,7 @@
 //!
 //! References: `spec/fsck-and-crash.md` §9 G1, G8 to G11, §11.4.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -46,6 +47,15 @@ pub(super) enum Change {
     },
     /// The size set.
     Resized(u64),
+    /// The whole content, as it was found after a crash.
+    Holds {
+        /// Bytes.
+        size: u64,
+        /// The size that a check may leave.
+        least: u64,
+        /// Sectors that are not zeros.
+        sectors: Vec<(u64, [u8; SECTOR])>,
+    },
     /// Bytes made zeros, by a hole or not.
     Zeroed(Range<u64>),
 }
@@ -56,7 +66,7 @@ impl Change {
         match self {
             Change::Wrote { bytes, .. } | Change::Zeroed(bytes) if bytes.is_empty() => size,
             Change::Wrote { bytes, .. } | Change::Zeroed(bytes) => size.max(bytes.end),
-            Change::Resized(size) => *size,
+            Change::Resized(size) | Change::Holds { size, .. } => *size,
         }
     }
 }
@@ -110,6 +120,8 @@ struct Builder {
     out: Content,
     /// The durable point has been passed.
     open: bool,
+    /// The size that a check may leave of a content that was found.
+    short: Option<u64>,
 }
 
 impl Content {
@@ -123,6 +135,7 @@ impl Content {
             sectors: BTreeMap::new(),
             out: Content::default(),
             open: false,
+            short: None,
         };
         let (before, after) = changes.split_at(durable.min(changes.len()));
         before.iter().for_each(|change| b.apply(change));
@@ -139,7 +152,8 @@ impl Builder {
     fn pass(&mut self) {
         self.open = true;
         self.era = 0;
-        self.out.sizes.push(Size { least: self.size, most: self.size, era: 0 });
+        let least = self.short.unwrap_or(self.size);
+        self.out.sizes.push(Size { least, most: self.size, era: 0 });
         let held: Vec<(u64, [u8; SECTOR])> = self.now.iter().map(|(&i, &page)| (i, page)).collect();
         for (index, page) in held {
             self.sectors.insert(index, Sector { index, zero: ALL & !1, contents: Vec::new() });
@@ -150,12 +164,18 @@ impl Builder {
     fn apply(&mut self, change: &Change) {
         let before = self.size;
         let mut partly = false;
+        self.short = None;
         match change {
             Change::Wrote { bytes, version, partly: unsure } => {
                 partly = *unsure;
                 self.write(bytes, *version);
             }
             Change::Resized(size) => self.resize(*size),
+            Change::Holds { size, least, sectors } => {
+                self.size = *size;
+                self.now = sectors.iter().copied().collect();
+                self.short = Leniency::EndHole.grants(least < size).then_some(*least);
+            }
             Change::Zeroed(bytes) => self.put(bytes, |_, part| part.fill(0)),
         }
         if self.open {
@@ -252,6 +272,8 @@ pub(super) struct Seen<'a> {
     pub(super) obj: ObjId,
     /// Blocks without durable content may show anything (G24).
     pub(super) lenient: bool,
+    /// Set if a sector shows an older content of the file, after one that was written over it (A11).
+    pub(super) older: &'a Cell<bool>,
 }
 
 impl Content {
@@ -275,6 +297,9 @@ impl Content {
             for (index, part) in (extent.sector..).zip(bytes.chunks(SECTOR)) {
                 let sector = sectors.next_if(|sector| sector.index == index);
                 let explained = self.explain(sector, part);
+                if sector.is_some_and(|sector| self.is_older(sector, part)) {
+                    seen.older.set(true);
+                }
                 if explained == 0 {
                     let kept = eras.mask == 1 && sector.is_some_and(|s| s.zero & 1 == 0);
                     foreign(seen, kept, (extent.at, extent.sector), index, part, out);
@@ -347,6 +372,16 @@ impl Content {
             }
         }
         eras & self.eras
+    }
+
+    /// Whether the sector was written over, and shows the content from before.
+    fn is_older(&self, sector: &Sector, part: &[u8]) -> bool {
+        let (Some((first, _)), Some((last, _))) = (sector.contents.first(), sector.contents.last())
+        else {
+            return false;
+        };
+        let page = |at: &u32| self.pages.get(*at as usize).and_then(|page| page.get(..part.len()));
+        first != last && page(first) == Some(part) && page(last) != Some(part)
     }
 
     fn hole(&self, seen: &Seen<'_>, sector: &Sector, eras: &mut Eras, out: &mut Vec<Violation>) {

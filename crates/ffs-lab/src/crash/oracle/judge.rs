@@ -2,11 +2,12 @@
 //!
 //! References: `spec/fsck-and-crash.md` §11.4.
 
+use std::cell;
 use std::collections::BTreeMap;
 
 use ffs_ondisk::Ino;
 
-use super::super::history::{Life, ObjId, ObjKind, ROOT, Violation};
+use super::super::history::{Allowed, Life, ObjId, ObjKind, ROOT, Violation};
 use super::super::image::ImageBytes;
 use super::super::raw::{Inode, Tree};
 use super::content::Seen;
@@ -30,21 +31,24 @@ struct Walk<'a> {
     found: BTreeMap<ObjId, Ino>,
     /// Directories to be read.
     open: Vec<(ObjId, Ino)>,
+    /// What only the history tells of what a crash may leave: A11, A12.
+    seen: Allowed,
 }
 
 impl Expectation {
-    /// Walks the tree from the root.
+    /// Walks the tree from the root; which of A11 and A12 it shows.
     pub(super) fn walk(
         &self,
         image: &dyn ImageBytes,
         tree: &Tree,
         condition: Condition,
         out: &mut Vec<Violation>,
-    ) {
+    ) -> Allowed {
         let values = vec![None; self.model.names.cells.len()];
         let open = vec![(ROOT, ROOT_INO)];
         let (found, broken) = (BTreeMap::new(), Vec::new());
-        let mut walk = Walk { image, tree, condition, values, broken, found, open };
+        let seen = Allowed::default();
+        let mut walk = Walk { image, tree, condition, values, broken, found, open, seen };
         while let Some((dir, ino)) = walk.open.pop() {
             if walk.found.insert(dir, ino).is_none() {
                 self.directory(&mut walk, dir, ino, out);
@@ -53,11 +57,12 @@ impl Expectation {
         self.missing(&walk, out);
         self.renames(&walk, out);
         self.exchanges(&walk, out);
-        for (&obj, &ino) in &walk.found {
+        for (obj, ino) in walk.found.clone() {
             if let Some(inode) = tree.inode(ino) {
-                self.object(&walk, obj, inode, out);
+                self.object(&mut walk, obj, inode, out);
             }
         }
+        walk.seen
     }
 
     fn directory(&self, walk: &mut Walk<'_>, dir: ObjId, ino: Ino, out: &mut Vec<Violation>) {
@@ -224,13 +229,14 @@ impl Expectation {
     }
 
     /// What an object is and holds.
-    fn object(&self, walk: &Walk<'_>, obj: ObjId, inode: &Inode, out: &mut Vec<Violation>) {
+    fn object(&self, walk: &mut Walk<'_>, obj: ObjId, inode: &Inode, out: &mut Vec<Violation>) {
         let Some(object) = self.model.objects.get(&obj) else { return };
         let (kind, name) = match object.kind {
             ObjKind::File => (0o10, "file"),
             ObjKind::Directory => (0o4, "directory"),
             ObjKind::Symlink(_) => (0o12, "symbolic link"),
             ObjKind::Fifo => (0o1, "named pipe"),
+            ObjKind::Whiteout => (0o2, "whiteout"),
         };
         if inode.mode >> 12 != kind {
             let what = format!("{obj} (inode {}) is a {name} of mode {:o}", inode.ino, inode.mode);
@@ -238,6 +244,9 @@ impl Expectation {
             return;
         }
         out.extend(object.traits.judge(inode));
+        if object.traits.is_older(inode) {
+            walk.seen.saw(12);
+        }
         if object.traits.has_extended() || inode.extsize != 0 {
             let found = walk.tree.attributes(walk.image, inode);
             out.extend(object.traits.judge_extended(inode.ino, found));
@@ -245,9 +254,14 @@ impl Expectation {
         let lenient = Leniency::WeakOrdering.grants(self.promise == Promise::SyncOrdered);
         match &object.kind {
             ObjKind::File => {
-                let seen = Seen { image: walk.image, tree: walk.tree, inode, obj, lenient };
+                let older = cell::Cell::new(false);
+                let older = &older;
+                let seen = Seen { image: walk.image, tree: walk.tree, inode, obj, lenient, older };
                 let before = out.len();
                 object.content.judge(&seen, out);
+                if older.get() {
+                    walk.seen.saw(11);
+                }
                 if out.len() == before {
                     self.published(walk, &seen, out);
                 }
@@ -260,7 +274,7 @@ impl Expectation {
                     out.push(Violation::new("G7", what));
                 }
             }
-            ObjKind::Directory | ObjKind::Fifo => {}
+            ObjKind::Directory | ObjKind::Fifo | ObjKind::Whiteout => {}
         }
     }
 

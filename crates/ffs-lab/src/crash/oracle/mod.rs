@@ -25,6 +25,7 @@
 //! | `model` | the history, read up to the crash |
 //! | `names` | names: cells, floors, anchors |
 //! | `renames` | renames and exchanges, names that publish a content |
+//! | `offline` | what a command without ordering must leave alone |
 //! | `leniency` | every exception, with the paragraph that allows it |
 //! | `content` | contents of files |
 //! | `traits` | attributes, extended attributes, targets of links |
@@ -43,12 +44,15 @@ mod judge;
 mod leniency;
 mod model;
 mod names;
+mod offline;
 mod renames;
 #[cfg(test)]
 mod tests;
 mod traits;
 
-use super::history::{Cut, History, Violation};
+pub use ffs_core::FsyncScope;
+
+use super::history::{Allowed, Cut, History, Violation};
 use super::image::ImageBytes;
 use super::raw::Found;
 use leniency::Leniency;
@@ -63,16 +67,6 @@ pub enum Promise {
     SyncOrdered,
     /// G25: what was synced, if nothing came after.
     Async,
-}
-
-/// What an fsync makes durable besides its own file (`-o fsync=`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum FsyncScope {
-    /// Every change of names that was complete when it began, in any directory.
-    #[default]
-    All,
-    /// Nothing.
-    File,
 }
 
 /// The mount options that decide what soft updates promise.
@@ -117,14 +111,15 @@ impl Expectation {
         Expectation { model, promise, binding }
     }
 
-    /// Adds what is wrong with the tree that the raw checker found on `image` to `out`.
+    /// Adds what is wrong with the tree that the raw checker found on `image` to `out`; which of A11 and A12, which
+    /// only the history tells, it shows.
     pub fn judge(
         &self,
         image: &dyn ImageBytes,
         found: &Found,
         condition: Condition,
         out: &mut Vec<Violation>,
-    ) {
+    ) -> Allowed {
         if condition == Condition::Recovered {
             if found.seen.has(1) {
                 out.push(Violation::new("X6", "after the repair fragments are nobody's"));
@@ -133,8 +128,9 @@ impl Expectation {
                 out.push(Violation::new("LINK", "after the repair a link count is too high"));
             }
         }
-        if self.binding {
-            self.walk(image, &found.tree, condition, out);
+        if !self.binding {
+            return Allowed::default();
         }
+        self.walk(image, &found.tree, condition, out)
     }
 }

@@ -3,10 +3,10 @@
 //! References: `spec/fsck-and-crash.md` §11.4; `spec/soft-updates.md` §8.1.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::history::{
-    Cut, Happening, History, Life, Name, ObjId, ObjKind, Stage, Violation,
+    Cut, Happening, History, Life, Name, ObjId, ObjKind, Stage, Step, Violation,
 };
 use super::content::{self, Change, Content, Seen};
 use super::leniency::Leniency;
@@ -35,6 +35,8 @@ pub(super) struct Model {
     pub(super) names: Names,
     pub(super) objects: BTreeMap<ObjId, Object>,
     pub(super) lives: BTreeMap<Life, ObjId>,
+    /// Objects that the workload worked on.
+    pub(super) touched: BTreeSet<ObjId>,
     /// Nothing happened after the last sync.
     pub(super) quiet: bool,
     /// What files may hold if a further part of their changes is durable (G18), as far as it was needed.
@@ -46,7 +48,11 @@ impl Model {
     pub(super) fn new(history: &History, cut: Cut, promise: Promise) -> Model {
         let mut model = Model { quiet: true, ..Model::default() };
         for (step, stage) in history.until(cut) {
-            model.step(&step.what, stage, promise);
+            model.names.ended = step.at;
+            if step.op.is_some() {
+                model.touched.extend(step.what.objects());
+            }
+            model.step(step, stage, promise);
         }
         for (&obj, object) in &mut model.objects {
             object.content = Content::new(obj, &object.changes, object.durable);
@@ -54,13 +60,13 @@ impl Model {
         model
     }
 
-    fn step(&mut self, what: &Happening, stage: Stage, promise: Promise) {
+    fn step(&mut self, step: &Step, stage: Stage, promise: Promise) {
         let done = !Leniency::UnderWay.grants(stage != Stage::Done);
         // Names are durable when the call returns.
         let prompt = promise == Promise::SyncOrdered;
-        match what {
+        match &step.what {
             Happening::Fsynced { obj, data_only } if done => {
-                self.fsynced(*obj, *data_only, promise);
+                self.fsynced(*obj, *data_only, step.began, promise);
             }
             Happening::Synced if done => self.synced(),
             Happening::Fsynced { .. } | Happening::Synced => {}
@@ -76,8 +82,8 @@ impl Model {
 
     fn change(&mut self, what: &Happening, stage: Stage) {
         match what {
-            Happening::Made { obj, kind, attrs, life } => {
-                let traits = Traits::new(*attrs);
+            Happening::Made { obj, kind, attrs, life, extended } => {
+                let traits = Traits::new(*attrs, extended.clone());
                 let object = Object {
                     kind: kind.clone(),
                     traits,
@@ -104,6 +110,10 @@ impl Model {
                 let change = Change::Wrote { bytes: bytes.clone(), version: *version, partly };
                 self.content(*obj, change);
             }
+            Happening::Holds { obj, size, least, sectors } => {
+                let (size, least, sectors) = (*size, *least, sectors.clone());
+                self.content(*obj, Change::Holds { size, least, sectors });
+            }
             Happening::Resized { obj, size } => self.content(*obj, Change::Resized(*size)),
             Happening::Zeroed { obj, bytes } => self.content(*obj, Change::Zeroed(bytes.clone())),
             Happening::Attr { obj, attrs } => {
@@ -112,9 +122,9 @@ impl Model {
                     object.unsettled = true;
                 }
             }
-            Happening::Xattr { obj, name, value } => {
+            Happening::Xattr { obj, namespace, name, value } => {
                 if let Some(object) = self.objects.get_mut(obj) {
-                    object.traits.set_extended(name, value.as_deref());
+                    object.traits.set_extended(*namespace, name, value.as_deref());
                     object.unsettled = true;
                 }
             }
@@ -162,14 +172,15 @@ impl Model {
         }
     }
 
-    fn fsynced(&mut self, obj: ObjId, data_only: bool, promise: Promise) {
+    /// An fsync returned, which began after so many events.
+    fn fsynced(&mut self, obj: ObjId, data_only: bool, began: u64, promise: Promise) {
         let spared = data_only && !self.has_metadata_to_write(obj);
         let scope = match promise {
             Promise::SoftUpdates(soft) => soft.fsync,
             Promise::SyncOrdered | Promise::Async => FsyncScope::File,
         };
         if scope == FsyncScope::All && !Leniency::MetadataUnchanged.grants(spared) {
-            self.names.sync();
+            self.names.sync_before(began);
         }
         self.names.fsync(obj);
         if let Some(object) = self.objects.get_mut(&obj) {

@@ -30,6 +30,8 @@ pub(super) struct Cell {
     pub(super) since: Vec<u32>,
     /// The first of the values that may still be there.
     pub(super) floor: usize,
+    /// Events of the device's log when the calls that gave the values had returned.
+    ended: Vec<u64>,
     /// Objects known to have left, and the place of the first value after they did.
     left: Vec<(ObjId, usize)>,
 }
@@ -98,6 +100,8 @@ pub(super) struct Names {
     objects: Vec<Named>,
     /// Values given so far.
     assigned: u32,
+    /// Events of the device's log when the present call had returned.
+    pub(super) ended: u64,
 }
 
 impl Names {
@@ -121,6 +125,7 @@ impl Names {
             name: name.name.clone(),
             values: vec![None],
             since: vec![0],
+            ended: vec![0],
             floor: 0,
             left: Vec::new(),
         };
@@ -145,6 +150,7 @@ impl Names {
         cell.values.push(value);
         self.assigned += 1;
         cell.since.push(self.assigned);
+        cell.ended.push(self.ended);
         let place = cell.values.len() - 1;
         if let Some(old) = old {
             let named = self.object(old);
@@ -183,6 +189,19 @@ impl Names {
         self.settle(at);
         if let Some(obj) = self.cells.get(at).and_then(Cell::durable) {
             self.anchor(obj);
+        }
+    }
+
+    /// Every value that a call gave which had returned after so many events is durable.
+    pub(super) fn sync_before(&mut self, events: u64) {
+        for at in 0..self.cells.len() {
+            let Some(cell) = self.cells.get_mut(at) else { continue };
+            let returned = cell.ended.iter().rposition(|&ended| ended <= events);
+            cell.floor = cell.floor.max(returned.unwrap_or(0));
+            if let Some(obj) = cell.durable() {
+                let named = self.object(obj);
+                named.anchored = !named.cells.is_empty();
+            }
         }
     }
 

@@ -163,7 +163,7 @@ fn zeros_at_the_end_may_go_while_a_file_with_indirect_blocks_grows() {
     assert_eq!(s.broken(&s.image()), GOOD, "a hole was made there");
 }
 
-/// The history of `found/size-below-any-before`: the end of the durable content became a hole while an append was
+/// The end of the durable content became a hole while an append was
 /// under way.
 #[test]
 fn a_file_of_direct_blocks_is_never_smaller_than_it_ever_was() {
@@ -241,6 +241,24 @@ fn extended_attributes_are_old_or_new_together() {
     assert_eq!(s.broken(&two), GOOD);
     assert_eq!(s.broken(&one), ["G20"]);
     s.fs.removexattr(&s.cred, &s.vnode(f), ffs_core::XattrNamespace::User, b"x").unwrap();
+    assert_eq!(s.broken(&s.image()), ["G20"]);
+}
+
+#[test]
+fn a_file_is_never_seen_without_what_it_was_made_with() {
+    let mut s = Story::new();
+    s.file_with("whole", true);
+    assert_eq!(s.broken(&s.image()), GOOD);
+    s.file_with("bare", false);
+    assert_eq!(s.broken(&s.image()), ["G20"]);
+}
+
+#[test]
+fn an_attribute_that_nobody_set_is_seen() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "f");
+    let (file, space) = (s.vnode(f), ffs_core::XattrNamespace::User);
+    s.fs.setxattr(&s.cred, &file, space, b"k", b"v", ffs_core::XattrSet::Any).unwrap();
     assert_eq!(s.broken(&s.image()), ["G20"]);
 }
 

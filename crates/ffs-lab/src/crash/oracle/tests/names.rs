@@ -63,7 +63,7 @@ fn fsync_of_a_file_makes_new_directories_above_it_durable() {
     assert_eq!(s.broken(&with_dirs), ["X1", "X4"]);
 }
 
-/// The histories of `found/fsync-renamed-directory`: the directory was durable under another name.
+/// The directory was durable under another name.
 #[test]
 fn fsync_of_a_file_makes_renamed_directories_above_it_durable() {
     for is_new in [false, true] {
