@@ -48,6 +48,8 @@ pub use options::{Atime, MountOptions, OrderingPolicy};
 pub use ordering::rules::Rule;
 #[cfg(feature = "mutants")]
 pub use ordering::rules::break_rule;
+#[cfg(feature = "schedule")]
+pub use sync::schedule;
 pub use tunables::{
     AllocPolicy, DirHashFunction, DirPref, DirTruncate, FsyncScope, Kind, Limit, NamecachePrime,
     Tunable, TunableError, TunableId, TunableValues, describe as describe_tunables, nearest, size,

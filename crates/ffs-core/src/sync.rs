@@ -2,6 +2,9 @@
 //!
 //! A thread that panics while it holds a lock leaves at worst a half-made change in memory; every
 //! structure here is validated when it is used, so the others may go on.
+//!
+//! With the cargo feature `schedule` a thread that has a [`schedule::Scheduler`] asks it before it takes a lock,
+//! and never blocks on one. Other builds have none of this.
 
 pub(crate) use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::{PoisonError, TryLockError};
@@ -16,6 +19,10 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(feature = "schedule")]
+        if let Some(guard) = schedule::take(|| self.try_lock()) {
+            return guard;
+        }
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -33,8 +40,19 @@ impl<T> Mutex<T> {
 pub(crate) struct Condvar(std::sync::Condvar);
 
 impl Condvar {
-    /// Gives the lock back, waits until another thread notifies (or for no reason), and takes it again.
-    pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    /// Gives the lock of `mutex` back, waits until another thread notifies (or for no reason), and takes it again.
+    #[cfg_attr(not(feature = "schedule"), expect(unused_variables, reason = "the guard has it"))]
+    pub(crate) fn wait<'a, T>(
+        &self,
+        mutex: &'a Mutex<T>,
+        guard: MutexGuard<'a, T>,
+    ) -> MutexGuard<'a, T> {
+        #[cfg(feature = "schedule")]
+        if schedule::is_followed() {
+            drop(guard);
+            schedule::step(schedule::Step::Blocked);
+            return mutex.lock();
+        }
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,6 +71,10 @@ impl<T> RwLock<T> {
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, T> {
+        #[cfg(feature = "schedule")]
+        if let Some(guard) = schedule::take(|| self.try_read()) {
+            return guard;
+        }
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -77,6 +99,68 @@ impl<T> RwLock<T> {
     }
 
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, T> {
+        #[cfg(feature = "schedule")]
+        if let Some(guard) = schedule::take(|| self.try_write()) {
+            return guard;
+        }
         self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Threads that run one at a time, in an order that somebody decides.
+#[cfg(feature = "schedule")]
+pub mod schedule {
+    use std::cell::RefCell;
+    use std::sync::Arc;
+
+    /// What a thread is about to do.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Step {
+        /// Take a lock.
+        Lock,
+        /// Try a lock again that another thread has.
+        Blocked,
+        /// Begin or end a transfer of the device.
+        Transfer,
+    }
+
+    /// Decides which thread runs.
+    pub trait Scheduler {
+        /// The calling thread is about to take this step. Returns when it may.
+        fn step(&self, step: Step);
+    }
+
+    thread_local! {
+        static MINE: RefCell<Option<Arc<dyn Scheduler>>> = const { RefCell::new(None) };
+    }
+
+    /// From now on the calling thread asks `scheduler`; none: nobody.
+    pub fn follow(scheduler: Option<Arc<dyn Scheduler>>) {
+        MINE.set(scheduler);
+    }
+
+    /// Whether the calling thread asks somebody.
+    pub(super) fn is_followed() -> bool {
+        MINE.with_borrow(Option::is_some)
+    }
+
+    /// The calling thread is about to take this step. Nothing for a thread that asks nobody.
+    pub fn step(step: Step) {
+        let mine = MINE.with_borrow(Clone::clone);
+        if let Some(scheduler) = mine {
+            scheduler.step(step);
+        }
+    }
+
+    /// A lock that `attempt` tries to take; `None` for a thread that asks nobody.
+    pub(super) fn take<G>(mut attempt: impl FnMut() -> Option<G>) -> Option<G> {
+        let scheduler = MINE.with_borrow(Clone::clone)?;
+        scheduler.step(Step::Lock);
+        loop {
+            if let Some(guard) = attempt() {
+                return Some(guard);
+            }
+            scheduler.step(Step::Blocked);
+        }
     }
 }

@@ -169,7 +169,7 @@ impl InodeTable {
                 return result;
             }
             if state.led {
-                state = self.fsyncs.changed.wait(state);
+                state = self.fsyncs.changed.wait(&self.fsyncs.state, state);
                 continue;
             }
             state.led = true;

@@ -33,7 +33,7 @@ use super::generate;
 use super::geometry::{Base, START};
 use super::history::{Allowed, Cut, Violation};
 use super::op::Workload;
-use super::oracle::{Condition, Expectation};
+use super::oracle::{Condition, Expectation, Promise};
 use super::raw;
 use super::record::{self, Recording, Setting, Window};
 use super::states::{Choice, Effort, Laid, Stage};
@@ -164,6 +164,11 @@ impl<'a> Examiner<'a> {
         let chosen = |rate: u32| rate != 0 && rng.below(rate.into()) == 0;
         let (remount, interrupt) = (chosen(self.rates.remount), chosen(self.rates.interrupt));
         let state = if remount || interrupt { self.canvas.overlay() } else { Overlay::new() };
+        if self.recording.offline {
+            self.offline(window, laid, &mut verdict);
+            self.canvas.reset();
+            return verdict;
+        }
         self.untouched(window, laid, &mut verdict);
         let repaired = self.repair(window, laid, &mut verdict);
         if interrupt && repaired {
@@ -201,19 +206,22 @@ impl<'a> Examiner<'a> {
         laid: &Laid,
         condition: Condition,
         out: &mut Vec<Violation>,
-    ) {
-        let promise = super::promise(self.setting.ordering);
+    ) -> Allowed {
+        let mut seen = Allowed::default();
+        let promise = super::promise(self.setting.ordering, self.recording.soft);
         let history = &self.recording.history;
         for cut in self.cuts(window, laid) {
             let expected =
                 self.expected.entry(cut).or_insert_with(|| Expectation::new(history, cut, promise));
             let found = self.checker.found();
             let before = out.len();
-            self.canvas.look(|bytes| expected.judge(&bytes, found, condition, out));
+            let shows = self.canvas.look(|bytes| expected.judge(&bytes, found, condition, out));
+            seen = seen.or(shows);
             if condition == Condition::Recovered {
                 out.iter_mut().skip(before).for_each(|v| v.what.push_str(", after fsck -p"));
             }
         }
+        seen
     }
 
     /// C1.
@@ -222,7 +230,8 @@ impl<'a> Examiner<'a> {
         let found = self.canvas.look(|bytes| checker.check(&bytes));
         verdict.seen = found.seen;
         verdict.violations.extend(found.violations.iter().cloned());
-        self.judge(window, laid, Condition::Untouched, &mut verdict.violations);
+        let shows = self.judge(window, laid, Condition::Untouched, &mut verdict.violations);
+        verdict.seen = verdict.seen.or(shows);
     }
 
     /// C2, C3 and C4; whether preen repaired the volume, and by nothing but what it may.
@@ -251,6 +260,30 @@ impl<'a> Examiner<'a> {
         allowed
     }
 
+    /// A command without ordering was cut off: a full repair ends in a sound volume, with all that the command did
+    /// not work on.
+    fn offline(&mut self, window: &Window, laid: &Laid, verdict: &mut Verdict) {
+        let report = self.fsck(FsckOptions::yes());
+        if report.exit_code != 0 {
+            let why = report.stopped.unwrap_or_else(|| "not everything was repaired".to_owned());
+            let what = format!("fsck -y exits {}: {why}", report.exit_code);
+            verdict.violations.push(Violation::new("C2:EXIT", what));
+        }
+        self.silent(&mut verdict.violations);
+        let checker = &mut *self.checker;
+        let found = self.canvas.look(|bytes| checker.check(&bytes));
+        let told = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
+        verdict.violations.extend(found.violations.iter().map(told));
+        let history = &self.recording.history;
+        for cut in self.cuts(window, laid) {
+            let new = || Expectation::new(history, cut, Promise::Async);
+            let expected = self.expected.entry(cut).or_insert_with(new);
+            let found = self.checker.found();
+            let out = &mut verdict.violations;
+            self.canvas.look(|bytes| expected.judge_untouched(&bytes, found, out));
+        }
+    }
+
     fn fsck(&self, options: FsckOptions) -> FsckReport {
         Fsck::new(Arc::clone(&self.canvas) as _, options.at(REPAIR)).run()
     }
@@ -276,7 +309,8 @@ impl<'a> Examiner<'a> {
     fn work_on(&mut self, seed: u64, verdict: &mut Verdict) {
         verdict.remounted = true;
         let wrong = |what: String| Violation::new("C5:MOUNT", what);
-        let options = record::options(self.setting.ordering, &Workload::default());
+        let options =
+            record::options(self.setting.ordering, self.recording.soft, &Workload::default());
         let env = Env::seeded(record::clock(5000), seed);
         let device = Arc::clone(&self.canvas) as Arc<dyn BlockDevice>;
         let fs = match Ffs::mount(device, &options, env) {

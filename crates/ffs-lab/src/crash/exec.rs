@@ -5,15 +5,17 @@
 //! 2. Nothing stays in use after a call but what [`Op::Open`] took: a removed file is gone when the
 //!    call returns.
 
+mod space;
+mod xattrs;
+
 use std::collections::BTreeMap;
 
 use ffs_core::{
-    Cred, Error, Fallocate, Ffs, NodeKind, RenameMode, SetAttr, SetTime, Timespec, Vnode,
-    WriteMode, XattrNamespace, XattrSet,
+    Cred, Error, Ffs, NodeKind, RenameMode, SetAttr, SetTime, Timespec, Vnode, WriteMode,
 };
 
 use super::history::{Attrs, Happening, Life, Name, ObjId, ObjKind, ROOT};
-use super::op::{Op, Path, Space};
+use super::op::{Op, Path};
 use super::tag;
 
 /// What the workload believes is there.
@@ -23,12 +25,15 @@ pub(super) struct Tree {
     /// Mode, owner, group and set times of each object, by number; the root's first.
     attrs: Vec<Attrs>,
     version: u32,
+    /// Of several who make objects at the same time, each takes the numbers that leave this rest (first) when
+    /// divided by that (second).
+    lane: (usize, usize),
 }
 
 impl Default for Tree {
     fn default() -> Tree {
         let root = Attrs { mode: 0o755, uid: 0, gid: 0, mtime: None };
-        Tree { names: BTreeMap::new(), attrs: vec![root], version: 0 }
+        Tree { names: BTreeMap::new(), attrs: vec![root], version: 0, lane: (0, 1) }
     }
 }
 
@@ -55,8 +60,32 @@ impl Tree {
     }
 
     fn make(&mut self, attrs: Attrs) -> ObjId {
-        self.attrs.push(attrs);
-        ObjId(self.attrs.len() as u32 - 1)
+        let obj = self.next();
+        self.attrs.resize(obj.0 as usize + 1, attrs);
+        obj
+    }
+
+    /// The number of the next object that is made.
+    fn next(&self) -> ObjId {
+        let ((rest, of), count) = (self.lane, self.attrs.len());
+        let more = (rest + of - count % of) % of;
+        ObjId((count + more) as u32)
+    }
+
+    /// The same for number `rest` of as many as `of` who go on from here at the same time.
+    #[cfg(feature = "schedule")]
+    pub(super) fn lane(&self, rest: usize, of: usize) -> Tree {
+        Tree { lane: (rest, of), ..self.clone() }
+    }
+
+    /// The names and attributes are these; numbers of objects are not used again.
+    pub(super) fn replace(&mut self, names: BTreeMap<Name, ObjId>, attrs: &BTreeMap<ObjId, Attrs>) {
+        self.names = names;
+        for (obj, attrs) in attrs {
+            if let Some(known) = self.attrs.get_mut(obj.0 as usize) {
+                *known = *attrs;
+            }
+        }
     }
 
     /// A call or time moved the modification time.
@@ -67,10 +96,39 @@ impl Tree {
     }
 }
 
+/// What is to be made.
+enum New<'a> {
+    Node(NodeKind, u16, ObjKind),
+    Directory,
+    Symlink(&'a [u8]),
+}
+
+/// What `done` makes durable on a mount with `stable`: names and attributes, when the call returns.
+fn stabilised(done: &[Happening]) -> Vec<Happening> {
+    let objects = done.iter().flat_map(|what| match what {
+        Happening::NameSet { name, obj } => vec![*obj, name.dir],
+        Happening::NameGone { name, .. } => vec![name.dir],
+        Happening::Renamed { from, to, .. } => vec![to.dir, from.dir],
+        Happening::Exchanged { one, other, .. } => vec![other.dir, one.dir],
+        Happening::Attr { obj, .. }
+        | Happening::Xattr { obj, .. }
+        | Happening::Resized { obj, .. } => vec![*obj],
+        Happening::Made { .. }
+        | Happening::Wrote { .. }
+        | Happening::Holds { .. }
+        | Happening::Zeroed { .. }
+        | Happening::Fsynced { .. }
+        | Happening::Synced => Vec::new(),
+    });
+    objects.map(|obj| Happening::Fsynced { obj, data_only: false }).collect()
+}
+
 /// A mounted volume and somebody who uses it.
 pub(super) struct World {
     pub(super) fs: Ffs,
     pub(super) tree: Tree,
+    /// Names and attributes are durable when a call returns.
+    pub(super) stable: bool,
     cred: Cred,
     open: Vec<Vnode>,
     /// What is there is not known: whatever a path names may be worked on.
@@ -79,14 +137,9 @@ pub(super) struct World {
 
 type Done = Result<Vec<Happening>, Error>;
 
-/// The value an extended attribute of that length gets in a version.
-fn xattr_value(version: u32, len: u32) -> Vec<u8> {
-    (0..len).map(|at| (at.wrapping_mul(7) ^ version.wrapping_mul(31)) as u8).collect()
-}
-
 impl World {
     pub(super) fn new(fs: Ffs, tree: Tree) -> World {
-        World { fs, tree, cred: Cred::root(), open: Vec::new(), blind: false }
+        World { fs, tree, stable: false, cred: Cred::root(), open: Vec::new(), blind: false }
     }
 
     /// On a volume of which nothing is known; what happens there is no history.
@@ -125,29 +178,29 @@ impl World {
 
     /// Does `op`; what happened, or why it did not.
     pub(super) fn perform(&mut self, op: &Op) -> Done {
+        let mut done = self.act(op)?;
+        if self.stable {
+            done.extend(stabilised(&done));
+        }
+        Ok(done)
+    }
+
+    fn act(&mut self, op: &Op) -> Done {
         match op {
-            Op::Create(p) => self.make(p, |w, dir, name| {
-                w.fs.create(&w.cred, dir, name, NodeKind::Regular, 0o644)
-                    .map(|v| (v, ObjKind::File))
-            }),
-            Op::Mkfifo(p) => self.make(p, |w, dir, name| {
-                w.fs.create(&w.cred, dir, name, NodeKind::Fifo, 0o600).map(|v| (v, ObjKind::Fifo))
-            }),
-            Op::Mkdir(p) => self.make(p, |w, dir, name| {
-                w.fs.mkdir(&w.cred, dir, name, 0o755).map(|v| (v, ObjKind::Directory))
-            }),
-            Op::Symlink(p, target) => self.make(p, |w, dir, name| {
-                let target = target.as_bytes();
-                let made = w.fs.symlink(&w.cred, dir, name, target)?;
-                Ok((made, ObjKind::Symlink(target.to_vec())))
-            }),
+            Op::Create(p) => self.make(p, &New::Node(NodeKind::Regular, 0o644, ObjKind::File)),
+            Op::Mkfifo(p) => self.make(p, &New::Node(NodeKind::Fifo, 0o600, ObjKind::Fifo)),
+            Op::Mkdir(p) => self.make(p, &New::Directory),
+            Op::Symlink(p, target) => self.make(p, &New::Symlink(target.as_bytes())),
             Op::Link(old, new) => self.link(old, new),
             Op::Unlink(p) => self.remove(p, |w, dir, name| w.fs.unlink(&w.cred, dir, name)),
             Op::Rmdir(p) => self.remove(p, |w, dir, name| w.fs.rmdir(&w.cred, dir, name)),
             Op::Rename(old, new) => self.rename(old, new),
+            Op::Whiteout(old, new) => self.whiteout(old, new),
+            Op::Tmpfile(p, len) => self.tmpfile(p, *len),
             Op::Exchange(one, other) => self.exchange(one, other),
             Op::Write { at, offset, len, sync } => self.write(at, Some(*offset), *len, *sync),
             Op::Append(p, len) => self.write(p, None, *len, false),
+            Op::Fill(p, left) => self.fill(p, *left),
             Op::Truncate(p, size) => self.truncate(p, *size),
             Op::Space(how, p, offset, len) => self.space(*how, p, *offset, *len),
             Op::Chmod(p, mode) => {
@@ -162,13 +215,24 @@ impl World {
             }
             Op::SetXattr(p, name, len) => self.set_xattr(p, name, Some(*len)),
             Op::RemoveXattr(p, name) => self.set_xattr(p, name, None),
+            Op::SetAcl(p, list, user, perm) => self.set_acl(p, *list, Some((*user, *perm))),
+            Op::RemoveAcl(p, list) => self.set_acl(p, *list, None),
             Op::Fsync(p) => self.fsync(p, false),
             Op::Fdatasync(p) => self.fsync(p, true),
             Op::Sync => {
                 self.fs.sync()?;
                 Ok(vec![Happening::Synced])
             }
-            Op::Wait(_) => Ok(Vec::new()),
+            Op::Remount { read_only } => {
+                self.fs.remount(*read_only)?;
+                Ok(if *read_only { vec![Happening::Synced] } else { Vec::new() })
+            }
+            // Time and faults are the recording's.
+            Op::Wait(_) | Op::Fault { .. } => Ok(Vec::new()),
+            Op::User(user) => {
+                self.cred = if *user == 0 { Cred::root() } else { Cred::user(*user, *user) };
+                Ok(Vec::new())
+            }
             Op::Open(p) => {
                 let file = self.file(p)?;
                 self.open.push(file);
@@ -181,20 +245,19 @@ impl World {
         }
     }
 
-    fn make(
-        &mut self,
-        path: &Path,
-        call: impl FnOnce(&World, &Vnode, &[u8]) -> Result<(Vnode, ObjKind), Error>,
-    ) -> Done {
+    fn make(&mut self, path: &Path, new: &New<'_>) -> Done {
         let (dir, last) = self.dir(path)?;
-        let (made, kind) = call(self, &dir, last)?;
-        let attr = self.fs.getattr(&made);
-        let attrs = Attrs { mode: attr.perm, uid: attr.uid, gid: attr.gid, mtime: None };
-        let life = Life { ino: attr.ino, generation: attr.generation };
-        let name = self.name(path)?;
-        let obj = self.tree.make(attrs);
-        self.tree.names.insert(name.clone(), obj);
-        Ok(vec![Happening::Made { obj, kind, attrs, life }, Happening::NameSet { name, obj }])
+        let (fs, cred) = (&self.fs, &self.cred);
+        let (made, kind) = match new {
+            New::Node(node, perm, kind) => {
+                (fs.create(cred, &dir, last, *node, *perm)?, kind.clone())
+            }
+            New::Directory => (fs.mkdir(cred, &dir, last, 0o755)?, ObjKind::Directory),
+            New::Symlink(target) => {
+                (fs.symlink(cred, &dir, last, target)?, ObjKind::Symlink(target.to_vec()))
+            }
+        };
+        self.born(path, kind, &made)
     }
 
     fn link(&mut self, old: &Path, new: &Path) -> Done {
@@ -219,10 +282,14 @@ impl World {
     }
 
     fn rename(&mut self, old: &Path, new: &Path) -> Done {
+        self.rename_in(old, new, RenameMode::Replace)
+    }
+
+    fn rename_in(&mut self, old: &Path, new: &Path, mode: RenameMode) -> Done {
         let (from_dir, from) = self.dir(old)?;
         let (to_dir, to) = self.dir(new)?;
         let (source, target) = ((&from_dir, from), (&to_dir, to));
-        self.fs.rename(&self.cred, source, target, RenameMode::Replace)?;
+        self.fs.rename(&self.cred, source, target, mode)?;
         let (from, to, obj) = (self.name(old)?, self.name(new)?, self.obj(old)?);
         let replaced = self.tree.names.get(&to).copied();
         if replaced == Some(obj) {
@@ -234,11 +301,48 @@ impl World {
         Ok(vec![Happening::Renamed { from, to, obj, replaced }])
     }
 
-    /// An exchange goes over a third name in the directory of the first, which a crash may leave.
+    fn whiteout(&mut self, old: &Path, new: &Path) -> Done {
+        let mut done = self.rename_in(old, new, RenameMode::Whiteout { replace: true })?;
+        if !done.is_empty() {
+            let left = self.file(old)?;
+            done.extend(self.born(old, ObjKind::Whiteout, &left)?);
+        }
+        Ok(done)
+    }
+
+    /// Something new has the name `path`.
+    fn born(&mut self, path: &Path, kind: ObjKind, made: &Vnode) -> Done {
+        let extended = self.extended(made)?;
+        let attr = self.fs.getattr(made);
+        let attrs = Attrs { mode: attr.perm, uid: attr.uid, gid: attr.gid, mtime: None };
+        let life = Life { ino: attr.ino, generation: attr.generation };
+        let name = self.name(path)?;
+        let obj = self.tree.make(attrs);
+        self.tree.names.insert(name.clone(), obj);
+        let made = Happening::Made { obj, kind, attrs, life, extended };
+        Ok(vec![made, Happening::NameSet { name, obj }])
+    }
+
+    /// The name comes last: it shows what was written before.
+    fn tmpfile(&mut self, path: &Path, len: u64) -> Done {
+        let (dir, last) = self.dir(path)?;
+        let made = self.fs.create_unnamed(&self.cred, &dir, 0o644, true)?;
+        self.tree.version += 1;
+        let (version, obj) = (self.tree.version, self.tree.next());
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        tag::fill(obj, version, 0, &mut bytes);
+        let wrote = self.fs.write(&self.cred, &made, 0, &bytes, WriteMode::default())?;
+        self.fs.link(&self.cred, &made, &dir, last)?;
+        let mut done = self.born(path, ObjKind::File, &made)?;
+        let wrote = Happening::Wrote { obj, bytes: 0..wrote as u64, version, whole: true };
+        // Before the name.
+        done.insert(1, wrote);
+        Ok(done)
+    }
+
     fn exchange(&mut self, one: &Path, other: &Path) -> Done {
         let (one_dir, first) = self.dir(one)?;
         let (other_dir, second) = self.dir(other)?;
-        let aside = self.fs.getattr(&self.file(other)?).ino;
         let (a, b) = ((&one_dir, first), (&other_dir, second));
         self.fs.rename(&self.cred, a, b, RenameMode::Exchange)?;
         let (one, other, moved, away) =
@@ -246,52 +350,9 @@ impl World {
         if moved == away {
             return Ok(Vec::new());
         }
-        let aside = Name { dir: one.dir, name: format!(".ffs-exchange.{aside}").into_bytes() };
         self.tree.names.insert(one.clone(), away);
         self.tree.names.insert(other.clone(), moved);
-        let renamed = |from: &Name, to: &Name, obj| Happening::Renamed {
-            from: from.clone(),
-            to: to.clone(),
-            obj,
-            replaced: None,
-        };
-        Ok(vec![
-            renamed(&other, &aside, away),
-            renamed(&one, &other, moved),
-            renamed(&aside, &one, away),
-        ])
-    }
-
-    fn space(&mut self, how: Space, path: &Path, offset: u64, len: u64) -> Done {
-        let (file, obj) = (self.file(path)?, self.obj(path)?);
-        let size = self.fs.getattr(&file).size;
-        let mode = match how {
-            Space::Allocate => Fallocate::Allocate,
-            Space::Punch => Fallocate::PunchHole,
-            Space::Zero => Fallocate::ZeroRange,
-        };
-        self.tree.moved(obj);
-        let done = self.fs.fallocate(&self.cred, &file, offset, len, mode);
-        let end = offset.saturating_add(len);
-        let zeroed = |end: u64| Happening::Zeroed { obj, bytes: offset..end.max(offset) };
-        match (how, done) {
-            (Space::Allocate, done) => {
-                done?;
-                let grown = Happening::Resized { obj, size: end };
-                Ok(if end > size { vec![grown] } else { Vec::new() })
-            }
-            (Space::Punch, done) => done.map(|()| vec![zeroed(end.min(size))]),
-            (Space::Zero, Ok(())) => Ok(vec![zeroed(end)]),
-            // What lies inside the old size may have been zeroed, block by block from the front.
-            (Space::Zero, Err(Error::NoSpace)) => {
-                let inside = end.min(size).saturating_sub(offset);
-                let mut bytes = vec![0; usize::try_from(inside).unwrap_or(0)];
-                let read = self.fs.read(&file, offset, &mut bytes)?;
-                let zeros = bytes.iter().take(read).take_while(|&&byte| byte == 0).count();
-                Ok(vec![zeroed(offset + zeros as u64)])
-            }
-            (Space::Zero, Err(error)) => Err(error),
-        }
+        Ok(vec![Happening::Exchanged { one, other, moved, away }])
     }
 
     fn write(&mut self, path: &Path, offset: Option<u64>, len: u64, sync: bool) -> Done {
@@ -340,20 +401,6 @@ impl World {
             *slot = attrs;
         }
         Ok(vec![Happening::Attr { obj, attrs }])
-    }
-
-    fn set_xattr(&mut self, path: &Path, name: &str, len: Option<u32>) -> Done {
-        let (file, obj) = (self.file(path)?, self.obj(path)?);
-        let (user, key) = (XattrNamespace::User, name.as_bytes());
-        let value = len.map(|len| {
-            self.tree.version += 1;
-            xattr_value(self.tree.version, len)
-        });
-        match &value {
-            Some(value) => self.fs.setxattr(&self.cred, &file, user, key, value, XattrSet::Any)?,
-            None => self.fs.removexattr(&self.cred, &file, user, key)?,
-        }
-        Ok(vec![Happening::Xattr { obj, name: key.to_vec(), value }])
     }
 
     fn fsync(&mut self, path: &Path, data_only: bool) -> Done {

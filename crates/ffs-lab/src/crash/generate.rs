@@ -8,6 +8,11 @@
 //! | `3.5` | three operations, drawn by the seed |
 //! | `r.2` | a long trace, drawn by the seed |
 //! | `d.2` | a trace in a directory of more than twelve blocks, drawn by the seed |
+//! | `f.9` | one operation on a volume with a given room left, by the super-user or by a user |
+//! | `e.2` | a trace at the edge of a full volume, drawn by the seed |
+//! | `c.2` | a chain of up to ten crashes without a check in between, drawn by the seed |
+//! | `o.2` | commands without ordering in `/A`, or `tunefs`, drawn by the seed |
+//! | `w.2` | three threads, each in its own directory, drawn by the seed (feature `schedule`) |
 //! | `file` | the one that was given |
 //!
 //! # Invariants
@@ -15,9 +20,11 @@
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.2.
 
+mod core;
 mod directory;
-pub(super) use directory::{further_names, is_long};
+mod full;
 mod patterns;
+mod trace;
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,12 +32,23 @@ use std::str::FromStr;
 use ffs_device::{Rng, SplitMix64};
 
 use super::geometry::Shape;
-use super::op::{Op, Path, Space, Workload};
+use super::op::{Op, Path, Workload};
+pub(super) use directory::{further_names, is_long};
+pub(super) use trace::further_work;
 
+/// Operations of an offline command.
+const COMMANDS: u32 = 25;
+/// Operations of each of several threads.
+const WRITER: u32 = 40;
+/// The last link of a chain.
+pub(super) const LAST_LINK: u32 = 9;
+/// Operations between two crashes of a chain.
+const LINK: u32 = 60;
 /// Operations of a long trace.
 const TRACE: u32 = 1000;
-/// Of so many workloads one is run on a device without a volatile cache, another one in tight memory.
-const VARIANTS: u64 = 6;
+/// Of so many workloads two are run on a device without a volatile cache, two in tight memory, and one with each
+/// mount option that changes the order.
+const VARIANTS: u64 = 16;
 
 /// Which workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,6 +67,24 @@ pub enum Source {
     Trace(u32),
     /// A trace in a long directory.
     Directory(u32),
+    /// One operation on a volume that is full, or nearly.
+    Full(u32),
+    /// A trace at the edge of a full volume.
+    Edge(u32),
+    /// Crash after crash without a check.
+    Chain(u32),
+    /// Several threads.
+    Writers(u32),
+    /// Commands without ordering.
+    Offline(u32),
+}
+
+impl Source {
+    /// Whether it is one workload of one thread, which can be made smaller.
+    #[must_use]
+    pub fn is_one_workload(self) -> bool {
+        !matches!(self, Source::Chain(_) | Source::Writers(_))
+    }
 }
 
 impl fmt::Display for Source {
@@ -61,6 +97,11 @@ impl fmt::Display for Source {
             Source::Three(n) => write!(f, "3.{n}"),
             Source::Trace(n) => write!(f, "r.{n}"),
             Source::Directory(n) => write!(f, "d.{n}"),
+            Source::Full(n) => write!(f, "f.{n}"),
+            Source::Edge(n) => write!(f, "e.{n}"),
+            Source::Chain(n) => write!(f, "c.{n}"),
+            Source::Writers(n) => write!(f, "w.{n}"),
+            Source::Offline(n) => write!(f, "o.{n}"),
         }
     }
 }
@@ -84,6 +125,11 @@ impl FromStr for Source {
             "3" => Ok(Source::Three(number)),
             "r" => Ok(Source::Trace(number)),
             "d" => Ok(Source::Directory(number)),
+            "f" => Ok(Source::Full(number)),
+            "e" => Ok(Source::Edge(number)),
+            "c" => Ok(Source::Chain(number)),
+            "w" => Ok(Source::Writers(number)),
+            "o" => Ok(Source::Offline(number)),
             _ => Err(()),
         }
     }
@@ -95,6 +141,12 @@ pub struct Generator {
     shape: &'static Shape,
     seed: u64,
     core: Vec<Op>,
+}
+
+/// Whether offline workload `n` is of `tunefs`.
+#[must_use]
+pub fn is_tuning(n: u32) -> bool {
+    n % 4 == 3
 }
 
 /// What follows an operation to make it durable, or to let time do so.
@@ -145,11 +197,31 @@ fn persist(op: &Op, how: Then) -> Option<Op> {
     }
 }
 
+/// The workload in that variant.
+fn variant(number: u64, plain: Workload) -> Workload {
+    match number {
+        0 | 1 => Workload { write_through: true, ..plain },
+        2 | 3 => Workload { tight_memory: true, ..plain },
+        4 => Workload { stable: true, ..plain },
+        5 => Workload { fsync_file: true, ..plain },
+        6 => Workload { no_replace_order: true, ..plain },
+        7 => Workload { unflagged: true, ..plain },
+        8 => {
+            // Read-only and writable again behind the first operation.
+            let mut ops = plain.ops.clone();
+            let again = [true, false].map(|read_only| Op::Remount { read_only });
+            ops.splice(1.min(ops.len())..1.min(ops.len()), again);
+            Workload { ops, ..plain }
+        }
+        _ => plain,
+    }
+}
+
 impl Generator {
     /// A generator for `shape`.
     #[must_use]
     pub fn new(shape: &'static Shape, seed: u64) -> Generator {
-        Generator { shape, seed, core: core_ops(shape) }
+        Generator { shape, seed, core: core::ops(shape) }
     }
 
     /// How many patterns there are.
@@ -181,29 +253,92 @@ impl Generator {
     pub fn workload(&self, source: Source) -> Option<Workload> {
         let ops = match source {
             Source::File => return None,
-            Source::Pattern(n) => patterns::all(self.shape).into_iter().nth(n as usize)?,
+            Source::Pattern(n) => return patterns::all(self.shape).into_iter().nth(n as usize),
             Source::One(n) => self.one(n as usize)?,
             Source::Two(n) => self.two(n as usize)?,
             Source::Three(n) => self.three(n),
-            Source::Trace(n) => self.trace(n, TRACE),
+            Source::Trace(n) => trace::trace(self.shape, &self.rng(4, n), TRACE),
             Source::Directory(n) => return directory::workload(self.shape, &self.rng(5, n), n),
-        };
-        let (write_through, tight_memory) = match source {
-            Source::Trace(n) => (n % 4 == 3, true),
-            Source::Pattern(_) => (false, false),
-            Source::One(n) | Source::Two(n) | Source::Three(n) => {
-                let number = self.rng(6, n).below(VARIANTS);
-                (number == 0, number == 1)
+            Source::Full(n) => return full::workload(self.shape, &self.core, n),
+            Source::Edge(n) => return full::trace(self.shape, &self.rng(8, n), n),
+            Source::Chain(n) => return Some(self.link(n, 0)),
+            Source::Offline(n) => {
+                let ops = trace::in_directory(self.shape, &self.rng(12, n), "A", COMMANDS);
+                // `tunefs` changes no file.
+                let ops = if is_tuning(n) { Vec::new() } else { ops };
+                let tight_memory = n % 3 == 1;
+                let setup = trace::populated(&["A", "A/C"]);
+                return Some(Workload {
+                    standard_tree: true,
+                    tight_memory,
+                    setup,
+                    ops,
+                    ..Workload::default()
+                });
             }
-            Source::File | Source::Directory(_) => return None,
+            Source::Writers(n) => {
+                let (setup, writers) = self.writers(n);
+                let ops = writers.concat();
+                return Some(Workload { setup, ops, ..Workload::default() });
+            }
         };
-        Some(Workload {
+        let plain = Workload { standard_tree: true, ops, ..Workload::default() };
+        Some(match source {
+            Source::Trace(n) => {
+                let write_through = n % 4 == 3;
+                Workload { write_through, tight_memory: true, fsync_file: n % 2 == 1, ..plain }
+            }
+            Source::One(n) | Source::Two(n) | Source::Three(n) => {
+                variant(self.rng(6, n).below(VARIANTS), plain)
+            }
+            _ => plain,
+        })
+    }
+
+    /// What is there before several threads begin, and what each of them does, in a directory of its own.
+    #[must_use]
+    pub fn writers(&self, n: u32) -> (Vec<Op>, Vec<Vec<Op>>) {
+        let rng = self.rng(10, n);
+        let dirs = ["W0", "W1", "W2"];
+        let below = |dir: &str| [path(dir), join(dir, "C")];
+        let mut setup: Vec<Op> = dirs.iter().flat_map(|dir| below(dir)).map(Op::Mkdir).collect();
+        setup.extend(trace::populated(&dirs));
+        let each = |dir: &&str| trace::in_directory(self.shape, &rng, dir, WRITER);
+        (setup, dirs.iter().map(each).collect())
+    }
+
+    /// What happens between two crashes of chain `n`, before crash number `link`, counted from 0.
+    #[must_use]
+    pub fn link(&self, n: u32, link: u32) -> Workload {
+        let rng = self.rng(9, n.wrapping_mul(64).wrapping_add(link));
+        let mut ops = trace::trace(self.shape, &rng, LINK);
+        // A device that fails, before the last crash: what is damaged needs a check.
+        if n % 4 == 3 && link == LAST_LINK {
+            let fault =
+                Op::Fault { flush: rng.below(3) == 0, nth: 1 + rng.below(9) as u32, torn: true };
+            ops.insert(rng.below(ops.len() as u64) as usize, fault);
+        }
+        let setup = if link == 0 { trace::populated(&["", "A", "B", "A/C"]) } else { Vec::new() };
+        Workload {
             standard_tree: true,
-            write_through,
-            tight_memory,
+            tight_memory: n % 3 == 1,
+            fsync_file: n % 2 == 1,
+            setup,
             ops,
             ..Workload::default()
-        })
+        }
+    }
+
+    /// How many workloads there are of one operation on a full volume.
+    #[must_use]
+    pub fn fulls(&self) -> u32 {
+        full::count(self.shape, &self.core)
+    }
+
+    /// Whether the volume is made nearly full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.shape.full
     }
 
     fn rng(&self, kind: u64, number: u32) -> SplitMix64 {
@@ -242,169 +377,14 @@ impl Generator {
         }
         ops
     }
-
-    /// A long trace of three writers in turns, each with its own directory and a common one.
-    fn trace(&self, n: u32, length: u32) -> Vec<Op> {
-        let rng = self.rng(4, n);
-        let dirs = ["A", "B", "A/C"];
-        let mut ops = Vec::new();
-        for _ in 0..length {
-            let writer = rng.below(3) as usize;
-            let own = dirs[writer];
-            let dir = if rng.below(4) == 0 { "" } else { own };
-            ops.push(random_op(self.shape, &rng, dir, dirs[rng.below(3) as usize]));
-            match rng.below(40) {
-                0 => ops.push(Op::Sync),
-                1..=3 => ops.push(Op::Fsync(some_file(&rng, dir))),
-                4 => ops.push(Op::Fsync(path(dir))),
-                5 => ops.push(Op::Fdatasync(some_file(&rng, dir))),
-                6..=11 => ops.push(Op::Wait(pick(&rng, &[1, 1, 1, 5, 29, 31]))),
-                12 => ops.push(Op::Open(some_file(&rng, dir))),
-                13 => ops.push(Op::Close),
-                _ => {}
-            }
-        }
-        ops
-    }
 }
-
-fn pick<T: Copy>(rng: &SplitMix64, list: &[T]) -> T {
-    list[rng.below(list.len() as u64) as usize]
-}
-
-/// The names random work uses in every directory.
-const FILES: [&str; 6] =
-    ["foo", "bar", "x", "y", "z", "a-rather-long-name-that-fills-directories-sooner"];
 
 fn join(dir: &str, name: &str) -> Path {
     path(&format!("{dir}{}{name}", if dir.is_empty() { "" } else { "/" }))
 }
 
-fn some_file(rng: &SplitMix64, dir: &str) -> Path {
-    join(dir, pick(rng, &FILES))
-}
-
-fn random_op(shape: &Shape, rng: &SplitMix64, dir: &str, other: &str) -> Op {
-    let (block, frag) = (u64::from(shape.bsize), u64::from(shape.fsize));
-    let at = some_file(rng, dir);
-    let elsewhere = some_file(rng, other);
-    let sub = |rng: &SplitMix64| join(dir, pick(rng, &["d1", "d2"]));
-    match rng.below(34) {
-        0..=5 => Op::Create(at),
-        6..=9 => Op::Unlink(at),
-        10..=11 => Op::Rename(at, elsewhere),
-        12 => Op::Link(at, elsewhere),
-        13 => Op::Mkdir(sub(rng)),
-        14 => Op::Rmdir(sub(rng)),
-        15 => Op::Rename(sub(rng), join(other, "d3")),
-        16 => Op::Symlink(at, "foo".repeat(1 + rng.below(60) as usize)),
-        17..=21 => Op::Append(at, 1 + rng.below(pick(rng, &[frag, block, 3 * block]))),
-        22..=23 => {
-            let (offset, len) = (rng.below(14 * block), 1 + rng.below(block));
-            Op::Write { at, offset, len, sync: rng.below(4) == 0 }
-        }
-        24 => Op::Truncate(at, 0),
-        25 => Op::Truncate(at, rng.below(13 * block)),
-        26 => Op::Chmod(at, 0o600 + rng.below(64) as u16),
-        27 => Op::SetXattr(at, "k".to_owned(), rng.below(frag) as u32),
-        28 => Op::RemoveXattr(at, "k".to_owned()),
-        29 => Op::Exchange(at, elsewhere),
-        30 => Op::Exchange(sub(rng), join(other, pick(rng, &["d1", "d3", "foo"]))),
-        31 => Op::Space(Space::Allocate, at, rng.below(14 * block), 1 + rng.below(2 * block)),
-        32 => {
-            let how = pick(rng, &[Space::Punch, Space::Punch, Space::Zero]);
-            Op::Space(how, at, rng.below(13 * block), 1 + rng.below(4 * block))
-        }
-        _ => Op::Rmdir(join(other, "d3")),
-    }
-}
-
-/// Work after a crash that nobody repaired: `n` operations on what may be there.
-#[must_use]
-pub fn further_work(shape: &Shape, n: u32, seed: u64) -> Vec<Op> {
-    let rng = SplitMix64::new(seed);
-    let dirs = ["", "A", "B", "A/C"];
-    (0..n).map(|_| random_op(shape, &rng, pick(&rng, &dirs), pick(&rng, &dirs))).collect()
-}
-
-/// The operations that workloads of one, two and three operations are made of.
-fn core_ops(shape: &Shape) -> Vec<Op> {
-    let (block, frag) = (u64::from(shape.bsize), u64::from(shape.fsize));
-    let write = |at: &str, offset, len| Op::Write { at: path(at), offset, len, sync: false };
-    let symlink = |at: &str, len: usize| Op::Symlink(path(at), "t".repeat(len));
-    let rename = |a: &str, b: &str| Op::Rename(path(a), path(b));
-    let mut ops = Vec::new();
-    ops.extend(["bar", "A/bar", "A/C/bar"].map(|at| Op::Create(path(at))));
-    ops.push(Op::Mkfifo(path("A/bar")));
-    ops.extend(["D", "A/D", "B/e/D"].map(|at| Op::Mkdir(path(at))));
-    ops.push(Op::Rmdir(path("B/e")));
-    ops.push(Op::Link(path("foo"), path("bar")));
-    ops.push(Op::Link(path("A/foo"), path("A/bar")));
-    ops.push(Op::Link(path("A/foo"), path("A/C/bar")));
-    ops.extend(["foo", "A/foo", "B/foo", "B/l", "A/s", "A/C/foo"].map(|at| Op::Unlink(path(at))));
-    // Files: new and existing names, same and other directories, another name of the same file.
-    ops.extend(
-        [("foo", "bar"), ("A/foo", "A/bar"), ("A/foo", "A/C/bar"), ("A/C/foo", "bar")]
-            .map(|(a, b)| rename(a, b)),
-    );
-    ops.extend(
-        [("foo", "A/foo"), ("A/foo", "foo"), ("B/foo", "A/foo"), ("A/foo", "B/l"), ("B/l", "foo")]
-            .map(|(a, b)| rename(a, b)),
-    );
-    // Directories: new name, other parent, over an empty one.
-    ops.extend(
-        [("A", "D"), ("A/C", "C"), ("A/C", "B/D"), ("A/C", "B/e"), ("B/e", "A/D")]
-            .map(|(a, b)| rename(a, b)),
-    );
-    // Swaps: in a directory, across, of directories, of a file and a directory.
-    ops.extend(
-        [("foo", "A/foo"), ("A/s", "A/foo"), ("A/C", "B/e"), ("A", "B"), ("B/foo", "A/C")]
-            .map(|(a, b)| Op::Exchange(path(a), path(b))),
-    );
-    ops.extend([symlink("A/bar", 9), symlink("bar", 200)]);
-    // Within a fragment, to the end of a block, a new block, across twelve blocks.
-    ops.push(Op::Append(path("foo"), 60));
-    ops.push(Op::Append(path("foo"), block - 3 * frag + 100));
-    ops.push(Op::Append(path("A/foo"), 2 * frag));
-    ops.push(Op::Append(path("A/foo"), block));
-    ops.push(Op::Append(path("B/foo"), block));
-    ops.push(Op::Append(path("A/C/foo"), 13 * block));
-    // In place: a part, a sector, a block; a hole; far behind the end.
-    ops.push(write("foo", 100, 200));
-    ops.push(write("A/foo", 0, block));
-    ops.push(write("B/foo", 11 * block + 512, 2 * block));
-    ops.push(write("A/C/foo", 2 * block, frag));
-    ops.push(write("foo", 20 * block, frag + 9));
-    ops.push(Op::Write { at: path("A/foo"), offset: block, len: 300, sync: true });
-    ops.push(Op::Write { at: path("A/C/foo"), offset: 0, len: block, sync: true });
-    for (at, size) in [
-        ("foo", 0),
-        ("A/foo", 0),
-        ("B/foo", 0),
-        ("foo", frag + 3),
-        ("A/foo", block - 1),
-        ("B/foo", 12 * block + 5),
-        ("B/foo", 3 * block),
-        ("foo", 3 * block),
-        ("A/C/foo", 14 * block),
-    ] {
-        ops.push(Op::Truncate(path(at), size));
-    }
-    let space = |how, at: &str, offset, len| Op::Space(how, path(at), offset, len);
-    // Grown with space, into a hole and across the twelve blocks; holes; zeros in place and behind.
-    ops.push(space(Space::Allocate, "foo", 2 * block, frag + 9));
-    ops.push(space(Space::Allocate, "A/C/foo", 11 * block, 2 * block));
-    ops.push(space(Space::Punch, "B/foo", block - 100, 3 * block));
-    ops.push(space(Space::Punch, "B/foo", 11 * block, 9 * block));
-    ops.push(space(Space::Zero, "A/foo", 100, 2 * block));
-    ops.push(Op::Chmod(path("A/foo"), 0o4711));
-    ops.push(Op::Chown(path("A"), 7, 8));
-    ops.push(Op::Utimes(path("foo"), 1_234_567));
-    if shape.format == ffs_ondisk::Format::Ufs2 {
-        ops.push(Op::SetXattr(path("foo"), "k".to_owned(), 40));
-        ops.push(Op::SetXattr(path("A/foo"), "k".to_owned(), shape.fsize + 30));
-    }
-    ops
+fn pick<T: Copy>(rng: &SplitMix64, list: &[T]) -> T {
+    list[rng.below(list.len() as u64) as usize]
 }
 
 #[cfg(test)]
@@ -426,7 +406,8 @@ mod tests {
                 Source::Trace(3),
             ];
             let long = generator.has_long_directories().then_some(Source::Directory(2));
-            for source in sources.into_iter().chain(long) {
+            let full = generator.is_full().then_some([Source::Full(7), Source::Edge(1)]);
+            for source in sources.into_iter().chain(long).chain(full.into_iter().flatten()) {
                 let workload = generator.workload(source).unwrap();
                 assert_eq!(source.to_string().parse(), Ok(source));
                 assert_eq!(text::parse(&text::print(&workload)), Ok(workload));

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use ffs_admin::newfs::{NewfsOptions, newfs};
-use ffs_core::OrderingPolicy;
 use ffs_device::{ManualClock, MemDevice, SplitMix64, Timestamp};
 use ffs_ondisk::{Endian, Format, Geometry};
 
@@ -134,18 +133,20 @@ pub struct Base {
     pub(super) tree: Tree,
     /// How that came there.
     pub(super) steps: Vec<Step>,
+    /// Tells its content from that of other volumes of the kind.
+    pub(super) print: u64,
 }
 
 impl Shape {
-    /// Makes the volume, with the standard tree if so asked.
+    /// Makes the volume, with the standard tree if so asked. `flagged`: its superblock asks for soft updates.
     ///
     /// # Errors
     /// newfs's and the file system's: no shape of [`SHAPES`] should have any.
-    pub fn base(&'static self, ordering: OrderingPolicy, standard_tree: bool) -> Result<Arc<Base>> {
-        let (device, geometry) = self.format(ordering)?;
+    pub fn base(&'static self, flagged: bool, standard_tree: bool) -> Result<Arc<Base>> {
+        let (device, geometry) = self.format(flagged)?;
         let (tree, steps) = (Tree::default(), Vec::new());
         let image = Arc::default();
-        let base = Base { shape: self, geometry, image, device, tree, steps };
+        let base = Base { shape: self, geometry, image, device, tree, steps, print: 0 };
         let ops = if standard_tree { self.standard_tree() } else { Vec::new() };
         let mut base = base.with(&ops)?;
         if self.full {
@@ -154,7 +155,7 @@ impl Shape {
         Ok(Arc::new(base))
     }
 
-    fn format(&self, ordering: OrderingPolicy) -> Result<(MemDevice, Geometry)> {
+    fn format(&self, flagged: bool) -> Result<(MemDevice, Geometry)> {
         let len = usize::try_from(self.bytes).unwrap_or(0);
         let device = MemDevice::from_bytes(&vec![POISON; len]);
         let options = NewfsOptions {
@@ -164,7 +165,7 @@ impl Shape {
             fsize: Some(self.fsize),
             max_group: Some(self.group),
             density: Some(self.density),
-            soft_updates: super::keeps_contract(ordering),
+            soft_updates: flagged,
             no_snap: true,
             ..NewfsOptions::default()
         };
@@ -206,7 +207,7 @@ impl Base {
         let device = self.device.snapshot();
         let (tree, steps) = super::record::prepare(self, &device, ops)?;
         let (shape, geometry, image) = (self.shape, self.geometry, Arc::new(device.to_vec()));
-        Ok(Base { shape, geometry, image, device, tree, steps })
+        Ok(Base { shape, geometry, image, device, tree, steps, print: 0 })
     }
 
     /// The same with hardly any room left: one block, and a few fragments.
@@ -232,7 +233,7 @@ mod tests {
     #[test]
     fn every_shape_can_be_made_and_is_sound() {
         for shape in SHAPES {
-            let base = shape.base(OrderingPolicy::Sync, true).unwrap();
+            let base = shape.base(false, true).unwrap();
             assert!(base.geometry.ncg >= 2, "{}: {} groups", shape.name, base.geometry.ncg);
             let device: Arc<dyn BlockDevice> = Arc::new(base.device.snapshot());
             let findings = quick_check(&device);

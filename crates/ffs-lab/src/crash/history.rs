@@ -15,10 +15,13 @@
 //!
 //! Reference: `spec/fsck-and-crash.md` §11.4.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
 use ffs_ondisk::Ino;
+
+use super::tag::SECTOR;
 
 /// An object the workload made: one life of an inode. Counted in the order of making; the root is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,6 +47,8 @@ pub enum ObjKind {
     Symlink(Vec<u8>),
     /// Named pipe: an inode without blocks.
     Fifo,
+    /// Left at the old name by a rename: a character device 0:0.
+    Whiteout,
 }
 
 /// Attributes that go together.
@@ -58,6 +63,9 @@ pub struct Attrs {
     /// Modification time, seconds, if a call set it; `None` where only time moved it.
     pub mtime: Option<i64>,
 }
+
+/// Extended attributes: name space and name, value.
+pub type Extended = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
 /// Where an object lives: an inode number is used again, but never in the same generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +98,8 @@ pub enum Happening {
         attrs: Attrs,
         /// Where it lives.
         life: Life,
+        /// Extended attributes it was made with: it is never seen without them.
+        extended: Extended,
     },
     /// A name was entered: create, mkdir, symlink, link.
     NameSet {
@@ -116,6 +126,17 @@ pub enum Happening {
         /// What the new name named before, which lost this name.
         replaced: Option<ObjId>,
     },
+    /// Two names changed places.
+    Exchanged {
+        /// A name, which now names `away`.
+        one: Name,
+        /// The other, which now names `moved`.
+        other: Name,
+        /// What `one` named before.
+        moved: ObjId,
+        /// What `other` named before.
+        away: ObjId,
+    },
     /// Bytes were written: those of [`super::tag::fill`] with `version`. The size grew to `bytes.end`
     /// if it was less.
     Wrote {
@@ -127,6 +148,17 @@ pub enum Happening {
         version: u32,
         /// False if the call failed: any part of the range may have been written, and any of the growth.
         whole: bool,
+    },
+    /// What the file holds was found on the device, after a crash.
+    Holds {
+        /// The file.
+        obj: ObjId,
+        /// Its size, bytes.
+        size: u64,
+        /// The size that a check may leave: less, if the file ends in a hole.
+        least: u64,
+        /// Sectors that are not zeros: index, bytes.
+        sectors: Vec<(u64, [u8; SECTOR])>,
     },
     /// The size was set by truncate; bytes beyond a smaller size are gone, those up to a larger one zero.
     Resized {
@@ -149,10 +181,12 @@ pub enum Happening {
         /// All of them, as they are now.
         attrs: Attrs,
     },
-    /// An extended attribute of the user's name space was set or removed.
+    /// An extended attribute was set or removed.
     Xattr {
         /// The object.
         obj: ObjId,
+        /// Its name space: 1 user, 2 system.
+        namespace: u8,
         /// Its name.
         name: Vec<u8>,
         /// Its value; `None`: removed.
@@ -168,6 +202,34 @@ pub enum Happening {
     },
     /// sync returned without error, or the file system was mounted: all steps before this one are durable.
     Synced,
+}
+
+impl Happening {
+    /// The objects it is about, and the directories of names.
+    #[must_use]
+    pub fn objects(&self) -> Vec<ObjId> {
+        match self {
+            Happening::Made { obj, .. }
+            | Happening::Wrote { obj, .. }
+            | Happening::Holds { obj, .. }
+            | Happening::Resized { obj, .. }
+            | Happening::Zeroed { obj, .. }
+            | Happening::Attr { obj, .. }
+            | Happening::Xattr { obj, .. }
+            | Happening::Fsynced { obj, .. } => vec![*obj],
+            Happening::NameSet { name, obj } | Happening::NameGone { name, obj } => {
+                vec![*obj, name.dir]
+            }
+            Happening::Renamed { from, to, obj, replaced } => {
+                let all = [*obj, from.dir, to.dir].into_iter();
+                all.chain(*replaced).collect()
+            }
+            Happening::Exchanged { one, other, moved, away } => {
+                vec![*moved, *away, one.dir, other.dir]
+            }
+            Happening::Synced => Vec::new(),
+        }
+    }
 }
 
 /// A [`Happening`] and when it happened.

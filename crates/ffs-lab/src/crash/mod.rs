@@ -8,6 +8,9 @@
 //! | [`generate`] | the workloads of the laboratory |
 //! | [`record`], `exec` | running a workload and keeping what reached the device |
 //! | [`history`] | what a workload did, in program order: what the oracle judges a recovered tree by |
+//! | `writers` | several threads on one volume, of which a seed decides which one runs (feature `schedule`) |
+//! | `offline` | commands without ordering, cut off |
+//! | `chain` | crash after crash without a check |
 //! | [`states`] | what a power cut may leave of the writes between two flushes |
 //! | [`canvas`] | a device on which one state after the other is laid over a common base |
 //! | [`examine`] | the checks of one state |
@@ -25,6 +28,7 @@
 //! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1; `docs/crash-lab.md`.
 
 pub mod canvas;
+mod chain;
 pub mod examine;
 mod exec;
 mod explain;
@@ -32,6 +36,7 @@ pub mod generate;
 pub mod geometry;
 pub mod history;
 pub mod image;
+mod offline;
 pub mod op;
 pub mod oracle;
 pub mod raw;
@@ -42,6 +47,8 @@ pub mod states;
 pub mod tag;
 pub mod tally;
 pub mod text;
+#[cfg(feature = "schedule")]
+mod writers;
 
 use ffs_core::OrderingPolicy;
 
@@ -95,11 +102,11 @@ pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
     }
 }
 
-/// What a tenant promises about names and contents.
+/// What an ordering promises about names and contents; `soft`: under soft updates.
 #[must_use]
-pub fn promise(ordering: OrderingPolicy) -> oracle::Promise {
+pub fn promise(ordering: OrderingPolicy, soft: oracle::Soft) -> oracle::Promise {
     match ordering {
-        OrderingPolicy::SoftUpdates => oracle::Promise::SoftUpdates { replace_order: true },
+        OrderingPolicy::SoftUpdates => oracle::Promise::SoftUpdates(soft),
         OrderingPolicy::Superblock | OrderingPolicy::Sync => oracle::Promise::SyncOrdered,
         OrderingPolicy::Async | OrderingPolicy::None => oracle::Promise::Async,
     }

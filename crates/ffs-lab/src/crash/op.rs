@@ -59,6 +59,15 @@ pub enum Space {
     Zero,
 }
 
+/// Which of a file's access lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// What it grants.
+    Access,
+    /// What new files of a directory get.
+    Default,
+}
+
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -78,6 +87,10 @@ pub enum Op {
     Rmdir(Path),
     /// A name moved: old, new (replaced if it exists).
     Rename(Path, Path),
+    /// A name moved, a whiteout left in its place: old, new (replaced if it exists).
+    Whiteout(Path, Path),
+    /// A file made without a name, written so many bytes, and given this name.
+    Tmpfile(Path, u64),
     /// Two names swapped.
     Exchange(Path, Path),
     /// Tagged bytes written: offset, length; durable on return if so asked.
@@ -103,8 +116,21 @@ pub enum Op {
     Chown(Path, u32, u32),
     /// Modification time set, seconds.
     Utimes(Path, i64),
-    /// An extended attribute set to that many bytes.
+    /// An extended attribute set to that many bytes. `system:` before its name: of the system's name space.
     SetXattr(Path, String, u32),
+    /// An access list set, which gives a user these permissions (0 to 7), the owner all, and nobody else any.
+    SetAcl(Path, List, u32, u8),
+    /// An access list removed.
+    RemoveAcl(Path, List),
+    /// Bytes appended until no more than so many are left to whoever does it.
+    Fill(Path, u64),
+    /// What follows is done by the user of this number; 0: the super-user, who may use the reserve.
+    User(u32),
+    /// The volume is made read-only, or writable again.
+    Remount {
+        /// Which.
+        read_only: bool,
+    },
     /// An extended attribute removed.
     RemoveXattr(Path, String),
     /// A file or directory made durable.
@@ -113,6 +139,15 @@ pub enum Op {
     Fdatasync(Path),
     /// Everything made durable.
     Sync,
+    /// One of the device's next transfers fails: the `nth` write or flush from now on.
+    Fault {
+        /// A flush; otherwise a write.
+        flush: bool,
+        /// Counted from 1.
+        nth: u32,
+        /// A part of the write arrives.
+        torn: bool,
+    },
     /// Seconds go by; the syncer runs once in each.
     Wait(u32),
     /// A file taken into use: it outlives its names.
@@ -140,18 +175,29 @@ impl Op {
             | Op::Rmdir(p)
             | Op::Write { at: p, .. }
             | Op::Append(p, _)
+            | Op::Tmpfile(p, _)
             | Op::Truncate(p, _)
             | Op::Space(_, p, _, _)
             | Op::Chmod(p, _)
             | Op::Chown(p, _, _)
             | Op::Utimes(p, _)
             | Op::SetXattr(p, _, _)
+            | Op::SetAcl(p, _, _, _)
+            | Op::RemoveAcl(p, _)
+            | Op::Fill(p, _)
             | Op::RemoveXattr(p, _)
             | Op::Fsync(p)
             | Op::Fdatasync(p)
             | Op::Open(p) => vec![p],
-            Op::Link(a, b) | Op::Rename(a, b) | Op::Exchange(a, b) => vec![a, b],
-            Op::Sync | Op::Wait(_) | Op::Close => Vec::new(),
+            Op::Link(a, b) | Op::Rename(a, b) | Op::Exchange(a, b) | Op::Whiteout(a, b) => {
+                vec![a, b]
+            }
+            Op::Sync
+            | Op::Wait(_)
+            | Op::Close
+            | Op::User(_)
+            | Op::Remount { .. }
+            | Op::Fault { .. } => Vec::new(),
         }
     }
 }
@@ -167,6 +213,14 @@ pub struct Workload {
     pub tight_memory: bool,
     /// Whether a removal, too, cuts off a directory's empty end.
     pub cut_on_removal: bool,
+    /// Whether names and attributes are durable when a call returns (`-o stable`).
+    pub stable: bool,
+    /// Whether an fsync makes nothing durable but its file (`-o fsync=file`).
+    pub fsync_file: bool,
+    /// Whether names do not wait for contents (`-o noreplace_order`).
+    pub no_replace_order: bool,
+    /// Whether the superblock does not ask for the soft updates that the volume is mounted with.
+    pub unflagged: bool,
     /// Done before the recording; durable when it begins.
     pub setup: Vec<Op>,
     /// Recorded.

@@ -13,14 +13,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ffs_core::{DirTruncate, Env, Ffs, MountOptions, OrderingPolicy};
+use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::record::{Event, Recorder};
-use ffs_device::{BlockDevice, Durability, ManualClock, MemDevice, Timestamp};
+use ffs_device::{BlockDevice, Durability, ManualClock, MemDevice, Operation, Timestamp};
 
 use super::exec::{Tree, World};
 use super::geometry::{Base, START};
 use super::history::{Happening, History, Step};
 use super::op::{Op, Workload};
+use super::oracle::{FsyncScope, Soft};
 use crate::error::{LabError, Result};
+
+/// Operations from one look at the file system's memory to the next.
+const AUDIT: usize = 8;
+/// Bytes that it may take for changes that are not durable: in any case, and for each of them.
+const MEMORY: u64 = 256 << 10;
+const MEMORY_EACH: u64 = 1024;
 
 /// Time that goes by in each call.
 const CALL: Duration = Duration::from_millis(10);
@@ -32,6 +40,19 @@ pub struct Setting {
     pub ordering: OrderingPolicy,
     /// Seeds the file system's choices.
     pub seed: u64,
+    /// The mount options that decide what soft updates promise.
+    pub soft: Soft,
+}
+
+impl Setting {
+    /// The options that `workload` is mounted with.
+    #[must_use]
+    pub fn soft_of(&self, workload: &Workload) -> Soft {
+        Soft {
+            fsync: if workload.fsync_file { FsyncScope::File } else { self.soft.fsync },
+            replace_order: self.soft.replace_order && !workload.no_replace_order,
+        }
+    }
 }
 
 /// A write that a power cut may keep, lose or tear.
@@ -66,6 +87,12 @@ pub struct Recording {
     pub history: History,
     /// Operations that failed, and why: number, reason.
     pub failed: Vec<(usize, String)>,
+    /// The mount options that decide what was promised.
+    pub soft: Soft,
+    /// Whether it is of a command without ordering, on a volume that nobody has mounted.
+    pub offline: bool,
+    /// What the workload believes is there in the end.
+    pub(super) tree: Tree,
 }
 
 /// Cuts a log into windows.
@@ -108,7 +135,7 @@ pub fn windows(events: &[Event], volatile: bool) -> Result<Vec<Window>> {
     Ok(all)
 }
 
-fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
+pub(super) fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
     LabError::Failed {
         target: "crash".into(),
         what: what.into(),
@@ -118,9 +145,17 @@ fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
 }
 
 /// The options of the mount under test.
-pub(super) fn options(ordering: OrderingPolicy, workload: &Workload) -> MountOptions {
-    let mut options = MountOptions { ordering, force: true, ..MountOptions::default() };
+pub(super) fn options(ordering: OrderingPolicy, soft: Soft, workload: &Workload) -> MountOptions {
+    let mut options = MountOptions {
+        ordering,
+        force: true,
+        replace_order: soft.replace_order,
+        ..MountOptions::default()
+    };
+    options.stable = workload.stable;
+    options.acls = Some(true);
     let t = &mut options.tunables;
+    t.fsync = soft.fsync;
     t.cache = 2 << 20;
     if workload.cut_on_removal {
         t.dir_truncate = DirTruncate::CreateDelete;
@@ -133,12 +168,17 @@ pub(super) fn options(ordering: OrderingPolicy, workload: &Workload) -> MountOpt
     options
 }
 
+/// Those of a mount that is of no interest itself.
+fn unordered() -> MountOptions {
+    options(OrderingPolicy::None, Soft::default(), &Workload::default())
+}
+
 /// A clock that stands at `secs` after the volumes were made.
 pub(super) fn clock(secs: i64) -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Timestamp::new(START + secs, 0)))
 }
 
-fn mount(
+pub(super) fn mount(
     device: Arc<dyn BlockDevice>,
     options: &MountOptions,
     seed: u64,
@@ -155,8 +195,7 @@ fn mount(
 /// Does `ops` on a copy of `base` that is `device`; what is there then, and how it came there.
 pub(super) fn prepare(base: &Base, device: &MemDevice, ops: &[Op]) -> Result<(Tree, Vec<Step>)> {
     let shared: Arc<MemDevice> = Arc::new(device.snapshot());
-    let (fs, _) =
-        mount(Arc::clone(&shared) as _, &options(OrderingPolicy::None, &Workload::default()), 1)?;
+    let (fs, _) = mount(Arc::clone(&shared) as _, &unordered(), 1)?;
     let mut world = World::new(fs, base.tree.clone());
     let mut steps = base.steps.clone();
     let step = |what| Step { began: 0, at: 0, op: None, what };
@@ -189,9 +228,12 @@ pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Reco
     let durability = if volatile { Durability::OnFlush } else { Durability::OnCompletion };
     let device = base.device.snapshot().with_durability(durability);
     let recorder = Arc::new(Recorder::new(device));
-    let options = options(setting.ordering, workload);
-    let (fs, clock) = mount(Arc::clone(&recorder) as _, &options, setting.seed)?;
+    // Outside: of a write that fails the recorder sees the part that arrives.
+    let device = Arc::new(FaultInjector::new(Arc::clone(&recorder), Vec::new()));
+    let options = options(setting.ordering, setting.soft_of(workload), workload);
+    let (fs, clock) = mount(Arc::clone(&device) as _, &options, setting.seed)?;
     let mut world = World::new(fs, base.tree.clone());
+    world.stable = workload.stable;
     let mut steps = base.steps.clone();
     let mut failures = Vec::new();
     for (at, op) in workload.ops.iter().enumerate() {
@@ -199,25 +241,72 @@ pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Reco
         let began = recorder.logged();
         let done = match op {
             Op::Wait(secs) => wait(&world.fs, &clock, *secs).map(|()| Vec::new()),
+            Op::Fault { flush, nth, torn } => {
+                device.add(fault(*flush, *nth, *torn));
+                Ok(Vec::new())
+            }
             op => world.perform(op),
         };
-        let (ended, op) = (recorder.logged(), u32::try_from(at).ok());
+        let (ended, number) = (recorder.logged(), u32::try_from(at).ok());
         match done {
-            Ok(done) => {
-                steps.extend(done.into_iter().map(|what| Step { began, at: ended, op, what }));
+            Ok(done) => steps.extend(done.into_iter().map(|what| Step {
+                began,
+                at: ended,
+                op: number,
+                what,
+            })),
+            // Operations may fail, but never because the volume is damaged.
+            Err(error @ ffs_core::Error::Format(_)) => {
+                return Err(failed(&format!("operation {}, {op}", at + 1), &error));
             }
             Err(error) => failures.push((at, error.to_string())),
         }
+        if at % AUDIT == 0 {
+            audit(&world.fs, at)?;
+        }
     }
+    device.heal();
     let began = recorder.logged();
     world.close();
     world.fs.unmount().map_err(|error| failed("unmount", &error))?;
     steps.push(Step { began, at: recorder.logged(), op: None, what: Happening::Synced });
     let windows = windows(&recorder.take_events(), volatile)?;
-    Ok(Recording { windows, history: History { steps }, failed: failures })
+    let soft = setting.soft_of(workload);
+    Ok(Recording {
+        windows,
+        history: History { steps },
+        failed: failures,
+        soft,
+        offline: false,
+        tree: world.tree,
+    })
 }
 
-fn wait(fs: &Ffs, clock: &ManualClock, secs: u32) -> ffs_core::Result<()> {
+/// What fails when an [`Op::Fault`] says so, once.
+fn fault(flush: bool, nth: u32, torn: bool) -> Rule {
+    let operation = if flush { Operation::Flush } else { Operation::Write };
+    let fault = if torn { Fault::Torn { seed: nth.into() } } else { Fault::Errno(EIO) };
+    Rule::new(operation, fault).nth(nth.into()).times(1)
+}
+
+/// Whether so many bytes may be kept for so many changes that are not durable.
+fn is_in_proportion(records: u64, bytes: u64) -> bool {
+    bytes <= MEMORY + records * MEMORY_EACH
+}
+
+/// Whether what the file system keeps in memory of changes that are not durable is in proportion to them.
+fn audit(fs: &Ffs, at: usize) -> Result<()> {
+    let gauges = fs.gauges();
+    let gauge = |name| gauges.iter().find(|gauge| gauge.name == name).map_or(0, |g| g.value);
+    let (records, bytes) = (gauge("debug.softdep.total_records"), gauge("debug.softdep.mem"));
+    if is_in_proportion(records, bytes) {
+        return Ok(());
+    }
+    let why = format!("after operation {}: {bytes} bytes for {records} records", at + 1);
+    Err(failed("memory", &why))
+}
+
+pub(super) fn wait(fs: &Ffs, clock: &ManualClock, secs: u32) -> ffs_core::Result<()> {
     for _ in 0..secs {
         clock.advance(Duration::from_secs(1));
         fs.tick()?;
@@ -227,7 +316,51 @@ fn wait(fs: &Ffs, clock: &ManualClock, secs: u32) -> ffs_core::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::history::ROOT;
+    use super::super::text;
     use super::*;
+
+    fn recorded(ops: &str) -> Recording {
+        let base = super::super::geometry::find("ufs2-2m").unwrap().base(true, true).unwrap();
+        let setting =
+            Setting { ordering: OrderingPolicy::SoftUpdates, seed: 1, soft: Soft::default() };
+        record(&base, &text::parse(ops).unwrap(), setting).unwrap()
+    }
+
+    fn promises(recording: &Recording) -> usize {
+        let steps = recording.history.steps.iter().filter(|step| step.op.is_some());
+        steps.filter(|step| matches!(step.what, Happening::Fsynced { .. })).count()
+    }
+
+    #[test]
+    fn a_stable_mount_promises_each_name_and_attribute() {
+        let ops = "create /n\nchmod /n 600\nrename /n /A/n\nappend /foo 100\n";
+        assert_eq!(promises(&recorded(ops)), 0);
+        let stable = recorded(&format!("stable\n{ops}"));
+        assert_eq!(promises(&stable), 5, "file, directory; file; two directories; no content");
+        let of_root = |step: &&Step| {
+            step.what == Happening::Fsynced { obj: ROOT, data_only: false } && step.op == Some(0)
+        };
+        let entered = stable.history.steps.iter().find(of_root).unwrap();
+        assert!(entered.at > entered.began, "it was written before the call returned");
+    }
+
+    #[test]
+    fn what_fails_promises_nothing() {
+        for fault in ["fault write 1", "fault write 1 torn", "fault flush 1"] {
+            let text = format!("append /foo 100\n{fault}\nfsync /foo\nfsync /foo\n");
+            let recording = recorded(&text);
+            let failed: Vec<usize> = recording.failed.iter().map(|(number, _)| *number).collect();
+            assert_eq!((failed, promises(&recording)), (vec![2], 1), "{fault}");
+        }
+    }
+
+    #[test]
+    fn memory_is_in_proportion_to_what_is_not_durable() {
+        assert!(is_in_proportion(0, MEMORY) && is_in_proportion(1000, 1000 * MEMORY_EACH));
+        // After 48 rounds of write and truncate of a sparse file, where duplicates multiplied.
+        assert!(!is_in_proportion(61, 558_284));
+    }
 
     #[test]
     fn a_log_is_cut_where_writes_become_durable() {

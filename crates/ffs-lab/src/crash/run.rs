@@ -6,265 +6,34 @@
 //!
 //! **Locking.** One queue under a lock; results come through a channel.
 
+mod plan;
 mod queue;
+mod ran;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use ffs_core::OrderingPolicy;
-use ffs_device::{Rng, SplitMix64};
-
 use super::examine::{Desk, Examiner, Rates};
 use super::explain::Scene;
-use super::generate::{Generator, Source};
-use super::geometry::{self, Base, Shape};
-use super::op::Workload;
-use super::record::{Recording, Setting, Window, record};
+use super::generate::Source;
+use super::geometry::Shape;
+use super::record::Window;
 use super::states::{Choice, Effort, Stage};
 pub use super::tally::UNRUN;
 use super::tally::{Adder, Tally, WindowTally};
 use super::text;
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
+pub use plan::{Plan, StateId, WorkId};
 use queue::{Chunk, Message, Queue};
+pub use ran::{Bases, Link, Ran};
 
-/// Windows of a long trace that are looked at.
-const TRACE_WINDOWS: usize = 200;
-/// Most states of each.
-const TRACE_STATES: u32 = 64;
-/// Workloads of three operations that are drawn for each shape.
-const THREES: u32 = 20_000;
 /// Windows that one worker examines in one go.
 const CHUNK: usize = 32;
 /// How often the onlooker is asked whether to go on.
 const PULSE: Duration = Duration::from_millis(200);
-
-/// Which workload on which volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkId {
-    /// The volume.
-    pub shape: &'static Shape,
-    /// The workload.
-    pub source: Source,
-}
-
-impl fmt::Display for WorkId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.shape.name, self.source)
-    }
-}
-
-/// A state by its name: `ufs2-2m/2.1043:3:s1f`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateId {
-    /// The workload.
-    pub work: WorkId,
-    /// The window, counted from 0.
-    pub window: u32,
-    /// The state.
-    pub choice: Choice,
-}
-
-impl fmt::Display for StateId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.work, self.window, self.choice)
-    }
-}
-
-impl FromStr for StateId {
-    type Err = LabError;
-
-    fn from_str(text: &str) -> Result<StateId> {
-        let wrong = || {
-            let like = "a state is named GEOMETRY/WORKLOAD:WINDOW:STATE, like ufs2-2m/2.17:3:p1";
-            LabError::Plan(format!("'{text}' names no state; {like}"))
-        };
-        let (shape, rest) = text.split_once('/').ok_or_else(wrong)?;
-        let mut parts = rest.split(':');
-        let mut part = || parts.next().ok_or_else(wrong);
-        let (source, window, choice) = (part()?, part()?, part()?);
-        let shape = geometry::find(shape)?;
-        let work = WorkId { shape, source: source.parse().map_err(|()| wrong())? };
-        let window = window.parse().map_err(|_| wrong())?;
-        Ok(StateId { work, window, choice: choice.parse().map_err(|()| wrong())? })
-    }
-}
-
-/// What to examine.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Everything drawn follows from it.
-    pub seed: u64,
-    /// The tenant under test.
-    pub ordering: OrderingPolicy,
-    /// The volumes.
-    pub shapes: Vec<&'static Shape>,
-    /// Operations of the longest systematic workloads: 0 to 3.
-    pub length: u32,
-    /// Long traces.
-    pub traces: u32,
-    /// Traces in long directories.
-    pub directories: u32,
-    /// A workload of the user's instead of all others.
-    pub workload: Option<Workload>,
-    /// The run ends when so many different images were examined.
-    pub max_states: u64,
-    /// States of each window.
-    pub effort: Effort,
-    /// Whether the run ends with the first window that breaks a rule, too.
-    pub until_broken: bool,
-    /// Closer looks.
-    pub rates: Rates,
-    /// Workers.
-    pub threads: usize,
-}
-
-impl Plan {
-    fn setting(&self) -> Setting {
-        Setting { ordering: self.ordering, seed: self.seed }
-    }
-
-    /// The workloads, in their order: patterns, single operations, the rest mixed.
-    fn works(&self) -> Vec<WorkId> {
-        if self.workload.is_some() {
-            return self
-                .shapes
-                .iter()
-                .map(|&shape| WorkId { shape, source: Source::File })
-                .collect();
-        }
-        let generators: Vec<Generator> =
-            self.shapes.iter().map(|shape| Generator::new(shape, self.seed)).collect();
-        let each = |kind: fn(u32) -> Source, count: &dyn Fn(&Generator) -> u32| -> Vec<WorkId> {
-            let of = self.shapes.iter().zip(&generators);
-            of.flat_map(|(&shape, generator)| {
-                (0..count(generator)).map(move |n| WorkId { shape, source: kind(n) })
-            })
-            .collect()
-        };
-        let mut works = Vec::new();
-        if self.length >= 1 {
-            let patterns = each(Source::Pattern, &Generator::patterns);
-            for mut some in [patterns, each(Source::One, &Generator::ones)] {
-                self.shuffle(&mut some, 1);
-                works.extend(some);
-            }
-        }
-        let mut rest = each(Source::Trace, &|_| self.traces);
-        let long = |generator: &Generator| generator.has_long_directories();
-        rest.extend(each(Source::Directory, &|of| if long(of) { self.directories } else { 0 }));
-        if self.length >= 2 {
-            rest.extend(each(Source::Two, &Generator::twos));
-        }
-        if self.length >= 3 {
-            rest.extend(each(Source::Three, &|_| THREES));
-        }
-        self.shuffle(&mut rest, 2);
-        works.extend(rest);
-        works
-    }
-
-    /// So that a run that is cut short has seen something of everything.
-    fn shuffle(&self, works: &mut [WorkId], salt: u64) {
-        let rng = SplitMix64::new(self.seed ^ salt << 32);
-        for at in (1..works.len()).rev() {
-            works.swap(at, rng.below(at as u64 + 1) as usize);
-        }
-    }
-
-    /// The workload of that name.
-    ///
-    /// # Errors
-    /// [`LabError::Plan`] if there is none.
-    pub fn find(&self, work: WorkId) -> Result<Workload> {
-        let found = match work.source {
-            Source::File => self.workload.clone(),
-            source => Generator::new(work.shape, self.seed).workload(source),
-        };
-        found.ok_or_else(|| LabError::Plan(format!("there is no workload {work}")))
-    }
-
-    /// How many states of a window of `work` are looked at.
-    fn effort(&self, work: WorkId) -> Effort {
-        let window = match work.source {
-            Source::Trace(_) | Source::Directory(_) => self.effort.window.min(TRACE_STATES),
-            _ => self.effort.window,
-        };
-        Effort { window, ..self.effort }
-    }
-
-    /// Which windows are looked at: of a long trace some, drawn.
-    fn chosen(&self, work: WorkId, windows: usize) -> Vec<bool> {
-        let trace = matches!(work.source, Source::Trace(_) | Source::Directory(_));
-        if !trace || windows <= TRACE_WINDOWS {
-            return vec![true; windows];
-        }
-        let rng = SplitMix64::new(self.seed ^ 7 << 40);
-        let (mut left, mut wanted) = (windows as u64, TRACE_WINDOWS as u64);
-        let mut draw = |_| {
-            let take = rng.below(left) < wanted;
-            left -= 1;
-            wanted -= u64::from(take);
-            take
-        };
-        (0..windows).map(&mut draw).collect()
-    }
-}
-
-/// A workload that was run.
-#[derive(Debug)]
-pub struct Ran {
-    /// The volume it found.
-    pub base: Arc<Base>,
-    /// What it left.
-    pub recording: Recording,
-}
-
-/// Volumes with the standard tree and without, made once.
-#[derive(Debug)]
-pub struct Bases {
-    made: BTreeMap<(&'static str, bool), Arc<Base>>,
-}
-
-impl Bases {
-    /// The volumes that `plan` needs.
-    ///
-    /// # Errors
-    /// Those of [`Shape::base`].
-    pub fn new(plan: &Plan, works: &[WorkId]) -> Result<Bases> {
-        let mut made = BTreeMap::new();
-        let tree = plan.workload.as_ref().is_none_or(|workload| workload.standard_tree);
-        for work in works {
-            if let std::collections::btree_map::Entry::Vacant(place) =
-                made.entry((work.shape.name, tree))
-            {
-                place.insert(work.shape.base(plan.ordering, tree)?);
-            }
-        }
-        Ok(Bases { made })
-    }
-
-    /// Runs `workload`.
-    ///
-    /// # Errors
-    /// Those of [`record`], and operations before the recording that fail.
-    pub fn run(&self, plan: &Plan, work: WorkId, workload: &Workload) -> Result<Ran> {
-        let made = self.made.get(&(work.shape.name, workload.standard_tree)).cloned();
-        let mut base = match made {
-            Some(base) => base,
-            None => work.shape.base(plan.ordering, workload.standard_tree)?,
-        };
-        if !workload.setup.is_empty() {
-            base = Arc::new(base.with(&workload.setup)?);
-        }
-        let recording = record(&base, workload, plan.setting())?;
-        Ok(Ran { base, recording })
-    }
-}
 
 /// Examines windows `from..to` of what ran; `each` gets the tally of each, and says whether to go on.
 fn examine(
@@ -275,20 +44,33 @@ fn examine(
     range: std::ops::Range<usize>,
     each: &mut dyn FnMut(WindowTally) -> bool,
 ) {
-    let windows = &ran.recording.windows;
-    let chosen = plan.chosen(work, windows.len());
-    let mut examiner = Examiner::new(&ran.base, &ran.recording, plan.setting(), plan.rates, desk);
-    let mut under = 0;
-    for (at, window) in windows.iter().enumerate().take(range.end) {
-        let stage = Stage::new(window, examiner.canvas(), plan.seed);
-        if at >= range.start && chosen.get(at) == Some(&true) {
-            let tally = examine_window(&mut examiner, window, &stage, plan.effort(work), under);
-            if !each(WindowTally { window: at as u32, ..tally }) {
-                return;
-            }
+    let chosen = plan.chosen(work, ran.windows());
+    let mut first = 0;
+    for link in &ran.links {
+        let windows = &link.recording.windows;
+        let numbers = first..first + windows.len();
+        first = numbers.end;
+        if numbers.end <= range.start || range.end <= numbers.start {
+            continue;
         }
-        under ^= stage.hash(&stage.lay_out(Choice::Prefix(window.writes.len() as u32)));
-        examiner.pass(window);
+        let mut examiner =
+            Examiner::new(&link.base, &link.recording, plan.setting(), plan.rates, desk);
+        let mut under = link.base.print;
+        for ((at, number), window) in (0..).zip(numbers).zip(windows) {
+            if number >= range.end {
+                break;
+            }
+            let stage = Stage::new(window, examiner.canvas(), plan.seed);
+            let wanted = chosen.get(number) == Some(&true) || link.crash == Some(at);
+            if number >= range.start && wanted {
+                let tally = examine_window(&mut examiner, window, &stage, plan.effort(work), under);
+                if !each(WindowTally { window: number as u32, ..tally }) {
+                    return;
+                }
+            }
+            under ^= stage.hash(&stage.lay_out(Choice::Prefix(window.writes.len() as u32)));
+            examiner.pass(window);
+        }
     }
 }
 
@@ -324,11 +106,18 @@ pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
     })?;
     let rates = Rates { remount: 1, interrupt: 1 };
     let mut desk = Desk::default();
-    let mut examiner = Examiner::new(&ran.base, &ran.recording, plan.setting(), rates, &mut desk);
     let missing = || LabError::Plan(format!("there is no state {id}"));
-    let at = id.window as usize;
-    let window = ran.recording.windows.get(at).ok_or_else(missing)?;
-    for before in ran.recording.windows.iter().take(at) {
+    let mut at = id.window as usize;
+    let link = ran.links.iter().find(|link| {
+        let windows = link.recording.windows.len();
+        let here = at < windows;
+        at -= if here { 0 } else { windows };
+        here
+    });
+    let Link { base, workload, recording, .. } = link.ok_or_else(missing)?;
+    let mut examiner = Examiner::new(base, recording, plan.setting(), rates, &mut desk);
+    let window = recording.windows.get(at).ok_or_else(missing)?;
+    for before in recording.windows.iter().take(at) {
         examiner.pass(before);
     }
     let stage = Stage::new(window, examiner.canvas(), plan.seed);
@@ -338,22 +127,14 @@ pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
     let laid = stage.lay_out(id.choice);
     let verdict = examiner.examine(window, &stage, &laid);
     let preen = examiner.preen(&stage, &laid);
-    let (base, recording) = (&ran.base, &ran.recording);
-    let scene = Scene {
-        base,
-        workload: &workload,
-        recording,
-        window,
-        stage: &stage,
-        laid: &laid,
-        preen: &preen,
-    };
+    let scene =
+        Scene { base, workload, recording, window, stage: &stage, laid: &laid, preen: &preen };
     let mut explained = scene.lines();
     explained.extend(verdict.violations.iter().map(ToString::to_string));
     let mut tally = WindowTally { window: id.window, ..WindowTally::default() };
     tally.add(id.choice, stage.hash(&laid), verdict);
     let mut adder = Adder::new(std::iter::once(id.work.shape.name), 1);
-    adder.workload(id.work, ran.recording.failed.clone());
+    adder.workload(id.work, ran.failed());
     adder.window(id, tally);
     Ok(Tally { explained, ..adder.tally })
 }
@@ -373,7 +154,7 @@ pub fn first_to_break(
     let ran = Bases::new(plan, &[work])?.run(plan, work, &workload)?;
     let (mut found, mut looked) = (None, 0);
     let mut desk = Desk::default();
-    examine(plan, work, &ran, &mut desk, 0..ran.recording.windows.len(), &mut |tally| {
+    examine(plan, work, &ran, &mut desk, 0..ran.windows(), &mut |tally| {
         looked += tally.states;
         found = tally.rules.get(rule).map(|(_, choice, _)| StateId {
             work,
@@ -432,8 +213,7 @@ fn worker(
                 let ran = plan.find(work).and_then(|workload| bases.run(plan, work, &workload));
                 let message = match ran {
                     Ok(ran) => {
-                        let windows = ran.recording.windows.len();
-                        let failed = ran.recording.failed.clone();
+                        let (windows, failed) = (ran.windows(), ran.failed());
                         queue.add(number, Arc::new(ran), windows.div_ceil(CHUNK));
                         Message::Ran { number, chunks: windows.div_ceil(CHUNK), failed }
                     }

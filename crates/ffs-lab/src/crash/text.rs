@@ -3,12 +3,12 @@
 //! # Invariants
 //! 1. What [`print()`] writes, [`parse`] reads as the same workload.
 
-use super::op::{Op, Path, Space, Workload};
+use super::op::{List, Op, Path, Space, Workload};
 use std::fmt;
 use std::fmt::Write as _;
 
 /// Most bytes a file of a workload may have.
-pub const MOST_BYTES: u64 = 1 << 30;
+pub const MOST_BYTES: u64 = 1 << 44;
 /// Most operations of a workload file.
 pub const MOST_OPS: usize = 100_000;
 /// Most bytes of an extended attribute.
@@ -38,6 +38,8 @@ const VERBS: &[(&str, &str)] = &[
     ("unlink", "PATH"),
     ("rmdir", "PATH"),
     ("rename", "OLD NEW"),
+    ("whiteout", "OLD NEW"),
+    ("tmpfile", "PATH LENGTH"),
     ("exchange", "ONE OTHER"),
     ("write", "PATH OFFSET LENGTH [sync]"),
     ("append", "PATH LENGTH"),
@@ -50,6 +52,12 @@ const VERBS: &[(&str, &str)] = &[
     ("utimes", "PATH SECONDS"),
     ("setxattr", "PATH NAME LENGTH"),
     ("removexattr", "PATH NAME"),
+    ("acl", "PATH access|default USER PERMISSIONS"),
+    ("noacl", "PATH access|default"),
+    ("fill", "PATH BYTES"),
+    ("user", "USER"),
+    ("remount", "ro|rw"),
+    ("fault", "write|flush NUMBER [torn]"),
     ("fsync", "PATH"),
     ("fdatasync", "PATH"),
     ("sync", ""),
@@ -60,6 +68,10 @@ const VERBS: &[(&str, &str)] = &[
     ("write-through", ""),
     ("tight-memory", ""),
     ("cut-on-removal", ""),
+    ("stable", ""),
+    ("fsync-file", ""),
+    ("no-replace-order", ""),
+    ("unflagged", ""),
     ("begin", ""),
 ];
 
@@ -171,6 +183,24 @@ impl<'a> Line<'a> {
         Ok(true)
     }
 
+    /// One of two words; whether it is the second.
+    fn either(&mut self, words: [&str; 2]) -> Result<bool, TextError> {
+        let [first, second] = words;
+        let (column, word) = self.word(first)?;
+        match words.iter().position(|known| *known == word) {
+            Some(place) => Ok(place == 1),
+            None => {
+                let why = format!("'{word}' is neither '{first}' nor '{second}'");
+                Err(self.wrong(column, why))
+            }
+        }
+    }
+
+    fn list(&mut self) -> Result<List, TextError> {
+        let is_default = self.either(["access", "default"])?;
+        Ok(if is_default { List::Default } else { List::Access })
+    }
+
     fn finished(&self) -> Result<(), TextError> {
         match self.words.get(self.next) {
             Some((column, word)) => Err(self.wrong(*column, format_args!("unexpected '{word}'"))),
@@ -194,6 +224,8 @@ impl<'a> Line<'a> {
             "unlink" => Op::Unlink(self.entry()?),
             "rmdir" => Op::Rmdir(self.entry()?),
             "rename" => Op::Rename(self.entry()?, self.entry()?),
+            "whiteout" => Op::Whiteout(self.entry()?, self.entry()?),
+            "tmpfile" => Op::Tmpfile(self.entry()?, self.number("length", MOST_BYTES)?),
             "exchange" => Op::Exchange(self.entry()?, self.entry()?),
             "write" => {
                 let (at, offset) = (self.entry()?, self.number("offset", MOST_BYTES)?);
@@ -214,6 +246,21 @@ impl<'a> Line<'a> {
                 self.number("length", u64::from(MOST_XATTR))?,
             ),
             "removexattr" => Op::RemoveXattr(self.path()?, self.name("an attribute's name", 255)?),
+            "acl" => Op::SetAcl(
+                self.path()?,
+                self.list()?,
+                self.number("user", id)?,
+                self.number("set of permissions", 7)?,
+            ),
+            "noacl" => Op::RemoveAcl(self.path()?, self.list()?),
+            "fill" => Op::Fill(self.entry()?, self.number("number of bytes", MOST_BYTES)?),
+            "user" => Op::User(self.number("user", id)?),
+            "remount" => Op::Remount { read_only: !self.either(["ro", "rw"])? },
+            "fault" => Op::Fault {
+                flush: self.either(["write", "flush"])?,
+                nth: self.number("number", u64::from(u32::MAX))?,
+                torn: self.flag("torn")?,
+            },
             "fsync" => Op::Fsync(self.path()?),
             "fdatasync" => Op::Fdatasync(self.path()?),
             "sync" => Op::Sync,
@@ -232,6 +279,10 @@ fn condition<'a>(workload: &'a mut Workload, name: &str) -> Option<&'a mut bool>
         "write-through" => Some(&mut workload.write_through),
         "tight-memory" => Some(&mut workload.tight_memory),
         "cut-on-removal" => Some(&mut workload.cut_on_removal),
+        "stable" => Some(&mut workload.stable),
+        "fsync-file" => Some(&mut workload.fsync_file),
+        "no-replace-order" => Some(&mut workload.no_replace_order),
+        "unflagged" => Some(&mut workload.unflagged),
         _ => None,
     }
 }
@@ -278,6 +329,10 @@ pub fn print(workload: &Workload) -> String {
         (workload.write_through, "write-through"),
         (workload.tight_memory, "tight-memory"),
         (workload.cut_on_removal, "cut-on-removal"),
+        (workload.stable, "stable"),
+        (workload.fsync_file, "fsync-file"),
+        (workload.no_replace_order, "no-replace-order"),
+        (workload.unflagged, "unflagged"),
     ];
     for (_, name) in conditions.iter().filter(|(holds, _)| *holds) {
         let _ = writeln!(out, "{name}");
@@ -294,6 +349,15 @@ pub fn print(workload: &Workload) -> String {
     out
 }
 
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            List::Access => "access",
+            List::Default => "default",
+        })
+    }
+}
+
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -305,6 +369,8 @@ impl fmt::Display for Op {
             Op::Unlink(p) => write!(f, "unlink {p}"),
             Op::Rmdir(p) => write!(f, "rmdir {p}"),
             Op::Rename(old, new) => write!(f, "rename {old} {new}"),
+            Op::Whiteout(old, new) => write!(f, "whiteout {old} {new}"),
+            Op::Tmpfile(p, len) => write!(f, "tmpfile {p} {len}"),
             Op::Exchange(one, other) => write!(f, "exchange {one} {other}"),
             Op::Write { at, offset, len, sync } => {
                 write!(f, "write {at} {offset} {len}{}", if *sync { " sync" } else { "" })
@@ -324,6 +390,17 @@ impl fmt::Display for Op {
             Op::Utimes(p, secs) => write!(f, "utimes {p} {secs}"),
             Op::SetXattr(p, name, len) => write!(f, "setxattr {p} {name} {len}"),
             Op::RemoveXattr(p, name) => write!(f, "removexattr {p} {name}"),
+            Op::SetAcl(p, list, user, perm) => write!(f, "acl {p} {list} {user} {perm}"),
+            Op::RemoveAcl(p, list) => write!(f, "noacl {p} {list}"),
+            Op::Fault { flush, nth, torn } => {
+                let what = if *flush { "flush" } else { "write" };
+                write!(f, "fault {what} {nth}{}", if *torn { " torn" } else { "" })
+            }
+            Op::Fill(p, left) => write!(f, "fill {p} {left}"),
+            Op::User(user) => write!(f, "user {user}"),
+            Op::Remount { read_only } => {
+                write!(f, "remount {}", if *read_only { "ro" } else { "rw" })
+            }
             Op::Fsync(p) => write!(f, "fsync {p}"),
             Op::Fdatasync(p) => write!(f, "fdatasync {p}"),
             Op::Sync => f.write_str("sync"),
@@ -340,15 +417,19 @@ mod tests {
 
     #[test]
     fn every_operation_survives_printing() {
-        let text = "standard-tree\nwrite-through\ntight-memory\ncut-on-removal\n\
+        let text = "standard-tree\nwrite-through\ntight-memory\ncut-on-removal\nstable\nfsync-file\n\
+            no-replace-order\nunflagged\n\
             mkdir /d\ncreate /d/f\nbegin\nmkfifo /p\nsymlink /s ../a/b\nlink /d/f /g\n\
-            unlink /g\nrmdir /d\nrename /d/f /e\nexchange /e /g\nwrite /e 5 700\nwrite /e 0 512 sync\nappend /e 1\n\
+            unlink /g\nrmdir /d\nrename /d/f /e\nexchange /e /g\n\
+            whiteout /e /w\ntmpfile /t 9\nwrite /e 5 700\nwrite /e 0 512 sync\nappend /e 1\n\
             truncate /e 3\nallocate /e 0 9\npunch /e 1 2\nzero /e 3 4\nchmod /e 4755\n\
-            chown / 7 8\nutimes /e 99\nsetxattr /e k 100\nremovexattr /e k\n\
+            chown / 7 8\nutimes /e 99\nsetxattr /e k 100\nsetxattr /e system:k 9\nremovexattr /e k\n\
+            acl /d default 7 5\nacl /e access 7 0\nnoacl /d default\nfill /e 512\nuser 7\nremount ro\nremount rw\n\
+            fault write 3 torn\nfault flush 1\n\
             fsync /e\nfdatasync /e\nsync\nwait 31\nopen /e\nclose\n";
         let workload = parse(text).unwrap();
         assert_eq!(print(&workload), text);
-        assert_eq!((workload.setup.len(), workload.ops.len()), (2, 25));
+        assert_eq!((workload.setup.len(), workload.ops.len()), (2, 37));
         let again = parse("  create   d/f # the slash may be missing\n\n# nothing\n").unwrap();
         assert_eq!(print(&again), "create /d/f\n");
     }
@@ -370,6 +451,8 @@ mod tests {
         assert_eq!(place("unlink /").1, 8);
         assert_eq!(place("chmod /a 8").1, 10);
         assert_eq!(place("create a/../b").1, 8);
+        assert_eq!(place("remount rx").1, 9);
+        assert_eq!(place("acl /d inherited 7 5").1, 8);
         assert_eq!(place("begin\nbegin").0, 2);
         assert_eq!(place("sync\nstandard-tree").0, 2);
         assert_eq!(place("tight-memory\ntight-memory").0, 2);

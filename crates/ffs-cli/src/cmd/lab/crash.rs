@@ -11,6 +11,7 @@ use std::time::Instant;
 use ffs_lab::Watch;
 use ffs_lab::crash::examine::Rates;
 use ffs_lab::crash::generate::Source;
+use ffs_lab::crash::oracle::{FsyncScope, Soft};
 use ffs_lab::crash::run::{Plan, StateId};
 use ffs_lab::crash::shrink::{Shrunk, shrink};
 use ffs_lab::crash::states::Effort;
@@ -51,6 +52,16 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", default_value = ORDERINGS[0].0, help = orderings())]
     ordering: String,
 
+    /// What an fsync makes durable under soft updates, as the mount option: all older names, or its file alone
+    #[arg(long, value_name = "all|file", default_value = "all",
+        value_parser = ["all", "file"])]
+    fsync: String,
+
+    /// Whether under soft updates a name given by a rename or a link waits for its file's content, as the
+    /// mount option (no)replace_order
+    #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
+    replace_order: String,
+
     /// Only volumes of this kind; may be given several times
     #[arg(long, value_name = "NAME", help = geometries())]
     geometry: Vec<String>,
@@ -69,6 +80,27 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     directories: u32,
+
+    /// Traces at the edge of a full volume, for each kind of volume that is nearly full
+    #[arg(long, value_name = "N", default_value_t = 2,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    edges: u32,
+
+    /// Chains of up to ten crashes without a check in between, for each kind of volume (soft updates only)
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    chains: u32,
+
+    /// Workloads of offline commands, which order nothing, for each kind of volume (soft updates only)
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    offline: u32,
+
+    /// Workloads of three threads, of which the seed decides which one runs, for each kind of volume
+    #[cfg(feature = "schedule")]
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    writers: u32,
 
     /// Run this workload instead (docs/crash-lab.md tells how it is written)
     #[arg(long, value_name = "FILE")]
@@ -155,10 +187,16 @@ impl Args {
         Ok(Plan {
             seed: self.seed,
             ordering: ordering(&self.ordering)?,
+            soft: self.soft(),
             shapes,
             length: self.length,
             traces: self.random,
             directories: self.directories,
+            edges: self.edges,
+            chains: self.chains,
+            offline: self.offline,
+            #[cfg(feature = "schedule")]
+            writers: self.writers,
             workload,
             max_states: self.max_states,
             effort: Effort { subsets: self.subsets, sectors: self.sectors, window: self.window },
@@ -168,11 +206,23 @@ impl Args {
         })
     }
 
+    /// The mount options that decide what soft updates promise.
+    fn soft(&self) -> Soft {
+        let fsync = if self.fsync == "file" { FsyncScope::File } else { FsyncScope::All };
+        Soft { fsync, replace_order: self.replace_order == "on" }
+    }
+
     /// The command with what every run of it needs.
     fn begin(&self) -> String {
         let mut command = "ffs lab crash".to_owned();
         if self.ordering != ORDERINGS[0].0 {
             command += &format!(" --ordering {}", self.ordering);
+        }
+        if self.fsync != "all" {
+            command += &format!(" --fsync {}", self.fsync);
+        }
+        if self.replace_order != "on" {
+            command += &format!(" --replace-order {}", self.replace_order);
         }
         if self.seed != SEED {
             command += &format!(" --seed {}", self.seed);
@@ -240,7 +290,8 @@ pub(super) fn run(args: Args) -> Outcome {
     let states: u64 = tally.rows.iter().map(|row| row.states).sum();
     let mut violations = Vec::new();
     for broken in &tally.rules {
-        let shrink = args.shrink && broken.rule != runs::UNRUN;
+        let is_one = broken.id.work.source.is_one_workload();
+        let shrink = args.shrink && broken.rule != runs::UNRUN && is_one;
         let shrunk = shrink.then(|| shrunk(&plan, broken)).transpose()?.flatten();
         let shrunk = shrunk.map(|shrunk| as_file(&args, &shrunk));
         violations.push(Shown { broken, command: args.command(broken.id), shrunk });

@@ -5,9 +5,16 @@
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.2, `spec/soft-updates.md` §2.2, §15.
 
+use ffs_device::{Rng, SplitMix64};
+
 use super::super::geometry::Shape;
-use super::super::op::{Op, Path};
+use super::super::op::{Op, Path, Space, Workload};
 use super::super::text;
+
+/// Small files that take the last fragments of a full volume.
+const FRAGMENTS: u32 = 10;
+/// Files that take the inodes of a group.
+const INODES: u32 = 70;
 
 const PATTERNS: &[&str] = &[
     // Rename, then another file of the old name, and fsync of that.
@@ -106,6 +113,40 @@ const PATTERNS: &[&str] = &[
     "setxattr /foo k 9000\nfsync /foo\nsetxattr /foo k 20\nwait 31",
     // Made and removed before anything was written.
     "create /n\nappend /n {b}\nunlink /n\nmkdir /m\nrmdir /m\nwait 31",
+    // fsync of a file whose directory was durable under another name.
+    "rename /A /D\nappend /D/foo 100\nfsync /D/foo",
+    "mkdir /stage\nfsync /stage\nfsync /\nrename /stage /live\ncreate /live/f\nfsync /live/f",
+    "rename /A /D\nrename /D/C /D/E\nappend /D/E/foo 100\nfdatasync /D/E/foo",
+    // A directory and a file changed places, and what was there is removed.
+    "mkdir /N\nmkdir /N/M\nexchange /N/M /foo\nfsync /\nunlink /N/M\nrmdir /N",
+    "exchange /A/C /B/foo\nfsync /\nunlink /A/C\nunlink /B/foo/foo\nrmdir /B/foo\nwait 31",
+    // Files changed places, in a directory and across, and other files are made durable.
+    "exchange /foo /A/foo\ncreate /c1\nfsync /c1\ncreate /A/c2\nfsync /A/c2\ncreate /c3\nfsync /c3",
+    "create /a\nappend /a 6\nsync\nexchange /a /foo\ncreate /c1\nfsync /c1\ncreate /c2\nfsync /c2",
+    "exchange /A/foo /B/foo\nfsync /A\nunlink /B/foo\nfsync /B\nwait 31",
+    // Access lists: inherited by files and directories, changed with the mode.
+    "mkdir /d\nacl /d default 1001 6\nfsync /d\nfsync /\ncreate /d/secret\nappend /d/secret 19\n\
+     create /d/other\nappend /d/other 1\nfsync /d/other",
+    "acl /A default 1001 6\nsync\nmkdir /A/D\ncreate /A/D/f\nfsync /A/D/f\nmkfifo /A/D/p\nwait 31",
+    "acl /foo access 7 4\nfsync /foo\nchmod /foo 600\nacl /foo access 8 6\nwait 31\nnoacl /foo access\nfsync /foo",
+    "setxattr /foo system:k 40\nsetxattr /foo k 40\nfsync /foo\nremovexattr /foo system:k\nwait 31",
+    // The end of the durable content is punched while an append is under way; another inode of the block is
+    // written.
+    "create /f\nappend /f {b}\nappend /f {b}\nappend /f {b}\ncreate /g\nfsync /f\nfsync /g\nappend /f {b}\n\
+     punch /f {b} {b}\npunch /f {2b} {b}\nappend /g 700\nfsync /g",
+    "punch /B/foo {b} 65536\nappend /B/foo {b}\nappend /foo 10\nfsync /foo",
+    // Removed while in use; overwritten in place; attributes changed: left as they are for a while.
+    "open /A/C/foo\nunlink /A/C/foo\nwait 31\nappend /foo 10\nfsync /foo",
+    "write /B/foo 100 9000\nwrite /A/foo 0 4096\nchmod /A/foo 600\nchown /foo 5 6\nwait 31",
+    // Whiteouts; a file that gets its name last.
+    "whiteout /A/foo /A/bar\nfsync /A/bar\nwhiteout /foo /B/foo\nwait 31\nunlink /foo\nsync",
+    "tmpfile /n 5000\ncreate /m\nfsync /m\ntmpfile /A/n 70000\nfsync /A/n\nunlink /n\nwait 31",
+    // Remounted in the middle.
+    "create /n\nappend /n {b}\nremount ro\nremount rw\nrename /n /m\nappend /m 10\nfsync /m",
+    // A device that fails once, and a cut.
+    "create /n\nappend /n {b}\nfault write 2\nfsync /n\nappend /n 10\nfsync /n\nwait 31",
+    "rename /foo /bar\nfault flush 1\nfsync /bar\ncreate /foo\nfsync /foo",
+    "unlink /B/foo\nfault write 1 torn\nwait 31\ncreate /n\nappend /n 60000\nfsync /n",
     // Directories that changed places, half of it durable, and came back, or moved on.
     "exchange /A/C /B/e\nfsync /B\nexchange /A/C /B/e\nfdatasync /B/e",
     "exchange /A/C /B/e\nfsync /B\nrename /B/e /A/z\nrename /A/C /B/e\nfsync /A/z\nwait 31",
@@ -147,11 +188,57 @@ fn fresh_inodes(shape: &Shape) -> Vec<Op> {
     files.chain(directory).chain([Op::Wait(31)]).collect()
 }
 
+/// One sparse file written and truncated many times: what is kept in memory of it must not grow.
+fn sparse_rounds(shape: &Shape) -> Vec<Op> {
+    const ROUNDS: u64 = 72;
+    let at = || Path::parse("/foo").unwrap_or_else(|| unreachable!("a constant"));
+    let end = u64::from(shape.bsize) * 2 * super::core::pointers(shape);
+    let rng = SplitMix64::new(1);
+    let round = |_| {
+        let write = Op::Write { at: at(), offset: rng.below(end), len: 512, sync: false };
+        [write, Op::Truncate(at(), rng.below(end))]
+    };
+    (0..ROUNDS).flat_map(round).chain([Op::Fsync(at())]).collect()
+}
+
+/// A young tail of two fragments, with a whole block left in another group only, and a write that has to make the
+/// tail a block and then fails: the tail goes back to where it was. The block is the one of the large file that
+/// lies at `part` of ten.
+fn tail_that_cannot_grow(shape: &Shape, part: u64) -> Workload {
+    let (block, frag) = (u64::from(shape.bsize), u64::from(shape.fsize));
+    let file = |name: &str| Path::parse(name).unwrap_or_else(|| unreachable!("a constant"));
+    let (pair, tail, large) = (file("/A/pair"), file("/V"), file("/full"));
+    let mut setup = vec![Op::Create(pair.clone()), Op::Append(pair.clone(), 2 * frag)];
+    // The fsync of a file writes the group of its inode: that is to be another one.
+    setup.extend((0..INODES).map(|number| Op::Create(file(&format!("/A/C/i{number}")))));
+    setup.extend([Op::Create(tail.clone()), Op::Fill(large.clone(), 0)]);
+    setup.extend(fragments_filled());
+    let hole = shape.bytes * part / 10 / block * block;
+    setup.extend([Op::Unlink(pair), Op::Space(Space::Punch, large, hole, block)]);
+    let ops = vec![
+        Op::Append(tail.clone(), 2 * frag),
+        Op::Write { at: tail.clone(), offset: block, len: frag, sync: false },
+        Op::Fsync(tail),
+        Op::Append(file("/A/C/s0"), frag),
+        Op::Fsync(file("/A/C/s0")),
+        Op::Wait(31),
+    ];
+    Workload { standard_tree: true, setup, ops, ..Workload::default() }
+}
+
+/// Small files take the fragments that a large file cannot.
+pub(super) fn fragments_filled() -> Vec<Op> {
+    let file = |number| Path::parse(&format!("/A/C/s{number}"));
+    let files = (0..FRAGMENTS).filter_map(file);
+    files.flat_map(|at| [Op::Create(at.clone()), Op::Fill(at, 0)]).collect()
+}
+
 /// Every pattern for volumes of this shape.
-pub(super) fn all(shape: &Shape) -> Vec<Vec<Op>> {
+pub(super) fn all(shape: &Shape) -> Vec<Workload> {
     let (block, frag) = (shape.bsize.to_string(), shape.fsize.to_string());
+    let twice = (2 * shape.bsize).to_string();
     let ops = |text: &&str| {
-        let text = text.replace("{b}", &block).replace("{f}", &frag);
+        let text = text.replace("{b}", &block).replace("{f}", &frag).replace("{2b}", &twice);
         let text = text.replace("{long}", &"t".repeat(150));
         let name = |number| format!("{number}{}", "n".repeat(100));
         let text = (1..=6).fold(text, |text, n| text.replace(&format!("{{{n}}}"), &name(n)));
@@ -160,6 +247,12 @@ pub(super) fn all(shape: &Shape) -> Vec<Vec<Op>> {
     let mut all: Vec<Vec<Op>> = PATTERNS.iter().map(ops).collect();
     all.extend(growing_directory(shape));
     all.push(fresh_inodes(shape));
+    all.push(sparse_rounds(shape));
+    let plain = |ops| Workload { standard_tree: true, ops, ..Workload::default() };
+    let mut all: Vec<Workload> = all.into_iter().map(plain).collect();
+    if shape.full {
+        all.extend([1, 2, 3, 7].map(|part| tail_that_cannot_grow(shape, part)));
+    }
     all
 }
 
@@ -172,8 +265,8 @@ mod tests {
     fn every_pattern_can_be_read() {
         let patterns = all(&SHAPES[0]);
         assert!(patterns.len() > 40);
-        for (number, ops) in patterns.iter().enumerate() {
-            assert!(!ops.is_empty(), "pattern {number}");
+        for (number, pattern) in patterns.iter().enumerate() {
+            assert!(!pattern.ops.is_empty(), "pattern {number}");
         }
     }
 }

@@ -12,16 +12,22 @@
 //!
 //! References: `spec/fsck-and-crash.md` §9 G1, G8 to G11, §11.4.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+use ffs_ondisk::geometry::NDADDR;
 
 use super::super::history::{ObjId, Violation};
 use super::super::image::ImageBytes;
 use super::super::raw::{Inode, Tree};
 use super::super::tag::{self, POISON, SECTOR};
+use super::leniency::Leniency;
 
 /// Violations beyond which sectors are not told one by one.
 const MOST: usize = 32;
+/// The last era: what comes after it is counted to it.
+const LAST_ERA: u32 = 63;
 /// Every era.
 const ALL: u64 = u64::MAX;
 const SECTOR_BYTES: u64 = SECTOR as u64;
@@ -41,8 +47,37 @@ pub(super) enum Change {
     },
     /// The size set.
     Resized(u64),
+    /// The whole content, as it was found after a crash.
+    Holds {
+        /// Bytes.
+        size: u64,
+        /// The size that a check may leave.
+        least: u64,
+        /// Sectors that are not zeros.
+        sectors: Vec<(u64, [u8; SECTOR])>,
+    },
     /// Bytes made zeros, by a hole or not.
     Zeroed(Range<u64>),
+}
+
+impl Change {
+    /// The size of a file of `size` bytes after the change.
+    fn size_after(&self, size: u64) -> u64 {
+        match self {
+            Change::Wrote { bytes, .. } | Change::Zeroed(bytes) if bytes.is_empty() => size,
+            Change::Wrote { bytes, .. } | Change::Zeroed(bytes) => size.max(bytes.end),
+            Change::Resized(size) | Change::Holds { size, .. } => *size,
+        }
+    }
+}
+
+/// Whether one of the changes but the first `durable` changes the size.
+pub(super) fn resizes(changes: &[Change], durable: usize) -> bool {
+    let mut size = 0;
+    changes.iter().enumerate().any(|(at, change)| {
+        let after = change.size_after(size);
+        std::mem::replace(&mut size, after) != after && at >= durable
+    })
 }
 
 /// Sizes a file may have in an era.
@@ -85,6 +120,8 @@ struct Builder {
     out: Content,
     /// The durable point has been passed.
     open: bool,
+    /// The size that a check may leave of a content that was found.
+    short: Option<u64>,
 }
 
 impl Content {
@@ -98,6 +135,7 @@ impl Content {
             sectors: BTreeMap::new(),
             out: Content::default(),
             open: false,
+            short: None,
         };
         let (before, after) = changes.split_at(durable.min(changes.len()));
         before.iter().for_each(|change| b.apply(change));
@@ -114,7 +152,8 @@ impl Builder {
     fn pass(&mut self) {
         self.open = true;
         self.era = 0;
-        self.out.sizes.push(Size { least: self.size, most: self.size, era: 0 });
+        let least = self.short.unwrap_or(self.size);
+        self.out.sizes.push(Size { least, most: self.size, era: 0 });
         let held: Vec<(u64, [u8; SECTOR])> = self.now.iter().map(|(&i, &page)| (i, page)).collect();
         for (index, page) in held {
             self.sectors.insert(index, Sector { index, zero: ALL & !1, contents: Vec::new() });
@@ -125,12 +164,18 @@ impl Builder {
     fn apply(&mut self, change: &Change) {
         let before = self.size;
         let mut partly = false;
+        self.short = None;
         match change {
             Change::Wrote { bytes, version, partly: unsure } => {
                 partly = *unsure;
                 self.write(bytes, *version);
             }
             Change::Resized(size) => self.resize(*size),
+            Change::Holds { size, least, sectors } => {
+                self.size = *size;
+                self.now = sectors.iter().copied().collect();
+                self.short = Leniency::EndHole.grants(least < size).then_some(*least);
+            }
             Change::Zeroed(bytes) => self.put(bytes, |_, part| part.fill(0)),
         }
         if self.open {
@@ -171,7 +216,8 @@ impl Builder {
         }
         let mut gone = self.now.split_off(&(size / SECTOR_BYTES));
         if size == 0 {
-            self.era = (self.era + 1).min(63);
+            let full = Leniency::ManyEras.grants(self.era == LAST_ERA);
+            self.era += u32::from(!full);
             return;
         }
         let era = self.bit();
@@ -226,13 +272,15 @@ pub(super) struct Seen<'a> {
     pub(super) obj: ObjId,
     /// Blocks without durable content may show anything (G24).
     pub(super) lenient: bool,
+    /// Set if a sector shows an older content of the file, after one that was written over it (A11).
+    pub(super) older: &'a Cell<bool>,
 }
 
 impl Content {
     /// Adds what is wrong with the file to `out`, as long as there is not much in it.
     pub(super) fn judge(&self, seen: &Seen<'_>, out: &mut Vec<Violation>) {
         let (ino, size) = (seen.inode.ino, seen.inode.size);
-        let mut eras = Eras { mask: self.eras_of(size, seen.tree.fragment_size()), told: false };
+        let mut eras = Eras { mask: self.eras_of(size, seen.tree), told: false };
         if eras.mask == 0 {
             let rule = if self.sizes.len() == 1 { "G1" } else { "G8" };
             let known: Vec<u64> = self.sizes.iter().map(|size| size.most).collect();
@@ -249,6 +297,9 @@ impl Content {
             for (index, part) in (extent.sector..).zip(bytes.chunks(SECTOR)) {
                 let sector = sectors.next_if(|sector| sector.index == index);
                 let explained = self.explain(sector, part);
+                if sector.is_some_and(|sector| self.is_older(sector, part)) {
+                    seen.older.set(true);
+                }
                 if explained == 0 {
                     let kept = eras.mask == 1 && sector.is_some_and(|s| s.zero & 1 == 0);
                     foreign(seen, kept, (extent.at, extent.sector), index, part, out);
@@ -262,8 +313,13 @@ impl Content {
         }
     }
 
+    /// Whether the size changed after the durable point.
+    fn has_other_sizes(&self) -> bool {
+        self.sizes.windows(2).any(|two| two[1].most != two[0].most)
+    }
+
     /// The eras in which the file may have that size: one it had, or the end of a fragment between two.
-    fn eras_of(&self, size: u64, fragment: u64) -> u64 {
+    fn eras_of(&self, size: u64, tree: &Tree) -> u64 {
         let mut eras = 0;
         let mut bounds = [(u64::MAX, 0); 64];
         for known in &self.sizes {
@@ -275,37 +331,40 @@ impl Content {
                 *most = (*most).max(known.most);
             }
         }
-        if size.is_multiple_of(fragment.max(1)) {
-            for (era, (least, most)) in bounds.into_iter().enumerate() {
-                // Or of a block, behind which there was nothing but a hole.
-                let from = if era == 0 && !self.may_be_hole(size, least) { least } else { 0 };
-                // Of an era without sizes `least` is the largest number there is.
-                if least != u64::MAX && from <= size && size <= most {
-                    eras |= 1 << era;
-                }
+        if !size.is_multiple_of(tree.fragment_size().max(1)) {
+            return eras;
+        }
+        for (era, (least, most)) in bounds.into_iter().enumerate() {
+            // Of an era without sizes `least` is the largest number there is.
+            let undone = least <= size && size <= most;
+            let cut = era == 0 && size <= least && least != u64::MAX;
+            let cut = cut && self.may_end_in_hole(size, least, most, tree.block_size());
+            if Leniency::UndoneSize.grants(undone) || Leniency::EndHole.grants(cut) {
+                eras |= 1 << era;
             }
         }
         eras
     }
 
-    /// Whether, of what is durable, nothing need be there between these bytes: no content at all, or zeros while
-    /// the size changes. (§11.4 allows the end of any block then, whatever was there.)
-    fn may_be_hole(&self, from: u64, to: u64) -> bool {
-        let within = from / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES);
-        let resized = self.sizes.windows(2).any(|two| two[1].most != two[0].most);
+    /// Whether a check may shorten the file from `least` bytes to `size`: it needs indirect blocks, for which the
+    /// size is not rolled back, and of what is durable nothing need be there between the two. A file that only
+    /// has direct blocks never ends before the smallest size it had.
+    fn may_end_in_hole(&self, size: u64, least: u64, most: u64, block: u64) -> bool {
+        let indirect = most > NDADDR as u64 * block;
+        let within = size / SECTOR_BYTES..least.div_ceil(SECTOR_BYTES);
         let zeros = |s: &Sector| {
             let page = |at: u32| self.pages.get(at as usize);
             s.contents.iter().any(|(at, eras)| eras & 1 == 1 && page(*at) == Some(&ZEROS))
         };
         let mut all = self.sectors.iter().filter(|s| within.contains(&s.index));
-        all.all(|s| s.zero & 1 == 1 || resized && zeros(s))
+        indirect && self.has_other_sizes() && all.all(|s| s.zero & 1 == 1 || zeros(s))
     }
 
     /// The eras that explain `part` of a sector.
     fn explain(&self, sector: Option<&Sector>, part: &[u8]) -> u64 {
         let zero = Some(part) == ZEROS.get(..part.len());
         let Some(sector) = sector else { return if zero { self.eras } else { 0 } };
-        let mut eras = if zero { sector.zero } else { 0 };
+        let mut eras = if Leniency::Unwritten.grants(zero) { sector.zero } else { 0 };
         for &(page, right) in &sector.contents {
             let page = self.pages.get(page as usize).and_then(|page| page.get(..part.len()));
             if page == Some(part) {
@@ -313,6 +372,16 @@ impl Content {
             }
         }
         eras & self.eras
+    }
+
+    /// Whether the sector was written over, and shows the content from before.
+    fn is_older(&self, sector: &Sector, part: &[u8]) -> bool {
+        let (Some((first, _)), Some((last, _))) = (sector.contents.first(), sector.contents.last())
+        else {
+            return false;
+        };
+        let page = |at: &u32| self.pages.get(*at as usize).and_then(|page| page.get(..part.len()));
+        first != last && page(first) == Some(part) && page(last) != Some(part)
     }
 
     fn hole(&self, seen: &Seen<'_>, sector: &Sector, eras: &mut Eras, out: &mut Vec<Violation>) {

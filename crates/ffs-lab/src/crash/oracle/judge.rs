@@ -2,16 +2,18 @@
 //!
 //! References: `spec/fsck-and-crash.md` §11.4.
 
+use std::cell;
 use std::collections::BTreeMap;
 
 use ffs_ondisk::Ino;
 
-use super::super::history::{Life, ObjId, ObjKind, ROOT, Violation};
+use super::super::history::{Allowed, Life, ObjId, ObjKind, ROOT, Violation};
 use super::super::image::ImageBytes;
 use super::super::raw::{Inode, Tree};
 use super::content::Seen;
-use super::names::Fit;
-use super::{Condition, Expectation, Promise};
+use super::leniency::Leniency;
+use super::names::{Cell, Fit};
+use super::{Condition, Expectation, Promise, Soft};
 
 /// The root directory's inode.
 const ROOT_INO: Ino = Ino(2);
@@ -29,21 +31,24 @@ struct Walk<'a> {
     found: BTreeMap<ObjId, Ino>,
     /// Directories to be read.
     open: Vec<(ObjId, Ino)>,
+    /// What only the history tells of what a crash may leave: A11, A12.
+    seen: Allowed,
 }
 
 impl Expectation {
-    /// Walks the tree from the root.
+    /// Walks the tree from the root; which of A11 and A12 it shows.
     pub(super) fn walk(
         &self,
         image: &dyn ImageBytes,
         tree: &Tree,
         condition: Condition,
         out: &mut Vec<Violation>,
-    ) {
+    ) -> Allowed {
         let values = vec![None; self.model.names.cells.len()];
         let open = vec![(ROOT, ROOT_INO)];
         let (found, broken) = (BTreeMap::new(), Vec::new());
-        let mut walk = Walk { image, tree, condition, values, broken, found, open };
+        let seen = Allowed::default();
+        let mut walk = Walk { image, tree, condition, values, broken, found, open, seen };
         while let Some((dir, ino)) = walk.open.pop() {
             if walk.found.insert(dir, ino).is_none() {
                 self.directory(&mut walk, dir, ino, out);
@@ -51,11 +56,13 @@ impl Expectation {
         }
         self.missing(&walk, out);
         self.renames(&walk, out);
-        for (&obj, &ino) in &walk.found {
+        self.exchanges(&walk, out);
+        for (obj, ino) in walk.found.clone() {
             if let Some(inode) = tree.inode(ino) {
-                self.object(&walk, obj, inode, out);
+                self.object(&mut walk, obj, inode, out);
             }
         }
+        walk.seen
     }
 
     fn directory(&self, walk: &mut Walk<'_>, dir: ObjId, ino: Ino, out: &mut Vec<Violation>) {
@@ -63,7 +70,9 @@ impl Expectation {
         for entry in tree.entries(ino) {
             let show = || String::from_utf8_lossy(entry.name).into_owned();
             let Some(cell) = self.model.names.find(dir, entry.name) else {
-                if !self.expected_stranger(dir, entry.name) {
+                if self.is_open_exchange(walk.condition, dir, entry.name) {
+                    self.aside(walk, entry.ino);
+                } else if !self.expected_stranger(dir, entry.name) {
                     let what = format!("{} in {dir}: nobody gave this name", show());
                     out.push(Violation::new("X5", what));
                 }
@@ -98,8 +107,30 @@ impl Expectation {
 
     /// Names that others than the workload make: newfs, and fsck where it may reconnect.
     fn expected_stranger(&self, dir: ObjId, name: &[u8]) -> bool {
-        let reconnects = !matches!(self.promise, Promise::SoftUpdates { .. });
-        dir == ROOT && (name == b".snap" || reconnects && name == b"lost+found")
+        let reconnects = !matches!(self.promise, Promise::SoftUpdates(_));
+        let expected = name == b".snap" || reconnects && name == b"lost+found";
+        Leniency::SystemNames.grants(dir == ROOT && expected)
+    }
+
+    /// Whether the name is the temporary one of an exchange, which a check or the next mount takes away.
+    fn is_open_exchange(&self, condition: Condition, dir: ObjId, name: &[u8]) -> bool {
+        let ends = matches!(self.promise, Promise::SoftUpdates(_));
+        let open = condition == Condition::Untouched || !ends;
+        let aside = name.starts_with(b".ffs-exchange.") && self.model.names.has_exchanged_in(dir);
+        Leniency::OpenExchange.grants(open && aside)
+    }
+
+    /// What has the temporary name of an exchange is found, too.
+    fn aside(&self, walk: &mut Walk<'_>, ino: Ino) {
+        let Some(inode) = walk.tree.inode(ino) else { return };
+        let Some(&obj) = self.model.lives.get(&Life { ino, generation: inode.generation }) else {
+            return;
+        };
+        if self.is_directory(obj) {
+            walk.open.push((obj, ino));
+        } else {
+            walk.found.insert(obj, ino);
+        }
     }
 
     /// Names that must be there, or must not be.
@@ -108,7 +139,7 @@ impl Expectation {
         for &dir in walk.found.keys() {
             for at in names.of_dir(dir) {
                 let Some(cell) = names.cells.get(at) else { continue };
-                if walk.broken.contains(&at) {
+                if Leniency::NoInode.grants(walk.broken.contains(&at)) {
                     continue;
                 }
                 let value = walk.values.get(at).copied().flatten();
@@ -141,7 +172,8 @@ impl Expectation {
     /// the place of an empty one.
     fn dropped_by_check(&self, walk: &Walk<'_>, at: usize) -> bool {
         let mut takers = self.model.names.takers(at, &walk.values);
-        walk.condition == Condition::Recovered && takers.any(|obj| self.is_directory(obj))
+        let dropped = takers.any(|obj| self.is_directory(obj));
+        Leniency::DroppedDirectory.grants(walk.condition == Condition::Recovered && dropped)
     }
 
     fn is_directory(&self, obj: ObjId) -> bool {
@@ -156,8 +188,10 @@ impl Expectation {
         for rename in &names.renames {
             let broken = walk.broken.contains(&rename.from.0) || walk.broken.contains(&rename.to.0);
             let both = there(rename.from.0) && there(rename.to.0) && !broken;
-            let owed = both && rename.promised && !names.given_up(rename);
-            let owed = owed && !names.never_left(rename, &walk.values);
+            let owed = both && !Leniency::Unpromised.grants(!rename.promised);
+            let owed = owed && !Leniency::SkippedName.grants(names.given_up(rename));
+            let owed =
+                owed && !Leniency::SkippedName.grants(names.never_left(rename, &walk.values));
             let owed = owed && names.is_anchored(rename.obj);
             if owed && rename.lost(&names.cells, &walk.values) {
                 let name = |at: usize| {
@@ -172,14 +206,37 @@ impl Expectation {
         }
     }
 
+    /// Two names that changed places did so both, once a check was there.
+    fn exchanges(&self, walk: &Walk<'_>, out: &mut Vec<Violation>) {
+        let names = &self.model.names;
+        let open = walk.condition == Condition::Untouched;
+        if Leniency::OpenExchange.grants(open) || !matches!(self.promise, Promise::SoftUpdates(_)) {
+            return;
+        }
+        for exchange in &names.exchanges {
+            let cells = exchange.cells().map(|at| names.cells.get(at));
+            let there = |cell: &&Cell| walk.found.contains_key(&cell.dir);
+            let both = cells.iter().flatten().filter(|cell| there(cell)).count() == 2;
+            if both && exchange.is_half(&names.cells, &walk.values) {
+                let name = |cell: Option<&Cell>| {
+                    cell.map(|cell| String::from_utf8_lossy(&cell.name).into_owned())
+                };
+                let [one, other] = cells.map(|cell| name(cell).unwrap_or_default());
+                let what = format!("of the exchange of {one} and {other} one half was done");
+                out.push(Violation::new("X7", what));
+            }
+        }
+    }
+
     /// What an object is and holds.
-    fn object(&self, walk: &Walk<'_>, obj: ObjId, inode: &Inode, out: &mut Vec<Violation>) {
+    fn object(&self, walk: &mut Walk<'_>, obj: ObjId, inode: &Inode, out: &mut Vec<Violation>) {
         let Some(object) = self.model.objects.get(&obj) else { return };
         let (kind, name) = match object.kind {
             ObjKind::File => (0o10, "file"),
             ObjKind::Directory => (0o4, "directory"),
             ObjKind::Symlink(_) => (0o12, "symbolic link"),
             ObjKind::Fifo => (0o1, "named pipe"),
+            ObjKind::Whiteout => (0o2, "whiteout"),
         };
         if inode.mode >> 12 != kind {
             let what = format!("{obj} (inode {}) is a {name} of mode {:o}", inode.ino, inode.mode);
@@ -187,18 +244,26 @@ impl Expectation {
             return;
         }
         out.extend(object.traits.judge(inode));
-        if object.traits.has_extended() {
+        if object.traits.is_older(inode) {
+            walk.seen.saw(12);
+        }
+        if object.traits.has_extended() || inode.extsize != 0 {
             let found = walk.tree.attributes(walk.image, inode);
             out.extend(object.traits.judge_extended(inode.ino, found));
         }
-        let lenient = self.promise == Promise::SyncOrdered;
+        let lenient = Leniency::WeakOrdering.grants(self.promise == Promise::SyncOrdered);
         match &object.kind {
             ObjKind::File => {
-                let seen = Seen { image: walk.image, tree: walk.tree, inode, obj, lenient };
+                let older = cell::Cell::new(false);
+                let older = &older;
+                let seen = Seen { image: walk.image, tree: walk.tree, inode, obj, lenient, older };
                 let before = out.len();
                 object.content.judge(&seen, out);
+                if older.get() {
+                    walk.seen.saw(11);
+                }
                 if out.len() == before {
-                    self.replaced(walk, &seen, out);
+                    self.published(walk, &seen, out);
                 }
             }
             ObjKind::Symlink(target) => {
@@ -209,24 +274,23 @@ impl Expectation {
                     out.push(Violation::new("G7", what));
                 }
             }
-            ObjKind::Directory | ObjKind::Fifo => {}
+            ObjKind::Directory | ObjKind::Fifo | ObjKind::Whiteout => {}
         }
     }
 
-    /// A file that took another's name by a rename, and shows it, has the content it had then (G18).
-    fn replaced(&self, walk: &Walk<'_>, seen: &Seen<'_>, out: &mut Vec<Violation>) {
-        if self.promise != (Promise::SoftUpdates { replace_order: true }) {
+    /// A file that a rename or a link gave a name, which shows, has the content it had then (G18).
+    fn published(&self, walk: &Walk<'_>, seen: &Seen<'_>, out: &mut Vec<Violation>) {
+        if !matches!(self.promise, Promise::SoftUpdates(Soft { replace_order: true, .. })) {
             return;
         }
         let names = &self.model.names;
-        let taken = names.renames.iter().filter(|rename| rename.obj == seen.obj && rename.replaces);
-        let done = taken.filter(|rename| rename.done(&names.cells, &walk.values));
-        let Some(changes) = done.map(|rename| rename.changes).max() else { return };
-        let Some(content) = self.model.content_from(seen.obj, changes) else { return };
+        let given = names.published.iter().filter(|given| given.obj == seen.obj);
+        let shown = given.filter(|given| given.is_seen(&names.cells, &walk.values));
+        let Some(changes) = shown.map(|given| given.changes).max() else { return };
         let mut wrong = Vec::new();
-        content.judge(seen, &mut wrong);
+        self.model.judge_from(seen, changes, &mut wrong);
         out.extend(wrong.into_iter().map(|violation| {
-            Violation::new("G18", format!("replaced a name too early: {}", violation.what))
+            Violation::new("G18", format!("got its name too early: {}", violation.what))
         }));
     }
 }

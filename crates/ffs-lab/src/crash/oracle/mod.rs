@@ -11,18 +11,22 @@
 //! | X3 | a name leads to an object that never had it |
 //! | X4 | a durable name is missing, or an older value of it is back |
 //! | X5 | a name is there that nobody gave |
+//! | X7 | after a repair one name of an exchange has its new file, the other its old one |
 //! | X6, LINK | after a repair fragments are lost, or link counts wrong |
 //! | F6 | a file shows what is not its own |
 //! | F10 | a name leads to an inode of another life |
 //! | G1 | durable content is not there |
 //! | G5, G7, G20 | type, target, or attributes are none the object had |
 //! | G8, G9, G11 | a size, content, or mixture of contents is none the file may have |
-//! | G18 | a name that replaced another shows an incomplete file |
+//! | G18 | a name that a rename or a link gave shows an incomplete file |
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `model` | the history, read up to the crash |
 //! | `names` | names: cells, floors, anchors |
+//! | `renames` | renames and exchanges, names that publish a content |
+//! | `offline` | what a command without ordering must leave alone |
+//! | `leniency` | every exception, with the paragraph that allows it |
 //! | `content` | contents of files |
 //! | `traits` | attributes, extended attributes, targets of links |
 //! | `judge` | the walk over a tree |
@@ -37,29 +41,47 @@
 
 mod content;
 mod judge;
+mod leniency;
 mod model;
 mod names;
+mod offline;
+mod renames;
 #[cfg(test)]
 mod tests;
 mod traits;
 
-use super::history::{Cut, History, Violation};
+pub use ffs_core::FsyncScope;
+
+use super::history::{Allowed, Cut, History, Violation};
 use super::image::ImageBytes;
 use super::raw::Found;
+use leniency::Leniency;
 use model::Model;
 
 /// What a policy of ordering promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// G1 to G23.
-    SoftUpdates {
-        /// G18: a name that replaces another waits for the content of its file.
-        replace_order: bool,
-    },
+    SoftUpdates(Soft),
     /// G24: names are durable when a call returns; new blocks may show foreign data.
     SyncOrdered,
     /// G25: what was synced, if nothing came after.
     Async,
+}
+
+/// The mount options that decide what soft updates promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Soft {
+    /// `-o fsync=`.
+    pub fsync: FsyncScope,
+    /// G18: a name that a rename or a link gives waits for the content of its file.
+    pub replace_order: bool,
+}
+
+impl Default for Soft {
+    fn default() -> Soft {
+        Soft { fsync: FsyncScope::All, replace_order: true }
+    }
 }
 
 /// Whether the image was repaired.
@@ -84,19 +106,20 @@ impl Expectation {
     /// What `history` allows after a crash at `cut`.
     #[must_use]
     pub fn new(history: &History, cut: impl Into<Cut>, promise: Promise) -> Expectation {
-        let model = Model::new(history, cut.into(), promise == Promise::SyncOrdered);
-        let binding = promise != Promise::Async || model.quiet;
+        let model = Model::new(history, cut.into(), promise);
+        let binding = !Leniency::NoOrdering.grants(promise == Promise::Async && !model.quiet);
         Expectation { model, promise, binding }
     }
 
-    /// Adds what is wrong with the tree that the raw checker found on `image` to `out`.
+    /// Adds what is wrong with the tree that the raw checker found on `image` to `out`; which of A11 and A12, which
+    /// only the history tells, it shows.
     pub fn judge(
         &self,
         image: &dyn ImageBytes,
         found: &Found,
         condition: Condition,
         out: &mut Vec<Violation>,
-    ) {
+    ) -> Allowed {
         if condition == Condition::Recovered {
             if found.seen.has(1) {
                 out.push(Violation::new("X6", "after the repair fragments are nobody's"));
@@ -105,8 +128,9 @@ impl Expectation {
                 out.push(Violation::new("LINK", "after the repair a link count is too high"));
             }
         }
-        if self.binding {
-            self.walk(image, &found.tree, condition, out);
+        if !self.binding {
+            return Allowed::default();
         }
+        self.walk(image, &found.tree, condition, out)
     }
 }

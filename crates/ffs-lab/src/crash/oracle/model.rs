@@ -2,12 +2,17 @@
 //!
 //! References: `spec/fsck-and-crash.md` §11.4; `spec/soft-updates.md` §8.1.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::history::{Cut, Happening, History, Life, Name, ObjId, ObjKind, Stage};
-use super::content::{Change, Content};
+use super::super::history::{
+    Cut, Happening, History, Life, Name, ObjId, ObjKind, Stage, Step, Violation,
+};
+use super::content::{self, Change, Content, Seen};
+use super::leniency::Leniency;
 use super::names::Names;
 use super::traits::Traits;
+use super::{FsyncScope, Promise};
 
 /// An object and what it may look like.
 #[derive(Debug)]
@@ -30,16 +35,24 @@ pub(super) struct Model {
     pub(super) names: Names,
     pub(super) objects: BTreeMap<ObjId, Object>,
     pub(super) lives: BTreeMap<Life, ObjId>,
+    /// Objects that the workload worked on.
+    pub(super) touched: BTreeSet<ObjId>,
     /// Nothing happened after the last sync.
     pub(super) quiet: bool,
+    /// What files may hold if a further part of their changes is durable (G18), as far as it was needed.
+    later: RefCell<BTreeMap<(ObjId, usize), Content>>,
 }
 
 impl Model {
-    /// Reads `history` up to a crash at `cut`. `prompt`: names are durable when the call returns.
-    pub(super) fn new(history: &History, cut: Cut, prompt: bool) -> Model {
+    /// Reads `history` up to a crash at `cut`.
+    pub(super) fn new(history: &History, cut: Cut, promise: Promise) -> Model {
         let mut model = Model { quiet: true, ..Model::default() };
         for (step, stage) in history.until(cut) {
-            model.step(&step.what, stage, prompt);
+            model.names.ended = step.at;
+            if step.op.is_some() {
+                model.touched.extend(step.what.objects());
+            }
+            model.step(step, stage, promise);
         }
         for (&obj, object) in &mut model.objects {
             object.content = Content::new(obj, &object.changes, object.durable);
@@ -47,10 +60,14 @@ impl Model {
         model
     }
 
-    fn step(&mut self, what: &Happening, stage: Stage, prompt: bool) {
-        let done = stage == Stage::Done;
-        match what {
-            Happening::Fsynced { obj, data_only } if done => self.fsynced(*obj, *data_only),
+    fn step(&mut self, step: &Step, stage: Stage, promise: Promise) {
+        let done = !Leniency::UnderWay.grants(stage != Stage::Done);
+        // Names are durable when the call returns.
+        let prompt = promise == Promise::SyncOrdered;
+        match &step.what {
+            Happening::Fsynced { obj, data_only } if done => {
+                self.fsynced(*obj, *data_only, step.began, promise);
+            }
             Happening::Synced if done => self.synced(),
             Happening::Fsynced { .. } | Happening::Synced => {}
             change => {
@@ -65,8 +82,8 @@ impl Model {
 
     fn change(&mut self, what: &Happening, stage: Stage) {
         match what {
-            Happening::Made { obj, kind, attrs, life } => {
-                let traits = Traits::new(*attrs);
+            Happening::Made { obj, kind, attrs, life, extended } => {
+                let traits = Traits::new(*attrs, extended.clone());
                 let object = Object {
                     kind: kind.clone(),
                     traits,
@@ -78,16 +95,24 @@ impl Model {
                 self.objects.insert(*obj, object);
                 self.lives.insert(*life, *obj);
             }
-            Happening::NameSet { name, obj } => self.names.set(name, *obj),
+            Happening::NameSet { name, obj } => self.names.set(name, *obj, self.changes(*obj)),
             Happening::NameGone { name, .. } => self.names.clear(name),
             Happening::Renamed { from, to, obj, .. } => {
-                let changes = self.objects.get(obj).map_or(0, |object| object.changes.len());
-                self.names.rename(from, to, *obj, changes);
+                self.names.rename(from, to, *obj, self.changes(*obj));
+            }
+            Happening::Exchanged { one, other, moved, away } => {
+                let with_changes = |obj: ObjId| (obj, self.changes(obj));
+                let objects = (with_changes(*moved), with_changes(*away));
+                self.names.exchange((one, other), objects);
             }
             Happening::Wrote { obj, bytes, version, whole } => {
-                let partly = !whole || stage == Stage::UnderWay;
+                let partly = Leniency::PartialCall.grants(!whole || stage == Stage::UnderWay);
                 let change = Change::Wrote { bytes: bytes.clone(), version: *version, partly };
                 self.content(*obj, change);
+            }
+            Happening::Holds { obj, size, least, sectors } => {
+                let (size, least, sectors) = (*size, *least, sectors.clone());
+                self.content(*obj, Change::Holds { size, least, sectors });
             }
             Happening::Resized { obj, size } => self.content(*obj, Change::Resized(*size)),
             Happening::Zeroed { obj, bytes } => self.content(*obj, Change::Zeroed(bytes.clone())),
@@ -97,14 +122,19 @@ impl Model {
                     object.unsettled = true;
                 }
             }
-            Happening::Xattr { obj, name, value } => {
+            Happening::Xattr { obj, namespace, name, value } => {
                 if let Some(object) = self.objects.get_mut(obj) {
-                    object.traits.set_extended(name, value.as_deref());
+                    object.traits.set_extended(*namespace, name, value.as_deref());
                     object.unsettled = true;
                 }
             }
             Happening::Fsynced { .. } | Happening::Synced => {}
         }
+    }
+
+    /// How many changes the object's content has seen.
+    fn changes(&self, obj: ObjId) -> usize {
+        self.objects.get(&obj).map_or(0, |object| object.changes.len())
     }
 
     fn content(&mut self, obj: ObjId, change: Change) {
@@ -124,6 +154,10 @@ impl Model {
                 settle(from);
                 settle(to);
             }
+            Happening::Exchanged { one, other, .. } => {
+                settle(one);
+                settle(other);
+            }
             _ => {}
         }
     }
@@ -138,20 +172,43 @@ impl Model {
         }
     }
 
-    fn fsynced(&mut self, obj: ObjId, data_only: bool) {
+    /// An fsync returned, which began after so many events.
+    fn fsynced(&mut self, obj: ObjId, data_only: bool, began: u64, promise: Promise) {
+        let spared = data_only && !self.has_metadata_to_write(obj);
+        let scope = match promise {
+            Promise::SoftUpdates(soft) => soft.fsync,
+            Promise::SyncOrdered | Promise::Async => FsyncScope::File,
+        };
+        if scope == FsyncScope::All && !Leniency::MetadataUnchanged.grants(spared) {
+            self.names.sync_before(began);
+        }
         self.names.fsync(obj);
         if let Some(object) = self.objects.get_mut(&obj) {
             object.durable = object.changes.len();
-            if !data_only {
+            if !Leniency::DataOnly.grants(data_only) {
                 object.traits.settle();
                 object.unsettled = false;
             }
         }
     }
 
-    /// What `obj` may hold if its first `changes` changes are durable (G18).
-    pub(super) fn content_from(&self, obj: ObjId, changes: usize) -> Option<Content> {
-        let object = self.objects.get(&obj)?;
-        (changes > object.durable).then(|| Content::new(obj, &object.changes, changes))
+    /// Whether an fdatasync of the object surely had more to write than bytes in blocks that were durable: its
+    /// size, or a name.
+    fn has_metadata_to_write(&self, obj: ObjId) -> bool {
+        let sized = |object: &Object| content::resizes(&object.changes, object.durable);
+        self.names.has_open_names(obj) || self.objects.get(&obj).is_some_and(sized)
+    }
+
+    /// Judges `seen` as if the first `changes` changes of its content were durable (G18).
+    pub(super) fn judge_from(&self, seen: &Seen<'_>, changes: usize, out: &mut Vec<Violation>) {
+        let Some(object) = self.objects.get(&seen.obj).filter(|object| changes > object.durable)
+        else {
+            return;
+        };
+        let mut later = self.later.borrow_mut();
+        let content = later
+            .entry((seen.obj, changes))
+            .or_insert_with(|| Content::new(seen.obj, &object.changes, changes));
+        content.judge(seen, out);
     }
 }

@@ -11,9 +11,11 @@
 //! References: `spec/fsck-and-crash.md` §9 G1, G2, G14 to G16, G21, §11.4 X1, X2, X4;
 //! `spec/soft-updates.md` §8.1.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::history::{Name, ObjId, ROOT};
+use super::leniency::Leniency;
+use super::renames::{Exchange, Publication, Rename};
 
 /// Values of a directory's component over time.
 #[derive(Debug)]
@@ -23,11 +25,13 @@ pub(super) struct Cell {
     /// The component.
     pub(super) name: Vec<u8>,
     /// What it named, in program order.
-    values: Vec<Option<ObjId>>,
+    pub(super) values: Vec<Option<ObjId>>,
     /// When it got these values, counted over all cells.
-    since: Vec<u32>,
+    pub(super) since: Vec<u32>,
     /// The first of the values that may still be there.
-    floor: usize,
+    pub(super) floor: usize,
+    /// Events of the device's log when the calls that gave the values had returned.
+    ended: Vec<u64>,
     /// Objects known to have left, and the place of the first value after they did.
     left: Vec<(ObjId, usize)>,
 }
@@ -47,7 +51,7 @@ impl Cell {
     /// Whether the cell may have this value.
     pub(super) fn fit(&self, value: Option<ObjId>) -> Fit {
         match self.values.iter().rposition(|&known| known == value) {
-            Some(at) if at >= self.floor_of(value) => Fit::Good,
+            Some(at) if Leniency::NewerName.grants(at >= self.floor_of(value)) => Fit::Good,
             Some(_) => Fit::Outdated,
             None => Fit::Never,
         }
@@ -60,7 +64,7 @@ impl Cell {
     }
 
     /// The first and the last place at which a value that may be there stands.
-    fn places(&self, value: Option<ObjId>) -> Option<(usize, usize)> {
+    pub(super) fn places(&self, value: Option<ObjId>) -> Option<(usize, usize)> {
         let floor = self.floor_of(value);
         let open = self.values.get(floor..)?;
         let first = open.iter().position(|&known| known == value)?;
@@ -74,31 +78,13 @@ impl Cell {
     }
 }
 
-/// A rename: where its values stand in the two cells.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rename {
-    /// Cell of the old name, and the place of its "nothing".
-    pub(super) from: (usize, usize),
-    /// Cell of the new name, and the place of the object.
-    pub(super) to: (usize, usize),
-    /// What moved.
-    pub(super) obj: ObjId,
-    /// Whether the new name named something else before.
-    pub(super) replaces: bool,
-    /// How many content changes the object had seen.
-    pub(super) changes: usize,
-    /// Whether the old name was known to be durable, or is that of a rename of such a one. Of a name that
-    /// nobody was promised it does not matter in which directories it was never seen.
-    pub(super) promised: bool,
-}
-
 /// An object's names, now and forever.
 #[derive(Clone, Debug, Default)]
-struct Named {
+pub(super) struct Named {
     /// Cells that name it.
     cells: Vec<usize>,
     /// Cells it left by being renamed, and the place of the "nothing" there.
-    left: Vec<(usize, usize)>,
+    pub(super) left: Vec<(usize, usize)>,
     anchored: bool,
 }
 
@@ -107,15 +93,19 @@ struct Named {
 pub(super) struct Names {
     pub(super) cells: Vec<Cell>,
     pub(super) renames: Vec<Rename>,
+    pub(super) exchanges: Vec<Exchange>,
+    pub(super) published: Vec<Publication>,
     /// Cells of each directory by component.
     dirs: BTreeMap<ObjId, BTreeMap<Vec<u8>, usize>>,
     objects: Vec<Named>,
     /// Values given so far.
     assigned: u32,
+    /// Events of the device's log when the present call had returned.
+    pub(super) ended: u64,
 }
 
 impl Names {
-    fn object(&mut self, obj: ObjId) -> &mut Named {
+    pub(super) fn object(&mut self, obj: ObjId) -> &mut Named {
         let at = obj.0 as usize;
         if self.objects.len() <= at {
             self.objects.resize(at + 1, Named::default());
@@ -123,7 +113,7 @@ impl Names {
         &mut self.objects[at]
     }
 
-    fn cell(&mut self, name: &Name) -> usize {
+    pub(super) fn cell(&mut self, name: &Name) -> usize {
         let cells = self.dirs.entry(name.dir).or_default();
         if let Some(&at) = cells.get(&name.name) {
             return at;
@@ -135,6 +125,7 @@ impl Names {
             name: name.name.clone(),
             values: vec![None],
             since: vec![0],
+            ended: vec![0],
             floor: 0,
             left: Vec::new(),
         };
@@ -153,12 +144,13 @@ impl Names {
     }
 
     /// A cell gets a value; its place.
-    fn assign(&mut self, at: usize, value: Option<ObjId>) -> usize {
+    pub(super) fn assign(&mut self, at: usize, value: Option<ObjId>) -> usize {
         let Some(cell) = self.cells.get_mut(at) else { return 0 };
         let old = cell.values.last().copied().flatten();
         cell.values.push(value);
         self.assigned += 1;
         cell.since.push(self.assigned);
+        cell.ended.push(self.ended);
         let place = cell.values.len() - 1;
         if let Some(old) = old {
             let named = self.object(old);
@@ -171,31 +163,17 @@ impl Names {
         place
     }
 
-    /// A name was entered.
-    pub(super) fn set(&mut self, name: &Name, obj: ObjId) {
+    /// A name was entered. `changes`: how many content changes the object has seen.
+    pub(super) fn set(&mut self, name: &Name, obj: ObjId, changes: usize) {
         let cell = self.cell(name);
-        self.assign(cell, Some(obj));
+        let place = self.assign(cell, Some(obj));
+        self.published.push(Publication { cell, place, obj, changes });
     }
 
     /// A name was removed.
     pub(super) fn clear(&mut self, name: &Name) {
         let cell = self.cell(name);
         self.assign(cell, None);
-    }
-
-    /// A name moved. `changes`: how many content changes the object has seen.
-    pub(super) fn rename(&mut self, from: &Name, to: &Name, obj: ObjId, changes: usize) {
-        let (from, to) = (self.cell(from), self.cell(to));
-        let replaces = self.cells.get(to).is_some_and(|cell| cell.values.last() != Some(&None));
-        let place = self.cells.get(from).map_or(0, |cell| cell.values.len() - 1);
-        let promised = self.cells.get(from).is_some_and(|cell| cell.floor == place)
-            || self.renames.iter().any(|r| r.obj == obj && r.to == (from, place) && r.promised);
-        // The new name first: the object is never without one.
-        let entered = self.assign(to, Some(obj));
-        let left = self.assign(from, None);
-        self.object(obj).left.push((from, left));
-        let (from, to) = ((from, left), (to, entered));
-        self.renames.push(Rename { from, to, obj, replaces, changes, promised });
     }
 
     /// The present value of a cell is durable.
@@ -211,6 +189,19 @@ impl Names {
         self.settle(at);
         if let Some(obj) = self.cells.get(at).and_then(Cell::durable) {
             self.anchor(obj);
+        }
+    }
+
+    /// Every value that a call gave which had returned after so many events is durable.
+    pub(super) fn sync_before(&mut self, events: u64) {
+        for at in 0..self.cells.len() {
+            let Some(cell) = self.cells.get_mut(at) else { continue };
+            let returned = cell.ended.iter().rposition(|&ended| ended <= events);
+            cell.floor = cell.floor.max(returned.unwrap_or(0));
+            if let Some(obj) = cell.durable() {
+                let named = self.object(obj);
+                named.anchored = !named.cells.is_empty();
+            }
         }
     }
 
@@ -241,71 +232,22 @@ impl Names {
         }
     }
 
-    /// The object's names are durable, and those of the directories above that are not yet.
+    /// The object's names are durable, and every name on the way from the root to them: of a directory above
+    /// that was renamed since it was durable, the name it has now.
     fn anchor(&mut self, obj: ObjId) {
         let mut open = vec![obj];
+        let mut visited = BTreeSet::from([obj]);
         while let Some(obj) = open.pop() {
             let named = self.object(obj);
             named.anchored = !named.cells.is_empty();
             for at in named.cells.clone() {
                 self.settle(at);
                 let Some(dir) = self.cells.get(at).map(|cell| cell.dir) else { continue };
-                if dir != ROOT && !self.object(dir).anchored {
+                if dir != ROOT && visited.insert(dir) {
                     open.push(dir);
                 }
             }
         }
-    }
-
-    /// Whether the new name was removed or given to another file since: then it may have been spared, as long
-    /// as the object keeps another (X1). A new name that was itself moved was given up if the next one was.
-    pub(super) fn given_up(&self, rename: &Rename) -> bool {
-        let mut last = rename;
-        loop {
-            let next = (last.to.0, last.to.1 + 1);
-            match self.renames.iter().find(|r| r.obj == rename.obj && r.from == next) {
-                Some(on) => last = on,
-                None => {
-                    return self.cells.get(next.0).is_some_and(|cell| next.1 < cell.values.len());
-                }
-            }
-        }
-    }
-
-    /// Whether the object is seen where it was before it came to the old name: names in between are spared.
-    pub(super) fn never_left(&self, rename: &Rename, seen: &[Option<ObjId>]) -> bool {
-        let mut first = rename;
-        while let Some(before) =
-            self.renames.iter().find(|r| r.obj == rename.obj && (r.to.0, r.to.1 + 1) == first.from)
-        {
-            first = before;
-            let value = seen.get(first.from.0).copied().flatten();
-            let cell = self.cells.get(first.from.0);
-            let places =
-                cell.filter(|_| value == Some(first.obj)).and_then(|cell| cell.places(value));
-            if places.is_some_and(|(earliest, _)| earliest < first.from.1) {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// A name in cell `at` that was taken from another object by one of the same directory, which is still seen
-    /// at its old name: who. Of two names of a directory a check keeps one, and may keep the old one: nothing on
-    /// the device tells which is newer.
-    pub(super) fn takers<'a>(
-        &'a self,
-        at: usize,
-        seen: &'a [Option<ObjId>],
-    ) -> impl Iterator<Item = ObjId> + 'a {
-        let here = move |r: &&Rename| {
-            let (from, to) = (self.cells.get(r.from.0), self.cells.get(at));
-            let (Some(from), Some(to)) = (from, to) else { return false };
-            let stays =
-                seen.get(r.from.0) == Some(&Some(r.obj)) && from.fit(Some(r.obj)) == Fit::Good;
-            r.to.0 == at && r.replaces && to.floor < r.to.1 && from.dir == to.dir && stays
-        };
-        self.renames.iter().filter(here).map(|r| r.obj)
     }
 
     /// Objects that must be found.
@@ -314,39 +256,19 @@ impl Names {
         objects.filter(|(_, named)| named.anchored).map(|(obj, _)| obj)
     }
 
+    /// Whether the object has a name that is not known to be durable.
+    pub(super) fn has_open_names(&self, obj: ObjId) -> bool {
+        let cells = self.objects.get(obj.0 as usize).map_or(&[][..], |named| &named.cells);
+        cells.iter().filter_map(|&at| self.cells.get(at)).any(|cell| cell.durable() != Some(obj))
+    }
+
+    /// Says whether the object must be found.
+    pub(super) fn set_anchored(&mut self, obj: ObjId, anchored: bool) {
+        self.object(obj).anchored = anchored;
+    }
+
     /// Whether the object must be found.
     pub(super) fn is_anchored(&self, obj: ObjId) -> bool {
         self.objects.get(obj.0 as usize).is_some_and(|named| named.anchored)
-    }
-}
-
-impl Rename {
-    /// Whether the old name is surely gone by this rename or later, and the new one surely not yet entered,
-    /// nor any name that the object got after it.
-    pub(super) fn lost(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
-        let places = |at: usize| cells.get(at)?.places(seen.get(at).copied().flatten());
-        let (Some(from), Some(to)) = (places(self.from.0), places(self.to.0)) else { return false };
-        let lost = from.0 >= self.from.1 && to.1 < self.to.1;
-        lost && !self.moved_on(cells, seen)
-    }
-
-    /// Whether the object has a name that it got after this rename: the name in between may have been spared.
-    fn moved_on(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
-        let entered = cells.get(self.to.0).and_then(|cell| cell.since.get(self.to.1));
-        cells.iter().zip(seen).any(|(cell, &value)| {
-            let last = cell.places(value).and_then(|(_, last)| cell.since.get(last));
-            value == Some(self.obj) && last > entered
-        })
-    }
-
-    /// Whether the new name surely has the value of this rename or a later one.
-    pub(super) fn done(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
-        let (cell, place) = self.to;
-        let value = seen.get(cell).copied().flatten();
-        value == Some(self.obj)
-            && cells
-                .get(cell)
-                .and_then(|c| c.places(value))
-                .is_some_and(|(first, _)| first >= place)
     }
 }

@@ -2,15 +2,9 @@
 //!
 //! References: `spec/fsck-and-crash.md` §9 G1, G20.
 
-use std::collections::BTreeMap;
-
-use super::super::history::{Attrs, Violation};
+use super::super::history::{Attrs, Extended, Violation};
 use super::super::raw::{Attribute, Inode};
-
-/// The user's name space of extended attributes.
-const USER: u8 = 1;
-
-type Extended = BTreeMap<Vec<u8>, Vec<u8>>;
+use super::leniency::Leniency;
 
 /// What an object's attributes were, and from where on they may still be there.
 #[derive(Debug)]
@@ -25,11 +19,11 @@ pub(super) struct Traits {
 
 impl Traits {
     /// Those of a new object.
-    pub(super) fn new(attrs: Attrs) -> Traits {
+    pub(super) fn new(attrs: Attrs, extended: Extended) -> Traits {
         Traits {
             attrs: vec![attrs],
             attrs_floor: 0,
-            extended: vec![Extended::new()],
+            extended: vec![extended],
             extended_floor: 0,
             touched: false,
         }
@@ -47,11 +41,12 @@ impl Traits {
     }
 
     /// An extended attribute was set or removed.
-    pub(super) fn set_extended(&mut self, name: &[u8], value: Option<&[u8]>) {
+    pub(super) fn set_extended(&mut self, namespace: u8, name: &[u8], value: Option<&[u8]>) {
         let mut now = self.extended.last().cloned().unwrap_or_default();
+        let key = (namespace, name.to_vec());
         match value {
-            Some(value) => now.insert(name.to_vec(), value.to_vec()),
-            None => now.remove(name),
+            Some(value) => now.insert(key, value.to_vec()),
+            None => now.remove(&key),
         };
         self.extended.push(now);
     }
@@ -78,15 +73,21 @@ impl Traits {
             );
             return Some(Violation::new("G20", what));
         };
-        let settled = open.len() == 1 && !self.touched;
+        let settled = open.len() == 1 && !Leniency::TimeMoved.grants(self.touched);
         let time = attrs.mtime.filter(|&time| settled && time != inode.mtime)?;
         let what = format!("inode {} was modified at {}, not {time}", inode.ino, inode.mtime);
         Some(Violation::new("G1", what))
     }
 
+    /// Whether the inode has attributes that a call has changed since (A12).
+    pub(super) fn is_older(&self, inode: &Inode) -> bool {
+        let now = (inode.mode & 0o7777, inode.uid, inode.gid);
+        self.attrs.last().is_some_and(|attrs| (attrs.mode, attrs.uid, attrs.gid) != now)
+    }
+
     /// Whether there ever was an extended attribute.
     pub(super) fn has_extended(&self) -> bool {
-        self.extended.len() > 1
+        self.extended.iter().any(|set| !set.is_empty())
     }
 
     /// Whether these are extended attributes that the object may have.
@@ -99,8 +100,8 @@ impl Traits {
             let what = format!("inode {ino} has extended attributes that make no sense");
             return Some(Violation::new("G20", what));
         };
-        let user = found.into_iter().filter(|attribute| attribute.namespace == USER);
-        let found: Extended = user.map(|attribute| (attribute.name, attribute.value)).collect();
+        let found = found.into_iter().map(|a| ((a.namespace, a.name), a.value));
+        let found: Extended = found.collect();
         let open = self.extended.get(self.extended_floor..).unwrap_or(&[]);
         if open.contains(&found) {
             return None;
@@ -108,7 +109,7 @@ impl Traits {
         let shown = |set: &Extended| -> Vec<String> {
             let names = set.iter();
             names
-                .map(|(n, v)| format!("{}: {} bytes", String::from_utf8_lossy(n), v.len()))
+                .map(|((_, n), v)| format!("{}: {} bytes", String::from_utf8_lossy(n), v.len()))
                 .collect()
         };
         let had: Vec<Vec<String>> = open.iter().map(shown).collect();

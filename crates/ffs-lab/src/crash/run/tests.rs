@@ -1,19 +1,27 @@
 //! Whole runs.
 
 use super::*;
+use crate::crash::oracle::Soft;
 use crate::crash::shrink::shrink;
-use crate::crash::text;
+use crate::crash::{geometry, text};
 use crate::watch::Unwatched;
 use ffs_admin::fsck::{Finding, Id};
+use ffs_core::OrderingPolicy;
 
 fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
     Plan {
         seed: 11,
         ordering,
+        soft: Soft::default(),
         shapes: shapes.iter().map(|name| geometry::find(name).unwrap()).collect(),
         length: 1,
         traces: 0,
         directories: 0,
+        edges: 0,
+        chains: 0,
+        offline: 0,
+        #[cfg(feature = "schedule")]
+        writers: 0,
         workload: None,
         max_states: 1500,
         effort: Effort { subsets: 20, sectors: 10, window: 200 },
@@ -90,10 +98,10 @@ fn a_directory_may_be_ahead_of_its_size_but_only_there() {
     let ran =
         Bases::new(&plan, &[work]).unwrap().run(&plan, work, &plan.find(work).unwrap()).unwrap();
     let mut desk = Desk::default();
-    let mut examiner =
-        Examiner::new(&ran.base, &ran.recording, plan.setting(), plan.rates, &mut desk);
+    let Link { base, recording, .. } = &ran.links[0];
+    let mut examiner = Examiner::new(base, recording, plan.setting(), plan.rates, &mut desk);
     let mut seen = false;
-    for window in &ran.recording.windows {
+    for window in &recording.windows {
         let stage = Stage::new(window, examiner.canvas(), plan.seed);
         for (_, laid) in stage.distinct(plan.effort) {
             seen |= examiner.preen(&stage, &laid).findings.iter().any(ahead);

@@ -127,35 +127,55 @@ fn a_tail_cut_where_a_sector_begins_may_be_zeros_after_the_file_grew_again() {
     assert_eq!(s.broken(&s.image()), ["G1", "G1"], "what was not cut stays");
 }
 
+/// First byte behind the direct blocks.
+const INDIRECT: u64 = 12 * 4096;
+
 #[test]
 fn durable_zeros_at_the_end_may_go_while_the_file_is_cut() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
-    s.write(f, 0, 8192);
-    s.tell(vec![Happening::Zeroed { obj: f, bytes: 2048..8192 }]);
+    let end = INDIRECT + 8192;
+    s.write(f, 0, end);
+    s.tell(vec![Happening::Zeroed { obj: f, bytes: 2048..end }]);
     s.hidden_truncate(f, 2048);
-    s.hidden_truncate(f, 8192);
+    s.hidden_truncate(f, end);
     s.synced();
     s.hidden_truncate(f, 2048);
     let cut = s.image();
     assert_eq!(s.broken(&cut), ["G1"], "nobody cuts it");
-    s.tell(vec![Happening::Resized { obj: f, size: 4100 }]);
+    s.tell(vec![Happening::Resized { obj: f, size: INDIRECT + 4100 }]);
     assert_eq!(s.broken(&s.image()), GOOD, "fsck cuts a file that ends in a hole");
     s.hidden_truncate(f, 1536);
     assert_eq!(s.broken(&s.image()), ["G8"], "there was content");
 }
 
 #[test]
-fn zeros_at_the_end_may_go_while_the_file_grows() {
+fn zeros_at_the_end_may_go_while_a_file_with_indirect_blocks_grows() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
-    s.write(f, 0, 8192);
+    let end = INDIRECT + 4096;
+    s.write(f, 0, end);
     s.synced();
-    s.tell_write(f, 8192, 1024);
+    s.tell_write(f, end, 1024);
     s.hidden_truncate(f, 2048);
     assert_eq!(s.broken(&s.image()), ["G8"], "there was content");
-    s.tell(vec![Happening::Zeroed { obj: f, bytes: 2048..9216 }]);
+    s.tell(vec![Happening::Zeroed { obj: f, bytes: 2048..end + 1024 }]);
     assert_eq!(s.broken(&s.image()), GOOD, "a hole was made there");
+}
+
+/// The end of the durable content became a hole while an append was
+/// under way.
+#[test]
+fn a_file_of_direct_blocks_is_never_smaller_than_it_ever_was() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "f");
+    s.write(f, 0, 8 * 4096);
+    s.synced();
+    s.tell_write(f, 8 * 4096, 4096);
+    s.tell(vec![Happening::Zeroed { obj: f, bytes: 6 * 4096..8 * 4096 }]);
+    assert_eq!(s.broken(&s.image()), GOOD, "nothing of it happened");
+    s.hidden_truncate(f, 6 * 4096);
+    assert_eq!(s.broken(&s.image()), ["G8"]);
 }
 
 #[test]
@@ -221,6 +241,24 @@ fn extended_attributes_are_old_or_new_together() {
     assert_eq!(s.broken(&two), GOOD);
     assert_eq!(s.broken(&one), ["G20"]);
     s.fs.removexattr(&s.cred, &s.vnode(f), ffs_core::XattrNamespace::User, b"x").unwrap();
+    assert_eq!(s.broken(&s.image()), ["G20"]);
+}
+
+#[test]
+fn a_file_is_never_seen_without_what_it_was_made_with() {
+    let mut s = Story::new();
+    s.file_with("whole", true);
+    assert_eq!(s.broken(&s.image()), GOOD);
+    s.file_with("bare", false);
+    assert_eq!(s.broken(&s.image()), ["G20"]);
+}
+
+#[test]
+fn an_attribute_that_nobody_set_is_seen() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "f");
+    let (file, space) = (s.vnode(f), ffs_core::XattrNamespace::User);
+    s.fs.setxattr(&s.cred, &file, space, b"k", b"v", ffs_core::XattrSet::Any).unwrap();
     assert_eq!(s.broken(&s.image()), ["G20"]);
 }
 

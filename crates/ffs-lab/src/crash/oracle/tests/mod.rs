@@ -3,4 +3,4 @@
 mod contents;
 mod names;
 mod policies;
-mod story;
+pub(super) mod story;

@@ -2,6 +2,7 @@
 
 use super::story::{GOOD, SOFT, Story};
 use crate::crash::history::ROOT;
+use crate::crash::oracle::Condition;
 
 #[test]
 fn every_state_on_the_way_is_good_until_a_promise_forbids_it() {
@@ -60,6 +61,68 @@ fn fsync_of_a_file_makes_new_directories_above_it_durable() {
     s.fsynced(f);
     assert_eq!(s.broken(&empty), ["X1", "X1", "X1", "X4"]);
     assert_eq!(s.broken(&with_dirs), ["X1", "X4"]);
+}
+
+/// The directory was durable under another name.
+#[test]
+fn fsync_of_a_file_makes_renamed_directories_above_it_durable() {
+    for is_new in [false, true] {
+        let mut s = Story::new();
+        let a = s.mkdir(ROOT, "a");
+        let old = (!is_new).then(|| s.file(a, "f"));
+        s.synced();
+        s.rename(a, (ROOT, "a"), (ROOT, "b"), None);
+        let f = old.unwrap_or_else(|| s.file(a, "f"));
+        s.write(f, 0, 700);
+        let renamed = s.image();
+        s.hidden_rename((ROOT, "b"), (ROOT, "a"));
+        let not_yet = s.image();
+        assert_eq!(s.broken(&not_yet), GOOD, "nobody was promised the new name");
+        s.fsynced(f);
+        assert_eq!(s.broken(&renamed), GOOD);
+        assert_eq!(s.broken(&not_yet), ["X4"], "`b` is missing");
+    }
+}
+
+#[test]
+fn an_exchange_is_done_or_not_once_a_check_was_there() {
+    let mut s = Story::new();
+    let d = s.mkdir(ROOT, "d");
+    let (f, g) = (s.file(ROOT, "f"), s.file(d, "g"));
+    s.synced();
+    let before = s.image();
+    s.tell_exchange((ROOT, "f"), (d, "g"), f, g);
+    assert_eq!(s.broken(&before), GOOD);
+    // Half of it: `f` has both names, `g` a temporary one.
+    s.fs.link(&s.cred, &s.vnode(g), &s.vnode(ROOT), b".ffs-exchange.5").unwrap();
+    s.hidden_unlink(d, "g");
+    s.fs.link(&s.cred, &s.vnode(f), &s.vnode(d), b"g").unwrap();
+    let half = s.image();
+    assert_eq!(s.broken(&half), ["X1", "X5", "X7"]);
+    let untouched = |image: &[u8]| s.broken_in(image, s.now(), SOFT, Condition::Untouched);
+    assert_eq!(untouched(&half), GOOD, "a check or the next mount ends it");
+    s.hidden_unlink(ROOT, "f");
+    s.hidden_rename((ROOT, ".ffs-exchange.5"), (ROOT, "f"));
+    let done = s.image();
+    assert_eq!(s.broken(&done), GOOD);
+    // Promised: no way back.
+    s.fsynced(f);
+    assert_eq!(s.broken(&done), GOOD);
+    assert_ne!(s.broken(&before), GOOD);
+}
+
+#[test]
+fn of_an_exchange_that_went_on_each_name_may_be_ahead() {
+    let mut s = Story::new();
+    let (f, g) = (s.file(ROOT, "f"), s.file(ROOT, "g"));
+    s.link(f, ROOT, "other");
+    s.synced();
+    s.tell_exchange((ROOT, "f"), (ROOT, "g"), f, g);
+    s.tell_gone("f", g);
+    s.hidden_unlink(ROOT, "f");
+    assert_eq!(s.broken(&s.image()), GOOD, "`g` is where it was, and has lost the name it got");
+    s.hidden_unlink(ROOT, "g");
+    assert_ne!(s.broken(&s.image()), GOOD, "`f` owes the name it got");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::story::{GOOD, SOFT, Story};
 use crate::crash::history::ROOT;
-use crate::crash::oracle::{Condition, Expectation, Promise};
+use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, Soft};
 use crate::crash::raw::Checker;
 use crate::crash::tag::POISON;
 
@@ -56,7 +56,7 @@ fn a_replacing_rename_may_wait_for_the_content() {
     s.write(tmp, 0, 2000);
     s.rename(tmp, (ROOT, "tmp"), (ROOT, "b"), Some(b));
     s.write(tmp, 2000, 100);
-    let ordered = Promise::SoftUpdates { replace_order: true };
+    let ordered = Promise::SoftUpdates(Soft { fsync: FsyncScope::File, replace_order: true });
     let new = s.image();
     s.hidden_truncate(tmp, 2000);
     let as_renamed = s.image();
@@ -71,6 +71,79 @@ fn a_replacing_rename_may_wait_for_the_content() {
     s.hidden_rename((ROOT, "b"), (ROOT, "tmp"));
     let broken = s.broken_at(&s.image(), s.now(), ordered);
     assert!(!broken.contains(&"G18".to_owned()), "{broken:?}");
+}
+
+/// Soft updates as they are mounted by default.
+const DEFAULT: Promise = Promise::SoftUpdates(Soft { fsync: FsyncScope::All, replace_order: true });
+
+#[test]
+fn an_fsync_makes_older_names_of_all_directories_durable() {
+    let mut s = Story::new();
+    let (a, b) = (s.mkdir(ROOT, "a"), s.mkdir(ROOT, "b"));
+    let (f, g) = (s.file(a, "f"), s.file(b, "g"));
+    s.synced();
+    let before = s.image();
+    s.rename(f, (a, "f"), (a, "new"), None);
+    let renamed = s.image();
+    let broken = |s: &Story, image: &[u8], fsync| {
+        s.broken_at(image, s.now(), Promise::SoftUpdates(Soft { fsync, replace_order: true }))
+    };
+    assert_eq!(broken(&s, &before, FsyncScope::All), GOOD);
+    s.fsynced(g);
+    assert_eq!(broken(&s, &renamed, FsyncScope::All), GOOD);
+    assert_eq!(broken(&s, &before, FsyncScope::File), GOOD);
+    assert_eq!(broken(&s, &before, FsyncScope::All), ["X4", "X4"], "older than the fsync");
+    s.rename(f, (a, "new"), (a, "newer"), None);
+    assert_eq!(broken(&s, &renamed, FsyncScope::All), GOOD, "younger than the fsync");
+}
+
+#[test]
+fn an_fdatasync_makes_older_names_durable_only_with_metadata_of_its_own() {
+    let mut s = Story::new();
+    let f = s.file(ROOT, "f");
+    s.write(f, 0, 600);
+    s.synced();
+    let before = s.image();
+    s.mkdir(ROOT, "d");
+    s.write(f, 0, 600);
+    let after = s.image();
+    s.fdatasynced(f);
+    let broken = |s: &Story, image: &[u8]| {
+        let broken = s.broken_at(image, s.now(), DEFAULT);
+        broken.into_iter().filter(|rule| rule.starts_with('X')).collect::<Vec<String>>()
+    };
+    assert_eq!(broken(&s, &before), GOOD, "written in place");
+    s.write(f, 600, 600);
+    let grown = s.image();
+    s.fdatasynced(f);
+    assert_eq!(broken(&s, &grown), GOOD);
+    assert_eq!(broken(&s, &after), GOOD, "its content is another rule's");
+    assert_eq!(broken(&s, &before), ["X1", "X4"], "the directory is older than the fdatasync");
+}
+
+#[test]
+fn a_name_given_by_rename_or_link_waits_for_the_content() {
+    for links in [false, true] {
+        let mut s = Story::new();
+        let f = s.file(ROOT, "tmp");
+        s.synced();
+        let old = s.image();
+        s.write(f, 0, 2000);
+        if links {
+            s.link(f, ROOT, "public");
+        } else {
+            s.rename(f, (ROOT, "tmp"), (ROOT, "public"), None);
+        }
+        let new = s.image();
+        s.hidden_truncate(f, 512);
+        let early = s.image();
+        s.hidden_unlink(ROOT, "public");
+        for image in [&old, &new] {
+            assert_eq!(s.broken_at(image, s.now(), DEFAULT), GOOD);
+        }
+        assert_eq!(s.broken_at(&early, s.now(), DEFAULT), ["G18"]);
+        assert_eq!(s.broken_at(&early, s.now(), SOFT), GOOD);
+    }
 }
 
 #[test]

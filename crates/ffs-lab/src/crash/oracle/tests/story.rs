@@ -14,24 +14,28 @@ use ffs_core::{
 use ffs_device::{ManualClock, MemDevice, Timestamp};
 use ffs_ondisk::{Endian, Format};
 
-use crate::crash::history::{Attrs, Happening, History, Life, Name, ObjId, ObjKind, ROOT, Step};
-use crate::crash::oracle::{Condition, Expectation, Promise};
+use crate::crash::history::{
+    Attrs, Extended, Happening, History, Life, Name, ObjId, ObjKind, ROOT, Step,
+};
+use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, Soft};
 use crate::crash::raw::Checker;
 use crate::crash::tag;
 
-pub(super) const SOFT: Promise = Promise::SoftUpdates { replace_order: false };
+/// The least that soft updates can be mounted to promise.
+pub(in crate::crash::oracle) const SOFT: Promise =
+    Promise::SoftUpdates(Soft { fsync: FsyncScope::File, replace_order: false });
 
-pub(super) struct Story {
-    pub(super) fs: Ffs,
+pub(in crate::crash::oracle) struct Story {
+    pub(in crate::crash::oracle) fs: Ffs,
     dev: Arc<MemDevice>,
-    pub(super) history: History,
-    pub(super) cred: Cred,
+    pub(in crate::crash::oracle) history: History,
+    pub(in crate::crash::oracle) cred: Cred,
     vnodes: BTreeMap<ObjId, Vnode>,
     version: u32,
 }
 
 impl Story {
-    pub(super) fn new() -> Story {
+    pub(in crate::crash::oracle) fn new() -> Story {
         let dev = newfs::quick(Endian::Little, Format::Ufs2, 4096, 512, 2 << 20).unwrap();
         let dev = Arc::new(dev);
         let clock = Arc::new(ManualClock::new(Timestamp::new(1_000_000_000, 0)));
@@ -44,17 +48,17 @@ impl Story {
     }
 
     /// Events so far: a step is one event long.
-    pub(super) fn now(&self) -> u64 {
+    pub(in crate::crash::oracle) fn now(&self) -> u64 {
         self.history.steps.last().map_or(0, |step| step.at)
     }
 
-    pub(super) fn tell(&mut self, what: Vec<Happening>) {
+    pub(in crate::crash::oracle) fn tell(&mut self, what: Vec<Happening>) {
         let began = self.now();
         let step = |what| Step { began, at: began + 1, op: None, what };
         self.history.steps.extend(what.into_iter().map(step));
     }
 
-    pub(super) fn vnode(&self, obj: ObjId) -> Vnode {
+    pub(in crate::crash::oracle) fn vnode(&self, obj: ObjId) -> Vnode {
         self.vnodes[&obj].clone()
     }
 
@@ -70,63 +74,85 @@ impl Story {
         self.vnodes.insert(obj, vnode);
         let name = Story::name(dir, name);
         self.tell(vec![
-            Happening::Made { obj, kind, attrs, life },
+            Happening::Made { obj, kind, attrs, life, extended: Extended::new() },
             Happening::NameSet { name, obj },
         ]);
         obj
     }
 
-    pub(super) fn file(&mut self, dir: ObjId, name: &str) -> ObjId {
+    /// A file made with that extended attribute of the system's, of which the volume has `there`.
+    pub(in crate::crash::oracle) fn file_with(&mut self, name: &str, there: bool) -> ObjId {
+        let obj = self.file(ROOT, name);
+        let key = (2, b"k".to_vec());
+        for step in self.history.steps.iter_mut().rev().take(2) {
+            if let Happening::Made { extended, .. } = &mut step.what {
+                extended.insert(key.clone(), b"v".to_vec());
+            }
+        }
+        if there {
+            let (file, space) = (self.vnode(obj), XattrNamespace::System);
+            self.fs.setxattr(&self.cred, &file, space, b"k", b"v", XattrSet::Any).unwrap();
+        }
+        obj
+    }
+
+    pub(in crate::crash::oracle) fn file(&mut self, dir: ObjId, name: &str) -> ObjId {
         let (at, kind) = (self.vnode(dir), NodeKind::Regular);
         let made = self.fs.create(&self.cred, &at, name.as_bytes(), kind, 0o644).unwrap();
         self.born(dir, name, ObjKind::File, made)
     }
 
-    pub(super) fn mkdir(&mut self, dir: ObjId, name: &str) -> ObjId {
+    pub(in crate::crash::oracle) fn mkdir(&mut self, dir: ObjId, name: &str) -> ObjId {
         let made = self.fs.mkdir(&self.cred, &self.vnode(dir), name.as_bytes(), 0o755).unwrap();
         self.born(dir, name, ObjKind::Directory, made)
     }
 
     /// A link to `target`, of which the history is told `told`.
-    pub(super) fn symlink(&mut self, dir: ObjId, name: &str, target: &str, told: &str) -> ObjId {
+    pub(in crate::crash::oracle) fn symlink(
+        &mut self,
+        dir: ObjId,
+        name: &str,
+        target: &str,
+        told: &str,
+    ) -> ObjId {
         let (at, name_, text) = (self.vnode(dir), name.as_bytes(), target.as_bytes());
         let made = self.fs.symlink(&self.cred, &at, name_, text).unwrap();
         self.born(dir, name, ObjKind::Symlink(told.as_bytes().to_vec()), made)
     }
 
-    pub(super) fn link(&mut self, obj: ObjId, dir: ObjId, name: &str) {
+    pub(in crate::crash::oracle) fn link(&mut self, obj: ObjId, dir: ObjId, name: &str) {
         let (file, at) = (self.vnode(obj), self.vnode(dir));
         self.fs.link(&self.cred, &file, &at, name.as_bytes()).unwrap();
         let name = Story::name(dir, name);
         self.tell(vec![Happening::NameSet { name, obj }]);
     }
 
-    pub(super) fn unlink(&mut self, dir: ObjId, name: &str, obj: ObjId) {
+    pub(in crate::crash::oracle) fn unlink(&mut self, dir: ObjId, name: &str, obj: ObjId) {
         self.fs.unlink(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
         let name = Story::name(dir, name);
         self.tell(vec![Happening::NameGone { name, obj }]);
     }
 
     /// Tells of a name removed from the root that the volume has lost already.
-    pub(super) fn tell_gone(&mut self, name: &str, obj: ObjId) {
+    pub(in crate::crash::oracle) fn tell_gone(&mut self, name: &str, obj: ObjId) {
         let name = Story::name(ROOT, name);
         self.tell(vec![Happening::NameGone { name, obj }]);
     }
 
-    pub(super) fn rmdir(&mut self, dir: ObjId, name: &str, obj: ObjId) {
+    pub(in crate::crash::oracle) fn rmdir(&mut self, dir: ObjId, name: &str, obj: ObjId) {
         self.fs.rmdir(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
         let name = Story::name(dir, name);
         self.tell(vec![Happening::NameGone { name, obj }]);
     }
 
     /// Moves a name on the volume only.
-    pub(super) fn hidden_rename(&self, from: (ObjId, &str), to: (ObjId, &str)) {
+    pub(in crate::crash::oracle) fn hidden_rename(&self, from: (ObjId, &str), to: (ObjId, &str)) {
         let (a, b) = (self.vnode(from.0), self.vnode(to.0));
         let (from, to) = ((&a, from.1.as_bytes()), (&b, to.1.as_bytes()));
         self.fs.rename(&self.cred, from, to, RenameMode::Replace).unwrap();
     }
 
-    pub(super) fn rename(
+    pub(in crate::crash::oracle) fn rename(
         &mut self,
         obj: ObjId,
         from: (ObjId, &str),
@@ -138,7 +164,7 @@ impl Story {
     }
 
     /// Tells of a rename that the volume does not see.
-    pub(super) fn tell_rename(
+    pub(in crate::crash::oracle) fn tell_rename(
         &mut self,
         obj: ObjId,
         from: (ObjId, &str),
@@ -149,24 +175,41 @@ impl Story {
         self.tell(vec![Happening::Renamed { from, to, obj, replaced }]);
     }
 
+    /// Tells of an exchange that the volume does not see.
+    pub(in crate::crash::oracle) fn tell_exchange(
+        &mut self,
+        one: (ObjId, &str),
+        other: (ObjId, &str),
+        moved: ObjId,
+        away: ObjId,
+    ) {
+        let (one, other) = (Story::name(one.0, one.1), Story::name(other.0, other.1));
+        self.tell(vec![Happening::Exchanged { one, other, moved, away }]);
+    }
+
     /// Removes a name on the volume only.
-    pub(super) fn hidden_unlink(&self, dir: ObjId, name: &str) {
+    pub(in crate::crash::oracle) fn hidden_unlink(&self, dir: ObjId, name: &str) {
         self.fs.unlink(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
     }
 
     /// Writes on the volume only.
-    pub(super) fn hidden_write(&self, obj: ObjId, offset: u64, bytes: &[u8]) {
+    pub(in crate::crash::oracle) fn hidden_write(&self, obj: ObjId, offset: u64, bytes: &[u8]) {
         let file = self.vnode(obj);
         self.fs.write(&self.cred, &file, offset, bytes, WriteMode::default()).unwrap();
     }
 
     /// Sets the size on the volume only.
-    pub(super) fn hidden_truncate(&self, obj: ObjId, size: u64) {
+    pub(in crate::crash::oracle) fn hidden_truncate(&self, obj: ObjId, size: u64) {
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
         self.fs.setattr(&self.cred, &self.vnode(obj), &set).unwrap();
     }
 
-    pub(super) fn tell_write(&mut self, obj: ObjId, offset: u64, len: u64) -> Vec<u8> {
+    pub(in crate::crash::oracle) fn tell_write(
+        &mut self,
+        obj: ObjId,
+        offset: u64,
+        len: u64,
+    ) -> Vec<u8> {
         self.version += 1;
         let version = self.version;
         let mut bytes = vec![0; len as usize];
@@ -180,61 +223,81 @@ impl Story {
         bytes
     }
 
-    pub(super) fn write(&mut self, obj: ObjId, offset: u64, len: u64) -> Vec<u8> {
+    pub(in crate::crash::oracle) fn write(&mut self, obj: ObjId, offset: u64, len: u64) -> Vec<u8> {
         let bytes = self.tell_write(obj, offset, len);
         self.hidden_write(obj, offset, &bytes);
         bytes
     }
 
-    pub(super) fn truncate(&mut self, obj: ObjId, size: u64) {
+    pub(in crate::crash::oracle) fn truncate(&mut self, obj: ObjId, size: u64) {
         self.hidden_truncate(obj, size);
         self.tell(vec![Happening::Resized { obj, size }]);
     }
 
-    pub(super) fn chmod(&mut self, obj: ObjId, perm: u16, uid: u32) {
+    pub(in crate::crash::oracle) fn chmod(&mut self, obj: ObjId, perm: u16, uid: u32) {
         let set = SetAttr { perm: Some(perm), uid: Some(uid), ..SetAttr::default() };
         let attr = self.fs.setattr(&self.cred, &self.vnode(obj), &set).unwrap();
         let attrs = Attrs { mode: attr.perm, uid, gid: attr.gid, mtime: None };
         self.tell(vec![Happening::Attr { obj, attrs }]);
     }
 
-    pub(super) fn set_xattr(&mut self, obj: ObjId, name: &str, value: &[u8]) {
+    pub(in crate::crash::oracle) fn set_xattr(&mut self, obj: ObjId, name: &str, value: &[u8]) {
         let (file, user) = (self.vnode(obj), XattrNamespace::User);
         self.fs.setxattr(&self.cred, &file, user, name.as_bytes(), value, XattrSet::Any).unwrap();
         let (name, value) = (name.as_bytes().to_vec(), Some(value.to_vec()));
-        self.tell(vec![Happening::Xattr { obj, name, value }]);
+        self.tell(vec![Happening::Xattr { obj, namespace: 1, name, value }]);
     }
 
-    pub(super) fn synced(&mut self) {
+    pub(in crate::crash::oracle) fn synced(&mut self) {
         self.tell(vec![Happening::Synced]);
     }
 
-    pub(super) fn fsynced(&mut self, obj: ObjId) {
+    pub(in crate::crash::oracle) fn fsynced(&mut self, obj: ObjId) {
         self.tell(vec![Happening::Fsynced { obj, data_only: false }]);
     }
 
+    pub(in crate::crash::oracle) fn fdatasynced(&mut self, obj: ObjId) {
+        self.tell(vec![Happening::Fsynced { obj, data_only: true }]);
+    }
+
     /// The volume as it is now.
-    pub(super) fn image(&self) -> Vec<u8> {
+    pub(in crate::crash::oracle) fn image(&self) -> Vec<u8> {
         self.fs.sync().unwrap();
         self.dev.to_vec()
     }
 
+    /// The rules that `image` breaks after a crash at `cut` and a check.
+    pub(in crate::crash::oracle) fn broken_at(
+        &self,
+        image: &[u8],
+        cut: u64,
+        promise: Promise,
+    ) -> Vec<String> {
+        self.broken_in(image, cut, promise, Condition::Recovered)
+    }
+
     /// The rules that `image` breaks after a crash at `cut`.
-    pub(super) fn broken_at(&self, image: &[u8], cut: u64, promise: Promise) -> Vec<String> {
+    pub(in crate::crash::oracle) fn broken_in(
+        &self,
+        image: &[u8],
+        cut: u64,
+        promise: Promise,
+        condition: Condition,
+    ) -> Vec<String> {
         let mut checker = Checker::new();
         let found = checker.check(&image);
         assert_eq!(found.violations, [], "the tree itself is sound");
         let mut out = Vec::new();
         let expectation = Expectation::new(&self.history, cut, promise);
-        expectation.judge(&image, found, Condition::Recovered, &mut out);
+        expectation.judge(&image, found, condition, &mut out);
         out.sort();
         out.into_iter().map(|violation| violation.rule).collect()
     }
 
     /// The rules that `image` breaks after a crash now, under soft updates.
-    pub(super) fn broken(&self, image: &[u8]) -> Vec<String> {
+    pub(in crate::crash::oracle) fn broken(&self, image: &[u8]) -> Vec<String> {
         self.broken_at(image, self.now(), SOFT)
     }
 }
 
-pub(super) const GOOD: [&str; 0] = [];
+pub(in crate::crash::oracle) const GOOD: [&str; 0] = [];

@@ -1,0 +1,202 @@
+//! Volumes without room: every operation with given room left, and traces at the edge.
+//!
+//! What is left is measured for whoever works: a user may not touch the reserve (`minfree`), the super-user
+//! may.
+//!
+//! # Invariants
+//! 1. Only volumes that are made nearly full: filling them takes a few writes.
+
+use ffs_device::{Rng, SplitMix64};
+
+use super::super::geometry::Shape;
+use super::super::op::{Op, Path, Space, Workload};
+use super::{LAST, join, path, persist, pick};
+
+/// The user who is not the super-user.
+const USER: u32 = 1001;
+/// Takes the room that is to be gone.
+const FILLER: &str = "filler";
+/// Operations of a trace.
+const TRACE: u32 = 250;
+/// Ways a workload fills the volume.
+const WAYS: usize = 3;
+
+/// Bytes left: nothing, a fragment, less than a block, a block and something.
+fn rooms(shape: &Shape) -> [u64; 4] {
+    let (block, frag) = (u64::from(shape.bsize), u64::from(shape.fsize));
+    [0, frag, 3 * frag, block + 2 * frag]
+}
+
+/// How many workloads of one operation there are.
+pub(super) fn count(shape: &Shape, core: &[Op]) -> u32 {
+    if shape.full { (core.len() * rooms(shape).len() * WAYS) as u32 } else { 0 }
+}
+
+/// All directories and files are everybody's.
+fn everybodys() -> Vec<Op> {
+    let dirs = ["", "A", "B", "A/C", "B/e"].map(|dir| Op::Chmod(path(dir), 0o777));
+    let files = ["foo", "A/foo", "B/foo", "A/C/foo"].map(|file| Op::Chmod(path(file), 0o666));
+    [dirs.to_vec(), files.to_vec()].concat()
+}
+
+/// Number `n`: the operation with so much room, made durable; then with the room of the filler again.
+pub(super) fn workload(shape: &Shape, core: &[Op], n: u32) -> Option<Workload> {
+    if !shape.full {
+        return None;
+    }
+    let n = n as usize;
+    let (way, n) = (n % WAYS, n / WAYS);
+    let rooms = rooms(shape);
+    let room = rooms[n % rooms.len()];
+    let op = core.get(n / rooms.len())?;
+    let last = LAST[(n + way) % LAST.len()];
+    let mut ops = Vec::new();
+    if way == 2 {
+        ops.push(Op::User(USER));
+    }
+    ops.extend([Op::Create(path(FILLER)), Op::Fill(path(FILLER), room)]);
+    if way > 0 {
+        ops.push(Op::Sync);
+    }
+    ops.push(op.clone());
+    ops.extend(persist(op, last));
+    ops.push(Op::Append(path("A/foo"), u64::from(shape.fsize)));
+    ops.push(Op::Unlink(path(FILLER)));
+    ops.push(op.clone());
+    ops.extend([Op::Append(path("foo"), u64::from(shape.bsize)), Op::Fsync(path("foo"))]);
+    let setup = if way == 2 { everybodys() } else { Vec::new() };
+    Some(Workload { standard_tree: true, setup, ops, ..Workload::default() })
+}
+
+/// Trace number `n`, drawn by `rng`: small files come and go and grow by fragments where there is hardly a
+/// whole block, so that growing moves, fails, and is taken back.
+pub(super) fn trace(shape: &Shape, rng: &SplitMix64, n: u32) -> Option<Workload> {
+    if !shape.full {
+        return None;
+    }
+    let mut setup = everybodys();
+    setup.extend([Op::Create(path(FILLER)), Op::Fill(path("full"), 0)]);
+    setup.extend(super::patterns::fragments_filled());
+    // Some of it is given back: fragments here, a block there.
+    let given = |at: &str| Op::Truncate(path(at), 0);
+    setup.extend(["A/C/s0", "A/C/s3"].map(given));
+    let hole = rng.below(shape.bytes / 2 / u64::from(shape.bsize)) * u64::from(shape.bsize);
+    setup.push(Op::Space(Space::Punch, path("full"), hole, u64::from(shape.bsize)));
+    let mut ops = Vec::new();
+    for _ in 0..TRACE {
+        step(shape, rng, &mut ops);
+    }
+    Some(Workload {
+        standard_tree: true,
+        write_through: n % 4 == 3,
+        tight_memory: n % 4 == 1,
+        fsync_file: n % 2 == 1,
+        setup,
+        ops,
+        ..Workload::default()
+    })
+}
+
+/// A small file.
+fn small(rng: &SplitMix64) -> Path {
+    let dir = pick(rng, &["", "A", "B", "A/C"]);
+    join(dir, pick(rng, &["s0", "s1", "s2", "s3", "s4", "s5", "foo"]))
+}
+
+fn step(shape: &Shape, rng: &SplitMix64, ops: &mut Vec<Op>) {
+    let (block, frag) = (u64::from(shape.bsize), u64::from(shape.fsize));
+    let at = small(rng);
+    let some = |rng: &SplitMix64| frag * (1 + rng.below(3)) - rng.below(2);
+    match rng.below(24) {
+        0..=2 => ops.extend([Op::Create(at.clone()), Op::Append(at, some(rng))]),
+        3..=6 => ops.push(Op::Append(at, some(rng))),
+        // Behind the tail's block: the tail has to become a whole block first.
+        7..=9 => {
+            let offset = block * (1 + rng.below(3));
+            ops.push(Op::Write { at, offset, len: frag, sync: rng.below(4) == 0 });
+        }
+        10 => ops.push(Op::Write { at, offset: 13 * block, len: frag, sync: false }),
+        11..=12 => ops.push(Op::Truncate(at, pick(rng, &[0, 0, frag, block, block + frag]))),
+        13..=14 => ops.push(Op::Unlink(at)),
+        15 => ops.extend([
+            Op::Append(at.clone(), frag),
+            Op::Space(Space::Punch, at, 0, block * (1 + rng.below(2))),
+        ]),
+        16 => ops.push(Op::Rename(at, small(rng))),
+        17 => ops.push(Op::Exchange(at, small(rng))),
+        18 => ops.push(Op::Mkdir(join(pick(rng, &["A", "B"]), "d"))),
+        19 => ops.push(Op::Rmdir(join(pick(rng, &["A", "B"]), "d"))),
+        20 => ops.push(Op::Link(at, small(rng))),
+        21 => ops.push(Op::SetXattr(at, "k".to_owned(), rng.below(2 * frag) as u32)),
+        22 => ops.push(Op::Fill(path(FILLER), pick(rng, &rooms(shape)))),
+        _ => ops.push(Op::Truncate(path(FILLER), block * rng.below(4))),
+    }
+    match rng.below(12) {
+        0..=2 => ops.push(Op::Fsync(small(rng))),
+        3 => ops.push(Op::Fdatasync(small(rng))),
+        4 => ops.push(Op::Fsync(path(pick(rng, &["", "A", "B"])))),
+        5 => ops.push(Op::Wait(pick(rng, &[1, 29, 31]))),
+        6 => ops.push(Op::User(pick(rng, &[0, USER]))),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::geometry::find;
+    use super::super::super::oracle::Soft;
+    use super::super::super::record::{Setting, record};
+    use super::super::core;
+    use super::*;
+    use ffs_core::OrderingPolicy;
+    use std::collections::BTreeSet;
+
+    /// The words of operations for which there was no room.
+    fn without_room(workload: &Workload, shape: &'static Shape) -> Vec<String> {
+        let base = shape.base(true, true).unwrap().with(&workload.setup).unwrap();
+        let ordering = OrderingPolicy::SoftUpdates;
+        let setting = Setting { ordering, seed: 1, soft: Soft::default() };
+        let recording = record(&base, workload, setting).unwrap();
+        let full = recording.failed.iter().filter(|(_, why)| why.contains("no space"));
+        full.map(|(number, _)| {
+            let text = workload.ops[*number].to_string();
+            text.split(' ').next().unwrap_or_default().to_owned()
+        })
+        .collect()
+    }
+
+    #[test]
+    fn every_operation_that_takes_room_meets_a_full_volume() {
+        let shape = find("ufs2-full").unwrap();
+        let ops = core::ops(shape);
+        let mut met = BTreeSet::new();
+        for (at, op) in ops.iter().enumerate() {
+            // Nothing left, as the super-user and as a user; the exchange is another's design.
+            for way in [1, 2] {
+                let n = (at * rooms(shape).len() * WAYS + way) as u32;
+                if !matches!(op, Op::Exchange(..) | Op::Fill(..)) {
+                    met.extend(without_room(&workload(shape, &ops, n).unwrap(), shape));
+                }
+            }
+        }
+        for verb in ["mkdir", "symlink", "append", "write", "truncate", "allocate", "setxattr"] {
+            assert!(met.contains(verb), "{verb}: {met:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_directory_cannot_grow_on_a_full_volume() {
+        let shape = find("ufs2-2m").unwrap();
+        let workload = super::super::directory::workload(shape, &SplitMix64::new(5), 2).unwrap();
+        let met: BTreeSet<String> = without_room(&workload, shape).into_iter().collect();
+        assert!(met.contains("link") && met.contains("create"), "{met:?}");
+    }
+
+    #[test]
+    fn traces_at_the_edge_fail_and_succeed() {
+        let shape = find("ufs2-full").unwrap();
+        let workload = trace(shape, &SplitMix64::new(3), 0).unwrap();
+        let full = without_room(&workload, shape).len();
+        assert!(full > 10 && full < workload.ops.len() / 2, "{full} of {}", workload.ops.len());
+    }
+}

@@ -1,0 +1,106 @@
+//! Random work in the standard tree: long traces, and what goes on after a crash.
+
+use ffs_device::{Rng, SplitMix64};
+
+use super::super::geometry::Shape;
+use super::super::op::{Op, Path, Space};
+use super::{join, path, pick};
+
+/// A long trace of three writers in turns, each with its own directory and a common one.
+pub(super) fn trace(shape: &Shape, rng: &SplitMix64, length: u32) -> Vec<Op> {
+    let dirs = ["A", "B", "A/C"];
+    let mut ops = Vec::new();
+    for _ in 0..length {
+        let writer = rng.below(3) as usize;
+        let own = dirs[writer];
+        let dir = if rng.below(4) == 0 { "" } else { own };
+        ops.push(random_op(shape, rng, dir, dirs[rng.below(3) as usize]));
+        match rng.below(40) {
+            0 => ops.push(Op::Sync),
+            1..=3 => ops.push(Op::Fsync(some_file(rng, dir))),
+            4 => ops.push(Op::Fsync(path(dir))),
+            5 => ops.push(Op::Fdatasync(some_file(rng, dir))),
+            6..=11 => ops.push(Op::Wait(pick(rng, &[1, 1, 1, 5, 29, 31]))),
+            12 => ops.push(Op::Open(some_file(rng, dir))),
+            13 => ops.push(Op::Close),
+            _ => {}
+        }
+    }
+    ops
+}
+
+/// The files that random work uses, in each of these directories, as far as they are not there.
+pub(super) fn populated(dirs: &[&str]) -> Vec<Op> {
+    let names = FILES.iter().filter(|name| **name != "foo");
+    let all = dirs.iter().flat_map(|dir| names.clone().map(move |name| join(dir, name)));
+    all.flat_map(|at| [Op::Create(at.clone()), Op::Append(at, 700)]).collect()
+}
+
+/// A trace of one of several writers, who stays in his directory and the one below.
+pub(super) fn in_directory(shape: &Shape, rng: &SplitMix64, dir: &str, length: u32) -> Vec<Op> {
+    let own = [dir.to_owned(), format!("{dir}/C")];
+    let some = |rng: &SplitMix64| own[rng.below(2) as usize].clone();
+    let mut ops = Vec::new();
+    for _ in 0..length {
+        let (at, other) = (some(rng), some(rng));
+        ops.push(random_op(shape, rng, &at, &other));
+        match rng.below(10) {
+            0..=1 => ops.push(Op::Fsync(some_file(rng, &at))),
+            2 => ops.push(Op::Fsync(path(&at))),
+            3 => ops.push(Op::Fdatasync(some_file(rng, &at))),
+            _ => {}
+        }
+    }
+    ops
+}
+
+/// The names random work uses in every directory.
+const FILES: [&str; 6] =
+    ["foo", "bar", "x", "y", "z", "a-rather-long-name-that-fills-directories-sooner"];
+
+pub(super) fn some_file(rng: &SplitMix64, dir: &str) -> Path {
+    join(dir, pick(rng, &FILES))
+}
+
+pub(super) fn random_op(shape: &Shape, rng: &SplitMix64, dir: &str, other: &str) -> Op {
+    let (block, frag) = (u64::from(shape.bsize), u64::from(shape.fsize));
+    let at = some_file(rng, dir);
+    let elsewhere = some_file(rng, other);
+    let sub = |rng: &SplitMix64| join(dir, pick(rng, &["d1", "d2"]));
+    match rng.below(34) {
+        0..=5 => Op::Create(at),
+        6..=9 => Op::Unlink(at),
+        10..=11 => Op::Rename(at, elsewhere),
+        12 => Op::Link(at, elsewhere),
+        13 => Op::Mkdir(sub(rng)),
+        14 => Op::Rmdir(sub(rng)),
+        15 => Op::Rename(sub(rng), join(other, "d3")),
+        16 => Op::Symlink(at, "foo".repeat(1 + rng.below(60) as usize)),
+        17..=21 => Op::Append(at, 1 + rng.below(pick(rng, &[frag, block, 3 * block]))),
+        22..=23 => {
+            let (offset, len) = (rng.below(14 * block), 1 + rng.below(block));
+            Op::Write { at, offset, len, sync: rng.below(4) == 0 }
+        }
+        24 => Op::Truncate(at, 0),
+        25 => Op::Truncate(at, rng.below(13 * block)),
+        26 => Op::Chmod(at, 0o600 + rng.below(64) as u16),
+        27 => Op::SetXattr(at, "k".to_owned(), rng.below(frag) as u32),
+        28 => Op::RemoveXattr(at, "k".to_owned()),
+        29 => Op::Exchange(at, elsewhere),
+        30 => Op::Exchange(sub(rng), join(other, pick(rng, &["d1", "d3", "foo"]))),
+        31 => Op::Space(Space::Allocate, at, rng.below(14 * block), 1 + rng.below(2 * block)),
+        32 => {
+            let how = pick(rng, &[Space::Punch, Space::Punch, Space::Zero]);
+            Op::Space(how, at, rng.below(13 * block), 1 + rng.below(4 * block))
+        }
+        _ => Op::Rmdir(join(other, "d3")),
+    }
+}
+
+/// Work after a crash that nobody repaired: `n` operations on what may be there.
+#[must_use]
+pub(in crate::crash) fn further_work(shape: &Shape, n: u32, seed: u64) -> Vec<Op> {
+    let rng = SplitMix64::new(seed);
+    let dirs = ["", "A", "B", "A/C"];
+    (0..n).map(|_| random_op(shape, &rng, pick(&rng, &dirs), pick(&rng, &dirs))).collect()
+}

@@ -1,0 +1,242 @@
+//! What a run examines, and the names of workloads and states.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ffs_core::OrderingPolicy;
+use ffs_device::{Rng, SplitMix64};
+
+use super::super::examine::Rates;
+use super::super::generate::{Generator, Source};
+use super::super::geometry::{self, Shape};
+use super::super::keeps_contract;
+use super::super::op::Workload;
+use super::super::oracle::Soft;
+use super::super::record::Setting;
+use super::super::states::{Choice, Effort};
+use crate::error::{LabError, Result};
+
+/// Workloads of three operations that are drawn for each shape.
+const THREES: u32 = 20_000;
+/// Most states of each.
+const TRACE_STATES: u32 = 64;
+/// Windows of a long trace that are looked at.
+const TRACE_WINDOWS: usize = 200;
+/// Workloads of one operation from one of many to the next.
+const SHORT_TO_LONG: usize = 50;
+
+/// Makes workloads of a kind, as many for each volume as its generator is asked for.
+type Each<'a> = dyn Fn(fn(u32) -> Source, &dyn Fn(&Generator) -> u32) -> Vec<WorkId> + 'a;
+
+/// Which workload on which volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkId {
+    /// The volume.
+    pub shape: &'static Shape,
+    /// The workload.
+    pub source: Source,
+}
+
+impl fmt::Display for WorkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.shape.name, self.source)
+    }
+}
+
+/// A state by its name: `ufs2-2m/2.1043:3:s1f`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateId {
+    /// The workload.
+    pub work: WorkId,
+    /// The window, counted from 0.
+    pub window: u32,
+    /// The state.
+    pub choice: Choice,
+}
+
+impl fmt::Display for StateId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.work, self.window, self.choice)
+    }
+}
+
+impl FromStr for StateId {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<StateId> {
+        let wrong = || {
+            let like = "a state is named GEOMETRY/WORKLOAD:WINDOW:STATE, like ufs2-2m/2.17:3:p1";
+            LabError::Plan(format!("'{text}' names no state; {like}"))
+        };
+        let (shape, rest) = text.split_once('/').ok_or_else(wrong)?;
+        let mut parts = rest.split(':');
+        let mut part = || parts.next().ok_or_else(wrong);
+        let (source, window, choice) = (part()?, part()?, part()?);
+        let shape = geometry::find(shape)?;
+        let work = WorkId { shape, source: source.parse().map_err(|()| wrong())? };
+        let window = window.parse().map_err(|_| wrong())?;
+        Ok(StateId { work, window, choice: choice.parse().map_err(|()| wrong())? })
+    }
+}
+
+/// What to examine.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Everything drawn follows from it.
+    pub seed: u64,
+    /// The tenant under test.
+    pub ordering: OrderingPolicy,
+    /// The mount options that decide what soft updates promise.
+    pub soft: Soft,
+    /// The volumes.
+    pub shapes: Vec<&'static Shape>,
+    /// Operations of the longest systematic workloads: 0 to 3.
+    pub length: u32,
+    /// Long traces.
+    pub traces: u32,
+    /// Traces in long directories.
+    pub directories: u32,
+    /// Traces at the edge of a full volume.
+    pub edges: u32,
+    /// Chains of crashes without a check.
+    pub chains: u32,
+    /// Workloads of commands without ordering.
+    pub offline: u32,
+    /// Workloads of several threads.
+    #[cfg(feature = "schedule")]
+    pub writers: u32,
+    /// A workload of the user's instead of all others.
+    pub workload: Option<Workload>,
+    /// The run ends when so many different images were examined.
+    pub max_states: u64,
+    /// States of each window.
+    pub effort: Effort,
+    /// Whether the run ends with the first window that breaks a rule, too.
+    pub until_broken: bool,
+    /// Closer looks.
+    pub rates: Rates,
+    /// Workers.
+    pub threads: usize,
+}
+
+impl Plan {
+    pub(super) fn setting(&self) -> Setting {
+        Setting { ordering: self.ordering, seed: self.seed, soft: self.soft }
+    }
+
+    /// The workloads, in their order: patterns; single operations, and now and then a long one; the rest mixed.
+    pub(super) fn works(&self) -> Vec<WorkId> {
+        if self.workload.is_some() {
+            return self
+                .shapes
+                .iter()
+                .map(|&shape| WorkId { shape, source: Source::File })
+                .collect();
+        }
+        let generators: Vec<Generator> =
+            self.shapes.iter().map(|shape| Generator::new(shape, self.seed)).collect();
+        let each = |kind: fn(u32) -> Source, count: &dyn Fn(&Generator) -> u32| {
+            let of = self.shapes.iter().zip(&generators);
+            of.flat_map(|(&shape, generator)| {
+                (0..count(generator)).map(move |n| WorkId { shape, source: kind(n) })
+            })
+            .collect::<Vec<WorkId>>()
+        };
+        let mut works = Vec::new();
+        let mut short = Vec::new();
+        if self.length >= 1 {
+            works.extend(each(Source::Pattern, &Generator::patterns));
+            self.shuffle(&mut works, 1);
+            short.extend(each(Source::One, &Generator::ones));
+            short.extend(each(Source::Full, &Generator::fulls));
+            self.shuffle(&mut short, 1);
+        }
+        let mut long = self.long(&each);
+        self.shuffle(&mut long, 3);
+        let mut long = long.into_iter();
+        for some in short.chunks(SHORT_TO_LONG) {
+            works.extend(some);
+            works.extend(long.next());
+        }
+        let mut rest: Vec<WorkId> = long.collect();
+        if self.length >= 2 {
+            rest.extend(each(Source::Two, &Generator::twos));
+        }
+        if self.length >= 3 {
+            rest.extend(each(Source::Three, &|_| THREES));
+        }
+        self.shuffle(&mut rest, 2);
+        works.extend(rest);
+        works
+    }
+
+    /// The workloads of many operations; `each` makes as many of a kind for every volume as it is told.
+    fn long(&self, each: &Each<'_>) -> Vec<WorkId> {
+        let mut all = each(Source::Trace, &|_| self.traces);
+        let long = |of: &Generator| if of.has_long_directories() { self.directories } else { 0 };
+        all.extend(each(Source::Directory, &long));
+        let edges = |of: &Generator| if of.is_full() { self.edges } else { 0 };
+        all.extend(each(Source::Edge, &edges));
+        if keeps_contract(self.ordering) {
+            all.extend(each(Source::Chain, &|_| self.chains));
+            all.extend(each(Source::Offline, &|_| self.offline));
+            #[cfg(feature = "schedule")]
+            all.extend(each(Source::Writers, &|_| self.writers));
+        }
+        all
+    }
+
+    /// So that a run that is cut short has seen something of everything.
+    fn shuffle(&self, works: &mut [WorkId], salt: u64) {
+        let rng = SplitMix64::new(self.seed ^ salt << 32);
+        for at in (1..works.len()).rev() {
+            works.swap(at, rng.below(at as u64 + 1) as usize);
+        }
+    }
+
+    /// The workload of that name.
+    ///
+    /// # Errors
+    /// [`LabError::Plan`] if there is none.
+    pub fn find(&self, work: WorkId) -> Result<Workload> {
+        let found = match work.source {
+            Source::File => self.workload.clone(),
+            source => Generator::new(work.shape, self.seed).workload(source),
+        };
+        found.ok_or_else(|| LabError::Plan(format!("there is no workload {work}")))
+    }
+
+    /// How many states of a window of `work` are looked at.
+    pub(super) fn effort(&self, work: WorkId) -> Effort {
+        let window = match work.source {
+            Source::Trace(_) | Source::Directory(_) | Source::Edge(_) => {
+                self.effort.window.min(TRACE_STATES)
+            }
+            _ => self.effort.window,
+        };
+        Effort { window, ..self.effort }
+    }
+
+    /// Which windows are looked at: of a long trace some, drawn.
+    pub(super) fn chosen(&self, work: WorkId, windows: usize) -> Vec<bool> {
+        let trace = is_trace(work.source);
+        if !trace || windows <= TRACE_WINDOWS {
+            return vec![true; windows];
+        }
+        let rng = SplitMix64::new(self.seed ^ 7 << 40);
+        let (mut left, mut wanted) = (windows as u64, TRACE_WINDOWS as u64);
+        let mut draw = |_| {
+            let take = rng.below(left) < wanted;
+            left -= 1;
+            wanted -= u64::from(take);
+            take
+        };
+        (0..windows).map(&mut draw).collect()
+    }
+}
+
+/// Whether only some windows of the workload are looked at, and some states of each.
+fn is_trace(source: Source) -> bool {
+    use Source::{Chain, Directory, Edge, Offline, Trace, Writers};
+    matches!(source, Trace(_) | Directory(_) | Edge(_) | Chain(_) | Writers(_) | Offline(_))
+}
