@@ -1,6 +1,7 @@
 //! The command as its users run it: every test starts the program.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
+mod apps;
 mod build;
 mod common;
 mod conformance;
@@ -10,5 +11,6 @@ mod lab;
 mod messages;
 mod mount;
 mod offline;
+mod stress;
 mod study;
 mod study_ends;
