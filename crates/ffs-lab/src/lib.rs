@@ -5,7 +5,9 @@
 //! | [`target`] | [`Target`]: the library ([`target::core`]), on the machine of 2002 ([`target::sim`]), a directory |
 //! | [`dirs`] | one directory, N empty files: the phases and their measurement |
 //! | [`compare`] | the same phases on several targets in one run, interleaved |
+//! | [`apps`] | real programs on a recorded disk, and what they find after a power cut |
 //! | [`crash`] | every state a power cut may leave, examined |
+//! | [`stress`] | random operations by several processes on a mounted directory |
 //! | [`study`] | every combination of switches, several times, in random order |
 //! | [`figures`] | the cost curves of the paper's Figures 2 to 6 |
 //! | [`work`] | the workloads of the paper and others: files made, read, renamed and removed in phases |
@@ -29,6 +31,7 @@
 //!
 //! Reference: `spec/benchmarks.md` §2.4, §3, §4.8, §4.9.
 
+pub mod apps;
 pub mod compare;
 pub mod crash;
 pub mod dirs;
@@ -43,6 +46,7 @@ pub mod report;
 mod same;
 pub mod stat;
 pub mod stats;
+pub mod stress;
 pub mod study;
 pub mod target;
 pub mod timer;

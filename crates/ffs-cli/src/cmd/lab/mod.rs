@@ -1,10 +1,12 @@
 //! `ffs lab`: the laboratory's experiments.
 
+mod apps;
 mod compare;
 mod crash;
 mod dirs;
 mod figures;
 pub(crate) mod report;
+mod stress;
 pub(crate) mod study;
 
 use std::sync::Arc;
@@ -65,6 +67,14 @@ pub(crate) const DOC: Doc = Doc {
             "a workload of your own; a violation is reduced to the fewest operations",
         ),
         (
+            "ffs lab apps sqlite git --side ffs --side ffs:stable --side ext4",
+            "databases and git after power cuts, on ffs and on ext4 (root)",
+        ),
+        (
+            "ffs lab stress /mnt/ffs/work --seconds 60 -p 8",
+            "random operations by eight processes, each kind for a minute",
+        ),
+        (
             "ffs lab report study",
             "the report of a study: study/report.html and its figures; a summary here",
         ),
@@ -100,6 +110,8 @@ enum Experiment {
     Report(report::Args),
     Figures(figures::Args),
     Crash(crash::Args),
+    Apps(apps::Args),
+    Stress(stress::Args),
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -113,6 +125,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         Experiment::Report(args) => report::run(&args),
         Experiment::Figures(args) => figures::run(args),
         Experiment::Crash(args) => crash::run(args),
+        Experiment::Apps(args) => apps::run(args),
+        Experiment::Stress(args) => stress::run(args),
     }
 }
 
