@@ -147,6 +147,8 @@ fn take_over(
     let list = attrs.iter().find(|(name, _)| name == ACCESS);
     let access = list.map(|(_, value)| AccessList::from_linux(value));
     let old_lists = Lists { access, ..Lists::default() };
+    // What the new file inherited from the directory is not the old file's; most have none.
+    let _ = rustix::fs::fremovexattr(fd, ACCESS);
     let mode = mode_to_set(old_lists.mode_without((old.st_mode & 0o7777) as u16), kept);
     rustix::fs::fchmod(fd, Mode::from_raw_mode(mode.into())).map_err(skip)?;
     lists(fd.as_fd(), &old_lists, tally)?;

@@ -176,6 +176,8 @@ impl ImageSink<'_> {
 
     /// Gives `file`, which is to replace `old`, the attributes of that, but for the flags.
     pub(super) fn take_over(&self, old: &Vnode, file: &Vnode, size: Option<u64>) -> SinkResult {
+        // What the new file inherited from the directory is not the old file's.
+        self.set_list(None, |list| self.ffs.set_access_acl(self.cred, file, list, false))?;
         let names = match self.ffs.listxattr(self.cred, old) {
             Ok(names) => names,
             Err(Error::NotSupported(_)) => Vec::new(),
