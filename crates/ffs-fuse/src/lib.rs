@@ -6,6 +6,7 @@
 //! | `daemon` | mounting in the background |
 //! | `control` | switches and counters of a running mount |
 //! | `umount` | unmounting and waiting for the last byte; remounting |
+//! | `disk` | a block device of this process as a file |
 //! | `serve` | from a [`MountRequest`] to a served mount, and to its end |
 //! | `session` | the threads that serve a mount; `signals` and `syncer` beside them |
 //! | `notifier` | answers that wait until the kernel has dropped pages |
@@ -22,6 +23,7 @@
 
 mod control;
 mod daemon;
+mod disk;
 mod error;
 mod helper;
 mod kernel;
@@ -40,6 +42,7 @@ mod wire;
 
 pub use control::{Changed, Control, Entry, EntryKind};
 pub use daemon::mount_daemon;
+pub use disk::Disk;
 pub use error::MountError;
 pub use helper::run_as_helper;
 pub use options::{OptionError, Options, describe_options, parse_options};
