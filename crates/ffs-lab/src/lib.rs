@@ -5,6 +5,7 @@
 //! | [`target`] | [`Target`]: the library ([`target::core`]), on the machine of 2002 ([`target::sim`]), a directory |
 //! | [`dirs`] | one directory, N empty files: the phases and their measurement |
 //! | [`compare`] | the same phases on several targets in one run, interleaved |
+//! | [`apps`] | real programs on a recorded disk, and what they find after a power cut |
 //! | [`crash`] | every state a power cut may leave, examined |
 //! | [`study`] | every combination of switches, several times, in random order |
 //! | [`figures`] | the cost curves of the paper's Figures 2 to 6 |
@@ -29,6 +30,7 @@
 //!
 //! Reference: `spec/benchmarks.md` §2.4, §3, §4.8, §4.9.
 
+pub mod apps;
 pub mod compare;
 pub mod crash;
 pub mod dirs;

@@ -1,5 +1,6 @@
 //! `ffs lab`: the laboratory's experiments.
 
+mod apps;
 mod compare;
 mod crash;
 mod dirs;
@@ -65,6 +66,10 @@ pub(crate) const DOC: Doc = Doc {
             "a workload of your own; a violation is reduced to the fewest operations",
         ),
         (
+            "ffs lab apps sqlite git --side ffs --side ffs:stable --side ext4",
+            "databases and git after power cuts, on ffs and on ext4 (root)",
+        ),
+        (
             "ffs lab report study",
             "the report of a study: study/report.html and its figures; a summary here",
         ),
@@ -100,6 +105,7 @@ enum Experiment {
     Report(report::Args),
     Figures(figures::Args),
     Crash(crash::Args),
+    Apps(apps::Args),
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -113,6 +119,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Experiment::Report(args) => report::run(&args),
         Experiment::Figures(args) => figures::run(args),
         Experiment::Crash(args) => crash::run(args),
+        Experiment::Apps(args) => apps::run(args),
     }
 }
 

@@ -1,0 +1,182 @@
+//! Which states of a recording are examined.
+//!
+//! A state is named `WINDOW:STATE`, as those of `ffs lab crash`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use ffs_device::{Rng, SplitMix64};
+
+use crate::crash::record::Window;
+use crate::crash::states::{Choice, Effort, Stage};
+use crate::error::LabError;
+
+/// What a power cut does to the writes that no flush has covered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Model {
+    /// They are lost: the device as it was when the last flush returned.
+    Returned,
+    /// The first ones are kept.
+    Prefix,
+    /// Some are kept.
+    Subset,
+    /// One is torn between sectors, of the others some are kept.
+    Torn,
+    /// Some sectors are kept.
+    Sectors,
+}
+
+/// In this order the models take turns. What fsync promises shows best when all else is lost.
+const TURNS: &[Model] = &[
+    Model::Returned,
+    Model::Subset,
+    Model::Torn,
+    Model::Returned,
+    Model::Prefix,
+    Model::Subset,
+    Model::Returned,
+    Model::Sectors,
+];
+
+/// Random subsets to draw from.
+const EFFORT: Effort = Effort { subsets: 64, sectors: 64, window: 4000 };
+/// How often a state is drawn anew that was drawn before.
+const TRIES: u32 = 8;
+
+/// A state of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StateId {
+    /// Which window, from 0.
+    pub window: usize,
+    /// What it keeps.
+    pub choice: Choice,
+}
+
+impl fmt::Display for StateId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.window, self.choice)
+    }
+}
+
+impl FromStr for StateId {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<StateId, LabError> {
+        let parsed = text.split_once(':').and_then(|(window, choice)| {
+            Some(StateId { window: window.parse().ok()?, choice: choice.parse().ok()? })
+        });
+        parsed.ok_or_else(|| {
+            LabError::Plan(format!("state '{text}': expected WINDOW:STATE, such as 12:p0"))
+        })
+    }
+}
+
+/// How many states of each window are drawn, and by which models.
+pub(super) struct Draw {
+    seed: u64,
+    turns: Vec<Vec<Model>>,
+}
+
+impl Draw {
+    /// Draws `states` states of these windows, at most: those that turn out to be the same count once.
+    pub(super) fn new(windows: &[Window], states: usize, seed: u64) -> Draw {
+        let rng = SplitMix64::new(seed);
+        let mut order: Vec<usize> = (0..windows.len()).collect();
+        for last in (1..order.len()).rev() {
+            // The remainder is at most `last`.
+            order.swap(last, rng.below(last as u64 + 1) as usize);
+        }
+        let mut turns = vec![Vec::new(); windows.len()];
+        let places = order.iter().cycle().zip(TURNS.iter().cycle());
+        for (&window, &model) in places.take(if windows.is_empty() { 0 } else { states }) {
+            if let Some(turns) = turns.get_mut(window) {
+                turns.push(model);
+            }
+        }
+        Draw { seed, turns }
+    }
+
+    /// The states of one window, each content once.
+    pub(super) fn of(&self, window: usize, stage: &Stage<'_>) -> Vec<Choice> {
+        let Some(turns) = self.turns.get(window).filter(|turns| !turns.is_empty()) else {
+            return Vec::new();
+        };
+        let rng = SplitMix64::new(self.seed ^ (window as u64).rotate_left(32));
+        let all = stage.choices(EFFORT);
+        let mut seen = Vec::new();
+        let mut drawn = Vec::new();
+        for model in turns {
+            let fitting: Vec<Choice> =
+                all.iter().copied().filter(|choice| model_of(*choice) == *model).collect();
+            for _ in 0..TRIES {
+                // A window of one write has no subsets: any of its states will do.
+                let from = if fitting.is_empty() { &all } else { &fitting };
+                let Some(&choice) = from.get(rng.below(from.len() as u64) as usize) else { break };
+                let hash = stage.hash(&stage.lay_out(choice));
+                if !seen.contains(&hash) {
+                    seen.push(hash);
+                    drawn.push(choice);
+                    break;
+                }
+            }
+        }
+        drawn
+    }
+}
+
+fn model_of(choice: Choice) -> Model {
+    match choice {
+        Choice::Prefix(0) => Model::Returned,
+        Choice::Prefix(_) => Model::Prefix,
+        Choice::Torn { .. } => Model::Torn,
+        Choice::Sectors(_) => Model::Sectors,
+        _ => Model::Subset,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crash::canvas::Canvas;
+    use crate::crash::record::Write;
+    use ffs_device::Durability;
+    use std::sync::Arc;
+
+    fn window(writes: u64) -> Window {
+        let write =
+            |n: u64| Write { at: n + 1, offset: n * 1024, bytes: Arc::from([n as u8 + 1; 1024]) };
+        Window { begin: 0, end: writes, writes: (0..writes).map(write).collect() }
+    }
+
+    #[test]
+    fn a_draw_is_repeated_by_its_seed_and_has_each_state_once() {
+        let windows = [window(0), window(1), window(5), window(30)];
+        let canvas = Canvas::new(Arc::new(vec![0; 64 << 10]), Durability::OnFlush);
+        let all = |states, seed| -> Vec<StateId> {
+            let draw = Draw::new(&windows, states, seed);
+            let of = |(n, window)| {
+                let stage = Stage::new(window, &canvas, seed);
+                let drawn = draw.of(n, &stage).into_iter();
+                drawn.map(move |choice| StateId { window: n, choice }).collect::<Vec<_>>()
+            };
+            windows.iter().enumerate().flat_map(of).collect()
+        };
+        assert_eq!(all(100, 7), all(100, 7));
+        assert_ne!(all(100, 7), all(100, 8));
+        let drawn = all(400, 7);
+        assert!(drawn.len() > 100, "{}", drawn.len());
+        let mut once = drawn.clone();
+        once.sort();
+        once.dedup();
+        assert_eq!(once.len(), drawn.len());
+        for model in TURNS {
+            assert!(drawn.iter().any(|id| model_of(id.choice) == *model), "{model:?}");
+        }
+        // An empty window has one state.
+        assert_eq!(drawn.iter().filter(|id| id.window == 0).count(), 1);
+        for id in drawn {
+            assert_eq!(id.to_string().parse::<StateId>().unwrap(), id);
+        }
+        assert!("12".parse::<StateId>().is_err());
+    }
+}
