@@ -129,7 +129,6 @@ class LogBase:
         options = self.call("options_create", ctypes.c_void_p)
         self.call("options_set_create_if_missing", None, ctypes.c_void_p(options),
                   ctypes.c_ubyte(1))
-        self.call("options_set_paranoid_checks", None, ctypes.c_void_p(options), ctypes.c_ubyte(1))
         # Small, so that a short run compacts and changes its manifest.
         self.call("options_set_write_buffer_size", None, ctypes.c_void_p(options),
                   ctypes.c_size_t(64 << 10))

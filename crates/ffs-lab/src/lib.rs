@@ -7,6 +7,7 @@
 //! | [`compare`] | the same phases on several targets in one run, interleaved |
 //! | [`apps`] | real programs on a recorded disk, and what they find after a power cut |
 //! | [`crash`] | every state a power cut may leave, examined |
+//! | [`stress`] | random operations by several processes on a mounted directory |
 //! | [`study`] | every combination of switches, several times, in random order |
 //! | [`figures`] | the cost curves of the paper's Figures 2 to 6 |
 //! | [`work`] | the workloads of the paper and others: files made, read, renamed and removed in phases |
@@ -45,6 +46,7 @@ pub mod report;
 mod same;
 pub mod stat;
 pub mod stats;
+pub mod stress;
 pub mod study;
 pub mod target;
 pub mod timer;

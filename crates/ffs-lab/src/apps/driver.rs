@@ -58,6 +58,9 @@ pub struct Answer {
     pub lost: u64,
     /// Why the data cannot be used.
     pub broken: Option<String>,
+    /// The program was not asked: the volume could not be repaired or mounted.
+    #[serde(default)]
+    pub unmountable: bool,
 }
 
 /// The scripts in a directory.
@@ -199,6 +202,13 @@ impl Drop for Checker {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The first line of what a command said: the reason, before any advice.
+pub(super) fn first_line(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    let line = text.lines().find(|line| !line.trim().is_empty());
+    line.unwrap_or("it failed and said nothing").to_owned()
 }
 
 /// The last line of what a process said: the reason, in a traceback.

@@ -155,24 +155,29 @@ impl<'a> States<'a> {
 }
 
 impl Place<'_> {
-    /// What the program finds on `image`. A volume that cannot be repaired or mounted has lost its data.
+    /// What the program finds on `image`. A volume that cannot be unmounted counts as one that
+    /// cannot be mounted.
     fn answer(&mut self, image: &Path, view: View, acked: usize) -> Result<Answer> {
-        let broken = |error: LabError| Answer { lost: 0, broken: Some(error.to_string()) };
+        let unmountable = |error: LabError| Answer {
+            lost: 0,
+            broken: Some(error.to_string()),
+            unmountable: true,
+        };
         if view == View::Repaired
             && let Err(error) = self.host.preen(self.side, image)
         {
-            return Ok(broken(error));
+            return Ok(unmountable(error));
         }
         let mnt: PathBuf = self.work.join("mnt");
         fs::create_dir_all(&mnt).map_err(|e| failed("apps", "mnt", e))?;
         let mounted = match self.host.mount(self.side, image, &mnt) {
             Ok(mounted) => mounted,
-            Err(error) => return Ok(broken(error)),
+            Err(error) => return Ok(unmountable(error)),
         };
         let answer = self.checker.ask(&mnt, acked)?;
         match mounted.end() {
             Ok(()) => Ok(answer),
-            Err(error) if answer.broken.is_none() => Ok(broken(error)),
+            Err(error) if answer.broken.is_none() => Ok(unmountable(error)),
             Err(_) => Ok(answer),
         }
     }

@@ -70,9 +70,11 @@ pub struct Row {
     pub lost_most: u64,
     /// States in which the program cannot use its data.
     pub broken: usize,
+    /// States that cannot be repaired, mounted or unmounted.
+    pub unmountable: usize,
     /// The first of `lost`.
     pub first_lost: Option<Found>,
-    /// The first of `broken`.
+    /// The first of `broken`, or of `unmountable`.
     pub first_broken: Option<Found>,
     /// Why it could not be run.
     pub skipped: Option<String>,
@@ -90,6 +92,7 @@ impl Row {
             lost: 0,
             lost_most: 0,
             broken: 0,
+            unmountable: 0,
             first_lost: None,
             first_broken: None,
             skipped: None,
@@ -127,7 +130,9 @@ impl Row {
         if let Some((look, why)) =
             looks.iter().find_map(|look| Some((look, look.answer.broken.clone()?)))
         {
-            self.broken += 1;
+            let count =
+                if look.answer.unmountable { &mut self.unmountable } else { &mut self.broken };
+            *count += 1;
             self.first_broken.get_or_insert_with(|| found(look, why));
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
 
-use super::driver::last_line;
+use super::driver::first_line;
 use super::failed;
 use crate::error::{LabError, Result};
 
@@ -203,7 +203,7 @@ fn words(program: &str, words: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end; what it said last if it failed.
+/// Runs a command to its end; what it said first if it failed.
 fn run(command: &mut Command) -> std::result::Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{name}: {e}"))?;
@@ -211,7 +211,7 @@ fn run(command: &mut Command) -> std::result::Result<(), String> {
         return Ok(());
     }
     let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
-    Err(last_line(said))
+    Err(first_line(said))
 }
 
 #[cfg(test)]

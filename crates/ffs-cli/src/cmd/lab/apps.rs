@@ -128,11 +128,14 @@ pub(super) fn run(args: Args) -> Outcome {
     Ok(u8::from(rows.iter().any(|row| is_violation(row, &rows))))
 }
 
-/// Whether ffs breaks a promise of the program that no other file system of the run breaks.
+/// Whether ffs breaks a promise of the program that no other file system of the run breaks. States that
+/// another cannot mount are no excuse.
 fn is_violation(row: &Row, rows: &[Row]) -> bool {
     let ours = |row: &Row| row.side.starts_with("ffs");
     let others = rows.iter().filter(|other| other.program == row.program && !ours(other));
-    ours(row) && row.violations() > 0 && others.map(Row::violations).all(|count| count == 0)
+    ours(row)
+        && row.violations() + row.unmountable > 0
+        && others.map(Row::violations).all(|count| count == 0)
 }
 
 fn work_dir(named: Option<&Path>) -> std::result::Result<tempfile::TempDir, Failure> {
@@ -195,7 +198,8 @@ fn table(out: &mut impl Write, args: &Args, rows: &[Row]) -> std::result::Result
         "Programs after power cuts, seed {}, {} steps, up to {} states\n",
         args.seed, args.steps, args.states
     )?;
-    let head = ["program", "promises", "on", "states", "lost", "steps", "unusable", ""];
+    let head =
+        ["program", "promises", "on", "states", "lost", "steps", "unusable", "unmountable", ""];
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for row in rows {
         let mark = match (&row.skipped, is_violation(row, rows)) {
@@ -211,16 +215,17 @@ fn table(out: &mut impl Write, args: &Args, rows: &[Row]) -> std::result::Result
             row.lost.to_string(),
             row.lost_most.to_string(),
             row.broken.to_string(),
+            row.unmountable.to_string(),
             mark,
         ]);
     }
-    writeln!(out, "{}", output::table(lines, &[3, 4, 5, 6]))?;
+    writeln!(out, "{}", output::table(lines, &[3, 4, 5, 6, 7]))?;
     writeln!(
         out,
         "lost: states without steps that were acknowledged; steps: how many at most; unusable: states in which \
-         the program\ncannot use its data; *: ffs breaks what the program promises, and no other file system here does."
+         the program\ncannot use its data; unmountable: that cannot be mounted; *: ffs breaks what the program promises, and no other file system here does."
     )?;
-    for row in rows.iter().filter(|row| row.lost + row.broken > 0) {
+    for row in rows.iter().filter(|row| row.lost + row.broken + row.unmountable > 0) {
         for (what, found) in [("lost", &row.first_lost), ("unusable", &row.first_broken)] {
             let Some(Found { state, view, acked, why }) = found else { continue };
             writeln!(

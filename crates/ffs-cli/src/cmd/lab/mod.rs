@@ -6,6 +6,7 @@ mod crash;
 mod dirs;
 mod figures;
 pub(crate) mod report;
+mod stress;
 pub(crate) mod study;
 
 use std::sync::Arc;
@@ -70,6 +71,10 @@ pub(crate) const DOC: Doc = Doc {
             "databases and git after power cuts, on ffs and on ext4 (root)",
         ),
         (
+            "ffs lab stress /mnt/ffs/work --seconds 60 -p 8",
+            "random operations by eight processes, each kind for a minute",
+        ),
+        (
             "ffs lab report study",
             "the report of a study: study/report.html and its figures; a summary here",
         ),
@@ -106,6 +111,7 @@ enum Experiment {
     Figures(figures::Args),
     Crash(crash::Args),
     Apps(apps::Args),
+    Stress(stress::Args),
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
@@ -120,6 +126,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         Experiment::Figures(args) => figures::run(args),
         Experiment::Crash(args) => crash::run(args),
         Experiment::Apps(args) => apps::run(args),
+        Experiment::Stress(args) => stress::run(args),
     }
 }
 
