@@ -125,7 +125,7 @@ class LogStructured:
 class LogBase:
     def __init__(self, kind, path):
         self.lib, _ = kind.load()
-        self.kind = kind
+        self.kind, self.path = kind, path
         options = self.call("options_create", ctypes.c_void_p)
         self.call("options_set_create_if_missing", None, ctypes.c_void_p(options),
                   ctypes.c_ubyte(1))
@@ -164,12 +164,22 @@ class LogBase:
     def close(self):
         self.call("close", None, self.base)
 
+    def reopen(self):
+        self.close()
+        return LogBase(self.kind, self.path)
+
 
 class LogRun:
+    """Puts, and from time to time the program ends and starts again: that makes a new manifest and a new log
+    and removes the old ones."""
+    REOPEN = 7
+
     def __init__(self, base, seed):
         self.base, self.seed = base, seed
 
     def step(self, step):
+        if step % self.REOPEN == self.REOPEN - 1:
+            self.base = self.base.reopen()
         self.base.put(b"key%06d" % step, content(self.seed, step, 6000))
 
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 mod acl;
+mod apps;
 mod build;
 mod changes;
 mod common;
@@ -15,5 +16,6 @@ mod messages;
 mod mount;
 mod offline;
 mod overwrite;
+mod stress;
 mod study;
 mod study_ends;

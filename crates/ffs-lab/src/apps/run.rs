@@ -161,9 +161,8 @@ fn chosen(plan: &Plan<'_>, all: Vec<Program>) -> Result<Vec<Program>> {
 ///
 /// # Errors
 /// [`LabError::Plan`], [`LabError::Interrupted`]; what fails on one file system is said in its row.
-pub fn run(plan: &Plan<'_>, watch: &mut dyn Watch, mut row: impl FnMut(&Row)) -> Result<Vec<Row>> {
+pub fn run(plan: &Plan<'_>, watch: &mut dyn Watch, mut row: impl FnMut(Row)) -> Result<()> {
     let driver = driver(plan.work)?;
-    let mut rows = Vec::new();
     for program in chosen(plan, driver.list()?)? {
         for side in &plan.sides {
             watch.step(&format!("{} on {side}", program.name));
@@ -171,11 +170,10 @@ pub fn run(plan: &Plan<'_>, watch: &mut dyn Watch, mut row: impl FnMut(&Row)) ->
                 Some(why) => Row { skipped: Some(why.clone()), ..Row::new(&program, side) },
                 None => one(plan, &driver, &program, side, watch)?,
             };
-            row(&done);
-            rows.push(done);
+            row(done);
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// The scripts, in a directory below `work`.

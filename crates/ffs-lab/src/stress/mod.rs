@@ -3,6 +3,7 @@
 //! | module | holds |
 //! | --- | --- |
 //! | `fsx` | one file, every way to read and change it, against a model in memory |
+//! | `sparse` | one large sparse file, written and truncated, against a model of its sectors |
 //! | `tree` | every operation on names and files, in directories that all processes share |
 //! | [`owned`] | files whose owner can tell what each must hold, in directories that all share |
 //! | `sys` | system calls that the standard library lacks |
@@ -18,6 +19,7 @@
 
 mod fsx;
 pub mod owned;
+mod sparse;
 mod sys;
 mod tree;
 
@@ -37,6 +39,8 @@ use crate::error::{LabError, Result};
 pub enum Kind {
     /// One file against a model.
     Fsx,
+    /// One large sparse file against a model.
+    Sparse,
     /// Every operation on names and files.
     Tree,
     /// [`owned`].
@@ -45,7 +49,7 @@ pub enum Kind {
 
 /// Their names.
 pub const KINDS: &[(&str, Kind)] =
-    &[("fsx", Kind::Fsx), ("tree", Kind::Tree), ("owned", Kind::Owned)];
+    &[("fsx", Kind::Fsx), ("sparse", Kind::Sparse), ("tree", Kind::Tree), ("owned", Kind::Owned)];
 
 impl Kind {
     /// Its name.
@@ -71,6 +75,7 @@ impl Kind {
     pub fn operations(self) -> Vec<&'static str> {
         match self {
             Kind::Fsx => fsx::OPERATIONS.iter().map(|(name, _)| *name).collect(),
+            Kind::Sparse => sparse::OPERATIONS.iter().map(|(name, _)| *name).collect(),
             Kind::Tree => tree::OPERATIONS.iter().map(|(name, ..)| *name).collect(),
             Kind::Owned => owned::OPERATIONS.iter().map(|(name, _)| *name).collect(),
         }
@@ -218,6 +223,7 @@ pub fn work(task: &Task) -> Result<Report> {
     let seed = worker_seed(task.seed, task.number);
     let made: std::io::Result<Box<dyn Worker>> = match task.kind {
         Kind::Fsx => fsx::Fsx::new(task).map(|worker| Box::new(worker) as _),
+        Kind::Sparse => sparse::Sparse::new(task).map(|worker| Box::new(worker) as _),
         Kind::Tree => tree::Tree::new(task).map(|worker| Box::new(worker) as _),
         Kind::Owned => owned::Owned::new(task, seed).map(|worker| Box::new(worker) as _),
     };

@@ -110,21 +110,23 @@ pub(super) fn run(args: Args) -> Outcome {
         serve: &serve,
     };
     let mut out = output::stdout();
-    let mut failed = None;
-    let mut show = |row: &Row| {
+    let (mut rows, mut failed) = (Vec::new(), None);
+    let done = run_plan(&plan, &mut Bar::new(0), |row: Row| {
         if args.json && failed.is_none() {
-            let shown = output::json_line(&mut out, row);
+            let shown = output::json_line(&mut out, &row);
             failed = shown.and_then(|()| Ok(out.flush()?)).err();
         }
-    };
-    let rows = run_plan(&plan, &mut Bar::new(0), &mut show)?;
+        rows.push(row);
+    });
     if let Some(failure) = failed {
         return Err(failure);
     }
-    if !args.json {
+    // Interrupted, it still says what was found before.
+    if !args.json && !(rows.is_empty() && done.is_err()) {
         table(&mut out, &args, &rows)?;
         out.flush()?;
     }
+    done?;
     Ok(u8::from(rows.iter().any(|row| is_violation(row, &rows))))
 }
 
@@ -222,8 +224,9 @@ fn table(out: &mut impl Write, args: &Args, rows: &[Row]) -> std::result::Result
     writeln!(out, "{}", output::table(lines, &[3, 4, 5, 6, 7]))?;
     writeln!(
         out,
-        "lost: states without steps that were acknowledged; steps: how many at most; unusable: states in which \
-         the program\ncannot use its data; unmountable: that cannot be mounted; *: ffs breaks what the program promises, and no other file system here does."
+        "lost: states without steps that were acknowledged; steps: how many at most; unusable: states in \
+         which the\nprogram cannot use its data; unmountable: that cannot be mounted; *: ffs breaks what the \
+         program promises, and no\nother file system here does."
     )?;
     for row in rows.iter().filter(|row| row.lost + row.broken + row.unmountable > 0) {
         for (what, found) in [("lost", &row.first_lost), ("unusable", &row.first_broken)] {

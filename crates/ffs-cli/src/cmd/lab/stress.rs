@@ -16,7 +16,7 @@ use crate::signals;
 /// Random operations by several processes on a mounted directory
 ///
 /// `fsx`: each process has one file, and reads and changes it in every way (calls, shared memory, direct
-/// transfers, holes) beside a model in memory. `tree`: every operation on names and files, in directories that all
+/// transfers, holes) beside a model in memory. `sparse`: the same for large sparse files. `tree`: every operation on names and files, in directories that all
 /// processes share; the answers may be any, the volume must stay sound. `owned`: each process has files of
 /// its own in shared directories and can tell what each must hold; `--verify` looks again later, after the
 /// volume was unmounted, checked and mounted, say.
@@ -28,7 +28,7 @@ pub(super) struct Args {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// fsx, tree or owned; may be given several times; all if none is given
+    /// fsx, sparse, tree or owned; may be given several times; all if none is given
     #[arg(long, value_name = "KIND")]
     kind: Vec<String>,
 
@@ -50,7 +50,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
 
-    /// Leave these operations out
+    /// Leave these operations out, in the kinds that have them
     #[arg(long, value_name = "OPERATION", value_delimiter = ',')]
     without: Vec<String>,
 
@@ -75,8 +75,9 @@ impl Args {
         Ok(self.kind.iter().map(|name| Kind::find(name)).collect::<Result<_, _>>()?)
     }
 
-    fn check_without(&self, kinds: &[Kind]) -> Result<(), Failure> {
-        let all: Vec<&str> = kinds.iter().flat_map(|kind| kind.operations()).collect();
+    /// Each operation to leave out must be one of some kind.
+    fn check_without(&self) -> Result<(), Failure> {
+        let all: Vec<&str> = KINDS.iter().flat_map(|(_, kind)| kind.operations()).collect();
         match self.without.iter().find(|name| !all.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) => {
@@ -138,7 +139,7 @@ pub(super) fn run(args: Args) -> Outcome {
         out.flush()?;
         return Ok(0);
     }
-    args.check_without(&kinds)?;
+    args.check_without()?;
     let exe = std::env::current_exe().map_err(|error| Failure::new("ffs", error))?;
     let mut reports = BTreeMap::new();
     for kind in kinds {
