@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Operations of each process if no time is given.
-const OPERATIONS: u64 = 1500;
+const OPERATIONS: u64 = 2500;
 const PROCESSES: &str = "4";
 /// Most memory of a server, KiB: buffers, names and inodes of its default limits, and what soft updates may keep.
 const MEMORY: u64 = 512 << 10;
@@ -151,6 +151,11 @@ fn every_operation_on_names_leaves_a_sound_volume() {
 #[test]
 fn every_operation_on_names_leaves_a_sound_volume_that_was_full() {
     stress("tree", "8m");
+}
+
+#[test]
+fn one_file_on_a_volume_that_is_nearly_too_small() {
+    stress("fsx", "4m");
 }
 
 #[test]

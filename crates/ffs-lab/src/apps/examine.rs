@@ -174,6 +174,12 @@ impl Place<'_> {
             Ok(mounted) => mounted,
             Err(error) => return Ok(unmountable(error)),
         };
+        if is_read_only(&mnt) {
+            let why = failed(&self.side.to_string(), "mount", "mounted read-only");
+            return mounted
+                .end()
+                .map_or_else(|error| Ok(unmountable(error)), |()| Ok(unmountable(why)));
+        }
         let answer = self.checker.ask(&mnt, acked)?;
         match mounted.end() {
             Ok(()) => Ok(answer),
@@ -181,6 +187,12 @@ impl Place<'_> {
             Err(_) => Ok(answer),
         }
     }
+}
+
+/// Whether a volume can only be read, as one whose superblock is torn.
+fn is_read_only(mnt: &Path) -> bool {
+    let flags = rustix::fs::statvfs(mnt).map(|found| found.f_flag);
+    flags.is_ok_and(|flags| flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
 /// Writes a file that has no blocks where `bytes` are zero.

@@ -1,5 +1,6 @@
 //! Every program on every file system.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -12,7 +13,7 @@ use super::examine::{Look, Place, States};
 use super::failed;
 use super::keep::{self, Label};
 use super::record::{Run, Serve, record};
-use super::side::{Host, Side};
+use super::side::{Host, Side, View};
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
 
@@ -70,7 +71,7 @@ pub struct Row {
     pub lost_most: u64,
     /// States in which the program cannot use its data.
     pub broken: usize,
-    /// States that cannot be repaired, mounted or unmounted.
+    /// States that cannot be mounted to be written before they are repaired.
     pub unmountable: usize,
     /// The first of `lost`.
     pub first_lost: Option<Found>,
@@ -128,14 +129,21 @@ impl Row {
             self.first_lost.get_or_insert_with(|| found(look, why));
         }
         if let Some((look, why)) =
-            looks.iter().find_map(|look| Some((look, look.answer.broken.clone()?)))
+            worst(looks).and_then(|look| Some((look, look.answer.broken.clone()?)))
         {
-            let count =
-                if look.answer.unmountable { &mut self.unmountable } else { &mut self.broken };
-            *count += 1;
+            // What `fsck -p` leaves has to be usable; before it a torn superblock may be in the way.
+            let waits = look.answer.unmountable && look.view == View::AsFound;
+            *(if waits { &mut self.unmountable } else { &mut self.broken }) += 1;
             self.first_broken.get_or_insert_with(|| found(look, why));
         }
     }
+}
+
+/// The look at a state that says most against it: the program cannot use its data, rather than that nobody
+/// could mount it yet.
+fn worst(looks: &[Look]) -> Option<&Look> {
+    let broken = looks.iter().filter(|look| look.answer.broken.is_some());
+    broken.min_by_key(|look| look.answer.unmountable && look.view == View::AsFound)
 }
 
 /// The programs that the plan names.
@@ -150,9 +158,13 @@ fn chosen(plan: &Plan<'_>, all: Vec<Program>) -> Result<Vec<Program>> {
             return Err(LabError::Plan(why));
         }
     }
+    let names: BTreeSet<String> = all.iter().map(|program| program.name.clone()).collect();
+    // A whole name means that program alone.
+    let means = |name: &String, program: &Program| {
+        if names.contains(name) { program.name == *name } else { program.name.starts_with(name) }
+    };
     let wanted = |program: &Program| {
-        let mut names = plan.programs.iter();
-        plan.programs.is_empty() || names.any(|name| program.name.starts_with(name))
+        plan.programs.is_empty() || plan.programs.iter().any(|name| means(name, program))
     };
     Ok(all.into_iter().filter(wanted).collect())
 }

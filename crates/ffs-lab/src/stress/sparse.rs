@@ -101,6 +101,11 @@ impl Sparse {
         }
     }
 
+    fn take_over_size(&mut self) -> Done {
+        self.len = self.file.metadata()?.len().div_ceil(SECTOR);
+        Ok(())
+    }
+
     fn check(&self, sector: u64) -> Done {
         if sector >= self.len {
             return Ok(());
@@ -134,7 +139,12 @@ impl Sparse {
 impl Worker for Sparse {
     fn step(&mut self, rng: &SplitMix64) -> (&'static str, Done) {
         let Some(name) = choose(rng, &self.operations) else { return ("nothing", Ok(())) };
-        (name, self.act(name, rng))
+        let mut done = self.act(name, rng);
+        if let Err(Failed::Call(Errno::NOSPC)) = done {
+            // An allocation may have come as far as there was space.
+            done = self.take_over_size().and(done);
+        }
+        (name, done)
     }
 
     fn end(&mut self) -> Done {
@@ -148,6 +158,6 @@ impl Worker for Sparse {
     }
 
     fn forbids(&self, errno: Errno) -> bool {
-        errno != Errno::OPNOTSUPP
+        !matches!(errno, Errno::OPNOTSUPP | Errno::NOSPC)
     }
 }

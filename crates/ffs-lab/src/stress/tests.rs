@@ -56,7 +56,7 @@ fn a_wrong_byte_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let mut fsx = fsx::Fsx::new(&task(Kind::Fsx, dir.path(), 0, 0)).unwrap();
     let rng = SplitMix64::new(1);
-    let mut step = |fsx: &mut fsx::Fsx| fsx.step(&rng).1;
+    let step = |fsx: &mut fsx::Fsx| fsx.step(&rng).1;
     for _ in 0..300 {
         step(&mut fsx).unwrap();
     }

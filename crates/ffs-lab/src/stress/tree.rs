@@ -48,6 +48,7 @@ pub(super) const OPERATIONS: &[(&str, u32, Act)] = &[
     ("whiteout", 2, |t, r| t.rename(r, RenameFlags::WHITEOUT)),
     ("unlink", 8, Tree::unlink),
     ("rmdir", 4, Tree::rmdir),
+    ("remove-tree", 3, Tree::remove_tree),
     ("write", 14, Tree::write),
     ("append", 4, Tree::append),
     ("read", 8, Tree::read),
@@ -165,7 +166,7 @@ impl Tree {
         if rng.below(2) == 0 {
             use std::os::fd::AsRawFd;
             let from = format!("/proc/self/fd/{}", file.as_raw_fd());
-            rustix::fs::linkat(CWD, &*from, CWD, &self.path(rng), AtFlags::SYMLINK_FOLLOW)?;
+            rustix::fs::linkat(CWD, &*from, CWD, self.path(rng), AtFlags::SYMLINK_FOLLOW)?;
         }
         Ok(())
     }
@@ -182,13 +183,13 @@ impl Tree {
         let kind = kinds[rng.below(kinds.len() as u64) as usize];
         // The null device: whoever opens it does no harm.
         let device = rustix::fs::makedev(1, 3);
-        Ok(rustix::fs::mknodat(CWD, &self.path(rng), kind, Mode::from_raw_mode(0o600), device)?)
+        Ok(rustix::fs::mknodat(CWD, self.path(rng), kind, Mode::from_raw_mode(0o600), device)?)
     }
 
     fn symlink(&mut self, rng: &SplitMix64) -> Done {
         // Short texts lie in the inode, long ones in a block.
         let target = "t/".repeat(1 + rng.below(400) as usize);
-        Ok(rustix::fs::symlinkat(target.as_str(), CWD, &self.path(rng))?)
+        Ok(rustix::fs::symlinkat(target.as_str(), CWD, self.path(rng))?)
     }
 
     fn readlink(&mut self, rng: &SplitMix64) -> Done {
@@ -212,6 +213,15 @@ impl Tree {
         let own = rng.below(3) == 0;
         let dir = self.dir(rng, own).join(format!("d{}", rng.below(DIRECTORIES)));
         Ok(std::fs::remove_dir(dir)?)
+    }
+
+    /// Directories that were renamed to names of files are found by no path: they would pile up.
+    fn remove_tree(&mut self, rng: &SplitMix64) -> Done {
+        let path = self.path(rng);
+        if !path.symlink_metadata()?.is_dir() {
+            return Err(Errno::NOTDIR.into());
+        }
+        Ok(std::fs::remove_dir_all(path)?)
     }
 
     fn write(&mut self, rng: &SplitMix64) -> Done {
@@ -278,21 +288,21 @@ impl Tree {
         let names = ["user.a", "user.longer-name", "trusted.b", "security.c"];
         let name = names[rng.below(names.len() as u64) as usize];
         let value = pattern(rng.next_u64(), rng.below(1500) as usize);
-        Ok(rustix::fs::lsetxattr(&self.path(rng), name, &value, XattrFlags::empty())?)
+        Ok(rustix::fs::lsetxattr(self.path(rng), name, &value, XattrFlags::empty())?)
     }
 
     fn getxattr(&mut self, rng: &SplitMix64) -> Done {
         let mut value = vec![0u8; 2000];
-        Ok(rustix::fs::lgetxattr(&self.path(rng), "user.a", &mut value[..]).map(drop)?)
+        Ok(rustix::fs::lgetxattr(self.path(rng), "user.a", &mut value[..]).map(drop)?)
     }
 
     fn listxattr(&mut self, rng: &SplitMix64) -> Done {
         let mut names = vec![0u8; 4000];
-        Ok(rustix::fs::llistxattr(&self.path(rng), &mut names[..]).map(drop)?)
+        Ok(rustix::fs::llistxattr(self.path(rng), &mut names[..]).map(drop)?)
     }
 
     fn removexattr(&mut self, rng: &SplitMix64) -> Done {
-        Ok(rustix::fs::lremovexattr(&self.path(rng), "user.a")?)
+        Ok(rustix::fs::lremovexattr(self.path(rng), "user.a")?)
     }
 
     /// An access list, or that of new files: owner, a user, group, mask, others.
@@ -312,7 +322,7 @@ impl Tree {
         }
         let kinds = ["system.posix_acl_access", "system.posix_acl_default"];
         let name = kinds[rng.below(2) as usize];
-        Ok(rustix::fs::setxattr(&self.path(rng), name, &list, XattrFlags::empty())?)
+        Ok(rustix::fs::setxattr(self.path(rng), name, &list, XattrFlags::empty())?)
     }
 
     fn chmod(&mut self, rng: &SplitMix64) -> Done {
@@ -344,7 +354,7 @@ impl Tree {
     fn utimens(&mut self, rng: &SplitMix64) -> Done {
         let at = Timespec { tv_sec: rng.below(2_000_000_000) as i64, tv_nsec: 0 };
         let times = Timestamps { last_access: at, last_modification: at };
-        Ok(rustix::fs::utimensat(CWD, &self.path(rng), &times, AtFlags::SYMLINK_NOFOLLOW)?)
+        Ok(rustix::fs::utimensat(CWD, self.path(rng), &times, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     fn fsync(&mut self, rng: &SplitMix64) -> Done {
@@ -358,7 +368,7 @@ impl Tree {
     fn open_dir(&self, rng: &SplitMix64) -> io::Result<File> {
         let own = rng.below(3) == 0;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        Ok(File::from(rustix::fs::openat(CWD, &self.dir(rng, own), flags, Mode::empty())?))
+        Ok(File::from(rustix::fs::openat(CWD, self.dir(rng, own), flags, Mode::empty())?))
     }
 
     fn fsync_dir(&mut self, rng: &SplitMix64) -> Done {

@@ -32,7 +32,7 @@ const MIB: u64 = 1 << 20;
 /// Needs root, /dev/fuse and python3. Programs that this machine lacks are reported as skipped.
 #[derive(clap::Args)]
 pub(super) struct Args {
-    /// Programs, by name or beginning of a name; all if none is given
+    /// Programs, by name or beginning of several names; all if none is given
     #[arg(value_name = "PROGRAM")]
     programs: Vec<String>,
 
@@ -130,8 +130,7 @@ pub(super) fn run(args: Args) -> Outcome {
     Ok(u8::from(rows.iter().any(|row| is_violation(row, &rows))))
 }
 
-/// Whether ffs breaks a promise of the program that no other file system of the run breaks. States that
-/// another cannot mount are no excuse.
+/// Whether ffs breaks a promise of the program that no other file system of the run breaks.
 fn is_violation(row: &Row, rows: &[Row]) -> bool {
     let ours = |row: &Row| row.side.starts_with("ffs");
     let others = rows.iter().filter(|other| other.program == row.program && !ours(other));
@@ -225,8 +224,8 @@ fn table(out: &mut impl Write, args: &Args, rows: &[Row]) -> std::result::Result
     writeln!(
         out,
         "lost: states without steps that were acknowledged; steps: how many at most; unusable: states in \
-         which the\nprogram cannot use its data; unmountable: that cannot be mounted; *: ffs breaks what the \
-         program promises, and no\nother file system here does."
+         which the\nprogram cannot use its data; unmountable: that cannot be mounted for writing before they are \
+         repaired;\n*: ffs breaks what the program promises, and no other file system here does."
     )?;
     for row in rows.iter().filter(|row| row.lost + row.broken + row.unmountable > 0) {
         for (what, found) in [("lost", &row.first_lost), ("unusable", &row.first_broken)] {
