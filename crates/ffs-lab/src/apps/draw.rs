@@ -87,9 +87,12 @@ impl Draw {
             order.swap(last, rng.below(last as u64 + 1) as usize);
         }
         let mut turns = vec![Vec::new(); windows.len()];
-        let places = order.iter().cycle().zip(TURNS.iter().cycle());
-        for (&window, &model) in places.take(if windows.is_empty() { 0 } else { states }) {
-            if let Some(turns) = turns.get_mut(window) {
+        for place in 0..if order.is_empty() { 0 } else { states } {
+            // Each round begins one turn later, or some windows would meet some models alone.
+            let (round, at) = (place / order.len(), place % order.len());
+            let model = TURNS.get((place + round) % TURNS.len());
+            let window = order.get(at).and_then(|&window| turns.get_mut(window));
+            if let (Some(turns), Some(&model)) = (window, model) {
                 turns.push(model);
             }
         }

@@ -122,7 +122,8 @@ pub(super) fn run(args: Args) -> Outcome {
         return Err(failure);
     }
     // Interrupted, it still says what was found before.
-    if !args.json && !(rows.is_empty() && done.is_err()) {
+    let says_something = done.is_ok() || !rows.is_empty();
+    if says_something && !args.json {
         table(&mut out, &args, &rows)?;
         out.flush()?;
     }
@@ -134,9 +135,7 @@ pub(super) fn run(args: Args) -> Outcome {
 fn is_violation(row: &Row, rows: &[Row]) -> bool {
     let ours = |row: &Row| row.side.starts_with("ffs");
     let others = rows.iter().filter(|other| other.program == row.program && !ours(other));
-    ours(row)
-        && row.violations() + row.unmountable > 0
-        && others.map(Row::violations).all(|count| count == 0)
+    ours(row) && row.violations() > 0 && others.map(Row::violations).all(|count| count == 0)
 }
 
 fn work_dir(named: Option<&Path>) -> std::result::Result<tempfile::TempDir, Failure> {
