@@ -45,6 +45,19 @@ fn programs_that_sync_find_what_they_acknowledged() {
     }
 }
 
+/// A status file that is synced says what names are there that nobody synced: with `fsync=file` they are not, and
+/// this laboratory sees it.
+#[test]
+fn an_fsync_makes_older_names_durable_but_with_fsync_file() {
+    if !possible() {
+        return;
+    }
+    let all = rows(&["dpkg-nodirsync", "--side", "ffs", "--side", "ffs:fsync=file"], 1);
+    let [journal, file] = &all[..] else { panic!("{all:?}") };
+    assert_eq!(count(journal, "broken"), 0, "{journal}");
+    assert!(count(file, "broken") > 0, "{file}");
+}
+
 /// Deliveries whose directory nobody syncs are lost, and the kept recording shows it once more.
 #[test]
 fn a_lost_step_is_seen_and_seen_again() {
