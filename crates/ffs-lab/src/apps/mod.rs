@@ -13,8 +13,8 @@
 //!
 //! # Invariants
 //! 1. Every file system runs on the same recorded disk and is judged by the same scripts.
-//! 2. A step counts as acknowledged in a state only if no flush had ended after the acknowledgement: every
-//!    state of a window may be what a power cut at the end of that window leaves.
+//! 2. A step has to be there in every state of a window that ended after the step was acknowledged: a
+//!    power cut at the end of the window may leave any of its states.
 //! 3. The states that are drawn follow from the recording and the seed alone.
 //!
 //! Reference: Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014; `docs/applications.md`.

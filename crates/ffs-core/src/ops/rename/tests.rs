@@ -81,7 +81,7 @@ fn a_lock_left_from_the_try_before_is_not_waited_for() {
         let alone = fs.0.rename_lock.lock();
         let moved = attempt(&fs.0, req, Some(&x.ip), true);
         drop(alone);
-        done.send(matches!(moved, Ok(ControlFlow::Break(())))).unwrap();
+        done.send(matches!(moved, Ok(Attempt::Done))).unwrap();
     });
     assert_eq!(wait.recv_timeout(Duration::from_secs(20)), Ok(true));
 }
