@@ -87,7 +87,7 @@ enum Undo {
     /// It was there.
     Nothing,
     Direct(usize, FragRun),
-    Indirect(Chain, Taken),
+    Indirect(Box<(Chain, Taken)>),
 }
 
 /// What is on the way to a logical block, and what is missing of it.
@@ -228,7 +228,7 @@ impl InodeTable {
         let Made { granted, undo } = made;
         drop(granted);
         match undo {
-            Undo::Nothing => return,
+            Undo::Nothing => {}
             Undo::Direct(i, run) => {
                 self.alloc.ordering.claim_dropped(PtrSlot::Direct(ip.ino, i), run);
                 self.set_direct(data, i, FragNo::HOLE);
@@ -236,7 +236,8 @@ impl InodeTable {
                 self.forget_block(ip, lbn);
                 self.free_quietly(run);
             }
-            Undo::Indirect(chain, taken) => {
+            Undo::Indirect(of) => {
+                let (chain, taken) = *of;
                 self.uncharge(data, taken.frags(self.g().frag));
                 self.forget_block(ip, lbn);
                 self.unmake_chain(ip, data, &chain, &taken);
@@ -391,7 +392,7 @@ impl InodeTable {
         };
         let buf = self.new_block(ip, data, lbn, run, keep);
         self.charge(data, taken.frags(self.g().frag));
-        Ok(Made { granted: Granted { buf, then }, undo: Undo::Indirect(chain, taken) })
+        Ok(Made { granted: Granted { buf, then }, undo: Undo::Indirect(Box::new((chain, taken))) })
     }
 
     /// Makes what a chain lacks; what is allocated and claimed for it is put in `taken`.

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::ordering::{Goal, InodeChange, OlderNames, Readiness, SyncPoint};
 use crate::sync::{Condvar, Mutex};
 use crate::tunables::FsyncScope;
+use ffs_ondisk::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -103,6 +104,8 @@ struct State {
     led: bool,
     /// Whether anything was written that no flush has made durable.
     unflushed: bool,
+    /// Names that operations under way hold back ([`InodeTable::hold_name`]).
+    held: u64,
 }
 
 impl InodeTable {
@@ -150,6 +153,19 @@ impl InodeTable {
         Ok(())
     }
 
+    /// Names entered for `ino` from now on are in no image until [`InodeTable::let_name_go`].
+    pub(crate) fn hold_name(&self, ino: Ino) {
+        self.fsyncs.state.lock().held += 1;
+        self.alloc.ordering.name_held(ino);
+    }
+
+    /// All is reported that the names wait for.
+    pub(crate) fn let_name_go(&self, ino: Ino) {
+        self.alloc.ordering.name_let_go(ino);
+        self.fsyncs.state.lock().held -= 1;
+        self.fsyncs.changed.notify_all();
+    }
+
     fn older_names(&self) -> OlderNames {
         match self.alloc.tunables.fsync() {
             FsyncScope::All => OlderNames::All,
@@ -192,6 +208,11 @@ impl InodeTable {
             };
             let (done, wrote) = self.pass(&mut open, flush);
             let mut state = self.fsyncs.state.lock();
+            if done.is_empty() && !wrote && state.held > 0 {
+                // Perhaps for a name that another operation holds back: that ends, or it comes to nothing.
+                open.values_mut().for_each(|r| r.idle = r.idle.min(1));
+                state = self.fsyncs.changed.wait(&self.fsyncs.state, state);
+            }
             state.unflushed |= wrote;
             let over = done.iter().any(|(id, _)| *id == own);
             if !done.is_empty() {

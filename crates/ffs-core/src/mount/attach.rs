@@ -143,12 +143,18 @@ pub(super) fn mount(
     ffs.0.table.alloc().cache.tell_time(ffs.0.clock.now().secs);
     check_root(&ffs)?;
     if writable && !opts.read_only {
-        ffs.remount(false)?;
-        if verdict != Verdict::Writable {
-            ffs.recover_exchanges()?;
-        }
+        begin_writing(&ffs, verdict)?;
     }
     Ok(ffs)
+}
+
+/// Lets the volume be written, and ends what a crash left half done.
+fn begin_writing(ffs: &Ffs, verdict: Verdict) -> Result<()> {
+    ffs.remount(false)?;
+    if verdict != Verdict::Writable {
+        ffs.recover_exchanges()?;
+    }
+    Ok(())
 }
 
 /// A root that is no directory would make the mount point vanish (known-failures §2.11).

@@ -16,14 +16,14 @@ pub(super) struct NameHeld<'a> {
 
 impl<'a> NameHeld<'a> {
     pub(super) fn new(inner: &'a Inner, ip: &Inode) -> NameHeld<'a> {
-        inner.table.alloc().ordering.name_held(ip.ino);
+        inner.table.hold_name(ip.ino);
         NameHeld { inner, ino: ip.ino }
     }
 }
 
 impl Drop for NameHeld<'_> {
     fn drop(&mut self) {
-        self.inner.table.alloc().ordering.name_let_go(self.ino);
+        self.inner.table.let_name_go(self.ino);
     }
 }
 

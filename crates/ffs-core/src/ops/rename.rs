@@ -186,7 +186,8 @@ fn attempt(
     first: Option<&Arc<Inode>>,
     alone: bool,
 ) -> std::result::Result<Attempt, Stop> {
-    let (src, dst, whiteout, root);
+    let (src, dst, root);
+    let mut whiteout = None;
     let same_dir = Arc::ptr_eq(req.from.dir, req.to.dir);
     let mut locks = Locks::starting_with(first);
     let mut d1 = locks.lock(req.from.dir)?;
@@ -242,36 +243,49 @@ fn attempt(
     let (above_src, above_dst) = (Vec::new(), Vec::new());
     let mut r =
         Renaming { inner, req, d1, d2, src, dst, slot, above_src, above_dst, whiteout: None, root };
-    if exchange && r.swaps_sides() {
-        return Ok(Attempt::Swapped);
-    }
-    if r.needs_rename_lock() && !alone {
-        return Ok(Attempt::Alone);
-    }
-    r.check_loops()?;
-    if same_file {
-        return Ok(Attempt::Done);
-    }
-    r.check()?;
-    if exchange && !r.is_settled() {
-        return Ok(Attempt::Settle);
-    }
-    r.tell_above();
-    match req.mode {
-        RenameMode::Exchange => r.exchange()?,
-        RenameMode::Replace | RenameMode::NoReplace => r.replace()?,
-        RenameMode::Whiteout { .. } => {
-            whiteout = inner.new_whiteout(&r.source(), req.cred)?;
-            r.whiteout = Some(Arc::clone(&whiteout.ip));
-            // What no name leads to is freed when `whiteout` is dropped.
-            r.replace().inspect_err(|_| whiteout.ip.write().d.nlink = 0)?;
-        }
-    }
-    r.tell_names();
-    Ok(Attempt::Done)
+    r.proceed(alone, same_file, &mut whiteout)
 }
 
 impl<'a> Renaming<'a> {
+    /// With all locked: the checks, and the rename. `whiteout` keeps a file that is made for it.
+    fn proceed(
+        &mut self,
+        alone: bool,
+        same_file: bool,
+        whiteout: &mut Option<Held<'a>>,
+    ) -> std::result::Result<Attempt, Stop> {
+        let exchange = self.req.mode == RenameMode::Exchange;
+        if exchange && self.swaps_sides() {
+            return Ok(Attempt::Swapped);
+        }
+        if self.needs_rename_lock() && !alone {
+            return Ok(Attempt::Alone);
+        }
+        self.check_loops()?;
+        if same_file {
+            return Ok(Attempt::Done);
+        }
+        self.check()?;
+        if exchange && !self.is_settled() {
+            return Ok(Attempt::Settle);
+        }
+        self.tell_above();
+        match self.req.mode {
+            RenameMode::Exchange => self.exchange()?,
+            RenameMode::Replace | RenameMode::NoReplace => self.replace()?,
+            RenameMode::Whiteout { .. } => {
+                let inner = self.inner;
+                let cred = self.req.cred;
+                let made = whiteout.insert(inner.new_whiteout(&self.source(), cred)?);
+                self.whiteout = Some(Arc::clone(&made.ip));
+                // What no name leads to is freed when `whiteout` is dropped.
+                self.replace().inspect_err(|_| made.ip.write().d.nlink = 0)?;
+            }
+        }
+        self.tell_names();
+        Ok(Attempt::Done)
+    }
+
     fn same_dir(&self) -> bool {
         self.d2.is_none()
     }

@@ -15,8 +15,7 @@
 
 use super::Engine;
 use super::arena::Arena;
-use super::blocks::Waiter;
-use super::graph::{Cond, ExtClaim, Floor, Id, Level, Node, State, What};
+use super::graph::{Cond, Id, Level, Node, State, What};
 use super::inodes::More;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
@@ -119,7 +118,7 @@ impl Engine {
     }
 
     /// The claim `id` needs its block's content on the device, and the map that has its run.
-    fn need_written(&mut self, id: Id, block: BufKey, run: FragRun) {
+    pub(super) fn need_written(&mut self, id: Id, block: BufKey, run: FragRun) {
         if holds(Rule::ContentBeforeClaim) {
             self.need_block(id, block);
         }
@@ -161,39 +160,6 @@ impl Engine {
         match &mut self.nodes.get_mut(id)?.what {
             What::Claim(c) => Some(c),
             _ => None,
-        }
-    }
-
-    fn claim_ext(&mut self, ino: Ino, i: usize, new: FragRun, block: BufKey) {
-        let known = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.ext);
-        let id = match known.filter(|&id| self.state(id) == Some(State::Never)) {
-            Some(id) => id,
-            None => {
-                let (new, base, before) = ([0; 2], None, known);
-                let id = self.add(What::Ext(Box::new(ExtClaim { ino, new, base, before })));
-                self.more(ino).ext = Some(id);
-                id
-            }
-        };
-        if let Some(What::Ext(x)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
-            if i == 0 {
-                // A new area: of the one before, which was in no image, nothing is left.
-                x.new = [0; 2];
-            }
-            if let Some(p) = x.new.get_mut(i) {
-                *p = pointer_to(Some(new));
-            }
-        }
-        self.need_written(id, block, new);
-    }
-
-    /// See [`crate::ordering::Ordering::attributes_replaced`].
-    pub(super) fn ext_replaced(&mut self, ino: Ino, old: [i64; 2], old_size: u32) {
-        let Some(id) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.ext) else { return };
-        if let Some(n) = self.nodes.get_mut(id)
-            && let What::Ext(x) = &mut n.what
-        {
-            x.base.get_or_insert((old, old_size));
         }
     }
 
@@ -361,42 +327,11 @@ impl Engine {
         self.free_after(ino, frees, &[]);
     }
 
-    /// The attributes whose last place is `id` are gone: what waited for a place of theirs waits for the
-    /// inode without any.
-    fn ext_removed(&mut self, ino: Ino, id: Id) {
-        let mut next = Some(id);
-        while let Some(id) = next {
-            self.need_successor(id, ino);
-            next = self.ext_over(id);
-        }
-    }
-
     /// What waited for `id`, something of the inode that will never be on the device, waits for the inode without it.
-    fn need_successor(&mut self, id: Id, ino: Ino) {
+    pub(super) fn need_successor(&mut self, id: Id, ino: Ino) {
         let waiting = self.nodes.get(id).map(|n| n.dependents.clone());
         for dep in waiting.into_iter().flatten() {
             self.need_inode(dep, ino, false);
-        }
-    }
-
-    /// A place of attributes is durable.
-    pub(super) fn ext_durable(&mut self, id: Id) {
-        let Some(What::Ext(x)) = self.nodes.get(id).map(|n| &n.what) else { return };
-        let ino = x.ino;
-        if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
-            more.ext.take_if(|ext| *ext == id);
-        }
-        let mut next = Some(id);
-        while let Some(id) = next {
-            next = self.ext_over(id);
-        }
-    }
-
-    /// Nothing waits for that place of attributes any more; the one before it.
-    fn ext_over(&mut self, id: Id) -> Option<Id> {
-        match self.fulfil(id)?.what {
-            What::Ext(x) => x.before,
-            _ => None,
         }
     }
 
@@ -426,43 +361,6 @@ impl Engine {
             self.drop_chain(chain, &mut frees);
         }
         self.free_after(ino, frees, &[block]);
-    }
-
-    /// Images show no size below `size` until the indirect block is written without the pointers `entries`. A
-    /// bound that waits for the same image is raised: there are no more of them than images.
-    fn set_floor(&mut self, ino: Ino, block: i64, size: u64, entries: &std::ops::Range<usize>) {
-        let key = BufKey::File(ino, block);
-        let last = entries.start.checked_sub(1).and_then(|i| u32::try_from(i).ok());
-        let issued = self.blocks.get(&key).map_or(0, |rec| rec.issued);
-        let id = match self.newest_floor(ino, block).filter(|&id| self.awaits(id, key) > issued) {
-            Some(id) => id,
-            None => {
-                self.states += 1;
-                let number = self.states;
-                let floor = Floor { ino, block, number, size: 0, last: None };
-                let id = self.add(What::Floor(Box::new(floor)));
-                self.more(ino).floors.insert((block, number), id);
-                id
-            }
-        };
-        let to_end = entries.end >= self.g.nindir as usize;
-        if let Some(What::Floor(floor)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
-            floor.size = floor.size.max(size);
-            // A hole leaves pointers behind it.
-            floor.last = if to_end { last } else { last.max(floor.last) };
-        }
-        self.need_block(id, key);
-    }
-
-    fn newest_floor(&self, ino: Ino, block: i64) -> Option<Id> {
-        let floors = &self.more_of(ino)?.floors;
-        floors.range((block, 0)..=(block, u64::MAX)).next_back().map(|(_, id)| *id)
-    }
-
-    /// The reason to write the block that the node waits for; 0 if it does not wait.
-    fn awaits(&self, id: Id, key: BufKey) -> u64 {
-        let rec = self.blocks.get(&key);
-        rec.and_then(|rec| rec.waiters.get(&Waiter { id, since: 0 })).map_or(0, |w| w.since)
     }
 
     /// An indirect block is gone, and its pointers with it.
@@ -550,30 +448,6 @@ impl Engine {
         undone | self.compose_ext(d, more, seen)
     }
 
-    /// The size within its bounds.
-    fn bounded_size(&self, size: u64, more: &More, undone: &mut bool) -> u64 {
-        let (mut least, mut most) = (size, size);
-        self.count_steps(more.ceilings.len() + more.floors.len());
-        for id in more.bounds() {
-            let Some(n) = self.nodes.get(*id).filter(|n| !n.ready()) else { continue };
-            *undone = true;
-            match &n.what {
-                What::Ceiling { limit, .. } => least = least.min(*limit),
-                What::Floor(floor) => most = most.max(floor.size),
-                _ => {}
-            }
-        }
-        if most > size { most } else { least }
-    }
-
-    fn bound_seen(&self, id: Id, size: u64) -> bool {
-        self.nodes.get(id).is_some_and(|n| match n.what {
-            What::Ceiling { new, .. } => n.ready() && size >= new,
-            What::Floor(_) => n.ready(),
-            _ => false,
-        })
-    }
-
     /// The largest size an image may show whose pointer `i` shows an older `run`.
     fn undo_limit(&self, d: &Dinode, i: usize, run: Option<FragRun>) -> u64 {
         let g = &self.g;
@@ -598,20 +472,6 @@ impl Engine {
 
     fn blocks_of(&self, size: u64) -> u64 {
         size.div_ceil(self.g.bsize.into())
-    }
-
-    fn compose_ext(&self, d: &mut Dinode, more: &More, seen: &mut Vec<Id>) -> bool {
-        let Some((id, n)) = more.ext.and_then(|id| Some((id, self.nodes.get(id)?))) else {
-            return false;
-        };
-        let What::Ext(x) = &n.what else { return false };
-        if n.ready() && d.extb == x.new {
-            seen.push(id);
-            return false;
-        }
-        let Some(base) = x.base else { return false };
-        (d.extb, d.extsize) = base;
-        true
     }
 
     /// Takes back in an image of an indirect block what must not be seen. Tells what is in it, and
@@ -722,31 +582,6 @@ impl Engine {
         }
     }
 
-    /// A bound on a size is not needed any more: its image was seen, or the size will not be reached.
-    pub(super) fn bound_over(&mut self, id: Id) {
-        let Some(n) = self.fulfil(id) else { return };
-        match n.what {
-            What::Ceiling { ino, .. } => {
-                let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) else {
-                    return;
-                };
-                // Mostly the first, or the last.
-                if more.ceilings.front() == Some(&id) {
-                    more.ceilings.pop_front();
-                } else if more.ceilings.back() == Some(&id) {
-                    more.ceilings.pop_back();
-                } else {
-                    more.ceilings.retain(|c| *c != id);
-                }
-            }
-            What::Floor(floor) => {
-                let more = self.inodes.get_mut(&floor.ino).and_then(|r| r.more.as_mut());
-                more.map(|m| m.floors.remove(&(floor.block, floor.number)));
-            }
-            _ => {}
-        }
-    }
-
     /// Frees `runs` when the inode as it is stored now is durable, and the indirect blocks `partial`
     /// with their pointers cleared.
     pub(super) fn free_after(&mut self, ino: Ino, runs: Vec<FragRun>, partial: &[i64]) {
@@ -797,7 +632,7 @@ fn address(pointer: i64) -> u64 {
 }
 
 /// The pointer to a run; 0 for none.
-fn pointer_to(run: Option<FragRun>) -> i64 {
+pub(super) fn pointer_to(run: Option<FragRun>) -> i64 {
     run.map_or(0, |r| i64::try_from(r.at.0).unwrap_or(0))
 }
 

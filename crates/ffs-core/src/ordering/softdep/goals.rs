@@ -200,18 +200,29 @@ impl Engine {
         }
     }
 
-    /// All that are outstanding: names entered, and what follows when names are gone.
+    /// All that are outstanding: names entered, names to be taken out, and what follows when names are gone that
+    /// were taken out of their blocks at once.
     fn changes_of_names(&self) -> Vec<(Id, Level)> {
         if self.dirs.is_empty() && self.unanchored.is_empty() && self.totals.removals == 0 {
             return Vec::new();
         }
         self.count_steps(self.nodes.len());
         let level = |n: &Node| match &n.what {
-            What::Name(Name { nothing: true, .. }) | What::Unlink { .. } => Some(Level::Durable),
+            // Of an operation that has not returned.
+            What::Name(_) if self.is_gated(n) => None,
+            What::Name(Name { nothing: true, .. }) | What::Unlink { name: Some(_), .. } => {
+                Some(Level::Durable)
+            }
             What::Name(_) => Some(Level::Anchored),
             _ => None,
         };
         self.nodes.iter().filter_map(|(id, n)| Some((id, level(n)?))).collect()
+    }
+
+    /// Whether an operation holds the name back that has not reported all yet.
+    fn is_gated(&self, n: &Node) -> bool {
+        let gate = |on: Id| matches!(self.nodes.get(on).map(|n| &n.what), Some(What::Gate));
+        n.needs.iter().any(|need| matches!(need.cond(), Cond::Node(on, _) if gate(on)))
     }
 
     /// New names of directories, and what follows when the old ones are gone: of two names in one directory a

@@ -11,7 +11,9 @@
 //! | `graph` | nodes, needs, what follows when a need is met |
 //! | `blocks` | blocks written as they are: groups, data |
 //! | `inodes` | inodes, link counts, freeing |
-//! | `claims` | pointers and sizes, the image of an inode and of an indirect block |
+//! | `claims` | pointers, the image of an inode and of an indirect block |
+//! | `bounds` | bounds on the size that an image may show |
+//! | `attributes` | the place of extended attributes |
 //! | `names`, `records` | directory records, names entered |
 //! | `removals` | names removed and replaced, the last-name rule |
 //! | `dirimage` | the image of a directory block |
@@ -30,8 +32,10 @@
 //! Reference: the paper's soft updates; `spec/soft-updates.md`, all of it.
 
 mod arena;
+mod attributes;
 mod audit;
 mod blocks;
+mod bounds;
 mod claims;
 mod dirimage;
 mod goals;
