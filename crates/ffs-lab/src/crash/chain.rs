@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use ffs_device::MemDevice;
 use ffs_ondisk::Ino;
+use ffs_ondisk::exchange::PREFIX;
 use ffs_ondisk::geometry::NDADDR;
 
 use super::geometry::Base;
@@ -24,9 +25,6 @@ use super::tag::SECTOR;
 
 /// The root directory's inode.
 const ROOT_INO: Ino = Ino(2);
-/// What stands before the name that an open exchange uses.
-const ASIDE: &[u8] = b".ffs-exchange.";
-
 /// What becomes known of the objects of a history.
 type Lives = BTreeMap<Life, (ObjId, ObjKind)>;
 
@@ -83,7 +81,7 @@ impl Walk<'_> {
                 if dir == ROOT && entry.name == b".snap" {
                     continue;
                 }
-                if entry.name.starts_with(ASIDE) {
+                if entry.name.starts_with(PREFIX) {
                     return None;
                 }
                 let inode = self.tree.inode(entry.ino)?;

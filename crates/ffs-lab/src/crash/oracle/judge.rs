@@ -6,6 +6,7 @@ use std::cell;
 use std::collections::BTreeMap;
 
 use ffs_ondisk::Ino;
+use ffs_ondisk::exchange::PREFIX;
 
 use super::super::history::{Allowed, Life, ObjId, ObjKind, ROOT, Violation};
 use super::super::image::ImageBytes;
@@ -112,15 +113,15 @@ impl Expectation {
         Leniency::SystemNames.grants(dir == ROOT && expected)
     }
 
-    /// Whether the name is the temporary one of an exchange, which a check or the next mount takes away.
+    /// Whether the name is the record of an exchange, which a check or the next mount ends.
     fn is_open_exchange(&self, condition: Condition, dir: ObjId, name: &[u8]) -> bool {
         let ends = matches!(self.promise, Promise::SoftUpdates(_));
         let open = condition == Condition::Untouched || !ends;
-        let aside = name.starts_with(b".ffs-exchange.") && self.model.names.has_exchanged_in(dir);
+        let aside = dir == ROOT && name.starts_with(PREFIX);
         Leniency::OpenExchange.grants(open && aside)
     }
 
-    /// What has the temporary name of an exchange is found, too.
+    /// What the record of an exchange names is found, too.
     fn aside(&self, walk: &mut Walk<'_>, ino: Ino) {
         let Some(inode) = walk.tree.inode(ino) else { return };
         let Some(&obj) = self.model.lives.get(&Life { ino, generation: inode.generation }) else {

@@ -39,8 +39,7 @@ leniencies! {
         "a directory that replaced an empty one in its own directory has only its old name after a check",
         "A5, ENT-HARDDIR (both names in one directory: the first is kept)";
     OpenExchange "open-exchange":
-        "without repair: an exchange is half done, and a name `.ffs-exchange.*` is in a directory of one \
-         of its names",
+        "without repair: an exchange is half done, and its record `.ffs-exchange.*` is in the root",
         "A5 (two names of one file); the check or the next mount ends it (G15, G16)";
     NoInode "no-inode":
         "what a name should mean is not asked if the name leads to no inode",

@@ -102,12 +102,6 @@ impl Names {
         self.exchanges.push(Exchange { sides });
     }
 
-    /// Whether an exchange may be under way in that directory.
-    pub(super) fn has_exchanged_in(&self, dir: ObjId) -> bool {
-        let of = |at: usize| self.cells.get(at).is_some_and(|cell| cell.dir == dir);
-        self.exchanges.iter().any(|exchange| exchange.cells().into_iter().any(of))
-    }
-
     /// Whether the new name was removed or given to another file since: then it may have been spared, as long
     /// as the object keeps another (X1). A new name that was itself moved was given up if the next one was.
     pub(super) fn given_up(&self, rename: &Rename) -> bool {
