@@ -88,6 +88,8 @@ pub(super) struct Tree {
     own: PathBuf,
     operations: Vec<(usize, u32)>,
     open: Vec<File>,
+    /// What is mapped.
+    mapped: File,
 }
 
 impl Tree {
@@ -102,7 +104,10 @@ impl Tree {
             .filter(|(_, (name, ..))| wanted(name))
             .map(|(number, (_, weight, _))| (number, *weight))
             .collect();
-        Ok(Tree { shared, own, operations, open: Vec::new() })
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true);
+        let mapped = options.open(task.dir.join(format!("tree.{}.map", task.number)))?;
+        Ok(Tree { shared, own, operations, open: Vec::new(), mapped })
     }
 
     /// A directory of the tree; it need not be there.
@@ -117,10 +122,6 @@ impl Tree {
     /// A path in the shared tree, or in that of this worker.
     fn path(&self, rng: &SplitMix64) -> PathBuf {
         let own = rng.below(3) == 0;
-        self.path_in(rng, own)
-    }
-
-    fn path_in(&self, rng: &SplitMix64, own: bool) -> PathBuf {
         let mut path = self.dir(rng, own);
         match rng.below(8) {
             0 => path.push(format!("d{}", rng.below(DIRECTORIES))),
@@ -131,17 +132,12 @@ impl Tree {
         path
     }
 
-    fn file(&self, rng: &SplitMix64, own: bool) -> io::Result<File> {
-        let path = self.path_in(rng, own);
+    fn any_file(&self, rng: &SplitMix64) -> io::Result<File> {
+        let path = self.path(rng);
         // Not a device or a FIFO, which would wait for another process.
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(CWD, &path, flags, Mode::empty())?);
+        let file = File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?);
         if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::INVAL.into()) }
-    }
-
-    fn any_file(&self, rng: &SplitMix64) -> io::Result<File> {
-        let own = rng.below(3) == 0;
-        self.file(rng, own)
     }
 
     fn create(&mut self, rng: &SplitMix64) -> Done {
@@ -243,15 +239,12 @@ impl Tree {
         Ok(self.any_file(rng)?.read_at(&mut bytes, rng.below(SMALL)).map(drop)?)
     }
 
-    /// Only in the worker's own tree: another process could truncate the file meanwhile.
+    /// A file that no name of the trees leads to: another process could truncate it meanwhile.
     fn map(&mut self, rng: &SplitMix64) -> Done {
-        let file = self.file(rng, true)?;
-        let len = file.metadata()?.len().min(SMALL) as usize;
-        if len == 0 {
-            return Ok(());
-        }
+        let len = 1 + rng.below(SMALL) as usize;
+        self.mapped.set_len(len as u64)?;
         let (at, tag) = (rng.below(len as u64) as usize, rng.next_u64());
-        Ok(with_mapping(&file, (0, len), |memory| {
+        Ok(with_mapping(&self.mapped, (0, len), |memory| {
             let part = &mut memory[at..];
             part.copy_from_slice(&pattern(tag, part.len()));
         })?)
