@@ -37,6 +37,7 @@ pub const REPAIRS: &[&str] = &[
     "DIR-UNREF",
     "DIR-CLEAR",
     "LINK-HIGH",
+    "ENT-EXCHANGE",
     "ENT-HARDDIR",
     "DOTDOT-WRONG",
     "SB-TORN",

@@ -44,6 +44,7 @@ mod describe;
 mod dirio;
 mod dupnames;
 mod erase;
+mod exchange;
 mod groups;
 mod judge;
 mod locate;

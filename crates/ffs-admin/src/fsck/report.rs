@@ -91,6 +91,7 @@ ids! {
     EntDupBad = "ENT-DUPBAD", "A name of an inode with bad or contested blocks.";
     EntZeroDir = "ENT-ZERODIR", "A name of a directory of size 0.";
     EntHardDir = "ENT-HARDDIR", "A second name of a directory.";
+    EntExchange = "ENT-EXCHANGE", "An exchange of two names that a crash interrupted.";
     EntType = "ENT-TYPE", "The entry's type differs from the inode's.";
     DotDotWrong = "DOTDOT-WRONG", "`..` is not the directory where the name was found.";
     DupName = "DUPNAME", "The same name twice in a directory.";

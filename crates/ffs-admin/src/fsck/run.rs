@@ -2,7 +2,8 @@
 //!
 //! **Invariants.**
 //! 1. The clean flag is set only if phase 5 ended with nothing left unrepaired, and is written last.
-//! 2. A check that was stopped writes nothing, but for an operator's earlier answers in a full check.
+//! 2. A check that was stopped writes nothing, but for an operator's earlier answers in a full check and
+//!    exchanges of names that were completed before the phases.
 //!
 //! References: spec/fsck-and-crash.md §1, §5, §6.
 
@@ -34,6 +35,7 @@ pub(super) fn run(
             let outcome =
                 checker.check_superblock(source, &warnings, &corrections).and_then(|()| {
                     checker.check_journal()?;
+                    checker.settle_exchanges()?;
                     checker.phases()
                 });
             checker.finish(&*dev, outcome, &original)

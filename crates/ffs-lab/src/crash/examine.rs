@@ -55,6 +55,7 @@ const REPAIRS: &[Id] = &[
     Id::DirUnref,
     Id::DirClear,
     Id::LinkHigh,
+    Id::EntExchange,
     Id::EntHardDir,
     Id::DotDotWrong,
     Id::SbTorn,
