@@ -63,7 +63,7 @@ impl Bases {
     /// The volumes that `plan` needs.
     ///
     /// # Errors
-    /// Those of [`Shape::base`].
+    /// Those of [`super::super::geometry::Shape::base`].
     pub fn new(plan: &Plan, works: &[WorkId]) -> Result<Bases> {
         let mut made = BTreeMap::new();
         let given = plan.workload.as_ref();
