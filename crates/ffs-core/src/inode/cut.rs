@@ -144,7 +144,7 @@ impl InodeTable {
         change: impl FnOnce(&mut InodeData),
     ) -> Result<()> {
         let size = data.d.size;
-        self.detach_from_inode(data, plan, &mut also);
+        self.detach_from_inode(ip, data, plan, &mut also);
         // No pointer lies beyond the size, at any moment: so they go first.
         let cleared = self.detach_from_indirect(ip, plan, size, &mut also);
         change(data);
@@ -180,12 +180,25 @@ impl InodeTable {
         Detached::data(raw(at.plus((new / fsize).into())), (old - new) / fsize)
     }
 
-    fn detach_from_inode(&self, data: &mut InodeData, plan: &Plan, out: &mut Vec<Detached>) {
+    fn detach_from_inode(
+        &self,
+        ip: &Inode,
+        data: &mut InodeData,
+        plan: &Plan,
+        out: &mut Vec<Detached>,
+    ) {
         let g = self.g();
         let size = data.d.size;
+        let is_hole = g.lblktosize(Lbn(plan.range.end().saturating_add(1))) < size;
         for (i, p) in data.d.db.iter_mut().enumerate() {
             let lbn = Lbn(i as u64);
             if *p != 0 && plan.range.contains(&lbn.0) {
+                let frags = g.blksize(size, lbn) / g.fsize;
+                if is_hole
+                    && let Ok(Some(at)) = g.check_run(*p, frags, Structure::Inode, place(ip.ino))
+                {
+                    self.alloc.ordering.hole_made(ip.ino, i, FragRun { at, frags });
+                }
                 out.push(Detached::data(*p, g.blksize(size, lbn) / g.fsize));
                 *p = 0;
             }

@@ -329,6 +329,10 @@ pub(crate) trait Ordering: WriteHooks {
     /// failed before the inode was updated.
     fn claim_dropped(&self, _slot: PtrSlot, _new: FragRun) {}
 
+    /// Pointer `index` of the inode, which named `old`, is cleared for a hole: the file goes on behind it. The
+    /// inode is updated next, and `old` passed to [`Ordering::free_later`].
+    fn hole_made(&self, _ino: Ino, _index: usize, _old: FragRun) {}
+
     /// A claim moved a block away from another place: may that be marked free now? Otherwise the policy
     /// asks for it.
     fn run_replaced(&self) -> FreeNow {

@@ -44,6 +44,8 @@ rules! {
     BodyBeforeName = "body-before-name",
     /// The parent counts a new directory's `..` before the directory has a name.
     ParentBeforeName = "parent-before-name",
+    /// A name is removed when the older names that renames and links gave are in place.
+    PublishedBeforeRemoval = "published-before-removal",
     /// The extended attributes that a file has are written before a new name of it.
     AttributesBeforeName = "attributes-before-name",
     /// A long symbolic link claims its text before it has a name.
@@ -64,6 +66,8 @@ rules! {
     UniqueName = "unique-name",
     /// A directory's size covers only chunks that are on the device.
     SizeBehindContent = "size-behind-content",
+    /// A hole before the last blocks of a file comes when these are on the device.
+    BlockBeforeHole = "block-before-hole",
     /// A file's size shrinks when the indirect blocks it shares with what is cut off are written.
     CutBeforeSize = "cut-before-size",
     /// An indirect block has a pointer only if the file's size on the device covers its block.

@@ -147,6 +147,42 @@ impl Engine {
         self.drain();
     }
 
+    /// See [`crate::ordering::Ordering::hole_made`]. While a later block is not shown the file ends before it: in
+    /// the hole, and then it would be shorter than it ever was. So the hole comes when that block is there.
+    pub(super) fn hole_made(&mut self, ino: Ino, index: usize, old: FragRun) {
+        let slots = self.more_of(ino).map(|m| m.slots.as_slice()).unwrap_or_default();
+        let later =
+            slots.iter().filter(|(i, _)| usize::from(*i) > index && usize::from(*i) < NDADDR);
+        let later: SmallVec<[Id; 4]> =
+            later.filter_map(|(_, c)| c.versions.last().copied()).collect();
+        let slot = PtrSlot::Direct(ino, index);
+        if later.is_empty() || !holds(Rule::BlockBeforeHole) {
+            return;
+        }
+        let last = self.newest_claim(slot);
+        if last.is_some_and(|id| self.state(id) == Some(State::Never)) {
+            // The device never saw the block: it has the hole already.
+            return;
+        }
+        let id = self.add(What::Claim(Box::new(Claim {
+            slot,
+            run: FragRun { at: FragNo::HOLE, frags: 0 },
+            frees: Vec::new(),
+            names: Vec::new(),
+        })));
+        for on in later {
+            self.need_node(id, on, Level::Durable, false);
+        }
+        self.chain_entry(slot, Some(old)).versions.push(id);
+    }
+
+    /// The holes of a file that images do not show yet.
+    fn holes_to_show(&self, ino: Ino) -> SmallVec<[Id; 2]> {
+        let slots = self.more_of(ino).map(|m| m.slots.as_slice()).unwrap_or_default();
+        let last = slots.iter().filter_map(|(_, c)| c.versions.last().copied());
+        last.filter(|id| self.run_of(*id).is_some_and(|run| run.at == FragNo::HOLE)).collect()
+    }
+
     /// Whether the device may show the pointer with value `at`, whatever `but` says.
     fn may_show(&mut self, slot: PtrSlot, at: FragNo, but: Option<Id>) -> bool {
         let Some(chain) = self.chain(slot) else { return false };
@@ -242,7 +278,7 @@ impl Engine {
             && let Some(at) = chain.versions.iter().position(|v| *v == id)
         {
             older.extend(chain.versions.drain(..=at));
-            chain.base = Some(run);
+            chain.base = Some(run).filter(|run| run.at != FragNo::HOLE);
         }
         self.trim_chain(slot);
         let (mut frees, mut names) = (Vec::new(), Vec::new());
@@ -291,7 +327,10 @@ impl Engine {
         while let Some((i, chain)) = more.slots.get_mut(at) {
             let pointer = pointer_of(d, usize::from(*i));
             let last = chain.versions.last().and_then(|id| self.nodes.get(*id));
-            if last.is_some_and(|n| matches!(&n.what, What::Claim(c) if c.run.at.0 == pointer)) {
+            let within = usize::from(*i) >= NDADDR || g.lblktosize(Lbn(u64::from(*i))) < d.size;
+            let is_last = |n: &Node| matches!(&n.what, What::Claim(c) if c.run.at.0 == pointer);
+            // A hole beyond the size is none.
+            if last.is_some_and(is_last) && (pointer != 0 || within) {
                 let have = g.blksize(d.size, Lbn(u64::from(*i))) / g.fsize;
                 if usize::from(*i) < NDADDR && have > 0 {
                     chain.cut(&mut self.nodes, FragNo(pointer), have);
@@ -599,8 +638,9 @@ impl Engine {
             // As it was when the pointers were cleared: there is no reason to write it once more.
             self.need_block(id, BufKey::File(ino, block));
         }
-        if let Some(ext) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.ext) {
-            self.need_node(id, ext, Level::Durable, false);
+        let ext = self.more_of(ino).and_then(|m| m.ext);
+        for on in ext.into_iter().chain(self.holes_to_show(ino)) {
+            self.need_node(id, on, Level::Durable, false);
         }
         self.act_if_free(id);
     }

@@ -141,6 +141,7 @@ impl Engine {
             | What::Free { .. }
             | What::FreeInode { .. }
             | What::Gate
+            | What::Barrier
             | What::SyncPoint => {}
         }
         w.todo.extend(n.needs.iter().map(Need::cond).map(Step::Need));

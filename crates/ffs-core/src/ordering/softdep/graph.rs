@@ -130,6 +130,8 @@ pub(super) enum What {
     Ext(Box<ExtClaim>),
     /// Nothing of its own: an operation that has not told all yet holds a name back with it.
     Gate,
+    /// Nothing of its own: it needs older names that renames and links gave, and the barrier before it.
+    Barrier,
     /// Nothing of its own: it needs the changes of names that an fsync waits for.
     SyncPoint,
     /// To do: lower a link count. The name that went, if it was taken out of a block at once.
@@ -278,6 +280,7 @@ impl Engine {
         match (&n.what, n.state) {
             (What::Name(_), State::Durable) => self.anchored(id),
             (What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. }, _) => self.act(id),
+            (What::Barrier, _) => drop(self.fulfil(id)),
             _ => {}
         }
     }

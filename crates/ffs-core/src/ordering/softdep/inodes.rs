@@ -463,6 +463,7 @@ impl Engine {
             | What::Floor(_)
             | What::Ext(_)
             | What::Gate
+            | What::Barrier
             | What::SyncPoint => {}
         }
     }

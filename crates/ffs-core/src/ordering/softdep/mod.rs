@@ -99,6 +99,10 @@ struct Engine {
     freed_in: u64,
     /// Names, and gates, that the next name of a file waits for.
     before: HashMap<Ino, Vec<Id>, FixedState>,
+    /// Names that renames and links gave since the last barrier, some of them perhaps in place.
+    published: Vec<Id>,
+    /// What removals from now on wait for: older names that renames and links gave.
+    barrier: Option<Id>,
     /// Nodes that stand for sync points.
     sync_points: BTreeMap<SyncPoint, Id>,
     /// Directories that got another name, and may have it pending.
@@ -199,6 +203,8 @@ impl SoftUpdates {
             reserved: false,
             freed_in: 0,
             before: HashMap::default(),
+            published: Vec::new(),
+            barrier: None,
             sync_points: BTreeMap::new(),
             moved_dirs: BTreeSet::new(),
             unanchored: HashMap::default(),
@@ -324,6 +330,9 @@ impl Ordering for SoftUpdates {
     }
     fn claim_dropped(&self, slot: PtrSlot, new: FragRun) {
         self.0.lock().unclaim(slot, new);
+    }
+    fn hole_made(&self, ino: Ino, index: usize, old: FragRun) {
+        self.0.lock().hole_made(ino, index, old);
     }
     fn run_replaced(&self) -> FreeNow {
         FreeNow::Later

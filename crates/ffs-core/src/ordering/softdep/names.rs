@@ -14,7 +14,7 @@
 //! Reference: `spec/soft-updates.md` §4.6, §6.1 to §6.10.
 
 use super::graph::{Cond, Id, Level, Name, Need, State, What};
-use super::inodes::More;
+use super::inodes::{Init, More};
 use super::list::List;
 use super::memory::take;
 use super::{Engine, records};
@@ -339,7 +339,12 @@ impl Engine {
         if let Some(anchor) = anchor {
             self.need_node(id, anchor, Level::Anchored, true);
         }
-        self.rec(ino).names.push(id);
+        let rec = self.rec(ino);
+        let published = rec.init == Init::Done || !rec.names.is_empty();
+        rec.names.push(id);
+        if published {
+            self.note_published(id);
+        }
     }
 
     /// The size held back that covers the record.

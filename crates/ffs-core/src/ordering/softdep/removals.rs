@@ -87,7 +87,8 @@ impl Engine {
         let hash = self.name_hash(at.dir, name);
         let own = self.pending_name(old.ino, at);
         let guardian = self.guardian(old.ino, own, gone);
-        if own.is_none() && guardian.is_none() && gone.drops < 2 {
+        let barrier = if gone.moved { None } else { self.removal_barrier() };
+        if own.is_none() && guardian.is_none() && barrier.is_none() && gone.drops < 2 {
             // On the device, and nothing speaks against its going: most names that are removed.
             let seq = self.touch(key);
             self.remove_plainly(at, (key, seq), hash);
@@ -121,6 +122,7 @@ impl Engine {
         }
         self.need_guardian(id, guardian, &left.actions);
         self.need_names(id, &left.guards);
+        self.need_barrier(id, barrier, &left.actions);
         let seq = self.touch(key);
         if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
             self.fulfil(id);
@@ -279,6 +281,49 @@ impl Engine {
         let Some(guardian) = guardian else { return };
         if !self.reaches(guardian, id) && !actions.iter().any(|&a| self.reaches(guardian, a)) {
             self.need_node(id, guardian, Level::Anchored, false);
+        }
+    }
+
+    /// A rename or link gave a name. A journal would commit it with, or before, the removals that come after it,
+    /// and programs count on that: they remove what the new name has replaced.
+    pub(super) fn note_published(&mut self, name: Id) {
+        if !holds(Rule::PublishedBeforeRemoval) {
+            return;
+        }
+        if self.published.len() == self.published.capacity() {
+            let nodes = &self.nodes;
+            self.published.retain(|id| nodes.contains_key(*id));
+        }
+        self.published.push(name);
+    }
+
+    /// The barrier that a removal waits for; none if all names that were given before are in place. Each needs
+    /// the one before it, so that they cost no more than the names.
+    fn removal_barrier(&mut self) -> Option<Id> {
+        let before = self.barrier.filter(|id| self.nodes.contains_key(*id));
+        let names = std::mem::take(&mut self.published);
+        let names = names.into_iter().filter(|id| self.nodes.contains_key(*id));
+        let names: Vec<Id> = names.collect();
+        if !names.is_empty() {
+            let id = self.add(What::Barrier);
+            for on in names {
+                self.need_node(id, on, Level::Anchored, false);
+            }
+            if let Some(before) = before {
+                self.need_node(id, before, Level::Durable, false);
+            }
+            self.barrier = Some(id);
+            return self.barrier;
+        }
+        self.barrier = before;
+        before
+    }
+
+    /// The removal `id` waits for the barrier; not if that waits for it, or for what will hang on it.
+    fn need_barrier(&mut self, id: Id, barrier: Option<Id>, actions: &[Id]) {
+        let Some(barrier) = barrier else { return };
+        if !self.reaches(barrier, id) && !actions.iter().any(|&a| self.reaches(barrier, a)) {
+            self.need_node(id, barrier, Level::Durable, false);
         }
     }
 
