@@ -156,10 +156,10 @@ words! {
         |o, _| set!(o.core.ordering => async_writes(o.core.ordering));
     "stable" "" "names and attributes are durable when a call returns, as NFS servers promise"
         |o, _| set!(o.core.stable => true);
-    "replace_order" "" "a file renamed over another gets the name on disk only with its content \
+    "replace_order" "" "a name given by a rename or a link is on disk only with the content of the file \
         (the default with soft updates; impossible without)"
         |o, _| set!(o.core.replace_order => true);
-    "noreplace_order" "" "a file renamed over another does not wait for its content"
+    "noreplace_order" "" "a name given by a rename or a link does not wait for the content of the file"
         |o, _| set!(o.core.replace_order => false);
     "bsdgroups" "" "new files get their directory's group, as on BSD"
         |o, _| set!(o.core.bsdgroups => true);
