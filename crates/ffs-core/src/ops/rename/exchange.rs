@@ -94,7 +94,8 @@ impl<'a> Renaming<'a> {
     fn step_aside(&mut self, dst: &mut Moved<'a>, name: &[u8], slot: Slot) -> Result<()> {
         let (inner, reserve, p2) = (self.inner, reserve_of(self.req.cred), self.req.to.dir.ino);
         let comes = Self::left_by(dst, p2, Ino::ROOT).is_some();
-        let _held = comes.then(|| NameHeld::new(inner, dst.ip));
+        let awaits = inner.awaits_content(&dst.data);
+        let _held = (comes || awaits).then(|| NameHeld::new(inner, dst.ip));
         inner.add_link(dst.ip, &mut dst.data)?;
         let counted = count_comer(inner, comes, self.aside());
         let named = counted.and_then(|()| {
@@ -104,6 +105,10 @@ impl<'a> Renaming<'a> {
             entered.inspect_err(|_| uncount_comer(inner, comes, self.aside()))
         });
         named.inspect_err(|_| inner.take_link_back(dst.ip, &mut dst.data))?;
+        if awaits {
+            // The first name waits for the record: it need not wait for the content again.
+            inner.content_before_name(dst.ip);
+        }
         if !comes {
             return Ok(());
         }
@@ -143,7 +148,8 @@ impl<'a> Renaming<'a> {
     fn name_first(&mut self, dst: &mut Moved<'a>, e2: &Entry) -> Result<()> {
         let (inner, p1, p2) = (self.inner, self.req.from.dir.ino, self.req.to.dir.ino);
         let comes = Self::left_by(&self.src, p1, p2).is_some();
-        let _held = comes.then(|| NameHeld::new(inner, self.src.ip));
+        let awaits = inner.awaits_content(&self.src.data);
+        let _held = (comes || awaits).then(|| NameHeld::new(inner, self.src.ip));
         inner.add_link(self.src.ip, &mut self.src.data)?;
         let counted = count_comer(inner, comes, self.target());
         let named = counted.and_then(|()| {
@@ -152,6 +158,9 @@ impl<'a> Renaming<'a> {
             redirected.inspect_err(|_| uncount_comer(inner, comes, self.target()))
         });
         named.inspect_err(|_| inner.take_link_back(self.src.ip, &mut self.src.data))?;
+        if awaits {
+            inner.content_before_name(self.src.ip);
+        }
         if !comes {
             return Ok(());
         }
