@@ -58,7 +58,7 @@ impl Engine {
         let guardian = self.guardian(old.ino, own, gone);
         self.guard_inside(id, old.ino, gone);
         self.enter(at, (old.ino, old.dtype), id);
-        match own.and_then(|own| self.retract(own, old.ino, at)) {
+        match own.and_then(|own| self.retract(own, old.ino, at, id)) {
             Some(left) => {
                 self.lower_dot(old.ino, gone);
                 self.need_guardian(id, guardian, &left.actions);
@@ -100,7 +100,7 @@ impl Engine {
         // A trial of what has to wait; it becomes the record's last value if anything does.
         let id = self.new_value(at, NOTHING);
         self.guard_inside(id, old.ino, gone);
-        let retracted = own.and_then(|own| self.retract(own, old.ino, at));
+        let retracted = own.and_then(|own| self.retract(own, old.ino, at, id));
         let seen = retracted.is_none();
         let left = retracted.unwrap_or_default();
         let bare = |c: &mut Chain| c.base() == NOTHING && c.versions.is_empty();
@@ -124,7 +124,8 @@ impl Engine {
         self.need_names(id, &left.guards);
         self.need_barrier(id, barrier, &left.actions);
         let seq = self.touch(key);
-        if self.nodes.get(id).is_some_and(|n| n.needs.is_empty()) {
+        // What waits for it could not tell when its block has lost the name.
+        if self.nodes.get(id).is_some_and(|n| n.needs.is_empty() && n.dependents.is_empty()) {
             self.fulfil(id);
             self.remove_plainly(at, (key, seq), hash);
             for action in left.actions {
@@ -237,9 +238,10 @@ impl Engine {
         }
     }
 
-    /// The name `own` of `ino` goes. If the device never saw it, it is forgotten, and what hung on it
-    /// is left to the caller; else others must not count on it any more.
-    fn retract(&mut self, own: Id, ino: Ino, at: DirPos) -> Option<Left> {
+    /// The name `own` of `ino` goes, and its record gets the value `next`. If the device never saw the name, it is
+    /// forgotten, and what hung on it is left to the caller; else others must not count on it any more. What
+    /// waited for the name waits for another one of the file, or for the record to change.
+    fn retract(&mut self, own: Id, ino: Ino, at: DirPos, next: Id) -> Option<Left> {
         self.unlist(ino, own);
         let heir = self.newest_name(ino);
         let in_chain = self.record(at).is_some_and(|c| c.versions.contains(&own));
@@ -261,7 +263,9 @@ impl Engine {
         for &action in &left.actions {
             self.detach(action, own);
         }
-        self.pass(own, heir);
+        let changed = || self.can_pass(own, next, |_| true).then_some(next);
+        let to = heir.or_else(changed);
+        self.pass(own, to);
         self.cancel(own);
         Some(left)
     }
