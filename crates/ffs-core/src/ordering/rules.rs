@@ -84,6 +84,10 @@ rules! {
     NoCircle = "no-circle",
     /// A directory names its new parent before it has a name there.
     DotDotBeforeName = "dotdot-before-name",
+    /// An fsync makes older changes of names durable.
+    OlderNames = "older-names",
+    /// A name given by a rename or a link comes with the content of the file.
+    ContentBeforeName = "content-before-name",
     /// What was written is durable only after a flush.
     FlushBeforeDurable = "flush-before-durable",
 }

@@ -14,6 +14,7 @@ use super::Engine;
 use super::graph::{Cond, Id, Level, Name, Need, Node, What};
 use super::inodes::{InodeRec, More};
 use crate::buf::BufKey;
+use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{DirPos, Goal, OlderNames, PtrSlot, SyncPoint};
 use ffs_ondisk::Ino;
 use smallvec::SmallVec;
@@ -182,7 +183,7 @@ impl Engine {
             OlderNames::All => self.changes_of_names(),
             OlderNames::MovedDirectories => self.names_of_moved_directories(),
         };
-        if wanted.is_empty() {
+        if wanted.is_empty() || !holds(Rule::OlderNames) {
             return None;
         }
         let id = self.add(What::SyncPoint);

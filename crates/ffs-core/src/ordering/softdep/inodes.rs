@@ -527,7 +527,8 @@ impl Engine {
 
     /// See [`crate::ordering::Ordering::data_before_name`].
     pub(super) fn data_before_name(&mut self, ino: Ino, dirty: &[BufKey]) {
-        let Some(id) = self.newest_name(ino) else { return };
+        let newest = self.newest_name(ino).filter(|_| holds(Rule::ContentBeforeName));
+        let Some(id) = newest else { return };
         for &key in dirty {
             self.touch(key);
             self.need_block(id, key);
