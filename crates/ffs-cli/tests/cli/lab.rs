@@ -235,8 +235,7 @@ fn crash_refuses_what_it_does_not_understand() {
     fail(&["--ordering", "snc"], "soft, sync, none");
     fail(&["--only", "ufs2-2m/1.0"], "names no state");
     fail(&["--only", "ufs2-2m/1.0:0:p999"], "there is no state");
-    let kinds =
-        ["--length", "--random", "--directories", "--edges", "--chains", "--writers", "--offline"];
+    let kinds = ["--length", "--random", "--directories", "--edges", "--chains", "--offline"];
     let none: Vec<&str> = kinds.into_iter().flat_map(|kind| [kind, "0"]).collect();
     fail(&none, "nothing to examine");
     fail(&["--length", "4"], "4");

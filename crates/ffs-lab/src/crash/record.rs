@@ -200,8 +200,12 @@ pub(super) fn prepare(base: &Base, device: &MemDevice, ops: &[Op]) -> Result<(Tr
     let mut steps = base.steps.clone();
     let step = |what| Step { began: 0, at: 0, op: None, what };
     for op in ops {
-        let done = world.perform(op).map_err(|error| failed(&format!("before: {op}"), &error))?;
-        steps.extend(done.into_iter().map(step));
+        match world.perform(op) {
+            Ok(done) => steps.extend(done.into_iter().map(step)),
+            // On a full volume.
+            Err(ffs_core::Error::NoSpace | ffs_core::Error::NoInodes) => {}
+            Err(error) => return Err(failed(&format!("before: {op}"), &error)),
+        }
     }
     steps.push(step(Happening::Synced));
     world.close();
