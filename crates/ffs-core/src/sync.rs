@@ -35,6 +35,15 @@ impl<T> Mutex<T> {
     }
 }
 
+/// Lets other threads run for a moment.
+pub(crate) fn pause() {
+    #[cfg(feature = "schedule")]
+    if schedule::is_followed() {
+        return schedule::step(schedule::Step::Blocked);
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1));
+}
+
 /// Waiting for another thread to change what a [`Mutex`] guards.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(std::sync::Condvar);

@@ -16,16 +16,17 @@ use super::{Inode, InodeTable};
 use crate::buf::{BufKey, BufRef};
 use crate::error::{Error, Result};
 use crate::ordering::{Goal, InodeChange, OlderNames, Readiness, SyncPoint};
-use crate::sync::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex, pause};
 use crate::tunables::FsyncScope;
 use ffs_ondisk::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Passes in a row that may change nothing.
-const IDLE: u32 = 4;
-/// Passes at most: a chain of names is a few passes long, however deep the tree.
+/// Passes in a row that may change nothing, about a millisecond each: what a name waits for may belong to an
+/// operation of another thread that has reported it and not yet changed a buffer.
+const IDLE: u32 = 5000;
+/// Passes at most that write: a chain of names is a few passes long, however deep the tree.
 const PASSES: u32 = 1000;
 
 /// Whether size or pointers may have changed since an fsync last wrote the inode's block: so it is of
@@ -207,6 +208,9 @@ impl InodeTable {
                 std::mem::take(&mut state.unflushed)
             };
             let (done, wrote) = self.pass(&mut open, flush);
+            if done.is_empty() && !wrote && open.values().any(|r| r.idle > 1) {
+                pause();
+            }
             let mut state = self.fsyncs.state.lock();
             if done.is_empty() && !wrote && state.held > 0 {
                 // Perhaps for a name that another operation holds back: that ends, or it comes to nothing.
@@ -249,7 +253,7 @@ impl InodeTable {
         let wrote = self.write_towards(&mut requests, all);
         let moved = wrote > 0 || worked > 0 || self.progress() != before;
         for r in requests {
-            r.passes += 1;
+            r.passes += u32::from(moved);
             r.idle = if moved { 0 } else { r.idle + 1 };
             if r.error.is_none() && (r.idle > IDLE || r.passes > PASSES) {
                 r.error = Some(Error::Unwritten);
