@@ -7,7 +7,7 @@ use common::{World, at, mount_on, soft_updates, soft_volume};
 use ffs_core::{Cred, Env, Ffs, RenameMode, Vnode, WriteMode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice, Rng, SplitMix64};
-use ffs_ondisk::exchange::PREFIX;
+use ffs_ondisk::exchange::{ExchangeRecord, ExchangedName, PREFIX, hash};
 use ffs_ondisk::{Endian, FileType, Format};
 use std::sync::Arc;
 
@@ -133,6 +133,24 @@ fn exchange_and_cut(kinds: (bool, bool), places: (&str, &str), durable: bool) {
     });
     assert!(states > 3, "{what}: {states} states");
     drop((p, q, d1, d2));
+    w.end();
+}
+
+/// A record in which one directory is both a file to exchange and the place of a name: a mount leaves it alone.
+#[test]
+fn a_record_that_no_exchange_writes_does_not_stop_a_mount() {
+    let w = world();
+    let (d, f) = (w.dir(&w.root, "d"), w.file(&w.root, "f"));
+    let [dir, root] = [&d, &w.root].map(|v| w.fs.getattr(v).ino);
+    let named = |dir, name| ExchangedName { dir, hash: hash(name) };
+    let (first, second) = (named(root, b"d"), named(dir, b"gone"));
+    let name = ExchangeRecord { first, second, other: dir }.name();
+    w.fs.link(&Cred::root(), &f, &w.root, &name).unwrap();
+    w.fs.sync().unwrap();
+    let fs = mount(&Arc::new(w.dev.inner().snapshot()));
+    assert_eq!(fs.getattr(&at(&fs, "d").unwrap()).kind, FileType::Directory);
+    w.fs.unlink(&Cred::root(), &w.root, &name).unwrap();
+    drop((fs, d, f));
     w.end();
 }
 
