@@ -150,6 +150,62 @@ fn a_file_cut_short_in_a_hole_is_never_shorter_than_that() {
     }
 }
 
+/// A file cut short in a hole among its direct blocks: until its new last block is there it has its old end, and
+/// never one that it did not have.
+#[test]
+fn a_file_cut_short_in_a_direct_hole_keeps_its_old_end_until_then() {
+    const BLOCK: u64 = 8192;
+    let c = Cred::root();
+    let set = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+    // The old end: direct, in fragments, behind an indirect block, behind two.
+    for old in [7 * BLOCK, 6 * BLOCK + 700, 14 * BLOCK + 700, (12 + 2048) * BLOCK + 8 * BLOCK] {
+        for case in 0..8 {
+            let w = world(8192, 1024);
+            let (v, beside) = (w.file(&w.root, "f"), w.file(&w.root, "g"));
+            w.fs.write(&c, &v, old - 700, &[1; 700], WriteMode::default()).unwrap();
+            w.fs.sync().unwrap();
+            let state = w.record();
+            let mut sizes = vec![old];
+            let cut = |size, sizes: &mut Vec<u64>| {
+                w.fs.setattr(&c, &v, &set(size)).unwrap();
+                sizes.push(size);
+            };
+            cut(4 * BLOCK + 5, &mut sizes);
+            match case % 4 {
+                1 => cut(2 * BLOCK + 100, &mut sizes),
+                2 => {
+                    w.fs.write(&c, &v, 5 * BLOCK, &[2; 300], WriteMode::default()).unwrap();
+                    // What is there while the block is not: the file up to the one before it.
+                    sizes.extend([5 * BLOCK + 300, 5 * BLOCK]);
+                    cut(3 * BLOCK + 9, &mut sizes);
+                }
+                3 => {
+                    cut(0, &mut sizes);
+                    cut(BLOCK + 9, &mut sizes);
+                }
+                _ => {}
+            }
+            if case >= 4 {
+                // The inode is written before the new last block is there.
+                w.fs.write(&c, &beside, 0, &[1; 600], WriteMode::default()).unwrap();
+                w.fs.fsync(&beside, true).unwrap();
+            }
+            w.fs.fsync(&v, true).unwrap_or_else(|e| panic!("{old} {case}: {e}"));
+            w.each_write(&state, |state, offset| {
+                let fs = repaired(state.snapshot());
+                let v = fs.lookup(&c, &fs.root().unwrap(), b"f").unwrap();
+                let size = fs.getattr(&v).size;
+                assert!(sizes.contains(&size), "{old} {case}: {size} after a write at {offset}");
+                let mut byte = [0];
+                let read = fs.read(&v, size.saturating_sub(1), &mut byte).unwrap();
+                assert!(size != old || (read, byte) == (1, [1]), "{old} {case}: the old end");
+            });
+            drop((v, beside));
+            w.end();
+        }
+    }
+}
+
 /// A name in fragments that its directory was cut short by counted as gone as soon as the rest of the block was
 /// written: on the device the directory had its old size still, and the name in it. (Behind an indirect block
 /// it ended in a hole, if that was written first.)

@@ -189,25 +189,36 @@ impl InodeTable {
     ) {
         let g = self.g();
         let size = data.d.size;
-        let is_hole = g.lblktosize(Lbn(plan.range.end().saturating_add(1))) < size;
+        let mut cleared: SmallVec<[(usize, FragRun); 4]> = SmallVec::new();
+        let mut note = |i: usize, raw: i64, frags: u32| {
+            if let Ok(Some(at)) = g.check_run(raw, frags, Structure::Inode, place(ip.ino)) {
+                cleared.push((i, FragRun { at, frags }));
+            }
+        };
         for (i, p) in data.d.db.iter_mut().enumerate() {
             let lbn = Lbn(i as u64);
             if *p != 0 && plan.range.contains(&lbn.0) {
                 let frags = g.blksize(size, lbn) / g.fsize;
-                if is_hole
-                    && let Ok(Some(at)) = g.check_run(*p, frags, Structure::Inode, place(ip.ino))
-                {
-                    self.alloc.ordering.hole_made(ip.ino, i, FragRun { at, frags });
-                }
-                out.push(Detached::data(*p, g.blksize(size, lbn) / g.fsize));
+                note(i, *p, frags);
+                out.push(Detached::data(*p, frags));
                 *p = 0;
             }
         }
         for &root in &plan.roots {
             if let Some(p) = data.d.ib.get_mut(root) {
+                note(NDADDR + root, *p, g.frag);
                 out.push(Detached { raw: *p, node: Node::root(g, root), frags: g.frag });
                 *p = 0;
             }
+        }
+        let is_hole = g.lblktosize(Lbn(plan.range.end().saturating_add(1))) < size;
+        let last = usize::try_from(plan.range.start().wrapping_sub(1)).unwrap_or(usize::MAX);
+        if is_hole {
+            for (i, run) in cleared {
+                self.alloc.ordering.hole_made(ip.ino, i, run);
+            }
+        } else if last < NDADDR && !data.d.is_dir() {
+            self.alloc.ordering.tail_cut(ip.ino, last, size, &cleared);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Bounds on the size of a file that an image may show: ceilings for directories that grow, floors for
-//! files that lose pointers in indirect blocks.
+//! files that lose pointers in indirect blocks, or get a new end in a hole.
 //!
 //! # Invariants
 //! 1. A file has no more floors for an indirect block than images of that block are under way, and one.
@@ -26,14 +26,7 @@ impl Engine {
         let issued = self.blocks.get(&key).map_or(0, |rec| rec.issued);
         let id = match self.newest_floor(ino, block).filter(|&id| self.awaits(id, key) > issued) {
             Some(id) => id,
-            None => {
-                self.states += 1;
-                let number = self.states;
-                let floor = Floor { ino, block, number, size: 0, last: None };
-                let id = self.add(What::Floor(Box::new(floor)));
-                self.more(ino).floors.insert((block, number), id);
-                id
-            }
+            None => self.add_floor(ino, block),
         };
         let to_end = entries.end >= self.g.nindir as usize;
         if let Some(What::Floor(floor)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
@@ -44,7 +37,16 @@ impl Engine {
         self.need_block(id, key);
     }
 
-    fn newest_floor(&self, ino: Ino, block: i64) -> Option<Id> {
+    pub(super) fn add_floor(&mut self, ino: Ino, block: i64) -> Id {
+        self.states += 1;
+        let number = self.states;
+        let floor = Floor { ino, block, number, size: 0, last: None };
+        let id = self.add(What::Floor(Box::new(floor)));
+        self.more(ino).floors.insert((block, number), id);
+        id
+    }
+
+    pub(super) fn newest_floor(&self, ino: Ino, block: i64) -> Option<Id> {
         let floors = &self.more_of(ino)?.floors;
         floors.range((block, 0)..=(block, u64::MAX)).next_back().map(|(_, id)| *id)
     }

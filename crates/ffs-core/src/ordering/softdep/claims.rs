@@ -16,6 +16,7 @@
 use super::Engine;
 use super::arena::Arena;
 use super::graph::{Cond, Id, Level, Node, State, What};
+use super::holes::TAIL;
 use super::inodes::More;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
@@ -147,42 +148,6 @@ impl Engine {
         self.drain();
     }
 
-    /// See [`crate::ordering::Ordering::hole_made`]. While a later block is not shown the file ends before it: in
-    /// the hole, and then it would be shorter than it ever was. So the hole comes when that block is there.
-    pub(super) fn hole_made(&mut self, ino: Ino, index: usize, old: FragRun) {
-        let slots = self.more_of(ino).map(|m| m.slots.as_slice()).unwrap_or_default();
-        let later =
-            slots.iter().filter(|(i, _)| usize::from(*i) > index && usize::from(*i) < NDADDR);
-        let later: SmallVec<[Id; 4]> =
-            later.filter_map(|(_, c)| c.versions.last().copied()).collect();
-        let slot = PtrSlot::Direct(ino, index);
-        if later.is_empty() || !holds(Rule::BlockBeforeHole) {
-            return;
-        }
-        let last = self.newest_claim(slot);
-        if last.is_some_and(|id| self.state(id) == Some(State::Never)) {
-            // The device never saw the block: it has the hole already.
-            return;
-        }
-        let id = self.add(What::Claim(Box::new(Claim {
-            slot,
-            run: FragRun { at: FragNo::HOLE, frags: 0 },
-            frees: Vec::new(),
-            names: Vec::new(),
-        })));
-        for on in later {
-            self.need_node(id, on, Level::Durable, false);
-        }
-        self.chain_entry(slot, Some(old)).versions.push(id);
-    }
-
-    /// The holes of a file that images do not show yet.
-    fn holes_to_show(&self, ino: Ino) -> SmallVec<[Id; 2]> {
-        let slots = self.more_of(ino).map(|m| m.slots.as_slice()).unwrap_or_default();
-        let last = slots.iter().filter_map(|(_, c)| c.versions.last().copied());
-        last.filter(|id| self.run_of(*id).is_some_and(|run| run.at == FragNo::HOLE)).collect()
-    }
-
     /// Whether the device may show the pointer with value `at`, whatever `but` says.
     fn may_show(&mut self, slot: PtrSlot, at: FragNo, but: Option<Id>) -> bool {
         let Some(chain) = self.chain(slot) else { return false };
@@ -200,7 +165,7 @@ impl Engine {
     }
 
     /// The chain of a pointer, made with `old` on the device if it has none.
-    fn chain_entry(&mut self, slot: PtrSlot, old: Option<FragRun>) -> &mut Chain {
+    pub(super) fn chain_entry(&mut self, slot: PtrSlot, old: Option<FragRun>) -> &mut Chain {
         let fresh = || Chain { base: old, versions: SmallVec::new() };
         match place(slot) {
             Place::Inode(ino, i) => {
@@ -218,7 +183,7 @@ impl Engine {
     }
 
     /// The newest value of a pointer that is not durable.
-    fn newest_claim(&self, slot: PtrSlot) -> Option<Id> {
+    pub(super) fn newest_claim(&self, slot: PtrSlot) -> Option<Id> {
         let chain = match place(slot) {
             Place::Inode(ino, i) => {
                 let slots = &self.inodes.get(&ino)?.more.as_ref()?.slots;
@@ -322,12 +287,14 @@ impl Engine {
     pub(super) fn reconcile(&mut self, ino: Ino, d: &Dinode) {
         let g = self.g;
         let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) else { return };
+        // Images may show an older size, and the pointers up to it.
+        let end = d.size.max(more.cut_tail(&self.nodes));
         let (mut frees, mut gone) = (Vec::new(), Vec::new());
         let mut at = 0;
         while let Some((i, chain)) = more.slots.get_mut(at) {
             let pointer = pointer_of(d, usize::from(*i));
             let last = chain.versions.last().and_then(|id| self.nodes.get(*id));
-            let within = usize::from(*i) >= NDADDR || g.lblktosize(Lbn(u64::from(*i))) < d.size;
+            let within = usize::from(*i) >= NDADDR || g.lblktosize(Lbn(u64::from(*i))) < end;
             let is_last = |n: &Node| matches!(&n.what, What::Claim(c) if c.run.at.0 == pointer);
             // A hole beyond the size is none.
             if last.is_some_and(is_last) && (pointer != 0 || within) {
@@ -341,9 +308,10 @@ impl Engine {
             }
         }
         let mut over: SmallVec<[Id; 2]> = SmallVec::new();
-        // Without indirect blocks there is no pointer beyond the size.
+        // Without indirect blocks none of their pointers lies beyond the size.
         if d.ib == [0; NIADDR] {
-            over.extend(more.floors.values().copied());
+            let of_maps = more.floors.iter().filter(|((block, _), _)| *block != TAIL);
+            over.extend(of_maps.map(|(_, id)| *id));
         }
         for &id in more.ceilings.iter().rev() {
             match self.nodes.get(id).map(|n| &n.what) {
@@ -427,7 +395,7 @@ impl Engine {
         })
     }
 
-    fn run_of(&self, id: Id) -> Option<FragRun> {
+    pub(super) fn run_of(&self, id: Id) -> Option<FragRun> {
         match &self.nodes.get(id)?.what {
             What::Claim(c) => Some(c.run),
             _ => None,
@@ -482,7 +450,8 @@ impl Engine {
                 set_pointer_of(d, i, None);
             }
         }
-        seen.extend(shown.iter().filter(|(i, _)| hidden(*i) < blocks).map(|(_, id)| *id));
+        let is_seen = |&&(i, id): &&(usize, Id)| hidden(i) < blocks || self.is_hole(id);
+        seen.extend(shown.iter().filter(is_seen).map(|(_, id)| *id));
         seen.extend(more.bounds().copied().filter(|id| self.bound_seen(*id, size)));
         undone | self.compose_ext(d, more, seen)
     }

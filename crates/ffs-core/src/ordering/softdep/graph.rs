@@ -165,7 +165,7 @@ impl Name {
 #[derive(Debug)]
 pub(super) struct Floor {
     pub(super) ino: Ino,
-    /// In-core name of the indirect block that loses pointers.
+    /// In-core name of the indirect block that loses pointers, or `TAIL`.
     pub(super) block: i64,
     /// Tells it from others of that block: later ones have larger numbers.
     pub(super) number: u64,

@@ -67,7 +67,7 @@ pub(super) struct More {
     /// Bounds on the size of a directory that an image may show, in the order of the sizes.
     pub(super) ceilings: VecDeque<Id>,
     /// Bounds below which an image must not show the size, by the in-core name of the indirect block that
-    /// lost pointers, and in the order in which they were set.
+    /// lost pointers (or `TAIL`), and in the order in which they were set.
     pub(super) floors: BTreeMap<(i64, u64), Id>,
     pub(super) ext: Option<Id>,
     /// The name that will make a new directory reachable.

@@ -40,6 +40,7 @@ mod claims;
 mod dirimage;
 mod goals;
 mod graph;
+mod holes;
 mod images;
 mod inodes;
 mod list;
@@ -333,6 +334,9 @@ impl Ordering for SoftUpdates {
     }
     fn hole_made(&self, ino: Ino, index: usize, old: FragRun) {
         self.0.lock().hole_made(ino, index, old);
+    }
+    fn tail_cut(&self, ino: Ino, last: usize, size: u64, cleared: &[(usize, FragRun)]) {
+        self.0.lock().tail_cut(ino, last, size, cleared);
     }
     fn run_replaced(&self) -> FreeNow {
         FreeNow::Later
