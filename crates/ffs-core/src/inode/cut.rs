@@ -212,12 +212,13 @@ impl InodeTable {
             }
         }
         let is_hole = g.lblktosize(Lbn(plan.range.end().saturating_add(1))) < size;
-        let last = usize::try_from(plan.range.start().wrapping_sub(1)).unwrap_or(usize::MAX);
+        let last = usize::try_from(plan.range.start().wrapping_sub(1)).ok();
         if is_hole {
             for (i, run) in cleared {
                 self.alloc.ordering.hole_made(ip.ino, i, run);
             }
-        } else if last < NDADDR && !data.d.is_dir() {
+        } else if !data.d.is_dir() {
+            let last = last.filter(|&last| last < NDADDR);
             self.alloc.ordering.tail_cut(ip.ino, last, size, &cleared);
         }
     }

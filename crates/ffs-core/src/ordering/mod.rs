@@ -333,10 +333,11 @@ pub(crate) trait Ordering: WriteHooks {
     /// inode is updated next, and `old` passed to [`Ordering::free_later`].
     fn hole_made(&self, _ino: Ino, _index: usize, _old: FragRun) {}
 
-    /// A file of `size` bytes is cut short and will end in direct block `last`: its pointers `cleared` (roots of
+    /// A file of `size` bytes is cut short and will end in direct block `last`, or behind those: its pointers `cleared` (roots of
     /// indirect blocks behind the direct ones), with what they named, are cleared. The inode is updated next, and
     /// what they named passed to [`Ordering::free_later`].
-    fn tail_cut(&self, _ino: Ino, _last: usize, _size: u64, _cleared: &[(usize, FragRun)]) {}
+    fn tail_cut(&self, _ino: Ino, _last: Option<usize>, _size: u64, _cleared: &[(usize, FragRun)]) {
+    }
 
     /// A claim moved a block away from another place: may that be marked free now? Otherwise the policy
     /// asks for it.

@@ -23,7 +23,7 @@ use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{ClaimOf, FragRun, PtrSlot, Work};
 use ffs_ondisk::bmap::{self, Named, Path, first_of_root, parse_name};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
-use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
+use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn};
 
 use smallvec::SmallVec;
 
@@ -294,7 +294,7 @@ impl Engine {
         while let Some((i, chain)) = more.slots.get_mut(at) {
             let pointer = pointer_of(d, usize::from(*i));
             let last = chain.versions.last().and_then(|id| self.nodes.get(*id));
-            let within = usize::from(*i) >= NDADDR || g.lblktosize(Lbn(u64::from(*i))) < end;
+            let within = g.lblktosize(first_of_slot(&g, (*i).into())) < end;
             let is_last = |n: &Node| matches!(&n.what, What::Claim(c) if c.run.at.0 == pointer);
             // A hole beyond the size is none.
             if last.is_some_and(is_last) && (pointer != 0 || within) {
@@ -320,6 +320,9 @@ impl Engine {
             }
         }
         for chain in gone {
+            // The device may show what the hole hides.
+            let hole = chain.versions.last().copied().filter(|id| self.is_hole(*id));
+            hole.into_iter().for_each(|id| self.need_successor(id, ino));
             self.drop_chain(chain, &mut frees);
         }
         for id in over {
@@ -385,9 +388,14 @@ impl Engine {
 
     /// The value of a chain that an image may show: its place in the chain, `None` for the base.
     /// `live` is the pointer in the block: the last value is not in it before its operation is sure.
-    fn shown(&self, chain: &Chain, live: u64) -> Option<usize> {
+    pub(super) fn shown(&self, chain: &Chain, live: u64) -> Option<usize> {
+        self.shown_but(chain, live, |_| false)
+    }
+
+    /// As [`Engine::shown`], without values that are `kept` back.
+    fn shown_but(&self, chain: &Chain, live: u64, kept: impl Fn(usize) -> bool) -> Option<usize> {
         let last = chain.versions.len().saturating_sub(1);
-        (0..chain.versions.len()).rev().find(|&k| {
+        (0..chain.versions.len()).rev().filter(|&k| !kept(k)).find(|&k| {
             let id = chain.versions.get(k).copied();
             let ready = id.and_then(|id| self.nodes.get(id)).is_some_and(Node::ready);
             let there = || id.and_then(|id| self.run_of(id)).is_some_and(|r| r.at.0 == live);
@@ -407,13 +415,21 @@ impl Engine {
     pub(super) fn compose(&self, d: &mut Dinode, more: &More, seen: &mut Vec<Id>) -> bool {
         let (live_size, live_blocks) = (d.size, self.blocks_of(d.size));
         let mut undone = false;
+        let kept = self.tail_kept(d, more);
         let mut size = self.bounded_size(d.size, more, &mut undone);
+        if let Some((_, old)) = kept.filter(|(_, old)| *old > size) {
+            size = old;
+        }
         d.size = size;
         let mut shown: SmallVec<[(usize, Id); 4]> = SmallVec::new();
         let mut hole_at = None;
         for (i, chain) in &more.slots {
             let i = usize::from(*i);
-            let which = self.shown(chain, pointer_of(d, i));
+            let is_kept = |k: usize| {
+                let hole = chain.versions.get(k).is_some_and(|id| self.is_hole(*id));
+                hole && kept.is_some_and(|(last, _)| i > last)
+            };
+            let which = self.shown_but(chain, pointer_of(d, i), is_kept);
             let id = which.and_then(|k| chain.versions.get(k)).copied();
             let run = id.map_or(chain.base, |id| self.run_of(id));
             if let Some(id) = id {
@@ -441,8 +457,7 @@ impl Engine {
         }
         // No pointer is shown beyond the size.
         let blocks = self.blocks_of(size);
-        let hidden =
-            |i: usize| if i < NDADDR { i as u64 } else { first_of_root(&self.g, i - NDADDR).0 };
+        let hidden = |i: usize| first_of_slot(&self.g, i).0;
         for i in 0..NDADDR + NIADDR {
             let past = hidden(i) >= blocks && pointer_of(d, i) != 0;
             if past && (blocks < live_blocks || more.slots.iter().any(|s| usize::from(s.0) == i)) {
@@ -452,7 +467,12 @@ impl Engine {
         }
         let is_seen = |&&(i, id): &&(usize, Id)| hidden(i) < blocks || self.is_hole(id);
         seen.extend(shown.iter().filter(is_seen).map(|(_, id)| *id));
-        seen.extend(more.bounds().copied().filter(|id| self.bound_seen(*id, size)));
+        let is_tail = |id: Id| match self.nodes.get(id).map(|n| &n.what) {
+            Some(What::Floor(floor)) => floor.block == TAIL,
+            _ => false,
+        };
+        let is_over = |id: &Id| self.bound_seen(*id, size) && !(kept.is_some() && is_tail(*id));
+        seen.extend(more.bounds().copied().filter(is_over));
         undone | self.compose_ext(d, more, seen)
     }
 
@@ -629,8 +649,13 @@ fn place(slot: PtrSlot) -> Place {
     }
 }
 
+/// The first block that pointer `i` of an inode leads to.
+fn first_of_slot(g: &Geometry, i: usize) -> Lbn {
+    if i < NDADDR { Lbn(i as u64) } else { first_of_root(g, i - NDADDR) }
+}
+
 /// Pointer `i` of an inode, the roots behind the direct ones; 0 for what cannot be one.
-fn pointer_of(d: &Dinode, i: usize) -> u64 {
+pub(super) fn pointer_of(d: &Dinode, i: usize) -> u64 {
     let p = d.db.get(i).or_else(|| d.ib.get(i.wrapping_sub(NDADDR)));
     p.map_or(0, |&p| address(p))
 }

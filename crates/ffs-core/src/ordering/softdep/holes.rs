@@ -7,33 +7,39 @@
 //! # Invariants
 //! 1. A claim of a hole is the last value of a chain whose pointer is cleared in memory.
 //! 2. What such a pointer named is freed after the claim is durable ([`Engine::holes_to_show`]).
-//! 3. While claims of holes lie beyond the size, a floor of [`TAIL`] keeps the size that covers them.
+//! 3. While claims of holes lie beyond the size, a floor of [`TAIL`] keeps the size that covers them. It needs no
+//!    node: an image shows the old end, or the new last block and the new end.
 //!
 //! Reference: `spec/soft-updates.md` §4.3, §6.11; `spec/fsck-and-crash.md` G8.
 
 use super::Engine;
 use super::arena::Arena;
-use super::claims::Claim;
-use super::graph::{Id, Level, Node, State, What};
+use super::claims::{Claim, pointer_of};
+use super::graph::{Floor, Id, Level, Node, State, What};
 use super::inodes::More;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{FragRun, PtrSlot};
 use ffs_ondisk::geometry::NDADDR;
-use ffs_ondisk::{FragNo, Ino, Lbn};
+use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
 use smallvec::SmallVec;
 
 /// Stands for the end of a file where a floor names an indirect block: those have negative names.
 pub(super) const TAIL: i64 = 0;
 
 impl More {
-    /// The size that images show until the file's new last block is on the device; 0 if there is none.
+    /// The size that images show until the file's new last block may be shown; 0 if there is none.
     pub(super) fn cut_tail(&self, nodes: &Arena<Node>) -> u64 {
-        let floors = self.floors.range((TAIL, 0)..=(TAIL, u64::MAX));
-        let sizes = floors.filter_map(|(_, id)| match &nodes.get(*id)?.what {
-            What::Floor(floor) => Some(floor.size),
-            _ => None,
-        });
+        let sizes = self.tails(nodes).filter(|floor| floor.last.is_some()).map(|floor| floor.size);
         sizes.max().unwrap_or(0)
+    }
+
+    /// Floors of the file's end, oldest first.
+    fn tails<'a>(&self, nodes: &'a Arena<Node>) -> impl Iterator<Item = &'a Floor> {
+        let ids = self.floors.range((TAIL, 0)..=(TAIL, u64::MAX));
+        ids.filter_map(|(_, id)| match &nodes.get(*id)?.what {
+            What::Floor(floor) => Some(&**floor),
+            _ => None,
+        })
     }
 }
 
@@ -54,30 +60,32 @@ impl Engine {
     pub(super) fn tail_cut(
         &mut self,
         ino: Ino,
-        last: usize,
+        last: Option<usize>,
         size: u64,
         cleared: &[(usize, FragRun)],
     ) {
-        let Some(on) = self.newest_claim(PtrSlot::Direct(ino, last)) else { return };
-        let in_hole = self.chain(PtrSlot::Direct(ino, last)).is_some_and(|c| c.base.is_none());
-        if !in_hole || !holds(Rule::BlockBeforeHole) {
-            return;
-        }
-        let mut shown = 0;
+        let before = self.more_of(ino).map_or(0, |more| more.cut_tail(&self.nodes));
+        let mut in_hole = |last| {
+            let slot = PtrSlot::Direct(ino, last);
+            self.chain(slot).is_some_and(|c| c.base.is_none() && !c.versions.is_empty())
+        };
+        let Some(last) = last.filter(|&last| in_hole(last) && holds(Rule::BlockBeforeHole)) else {
+            return self.end_tails(ino);
+        };
+        let mut shown = before;
         for &(index, old) in cleared {
-            if self.claim_hole(ino, index, old, &[on]) {
+            if self.claim_hole(ino, index, old, &[]) {
                 let end = self.g.lblktosize(Lbn(index as u64 + 1));
                 shown = shown.max(if index < NDADDR { end.min(size) } else { size });
             }
         }
-        let before = self.more_of(ino).map_or(0, |more| more.cut_tail(&self.nodes));
-        if shown > 0 || before > 0 {
-            self.keep_tail(ino, shown.max(before), on);
+        if shown > 0 {
+            self.keep_tail(ino, shown, last);
         }
     }
 
-    /// Images show no size below `size` before the claim `on` is durable.
-    fn keep_tail(&mut self, ino: Ino, size: u64, on: Id) {
+    /// Images show no size below `size` before they show direct block `last`.
+    fn keep_tail(&mut self, ino: Ino, size: u64, last: usize) {
         let newest = self.newest_floor(ino, TAIL);
         let id = match newest.filter(|id| self.state(*id) == Some(State::Never)) {
             Some(id) => id,
@@ -85,8 +93,29 @@ impl Engine {
         };
         if let Some(What::Floor(floor)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
             floor.size = floor.size.max(size);
+            floor.last = u32::try_from(last).ok();
         }
-        self.need_node(id, on, Level::Durable, false);
+    }
+
+    /// The file's end is one that images may show at once.
+    fn end_tails(&mut self, ino: Ino) {
+        let Some(more) = self.inodes.get(&ino).and_then(|rec| rec.more.as_ref()) else { return };
+        let ids: SmallVec<[Id; 2]> =
+            more.floors.range((TAIL, 0)..=(TAIL, u64::MAX)).map(|(_, id)| *id).collect();
+        for id in ids {
+            if let Some(What::Floor(floor)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
+                floor.last = None;
+            }
+        }
+    }
+
+    /// What an image of the inode shows of its old end: the last direct block of the new one, and the size; nothing if
+    /// it may show the new one. It does so in one image with the new last block, which may be a fragment.
+    pub(super) fn tail_kept(&self, d: &Dinode, more: &More) -> Option<(usize, u64)> {
+        let last = more.tails(&self.nodes).last()?.last? as usize;
+        let (_, chain) = more.slots.iter().find(|(i, _)| usize::from(*i) == last)?;
+        let in_hole = self.shown(chain, pointer_of(d, last)).is_none() && chain.base.is_none();
+        in_hole.then(|| (last, more.cut_tail(&self.nodes)))
     }
 
     /// Pointer `index`, which names `old`, is cleared; images show what they may show of it before until the claims
@@ -102,7 +131,9 @@ impl Engine {
         let unseen = last.filter(|&id| self.state(id) == Some(State::Never));
         if let Some(gone) = unseen.filter(|_| in_hole) {
             // What waits for it waits for the file's end instead.
-            self.pass(gone, on.last().copied());
+            if let Some(&on) = on.last() {
+                self.pass(gone, Some(on));
+            }
             return false;
         }
         let run = FragRun { at: FragNo::HOLE, frags: 0 };

@@ -335,7 +335,7 @@ impl Ordering for SoftUpdates {
     fn hole_made(&self, ino: Ino, index: usize, old: FragRun) {
         self.0.lock().hole_made(ino, index, old);
     }
-    fn tail_cut(&self, ino: Ino, last: usize, size: u64, cleared: &[(usize, FragRun)]) {
+    fn tail_cut(&self, ino: Ino, last: Option<usize>, size: u64, cleared: &[(usize, FragRun)]) {
         self.0.lock().tail_cut(ino, last, size, cleared);
     }
     fn run_replaced(&self) -> FreeNow {
