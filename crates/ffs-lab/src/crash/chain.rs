@@ -142,7 +142,23 @@ impl Walk<'_> {
         // What a check takes off a file that ends in a hole.
         let least =
             if inode.size > NDADDR as u64 * block { inode.size.min(end) } else { inode.size };
-        Happening::Holds { obj, size: inode.size, least, sectors }
+        let behind = self.behind(inode);
+        Happening::Holds { obj, size: inode.size, least, sectors, behind }
+    }
+
+    /// What the file's last fragment holds from its end on.
+    fn behind(&self, inode: &Inode) -> Vec<(u64, [u8; SECTOR])> {
+        let past = inode.size.next_multiple_of(self.tree.fragment_size().max(1));
+        let sector = SECTOR as u64;
+        let last = self.tree.extents(inode).last();
+        let Some(last) = last.filter(|last| last.sector * sector + last.len as u64 == inode.size)
+        else {
+            return Vec::new();
+        };
+        let within = inode.size / sector..past / sector;
+        let at = |index: u64| last.at as usize + ((index - last.sector) as usize) * SECTOR;
+        let page = |index| self.image.get(at(index)..at(index) + SECTOR)?.try_into().ok();
+        within.filter_map(|index| Some((index, page(index)?))).collect()
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) enum Change {
         least: u64,
         /// Sectors that are not zeros.
         sectors: Vec<(u64, [u8; SECTOR])>,
+        /// Sectors behind the end, and the one that it lies in, as they are on the device.
+        behind: Vec<(u64, [u8; SECTOR])>,
     },
     /// Bytes made zeros, by a hole or not.
     Zeroed(Range<u64>),
@@ -116,6 +118,8 @@ struct Builder {
     era: u32,
     /// What the sectors hold that hold anything.
     now: BTreeMap<u64, [u8; SECTOR]>,
+    /// What the device has in sectors behind the end that was found.
+    behind: BTreeMap<u64, [u8; SECTOR]>,
     sectors: BTreeMap<u64, Sector>,
     out: Content,
     /// The durable point has been passed.
@@ -132,6 +136,7 @@ impl Content {
             size: 0,
             era: 0,
             now: BTreeMap::new(),
+            behind: BTreeMap::new(),
             sectors: BTreeMap::new(),
             out: Content::default(),
             open: false,
@@ -159,6 +164,10 @@ impl Builder {
             self.sectors.insert(index, Sector { index, zero: ALL & !1, contents: Vec::new() });
             self.allow(index, &page);
         }
+        let behind: Vec<(u64, [u8; SECTOR])> = self.behind.iter().map(|(&i, &p)| (i, p)).collect();
+        for (index, page) in behind {
+            self.allow(index, &page);
+        }
     }
 
     fn apply(&mut self, change: &Change) {
@@ -171,9 +180,12 @@ impl Builder {
                 self.write(bytes, *version);
             }
             Change::Resized(size) => self.resize(*size),
-            Change::Holds { size, least, sectors } => {
+            Change::Holds { size, least, sectors, behind } => {
                 self.size = *size;
                 self.now = sectors.iter().copied().collect();
+                if Leniency::EarlierTail.grants(!behind.is_empty()) {
+                    self.behind = behind.iter().copied().collect();
+                }
                 self.short = Leniency::EndHole.grants(least < size).then_some(*least);
             }
             Change::Zeroed(bytes) => self.put(bytes, |_, part| part.fill(0)),
@@ -205,6 +217,13 @@ impl Builder {
             }
             self.now.insert(index, page);
             self.allow(index, &page);
+            if let Some(mut page) = self.behind.get(&index).copied() {
+                if let Some(part) = page.get_mut(from..to) {
+                    fill(base + from as u64, part);
+                }
+                self.behind.insert(index, page);
+                self.allow(index, &page);
+            }
         }
     }
 
@@ -214,6 +233,7 @@ impl Builder {
         if !shrinks {
             return;
         }
+        self.behind.clear();
         let mut gone = self.now.split_off(&(size / SECTOR_BYTES));
         if size == 0 {
             let full = Leniency::ManyEras.grants(self.era == LAST_ERA);

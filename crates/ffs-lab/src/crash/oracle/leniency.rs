@@ -54,6 +54,10 @@ leniencies! {
     Unwritten "unwritten":
         "zeros in a sector that had no content at the durable point, or lost it later",
         "§11.4, sector; A10, A11, G8";
+    EarlierTail "earlier-tail":
+        "in a chain of crashes, behind the end that a file had after one of them, what the file had written there \
+         before it: the device has it, and an undone size may cover it",
+        "G8 (\"data written since, last synced data, or zero\"); §11.4, size (undo sizes)";
     PartialCall "partial-call":
         "any part of a write that failed or was under way, and any of its growth",
         "G23; §9, first sentence";

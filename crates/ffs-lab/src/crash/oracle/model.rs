@@ -110,9 +110,10 @@ impl Model {
                 let change = Change::Wrote { bytes: bytes.clone(), version: *version, partly };
                 self.content(*obj, change);
             }
-            Happening::Holds { obj, size, least, sectors } => {
-                let (size, least, sectors) = (*size, *least, sectors.clone());
-                self.content(*obj, Change::Holds { size, least, sectors });
+            Happening::Holds { obj, size, least, sectors, behind } => {
+                let (size, least) = (*size, *least);
+                let (sectors, behind) = (sectors.clone(), behind.clone());
+                self.content(*obj, Change::Holds { size, least, sectors, behind });
             }
             Happening::Resized { obj, size } => self.content(*obj, Change::Resized(*size)),
             Happening::Zeroed { obj, bytes } => self.content(*obj, Change::Zeroed(bytes.clone())),
