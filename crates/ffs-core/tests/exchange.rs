@@ -136,6 +136,51 @@ fn exchange_and_cut(kinds: (bool, bool), places: (&str, &str), durable: bool) {
     w.end();
 }
 
+/// A name that an exchange gave is renamed, or replaced, before it is on the device: both names of the exchange
+/// mean something at every moment, and never the same.
+#[test]
+fn a_rename_after_an_exchange_comes_after_all_of_it() {
+    for case in 0..12 {
+        let (is_dir, second, far) = (case & 1 == 1, case & 2 == 2, case >= 8);
+        let w = world();
+        let (c, dirs) = (Cred::root(), ["a", "b", "c"].map(|name| w.dir(&w.root, name)));
+        let [a, b, other] = &dirs;
+        make(&w, a, "one", is_dir);
+        make(&w, b, "two", is_dir);
+        let z = w.file(&w.root, "z");
+        w.fs.sync().unwrap();
+        let old = ["a/one", "b/two"].map(|path| meaning(&w.fs, path, true));
+        let before = w.record();
+        w.fs.rename(&c, (a, b"one"), (b, b"two"), RenameMode::Exchange).unwrap();
+        let (from, name): (&Vnode, &[u8]) = if second { (b, b"two") } else { (a, b"one") };
+        let (kept, moved) = if second { ("a/one", "b/two") } else { ("b/two", "a/one") };
+        let to = if far { other } else { from };
+        w.fs.rename(&c, (from, name), (to, b"new"), RenameMode::Replace).unwrap();
+        w.fs.write(&c, &z, 0, b"z", WriteMode::default()).unwrap();
+        w.fs.fsync(&z, false).unwrap();
+        w.each_write(&before, |dev, offset| {
+            for by_check in [true, false] {
+                let dev = Arc::new(dev.snapshot());
+                if by_check {
+                    common::examine::repair(&dev).unwrap();
+                }
+                let fs = mount(&dev);
+                no_record_is_left(&fs);
+                let what = format!("{case}: write at {offset}, check {by_check}");
+                let of = |path| at(&fs, path).ok().map(|_| meaning(&fs, path, by_check));
+                let (here, there) = (of(kept), of(moved));
+                assert!(here.is_some(), "{what}: {kept} is gone");
+                assert_ne!(here, there, "{what}");
+                let place = if second { 0 } else { 1 };
+                let is_old = here.as_ref() == Some(&old[place]);
+                assert_eq!(there.is_some() && is_old, is_old, "{what}: {here:?} {there:?}");
+            }
+        });
+        drop((dirs, z));
+        w.end();
+    }
+}
+
 /// A record in which one directory is both a file to exchange and the place of a name: a mount leaves it alone.
 #[test]
 fn a_record_that_no_exchange_writes_does_not_stop_a_mount() {

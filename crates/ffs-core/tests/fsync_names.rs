@@ -197,6 +197,95 @@ fn an_fsync_makes_all_older_names_durable() {
     }
 }
 
+/// A file made without a name is linked, or one renamed over another and then on, and a third file removed before or
+/// after: that is gone only when the name before it is there.
+#[test]
+fn a_removal_comes_after_older_links_and_renames() {
+    for case in 0..4 {
+        let w = world(FsyncScope::All);
+        let (c, d, e) = (Cred::root(), w.dir(&w.root, "d"), w.dir(&w.root, "e"));
+        for (dir, name) in [(&w.root, "old"), (&w.root, "z"), (&d, "f"), (&e, "k")] {
+            write(&w, &w.file(dir, name), name);
+        }
+        w.fs.sync().unwrap();
+        let before = w.record();
+        if case < 2 {
+            let v = w.fs.create_unnamed(&c, &d, 0o600, true).unwrap();
+            write(&w, &v, "new");
+            w.fs.link(&c, &v, &e, b"new").unwrap();
+        } else {
+            mv(&w, (&d, "f"), (&e, "k"));
+        }
+        w.fs.unlink(&c, &w.root, b"old").unwrap();
+        match case {
+            1 => mv(&w, (&e, "new"), (&d, "moved")),
+            3 => mv(&w, (&e, "k"), (&d, "moved")),
+            _ => {}
+        }
+        let z = at(&w.fs, "z").unwrap();
+        w.fs.fsync(&z, false).unwrap();
+        w.each_write(&before, |dev, offset| {
+            let fs = after_a_cut(dev);
+            if content(&fs, "old").is_some() {
+                return;
+            }
+            let (k, new) = (content(&fs, "e/k"), content(&fs, "e/new"));
+            let moved = content(&fs, "d/moved");
+            let what = format!("{case}: write at {offset}: {k:?} {new:?} {moved:?}");
+            match case {
+                0 | 1 => assert!(new.or(moved).as_deref() == Some("new"), "{what}"),
+                _ => {
+                    assert_ne!(k.as_deref(), Some("k"), "{what}");
+                    assert!(k.or(moved).as_deref() == Some("f"), "{what}");
+                }
+            }
+        });
+        drop((d, e, z));
+        w.end();
+    }
+}
+
+/// A name is replaced, and the new file removed at once: what the device shows under the name, which is the old
+/// file, goes when the names are there that were given before; in the end, and when another removal waits.
+#[test]
+fn a_name_replaced_and_removed_goes_after_older_renames() {
+    for case in 0..8 {
+        let (elsewhere, removal, again) = (case & 1 == 1, case & 2 == 2, case & 4 == 4);
+        let w = world(FsyncScope::All);
+        let (c, d, e) = (Cred::root(), w.dir(&w.root, "d"), w.dir(&w.root, "e"));
+        for (dir, name) in [(&w.root, "x"), (&w.root, "old"), (&w.root, "z"), (&e, "k")] {
+            write(&w, &w.file(dir, name), name);
+        }
+        w.fs.sync().unwrap();
+        let before = w.record();
+        let (to, path) = if elsewhere { (&d, "d/x2") } else { (&w.root, "x2") };
+        mv(&w, (&w.root, "x"), (to, "x2"));
+        write(&w, &w.file(&e, "tmp"), "new");
+        mv(&w, (&e, "tmp"), (&e, "k"));
+        if again {
+            write(&w, &w.file(&e, "tmp"), "newer");
+            mv(&w, (&e, "tmp"), (&e, "k"));
+        }
+        if removal {
+            w.fs.unlink(&c, &w.root, b"old").unwrap();
+        }
+        w.fs.unlink(&c, &e, b"k").unwrap();
+        let z = at(&w.fs, "z").unwrap();
+        w.fs.fsync(&z, false).unwrap();
+        w.each_write(&before, |dev, offset| {
+            let fs = after_a_cut(dev);
+            let renamed = content(&fs, path).is_some();
+            let k = content(&fs, "e/k");
+            assert!(renamed || k.is_some(), "{case}: 'e/k' is gone, write at {offset}");
+            let gone = content(&fs, "old").is_none();
+            let is_old = k.as_deref() == Some("k");
+            assert!(!gone || renamed && !is_old, "{case}: 'old' is gone, write at {offset}");
+        });
+        drop((d, e, z));
+        w.end();
+    }
+}
+
 /// Threads that call fsync at the same time share passes; each finds its own name durable when it returns.
 #[test]
 fn threads_share_an_fsync() {

@@ -256,7 +256,7 @@ impl Ffs {
                 self.0.make_directory(&mut d, (&child.ip, &mut data), &entry, &acls, reserve)
             }
             _ => {
-                let entry = NewEntry { slot, name, target, kind: NameKind::Plain, others: 0 };
+                let entry = NewEntry { slot, name, target, kind: NameKind::New, others: 0 };
                 self.0
                     .give_acls(&child.ip, &mut data, &acls, reserve)
                     .and_then(|()| self.0.fill_node(&child.ip, &mut data, new, reserve))
@@ -290,7 +290,7 @@ impl NewEntry<'_> {
     pub(super) fn gone(&self, dir: Ino) -> Gone {
         match self.kind {
             NameKind::Mkdir => Gone::directory(dir),
-            NameKind::Plain | NameKind::DotDot => Gone::name(self.others),
+            NameKind::Plain | NameKind::New | NameKind::DotDot => Gone::name(self.others),
         }
     }
 }

@@ -266,7 +266,7 @@ impl<'a> Renaming<'a> {
             return Ok(Attempt::Done);
         }
         self.check()?;
-        if exchange && !self.is_settled() {
+        if (exchange || self.is_exchanged()) && !self.is_settled() {
             return Ok(Attempt::Settle);
         }
         self.tell_above();
@@ -421,7 +421,7 @@ impl<'a> Renaming<'a> {
         let found = if stays { Ok(Some(old_entry)) } else { dir::find(d1.shared(), name) };
         let gone = match found {
             Ok(Some(e)) => match whiteout {
-                Some(new) => dir::rewrite(&mut d1, &e, new, NameKind::Plain, gone),
+                Some(new) => dir::rewrite(&mut d1, &e, new, NameKind::New, gone),
                 None => dir::remove(&mut d1, &e, gone),
             },
             Ok(None) => Err(Error::NotFound),

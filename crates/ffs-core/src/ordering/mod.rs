@@ -124,8 +124,10 @@ pub(crate) struct NamedInode {
 /// What kind of name is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NameKind {
-    /// A file, of any type but directory, or a directory that already has a name.
+    /// A file that was there before, named by a rename, an exchange or a link.
     Plain,
+    /// A new file, of any type but directory.
+    New,
     /// A new directory.
     Mkdir,
     /// `..` of a directory moved to another parent.
@@ -505,6 +507,14 @@ pub(crate) trait Ordering: WriteHooks {
     /// Whether everything that `goal` asks for is durable, besides the file's own dirty blocks.
     fn reached(&self, _goal: Goal) -> bool {
         true
+    }
+
+    /// The names of the file were changed by an exchange, just now.
+    fn note_exchanged(&self, _ino: Ino) {}
+
+    /// Whether an exchange gave the file a name that may not be on the device yet.
+    fn is_exchanged(&self, _ino: Ino) -> bool {
+        false
     }
 
     /// Whether the record at `at` is on the device as it is in memory, and can be reached.

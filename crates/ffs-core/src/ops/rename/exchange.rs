@@ -60,6 +60,15 @@ impl<'a> Renaming<'a> {
         settled(p1, &self.src.entry) && second
     }
 
+    /// Whether a file that loses its name got that by an exchange: then the exchange comes first. A check that found
+    /// a file under its name from before the exchange and under one from after this rename would drop one of
+    /// them, and with it the name that another file is to get.
+    pub(super) fn is_exchanged(&self) -> bool {
+        let ordering = &self.inner.table.alloc().ordering;
+        let files = [Some(self.src.ip), self.dst.as_ref().map(|dst| dst.ip)];
+        files.into_iter().flatten().any(|ip| ordering.is_exchanged(ip.ino))
+    }
+
     /// The root directory.
     pub(super) fn aside(&mut self) -> DirMut<'_> {
         let inner = self.inner;
@@ -244,6 +253,9 @@ impl<'a> Renaming<'a> {
             noted = noted.and(inner.directory_changed(&mut self.aside(), false));
         }
         self.swap_depths(dst);
+        for ip in [self.src.ip, dst.ip] {
+            inner.table.alloc().ordering.note_exchanged(ip.ino);
+        }
         noted = noted.and(inner.drop_link(self.src.ip, &mut self.src.data));
         noted = noted.and(inner.drop_link(dst.ip, &mut dst.data));
         if Self::left_by(&self.src, p1, p2).is_some() {

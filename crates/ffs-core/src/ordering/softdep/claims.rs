@@ -392,8 +392,13 @@ impl Engine {
         self.shown_but(chain, live, |_| false)
     }
 
-    /// As [`Engine::shown`], without values that are `kept` back.
-    fn shown_but(&self, chain: &Chain, live: u64, kept: impl Fn(usize) -> bool) -> Option<usize> {
+    /// As [`Engine::shown`], without values that wait (`kept`).
+    pub(super) fn shown_but(
+        &self,
+        chain: &Chain,
+        live: u64,
+        kept: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         let last = chain.versions.len().saturating_sub(1);
         (0..chain.versions.len()).rev().filter(|&k| !kept(k)).find(|&k| {
             let id = chain.versions.get(k).copied();
@@ -423,13 +428,9 @@ impl Engine {
         d.size = size;
         let mut shown: SmallVec<[(usize, Id); 4]> = SmallVec::new();
         let mut hole_at = None;
-        for (i, chain) in &more.slots {
+        let which = self.shown_slots(d, more, kept);
+        for ((i, chain), which) in more.slots.iter().zip(which) {
             let i = usize::from(*i);
-            let is_kept = |k: usize| {
-                let hole = chain.versions.get(k).is_some_and(|id| self.is_hole(*id));
-                hole && kept.is_some_and(|(last, _)| i > last)
-            };
-            let which = self.shown_but(chain, pointer_of(d, i), is_kept);
             let id = which.and_then(|k| chain.versions.get(k)).copied();
             let run = id.map_or(chain.base, |id| self.run_of(id));
             if let Some(id) = id {
@@ -650,7 +651,7 @@ fn place(slot: PtrSlot) -> Place {
 }
 
 /// The first block that pointer `i` of an inode leads to.
-fn first_of_slot(g: &Geometry, i: usize) -> Lbn {
+pub(super) fn first_of_slot(g: &Geometry, i: usize) -> Lbn {
     if i < NDADDR { Lbn(i as u64) } else { first_of_root(g, i - NDADDR) }
 }
 

@@ -246,6 +246,18 @@ impl Engine {
         wanted
     }
 
+    /// See [`crate::ordering::Ordering::note_exchanged`].
+    pub(super) fn note_exchanged(&mut self, ino: Ino) {
+        if self.inodes.get(&ino).is_some_and(|rec| !rec.names.is_empty()) {
+            self.more(ino).exchanged = true;
+        }
+    }
+
+    /// See [`crate::ordering::Ordering::is_exchanged`].
+    pub(super) fn is_exchanged(&self, ino: Ino) -> bool {
+        self.more_of(ino).is_some_and(|more| more.exchanged)
+    }
+
     /// See [`crate::ordering::Ordering::name_is_settled`].
     pub(super) fn name_is_settled(&self, at: DirPos) -> bool {
         let undecided =

@@ -1,25 +1,27 @@
 //! Pointers in an inode that are cleared, and that images show until the file has another end.
 //!
-//! A file never ends in a hole (a check would cut it off). While the block that becomes a file's last one is not
-//! on the device, an image that showed the pointers behind it cleared would end before it: perhaps shorter than
-//! the file ever was. So such a pointer gets a claim of a hole, which needs the claim of that block.
+//! A file never ends in a hole (a check would cut it off). An image that showed a pointer cleared, and none of the
+//! blocks behind it, would end before the hole: perhaps shorter than the file ever was. So such a pointer gets a
+//! claim of a hole. It is shown in an image that shows a block behind it; where the file was cut short, in one that
+//! shows its new last block.
 //!
 //! # Invariants
-//! 1. A claim of a hole is the last value of a chain whose pointer is cleared in memory.
+//! 1. A claim of a hole is the last value of a chain whose pointer is cleared in memory. It needs nothing: what else
+//!    the image shows decides ([`Engine::shown_slots`]).
 //! 2. What such a pointer named is freed after the claim is durable ([`Engine::holes_to_show`]).
-//! 3. While claims of holes lie beyond the size, a floor of [`TAIL`] keeps the size that covers them. It needs no
-//!    node: an image shows the old end, or the new last block and the new end.
+//! 3. While claims of holes lie beyond the size, a floor of [`TAIL`] keeps the size that covers them: an image shows
+//!    the old end, or the new last block and the new end.
 //!
 //! Reference: `spec/soft-updates.md` §4.3, §6.11; `spec/fsck-and-crash.md` G8.
 
 use super::Engine;
 use super::arena::Arena;
-use super::claims::{Claim, pointer_of};
-use super::graph::{Floor, Id, Level, Node, State, What};
+use super::claims::{Claim, first_of_slot, pointer_of};
+use super::graph::{Floor, Id, Node, State, What};
 use super::inodes::More;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{FragRun, PtrSlot};
-use ffs_ondisk::geometry::NDADDR;
+use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
 use smallvec::SmallVec;
 
@@ -47,12 +49,9 @@ impl Engine {
     /// See [`crate::ordering::Ordering::hole_made`].
     pub(super) fn hole_made(&mut self, ino: Ino, index: usize, old: FragRun) {
         let slots = self.more_of(ino).map(|m| m.slots.as_slice()).unwrap_or_default();
-        let later =
-            slots.iter().filter(|(i, _)| usize::from(*i) > index && usize::from(*i) < NDADDR);
-        let later = later.filter_map(|(_, c)| c.versions.last().copied());
-        let later: SmallVec<[Id; 4]> = later.filter(|id| !self.is_hole(*id)).collect();
-        if !later.is_empty() && holds(Rule::BlockBeforeHole) {
-            self.claim_hole(ino, index, old, &later);
+        let held_back = slots.iter().any(|(i, _)| usize::from(*i) > index);
+        if held_back && holds(Rule::BlockBeforeHole) {
+            self.claim_hole(ino, index, old);
         }
     }
 
@@ -74,7 +73,7 @@ impl Engine {
         };
         let mut shown = before;
         for &(index, old) in cleared {
-            if self.claim_hole(ino, index, old, &[]) {
+            if self.claim_hole(ino, index, old) {
                 let end = self.g.lblktosize(Lbn(index as u64 + 1));
                 shown = shown.max(if index < NDADDR { end.min(size) } else { size });
             }
@@ -118,9 +117,9 @@ impl Engine {
         in_hole.then(|| (last, more.cut_tail(&self.nodes)))
     }
 
-    /// Pointer `index`, which names `old`, is cleared; images show what they may show of it before until the claims
-    /// `on` are durable. Tells whether they may show anything: a block that the device never saw is a hole there.
-    fn claim_hole(&mut self, ino: Ino, index: usize, old: FragRun, on: &[Id]) -> bool {
+    /// Pointer `index`, which names `old`, is cleared, and images may show what they may show of it before. Tells
+    /// whether they may show anything: a block that the device never saw is a hole there.
+    fn claim_hole(&mut self, ino: Ino, index: usize, old: FragRun) -> bool {
         let slot = match index.checked_sub(NDADDR) {
             None => PtrSlot::Direct(ino, index),
             Some(root) => PtrSlot::IndirectRoot(ino, root),
@@ -129,11 +128,7 @@ impl Engine {
         let in_hole = chain.base.is_none() && chain.versions.len() == 1;
         let last = chain.versions.last().copied();
         let unseen = last.filter(|&id| self.state(id) == Some(State::Never));
-        if let Some(gone) = unseen.filter(|_| in_hole) {
-            // What waits for it waits for the file's end instead.
-            if let Some(&on) = on.last() {
-                self.pass(gone, Some(on));
-            }
+        if in_hole && unseen.is_some() {
             return false;
         }
         let run = FragRun { at: FragNo::HOLE, frags: 0 };
@@ -148,11 +143,41 @@ impl Engine {
                 (c.frees, c.names) = (gone.frees, gone.names);
             }
         }
-        for &on in on {
-            self.need_node(id, on, Level::Durable, false);
-        }
         self.chain_entry(slot, None).versions.push(id);
         true
+    }
+
+    /// Which value of each chain an image of `d` shows, in the order of the slots; `kept`: see
+    /// [`Engine::tail_kept`].
+    pub(super) fn shown_slots(
+        &self,
+        d: &Dinode,
+        more: &More,
+        kept: Option<(usize, u64)>,
+    ) -> SmallVec<[Option<usize>; 2]> {
+        let mut behind = NDADDR + NIADDR;
+        let mut is_shown = false;
+        let mut all: SmallVec<[Option<usize>; 2]> = SmallVec::new();
+        for (i, chain) in more.slots.iter().rev() {
+            let i = usize::from(*i);
+            // Pointers without a chain are as they are stored.
+            is_shown |= (i + 1..behind).any(|k| pointer_of(d, k) != 0);
+            behind = i;
+            let start = self.g.lblktosize(first_of_slot(&self.g, i));
+            let hole_waits = match kept {
+                Some((last, _)) if i > last => true,
+                _ => !is_shown && start < d.size,
+            };
+            let waits =
+                |k| hole_waits && chain.versions.get(k).is_some_and(|id: &Id| self.is_hole(*id));
+            let which = self.shown_but(chain, pointer_of(d, i), waits);
+            let run = which.and_then(|k| chain.versions.get(k)).map(|id| self.run_of(*id));
+            let run = run.unwrap_or(chain.base);
+            is_shown |= run.is_some_and(|run| run.at != FragNo::HOLE);
+            all.push(which);
+        }
+        all.reverse();
+        all
     }
 
     /// The holes of a file that images do not show yet.

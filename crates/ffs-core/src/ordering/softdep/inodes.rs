@@ -70,6 +70,8 @@ pub(super) struct More {
     /// lost pointers (or `TAIL`), and in the order in which they were set.
     pub(super) floors: BTreeMap<(i64, u64), Id>,
     pub(super) ext: Option<Id>,
+    /// An exchange gave the file one of its names that are not anchored.
+    pub(super) exchanged: bool,
     /// The name that will make a new directory reachable.
     pub(super) anchor: Option<Id>,
     /// The `..` that names its new parent.
@@ -128,6 +130,7 @@ impl More {
             && self.unlinks.is_empty()
             && self.freed.is_empty()
             && self.reserved == 0
+            && !self.exchanged
             && self.reach.is_none()
             && (self.ext, self.anchor, self.dotdot, self.parent) == (None, None, None, None)
     }
@@ -296,6 +299,9 @@ impl Engine {
     /// Drops the record if it says nothing.
     pub(super) fn tidy(&mut self, ino: Ino) {
         let Some(rec) = self.inodes.get_mut(&ino) else { return };
+        if let Some(more) = rec.more.as_mut().filter(|_| rec.names.is_empty()) {
+            more.exchanged = false;
+        }
         if rec.more.as_ref().is_some_and(|m| m.is_empty()) {
             rec.more = None;
         }

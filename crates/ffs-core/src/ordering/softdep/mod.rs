@@ -447,6 +447,12 @@ impl Ordering for SoftUpdates {
     fn reached(&self, goal: Goal) -> bool {
         self.0.lock().reached(goal)
     }
+    fn note_exchanged(&self, ino: Ino) {
+        self.0.lock().note_exchanged(ino);
+    }
+    fn is_exchanged(&self, ino: Ino) -> bool {
+        self.0.lock().is_exchanged(ino)
+    }
     fn name_is_settled(&self, at: DirPos) -> bool {
         self.0.lock().name_is_settled(at)
     }

@@ -14,7 +14,7 @@
 //! Reference: `spec/soft-updates.md` §4.6, §6.1 to §6.10.
 
 use super::graph::{Cond, Id, Level, Name, Need, State, What};
-use super::inodes::{Init, More};
+use super::inodes::More;
 use super::list::List;
 use super::memory::take;
 use super::{Engine, records};
@@ -166,7 +166,7 @@ impl Engine {
             self.succeed_reserved(at, id);
         }
         self.enter(at, NOTHING, id);
-        self.list(id, at, target.ino);
+        self.list(id, at, target.ino, kind);
         if kind == NameKind::Mkdir {
             self.more(target.ino).anchor = Some(id);
         }
@@ -334,15 +334,13 @@ impl Engine {
 
     /// Lists the name with its inode; to be anchored it needs its directory to be. The rest of the way is
     /// asked for when it is on the device: see [`Engine::name_written`], [`Engine::need_size`].
-    pub(super) fn list(&mut self, id: Id, at: DirPos, ino: Ino) {
+    pub(super) fn list(&mut self, id: Id, at: DirPos, ino: Ino, kind: NameKind) {
         let anchor = self.anchor_of(at.dir).filter(|&a| a != id && holds(Rule::Anchored));
         if let Some(anchor) = anchor {
             self.need_node(id, anchor, Level::Anchored, true);
         }
-        let rec = self.rec(ino);
-        let published = rec.init == Init::Done || !rec.names.is_empty();
-        rec.names.push(id);
-        if published {
+        self.rec(ino).names.push(id);
+        if kind == NameKind::Plain {
             self.note_published(id);
         }
     }

@@ -71,7 +71,7 @@ impl Engine {
             }
         }
         self.lower_parent(old.ino, gone, Some(id), None);
-        self.list(id, at, new.ino);
+        self.list(id, at, new.ino, kind);
         self.drain();
     }
 
@@ -100,11 +100,16 @@ impl Engine {
         // A trial of what has to wait; it becomes the record's last value if anything does.
         let id = self.new_value(at, NOTHING);
         self.guard_inside(id, old.ino, gone);
-        let retracted = own.and_then(|own| self.retract(own, old.ino, at, id));
+        let bare =
+            |c: &mut Chain| c.base() == NOTHING && c.versions.iter().all(|v| Some(*v) == own);
+        let is_bare = self.record(at).is_some_and(bare);
+        let retracted = own.and_then(|own| {
+            let shown = !is_bare && !gone.moved;
+            self.remove_own(own, old.ino, (at, id), shown)
+        });
         let seen = retracted.is_none();
         let left = retracted.unwrap_or_default();
-        let bare = |c: &mut Chain| c.base() == NOTHING && c.versions.is_empty();
-        if !seen && self.record(at).is_some_and(bare) {
+        if !seen && is_bare {
             // The device never saw the name, nor another in its place.
             self.drop_record(at);
             self.fulfil(id);
@@ -128,16 +133,7 @@ impl Engine {
         if self.nodes.get(id).is_some_and(|n| n.needs.is_empty() && n.dependents.is_empty()) {
             self.fulfil(id);
             self.remove_plainly(at, (key, seq), hash);
-            for action in left.actions {
-                // What the device shows under the name is another's: its count knows when that is gone.
-                if let Some(What::Unlink { name: tag, .. }) =
-                    self.nodes.get_mut(action).map(|n| &mut n.what)
-                {
-                    *tag = NonZeroU64::new(seq).map(|seq| (hash, seq));
-                }
-                self.need_block_at(action, key, seq);
-                self.act_if_free(action);
-            }
+            self.follow_block(&left.actions, (key, seq), hash);
             if seen {
                 self.lower(old, gone, None, Some((hash, key, seq)));
             }
@@ -159,6 +155,20 @@ impl Engine {
         self.lower_parent(old.ino, gone, Some(id), None);
         self.drain();
         true
+    }
+
+    /// What hung on a name that is taken out of its block at once follows when the block is written.
+    fn follow_block(&mut self, actions: &[Id], (key, seq): (BufKey, u64), hash: u64) {
+        for &action in actions {
+            // What the device shows under the name is another's: its count knows when that is gone.
+            if let Some(What::Unlink { name: tag, .. }) =
+                self.nodes.get_mut(action).map(|n| &mut n.what)
+            {
+                *tag = NonZeroU64::new(seq).map(|seq| (hash, seq));
+            }
+            self.need_block_at(action, key, seq);
+            self.act_if_free(action);
+        }
     }
 
     /// The name just entered for the directory `dir` waits for its `..`: of two names a check keeps the
@@ -242,18 +252,14 @@ impl Engine {
     /// forgotten, and what hung on it is left to the caller; else others must not count on it any more. What
     /// waited for the name waits for another one of the file, or for the record to change.
     fn retract(&mut self, own: Id, ino: Ino, at: DirPos, next: Id) -> Option<Left> {
-        self.unlist(ino, own);
-        let heir = self.newest_name(ino);
+        let heir = self.succeed(own, ino);
         let in_chain = self.record(at).is_some_and(|c| c.versions.contains(&own));
         let can_pass = heir.is_none_or(|h| self.can_pass(own, h, |d| !self.is_action(d)));
-        if self.anchor_of(ino) == Some(own) {
-            self.more(ino).anchor = heir;
-        }
         if !can_pass {
             return None;
         }
         if !in_chain || self.state(own) != Some(State::Never) {
-            self.pass_some(own, heir, |e, dep| !e.is_action(dep));
+            self.pass_some(own, heir, |e, dep| !e.is_action(dep) && !e.is_order(dep));
             return None;
         }
         if let Some(c) = self.record(at) {
@@ -265,9 +271,44 @@ impl Engine {
         }
         let changed = || self.can_pass(own, next, |_| true).then_some(next);
         let to = heir.or_else(changed);
+        let orders = self.orders_of(own);
         self.pass(own, to);
         self.cancel(own);
+        // The device may show what the name had replaced: that has to be gone, too.
+        for order in orders {
+            if !self.reaches(next, order) {
+                self.need_node(order, next, Level::Anchored, false);
+            }
+        }
         Some(left)
+    }
+
+    /// The name `own` of `ino` is removed, with value `id` of its record. What the device shows in its place (`shown`)
+    /// must not go before the names that were given earlier: if `own` is one of those, it is there first. Else as
+    /// [`Engine::retract`].
+    fn remove_own(
+        &mut self,
+        own: Id,
+        ino: Ino,
+        (at, id): (DirPos, Id),
+        shown: bool,
+    ) -> Option<Left> {
+        let barred = |e: &Engine| e.orders_of(own).iter().any(|dep| e.is_barrier(*dep));
+        if shown && barred(self) {
+            self.succeed(own, ino);
+            return None;
+        }
+        self.retract(own, ino, at, id)
+    }
+
+    /// `own` is no name of `ino` any more: answers the newest of its others, which makes it reachable.
+    fn succeed(&mut self, own: Id, ino: Ino) -> Option<Id> {
+        self.unlist(ino, own);
+        let heir = self.newest_name(ino);
+        if self.anchor_of(ino) == Some(own) {
+            self.more(ino).anchor = heir;
+        }
+        heir
     }
 
     /// `id` needs these names to be anchored.
@@ -321,6 +362,21 @@ impl Engine {
         }
         self.barrier = before;
         before
+    }
+
+    /// The barriers and sync points that wait for the name.
+    fn orders_of(&self, name: Id) -> SmallVec<[Id; 2]> {
+        let deps = self.nodes.get(name).map(|n| n.dependents.iter().copied());
+        deps.into_iter().flatten().filter(|dep| self.is_order(*dep)).collect()
+    }
+
+    fn is_order(&self, id: Id) -> bool {
+        let what = self.nodes.get(id).map(|n| &n.what);
+        matches!(what, Some(What::Barrier | What::SyncPoint))
+    }
+
+    fn is_barrier(&self, id: Id) -> bool {
+        matches!(self.nodes.get(id).map(|n| &n.what), Some(What::Barrier))
     }
 
     /// The removal `id` waits for the barrier; not if that waits for it, or for what will hang on it.

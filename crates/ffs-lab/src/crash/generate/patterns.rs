@@ -150,6 +150,13 @@ const PATTERNS: &[&str] = &[
     // Directories that changed places, half of it durable, and came back, or moved on.
     "exchange /A/C /B/e\nfsync /B\nexchange /A/C /B/e\nfdatasync /B/e",
     "exchange /A/C /B/e\nfsync /B\nrename /B/e /A/z\nrename /A/C /B/e\nfsync /A/z\nwait 31",
+    // A name replaced and removed after an older rename; a name that an exchange gave renamed before it is there.
+    "rename /foo /A/x\ncreate /B/t\nappend /B/t 3\nrename /B/t /B/foo\nunlink /B/foo\nfsync /A/foo",
+    "rename /foo /A/x\ncreate /B/t\nrename /B/t /B/foo\nunlink /A/foo\nunlink /B/foo\nwait 31",
+    "tmpfile /A/n 3000\nunlink /B/foo\nfsync /foo",
+    "rename /A/foo /B/foo\nunlink /B/l\nrename /B/foo /A/moved\nfsync /foo",
+    "exchange /A/foo /B/foo\nrename /B/foo /A/C/q\nfsync /foo",
+    "mkdir /A/D\nmkdir /B/E\nsync\nexchange /A/D /B/E\nrename /B/E /A/C/q\nfsync /foo",
 ];
 
 /// Files that make a directory grow over a fragment and a block.

@@ -14,6 +14,7 @@ use super::super::raw::{Inode, Tree};
 use super::content::Seen;
 use super::leniency::Leniency;
 use super::names::{Cell, Fit};
+use super::renames::Publication;
 use super::{Condition, Expectation, Promise, Soft};
 
 /// The root directory's inode.
@@ -58,6 +59,7 @@ impl Expectation {
         self.missing(&walk, out);
         self.renames(&walk, out);
         self.exchanges(&walk, out);
+        self.removals(&walk, out);
         for (obj, ino) in walk.found.clone() {
             if let Some(inode) = tree.inode(ino) {
                 self.object(&mut walk, obj, inode, out);
@@ -225,6 +227,32 @@ impl Expectation {
                 let [one, other] = cells.map(|cell| name(cell).unwrap_or_default());
                 let what = format!("of the exchange of {one} and {other} one half was done");
                 out.push(Violation::new("X7", what));
+            }
+        }
+    }
+
+    /// A name that was removed is gone only if the names are there that renames and links gave before.
+    fn removals(&self, walk: &Walk<'_>, out: &mut Vec<Violation>) {
+        if !matches!(self.promise, Promise::SoftUpdates(_)) {
+            return;
+        }
+        let names = &self.model.names;
+        let cell_of = |at: usize| {
+            let cell = names.cells.get(at).filter(|cell| walk.found.contains_key(&cell.dir));
+            cell.filter(|_| !walk.broken.contains(&at))
+        };
+        let shown = |cell: &Cell| String::from_utf8_lossy(&cell.name).into_owned();
+        for &(at, place) in &names.removed {
+            let Some(gone) = cell_of(at) else { continue };
+            let is_gone = walk.values.get(at) == Some(&None)
+                && gone.places(None).is_some_and(|(first, _)| first >= place);
+            let Some(&since) = gone.since.get(place).filter(|_| is_gone) else { continue };
+            let owed = |p: &&Publication| p.is_owed(since, &names.cells, &walk.values);
+            let named = |p: &Publication| Some((p.obj, cell_of(p.cell)?));
+            if let Some((obj, cell)) = names.published.iter().filter(owed).find_map(named) {
+                let (name, gone) = (shown(cell), shown(gone));
+                let what = format!("{gone} is removed, but {obj}, before that, is not yet {name}");
+                out.push(Violation::new("X8", what));
             }
         }
     }

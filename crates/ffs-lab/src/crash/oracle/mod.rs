@@ -12,6 +12,7 @@
 //! | X4 | a durable name is missing, or an older value of it is back |
 //! | X5 | a name is there that nobody gave |
 //! | X7 | after a repair one name of an exchange has its new file, the other its old one |
+//! | X8 | a removed name is gone, but a name that a rename or a link gave before is not there |
 //! | X6, LINK | after a repair fragments are lost, or link counts wrong |
 //! | F6 | a file shows what is not its own |
 //! | F10 | a name leads to an inode of another life |

@@ -37,6 +37,8 @@ pub(super) struct Model {
     pub(super) lives: BTreeMap<Life, ObjId>,
     /// Objects that the workload worked on.
     pub(super) touched: BTreeSet<ObjId>,
+    /// What was made last, if its name comes next: by which operation.
+    made: Option<(ObjId, Option<u32>)>,
     /// Nothing happened after the last sync.
     pub(super) quiet: bool,
     /// What files may hold if a further part of their changes is durable (G18), as far as it was needed.
@@ -64,6 +66,12 @@ impl Model {
         let done = !Leniency::UnderWay.grants(stage != Stage::Done);
         // Names are durable when the call returns.
         let prompt = promise == Promise::SyncOrdered;
+        self.made = match &step.what {
+            Happening::Made { obj, .. } => Some((*obj, step.op)),
+            // Named by the call that made it, and not by a later link.
+            Happening::NameSet { .. } => self.made.filter(|(_, op)| *op == step.op),
+            _ => None,
+        };
         match &step.what {
             Happening::Fsynced { obj, data_only } if done => {
                 self.fsynced(*obj, *data_only, step.began, promise);
@@ -95,7 +103,10 @@ impl Model {
                 self.objects.insert(*obj, object);
                 self.lives.insert(*life, *obj);
             }
-            Happening::NameSet { name, obj } => self.names.set(name, *obj, self.changes(*obj)),
+            Happening::NameSet { name, obj } => {
+                let is_new = self.made.is_some_and(|(made, _)| made == *obj);
+                self.names.set(name, *obj, self.changes(*obj), is_new);
+            }
             Happening::NameGone { name, .. } => self.names.clear(name),
             Happening::Renamed { from, to, obj, .. } => {
                 self.names.rename(from, to, *obj, self.changes(*obj));

@@ -95,6 +95,8 @@ pub(super) struct Names {
     pub(super) renames: Vec<Rename>,
     pub(super) exchanges: Vec<Exchange>,
     pub(super) published: Vec<Publication>,
+    /// Names removed: the cell, and the place of the "nothing" there.
+    pub(super) removed: Vec<(usize, usize)>,
     /// Cells of each directory by component.
     dirs: BTreeMap<ObjId, BTreeMap<Vec<u8>, usize>>,
     objects: Vec<Named>,
@@ -163,17 +165,18 @@ impl Names {
         place
     }
 
-    /// A name was entered. `changes`: how many content changes the object has seen.
-    pub(super) fn set(&mut self, name: &Name, obj: ObjId, changes: usize) {
+    /// A name was entered. `changes`: how many content changes the object has seen; `is_new`: the same call made it.
+    pub(super) fn set(&mut self, name: &Name, obj: ObjId, changes: usize, is_new: bool) {
         let cell = self.cell(name);
         let place = self.assign(cell, Some(obj));
-        self.published.push(Publication { cell, place, obj, changes });
+        self.published.push(Publication { cell, place, obj, changes, is_new });
     }
 
     /// A name was removed.
     pub(super) fn clear(&mut self, name: &Name) {
         let cell = self.cell(name);
-        self.assign(cell, None);
+        let place = self.assign(cell, None);
+        self.removed.push((cell, place));
     }
 
     /// The present value of a cell is durable.

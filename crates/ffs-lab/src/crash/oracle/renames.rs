@@ -5,6 +5,7 @@
 //! References: `spec/fsck-and-crash.md` §9 G15, G16, G19, §11.4 X2.
 
 use super::super::history::{Name, ObjId};
+use super::leniency::Leniency;
 use super::names::{Cell, Fit, Names};
 
 /// A rename: where its values stand in the two cells.
@@ -34,6 +35,8 @@ pub(super) struct Publication {
     pub(super) obj: ObjId,
     /// How many content changes the object had seen.
     pub(super) changes: usize,
+    /// Whether the call that gave the name had made the object: no rename, exchange or link.
+    pub(super) is_new: bool,
 }
 
 /// Two names that changed places.
@@ -74,7 +77,8 @@ impl Names {
         self.object(obj).left.push((from, left));
         let (from, to) = ((from, left), (to, entered));
         self.renames.push(Rename { from, to, obj, replaces, promised });
-        self.published.push(Publication { cell: to.0, place: to.1, obj, changes });
+        let new = Publication { cell: to.0, place: to.1, obj, changes, is_new: false };
+        self.published.push(new);
     }
 
     /// Two names changed places: `moved` got the name `other`, `away` the name `one`; each with its number of
@@ -94,7 +98,7 @@ impl Names {
             self.set_anchored(obj, anchored);
         }
         for ((cell, place), (_, (obj, changes))) in sides.into_iter().zip(new) {
-            self.published.push(Publication { cell, place, obj, changes });
+            self.published.push(Publication { cell, place, obj, changes, is_new: false });
         }
         for ((cell, obj), (_, place)) in before.into_iter().zip(sides) {
             self.object(obj).left.push((cell, place));
@@ -161,20 +165,31 @@ impl Rename {
         let places = |at: usize| cells.get(at)?.places(seen.get(at).copied().flatten());
         let (Some(from), Some(to)) = (places(self.from.0), places(self.to.0)) else { return false };
         let lost = from.0 >= self.from.1 && to.1 < self.to.1;
-        lost && !self.moved_on(cells, seen)
-    }
-
-    /// Whether the object has a name that it got after this rename: the name in between may have been spared.
-    fn moved_on(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
-        let entered = cells.get(self.to.0).and_then(|cell| cell.since.get(self.to.1));
-        cells.iter().zip(seen).any(|(cell, &value)| {
-            let last = cell.places(value).and_then(|(_, last)| cell.since.get(last));
-            value == Some(self.obj) && last > entered
-        })
+        lost && !moved_on(self.obj, self.to, cells, seen)
     }
 }
 
+/// Whether the object has a name that it got after the one `to`: that may have been spared.
+fn moved_on(obj: ObjId, to: (usize, usize), cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
+    let entered = cells.get(to.0).and_then(|cell| cell.since.get(to.1));
+    cells.iter().zip(seen).any(|(cell, &value)| {
+        let last = cell.places(value).and_then(|(_, last)| cell.since.get(last));
+        value == Some(obj) && last > entered
+    })
+}
+
 impl Publication {
+    /// Whether a rename, an exchange or a link gave the name before the moment `since`, and the name surely
+    /// has an older value.
+    pub(super) fn is_owed(&self, since: u32, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
+        let Some(cell) = cells.get(self.cell).filter(|_| !self.is_new) else { return false };
+        let given = cell.since.get(self.place).is_some_and(|&at| at < since);
+        let places = cell.places(seen.get(self.cell).copied().flatten());
+        let older = places.is_some_and(|(_, last)| last < self.place);
+        let to = (self.cell, self.place);
+        given && older && !Leniency::SkippedName.grants(moved_on(self.obj, to, cells, seen))
+    }
+
     /// Whether the name surely has the value that it got then, or the same of a later call.
     pub(super) fn is_seen(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
         let value = seen.get(self.cell).copied().flatten();
