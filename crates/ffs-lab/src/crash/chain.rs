@@ -20,7 +20,7 @@ use ffs_ondisk::geometry::NDADDR;
 use super::geometry::Base;
 use super::history::{Attrs, Happening, Life, Name, ObjId, ObjKind, ROOT, Step};
 use super::raw::{Checker, Inode, Tree};
-use super::record::Recording;
+use super::record::{self, Recording};
 use super::tag::SECTOR;
 
 /// The root directory's inode.
@@ -33,7 +33,7 @@ type Lives = BTreeMap<Life, (ObjId, ObjKind)>;
 pub(super) fn next(base: &Base, recording: &Recording, image: Vec<u8>, print: u64) -> Option<Base> {
     let mut checker = Checker::new();
     let found = checker.check(&image);
-    if !found.violations.is_empty() {
+    if !found.violations.is_empty() || !record::is_mountable(&image) {
         return None;
     }
     let lives = recording.history.steps.iter().filter_map(|step| match &step.what {

@@ -192,6 +192,13 @@ pub(super) fn mount(
     Ok((fs, clock))
 }
 
+/// Whether a mount takes the volume without being told to: not if its superblock is torn.
+pub(super) fn is_mountable(image: &[u8]) -> bool {
+    let device = Arc::new(MemDevice::from_bytes(image));
+    let options = MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() };
+    mount(device, &options, 1).is_ok()
+}
+
 /// Does `ops` on a copy of `base` that is `device`; what is there then, and how it came there.
 pub(super) fn prepare(base: &Base, device: &MemDevice, ops: &[Op]) -> Result<(Tree, Vec<Step>)> {
     let shared: Arc<MemDevice> = Arc::new(device.snapshot());

@@ -109,6 +109,8 @@ pub(super) struct Content {
     pages: Vec<[u8; SECTOR]>,
     /// The eras there are.
     eras: u64,
+    /// It was found, after a crash, and ended in a hole.
+    ended_in_hole: bool,
 }
 
 /// Follows a file through its changes.
@@ -187,6 +189,7 @@ impl Builder {
                     self.behind = behind.iter().copied().collect();
                 }
                 self.short = Leniency::EndHole.grants(least < size).then_some(*least);
+                self.out.ended_in_hole = least < size;
             }
             Change::Zeroed(bytes) => self.put(bytes, |_, part| part.fill(0)),
         }
@@ -367,7 +370,7 @@ impl Content {
     }
 
     /// Whether a check may shorten the file from `least` bytes to `size`: it needs indirect blocks, for which the
-    /// size is not rolled back, and of what is durable nothing need be there between the two. A file that only
+    /// size is not rolled back, or an earlier crash left it so; and of what is durable nothing need be there between the two. A file that only
     /// has direct blocks never ends before the smallest size it had.
     fn may_end_in_hole(&self, size: u64, least: u64, most: u64, block: u64) -> bool {
         let indirect = most > NDADDR as u64 * block;
@@ -377,7 +380,8 @@ impl Content {
             s.contents.iter().any(|(at, eras)| eras & 1 == 1 && page(*at) == Some(&ZEROS))
         };
         let mut all = self.sectors.iter().filter(|s| within.contains(&s.index));
-        indirect && self.has_other_sizes() && all.all(|s| s.zero & 1 == 1 || zeros(s))
+        let may = self.ended_in_hole || self.has_other_sizes();
+        indirect && may && all.all(|s| s.zero & 1 == 1 || zeros(s))
     }
 
     /// The eras that explain `part` of a sector.
