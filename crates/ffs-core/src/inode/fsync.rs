@@ -253,7 +253,7 @@ impl InodeTable {
         let wrote = self.write_towards(&mut requests, all);
         let moved = wrote > 0 || worked > 0 || self.progress() != before;
         for r in requests {
-            r.passes += u32::from(moved);
+            r.passes += u32::from(wrote > 0);
             r.idle = if moved { 0 } else { r.idle + 1 };
             if r.error.is_none() && (r.idle > IDLE || r.passes > PASSES) {
                 r.error = Some(Error::Unwritten);

@@ -541,20 +541,24 @@ impl Engine {
     /// yet the block that becomes the last one, so the file would end in a hole, and a check shorten it by
     /// that. Nothing that the claim needs needs this block; and who has nothing else to write writes it.
     pub(super) fn awaits_last(&self, key: BufKey) -> bool {
-        let BufKey::File(ino, block) = key else { return false };
+        self.awaited_last(key).is_some()
+    }
+
+    /// The claim that [`Engine::awaits_last`] is about.
+    pub(super) fn awaited_last(&self, key: BufKey) -> Option<Id> {
+        let BufKey::File(ino, block) = key else { return None };
         let held = |index: u32| {
             let claim = self.newest_claim(PtrSlot::Indirect { ino, block, index });
             let unready = |id| self.nodes.get(id).is_some_and(|n| !n.ready());
-            claim.is_some_and(|id| unready(id) || !self.reaches_to(key, index))
+            claim.filter(|&id| unready(id) || !self.reaches_to(key, index))
         };
-        let Some(more) = self.more_of(ino) else { return false };
-        let mut floors = more.floors.range((block, 0)..=(block, u64::MAX));
-        floors.any(|(_, id)| match self.nodes.get(*id) {
-            Some(n) => match &n.what {
-                What::Floor(floor) => n.needs(Cond::Block(key)) && floor.last.is_some_and(held),
-                _ => false,
-            },
-            None => false,
+        let mut floors = self.more_of(ino)?.floors.range((block, 0)..=(block, u64::MAX));
+        floors.find_map(|(_, id)| {
+            let n = self.nodes.get(*id)?;
+            match &n.what {
+                What::Floor(floor) if n.needs(Cond::Block(key)) => floor.last.and_then(held),
+                _ => None,
+            }
         })
     }
 

@@ -84,6 +84,7 @@ impl Engine {
         }
         let held_by = self.blocks.get(&key).map(|r| r.held_by.as_slice()).unwrap_or_default();
         held_by.iter().for_each(|key| w.block(*key));
+        self.awaited_last(key).into_iter().for_each(|id| w.node(id));
     }
 
     /// What shows the inode as it is stored now, with or without its newest pointers.
