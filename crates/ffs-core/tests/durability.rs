@@ -6,12 +6,13 @@ mod common;
 use common::errno;
 use ffs_admin::fsck::{Fsck, FsckOptions};
 use ffs_core::{
-    Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, TunableValues, Vnode, WriteMode,
+    Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, SetAttr, SetIdBits, SetTime,
+    TunableValues, Vnode, WriteMode, XattrNamespace, XattrSet,
 };
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::fault::{Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, MemDevice, Operation};
-use ffs_ondisk::{Endian, Format};
+use ffs_ondisk::{Endian, FileFlags, Format, Timespec};
 use std::sync::Arc;
 
 const EIO: i32 = 5;
@@ -234,4 +235,89 @@ fn fsynced_files_outlive_a_kill_in_inode_blocks_made_for_them() {
             assert_eq!(buf, content.as_bytes());
         }
     }
+}
+
+/// What of a file's attributes can be asked for.
+type Seen = (u16, u32, u32, i64, i64, FileFlags, Option<Vec<u8>>);
+
+fn seen(fs: &Ffs, v: &Vnode) -> Seen {
+    let (a, name) = (fs.getattr(v), b"note");
+    let note = fs.getxattr(&Cred::root(), v, XattrNamespace::User, name).ok();
+    (a.perm, a.uid, a.gid, a.atime.secs, a.mtime.secs, a.flags, note)
+}
+
+/// Mode, owner, times, flags and extended attributes are on the device when an fsync returns, and on a `stable`
+/// mount when the call that set them does.
+#[test]
+fn attributes_are_durable_after_fsync_and_on_a_stable_mount_at_once() {
+    for stable in [false, true] {
+        let dev = device();
+        let fs = mount(&dev, MountOptions { stable, ..with(OrderingPolicy::SoftUpdates) });
+        let c = Cred::root();
+        let v = file(&fs, "f", b"content");
+        fs.sync().unwrap();
+        let before = seen(&fs, &v);
+        let at = |secs| Some(SetTime::To(Timespec { secs, nsec: 7 }));
+        let none = SetAttr::default();
+        let changes = [
+            SetAttr { perm: Some(0o4750), ..none },
+            SetAttr { uid: Some(70_000), gid: Some(9), set_id: SetIdBits::Keep, ..none },
+            SetAttr { atime: at(1_000_000), mtime: at(2_000_000), ..none },
+            SetAttr { flags: Some(FileFlags::UF_NODUMP), ..none },
+        ];
+        let after = |what: &str| {
+            let left: Dev = Arc::new(FaultInjector::new(dev.inner().snapshot(), Vec::new()));
+            let left = mount(&left, MountOptions { read_only: true, ..MountOptions::default() });
+            let found = left.lookup(&c, &left.root().unwrap(), b"f").unwrap();
+            assert_eq!(seen(&left, &found), seen(&fs, &v), "stable: {stable}: {what}");
+        };
+        for change in &changes {
+            fs.setattr(&c, &v, change).unwrap();
+            if !stable {
+                fs.fsync(&v, false).unwrap();
+            }
+            after(&format!("{change:?}"));
+        }
+        fs.setxattr(&c, &v, XattrNamespace::User, b"note", &[5; 100], XattrSet::Any).unwrap();
+        if !stable {
+            fs.fsync(&v, false).unwrap();
+        }
+        after("an extended attribute");
+        let now = seen(&fs, &v);
+        assert!(before.0 != now.0 && before.1 != now.1 && before.4 != now.4 && now.6.is_some());
+    }
+}
+
+/// Space that was given up is free a minute later, though nobody asks for it.
+#[test]
+fn space_comes_back_within_a_minute() {
+    let dev = device();
+    let clock = Arc::new(ManualClock::new(Timestamp::new(common::START, 0)));
+    let env = Env::seeded(clock.clone(), 1);
+    let options = with(OrderingPolicy::SoftUpdates);
+    let fs = Ffs::mount(Arc::clone(&dev) as Arc<dyn BlockDevice>, &options, env).unwrap();
+    // Without what will be free.
+    let free = || {
+        let totals = fs.statfs().totals;
+        (totals.nbfree, totals.nffree, totals.nifree)
+    };
+    let pass = |seconds| {
+        for _ in 0..seconds {
+            clock.advance(std::time::Duration::from_secs(1));
+            fs.tick().unwrap();
+        }
+    };
+    let before = free();
+    for n in 0..20 {
+        drop(file(&fs, &format!("f{n}"), &[3; 300_000]));
+    }
+    fs.sync().unwrap();
+    let full = free();
+    let root = fs.root().unwrap();
+    for n in 0..20 {
+        fs.unlink(&Cred::root(), &root, format!("f{n}").as_bytes()).unwrap();
+    }
+    assert_eq!(free(), full, "the device still has the names");
+    pass(60);
+    assert_eq!(free(), before);
 }

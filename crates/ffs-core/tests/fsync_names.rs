@@ -286,6 +286,57 @@ fn a_name_replaced_and_removed_goes_after_older_renames() {
     }
 }
 
+/// An fdatasync that has metadata to write covers older names, too; one that has none writes the content alone.
+#[test]
+fn an_fdatasync_with_metadata_to_write_covers_older_names() {
+    let w = world(FsyncScope::All);
+    let v = w.file(&w.root, "log");
+    write(&w, &v, "one line");
+    w.fs.sync().unwrap();
+    let (d, moved) = (w.dir(&w.root, "d"), w.file(&w.root, "before"));
+    mv(&w, (&w.root, "before"), (&d, "after"));
+    w.fs.write(&Cred::root(), &v, 60_000, b"more", WriteMode::default()).unwrap();
+    w.fs.fsync(&v, true).unwrap();
+    let fs = after_a_cut(w.dev.inner());
+    assert_eq!(tree(&fs), tree(&w.fs));
+    assert_eq!(fs.getattr(&at(&fs, "log").unwrap()).size, 60_004);
+    drop((v, d, moved));
+    w.end();
+}
+
+/// A name is removed from the device only after the names that renames and links gave before, whatever was
+/// synced: programs remove what a new name has replaced.
+#[test]
+fn a_removal_comes_after_older_renames_and_links() {
+    for (scope, by_link) in SCOPES.into_iter().flat_map(|s| [false, true].map(|l| (s, l))) {
+        let w = world(scope);
+        let (p, q) = (w.dir(&w.root, "p"), w.dir(&w.root, "q"));
+        let (new, old) = (w.file(&p, "new"), w.file(&q, "old"));
+        write(&w, &new, "new");
+        write(&w, &old, "old");
+        w.fs.sync().unwrap();
+        if by_link {
+            w.fs.link(&Cred::root(), &new, &p, b"current").unwrap();
+        } else {
+            mv(&w, (&p, "new"), (&p, "current"));
+        }
+        let before = w.record();
+        w.fs.unlink(&Cred::root(), &q, b"old").unwrap();
+        w.fs.fsync(&q, false).unwrap();
+        let mut seen = [0; 2];
+        w.each_write(&before, |dev, offset| {
+            let fs = after_a_cut(dev);
+            let there = [content(&fs, "p/current"), content(&fs, "q/old")];
+            let which = format!("{scope:?}, by link: {by_link}, a write at {offset}: {there:?}");
+            assert!(there.iter().any(Option::is_some), "{which}");
+            seen[usize::from(there[1].is_none())] += 1;
+        });
+        assert!(seen.iter().all(|n| *n > 0), "{scope:?}, by link: {by_link}: {seen:?}");
+        drop((p, q, new, old));
+        w.end();
+    }
+}
+
 /// Threads that call fsync at the same time share passes; each finds its own name durable when it returns.
 #[test]
 fn threads_share_an_fsync() {

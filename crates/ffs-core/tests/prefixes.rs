@@ -14,7 +14,7 @@ use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, Durability, MemDevice};
 use ffs_ondisk::superblock::FsFlags;
-use ffs_ondisk::{Endian, Format};
+use ffs_ondisk::{Endian, Format, Superblock};
 use std::sync::Arc;
 
 const SHAPES: [common::Shape; 2] =
@@ -333,6 +333,51 @@ fn a_crashed_volume_keeps_its_mark_under_another_order() {
     let now = flags(w.dev.inner());
     assert!(now.contains(FsFlags::DOSOFTDEP | FsFlags::NEEDSFSCK), "{now:?}");
     w.fs.unmount().unwrap();
+}
+
+fn set_superblock(dev: &MemDevice, change: impl FnOnce(&mut Superblock)) {
+    let read = |offset: u64, want: usize| {
+        let mut bytes = vec![0; want];
+        dev.read_at(offset, &mut bytes).map(|()| bytes)
+    };
+    let mut sb = ffs_ondisk::sbsearch::find(read, Some(dev.len_bytes())).unwrap().sb;
+    change(&mut sb);
+    dev.write_at(sb.location, &sb.encode()).unwrap();
+}
+
+/// Another system's check calls the volume clean and leaves the mark: the next unmounting takes it away.
+#[test]
+fn a_mark_that_another_check_leaves_goes_with_the_next_unmounting() {
+    for shape in SHAPES {
+        let dev = volume(shape, 8 << 20);
+        let before = flags(&dev);
+        let mark = FsFlags::DOSOFTDEP | FsFlags::SOFTDEP_TEMPORARY;
+        set_superblock(&dev, |sb| sb.set_flags(sb.flags() | mark));
+        let w = mount_on(dev, &MountOptions::default());
+        w.dir(&w.root, "d");
+        let dev = w.dev.clone();
+        w.end();
+        assert_eq!(flags(dev.inner()), before);
+    }
+}
+
+/// A volume that asks for soft updates is marked as in need of a check while it is mounted without, and only then.
+#[test]
+fn without_soft_updates_a_volume_that_asks_for_them_needs_a_check_while_it_is_mounted() {
+    for ordering in [OrderingPolicy::Sync, OrderingPolicy::None] {
+        let w = mount_on(
+            soft_volume(SHAPES[0], 8 << 20),
+            &MountOptions { ordering, ..MountOptions::default() },
+        );
+        assert!(flags(w.dev.inner()).contains(FsFlags::DOSOFTDEP | FsFlags::NEEDSFSCK));
+        w.dir(&w.root, "d");
+        let crashed = mount_on(w.dev.inner().snapshot(), &MountOptions::default());
+        assert!(crashed.fs.read_only_reason().is_some_and(|why| why.contains("ffs fsck")));
+        let dev = w.dev.clone();
+        w.end();
+        assert!(flags(dev.inner()).contains(FsFlags::DOSOFTDEP));
+        assert!(!flags(dev.inner()).contains(FsFlags::NEEDSFSCK), "{ordering:?}");
+    }
 }
 
 /// A record whose name the device never saw names another file, and then nothing: what was to follow when it named
