@@ -4,6 +4,7 @@ use crate::harness::{self, Image, as_user, errno, pattern};
 use crate::served::finish;
 use crate::{Test, sys};
 use ffs_admin::fsck::quick_check;
+use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_device::{BlockDevice, FileDevice};
 use ffs_fuse::{Control, MountError};
 use rustix::mount::{MountFlags, mount, mount_remount};
@@ -21,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("sigterm_leaves_a_clean_image", sigterm_leaves_a_clean_image),
     ("sigterm_cuts_off_those_who_stay", sigterm_cuts_off_those_who_stay),
     ("a_killed_server_leaves_what_fsck_repairs", a_killed_server_leaves_what_fsck_repairs),
+    ("a_crashed_volume_is_mounted_at_once", a_crashed_volume_is_mounted_at_once),
     ("a_second_mount_names_the_holder", a_second_mount_names_the_holder),
     ("the_background_server_is_waited_for", the_background_server_is_waited_for),
     ("errors_reach_who_mounts", errors_reach_who_mounts),
@@ -107,6 +109,38 @@ fn a_killed_server_leaves_what_fsck_repairs() {
         assert_eq!(fs::read(m.path("durable")).unwrap(), b"kept");
         m.end();
     }
+}
+
+/// With soft updates a volume that was not unmounted is mounted, and it is said that nobody checked it, until
+/// somebody does. It may be cut off and mounted again.
+fn a_crashed_volume_is_mounted_at_once() {
+    const NOTE: &str = "mounted without a check";
+    let image = Image::new();
+    let soft = TunefsOptions { soft_updates: Some(true), ..TunefsOptions::default() };
+    tunefs(&*image.device(true), &soft).unwrap();
+    for round in 0..3 {
+        let m = image.mount("rw");
+        assert_eq!(m.notes.contains(NOTE), round > 0, "{}", m.notes);
+        fs::write(m.path(&format!("f{round}")), b"kept").unwrap();
+        fs::File::open(m.path(&format!("f{round}"))).unwrap().sync_all().unwrap();
+        assert_eq!(m.signal(Signal::KILL), None);
+        image.unmount().unwrap();
+    }
+    let mut m = image.mount("rw");
+    assert!(m.notes.contains(NOTE), "{}", m.notes);
+    image.unmount().unwrap();
+    finish(m.server.as_mut().unwrap());
+    let mut m = image.mount("rw");
+    assert!(m.notes.contains(NOTE), "unmounting is no check: {}", m.notes);
+    image.unmount().unwrap();
+    finish(m.server.as_mut().unwrap());
+    image.repair();
+    let m = image.mount("rw");
+    assert!(!m.notes.contains(NOTE), "{}", m.notes);
+    for round in 0..3 {
+        assert_eq!(fs::read(m.path(&format!("f{round}"))).unwrap(), b"kept");
+    }
+    m.end();
 }
 
 fn a_second_mount_names_the_holder() {
