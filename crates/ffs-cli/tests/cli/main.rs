@@ -15,6 +15,7 @@ mod lab;
 mod messages;
 mod mount;
 mod offline;
+mod options;
 mod overwrite;
 mod stress;
 mod study;

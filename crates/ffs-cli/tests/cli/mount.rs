@@ -154,6 +154,87 @@ fn looks(at: &str) {
     fails(&["stat", "-c", "2", "nothing.img:/"], 1, "for one mount");
 }
 
+/// What the kernel's table says of the mount at `at`, after its name.
+fn entry(at: &str) -> Option<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    table
+        .lines()
+        .find_map(|line| line.split_once(&format!(" {at} ")).map(|(_, rest)| rest.to_owned()))
+}
+
+#[test]
+fn options_hold_until_they_are_changed_or_the_mount_ends() {
+    if !fuse() {
+        return;
+    }
+    let d = Dir::new();
+    let dir = d.path("mnt");
+    fs::create_dir(&dir).unwrap();
+    let (image, at) = (d.image("a.img", "16m", &["-U"]), dir.to_str().unwrap());
+    let mounted = run(&["mount", "-o", "nosuid,nodev,noexec,fsname=some", &image, at]);
+    if !mounted.status.success() {
+        return println!("skipped: cannot mount: {}", text(&mounted));
+    }
+    let first = entry(at).unwrap();
+    let turned = ok(&["sysctl", at, "kern.nbuf=500"]);
+    ok(&["mount", "-u", "-o", "ro", at]);
+    let refused = fs::write(dir.join("x"), b"x").unwrap_err();
+    ok(&["mount", "-u", "-o", "rw", at]);
+    let written = fs::write(dir.join("x"), b"x");
+    let kept = ok(&["sysctl", "-n", at, "kern.nbuf"]);
+    ok(&["umount", at]);
+    ok(&["mount", "-o", "suid,dev", &image, at]);
+    let second = entry(at).unwrap();
+    let anew = ok(&["sysctl", "-n", at, "kern.nbuf"]);
+    ok(&["umount", at]);
+    assert!(first.starts_with("rw,nosuid,nodev,noexec,") && first.contains(" some rw"), "{first}");
+    assert!(!["nosuid", "nodev", "noexec"].iter().any(|word| second.contains(word)), "{second}");
+    assert_eq!(turned, "kern.nbuf: auto -> 500\n");
+    assert_eq!((kept.as_str(), anew.as_str()), ("500\n", "auto\n"));
+    assert_eq!(refused.raw_os_error(), Some(30));
+    written.unwrap();
+    fsck_clean(Path::new(&image));
+}
+
+/// A mount in use is out of sight at once; who uses it goes on, and `umount` waits for that.
+#[test]
+fn a_lazy_unmount_waits_for_those_who_use_the_mount() {
+    if !fuse() {
+        return;
+    }
+    let d = Dir::new();
+    let dir = d.path("mnt");
+    fs::create_dir(&dir).unwrap();
+    let (image, at) = (d.image("a.img", "16m", &["-U"]), dir.to_str().unwrap());
+    let mounted = run(&["mount", &image, at]);
+    if !mounted.status.success() {
+        return println!("skipped: cannot mount: {}", text(&mounted));
+    }
+    let mut user = std::process::Command::new("sh")
+        .args(["-c", "exec 3>\"$0\"/f; echo open; read line; echo more >&3", at])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = [0; 5];
+    std::io::Read::read_exact(user.stdout.as_mut().unwrap(), &mut line).unwrap();
+    fails(&["umount", at], 1, "is in use");
+    let mut unmount = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ffs"))
+        .args(["umount", "-l", at])
+        .spawn()
+        .unwrap();
+    while entry(at).is_some() {
+        assert_eq!(unmount.try_wait().unwrap(), None, "it ended, and the mount is there");
+        std::thread::yield_now();
+    }
+    assert_eq!(unmount.try_wait().unwrap(), None, "a file is still open");
+    drop(user.stdin.take());
+    assert!(user.wait().unwrap().success());
+    assert!(unmount.wait().unwrap().success());
+    assert_eq!(ok(&["cat", &format!("{image}:/f")]), "more\n");
+    fsck_clean(Path::new(&image));
+}
+
 /// The process that holds `image`, from what a second command says.
 fn holder_of(image: &str) -> u32 {
     let stderr = fails(&["ls", image], 1, "in use by process ");
