@@ -304,6 +304,29 @@ fn an_fdatasync_with_metadata_to_write_covers_older_names() {
     w.end();
 }
 
+/// An fsync does not write the content of other files, and with `fsync=file` not their names either.
+#[test]
+fn an_fsync_leaves_out_what_it_need_not_write() {
+    for scope in SCOPES {
+        let w = world(scope);
+        let (p, q) = (w.dir(&w.root, "p"), w.dir(&w.root, "q"));
+        w.fs.sync().unwrap();
+        let other = w.file(&q, "other");
+        w.fs.write(&Cred::root(), &other, 0, &[b'x'; 1 << 20], WriteMode::default()).unwrap();
+        let v = w.file(&p, "mine");
+        write(&w, &v, "text");
+        let before = w.fs.counters();
+        w.fs.fsync(&v, false).unwrap();
+        let written = w.fs.counters().bytes_written - before.bytes_written;
+        assert!(written < 512 << 10, "{scope:?}: {written} bytes");
+        let fs = after_a_cut(w.dev.inner());
+        assert_eq!(content(&fs, "p/mine").as_deref(), Some("text"), "{scope:?}");
+        assert_eq!(at(&fs, "q/other").is_ok(), scope == FsyncScope::All, "{scope:?}");
+        drop((p, q, other, v));
+        w.end();
+    }
+}
+
 /// A name is removed from the device only after the names that renames and links gave before, whatever was
 /// synced: programs remove what a new name has replaced.
 #[test]

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Even if the server does not answer or cannot write; nothing is waited for
     #[arg(short)]
     force: bool,
-    /// Out of sight now; those who use it may go on
+    /// Out of sight now; those who use it may go on, and the command waits for them
     #[arg(short)]
     lazy: bool,
 }

@@ -154,6 +154,21 @@ fn looks(at: &str) {
     fails(&["stat", "-c", "2", "nothing.img:/"], 1, "for one mount");
 }
 
+/// A new image with soft updates, mounted with `options` on `mnt`; `None` where that is not possible.
+fn mounted(d: &Dir, options: &str) -> Option<String> {
+    if !fuse() {
+        return None;
+    }
+    fs::create_dir(d.path("mnt")).unwrap();
+    let image = d.image("a.img", "16m", &["-U"]);
+    let mounted = run(&["mount", "-o", options, &image, &d.str("mnt")]);
+    if !mounted.status.success() {
+        println!("skipped: cannot mount: {}", text(&mounted));
+        return None;
+    }
+    Some(image)
+}
+
 /// What the kernel's table says of the mount at `at`, after its name.
 fn entry(at: &str) -> Option<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -164,17 +179,9 @@ fn entry(at: &str) -> Option<String> {
 
 #[test]
 fn options_hold_until_they_are_changed_or_the_mount_ends() {
-    if !fuse() {
-        return;
-    }
     let d = Dir::new();
-    let dir = d.path("mnt");
-    fs::create_dir(&dir).unwrap();
-    let (image, at) = (d.image("a.img", "16m", &["-U"]), dir.to_str().unwrap());
-    let mounted = run(&["mount", "-o", "nosuid,nodev,noexec,fsname=some", &image, at]);
-    if !mounted.status.success() {
-        return println!("skipped: cannot mount: {}", text(&mounted));
-    }
+    let Some(image) = mounted(&d, "nosuid,nodev,noexec,fsname=some") else { return };
+    let (dir, at) = (d.path("mnt"), &d.str("mnt"));
     let first = entry(at).unwrap();
     let turned = ok(&["sysctl", at, "kern.nbuf=500"]);
     ok(&["mount", "-u", "-o", "ro", at]);
@@ -199,17 +206,9 @@ fn options_hold_until_they_are_changed_or_the_mount_ends() {
 /// A mount in use is out of sight at once; who uses it goes on, and `umount` waits for that.
 #[test]
 fn a_lazy_unmount_waits_for_those_who_use_the_mount() {
-    if !fuse() {
-        return;
-    }
     let d = Dir::new();
-    let dir = d.path("mnt");
-    fs::create_dir(&dir).unwrap();
-    let (image, at) = (d.image("a.img", "16m", &["-U"]), dir.to_str().unwrap());
-    let mounted = run(&["mount", &image, at]);
-    if !mounted.status.success() {
-        return println!("skipped: cannot mount: {}", text(&mounted));
-    }
+    let Some(image) = mounted(&d, "rw") else { return };
+    let at = &d.str("mnt");
     let mut user = std::process::Command::new("sh")
         .args(["-c", "exec 3>\"$0\"/f; echo open; read line; echo more >&3", at])
         .stdin(std::process::Stdio::piped())
