@@ -335,9 +335,9 @@ pub(crate) trait Ordering: WriteHooks {
     /// inode is updated next, and `old` passed to [`Ordering::free_later`].
     fn hole_made(&self, _ino: Ino, _index: usize, _old: FragRun) {}
 
-    /// A file of `size` bytes is cut short and will end in direct block `last`, or behind those: its pointers `cleared` (roots of
-    /// indirect blocks behind the direct ones), with what they named, are cleared. The inode is updated next, and
-    /// what they named passed to [`Ordering::free_later`].
+    /// A file of `size` bytes is cut short and will end in direct block `last`, or behind those: its pointers
+    /// `cleared` (roots of indirect blocks behind the direct ones), with what they named, are cleared. The
+    /// inode is updated next, and what they named passed to [`Ordering::free_later`].
     fn tail_cut(&self, _ino: Ino, _last: Option<usize>, _size: u64, _cleared: &[(usize, FragRun)]) {
     }
 

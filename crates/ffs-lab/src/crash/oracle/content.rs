@@ -370,8 +370,8 @@ impl Content {
     }
 
     /// Whether a check may shorten the file from `least` bytes to `size`: it needs indirect blocks, for which the
-    /// size is not rolled back, or an earlier crash left it so; and of what is durable nothing need be there between the two. A file that only
-    /// has direct blocks never ends before the smallest size it had.
+    /// size is not rolled back, or an earlier crash left it so; and of what is durable nothing need be there
+    /// between the two. A file that only has direct blocks never ends before the smallest size it had.
     fn may_end_in_hole(&self, size: u64, least: u64, most: u64, block: u64) -> bool {
         let indirect = most > NDADDR as u64 * block;
         let within = size / SECTOR_BYTES..least.div_ceil(SECTOR_BYTES);
