@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
 use crate::ops::Vnode;
+use crate::ops::perm::{self, APPEND, IMMUTABLE};
 use crate::types::{SetAttr, XattrNamespace, XattrSet};
 use ffs_ondisk::acl;
 pub use ffs_ondisk::acl::{Entry, Who};
@@ -141,7 +142,8 @@ impl Ffs {
     /// With `clear_setgid` the set-group-id bit goes.
     ///
     /// # Errors
-    /// Those of setting attributes and extended attributes.
+    /// [`Error::NotPermitted`] for others than the owner and by file flags; those of setting attributes and
+    /// extended attributes. Nothing changed then.
     pub fn set_access_acl(
         &self,
         cred: &Cred,
@@ -149,7 +151,7 @@ impl Ffs {
         acl: Option<&Acl>,
         clear_setgid: bool,
     ) -> Result<()> {
-        self.must_have_acls()?;
+        self.may_set_list(cred, file)?;
         let old = self.getattr(file).perm;
         let mut perm = acl.map_or(old, |acl| old & !0o777 | acl.mode());
         if clear_setgid {
@@ -166,20 +168,26 @@ impl Ffs {
     /// Sets the default list of directory `dir`; `None` takes it away.
     ///
     /// # Errors
-    /// [`Error::NotDirectory`], and those of setting extended attributes.
+    /// As [`Ffs::set_access_acl`]; [`Error::NotDirectory`].
     pub fn set_default_acl(&self, cred: &Cred, dir: &Vnode, acl: Option<&Acl>) -> Result<()> {
-        self.must_have_acls()?;
+        self.may_set_list(cred, dir)?;
         if self.getattr(dir).kind != FileType::Directory {
             return Err(Error::NotDirectory);
         }
         self.write_acl(cred, dir, acl::DEFAULT_NAME, acl)
     }
 
-    fn must_have_acls(&self) -> Result<()> {
-        if self.acls() {
-            return Ok(());
+    /// Whether `cred` may change the lists of `file`: as its mode.
+    fn may_set_list(&self, cred: &Cred, file: &Vnode) -> Result<()> {
+        if !self.acls() {
+            let why = "the volume has no access lists (tunefs -a enables them)";
+            return Err(Error::NotSupported(why));
         }
-        Err(Error::NotSupported("the volume has no access lists (tunefs -a enables them)"))
+        let data = file.ip.read();
+        if data.d.flags.intersects(IMMUTABLE | APPEND) {
+            return Err(Error::NotPermitted);
+        }
+        perm::must_own(&data.d, cred)
     }
 
     fn read_acl(&self, file: &Vnode, name: &'static [u8]) -> Result<Option<Acl>> {

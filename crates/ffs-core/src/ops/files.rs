@@ -101,7 +101,8 @@ impl Ffs {
         len: u64,
         how: Fallocate,
     ) -> Result<()> {
-        self.with_space(|| self.fallocate_once(cred, file, offset, len, how))
+        self.with_space(|| self.fallocate_once(cred, file, offset, len, how))?;
+        self.stabilise(&[file])
     }
 
     fn fallocate_once(

@@ -17,7 +17,7 @@
 use super::Engine;
 use super::arena::Arena;
 use super::claims::{Claim, first_of_slot, pointer_of};
-use super::graph::{Floor, Id, Node, State, What};
+use super::graph::{Floor, Id, Level, Node, State, What};
 use super::inodes::More;
 use crate::ordering::rules::{Rule, holds};
 use crate::ordering::{FragRun, PtrSlot};
@@ -71,6 +71,12 @@ impl Engine {
         let Some(last) = last.filter(|&last| in_hole(last) && holds(Rule::BlockBeforeHole)) else {
             return self.end_tails(ino);
         };
+        let Some(on) = self.newest_claim(PtrSlot::Direct(ino, last)) else { return };
+        // Names that wait for content that is cut off: they come with the new end.
+        let names = self.inodes.get(&ino).map(|rec| rec.names.clone()).unwrap_or_default();
+        for &name in names.iter() {
+            self.need_node(name, on, Level::Durable, false);
+        }
         let mut shown = before;
         for &(index, old) in cleared {
             if self.claim_hole(ino, index, old) {

@@ -256,6 +256,9 @@ impl Engine {
         let in_chain = self.record(at).is_some_and(|c| c.versions.contains(&own));
         let can_pass = heir.is_none_or(|h| self.can_pass(own, h, |d| !self.is_action(d)));
         if !can_pass {
+            // An image may skip it.
+            let guards = self.guards_of(own);
+            self.need_names(next, &guards);
             return None;
         }
         if !in_chain || self.state(own) != Some(State::Never) {
