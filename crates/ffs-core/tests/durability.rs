@@ -6,8 +6,8 @@ mod common;
 use common::errno;
 use ffs_admin::fsck::{Fsck, FsckOptions};
 use ffs_core::{
-    Cred, Env, Error, Ffs, MountOptions, NodeKind, OrderingPolicy, SetAttr, SetIdBits, SetTime,
-    TunableValues, Vnode, WriteMode, XattrNamespace, XattrSet,
+    Cred, Env, Error, Fallocate, Ffs, MountOptions, NodeKind, OrderingPolicy, SetAttr, SetIdBits,
+    SetTime, TunableValues, Vnode, WriteMode, XattrNamespace, XattrSet,
 };
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::fault::{Fault, FaultInjector, Rule};
@@ -271,6 +271,11 @@ fn attributes_are_durable_after_fsync_and_on_a_stable_mount_at_once() {
             let found = left.lookup(&c, &left.root().unwrap(), b"f").unwrap();
             assert_eq!(seen(&left, &found), seen(&fs, &v), "stable: {stable}: {what}");
         };
+        fs.fallocate(&c, &v, 0, 60_000, Fallocate::Allocate).unwrap();
+        if !stable {
+            fs.fsync(&v, false).unwrap();
+        }
+        after("allocated space");
         for change in &changes {
             fs.setattr(&c, &v, change).unwrap();
             if !stable {

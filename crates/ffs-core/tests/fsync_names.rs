@@ -5,7 +5,10 @@ mod common;
 
 use common::{World, at, mount_on, soft_updates, soft_volume};
 use ffs_core::acl::{Acl, Entry, Who};
-use ffs_core::{Cred, Env, Ffs, FsyncScope, MountOptions, RenameMode, Vnode, WriteMode};
+use ffs_core::{
+    Cred, Env, Error, Ffs, FileFlags, FsyncScope, MountOptions, RenameMode, SetAttr, Vnode,
+    WriteMode,
+};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice, Rng, SplitMix64};
 use ffs_ondisk::{Endian, FileType, Format};
@@ -383,6 +386,105 @@ fn threads_share_an_fsync() {
     });
     drop(dirs);
     w.end();
+}
+
+/// Only the owner changes a file's access lists, and a call that is refused changes nothing.
+#[test]
+fn access_lists_are_the_owners() {
+    let mut opts = options(FsyncScope::All);
+    opts.acls = Some(true);
+    let shape = (Endian::Little, Format::Ufs2, 8192, 1024);
+    let w = mount_on(soft_volume(shape, 16 << 20), &opts);
+    let (v, d) = (w.file(&w.root, "f"), w.dir(&w.root, "d"));
+    let entry = |who, perm| Entry { who, perm };
+    let entries = [
+        entry(Who::UserObj, 6),
+        entry(Who::User(1001), 6),
+        entry(Who::GroupObj, 4),
+        entry(Who::Mask, 4),
+        entry(Who::Other, 4),
+    ];
+    let acl = Acl::new(entries.to_vec()).unwrap();
+    let (other, owner) = (Cred::user(1001, 1001), Cred::user(7, 7));
+    for list in [Some(&acl), None] {
+        let set = w.fs.set_access_acl(&other, &v, list, false);
+        assert!(matches!(set, Err(Error::NotPermitted)), "{set:?}");
+        let set = w.fs.set_default_acl(&other, &d, list);
+        assert!(matches!(set, Err(Error::NotPermitted)), "{set:?}");
+    }
+    assert!(w.fs.access_acl(&v).unwrap().is_none() && w.fs.default_acl(&d).unwrap().is_none());
+    let root = Cred::root();
+    let mut set = SetAttr { uid: Some(7), ..SetAttr::default() };
+    w.fs.setattr(&root, &v, &set).unwrap();
+    w.fs.set_access_acl(&owner, &v, Some(&acl), false).unwrap();
+    set.flags = Some(FileFlags::UF_IMMUTABLE);
+    w.fs.setattr(&root, &v, &set).unwrap();
+    let removed = w.fs.set_access_acl(&owner, &v, None, false);
+    assert!(matches!(removed, Err(Error::NotPermitted)), "{removed:?}");
+    assert!(w.fs.access_acl(&v).unwrap().is_some());
+    drop((v, d));
+    w.end();
+}
+
+/// A name of a file with content that is cut short before that is written, in a hole: the name comes with the
+/// content it had, or with the new end.
+#[test]
+fn a_published_name_waits_for_the_new_end_of_its_file() {
+    const BLOCK: u64 = 8192;
+    let w = world(FsyncScope::File);
+    let (c, v, beside) = (Cred::root(), w.file(&w.root, "f"), w.file(&w.root, "beside"));
+    w.fs.write(&c, &v, 0, &[1; BLOCK as usize], WriteMode::default()).unwrap();
+    w.fs.sync().unwrap();
+    let before = w.record();
+    let (cut, end) = (4 * BLOCK + 100, 7 * BLOCK + 900);
+    w.fs.write(&c, &v, 7 * BLOCK, &[2; 900], WriteMode::default()).unwrap();
+    w.fs.link(&c, &v, &w.root, b"name").unwrap();
+    let set = SetAttr { size: Some(cut), ..SetAttr::default() };
+    w.fs.setattr(&c, &v, &set).unwrap();
+    // The inode and the directory are written before the new last block.
+    w.fs.write(&c, &beside, 0, &[3; 600], WriteMode::default()).unwrap();
+    w.fs.fsync(&beside, true).unwrap();
+    w.fs.fsync(&w.root, true).unwrap();
+    let mut seen = 0;
+    w.each_write(&before, |dev, offset| {
+        let fs = after_a_cut(dev);
+        let Ok(v) = at(&fs, "name") else { return };
+        let size = fs.getattr(&v).size;
+        assert!([cut, end].contains(&size), "{size} bytes, a write at {offset}");
+        seen += 1;
+    });
+    assert!(seen > 0);
+    drop((v, beside));
+    w.end();
+}
+
+/// A link is renamed away, another of the same file gets its name, and a third file takes that: the first new name is
+/// there before.
+#[test]
+fn a_name_that_comes_back_keeps_what_its_removal_waited_for() {
+    for scope in SCOPES {
+        let w = world(scope);
+        let (c, d) = (Cred::root(), w.dir(&w.root, "d"));
+        let file = w.file(&w.root, "file");
+        for name in ["out", "in", "more", "again"] {
+            w.fs.link(&c, &file, &w.root, name.as_bytes()).unwrap();
+        }
+        write(&w, &w.file(&d, "third"), "third");
+        w.fs.sync().unwrap();
+        let before = w.record();
+        mv(&w, (&w.root, "out"), (&d, "moved"));
+        mv(&w, (&w.root, "in"), (&w.root, "out"));
+        mv(&w, (&d, "third"), (&w.root, "out"));
+        w.fs.fsync(&w.root, false).unwrap();
+        w.each_write(&before, |dev, offset| {
+            let fs = after_a_cut(dev);
+            let taken = content(&fs, "out").as_deref() == Some("third");
+            let moved = at(&fs, "d/moved").is_ok();
+            assert!(moved || !taken, "{scope:?}: a write at {offset}");
+        });
+        drop((d, file));
+        w.end();
+    }
 }
 
 /// A file made in a directory with a default access list has its list in every state of the device in which

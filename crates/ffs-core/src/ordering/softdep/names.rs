@@ -181,6 +181,10 @@ impl Engine {
         if self.state(last) != Some(State::Never) || self.value(last) != Some(NOTHING) {
             return false;
         }
+        // Of a rename: what takes the record next must not come before the new name.
+        if !self.guards_of(last).is_empty() {
+            return false;
+        }
         self.drop_record(at);
         self.unreserve(at.dir, 1);
         if let Some(ino) = self.take_link(last) {

@@ -420,7 +420,7 @@ impl Engine {
         deps.into_iter().flatten().filter(|&d| self.is_action(d)).collect()
     }
 
-    fn guards_of(&self, id: Id) -> SmallVec<[Id; 2]> {
+    pub(super) fn guards_of(&self, id: Id) -> SmallVec<[Id; 2]> {
         let needs = self.nodes.get(id).map(|n| n.needs.iter());
         needs
             .into_iter()
