@@ -181,7 +181,7 @@ fn a_rename_after_an_exchange_comes_after_all_of_it() {
     }
 }
 
-/// A record in which one directory is both a file to exchange and the place of a name: a mount leaves it alone.
+/// A record in which one directory is both a file to exchange and the place of a name: a mount and a check leave it alone.
 #[test]
 fn a_record_that_no_exchange_writes_does_not_stop_a_mount() {
     let w = world();
@@ -194,6 +194,12 @@ fn a_record_that_no_exchange_writes_does_not_stop_a_mount() {
     w.fs.sync().unwrap();
     let fs = mount(&Arc::new(w.dev.inner().snapshot()));
     assert_eq!(fs.getattr(&at(&fs, "d").unwrap()).kind, FileType::Directory);
+    drop(fs);
+    let checked = Arc::new(w.dev.inner().snapshot());
+    common::examine::repair(&checked).unwrap();
+    let fs = mount(&checked);
+    assert_eq!(fs.getattr(&at(&fs, "d").unwrap()).kind, FileType::Directory);
+    assert!(at(&fs, std::str::from_utf8(&name).unwrap()).is_ok(), "a check leaves it alone");
     w.fs.unlink(&Cred::root(), &w.root, &name).unwrap();
     drop((fs, d, f));
     w.end();

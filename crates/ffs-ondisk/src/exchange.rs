@@ -100,11 +100,29 @@ impl ExchangeRecord {
 }
 
 impl ExchangeRecord {
+    /// Whether an exchange may have given `file` the record as a name: two files changed places, and neither was one
+    /// of the directories that hold the names, or the root. Any other such name is left alone.
+    ///
+    /// ```
+    /// use ffs_ondisk::exchange::{ExchangeRecord, ExchangedName};
+    /// use ffs_ondisk::Ino;
+    ///
+    /// let name = |dir| ExchangedName { dir: Ino(dir), hash: 1 };
+    /// let record = ExchangeRecord { first: name(2), second: name(7), other: Ino(4) };
+    /// assert!(record.is_possible(Ino(5)));
+    /// assert!(!record.is_possible(Ino(4)) && !record.is_possible(Ino(7)));
+    /// ```
+    #[must_use]
+    pub fn is_possible(&self, file: Ino) -> bool {
+        let dirs = [Ino::ROOT, self.first.dir, self.second.dir];
+        file != self.other && !dirs.contains(&file) && !dirs.contains(&self.other)
+    }
+
     /// Whether name 1 is to become `file`'s, which has the record as a name, in the place of the other file's:
     /// see the table of the module. `first` and `second`: what the names mean, if they are there.
     #[must_use]
     pub fn is_half_done(&self, file: Ino, first: Option<Ino>, second: Option<Ino>) -> bool {
-        file != self.other && first == Some(self.other) && second != Some(file)
+        self.is_possible(file) && first == Some(self.other) && second != Some(file)
     }
 }
 

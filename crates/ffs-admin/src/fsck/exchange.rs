@@ -36,7 +36,8 @@ impl Checker<'_> {
             Flow { changed: false, done: records.len() >= MOST }
         })?;
         for entry in records.into_iter().take(MOST) {
-            if let Some(record) = ExchangeRecord::parse(&entry.name) {
+            let record = ExchangeRecord::parse(&entry.name);
+            if let Some(record) = record.filter(|record| record.is_possible(Ino(entry.ino))) {
                 self.settle_exchange(record, &entry)?;
             }
         }

@@ -82,10 +82,8 @@ impl Ffs {
     }
 
     fn recover(&self, root: &Vnode, found: &Found) -> Result<()> {
-        // No exchange writes such a record, and each of these inodes is locked.
-        let ExchangeRecord { first, second, other } = found.record;
-        let dirs = [Ino::ROOT, first.dir, second.dir];
-        if found.file == other || dirs.iter().any(|dir| *dir == found.file || *dir == other) {
+        // Each of its inodes is locked: no two may be the same.
+        if !found.record.is_possible(found.file) {
             return Ok(());
         }
         let first = found.first.as_ref().map(|(_, ino)| *ino);

@@ -248,7 +248,17 @@ impl Expectation {
                 && gone.places(None).is_some_and(|(first, _)| first >= place);
             let Some(&since) = gone.since.get(place).filter(|_| is_gone) else { continue };
             let owed = |p: &&Publication| p.is_owed(since, &names.cells, &walk.values);
-            let named = |p: &Publication| Some((p.obj, cell_of(p.cell)?));
+            // Of two names of a directory a check keeps one.
+            let kept_one = |obj: ObjId, cell: &Cell| {
+                let recovered = walk.condition == Condition::Recovered && self.is_directory(obj);
+                let mut beside = names.cells.iter().zip(&walk.values);
+                recovered && beside.any(|(c, value)| c.dir == cell.dir && *value == Some(obj))
+            };
+            let named = |p: &Publication| {
+                let cell = cell_of(p.cell)?;
+                let dropped = Leniency::DroppedDirectory.grants(kept_one(p.obj, cell));
+                (!dropped).then_some((p.obj, cell))
+            };
             if let Some((obj, cell)) = names.published.iter().filter(owed).find_map(named) {
                 let (name, gone) = (shown(cell), shown(gone));
                 let what = format!("{gone} is removed, but {obj}, before that, is not yet {name}");

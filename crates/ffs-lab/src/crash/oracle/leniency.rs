@@ -36,7 +36,8 @@ leniencies! {
         "the old name of a rename is gone and the new one missing, if the old name never was durable",
         "§11.4, X2 with \"value at the durable point\"; G5";
     DroppedDirectory "dropped-directory":
-        "a directory that replaced an empty one in its own directory has only its old name after a check",
+        "a directory that was renamed in its own directory has only its old name after a check: what it replaced is \
+         gone, or what was removed later",
         "A5, ENT-HARDDIR (both names in one directory: the first is kept)";
     OpenExchange "open-exchange":
         "without repair: an exchange is half done, and its record `.ffs-exchange.*` is in the root",
