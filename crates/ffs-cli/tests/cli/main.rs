@@ -17,6 +17,7 @@ mod mount;
 mod offline;
 mod options;
 mod overwrite;
+mod partitions;
 mod stress;
 mod study;
 mod study_ends;
