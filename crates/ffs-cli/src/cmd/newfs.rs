@@ -311,6 +311,9 @@ fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, 
         if opened.partition.is_none() {
             keep_partitions(args, name, device)?;
         }
+        // What newfs refuses it refuses before anything is said to be overwritten.
+        let dry_run = NewfsOptions { dry_run: true, ..options.clone() };
+        newfs::newfs(device, &dry_run, &clock, &rng, &mut |_, _| {}).map_err(fail)?;
         confirm(args, name, device)?;
     }
     let mut progress = Progress::items("groups", None);
