@@ -18,6 +18,7 @@ mod offline;
 mod options;
 mod overwrite;
 mod partitions;
+mod sizing;
 mod stress;
 mod study;
 mod study_ends;
