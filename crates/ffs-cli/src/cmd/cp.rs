@@ -147,6 +147,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(u8::from(failed > 0 || output::errors() > 0))
 }
 
+/// What a user can do whose image is full.
+const FULL: &str = "what was copied before stays; make a larger image with `ffs build --size`";
+
 struct Job<'a> {
     args: &'a Args,
     policy: Policy,
@@ -185,6 +188,7 @@ impl Job<'_> {
         signals::listen();
         let session = Session::write(&to.image)?;
         let result = self.each_into(from, to, &session);
+        let result = result.map_err(|failure| failure.hint_if_full(FULL));
         session.finish_with(result)?;
         Ok(self.done)
     }

@@ -1,6 +1,6 @@
-//! `ffs build` makes the image large enough.
+//! `ffs build` makes the image large enough, and says what is wrong where it cannot.
 
-use crate::common::{Dir, fsck_clean, ok};
+use crate::common::{Dir, fails, ffs, fsck_clean, ok, text};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -101,4 +101,44 @@ fn directories_that_only_paths_name_fit() {
     let [all, free] = ["inodes", "inodes_free"].map(|name| shown[0][name].as_u64().unwrap());
     let used = all - free;
     assert!((2000..2010).contains(&used), "{shown}");
+}
+
+#[test]
+fn a_stream_that_does_not_fit_leaves_nothing_and_says_so() {
+    let d = Dir::new();
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut header = member(tar::EntryType::Regular);
+    header.set_size(20 << 20);
+    archive.append_data(&mut header, "large", &vec![7; 20 << 20][..]).unwrap();
+    let bytes = archive.into_inner().unwrap();
+    let image = d.str("a.img");
+    let args = ["build", "--size", "8m", &image, "-"];
+    let output = ffs().args(args).write_stdin(bytes).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(stderr.contains("no space left") && stderr.contains("no image was made"), "{stderr}");
+    assert!(stderr.contains("--size") && !stderr.contains("stays"), "{stderr}");
+    assert!(!d.path("a.img").exists());
+}
+
+#[test]
+fn members_that_no_volume_can_hold_are_named() {
+    let d = Dir::new();
+    let mut link = member(tar::EntryType::Link);
+    link.set_link_name("dir").unwrap();
+    let members =
+        [(member(tar::EntryType::Directory), "dir".to_owned()), (link, "other".to_owned())];
+    let source = archive(&d, "link.tar", members);
+    let image = d.str("a.img");
+    let stderr = fails(&["build", &image, &source], 1, "other: ");
+    assert!(stderr.contains("hard link to the directory dir"), "{stderr}");
+    assert!(!stderr.contains("schg"), "{stderr}");
+
+    let mut far = member(tar::EntryType::Regular);
+    far.set_uid(1 << 40);
+    let source = archive(&d, "far.tar", [(far, "theirs".to_owned())]);
+    let stderr = fails(&["build", &image, &source], 1, "theirs: ");
+    assert!(stderr.contains("owner 1099511627776"), "{stderr}");
+    assert!(!stderr.contains("not a tar archive"), "{stderr}");
+    assert!(!d.path("a.img").exists());
 }
