@@ -1,6 +1,6 @@
-//! Disk images with several partitions: what overwrites them.
+//! Disk images with several partitions: what overwrites them, copies between them.
 
-use crate::common::{Dir, fails, fsck_clean, ok};
+use crate::common::{Dir, fails, fsck_clean, make_tree, ok, pattern};
 use std::fs;
 use std::path::Path;
 
@@ -40,4 +40,53 @@ fn newfs_overwrites_a_partition_table_only_if_the_whole_disk_is_named() {
     let whole = format!("{image}@0");
     ok(&["newfs", "--yes", &whole]);
     fsck_clean(Path::new(&whole));
+}
+
+#[test]
+fn partitions_of_one_disk_are_copied_to_each_other() {
+    let d = Dir::new();
+    let image = disk(&d);
+    let [first, second] = [1, 2].map(|number| format!("{image}@{number}"));
+    let tree = d.path("tree");
+    make_tree(&tree);
+    ok(&["cp", "-a", tree.to_str().unwrap(), &format!("{first}:/tree")]);
+    fails(&["mv", &format!("{first}:/tree"), &format!("{second}:/")], 64, "use `ffs cp -a`");
+    ok(&["cp", "-a", &format!("{first}:/tree"), &format!("{second}:/")]);
+    // The same file under another name of its image.
+    let link = d.str("link.img");
+    std::os::unix::fs::symlink(&image, &link).unwrap();
+    let more = d.file("more", &pattern(100_000, 3));
+    ok(&["cp", &format!("{link}@1:/tree/small"), &more, &format!("{second}:/tree/dir")]);
+    for partition in [&first, &second] {
+        fsck_clean(Path::new(partition));
+        let out = d.path("out");
+        ok(&["cp", "-a", &format!("{partition}:/tree"), out.to_str().unwrap()]);
+        if *partition == second {
+            for (name, bytes) in [("small", b"small\n".to_vec()), ("more", pattern(100_000, 3))] {
+                let copy = out.join("dir").join(name);
+                assert!(fs::read(&copy).unwrap() == bytes, "{name}");
+                fs::remove_file(&copy).unwrap();
+            }
+            crate::common::set_mtime(&out.join("dir"), 0, 0);
+            crate::common::set_mtime(&tree.join("dir"), 0, 0);
+        }
+        crate::common::assert_same(&tree, &out, &[]);
+        fs::remove_dir_all(&out).unwrap();
+    }
+}
+
+#[test]
+fn one_partition_under_two_names_is_one_file_system() {
+    let d = Dir::new();
+    let image = disk(&d);
+    let [first, again] = [format!("{image}@1"), format!("{image}@01")];
+    ok(&["mkdir", "-p", &format!("{first}:/dir/below")]);
+    let into = format!("{again}:/dir/below");
+    fails(&["cp", "-a", &format!("{first}:/dir"), &into], 1, "cannot be copied into itself");
+    ok(&["cp", "-a", &format!("{first}:/dir/below"), &format!("{again}:/copy")]);
+    fsck_clean(Path::new(&first));
+    let whole = format!("{image}@0:/dir");
+    fails(&["cp", "-a", &whole, &format!("{first}:/")], 1, "overlap");
+    fails(&["cp", "-a", &format!("{image}@7:/dir"), &format!("{first}:/")], 1, "no partition @7");
+    fsck_clean(Path::new(&first));
 }
