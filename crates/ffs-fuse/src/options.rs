@@ -181,7 +181,8 @@ words! {
         |o, _| set!(o.default_permissions => true);
     "nodefault_permissions" "" "the server checks permissions"
         |o, _| set!(o.default_permissions => false);
-    "writeback" "" "the kernel keeps written data back" |o, _| set!(o.writeback => true);
+    "writeback" "" "the kernel keeps written data back; SEEK_DATA and SEEK_HOLE find data only"
+        |o, _| set!(o.writeback => true);
     "nowriteback" "" "written data goes to the server at once (the default)"
         |o, _| set!(o.writeback => false);
     "threads" "1 to 64" "threads that serve requests" |o, v| read!(o.threads, threads(v));
