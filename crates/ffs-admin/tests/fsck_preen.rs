@@ -58,20 +58,41 @@ fn in_use_but_marked_free_stops_preen_on_soft_updates() {
     }
 }
 
-/// An inode in use and marked free: preen, which reads only marked ones, meets its name instead.
+/// What is wrong, what preen finds, and how it is done.
+type Damage = (&'static str, Id, fn(&Img));
+
+/// An inode in use and marked free stops preen, whether a name leads to it or none does; so does a free inode
+/// that holds something. Then preen has nothing to repair only if a full check finds nothing either.
 #[test]
 fn an_inode_in_use_but_marked_free_stops_preen_on_soft_updates() {
+    let damage: [Damage; 3] = [
+        ("named", Id::CgAllocFree, |img| free_in_the_map(img, true)),
+        ("nameless", Id::CgAllocFree, |img| img.edit(unused(img), |d| d.mode = 0o100_644)),
+        ("free, with a size", Id::InoPartial, |img| img.edit(unused(img), |d| d.size = 5)),
+    ];
     for kind in KINDS {
-        let img = crashed(kind, true);
-        free_in_the_map(&img, true);
-        let before = img.bytes();
-        let report = img.fsck(FsckOptions::preen());
-        assert_eq!(report.exit_code, exit::ERROR);
-        assert!(img.bytes() == before && report.stopped.is_some());
-        assert!(report.findings.iter().any(|f| f.severity == Severity::Fatal));
-        assert_eq!(img.fsck(FsckOptions::yes()).exit_code, exit::OK);
-        img.silent();
+        for (what, id, damage) in &damage {
+            let img = crashed(kind, true);
+            damage(&img);
+            let before = img.bytes();
+            let report = img.fsck(FsckOptions::preen());
+            assert_eq!(report.exit_code, exit::ERROR, "{what}");
+            assert!(img.bytes() == before && report.stopped.is_some(), "{what}");
+            let found = report.findings.iter().find(|f| f.severity == Severity::Fatal).unwrap();
+            assert_eq!(found.id, *id, "{what}: {found}");
+            assert_eq!(img.fsck(FsckOptions::yes()).exit_code, exit::OK, "{what}");
+            img.silent();
+        }
     }
+}
+
+/// An inode that nothing uses, among those that the first group has initialised.
+fn unused(img: &Img) -> u32 {
+    let bytes = img.read(img.group_at(0), img.g.cgsize as usize);
+    let cg = ffs_ondisk::Cg::new(&img.g, &bytes);
+    (3..img.g.ipg.min(2 * img.g.inopb))
+        .find(|&index| ffs_ondisk::cg::bit(cg.inosused(), index) == Some(false))
+        .unwrap()
 }
 
 /// Ordered writes promise nothing about maps: preen repairs it, and says so.

@@ -97,6 +97,12 @@ impl Failure {
         self
     }
 
+    /// Adds what to do about it if there was no room left.
+    #[must_use]
+    pub(crate) fn hint_if_full(self, what_to_do: impl Display) -> Failure {
+        if self.full { self.hint(what_to_do) } else { self }
+    }
+
     /// The same with another exit code.
     #[must_use]
     pub(crate) fn code(mut self, code: u8) -> Failure {

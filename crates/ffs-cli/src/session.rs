@@ -27,15 +27,56 @@ pub(crate) struct Session {
     /// Who works: offline commands act as root.
     pub cred: Cred,
     image: String,
+    /// What it was opened as, if it was opened here.
+    opened: Option<Opened>,
     mounted: bool,
+}
+
+/// How another image is related to the one of a session.
+pub(crate) enum Beside {
+    /// It is the same file system, perhaps under another name.
+    Same,
+    /// It is another partition of the same disk, mounted to be read under the lock of the session.
+    Partition(Box<Session>),
+    /// It is on another disk.
+    No,
 }
 
 impl Session {
     /// Mounts `image` to read it.
     pub(crate) fn read(image: &OsStr) -> Result<Session, Failure> {
         let opened = open(image, false)?;
+        Session::mount_read_only(image, opened)
+    }
+
+    fn mount_read_only(image: &OsStr, opened: Opened) -> Result<Session, Failure> {
         let options = MountOptions { read_only: true, ..offline() };
         Session::mount(show(image.as_bytes()), opened.device, &options, Env::system())
+    }
+
+    /// How `image` is related to the image of this session. A second opener of a disk that is being
+    /// changed would be refused, so another partition of it shares this session's device and lock.
+    ///
+    /// # Errors
+    /// It names a partition that is missing, cannot be mounted, or overlaps the one of this session.
+    pub(crate) fn beside(&self, image: &OsStr) -> Result<Beside, Failure> {
+        let Some(own) = &self.opened else { return Ok(Beside::No) };
+        let options = OpenOptions { probe: Some(holds_ufs), ..OpenOptions::default() };
+        let Some(other) = own.beside(image, &options).map_err(Failure::plain)? else {
+            return Ok(Beside::No);
+        };
+        let (a, b) = (own.range(), other.range());
+        if a == b {
+            return Ok(Beside::Same);
+        }
+        if a.start < b.end && b.start < a.end {
+            let (name, image) = (show(image.as_bytes()), &self.image);
+            return Err(Failure::new(name, format!("overlaps {image}, which is being changed"))
+                .hint("copy to the host first, or name partitions that do not overlap"));
+        }
+        tell_notes(image, &other);
+        let session = Session::mount_read_only(image, other)?;
+        Ok(Beside::Partition(Box::new(session)))
     }
 
     /// Mounts `image` to change it.
@@ -43,7 +84,9 @@ impl Session {
         signals::listen();
         let opened = open(image, true)?;
         let name = show(image.as_bytes());
-        let session = Session::mount(name, opened.device, &offline(), Env::system())?;
+        let device = Arc::clone(&opened.device);
+        let mut session = Session::mount(name, device, &offline(), Env::system())?;
+        session.opened = Some(opened);
         if session.ffs.is_read_only() {
             let why = session.ffs.read_only_reason().unwrap_or("it can only be read");
             let why = why.replace("ffs fsck", &format!("ffs fsck {}", session.image));
@@ -70,7 +113,7 @@ impl Session {
                 _ => failure.hint(format!("`ffs fsck -n {image}` may say more")),
             }
         })?;
-        Ok(Session { ffs, cred: Cred::root(), image, mounted: true })
+        Ok(Session { ffs, cred: Cred::root(), image, opened: None, mounted: true })
     }
 
     /// The image as its user named it.
@@ -152,10 +195,14 @@ pub(crate) fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, 
 
 fn noted(image: &OsStr, options: &OpenOptions) -> Result<Opened, OpenError> {
     let opened = ffs_device::open::open(image, options)?;
+    tell_notes(image, &opened);
+    Ok(opened)
+}
+
+fn tell_notes(image: &OsStr, opened: &Opened) {
     for note in &opened.notes {
         crate::output::warn(format!("{}: {note}", show(image.as_bytes())));
     }
-    Ok(opened)
 }
 
 /// Whether a UFS superblock stands at one of its places.

@@ -4,8 +4,11 @@
 //! [`fit`] then asks newfs (`-N`) until a volume has that much free.
 //!
 //! **Invariants.**
-//! 1. Counts are never too low for a volume filled in the order of the survey: data, indirect blocks,
-//!    directories in their worst packing, and attribute areas if asked for.
+//! 1. Counts are never too low for a volume filled in the order of the survey: data, indirect blocks, the
+//!    last block of a file that ends in a hole, directories in their worst packing, and attribute areas
+//!    if asked for.
+//! 2. A directory counts once, whether an entry is it or only leads through it.
+//! 3. Memory is linear in the names that were surveyed, however deep a path goes.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +21,7 @@ use ffs_ondisk::{Format, acl};
 
 use crate::copy::{Entry, Kind, Sink, SinkResult, Tally, split_last};
 use crate::fail::Failure;
+use crate::namei::components;
 use crate::output::human;
 
 /// What a tree needs.
@@ -29,8 +33,12 @@ pub(crate) struct Survey {
     pub inodes: u64,
     /// Fragments of files and what belongs to them.
     frags: u64,
-    /// Fill of every directory.
-    directories: BTreeMap<Vec<u8>, Directory>,
+    /// Fill of every directory; the root is the first.
+    directories: Vec<Directory>,
+    /// Places in `directories`, by the place of the directory above and the name there.
+    places: BTreeMap<(usize, Vec<u8>), usize>,
+    /// The directory found last: most entries are in the same one as the entry before.
+    last: (Vec<u8>, usize),
     /// Latest modification.
     pub newest: Option<Timespec>,
     /// Bytes of data, holes left out.
@@ -41,7 +49,6 @@ pub(crate) struct Survey {
 }
 
 /// How full a directory is.
-#[derive(Default)]
 struct Directory {
     /// Complete 512-byte chunks.
     chunks: u64,
@@ -50,6 +57,9 @@ struct Directory {
 }
 
 impl Directory {
+    /// With `.` and `..`.
+    const EMPTY: Directory = Directory { chunks: 0, used: 24 };
+
     fn add(&mut self, name: usize) {
         let size = (8 + name + 1).next_multiple_of(4);
         if self.used + size > DIRBLKSIZ {
@@ -132,7 +142,9 @@ impl Survey {
             fsize,
             inodes: 0,
             frags: 0,
-            directories: BTreeMap::new(),
+            directories: vec![Directory::EMPTY],
+            places: BTreeMap::new(),
+            last: (Vec::new(), 0),
             newest: None,
             bytes: 0,
             file: Blocks::default(),
@@ -142,8 +154,29 @@ impl Survey {
 
     /// Fragments needed in all.
     fn total(&self) -> u64 {
-        let directories = self.directories.values().map(|dir| self.plain(dir.bytes()));
+        let directories = self.directories.iter().map(|dir| self.plain(dir.bytes()));
         self.frags + directories.sum::<u64>()
+    }
+
+    /// The place of the directory at `path`. Those on the way that no entry was are made with it, as
+    /// they are when the tree is copied.
+    fn directory(&mut self, path: &[u8]) -> usize {
+        if self.last.0 == path {
+            return self.last.1;
+        }
+        let mut at = 0;
+        for name in components(path) {
+            let next = self.directories.len();
+            let place = *self.places.entry((at, name.to_vec())).or_insert(next);
+            if place == next {
+                self.inodes += 1;
+                self.directories[at].add(name.len());
+                self.directories.push(Directory::EMPTY);
+            }
+            at = place;
+        }
+        self.last = (path.to_vec(), at);
+        at
     }
 
     /// Fragments of a file without holes.
@@ -154,6 +187,13 @@ impl Survey {
             blocks.tail = true;
         }
         self.frags_of(&blocks)
+    }
+
+    /// Counts the blocks `first..=last` of the file that is open.
+    fn blocks(&mut self, first: u64, last: u64) {
+        let pointers = self.pointers();
+        self.file.add(first, last, pointers);
+        self.file.tail |= last >= self.file.size.saturating_sub(1) / self.bsize;
     }
 
     fn pointers(&self) -> u64 {
@@ -191,28 +231,19 @@ impl Survey {
 
 impl Sink for Survey {
     fn entry(&mut self, entry: &Entry, _: &mut Tally) -> SinkResult {
-        let (dir, name) = split_last(&entry.path);
-        if !name.is_empty() {
-            match self.directories.get_mut(dir) {
-                Some(directory) => directory.add(name.len()),
-                None => {
-                    let mut directory = Directory { chunks: 0, used: 24 };
-                    directory.add(name.len());
-                    self.directories.insert(dir.to_vec(), directory);
-                }
-            }
-        }
         self.newest = self.newest.max(Some(entry.meta.mtime));
-        if matches!(entry.kind, Kind::Link(_)) {
-            return Ok(());
+        if matches!(entry.kind, Kind::Directory) {
+            self.directory(&entry.path);
+        } else {
+            let (dir, name) = split_last(&entry.path);
+            let place = self.directory(dir);
+            self.directories[place].add(name.len());
+            self.inodes += u64::from(!matches!(entry.kind, Kind::Link(_)));
         }
-        self.inodes += 1;
-        self.frags += self.attributes(entry);
+        if !matches!(entry.kind, Kind::Link(_)) {
+            self.frags += self.attributes(entry);
+        }
         match &entry.kind {
-            Kind::Directory => {
-                let new = || Directory { chunks: 0, used: 24 };
-                self.directories.entry(entry.path.clone()).or_insert_with(new);
-            }
             Kind::Symlink(text) if text.len() >= self.format.short_symlink_room() => {
                 self.frags += self.plain(text.len() as u64);
             }
@@ -231,13 +262,15 @@ impl Sink for Survey {
         if start >= end {
             return;
         }
-        let (bsize, pointers) = (self.bsize, self.pointers());
         self.bytes += end - start;
-        self.file.add(start / bsize, (end - 1) / bsize, pointers);
-        self.file.tail |= (end - 1) / bsize >= self.file.size.saturating_sub(1) / bsize;
+        self.blocks(start / self.bsize, (end - 1) / self.bsize);
     }
 
     fn end(&mut self, _: &mut Tally) -> SinkResult {
+        if let Some(last) = self.file.size.checked_sub(1) {
+            // UFS gives a file its last block also where that is a hole.
+            self.blocks(last / self.bsize, last / self.bsize);
+        }
         let file = std::mem::take(&mut self.file);
         self.frags += self.frags_of(&file);
         Ok(())
@@ -371,8 +404,32 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_ends_in_a_hole_has_its_last_block() {
+        let mut s = survey();
+        let (b, mut tally) = (s.bsize, Tally::default());
+        for (size, frags) in [(0, 0), (1, 1), (b + 1, 1), (12 * b + 1, 16), (600 << 30, 4 * 8)] {
+            s.frags = 0;
+            s.file = Blocks { size, ..Blocks::default() };
+            s.end(&mut tally).unwrap();
+            assert_eq!(s.frags, frags, "{size} bytes");
+        }
+        assert_eq!(s.bytes, 0);
+    }
+
+    #[test]
+    fn directories_count_once_however_they_are_named() {
+        let mut s = survey();
+        for (path, inodes) in [("a/b/c", 3), ("a", 3), ("", 3), ("a/d", 4), ("a/b", 4)] {
+            s.directory(path.as_bytes());
+            assert_eq!(s.inodes, inodes, "{path}");
+        }
+        assert_eq!(s.directories.len(), 5);
+        assert_eq!(s.directories[1].used, 24 + 2 * 12, "b and d");
+    }
+
+    #[test]
     fn directories_pack_entries_into_chunks() {
-        let mut d = Directory { chunks: 0, used: 24 };
+        let mut d = Directory::EMPTY;
         for _ in 0..30 {
             d.add(7);
         }

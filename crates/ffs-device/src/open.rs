@@ -6,7 +6,9 @@
 //! 3. An error tells what to do next.
 
 use std::ffi::{OsStr, OsString};
+use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -42,6 +44,40 @@ pub struct Opened {
     pub partition: Option<Partition>,
     /// What was found wrong with the partition table, for people.
     pub notes: Vec<String>,
+    /// The whole disk. Holds the lock.
+    disk: Arc<FileDevice>,
+}
+
+impl Opened {
+    /// Opens what `spec` names if it is on the same file or block device: another partition, or the
+    /// same one. It shares the device and the lock of this image; `options` only say how to find the
+    /// partition. `None` if `spec` names another file.
+    ///
+    /// # Errors
+    /// The partition is missing or unclear, or the table cannot be read.
+    pub fn beside(
+        &self,
+        spec: impl AsRef<OsStr>,
+        options: &OpenOptions,
+    ) -> Result<Option<Opened>, OpenError> {
+        let (path, pick) = parse_spec(spec.as_ref());
+        let place = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+        match (place(&self.path), place(&path)) {
+            (Some(own), Some(other)) if own == other => {
+                find(Arc::clone(&self.disk), path, &pick, options).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The bytes of the disk that the file system's device is.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        match &self.partition {
+            None => 0..self.disk.len_bytes(),
+            Some(partition) => partition.start..partition.start + partition.len,
+        }
+    }
 }
 
 /// Why an image could not be opened.
@@ -139,23 +175,36 @@ pub fn open(spec: impl AsRef<OsStr>, options: &OpenOptions) -> Result<Opened, Op
     let mut file = FileDevice::open(&path, write).map_err(failed)?;
     let mode = if write { LockMode::Exclusive } else { LockMode::Shared };
     file.lock(&path, mode, options.lock_wait, !options.kernel_may_claim)?;
-    let disk = Arc::new(file);
+    find(Arc::new(file), path, &pick, options)
+}
 
-    if pick == Pick::Whole || (pick == Pick::Auto && options.whole_disk) {
-        return Ok(Opened { device: disk, path, partition: None, notes: Vec::new() });
+/// Finds the partition that is meant on an open disk.
+fn find(
+    disk: Arc<FileDevice>,
+    path: PathBuf,
+    pick: &Pick,
+    options: &OpenOptions,
+) -> Result<Opened, OpenError> {
+    let write = options.write;
+    let failed = |source| OpenError::Device { source, write };
+    if *pick == Pick::Whole || (*pick == Pick::Auto && options.whole_disk) {
+        let device = Arc::clone(&disk);
+        return Ok(Opened { device, path, partition: None, notes: Vec::new(), disk });
     }
     let image = path.display().to_string();
     let table = partition::scan(&disk).map_err(failed)?;
     if table.scheme == Scheme::Whole && !options.probe.is_some_and(|probe| probe(&disk)) {
         check_format(&disk, &image, write)?;
     }
-    let partition = partition::select(&disk, &table, &pick, options.probe)
+    let partition = partition::select(&disk, &table, pick, options.probe)
         .map_err(|source| OpenError::Partition { image: image.clone(), source })?;
     let device: Arc<dyn BlockDevice> = match &partition {
-        None => disk,
-        Some(partition) => Arc::new(Window::of(disk, partition, &image).map_err(failed)?),
+        None => Arc::clone(&disk) as Arc<dyn BlockDevice>,
+        Some(partition) => {
+            Arc::new(Window::of(Arc::clone(&disk), partition, &image).map_err(failed)?)
+        }
     };
-    Ok(Opened { device, path, partition, notes: table.notes })
+    Ok(Opened { device, path, partition, notes: table.notes, disk })
 }
 
 /// Splits `IMAGE@N`. A file whose whole name looks like that is meant itself.

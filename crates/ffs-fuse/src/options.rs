@@ -156,8 +156,9 @@ words! {
         |o, _| set!(o.core.ordering => async_writes(o.core.ordering));
     "stable" "" "names and attributes are durable when a call returns, as NFS servers promise"
         |o, _| set!(o.core.stable => true);
-    "replace_order" "" "a name given by a rename or a link is on disk only with the content of the file \
-        (the default with soft updates; impossible without)"
+    "replace_order" "" "a name given by a rename or a link is on disk only with the content of the file, as \
+        far as the kernel has handed it over: after writes through mmap, fsync the file first (the default \
+        with soft updates; impossible without)"
         |o, _| set!(o.core.replace_order => true);
     "noreplace_order" "" "a name given by a rename or a link does not wait for the content of the file"
         |o, _| set!(o.core.replace_order => false);
@@ -181,7 +182,9 @@ words! {
         |o, _| set!(o.default_permissions => true);
     "nodefault_permissions" "" "the server checks permissions"
         |o, _| set!(o.default_permissions => false);
-    "writeback" "" "the kernel keeps written data back" |o, _| set!(o.writeback => true);
+    "writeback" "" "the kernel keeps written data back: replace_order covers it once the file is closed \
+        or synced, and SEEK_DATA and SEEK_HOLE find data only"
+        |o, _| set!(o.writeback => true);
     "nowriteback" "" "written data goes to the server at once (the default)"
         |o, _| set!(o.writeback => false);
     "threads" "1 to 64" "threads that serve requests" |o, v| read!(o.threads, threads(v));

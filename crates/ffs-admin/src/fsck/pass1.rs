@@ -55,7 +55,7 @@ impl Checker<'_> {
         self.used.set_range(g.csaddr.0, g.csaddr.0 + frags);
     }
 
-    /// The used-inode map of group `c` if only inodes marked there are to be looked at.
+    /// The used-inode map of group `c` if it decides which inodes are in use; else the inodes do.
     fn believed_map(&mut self, c: CgNo) -> Res<Option<Vec<u8>>> {
         let group = self.groups[c.0 as usize];
         if !(self.judge.preen() && self.softdep && group.trusted) {
@@ -86,8 +86,10 @@ impl Checker<'_> {
                 let marked =
                     map.as_ref().is_none_or(|m| ffs_ondisk::cg::bit(m, index) != Some(false));
                 let ino = Ino(c.0 * g.ipg + index);
-                if marked && ino.0 >= 2 {
-                    self.check_inode(ino, raw)?;
+                match marked {
+                    _ if ino.0 < 2 => {}
+                    true => self.check_inode(ino, raw)?,
+                    false => self.check_unmarked_inode(ino, raw)?,
                 }
             }
         }
@@ -130,6 +132,16 @@ impl Checker<'_> {
             self.unchain(&mut node)?;
         }
         Ok(())
+    }
+
+    /// An inode that its map calls free, where maps are believed, is free: soft updates mark it before
+    /// its first write, and clear the mark after the inode is free on disk.
+    fn check_unmarked_inode(&mut self, ino: Ino, raw: &[u8]) -> Res<()> {
+        if get::<u16>(raw, 0, self.g.endian) == 0 {
+            return self.check_free_inode(ino, raw);
+        }
+        let draft = self.taken_but_free("inode in use but marked free".to_owned());
+        self.note(draft.ino(ino))
     }
 
     /// A free inode holds nothing.

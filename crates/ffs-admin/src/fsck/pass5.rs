@@ -182,7 +182,7 @@ impl Checker<'_> {
     /// leaves this on their volumes: the device has lost a write that it had confirmed, or whoever wrote last broke
     /// the order. Then nothing else that preen takes on trust holds either, above all that nameless files were
     /// never complete. Marking it used is right all the same: an operator's check does it.
-    fn taken_but_free(&self, message: String) -> Draft {
+    pub(super) fn taken_but_free(&self, message: String) -> Draft {
         if !self.softdep {
             return Draft::benign(Id::CgAllocFree, message);
         }

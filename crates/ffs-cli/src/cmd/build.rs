@@ -256,7 +256,7 @@ impl Order {
         let fits = self.size.is_none();
         let (options, owner, free) = (self.options.clone(), self.owner, self.free);
         let (size, epoch, acls) = (self.size, self.epoch, self.acls);
-        match self.attempt(name, &device, false) {
+        let built = match self.attempt(name, &device, false) {
             Ok(built) if !fits || built.free >= 0 && built.free as u64 >= free => Ok(built),
             Err(failure) if !fits || !failure.full => Err(failure),
             // There are more extended attributes than the slack has room for: once more, counting them.
@@ -267,7 +267,8 @@ impl Order {
                 }
                 None => first,
             },
-        }
+        };
+        built.map_err(|failure| failure.hint_if_full("no image was made; give a larger --size"))
     }
 
     fn attempt(
@@ -331,9 +332,8 @@ impl Order {
         let Some(source) = self.source.again()? else { return Ok(None) };
         let mut survey = Survey::new(&self.options, xattrs)?;
         let mut progress = Progress::items("measure", None);
-        let mut adjust = |_: &mut Entry| {};
         let source = |emit: &mut Emit| source.tell(false, xattrs, emit);
-        let tally = copy::run(source, &mut survey, &mut adjust, &mut progress)?;
+        let tally = copy::run(source, &mut survey, &mut |_| {}, &mut progress)?;
         whole(&tally)?;
         if let (Some(newest), Some(epoch)) = (survey.newest, self.epoch)
             && newest.secs >= epoch

@@ -20,7 +20,7 @@ use crate::fail::{Failure, Outcome};
 use crate::mode::umask;
 use crate::namei::{Last, namei};
 use crate::progress::Progress;
-use crate::session::Session;
+use crate::session::{Beside, Session};
 use crate::spec::{ImagePath, Place, place};
 use crate::{output, signals};
 
@@ -147,6 +147,9 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(u8::from(failed > 0 || output::errors() > 0))
 }
 
+/// What a user can do whose image is full.
+const FULL: &str = "what was copied before stays; make a larger image with `ffs build --size`";
+
 struct Job<'a> {
     args: &'a Args,
     policy: Policy,
@@ -185,6 +188,7 @@ impl Job<'_> {
         signals::listen();
         let session = Session::write(&to.image)?;
         let result = self.each_into(from, to, &session);
+        let result = result.map_err(|failure| failure.hint_if_full(FULL));
         session.finish_with(result)?;
         Ok(self.done)
     }
@@ -201,10 +205,19 @@ impl Job<'_> {
         for source in from {
             match source {
                 Place::Host(path) => self.host(path, &target, &mut sink)?,
-                Place::Image(path) if same_image(path, to) => {
+                Place::Image(path) if path.image == to.image => {
                     self.image(session, path, &target, Some(&dir), &mut sink)?;
                 }
-                Place::Image(path) => self.other_image(path, &target, &mut sink)?,
+                Place::Image(path) => match session.beside(&path.image) {
+                    Ok(Beside::Same) => {
+                        self.image(session, path, &target, Some(&dir), &mut sink)?;
+                    }
+                    Ok(Beside::Partition(other)) => {
+                        self.from(*other, path, &target, &mut sink)?;
+                    }
+                    Ok(Beside::No) => self.other_image(path, &target, &mut sink)?,
+                    Err(failure) => refuse(failure)?,
+                },
             }
         }
         Ok(())
@@ -251,10 +264,20 @@ impl Job<'_> {
         target: &Target,
         sink: &mut dyn Sink,
     ) -> Result<(), Failure> {
-        let session = match Session::read(&from.image) {
-            Ok(session) => session,
-            Err(failure) => return refuse(failure),
-        };
+        match Session::read(&from.image) {
+            Ok(session) => self.from(session, from, target, sink),
+            Err(failure) => refuse(failure),
+        }
+    }
+
+    /// Copies a tree of `session`, which is mounted for that alone.
+    fn from(
+        &mut self,
+        session: Session,
+        from: &ImagePath,
+        target: &Target,
+        sink: &mut dyn Sink,
+    ) -> Result<(), Failure> {
         let result = self.image(&session, from, target, None, sink);
         session.finish_with(result)
     }
@@ -424,12 +447,6 @@ fn not_below(
             return Ok(());
         }
     }
-}
-
-/// Whether two arguments name the same file system.
-fn same_image(a: &ImagePath, b: &ImagePath) -> bool {
-    let real = |image: &OsString| fs::canonicalize(image).ok();
-    a.image == b.image || real(&a.image).is_some_and(|real_a| Some(real_a) == real(&b.image))
 }
 
 /// The name a source has in a directory it is copied into; `None` if only what is in it is meant.

@@ -40,10 +40,11 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Make a file system.
 ///
-/// With -s an image that does not exist is created, taking no space until it is filled. Sizes take the
-/// suffixes b (512), k, m, g, t. What is on an image already is lost: on a terminal newfs asks before it
-/// overwrites a file system; without one, in a script, it says so and does it, as BSD's newfs does. A disk
-/// with a partition table is never overwritten unless IMAGE@0 names the whole of it.
+/// With -s an image that does not exist is created as a sparse file: it takes the space of what newfs writes,
+/// and more as it is filled. Sizes take the suffixes b (512), k, m, g, t. What is on an image already is lost:
+/// on a terminal newfs asks before it overwrites a file system; without one, in a script, it says so and does
+/// it, as BSD's newfs does. A disk with a partition table is never overwritten, also with --yes, unless IMAGE@0
+/// names the whole of it.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -77,7 +78,7 @@ pub(crate) struct Args {
     /// Disk type; of no use any more
     #[arg(short = 'T', hide = true, value_name = "TYPE")]
     disk_type: Option<String>,
-    /// Overwrite without a question or a word
+    /// Do not prompt before overwriting a file system, and print no note of it
     #[arg(long)]
     yes: bool,
     /// For programs
@@ -304,33 +305,45 @@ fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, 
     let write = !args.dry_run;
     let how = OpenOptions { write, whole_disk: true, ..OpenOptions::default() };
     let opened = open_with(&args.image, &how)?;
+    let device = &*opened.device;
+    let (clock, rng) = (SystemClock, SplitMix64::from_system());
     if write {
-        confirm(args, name, &*opened.device, opened.partition.is_none())?;
+        if opened.partition.is_none() {
+            keep_partitions(args, name, device)?;
+        }
+        // What newfs refuses it refuses before anything is said to be overwritten.
+        let dry_run = NewfsOptions { dry_run: true, ..options.clone() };
+        newfs::newfs(device, &dry_run, &clock, &rng, &mut |_, _| {}).map_err(fail)?;
+        confirm(args, name, device)?;
     }
     let mut progress = Progress::items("groups", None);
     let mut each = |done: u32, all: u32| progress.set(done.into(), Some(all.into()));
-    let (clock, rng) = (SystemClock, SplitMix64::from_system());
-    let report = newfs::newfs(&*opened.device, options, &clock, &rng, &mut each).map_err(fail)?;
+    let report = newfs::newfs(device, options, &clock, &rng, &mut each).map_err(fail)?;
     if write {
-        opened.device.flush().map_err(|error| Failure::new(name, error))?;
+        device.flush().map_err(|error| Failure::new(name, error))?;
     }
     Ok(report)
 }
 
-/// Makes sure that nothing is overwritten by mistake.
-fn confirm(args: &Args, name: &str, device: &dyn BlockDevice, whole: bool) -> Result<(), Failure> {
-    if args.yes {
+/// Fails if a disk that is not named as a whole, `IMAGE@0`, has a partition table.
+fn keep_partitions(args: &Args, name: &str, disk: &dyn BlockDevice) -> Result<(), Failure> {
+    if names_partition(&args.image) {
         return Ok(());
     }
-    let named = args.image.as_bytes().ends_with(b"@0");
-    if whole && !named {
-        let table = partition::scan(device).map_err(|error| Failure::new(name, error))?;
-        if !table.partitions.is_empty() {
-            let parts: Vec<String> = table.partitions.iter().map(|p| format!("  {p}")).collect();
-            let why = format!("has a partition table:\n{}\n", parts.join("\n"));
-            return Err(Failure::new(name, why)
-                .hint(format!("name a partition, {name}@N, or the whole disk, {name}@0")));
-        }
+    let table = partition::scan(disk).map_err(|error| Failure::new(name, error))?;
+    if table.partitions.is_empty() {
+        return Ok(());
+    }
+    let parts: Vec<String> = table.partitions.iter().map(|p| format!("  {p}")).collect();
+    let why = format!("has a partition table:\n{}\n", parts.join("\n"));
+    let hint = format!("name a partition, {name}@N, or the whole disk, {name}@0");
+    Err(Failure::new(name, why).hint(hint))
+}
+
+/// Makes sure that no file system is overwritten by mistake.
+fn confirm(args: &Args, name: &str, device: &dyn BlockDevice) -> Result<(), Failure> {
+    if args.yes {
+        return Ok(());
     }
     let Some(what) = bsd::content(device) else { return Ok(()) };
     // BSD's newfs never asks; who uses it in a script knows what it does.

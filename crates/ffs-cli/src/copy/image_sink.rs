@@ -86,7 +86,7 @@ impl<'a> ImageSink<'a> {
 
     /// Turns an error of the file system into what it means for the copy.
     fn error(&self, error: Error) -> SinkError {
-        let full = |full: bool| {
+        let full = || {
             let stat = self.ffs.statfs();
             // What an unfinished new file takes is given back.
             let new = self.open.as_ref().filter(|open| !matches!(open.slot, Slot::Existing));
@@ -94,12 +94,10 @@ impl<'a> ImageSink<'a> {
             let free = stat.frags_free * u64::from(stat.fsize) + own;
             let free = format!("{} and {}", human(free), counted(stat.inodes_free, "inode"));
             let failure = Failure::new(&self.image, format!("{error} ({free} are free)"));
-            let hint = "what was copied before stays; make a larger image with `ffs build --size`";
-            SinkError::Stop(Failure { full, ..failure.hint(hint) })
+            SinkError::Stop(Failure { full: true, ..failure })
         };
         match error {
-            Error::NoSpace => full(true),
-            Error::NoInodes => full(false),
+            Error::NoSpace | Error::NoInodes => full(),
             Error::Io(error) => SinkError::Stop(Failure::new(&self.image, error)),
             Error::ReadOnly(_) => SinkError::Stop(Failure::new(&self.image, error)),
             Error::NotPermitted => SinkError::Skip(format!(

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use crate::fail::show;
+
 /// Bytes in a header; data is padded to this.
 pub(crate) const BLOCK: usize = 512;
 
@@ -31,11 +33,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads a header.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub(crate) fn parse(block: &[u8; BLOCK]) -> Result<Header, String> {
+    /// Whether the block is a header: its checksum is right.
+    pub(crate) fn is_header(block: &[u8; BLOCK]) -> bool {
         let sum = |signed: bool| -> i64 {
             let byte = |(at, &byte): (usize, &u8)| match (at, signed) {
                 (148..156, _) => i64::from(b' '),
@@ -45,7 +44,15 @@ impl Header {
             block.iter().enumerate().map(byte).sum()
         };
         let stored = number(block, 148..156).unwrap_or(-1);
-        if stored != sum(false) && stored != sum(true) {
+        stored == sum(false) || stored == sum(true)
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn parse(block: &[u8; BLOCK]) -> Result<Header, String> {
+        if !Header::is_header(block) {
             return Err("a header's checksum is wrong: the archive is damaged".to_owned());
         }
         let field = |name: &str, range: Range<usize>| {
@@ -57,7 +64,14 @@ impl Header {
         };
         let small = |name: &str, range| {
             let value = field(name, range)?;
-            u32::try_from(value).map_err(|_| format!("a header's {name} is out of range"))
+            u32::try_from(value).map_err(|_| {
+                let member = show(member_path(block));
+                format!(
+                    "{member}: the {name} {value} is out of range (0 to {}): make the archive again, \
+                     with --owner or --group of tar for instance",
+                    u32::MAX
+                )
+            })
         };
         let kind = block[156];
         // Only devices must have these right.
@@ -79,20 +93,22 @@ impl Header {
         })
     }
 
-    /// Whether this is a header of POSIX, whose names have a prefix.
-    fn is_posix(&self) -> bool {
-        self.block[257..263] == *b"ustar\0"
-    }
-
     /// The name of the member.
     pub(crate) fn path(&self) -> Vec<u8> {
-        let name = text(&self.block, 0..100);
-        let prefix = if self.is_posix() { text(&self.block, 345..500) } else { Vec::new() };
-        if prefix.is_empty() {
-            return name;
-        }
-        [&prefix[..], b"/", &name].concat()
+        member_path(&self.block)
     }
+}
+
+/// The name of the member whose header `block` is.
+fn member_path(block: &[u8; BLOCK]) -> Vec<u8> {
+    let name = text(block, 0..100);
+    // A header of POSIX: names have a prefix.
+    let posix = block[257..263] == *b"ustar\0";
+    let prefix = if posix { text(block, 345..500) } else { Vec::new() };
+    if prefix.is_empty() {
+        return name;
+    }
+    [&prefix[..], b"/", &name].concat()
 }
 
 /// A field of text, up to its NUL.

@@ -142,7 +142,9 @@ impl Tar<'_> {
             }
             return match Header::parse(&block) {
                 Ok(header) => Ok(Some(header)),
-                Err(_) if first => Err("it is not a tar archive".to_owned().into()),
+                Err(_) if first && !Header::is_header(&block) => {
+                    Err("it is not a tar archive".to_owned().into())
+                }
                 Err(why) => Err(End::Bad(why)),
             };
         }

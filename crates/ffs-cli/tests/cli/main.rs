@@ -17,6 +17,8 @@ mod mount;
 mod offline;
 mod options;
 mod overwrite;
+mod partitions;
+mod sizing;
 mod stress;
 mod study;
 mod study_ends;

@@ -119,6 +119,18 @@ fn newfs_in_a_script_says_what_it_overwrites() {
 }
 
 #[test]
+fn newfs_that_refuses_overwrites_nothing_and_says_nothing_of_it() {
+    let d = Dir::new();
+    let image = d.image("a.img", "8m", &[]);
+    ok(&["cp", &d.file("small", b"kept"), &format!("{image}:/")]);
+    for (options, why) in [(["-i", "0"], "-i"), (["-s", "16m"], "bytes"), (["-b", "5000"], "-b")] {
+        let stderr = fails(&["newfs", options[0], options[1], &image], 1, why);
+        assert!(!stderr.contains("overwritten"), "{options:?}: {stderr}");
+        assert_eq!(ok(&["cat", &format!("{image}:/small")]), "kept");
+    }
+}
+
+#[test]
 fn a_full_image_names_the_file_that_was_too_large() {
     let d = Dir::new();
     for options in [&[][..], &["-O", "1"]] {

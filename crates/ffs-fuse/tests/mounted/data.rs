@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("big_files_read_back", big_files_read_back),
     ("mappings_and_direct_io_agree", mappings_and_direct_io_agree),
     ("holes_are_found_and_made", holes_are_found_and_made),
+    ("data_kept_back_is_no_hole", data_kept_back_is_no_hole),
     ("the_write_back_cache_keeps_times_and_sizes", the_write_back_cache_keeps_times_and_sizes),
     ("appending_and_truncating_on_open", appending_and_truncating_on_open),
     ("access_times_follow_reads", access_times_follow_reads),
@@ -99,6 +100,28 @@ fn holes_are_found_and_made() {
         errno(sys::fallocate(&f, libc::FALLOC_FL_COLLAPSE_RANGE, 0, 16384)),
         libc::EOPNOTSUPP
     );
+    drop(f);
+    m.end();
+}
+
+/// With `writeback` the kernel holds data that the server has not: none of it may be called a hole.
+fn data_kept_back_is_no_hole() {
+    let image = Image::new();
+    let m = image.mount("writeback");
+    let f = m.create("f");
+    f.write_all_at(&pattern(4, 100_000), 5_000_000).unwrap();
+    for round in 0..2 {
+        let end = f.metadata().unwrap().len() as i64;
+        for at in [0, 1, 4_999_999, 5_000_000, end - 1] {
+            assert_eq!(sys::seek(&f, at, libc::SEEK_DATA).unwrap(), at, "round {round}");
+            assert_eq!(sys::seek(&f, at, libc::SEEK_HOLE).unwrap(), end, "round {round}");
+        }
+        for whence in [libc::SEEK_DATA, libc::SEEK_HOLE] {
+            assert_eq!(errno(sys::seek(&f, end, whence)), libc::ENXIO);
+        }
+        f.sync_all().unwrap();
+        f.write_all_at(&pattern(5, 100_000), 20_000_000).unwrap();
+    }
     drop(f);
     m.end();
 }

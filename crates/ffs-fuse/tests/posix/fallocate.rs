@@ -163,6 +163,10 @@ fn finds_data_and_holes(b: &Bench) {
     rustix::fs::fsync(&f).must();
     let data = |at| seek(&f, SeekFrom::Data(at));
     let hole = |at| seek(&f, SeekFrom::Hole(at));
+    if b.traits.writeback {
+        // The server may lack what the kernel keeps back: all is data, also where nothing is kept.
+        return assert_eq!((data(0).must(), hole(0).must()), (0, 20 * B));
+    }
     assert_eq!((data(0).must(), data(4 * B + 1).must()), (4 * B, 4 * B + 1));
     assert_eq!((hole(0).must(), hole(B).must()), (0, B));
     let end = hole(4 * B).must();

@@ -1,6 +1,6 @@
 //! Names of files made before, and files without content: links, pipes, sockets, devices.
 
-use ffs_core::{DeviceNumber, Error, FileFlags, NodeKind, SetAttr, Vnode};
+use ffs_core::{DeviceNumber, Error, FileFlags, FileType, NodeKind, SetAttr, Vnode};
 
 use super::ImageSink;
 use crate::copy::policy::SAME_FILE;
@@ -29,8 +29,14 @@ impl ImageSink<'_> {
         {
             return Ok(());
         }
-        // A flag such as schg forbids more names: it is taken off and put back.
         let attr = self.ffs.getattr(&file);
+        if attr.kind == FileType::Directory {
+            let first = show(first);
+            return Err(SinkError::Skip(format!(
+                "is a hard link to the directory {first}; only other files can have several names"
+            )));
+        }
+        // A flag such as schg forbids more names: it is taken off and put back.
         let bare = SetAttr { flags: Some(FileFlags::empty()), ..SetAttr::default() };
         if !attr.flags.is_empty() {
             self.ffs.setattr(cred, &file, &bare).map_err(|error| self.error(error))?;
