@@ -455,7 +455,12 @@ pub(crate) fn into_file(mut order: Order, path: &Path, name: &str) -> Result<Bui
         device.lock(&partial.0, LockMode::Exclusive, LockWait::No, true).map_err(Failure::plain)?;
         Ok(Arc::new(device) as Arc<dyn BlockDevice>)
     })?;
-    fs::rename(&partial.0, path).map_err(|error| Failure::new(name, error))?;
+    let failed = |error| Failure::new(name, error);
+    if path.exists() {
+        // A power cut leaves the old image or the new one.
+        File::open(&partial.0).and_then(|file| file.sync_all()).map_err(failed)?;
+    }
+    fs::rename(&partial.0, path).map_err(failed)?;
     Ok(built)
 }
 

@@ -7,6 +7,7 @@ use ffs_core::{Error, FileType, SetAttr};
 use super::{Doc, EXIT};
 use crate::bsd;
 use crate::fail::{Failure, Outcome, show};
+use crate::mode::umask;
 use crate::namei::{Last, PathError, components, join, namei, one_image, parent};
 use crate::output;
 use crate::session::Session;
@@ -24,7 +25,8 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Make directories in an image.
 ///
-/// New directories belong to root and to the group of the directory they are in, as on BSD.
+/// New directories belong to root and to the group of the directory they are in, as on BSD. Without -m they
+/// allow what the umask allows, or the default access list of that directory.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]:/path, all in one image
@@ -81,7 +83,9 @@ fn one(session: &Session, path: &[u8], mode: Option<u16>) -> Result<(), Failure>
         session.failed(path, error)
     })?;
     let failed = |error| session.failed(path, error);
-    let perm = mode.unwrap_or(0o755);
+    // Where a directory says what new ones allow, the umask does not.
+    let listed = session.ffs.acls() && session.ffs.default_acl(&dir).map_err(failed)?.is_some();
+    let perm = mode.unwrap_or(if listed { 0o777 } else { 0o777 & !umask() });
     let made = session.ffs.mkdir(&session.cred, &dir, &name, perm).map_err(failed)?;
     if let Some(perm) = mode {
         let set = SetAttr { perm: Some(perm), ..SetAttr::default() };

@@ -306,6 +306,35 @@ fn a_copy_onto_a_file_with_a_list() {
     fsck_clean(Path::new(&image));
 }
 
+/// New directories: what mkdir(1) makes of the umask, and of a default list, on the host.
+#[test]
+fn new_directories_obey_the_umask_or_the_list() {
+    let d = Dir::new();
+    let Some(tree) = tree(&d) else { return };
+    let image = with_lists(&d, "a.img", &[]);
+    let host = tree.join("listed");
+    fs::create_dir(&host).unwrap();
+    set(&host, DEFAULT, &default());
+    ok(&["cp", "-a", host.to_str().unwrap(), &format!("{image}:/listed")]);
+    for mask in ["0", "027", "077"] {
+        let name = |dir: &str| format!("{dir}/u{mask}");
+        for dir in ["listed", "."] {
+            let script = format!("umask {mask}; exec \"$@\"");
+            let inside = format!("{image}:/{}", name(dir));
+            let outside = tree.join(name(dir));
+            let outside = outside.to_str().unwrap();
+            for words in [[env!("CARGO_BIN_EXE_ffs"), "mkdir", &inside], ["env", "mkdir", outside]]
+            {
+                let made = Command::new("sh").args(["-c", &script, "sh"]).args(words).status();
+                assert!(made.unwrap().success(), "{words:?}");
+            }
+            let (got, wanted) = (in_image(&image, &name(dir)), on_host(&tree.join(name(dir))));
+            assert_eq!(got.perm, wanted.perm, "{dir}, umask {mask}");
+        }
+    }
+    fsck_clean(Path::new(&image));
+}
+
 /// New files in a directory with a default list: what cp(1) of coreutils makes of it on the host.
 #[test]
 fn new_files_inherit() {
