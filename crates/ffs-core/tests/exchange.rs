@@ -181,7 +181,8 @@ fn a_rename_after_an_exchange_comes_after_all_of_it() {
     }
 }
 
-/// A record in which one directory is both a file to exchange and the place of a name: a mount and a check leave it alone.
+/// A record in which one directory is both a file to exchange and the place of a name: a mount and a check leave
+/// it alone.
 #[test]
 fn a_record_that_no_exchange_writes_does_not_stop_a_mount() {
     let w = world();
