@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const IDLE: u32 = 5000;
 /// Passes at most that write: a chain of names is a few passes long, however deep the tree. But a block may be written
 /// again and again without what another thread is about to store in it.
-const PASSES: u32 = 100_000;
+const PASSES: u32 = 5000;
 /// Passes in a row that want the same blocks, after which there is a pause of a millisecond between them.
 const SAME: u32 = 8;
 
