@@ -29,8 +29,6 @@ const IDLE: u32 = 5000;
 /// Passes at most that write: a chain of names is a few passes long, however deep the tree. But a block may be written
 /// again and again without what another thread is about to store in it.
 const PASSES: u32 = 100_000;
-/// As how many passes one with a pause counts.
-const PAUSED: u32 = 20;
 /// Passes in a row that want the same blocks, after which there is a pause of a millisecond between them.
 const SAME: u32 = 8;
 
@@ -262,8 +260,7 @@ impl InodeTable {
         let wrote = self.write_towards(&mut requests, all);
         let moved = wrote > 0 || worked > 0 || self.progress() != before;
         for r in requests {
-            let cost = if r.same > SAME { PAUSED } else { 1 };
-            r.passes += if wrote > 0 { cost } else { 0 };
+            r.passes += u32::from(wrote > 0);
             r.idle = if moved { 0 } else { r.idle + 1 };
             if r.error.is_none() && (r.idle > IDLE || r.passes > PASSES) {
                 r.error = Some(Error::Unwritten);
