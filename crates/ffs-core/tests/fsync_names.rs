@@ -6,8 +6,8 @@ mod common;
 use common::{World, at, mount_on, soft_updates, soft_volume};
 use ffs_core::acl::{Acl, Entry, Who};
 use ffs_core::{
-    Cred, Env, Error, Ffs, FileFlags, FsyncScope, MountOptions, RenameMode, SetAttr, Vnode,
-    WriteMode,
+    Cred, Env, Error, Fallocate, Ffs, FileFlags, FsyncScope, MountOptions, RenameMode, SetAttr,
+    Vnode, WriteMode,
 };
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice, Rng, SplitMix64};
@@ -456,6 +456,48 @@ fn a_published_name_waits_for_the_new_end_of_its_file() {
     assert!(seen > 0);
     drop((v, beside));
     w.end();
+}
+
+/// What a name waits for may be hidden by other content of its file, which came later: whoever waits for the name
+/// writes that, too. An exchange fails if it waits in vain.
+#[test]
+fn what_hides_the_content_that_a_name_waits_for_is_written() {
+    const BLOCK: u64 = 8192;
+    let seed = ffs_testkit::env::number("FFS_SEED").unwrap_or(1);
+    println!("FFS_SEED={seed}");
+    let rng = SplitMix64::new(seed);
+    let (c, mode) = (Cred::root(), WriteMode::default());
+    for round in 0..1000 {
+        let w = world(FsyncScope::All);
+        let (d, v) = (w.dir(&w.root, "d"), w.file(&w.root, "f"));
+        drop(w.file(&w.root, "y"));
+        let mut told = Vec::new();
+        // Where indirect blocks begin, or within few direct ones.
+        let blocks = if round % 2 == 0 { 14 } else { 4 };
+        for number in 0..rng.next_u64() % 40 {
+            let (at, len) = (rng.next_u64() % (blocks * BLOCK), rng.next_u64() % (2 * BLOCK) + 1);
+            let what = rng.next_u64() % 8;
+            told.push((what, at, len));
+            match what {
+                0..3 => _ = w.fs.write(&c, &v, at, &vec![1; len as usize], mode).unwrap(),
+                3 => w.fs.fallocate(&c, &v, at, len, Fallocate::PunchHole).unwrap(),
+                4..6 => {
+                    let set = SetAttr { size: Some(at), ..SetAttr::default() };
+                    w.fs.setattr(&c, &v, &set).unwrap();
+                }
+                6 => w.fs.link(&c, &v, &w.root, format!("name{number}").as_bytes()).unwrap(),
+                _ if rng.next_u64() % 4 == 0 => w.fs.sync().unwrap(),
+                _ => _ = w.fs.fsync(&v, true),
+            }
+        }
+        // An exchange makes names durable that are not.
+        drop(w.file(&d, "x"));
+        let (x, y) = ((&d, &b"x"[..]), (&w.root, &b"y"[..]));
+        let done = w.fs.rename(&c, x, y, RenameMode::Exchange);
+        assert!(done.is_ok(), "round {round}: {done:?} after {told:?}");
+        drop((v, d));
+        w.end();
+    }
 }
 
 /// A link is renamed away, another of the same file gets its name, and a third file takes that: the first new name is

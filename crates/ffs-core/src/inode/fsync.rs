@@ -26,11 +26,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Passes in a row that may change nothing, about a millisecond each: what a name waits for may belong to an
 /// operation of another thread that has reported it and not yet changed a buffer.
 const IDLE: u32 = 5000;
-/// Passes at most that write: a chain of names is a few passes long, however deep the tree. But a block may be written
-/// again and again without what another thread is about to store in it.
-const PASSES: u32 = 100_000;
-/// Passes in a row that want the same blocks, after which there is a pause of a millisecond between them.
-const SAME: u32 = 8;
+/// Passes at most that write: a chain of names is a few passes long, however deep the tree.
+const PASSES: u32 = 1000;
 
 /// Whether size or pointers may have changed since an fsync last wrote the inode's block: so it is of
 /// an inode that just entered memory. The low bit says whether, the others count the changes, so that
@@ -84,8 +81,6 @@ struct Request {
     /// Blocks that its last pass wanted to write.
     wanted: BTreeSet<BufKey>,
     passes: u32,
-    /// Passes in a row that wanted the same blocks.
-    same: u32,
     /// Passes in a row that changed nothing.
     idle: u32,
     /// Why it cannot be reached.
@@ -145,7 +140,6 @@ impl InodeTable {
                 point: None,
                 wanted: BTreeSet::new(),
                 passes: 0,
-                same: 0,
                 idle: 0,
                 error: None,
             };
@@ -214,8 +208,7 @@ impl InodeTable {
                 std::mem::take(&mut state.unflushed)
             };
             let (done, wrote) = self.pass(&mut open, flush);
-            let rests = |r: &Request| !wrote && r.idle > 1 || r.same > SAME;
-            if done.is_empty() && open.values().any(rests) {
+            if done.is_empty() && !wrote && open.values().any(|r| r.idle > 1) {
                 pause();
             }
             let mut state = self.fsyncs.state.lock();
@@ -329,9 +322,7 @@ impl InodeTable {
         let mut each: BTreeMap<BufKey, BufRef> = BTreeMap::new();
         for r in requests.iter_mut() {
             let bufs = self.wanted(r);
-            let wanted: BTreeSet<BufKey> = bufs.keys().copied().collect();
-            r.same = if wanted == r.wanted { r.same + 1 } else { 0 };
-            r.wanted = wanted;
+            r.wanted = bufs.keys().copied().collect();
             each.extend(bufs);
         }
         let (ready, chosen) = self.readiest(each.into_values().collect());

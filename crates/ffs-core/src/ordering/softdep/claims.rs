@@ -24,8 +24,8 @@ use crate::ordering::{ClaimOf, FragRun, PtrSlot, Work};
 use ffs_ondisk::bmap::{self, Named, Path, first_of_root, parse_name};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn};
-
 use smallvec::SmallVec;
+use std::iter;
 
 /// A value of a pointer.
 #[derive(Debug)]
@@ -539,7 +539,8 @@ impl Engine {
 
     /// Whether the indirect block better waits: it shows what was cut off its file as gone already, but not
     /// yet the block that becomes the last one, so the file would end in a hole, and a check shorten it by
-    /// that. Nothing that the claim needs needs this block; and who has nothing else to write writes it.
+    /// that. Nothing that the claim needs needs this block, and no image leads to it without: of a block that no
+    /// image shows this is no matter.
     pub(super) fn awaits_last(&self, key: BufKey) -> bool {
         self.awaited_last(key).is_some()
     }
@@ -547,6 +548,9 @@ impl Engine {
     /// The claim that [`Engine::awaits_last`] is about.
     pub(super) fn awaited_last(&self, key: BufKey) -> Option<Id> {
         let BufKey::File(ino, block) = key else { return None };
+        if !self.is_led_to(ino, block) {
+            return None;
+        }
         let held = |index: u32| {
             let claim = self.newest_claim(PtrSlot::Indirect { ino, block, index });
             let unready = |id| self.nodes.get(id).is_some_and(|n| !n.ready());
@@ -560,6 +564,17 @@ impl Engine {
                 _ => None,
             }
         })
+    }
+
+    /// Whether any image may show the way to an indirect block: not if the pointer to it, or one above, is new.
+    fn is_led_to(&self, ino: Ino, block: i64) -> bool {
+        let Some(Named::Indirect { first, .. }) = parse_name(&self.g, block) else { return true };
+        let way = self.indirects_to(first);
+        let above = way.iter().take_while(|(name, _)| *name != block);
+        let above = above.map(|&(block, index)| PtrSlot::Indirect { ino, block, index });
+        let root = PtrSlot::IndirectRoot(ino, way.len().saturating_sub(1));
+        let mut claims = iter::once(root).chain(above).filter_map(|slot| self.newest_claim(slot));
+        claims.all(|id| self.state(id) != Some(State::Never))
     }
 
     /// The indirect blocks on the way to a block, from the root down: in-core name, and index of the pointer.

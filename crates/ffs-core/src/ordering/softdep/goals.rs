@@ -11,7 +11,7 @@
 //! Reference: `spec/soft-updates.md` §8.1, §8.3.
 
 use super::Engine;
-use super::graph::{Cond, Id, Level, Name, Need, Node, What};
+use super::graph::{Cond, Id, Level, Name, Need, Node, State, What};
 use super::inodes::{InodeRec, More};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
@@ -32,6 +32,8 @@ enum Step {
 struct Walk {
     blocks: BTreeSet<BufKey>,
     files: BTreeSet<Ino>,
+    /// Files of which all pointers and sizes are looked at.
+    pointers: BTreeSet<Ino>,
     nodes: BTreeSet<Id>,
     todo: Vec<Step>,
 }
@@ -102,11 +104,19 @@ impl Engine {
         self.walk_inode(w, ino);
         let Some(rec) = self.inodes.get(&ino) else { return };
         rec.names.iter().chain(rec.leaving.iter()).for_each(|id| w.node(*id));
-        if let Some(m) = &rec.more {
-            m.slots.iter().flat_map(|(_, c)| &c.versions).for_each(|id| w.node(*id));
-            m.bounds().chain(&m.ext).chain(&m.dotdot).for_each(|id| w.node(*id));
+        rec.more.iter().flat_map(|m| &m.dotdot).for_each(|id| w.node(*id));
+        self.walk_pointers(w, ino);
+    }
+
+    /// What the file's inode and indirect blocks do not show yet.
+    fn walk_pointers(&self, w: &mut Walk, ino: Ino) {
+        if !w.pointers.insert(ino) {
+            return;
         }
-        // Pointers in its indirect blocks.
+        if let Some(m) = self.more_of(ino) {
+            m.slots.iter().flat_map(|(_, c)| &c.versions).for_each(|id| w.node(*id));
+            m.bounds().chain(&m.ext).for_each(|id| w.node(*id));
+        }
         for (key, all) in self.indirects.range(Engine::maps_of(ino)) {
             w.blocks.insert(*key);
             all.values().flat_map(|c| &c.versions).for_each(|id| w.node(*id));
@@ -134,7 +144,13 @@ impl Engine {
                 }
                 PtrSlot::Direct(ino, _)
                 | PtrSlot::IndirectRoot(ino, _)
-                | PtrSlot::ExtAttr(ino, _) => self.walk_inode(w, ino),
+                | PtrSlot::ExtAttr(ino, _) => {
+                    self.walk_inode(w, ino);
+                    // Others of the file may hide it: a fragment before it that is to grow, no block behind a hole.
+                    if n.ready() && n.state == State::Never {
+                        self.walk_pointers(w, ino);
+                    }
+                }
             },
             What::Ceiling { ino, .. } => self.walk_inode(w, *ino),
             What::Floor(f) => self.walk_inode(w, f.ino),
