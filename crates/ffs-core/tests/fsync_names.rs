@@ -486,7 +486,7 @@ fn what_hides_the_content_that_a_name_waits_for_is_written() {
                     w.fs.setattr(&c, &v, &set).unwrap();
                 }
                 6 => w.fs.link(&c, &v, &w.root, format!("name{number}").as_bytes()).unwrap(),
-                _ if rng.next_u64() % 4 == 0 => w.fs.sync().unwrap(),
+                _ if rng.next_u64().is_multiple_of(4) => w.fs.sync().unwrap(),
                 _ => _ = w.fs.fsync(&v, true),
             }
         }

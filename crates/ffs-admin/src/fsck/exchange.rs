@@ -4,8 +4,8 @@
 //! **Invariants.**
 //! 1. Each step is on the device before the next begins: a check that is cut off leaves a state that the next
 //!    one completes.
-//! 2. A record that does not mean what its name says is removed like one that is not needed: it is only one
-//!    more name of its file.
+//! 2. A record that is not needed any more is removed: it is only one more name of its file. One that no
+//!    exchange can have left is a name like others, and stays.
 //!
 //! Reference: [`ffs_ondisk::exchange`].
 

@@ -86,19 +86,23 @@ impl Checker<'_> {
                 let marked =
                     map.as_ref().is_none_or(|m| ffs_ondisk::cg::bit(m, index) != Some(false));
                 let ino = Ino(c.0 * g.ipg + index);
-                match marked {
-                    _ if ino.0 < 2 => {}
-                    true => self.check_inode(ino, raw)?,
-                    false => self.check_unmarked_inode(ino, raw)?,
+                if ino.0 >= 2 {
+                    self.check_inode(ino, raw, marked)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn check_inode(&mut self, ino: Ino, raw: &[u8]) -> Res<()> {
+    /// An inode that is not `marked` in a map that is believed is free: soft updates mark it before its first
+    /// write, and clear the mark after the inode is free on disk.
+    fn check_inode(&mut self, ino: Ino, raw: &[u8], marked: bool) -> Res<()> {
         if get::<u16>(raw, 0, self.g.endian) == 0 {
             return self.check_free_inode(ino, raw);
+        }
+        if !marked {
+            let draft = self.taken_but_free("inode in use but marked free".to_owned());
+            return self.note(draft.ino(ino));
         }
         if self.take_in_ordinary(ino, raw) {
             return Ok(());
@@ -132,16 +136,6 @@ impl Checker<'_> {
             self.unchain(&mut node)?;
         }
         Ok(())
-    }
-
-    /// An inode that its map calls free, where maps are believed, is free: soft updates mark it before
-    /// its first write, and clear the mark after the inode is free on disk.
-    fn check_unmarked_inode(&mut self, ino: Ino, raw: &[u8]) -> Res<()> {
-        if get::<u16>(raw, 0, self.g.endian) == 0 {
-            return self.check_free_inode(ino, raw);
-        }
-        let draft = self.taken_but_free("inode in use but marked free".to_owned());
-        self.note(draft.ino(ino))
     }
 
     /// A free inode holds nothing.

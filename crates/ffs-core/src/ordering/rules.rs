@@ -66,7 +66,7 @@ rules! {
     UniqueName = "unique-name",
     /// A directory's size covers only chunks that are on the device.
     SizeBehindContent = "size-behind-content",
-    /// A hole before the last blocks of a file comes when these are on the device.
+    /// An image shows a hole in a file only with a block behind it.
     BlockBeforeHole = "block-before-hole",
     /// A file's size shrinks when the indirect blocks it shares with what is cut off are written.
     CutBeforeSize = "cut-before-size",

@@ -159,7 +159,7 @@ pub enum Happening {
         least: u64,
         /// Sectors that are not zeros: index, bytes.
         sectors: Vec<(u64, [u8; SECTOR])>,
-        /// The sectors of its last fragment from its end on, as they are on the device, if not zeros there.
+        /// The sectors of its last fragment from its end on, as they are on the device.
         behind: Vec<(u64, [u8; SECTOR])>,
     },
     /// The size was set by truncate; bytes beyond a smaller size are gone, those up to a larger one zero.

@@ -7,6 +7,7 @@
 use super::Engine;
 use super::blocks::Waiter;
 use super::graph::{Floor, Id, What};
+use super::holes::TAIL;
 use super::inodes::More;
 use crate::buf::BufKey;
 use ffs_ondisk::Ino;
@@ -47,8 +48,7 @@ impl Engine {
     }
 
     pub(super) fn newest_floor(&self, ino: Ino, block: i64) -> Option<Id> {
-        let floors = &self.more_of(ino)?.floors;
-        floors.range((block, 0)..=(block, u64::MAX)).next_back().map(|(_, id)| *id)
+        self.more_of(ino)?.floors_of(block).next_back()
     }
 
     /// The reason to write the block that the node waits for; 0 if it does not wait.
@@ -73,10 +73,12 @@ impl Engine {
         if most > size { most } else { least }
     }
 
-    pub(super) fn bound_seen(&self, id: Id, size: u64) -> bool {
-        self.nodes.get(id).is_some_and(|n| match n.what {
-            What::Ceiling { new, .. } => n.ready() && size >= new,
-            What::Floor(_) => n.ready(),
+    /// Whether an image with this size has no more use for the bound. `tail_kept`: it shows the old end of a
+    /// file that was cut short.
+    pub(super) fn bound_seen(&self, id: Id, size: u64, tail_kept: bool) -> bool {
+        self.nodes.get(id).is_some_and(|n| match &n.what {
+            What::Ceiling { new, .. } => n.ready() && size >= *new,
+            What::Floor(floor) => n.ready() && !(tail_kept && floor.block == TAIL),
             _ => false,
         })
     }

@@ -468,11 +468,7 @@ impl Engine {
         }
         let is_seen = |&&(i, id): &&(usize, Id)| hidden(i) < blocks || self.is_hole(id);
         seen.extend(shown.iter().filter(is_seen).map(|(_, id)| *id));
-        let is_tail = |id: Id| match self.nodes.get(id).map(|n| &n.what) {
-            Some(What::Floor(floor)) => floor.block == TAIL,
-            _ => false,
-        };
-        let is_over = |id: &Id| self.bound_seen(*id, size) && !(kept.is_some() && is_tail(*id));
+        let is_over = |id: &Id| self.bound_seen(*id, size, kept.is_some());
         seen.extend(more.bounds().copied().filter(is_over));
         undone | self.compose_ext(d, more, seen)
     }
@@ -556,9 +552,8 @@ impl Engine {
             let unready = |id| self.nodes.get(id).is_some_and(|n| !n.ready());
             claim.filter(|&id| unready(id) || !self.reaches_to(key, index))
         };
-        let mut floors = self.more_of(ino)?.floors.range((block, 0)..=(block, u64::MAX));
-        floors.find_map(|(_, id)| {
-            let n = self.nodes.get(*id)?;
+        self.more_of(ino)?.floors_of(block).find_map(|id| {
+            let n = self.nodes.get(id)?;
             match &n.what {
                 What::Floor(floor) if n.needs(Cond::Block(key)) => floor.last.and_then(held),
                 _ => None,

@@ -37,8 +37,7 @@ impl More {
 
     /// Floors of the file's end, oldest first.
     fn tails<'a>(&self, nodes: &'a Arena<Node>) -> impl Iterator<Item = &'a Floor> {
-        let ids = self.floors.range((TAIL, 0)..=(TAIL, u64::MAX));
-        ids.filter_map(|(_, id)| match &nodes.get(*id)?.what {
+        self.floors_of(TAIL).filter_map(|id| match &nodes.get(id)?.what {
             What::Floor(floor) => Some(&**floor),
             _ => None,
         })
@@ -105,8 +104,7 @@ impl Engine {
     /// The file's end is one that images may show at once.
     fn end_tails(&mut self, ino: Ino) {
         let Some(more) = self.inodes.get(&ino).and_then(|rec| rec.more.as_ref()) else { return };
-        let ids: SmallVec<[Id; 2]> =
-            more.floors.range((TAIL, 0)..=(TAIL, u64::MAX)).map(|(_, id)| *id).collect();
+        let ids: SmallVec<[Id; 2]> = more.floors_of(TAIL).collect();
         for id in ids {
             if let Some(What::Floor(floor)) = self.nodes.get_mut(id).map(|n| &mut n.what) {
                 floor.last = None;

@@ -117,6 +117,11 @@ impl More {
         self.ceilings.iter().chain(self.floors.values())
     }
 
+    /// Floors for an indirect block, or of the end of the file ([`TAIL`](super::holes::TAIL)), oldest first.
+    pub(super) fn floors_of(&self, block: i64) -> impl DoubleEndedIterator<Item = Id> {
+        self.floors.range((block, 0)..=(block, u64::MAX)).map(|(_, id)| *id)
+    }
+
     /// Whether any record is, or was and nobody was told.
     pub(super) fn any_reserved(&self) -> bool {
         self.reserved > 0 || !self.freed.is_empty()

@@ -262,7 +262,7 @@ impl Engine {
             return None;
         }
         if !in_chain || self.state(own) != Some(State::Never) {
-            self.pass_some(own, heir, |e, dep| !e.is_action(dep) && !e.is_order(dep));
+            self.pass_some(own, heir, |e, dep| !e.is_action(dep) && !e.is_point(dep));
             return None;
         }
         if let Some(c) = self.record(at) {
@@ -274,13 +274,13 @@ impl Engine {
         }
         let changed = || self.can_pass(own, next, |_| true).then_some(next);
         let to = heir.or_else(changed);
-        let orders = self.orders_of(own);
+        let points = self.points_of(own);
         self.pass(own, to);
         self.cancel(own);
         // The device may show what the name had replaced: that has to be gone, too.
-        for order in orders {
-            if !self.reaches(next, order) {
-                self.need_node(order, next, Level::Anchored, false);
+        for point in points {
+            if !self.reaches(next, point) {
+                self.need_node(point, next, Level::Anchored, false);
             }
         }
         Some(left)
@@ -296,7 +296,7 @@ impl Engine {
         (at, id): (DirPos, Id),
         shown: bool,
     ) -> Option<Left> {
-        let barred = |e: &Engine| e.orders_of(own).iter().any(|dep| e.is_barrier(*dep));
+        let barred = |e: &Engine| e.points_of(own).iter().any(|dep| e.is_barrier(*dep));
         if shown && barred(self) {
             self.succeed(own, ino);
             return None;
@@ -368,12 +368,12 @@ impl Engine {
     }
 
     /// The barriers and sync points that wait for the name.
-    fn orders_of(&self, name: Id) -> SmallVec<[Id; 2]> {
+    fn points_of(&self, name: Id) -> SmallVec<[Id; 2]> {
         let deps = self.nodes.get(name).map(|n| n.dependents.iter().copied());
-        deps.into_iter().flatten().filter(|dep| self.is_order(*dep)).collect()
+        deps.into_iter().flatten().filter(|dep| self.is_point(*dep)).collect()
     }
 
-    fn is_order(&self, id: Id) -> bool {
+    fn is_point(&self, id: Id) -> bool {
         let what = self.nodes.get(id).map(|n| &n.what);
         matches!(what, Some(What::Barrier | What::SyncPoint))
     }

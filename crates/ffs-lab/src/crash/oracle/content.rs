@@ -166,8 +166,7 @@ impl Builder {
             self.sectors.insert(index, Sector { index, zero: ALL & !1, contents: Vec::new() });
             self.allow(index, &page);
         }
-        let behind: Vec<(u64, [u8; SECTOR])> = self.behind.iter().map(|(&i, &p)| (i, p)).collect();
-        for (index, page) in behind {
+        for (index, page) in self.behind.clone() {
             self.allow(index, &page);
         }
     }

@@ -248,15 +248,10 @@ impl Expectation {
                 && gone.places(None).is_some_and(|(first, _)| first >= place);
             let Some(&since) = gone.since.get(place).filter(|_| is_gone) else { continue };
             let owed = |p: &&Publication| p.is_owed(since, &names.cells, &walk.values);
-            // Of two names of a directory a check keeps one.
-            let kept_one = |obj: ObjId, cell: &Cell| {
-                let recovered = walk.condition == Condition::Recovered && self.is_directory(obj);
-                let mut beside = names.cells.iter().zip(&walk.values);
-                recovered && beside.any(|(c, value)| c.dir == cell.dir && *value == Some(obj))
-            };
             let named = |p: &Publication| {
                 let cell = cell_of(p.cell)?;
-                let dropped = Leniency::DroppedDirectory.grants(kept_one(p.obj, cell));
+                let dropped =
+                    Leniency::DroppedDirectory.grants(self.is_kept_beside(walk, p.obj, cell));
                 (!dropped).then_some((p.obj, cell))
             };
             if let Some((obj, cell)) = names.published.iter().filter(owed).find_map(named) {
@@ -265,6 +260,13 @@ impl Expectation {
                 out.push(Violation::new("X8", what));
             }
         }
+    }
+
+    /// Whether a check kept another name of a directory beside that of `cell`: of two in one directory it keeps one.
+    fn is_kept_beside(&self, walk: &Walk<'_>, obj: ObjId, cell: &Cell) -> bool {
+        let recovered = walk.condition == Condition::Recovered && self.is_directory(obj);
+        let mut beside = self.model.names.cells.iter().zip(&walk.values);
+        recovered && beside.any(|(c, value)| c.dir == cell.dir && *value == Some(obj))
     }
 
     /// What an object is and holds.
