@@ -158,7 +158,7 @@ words! {
         |o, _| set!(o.core.stable => true);
     "replace_order" "" "a name given by a rename or a link is on disk only with the content of the file, as \
         far as the kernel has handed it over: after writes through mmap, fsync the file first (the default \
-        with soft updates; impossible without)"
+        with soft updates; without them it means nothing)"
         |o, _| set!(o.core.replace_order => true);
     "noreplace_order" "" "a name given by a rename or a link does not wait for the content of the file"
         |o, _| set!(o.core.replace_order => false);
@@ -195,11 +195,13 @@ words! {
     "attr_timeout" "seconds" "how long the kernel may believe attributes"
         |o, v| read!(o.attr_timeout, seconds(v).map(Some));
     "fsname" "a name" "what the mount table shows as the source"
-        |o, v| set!(o.fsname => Some(v.to_owned()));
-    "suid" "" "set-id bits work" |o, _| set!(o.suid => Some(true));
-    "nosuid" "" "set-id bits do not work" |o, _| set!(o.suid => Some(false));
-    "dev" "" "device nodes work" |o, _| set!(o.dev => Some(true));
-    "nodev" "" "device nodes do not work" |o, _| set!(o.dev => Some(false));
+        |o, v| read!(o.fsname, (!v.is_empty()).then(|| Some(v.to_owned())));
+    "suid" "" "set-id bits and capabilities work (the default of mount(8) and fstab, for root)"
+        |o, _| set!(o.suid => Some(true));
+    "nosuid" "" "set-id bits and capabilities do not work (the default of ffs mount)"
+        |o, _| set!(o.suid => Some(false));
+    "dev" "" "device nodes work (the default of mount(8) and fstab, for root)" |o, _| set!(o.dev => Some(true));
+    "nodev" "" "device nodes do not work (the default of ffs mount)" |o, _| set!(o.dev => Some(false));
     "exec" "" "programs may be run (the default)" |o, _| set!(o.exec => true);
     "noexec" "" "programs may not be run" |o, _| set!(o.exec => false);
     "remount" "" "change an existing mount (ro or rw)" |o, _| set!(o.remount => true);

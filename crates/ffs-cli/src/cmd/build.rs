@@ -19,7 +19,7 @@ use ffs_device::{
 use ffs_ondisk::Format;
 use serde::Serialize;
 
-use super::newfs::How;
+use super::newfs::{How, keep_partitions};
 use super::{Doc, EXIT};
 use crate::bsd;
 use crate::copy::host_source::{HostOptions, HostSource};
@@ -299,6 +299,12 @@ impl Order {
             (None, None) => Timestamp::default(),
         };
         let device = device(size)?;
+        if device.len_bytes() < size {
+            let (has, wanted) = (human(device.len_bytes()), human(size));
+            return Err(Failure::new(name, format!("has {has}, and {wanted} are wanted")).hint(
+                "give a larger partition or disk, a smaller tree, or a smaller --size or --free",
+            ));
+        }
         options.size = Some(size);
         let clock = Arc::new(ManualClock::new(stamp));
         let report = newfs(&*device, &options, &*clock, &SplitMix64::new(SEED), &mut |_, _| {});
@@ -405,7 +411,9 @@ fn in_place(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>, Failure> {
         return Err(Failure::new(name, "would be overwritten").hint("--force does it"));
     }
     let how = OpenOptions { write: true, whole_disk: true, ..OpenOptions::default() };
-    Ok(Some(open_with(&args.image, &how)?.device))
+    let device = open_with(&args.image, &how)?.device;
+    keep_partitions(&args.image, &name, &*device)?;
+    Ok(Some(device))
 }
 
 /// Builds in a file of its own, if nothing would be lost by it.

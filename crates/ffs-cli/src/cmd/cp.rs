@@ -63,7 +63,8 @@ pub(crate) const DOC: Doc = Doc {
 /// or with -p or -a those of the source; other names of the old file keep the old content, and a symbolic
 /// link is replaced, not followed.
 ///
-/// A new file that cannot be copied whole is not left behind. A target on the host that is a pipe, a
+/// A new file that cannot be copied whole is not left behind. A full volume ends the copy: what was copied
+/// before stays, what comes after is not tried. A target on the host that is a pipe, a
 /// terminal or a device is written to; /dev/stdout and /dev/fd/N are descriptors of the caller. Without
 /// -R and -a, a source on the host that is a pipe or a terminal is read to its end.
 #[derive(clap::Args)]

@@ -1,6 +1,6 @@
 //! `ffs newfs`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -309,7 +309,7 @@ fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, 
     let (clock, rng) = (SystemClock, SplitMix64::from_system());
     if write {
         if opened.partition.is_none() {
-            keep_partitions(args, name, device)?;
+            keep_partitions(&args.image, name, device)?;
         }
         // What newfs refuses it refuses before anything is said to be overwritten.
         let dry_run = NewfsOptions { dry_run: true, ..options.clone() };
@@ -326,8 +326,12 @@ fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, 
 }
 
 /// Fails if a disk that is not named as a whole, `IMAGE@0`, has a partition table.
-fn keep_partitions(args: &Args, name: &str, disk: &dyn BlockDevice) -> Result<(), Failure> {
-    if names_partition(&args.image) {
+pub(super) fn keep_partitions(
+    image: &OsStr,
+    name: &str,
+    disk: &dyn BlockDevice,
+) -> Result<(), Failure> {
+    if names_partition(image) {
         return Ok(());
     }
     let table = partition::scan(disk).map_err(|error| Failure::new(name, error))?;

@@ -14,7 +14,10 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs umount -l /mnt", "out of sight now, although it is in use"),
     ],
     exit: &[
-        ("0", "unmounted, and everything is on the image"),
+        (
+            "0",
+            "unmounted, and everything is on the image; marked for a check if a write had failed before",
+        ),
         ("1", "not unmounted; what could not be written is still there"),
     ],
     see_also: &["ffs-mount(8)", "fusermount3(1)"],

@@ -324,8 +324,15 @@ where
                 emit.flush();
             }
         });
-        let mut work =
-            Work { sink, adjust, progress, tally: Tally::default(), current: None, closed: None };
+        let mut work = Work {
+            sink,
+            adjust,
+            progress,
+            tally: Tally::default(),
+            current: None,
+            before: 0,
+            closed: None,
+        };
         let result = work.all(from, &return_to);
         if result.is_err() {
             work.give_up();
@@ -341,6 +348,8 @@ struct Work<'a> {
     tally: Tally,
     /// Path and size of the file that is open in the sink.
     current: Option<(Vec<u8>, u64)>,
+    /// Bytes that were copied before that.
+    before: u64,
     /// A directory that could not be made: what is in it is passed over.
     closed: Option<Vec<u8>>,
 }
@@ -406,6 +415,7 @@ impl Work<'_> {
         if made {
             self.tally.count(&entry.kind);
             self.current = size.map(|size| (entry.path, size));
+            self.before = self.tally.bytes;
         } else if entry.kind == Kind::Directory {
             self.closed = Some(entry.path);
         }
@@ -415,10 +425,16 @@ impl Work<'_> {
     /// Gives up the file that is open, if one is.
     fn give_up(&mut self) {
         let Some((path, _)) = self.current.take() else { return };
-        self.tally.files -= 1;
+        self.uncount();
         if let Some(left) = self.sink.abandon() {
             output::error(format!("{}: {left}", crate::fail::show(&path)));
         }
+    }
+
+    /// The file that was open is not copied after all.
+    fn uncount(&mut self) {
+        self.tally.files -= 1;
+        self.tally.bytes = self.before;
     }
 
     /// Writes to the file that is open, if one is; gives it up if that fails.
@@ -431,7 +447,7 @@ impl Work<'_> {
             self.tally.bytes += piece.len as u64;
             return Ok(());
         };
-        self.tally.files -= 1;
+        self.uncount();
         let (path, size) = self.current.take().unwrap_or_default();
         let error = match self.sink.abandon() {
             Some(left) => error.with(&left),
@@ -443,6 +459,9 @@ impl Work<'_> {
     fn end(&mut self) -> Result<(), Failure> {
         let Some((path, size)) = self.current.take() else { return Ok(()) };
         let result = self.sink.end(&mut self.tally);
+        if result.is_err() {
+            self.uncount();
+        }
         self.settle(result, &path, Some(size))
     }
 

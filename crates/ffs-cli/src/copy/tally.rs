@@ -144,9 +144,9 @@ impl Tally {
             (self.special, "special file"),
         ];
         let some = all.into_iter().filter(|(count, _)| *count > 0);
-        let mut parts: Vec<String> = some.map(|(count, one)| counted(count, one)).collect();
+        let parts: Vec<String> = some.map(|(count, one)| counted(count, one)).collect();
         if parts.is_empty() {
-            parts.push("nothing".to_owned());
+            return "nothing".to_owned();
         }
         format!("{}, {} of data", parts.join(", "), output::human(self.bytes))
     }

@@ -149,6 +149,18 @@ fn a_full_image_names_the_file_that_was_too_large() {
     }
 }
 
+/// What is refused at the end, when the new file is to replace the old one, does not count as copied.
+#[test]
+fn what_is_refused_is_not_counted_as_copied() {
+    let d = Dir::new();
+    let image = d.image("a.img", "2m", &[]);
+    let (file, inside) = (d.file("file", b"new"), format!("{image}:/log"));
+    ok(&["cp", &file, &inside]);
+    ok(&["chflags", "sappnd", &inside]);
+    let stderr = fails(&["cp", "--atomic", &file, &inside], 1, "operation not permitted");
+    assert!(stderr.contains("copied nothing\n"), "{stderr}");
+}
+
 #[test]
 fn lost_attributes_are_counted_and_their_first_file_named() {
     use rustix::fs::{XattrFlags, setxattr};

@@ -3,6 +3,7 @@
 use crate::common::{Dir, fails, fsck_clean, make_tree, ok, pattern};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 const SECTOR: usize = 512;
 
@@ -26,6 +27,31 @@ fn disk(d: &Dir) -> String {
     image
 }
 
+/// A loop device over a file, until dropped.
+struct Loop(String);
+
+impl Loop {
+    /// Nothing, and a line that says why, where none can be made.
+    fn new(image: &str) -> Option<Loop> {
+        let made = Command::new("losetup").args(["-f", "--show", image]).output();
+        match made {
+            Ok(made) if made.status.success() => {
+                Some(Loop(String::from_utf8(made.stdout).unwrap().trim().to_owned()))
+            }
+            other => {
+                println!("skipped: no loop device: {other:?}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).status();
+    }
+}
+
 #[test]
 fn newfs_overwrites_a_partition_table_only_if_the_whole_disk_is_named() {
     let d = Dir::new();
@@ -40,6 +66,29 @@ fn newfs_overwrites_a_partition_table_only_if_the_whole_disk_is_named() {
     let whole = format!("{image}@0");
     ok(&["newfs", "--yes", &whole]);
     fsck_clean(Path::new(&whole));
+}
+
+#[test]
+fn build_says_what_a_partition_lacks_and_leaves_it() {
+    let d = Dir::new();
+    let image = disk(&d);
+    fs::create_dir(d.path("tree")).unwrap();
+    d.file("tree/big", &pattern(64 << 20, 1));
+    let before = fs::read(&image).unwrap();
+    let partition = format!("{image}@1");
+    let stderr = fails(&["build", "--force", &partition, &d.str("tree")], 1, "are wanted");
+    assert!(stderr.contains("partition") && !stderr.contains("truncate"), "{stderr}");
+    assert!(fs::read(&image).unwrap() == before, "changed the disk");
+}
+
+#[test]
+fn build_overwrites_a_partition_table_only_if_the_whole_disk_is_named() {
+    let d = Dir::new();
+    let image = disk(&d);
+    let Some(device) = Loop::new(&image) else { return };
+    fs::create_dir(d.path("tree")).unwrap();
+    fails(&["build", "--force", &device.0, &d.str("tree")], 1, "has a partition table");
+    ok(&["build", "--force", &format!("{}@0", device.0), &d.str("tree")]);
 }
 
 #[test]
