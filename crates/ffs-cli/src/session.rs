@@ -12,9 +12,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+pub(crate) use bsdffs::holds_ufs;
 use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, TunableValues};
 use ffs_device::{BlockDevice, OpenError, OpenOptions, Opened};
-use ffs_ondisk::sbsearch::{self, SBLOCKSEARCH};
 use rustix::io::Errno;
 
 use crate::fail::{Failure, show};
@@ -203,19 +203,6 @@ fn tell_notes(image: &OsStr, opened: &Opened) {
     for note in &opened.notes {
         crate::output::warn(format!("{}: {note}", show(image.as_bytes())));
     }
-}
-
-/// Whether a UFS superblock stands at one of its places.
-pub(crate) fn holds_ufs(device: &dyn BlockDevice) -> bool {
-    SBLOCKSEARCH.iter().any(|&at| {
-        let read = |at: u64, len: usize| -> Result<Vec<u8>, ffs_device::DeviceError> {
-            let room = device.len_bytes().saturating_sub(at);
-            let mut bytes = vec![0; len.min(usize::try_from(room).unwrap_or(len))];
-            device.read_at(at, &mut bytes)?;
-            Ok(bytes)
-        };
-        sbsearch::at(read, at, None).is_ok()
-    })
 }
 
 #[cfg(test)]

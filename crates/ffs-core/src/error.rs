@@ -97,27 +97,35 @@ impl Error {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
-            Error::NotPermitted => 1,
-            Error::NotFound => 2,
+            Error::NotPermitted => libc::EPERM,
+            Error::NotFound => libc::ENOENT,
             Error::Io(e) => e.errno(),
-            Error::Format(_) | Error::Unwritten => 5,
-            Error::NoData => 6,
-            Error::Access => 13,
-            Error::Busy(_) => 16,
-            Error::Exists => 17,
-            Error::NotDirectory => 20,
-            Error::IsDirectory => 21,
-            Error::Invalid(_) => 22,
-            Error::TooBig => 27,
-            Error::NoSpace | Error::NoInodes => 28,
-            Error::ReadOnly(_) => 30,
-            Error::TooManyLinks => 31,
-            Error::Range => 34,
-            Error::NameTooLong => 36,
-            Error::NotEmpty => 39,
-            Error::NoAttr => 61,
-            Error::NotSupported(_) => 95,
-            Error::Stale => 116,
+            Error::Format(_) | Error::Unwritten => libc::EIO,
+            Error::NoData => libc::ENXIO,
+            Error::Access => libc::EACCES,
+            Error::Busy(_) => libc::EBUSY,
+            Error::Exists => libc::EEXIST,
+            Error::NotDirectory => libc::ENOTDIR,
+            Error::IsDirectory => libc::EISDIR,
+            Error::Invalid(_) => libc::EINVAL,
+            Error::TooBig => libc::EFBIG,
+            Error::NoSpace | Error::NoInodes => libc::ENOSPC,
+            Error::ReadOnly(_) => libc::EROFS,
+            Error::TooManyLinks => libc::EMLINK,
+            Error::Range => libc::ERANGE,
+            Error::NameTooLong => libc::ENAMETOOLONG,
+            Error::NotEmpty => libc::ENOTEMPTY,
+            Error::NoAttr => libc::ENODATA,
+            Error::NotSupported(_) => libc::EOPNOTSUPP,
+            Error::Stale => libc::ESTALE,
         }
+    }
+}
+
+/// The kind is that of the errno, as [`std::fs`] reports it; the source is this error.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> std::io::Error {
+        let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
+        std::io::Error::new(kind, error)
     }
 }

@@ -110,6 +110,13 @@ pub fn host_words(error: impl fmt::Display) -> String {
     out
 }
 
+/// The kind is that of the errno, as [`std::fs`] reports it; the source is this error.
+impl From<DeviceError> for io::Error {
+    fn from(error: DeviceError) -> io::Error {
+        io::Error::new(io::Error::from_raw_os_error(error.errno()).kind(), error)
+    }
+}
+
 fn errno_of(source: &io::Error) -> i32 {
     source.raw_os_error().unwrap_or_else(|| {
         let errno = match source.kind() {

@@ -137,6 +137,14 @@ impl OpenError {
     }
 }
 
+/// The kind is that of the errno, as [`std::fs`] reports it; the source is this error.
+impl From<OpenError> for std::io::Error {
+    fn from(error: OpenError) -> std::io::Error {
+        let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
+        std::io::Error::new(kind, error)
+    }
+}
+
 fn hint(error: &DeviceError, write: bool) -> &'static str {
     match (Errno::from_raw_os_error(error.errno()), write) {
         (Errno::NOENT, _) => "; check the path",

@@ -21,7 +21,11 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ffs-admin", &["ffs-ondisk", "ffs-device"]),
     ("ffs-fuse", &["ffs-core", "ffs-device"]),
     ("ffs-lab", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin"]),
-    ("ffs-cli", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin", "ffs-fuse", "ffs-lab"]),
+    ("bsdffs", &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin"]),
+    (
+        "ffs-cli",
+        &["ffs-ondisk", "ffs-device", "ffs-core", "ffs-admin", "ffs-fuse", "ffs-lab", "bsdffs"],
+    ),
     ("ffs-testkit", &[]),
 ];
 

@@ -1,0 +1,56 @@
+//! UFS1 and UFS2 images (the Berkeley Fast File System), with an API like [`std::fs`].
+//!
+//! A [`Volume`] is an open file system. Its methods take paths and have the names of [`std::fs`];
+//! they return [`std::io::Result`]. A [`File`] reads, writes and seeks.
+//!
+//! ```
+//! use bsdffs::Volume;
+//! use std::io::Write;
+//!
+//! # fn main() -> std::io::Result<()> {
+//! # let dir = tempfile::tempdir()?;
+//! # let image = dir.path().join("disk.img");
+//! bsdffs::format(&image, 16 << 20)?;
+//! let volume = Volume::options().write(true).open(&image)?;
+//! volume.create_dir("/etc")?;
+//! volume.create_file("/etc/motd")?.write_all(b"Welcome\n")?;
+//! assert_eq!(volume.read_to_string("/etc/motd")?, "Welcome\n");
+//! for entry in volume.read_dir("/etc")? {
+//!     println!("{}", entry?.path().display());
+//! }
+//! volume.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `volume` | [`Volume`], [`VolumeOptions`], [`format`]: images and the operations on paths |
+//! | `file` | [`File`], [`OpenOptions`]: reading and writing |
+//! | `dir` | [`ReadDir`], [`Walk`]: listing one directory, or a tree |
+//! | `metadata` | [`Metadata`], [`Permissions`] |
+//! | [`namei`] | path lookup on the crates below |
+//!
+//! # Durability
+//!
+//! Changes are in memory until [`Volume::sync`], [`File::sync_all`] or [`Volume::close`] returns. An
+//! image that was made with soft updates (`ffs newfs -U`) is consistent at every moment: after a
+//! crash `fsck -p` repairs it without loss. Other images need a full check after a crash.
+//!
+//! # Errors
+//!
+//! Every error is an [`std::io::Error`] of the kind that [`std::fs`] reports, and its source is a
+//! [`ffs_core::Error`]. Errors of a damaged image name the structure, its place, the field and what
+//! was expected.
+
+mod dir;
+mod file;
+mod metadata;
+pub mod namei;
+mod volume;
+
+pub use dir::{DirEntry, ReadDir, Walk, WalkEntry};
+pub use ffs_core::{FileFlags, FileType, StatFs};
+pub use file::{File, OpenOptions};
+pub use metadata::{Metadata, Permissions};
+pub use volume::{Volume, VolumeOptions, format, holds_ufs};
