@@ -281,7 +281,7 @@ impl Reader<'_> {
         bad
     }
 
-    /// A row stands for itself, below the head of its table.
+    /// Each row is read by itself, below the head of its table.
     fn table_problems(
         &self,
         rows: &[Line<'_>],
@@ -469,7 +469,7 @@ fn found(bare: Bare<'_>, text: &str) -> Vec<(usize, String)> {
     let all = [("one", vec!["1", "1.2", "3", "3.1a"]), ("two", vec!["7"])];
     let own = |list: Vec<&str>| list.into_iter().map(str::to_owned).collect::<Vec<_>>();
     let all: Sections = all.into_iter().map(|(stem, list)| (stem.to_owned(), own(list))).collect();
-    // `%` stands for the section sign.
+    // `%` is the section sign here.
     let text = text.replace('%', "\u{a7}");
     let lines: Vec<Line<'_>> =
         (1..).zip(text.lines()).map(|(number, text)| Line { number, marker: "//", text }).collect();
