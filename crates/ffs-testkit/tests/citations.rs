@@ -158,13 +158,15 @@ enum Bare<'a> {
     To(&'a str),
     /// The document named last.
     ToLast,
-    /// Anything: a string may speak of other documents.
+    /// Anything: a string may speak of other documents, an explanation of none.
     ToAny,
 }
 
 struct Reader<'a> {
     all: &'a Sections,
     bare: Bare<'a>,
+    /// Whether names of files without a folder are documents of the specification.
+    inside: bool,
 }
 
 impl Reader<'_> {
@@ -173,9 +175,9 @@ impl Reader<'_> {
         let name = word.trim_end_matches('.');
         let path = name.strip_suffix(".md")?;
         let (folder, stem) = path.rsplit_once('/').unwrap_or(("", path));
-        let near = folder.is_empty() && matches!(self.bare, Bare::To(_));
-        let inside = near || folder == "spec" || folder.ends_with("/spec");
-        Some(if inside { Document::Spec(stem.to_owned()) } else { Document::Page(name.to_owned()) })
+        let near = folder.is_empty() && self.inside;
+        let spec = near || folder == "spec" || folder.ends_with("/spec");
+        Some(if spec { Document::Spec(stem.to_owned()) } else { Document::Page(name.to_owned()) })
     }
 
     /// What is wrong with the citations in `text`, and where; `context` is the document named last
@@ -350,7 +352,8 @@ fn sections() -> Sections {
 }
 
 fn wrong_in(all: &Sections, path: &str, bare: Bare<'_>, lines: &[Line<'_>]) -> Vec<String> {
-    let problems = Reader { all, bare }.problems(lines);
+    let inside = path.starts_with("docs/spec/");
+    let problems = Reader { all, bare, inside }.problems(lines);
     problems.into_iter().map(|(line, why)| format!("{path}:{line}: {why}")).collect()
 }
 
@@ -373,7 +376,12 @@ fn every_citation_names_a_section_that_exists() {
     }
     for path in files("docs", "md").into_iter().chain(["README.md".to_owned()]) {
         let own = path.strip_prefix("docs/spec/").and_then(|name| name.strip_suffix(".md"));
-        let bare = own.filter(|own| *own != "README").map_or(Bare::ToLast, Bare::To);
+        let bare = match own {
+            None => Bare::ToLast,
+            // It has no sections, and explains how to cite.
+            Some("README") => Bare::ToAny,
+            Some(own) => Bare::To(own),
+        };
         bad.extend(wrong_in(&all, &path, bare, &paragraphs(&read(&path))));
     }
     assert!(bad.is_empty(), "{}", listed(&bad));
@@ -473,7 +481,7 @@ fn found(bare: Bare<'_>, text: &str) -> Vec<(usize, String)> {
     let text = text.replace('%', "\u{a7}");
     let lines: Vec<Line<'_>> =
         (1..).zip(text.lines()).map(|(number, text)| Line { number, marker: "//", text }).collect();
-    Reader { all: &all, bare }.problems(&lines)
+    Reader { all: &all, bare, inside: matches!(bare, Bare::To(_)) }.problems(&lines)
 }
 
 #[test]
