@@ -1,4 +1,4 @@
-//! Changes parameters of an existing file system: BSD's `tunefs` (spec allocation §7).
+//! Changes parameters of an existing file system: BSD's `tunefs` (`spec/allocation.md` §7).
 //!
 //! **Purpose.** [`tunefs`] changes what the superblock says about policy, never where anything lies;
 //! [`settings`] is the listing of `tunefs -p`.
@@ -9,7 +9,7 @@
 //! 3. Nothing that was unsafe to begin with becomes mountable: disabling the journal of a dirty volume
 //!    demands a check.
 //!
-//! References: spec allocation §7, on-disk-format §3 and §14.
+//! References: `spec/allocation.md` §7, `spec/on-disk-format.md` §3 and §14.
 
 mod journal;
 #[cfg(test)]
@@ -316,7 +316,7 @@ fn set_values(vol: &mut Volume<'_>, opts: &TunefsOptions) -> Result<(), AdminErr
     Ok(())
 }
 
-/// Volumes from before FreeBSD 5 have no place for most settings (§3.4).
+/// Volumes from before FreeBSD 5 have no place for most settings (`spec/on-disk-format.md` §3.4).
 fn needs_new_superblock(sb: &Superblock, flag: &str, old: bool) -> Result<(), AdminError> {
     if old || !sb.old_layout {
         return Ok(());

@@ -3,8 +3,8 @@
 //! **Invariants.**
 //! 1. [`Volume::geo`] comes from a superblock that passed [`ffs_ondisk::sbcheck`], bounded by the
 //!    device's size: every address computed from it lies on the device.
-//! 2. The summary area is written before the superblock (spec on-disk-format §3.4): if the former fails, the
-//!    latter still says what it said.
+//! 2. The summary area is written before the superblock (`spec/on-disk-format.md` §3.4): if the
+//!    former fails, the latter still says what it said.
 //! 3. No allocation is sized by the number of groups: the summary area is passed over in pieces.
 
 use ffs_device::{BlockDevice, DeviceError};

@@ -229,7 +229,7 @@ fn limits_at_run_time() {
     end(w, d);
 }
 
-/// §9.4: a hundred directories and a pool for a few.
+/// `spec/directories-and-caches.md` §9.4: a hundred directories and a pool for a few.
 #[test]
 fn a_small_pool_does_not_thrash() {
     let w = large(&[("dirhash_maxmem", "64k")]);
@@ -256,7 +256,7 @@ fn a_small_pool_does_not_thrash() {
     w.end();
 }
 
-/// §9.6: what was deleted is used again.
+/// `spec/directories-and-caches.md` §9.6: what was deleted is used again.
 #[test]
 fn emptied_chunks_take_long_names() {
     let w = large(&[("dirhash_docheck", "1")]);
@@ -277,7 +277,7 @@ fn emptied_chunks_take_long_names() {
     end(w, d);
 }
 
-/// §9.7: one name created and deleted by turns.
+/// `spec/directories-and-caches.md` §9.7: one name created and deleted by turns.
 #[test]
 fn one_name_coming_and_going_never_rebuilds() {
     let w = large(&[]);

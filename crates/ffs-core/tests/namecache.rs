@@ -263,8 +263,9 @@ fn priming_answers_the_first_lookup() {
     }
 }
 
-/// The paper's elbow (§5): a second pass of `stat` finds every name in memory below `minvnodes` files, and hardly
-/// any above it; and the place moves with the limit.
+/// The paper's elbow (`spec/directories-and-caches.md` §5): a second pass of `stat` finds every
+/// name in memory below `minvnodes` files, and hardly any above it; and the place moves with the
+/// limit.
 #[test]
 fn the_elbow_stands_at_minvnodes_and_moves_with_it() {
     let w = mounted(TunableValues {

@@ -40,8 +40,8 @@ fn create_mknod_and_short_symlinks_write_inode_then_directory() {
     w.end();
 }
 
-/// §11.2 has the body behind the new directory's inode; here it comes before, so that the inode at no moment points
-/// to what is no directory.
+/// `spec/soft-updates.md` §11.2 has the body behind the new directory's inode; here it comes
+/// before, so that the inode at no moment points to what is no directory.
 #[test]
 fn mkdir_writes_parent_inode_body_child_inode_and_name() {
     let w = sync_world();
@@ -114,8 +114,8 @@ fn rename_of_a_file_writes_inode_target_and_source() {
     w.end();
 }
 
-/// §11.2 has the new parent's inode behind the name; here it comes before, so that its link count is
-/// at no moment below the number of its subdirectories.
+/// `spec/soft-updates.md` §11.2 has the new parent's inode behind the name; here it comes before,
+/// so that its link count is at no moment below the number of its subdirectories.
 #[test]
 fn rename_of_a_directory_to_a_new_parent_writes_five_blocks() {
     let w = sync_world();

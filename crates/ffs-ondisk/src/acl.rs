@@ -1,4 +1,4 @@
-//! POSIX.1e access-control lists as extended attributes hold them (§10.3).
+//! POSIX.1e access-control lists as extended attributes hold them (`spec/on-disk-format.md` §10.3).
 //!
 //! The value is 388 bytes: a count and room for 32 entries, in the volume's byte order. In the
 //! access list the owner, group-or-mask and other entries are overridden by the mode bits; keeping

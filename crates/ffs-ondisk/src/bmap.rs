@@ -1,5 +1,5 @@
-//! Which pointer names a logical block: arithmetic of direct and indirect blocks (§7.7), and the
-//! pointers in an indirect block.
+//! Which pointer names a logical block: arithmetic of direct and indirect blocks
+//! (`spec/on-disk-format.md` §7.7), and the pointers in an indirect block.
 //!
 //! # Invariants
 //! 1. [`path`] is defined for every logical block a volume of the geometry can address and `None`

@@ -1,4 +1,4 @@
-//! Cylinder groups: header, bitmaps, cluster summary (§5).
+//! Cylinder groups: header, bitmaps, cluster summary (`spec/on-disk-format.md` §5).
 //!
 //! [`Cg`] and [`CgMut`] are views of a group's block in memory. The offsets of the maps follow
 //! from the geometry alone ([`CgLayout`]); [`validate`] (`cg/check.rs`) compares them with the stored ones once,
@@ -75,7 +75,7 @@ pub struct CgLayout {
 }
 
 impl CgLayout {
-    /// The layout §5 prescribes for a volume.
+    /// The layout `spec/on-disk-format.md` §5 prescribes for a volume.
     #[must_use]
     pub fn of(g: &Geometry) -> CgLayout {
         let (btotoff, boff, iusedoff) = match g.format {

@@ -1,4 +1,5 @@
-//! Free-resource summaries: one record per group in the summary area, totals in the superblock (§6).
+//! Free-resource summaries: one record per group in the summary area, totals in the superblock
+//! (`spec/on-disk-format.md` §6).
 
 use crate::wire::{Endian, get, put};
 

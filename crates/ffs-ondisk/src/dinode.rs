@@ -1,4 +1,4 @@
-//! Inodes: both on-disk formats as one native structure (§7).
+//! Inodes: both on-disk formats as one native structure (`spec/on-disk-format.md` §7).
 //!
 //! # Invariants
 //! 1. [`Dinode::encode`] of [`Dinode::decode`] gives the same bytes, unknown fields included.
@@ -378,8 +378,9 @@ impl Dinode {
         self.file_type() == Some(FileType::Directory)
     }
 
-    /// Whether the pointer area holds link text instead of pointers (§7.6). Extended attributes may
-    /// give such a link blocks all the same.
+    /// Whether the pointer area holds link text instead of pointers
+    /// (`spec/on-disk-format.md` §7.6). Extended attributes may give such a link blocks all the
+    /// same.
     #[must_use]
     pub fn is_short_symlink(&self, g: &Geometry) -> bool {
         let room = g.format.short_symlink_room() as u64;
@@ -411,7 +412,8 @@ impl Dinode {
     }
 }
 
-/// Whether the inode at the start of `b` carries a check hash; free ones do not (§9).
+/// Whether the inode at the start of `b` carries a check hash; free ones do not
+/// (`spec/on-disk-format.md` §9).
 fn hashed(g: &Geometry, b: &[u8]) -> bool {
     let kept = g.ckhash.contains(CkHash::INODE) && g.format == Format::Ufs2;
     kept && get::<u16>(b, 0, g.endian) != 0
@@ -435,7 +437,8 @@ pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
     hash == get::<u32>(b, CKHASH_OFFSET, g.endian)
 }
 
-/// Checks an allocated inode as it comes from disk, without following its pointers (§18.3).
+/// Checks an allocated inode as it comes from disk, without following its pointers
+/// (`spec/on-disk-format.md` §18.3).
 ///
 /// # Errors
 /// [`Error::Corrupt`] naming the field.

@@ -1,4 +1,5 @@
-//! Directory chunks and their records (§8; directories-and-caches §1).
+//! Directory chunks and their records (`spec/on-disk-format.md` §8;
+//! `spec/directories-and-caches.md` §1).
 //!
 //! A directory is a row of 512-byte chunks; the records of a chunk fill it exactly and never
 //! leave it. Everything here works on one chunk.
@@ -9,7 +10,7 @@
 //! 2. A record it yields lies wholly inside the chunk; if live, its name has 1 to 255 bytes
 //!    without NUL or `/` and is followed by a NUL.
 //! 3. [`write()`] leaves no byte of the record's name area unset: padding is zero (old kernels leaked
-//!    memory there, known-failures §2.9).
+//!    memory there, `spec/known-failures.md` §2.9).
 
 pub use crate::error::BadRecord;
 use crate::geometry::{DIRBLKSIZ, Geometry};

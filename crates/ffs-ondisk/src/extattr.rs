@@ -1,4 +1,4 @@
-//! Extended attributes: the records of an inode's attribute area (§10.1).
+//! Extended attributes: the records of an inode's attribute area (`spec/on-disk-format.md` §10.1).
 //!
 //! A UFS2 inode has an area of `di_extsize` bytes in at most two blocks. It holds a row of records
 //! without gaps and is always rewritten as a whole, so everything here maps area bytes to area
@@ -111,7 +111,8 @@ pub fn area_limit(g: &Geometry) -> usize {
 
 /// Bytes before the value of a record with a name of `namelen` bytes.
 ///
-/// This is what the kernel does; the macros in FreeBSD's header differ by one byte (§10.1).
+/// This is what the kernel does; the macros in FreeBSD's header differ by one byte
+/// (`spec/on-disk-format.md` §10.1).
 #[must_use]
 pub fn header_len(namelen: usize) -> usize {
     (HEADER + namelen).next_multiple_of(ALIGN)

@@ -1,4 +1,5 @@
-//! Relatives of the format: told apart so that they are refused politely or read safely (§20).
+//! Relatives of the format: told apart so that they are refused politely or read safely
+//! (`spec/on-disk-format.md` §20).
 //!
 //! # Invariants
 //! 1. Nothing is called foreign on a single weak sign: a FreeBSD volume never is.

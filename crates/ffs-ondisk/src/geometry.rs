@@ -1,4 +1,4 @@
-//! The constants of a volume and every address computation (§4).
+//! The constants of a volume and every address computation (`spec/on-disk-format.md` §4).
 //!
 //! # Invariants
 //! 1. A [`Geometry`] is only made by [`crate::sbcheck`] from a superblock without fatal problems,
@@ -305,7 +305,8 @@ impl Geometry {
         FragNo(d.0 - d.0 % u64::from(self.frag))
     }
 
-    /// Bytes that logical block `l` of a file of `size` bytes occupies on disk (§4.1, §7.7).
+    /// Bytes that logical block `l` of a file of `size` bytes occupies on disk
+    /// (`spec/on-disk-format.md` §4.1, §7.7).
     #[must_use]
     pub fn blksize(&self, size: u64, l: Lbn) -> u32 {
         let end = self.lblktosize(l.plus(1));
@@ -344,7 +345,7 @@ impl Geometry {
     /// Why a run of `n` fragments at `d` may not belong to a file; `None` if it may.
     ///
     /// The run must lie inside the volume, inside one block and outside every group's metadata
-    /// (§18.3).
+    /// (`spec/on-disk-format.md` §18.3).
     #[must_use]
     pub fn run_problem(&self, d: FragNo, n: u32) -> Option<&'static str> {
         let end = d.0.checked_add(n.into());

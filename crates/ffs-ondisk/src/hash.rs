@@ -1,4 +1,4 @@
-//! CRC-32C check hashes (§9).
+//! CRC-32C check hashes (`spec/on-disk-format.md` §9).
 //!
 //! The stored value is the CRC register without the customary final inversion, so it is the
 //! bitwise complement of what CRC libraries return. The hash field itself counts as zero.

@@ -1,4 +1,5 @@
-//! Soft-updates journals: recognising one, and reading its segments and records (§14).
+//! Soft-updates journals: recognising one, and reading its segments and records
+//! (`spec/on-disk-format.md` §14).
 //!
 //! The journal is the file `.sujournal` in the root directory. It is a ring of segments without a
 //! head pointer; a segment is one or more device sectors, each with the segment's header and records

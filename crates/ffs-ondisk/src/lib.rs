@@ -29,7 +29,7 @@
 //!    arithmetic on in-range numbers cannot overflow.
 //! 4. Encoding writes only the fields it knows: bytes of foreign or future fields survive.
 //!
-//! Reference: `spec/on-disk-format.md`; section numbers in the modules are its own.
+//! Reference: `spec/on-disk-format.md`, whose sections the modules cite.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod acl;

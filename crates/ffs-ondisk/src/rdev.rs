@@ -1,4 +1,4 @@
-//! Device numbers: FreeBSD's encodings on disk, Linux's outside (§7.5).
+//! Device numbers: FreeBSD's encodings on disk, Linux's outside (`spec/on-disk-format.md` §7.5).
 //!
 //! # Invariants
 //! 1. `from_disk(to_disk(n)) == n` for every number that the format can hold, and

@@ -1,4 +1,5 @@
-//! What makes a superblock acceptable (§18.1; known-failures §2.1).
+//! What makes a superblock acceptable (`spec/on-disk-format.md` §18.1;
+//! `spec/known-failures.md` §2.1).
 //!
 //! [`problems`] lists everything that is wrong; [`geometry`] gives the [`Geometry`] if nothing
 //! fatal is. fsck and dumpfs read the list, everybody else only asks for the geometry.
@@ -375,7 +376,8 @@ fn check_soft(c: &mut Checker<'_>, sb: &Superblock) {
     c.warn(f.maxbpg > 0, "maxbpg", f.maxbpg, "at least 1");
 }
 
-/// The largest file the block map can address: 12 + n + n² + n³ blocks, less one byte (§3).
+/// The largest file the block map can address: 12 + n + n² + n³ blocks, less one byte
+/// (`spec/on-disk-format.md` §3).
 #[must_use]
 pub fn max_file_size(bsize: u64, nindir: u64) -> u64 {
     let (b, n) = (u128::from(bsize), u128::from(nindir));
@@ -391,7 +393,7 @@ fn build(sb: &Superblock) -> Geometry {
     let ufs1 = sb.format == Format::Ufs1;
     let addressable = max_file_size(f.bsize as u64, f.nindir as u64);
     let limit = if ufs1 {
-        // UFS1 names blocks with 31 bits (§3.4).
+        // UFS1 names blocks with 31 bits (`spec/on-disk-format.md` §3.4).
         addressable.min(0x8000_0000 * u64_(f.bsize.into()) - 1)
     } else {
         addressable

@@ -1,4 +1,5 @@
-//! The superblock's fields as they lie on disk: the table, the flags, the constants (§3).
+//! The superblock's fields as they lie on disk: the table, the flags, the constants
+//! (`spec/on-disk-format.md` §3).
 //!
 //! [`crate::Superblock`] is what to use; this is what it is made of.
 
@@ -21,7 +22,8 @@ pub const FSMAXSNAP: usize = 20;
 pub(crate) const FS_FLAGS_UPDATED: u8 = 0x80;
 
 layout! {
-    /// The superblock's fields as they lie on disk (§3); see [`crate::Superblock`] for the ones to use.
+    /// The superblock's fields as they lie on disk (`spec/on-disk-format.md` §3); see
+    /// [`crate::Superblock`] for the ones to use.
     pub struct SbFields[1376] {
         0 => firstfield: i32, "Historic in-core link; 0.";
         4 => unused_1: i32, "Historic in-core link; 0.";
@@ -113,7 +115,7 @@ layout! {
 }
 
 bitflags! {
-    /// `fs_flags` (§3.1).
+    /// `fs_flags` (`spec/on-disk-format.md` §3.1).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct FsFlags: u32 {
         /// Was dirty when mounted: unmounting leaves it dirty.
@@ -156,7 +158,7 @@ impl FsFlags {
 }
 
 bitflags! {
-    /// `fs_metackhash` (§3.2): which structures carry a check hash.
+    /// `fs_metackhash` (`spec/on-disk-format.md` §3.2): which structures carry a check hash.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct CkHash: u32 {
         /// Superblock.

@@ -1,4 +1,5 @@
-//! Finding the superblock of a volume (§2, §13; known-failures §1.8, §2.1).
+//! Finding the superblock of a volume (`spec/on-disk-format.md` §2, §13;
+//! `spec/known-failures.md` §1.8, §2.1).
 //!
 //! [`find`] looks at the standard places, and if what is there is damaged at the backups: in the
 //! places the damaged one still names, those the recovery record gives, and those newfs uses for
@@ -28,11 +29,12 @@ use std::fmt;
 pub const MAX_BACKUPS: u32 = 128;
 /// Where the first backup lies for some block size, in either format, bytes.
 const USUAL_BACKUPS: [u64; 7] = [16384, 32768, 65536, 73728, 81920, 98304, 131_072];
-/// Byte offset of the recovery record (§2.3).
+/// Byte offset of the recovery record (`spec/on-disk-format.md` §2.3).
 pub const RECOVERY_OFFSET: u64 = 65516;
 
 crate::layout! {
-    /// What UFS2 newfs leaves at the end of the boot area to find backups by (§2.3).
+    /// What UFS2 newfs leaves at the end of the boot area to find backups by
+    /// (`spec/on-disk-format.md` §2.3).
     pub struct FsRecovery[20] {
         0 => magic: u32, "FS_UFS2_MAGIC.";
         4 => fsbtodb: i32, "log2 of fsize / 512.";
@@ -200,7 +202,7 @@ fn stands_at_home(sb: &Superblock) -> bool {
 }
 
 /// Whether byte `at` is one where a UFS1 superblock can only be a backup: the first one of a volume
-/// with 64 KiB blocks is at 65536 (§2.1).
+/// with 64 KiB blocks is at 65536 (`spec/on-disk-format.md` §2.1).
 fn only_a_backup(bytes: &[u8], at: u64) -> bool {
     at > 8192 && matches!(magic_of(bytes), Some((_, Some(Format::Ufs1))))
 }

@@ -1,4 +1,5 @@
-//! Snapshot files: what their pointers and their block list mean (§11; snapshots.md §2, §3).
+//! Snapshot files: what their pointers and their block list mean (`spec/on-disk-format.md` §11;
+//! `spec/snapshots.md` §2, §3).
 //!
 //! A snapshot's content is the whole volume as it was: logical block `l` stands for volume block
 //! `l`, that is the fragments from `l * frag` on. Behind it lies the list of the blocks that were

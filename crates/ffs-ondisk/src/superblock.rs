@@ -1,11 +1,12 @@
-//! The superblock: its fields, how old volumes are read, how copies are written (§3, §9).
+//! The superblock: its fields, how old volumes are read, how copies are written
+//! (`spec/on-disk-format.md` §3, §9).
 //!
 //! # Invariants
 //! 1. A [`Superblock`] keeps the bytes it was read from; encoding patches the known fields into
-//!    them, so fields of other systems and of the future survive (known-failures §2.16).
+//!    them, so fields of other systems and of the future survive (`spec/known-failures.md` §2.16).
 //! 2. `time`, `size`, `dsize`, `csaddr` and the totals are the right ones for the volume, whether
 //!    they came from the 64-bit fields or, on volumes from before FreeBSD 5, from the old 32-bit
-//!    ones (§3.4); encoding puts them back where they came from.
+//!    ones (`spec/on-disk-format.md` §3.4); encoding puts them back where they came from.
 //! 3. Decoding accepts anything with a magic number; whether it makes sense is
 //!    [`crate::sbcheck`]'s business.
 
@@ -59,9 +60,9 @@ pub struct Superblock {
     pub endian: Endian,
     /// Byte offset this copy was read from or is meant for.
     pub location: u64,
-    /// A UFS1 superblock from before the 64-bit fields existed (§3.4).
+    /// A UFS1 superblock from before the 64-bit fields existed (`spec/on-disk-format.md` §3.4).
     pub old_layout: bool,
-    /// What NetBSD left in bytes FreeBSD uses otherwise (§20).
+    /// What NetBSD left in bytes FreeBSD uses otherwise (`spec/on-disk-format.md` §20).
     pub netbsd: NetBsd,
     /// The bytes it was read from, at least `SbFields::SIZE`, at most [`SBLOCKSIZE`].
     raw: Vec<u8>,
@@ -140,7 +141,8 @@ impl Superblock {
         out
     }
 
-    /// Brings the fields of old kernels in step (§3.4): `f` is to be written over `orig`.
+    /// Brings the fields of old kernels in step (`spec/on-disk-format.md` §3.4): `f` is to be
+    /// written over `orig`.
     fn set_old_copies(&self, f: &mut SbFields, orig: &SbFields) {
         // Some writers leave them behind; a copy without changes stays as it is.
         let changed = (f.time, f.cstotal) != (orig.time, orig.cstotal);
@@ -165,7 +167,8 @@ impl Superblock {
         self.raw.get(..len).is_some_and(|b| check_hash(b, CKHASH_OFFSET) == self.f.ckhash)
     }
 
-    /// Whether the volume was cleanly unmounted. NetBSD's 2, 4, ... are not clean (§3.3).
+    /// Whether the volume was cleanly unmounted. NetBSD's 2, 4, ... are not clean
+    /// (`spec/on-disk-format.md` §3.3).
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.f.clean == 1
@@ -283,7 +286,8 @@ impl Superblock {
         }
     }
 
-    /// Which check hashes the volume keeps; none unless `FS_METACKHASH` vouches for them (§3.1).
+    /// Which check hashes the volume keeps; none unless `FS_METACKHASH` vouches for them
+    /// (`spec/on-disk-format.md` §3.1).
     #[must_use]
     pub fn ckhashes(&self) -> CkHash {
         if self.format == Format::Ufs1 || !self.flags().contains(FsFlags::METACKHASH) {
@@ -359,7 +363,8 @@ pub fn magic_of(bytes: &[u8]) -> Option<(Endian, Option<Format>)> {
     })
 }
 
-/// Fills the 64-bit fields of an old UFS1 superblock from the 32-bit ones (§3.4).
+/// Fills the 64-bit fields of an old UFS1 superblock from the 32-bit ones
+/// (`spec/on-disk-format.md` §3.4).
 fn adopt_old_fields(f: &mut SbFields, location: u64) {
     f.maxbsize = f.bsize;
     f.time = f.old_time.into();

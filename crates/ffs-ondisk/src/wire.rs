@@ -11,7 +11,7 @@
 
 use crate::error::{Error, Structure};
 
-/// The byte order of a volume: that of the machine that made it (§1).
+/// The byte order of a volume: that of the machine that made it (`spec/on-disk-format.md` §1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Endian {
     /// Least significant byte first (x86, arm).

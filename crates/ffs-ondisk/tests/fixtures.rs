@@ -188,7 +188,8 @@ fn directories_read_and_their_records_write_back() {
                     let live = rec.live() as usize;
                     entries += live;
                     if live == 1 {
-                        // Writers from before 2019 leak memory into the padding (known-failures §2.9).
+                        // Writers from before 2019 leak memory into the padding
+                        // (`spec/known-failures.md` §2.9).
                         let end = rec.off + dir::HEADER + rec.name.len() + 1;
                         same_bytes(&what, &again[rec.off..end], &chunk[rec.off..end]);
                     }
@@ -384,7 +385,7 @@ fn ext_area(v: &Volume, g: &Geometry, ino: Ino) -> Vec<u8> {
     area
 }
 
-/// §21 of the format's description.
+/// `spec/on-disk-format.md` §21.
 #[test]
 fn worked_example() {
     let Some(v) = volume("freebsd14-ufs2-le-4m") else { return };

@@ -1,4 +1,5 @@
-//! Damage of every field of every structure: no panic, no wrong geometry (known-failures §2).
+//! Damage of every field of every structure: no panic, no wrong geometry
+//! (`spec/known-failures.md` §2).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests stop the test")]
 
 mod common;

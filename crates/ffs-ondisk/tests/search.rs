@@ -88,7 +88,7 @@ fn a_damaged_primary_names_the_backups_and_keeps_its_intact_sector() {
     }
 }
 
-/// known-failures §1.8: the superblock is three sectors, a crash may write some of them.
+/// `spec/known-failures.md` §1.8: the superblock is three sectors, a crash may write some of them.
 #[test]
 fn kf1_08_torn_superblock_writes_are_survived() {
     for name in ["freebsd14-ufs2-le-4m", "freebsd14-ufs2-be-4m", "freebsd-ufs1-10m-a"] {

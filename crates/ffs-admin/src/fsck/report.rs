@@ -340,7 +340,7 @@ impl fmt::Display for Totals {
     }
 }
 
-/// Exit codes of the command (§6).
+/// Exit codes of the command (`spec/fsck-and-crash.md` §6).
 pub mod exit {
     /// Consistent, or repaired completely.
     pub const OK: u8 = 0;

@@ -3,7 +3,7 @@
 //! **Purpose.** An inode 2 that has lost its type but still begins with `.` and `..` of a root gets its type
 //! back, instead of being cleared and every name below it with it.
 //!
-//! References: spec/fsck-and-crash.md §3.3 (ROOT-TYPE, ROOT-UNALLOC); known-failures.md §2.11.
+//! References: spec/fsck-and-crash.md §3.3 (ROOT-TYPE, ROOT-UNALLOC); spec/known-failures.md §2.11.
 
 use ffs_ondisk::dir;
 use ffs_ondisk::{FragNo, Ino};

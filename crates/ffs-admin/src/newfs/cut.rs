@@ -1,4 +1,4 @@
-//! How many fragments and inodes go into a cylinder group (spec on-disk-format §17.1).
+//! How many fragments and inodes go into a cylinder group (`spec/on-disk-format.md` §17.1).
 //!
 //! **Purpose.** FreeBSD's newfs tries one number after the other. What comes out here is the same, but the
 //! numbers may be those of a damaged superblock that is to be made again.

@@ -1,4 +1,5 @@
-//! The superblock of a fresh volume, field by field (spec on-disk-format §3, §17.1 step 6 and 7).
+//! The superblock of a fresh volume, field by field
+//! (`spec/on-disk-format.md` §3, §17.1 step 6 and 7).
 
 use ffs_ondisk::superblock::{CkHash, FS_UFS1_MAGIC, FS_UFS2_MAGIC, FsFlags, SbFields};
 use ffs_ondisk::{Csum, Error, Format, Superblock, sbcheck};

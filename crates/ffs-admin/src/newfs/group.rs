@@ -1,4 +1,5 @@
-//! The block of a cylinder group in which nothing but metadata is used (spec on-disk-format §5).
+//! The block of a cylinder group in which nothing but metadata is used
+//! (`spec/on-disk-format.md` §5).
 //!
 //! **Invariants.**
 //! 1. Counts, run sums and cluster sums are computed from the maps, never kept beside them.

@@ -9,7 +9,7 @@
 //! 2. Time and random numbers come from the caller.
 //! 3. As in BSD an existing file system is not asked about: whoever calls may look first.
 //!
-//! References: spec on-disk-format §17.
+//! References: `spec/on-disk-format.md` §17.
 
 mod cut;
 mod enough;

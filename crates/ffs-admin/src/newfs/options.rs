@@ -1,4 +1,5 @@
-//! What newfs can be asked for, under BSD's letters, with BSD's defaults (spec on-disk-format §17.1).
+//! What newfs can be asked for, under BSD's letters, with BSD's defaults
+//! (`spec/on-disk-format.md` §17.1).
 
 use ffs_ondisk::{Endian, Format};
 
@@ -19,7 +20,8 @@ pub const MAXVOLLEN: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Generation {
     /// FreeBSD 4.5 to 4.11, the paper's time: UFS1 only, 16K/2K, 2 MiB cylinders, no `.snap`. The
-    /// geometry and the parameters are of that age (§17.2); the superblock is written in today's layout.
+    /// geometry and the parameters are of that age (`spec/on-disk-format.md` §17.2); the superblock
+    /// is written in today's layout.
     Freebsd4,
     /// FreeBSD 10.4: 128 KiB transfers, no check hashes.
     Freebsd10,

@@ -1,4 +1,4 @@
-//! How a volume will be cut into cylinder groups (spec on-disk-format §17.1).
+//! How a volume will be cut into cylinder groups (`spec/on-disk-format.md` §17.1).
 //!
 //! **Purpose.** [`plan`] is newfs' arithmetic and nothing else: same options and size, same plan. It is what
 //! `newfs -N` shows and what the table of FreeBSD's own results is compared with.
@@ -296,7 +296,8 @@ fn transfer_sizes(opts: &NewfsOptions, bsize: u32, notes: &mut Vec<String>) -> (
     let maxbsize = match opts.max_extent {
         None => bsize,
         Some(n) if n != bsize && opts.format() == Format::Ufs1 => {
-            // A different size is the mark of a UFS1 superblock without 64-bit fields (§3.4).
+            // A different size is the mark of a UFS1 superblock without 64-bit fields
+            // (`spec/on-disk-format.md` §3.4).
             notes.push(format!("extent size set to {bsize}: UFS1 has no larger extents"));
             bsize
         }

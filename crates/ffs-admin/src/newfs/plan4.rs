@@ -1,5 +1,5 @@
-//! Groups as FreeBSD 4 cut them: cylinders of 2 MiB, inodes by the data they leave (spec on-disk-format
-//! §17.2).
+//! Groups as FreeBSD 4 cut them: cylinders of 2 MiB, inodes by the data they leave
+//! (`spec/on-disk-format.md` §17.2).
 
 use super::cut::Cut;
 use super::options::NewfsOptions;

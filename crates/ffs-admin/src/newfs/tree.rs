@@ -1,4 +1,4 @@
-//! The first directories of a volume: the root and `.snap` (spec on-disk-format §17.3).
+//! The first directories of a volume: the root and `.snap` (`spec/on-disk-format.md` §17.3).
 
 use ffs_ondisk::dir::{self, DirFormat, Record};
 use ffs_ondisk::geometry::DIRBLKSIZ;

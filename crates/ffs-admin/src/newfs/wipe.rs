@@ -1,7 +1,7 @@
 //! Makes what lay on the device before unfindable.
 //!
 //! A superblock of an earlier volume that survives elsewhere would be found first, or instead, by whoever
-//! searches all the usual places (spec on-disk-format §2.1, §17.3 "old superblock wipe").
+//! searches all the usual places (`spec/on-disk-format.md` §2.1, §17.3 "old superblock wipe").
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::sbsearch::{RECOVERY_OFFSET, SBLOCKSEARCH};
@@ -67,7 +67,8 @@ fn ufs1_backups(dev: &dyn BlockDevice, sb: &Superblock) -> Result<(), AdminError
     Ok(())
 }
 
-/// Clears the place of a recovery record that an earlier UFS2 volume may have left (§2.3).
+/// Clears the place of a recovery record that an earlier UFS2 volume may have left
+/// (`spec/on-disk-format.md` §2.3).
 pub(super) fn recovery_record(dev: &dyn BlockDevice) -> Result<(), AdminError> {
     let room = [0; ffs_ondisk::sbsearch::FsRecovery::SIZE];
     if RECOVERY_OFFSET + room.len() as u64 <= dev.len_bytes() {

@@ -1,4 +1,4 @@
-//! Puts a planned volume on a device (spec on-disk-format §17.3).
+//! Puts a planned volume on a device (`spec/on-disk-format.md` §17.3).
 //!
 //! **Purpose.** The order of writes, and the bytes of everything that is not a map.
 //!

@@ -1,4 +1,4 @@
-//! Turning the soft-updates journal off (spec on-disk-format §14).
+//! Turning the soft-updates journal off (`spec/on-disk-format.md` §14).
 //!
 //! The journal's file stays where it is, as an ordinary file that its owner may delete.
 

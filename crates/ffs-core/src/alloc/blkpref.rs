@@ -1,4 +1,4 @@
-//! Where a data or indirect block should go (§4.1, §4.2 of the reference).
+//! Where a data or indirect block should go (`spec/allocation.md` §4.1, §4.2).
 //!
 //! A file is laid out in sections of `maxbpg` blocks: within one, each block right behind the one
 //! before; a new section starts in the inode's own group while the file is small and in a group

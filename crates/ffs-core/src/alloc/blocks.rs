@@ -1,4 +1,4 @@
-//! Taking blocks and fragment runs (§4.3, §5.1, §5.2 of the reference).
+//! Taking blocks and fragment runs (`spec/allocation.md` §4.3, §5.1, §5.2).
 //!
 //! # Invariants
 //! 1. A run lies inside one block; fewer than `frag` fragments come from a partly used block if

@@ -1,4 +1,4 @@
-//! Checking a group's block in when it comes from disk (§18.2 of the format).
+//! Checking a group's block in when it comes from disk (`spec/on-disk-format.md` §18.2).
 //!
 //! The header is validated; metadata marked free condemns the group, since handing it out would
 //! destroy the volume. Everything that can be counted is then counted from the maps and corrected

@@ -1,5 +1,5 @@
 //! Clusters: runs of free whole blocks, counted as they change and taken as a whole
-//! (§6 of the reference).
+//! (`spec/allocation.md` §6).
 //!
 //! # Invariants
 //! 1. `clustersfree` has the bit of exactly the wholly free blocks; `clustersum[k]` counts their

@@ -1,4 +1,4 @@
-//! The group of a new directory: four generations of the policy (§3 of the reference).
+//! The group of a new directory: four generations of the policy (`spec/allocation.md` §3).
 //!
 //! | variant | idea |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! Growing a fragment run: in place, or by a move (§4.4 of the reference).
+//! Growing a fragment run: in place, or by a move (`spec/allocation.md` §4.4).
 
 use super::blocks::Request;
 use super::group::GroupEdit;

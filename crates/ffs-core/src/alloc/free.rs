@@ -1,4 +1,4 @@
-//! Giving blocks and fragment runs back (§5.4 of the reference).
+//! Giving blocks and fragment runs back (`spec/allocation.md` §5.4).
 
 use super::Alloc;
 use super::group::GroupEdit;

@@ -1,4 +1,4 @@
-//! The order in which every allocator tries the groups (§2.3 of the reference).
+//! The order in which every allocator tries the groups (`spec/allocation.md` §2.3).
 //!
 //! # Invariants
 //! 1. The order visits every group. Only groups of the quadratic part are visited twice (once

@@ -1,5 +1,5 @@
-//! Taking and giving back inodes (§2 of the reference; lazily initialised inode blocks: §5.2 of
-//! the format).
+//! Taking and giving back inodes (`spec/allocation.md` §2; lazily initialised inode blocks:
+//! `spec/on-disk-format.md` §5.2).
 //!
 //! # Invariants
 //! 1. An inode is handed out only if its block was initialised: on UFS2 the block after the

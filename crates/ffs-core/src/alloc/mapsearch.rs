@@ -1,4 +1,4 @@
-//! Finding a free run in a fragment map (§5.3 of the reference).
+//! Finding a free run in a fragment map (`spec/allocation.md` §5.3).
 //!
 //! # Invariants
 //! 1. A run is maximal: bounded by used fragments or by its block. A byte holds `8 / frag` blocks.

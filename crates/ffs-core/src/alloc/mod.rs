@@ -21,8 +21,7 @@
 //! The write lock of a group's buffer is the group's allocation lock; one at a time. The summary's
 //! mutex comes after it and is held for moments.
 //!
-//! Reference: `spec/allocation.md` ("the reference" below), `spec/on-disk-format.md` §5, §6, §18.2
-//! ("the format").
+//! Reference: `spec/allocation.md`; `spec/on-disk-format.md` §5, §6, §18.2.
 
 mod blkpref;
 mod blocks;

@@ -1,4 +1,4 @@
-//! Tunables of the superblock that steer allocation (§1, §7 of the reference).
+//! Tunables of the superblock that steer allocation (`spec/allocation.md` §1, §7).
 //!
 //! # Invariants
 //! 1. Every value is usable as it is: percentages below 100, divisors not 0. What the superblock

@@ -19,8 +19,8 @@
 //! 2. A change touches one chunk (growth: one new chunk). If its write is refused by the device the
 //!    chunk is as it was, so that a failed operation left no trace in memory.
 //! 3. Every byte of a chunk that is no record's header or name is zero after we changed it
-//!    (`known-failures.md` §2.9), and only the first record of a chunk is ever left free, or one behind
-//!    a reserved record.
+//!    (`spec/known-failures.md` §2.9), and only the first record of a chunk is ever left free, or
+//!    one behind a reserved record.
 //! 4. The order of the records in a chunk never changes; compaction only closes gaps between them.
 //!
 //! # Locking

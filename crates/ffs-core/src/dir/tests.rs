@@ -52,7 +52,7 @@ fn compare(d: Dir<'_>, name: &[u8]) {
     }
 }
 
-/// §1.3 for every chunk; answers the names and inodes.
+/// `spec/directories-and-caches.md` §1.3 for every chunk; answers the names and inodes.
 fn check_format(d: Dir<'_>) -> BTreeMap<Vec<u8>, Ino> {
     let mut names = BTreeMap::new();
     let found = d.walk(0..d.size(), |_, chunk| {

@@ -304,7 +304,7 @@ fn access(hash: &DirHash) -> bool {
     true
 }
 
-/// §9.4: a hundred directories, a pool for a dozen.
+/// `spec/directories-and-caches.md` §9.4: a hundred directories, a pool for a dozen.
 #[test]
 fn a_pool_too_small_builds_once_in_eight_accesses() {
     const SEED: u64 = 77;

@@ -7,7 +7,7 @@
 //!    one answer.
 //!
 //! A snapshot file maps the volume: pointer 0 is the live block itself, other values below a block
-//! are blocks without content (§11).
+//! are blocks without content (`spec/on-disk-format.md` §11).
 //!
 //! Reference: `spec/on-disk-format.md` §7.7, §11, §18.3.
 

@@ -157,7 +157,7 @@ fn begin_writing(ffs: &Ffs, verdict: Verdict) -> Result<()> {
     Ok(())
 }
 
-/// A root that is no directory would make the mount point vanish (known-failures §2.11).
+/// A root that is no directory would make the mount point vanish (`spec/known-failures.md` §2.11).
 fn check_root(ffs: &Ffs) -> Result<()> {
     let mode = match ffs.0.table.get(Ino::ROOT) {
         Ok(root) => root.read().d.mode,

@@ -3,17 +3,17 @@
 //! | found | read-write? | source |
 //! | --- | --- | --- |
 //! | clean | yes | |
-//! | `FS_NEEDSFSCK` | only if forced | soft-updates §9.3 |
-//! | dirty, with soft updates | yes: only space may be marked used that is not | soft-updates §1.2, §9.3 |
-//! | dirty otherwise | only if forced | soft-updates §9.3 |
-//! | soft-updates journal, dirty or with unlinked inodes listed | no: run `ffs fsck` | soft-updates §13 |
-//! | soft-updates journal, clean | yes: a new `fs_mtime` makes the journal stale | soft-updates §13 |
-//! | gjournal | no: its journal would be replayed over our writes | on-disk-format §16 |
-//! | snapshots | no, for now: their blocks would have to be copied first | snapshots §5 |
-//! | NetBSD's WAPBL or in-file-system quotas | no: we would not keep them up | on-disk-format §20 |
-//! | old UFS1 layout, or 4.2BSD directories | no | on-disk-format §18.1 |
-//! | summary area that disagrees with the groups | only if forced | known-failures §2.1 |
-//! | superblock from a backup or with a bad check hash | only if forced | known-failures §1.8 |
+//! | `FS_NEEDSFSCK` | only if forced | `spec/soft-updates.md` §9.3 |
+//! | dirty, with soft updates | yes: only space may be marked used that is not | `spec/soft-updates.md` §1.2, §9.3 |
+//! | dirty otherwise | only if forced | `spec/soft-updates.md` §9.3 |
+//! | soft-updates journal, dirty or with unlinked inodes listed | no: run `ffs fsck` | `spec/soft-updates.md` §13 |
+//! | soft-updates journal, clean | yes: a new `fs_mtime` makes the journal stale | `spec/soft-updates.md` §13 |
+//! | gjournal | no: its journal would be replayed over our writes | `spec/on-disk-format.md` §16 |
+//! | snapshots | no, for now: their blocks would have to be copied first | `spec/snapshots.md` §5 |
+//! | NetBSD's WAPBL or in-file-system quotas | no: we would not keep them up | `spec/on-disk-format.md` §20 |
+//! | old UFS1 layout, or 4.2BSD directories | no | `spec/on-disk-format.md` §18.1 |
+//! | summary area that disagrees with the groups | only if forced | `spec/known-failures.md` §2.1 |
+//! | superblock from a backup or with a bad check hash | only if forced | `spec/known-failures.md` §1.8 |
 
 use ffs_ondisk::sbsearch::{Found, Source};
 use ffs_ondisk::superblock::FsFlags;

@@ -1,7 +1,8 @@
 //! The superblock in force: marking it dirty and clean, and writing it behind the summary area.
 //!
 //! # Invariants
-//! 1. The summary area is written before the superblock that vouches for it (§3.4).
+//! 1. The summary area is written before the superblock that vouches for it
+//!    (`spec/on-disk-format.md` §3.4).
 //! 2. Only fields with a reason are changed; the rest is what was found.
 //! 3. While soft updates keep the volume `FS_DOSOFTDEP` is set, so that a check after a crash judges rightly. If it
 //!    was not before, `SOFTDEP_TEMPORARY` says so: then unmounting and a check that ends well take both away.
@@ -66,14 +67,14 @@ impl Summaries {
         self.sb.set_flags(flags);
         let f = &mut self.sb.f;
         if !flags.contains(FsFlags::METACKHASH) {
-            // Somebody who does not know hashes wrote here (§3.1).
+            // Somebody who does not know hashes wrote here (`spec/on-disk-format.md` §3.1).
             f.metackhash = 0;
         }
         f.clean = 0;
         f.fmod = 0;
         f.ronly = 0;
         f.time = now;
-        // Also makes a soft-updates journal from before stale (soft-updates §13).
+        // Also makes a soft-updates journal from before stale (`spec/soft-updates.md` §13).
         f.mtime = now;
         f.pendingblocks = 0;
         f.pendinginodes = 0;

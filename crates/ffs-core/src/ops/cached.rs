@@ -1,9 +1,10 @@
 //! What operations tell the name cache, and what they ask it.
 //!
 //! # Invariants
-//! 1. An operation that will make, remove or redirect a name takes it out of the cache as soon as it has
-//!    the directory locked alone, before it asks the directory: the "not wanted" column of §4.2. So an
-//!    operation that fails half way leaves nothing wrong in the cache.
+//! 1. An operation that will make, remove or redirect a name takes it out of the cache as soon as
+//!    it has the directory locked alone, before it asks the directory: the "not wanted" column of
+//!    `spec/directories-and-caches.md` §4.2. So an operation that fails half way leaves nothing
+//!    wrong in the cache.
 //! 2. Names are entered while the directory is still locked as it was when it answered (lookup) or was
 //!    changed (priming), and only after everything succeeded.
 //! 3. While a name is entered its directory and its file have users: both are in memory.

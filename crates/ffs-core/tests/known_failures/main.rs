@@ -1,12 +1,12 @@
 //! Bad input: what broke others must not break the mounted file system, nor the check.
 //!
 //! A test is named by the group of failures of the specification that it stands for
-//! (`known-failures.md` §2: `kf2_05_...`; §1: `kf1_08_...`); those of the list "bad input" without a group
-//! are named `bad_...`. Each runs on UFS1 and UFS2 in both byte orders where the format matters. What a
-//! test of damage demands is the same everywhere ([`ordeal`]): errors with the right errno that name the
-//! structure, the place and the field; files that were not damaged read back unchanged, before and after
-//! the check; bounded work and memory; one `fsck -y` repairs everything, and the volume is not called
-//! clean before.
+//! (`spec/known-failures.md` §2: `kf2_05_...`; §1: `kf1_08_...`); those of the list "bad input"
+//! without a group are named `bad_...`. Each runs on UFS1 and UFS2 in both byte orders where the
+//! format matters. What a test of damage demands is the same everywhere ([`ordeal`]): errors with
+//! the right errno that name the structure, the place and the field; files that were not damaged
+//! read back unchanged, before and after the check; bounded work and memory; one `fsck -y` repairs
+//! everything, and the volume is not called clean before.
 //!
 //! Tests with random numbers print their seed; `FFS_KF_SEED` adds to it and `FFS_KF_TIMES` makes them
 //! that many times longer.

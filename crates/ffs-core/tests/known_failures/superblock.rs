@@ -220,7 +220,7 @@ fn kf2_02_sums_of_hostile_values_overflow_nothing() {
 }
 
 /// A bad check hash is a torn write until a backup says otherwise: readable, writable when forced, repaired
-/// even by preen (§1.8).
+/// even by preen (`spec/known-failures.md` §1.8).
 #[test]
 fn kf1_08_and_kf2_03_a_torn_superblock_is_read_and_repaired() {
     for kind in KINDS.into_iter().filter(|k| k.0 == Format::Ufs2) {

@@ -119,7 +119,8 @@ fn folder(count: u32, words: &str) -> [f64; 3] {
 fn without_soft_updates_the_platters_set_the_pace_and_a_hash_hardly_helps() {
     let n = 3000;
     let (linear, hashed) = (folder(n, "sync,dirhash_maxmem=0"), folder(n, "sync"));
-    // What a small directory on a nearly empty volume should cost (§6.1); the paper's was neither.
+    // What a small directory on a nearly empty volume should cost (`spec/benchmarks.md` §6.1); the
+    // paper's was neither.
     within("create", linear[0], 20.0, 20.0);
     within("rename", linear[1], 31.0, 20.0);
     within("remove", linear[2], 11.16, 3.0);

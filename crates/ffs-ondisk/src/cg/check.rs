@@ -1,4 +1,5 @@
-//! Whether a group's block may be trusted: its check hash, and the header against the geometry (§5, §18.2).
+//! Whether a group's block may be trusted: its check hash, and the header against the geometry
+//! (`spec/on-disk-format.md` §5, §18.2).
 //!
 //! # Invariants
 //! 1. Who holds a block that passed [`validate`] may use the views without further doubt.
@@ -35,7 +36,7 @@ pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
     hash == get::<u32>(b, CKHASH_OFFSET, g.endian)
 }
 
-/// Checks the block of group `c` as it comes from disk (§18.2).
+/// Checks the block of group `c` as it comes from disk (`spec/on-disk-format.md` §18.2).
 ///
 /// # Errors
 /// The first field that is wrong; a wrong check hash is reported as field `ckhash`.

@@ -1,10 +1,11 @@
-//! What an inode is of: the types of files, and the flags BSD keeps with them (§7.3, §7.4).
+//! What an inode is of: the types of files, and the flags BSD keeps with them
+//! (`spec/on-disk-format.md` §7.3, §7.4).
 //!
 //! Bits of `di_flags` without a name here are kept as they are.
 
 use bitflags::bitflags;
 
-/// The file types of `di_mode` (§7.3).
+/// The file types of `di_mode` (`spec/on-disk-format.md` §7.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum FileType {
     /// Named pipe.
@@ -73,7 +74,7 @@ impl FileType {
 }
 
 bitflags! {
-    /// `di_flags` (§7.4).
+    /// `di_flags` (`spec/on-disk-format.md` §7.4).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
     pub struct FileFlags: u32 {
         /// Do not dump.

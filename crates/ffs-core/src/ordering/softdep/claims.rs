@@ -9,7 +9,7 @@
 //!    newer value is durable, or at once if it was in no image.
 //! 2. The last value of a chain is the pointer in memory (or about to be, under the file's lock).
 //! 3. A shown inode's size covers no block whose pointer is held back and that must not be a hole:
-//!    no block at the end of a file, and none of a directory (§4.3 of the reference).
+//!    no block at the end of a file, and none of a directory (`spec/soft-updates.md` §4.3).
 //!
 //! Reference: `spec/soft-updates.md` §4.3 to §4.5.
 

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! 1. An image shows a change only if all it needs is durable, or lies in the same sector of the same
-//!    image (image law, §2).
+//!    image (image law, `spec/soft-updates.md` §2).
 //! 2. What an image shows is noted before it is written and counts as durable only when the write is,
 //!    by itself or by a flush that began after it ended (durability law). A write that failed leaves
 //!    what it showed neither on the device nor off it.

@@ -22,9 +22,10 @@
 //! | `audit` | checks of the invariants, in debug builds |
 //!
 //! # Invariants
-//! 1. The three rules (§1.1): nothing points to what is not initialised on the device, nothing is
-//!    used again while something on the device points to it, the last pointer to something alive is
-//!    not removed before a new one is durable. [`super::rules::Rule`] names their cases.
+//! 1. The three rules (`spec/soft-updates.md` §1.1): nothing points to what is not initialised on
+//!    the device, nothing is used again while something on the device points to it, the last
+//!    pointer to something alive is not removed before a new one is durable. [`super::rules::Rule`]
+//!    names their cases.
 //! 2. A change that was in no image and is taken back leaves no trace: create and remove within the
 //!    write delay write nothing.
 //! 3. The engine calls nobody. It holds one lock, for moments; buffer locks come before it.

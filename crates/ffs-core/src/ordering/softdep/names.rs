@@ -8,8 +8,9 @@
 //! 1. A name's node is among the `names` of its inode until it is anchored or removed.
 //! 2. A record whose last value is "nothing" is reserved: the directory code keeps it in place, with
 //!    its name, so that it can be shown again.
-//! 3. No image shows a name twice in a directory (§6.3a): a name removed elsewhere in the directory is
-//!    gone before it is entered again; a reserved record of the name is the one that is used.
+//! 3. No image shows a name twice in a directory (`spec/soft-updates.md` §6.3a): a name removed
+//!    elsewhere in the directory is gone before it is entered again; a reserved record of the name
+//!    is the one that is used.
 //!
 //! Reference: `spec/soft-updates.md` §4.6, §6.1 to §6.10.
 

@@ -1,0 +1,107 @@
+//! `docs/dependencies.md` against the manifests: it names every dependency from others, and no
+//! other crate; and every dependency of the workspace has a user.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at surprises")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The head of the table of dependencies.
+const HEAD: &str = "| crate | used for | why this one |";
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(workspace().join(path)).unwrap()
+}
+
+/// The manifests of all packages.
+fn manifests() -> Vec<String> {
+    let mut all = vec!["fuzz/Cargo.toml".to_owned()];
+    for entry in fs::read_dir(workspace().join("crates")).unwrap() {
+        all.push(format!("crates/{}/Cargo.toml", entry.unwrap().file_name().to_string_lossy()));
+    }
+    all
+}
+
+/// The dependencies that a manifest lists in sections for which `wanted` holds.
+fn dependencies(manifest: &str, wanted: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    let mut inside = false;
+    let mut found = BTreeSet::new();
+    for line in manifest.lines().map(str::trim) {
+        if let Some(section) = line.strip_prefix('[') {
+            inside = wanted(section.trim_end_matches(']'));
+        } else if inside && line.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+            found.extend(line.split(['.', ' ', '=']).next().map(str::to_owned));
+        }
+    }
+    found
+}
+
+/// Whether a section of a package's manifest lists dependencies: also those of tests, of build
+/// scripts and of one target.
+fn lists(section: &str) -> bool {
+    let kind = section.rsplit('.').next().unwrap_or(section);
+    ["dependencies", "dev-dependencies", "build-dependencies"].contains(&kind)
+        && section != "workspace.dependencies"
+}
+
+fn used() -> BTreeSet<String> {
+    manifests().iter().flat_map(|path| dependencies(&read(path), lists)).collect()
+}
+
+fn foreign(all: &BTreeSet<String>) -> BTreeSet<String> {
+    all.iter().filter(|name| !name.starts_with("ffs-")).cloned().collect()
+}
+
+/// The crates that the tables of the page name: one a row, perhaps with a note in parentheses.
+fn documented(page: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut found = Vec::new();
+    for line in page.lines() {
+        inside = line == HEAD || inside && line.starts_with('|');
+        if inside && line != HEAD && !line.starts_with("| ---") {
+            let cell = line.trim_start_matches('|').split('|').next().unwrap_or("");
+            found.push(cell.split('(').next().unwrap_or("").trim().to_owned());
+        }
+    }
+    found
+}
+
+#[test]
+fn the_page_names_every_dependency_and_no_other() {
+    let rows = documented(&read("docs/dependencies.md"));
+    let names: BTreeSet<String> = rows.iter().cloned().collect();
+    assert_eq!(names.len(), rows.len(), "docs/dependencies.md has a crate twice: {rows:?}");
+    let used = foreign(&used());
+    assert!(used.len() > 20, "{used:?}");
+    let missing: Vec<&String> = used.difference(&names).collect();
+    assert!(missing.is_empty(), "docs/dependencies.md lacks {missing:?}");
+    let unused: Vec<&String> = names.difference(&used).collect();
+    assert!(unused.is_empty(), "docs/dependencies.md has {unused:?}, which no manifest lists");
+}
+
+#[test]
+fn every_dependency_of_the_workspace_has_a_user() {
+    let offered = dependencies(&read("Cargo.toml"), |section| section == "workspace.dependencies");
+    assert!(offered.contains("ffs-core"), "{offered:?}");
+    let used = used();
+    let unused: Vec<&String> = offered.difference(&used).collect();
+    assert!(unused.is_empty(), "no package uses {unused:?} of Cargo.toml");
+}
+
+#[test]
+fn manifests_and_tables_are_read_right() {
+    let manifest = "[package]\nname = \"a\"\n\n[dependencies]\n# b = \"1\"\nc.workspace = true\n\
+        d-e = { version = \"1\" }\n[target.'cfg(target_arch = \"x86_64\")'.dependencies]\nf = \"2\"\n\
+        [dev-dependencies]\ng=\"3\"\n[features]\nh = []\n";
+    let names = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(names(dependencies(manifest, lists)), "c d-e f g");
+    let root = "[workspace.dependencies]\ni = \"1\"\n[workspace.lints.rust]\nj = \"deny\"\n";
+    assert_eq!(names(dependencies(root, lists)), "");
+    let page =
+        format!("{HEAD}\n| --- | --- | --- |\n| a | x | y |\n| b (tests) | x | y |\n\n| c |");
+    assert_eq!(documented(&page), ["a", "b"]);
+}
