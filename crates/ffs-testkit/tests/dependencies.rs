@@ -53,7 +53,8 @@ fn used() -> BTreeSet<String> {
 }
 
 fn foreign(all: &BTreeSet<String>) -> BTreeSet<String> {
-    all.iter().filter(|name| !name.starts_with("ffs-")).cloned().collect()
+    let own = |name: &str| workspace().join("crates").join(name).is_dir();
+    all.iter().filter(|name| !own(name)).cloned().collect()
 }
 
 /// The crates that the tables of the page name: one a row, perhaps with a note in parentheses.
