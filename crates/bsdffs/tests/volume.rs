@@ -35,7 +35,7 @@ fn what_is_dropped_is_there_when_opened_again() {
         let volume = Volume::options().write(true).open(&image).unwrap();
         file = volume.create_file("file").unwrap();
     }
-    (&mut { file }).write_all(b"content").unwrap();
+    { file }.write_all(b"content").unwrap();
     let volume = Volume::open(&image).unwrap();
     assert_eq!(volume.read("file").unwrap(), b"content");
 }
