@@ -92,6 +92,13 @@ pub struct Timespec {
     pub nsec: i32,
 }
 
+impl Timespec {
+    /// The seconds as UFS1 stores them: the nearest time from 1901 to 2038 that 32 bits hold.
+    fn secs_in_ufs1(self) -> i32 {
+        i32::try_from(self.secs.clamp(i32::MIN.into(), i32::MAX.into())).unwrap_or_default()
+    }
+}
+
 /// An inode in native form, whichever format it came from.
 ///
 /// ```
@@ -298,11 +305,11 @@ impl Dinode {
             nlink: self.nlink,
             freelink: self.freelink,
             size: self.size,
-            atime: self.atime.secs as i32,
+            atime: self.atime.secs_in_ufs1(),
             atimensec: self.atime.nsec,
-            mtime: self.mtime.secs as i32,
+            mtime: self.mtime.secs_in_ufs1(),
             mtimensec: self.mtime.nsec,
-            ctime: self.ctime.secs as i32,
+            ctime: self.ctime.secs_in_ufs1(),
             ctimensec: self.ctime.nsec,
             db: self.db.map(|p| p as i32),
             ib: self.ib.map(|p| p as i32),

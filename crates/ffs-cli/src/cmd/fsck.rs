@@ -353,14 +353,10 @@ fn verdict(
     if !report.clean && report.stopped.is_none() && !(args.no && report.is_silent()) {
         line("FILE SYSTEM STILL DIRTY")?;
     }
-    match report.exit_code {
-        exit::RERUN => line("PLEASE RERUN FSCK")?,
-        _ if args.no && !report.is_silent() && report.stopped.is_none() => {
-            output::note(format!(
-                "{name}: nothing was changed; repair it with: ffs fsck -y {name}"
-            ));
-        }
-        _ => {}
+    if args.no && !report.is_silent() && report.stopped.is_none() {
+        output::note(format!("{name}: nothing was changed; repair it with: ffs fsck -y {name}"));
+    } else if report.exit_code == exit::RERUN {
+        line("PLEASE RERUN FSCK")?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! `cp -a` keeps everything, in every direction.
 
 use crate::common::{
-    Dir, assert_same, fails, ffs, fsck_clean, inside, is_root, make_tree, ok, pattern, run, text,
+    Dir, assert_same, fails, ffs, fsck_clean, inside, is_root, make_tree, ok, pattern, run,
+    set_mtime, text,
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -35,6 +36,21 @@ fn there_and_back_again() {
         out.to_str().unwrap()
     }]);
     assert_same(&tree, &out, &[]);
+}
+
+/// UFS1 has 32 bits for seconds: 2040 once came back as 1903.
+#[test]
+fn times_that_ufs1_cannot_store_become_the_nearest() {
+    let d = Dir::new();
+    let image = d.image("a.img", "4m", &["-O", "1"]);
+    for (name, secs) in [("late", 2_208_988_800), ("early", -3_000_000_000)] {
+        let file = d.file(name, b"");
+        set_mtime(Path::new(&file), secs, 0);
+        ok(&["cp", "-a", &file, &format!("{image}:/")]);
+    }
+    let listed = ok(&["ls", "-l", &image]);
+    assert!(listed.contains("2038-01-19 03:14 late"), "{listed}");
+    assert!(listed.contains("1901-12-13 20:45 early"), "{listed}");
 }
 
 #[test]
