@@ -25,7 +25,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | `volume` | [`Volume`], [`VolumeOptions`], [`format`]: images and the operations on paths |
+//! | `volume` | [`Volume`], [`VolumeOptions`], [`format()`]: images and the operations on paths |
 //! | `file` | [`File`], [`OpenOptions`]: reading and writing |
 //! | `dir` | [`ReadDir`], [`Walk`]: listing one directory, or a tree |
 //! | `metadata` | [`Metadata`], [`Permissions`] |
