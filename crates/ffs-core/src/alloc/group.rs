@@ -16,7 +16,7 @@ use super::check::check_in;
 use super::summary::Summary;
 use crate::buf::{BufKey, BufKind, BufRef, Disposition};
 use crate::error::{Error, Result};
-use crate::ordering::{FragRun, Ordering};
+use crate::ordering::{Event, FragRun, Ordering};
 use crate::sync::Mutex;
 use crate::tunables::AllocPolicy;
 use ffs_ondisk::{CgMut, CgNo, Corrupt, Csum, FragNo, Geometry, Place, Structure};
@@ -131,7 +131,9 @@ impl GroupEdit<'_> {
     /// Reports `frags` fragments from `first` of the group on as taken; returns their address.
     pub(super) fn took(&mut self, first: u32, frags: u32) -> FragNo {
         let at = self.g.cgbase(self.c).plus(first.into());
-        self.demand(self.ordering.block_allocated(FragRun { at, frags }));
+        self.demand(
+            self.ordering.notify(Event::BlockAllocated { run: FragRun { at, frags } }).disposition,
+        );
         at
     }
 

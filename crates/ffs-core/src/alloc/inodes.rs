@@ -16,7 +16,7 @@ use super::group::GroupEdit;
 use super::{Alloc, ParentDir};
 use crate::buf::{BufKey, BufKind, Disposition};
 use crate::error::{Error, Result};
-use crate::ordering::FragRun;
+use crate::ordering::{Event, FragRun};
 use ffs_device::clock::Rng;
 use ffs_ondisk::dinode::Dinode2;
 use ffs_ondisk::{CgNo, Csum, Format, Ino, Place, Structure};
@@ -101,7 +101,10 @@ impl Alloc {
             Dinode2 { gen_: generation, ..Dinode2::default() }.encode(slot, e.g.endian);
         }
         drop(data);
-        let answer = e.ordering.inode_block_initialised(FragRun { at, frags: e.g.frag });
+        let answer = e
+            .ordering
+            .notify(Event::InodeBlockInitialized { block: FragRun { at, frags: e.g.frag } })
+            .disposition;
         self.cache.apply(&buf, answer)?;
         Ok(answer)
     }
@@ -163,7 +166,7 @@ impl GroupEdit<'_> {
         self.cg.set_inode_used(i, true);
         self.cg.set_irotor(i);
         self.count(Csum { nifree: -1, ndir: is_dir.into(), ..Csum::default() });
-        let answer: Disposition = self.ordering.inode_allocated(ino);
+        let answer: Disposition = self.ordering.notify(Event::InodeAllocated { ino }).disposition;
         self.demand(answer);
         ino
     }

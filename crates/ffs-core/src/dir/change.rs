@@ -14,7 +14,7 @@ use crate::buf::Disposition;
 use crate::counters::bump;
 use crate::error::{Error, Result};
 use crate::inode::Moved;
-use crate::ordering::{DirPos, Gone, NameKind, NamedInode};
+use crate::ordering::{DirPos, EntryKind, EntryTarget, Event, Ordering, RemovedName, Response};
 use ffs_ondisk::DirOff;
 use ffs_ondisk::dinode::MAXDIRSIZE;
 use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Record, dirsiz};
@@ -39,8 +39,8 @@ pub(crate) fn enter(
     d: &mut DirMut<'_>,
     slot: &Slot,
     name: &[u8],
-    target: NamedInode,
-    kind: NameKind,
+    target: EntryTarget,
+    kind: EntryKind,
     reserve: Reserve,
 ) -> Result<bool> {
     let new = NewName { name, target, kind };
@@ -55,20 +55,26 @@ pub(crate) fn enter(
 /// A name about to be entered.
 struct NewName<'a> {
     name: &'a [u8],
-    target: NamedInode,
-    kind: NameKind,
+    target: EntryTarget,
+    kind: EntryKind,
 }
 
 impl NewName<'_> {
     fn write(&self, fmt: DirFormat, chunk: &mut [u8], off: usize, reclen: usize) {
-        let NamedInode { ino, dtype } = self.target;
+        let EntryTarget { ino, dtype } = self.target;
         dir::write(fmt, chunk, &Record { off, ino: ino.0, reclen, dtype, name: self.name });
     }
 
-    /// Tells the policy that the name is now in the record at `off`.
+    /// Reports that the name is now in the record at `at`.
+    fn notify(&self, ordering: &dyn Ordering, at: DirPos) -> Response {
+        let NewName { name, target, kind } = *self;
+        ordering.notify(Event::EntryAdded { at, target, kind, name })
+    }
+
+    /// Reports that the name is now in the record at byte `off`.
     fn report(&self, d: &DirMut<'_>, off: u32) -> Disposition {
         let at = DirPos { dir: d.ip.ino, off: DirOff(off) };
-        d.table.alloc().ordering.name_added(at, self.target, self.kind, self.name).then
+        self.notify(&*d.table.alloc().ordering, at).disposition
     }
 }
 
@@ -89,7 +95,7 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
         }
         new.write(fmt, bytes.get_mut(start..).unwrap_or(&mut []), 0, DIRBLKSIZ);
         let (old, now) = (u64::from(at), u64::from(at) + u64::from(CHUNK));
-        d.table.alloc().ordering.directory_grew(d.ip.ino, lbn, old, now);
+        d.table.alloc().ordering.notify(Event::DirectoryGrew { dir: d.ip.ino, lbn, old, new: now });
         new.report(d, at)
     };
     let cache = &d.table.alloc().cache;
@@ -134,13 +140,13 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
         }
         new.write(fmt, chunk, at, end - at);
         for m in moves.iter().filter(|m| m.from != m.to) {
-            ordering.entry_moved(pos(m.from), pos(m.to));
+            ordering.notify(Event::EntryMoved { from: pos(m.from), to: pos(m.to) });
             hashes.extend(hasher.map(|h| h.hash(name_at(fmt, chunk, m.to.into()))));
         }
         entered = at as u32;
-        let added = ordering.name_added(pos(at as u16), new.target, new.kind, new.name);
+        let added = new.notify(&**ordering, pos(at as u16));
         reserved = InOneChunk(added.reserved);
-        Ok(added.then)
+        Ok(added.disposition)
     })?;
     hashed::follow(d, region.at, |index| {
         let moved = moves.iter().filter(|m| m.from != m.to);
@@ -199,7 +205,7 @@ fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()
     d.change_chunk(at, |chunk| {
         dir::set_ino(fmt, chunk, off, new.target.ino.0);
         dir::set_type(fmt, chunk, off, new.target.dtype);
-        Ok(table.alloc().ordering.name_added(pos, new.target, new.kind, new.name).then)
+        Ok(new.notify(&*table.alloc().ordering, pos).disposition)
     })
 }
 
@@ -217,9 +223,9 @@ fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
             let (found, expected) = (h.namlen as u32, "that of the name removed here");
             return Err(BadRecord { off, field: "name length", found, expected });
         }
-        let added = table.alloc().ordering.name_added(pos, new.target, new.kind, new.name);
+        let added = new.notify(&*table.alloc().ordering, pos);
         room = InOneChunk(added.reserved).room(fmt, chunk);
-        Ok(added.then)
+        Ok(added.disposition)
     })?;
     hashed::follow(d, at, |index| {
         index.entered(index.hasher().hash(new.name), DirOff(at))?;
@@ -233,7 +239,7 @@ fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
 ///
 /// # Errors
 /// The device's; the entry is then still there.
-pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry, gone: Gone) -> Result<()> {
+pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry, gone: RemovedName) -> Result<()> {
     reserved::reclaim(d);
     take_out(d, e, gone, |then| then)?;
     trim::after_removal(d);
@@ -245,7 +251,7 @@ pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry, gone: Gone) -> Result<()> {
 ///
 /// # Errors
 /// A malformed chunk's.
-pub(crate) fn withdraw(d: &mut DirMut<'_>, name: &[u8], gone: Gone) -> Result<()> {
+pub(crate) fn withdraw(d: &mut DirMut<'_>, name: &[u8], gone: RemovedName) -> Result<()> {
     match super::find(d.shared(), name)? {
         Some(e) => take_out(d, &e, gone, |_| Disposition::Delay),
         None => Ok(()),
@@ -255,7 +261,7 @@ pub(crate) fn withdraw(d: &mut DirMut<'_>, name: &[u8], gone: Gone) -> Result<()
 fn take_out(
     d: &mut DirMut<'_>,
     e: &Entry,
-    gone: Gone,
+    gone: RemovedName,
     when: impl FnOnce(Disposition) -> Disposition,
 ) -> Result<()> {
     let (fmt, table) = (d.fmt(), d.table);
@@ -268,14 +274,19 @@ fn take_out(
         hashed = hasher.map(|hasher| (hasher.hash(name_at(fmt, chunk, off)), h.namlen));
         reserved::check_start(fmt, chunk, off)?;
         let name = name_at(fmt, chunk, off);
-        let removal = table.alloc().ordering.name_removed(pos, e.names(), name, gone);
+        let removal = table.alloc().ordering.notify(Event::EntryRemoved {
+            at: pos,
+            old: e.names(),
+            name,
+            removed: gone,
+        });
         reserved = InOneChunk(removal.reserved);
         if removal.reserve {
             dir::set_ino(fmt, chunk, off, 0);
         } else {
             reserved.release(fmt, chunk, off)?;
         }
-        Ok(when(removal.then))
+        Ok(when(removal.disposition))
     })?;
     if let Some((hash, namlen)) = hashed {
         hashed::follow(d, base, |index| {
@@ -296,9 +307,9 @@ fn take_out(
 pub(crate) fn rewrite(
     d: &mut DirMut<'_>,
     e: &Entry,
-    new: NamedInode,
-    kind: NameKind,
-    gone: Gone,
+    new: EntryTarget,
+    kind: EntryKind,
+    gone: RemovedName,
 ) -> Result<()> {
     redirect(d, e, (new, kind, gone), |then| then)
 }
@@ -310,9 +321,9 @@ pub(crate) fn rewrite(
 pub(crate) fn rewrite_back(
     d: &mut DirMut<'_>,
     e: &Entry,
-    new: NamedInode,
-    kind: NameKind,
-    gone: Gone,
+    new: EntryTarget,
+    kind: EntryKind,
+    gone: RemovedName,
 ) -> Result<()> {
     let now = Entry { ino: new.ino, dtype: new.dtype, ..*e };
     redirect(d, &now, (e.names(), kind, gone), |_| Disposition::Delay)
@@ -321,7 +332,7 @@ pub(crate) fn rewrite_back(
 fn redirect(
     d: &mut DirMut<'_>,
     e: &Entry,
-    (new, kind, gone): (NamedInode, NameKind, Gone),
+    (new, kind, gone): (EntryTarget, EntryKind, RemovedName),
     when: impl FnOnce(Disposition) -> Disposition,
 ) -> Result<()> {
     let (fmt, table) = (d.fmt(), d.table);
@@ -330,6 +341,12 @@ fn redirect(
     d.change_chunk(e.off.0, |chunk| {
         dir::set_ino(fmt, chunk, off, new.ino.0);
         dir::set_type(fmt, chunk, off, new.dtype);
-        Ok(when(table.alloc().ordering.name_replaced(pos, e.names(), new, kind, gone)))
+        Ok(when(
+            table
+                .alloc()
+                .ordering
+                .notify(Event::EntryReplaced { at: pos, old: e.names(), new, kind, removed: gone })
+                .disposition,
+        ))
     })
 }

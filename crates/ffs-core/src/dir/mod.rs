@@ -47,7 +47,7 @@ pub(crate) use search::{Room, Slot, find, lookup, prefetch_chunk};
 pub(crate) use trim::shrink;
 
 use crate::inode::{Inode, InodeData, InodeTable};
-use crate::ordering::NamedInode;
+use crate::ordering::EntryTarget;
 use ffs_ondisk::dir::{BadRecord, DirFormat};
 use ffs_ondisk::{DirOff, Geometry, Ino};
 
@@ -82,8 +82,8 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// What the record names, as the ordering policy hears it.
-    pub(crate) fn names(&self) -> NamedInode {
-        NamedInode { ino: self.ino, dtype: self.dtype }
+    pub(crate) fn names(&self) -> EntryTarget {
+        EntryTarget { ino: self.ino, dtype: self.dtype }
     }
 }
 

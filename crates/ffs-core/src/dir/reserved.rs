@@ -1,5 +1,5 @@
 //! Records that are neither a name nor free: their name was removed, but an image of the block may have to
-//! show it once more ([`crate::ordering::Removal::reserve`]).
+//! show it once more ([`crate::ordering::Response::reserve`]).
 //!
 //! # Invariants
 //! 1. A reserved record keeps its place, length and name. Nothing is packed over it, merged into it, or cut
@@ -132,7 +132,7 @@ impl<'a> Dir<'a> {
 /// Turns records that are reserved no more into free space.
 pub(super) fn reclaim(d: &mut DirMut<'_>) {
     let (table, dir) = (d.table, d.ip.ino);
-    let (freed, size) = (table.alloc().ordering.take_freed_slots(dir), d.shared().size());
+    let (freed, size) = (table.alloc().ordering.take_freed_entries(dir), d.shared().size());
     for off in freed.iter().map(|off| off.0).filter(|&off| off < size) {
         let (base, fmt) = (chunk_of(off), d.fmt());
         let mut room = None;

@@ -15,7 +15,7 @@ use super::{Inode, InodeData, InodeTable};
 use crate::alloc::{PrefQuery, Reserve};
 use crate::buf::{BufKey, BufKind, BufRef, Disposition};
 use crate::error::{Error, Result};
-use crate::ordering::{ClaimOf, FragRun, PtrSlot};
+use crate::ordering::{BlockContent, Event, FragRun, PtrSlot};
 use ffs_ondisk::bmap::{self, Path, pointer, set_pointer};
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
@@ -192,7 +192,8 @@ impl InodeTable {
     /// Makes the previous last block a whole one. If its content cannot be written where it has to be, it is
     /// back in its place.
     fn finish_previous(&self, ip: &Inode, data: &InodeData, grown: &Grown) -> Result<()> {
-        let what = if data.d.is_dir() { ClaimOf::DirectoryExtended } else { ClaimOf::Data };
+        let what =
+            if data.d.is_dir() { BlockContent::DirectoryExtended } else { BlockContent::Data };
         let (buf, then) = self.settle(ip, data, grown, true, what);
         let written = self.cache().apply(&buf, then);
         if written.is_err() {
@@ -230,7 +231,9 @@ impl InodeTable {
         match undo {
             Undo::Nothing => {}
             Undo::Direct(i, run) => {
-                self.alloc.ordering.claim_dropped(PtrSlot::Direct(ip.ino, i), run);
+                self.alloc
+                    .ordering
+                    .notify(Event::PointerCancelled { slot: PtrSlot::Direct(ip.ino, i), new: run });
                 self.set_direct(data, i, FragNo::HOLE);
                 self.uncharge(data, run.frags);
                 self.forget_block(ip, lbn);
@@ -271,20 +274,31 @@ impl InodeTable {
             let at =
                 self.alloc.alloc_frags(ip.ino, self.pref_direct(ip, data, i), want, reserve)?;
             let what = match (data.d.is_dir(), i) {
-                (true, 0) => ClaimOf::DirectoryBody,
-                (true, _) => ClaimOf::DirectoryGrowth,
-                (false, _) => ClaimOf::Data,
+                (true, 0) => BlockContent::DirectoryBody,
+                (true, _) => BlockContent::DirectoryGrowth,
+                (false, _) => BlockContent::Data,
             };
             let run = FragRun { at, frags: want };
             let buf = self.new_block(ip, data, lbn, run, keep);
             let slot = PtrSlot::Direct(ip.ino, i);
-            let then = self.alloc.ordering.claim_set(slot, run, None, what, buf.key);
+            let then = self
+                .alloc
+                .ordering
+                .notify(Event::PointerSet {
+                    slot,
+                    new: run,
+                    old: None,
+                    content: what,
+                    block: buf.key,
+                })
+                .disposition;
             self.set_direct(data, i, at);
             self.charge(data, want);
             return Ok(Made { granted: Granted { buf, then }, undo: Undo::Direct(i, run) });
         }
         if have < want {
-            let what = if data.d.is_dir() { ClaimOf::DirectoryGrowth } else { ClaimOf::Data };
+            let what =
+                if data.d.is_dir() { BlockContent::DirectoryGrowth } else { BlockContent::Data };
             let grown = self.take_longer(ip, data, i, (have, want), keep, reserve)?;
             let (buf, then) = self.settle(ip, data, &grown, keep, what);
             self.leave_old_place(&grown);
@@ -348,11 +362,16 @@ impl InodeTable {
         data: &InodeData,
         grown: &Grown,
         keep: bool,
-        what: ClaimOf,
+        what: BlockContent,
     ) -> (BufRef, Disposition) {
         let Grown { index, old, new, .. } = *grown;
         let slot = PtrSlot::Direct(ip.ino, index);
-        let claim = |key| self.alloc.ordering.claim_set(slot, new, Some(old), what, key);
+        let claim = |key| {
+            self.alloc
+                .ordering
+                .notify(Event::PointerSet { slot, new, old: Some(old), content: what, block: key })
+                .disposition
+        };
         match &grown.buf {
             Some(buf) => {
                 let len = (new.frags * self.g().fsize) as usize;
@@ -380,7 +399,7 @@ impl InodeTable {
             let granted = self.present(ip, data, lbn, at, keep)?;
             return Ok(Made { granted, undo: Undo::Nothing });
         }
-        let what = if data.d.is_dir() { ClaimOf::DirectoryGrowth } else { ClaimOf::Data };
+        let what = if data.d.is_dir() { BlockContent::DirectoryGrowth } else { BlockContent::Data };
         let mut taken = Taken::default();
         let made = self.make_chain(ip, data, lbn, &chain, (reserve, what), &mut taken);
         let (run, then) = match made {
@@ -402,7 +421,7 @@ impl InodeTable {
         data: &mut InodeData,
         lbn: Lbn,
         chain: &Chain,
-        (reserve, what): (Reserve, ClaimOf),
+        (reserve, what): (Reserve, BlockContent),
         taken: &mut Taken,
     ) -> Result<(FragRun, Disposition)> {
         let at = self.take_chain(ip, data, lbn, chain, reserve, &mut taken.blocks)?;
@@ -417,7 +436,11 @@ impl InodeTable {
         };
         taken.claims.push((slot, run));
         let block = data_key(ip.ino, lbn);
-        let then = self.alloc.ordering.claim_set(slot, run, None, what, block);
+        let then = self
+            .alloc
+            .ordering
+            .notify(Event::PointerSet { slot, new: run, old: None, content: what, block })
+            .disposition;
         self.link_chain(ip, data, chain, &nodes, run, what)?;
         Ok((run, then))
     }
@@ -436,7 +459,7 @@ impl InodeTable {
             }
         }
         for &(slot, run) in taken.claims.iter().rev() {
-            self.alloc.ordering.claim_dropped(slot, run);
+            self.alloc.ordering.notify(Event::PointerCancelled { slot, new: run });
         }
         for (node, _) in &chain.missing {
             self.forget_indirect(ip, *node);
@@ -526,7 +549,17 @@ impl InodeTable {
             let key = BufKey::File(ip.ino, n.node.name());
             let buf = self.cache().getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
             let run = FragRun { at: n.at, frags: g.frag };
-            let then = self.alloc.ordering.claim_set(slot, run, None, ClaimOf::Indirect, key);
+            let then = self
+                .alloc
+                .ordering
+                .notify(Event::PointerSet {
+                    slot,
+                    new: run,
+                    old: None,
+                    content: BlockContent::Indirect,
+                    block: key,
+                })
+                .disposition;
             claims.push((slot, run));
             self.cache().apply(&buf, then)?;
             slot = indirect_slot(ip, n.node.name(), n.index);
@@ -542,7 +575,7 @@ impl InodeTable {
         chain: &Chain,
         nodes: &[NewNode],
         run: FragRun,
-        what: ClaimOf,
+        what: BlockContent,
     ) -> Result<()> {
         let g = self.g();
         let mut below = run.at;
@@ -569,7 +602,13 @@ impl InodeTable {
             self.cache().dirty(buf);
         }
         for buf in &changed {
-            self.cache().apply(buf, self.alloc.ordering.indirect_changed(ip.ino, what))?;
+            self.cache().apply(
+                buf,
+                self.alloc
+                    .ordering
+                    .notify(Event::IndirectUpdated { ino: ip.ino, content: what })
+                    .disposition,
+            )?;
         }
         Ok(())
     }

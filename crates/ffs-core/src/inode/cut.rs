@@ -19,7 +19,7 @@ use super::{Inode, InodeData, InodeTable};
 use crate::buf::{BufKey, BufRef};
 use crate::counters::add;
 use crate::error::{Error, Result};
-use crate::ordering::{FragRun, FreeNow, InodeChange};
+use crate::ordering::{Event, FragRun, FreeWhen, InodeChange};
 use ffs_ondisk::bmap::{pointer, set_pointer};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
@@ -215,11 +215,16 @@ impl InodeTable {
         let last = usize::try_from(plan.range.start().wrapping_sub(1)).ok();
         if is_hole {
             for (i, run) in cleared {
-                self.alloc.ordering.hole_made(ip.ino, i, run);
+                self.alloc.ordering.notify(Event::HolePunched { ino: ip.ino, index: i, old: run });
             }
         } else if !data.d.is_dir() {
             let last = last.filter(|&last| last < NDADDR);
-            self.alloc.ordering.tail_cut(ip.ino, last, size, &cleared);
+            self.alloc.ordering.notify(Event::InodeTruncated {
+                ino: ip.ino,
+                last,
+                size,
+                cleared: &cleared,
+            });
         }
     }
 
@@ -244,11 +249,20 @@ impl InodeTable {
                 }
                 if out.len() > found {
                     let (name, entries) = (part.node.name(), part.entries.clone());
-                    self.alloc.ordering.pointers_cleared(ip.ino, name, entries, size);
+                    self.alloc.ordering.notify(Event::IndirectTruncated {
+                        ino: ip.ino,
+                        block: name,
+                        entries,
+                        size,
+                    });
                 }
             }
             if out.len() > found {
-                let then = self.alloc.ordering.truncated_block(ip.ino, part.buf.key);
+                let then = self
+                    .alloc
+                    .ordering
+                    .notify(Event::BlockTruncated { ino: ip.ino, block: part.buf.key })
+                    .disposition;
                 self.cache().apply(&part.buf, then)?;
             }
         }
@@ -269,16 +283,16 @@ impl InodeTable {
         snapshot: bool,
     ) -> Freed {
         let ordering = &self.alloc.ordering;
-        let later = match ordering.blocks_released(ip.ino) {
-            FreeNow::Yes => None,
-            FreeNow::Later => Some(Vec::new()),
+        let later = match ordering.notify(Event::BlocksReleased { ino: ip.ino }).free {
+            FreeWhen::Now => None,
+            FreeWhen::Later => Some(Vec::new()),
         };
         let mut freed = Freed { snapshot, later, ..Freed::default() };
         for d in all {
             self.free_tree(ip, d, &mut freed);
         }
         if let Some(runs) = freed.later.take().filter(|runs| !runs.is_empty()) {
-            ordering.free_later(ip.ino, runs, partial);
+            ordering.notify(Event::BlocksFreed { ino: ip.ino, runs, partial });
         }
         if freed.bad > 0 {
             self.cache().note_trouble();
@@ -335,21 +349,21 @@ impl InodeTable {
     /// Forgets the buffers of the blocks of `ip` that `range` names, changes and all.
     pub(super) fn forget_blocks(&self, ip: &Inode, range: RangeInclusive<i64>) {
         self.cache().forget_file(ip.ino, range.clone());
-        self.alloc.ordering.blocks_forgotten(ip.ino, range);
+        self.alloc.ordering.notify(Event::BuffersDiscarded { ino: ip.ino, blocks: range });
     }
 
     /// Forgets the buffer of an indirect block.
     pub(super) fn forget_indirect(&self, ip: &Inode, node: Node) {
         let name = node.name();
         self.cache().forget(BufKey::File(ip.ino, name));
-        self.alloc.ordering.blocks_forgotten(ip.ino, name..=name);
+        self.alloc.ordering.notify(Event::BuffersDiscarded { ino: ip.ino, blocks: name..=name });
     }
 
     /// Frees the old place of a block that a claim moved, when the ordering policy allows it.
     pub(super) fn free_replaced(&self, old: FragRun) {
-        match self.alloc.ordering.run_replaced() {
-            FreeNow::Yes => self.free_quietly(old),
-            FreeNow::Later => {}
+        match self.alloc.ordering.notify(Event::BlockReplaced).free {
+            FreeWhen::Now => self.free_quietly(old),
+            FreeWhen::Later => {}
         }
     }
 

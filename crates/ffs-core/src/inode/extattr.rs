@@ -16,7 +16,7 @@ use super::{Inode, InodeData, InodeTable};
 use crate::alloc::Reserve;
 use crate::buf::{BufKey, BufKind, BufRef};
 use crate::error::{Error, Result};
-use crate::ordering::{ClaimOf, FragRun, InodeChange, PtrSlot};
+use crate::ordering::{BlockContent, Event, FragRun, InodeChange, PtrSlot};
 use crate::types::{XattrNamespace, XattrSet};
 use ffs_ondisk::extattr::{self, BadRecord, Namespace, SetError};
 use ffs_ondisk::{Dinode, Format, Structure};
@@ -174,7 +174,11 @@ impl InodeTable {
             self.unwrite_ext(ip, &places);
             return Err(e);
         }
-        self.alloc.ordering.attributes_replaced(ip.ino, data.d.extb, data.d.extsize);
+        self.alloc.ordering.notify(Event::ExtAttrReplaced {
+            ino: ip.ino,
+            old: data.d.extb,
+            old_size: data.d.extsize,
+        });
         let gone = self.detach_ext(data);
         self.claim_ext(data, &places);
         data.d.extsize = size;
@@ -186,13 +190,23 @@ impl InodeTable {
 
     /// Writes the area to its places.
     fn write_ext(&self, ip: &Inode, area: &[u8], places: &[FragRun]) -> Result<()> {
-        let (mut result, what) = (Ok(()), ClaimOf::Attributes);
+        let (mut result, what) = (Ok(()), BlockContent::ExtAttr);
         self.forget_blocks(ip, -2..=-1);
         let parts = area.chunks(self.g().bsize as usize);
         for (i, (part, &run)) in parts.zip(places).enumerate() {
             let buf = self.fill_ext(ip, i, part, run);
             let slot = PtrSlot::ExtAttr(ip.ino, i);
-            let then = self.alloc.ordering.claim_set(slot, run, None, what, buf.key);
+            let then = self
+                .alloc
+                .ordering
+                .notify(Event::PointerSet {
+                    slot,
+                    new: run,
+                    old: None,
+                    content: what,
+                    block: buf.key,
+                })
+                .disposition;
             result = result.and(self.cache().apply(&buf, then));
         }
         result
@@ -201,7 +215,9 @@ impl InodeTable {
     /// Gives up new places of the area.
     fn unwrite_ext(&self, ip: &Inode, places: &[FragRun]) {
         for (i, run) in places.iter().enumerate().rev() {
-            self.alloc.ordering.claim_dropped(PtrSlot::ExtAttr(ip.ino, i), *run);
+            self.alloc
+                .ordering
+                .notify(Event::PointerCancelled { slot: PtrSlot::ExtAttr(ip.ino, i), new: *run });
         }
         self.forget_blocks(ip, -2..=-1);
         places.iter().for_each(|run| self.free_quietly(*run));

@@ -49,7 +49,7 @@ impl InodeTable {
 
     /// The readiest of `bufs`, and how ready they are.
     pub(super) fn readiest(&self, bufs: Vec<BufRef>) -> (Readiness, Vec<BufRef>) {
-        let mut best = (Readiness::Nothing, Vec::new());
+        let mut best = (Readiness::Held, Vec::new());
         for buf in bufs {
             let ready = self.alloc.ordering.readiness(buf.key, buf.kind);
             if ready < best.0 {
@@ -65,8 +65,8 @@ impl InodeTable {
     /// Writes the readiest of `bufs`, but none that would show nothing new.
     fn write_readiest(&self, bufs: Vec<BufRef>) -> Written {
         match self.readiest(bufs) {
-            (Readiness::Nothing, _) => Written::default(),
-            (Readiness::Whole | Readiness::Part, bufs) => self.cache().write_bufs(bufs),
+            (Readiness::Held, _) => Written::default(),
+            (Readiness::Whole | Readiness::Partial, bufs) => self.cache().write_bufs(bufs),
         }
     }
 
@@ -94,7 +94,7 @@ impl InodeTable {
             bufs.retain(|b| !failed.contains(&b.key));
             let (before, nothing) = (self.standing(), bufs.is_empty());
             let (ready, mut bufs) = self.readiest(bufs);
-            if ready == Readiness::Nothing && (idle == 0 || result.is_err()) {
+            if ready == Readiness::Held && (idle == 0 || result.is_err()) {
                 bufs.clear();
             }
             // What an image leaves out the policy knows of.
@@ -126,7 +126,7 @@ impl InodeTable {
     /// Whether the policy has finished everything.
     fn finished(&self) -> bool {
         let p = self.alloc.ordering.pending();
-        p.records == 0 && p.frags == 0 && p.inodes == 0 && !self.work_waits()
+        p.deps == 0 && p.frags == 0 && p.inodes == 0 && !self.work_waits()
     }
 
     /// Makes everything durable that was changed before, and does all work that follows from it.
@@ -175,9 +175,9 @@ impl InodeTable {
         }
         result = result.and(self.run_work(usize::MAX).1);
         let half = self.most_records() / 2;
-        if result.is_ok() && self.alloc.ordering.records() > half {
+        if result.is_ok() && self.alloc.ordering.deps() > half {
             let ahead =
-                self.passes(FEW_PASSES, (false, false), || self.alloc.ordering.records() <= half);
+                self.passes(FEW_PASSES, (false, false), || self.alloc.ordering.deps() <= half);
             result = ahead.map(drop);
         }
         result
@@ -193,7 +193,7 @@ impl InodeTable {
             (Readiness::Whole, bufs) => (Readiness::Whole, bufs),
             _ => self.readiest(self.cache().dirty_bufs()),
         };
-        if ready != Readiness::Nothing {
+        if ready != Readiness::Held {
             self.cache().write_bufs(bufs).result()?;
         }
         self.end_pass()?;
@@ -238,7 +238,7 @@ impl InodeTable {
     /// The device's, if as much is outstanding still: what is outstanding must not grow for ever.
     pub(crate) fn relieve(&self) -> Result<()> {
         let most = self.most_records();
-        let outstanding = || self.alloc.ordering.records();
+        let outstanding = || self.alloc.ordering.deps();
         if outstanding() <= most {
             return Ok(());
         }

@@ -15,7 +15,7 @@
 use super::{Inode, InodeTable};
 use crate::buf::{BufKey, BufRef};
 use crate::error::{Error, Result};
-use crate::ordering::{Goal, InodeChange, OlderNames, Readiness, SyncPoint};
+use crate::ordering::{Event, InodeChange, OlderNames, Readiness, SyncPoint, SyncTarget};
 use crate::sync::{Condvar, Mutex, pause};
 use crate::tunables::FsyncScope;
 use ffs_ondisk::Ino;
@@ -73,7 +73,7 @@ struct Left {
 /// An fsync under way.
 #[derive(Debug)]
 struct Request {
-    goal: Goal,
+    goal: SyncTarget,
     left: Left,
     /// Older changes of names that it waits for, before a sync point has them.
     older: Option<OlderNames>,
@@ -130,7 +130,11 @@ impl InodeTable {
         let (seen, mut request) = {
             // While the first pass writes: what it writes is one state of the file.
             let data = ip.read();
-            let goal = if data.d.is_dir() { Goal::Directory(ip.ino) } else { Goal::File(ip.ino) };
+            let goal = if data.d.is_dir() {
+                SyncTarget::Directory(ip.ino)
+            } else {
+                SyncTarget::File(ip.ino)
+            };
             let seen = ip.unsynced.seen();
             let inode = !data_only || seen & 1 == 1;
             let mut request = Request {
@@ -157,12 +161,12 @@ impl InodeTable {
     /// Names entered for `ino` from now on are in no image until [`InodeTable::let_name_go`].
     pub(crate) fn hold_name(&self, ino: Ino) {
         self.fsyncs.state.lock().held += 1;
-        self.alloc.ordering.name_held(ino);
+        self.alloc.ordering.notify(Event::NameBarrierBegin { ino });
     }
 
     /// All is reported that the names wait for.
     pub(crate) fn let_name_go(&self, ino: Ino) {
-        self.alloc.ordering.name_let_go(ino);
+        self.alloc.ordering.notify(Event::NameBarrierEnd { ino });
         self.fsyncs.state.lock().held -= 1;
         self.fsyncs.changed.notify_all();
     }
@@ -282,12 +286,12 @@ impl InodeTable {
 
     /// Takes out what is reached, or has failed.
     fn take_done(&self, open: &mut BTreeMap<u64, Request>) -> Vec<(u64, Result<()>)> {
-        let reached = |goal| self.alloc.ordering.reached(goal);
+        let reached = |goal| self.alloc.ordering.is_durable(goal);
         let is_done = |r: &Request| {
             r.error.is_some()
                 || r.left.is_done()
                     && reached(r.goal)
-                    && r.point.is_none_or(|point| reached(Goal::Names(point)))
+                    && r.point.is_none_or(|point| reached(SyncTarget::Names(point)))
         };
         let ids: Vec<u64> = open.iter().filter(|(_, r)| is_done(r)).map(|(id, _)| *id).collect();
         ids.into_iter().filter_map(|id| Some((id, self.end(open, id)?))).collect()
@@ -326,7 +330,7 @@ impl InodeTable {
             each.extend(bufs);
         }
         let (ready, chosen) = self.readiest(each.into_values().collect());
-        if ready == Readiness::Nothing && !all {
+        if ready == Readiness::Held && !all {
             return 0;
         }
         // The files' own first: if they fail, their inodes need not name them.
@@ -357,8 +361,12 @@ impl InodeTable {
         let (cache, ordering) = (self.cache(), &self.alloc.ordering);
         r.left.own.retain(|b| cache.is_dirty(b));
         let some = r.left.own.iter().chain(&r.left.inode).chain(&r.left.group).cloned();
-        let mut keys = ordering.next_for(r.goal);
-        keys.extend(r.point.into_iter().flat_map(|point| ordering.next_for(Goal::Names(point))));
+        let mut keys = ordering.blocks_to_write(r.goal);
+        keys.extend(
+            r.point
+                .into_iter()
+                .flat_map(|point| ordering.blocks_to_write(SyncTarget::Names(point))),
+        );
         let more = keys.into_iter().filter_map(|key| cache.dirty_buf(key));
         some.chain(more).map(|b| (b.key, b)).collect()
     }

@@ -5,7 +5,7 @@
 use super::{Inode, InodeData, InodeTable};
 use crate::alloc::ParentDir;
 use crate::error::{Error, Result};
-use crate::ordering::{FreeNow, InodeChange};
+use crate::ordering::{Event, FreeWhen, InodeChange};
 use ffs_device::clock::Rng;
 use ffs_ondisk::{Dinode, FileType, Format, Ino, Structure, dinode};
 use std::sync::Arc;
@@ -105,10 +105,11 @@ impl InodeTable {
         // If its block cannot be read the inode stays allocated on disk: so must its number.
         self.update(ip, data, InodeChange::Free)?;
         self.leave(ip);
-        let freed = match self.alloc.ordering.inode_released(ip.ino, was_dir) {
-            FreeNow::Yes => self.alloc.free_inode(ip.ino, was_dir),
-            FreeNow::Later => Ok(()),
-        };
+        let freed =
+            match self.alloc.ordering.notify(Event::InodeReleased { ino: ip.ino, was_dir }).free {
+                FreeWhen::Now => self.alloc.free_inode(ip.ino, was_dir),
+                FreeWhen::Later => Ok(()),
+            };
         emptied.and(freed)
     }
 

@@ -13,7 +13,7 @@ use crate::alloc::PrefQuery;
 use crate::buf::BufRef;
 use crate::counters::bump;
 use crate::error::Result;
-use crate::ordering::{ClaimOf, FragRun, PtrSlot};
+use crate::ordering::{BlockContent, Event, FragRun, PtrSlot};
 use ffs_ondisk::bmap::{self, Path, pointer, set_pointer};
 use ffs_ondisk::{FileType, FragNo, Lbn};
 
@@ -174,9 +174,18 @@ impl InodeTable {
                 Map::Indirect { node, .. } => indirect_slot(ip, node.name(), i),
             };
             let run = |at| FragRun { at, frags: g.frag };
-            let (new, what) = (run(at), ClaimOf::Data);
+            let (new, what) = (run(at), BlockContent::Data);
             let then = self.cache().relocate(buf, at, g.bsize as usize, || {
-                self.alloc.ordering.claim_set(slot, new, Some(run(old)), what, buf.key)
+                self.alloc
+                    .ordering
+                    .notify(Event::PointerSet {
+                        slot,
+                        new,
+                        old: Some(run(old)),
+                        content: what,
+                        block: buf.key,
+                    })
+                    .disposition
             });
             // A write that fails leaves the buffer dirty: it is tried again, at the new place.
             let _ = self.cache().apply(buf, then);

@@ -1,9 +1,9 @@
-//! Work that the ordering policy asks for once it is safe: links dropped, space freed.
+//! WorkItem that the ordering policy asks for once it is safe: links dropped, space freed.
 //!
 //! # Invariants
 //! 1. One thread at a time does work, in the order in which the policy gave it out. What the device
 //!    refuses waits for the next run; what is behind it does not wait, as it concerns other files.
-//! 2. Work is done with no other lock held: its lock comes before inode locks. Only who makes things
+//! 2. WorkItem is done with no other lock held: its lock comes before inode locks. Only who makes things
 //!    durable waits for it.
 //!
 //! Reference: `spec/soft-updates.md` §6.3, §6.12, §7.2.
@@ -11,7 +11,7 @@
 use super::InodeTable;
 use crate::counters::add;
 use crate::error::Result;
-use crate::ordering::{FragRun, Work};
+use crate::ordering::{Event, FragRun, WorkItem};
 use ffs_ondisk::{Dinode, Ino};
 use foldhash::fast::FixedState;
 use std::collections::{HashMap, VecDeque};
@@ -40,9 +40,9 @@ impl Doomed {
     }
 }
 
-/// Work that was taken from the policy and could not be done.
+/// WorkItem that was taken from the policy and could not be done.
 #[derive(Debug, Default)]
-pub(super) struct Backlog(VecDeque<Work>);
+pub(super) struct Backlog(VecDeque<WorkItem>);
 
 impl InodeTable {
     /// Does up to `most` pieces of work; tells how many were done. The caller holds no lock of an
@@ -94,15 +94,15 @@ impl InodeTable {
         (done, result)
     }
 
-    fn work(&self, work: &Work) -> Result<()> {
+    fn work(&self, work: &WorkItem) -> Result<()> {
         match work {
-            Work::Unlink { ino, by } => self.unlink_stored(*ino, *by)?,
-            Work::FreeRuns(runs) => {
+            WorkItem::DropLinks { ino, by } => self.unlink_stored(*ino, *by)?,
+            WorkItem::FreeBlks(runs) => {
                 for run in runs {
                     self.free_run(*run);
                 }
             }
-            Work::FreeInode { ino, was_dir } => {
+            WorkItem::FreeFile { ino, was_dir } => {
                 if self.alloc.free_inode(*ino, *was_dir).is_err() {
                     // It stays allocated until fsck.
                     self.cache().note_trouble();
@@ -122,7 +122,7 @@ impl InodeTable {
             let mut d = Dinode::decode(self.g(), place);
             d.nlink = d.nlink.saturating_sub(by);
             d.encode(self.g(), place);
-            let left = self.alloc.ordering.unlinked(ino, by);
+            let left = self.alloc.ordering.notify(Event::LinksDropped { ino, by }).nlink_delta;
             left == 0 && d.nlink == 0 && d.mode != 0
         };
         self.cache().dirty(&block);

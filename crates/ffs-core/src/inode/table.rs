@@ -199,7 +199,7 @@ impl InodeTable {
             }
             let mut d = dinode::check(self.g(), ino, bytes).map_err(|e| self.cache().damaged(e))?;
             // With the block locked: both change together.
-            d.nlink = d.nlink.saturating_sub(self.alloc.ordering.links_pending(ino));
+            d.nlink = d.nlink.saturating_sub(self.alloc.ordering.nlink_delta(ino));
             d
         };
         if d.nlink == 0 && !unlinked {
@@ -341,9 +341,9 @@ impl InodeTable {
     }
 
     /// Whether the device may still show names of a file that has none: it is freed when it does not,
-    /// by [`crate::ordering::Work::Unlink`].
+    /// by [`crate::ordering::WorkItem::DropLinks`].
     pub(crate) fn removal_pending(&self, ino: Ino) -> bool {
-        self.alloc.ordering.links_pending(ino) > 0
+        self.alloc.ordering.nlink_delta(ino) > 0
     }
 
     /// Drops inodes without users while there are too many, looking at `tries` at most.

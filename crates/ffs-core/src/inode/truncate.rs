@@ -8,7 +8,7 @@ use super::lifecycle::size_limit;
 use super::{Inode, InodeData, InodeTable};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
-use crate::ordering::InodeChange;
+use crate::ordering::{Event, InodeChange};
 use ffs_ondisk::Lbn;
 use ffs_ondisk::dinode::ShortLink;
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
@@ -60,8 +60,13 @@ impl InodeTable {
         self.zero_gap(ip, data, new_size)?;
         let (last, g) = (new_size - 1, self.g());
         let granted = self.balloc(ip, data, g.lblkno(last), g.blkoff(last) + 1, true, reserve)?;
-        let then =
-            stronger(granted.then, self.alloc.ordering.truncated_block(ip.ino, granted.buf.key));
+        let then = stronger(
+            granted.then,
+            self.alloc
+                .ordering
+                .notify(Event::BlockTruncated { ino: ip.ino, block: granted.buf.key })
+                .disposition,
+        );
         let written = self.cache().apply(&granted.buf, then);
         self.touch_modified(data);
         self.update(ip, data, InodeChange::TruncateExtend).and(written)
@@ -137,7 +142,11 @@ impl InodeTable {
         {
             rest.fill(0);
         }
-        let then = self.alloc.ordering.truncated_block(ip.ino, buf.key);
+        let then = self
+            .alloc
+            .ordering
+            .notify(Event::BlockTruncated { ino: ip.ino, block: buf.key })
+            .disposition;
         self.cache().apply(&buf, then)?;
         let (old, new) = (g.blksize(data.d.size, last), g.blksize(new_size, last));
         if last.0 >= NDADDR as u64 || new == old {

@@ -2,7 +2,7 @@
 
 use super::{Inode, InodeData, InodeTable};
 use crate::error::Result;
-use crate::ordering::InodeChange;
+use crate::ordering::{Event, InodeChange};
 
 impl InodeTable {
     /// Encodes the inode into its block's buffer; the ordering policy says whether the buffer must
@@ -19,16 +19,20 @@ impl InodeTable {
         }
         let answer = {
             let mut b = block.write();
-            let answer = self.alloc.ordering.inode_changed(ip.ino, why, &data.d);
+            let answer = self.alloc.ordering.notify(Event::InodeUpdated {
+                ino: ip.ino,
+                why,
+                dinode: &data.d,
+            });
             if let Some(place) = b.bytes.get_mut(self.g().ino_to_fsbo(ip.ino)..) {
                 let links = data.d.nlink;
-                data.d.nlink = links.saturating_add(answer.more_links);
+                data.d.nlink = links.saturating_add(answer.nlink_delta);
                 data.d.encode(self.g(), place);
                 data.d.nlink = links;
             }
             answer
         };
         data.retimed = false;
-        self.cache().apply(&block, answer.then)
+        self.cache().apply(&block, answer.disposition)
     }
 }

@@ -122,7 +122,7 @@ impl Ffs {
         let p = self.0.table.alloc().ordering.pending();
         let row = |name, value, meaning| Gauge { name, value, meaning };
         all.extend([
-            row("debug.softdep.total_records", p.records, "Changes that are not durable yet."),
+            row("debug.softdep.total_records", p.deps, "Changes that are not durable yet."),
             row(
                 "debug.softdep.mem",
                 self.0.table.alloc().ordering.memory(),

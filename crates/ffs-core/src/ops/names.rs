@@ -15,7 +15,7 @@ use crate::dir::{self, DirMut, Room, Slot};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
-use crate::ordering::{Gone, InodeChange, NameKind, NamedInode};
+use crate::ordering::{EntryKind, EntryTarget, InodeChange, RemovedName};
 use crate::sync::RwLockReadGuard;
 use crate::tunables::DirPref;
 use crate::types::NodeKind;
@@ -201,7 +201,7 @@ impl Ffs {
             let target = named(file.ip.ino, &data);
             self.0.add_link(&file.ip, &mut data)?;
             let others = data.d.nlink.saturating_sub(1);
-            let new = NewEntry { slot, name, target, kind: NameKind::Plain, others };
+            let new = NewEntry { slot, name, target, kind: EntryKind::Existing, others };
             let awaits = self.0.awaits_content(&data);
             let _held = awaits.then(|| NameHeld::new(&self.0, &file.ip));
             self.0
@@ -252,11 +252,11 @@ impl Ffs {
         let (target, reserve) = (named(child.ip.ino, &data), reserve_of(cred));
         let done = match new {
             New::Directory => {
-                let entry = NewEntry { slot, name, target, kind: NameKind::Mkdir, others: 0 };
+                let entry = NewEntry { slot, name, target, kind: EntryKind::Mkdir, others: 0 };
                 self.0.make_directory(&mut d, (&child.ip, &mut data), &entry, &acls, reserve)
             }
             _ => {
-                let entry = NewEntry { slot, name, target, kind: NameKind::New, others: 0 };
+                let entry = NewEntry { slot, name, target, kind: EntryKind::New, others: 0 };
                 self.0
                     .give_acls(&child.ip, &mut data, &acls, reserve)
                     .and_then(|()| self.0.fill_node(&child.ip, &mut data, new, reserve))
@@ -279,25 +279,27 @@ impl Ffs {
 pub(super) struct NewEntry<'a> {
     pub(super) slot: Slot,
     pub(super) name: &'a [u8],
-    pub(super) target: NamedInode,
-    pub(super) kind: NameKind,
+    pub(super) target: EntryTarget,
+    pub(super) kind: EntryKind,
     /// Names the file has besides.
     pub(super) others: u16,
 }
 
 impl NewEntry<'_> {
     /// What goes with the name if it is taken out of `dir` again.
-    pub(super) fn gone(&self, dir: Ino) -> Gone {
+    pub(super) fn gone(&self, dir: Ino) -> RemovedName {
         match self.kind {
-            NameKind::Mkdir => Gone::directory(dir),
-            NameKind::Plain | NameKind::New | NameKind::DotDot => Gone::name(self.others),
+            EntryKind::Mkdir => RemovedName::directory(dir),
+            EntryKind::Existing | EntryKind::New | EntryKind::DotDot => {
+                RemovedName::file(self.others)
+            }
         }
     }
 }
 
 /// What an entry for this inode says.
-pub(super) fn named(ino: Ino, data: &InodeData) -> NamedInode {
-    NamedInode { ino, dtype: data.d.file_type().map_or(0, FileType::dirent) }
+pub(super) fn named(ino: Ino, data: &InodeData) -> EntryTarget {
+    EntryTarget { ino, dtype: data.d.file_type().map_or(0, FileType::dirent) }
 }
 
 /// Whether `cred` may make `name` in `d`, and where it would go.

@@ -6,6 +6,7 @@
 
 use crate::inode::{Inode, InodeData};
 use crate::mount::Inner;
+use crate::ordering::Event;
 use ffs_ondisk::{FileType, Ino};
 
 /// The new name of a file, which another thread must not write before all is reported that it waits for.
@@ -39,7 +40,7 @@ impl Inner {
         let alloc = self.table.alloc();
         let dirty = alloc.cache.dirty_content(ip.ino);
         let keys: Vec<_> = dirty.iter().map(|buf| buf.key).collect();
-        alloc.ordering.data_before_name(ip.ino, &keys);
+        alloc.ordering.notify(Event::ContentBeforeName { ino: ip.ino, dirty: &keys });
         alloc.cache.write_once_more(&dirty);
     }
 }

@@ -9,7 +9,7 @@ use crate::dir::{self, DirMut, Entry};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
-use crate::ordering::Gone;
+use crate::ordering::RemovedName;
 use ffs_ondisk::{Ino, Place, Structure};
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Ffs {
             if data.d.is_dir() {
                 return Err(Error::IsDirectory.into());
             }
-            dir::remove(&mut d, &entry, Gone::name(data.d.nlink.saturating_sub(1)))?;
+            dir::remove(&mut d, &entry, RemovedName::file(data.d.nlink.saturating_sub(1)))?;
             let noted = self.0.directory_changed(&mut d, false);
             self.0.drop_link(&file.ip, &mut data)?;
             noted?;
@@ -110,8 +110,8 @@ fn find_victim(
 }
 
 /// What goes with the name of a directory in `parent`; `twin`: it keeps another.
-pub(super) fn removed(parent: Ino, twin: bool) -> Gone {
-    if twin { Gone::name(1) } else { Gone::directory(parent) }
+pub(super) fn removed(parent: Ino, twin: bool) -> RemovedName {
+    if twin { RemovedName::file(1) } else { RemovedName::directory(parent) }
 }
 
 impl Inner {

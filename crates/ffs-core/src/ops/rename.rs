@@ -26,7 +26,7 @@ use crate::dir::{self, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::{Ffs, Inner};
-use crate::ordering::{DotDot, Gone, InodeChange, NameKind, NamedInode};
+use crate::ordering::{EntryKind, EntryTarget, InodeChange, ParentLink, RemovedName};
 use crate::types::RenameMode;
 use check::{above_itself, check_parent, is_above};
 use ffs_ondisk::{FileType, Ino, Place, Structure};
@@ -61,7 +61,7 @@ impl Moved<'_> {
         self.data.d.is_dir()
     }
 
-    fn named(&self) -> NamedInode {
+    fn named(&self) -> EntryTarget {
         named(self.ip.ino, &self.data)
     }
 
@@ -73,15 +73,15 @@ impl Moved<'_> {
 
     /// What goes with its name, from which it is moved away; `left`: the directory that loses its
     /// `..`.
-    fn moved_from(&self, left: Option<Ino>) -> Gone {
-        let dotdot = left.map_or(DotDot::None, DotDot::Moved);
-        Gone { names_left: self.other_names(), drops: 1, dotdot, moved: true }
+    fn moved_from(&self, left: Option<Ino>) -> RemovedName {
+        let parent = left.map_or(ParentLink::None, ParentLink::Moved);
+        RemovedName { names_left: self.other_names(), drops: 1, parent, renamed: true }
     }
 
     /// What goes with a new name of it that is taken back; `left`: the directory that had been
     /// counting its `..` for it.
-    fn taken_back_from(&self, left: Option<Ino>) -> Gone {
-        Gone { moved: false, ..self.moved_from(left) }
+    fn taken_back_from(&self, left: Option<Ino>) -> RemovedName {
+        RemovedName { renamed: false, ..self.moved_from(left) }
     }
 }
 
@@ -364,10 +364,10 @@ impl<'a> Renaming<'a> {
         match (self.dst.as_ref().map(|d| d.entry), self.slot) {
             (Some(e), _) => {
                 let mut d2 = self.target();
-                dir::rewrite(&mut d2, &e, new, NameKind::Plain, replaced)?;
+                dir::rewrite(&mut d2, &e, new, EntryKind::Existing, replaced)?;
             }
             (None, Some(slot)) => {
-                let entry = NewEntry { slot, name, target: new, kind: NameKind::Plain, others };
+                let entry = NewEntry { slot, name, target: new, kind: EntryKind::Existing, others };
                 let inner = self.inner;
                 inner.enter_name(&mut self.target(), &entry, reserve)?;
             }
@@ -382,7 +382,7 @@ impl<'a> Renaming<'a> {
     }
 
     /// Undoes [`Renaming::enter_target`].
-    fn take_target_back(&mut self, new: NamedInode) {
+    fn take_target_back(&mut self, new: EntryTarget) {
         let (inner, name) = (self.inner, self.req.to.name);
         let counted = self.arrives(&self.src) && self.dst.is_none();
         let gone = self.src.taken_back_from(counted.then_some(self.req.to.dir.ino));
@@ -391,17 +391,17 @@ impl<'a> Renaming<'a> {
         };
         let e = dst.entry;
         relink(inner, dst.ip, &mut dst.data);
-        drop(dir::rewrite_back(&mut self.target(), &e, new, NameKind::Plain, gone));
+        drop(dir::rewrite_back(&mut self.target(), &e, new, EntryKind::Existing, gone));
     }
 
     /// What goes with the name of the file to be replaced.
-    fn replaced(&self) -> Gone {
+    fn replaced(&self) -> RemovedName {
         match &self.dst {
             Some(dst) if dst.is_dir() => {
                 removed(self.req.to.dir.ino, self.inner.may_have_twin(&dst.data))
             }
-            Some(dst) => Gone::name(dst.data.d.nlink.saturating_sub(1)),
-            None => Gone::name(0),
+            Some(dst) => RemovedName::file(dst.data.d.nlink.saturating_sub(1)),
+            None => RemovedName::file(0),
         }
     }
 
@@ -421,7 +421,7 @@ impl<'a> Renaming<'a> {
         let found = if stays { Ok(Some(old_entry)) } else { dir::find(d1.shared(), name) };
         let gone = match found {
             Ok(Some(e)) => match whiteout {
-                Some(new) => dir::rewrite(&mut d1, &e, new, NameKind::New, gone),
+                Some(new) => dir::rewrite(&mut d1, &e, new, EntryKind::New, gone),
                 None => dir::remove(&mut d1, &e, gone),
             },
             Ok(None) => Err(Error::NotFound),
@@ -487,9 +487,9 @@ fn redirect_dotdot(inner: &Inner, moved: &mut Moved<'_>, parent: Ino) -> Result<
         let (s, place) = (Structure::Directory, Place::Inode(body.ip.ino));
         return Err(inner.damaged(Error::corrupt(s, place, "'..'", "absent", "present")));
     };
-    let new = NamedInode { ino: parent, dtype: FileType::Directory.dirent() };
-    let gone = Gone { drops: 0, ..Gone::name(1) };
-    dir::rewrite(&mut body, &e, new, NameKind::DotDot, gone)
+    let new = EntryTarget { ino: parent, dtype: FileType::Directory.dirent() };
+    let gone = RemovedName { drops: 0, ..RemovedName::file(1) };
+    dir::rewrite(&mut body, &e, new, EntryKind::DotDot, gone)
 }
 
 /// Depth of a directory in `parent`; 0 where the parent's own is not recorded.

@@ -1,11 +1,11 @@
-//! No ordering: everything is delayed (`mount -o async`).
+//! No ordering: every write is delayed (`mount -o async`).
 //!
 //! A crash may leave anything; after it only a full fsck makes the volume usable.
 
 use super::Ordering;
 use crate::buf::WriteHooks;
 
-/// The tenant without promises.
+/// The mode without promises.
 #[derive(Debug, Default)]
 pub(crate) struct Unordered;
 

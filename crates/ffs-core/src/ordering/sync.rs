@@ -1,18 +1,14 @@
-//! Ordered synchronous writes: what FFS did before soft updates, the paper's baseline.
+//! Ordered synchronous writes: FFS before soft updates, the paper's baseline.
 //!
-//! The table of `spec/soft-updates.md` §11.2, by event instead of by operation: a count of each
-//! operation's synchronous writes is a test (`tests/sync_writes.rs`).
+//! The table of `docs/spec/soft-updates.md` §11.2, by event instead of by operation. The test
+//! `tests/sync_writes.rs` counts each operation's synchronous writes.
 //!
 //! Bitmaps, summaries and attributes are never waited for: after a crash fsck is needed.
 
-use super::{
-    Addition, ClaimOf, DirPos, Disposition, FragRun, Gone, InodeAnswer, InodeChange, NameKind,
-    NamedInode, Ordering, PtrSlot, Removal,
-};
-use crate::buf::{BufKey, WriteHooks};
-use ffs_ondisk::{Dinode, Ino};
+use super::{BlockContent, Event, InodeChange, Ordering, Response};
+use crate::buf::WriteHooks;
 
-/// The tenant that waits.
+/// The mode that waits for its writes.
 #[derive(Debug, Default)]
 pub(crate) struct SyncOrdered;
 
@@ -22,73 +18,52 @@ impl Ordering for SyncOrdered {
     fn name(&self) -> &'static str {
         "sync"
     }
-    /// Undefined bytes must not become inodes, nor inodes be taken for undefined bytes: this block, and
-    /// then the group that counts it, are all that an inode allocation waits for.
-    fn inode_block_initialised(&self, _: FragRun) -> Disposition {
-        Disposition::WriteAndWait
-    }
-    fn claim_set(
-        &self,
-        _: PtrSlot,
-        _: FragRun,
-        _: Option<FragRun>,
-        what: ClaimOf,
-        _: BufKey,
-    ) -> Disposition {
-        match what {
-            // A directory or an indirect block that holds garbage would be followed, attributes that
-            // are garbage could not be told from others.
-            ClaimOf::DirectoryBody
-            | ClaimOf::DirectoryExtended
-            | ClaimOf::Indirect
-            | ClaimOf::Attributes => Disposition::WriteAndWait,
-            // The name entered next writes the same block.
-            ClaimOf::Data | ClaimOf::DirectoryGrowth => Disposition::Delay,
-        }
-    }
-    fn indirect_changed(&self, _: Ino, what: ClaimOf) -> Disposition {
-        match what {
+
+    fn notify(&self, event: Event<'_>) -> Response {
+        let waits = match event {
+            // Undefined bytes must not become inodes. This block, and then the group that counts it,
+            // are all that an inode allocation waits for.
+            Event::InodeBlockInitialized { .. }
+            | Event::EntryAdded { .. }
+            | Event::EntryReplaced { .. }
+            | Event::EntryRemoved { .. }
+            | Event::BlockTruncated { .. } => true,
+            Event::PointerSet { content, .. } => content_is_written_first(content),
             // The directory's size is written next, and must not cover a hole.
-            ClaimOf::DirectoryBody | ClaimOf::DirectoryGrowth | ClaimOf::DirectoryExtended => {
-                Disposition::WriteAndWait
-            }
-            ClaimOf::Data | ClaimOf::Attributes | ClaimOf::Indirect => Disposition::Delay,
-        }
-    }
-    fn inode_changed(&self, _: Ino, why: InodeChange, _: &Dinode) -> InodeAnswer {
-        let then = match why {
-            InodeChange::Init
-            | InodeChange::InitDirectory
-            | InodeChange::NlinkInc
-            | InodeChange::DirectoryGrow
-            | InodeChange::Truncate
-            | InodeChange::TruncateExtend
-            // The old blocks are freed next.
-            | InodeChange::ExtAttr => Disposition::WriteAndWait,
-            InodeChange::NlinkDec
-            | InodeChange::Attr
-            | InodeChange::Grow
-            | InodeChange::Free => Disposition::Delay,
+            Event::IndirectUpdated { content, .. } => content.is_directory(),
+            Event::InodeUpdated { why, .. } => inode_is_written(why),
+            _ => false,
         };
-        InodeAnswer { then, more_links: 0 }
+        if waits { Response::WAIT } else { Response::DELAY }
     }
-    fn name_added(&self, _: DirPos, _: NamedInode, _: NameKind, _: &[u8]) -> Addition {
-        Addition { then: Disposition::WriteAndWait, reserved: 0 }
+}
+
+/// A directory or an indirect block with undefined content would be followed, and undefined
+/// attributes could not be told from others.
+fn content_is_written_first(content: BlockContent) -> bool {
+    match content {
+        BlockContent::DirectoryBody
+        | BlockContent::DirectoryExtended
+        | BlockContent::Indirect
+        | BlockContent::ExtAttr => true,
+        // The name entered next writes the same block.
+        BlockContent::Data | BlockContent::DirectoryGrowth => false,
     }
-    fn name_replaced(
-        &self,
-        _: DirPos,
-        _: NamedInode,
-        _: NamedInode,
-        _: NameKind,
-        _: Gone,
-    ) -> Disposition {
-        Disposition::WriteAndWait
-    }
-    fn name_removed(&self, _: DirPos, _: NamedInode, _: &[u8], _: Gone) -> Removal {
-        Removal { then: Disposition::WriteAndWait, reserved: 0, reserve: false }
-    }
-    fn truncated_block(&self, _: Ino, _: BufKey) -> Disposition {
-        Disposition::WriteAndWait
+}
+
+fn inode_is_written(why: InodeChange) -> bool {
+    match why {
+        InodeChange::Init
+        | InodeChange::InitDirectory
+        | InodeChange::NlinkInc
+        | InodeChange::DirectoryGrow
+        | InodeChange::Truncate
+        | InodeChange::TruncateExtend
+        // The old blocks are freed next.
+        | InodeChange::ExtAttr => true,
+        InodeChange::NlinkDec
+        | InodeChange::Attr
+        | InodeChange::Grow
+        | InodeChange::Free => false,
     }
 }

@@ -2,12 +2,10 @@
 //! them: they always say what the model says, and no reserved record moves, changes or is used.
 
 use super::*;
-use crate::buf::{Disposition, WriteHooks};
-use crate::ordering::{Addition, DirPos, Gone, NameKind, Ordering, Removal, ReservedMask};
+use crate::buf::WriteHooks;
+use crate::ordering::{DirPos, Event, Ordering, ReservedMask, Response};
 use crate::sync::Mutex;
 use ffs_ondisk::DirOff;
-
-const DELAY: Disposition = Disposition::Delay;
 
 /// What the tenant knows of its reserved records.
 #[derive(Debug, Default)]
@@ -66,15 +64,10 @@ impl Reserving {
     }
 }
 
-impl WriteHooks for Reserving {}
-
-impl Ordering for Reserving {
-    fn name(&self) -> &'static str {
-        "reserving"
-    }
-    fn name_added(&self, at: DirPos, _: NamedInode, _: NameKind, name: &[u8]) -> Addition {
+impl Reserving {
+    fn entry_added(&self, at: DirPos, name: &[u8]) -> Response {
         let mut s = self.slots.lock();
-        assert!(!s.freed.contains(&(at.dir, at.off)), "{name:?} entered before it was told");
+        assert!(!s.freed.contains(&(at.dir, at.off)), "{name:?} entered before it was free");
         if let Some(was) = s.held.remove(&(at.dir, at.off)) {
             assert_eq!(was, name, "another name in a reserved record");
             s.retaken += 1;
@@ -82,20 +75,10 @@ impl Ordering for Reserving {
         let elsewhere = s.held.iter().find(|((dir, _), held)| *dir == at.dir && *held == name);
         assert!(elsewhere.is_none(), "{name:?} entered beside its reserved record");
         drop(s);
-        Addition { then: DELAY, reserved: self.reserved_beside(at) }
+        Response { reserved: self.reserved_beside(at), ..Response::DELAY }
     }
-    fn name_replaced(
-        &self,
-        at: DirPos,
-        _: NamedInode,
-        _: NamedInode,
-        _: NameKind,
-        _: Gone,
-    ) -> Disposition {
-        assert!(!self.untouchable(at));
-        DELAY
-    }
-    fn name_removed(&self, at: DirPos, _: NamedInode, name: &[u8], _: Gone) -> Removal {
+
+    fn entry_removed(&self, at: DirPos, name: &[u8]) -> Response {
         assert!(!self.untouchable(at));
         let reserve = self.rng.below(100) < self.percent;
         if reserve {
@@ -105,10 +88,30 @@ impl Ordering for Reserving {
             let nth = s.reserved;
             s.by.insert((at.dir, at.off), nth);
         }
-        Removal { then: DELAY, reserved: self.reserved_beside(at), reserve }
+        Response { reserved: self.reserved_beside(at), reserve, ..Response::DELAY }
     }
-    fn entry_moved(&self, from: DirPos, to: DirPos) {
-        assert!(!self.untouchable(from) && !self.untouchable(to));
+}
+
+impl WriteHooks for Reserving {}
+
+impl Ordering for Reserving {
+    fn name(&self) -> &'static str {
+        "reserving"
+    }
+    fn notify(&self, event: Event<'_>) -> Response {
+        match event {
+            Event::EntryAdded { at, name, .. } => self.entry_added(at, name),
+            Event::EntryRemoved { at, name, .. } => self.entry_removed(at, name),
+            Event::EntryReplaced { at, .. } => {
+                assert!(!self.untouchable(at));
+                Response::DELAY
+            }
+            Event::EntryMoved { from, to } => {
+                assert!(!self.untouchable(from) && !self.untouchable(to));
+                Response::DELAY
+            }
+            _ => Response::DELAY,
+        }
     }
     fn has_reserved(&self, dir: Ino) -> bool {
         let s = self.slots.lock();
@@ -122,7 +125,7 @@ impl Ordering for Reserving {
         let s = self.slots.lock();
         s.held.iter().find(|((d, _), held)| *d == dir && *held == name).map(|((_, off), _)| *off)
     }
-    fn take_freed_slots(&self, dir: Ino) -> Vec<DirOff> {
+    fn take_freed_entries(&self, dir: Ino) -> Vec<DirOff> {
         let mut s = self.slots.lock();
         let (told, rest) = std::mem::take(&mut s.freed).into_iter().partition(|(d, _)| *d == dir);
         s.freed = rest;

@@ -5,12 +5,12 @@ use crate::buf::{BufKey, BufKind, BufRef, Image, WriteHooks};
 use crate::error::Error;
 use crate::options::Atime;
 use crate::ordering::{
-    Disposition, Goal, InodeAnswer, InodeChange, Ordering, Pending, Readiness, Work,
+    Event, InodeChange, Ordering, Pending, Readiness, Response, SyncTarget, WorkItem,
 };
 use crate::sync::Mutex;
 use ffs_device::fault::{Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, Durability, MemDevice, Operation};
-use ffs_ondisk::{Dinode, Endian, Format, FragNo, Ino, Lbn};
+use ffs_ondisk::{Endian, Format, FragNo, Ino, Lbn};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use std::sync::Arc;
 struct Script {
     /// A block shows everything once another is durable.
     waits: BTreeMap<BufKey, (BufKey, Readiness)>,
-    /// Work that follows when a block is durable.
-    follows: BTreeMap<BufKey, Vec<Work>>,
-    work: VecDeque<Work>,
+    /// WorkItem that follows when a block is durable.
+    follows: BTreeMap<BufKey, Vec<WorkItem>>,
+    work: VecDeque<WorkItem>,
     /// Links the stored counts have too many.
     links: BTreeMap<Ino, u16>,
     landed: Vec<BufKey>,
@@ -58,19 +58,23 @@ impl Ordering for Staged {
     fn name(&self) -> &'static str {
         "staged"
     }
-    fn inode_changed(&self, ino: Ino, _: InodeChange, _: &Dinode) -> InodeAnswer {
-        InodeAnswer { then: Disposition::Delay, more_links: self.links_pending(ino) }
+    fn notify(&self, event: Event<'_>) -> Response {
+        let nlink_delta = match event {
+            Event::InodeUpdated { ino, .. } => self.nlink_delta(ino),
+            Event::LinksDropped { ino, by } => {
+                let s = &mut *self.0.lock();
+                let left = s.links.get(&ino).map_or(0, |n| n - by);
+                s.links.insert(ino, left);
+                left
+            }
+            _ => 0,
+        };
+        Response { nlink_delta, ..Response::DELAY }
     }
-    fn links_pending(&self, ino: Ino) -> u16 {
+    fn nlink_delta(&self, ino: Ino) -> u16 {
         self.0.lock().links.get(&ino).copied().unwrap_or(0)
     }
-    fn unlinked(&self, ino: Ino, by: u16) -> u16 {
-        let s = &mut *self.0.lock();
-        let left = s.links.get(&ino).map_or(0, |n| n - by);
-        s.links.insert(ino, left);
-        left
-    }
-    fn take_work(&self, max: usize) -> Vec<Work> {
+    fn take_work(&self, max: usize) -> Vec<WorkItem> {
         let s = &mut *self.0.lock();
         let n = max.min(s.work.len());
         s.work.drain(..n).collect()
@@ -78,17 +82,17 @@ impl Ordering for Staged {
     fn readiness(&self, key: BufKey, _: BufKind) -> Readiness {
         self.0.lock().waits.get(&key).map_or(Readiness::Whole, |w| w.1)
     }
-    fn next_for(&self, _: Goal) -> Vec<BufKey> {
+    fn blocks_to_write(&self, _: SyncTarget) -> Vec<BufKey> {
         let s = self.0.lock();
         s.waits.iter().flat_map(|(key, (on, _))| [*key, *on]).collect()
     }
-    fn reached(&self, _: Goal) -> bool {
+    fn is_durable(&self, _: SyncTarget) -> bool {
         self.0.lock().waits.is_empty()
     }
     fn pending(&self) -> Pending {
         let s = self.0.lock();
         let records = s.waits.len() + s.follows.len() + s.work.len();
-        Pending { records: records as u64, ..Pending::default() }
+        Pending { deps: records as u64, ..Pending::default() }
     }
 }
 
@@ -148,8 +152,8 @@ fn what_waits_is_written_after_what_it_waits_for_and_whole() {
     for fsync in [false, true] {
         let s = Stage::new();
         let [a, b, c] = [1, 2, 3].map(|n| s.block(n));
-        s.wait(&a, b.key, Readiness::Nothing);
-        s.wait(&b, c.key, Readiness::Part);
+        s.wait(&a, b.key, Readiness::Held);
+        s.wait(&b, c.key, Readiness::Partial);
         if fsync {
             s.b.t.fsync(&s.b.t.get(Ino::ROOT).unwrap(), true).unwrap();
         } else {
@@ -169,8 +173,8 @@ fn what_waits_is_written_after_what_it_waits_for_and_whole() {
 fn a_circle_is_broken_by_an_image_with_a_part() {
     let s = Stage::new();
     let [a, b] = [1, 2].map(|n| s.block(n));
-    s.wait(&a, b.key, Readiness::Part);
-    s.wait(&b, a.key, Readiness::Nothing);
+    s.wait(&a, b.key, Readiness::Partial);
+    s.wait(&b, a.key, Readiness::Held);
     s.b.t.sync_alone().unwrap();
     let log = [(a.key, Image::Undone), (b.key, Image::Whole), (a.key, Image::Whole)];
     assert_eq!(s.log(), log);
@@ -181,7 +185,7 @@ fn a_circle_is_broken_by_an_image_with_a_part() {
 fn what_can_never_be_written_is_an_error_and_stays() {
     let s = Stage::new();
     let [a, b] = [1, 2].map(|n| s.block(n));
-    s.wait(&a, NOWHERE, Readiness::Nothing);
+    s.wait(&a, NOWHERE, Readiness::Held);
     assert!(matches!(s.b.t.sync_alone(), Err(Error::Unwritten)));
     assert!(s.b.t.cache().is_dirty(&a) && !s.b.t.cache().is_dirty(&b));
     let root = s.b.t.get(Ino::ROOT).unwrap();
@@ -192,7 +196,7 @@ fn what_can_never_be_written_is_an_error_and_stays() {
 fn a_block_that_cannot_be_written_keeps_no_other_from_it() {
     let s = Stage::new();
     let [a, b, c] = [1, 2, 3].map(|n| s.block(n));
-    s.wait(&c, a.key, Readiness::Nothing);
+    s.wait(&c, a.key, Readiness::Held);
     let at = s.b.g().frag_to_byte(a.read().addr);
     s.disk.add(Rule::new(Operation::Write, Fault::Errno(5)).within(at..at + 8192));
     assert_eq!(s.b.t.sync_alone().unwrap_err().errno(), 5);
@@ -226,7 +230,7 @@ fn sync_ends_with_an_empty_queue() {
         s.b.t.update(&file, &mut data, InodeChange::NlinkDec).unwrap();
     }
     drop(s.block(1));
-    let work = vec![Work::Unlink { ino, by: 1 }, Work::FreeRuns(Vec::new())];
+    let work = vec![WorkItem::DropLinks { ino, by: 1 }, WorkItem::FreeBlks(Vec::new())];
     s.tenant.0.lock().follows.insert(a.key, work);
     let free = s.b.t.alloc().totals().nifree;
     s.b.t.release(&file).unwrap();
@@ -236,7 +240,7 @@ fn sync_ends_with_an_empty_queue() {
     assert!(matches!(s.b.t.get(Ino(ino.0)).map(|ip| ip.read().d.nlink), Ok(0)));
     s.b.t.sync_alone().unwrap();
     assert_eq!(s.b.t.alloc().totals().nifree, free + 1);
-    assert_eq!((s.dirty(), s.b.t.will_be_free(), s.tenant.pending().records), (0, (0, 0), 0));
+    assert_eq!((s.dirty(), s.b.t.will_be_free(), s.tenant.pending().deps), (0, (0, 0), 0));
     assert!(matches!(s.b.t.get(ino), Err(Error::Stale)));
     assert_eq!(s.b.counters().work_done, 2);
 }
@@ -250,7 +254,7 @@ fn buffers_are_written_at_their_age_and_in_part_only_when_late() {
     let names = s.b.t.read_block(&root, &root.read(), Lbn(0)).unwrap().unwrap();
     drop(names.write());
     s.b.t.cache().dirty(&names);
-    s.wait(&late, NOWHERE, Readiness::Part);
+    s.wait(&late, NOWHERE, Readiness::Partial);
     assert_eq!(s.at(27), []);
     assert_eq!(s.at(28), [(inodes.key, Image::Whole)]);
     assert_eq!(s.at(29), [(names.key, Image::Whole)]);
@@ -270,7 +274,7 @@ fn too_much_dirty_is_written_in_the_same_order() {
     let s = Stage::new();
     let blocks: Vec<BufRef> = (1..150).map(|n| s.block(n % 60 + 1)).collect();
     let first = blocks.first().unwrap();
-    s.wait(first, blocks.get(1).unwrap().key, Readiness::Nothing);
+    s.wait(first, blocks.get(1).unwrap().key, Readiness::Held);
     s.b.t.throttle().unwrap();
     assert!(s.log().is_empty(), "it is not too much");
     let file = s.b.nameless(REGULAR);

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::mount::Inner;
 use crate::ops::{Held, check_alive, check_directory, check_in_tree, perm};
+use crate::ordering::Event;
 use crate::types::{Access, RenameMode};
 use ffs_ondisk::dinode::LINK_MAX;
 use ffs_ondisk::{Ino, Place, Structure};
@@ -68,10 +69,10 @@ impl Renaming<'_> {
     pub(super) fn tell_above(&self) {
         let ordering = &self.inner.table.alloc().ordering;
         if self.arrives(&self.src) {
-            ordering.moves_below(self.src.ip.ino, &self.above_src);
+            ordering.notify(Event::DirectoryMoves { dir: self.src.ip.ino, above: &self.above_src });
         }
         if let Some(dst) = self.dst.as_ref().filter(|dst| self.swaps_dir(dst) && !self.same_dir()) {
-            ordering.moves_below(dst.ip.ino, &self.above_dst);
+            ordering.notify(Event::DirectoryMoves { dir: dst.ip.ino, above: &self.above_dst });
         }
     }
 

@@ -23,11 +23,11 @@ use crate::error::{Error, Result};
 use crate::mount::Inner;
 use crate::ops::names::NewEntry;
 use crate::ops::reserve_of;
-use crate::ordering::{DirPos, InodeChange, NameKind};
+use crate::ordering::{DirPos, EntryKind, Event, InodeChange};
 use ffs_ondisk::Ino;
 use ffs_ondisk::exchange::{ExchangeRecord, ExchangedName, hash};
 
-const KIND: NameKind = NameKind::Plain;
+const KIND: EntryKind = EntryKind::Existing;
 
 impl<'a> Renaming<'a> {
     /// Swaps two names. Both files have one more link while it lasts.
@@ -54,7 +54,7 @@ impl<'a> Renaming<'a> {
     /// Whether both names are on the device as they are in memory.
     pub(super) fn is_settled(&self) -> bool {
         let ordering = &self.inner.table.alloc().ordering;
-        let settled = |dir: Ino, e: &Entry| ordering.name_is_settled(DirPos { dir, off: e.off });
+        let settled = |dir: Ino, e: &Entry| ordering.is_entry_durable(DirPos { dir, off: e.off });
         let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
         let second = self.dst.as_ref().is_none_or(|dst| settled(p2, &dst.entry));
         settled(p1, &self.src.entry) && second
@@ -254,7 +254,7 @@ impl<'a> Renaming<'a> {
         }
         self.swap_depths(dst);
         for ip in [self.src.ip, dst.ip] {
-            inner.table.alloc().ordering.note_exchanged(ip.ino);
+            inner.table.alloc().ordering.notify(Event::EntriesExchanged { ino: ip.ino });
         }
         noted = noted.and(inner.drop_link(self.src.ip, &mut self.src.data));
         noted = noted.and(inner.drop_link(dst.ip, &mut dst.data));

@@ -35,7 +35,7 @@ impl Engine {
         self.need_written(id, block, new);
     }
 
-    /// See [`crate::ordering::Ordering::attributes_replaced`].
+    /// See [`crate::ordering::Event::ExtAttrReplaced`].
     pub(super) fn ext_replaced(&mut self, ino: Ino, old: [i64; 2], old_size: u32) {
         let Some(id) = self.inodes.get(&ino).and_then(|r| r.more.as_ref()?.ext) else { return };
         if let Some(n) = self.nodes.get_mut(id)

@@ -83,7 +83,7 @@ impl Engine {
         })
     }
 
-    /// A bound on a size is not needed any more: its image was seen, or the size will not be reached.
+    /// A bound on a size is not needed any more: its image was seen, or the size will not be is_durable_target.
     pub(super) fn bound_over(&mut self, id: Id) {
         let Some(n) = self.fulfil(id) else { return };
         match n.what {

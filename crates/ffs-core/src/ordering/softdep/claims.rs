@@ -20,7 +20,7 @@ use super::holes::TAIL;
 use super::inodes::More;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{ClaimOf, FragRun, PtrSlot, Work};
+use crate::ordering::{BlockContent, FragRun, PtrSlot, WorkItem};
 use ffs_ondisk::bmap::{self, Named, Path, first_of_root, parse_name};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Lbn};
@@ -70,12 +70,12 @@ impl Chain {
 pub(super) type Slots = SmallVec<[(u8, Chain); 2]>;
 
 impl Engine {
-    /// See [`crate::ordering::Ordering::claim_set`].
+    /// See [`crate::ordering::Event::PointerSet`].
     pub(super) fn claim(
         &mut self,
         slot: PtrSlot,
         (new, old): (FragRun, Option<FragRun>),
-        what: ClaimOf,
+        what: BlockContent,
         block: BufKey,
     ) {
         self.touch(block);
@@ -107,12 +107,12 @@ impl Engine {
         {
             // A directory's size must not cover a hole: there the pointer comes before the size.
             match what {
-                ClaimOf::Data | ClaimOf::Attributes | ClaimOf::Indirect => {
+                BlockContent::Data | BlockContent::ExtAttr | BlockContent::Indirect => {
                     self.more(ino).reach.get_or_insert_default();
                 }
-                ClaimOf::DirectoryBody | ClaimOf::DirectoryGrowth | ClaimOf::DirectoryExtended => {
-                    self.more(ino).reach = None
-                }
+                BlockContent::DirectoryBody
+                | BlockContent::DirectoryGrowth
+                | BlockContent::DirectoryExtended => self.more(ino).reach = None,
             }
         }
         self.need_written(id, block, new);
@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::claim_dropped`].
+    /// See [`crate::ordering::Event::PointerCancelled`].
     pub(super) fn unclaim(&mut self, slot: PtrSlot, new: FragRun) {
         let Some(id) = self.chain(slot).and_then(|c| c.versions.last().copied()) else { return };
         if self.run_of(id).is_none_or(|run| run.at != new.at) {
@@ -265,7 +265,7 @@ impl Engine {
     pub(super) fn free_now(&mut self, runs: Vec<FragRun>) {
         if !runs.is_empty() {
             self.totals.frags += runs.iter().map(|r| u64::from(r.frags)).sum::<u64>();
-            self.work.push_back(Work::FreeRuns(runs));
+            self.work.push_back(WorkItem::FreeBlks(runs));
         }
     }
 
@@ -345,7 +345,7 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::pointers_cleared`].
+    /// See [`crate::ordering::Event::IndirectTruncated`].
     pub(super) fn pointers_cleared(
         &mut self,
         ino: Ino,

@@ -4,7 +4,7 @@
 //! point*: a node that needs all of them, and to which the graph passes on what takes their place.
 //!
 //! # Invariants
-//! 1. [`Engine::next_for`] names every block that the goal needs, whichever of them can be written
+//! 1. [`Engine::blocks_to_write`] names every block that the goal needs, whichever of them can be written
 //!    whole now: the flusher chooses. It names no content of other files unless a name waits for it.
 //! 2. Nothing needs a sync point.
 //!
@@ -15,7 +15,7 @@ use super::graph::{Cond, Id, Level, Name, Need, Node, State, What};
 use super::inodes::{InodeRec, More};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{DirPos, Goal, OlderNames, PtrSlot, SyncPoint};
+use crate::ordering::{DirPos, OlderNames, PtrSlot, SyncPoint, SyncTarget};
 use ffs_ondisk::Ino;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -49,12 +49,12 @@ impl Walk {
 }
 
 impl Engine {
-    /// See [`crate::ordering::Ordering::next_for`].
-    pub(super) fn next_for(&self, goal: Goal) -> Vec<BufKey> {
+    /// See [`crate::ordering::Ordering::blocks_to_write`].
+    pub(super) fn blocks_to_write(&self, goal: SyncTarget) -> Vec<BufKey> {
         let mut w = Walk::default();
         match goal {
-            Goal::File(ino) => w.todo.push(Step::File(ino)),
-            Goal::Directory(dir) => {
+            SyncTarget::File(ino) => w.todo.push(Step::File(ino)),
+            SyncTarget::Directory(dir) => {
                 w.todo.push(Step::File(dir));
                 let keys = Engine::content_of(dir);
                 for (key, all) in self.dirs.range(keys.clone()) {
@@ -64,7 +64,7 @@ impl Engine {
                 }
                 w.blocks.extend(self.blocks.range(keys).map(|(key, _)| *key));
             }
-            Goal::Names(point) => {
+            SyncTarget::Names(point) => {
                 self.sync_points.get(&point).into_iter().for_each(|id| w.node(*id));
             }
         }
@@ -165,17 +165,17 @@ impl Engine {
         w.todo.extend(n.needs.iter().map(Need::cond).map(Step::Need));
     }
 
-    /// See [`crate::ordering::Ordering::reached`].
-    pub(super) fn reached(&self, goal: Goal) -> bool {
+    /// See [`crate::ordering::Ordering::is_durable`].
+    pub(super) fn is_durable_target(&self, goal: SyncTarget) -> bool {
         match goal {
-            Goal::File(ino) => self.file_reached(ino),
-            Goal::Directory(dir) => {
+            SyncTarget::File(ino) => self.file_reached(ino),
+            SyncTarget::Directory(dir) => {
                 let keys = Engine::content_of(dir);
                 self.file_reached(dir)
                     && self.dirs.range(keys.clone()).next().is_none()
                     && self.blocks.range(keys).all(|(_, rec)| rec.durable >= rec.seq)
             }
-            Goal::Names(point) => {
+            SyncTarget::Names(point) => {
                 let node = self.sync_points.get(&point).and_then(|id| self.nodes.get(*id));
                 node.is_none_or(|n| n.needs.is_empty())
             }
@@ -263,7 +263,7 @@ impl Engine {
         wanted
     }
 
-    /// See [`crate::ordering::Ordering::note_exchanged`].
+    /// See [`crate::ordering::Event::EntriesExchanged`].
     pub(super) fn note_exchanged(&mut self, ino: Ino) {
         if self.inodes.get(&ino).is_some_and(|rec| !rec.names.is_empty()) {
             self.more(ino).exchanged = true;
@@ -275,7 +275,7 @@ impl Engine {
         self.more_of(ino).is_some_and(|more| more.exchanged)
     }
 
-    /// See [`crate::ordering::Ordering::name_is_settled`].
+    /// See [`crate::ordering::Ordering::is_entry_durable`].
     pub(super) fn name_is_settled(&self, at: DirPos) -> bool {
         let undecided =
             self.dirs.get(&self.dir_key(at)).and_then(|all| all.get(at.off.0)).is_some();

@@ -45,7 +45,7 @@ impl More {
 }
 
 impl Engine {
-    /// See [`crate::ordering::Ordering::hole_made`].
+    /// See [`crate::ordering::Event::HolePunched`].
     pub(super) fn hole_made(&mut self, ino: Ino, index: usize, old: FragRun) {
         let slots = self.more_of(ino).map(|m| m.slots.as_slice()).unwrap_or_default();
         let held_back = slots.iter().any(|(i, _)| usize::from(*i) > index);
@@ -54,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::tail_cut`].
+    /// See [`crate::ordering::Event::InodeTruncated`].
     pub(super) fn tail_cut(
         &mut self,
         ino: Ino,

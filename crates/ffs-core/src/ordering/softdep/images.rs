@@ -167,10 +167,10 @@ impl Engine {
 
     /// See [`crate::ordering::Ordering::readiness`].
     pub(super) fn readiness(&self, key: BufKey, kind: BufKind) -> Readiness {
-        let part = |yes: bool| if yes { Readiness::Part } else { Readiness::Whole };
+        let part = |yes: bool| if yes { Readiness::Partial } else { Readiness::Whole };
         match kind {
-            BufKind::CylinderGroup if self.is_held(key) => Readiness::Nothing,
-            BufKind::Indirect if self.awaits_last(key) => Readiness::Nothing,
+            BufKind::CylinderGroup if self.is_held(key) => Readiness::Held,
+            BufKind::Indirect if self.awaits_last(key) => Readiness::Held,
             BufKind::Inodes => part(self.inodes_held_back(key)),
             BufKind::Directory => part(self.dirs.get(&key).is_some_and(|all| {
                 all.iter().any(|(_, c)| self.held_back(c.versions.last().copied()))

@@ -22,7 +22,7 @@ use super::memory::{heap, table_bytes, take, tree_bytes};
 use super::set::Set;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{FreeNow, InodeChange, Work};
+use crate::ordering::{FreeWhen, InodeChange, WorkItem};
 use crate::row::Row;
 use ffs_ondisk::{Dinode, DirOff, Ino};
 use foldhash::fast::FixedState;
@@ -297,7 +297,7 @@ impl Engine {
         self.unlist_unlink(ino, id);
         self.tidy(ino);
         if by > 0 {
-            self.work.push_back(Work::Unlink { ino, by });
+            self.work.push_back(WorkItem::DropLinks { ino, by });
         }
     }
 
@@ -322,7 +322,7 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::inode_allocated`].
+    /// See [`crate::ordering::Event::InodeAllocated`].
     pub(super) fn inode_allocated(&mut self, ino: Ino) {
         let group = self.group_of_ino(ino);
         self.states += 1;
@@ -349,7 +349,7 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::inode_changed`]; answers the links to add.
+    /// See [`crate::ordering::Event::InodeUpdated`]; answers the links to add.
     pub(super) fn inode_changed(&mut self, ino: Ino, why: InodeChange, d: &Dinode) -> u16 {
         let awaited = match why {
             InodeChange::Init
@@ -439,7 +439,7 @@ impl Engine {
         rec.pending = rec.pending.saturating_add(by);
     }
 
-    /// See [`crate::ordering::Ordering::unlinked`].
+    /// See [`crate::ordering::Event::LinksDropped`].
     pub(super) fn unlinked(&mut self, ino: Ino, by: u16) -> u16 {
         let Some(rec) = self.inodes.get_mut(&ino) else { return 0 };
         rec.pending = rec.pending.saturating_sub(by);
@@ -462,11 +462,11 @@ impl Engine {
                 if let Some(more) = self.inodes.get_mut(&ino).and_then(|r| r.more.as_mut()) {
                     more.frees.remove(&id);
                 }
-                self.work.push_back(Work::FreeRuns(runs.into_vec()));
+                self.work.push_back(WorkItem::FreeBlks(runs.into_vec()));
                 self.tidy(ino);
             }
             What::FreeInode { ino, was_dir } => {
-                self.work.push_back(Work::FreeInode { ino, was_dir });
+                self.work.push_back(WorkItem::FreeFile { ino, was_dir });
             }
             What::Name(_)
             | What::Claim(_)
@@ -479,24 +479,24 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::blocks_released`].
-    pub(super) fn blocks_released(&self, ino: Ino) -> FreeNow {
+    /// See [`crate::ordering::Event::BlocksReleased`].
+    pub(super) fn blocks_released(&self, ino: Ino) -> FreeWhen {
         let never = self.inodes.get(&ino).is_some_and(InodeRec::never_seen);
-        if never { FreeNow::Yes } else { FreeNow::Later }
+        if never { FreeWhen::Now } else { FreeWhen::Later }
     }
 
-    /// See [`crate::ordering::Ordering::inode_released`].
-    pub(super) fn inode_released(&mut self, ino: Ino, was_dir: bool) -> FreeNow {
+    /// See [`crate::ordering::Event::InodeReleased`].
+    pub(super) fn inode_released(&mut self, ino: Ino, was_dir: bool) -> FreeWhen {
         self.take_freed(ino);
         // Without a record the device has it cleared already: another thread wrote its block just now.
-        let Some(rec) = self.inodes.get_mut(&ino) else { return FreeNow::Yes };
+        let Some(rec) = self.inodes.get_mut(&ino) else { return FreeWhen::Now };
         let parent = rec.more.as_mut().and_then(|m| m.parent.take());
         if rec.never_seen() || !holds(Rule::ZeroBeforeFree) {
             self.leave(ino);
             if let Some(parent) = parent {
-                self.work.push_back(Work::Unlink { ino: parent, by: 1 });
+                self.work.push_back(WorkItem::DropLinks { ino: parent, by: 1 });
             }
-            return FreeNow::Yes;
+            return FreeWhen::Now;
         }
         if let Some(parent) = parent {
             let id = self.add(What::Unlink { ino: parent, by: 1, name: None });
@@ -512,7 +512,7 @@ impl Engine {
             self.need_node(id, free, Level::Durable, false);
         }
         self.act_if_free(id);
-        FreeNow::Later
+        FreeWhen::Later
     }
 
     pub(super) fn act_if_free(&mut self, id: Id) {
@@ -536,7 +536,7 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::data_before_name`].
+    /// See [`crate::ordering::Event::ContentBeforeName`].
     pub(super) fn data_before_name(&mut self, ino: Ino, dirty: &[BufKey]) {
         let newest = self.newest_name(ino).filter(|_| holds(Rule::ContentBeforeName));
         let Some(id) = newest else { return };
@@ -565,7 +565,7 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::blocks_forgotten`].
+    /// See [`crate::ordering::Event::BuffersDiscarded`].
     pub(super) fn blocks_forgotten(&mut self, ino: Ino, range: std::ops::RangeInclusive<i64>) {
         let keys = BufKey::File(ino, *range.start())..=BufKey::File(ino, *range.end());
         let blocks: Vec<BufKey> = self.blocks.range(keys.clone()).map(|(k, _)| *k).collect();

@@ -59,7 +59,7 @@ impl Engine {
         let unanchored = table_bytes::<((u32, u32), super::graph::Id)>(self.unanchored.capacity());
         let landed = self.landed.iter().map(|(_, m)| m.bytes()).sum::<usize>();
         let trees = (self.blocks.len() + self.dirs.len() + self.indirects.len()) * TREE;
-        let work = self.work.capacity() * size_of::<crate::ordering::Work>();
+        let work = self.work.capacity() * size_of::<crate::ordering::WorkItem>();
         nodes
             + self.inodes.bytes()
             + blocks

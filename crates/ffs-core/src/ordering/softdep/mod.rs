@@ -2,7 +2,7 @@
 //!
 //! Every change that must not be seen too early is a node of a graph ([`graph`]). When a block is
 //! written, its image leaves out what is not ready; when the image is durable, what waited for it
-//! becomes ready, and what had to be done is handed out as [`Work`]. The buffers always hold the
+//! becomes ready, and what had to be done is handed out as [`WorkItem`]. The buffers always hold the
 //! newest state.
 //!
 //! | module | holds |
@@ -52,15 +52,14 @@ mod removals;
 mod set;
 
 use super::{
-    Addition, ClaimOf, DirPos, Disposition, FragRun, FreeNow, Goal, Gone, InodeAnswer, InodeChange,
-    NameKind, NamedInode, OlderNames, Ordering, Pending, PtrSlot, Readiness, Removal, ReservedMask,
-    SyncPoint, Work,
+    DirPos, Event, FreeWhen, OlderNames, Ordering, Pending, Readiness, ReservedMask, Response,
+    SyncPoint, SyncTarget, WorkItem,
 };
 use crate::buf::{BufKey, BufKind, Image, WriteHooks};
 use crate::sync::{Mutex, MutexGuard};
 use arena::Arena;
 use ffs_ondisk::dir::DirFormat;
-use ffs_ondisk::{Dinode, DirOff, FragNo, Geometry, Ino, Lbn};
+use ffs_ondisk::{DirOff, FragNo, Geometry, Ino};
 use foldhash::fast::FixedState;
 use graph::{Id, Node};
 use std::cell::Cell;
@@ -117,7 +116,7 @@ struct Engine {
     landed: VecDeque<(u64, images::Manifest)>,
     /// Numbers what landed.
     stamp: u64,
-    work: VecDeque<Work>,
+    work: VecDeque<WorkItem>,
     /// Needs of all nodes, and new inodes that wait for their group's map.
     edges: u64,
     /// Nodes, needs and waiters that anything looked at: what the bookkeeping costs.
@@ -251,22 +250,22 @@ impl Engine {
         BufKey::File(ino, 0)..=BufKey::File(ino, i64::MAX)
     }
 
-    fn take_work(&mut self, max: usize) -> Vec<Work> {
+    fn take_work(&mut self, max: usize) -> Vec<WorkItem> {
         let n = max.min(self.work.len());
-        let out: Vec<Work> = self.work.drain(..n).collect();
+        let out: Vec<WorkItem> = self.work.drain(..n).collect();
         if self.work.is_empty() {
             self.work.shrink_to(max.min(64));
         }
         for w in &out {
             match w {
-                Work::FreeRuns(runs) => {
+                WorkItem::FreeBlks(runs) => {
                     let frags = runs.iter().map(|r| u64::from(r.frags)).sum();
                     self.totals.frags = self.totals.frags.saturating_sub(frags);
                 }
-                Work::FreeInode { .. } => {
+                WorkItem::FreeFile { .. } => {
                     self.totals.inodes = self.totals.inodes.saturating_sub(1);
                 }
-                Work::Unlink { .. } => {}
+                WorkItem::DropLinks { .. } => {}
             }
         }
         out
@@ -274,7 +273,7 @@ impl Engine {
 
     fn pending(&self) -> Pending {
         let known = (self.inodes.len() + self.blocks.len()) as u64 + self.edges;
-        Pending { records: self.records(), known, steps: self.steps.get(), ..self.totals }
+        Pending { deps: self.records(), known, steps: self.steps.get(), ..self.totals }
     }
 
     /// Changes kept track of; or, if these need more than a few things each, as many as have that many needs:
@@ -303,102 +302,14 @@ impl Ordering for SoftUpdates {
     fn name(&self) -> &'static str {
         "softdep"
     }
-    fn inode_allocated(&self, ino: Ino) -> Disposition {
-        self.0.lock().inode_allocated(ino);
-        Disposition::Delay
+    fn notify(&self, event: Event<'_>) -> Response {
+        self.0.lock().notify(event)
     }
-    fn inode_block_initialised(&self, fresh: FragRun) -> Disposition {
-        let mut e = self.0.lock();
-        let group = e.group_of(fresh.at);
-        e.hold_group(group, BufKey::Meta(fresh.at));
-        Disposition::Delay
-    }
-    fn block_allocated(&self, run: FragRun) -> Disposition {
-        let mut e = self.0.lock();
-        let group = e.group_of(run.at);
-        e.touch(group);
-        Disposition::Delay
-    }
-    fn claim_set(
-        &self,
-        slot: PtrSlot,
-        new: FragRun,
-        old: Option<FragRun>,
-        what: ClaimOf,
-        block: BufKey,
-    ) -> Disposition {
-        self.0.lock().claim(slot, (new, old), what, block);
-        Disposition::Delay
-    }
-    fn claim_dropped(&self, slot: PtrSlot, new: FragRun) {
-        self.0.lock().unclaim(slot, new);
-    }
-    fn hole_made(&self, ino: Ino, index: usize, old: FragRun) {
-        self.0.lock().hole_made(ino, index, old);
-    }
-    fn tail_cut(&self, ino: Ino, last: Option<usize>, size: u64, cleared: &[(usize, FragRun)]) {
-        self.0.lock().tail_cut(ino, last, size, cleared);
-    }
-    fn run_replaced(&self) -> FreeNow {
-        FreeNow::Later
-    }
-    fn attributes_replaced(&self, ino: Ino, old: [i64; 2], old_size: u32) {
-        self.0.lock().ext_replaced(ino, old, old_size);
-    }
-    fn pointers_cleared(&self, ino: Ino, block: i64, entries: Range<usize>, size: u64) {
-        self.0.lock().pointers_cleared(ino, block, entries, size);
-    }
-    fn inode_changed(&self, ino: Ino, why: InodeChange, d: &Dinode) -> InodeAnswer {
-        let more_links = self.0.lock().inode_changed(ino, why, d);
-        InodeAnswer { then: Disposition::Delay, more_links }
-    }
-    fn links_pending(&self, ino: Ino) -> u16 {
+    fn nlink_delta(&self, ino: Ino) -> u16 {
         self.0.lock().inodes.get(&ino).map_or(0, |r| r.pending)
     }
-    fn unlinked(&self, ino: Ino, by: u16) -> u16 {
-        self.0.lock().unlinked(ino, by)
-    }
-    fn moves_below(&self, dir: Ino, above: &[Ino]) {
-        self.0.lock().moves_below(dir, above);
-    }
-    fn name_held(&self, ino: Ino) {
-        self.0.lock().name_held(ino);
-    }
-    fn name_let_go(&self, ino: Ino) {
-        self.0.lock().name_let_go(ino);
-    }
-    fn name_added(&self, at: DirPos, target: NamedInode, kind: NameKind, name: &[u8]) -> Addition {
-        let mut e = self.0.lock();
-        e.name_added(at, target, kind, name);
-        Addition { then: Disposition::Delay, reserved: e.reserved_beside(at) }
-    }
-    fn name_replaced(
-        &self,
-        at: DirPos,
-        old: NamedInode,
-        new: NamedInode,
-        kind: NameKind,
-        gone: Gone,
-    ) -> Disposition {
-        self.0.lock().name_replaced(at, old, new, kind, gone);
-        Disposition::Delay
-    }
-    fn name_removed(&self, at: DirPos, old: NamedInode, name: &[u8], gone: Gone) -> Removal {
-        let mut e = self.0.lock();
-        let reserve = e.name_removed(at, old, name, gone);
-        Removal { then: Disposition::Delay, reserved: e.reserved_beside(at), reserve }
-    }
-    fn entry_moved(&self, from: DirPos, to: DirPos) {
-        self.0.lock().entry_moved(from, to);
-    }
-    fn directory_grew(&self, dir: Ino, lbn: Lbn, old: u64, new: u64) {
-        self.0.lock().directory_grew(dir, lbn, old, new);
-    }
     fn has_reserved(&self, dir: Ino) -> bool {
-        if !self.0.reserved.load(Relaxed) {
-            return false;
-        }
-        self.0.lock().any_reserved(dir)
+        self.0.reserved.load(Relaxed) && self.0.lock().any_reserved(dir)
     }
     fn reserved_in(&self, dir: Ino, base: DirOff) -> ReservedMask {
         if !self.0.reserved.load(Relaxed) {
@@ -412,28 +323,13 @@ impl Ordering for SoftUpdates {
         }
         self.0.lock().reserved_for(dir, name)
     }
-    fn take_freed_slots(&self, dir: Ino) -> Vec<DirOff> {
+    fn take_freed_entries(&self, dir: Ino) -> Vec<DirOff> {
         if !self.0.freed.load(Relaxed) {
             return Vec::new();
         }
         self.0.lock().take_freed(dir)
     }
-    fn blocks_released(&self, ino: Ino) -> FreeNow {
-        self.0.lock().blocks_released(ino)
-    }
-    fn free_later(&self, ino: Ino, runs: Vec<FragRun>, partial: &[i64]) {
-        self.0.lock().free_after(ino, runs, partial);
-    }
-    fn blocks_forgotten(&self, ino: Ino, blocks: RangeInclusive<i64>) {
-        self.0.lock().blocks_forgotten(ino, blocks);
-    }
-    fn inode_released(&self, ino: Ino, was_dir: bool) -> FreeNow {
-        self.0.lock().inode_released(ino, was_dir)
-    }
-    fn data_before_name(&self, ino: Ino, dirty: &[BufKey]) {
-        self.0.lock().data_before_name(ino, dirty);
-    }
-    fn take_work(&self, max: usize) -> Vec<Work> {
+    fn take_work(&self, max: usize) -> Vec<WorkItem> {
         self.0.lock().take_work(max)
     }
     fn readiness(&self, key: BufKey, kind: BufKind) -> Readiness {
@@ -442,19 +338,16 @@ impl Ordering for SoftUpdates {
     fn held_by(&self, key: BufKey) -> Vec<BufKey> {
         self.0.lock().blocks.get(&key).map(|rec| rec.held_by.clone()).unwrap_or_default()
     }
-    fn next_for(&self, goal: Goal) -> Vec<BufKey> {
-        self.0.lock().next_for(goal)
+    fn blocks_to_write(&self, target: SyncTarget) -> Vec<BufKey> {
+        self.0.lock().blocks_to_write(target)
     }
-    fn reached(&self, goal: Goal) -> bool {
-        self.0.lock().reached(goal)
-    }
-    fn note_exchanged(&self, ino: Ino) {
-        self.0.lock().note_exchanged(ino);
+    fn is_durable(&self, target: SyncTarget) -> bool {
+        self.0.lock().is_durable_target(target)
     }
     fn is_exchanged(&self, ino: Ino) -> bool {
         self.0.lock().is_exchanged(ino)
     }
-    fn name_is_settled(&self, at: DirPos) -> bool {
+    fn is_entry_durable(&self, at: DirPos) -> bool {
         self.0.lock().name_is_settled(at)
     }
     fn begin_sync_point(&self, which: OlderNames) -> Option<SyncPoint> {
@@ -466,10 +359,67 @@ impl Ordering for SoftUpdates {
     fn pending(&self) -> Pending {
         self.0.lock().pending()
     }
-    fn records(&self) -> u64 {
+    fn deps(&self) -> u64 {
         self.0.records.load(Relaxed)
     }
     fn memory(&self) -> u64 {
         self.0.lock().memory() as u64
+    }
+}
+
+impl Engine {
+    fn notify(&mut self, event: Event<'_>) -> Response {
+        let mut response = Response { free: FreeWhen::Later, ..Response::DELAY };
+        match event {
+            Event::InodeAllocated { ino } => self.inode_allocated(ino),
+            Event::InodeBlockInitialized { block } => {
+                let group = self.group_of(block.at);
+                self.hold_group(group, BufKey::Meta(block.at));
+            }
+            Event::BlockAllocated { run } => _ = self.touch(self.group_of(run.at)),
+            Event::PointerSet { slot, new, old, content, block } => {
+                self.claim(slot, (new, old), content, block);
+            }
+            Event::PointerCancelled { slot, new } => self.unclaim(slot, new),
+            Event::ExtAttrReplaced { ino, old, old_size } => self.ext_replaced(ino, old, old_size),
+            Event::HolePunched { ino, index, old } => self.hole_made(ino, index, old),
+            Event::InodeTruncated { ino, last, size, cleared } => {
+                self.tail_cut(ino, last, size, cleared);
+            }
+            Event::IndirectTruncated { ino, block, entries, size } => {
+                self.pointers_cleared(ino, block, entries, size);
+            }
+            Event::InodeUpdated { ino, why, dinode } => {
+                response.nlink_delta = self.inode_changed(ino, why, dinode);
+            }
+            Event::LinksDropped { ino, by } => response.nlink_delta = self.unlinked(ino, by),
+            Event::NameBarrierBegin { ino } => self.name_held(ino),
+            Event::NameBarrierEnd { ino } => self.name_let_go(ino),
+            Event::DirectoryMoves { dir, above } => self.moves_below(dir, above),
+            Event::EntryAdded { at, target, kind, name } => {
+                self.name_added(at, target, kind, name);
+                response.reserved = self.reserved_beside(at);
+            }
+            Event::EntryReplaced { at, old, new, kind, removed } => {
+                self.name_replaced(at, old, new, kind, removed);
+            }
+            Event::EntryRemoved { at, old, name, removed } => {
+                response.reserve = self.name_removed(at, old, name, removed);
+                response.reserved = self.reserved_beside(at);
+            }
+            Event::EntryMoved { from, to } => self.entry_moved(from, to),
+            Event::DirectoryGrew { dir, lbn, old, new } => self.directory_grew(dir, lbn, old, new),
+            Event::EntriesExchanged { ino } => self.note_exchanged(ino),
+            Event::ContentBeforeName { ino, dirty } => self.data_before_name(ino, dirty),
+            Event::BlocksReleased { ino } => response.free = self.blocks_released(ino),
+            Event::BlocksFreed { ino, runs, partial } => self.free_after(ino, runs, partial),
+            Event::BuffersDiscarded { ino, blocks } => self.blocks_forgotten(ino, blocks),
+            Event::InodeReleased { ino, was_dir } => {
+                response.free = self.inode_released(ino, was_dir);
+            }
+            Event::IndirectUpdated { .. } | Event::BlockTruncated { .. } | Event::BlockReplaced => {
+            }
+        }
+        response
     }
 }

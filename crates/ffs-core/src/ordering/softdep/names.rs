@@ -21,7 +21,7 @@ use super::memory::take;
 use super::{Engine, records};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{DirPos, NameKind, NamedInode, ReservedMask};
+use crate::ordering::{DirPos, EntryKind, EntryTarget, ReservedMask};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, FileType, Ino, Lbn};
 use smallvec::SmallVec;
@@ -133,12 +133,12 @@ impl Engine {
         self.add(What::Name(Name { at, ino, dtype, nothing, hash: 0 }))
     }
 
-    /// See [`crate::ordering::Ordering::name_added`].
+    /// See [`crate::ordering::Event::EntryAdded`].
     pub(super) fn name_added(
         &mut self,
         at: DirPos,
-        target: NamedInode,
-        kind: NameKind,
+        target: EntryTarget,
+        kind: EntryKind,
         name: &[u8],
     ) {
         let key = self.dir_key(at);
@@ -168,7 +168,7 @@ impl Engine {
         }
         self.enter(at, NOTHING, id);
         self.list(id, at, target.ino, kind);
-        if kind == NameKind::Mkdir {
+        if kind == EntryKind::Mkdir {
             self.more(target.ino).anchor = Some(id);
         }
         self.drain();
@@ -213,7 +213,7 @@ impl Engine {
         self.unlinked(ino, by);
     }
 
-    /// See [`crate::ordering::Ordering::moves_below`].
+    /// See [`crate::ordering::Event::DirectoryMoves`].
     pub(super) fn moves_below(&mut self, dir: Ino, above: &[Ino]) {
         let under_way: Vec<Id> = above.iter().filter_map(|a| self.newest_name(*a)).collect();
         self.before.remove(&dir);
@@ -222,13 +222,13 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::name_held`].
+    /// See [`crate::ordering::Event::NameBarrierBegin`].
     pub(super) fn name_held(&mut self, ino: Ino) {
         let gate = self.add(What::Gate);
         self.before.entry(ino).or_default().push(gate);
     }
 
-    /// See [`crate::ordering::Ordering::name_let_go`].
+    /// See [`crate::ordering::Event::NameBarrierEnd`].
     pub(super) fn name_let_go(&mut self, ino: Ino) {
         let Some(mut before) = self.before.remove(&ino) else { return };
         let nodes = &self.nodes;
@@ -245,13 +245,13 @@ impl Engine {
     }
 
     /// What must be durable before a name of `target` may be seen.
-    pub(super) fn need_target(&mut self, id: Id, at: DirPos, target: NamedInode, kind: NameKind) {
+    pub(super) fn need_target(&mut self, id: Id, at: DirPos, target: EntryTarget, kind: EntryKind) {
         if holds(Rule::InodeBeforeName) {
             self.need_inode(id, target.ino, false);
         }
         let is_dir = target.dtype == FileType::Directory.dirent();
         let is_link = target.dtype == FileType::Symlink.dirent();
-        if kind == NameKind::DotDot {
+        if kind == EntryKind::DotDot {
             return;
         }
         // An access list that restricts whom the mode lets in.
@@ -260,7 +260,7 @@ impl Engine {
         {
             self.need_node(id, ext, Level::Durable, false);
         }
-        if is_dir && kind == NameKind::Plain {
+        if is_dir && kind == EntryKind::Existing {
             self.note_moved(target.ino);
         }
         if !self.before.is_empty()
@@ -339,13 +339,13 @@ impl Engine {
 
     /// Lists the name with its inode; to be anchored it needs its directory to be. The rest of the way is
     /// asked for when it is on the device: see [`Engine::name_written`], [`Engine::need_size`].
-    pub(super) fn list(&mut self, id: Id, at: DirPos, ino: Ino, kind: NameKind) {
+    pub(super) fn list(&mut self, id: Id, at: DirPos, ino: Ino, kind: EntryKind) {
         let anchor = self.anchor_of(at.dir).filter(|&a| a != id && holds(Rule::Anchored));
         if let Some(anchor) = anchor {
             self.need_node(id, anchor, Level::Anchored, true);
         }
         self.rec(ino).names.push(id);
-        if kind == NameKind::Plain {
+        if kind == EntryKind::Existing {
             self.note_published(id);
         }
     }
@@ -364,7 +364,7 @@ impl Engine {
         more.ceilings.get(after.checked_sub(1)?).filter(covers).copied()
     }
 
-    /// The name at `at`, which is on the device, can be reached only with the size that covers it. Nothing
+    /// The name at `at`, which is on the device, can be is_durable_target only with the size that covers it. Nothing
     /// that this waits for waits for names.
     fn need_size(&mut self, id: Id, at: DirPos) {
         if let Some(hold) = self.ceiling_over(at).filter(|_| holds(Rule::Anchored)) {
@@ -372,7 +372,7 @@ impl Engine {
         }
     }
 
-    /// Whether the record can be reached from its directory once its block is on the device.
+    /// Whether the record can be is_durable_target from its directory once its block is on the device.
     pub(super) fn way_is_free(&self, at: DirPos) -> bool {
         let lbn = self.g.lblkno(at.off.0.into());
         self.ceiling_over(at).is_none() && self.claims_to(at.dir, lbn, true).is_empty()
@@ -461,7 +461,7 @@ impl Engine {
         self.fulfil(id);
     }
 
-    /// See [`crate::ordering::Ordering::take_freed_slots`].
+    /// See [`crate::ordering::Ordering::take_freed_entries`].
     pub(super) fn take_freed(&mut self, dir: Ino) -> Vec<DirOff> {
         let more = self.inodes.get_mut(&dir).and_then(|r| r.more.as_mut());
         let freed = more.map(|m| std::mem::take(&mut m.freed)).unwrap_or_default();
@@ -497,7 +497,7 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::entry_moved`].
+    /// See [`crate::ordering::Event::EntryMoved`].
     pub(super) fn entry_moved(&mut self, from: DirPos, to: DirPos) {
         let Some(chain) = self.drop_record(from) else {
             return self.move_unanchored(from, to);
@@ -524,7 +524,7 @@ impl Engine {
         }
     }
 
-    /// See [`crate::ordering::Ordering::directory_grew`].
+    /// See [`crate::ordering::Event::DirectoryGrew`].
     pub(super) fn directory_grew(&mut self, dir: Ino, lbn: Lbn, old: u64, new: u64) {
         if !holds(Rule::SizeBehindContent) {
             return;

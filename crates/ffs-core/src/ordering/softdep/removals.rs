@@ -16,7 +16,7 @@ use super::graph::{Cond, Id, Level, State, What};
 use super::names::{Chain, NOTHING, Removed, chunk_of};
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{DirPos, DotDot, Gone, NameKind, NamedInode};
+use crate::ordering::{DirPos, EntryKind, EntryTarget, ParentLink, RemovedName};
 use ffs_ondisk::{FileType, Ino};
 use smallvec::SmallVec;
 use std::num::NonZeroU64;
@@ -30,20 +30,20 @@ struct Left {
 }
 
 impl Engine {
-    /// See [`crate::ordering::Ordering::name_replaced`].
+    /// See [`crate::ordering::Event::EntryReplaced`].
     pub(super) fn name_replaced(
         &mut self,
         at: DirPos,
-        old: NamedInode,
-        new: NamedInode,
-        kind: NameKind,
-        gone: Gone,
+        old: EntryTarget,
+        new: EntryTarget,
+        kind: EntryKind,
+        gone: RemovedName,
     ) {
         let key = self.dir_key(at);
         self.touch(key);
         let id = self.new_value(at, (new.ino, new.dtype));
         self.need_target(id, at, new, kind);
-        if kind == NameKind::DotDot {
+        if kind == EntryKind::DotDot {
             // A check keeps the name that `..` agrees with: not one in a directory that is lost itself.
             if let Some(anchor) = self.anchor_of(new.ino).filter(|&a| !self.reaches(a, id)) {
                 self.need_node(id, anchor, Level::Anchored, false);
@@ -75,19 +75,19 @@ impl Engine {
         self.drain();
     }
 
-    /// See [`crate::ordering::Ordering::name_removed`]; answers whether the record is reserved.
+    /// See [`crate::ordering::Event::EntryRemoved`]; answers whether the record is reserved.
     pub(super) fn name_removed(
         &mut self,
         at: DirPos,
-        old: NamedInode,
+        old: EntryTarget,
         name: &[u8],
-        gone: Gone,
+        gone: RemovedName,
     ) -> bool {
         let key = self.dir_key(at);
         let hash = self.name_hash(at.dir, name);
         let own = self.pending_name(old.ino, at);
         let guardian = self.guardian(old.ino, own, gone);
-        let barrier = if gone.moved { None } else { self.removal_barrier() };
+        let barrier = if gone.renamed { None } else { self.removal_barrier() };
         if own.is_none() && guardian.is_none() && barrier.is_none() && gone.drops < 2 {
             // On the device, and nothing speaks against its going: most names that are removed.
             let seq = self.touch(key);
@@ -104,7 +104,7 @@ impl Engine {
             |c: &mut Chain| c.base() == NOTHING && c.versions.iter().all(|v| Some(*v) == own);
         let is_bare = self.record(at).is_some_and(bare);
         let retracted = own.and_then(|own| {
-            let shown = !is_bare && !gone.moved;
+            let shown = !is_bare && !gone.renamed;
             self.remove_own(own, old.ino, (at, id), shown)
         });
         let seen = retracted.is_none();
@@ -202,11 +202,11 @@ impl Engine {
 
     /// The last-name rule: the name that must be anchored before a name of `ino` goes, `own` if that is
     /// undecided.
-    fn guardian(&self, ino: Ino, own: Option<Id>, gone: Gone) -> Option<Id> {
+    fn guardian(&self, ino: Ino, own: Option<Id>, gone: RemovedName) -> Option<Id> {
         let names = &self.inodes.get(&ino)?.names;
         let others = || names.iter().copied().filter(|n| Some(*n) != own);
         let newest = others().next_back()?;
-        let moved = gone.moved && holds(Rule::NewNameFirst);
+        let moved = gone.renamed && holds(Rule::NewNameFirst);
         let last = || {
             gone.names_left > 0
                 && usize::from(gone.names_left) <= others().count()
@@ -217,7 +217,7 @@ impl Engine {
 
     /// If `id` removes the directory `dir`, so it does the names its reserved records may still show:
     /// what those wait for, `id` waits for, and so do the removals of older names of the directory.
-    fn guard_inside(&mut self, id: Id, dir: Ino, gone: Gone) {
+    fn guard_inside(&mut self, id: Id, dir: Ino, gone: RemovedName) {
         if gone.drops < 2 {
             return;
         }
@@ -455,8 +455,8 @@ impl Engine {
     /// hash of the name, and the reason to write it.
     fn lower(
         &mut self,
-        old: NamedInode,
-        gone: Gone,
+        old: EntryTarget,
+        gone: RemovedName,
         id: Option<Id>,
         block: Option<(u64, BufKey, u64)>,
     ) {
@@ -478,7 +478,7 @@ impl Engine {
         let rec = self.rec(ino);
         rec.pending = rec.pending.saturating_add(by);
         if let Some(id) = with_value {
-            if gone.moved {
+            if gone.renamed {
                 rec.leaving.push(id);
             }
             return;
@@ -492,7 +492,7 @@ impl Engine {
         if !file {
             self.more(ino).unlinks.push(action);
         }
-        if gone.moved {
+        if gone.renamed {
             self.rec(ino).leaving.push(action);
         }
         if let Some(id) = id {
@@ -526,7 +526,7 @@ impl Engine {
 
     /// A directory is removed whose newest name the device never saw. If it may still show an older
     /// one, the link of `.` stays until that is gone too.
-    fn lower_dot(&mut self, ino: Ino, gone: Gone) {
+    fn lower_dot(&mut self, ino: Ino, gone: RemovedName) {
         let older = !self.unlinks_of(ino).is_empty();
         if gone.drops < 2 || !older || !holds(Rule::NameBeforeCount) {
             return;
@@ -548,15 +548,21 @@ impl Engine {
     }
 
     /// The count of a parent that loses a `..` drops when that is gone.
-    fn lower_parent(&mut self, ino: Ino, gone: Gone, id: Option<Id>, block: Option<(BufKey, u64)>) {
-        let parent = match gone.dotdot {
-            DotDot::None => return,
-            DotDot::Removed(parent) => {
+    fn lower_parent(
+        &mut self,
+        ino: Ino,
+        gone: RemovedName,
+        id: Option<Id>,
+        block: Option<(BufKey, u64)>,
+    ) {
+        let parent = match gone.parent {
+            ParentLink::None => return,
+            ParentLink::Removed(parent) => {
                 self.add_pending(parent, 1);
                 self.more(ino).parent = Some(parent);
                 return;
             }
-            DotDot::Moved(parent) => parent,
+            ParentLink::Moved(parent) => parent,
         };
         if !holds(Rule::DotDotBeforeCount) {
             return;
