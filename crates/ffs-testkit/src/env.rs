@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "CARGO_PKG_NAME=ffs-testkit: expected a number")]
+    #[should_panic(expected = "CARGO_PKG_NAME=bsdffs-testkit: expected a number")]
     fn set_to_a_word() {
         let _ = number("CARGO_PKG_NAME");
     }

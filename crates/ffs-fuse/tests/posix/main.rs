@@ -23,7 +23,7 @@
 //! and fsck must have nothing to say. With `FFS_POSIX_DIR=DIR` the same cases run in that directory instead: on
 //! a file system that is known to be good they show whether the suite is right.
 //!
-//! `cargo test -p ffs-fuse --test posix [WORD...]` runs the cases whose names contain a word. Cases that need
+//! `cargo test -p bsdffs-fuse --test posix [WORD...]` runs the cases whose names contain a word. Cases that need
 //! root or what a file system lacks are reported as ignored; if nothing can be mounted, all are.
 #![allow(
     unsafe_code,

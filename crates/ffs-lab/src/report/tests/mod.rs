@@ -54,7 +54,7 @@ fn sound(report: &Report) -> String {
 fn a_whole_study_has_a_whole_report() {
     let report = Report::of(&made_up::study(4)).unwrap();
     let html = sound(&report);
-    // To look at it: FFS_REPORT_DIR=DIR cargo test -p ffs-lab whole_report
+    // To look at it: FFS_REPORT_DIR=DIR cargo test -p bsdffs-lab whole_report
     if let Some(dir) = std::env::var_os("FFS_REPORT_DIR") {
         report.write(Path::new(&dir)).unwrap();
     }
