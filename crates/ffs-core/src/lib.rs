@@ -1,19 +1,20 @@
 //! The mounted Berkeley Fast File System: everything between a caller's operation and the device.
 //!
-//! | room, top down | holds |
+//! | module, top down | contents |
 //! | --- | --- |
-//! | [`mount`] | [`Ffs`]: mounting, the superblock in force, the syncer, unmounting |
-//! | `ops` | the operations; the only room that locks two inodes |
+//! | `ops` | the operations; the only module that locks two inodes |
+//! | [`mount`] | [`Ffs`]: the mount's state, the superblock in force, unmounting |
 //! | `dir` | directories: lookup, entry, removal, listing |
 //! | `inode` | the inode table, block map, reading, writing, truncation, attributes |
-//! | `namecache` | names in memory: which file they mean |
-//! | `dirhash` | indexes of large directories in memory |
-//! | `alloc` | inodes, blocks, fragments, clusters: where new things go |
+//! | `ufsmount` | what all operations share: cache, allocator, ordering mode, switches |
+//! | `namecache` | names in memory, and the files they name |
+//! | `alloc` | inodes, blocks, fragments, clusters: allocation |
 //! | `ordering` | when metadata may reach the disk |
 //! | `buf` | blocks in memory and the write path |
+//! | `dirhash` | indexes of large directories in memory |
 //!
-//! A room uses only those below it. The core knows neither FUSE nor the clock on the wall: time and
-//! randomness are given to [`Ffs::mount`].
+//! A module uses only those below it (`ffs-testkit/tests/layers.rs` checks this). The core uses
+//! neither FUSE nor the system clock: time and randomness are passed to [`Ffs::mount`].
 
 mod alloc;
 mod buf;
@@ -35,6 +36,7 @@ mod row;
 mod sync;
 mod tunables;
 mod types;
+mod ufsmount;
 
 pub use buf::{CacheStats, ClassStats};
 pub use counters::{CounterValues, Gauge};

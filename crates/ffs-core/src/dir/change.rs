@@ -74,7 +74,7 @@ impl NewName<'_> {
     /// Reports that the name is now in the record at byte `off`.
     fn report(&self, d: &DirMut<'_>, off: u32) -> Disposition {
         let at = DirPos { dir: d.ip.ino, off: DirOff(off) };
-        self.notify(&*d.table.alloc().ordering, at).disposition
+        self.notify(&*d.table.ump.ordering, at).disposition
     }
 }
 
@@ -95,10 +95,10 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
         }
         new.write(fmt, bytes.get_mut(start..).unwrap_or(&mut []), 0, DIRBLKSIZ);
         let (old, now) = (u64::from(at), u64::from(at) + u64::from(CHUNK));
-        d.table.alloc().ordering.notify(Event::DirectoryGrew { dir: d.ip.ino, lbn, old, new: now });
+        d.table.ump.ordering.notify(Event::DirectoryGrew { dir: d.ip.ino, lbn, old, new: now });
         new.report(d, at)
     };
-    let cache = &d.table.alloc().cache;
+    let cache = &d.table.ump.cache;
     let written = cache.apply(&granted.buf, stricter(granted.then, named));
     if written.is_ok() {
         hashed::appended(d, at, new.name);
@@ -125,7 +125,7 @@ fn stricter(a: Disposition, b: Disposition) -> Disposition {
 /// Packs the records of `region` and puts the new name behind them.
 fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
     let (fmt, dir, table) = (d.fmt(), d.ip.ino, d.table);
-    let ordering = &table.alloc().ordering;
+    let ordering = &table.ump.ordering;
     let base = chunk_of(region.at);
     let pos = |off: u16| DirPos { dir, off: DirOff(base + u32::from(off)) };
     let (start, end) = ((region.at - base) as usize, (region.at - base + region.len) as usize);
@@ -161,7 +161,7 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
         }
     });
     if moves.iter().any(|m| m.from != m.to) {
-        bump(&table.alloc().cache.counters.dir_chunks_compacted);
+        bump(&table.ump.cache.counters.dir_chunks_compacted);
         d.ip.dir.log_moves(base, start as u16..end as u16, moves);
     }
     Ok(())
@@ -205,7 +205,7 @@ fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()
     d.change_chunk(at, |chunk| {
         dir::set_ino(fmt, chunk, off, new.target.ino.0);
         dir::set_type(fmt, chunk, off, new.target.dtype);
-        Ok(new.notify(&*table.alloc().ordering, pos).disposition)
+        Ok(new.notify(&*table.ump.ordering, pos).disposition)
     })
 }
 
@@ -223,7 +223,7 @@ fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
             let (found, expected) = (h.namlen as u32, "that of the name removed here");
             return Err(BadRecord { off, field: "name length", found, expected });
         }
-        let added = new.notify(&*table.alloc().ordering, pos);
+        let added = new.notify(&*table.ump.ordering, pos);
         room = InOneChunk(added.reserved).room(fmt, chunk);
         Ok(added.disposition)
     })?;
@@ -274,7 +274,7 @@ fn take_out(
         hashed = hasher.map(|hasher| (hasher.hash(name_at(fmt, chunk, off)), h.namlen));
         reserved::check_start(fmt, chunk, off)?;
         let name = name_at(fmt, chunk, off);
-        let removal = table.alloc().ordering.notify(Event::EntryRemoved {
+        let removal = table.ump.ordering.notify(Event::EntryRemoved {
             at: pos,
             old: e.names(),
             name,
@@ -343,7 +343,7 @@ fn redirect(
         dir::set_type(fmt, chunk, off, new.dtype);
         Ok(when(
             table
-                .alloc()
+                .ump
                 .ordering
                 .notify(Event::EntryReplaced { at: pos, old: e.names(), new, kind, removed: gone })
                 .disposition,

@@ -32,9 +32,9 @@ impl Dir<'_> {
     /// Notes that something in this directory is malformed, so that the volume is not called clean,
     /// and returns the error.
     pub(super) fn damaged(&self, e: Error) -> Error {
-        self.table.alloc().cache.note_trouble();
+        self.table.ump.cache.note_trouble();
         self.ip.dir.malformed.store(true, Ordering::Relaxed);
-        self.table.alloc().cache.damaged(e)
+        self.table.ump.cache.damaged(e)
     }
 
     /// The buffer of the block that byte `off` lies in.
@@ -118,7 +118,7 @@ impl DirMut<'_> {
             before.copy_from_slice(chunk);
             edit(chunk).inspect_err(|_| chunk.copy_from_slice(&before))
         };
-        let cache = &self.table.alloc().cache;
+        let cache = &self.table.ump.cache;
         let done = match then {
             Ok(then) => cache.apply(&buf, then),
             Err(bad) => {

@@ -89,7 +89,7 @@ impl Entry {
 
 impl Dir<'_> {
     fn g(&self) -> &Geometry {
-        self.table.alloc().g()
+        self.table.ump.g()
     }
 
     fn fmt(&self) -> DirFormat {

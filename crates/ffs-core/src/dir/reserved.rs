@@ -89,7 +89,7 @@ impl InOneChunk {
 /// Which records of `dir` are reserved.
 #[inline]
 pub(super) fn of(table: &InodeTable, dir: Ino) -> Reserved<'_> {
-    let ordering = &*table.alloc().ordering;
+    let ordering = &*table.ump.ordering;
     Reserved { asked: ordering.has_reserved(dir).then_some(ordering), dir }
 }
 
@@ -115,7 +115,7 @@ impl<'a> Dir<'a> {
 
     /// The reserved record that `name`, which does not exist, must be entered in.
     pub(super) fn reserved_for(&self, name: &[u8]) -> Option<u32> {
-        let (ordering, dir) = (&self.table.alloc().ordering, self.ip.ino);
+        let (ordering, dir) = (&self.table.ump.ordering, self.ip.ino);
         let off = ordering.reserved_for(dir, name)?.0;
         (off < self.size() && self.is_called(off, name)).then_some(off)
     }
@@ -132,7 +132,7 @@ impl<'a> Dir<'a> {
 /// Turns records that are reserved no more into free space.
 pub(super) fn reclaim(d: &mut DirMut<'_>) {
     let (table, dir) = (d.table, d.ip.ino);
-    let (freed, size) = (table.alloc().ordering.take_freed_entries(dir), d.shared().size());
+    let (freed, size) = (table.ump.ordering.take_freed_entries(dir), d.shared().size());
     for off in freed.iter().map(|off| off.0).filter(|&off| off < size) {
         let (base, fmt) = (chunk_of(off), d.fmt());
         let mut room = None;

@@ -119,7 +119,7 @@ impl Dir<'_> {
     }
 
     pub(super) fn counters(&self) -> &crate::counters::Counters {
-        &self.table.alloc().cache.counters
+        &self.table.ump.cache.counters
     }
 
     fn entry(&self, hit: &Hit) -> Result<Entry> {

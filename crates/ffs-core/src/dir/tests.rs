@@ -209,7 +209,7 @@ fn history(seed: u64, which: DirHashFunction, truncate: DirTruncate, steps: u64)
 
 /// The volume of an unmounted mount, mounted again.
 fn mounted_again(fs: &Ffs, opts: &MountOptions) -> Ffs {
-    let dev = &fs.0.table.alloc().cache.dev;
+    let dev = &fs.0.table.ump.cache.dev;
     let mut bytes = vec![0; dev.len_bytes() as usize];
     dev.read_at(0, &mut bytes).unwrap();
     let mem = MemDevice::new(bytes.len() as u64);
@@ -361,7 +361,7 @@ fn double_names_and_holes_have_no_index() {
         let mut data = ip.write();
         ip.dir.drop_index();
         data.d.db[1] = 0;
-        fs.0.table.alloc().cache.forget_file(ip.ino, 1..=1);
+        fs.0.table.ump.cache.forget_file(ip.ino, 1..=1);
     }
     assert!(!agree(&fs, &d));
     assert!(with_dir(&fs, &d, |d| fs.0.table.bmap(&ip, d.data, Lbn(1))).unwrap().is_none());

@@ -34,7 +34,7 @@ pub(crate) fn shrink(d: &mut DirMut<'_>, slot: &Slot) -> Result<()> {
 
 /// After a removal: cuts off the empty end, where the switch asks for it and the index knows it.
 pub(super) fn after_removal(d: &mut DirMut<'_>) {
-    if d.table.dirhash().tunables().dir_truncate() == DirTruncate::Create {
+    if d.table.ump.dirhash.tunables().dir_truncate() == DirTruncate::Create {
         return;
     }
     let end = hashed::end_useful(d.shared());

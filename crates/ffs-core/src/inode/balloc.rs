@@ -137,7 +137,7 @@ impl InodeTable {
         let path = bmap::path(g, lbn).ok_or(Error::TooBig)?;
         let end = end.max(data.d.size);
         // Pinned: what changes here can be reported without a read that may fail.
-        let _inode_block = self.inode_block(ip.ino)?;
+        let _inode_block = self.ump.inode_block(ip.ino)?;
         let grown = self.take_previous(ip, data, lbn, reserve)?;
         let made = match path {
             Path::Direct(i) => self.balloc_direct(ip, data, i, end, keep, reserve),
@@ -195,12 +195,12 @@ impl InodeTable {
         let what =
             if data.d.is_dir() { BlockContent::DirectoryExtended } else { BlockContent::Data };
         let (buf, then) = self.settle(ip, data, grown, true, what);
-        let written = self.cache().apply(&buf, then);
+        let written = self.ump.cache.apply(&buf, then);
         if written.is_err() {
             // A policy that waits for content keeps no account of the claim.
             let len = (grown.old.frags * self.g().fsize) as usize;
-            self.cache().relocate(&buf, grown.old.at, len, || ());
-            self.cache().dirty(&buf);
+            self.ump.cache.relocate(&buf, grown.old.at, len, || ());
+            self.ump.cache.dirty(&buf);
         }
         written
     }
@@ -231,7 +231,7 @@ impl InodeTable {
         match undo {
             Undo::Nothing => {}
             Undo::Direct(i, run) => {
-                self.alloc
+                self.ump
                     .ordering
                     .notify(Event::PointerCancelled { slot: PtrSlot::Direct(ip.ino, i), new: run });
                 self.set_direct(data, i, FragNo::HOLE);
@@ -272,7 +272,7 @@ impl InodeTable {
                 return Err(self.beyond_end(ip, old));
             }
             let at =
-                self.alloc.alloc_frags(ip.ino, self.pref_direct(ip, data, i), want, reserve)?;
+                self.ump.alloc.alloc_frags(ip.ino, self.pref_direct(ip, data, i), want, reserve)?;
             let what = match (data.d.is_dir(), i) {
                 (true, 0) => BlockContent::DirectoryBody,
                 (true, _) => BlockContent::DirectoryGrowth,
@@ -282,7 +282,7 @@ impl InodeTable {
             let buf = self.new_block(ip, data, lbn, run, keep);
             let slot = PtrSlot::Direct(ip.ino, i);
             let then = self
-                .alloc
+                .ump
                 .ordering
                 .notify(Event::PointerSet {
                     slot,
@@ -321,7 +321,7 @@ impl InodeTable {
             self.data_block(ip, data, lbn, at)?
         } else {
             let len = self.g().blksize(data.d.size, lbn) as usize;
-            self.cache().getblk(data_key(ip.ino, lbn), data.buf_kind(), at, len, false)
+            self.ump.cache.getblk(data_key(ip.ino, lbn), data.buf_kind(), at, len, false)
         };
         Ok(Granted { buf, then: Disposition::Delay })
     }
@@ -344,10 +344,10 @@ impl InodeTable {
         let buf = if keep {
             Some(self.data_block(ip, data, lbn, at)?)
         } else {
-            self.cache().incore(data_key(ip.ino, lbn))
+            self.ump.cache.incore(data_key(ip.ino, lbn))
         };
         let pref = self.pref_direct(ip, data, i);
-        let at = self.alloc.realloc_frags(ip.ino, old, want, pref, reserve)?;
+        let at = self.ump.alloc.realloc_frags(ip.ino, old, want, pref, reserve)?;
         self.set_direct(data, i, at);
         self.charge(data, want - have);
         Ok(Grown { index: i, buf, old, new: FragRun { at, frags: want } })
@@ -367,7 +367,7 @@ impl InodeTable {
         let Grown { index, old, new, .. } = *grown;
         let slot = PtrSlot::Direct(ip.ino, index);
         let claim = |key| {
-            self.alloc
+            self.ump
                 .ordering
                 .notify(Event::PointerSet { slot, new, old: Some(old), content: what, block: key })
                 .disposition
@@ -375,7 +375,7 @@ impl InodeTable {
         match &grown.buf {
             Some(buf) => {
                 let len = (new.frags * self.g().fsize) as usize;
-                let then = self.cache().relocate(buf, new.at, len, || claim(buf.key));
+                let then = self.ump.cache.relocate(buf, new.at, len, || claim(buf.key));
                 (buf.clone(), then)
             }
             None => {
@@ -437,7 +437,7 @@ impl InodeTable {
         taken.claims.push((slot, run));
         let block = data_key(ip.ino, lbn);
         let then = self
-            .alloc
+            .ump
             .ordering
             .notify(Event::PointerSet { slot, new: run, old: None, content: what, block })
             .disposition;
@@ -450,7 +450,7 @@ impl InodeTable {
         match &chain.parent.block {
             Some((buf, _)) => {
                 set_pointer(self.g(), &mut buf.write().bytes, chain.parent.index, 0);
-                self.cache().dirty(buf);
+                self.ump.cache.dirty(buf);
             }
             None => {
                 if let Some(p) = data.d.ib.get_mut(chain.parent.index) {
@@ -459,7 +459,7 @@ impl InodeTable {
             }
         }
         for &(slot, run) in taken.claims.iter().rev() {
-            self.alloc.ordering.notify(Event::PointerCancelled { slot, new: run });
+            self.ump.ordering.notify(Event::PointerCancelled { slot, new: run });
         }
         for (node, _) in &chain.missing {
             self.forget_indirect(ip, *node);
@@ -514,7 +514,8 @@ impl InodeTable {
                 after_indirect: taken.last().copied(),
                 ..self.query(ip, data, lbn)
             };
-            let at = self.alloc.alloc_frags(ip.ino, self.alloc.blkpref(&q), frag, reserve)?;
+            let at =
+                self.ump.alloc.alloc_frags(ip.ino, self.ump.alloc.blkpref(&q), frag, reserve)?;
             taken.push(at);
         }
         let (index, prev) = match (chain.missing.last(), &chain.parent) {
@@ -529,7 +530,7 @@ impl InodeTable {
         let single = data.d.ib.first().copied().filter(|_| lbn.0 == NDADDR as u64);
         let after = taken.last().copied().or_else(|| self.plausible(single?));
         let q = PrefQuery { index, prev, after_indirect: after, ..self.query(ip, data, lbn) };
-        let at = self.alloc.alloc_frags(ip.ino, self.alloc.blkpref(&q), frag, reserve)?;
+        let at = self.ump.alloc.alloc_frags(ip.ino, self.ump.alloc.blkpref(&q), frag, reserve)?;
         taken.push(at);
         Ok(at)
     }
@@ -547,10 +548,10 @@ impl InodeTable {
         let mut slot = slot_of(ip, parent);
         for n in nodes {
             let key = BufKey::File(ip.ino, n.node.name());
-            let buf = self.cache().getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
+            let buf = self.ump.cache.getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
             let run = FragRun { at: n.at, frags: g.frag };
             let then = self
-                .alloc
+                .ump
                 .ordering
                 .notify(Event::PointerSet {
                     slot,
@@ -561,7 +562,7 @@ impl InodeTable {
                 })
                 .disposition;
             claims.push((slot, run));
-            self.cache().apply(&buf, then)?;
+            self.ump.cache.apply(&buf, then)?;
             slot = indirect_slot(ip, n.node.name(), n.index);
         }
         Ok(())
@@ -582,7 +583,7 @@ impl InodeTable {
         let mut changed: SmallVec<[BufRef; 4]> = SmallVec::new();
         for n in nodes.iter().rev() {
             let key = BufKey::File(ip.ino, n.node.name());
-            let buf = self.cache().getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
+            let buf = self.ump.cache.getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
             set_pointer(g, &mut buf.write().bytes, n.index, raw(below));
             changed.push(buf);
             below = n.at;
@@ -599,12 +600,12 @@ impl InodeTable {
             }
         }
         for buf in &changed {
-            self.cache().dirty(buf);
+            self.ump.cache.dirty(buf);
         }
         for buf in &changed {
-            self.cache().apply(
+            self.ump.cache.apply(
                 buf,
-                self.alloc
+                self.ump
                     .ordering
                     .notify(Event::IndirectUpdated { ino: ip.ino, content: what })
                     .disposition,
@@ -623,7 +624,7 @@ impl InodeTable {
         zero: bool,
     ) -> BufRef {
         let len = (run.frags * self.g().fsize) as usize;
-        self.cache().getblk(data_key(ip.ino, lbn), data.buf_kind(), run.at, len, zero)
+        self.ump.cache.getblk(data_key(ip.ino, lbn), data.buf_kind(), run.at, len, zero)
     }
 
     fn set_direct(&self, data: &mut InodeData, i: usize, at: FragNo) {

@@ -204,7 +204,7 @@ impl InodeTable {
         s: Structure,
     ) -> Result<Option<FragNo>> {
         let run = self.g().check_run(raw, frags, s, place(ip.ino));
-        run.map_err(|e| self.cache().damaged(e))
+        run.map_err(|e| self.ump.cache.damaged(e))
     }
 
     /// The buffer of an indirect block that pointer `raw` names.
@@ -213,7 +213,7 @@ impl InodeTable {
         let at = self.checked_run(ip, raw, g.frag, Structure::IndirectBlock)?;
         let at = at.unwrap_or(FragNo::HOLE);
         let key = BufKey::File(ip.ino, node.name());
-        self.cache().bread(key, BufKind::Indirect, at, g.bsize as usize)
+        self.ump.cache.bread(key, BufKind::Indirect, at, g.bsize as usize)
     }
 
     /// The block's buffer: a whole block, or the fragments there are. `None` for a hole and beyond
@@ -236,12 +236,12 @@ impl InodeTable {
     /// The block's buffer if it is in memory.
     #[inline]
     pub(crate) fn cached_block(&self, ip: &Inode, lbn: Lbn) -> Option<BufRef> {
-        self.cache().incore(data_key(ip.ino, lbn))
+        self.ump.cache.incore(data_key(ip.ino, lbn))
     }
 
     /// The `len` bytes at `at` of block `lbn` will be needed.
     pub(crate) fn prefetch_block(&self, ip: &Inode, lbn: Lbn, at: u32, len: u32) {
-        self.cache().prefetch(data_key(ip.ino, lbn), at as usize, len as usize);
+        self.ump.cache.prefetch(data_key(ip.ino, lbn), at as usize, len as usize);
     }
 
     /// The buffer of data block `lbn` at `at`.
@@ -253,13 +253,13 @@ impl InodeTable {
         at: FragNo,
     ) -> Result<BufRef> {
         let len = self.g().blksize(data.d.size, lbn) as usize;
-        self.cache().bread(data_key(ip.ino, lbn), data.buf_kind(), at, len)
+        self.ump.cache.bread(data_key(ip.ino, lbn), data.buf_kind(), at, len)
     }
 
     pub(super) fn bad_size(&self, ip: &Inode, data: &InodeData) -> Error {
         let want = "what the block map can address";
         let e = Error::corrupt(Structure::Inode, place(ip.ino), "size", data.d.size, want);
-        self.cache().damaged(e)
+        self.ump.cache.damaged(e)
     }
 }
 

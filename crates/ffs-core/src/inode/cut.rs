@@ -175,7 +175,7 @@ impl InodeTable {
     /// written without them would count as written, while the device shows them still.
     fn shorten(&self, Shorter { buf, old, new }: &Shorter) -> Detached {
         let at = buf.read().addr;
-        self.cache().relocate(buf, at, *new as usize, || ());
+        self.ump.cache.relocate(buf, at, *new as usize, || ());
         let fsize = self.g().fsize;
         Detached::data(raw(at.plus((new / fsize).into())), (old - new) / fsize)
     }
@@ -215,11 +215,11 @@ impl InodeTable {
         let last = usize::try_from(plan.range.start().wrapping_sub(1)).ok();
         if is_hole {
             for (i, run) in cleared {
-                self.alloc.ordering.notify(Event::HolePunched { ino: ip.ino, index: i, old: run });
+                self.ump.ordering.notify(Event::HolePunched { ino: ip.ino, index: i, old: run });
             }
         } else if !data.d.is_dir() {
             let last = last.filter(|&last| last < NDADDR);
-            self.alloc.ordering.notify(Event::InodeTruncated {
+            self.ump.ordering.notify(Event::InodeTruncated {
                 ino: ip.ino,
                 last,
                 size,
@@ -249,7 +249,7 @@ impl InodeTable {
                 }
                 if out.len() > found {
                     let (name, entries) = (part.node.name(), part.entries.clone());
-                    self.alloc.ordering.notify(Event::IndirectTruncated {
+                    self.ump.ordering.notify(Event::IndirectTruncated {
                         ino: ip.ino,
                         block: name,
                         entries,
@@ -259,11 +259,11 @@ impl InodeTable {
             }
             if out.len() > found {
                 let then = self
-                    .alloc
+                    .ump
                     .ordering
                     .notify(Event::BlockTruncated { ino: ip.ino, block: part.buf.key })
                     .disposition;
-                self.cache().apply(&part.buf, then)?;
+                self.ump.cache.apply(&part.buf, then)?;
             }
         }
         Ok(())
@@ -282,7 +282,7 @@ impl InodeTable {
         partial: &[i64],
         snapshot: bool,
     ) -> Freed {
-        let ordering = &self.alloc.ordering;
+        let ordering = &self.ump.ordering;
         let later = match ordering.notify(Event::BlocksReleased { ino: ip.ino }).free {
             FreeWhen::Now => None,
             FreeWhen::Later => Some(Vec::new()),
@@ -295,7 +295,7 @@ impl InodeTable {
             ordering.notify(Event::BlocksFreed { ino: ip.ino, runs, partial });
         }
         if freed.bad > 0 {
-            self.cache().note_trouble();
+            self.ump.cache.note_trouble();
         }
         freed
     }
@@ -321,7 +321,7 @@ impl InodeTable {
         }
         let run = FragRun { at, frags: d.frags };
         let result = match &mut freed.later {
-            None => self.alloc.free_frags(run),
+            None => self.ump.alloc.free_frags(run),
             Some(runs) => {
                 gather(runs, run);
                 Ok(())
@@ -348,20 +348,20 @@ impl InodeTable {
 
     /// Forgets the buffers of the blocks of `ip` that `range` names, changes and all.
     pub(super) fn forget_blocks(&self, ip: &Inode, range: RangeInclusive<i64>) {
-        self.cache().forget_file(ip.ino, range.clone());
-        self.alloc.ordering.notify(Event::BuffersDiscarded { ino: ip.ino, blocks: range });
+        self.ump.cache.forget_file(ip.ino, range.clone());
+        self.ump.ordering.notify(Event::BuffersDiscarded { ino: ip.ino, blocks: range });
     }
 
     /// Forgets the buffer of an indirect block.
     pub(super) fn forget_indirect(&self, ip: &Inode, node: Node) {
         let name = node.name();
-        self.cache().forget(BufKey::File(ip.ino, name));
-        self.alloc.ordering.notify(Event::BuffersDiscarded { ino: ip.ino, blocks: name..=name });
+        self.ump.cache.forget(BufKey::File(ip.ino, name));
+        self.ump.ordering.notify(Event::BuffersDiscarded { ino: ip.ino, blocks: name..=name });
     }
 
     /// Frees the old place of a block that a claim moved, when the ordering policy allows it.
     pub(super) fn free_replaced(&self, old: FragRun) {
-        match self.alloc.ordering.notify(Event::BlockReplaced).free {
+        match self.ump.ordering.notify(Event::BlockReplaced).free {
             FreeWhen::Now => self.free_quietly(old),
             FreeWhen::Later => {}
         }
@@ -369,9 +369,9 @@ impl InodeTable {
 
     /// Frees a run that nothing ever named; if that fails the run stays allocated until fsck.
     pub(super) fn free_quietly(&self, run: FragRun) {
-        if self.alloc.free_frags(run).is_err() {
-            add(&self.cache().counters.frees_failed, run.frags.into());
-            self.cache().note_trouble();
+        if self.ump.alloc.free_frags(run).is_err() {
+            add(&self.ump.cache.counters.frees_failed, run.frags.into());
+            self.ump.cache.note_trouble();
         }
     }
 

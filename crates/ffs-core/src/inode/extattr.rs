@@ -149,10 +149,10 @@ impl InodeTable {
                 let want = "the address of a block";
                 let (s, place) = (Structure::ExtAttr, place(ip.ino));
                 let e = Error::corrupt(s, place, "block pointer", p, want);
-                return Err(self.cache().damaged(e));
+                return Err(self.ump.cache.damaged(e));
             };
             let len = (frags * g.fsize) as usize;
-            let buf = self.cache().bread(key(ip, i), BufKind::Data, at, len)?;
+            let buf = self.ump.cache.bread(key(ip, i), BufKind::Data, at, len)?;
             area.extend_from_slice(&buf.read().bytes);
         }
         area.truncate(data.d.extsize as usize);
@@ -168,13 +168,13 @@ impl InodeTable {
         reserve: Reserve,
     ) -> Result<()> {
         let size = u32::try_from(area.len()).map_err(|_| Error::NoSpace)?;
-        let _inode_block = self.inode_block(ip.ino)?;
+        let _inode_block = self.ump.inode_block(ip.ino)?;
         let places = self.ext_places(ip, size, reserve)?;
         if let Err(e) = self.write_ext(ip, area, &places) {
             self.unwrite_ext(ip, &places);
             return Err(e);
         }
-        self.alloc.ordering.notify(Event::ExtAttrReplaced {
+        self.ump.ordering.notify(Event::ExtAttrReplaced {
             ino: ip.ino,
             old: data.d.extb,
             old_size: data.d.extsize,
@@ -197,7 +197,7 @@ impl InodeTable {
             let buf = self.fill_ext(ip, i, part, run);
             let slot = PtrSlot::ExtAttr(ip.ino, i);
             let then = self
-                .alloc
+                .ump
                 .ordering
                 .notify(Event::PointerSet {
                     slot,
@@ -207,7 +207,7 @@ impl InodeTable {
                     block: buf.key,
                 })
                 .disposition;
-            result = result.and(self.cache().apply(&buf, then));
+            result = result.and(self.ump.cache.apply(&buf, then));
         }
         result
     }
@@ -215,7 +215,7 @@ impl InodeTable {
     /// Gives up new places of the area.
     fn unwrite_ext(&self, ip: &Inode, places: &[FragRun]) {
         for (i, run) in places.iter().enumerate().rev() {
-            self.alloc
+            self.ump
                 .ordering
                 .notify(Event::PointerCancelled { slot: PtrSlot::ExtAttr(ip.ino, i), new: *run });
         }
@@ -226,7 +226,7 @@ impl InodeTable {
     /// The buffer of block `i` of the area, at `run`, holding `part` and zeros.
     fn fill_ext(&self, ip: &Inode, i: usize, part: &[u8], run: FragRun) -> BufRef {
         let len = (run.frags * self.g().fsize) as usize;
-        let buf = self.cache().getblk(key(ip, i), BufKind::Data, run.at, len, true);
+        let buf = self.ump.cache.getblk(key(ip, i), BufKind::Data, run.at, len, true);
         if let Some(to) = buf.write().bytes.get_mut(..part.len()) {
             to.copy_from_slice(part);
         }
@@ -251,7 +251,7 @@ impl InodeTable {
                 break;
             }
             let pref = places.last().map(|r| r.at.plus(r.frags.into()));
-            match self.alloc.alloc_frags(ip.ino, pref, frags, reserve) {
+            match self.ump.alloc.alloc_frags(ip.ino, pref, frags, reserve) {
                 Ok(at) => places.push(FragRun { at, frags }),
                 Err(e) => {
                     for run in places {

@@ -39,19 +39,19 @@ type Standing = (usize, Pending);
 
 impl InodeTable {
     fn standing(&self) -> Standing {
-        (self.cache().dirty_count(), self.progress())
+        (self.ump.cache.dirty_count(), self.progress())
     }
 
     /// How far the policy is.
     pub(super) fn progress(&self) -> Pending {
-        Pending { steps: 0, ..self.alloc.ordering.pending() }
+        Pending { steps: 0, ..self.ump.ordering.pending() }
     }
 
     /// The readiest of `bufs`, and how ready they are.
     pub(super) fn readiest(&self, bufs: Vec<BufRef>) -> (Readiness, Vec<BufRef>) {
         let mut best = (Readiness::Held, Vec::new());
         for buf in bufs {
-            let ready = self.alloc.ordering.readiness(buf.key, buf.kind);
+            let ready = self.ump.ordering.readiness(buf.key, buf.kind);
             if ready < best.0 {
                 best = (ready, Vec::new());
             }
@@ -66,14 +66,14 @@ impl InodeTable {
     fn write_readiest(&self, bufs: Vec<BufRef>) -> Written {
         match self.readiest(bufs) {
             (Readiness::Held, _) => Written::default(),
-            (Readiness::Whole | Readiness::Partial, bufs) => self.cache().write_bufs(bufs),
+            (Readiness::Whole | Readiness::Partial, bufs) => self.ump.cache.write_bufs(bufs),
         }
     }
 
     /// Flushes the device at the end of a pass.
     pub(super) fn end_pass(&self) -> Result<()> {
-        bump(&self.cache().counters.epochs);
-        self.cache().flush_device()
+        bump(&self.ump.cache.counters.epochs);
+        self.ump.cache.flush_device()
     }
 
     /// Passes over all dirty buffers until `done` and, with `whole`, each that was dirty at the
@@ -88,9 +88,9 @@ impl InodeTable {
     ) -> Result<bool> {
         let mut failed: BTreeSet<BufKey> = BTreeSet::new();
         let (mut result, mut idle) = (Ok(()), 0);
-        let mut owed = if whole { self.cache().dirty_bufs() } else { Vec::new() };
+        let mut owed = if whole { self.ump.cache.dirty_bufs() } else { Vec::new() };
         for _ in 0..most {
-            let mut bufs = self.cache().dirty_bufs();
+            let mut bufs = self.ump.cache.dirty_bufs();
             bufs.retain(|b| !failed.contains(&b.key));
             let (before, nothing) = (self.standing(), bufs.is_empty());
             let (ready, mut bufs) = self.readiest(bufs);
@@ -99,8 +99,8 @@ impl InodeTable {
             }
             // What an image leaves out the policy knows of.
             let tried: BTreeSet<BufKey> = bufs.iter().map(|b| b.key).collect();
-            owed.retain(|b| !tried.contains(&b.key) && self.cache().is_dirty(b));
-            let mut written = self.cache().write_bufs(bufs);
+            owed.retain(|b| !tried.contains(&b.key) && self.ump.cache.is_dirty(b));
+            let mut written = self.ump.cache.write_bufs(bufs);
             failed.extend(written.failed.drain(..));
             result = result.and(written.result());
             if let Err(e) = self.end_pass() {
@@ -125,7 +125,7 @@ impl InodeTable {
 
     /// Whether the policy has finished everything.
     fn finished(&self) -> bool {
-        let p = self.alloc.ordering.pending();
+        let p = self.ump.ordering.pending();
         p.deps == 0 && p.frags == 0 && p.inodes == 0 && !self.work_waits()
     }
 
@@ -144,7 +144,7 @@ impl InodeTable {
     /// # Errors
     /// As there.
     pub(crate) fn sync_alone(&self) -> Result<()> {
-        let done = || self.finished() && self.cache().dirty_count() == 0;
+        let done = || self.finished() && self.ump.cache.dirty_count() == 0;
         self.passes(u32::MAX, (true, true), done).map(drop)
     }
 
@@ -155,29 +155,29 @@ impl InodeTable {
     /// The device's.
     pub(crate) fn write_due(&self) -> Result<()> {
         let delays = self.delays();
-        let mut result = self.write_holders(self.cache().due(delays));
+        let mut result = self.write_holders(self.ump.cache.due(delays));
         for _ in 0..FEW_PASSES {
-            let (ready, bufs) = self.readiest(self.cache().due(delays));
+            let (ready, bufs) = self.readiest(self.ump.cache.due(delays));
             if ready != Readiness::Whole {
                 break;
             }
-            result = result.and(self.cache().write_bufs(bufs).result());
+            result = result.and(self.ump.cache.write_bufs(bufs).result());
             self.end_pass()?;
             result = result.and(self.run_work(usize::MAX).1);
             if result.is_err() {
                 break;
             }
         }
-        let late = self.cache().due(delays.later(GRACE));
+        let late = self.ump.cache.due(delays.later(GRACE));
         if !late.is_empty() && result.is_ok() {
             result = self.write_readiest(late).result();
             self.end_pass()?;
         }
         result = result.and(self.run_work(usize::MAX).1);
         let half = self.most_records() / 2;
-        if result.is_ok() && self.alloc.ordering.deps() > half {
+        if result.is_ok() && self.ump.ordering.deps() > half {
             let ahead =
-                self.passes(FEW_PASSES, (false, false), || self.alloc.ordering.deps() <= half);
+                self.passes(FEW_PASSES, (false, false), || self.ump.ordering.deps() <= half);
             result = ahead.map(drop);
         }
         result
@@ -188,13 +188,13 @@ impl InodeTable {
     /// # Errors
     /// The device's.
     pub(crate) fn write_oldest(&self) -> Result<()> {
-        let oldest = self.readiest(self.cache().oldest_dirty());
+        let oldest = self.readiest(self.ump.cache.oldest_dirty());
         let (ready, bufs) = match oldest {
             (Readiness::Whole, bufs) => (Readiness::Whole, bufs),
-            _ => self.readiest(self.cache().dirty_bufs()),
+            _ => self.readiest(self.ump.cache.dirty_bufs()),
         };
         if ready != Readiness::Held {
-            self.cache().write_bufs(bufs).result()?;
+            self.ump.cache.write_bufs(bufs).result()?;
         }
         self.end_pass()?;
         self.run_work(usize::MAX).1
@@ -204,19 +204,19 @@ impl InodeTable {
     /// made there is always some, and the group that waits for it would wait until they are not.
     fn write_holders(&self, due: Vec<BufRef>) -> Result<()> {
         let keys: BTreeSet<BufKey> =
-            due.iter().flat_map(|b| self.alloc.ordering.held_by(b.key)).collect();
+            due.iter().flat_map(|b| self.ump.ordering.held_by(b.key)).collect();
         let bufs: Vec<BufRef> =
-            keys.into_iter().filter_map(|key| self.cache().dirty_buf(key)).collect();
+            keys.into_iter().filter_map(|key| self.ump.cache.dirty_buf(key)).collect();
         if bufs.is_empty() {
             return Ok(());
         }
-        let written = self.cache().write_bufs(bufs).result();
+        let written = self.ump.cache.write_bufs(bufs).result();
         self.end_pass()?;
         written
     }
 
     fn delays(&self) -> Delays {
-        let t = &self.alloc.tunables;
+        let t = &self.ump.tunables;
         let seconds = |n: u64| i64::try_from(n).unwrap_or(i64::MAX / 2);
         Delays {
             file: seconds(t.filedelay()),
@@ -227,7 +227,7 @@ impl InodeTable {
     }
 
     fn most_records(&self) -> u64 {
-        let t = &self.alloc.tunables;
+        let t = &self.ump.tunables;
         t.max_softdeps().or(|| t.maxvnodes().saturating_mul(RECORDS_PER_VNODE))
     }
 
@@ -238,7 +238,7 @@ impl InodeTable {
     /// The device's, if as much is outstanding still: what is outstanding must not grow for ever.
     pub(crate) fn relieve(&self) -> Result<()> {
         let most = self.most_records();
-        let outstanding = || self.alloc.ordering.deps();
+        let outstanding = || self.ump.ordering.deps();
         if outstanding() <= most {
             return Ok(());
         }
@@ -246,7 +246,7 @@ impl InodeTable {
         if outstanding() <= most {
             return Ok(());
         }
-        bump(&self.cache().counters.softdep_waits);
+        bump(&self.ump.cache.counters.softdep_waits);
         let enough = most - most / 10;
         match self.passes(u32::MAX, (false, false), || outstanding() <= enough) {
             Err(e) if outstanding() > most => Err(e),
@@ -274,12 +274,12 @@ impl InodeTable {
 
     fn write_while_too_dirty(&self, work: bool) -> Result<()> {
         for _ in 0..FEW_PASSES {
-            if !self.cache().too_dirty() {
+            if !self.ump.cache.too_dirty() {
                 break;
             }
             let before = self.standing();
-            let written = self.write_readiest(self.cache().dirty_bufs());
-            if !self.cache().too_dirty() {
+            let written = self.write_readiest(self.ump.cache.dirty_bufs());
+            if !self.ump.cache.too_dirty() {
                 break;
             }
             written.result()?;
@@ -296,11 +296,11 @@ impl InodeTable {
     /// The caller holds no lock but the gate.
     pub(crate) fn reclaim(&self) -> bool {
         let outstanding =
-            || self.will_be_free() != (0, 0) || self.alloc.ordering.pending().removals > 0;
+            || self.will_be_free() != (0, 0) || self.ump.ordering.pending().removals > 0;
         if !outstanding() {
             return false;
         }
-        bump(&self.cache().counters.space_requests);
+        bump(&self.ump.cache.counters.space_requests);
         // What fails here is told by those who wait for it; the caller only wants space.
         drop(self.passes(SHARED_PASSES, (false, false), || !outstanding()));
         true

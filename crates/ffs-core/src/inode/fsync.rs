@@ -118,7 +118,7 @@ impl InodeTable {
     /// # Errors
     /// The device's.
     pub(crate) fn fsync(&self, ip: &Inode, data_only: bool) -> Result<()> {
-        if self.is_read_only() {
+        if self.ump.is_read_only() {
             return Ok(());
         }
         if !data_only {
@@ -161,18 +161,18 @@ impl InodeTable {
     /// Names entered for `ino` from now on are in no image until [`InodeTable::let_name_go`].
     pub(crate) fn hold_name(&self, ino: Ino) {
         self.fsyncs.state.lock().held += 1;
-        self.alloc.ordering.notify(Event::NameBarrierBegin { ino });
+        self.ump.ordering.notify(Event::NameBarrierBegin { ino });
     }
 
     /// All is reported that the names wait for.
     pub(crate) fn let_name_go(&self, ino: Ino) {
-        self.alloc.ordering.notify(Event::NameBarrierEnd { ino });
+        self.ump.ordering.notify(Event::NameBarrierEnd { ino });
         self.fsyncs.state.lock().held -= 1;
         self.fsyncs.changed.notify_all();
     }
 
     fn older_names(&self) -> OlderNames {
-        match self.alloc.tunables.fsync() {
+        match self.ump.tunables.fsync() {
             FsyncScope::All => OlderNames::All,
             FsyncScope::File => OlderNames::MovedDirectories,
         }
@@ -277,7 +277,7 @@ impl InodeTable {
             let Some(which) = r.older.take() else { continue };
             let known = points.iter().find(|(of, _)| *of == which).map(|(_, point)| *point);
             r.point = known.unwrap_or_else(|| {
-                let point = self.alloc.ordering.begin_sync_point(which);
+                let point = self.ump.ordering.begin_sync_point(which);
                 points.push((which, point));
                 point
             });
@@ -286,7 +286,7 @@ impl InodeTable {
 
     /// Takes out what is reached, or has failed.
     fn take_done(&self, open: &mut BTreeMap<u64, Request>) -> Vec<(u64, Result<()>)> {
-        let reached = |goal| self.alloc.ordering.is_durable(goal);
+        let reached = |goal| self.ump.ordering.is_durable(goal);
         let is_done = |r: &Request| {
             r.error.is_some()
                 || r.left.is_done()
@@ -303,14 +303,14 @@ impl InodeTable {
         if let Some(point) = request.point
             && !open.values().any(|r| r.point == request.point)
         {
-            self.alloc.ordering.end_sync_point(point);
+            self.ump.ordering.end_sync_point(point);
         }
         Some(request.error.map_or(Ok(()), Err))
     }
 
     /// What there is to be written of a file.
     fn unsynced(&self, ip: &Inode, inode: bool) -> Left {
-        let (g, cache) = (self.g(), self.cache());
+        let (g, cache) = (self.g(), &self.ump.cache);
         let block = |at| inode.then(|| cache.dirty_buf(BufKey::Meta(at))).flatten();
         Left {
             own: cache.dirty_of(ip.ino),
@@ -339,7 +339,7 @@ impl InodeTable {
         let (own, other): (Vec<_>, Vec<_>) = chosen.into_iter().partition(of_file);
         let mut images = 0;
         for bufs in [own, other] {
-            let written = self.cache().write_bufs(bufs.clone());
+            let written = self.ump.cache.write_bufs(bufs.clone());
             images += written.images;
             for r in requests.iter_mut() {
                 r.left.strike(&bufs, &written.kept);
@@ -358,7 +358,7 @@ impl InodeTable {
 
     /// What is left of a request, and what brings its goals nearer.
     fn wanted(&self, r: &mut Request) -> BTreeMap<BufKey, BufRef> {
-        let (cache, ordering) = (self.cache(), &self.alloc.ordering);
+        let (cache, ordering) = (&self.ump.cache, &self.ump.ordering);
         r.left.own.retain(|b| cache.is_dirty(b));
         let some = r.left.own.iter().chain(&r.left.inode).chain(&r.left.group).cloned();
         let mut keys = ordering.blocks_to_write(r.goal);

@@ -71,7 +71,7 @@ impl InodeTable {
         if off >= end {
             return Ok(());
         }
-        let _inode_block = self.inode_block(ip.ino)?;
+        let _inode_block = self.ump.inode_block(ip.ino)?;
         let first = Lbn(off.div_ceil(g.bsize.into()));
         let past = g.lblkno(end).min(g.lblkno(data.d.size - 1));
         let plan = match past.0.checked_sub(1).map(Lbn) {
@@ -113,7 +113,7 @@ impl InodeTable {
     ) -> Result<()> {
         only_regular(data)?;
         let end = self.range_end(data, off, len)?;
-        let _inode_block = self.inode_block(ip.ino)?;
+        let _inode_block = self.ump.inode_block(ip.ino)?;
         self.zero_gap(ip, data, end)?;
         let before = Before::of(data);
         let mut at = off;
@@ -152,7 +152,7 @@ impl InodeTable {
         if off >= end {
             return Ok(());
         }
-        let _inode_block = self.inode_block(ip.ino)?;
+        let _inode_block = self.ump.inode_block(ip.ino)?;
         self.zero_gap(ip, data, end)?;
         let before = Before::of(data);
         let result = self.fill_holes(ip, data, off, end, reserve);
@@ -180,7 +180,7 @@ impl InodeTable {
             let upto = end.max(data.d.size).min(g.lblktosize(lbn.plus(1)));
             let size = (upto - g.lblktosize(lbn)) as u32;
             let granted = self.balloc(ip, data, lbn, size, true, reserve)?;
-            self.cache().apply(&granted.buf, granted.then)?;
+            self.ump.cache.apply(&granted.buf, granted.then)?;
             drop(granted);
             self.throttle_within()?;
             lbn = lbn.plus(1);

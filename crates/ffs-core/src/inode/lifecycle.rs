@@ -32,7 +32,7 @@ impl InodeTable {
     ) -> Result<Arc<Inode>> {
         let is_dir = FileType::of_mode(mode) == Some(FileType::Directory);
         let (ino, old) = self.take_free_inode(parent, is_dir)?;
-        let now = self.now();
+        let now = self.ump.now();
         let d = Dinode {
             mode,
             nlink: if is_dir { 2 } else { 1 },
@@ -56,7 +56,7 @@ impl InodeTable {
     fn take_free_inode(&self, parent: &ParentDir, is_dir: bool) -> Result<(Ino, u32)> {
         let mut in_use = None;
         for _ in 0..MAX_MISMARKED {
-            let ino = match self.alloc.alloc_inode(parent, is_dir) {
+            let ino = match self.ump.alloc.alloc_inode(parent, is_dir) {
                 Ok(ino) => ino,
                 Err(e) => return Err(in_use.unwrap_or(e)),
             };
@@ -66,10 +66,10 @@ impl InodeTable {
                     let (s, found) = (Structure::Inode, format!("{:#o}", old.mode));
                     let want = "0, as the cylinder group marks the inode free";
                     let e = Error::corrupt(s, place(ino), "mode", found, want);
-                    in_use = Some(self.cache().damaged(e));
+                    in_use = Some(self.ump.cache.damaged(e));
                 }
                 Err(e) => {
-                    self.alloc.free_inode(ino, is_dir)?;
+                    self.ump.alloc.free_inode(ino, is_dir)?;
                     return Err(e);
                 }
             }
@@ -79,7 +79,7 @@ impl InodeTable {
 
     /// What an inode's block says of it, unchecked.
     fn last_dinode(&self, ino: Ino) -> Result<Dinode> {
-        let block = self.inode_block(ino)?;
+        let block = self.ump.inode_block(ino)?;
         let block = block.read();
         let bytes = block.bytes.get(self.g().ino_to_fsbo(ino)..).unwrap_or(&[]);
         Ok(Dinode::decode(self.g(), bytes))
@@ -88,7 +88,7 @@ impl InodeTable {
     /// A generation that the number's last file did not have; never 0.
     fn next_generation(&self, old: u32) -> u32 {
         match old.wrapping_add(1) {
-            0 | 1 => self.alloc.rng.next_u32() | 1,
+            0 | 1 => self.ump.alloc.rng.next_u32() | 1,
             next => next,
         }
     }
@@ -106,8 +106,8 @@ impl InodeTable {
         self.update(ip, data, InodeChange::Free)?;
         self.leave(ip);
         let freed =
-            match self.alloc.ordering.notify(Event::InodeReleased { ino: ip.ino, was_dir }).free {
-                FreeWhen::Now => self.alloc.free_inode(ip.ino, was_dir),
+            match self.ump.ordering.notify(Event::InodeReleased { ino: ip.ino, was_dir }).free {
+                FreeWhen::Now => self.ump.alloc.free_inode(ip.ino, was_dir),
                 FreeWhen::Later => Ok(()),
             };
         emptied.and(freed)

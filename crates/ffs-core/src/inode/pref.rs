@@ -12,7 +12,7 @@ impl InodeTable {
         let prev = i.checked_sub(1).and_then(|k| data.d.db.get(k)).copied().unwrap_or(0);
         let prev = self.plausible(prev);
         let q = PrefQuery { index: i, prev, ..self.query(ip, data, Lbn(i as u64)) };
-        self.alloc.blkpref(&q)
+        self.ump.alloc.blkpref(&q)
     }
 
     /// A preference query about `lbn` that knows nothing but the inode.

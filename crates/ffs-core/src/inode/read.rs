@@ -48,7 +48,7 @@ impl InodeTable {
         let (lbn, skip) = (g.lblkno(pos), g.blkoff(pos) as usize);
         let bsize = g.bsize as usize;
         if !data.is_snapshot()
-            && let Some(buf) = self.cache().incore(data_key(ip.ino, lbn))
+            && let Some(buf) = self.ump.cache.incore(data_key(ip.ino, lbn))
         {
             return Ok(copy_out(&buf.read().bytes, skip, bsize, out));
         }
@@ -79,15 +79,15 @@ impl InodeTable {
 
     /// How many of the `n` blocks from `lbn` on come before the next one in memory.
     fn not_in_core(&self, ip: &Inode, lbn: Lbn, n: u64) -> u64 {
-        let absent = |&k: &u64| self.cache().holds(data_key(ip.ino, lbn.plus(k)));
+        let absent = |&k: &u64| self.ump.cache.holds(data_key(ip.ino, lbn.plus(k)));
         (1..n).find(absent).unwrap_or(n)
     }
 
     fn read_device(&self, at: FragNo, out: &mut [u8]) -> Result<()> {
-        let c = &self.cache().counters;
+        let c = &self.ump.cache.counters;
         bump(&c.reads);
         add(&c.bytes_read, out.len() as u64);
-        Ok(self.cache().dev.read_at(self.g().frag_to_byte(at), out)?)
+        Ok(self.ump.cache.dev.read_at(self.g().frag_to_byte(at), out)?)
     }
 
     /// Reads from one block of a snapshot. It may be a live block of the volume, so it is not cached

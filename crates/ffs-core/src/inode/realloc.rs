@@ -39,7 +39,7 @@ impl InodeTable {
     /// Block `lbn`, at `at`, was written to its end.
     pub(super) fn cluster_written(&self, ip: &Inode, data: &mut InodeData, lbn: Lbn, at: FragNo) {
         let g = self.g();
-        let max = g.contigsumsize.min(self.alloc.params().maxcontig);
+        let max = g.contigsumsize.min(self.ump.alloc.params().maxcontig);
         let at_end = data.d.size == g.lblktosize(lbn.plus(1));
         let c = data.cluster;
         if max < 2 || !at_end || data.d.file_type() != Some(FileType::Regular) {
@@ -60,7 +60,7 @@ impl InodeTable {
     /// writers find fewer dirty buffers. What fails stays dirty, for fsync or the next flush.
     fn write_row(&self, ip: &Inode, row: Cluster) {
         let last = row.start.plus(u64::from(row.len - 1));
-        self.cache().write_behind(data_key(ip.ino, row.start)..=data_key(ip.ino, last));
+        self.ump.cache.write_behind(data_key(ip.ino, row.start)..=data_key(ip.ino, last));
     }
 
     fn follow_row(&self, ip: &Inode, data: &mut InodeData, (lbn, at): (Lbn, FragNo), max: u32) {
@@ -81,17 +81,17 @@ impl InodeTable {
     /// Moves the blocks from `start` on to one place; returns the new address of the last. Failure
     /// of any kind leaves them where they are.
     fn gather(&self, ip: &Inode, data: &mut InodeData, start: Lbn, len: u32) -> Option<FragNo> {
-        if !self.alloc.tunables.doreallocblks() || self.alloc.freespace(MIN_FREE_PERCENT) < 0 {
+        if !self.ump.tunables.doreallocblks() || self.ump.alloc.freespace(MIN_FREE_PERCENT) < 0 {
             return None;
         }
         let row = self.row(ip, data, start, len).ok()??;
         let pref = data.cluster.retry.or_else(|| self.row_pref(ip, data, start, &row));
-        let Ok(Some(to)) = self.alloc.alloc_cluster(ip.ino, pref, len) else {
-            data.cluster.retry = Some(self.alloc.next_cluster_pref(ip.ino, pref));
+        let Ok(Some(to)) = self.ump.alloc.alloc_cluster(ip.ino, pref, len) else {
+            data.cluster.retry = Some(self.ump.alloc.next_cluster_pref(ip.ino, pref));
             return None;
         };
         self.move_row(ip, data, &row, to);
-        bump(&self.cache().counters.clusters_moved);
+        bump(&self.ump.cache.counters.clusters_moved);
         Some(to.plus(u64::from(self.g().frag) * u64::from(len - 1)))
     }
 
@@ -108,7 +108,7 @@ impl InodeTable {
         }
         let (mut old, mut bufs) = (Vec::new(), Vec::new());
         for k in 0..u64::from(len) {
-            let Some(buf) = self.cache().incore(data_key(ip.ino, start.plus(k))) else {
+            let Some(buf) = self.ump.cache.incore(data_key(ip.ino, start.plus(k))) else {
                 return Ok(None);
             };
             old.push(buf.read().addr);
@@ -157,7 +157,7 @@ impl InodeTable {
                     after_indirect: single.and_then(|p| self.plausible(p)),
                     ..self.query(ip, data, start)
                 };
-                self.alloc.blkpref(&q)
+                self.ump.alloc.blkpref(&q)
             }
         }
     }
@@ -175,8 +175,8 @@ impl InodeTable {
             };
             let run = |at| FragRun { at, frags: g.frag };
             let (new, what) = (run(at), BlockContent::Data);
-            let then = self.cache().relocate(buf, at, g.bsize as usize, || {
-                self.alloc
+            let then = self.ump.cache.relocate(buf, at, g.bsize as usize, || {
+                self.ump
                     .ordering
                     .notify(Event::PointerSet {
                         slot,
@@ -188,7 +188,7 @@ impl InodeTable {
                     .disposition
             });
             // A write that fails leaves the buffer dirty: it is tried again, at the new place.
-            let _ = self.cache().apply(buf, then);
+            let _ = self.ump.cache.apply(buf, then);
             replaced.push(run(old));
             match &row.map {
                 Map::Inode => {
@@ -200,7 +200,7 @@ impl InodeTable {
             }
         }
         if let Map::Indirect { buf, .. } = &row.map {
-            self.cache().dirty(buf);
+            self.ump.cache.dirty(buf);
         }
         for old in replaced {
             self.free_replaced(old);

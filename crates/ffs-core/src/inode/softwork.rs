@@ -67,7 +67,7 @@ impl InodeTable {
 
     /// Fragments and inodes that will be free.
     pub(crate) fn will_be_free(&self) -> (u64, u64) {
-        let pending = self.alloc.ordering.pending();
+        let pending = self.ump.ordering.pending();
         let doomed = self.doomed.lock();
         (pending.frags + doomed.frags, pending.inodes + doomed.files.len() as u64)
     }
@@ -78,7 +78,7 @@ impl InodeTable {
         let mut next = again;
         while done < most {
             if next.is_empty() {
-                next.extend(self.alloc.ordering.take_work(BATCH.min(most - done)));
+                next.extend(self.ump.ordering.take_work(BATCH.min(most - done)));
             }
             let Some(work) = next.pop_front() else { break };
             match self.work(&work) {
@@ -90,7 +90,7 @@ impl InodeTable {
             }
         }
         backlog.0.append(&mut next);
-        add(&self.cache().counters.work_done, done as u64);
+        add(&self.ump.cache.counters.work_done, done as u64);
         (done, result)
     }
 
@@ -103,9 +103,9 @@ impl InodeTable {
                 }
             }
             WorkItem::FreeFile { ino, was_dir } => {
-                if self.alloc.free_inode(*ino, *was_dir).is_err() {
+                if self.ump.alloc.free_inode(*ino, *was_dir).is_err() {
                     // It stays allocated until fsck.
-                    self.cache().note_trouble();
+                    self.ump.cache.note_trouble();
                 }
             }
         }
@@ -114,7 +114,7 @@ impl InodeTable {
 
     /// Lowers the link count in the inode's block; frees the file if it was its last one.
     fn unlink_stored(&self, ino: Ino, by: u16) -> Result<()> {
-        let block = self.inode_block(ino)?;
+        let block = self.ump.inode_block(ino)?;
         let gone = {
             let mut b = block.write();
             let at = self.g().ino_to_fsbo(ino);
@@ -122,10 +122,10 @@ impl InodeTable {
             let mut d = Dinode::decode(self.g(), place);
             d.nlink = d.nlink.saturating_sub(by);
             d.encode(self.g(), place);
-            let left = self.alloc.ordering.notify(Event::LinksDropped { ino, by }).nlink_delta;
+            let left = self.ump.ordering.notify(Event::LinksDropped { ino, by }).nlink_delta;
             left == 0 && d.nlink == 0 && d.mode != 0
         };
-        self.cache().dirty(&block);
+        self.ump.cache.dirty(&block);
         if gone {
             // What fails in freeing leaves an inode without names, which unmounting tries again and
             // fsck frees.

@@ -66,7 +66,7 @@ impl InodeTable {
         if let Some(to) = granted.buf.write().bytes.get_mut(..target.len()) {
             to.copy_from_slice(target);
         }
-        self.cache().apply(&granted.buf, granted.then)?;
+        self.ump.cache.apply(&granted.buf, granted.then)?;
         self.update(ip, data, InodeChange::Grow)
     }
 }

@@ -22,28 +22,24 @@ use super::fsync::Fsyncs;
 use super::map::InodeMap;
 use super::softwork::{Backlog, Doomed};
 use super::{Inode, InodeData};
-use crate::alloc::Alloc;
-use crate::buf::{BufCache, BufKey, BufKind, BufRef};
+use crate::buf::BufKey;
 use crate::counters::{Gauge, bump};
-use crate::dirhash::Pool;
 use crate::error::{Error, Result};
 use crate::namecache::{Found, Limits, NameCache};
-use crate::options::Atime;
 use crate::ordering::InodeChange;
 use crate::sync::{Mutex, MutexGuard};
+use crate::ufsmount::UfsMount;
 use ffs_device::clock::Rng;
 use ffs_ondisk::wire::get;
 use ffs_ondisk::{Dinode, Geometry, Ino, dinode};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// The inodes of a mount.
 pub(crate) struct InodeTable {
-    pub(super) alloc: Arc<Alloc>,
-    pub(super) atime: Atime,
-    pub(super) read_only: Arc<AtomicBool>,
+    pub(crate) ump: Arc<UfsMount>,
     /// Inodes with users.
     held: AtomicUsize,
     /// Inodes in the table.
@@ -58,7 +54,6 @@ pub(crate) struct InodeTable {
     pub(super) relief: Mutex<()>,
     /// Calls of fsync under way.
     pub(super) fsyncs: Fsyncs,
-    dirhash: Arc<Pool>,
 }
 
 /// What the table's lock guards.
@@ -97,20 +92,12 @@ struct Bounds {
 
 impl InodeTable {
     /// An empty table; `secret` keys the hashes of names.
-    pub(crate) fn new(
-        alloc: Arc<Alloc>,
-        atime: Atime,
-        read_only: Arc<AtomicBool>,
-        secret: u64,
-    ) -> InodeTable {
-        let counters = Arc::clone(&alloc.cache.counters);
-        let names = NameCache::new(alloc.tunables.vfscache(), secret, Arc::clone(&counters));
-        let dirhash = Pool::new(Arc::clone(&alloc.tunables), counters, secret);
+    pub(crate) fn new(ump: Arc<UfsMount>, secret: u64) -> InodeTable {
+        let counters = Arc::clone(&ump.cache.counters);
+        let names = NameCache::new(ump.tunables.vfscache(), secret, counters);
         let (map, unused, spare) = (InodeMap::default(), BinaryHeap::new(), Vec::new());
         InodeTable {
-            alloc,
-            atime,
-            read_only,
+            ump,
             held: AtomicUsize::new(0),
             count: AtomicUsize::new(0),
             clock: AtomicU64::new(0),
@@ -119,30 +106,15 @@ impl InodeTable {
             doomed: Mutex::default(),
             relief: Mutex::default(),
             fsyncs: Fsyncs::default(),
-            dirhash,
         }
     }
 
-    /// The indexes of large directories.
-    pub(crate) fn dirhash(&self) -> &Arc<Pool> {
-        &self.dirhash
-    }
-
-    /// The allocator below.
-    pub(crate) fn alloc(&self) -> &Alloc {
-        &self.alloc
-    }
-
     pub(crate) fn g(&self) -> &Geometry {
-        &self.alloc.cache.g
-    }
-
-    pub(super) fn cache(&self) -> &BufCache {
-        &self.alloc.cache
+        self.ump.g()
     }
 
     fn bounds(&self) -> Bounds {
-        let t = &self.alloc.tunables;
+        let t = &self.ump.tunables;
         let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
         let max = size(t.maxvnodes());
         let min = size(t.minvnodes().or(|| t.maxvnodes())).min(max);
@@ -150,20 +122,10 @@ impl InodeTable {
     }
 
     fn name_limits(&self) -> Limits {
-        let t = &self.alloc.tunables;
+        let t = &self.ump.tunables;
         let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
         let most = size(t.maxvnodes().saturating_mul(2));
         Limits { most, negatives_one_in: size(t.ncnegfactor()) }
-    }
-
-    pub(super) fn is_read_only(&self) -> bool {
-        self.read_only.load(Ordering::Relaxed)
-    }
-
-    /// The buffer of the block that holds inode `ino`.
-    pub(super) fn inode_block(&self, ino: Ino) -> Result<BufRef> {
-        let (at, len) = (self.g().ino_to_fsba(ino), self.g().bsize as usize);
-        self.cache().bread(BufKey::Meta(at), BufKind::Inodes, at, len)
     }
 
     /// The file, from memory or disk. Whoever uses it beyond the call calls [`InodeTable::hold`].
@@ -182,11 +144,11 @@ impl InodeTable {
         if ino.0 < Ino::ROOT.0
             || ino.0 >= self.g().inodes()
             // If the group cannot tell, an inode that passes its own check is one.
-            || !self.alloc.inode_initialised(ino).unwrap_or(true)
+            || !self.ump.alloc.inode_initialised(ino).unwrap_or(true)
         {
             return Err(Error::Stale);
         }
-        let block = self.inode_block(ino)?;
+        let block = self.ump.inode_block(ino)?;
         let mut st = self.state.lock();
         if let Some(ip) = st.map.get(ino) {
             return Ok(ip.clone());
@@ -197,9 +159,10 @@ impl InodeTable {
             if get::<u16>(bytes, 0, self.g().endian) == 0 {
                 return Err(Error::Stale);
             }
-            let mut d = dinode::check(self.g(), ino, bytes).map_err(|e| self.cache().damaged(e))?;
+            let mut d =
+                dinode::check(self.g(), ino, bytes).map_err(|e| self.ump.cache.damaged(e))?;
             // With the block locked: both change together.
-            d.nlink = d.nlink.saturating_sub(self.alloc.ordering.nlink_delta(ino));
+            d.nlink = d.nlink.saturating_sub(self.ump.ordering.nlink_delta(ino));
             d
         };
         if d.nlink == 0 && !unlinked {
@@ -207,10 +170,10 @@ impl InodeTable {
             // would free it, and with it what a wrong count or a damaged directory still names.
             return Err(Error::Stale);
         }
-        if d.generation == 0 && !self.is_read_only() {
-            d.generation = self.alloc.rng.next_u32() | 1;
+        if d.generation == 0 && !self.ump.is_read_only() {
+            d.generation = self.ump.alloc.rng.next_u32() | 1;
         }
-        bump(&self.cache().counters.inodes_loaded);
+        bump(&self.ump.cache.counters.inodes_loaded);
         let ip = st.make(ino, d);
         self.insert(st, &ip);
         Ok(ip)
@@ -325,7 +288,7 @@ impl InodeTable {
     /// # Errors
     /// As [`InodeTable::release`].
     pub(crate) fn inactive(&self, ip: &Inode) -> Result<()> {
-        if self.is_read_only() {
+        if self.ump.is_read_only() {
             return Ok(());
         }
         let mut data = ip.write();
@@ -343,7 +306,7 @@ impl InodeTable {
     /// Whether the device may still show names of a file that has none: it is freed when it does not,
     /// by [`crate::ordering::WorkItem::DropLinks`].
     pub(crate) fn removal_pending(&self, ino: Ino) -> bool {
-        self.alloc.ordering.nlink_delta(ino) > 0
+        self.ump.ordering.nlink_delta(ino) > 0
     }
 
     /// Drops inodes without users while there are too many, looking at `tries` at most.
@@ -360,13 +323,13 @@ impl InodeTable {
                 break;
             }
             let keep =
-                |ip: &Inode| !hard && (ip.names.has_names() || self.cache().has_file(ip.ino));
+                |ip: &Inode| !hard && (ip.names.has_names() || self.ump.cache.has_file(ip.ino));
             rounds -= 1;
             tries -= 1;
             match st.drop_oldest(|| self.now_used(), keep) {
                 Oldest::Used => tries += 1,
                 Oldest::Dropped(ip) => {
-                    bump(&self.cache().counters.inodes_recycled);
+                    bump(&self.ump.cache.counters.inodes_recycled);
                     gone.push(ip);
                 }
                 // It keeps its place in memory until its access time is in its block.
@@ -392,7 +355,7 @@ impl InodeTable {
     /// Takes changed bounds into account, and the name cache's switch.
     pub(crate) fn tunables_changed(&self) {
         let mut st = self.state.lock();
-        let on = self.alloc.tunables.vfscache();
+        let on = self.ump.tunables.vfscache();
         if on != st.names.is_on() {
             st.names.switch(on);
             st.purge_names();
@@ -433,13 +396,13 @@ impl InodeTable {
     /// Inode `ino` will be read or changed: has its place in its block fetched.
     pub(crate) fn prefetch_dinode(&self, ino: Ino) {
         let (key, at) = (BufKey::Meta(self.g().ino_to_fsba(ino)), self.g().ino_to_fsbo(ino));
-        self.cache().prefetch(key, at, self.g().format.dinode_size());
+        self.ump.cache.prefetch(key, at, self.g().format.dinode_size());
     }
 
     /// As [`InodeTable::prefetch_dinode`], which follows: only the first step of the way to it, which waits for
     /// nothing.
     pub(crate) fn prefetch_dinode_place(&self, ino: Ino) {
-        self.cache().prefetch_place(BufKey::Meta(self.g().ino_to_fsba(ino)));
+        self.ump.cache.prefetch_place(BufKey::Meta(self.g().ino_to_fsba(ino)));
     }
 
     /// Inode `ino` will probably be freed.

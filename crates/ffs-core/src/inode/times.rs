@@ -40,12 +40,6 @@ impl InodeData {
 }
 
 impl InodeTable {
-    /// The present.
-    pub(crate) fn now(&self) -> Timespec {
-        let t = self.cache().clock.now();
-        Timespec { secs: t.secs, nsec: i32::try_from(t.nanos).unwrap_or(0) }
-    }
-
     /// Content changed: sets `mtime`, `ctime` and the change counter, in memory.
     pub(crate) fn touch_modified(&self, data: &mut InodeData) {
         self.touch_changed(data);
@@ -61,17 +55,17 @@ impl InodeTable {
 
     /// Attributes changed: sets `ctime` and the change counter, in memory.
     pub(crate) fn touch_changed(&self, data: &mut InodeData) {
-        data.d.ctime = self.now();
+        data.d.ctime = self.ump.now();
         data.d.modrev = data.d.modrev.wrapping_add(1);
     }
 
     /// Notes an access as the mount's policy says.
     pub(crate) fn touch_accessed(&self, data: &InodeData) {
-        if self.atime == Atime::Never || self.is_read_only() {
+        if self.ump.atime == Atime::Never || self.ump.is_read_only() {
             return;
         }
-        let now = self.now();
-        if self.atime == Atime::Relative {
+        let now = self.ump.now();
+        if self.ump.atime == Atime::Relative {
             let at = data.atime();
             let young = now.secs.saturating_sub(at.secs) < DAY && at <= now;
             if young && at > data.d.mtime && at > data.d.ctime {

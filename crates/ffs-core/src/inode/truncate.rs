@@ -36,7 +36,7 @@ impl InodeTable {
             return Err(Error::NotPermitted);
         }
         // Pinned: a change in memory is not lost because the block had to be read again.
-        let _inode_block = self.inode_block(ip.ino)?;
+        let _inode_block = self.ump.inode_block(ip.ino)?;
         if new_size < data.d.size {
             self.shrink(ip, data, new_size, reserve)
         } else {
@@ -62,12 +62,12 @@ impl InodeTable {
         let granted = self.balloc(ip, data, g.lblkno(last), g.blkoff(last) + 1, true, reserve)?;
         let then = stronger(
             granted.then,
-            self.alloc
+            self.ump
                 .ordering
                 .notify(Event::BlockTruncated { ino: ip.ino, block: granted.buf.key })
                 .disposition,
         );
-        let written = self.cache().apply(&granted.buf, then);
+        let written = self.ump.cache.apply(&granted.buf, then);
         self.touch_modified(data);
         self.update(ip, data, InodeChange::TruncateExtend).and(written)
     }
@@ -118,7 +118,7 @@ impl InodeTable {
             return Ok(());
         }
         let granted = self.balloc(ip, data, last, g.blkoff(end) + 1, true, reserve)?;
-        self.cache().apply(&granted.buf, granted.then)
+        self.ump.cache.apply(&granted.buf, granted.then)
     }
 
     /// Zeros the last block beyond `new_size` and writes it if the policy says so; returns it if it does not
@@ -143,11 +143,11 @@ impl InodeTable {
             rest.fill(0);
         }
         let then = self
-            .alloc
+            .ump
             .ordering
             .notify(Event::BlockTruncated { ino: ip.ino, block: buf.key })
             .disposition;
-        self.cache().apply(&buf, then)?;
+        self.ump.cache.apply(&buf, then)?;
         let (old, new) = (g.blksize(data.d.size, last), g.blksize(new_size, last));
         if last.0 >= NDADDR as u64 || new == old {
             return Ok(None);

@@ -11,7 +11,7 @@ impl InodeTable {
     /// # Errors
     /// The device's. In memory the inode stays as it is.
     pub(crate) fn update(&self, ip: &Inode, data: &mut InodeData, why: InodeChange) -> Result<()> {
-        let block = self.inode_block(ip.ino)?;
+        let block = self.ump.inode_block(ip.ino)?;
         let at = data.atime();
         data.set_atime(at);
         if why != InodeChange::Attr {
@@ -19,11 +19,8 @@ impl InodeTable {
         }
         let answer = {
             let mut b = block.write();
-            let answer = self.alloc.ordering.notify(Event::InodeUpdated {
-                ino: ip.ino,
-                why,
-                dinode: &data.d,
-            });
+            let answer =
+                self.ump.ordering.notify(Event::InodeUpdated { ino: ip.ino, why, dinode: &data.d });
             if let Some(place) = b.bytes.get_mut(self.g().ino_to_fsbo(ip.ino)..) {
                 let links = data.d.nlink;
                 data.d.nlink = links.saturating_add(answer.nlink_delta);
@@ -33,6 +30,6 @@ impl InodeTable {
             answer
         };
         data.retimed = false;
-        self.cache().apply(&block, answer.disposition)
+        self.ump.cache.apply(&block, answer.disposition)
     }
 }

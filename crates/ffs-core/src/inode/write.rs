@@ -43,7 +43,7 @@ impl InodeTable {
         }
         self.throttle_within()?;
         // Pinned, so that the update at the end finds it.
-        let _inode_block = self.inode_block(ip.ino)?;
+        let _inode_block = self.ump.inode_block(ip.ino)?;
         self.zero_gap(ip, data, off)?;
         let mut done = 0;
         let mut stopped = None;
@@ -117,7 +117,7 @@ impl InodeTable {
             }
             block.addr
         };
-        self.cache().apply(&granted.buf, granted.then)?;
+        self.ump.cache.apply(&granted.buf, granted.then)?;
         drop(granted);
         if skip + n == g.bsize as usize {
             self.cluster_written(ip, data, lbn, at);
@@ -162,7 +162,7 @@ impl InodeTable {
                 b.fill(0);
             }
         }
-        self.cache().dirty(&buf);
+        self.ump.cache.dirty(&buf);
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
-//! Mounting: find the superblock, judge it, build the rooms on top of each other.
+//! Mounting: finding the superblock, judging it, and building the modules on top of each other.
 
 use super::policy::{Verdict, judge, may_be_torn};
 use super::superblock::Summaries;
-use super::{Env, Ffs, Inner, State};
+use super::{Env, Ffs, Mount, State};
 use crate::alloc::{Alloc, AllocParams, Torn, check_in};
 use crate::buf::{BufCache, CacheLimits, WriteHooks};
 use crate::counters::Counters;
@@ -12,13 +12,13 @@ use crate::options::{MountOptions, OrderingPolicy};
 use crate::ordering::{Ordering, SoftUpdates, SyncOrdered, Unordered};
 use crate::sync::{Mutex, RwLock};
 use crate::tunables::Tunables;
+use crate::ufsmount::UfsMount;
 use ffs_device::clock::SplitMix64;
 use ffs_device::{BlockDevice, DeviceError};
 use ffs_ondisk::sbsearch::{Found, SearchError};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{Cg, CgNo, Csum, FileType, Format, Geometry, Ino, Place, Structure, cg};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Groups whose own counts the summary area has to agree with.
 const COMPARED: usize = 4;
@@ -69,13 +69,26 @@ fn lists_in_force(g: &Geometry, flags: FsFlags, opts: &MountOptions) -> (bool, b
     (posix, ufs2 && flags.contains(FsFlags::NFS4ACLS))
 }
 
-/// See [`Ffs::mount`]. Under the tenant `given`, or the one that the options name.
-pub(super) fn mount(
+/// What is left to do before the new mount may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recovery {
+    /// Nothing.
+    None,
+    /// A crash may have left exchanges of names half done: complete them.
+    Exchanges,
+}
+
+/// Mounts the volume on `dev`, read-write if the options and the volume allow it; in the ordering
+/// mode `given`, or the one that the options name.
+///
+/// # Errors
+/// The device's; [`Error::Format`] if there is no superblock to trust or the root is no directory.
+pub(crate) fn attach(
     given: Option<Tenant>,
     dev: Arc<dyn BlockDevice>,
     opts: &MountOptions,
     env: Env,
-) -> Result<Ffs> {
+) -> Result<(Ffs, Recovery)> {
     let found = find_superblock(&*dev)?;
     let g = found.geometry;
     let mut verdict = if dev.is_read_only() {
@@ -103,13 +116,13 @@ pub(super) fn mount(
     } else {
         summaries
     };
-    let read_only = Arc::new(AtomicBool::new(true));
     let counters = Arc::new(Counters::default());
     let policy = resolve(opts.ordering, flags_in_force(&found, verdict));
     let tenant = given.unwrap_or_else(|| tenant(policy, &g, env.secret));
     let alloc = build_alloc(&found, groups, &dev, (opts, tenant), &env, &counters);
     let alloc = alloc.with_torn_groups(torn);
-    let table = InodeTable::new(Arc::new(alloc), opts.atime, Arc::clone(&read_only), env.secret);
+    let ump = Arc::new(UfsMount::new(alloc, opts.atime, env.secret));
+    let table = InodeTable::new(Arc::clone(&ump), env.secret);
     let (acls, nfs4_acls) = lists_in_force(&g, found.sb.flags(), opts);
     let state = State {
         summaries: Summaries::new(
@@ -123,38 +136,27 @@ pub(super) fn mount(
         last_sync: env.clock.now().secs,
         mounted_on: opts.mounted_on.clone(),
     };
-    let ffs = Ffs(Arc::new(Inner {
+    let ffs = Ffs(Arc::new(Mount {
+        ump,
         table,
         rename_lock: Mutex::new(()),
-        counters,
         bsdgroups: opts.bsdgroups,
         stable: opts.stable,
         replace_order: opts.replace_order,
         acls,
         nfs4_acls,
         unchecked: matches!(verdict, Verdict::Unchecked(_)),
-        read_only,
         gate: RwLock::new(()),
         state: Mutex::new(state),
-        g,
-        dev,
-        clock: env.clock,
     }));
-    ffs.0.table.alloc().cache.tell_time(ffs.0.clock.now().secs);
+    ffs.0.ump.cache.tell_time(env.clock.now().secs);
     check_root(&ffs)?;
-    if writable && !opts.read_only {
-        begin_writing(&ffs, verdict)?;
+    if !writable || opts.read_only {
+        return Ok((ffs, Recovery::None));
     }
-    Ok(ffs)
-}
-
-/// Lets the volume be written, and ends what a crash left half done.
-fn begin_writing(ffs: &Ffs, verdict: Verdict) -> Result<()> {
     ffs.remount(false)?;
-    if verdict != Verdict::Writable {
-        ffs.recover_exchanges()?;
-    }
-    Ok(())
+    let recovery = if verdict == Verdict::Writable { Recovery::None } else { Recovery::Exchanges };
+    Ok((ffs, recovery))
 }
 
 /// A root that is no directory would make the mount point vanish (`spec/known-failures.md` §2.11).

@@ -9,7 +9,7 @@
 //! 3. A volume that promises soft updates (or a journal) is marked `FS_NEEDSFSCK` while a tenant that
 //!    does not keep the promise has it mounted: after a crash nobody may skip the full check. So is one
 //!    on which damage was found: its being dirty would not say it.
-//! 4. While an operation changes things it holds the gate shared ([`Inner::begin_write`]); changing
+//! 4. While an operation changes things it holds the gate shared ([`Mount::begin_write`]); changing
 //!    between read-only and read-write, and unmounting, hold it alone.
 //!
 //! # Locking
@@ -23,18 +23,17 @@ mod policy;
 mod superblock;
 mod sysctl;
 
-use crate::counters::{CounterValues, Counters};
+use crate::counters::CounterValues;
 use crate::error::{Error, Result};
 use crate::inode::InodeTable;
-use crate::options::MountOptions;
 use crate::ordering::Pending;
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::types::StatFs;
-use ffs_device::BlockDevice;
+use crate::ufsmount::UfsMount;
+pub(crate) use attach::{Recovery, attach};
 use ffs_device::clock::{Clock, Rng, SplitMix64, SystemClock};
 use ffs_ondisk::{FragNo, Geometry};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use superblock::Summaries;
 pub use sysctl::{Nature, Sysctl};
 
@@ -85,14 +84,14 @@ impl Env {
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
-pub struct Ffs(pub(crate) Arc<Inner>);
+pub struct Ffs(pub(crate) Arc<Mount>);
 
 /// What all clones and all files in use share.
-pub(crate) struct Inner {
+pub(crate) struct Mount {
+    pub(crate) ump: Arc<UfsMount>,
     pub(crate) table: InodeTable,
     /// Held while directories change parents.
     pub(crate) rename_lock: Mutex<()>,
-    pub(crate) counters: Arc<Counters>,
     /// New files get their directory's group (BSD) instead of their maker's.
     pub(crate) bsdgroups: bool,
     /// A file that replaces another waits for its content.
@@ -105,12 +104,8 @@ pub(crate) struct Inner {
     pub(crate) unchecked: bool,
     /// Names and attributes are durable when an operation returns.
     pub(crate) stable: bool,
-    read_only: Arc<AtomicBool>,
     gate: RwLock<()>,
     state: Mutex<State>,
-    g: Geometry,
-    dev: Arc<dyn BlockDevice>,
-    clock: Arc<dyn Clock>,
 }
 
 /// The superblock in force and what goes with it.
@@ -124,11 +119,11 @@ struct State {
     mounted_on: String,
 }
 
-impl Inner {
+impl Mount {
     /// Starts an operation that changes the volume.
     pub(crate) fn begin_write(&self) -> Result<RwLockReadGuard<'_, ()>> {
         let gate = self.gate.read();
-        if self.read_only.load(Ordering::Relaxed) {
+        if self.ump.is_read_only() {
             return Err(Error::ReadOnly(""));
         }
         Ok(gate)
@@ -147,7 +142,7 @@ impl Inner {
         self.write_summaries()
     }
 
-    /// As [`Inner::sync_alone`] while others may go on. Whether everything was reached.
+    /// As [`Mount::sync_alone`] while others may go on. Whether everything was reached.
     fn sync_shared(&self) -> Result<bool> {
         let timed = self.table.flush_times();
         if !self.table.sync()? {
@@ -160,34 +155,34 @@ impl Inner {
     /// Summaries and superblock to the device, durable.
     fn write_summaries(&self) -> Result<()> {
         let mut st = self.state();
-        let now = self.clock.now().secs;
+        let now = self.ump.cache.clock.now().secs;
         st.last_sync = now;
-        if self.table.alloc().cache.is_damaged() {
+        if self.ump.cache.is_damaged() {
             st.summaries.mark_damaged();
         }
-        st.summaries.collect(self.table.alloc(), now);
-        st.summaries.write(&self.g, &*self.dev)?;
+        st.summaries.collect(&self.ump.alloc, now);
+        st.summaries.write(self.ump.g(), &*self.ump.cache.dev)?;
         drop(st);
-        self.table.alloc().cache.flush_device()
+        self.ump.cache.flush_device()
     }
 
     /// Marks the volume clean, everything being durable: the end of a read-write mount. Nothing may
     /// change any more, even if this fails: the mark may have reached the device.
     fn mark_clean(&self) -> Result<()> {
-        self.read_only.store(true, Ordering::Relaxed);
-        let cache = &self.table.alloc().cache;
+        self.ump.set_read_only(true);
+        let cache = &self.ump.cache;
         let mut st = self.state();
         if !cache.in_trouble() {
             st.summaries.mark_clean();
         }
-        st.summaries.write_superblock(&*self.dev)?;
+        st.summaries.write_superblock(&*self.ump.cache.dev)?;
         drop(st);
         cache.flush_device()
     }
 
     /// Frees removed files, writes everything and marks the volume clean.
     fn settle(&self) -> Result<()> {
-        if self.table.alloc().ordering.pending() != Pending::default() {
+        if self.ump.ordering.pending() != Pending::default() {
             // First: it frees removed files nobody uses. A failure is told below.
             drop(self.table.sync_alone());
         }
@@ -199,27 +194,6 @@ impl Inner {
 }
 
 impl Ffs {
-    /// Mounts the volume on `dev`.
-    ///
-    /// Read-write if `opts` ask for it and the volume allows it; [`Ffs::is_read_only`] tells.
-    ///
-    /// # Errors
-    /// The device's; [`Error::Format`] if there is no superblock to trust or the root is no directory.
-    pub fn mount(dev: Arc<dyn BlockDevice>, opts: &MountOptions, env: Env) -> Result<Ffs> {
-        attach::mount(None, dev, opts, env)
-    }
-
-    /// As [`Ffs::mount`], under an ordering tenant that no option names.
-    #[cfg(test)]
-    pub(crate) fn mount_under<T: crate::ordering::Ordering + 'static>(
-        tenant: &Arc<T>,
-        dev: Arc<dyn BlockDevice>,
-        opts: &MountOptions,
-        env: Env,
-    ) -> Result<Ffs> {
-        attach::mount(Some((tenant.clone(), tenant.clone())), dev, opts, env)
-    }
-
     /// Writes everything, makes it durable and marks the volume clean.
     ///
     /// Files that were removed while in use are freed. The mount becomes read-only: files still in use can be
@@ -232,7 +206,7 @@ impl Ffs {
         if !self.is_read_only() {
             self.0.settle()?;
         }
-        self.0.read_only.store(true, Ordering::Relaxed);
+        self.0.ump.set_read_only(true);
         self.purge_names();
         let mut st = self.0.state();
         st.may_write = false;
@@ -262,18 +236,18 @@ impl Ffs {
         if !st.may_write {
             return Err(Error::ReadOnly(": the volume may not be written"));
         }
-        let (now, on) = (self.0.clock.now().secs, st.mounted_on.clone());
+        let (now, on) = (self.0.ump.cache.clock.now().secs, st.mounted_on.clone());
         st.summaries.mark_mounted(now, &on);
-        st.summaries.write_superblock(&*self.0.dev)?;
-        self.0.table.alloc().cache.flush_device()?;
-        self.0.read_only.store(false, Ordering::Relaxed);
+        st.summaries.write_superblock(&*self.0.ump.cache.dev)?;
+        self.0.ump.cache.flush_device()?;
+        self.0.ump.set_read_only(false);
         Ok(())
     }
 
     /// Whether the mount refuses changes.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
-        self.0.read_only.load(Ordering::Relaxed)
+        self.0.ump.is_read_only()
     }
 
     /// Why the mount is read-only although read-write was asked for.
@@ -291,19 +265,19 @@ impl Ffs {
     /// The constants of the volume.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
-        &self.0.g
+        self.0.ump.g()
     }
 
     /// Work counters since the mount.
     #[must_use]
     pub fn counters(&self) -> CounterValues {
-        self.0.counters.values()
+        self.0.ump.counters().values()
     }
 
     /// Space and inodes.
     #[must_use]
     pub fn statfs(&self) -> StatFs {
-        let (g, alloc) = (&self.0.g, self.0.table.alloc());
+        let (g, alloc) = (self.0.ump.g(), &self.0.ump.alloc);
         let totals = alloc.totals();
         // What will be free counts: who needs it waits for it.
         let (frags, inodes) = self.0.table.will_be_free();
@@ -352,10 +326,10 @@ impl Ffs {
     /// # Errors
     /// As [`Ffs::sync`].
     pub fn tick(&self) -> Result<()> {
-        let now = self.0.clock.now().secs;
-        self.0.table.dirhash().tell_time(now);
+        let now = self.0.ump.cache.clock.now().secs;
+        self.0.ump.dirhash.tell_time(now);
         let table = &self.0.table;
-        table.alloc().cache.tell_time(now);
+        self.0.ump.cache.tell_time(now);
         let _gate = self.0.gate.read();
         if self.is_read_only() {
             return Ok(());
@@ -369,7 +343,7 @@ impl Ffs {
     /// Whether half of what may be dirty is: the moment at which BSD's buffer daemon begins to write.
     #[must_use]
     pub fn is_half_dirty(&self) -> bool {
-        self.0.table.alloc().cache.half_dirty()
+        self.0.ump.cache.half_dirty()
     }
 
     /// The buffer daemon's work: writes the older half of what is dirty, as far as it can be written. Without
@@ -385,8 +359,8 @@ impl Ffs {
     /// Memory is short: gives back what is kept only for speed, by age and share (`dirhash_reclaimage`,
     /// `dirhash_reclaimpercent`).
     pub fn low_memory(&self) {
-        let pool = self.0.table.dirhash();
-        pool.tell_time(self.0.clock.now().secs);
+        let pool = &self.0.ump.dirhash;
+        pool.tell_time(self.0.ump.cache.clock.now().secs);
         pool.lowmem();
         self.0.table.low_memory();
     }
@@ -394,7 +368,7 @@ impl Ffs {
     /// Which ordering tenant is in force, as mount options spell it.
     #[must_use]
     pub fn ordering(&self) -> &'static str {
-        self.0.table.alloc().ordering.name()
+        self.0.ump.ordering.name()
     }
 
     /// Where the superblock in force was found, bytes.
@@ -406,6 +380,6 @@ impl Ffs {
     /// First fragment of the summary area.
     #[must_use]
     pub fn summary_area(&self) -> FragNo {
-        self.0.g.csaddr
+        self.0.ump.g().csaddr
     }
 }

@@ -33,7 +33,7 @@ impl Ffs {
     /// Every switch with its value.
     #[must_use]
     pub fn tunables(&self) -> Vec<Tunable> {
-        self.0.table.alloc().tunables.list()
+        self.0.ump.tunables.list()
     }
 
     /// Every switch, counter and gauge under its BSD name, sorted.
@@ -70,7 +70,7 @@ impl Ffs {
             TunableError::Unknown { name, .. } => self.unknown(name),
             e => e,
         };
-        let before = self.0.table.alloc().tunables.set(name, value).map_err(refusal)?;
+        let before = self.0.ump.tunables.set(name, value).map_err(refusal)?;
         self.changed(before.id);
         Ok(before)
     }
@@ -87,17 +87,17 @@ impl Ffs {
     /// Carries out what a changed switch asks of the rooms, beyond what they see by themselves.
     fn changed(&self, id: TunableId) {
         use TunableId as Id;
-        let alloc = self.0.table.alloc();
+        let ump = &self.0.ump;
         match id {
             Id::vmiodirenable | Id::cache | Id::nbuf | Id::hibufspace | Id::maxbufmallocspace => {
-                alloc.cache.retune(&alloc.tunables);
+                ump.cache.retune(&ump.tunables);
                 // `dirhash_maxmem=auto` follows the cache.
-                self.0.table.dirhash().settle();
+                self.0.ump.dirhash.settle();
             }
             Id::minvnodes | Id::maxvnodes | Id::wantfreevnodes | Id::vfscache => {
                 self.0.table.tunables_changed();
             }
-            Id::dirhash_maxmem => self.0.table.dirhash().settle(),
+            Id::dirhash_maxmem => self.0.ump.dirhash.settle(),
             _ => {}
         }
     }
@@ -110,7 +110,7 @@ impl Ffs {
     /// Lookups and memory of the buffer cache, by kind of block.
     #[must_use]
     pub fn cache_stats(&self) -> CacheStats {
-        self.0.table.alloc().cache.stats()
+        self.0.ump.cache.stats()
     }
 
     /// What there is at this moment: memory in use, numbers of entries.
@@ -118,14 +118,14 @@ impl Ffs {
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut all = self.cache_stats().gauges();
         all.extend(self.0.table.gauges());
-        all.extend(self.0.table.dirhash().gauges());
-        let p = self.0.table.alloc().ordering.pending();
+        all.extend(self.0.ump.dirhash.gauges());
+        let p = self.0.ump.ordering.pending();
         let row = |name, value, meaning| Gauge { name, value, meaning };
         all.extend([
             row("debug.softdep.total_records", p.deps, "Changes that are not durable yet."),
             row(
                 "debug.softdep.mem",
-                self.0.table.alloc().ordering.memory(),
+                self.0.ump.ordering.memory(),
                 "Bytes to keep track of changes that are not durable yet.",
             ),
             row(

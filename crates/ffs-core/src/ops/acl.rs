@@ -16,7 +16,7 @@ use crate::alloc::Reserve;
 use crate::cred::Cred;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
-use crate::mount::{Ffs, Inner};
+use crate::mount::{Ffs, Mount};
 use crate::ops::Vnode;
 use crate::ops::perm::{self, APPEND, IMMUTABLE};
 use crate::types::{SetAttr, XattrNamespace, XattrSet};
@@ -223,7 +223,7 @@ impl NewAcls {
     }
 }
 
-impl Inner {
+impl Mount {
     /// A list of `ip`, if access lists are in force and it has one.
     fn acl_of(&self, ip: &Inode, data: &InodeData, name: &'static [u8]) -> Result<Option<Acl>> {
         if !self.acls || data.d.extsize == 0 {
@@ -238,7 +238,7 @@ impl Inner {
         let corrupt = |field, found: &dyn std::fmt::Display, expected: &dyn std::fmt::Display| {
             Error::corrupt(Structure::ExtAttr, place, field, found, expected)
         };
-        let entries = acl::decode(self.table.g().endian, &bytes)
+        let entries = acl::decode(self.ump.g().endian, &bytes)
             .map_err(|bad| corrupt(bad.field, &bad.found, &bad.expected))?;
         match acl::problem(&entries) {
             None => Ok(Some(Acl(entries))),
@@ -271,7 +271,7 @@ impl Inner {
         let each = [(acl::ACCESS_NAME, &acls.access), (acl::DEFAULT_NAME, &acls.default)];
         for (name, acl) in each {
             let Some(acl) = acl else { continue };
-            let endian = self.table.g().endian;
+            let endian = self.ump.g().endian;
             let bytes = acl::encode(endian, acl.entries()).ok_or(Error::NoSpace)?;
             let which = (XattrNamespace::System, name);
             self.table.xattr_set(ip, data, which, &bytes, XattrSet::Any, reserve)?;

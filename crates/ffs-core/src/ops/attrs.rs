@@ -116,7 +116,7 @@ impl Ffs {
         }
         data.d.flags = set.flags.unwrap_or(data.d.flags);
         table.touch_changed(data);
-        let now = table.now();
+        let now = self.0.ump.now();
         let time = |t| match t {
             SetTime::Now => now,
             SetTime::To(t) => t,

@@ -16,13 +16,13 @@ use crate::counters::bump;
 use crate::dir;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData, Named};
-use crate::mount::Inner;
+use crate::mount::Mount;
 use crate::tunables::NamecachePrime;
 use ffs_ondisk::Ino;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-impl Inner {
+impl Mount {
     /// Looks `name` up in a locked directory: in the cache, then in the directory.
     pub(super) fn lookup_in(
         self: &Arc<Self>,
@@ -86,14 +86,14 @@ impl Inner {
 
     /// `.` was looked up.
     pub(super) fn count_dot(&self) {
-        if self.table.alloc().tunables.vfscache() {
-            bump(&self.counters.cache_dothits);
+        if self.ump.tunables.vfscache() {
+            bump(&self.ump.counters().cache_dothits);
         }
     }
 
     /// A file that is no directory was made and named.
     pub(super) fn prime_create(&self, dir: &Inode, name: &[u8], file: &Arc<Inode>) {
-        if self.table.alloc().tunables.namecache_prime() != NamecachePrime::Off {
+        if self.ump.tunables.namecache_prime() != NamecachePrime::Off {
             self.table.remember(dir, name, Some(file));
         }
     }
@@ -114,6 +114,6 @@ impl Inner {
     }
 
     pub(super) fn primes_all(&self) -> bool {
-        self.table.alloc().tunables.namecache_prime() == NamecachePrime::All
+        self.ump.tunables.namecache_prime() == NamecachePrime::All
     }
 }

@@ -197,5 +197,5 @@ fn clear_setid(op: &Op<'_>, file: &Vnode, inode: &mut InodeData) -> Result<()> {
         return Ok(());
     }
     inode.d.mode = mode;
-    op.inner.table.update(&file.ip, inode, InodeChange::Attr)
+    op.mp.table.update(&file.ip, inode, InodeChange::Attr)
 }

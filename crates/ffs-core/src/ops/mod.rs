@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! | --- | --- |
+//! | `vfsops` | mounting |
 //! | `vnode` | [`Vnode`], a file in use; finding files by number |
 //! | `cached` | the name cache asked and told |
 //! | `names` | lookup, create, mkdir, symlink, link |
@@ -43,6 +44,7 @@ mod perm;
 mod publish;
 mod remove;
 mod rename;
+mod vfsops;
 mod vnode;
 mod xattrs;
 
@@ -54,7 +56,7 @@ use crate::cred::Cred;
 use crate::dir::{self, Dir, DirMut, Entry};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData, InodeTable};
-use crate::mount::{Ffs, Inner};
+use crate::mount::{Ffs, Mount};
 use crate::ordering::InodeChange;
 use crate::sync::RwLockReadGuard;
 use ffs_ondisk::dir::{MAXNAMLEN, name_ok};
@@ -65,14 +67,14 @@ use vnode::Held;
 /// An operation under way that changes the volume. Made before any lock is taken and dropped after
 /// the last: then the cache writes if too much is dirty.
 struct Op<'a> {
-    inner: &'a Inner,
+    mp: &'a Mount,
     _gate: RwLockReadGuard<'a, ()>,
 }
 
 impl Drop for Op<'_> {
     fn drop(&mut self) {
         // What could not be written stays dirty; sync, fsync or unmount report it.
-        drop(self.inner.table.throttle());
+        drop(self.mp.table.throttle());
     }
 }
 
@@ -81,7 +83,7 @@ impl Ffs {
     fn begin(&self) -> Result<Op<'_>> {
         let gate = self.0.begin_write()?;
         self.0.table.relieve()?;
-        Ok(Op { inner: &self.0, _gate: gate })
+        Ok(Op { mp: &self.0, _gate: gate })
     }
 
     /// Does `operation`, which begins and ends one; if the volume is full and some of it will be free
@@ -89,7 +91,7 @@ impl Ffs {
     fn with_space<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
         match operation() {
             Err(Error::NoSpace | Error::NoInodes) if self.reclaim() => {
-                operation().inspect(|_| bump(&self.0.counters.space_found))
+                operation().inspect(|_| bump(&self.0.ump.counters().space_found))
             }
             result => result,
         }
@@ -152,7 +154,7 @@ fn check_in_tree(table: &InodeTable, ip: &Inode, data: &InodeData) -> Result<()>
     if data.d.size == 0 {
         let (s, place) = (Structure::Directory, Place::Inode(ip.ino));
         let e = Error::corrupt(s, place, "size", 0, "at least 512");
-        return Err(table.alloc().cache.damaged(e));
+        return Err(table.ump.cache.damaged(e));
     }
     Ok(())
 }
@@ -162,10 +164,10 @@ fn reserve_of(cred: &Cred) -> Reserve {
     if cred.is_root() { Reserve::Allowed } else { Reserve::Denied }
 }
 
-impl Inner {
+impl Mount {
     /// Notes that the volume is damaged as `e` says, and returns it.
     fn damaged(&self, e: Error) -> Error {
-        self.table.alloc().cache.damaged(e)
+        self.ump.damaged(e)
     }
 
     fn dir<'a>(&'a self, ip: &'a Inode, data: &'a InodeData) -> Dir<'a> {
@@ -201,7 +203,7 @@ impl Inner {
         Ok(entry)
     }
 
-    /// As [`Inner::child`] for an entry about to be removed or redirected, which cannot name the
+    /// As [`Mount::child`] for an entry about to be removed or redirected, which cannot name the
     /// directory it is in, nor the root. `was` is the file the name cache knew for the name.
     fn victim(&self, dir: &Inode, e: &Entry, was: Option<Arc<Inode>>) -> Result<Held<'_>> {
         if e.ino == dir.ino || e.ino == Ino::ROOT {
@@ -237,7 +239,7 @@ impl Inner {
         self.table.update(ip, data, InodeChange::NlinkDec)
     }
 
-    /// Undoes [`Inner::add_link`] of an operation that failed. The error reported is the first one.
+    /// Undoes [`Mount::add_link`] of an operation that failed. The error reported is the first one.
     fn take_link_back(&self, ip: &Inode, data: &mut InodeData) {
         drop(self.drop_link(ip, data));
     }

@@ -14,7 +14,7 @@ use crate::cred::Cred;
 use crate::dir::{self, DirMut, Room, Slot};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
-use crate::mount::{Ffs, Inner};
+use crate::mount::{Ffs, Mount};
 use crate::ordering::{EntryKind, EntryTarget, InodeChange, RemovedName};
 use crate::sync::RwLockReadGuard;
 use crate::tunables::DirPref;
@@ -336,7 +336,7 @@ fn may_link(data: &InodeData) -> Result<()> {
     }
 }
 
-impl Inner {
+impl Mount {
     /// The lists that a new file in `d` gets, and its mode with them. A symbolic link has none.
     fn new_acls(&self, d: &DirMut<'_>, new: New<'_>, perm: u16) -> Result<NewAcls> {
         let kind = new.file_type();
@@ -384,7 +384,7 @@ impl Inner {
     /// Whether new directories below `parent` record their depth: where it already does, and where
     /// directories are placed by it. The root's own depth, 0, tells nothing.
     fn tracks_depth(&self, parent: &ParentDir) -> bool {
-        parent.depth != 0 || self.table.alloc().tunables.dirpref() == DirPref::Depth
+        parent.depth != 0 || self.ump.tunables.dirpref() == DirPref::Depth
     }
 
     /// Gives a new file that is no directory what belongs to its kind and writes its inode.
@@ -415,7 +415,7 @@ impl Inner {
         Ok(())
     }
 
-    /// As [`Inner::enter`], for a rename, which never shortens a directory.
+    /// As [`Mount::enter`], for a rename, which never shortens a directory.
     pub(super) fn enter_name(
         &self,
         d: &mut DirMut<'_>,
@@ -442,7 +442,7 @@ impl Inner {
         let mut made = || {
             let body = dir::init_body(&mut self.dir_mut(ip, data), d.ip.ino, reserve)?;
             // Before the inode: what that points to is a directory, whenever the power fails.
-            self.table.alloc().cache.apply(&body.buf, body.then)?;
+            self.ump.cache.apply(&body.buf, body.then)?;
             self.table.update(ip, data, InodeChange::InitDirectory)?;
             self.give_acls(ip, data, acls, reserve)?;
             self.enter(d, new, reserve)

@@ -5,30 +5,30 @@
 //!    ([`NameHeld`]): another thread must not write the name before.
 
 use crate::inode::{Inode, InodeData};
-use crate::mount::Inner;
+use crate::mount::Mount;
 use crate::ordering::Event;
 use ffs_ondisk::{FileType, Ino};
 
 /// The new name of a file, which another thread must not write before all is reported that it waits for.
 pub(super) struct NameHeld<'a> {
-    inner: &'a Inner,
+    mp: &'a Mount,
     ino: Ino,
 }
 
 impl<'a> NameHeld<'a> {
-    pub(super) fn new(inner: &'a Inner, ip: &Inode) -> NameHeld<'a> {
-        inner.table.hold_name(ip.ino);
-        NameHeld { inner, ino: ip.ino }
+    pub(super) fn new(mp: &'a Mount, ip: &Inode) -> NameHeld<'a> {
+        mp.table.hold_name(ip.ino);
+        NameHeld { mp, ino: ip.ino }
     }
 }
 
 impl Drop for NameHeld<'_> {
     fn drop(&mut self) {
-        self.inner.table.let_name_go(self.ino);
+        self.mp.table.let_name_go(self.ino);
     }
 }
 
-impl Inner {
+impl Mount {
     /// Whether a name that is given to this file waits for its content (`replace_order`), if it has any.
     pub(super) fn awaits_content(&self, data: &InodeData) -> bool {
         let regular = data.d.file_type() == Some(FileType::Regular);
@@ -37,10 +37,9 @@ impl Inner {
 
     /// The name just entered for the file, and held, waits for the content that the file has now.
     pub(super) fn content_before_name(&self, ip: &Inode) {
-        let alloc = self.table.alloc();
-        let dirty = alloc.cache.dirty_content(ip.ino);
+        let dirty = self.ump.cache.dirty_content(ip.ino);
         let keys: Vec<_> = dirty.iter().map(|buf| buf.key).collect();
-        alloc.ordering.notify(Event::ContentBeforeName { ino: ip.ino, dirty: &keys });
-        alloc.cache.write_once_more(&dirty);
+        self.ump.ordering.notify(Event::ContentBeforeName { ino: ip.ino, dirty: &keys });
+        self.ump.cache.write_once_more(&dirty);
     }
 }

@@ -8,7 +8,7 @@ use crate::cred::Cred;
 use crate::dir::{self, DirMut, Entry};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
-use crate::mount::{Ffs, Inner};
+use crate::mount::{Ffs, Mount};
 use crate::ordering::RemovedName;
 use ffs_ondisk::{Ino, Place, Structure};
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Ffs {
 /// The entry of `name` in `d`, and the file the name cache knew for it; `dots` is the answer for `.` and
 /// `..`.
 fn find_victim(
-    inner: &Inner,
+    mp: &Mount,
     d: &DirMut<'_>,
     cred: &Cred,
     name: &[u8],
@@ -105,7 +105,7 @@ fn find_victim(
     if let Some(ip) = &was {
         d.table.prefetch_removal(ip.ino);
     }
-    let entry = inner.find_entry(d.shared(), name, was.as_deref())?;
+    let entry = mp.find_entry(d.shared(), name, was.as_deref())?;
     Ok((entry, was))
 }
 
@@ -114,7 +114,7 @@ pub(super) fn removed(parent: Ino, twin: bool) -> RemovedName {
     if twin { RemovedName::file(1) } else { RemovedName::directory(parent) }
 }
 
-impl Inner {
+impl Mount {
     /// Whether the directory `ip` in `d` may go: empty, and both link counts can pay for it.
     pub(super) fn check_removable(
         &self,

@@ -25,7 +25,7 @@ use crate::cred::Cred;
 use crate::dir::{self, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
-use crate::mount::{Ffs, Inner};
+use crate::mount::{Ffs, Mount};
 use crate::ordering::{EntryKind, EntryTarget, InodeChange, ParentLink, RemovedName};
 use crate::types::RenameMode;
 use check::{above_itself, check_parent, is_above};
@@ -87,7 +87,7 @@ impl Moved<'_> {
 
 /// A rename with everything locked.
 struct Renaming<'a> {
-    inner: &'a Inner,
+    mp: &'a Mount,
     req: Request<'a>,
     /// The directory of the old name.
     d1: Guard<'a>,
@@ -181,7 +181,7 @@ impl Ffs {
 
 /// One try. Continues if the rename lock is needed and not held.
 fn attempt(
-    inner: &Inner,
+    mp: &Mount,
     req: Request<'_>,
     first: Option<&Arc<Inode>>,
     alone: bool,
@@ -192,24 +192,24 @@ fn attempt(
     let mut locks = Locks::starting_with(first);
     let mut d1 = locks.lock(req.from.dir)?;
     let mut d2 = if same_dir { None } else { Some(locks.lock(req.to.dir)?) };
-    check_parent(inner, req.from.dir, &d1, req.cred)?;
-    check_parent(inner, req.to.dir, d2.as_deref().unwrap_or(&d1), req.cred)?;
+    check_parent(mp, req.from.dir, &d1, req.cred)?;
+    check_parent(mp, req.to.dir, d2.as_deref().unwrap_or(&d1), req.cred)?;
     if same_dir {
-        inner.table.prefetch_names(req.from.dir, [req.from.name, req.to.name]);
+        mp.table.prefetch_names(req.from.dir, [req.from.name, req.to.name]);
     }
-    dir::prefetch(inner.dir(req.from.dir, &d1), req.from.name);
-    dir::prefetch(inner.dir(req.to.dir, d2.as_deref().unwrap_or(&d1)), req.to.name);
-    let was = inner.table.unname(req.from.dir, req.from.name);
-    let replaced = inner.table.unname(req.to.dir, req.to.name);
-    let old = inner.find_entry(inner.dir(req.from.dir, &d1), req.from.name, was.as_deref())?;
-    src = inner.victim(req.from.dir, &old, was)?;
-    let mut target = inner.dir_mut(req.to.dir, d2.as_deref_mut().unwrap_or(&mut d1));
+    dir::prefetch(mp.dir(req.from.dir, &d1), req.from.name);
+    dir::prefetch(mp.dir(req.to.dir, d2.as_deref().unwrap_or(&d1)), req.to.name);
+    let was = mp.table.unname(req.from.dir, req.from.name);
+    let replaced = mp.table.unname(req.to.dir, req.to.name);
+    let old = mp.find_entry(mp.dir(req.from.dir, &d1), req.from.name, was.as_deref())?;
+    src = mp.victim(req.from.dir, &old, was)?;
+    let mut target = mp.dir_mut(req.to.dir, d2.as_deref_mut().unwrap_or(&mut d1));
     let (taken, slot) = match dir::find_room(&mut target, req.to.name)? {
         Room::Taken(e) => (Some(e), None),
         Room::Free(slot) => (None, Some(slot)),
     };
     dst = match &taken {
-        Some(e) => Some(inner.victim(req.to.dir, e, replaced)?),
+        Some(e) => Some(mp.victim(req.to.dir, e, replaced)?),
         None => None,
     };
     if taken.is_some() && req.mode.is_exclusive() {
@@ -233,7 +233,7 @@ fn attempt(
     };
     let exchange = req.mode == RenameMode::Exchange;
     let elsewhere = [req.from.dir, req.to.dir].iter().all(|d| d.ino != Ino::ROOT);
-    root = Held::new(inner, inner.table.get(Ino::ROOT)?);
+    root = Held::new(mp, mp.table.get(Ino::ROOT)?);
     let root = match exchange && elsewhere {
         true => Some((&root.ip, locks.lock(&root.ip)?)),
         false => None,
@@ -242,7 +242,7 @@ fn attempt(
     locks.drop_unused();
     let (above_src, above_dst) = (Vec::new(), Vec::new());
     let mut r =
-        Renaming { inner, req, d1, d2, src, dst, slot, above_src, above_dst, whiteout: None, root };
+        Renaming { mp, req, d1, d2, src, dst, slot, above_src, above_dst, whiteout: None, root };
     r.proceed(alone, same_file, &mut whiteout)
 }
 
@@ -274,9 +274,9 @@ impl<'a> Renaming<'a> {
             RenameMode::Exchange => self.exchange()?,
             RenameMode::Replace | RenameMode::NoReplace => self.replace()?,
             RenameMode::Whiteout { .. } => {
-                let inner = self.inner;
+                let mp = self.mp;
                 let cred = self.req.cred;
-                let made = whiteout.insert(inner.new_whiteout(&self.source(), cred)?);
+                let made = whiteout.insert(mp.new_whiteout(&self.source(), cred)?);
                 self.whiteout = Some(Arc::clone(&made.ip));
                 // What no name leads to is freed when `whiteout` is dropped.
                 self.replace().inspect_err(|_| made.ip.write().d.nlink = 0)?;
@@ -297,12 +297,12 @@ impl<'a> Renaming<'a> {
 
     /// The directory of the old name.
     fn source(&mut self) -> DirMut<'_> {
-        self.inner.dir_mut(self.req.from.dir, &mut self.d1)
+        self.mp.dir_mut(self.req.from.dir, &mut self.d1)
     }
 
     /// The directory of the new name.
     fn target(&mut self) -> DirMut<'_> {
-        self.inner.dir_mut(self.req.to.dir, self.d2.as_deref_mut().unwrap_or(&mut self.d1))
+        self.mp.dir_mut(self.req.to.dir, self.d2.as_deref_mut().unwrap_or(&mut self.d1))
     }
 
     fn target_data(&self) -> &InodeData {
@@ -315,30 +315,30 @@ impl<'a> Renaming<'a> {
 
     /// Tells the name cache, which knows neither name since the locks were taken, what they mean now.
     fn tell_names(&self) {
-        let (inner, from, to) = (self.inner, self.req.from, self.req.to);
+        let (mp, from, to) = (self.mp, self.req.from, self.req.to);
         let dst = self.dst.as_ref().map(|d| d.ip);
         for ip in [Some(self.src.ip), dst].into_iter().flatten() {
-            inner.table.purge_names_of(ip);
+            mp.table.purge_names_of(ip);
         }
-        if !inner.primes_all() {
-            inner.table.purge_negatives_of(to.dir);
+        if !mp.primes_all() {
+            mp.table.purge_negatives_of(to.dir);
             return;
         }
         let exchanged = dst.filter(|_| self.req.mode == RenameMode::Exchange);
-        inner.prime_change(from.dir, from.name, exchanged.or(self.whiteout.as_ref()));
-        inner.prime_change(to.dir, to.name, Some(self.src.ip));
+        mp.prime_change(from.dir, from.name, exchanged.or(self.whiteout.as_ref()));
+        mp.prime_change(to.dir, to.name, Some(self.src.ip));
     }
 
     /// The steps of a plain rename; each undoes what came before it if it fails.
     fn replace(&mut self) -> Result<()> {
-        let inner = self.inner;
+        let mp = self.mp;
         let arrives = self.arrives(&self.src);
         let replaces_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
-        inner.add_link(self.src.ip, &mut self.src.data)?;
+        mp.add_link(self.src.ip, &mut self.src.data)?;
         // Also if a directory goes there: until it has, there are two `..`.
         let linked = if arrives {
             let d2 = self.target();
-            inner.add_link(d2.ip, d2.data)
+            mp.add_link(d2.ip, d2.data)
         } else {
             Ok(())
         };
@@ -346,19 +346,19 @@ impl<'a> Renaming<'a> {
             self.enter_target().inspect_err(|_| {
                 if arrives {
                     let d2 = self.target();
-                    inner.take_link_back(d2.ip, d2.data);
+                    mp.take_link_back(d2.ip, d2.data);
                 }
             })
         });
-        named.inspect_err(|_| inner.take_link_back(self.src.ip, &mut self.src.data))?;
+        named.inspect_err(|_| mp.take_link_back(self.src.ip, &mut self.src.data))?;
         self.finish_replace(arrives, replaces_dir)
     }
 
     /// Makes the new name name the source, then removes the old one.
     fn enter_target(&mut self) -> Result<()> {
-        let awaits_content = self.inner.awaits_content(&self.src.data);
+        let awaits_content = self.mp.awaits_content(&self.src.data);
         let more = self.arrives(&self.src) || awaits_content;
-        let _held = more.then(|| NameHeld::new(self.inner, self.src.ip));
+        let _held = more.then(|| NameHeld::new(self.mp, self.src.ip));
         let (new, name, reserve) = (self.src.named(), self.req.to.name, reserve_of(self.req.cred));
         let (others, replaced) = (self.src.other_names(), self.replaced());
         match (self.dst.as_ref().map(|d| d.entry), self.slot) {
@@ -368,29 +368,29 @@ impl<'a> Renaming<'a> {
             }
             (None, Some(slot)) => {
                 let entry = NewEntry { slot, name, target: new, kind: EntryKind::Existing, others };
-                let inner = self.inner;
-                inner.enter_name(&mut self.target(), &entry, reserve)?;
+                let mp = self.mp;
+                mp.enter_name(&mut self.target(), &entry, reserve)?;
             }
             (None, None) => return Err(Error::NotFound),
         }
         #[cfg(test)]
         tests::between();
         if awaits_content {
-            self.inner.content_before_name(self.src.ip);
+            self.mp.content_before_name(self.src.ip);
         }
         self.leave_source().inspect_err(|_| self.take_target_back(new))
     }
 
     /// Undoes [`Renaming::enter_target`].
     fn take_target_back(&mut self, new: EntryTarget) {
-        let (inner, name) = (self.inner, self.req.to.name);
+        let (mp, name) = (self.mp, self.req.to.name);
         let counted = self.arrives(&self.src) && self.dst.is_none();
         let gone = self.src.taken_back_from(counted.then_some(self.req.to.dir.ino));
         let Some(dst) = &mut self.dst else {
             return drop(dir::withdraw(&mut self.target(), name, gone));
         };
         let e = dst.entry;
-        relink(inner, dst.ip, &mut dst.data);
+        relink(mp, dst.ip, &mut dst.data);
         drop(dir::rewrite_back(&mut self.target(), &e, new, EntryKind::Existing, gone));
     }
 
@@ -398,7 +398,7 @@ impl<'a> Renaming<'a> {
     fn replaced(&self) -> RemovedName {
         match &self.dst {
             Some(dst) if dst.is_dir() => {
-                removed(self.req.to.dir.ino, self.inner.may_have_twin(&dst.data))
+                removed(self.req.to.dir.ino, self.mp.may_have_twin(&dst.data))
             }
             Some(dst) => RemovedName::file(dst.data.d.nlink.saturating_sub(1)),
             None => RemovedName::file(0),
@@ -410,7 +410,7 @@ impl<'a> Renaming<'a> {
         let (old, new) = (self.req.from.dir.ino, self.req.to.dir.ino);
         let arrives = self.arrives(&self.src);
         if arrives {
-            redirect_dotdot(self.inner, &mut self.src, new)?;
+            redirect_dotdot(self.mp, &mut self.src, new)?;
         }
         let (name, old_entry) = (self.req.from.name, self.src.entry);
         let gone = self.src.moved_from(arrives.then_some(old));
@@ -429,37 +429,37 @@ impl<'a> Renaming<'a> {
         };
         gone.inspect_err(|_| {
             if arrives {
-                drop(redirect_dotdot(self.inner, &mut self.src, old));
+                drop(redirect_dotdot(self.mp, &mut self.src, old));
             }
         })
     }
 
     /// The names are right; the counts follow.
     fn finish_replace(&mut self, left: bool, replaced_dir: bool) -> Result<()> {
-        let inner = self.inner;
-        let mut noted = inner.directory_changed(&mut self.source(), false);
+        let mp = self.mp;
+        let mut noted = mp.directory_changed(&mut self.source(), false);
         if !self.same_dir() {
-            noted = noted.and(inner.directory_changed(&mut self.target(), false));
+            noted = noted.and(mp.directory_changed(&mut self.target(), false));
         }
         self.follow_depth(left);
-        noted = noted.and(inner.drop_link(self.src.ip, &mut self.src.data));
-        let twin = self.dst.as_ref().is_some_and(|dst| inner.may_have_twin(&dst.data));
+        noted = noted.and(mp.drop_link(self.src.ip, &mut self.src.data));
+        let twin = self.dst.as_ref().is_some_and(|dst| mp.may_have_twin(&dst.data));
         if let Some(dst) = &mut self.dst {
             let counted = if dst.is_dir() {
-                inner.drop_directory(dst.ip, &mut dst.data)
+                mp.drop_directory(dst.ip, &mut dst.data)
             } else {
-                inner.drop_link(dst.ip, &mut dst.data)
+                mp.drop_link(dst.ip, &mut dst.data)
             };
             noted = noted.and(counted);
         }
         // The `..` of a directory that left, and that of a replaced one.
         if left {
             let d1 = self.source();
-            noted = noted.and(inner.drop_link(d1.ip, d1.data));
+            noted = noted.and(mp.drop_link(d1.ip, d1.data));
         }
         if replaced_dir && !twin {
             let d2 = self.target();
-            noted = noted.and(inner.drop_link(d2.ip, d2.data));
+            noted = noted.and(mp.drop_link(d2.ip, d2.data));
         }
         noted
     }
@@ -475,17 +475,17 @@ impl<'a> Renaming<'a> {
 
 /// A link of the file was reported gone and it gets one back: as many, but whoever keeps account of those
 /// that the disk still shows has to know.
-fn relink(inner: &Inner, ip: &Inode, data: &mut InodeData) {
-    drop(inner.table.update(ip, data, InodeChange::NlinkInc));
+fn relink(mp: &Mount, ip: &Inode, data: &mut InodeData) {
+    drop(mp.table.update(ip, data, InodeChange::NlinkInc));
 }
 
 /// Makes `..` of the moved directory name `parent`.
-fn redirect_dotdot(inner: &Inner, moved: &mut Moved<'_>, parent: Ino) -> Result<()> {
-    inner.table.purge_names_of(moved.ip);
-    let mut body = inner.dir_mut(moved.ip, &mut moved.data);
+fn redirect_dotdot(mp: &Mount, moved: &mut Moved<'_>, parent: Ino) -> Result<()> {
+    mp.table.purge_names_of(moved.ip);
+    let mut body = mp.dir_mut(moved.ip, &mut moved.data);
     let Some(e) = dir::find(body.shared(), b"..")? else {
         let (s, place) = (Structure::Directory, Place::Inode(body.ip.ino));
-        return Err(inner.damaged(Error::corrupt(s, place, "'..'", "absent", "present")));
+        return Err(mp.damaged(Error::corrupt(s, place, "'..'", "absent", "present")));
     };
     let new = EntryTarget { ino: parent, dtype: FileType::Directory.dirent() };
     let gone = RemovedName { drops: 0, ..RemovedName::file(1) };

@@ -2,21 +2,21 @@
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::mount::{Ffs, Inner};
+use crate::mount::{Ffs, Mount};
 use ffs_ondisk::Ino;
 use std::sync::Arc;
 
 /// A file in use: its inode stays in memory, and its content on the volume even when its last name
 /// is gone.
 pub struct Vnode {
-    inner: Arc<Inner>,
+    mp: Arc<Mount>,
     pub(super) ip: Arc<Inode>,
 }
 
 impl Vnode {
-    pub(super) fn new(inner: &Arc<Inner>, ip: Arc<Inode>) -> Vnode {
-        inner.table.hold(&ip);
-        Vnode { inner: Arc::clone(inner), ip }
+    pub(super) fn new(mp: &Arc<Mount>, ip: Arc<Inode>) -> Vnode {
+        mp.table.hold(&ip);
+        Vnode { mp: Arc::clone(mp), ip }
     }
 
     /// The inode number.
@@ -26,25 +26,25 @@ impl Vnode {
     }
 
     /// Whether the file is one of this mount's.
-    pub(super) fn is_of(&self, inner: &Arc<Inner>) -> bool {
-        Arc::ptr_eq(&self.inner, inner)
+    pub(super) fn is_of(&self, mp: &Arc<Mount>) -> bool {
+        Arc::ptr_eq(&self.mp, mp)
     }
 }
 
 impl Clone for Vnode {
     fn clone(&self) -> Vnode {
-        self.inner.table.hold(&self.ip);
-        Vnode { inner: Arc::clone(&self.inner), ip: Arc::clone(&self.ip) }
+        self.mp.table.hold(&self.ip);
+        Vnode { mp: Arc::clone(&self.mp), ip: Arc::clone(&self.ip) }
     }
 }
 
 impl Drop for Vnode {
     fn drop(&mut self) {
-        if self.inner.table.unuse(&self.ip) {
+        if self.mp.table.unuse(&self.ip) {
             // Freeing a removed file changes the volume, unless it may not be changed any more. What
             // fails here leaves an inode without names, which fsck frees.
-            let gate = self.inner.begin_write();
-            drop(self.inner.table.inactive(&self.ip));
+            let gate = self.mp.begin_write();
+            drop(self.mp.table.inactive(&self.ip));
             drop(gate);
         }
     }
@@ -59,22 +59,22 @@ impl std::fmt::Debug for Vnode {
 /// A file that an operation uses while it holds the gate. Dropped with no inode locked: declare it
 /// before the guards.
 pub(super) struct Held<'a> {
-    inner: &'a Inner,
+    mp: &'a Mount,
     pub(super) ip: Arc<Inode>,
     /// Whether the use is still ours to end.
     ours: bool,
 }
 
 impl<'a> Held<'a> {
-    pub(super) fn new(inner: &'a Inner, ip: Arc<Inode>) -> Held<'a> {
-        inner.table.hold(&ip);
-        Held { inner, ip, ours: true }
+    pub(super) fn new(mp: &'a Mount, ip: Arc<Inode>) -> Held<'a> {
+        mp.table.hold(&ip);
+        Held { mp, ip, ours: true }
     }
 
     /// Hands the use over to the caller of the operation.
-    pub(super) fn into_vnode(mut self, inner: &Arc<Inner>) -> Vnode {
+    pub(super) fn into_vnode(mut self, mp: &Arc<Mount>) -> Vnode {
         self.ours = false;
-        Vnode { inner: Arc::clone(inner), ip: Arc::clone(&self.ip) }
+        Vnode { mp: Arc::clone(mp), ip: Arc::clone(&self.ip) }
     }
 }
 
@@ -82,7 +82,7 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         if self.ours {
             // As for Vnode.
-            drop(self.inner.table.release(&self.ip));
+            drop(self.mp.table.release(&self.ip));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::cred::Cred;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
 use crate::linux_xattr::CAPABILITY;
-use crate::mount::{Ffs, Inner};
+use crate::mount::{Ffs, Mount};
 use crate::types::{Access, SetIdBits, XattrNamespace, XattrSet};
 
 /// Longest name of an attribute, bytes.
@@ -125,7 +125,7 @@ impl Ffs {
     }
 }
 
-impl Inner {
+impl Mount {
     /// Removes the capabilities of a file, which somebody is about to change, unless `set_id` keeps them. They were
     /// given to what it held, by the owner it had.
     pub(super) fn drop_capability(

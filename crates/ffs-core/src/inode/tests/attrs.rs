@@ -11,7 +11,7 @@ const USER: XattrNamespace = XattrNamespace::User;
 fn attributes_are_a_map_that_fits_two_blocks() {
     for frag in [1, 8] {
         let b = Bench::new((Format::Ufs2, Endian::Big, 8192, frag), 16 << 20);
-        let before = b.t.alloc().totals();
+        let before = b.t.ump.alloc.totals();
         let ip = b.file("a");
         b.write(&ip, 0, &[1; 3000]).unwrap();
         let mut twin: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
@@ -61,7 +61,7 @@ fn attributes_are_a_map_that_fits_two_blocks() {
         }
         assert_eq!(ip.read().d.extsize, 0);
         b.truncate(&ip, 0).unwrap();
-        assert_eq!(b.t.alloc().totals().nbfree, before.nbfree);
+        assert_eq!(b.t.ump.alloc.totals().nbfree, before.nbfree);
         b.check("none left");
     }
 }
@@ -119,7 +119,7 @@ fn devices_have_attributes_and_keep_their_number() {
 fn links_lie_in_the_inode_or_in_a_block() {
     for shape in SHAPES {
         let b = Bench::new(shape, 16 << 20);
-        let before = b.t.alloc().totals();
+        let before = b.t.ump.alloc.totals();
         let room = b.g().maxsymlinklen as usize;
         for len in [1, room - 1, room, room + 1, 1023] {
             let ip = b.nameless(0o120_777);
@@ -142,7 +142,7 @@ fn links_lie_in_the_inode_or_in_a_block() {
                 .collect();
             let [.., (prev, prev_len), (_, last_len)] = offs[..] else { panic!() };
             dir::set_reclen(fmt, &mut buf.write().bytes[..512], prev, prev_len + last_len);
-            b.t.cache().dirty(&buf);
+            b.t.ump.cache.dirty(&buf);
             ip.write().d.nlink = 0;
             b.t.release(&ip).unwrap();
         }
@@ -152,7 +152,7 @@ fn links_lie_in_the_inode_or_in_a_block() {
         assert!(matches!(set(b""), Err(Error::Invalid(_))));
         ip.write().d.nlink = 0;
         b.t.release(&ip).unwrap();
-        assert_eq!(b.t.alloc().totals(), before, "{shape:?}");
+        assert_eq!(b.t.ump.alloc.totals(), before, "{shape:?}");
         b.check("links");
     }
 }

@@ -163,7 +163,7 @@ impl Pair {
 
 fn run(shape: Shape, ops: &[(usize, Op)]) {
     let mut pair = Pair::new(shape);
-    let before = pair.b.t.alloc().totals();
+    let before = pair.b.t.ump.alloc.totals();
     for (which, op) in ops {
         pair.apply(*which, op);
     }
@@ -174,7 +174,7 @@ fn run(shape: Shape, ops: &[(usize, Op)]) {
         pair.apply(i, &Op::Truncate(0));
         assert_eq!(pair.files[i].0.read().d.blocks, 0);
     }
-    assert_eq!(pair.b.t.alloc().totals(), before, "everything was given back");
+    assert_eq!(pair.b.t.ump.alloc.totals(), before, "everything was given back");
     pair.b.check("empty");
 }
 
@@ -295,7 +295,7 @@ fn a_stream_is_written_while_it_is_made() {
     for (i, part) in content.chunks(10_000).enumerate() {
         b.write(&ip, i as u64 * 10_000, part).unwrap();
         // One row of blocks that may still be moved, the row begun, and metadata.
-        assert!(b.t.cache().stats().dirtyspace < 2 << 20, "part {i}");
+        assert!(b.t.ump.cache.stats().dirtyspace < 2 << 20, "part {i}");
     }
     b.sync();
     assert_eq!(b.again().t.get(ip.ino).map(|ip| b.all(&ip)).unwrap(), content);

@@ -37,7 +37,7 @@ fn a_chain_whose_indirect_block_cannot_be_written_is_undone() {
     let ip = b.file("a");
     b.write(&ip, 0, &[1; 100]).unwrap();
     b.sync();
-    let (before, d) = (b.t.alloc().totals(), ip.read().d.clone());
+    let (before, d) = (b.t.ump.alloc.totals(), ip.read().d.clone());
     for nth in 1..=3 {
         // The tenant waits for each new indirect block.
         dev.add(eio(Operation::Write).nth(nth).times(1));
@@ -47,7 +47,7 @@ fn a_chain_whose_indirect_block_cannot_be_written_is_undone() {
         let after = ip.read().d.clone();
         assert_eq!((after.size, after.blocks, after.ib), (d.size, d.blocks, d.ib));
         let frags = |c: Csum| c.nbfree * 8 + c.nffree;
-        assert_eq!(frags(b.t.alloc().totals()), frags(before));
+        assert_eq!(frags(b.t.ump.alloc.totals()), frags(before));
         b.check("undone");
     }
     assert_eq!(b.all(&ip), [1; 100]);
@@ -162,12 +162,12 @@ fn blocks_given_to_another_file_are_not_overwritten_by_late_writes() {
     gate.arm();
     std::thread::scope(|s| {
         // It has the old file's blocks on its list when its first write, of a group, waits.
-        s.spawn(|| b.t.cache().write_delayed().unwrap());
+        s.spawn(|| b.t.ump.cache.write_delayed().unwrap());
         gate.wait_for_a_write();
         b.truncate(&old, 0).unwrap();
         b.write(&new, 0, &[0x55; 40 * 4096]).unwrap();
         // Not fsync, which would wait for the group.
-        b.t.cache().write_bufs(b.t.cache().dirty_of(new.ino)).result().unwrap();
+        b.t.ump.cache.write_bufs(b.t.ump.cache.dirty_of(new.ino)).result().unwrap();
         gate.open();
     });
     let taken = places(&new);

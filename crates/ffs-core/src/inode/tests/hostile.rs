@@ -58,9 +58,9 @@ fn bad_pointers_of_an_inode_are_errors_and_the_rest_is_freed() {
         assert_eq!(h.read(&f, 0, 3 * 4096).unwrap(), [1; 3 * 4096], "what comes before");
         is_format(h.write(&f, 3 * 4096, b"x"));
         is_format(h.t.seek_data(&f, &f.read(), 3 * 4096));
-        let free = h.t.alloc().totals().nbfree;
+        let free = h.t.ump.alloc.totals().nbfree;
         is_format(h.truncate(&f, 0));
-        assert_eq!(h.t.alloc().totals().nbfree, free + 40, "39 blocks and the indirect block");
+        assert_eq!(h.t.ump.alloc.totals().nbfree, free + 40, "39 blocks and the indirect block");
         assert_eq!((f.read().d.size, f.read().d.blocks), (0, 0));
         let (h, f) = damaged(&copy(&b), ip.ino, |d| d.ib[0] = bad);
         is_format(h.read(&f, 12 * 4096, 10));

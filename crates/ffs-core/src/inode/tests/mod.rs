@@ -16,6 +16,7 @@ use crate::counters::{CounterValues, Counters};
 use crate::options::Atime;
 use crate::ordering::{FragRun, InodeChange, Ordering, SyncOrdered};
 use crate::tunables::{TunableValues, Tunables};
+use crate::ufsmount::UfsMount;
 use ffs_admin::fsck::quick_check;
 use ffs_admin::newfs;
 use ffs_admin::volume::Volume;
@@ -23,7 +24,6 @@ use ffs_device::{BlockDevice, ManualClock, SplitMix64, Timestamp};
 use ffs_ondisk::dir::{self, DirFormat, Record};
 use ffs_ondisk::{CgNo, Csum, Dinode, Endian, Format, Geometry, Ino, Lbn};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 const REGULAR: u16 = 0o100_644;
 
@@ -101,8 +101,9 @@ impl Bench {
             AllocParams::of(&sb, &g),
             cs,
         );
-        let read_only = Arc::new(AtomicBool::new(read_only));
-        let t = InodeTable::new(Arc::new(alloc), atime, read_only, 1);
+        let ump = Arc::new(UfsMount::new(alloc, atime, 1));
+        ump.set_read_only(read_only);
+        let t = InodeTable::new(ump, 1);
         Bench { t, dev, clock }
     }
 
@@ -111,7 +112,7 @@ impl Bench {
     }
 
     fn counters(&self) -> CounterValues {
-        self.t.cache().counters.values()
+        self.t.ump.cache.counters.values()
     }
 
     /// A new file, held, without a name.
@@ -159,16 +160,16 @@ impl Bench {
             };
             dir::write(fmt, chunk, &rec);
         }
-        self.t.cache().dirty(&buf);
+        self.t.ump.cache.dirty(&buf);
     }
 
     /// Everything to the device, summaries and totals included, as an unmount would.
     fn sync(&self) {
         self.t.flush_times().unwrap();
-        self.t.cache().flush_all().unwrap();
+        self.t.ump.cache.flush_all().unwrap();
         let mut v = Volume::open(self.dev.as_ref()).unwrap();
-        v.write_csums(CgNo(0), &self.t.alloc().group_sums()).unwrap();
-        v.sb.set_cstotal(self.t.alloc().totals());
+        v.write_csums(CgNo(0), &self.t.ump.alloc.group_sums()).unwrap();
+        v.sb.set_cstotal(self.t.ump.alloc.totals());
         v.write_superblock().unwrap();
     }
 
@@ -208,12 +209,12 @@ impl Bench {
     fn fill(&self, leave: i64) -> Vec<FragRun> {
         let g = self.g();
         let mut taken = Vec::new();
-        while self.t.alloc().totals().nffree > 0 {
-            let at = self.t.alloc().alloc_frags(Ino::ROOT, None, 1, Reserve::Allowed).unwrap();
+        while self.t.ump.alloc.totals().nffree > 0 {
+            let at = self.t.ump.alloc.alloc_frags(Ino::ROOT, None, 1, Reserve::Allowed).unwrap();
             taken.push(FragRun { at, frags: 1 });
         }
-        while self.t.alloc().totals().nbfree > leave {
-            let at = self.t.alloc().alloc_frags(Ino::ROOT, None, g.frag, Reserve::Allowed);
+        while self.t.ump.alloc.totals().nbfree > leave {
+            let at = self.t.ump.alloc.alloc_frags(Ino::ROOT, None, g.frag, Reserve::Allowed);
             taken.push(FragRun { at: at.unwrap(), frags: g.frag });
         }
         taken
@@ -221,7 +222,7 @@ impl Bench {
 
     fn unfill(&self, taken: &[FragRun]) {
         for &run in taken {
-            self.t.alloc().free_frags(run).unwrap();
+            self.t.ump.alloc.free_frags(run).unwrap();
         }
     }
 

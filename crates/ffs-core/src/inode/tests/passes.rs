@@ -113,16 +113,16 @@ impl Stage {
         let tenant = Arc::new(Staged::default());
         let dev = disk.clone() as Arc<dyn BlockDevice>;
         let b = Bench::under(tenant.clone(), dev, false, (4 << 20, 1000), Atime::Never);
-        b.t.cache().tell_time(NOW);
+        b.t.ump.cache.tell_time(NOW);
         Stage { b, tenant, disk }
     }
 
     /// A block of inodes, dirty.
     fn block(&self, n: u32) -> BufRef {
         let g = self.b.g();
-        let buf = self.b.t.inode_block(Ino(n * g.inopb)).unwrap();
+        let buf = self.b.t.ump.inode_block(Ino(n * g.inopb)).unwrap();
         drop(buf.write());
-        self.b.t.cache().dirty(&buf);
+        self.b.t.ump.cache.dirty(&buf);
         buf
     }
 
@@ -135,11 +135,11 @@ impl Stage {
     }
 
     fn dirty(&self) -> usize {
-        self.b.t.cache().dirty_count()
+        self.b.t.ump.cache.dirty_count()
     }
 
     fn at(&self, seconds: i64) -> Vec<(BufKey, Image)> {
-        self.b.t.cache().tell_time(NOW + seconds);
+        self.b.t.ump.cache.tell_time(NOW + seconds);
         self.b.t.write_due().unwrap();
         self.log()
     }
@@ -187,7 +187,7 @@ fn what_can_never_be_written_is_an_error_and_stays() {
     let [a, b] = [1, 2].map(|n| s.block(n));
     s.wait(&a, NOWHERE, Readiness::Held);
     assert!(matches!(s.b.t.sync_alone(), Err(Error::Unwritten)));
-    assert!(s.b.t.cache().is_dirty(&a) && !s.b.t.cache().is_dirty(&b));
+    assert!(s.b.t.ump.cache.is_dirty(&a) && !s.b.t.ump.cache.is_dirty(&b));
     let root = s.b.t.get(Ino::ROOT).unwrap();
     assert!(matches!(s.b.t.fsync(&root, true), Err(Error::Unwritten)));
 }
@@ -200,7 +200,7 @@ fn a_block_that_cannot_be_written_keeps_no_other_from_it() {
     let at = s.b.g().frag_to_byte(a.read().addr);
     s.disk.add(Rule::new(Operation::Write, Fault::Errno(5)).within(at..at + 8192));
     assert_eq!(s.b.t.sync_alone().unwrap_err().errno(), 5);
-    let cache = s.b.t.cache();
+    let cache = &s.b.t.ump.cache;
     assert!(cache.is_dirty(&a) && !cache.is_dirty(&b) && cache.is_dirty(&c));
     let root = s.b.t.get(Ino::ROOT).unwrap();
     assert_eq!(s.b.t.fsync(&root, true).unwrap_err().errno(), 5);
@@ -212,7 +212,7 @@ fn a_block_that_cannot_be_written_keeps_no_other_from_it() {
 #[test]
 fn sync_ends_with_an_empty_queue() {
     let s = Stage::new();
-    let (a, b) = (s.block(1), s.b.t.inode_block(Ino(2 * s.b.g().inopb)).unwrap());
+    let (a, b) = (s.block(1), s.b.t.ump.inode_block(Ino(2 * s.b.g().inopb)).unwrap());
     let file = s.b.nameless(REGULAR);
     let ino = file.ino;
     file.write().d.nlink = 1;
@@ -232,14 +232,14 @@ fn sync_ends_with_an_empty_queue() {
     drop(s.block(1));
     let work = vec![WorkItem::DropLinks { ino, by: 1 }, WorkItem::FreeBlks(Vec::new())];
     s.tenant.0.lock().follows.insert(a.key, work);
-    let free = s.b.t.alloc().totals().nifree;
+    let free = s.b.t.ump.alloc.totals().nifree;
     s.b.t.release(&file).unwrap();
     assert!(file.read().alive(), "the device may show its name");
     assert_eq!(s.b.t.will_be_free().1, 1);
     drop((file, b));
     assert!(matches!(s.b.t.get(Ino(ino.0)).map(|ip| ip.read().d.nlink), Ok(0)));
     s.b.t.sync_alone().unwrap();
-    assert_eq!(s.b.t.alloc().totals().nifree, free + 1);
+    assert_eq!(s.b.t.ump.alloc.totals().nifree, free + 1);
     assert_eq!((s.dirty(), s.b.t.will_be_free(), s.tenant.pending().deps), (0, (0, 0), 0));
     assert!(matches!(s.b.t.get(ino), Err(Error::Stale)));
     assert_eq!(s.b.counters().work_done, 2);
@@ -253,7 +253,7 @@ fn buffers_are_written_at_their_age_and_in_part_only_when_late() {
     let root = s.b.t.get(Ino::ROOT).unwrap();
     let names = s.b.t.read_block(&root, &root.read(), Lbn(0)).unwrap().unwrap();
     drop(names.write());
-    s.b.t.cache().dirty(&names);
+    s.b.t.ump.cache.dirty(&names);
     s.wait(&late, NOWHERE, Readiness::Partial);
     assert_eq!(s.at(27), []);
     assert_eq!(s.at(28), [(inodes.key, Image::Whole)]);

@@ -14,7 +14,7 @@ fn sparse_files_reach_to_the_largest_size() {
     for shape in SHAPES {
         let b = Bench::new(shape, 24 << 20);
         let g = b.g();
-        let before = b.t.alloc().totals();
+        let before = b.t.ump.alloc.totals();
         let ip = b.file("a");
         let max = g.maxfilesize;
         let mut places = vec![5];
@@ -47,7 +47,7 @@ fn sparse_files_reach_to_the_largest_size() {
             b.check("cut");
         }
         b.truncate(&ip, 0).unwrap();
-        assert_eq!(b.t.alloc().totals().nbfree, before.nbfree);
+        assert_eq!(b.t.ump.alloc.totals().nbfree, before.nbfree);
     }
 }
 
@@ -113,14 +113,14 @@ fn no_space_in_the_middle_of_a_chain_changes_nothing() {
         let grow = i64::from(g.frag > 1);
         for leave in 0..4 + grow {
             let taken = b.fill(leave);
-            let before = (b.t.alloc().totals(), ip.read().d.clone());
+            let before = (b.t.ump.alloc.totals(), ip.read().d.clone());
             let result = b.write(&ip, far, b"x");
             assert!(matches!(result, Err(Error::NoSpace)), "{shape:?}, {leave}: {result:?}");
             let after = ip.read().d.clone();
             // The run may have moved to a block of its own and back.
             assert_eq!(after.blocks, before.1.blocks, "{shape:?}, {leave}");
             assert_eq!((after.size, after.ib), (100, [0; 3]), "{shape:?}, {leave}");
-            let (t, was) = (b.t.alloc().totals(), before.0);
+            let (t, was) = (b.t.ump.alloc.totals(), before.0);
             let frags = |c: Csum| c.nbfree * i64::from(g.frag) + c.nffree;
             assert_eq!(frags(t), frags(was), "{shape:?}, {leave}");
             assert_eq!(b.all(&ip), [1; 100]);

@@ -10,7 +10,7 @@ const SHAPE: Shape = (Format::Ufs2, Endian::Little, 4096, 8);
 fn a_file_without_links_lives_until_its_last_user_leaves() {
     for shape in SHAPES {
         let b = Bench::new(shape, 24 << 20);
-        let before = b.t.alloc().totals();
+        let before = b.t.ump.alloc.totals();
         let ip = b.nameless(REGULAR);
         let gen1 = ip.read().d.generation;
         b.write(&ip, 0, &vec![9; 20 * shape.2 as usize + 5]).unwrap();
@@ -26,7 +26,7 @@ fn a_file_without_links_lives_until_its_last_user_leaves() {
         assert_eq!(b.all(&ip).len(), 20 * shape.2 as usize + 5, "one user is left");
         b.t.release(&ip).unwrap();
         assert!(!ip.read().alive());
-        assert_eq!(b.t.alloc().totals(), before);
+        assert_eq!(b.t.ump.alloc.totals(), before);
         assert!(matches!(b.t.get(ip.ino), Err(Error::Stale)));
         b.check("freed");
         let on_disk = b.on_device(ip.ino);
@@ -36,14 +36,14 @@ fn a_file_without_links_lives_until_its_last_user_leaves() {
         assert_ne!(next.read().d.generation, gen1);
         next.write().d.nlink = 0;
         b.t.release(&next).unwrap();
-        assert_eq!(b.t.alloc().totals(), before);
+        assert_eq!(b.t.ump.alloc.totals(), before);
     }
 }
 
 #[test]
 fn purge_frees_what_is_still_held() {
     let b = Bench::new(SHAPE, 16 << 20);
-    let before = b.t.alloc().totals();
+    let before = b.t.ump.alloc.totals();
     let held: Vec<_> = (0..5).map(|_| b.nameless(REGULAR)).collect();
     for ip in &held {
         b.write(ip, 100_000, b"deep").unwrap();
@@ -51,7 +51,7 @@ fn purge_frees_what_is_still_held() {
     }
     let kept = b.file("kept");
     b.t.purge().unwrap();
-    assert_eq!(b.t.alloc().totals().nbfree, before.nbfree);
+    assert_eq!(b.t.ump.alloc.totals().nbfree, before.nbfree);
     assert!(held.iter().all(|ip| !ip.read().alive()) && kept.read().alive());
     // The users go later.
     for ip in &held {

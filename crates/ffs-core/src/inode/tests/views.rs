@@ -75,7 +75,7 @@ fn content_and_attributes_of_real_images() {
             assert_eq!(value.len() as u64, row.length);
             assert_eq!(Sha256::digest(&value)[..], row.sha256);
         }
-        assert_eq!(b.t.cache().stats().dirtyspace, 0, "reading changes nothing");
+        assert_eq!(b.t.ump.cache.stats().dirtyspace, 0, "reading changes nothing");
     }
 }
 

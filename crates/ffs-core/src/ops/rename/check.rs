@@ -4,7 +4,7 @@ use super::{Moved, Name, Renaming, Request};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
-use crate::mount::Inner;
+use crate::mount::Mount;
 use crate::ops::{Held, check_alive, check_directory, check_in_tree, perm};
 use crate::ordering::Event;
 use crate::types::{Access, RenameMode};
@@ -27,10 +27,10 @@ pub(super) fn above_itself(req: &Request<'_>, is_source: bool) -> Error {
     }
 }
 
-pub(super) fn check_parent(inner: &Inner, ip: &Inode, data: &InodeData, cred: &Cred) -> Result<()> {
+pub(super) fn check_parent(mp: &Mount, ip: &Inode, data: &InodeData, cred: &Cred) -> Result<()> {
     check_directory(data)?;
     perm::may_search(&data.d, cred)?;
-    check_in_tree(&inner.table, ip, data)
+    check_in_tree(&mp.table, ip, data)
 }
 
 impl Renaming<'_> {
@@ -67,7 +67,7 @@ impl Renaming<'_> {
 
     /// Tells the policy below what the directories will lie that change places.
     pub(super) fn tell_above(&self) {
-        let ordering = &self.inner.table.alloc().ordering;
+        let ordering = &self.mp.ump.ordering;
         if self.arrives(&self.src) {
             ordering.notify(Event::DirectoryMoves { dir: self.src.ip.ino, above: &self.above_src });
         }
@@ -93,13 +93,13 @@ impl Renaming<'_> {
             if up == mark {
                 let (s, place) = (Structure::Directory, Place::Inode(up));
                 let e = Error::corrupt(s, place, "'..'", "a loop", "a way to the root");
-                return Err(self.inner.damaged(e));
+                return Err(self.mp.damaged(e));
             }
             steps += 1;
             if steps == limit {
                 (mark, limit) = (up, limit * 2);
             }
-            at = self.inner.table.get(up)?;
+            at = self.mp.table.get(up)?;
         }
     }
 
@@ -119,12 +119,12 @@ impl Renaming<'_> {
             },
         );
         match held {
-            Some(data) => self.inner.parent_of(ip, data),
+            Some(data) => self.mp.parent_of(ip, data),
             None => {
                 let data = ip.read();
                 check_directory(&data)?;
-                check_in_tree(&self.inner.table, ip, &data)?;
-                self.inner.parent_of(ip, &data)
+                check_in_tree(&self.mp.table, ip, &data)?;
+                self.mp.parent_of(ip, &data)
             }
         }
     }
@@ -187,8 +187,8 @@ impl Renaming<'_> {
         }
         match self.dst.take() {
             Some(dst) if dst.is_dir() => {
-                let inner = self.inner;
-                let ok = inner.check_removable(&self.target(), dst.ip, &dst.data);
+                let mp = self.mp;
+                let ok = mp.check_removable(&self.target(), dst.ip, &dst.data);
                 self.dst = Some(dst);
                 ok
             }

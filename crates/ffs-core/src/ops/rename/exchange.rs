@@ -20,7 +20,7 @@
 use super::{Moved, NameHeld, Renaming, depth_below, redirect_dotdot, relink};
 use crate::dir::{self, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
-use crate::mount::Inner;
+use crate::mount::Mount;
 use crate::ops::names::NewEntry;
 use crate::ops::reserve_of;
 use crate::ordering::{DirPos, EntryKind, Event, InodeChange};
@@ -53,7 +53,7 @@ impl<'a> Renaming<'a> {
 
     /// Whether both names are on the device as they are in memory.
     pub(super) fn is_settled(&self) -> bool {
-        let ordering = &self.inner.table.alloc().ordering;
+        let ordering = &self.mp.ump.ordering;
         let settled = |dir: Ino, e: &Entry| ordering.is_entry_durable(DirPos { dir, off: e.off });
         let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
         let second = self.dst.as_ref().is_none_or(|dst| settled(p2, &dst.entry));
@@ -64,21 +64,21 @@ impl<'a> Renaming<'a> {
     /// a file under its name from before the exchange and under one from after this rename would drop one of
     /// them, and with it the name that another file is to get.
     pub(super) fn is_exchanged(&self) -> bool {
-        let ordering = &self.inner.table.alloc().ordering;
+        let ordering = &self.mp.ump.ordering;
         let files = [Some(self.src.ip), self.dst.as_ref().map(|dst| dst.ip)];
         files.into_iter().flatten().any(|ip| ordering.is_exchanged(ip.ino))
     }
 
     /// The root directory.
     pub(super) fn aside(&mut self) -> DirMut<'_> {
-        let inner = self.inner;
+        let mp = self.mp;
         if let Some((ip, data)) = &mut self.root {
-            return inner.dir_mut(ip, data);
+            return mp.dir_mut(ip, data);
         }
         let first = self.req.from.dir.ino == Ino::ROOT;
         let d2 = self.d2.as_mut().filter(|_| !first);
         let ip = if first { self.req.from.dir } else { self.req.to.dir };
-        inner.dir_mut(ip, d2.unwrap_or(&mut self.d1))
+        mp.dir_mut(ip, d2.unwrap_or(&mut self.d1))
     }
 
     /// The directory that `file` leaves when it moves from `from` to `to`: none unless it is a directory that
@@ -101,27 +101,27 @@ impl<'a> Renaming<'a> {
 
     /// Gives the second file the record as a name.
     fn step_aside(&mut self, dst: &mut Moved<'a>, name: &[u8], slot: Slot) -> Result<()> {
-        let (inner, reserve, p2) = (self.inner, reserve_of(self.req.cred), self.req.to.dir.ino);
+        let (mp, reserve, p2) = (self.mp, reserve_of(self.req.cred), self.req.to.dir.ino);
         let comes = Self::left_by(dst, p2, Ino::ROOT).is_some();
-        let awaits = inner.awaits_content(&dst.data);
-        let _held = (comes || awaits).then(|| NameHeld::new(inner, dst.ip));
-        inner.add_link(dst.ip, &mut dst.data)?;
-        let counted = count_comer(inner, comes, self.aside());
+        let awaits = mp.awaits_content(&dst.data);
+        let _held = (comes || awaits).then(|| NameHeld::new(mp, dst.ip));
+        mp.add_link(dst.ip, &mut dst.data)?;
+        let counted = count_comer(mp, comes, self.aside());
         let named = counted.and_then(|()| {
             let (target, others) = (dst.named(), dst.other_names());
             let entry = NewEntry { slot, name, target, kind: KIND, others };
-            let entered = inner.enter_name(&mut self.aside(), &entry, reserve);
-            entered.inspect_err(|_| uncount_comer(inner, comes, self.aside()))
+            let entered = mp.enter_name(&mut self.aside(), &entry, reserve);
+            entered.inspect_err(|_| uncount_comer(mp, comes, self.aside()))
         });
-        named.inspect_err(|_| inner.take_link_back(dst.ip, &mut dst.data))?;
+        named.inspect_err(|_| mp.take_link_back(dst.ip, &mut dst.data))?;
         if awaits {
             // The first name waits for the record: it need not wait for the content again.
-            inner.content_before_name(dst.ip);
+            mp.content_before_name(dst.ip);
         }
         if !comes {
             return Ok(());
         }
-        let done = redirect_dotdot(inner, dst, Ino::ROOT);
+        let done = redirect_dotdot(mp, dst, Ino::ROOT);
         done.inspect_err(|_| self.withdraw_aside(dst, name))
     }
 
@@ -129,7 +129,7 @@ impl<'a> Renaming<'a> {
     fn step_back(&mut self, dst: &mut Moved<'a>, name: &[u8]) {
         let p2 = self.req.to.dir.ino;
         if Self::left_by(dst, Ino::ROOT, p2).is_some() {
-            drop(redirect_dotdot(self.inner, dst, p2));
+            drop(redirect_dotdot(self.mp, dst, p2));
         }
         self.withdraw_aside(dst, name);
     }
@@ -137,8 +137,8 @@ impl<'a> Renaming<'a> {
     fn withdraw_aside(&mut self, dst: &mut Moved<'a>, name: &[u8]) {
         let came = Self::left_by(dst, Ino::ROOT, self.req.to.dir.ino);
         drop(dir::withdraw(&mut self.aside(), name, dst.taken_back_from(came)));
-        uncount_comer(self.inner, came.is_some(), self.aside());
-        self.inner.take_link_back(dst.ip, &mut dst.data);
+        uncount_comer(self.mp, came.is_some(), self.aside());
+        self.mp.take_link_back(dst.ip, &mut dst.data);
     }
 
     /// With the second file aside: gives the first file its new name, then the second, and removes the
@@ -155,25 +155,25 @@ impl<'a> Renaming<'a> {
 
     /// Gives the first file the second name.
     fn name_first(&mut self, dst: &mut Moved<'a>, e2: &Entry) -> Result<()> {
-        let (inner, p1, p2) = (self.inner, self.req.from.dir.ino, self.req.to.dir.ino);
+        let (mp, p1, p2) = (self.mp, self.req.from.dir.ino, self.req.to.dir.ino);
         let comes = Self::left_by(&self.src, p1, p2).is_some();
-        let awaits = inner.awaits_content(&self.src.data);
-        let _held = (comes || awaits).then(|| NameHeld::new(inner, self.src.ip));
-        inner.add_link(self.src.ip, &mut self.src.data)?;
-        let counted = count_comer(inner, comes, self.target());
+        let awaits = mp.awaits_content(&self.src.data);
+        let _held = (comes || awaits).then(|| NameHeld::new(mp, self.src.ip));
+        mp.add_link(self.src.ip, &mut self.src.data)?;
+        let counted = count_comer(mp, comes, self.target());
         let named = counted.and_then(|()| {
             let (new, gone) = (self.src.named(), dst.moved_from(Self::left_by(dst, p2, Ino::ROOT)));
             let redirected = dir::rewrite(&mut self.target(), e2, new, KIND, gone);
-            redirected.inspect_err(|_| uncount_comer(inner, comes, self.target()))
+            redirected.inspect_err(|_| uncount_comer(mp, comes, self.target()))
         });
-        named.inspect_err(|_| inner.take_link_back(self.src.ip, &mut self.src.data))?;
+        named.inspect_err(|_| mp.take_link_back(self.src.ip, &mut self.src.data))?;
         if awaits {
-            inner.content_before_name(self.src.ip);
+            mp.content_before_name(self.src.ip);
         }
         if !comes {
             return Ok(());
         }
-        let done = redirect_dotdot(inner, &mut self.src, p2);
+        let done = redirect_dotdot(mp, &mut self.src, p2);
         done.inspect_err(|_| self.rename_first_back(dst, e2))
     }
 
@@ -181,23 +181,23 @@ impl<'a> Renaming<'a> {
     fn unname_first(&mut self, dst: &mut Moved<'a>, e2: &Entry) {
         let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
         if Self::left_by(&self.src, p1, p2).is_some() {
-            drop(redirect_dotdot(self.inner, &mut self.src, p1));
+            drop(redirect_dotdot(self.mp, &mut self.src, p1));
         }
         self.rename_first_back(dst, e2);
     }
 
     fn rename_first_back(&mut self, dst: &mut Moved<'a>, e2: &Entry) {
-        let (inner, p1, p2) = (self.inner, self.req.from.dir.ino, self.req.to.dir.ino);
+        let (mp, p1, p2) = (self.mp, self.req.from.dir.ino, self.req.to.dir.ino);
         let came = Self::left_by(&self.src, p2, p1);
         let (new, gone) = (self.src.named(), self.src.taken_back_from(came));
-        relink(inner, dst.ip, &mut dst.data);
+        relink(mp, dst.ip, &mut dst.data);
         if Self::left_by(dst, p2, Ino::ROOT).is_some() {
             let d2 = self.target();
-            relink(inner, d2.ip, d2.data);
+            relink(mp, d2.ip, d2.data);
         }
         drop(dir::rewrite_back(&mut self.target(), e2, new, KIND, gone));
-        uncount_comer(inner, came.is_some(), self.target());
-        inner.take_link_back(self.src.ip, &mut self.src.data);
+        uncount_comer(mp, came.is_some(), self.target());
+        mp.take_link_back(self.src.ip, &mut self.src.data);
     }
 
     /// Gives the second file the first name instead of the record.
@@ -207,17 +207,17 @@ impl<'a> Renaming<'a> {
         e1: &Entry,
         record: &[u8],
     ) -> Result<()> {
-        let (inner, new) = (self.inner, dst.named());
+        let (mp, new) = (self.mp, dst.named());
         let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
         let leaves = Self::left_by(dst, Ino::ROOT, p1);
         let comes = leaves.is_some();
-        let _held = comes.then(|| NameHeld::new(inner, dst.ip));
-        inner.table.update(dst.ip, &mut dst.data, InodeChange::NlinkInc)?;
-        count_comer(inner, comes, self.source())?;
+        let _held = comes.then(|| NameHeld::new(mp, dst.ip));
+        mp.table.update(dst.ip, &mut dst.data, InodeChange::NlinkInc)?;
+        count_comer(mp, comes, self.source())?;
         let gone = self.src.moved_from(Self::left_by(&self.src, p1, p2));
         let named = dir::rewrite(&mut self.source(), e1, new, KIND, gone);
-        named.inspect_err(|_| uncount_comer(inner, comes, self.source()))?;
-        let moved = if comes { redirect_dotdot(inner, dst, p1) } else { Ok(()) };
+        named.inspect_err(|_| uncount_comer(mp, comes, self.source()))?;
+        let moved = if comes { redirect_dotdot(mp, dst, p1) } else { Ok(()) };
         let removed = moved.and_then(|()| {
             let removed = match dir::find(self.aside().shared(), record) {
                 Ok(Some(e)) => dir::remove(&mut self.aside(), &e, dst.moved_from(leaves)),
@@ -226,49 +226,49 @@ impl<'a> Renaming<'a> {
             };
             removed.inspect_err(|_| {
                 if comes {
-                    drop(redirect_dotdot(inner, dst, Ino::ROOT));
+                    drop(redirect_dotdot(mp, dst, Ino::ROOT));
                 }
             })
         });
         removed.inspect_err(|_| {
-            relink(inner, self.src.ip, &mut self.src.data);
+            relink(mp, self.src.ip, &mut self.src.data);
             if Self::left_by(&self.src, p1, p2).is_some() {
                 let d1 = self.source();
-                relink(inner, d1.ip, d1.data);
+                relink(mp, d1.ip, d1.data);
             }
             let gone = dst.taken_back_from(comes.then_some(p1));
             drop(dir::rewrite_back(&mut self.source(), e1, new, KIND, gone));
-            uncount_comer(inner, comes, self.source());
+            uncount_comer(mp, comes, self.source());
         })
     }
 
     /// The names are right; the counts follow.
     pub(super) fn finish_exchange(&mut self, dst: &mut Moved<'a>) -> Result<()> {
-        let (inner, p1, p2) = (self.inner, self.req.from.dir.ino, self.req.to.dir.ino);
-        let mut noted = inner.directory_changed(&mut self.source(), false);
+        let (mp, p1, p2) = (self.mp, self.req.from.dir.ino, self.req.to.dir.ino);
+        let mut noted = mp.directory_changed(&mut self.source(), false);
         if !self.same_dir() {
-            noted = noted.and(inner.directory_changed(&mut self.target(), false));
+            noted = noted.and(mp.directory_changed(&mut self.target(), false));
         }
         if self.root.is_some() {
-            noted = noted.and(inner.directory_changed(&mut self.aside(), false));
+            noted = noted.and(mp.directory_changed(&mut self.aside(), false));
         }
         self.swap_depths(dst);
         for ip in [self.src.ip, dst.ip] {
-            inner.table.alloc().ordering.notify(Event::EntriesExchanged { ino: ip.ino });
+            mp.ump.ordering.notify(Event::EntriesExchanged { ino: ip.ino });
         }
-        noted = noted.and(inner.drop_link(self.src.ip, &mut self.src.data));
-        noted = noted.and(inner.drop_link(dst.ip, &mut dst.data));
+        noted = noted.and(mp.drop_link(self.src.ip, &mut self.src.data));
+        noted = noted.and(mp.drop_link(dst.ip, &mut dst.data));
         if Self::left_by(&self.src, p1, p2).is_some() {
             let d1 = self.source();
-            noted = noted.and(inner.drop_link(d1.ip, d1.data));
+            noted = noted.and(mp.drop_link(d1.ip, d1.data));
         }
         if Self::left_by(dst, p2, Ino::ROOT).is_some() {
             let d2 = self.target();
-            noted = noted.and(inner.drop_link(d2.ip, d2.data));
+            noted = noted.and(mp.drop_link(d2.ip, d2.data));
         }
         if Self::left_by(dst, Ino::ROOT, p1).is_some() {
             let root = self.aside();
-            noted = noted.and(inner.drop_link(root.ip, root.data));
+            noted = noted.and(mp.drop_link(root.ip, root.data));
         }
         noted
     }
@@ -284,12 +284,12 @@ impl<'a> Renaming<'a> {
 }
 
 /// A directory counts a subdirectory that comes to it.
-fn count_comer(inner: &Inner, comes: bool, to: DirMut<'_>) -> Result<()> {
-    if comes { inner.add_link(to.ip, to.data) } else { Ok(()) }
+fn count_comer(mp: &Mount, comes: bool, to: DirMut<'_>) -> Result<()> {
+    if comes { mp.add_link(to.ip, to.data) } else { Ok(()) }
 }
 
-fn uncount_comer(inner: &Inner, came: bool, to: DirMut<'_>) {
+fn uncount_comer(mp: &Mount, came: bool, to: DirMut<'_>) {
     if came {
-        inner.take_link_back(to.ip, to.data);
+        mp.take_link_back(to.ip, to.data);
     }
 }

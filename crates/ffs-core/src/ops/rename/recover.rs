@@ -106,7 +106,7 @@ impl Ffs {
         let p2 = self.vget(found.record.second.dir, None)?;
         let other = self.vget(found.record.other, None)?;
         let file = self.vget(found.file, None)?;
-        let inner = &self.0;
+        let mp = &self.0;
         let _op = self.begin()?;
         let req = Request {
             cred: &cred,
@@ -125,13 +125,13 @@ impl Ffs {
                 true => Some((&root.ip, locks.lock(&root.ip)?)),
                 false => None,
             };
-            let e1 = dir::find(inner.dir(&p1.ip, &d1), name)?.ok_or(Error::NotFound)?;
+            let e1 = dir::find(mp.dir(&p1.ip, &d1), name)?.ok_or(Error::NotFound)?;
             let moved = |ip, data, entry: Entry| Moved { ip, data, entry };
             let src = moved(&other.ip, locks.lock(&other.ip)?, e1);
             let mut dst = moved(&file.ip, locks.lock(&file.ip)?, e1);
             let (above_src, above_dst) = (Vec::new(), Vec::new());
             let mut r = Renaming {
-                inner,
+                mp,
                 req,
                 d1,
                 d2,
@@ -155,24 +155,24 @@ impl Ffs {
             return self.unlink(&Cred::root(), root, &found.name);
         }
         let _op = self.begin()?;
-        let inner = &self.0;
-        let held = Held::new(inner, std::sync::Arc::clone(&file.ip));
+        let mp = &self.0;
+        let held = Held::new(mp, std::sync::Arc::clone(&file.ip));
         retry(|again| -> std::result::Result<(), Stop> {
             let mut locks = Locks::starting_with(again);
             let mut top = locks.lock(&root.ip)?;
             let data = locks.lock(&held.ip)?;
-            let up = inner.parent_of(&held.ip, &data)?;
-            let mut d = inner.dir_mut(&root.ip, &mut top);
+            let up = mp.parent_of(&held.ip, &data)?;
+            let mut d = mp.dir_mut(&root.ip, &mut top);
             let e = dir::find(d.shared(), &found.name)?.ok_or(Error::NotFound)?;
             let mut moved = Moved { ip: &held.ip, data, entry: e };
             if up == Ino::ROOT {
                 // It was aside. Without another name it keeps the record rather than none.
                 let Some(home) = found.home() else { return Ok(()) };
-                redirect_dotdot(inner, &mut moved, home)?;
+                redirect_dotdot(mp, &mut moved, home)?;
             }
             dir::remove(&mut d, &e, moved.taken_back_from(None))?;
-            inner.directory_changed(&mut d, false)?;
-            Ok(inner.drop_link(&held.ip, &mut moved.data)?)
+            mp.directory_changed(&mut d, false)?;
+            Ok(mp.drop_link(&held.ip, &mut moved.data)?)
         })
     }
 }
@@ -182,13 +182,13 @@ impl Renaming<'_> {
     /// before the crash added, and may include what they took off: they stay too high rather than too low,
     /// which a check lowers.
     fn finish_recovery(&mut self, dst: &mut Moved<'_>) -> Result<()> {
-        let inner = self.inner;
-        let mut noted = inner.directory_changed(&mut self.source(), false);
+        let mp = self.mp;
+        let mut noted = mp.directory_changed(&mut self.source(), false);
         if self.root.is_some() {
-            noted = noted.and(inner.directory_changed(&mut self.aside(), false));
+            noted = noted.and(mp.directory_changed(&mut self.aside(), false));
         }
         let counted = InodeChange::NlinkInc;
-        noted = noted.and(inner.table.update(self.src.ip, &mut self.src.data, counted));
-        noted.and(inner.table.update(dst.ip, &mut dst.data, counted))
+        noted = noted.and(mp.table.update(self.src.ip, &mut self.src.data, counted));
+        noted.and(mp.table.update(dst.ip, &mut dst.data, counted))
     }
 }

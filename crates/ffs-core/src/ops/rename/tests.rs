@@ -41,11 +41,10 @@ fn a_name_that_replaces_another_is_not_seen_before_it_is_known_to_wait_for_conte
     let (dir, ino) = (root.ip.ino, new.ip.ino);
     BETWEEN.set(Some(Box::new(move || {
         // The inode, with the link it got, then the directory; the content is left.
-        let alloc = other.0.table.alloc();
-        let g = alloc.g();
+        let (g, cache) = (other.0.ump.g(), &other.0.ump.cache);
         for key in [BufKey::Meta(g.ino_to_fsba(ino)), BufKey::File(dir, 0)] {
-            alloc.cache.bwrite(&alloc.cache.incore(key).unwrap()).unwrap();
-            alloc.cache.flush_device().unwrap();
+            cache.bwrite(&cache.incore(key).unwrap()).unwrap();
+            cache.flush_device().unwrap();
         }
         tell.send(device.snapshot()).unwrap();
     })));

@@ -1,0 +1,89 @@
+//! What all operations on a mounted volume share: cache, allocator, ordering mode and switches side
+//! by side (FreeBSD's `struct ufsmount`).
+//!
+//! The parts do not lead to each other: whoever needs one takes it from here.
+
+use crate::alloc::Alloc;
+use crate::buf::{BufCache, BufKey, BufKind, BufRef};
+use crate::counters::Counters;
+use crate::dirhash::Pool;
+use crate::error::{Error, Result};
+use crate::options::Atime;
+use crate::ordering::Ordering;
+use crate::tunables::Tunables;
+use ffs_ondisk::{Geometry, Ino, Timespec};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// A mounted volume, as inodes and directories see it.
+pub(crate) struct UfsMount {
+    /// Blocks in memory, and the way to the device.
+    pub(crate) cache: Arc<BufCache>,
+    /// Where new inodes and blocks go.
+    pub(crate) alloc: Alloc,
+    /// When metadata may reach the device.
+    pub(crate) ordering: Arc<dyn Ordering>,
+    /// The switches.
+    pub(crate) tunables: Arc<Tunables>,
+    /// Indexes of large directories.
+    pub(crate) dirhash: Arc<Pool>,
+    /// When reading a file sets its access time.
+    pub(crate) atime: Atime,
+    read_only: AtomicBool,
+}
+
+impl UfsMount {
+    /// The volume of `alloc`, read-only at first. `secret` keys the hashes of names.
+    pub(crate) fn new(alloc: Alloc, atime: Atime, secret: u64) -> UfsMount {
+        let (cache, tunables) = (Arc::clone(&alloc.cache), Arc::clone(&alloc.tunables));
+        UfsMount {
+            dirhash: Pool::new(Arc::clone(&tunables), Arc::clone(&cache.counters), secret),
+            cache,
+            ordering: Arc::clone(&alloc.ordering),
+            tunables,
+            alloc,
+            atime,
+            read_only: AtomicBool::new(true),
+        }
+    }
+
+    /// The constants of the volume.
+    pub(crate) fn g(&self) -> &Geometry {
+        &self.cache.g
+    }
+
+    /// Counts of what is done.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.cache.counters
+    }
+
+    /// Whether the volume must not be changed.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.read_only.load(Relaxed)
+    }
+
+    /// Lets the volume be changed, or not.
+    pub(crate) fn set_read_only(&self, to: bool) {
+        self.read_only.store(to, Relaxed);
+    }
+
+    /// The present time.
+    pub(crate) fn now(&self) -> Timespec {
+        let t = self.cache.clock.now();
+        Timespec { secs: t.secs, nsec: i32::try_from(t.nanos).unwrap_or(0) }
+    }
+
+    /// The buffer of the block that holds inode `ino`.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn inode_block(&self, ino: Ino) -> Result<BufRef> {
+        let (at, len) = (self.g().ino_to_fsba(ino), self.g().bsize as usize);
+        self.cache.bread(BufKey::Meta(at), BufKind::Inodes, at, len)
+    }
+
+    /// Notes that the volume is damaged as `e` says, and returns it.
+    pub(crate) fn damaged(&self, e: impl Into<Error>) -> Error {
+        self.cache.damaged(e)
+    }
+}
