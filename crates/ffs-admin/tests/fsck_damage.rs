@@ -188,7 +188,7 @@ fn timed(img: &Img, options: FsckOptions, tally: &mut Tally) -> FsckReport {
     let start = Instant::now();
     let report = img.fsck(options);
     tally.slowest = tally.slowest.max(start.elapsed());
-    tally.passes = tally.passes.max(report.totals.passes);
+    tally.passes = tally.passes.max(report.totals.rounds);
     report
 }
 

@@ -21,13 +21,13 @@ fn watched(img: &Img, options: FsckOptions) -> (Vec<Progress>, FsckReport) {
     (seen, report)
 }
 
-/// The reports of each phase of each pass, in order.
+/// The reports of each phase of each round, in order.
 fn by_phase(seen: &[Progress]) -> Vec<((u32, Phase), Vec<Progress>)> {
     let mut out: Vec<((u32, Phase), Vec<Progress>)> = Vec::new();
     for &at in seen {
         match out.last_mut() {
-            Some((key, list)) if *key == (at.pass, at.phase) => list.push(at),
-            _ => out.push(((at.pass, at.phase), vec![at])),
+            Some((key, list)) if *key == (at.round, at.phase) => list.push(at),
+            _ => out.push(((at.round, at.phase), vec![at])),
         }
     }
     out
@@ -138,15 +138,15 @@ fn a_large_directory_is_counted_chunk_by_chunk() {
     assert!(largest <= 2 * b / 512, "{largest}");
 }
 
-/// A check that starts over counts each pass for itself.
+/// A check that starts another round reports each round separately.
 #[test]
 fn passes_are_counted_apart() {
     let img = Img::with_tree(KINDS[0]);
     img.edit(img.ino("a/b/indirect"), |d| d.db[2] = 1 << 40);
     let (seen, report) = watched(&img, FsckOptions::yes());
-    assert!(report.totals.passes > 1);
+    assert!(report.totals.rounds > 1);
     let (last, _) = by_phase(&seen).pop().unwrap();
-    assert_eq!(last, (report.totals.passes, Phase::Summaries));
+    assert_eq!(last, (report.totals.rounds, Phase::Summaries));
     assert_sound(&seen);
 }
 

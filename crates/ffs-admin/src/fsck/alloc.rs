@@ -1,9 +1,11 @@
-//! Room for what repairs create.
+//! Allocation of fragments and inodes for repairs.
 //!
 //! **Invariants.**
-//! 1. A fragment or inode is handed out only if this check does not know it as used; and one that the map on
-//!    disk calls used only if there is no other, as when a damaged map calls everything used.
-//! 2. What was handed out is remembered, so that the commit can mark it in the maps before anything points at it.
+//! 1. Only fragments and inodes that this check has found free are allocated. One that the map on
+//!    disk marks used is allocated only if there is no other, for example when a damaged map marks
+//!    everything used.
+//! 2. New allocations are recorded, so that the commit marks them in the maps before any pointer or
+//!    name refers to them.
 //!
 //! References: spec/fsck-and-crash.md §4, §5.
 
@@ -12,28 +14,37 @@ use std::collections::BTreeSet;
 use ffs_ondisk::cg::{Cg, CgMut, rehash};
 use ffs_ondisk::{CgNo, FragNo, Ino};
 
-use super::Checker;
-use super::judge::Res;
-use super::tables::State;
+use super::checker::Checker;
+use super::inoinfo::State;
+use super::resolve::Res;
 
-/// Whether the maps on disk have a say in what is free.
+/// Whether an allocation must be free in the map on disk too.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Map {
-    Asked,
-    Ignored,
+enum DiskMap {
+    Respect,
+    Ignore,
+}
+
+/// Whether the check has completed, so that the allocations still in use are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Completion {
+    /// Mark only the allocations still in use.
+    Complete,
+    /// Mark all allocations.
+    Stopped,
 }
 
 impl Checker<'_> {
-    /// `n` fragments inside one block, marked used; `None` if there is no room.
+    /// Allocates `n` fragments inside one block; `None` if there is no space.
     pub(super) fn alloc_frags(&mut self, n: u32) -> Res<Option<FragNo>> {
-        let by_map = self.alloc_frags_by(n, Map::Asked)?;
-        if by_map.is_some() { Ok(by_map) } else { self.alloc_frags_by(n, Map::Ignored) }
+        let by_map = self.alloc_frags_by(n, DiskMap::Respect)?;
+        if by_map.is_some() { Ok(by_map) } else { self.alloc_frags_by(n, DiskMap::Ignore) }
     }
 
-    fn alloc_frags_by(&mut self, n: u32, map: Map) -> Res<Option<FragNo>> {
+    fn alloc_frags_by(&mut self, n: u32, map: DiskMap) -> Res<Option<FragNo>> {
         for i in 0..self.g.ncg {
             let c = CgNo((self.alloc_hint + i) % self.g.ncg);
-            if !self.groups[c.0 as usize].sound {
+            if !self.groups[c.0 as usize].header_ok {
                 continue;
             }
             if let Some(at) = self.alloc_in_group(c, n, map)? {
@@ -48,8 +59,9 @@ impl Checker<'_> {
         Ok(None)
     }
 
-    /// A run in group `c`: in a partly used block if one has it, else at the start of a free one.
-    fn alloc_in_group(&mut self, c: CgNo, n: u32, map: Map) -> Res<Option<FragNo>> {
+    /// A run in group `c`: in a partly used block if one has space, else at the start of a free
+    /// block.
+    fn alloc_in_group(&mut self, c: CgNo, n: u32, map: DiskMap) -> Res<Option<FragNo>> {
         let g = self.g;
         let bytes = self.read_group(c)?;
         let view = Cg::new(&g, &bytes);
@@ -58,7 +70,7 @@ impl Checker<'_> {
         for blk in 0..g.cg_frags(c) / g.frag {
             let first = base.plus(u64::from(blk * g.frag));
             let all = ffs_ondisk::cg::full_pattern(g.frag);
-            let marked = if map == Map::Asked { view.block_pattern(blk) } else { all };
+            let marked = if map == DiskMap::Respect { view.block_pattern(blk) } else { all };
             let free = marked & !self.used.byte(first.0);
             if free == all {
                 if n == g.frag {
@@ -72,24 +84,24 @@ impl Checker<'_> {
         Ok(whole)
     }
 
-    /// A free inode, marked used; `None` if there is none.
+    /// Allocates an inode; `None` if none is free.
     pub(super) fn alloc_inode(&mut self) -> Res<Option<Ino>> {
-        let by_map = self.alloc_inode_by(Map::Asked)?;
-        if by_map.is_some() { Ok(by_map) } else { self.alloc_inode_by(Map::Ignored) }
+        let by_map = self.alloc_inode_by(DiskMap::Respect)?;
+        if by_map.is_some() { Ok(by_map) } else { self.alloc_inode_by(DiskMap::Ignore) }
     }
 
-    fn alloc_inode_by(&mut self, map: Map) -> Res<Option<Ino>> {
+    fn alloc_inode_by(&mut self, map: DiskMap) -> Res<Option<Ino>> {
         for c in 0..self.g.ncg {
             let group = self.groups[c as usize];
-            if !group.sound {
+            if !group.header_ok {
                 continue;
             }
             let bytes = self.read_group(CgNo(c))?;
             for index in 0..group.scan.min(self.g.ipg) {
                 let ino = Ino(c * self.g.ipg + index);
-                let marked = map == Map::Asked && Cg::new(&self.g, &bytes).inode_used(index);
-                let known = self.inodes.get(ino).state != State::Free;
-                if ino.0 > 2 && !marked && !known && self.node(ino)?.d.mode == 0 {
+                let marked = map == DiskMap::Respect && Cg::new(&self.g, &bytes).inode_used(index);
+                let known = self.inodes.get(ino).state != State::Unallocated;
+                if ino.0 > 2 && !marked && !known && self.read_inode(ino)?.d.mode == 0 {
                     self.new_inodes.insert(ino.0);
                     return Ok(Some(ino));
                 }
@@ -98,20 +110,24 @@ impl Checker<'_> {
         Ok(None)
     }
 
-    /// Marks in the block of group `c` what was handed out there, nothing else; whether there was something.
-    ///
-    /// With `settled` only what is still in use.
-    pub(super) fn mark_handed_out(&self, c: CgNo, bytes: &mut [u8], settled: bool) -> bool {
+    /// Marks the new allocations of group `c` in its block `bytes`; `true` if there are any.
+    pub(super) fn mark_new_allocations(
+        &self,
+        c: CgNo,
+        bytes: &mut [u8],
+        completion: Completion,
+    ) -> bool {
         let g = self.g;
+        let all = completion == Completion::Stopped;
         let base = g.cgbase(c).0;
         let (frags, first) = (base..base + u64::from(g.cg_frags(c)), c.0 * g.ipg);
         let mut view = CgMut::new(&g, bytes);
         let mut any = false;
-        for &f in self.new_frags.range(frags).filter(|&&f| !settled || self.used.get(f)) {
+        for &f in self.new_frags.range(frags).filter(|&&f| all || self.used.get(f)) {
             view.set_frag_free(g.dtogd(FragNo(f)), false);
             any = true;
         }
-        let used = |i: &&u32| !settled || self.inodes.get(Ino(**i)).state != State::Free;
+        let used = |i: &&u32| all || self.inodes.get(Ino(**i)).state != State::Unallocated;
         for &i in self.new_inodes.range(first..first + g.ipg).filter(used) {
             view.set_inode_used(g.ino_to_cgi(Ino(i)), true);
             any = true;
@@ -119,22 +135,21 @@ impl Checker<'_> {
         any
     }
 
-    /// Has the maps of groups where something was handed out written before everything else, with nothing freed.
-    ///
-    /// Of a check that was stopped it is not known what is still in use.
-    pub(super) fn mark_allocations(&mut self, settled: bool) -> Res<()> {
+    /// Makes the commit write the maps of groups with new allocations before everything else. The
+    /// maps are those on the device with the allocations added; nothing is freed.
+    pub(super) fn write_new_allocations(&mut self, completion: Completion) -> Res<()> {
         let g = self.g;
         let mut groups: BTreeSet<CgNo> =
             self.new_frags.iter().map(|&f| g.dtog(FragNo(f))).collect();
         groups.extend(self.new_inodes.iter().map(|&i| g.ino_to_cg(Ino(i))));
         for c in groups {
-            let mut bytes = self.store.read_device(g.cgtod(c), g.cgsize as usize)?;
+            let mut bytes = self.disk.read_device(g.cgtod(c), g.cgsize as usize)?;
             if ffs_ondisk::cg::validate(&g, c, &bytes).is_err() {
                 continue;
             }
-            if self.mark_handed_out(c, &mut bytes, settled) {
+            if self.mark_new_allocations(c, &mut bytes, completion) {
                 rehash(&g, &mut bytes);
-                self.store.write_early(g.frag_to_byte(g.cgtod(c)), bytes);
+                self.disk.write_early(g.frag_to_byte(g.cgtod(c)), bytes);
             }
         }
         Ok(())

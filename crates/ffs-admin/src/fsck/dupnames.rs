@@ -1,7 +1,7 @@
-//! Phase 2: names that occur twice in a directory.
+//! Phase 2: duplicate names in a directory.
 //!
 //! **Invariants.**
-//! 1. Hashes are compared first, so that a directory without such names, as nearly all are, is not read again.
+//! 1. Hashes are compared first. Only a directory with equal hashes is read again.
 //!
 //! References: spec/fsck-and-crash.md §3.3 (DUPNAME, F14).
 
@@ -12,16 +12,16 @@ use std::hash::{BuildHasher, Hasher};
 use ffs_ondisk::{Ino, dir};
 use foldhash::fast::FixedState;
 
-use super::Checker;
-use super::chunk::Scan;
-use super::dirio::Entry;
-use super::judge::{Draft, Res};
+use super::checker::Checker;
+use super::dirblk::Entry;
+use super::dircheck::DirScan;
 use super::report::Id;
+use super::resolve::{Draft, Res};
 
-/// Names of one directory whose hashes are held at a time.
+/// Limit on the hashes of one directory that are held at a time.
 const NAMES_AT_ONCE: usize = 4 << 20;
 
-/// The hash by which names are compared.
+/// The hash that is compared.
 pub(super) fn name_hash(name: &[u8]) -> u64 {
     let mut hasher = FixedState::with_seed(0).build_hasher();
     hasher.write(name);
@@ -29,8 +29,8 @@ pub(super) fn name_hash(name: &[u8]) -> u64 {
 }
 
 impl Checker<'_> {
-    /// Finds names that occur twice.
-    pub(super) fn check_duplicate_names(&mut self, scan: &mut Scan) -> Res<()> {
+    /// Finds duplicate names.
+    pub(super) fn check_duplicate_names(&mut self, scan: &mut DirScan) -> Res<()> {
         scan.names.truncate(NAMES_AT_ONCE);
         scan.names.sort_unstable();
         let twice: Vec<u64> =
@@ -50,13 +50,13 @@ impl Checker<'_> {
             }
         }
         for (entry, first) in again {
-            self.second_entry(scan.ino, &entry, first)?;
+            self.check_second_entry(scan.ino, &entry, first)?;
         }
         Ok(())
     }
 
-    /// A name that occurs again: gone if it names the same inode, else renamed.
-    fn second_entry(&mut self, dir: Ino, entry: &Entry, first: u32) -> Res<()> {
+    /// Handles a duplicate name: removes the entry if it names the same inode, else renames it.
+    fn check_second_entry(&mut self, dir: Ino, entry: &Entry, first: u32) -> Res<()> {
         let name = String::from_utf8_lossy(&entry.name).into_owned();
         let same = entry.ino == first;
         let message = format!("the name {name:?} occurs twice");
@@ -64,15 +64,15 @@ impl Checker<'_> {
         let draft = Draft::benign(Id::DupName, message).ino(dir).place(format!("entry {name:?}"));
         let draft = draft.entry(&entry.name, Some(Ino(entry.ino)));
         let draft = draft.before(entry.ino).after(after);
-        if self.judge.preen() {
-            self.mention(draft);
+        if self.resolver.is_preen() {
+            self.report_only(draft);
             return Ok(());
         }
-        if !self.ask(draft)? {
+        if !self.should_fix(draft)? {
             return Ok(());
         }
-        self.restart();
-        // Of two entries that are alike in everything the first stays.
+        self.restart_after_phase();
+        // Of two identical entries the first remains.
         let passed = Cell::new(!same);
         let removed = self.remove_entry(dir, |e| e == entry && passed.replace(true))?;
         if removed && !same {

@@ -1,15 +1,15 @@
-//! Erasing free space once everything is in order (`-Z`, `-E`).
+//! Erases free space after a successful check (`-Z`, `-E`).
 //!
 //! **Invariants.**
-//! 1. Only fragments that the finished check knows as free are touched, and only after its commit.
+//! 1. Only fragments that the completed check found free are erased, and only after the commit.
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::FragNo;
 
-use super::Checker;
-use super::judge::Res;
+use super::checker::Checker;
+use super::resolve::Res;
 
-/// Bytes written at a time.
+/// Bytes of one write.
 const PIECE: u64 = 1 << 20;
 
 impl Checker<'_> {

@@ -1,11 +1,12 @@
-//! Phase 0: cylinder groups, as far as phase 1 depends on them.
+//! Phase 0: headers of the cylinder groups.
 //!
-//! **Purpose.** Decides for each group whether its header and its inode map can be believed, and how many of its
-//! inodes have to be looked at.
+//! **Purpose.** Decides for each group whether its header is valid, whether phase 1 can trust its
+//! inode map, and how many of its inodes phase 1 must scan.
 //!
 //! **Invariants.**
-//! 1. An inode whose map bit is set is looked at even if `cg_initediblk` excludes it: either of the two is wrong.
-//! 2. A group whose header is wrong gives no information but a plausible `cg_initediblk`.
+//! 1. An inode that is marked used is scanned even if `cg_initediblk` excludes it, because one of
+//!    the two is wrong.
+//! 2. Of a group with an invalid header only a plausible `cg_initediblk` is used.
 //!
 //! References: spec/fsck-and-crash.md §3.0; spec/on-disk-format.md §5, §18.2.
 
@@ -14,36 +15,36 @@ use ffs_ondisk::geometry::Format;
 use ffs_ondisk::superblock::CkHash;
 use ffs_ondisk::{CgNo, Error, Geometry};
 
-use super::Checker;
-use super::judge::{Draft, Res, Stop};
+use super::buffered::Class;
+use super::checker::Checker;
+use super::inoinfo::CgState;
 use super::report::{Id, Phase, exit};
-use super::store::Class;
-use super::tables::Group;
+use super::resolve::{Draft, Res, Stop};
 
 impl Checker<'_> {
-    /// The block of group `c` as it is now.
+    /// The current block of group `c`.
     pub(super) fn read_group(&mut self, c: CgNo) -> Res<Vec<u8>> {
-        self.store.read(self.g.cgtod(c), self.g.cgsize as usize)
+        self.disk.read(self.g.cgtod(c), self.g.cgsize as usize)
     }
 
-    /// Looks at every group.
+    /// Checks every group.
     pub(super) fn phase0(&mut self) -> Res<()> {
-        self.enter(Phase::Groups, self.g.ncg.into())?;
+        self.begin_phase(Phase::Groups, self.g.ncg.into())?;
         for c in 0..self.g.ncg {
             let c = CgNo(c);
             let bytes = self.read_group(c)?;
             let before = self.groups[c.0 as usize];
-            let mut group = self.judge_group(c, bytes)?;
-            // A map that was doubtful once stays so, though its header or hash is right by now.
-            group.trusted &= !before.doubted;
-            group.doubted = !group.trusted;
+            let mut group = self.check_header(c, bytes)?;
+            // An untrusted map stays untrusted after a repair of its header or check hash.
+            group.map_trusted &= !before.map_doubted;
+            group.map_doubted = !group.map_trusted;
             self.groups[c.0 as usize] = group;
             self.advance(1);
         }
-        self.leave()
+        self.end_phase()
     }
 
-    fn judge_group(&mut self, c: CgNo, mut bytes: Vec<u8>) -> Res<Group> {
+    fn check_header(&mut self, c: CgNo, mut bytes: Vec<u8>) -> Res<CgState> {
         let g = self.g;
         let place = format!("group {c}");
         if self.adopting.contains(CkHash::CYLGRP) && !cg::hash_ok(&g, &bytes) {
@@ -56,23 +57,23 @@ impl Checker<'_> {
                 let scan = salvage_scan(&g, &bytes);
                 let message = format!("bad {} in the group's header: rebuild it", bad.field);
                 let draft = Draft::fatal(Id::CgMagic, message).place(place);
-                let sound = self.ask(draft.before(bad.found).after(bad.expected))?;
-                if sound {
+                let header_ok = self.should_fix(draft.before(bad.found).after(bad.expected))?;
+                if header_ok {
                     self.rebuild_header(c, bytes, scan)?;
                 }
-                return Ok(Group { sound, trusted: false, doubted: true, scan });
+                return Ok(CgState { header_ok, map_trusted: false, map_doubted: true, scan });
             }
             Err(other) => return Err(Stop::Refused(exit::ERROR, other.to_string())),
         };
         let view = Cg::new(&g, &bytes);
         let (stored, used) = (view.initediblk(), used_limit(&g, view.inosused()));
-        // Every newfs initialises two blocks: below that the number says nothing.
+        // Every newfs initialises two inode blocks, so a smaller number is wrong.
         let scan = if stored < least_initialised(&g) { g.ipg } else { stored.max(used) };
         if let Some(bad) = &hash {
             let draft = Draft::benign(Id::CgHash, "wrong check hash").place(place.clone());
-            if self.ask(draft.before(&bad.found))? {
-                // Marks beyond the initialised inodes may be half of a torn write: the inode blocks were
-                // initialised before it, so they can be looked at.
+            if self.should_fix(draft.before(&bad.found))? {
+                // Inodes marked used beyond the initialised ones may come from a torn write. The
+                // inode blocks were initialised before that write, so they can be scanned.
                 self.rebuild_header(c, bytes, scan)?;
             }
         } else if scan > stored {
@@ -82,15 +83,15 @@ impl Checker<'_> {
                 "fewer inodes initialised than any group has"
             };
             let draft = Draft::fatal(Id::CgMagic, message).place(place);
-            if self.ask(draft.before(stored).after(scan))? {
+            if self.should_fix(draft.before(stored).after(scan))? {
                 self.rebuild_header(c, bytes, scan)?;
             }
         }
-        let trusted = hash.is_none();
-        Ok(Group { sound: true, trusted, doubted: !trusted, scan })
+        let map_trusted = hash.is_none();
+        Ok(CgState { header_ok: true, map_trusted, map_doubted: !map_trusted, scan })
     }
 
-    /// Gives group `c` a right header and check hash; maps and counts stay for phase 5 to judge.
+    /// Repairs the header and check hash of group `c`; phase 5 checks its maps and counts.
     fn rebuild_header(&mut self, c: CgNo, mut bytes: Vec<u8>, inited: u32) -> Res<()> {
         let g = self.g;
         let old = CgFields::decode(&bytes, g.endian);
@@ -98,14 +99,14 @@ impl Checker<'_> {
         self.put_group(c, &mut bytes)
     }
 
-    /// Writes the block of group `c` with the right check hash.
+    /// Writes the block of group `c` with a correct check hash.
     pub(super) fn put_group(&mut self, c: CgNo, bytes: &mut [u8]) -> Res<()> {
         cg::rehash(&self.g, bytes);
-        self.store.write(self.g.cgtod(c), bytes, Class::Group)
+        self.disk.write(self.g.cgtod(c), bytes, Class::CylGroup)
     }
 }
 
-/// `old` with every field that the geometry determines made right.
+/// `old` with every field corrected that the geometry determines.
 pub(super) fn right_header(g: &Geometry, c: CgNo, old: &CgFields, inited: u32) -> CgFields {
     let lay = CgLayout::of(g);
     let ufs1 = g.format == Format::Ufs1;
@@ -147,12 +148,12 @@ pub(super) fn used_limit(g: &Geometry, inosused: &[u8]) -> u32 {
     last.map_or(0, |i| (i + 1).next_multiple_of(g.inopb).min(g.ipg))
 }
 
-/// The fewest inodes that a group has initialised.
+/// The least number of inodes that every group has initialised.
 fn least_initialised(g: &Geometry) -> u32 {
     if g.format == Format::Ufs1 { 0 } else { g.ipg.min(2 * g.inopb) }
 }
 
-/// How many inodes of a group with a wrong header to look at.
+/// Inodes to scan in a group with an invalid header.
 fn salvage_scan(g: &Geometry, bytes: &[u8]) -> u32 {
     if g.format == Format::Ufs1 {
         return g.ipg;

@@ -1,10 +1,11 @@
-//! Which superblock the check works with.
+//! Finding the superblock.
 //!
 //! **Invariants.**
-//! 1. The constants of a located superblock passed [`ffs_ondisk::sbcheck`] and every group has room for its
-//!    metadata, so that addresses computed from them lie on the device.
-//! 2. What is located is what the next check will locate: written to its place it is found there, sound, and
-//!    with nothing left to correct. Whatever cannot be brought that far is refused.
+//! 1. The constants of the located superblock passed [`ffs_ondisk::sbcheck`] and every group has
+//!    space for its metadata, so that addresses computed from them are on the device.
+//! 2. The next check locates the same superblock: after it has been written to its standard
+//!    location, it is found there and is valid without corrections. A superblock for which this
+//!    does not hold is refused.
 //!
 //! References: spec/fsck-and-crash.md §2; spec/on-disk-format.md §2, §3, §13, §14.
 
@@ -13,17 +14,17 @@ use ffs_ondisk::sbsearch::{self, Found, SearchError, Source};
 use ffs_ondisk::superblock::{CkHash, SBLOCKSIZE, SbFields, magic_of};
 use ffs_ondisk::{CgNo, Error, Format, Geometry, Superblock, sbcheck};
 
-use super::judge::{Res, Stop};
 use super::report::exit;
+use super::resolve::{Res, Stop};
 
-/// Rounds of correcting and looking again. A correction takes what the backups agree on, and these stay as they
-/// are: one round makes the layout right, one the constants.
+/// Limit on the rounds of correction. A correction takes values on which the backups agree, and the
+/// backups do not change: one round corrects the layout, another the constants.
 const MAX_ROUNDS: u32 = 4;
 
-/// Where the first backup lies for the usual block sizes, bytes.
+/// Location of the first backup for the usual block sizes, bytes.
 const USUAL_BACKUPS: [u64; 7] = [16384, 32768, 65536, 73728, 81920, 98304, 131_072];
 
-/// What to do when no copy of the superblock was found or is any good.
+/// Advice if no valid copy of the superblock was found.
 const OTHER_BACKUP: &str = "if you know where a backup superblock is, name it with -b SECTOR (newfs told \
                             where they are; newfs -N with the same size and options tells it again)";
 
@@ -32,15 +33,16 @@ const OTHER_BACKUP: &str = "if you know where a backup superblock is, name it wi
 pub(super) struct Correction {
     /// Its name.
     pub(super) field: &'static str,
-    /// What it says.
+    /// Its value.
     pub(super) found: String,
-    /// What it should.
+    /// The correct value.
     pub(super) right: String,
 }
 
 macro_rules! constants {
     ($($field:ident),*) => {
-        /// Makes constants that no sum or check hash protects those of `from`; what was changed.
+        /// Copies from `from` the constants that no sum or check hash protects; returns the
+        /// changes.
         fn take_constants(sb: &mut Superblock, from: &Superblock) -> Vec<Correction> {
             let mut out = Vec::new();
             $(if sb.f.$field != from.f.$field {
@@ -70,11 +72,11 @@ constants!(
     sblockloc
 );
 
-/// The superblock to work with.
+/// The superblock of the check.
 pub(super) struct Located {
-    /// It, with the constants made right.
+    /// The superblock with corrected constants.
     pub(super) found: Found,
-    /// What was wrong with them.
+    /// The corrections.
     pub(super) corrections: Vec<Correction>,
 }
 
@@ -84,13 +86,13 @@ impl Located {
     }
 }
 
-/// The device, as it would be with a superblock written to its place.
-struct Disk<'a> {
+/// The device as it would be with a superblock written to its location.
+struct PatchedDevice<'a> {
     dev: &'a dyn BlockDevice,
     written: Option<(u64, Vec<u8>)>,
 }
 
-impl Disk<'_> {
+impl PatchedDevice<'_> {
     fn len(&self) -> u64 {
         self.dev.len_bytes()
     }
@@ -109,27 +111,28 @@ impl Disk<'_> {
     }
 }
 
-/// Finds the superblock, at 512-byte block `at` if one is named.
+/// Finds the superblock, at 512-byte sector `at` if given.
 pub(super) fn locate(dev: &dyn BlockDevice, at: Option<u64>) -> Res<Located> {
-    let mut disk = Disk { dev, written: None };
-    let located = look(&disk, at)?;
-    let located = if at.is_none() { settle(&mut disk, located)? } else { located };
-    check_room(&located.found.geometry)?;
+    let mut disk = PatchedDevice { dev, written: None };
+    let located = search_once(&disk, at)?;
+    let located = if at.is_none() { converge(&mut disk, located)? } else { located };
+    check_metadata_fits(&located.found.geometry)?;
     Ok(located)
 }
 
-/// Looks again at the volume as it will be, until a look finds nothing to correct.
-fn settle(disk: &mut Disk<'_>, mut located: Located) -> Res<Located> {
-    let mut settled = located.found.source == Source::Primary && located.corrections.is_empty();
+/// Repeats the search on the corrected volume until it yields no correction.
+fn converge(disk: &mut PatchedDevice<'_>, mut located: Located) -> Res<Located> {
+    let mut converged = located.found.source == Source::Primary && located.corrections.is_empty();
     for _ in 0..MAX_ROUNDS {
-        if settled {
+        if converged {
             return Ok(located);
         }
         let sb = &located.found.sb;
         disk.written = Some((sb.location, sb.encode()));
-        let next = look(disk, None)?;
+        let next = search_once(disk, None)?;
         let (source, place) = (next.found.source, next.found.sb.location);
-        settled = next.corrections.is_empty() && source == Source::Primary && place == sb.location;
+        converged =
+            next.corrections.is_empty() && source == Source::Primary && place == sb.location;
         (located.found.sb, located.found.geometry) = (next.found.sb, next.found.geometry);
         located.corrections.extend(next.corrections);
     }
@@ -138,8 +141,8 @@ fn settle(disk: &mut Disk<'_>, mut located: Located) -> Res<Located> {
     Err(Stop::Refused(exit::SUPERBLOCK, why))
 }
 
-/// One look for the superblock.
-fn look(disk: &Disk<'_>, at: Option<u64>) -> Res<Located> {
+/// Searches for the superblock once.
+fn search_once(disk: &PatchedDevice<'_>, at: Option<u64>) -> Res<Located> {
     let size = Some(disk.len());
     let read = |offset, len| disk.read(offset, len);
     let found = match at {
@@ -147,7 +150,7 @@ fn look(disk: &Disk<'_>, at: Option<u64>) -> Res<Located> {
         Some(block) => sbsearch::at(read, block.saturating_mul(512), size),
     };
     if let Err(SearchError::Format(Error::Truncated { .. })) = &found
-        && let Some(located) = other_size(disk)
+        && let Some(located) = shrink_to_backup(disk)
     {
         return Ok(located);
     }
@@ -157,7 +160,8 @@ fn look(disk: &Disk<'_>, at: Option<u64>) -> Res<Located> {
         }
         _ => false,
     };
-    let found = if refused && at.is_none() { other_backup(disk).map_or(found, Ok) } else { found };
+    let found =
+        if refused && at.is_none() { find_usual_backup(disk).map_or(found, Ok) } else { found };
     let found = found.map_err(|error| match error {
         SearchError::Format(error @ Error::NewfsUnfinished(_)) => {
             Stop::Refused(exit::UNFINISHED_NEWFS, error.to_string())
@@ -167,14 +171,15 @@ fn look(disk: &Disk<'_>, at: Option<u64>) -> Res<Located> {
         }
         other => Stop::Refused(exit::SUPERBLOCK, other.to_string()),
     })?;
-    let mut located = outvote(disk, found);
+    let mut located = correct_by_backups(disk, found);
     restore_layout(disk, &mut located);
     correct_file_size(disk, &mut located);
     Ok(located)
 }
 
-/// A sound backup at one of the usual places, for a standard superblock that alone says something impossible.
-fn other_backup(disk: &Disk<'_>) -> Option<Found> {
+/// A valid backup at one of the usual locations, for use instead of a standard superblock that is
+/// impossible.
+fn find_usual_backup(disk: &PatchedDevice<'_>) -> Option<Found> {
     let sound = |at: u64| {
         let found = sbsearch::at(|o, n| disk.read(o, n), at, Some(disk.len())).ok()?;
         let home = found.sb.standard_location();
@@ -186,8 +191,9 @@ fn other_backup(disk: &Disk<'_>) -> Option<Found> {
     USUAL_BACKUPS.into_iter().find_map(sound)
 }
 
-/// A volume that claims to be larger than its device, but whose first backup knows better.
-fn other_size(disk: &Disk<'_>) -> Option<Located> {
+/// Corrects a volume that is larger than its device according to the standard superblock, if the
+/// first backup has a smaller size.
+fn shrink_to_backup(disk: &PatchedDevice<'_>) -> Option<Located> {
     let mut found = sbsearch::find(|o, n| disk.read(o, n), None).ok()?;
     let at = found.geometry.frag_to_byte(found.geometry.cgsblock(CgNo(0)));
     let copy = Superblock::decode(&disk.read(at, SBLOCKSIZE).ok()?, at).ok()?;
@@ -200,8 +206,9 @@ fn other_size(disk: &Disk<'_>) -> Option<Located> {
     Some(Located { found, corrections })
 }
 
-/// The largest file size follows from the block size, on all volumes that have the 64-bit fields.
-fn correct_file_size(disk: &Disk<'_>, located: &mut Located) {
+/// Corrects the largest file size, which follows from the block size on all volumes that have the
+/// 64-bit fields.
+fn correct_file_size(disk: &PatchedDevice<'_>, located: &mut Located) {
     let sb = &mut located.found.sb;
     let g = located.found.geometry;
     let right = sbcheck::max_file_size(g.bsize.into(), g.nindir.into());
@@ -217,8 +224,8 @@ fn correct_file_size(disk: &Disk<'_>, located: &mut Located) {
     }
 }
 
-/// Where all of several backups agree against a standard superblock without a check hash, they are right.
-fn outvote(disk: &Disk<'_>, mut found: Found) -> Located {
+/// Corrects a standard superblock without a check hash if all of several backups agree against it.
+fn correct_by_backups(disk: &PatchedDevice<'_>, mut found: Found) -> Located {
     let g = found.geometry;
     let hashed = found.sb.ckhashes().contains(CkHash::SUPERBLOCK);
     if hashed || found.source != Source::Primary || found.sb.old_layout {
@@ -238,8 +245,8 @@ fn outvote(disk: &Disk<'_>, mut found: Found) -> Located {
     Located { found, corrections }
 }
 
-/// One of several backups, if all agree.
-fn agreed_backup(disk: &Disk<'_>, g: &Geometry, sb: &Superblock) -> Option<Superblock> {
+/// One of several backups, if all of them agree.
+fn agreed_backup(disk: &PatchedDevice<'_>, g: &Geometry, sb: &Superblock) -> Option<Superblock> {
     let mut groups = vec![0, 1, g.ncg - 1];
     groups.retain(|&c| c < g.ncg);
     groups.dedup();
@@ -257,9 +264,9 @@ fn agreed_backup(disk: &Disk<'_>, g: &Geometry, sb: &Superblock) -> Option<Super
     all.then(|| copies.swap_remove(0))
 }
 
-/// `maxbsize` alone tells whether a UFS1 superblock has the 64-bit fields. One that by it has none, while all
-/// backups do, has a wrong `maxbsize`.
-fn restore_layout(disk: &Disk<'_>, located: &mut Located) {
+/// `maxbsize` determines whether a UFS1 superblock has the 64-bit fields. If it has none according
+/// to `maxbsize`, but all backups do, `maxbsize` is wrong.
+fn restore_layout(disk: &PatchedDevice<'_>, located: &mut Located) {
     let Found { sb, geometry: g, source, .. } = &located.found;
     if *source != Source::Primary || !sb.old_layout {
         return;
@@ -279,8 +286,8 @@ fn restore_layout(disk: &Disk<'_>, located: &mut Located) {
     }
 }
 
-/// Every group has room for its metadata.
-fn check_room(g: &Geometry) -> Res<()> {
+/// Checks that every group has space for its metadata.
+fn check_metadata_fits(g: &Geometry) -> Res<()> {
     let first = if g.cgoffset > 0 { 0 } else { g.ncg.saturating_sub(1) };
     for c in first..g.ncg {
         let c = CgNo(c);

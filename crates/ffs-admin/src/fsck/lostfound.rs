@@ -1,24 +1,24 @@
-//! `lost+found`: names for what has none.
+//! `lost+found`: names for unreferenced inodes (FreeBSD's `linkup`).
 //!
 //! **Invariants.**
-//! 1. Links that a reconnection adds are in the counts at once, so that phase 4 does not report them.
-//! 2. The name is `#` and the inode number, zero-padded to the digits of the highest one.
+//! 1. The links that a reconnection adds are counted at once, so that phase 4 does not report them.
+//! 2. The name is `#` and the inode number, zero-padded to the digits of the highest inode number.
 //!
 //! References: spec/fsck-and-crash.md §3.4, §4.
 
 use ffs_ondisk::Ino;
 
-use super::Checker;
-use super::dirio::Entry;
+use super::checker::Checker;
+use super::dirblk::Entry;
 use super::dupnames::name_hash;
-use super::judge::{Draft, Res};
+use super::inoinfo::State;
 use super::report::Id;
-use super::tables::State;
+use super::resolve::{Draft, Res};
 
 const NAME: &[u8] = b"lost+found";
 
 impl Checker<'_> {
-    /// Gives inode `ino` a name in `lost+found`; `false` if there is no room.
+    /// Gives inode `ino` a name in `lost+found`; `false` if there is no space.
     pub(super) fn reconnect(&mut self, ino: Ino) -> Res<bool> {
         let Some(home) = self.lost_found()? else { return Ok(false) };
         let digits = self.g.inodes().saturating_sub(1).to_string().len();
@@ -29,7 +29,7 @@ impl Checker<'_> {
         let rec = self.inodes.get(ino);
         if !self.add_entry(home, &Entry { ino: ino.0, dtype: rec.dtype, name })? {
             let draft = Draft::fatal(Id::LfFull, "no room in lost+found").ino(ino);
-            self.note(draft)?;
+            self.report_unfixed(draft)?;
             return Ok(false);
         }
         self.inodes.count(ino, -1);
@@ -40,23 +40,23 @@ impl Checker<'_> {
             self.inodes.count(home, -1);
             self.dirs.update(ino, |d| {
                 d.parent = home;
-                d.counted = true;
+                d.dotdot_counted = true;
             });
         }
         Ok(true)
     }
 
-    /// Raises the link count of `ino` on disk and in the table, but for a count that is as high as can be.
+    /// Increments the link count of `ino` on disk and in the table, up to the limit.
     fn add_link(&mut self, ino: Ino) -> Res<()> {
-        let mut node = self.node(ino)?;
+        let mut node = self.read_inode(ino)?;
         node.d.nlink = node.d.nlink.saturating_add(1);
-        self.save(&mut node)?;
+        self.write_inode(&mut node)?;
         let nlink = node.d.nlink;
-        self.inodes.update(ino, |r| r.restate_links(nlink));
+        self.inodes.update(ino, |r| r.set_nlink(nlink));
         Ok(())
     }
 
-    /// The directory `lost+found` of the root, made if need be; `None` if there is no room for it.
+    /// The `lost+found` directory of the root, created if necessary; `None` if there is no space.
     fn lost_found(&mut self) -> Res<Option<Ino>> {
         if let Some(known) = self.lostfound {
             return Ok(known);
@@ -73,27 +73,27 @@ impl Checker<'_> {
     fn find_lost_found(&mut self) -> Res<Option<Ino>> {
         let Some(entry) = self.lookup(Ino::ROOT, NAME)? else {
             let draft = Draft::benign(Id::LfCreate, "no lost+found directory: make one");
-            return if self.ask(draft)? { self.make_lost_found() } else { Ok(None) };
+            return if self.should_fix(draft)? { self.make_lost_found() } else { Ok(None) };
         };
         let rec = self.inodes.get(Ino(entry.ino));
         if entry.ino >= 2 && rec.is_dir() && rec.state == State::Found {
             return Ok(Some(Ino(entry.ino)));
         }
         let draft = Draft::fatal(Id::LfType, "lost+found is not a directory: make another");
-        if !self.ask(draft.ino(Ino(entry.ino)))? {
+        if !self.should_fix(draft.ino(Ino(entry.ino)))? {
             return Ok(None);
         }
-        // What had the name keeps its content and is reconnected like all else.
+        // The inode of that name keeps its content and is reconnected under another name.
         if self.remove_entry(Ino::ROOT, |e| e.name == NAME)? {
             self.inodes.count(Ino(entry.ino), 1);
         }
-        self.again();
+        self.rerun_after_phase4();
         self.make_lost_found()
     }
 
     fn make_lost_found(&mut self) -> Res<Option<Ino>> {
         let full = |ck: &mut Self| -> Res<Option<Ino>> {
-            ck.judge.repair_failed();
+            ck.resolver.repair_failed();
             Ok(None)
         };
         let Some(ino) = self.alloc_inode()? else { return full(self) };
@@ -102,10 +102,10 @@ impl Checker<'_> {
         }
         let entry = Entry { ino: ino.0, dtype: 4, name: NAME.to_vec() };
         if !self.add_entry(Ino::ROOT, &entry)? {
-            let mut node = self.node(ino)?;
+            let mut node = self.read_inode(ino)?;
             self.release(&mut node)?;
-            self.zero_inode(ino)?;
-            self.inodes.set(ino, super::tables::Rec::default());
+            self.clear_inode(ino)?;
+            self.inodes.set(ino, super::inoinfo::InoStat::default());
             self.dirs.remove(ino);
             return full(self);
         }

@@ -1,11 +1,13 @@
 //! Phase 1: blocks and sizes.
 //!
-//! **Purpose.** Visits every inode in use, judges its type, size and pointers, and marks the fragments it claims.
+//! **Purpose.** Scans every inode in use, checks its type, size and pointers, and marks its
+//! fragments used.
 //!
 //! **Invariants.**
-//! 1. After it, a fragment is marked used exactly if metadata or an inode that will stay claims it, unless
-//!    `rerun` is set: then a later pass sees to it.
-//! 2. Each indirect block is entered once at most: the second claim of a fragment is a duplicate and not entered.
+//! 1. After phase 1 a fragment is marked used exactly if it belongs to metadata or to an inode that
+//!    remains. If another round is due, that round establishes this.
+//! 2. Each indirect block is read at most once: the second pointer to a fragment is a duplicate and
+//!    is not followed.
 //!
 //! References: spec/fsck-and-crash.md §3.1; spec/on-disk-format.md §7, §11, §18.3.
 
@@ -14,37 +16,38 @@ use ffs_ondisk::superblock::CkHash;
 use ffs_ondisk::wire::get;
 use ffs_ondisk::{CgNo, FileType, FragNo, Geometry, Ino, bmap, dinode};
 
-use super::Checker;
-use super::claim::{Claims, Count};
-use super::judge::{Draft, Res};
-use super::node::Node;
+use super::blkcheck::{BlockCheck, FragCount};
+use super::checker::Checker;
+use super::inode::Inode;
+use super::inoinfo::{InoInfo, InoStat, State};
 use super::report::{Id, Phase};
-use super::tables::{Dir, Rec, State};
+use super::resolve::{Draft, Res};
+use super::walk::Dropped;
 
 /// Bytes of inodes read at a time.
-const CHUNK: usize = 256 << 10;
+const READ_SIZE: usize = 256 << 10;
 
-/// What the pointers of a free inode are.
+/// Pointers of a free inode.
 const ZEROS: [u8; 120] = [0; 120];
 
 impl Checker<'_> {
-    /// Looks at all inodes.
+    /// Scans all inodes.
     pub(super) fn phase1(&mut self) -> Res<()> {
         let inodes = self.groups.iter().map(|group| u64::from(group.scan.min(self.g.ipg))).sum();
-        self.enter(Phase::Blocks, inodes)?;
-        self.claim_metadata();
-        self.rescue_root()?;
+        self.begin_phase(Phase::Blocks, inodes)?;
+        self.mark_metadata();
+        self.restore_root_type()?;
         for c in 0..self.g.ncg {
             self.scan_group(CgNo(c))?;
             self.inodes.trim(CgNo(c));
             self.report_bad_reads()?;
             self.check_interrupt()?;
         }
-        self.leave()
+        self.end_phase()
     }
 
     /// Marks superblock copies, group blocks, inode blocks and the summary area.
-    fn claim_metadata(&mut self) {
+    fn mark_metadata(&mut self) {
         let g = self.g;
         for c in 0..g.ncg {
             let c = CgNo(c);
@@ -55,10 +58,10 @@ impl Checker<'_> {
         self.used.set_range(g.csaddr.0, g.csaddr.0 + frags);
     }
 
-    /// The used-inode map of group `c` if it decides which inodes are in use; else the inodes do.
-    fn believed_map(&mut self, c: CgNo) -> Res<Option<Vec<u8>>> {
+    /// The map of used inodes of group `c` if preen trusts it; otherwise the inodes' modes decide.
+    fn trusted_inode_map(&mut self, c: CgNo) -> Res<Option<Vec<u8>>> {
         let group = self.groups[c.0 as usize];
-        if !(self.judge.preen() && self.softdep && group.trusted) {
+        if !(self.resolver.is_preen() && self.softdep && group.map_trusted) {
             return Ok(None);
         }
         let bytes = self.read_group(c)?;
@@ -67,19 +70,19 @@ impl Checker<'_> {
 
     fn scan_group(&mut self, c: CgNo) -> Res<()> {
         let g = self.g;
-        let map = self.believed_map(c)?;
+        let map = self.trusted_inode_map(c)?;
         let size = g.format.dinode_size();
         let scan = self.groups[c.0 as usize].scan.min(g.ipg);
-        let per_chunk = (CHUNK / g.bsize as usize).max(1) * g.inopb as usize;
+        let per_read = (READ_SIZE / g.bsize as usize).max(1) * g.inopb as usize;
         let mut buf = Vec::new();
-        self.inodes.expect(c, scan);
-        for start in (0..scan as usize).step_by(per_chunk) {
-            let n = per_chunk.min(scan as usize - start);
+        self.inodes.reserve_group(c, scan);
+        for start in (0..scan as usize).step_by(per_read) {
+            let n = per_read.min(scan as usize - start);
             let blocks = (start / g.inopb as usize) as u64;
             let bytes = n.next_multiple_of(g.inopb as usize) * size;
             let at = g.cgimin(c).plus(blocks * u64::from(g.frag));
             buf.resize(bytes, 0);
-            self.store.read_into(at, &mut buf)?;
+            self.disk.read_into(at, &mut buf)?;
             self.advance(n as u64);
             for (i, raw) in buf.chunks_exact(size).take(n).enumerate() {
                 let index = (start + i) as u32;
@@ -94,40 +97,40 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// An inode that is not `marked` in a map that is believed is free: soft updates mark it before its first
-    /// write, and clear the mark after the inode is free on disk.
+    /// Checks one inode. An inode that is not `marked` in a trusted map is free: soft updates mark
+    /// it in the map before its first write, and clear the mark after the inode is free on disk.
     fn check_inode(&mut self, ino: Ino, raw: &[u8], marked: bool) -> Res<()> {
         if get::<u16>(raw, 0, self.g.endian) == 0 {
             return self.check_free_inode(ino, raw);
         }
         if !marked {
-            let draft = self.taken_but_free("inode in use but marked free".to_owned());
-            return self.note(draft.ino(ino));
+            let draft = self.in_use_but_free("inode in use but marked free".to_owned());
+            return self.report_unfixed(draft.ino(ino));
         }
-        if self.take_in_ordinary(ino, raw) {
+        if self.check_inode_fast(ino, raw) {
             return Ok(());
         }
         let g = self.g;
-        let mut node = Node::decode(&g, ino, raw);
+        let mut node = Inode::decode(&g, ino, raw);
         if !dinode::hash_ok(&g, raw) {
             let draft = Draft::benign(Id::InoHash, "wrong inode check hash").ino(ino);
-            if self.adopting.contains(CkHash::INODE) || self.ask(draft)? {
+            if self.adopting.contains(CkHash::INODE) || self.should_fix(draft)? {
                 self.rehash_inode(&mut node)?;
             }
         }
-        if self.nonsense(&mut node)? {
+        if self.is_invalid(&mut node)? {
             return Ok(());
         }
         let nlink = node.d.nlink;
         let dtype = (node.d.mode >> 12) as u8;
-        let rec = Rec { state: State::Used, dtype, nlink, remaining: nlink.into() };
+        let rec = InoStat { state: State::Used, dtype, nlink, unaccounted: nlink.into() };
         self.inodes.set(ino, rec);
         self.check_blocks(&mut node)?;
         if node.changed {
-            self.save(&mut node)?;
+            self.write_inode(&mut node)?;
         }
         if node.is_dir() {
-            self.enter_directory(&node);
+            self.add_directory(&node);
         }
         if node.is_snapshot() {
             self.snapshots.push(ino);
@@ -138,36 +141,36 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A free inode holds nothing.
+    /// Checks that a free inode has no size and no pointers.
     fn check_free_inode(&mut self, ino: Ino, raw: &[u8]) -> Res<()> {
         let parts = match self.g.format {
             Format::Ufs1 => [&raw[8..16], &raw[40..100]],
             Format::Ufs2 => [&raw[16..24], &raw[112..232]],
         };
-        // There are many of these: compared as a whole, not byte by byte.
+        // There are many of these, so the comparison is not done byte by byte.
         if parts.iter().all(|p| **p == ZEROS[..p.len()]) {
             return Ok(());
         }
         let draft =
             Draft::fatal(Id::InoPartial, "free inode with a size or pointers: clear").ino(ino);
-        if self.ask(draft)? {
-            self.zero_inode(ino)?;
+        if self.should_fix(draft)? {
+            self.clear_inode(ino)?;
         }
         Ok(())
     }
 
-    /// Whether the inode makes no sense; if so it has been cleared or counts as free from here on.
-    fn nonsense(&mut self, node: &mut Node) -> Res<bool> {
+    /// Whether the inode as a whole is invalid. If so, it has been cleared or counts as free.
+    fn is_invalid(&mut self, node: &mut Inode) -> Res<bool> {
         let g = self.g;
         let Some(kind) = node.d.file_type() else {
             let draft = Draft::fatal(Id::InoType, "unknown file type: clear");
-            return self.clear_nonsense(node, draft.before(format!("{:#o}", node.d.mode)));
+            return self.clear_or_ignore(node, draft.before(format!("{:#o}", node.d.mode)));
         };
         let limit = node.size_limit(&g);
         let special = !matches!(kind, FileType::Regular | FileType::Directory | FileType::Symlink);
         if special && node.d.size != 0 {
             let draft = Draft::fatal(Id::InoSpecial, "device, fifo or socket with a size: clear");
-            return self.clear_nonsense(node, draft.before(node.d.size));
+            return self.clear_or_ignore(node, draft.before(node.d.size));
         }
         let none = match g.format {
             Format::Ufs1 => node.d.rdev() as u32 == u32::MAX,
@@ -175,12 +178,12 @@ impl Checker<'_> {
         };
         if kind.is_device() && none {
             let draft = Draft::fatal(Id::InoSpecial, "device without a number: clear");
-            return self.clear_nonsense(node, draft);
+            return self.clear_or_ignore(node, draft);
         }
         if node.d.size > limit {
             let message = format!("size beyond the limit of {limit}: clear");
             let draft = Draft::fatal(Id::InoSize, message).before(node.d.size);
-            return self.clear_nonsense(node, draft);
+            return self.clear_or_ignore(node, draft);
         }
         let extra = pointers_past_end(&g, node);
         if extra > 0 {
@@ -189,62 +192,63 @@ impl Checker<'_> {
         Ok(false)
     }
 
-    fn clear_nonsense(&mut self, node: &Node, draft: Draft) -> Res<bool> {
-        if self.ask(draft.ino(node.ino))? {
-            self.zero_inode(node.ino)?;
+    fn clear_or_ignore(&mut self, node: &Inode, draft: Draft) -> Res<bool> {
+        if self.should_fix(draft.ino(node.ino))? {
+            self.clear_inode(node.ino)?;
         } else {
-            // Its pointers are not followed; names of it are questioned in phase 2.
+            // Its pointers are not followed; phase 2 reports its names.
             let (dtype, nlink) = ((node.d.mode >> 12) as u8, node.d.nlink);
-            let rec = Rec { state: State::Candidate, dtype, nlink, remaining: nlink.into() };
+            let rec = InoStat { state: State::DupBad, dtype, nlink, unaccounted: nlink.into() };
             self.inodes.set(node.ino, rec);
         }
         Ok(true)
     }
 
-    /// Pointers in the inode beyond its size: dropped, or the inode is cleared.
-    fn past_end(&mut self, node: &mut Node, extra: usize) -> Res<bool> {
+    /// Drops pointers in the inode beyond its size, or clears the inode.
+    fn past_end(&mut self, node: &mut Inode, extra: usize) -> Res<bool> {
         let message = format!("{extra} pointers beyond the size: drop them");
         let draft = Draft::fatal(Id::InoPastEnd, message).ino(node.ino).before(node.d.size);
-        if self.ask(draft)? {
+        if self.should_fix(draft)? {
             drop_pointers(&self.g, node);
-            self.save(node)?;
+            self.write_inode(node)?;
             return Ok(false);
         }
-        if !self.judge.asks() {
+        if !self.resolver.is_interactive() {
             return Ok(false);
         }
         let draft = Draft::fatal(Id::InoPastEnd, "pointers beyond the size: clear the inode");
-        self.clear_nonsense(node, draft.place("whole inode"))
+        self.clear_or_ignore(node, draft.place("whole inode"))
     }
 
-    /// Claims the blocks of `node` and settles what depends on them.
-    fn check_blocks(&mut self, node: &mut Node) -> Res<()> {
+    /// Checks the blocks of `node`, and then the fields that depend on them.
+    fn check_blocks(&mut self, node: &mut Inode) -> Res<()> {
         self.check_ext_size(node)?;
-        let mut claims = Claims::of(node, self.softdep);
-        let complete = self.walk(node, &mut claims)?;
-        let candidate = !complete || claims.keeps_bad();
+        let mut check = BlockCheck::new(node, self.softdep);
+        let complete = self.walk(node, &mut check)?;
+        let candidate = !complete || check.keeps_bad();
         if candidate {
-            *node = Node::decode(&self.g, node.ino, node.raw());
-            self.inodes.update(node.ino, |r| r.state = State::Candidate);
-            self.again();
+            *node = Inode::decode(&self.g, node.ino, node.raw());
+            self.inodes.update(node.ino, |r| r.state = State::DupBad);
+            self.rerun_after_phase4();
             return Ok(());
         }
-        if claims.dropped_bad() {
-            self.restart();
+        if check.dropped_bad() {
+            self.restart_after_phase();
         }
-        if claims.dups > 0 {
-            // Counts and holes of a file with contested blocks are settled once it has its own.
+        if check.dups > 0 {
+            // The count and the holes of a file with duplicate blocks are checked once it has its
+            // own copies.
             return Ok(());
         }
         if node.is_dir() {
-            self.check_dir_holes(node, &mut claims)?;
+            self.check_dir_holes(node, &mut check)?;
         }
-        self.check_end(node, &mut claims)?;
+        self.check_end(node, &mut check)?;
         let stored = node.stored_blocks;
-        let counted = self.g.frags_to_sectors(claims.frags);
-        if stored != counted && !claims.reshaped {
+        let counted = self.g.frags_to_sectors(check.frags);
+        if stored != counted && !check.reshaped {
             let draft = Draft::benign(Id::InoBlocks, "wrong block count").ino(node.ino);
-            if self.ask(draft.before(stored).after(counted))? {
+            if self.should_fix(draft.before(stored).after(counted))? {
                 node.d.blocks = counted;
                 node.changed = true;
             }
@@ -252,8 +256,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The extended-attribute area has a possible size, and blocks for it.
-    fn check_ext_size(&mut self, node: &mut Node) -> Res<()> {
+    /// Checks that the extended-attribute area has a possible size and the blocks for it.
+    fn check_ext_size(&mut self, node: &mut Inode) -> Res<()> {
         let (size, limit) = (node.d.extsize, 2 * self.g.bsize);
         let missing = (0..2u32).any(|i| size > i * self.g.bsize && node.d.extb[i as usize] == 0);
         if size <= limit && !missing {
@@ -261,7 +265,7 @@ impl Checker<'_> {
         }
         let message = "extended attributes without their blocks: drop them";
         let draft = Draft::fatal(Id::Ext, message).ino(node.ino).before(size).after(0);
-        if self.ask(draft)? {
+        if self.should_fix(draft)? {
             node.d.extsize = 0;
             node.d.extb = [0; 2];
             node.changed = true;
@@ -269,59 +273,59 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn check_dir_holes(&mut self, node: &mut Node, claims: &mut Claims) -> Res<()> {
-        let Some(hole) = claims.first_hole else { return Ok(()) };
+    fn check_dir_holes(&mut self, node: &mut Inode, check: &mut BlockCheck) -> Res<()> {
+        let Some(hole) = check.first_hole else { return Ok(()) };
         let size = hole * u64::from(self.g.bsize);
         let message = format!("directory with an unallocated block {hole}: shorten");
         let draft = Draft::fatal(Id::DirHole, message).ino(node.ino);
-        if self.ask(draft.before(node.d.size).after(size))? {
+        if self.should_fix(draft.before(node.d.size).after(size))? {
             node.d.size = size;
-            self.drop_past_end(node, false)?;
-            claims.reshaped = true;
-            let mut recount = Count::default();
+            self.drop_past_end(node, Dropped::Keep)?;
+            check.reshaped = true;
+            let mut recount = FragCount::default();
             self.walk(node, &mut recount)?;
             node.d.blocks = self.g.frags_to_sectors(recount.frags);
-            self.save(node)?;
-            self.restart();
+            self.write_inode(node)?;
+            self.restart_after_phase();
         }
         Ok(())
     }
 
-    /// A file with indirect blocks ends with an allocated block.
-    fn check_end(&mut self, node: &mut Node, claims: &mut Claims) -> Res<()> {
+    /// Checks that a file with indirect blocks ends with an allocated block.
+    fn check_end(&mut self, node: &mut Inode, check: &mut BlockCheck) -> Res<()> {
         let g = self.g;
         let nblocks = node.nblocks(&g);
         let regular = node.d.file_type() == Some(FileType::Regular) && !node.is_snapshot();
-        if !regular || nblocks <= NDADDR as u64 || claims.end >= nblocks {
+        if !regular || nblocks <= NDADDR as u64 || check.end >= nblocks {
             return Ok(());
         }
-        let size = claims.end * u64::from(g.bsize);
+        let size = check.end * u64::from(g.bsize);
         let message = "size beyond the end of the allocated blocks: shorten";
         let draft = Draft::benign(Id::InoEndHole, message).ino(node.ino);
-        if self.ask(draft.before(node.d.size).after(size))? {
+        if self.should_fix(draft.before(node.d.size).after(size))? {
             node.d.size = size;
             node.changed = true;
-            self.drop_past_end(node, true)?;
-            let mut recount = Count::default();
+            self.drop_past_end(node, Dropped::Free)?;
+            let mut recount = FragCount::default();
             self.walk(node, &mut recount)?;
-            claims.frags = recount.frags;
+            check.frags = recount.frags;
         }
         Ok(())
     }
 
-    fn enter_directory(&mut self, node: &Node) {
+    fn add_directory(&mut self, node: &Inode) {
         let state = self.inodes.get(node.ino).state;
         if node.d.size == 0 && state == State::Used {
             self.inodes.update(node.ino, |r| r.state = State::ZeroDir);
         } else if state == State::Used {
             let first = u64::try_from(node.d.db[0]).unwrap_or(0);
-            self.dirs.insert(Dir::new(node.ino, first, node.d.size));
+            self.dirs.insert(InoInfo::new(node.ino, first, node.d.size));
         }
     }
 }
 
-/// Pointers in the inode beyond the size.
-fn pointers_past_end(g: &Geometry, node: &Node) -> usize {
+/// The number of non-zero pointers in the inode beyond the size.
+fn pointers_past_end(g: &Geometry, node: &Inode) -> usize {
     if node.inline {
         let p = g.format.pointer_size();
         let text = usize::try_from(node.d.size).unwrap_or(usize::MAX);
@@ -336,8 +340,8 @@ fn pointers_past_end(g: &Geometry, node: &Node) -> usize {
     spare(&node.d.db, db) + spare(&node.d.ib, ib)
 }
 
-/// How many direct and indirect pointers the size (or the device number) calls for.
-fn first_spare(g: &Geometry, node: &Node) -> (usize, usize) {
+/// The number of direct and indirect pointers that the size (or the device number) requires.
+fn first_spare(g: &Geometry, node: &Inode) -> (usize, usize) {
     if node.has_pointers() {
         let nblocks = node.nblocks(g);
         let ib = (0..NIADDR).filter(|&i| bmap::first_of_root(g, i).0 < nblocks).count();
@@ -347,7 +351,7 @@ fn first_spare(g: &Geometry, node: &Node) -> (usize, usize) {
     (usize::from(device), 0)
 }
 
-fn drop_pointers(g: &Geometry, node: &mut Node) {
+fn drop_pointers(g: &Geometry, node: &mut Inode) {
     if node.inline {
         let text = node.d.short.text(node.d.size).to_vec();
         node.d.short = dinode::ShortLink::new(&text);

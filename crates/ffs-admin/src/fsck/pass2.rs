@@ -1,11 +1,12 @@
 //! Phase 2: pathnames.
 //!
-//! **Purpose.** Reads every directory, judges every entry, counts the names of every inode and finds the parent
-//! of every directory.
+//! **Purpose.** Reads every directory, checks every entry, counts the names of every inode and
+//! finds the parent of every directory.
 //!
 //! **Invariants.**
-//! 1. Directories are read in the order of their first blocks, whether they are reachable or not.
-//! 2. Afterwards `remaining` of an inode is its stored link count less the names it has, `.` and `..` included.
+//! 1. Directories are read in the order of their first blocks, reachable or not.
+//! 2. After phase 2, `unaccounted` of an inode is its stored link count less its names, including
+//!    `.` and `..`.
 //!
 //! References: spec/fsck-and-crash.md §3.3.
 
@@ -13,21 +14,22 @@ use ffs_ondisk::Ino;
 use ffs_ondisk::dir::{self, DT_WHT, Record};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 
-use super::Checker;
-use super::chunk::{Scan, zero_unused};
-use super::dirio::{DirBlock, Entry, new_chunk, remove_record, second_record};
+use super::buffered::Class;
+use super::checker::Checker;
+use super::dirblk::{Entry, leading_dots, new_dirblk, remove_record, second_record, zero_unused};
+use super::dircheck::DirScan;
+use super::directory::DataBlock;
 use super::dupnames::name_hash;
-use super::judge::{Draft, Res, Stop};
+use super::inoinfo::{InoInfo, InoStat, State};
 use super::report::{Id, Phase, exit};
-use super::store::Class;
-use super::tables::{Dir, Rec, State};
+use super::resolve::{Draft, Res, Stop};
 
 /// The smallest directory: `.` and `..`.
 const MINDIRSIZE: u64 = 24;
 
-/// What becomes of an entry.
+/// What to do with an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum EntryAction {
     Keep,
     Remove,
     Retype(u8),
@@ -35,63 +37,66 @@ enum Verdict {
 }
 
 impl Checker<'_> {
-    /// Looks at all directories.
+    /// Scans all directories.
     pub(super) fn phase2(&mut self) -> Res<()> {
         let chunks = self.dirs.all().iter().map(|d| u64::from(d.size) / DIRBLKSIZ as u64).sum();
-        self.enter(Phase::Names, chunks)?;
+        self.begin_phase(Phase::Names, chunks)?;
         self.check_root()?;
         let order = self.dirs.reading_order();
-        let mut scan = Scan::default();
-        // From here on no directory is made or removed in this phase: the indexes stay right.
+        let mut scan = DirScan::default();
+        // From here on this phase neither creates nor removes a directory, so the indexes stay
+        // valid.
         for (i, &at) in order.iter().enumerate() {
             if i % 256 == 0 {
                 self.check_interrupt()?;
             }
             let Some(&dir) = self.dirs.all().get(at as usize) else { break };
-            if !self.is_ahead(&scan.batch, dir.first) {
+            if !self.is_read_ahead(&scan.batch, dir.first) {
                 self.read_ahead(&mut scan.batch, &order[i..]);
             }
             self.scan_directory(&mut scan, &dir)?;
         }
-        self.settle_dotdots()?;
-        self.mark_reached();
-        self.leave()
+        self.check_dotdots()?;
+        self.propagate();
+        self.end_phase()
     }
 
-    /// The root is a directory with content.
+    /// Checks that the root is a directory with content.
     fn check_root(&mut self) -> Res<()> {
         let rec = self.inodes.get(Ino::ROOT);
         let (id, message) = match rec.state {
-            State::Free => (Id::RootUnalloc, "root inode unallocated: make a new root directory"),
-            State::Candidate => (Id::RootDup, "bad or contested blocks: make a new root directory"),
+            State::Unallocated => {
+                (Id::RootUnalloc, "root inode unallocated: make a new root directory")
+            }
+            State::DupBad => (Id::RootDup, "bad or contested blocks: make a new root directory"),
             State::ZeroDir => (Id::RootZero, "root directory of size 0: make a new one"),
             _ if !rec.is_dir() => (Id::RootType, "root is not a directory: make a new one"),
             _ => return Ok(()),
         };
-        if !self.ask(Draft::fatal(id, message).ino(Ino::ROOT))? {
+        if !self.should_fix(Draft::fatal(id, message).ino(Ino::ROOT))? {
             return Err(Stop::Refused(exit::ERROR, "there is no usable root directory".into()));
         }
         self.dirs.remove(Ino::ROOT);
-        self.zero_inode(Ino::ROOT)?;
+        self.clear_inode(Ino::ROOT)?;
         let made = self.make_directory(Ino::ROOT, Ino::ROOT, 0o755)?;
         if !made {
-            self.judge.repair_failed();
+            self.resolver.repair_failed();
             return Err(Stop::Refused(exit::ERROR, "no room for a root directory".into()));
         }
-        self.restart();
+        self.restart_after_phase();
         Ok(())
     }
 
-    /// Writes a new, empty directory into the free inode `ino`; `false` if there is no room for it.
+    /// Writes a new, empty directory to the free inode `ino`; `false` if there is no space.
     pub(super) fn make_directory(&mut self, ino: Ino, parent: Ino, mode: u16) -> Res<bool> {
         let Some(at) = self.alloc_frags(1)? else { return Ok(false) };
-        let mut bytes = new_chunk(self.dir_format(), ino, parent);
+        let mut bytes = new_dirblk(self.dir_format(), ino, parent);
         bytes.resize(self.g.fsize as usize, 0);
-        for chunk in bytes.chunks_exact_mut(DIRBLKSIZ).skip(1) {
-            dir::clear_chunk(self.dir_format(), chunk);
+        for dirblk in bytes.chunks_exact_mut(DIRBLKSIZ).skip(1) {
+            dir::clear_chunk(self.dir_format(), dirblk);
         }
-        self.store.write(at, &bytes, Class::Data)?;
-        let mut node = self.node(ino)?;
+        self.disk.write(at, &bytes, Class::Data)?;
+        let mut node = self.read_inode(ino)?;
         let (generation, now) = (node.d.generation, self.timespec());
         node.d = ffs_ondisk::Dinode {
             mode: 0o040_000 | (mode & 0o7777),
@@ -106,17 +111,17 @@ impl Checker<'_> {
             ..ffs_ondisk::Dinode::default()
         };
         node.d.db[0] = i64::try_from(at.0).unwrap_or(0);
-        self.save(&mut node)?;
-        // Both names it will have, `.` and the one in the parent, count from the start.
-        let rec = Rec { state: State::Found, dtype: 4, nlink: 2, remaining: 0 };
+        self.write_inode(&mut node)?;
+        // Both names of it, `.` and the one in the parent, are counted from the start.
+        let rec = InoStat { state: State::Found, dtype: 4, nlink: 2, unaccounted: 0 };
         self.inodes.set(ino, rec);
-        let mut dir = Dir::new(ino, at.0, DIRBLKSIZ as u64);
+        let mut dir = InoInfo::new(ino, at.0, DIRBLKSIZ as u64);
         (dir.parent, dir.dotdot, dir.has_dotdot) = (parent, parent, true);
         self.dirs.insert(dir);
         Ok(true)
     }
 
-    fn scan_directory(&mut self, scan: &mut Scan, dir: &Dir) -> Res<()> {
+    fn scan_directory(&mut self, scan: &mut DirScan, dir: &InoInfo) -> Res<()> {
         if !self.check_dir_size(dir)? {
             return Ok(());
         }
@@ -134,8 +139,8 @@ impl Checker<'_> {
         self.check_duplicate_names(scan)
     }
 
-    /// Whether the directory's size allows to read it.
-    fn check_dir_size(&mut self, dir: &Dir) -> Res<bool> {
+    /// Whether the directory can be read with its size.
+    fn check_dir_size(&mut self, dir: &InoInfo) -> Res<bool> {
         let (ino, size) = (dir.ino, u64::from(dir.size));
         let (draft, sane) = if size < MINDIRSIZE {
             (Draft::fatal(Id::DirShort, "directory too short"), false)
@@ -146,73 +151,73 @@ impl Checker<'_> {
             return Ok(true);
         };
         let right = size.next_multiple_of(DIRBLKSIZ as u64);
-        if !self.ask(draft.ino(ino).before(size).after(right))? {
+        if !self.should_fix(draft.ino(ino).before(size).after(right))? {
             return Ok(sane);
         }
-        let mut node = self.node(ino)?;
+        let mut node = self.read_inode(ino)?;
         node.d.size = right;
-        self.save(&mut node)?;
+        self.write_inode(&mut node)?;
         Ok(true)
     }
 
-    fn scan_block(&mut self, scan: &mut Scan, block: &DirBlock) -> Res<()> {
+    fn scan_block(&mut self, scan: &mut DirScan, block: &DataBlock) -> Res<()> {
         let mut buf = std::mem::take(&mut scan.buf);
         self.fill_dir_block(&scan.batch, block, &mut buf)?;
         let mut changed = false;
         let fmt = self.dir_format();
-        for (i, chunk) in buf.chunks_exact_mut(DIRBLKSIZ).enumerate() {
+        for (i, dirblk) in buf.chunks_exact_mut(DIRBLKSIZ).enumerate() {
             let offset = block.offset + (i * DIRBLKSIZ) as u64;
-            changed |= self.check_chain(scan, chunk, offset)?;
+            changed |= self.check_chain(scan, dirblk, offset)?;
             if offset == 0 {
-                changed |= self.check_dots(scan, chunk)?;
+                changed |= self.check_dots(scan, dirblk)?;
             }
-            changed |= self.check_entries(scan, chunk, offset)?;
-            if self.zero_unused && self.judge.may_write() {
-                changed |= zero_unused(fmt, chunk);
+            changed |= self.check_entries(scan, dirblk, offset)?;
+            if self.zero_unused && self.resolver.can_write() {
+                changed |= zero_unused(fmt, dirblk);
             }
         }
-        if changed && self.judge.may_write() {
-            self.store.patch(block.at, 0, &buf, Class::Data)?;
+        if changed && self.resolver.can_write() {
+            self.disk.patch(block.at, 0, &buf, Class::Data)?;
         }
         scan.buf = buf;
         Ok(())
     }
 
-    fn check_entries(&mut self, scan: &mut Scan, chunk: &mut [u8], offset: u64) -> Res<bool> {
+    fn check_entries(&mut self, scan: &mut DirScan, dirblk: &mut [u8], offset: u64) -> Res<bool> {
         let fmt = self.dir_format();
-        let dots = if offset == 0 { leading_dots(fmt, chunk) } else { 0 };
+        let dots = if offset == 0 { leading_dots(fmt, dirblk) } else { 0 };
         let (mut at, mut prev, mut changed, mut index) = (0, None, false, 0);
-        while at < chunk.len() {
-            // A chain that was not repaired ends here.
-            let rec = if scan.sound {
-                dir::read_again(fmt, chunk, at)
+        while at < dirblk.len() {
+            // A chain of records that was not repaired ends here.
+            let rec = if scan.all_valid {
+                dir::read_again(fmt, dirblk, at)
             } else {
-                dir::read(fmt, chunk, at)
+                dir::read(fmt, dirblk, at)
             };
             let Ok(rec) = rec else { break };
             let len = rec.reclen;
-            let verdict = if !rec.live() || (index >= dots && self.count_ordinary(scan, &rec)) {
-                Verdict::Keep
+            let verdict = if !rec.live() || (index >= dots && self.count_entry_fast(scan, &rec)) {
+                EntryAction::Keep
             } else if index < dots {
                 self.count_dot(scan, &rec);
-                Verdict::Keep
+                EntryAction::Keep
             } else {
                 self.check_entry(scan, &Entry::of(&rec), offset + at as u64)?
             };
-            changed |= verdict != Verdict::Keep;
+            changed |= verdict != EntryAction::Keep;
             match verdict {
-                Verdict::Remove => {
-                    remove_record(fmt, chunk, prev, at);
+                EntryAction::Remove => {
+                    remove_record(fmt, dirblk, prev, at);
                     prev = prev.or(Some(at));
                 }
-                Verdict::Retype(t) => dir::set_type(fmt, chunk, at, t),
-                Verdict::Whiteout => {
-                    dir::set_ino(fmt, chunk, at, Ino::WHITEOUT.0);
-                    dir::set_type(fmt, chunk, at, DT_WHT);
+                EntryAction::Retype(t) => dir::set_type(fmt, dirblk, at, t),
+                EntryAction::Whiteout => {
+                    dir::set_ino(fmt, dirblk, at, Ino::WHITEOUT.0);
+                    dir::set_type(fmt, dirblk, at, DT_WHT);
                 }
-                Verdict::Keep => {}
+                EntryAction::Keep => {}
             }
-            if verdict != Verdict::Remove {
+            if verdict != EntryAction::Remove {
                 prev = Some(at);
             }
             index += 1;
@@ -221,14 +226,15 @@ impl Checker<'_> {
         Ok(changed)
     }
 
-    fn count_dot(&mut self, scan: &Scan, dot: &Record<'_>) {
+    fn count_dot(&mut self, scan: &DirScan, dot: &Record<'_>) {
         if dot.name == b"." {
             self.inodes.count(scan.ino, -1);
         }
     }
 
-    /// Counts a live entry nothing is wrong with; `false`, and nothing counted, if it has to be looked at closely.
-    fn count_ordinary(&mut self, scan: &mut Scan, entry: &Record<'_>) -> bool {
+    /// Counts a live entry that has no problem; `false`, with nothing counted, if the entry must be
+    /// checked in full.
+    fn count_entry_fast(&mut self, scan: &mut DirScan, entry: &Record<'_>) -> bool {
         let child = Ino(entry.ino);
         let old = self.g.maxsymlinklen == 0;
         let Some(rec) = self.inodes.get_mut(child) else { return false };
@@ -240,12 +246,12 @@ impl Checker<'_> {
         if rec.is_dir() && !self.dirs.find_parent(child, scan.ino) {
             return false;
         }
-        rec.remaining = rec.remaining.saturating_sub(1);
+        rec.unaccounted = rec.unaccounted.saturating_sub(1);
         scan.names.push(name_hash(entry.name));
         true
     }
 
-    fn check_entry(&mut self, scan: &mut Scan, entry: &Entry, offset: u64) -> Res<Verdict> {
+    fn check_entry(&mut self, scan: &mut DirScan, entry: &Entry, offset: u64) -> Res<EntryAction> {
         let fmt = self.dir_format();
         let name = String::from_utf8_lossy(&entry.name).into_owned();
         let place = format!("entry {name:?} at offset {offset}");
@@ -253,8 +259,8 @@ impl Checker<'_> {
             let draft = Draft::fatal(id, message).ino(scan.ino).place(place.clone());
             draft.entry(&entry.name, Some(Ino(entry.ino))).before(entry.ino)
         };
-        let refuse = |ck: &mut Self, draft| -> Res<Verdict> {
-            Ok(if ck.ask(draft)? { Verdict::Remove } else { Verdict::Keep })
+        let refuse = |ck: &mut Self, draft| -> Res<EntryAction> {
+            Ok(if ck.should_fix(draft)? { EntryAction::Remove } else { EntryAction::Keep })
         };
         match entry.name.as_slice() {
             b"." => return refuse(self, draft(Id::DotExtra, "another `.`: remove")),
@@ -264,10 +270,10 @@ impl Checker<'_> {
         let (number, kind) = (entry.ino == Ino::WHITEOUT.0, entry.dtype == DT_WHT);
         if !fmt.old && (number || kind) {
             if number && kind {
-                return Ok(Verdict::Keep);
+                return Ok(EntryAction::Keep);
             }
-            let fix = self.ask(draft(Id::EntWhiteout, "half a whiteout: make it one"))?;
-            return Ok(if fix { Verdict::Whiteout } else { Verdict::Keep });
+            let fix = self.should_fix(draft(Id::EntWhiteout, "half a whiteout: make it one"))?;
+            return Ok(if fix { EntryAction::Whiteout } else { EntryAction::Keep });
         }
         if entry.ino < 2 || entry.ino >= self.g.inodes() {
             return refuse(self, draft(Id::EntRange, "inode number out of range: remove"));
@@ -275,14 +281,14 @@ impl Checker<'_> {
         let child = Ino(entry.ino);
         let rec = self.inodes.get(child);
         match rec.state {
-            State::Free => {
+            State::Unallocated => {
                 return refuse(self, draft(Id::EntUnalloc, "unallocated inode: remove"));
             }
-            State::Candidate => {
-                // Kept, it counts as a name: phase 4 asks about the inode.
+            State::DupBad => {
+                // An entry that remains counts as a name: phase 4 asks about the inode.
                 let verdict =
                     refuse(self, draft(Id::EntDupBad, "bad or contested blocks: remove"))?;
-                if verdict == Verdict::Remove {
+                if verdict == EntryAction::Remove {
                     return Ok(verdict);
                 }
             }
@@ -294,21 +300,21 @@ impl Checker<'_> {
             _ => {}
         }
         if rec.is_dir() && self.is_second_name(scan.ino, child, &entry.name, &place)? {
-            return Ok(Verdict::Remove);
+            return Ok(EntryAction::Remove);
         }
         scan.names.push(name_hash(&entry.name));
         self.inodes.count(child, -1);
         if entry.dtype != rec.dtype && !fmt.old {
             let d = Draft::benign(Id::EntType, "wrong type in the entry").ino(scan.ino);
             let d = d.entry(&entry.name, Some(child));
-            if self.ask(d.place(place).before(entry.dtype).after(rec.dtype))? {
-                return Ok(Verdict::Retype(rec.dtype));
+            if self.should_fix(d.place(place).before(entry.dtype).after(rec.dtype))? {
+                return Ok(EntryAction::Retype(rec.dtype));
             }
         }
-        Ok(Verdict::Keep)
+        Ok(EntryAction::Keep)
     }
 
-    /// Whether this name of directory `child` is to be dropped because it has another.
+    /// Whether to remove this name of directory `child` because `child` has another name.
     fn is_second_name(&mut self, here: Ino, child: Ino, name: &[u8], place: &str) -> Res<bool> {
         let Some(dir) = self.dirs.get(child) else { return Ok(false) };
         let first = if child == Ino::ROOT { Ino::ROOT } else { dir.parent };
@@ -320,7 +326,7 @@ impl Checker<'_> {
         let draft = draft.ino(here).place(place).entry(name, Some(child)).before(child);
         let dotdot = if dir.has_dotdot { dir.dotdot } else { self.peek_dotdot(child)? };
         let keep_this = first != here && dotdot == here && child != Ino::ROOT && child != here;
-        if !self.ask(draft)? {
+        if !self.should_fix(draft)? {
             return Ok(false);
         }
         if !keep_this {
@@ -333,38 +339,39 @@ impl Checker<'_> {
         Ok(false)
     }
 
-    /// What `..` of a directory says that may not have been scanned yet; 0 if nothing.
+    /// The inode number in `..` of a directory that may not have been scanned yet; 0 if there is
+    /// none.
     fn peek_dotdot(&mut self, dir: Ino) -> Res<Ino> {
         let fmt = self.dir_format();
         let mut found = Ino(0);
-        self.for_each_chunk(dir, |chunk| {
-            if let Some((off, name)) = second_record(fmt, chunk)
+        self.for_each_dirblk(dir, |dirblk| {
+            if let Some((off, name)) = second_record(fmt, dirblk)
                 && name == b".."
             {
-                found = Ino(ffs_ondisk::wire::get(chunk, off, fmt.endian));
+                found = Ino(ffs_ondisk::wire::get(dirblk, off, fmt.endian));
             }
-            super::dirio::Flow { changed: false, done: true }
+            super::directory::Flow { changed: false, done: true }
         })?;
         Ok(found)
     }
 
-    /// Compares `..` of every directory with where its name was found, and counts it.
-    fn settle_dotdots(&mut self) -> Res<()> {
+    /// Compares `..` of every directory with the directory that contains its name, and counts it.
+    fn check_dotdots(&mut self) -> Res<()> {
         self.dirs.update(Ino::ROOT, |d| d.parent = Ino::ROOT);
-        // Nothing here makes or removes a directory.
+        // This loop neither creates nor removes a directory.
         for i in 0..self.dirs.all().len() {
             let Some(&dir) = self.dirs.all().get(i) else { break };
             let ino = dir.ino;
             if dir.parent.0 != 0 && !dir.has_dotdot {
                 let draft =
                     Draft::fatal(Id::DotDotMissing, "the second entry is not `..`: enter it");
-                if self.ask(draft.ino(ino).after(dir.parent))? {
+                if self.should_fix(draft.ino(ino).after(dir.parent))? {
                     self.set_dotdot(ino, dir.parent)?;
-                    self.restart();
+                    self.restart_after_phase();
                 }
             } else if dir.parent.0 != 0 && dir.dotdot != dir.parent {
                 let draft = Draft::benign(Id::DotDotWrong, "`..` names another directory").ino(ino);
-                if self.ask(draft.before(dir.dotdot).after(dir.parent))? {
+                if self.should_fix(draft.before(dir.dotdot).after(dir.parent))? {
                     self.set_dotdot(ino, dir.parent)?;
                 }
             }
@@ -373,28 +380,28 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Counts the `..` of a directory as a name of the directory it names.
+    /// Counts `..` of a directory as a link of the directory that it names.
     fn count_dotdot(&mut self, ino: Ino) {
         let Some(d) = self.dirs.get(ino) else { return };
         if d.has_dotdot && self.inodes.get(d.dotdot).is_dir() {
             self.inodes.count(d.dotdot, -1);
-            self.dirs.update(ino, |d| d.counted = true);
+            self.dirs.update(ino, |d| d.dotdot_counted = true);
         }
     }
 
-    /// Takes the `..` of a directory out of the counts if it is in them.
+    /// Stops counting `..` of a directory, if it is counted.
     pub(super) fn uncount_dotdot(&mut self, ino: Ino) {
         let Some(d) = self.dirs.get(ino) else { return };
-        if d.counted {
+        if d.dotdot_counted {
             self.inodes.count(d.dotdot, 1);
-            self.dirs.update(ino, |d| d.counted = false);
+            self.dirs.update(ino, |d| d.dotdot_counted = false);
         }
     }
 
-    /// Marks the directories that the root leads to.
-    pub(super) fn mark_reached(&mut self) {
+    /// Marks the directories that are reachable from the root.
+    pub(super) fn propagate(&mut self) {
         self.inodes.update(Ino::ROOT, |r| r.state = State::Found);
-        // Directories known not to be reached in this round, so that chains are climbed once.
+        // Directories found unreachable here, so that each chain of parents is followed once.
         let mut dead = vec![false; self.dirs.all().len()];
         let mut path: Vec<(usize, Ino)> = Vec::new();
         for start in 0..dead.len() {
@@ -409,7 +416,7 @@ impl Checker<'_> {
                     State::Used if !dead[i] => {}
                     _ => break false,
                 }
-                // Taken for dead until proven otherwise: this also ends climbs that go in a circle.
+                // Unreachable until proven otherwise; this also ends chains that form a loop.
                 dead[i] = true;
                 path.push((i, dir.ino));
                 at = self.dirs.position(dir.parent);
@@ -421,17 +428,5 @@ impl Checker<'_> {
                 }
             }
         }
-    }
-}
-
-/// How many of the first two records are `.` and `..` in their places.
-fn leading_dots(fmt: dir::DirFormat, chunk: &[u8]) -> usize {
-    let mut records = dir::records(fmt, chunk);
-    let mut is =
-        |name: &[u8]| records.next().is_some_and(|r| r.is_ok_and(|r| r.live() && r.name == name));
-    match (is(b"."), is(b"..")) {
-        (true, true) => 2,
-        (true, false) => 1,
-        (false, _) => 0,
     }
 }

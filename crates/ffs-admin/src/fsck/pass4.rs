@@ -1,38 +1,50 @@
 //! Phase 4: reference counts.
 //!
-//! **Purpose.** What has no name gets one or is cleared; what has names gets the right link count.
+//! **Purpose.** Inodes without names are reconnected or cleared. Inodes with names get the right
+//! link count.
 //!
 //! **Invariants.**
-//! 1. Directories are cleared before files are judged, because clearing one takes away names.
-//! 2. Clearing an inode marks exactly the fragments free that only it claims.
+//! 1. Directories are cleared before files are checked, because clearing a directory removes names.
+//! 2. Clearing an inode frees exactly the fragments that no other inode uses.
 //!
 //! References: spec/fsck-and-crash.md §3.5.
 
 use ffs_ondisk::{CgNo, Ino};
 
-use super::Checker;
-use super::judge::{Draft, Res};
+use super::checker::Checker;
+use super::inoinfo::{InoStat, NLINK_MAX, State};
 use super::report::{Id, Phase};
-use super::tables::{NLINK_MAX, Rec, State};
+use super::resolve::{Draft, Res};
+
+/// What to do with the blocks of a cleared inode.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blocks {
+    /// Free them.
+    Free,
+    /// Keep them marked used; the next round finds them free.
+    Keep,
+}
 
 impl Checker<'_> {
-    /// Looks at the counts of all inodes.
+    /// Checks the link counts of all inodes.
     pub(super) fn phase4(&mut self) -> Res<()> {
         let inodes: u64 = (0..self.g.ncg).map(|c| self.inodes.in_group(CgNo(c)).len() as u64).sum();
-        // Twice: directories first.
-        self.enter(Phase::References, 2 * inodes)?;
-        self.each_inode(Self::settle_directory)?;
-        self.each_inode(Self::settle_count)?;
-        self.leave()
+        // Two scans: directories first.
+        self.begin_phase(Phase::References, 2 * inodes)?;
+        self.each_inode(Self::check_directory)?;
+        self.each_inode(Self::check_references)?;
+        self.end_phase()
     }
 
-    fn each_inode(&mut self, mut f: impl FnMut(&mut Self, Ino, Rec) -> Res<()>) -> Res<()> {
+    fn each_inode(&mut self, mut f: impl FnMut(&mut Self, Ino, InoStat) -> Res<()>) -> Res<()> {
         for c in 0..self.g.ncg {
             self.check_interrupt()?;
             let inodes = self.inodes.in_group(CgNo(c)).len() as u32;
             for index in 0..inodes {
                 let rec = self.inodes.in_group(CgNo(c)).get(index as usize).copied();
-                if let Some(rec) = rec.filter(|r| r.state != State::Free && !r.is_settled()) {
+                if let Some(rec) =
+                    rec.filter(|r| r.state != State::Unallocated && !r.is_consistent())
+                {
                     f(self, Ino(c * self.g.ipg + index), rec)?;
                 }
             }
@@ -41,30 +53,30 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Directories that will not stay.
-    fn settle_directory(&mut self, ino: Ino, rec: Rec) -> Res<()> {
+    /// Clears directories that will not remain.
+    fn check_directory(&mut self, ino: Ino, rec: InoStat) -> Res<()> {
         if !rec.is_dir() {
             return Ok(());
         }
         match rec.state {
             State::Used => {
-                // Phase 3 was not allowed to reconnect it, or what it hangs on.
+                // The repair of phase 3 was refused, for this directory or for the top of its tree.
                 let draft = Draft::benign(Id::DirClear, "unreferenced directory: clear").ino(ino);
-                if self.ask(draft)? {
-                    self.doom_single(ino)?;
-                    self.clear(ino, true)?;
+                if self.should_fix(draft)? {
+                    self.uncount_single(ino)?;
+                    self.clear(ino, Blocks::Free)?;
                 }
             }
-            State::Doomed => {
+            State::Clear => {
                 let draft = Draft::benign(Id::DirClear, "unreferenced directory: clear").ino(ino);
-                if self.ask(draft)? {
-                    self.clear(ino, true)?;
+                if self.should_fix(draft)? {
+                    self.clear(ino, Blocks::Free)?;
                 }
             }
-            State::ZeroDir if !rec.named() => {
+            State::ZeroDir if !rec.has_name() => {
                 let draft = Draft::benign(Id::DirClear, "directory of size 0: clear").ino(ino);
-                if self.ask(draft)? {
-                    self.clear(ino, true)?;
+                if self.should_fix(draft)? {
+                    self.clear(ino, Blocks::Free)?;
                 }
             }
             _ => {}
@@ -72,68 +84,68 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// A directory goes although what it contains may stay: its names no longer count.
-    fn doom_single(&mut self, ino: Ino) -> Res<()> {
-        self.give_back(ino)?;
-        self.again();
+    /// Uncounts the names in a directory that is cleared although the inodes they name may remain.
+    fn uncount_single(&mut self, ino: Ino) -> Res<()> {
+        self.uncount_names(ino)?;
+        self.rerun_after_phase4();
         Ok(())
     }
 
-    fn settle_count(&mut self, ino: Ino, rec: Rec) -> Res<()> {
+    fn check_references(&mut self, ino: Ino, rec: InoStat) -> Res<()> {
         match rec.state {
-            State::Candidate => {
+            State::DupBad => {
                 let draft = Draft::fatal(Id::InoBadDup, "bad or contested blocks: clear").ino(ino);
-                if self.ask(draft)? {
-                    self.clear(ino, false)?;
-                    self.again();
+                if self.should_fix(draft)? {
+                    self.clear(ino, Blocks::Keep)?;
+                    self.rerun_after_phase4();
                 }
                 return Ok(());
             }
-            State::Free | State::ZeroDir | State::Doomed => return Ok(()),
+            State::Unallocated | State::ZeroDir | State::Clear => return Ok(()),
             State::Used if rec.is_dir() => return Ok(()),
             State::Used | State::Found => {}
         }
-        if rec.named() || rec.state == State::Found {
-            return self.settle_links(ino, rec);
+        if rec.has_name() || rec.state == State::Found {
+            return self.adjust_links(ino, rec);
         }
-        if rec.unlinked() {
+        if rec.has_no_links() {
             let draft = Draft::benign(Id::InoUnref0, "link count 0 and no name: clear").ino(ino);
-            if self.ask(draft)? {
-                self.clear(ino, true)?;
+            if self.should_fix(draft)? {
+                self.clear(ino, Blocks::Free)?;
             }
             return Ok(());
         }
-        self.unreferenced_file(ino)
+        self.check_orphan_file(ino)
     }
 
-    /// A file with links but without a name.
-    fn unreferenced_file(&mut self, ino: Ino) -> Res<()> {
-        let size = self.node(ino)?.d.size;
-        let crash = self.judge.preen() && self.softdep && self.judge.resolved;
+    /// Handles a file that has links but no name.
+    fn check_orphan_file(&mut self, ino: Ino) -> Res<()> {
+        let size = self.read_inode(ino)?.d.size;
+        let crash = self.resolver.is_preen() && self.softdep && self.resolver.resolved;
         let clear = size == 0 || (crash && !self.keep_orphans);
         let what = if clear { "no name: clear" } else { "no name: reconnect" };
         let draft = Draft::benign(Id::InoUnref, what).ino(ino).before(format!("size {size}"));
-        if self.ask(draft)? {
+        if self.should_fix(draft)? {
             if clear {
-                return self.clear(ino, true);
+                return self.clear(ino, Blocks::Free);
             }
             if self.reconnect(ino)? {
                 let rec = self.inodes.get(ino);
-                return self.settle_links(ino, rec);
+                return self.adjust_links(ino, rec);
             }
-            self.judge.repair_failed();
+            self.resolver.repair_failed();
         } else if clear {
             return Ok(());
         }
         let draft = Draft::fatal(Id::InoUnref, "no name and not reconnected: clear").ino(ino);
-        if !self.judge.preen() && self.ask(draft.place("clear"))? {
-            self.clear(ino, true)?;
+        if !self.resolver.is_preen() && self.should_fix(draft.place("clear"))? {
+            self.clear(ino, Blocks::Free)?;
         }
         Ok(())
     }
 
-    fn settle_links(&mut self, ino: Ino, rec: Rec) -> Res<()> {
-        let names = i64::from(rec.nlink) - i64::from(rec.remaining);
+    fn adjust_links(&mut self, ino: Ino, rec: InoStat) -> Res<()> {
+        let names = i64::from(rec.nlink) - i64::from(rec.unaccounted);
         let right = u16::try_from(names.clamp(0, NLINK_MAX.into())).unwrap_or(NLINK_MAX);
         if right == rec.nlink {
             return Ok(());
@@ -143,26 +155,26 @@ impl Checker<'_> {
         } else {
             Draft::fatal(Id::LinkLow, "link count too low")
         };
-        if self.ask(draft.ino(ino).before(rec.nlink).after(right))? {
-            let mut node = self.node(ino)?;
+        if self.should_fix(draft.ino(ino).before(rec.nlink).after(right))? {
+            let mut node = self.read_inode(ino)?;
             node.d.nlink = right;
-            self.save(&mut node)?;
+            self.write_inode(&mut node)?;
             self.inodes.update(ino, |r| {
                 r.nlink = right;
-                r.remaining = 0;
+                r.unaccounted = 0;
             });
         }
         Ok(())
     }
 
-    /// Frees inode `ino`; with `exact` its blocks too (else a later pass finds them free).
-    fn clear(&mut self, ino: Ino, exact: bool) -> Res<()> {
-        if exact {
-            let mut node = self.node(ino)?;
+    /// Clears inode `ino`.
+    fn clear(&mut self, ino: Ino, blocks: Blocks) -> Res<()> {
+        if blocks == Blocks::Free {
+            let mut node = self.read_inode(ino)?;
             self.release(&mut node)?;
         }
-        self.zero_inode(ino)?;
-        self.inodes.set(ino, Rec::default());
+        self.clear_inode(ino)?;
+        self.inodes.set(ino, InoStat::default());
         self.dirs.remove(ino);
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! Phase 5: maps and summaries.
 //!
-//! **Purpose.** Builds every group anew from what the phases before know, and compares.
+//! **Purpose.** Rebuilds every group from the tables of the earlier phases and compares.
 //!
 //! **Invariants.**
-//! 1. What is written is a function of the used fragments, the inode table and the geometry; of the old block
-//!    only rotors, times and fields of other systems survive.
-//! 2. Bits beyond the last inode, fragment and block, and bytes behind the maps, are zero.
+//! 1. The result depends only on the used fragments, the inode table and the geometry; from the old
+//!    block it keeps only the rotors, the times and the fields of other systems.
+//! 2. Bits beyond the last inode, fragment and block, and bytes after the maps, are zero.
 //!
 //! References: spec/fsck-and-crash.md §3.6; spec/on-disk-format.md §5, §6.
 
@@ -16,15 +16,16 @@ use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::wire::put;
 use ffs_ondisk::{CgNo, Csum, Ino};
 
-use super::Checker;
+use super::alloc::Completion;
+use super::buffered::Class;
+use super::checker::Checker;
 use super::groups::{right_header, used_limit};
-use super::judge::{Draft, Res};
+use super::inoinfo::State;
 use super::report::{Id, Phase};
-use super::store::Class;
-use super::tables::State;
+use super::resolve::{Draft, Res};
 use crate::counted;
 
-/// How the maps on disk differ from the right ones.
+/// Differences between the maps on disk and the right maps.
 #[derive(Debug, Default)]
 struct Differences {
     leaked_frags: u64,
@@ -35,30 +36,30 @@ struct Differences {
 }
 
 impl Checker<'_> {
-    /// Looks at all groups and at the totals.
+    /// Checks all groups and the totals.
     pub(super) fn phase5(&mut self) -> Res<()> {
-        self.enter(Phase::Summaries, self.g.ncg.into())?;
+        self.begin_phase(Phase::Summaries, self.g.ncg.into())?;
         self.check_snapshot_list()?;
-        self.keep_snapshots()?;
+        self.preserve_snapshots()?;
         let mut total = Csum::default();
-        let mut area = self.store.read(self.g.csaddr, self.g.cssize as usize)?;
+        let mut area = self.disk.read(self.g.csaddr, self.g.cssize as usize)?;
         let mut area_changed = false;
         for c in 0..self.g.ncg {
             self.check_interrupt()?;
             let cs = self.check_group(CgNo(c))?;
-            area_changed |= self.check_area(CgNo(c), &cs, &mut area)?;
+            area_changed |= self.check_summary_record(CgNo(c), &cs, &mut area)?;
             total.add(&cs);
             self.advance(1);
         }
         if area_changed {
-            self.store.write(self.g.csaddr, &area, Class::Group)?;
+            self.disk.write(self.g.csaddr, &area, Class::CylGroup)?;
         }
         self.check_total(&total)?;
-        self.count_up(&total);
-        self.leave()
+        self.set_totals(&total);
+        self.end_phase()
     }
 
-    fn count_up(&mut self, total: &Csum) {
+    fn set_totals(&mut self, total: &Csum) {
         let count = |n: i64| u64::try_from(n).unwrap_or(0);
         let t = &mut self.totals;
         t.directories = count(total.ndir);
@@ -72,8 +73,8 @@ impl Checker<'_> {
         t.used_frags = self.g.dsize.saturating_sub(t.free_frags);
     }
 
-    /// The record of group `c` in the summary area.
-    fn check_area(&mut self, c: CgNo, cs: &Csum, area: &mut [u8]) -> Res<bool> {
+    /// Checks the record of group `c` in the summary area; `true` if it changed.
+    fn check_summary_record(&mut self, c: CgNo, cs: &Csum, area: &mut [u8]) -> Res<bool> {
         let off = c.0 as usize * Csum::SIZE;
         let old = Csum::decode(area, off, self.g.endian);
         if old == *cs {
@@ -81,7 +82,7 @@ impl Checker<'_> {
         }
         let draft = Draft::benign(Id::CsCg, "wrong counts in the summary area");
         let draft = draft.place(format!("group {c}")).before(show(&old)).after(show(cs));
-        let fix = self.ask(draft)?;
+        let fix = self.should_fix(draft)?;
         if fix {
             cs.encode(area, off, self.g.endian);
         }
@@ -94,21 +95,21 @@ impl Checker<'_> {
             return Ok(());
         }
         let draft = Draft::benign(Id::CsTotal, "wrong totals in the superblock");
-        if self.ask(draft.before(show(&old)).after(show(total)))? {
+        if self.should_fix(draft.before(show(&old)).after(show(total)))? {
             self.sb.set_cstotal(*total);
         }
         Ok(())
     }
 
-    /// Compares group `c`; its right counts.
+    /// Checks group `c`; returns its right counts.
     fn check_group(&mut self, c: CgNo) -> Res<Csum> {
         let g = self.g;
         let mut old = self.read_group(c)?;
-        // What this check has handed out is no finding.
-        let handed_out = self.mark_handed_out(c, &mut old, true);
+        // Allocations of this check are not findings.
+        let handed_out = self.mark_new_allocations(c, &mut old, Completion::Complete);
         let (mut new, cs) = self.build_group(c, &old);
-        if !self.groups[c.0 as usize].sound {
-            // Its header was not allowed to be rebuilt: there is nothing to compare.
+        if !self.groups[c.0 as usize].header_ok {
+            // The repair of its header was refused, so there is nothing to compare.
             return Ok(cs);
         }
         let place = format!("group {c}");
@@ -127,7 +128,7 @@ impl Checker<'_> {
             self.check_lost_directories(c, &old, &cs)?;
             let draft = Draft::benign(Id::CgSummary, "wrong counts in the group's header");
             let was = Cg::new(&g, &old).cs();
-            fix |= self.ask(draft.place(place).before(show(&was)).after(show(&cs)))?;
+            fix |= self.should_fix(draft.place(place).before(show(&was)).after(show(&cs)))?;
         }
         if fix {
             self.put_group(c, &mut new)?;
@@ -135,7 +136,8 @@ impl Checker<'_> {
         Ok(cs)
     }
 
-    /// Soft updates never let a directory exist that its group does not count.
+    /// Reports directories that the group does not count. With soft updates no directory exists
+    /// before its group counts it.
     fn check_lost_directories(&mut self, c: CgNo, old: &[u8], cs: &Csum) -> Res<()> {
         let here = |ino: &&u32| self.g.ino_to_cg(Ino(**ino)) == c;
         let made = self.new_inodes.iter().filter(here).count() as i64;
@@ -145,10 +147,10 @@ impl Checker<'_> {
         }
         let draft = Draft::fatal(Id::CgLostDir, "fewer directories counted than found");
         let draft = draft.place(format!("group {c}")).before(stored).after(cs.ndir);
-        self.ask(draft).map(drop)
+        self.should_fix(draft).map(drop)
     }
 
-    /// Compares the maps; `true` if they are to be written.
+    /// Compares the maps; `true` if they must be written.
     fn check_maps(&mut self, c: CgNo, old: &[u8], new: &[u8], place: &str) -> Res<bool> {
         let d = self.compare_maps(c, old, new);
         let mut fix = false;
@@ -158,7 +160,7 @@ impl Checker<'_> {
                 counted(d.taken_frags, "fragment"),
                 counted(d.taken_inodes, "inode")
             );
-            fix |= self.ask(self.taken_but_free(message).place(place))?;
+            fix |= self.should_fix(self.in_use_but_free(message).place(place))?;
         }
         if d.leaked_frags + d.leaked_inodes > 0 {
             let message = format!(
@@ -167,22 +169,23 @@ impl Checker<'_> {
                 counted(d.leaked_inodes, "inode")
             );
             let draft = Draft::benign(Id::CgLeak, message).place(place);
-            fix |= self.ask(draft)?;
+            fix |= self.should_fix(draft)?;
         }
         if d.other {
             let message = "wrong cluster map or unused bits";
-            fix |= self.ask(Draft::benign(Id::CgMaps, message).place(place))?;
+            fix |= self.should_fix(Draft::benign(Id::CgMaps, message).place(place))?;
         }
         Ok(fix)
     }
 
-    /// Something in use that its map calls free.
+    /// The finding that something in use is marked free.
     ///
-    /// Soft updates write a map before what it allocates and clear it after the last pointer is gone, so no crash
-    /// leaves this on their volumes: the device has lost a write that it had confirmed, or whoever wrote last broke
-    /// the order. Then nothing else that preen takes on trust holds either, above all that nameless files were
-    /// never complete. Marking it used is right all the same: an operator's check does it.
-    pub(super) fn taken_but_free(&self, message: String) -> Draft {
+    /// Soft updates write a map before any pointer to the new allocation, and clear it after the
+    /// last pointer, so no crash leaves this. Either the device lost a write that it had confirmed,
+    /// or another system wrote in the wrong order. In both cases the other assumptions of preen do
+    /// not hold, in particular that unreferenced files were never complete. Therefore the finding
+    /// is fatal in preen. The repair, marking it used, is right, and a full check makes it.
+    pub(super) fn in_use_but_free(&self, message: String) -> Draft {
         if !self.softdep {
             return Draft::benign(Id::CgAllocFree, message);
         }
@@ -207,13 +210,13 @@ impl Checker<'_> {
         let limit = g.cg_frags(c);
         diff_bits(was.blksfree(), is.blksfree(), limit, &mut d.leaked_frags, &mut d.taken_frags);
         diff_bits(is.inosused(), was.inosused(), g.ipg, &mut d.leaked_inodes, &mut d.taken_inodes);
-        // What is left are cluster bits that do not follow from the map on disk, or padding.
+        // The difference is in cluster bits that contradict the map on disk, or in unused bits.
         d.other = d.leaked_frags + d.taken_frags + d.leaked_inodes + d.taken_inodes == 0
             || !self.padding_clear(c, old);
         d
     }
 
-    /// Whether bits and bytes that stand for nothing are zero.
+    /// Whether the unused bits and bytes are zero.
     fn padding_clear(&self, c: CgNo, old: &[u8]) -> bool {
         let g = self.g;
         let view = Cg::new(&g, old);
@@ -233,7 +236,8 @@ impl Checker<'_> {
         let g = self.g;
         let lay = CgLayout::of(&g);
         let mut new = vec![0; old.len()];
-        // The tables of old rotational layouts lie between header and maps: nobody here keeps them.
+        // The tables of old rotational layouts are between header and maps; they are copied
+        // unchanged.
         let keep = lay.iusedoff as usize;
         new[..keep].copy_from_slice(&old[..keep]);
         let mut cs = Csum::default();
@@ -252,18 +256,18 @@ impl Checker<'_> {
         (new, cs)
     }
 
-    /// `cg_initediblk` of group `c`: as it was, or with `-r` what is in use.
+    /// `cg_initediblk` of group `c`: unchanged, or with `-r` reduced to the inodes in use.
     fn initialised(&self, c: CgNo, new: &[u8], stored: u32) -> u32 {
         let g = self.g;
         if g.format == Format::Ufs1 {
             return 0;
         }
-        // Never less than what is in use; phase 1 has looked at all of that.
+        // At least the inodes in use, all of which phase 1 has scanned.
         let used = used_limit(&g, Cg::new(&g, new).inosused());
-        let rebuilt = !self.groups[c.0 as usize].sound;
+        let rebuilt = !self.groups[c.0 as usize].header_ok;
         let scan = if rebuilt { self.groups[c.0 as usize].scan } else { 0 };
         let stored = stored.min(g.ipg).max(scan).max(used);
-        if !self.shrink || self.judge.preen() {
+        if !self.shrink || self.resolver.is_preen() {
             return stored;
         }
         stored.min(used.max(2 * g.inopb).min(g.ipg))
@@ -275,7 +279,7 @@ impl Checker<'_> {
         let mut used = 0;
         for (i, rec) in self.inodes.in_group(c).iter().enumerate() {
             let ino = Ino(c.0 * g.ipg + i as u32);
-            if rec.state == State::Free || ino.0 < 2 {
+            if rec.state == State::Unallocated || ino.0 < 2 {
                 continue;
             }
             view.set_inode_used(i as u32, true);
@@ -283,7 +287,7 @@ impl Checker<'_> {
             cs.ndir += i64::from(rec.is_dir());
         }
         if c.0 == 0 {
-            // 0 and 1 are never handed out.
+            // Inodes 0 and 1 are never allocated.
             view.set_inode_used(0, true);
             view.set_inode_used(1, true);
             used += 2;
@@ -318,7 +322,7 @@ impl Checker<'_> {
     }
 }
 
-/// Cluster map and summary from the free map.
+/// Builds the cluster map and summary from the map of free fragments.
 fn fill_clusters(g: &ffs_ondisk::Geometry, c: CgNo, new: &mut [u8]) {
     if g.contigsumsize == 0 {
         return;
@@ -337,7 +341,7 @@ fn fill_clusters(g: &ffs_ondisk::Geometry, c: CgNo, new: &mut [u8]) {
     }
 }
 
-/// Counts bits below `limit` that are only in `right` and only in `stored`.
+/// Counts the bits below `limit` that only `right` has, and those that only `stored` has.
 fn diff_bits(stored: &[u8], right: &[u8], limit: u32, only_right: &mut u64, only_stored: &mut u64) {
     for (i, (&s, &r)) in stored.iter().zip(right).enumerate() {
         if s == r {

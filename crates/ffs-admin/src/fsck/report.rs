@@ -1,11 +1,11 @@
-//! What a check found and what became of it.
+//! Findings and the report of a check.
 //!
-//! **Purpose.** Findings have stable ids so that programs can read them; the report carries them with the
-//! totals and the exit code of the command.
+//! **Purpose.** Findings have stable ids, so that programs can process them. The report contains
+//! the findings, the totals and the exit code of the command.
 //!
 //! **Invariants.**
-//! 1. An id's spelling never changes: it is the one of the specification's tables.
-//! 2. The list of findings is bounded; what does not fit is counted by id all the same.
+//! 1. The spelling of an id never changes; it is that of the tables in the specification.
+//! 2. The list of findings is limited; findings beyond the limit are counted by id.
 //!
 //! References: spec/fsck-and-crash.md §3 (ids), §6 (exit codes).
 
@@ -14,7 +14,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The most findings kept in full; the others are only counted.
+/// Limit on the findings kept in full; the others are only counted.
 pub const MAX_FINDINGS: usize = 10_000;
 
 macro_rules! ids {
@@ -35,7 +35,7 @@ macro_rules! ids {
                 match self { $(Id::$name => $text,)* }
             }
 
-            /// What it means, in a few words.
+            /// Its meaning.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Id::$name => $what,)* }
@@ -121,7 +121,7 @@ impl fmt::Display for Id {
     }
 }
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -131,7 +131,7 @@ pub enum Severity {
     Fatal,
 }
 
-/// Where in the check something was found.
+/// Phase of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
     /// Finding and checking the superblock.
@@ -140,7 +140,7 @@ pub enum Phase {
     Groups,
     /// Blocks and sizes.
     Blocks,
-    /// Contested fragments.
+    /// Duplicate fragments.
     Duplicates,
     /// Pathnames.
     Names,
@@ -167,9 +167,9 @@ impl fmt::Display for Phase {
     }
 }
 
-/// What an operator has to know about an inode to decide what becomes of it.
+/// Attributes of an inode that help an operator decide.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InodeInfo {
+pub struct InodeAttrs {
     /// Its number.
     pub ino: u32,
     /// Owner.
@@ -186,41 +186,41 @@ pub struct InodeInfo {
     pub mtime: i64,
 }
 
-impl InodeInfo {
-    /// Inode `ino`, nothing of which has been read.
-    pub(super) fn unread(ino: ffs_ondisk::Ino) -> InodeInfo {
-        InodeInfo { ino: ino.0, ..InodeInfo::default() }
+impl InodeAttrs {
+    /// Inode `ino` before its attributes have been read.
+    pub(super) fn unread(ino: ffs_ondisk::Ino) -> InodeAttrs {
+        InodeAttrs { ino: ino.0, ..InodeAttrs::default() }
     }
 }
 
-/// One thing that is wrong.
+/// One inconsistency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Which kind.
+    /// Its kind.
     pub id: Id,
-    /// How bad.
+    /// Its severity.
     pub severity: Severity,
-    /// Where in the check.
+    /// The phase that found it.
     pub phase: Phase,
     /// The inode concerned.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ino: Option<u32>,
-    /// A path of that inode. Begins with `?` where only the last part of it could be found.
+    /// A path of that inode. It begins with `?` if only its last part was found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
-    /// The inode as it was when the finding was made, before any answer to it.
+    /// The inode as it was before any answer to this finding.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub inode: Option<InodeInfo>,
+    pub inode: Option<InodeAttrs>,
     /// The name of the directory entry concerned; `ino` is the directory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub entry: Option<String>,
     /// The inode that the entry names.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub target: Option<InodeInfo>,
-    /// The place: a group, a block, an offset.
+    pub target: Option<InodeAttrs>,
+    /// The location: a group, a block, an offset.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub place: Option<String>,
-    /// What is wrong, for people.
+    /// A message for people.
     pub message: String,
     /// The value found.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -233,7 +233,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding about nothing in particular.
+    /// A finding without details.
     pub(super) fn new(id: Id, severity: Severity, message: impl Into<String>) -> Finding {
         Finding {
             id,
@@ -252,7 +252,7 @@ impl Finding {
         }
     }
 
-    /// The path of what the entry concerned names; `None` if the finding is not about an entry.
+    /// The path of the entry concerned; `None` if the finding is not about an entry.
     #[must_use]
     pub fn entry_path(&self) -> Option<String> {
         let entry = self.entry.as_ref()?;
@@ -271,7 +271,7 @@ impl fmt::Display for Finding {
             write!(f, " {place}")?;
         }
         if let Some(path) = &self.path {
-            // Names come from the image: what a terminal would obey is shown as an escape.
+            // Names come from the image, so control characters are escaped.
             f.write_str(" ")?;
             for c in path.chars() {
                 if c.is_control() {
@@ -291,7 +291,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What the volume holds.
+/// Totals of the volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Inodes in use that are not directories.
@@ -302,7 +302,7 @@ pub struct Totals {
     pub data_frags: u64,
     /// Data fragments in use.
     pub used_frags: u64,
-    /// Free fragments in all.
+    /// Free fragments, including those in free blocks.
     pub free_frags: u64,
     /// Free fragments in partly used blocks.
     pub loose_frags: u64,
@@ -310,8 +310,9 @@ pub struct Totals {
     pub free_blocks: u64,
     /// Free inodes.
     pub free_inodes: u64,
-    /// Times the phases ran: more than 1 if repairs called for another look.
-    pub passes: u32,
+    /// Number of rounds of the phases: more than 1 if a repair required another round.
+    #[serde(rename = "passes")]
+    pub rounds: u32,
 }
 
 impl Totals {
@@ -322,7 +323,7 @@ impl Totals {
     }
 }
 
-/// The line that ends a check.
+/// The last line of a check.
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let permille = self.fragmentation_permille();
@@ -344,7 +345,7 @@ impl fmt::Display for Totals {
 pub mod exit {
     /// Consistent, or repaired completely.
     pub const OK: u8 = 0;
-    /// Wrong usage.
+    /// Usage error.
     pub const USAGE: u8 = 1;
     /// The superblock cannot be read.
     pub const SUPERBLOCK: u8 = 3;
@@ -358,20 +359,20 @@ pub mod exit {
     pub const RERUN: u8 = 16;
 }
 
-/// The outcome of a check.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckReport {
-    /// What was found, in order; at most [`MAX_FINDINGS`].
+    /// Findings in order; at most [`MAX_FINDINGS`].
     pub findings: Vec<Finding>,
-    /// How often each id was found, also beyond the list.
+    /// Number of findings of each id, including those beyond the limit.
     pub counts: BTreeMap<Id, u64>,
-    /// What the volume holds; zeros if the check did not get to the end.
+    /// Totals of the volume; zeros if the check did not complete.
     pub totals: Totals,
     /// Exit code of the command.
     pub exit_code: u8,
     /// Whether the volume is marked clean now.
     pub clean: bool,
-    /// Whether it was marked clean, and not checked for that reason.
+    /// Whether the volume was marked clean and therefore not checked.
     pub skipped: bool,
     /// Whether anything was written.
     pub modified: bool,
@@ -381,13 +382,13 @@ pub struct FsckReport {
 }
 
 impl FsckReport {
-    /// Whether nothing at all is wrong.
+    /// Whether there are no findings and the check completed.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.counts.is_empty() && self.stopped.is_none()
     }
 
-    /// The ids found, sorted, each once.
+    /// The ids found, sorted and without repetition.
     #[must_use]
     pub fn ids(&self) -> Vec<Id> {
         self.counts.keys().copied().collect()

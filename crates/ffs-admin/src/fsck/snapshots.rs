@@ -1,12 +1,15 @@
-//! What the check owes to snapshots.
+//! Snapshots during a check.
 //!
-//! **Purpose.** The list in the superblock names snapshots only; a block that is about to be freed although some
-//! snapshot still reads it in place becomes that snapshot's own; and one that is about to be changed is copied.
+//! **Purpose.** The superblock must list snapshots only. A block that is about to be freed while a
+//! snapshot still reads it in place becomes part of that snapshot. A block that is about to change
+//! is copied for the snapshots first.
 //!
 //! **Invariants.**
-//! 1. The oldest listed snapshot with an unset pointer takes a freed block; the others go on reading it in place.
-//! 2. A changed block is copied once for each snapshot that reads it in place, from what is on the device.
-//! 3. A copy never lies in a block that some snapshot reads in place.
+//! 1. A freed block goes to the oldest listed snapshot with an unset pointer; the others continue
+//!    to read it in place.
+//! 2. A changed block is copied once for each snapshot that reads it in place, from the content on
+//!    the device.
+//! 3. No copy is placed in a block that a snapshot reads in place.
 //!
 //! References: spec/snapshots.md §3, §6; spec/fsck-and-crash.md §3.6 (CG-LEAK).
 
@@ -18,20 +21,20 @@ use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::superblock::FSMAXSNAP;
 use ffs_ondisk::{CgNo, FragNo, Ino, Lbn};
 
-use super::Checker;
-use super::judge::{Draft, Res};
-use super::node::Node;
+use super::buffered::Class;
+use super::checker::Checker;
+use super::inode::Inode;
 use super::report::Id;
-use super::store::Class;
+use super::resolve::{Draft, Res};
 
-/// Where a pointer lies.
-enum Slot {
+/// Location of a pointer.
+enum PointerLocation {
     Direct(usize),
     Indirect(FragNo, usize),
 }
 
 impl Checker<'_> {
-    /// Drops from the superblock's list what is no snapshot.
+    /// Removes inodes that are not snapshots from the superblock's list.
     pub(super) fn check_snapshot_list(&mut self) -> Res<()> {
         let listed = self.sb.f.snapinum;
         let mut good: Vec<u32> = Vec::new();
@@ -45,7 +48,7 @@ impl Checker<'_> {
         if right != listed {
             let draft = Draft::benign(Id::SbSnapshot, "the superblock lists what is no snapshot");
             let draft = draft.before(format!("{listed:?}")).after(format!("{good:?}"));
-            if self.ask(draft)? {
+            if self.should_fix(draft)? {
                 self.sb.f.snapinum = right;
             }
         }
@@ -53,21 +56,22 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Sees to it that the listed snapshots show after the repairs what they showed before.
-    pub(super) fn keep_snapshots(&mut self) -> Res<()> {
-        if self.listed.is_empty() || !self.judge.may_write() {
+    /// Preserves the content of the listed snapshots across the repairs.
+    pub(super) fn preserve_snapshots(&mut self) -> Res<()> {
+        if self.listed.is_empty() || !self.resolver.can_write() {
             return Ok(());
         }
         for c in 0..self.g.ncg {
-            if self.groups[c as usize].sound {
-                self.claim_freed(CgNo(c))?;
+            if self.groups[c as usize].header_ok {
+                self.give_freed_blocks(CgNo(c))?;
             }
         }
-        self.preserve_changed()
+        self.copy_changed_blocks()
     }
 
-    /// Gives the free blocks of group `c` that a snapshot still reads in place to that snapshot.
-    fn claim_freed(&mut self, c: CgNo) -> Res<()> {
+    /// Gives blocks of group `c` that are free now, and that a snapshot reads in place, to that
+    /// snapshot.
+    fn give_freed_blocks(&mut self, c: CgNo) -> Res<()> {
         let old = &self.read_group(c)?;
         let g = self.g;
         let view = Cg::new(&g, old);
@@ -75,35 +79,25 @@ impl Checker<'_> {
             let first = g.cgbase(c).plus(u64::from(blk * g.frag));
             let used = self.used.byte(first.0) & full_pattern(g.frag);
             if view.block_pattern(blk) == 0 && used == 0 {
-                self.offer(first)?;
+                self.give_freed_block(first)?;
             }
         }
         Ok(())
     }
 
-    /// Offers the freed block at `at` to the snapshots, oldest first.
-    fn offer(&mut self, at: FragNo) -> Res<()> {
+    /// Gives the freed block at `at` to the oldest snapshot that reads it in place.
+    fn give_freed_block(&mut self, at: FragNo) -> Res<()> {
         let lbn = Lbn(at.0 / u64::from(self.g.frag));
         for ino in self.listed.clone() {
-            let mut node = self.node(ino)?;
+            let mut node = self.read_inode(ino)?;
             let Some(slot) = self.unset_pointer(&mut node, lbn)? else { continue };
             let message = "a free block that a snapshot still reads: give it to the snapshot";
             let draft = Draft::benign(Id::CgLeak, message).ino(ino).place(format!("block {lbn}"));
-            if !self.ask(draft)? {
+            if !self.should_fix(draft)? {
                 return Ok(());
             }
             let own = i64::try_from(at.0).unwrap_or(0);
-            match slot {
-                Slot::Direct(i) => node.d.db[i] = own,
-                Slot::Indirect(frag, off) => {
-                    let mut raw = vec![0; self.g.format.pointer_size()];
-                    set_pointer(&self.g, &mut raw, 0, own);
-                    self.store.patch(frag, off, &raw, Class::Data)?;
-                }
-            }
-            node.d.blocks =
-                node.d.blocks.saturating_add(self.g.frags_to_sectors(self.g.frag.into()));
-            self.save(&mut node)?;
+            self.set_snapshot_pointer(&mut node, &slot, own)?;
             for f in at.0..at.0 + u64::from(self.g.frag) {
                 self.used.set(f);
             }
@@ -112,68 +106,74 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Makes the pointer at `slot` of a snapshot name a block of its own.
-    fn give_block(&mut self, node: &mut Node, slot: &Slot, block: i64) -> Res<()> {
+    /// Sets the pointer at `slot` of a snapshot to `block`, a block of its own.
+    fn set_snapshot_pointer(
+        &mut self,
+        node: &mut Inode,
+        slot: &PointerLocation,
+        block: i64,
+    ) -> Res<()> {
         match *slot {
-            Slot::Direct(i) => node.d.db[i] = block,
-            Slot::Indirect(frag, off) => {
+            PointerLocation::Direct(i) => node.d.db[i] = block,
+            PointerLocation::Indirect(frag, off) => {
                 let mut raw = vec![0; self.g.format.pointer_size()];
                 set_pointer(&self.g, &mut raw, 0, block);
-                self.store.patch(frag, off, &raw, Class::Data)?;
+                self.disk.patch(frag, off, &raw, Class::Data)?;
             }
         }
         let sectors = self.g.frags_to_sectors(self.g.frag.into());
         node.d.blocks = node.d.blocks.saturating_add(sectors);
-        self.save(node)
+        self.write_inode(node)
     }
 
-    /// Copies for the snapshots what the repairs are about to change.
-    fn preserve_changed(&mut self) -> Res<()> {
+    /// Copies for the snapshots the blocks that the repairs are about to change.
+    fn copy_changed_blocks(&mut self) -> Res<()> {
         let mut done: BTreeSet<u64> = BTreeSet::new();
-        // Giving a snapshot a block changes that snapshot's own metadata, which others may read in place.
+        // A new block for one snapshot changes that snapshot's metadata, which other snapshots may
+        // read in place.
         for _ in 0..4 {
-            let dirty = self.store.dirty_blocks(self.g.frag);
+            let dirty = self.disk.dirty_blocks(self.g.frag);
             let todo: Vec<u64> = dirty.into_iter().filter(|b| done.insert(*b)).collect();
             if todo.is_empty() {
                 break;
             }
             for lbn in todo {
-                self.preserve(Lbn(lbn))?;
+                self.copy_for_snapshots(Lbn(lbn))?;
             }
         }
         Ok(())
     }
 
-    fn preserve(&mut self, lbn: Lbn) -> Res<()> {
+    fn copy_for_snapshots(&mut self, lbn: Lbn) -> Res<()> {
         let first = lbn.0.saturating_mul(self.g.frag.into());
         let mut frags = first..first + u64::from(self.g.frag);
         if frags.all(|f| self.new_frags.contains(&f)) {
             return Ok(());
         }
         for ino in self.listed.clone() {
-            let mut node = self.node(ino)?;
+            let mut node = self.read_inode(ino)?;
             let Some(slot) = self.unset_pointer(&mut node, lbn)? else { continue };
             let Some(copy) = self.alloc_for_snapshot()? else {
                 let message = "no room to preserve a block for a snapshot";
-                self.mention(Draft::benign(Id::SbSnapshot, message).ino(ino));
+                self.report_only(Draft::benign(Id::SbSnapshot, message).ino(ino));
                 return Ok(());
             };
             let left = self.g.size.saturating_sub(first).min(self.g.frag.into());
             let mut bytes =
-                self.store.read_device(FragNo(first), (left * u64::from(self.g.fsize)) as usize)?;
+                self.disk.read_device(FragNo(first), (left * u64::from(self.g.fsize)) as usize)?;
             bytes.resize(self.g.bsize as usize, 0);
-            self.store.write(copy, &bytes, Class::Data)?;
-            self.give_block(&mut node, &slot, i64::try_from(copy.0).unwrap_or(0))?;
+            self.disk.write(copy, &bytes, Class::Data)?;
+            self.set_snapshot_pointer(&mut node, &slot, i64::try_from(copy.0).unwrap_or(0))?;
         }
         Ok(())
     }
 
-    /// A free block that no snapshot reads in place.
+    /// Allocates a block that no snapshot reads in place.
     fn alloc_for_snapshot(&mut self) -> Res<Option<FragNo>> {
         let mut refused = Vec::new();
         let mut found = None;
         while let Some(at) = self.alloc_frags(self.g.frag)? {
-            if !self.read_in_place(at)? {
+            if !self.is_read_in_place(at)? {
                 found = Some(at);
                 break;
             }
@@ -188,10 +188,10 @@ impl Checker<'_> {
         Ok(found)
     }
 
-    fn read_in_place(&mut self, at: FragNo) -> Res<bool> {
+    fn is_read_in_place(&mut self, at: FragNo) -> Res<bool> {
         let lbn = Lbn(at.0 / u64::from(self.g.frag));
         for ino in self.listed.clone() {
-            let mut node = self.node(ino)?;
+            let mut node = self.read_inode(ino)?;
             if self.unset_pointer(&mut node, lbn)?.is_some() {
                 return Ok(true);
             }
@@ -199,15 +199,16 @@ impl Checker<'_> {
         Ok(false)
     }
 
-    /// The place of the pointer to block `lbn` if it is 0; `None` also if it cannot be reached.
-    fn unset_pointer(&mut self, node: &mut Node, lbn: Lbn) -> Res<Option<Slot>> {
+    /// Location of the pointer to block `lbn` if it is 0; `None` also if an indirect block is
+    /// damaged.
+    fn unset_pointer(&mut self, node: &mut Inode, lbn: Lbn) -> Res<Option<PointerLocation>> {
         let g = self.g;
         if lbn.0 >= node.nblocks(&g) {
             return Ok(None);
         }
         let (levels, index) = match bmap::path(&g, lbn) {
             Some(Path::Direct(i)) if i < NDADDR => {
-                return Ok((node.d.db[i] == 0).then_some(Slot::Direct(i)));
+                return Ok((node.d.db[i] == 0).then_some(PointerLocation::Direct(i)));
             }
             Some(Path::Indirect { levels, index }) => (levels, index),
             _ => return Ok(None),
@@ -221,10 +222,10 @@ impl Checker<'_> {
             let off = slot as usize * g.format.pointer_size();
             let within = off % g.fsize as usize;
             let piece = frag.plus((off / g.fsize as usize) as u64);
-            let buf = self.store.read(piece, g.fsize as usize)?;
+            let buf = self.disk.read(piece, g.fsize as usize)?;
             at = pointer(&g, buf.get(within..).unwrap_or(&[]), 0);
             if depth + 1 == levels {
-                return Ok((at == 0).then_some(Slot::Indirect(piece, within)));
+                return Ok((at == 0).then_some(PointerLocation::Indirect(piece, within)));
             }
         }
         Ok(None)

@@ -227,9 +227,9 @@ fn check(args: &Args, image: &OsString, name: &str) -> Result<FsckReport, Failur
 
 /// The phase, and which round of the phases it belongs to if it is not the first.
 fn phase_of(at: &At) -> String {
-    match at.pass {
+    match at.round {
         0 | 1 => at.phase.to_string(),
-        pass => format!("{} (pass {pass})", at.phase),
+        round => format!("{} (pass {round})", at.phase),
     }
 }
 

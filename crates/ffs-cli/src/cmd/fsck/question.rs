@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use ffs_admin::fsck::{Answer, Finding, InodeInfo, Phase};
+use ffs_admin::fsck::{Answer, Finding, InodeAttrs, Phase};
 use ffs_ondisk::{FileType, Timespec};
 
 use crate::fail::show;
@@ -23,13 +23,13 @@ pub(super) fn describe(finding: &Finding, prefix: &str, out: &mut dyn Write) -> 
 }
 
 fn inode_lines(
-    inode: &InodeInfo,
+    inode: &InodeAttrs,
     role: &str,
     path: Option<&str>,
     prefix: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let InodeInfo { ino, uid, gid, mode, nlink, size, mtime } = *inode;
+    let InodeAttrs { ino, uid, gid, mode, nlink, size, mtime } = *inode;
     let (owner, group) = (user(uid), group(gid));
     let mode_text = mode_text(mode);
     writeln!(
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn lines_tell_everything_once() {
-        let inode = InodeInfo {
+        let inode = InodeAttrs {
             ino: 5,
             uid: 0,
             gid: 4_000_000_002,
@@ -136,7 +136,7 @@ mod tests {
                         x:   SIZE=70000 MTIME=2009-02-13 23:31 UTC FILE=/a\\x1bb\n";
         assert_eq!(String::from_utf8(text).unwrap(), expected);
         let mut text = Vec::new();
-        inode_lines(&InodeInfo { mode: 0o040_700, ..inode }, "NAMES ", None, "", &mut text)
+        inode_lines(&InodeAttrs { mode: 0o040_700, ..inode }, "NAMES ", None, "", &mut text)
             .unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("  NAMES I=5 ") && text.ends_with(" DIR=?\n"), "{text}");

@@ -1,31 +1,32 @@
-//! Who decides what is repaired.
+//! Decides which findings are repaired.
 //!
-//! **Purpose.** Every inconsistency goes through [`Judge::ask`] (from `Checker::ask`, which adds what the inode
-//! concerned is): it is recorded, and the answer says whether the
-//! caller repairs it.
+//! **Purpose.** Every inconsistency is passed to [`Resolver::should_fix`] (through
+//! `Checker::should_fix`, which adds the attributes of the inode). It records the finding and
+//! returns whether the caller must repair it.
 //!
 //! **Invariants.**
-//! 1. Preen never repairs a fatal finding: it stops the check before anything is written.
-//! 2. A refused or impossible repair clears `resolved`; a volume that is not resolved is not marked clean.
-//! 3. A question that was refused once is not asked again in a later pass.
+//! 1. Preen never repairs a fatal finding: it stops the check before any write.
+//! 2. A repair that is refused or impossible clears `resolved`. A volume that is not resolved is
+//!    not marked clean.
+//! 3. A question that was refused is not repeated in a later round.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ffs_device::DeviceError;
 use ffs_ondisk::Ino;
 
-use super::report::{Finding, Id, InodeInfo, MAX_FINDINGS, Phase, Severity};
+use super::report::{Finding, Id, InodeAttrs, MAX_FINDINGS, Phase, Severity};
 
-/// Why the check ends before its end.
+/// Reason for an early end of the check.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Preen met a fatal finding.
+    /// Preen found a fatal inconsistency.
     Fatal,
     /// The device failed.
     Device(DeviceError),
-    /// The caller asked for it.
+    /// The caller interrupted the check.
     Interrupted,
-    /// Something the check cannot work with, in words, and the exit code it calls for.
+    /// The check is impossible: exit code and message.
     Refused(u8, String),
 }
 
@@ -35,7 +36,7 @@ impl From<DeviceError> for Stop {
     }
 }
 
-/// Result of everything that may end the check.
+/// Result of an operation that may end the check.
 pub(super) type Res<T> = Result<T, Stop>;
 
 /// An operator's answer.
@@ -43,20 +44,20 @@ pub(super) type Res<T> = Result<T, Stop>;
 pub enum Answer {
     /// Repair it.
     Yes,
-    /// Leave it.
+    /// Do not repair it.
     No,
-    /// Repair it and everything after it.
+    /// Repair it and all later findings.
     YesToAll,
-    /// Leave it and everything after it.
+    /// Do not repair it or any later finding.
     NoToAll,
-    /// Stop the check; nothing more is repaired and the volume stays dirty.
+    /// Stop the check. Nothing more is repaired and the volume stays dirty.
     Quit,
 }
 
 /// Asks the operator about one finding.
 pub type Operator = Box<dyn FnMut(&Finding) -> Answer + Send>;
 
-/// Where answers come from in a full check.
+/// Source of the answers in a full check.
 #[derive(Default)]
 pub enum Answers {
     /// Repair everything (`-y`).
@@ -64,7 +65,7 @@ pub enum Answers {
     /// Repair nothing and write nothing (`-n`).
     #[default]
     No,
-    /// Ask for each.
+    /// Ask the operator about each finding.
     Ask(Operator),
 }
 
@@ -78,7 +79,17 @@ impl std::fmt::Debug for Answers {
     }
 }
 
-/// A finding in the making.
+/// How to check.
+#[derive(Debug)]
+pub enum Mode {
+    /// A full check; the answers decide which findings are repaired.
+    Full(Answers),
+    /// Repair only what a crash may leave (`-p`); any other finding ends the check before it
+    /// writes.
+    Preen,
+}
+
+/// A finding that has not been recorded yet.
 #[derive(Debug, Clone)]
 pub(super) struct Draft(Finding);
 
@@ -95,9 +106,9 @@ impl Draft {
         Draft::new(id, Severity::Benign, message)
     }
 
-    /// Fatal if `yes`, else benign.
-    pub(super) fn fatal_if(yes: bool, id: Id, message: impl Into<String>) -> Draft {
-        Draft::new(id, if yes { Severity::Fatal } else { Severity::Benign }, message)
+    /// A finding that is fatal if `fatal`, else benign.
+    pub(super) fn fatal_if(fatal: bool, id: Id, message: impl Into<String>) -> Draft {
+        Draft::new(id, if fatal { Severity::Fatal } else { Severity::Benign }, message)
     }
 
     pub(super) fn ino(mut self, ino: Ino) -> Draft {
@@ -110,14 +121,14 @@ impl Draft {
         self
     }
 
-    /// The finding is about the entry `name` of the directory, which names inode `names`.
+    /// Adds the directory entry `name`, which names inode `names`.
     pub(super) fn entry(mut self, name: &[u8], names: Option<Ino>) -> Draft {
         self.0.entry = Some(String::from_utf8_lossy(name).into_owned());
-        self.0.target = names.map(InodeInfo::unread);
+        self.0.target = names.map(InodeAttrs::unread);
         self
     }
 
-    /// What has been collected so far.
+    /// The finding so far.
     pub(super) fn finding(&mut self) -> &mut Finding {
         &mut self.0
     }
@@ -139,14 +150,13 @@ impl Draft {
 
 type Key = (Id, Option<u32>, Option<String>);
 
-/// Records findings and answers.
-pub(super) struct Judge {
-    preen: bool,
-    answers: Answers,
+/// Records findings and decides on repairs.
+pub(super) struct Resolver {
+    mode: Mode,
     refused: BTreeSet<Key>,
-    /// Where the check is.
+    /// The current phase.
     pub(super) phase: Phase,
-    /// Nothing found is left unrepaired.
+    /// No finding remains unrepaired.
     pub(super) resolved: bool,
     /// Findings kept in full.
     pub(super) findings: Vec<Finding>,
@@ -154,11 +164,10 @@ pub(super) struct Judge {
     pub(super) counts: BTreeMap<Id, u64>,
 }
 
-impl Judge {
-    pub(super) fn new(preen: bool, answers: Answers) -> Judge {
-        Judge {
-            preen,
-            answers,
+impl Resolver {
+    pub(super) fn new(mode: Mode) -> Resolver {
+        Resolver {
+            mode,
             refused: BTreeSet::new(),
             phase: Phase::Setup,
             resolved: true,
@@ -167,39 +176,40 @@ impl Judge {
         }
     }
 
-    pub(super) fn preen(&self) -> bool {
-        self.preen
+    pub(super) fn is_preen(&self) -> bool {
+        matches!(self.mode, Mode::Preen)
     }
 
-    /// Whether this run may change anything at all.
-    pub(super) fn may_write(&self) -> bool {
-        self.preen || !matches!(self.answers, Answers::No)
+    /// Whether this run may write.
+    pub(super) fn can_write(&self) -> bool {
+        !matches!(self.mode, Mode::Full(Answers::No))
     }
 
-    /// Whether an operator decides: then a refusal must leave all choices open.
-    pub(super) fn asks(&self) -> bool {
-        !self.preen && matches!(self.answers, Answers::Ask(_))
+    /// Whether an operator decides. Then the check asks about every alternative after a refusal.
+    pub(super) fn is_interactive(&self) -> bool {
+        matches!(self.mode, Mode::Full(Answers::Ask(_)))
     }
 
-    /// Whether somebody will read the finding: it is listed, and not one that was refused before.
-    pub(super) fn will_show(&self, draft: &Draft) -> bool {
-        (self.asks() || self.findings.len() < MAX_FINDINGS) && !self.refused.contains(&draft.key())
+    /// Whether the finding will be shown: it fits into the list and has not been refused before.
+    pub(super) fn is_shown(&self, draft: &Draft) -> bool {
+        (self.is_interactive() || self.findings.len() < MAX_FINDINGS)
+            && !self.refused.contains(&draft.key())
     }
 
-    /// Records the finding; `true` if it is to be repaired.
-    pub(super) fn ask(&mut self, draft: Draft) -> Res<bool> {
+    /// Records a finding; `true` if it is to be repaired.
+    pub(super) fn should_fix(&mut self, draft: Draft) -> Res<bool> {
         let key = draft.key();
         if self.refused.contains(&key) {
             return Ok(false);
         }
         let mut finding = draft.0;
         finding.phase = self.phase;
-        if self.preen && finding.severity == Severity::Fatal {
+        if self.is_preen() && finding.severity == Severity::Fatal {
             self.resolved = false;
             self.record(finding);
             return Err(Stop::Fatal);
         }
-        let answer = if self.preen { Ok(true) } else { self.answer(&finding) };
+        let answer = self.answer(&finding);
         finding.repaired = matches!(answer, Ok(true));
         if !finding.repaired {
             self.resolved = false;
@@ -212,43 +222,46 @@ impl Judge {
     }
 
     fn answer(&mut self, finding: &Finding) -> Res<bool> {
-        let Answers::Ask(operator) = &mut self.answers else {
-            return Ok(matches!(self.answers, Answers::Yes));
+        let operator = match &mut self.mode {
+            Mode::Preen | Mode::Full(Answers::Yes) => return Ok(true),
+            Mode::Full(Answers::No) => return Ok(false),
+            Mode::Full(Answers::Ask(operator)) => operator,
         };
         match operator(finding) {
             Answer::Yes => Ok(true),
             Answer::No => Ok(false),
             Answer::YesToAll => {
-                self.answers = Answers::Yes;
+                self.mode = Mode::Full(Answers::Yes);
                 Ok(true)
             }
             Answer::NoToAll => {
-                // Later questions get the same answer; what was granted before is still written.
-                self.answers = Answers::Ask(Box::new(|_| Answer::No));
+                // Repairs that were granted earlier are still written, so the mode is not
+                // `Answers::No`.
+                self.mode = Mode::Full(Answers::Ask(Box::new(|_| Answer::No)));
                 Ok(false)
             }
             Answer::Quit => Err(Stop::Interrupted),
         }
     }
 
-    /// Records a finding nothing is done about.
-    pub(super) fn note(&mut self, draft: Draft) -> Res<()> {
+    /// Records a finding that has no repair.
+    pub(super) fn report_unfixed(&mut self, draft: Draft) -> Res<()> {
         let mut finding = draft.0;
         finding.phase = self.phase;
-        let stop = self.preen && finding.severity == Severity::Fatal;
+        let stop = self.is_preen() && finding.severity == Severity::Fatal;
         self.resolved = false;
         self.record(finding);
         if stop { Err(Stop::Fatal) } else { Ok(()) }
     }
 
-    /// Records something that preen only mentions and that does not keep the volume from being clean.
-    pub(super) fn mention(&mut self, draft: Draft) {
+    /// Records a finding that does not prevent the clean flag.
+    pub(super) fn report_only(&mut self, draft: Draft) {
         let mut finding = draft.0;
         finding.phase = self.phase;
         self.record(finding);
     }
 
-    /// The repair granted last could not be made.
+    /// Records that the last granted repair could not be made.
     pub(super) fn repair_failed(&mut self) {
         self.resolved = false;
         if let Some(last) = self.findings.last_mut() {

@@ -1,7 +1,7 @@
-//! Inodes as the check reads and writes them.
+//! Reading and writing inodes.
 //!
 //! **Invariants.**
-//! 1. A symbolic link shorter than the limit is inline whatever its block count says, as in the kernel.
+//! 1. A symbolic link shorter than the limit is inline whatever its block count, as in the kernel.
 //! 2. Clearing keeps the generation number, so that file handles of the old file stay stale.
 
 use ffs_ondisk::dinode::{self, MAXDIRSIZE};
@@ -9,12 +9,12 @@ use ffs_ondisk::geometry::Format;
 use ffs_ondisk::wire::{get, put};
 use ffs_ondisk::{Dinode, FileFlags, FileType, FragNo, Geometry, Ino};
 
-use super::Checker;
-use super::judge::Res;
-use super::store::Class;
+use super::buffered::Class;
+use super::checker::Checker;
+use super::resolve::Res;
 
 /// An allocated inode.
-pub(super) struct Node {
+pub(super) struct Inode {
     /// Its number.
     pub(super) ino: Ino,
     /// Its fields.
@@ -23,18 +23,18 @@ pub(super) struct Node {
     pub(super) inline: bool,
     /// `di_blocks` as stored.
     pub(super) stored_blocks: u64,
-    /// It differs from what is on disk.
+    /// The fields differ from those on disk.
     pub(super) changed: bool,
     raw: Vec<u8>,
 }
 
-impl Node {
+impl Inode {
     /// Decodes the inode at the start of `raw`.
-    pub(super) fn decode(g: &Geometry, ino: Ino, raw: &[u8]) -> Node {
+    pub(super) fn decode(g: &Geometry, ino: Ino, raw: &[u8]) -> Inode {
         let raw = raw[..g.format.dinode_size().min(raw.len())].to_vec();
         let d = Dinode::decode(g, &raw);
         let (inline, blocks) = (d.is_short_symlink(g), d.blocks);
-        Node { ino, d, inline, stored_blocks: blocks, changed: false, raw }
+        Inode { ino, d, inline, stored_blocks: blocks, changed: false, raw }
     }
 
     /// The bytes it was read from.
@@ -46,7 +46,7 @@ impl Node {
         self.d.is_dir()
     }
 
-    /// A snapshot: some of its pointers are marks.
+    /// Whether it is a snapshot, in which the block pointers 1 and 2 have a special meaning.
     pub(super) fn is_snapshot(&self) -> bool {
         self.d.flags.contains(FileFlags::SF_SNAPSHOT)
             && self.d.file_type() == Some(FileType::Regular)
@@ -74,7 +74,7 @@ impl Node {
     }
 }
 
-/// Byte offsets of `di_gen` in an inode.
+/// Byte offset of `di_gen` in an inode.
 fn generation_offset(g: &Geometry) -> usize {
     match g.format {
         Format::Ufs1 => 108,
@@ -83,22 +83,22 @@ fn generation_offset(g: &Geometry) -> usize {
 }
 
 impl Checker<'_> {
-    /// Fragment and byte offset in it of inode `ino`.
-    fn inode_place(&self, ino: Ino) -> (FragNo, usize) {
+    /// The fragment that contains inode `ino`, and the byte offset in it.
+    fn inode_location(&self, ino: Ino) -> (FragNo, usize) {
         let off = self.g.ino_to_fsbo(ino);
         let fsize = self.g.fsize as usize;
         (self.g.ino_to_fsba(ino).plus((off / fsize) as u64), off % fsize)
     }
 
     /// Reads inode `ino`, which must be in range.
-    pub(super) fn node(&mut self, ino: Ino) -> Res<Node> {
-        let (frag, off) = self.inode_place(ino);
-        let buf = self.store.read(frag, self.g.fsize as usize)?;
-        Ok(Node::decode(&self.g, ino, buf.get(off..).unwrap_or(&[])))
+    pub(super) fn read_inode(&mut self, ino: Ino) -> Res<Inode> {
+        let (frag, off) = self.inode_location(ino);
+        let buf = self.disk.read(frag, self.g.fsize as usize)?;
+        Ok(Inode::decode(&self.g, ino, buf.get(off..).unwrap_or(&[])))
     }
 
-    /// Writes an inode back, its check hash made right.
-    pub(super) fn save(&mut self, node: &mut Node) -> Res<()> {
+    /// Writes an inode with a correct check hash.
+    pub(super) fn write_inode(&mut self, node: &mut Inode) -> Res<()> {
         node.d.encode(&self.g, &mut node.raw);
         node.stored_blocks = node.d.blocks;
         node.changed = false;
@@ -109,26 +109,26 @@ impl Checker<'_> {
         self.put_inode(node.ino, &node.raw)
     }
 
-    /// Writes the bytes of an inode with the right check hash.
-    pub(super) fn rehash_inode(&mut self, node: &mut Node) -> Res<()> {
+    /// Corrects the check hash of an inode and writes it otherwise unchanged.
+    pub(super) fn rehash_inode(&mut self, node: &mut Inode) -> Res<()> {
         dinode::rehash(&self.g, &mut node.raw);
         self.put_inode(node.ino, &node.raw)
     }
 
     fn put_inode(&mut self, ino: Ino, raw: &[u8]) -> Res<()> {
-        let (frag, off) = self.inode_place(ino);
-        self.store.patch(frag, off, raw, Class::Inode)
+        let (frag, off) = self.inode_location(ino);
+        self.disk.patch(frag, off, raw, Class::Inode)
     }
 
-    /// Zeros the inode but for its generation.
-    pub(super) fn zero_inode(&mut self, ino: Ino) -> Res<()> {
-        let (frag, off) = self.inode_place(ino);
+    /// Zeros the inode except for its generation.
+    pub(super) fn clear_inode(&mut self, ino: Ino) -> Res<()> {
+        let (frag, off) = self.inode_location(ino);
         let mut raw = vec![0; self.g.format.dinode_size()];
         let at = generation_offset(&self.g);
-        let buf = self.store.read(frag, self.g.fsize as usize)?;
+        let buf = self.disk.read(frag, self.g.fsize as usize)?;
         let old: u32 = get(&buf, off + at, self.g.endian);
         put(&mut raw, at, self.g.endian, old);
         self.snapshots.retain(|&s| s != ino);
-        self.store.patch(frag, off, &raw, Class::Inode)
+        self.disk.patch(frag, off, &raw, Class::Inode)
     }
 }

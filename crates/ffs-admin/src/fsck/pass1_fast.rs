@@ -1,24 +1,26 @@
-//! Phase 1, the short way: inodes nothing has to be said about.
+//! Phase 1, fast path: inodes without problems.
 //!
-//! **Purpose.** Nearly every inode of a volume is a sound file or directory of at most twelve blocks. Whether it is
-//! can be seen from a few fields, without a visitor, and without a copy of the inode.
+//! **Purpose.** Nearly every inode of a volume is a valid file or directory of at most twelve
+//! blocks. A few fields suffice to establish this, without a visitor and without a copy of the
+//! inode.
 //!
 //! **Invariants.**
-//! 1. The short way does what the long way would have done, or nothing: whatever is out of the ordinary is left to
-//!    the long way, which finds the same state as if the short way had not been tried.
-//! 2. A fragment of metadata is marked used before phase 1 looks at inodes, so that a run of unused fragments inside
-//!    one block of the volume is a good pointer.
+//! 1. The fast path has the effect of the general path or none. It leaves every irregular inode to
+//!    the general path, which then works on unchanged state.
+//! 2. Metadata fragments are marked used before phase 1 scans inodes. Therefore a pointer to a run
+//!    of unused fragments inside one block is valid.
 
 use ffs_ondisk::dinode::{MAXDIRSIZE, Outline};
 use ffs_ondisk::geometry::{DEV_BSIZE, NDADDR};
 use ffs_ondisk::{FileFlags, FileType, Ino, dinode};
 
-use super::Checker;
-use super::tables::{Dir, Rec, State};
+use super::checker::Checker;
+use super::inoinfo::{InoInfo, InoStat, State};
 
 impl Checker<'_> {
-    /// Takes the allocated inode `ino` in if nothing is wrong with it; `false` if it has to be looked at closely.
-    pub(super) fn take_in_ordinary(&mut self, ino: Ino, raw: &[u8]) -> bool {
+    /// Records the allocated inode `ino` if it has no problem; `false` if the general path must
+    /// check it.
+    pub(super) fn check_inode_fast(&mut self, ino: Ino, raw: &[u8]) -> bool {
         let Some(outline) = Outline::read(&self.g, raw) else { return false };
         let g = &self.g;
         let is_dir = outline.kind == FileType::Directory;
@@ -28,22 +30,24 @@ impl Checker<'_> {
             || outline.flags.contains(FileFlags::SF_SNAPSHOT)
             || self.sujfree
             || !self.adopting.is_empty();
-        if odd || !dinode::hash_ok(g, raw) || !self.claim_direct(&outline, is_dir) {
+        if odd || !dinode::hash_ok(g, raw) || !self.mark_direct_blocks(&outline, is_dir) {
             return false;
         }
         let (dtype, nlink) = (outline.kind.dirent(), outline.nlink);
-        self.inodes.set(ino, Rec { state: State::Used, dtype, nlink, remaining: nlink.into() });
+        self.inodes
+            .set(ino, InoStat { state: State::Used, dtype, nlink, unaccounted: nlink.into() });
         if is_dir {
             let first = u64::try_from(outline.pointer(&self.g, 0)).unwrap_or(0);
-            self.dirs.insert(Dir::new(ino, first, outline.size));
+            self.dirs.insert(InoInfo::new(ino, first, outline.size));
         }
         true
     }
 
-    /// Claims the direct blocks; `false`, and nothing claimed, if anything about them is not as it should be.
-    fn claim_direct(&mut self, outline: &Outline<'_>, is_dir: bool) -> bool {
+    /// Marks the fragments of the direct blocks used; `false`, with no change, if there is any
+    /// problem.
+    fn mark_direct_blocks(&mut self, outline: &Outline<'_>, is_dir: bool) -> bool {
         let (bsize, fsize, frag) = (u64::from(self.g.bsize), u64::from(self.g.fsize), self.g.frag);
-        // Sizes are powers of two.
+        // Block and fragment sizes are powers of two.
         let blocks = ((outline.size + bsize - 1) >> bsize.trailing_zeros()) as usize;
         if !outline.ends_at(&self.g, blocks) {
             return false;
@@ -56,29 +60,29 @@ impl Checker<'_> {
             let at = u64::try_from(outline.pointer(&self.g, i)).unwrap_or(u64::MAX);
             let hole = at == 0 && !is_dir;
             let one_block = (at & u64::from(frag - 1)) + u64::from(frags) <= frag.into();
-            if hole || (at > 0 && one_block && self.used.take(at, frags)) {
+            if hole || (at > 0 && one_block && self.used.set_run(at, frags)) {
                 total += if hole { 0 } else { frags.into() };
                 continue;
             }
-            self.unclaim_direct(outline, i);
+            self.unmark_direct_blocks(outline, i);
             return false;
         }
         if total * (fsize / DEV_BSIZE) != outline.blocks {
-            self.unclaim_direct(outline, blocks);
+            self.unmark_direct_blocks(outline, blocks);
             return false;
         }
         true
     }
 
-    /// Takes back the claims of the first `blocks` direct pointers.
-    fn unclaim_direct(&mut self, outline: &Outline<'_>, blocks: usize) {
+    /// Clears the marks of the first `blocks` direct pointers.
+    fn unmark_direct_blocks(&mut self, outline: &Outline<'_>, blocks: usize) {
         let mut left = outline.size;
         for i in 0..blocks {
             let bytes = left.min(self.g.bsize.into());
             left -= bytes;
             let at = outline.pointer(&self.g, i);
             if at > 0 {
-                self.used.give_back(at as u64, self.g.numfrags_up(bytes));
+                self.used.clear_run(at as u64, self.g.numfrags_up(bytes));
             }
         }
     }

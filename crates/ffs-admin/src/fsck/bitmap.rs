@@ -1,19 +1,19 @@
-//! A bitmap that yields runs of bits cheaply.
+//! A bitmap with operations on runs of bits.
 
-/// Fixed number of bits, all clear at first.
+/// A fixed number of bits, initially clear.
 #[derive(Debug, Clone)]
-pub(super) struct Bits {
+pub(super) struct Bitmap {
     words: Vec<u64>,
     len: u64,
 }
 
-impl Bits {
-    pub(super) fn new(len: u64) -> Bits {
+impl Bitmap {
+    pub(super) fn new(len: u64) -> Bitmap {
         let words = usize::try_from(len.div_ceil(64)).unwrap_or(usize::MAX);
-        Bits { words: vec![0; words], len }
+        Bitmap { words: vec![0; words], len }
     }
 
-    /// Bit `n`; `true` beyond the end, where nothing may be allocated.
+    /// Bit `n`; `true` beyond the end, where nothing can be allocated.
     pub(super) fn get(&self, n: u64) -> bool {
         n >= self.len || self.words[(n / 64) as usize] >> (n % 64) & 1 == 1
     }
@@ -30,9 +30,9 @@ impl Bits {
         }
     }
 
-    /// Sets the `n` bits from `at` on, which lie in one word; `false`, and no bit set, if one of them is set
-    /// already, is beyond the end or in another word.
-    pub(super) fn take(&mut self, at: u64, n: u32) -> bool {
+    /// Sets the `n` bits from `at` on if all of them are clear and in one word; else changes
+    /// nothing and returns `false`.
+    pub(super) fn set_run(&mut self, at: u64, n: u32) -> bool {
         let shift = at % 64;
         if n == 0 || shift + u64::from(n) > 64 || at >= self.len || self.len - at < n.into() {
             return false;
@@ -46,8 +46,8 @@ impl Bits {
         free
     }
 
-    /// Clears the `n` bits from `at` on, which [`Bits::take`] has set.
-    pub(super) fn give_back(&mut self, at: u64, n: u32) {
+    /// Clears the `n` bits from `at` on, which [`Bitmap::set_run`] has set.
+    pub(super) fn clear_run(&mut self, at: u64, n: u32) {
         (at..at + u64::from(n)).for_each(|bit| self.clear(bit));
     }
 
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn bytes_cross_words_and_end_clear() {
-        let mut bits = Bits::new(130);
+        let mut bits = Bitmap::new(130);
         bits.set_range(60, 68);
         bits.set(129);
         assert_eq!(bits.byte(60), 0xff);
@@ -94,15 +94,15 @@ mod tests {
 
     #[test]
     fn a_run_is_taken_whole_or_not_at_all() {
-        let mut bits = Bits::new(130);
-        assert!(bits.take(56, 8) && bits.take(128, 2) && bits.take(64, 64));
+        let mut bits = Bitmap::new(130);
+        assert!(bits.set_run(56, 8) && bits.set_run(128, 2) && bits.set_run(64, 64));
         for (at, n) in [(63, 1), (60, 8), (129, 2), (130, 1), (u64::MAX, 8), (0, 0), (0, 65)] {
             let before = bits.words.clone();
-            assert!(!bits.take(at, n), "{at} {n}");
+            assert!(!bits.set_run(at, n), "{at} {n}");
             assert_eq!(bits.words, before, "{at} {n}");
         }
-        bits.give_back(56, 8);
-        assert!(bits.take(60, 4) && !bits.take(56, 8));
+        bits.clear_run(56, 8);
+        assert!(bits.set_run(60, 4) && !bits.set_run(56, 8));
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
         for (from, to) in
             [(0, 0), (0, 1), (3, 64), (63, 65), (64, 128), (1, 200), (7, 3), (130, 131)]
         {
-            let (mut range, mut single) = (Bits::new(130), Bits::new(130));
+            let (mut range, mut single) = (Bitmap::new(130), Bitmap::new(130));
             range.set_range(from, to);
             (from..to).for_each(|n| single.set(n));
             assert_eq!(range.words, single.words, "{from}..{to}");

@@ -1,16 +1,17 @@
 //! The device behind a write-back buffer.
 //!
-//! **Purpose.** Repairs stay in memory until the check knows that they may be made, and then go to the device
-//! in the order that keeps an interrupted check repeatable.
+//! **Purpose.** Repairs stay in memory until the check has decided to make them. The commit writes
+//! them in an order that allows a new check after a crash at any point.
 //!
 //! **Invariants.**
-//! 1. Reads see every repair made so far.
-//! 2. Nothing reaches the device before [`Store::commit`], except through [`Store::spill`] in a full check whose
-//!    buffer has grown to its limit.
-//! 3. Order of a commit: new allocations in the maps, directories that are to be cleared without their names, names
-//!    and pointers, inodes, maps, superblock, with a flush after each, so that an inode is cleared only once no
-//!    durable name is left, and maps say "free" only once no durable pointer is.
-//! 4. What cannot be read is zeros and is remembered as a bad range.
+//! 1. Reads return every repair made so far.
+//! 2. Nothing reaches the device before [`BufferedDevice::commit`], except through
+//!    [`BufferedDevice::spill`] in a full check whose buffer is full.
+//! 3. A commit writes in this order, with a flush after each step: new allocations in the maps;
+//!    directories to be cleared, without their names; names and pointers; inodes; maps; the
+//!    superblock. An inode is therefore cleared only when no durable name refers to it, and a map
+//!    marks a fragment free only when no durable pointer refers to it.
+//! 4. A range that cannot be read yields zeros and is recorded as a bad range.
 //!
 //! References: spec/fsck-and-crash.md §5.
 
@@ -21,15 +22,14 @@ use ffs_device::{BlockDevice, DeviceError};
 use ffs_ondisk::dir::DirFormat;
 use ffs_ondisk::{FragNo, Geometry};
 
-use super::dirio::take_names_out;
-
-use super::judge::{Res, Stop};
+use super::dirblk::clear_names;
 use super::report::exit;
+use super::resolve::{Res, Stop};
 
-/// The most bad ranges remembered.
+/// Limit on the bad ranges recorded.
 const MAX_BAD: usize = 1000;
 
-/// What a buffered fragment holds: decides when it is written.
+/// Content of a buffered fragment; it determines when the commit writes the fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     /// Directory, indirect and data blocks.
@@ -37,7 +37,25 @@ pub(super) enum Class {
     /// Inodes.
     Inode,
     /// Cylinder groups and the summary area.
-    Group,
+    CylGroup,
+}
+
+/// What to do when the buffer is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnFull {
+    /// Write repairs to the device early.
+    Spill,
+    /// Stop the check.
+    Stop,
+}
+
+/// What to do with a range that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnReadError {
+    /// Read zeros.
+    Zeros,
+    /// Stop the check.
+    Stop,
 }
 
 /// A range that could not be read.
@@ -45,49 +63,53 @@ pub(super) enum Class {
 pub(super) struct BadRange {
     /// First byte.
     pub(super) offset: u64,
-    /// The device's reason.
+    /// The device's error message.
     pub(super) reason: String,
 }
 
-/// The device and the repairs that are not on it yet.
-pub(super) struct Store {
+/// The device and the repairs that are not yet written.
+pub(super) struct BufferedDevice {
     dev: Arc<dyn BlockDevice>,
     fsize: u64,
+    /// Changed fragments by number.
     dirty: BTreeMap<u64, (Class, Box<[u8]>)>,
-    /// Blocks of directories that are to be cleared: first fragment, bytes. Their names are taken out by the commit,
-    /// so that they need no room until then.
-    emptied: BTreeMap<u64, usize>,
+    /// Blocks of directories to be cleared: first fragment, length in bytes. The commit reads them
+    /// and clears their names, so that they need no memory until then.
+    cleared_dirs: BTreeMap<u64, usize>,
     format: DirFormat,
+    /// Writes before everything else: byte offset, bytes.
     early: Vec<(u64, Vec<u8>)>,
+    /// Writes after everything else.
     late: Vec<(u64, Vec<u8>)>,
     limit: u64,
-    can_spill: bool,
-    strict: bool,
+    on_full: OnFull,
+    on_read_error: OnReadError,
     bad: Vec<BadRange>,
     written: bool,
+    /// Number of changes so far.
     revision: u64,
 }
 
-impl Store {
-    /// A buffer of at most `limit` bytes; a full one spills to the device or stops the check.
+impl BufferedDevice {
+    /// A buffer of at most `limit` bytes.
     pub(super) fn new(
         dev: Arc<dyn BlockDevice>,
         g: &Geometry,
         limit: u64,
-        can_spill: bool,
-        strict: bool,
-    ) -> Store {
-        Store {
+        on_full: OnFull,
+        on_read_error: OnReadError,
+    ) -> BufferedDevice {
+        BufferedDevice {
             dev,
             fsize: g.fsize.into(),
             dirty: BTreeMap::new(),
-            emptied: BTreeMap::new(),
+            cleared_dirs: BTreeMap::new(),
             format: DirFormat::of(g),
             early: Vec::new(),
             late: Vec::new(),
             limit,
-            can_spill,
-            strict,
+            on_full,
+            on_read_error,
             bad: Vec::new(),
             written: false,
             revision: 0,
@@ -99,22 +121,25 @@ impl Store {
         self.written
     }
 
-    /// Whether repairs wait.
+    /// Whether there are repairs, on the device or not.
     pub(super) fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty() || !self.emptied.is_empty() || !self.late.is_empty() || self.written
+        !self.dirty.is_empty()
+            || !self.cleared_dirs.is_empty()
+            || !self.late.is_empty()
+            || self.written
     }
 
-    /// How often what is read has changed: two reads at one revision give the same bytes.
+    /// Number of changes so far: two reads at one revision return the same bytes.
     pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Bytes that repairs may take.
+    /// Limit on the memory for repairs, bytes.
     pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Takes `bad` for what could not be read, whatever was met since it was taken.
+    /// Restores the bad ranges of an earlier [`BufferedDevice::take_bad`], dropping later ones.
     pub(super) fn replace_bad(&mut self, bad: Vec<BadRange>) {
         self.bad = bad;
     }
@@ -135,13 +160,13 @@ impl Store {
     pub(super) fn read_into(&mut self, at: FragNo, buf: &mut [u8]) -> Res<()> {
         let offset = at.0.saturating_mul(self.fsize);
         if let Err(error) = self.dev.read_at(offset, buf) {
-            self.salvage(offset, buf, error)?;
+            self.read_by_sector(offset, buf, error)?;
         }
         self.overlay(at, buf);
         Ok(())
     }
 
-    /// Puts the repairs made so far into what was read from fragment `at` on.
+    /// Copies the repairs made so far into `buf`, which was read from fragment `at` on.
     fn overlay(&self, at: FragNo, buf: &mut [u8]) {
         if self.dirty.is_empty() {
             return;
@@ -154,8 +179,8 @@ impl Store {
         }
     }
 
-    /// Fills `buf` as [`Store::read_into`] does, if all of it can be read.
-    pub(super) fn read_whole(&self, at: FragNo, buf: &mut [u8]) -> bool {
+    /// Fills `buf` from fragment `at` on; `false` if a part of it cannot be read.
+    pub(super) fn try_read_into(&self, at: FragNo, buf: &mut [u8]) -> bool {
         let read = self.dev.read_at(at.0.saturating_mul(self.fsize), buf).is_ok();
         if read {
             self.overlay(at, buf);
@@ -163,19 +188,19 @@ impl Store {
         read
     }
 
-    /// Reads `len` bytes from fragment `at` on as the device has them, without buffered repairs.
+    /// Reads `len` bytes from fragment `at` on from the device, without buffered repairs.
     pub(super) fn read_device(&mut self, at: FragNo, len: usize) -> Res<Vec<u8>> {
         let mut buf = vec![0; len];
         let offset = at.0.saturating_mul(self.fsize);
         if let Err(error) = self.dev.read_at(offset, &mut buf) {
-            self.salvage(offset, &mut buf, error)?;
+            self.read_by_sector(offset, &mut buf, error)?;
         }
         Ok(buf)
     }
 
-    /// Reads what can be read, sector by sector, and zeros the rest.
-    fn salvage(&mut self, offset: u64, buf: &mut [u8], error: DeviceError) -> Res<()> {
-        if self.strict {
+    /// Reads sector by sector after `error` and zeros the sectors that fail.
+    fn read_by_sector(&mut self, offset: u64, buf: &mut [u8], error: DeviceError) -> Res<()> {
+        if self.on_read_error == OnReadError::Stop {
             return Err(Stop::Device(error));
         }
         let sector = self.dev.sector_size().max(512) as usize;
@@ -203,15 +228,15 @@ impl Store {
         self.keep_within_limit()
     }
 
-    /// Has the names in `len` bytes of a directory from fragment `at` on taken out by the next commit, before all
-    /// else: the directory is to be cleared.
-    pub(super) fn empty_out(&mut self, at: FragNo, len: usize) -> Res<()> {
-        self.emptied.insert(at.0, len);
+    /// Makes the next commit clear the names in `len` bytes of a directory from fragment `at` on,
+    /// before all other repairs. The directory is to be cleared.
+    pub(super) fn clear_names_first(&mut self, at: FragNo, len: usize) -> Res<()> {
+        self.cleared_dirs.insert(at.0, len);
         self.keep_within_limit()
     }
 
     fn keep_within_limit(&mut self) -> Res<()> {
-        let lists = self.emptied.len() * size_of::<(u64, usize)>();
+        let lists = self.cleared_dirs.len() * size_of::<(u64, usize)>();
         if self.dirty.len() as u64 * self.fsize + lists as u64 > self.limit {
             self.spill()?;
         }
@@ -228,7 +253,7 @@ impl Store {
         self.write(frag, &buf, class)
     }
 
-    /// Forgets a buffered repair of `n` fragments that are free now.
+    /// Drops the buffered repairs of `n` fragments that are free now.
     pub(super) fn forget(&mut self, at: FragNo, n: u64) {
         self.revision += 1;
         for frag in at.0..at.0 + n {
@@ -236,56 +261,59 @@ impl Store {
         }
     }
 
-    /// The blocks of `frag` fragments with buffered names, pointers or inodes.
+    /// The blocks of `frag` fragments that have buffered names, pointers or inodes.
     pub(super) fn dirty_blocks(&self, frag: u32) -> Vec<u64> {
-        let dirty = self.dirty.iter().filter(|(_, (class, _))| *class != Class::Group);
-        let places = dirty.map(|(at, _)| at).chain(self.emptied.keys());
+        let dirty = self.dirty.iter().filter(|(_, (class, _))| *class != Class::CylGroup);
+        let places = dirty.map(|(at, _)| at).chain(self.cleared_dirs.keys());
         let mut blocks: Vec<u64> = places.map(|at| at / u64::from(frag)).collect();
         blocks.sort_unstable();
         blocks.dedup();
         blocks
     }
 
-    /// Has `bytes` written at byte `offset` before everything else of the next commit.
+    /// Makes the next commit write `bytes` at byte `offset` before everything else.
     pub(super) fn write_early(&mut self, offset: u64, bytes: Vec<u8>) {
         self.early.push((offset, bytes));
     }
 
-    /// Has `bytes` written at byte `offset` after everything else of the next commit.
+    /// Makes the next commit write `bytes` at byte `offset` after everything else.
     pub(super) fn write_late(&mut self, offset: u64, bytes: Vec<u8>) {
         self.late.push((offset, bytes));
     }
 
-    /// Makes room by writing names, pointers and inodes, in this order.
+    /// Frees memory by writing names, pointers and inodes, in this order.
     fn spill(&mut self) -> Res<()> {
-        if !self.can_spill {
+        if self.on_full == OnFull::Stop {
             let limit = self.limit;
-            let why = format!("the repairs need more than the {limit} bytes of memory allowed");
+            let why = format!("the repairs need more than the limit of {limit} bytes of memory");
             return Err(Stop::Refused(exit::ERROR, why));
         }
-        self.write_raw(true)?;
-        self.write_emptied()?;
+        let early = std::mem::take(&mut self.early);
+        self.write_all(early)?;
+        self.write_cleared_dirs()?;
         self.write_class(Class::Data)?;
         self.write_class(Class::Inode)
     }
 
     /// Writes everything.
     pub(super) fn commit(&mut self) -> Res<()> {
-        self.write_raw(true)?;
-        self.write_emptied()?;
-        for class in [Class::Data, Class::Inode, Class::Group] {
+        let early = std::mem::take(&mut self.early);
+        self.write_all(early)?;
+        self.write_cleared_dirs()?;
+        for class in [Class::Data, Class::Inode, Class::CylGroup] {
             self.write_class(class)?;
         }
-        self.write_raw(false)
+        let late = std::mem::take(&mut self.late);
+        self.write_all(late)
     }
 
-    /// Takes the names out of directories that are to be cleared, on the device, and flushes.
-    fn write_emptied(&mut self) -> Res<()> {
+    /// Clears the names of directories to be cleared, on the device, and flushes.
+    fn write_cleared_dirs(&mut self) -> Res<()> {
         let mut any = false;
-        for (at, len) in std::mem::take(&mut self.emptied) {
+        for (at, len) in std::mem::take(&mut self.cleared_dirs) {
             let whole = len.next_multiple_of(self.fsize as usize);
             let mut buf = self.read_device(FragNo(at), whole)?;
-            if take_names_out(self.format, &mut buf[..len]) {
+            if clear_names(self.format, &mut buf[..len]) {
                 any = true;
                 self.written = true;
                 self.dev.write_at(at * self.fsize, &buf)?;
@@ -294,8 +322,8 @@ impl Store {
         if any { Ok(self.dev.flush()?) } else { Ok(()) }
     }
 
-    fn write_raw(&mut self, early: bool) -> Res<()> {
-        let list = std::mem::take(if early { &mut self.early } else { &mut self.late });
+    /// Writes a list of byte offsets and bytes, and flushes.
+    fn write_all(&mut self, list: Vec<(u64, Vec<u8>)>) -> Res<()> {
         if list.is_empty() {
             return Ok(());
         }
@@ -306,7 +334,7 @@ impl Store {
         Ok(self.dev.flush()?)
     }
 
-    /// Writes the fragments of one class, neighbours together, and flushes.
+    /// Writes the fragments of one class, joining neighbours, and flushes.
     fn write_class(&mut self, class: Class) -> Res<()> {
         let mut run: (u64, Vec<u8>) = (0, Vec::new());
         let mut any = false;

@@ -1,48 +1,52 @@
-//! The visitors of phase 1: who claims which fragments.
+//! Phase 1: checks of the block pointers of one inode.
 //!
 //! References: spec/fsck-and-crash.md §3.1.
 
 use ffs_ondisk::Ino;
 
-use super::Checker;
-use super::judge::{Draft, Res};
-use super::node::Node;
+use super::checker::Checker;
+use super::inode::Inode;
 use super::report::Id;
-use super::walk::{Action, Run, Visitor};
+use super::resolve::{Draft, Res};
+use super::walk::{Action, BlockPointer, Visitor};
 
-/// An inode with more bad pointers than this is taken for garbage.
-const MANY_BAD: u32 = 10;
+/// An inode with more bad pointers than this is invalid as a whole (`MAXBAD`).
+const MAX_BAD: u32 = 10;
 /// In a snapshot: the block was free.
 pub(super) const SNAP_NOCOPY: i64 = 1;
 /// In a snapshot: the block belongs to another snapshot.
 pub(super) const SNAP_OTHER: i64 = 2;
 
-/// Claims the blocks of one inode.
+/// Checks the block pointers of one inode and marks its fragments used.
 #[derive(Debug)]
-pub(super) struct Claims {
+pub(super) struct BlockCheck {
     ino: Ino,
     snapshot: bool,
+    /// The answer on bad pointers, once given.
     drop_bad: Option<bool>,
+    /// The answer on pointers beyond the size, once given.
     drop_extra: Option<bool>,
+    /// Bad pointers.
     bad: u32,
-    /// Runs that something else claims too.
+    /// Pointers to fragments that were in use before.
     pub(super) dups: u32,
-    /// Fragments held.
+    /// Fragments of the inode.
     pub(super) frags: u64,
     /// Logical block after the last allocated one.
     pub(super) end: u64,
     /// The first logical block below the size that is not allocated.
     pub(super) first_hole: Option<u64>,
-    /// Soft updates let a directory's pointer come before the size that covers it.
+    /// A crash may leave pointers beyond the size: soft updates write a directory's pointer before
+    /// the size that covers it.
     may_be_ahead: bool,
-    /// A repair changed the size: the block count is settled by the next pass.
+    /// A repair changed the size, so the next round checks the block count.
     pub(super) reshaped: bool,
 }
 
-impl Claims {
-    /// `softdep`: the volume promises soft updates.
-    pub(super) fn of(node: &Node, softdep: bool) -> Claims {
-        Claims {
+impl BlockCheck {
+    /// A check of `node` on a volume with or without soft updates.
+    pub(super) fn new(node: &Inode, softdep: bool) -> BlockCheck {
+        BlockCheck {
             may_be_ahead: softdep && node.d.is_dir(),
             ino: node.ino,
             snapshot: node.is_snapshot(),
@@ -57,19 +61,19 @@ impl Claims {
         }
     }
 
-    /// Whether bad pointers were dropped.
+    /// Whether the repair of bad pointers was granted.
     pub(super) fn dropped_bad(&self) -> bool {
         self.drop_bad == Some(true)
     }
 
-    /// Whether bad pointers stay in the inode.
+    /// Whether the repair of bad pointers was refused.
     pub(super) fn keeps_bad(&self) -> bool {
         self.drop_bad == Some(false)
     }
 
-    fn bad_pointer(&mut self, ck: &mut Checker<'_>, run: &Run, why: &str) -> Res<Action> {
+    fn bad_pointer(&mut self, ck: &mut Checker<'_>, run: &BlockPointer, why: &str) -> Res<Action> {
         self.bad += 1;
-        if self.bad > MANY_BAD {
+        if self.bad > MAX_BAD {
             return Ok(Action::Stop);
         }
         let drop = match self.drop_bad {
@@ -77,7 +81,7 @@ impl Claims {
             None => {
                 let message = format!("pointer {why}: drop such pointers");
                 let draft = Draft::fatal(Id::BlkBad, message).ino(self.ino).place(run.place(&ck.g));
-                let drop = ck.ask(draft.before(run.at).after(0))?;
+                let drop = ck.should_fix(draft.before(run.at).after(0))?;
                 self.drop_bad = Some(drop);
                 drop
             }
@@ -86,19 +90,19 @@ impl Claims {
     }
 }
 
-impl Visitor for Claims {
-    fn run(&mut self, ck: &mut Checker<'_>, run: &Run) -> Res<Action> {
+impl Visitor for BlockCheck {
+    fn visit(&mut self, ck: &mut Checker<'_>, run: &BlockPointer) -> Res<Action> {
         if self.snapshot && !run.ext && (run.at == SNAP_NOCOPY || run.at == SNAP_OTHER) {
             return Ok(Action::Skip);
         }
-        if !ck.claim_unused(run) {
+        if !ck.mark_if_unused(run) {
             if let Some(why) = ck.g.run_problem(run.frag(), run.frags) {
                 return self.bad_pointer(ck, run, why);
             }
-            ck.claim(run.frag(), run.frags);
+            ck.mark_used(run.frag(), run.frags);
             self.dups += 1;
             if self.dups == 1 {
-                ck.contest(self.ino, run)?;
+                ck.report_dup(self.ino, run)?;
             }
             return Ok(Action::Skip);
         }
@@ -115,7 +119,7 @@ impl Visitor for Claims {
         }
     }
 
-    fn past_end(&mut self, ck: &mut Checker<'_>, run: &Run) -> Res<Action> {
+    fn past_end(&mut self, ck: &mut Checker<'_>, run: &BlockPointer) -> Res<Action> {
         if run.in_inode && !run.ext {
             return Ok(Action::Keep);
         }
@@ -126,7 +130,7 @@ impl Visitor for Claims {
                 let ahead = self.may_be_ahead && id == Id::IndTrunc;
                 let draft = Draft::fatal_if(!ahead, id, "pointers beyond the size: drop them");
                 let draft = draft.ino(self.ino).place(run.place(&ck.g));
-                let drop = ck.ask(draft.before(run.at).after(0))?;
+                let drop = ck.should_fix(draft.before(run.at).after(0))?;
                 self.drop_extra = Some(drop);
                 drop
             }
@@ -135,52 +139,53 @@ impl Visitor for Claims {
     }
 }
 
-/// Counts the fragments of an inode whose pointers are known to be good.
+/// Counts the fragments of an inode whose pointers have been checked.
 #[derive(Debug, Default)]
-pub(super) struct Count {
-    /// Fragments held.
+pub(super) struct FragCount {
+    /// Fragments of the inode.
     pub(super) frags: u64,
 }
 
-impl Visitor for Count {
-    fn run(&mut self, _: &mut Checker<'_>, run: &Run) -> Res<Action> {
+impl Visitor for FragCount {
+    fn visit(&mut self, _: &mut Checker<'_>, run: &BlockPointer) -> Res<Action> {
         self.frags += u64::from(run.frags);
         Ok(Action::Keep)
     }
 }
 
 impl Checker<'_> {
-    /// Claims the fragments of a run of a block of the volume, none of which is claimed; `false` if it is not that.
+    /// Marks the fragments of `run` used; `false`, with no change, if one of them is in use or they
+    /// are not inside one block.
     ///
-    /// Metadata is claimed before all else, so what is unused is no metadata.
-    fn claim_unused(&mut self, run: &Run) -> bool {
+    /// An unused fragment is not metadata, because metadata is marked used first.
+    fn mark_if_unused(&mut self, run: &BlockPointer) -> bool {
         let at = run.frag().0;
         let one_block = self.g.fragnum(run.frag()) + run.frags <= self.g.frag;
-        at > 0 && one_block && self.used.take(at, run.frags)
+        at > 0 && one_block && self.used.set_run(at, run.frags)
     }
 
-    /// Claims `n` fragments, and marks as contested those that were claimed before.
-    fn claim(&mut self, at: ffs_ondisk::FragNo, n: u32) {
+    /// Marks `n` fragments used; those that were in use before become duplicates.
+    fn mark_used(&mut self, at: ffs_ondisk::FragNo, n: u32) {
         for f in at.0..at.0 + u64::from(n) {
             if self.used.get(f) {
                 let size = self.g.size;
-                self.dups.get_or_insert_with(|| super::bits::Bits::new(size)).set(f);
+                self.dups.get_or_insert_with(|| super::bitmap::Bitmap::new(size)).set(f);
             } else {
                 self.used.set(f);
             }
         }
     }
 
-    /// Whether fragment `f` was claimed twice.
-    pub(super) fn contested(&self, f: u64) -> bool {
+    /// Whether fragment `f` is a duplicate: more than one pointer refers to it.
+    pub(super) fn is_dup(&self, f: u64) -> bool {
         self.dups.as_ref().is_some_and(|d| d.get(f))
     }
 
-    /// Inode `ino` claims fragments that are in use already.
-    fn contest(&mut self, ino: Ino, run: &Run) -> Res<()> {
+    /// Reports that inode `ino` refers to fragments that are in use already.
+    fn report_dup(&mut self, ino: Ino, run: &BlockPointer) -> Res<()> {
         let message = "fragments that are in use already: give it copies of its own";
         let draft = Draft::fatal(Id::BlkDup, message).ino(ino).place(run.place(&self.g));
-        let copy = self.ask(draft.before(run.at))?;
+        let copy = self.should_fix(draft.before(run.at))?;
         self.copying |= copy;
         Ok(())
     }
