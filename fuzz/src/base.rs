@@ -5,7 +5,7 @@
 //! 2. Every structure of a volume that a damage may aim at is listed in [`Base::spots`], by class.
 
 use crate::extra;
-use ffs_admin::newfs::{self, Generation, NewfsOptions};
+use ffs_admin::newfs::{self, Release, NewfsOptions};
 use ffs_core::acl::Acl;
 use ffs_core::{
     Cred, Env, Ffs, FileFlags, MountOptions, NodeKind, OrderingPolicy, SetAttr, Vnode, WriteMode,
@@ -88,12 +88,12 @@ enum Kind {
     Journal,
 }
 
-type Row = (Kind, Generation, Format, Endian, u32, u32, u64);
+type Row = (Kind, Release, Format, Endian, u32, u32, u64);
 
 const KINDS: [Row; 16] = {
     use Endian::{Big, Little};
     use Format::{Ufs1, Ufs2};
-    use Generation::{Freebsd4, Freebsd10, Today};
+    use Release::{Freebsd4, Freebsd10, Today};
     use Kind::{Clean, Crashed, Empty, Journal, Snapshot};
     [
         (Clean, Today, Ufs2, Little, 4096, 512, 1 << 20),
@@ -132,18 +132,18 @@ pub fn env() -> Env {
     Env::seeded(Arc::new(ManualClock::new(Timestamp::new(NOW, 0))), 1)
 }
 
-fn make((kind, generation, format, endian, bsize, fsize, bytes): Row) -> Base {
+fn make((kind, release, format, endian, bsize, fsize, bytes): Row) -> Base {
     let dev = Arc::new(MemDevice::new(bytes));
     let opts = NewfsOptions {
-        generation,
+        release,
         endian,
         format: Some(format),
         bsize: Some(bsize),
         fsize: Some(fsize),
         // Several groups also on a small volume.
-        max_group: (generation != Generation::Freebsd4).then(|| (bytes / 3) as u32 / fsize),
+        max_group: (release != Release::Freebsd4).then(|| (bytes / 3) as u32 / fsize),
         density: Some(8192),
-        soft_updates: kind == Kind::Journal || generation == Generation::Freebsd10,
+        soft_updates: kind == Kind::Journal || release == Release::Freebsd10,
         ..NewfsOptions::default()
     };
     let clock = ManualClock::new(Timestamp::new(NOW - 50, 0));

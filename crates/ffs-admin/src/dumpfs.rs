@@ -15,7 +15,6 @@ mod tests;
 mod text;
 
 use std::io::Write;
-use std::sync::Arc;
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::sbsearch::SBLOCKSEARCH;
@@ -27,7 +26,16 @@ pub use recreate::Recreate;
 
 use crate::{AdminError, Volume};
 
-/// A volume to be shown.
+/// The part of a volume to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The superblock alone.
+    Superblock,
+    /// The superblock, the summaries and the cylinder groups.
+    All,
+}
+
+/// A volume to show.
 pub struct Dump<'d> {
     /// What its superblock says.
     pub superblock: SuperblockDump,
@@ -93,18 +101,18 @@ impl<'d> Dump<'d> {
         recreate::recreate(&self.sb)
     }
 
-    /// Writes everything as text; of the superblock only with `superblock_only`.
+    /// Writes the volume as text.
     ///
     /// # Errors
     /// The device's, or `out`'s.
-    pub fn write_text(&self, out: &mut dyn Write, superblock_only: bool) -> Result<(), AdminError> {
-        text::superblock(out, &self.superblock).map_err(output)?;
-        let Some(vol) = self.volume.as_ref().filter(|_| !superblock_only) else {
+    pub fn write_text(&self, out: &mut dyn Write, scope: Scope) -> Result<(), AdminError> {
+        text::superblock(out, &self.superblock).map_err(AdminError::output)?;
+        let Some(vol) = self.volume.as_ref().filter(|_| scope == Scope::All) else {
             return Ok(());
         };
         text::summaries(out, vol)?;
         for group in self.groups() {
-            text::group(out, &group?).map_err(output)?;
+            text::group(out, &group?).map_err(AdminError::output)?;
         }
         Ok(())
     }
@@ -119,34 +127,29 @@ impl<'d> Dump<'d> {
             let base = u64::from(group.number) * self.superblock.fields.fpg as u64;
             for Span { first, last } in group.free {
                 let run = Span { first: base + first, last: base + last };
-                writeln!(out, "{run}").map_err(output)?;
+                writeln!(out, "{run}").map_err(AdminError::output)?;
             }
         }
         Ok(())
     }
 
-    /// Writes everything as one JSON object; of the superblock only with `superblock_only`.
+    /// Writes the volume as one JSON object.
     ///
     /// # Errors
     /// The device's, or `out`'s.
-    pub fn write_json(&self, out: &mut dyn Write, superblock_only: bool) -> Result<(), AdminError> {
-        let json = |e: serde_json::Error| output(e.into());
-        write!(out, "{{\"superblock\":").map_err(output)?;
+    pub fn write_json(&self, out: &mut dyn Write, scope: Scope) -> Result<(), AdminError> {
+        let json = |e: serde_json::Error| AdminError::output(e.into());
+        write!(out, "{{\"superblock\":").map_err(AdminError::output)?;
         serde_json::to_writer(&mut *out, &self.superblock).map_err(json)?;
-        if !superblock_only {
-            write!(out, ",\"groups\":[").map_err(output)?;
+        if scope == Scope::All {
+            write!(out, ",\"groups\":[").map_err(AdminError::output)?;
             for (n, group) in self.groups().enumerate() {
                 let comma = if n > 0 { "," } else { "" };
-                writeln!(out, "{comma}").map_err(output)?;
+                writeln!(out, "{comma}").map_err(AdminError::output)?;
                 serde_json::to_writer(&mut *out, &group?).map_err(json)?;
             }
-            write!(out, "]").map_err(output)?;
+            write!(out, "]").map_err(AdminError::output)?;
         }
-        writeln!(out, "}}").map_err(output)
+        writeln!(out, "}}").map_err(AdminError::output)
     }
-}
-
-/// The reader of the output went away, or its disk is full.
-fn output(e: std::io::Error) -> AdminError {
-    AdminError::Output(Arc::new(e))
 }

@@ -35,6 +35,11 @@ pub enum AdminError {
 }
 
 impl AdminError {
+    /// An error of the writer of the output, for example a closed pipe or a full disk.
+    pub(crate) fn output(error: io::Error) -> AdminError {
+        AdminError::Output(Arc::new(error))
+    }
+
     /// A bad value of `option`.
     pub fn option(option: &'static str, reason: impl Into<String>) -> AdminError {
         AdminError::Option { option, reason: reason.into() }

@@ -17,10 +17,10 @@ pub mod dumpfs;
 mod error;
 pub mod fsck;
 pub mod newfs;
+mod plural;
 pub mod tunefs;
 pub mod volume;
-mod words;
 
 pub use error::AdminError;
+pub use plural::counted;
 pub use volume::Volume;
-pub use words::counted;

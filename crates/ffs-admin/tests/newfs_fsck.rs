@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ffs_admin::fsck::quick_check;
-use ffs_admin::newfs::{Generation, NewfsOptions, newfs, quick};
+use ffs_admin::newfs::{NewfsOptions, Release, newfs, quick};
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_device::{BlockDevice, ManualClock, MemDevice, SplitMix64};
 use ffs_ondisk::{Endian, Format};
@@ -46,11 +46,11 @@ fn every_geometry() {
 }
 
 #[test]
-fn every_generation_reproducible_or_not() {
-    for generation in [Generation::Freebsd4, Generation::Freebsd10, Generation::Today] {
+fn every_release_reproducible_or_not() {
+    for release in [Release::Freebsd4, Release::Freebsd10, Release::Current] {
         for reproducible in [false, true] {
             let dev = MemDevice::new(9_999_999);
-            let opts = NewfsOptions { generation, reproducible, ..NewfsOptions::default() };
+            let opts = NewfsOptions { release, reproducible, ..NewfsOptions::default() };
             let rng = SplitMix64::new(2);
             newfs(&dev, &opts, &ManualClock::default(), &rng, &mut |_, _| {}).unwrap();
             silent(dev, &format!("{opts:?}"));

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{Format, Superblock};
 
-use crate::newfs::{Generation, NewfsOptions, Optim, plan};
+use crate::newfs::{NewfsOptions, Optim, Release, plan};
 
 /// How to make a volume like another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ fn policy(sb: &Superblock) -> NewfsOptions {
     let flags = sb.flags();
     let label = String::from_utf8_lossy(sb.volname()).into_owned();
     NewfsOptions {
-        generation: if today { Generation::Today } else { Generation::Freebsd10 },
+        release: if today { Release::Current } else { Release::Freebsd10 },
         endian: sb.endian,
         format: Some(sb.format),
         bsize: count(f.bsize),

@@ -8,7 +8,7 @@ use ffs_testkit::fixtures;
 
 fn text(dev: &MemDevice) -> String {
     let mut out = Vec::new();
-    Dump::open(dev).unwrap().write_text(&mut out, false).unwrap();
+    Dump::open(dev).unwrap().write_text(&mut out, Scope::All).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -56,7 +56,7 @@ fn json_holds_the_same() {
     let dev = quick(Endian::Big, Format::Ufs2, 8192, 1024, 8 << 20).unwrap();
     let mut out = Vec::new();
     let dump = Dump::open(&dev).unwrap();
-    dump.write_json(&mut out, false).unwrap();
+    dump.write_json(&mut out, Scope::All).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert_eq!(json["superblock"]["fields"]["bsize"], 8192);
     assert_eq!(json["superblock"]["byte_order"], "big");
@@ -64,7 +64,7 @@ fn json_holds_the_same() {
     assert_eq!(groups.len() as u64, json["superblock"]["fields"]["ncg"].as_u64().unwrap());
     assert_eq!(groups[0]["inodes_used"][0]["last"], 3);
     out.clear();
-    dump.write_json(&mut out, true).unwrap();
+    dump.write_json(&mut out, Scope::Superblock).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
     assert!(json.get("groups").is_none());
 }
@@ -210,8 +210,8 @@ proptest::proptest! {
         }
         if let Ok(dump) = Dump::open(&dev) {
             let mut out = Vec::new();
-            dump.write_text(&mut out, false).unwrap();
-            dump.write_json(&mut out, false).unwrap();
+            dump.write_text(&mut out, Scope::All).unwrap();
+            dump.write_json(&mut out, Scope::All).unwrap();
             dump.write_free(&mut out).unwrap();
             assert!(out.len() < 4 << 20, "{}", out.len());
             let _ = dump.recreate().command("x");

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use super::data::{GroupDump, Span, SuperblockDump};
-use super::output;
 use crate::{AdminError, Volume};
 
 /// Columns a wrapped list is kept within.
@@ -127,16 +126,16 @@ fn printable(text: &str) -> String {
 
 /// The summary area, four groups a line.
 pub(super) fn summaries(out: &mut dyn Write, vol: &Volume<'_>) -> Result<(), AdminError> {
-    writeln!(out, "\ncs[].cs_(nbfree,ndir,nifree,nffree):").map_err(output)?;
+    writeln!(out, "\ncs[].cs_(nbfree,ndir,nifree,nffree):").map_err(AdminError::output)?;
     let ncg = vol.geo.ncg;
     vol.for_each_csum(|c, cs| {
         let end = if c.0 % 4 == 3 || c.0 + 1 == ncg { "\n" } else { " " };
         let cs = format!("({},{},{},{})", cs.nbfree, cs.ndir, cs.nifree, cs.nffree);
         let lead = if c.0 % 4 == 0 { "\t" } else { "" };
-        write!(out, "{lead}{cs}{end}").map_err(output)
+        write!(out, "{lead}{cs}{end}").map_err(AdminError::output)
     })?;
     let last = vol.geo.cg_frags(ffs_ondisk::CgNo(ncg.saturating_sub(1)));
-    writeln!(out, "blocks in last group {}", last / vol.geo.frag).map_err(output)
+    writeln!(out, "blocks in last group {}", last / vol.geo.frag).map_err(AdminError::output)
 }
 
 /// A group.

@@ -1,28 +1,28 @@
-//! The block of a cylinder group in which nothing but metadata is used
-//! (`spec/on-disk-format.md` §5).
+//! Blocks of new cylinder groups (`spec/on-disk-format.md` §5).
 //!
 //! **Invariants.**
-//! 1. Counts, run sums and cluster sums are computed from the maps, never kept beside them.
-//! 2. All groups but the first and the last are equal in everything but their number.
+//! 1. Counts, run sums and cluster sums are computed from the maps, never updated beside them.
+//! 2. All groups except the first and the last differ only in their number.
 
 use ffs_ondisk::cg::{self, CG_MAGIC, CgFields, CgLayout, CgMut};
 use ffs_ondisk::{CgNo, Csum, Format, Geometry};
 
-/// Builds the block of group `c` (`bsize` bytes, unsealed): everything free but the metadata.
+/// Builds the block of group `c` (`bsize` bytes, without check hash), in which only metadata is in
+/// use.
 pub(super) fn fresh(g: &Geometry, c: CgNo, now: i64) -> Vec<u8> {
     let mut block = vec![0; g.bsize as usize];
     let mut cg = CgMut::new(g, &mut block);
     cg.set_header(&header(g, c, now));
     let ndblk = g.cg_frags(c);
     let csum_frags = if c.0 == 0 { g.numfrags_up(g.cssize.into()) } else { 0 };
-    // In group 0 the boot area lies where other groups have data.
+    // In group 0 the boot area takes the place of the first data area of other groups.
     let before = if c.0 == 0 { 0 } else { g.sblkno };
     let after = g.dblkno.saturating_add(csum_frags);
     for f in (0..before).chain(after..ndblk) {
         cg.set_frag_free(f, true);
     }
     if c.0 == 0 {
-        // Inode 0 is "none" and 1 is the whiteout's.
+        // Inode 0 is invalid and inode 1 marks whiteouts.
         cg.set_inode_used(0, true);
         cg.set_inode_used(1, true);
     }
@@ -61,8 +61,8 @@ fn header(g: &Geometry, c: CgNo, now: i64) -> CgFields {
     h
 }
 
-/// Takes the first fragment of the first wholly free block for a directory, and inode index `ino` for its
-/// inode. Gives the fragment, `None` if no block is free.
+/// Allocates the first fragment of the first free block for a directory, and inode index `ino` for
+/// its inode. Returns the fragment; `None` if no block is free.
 pub(super) fn take_for_directory(g: &Geometry, block: &mut [u8], ino: u32) -> Option<u32> {
     let mut cg = CgMut::new(g, block);
     let blk = (0..cg.view().nblocks()).find(|&b| cg.view().block_free(b))?;
@@ -71,7 +71,8 @@ pub(super) fn take_for_directory(g: &Geometry, block: &mut [u8], ino: u32) -> Op
     Some(blk * g.frag)
 }
 
-/// Sets every count of the block from its maps, `ndir` to what is given. Gives the counts.
+/// Sets every count of the block from its maps, and the number of directories to `ndir`. Returns
+/// the counts.
 pub(super) fn recount(g: &Geometry, block: &mut [u8], ndir: i64) -> Csum {
     let mut cg = CgMut::new(g, block);
     let used = (0..g.ipg).filter(|&i| cg.view().inode_used(i)).count();

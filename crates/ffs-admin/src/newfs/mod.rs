@@ -1,45 +1,47 @@
 //! Makes file systems: BSD's `newfs`.
 //!
-//! **Purpose.** [`plan`] computes what FreeBSD's newfs would, [`newfs`] writes it. With
-//! [`NewfsOptions::reproducible`] the result equals FreeBSD's own byte for byte.
+//! **Purpose.** [`plan`] computes the parameters that FreeBSD's newfs would choose, [`newfs`]
+//! writes the volume. With [`NewfsOptions::reproducible`] the result equals FreeBSD's byte for
+//! byte.
 //!
 //! **Invariants.**
-//! 1. Nothing is written before the whole plan, validated by the format's own checks, is known to be
-//!    possible.
+//! 1. Nothing is written before the whole plan has been validated by the checks of the format.
 //! 2. Time and random numbers come from the caller.
-//! 3. As in BSD an existing file system is not asked about: whoever calls may look first.
+//! 3. As in BSD, an existing file system is overwritten without a question; the caller may check
+//!    first.
 //!
 //! References: `spec/on-disk-format.md` §17.
 
-mod cut;
-mod enough;
-mod fields;
+mod basesizes;
+mod freebsd4;
+mod gennumbers;
 mod group;
-mod numbers;
+mod groupsize;
+mod minsize;
 mod options;
 mod plan;
-mod plan4;
-mod tree;
+mod rootdir;
+mod superblock;
 mod wipe;
 mod write;
 
 use ffs_device::{BlockDevice, Clock, ManualClock, MemDevice, Rng, SplitMix64, Timestamp};
 use ffs_ondisk::{CgNo, Endian, Format, Geometry, Superblock, sbcheck};
 
-pub use options::{Generation, MAXVOLLEN, MINFREE, NewfsOptions, Optim, label_problem};
+pub use options::{MAXVOLLEN, MINFREE, NewfsOptions, Optim, Release, label_problem};
 pub use plan::{Plan, plan};
 
 use crate::AdminError;
-use numbers::Numbers;
-use write::{Groups, Maker};
+use gennumbers::GenNumbers;
+use write::{GroupBlocks, UnusedSpace, VolumeWriter};
 
 /// The time of every reproducible volume, seconds.
 const REPRODUCIBLE_TIME: i64 = 1_000_000_000;
 
-/// What was made, or with `-N` would have been.
+/// The volume that was made, or with `-N` would have been.
 #[derive(Clone, Debug)]
 pub struct NewfsReport {
-    /// The numbers it was made by, and notes for the user.
+    /// Its parameters, and notes for the user.
     pub plan: Plan,
     /// The superblock.
     pub superblock: Superblock,
@@ -48,17 +50,19 @@ pub struct NewfsReport {
 }
 
 impl NewfsReport {
-    /// Places of the backup superblocks in 512-byte sectors, as `fsck -b` wants them.
+    /// Locations of the backup superblocks in 512-byte sectors, as for `fsck -b`.
     pub fn backup_sectors(&self) -> impl Iterator<Item = u64> + '_ {
         let g = &self.geometry;
         (0..g.ncg).map(|c| g.frag_to_byte(g.cgsblock(CgNo(c))) / 512)
     }
 }
 
-/// Makes a file system on `dev`; `progress` hears the groups done and the groups in all.
+/// Makes a file system on `dev`; calls `progress` with the number of groups done and the number of
+/// groups.
 ///
-/// # Errors [`AdminError::Option`] and [`AdminError::Size`] before anything is written,
-/// [`AdminError::Device`] later: the device then carries the mark of an unfinished newfs.
+/// # Errors
+/// [`AdminError::Option`] and [`AdminError::Size`] before any write; [`AdminError::Device`] later,
+/// in which case the device carries the mark of an unfinished newfs.
 pub fn newfs(
     dev: &dyn BlockDevice,
     opts: &NewfsOptions,
@@ -66,25 +70,36 @@ pub fn newfs(
     rng: &dyn Rng,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<NewfsReport, AdminError> {
-    let numbers = if opts.reproducible { Numbers::Counted(0) } else { Numbers::Drawn(rng) };
-    let now = if opts.reproducible { REPRODUCIBLE_TIME } else { clock.now().secs };
-    make(dev, opts, now, numbers, opts.reproducible, progress)
+    let inputs = if opts.reproducible {
+        let numbers = GenNumbers::Counted(0);
+        Inputs { now: REPRODUCIBLE_TIME, numbers, unused_space: UnusedSpace::Residue }
+    } else {
+        let numbers = GenNumbers::Random(rng);
+        Inputs { now: clock.now().secs, numbers, unused_space: UnusedSpace::Zeros }
+    };
+    make(dev, opts, inputs, progress)
 }
 
-/// [`newfs`] with everything decided: time, numbers, and whether bytes nobody reads are as FreeBSD leaves
-/// them.
+/// Inputs of newfs that are neither options nor the device.
+struct Inputs<'a> {
+    /// Time of the volume, seconds since 1970.
+    now: i64,
+    numbers: GenNumbers<'a>,
+    unused_space: UnusedSpace,
+}
+
+/// Makes a file system from inputs that are all determined.
 fn make(
     dev: &dyn BlockDevice,
     opts: &NewfsOptions,
-    now: i64,
-    mut numbers: Numbers<'_>,
-    residue: bool,
+    inputs: Inputs<'_>,
     progress: &mut dyn FnMut(u32, u32),
 ) -> Result<NewfsReport, AdminError> {
+    let Inputs { now, mut numbers, unused_space } = inputs;
     let device = (dev.len_bytes(), dev.sector_size());
     let number = numbers.next();
     let designed = design(device, opts, now, number).map_err(|error| {
-        enough::explain(error, opts, device.0, |opts, bytes| {
+        minsize::explain(error, opts, device.0, |opts, bytes| {
             design((bytes, device.1), opts, now, number).is_ok()
         })
     });
@@ -93,29 +108,29 @@ fn make(
     if opts.dry_run {
         return Ok(report);
     }
-    let initial = fields::initial_totals(&report.plan);
-    let maker = Maker { dev, opts, g, sb, initial, now, numbers, residue, groups };
+    let initial = superblock::initial_totals(&report.plan);
+    let maker = VolumeWriter { dev, opts, g, sb, initial, now, numbers, unused_space, groups };
     maker.write(report.plan.bytes, progress)?;
     Ok(report)
 }
 
-/// Everything about the volume but its bytes, for a device of so many bytes and bytes a sector.
+/// The volume without its bytes, for a device of so many bytes with so many bytes per sector.
 fn design(
     device: (u64, u32),
     opts: &NewfsOptions,
     now: i64,
     number: u32,
-) -> Result<(NewfsReport, Groups), AdminError> {
+) -> Result<(NewfsReport, GroupBlocks), AdminError> {
     let plan = plan(opts, device.0, device.1)?;
-    let mut sb = fields::superblock(&plan, opts, now, number)?;
+    let mut sb = superblock::superblock(&plan, opts, now, number)?;
     // The check hash is computed when a copy is encoded.
-    let g = sbcheck::geometry_ignoring_hash(&sb, Some(device.0)).map_err(fields::refused)?;
-    let groups = Groups::build(&g, opts, now)?;
+    let g = sbcheck::geometry_ignoring_hash(&sb, Some(device.0)).map_err(superblock::refused)?;
+    let groups = GroupBlocks::build(&g, opts, now)?;
     sb.set_cstotal(groups.totals(&g));
     Ok((NewfsReport { superblock: sb, geometry: g, plan }, groups))
 }
 
-/// A small volume in memory for tests: made by today's rules at a fixed time from a fixed seed.
+/// A small volume in memory for tests, made by the current rules with a fixed time and seed.
 ///
 /// # Errors
 /// As [`newfs`].

@@ -1,5 +1,4 @@
-//! What newfs can be asked for, under BSD's letters, with BSD's defaults
-//! (`spec/on-disk-format.md` §17.1).
+//! Options of newfs, with BSD's letters and defaults (`spec/on-disk-format.md` §17.1).
 
 use ffs_ondisk::{Endian, Format};
 
@@ -9,25 +8,25 @@ pub(crate) const MAXFRAG: u32 = 8;
 pub(crate) const MINBSIZE: u32 = 4096;
 /// `MAXBSIZE`, bytes.
 pub(crate) const MAXBSIZE: u32 = 65536;
-/// `MINFREE`: below this percentage space is optimised for.
+/// `MINFREE`: below this percentage newfs optimises for space.
 pub const MINFREE: u32 = 8;
 /// `FS_MAXCONTIG`: most entries of the cluster summary.
 pub(crate) const FS_MAXCONTIG: u32 = 16;
 /// Bytes of the label with its NUL, `MAXVOLLEN`.
 pub const MAXVOLLEN: usize = 32;
 
-/// Whose newfs is followed, where the formulas have changed over time.
+/// The release of FreeBSD whose formulas apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Generation {
-    /// FreeBSD 4.5 to 4.11, the paper's time: UFS1 only, 16K/2K, 2 MiB cylinders, no `.snap`. The
-    /// geometry and the parameters are of that age (`spec/on-disk-format.md` §17.2); the superblock
-    /// is written in today's layout.
+pub enum Release {
+    /// FreeBSD 4.5 to 4.11: UFS1 only, 16K/2K, 2 MiB cylinders, no `.snap`. Geometry and parameters
+    /// are those of that release (`spec/on-disk-format.md` §17.2); the superblock has the current
+    /// layout.
     Freebsd4,
     /// FreeBSD 10.4: 128 KiB transfers, no check hashes.
     Freebsd10,
     /// FreeBSD 14 and later: 1 MiB transfers, check hashes, directory depths.
     #[default]
-    Today,
+    Current,
 }
 
 /// What the allocator minimises.
@@ -51,14 +50,14 @@ impl Optim {
     }
 }
 
-/// Everything newfs can be told. `None` means: by BSD's formula.
+/// Options of newfs. `None`: BSD's formula determines the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewfsOptions {
-    /// Whose formulas.
-    pub generation: Generation,
+    /// The release whose formulas apply.
+    pub release: Release,
     /// Byte order of the volume.
     pub endian: Endian,
-    /// `-O`: the format; by default UFS2, and UFS1 with [`Generation::Freebsd4`].
+    /// `-O`: the format; by default UFS2, and UFS1 with [`Release::Freebsd4`].
     pub format: Option<Format>,
     /// `-b`: block size, bytes.
     pub bsize: Option<u32>,
@@ -76,7 +75,7 @@ pub struct NewfsOptions {
     pub maxbpg: Option<u32>,
     /// `-d`: largest extent, bytes.
     pub max_extent: Option<u32>,
-    /// `-c`: most fragments in a group ([`Generation::Freebsd4`]: cylinders in a group).
+    /// `-c`: most fragments in a group ([`Release::Freebsd4`]: cylinders in a group).
     pub max_group: Option<u32>,
     /// `-g`: expected average file size, bytes.
     pub avgfilesize: u32,
@@ -88,7 +87,7 @@ pub struct NewfsOptions {
     pub label: Option<String>,
     /// `-U`: soft updates.
     pub soft_updates: bool,
-    /// `-j`: soft-updates journal. Refused: no journal can be made yet.
+    /// `-j`: soft-updates journal. Refused: newfs cannot make journals.
     pub journal: bool,
     /// `-J`: the device is a gjournal provider.
     pub gjournal: bool,
@@ -100,14 +99,14 @@ pub struct NewfsOptions {
     pub no_snap: bool,
     /// `-s`: bytes to use; by default the whole device.
     pub size: Option<u64>,
-    /// `-r`: bytes at the end of the device to leave alone.
+    /// `-r`: bytes at the end of the device to leave unused.
     pub reserved: u64,
-    /// `-R`: fixed time and numbers, and every byte as FreeBSD's newfs leaves it, so that two runs, and a
-    /// run of either, can be compared.
+    /// `-R`: fixed time and generation numbers, and every byte as FreeBSD's newfs leaves it, so
+    /// that volumes can be compared.
     pub reproducible: bool,
-    /// `-N`: only say what would be made.
+    /// `-N`: compute the parameters without writing.
     pub dry_run: bool,
-    /// `-E`: tell the device first that nothing it holds is of value.
+    /// `-E`: discard the device first.
     pub erase: bool,
     /// Group of `.snap`: "operator" on the target system.
     pub operator_gid: u32,
@@ -116,7 +115,7 @@ pub struct NewfsOptions {
 impl Default for NewfsOptions {
     fn default() -> Self {
         NewfsOptions {
-            generation: Generation::Today,
+            release: Release::Current,
             endian: Endian::Little,
             format: None,
             bsize: None,
@@ -149,33 +148,33 @@ impl Default for NewfsOptions {
 }
 
 impl NewfsOptions {
-    /// The format that will be made.
+    /// The format of the new volume.
     #[must_use]
     pub fn format(&self) -> Format {
-        self.format.unwrap_or(match self.generation {
-            Generation::Freebsd4 => Format::Ufs1,
+        self.format.unwrap_or(match self.release {
+            Release::Freebsd4 => Format::Ufs1,
             _ => Format::Ufs2,
         })
     }
 
-    /// Block and fragment size when the user gives none.
+    /// Default block and fragment size.
     pub(crate) fn default_sizes(&self) -> (u32, u32) {
-        match self.generation {
-            Generation::Freebsd4 => (16384, 2048),
-            Generation::Freebsd10 | Generation::Today => (32768, 4096),
+        match self.release {
+            Release::Freebsd4 => (16384, 2048),
+            Release::Freebsd10 | Release::Current => (32768, 4096),
         }
     }
 
     /// Fragments of data per inode by default (`NFPI`).
     pub(crate) fn frags_per_inode(&self) -> u32 {
-        match self.generation {
-            Generation::Freebsd4 => 4,
-            Generation::Freebsd10 | Generation::Today => 2,
+        match self.release {
+            Release::Freebsd4 => 4,
+            Release::Freebsd10 | Release::Current => 2,
         }
     }
 }
 
-/// Why `label` cannot be a volume label, if it cannot.
+/// Why `label` is not a valid volume label; `None` if it is valid.
 #[must_use]
 pub fn label_problem(label: &str) -> Option<String> {
     let ok = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';

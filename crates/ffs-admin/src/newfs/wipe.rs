@@ -1,7 +1,7 @@
-//! Makes what lay on the device before unfindable.
+//! Destroys old superblocks.
 //!
-//! A superblock of an earlier volume that survives elsewhere would be found first, or instead, by whoever
-//! searches all the usual places (`spec/on-disk-format.md` §2.1, §17.3 "old superblock wipe").
+//! A superblock of an earlier volume that survives at another standard location could be found
+//! first, or instead of the new one (`spec/on-disk-format.md` §2.1, §17.3 "old superblock wipe").
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::sbsearch::{RECOVERY_OFFSET, SBLOCKSEARCH};
@@ -10,8 +10,8 @@ use ffs_ondisk::{CgNo, Format, Superblock, sbcheck};
 
 use crate::AdminError;
 
-/// Destroys the magic numbers of every standard superblock but the one at `keep`, and of the backups of a
-/// UFS1 volume at 8192 if a UFS2 volume is to be made.
+/// Destroys the magic numbers of every standard superblock except the one at `keep`. For a new UFS2
+/// volume it also destroys those of the backups of a UFS1 volume at 8192.
 pub(super) fn old_superblocks(
     dev: &dyn BlockDevice,
     keep: u64,
@@ -42,9 +42,9 @@ fn superblock_at(dev: &dyn BlockDevice, at: u64) -> Result<Option<Vec<u8>>, Admi
     Ok(Some(bytes))
 }
 
-/// Destroys the magic numbers of the backups of `sb`, wherever there still is one.
+/// Destroys the magic numbers of the backups of `sb` that still exist.
 fn ufs1_backups(dev: &dyn BlockDevice, sb: &Superblock) -> Result<(), AdminError> {
-    // A superblock that is not in order says nothing about where backups are.
+    // An invalid superblock does not yield the locations of backups.
     let Ok(g) = sbcheck::geometry(sb, Some(dev.len_bytes())) else { return Ok(()) };
     let mut magic = [0; 4];
     sb.raw()
@@ -67,7 +67,7 @@ fn ufs1_backups(dev: &dyn BlockDevice, sb: &Superblock) -> Result<(), AdminError
     Ok(())
 }
 
-/// Clears the place of a recovery record that an earlier UFS2 volume may have left
+/// Clears the location of a recovery record, which an earlier UFS2 volume may have left
 /// (`spec/on-disk-format.md` §2.3).
 pub(super) fn recovery_record(dev: &dyn BlockDevice) -> Result<(), AdminError> {
     let room = [0; ffs_ondisk::sbsearch::FsRecovery::SIZE];

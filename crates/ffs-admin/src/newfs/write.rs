@@ -1,34 +1,34 @@
-//! Puts a planned volume on a device (`spec/on-disk-format.md` §17.3).
+//! Writing a new volume (`spec/on-disk-format.md` §17.3).
 //!
-//! **Purpose.** The order of writes, and the bytes of everything that is not a map.
+//! **Purpose.** The order of writes, and the bytes of everything except maps.
 //!
 //! **Invariants.**
-//! 1. After a probe of the last sector the first write marks the volume as unfinished and the last one
-//!    makes it valid; a flush stands after the one and before the other. Nobody takes what is between for
-//!    a volume.
-//! 2. Memory is bounded by a few blocks and [`PIECE`], whatever the number of groups.
-//! 3. Only what must be initialised is written: per group its superblock copy, its own block and two inode
-//!    blocks; on UFS1 the other inode blocks too.
+//! 1. A first write probes the last sector. The next write marks the volume unfinished, and the
+//!    last one makes it valid, with a flush after the former and before the latter. No system
+//!    mounts the state in between.
+//! 2. Memory is limited to a few blocks and [`PIECE`], whatever the number of groups.
+//! 3. Only what must be initialised is written: of each group the superblock copy, the group's
+//!    block and two inode blocks; on UFS1 also the other inode blocks.
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::sbsearch::{FsRecovery, RECOVERY_OFFSET};
 use ffs_ondisk::superblock::{FS_BAD_MAGIC, MAGIC_OFFSET, SBLOCKSIZE};
 use ffs_ondisk::{CgNo, Csum, Dinode, Format, FragNo, Geometry, Ino, Superblock, cg, dinode, wire};
 
-use super::numbers::Numbers;
-use super::options::{Generation, NewfsOptions};
-use super::{group, tree, wipe};
+use super::gennumbers::GenNumbers;
+use super::options::{NewfsOptions, Release};
+use super::{group, rootdir, wipe};
 use crate::AdminError;
 
 /// Most bytes in one transfer.
 const PIECE: usize = 1 << 20;
 /// Byte offset of the group's number in its block.
 const CGX_OFFSET: usize = 12;
-/// Byte offset of the byte that holds the flags of old volumes, in the superblock.
+/// Byte offset of `fs_old_flags` in the superblock.
 const OLD_FLAGS_OFFSET: usize = 211;
 
-/// A volume ready to be written.
-pub(super) struct Maker<'a> {
+/// A volume that is ready to be written.
+pub(super) struct VolumeWriter<'a> {
     pub(super) dev: &'a dyn BlockDevice,
     pub(super) opts: &'a NewfsOptions,
     pub(super) g: Geometry,
@@ -37,14 +37,31 @@ pub(super) struct Maker<'a> {
     /// Totals before the directories were made, for the backups.
     pub(super) initial: Csum,
     pub(super) now: i64,
-    pub(super) numbers: Numbers<'a>,
-    /// Also reproduce what FreeBSD's buffers happen to hold in bytes nobody reads.
-    pub(super) residue: bool,
-    pub(super) groups: Groups,
+    pub(super) numbers: GenNumbers<'a>,
+    pub(super) unused_space: UnusedSpace,
+    pub(super) groups: GroupBlocks,
 }
 
-/// The distinct groups of the volume: all those between the first and the last are alike.
-pub(super) struct Groups {
+/// Content of the bytes that no structure uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnusedSpace {
+    /// Zeros.
+    Zeros,
+    /// What FreeBSD's buffers leave there, for volumes that equal FreeBSD's byte for byte.
+    Residue,
+}
+
+/// Which form of the standard superblock to write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Primary {
+    /// With the magic number of an unfinished newfs (`FS_BAD_MAGIC`).
+    Unfinished,
+    /// The final superblock.
+    Final,
+}
+
+/// Blocks of the cylinder groups. All those between the first and the last are alike.
+pub(super) struct GroupBlocks {
     pub(super) first: (Vec<u8>, Csum),
     pub(super) middle: (Vec<u8>, Csum),
     pub(super) last: (Vec<u8>, Csum),
@@ -52,18 +69,22 @@ pub(super) struct Groups {
     pub(super) dirs: (u32, Option<u32>),
 }
 
-impl Groups {
-    /// Builds the groups of a volume, directories included.
+impl GroupBlocks {
+    /// Builds the groups of a volume with its directories.
     ///
     /// # Errors
-    /// If the first group has no room for the directories.
-    pub(super) fn build(g: &Geometry, opts: &NewfsOptions, now: i64) -> Result<Groups, AdminError> {
+    /// If the first group has no space for the directories.
+    pub(super) fn build(
+        g: &Geometry,
+        opts: &NewfsOptions,
+        now: i64,
+    ) -> Result<GroupBlocks, AdminError> {
         let full = || AdminError::Size("the first cylinder group has no free blocks".into());
         let mut first = group::fresh(g, CgNo(0), now);
         let root = group::take_for_directory(g, &mut first, Ino::ROOT.0).ok_or_else(full)?;
         let mut dirs = (root, None);
         if !no_snap(opts) {
-            let snap = group::take_for_directory(g, &mut first, tree::SNAP_INO.0);
+            let snap = group::take_for_directory(g, &mut first, rootdir::SNAP_INO.0);
             dirs.1 = Some(snap.ok_or_else(full)?);
         }
         let counts = group::recount(g, &mut first, 1 + i64::from(dirs.1.is_some()));
@@ -72,8 +93,8 @@ impl Groups {
             let counts = group::recount(g, &mut block, 0);
             (block, counts)
         };
-        // Of these only those that exist are ever used.
-        Ok(Groups {
+        // A small volume uses only some of these.
+        Ok(GroupBlocks {
             first: (first, counts),
             middle: plain(1.min(g.ncg - 1)),
             last: plain(g.ncg - 1),
@@ -89,7 +110,7 @@ impl Groups {
         }
     }
 
-    /// The sum over all groups.
+    /// The totals of all groups.
     pub(super) fn totals(&self, g: &Geometry) -> Csum {
         let mut sum = self.first.1;
         let middle = self.middle.1;
@@ -107,14 +128,14 @@ impl Groups {
     }
 }
 
-/// Whether there will be no `.snap`.
+/// Whether the volume has no `.snap`.
 pub(super) fn no_snap(opts: &NewfsOptions) -> bool {
-    opts.no_snap || opts.generation == Generation::Freebsd4
+    opts.no_snap || opts.release == Release::Freebsd4
 }
 
-impl Maker<'_> {
-    /// Writes the volume; `bytes` is what it was given of the device, `progress` hears groups done and in
-    /// all.
+impl VolumeWriter<'_> {
+    /// Writes the volume to the first `bytes` bytes of the device; calls `progress` with the number
+    /// of groups done and the number of groups.
     ///
     /// # Errors
     /// The device's.
@@ -128,7 +149,7 @@ impl Maker<'_> {
             let at = self.sb.location;
             self.dev.discard(at, (self.g.size * u64::from(self.g.fsize)).saturating_sub(at))?;
         }
-        self.write_primary(true)?;
+        self.write_primary(Primary::Unfinished)?;
         self.dev.flush()?;
         wipe::old_superblocks(self.dev, self.sb.location, self.g.format)?;
         wipe::recovery_record(self.dev)?;
@@ -147,19 +168,25 @@ impl Maker<'_> {
         self.write_summaries()?;
         self.write_recovery_record()?;
         if self.g.format == Format::Ufs1 && self.g.bsize == 65536 {
-            // Boot code finds this backup where UFS2 has its superblock, so its totals must be good.
+            // Boot code finds this backup where UFS2 has its superblock, so its totals must be
+            // right.
             self.write_copy(self.g.frag_to_byte(self.g.cgsblock(CgNo(0))))?;
         }
         self.dev.flush()?;
-        self.write_primary(false)?;
+        self.write_primary(Primary::Final)?;
         self.dev.flush()?;
         Ok(())
     }
 
-    /// Proves that the device is as long as it says, before anything of value is overwritten.
+    fn leaves_residue(&self) -> bool {
+        self.unused_space == UnusedSpace::Residue
+    }
+
+    /// Writes the last sector: an error shows that the device is shorter than it reports, before
+    /// anything is overwritten.
     fn touch_last_sector(&self, bytes: u64) -> Result<(), AdminError> {
         let mut sector = vec![0; self.dev.sector_size() as usize];
-        if self.residue {
+        if self.leaves_residue() {
             sector[OLD_FLAGS_OFFSET] = self.sb.f.old_flags;
         }
         let whole = bytes / sector.len() as u64;
@@ -167,24 +194,25 @@ impl Maker<'_> {
         Ok(self.dev.write_at(at, &sector)?)
     }
 
-    /// Writes the standard superblock, or the mark of an unfinished volume in its place.
-    fn write_primary(&self, unfinished: bool) -> Result<(), AdminError> {
+    /// Writes the standard superblock, or in its place the mark of an unfinished volume.
+    fn write_primary(&self, form: Primary) -> Result<(), AdminError> {
         let mut bytes = self.sb.encode();
         bytes.resize(SBLOCKSIZE, 0);
-        if unfinished {
+        if form == Primary::Unfinished {
             wire::put(&mut bytes, MAGIC_OFFSET, self.g.endian, FS_BAD_MAGIC);
         }
         Ok(self.dev.write_at(self.sb.location, &bytes)?)
     }
 
-    /// Writes the finished superblock as the copy at byte `at`.
+    /// Writes the final superblock as the copy at byte `at`.
     fn write_copy(&self, at: u64) -> Result<(), AdminError> {
         let mut copy = self.sb.clone();
         copy.location = at;
         Ok(self.dev.write_at(at, &copy.encode())?)
     }
 
-    /// Where inode blocks begin in the transfer buffer: behind the superblock copy and the group's block.
+    /// Offset of the inode blocks in the transfer buffer: after the superblock copy and the group's
+    /// block.
     fn inode_area(&self) -> usize {
         ((self.g.iblkno - self.g.sblkno) * self.g.fsize) as usize
     }
@@ -208,20 +236,20 @@ impl Maker<'_> {
         cg::rehash(&g, block);
         let numbered = match g.format {
             Format::Ufs2 => g.ipg.min(2 * g.inopb),
-            Format::Ufs1 if self.residue => 0,
+            Format::Ufs1 if self.leaves_residue() => 0,
             Format::Ufs1 => g.ipg.min(2 * g.inopb),
         };
         self.number_inodes(&mut buffer[inodes..], numbered);
         let at = g.frag_to_byte(start);
         self.dev.write_at(at, &buffer[..SBLOCKSIZE])?;
-        // A group of one inode block that ends with it has no room for the second.
+        // A group of one inode block that ends with it has no space for the second.
         let room = u64::from(g.cg_frags(CgNo(c)) - g.sblkno) * u64::from(g.fsize);
         let len = usize::try_from(room).unwrap_or(usize::MAX).min(buffer.len());
-        // With large blocks nothing lies between the superblock's end and the group's block.
+        // With large blocks the superblock copy ends where the group's block begins.
         Ok(self.dev.write_at(at + own as u64, &buffer[own..len])?)
     }
 
-    /// The superblock copy that goes to fragment `at`.
+    /// The superblock copy for fragment `at`.
     fn backup(&self, at: FragNo) -> Vec<u8> {
         let mut copy = self.sb.clone();
         copy.set_cstotal(self.initial);
@@ -229,7 +257,7 @@ impl Maker<'_> {
         copy.encode()
     }
 
-    /// Gives the first `count` inodes in `area` their generation numbers.
+    /// Sets the generation numbers of the first `count` inodes in `area`.
     fn number_inodes(&mut self, area: &mut [u8], count: u32) {
         let (size, at) = match self.g.format {
             Format::Ufs1 => (128, 108),
@@ -240,7 +268,8 @@ impl Maker<'_> {
         }
     }
 
-    /// UFS1 knows no uninitialised inodes: writes those beyond the first two blocks.
+    /// Writes the inodes beyond the first two blocks of a UFS1 group; UFS1 has no uninitialised
+    /// inodes.
     fn write_remaining_inodes(&mut self, c: u32, buffer: &mut [u8]) -> Result<(), AdminError> {
         let g = self.g;
         let blocks = g.ipg / g.inopb;
@@ -256,9 +285,9 @@ impl Maker<'_> {
             self.number_inodes(bytes, count * g.inopb);
             let at = g.cgimin(CgNo(c)).plus(u64::from(first) * u64::from(g.frag));
             self.dev.write_at(g.frag_to_byte(at), bytes)?;
-            if self.residue {
-                // FreeBSD fills its buffer's first inode block again and again; the next group starts
-                // with it.
+            if self.leaves_residue() {
+                // FreeBSD fills its buffer's first inode block again and again; the next group
+                // starts with its content.
                 let from = bytes.len() - bsize;
                 let to = self.inode_area();
                 buffer[to..to + bsize].copy_from_slice(&bytes[from..]);
@@ -267,41 +296,42 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Writes the root and `.snap`: their chunks, and their inodes into `inodes`, the first block of group 0.
-    /// `tail` is what the buffer of inode blocks held last.
+    /// Writes the root and `.snap`: their directory blocks, and their inodes into `inodes`, the
+    /// first inode block of group 0. `tail` is the last content of the buffer of inode blocks.
     fn write_directories(&self, mut inodes: Vec<u8>, tail: &[u8]) -> Result<(), AdminError> {
         let g = &self.g;
         let (root, snap) = self.groups.dirs;
-        let before = match self.opts.generation {
-            Generation::Freebsd10 => {
+        let before = match self.opts.release {
+            Release::Freebsd10 => {
                 let mut copy = self.backup(g.cgsblock(CgNo(0)));
                 copy.resize(copy.len().max(g.fsize as usize), 0);
                 copy
             }
             _ => tail.to_vec(),
         };
-        self.write_chunk(root, &tree::root_chunk(g, snap.is_some()), &before)?;
+        self.write_dirblk(root, &rootdir::root_dirblk(g, snap.is_some()), &before)?;
         let opts = NewfsOptions { no_snap: snap.is_none(), ..self.opts.clone() };
-        self.put_inode(&mut inodes, Ino::ROOT, &tree::root_inode(g, &opts, self.now, root));
+        self.put_inode(&mut inodes, Ino::ROOT, &rootdir::root_inode(g, &opts, self.now, root));
         if let Some(snap) = snap {
-            let before = match self.opts.generation {
-                Generation::Freebsd10 => &inodes,
+            let before = match self.opts.release {
+                Release::Freebsd10 => &inodes,
                 _ => tail,
             };
-            self.write_chunk(snap, &tree::snap_chunk(g), before)?;
-            let inode = tree::snap_inode(g, self.opts, self.now, snap);
-            self.put_inode(&mut inodes, tree::SNAP_INO, &inode);
+            self.write_dirblk(snap, &rootdir::snap_dirblk(g), before)?;
+            let inode = rootdir::snap_inode(g, self.opts, self.now, snap);
+            self.put_inode(&mut inodes, rootdir::SNAP_INO, &inode);
         }
         Ok(self.dev.write_at(g.frag_to_byte(g.cgimin(CgNo(0))), &inodes)?)
     }
 
-    /// Writes a directory of one chunk into fragment `at`; behind it `residue` of FreeBSD's buffer, or zeros.
-    fn write_chunk(&self, at: u32, chunk: &[u8], residue: &[u8]) -> Result<(), AdminError> {
+    /// Writes a directory of one directory block to fragment `at`, followed by `residue` of
+    /// FreeBSD's buffer or by zeros.
+    fn write_dirblk(&self, at: u32, dirblk: &[u8], residue: &[u8]) -> Result<(), AdminError> {
         let mut frag = vec![0; self.g.fsize as usize];
-        if self.residue && self.opts.generation != Generation::Freebsd4 {
+        if self.leaves_residue() && self.opts.release != Release::Freebsd4 {
             frag.copy_from_slice(&residue[..self.g.fsize as usize]);
         }
-        frag[..chunk.len()].copy_from_slice(chunk);
+        frag[..dirblk.len()].copy_from_slice(dirblk);
         Ok(self.dev.write_at(self.g.frag_to_byte(FragNo(at.into())), &frag)?)
     }
 

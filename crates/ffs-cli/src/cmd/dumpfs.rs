@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use ffs_admin::AdminError;
-use ffs_admin::dumpfs::Dump;
+use ffs_admin::dumpfs::{Dump, Scope};
 
 use super::Doc;
 use crate::bsd;
@@ -83,14 +83,15 @@ fn show_image(
     let dump = dump.map_err(fail)?;
     // What goes wrong while writing is mostly the reader going away.
     let mut guard = Guard { out, error: None };
+    let scope = if args.superblock { Scope::Superblock } else { Scope::All };
     let result = if args.json {
-        dump.write_json(&mut guard, args.superblock)
+        dump.write_json(&mut guard, scope)
     } else if args.free {
         dump.write_free(&mut guard)
     } else if args.command || args.label {
         Ok(())
     } else {
-        dump.write_text(&mut guard, args.superblock)
+        dump.write_text(&mut guard, scope)
     };
     if let Some(error) = guard.error {
         return Err(error.into());

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use ffs_admin::counted;
-use ffs_admin::newfs::{self, Generation, NewfsOptions, NewfsReport, Optim};
+use ffs_admin::newfs::{self, NewfsOptions, NewfsReport, Optim, Release};
 use ffs_device::{BlockDevice, FileDevice, OpenOptions, SplitMix64, SystemClock, partition};
 use ffs_ondisk::{Endian, Format};
 use serde::Serialize;
@@ -192,10 +192,10 @@ impl How {
     /// The options of newfs these stand for.
     pub(crate) fn options(&self) -> NewfsOptions {
         NewfsOptions {
-            generation: match self.generation {
-                GenerationArg::Freebsd4 => Generation::Freebsd4,
-                GenerationArg::Freebsd10 => Generation::Freebsd10,
-                GenerationArg::Today => Generation::Today,
+            release: match self.generation {
+                GenerationArg::Freebsd4 => Release::Freebsd4,
+                GenerationArg::Freebsd10 => Release::Freebsd10,
+                GenerationArg::Today => Release::Current,
             },
             endian: match self.endian {
                 EndianArg::Little => Endian::Little,

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use ffs_admin::newfs::{Generation, NewfsOptions, newfs};
+use ffs_admin::newfs::{NewfsOptions, Release, newfs};
 use ffs_core::{
     AllocPolicy, Atime, Cred, DirPref, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, Vnode,
     WriteMode,
@@ -90,7 +90,7 @@ fn age(preset: &VolumePreset, seed: u64) -> Result<Store, String> {
     let disk = Arc::new(SimDisk::timeless(Store::new(preset.size_mb << 20)));
     let clock = Arc::new(ManualClock::new(Timestamp::new(EPOCH - 365 * 86_400, 0)));
     let options = NewfsOptions {
-        generation: Generation::Freebsd4,
+        release: Release::Freebsd4,
         format: Some(Format::Ufs1),
         bsize: Some(preset.block),
         fsize: Some(preset.fragment),

@@ -1,20 +1,21 @@
-//! Groups as FreeBSD 4 cut them: cylinders of 2 MiB, inodes by the data they leave
-//! (`spec/on-disk-format.md` §17.2).
+//! Sizes of the cylinder groups in FreeBSD 4: cylinders of 2 MiB, and inodes by the space left for
+//! data (`spec/on-disk-format.md` §17.2).
 
-use super::cut::Cut;
+use super::basesizes::BaseSizes;
+use super::groupsize::GroupSize;
 use super::options::NewfsOptions;
-use super::plan::Frame;
 use crate::AdminError;
 
 /// Sectors of a "cylinder": one track of 4096 sectors.
 const SECTORS_PER_CYLINDER: u64 = 4096;
-/// Header bytes of a group in that age, `CGSIZE`'s constant less the 4 every age adds.
+/// Header bytes of a group in FreeBSD 4: the constant of `CGSIZE` less the 4 that every release
+/// adds.
 const HEADER: u64 = 172;
-/// The count of inodes in a group is 16 bits wide.
+/// Limit on the inodes of a group: the count is 16 bits wide.
 const MAXIPG: u64 = 0x7fff;
 
-/// Cuts groups of as many cylinders as fit, or of those asked for.
-pub(super) fn cut(f: &Frame, opts: &NewfsOptions) -> Result<Cut, AdminError> {
+/// Makes groups of as many cylinders as fit, or of the number in the options.
+pub(super) fn size_groups(f: &BaseSizes, opts: &NewfsOptions) -> Result<GroupSize, AdminError> {
     let frags_per_cylinder = SECTORS_PER_CYLINDER * 512 / f.fsize;
     let density = opts.density.map_or(u64::from(opts.frags_per_inode()) * f.fsize, u64::from);
     let cylinders = f.size.div_ceil(frags_per_cylinder).max(1);
@@ -34,29 +35,30 @@ pub(super) fn cut(f: &Frame, opts: &NewfsOptions) -> Result<Cut, AdminError> {
     let mut size = f.size;
     let need = f.metadata_frags(ipg);
     if (1..need).contains(&(size % fpg)) {
-        // A last group without room for its metadata is given up.
+        // A last group without space for its metadata is dropped.
         size -= size % fpg;
     }
     if size < need || fpg < need {
         let bytes = f.size * f.fsize;
         return Err(AdminError::Size(format!("{bytes} bytes are too few for one cylinder group")));
     }
-    Ok(Cut { size, density, fpg, ipg })
+    Ok(GroupSize { size, density, fpg, ipg })
 }
 
-/// Inodes of a group of `cpg` cylinders: one for every `density` bytes that are not inodes themselves.
-fn inodes_per_group(f: &Frame, density: u64, cylinders: u64, cpg: u64) -> u64 {
+/// Inodes of a group of `cpg` cylinders: one for every `density` bytes that are not inodes.
+fn inodes_per_group(f: &BaseSizes, density: u64, cylinders: u64, cpg: u64) -> u64 {
     let ncg = cylinders.div_ceil(cpg);
     let sectors = f.size * (f.fsize / 512);
     let group_bytes = cpg * SECTORS_PER_CYLINDER * 512;
     let mut ipg = 0;
-    // More inodes leave less data, which wants fewer inodes: ten rounds settle or come close enough.
+    // More inodes leave less data, which requires fewer inodes: ten steps converge or come close
+    // enough.
     for _ in 0..10 {
         let used = (f.iblkno + f.inode_frags(ipg)) * f.fsize;
         let wanted = u128::from(group_bytes.saturating_sub(used) / density);
         let share = wanted * u128::from(sectors) / u128::from(ncg);
         let share = share / u128::from(SECTORS_PER_CYLINDER) / u128::from(cpg);
-        // Far more than fit in any group is as good as exactly that many.
+        // More inodes than fit into any group need not be distinguished.
         let share = u64::try_from(share).unwrap_or(u64::MAX).clamp(1, 1 << 40);
         let next = share.next_multiple_of(f.inopb);
         if next == ipg {

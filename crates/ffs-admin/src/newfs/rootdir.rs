@@ -4,27 +4,27 @@ use ffs_ondisk::dir::{self, DirFormat, Record};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{Dinode, FileType, Format, Geometry, Ino, Timespec};
 
-use super::options::{Generation, NewfsOptions};
+use super::options::{NewfsOptions, Release};
 
 /// Inode of `.snap`.
 pub(super) const SNAP_INO: Ino = Ino(3);
 /// Permissions of the root.
 const ROOT_MODE: u16 = 0o755;
-/// Permissions of `.snap`: the operators make snapshots.
+/// Permissions of `.snap`: operators make snapshots.
 const SNAP_MODE: u16 = 0o775;
 
-/// The only chunk of the root directory.
-pub(super) fn root_chunk(g: &Geometry, with_snap: bool) -> [u8; DIRBLKSIZ] {
+/// The only directory block of the root.
+pub(super) fn root_dirblk(g: &Geometry, with_snap: bool) -> [u8; DIRBLKSIZ] {
     let names = [(Ino::ROOT, &b"."[..]), (Ino::ROOT, b".."), (SNAP_INO, b".snap")];
-    chunk(g, &names[..if with_snap { 3 } else { 2 }])
+    dirblk(g, &names[..if with_snap { 3 } else { 2 }])
 }
 
-/// The only chunk of `.snap`.
-pub(super) fn snap_chunk(g: &Geometry) -> [u8; DIRBLKSIZ] {
-    chunk(g, &[(SNAP_INO, b"."), (Ino::ROOT, b"..")])
+/// The only directory block of `.snap`.
+pub(super) fn snap_dirblk(g: &Geometry) -> [u8; DIRBLKSIZ] {
+    dirblk(g, &[(SNAP_INO, b"."), (Ino::ROOT, b"..")])
 }
 
-fn chunk(g: &Geometry, names: &[(Ino, &[u8])]) -> [u8; DIRBLKSIZ] {
+fn dirblk(g: &Geometry, names: &[(Ino, &[u8])]) -> [u8; DIRBLKSIZ] {
     let mut bytes = [0; DIRBLKSIZ];
     let mut off = 0;
     for (i, (ino, name)) in names.iter().enumerate() {
@@ -47,8 +47,8 @@ pub(super) fn root_inode(g: &Geometry, opts: &NewfsOptions, now: i64, at: u32) -
 pub(super) fn snap_inode(g: &Geometry, opts: &NewfsOptions, now: i64, at: u32) -> Dinode {
     Dinode {
         gid: opts.operator_gid,
-        // How deep below the root, which newer kernels keep for directory placement.
-        freelink: u32::from(opts.generation == Generation::Today),
+        // The depth below the root, which newer kernels keep for directory placement.
+        freelink: u32::from(opts.release == Release::Current),
         ..directory(g, now, at, SNAP_MODE, 2)
     }
 }

@@ -1,24 +1,24 @@
-//! The numbers newfs makes inodes hard to guess with.
+//! Inode generation numbers (`di_gen`).
 
 use ffs_device::Rng;
 
-/// Where generation numbers come from.
-pub(super) enum Numbers<'a> {
+/// Source of generation numbers.
+pub(super) enum GenNumbers<'a> {
     /// `-R`: 1, 2, 3, ...
     Counted(u32),
-    /// Random ones.
-    Drawn(&'a dyn Rng),
+    /// Random numbers.
+    Random(&'a dyn Rng),
 }
 
-impl Numbers<'_> {
-    /// The next number; never 0, which means "no generation yet".
+impl GenNumbers<'_> {
+    /// The next number; never 0, because 0 means that the inode has no generation yet.
     pub(super) fn next(&mut self) -> u32 {
         match self {
-            Numbers::Counted(last) => {
+            GenNumbers::Counted(last) => {
                 *last = last.wrapping_add(1);
                 *last
             }
-            Numbers::Drawn(rng) => loop {
+            GenNumbers::Random(rng) => loop {
                 let n = rng.next_u32();
                 if n != 0 {
                     return n;

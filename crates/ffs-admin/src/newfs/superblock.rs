@@ -1,17 +1,16 @@
-//! The superblock of a fresh volume, field by field
-//! (`spec/on-disk-format.md` §3, §17.1 step 6 and 7).
+//! The fields of a new superblock (`spec/on-disk-format.md` §3, §17.1 steps 6 and 7).
 
 use ffs_ondisk::superblock::{CkHash, FS_UFS1_MAGIC, FS_UFS2_MAGIC, FsFlags, SbFields};
 use ffs_ondisk::{Csum, Error, Format, Superblock, sbcheck};
 
-use super::options::{Generation, NewfsOptions};
+use super::options::{NewfsOptions, Release};
 use super::plan::Plan;
 use crate::AdminError;
 
-/// The real flags are in `flags`.
+/// Flag in `fs_old_flags`: the flags are in `fs_flags`.
 const FS_FLAGS_UPDATED: u8 = 0x80;
 
-/// The superblock of `plan`, its totals not yet set: made at `now` (seconds), with `id` as the second
+/// The superblock of `plan` without its totals, with the time `now` (seconds); `id` is the second
 /// half of the file system's id.
 ///
 /// # Errors
@@ -24,9 +23,9 @@ pub(super) fn superblock(
 ) -> Result<Superblock, AdminError> {
     let mut f = common(plan, opts).ok_or_else(|| too_large(plan))?;
     f.time = now;
-    // The id keeps the low half of the time, as it always did.
+    // The first half of the id is the low half of the time, as in BSD.
     f.id = [now as i32, id as i32];
-    if opts.generation == Generation::Today {
+    if opts.release == Release::Current {
         f.sblockactualloc = f.sblockloc;
     }
     match plan.format {
@@ -40,7 +39,7 @@ pub(super) fn superblock(
     Ok(sb)
 }
 
-/// What [`sbcheck`] has against the finished superblock, said as newfs' error.
+/// The newfs error for a superblock that [`sbcheck`] refuses.
 pub(super) fn refused(e: Error) -> AdminError {
     match e {
         Error::Corrupt(c) => AdminError::Size(format!(
@@ -58,7 +57,7 @@ fn too_large(plan: &Plan) -> AdminError {
     ))
 }
 
-/// Fields both formats have. `None` if a number does not fit.
+/// The fields of both formats. `None` if a number does not fit.
 fn common(plan: &Plan, opts: &NewfsOptions) -> Option<SbFields> {
     let log2 = |v: u32| v.trailing_zeros() as i32;
     let (bsize, fsize) = (plan.bsize as i32, plan.fsize as i32);
@@ -121,7 +120,8 @@ fn flags(opts: &NewfsOptions) -> FsFlags {
     wanted.fold(FsFlags::empty(), FsFlags::union)
 }
 
-/// The fields of UFS1's own, with one "cylinder" per group. `None` if a number does not fit in its 32 bits.
+/// The fields of UFS1 alone, with one "cylinder" per group. `None` if a number does not fit in 32
+/// bits.
 fn ufs1(f: &mut SbFields, plan: &Plan) -> Option<()> {
     f.magic = FS_UFS1_MAGIC;
     f.old_cgmask = -1;
@@ -145,13 +145,13 @@ fn ufs1(f: &mut SbFields, plan: &Plan) -> Option<()> {
 
 fn ufs2(f: &mut SbFields, opts: &NewfsOptions) {
     f.magic = FS_UFS2_MAGIC;
-    if opts.generation == Generation::Today {
+    if opts.release == Release::Current {
         f.flags |= FsFlags::METACKHASH.bits();
         f.metackhash = CkHash::all().bits();
     }
 }
 
-/// The totals newfs writes into the backup superblocks: those before the root directory is made.
+/// The totals in the backup superblocks: those before the root directory is made.
 pub(super) fn initial_totals(plan: &Plan) -> Csum {
     let wide = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
     let frag = u64::from(plan.frag);

@@ -2,9 +2,9 @@ use super::*;
 use crate::newfs::plan;
 use proptest::prelude::*;
 
-/// The groups found by trying, one step after the other, as newfs does.
-fn by_trying(f: &Frame, opts: &NewfsOptions, wanted: u64) -> Option<(u64, u64, u64)> {
-    let (header, spare) = if opts.generation == Generation::Today { (168, 8) } else { (176, 0) };
+/// The groups found by trying one size after another, as newfs does.
+fn by_trying(f: &BaseSizes, opts: &NewfsOptions, wanted: u64) -> Option<(u64, u64, u64)> {
+    let (header, spare) = if opts.release == Release::Current { (168, 8) } else { (176, 0) };
     let room = f.bsize - spare;
     let cg = |fpg, ipg| f.cg_bytes(header, f.cylinders(), fpg, ipg);
     let min_fpi = 1 + f.size / ((1u64 << 32) - f.inopb);
@@ -50,7 +50,7 @@ fn any_frame() -> impl Strategy<Value = (NewfsOptions, (u32, u32), u64)> {
     (12u32..=16, 0u32..=3, density, max_group, bytes, any::<[bool; 2]>()).prop_map(
         |(b, frag, density, max_group, bytes, [ufs1, today])| {
             let opts = NewfsOptions {
-                generation: if today { Generation::Today } else { Generation::Freebsd10 },
+                release: if today { Release::Current } else { Release::Freebsd10 },
                 format: Some(if ufs1 { Format::Ufs1 } else { Format::Ufs2 }),
                 density,
                 max_group,
@@ -65,14 +65,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
     fn the_groups_are_those_that_trying_finds((opts, sizes, bytes) in any_frame()) {
-        let f = Frame::new(&opts, sizes, bytes, 512, &mut Vec::new()).unwrap();
-        let found = cut(&f, &opts, sizes.1, &mut Vec::new()).ok().flatten();
+        let f = BaseSizes::new(&opts, sizes, bytes, 512, &mut Vec::new()).unwrap();
+        let found = size_groups(&f, &opts, sizes.1, &mut Vec::new()).ok().flatten();
         let found = found.map(|c| (c.density, c.fpg, c.ipg));
         prop_assert_eq!(found, by_trying(&f, &opts, f.fsize));
     }
 }
 
-/// Two thousand plans, each of which trying would take four million steps to find.
+/// Two thousand plans, each of which would take four million steps to find by trying.
 #[test]
 fn a_nonsensical_density_takes_no_longer_than_a_sensible_one() {
     for n in 0..2000 {
