@@ -190,7 +190,7 @@ fn tree_there(top: &Path, dir: &Path, all: &mut Vec<(PathBuf, Shape, Vec<u8>)>) 
 
 #[test]
 fn a_volume_answers_as_the_host_does() {
-    let seed = ffs_testkit::env::number("FFS_SEED").unwrap_or(1);
+    let seed = ffs_testkit::envvar::number("FFS_SEED").unwrap_or(1);
     println!("FFS_SEED={seed}");
     // The modes of new files on the host: 0644 and 0755.
     rustix::process::umask(rustix::fs::Mode::from(0o022));

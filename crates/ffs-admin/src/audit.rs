@@ -1,4 +1,4 @@
-//! For tests: recomputes everything a fresh volume says about itself, from nothing but its maps and inodes.
+//! For tests: recomputes the counts of a new volume from its maps and inodes.
 
 use ffs_device::BlockDevice;
 use ffs_ondisk::dir::{self, DirFormat};
@@ -7,7 +7,7 @@ use ffs_ondisk::{Cg, CgNo, Csum, Dinode, FragNo, Geometry, Ino, Superblock, cg, 
 
 use crate::Volume;
 
-/// Panics unless the volume on `dev` is in order to the last count. Gives its geometry.
+/// Panics unless every count of the volume on `dev` is right. Returns its geometry.
 pub(crate) fn audit(dev: &dyn BlockDevice) -> Geometry {
     let vol = Volume::open(dev).unwrap();
     assert_eq!(vol.source, Source::Primary);
@@ -36,7 +36,8 @@ pub(crate) fn audit(dev: &dyn BlockDevice) -> Geometry {
     g
 }
 
-/// Checks run sums and cluster sums of the group block, the inodes against the map; gives the counts.
+/// Checks the run sums and cluster sums of a group's block, and the inodes against the map. Returns
+/// the counts.
 fn count_group(vol: &Volume<'_>, c: CgNo, block: &[u8]) -> Csum {
     let g = &vol.geo;
     let view = Cg::new(g, block);
@@ -44,14 +45,14 @@ fn count_group(vol: &Volume<'_>, c: CgNo, block: &[u8]) -> Csum {
     let mut cs = Csum::default();
     let mut frsum = [0u32; 8];
     let mut whole = Vec::new();
-    for chunk in frags.chunks(g.frag as usize) {
-        let free = chunk.len() == g.frag as usize && chunk.iter().all(|&b| b);
+    for dirblk in frags.chunks(g.frag as usize) {
+        let free = dirblk.len() == g.frag as usize && dirblk.iter().all(|&b| b);
         whole.push(free);
         if free {
             cs.nbfree += 1;
             continue;
         }
-        for run in chunk.split(|&b| !b).filter(|r| !r.is_empty()) {
+        for run in dirblk.split(|&b| !b).filter(|r| !r.is_empty()) {
             cs.nffree += run.len() as i64;
             frsum[run.len()] += 1;
         }
@@ -89,7 +90,8 @@ fn count_group(vol: &Volume<'_>, c: CgNo, block: &[u8]) -> Csum {
     cs
 }
 
-/// Metadata is used; everything else is free but for the directories, which their inodes vouch for.
+/// Checks that metadata is in use and all other fragments are free, except those of the
+/// directories.
 fn check_metadata(g: &Geometry, c: CgNo, frags: &[bool]) {
     let mut data_used = 0;
     for (i, &free) in frags.iter().enumerate() {
@@ -112,7 +114,7 @@ fn check_backup(vol: &Volume<'_>, c: CgNo) {
     assert_eq!(copy.differing_field(&vol.sb), None, "backup of group {c}");
 }
 
-/// The root holds what it should, and every directory is named once.
+/// Checks that the root contains the right names.
 fn check_directories(vol: &Volume<'_>, ndir: i64) {
     let names = list(vol, Ino::ROOT);
     let snap: Vec<(u32, String)> =
@@ -133,9 +135,9 @@ fn list(vol: &Volume<'_>, ino: Ino) -> Vec<(u32, String)> {
     let inode = dinode::check(g, ino, raw).unwrap();
     assert_eq!(inode.size, 512);
     assert!(g.run_problem(FragNo(inode.db[0] as u64), 1).is_none());
-    let mut chunk = vec![0; 512];
-    vol.read(FragNo(inode.db[0] as u64), &mut chunk).unwrap();
-    dir::records(DirFormat::of(g), &chunk)
+    let mut dirblk = vec![0; 512];
+    vol.read(FragNo(inode.db[0] as u64), &mut dirblk).unwrap();
+    dir::records(DirFormat::of(g), &dirblk)
         .map(|r| r.unwrap())
         .map(|r| (r.ino, String::from_utf8(r.name.to_vec()).unwrap()))
         .collect()

@@ -1,12 +1,12 @@
-//! Shows what a volume says about itself: BSD's `dumpfs`.
+//! Shows the parameters of a volume: BSD's `dumpfs`.
 //!
-//! **Purpose.** The superblock, the summaries and every cylinder group, as data ([`SuperblockDump`],
-//! [`GroupDump`]) and as text. It is for looking at damaged volumes too: whatever can be decoded is
-//! shown, what is wrong with it is said beside it, and nothing is ever written.
+//! **Purpose.** The superblock, the summaries and every cylinder group, as data
+//! ([`SuperblockDump`], [`GroupDump`]) and as text. It also shows damaged volumes: everything that
+//! can be decoded, together with its problems. It never writes.
 //!
 //! **Invariants.**
-//! 1. Groups are read, shown and forgotten one by one: memory does not grow with the volume.
-//! 2. A group that is not in order is shown with its problem; only the device's own errors end the listing.
+//! 1. Groups are read and shown one by one, so memory does not grow with the volume.
+//! 2. An invalid group is shown with its problem; only errors of the device end the listing.
 
 mod data;
 mod recreate;
@@ -37,19 +37,19 @@ pub enum Scope {
 
 /// A volume to show.
 pub struct Dump<'d> {
-    /// What its superblock says.
+    /// Its superblock.
     pub superblock: SuperblockDump,
     sb: Superblock,
-    /// Absent if the superblock is too damaged to find anything by.
+    /// `None` if the superblock is too damaged to find the groups.
     volume: Option<Volume<'d>>,
 }
 
 impl<'d> Dump<'d> {
-    /// Opens the volume on `dev`, by a backup superblock if need be, or as far as a damaged one can be
-    /// decoded.
+    /// Opens the volume on `dev`, if necessary by a backup superblock. Of a damaged superblock it
+    /// shows what can be decoded.
     ///
     /// # Errors
-    /// If there is nothing like a superblock, or the device's.
+    /// If there is no superblock; the device's.
     pub fn open(dev: &'d dyn BlockDevice) -> Result<Dump<'d>, AdminError> {
         match Volume::open(dev) {
             Ok(vol) => Ok(Self::of(vol)),
@@ -61,12 +61,12 @@ impl<'d> Dump<'d> {
     /// Opens the volume on `dev` by the superblock at byte `at`.
     ///
     /// # Errors
-    /// What is wrong with it, or the device's.
+    /// The problem of the superblock, or the device's.
     pub fn open_at(dev: &'d dyn BlockDevice, at: u64) -> Result<Dump<'d>, AdminError> {
         Ok(Self::of(Volume::open_at(dev, at)?))
     }
 
-    /// Shows a volume that is open already.
+    /// Shows a volume that is already open.
     #[must_use]
     pub fn of(vol: Volume<'d>) -> Dump<'d> {
         let mut superblock = SuperblockDump::of(&vol.sb);
@@ -75,7 +75,7 @@ impl<'d> Dump<'d> {
         Dump { superblock, sb: vol.sb.clone(), volume: Some(vol) }
     }
 
-    /// The first thing with a magic number, for its fields alone.
+    /// Shows the fields of the first superblock with a magic number, whatever its other content.
     fn damaged(dev: &'d dyn BlockDevice) -> Option<Dump<'d>> {
         let sb = SBLOCKSEARCH.into_iter().find_map(|at| {
             let mut bytes = vec![0; SBLOCKSIZE];
@@ -95,7 +95,7 @@ impl<'d> Dump<'d> {
         all.map(|(vol, c)| GroupDump::read(vol, c))
     }
 
-    /// The newfs command that would make such a volume.
+    /// The newfs command that makes such a volume.
     #[must_use]
     pub fn recreate(&self) -> Recreate {
         recreate::recreate(&self.sb)

@@ -1,35 +1,35 @@
-//! Why a tool could not do what it was asked.
+//! Errors of the tools.
 
 use std::io;
 use std::sync::Arc;
 
 use ffs_device::DeviceError;
 
-/// An error of one of the tools.
+/// An error of a tool.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdminError {
-    /// The device refused a transfer.
+    /// A transfer to or from the device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// What lies on the device breaks a rule of the format.
+    /// The content of the device breaks a rule of the format.
     #[error(transparent)]
     Format(#[from] ffs_ondisk::Error),
-    /// An option has a value that cannot be honoured: which option and why.
+    /// An option has an invalid value.
     #[error("{option}: {reason}")]
     Option {
-        /// The option as its user knows it, such as `-b`.
+        /// The option, such as `-b`.
         option: &'static str,
-        /// What is wrong with its value.
+        /// The reason.
         reason: String,
     },
-    /// The device or the size asked for cannot hold a file system: why.
+    /// The device or the requested size cannot hold a file system; the reason.
     #[error("{0}")]
     Size(String),
-    /// What was to be shown could not be written.
+    /// The output could not be written.
     #[error("cannot write the output: {}", ffs_device::host_words(.0))]
     Output(Arc<io::Error>),
-    /// The state of the volume forbids the change.
+    /// The state of the volume forbids the change; the reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -40,7 +40,7 @@ impl AdminError {
         AdminError::Output(Arc::new(error))
     }
 
-    /// A bad value of `option`.
+    /// An invalid value of `option`.
     pub fn option(option: &'static str, reason: impl Into<String>) -> AdminError {
         AdminError::Option { option, reason: reason.into() }
     }

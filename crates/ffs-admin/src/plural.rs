@@ -1,6 +1,7 @@
-//! Numbers in sentences.
+//! Numbers with nouns.
 
-/// `n` things, of which one is called `one`: "1 file", "2 files", "0 directories".
+/// `n` followed by the noun `one` in its singular or plural form: "1 file", "2 files", "0
+/// directories".
 #[must_use]
 pub fn counted(n: u64, one: &str) -> String {
     match (n, one.strip_suffix('y')) {

@@ -1,13 +1,13 @@
 //! Changes parameters of an existing file system: BSD's `tunefs` (`spec/allocation.md` §7).
 //!
-//! **Purpose.** [`tunefs`] changes what the superblock says about policy, never where anything lies;
+//! **Purpose.** [`tunefs`] changes parameters of policy in the superblock, never the layout;
 //! [`settings`] is the listing of `tunefs -p`.
 //!
 //! **Invariants.**
-//! 1. All changes asked for are checked before the first is written: either all are made or none.
-//! 2. Only the fields concerned and the check hash of the superblock change; every other byte stays.
-//! 3. Nothing that was unsafe to begin with becomes mountable: disabling the journal of a dirty volume
-//!    demands a check.
+//! 1. All requested changes are checked before the first write: either all are made or none.
+//! 2. Only the fields concerned and the check hash of the superblock change.
+//! 3. No unsafe volume becomes mountable: after the journal of a dirty volume is disabled, the
+//!    volume requires a check.
 //!
 //! References: `spec/allocation.md` §7, `spec/on-disk-format.md` §3 and §14.
 
@@ -26,7 +26,7 @@ use serde::Serialize;
 use crate::newfs::{MINFREE, Optim, label_problem};
 use crate::{AdminError, Volume};
 
-/// What is to be changed; `None` leaves a setting alone.
+/// Requested changes; `None` leaves a setting unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunefsOptions {
     /// `-A`: write every backup superblock too.
@@ -66,7 +66,7 @@ pub struct TunefsOptions {
 pub struct Setting {
     /// The flag that changes it, such as `-m`.
     pub flag: &'static str,
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// Its value.
     pub value: String,
@@ -80,12 +80,12 @@ impl fmt::Display for Setting {
     }
 }
 
-/// A setting that was asked to be changed.
+/// A requested change of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// The flag that asked.
+    /// The flag that changes it.
     pub flag: &'static str,
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
     /// Its value before.
     pub from: String,
@@ -104,19 +104,19 @@ impl fmt::Display for Change {
     }
 }
 
-/// What was done.
+/// Result of [`tunefs`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TunefsReport {
-    /// Every setting that was asked for, also those that had the value already.
+    /// Every requested setting, including those that had the value already.
     pub changes: Vec<Change>,
-    /// What the user should know, in sentences.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
 const ENABLED: &str = "enabled";
 const DISABLED: &str = "disabled";
 
-/// The settings that are one bit of the flags: tunefs' letter, name, bit.
+/// The settings that are one bit of the flags: letter, name, bit.
 const FLAG_SETTINGS: [(&str, &str, FsFlags); 7] = [
     ("-a", "POSIX.1e ACLs", FsFlags::ACLS),
     ("-N", "NFSv4 ACLs", FsFlags::NFS4ACLS),
@@ -162,7 +162,7 @@ struct Value {
     get: fn(&Superblock) -> i64,
     set: fn(&mut Superblock, u32),
     wanted: fn(&TunefsOptions) -> Option<u32>,
-    /// Whether volumes from before FreeBSD 5 have it.
+    /// Whether the superblocks from before FreeBSD 5 have it.
     old: bool,
 }
 
@@ -233,18 +233,19 @@ fn optim_name(code: i32) -> &'static str {
     }
 }
 
-/// Changes the volume on `dev` as `opts` say. The caller makes sure that it is not mounted.
+/// Changes the volume on `dev` according to `opts`. The caller ensures that it is not mounted.
 ///
-/// # Errors [`AdminError::Option`] for a value out of range and [`AdminError::Refused`] for a change the
-/// volume does not allow, with nothing written; what is wrong with the volume; the device's.
+/// # Errors
+/// [`AdminError::Option`] for a value out of range and [`AdminError::Refused`] for a change that
+/// the volume does not allow, both before any write; the problem of the volume; the device's.
 pub fn tunefs(dev: &dyn BlockDevice, opts: &TunefsOptions) -> Result<TunefsReport, AdminError> {
     let mut vol = Volume::open(dev)?;
     if vol.source != Source::Primary {
         return Err(AdminError::Refused("the superblock is damaged: run fsck first".into()));
     }
     let mut report = TunefsReport::default();
-    let asked = asked_for(opts);
-    if asked.is_empty() && !opts.all_copies {
+    let wanted = requested(opts);
+    if wanted.is_empty() && !opts.all_copies {
         return Ok(report);
     }
     let before = settings(&vol.sb);
@@ -259,7 +260,7 @@ pub fn tunefs(dev: &dyn BlockDevice, opts: &TunefsOptions) -> Result<TunefsRepor
         _ => None,
     };
     for (old, new) in before.into_iter().zip(settings(&vol.sb)) {
-        if asked.contains(&old.flag) {
+        if wanted.contains(&old.flag) {
             let Setting { flag, name, value } = old;
             report.changes.push(Change { flag, name, from: value, to: new.value });
         }
@@ -273,8 +274,8 @@ fn before_had(before: &[Setting], flag: &str) -> bool {
     before.iter().any(|s| s.flag == flag && s.value == ENABLED)
 }
 
-/// The flags of every setting in `opts`.
-fn asked_for(opts: &TunefsOptions) -> Vec<&'static str> {
+/// The flags of all requested settings.
+fn requested(opts: &TunefsOptions) -> Vec<&'static str> {
     let values = VALUES.iter().filter(|v| (v.wanted)(opts).is_some()).map(|v| v.flag);
     let flags = wanted_flags(opts).into_iter().filter(|(_, want)| want.is_some());
     let flags = flags.map(|((flag, _, _), _)| flag);
@@ -307,7 +308,7 @@ fn set_values(vol: &mut Volume<'_>, opts: &TunefsOptions) -> Result<(), AdminErr
         }
         needs_new_superblock(&vol.sb, value.flag, value.old)?;
         if value.flag == "-k" {
-            // Whole blocks, and never more than half a group.
+            // Whole blocks, and at most half a group.
             wanted = wanted.min(vol.geo.fpg / 2);
             wanted -= wanted % vol.geo.frag;
         }
@@ -316,7 +317,7 @@ fn set_values(vol: &mut Volume<'_>, opts: &TunefsOptions) -> Result<(), AdminErr
     Ok(())
 }
 
-/// Volumes from before FreeBSD 5 have no place for most settings (`spec/on-disk-format.md` §3.4).
+/// Refuses a setting that superblocks from before FreeBSD 5 lack (`spec/on-disk-format.md` §3.4).
 fn needs_new_superblock(sb: &Superblock, flag: &str, old: bool) -> Result<(), AdminError> {
     if old || !sb.old_layout {
         return Ok(());
@@ -344,7 +345,8 @@ fn set_flags(sb: &mut Superblock, opts: &TunefsOptions) -> Result<(), AdminError
         needs_new_superblock(sb, flag, !want || bit.bits() < 0x80)?;
         flags.set(bit, want);
         if bit == FsFlags::DOSOFTDEP {
-            // Whatever a mount that was cut off meant to restore.
+            // A mount that ended by a crash leaves this mark in order to restore the flag; an
+            // explicit setting overrides it.
             flags.remove(FsFlags::SOFTDEP_TEMPORARY);
         }
     }
@@ -365,7 +367,7 @@ fn set_flags(sb: &mut Superblock, opts: &TunefsOptions) -> Result<(), AdminError
     Ok(())
 }
 
-/// Says when the space kept free and what is optimised do not go together.
+/// Adds a note if `minfree` and the optimisation preference contradict each other.
 fn advise(sb: &Superblock, opts: &TunefsOptions, notes: &mut Vec<String>) {
     if opts.minfree.is_none() && opts.optim.is_none() {
         return;
@@ -381,8 +383,8 @@ fn advise(sb: &Superblock, opts: &TunefsOptions, notes: &mut Vec<String>) {
     }
 }
 
-/// Writes what has changed: the superblock, then its copies, then the journal's inode. In between each
-/// state is one that any system handles.
+/// Writes the superblock, then its copies, then the journal's inode. Every system handles each
+/// state in between.
 fn write(
     vol: &Volume<'_>,
     opts: &TunefsOptions,

@@ -1,11 +1,11 @@
-//! An unmounted volume: its superblock, validated, and the few transfers every tool needs.
+//! An unmounted volume: its validated superblock, and the transfers that all tools need.
 //!
 //! **Invariants.**
-//! 1. [`Volume::geo`] comes from a superblock that passed [`ffs_ondisk::sbcheck`], bounded by the
-//!    device's size: every address computed from it lies on the device.
-//! 2. The summary area is written before the superblock (`spec/on-disk-format.md` §3.4): if the
-//!    former fails, the latter still says what it said.
-//! 3. No allocation is sized by the number of groups: the summary area is passed over in pieces.
+//! 1. [`Volume::geo`] comes from a superblock that passed [`ffs_ondisk::sbcheck`], which bounds it
+//!    by the device's size. Every address computed from it is on the device.
+//! 2. The summary area is written before the superblock (`spec/on-disk-format.md` §3.4). If the
+//!    former fails, the latter is unchanged.
+//! 3. No memory allocation depends on the number of groups: the summary area is read in pieces.
 
 use ffs_device::{BlockDevice, DeviceError};
 use ffs_ondisk::sbsearch::{self, Found, SearchError, Source, Warning};
@@ -16,21 +16,21 @@ use crate::AdminError;
 /// An unmounted volume on a device.
 pub struct Volume<'d> {
     dev: &'d dyn BlockDevice,
-    /// The superblock as found; changed by the caller, written by [`Volume::write_superblock`].
+    /// The superblock as found. The caller changes it; [`Volume::write_superblock`] writes it.
     pub sb: Superblock,
-    /// The constants that follow from it.
+    /// The geometry that follows from the superblock.
     pub geo: Geometry,
-    /// Which copy of the superblock was read.
+    /// The copy of the superblock that was read.
     pub source: Source,
-    /// What was odd about it.
+    /// Problems of the superblock.
     pub warnings: Vec<Warning>,
 }
 
 impl<'d> Volume<'d> {
-    /// Opens the volume on `dev`, by a backup superblock if need be: [`Volume::source`] tells.
+    /// Opens the volume on `dev`, if necessary by a backup superblock; see [`Volume::source`].
     ///
     /// # Errors
-    /// The device's, or what is wrong with the superblock.
+    /// The device's, or the problem of the superblock.
     pub fn open(dev: &'d dyn BlockDevice) -> Result<Volume<'d>, AdminError> {
         let found = sbsearch::find(|at, len| read_bytes(dev, at, len), Some(dev.len_bytes()));
         Ok(Self::with_superblock(dev, found.map_err(search_error)?))
@@ -39,13 +39,13 @@ impl<'d> Volume<'d> {
     /// Opens the volume on `dev` by the superblock at byte `at`.
     ///
     /// # Errors
-    /// The device's, or what is wrong with the superblock.
+    /// The device's, or the problem of the superblock.
     pub fn open_at(dev: &'d dyn BlockDevice, at: u64) -> Result<Volume<'d>, AdminError> {
         let found = sbsearch::at(|at, len| read_bytes(dev, at, len), at, Some(dev.len_bytes()));
         Ok(Self::with_superblock(dev, found.map_err(search_error)?))
     }
 
-    /// A volume whose superblock the caller found by other means.
+    /// A volume with a superblock that the caller has found.
     #[must_use]
     pub fn with_superblock(dev: &'d dyn BlockDevice, found: Found) -> Volume<'d> {
         let Found { sb, geometry, source, warnings, .. } = found;
@@ -131,7 +131,7 @@ impl<'d> Volume<'d> {
         Ok(self.dev.write_at(self.geo.frag_to_byte(self.geo.csaddr) + place, &bytes)?)
     }
 
-    /// Writes the superblock to its standard place, check hash included.
+    /// Writes the superblock to its standard location with its check hash.
     ///
     /// # Errors
     /// The device's.
@@ -150,7 +150,7 @@ impl<'d> Volume<'d> {
     }
 }
 
-/// The reader [`sbsearch`] wants.
+/// The read function for [`sbsearch`].
 fn read_bytes(dev: &dyn BlockDevice, at: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
     let mut bytes = vec![0; len];
     dev.read_at(at, &mut bytes)?;

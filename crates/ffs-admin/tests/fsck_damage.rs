@@ -1,4 +1,5 @@
-//! Random damage: never a panic, one run of `-y` converges, preen is all or nothing, bystanders keep their content.
+//! Random damage. The check never panics, one run of `-y` converges, preen repairs everything or
+//! nothing, and files that the damage did not touch keep their content.
 
 mod fsck_util;
 
@@ -16,16 +17,16 @@ use fsck_util::{Img, Item, KINDS};
 
 type Tree = std::collections::BTreeMap<String, Item>;
 
-/// What a mutation may have hurt.
+/// The objects that a mutation may affect.
 #[derive(Debug, Default)]
-struct Hurt {
+struct Affected {
     log: Vec<String>,
     inodes: BTreeSet<u32>,
-    /// Somewhere unknown: no promise about any file.
+    /// An unknown location: no assertion about any file.
     anything: bool,
 }
 
-/// One of XFS's ways to damage a field, or a plausible wrong value.
+/// One of the ways in which XFS's tests damage a field, or a plausible wrong value.
 fn damage_value(rng: &mut SplitMix64, old: &[u8]) -> Vec<u8> {
     let mut new = old.to_vec();
     let last = new.len() - 1;
@@ -43,39 +44,46 @@ fn damage_value(rng: &mut SplitMix64, old: &[u8]) -> Vec<u8> {
     new
 }
 
-fn hit(img: &Img, rng: &mut SplitMix64, at: u64, len: usize, hurt: &mut Hurt, what: String) {
+/// Bytes of the device.
+struct Bytes {
+    at: u64,
+    len: usize,
+}
+
+fn damage(img: &Img, rng: &mut SplitMix64, bytes: Bytes, affected: &mut Affected, what: String) {
+    let Bytes { at, len } = bytes;
     let old = img.read(at, len);
     let new = damage_value(rng, &old);
     img.write(at, &new);
-    hurt.log.push(format!("{what} at byte {at}: {old:x?} -> {new:x?}"));
+    affected.log.push(format!("{what} at byte {at}: {old:x?} -> {new:x?}"));
 }
 
-fn mutate(img: &Img, rng: &mut SplitMix64, tree: &Tree, hurt: &mut Hurt) {
+fn mutate(img: &Img, rng: &mut SplitMix64, tree: &Tree, affected: &mut Affected) {
     let items: Vec<(&String, &Item)> = tree.iter().collect();
     let (path, item) = pick(rng, &items);
     match rng.below(14) {
-        0 => mutate_superblock(img, rng, hurt),
-        1..=3 => mutate_group(img, rng, hurt),
-        4..=6 => mutate_inode(img, rng, path, item.ino, hurt),
+        0 => mutate_superblock(img, rng, affected),
+        1..=3 => mutate_group(img, rng, affected),
+        4..=6 => mutate_inode(img, rng, path, item.ino, affected),
         7 => {
-            // A pointer that someone else has too.
+            // A pointer that another inode has too.
             let (_, other) = pick(rng, &items);
             let stolen = img.inode(other.ino).db[rng.below(4) as usize];
             let slot = rng.below(12) as usize;
             img.edit(item.ino, |d| d.db[slot] = stolen);
-            hurt.log.push(format!("{path} db[{slot}] = {stolen}, of inode {}", other.ino));
-            hurt.inodes.insert(item.ino);
+            affected.log.push(format!("{path} db[{slot}] = {stolen}, of inode {}", other.ino));
+            affected.inodes.insert(item.ino);
         }
-        8 | 9 => mutate_directory(img, rng, path, item.ino, hurt),
-        10 => mutate_indirect(img, rng, path, item.ino, hurt),
+        8 | 9 => mutate_directory(img, rng, path, item.ino, affected),
+        10 => mutate_indirect(img, rng, path, item.ino, affected),
         11 => {
             let (a, b) = (img.inode_at(item.ino), img.inode_at(pick(rng, &items).1.ino));
             let size = img.g.format.dinode_size();
             let (x, y) = (img.read(a, size), img.read(b, size));
             img.write(a, &y);
             img.write(b, &x);
-            hurt.log.push(format!("inodes swapped: {path} with byte {b}"));
-            hurt.anything = true;
+            affected.log.push(format!("inodes swapped: {path} with byte {b}"));
+            affected.anything = true;
         }
         12 => {
             let at = rng.below(img.dev_len() - 512) & !511;
@@ -84,16 +92,16 @@ fn mutate(img: &Img, rng: &mut SplitMix64, tree: &Tree, hurt: &mut Hurt) {
                 rng.fill_bytes(&mut noise);
             }
             img.write(at, &noise);
-            hurt.log.push(format!("sector at byte {at} lost"));
-            hurt.anything = true;
+            affected.log.push(format!("sector at byte {at} lost"));
+            affected.anything = true;
         }
         _ => {
             let g = img.g;
             let c = rng.below(g.ncg.into()) as u32;
             let at = g.frag_to_byte(g.csaddr) + u64::from(c) * 16 + 4 * rng.below(4);
-            hit(img, rng, at, 4, hurt, format!("summary of group {c}"));
+            damage(img, rng, Bytes { at, len: 4 }, affected, format!("summary of group {c}"));
             let at = g.frag_to_byte(g.cgsblock(CgNo(c))) + rng.below(1376);
-            hit(img, rng, at, 1, hurt, format!("backup superblock {c}"));
+            damage(img, rng, Bytes { at, len: 1 }, affected, format!("backup superblock {c}"));
         }
     }
 }
@@ -102,11 +110,11 @@ fn pick<T: Copy>(rng: &mut SplitMix64, items: &[T]) -> T {
     items[rng.below(items.len() as u64) as usize]
 }
 
-fn mutate_superblock(img: &Img, rng: &mut SplitMix64, hurt: &mut Hurt) {
+fn mutate_superblock(img: &Img, rng: &mut SplitMix64, affected: &mut Affected) {
     let f = pick(rng, SbFields::FIELDS);
     let home = if img.g.format == Format::Ufs1 { 8192 } else { 65536 };
     let at = home + f.offset as u64;
-    hit(img, rng, at, f.size, hurt, format!("superblock {}", f.name));
+    damage(img, rng, Bytes { at, len: f.size }, affected, format!("superblock {}", f.name));
     if rng.one_in(2)
         && let Ok(mut sb) = Superblock::decode(&img.read(home, 8192), home)
     {
@@ -115,23 +123,23 @@ fn mutate_superblock(img: &Img, rng: &mut SplitMix64, hurt: &mut Hurt) {
     }
 }
 
-fn mutate_group(img: &Img, rng: &mut SplitMix64, hurt: &mut Hurt) {
+fn mutate_group(img: &Img, rng: &mut SplitMix64, affected: &mut Affected) {
     let c = rng.below(img.g.ncg.into()) as u32;
     if rng.one_in(3) {
         let at = img.group_at(c) + 168 + rng.below(u64::from(img.g.cgsize) - 180);
-        hit(img, rng, at, 8, hurt, format!("maps of group {c}"));
+        damage(img, rng, Bytes { at, len: 8 }, affected, format!("maps of group {c}"));
         img.edit_group(c, |_, _| {});
         return;
     }
     let f = pick(rng, CgFields::FIELDS);
     let at = img.group_at(c) + f.offset as u64;
-    hit(img, rng, at, f.size, hurt, format!("group {c} {}", f.name));
+    damage(img, rng, Bytes { at, len: f.size }, affected, format!("group {c} {}", f.name));
     if rng.one_in(2) {
         img.edit_group(c, |_, _| {});
     }
 }
 
-fn mutate_inode(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, hurt: &mut Hurt) {
+fn mutate_inode(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, affected: &mut Affected) {
     let fields = match img.g.format {
         Format::Ufs1 => Dinode1::FIELDS,
         Format::Ufs2 => Dinode2::FIELDS,
@@ -140,23 +148,29 @@ fn mutate_inode(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, hurt: &mu
     let part = rng.below(f.size as u64 / 8 + 1) * 8;
     let (off, len) = if f.size > 8 { (part.min(f.size as u64 - 8), 8) } else { (0, f.size) };
     let at = img.inode_at(ino) + f.offset as u64;
-    hit(img, rng, at + off, len, hurt, format!("inode {path} {}", f.name));
-    hurt.inodes.insert(ino);
+    damage(img, rng, Bytes { at: at + off, len }, affected, format!("inode {path} {}", f.name));
+    affected.inodes.insert(ino);
     if rng.one_in(2) {
         img.edit(ino, |_| {});
     }
 }
 
-fn mutate_directory(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, hurt: &mut Hurt) {
+fn mutate_directory(
+    img: &Img,
+    rng: &mut SplitMix64,
+    path: &str,
+    ino: u32,
+    affected: &mut Affected,
+) {
     let d = img.inode(ino);
     if d.is_dir() && img.g.run_problem(FragNo(d.db[0].max(0) as u64), 1).is_none() {
         let at = d.db[0] as u64 * u64::from(img.g.fsize) + rng.below(d.size.min(512));
-        hit(img, rng, at, 4, hurt, format!("directory {path}"));
-        hurt.inodes.insert(ino);
+        damage(img, rng, Bytes { at, len: 4 }, affected, format!("directory {path}"));
+        affected.inodes.insert(ino);
     }
 }
 
-fn mutate_indirect(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, hurt: &mut Hurt) {
+fn mutate_indirect(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, affected: &mut Affected) {
     let d = img.inode(ino);
     let sound = |p: i64| p > 0 && img.g.run_problem(FragNo(p as u64), img.g.frag).is_none();
     if d.mode >> 12 != 8 || !sound(d.ib[0]) {
@@ -170,8 +184,8 @@ fn mutate_indirect(img: &Img, rng: &mut SplitMix64, path: &str, ino: u32, hurt: 
         _ => rng.next_u64() as i64,
     };
     img.set_slot(d.ib[0], slot, to);
-    hurt.log.push(format!("indirect block of {path}: slot {slot} = {to}"));
-    hurt.inodes.insert(ino);
+    affected.log.push(format!("indirect block of {path}: slot {slot} = {to}"));
+    affected.inodes.insert(ino);
 }
 
 #[derive(Default, Debug)]
@@ -180,7 +194,7 @@ struct Tally {
     silent: u32,
     preened: u32,
     unusable: u32,
-    passes: u32,
+    rounds: u32,
     slowest: Duration,
 }
 
@@ -188,7 +202,7 @@ fn timed(img: &Img, options: FsckOptions, tally: &mut Tally) -> FsckReport {
     let start = Instant::now();
     let report = img.fsck(options);
     tally.slowest = tally.slowest.max(start.elapsed());
-    tally.passes = tally.passes.max(report.totals.rounds);
+    tally.rounds = tally.rounds.max(report.totals.rounds);
     report
 }
 
@@ -197,7 +211,12 @@ fn list(report: &FsckReport) -> String {
     format!("exit {} {:?}{lines}", report.exit_code, report.stopped)
 }
 
-fn judge(tree: &Tree, img: &Img, hurt: &Hurt, tally: &mut Tally) -> Result<(), String> {
+fn check_repairs(
+    tree: &Tree,
+    img: &Img,
+    affected: &Affected,
+    tally: &mut Tally,
+) -> Result<(), String> {
     let fail = |ok: bool, why: String| if ok { Ok(()) } else { Err(why) };
     tally.images += 1;
     let before = img.bytes();
@@ -220,7 +239,7 @@ fn judge(tree: &Tree, img: &Img, hurt: &Hurt, tally: &mut Tally) -> Result<(), S
     }
     if repair.exit_code == exit::SUPERBLOCK {
         tally.unusable += 1;
-        println!("unusable: {:?} {:?}", hurt.log, repair.stopped);
+        println!("unusable: {:?} {:?}", affected.log, repair.stopped);
         return fail(img.bytes() == before, "no superblock, but written".into());
     }
     fail(repair.exit_code == exit::OK && repair.clean, format!("-y: {}", list(&repair)))?;
@@ -228,22 +247,22 @@ fn judge(tree: &Tree, img: &Img, hurt: &Hurt, tally: &mut Tally) -> Result<(), S
     fail(again.is_silent(), format!("second run: {} after {}", list(&again), list(&repair)))?;
     let preen = timed(img, FsckOptions::preen(), tally);
     fail(preen.is_silent() && !preen.modified, format!("preen afterwards: {}", list(&preen)))?;
-    if hurt.anything {
+    if affected.anything {
         return Ok(());
     }
     for (path, item) in tree {
-        let file = item.mode >> 12 == 8 && item.size > 0 && !hurt.inodes.contains(&item.ino);
+        let file = item.mode >> 12 == 8 && item.size > 0 && !affected.inodes.contains(&item.ino);
         if !file {
             continue;
         }
         let d = img.inode(item.ino);
         let same = d.mode == item.mode && d.size == item.size && img.content(&d) == item.content;
-        fail(same, format!("{path} was not touched and has changed: {}", list(&repair)))?;
+        fail(same, format!("{path} was not damaged and has changed: {}", list(&repair)))?;
     }
     Ok(())
 }
 
-/// Damages copies of `good`, `rounds` times, by the numbers of `seed`.
+/// Damages copies of `good`, `rounds` times, with `seed`.
 fn campaign(name: &str, good: &Img, seed: u64, rounds: u64) {
     let tree = good.tree();
     let mut tally = Tally::default();
@@ -251,12 +270,12 @@ fn campaign(name: &str, good: &Img, seed: u64, rounds: u64) {
     for round in 0..rounds {
         let mut rng = SplitMix64::new(seed ^ (round << 8));
         let img = good.copy();
-        let mut hurt = Hurt::default();
+        let mut affected = Affected::default();
         for _ in 0..rng.between(1, setting("FFS_DAMAGE_HITS", 3)) {
-            mutate(&img, &mut rng, &tree, &mut hurt);
+            mutate(&img, &mut rng, &tree, &mut affected);
         }
-        if let Err(why) = judge(&tree, &img, &hurt, &mut tally) {
-            failures.push(format!("{name} seed {seed} round {round}: {:#?}\n{why}", hurt.log));
+        if let Err(why) = check_repairs(&tree, &img, &affected, &mut tally) {
+            failures.push(format!("{name} seed {seed} round {round}: {:#?}\n{why}", affected.log));
         }
     }
     println!("{name} seed {seed}: {tally:?}");
@@ -268,7 +287,7 @@ fn campaign(name: &str, good: &Img, seed: u64, rounds: u64) {
 
 /// For a longer search: `FFS_DAMAGE_ROUNDS=5000 FFS_DAMAGE_SEED=7 FFS_DAMAGE_HITS=20`.
 fn setting(name: &str, default: u64) -> u64 {
-    ffs_testkit::env::number(name).unwrap_or(default)
+    ffs_testkit::envvar::number(name).unwrap_or(default)
 }
 
 #[test]
@@ -306,13 +325,13 @@ fn severities_are_what_preen_goes_by() {
     for round in 0..80 {
         let mut rng = SplitMix64::new(77 + round);
         let img = good.copy();
-        let mut hurt = Hurt::default();
-        mutate(&img, &mut rng, &tree, &mut hurt);
+        let mut affected = Affected::default();
+        mutate(&img, &mut rng, &tree, &mut affected);
         let look = img.fsck(FsckOptions::no());
         let fatal = look.findings.iter().any(|f| f.severity == Severity::Fatal);
         let preen = img.fsck(FsckOptions::preen());
         if !fatal && look.stopped.is_none() {
-            assert_eq!(preen.exit_code, exit::OK, "{:?} {}", hurt.log, list(&preen));
+            assert_eq!(preen.exit_code, exit::OK, "{:?} {}", affected.log, list(&preen));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! One defect injected, exactly one list of findings; then repaired, then silence.
+//! Each test injects one defect, expects an exact list of findings, repairs, and expects no
+//! findings afterwards.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod fsck_util;
@@ -13,7 +14,7 @@ thread_local! {
     static FAILED: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// Ends a test: fails with everything that went wrong in it.
+/// Ends a test: fails with all its errors.
 fn verdict() {
     let failed = FAILED.take();
     assert!(failed.is_empty(), "\n{}", failed.join("\n"));
@@ -23,7 +24,7 @@ fn list(findings: &[ffs_admin::fsck::Finding]) -> String {
     findings.iter().map(|f| format!("\n    {f}")).collect()
 }
 
-/// Damages a copy of every kind of volume and checks what the modes make of it.
+/// Damages a copy of every kind of volume and runs every mode on it.
 fn defect(name: &str, damage: impl Fn(&mut Img), expected: &[Id]) {
     defect_where(name, |_| true, damage, expected);
 }
@@ -68,7 +69,8 @@ fn one(img: &Img, expected: &[Id]) -> Result<(), String> {
     fail(img.bytes() == yes, "a silent run changed the image".into())
 }
 
-/// Preen repairs benign findings and refuses all others without a write; both times it is repeatable.
+/// Checks that preen repairs benign findings and refuses all others without a write, repeatably in
+/// both cases.
 fn preen(img: &Img) -> Result<(), String> {
     let fail = |ok: bool, why: String| if ok { Ok(()) } else { Err(why) };
     let copy = img.copy();
@@ -80,9 +82,9 @@ fn preen(img: &Img) -> Result<(), String> {
         return fail(!report.modified && copy.bytes() == before, "preen refused and wrote".into());
     }
     fail(report.exit_code == exit::OK, format!("preen: exit {}{all}", report.exit_code))?;
-    let twin = img.copy();
-    twin.fsck(FsckOptions::preen());
-    fail(twin.bytes() == copy.bytes(), "preen is no function of the image".into())?;
+    let second = img.copy();
+    second.fsck(FsckOptions::preen());
+    fail(second.bytes() == copy.bytes(), "preen is no function of the image".into())?;
     for options in [FsckOptions::preen(), FsckOptions::no()] {
         let again = copy.fsck(options).findings;
         let quiet = again.iter().all(|f| f.id == DupName);
@@ -91,7 +93,7 @@ fn preen(img: &Img) -> Result<(), String> {
     Ok(())
 }
 
-/// Findings that follow from a changed allocation.
+/// Findings that follow from changed allocations.
 const SUMS: [Id; 3] = [CgSummary, CsCg, CsTotal];
 
 fn then(first: &[Id], rest: &[Id]) -> Vec<Id> {
@@ -199,7 +201,7 @@ fn inodes() {
     let clear = |id| then(&[id], &freed);
     defect("type", |i| i.edit(i.ino("a/blocks"), |d| d.mode = 0o170_644), &clear(InoType));
     defect("size", |i| i.edit(i.ino("a/blocks"), |d| d.size = 1 << 62), &clear(InoSize));
-    // A fifo has no blocks to give back.
+    // A fifo has no blocks to free.
     let special = then(&[InoSpecial, EntUnalloc, CgLeak], &SUMS);
     defect("fifo size", |i| i.edit(i.ino("a/fifo"), |d| d.size = 5), &special);
     defect("device", |i| i.edit(i.ino("a/dev"), |d| d.db[0] = -1), &special);
@@ -317,7 +319,7 @@ fn contested_blocks_are_copied() {
         assert!(again.is_silent(), "{what} {:#?}", again.findings);
         let after: Vec<_> = img.tree().into_iter().map(|(p, i)| (p, i.content)).collect();
         for (was, is) in content.iter().zip(&after) {
-            // The shared block held data, so as an indirect block it is garbage.
+            // The shared block contained data, so it is invalid as an indirect block.
             if was.0 != "/a/b/indirect" {
                 assert_eq!(was, is, "{what}");
             }
@@ -388,7 +390,8 @@ fn directories() {
     defect(
         "record length",
         |i| i.write(entry(i, "a", "blocks") + 4, &[0, 0]),
-        // The rest of the chunk is lost: files are reconnected, the fifo and the device (size 0) cleared.
+        // The rest of the directory block is lost: files are reconnected, the fifo and the device
+        // (size 0) are cleared.
         &then(&[DirCorrupt, InoUnref, LfCreate, LinkHigh, InoUnref, CgLeak], &SUMS),
     );
     defect("extra dot", |i| i.add_entry(i.ino("a/b"), b".", 5, 4), &[DotExtra]);

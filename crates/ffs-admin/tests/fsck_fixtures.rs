@@ -18,7 +18,7 @@ const NOT_ONE: [&str; 5] = [
     "part-gpt-ufs2",
     "part-mbr-bsd-ufs1-abs",
 ];
-/// Images that a power cut left in need of repair.
+/// Images from after a power failure that need repair.
 const BROKEN: [&str; 1] = ["nb-ufs2-crash"];
 
 fn device(name: &str) -> Option<Arc<dyn BlockDevice>> {
@@ -53,7 +53,7 @@ fn what_is_no_volume_is_refused() {
     }
 }
 
-/// FreeBSD's own `fsck_ffs -y` of the same image left the tree that is recorded beside it.
+/// The expected tree is the one that FreeBSD's `fsck_ffs -y` left on the same image.
 #[test]
 fn the_crashed_image_is_repaired_as_freebsd_repairs_it() {
     let name = "nb-ufs2-crash";
@@ -78,8 +78,8 @@ fn the_crashed_image_is_repaired_as_freebsd_repairs_it() {
             };
             let hash: [u8; 32] = Sha256::digest(&item.content).into();
             if path == "/volatile/data" {
-                // 10.4 keeps the size of a file whose last blocks never arrived; later systems, and this one,
-                // end it where its blocks end.
+                // FreeBSD 10.4 keeps the size of a file whose last blocks were never written. Later
+                // releases, and this check, end the file at its last block.
                 assert_eq!((row.size, item.size), (300_000, 196_608));
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What fuzzing found in the check, rebuilt by hand: one repair has to be enough.
+//! Defects of the check that fuzzing found, rebuilt by hand: one repair must suffice.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod fsck_util;
@@ -11,7 +11,7 @@ use ffs_ondisk::{CgMut, CgNo, FileFlags, Format, Superblock};
 use fsck_util::{Img, KINDS};
 use proptest::prelude::*;
 
-/// Damages every kind of volume; one repair must leave nothing.
+/// Damages every kind of volume; after one repair there must be no findings.
 fn one_repair_is_enough(damage: impl Fn(&mut Img)) {
     for kind in KINDS {
         let mut img = Img::with_tree(kind).copy();
@@ -23,7 +23,7 @@ fn one_repair_is_enough(damage: impl Fn(&mut Img)) {
     }
 }
 
-/// As [`one_repair_is_enough`], and the tree is what it was.
+/// As [`one_repair_is_enough`], and the tree must be unchanged.
 fn nothing_is_lost(damage: impl Fn(&mut Img)) {
     one_repair_is_enough(|i| {
         let tree = i.tree();
@@ -34,7 +34,7 @@ fn nothing_is_lost(damage: impl Fn(&mut Img)) {
     });
 }
 
-/// `cg_initediblk` and the inode map both say that no inode was ever used.
+/// `cg_initediblk` and the inode map agree that no inode was ever used.
 #[test]
 fn a_group_forgets_no_inodes_in_use() {
     nothing_is_lost(|i| {
@@ -51,7 +51,8 @@ fn a_group_forgets_no_inodes_in_use() {
     });
 }
 
-/// `lost+found` is made with the number of a directory just cleared, which an orphan's `..` still names.
+/// `lost+found` gets the inode of a directory that was just cleared and that the `..` of an orphan
+/// still names.
 #[test]
 fn an_orphan_does_not_count_for_a_new_lost_and_found() {
     for kind in KINDS {
@@ -73,7 +74,7 @@ fn an_orphan_does_not_count_for_a_new_lost_and_found() {
     }
 }
 
-/// The root's link count is as high as it can be when `lost+found` is made in it.
+/// The root's link count is at its limit when `lost+found` is made in it.
 #[test]
 fn a_count_at_its_limit_is_lowered_to_what_it_should_be() {
     one_repair_is_enough(|i| {
@@ -85,7 +86,8 @@ fn a_count_at_its_limit_is_lowered_to_what_it_should_be() {
     });
 }
 
-/// A listed snapshot that has lost its name and its links is cleared: then nothing lists it.
+/// A listed snapshot that has lost its name and its links is cleared, and the list no longer
+/// contains it.
 #[test]
 fn a_cleared_snapshot_is_listed_no_more() {
     one_repair_is_enough(|i| {
@@ -104,7 +106,7 @@ fn a_cleared_snapshot_is_listed_no_more() {
     });
 }
 
-/// What makes a standard superblock useless, or useless but for what changes in it.
+/// Ways to make a standard superblock unusable, or usable with changes.
 const UNUSABLE: [fn(&Img); 3] = [
     |i| i.write(home(i), &[0; 8192]),
     |i| i.write(home(i) + 48, &[0; 4]),
@@ -123,7 +125,7 @@ fn backup(i: &Img, c: u32) -> u64 {
     i.g.frag_to_byte(i.g.cgsblock(CgNo(c)))
 }
 
-/// Changes `field` of the superblock at byte `at`, and its check hash if it keeps one then.
+/// Changes `field` of the superblock at byte `at`, and its check hash if it has one afterwards.
 fn falsify(i: &Img, at: u64, field: &Field, change: impl FnOnce(i128) -> i128) {
     let mut bytes = i.read(at, SBLOCKSIZE);
     let value = change(field.value(&bytes, 0, i.g.endian));
@@ -137,7 +139,8 @@ fn falsify(i: &Img, at: u64, field: &Field, change: impl FnOnce(i128) -> i128) {
     i.write(at, &bytes);
 }
 
-/// Repairs, and looks again: in order, or stopped for the same reason. Whether it was repaired.
+/// Repairs and checks again. The second check finds nothing, or stops for the same reason. Returns
+/// whether the first repaired.
 fn repaired_for_good(img: &Img, what: &str) -> bool {
     let repair = img.fsck(FsckOptions::yes());
     let look = img.fsck(FsckOptions::no());
@@ -150,9 +153,9 @@ fn repaired_for_good(img: &Img, what: &str) -> bool {
     true
 }
 
-/// The standard superblock is useless, and a backup is wrong in some field: the place it belongs to, the flags
-/// and where they are, the layout, a constant ... Whichever copy is taken, the next check has to find it. Where
-/// none can be found, the next does not find one either.
+/// The standard superblock is unusable and a backup has one wrong field: its location, the flags
+/// and their location, the layout, a constant. The next check must find whichever copy the repair
+/// used. If the repair finds none, the next check finds none either.
 #[test]
 fn what_comes_from_a_wrong_backup_lasts() {
     let mut repaired = 0;
@@ -172,7 +175,7 @@ fn what_comes_from_a_wrong_backup_lasts() {
     assert!(repaired * 20 > all * 17, "{repaired} of {all}");
 }
 
-/// The copy that is taken has a wrong constant which all others have right, and they outvote it at once.
+/// The copy in use has a wrong constant; all other copies have it right and correct it at once.
 #[test]
 fn a_backup_that_is_outvoted_is_corrected_with_it() {
     let field = |name| SbFields::FIELDS.iter().find(|f| f.name == name).unwrap();
@@ -191,7 +194,7 @@ fn a_backup_that_is_outvoted_is_corrected_with_it() {
     }
 }
 
-/// A wrong number: not the one that was there.
+/// A wrong number, different from the original.
 fn wrong(how: u8, was: i128) -> i128 {
     match how {
         0 => 0,
@@ -203,7 +206,7 @@ fn wrong(how: u8, was: i128) -> i128 {
     }
 }
 
-/// Fields that decide where a copy belongs and how it is read, as often as all others.
+/// Fields that determine the location of a copy and how it is read, as often as all others.
 fn any_field() -> impl Strategy<Value = &'static Field> {
     let deciding = ["sblockloc", "old_flags", "flags", "metackhash", "maxbsize", "bsize", "magic"];
     let among = |f: &&Field| deciding.contains(&f.name);
@@ -214,15 +217,15 @@ fn any_field() -> impl Strategy<Value = &'static Field> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
-    /// Several copies are wrong, each in some fields, and they vote.
+    /// Several copies are wrong in some fields, and the majority decides.
     #[test]
     fn whichever_copies_are_believed_they_are_believed_again(
         kind in 0..KINDS.len(),
-        lies in prop::collection::vec((0u32..5, any_field(), any::<u8>()), 1..7),
+        wrong_fields in prop::collection::vec((0u32..5, any_field(), any::<u8>()), 1..7),
     ) {
         let img = Img::fresh(KINDS[kind]);
         let mut what = format!("{:?}", KINDS[kind]);
-        for (copy, field, how) in lies {
+        for (copy, field, how) in wrong_fields {
             let at = match copy {
                 0 => home(&img),
                 4 => backup(&img, img.g.ncg - 1),
@@ -235,7 +238,7 @@ proptest! {
     }
 }
 
-/// Where the flags are is told by the copy that is taken, not by the first sector of the one that is not.
+/// The copy in use determines where the flags are, not the first sector of the unusable copy.
 #[test]
 fn a_backup_that_keeps_its_flags_elsewhere_drops_the_hashes_at_once() {
     for kind in [KINDS[0], KINDS[3]] {
@@ -254,7 +257,7 @@ fn a_backup_that_keeps_its_flags_elsewhere_drops_the_hashes_at_once() {
     }
 }
 
-/// The superblock puts a summary area of one fragment into the middle of a file's block.
+/// The superblock places a summary area of one fragment in the middle of a file's block.
 #[test]
 fn a_summary_area_inside_a_files_block_is_not_fought_for() {
     for kind in KINDS {
@@ -273,7 +276,7 @@ fn a_summary_area_inside_a_files_block_is_not_fought_for() {
     }
 }
 
-/// A volume of a relative is left alone, however many of its superblocks are sound.
+/// A volume of a related format is not changed, however many of its superblocks are valid.
 #[test]
 fn a_foreign_label_is_not_overruled_by_a_backup() {
     for kind in KINDS {

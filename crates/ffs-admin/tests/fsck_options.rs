@@ -15,14 +15,14 @@ use ffs_ondisk::superblock::CkHash;
 use ffs_ondisk::{CgNo, Endian, FileType, Format, Superblock};
 use fsck_util::{Img, KINDS};
 
-/// A device that counts and may refuse transfers.
+/// A device that counts transfers and may refuse them.
 struct Wrapped {
     inner: Arc<MemDevice>,
-    /// Reads that touch this byte fail.
+    /// Reads that contain this byte fail.
     bad_byte: Option<u64>,
-    /// Writes after this many are lost, and fail.
+    /// Later writes are lost, and fail.
     writes_left: AtomicU64,
-    /// Bytes changed since the last flush, and flushes.
+    /// Bytes changed since the last flush, and the number of flushes.
     log: Mutex<Vec<(u64, u64)>>,
 }
 
@@ -82,7 +82,7 @@ fn run(dev: Wrapped, options: FsckOptions) -> FsckReport {
     Fsck::new(dev, FsckOptions { force: true, ..options }.at(1_700_000_000)).run()
 }
 
-/// A volume as a crash under soft updates may leave it, with work in every phase.
+/// A volume as a crash with soft updates may leave it, with findings for every phase.
 fn crashed() -> Img {
     let mut img = Img::with_tree(KINDS[0]);
     let home = 65536;
@@ -106,7 +106,7 @@ fn an_interrupted_preen_can_be_repeated() {
     let whole = img.copy();
     assert_eq!(whole.fsck(FsckOptions::preen()).exit_code, exit::OK);
     let want = whole.tree();
-    let mut cuts = 0;
+    let mut interruptions = 0;
     for n in 0.. {
         let copy = img.copy();
         let dev = Wrapped::new(&copy.dev);
@@ -115,7 +115,7 @@ fn an_interrupted_preen_can_be_repeated() {
         if report.exit_code == exit::OK {
             break;
         }
-        cuts += 1;
+        interruptions += 1;
         assert_eq!(report.exit_code, exit::ERROR, "{:?}", report.stopped);
         let report = copy.fsck(FsckOptions::preen());
         assert_eq!(report.exit_code, exit::OK, "after {n} writes: {:#?}", report.findings);
@@ -123,11 +123,11 @@ fn an_interrupted_preen_can_be_repeated() {
         copy.silent();
         assert_eq!(copy.tree(), want, "after {n} writes");
     }
-    assert!(cuts >= 4, "{cuts}");
+    assert!(interruptions >= 4, "{interruptions}");
 }
 
-/// An unreferenced tree is cleared, and of what is written at once any one sector arrives alone: no inode may be
-/// cleared while a name of it is left.
+/// An unreferenced tree is cleared. Of the writes between two flushes any single sector may arrive:
+/// no inode may be cleared while a name of it remains.
 #[test]
 fn of_a_cleared_tree_any_sector_may_arrive_first() {
     let mut img = crashed();
@@ -194,7 +194,7 @@ fn writes_go_names_inodes_maps_superblock_with_flushes_between() {
     let mut order: Vec<char> = dev.log.lock().unwrap().iter().map(|&(at, _)| class(at)).collect();
     order.dedup();
     let order: String = order.into_iter().collect();
-    // lost+found was made: its maps first.
+    // lost+found was created, so the maps are first.
     assert_eq!(order, "gfdfifgfsf");
 }
 
@@ -246,11 +246,11 @@ fn hashes_and_recovery_record_are_offered_to_an_operator() {
 fn free_space_is_zeroed_and_nothing_else() {
     for kind in KINDS {
         let mut img = Img::with_tree(kind);
-        let gone = img.file(2, "gone", 3 * u64::from(img.g.bsize));
-        let at = img.inode(gone).db[1] as u64 * u64::from(img.g.fsize);
-        let (entry, _) = img.entry(2, "gone");
+        let deleted = img.file(2, "deleted", 3 * u64::from(img.g.bsize));
+        let at = img.inode(deleted).db[1] as u64 * u64::from(img.g.fsize);
+        let (entry, _) = img.entry(2, "deleted");
         img.write(entry, &[0; 4]);
-        img.edit(gone, |d| d.nlink = 0);
+        img.edit(deleted, |d| d.nlink = 0);
         let tree = img.tree();
         let erase = Erase { zero: true, discard: true };
         let report = img.fsck(FsckOptions { erase, ..FsckOptions::yes() });
@@ -310,7 +310,8 @@ fn a_check_can_be_interrupted_and_reports_progress() {
     assert_eq!(report.exit_code, exit::INTERRUPTED);
     assert!(!report.clean);
     assert!(phases.lock().unwrap().len() >= 4);
-    // What an operator has granted by then is written; the volume is dirty and can be checked again.
+    // Repairs that the operator has granted by then are written; the volume is dirty and can be
+    // checked again.
     assert_eq!(img.bytes() != before, report.modified);
     assert_eq!(img.fsck(FsckOptions::yes()).exit_code, exit::OK);
     img.silent();
@@ -393,7 +394,7 @@ fn kf2_10_deep_trees_and_crowds_of_circles_are_linear() {
     }
     assert_eq!(img.fsck(FsckOptions::yes()).exit_code, exit::OK);
     img.silent();
-    // Cut into pairs that contain each other.
+    // Changed into pairs of directories that contain each other.
     for pair in all.chunks_exact(2) {
         let (x, y) = (pair[0], pair[1]);
         let (dot, _) = img.entry(x, "..");

@@ -1,4 +1,4 @@
-//! What `-p` does on volumes with soft updates, and how little memory it needs.
+//! `-p` on volumes with soft updates, and its memory use.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod fsck_util;
@@ -21,7 +21,7 @@ fn crashed(kind: Kind, softdep: bool) -> Img {
     img
 }
 
-/// Marks something in use free: an inode, or the blocks of a file.
+/// Marks an inode, or the blocks of a file, free in the map although they are in use.
 fn free_in_the_map(img: &Img, inode: bool) {
     if inode {
         let ino = img.ino("a/blocks");
@@ -32,8 +32,9 @@ fn free_in_the_map(img: &Img, inode: bool) {
     }
 }
 
-/// Soft updates mark in the map before they claim and clear after they let go: what is in use and marked free
-/// cannot come from a crash. Preen stops, changes nothing, and says what to do; an operator's check repairs it.
+/// Soft updates mark a map before the first pointer and clear it after the last. An allocation in
+/// use that is marked free cannot come from a crash. Preen stops, changes nothing, and prints what
+/// to do; a full check repairs it.
 #[test]
 fn in_use_but_marked_free_stops_preen_on_soft_updates() {
     for kind in KINDS {
@@ -58,11 +59,11 @@ fn in_use_but_marked_free_stops_preen_on_soft_updates() {
     }
 }
 
-/// What is wrong, what preen finds, and how it is done.
+/// The defect, the findings of preen, and the change that makes it.
 type Damage = (&'static str, Id, fn(&Img));
 
-/// An inode in use and marked free stops preen, whether a name leads to it or none does; so does a free inode
-/// that holds something. Then preen has nothing to repair only if a full check finds nothing either.
+/// An inode in use that is marked free stops preen, with or without a name; so does a free inode
+/// with content. Preen has no findings only if a full check has none.
 #[test]
 fn an_inode_in_use_but_marked_free_stops_preen_on_soft_updates() {
     let damage: [Damage; 3] = [
@@ -86,7 +87,7 @@ fn an_inode_in_use_but_marked_free_stops_preen_on_soft_updates() {
     }
 }
 
-/// An inode that nothing uses, among those that the first group has initialised.
+/// An unused inode among those that the first group has initialised.
 fn unused(img: &Img) -> u32 {
     let bytes = img.read(img.group_at(0), img.g.cgsize as usize);
     let cg = ffs_ondisk::Cg::new(&img.g, &bytes);
@@ -95,7 +96,7 @@ fn unused(img: &Img) -> u32 {
         .unwrap()
 }
 
-/// Ordered writes promise nothing about maps: preen repairs it, and says so.
+/// Ordered writes do not order the maps: preen repairs and reports the finding.
 #[test]
 fn in_use_but_marked_free_is_repaired_and_reported_without_soft_updates() {
     for kind in KINDS {
@@ -113,8 +114,8 @@ fn in_use_but_marked_free_is_repaired_and_reported_without_soft_updates() {
     }
 }
 
-/// The names of a directory that is cleared go without being held in memory: a limit that has room for all other
-/// repairs is enough for a directory larger than it.
+/// The names of a directory that is cleared are not held in memory. A memory limit that suffices
+/// for all other repairs suffices for a directory larger than the limit.
 #[test]
 fn a_cleared_directory_may_be_larger_than_the_memory() {
     let kind = (Endian::Little, Format::Ufs2, 4096, 512, 16 << 20);
@@ -125,28 +126,28 @@ fn a_cleared_directory_may_be_larger_than_the_memory() {
     let top = img.file(2, "top", blocks * b);
     let d = img.inode(top);
     let fmt = img.fmt();
-    let (mut chunk, mut names) = (vec![0; 512], 0u16);
+    let (mut dirblk, mut names) = (vec![0; 512], 0u16);
     for l in 0..blocks {
         let at = img.pointer(&d, l) as u64 * u64::from(img.g.fsize);
         for i in 0..b / 512 {
-            dir::clear_chunk(fmt, &mut chunk);
+            dir::clear_chunk(fmt, &mut dirblk);
             let first = (l, i) == (0, 0);
             let own = |name| dir::Record { off: 0, ino: top, reclen: 12, dtype: 4, name };
             if first {
-                dir::write(fmt, &mut chunk, &own(b"."));
+                dir::write(fmt, &mut dirblk, &own(b"."));
                 let up = dir::Record { off: 12, ino: 2, reclen: 500, dtype: 4, name: b".." };
-                dir::write(fmt, &mut chunk, &up);
+                dir::write(fmt, &mut dirblk, &up);
             } else {
                 let name = format!("n{l}-{i}").into_bytes();
                 let rec = dir::Record { off: 0, ino: child, reclen: 512, dtype: 8, name: &name };
-                dir::write(fmt, &mut chunk, &rec);
+                dir::write(fmt, &mut dirblk, &rec);
                 names += 1;
             }
-            img.write(at + i * 512, &chunk);
+            img.write(at + i * 512, &dirblk);
         }
     }
     img.edit(top, |d| (d.mode, d.nlink) = (0o040_755, 2));
-    // It was removed: no name is left, and its child's are only those in it.
+    // The directory was removed: it has no name, and its child has only names in it.
     for name in ["top", "child"] {
         let (at, _) = img.entry(2, name);
         img.write(at, &[0; 4]);
@@ -157,7 +158,7 @@ fn a_cleared_directory_may_be_larger_than_the_memory() {
     let report = img.fsck(FsckOptions { max_memory, ..FsckOptions::preen() });
     assert_eq!(report.exit_code, exit::OK, "{:?} {:#?}", report.stopped, report.findings);
     assert!(report.counts.contains_key(&Id::DirClear));
-    // All of them were taken out before the inode that they name was cleared.
+    // All names were cleared before the inode that they name.
     for l in [0, 1, blocks - 1] {
         let at = img.pointer(&d, l) as u64 * u64::from(img.g.fsize) + 512;
         assert_eq!(img.read(at, 4), [0; 4], "block {l}");

@@ -1,4 +1,4 @@
-//! How far a check says it is, counted; never by the clock.
+//! Progress reports of a check, measured in steps rather than time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod fsck_util;
@@ -33,7 +33,7 @@ fn by_phase(seen: &[Progress]) -> Vec<((u32, Phase), Vec<Progress>)> {
     out
 }
 
-/// Every phase begins at 0, rises, keeps its total, and, but for the setup, ends at it.
+/// Every phase begins at 0, rises, keeps its total, and ends at it; the setup has no steps.
 fn assert_sound(seen: &[Progress]) {
     let mut keys = Vec::new();
     for (key, list) in by_phase(seen) {
@@ -49,7 +49,7 @@ fn assert_sound(seen: &[Progress]) {
     assert!(keys.is_sorted(), "{keys:?}");
 }
 
-/// Inodes that phase 1 has to look at, read from the groups.
+/// Inodes that phase 1 scans, read from the groups.
 fn initialised(img: &Img) -> u64 {
     let of_group = |c: u32| {
         let b = img.read(img.group_at(c), img.g.cgsize as usize);
@@ -61,8 +61,8 @@ fn initialised(img: &Img) -> u64 {
     (0..img.g.ncg).map(|c| u64::from(of_group(CgNo(c).0))).sum()
 }
 
-/// Chunks of all directories.
-fn chunks(img: &Img) -> u64 {
+/// Directory blocks of all directories.
+fn dirblks(img: &Img) -> u64 {
     let tree = img.tree();
     tree.values().filter(|i| i.mode & 0o170_000 == 0o040_000).map(|i| i.size / 512).sum()
 }
@@ -89,14 +89,14 @@ fn phases_count_their_work_to_the_end() {
             assert_eq!(phases, expected);
             assert_eq!(totals[&Phase::Groups], u64::from(img.g.ncg));
             assert_eq!(totals[&Phase::Blocks], initialised(&img));
-            assert_eq!(totals[&Phase::Names], chunks(&img));
+            assert_eq!(totals[&Phase::Names], dirblks(&img));
             assert_eq!(totals[&Phase::Connectivity], 0);
             assert_eq!(totals[&Phase::Summaries], u64::from(img.g.ncg));
         }
     }
 }
 
-/// Of many inodes a share of the reports comes in every part of the work: in a volume of one group, too.
+/// Progress is reported evenly over many inodes, also in a volume of one group.
 #[test]
 fn a_large_group_is_counted_inode_by_inode() {
     let kind: Kind = (Endian::Little, Format::Ufs1, 32768, 4096, 64 << 20);
@@ -111,20 +111,20 @@ fn a_large_group_is_counted_inode_by_inode() {
     assert!(largest <= per_read.max(total.div_ceil(200) + per_read), "{largest} of {total}");
 }
 
-/// One directory of many blocks moves phase 2 on while it is read.
+/// One directory of many blocks yields progress in phase 2 while it is read.
 #[test]
 fn a_large_directory_is_counted_chunk_by_chunk() {
     let mut img = Img::with_tree(KINDS[0]);
-    let before = chunks(&img);
+    let before = dirblks(&img);
     let blocks = 40u64;
     let b = u64::from(img.g.bsize);
     let ino = img.file(2, "large", blocks * b);
     let d = img.inode(ino);
-    let mut chunk = vec![0; 512];
+    let mut dirblk = vec![0; 512];
     for l in 0..blocks {
         let at = img.pointer(&d, l) as u64 * u64::from(img.g.fsize);
-        ffs_ondisk::dir::clear_chunk(img.fmt(), &mut chunk);
-        (0..b / 512).for_each(|i| img.write(at + i * 512, &chunk));
+        ffs_ondisk::dir::clear_chunk(img.fmt(), &mut dirblk);
+        (0..b / 512).for_each(|i| img.write(at + i * 512, &dirblk));
     }
     let (at, _) = img.entry(2, "large");
     img.write(at + 6, &[4]);
@@ -150,7 +150,7 @@ fn passes_are_counted_apart() {
     assert_sound(&seen);
 }
 
-/// Of directories that contain each other one is dealt with: the count gets to its end all the same.
+/// Of directories that contain each other one is reconnected; the count still reaches its end.
 #[test]
 fn what_is_settled_together_is_counted_to_the_end() {
     let mut img = Img::with_tree(KINDS[0]);

@@ -1,4 +1,5 @@
-//! What an operator sees before a question: owner, mode, size, time, links and path, in every phase.
+//! Data that an operator sees with a question: owner, mode, size, time, links and path, in every
+//! phase.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod fsck_util;
@@ -10,15 +11,15 @@ use ffs_ondisk::CgMut;
 use ffs_ondisk::wire::put;
 use fsck_util::{Img, KINDS};
 
-/// Runs a check whose operator answers as `answer` says; what was asked, and the report.
-fn asked(
+/// Runs a check whose operator answers with `answer`; returns the questions and the report.
+fn questions(
     img: &Img,
     answer: impl Fn(&Finding) -> Answer + Send + 'static,
 ) -> (Vec<Finding>, FsckReport) {
     let seen: Arc<Mutex<Vec<Finding>>> = Arc::default();
     let questions = Arc::clone(&seen);
     let operator = Answers::Ask(Box::new(move |finding| {
-        // Offers are no findings about the tree.
+        // Offers are not findings about the tree.
         if matches!(finding.id, Id::SbHashes | Id::SbRecovery) {
             return Answer::No;
         }
@@ -38,7 +39,7 @@ fn no(_: &Finding) -> Answer {
     Answer::No
 }
 
-/// Gives `path` an owner, a mode and a time that nothing else has.
+/// Gives `path` a unique owner, mode and time.
 fn mark(img: &Img, path: &str) -> u32 {
     let ino = img.ino(path);
     img.edit(ino, |d| {
@@ -48,7 +49,8 @@ fn mark(img: &Img, path: &str) -> u32 {
     ino
 }
 
-/// The question `id` was asked in `phase` about an inode that [`mark`] has marked, and with that path.
+/// Asserts that the question `id` in `phase` was about an inode that [`mark`] has marked, with that
+/// path.
 fn assert_marked(seen: &[Finding], id: Id, phase: Phase, path: &str) {
     let found = seen.iter().find(|f| f.id == id).unwrap_or_else(|| panic!("no {id}: {seen:#?}"));
     let info = found.inode.unwrap_or_else(|| panic!("{found:#?}"));
@@ -62,7 +64,7 @@ fn phase_0_asks_about_groups() {
     for answer in [yes, no] {
         let img = Img::with_tree(KINDS[0]);
         img.edit_group(1, |g, b| put(b, 4, g.endian, 7u32));
-        let (seen, _) = asked(&img, answer);
+        let (seen, _) = questions(&img, answer);
         let first = &seen[0];
         assert_eq!((first.id, first.phase), (Id::CgMagic, Phase::Groups));
         assert_eq!((first.inode, first.place.as_deref()), (None, Some("group 1")));
@@ -77,12 +79,12 @@ fn phase_1_tells_file_block_and_offset() {
             let ino = mark(&img, "a/b/indirect");
             let (size, b) = (img.inode(ino).size, img.g.bsize);
             img.edit(ino, |d| d.db[3] = img.g.size as i64 + 5);
-            let (seen, _) = asked(&img, answer);
+            let (seen, _) = questions(&img, answer);
             assert_marked(&seen, Id::BlkBad, Phase::Blocks, "/a/b/indirect");
             let bad = seen.iter().find(|f| f.id == Id::BlkBad).unwrap();
             assert_eq!(bad.inode.unwrap().size, size);
             assert_eq!(bad.place, Some(format!("block 3 at offset {}", 3 * b)));
-            // Nothing is asked twice, and a refusal leaves the file as it was.
+            // No question is repeated, and a refusal leaves the file unchanged.
             assert_eq!(seen.iter().filter(|f| f.id == Id::BlkBad).count(), 1);
             if bad.id == Id::BlkBad && answer(bad) == Answer::No {
                 assert_eq!(img.inode(ino).db[3], img.g.size as i64 + 5);
@@ -97,22 +99,26 @@ fn phase_1_tells_the_path_of_a_directory_and_the_mode_before_it_is_cleared() {
         let img = Img::with_tree(kind);
         mark(&img, "a/b");
         img.edit(img.ino("a/b"), |d| d.blocks += 8);
-        let (seen, report) = asked(&img, yes);
+        let (seen, report) = questions(&img, yes);
         assert_marked(&seen, Id::InoBlocks, Phase::Blocks, "/a/b");
         assert_eq!(report.exit_code, exit::OK);
 
         let img = Img::with_tree(kind);
         let ino = mark(&img, "a/blocks");
         img.edit(ino, |d| d.mode = 0o170_000 | d.mode & 0o7777);
-        let (seen, report) = asked(&img, yes);
+        let (seen, report) = questions(&img, yes);
         assert_marked(&seen, Id::InoType, Phase::Blocks, "/a/blocks");
-        // Its name is asked about next: the directory, the entry, and that nothing is left of the inode.
+        // The next question is about its name: the directory, the entry, and the cleared inode.
         let entry = seen.iter().find(|f| f.id == Id::EntUnalloc).unwrap();
         assert_eq!(entry.path.as_deref(), Some("/a"));
         assert_eq!(entry.entry_path().as_deref(), Some("/a/blocks"));
         assert_eq!(entry.target.map(|t| (t.ino, t.mode)), Some((ino, 0)), "{entry:#?}");
         let listed = report.findings.iter().find(|f| f.id == Id::InoType).unwrap();
-        assert_eq!(listed.path.as_deref(), Some("/a/blocks"), "as it was asked about");
+        assert_eq!(
+            listed.path.as_deref(),
+            Some("/a/blocks"),
+            "the path at the time of the question"
+        );
     }
 }
 
@@ -122,8 +128,8 @@ fn phase_1_tells_both_owners_of_a_contested_block_by_and_by() {
     let first = img.inode(img.ino("a/blocks")).db[1];
     mark(&img, "a/b/indirect");
     img.edit(img.ino("a/b/indirect"), |d| d.db[2] = first);
-    let (seen, report) = asked(&img, |f| match f.id {
-        // Not copied: then phase 2 asks which to keep.
+    let (seen, report) = questions(&img, |f| match f.id {
+        // The copy is refused, so phase 2 asks which inode to keep.
         Id::BlkDup => Answer::No,
         _ => Answer::Yes,
     });
@@ -153,7 +159,7 @@ fn phase_2_tells_directory_entry_and_what_it_names() {
             let (at, _) = img.entry(img.ino("a/b"), "other-name");
             // Its type is wrong.
             img.write(at + 6, &[2]);
-            let (seen, _) = asked(&img, answer);
+            let (seen, _) = questions(&img, answer);
             let found = seen.iter().find(|f| f.id == Id::EntType).unwrap();
             assert_eq!((found.phase, found.path.as_deref()), (Phase::Names, Some("/a/b")));
             assert_eq!(found.entry_path().as_deref(), Some("/a/b/other-name"));
@@ -176,8 +182,8 @@ fn phase_3_has_no_path_for_what_has_no_name_and_a_part_of_one_below() {
         img.edit(file, |d| d.blocks += 8);
         let (at, _) = img.entry(2, "top");
         img.write(at, &[0; 4]);
-        let (seen, _) = asked(&img, answer);
-        // Phase 1 does not know yet which directories there are; no name leads to this one.
+        let (seen, _) = questions(&img, answer);
+        // Phase 1 does not have the list of directories yet; the root does not reach this one.
         let blocks = seen.iter().find(|f| f.id == Id::InoBlocks).unwrap();
         assert!(blocks.path.as_deref().is_none_or(|p| p.starts_with('?')), "{blocks:#?}");
         let unref = seen.iter().find(|f| f.id == Id::DirUnref).unwrap();
@@ -185,7 +191,7 @@ fn phase_3_has_no_path_for_what_has_no_name_and_a_part_of_one_below() {
         assert_eq!(unref.inode.unwrap().uid, 54321);
         let links = seen.iter().find(|f| f.id == Id::LinkHigh && f.ino == Some(file)).unwrap();
         let expected = if answer(links) == Answer::Yes {
-            // Reconnected by now: the path is the new one.
+            // The directory has been reconnected: the path is the new one.
             let digits = (img.g.inodes() - 1).to_string().len();
             format!("/lost+found/#{top:0digits$}/sub/file")
         } else {
@@ -206,7 +212,7 @@ fn phase_4_tells_what_would_be_cleared() {
             img.write(at, &[0; 4]);
             let hard = mark(&img, "a/hard");
             img.edit(hard, |d| d.nlink = 9);
-            let (seen, _) = asked(&img, answer);
+            let (seen, _) = questions(&img, answer);
             let unref = seen.iter().find(|f| f.id == Id::InoUnref).unwrap();
             assert_eq!((unref.phase, unref.ino), (Phase::References, Some(lost)));
             assert_eq!(unref.path, None);
@@ -225,13 +231,13 @@ fn phase_5_asks_about_groups() {
         let img = Img::with_tree(KINDS[0]);
         let ino = img.ino("a");
         img.edit_group(0, |g, b| CgMut::new(g, b).set_inode_used(ino, false));
-        let (seen, _) = asked(&img, answer);
+        let (seen, _) = questions(&img, answer);
         let found = seen.iter().find(|f| f.id == Id::CgAllocFree).unwrap();
         assert_eq!((found.phase, found.place.as_deref()), (Phase::Summaries, Some("group 0")));
     }
 }
 
-/// Directories that contain each other, and one that claims to be its own child: searches end.
+/// Directories that contain each other, and one that contains itself: the search for paths ends.
 #[test]
 fn paths_end_on_trees_that_are_none() {
     let mut img = Img::with_tree(KINDS[0]);
@@ -247,14 +253,15 @@ fn paths_end_on_trees_that_are_none() {
     img.edit(b, |d| d.blocks += 8);
     let deep = img.file(y, "deep", 10);
     img.edit(deep, |d| d.nlink = 3);
-    let (seen, _) = asked(&img, no);
+    let (seen, _) = questions(&img, no);
     assert_marked(&seen, Id::InoBlocks, Phase::Blocks, "/a/b");
     let found = seen.iter().find(|f| f.ino == Some(deep)).unwrap();
     let path = found.path.as_deref().unwrap();
     assert!(path.starts_with("?/") && path.ends_with("/y/deep"), "{path}");
 }
 
-/// Without an operator the same is in the report, and preen names what it stops at.
+/// Without an operator the report contains the same data, and preen shows the finding at which it
+/// stops.
 #[test]
 fn reports_say_it_too() {
     let img = Img::with_tree(KINDS[0]);
@@ -270,7 +277,7 @@ fn reports_say_it_too() {
     }
 }
 
-/// A name that a terminal would obey is shown as an escape.
+/// Control characters in a name are escaped.
 #[test]
 fn names_do_not_drive_the_terminal() {
     let mut img = Img::with_tree(KINDS[0]);

@@ -75,7 +75,7 @@ fn kf2_01_one_bad_field_takes_the_constants_of_a_backup() {
 fn kf1_08_a_torn_superblock_is_repaired_even_by_preen() {
     let img = Img::with_tree(KINDS[0]);
     edit_superblock(&img, |sb| sb.f.clean = 0);
-    // The second sector from another time: totals and time.
+    // The second sector is from another time: totals and time.
     img.write(home(&img) + 1072, &[7; 4]);
     assert_eq!(ids(&img, FsckOptions::preen()), (vec![Id::SbTorn], exit::OK));
     img.silent();
@@ -168,10 +168,10 @@ fn soft_updates_leftovers_are_cleared_by_preen_in_one_run() {
     for kind in KINDS {
         let mut img = Img::with_tree(kind);
         edit_superblock(&img, |sb| sb.set_flags(sb.flags() | FsFlags::DOSOFTDEP));
-        // A removed directory tree whose inodes are still there, with a file that also has a name elsewhere.
+        // A removed directory tree whose inodes remain, with a file that also has a name elsewhere.
         let (at, _) = img.entry(img.ino("a"), "b");
         img.write(at, &[0; 4]);
-        // A file created and never named, and one removed while open.
+        // A file that was created and never named, and one that was removed while open.
         let lost = img.file(2, "lost", 5000);
         let (at, _) = img.entry(2, "lost");
         img.write(at, &[0; 4]);
@@ -251,7 +251,7 @@ fn kf2_13_a_freed_block_goes_to_the_snapshot_that_reads_it() {
     let tree = img.tree();
     let snaps = tree.values().filter(|i| flagged(&img.inode(i.ino))).count();
     assert_eq!(snaps, 2);
-    // A file loses its name: its whole blocks that the snapshots still read in place must stay in use.
+    // A file loses its name: its whole blocks that the snapshots read in place must stay in use.
     let frag = u64::from(img.g.frag);
     let snap = img.inode(img.ino(".snap/s1"));
     let read_in_place = |d: &ffs_ondisk::Dinode| {
@@ -267,9 +267,9 @@ fn kf2_13_a_freed_block_goes_to_the_snapshot_that_reads_it() {
     }) else {
         panic!("the fixture has no such file");
     };
-    let cut = path.rfind('/').unwrap();
-    let dir = if cut == 0 { 2 } else { tree[&path[..cut]].ino };
-    let (at, _) = img.entry(dir, &path[cut + 1..]);
+    let slash = path.rfind('/').unwrap();
+    let dir = if slash == 0 { 2 } else { tree[&path[..slash]].ino };
+    let (at, _) = img.entry(dir, &path[slash + 1..]);
     img.write(at, &[0; 4]);
     img.edit(item.ino, |d| d.nlink = 0);
     let views: Vec<_> = ["s1", "s2"].map(|s| view(&img, &format!(".snap/{s}"))).into();
@@ -280,12 +280,12 @@ fn kf2_13_a_freed_block_goes_to_the_snapshot_that_reads_it() {
         let differ: Vec<usize> = (0..was.len()).filter(|&l| was[l] != is[l]).collect();
         assert!(differ.is_empty(), "blocks of {name}: {differ:?}");
     }
-    let claimed = report.findings.iter().filter(|f| f.message.contains("snapshot")).count();
-    assert!(claimed > 0, "{:#?}", report.findings);
+    let given = report.findings.iter().filter(|f| f.message.contains("snapshot")).count();
+    assert!(given > 0, "{:#?}", report.findings);
     img.silent();
 }
 
-/// What a snapshot shows of every block of the volume.
+/// The content of a snapshot for every block of the volume.
 fn view(img: &Img, path: &str) -> Vec<Vec<u8>> {
     let d = img.inode(img.ino(path));
     let (bsize, frag) = (img.g.bsize as usize, u64::from(img.g.frag));
@@ -302,14 +302,14 @@ fn an_operators_refusals_leave_the_volume_dirty_and_are_asked_once() {
     let img = Img::with_tree(KINDS[2]);
     img.edit(img.ino("a"), |d| d.nlink = 9);
     img.edit(img.ino("a/blocks"), |d| d.blocks = 1);
-    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let seen = Arc::clone(&asked);
+    let questions = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&questions);
     let answers = Answers::Ask(Box::new(move |f| {
         seen.lock().unwrap().push(f.id);
         if f.id == Id::LinkHigh { Answer::No } else { Answer::Yes }
     }));
     let report = img.fsck(FsckOptions { mode: Mode::Full(answers), ..FsckOptions::default() });
-    assert_eq!(*asked.lock().unwrap(), [Id::InoBlocks, Id::LinkHigh]);
+    assert_eq!(*questions.lock().unwrap(), [Id::InoBlocks, Id::LinkHigh]);
     assert_eq!(report.exit_code, exit::RERUN);
     assert!(!report.clean && report.modified);
     assert_eq!(ids(&img, FsckOptions::yes()), (vec![Id::LinkHigh], exit::OK));

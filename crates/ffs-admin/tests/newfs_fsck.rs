@@ -1,6 +1,6 @@
-//! What newfs makes and tunefs leaves, fsck has nothing to say about.
+//! fsck finds nothing on volumes that newfs made or tunefs changed.
 //!
-//! newfs computes its counts from its own maps and fsck from the inodes: two ways to the same numbers.
+//! newfs computes its counts from its maps, and fsck from the inodes.
 
 use std::sync::Arc;
 

@@ -9,15 +9,15 @@ mod common;
 use common::place::Mounted;
 use common::{examine, soft_volume_of};
 use ffs_device::BlockDevice;
-use ffs_testkit::env::number;
-use ffs_testkit::killed::{Script, judge};
+use ffs_testkit::envvar::number;
+use ffs_testkit::killtest::{Script, SyncCalls, check_found};
 use std::sync::Arc;
 use std::time::Duration;
 
 fn one(seed: u64, operations: usize) -> Result<(), String> {
     let dev = Arc::new(soft_volume_of(seed));
     let place = Mounted::begin(dev.clone(), seed);
-    let mut script = Script::new(seed, 0, true);
+    let mut script = Script::new(seed, 0, SyncCalls::Include);
     for done in 1..=operations {
         script.step(&place).map_err(|(op, e)| format!("{done}: {op}: {e}"))?;
         place.clock.advance(Duration::from_millis(100));
@@ -28,7 +28,8 @@ fn one(seed: u64, operations: usize) -> Result<(), String> {
         examine::repair(&cut).map_err(|e| format!("{done}: {e}"))?;
         let found =
             examine::tree(&(cut as Arc<dyn BlockDevice>)).map_err(|e| format!("{done}: {e}"))?;
-        judge(seed, 0, done, true, &found).map_err(|e| format!("{done}: {e}"))?;
+        check_found(seed, 0, done, SyncCalls::Include, &found)
+            .map_err(|e| format!("{done}: {e}"))?;
     }
     place.fs.unmount().map_err(|e| e.to_string())
 }

@@ -463,7 +463,7 @@ fn a_published_name_waits_for_the_new_end_of_its_file() {
 #[test]
 fn what_hides_the_content_that_a_name_waits_for_is_written() {
     const BLOCK: u64 = 8192;
-    let seed = ffs_testkit::env::number("FFS_SEED").unwrap_or(1);
+    let seed = ffs_testkit::envvar::number("FFS_SEED").unwrap_or(1);
     println!("FFS_SEED={seed}");
     let rng = SplitMix64::new(seed);
     let (c, mode) = (Cred::root(), WriteMode::default());

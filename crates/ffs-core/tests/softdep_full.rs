@@ -68,7 +68,7 @@ fn cut(w: &World, v: &Vnode, size: u64) {
 /// What a check finds on the device as it is now and a crash does not excuse.
 fn unsound(w: &World) -> Vec<String> {
     let now = Arc::new(w.dev.inner().snapshot()) as Arc<dyn BlockDevice>;
-    let excused = ffs_testkit::killed::REPAIRS;
+    let excused = ffs_testkit::killtest::ALLOWED_REPAIRS;
     let all = quick_check(&now);
     let foreign = all.iter().filter(|f| !excused.contains(&f.id.as_str()));
     foreign.map(|f| format!("{}: {}", f.id.as_str(), f.message)).collect()

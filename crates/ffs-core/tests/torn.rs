@@ -15,8 +15,8 @@ use ffs_core::Error;
 use ffs_device::fault::EIO;
 use ffs_device::power::PowerSwitch;
 use ffs_device::{BlockDevice, Durability, Fault, FaultInjector, MemDevice, Operation, Rule};
-use ffs_testkit::env::number;
-use ffs_testkit::killed::{Op, Script, judge};
+use ffs_testkit::envvar::number;
+use ffs_testkit::killtest::{Op, Script, SyncCalls, check_found};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl Run {
         if let Some(f) = failure {
             dev.add(Rule::new(f.what, f.fault).nth(f.from).times(f.times));
         }
-        Run { dev, medium, place, script: Script::new(seed, 0, true), seed, done: 0 }
+        Run { dev, medium, place, script: Script::new(seed, 0, SyncCalls::Include), seed, done: 0 }
     }
 
     /// All operations, each tried until it is told that it is done; the writes and flushes that took.
@@ -82,7 +82,7 @@ impl Run {
         while self.done < OPERATIONS {
             let op = self.script.next_op();
             let told = self.insist(&op)?;
-            self.script.model.apply(&op, true);
+            self.script.complete(&op);
             self.done += 1;
             self.place.clock.advance(Duration::from_millis(400));
             let ticked = if self.done.is_multiple_of(5) { self.place.fs.tick() } else { Ok(()) };
@@ -125,7 +125,7 @@ impl Run {
         let cut = Arc::new(self.medium.snapshot());
         examine::repair(&cut)?;
         let found = examine::tree(&(cut as Arc<dyn BlockDevice>))?;
-        judge(self.seed, 0, self.done, true, &found).map(drop)
+        check_found(self.seed, 0, self.done, SyncCalls::Include, &found).map(drop)
     }
 
     /// The device is well again: so is the volume.

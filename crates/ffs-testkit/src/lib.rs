@@ -1,17 +1,24 @@
-//! Helpers for the tests of all rooms: real images, references to compare with, deterministic streams of
-//! numbers and bytes, and settings from the environment.
+//! Helpers for the tests of all crates: real images, reference models, deterministic random numbers
+//! and bytes, and settings from the environment.
 //!
-//! **Purpose.** What several rooms' tests need and none of them should own. It depends on no room,
-//! so that any room may use it without a cycle.
+//! **Purpose.** Test helpers that several crates need. This crate depends on no other crate of the
+//! workspace, so that each of them can use it without a cycle.
 //!
 //! **Invariants.**
-//! 1. Everything random comes from a seed that the test prints.
-//! 2. A fixture that is absent is reported as `skipped` on standard output and the test goes on
-//!    without it; a fixture that is present but damaged stops the test.
+//! 1. All random values come from a seed that the test prints.
+//! 2. A test whose fixture is absent prints `skipped` and continues without it. A fixture that is
+//!    present but damaged stops the test.
+//!
+//! ```
+//! use ffs_testkit::rng::SplitMix64;
+//!
+//! let mut rng = SplitMix64::new(7);
+//! assert!(rng.between(1, 6) <= 6);
+//! ```
 #![allow(clippy::panic, reason = "a test helper stops the test it helps; callers are tests only")]
 
-pub mod env;
+pub mod envvar;
 pub mod fixtures;
-pub mod killed;
+pub mod killtest;
 pub mod model;
 pub mod rng;

@@ -1,4 +1,4 @@
-//! What dumpfs shows, as plain data.
+//! The data that dumpfs shows.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{AdminError, Volume};
 
-/// A structure's fields as they are on disk, under BSD's names.
+/// The fields of a structure as on disk, with BSD's names.
 macro_rules! mirror {
     ($(#[$doc:meta])* $name:ident of $from:ty { $($field:ident: $t:ty,)* }) => {
         $(#[$doc])*
@@ -150,7 +150,7 @@ mirror! {
     }
 }
 
-/// Counts of free things and directories.
+/// Numbers of free objects and of directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Directories.
@@ -170,7 +170,7 @@ impl From<Csum> for Counts {
     }
 }
 
-/// Consecutive numbers, both ends included.
+/// A range of numbers, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
     /// The lowest.
@@ -188,7 +188,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// The numbers below `end` for which `holds`, as spans.
+/// Ranges of the numbers below `end` for which `holds`.
 fn spans(end: u32, holds: impl Fn(u32) -> bool) -> Vec<Span> {
     let mut out = Vec::new();
     let mut open = None;
@@ -214,9 +214,9 @@ pub struct SuperblockDump {
     pub byte_order: &'static str,
     /// Byte offset of the standard superblock.
     pub location: u64,
-    /// Which copy is shown.
+    /// The copy that is shown.
     pub source: String,
-    /// What is wrong with it or was found wrong on the way to it.
+    /// Problems of it or of the search for it.
     pub problems: Vec<String>,
     /// Cleanly unmounted.
     pub clean: bool,
@@ -228,7 +228,7 @@ pub struct SuperblockDump {
     pub fsmnt: String,
     /// Names of the flags that are set.
     pub flags: Vec<String>,
-    /// Which structures carry check hashes.
+    /// Structures with check hashes.
     pub check_hashes: Vec<&'static str>,
     /// Whether the superblock's own check hash is right.
     pub check_hash_ok: bool,
@@ -266,7 +266,7 @@ impl SuperblockDump {
     }
 }
 
-/// Where a superblock came from, in words.
+/// Description of the source of a superblock.
 pub(super) fn source_name(source: Source) -> String {
     match source {
         Source::Primary => "standard".into(),
@@ -275,7 +275,7 @@ pub(super) fn source_name(source: Source) -> String {
     }
 }
 
-/// BSD's words for the flags.
+/// BSD's names of the flags.
 fn flag_names(flags: FsFlags) -> Vec<String> {
     const NAMES: [(FsFlags, &str); 11] = [
         (FsFlags::UNCLEAN, "unclean"),

@@ -1,4 +1,4 @@
-//! The newfs command that makes a volume like this one (`dumpfs -m`).
+//! The newfs command that makes an equal volume (`dumpfs -m`).
 
 use std::fmt::Write;
 
@@ -7,14 +7,14 @@ use ffs_ondisk::{Format, Superblock};
 
 use crate::newfs::{NewfsOptions, Optim, Release, plan};
 
-/// How to make a volume like another.
+/// Options that make a volume like another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recreate {
-    /// As options.
+    /// The options.
     pub options: NewfsOptions,
-    /// Whether newfs would cut the same groups.
+    /// Whether newfs would make the same groups.
     pub exact: bool,
-    /// What newfs cannot give the new volume, in sentences.
+    /// Properties that newfs cannot give the new volume.
     pub notes: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Recreate {
     }
 }
 
-/// Finds the options whose plan comes closest to the volume of `sb`.
+/// Finds the options whose plan is closest to the volume of `sb`.
 pub(super) fn recreate(sb: &Superblock) -> Recreate {
     let options = policy(sb);
     let density = densities(sb).find(|&d| same_groups(sb, &with_density(&options, d)));
@@ -80,7 +80,7 @@ fn with_density(options: &NewfsOptions, density: Option<u32>) -> NewfsOptions {
     NewfsOptions { density, ..options.clone() }
 }
 
-/// Everything but the density.
+/// All options except the density.
 fn policy(sb: &Superblock) -> NewfsOptions {
     let f = &sb.f;
     let count = |v: i32| u32::try_from(v).ok();
@@ -112,7 +112,8 @@ fn policy(sb: &Superblock) -> NewfsOptions {
     }
 }
 
-/// Densities to try: newfs' own first, then what the groups have, then the multiples of a fragment near it.
+/// Densities to try: the default of newfs, then that of the groups, then nearby multiples of the
+/// fragment size.
 fn densities(sb: &Superblock) -> impl Iterator<Item = Option<u32>> {
     let f = &sb.f;
     let fsize = u64::from(f.fsize.unsigned_abs().max(1));

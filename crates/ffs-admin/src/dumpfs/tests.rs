@@ -1,4 +1,4 @@
-//! dumpfs on real volumes, on damaged ones, and against newfs.
+//! dumpfs on real and damaged volumes, and compared with newfs.
 
 use super::*;
 use crate::newfs::{NewfsOptions, newfs, quick};
@@ -93,21 +93,21 @@ fn the_free_list_is_what_the_groups_say() {
 fn damage_is_shown_and_said() {
     let dev = quick(Endian::Little, Format::Ufs2, 8192, 1024, 8 << 20).unwrap();
     let g = Volume::open(&dev).unwrap().geo;
-    // A group whose header is wrong, a summary record that is wrong.
+    // A group with a wrong header, and a wrong summary record.
     dev.write_at(g.frag_to_byte(g.cgtod(CgNo(1))) + 20, &[9; 4]).unwrap();
     dev.write_at(g.frag_to_byte(g.csaddr) + 32, &[1]).unwrap();
     let groups: Vec<GroupDump> = Dump::open(&dev).unwrap().groups().map(|c| c.unwrap()).collect();
     assert!(groups[1].problems[0].contains("ndblk"), "{:?}", groups[1].problems);
     assert!(groups[2].problems[0].contains("summary area"), "{:?}", groups[2].problems);
     assert!(groups[0].problems.is_empty());
-    // A superblock that is wrong: a backup is shown.
+    // A wrong superblock: a backup is shown.
     dev.write_at(65536 + 184, &[0xff; 4]).unwrap();
     let dump = Dump::open(&dev).unwrap();
     assert!(dump.superblock.source.contains("backup"), "{}", dump.superblock.source);
     assert!(dump.superblock.problems[0].contains("ipg"), "{:?}", dump.superblock.problems);
     assert_eq!(dump.groups().count() as u32, g.ncg);
     assert!(text(&dev).contains("problem: superblock at byte 65536"));
-    // No backup either: what is there is shown.
+    // No backup either: the damaged superblock is shown.
     for c in 0..g.ncg {
         dev.write_at(g.frag_to_byte(g.cgsblock(CgNo(c))), &[0; 2048]).unwrap();
     }
@@ -167,7 +167,7 @@ fn the_command_has_bsds_letters() {
     newfs(&dev, &opts, &ManualClock::default(), &SplitMix64::new(1), &mut |_, _| {}).unwrap();
     let how = Dump::open(&dev).unwrap().recreate();
     assert!(how.exact);
-    // Not the density asked for, but one that leads to the same groups.
+    // Not the requested density, but one that leads to the same groups.
     assert_eq!(
         how.command("ad0"),
         "newfs -O 2 -a 32 -b 32768 -e 4096 -f 4096 -g 16384 -h 64 -i 45056 -k 160 -m 8 \
@@ -175,7 +175,7 @@ fn the_command_has_bsds_letters() {
     );
 }
 
-/// Where patches go: the parts that are read, and a few bytes anywhere.
+/// Offsets to patch: the structures that are read, and a few random bytes.
 fn places(g: &ffs_ondisk::Geometry) -> Vec<u64> {
     let mut places = vec![65536, g.frag_to_byte(g.csaddr), g.frag_to_byte(g.cgimin(CgNo(0)))];
     for c in (0..g.ncg).map(CgNo) {
@@ -191,7 +191,7 @@ proptest::proptest! {
         let mut rng = ffs_testkit::rng::SplitMix64::new(seed);
         let dev = quick(Endian::Little, Format::Ufs2, 4096, 512, 4 << 20).unwrap();
         let g = Volume::open(&dev).unwrap().geo;
-        // Without check hashes more of the damage gets past the door.
+        // Without check hashes more of the damage reaches the decoder.
         let mut vol = Volume::open(&dev).unwrap();
         vol.sb.f.flags = 0;
         vol.sb.f.metackhash = 0;

@@ -1,4 +1,4 @@
-//! dumpfs as text: BSD's names, a few per line.
+//! dumpfs as text: BSD's names, several per line.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::data::{GroupDump, Span, SuperblockDump};
 use crate::{AdminError, Volume};
 
-/// Columns a wrapped list is kept within.
+/// Limit on the columns of a wrapped list.
 const WIDTH: usize = 96;
 
 /// One line of names and values.
@@ -83,7 +83,7 @@ pub(super) fn superblock(out: &mut dyn Write, d: &SuperblockDump) -> io::Result<
     state(out, d)
 }
 
-/// The part of the superblock that is not about sizes.
+/// The state of the volume and its policy.
 fn state(out: &mut dyn Write, d: &SuperblockDump) -> io::Result<()> {
     let f = &d.fields;
     let clean = if d.clean { "yes".to_owned() } else { format!("no ({})", f.clean) };
@@ -114,7 +114,7 @@ fn words<T: Display>(items: &[T]) -> String {
     }
 }
 
-/// Text from a disk, its control characters escaped.
+/// Text from a disk with control characters escaped.
 fn printable(text: &str) -> String {
     text.chars()
         .flat_map(|c| match c.is_control() {
@@ -124,7 +124,7 @@ fn printable(text: &str) -> String {
         .collect()
 }
 
-/// The summary area, four groups a line.
+/// The summary area, four groups per line.
 pub(super) fn summaries(out: &mut dyn Write, vol: &Volume<'_>) -> Result<(), AdminError> {
     writeln!(out, "\ncs[].cs_(nbfree,ndir,nifree,nffree):").map_err(AdminError::output)?;
     let ncg = vol.geo.ncg;
@@ -171,7 +171,7 @@ pub(super) fn group(out: &mut dyn Write, d: &GroupDump) -> io::Result<()> {
     list::<Span>(out, "frags free", &d.free)
 }
 
-/// A named list, wrapped.
+/// A list with a name, wrapped.
 fn list<T: Display>(out: &mut dyn Write, name: &str, items: &[T]) -> io::Result<()> {
     let mut row = format!("{name}:");
     for item in items {

@@ -1,6 +1,6 @@
-//! Turning the soft-updates journal off (`spec/on-disk-format.md` §14).
+//! Disabling the soft-updates journal (`spec/on-disk-format.md` §14).
 //!
-//! The journal's file stays where it is, as an ordinary file that its owner may delete.
+//! The journal's file remains as an ordinary file that its owner may delete.
 
 use ffs_ondisk::dir::{self, DirFormat};
 use ffs_ondisk::geometry::{DIRBLKSIZ, NDADDR};
@@ -9,25 +9,25 @@ use ffs_ondisk::{Dinode, FileFlags, FragNo, Ino, Lbn, dinode, journal};
 
 use crate::{AdminError, Volume};
 
-/// The change of the journal's inode, found possible and not yet made.
+/// A pending change of the journal's inode, which has been checked.
 pub(super) struct Edit {
     ino: Ino,
 }
 
-/// Prepares `vol.sb`, whose flag is off already, for life without the journal; `was_on` tells whether
-/// there was one. Gives the edit of the journal's inode, if it has one.
+/// Changes `vol.sb`, whose flag is off already, for use without the journal; `was_enabled` is whether
+/// there was one. Returns the change of the journal's inode, if it has one.
 pub(super) fn disable(
     vol: &mut Volume<'_>,
-    was_on: bool,
+    was_enabled: bool,
     notes: &mut Vec<String>,
 ) -> Result<Option<Edit>, AdminError> {
-    if !was_on {
+    if !was_enabled {
         return Ok(None);
     }
     let ino = find(vol)?;
     vol.sb.f.sujfree = 0;
     if !vol.sb.is_clean() {
-        // What only the journal knew is given up with it.
+        // Changes that only the journal records are lost with it, so the volume needs a check.
         vol.sb.set_flags(vol.sb.flags() | FsFlags::NEEDSFSCK);
         notes.push("the volume was not cleanly unmounted: run fsck".into());
     }
@@ -41,11 +41,11 @@ pub(super) fn disable(
     Ok(ino.map(|ino| Edit { ino }))
 }
 
-/// The inode of the journal, which the root names.
+/// The inode of the journal, according to the root directory.
 fn find(vol: &Volume<'_>) -> Result<Option<Ino>, AdminError> {
     let g = &vol.geo;
     let (root, _, _) = read_inode(vol, Ino::ROOT)?;
-    // tunefs and the kernel look no further than the direct blocks either.
+    // FreeBSD's tunefs and kernel also search the direct blocks only.
     for l in (0..NDADDR as u64).map(Lbn) {
         if g.lblktosize(l) >= root.size {
             break;
@@ -60,8 +60,8 @@ fn find(vol: &Volume<'_>) -> Result<Option<Ino>, AdminError> {
         }
         let mut block = vec![0; len as usize];
         vol.read(at, &mut block)?;
-        for chunk in block.chunks_exact(DIRBLKSIZ) {
-            for record in dir::records(DirFormat::of(g), chunk).map_while(Result::ok) {
+        for dirblk in block.chunks_exact(DIRBLKSIZ) {
+            for record in dir::records(DirFormat::of(g), dirblk).map_while(Result::ok) {
                 if record.live() && record.name == journal::NAME {
                     return check_journal(vol, record.ino).map(Some);
                 }
@@ -71,7 +71,7 @@ fn find(vol: &Volume<'_>) -> Result<Option<Ino>, AdminError> {
     Ok(None)
 }
 
-/// Makes sure that inode number `raw`, under the journal's name, is a file that may be changed.
+/// Checks that inode number `raw`, which has the journal's name, is a file that may be changed.
 fn check_journal(vol: &Volume<'_>, raw: u32) -> Result<Ino, AdminError> {
     let ino = Ino(raw);
     let sane = (3..vol.geo.inodes()).contains(&raw);
@@ -82,7 +82,7 @@ fn check_journal(vol: &Volume<'_>, raw: u32) -> Result<Ino, AdminError> {
     Ok(ino)
 }
 
-/// Inode `ino`, the block that holds it, and where in the block it is.
+/// Inode `ino`, the block that contains it, and its offset in the block.
 fn read_inode(vol: &Volume<'_>, ino: Ino) -> Result<(Dinode, Vec<u8>, usize), AdminError> {
     let g = &vol.geo;
     let mut block = vec![0; g.bsize as usize];

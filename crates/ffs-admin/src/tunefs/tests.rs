@@ -1,4 +1,4 @@
-//! tunefs changes what it was asked to change, and nothing else.
+//! tunefs changes the requested fields and nothing else.
 
 use super::*;
 use crate::audit::audit;
@@ -11,7 +11,7 @@ fn fresh(format: Format) -> MemDevice {
     quick(Endian::Little, format, 8192, 1024, 8 << 20).unwrap()
 }
 
-/// The bytes that `opts` change on `dev`, as offsets.
+/// Offsets of the bytes that `opts` change on `dev`.
 fn changed(dev: &MemDevice, opts: &TunefsOptions) -> (TunefsReport, Vec<usize>) {
     let before = dev.to_vec();
     let report = tunefs(dev, opts).unwrap();
@@ -78,7 +78,7 @@ fn writing_what_was_there_changes_no_byte_of_any_fixture() {
         tunefs(&dev, &same).unwrap();
         let after = dev.to_vec();
         let at: Vec<usize> = (0..image.len()).filter(|&i| image[i] != after[i]).collect();
-        // NetBSD leaves the old totals of UFS1 alone; whoever writes the superblock brings them in step.
+        // NetBSD does not update the old totals of UFS1; every write of the superblock here does.
         let ufs1 = Volume::open(&dev).unwrap().geo.format == Format::Ufs1;
         assert!(
             at.is_empty() || ufs1 && at.iter().all(|at| (8192 + 32..8192 + 208).contains(at)),
@@ -173,8 +173,8 @@ fn space_kept_and_optimisation_are_compared() {
 fn metadata_space_is_whole_blocks_of_half_a_group_at_most() {
     let dev = fresh(Format::Ufs2);
     let g = Volume::open(&dev).unwrap().geo;
-    for (asked, want) in [(21, 16), (7, 0), (1 << 30, g.fpg / 2 / 8 * 8)] {
-        let opts = TunefsOptions { metaspace: Some(asked), ..TunefsOptions::default() };
+    for (requested, want) in [(21, 16), (7, 0), (1 << 30, g.fpg / 2 / 8 * 8)] {
+        let opts = TunefsOptions { metaspace: Some(requested), ..TunefsOptions::default() };
         tunefs(&dev, &opts).unwrap();
         assert_eq!(Volume::open(&dev).unwrap().sb.f.metaspace, i64::from(want));
     }
@@ -251,7 +251,7 @@ fn the_listing_tells_every_setting() {
     ");
 }
 
-/// What a mount with soft updates meant to restore is forgotten when somebody decides.
+/// An explicit setting overrides the flag that a mount with soft updates was to restore.
 #[test]
 fn a_decision_about_soft_updates_is_for_good() {
     for (want, flags) in [(true, FsFlags::DOSOFTDEP), (false, FsFlags::empty())] {

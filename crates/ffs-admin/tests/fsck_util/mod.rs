@@ -1,4 +1,5 @@
-//! Small volumes with a known tree, tools to damage them, and a reader that shares nothing with the check.
+//! Small volumes with a known tree, functions to damage them, and a reader that shares no code with
+//! the check.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "test support")]
 
@@ -38,7 +39,7 @@ pub struct Item {
     pub content: Vec<u8>,
 }
 
-/// What all test volumes are made of: order, format, block and fragment size, megabytes.
+/// Parameters of the test volumes: byte order, format, block and fragment size, megabytes.
 pub const KINDS: [Kind; 4] = [
     (Endian::Little, Format::Ufs2, 4096, 512, 4 << 20),
     (Endian::Big, Format::Ufs1, 4096, 512, 4 << 20),
@@ -61,13 +62,13 @@ impl Img {
         Img { dev, g, next_ino: 10, next_block: 0 }
     }
 
-    /// A fresh volume.
+    /// A new volume.
     pub fn fresh(kind: Kind) -> Img {
         let (endian, format, bsize, fsize, bytes) = kind;
         Img::on(Arc::new(newfs::quick(endian, format, bsize, fsize, bytes).unwrap()))
     }
 
-    /// A volume with a tree that has one of everything; its maps were made by the check.
+    /// A volume with one object of every type; the check built its maps.
     pub fn with_tree(kind: Kind) -> Img {
         static MADE: Mutex<Vec<(Kind, Img)>> = Mutex::new(Vec::new());
         let mut made = MADE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -127,7 +128,7 @@ impl Img {
         Fsck::new(dev, FsckOptions { force: true, ..options }.at(1_700_000_000)).run()
     }
 
-    /// A check finds nothing.
+    /// Asserts that a check finds nothing.
     pub fn silent(&self) {
         let report = self.fsck(FsckOptions::no());
         assert!(report.is_silent(), "{:#?} {:?}", report.findings, report.stopped);
@@ -157,7 +158,7 @@ impl Img {
         Dinode::decode(&self.g, &self.read(self.inode_at(ino), self.g.format.dinode_size()))
     }
 
-    /// Writes an inode with the right check hash.
+    /// Writes an inode with the correct check hash.
     pub fn set_inode(&self, ino: u32, d: &Dinode) {
         let mut raw = self.read(self.inode_at(ino), self.g.format.dinode_size());
         d.encode(&self.g, &mut raw);
@@ -175,7 +176,7 @@ impl Img {
         self.g.frag_to_byte(self.g.cgtod(CgNo(c)))
     }
 
-    /// Changes the block of group `c` and makes its check hash right.
+    /// Changes the block of group `c` and corrects its check hash.
     pub fn edit_group(&self, c: u32, change: impl FnOnce(&Geometry, &mut [u8])) {
         let mut b = self.read(self.group_at(c), self.g.cgsize as usize);
         change(&self.g, &mut b);
@@ -228,7 +229,7 @@ impl Img {
         self.write(self.slot_at(block, slot), &raw);
     }
 
-    /// The bytes of a file; of very large (sparse) ones only the pointers in the inode.
+    /// The bytes of a file; of very large (sparse) files only the pointers in the inode.
     pub fn content(&self, d: &Dinode) -> Vec<u8> {
         let b = u64::from(self.g.bsize);
         if d.size > 16 << 20 {
@@ -256,8 +257,8 @@ impl Img {
             let at = self.pointer(&d, l) as u64 * u64::from(self.g.fsize);
             let len = (d.size - l * u64::from(self.g.bsize)).min(self.g.bsize.into());
             let block = self.read(at, len as usize);
-            for (i, chunk) in block.chunks(512).enumerate() {
-                for r in dir::records(self.fmt(), chunk).filter_map(Result::ok) {
+            for (i, dirblk) in block.chunks(512).enumerate() {
+                for r in dir::records(self.fmt(), dirblk).filter_map(Result::ok) {
                     if r.live() {
                         let off = at + (i * 512 + r.off) as u64;
                         out.push((off, r.ino, r.dtype, r.name.to_vec()));
@@ -280,7 +281,7 @@ impl Img {
         path.split('/').filter(|p| !p.is_empty()).fold(2, |dir, name| self.entry(dir, name).1)
     }
 
-    /// The whole tree by path; directories are entered once.
+    /// The whole tree by path; each directory is entered once.
     pub fn tree(&self) -> BTreeMap<String, Item> {
         let mut out = BTreeMap::new();
         let mut seen = std::collections::BTreeSet::new();
@@ -379,36 +380,36 @@ impl Img {
         self.edit(ino, |d| d.nlink += 1);
     }
 
-    /// Enters a name in the first chunk of a directory without touching link counts.
+    /// Adds a name in the first directory block without changing link counts.
     pub fn add_entry(&self, dir: u32, name: &[u8], ino: u32, dtype: u8) {
         let at = self.inode(dir).db[0] as u64 * u64::from(self.g.fsize);
-        let mut chunk = self.read(at, 512);
+        let mut dirblk = self.read(at, 512);
         let fmt = self.fmt();
         let need = dir::dirsiz(name.len());
-        let (off, used, reclen) = dir::records(fmt, &chunk)
+        let (off, used, reclen) = dir::records(fmt, &dirblk)
             .map(Result::unwrap)
             .find(|r| r.slack() >= need)
             .map(|r| (r.off, if r.live() { dir::dirsiz(r.name.len()) } else { 0 }, r.reclen))
             .unwrap();
         if used > 0 {
-            dir::set_reclen(fmt, &mut chunk, off, used);
+            dir::set_reclen(fmt, &mut dirblk, off, used);
         }
         let rec = Record { off: off + used, ino, reclen: reclen - used, dtype, name };
-        dir::write(fmt, &mut chunk, &rec);
-        self.write(at, &chunk);
+        dir::write(fmt, &mut dirblk, &rec);
+        self.write(at, &dirblk);
     }
 
     pub fn mkdir(&mut self, parent: u32, name: &str) -> u32 {
         let (ino, mut d) = self.new_inode(FileType::Directory);
         d.nlink = 2;
         d.size = 512;
-        let mut chunk = vec![0; 512];
+        let mut dirblk = vec![0; 512];
         let fmt = self.fmt();
         let dot = Record { off: 0, ino, reclen: 12, dtype: 4, name: b"." };
-        dir::write(fmt, &mut chunk, &dot);
+        dir::write(fmt, &mut dirblk, &dot);
         let dotdot = Record { off: 12, ino: parent, reclen: 500, dtype: 4, name: b".." };
-        dir::write(fmt, &mut chunk, &dotdot);
-        self.put_data(&mut d, 0, &chunk);
+        dir::write(fmt, &mut dirblk, &dotdot);
+        self.put_data(&mut d, 0, &dirblk);
         self.set_inode(ino, &d);
         self.add_entry(parent, name.as_bytes(), ino, 4);
         self.edit(parent, |d| d.nlink += 1);

@@ -4,7 +4,7 @@
 //! `FFS_STRESS_SEED` the seed (default 1).
 
 use crate::common::{Dir, fails, is_root, ok, run, text};
-use ffs_testkit::env::number;
+use ffs_testkit::envvar::number;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

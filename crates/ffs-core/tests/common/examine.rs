@@ -5,7 +5,9 @@ use ffs_core::{Cred, Env, Ffs, MountOptions, Vnode};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, MemDevice};
 use ffs_ondisk::FileType;
-use ffs_testkit::killed::{COMMON, Found, Promises, REPAIRS, Thing, directory_of, judge};
+use ffs_testkit::killtest::{
+    ALLOWED_REPAIRS, COMMON, FoundNode, FoundTree, SyncCalls, Verified, check_found, directory_of,
+};
 use std::sync::Arc;
 
 /// When volumes are repaired, seconds.
@@ -19,15 +21,15 @@ fn fsck(dev: &MemDevice, options: FsckOptions) -> FsckReport {
 /// promises kept.
 pub(crate) fn examine(
     dev: &Arc<MemDevice>,
-    (seed, sync): (u64, bool),
+    (seed, sync): (u64, SyncCalls),
     done: Option<&[usize]>,
-) -> Result<(u64, Promises), String> {
+) -> Result<(u64, Verified), String> {
     let repairs = repair(dev)?;
-    let mut promises = Promises::default();
+    let mut promises = Verified::default();
     if let Some(done) = done {
         let found = tree(&(Arc::clone(dev) as Arc<dyn BlockDevice>))?;
         for (writer, done) in (0..).zip(done) {
-            promises += judge(seed, writer, *done, sync, &found)?;
+            promises += check_found(seed, writer, *done, sync, &found)?;
         }
     }
     Ok((repairs, promises))
@@ -37,7 +39,7 @@ pub(crate) fn examine(
 pub(crate) fn repair(dev: &Arc<MemDevice>) -> Result<u64, String> {
     let shared = Arc::clone(dev) as Arc<dyn BlockDevice>;
     let report = Fsck::new(shared, FsckOptions::preen().at(REPAIR)).run();
-    let foreign = report.findings.iter().find(|f| !REPAIRS.contains(&f.id.as_str()));
+    let foreign = report.findings.iter().find(|f| !ALLOWED_REPAIRS.contains(&f.id.as_str()));
     if let Some(finding) = foreign {
         return Err(format!("fsck -p: {finding}"));
     }
@@ -52,11 +54,11 @@ pub(crate) fn repair(dev: &Arc<MemDevice>) -> Result<u64, String> {
 }
 
 /// What the common directories hold.
-pub(crate) fn tree(dev: &Arc<dyn BlockDevice>) -> Result<Found, String> {
+pub(crate) fn tree(dev: &Arc<dyn BlockDevice>) -> Result<FoundTree, String> {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let clock = Arc::new(ManualClock::new(Timestamp::new(REPAIR, 0)));
     let fs = Ffs::mount(dev.clone(), &options, Env::seeded(clock, 1)).map_err(|e| e.to_string())?;
-    let mut found = Found::new();
+    let mut found = FoundTree::new();
     let root = fs.root().map_err(|e| e.to_string())?;
     let top = fs.lookup(&Cred::root(), &root, COMMON[0].as_bytes());
     let top = top.map_err(|e| format!("{}: {e}", COMMON[0]))?;
@@ -64,7 +66,7 @@ pub(crate) fn tree(dev: &Arc<dyn BlockDevice>) -> Result<Found, String> {
     Ok(found)
 }
 
-fn walk(fs: &Ffs, dir: &Vnode, name: &str, found: &mut Found) -> ffs_core::Result<()> {
+fn walk(fs: &Ffs, dir: &Vnode, name: &str, found: &mut FoundTree) -> ffs_core::Result<()> {
     let mut names = Vec::new();
     fs.readdir(dir, 0, &mut |e| {
         names.push(e.name.to_vec());
@@ -76,12 +78,12 @@ fn walk(fs: &Ffs, dir: &Vnode, name: &str, found: &mut Found) -> ffs_core::Resul
         let attr = fs.getattr(&v);
         let thing = if attr.kind == FileType::Directory {
             walk(fs, &v, &leaf, found)?;
-            Thing::Directory
+            FoundNode::Directory
         } else {
             let mut bytes = vec![0; attr.size as usize];
             let n = fs.read(&v, 0, &mut bytes)?;
             bytes.truncate(n);
-            Thing::File(bytes)
+            FoundNode::File(bytes)
         };
         found.insert((directory_of(name).to_owned(), leaf), thing);
     }

@@ -5,7 +5,7 @@ use ffs_core::{Cred, Env, Error, Ffs, NodeKind, RenameMode, Result, SetAttr, Vno
 use ffs_device::BlockDevice;
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_ondisk::FileType;
-use ffs_testkit::killed::{COMMON, Place};
+use ffs_testkit::killtest::{COMMON, FileOps, SyncFlag};
 use std::sync::Arc;
 
 /// A mounted volume, and its clock.
@@ -80,14 +80,14 @@ impl Mounted {
     }
 }
 
-impl Place for Mounted {
+impl FileOps for Mounted {
     type Error = Error;
     fn create(&self, path: &str) -> Result<()> {
         let (dir, name) = self.parent(path)?;
         self.fs.create(&Cred::root(), &dir, name, NodeKind::Regular, 0o644).map(drop)
     }
-    fn write(&self, path: &str, offset: u64, bytes: &[u8], sync: bool) -> Result<()> {
-        let mode = WriteMode { sync, ..WriteMode::default() };
+    fn write(&self, path: &str, offset: u64, bytes: &[u8], sync: SyncFlag) -> Result<()> {
+        let mode = WriteMode { sync: sync == SyncFlag::OSync, ..WriteMode::default() };
         let n = self.fs.write(&Cred::root(), &self.at(path)?, offset, bytes, mode)?;
         if n == bytes.len() { Ok(()) } else { Err(Error::NoSpace) }
     }

@@ -6,7 +6,7 @@ use crate::{READY, WRITERS};
 use ffs_core::{Env, Ffs};
 use ffs_device::clock::{ManualClock, Timestamp};
 use ffs_device::{BlockDevice, FileDevice};
-use ffs_testkit::killed::{COMMON, Place, Script};
+use ffs_testkit::killtest::{COMMON, FileOps, Script, SyncCalls};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -83,7 +83,7 @@ fn say(what: u8) -> bool {
 }
 
 fn write(place: &Mounted, seed: u64, writer: u8, tick: &SyncSender<()>, load: &Load<'_>) {
-    let mut script = Script::new(seed, writer, true);
+    let mut script = Script::new(seed, writer, SyncCalls::Include);
     for n in 0u32.. {
         if let Err((op, why)) = script.step(place) {
             return (load.failed)(format!("writer {writer}: {op}: {why}"));

@@ -1,7 +1,7 @@
 //! A process that has a volume mounted is killed (SIGKILL) under load, again and again.
 //!
 //! The child, which is this program again, mounts an image file with soft updates; its writers do what
-//! `ffs_testkit::killed` says, and count each operation over a pipe after it returned. The parent kills it at
+//! `ffs_testkit::killtest` says, and count each operation over a pipe after it returned. The parent kills it at
 //! a seeded moment and asks of the image: `fsck -p` repairs it, with nothing but the repairs that lose
 //! nothing; a full check is silent; every name and every byte is there that somebody was told is durable, and
 //! what else is there is something that was. Then the next child goes on with the same image, and removes the
@@ -28,8 +28,8 @@ mod recorded;
 use common::{examine, soft_volume};
 use ffs_device::MemDevice;
 use ffs_ondisk::{Endian, Format};
-use ffs_testkit::env::number;
-use ffs_testkit::killed::Promises;
+use ffs_testkit::envvar::number;
+use ffs_testkit::killtest::{SyncCalls, Verified};
 use ffs_testkit::rng::SplitMix64;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ pub(crate) struct Tally {
     pub(crate) unrepaired: u64,
     pub(crate) operations: u64,
     pub(crate) repaired: u64,
-    pub(crate) promises: Promises,
+    pub(crate) promises: Verified,
 }
 
 impl Tally {
@@ -125,7 +125,7 @@ impl Tally {
 
 impl std::fmt::Display for Tally {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Promises { names, files } = self.promises;
+        let Verified { names, files } = self.promises;
         write!(
             f,
             "{} cuts ({} volumes mounted again without a repair), {} operations, {names} names and {files} \
@@ -187,8 +187,11 @@ impl Round {
         std::fs::write(&self.image, image.to_vec()).unwrap();
         let done = self.run_and_kill(rng);
         let left = MemDevice::from_bytes(&std::fs::read(&self.image).unwrap());
-        let outcome =
-            examine::examine(&Arc::new(left.snapshot()), (self.seed, true), done.as_deref());
+        let outcome = examine::examine(
+            &Arc::new(left.snapshot()),
+            (self.seed, SyncCalls::Include),
+            done.as_deref(),
+        );
         let (repairs, promises) = outcome.unwrap_or_else(|why| panic!("{}: {why}", self.what));
         tally.kills += 1;
         tally.operations += done.iter().flatten().map(|n| *n as u64).sum::<u64>();

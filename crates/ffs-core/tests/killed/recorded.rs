@@ -9,6 +9,7 @@ use crate::common::examine::examine;
 use crate::{READY, Round, Tally, WRITERS};
 use ffs_device::record::Event;
 use ffs_device::{BlockDevice, Durability, MemDevice, Recorder};
+use ffs_testkit::killtest::SyncCalls;
 use ffs_testkit::rng::SplitMix64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +46,7 @@ pub(crate) fn run(
                 if cut % stride == 0 {
                     let dev = Arc::new(state.snapshot());
                     let done = ready.then_some(done.as_slice());
-                    let (repairs, promises) = examine(&dev, (round.seed, true), done)
+                    let (repairs, promises) = examine(&dev, (round.seed, SyncCalls::Include), done)
                         .unwrap_or_else(|why| {
                             panic!(
                                 "{}, after write {cut} of {writes} (byte {offset}): {why}",

@@ -33,7 +33,7 @@ mod space;
 mod superblock;
 mod walk;
 
-use ffs_testkit::env::number;
+use ffs_testkit::envvar::number;
 
 /// A seed, and a number of rounds, as the environment changes them.
 fn rounds(seed: u64, rounds: u64) -> (u64, u64) {

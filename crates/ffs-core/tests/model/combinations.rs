@@ -5,7 +5,7 @@ use crate::world::{Caches, Config, World};
 use ffs_core::{DirPref, NamecachePrime, OrderingPolicy};
 use ffs_ondisk::Endian;
 use ffs_ondisk::geometry::Format;
-use ffs_testkit::env::number;
+use ffs_testkit::envvar::number;
 
 /// dirpref, vmiodir, dirhash and name cache, on or off.
 fn combination(i: u32) -> Config {

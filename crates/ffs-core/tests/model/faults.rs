@@ -8,7 +8,7 @@ use crate::world::{Config, World, fresh};
 use ffs_admin::fsck::{Fsck, FsckOptions, quick_check};
 use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::{BlockDevice, Operation};
-use ffs_testkit::env::number;
+use ffs_testkit::envvar::number;
 use ffs_testkit::rng::SplitMix64;
 use std::sync::Arc;
 

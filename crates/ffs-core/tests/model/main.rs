@@ -20,7 +20,7 @@ mod world;
 use ffs_core::{DirPref, OrderingPolicy};
 use ffs_ondisk::Endian;
 use ffs_ondisk::geometry::Format;
-use ffs_testkit::env::number;
+use ffs_testkit::envvar::number;
 use world::{Caches, Config, World};
 
 /// Runs the random operations of one configuration.

@@ -1,7 +1,7 @@
 //! Servers killed (SIGKILL) under load, again and again: what `killed` of `ffs-core` tries of the library, through
 //! the kernel.
 //!
-//! Four writers work on the mount as `ffs_testkit::killed` says and count each operation after it returned.
+//! Four writers work on the mount as `ffs_testkit::killtest` says and count each operation after it returned.
 //! When the server is dead `fsck -p` must repair the image with nothing but the repairs that lose nothing, a
 //! full check be silent, and every name and byte be there that somebody was told is durable. The next server
 //! goes on with the same image.
@@ -15,8 +15,8 @@ use crate::harness::Image;
 use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_device::{FileDevice, MemDevice};
 use ffs_ondisk::{Endian, Format};
-use ffs_testkit::env::number;
-use ffs_testkit::killed::{COMMON, Place, Promises, Script};
+use ffs_testkit::envvar::number;
+use ffs_testkit::killtest::{COMMON, FileOps, Script, SyncCalls, SyncFlag, Verified};
 use ffs_testkit::rng::SplitMix64;
 use rustix::process::Signal;
 use std::fs::{self, File, OpenOptions};
@@ -41,7 +41,7 @@ fn servers_killed_under_load() {
     let set = |name, default| number(name).unwrap_or(default);
     let (kills, first) = (set("FFS_KILL_SERVERS", 4), set("FFS_KILL_SEED", 1));
     let seeds = set("FFS_KILL_SEEDS", 2).max(1);
-    let (mut promises, mut repairs, mut operations) = (Promises::default(), 0, 0);
+    let (mut promises, mut repairs, mut operations) = (Verified::default(), 0, 0);
     for seed in first..first + seeds {
         let kills = kills / seeds + u64::from(seed - first < kills % seeds);
         let (mut rng, mut image) = (SplitMix64::new(seed), volume(0));
@@ -53,7 +53,7 @@ fn servers_killed_under_load() {
             let script = rng.next_u64();
             let done = load_and_kill(&image, kill, script, 1 + rng.below(MOST_OPERATIONS));
             let dev = Arc::new(MemDevice::from_bytes(&fs::read(image.path()).unwrap()));
-            let outcome = examine(&dev, (script, false), Some(&done));
+            let outcome = examine(&dev, (script, SyncCalls::Omit), Some(&done));
             let (repaired, kept) = outcome.unwrap_or_else(|why| panic!("{what}: {why}"));
             fs::write(image.path(), dev.to_vec()).unwrap();
             (repairs, promises) = (repairs + repaired, {
@@ -63,7 +63,7 @@ fn servers_killed_under_load() {
             operations += done.iter().sum::<usize>();
         }
     }
-    let Promises { names, files } = promises;
+    let Verified { names, files } = promises;
     println!(
         "{kills} kills, {operations} operations, {names} names and {files} files promised and kept, {repairs} \
          repairs by fsck -p"
@@ -115,7 +115,7 @@ fn prepare(place: &Dir, kill: u64) -> io::Result<()> {
 
 /// Works until the server is dead.
 fn write(place: &Dir, seed: u64, writer: u8, done: &AtomicUsize) {
-    let mut script = Script::new(seed, writer, false);
+    let mut script = Script::new(seed, writer, SyncCalls::Omit);
     loop {
         match script.step(place) {
             Ok(()) => done.fetch_add(1, Ordering::Relaxed),
@@ -138,13 +138,13 @@ impl Dir {
     }
 }
 
-impl Place for Dir {
+impl FileOps for Dir {
     type Error = io::Error;
     fn create(&self, path: &str) -> io::Result<()> {
         OpenOptions::new().write(true).create_new(true).open(self.at(path)).map(drop)
     }
-    fn write(&self, path: &str, offset: u64, bytes: &[u8], sync: bool) -> io::Result<()> {
-        let flags = if sync { libc::O_SYNC } else { 0 };
+    fn write(&self, path: &str, offset: u64, bytes: &[u8], sync: SyncFlag) -> io::Result<()> {
+        let flags = if sync == SyncFlag::OSync { libc::O_SYNC } else { 0 };
         let file = OpenOptions::new().write(true).custom_flags(flags).open(self.at(path))?;
         file.write_all_at(bytes, offset)
     }

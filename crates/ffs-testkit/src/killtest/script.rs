@@ -1,48 +1,50 @@
-//! What a writer does next.
+//! The operations of a writer.
 
 use super::content::written;
-use super::model::{At, Model, directory_of};
+use super::model::{Model, Progress, directory_of};
+use super::op::{EntryPath, Op};
 use crate::rng::SplitMix64;
 use std::fmt;
 
 /// Most bytes of one writer's files.
 const MOST_BYTES: usize = 1 << 20;
-/// Names in a directory, directories of its own.
+/// File names of a writer in one directory, and directories of a writer.
 const NAMES: u64 = 14;
 const DIRECTORIES: usize = 6;
 
-/// An operation on a place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the words are those of the calls")]
-pub enum Op {
-    Create { at: At },
-    Write { at: At, offset: usize, len: usize, tag: u64, sync: bool },
-    Truncate { at: At, size: usize },
-    Link { from: At, to: At },
-    Unlink { at: At },
-    Rename { from: At, to: At },
-    Mkdir { at: At },
-    Rmdir { at: At },
-    Fsync { at: At },
-    FsyncDir { directory: String },
-    Sync,
+/// Whether a script calls `sync`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncCalls {
+    /// It does.
+    Include,
+    /// It does not.
+    Omit,
 }
 
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
+/// How a write is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncFlag {
+    /// Without `O_SYNC`.
+    None,
+    /// With `O_SYNC`.
+    OSync,
 }
 
-/// Where operations are done. Paths are relative to the root of the volume.
-pub trait Place {
-    /// Why one failed.
+/// A file system on which scripts run. Paths are relative to the root of the volume.
+pub trait FileOps {
+    /// Error of an operation.
     type Error: fmt::Display;
 
     /// Makes an empty file.
     fn create(&self, path: &str) -> Result<(), Self::Error>;
-    /// Writes, with `sync` as with `O_SYNC`.
-    fn write(&self, path: &str, offset: u64, bytes: &[u8], sync: bool) -> Result<(), Self::Error>;
+    /// Writes at an offset.
+    fn write(
+        &self,
+        path: &str,
+        offset: u64,
+        bytes: &[u8],
+        sync: SyncFlag,
+    ) -> Result<(), Self::Error>;
     /// Sets the size.
     fn truncate(&self, path: &str, size: u64) -> Result<(), Self::Error>;
     /// Makes a hard link.
@@ -53,7 +55,7 @@ pub trait Place {
     fn rename(&self, from: &str, to: &str) -> Result<(), Self::Error>;
     /// Makes a directory.
     fn mkdir(&self, path: &str) -> Result<(), Self::Error>;
-    /// Removes one.
+    /// Removes an empty directory.
     fn rmdir(&self, path: &str) -> Result<(), Self::Error>;
     /// Makes a file or directory durable.
     fn fsync(&self, path: &str) -> Result<(), Self::Error>;
@@ -61,64 +63,70 @@ pub trait Place {
     fn sync(&self) -> Result<(), Self::Error>;
 }
 
-/// A writer's operations, one after the other.
+/// The sequence of operations of one writer.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// What it has done.
-    pub model: Model,
+    /// The state after the operations so far.
+    pub(super) model: Model,
     rng: SplitMix64,
     writer: u8,
-    /// Whether it calls `sync`.
-    sync: bool,
+    sync: SyncCalls,
     directories: u32,
     renames: u32,
     bytes: usize,
 }
 
 impl Script {
-    /// The script of `writer`; `sync`: with calls of `sync` in it.
+    /// The script of `writer`.
     #[must_use]
-    pub fn new(seed: u64, writer: u8, sync: bool) -> Script {
+    pub fn new(seed: u64, writer: u8, sync: SyncCalls) -> Script {
         let rng = SplitMix64::new(seed ^ u64::from(writer).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let model = Model::default();
         Script { model, rng, writer, sync, directories: 0, renames: 0, bytes: 0 }
     }
 
-    /// Does the next operation in `place`.
+    /// Performs the next operation on `fs`.
     ///
     /// # Errors
-    /// The place's, with the operation: none is expected.
-    pub fn step<P: Place>(&mut self, place: &P) -> Result<(), (Op, P::Error)> {
+    /// The file system's, with the operation: none is expected.
+    pub fn step<P: FileOps>(&mut self, fs: &P) -> Result<(), (Op, P::Error)> {
         let op = self.next_op();
-        self.perform(place, &op).map_err(|e| (op.clone(), e))?;
-        self.model.apply(&op, true);
+        self.perform(fs, &op).map_err(|e| (op.clone(), e))?;
+        self.complete(&op);
         Ok(())
     }
 
-    /// Does `op` in `place`.
+    /// Performs `op` on `fs`.
     ///
     /// # Errors
-    /// The place's.
-    pub fn perform<P: Place>(&self, place: &P, op: &Op) -> Result<(), P::Error> {
-        let path = |at: &At| self.model.path(at);
+    /// The file system's.
+    pub fn perform<P: FileOps>(&self, fs: &P, op: &Op) -> Result<(), P::Error> {
+        let path = |at: &EntryPath| self.model.path(at);
         match op {
-            Op::Create { at } => place.create(&path(at)),
+            Op::Create { at } => fs.create(&path(at)),
             Op::Write { at, offset, len, tag, sync } => {
-                place.write(&path(at), *offset as u64, &written(*tag, *len), *sync)
+                let flag = if *sync { SyncFlag::OSync } else { SyncFlag::None };
+                fs.write(&path(at), *offset as u64, &written(*tag, *len), flag)
             }
-            Op::Truncate { at, size } => place.truncate(&path(at), *size as u64),
-            Op::Link { from, to } => place.link(&path(from), &path(to)),
-            Op::Unlink { at } => place.unlink(&path(at)),
-            Op::Rename { from, to } => place.rename(&path(from), &path(to)),
-            Op::Mkdir { at } => place.mkdir(&path(at)),
-            Op::Rmdir { at } => place.rmdir(&path(at)),
-            Op::Fsync { at } => place.fsync(&path(at)),
-            Op::FsyncDir { directory } => place.fsync(&self.model.path_of(directory)),
-            Op::Sync => place.sync(),
+            Op::Truncate { at, size } => fs.truncate(&path(at), *size as u64),
+            Op::Link { from, to } => fs.link(&path(from), &path(to)),
+            Op::Unlink { at } => fs.unlink(&path(at)),
+            Op::Rename { from, to } => fs.rename(&path(from), &path(to)),
+            Op::Mkdir { at } => fs.mkdir(&path(at)),
+            Op::Rmdir { at } => fs.rmdir(&path(at)),
+            Op::Fsync { at } => fs.fsync(&path(at)),
+            Op::FsyncDir { directory } => fs.fsync(&self.model.path_of(directory)),
+            Op::Sync => fs.sync(),
         }
     }
 
-    /// The next operation: it can be done, and must be applied to the model next.
+    /// Records that `op`, the result of [`Script::next_op`], has returned.
+    pub fn complete(&mut self, op: &Op) {
+        self.model.apply(op, Progress::Returned);
+    }
+
+    /// The next operation. It is possible in the current state, and the caller must
+    /// pass it to [`Script::complete`] next.
     pub fn next_op(&mut self) -> Op {
         loop {
             let kind = self.rng.below(100);
@@ -149,7 +157,7 @@ impl Script {
             }
             83..=93 => self.any_file().map(|(at, _)| Op::Fsync { at }),
             94..=98 => Some(Op::FsyncDir { directory: self.any_directory() }),
-            _ => (self.sync && self.rng.one_in(3)).then_some(Op::Sync),
+            _ => (self.sync == SyncCalls::Include && self.rng.one_in(3)).then_some(Op::Sync),
         }
     }
 
@@ -164,19 +172,19 @@ impl Script {
         own.filter(|_| self.rng.one_in(2)).unwrap_or_else(|| common.to_owned())
     }
 
-    fn any_file(&mut self) -> Option<(At, usize)> {
+    fn any_file(&mut self) -> Option<(EntryPath, usize)> {
         let all = self.model.named_files();
         self.rng.pick(&all).cloned()
     }
 
-    /// A name of the writer's, in a directory; long ones let directories grow.
-    fn name(&mut self) -> At {
+    /// A file name of the writer in some directory; long names make directories grow.
+    fn name(&mut self) -> EntryPath {
         let (directory, n) = (self.any_directory(), self.rng.below(NAMES));
         let long = if n % 4 == 3 { 150 } else { 0 };
         (directory, format!("w{}-f{n}{}", self.writer, "x".repeat(long)))
     }
 
-    fn free_name(&mut self) -> Option<At> {
+    fn free_name(&mut self) -> Option<EntryPath> {
         let at = self.name();
         self.model.file_at(&at).is_none().then_some(at)
     }
@@ -212,7 +220,7 @@ impl Script {
 
     fn rename(&mut self) -> Option<Op> {
         let ((from, file), to) = (self.any_file()?, self.name());
-        // Two names of one file: nothing would happen.
+        // A rename between two names of one file has no effect.
         (self.model.file_at(&to) != Some(file)).then_some(Op::Rename { from, to })
     }
 

@@ -1,8 +1,6 @@
-//! The judge is judged: what was done to the end passes, what is missing or strange does not.
+//! The check accepts complete results, and rejects results with missing or foreign data.
 
-use super::model::{At, Found, Thing, directory_of};
-use super::script::{Place, Script};
-use super::{COMMON, judge};
+use super::*;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -16,7 +14,7 @@ type Tree = (BTreeMap<String, Option<usize>>, Vec<Vec<u8>>);
 
 type Done = Result<(), Infallible>;
 
-impl Place for Memory {
+impl FileOps for Memory {
     type Error = Infallible;
     fn create(&self, path: &str) -> Done {
         let (names, files) = &mut *self.0.borrow_mut();
@@ -24,7 +22,7 @@ impl Place for Memory {
         assert_eq!(names.insert(path.to_owned(), Some(files.len() - 1)), None);
         Ok(())
     }
-    fn write(&self, path: &str, offset: u64, bytes: &[u8], _: bool) -> Done {
+    fn write(&self, path: &str, offset: u64, bytes: &[u8], _: SyncFlag) -> Done {
         let (names, files) = &mut *self.0.borrow_mut();
         let file = &mut files[names[path].unwrap()];
         let end = offset as usize + bytes.len();
@@ -76,24 +74,24 @@ impl Place for Memory {
 }
 
 impl Memory {
-    fn found(&self) -> Found {
+    fn found(&self) -> FoundTree {
         let (names, files) = &*self.0.borrow();
-        let place = |path: &str| -> At {
+        let place = |path: &str| -> EntryPath {
             let (dir, name) = path.rsplit_once('/').unwrap();
             let dir = dir.rsplit('/').next().unwrap();
             (directory_of(dir).to_owned(), name.to_owned())
         };
         let thing = |what: &Option<usize>| match what {
-            Some(file) => Thing::File(files[*file].clone()),
-            None => Thing::Directory,
+            Some(file) => FoundNode::File(files[*file].clone()),
+            None => FoundNode::Directory,
         };
         names.iter().map(|(path, what)| (place(path), thing(what))).collect()
     }
 }
 
-/// The place after `done` operations of writer 1, and after one more.
-fn run(seed: u64, done: usize) -> (Found, Found) {
-    let (place, mut script) = (Memory::default(), Script::new(seed, 1, true));
+/// The tree after `done` operations of writer 1, and after one more.
+fn run(seed: u64, done: usize) -> (FoundTree, FoundTree) {
+    let (place, mut script) = (Memory::default(), Script::new(seed, 1, SyncCalls::Include));
     for _ in 0..done {
         script.step(&place).unwrap();
     }
@@ -108,7 +106,7 @@ fn what_was_done_passes_with_or_without_the_last_operation() {
         let done = 7 * seed as usize;
         let (before, after) = run(seed, done);
         for found in [before, after] {
-            judge(seed, 1, done, true, &found).unwrap();
+            check_found(seed, 1, done, SyncCalls::Include, &found).unwrap();
         }
     }
 }
@@ -118,17 +116,17 @@ fn a_lost_promise_is_found() {
     let (mut names, mut bytes) = (0, 0);
     for seed in 0..8 {
         let (_, all) = run(seed, 200);
-        let promised = judge(seed, 1, 200, true, &all).unwrap();
+        let promised = check_found(seed, 1, 200, SyncCalls::Include, &all).unwrap();
         assert!(promised.names > 0 && promised.files > 0);
         for at in all.keys() {
             let mut found = all.clone();
             let thing = found.remove(at).unwrap();
-            names += u32::from(judge(seed, 1, 200, true, &found).is_err());
-            if let Thing::File(mut content) = thing {
+            names += u32::from(check_found(seed, 1, 200, SyncCalls::Include, &found).is_err());
+            if let FoundNode::File(mut content) = thing {
                 let Some(first) = content.first_mut() else { continue };
                 *first ^= 0x40;
-                found.insert(at.clone(), Thing::File(content));
-                let wrong = judge(seed, 1, 200, true, &found);
+                found.insert(at.clone(), FoundNode::File(content));
+                let wrong = check_found(seed, 1, 200, SyncCalls::Include, &found);
                 assert!(wrong.is_err(), "{seed}: {at:?}: a foreign byte");
                 bytes += 1;
             }

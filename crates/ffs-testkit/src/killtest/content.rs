@@ -1,28 +1,28 @@
-//! The contents that a file may have.
+//! The contents that a file may have after a crash.
 
 use crate::rng::SplitMix64;
 
-/// A file's contents since the last that is durable, with the times from which they were so.
+/// The last durable content of a file and all later ones, each with the time of its write.
 #[derive(Clone, Debug, Default)]
-pub struct Content {
+pub(super) struct Content {
     versions: Vec<(usize, Vec<u8>)>,
 }
 
 impl Content {
-    /// Empty since `at`.
+    /// An empty file, created at time `at`.
     #[must_use]
-    pub fn new(at: usize) -> Content {
+    pub(super) fn new(at: usize) -> Content {
         Content { versions: vec![(at, Vec::new())] }
     }
 
-    /// The newest.
+    /// The newest content.
     #[must_use]
-    pub fn now(&self) -> &[u8] {
+    pub(super) fn now(&self) -> &[u8] {
         self.versions.last().map_or(&[], |(_, bytes)| bytes)
     }
 
-    /// Writes `len` bytes that follow from `tag` at `offset`.
-    pub fn write(&mut self, at: usize, offset: usize, len: usize, tag: u64) {
+    /// Writes `len` bytes, generated from `tag`, at `offset`.
+    pub(super) fn write(&mut self, at: usize, offset: usize, len: usize, tag: u64) {
         let mut bytes = self.now().to_vec();
         let end = offset.saturating_add(len);
         if bytes.len() < end {
@@ -35,22 +35,23 @@ impl Content {
     }
 
     /// Changes the size.
-    pub fn resize(&mut self, at: usize, size: usize) {
+    pub(super) fn resize(&mut self, at: usize, size: usize) {
         let mut bytes = self.now().to_vec();
         bytes.resize(size, 0);
         self.versions.push((at, bytes));
     }
 
-    /// Forgets what was before the newest content.
-    pub fn settle(&mut self) {
+    /// Drops all contents before the newest one, which is durable now.
+    pub(super) fn make_durable(&mut self) {
         let old = self.versions.len().saturating_sub(1);
         self.versions.drain(..old);
     }
 
-    /// Whether `found` may be left of what the file was at `from` and later: each byte one that it
-    /// had there, or zero where it was ever shorter; the size between the least and the greatest.
+    /// Whether `found` is possible for a file whose contents count from time `from` on: each byte is
+    /// one that the file had at that offset, or zero if the file was ever shorter; the size is
+    /// between the smallest and the largest.
     #[must_use]
-    pub fn allows(&self, found: &[u8], from: usize) -> bool {
+    pub(super) fn allows(&self, found: &[u8], from: usize) -> bool {
         let before = self.versions.iter().take_while(|(at, _)| *at <= from).count();
         let versions = self.versions.get(before.saturating_sub(1)..).unwrap_or_default();
         let lengths = || versions.iter().map(|(_, bytes)| bytes.len());
@@ -68,7 +69,7 @@ impl Content {
     }
 }
 
-/// `len` bytes that follow from `tag`, none of them zero.
+/// `len` bytes generated from `tag`, none of them zero.
 #[must_use]
 pub(super) fn written(tag: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];

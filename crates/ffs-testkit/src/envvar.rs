@@ -1,11 +1,11 @@
-//! Numbers that whoever runs a test may set: seeds to repeat, rounds to run.
+//! Numbers from environment variables: seeds to repeat, rounds to run.
 //!
-//! A variable that is set to something else stops the test: to go on with the default would be to run
-//! another test than was asked for.
+//! A variable with a value that is not a number stops the test. The default would run a different
+//! test from the one requested.
 
 use std::env::{VarError, var};
 
-/// The number that the variable `name` is set to, if it is set.
+/// The value of the variable `name`, if it is set.
 ///
 /// # Panics
 /// If it is set to something that is not a number.
@@ -29,7 +29,7 @@ mod tests {
     fn set_to_a_number_or_not_set() {
         // Cargo sets these for each test.
         assert!(number("CARGO_PKG_VERSION_MAJOR").is_some());
-        assert_eq!(number("FFS_THAT_NOBODY_SETS"), None);
+        assert_eq!(number("FFS_NEVER_SET"), None);
     }
 
     #[test]

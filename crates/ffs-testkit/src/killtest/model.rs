@@ -1,58 +1,74 @@
-//! What one writer's names and files have been, and what may be found of them.
+//! The history of one writer's names and files, and the states that it allows.
 //!
-//! Time is the number of operations begun. A directory is known by its name up to the first `.`, which no
-//! rename changes; a place is a directory and a name in it.
+//! Time is the number of operations begun. A directory is identified by its name up to the first
+//! `.`, which no rename changes.
 
 use super::content::Content;
-use super::script::Op;
-use super::{COMMON, Promises};
+use super::op::{EntryPath, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A directory, and a name in it.
-pub type At = (String, String);
+/// Directories that all writers use; the first contains the others.
+pub const COMMON: [&str; 3] = ["top", "top/a", "top/b"];
 
-/// What was found: of each place of the common directories and below.
-pub type Found = BTreeMap<At, Thing>;
+/// Number of durable states that a check has verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Names with a durable state.
+    pub names: u64,
+    /// Files with durable content.
+    pub files: u64,
+}
 
-/// What was found at a place.
+impl std::ops::AddAssign for Verified {
+    fn add_assign(&mut self, more: Verified) {
+        self.names += more.names;
+        self.files += more.files;
+    }
+}
+
+/// The tree that was found in the common directories.
+pub type FoundTree = BTreeMap<EntryPath, FoundNode>;
+
+/// A file or directory that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Thing {
-    /// A directory, known by its name.
+pub enum FoundNode {
+    /// A directory, identified by its name.
     Directory,
     /// A file, with its bytes.
     File(Vec<u8>),
 }
 
-/// What a name names.
+/// The object that a name refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Object {
     File(usize),
     Directory(String),
 }
 
-/// What a name named from `since` on.
+/// The state of a name from `since` on.
 #[derive(Clone, Debug)]
-struct Held {
+struct NameState {
     since: usize,
     what: Option<Object>,
-    /// It came with the content of that time: a rename put it in another file's place.
+    /// The content must be that of this time or later: a rename replaced another file.
     content: usize,
 }
 
+/// The states of a name over time.
 #[derive(Clone, Debug, Default)]
-struct Slot {
-    history: Vec<Held>,
-    /// As it was then, or later.
+struct NameHistory {
+    history: Vec<NameState>,
+    /// Time from which the state is durable: later states are possible, earlier ones are not.
     durable: usize,
 }
 
-impl Slot {
+impl NameHistory {
     fn now(&self) -> Option<&Object> {
         self.history.last().and_then(|h| h.what.as_ref())
     }
 
-    /// What it may show if nothing before `from` counts.
-    fn since(&self, from: usize) -> &[Held] {
+    /// The state at `from` and all later ones.
+    fn states_since(&self, from: usize) -> &[NameState] {
         let before = self.history.iter().take_while(|h| h.since <= from).count();
         self.history.get(before.saturating_sub(1)..).unwrap_or_default()
     }
@@ -61,41 +77,50 @@ impl Slot {
 #[derive(Clone, Debug, Default)]
 struct File {
     content: Content,
-    /// Somebody was told that it is durable; 0: nobody.
+    /// Time from which the content is durable; 0 = never.
     durable: usize,
-    names: BTreeSet<At>,
+    names: BTreeSet<EntryPath>,
 }
 
-/// What a writer knows.
+/// How far an operation got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It began; it may have had no effect, or a part of its effect.
+    Begun,
+    /// It returned.
+    Returned,
+}
+
+/// The names and files of one writer.
 #[derive(Clone, Debug, Default)]
-pub struct Model {
+pub(super) struct Model {
     time: usize,
-    slots: BTreeMap<At, Slot>,
+    names_seen: BTreeMap<EntryPath, NameHistory>,
     files: Vec<File>,
-    /// Where each directory is.
-    directories: BTreeMap<String, At>,
-    /// Those that are somewhere on the device.
-    known: BTreeSet<String>,
+    /// Location of each directory.
+    directories: BTreeMap<String, EntryPath>,
+    /// Directories with a durable name.
+    durable_directories: BTreeSet<String>,
 }
 
-/// The directory a name stands for.
+/// The directory that a name identifies.
 #[must_use]
 pub fn directory_of(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
 impl Model {
-    /// Places that hold files, with the file.
-    pub(super) fn named_files(&self) -> Vec<(At, usize)> {
-        let file = |(at, slot): (&At, &Slot)| match slot.now() {
+    /// Names of files, with the file.
+    pub(super) fn named_files(&self) -> Vec<(EntryPath, usize)> {
+        let file = |(at, slot): (&EntryPath, &NameHistory)| match slot.now() {
             Some(Object::File(file)) => Some((at.clone(), *file)),
             _ => None,
         };
-        self.slots.iter().filter_map(file).collect()
+        self.names_seen.iter().filter_map(file).collect()
     }
 
-    pub(super) fn file_at(&self, at: &At) -> Option<usize> {
-        match self.slots.get(at)?.now()? {
+    pub(super) fn file_at(&self, at: &EntryPath) -> Option<usize> {
+        match self.names_seen.get(at)?.now()? {
             Object::File(file) => Some(*file),
             Object::Directory(_) => None,
         }
@@ -114,15 +139,15 @@ impl Model {
         self.directories.keys().cloned().collect()
     }
 
-    pub(super) fn place_of(&self, directory: &str) -> Option<&At> {
+    pub(super) fn place_of(&self, directory: &str) -> Option<&EntryPath> {
         self.directories.get(directory)
     }
 
     pub(super) fn is_empty(&self, directory: &str) -> bool {
-        !self.slots.iter().any(|((dir, _), slot)| dir == directory && slot.now().is_some())
+        !self.names_seen.iter().any(|((dir, _), slot)| dir == directory && slot.now().is_some())
     }
 
-    /// Whether `directory` is `above` or below it.
+    /// Whether `directory` is `above` or inside it.
     pub(super) fn within(&self, directory: &str, above: &str) -> bool {
         let mut at = directory;
         loop {
@@ -138,7 +163,7 @@ impl Model {
 
     /// The path of a directory.
     #[must_use]
-    pub fn path_of(&self, directory: &str) -> String {
+    pub(super) fn path_of(&self, directory: &str) -> String {
         match self.directories.get(directory) {
             Some((parent, name)) => format!("{}/{name}", self.path_of(parent)),
             None => COMMON
@@ -148,17 +173,17 @@ impl Model {
         }
     }
 
-    /// The path of a place.
+    /// The path of a name.
     #[must_use]
-    pub fn path(&self, at: &At) -> String {
+    pub(super) fn path(&self, at: &EntryPath) -> String {
         format!("{}/{}", self.path_of(&at.0), at.1)
     }
 
-    fn put(&mut self, at: &At, what: Option<Object>, content: usize) {
+    fn put(&mut self, at: &EntryPath, what: Option<Object>, content: usize) {
         let since = self.time;
-        let slot = self.slots.entry(at.clone()).or_default();
+        let slot = self.names_seen.entry(at.clone()).or_default();
         if slot.history.is_empty() {
-            slot.history.push(Held { since: 0, what: None, content: 0 });
+            slot.history.push(NameState { since: 0, what: None, content: 0 });
         }
         if let Some(Object::File(old)) = slot.now().cloned()
             && let Some(old) = self.files.get_mut(old)
@@ -174,11 +199,12 @@ impl Model {
             }
             None => {}
         }
-        slot.history.push(Held { since, what, content });
+        slot.history.push(NameState { since, what, content });
     }
 
-    /// `op` begins; `done`: and returned.
-    pub fn apply(&mut self, op: &Op, done: bool) {
+    /// Applies `op`.
+    pub(super) fn apply(&mut self, op: &Op, progress: Progress) {
+        let done = progress == Progress::Returned;
         self.time += 1;
         let now = self.time;
         match op {
@@ -213,7 +239,7 @@ impl Model {
             }
             Op::Rmdir { at } => {
                 self.directories.remove(directory_of(&at.1));
-                self.known.remove(directory_of(&at.1));
+                self.durable_directories.remove(directory_of(&at.1));
                 self.put(at, None, 0);
             }
             Op::Fsync { at } if done => {
@@ -221,35 +247,35 @@ impl Model {
             }
             Op::FsyncDir { directory } if done => self.durable_directory(directory),
             Op::Sync if done => {
-                self.slots.values_mut().for_each(|s| s.durable = now);
+                self.names_seen.values_mut().for_each(|s| s.durable = now);
                 for f in &mut self.files {
-                    f.content.settle();
+                    f.content.make_durable();
                     f.durable = now;
                 }
-                self.know();
+                self.record_known_directories();
             }
             Op::Fsync { .. } | Op::FsyncDir { .. } | Op::Sync => {}
         }
     }
 
-    fn rename(&mut self, from: &At, to: &At) {
+    fn rename(&mut self, from: &EntryPath, to: &EntryPath) {
         let now = self.time;
-        let Some(what) = self.slots.get(from).and_then(|s| s.now().cloned()) else { return };
-        let replaces = self.slots.get(to).is_some_and(|s| s.now().is_some());
+        let Some(what) = self.names_seen.get(from).and_then(|s| s.now().cloned()) else { return };
+        let replaces = self.names_seen.get(to).is_some_and(|s| s.now().is_some());
         self.put(from, None, 0);
         self.put(to, Some(what), if replaces { now } else { 0 });
     }
 
-    /// `directory` is somewhere, and under its name if it never had another: an already durable directory
-    /// may still have its old name, and the place of that.
+    /// Records that `directory` and its parents are durable. The location of a directory that was
+    /// never renamed is durable too; one that was renamed may still have its old name.
     fn durable_path(&mut self, directory: &str) {
         let mut at = directory.to_owned();
         while let Some(place) = self.directories.get(&at).cloned() {
-            self.known.insert(at);
+            self.durable_directories.insert(at);
             if place.1.contains('.') {
                 break;
             }
-            if let Some(slot) = self.slots.get_mut(&place) {
+            if let Some(slot) = self.names_seen.get_mut(&place) {
                 slot.durable = self.time;
             }
             at = place.0;
@@ -260,10 +286,10 @@ impl Model {
         let now = self.time;
         let Some(f) = self.files.get_mut(file) else { return };
         f.durable = now;
-        f.content.settle();
-        let names: Vec<At> = f.names.iter().cloned().collect();
+        f.content.make_durable();
+        let names: Vec<EntryPath> = f.names.iter().cloned().collect();
         for at in names {
-            if let Some(slot) = self.slots.get_mut(&at) {
+            if let Some(slot) = self.names_seen.get_mut(&at) {
                 slot.durable = now;
             }
             self.durable_path(&at.0);
@@ -271,58 +297,58 @@ impl Model {
     }
 
     fn durable_directory(&mut self, directory: &str) {
-        for ((dir, _), slot) in &mut self.slots {
+        for ((dir, _), slot) in &mut self.names_seen {
             if dir == directory {
                 slot.durable = self.time;
             }
         }
         if let Some(place) = self.directories.get(directory).cloned() {
-            if let Some(slot) = self.slots.get_mut(&place) {
+            if let Some(slot) = self.names_seen.get_mut(&place) {
                 slot.durable = self.time;
             }
             self.durable_path(&place.0);
         }
-        self.know();
+        self.record_known_directories();
     }
 
-    /// Directories whose names are durable.
-    fn know(&mut self) {
+    /// Records the directories whose names are durable.
+    fn record_known_directories(&mut self) {
         for (name, at) in &self.directories {
-            if self.slots.get(at).is_some_and(|s| s.durable == self.time) {
-                self.known.insert(name.clone());
+            if self.names_seen.get(at).is_some_and(|s| s.durable == self.time) {
+                self.durable_directories.insert(name.clone());
             }
         }
     }
 
-    /// Whether `found` may be left.
+    /// Checks that the history allows `found`.
     ///
     /// # Errors
-    /// What is wrong.
-    pub fn judge(&self, found: &Found) -> Result<Promises, String> {
-        let mut promises = Promises::default();
-        for (at, slot) in &self.slots {
-            let allowed = slot.since(slot.durable);
+    /// The first name or file that it does not allow.
+    pub(super) fn check_found(&self, found: &FoundTree) -> Result<Verified, String> {
+        let mut verified = Verified::default();
+        for (at, slot) in &self.names_seen {
+            let allowed = slot.states_since(slot.durable);
             if !allowed.iter().any(|held| self.shows(found.get(at), held)) {
                 let there = describe(found.get(at));
                 return Err(format!("{at:?}: found {there}; since {}: {allowed:?}", slot.durable));
             }
-            promises.names += u64::from(slot.durable > 0);
+            verified.names += u64::from(slot.durable > 0);
         }
         for (number, file) in self.files.iter().enumerate().filter(|(_, f)| f.durable > 0) {
-            promises.files += 1;
-            if !file.names.is_empty() && !self.is_somewhere(number, file, found) {
+            verified.files += 1;
+            if !file.names.is_empty() && !self.has_name(number, file, found) {
                 return Err(format!("file {number}, durable at {}, has no name", file.durable));
             }
         }
-        self.lost_directories(found)?;
-        Ok(promises)
+        self.check_directories(found)?;
+        Ok(verified)
     }
 
-    /// Whether `thing` is what the name held.
-    fn shows(&self, thing: Option<&Thing>, held: &Held) -> bool {
+    /// Whether `thing` is possible for a name in state `held`.
+    fn shows(&self, thing: Option<&FoundNode>, held: &NameState) -> bool {
         match (thing, &held.what) {
-            (None, None) | (Some(Thing::Directory), Some(Object::Directory(_))) => true,
-            (Some(Thing::File(bytes)), Some(Object::File(file))) => self
+            (None, None) | (Some(FoundNode::Directory), Some(Object::Directory(_))) => true,
+            (Some(FoundNode::File(bytes)), Some(Object::File(file))) => self
                 .files
                 .get(*file)
                 .is_some_and(|f| f.content.allows(bytes, held.content.max(f.durable))),
@@ -330,33 +356,33 @@ impl Model {
         }
     }
 
-    /// Whether a durable file has one of the names it had since.
-    fn is_somewhere(&self, number: usize, file: &File, found: &Found) -> bool {
-        self.slots.iter().any(|(at, slot)| {
-            let mine = |h: &&Held| h.what == Some(Object::File(number));
-            let held = slot.since(file.durable.max(slot.durable));
+    /// Whether a durable file has one of the names that it had since then.
+    fn has_name(&self, number: usize, file: &File, found: &FoundTree) -> bool {
+        self.names_seen.iter().any(|(at, slot)| {
+            let mine = |h: &&NameState| h.what == Some(Object::File(number));
+            let held = slot.states_since(file.durable.max(slot.durable));
             held.iter().filter(mine).any(|h| self.shows(found.get(at), h))
         })
     }
 
-    /// A directory that was durable and was not removed is somewhere.
-    fn lost_directories(&self, found: &Found) -> Result<(), String> {
-        for name in &self.known {
-            let there = |((_, leaf), thing): (&At, &Thing)| {
-                *thing == Thing::Directory && directory_of(leaf) == name
+    /// Checks that every durable directory that was not removed was found.
+    fn check_directories(&self, found: &FoundTree) -> Result<(), String> {
+        for name in &self.durable_directories {
+            let there = |((_, leaf), thing): (&EntryPath, &FoundNode)| {
+                *thing == FoundNode::Directory && directory_of(leaf) == name
             };
             if !found.iter().any(there) {
-                return Err(format!("directory {name} is nowhere"));
+                return Err(format!("directory {name} is missing"));
             }
         }
         Ok(())
     }
 }
 
-fn describe(thing: Option<&Thing>) -> String {
+fn describe(thing: Option<&FoundNode>) -> String {
     match thing {
         None => "nothing".to_owned(),
-        Some(Thing::Directory) => "a directory".to_owned(),
-        Some(Thing::File(bytes)) => format!("a file of {} bytes", bytes.len()),
+        Some(FoundNode::Directory) => "a directory".to_owned(),
+        Some(FoundNode::File(bytes)) => format!("a file of {} bytes", bytes.len()),
     }
 }
