@@ -1,27 +1,27 @@
-//! What can go wrong in the laboratory.
+//! The errors of the laboratory.
 
 use std::fmt::Display;
 
 /// A result of the laboratory.
 pub type Result<T> = std::result::Result<T, LabError>;
 
-/// Why an experiment could not be done.
+/// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A target that cannot be understood.
+    /// The text of a target is invalid.
     #[error("target '{target}': {why}")]
     Spec {
-        /// As it was given.
+        /// The text.
         target: String,
-        /// What is wrong with it, and what would be right.
+        /// The mistake, and what is expected.
         why: String,
     },
-    /// A target that cannot be used: not writable, too small, already there.
+    /// A target or file cannot be used: it is not writable, too small, or exists already.
     #[error("{target}: {why}")]
     Unusable {
-        /// The target's label.
+        /// The label of the target, or the name of the file.
         target: String,
-        /// Why, and what to do.
+        /// The reason, and what to do.
         why: String,
     },
     /// An operation of a target failed.
@@ -29,17 +29,17 @@ pub enum LabError {
     Failed {
         /// The target's label.
         target: String,
-        /// The operation and what it was for.
+        /// The operation and its object.
         what: String,
-        /// The reason the target gives.
+        /// The reason.
         why: String,
-        /// Whether the reason is that there is no room left.
+        /// Whether the reason is a full volume.
         full: bool,
     },
-    /// Somebody asked to stop.
+    /// The user interrupted the measurement.
     #[error("interrupted")]
     Interrupted,
-    /// An experiment that cannot be made with these numbers.
+    /// The request or the plan is invalid.
     #[error("{0}")]
     Plan(String),
 }

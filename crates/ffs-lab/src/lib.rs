@@ -1,60 +1,85 @@
-//! The laboratory: workloads written once, run on any target, side by side.
+//! The laboratory: benchmarks, a simulated computer of 2002, crash states and stress tests.
 //!
-//! | module | holds |
+//! A *workload* makes calls on a *target*. A target is the library in this process, the library on
+//! the simulated computer, or a directory of any mounted file system. A *study* runs workloads under
+//! every combination of mount options and writes a *report*.
+//!
+//! | module | content |
 //! | --- | --- |
-//! | [`target`] | [`Target`]: the library ([`target::core`]), on the machine of 2002 ([`target::sim`]), a directory |
-//! | [`dirs`] | one directory, N empty files: the phases and their measurement |
-//! | [`compare`] | the same phases on several targets in one run, interleaved |
-//! | [`apps`] | real programs on a recorded disk, and what they find after a power cut |
-//! | [`crash`] | every state a power cut may leave, examined |
+//! | [`target`] | [`Target`]: the calls a workload can make, and the three kinds of target |
+//! | [`workload`] | the benchmarks of the paper and others, in measured phases |
+//! | [`dirs`] | one directory of N empty files, operation by operation |
+//! | [`compare`] | one workload on several targets in one run |
+//! | [`cost_curves`] | the cost of one operation as a directory grows: the paper's Figures 2 to 6 |
+//! | [`study`] | every combination of mount options, several runs of each, in random order |
+//! | `statistics` | rank tables, the linear model, the stepwise path, medians |
+//! | [`report`], `plot` | the report of a study as HTML, text and CSV; its charts as SVG |
+//! | `machine` | the simulated computer: processor, disk and clock in virtual time |
+//! | [`crash`] | the disk images a crash can leave, and their check |
+//! | [`apps`] | real programs on a recorded device, and what they find after a crash |
 //! | [`stress`] | random operations by several processes on a mounted directory |
-//! | [`study`] | every combination of switches, several times, in random order |
-//! | [`figures`] | the cost curves of the paper's Figures 2 to 6 |
-//! | [`work`] | the workloads of the paper and others: files made, read, renamed and removed in phases |
-//! | [`order`], [`names`] | seeded orders, and names laid out in them before time is taken |
-//! | [`stat`] | the experiment's statistics: rank tables, the linear model, the summary |
-//! | [`plot`] | pictures as SVG |
-//! | [`report`] | the report of a study: a page, its figures, tables |
-//! | [`memory`] | what a read of memory costs that waits for another |
-//! | [`machine`] | the computer of 2002 in virtual time |
-//! | [`stats`] | what several rounds say together |
-//! | `same` | logarithms and powers with the same bits on every computer |
-//! | [`timer`], [`watch`] | time from outside; progress out, "stop" in |
+//! | [`memory_latency`] | the time of one read of main memory |
+//! | `file_names`, `shuffle` | file names and seeded orders, prepared before the clock starts |
+//! | `portable_math` | logarithms and powers with the same result on every computer |
+//! | `timer`, `watch` | the clock; progress and interruption |
 //!
 //! # Invariants
-//! 1. A workload knows its target by [`Target`] alone, and reads the time from it: a target with a
-//!    simulated disk answers with virtual time.
-//! 2. What is measured are the calls of the target: names, orders and progress are made outside.
-//! 3. Same seed, same operations in the same order on every target.
-//! 4. A target leaves no trace, also after an error or when it is told to stop, and touches nothing
-//!    that was there before.
+//! 1. A workload reads the time from its [`Target`]. A simulated target returns virtual time.
+//! 2. Only calls of the target are timed. Names, orders and progress reports are made outside.
+//! 3. The same seed gives the same operations in the same order on every target.
+//! 4. A target removes what it made, also after an error or an interruption, and changes nothing
+//!    that existed before.
 //!
-//! Reference: `spec/benchmarks.md` §2.4, §3, §4.8, §4.9.
+//! # Example
+//! ```
+//! use std::sync::Arc;
+//!
+//! use ffs_lab::compare::WorkloadRequest;
+//! use ffs_lab::target::Context;
+//! use ffs_lab::workload::{PhaseOptions, by_name};
+//! use ffs_lab::{RealTimer, TargetSpec, Unwatched};
+//!
+//! # fn main() -> ffs_lab::Result<()> {
+//! let workload = by_name("postmark:number=20,transactions=30", 1.0)?;
+//! let request = WorkloadRequest {
+//!     workload: &*workload,
+//!     targets: vec![TargetSpec::parse("core")?, TargetSpec::parse("core:softdep")?],
+//!     seed: 2002,
+//!     rounds: 1,
+//!     options: PhaseOptions::default(),
+//! };
+//! let context = Context { timer: Arc::new(RealTimer::start()), seed: 2002 };
+//! let comparison = request.run(&context, &mut Unwatched)?;
+//! assert!(comparison.row("core:softdep", "create-alone").is_some());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Reference: `docs/spec/benchmarks.md`.
 
 pub mod apps;
 pub mod compare;
+pub mod cost_curves;
 pub mod crash;
 pub mod dirs;
 mod error;
-pub mod figures;
-pub mod machine;
-pub mod memory;
-pub mod names;
-pub mod order;
-pub mod plot;
+mod file_names;
+mod machine;
+pub mod memory_latency;
+mod plot;
+mod portable_math;
 pub mod report;
-mod same;
-pub mod stat;
-pub mod stats;
+mod shuffle;
+mod statistics;
 pub mod stress;
 pub mod study;
 pub mod target;
-pub mod timer;
-pub mod watch;
-pub mod work;
+mod timer;
+mod watch;
+pub mod workload;
 
 pub use error::{LabError, Result};
 pub use target::{Target, TargetSpec};
 pub use timer::{RealTimer, Timer};
 pub use watch::{Unwatched, Watch};
-pub use work::Workload;
+pub use workload::Workload;

@@ -1,23 +1,25 @@
-//! Time, given from outside.
+//! Clocks.
 
+#[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Tells how long ago a fixed moment was.
+/// A monotonic clock.
 pub trait Timer: Send + Sync {
-    /// Time since that moment; never goes back.
+    /// Time since a fixed moment; never decreases.
     fn now(&self) -> Duration;
 
-    /// Processor time this thread has used, in the kernel too: what a busy machine disturbs less.
+    /// Processor time of this thread, in the kernel too. Other programs disturb it less than
+    /// [`Timer::now`].
     fn cpu(&self) -> Duration;
 }
 
-/// The computer's own monotonic time.
+/// The monotonic clock of the operating system.
 #[derive(Debug, Clone, Copy)]
 pub struct RealTimer(Instant);
 
 impl RealTimer {
-    /// Counts from now on.
+    /// A clock that starts at 0 now.
     #[must_use]
     pub fn start() -> RealTimer {
         RealTimer(Instant::now())
@@ -35,21 +37,24 @@ impl Timer for RealTimer {
     }
 }
 
-/// A timer that goes on by a fixed step whenever it is read: whatever is measured takes one step.
+/// A clock that advances by a fixed step whenever it is read: each measurement takes one step.
+#[cfg(test)]
 #[derive(Debug)]
-pub struct StepTimer {
+pub(crate) struct StepTimer {
     step: u64,
     reads: AtomicU64,
 }
 
+#[cfg(test)]
 impl StepTimer {
-    /// Goes on by `step` nanoseconds a reading.
+    /// A clock that advances by `step` nanoseconds.
     #[must_use]
-    pub fn new(step: u64) -> StepTimer {
+    pub(crate) fn new(step: u64) -> StepTimer {
         StepTimer { step, reads: AtomicU64::new(0) }
     }
 }
 
+#[cfg(test)]
 impl Timer for StepTimer {
     fn now(&self) -> Duration {
         let reads = self.reads.fetch_add(1, Ordering::Relaxed);

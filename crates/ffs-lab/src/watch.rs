@@ -1,17 +1,17 @@
-//! Whoever looks on: hears of progress, may ask to stop.
+//! Progress reports and interruption.
 
-/// An onlooker.
+/// Receives the progress of a measurement, and can stop it.
 pub trait Watch {
-    /// What is being done now.
+    /// Names the work that begins now.
     fn step(&mut self, what: &str) {
         let _ = what;
     }
 
-    /// `n` more operations are done; false to stop.
+    /// Reports `n` more finished operations. `false` stops the measurement.
     fn done(&mut self, n: u64) -> bool;
 }
 
-/// Nobody looks on.
+/// Ignores progress and never stops.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unwatched;
 

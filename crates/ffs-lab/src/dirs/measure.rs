@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{LabError, Result};
-use crate::names::Names;
+use crate::file_names::FileNames;
 use crate::target::Target;
 use crate::watch::Watch;
 
@@ -43,7 +43,7 @@ const LAP: usize = 4096;
 /// Does `each` for every name. Time is taken around each lap; `watch` hears between them.
 pub(super) fn timed(
     target: &mut dyn Target,
-    names: &Names,
+    names: &FileNames,
     watch: &mut dyn Watch,
     mut each: impl FnMut(&mut dyn Target, &[u8]) -> Result<()>,
 ) -> Result<Timing> {

@@ -1,6 +1,6 @@
 //! One directory and N empty files: what each operation costs.
 //!
-//! A round makes a new directory and runs the phases over it. Names are `f` and a padded number (so
+//! A round makes a new directory and runs the phases over it. FileNames are `f` and a padded number (so
 //! that records of up to a million names have 16 bytes); every phase goes through them in an order of
 //! its own that follows from the seed, or in the directory's own order.
 //!
@@ -14,8 +14,8 @@ pub use measure::Timing;
 use measure::timed;
 
 use crate::error::{LabError, Result};
-use crate::names::{Names, digits};
-use crate::order::{Purpose, shuffled};
+use crate::file_names::{FileNames, digits};
+use crate::shuffle::{Purpose, shuffled};
 use crate::target::{DirId, Forgotten, Room, Target};
 use crate::watch::Watch;
 
@@ -74,7 +74,7 @@ impl Phase {
 
 /// The order in which files are looked at, renamed and removed. They are made shuffled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
+pub enum VisitOrder {
     /// Each phase in its own shuffle.
     #[default]
     Shuffled,
@@ -82,43 +82,43 @@ pub enum Order {
     Listing,
 }
 
-impl Order {
+impl VisitOrder {
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Order::Shuffled => "shuffled",
-            Order::Listing => "listing",
+            VisitOrder::Shuffled => "shuffled",
+            VisitOrder::Listing => "listing",
         }
     }
 }
 
 /// What a round does.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan {
+pub struct DirPlan {
     /// Files.
     pub n: u32,
     /// Orders follow from it.
     pub seed: u64,
-    /// Order of `stat`, `stat-cold`, `rename` and `unlink`.
-    pub order: Order,
+    /// VisitOrder of `stat`, `stat-cold`, `rename` and `unlink`.
+    pub order: VisitOrder,
 }
 
-impl Plan {
+impl DirPlan {
     fn digits(&self) -> usize {
         digits(self.n).max(LEAST_DIGITS)
     }
 
     /// The files' names under `prefix`, in the shuffle for `purpose`.
     #[must_use]
-    pub fn names(&self, prefix: &str, purpose: Purpose) -> Names {
-        Names::new(prefix, self.digits(), shuffled(self.n, self.seed, purpose))
+    pub fn names(&self, prefix: &str, purpose: Purpose) -> FileNames {
+        FileNames::new(prefix, self.digits(), shuffled(self.n, self.seed, purpose))
     }
 }
 
 /// What a phase of a round cost.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Measured {
+pub struct PhaseCost {
     /// Operations, and how long they took.
     pub timing: Timing,
     /// Writing back afterwards what the phase changed; not in `timing`.
@@ -129,9 +129,9 @@ pub struct Measured {
 
 /// Whether a phase could be measured.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum PhaseOutcome {
     /// It was.
-    Measured(Measured),
+    Measured(PhaseCost),
     /// It was not, for this reason.
     Skipped(String),
 }
@@ -140,7 +140,7 @@ pub enum Outcome {
 pub struct Round<'a> {
     target: &'a mut dyn Target,
     dir: DirId,
-    plan: Plan,
+    plan: DirPlan,
 }
 
 impl<'a> Round<'a> {
@@ -148,7 +148,7 @@ impl<'a> Round<'a> {
     ///
     /// # Errors
     /// The target cannot be used.
-    pub fn begin(target: &'a mut dyn Target, plan: Plan) -> Result<Round<'a>> {
+    pub fn begin(target: &'a mut dyn Target, plan: DirPlan) -> Result<Round<'a>> {
         let dir = target.begin(Room::files(u64::from(plan.n)))?;
         Ok(Round { target, dir, plan })
     }
@@ -165,17 +165,17 @@ impl<'a> Round<'a> {
     ///
     /// # Errors
     /// An operation failed, or `watch` wants to stop.
-    pub fn run(&mut self, phase: Phase, watch: &mut dyn Watch) -> Result<Outcome> {
+    pub fn run(&mut self, phase: Phase, watch: &mut dyn Watch) -> Result<PhaseOutcome> {
         let mut forgot = None;
         if phase == Phase::StatCold {
             match self.target.forget()? {
                 Forgotten::Done(how) => forgot = Some(how),
-                Forgotten::Impossible(why) => return Ok(Outcome::Skipped(why)),
+                Forgotten::Impossible(why) => return Ok(PhaseOutcome::Skipped(why)),
             }
         }
         let timing = self.time(phase, watch)?;
         let sync = if phase.changes() { self.sync()? } else { Duration::ZERO };
-        Ok(Outcome::Measured(Measured { timing, sync, forgot }))
+        Ok(PhaseOutcome::Measured(PhaseCost { timing, sync, forgot }))
     }
 
     fn sync(&mut self) -> Result<Duration> {
@@ -219,10 +219,10 @@ impl<'a> Round<'a> {
     }
 
     /// The files' names, now under `prefix`, in the order of the plan.
-    fn files(&mut self, prefix: &str, purpose: Purpose) -> Result<Names> {
+    fn files(&mut self, prefix: &str, purpose: Purpose) -> Result<FileNames> {
         match self.plan.order {
-            Order::Shuffled => Ok(self.plan.names(prefix, purpose)),
-            Order::Listing => listed(self.target, self.dir, &self.plan),
+            VisitOrder::Shuffled => Ok(self.plan.names(prefix, purpose)),
+            VisitOrder::Listing => listed(self.target, self.dir, &self.plan),
         }
     }
 
@@ -246,8 +246,8 @@ impl<'a> Round<'a> {
 ///
 /// # Errors
 /// The target's.
-pub fn listed(target: &mut dyn Target, dir: DirId, plan: &Plan) -> Result<Names> {
-    let mut names = Names::listed(plan.digits() + 1);
+pub fn listed(target: &mut dyn Target, dir: DirId, plan: &DirPlan) -> Result<FileNames> {
+    let mut names = FileNames::listed(plan.digits() + 1);
     target.list(dir, &mut |name| names.push(name))?;
     Ok(names)
 }
@@ -259,7 +259,7 @@ pub fn listed(target: &mut dyn Target, dir: DirId, plan: &Plan) -> Result<Names>
 pub fn create_all(
     target: &mut dyn Target,
     dir: DirId,
-    names: &Names,
+    names: &FileNames,
     watch: &mut dyn Watch,
 ) -> Result<Timing> {
     timed(target, names, watch, |t, name| t.create(dir, name))
@@ -272,7 +272,7 @@ pub fn create_all(
 pub fn stat_all(
     target: &mut dyn Target,
     dir: DirId,
-    names: &Names,
+    names: &FileNames,
     watch: &mut dyn Watch,
 ) -> Result<Timing> {
     timed(target, names, watch, |t, name| match t.stat(dir, name)? {
@@ -288,7 +288,7 @@ pub fn stat_all(
 pub fn miss_all(
     target: &mut dyn Target,
     dir: DirId,
-    names: &Names,
+    names: &FileNames,
     watch: &mut dyn Watch,
 ) -> Result<Timing> {
     timed(target, names, watch, |t, name| match t.stat(dir, name)? {
@@ -304,7 +304,7 @@ pub fn miss_all(
 pub fn unlink_all(
     target: &mut dyn Target,
     dir: DirId,
-    names: &Names,
+    names: &FileNames,
     watch: &mut dyn Watch,
 ) -> Result<Timing> {
     timed(target, names, watch, |t, name| t.unlink(dir, name))

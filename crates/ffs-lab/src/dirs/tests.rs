@@ -8,7 +8,7 @@ fn toy(cold: bool) -> Model {
     toy
 }
 
-fn run(toy: &mut Model, plan: Plan) -> Vec<(Phase, Outcome)> {
+fn run(toy: &mut Model, plan: DirPlan) -> Vec<(Phase, PhaseOutcome)> {
     let mut round = Round::begin(toy, plan).unwrap();
     Phase::ALL.map(|phase| (phase, round.run(phase, &mut Unwatched).unwrap())).to_vec()
 }
@@ -16,9 +16,9 @@ fn run(toy: &mut Model, plan: Plan) -> Vec<(Phase, Outcome)> {
 #[test]
 fn a_round_does_every_operation_once_and_only_the_operations_count() {
     let mut toy = toy(true);
-    let plan = Plan { n: 50, seed: 3, order: Order::Shuffled };
+    let plan = DirPlan { n: 50, seed: 3, order: VisitOrder::Shuffled };
     for (phase, outcome) in run(&mut toy, plan) {
-        let Outcome::Measured(measured) = outcome else { panic!("{phase:?} was skipped") };
+        let PhaseOutcome::Measured(measured) = outcome else { panic!("{phase:?} was skipped") };
         assert_eq!(measured.timing.ops, 50, "{phase:?}");
         assert!((measured.timing.us_per_op() - 1.0).abs() < 1e-9, "{phase:?} {measured:?}");
         let sync = Duration::from_micros(if phase.changes() { 1000 } else { 0 });
@@ -35,10 +35,10 @@ fn a_round_does_every_operation_once_and_only_the_operations_count() {
 #[test]
 fn what_cannot_be_cold_is_not_measured() {
     let mut toy = toy(false);
-    let plan = Plan { n: 5, seed: 3, order: Order::Shuffled };
+    let plan = DirPlan { n: 5, seed: 3, order: VisitOrder::Shuffled };
     let skipped: Vec<Phase> = run(&mut toy, plan)
         .into_iter()
-        .filter(|(_, outcome)| *outcome == Outcome::Skipped("cannot".into()))
+        .filter(|(_, outcome)| *outcome == PhaseOutcome::Skipped("cannot".into()))
         .map(|(phase, _)| phase)
         .collect();
     assert_eq!(skipped, [Phase::StatCold]);
@@ -47,7 +47,7 @@ fn what_cannot_be_cold_is_not_measured() {
 #[test]
 fn in_listing_order_files_go_as_the_directory_shows_them() {
     let mut toy = toy(true);
-    let plan = Plan { n: 20, seed: 9, order: Order::Listing };
+    let plan = DirPlan { n: 20, seed: 9, order: VisitOrder::Listing };
     run(&mut toy, plan);
     assert_eq!(toy.seen["create"], toy.seen["rename"]);
     assert_eq!(toy.seen["create"], toy.seen["stat"][..20]);
@@ -65,7 +65,7 @@ fn a_watcher_can_stop_a_phase() {
     }
     let mut toy = toy(false);
     let mut round =
-        Round::begin(&mut toy, Plan { n: 5, seed: 1, order: Order::default() }).unwrap();
+        Round::begin(&mut toy, DirPlan { n: 5, seed: 1, order: VisitOrder::default() }).unwrap();
     let error = round.run(Phase::Create, &mut Stop).unwrap_err();
     assert!(matches!(error, LabError::Interrupted));
 }
@@ -73,7 +73,7 @@ fn a_watcher_can_stop_a_phase() {
 #[test]
 fn a_timing_holds_every_lap() {
     let mut toy = toy(false);
-    let names = Names::new("f", 6, 0..10_000);
+    let names = FileNames::new("f", 6, 0..10_000);
     let dir = toy.begin(Room::files(10_000)).unwrap();
     let timing = create_all(&mut toy, dir, &names, &mut Unwatched).unwrap();
     assert_eq!((timing.ops, timing.total), (10_000, Duration::from_millis(10)));

@@ -24,7 +24,7 @@ use ffs_ondisk::Format;
 use super::EPOCH;
 use super::disk::SimDisk;
 use super::preset::VolumePreset;
-use super::store::Store;
+use super::sparse_store::SparseStore;
 
 /// Directories directly below the root.
 const TOP: u64 = 24;
@@ -54,7 +54,7 @@ const SIZES: [(u64, u64); 8] = [
 /// Volumes kept at most.
 const KEPT: usize = 16;
 
-type Cell = Arc<OnceLock<Result<Store, String>>>;
+type Cell = Arc<OnceLock<Result<SparseStore, String>>>;
 
 /// The aged volumes of this process.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl AgedVolumes {
     ///
     /// # Errors
     /// It cannot be made: why.
-    pub(crate) fn get(preset: &VolumePreset, seed: u64) -> Result<Store, String> {
+    pub(crate) fn get(preset: &VolumePreset, seed: u64) -> Result<SparseStore, String> {
         let name = format!("{seed} {preset:?}");
         let cell = {
             let mut all = ALL.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,8 +86,8 @@ pub(crate) fn workplace(seed: u64) -> [String; 2] {
     [format!("d{}", rng.below(TOP)), format!("s{}", rng.below(SECOND))]
 }
 
-fn age(preset: &VolumePreset, seed: u64) -> Result<Store, String> {
-    let disk = Arc::new(SimDisk::timeless(Store::new(preset.size_mb << 20)));
+fn age(preset: &VolumePreset, seed: u64) -> Result<SparseStore, String> {
+    let disk = Arc::new(SimDisk::timeless(SparseStore::new(preset.size_mb << 20)));
     let clock = Arc::new(ManualClock::new(Timestamp::new(EPOCH - 365 * 86_400, 0)));
     let options = NewfsOptions {
         release: Release::Freebsd4,
@@ -111,7 +111,7 @@ fn age(preset: &VolumePreset, seed: u64) -> Result<Store, String> {
     options.tunables.alloc = AllocPolicy::Y2001;
     let env = Env::seeded(clock, seed);
     let fs = Ffs::mount(disk.clone(), &options, env).map_err(|e| e.to_string())?;
-    let mut life = Life {
+    let mut life = AgingRun {
         rng: SplitMix64::new(seed ^ 0x6167_6564),
         cred: Cred::root(),
         dirs: Vec::new(),
@@ -128,7 +128,7 @@ fn age(preset: &VolumePreset, seed: u64) -> Result<Store, String> {
     Ok(disk.snapshot())
 }
 
-struct Life {
+struct AgingRun {
     fs: Ffs,
     rng: SplitMix64,
     cred: Cred,
@@ -141,7 +141,7 @@ struct Life {
     written: u64,
 }
 
-impl Life {
+impl AgingRun {
     fn live(&mut self, preset: &VolumePreset) -> ffs_core::Result<()> {
         let root = self.fs.root()?;
         for top in 0..TOP {

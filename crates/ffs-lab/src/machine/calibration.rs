@@ -5,7 +5,7 @@
 use crate::target::sim::{SimSpec, SimTarget};
 use crate::target::{DirId, Room, Target};
 use crate::watch::Unwatched;
-use crate::work::{Finish, by_name, measure};
+use crate::workload::{PhaseOptions, by_name, measure};
 
 /// A volume that was not used much: it makes no difference to one directory, and is quickly made.
 const YOUNG: &str = "size=2048,used=10,turnover=0";
@@ -110,7 +110,7 @@ fn figure_4_jumps_where_the_vnodes_end() {
 fn folder(count: u32, words: &str) -> [f64; 3] {
     let mut t = sim(words, 1);
     let work = by_name(&format!("mh:count={count}"), 1.0).unwrap();
-    let outcome = measure(&*work, &mut t, 1, Finish::default(), &mut Unwatched).unwrap();
+    let outcome = measure(&*work, &mut t, 1, PhaseOptions::default(), &mut Unwatched).unwrap();
     let phase = |at: usize| outcome.phases[at].elapsed * 1e3 / outcome.phases[at].work;
     [phase(0), phase(1), phase(2)]
 }

@@ -13,7 +13,7 @@ use ffs_device::{BlockDevice, DeviceError, Durability, Operation};
 use super::Machine;
 use super::drive::Extent;
 use super::geometry::SECTOR;
-use super::store::Store;
+use super::sparse_store::SparseStore;
 
 /// `EINVAL`.
 const INVALID: i32 = 22;
@@ -23,7 +23,7 @@ const INVALID: i32 = 22;
 pub(crate) struct SimDisk {
     name: Arc<str>,
     len: u64,
-    store: Mutex<Store>,
+    store: Mutex<SparseStore>,
     machine: Option<Arc<Machine>>,
     /// Where the store begins on the machine's disk, sectors.
     first: u64,
@@ -38,22 +38,22 @@ enum Wait {
 
 impl SimDisk {
     /// `store` as the part of the machine's disk that begins at byte `offset`.
-    pub(crate) fn new(store: Store, machine: Arc<Machine>, offset: u64) -> SimDisk {
+    pub(crate) fn new(store: SparseStore, machine: Arc<Machine>, offset: u64) -> SimDisk {
         SimDisk { machine: Some(machine), first: offset / SECTOR, ..SimDisk::timeless(store) }
     }
 
     /// `store` on a machine on which nothing takes time.
-    pub(crate) fn timeless(store: Store) -> SimDisk {
+    pub(crate) fn timeless(store: SparseStore) -> SimDisk {
         let (len, store) = (store.len(), Mutex::new(store));
         SimDisk { name: Arc::from("simulated disk"), len, store, machine: None, first: 0 }
     }
 
     /// What it holds now.
-    pub(crate) fn snapshot(&self) -> Store {
+    pub(crate) fn snapshot(&self) -> SparseStore {
         self.store().clone()
     }
 
-    fn store(&self) -> MutexGuard<'_, Store> {
+    fn store(&self) -> MutexGuard<'_, SparseStore> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

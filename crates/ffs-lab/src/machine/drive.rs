@@ -40,7 +40,7 @@ impl Extent {
 
 /// Reading ahead: `next` began to pass under the head at `since`; sectors from `first` on are in the buffer.
 #[derive(Debug, Clone, Copy)]
-struct Stream {
+struct ReadAhead {
     first: u64,
     next: u64,
     since: u64,
@@ -50,7 +50,7 @@ struct Stream {
 
 /// What the drive did so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct DriveWork {
+pub(crate) struct DriveCounters {
     pub(crate) seeks: u64,
     pub(crate) hits: u64,
     pub(crate) cached_writes: u64,
@@ -65,18 +65,18 @@ pub(crate) struct Drive {
     arm: (u64, u64),
     /// When the arm is free of what it does for the cache.
     free: u64,
-    stream: Option<Stream>,
+    stream: Option<ReadAhead>,
     segments: VecDeque<Extent>,
     /// Accepted and not on the platters, each with when.
     cached: VecDeque<(Extent, u64)>,
     cached_sectors: u64,
-    costs: Costs,
-    pub(crate) work: DriveWork,
+    costs: DriveTimes,
+    pub(crate) work: DriveCounters,
 }
 
 /// Fixed times and sizes, nanoseconds and sectors.
 #[derive(Debug)]
-struct Costs {
+struct DriveTimes {
     read: u64,
     hit: u64,
     write: u64,
@@ -94,7 +94,7 @@ impl Drive {
     /// A drive whose platters stand at `phase` nanoseconds after the index mark.
     pub(crate) fn new(d: &DiskPreset, phase: u64) -> Drive {
         let ns = |ms: f64| (ms * 1e6) as u64;
-        let costs = Costs {
+        let costs = DriveTimes {
             read: ns(d.read_overhead_ms),
             hit: ns(d.hit_overhead_ms),
             write: ns(d.write_overhead_ms),
@@ -117,7 +117,7 @@ impl Drive {
             cached: VecDeque::new(),
             cached_sectors: 0,
             costs,
-            work: DriveWork::default(),
+            work: DriveCounters::default(),
         }
     }
 
@@ -189,7 +189,7 @@ impl Drive {
         let next = what.end();
         if self.costs.segments > 0 && next < self.geometry.sectors() {
             let limit = (next + self.costs.segment).min(self.geometry.sectors());
-            self.stream = Some(Stream { first: what.lba, next, since: done, limit });
+            self.stream = Some(ReadAhead { first: what.lba, next, since: done, limit });
         }
         done
     }
@@ -220,7 +220,7 @@ impl Drive {
         };
         let limit = (end + self.costs.segment).max(s.limit).min(self.geometry.sectors());
         let first = s.first.max(end.saturating_sub(self.costs.segment)).min(what.lba);
-        self.stream = Some(Stream { first, next, since, limit });
+        self.stream = Some(ReadAhead { first, next, since, limit });
         Some(ready)
     }
 

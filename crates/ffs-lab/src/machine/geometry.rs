@@ -46,7 +46,7 @@ pub(crate) struct Geometry {
 
 /// Where a sector lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct SectorPosition {
     pub(crate) cylinder: u64,
     pub(crate) head: u64,
     sector: u64,
@@ -95,12 +95,12 @@ impl Geometry {
     }
 
     /// Where sector `lba` lies.
-    pub(crate) fn place(&self, lba: u64) -> Place {
+    pub(crate) fn place(&self, lba: u64) -> SectorPosition {
         let zone = self.zones.partition_point(|z| z.lba <= lba).saturating_sub(1);
         let z = &self.zones[zone];
         let within = lba - z.lba;
         let track = within / z.sectors;
-        Place {
+        SectorPosition {
             cylinder: z.cylinder + track / self.heads,
             head: track % self.heads,
             sector: within % z.sectors,
@@ -125,7 +125,7 @@ impl Geometry {
     }
 
     /// Nanoseconds to get from one track to another.
-    pub(crate) fn travel(&self, from: (u64, u64), to: Place) -> u64 {
+    pub(crate) fn travel(&self, from: (u64, u64), to: SectorPosition) -> u64 {
         let (cylinder, head) = from;
         match to.cylinder.abs_diff(cylinder) {
             0 if head == to.head => 0,
@@ -135,7 +135,7 @@ impl Geometry {
     }
 
     /// When the sector's head comes by, after the index mark.
-    pub(crate) fn angle(&self, place: Place) -> u64 {
+    pub(crate) fn angle(&self, place: SectorPosition) -> u64 {
         let z = &self.zones[place.zone];
         let around = (self.heads - 1) * z.head_skew + z.cylinder_skew;
         let skew = (place.cylinder - z.cylinder) * around + place.head * z.head_skew;

@@ -5,7 +5,7 @@
 //! | [`preset`] | machines described in files |
 //! | `geometry` | where a sector lies and when it comes by |
 //! | `drive` | arm, platters, read-ahead buffer, write cache |
-//! | `engine` | the clock, the driver's queue, who waits for what |
+//! | `simulator` | the clock, the driver's queue, who waits for what |
 //! | `cpu` | what the processor's work costs |
 //! | `store` | what the disk holds |
 //! | `disk` | all of it as a block device |
@@ -26,13 +26,13 @@
 mod aging;
 #[cfg(test)]
 mod calibration;
-mod cpu;
+mod cpu_costs;
 mod disk;
 mod drive;
-mod engine;
 mod geometry;
-pub mod preset;
-mod store;
+pub(crate) mod preset;
+mod simulator;
+mod sparse_store;
 #[cfg(test)]
 mod tests;
 
@@ -45,13 +45,13 @@ use ffs_core::CounterValues;
 use ffs_device::{Clock, Timestamp};
 
 pub(crate) use aging::{AgedVolumes, workplace};
-pub(crate) use cpu::Call;
-use cpu::Prices;
+pub(crate) use cpu_costs::Call;
+use cpu_costs::CpuCosts;
 pub(crate) use disk::SimDisk;
 use drive::Extent;
-pub use engine::Done;
-use engine::Engine;
-pub use preset::Preset;
+pub(crate) use preset::Preset;
+pub(crate) use simulator::MachineCounters;
+use simulator::Simulator;
 
 /// When the machines' clocks begin: 2002-06-10 00:00 UTC.
 pub(crate) const EPOCH: i64 = 1_023_667_200;
@@ -61,15 +61,15 @@ pub(crate) type Probe = Box<dyn Fn() -> CounterValues + Send>;
 
 /// A processor, a disk and a clock.
 pub struct Machine {
-    engine: Mutex<Engine>,
-    meter: Mutex<Meter>,
-    prices: Prices,
+    simulator: Mutex<Simulator>,
+    meter: Mutex<CostMeter>,
+    prices: CpuCosts,
     in_background: AtomicBool,
 }
 
 /// What has been paid for.
 #[derive(Default)]
-struct Meter {
+struct CostMeter {
     probe: Option<Probe>,
     paid: CounterValues,
     /// Bytes of the directory in use.
@@ -95,38 +95,38 @@ impl Machine {
     #[must_use]
     pub fn new(preset: &Preset, seed: u64) -> Machine {
         Machine {
-            engine: Mutex::new(Engine::new(preset, seed)),
+            simulator: Mutex::new(Simulator::new(preset, seed)),
             meter: Mutex::default(),
-            prices: Prices::new(&preset.cpu),
+            prices: CpuCosts::new(&preset.cpu),
             in_background: AtomicBool::new(false),
         }
     }
 
-    fn engine(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    fn simulator(&self) -> MutexGuard<'_, Simulator> {
+        self.simulator.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn meter(&self) -> MutexGuard<'_, Meter> {
+    fn meter(&self) -> MutexGuard<'_, CostMeter> {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Time since the machine began.
     #[must_use]
     pub fn now(&self) -> Duration {
-        Duration::from_nanos(self.engine().now())
+        Duration::from_nanos(self.simulator().now())
     }
 
     /// What it has done so far.
     #[must_use]
-    pub fn done(&self) -> Done {
-        self.engine().done()
+    pub fn done(&self) -> MachineCounters {
+        self.simulator().done()
     }
 
     /// A number that two machines share if, and practically only if, their disks did the same at the same
     /// times.
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
-        self.engine().trace_hash()
+        self.simulator().trace_hash()
     }
 
     /// Has the counters that `probe` tells paid for from now on; `None`: nobody's.
@@ -154,7 +154,7 @@ impl Machine {
     /// The processor works for a program, or for itself.
     pub(crate) fn compute(&self, work: Duration) {
         let ns = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX / 4);
-        self.engine().work(ns.min(u64::MAX / 4));
+        self.simulator().work(ns.min(u64::MAX / 4));
     }
 
     /// Pays for what has been counted since the last time.
@@ -180,8 +180,8 @@ impl Machine {
         if ns == 0 {
             return;
         }
-        let mut engine = self.engine();
-        if self.is_background() { engine.owe(ns) } else { engine.work(ns) }
+        let mut simulator = self.simulator();
+        if self.is_background() { simulator.owe(ns) } else { simulator.work(ns) }
     }
 
     fn is_background(&self) -> bool {
@@ -201,38 +201,38 @@ impl Machine {
 
     /// Waits until the background has no more than `most` blocks to write.
     pub(crate) fn wait_for_background(&self, most: usize) {
-        let mut engine = self.engine();
-        if engine.backlog() > most {
-            engine.wait_for_backlog(most);
+        let mut simulator = self.simulator();
+        if simulator.backlog() > most {
+            simulator.wait_for_backlog(most);
         }
     }
 
     fn read(&self, what: Extent) {
         self.settle();
-        let mut engine = self.engine();
-        if self.is_background() { engine.defer(what, false) } else { engine.read(what) }
+        let mut simulator = self.simulator();
+        if self.is_background() { simulator.defer(what, false) } else { simulator.read(what) }
     }
 
     fn write(&self, what: Extent, wait: bool) {
         self.settle();
-        let mut engine = self.engine();
+        let mut simulator = self.simulator();
         match (self.is_background(), wait) {
-            (true, _) => engine.defer(what, true),
-            (false, true) => engine.write_through(what),
-            (false, false) => engine.write(what),
+            (true, _) => simulator.defer(what, true),
+            (false, true) => simulator.write_through(what),
+            (false, false) => simulator.write(what),
         }
     }
 
     fn flush(&self) {
         self.settle();
         if !self.is_background() {
-            self.engine().wait_for_all();
+            self.simulator().wait_for_all();
         }
     }
 
     /// Bytes of the whole disk.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
-        self.engine().sectors() * geometry::SECTOR
+        self.simulator().sectors() * geometry::SECTOR
     }
 }

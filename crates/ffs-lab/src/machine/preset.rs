@@ -195,7 +195,7 @@ pub struct Preset {
 /// A preset as it is in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Form {
+struct PresetFile {
     disk: DiskPreset,
     cpu: CpuPreset,
     host: HostPreset,
@@ -251,8 +251,8 @@ impl Preset {
         // Understood alone first: only so has a mistake a place in the user's file.
         let own: Table = text.parse().map_err(|error| wrong(&error))?;
         merge(&mut all, own);
-        let form: Form = Value::Table(all).try_into().map_err(|error| wrong(&error))?;
-        let Form { disk, cpu, host, volume, switches } = form;
+        let form: PresetFile = Value::Table(all).try_into().map_err(|error| wrong(&error))?;
+        let PresetFile { disk, cpu, host, volume, switches } = form;
         let switches = switches.into_iter().collect();
         let preset = Preset { name: name.to_owned(), disk, cpu, host, volume, switches };
         preset.check().map_err(|why| wrong(&why))?;

@@ -1,9 +1,9 @@
 //! Each test sets up the machine so that one mechanism alone decides the outcome.
 
 use super::drive::{Drive, Extent};
-use super::engine::Engine;
 use super::geometry::{Geometry, SECTOR};
 use super::preset::{DiskPreset, Preset, WriteCache};
+use super::simulator::Simulator;
 use ffs_device::{Rng, SplitMix64};
 
 const MS: u64 = 1_000_000;
@@ -142,14 +142,14 @@ fn a_merging_cache_goes_over_the_disk_once() {
 
 #[test]
 fn the_queue_goes_one_way_and_merges_neighbours() {
-    let mut engine = Engine::new(&paper(), 0);
+    let mut simulator = Simulator::new(&paper(), 0);
     // The first keeps the drive busy while the others come.
     let mut places = vec![20_000_000, 5_000_000, 9_000_000, 7_000_000, 7_000_032, 7_000_064];
     for lba in places.drain(..) {
-        engine.write(at(lba, 32));
+        simulator.write(at(lba, 32));
     }
-    engine.wait_for_all();
-    let done = engine.done();
+    simulator.wait_for_all();
+    let done = simulator.done();
     assert_eq!(done.writes, 4, "neighbours were not merged: {done:?}");
     assert_eq!(done.sectors_written, 6 * 32);
     // Up to 20 million, then 5, 7, 9: three long moves and none back and forth.
@@ -159,64 +159,64 @@ fn the_queue_goes_one_way_and_merges_neighbours() {
 #[test]
 fn who_writes_too_much_waits_and_others_do_not() {
     let limit = paper().host.running_kb / 16;
-    let mut engine = Engine::new(&paper(), 0);
+    let mut simulator = Simulator::new(&paper(), 0);
     let rng = SplitMix64::new(5);
     for _ in 0..limit {
-        engine.write(at(rng.below(30_000_000), 32));
+        simulator.write(at(rng.below(30_000_000), 32));
     }
-    assert_eq!(engine.done().waited, 0, "a megabyte may be under way");
-    engine.write(at(100, 32));
-    let waited = engine.done().waited;
+    assert_eq!(simulator.done().waited, 0, "a megabyte may be under way");
+    simulator.write(at(100, 32));
+    let waited = simulator.done().waited;
     // Until two thirds are left: 22 of the 64 requests, each some milliseconds.
     assert!(waited > 15 * 5 * MS && waited < 30 * 25 * MS, "{waited}");
 }
 
 #[test]
 fn the_background_waits_in_a_backlog_and_a_read_passes_it() {
-    let mut engine = Engine::new(&paper(), 0);
+    let mut simulator = Simulator::new(&paper(), 0);
     let rng = SplitMix64::new(6);
     for _ in 0..1000 {
-        engine.defer(at(rng.below(30_000_000), 32), true);
+        simulator.defer(at(rng.below(30_000_000), 32), true);
     }
-    assert_eq!(engine.done().waited, 0);
-    assert!(engine.backlog() > 900, "the queue takes a megabyte: {}", engine.backlog());
-    engine.read(at(15_000_000, 32));
-    assert!(engine.backlog() > 800, "a read waited for the backlog");
-    engine.wait_for_all();
-    assert_eq!((engine.backlog(), engine.done().sectors_written), (0, 32_000));
+    assert_eq!(simulator.done().waited, 0);
+    assert!(simulator.backlog() > 900, "the queue takes a megabyte: {}", simulator.backlog());
+    simulator.read(at(15_000_000, 32));
+    assert!(simulator.backlog() > 800, "a read waited for the backlog");
+    simulator.wait_for_all();
+    assert_eq!((simulator.backlog(), simulator.done().sectors_written), (0, 32_000));
 }
 
 #[test]
 fn work_of_the_background_is_paid_by_who_works_unless_there_is_idle_time() {
-    let mut engine = Engine::new(&paper(), 0);
-    engine.owe(5 * MS);
-    engine.work(MS);
-    assert_eq!(engine.now(), 6 * MS);
-    engine.owe(3 * MS);
-    engine.read(at(15_000_000, 32));
-    let before = engine.now();
-    engine.work(MS);
-    assert_eq!(engine.now() - before, MS, "it was done while the reader waited");
-    assert_eq!(engine.done().cpu, 10 * MS + 40_000);
+    let mut simulator = Simulator::new(&paper(), 0);
+    simulator.owe(5 * MS);
+    simulator.work(MS);
+    assert_eq!(simulator.now(), 6 * MS);
+    simulator.owe(3 * MS);
+    simulator.read(at(15_000_000, 32));
+    let before = simulator.now();
+    simulator.work(MS);
+    assert_eq!(simulator.now() - before, MS, "it was done while the reader waited");
+    assert_eq!(simulator.done().cpu, 10 * MS + 40_000);
 }
 
 #[test]
 fn the_same_operations_take_the_same_time() {
     let run = |phase| {
-        let mut engine = Engine::new(&paper(), phase);
+        let mut simulator = Simulator::new(&paper(), phase);
         let rng = SplitMix64::new(7);
         for _ in 0..300 {
-            engine.work(rng.below(2 * MS));
+            simulator.work(rng.below(2 * MS));
             let place = at(rng.below(30_000_000), 1 + rng.below(64));
             match rng.below(4) {
-                0 => engine.read(place),
-                1 => engine.write_through(place),
-                2 => engine.write(place),
-                _ => engine.defer(place, true),
+                0 => simulator.read(place),
+                1 => simulator.write_through(place),
+                2 => simulator.write(place),
+                _ => simulator.defer(place, true),
             }
         }
-        engine.wait_for_all();
-        (engine.now(), engine.trace_hash(), engine.done())
+        simulator.wait_for_all();
+        (simulator.now(), simulator.trace_hash(), simulator.done())
     };
     assert_eq!(run(1), run(1));
     assert_ne!(run(1).1, run(5 * MS).1, "the platters' place at the start makes a difference");

@@ -5,10 +5,10 @@
 //! there is room.
 
 use super::scale::{self, Scale};
-use super::svg::{Anchor, At, Canvas, Figure, csv, width};
-use super::{Names, style, times};
-use crate::same;
-use crate::stat::{Cells, Combination, SummaryPath};
+use super::svg::{Anchor, Figure, Position, SvgWriter, csv, width};
+use super::{OptionNames, style, times};
+use crate::portable_math;
+use crate::statistics::{Cells, Combination, StepwisePath};
 
 const WIDTH: f64 = 384.0;
 const HEIGHT: f64 = 300.0;
@@ -23,29 +23,29 @@ const APART: f64 = 9.0;
 
 struct Lattice<'a> {
     cells: &'a Cells,
-    names: Names<'a>,
+    names: OptionNames<'a>,
     y: Scale,
     path: Vec<(Combination, usize)>,
 }
 
 /// Draws; `None` without a combination that has no options, or with too many options.
 #[must_use]
-pub fn draw(id: &str, title: &str, cells: &Cells, names: Names<'_>) -> Option<Figure> {
+pub(crate) fn draw(id: &str, title: &str, cells: &Cells, names: OptionNames<'_>) -> Option<Figure> {
     let gains: Vec<f64> = cells.combinations().filter_map(|c| cells.gain(c)).collect();
     if gains.len() < 2 || cells.factors() > MOST {
         return None;
     }
     let (low, high) = (min(&gains), gains.iter().copied().fold(0.0, f64::max));
-    let slack = same::pow(high / low, 0.05).max(1.002);
+    let slack = portable_math::pow(high / low, 0.05).max(1.002);
     let y = Scale::log((low / slack, high * slack), (BOTTOM, TOP));
-    let path = SummaryPath::of(cells).map_or_else(Vec::new, |path| {
+    let path = StepwisePath::of(cells).map_or_else(Vec::new, |path| {
         path.steps.iter().map(|s| (Combination(s.to.0 & !(1 << s.factor)), s.factor)).collect()
     });
     let lattice = Lattice { cells, names, y, path };
-    let mut canvas = Canvas::default();
-    lattice.grid(&mut canvas);
-    lattice.edges(&mut canvas);
-    lattice.nodes(&mut canvas);
+    let mut svg = SvgWriter::default();
+    lattice.grid(&mut svg);
+    lattice.edges(&mut svg);
+    lattice.nodes(&mut svg);
     let best = cells.combinations().filter_map(|c| Some((c, cells.gain(c)?)));
     let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
     let desc = format!(
@@ -54,7 +54,7 @@ pub fn draw(id: &str, title: &str, cells: &Cells, names: Names<'_>) -> Option<Fi
         best.0.name(names, "+"),
         times(best.1)
     );
-    Some(canvas.finish(id, (title, &desc), (WIDTH, HEIGHT), lattice.csv()))
+    Some(svg.finish(id, (title, &desc), (WIDTH, HEIGHT), lattice.csv()))
 }
 
 fn min(values: &[f64]) -> f64 {
@@ -68,7 +68,7 @@ impl Lattice<'_> {
     }
 
     /// Nodes of a column are put side by side a little, or their edges would hide each other.
-    fn node(&self, at: Combination) -> Option<At> {
+    fn node(&self, at: Combination) -> Option<Position> {
         let gain = self.cells.gain(at)?;
         let same: Vec<Combination> =
             self.cells.combinations().filter(|c| c.count() == at.count()).collect();
@@ -78,36 +78,36 @@ impl Lattice<'_> {
         Some((self.column(at.count()) + (place - middle) * apart, self.y.at(gain)))
     }
 
-    fn grid(&self, canvas: &mut Canvas) {
+    fn grid(&self, svg: &mut SvgWriter) {
         let marks = self.y.marks(22.0);
         for mark in &marks {
             let y = self.y.at(*mark);
             let class = if (*mark - 1.0).abs() < 1e-9 { "one" } else { "grid" };
-            canvas.line((LEFT - 14.0, y), (RIGHT + 14.0, y), class, "");
+            svg.line((LEFT - 14.0, y), (RIGHT + 14.0, y), class, "");
             let label = format!("×{}", scale::label(&marks, *mark));
-            canvas.text((LEFT - 20.0, y + 3.6), Anchor::End, "soft small", &label);
+            svg.text((LEFT - 20.0, y + 3.6), Anchor::End, "soft small", &label);
         }
         for count in 0..=self.cells.factors() {
             let at = (self.column(count), BOTTOM + 16.0);
-            canvas.text(at, Anchor::Middle, "soft small", &count.to_string());
+            svg.text(at, Anchor::Middle, "soft small", &count.to_string());
         }
-        self.legend(canvas);
+        self.legend(svg);
     }
 
-    fn legend(&self, canvas: &mut Canvas) {
+    fn legend(&self, svg: &mut SvgWriter) {
         let y = HEIGHT - 8.0;
-        canvas.text((LEFT - 14.0, y), Anchor::Start, "soft small", "options on; edges:");
+        svg.text((LEFT - 14.0, y), Anchor::Start, "soft small", "options on; edges:");
         let step = 300.0_f64 / self.cells.factors().max(1) as f64;
         for (factor, name) in self.names.iter().enumerate().take(self.cells.factors()) {
             let x = LEFT + 88.0 + factor as f64 * step.min(62.0);
-            canvas.line((x, y - 3.5), (x + 22.0, y - 3.5), &edge_class(factor, true), "");
+            svg.line((x, y - 3.5), (x + 22.0, y - 3.5), &edge_class(factor, true), "");
             let class = format!("small bold f{}", factor % style::SERIES);
-            canvas.text((x + 26.0, y), Anchor::Start, &class, name);
+            svg.text((x + 26.0, y), Anchor::Start, &class, name);
         }
     }
 
-    fn edges(&self, canvas: &mut Canvas) {
-        let mut labels: Vec<(At, f64)> = Vec::new();
+    fn edges(&self, svg: &mut SvgWriter) {
+        let mut labels: Vec<(Position, f64)> = Vec::new();
         let mut words = Vec::new();
         for strong in [false, true] {
             for from in self.cells.combinations() {
@@ -119,7 +119,7 @@ impl Lattice<'_> {
                     else {
                         continue;
                     };
-                    canvas.line(a, b, &edge_class(factor, strong), &self.edge_words(from, factor));
+                    svg.line(a, b, &edge_class(factor, strong), &self.edge_words(from, factor));
                     words.push((a, b, factor, strong));
                 }
             }
@@ -129,7 +129,7 @@ impl Lattice<'_> {
             if let Some(at) = free(&labels, (*a, *b), &self.names[*factor]) {
                 labels.push((at, width(&self.names[*factor], 9.0)));
                 let class = format!("tiny halo f{}", factor % style::SERIES);
-                canvas.text((at.0, at.1 + 3.0), Anchor::Middle, &class, &self.names[*factor]);
+                svg.text((at.0, at.1 + 3.0), Anchor::Middle, &class, &self.names[*factor]);
             }
         }
     }
@@ -140,7 +140,7 @@ impl Lattice<'_> {
         format!("{} + {}: {}", from.name(self.names, "+"), self.names[factor], times(step))
     }
 
-    fn nodes(&self, canvas: &mut Canvas) {
+    fn nodes(&self, svg: &mut SvgWriter) {
         for at in self.cells.combinations() {
             let Some(((x, y), mean)) = self.node(at).zip(self.cells.mean(at)) else { continue };
             let sigma = self.cells.sigma(at).unwrap_or(0.0).min(mean * 0.9);
@@ -148,7 +148,7 @@ impl Lattice<'_> {
             let (top, low) = (gain * mean / (mean - sigma), gain * mean / (mean + sigma));
             let height = (self.y.at(low) - self.y.at(top)).max(5.0);
             let words = format!("{}: {}", at.name(self.names, "+"), times(gain));
-            canvas.rect((x - 2.5, y - height / 2.0), (5.0, height), 2.5, "node", &words);
+            svg.rect((x - 2.5, y - height / 2.0), (5.0, height), 2.5, "node", &words);
         }
     }
 
@@ -170,11 +170,11 @@ fn edge_class(factor: usize, strong: bool) -> String {
 }
 
 /// A place on the line that no label has yet.
-fn free(taken: &[(At, f64)], (a, b): (At, At), name: &str) -> Option<At> {
+fn free(taken: &[(Position, f64)], (a, b): (Position, Position), name: &str) -> Option<Position> {
     let wide = width(name, 9.0);
     [0.5, 0.4, 0.6, 0.32, 0.68].into_iter().find_map(|part| {
         let at = (a.0 + (b.0 - a.0) * part, a.1 + (b.1 - a.1) * part);
-        let hit = |((x, y), w): &(At, f64)| {
+        let hit = |((x, y), w): &(Position, f64)| {
             (x - at.0).abs() < (w + wide) / 2.0 + 1.0 && (y - at.1).abs() < 9.0
         };
         (!taken.iter().any(hit)).then_some(at)
@@ -184,11 +184,11 @@ fn free(taken: &[(At, f64)], (a, b): (At, At), name: &str) -> Option<At> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stat::published;
+    use crate::statistics::table1;
 
     #[test]
     fn sixteen_nodes_and_thirty_two_edges() {
-        let figure = draw("l", "title", &published::table1(), &published::names()).unwrap();
+        let figure = draw("l", "title", &table1::cells(), &table1::names()).unwrap();
         let text = figure.file();
         let parsed = roxmltree::Document::parse(&text).unwrap();
         let class = |wanted: &str| {
@@ -210,8 +210,8 @@ mod tests {
         for bits in [0, 1, 3] {
             cells.add(Combination(bits), 4.0 - f64::from(bits));
         }
-        let figure = draw("l", "t", &cells, &published::names()[..3]).unwrap();
+        let figure = draw("l", "t", &cells, &table1::names()[..3]).unwrap();
         assert_eq!(figure.csv.lines().count(), 4);
-        assert_eq!(draw("l", "t", &Cells::new(3), &published::names()[..3]), None);
+        assert_eq!(draw("l", "t", &Cells::new(3), &table1::names()[..3]), None);
     }
 }

@@ -17,23 +17,23 @@
 //!
 //! Reference: `spec/benchmarks.md` §3.4.
 
-pub mod bars;
-pub mod curves;
-pub mod lattice;
-pub mod ratios;
-pub mod scale;
-pub mod style;
-pub mod svg;
-pub mod triangle;
+pub(crate) mod bar_chart;
+pub(crate) mod lattice;
+pub(crate) mod line_chart;
+pub(crate) mod ratio_chart;
+pub(crate) mod scale;
+pub(crate) mod style;
+pub(crate) mod svg;
+pub(crate) mod triangle;
 
-pub use svg::Figure;
+pub(crate) use svg::Figure;
 
-/// Names of the options in a picture, short ones.
-pub type Names<'a> = &'a [String];
+/// OptionNames of the options in a picture, short ones.
+pub(crate) type OptionNames<'a> = &'a [String];
 
 /// `×2.1`, with as many digits as are worth reading.
 #[must_use]
-pub fn times(gain: f64) -> String {
+pub(crate) fn times(gain: f64) -> String {
     let digits = match gain {
         g if g >= 99.5 => 0,
         g if g >= 9.95 => 1,

@@ -1,10 +1,10 @@
 //! Axes: from values to places, and where marks are worth having.
 
-use crate::same::{decade, ln, ten_to};
+use crate::portable_math::{decade, ln, ten_to};
 
 /// An axis from `low` to `high` over `from` to `to`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Scale {
+pub(crate) struct Scale {
     low: f64,
     high: f64,
     from: f64,
@@ -26,14 +26,14 @@ const NARROW: f64 = 1.8;
 impl Scale {
     /// A linear axis.
     #[must_use]
-    pub fn linear(range: (f64, f64), places: (f64, f64)) -> Scale {
+    pub(crate) fn linear(range: (f64, f64), places: (f64, f64)) -> Scale {
         let high = if range.1 > range.0 { range.1 } else { range.0 + 1.0 };
         Scale { low: range.0, high, from: places.0, to: places.1, log: false }
     }
 
     /// A logarithmic axis; its range is above 0.
     #[must_use]
-    pub fn log(range: (f64, f64), places: (f64, f64)) -> Scale {
+    pub(crate) fn log(range: (f64, f64), places: (f64, f64)) -> Scale {
         let low = range.0.max(1e-12);
         let high = if range.1 > low { range.1 } else { low * 1.1 };
         Scale { low, high, from: places.0, to: places.1, log: true }
@@ -41,7 +41,7 @@ impl Scale {
 
     /// Where a value is. What is outside is put at the nearer end.
     #[must_use]
-    pub fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let part = if self.log {
             ln(value / self.low) / ln(self.high / self.low)
@@ -53,7 +53,7 @@ impl Scale {
 
     /// Values worth a mark, at least `apart` from each other.
     #[must_use]
-    pub fn marks(&self, apart: f64) -> Vec<f64> {
+    pub(crate) fn marks(&self, apart: f64) -> Vec<f64> {
         let room = ((self.to - self.from).abs() / apart).floor().max(1.0);
         if !self.log || self.high / self.low < NARROW {
             return self.even(room);
@@ -97,7 +97,7 @@ impl Scale {
 
 /// A mark's value in words: as many decimals as its neighbours need, thousands kept together.
 #[must_use]
-pub fn label(marks: &[f64], value: f64) -> String {
+pub(crate) fn label(marks: &[f64], value: f64) -> String {
     let step = marks.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(f64::INFINITY, f64::min);
     let step = if step.is_finite() { step } else { value.abs() };
     let digits = (0..6).find(|digits| {
@@ -110,7 +110,7 @@ pub fn label(marks: &[f64], value: f64) -> String {
 
 /// A number's text with narrow spaces between thousands, from five digits on.
 #[must_use]
-pub fn group(text: &str) -> String {
+pub(crate) fn group(text: &str) -> String {
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let digits = whole.trim_start_matches('-');
     if digits.len() < 5 || !digits.bytes().all(|b| b.is_ascii_digit()) {

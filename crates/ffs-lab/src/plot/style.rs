@@ -2,7 +2,7 @@
 
 /// Colours in light and dark. Those of series are told apart with every kind of colour blindness
 /// (after Okabe and Ito), and have enough contrast to the ground in both.
-pub const COLOURS: &str = "\
+pub(crate) const COLOURS: &str = "\
 :root{color-scheme:light dark;--paper:#fdfdfb;--card:#fff;--ink:#1c2127;--soft:#59626d;--rule:#d9dcdf;\
 --faint:#eef0f1;--c0:#0067a5;--c1:#c25100;--c2:#00805a;--c3:#a8457e;--c4:#7a6200;--c5:#3a7ca5;--c6:#5b5f66;\
 --c7:#8a3ffc;--good:#00704e;--bad:#b23a00;--on-c:#fff}\
@@ -14,10 +14,10 @@ pub const COLOURS: &str = "\
 --c7:#8a3ffc;--good:#00704e;--bad:#b23a00;--on-c:#fff}}";
 
 /// How many colours of series there are; more begin again.
-pub const SERIES: usize = 8;
+pub(crate) const SERIES: usize = 8;
 
 /// What the classes of pictures look like.
-pub const SHAPES: &str = "\
+pub(crate) const SHAPES: &str = "\
 .v{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',sans-serif;font-size:12px;\
 font-variant-numeric:tabular-nums;overflow:visible}\
 .v text{fill:var(--ink);stroke:none}.v .soft{fill:var(--soft)}.v .small{font-size:10.5px}\

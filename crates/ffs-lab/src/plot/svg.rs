@@ -22,27 +22,27 @@ pub struct Figure {
 
 /// Where a text is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Anchor {
-    /// At its beginning.
+pub(crate) enum Anchor {
+    /// Position its beginning.
     Start,
     /// In its middle.
     Middle,
-    /// At its end.
+    /// Position its end.
     End,
 }
 
 /// A place.
-pub type At = (f64, f64);
+pub(crate) type Position = (f64, f64);
 
 /// What is drawn so far.
 #[derive(Debug, Default)]
-pub struct Canvas {
+pub(crate) struct SvgWriter {
     out: String,
 }
 
 /// A number as pictures have it: two decimals at most, none that say nothing.
 #[must_use]
-pub fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let text = format!("{value:.2}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
@@ -50,7 +50,7 @@ pub fn number(value: f64) -> String {
 
 /// Text without what XML would take for its own.
 #[must_use]
-pub fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -68,17 +68,17 @@ pub fn escape(text: &str) -> String {
 
 /// How wide a text is, nearly, at a font size.
 #[must_use]
-pub fn width(text: &str, size: f64) -> f64 {
+pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.56
 }
 
-impl Canvas {
+impl SvgWriter {
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
         // A string takes everything.
         let _ = self.out.write_fmt(text);
     }
 
-    fn points(&mut self, points: &[At]) {
+    fn points(&mut self, points: &[Position]) {
         for (n, (x, y)) in points.iter().enumerate() {
             let space = if n == 0 { "" } else { " " };
             self.put(format_args!("{space}{},{}", number(*x), number(*y)));
@@ -95,7 +95,7 @@ impl Canvas {
     }
 
     /// A line.
-    pub fn line(&mut self, from: At, to: At, class: &str, tip: &str) {
+    pub(crate) fn line(&mut self, from: Position, to: Position, class: &str, tip: &str) {
         let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(number);
         self.put(format_args!(
             "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\""
@@ -104,7 +104,14 @@ impl Canvas {
     }
 
     /// A rectangle by its corner and size, with corners rounded by `round`.
-    pub fn rect(&mut self, corner: At, size: At, round: f64, class: &str, tip: &str) {
+    pub(crate) fn rect(
+        &mut self,
+        corner: Position,
+        size: Position,
+        round: f64,
+        class: &str,
+        tip: &str,
+    ) {
         let [x, y, w, h] = [corner.0, corner.1, size.0.max(0.0), size.1.max(0.0)].map(number);
         self.put(format_args!(
             "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{w}\" height=\"{h}\""
@@ -116,7 +123,7 @@ impl Canvas {
     }
 
     /// A closed shape.
-    pub fn polygon(&mut self, points: &[At], class: &str, tip: &str) {
+    pub(crate) fn polygon(&mut self, points: &[Position], class: &str, tip: &str) {
         self.put(format_args!("<polygon class=\"{class}\" points=\""));
         self.points(points);
         self.put(format_args!("\""));
@@ -124,7 +131,7 @@ impl Canvas {
     }
 
     /// An open line through points.
-    pub fn polyline(&mut self, points: &[At], class: &str, tip: &str) {
+    pub(crate) fn polyline(&mut self, points: &[Position], class: &str, tip: &str) {
         self.put(format_args!("<polyline class=\"{class}\" points=\""));
         self.points(points);
         self.put(format_args!("\""));
@@ -132,14 +139,14 @@ impl Canvas {
     }
 
     /// A disc.
-    pub fn circle(&mut self, at: At, radius: f64, class: &str, tip: &str) {
+    pub(crate) fn circle(&mut self, at: Position, radius: f64, class: &str, tip: &str) {
         let [x, y, r] = [at.0, at.1, radius].map(number);
         self.put(format_args!("<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{r}\""));
         self.close("circle", tip);
     }
 
     /// Words.
-    pub fn text(&mut self, at: At, anchor: Anchor, class: &str, words: &str) {
+    pub(crate) fn text(&mut self, at: Position, anchor: Anchor, class: &str, words: &str) {
         let [x, y] = [at.0, at.1].map(number);
         let anchor = match anchor {
             Anchor::Start => "",
@@ -151,7 +158,14 @@ impl Canvas {
     }
 
     /// Words that lead to a place in the page.
-    pub fn link(&mut self, to: &str, at: At, anchor: Anchor, class: &str, words: &str) {
+    pub(crate) fn link(
+        &mut self,
+        to: &str,
+        at: Position,
+        anchor: Anchor,
+        class: &str,
+        words: &str,
+    ) {
         if to.is_empty() {
             return self.text(at, anchor, class, words);
         }
@@ -162,7 +176,13 @@ impl Canvas {
 
     /// The picture.
     #[must_use]
-    pub fn finish(self, id: &str, words: (&str, &str), size: At, csv: String) -> Figure {
+    pub(crate) fn finish(
+        self,
+        id: &str,
+        words: (&str, &str),
+        size: Position,
+        csv: String,
+    ) -> Figure {
         let (title, desc) = words;
         Figure {
             id: id.to_owned(),
@@ -207,7 +227,7 @@ impl Figure {
 
 /// A field of comma-separated values.
 #[must_use]
-pub fn field(text: &str) -> String {
+pub(crate) fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         return format!("\"{}\"", text.replace('"', "\"\""));
     }
@@ -216,7 +236,7 @@ pub fn field(text: &str) -> String {
 
 /// Lines of comma-separated values: heads and rows.
 #[must_use]
-pub fn csv(heads: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
+pub(crate) fn csv(heads: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut out = format!("{heads}\n");
     for row in rows {
         let row: Vec<String> = row.iter().map(|text| field(text)).collect();
@@ -238,10 +258,10 @@ mod tests {
 
     #[test]
     fn words_cannot_break_out() {
-        let mut canvas = Canvas::default();
-        canvas.line((0.0, 0.0), (1.0, 1.0), "axis", "a<b & \"c\"\u{7}");
-        canvas.text((1.0, 2.0), Anchor::End, "soft", "<script>");
-        let figure = canvas.finish("x", ("t & u", "d"), (10.0, 20.0), String::new());
+        let mut svg = SvgWriter::default();
+        svg.line((0.0, 0.0), (1.0, 1.0), "axis", "a<b & \"c\"\u{7}");
+        svg.text((1.0, 2.0), Anchor::End, "soft", "<script>");
+        let figure = svg.finish("x", ("t & u", "d"), (10.0, 20.0), String::new());
         let text = figure.file();
         let parsed = roxmltree::Document::parse(&text).unwrap();
         let tip =

@@ -5,11 +5,11 @@
 //! it: pointing up is a gain, down a loss. The dots below tell which of the options to the left are on.
 
 use super::scale::Scale;
-use super::svg::{Anchor, Canvas, Figure, csv};
-use super::{Names, times};
-use crate::same;
-use crate::stat::rank::importance;
-use crate::stat::{Cells, Combination};
+use super::svg::{Anchor, Figure, SvgWriter, csv};
+use super::{OptionNames, times};
+use crate::portable_math;
+use crate::statistics::importance;
+use crate::statistics::{Cells, Combination};
 
 const WIDTH: f64 = 384.0;
 const LEFT: f64 = 46.0;
@@ -22,7 +22,7 @@ const MOST: usize = 6;
 const ROW: f64 = 11.0;
 
 /// A triangle: column, state of the options before, level without and with the option.
-struct Step {
+struct TriangleStep {
     column: usize,
     before: Combination,
     from: f64,
@@ -31,7 +31,7 @@ struct Step {
 
 /// Draws; `None` if there is no combination without options, or no pair that differs in one.
 #[must_use]
-pub fn draw(id: &str, title: &str, cells: &Cells, names: Names<'_>) -> Option<Figure> {
+pub(crate) fn draw(id: &str, title: &str, cells: &Cells, names: OptionNames<'_>) -> Option<Figure> {
     let order: Vec<usize> = importance(cells).into_iter().take(MOST).collect();
     let steps = steps(cells, &order);
     if steps.is_empty() {
@@ -40,15 +40,15 @@ pub fn draw(id: &str, title: &str, cells: &Cells, names: Names<'_>) -> Option<Fi
     let levels = || steps.iter().flat_map(|step| [step.from, step.to]);
     let low = levels().fold(1.0, f64::min);
     let high = levels().fold(1.0, f64::max);
-    let slack = same::pow(high / low, 0.04).max(1.01);
+    let slack = portable_math::pow(high / low, 0.04).max(1.01);
     let y = Scale::log((low / slack, high * slack), (BOTTOM, TOP));
-    let mut canvas = Canvas::default();
-    grid(&mut canvas, &y);
+    let mut svg = SvgWriter::default();
+    grid(&mut svg, &y);
     let unit = unit(&order);
     for step in &steps {
-        triangle(&mut canvas, step, &order, names, (&y, unit));
+        triangle(&mut svg, step, &order, names, (&y, unit));
     }
-    heads(&mut canvas, &order, names, unit);
+    heads(&mut svg, &order, names, unit);
     let desc = desc(&steps, &order, names);
     let rows = steps.iter().map(|step| {
         let (option, state) = (&names[order[step.column]], step.before.name(names, "+"));
@@ -56,16 +56,16 @@ pub fn draw(id: &str, title: &str, cells: &Cells, names: Names<'_>) -> Option<Fi
     });
     let csv = csv("option,with,gain_without,gain_with", rows);
     let height = BOTTOM + 24.0 + order.len().saturating_sub(1) as f64 * ROW + 4.0;
-    Some(canvas.finish(id, (title, &desc), (WIDTH, height), csv))
+    Some(svg.finish(id, (title, &desc), (WIDTH, height), csv))
 }
 
-fn steps(cells: &Cells, order: &[usize]) -> Vec<Step> {
+fn steps(cells: &Cells, order: &[usize]) -> Vec<TriangleStep> {
     let mut steps = Vec::new();
     for (column, factor) in order.iter().enumerate() {
         for state in 0..1_u32 << column {
             let before = before(order, column, state);
             let pair = cells.gain(before).zip(cells.gain(before.with(*factor)));
-            steps.extend(pair.map(|(from, to)| Step { column, before, from, to }));
+            steps.extend(pair.map(|(from, to)| TriangleStep { column, before, from, to }));
         }
     }
     steps
@@ -89,26 +89,26 @@ fn column_at(column: usize, unit: f64) -> f64 {
 }
 
 /// Which triangle of its column a state is.
-fn place(step: &Step, order: &[usize]) -> u32 {
+fn place(step: &TriangleStep, order: &[usize]) -> u32 {
     let on = |at: usize| u32::from(step.before.has(order[at])) << (step.column - 1 - at);
     (0..step.column).map(on).sum()
 }
 
-fn grid(canvas: &mut Canvas, y: &Scale) {
+fn grid(svg: &mut SvgWriter, y: &Scale) {
     let marks = y.marks(20.0);
     for mark in &marks {
         let class = if (*mark - 1.0).abs() < 1e-9 { "one" } else { "grid" };
-        canvas.line((LEFT, y.at(*mark)), (RIGHT, y.at(*mark)), class, "");
+        svg.line((LEFT, y.at(*mark)), (RIGHT, y.at(*mark)), class, "");
         let label = format!("×{}", super::scale::label(&marks, *mark));
-        canvas.text((LEFT - 6.0, y.at(*mark) + 3.6), Anchor::End, "soft small", &label);
+        svg.text((LEFT - 6.0, y.at(*mark) + 3.6), Anchor::End, "soft small", &label);
     }
 }
 
 fn triangle(
-    canvas: &mut Canvas,
-    step: &Step,
+    svg: &mut SvgWriter,
+    step: &TriangleStep,
     order: &[usize],
-    names: Names<'_>,
+    names: OptionNames<'_>,
     (y, unit): (&Scale, f64),
 ) {
     let factor = order[step.column];
@@ -125,14 +125,14 @@ fn triangle(
     );
     let points = [(left + pad, base), (left + unit - pad, base), (middle, tip)];
     let loss = if step.to < step.from { " dull" } else { "" };
-    canvas.polygon(&points, &format!("f{}{loss}", factor % super::style::SERIES), &words);
-    canvas.line((left + pad, base), (left + unit - pad, base), &stroke(factor), "");
+    svg.polygon(&points, &format!("f{}{loss}", factor % super::style::SERIES), &words);
+    svg.line((left + pad, base), (left + unit - pad, base), &stroke(factor), "");
     for (row, option) in order.iter().take(step.column).enumerate() {
         let on = step.before.has(*option);
         let class = if on { format!("f{}", option % super::style::SERIES) } else { "off".into() };
         let radius = if on { 2.8_f64.min(unit * 0.3) } else { 1.3 };
         let dot = BOTTOM + 26.0 + row as f64 * ROW;
-        canvas.circle((middle, dot), radius, &class, "");
+        svg.circle((middle, dot), radius, &class, "");
     }
 }
 
@@ -140,20 +140,20 @@ fn stroke(factor: usize) -> String {
     format!("s{}", factor % super::style::SERIES)
 }
 
-fn heads(canvas: &mut Canvas, order: &[usize], names: Names<'_>, unit: f64) {
+fn heads(svg: &mut SvgWriter, order: &[usize], names: OptionNames<'_>, unit: f64) {
     for (column, factor) in order.iter().enumerate() {
         let middle = column_at(column, unit) + unit * f64::from(1_u32 << column) / 2.0;
         let class = format!("bold f{}", factor % super::style::SERIES);
-        canvas.text((middle, BOTTOM + 15.0), Anchor::Middle, &class, &names[*factor]);
+        svg.text((middle, BOTTOM + 15.0), Anchor::Middle, &class, &names[*factor]);
         if column + 1 < order.len() {
             let dot = BOTTOM + 26.0 + column as f64 * ROW + 3.2;
             let class = format!("tiny f{}", factor % super::style::SERIES);
-            canvas.text((LEFT - 6.0, dot), Anchor::End, &class, &names[*factor]);
+            svg.text((LEFT - 6.0, dot), Anchor::End, &class, &names[*factor]);
         }
     }
 }
 
-fn desc(steps: &[Step], order: &[usize], names: Names<'_>) -> String {
+fn desc(steps: &[TriangleStep], order: &[usize], names: OptionNames<'_>) -> String {
     let alone = steps.iter().filter(|step| step.before == Combination::NONE);
     let words: Vec<String> =
         alone.map(|s| format!("{} alone {}", names[order[s.column]], times(s.to))).collect();
@@ -163,11 +163,11 @@ fn desc(steps: &[Step], order: &[usize], names: Names<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stat::published;
+    use crate::statistics::table1;
 
     #[test]
     fn every_state_of_the_options_before_has_a_triangle() {
-        let figure = draw("t", "title", &published::table1(), &published::names()).unwrap();
+        let figure = draw("t", "title", &table1::cells(), &table1::names()).unwrap();
         let text = figure.file();
         roxmltree::Document::parse(&text).unwrap();
         assert_eq!(text.matches("<polygon").count(), 1 + 2 + 4 + 8);
@@ -183,8 +183,8 @@ mod tests {
         let mut cells = Cells::new(2);
         cells.add(Combination(0), 2.0);
         cells.add(Combination(2), 1.0);
-        let figure = draw("t", "t", &cells, &published::names()[..2]).unwrap();
+        let figure = draw("t", "t", &cells, &table1::names()[..2]).unwrap();
         assert_eq!(figure.csv.lines().count(), 2);
-        assert_eq!(draw("t", "t", &Cells::new(2), &published::names()[..2]), None);
+        assert_eq!(draw("t", "t", &Cells::new(2), &table1::names()[..2]), None);
     }
 }

@@ -4,7 +4,7 @@
 //! 1. Every option is there in which the plan differs from the one the command has without it.
 //! 2. What no option gives is said, never left out in silence.
 
-use crate::study::{Factor, Item, Origin, Plan};
+use crate::study::{Factor, Origin, Plan, PlanItem};
 
 /// What decides a study, and is not in its plan.
 const UNRECORDED: &str = "not recorded: the contents of archives and trees that the words name";
@@ -44,7 +44,7 @@ fn options(plan: &Plan, quick: bool) -> (Vec<String>, Vec<String>) {
         base.clone()
     } else {
         words.extend(plan.workloads.iter().map(|item| quoted(&item.workload)));
-        let item = |item: &Item| Item {
+        let item = |item: &PlanItem| PlanItem {
             scale: base.scale_of(&item.workload),
             combinations: Vec::new(),
             ..item.clone()
@@ -100,11 +100,11 @@ fn factors(plan: &Plan, base: &Plan, rest: &mut Vec<String>) -> Vec<String> {
 }
 
 /// Workloads of a study that the command would run otherwise, or not at all; and those it would add.
-fn workloads(wanted: &[Item], again: &[Item]) -> Vec<String> {
+fn workloads(wanted: &[PlanItem], again: &[PlanItem]) -> Vec<String> {
     let mut rest = Vec::new();
     for item in wanted {
         let found = again.iter().find(|other| other.workload == item.workload);
-        let near = |other: &Item| (other.scale / item.scale - 1.0).abs() < 1e-9;
+        let near = |other: &PlanItem| (other.scale / item.scale - 1.0).abs() < 1e-9;
         if found.is_none_or(|other| !near(other)) {
             rest.push(format!("{} at scale {}", item.workload, item.scale));
         }
@@ -113,7 +113,7 @@ fn workloads(wanted: &[Item], again: &[Item]) -> Vec<String> {
             rest.push(format!("{} in combinations {:?} only", item.workload, item.combinations));
         }
     }
-    let added = |other: &&Item| !wanted.iter().any(|item| item.workload == other.workload);
+    let added = |other: &&PlanItem| !wanted.iter().any(|item| item.workload == other.workload);
     rest.extend(
         again.iter().filter(added).map(|other| format!("a study without {}", other.workload)),
     );
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn workloads_of_a_small_plan_are_known_by_their_scales() {
-        let items = ["netnews", "micro"].map(|name| Item {
+        let items = ["netnews", "micro"].map(|name| PlanItem {
             workload: name.to_owned(),
             scale: Plan::quick().scale_of(name),
             combinations: Vec::new(),

@@ -1,9 +1,9 @@
 //! The work behind a time: what was counted, and a sentence that says where the time went.
 
-use super::data::{Series, Spent};
-use super::words;
-use crate::same;
-use crate::stat::Combination;
+use super::format;
+use super::study_data::{ResourceUse, ResultSeries};
+use crate::portable_math;
+use crate::statistics::Combination;
 
 /// Counters shown at most.
 const MOST: usize = 9;
@@ -12,7 +12,7 @@ const RARE: f64 = 200.0;
 
 /// A table of what was spent, by combination.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Work {
+pub(super) struct WorkTable {
     /// The combinations: none, each option alone, all.
     pub heads: Vec<String>,
     /// Name and values.
@@ -20,7 +20,7 @@ pub struct Work {
 }
 
 /// Combinations that are shown: none, each option alone, all.
-fn columns(series: &Series) -> Vec<Combination> {
+fn columns(series: &ResultSeries) -> Vec<Combination> {
     let factors = series.cells.factors();
     let mut columns = vec![Combination::NONE];
     columns.extend((0..factors).map(Combination::only));
@@ -33,37 +33,37 @@ fn columns(series: &Series) -> Vec<Combination> {
 
 /// What was spent, and the counters that change most between combinations.
 #[must_use]
-pub fn work(series: &Series, names: &[String]) -> Option<Work> {
+pub(super) fn work(series: &ResultSeries, names: &[String]) -> Option<WorkTable> {
     let columns = columns(series);
-    let spent: Vec<&Spent> = columns.iter().filter_map(|at| series.spent.get(at)).collect();
+    let spent: Vec<&ResourceUse> = columns.iter().filter_map(|at| series.spent.get(at)).collect();
     let first = spent.first()?;
     let mut rows = Vec::new();
-    let mut row = |name: &str, value: &dyn Fn(&Spent) -> f64, show: fn(f64) -> String| {
+    let mut row = |name: &str, value: &dyn Fn(&ResourceUse) -> f64, show: fn(f64) -> String| {
         let values: Vec<f64> = spent.iter().map(|spent| value(spent)).collect();
         if values.iter().any(|value| *value > 0.0) {
             rows.push((name.to_owned(), values.into_iter().map(show).collect()));
         }
     };
-    row("time", &|s| s.time, words::time);
-    row("processor", &|s| s.cpu, words::time);
-    row("disk at work", &|s| s.disk, words::time);
-    row("disk reads", &|s| s.reads, words::count);
-    row("disk writes", &|s| s.writes, words::count);
-    row("seeks", &|s| s.seeks, words::count);
-    row("MB moved", &|s| s.sectors * 512.0 / 1e6, words::count);
+    row("time", &|s| s.time, format::time);
+    row("processor", &|s| s.cpu, format::time);
+    row("disk at work", &|s| s.disk, format::time);
+    row("disk reads", &|s| s.reads, format::count);
+    row("disk writes", &|s| s.writes, format::count);
+    row("seeks", &|s| s.seeks, format::count);
+    row("MB moved", &|s| s.sectors * 512.0 / 1e6, format::count);
     for name in telling(&spent, first.units) {
-        row(&name.replace('_', " "), &|s| s.counter(&name), words::count);
+        row(&name.replace('_', " "), &|s| s.counter(&name), format::count);
     }
     let heads = columns.iter().map(|at| at.name(names, "+"));
     let all = Combination::all(names.len());
     let heads = heads
         .zip(&columns)
         .map(|(name, at)| if *at == all && names.len() > 1 { "all".to_owned() } else { name });
-    Some(Work { heads: heads.collect(), rows })
+    Some(WorkTable { heads: heads.collect(), rows })
 }
 
 /// Counters that say most: large changes of what happens often.
-fn telling(spent: &[&Spent], units: f64) -> Vec<String> {
+fn telling(spent: &[&ResourceUse], units: f64) -> Vec<String> {
     let mut names: Vec<&String> = spent.iter().flat_map(|spent| spent.counters.keys()).collect();
     names.sort();
     names.dedup();
@@ -76,7 +76,7 @@ fn telling(spent: &[&Spent], units: f64) -> Vec<String> {
         let (low, high) = ends(name);
         let often = high >= (units / RARE).max(1.0);
         if often {
-            found.push((same::ln((high + 1.0) / (low + 1.0)), name));
+            found.push((portable_math::ln((high + 1.0) / (low + 1.0)), name));
         }
     }
     found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
@@ -93,7 +93,7 @@ fn telling(spent: &[&Spent], units: f64) -> Vec<String> {
 /// Where the time of a combination went, for one unit of work; `None` if no time, no work or nothing
 /// that took the time was counted.
 #[must_use]
-pub fn sentence(series: &Series, at: Combination, names: &[String]) -> Option<String> {
+pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String]) -> Option<String> {
     let spent = series.spent.get(&at)?;
     if spent.units <= 0.0 || spent.time <= 0.0 {
         return None;
@@ -103,13 +103,13 @@ pub fn sentence(series: &Series, at: Combination, names: &[String]) -> Option<St
     for (name, seconds) in [("processor", spent.cpu), ("disk", spent.disk)] {
         // Less than this would be shown as nothing.
         if each(seconds) >= 1e-8 {
-            parts.push(format!("{name} {}", words::time(each(seconds))));
+            parts.push(format!("{name} {}", format::time(each(seconds))));
         }
     }
     for (name, value) in [("reads", spent.reads), ("writes", spent.writes), ("seeks", spent.seeks)]
     {
         if each(value) >= 0.005 {
-            parts.push(format!("{} {name}", words::short(round(each(value)))));
+            parts.push(format!("{} {name}", format::short(round(each(value)))));
         }
     }
     let counted = [
@@ -122,14 +122,14 @@ pub fn sentence(series: &Series, at: Combination, names: &[String]) -> Option<St
     for (counter, name) in counted {
         let value = each(spent.counter(counter));
         if value >= 0.005 {
-            parts.push(format!("{} {name}", words::short(round(value))));
+            parts.push(format!("{} {name}", format::short(round(value))));
         }
     }
     (!parts.is_empty()).then(|| {
         format!(
             "{}: {} each = {}",
             at.name(names, "+"),
-            words::time(each(spent.time)),
+            format::time(each(spent.time)),
             parts.join(", ")
         )
     })

@@ -6,7 +6,7 @@
 //! figures.
 
 /// A miss and its mechanism.
-struct Known {
+struct KnownMiss {
     /// Workload and result; `*` for all of them.
     result: (&'static str, &'static str),
     /// Only with one of these combinations; any if empty.
@@ -16,15 +16,15 @@ struct Known {
     tested: &'static str,
 }
 
-const KNOWN: [Known; 9] = [
-    Known {
+const KNOWN: [KnownMiss; 9] = [
+    KnownMiss {
         result: ("mh", "rm"),
         on: &["su", "su+dh", "none → su", "su → su+dh", "none → su+dh"],
         why: "rm looks at all names before it removes the first. There are more files than vnodes, so that \
               most inodes are loaded twice.",
         tested: "With room for all of them rm takes 6.3 s instead of 7.9, with a hash 1.4 instead of 1.7.",
     },
-    Known {
+    KnownMiss {
         result: ("mh", "rm"),
         on: &["su", "none → su", "su → su+dh"],
         why: "Many names were given by pack less than 30 s before. Our soft updates keep the old record apart until \
@@ -33,7 +33,7 @@ const KNOWN: [Known; 9] = [
         tested: "With everything on the disk before rm begins it takes 5.8 s instead of 7.9; with room for all \
                  inodes, too, 4.7.",
     },
-    Known {
+    KnownMiss {
         result: ("mh", "create"),
         on: &["none → dh"],
         why: "Without a hash a search takes 0.8 ms of the processor before the two writes. The inode's block comes by \
@@ -43,7 +43,7 @@ const KNOWN: [Known; 9] = [
         tested: "Where searching costs nothing, creation takes 631 s instead of 658 (with a hash 634): all of its \
                  27 s show; rm takes 387 s in each case.",
     },
-    Known {
+    KnownMiss {
         result: ("x11", "find"),
         on: &[],
         why: "Only blocks of directories are read, and these only while vmiodir is off: the inodes are in \
@@ -52,7 +52,7 @@ const KNOWN: [Known; 9] = [
         tested: "With 600 vnodes and 8 MB for blocks, so that inodes are read again, dirpref makes find 12.7 times \
                  as fast (3.8 s to 0.3) instead of 2.7.",
     },
-    Known {
+    KnownMiss {
         result: ("andrew", "*"),
         on: &[],
         why: "The hundred copies are 20 MB and stay in memory: grep reads nothing from the disk, and the \
@@ -62,7 +62,7 @@ const KNOWN: [Known; 9] = [
         tested: "With 600 vnodes and 8 MB for blocks grep takes 56 s under the old dirpref and 31 under the new, \
                  instead of 0.9 under both.",
     },
-    Known {
+    KnownMiss {
         result: ("bonnie", "seq-read"),
         on: &[],
         why: "A lookup in listing order takes 7 µs with a hash and 9 without (Figure 4); nothing else \
@@ -70,7 +70,7 @@ const KNOWN: [Known; 9] = [
         tested: "Priced alike, both read the same: 75,000 files a second with a hash, 77,000 without, instead \
                  of 63,000.",
     },
-    Known {
+    KnownMiss {
         result: ("postmark", "create-alone"),
         on: &[],
         why: "Without a hash a creation searches the whole pool, 0.4 ms of the processor with 20,000 files. \
@@ -79,7 +79,7 @@ const KNOWN: [Known; 9] = [
         tested: "Where searching costs nothing, 707 files a second are made without a hash and 711 with one, instead \
                  of 647.",
     },
-    Known {
+    KnownMiss {
         result: ("postmark", "*"),
         on: &[],
         why: "With soft updates the disk is at work all the time and sets the pace. A hash only changes when \
@@ -88,7 +88,7 @@ const KNOWN: [Known; 9] = [
         tested: "A search that costs nothing changes the total by as much: 498 s with it, 492 without, 487 with \
                  a hash (20,000 files, 50,000 transactions).",
     },
-    Known {
+    KnownMiss {
         result: ("micro", "fig3/linear/10000"),
         on: &[],
         why: "A removal without a hash goes through the chunks that were emptied before, which the paper's \
@@ -101,10 +101,11 @@ const KNOWN: [Known; 9] = [
 pub(super) fn of(workload: &str, metric: &str, on: &str) -> Vec<String> {
     let workload = workload.split(':').next().unwrap_or_default();
     let said = |result: &str| {
-        let fits = |known: &&Known| {
+        let fits = |known: &&KnownMiss| {
             known.result == (workload, result) && (known.on.is_empty() || known.on.contains(&on))
         };
-        let said = |known: &Known| format!("{} {}", known.why, known.tested).trim_end().to_owned();
+        let said =
+            |known: &KnownMiss| format!("{} {}", known.why, known.tested).trim_end().to_owned();
         KNOWN.iter().filter(fits).map(said).collect::<Vec<String>>()
     };
     let own = said(metric);

@@ -20,20 +20,20 @@
 //!
 //! Reference: `spec/benchmarks.md` §2, §3.4, §7.
 
+mod charts;
 mod command;
-pub mod compare;
-pub mod curves;
-pub mod data;
-pub mod explain;
-mod figures;
+mod cost_curves;
+mod criteria;
+mod explain;
+pub mod format;
 mod mechanism;
 mod page;
-pub mod published;
-pub mod targets;
+mod published;
+mod reproduction;
+mod study_data;
 #[cfg(test)]
 mod tests;
-pub mod text;
-pub mod words;
+mod text;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,20 +41,21 @@ use std::path::{Path, PathBuf};
 use crate::error::{LabError, Result};
 use crate::plot::Figure;
 use crate::study::Results;
-use compare::Compared;
-use data::Measured;
+use criteria::Criterion;
 use published::Published;
-use targets::Target;
+use reproduction::ComparedSection;
+use study_data::StudyData;
+pub use text::{Detail, render};
 
 /// Everything a report tells.
 #[derive(Debug)]
 pub struct Report {
     /// The results.
-    pub measured: Measured,
+    pub measured: StudyData,
     /// Next to what others measured, by section.
-    pub compared: Vec<Compared>,
+    pub compared: Vec<ComparedSection>,
     /// What a reproduction has to reach.
-    pub targets: Vec<Target>,
+    pub targets: Vec<Criterion>,
     /// Pictures, by their place in the page.
     pub figures: Vec<Figure>,
     published: Published,
@@ -62,7 +63,7 @@ pub struct Report {
 
 /// Files of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenReport {
     /// The page.
     pub page: PathBuf,
     /// Pictures and tables besides.
@@ -75,11 +76,11 @@ impl Report {
     /// # Errors
     /// [`LabError::Plan`] if the results have more combinations than can be told apart.
     pub fn of(results: &Results) -> Result<Report> {
-        let measured = Measured::of(results)?;
+        let measured = StudyData::of(results)?;
         let published = Published::read()?;
-        let compared = compare::all(&measured, &published);
-        let targets = targets::all(&measured, &published);
-        let figures = figures::all(&measured, &published, &compared);
+        let compared = reproduction::all(&measured, &published);
+        let targets = criteria::all(&measured, &published);
+        let figures = charts::all(&measured, &published, &compared);
         Ok(Report { measured, compared, targets, figures, published })
     }
 
@@ -87,7 +88,7 @@ impl Report {
     ///
     /// # Errors
     /// [`LabError::Unusable`] with the file that cannot be written.
-    pub fn write(&self, dir: &Path) -> Result<Written> {
+    pub fn write(&self, dir: &Path) -> Result<WrittenReport> {
         let figures = dir.join("figures");
         let made = fs::create_dir_all(&figures);
         made.map_err(|error| LabError::unusable(&figures.display().to_string(), error))?;
@@ -103,7 +104,7 @@ impl Report {
             put(&figures.join(format!("{name}.csv")), &table)?;
             files += 1;
         }
-        Ok(Written { page, files })
+        Ok(WrittenReport { page, files })
     }
 
     /// The page.

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::error::{LabError, Result};
-use crate::stat::{Cells, Combination};
+use crate::statistics::{Cells, Combination};
 
 /// The file.
 const TEXT: &str = include_str!("published.toml");
@@ -11,33 +11,33 @@ const TEXT: &str = include_str!("published.toml");
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Published {
+pub(super) struct Published {
     /// Numbers that belong together.
     #[serde(rename = "section")]
-    pub sections: Vec<Section>,
+    pub sections: Vec<PublishedSection>,
     /// Options told from noise, by benchmark.
     #[serde(rename = "list")]
-    pub lists: Vec<List>,
+    pub lists: Vec<OptionList>,
 }
 
 /// Numbers of one kind from one place.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Section {
+pub(super) struct PublishedSection {
     /// What they are.
     pub title: String,
     /// Where they are from: `P`, `S`, `N`, `D`.
     pub source: String,
     /// What is compared.
-    pub kind: Kind,
+    pub kind: NumberKind,
     /// The numbers.
-    pub rows: Vec<Number>,
+    pub rows: Vec<PublishedNumber>,
 }
 
 /// What a number is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub(super) enum NumberKind {
     /// Seconds a result took.
     Seconds,
     /// Microseconds a unit of work.
@@ -65,7 +65,7 @@ pub enum Kind {
 /// A number.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Number {
+pub(super) struct PublishedNumber {
     /// Workload and metric.
     pub at: String,
     /// Options that are on.
@@ -83,19 +83,19 @@ pub struct Number {
 /// Rows of Figure 10 of one benchmark.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct List {
+pub(super) struct OptionList {
     /// The benchmark's name there.
     pub group: String,
     /// The workload of rows that have only a metric.
     pub workload: Option<String>,
     /// The rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<OptionRow>,
 }
 
 /// A row of Figure 10.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub(super) struct OptionRow {
     /// Workload and metric, or the metric.
     pub at: String,
     /// Options told from noise, in order.
@@ -107,36 +107,30 @@ impl Published {
     ///
     /// # Errors
     /// [`LabError::Plan`] if the file that is built in is damaged.
-    pub fn read() -> Result<Published> {
+    pub(super) fn read() -> Result<Published> {
         toml::from_str(TEXT).map_err(|error| LabError::Plan(format!("published.toml: {error}")))
     }
 
     /// Every row of Figure 10 with its workload and metric.
-    pub fn rows(&self) -> impl Iterator<Item = (&List, (&str, &str), &Row)> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = (&OptionList, (&str, &str), &OptionRow)> {
         self.lists.iter().flat_map(|list| {
             let place = move |row| (list, list.place(row), row);
             list.rows.iter().map(place)
         })
     }
 
-    /// The row of a result.
-    #[must_use]
-    pub fn row(&self, words: &str, metric: &str) -> Option<&Row> {
-        self.rows().find(|(_, at, _)| *at == (words, metric)).map(|(.., row)| row)
-    }
-
     /// Table 1 as runs with its means and errors: four of each combination of su, dp, vm, dh.
     #[must_use]
-    pub fn table1(&self) -> Cells {
+    pub(super) fn table1(&self) -> Cells {
         let mut cells = Cells::new(4);
-        let of = |kind: Kind| -> Vec<&Number> {
+        let of = |kind: NumberKind| -> Vec<&PublishedNumber> {
             let sections = self.sections.iter().filter(|section| section.kind == kind);
             sections
                 .flat_map(|section| &section.rows)
                 .filter(|n| n.at == "buildworld/build")
                 .collect()
         };
-        let (means, errors) = (of(Kind::Seconds), of(Kind::Error));
+        let (means, errors) = (of(NumberKind::Seconds), of(NumberKind::Error));
         let base = means.iter().find(|n| n.on == "none").map_or(1.0, |n| n.value);
         for number in means {
             let error = errors.iter().find(|e| e.on == number.on).map_or(0.0, |e| e.value);
@@ -149,8 +143,8 @@ impl Published {
     }
 }
 
-impl List {
-    fn place<'a>(&'a self, row: &'a Row) -> (&'a str, &'a str) {
+impl OptionList {
+    fn place<'a>(&'a self, row: &'a OptionRow) -> (&'a str, &'a str) {
         match &self.workload {
             Some(workload) => (workload, &row.at),
             None => row.at.split_once('/').unwrap_or((&row.at, "")),
@@ -176,7 +170,7 @@ mod tests {
         let published = Published::read().unwrap();
         assert_eq!(published.rows().count(), 51, "rows of Figure 10");
         let table1 = published.table1();
-        assert_eq!(table1, crate::stat::published::table1(), "the fixture of the golden tests");
+        assert_eq!(table1, crate::statistics::table1::cells(), "the fixture of the golden tests");
         for section in &published.sections {
             assert!(
                 !section.rows.is_empty() && "PSNHD".contains(&section.source),
@@ -184,7 +178,7 @@ mod tests {
                 section.title
             );
             for n in &section.rows {
-                let change = matches!(section.kind, Kind::Factor | Kind::Change);
+                let change = matches!(section.kind, NumberKind::Factor | NumberKind::Change);
                 assert_eq!(n.to.is_some(), change, "{n:?}");
                 assert!(n.high.is_none_or(|high| high > n.value), "{n:?}");
             }

@@ -4,17 +4,17 @@ use tabled::builder::Builder;
 use tabled::settings::object::Columns;
 use tabled::settings::{Alignment, Padding, Style};
 
-use super::data::{Benchmark, Series};
-use super::targets::Verdict;
-use super::{Report, compare, figures, words};
+use super::criteria::Verdict;
+use super::study_data::{Benchmark, ResultSeries};
+use super::{Report, charts, format, reproduction};
 use crate::plot::svg::csv as lines;
 use crate::plot::times;
-use crate::stat::{Combination, Model, RankTable, SummaryPath, hints};
-use crate::work::MetricKind;
+use crate::statistics::{Combination, Model, RankTable, StepwisePath, hints};
+use crate::workload::MetricKind;
 
 /// How much of a report a terminal shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Much {
+pub enum Detail {
     /// A line a result, and the targets.
     Summary,
     /// Every rank table and model besides, and reproduced next to published.
@@ -41,9 +41,9 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 
 /// The report for a terminal.
 #[must_use]
-pub fn render(report: &Report, much: Much) -> String {
+pub fn render(report: &Report, much: Detail) -> String {
     let mut out = summary(report);
-    if much == Much::Everything {
+    if much == Detail::Everything {
         for benchmark in report.measured.benchmarks.iter().filter(|b| !b.curves()) {
             for series in &benchmark.series {
                 out.push_str(&result(report, benchmark, series));
@@ -64,10 +64,10 @@ fn summary(report: &Report) -> String {
             let cells = &series.cells;
             let all = Combination::all(cells.factors());
             let value = |at| cells.mean(at).map_or_else(|| "-".to_owned(), |m| shown(series, m));
-            let path = SummaryPath::of(cells);
+            let path = StepwisePath::of(cells);
             let named = path.map_or_else(
                 || "combinations are missing".to_owned(),
-                |path| compare::names(&path, names).join(" "),
+                |path| reproduction::names(&path, names).join(" "),
             );
             rows.push(vec![
                 format!("{}: {}", benchmark.title, series.title),
@@ -85,16 +85,16 @@ fn summary(report: &Report) -> String {
     table(rows, &[0, 3, 5])
 }
 
-fn shown(series: &Series, mean: f64) -> String {
-    words::plain(series.kind, &series.unit, series.shown(mean))
+fn shown(series: &ResultSeries, mean: f64) -> String {
+    format::plain(series.kind, &series.unit, series.shown(mean))
 }
 
-fn unit(series: &Series) -> String {
-    words::unit(series.kind, &series.unit)
+fn unit(series: &ResultSeries) -> String {
+    format::unit(series.kind, &series.unit)
 }
 
 /// Rank table and model of a result.
-fn result(report: &Report, benchmark: &Benchmark, series: &Series) -> String {
+fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries) -> String {
     let names = &report.measured.short;
     let ranks = RankTable::of(&series.cells);
     let mut head: Vec<String> = ranks.order.iter().map(|f| names[*f].clone()).collect();
@@ -112,7 +112,7 @@ fn result(report: &Report, benchmark: &Benchmark, series: &Series) -> String {
     let mut out = format!("\n{}: {}\n\n{}", benchmark.title, series.title, table(rows, &[]));
     let Some(model) = Model::fit(&series.cells) else { return out };
     let mut rows = vec![row(["term", "Δ%", "σ"])];
-    for term in model.shown() {
+    for term in model.significant() {
         let base = term.options == Combination::NONE;
         let name = if base { "base".to_owned() } else { term.options.name(names, ":") };
         rows.push(vec![name, format!("{:.2}", term.value), optional(term.error)]);
@@ -179,7 +179,7 @@ fn targets(report: &Report) -> String {
         1 => "1 target was not run.\n".to_owned(),
         n => format!("{n} targets were not run.\n"),
     };
-    let caution = super::targets::caution(&report.measured);
+    let caution = super::criteria::caution(&report.measured);
     let caution = caution.map_or_else(String::new, |caution| wrapped(&caution));
     format!(
         "\nTargets of a reproduction of the paper\n{caution}\n{}{left}",
@@ -193,7 +193,7 @@ pub(super) fn csv(report: &Report) -> Vec<(String, String)> {
     let mut out = vec![("runs".to_owned(), runs(report)), ("published".to_owned(), ratios(report))];
     for benchmark in report.measured.benchmarks.iter().filter(|b| !b.curves()) {
         for series in &benchmark.series {
-            let id = figures::id(benchmark, series);
+            let id = charts::id(benchmark, series);
             let number = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.6}"));
             let ranks = RankTable::of(&series.cells).rows.into_iter().map(|row| {
                 vec![
@@ -208,7 +208,7 @@ pub(super) fn csv(report: &Report) -> Vec<(String, String)> {
             out.push((format!("{id}-rank"), lines(heads, ranks)));
             let Some(model) = Model::fit(&series.cells) else { continue };
             let terms = model.terms.iter().map(|term| {
-                let chance = term.chance.map_or_else(String::new, |p| format!("{p:.5e}"));
+                let chance = term.p_value.map_or_else(String::new, |p| format!("{p:.5e}"));
                 let base = term.options == Combination::NONE;
                 let name = if base { "base".to_owned() } else { term.options.name(names, ":") };
                 vec![
@@ -216,7 +216,7 @@ pub(super) fn csv(report: &Report) -> Vec<(String, String)> {
                     number(Some(term.value)),
                     number(term.error),
                     chance,
-                    term.shown.to_string(),
+                    term.is_significant.to_string(),
                 ]
             });
             let heads = "term,percent,error,chance,shown";
@@ -242,7 +242,7 @@ fn runs(report: &Report) -> String {
     lines("workload,result,options,unit,cost", rows)
 }
 
-fn unit_of_cost(series: &Series) -> String {
+fn unit_of_cost(series: &ResultSeries) -> String {
     match series.kind {
         MetricKind::Time => "s".to_owned(),
         MetricKind::Rate => format!("s per {}", series.unit),

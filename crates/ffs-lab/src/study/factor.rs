@@ -1,4 +1,4 @@
-//! Switches under study: what the target is told when one is off and when it is on.
+//! Factors: a pair of option lists for the target, one for *off* and one for *on*.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{LabError, Result};
 use crate::target::TargetSpec;
 
-/// The paper's four, by the names they have in its tables.
+/// The four factors of the paper, under the names of its tables.
 const PAPER: [(&str, &str, &str); 4] = [
     ("su", "sync", "softdep"),
     ("dp", "dirpref=old", "dirpref=new"),
@@ -16,14 +16,14 @@ const PAPER: [(&str, &str, &str); 4] = [
     ("dh", "dirhash_maxmem=0", "dirhash_maxmem=2m"),
 ];
 
-/// A switch under study.
+/// A factor of a study.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Factor {
     /// Short name: `su`.
     pub name: String,
-    /// Words for the target when it is off, separated by commas.
+    /// Options of the target when it is off, separated by commas.
     pub off: String,
-    /// Words for the target when it is on.
+    /// Options of the target when it is on.
     pub on: String,
 }
 
@@ -32,17 +32,17 @@ impl Factor {
         Factor { name: name.to_owned(), off: off.to_owned(), on: on.to_owned() }
     }
 
-    /// Soft updates, dirpref, vmiodir, dirhash: bits 0 to 3.
+    /// The factors of the paper: soft updates, dirpref, vmiodir, dirhash (bits 0 to 3).
     #[must_use]
     pub fn paper() -> Vec<Factor> {
         PAPER.iter().map(|(name, off, on)| Factor::new(name, off, on)).collect()
     }
 
-    /// Understands a factor of the paper by its name, `NAME=OFF/ON` (words for the target), or the
-    /// name of any switch that is on or off.
+    /// Parses the name of a factor of the paper, `NAME=OFF/ON` (options of the target), or the name
+    /// of any mount option that is on or off.
     ///
     /// # Errors
-    /// [`LabError::Plan`] with what would be right.
+    /// [`LabError::Plan`] lists the valid forms.
     pub fn parse(text: &str) -> Result<Factor> {
         if let Some((name, off, on)) = PAPER.iter().find(|(name, ..)| *name == text) {
             return Ok(Factor::new(name, off, on));
@@ -63,7 +63,7 @@ impl Factor {
         let options = known.iter().map(|t| t.option);
         let hint = match ffs_core::nearest(text, names.clone().chain(options)) {
             None => format!(
-                "; there are {}, every switch of a mount by its name, or NAME=OFF/ON",
+                "; expected {}, a mount option that is on or off, or NAME=OFF/ON",
                 names.collect::<Vec<&str>>().join(", ")
             ),
             near => ffs_core::suggestion(near),
@@ -72,11 +72,11 @@ impl Factor {
     }
 }
 
-/// Refuses factors that cannot be told apart, or whose words the target does not take.
+/// Refuses names that are not unique, and options that the target refuses.
 pub(super) fn check(factors: &[Factor], target: &str) -> Result<()> {
     TargetSpec::parse(target)?;
     if !factors.is_empty() && Path::new(target).is_dir() {
-        let why = "a directory has no switches to turn; --factor none runs it as it is";
+        let why = "a directory has no options to set; --factor none runs it as it is";
         return Err(LabError::spec(target, why));
     }
     for (at, factor) in factors.iter().enumerate() {
@@ -84,7 +84,7 @@ pub(super) fn check(factors: &[Factor], target: &str) -> Result<()> {
         let refuse = |why: &str| Err(LabError::Plan(format!("factor '{name}': {why}")));
         let fine = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if name.is_empty() || name == "none" || !name.chars().all(fine) {
-            return refuse("its name is to be letters, digits, '.', '_' and '-', and not 'none'");
+            return refuse("expected letters, digits, '.', '_' and '-', and not 'none'");
         }
         if factors.iter().take(at).any(|before| before.name == *name) {
             return refuse("is named twice");
@@ -100,7 +100,7 @@ pub(super) fn check(factors: &[Factor], target: &str) -> Result<()> {
     Ok(())
 }
 
-/// The factors in one line.
+/// The factors on one line.
 pub(super) fn names(factors: &[Factor]) -> String {
     let one = |f: &Factor| format!("{}={}/{}", f.name, f.off, f.on);
     factors.iter().map(one).collect::<Vec<String>>().join(" ")

@@ -1,17 +1,18 @@
-//! Parts of a study, run in several places, joined.
+//! Joins the parts of a study that were run in several places.
 
 use std::path::{Path, PathBuf};
 
 use super::plan::Plan;
-use super::store::{self, Store};
+use super::results_file::{self, ResultsFile};
 use crate::error::{LabError, Result};
 
-/// Joins the parts `from` (results files or their directories) in `dir`; a part may be there already.
+/// Joins the parts `from` (results files or their directories) in `dir`, which may hold a part.
 ///
 /// # Errors
-/// [`LabError::Unusable`] if a part cannot be read or is of another study; then `dir` is as it was.
-pub fn merge(from: &[PathBuf], dir: &Path, note: &mut dyn FnMut(String)) -> Result<Store> {
-    let parts = from.iter().map(|path| store::read(path)).collect::<Result<Vec<_>>>()?;
+/// [`LabError::Unusable`] if a part cannot be read or belongs to another study; `dir` is unchanged
+/// then.
+pub fn merge(from: &[PathBuf], dir: &Path, note: &mut dyn FnMut(String)) -> Result<ResultsFile> {
+    let parts = from.iter().map(|path| results_file::read(path)).collect::<Result<Vec<_>>>()?;
     let mut first: Option<(&PathBuf, &Plan)> = None;
     for (path, found) in &parts {
         let Some(plan) = &found.plan else { continue };
@@ -30,17 +31,17 @@ pub fn merge(from: &[PathBuf], dir: &Path, note: &mut dyn FnMut(String)) -> Resu
     };
     let tag = plan.tag()?;
     for (path, found) in &parts {
-        store::tell_damage(path, found, note);
+        results_file::report_damage(path, found, note);
         if found.jobs.iter().any(|(of, ..)| *of != tag) {
             let why = "holds jobs of another study";
             return Err(LabError::unusable(&path.display().to_string(), why));
         }
     }
-    let mut store = Store::open(dir, plan, note)?;
+    let mut store = ResultsFile::open(dir, plan, note)?;
     for (path, found) in parts.iter() {
         for (_, result, line) in &found.jobs {
             if !store.absorb(result.clone(), line.clone())? {
-                let why = "holds a job that its plan has not";
+                let why = "holds a job that is not in its plan";
                 return Err(LabError::unusable(&path.display().to_string(), why));
             }
         }

@@ -1,32 +1,34 @@
-//! The experiment: every combination of switches, several times, in random order.
+//! The experiment: workloads under every combination of mount options, several runs of each, in
+//! random order.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
-//! | [`plan`], [`factor`] | what is to be run: workloads, switches, replicates; jobs, seeds and their order |
-//! | [`mod@run`], [`mod@bench`] | jobs on all cores; what a job is |
-//! | [`store`], `lines` | the results file: durable, resumed, repaired |
-//! | [`origin`] | by which program, on which machines |
-//! | [`mod@merge`] | parts of a study joined |
-//! | [`results`] | what came out |
+//! | `plan`, `factor` | what a study runs: workloads, factors, replicates; its jobs and their seeds |
+//! | `builtin_plans` | the plans `paper` and `quick` |
+//! | `run`, `job_runner` | runs jobs on several threads; runs one job |
+//! | `results_file`, `file_format` | the results file: durable, resumable; its lines |
+//! | `results` | the finished jobs of a study |
+//! | `origin` | the program version and the simulated computers of a study |
+//! | `merge` | joins the parts of a study |
 
-pub mod bench;
-pub mod factor;
-mod lines;
-pub mod merge;
-pub mod origin;
-pub mod plan;
-mod plans;
-pub mod results;
-pub mod run;
-pub mod store;
+mod builtin_plans;
+mod factor;
+mod file_format;
+mod job_runner;
+mod merge;
+mod origin;
+mod plan;
+mod results;
+mod results_file;
+mod run;
 #[cfg(test)]
 mod tests;
 
-pub use bench::Lab;
 pub use factor::Factor;
+pub use job_runner::{WorkloadRunner, check_workloads};
 pub use merge::merge;
 pub use origin::Origin;
-pub use plan::{Item, Job, Plan, Shard};
+pub use plan::{Job, Plan, PlanItem, Shard};
 pub use results::{JobResult, Results};
-pub use run::{Bench, Ended, Onlooker, Progress, Request, run};
-pub use store::Store;
+pub use results_file::ResultsFile;
+pub use run::{JobRunner, RunEnd, RunRequest, StudyProgress, StudyWatch, run};

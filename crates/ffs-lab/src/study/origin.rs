@@ -1,32 +1,32 @@
-//! What decides the numbers of a study besides its plan: the program, and the machines it describes.
+//! The program and the simulated computers of a study.
 //!
-//! A job that was run by another version of ffs, or on another description of the machine, is a job of
-//! another study: both are written into the plan, which is what files and their lines are recognised by.
+//! The results of a job depend on the version of ffs and on the description of the simulated computer.
+//! Both are part of the plan, so that jobs of another version or computer belong to another study.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use super::factor::Factor;
-use super::lines::checksum;
+use super::file_format::checksum;
 use crate::error::Result;
 use crate::machine::Preset;
 
-/// Which program runs a study, on which machines.
+/// The program and the simulated computers of a study.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The version of ffs; empty where nobody noted it.
+    /// The version of ffs; empty if it is unknown.
     pub ffs: String,
-    /// Changes with anything in the machines that are simulated: their files' contents, not their names.
-    /// Empty where time is real.
+    /// A checksum of the values in the machine files, whatever the files are called. Empty if the
+    /// target runs in real time.
     pub machine: String,
 }
 
 impl Origin {
-    /// This program's, for a target and the words that factors add to it.
+    /// The origin of a study that this program runs on a target with the options of the factors.
     ///
     /// # Errors
-    /// [`crate::LabError::Plan`] if a machine is unknown, or there is a mistake in its file.
+    /// [`crate::LabError::Plan`] if a machine is unknown or its file is invalid.
     pub(super) fn of(target: &str, factors: &[Factor]) -> Result<Origin> {
         let words = factors.iter().flat_map(|factor| [factor.off.as_str(), factor.on.as_str()]);
         let words = std::iter::once(target).chain(words).flat_map(|all| all.split([':', ',']));
@@ -39,7 +39,7 @@ impl Origin {
         }
         let mut text = String::new();
         for name in &machines {
-            // All values, those from the files and those left to the machine of the paper.
+            // All values: those of the file, and those it leaves to the default computer.
             let preset = Preset { name: String::new(), ..Preset::find(name)? };
             text.push_str(&format!("{preset:?}\n"));
         }
@@ -47,7 +47,7 @@ impl Origin {
         Ok(Origin { ffs: env!("CARGO_PKG_VERSION").to_owned(), machine })
     }
 
-    /// Whether nobody noted it.
+    /// Whether the plan has no origin.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         *self == Origin::default()

@@ -1,8 +1,8 @@
-//! What a study runs: workloads, switches, replicates, and the jobs and seeds that follow.
+//! What a study runs: workloads, factors and replicates, and the jobs and seeds derived from them.
 //!
-//! **Invariants.**
-//! 1. Jobs, their order and their seeds follow from the plan alone.
-//! 2. All combinations of one replicate have the same seed: they begin on the same aged volume.
+//! # Invariants
+//! 1. The jobs, their order and their seeds are a function of the plan.
+//! 2. All combinations of one replicate have the same seed, and so start on the same aged volume.
 
 use std::fmt;
 
@@ -12,75 +12,75 @@ use serde::{Deserialize, Serialize};
 use super::factor::{self, Factor};
 use super::origin::Origin;
 use crate::error::{LabError, Result};
-use crate::order;
+use crate::shuffle::{Purpose, shuffled};
 
-/// Combinations of one study at most: ten switches.
+/// Most factors of a study: 1024 combinations.
 const MOST_FACTORS: usize = 10;
-/// Runs of each at most.
+/// Most runs of each combination.
 const MOST_REPLICATES: u32 = 10_000;
-/// Tells the seeds of replicates from others drawn from the study's.
+/// Mixed into the seeds of replicates, so that no other draw from the study's seed repeats them.
 const REPLICATE: u64 = 0x7265_706c;
 
 /// A workload of a study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Item {
-    /// The workload as [`crate::work`] takes it: `postmark:number=20000`. Unique in a plan.
+pub struct PlanItem {
+    /// The workload as [`crate::workload`] takes it: `postmark:number=20000`. Unique in a plan.
     pub workload: String,
-    /// Its scale.
+    /// The factor its counts are multiplied by.
     pub scale: f64,
-    /// Combinations it is run in; empty for all.
+    /// The combinations it runs under; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub combinations: Vec<u32>,
 }
 
-/// All that decides what a study gives.
+/// Everything that determines the results of a study.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// `paper`, `quick`, or the workloads.
+    /// `paper`, `quick`, or the names of the workloads.
     pub name: String,
-    /// What is run, in the order of tables.
-    pub workloads: Vec<Item>,
-    /// Switches; number `i` is bit `i` of a combination.
+    /// The workloads, in the order of the tables.
+    pub workloads: Vec<PlanItem>,
+    /// The factors. Factor `i` is bit `i` of a combination.
     pub factors: Vec<Factor>,
     /// Runs of each combination.
     pub replicates: u32,
-    /// All seeds and orders follow from it.
+    /// All seeds and orders are derived from it.
     pub seed: u64,
-    /// The target; words of the factors are added.
+    /// The target. A job appends the options of its combination.
     pub target: String,
-    /// Who runs it, on what; see [`Plan::signed`].
+    /// The program and the simulated computers; see [`Plan::signed`].
     #[serde(default, skip_serializing_if = "Origin::is_unknown")]
     pub origin: Origin,
 }
 
-/// One run of one workload. Ordered as tables are.
+/// One run of one workload, ordered as in the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Job {
-    /// Which of [`Plan::workloads`].
+    /// Index in [`Plan::workloads`].
     pub item: usize,
-    /// Switches that are on, by bit.
+    /// The factors that are on, by bit.
     pub combination: u32,
-    /// Which run of it, from 0.
+    /// The number of the run, from 0.
     pub replicate: u32,
 }
 
 impl Plan {
-    /// The plan as this program runs it, on the machines as they are described now.
+    /// The plan with the origin set to this program and the present machine files.
     ///
     /// # Errors
-    /// [`LabError::Plan`] if a machine is unknown, or there is a mistake in its file.
+    /// [`LabError::Plan`] if a machine is unknown or its file is invalid.
     pub fn signed(self) -> Result<Plan> {
         let origin = Origin::of(&self.target, &self.factors)?;
         Ok(Plan { origin, ..self })
     }
 
-    /// How many combinations the factors have.
+    /// The number of combinations of the factors.
     #[must_use]
     pub fn combinations(&self) -> u32 {
         1 << self.factors.len().min(MOST_FACTORS)
     }
 
-    /// A combination for people: `none`, `su`, `su+dp`.
+    /// The name of a combination: `none`, `su`, `su+dp`.
     #[must_use]
     pub fn combination_name(&self, combination: u32) -> String {
         let on = self.factors.iter().enumerate().filter(|(bit, _)| combination >> bit & 1 == 1);
@@ -88,7 +88,7 @@ impl Plan {
         if names.is_empty() { "none".to_owned() } else { names.join("+") }
     }
 
-    /// Every job, in the order of tables.
+    /// All jobs, in the order of the tables.
     #[must_use]
     pub fn jobs(&self) -> Vec<Job> {
         let mut jobs = Vec::new();
@@ -102,24 +102,24 @@ impl Plan {
         jobs
     }
 
-    /// Every job of a shard, in the order in which they are run.
+    /// The jobs of a shard, in the order in which they run.
     #[must_use]
     pub fn order(&self, shard: Shard) -> Vec<Job> {
         let jobs = self.jobs();
-        // As many as fit an u32: `check` sees to it.
-        let order = order::shuffled(jobs.len() as u32, self.seed, order::Purpose::Jobs);
+        // `check` keeps the number of jobs within a u32.
+        let order = shuffled(jobs.len() as u32, self.seed, Purpose::Jobs);
         let mine = order.iter().enumerate().filter(|(at, _)| *at as u32 % shard.of == shard.index);
         mine.filter_map(|(_, job)| jobs.get(*job as usize).copied()).collect()
     }
 
-    /// The seed of all jobs of a replicate. It has 53 bits: every reader of JSON can hold it.
+    /// The seed of all jobs of a replicate. It has 53 bits, so that every JSON reader can hold it.
     #[must_use]
     pub fn seed_of(&self, replicate: u32) -> u64 {
         let stream = SplitMix64::new(self.seed).next_u64() ^ REPLICATE << 32 ^ u64::from(replicate);
         SplitMix64::new(stream).next_u64() >> 11
     }
 
-    /// The target in a combination, as [`crate::TargetSpec::parse`] takes it.
+    /// The target under a combination, in the syntax of [`crate::TargetSpec::parse`].
     #[must_use]
     pub fn target_in(&self, combination: u32) -> String {
         let bits = self.factors.iter().enumerate();
@@ -130,14 +130,14 @@ impl Plan {
         })
     }
 
-    /// A job for people: `mh su+dp #2`.
+    /// The name of a job: `mh su+dp #2`.
     #[must_use]
     pub fn job_name(&self, job: &Job) -> String {
         let item = self.workloads.get(job.item).map_or("?", |item| &item.workload);
         format!("{item} {} #{}", self.combination_name(job.combination), job.replicate + 1)
     }
 
-    /// Refuses what cannot be run or told apart.
+    /// Refuses a plan that cannot run, and names that are not unique.
     ///
     /// # Errors
     /// [`LabError::Plan`] with the reason.
@@ -164,14 +164,14 @@ impl Plan {
         factor::check(&self.factors, &self.target)
     }
 
-    /// What this plan is recognised by.
+    /// A checksum of the plan. Each line of a results file holds it.
     pub(super) fn tag(&self) -> Result<String> {
         let text =
             serde_json::to_string(self).map_err(|error| LabError::Plan(error.to_string()))?;
-        Ok(super::lines::checksum(text.as_bytes()))
+        Ok(super::file_format::checksum(text.as_bytes()))
     }
 
-    /// In what `other` differs from this plan; empty if in nothing.
+    /// How `other` differs from this plan; empty if it does not.
     #[must_use]
     pub fn differences(&self, other: &Plan) -> String {
         let mut out = Vec::new();
@@ -196,7 +196,7 @@ impl Plan {
     }
 
     fn workload_names(&self) -> String {
-        let item = |item: &Item| {
+        let item = |item: &PlanItem| {
             let only: Vec<String> = item.combinations.iter().map(u32::to_string).collect();
             let only =
                 if only.is_empty() { String::new() } else { format!(" in {}", only.join(",")) };
@@ -206,12 +206,12 @@ impl Plan {
     }
 }
 
-/// A part of a study's jobs.
+/// A part of the jobs of a study.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
-    /// Which part, from 0.
+    /// The number of the part, from 0.
     pub index: u32,
-    /// Of how many.
+    /// The number of parts.
     pub of: u32,
 }
 
@@ -223,7 +223,7 @@ impl Shard {
 impl std::str::FromStr for Shard {
     type Err = String;
 
-    /// Understands `2/8`, the second of eight.
+    /// Parses `2/8`, the second of eight.
     fn from_str(text: &str) -> std::result::Result<Shard, String> {
         let wrong = || "expected I/N with I from 1 to N, like 2/8".to_owned();
         let (index, of) = text.split_once('/').ok_or_else(wrong)?;

@@ -1,57 +1,57 @@
-//! What came out of a study.
+//! The results of a study.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::lines::Finished;
+use super::file_format::FinishedJobs;
 use super::plan::{Job, Plan};
-use super::store;
+use super::results_file;
 use crate::error::{LabError, Result};
-use crate::work::Outcome;
+use crate::workload::Outcome;
 
-/// A finished job: one workload, one combination, one replicate.
+/// The result of a job: one workload, one combination, one replicate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobResult {
-    /// The workload, as in [`super::Item::workload`].
+    /// The workload, as in [`super::PlanItem::workload`].
     pub workload: String,
-    /// Switches that were on, by bit; those of [`Plan::factors`].
+    /// The factors that were on: bits in the order of [`Plan::factors`].
     pub combination: u32,
-    /// Which run of it, from 0.
+    /// The number of the run, from 0.
     pub replicate: u32,
     /// Its seed.
     pub seed: u64,
-    /// What it gave.
+    /// The measurements.
     pub outcome: Outcome,
 }
 
-/// A plan and its finished jobs, in the plan's order: workload, combination, replicate.
+/// A plan and its finished jobs, ordered by workload, combination and replicate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Results {
-    /// What was to be run.
+    /// The plan.
     pub plan: Plan,
-    /// What is there of it.
+    /// The finished jobs.
     pub jobs: Vec<JobResult>,
 }
 
 impl Results {
-    /// Reads a results file, or that of a directory. Nothing is changed; `note` hears what is wrong
-    /// with it.
+    /// Reads a results file, or the one in a directory, and changes nothing. Damage is reported to
+    /// `note`.
     ///
     /// # Errors
-    /// [`LabError::Unusable`] if there is none, or it cannot be read.
+    /// [`LabError::Unusable`] if the file does not exist or cannot be read.
     pub fn read(path: &Path, note: &mut dyn FnMut(String)) -> Result<Results> {
-        let (path, found) = store::read(path)?;
-        store::tell_damage(&path, &found, note);
+        let (path, found) = results_file::read(path)?;
+        results_file::report_damage(&path, &found, note);
         let Some(plan) = found.plan else {
             let why = "the line that holds its plan is damaged; repeat the command that made it";
             return Err(LabError::unusable(&path.display().to_string(), why));
         };
-        let mut finished = Finished::default();
+        let mut finished = FinishedJobs::default();
         let tag = plan.tag()?;
         for (of, result, line) in found.jobs {
             if of != tag || !finished.add(&plan, result, line)? {
-                let why = "holds a job that its plan has not";
+                let why = "holds a job that is not in its plan";
                 return Err(LabError::unusable(&path.display().to_string(), why));
             }
         }
@@ -59,7 +59,7 @@ impl Results {
         Ok(Results { plan, jobs })
     }
 
-    /// Jobs of the plan that are not there.
+    /// The jobs of the plan that are not finished.
     #[must_use]
     pub fn missing(&self) -> Vec<Job> {
         let there = |job: &Job| {

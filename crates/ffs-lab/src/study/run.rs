@@ -1,13 +1,14 @@
-//! Jobs on all cores.
+//! Runs the jobs of a study on several threads.
 //!
-//! Workers take jobs from one list, in its order; results come through a channel to one thread, which
-//! writes each to the results file before it looks at the next.
+//! The workers take jobs from one list, in its order. One thread receives the results and appends each
+//! to the results file before it takes the next.
 //!
-//! **Invariants.**
-//! 1. A job that is finished is kept, whatever happens to others or is asked for meanwhile.
-//! 2. What a job gives depends on nothing but the plan: not on the order, the threads or other jobs.
+//! # Invariants
+//! 1. The result of a finished job is kept when another job fails or the study is interrupted.
+//! 2. The result of a job depends on the plan alone: not on the order, the threads or other jobs.
 //!
-//! **Locking.** The list is an iterator under a lock.
+//! # Locking
+//! The list of jobs is an iterator under a mutex.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,85 +20,88 @@ use std::time::{Duration, Instant};
 
 use super::plan::{Job, Plan, Shard};
 use super::results::JobResult;
-use super::store::Store;
+use super::results_file::ResultsFile;
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
-use crate::work::Outcome;
+use crate::workload::Outcome;
 
-/// How often the onlooker is asked whether to go on.
-const PULSE: Duration = Duration::from_millis(200);
+/// Time between two progress reports.
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Who carries out a job.
-pub trait Bench: Sync {
-    /// Runs one job of the plan.
+/// Runs jobs.
+pub trait JobRunner: Sync {
+    /// Runs one job of a plan.
     ///
     /// # Errors
-    /// The workload's and the target's; [`LabError::Interrupted`] if `watch` says so.
+    /// The workload's and the target's; [`LabError::Interrupted`] when `watch` returns `false`.
     fn run(&self, plan: &Plan, job: &Job, watch: &mut dyn Watch) -> Result<Outcome>;
 }
 
-/// How far a study is.
+/// The progress of a study.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress {
-    /// Jobs finished, those of earlier runs included.
+pub struct StudyProgress {
+    /// Finished jobs, those of earlier runs included.
     pub finished: usize,
-    /// Jobs of this run, those of earlier runs included.
+    /// All jobs of the shard, those of earlier runs included.
     pub of: usize,
-    /// Time left, as far as it can be guessed.
+    /// An estimate of the remaining time, once a job is finished.
     pub left: Option<Duration>,
 }
 
-/// Who looks on.
-pub trait Onlooker {
-    /// How far it is; called a few times a second. False to stop.
-    fn progress(&mut self, progress: &Progress) -> bool;
+/// Receives progress and failures of a study.
+pub trait StudyWatch {
+    /// Reports progress, a few times a second. `false` stops the study.
+    fn progress(&mut self, progress: &StudyProgress) -> bool;
 
-    /// A job could not be done; others go on.
+    /// Reports a job that failed. The others continue.
     fn failed(&mut self, job: &str, why: &LabError);
 }
 
-/// How a run ended.
+/// How a run of a study ended.
 #[derive(Debug, Default)]
-pub struct Ended {
-    /// Jobs that failed.
+pub struct RunEnd {
+    /// The number of jobs that failed.
     pub failed: usize,
-    /// Somebody asked to stop.
+    /// Whether the run was interrupted.
     pub interrupted: bool,
-    /// The results file could not be written.
+    /// Why the results file could not be written.
     pub unsaved: Option<LabError>,
-    /// What it lacks is in this other file.
+    /// The file that holds the results which the results file lacks.
     pub rescued: Option<PathBuf>,
 }
 
-enum Message {
-    Done(Job, Duration, Box<Result<Outcome>>),
+/// A job that ended: its run time and its outcome.
+struct EndedJob {
+    job: Job,
+    took: Duration,
+    outcome: Result<Outcome>,
 }
 
-/// Which jobs are to be run, and how.
+/// Which jobs to run, and how.
 #[derive(Debug, Clone)]
-pub struct Request {
-    /// Of which part.
+pub struct RunRequest {
+    /// The part of the study.
     pub shard: Shard,
-    /// On how many threads.
+    /// The number of threads.
     pub threads: usize,
-    /// Directory for results that the results file cannot take.
+    /// The directory for results that the results file cannot take.
     pub elsewhere: PathBuf,
 }
 
-/// Runs the jobs that are asked for and not finished yet.
+/// Runs the jobs of the shard that are not finished.
 pub fn run(
-    store: &mut Store,
-    request: &Request,
-    bench: &dyn Bench,
-    look: &mut dyn Onlooker,
-) -> Ended {
+    store: &mut ResultsFile,
+    request: &RunRequest,
+    bench: &dyn JobRunner,
+    watch: &mut dyn StudyWatch,
+) -> RunEnd {
     let plan = store.plan().clone();
     let all = plan.order(request.shard);
     let todo: Vec<Job> = all.iter().filter(|job| !store.has(job)).copied().collect();
     let threads = request.threads.clamp(1, todo.len().max(1));
     let stop = AtomicBool::new(false);
     let list = Mutex::new(todo.clone().into_iter());
-    // Nobody runs ahead of the results file.
+    // A worker waits until its result is in the results file.
     let (sender, results) = sync_channel(0);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -106,34 +110,40 @@ pub fn run(
             scope.spawn(move || work(plan, bench, list, stop, &sender));
         }
         drop(sender);
-        let guess = Guess { costs: BTreeMap::new(), todo, threads, seen: Instant::now() };
-        let mut desk =
-            Desk { store, plan: &plan, of: all.len(), guess, stop: &stop, ended: Ended::default() };
-        desk.listen(&results, look, &request.elsewhere);
-        desk.ended
+        let estimate = TimeEstimate { costs: BTreeMap::new(), todo, threads, last: Instant::now() };
+        let mut collector = Collector {
+            store,
+            plan: &plan,
+            of: all.len(),
+            estimate,
+            stop: &stop,
+            end: RunEnd::default(),
+        };
+        collector.listen(&results, watch, &request.elsewhere);
+        collector.end
     })
 }
 
 fn work(
     plan: &Plan,
-    bench: &dyn Bench,
+    bench: &dyn JobRunner,
     list: &Mutex<std::vec::IntoIter<Job>>,
     stop: &AtomicBool,
-    sender: &SyncSender<Message>,
+    sender: &SyncSender<EndedJob>,
 ) {
     loop {
         let next = list.lock().unwrap_or_else(PoisonError::into_inner).next();
         let Some(job) = next.filter(|_| !stop.load(Ordering::Relaxed)) else { return };
         let started = Instant::now();
         let outcome = bench.run(plan, &job, &mut Stop(stop));
-        let message = Message::Done(job, started.elapsed(), Box::new(outcome));
-        if sender.send(message).is_err() {
+        let ended = EndedJob { job, took: started.elapsed(), outcome };
+        if sender.send(ended).is_err() {
             return;
         }
     }
 }
 
-/// Tells a workload to stop.
+/// Stops a workload when the flag is set.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Watch for Stop<'_> {
@@ -142,53 +152,53 @@ impl Watch for Stop<'_> {
     }
 }
 
-/// Where results arrive.
-struct Desk<'a> {
-    store: &'a mut Store,
+/// Receives the results of the workers.
+struct Collector<'a> {
+    store: &'a mut ResultsFile,
     plan: &'a Plan,
     of: usize,
-    guess: Guess,
+    estimate: TimeEstimate,
     stop: &'a AtomicBool,
-    ended: Ended,
+    end: RunEnd,
 }
 
-impl Desk<'_> {
-    fn listen(&mut self, results: &Receiver<Message>, look: &mut dyn Onlooker, elsewhere: &Path) {
+impl Collector<'_> {
+    fn listen(
+        &mut self,
+        results: &Receiver<EndedJob>,
+        watch: &mut dyn StudyWatch,
+        elsewhere: &Path,
+    ) {
         loop {
-            match results.recv_timeout(PULSE) {
-                Ok(Message::Done(job, took, outcome)) => self.arrived(job, took, *outcome, look),
+            match results.recv_timeout(REPORT_INTERVAL) {
+                Ok(ended) => self.receive(ended, watch),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            let finished = self.of - self.guess.todo.len();
-            let progress = Progress { finished, of: self.of, left: self.guess.left() };
-            if !look.progress(&progress) && !self.stop.swap(true, Ordering::Relaxed) {
-                self.ended.interrupted = true;
+            let finished = self.of - self.estimate.todo.len();
+            let progress = StudyProgress { finished, of: self.of, left: self.estimate.left() };
+            if !watch.progress(&progress) && !self.stop.swap(true, Ordering::Relaxed) {
+                self.end.interrupted = true;
             }
         }
-        let ended = if self.ended.unsaved.is_none() { self.store.seal() } else { Ok(()) };
-        self.ended.unsaved = self.ended.unsaved.take().or(ended.err());
+        let ended = if self.end.unsaved.is_none() { self.store.seal() } else { Ok(()) };
+        self.end.unsaved = self.end.unsaved.take().or(ended.err());
         match self.store.rescue(elsewhere) {
-            Ok(rescued) => self.ended.rescued = rescued,
-            Err(error) => look.failed("what the results file could not take", &error),
+            Ok(rescued) => self.end.rescued = rescued,
+            Err(error) => watch.failed("results that the results file could not take", &error),
         }
     }
 
-    fn arrived(
-        &mut self,
-        job: Job,
-        took: Duration,
-        outcome: Result<Outcome>,
-        look: &mut dyn Onlooker,
-    ) {
-        self.guess.arrived(&job, took);
+    fn receive(&mut self, ended: EndedJob, watch: &mut dyn StudyWatch) {
+        let EndedJob { job, took, outcome } = ended;
+        self.estimate.finished(&job, took);
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(LabError::Interrupted) => return,
             Err(error) => {
-                look.failed(&self.plan.job_name(&job), &error);
-                self.ended.failed += 1;
-                // A target or a workload that cannot be is none in other jobs either.
+                watch.failed(&self.plan.job_name(&job), &error);
+                self.end.failed += 1;
+                // A target or workload that is unusable in one job is unusable in all.
                 if !matches!(error, LabError::Failed { .. }) {
                     self.stop.store(true, Ordering::Relaxed);
                 }
@@ -205,28 +215,28 @@ impl Desk<'_> {
         };
         if let Err(error) = self.store.append(result) {
             self.stop.store(true, Ordering::Relaxed);
-            self.ended.unsaved.get_or_insert(error);
+            self.end.unsaved.get_or_insert(error);
         }
     }
 }
 
-/// Guesses the time left from the jobs of each workload that are done.
-struct Guess {
-    /// By workload: time of all jobs, and how many they were.
+/// Estimates the remaining time from the finished jobs of each workload.
+struct TimeEstimate {
+    /// By workload: the time of all finished jobs, and their number.
     costs: BTreeMap<usize, (Duration, u32)>,
-    /// Not done yet.
+    /// The jobs that are not finished.
     todo: Vec<Job>,
     threads: usize,
-    /// When the last job arrived.
-    seen: Instant,
+    /// When the last job ended.
+    last: Instant,
 }
 
-impl Guess {
-    fn arrived(&mut self, job: &Job, took: Duration) {
+impl TimeEstimate {
+    fn finished(&mut self, job: &Job, took: Duration) {
         let cost = self.costs.entry(job.item).or_default();
         *cost = (cost.0 + took, cost.1 + 1);
         self.todo.retain(|waiting| waiting != job);
-        self.seen = Instant::now();
+        self.last = Instant::now();
     }
 
     fn left(&self) -> Option<Duration> {
@@ -235,6 +245,6 @@ impl Guess {
         let mean = sum.checked_div(count)?;
         let each = |job: &Job| self.costs.get(&job.item).map_or(mean, |(t, n)| *t / (*n).max(1));
         let all: Duration = self.todo.iter().map(each).sum();
-        Some((all / self.threads.max(1) as u32).saturating_sub(self.seen.elapsed()))
+        Some((all / self.threads.max(1) as u32).saturating_sub(self.last.elapsed()))
     }
 }

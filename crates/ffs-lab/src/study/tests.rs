@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ffs_device::{Rng, SplitMix64};
 
-use super::store::FILE;
+use super::results_file::FILE;
 use super::*;
 use crate::error::{LabError, Result};
 use crate::target::Usage;
 use crate::watch::Watch;
-use crate::work::{Metric, MetricKind, Outcome, PhaseResult};
+use crate::workload::{Metric, MetricKind, Outcome, PhaseResult};
 
 fn plan() -> Plan {
-    let item = |workload: &str, combinations: &[u32]| Item {
+    let item = |workload: &str, combinations: &[u32]| PlanItem {
         workload: workload.to_owned(),
         scale: 0.5,
         combinations: combinations.to_vec(),
@@ -61,7 +61,7 @@ fn outcome(plan: &Plan, job: &Job) -> Outcome {
 /// What a job does before it gives its outcome; `n` counts jobs.
 struct Fake<F: Fn(u32) -> Result<()> + Sync>(AtomicU32, F);
 
-impl<F: Fn(u32) -> Result<()> + Sync> Bench for Fake<F> {
+impl<F: Fn(u32) -> Result<()> + Sync> JobRunner for Fake<F> {
     fn run(&self, plan: &Plan, job: &Job, watch: &mut dyn Watch) -> Result<Outcome> {
         if !watch.done(1) {
             return Err(LabError::Interrupted);
@@ -81,8 +81,8 @@ struct Look {
     told: Vec<String>,
 }
 
-impl Onlooker for Look {
-    fn progress(&mut self, progress: &Progress) -> bool {
+impl StudyWatch for Look {
+    fn progress(&mut self, progress: &StudyProgress) -> bool {
         progress.finished < self.stop_at
     }
     fn failed(&mut self, job: &str, why: &LabError) {
@@ -94,14 +94,14 @@ fn look() -> Look {
     Look { stop_at: usize::MAX, told: Vec::new() }
 }
 
-fn request(dir: &Path, shard: Shard, threads: usize) -> Request {
-    Request { shard, threads, elsewhere: dir.to_owned() }
+fn request(dir: &Path, shard: Shard, threads: usize) -> RunRequest {
+    RunRequest { shard, threads, elsewhere: dir.to_owned() }
 }
 
 /// Runs what is missing; what was told on opening.
 fn go(dir: &Path, shard: Shard, threads: usize) -> Vec<String> {
     let mut notes = Vec::new();
-    let mut store = Store::open(dir, &plan(), &mut |note| notes.push(note)).unwrap();
+    let mut store = ResultsFile::open(dir, &plan(), &mut |note| notes.push(note)).unwrap();
     let mut look = look();
     let ended = run(&mut store, &request(dir, shard, threads), &fake(|_| Ok(())), &mut look);
     assert!(!ended.interrupted && ended.failed == 0 && ended.unsaved.is_none(), "{ended:?}");
@@ -195,7 +195,8 @@ fn damaged_lines_are_run_again() {
 #[test]
 fn what_is_no_file_of_this_study_is_never_written() {
     let (dir, bytes) = whole();
-    let open = |plan: &Plan| Store::open(dir.path(), plan, &mut |_| {}).unwrap_err().to_string();
+    let open =
+        |plan: &Plan| ResultsFile::open(dir.path(), plan, &mut |_| {}).unwrap_err().to_string();
     let other = open(&Plan { seed: 43, replicates: 3, ..plan() });
     assert!(other.contains("seed 42, not 43; replicates 2, not 3"), "{other}");
     assert!(other.contains("--out"), "{other}");
@@ -204,7 +205,7 @@ fn what_is_no_file_of_this_study_is_never_written() {
     assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), bytes);
     let foreign = tempfile::tempdir().unwrap();
     fs::write(foreign.path().join(FILE), "my results\n1 2 3\n").unwrap();
-    let told = Store::open(foreign.path(), &plan(), &mut |_| {}).unwrap_err().to_string();
+    let told = ResultsFile::open(foreign.path(), &plan(), &mut |_| {}).unwrap_err().to_string();
     assert!(told.contains("is not a results file"), "{told}");
     assert_eq!(fs::read(foreign.path().join(FILE)).unwrap(), b"my results\n1 2 3\n");
 }
@@ -212,11 +213,11 @@ fn what_is_no_file_of_this_study_is_never_written() {
 #[test]
 fn two_studies_do_not_write_in_one_place() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Store::open(dir.path(), &plan(), &mut |_| {}).unwrap();
-    let told = Store::open(dir.path(), &plan(), &mut |_| {}).unwrap_err().to_string();
+    let first = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap();
+    let told = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap_err().to_string();
     assert!(told.contains("another run is writing here"), "{told}");
     drop(first);
-    Store::open(dir.path(), &plan(), &mut |_| {}).unwrap();
+    ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap();
 }
 
 #[test]
@@ -256,7 +257,7 @@ fn parts_of_different_studies_are_not_merged() {
     let (dir, _) = whole();
     let (other, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let plan = Plan { target: "core:noatime".to_owned(), ..plan() };
-    drop(Store::open(other.path(), &plan, &mut |_| {}).unwrap());
+    drop(ResultsFile::open(other.path(), &plan, &mut |_| {}).unwrap());
     let from = [dir.path().to_owned(), other.path().to_owned()];
     let told = merge(&from, out.path(), &mut |_| {}).unwrap_err().to_string();
     assert!(told.contains("target core:noatime, not core"), "{told}");
@@ -269,7 +270,7 @@ fn parts_of_different_studies_are_not_merged() {
 fn an_interrupted_study_keeps_what_is_finished_and_resumes() {
     let (_dir, bytes) = whole();
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(dir.path(), &plan(), &mut |_| {}).unwrap();
+    let mut store = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap();
     let mut look = Look { stop_at: 5, ..look() };
     let ended =
         run(&mut store, &request(dir.path(), Shard::WHOLE, 2), &fake(|_| Ok(())), &mut look);
@@ -286,7 +287,7 @@ fn an_interrupted_study_keeps_what_is_finished_and_resumes() {
 fn a_job_that_fails_is_told_and_the_others_go_on() {
     let (_dir, bytes) = whole();
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(dir.path(), &plan(), &mut |_| {}).unwrap();
+    let mut store = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap();
     let failing = fake(|n| {
         let (target, what, why) = ("core".to_owned(), "mkdir 'x'".to_owned(), "full".to_owned());
         if n % 10 == 3 { Err(LabError::Failed { target, what, why, full: true }) } else { Ok(()) }
@@ -300,7 +301,7 @@ fn a_job_that_fails_is_told_and_the_others_go_on() {
     assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), bytes);
     // A target that cannot be used ends it at once.
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::open(dir.path(), &plan(), &mut |_| {}).unwrap();
+    let mut store = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap();
     let unusable = fake(|_| Err(LabError::unusable("core", "is gone")));
     let ended = run(&mut store, &request(dir.path(), Shard::WHOLE, 2), &unusable, &mut look);
     assert!((1..=3).contains(&ended.failed), "{}", ended.failed);
@@ -311,7 +312,7 @@ fn results_that_cannot_be_written_are_kept_elsewhere() {
     let (_dir, bytes) = whole();
     let (parent, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let dir = parent.path().join("out");
-    let mut store = Store::open(&dir, &plan(), &mut |_| {}).unwrap();
+    let mut store = ResultsFile::open(&dir, &plan(), &mut |_| {}).unwrap();
     let gone = fake(|n| {
         if n == 20 {
             fs::remove_dir_all(&dir).unwrap();
@@ -337,7 +338,7 @@ fn results_that_cannot_be_written_are_kept_elsewhere() {
 fn a_full_disk_loses_no_finished_job() {
     let (_dir, bytes) = whole();
     let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut store = Store::open(dir.path(), &plan(), &mut |_| {}).unwrap();
+    let mut store = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap();
     let order = plan().order(Shard::WHOLE);
     let result = |job: &Job| JobResult {
         workload: plan().workloads[job.item].workload.clone(),
@@ -378,18 +379,21 @@ fn jobs_of_another_machine_or_version_are_not_taken_for_this_ones() {
     let file = dir.path().join("mine.toml");
     let first = on_machine(&file, "[cpu]\nstat = 3.5\n", "1.0.0");
     assert_eq!(first, on_machine(&file, "# the same\n[cpu]\nstat = 3.5", "1.0.0"));
-    drop(Store::open(dir.path(), &first, &mut |_| {}).unwrap());
+    drop(ResultsFile::open(dir.path(), &first, &mut |_| {}).unwrap());
     let refused = |text: &str, ffs: &str| {
         let plan = on_machine(&file, text, ffs);
         assert_ne!(plan.tag().unwrap(), first.tag().unwrap());
-        Store::open(dir.path(), &plan, &mut |_| {}).unwrap_err().to_string()
+        ResultsFile::open(dir.path(), &plan, &mut |_| {}).unwrap_err().to_string()
     };
     let told = refused("[cpu]\nstat = 3.6\n", "1.0.0");
     assert!(told.contains("holds another study (on a machine described otherwise: "), "{told}");
     let told = refused("[cpu]\nstat = 3.5\n", "1.0.1");
     assert!(told.contains("(run by ffs 1.0.0, not 1.0.1)"), "{told}");
-    let told =
-        Store::open(dir.path(), &Plan { origin: Origin::default(), ..first.clone() }, &mut |_| {});
+    let told = ResultsFile::open(
+        dir.path(),
+        &Plan { origin: Origin::default(), ..first.clone() },
+        &mut |_| {},
+    );
     assert!(told.unwrap_err().to_string().contains("run by ffs 1.0.0, not unknown"));
     let real = Plan { target: "core".to_owned(), ..first }.signed().unwrap();
     assert!(real.origin.machine.is_empty() && !real.origin.is_unknown());
@@ -401,7 +405,7 @@ fn killed_child() {
     let Some(dir) = std::env::var_os("FFS_STUDY_KILLED") else { return };
     let at: u32 = std::env::var("FFS_STUDY_KILL_AT").unwrap().parse().unwrap();
     let dir = PathBuf::from(dir);
-    let mut store = Store::open(&dir, &plan(), &mut |_| {}).unwrap();
+    let mut store = ResultsFile::open(&dir, &plan(), &mut |_| {}).unwrap();
     let killed = fake(|n| {
         if n >= at {
             let me = rustix::process::getpid();

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ffs_lab::study::{Plan, Shard, Store};
+use ffs_lab::study::{Plan, ResultsFile, Shard};
 
 use crate::cmd::lab::study;
 use crate::fail::Failure;
@@ -24,7 +24,7 @@ pub(super) fn runs() -> u64 {
 /// Runs the quick study in `dir`, which must be new, writes its report there and prints the tables.
 pub(super) fn run(dir: &Path) -> Result<(), Failure> {
     let plan = Plan::quick().signed()?;
-    let mut store = Store::open(dir, &plan, &mut |text| output::note(text))?;
+    let mut store = ResultsFile::open(dir, &plan, &mut |text| output::note(text))?;
     let ended = study::carry_out(&mut store, Shard::WHOLE, study::threads(&plan));
     if ended.interrupted {
         return Err(Failure::interrupted());

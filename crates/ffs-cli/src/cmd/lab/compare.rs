@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use clap::Subcommand;
-use ffs_lab::compare::works::{Comparison, Request, Row};
-use ffs_lab::report::words;
-use ffs_lab::work::{Finish, all, by_name, unknown};
+use ffs_lab::compare::{WorkloadComparison, WorkloadRequest, WorkloadRow};
+use ffs_lab::report::format;
+use ffs_lab::workload::{PhaseOptions, all, by_name, unknown};
 use ffs_lab::{LabError, TargetSpec};
 
 use super::{Bar, context, dirs};
@@ -85,12 +85,12 @@ pub(super) fn run(args: Args) -> Outcome {
     }
     let workload = by_name(&words, args.scale)?;
     let targets = args.target.iter().map(|t| TargetSpec::parse(t));
-    let request = Request {
+    let request = WorkloadRequest {
         workload: &*workload,
         targets: targets.collect::<Result<_, LabError>>()?,
         seed: args.seed,
         rounds: args.rounds,
-        finish: Finish { sync: args.sync, cold: args.cold },
+        options: PhaseOptions { sync: args.sync, cold: args.cold },
     };
     let mut bar = Bar::new(request.operations());
     let found = request.run(&context(request.seed), &mut bar)?;
@@ -107,7 +107,11 @@ pub(super) fn run(args: Args) -> Outcome {
 }
 
 /// The original programs' own forms; false if there is none.
-fn original(out: &mut impl Write, request: &Request, found: &Comparison) -> Result<bool, Failure> {
+fn original(
+    out: &mut impl Write,
+    request: &WorkloadRequest,
+    found: &WorkloadComparison,
+) -> Result<bool, Failure> {
     for (target, outcome) in &found.last {
         let Some(text) = request.workload.report(outcome) else {
             output::note("this workload has no form of its own");
@@ -121,8 +125,8 @@ fn original(out: &mut impl Write, request: &Request, found: &Comparison) -> Resu
 fn tables(
     out: &mut impl Write,
     words: &str,
-    request: &Request,
-    found: &Comparison,
+    request: &WorkloadRequest,
+    found: &WorkloadComparison,
 ) -> Result<(), Failure> {
     let rounds = request.rounds;
     let finish = found.rows.first().map_or("", |row| row.finish);
@@ -148,7 +152,7 @@ fn tables(
 }
 
 /// Results down, targets across.
-fn table(request: &Request, found: &Comparison) -> String {
+fn table(request: &WorkloadRequest, found: &WorkloadComparison) -> String {
     let mut head = vec![String::new(), String::new()];
     for (at, target) in request.targets.iter().enumerate() {
         head.extend([target.label.clone(), "spread".to_owned()]);
@@ -159,12 +163,12 @@ fn table(request: &Request, found: &Comparison) -> String {
     let right: Vec<usize> = (2..head.len()).collect();
     let mut rows = vec![head];
     for info in request.workload.phases() {
-        let unit = words::unit(info.kind, info.unit);
+        let unit = format::unit(info.kind, info.unit);
         let mut line = vec![info.title.clone(), unit];
         for (at, target) in request.targets.iter().enumerate() {
             let row = found.row(&target.label, &info.id);
             line.push(row.map_or("-".to_owned(), value));
-            let spread = row.and_then(Row::spread);
+            let spread = row.and_then(WorkloadRow::spread);
             line.push(spread.map_or(String::new(), |percent| format!("{percent:.0} %")));
             if at > 0 {
                 let ratio = row.and_then(|row| row.ratio);
@@ -177,8 +181,8 @@ fn table(request: &Request, found: &Comparison) -> String {
 }
 
 /// The number of a cell.
-fn value(row: &Row) -> String {
-    words::plain(row.kind, row.unit, row.value)
+fn value(row: &WorkloadRow) -> String {
+    format::plain(row.kind, row.unit, row.value)
 }
 
 /// The workloads there are, and what can be set

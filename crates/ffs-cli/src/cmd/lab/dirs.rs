@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use clap::ValueEnum;
-use ffs_lab::compare::{Comparison, MOST_FILES, Request, Row};
+use ffs_lab::compare::{DirComparison, DirRequest, DirRow, MOST_FILES};
 use ffs_lab::dirs::{self, Phase};
-use ffs_lab::{LabError, TargetSpec, memory};
+use ffs_lab::{LabError, TargetSpec, memory_latency};
 
 use super::{Bar, context};
 use crate::fail::{Failure, Outcome};
@@ -61,7 +61,7 @@ enum OrderArg {
 
 pub(super) fn run(args: Args) -> Outcome {
     let mut seen = BTreeSet::new();
-    let request = Request {
+    let request = DirRequest {
         sizes: args.n.into_iter().filter(|n| seen.insert(*n)).collect(),
         targets: args
             .target
@@ -71,8 +71,8 @@ pub(super) fn run(args: Args) -> Outcome {
         seed: args.seed,
         rounds: args.rounds,
         order: match args.order {
-            OrderArg::Shuffled => dirs::Order::Shuffled,
-            OrderArg::Listing => dirs::Order::Listing,
+            OrderArg::Shuffled => dirs::VisitOrder::Shuffled,
+            OrderArg::Listing => dirs::VisitOrder::Listing,
         },
     };
     let mut bar = Bar::new(request.operations());
@@ -88,7 +88,7 @@ pub(super) fn run(args: Args) -> Outcome {
     } else {
         // Where sizes are compared: what of the difference waiting for memory explains.
         let wait = (request.sizes.len() > 1)
-            .then(|| memory::dependent_read(&*context.timer, memory::LARGE));
+            .then(|| memory_latency::dependent_read(&*context.timer, memory_latency::LARGE));
         tables(&mut out, &request, &found, wait)?;
     }
     out.flush()?;
@@ -96,12 +96,12 @@ pub(super) fn run(args: Args) -> Outcome {
 }
 
 /// One line of JSON a row.
-fn lines(out: &mut impl Write, rows: &[Row]) -> Result<(), Failure> {
+fn lines(out: &mut impl Write, rows: &[DirRow]) -> Result<(), Failure> {
     rows.iter().try_for_each(|row| output::json_line(out, row))
 }
 
-fn skipped(found: &Comparison) -> Vec<String> {
-    let note = |s: &ffs_lab::compare::Skipped| {
+fn skipped(found: &DirComparison) -> Vec<String> {
+    let note = |s: &ffs_lab::compare::SkippedPhase| {
         format!("{}: {} is not measured: {}", s.target, s.phase, s.why)
     };
     found.skipped.iter().map(note).collect()
@@ -110,8 +110,8 @@ fn skipped(found: &Comparison) -> Vec<String> {
 /// `wait`: microseconds that a read of memory takes.
 fn tables(
     out: &mut impl Write,
-    request: &Request,
-    found: &Comparison,
+    request: &DirRequest,
+    found: &DirComparison,
     wait: Option<f64>,
 ) -> Result<(), Failure> {
     let targets: Vec<&str> = request.targets.iter().map(|t| t.label.as_str()).collect();
@@ -139,11 +139,11 @@ fn tables(
             out,
             "waits: that many reads of memory, each known only by the one before, take as much processor\n\
              time as the difference; one takes {wait:.3} microseconds here now, in {} MB\n",
-            memory::LARGE >> 20
+            memory_latency::LARGE >> 20
         )?;
     }
     for target in &targets {
-        let of_target = |row: &&Row| row.target == *target;
+        let of_target = |row: &&DirRow| row.target == *target;
         if let Some(row) = found.rows.iter().find(of_target) {
             writeln!(out, "{target}: {}; durable: {}", row.fs, row.durability)?;
         }
@@ -159,7 +159,7 @@ fn tables(
 }
 
 /// Phases down, targets across.
-fn table(found: &Comparison, targets: &[&str], n: u32) -> String {
+fn table(found: &DirComparison, targets: &[&str], n: u32) -> String {
     let mut head = vec![String::new()];
     for (at, target) in targets.iter().enumerate() {
         head.extend([(*target).to_owned(), "spread".to_owned(), "cpu".to_owned()]);
@@ -176,7 +176,7 @@ fn table(found: &Comparison, targets: &[&str], n: u32) -> String {
         for (at, target) in targets.iter().enumerate() {
             let row = found.row(target, phase, n);
             line.push(row.map_or("-".to_owned(), |row| format!("{:.3}", row.us_per_op)));
-            let spread = row.and_then(Row::spread);
+            let spread = row.and_then(DirRow::spread);
             line.push(spread.map_or(String::new(), |percent| format!("{percent:.0} %")));
             line.push(row.map_or(String::new(), |row| format!("{:.3}", row.cpu_us_per_op)));
             sync.push(row.map_or(String::new(), |row| format!("{:.3}", row.sync_us_per_op)));
@@ -197,7 +197,7 @@ fn table(found: &Comparison, targets: &[&str], n: u32) -> String {
 
 /// Phases down, targets across: how much longer an operation takes in the larger directory.
 fn growth(
-    found: &Comparison,
+    found: &DirComparison,
     targets: &[&str],
     (small, large): (u32, u32),
     wait: Option<f64>,

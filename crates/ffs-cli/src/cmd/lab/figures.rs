@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ffs_lab::figures::{FIGURES, Point, Request};
+use ffs_lab::cost_curves::{CurveRequest, FIGURES, Point};
 use ffs_lab::{LabError, TargetSpec};
 
 use super::{Bar, context};
@@ -56,7 +56,7 @@ pub(super) fn run(args: Args) -> Outcome {
             format!("'{}': the figures are of the library alone, 'core' or 'sim'", args.target);
         return Err(LabError::Plan(why).into());
     }
-    let request = Request {
+    let request = CurveRequest {
         figures: if args.figure.is_empty() { FIGURES.to_vec() } else { args.figure },
         max: args.max,
         step: args.step.min(args.max),

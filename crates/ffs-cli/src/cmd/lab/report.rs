@@ -3,8 +3,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ffs_lab::report::Report;
-use ffs_lab::report::text::{Much, render};
+use ffs_lab::report::{Detail, Report, render};
 use ffs_lab::study::Results;
 
 use crate::fail::{Failure, Outcome};
@@ -38,16 +37,16 @@ pub(super) fn run(args: &Args) -> Outcome {
         if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent.to_owned() }
     };
     let out = args.out.clone().unwrap_or_else(beside);
-    make(&results, &out, if args.tables { Much::Everything } else { Much::Summary })?;
+    make(&results, &out, if args.tables { Detail::Everything } else { Detail::Summary })?;
     Ok(0)
 }
 
 /// Writes the report of `results` into `dir`, and prints as much of it as wanted.
-pub(crate) fn make(results: &Results, dir: &Path, much: Much) -> Result<(), Failure> {
+pub(crate) fn make(results: &Results, dir: &Path, detail: Detail) -> Result<(), Failure> {
     let report = Report::of(results)?;
     let written = report.write(dir)?;
     let mut out = output::stdout();
-    write!(out, "{}", render(&report, much))?;
+    write!(out, "{}", render(&report, detail))?;
     writeln!(out, "\nreport: {}", written.page.display())?;
     out.flush()?;
     Ok(())

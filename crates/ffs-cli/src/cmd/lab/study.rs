@@ -6,9 +6,10 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use ffs_lab::LabError;
-use ffs_lab::report::text::Much;
+use ffs_lab::report::Detail;
 use ffs_lab::study::{
-    self, Ended, Factor, Item, Lab, Onlooker, Plan, Request, Shard, Store, merge, run,
+    self, Factor, Plan, PlanItem, ResultsFile, RunEnd, RunRequest, Shard, StudyWatch,
+    WorkloadRunner, merge, run,
 };
 
 use super::report;
@@ -87,12 +88,12 @@ impl RunArgs {
             [paper] if paper == "quick" => Plan::quick(),
             workloads => {
                 let base = if self.quick { Plan::quick() } else { Plan::paper() };
-                let item = |workload: &String| Item {
+                let item = |workload: &String| PlanItem {
                     workload: workload.clone(),
                     scale: base.scale_of(workload),
                     combinations: Vec::new(),
                 };
-                let workloads: Vec<Item> = workloads.iter().map(item).collect();
+                let workloads: Vec<PlanItem> = workloads.iter().map(item).collect();
                 let names: Vec<&str> =
                     workloads.iter().map(|item| item.workload.as_str()).collect();
                 Plan { name: names.join(" "), workloads, ..base }
@@ -111,7 +112,7 @@ impl RunArgs {
             plan.factors = factors.collect::<Result<_, LabError>>()?;
         }
         plan.check()?;
-        Lab::knows(&plan)?;
+        study::check_workloads(&plan)?;
         Ok(plan.signed()?)
     }
 }
@@ -137,7 +138,7 @@ pub(crate) fn threads(plan: &Plan) -> usize {
 
 pub(super) fn run_study(args: &RunArgs) -> Outcome {
     let plan = args.plan()?;
-    let mut store = Store::open(&args.out, &plan, &mut |text| output::note(text))?;
+    let mut store = ResultsFile::open(&args.out, &plan, &mut |text| output::note(text))?;
     let before = store.finished();
     if before > 0 {
         output::note(format!("{}: {before} jobs are finished already", args.out.display()));
@@ -149,16 +150,16 @@ pub(super) fn run_study(args: &RunArgs) -> Outcome {
 }
 
 /// Runs what is missing, with a bar.
-pub(crate) fn carry_out(store: &mut Store, shard: Shard, threads: usize) -> Ended {
-    let request = Request { shard, threads, elsewhere: std::env::temp_dir() };
-    run(store, &request, &Lab, &mut Bar(None))
+pub(crate) fn carry_out(store: &mut ResultsFile, shard: Shard, threads: usize) -> RunEnd {
+    let request = RunRequest { shard, threads, elsewhere: std::env::temp_dir() };
+    run(store, &request, &WorkloadRunner, &mut Bar(None))
 }
 
 /// The bar.
 struct Bar(Option<progress::Progress>);
 
-impl Onlooker for Bar {
-    fn progress(&mut self, progress: &study::Progress) -> bool {
+impl StudyWatch for Bar {
+    fn progress(&mut self, progress: &study::StudyProgress) -> bool {
         let of = progress.of as u64;
         let bar = self.0.get_or_insert_with(|| progress::Progress::jobs("run", of));
         bar.message(progress.left.map_or_else(String::new, |left| format!("{} left", time(left))));
@@ -182,7 +183,7 @@ fn time(time: Duration) -> String {
 }
 
 /// Fails if a run did not come to its end.
-pub(crate) fn conclude(store: &Store, ended: Ended, out: &Path) -> Result<(), Failure> {
+pub(crate) fn conclude(store: &ResultsFile, ended: RunEnd, out: &Path) -> Result<(), Failure> {
     let kept = format!("{} jobs are finished and kept", store.finished());
     if let Some(error) = ended.unsaved {
         let failure = Failure::plain(error);
@@ -239,10 +240,10 @@ pub(super) fn run_merge(args: &MergeArgs) -> Outcome {
 
 /// Writes the report if all jobs are there, tells what is missing if not. Whether that is a failure depends on
 /// whether the rest was `left` to others.
-pub(crate) fn finish(store: &Store, out: &Path, left: bool) -> Outcome {
+pub(crate) fn finish(store: &ResultsFile, out: &Path, left: bool) -> Outcome {
     let (plan, missing) = (store.plan(), store.missing());
     if missing.is_empty() {
-        let made = report::make(&store.results(), out, Much::Summary);
+        let made = report::make(&store.results(), out, Detail::Summary);
         let all = store.path().display();
         return made.map(|()| 0).map_err(|failure| {
             failure.hint(format!(

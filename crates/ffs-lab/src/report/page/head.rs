@@ -1,13 +1,13 @@
 //! What stands first: the heading, one sentence, and the numbers at a glance.
 
-use super::super::compare;
-use super::super::data::{Benchmark, Measured, Series};
-use super::super::targets::Verdict;
-use super::super::{Report, words};
+use super::super::criteria::Verdict;
+use super::super::reproduction;
+use super::super::study_data::{Benchmark, ResultSeries, StudyData};
+use super::super::{Report, format};
 use crate::plot::times;
-use crate::stat::Combination;
+use crate::statistics::Combination;
 use crate::study::Factor;
-use crate::work::MetricKind;
+use crate::workload::MetricKind;
 
 pub(super) struct Tile {
     pub(super) value: String,
@@ -23,7 +23,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-pub(super) fn heading(measured: &Measured) -> String {
+pub(super) fn heading(measured: &StudyData) -> String {
     match measured.long.as_slice() {
         [] => "What the benchmarks cost".to_owned(),
         [one] => format!("What {one} does"),
@@ -32,14 +32,14 @@ pub(super) fn heading(measured: &Measured) -> String {
 }
 
 /// What was run, under what and on what, for who comes here first.
-pub(super) fn about(measured: &Measured) -> String {
+pub(super) fn about(measured: &StudyData) -> String {
     let plan = &measured.plan;
-    let benchmarks = words::plural(measured.benchmarks.len(), "benchmark");
+    let benchmarks = format::plural(measured.benchmarks.len(), "benchmark");
     let under = match plan.combinations() {
         1 => "as it is".to_owned(),
         n => format!("under all {n} combinations of the options"),
     };
-    let each = words::plural(plan.replicates as usize, "run");
+    let each = format::plural(plan.replicates as usize, "run");
     let on = match plan.target.split(':').next() {
         Some("sim") => "a simulated machine of 2002, whose time is arithmetic",
         _ => "this computer",
@@ -53,24 +53,24 @@ pub(super) fn about(measured: &Measured) -> String {
 }
 
 /// Results that are times or rates, with where they are from.
-fn results(measured: &Measured) -> impl Iterator<Item = (&Benchmark, &Series)> {
+fn results(measured: &StudyData) -> impl Iterator<Item = (&Benchmark, &ResultSeries)> {
     let benchmarks = measured.benchmarks.iter().filter(|benchmark| !benchmark.curves());
     let all = benchmarks.flat_map(|b| b.series.iter().map(move |series| (b, series)));
     all.filter(|(_, series)| series.kind != MetricKind::CpuPercent)
 }
 
-pub(super) fn lead(measured: &Measured) -> String {
+pub(super) fn lead(measured: &StudyData) -> String {
     let all = Combination::all(measured.short.len());
     let gains = results(measured).filter_map(|(b, s)| Some((s.cells.gain(all)?, b, s)));
-    let mut gains: Vec<(f64, &Benchmark, &Series)> = gains.collect();
+    let mut gains: Vec<(f64, &Benchmark, &ResultSeries)> = gains.collect();
     gains.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (Some(best), Some(worst)) = (gains.first(), gains.last()) else {
         return "There is no result yet that can be compared with the one without options."
             .to_owned();
     };
     let middle = gains[gains.len() / 2].0;
-    let name = |(_, b, s): &(f64, &Benchmark, &Series)| format!("{}, {}", b.title, s.title);
-    let what = words::plural(gains.len(), "result");
+    let name = |(_, b, s): &(f64, &Benchmark, &ResultSeries)| format!("{}, {}", b.title, s.title);
+    let what = format::plural(gains.len(), "result");
     format!(
         "With all options on, {what} improve by {} in the median: from {} ({}) to {} ({}).",
         times(middle),
@@ -88,8 +88,8 @@ pub(super) fn tiles(report: &Report) -> Vec<Tile> {
     let ratios =
         report.compared.iter().flat_map(|section| &section.rows).filter_map(|row| row.ratio);
     let ratios: Vec<f64> = ratios.collect();
-    let near = ratios.iter().filter(|ratio| compare::near(**ratio) == "near").count();
-    let lists = compare::lists(&report.measured, &report.published);
+    let near = ratios.iter().filter(|ratio| reproduction::near(**ratio) == "near").count();
+    let lists = reproduction::lists(&report.measured, &report.published);
     let run = lists.iter().filter(|list| list.measured.is_some()).count();
     let same = lists.iter().filter(|list| list.same_set()).count();
     let (done, planned) = report.measured.jobs;
@@ -113,7 +113,7 @@ pub(super) fn tiles(report: &Report) -> Vec<Tile> {
     tiles
 }
 
-pub(super) fn incomplete(measured: &Measured) -> String {
+pub(super) fn incomplete(measured: &StudyData) -> String {
     let (done, planned) = measured.jobs;
     if done >= planned {
         return String::new();

@@ -7,13 +7,13 @@ use askama::Template;
 
 use self::head::{Tile, about, heading, incomplete, lead, tiles};
 use self::result::{BenchmarkView, benchmark};
-use super::compare::{self, Listed, Pair};
-use super::data::Measured;
-use super::targets::{Target, Verdict};
-use super::{Report, figures, words};
+use super::criteria::{Criterion, Verdict};
+use super::reproduction::{self, ComparedNumber, ComparedOptions};
+use super::study_data::StudyData;
+use super::{Report, charts, format};
 use crate::error::{LabError, Result};
 use crate::plot::{Figure, style};
-use crate::stat::Combination;
+use crate::statistics::Combination;
 
 const CSS: &str = include_str!("../../../templates/report.css");
 
@@ -35,12 +35,12 @@ struct Page {
     targets: Vec<TargetView>,
     caution: String,
     ratios: Option<String>,
-    compared: Vec<Section>,
+    compared: Vec<SectionView>,
     lists: Vec<ListView>,
     lists_words: String,
     benchmarks: Vec<BenchmarkView>,
     curves: Vec<(String, String)>,
-    percent: Percent,
+    percent: PercentTable,
     experiment: String,
     factors: Vec<(String, String, String)>,
     machine: Vec<String>,
@@ -58,7 +58,7 @@ struct TargetView {
     why: Vec<String>,
 }
 
-struct Section {
+struct SectionView {
     title: String,
     source: String,
     rows: Vec<PairView>,
@@ -83,7 +83,7 @@ struct ListView {
 }
 
 #[derive(Default)]
-struct Percent {
+struct PercentTable {
     heads: Vec<String>,
     rows: Vec<(String, Vec<String>)>,
 }
@@ -101,11 +101,11 @@ impl Page {
             measured.benchmarks.iter().filter_map(|b| benchmark(report, b)).collect();
         let inline = |id: &str| report.figure(id).map(Figure::inline);
         let summary = inline("summary").zip(inline("summary-narrow"));
-        let plates = figures::plates().filter_map(|id| report.figure(id));
+        let plates = charts::curve_charts().filter_map(|id| report.figure(id));
         let curves: Vec<(String, String)> =
             plates.map(|figure| (figure.title.clone(), figure.inline())).collect();
         let percent = percent(measured);
-        let lists = compare::lists(measured, &report.published);
+        let lists = reproduction::lists(measured, &report.published);
         let plan = &measured.plan;
         let factor = |f: &crate::study::Factor| (f.name.clone(), shown(&f.off), shown(&f.on));
         let mut page = Page {
@@ -126,7 +126,7 @@ impl Page {
             options: measured.long.iter().cloned().zip(measured.short.iter().cloned()).collect(),
             summary,
             targets: report.targets.iter().map(target).collect(),
-            caution: super::targets::caution(measured).unwrap_or_default(),
+            caution: super::criteria::caution(measured).unwrap_or_default(),
             ratios: inline("ratios"),
             compared: report.compared.iter().map(section).collect(),
             lists_words: lists_words(&lists),
@@ -139,7 +139,7 @@ impl Page {
             machine: machine(&plan.target),
             command: super::command::again(plan),
             version: env!("CARGO_PKG_VERSION"),
-            runs: words::plural(measured.jobs.0, "run"),
+            runs: format::plural(measured.jobs.0, "run"),
         };
         page.contents = page.table_of_contents();
         page
@@ -169,30 +169,30 @@ fn shown(words: &str) -> String {
     if words.is_empty() { "–".to_owned() } else { words.to_owned() }
 }
 
-fn target(target: &Target) -> TargetView {
+fn target(target: &Criterion) -> TargetView {
     let (class, mark) = match target.verdict {
         Verdict::Met => ("met", "✓ met"),
         Verdict::Missed => ("missed", "✗ missed"),
         Verdict::NotRun => ("notrun", "– not run"),
     };
-    let Target { group, wanted, found, why, .. } = target.clone();
+    let Criterion { group, wanted, found, why, .. } = target.clone();
     TargetView { class, mark, group, wanted, found, why }
 }
 
-fn section(section: &compare::Compared) -> Section {
-    let row = |pair: &Pair| PairView {
+fn section(section: &reproduction::ComparedSection) -> SectionView {
+    let row = |pair: &ComparedNumber| PairView {
         what: pair.what.clone(),
         on: pair.on.clone(),
         published: pair.published.clone(),
         measured: pair.measured.clone().unwrap_or_else(|| "–".to_owned()),
-        ratio: pair.ratio.map_or_else(String::new, words::ratio),
-        class: pair.ratio.map_or("", compare::near),
+        ratio: pair.ratio.map_or_else(String::new, format::ratio),
+        class: pair.ratio.map_or("", reproduction::near),
     };
     let rows = section.rows.iter().map(row).collect();
-    Section { title: section.title.clone(), source: section.source.clone(), rows }
+    SectionView { title: section.title.clone(), source: section.source.clone(), rows }
 }
 
-fn list(row: Listed) -> ListView {
+fn list(row: ComparedOptions) -> ListView {
     let (same, class) = match &row.measured {
         None => ("", ""),
         Some(_) if row.same() => ("yes", "near"),
@@ -211,7 +211,7 @@ fn list(row: Listed) -> ListView {
     }
 }
 
-fn lists_words(lists: &[Listed]) -> String {
+fn lists_words(lists: &[ComparedOptions]) -> String {
     let run = lists.iter().filter(|list| list.measured.is_some()).count();
     let same = lists.iter().filter(|list| list.same()).count();
     let set = lists.iter().filter(|list| list.same_set()).count();
@@ -222,11 +222,11 @@ fn lists_words(lists: &[Listed]) -> String {
 }
 
 /// Every result in percent, a column a combination.
-fn percent(measured: &Measured) -> Percent {
+fn percent(measured: &StudyData) -> PercentTable {
     /// More columns are no table.
     const MOST: usize = 5;
     if measured.short.len() > MOST {
-        return Percent::default();
+        return PercentTable::default();
     }
     let all: Vec<Combination> = (0..measured.plan.combinations()).map(Combination).collect();
     let mut columns = all;
@@ -237,18 +237,18 @@ fn percent(measured: &Measured) -> Percent {
     let rows = rows.map(|(benchmark, series)| {
         let value = |c: &Combination| {
             let percent = series.cells.percent(*c);
-            percent.map_or_else(|| "–".to_owned(), |value| words::fixed(value, 2))
+            percent.map_or_else(|| "–".to_owned(), |value| format::fixed(value, 2))
         };
         let name = format!("{}: {}", benchmark.title, series.title);
         (name, columns.iter().map(value).collect())
     });
-    Percent { heads, rows: rows.collect() }
+    PercentTable { heads, rows: rows.collect() }
 }
 
-fn experiment(measured: &Measured) -> String {
+fn experiment(measured: &StudyData) -> String {
     let plan = &measured.plan;
-    let combinations = words::plural(plan.combinations() as usize, "combination");
-    let options = words::plural(plan.factors.len(), "option");
+    let combinations = format::plural(plan.combinations() as usize, "combination");
+    let options = format::plural(plan.factors.len(), "option");
     format!(
         "{combinations} of {options}, each run {} with seeds of its own, in an order drawn from seed {}. All \
          combinations of a replicate have its seed and begin on the same volume; every run has a fresh copy.",
@@ -262,7 +262,7 @@ fn experiment(measured: &Measured) -> String {
 
 fn machine(target: &str) -> Vec<String> {
     let name = target.split(':').next().unwrap_or(target);
-    let mut lines = vec![format!("Target: {target}.")];
+    let mut lines = vec![format!("Criterion: {target}.")];
     if name == "sim" {
         if target != name {
             lines.push(

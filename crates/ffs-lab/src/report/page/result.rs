@@ -1,11 +1,11 @@
 //! A benchmark and its results: rank table, model, pictures, and what was spent.
 
-use super::super::data::{Benchmark, Series};
-use super::super::explain::{self, Work};
-use super::super::{Report, figures, words};
+use super::super::explain::{self, WorkTable};
+use super::super::study_data::{Benchmark, ResultSeries};
+use super::super::{Report, charts, format};
 use crate::plot::{Figure, style, times};
-use crate::stat::{Combination, Model, RankTable, SummaryPath, hints};
-use crate::work::MetricKind;
+use crate::statistics::{Combination, Model, RankTable, StepwisePath, hints};
+use crate::workload::MetricKind;
 
 pub(super) struct BenchmarkView {
     pub(super) id: String,
@@ -30,7 +30,7 @@ pub(super) struct ResultView {
     pub(super) notes: Vec<String>,
     pub(super) triangle: Option<String>,
     pub(super) lattice: Option<String>,
-    pub(super) work: Option<Work>,
+    pub(super) work: Option<WorkTable>,
 }
 
 pub(super) struct RankView {
@@ -60,12 +60,12 @@ pub(super) fn benchmark(report: &Report, benchmark: &Benchmark) -> Option<Benchm
         about = format!("{first}{about}.");
     }
     if (size - 1.0).abs() > 1e-9 {
-        about.push_str(&format!(" Size: {} of the published one.", words::short(size)));
+        about.push_str(&format!(" Size: {} of the published one.", format::short(size)));
     }
     if benchmark.series.is_empty() {
         about.push_str(" Not run yet.");
     }
-    let result = |(n, series): (usize, &Series)| result(report, benchmark, series, n == 0);
+    let result = |(n, series): (usize, &ResultSeries)| result(report, benchmark, series, n == 0);
     Some(BenchmarkView {
         id: format!("b-{}", benchmark.slug),
         title: benchmark.title.clone(),
@@ -74,14 +74,14 @@ pub(super) fn benchmark(report: &Report, benchmark: &Benchmark) -> Option<Benchm
     })
 }
 
-fn result(report: &Report, benchmark: &Benchmark, series: &Series, open: bool) -> ResultView {
+fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries, open: bool) -> ResultView {
     let names = &report.measured.short;
-    let id = figures::id(benchmark, series);
+    let id = charts::id(benchmark, series);
     let cells = &series.cells;
-    let path = SummaryPath::of(cells);
+    let path = StepwisePath::of(cells);
     let model = Model::fit(cells);
     let figure = |kind: &str| report.figure(&format!("{id}-{kind}")).map(Figure::inline);
-    let chips = path.as_ref().map_or_else(Vec::new, SummaryPath::named);
+    let chips = path.as_ref().map_or_else(Vec::new, StepwisePath::significant);
     let table = RankTable::of(cells);
     let colour = |factor: &usize| factor % style::SERIES;
     ResultView {
@@ -105,35 +105,35 @@ fn result(report: &Report, benchmark: &Benchmark, series: &Series, open: bool) -
 }
 
 /// From the value without options to that with all.
-fn sub(series: &Series) -> String {
+fn sub(series: &ResultSeries) -> String {
     let cells = &series.cells;
     let ends = cells.mean(Combination::NONE).zip(cells.mean(Combination::all(cells.factors())));
     let Some((from, to)) = ends.filter(|_| cells.factors() > 0) else { return String::new() };
-    let show = |cost: f64| words::short(scaled(series, series.shown(cost)));
+    let show = |cost: f64| format::short(scaled(series, series.shown(cost)));
     format!("{} → {} {}", show(from), show(to), unit(series))
 }
 
-fn scaled(series: &Series, value: f64) -> f64 {
-    words::scaled(series.kind, &series.unit, value)
+fn scaled(series: &ResultSeries, value: f64) -> f64 {
+    format::scaled(series.kind, &series.unit, value)
 }
 
-fn unit(series: &Series) -> String {
-    words::unit(series.kind, &series.unit)
+fn unit(series: &ResultSeries) -> String {
+    format::unit(series.kind, &series.unit)
 }
 
-fn rank(series: &Series, table: &RankTable) -> Vec<RankView> {
+fn rank(series: &ResultSeries, table: &RankTable) -> Vec<RankView> {
     let value = |mean: f64| scaled(series, series.shown(mean));
     let smallest = table.rows.iter().map(|row| value(row.mean)).fold(f64::INFINITY, f64::min);
-    let digits = words::digits(smallest);
+    let digits = format::digits(smallest);
     let optional =
-        |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| words::fixed(v, 2));
-    let row = |row: &crate::stat::RankRow| RankView {
+        |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| format::fixed(v, 2));
+    let row = |row: &crate::statistics::RankRow| RankView {
         dots: table
             .order
             .iter()
             .map(|f| (f % style::SERIES, if row.combination.has(*f) { "●" } else { "" }))
             .collect(),
-        mean: words::fixed(value(row.mean), digits),
+        mean: format::fixed(value(row.mean), digits),
         percent: optional(row.percent),
         error: optional(row.error),
         runs: row.runs,
@@ -142,36 +142,36 @@ fn rank(series: &Series, table: &RankTable) -> Vec<RankView> {
 }
 
 fn terms(model: &Model, names: &[String]) -> Vec<TermView> {
-    let view = |term: &crate::stat::Term| TermView {
+    let view = |term: &crate::statistics::Term| TermView {
         name: if term.options == Combination::NONE {
             "base".to_owned()
         } else {
             term.options.name(names, ":")
         },
         value: if term.options == Combination::NONE {
-            words::fixed(term.value, 2)
+            format::fixed(term.value, 2)
         } else {
-            words::signed(term.value, 2)
+            format::signed(term.value, 2)
         },
-        error: term.error.map_or_else(|| "–".to_owned(), |error| words::fixed(error, 2)),
-        chance: match term.chance {
-            Some(chance) if term.options != Combination::NONE => words::chance(chance),
+        error: term.error.map_or_else(|| "–".to_owned(), |error| format::fixed(error, 2)),
+        chance: match term.p_value {
+            Some(chance) if term.options != Combination::NONE => format::chance(chance),
             _ => String::new(),
         },
     };
-    model.shown().map(view).collect()
+    model.significant().map(view).collect()
 }
 
 /// What is said of the terms that are not shown.
 fn rest(model: &Model, names: &[String]) -> String {
-    let hidden = model.terms.iter().filter(|term| !term.shown);
+    let hidden = model.terms.iter().filter(|term| !term.is_significant);
     let largest = hidden.clone().max_by(|a, b| a.value.abs().total_cmp(&b.value.abs()));
     let Some(largest) = largest else { return String::new() };
     let why = if model.spread.is_some() { "not told from noise" } else { "smaller" };
     format!(
         "{} {why}; the largest is {} with {} %.",
-        words::plural(hidden.count(), "other term"),
+        format::plural(hidden.count(), "other term"),
         largest.options.name(names, ":"),
-        words::signed(largest.value, 2)
+        format::signed(largest.value, 2)
     )
 }

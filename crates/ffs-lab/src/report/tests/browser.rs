@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::made_up;
+use super::synthetic;
 use crate::report::Report;
 
 const BROWSERS: [&str; 7] = [
@@ -156,7 +156,7 @@ fn the_page_is_fine_in_a_real_browser() {
         eprintln!("skipped: no browser in PATH (chromium, google-chrome, firefox, or FFS_BROWSER)");
         return;
     };
-    let mut study = made_up::study(2);
+    let mut study = synthetic::study(2);
     let few = ["mh", "bonnie", "buildworld", "micro"];
     study.jobs.retain(|job| few.contains(&job.workload.as_str()));
     study.plan.workloads.retain(|item| few.contains(&item.workload.as_str()));

@@ -1,12 +1,12 @@
 //! Reports of studies that nobody ran.
 
 mod browser;
-mod made_up;
+mod synthetic;
 
 use std::collections::BTreeSet;
 
-use super::targets::Verdict;
-use super::text::{self, Much};
+use super::criteria::Verdict;
+use super::text::{self, Detail};
 use super::*;
 
 /// What every page has to be, whatever was run.
@@ -52,7 +52,7 @@ fn sound(report: &Report) -> String {
 
 #[test]
 fn a_whole_study_has_a_whole_report() {
-    let report = Report::of(&made_up::study(4)).unwrap();
+    let report = Report::of(&synthetic::study(4)).unwrap();
     let html = sound(&report);
     // To look at it: FFS_REPORT_DIR=DIR cargo test -p bsdffs-lab whole_report
     if let Some(dir) = std::env::var_os("FFS_REPORT_DIR") {
@@ -60,7 +60,7 @@ fn a_whole_study_has_a_whole_report() {
     }
     assert_eq!(
         html,
-        Report::of(&made_up::study(4)).unwrap().html().unwrap(),
+        Report::of(&synthetic::study(4)).unwrap().html().unwrap(),
         "the same to the byte"
     );
     let names: Vec<&str> = report.figures.iter().map(|figure| figure.id.as_str()).collect();
@@ -84,14 +84,14 @@ fn a_whole_study_has_a_whole_report() {
 
 #[test]
 fn published_times_reproduce_the_published_numbers() {
-    let report = Report::of(&made_up::study(4)).unwrap();
+    let report = Report::of(&synthetic::study(4)).unwrap();
     let times = &report.compared[0];
     assert_eq!(times.rows.len(), 18);
     for row in times.rows.iter().chain(&report.compared[4].rows) {
         let ratio = row.ratio.unwrap();
         assert!((ratio - 1.0).abs() < 0.01, "{row:?}");
     }
-    let missed: Vec<&Target> =
+    let missed: Vec<&Criterion> =
         report.targets.iter().filter(|target| target.verdict == Verdict::Missed).collect();
     let met = report.targets.iter().filter(|target| target.verdict == Verdict::Met).count();
     assert!(met >= 12, "{met} met; missed: {missed:#?}");
@@ -101,7 +101,7 @@ fn published_times_reproduce_the_published_numbers() {
             || target.group == "X11 tar"),
         "{missed:#?}"
     );
-    let lists = compare::lists(&report.measured, &report.published);
+    let lists = reproduction::lists(&report.measured, &report.published);
     let same = lists.iter().filter(|list| list.same()).count();
     assert!(same > 30, "{same}");
 }
@@ -109,7 +109,7 @@ fn published_times_reproduce_the_published_numbers() {
 /// What the sentence of a miss says.
 #[test]
 fn a_miss_is_explained_by_what_was_counted() {
-    let mut study = made_up::study(2);
+    let mut study = synthetic::study(2);
     for job in study.jobs.iter_mut().filter(|job| job.workload == "mh") {
         for metric in &mut job.outcome.metrics {
             metric.elapsed *= 3.0;
@@ -130,17 +130,17 @@ fn a_miss_is_explained_by_what_was_counted() {
 }
 
 /// The target whose wish has these words.
-fn target<'a>(report: &'a Report, words: &str) -> &'a Target {
+fn target<'a>(report: &'a Report, words: &str) -> &'a Criterion {
     report.targets.iter().find(|target| target.wanted.contains(words)).unwrap()
 }
 
 #[test]
 fn a_part_that_fails_is_a_miss_whatever_is_not_run() {
-    let mut study = made_up::study(2);
+    let mut study = synthetic::study(2);
     study.jobs.retain(|job| job.workload != "mh" || job.combination != 9);
     let report = Report::of(&study).unwrap();
     assert_eq!(target(&report, "nine times").verdict, Verdict::NotRun);
-    let text = text::render(&report, Much::Summary);
+    let text = text::render(&report, Detail::Summary);
     let left = report.targets.iter().filter(|t| t.verdict == Verdict::NotRun).count();
     assert!(left > 1 && text.ends_with(&format!("{left} targets were not run.\n")), "{text}");
     for metric in study.jobs.iter_mut().flat_map(|job| &mut job.outcome.metrics) {
@@ -153,7 +153,7 @@ fn a_part_that_fails_is_a_miss_whatever_is_not_run() {
 /// A positive interaction that noise explains is no overlap.
 #[test]
 fn an_interaction_has_to_be_told_from_noise() {
-    let mut study = made_up::study(4);
+    let mut study = synthetic::study(4);
     let overlap = |study: &crate::study::Results| {
         target(&Report::of(study).unwrap(), "SU and DP overlap").clone()
     };
@@ -170,7 +170,7 @@ fn an_interaction_has_to_be_told_from_noise() {
 
 #[test]
 fn without_counts_there_is_no_sentence() {
-    let mut study = made_up::study(2);
+    let mut study = synthetic::study(2);
     for job in &mut study.jobs {
         job.outcome.metrics.iter_mut().for_each(|metric| metric.elapsed *= 3.0);
         job.outcome.phases.iter_mut().for_each(|phase| phase.work = 0.0);
@@ -183,9 +183,9 @@ fn without_counts_there_is_no_sentence() {
 
 #[test]
 fn what_is_100_by_construction_has_no_ratio() {
-    let report = Report::of(&made_up::study(4)).unwrap();
+    let report = Report::of(&synthetic::study(4)).unwrap();
     let rows = || report.compared.iter().flat_map(|section| &section.rows);
-    let bases: Vec<&compare::Pair> =
+    let bases: Vec<&reproduction::ComparedNumber> =
         rows().filter(|pair| pair.on == "none" && pair.published == "100.00").collect();
     assert_eq!(bases.len(), 3, "Table 1, Table 2, Table 3");
     assert!(bases.iter().all(|pair| pair.measured.as_deref() == Some("100.00")), "{bases:?}");
@@ -194,8 +194,8 @@ fn what_is_100_by_construction_has_no_ratio() {
 
 #[test]
 fn smaller_workloads_are_named() {
-    let report = Report::of(&made_up::study(1)).unwrap();
-    let caution = targets::caution(&report.measured).unwrap();
+    let report = Report::of(&synthetic::study(1)).unwrap();
+    let caution = criteria::caution(&report.measured).unwrap();
     let title = |words: &str| report.measured.benchmark(words).unwrap().title.as_str();
     let both = format!("{}, {} at 0.1", title("buildworld"), title("netnews"));
     let other = format!("{}, {} at 0.1", title("netnews"), title("buildworld"));
@@ -206,12 +206,12 @@ fn smaller_workloads_are_named() {
 
 #[test]
 fn parts_of_a_study_have_a_report_too() {
-    let mut study = made_up::study(2);
+    let mut study = synthetic::study(2);
     study.jobs.retain(|job| job.combination % 5 != 3);
     let report = Report::of(&study).unwrap();
     let html = sound(&report);
     assert!(html.contains("Not everything was run"));
-    assert!(text::render(&report, Much::Everything).contains("combinations are missing"));
+    assert!(text::render(&report, Detail::Everything).contains("combinations are missing"));
 
     study.jobs.clear();
     let report = Report::of(&study).unwrap();
@@ -219,37 +219,37 @@ fn parts_of_a_study_have_a_report_too() {
     assert!(html.contains("no result yet"));
     let ran = report.targets.iter().filter(|target| target.verdict != Verdict::NotRun);
     assert_eq!(ran.map(|target| target.group.as_str()).collect::<Vec<&str>>(), ["Statistics"]);
-    assert!(text::render(&report, Much::Summary).contains("no finished run"));
+    assert!(text::render(&report, Detail::Summary).contains("no finished run"));
 }
 
 #[test]
 fn any_options_and_single_runs_make_a_report() {
     for names in [&[][..], &["a"], &["x", "y", "z"], &["a", "b", "c", "d", "e", "f"]] {
         for replicates in [1, 3] {
-            let report = Report::of(&made_up::small(names, replicates)).unwrap();
+            let report = Report::of(&synthetic::small(names, replicates)).unwrap();
             let html = sound(&report);
             assert!(html.contains("Size: 0.5 of the published one"));
-            let text = text::render(&report, Much::Everything);
+            let text = text::render(&report, Detail::Everything);
             assert!(text.contains("thing: run"), "{text}");
         }
     }
     let eleven = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"];
-    let mut study = made_up::small(&["a"], 1);
-    study.plan.factors = made_up::factors(&eleven);
+    let mut study = synthetic::small(&["a"], 1);
+    study.plan.factors = synthetic::factors(&eleven);
     assert!(Report::of(&study).unwrap_err().to_string().contains("11 factors"));
 }
 
 #[test]
 fn the_terminal_has_the_same_tables() {
-    let report = Report::of(&made_up::study(4)).unwrap();
-    let text = text::render(&report, Much::Summary);
+    let report = Report::of(&synthetic::study(4)).unwrap();
+    let text = text::render(&report, Detail::Summary);
     let line = |start: &str| {
         text.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned()
     };
     let create = line("MH folder: create");
     assert!(create.contains("×3") && create.ends_with("su dh"), "{create}");
     assert!(text.contains("Targets of a reproduction"));
-    let text = text::render(&report, Much::Everything);
+    let text = text::render(&report, Detail::Everything);
     assert!(text.contains("Table 2: terms of the model"), "published numbers are there");
     assert!(text.lines().all(|line| line.chars().count() < 160 && !line.ends_with(' ')));
 }
@@ -257,7 +257,7 @@ fn the_terminal_has_the_same_tables() {
 #[test]
 fn files_are_written_and_the_directory_that_cannot_be_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    let report = Report::of(&made_up::small(&["su", "dh"], 2)).unwrap();
+    let report = Report::of(&synthetic::small(&["su", "dh"], 2)).unwrap();
     let written = report.write(dir.path()).unwrap();
     assert!(written.page.ends_with("report.html"));
     let count = fs::read_dir(dir.path().join("figures")).unwrap().count();

@@ -1,0 +1,113 @@
+//! What the processor's work costs.
+//!
+//! A call costs what its row of the preset says before anything happens; what happens in the file system is told
+//! by its work counters, and each count has a price. Nothing here knows which workload runs.
+//!
+//! **Invariants.**
+//! 1. DriveTimes are sums of whole picoseconds: the order of counting does not matter.
+//!
+//! Reference: `spec/benchmarks.md` §6.5.
+
+use ffs_core::CounterValues;
+
+use super::preset::CpuPreset;
+
+/// A call of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Call {
+    Stat,
+    Create,
+    Open,
+    Close,
+    Remove,
+    Rename,
+    Mkdir,
+    Rmdir,
+    Link,
+    /// With bytes.
+    Read(usize),
+    /// With bytes.
+    Write(usize),
+    SetAttributes,
+    List,
+    /// With how many names.
+    Entries(u64),
+    Fsync,
+}
+
+/// Bytes of a chunk of a directory.
+const CHUNK: u64 = 512;
+
+/// CpuCosts, picoseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct CpuCosts {
+    us: CpuPreset,
+    near: u64,
+}
+
+fn ps(us: f64) -> u64 {
+    (us * 1e6) as u64
+}
+
+impl CpuCosts {
+    pub(crate) fn new(us: &CpuPreset) -> CpuCosts {
+        CpuCosts { us: us.clone(), near: (us.near_directory_kb * 1024.0) as u64 }
+    }
+
+    /// What a call costs besides what is counted in it.
+    pub(crate) fn call(&self, call: Call) -> u64 {
+        let us = &self.us;
+        let copied = |bytes: usize| ps(us.kb_copied) * bytes as u64 / 1024;
+        match call {
+            Call::Stat => ps(us.stat),
+            Call::Create => ps(us.create),
+            Call::Open => ps(us.open),
+            Call::Close => ps(us.close),
+            Call::Remove => ps(us.remove),
+            Call::Rename => ps(us.rename),
+            Call::Mkdir => ps(us.mkdir),
+            Call::Rmdir => ps(us.rmdir),
+            Call::Link => ps(us.link),
+            Call::Read(bytes) => ps(us.read) + copied(bytes),
+            Call::Write(bytes) => ps(us.write) + copied(bytes),
+            Call::SetAttributes => ps(us.set_attributes),
+            Call::List => ps(us.list),
+            Call::Entries(names) => ps(us.list_entry) * names,
+            Call::Fsync => ps(us.fsync),
+        }
+    }
+
+    /// What was counted between two moments, with a directory of so many bytes in use.
+    pub(crate) fn work(&self, was: &CounterValues, is: &CounterValues, directory: u64) -> u64 {
+        let us = &self.us;
+        let hashed = |c: &CounterValues| c.dirhash_hits + c.dirhash_misses;
+        let names = |c: &CounterValues| c.cache_nummiss + c.cache_nummisszap;
+        let hashes = hashed(is) - hashed(was);
+        let linear = (names(is) - names(was)).saturating_sub(hashes);
+        let found = |c: &CounterValues| c.cache_numposhits + c.cache_numneghits;
+        let records = is.dir_records_scanned - was.dir_records_scanned;
+        let chunks = (is.dir_bytes_scanned - was.dir_bytes_scanned).div_ceil(CHUNK);
+        let (chunk, entry) = if directory > self.near {
+            (us.chunk_scanned_far, us.entry_scanned_far)
+        } else {
+            (us.chunk_scanned, us.entry_scanned)
+        };
+        ps(us.buffer_found) * (is.buf_hits - was.buf_hits)
+            + ps(us.buffer_filled) * (is.buf_misses - was.buf_misses)
+            + ps(us.name_found) * (found(is) - found(was))
+            + ps(us.hash_lookup) * hashes
+            + ps(us.linear_lookup) * linear
+            + ps(entry) * records
+            + ps(chunk) * chunks
+            + ps(us.hash_entry_inspected) * (is.dirhash_inspected - was.dirhash_inspected)
+            + ps(us.hash_entry_built) * (is.dirhash_build_entries - was.dirhash_build_entries)
+            + ps(us.inode_loaded) * (is.inodes_loaded - was.inodes_loaded)
+            + ps(us.inode_recycled) * (is.inodes_recycled - was.inodes_recycled)
+            + ps(us.dependency_undone) * (is.writes_undone - was.writes_undone)
+    }
+
+    /// Blocks that got a header again.
+    pub(crate) fn page_headers(&self, blocks: u64) -> u64 {
+        ps(self.us.buffer_from_pages) * blocks
+    }
+}

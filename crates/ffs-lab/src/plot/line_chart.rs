@@ -1,0 +1,167 @@
+//! Cost as something grows: lines on linear or logarithmic axes, with levels told by others.
+
+use super::scale::{self, Scale};
+use super::style;
+use super::svg::{Anchor, Figure, SvgWriter, csv, width};
+
+const WIDTH: f64 = 384.0;
+const HEIGHT: f64 = 268.0;
+const LEFT: f64 = 48.0;
+const RIGHT: f64 = 376.0;
+const TOP: f64 = 22.0;
+const BOTTOM: f64 = 226.0;
+
+/// A line.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Curve {
+    /// Its name.
+    pub name: String,
+    /// Points, to the right.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A level to compare with: a dotted line.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ReferenceLine {
+    /// Where it comes from.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+}
+
+/// Axes of a picture.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Axes {
+    /// What grows.
+    pub x: String,
+    /// What it costs.
+    pub y: String,
+    /// Whether the cost's axis is logarithmic.
+    pub log: bool,
+    /// Levels to compare with.
+    pub levels: Vec<ReferenceLine>,
+}
+
+/// Draws; `None` without a point.
+#[must_use]
+pub(crate) fn draw(id: &str, title: &str, curves: &[Curve], axes: &Axes) -> Option<Figure> {
+    let points = || curves.iter().flat_map(|curve| curve.points.iter().copied());
+    points().next()?;
+    let levels = || axes.levels.iter().map(|level| level.value);
+    let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0, f64::max);
+    let right = largest(&mut points().map(|p| p.0));
+    let top = largest(&mut points().map(|p| p.1).chain(levels())) * 1.05;
+    let low = points().map(|p| p.1).chain(levels()).filter(|v| *v > 0.0).fold(top, f64::min) / 1.15;
+    let x = Scale::linear((0.0, right), (LEFT, RIGHT));
+    let y = if axes.log {
+        Scale::log((low, top), (BOTTOM, TOP))
+    } else {
+        Scale::linear((0.0, top), (BOTTOM, TOP))
+    };
+    let mut svg = SvgWriter::default();
+    grid(&mut svg, (&x, &y), axes);
+    levels_of(&mut svg, &y, axes);
+    for (n, curve) in curves.iter().enumerate() {
+        let places: Vec<(f64, f64)> =
+            curve.points.iter().map(|(n, cost)| (x.at(*n), y.at(*cost))).collect();
+        let class = format!("curve s{} d{}", n % style::SERIES, n % 4);
+        svg.polyline(&places, &class, &curve.name);
+    }
+    let lines = legend(&mut svg, curves);
+    let last = |curve: &Curve| {
+        let (n, cost) = curve.points.last()?;
+        Some(format!("{} {cost:.1} at {n:.0}", curve.name))
+    };
+    let words: Vec<String> = curves.iter().filter_map(last).collect();
+    let desc = format!("{} against {}: {}.", axes.y, axes.x, words.join(", "));
+    let rows = curves.iter().flat_map(|curve| {
+        let row =
+            |(n, cost): &(f64, f64)| vec![curve.name.clone(), n.to_string(), format!("{cost:.4}")];
+        curve.points.iter().map(row)
+    });
+    let size = (WIDTH, HEIGHT + f64::from(lines) * 15.0);
+    Some(svg.finish(id, (title, &desc), size, csv("curve,n,cost", rows)))
+}
+
+/// Dotted lines with names, which give way to each other.
+fn levels_of(svg: &mut SvgWriter, y: &Scale, axes: &Axes) {
+    let mut taken: Vec<(f64, f64)> = Vec::new();
+    for level in &axes.levels {
+        let (at, tip) = (y.at(level.value), format!("{}: {}", level.name, level.value));
+        svg.line((LEFT, at), (RIGHT, at), "ref", &tip);
+        let wide = width(&level.name, 9.5);
+        let beside =
+            taken.iter().filter(|(other, _)| (other - at).abs() < 11.0).map(|(_, left)| *left);
+        let right = beside.fold(RIGHT, f64::min);
+        svg.text((right, at - 3.0), Anchor::End, "soft tiny halo", &level.name);
+        taken.push((at, right - wide - 8.0));
+    }
+}
+
+fn grid(svg: &mut SvgWriter, (x, y): (&Scale, &Scale), axes: &Axes) {
+    let marks = y.marks(24.0);
+    for mark in &marks {
+        let at = y.at(*mark);
+        svg.line((LEFT, at), (RIGHT, at), "grid", "");
+        let label = scale::label(&marks, *mark);
+        svg.text((LEFT - 6.0, at + 3.6), Anchor::End, "soft small", &label);
+    }
+    let marks = x.marks(56.0);
+    for mark in &marks {
+        let at = x.at(*mark);
+        svg.line((at, BOTTOM), (at, BOTTOM + 4.0), "axis", "");
+        svg.text((at, BOTTOM + 16.0), Anchor::Middle, "soft small", &scale::label(&marks, *mark));
+    }
+    svg.line((LEFT, BOTTOM), (RIGHT, BOTTOM), "axis", "");
+    svg.text((6.0, 12.0), Anchor::Start, "soft small", &axes.y);
+    svg.text((RIGHT, BOTTOM + 30.0), Anchor::End, "soft small", &axes.x);
+}
+
+/// Draws the names of curves under the picture; in how many more lines than one.
+fn legend(svg: &mut SvgWriter, curves: &[Curve]) -> u32 {
+    let (mut x, mut line) = (LEFT, 0);
+    for (n, curve) in curves.iter().enumerate() {
+        let wide = 26.0 + width(&curve.name, 10.5) + 12.0;
+        if x + wide > RIGHT + 8.0 && x > LEFT {
+            (x, line) = (LEFT, line + 1);
+        }
+        let y = HEIGHT - 4.0 + f64::from(line) * 15.0;
+        let class = format!("curve s{} d{}", n % style::SERIES, n % 4);
+        svg.line((x, y - 3.5), (x + 21.0, y - 3.5), &class, "");
+        svg.text((x + 26.0, y), Anchor::Start, "small", &curve.name);
+        x += wide;
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_and_levels_are_there() {
+        let curve = |name: &str, slope: f64| Curve {
+            name: name.to_owned(),
+            points: (1..=10)
+                .map(|n| (f64::from(n) * 1000.0, 50.0 + slope * f64::from(n)))
+                .collect(),
+        };
+        let level = ReferenceLine { name: "published".to_owned(), value: 50.0 };
+        for log in [false, true] {
+            let axes = Axes {
+                x: "entries".to_owned(),
+                y: "µs".to_owned(),
+                log,
+                levels: vec![level.clone()],
+            };
+            let curves = [curve("linear", 35.0), curve("dirhash", 0.0)];
+            let figure = draw("c", "t", &curves, &axes).unwrap();
+            let text = figure.file();
+            roxmltree::Document::parse(&text).unwrap();
+            assert_eq!(text.matches("<polyline").count(), 2);
+            assert_eq!(text.matches("class=\"ref\"").count(), 1);
+            assert_eq!(figure.csv.lines().count(), 21);
+            assert_eq!(draw("c", "t", &[], &axes), None);
+        }
+    }
+}

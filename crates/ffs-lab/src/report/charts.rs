@@ -1,0 +1,170 @@
+//! The pictures of a report.
+
+use super::cost_curves;
+use super::published::{NumberKind, Published};
+use super::reproduction::ComparedSection;
+use super::study_data::{Benchmark, ResultSeries, StudyData, slug};
+use crate::plot::bar_chart::{self, Bar, BarGroup, OptionLabels};
+use crate::plot::line_chart::{Axes, Curve, ReferenceLine, draw};
+use crate::plot::ratio_chart;
+use crate::plot::{Figure, lattice, triangle};
+use crate::statistics::StepwisePath;
+use crate::workload::MetricKind;
+
+/// The name of a result in addresses and files.
+pub(super) fn id(benchmark: &Benchmark, series: &ResultSeries) -> String {
+    format!("{}-{}", benchmark.slug, slug(&series.metric))
+}
+
+/// A picture of the cost curves: its name, its figure, its title, and which curves.
+struct CurveChart {
+    id: &'static str,
+    figure: u8,
+    title: &'static str,
+    which: &'static [&'static str],
+}
+
+const CURVE_CHARTS: [CurveChart; 8] = [
+    CurveChart { id: "fig2", figure: 2, title: "Figure 2: create", which: &["linear", "dirhash"] },
+    CurveChart {
+        id: "fig2-small",
+        figure: 2,
+        title: "Figure 2: create, small directories",
+        which: &["linear-small", "dirhash-small"],
+    },
+    CurveChart { id: "fig3", figure: 3, title: "Figure 3: remove", which: &["linear", "dirhash"] },
+    CurveChart {
+        id: "fig4",
+        figure: 4,
+        title: "Figure 4: stat in listing order",
+        which: &["linear", "dirhash", "name-cache"],
+    },
+    CurveChart {
+        id: "fig4-minvnodes",
+        figure: 4,
+        title: "Figure 4: the jump moves with kern.minvnodes",
+        which: &["name-cache-minvnodes=1000", "name-cache-minvnodes=4000", "name-cache"],
+    },
+    CurveChart {
+        id: "fig4-primed",
+        figure: 4,
+        title: "Figure 4: the first look after creation",
+        which: &["not-primed", "primed"],
+    },
+    CurveChart {
+        id: "fig5",
+        figure: 5,
+        title: "Figure 5: stat in random order",
+        which: &["linear", "dirhash", "name-cache"],
+    },
+    CurveChart {
+        id: "fig6",
+        figure: 6,
+        title: "Figure 6: stat of missing names",
+        which: &["linear", "dirhash", "linear-again", "dirhash-again"],
+    },
+];
+
+/// Names of the pictures of cost curves.
+pub(super) fn curve_charts() -> impl Iterator<Item = &'static str> {
+    CURVE_CHARTS.iter().map(|chart| chart.id)
+}
+
+/// Draws all of them.
+pub(super) fn all(
+    measured: &StudyData,
+    published: &Published,
+    compared: &[ComparedSection],
+) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let groups = groups(measured, published);
+    if groups.iter().any(|group| group.rows.iter().any(|row| row.path.is_some())) {
+        let words = OptionLabels { short: &measured.short, long: &measured.long };
+        let title = "What the options do to every benchmark";
+        figures.push(bar_chart::draw("summary", title, &groups, words, false));
+        figures.push(bar_chart::draw("summary-narrow", title, &groups, words, true));
+    }
+    let rows = compared.iter().map(|section| ratio_chart::RatioRow {
+        label: section.title.clone(),
+        dots: section
+            .rows
+            .iter()
+            .filter_map(|pair| Some((format!("{}, {}", pair.what, pair.on), pair.ratio?)))
+            .collect(),
+    });
+    let rows: Vec<ratio_chart::RatioRow> = rows.filter(|row| !row.dots.is_empty()).collect();
+    let title = "Every published number: measured by published";
+    figures.extend(ratio_chart::draw("ratios", title, &rows));
+    for benchmark in measured.benchmarks.iter().filter(|benchmark| !benchmark.curves()) {
+        for series in benchmark.series.iter().filter(|s| s.kind != MetricKind::CpuPercent) {
+            let title = format!("{}: {}", benchmark.title, series.title);
+            let id = id(benchmark, series);
+            let names = &measured.short;
+            let name = |kind: &str| format!("{id}-{kind}");
+            figures.extend(triangle::draw(&name("triangle"), &title, &series.cells, names));
+            figures.extend(lattice::draw(&name("lattice"), &title, &series.cells, names));
+        }
+    }
+    let drawn = cost_curves::all(measured);
+    figures.extend(CURVE_CHARTS.iter().filter_map(|chart| chart.draw(&drawn, published)));
+    figures
+}
+
+/// Benchmarks and their results as the summary has them: the rows of Figure 10, and all of what the
+/// paper has not.
+fn groups(measured: &StudyData, published: &Published) -> Vec<BarGroup> {
+    let group = |benchmark: &Benchmark| {
+        let known = published.rows().any(|(_, (words, _), _)| {
+            measured.benchmark(words).is_some_and(|found| found.words == benchmark.words)
+        });
+        let shown = |series: &&ResultSeries| {
+            let row = published.rows().any(|(_, (words, metric), _)| {
+                metric == series.metric
+                    && measured.benchmark(words).is_some_and(|b| b.words == benchmark.words)
+            });
+            series.kind != MetricKind::CpuPercent && (row || !known)
+        };
+        let row = |series: &ResultSeries| Bar {
+            label: series.title.clone(),
+            link: id(benchmark, series),
+            path: StepwisePath::of(&series.cells),
+        };
+        let rows = benchmark.series.iter().filter(shown).map(row).collect();
+        BarGroup { title: benchmark.title.clone(), rows }
+    };
+    let benchmarks = measured.benchmarks.iter().filter(|benchmark| !benchmark.curves());
+    benchmarks.map(group).filter(|group| !group.rows.is_empty()).collect()
+}
+
+impl CurveChart {
+    fn draw(
+        &self,
+        all: &std::collections::BTreeMap<u8, Vec<Curve>>,
+        published: &Published,
+    ) -> Option<Figure> {
+        let found = self.which.iter().filter_map(|name| cost_curves::find(all, self.figure, name));
+        let curves: Vec<Curve> = found.cloned().collect();
+        let axes = Axes {
+            x: "entries".to_owned(),
+            y: "µs an operation".to_owned(),
+            log: false,
+            levels: self.levels(published),
+        };
+        draw(self.id, self.title, &curves, &axes)
+    }
+
+    /// The published levels of the curves that are drawn.
+    fn levels(&self, published: &Published) -> Vec<ReferenceLine> {
+        let sections = published.sections.iter().filter(|section| section.kind == NumberKind::Each);
+        let level = |number: &super::published::PublishedNumber| {
+            let rest = number.at.strip_prefix("micro/fig")?;
+            let (figure, rest) = rest.split_once('/')?;
+            let (name, _) = rest.rsplit_once('/')?;
+            let mine = figure.parse() == Ok(self.figure) && self.which.contains(&name);
+            // A level that grows is published for one size only.
+            let name = format!("{name}, published");
+            mine.then_some(ReferenceLine { name, value: number.high.unwrap_or(number.value) })
+        };
+        sections.flat_map(|section| &section.rows).filter_map(level).collect()
+    }
+}

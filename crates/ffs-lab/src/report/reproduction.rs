@@ -1,0 +1,211 @@
+//! Reproduced next to published: every number the sources give, and its ratio.
+
+use super::format;
+use super::published::{NumberKind, Published, PublishedNumber, PublishedSection};
+use super::study_data::{Benchmark, ResultSeries, StudyData};
+use crate::statistics::{Combination, Model, StepwisePath};
+
+/// A section of numbers, compared.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ComparedSection {
+    /// What they are.
+    pub title: String,
+    /// Where they are from.
+    pub source: String,
+    /// The numbers.
+    pub rows: Vec<ComparedNumber>,
+}
+
+/// A number, published and reproduced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ComparedNumber {
+    /// Workload and metric, as in the plan.
+    pub at: String,
+    /// The benchmark and its result.
+    pub what: String,
+    /// Options.
+    pub on: String,
+    /// As published.
+    pub published: String,
+    /// As measured; `None` where it was not run.
+    pub measured: Option<String>,
+    /// StudyData by published: to the nearer end of a range, 1 inside. `None` for what is 100 by
+    /// construction: it agrees whatever was run.
+    pub ratio: Option<f64>,
+}
+
+/// Compares everything.
+#[must_use]
+pub(super) fn all(measured: &StudyData, published: &Published) -> Vec<ComparedSection> {
+    let section = |section: &PublishedSection| ComparedSection {
+        title: section.title.clone(),
+        source: section.source.clone(),
+        rows: section.rows.iter().map(|number| pair(measured, section.kind, number)).collect(),
+    };
+    published.sections.iter().map(section).collect()
+}
+
+fn pair(measured: &StudyData, kind: NumberKind, number: &PublishedNumber) -> ComparedNumber {
+    let (words, metric) = number.at.split_once('/').unwrap_or((&number.at, ""));
+    let found = measured.series(words, metric);
+    let value = found.and_then(|found| value(measured, kind, number, found));
+    let title = |(benchmark, series): (&Benchmark, &ResultSeries)| {
+        if benchmark.curves() {
+            series.title.clone()
+        } else {
+            format!("{}: {}", benchmark.title, series.title)
+        }
+    };
+    let on = match &number.to {
+        Some(to) => format!("{} → {to}", number.on),
+        None => number.on.clone(),
+    };
+    let digits = |value: f64| match kind {
+        NumberKind::Term if number.on == "none" => format::fixed(value, 2),
+        NumberKind::Term | NumberKind::Change => format::signed(value, 2),
+        NumberKind::Percent | NumberKind::Error | NumberKind::TermError => format::fixed(value, 2),
+        NumberKind::Factor => crate::plot::times(value),
+        NumberKind::Rate if value >= 1e6 => format!("{}M", format::short(value / 1e6)),
+        _ => format::short(value),
+    };
+    let unit = number.unit.as_deref().map_or_else(String::new, |unit| format!(" {unit}"));
+    let shown = match number.high {
+        Some(high) if kind == NumberKind::Rate && number.value <= 0.0 => {
+            format!("≤ {}{unit}", digits(high))
+        }
+        Some(high) => format!("{} … {}{unit}", digits(number.value), digits(high)),
+        None => format!("{}{unit}", digits(number.value)),
+    };
+    ComparedNumber {
+        at: number.at.clone(),
+        what: found.map_or_else(|| number.at.replace('/', ": "), title),
+        on,
+        published: shown,
+        measured: value.map(digits),
+        ratio: value.filter(|_| !base(kind, number)).and_then(|value| ratio(value, number)),
+    }
+}
+
+/// Whether a number is the base that others are in percent of.
+fn base(kind: NumberKind, number: &PublishedNumber) -> bool {
+    matches!(kind, NumberKind::Percent | NumberKind::Term) && number.on == "none"
+}
+
+/// StudyData by published. Numbers of different signs have no ratio.
+fn ratio(value: f64, number: &PublishedNumber) -> Option<f64> {
+    let (low, high) = (number.value, number.high.unwrap_or(number.value));
+    if (low..=high).contains(&value) {
+        return Some(1.0);
+    }
+    let nearer = if value < low { low } else { high };
+    let ratio = value / nearer;
+    (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+}
+
+fn value(
+    measured: &StudyData,
+    kind: NumberKind,
+    number: &PublishedNumber,
+    (benchmark, series): (&Benchmark, &ResultSeries),
+) -> Option<f64> {
+    // The curves turn their switches themselves: whatever else was on.
+    let turned = series.spent.keys().next().copied().filter(|_| benchmark.curves());
+    let on = turned.or_else(|| measured.combination(&number.on))?;
+    let cells = &series.cells;
+    let spent = series.spent.get(&on);
+    match kind {
+        // A smaller run is taken as that part of a full one.
+        NumberKind::Seconds => spent.map(|spent| spent.elapsed / benchmark.share),
+        NumberKind::Each => series.each(on).map(|seconds| seconds * 1e6),
+        NumberKind::Percent => cells.percent(on),
+        NumberKind::Error => cells.error_percent(on),
+        NumberKind::Factor => {
+            let to = measured.combination(number.to.as_deref()?)?;
+            Some(cells.mean(on)? / cells.mean(to).filter(|mean| *mean > 0.0)?)
+        }
+        NumberKind::Change => {
+            let to = measured.combination(number.to.as_deref()?)?;
+            Some((cells.mean(to)? / cells.mean(on).filter(|mean| *mean > 0.0)? - 1.0) * 100.0)
+        }
+        NumberKind::Term => Some(Model::fit(cells)?.term(on)?.value),
+        NumberKind::TermError => Model::fit(cells)?.term(on)?.error,
+        NumberKind::Rate => series.each(on).filter(|each| *each > 0.0).map(|each| 1.0 / each),
+        NumberKind::NameCache => {
+            let spent = spent?;
+            let hits = spent.counter("cache_numposhits") + spent.counter("cache_numneghits");
+            let all = hits + spent.counter("cache_nummiss") + spent.counter("cache_nummisszap");
+            (all > 0.0).then(|| hits / all * 100.0)
+        }
+        NumberKind::Processor => spent.filter(|s| s.time > 0.0).map(|s| s.cpu / s.time * 100.0),
+    }
+}
+
+/// A row of Figure 10: the options that are told from noise, published and reproduced.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ComparedOptions {
+    /// The benchmark.
+    pub group: String,
+    /// The result.
+    pub what: String,
+    /// As published.
+    pub published: Vec<String>,
+    /// As measured; `None` where it was not run.
+    pub measured: Option<Vec<String>>,
+}
+
+impl ComparedOptions {
+    /// Whether both have the same options in the same order.
+    #[must_use]
+    pub(super) fn same(&self) -> bool {
+        self.measured.as_ref() == Some(&self.published)
+    }
+
+    /// Whether both have the same options.
+    #[must_use]
+    pub(super) fn same_set(&self) -> bool {
+        let sorted = |list: &[String]| {
+            let mut list = list.to_vec();
+            list.sort();
+            list
+        };
+        self.measured.as_ref().is_some_and(|mine| sorted(mine) == sorted(&self.published))
+    }
+}
+
+/// Compares the lists of options of Figure 10.
+#[must_use]
+pub(super) fn lists(measured: &StudyData, published: &Published) -> Vec<ComparedOptions> {
+    let row = |(list, (words, metric), row): (&super::published::OptionList, (&str, &str), &_)| {
+        let row: &super::published::OptionRow = row;
+        let found = measured.series(words, metric);
+        let path = found.and_then(|(_, series)| StepwisePath::of(&series.cells));
+        let names = |path: StepwisePath| names(&path, &measured.short);
+        ComparedOptions {
+            group: list.group.clone(),
+            what: found.map_or_else(|| metric.to_owned(), |(_, series)| series.title.clone()),
+            published: row.options.clone(),
+            measured: path.map(names),
+        }
+    };
+    published.rows().map(row).collect()
+}
+
+/// The options a path names, in order.
+pub(super) fn names(path: &StepwisePath, short: &[String]) -> Vec<String> {
+    path.significant().into_iter().filter_map(|factor| short.get(factor).cloned()).collect()
+}
+
+/// How a ratio is to be looked at.
+#[must_use]
+pub(super) fn near(ratio: f64) -> &'static str {
+    match ratio.max(1.0 / ratio) {
+        r if r <= 1.3 => "near",
+        r if r <= 2.0 => "off",
+        _ => "far",
+    }
+}
+
+/// The gain of one combination over another.
+pub(super) fn factor(series: &ResultSeries, from: Combination, to: Combination) -> Option<f64> {
+    Some(series.cells.mean(from)? / series.cells.mean(to).filter(|mean| *mean > 0.0)?)
+}

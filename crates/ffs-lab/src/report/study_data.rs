@@ -1,0 +1,366 @@
+//! A study's results, by benchmark, result and combination.
+
+use std::collections::BTreeMap;
+
+use crate::error::{LabError, Result};
+use crate::statistics::{Cells, Combination};
+use crate::study::{JobResult, Plan, Results};
+use crate::workload::{self, Metric, MetricKind, PhaseResult};
+
+/// Options at most: as many combinations still make a table.
+const MOST_FACTORS: usize = 10;
+
+/// All results of a study.
+#[derive(Debug)]
+pub struct StudyData {
+    /// What was to be run.
+    pub plan: Plan,
+    /// Short names of the options: `su`.
+    pub short: Vec<String>,
+    /// Long ones: `softupdates`.
+    pub long: Vec<String>,
+    /// Benchmarks in the plan's order.
+    pub benchmarks: Vec<Benchmark>,
+    /// Jobs that are done, and that were planned.
+    pub jobs: (usize, usize),
+}
+
+/// One workload of a study.
+#[derive(Debug)]
+pub struct Benchmark {
+    /// As the plan has it: `postmark:number=20000`.
+    pub words: String,
+    /// A name that can stand in addresses and file names.
+    pub slug: String,
+    /// For people.
+    pub title: String,
+    /// What it is.
+    pub about: String,
+    /// Its size, as a part of the published one.
+    pub share: f64,
+    /// Its results.
+    pub series: Vec<ResultSeries>,
+    /// Jobs that are done, and that were planned.
+    pub jobs: (usize, usize),
+}
+
+/// One result over all combinations.
+#[derive(Debug)]
+pub struct ResultSeries {
+    /// Its name within the benchmark.
+    pub metric: String,
+    /// For people.
+    pub title: String,
+    /// How it is shown.
+    pub kind: MetricKind,
+    /// What a rate counts.
+    pub unit: String,
+    /// Costs: seconds, seconds per work, percent.
+    pub cells: Cells,
+    /// What was spent in it, by combination.
+    pub spent: BTreeMap<Combination, ResourceUse>,
+    /// What a reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// Means over the runs of one combination.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ResourceUse {
+    /// Seconds of the result itself.
+    pub elapsed: f64,
+    /// Its units of work.
+    pub work: f64,
+    /// Of the phases behind it: seconds.
+    pub time: f64,
+    /// Their units of work.
+    pub units: f64,
+    /// Their processor seconds.
+    pub cpu: f64,
+    /// Seconds the disk was at work.
+    pub disk: f64,
+    /// Requests of the disk.
+    pub reads: f64,
+    /// Requests of the disk.
+    pub writes: f64,
+    /// Sectors of 512 bytes.
+    pub sectors: f64,
+    /// Requests elsewhere than behind the one before.
+    pub seeks: f64,
+    /// Counters.
+    pub counters: BTreeMap<String, f64>,
+}
+
+impl StudyData {
+    /// Sorts results.
+    ///
+    /// # Errors
+    /// [`LabError::Plan`] if there are too many options.
+    pub fn of(results: &Results) -> Result<StudyData> {
+        let plan = results.plan.clone();
+        if plan.factors.len() > MOST_FACTORS {
+            let found = plan.factors.len();
+            return Err(LabError::Plan(format!("{found} factors: no more than {MOST_FACTORS}")));
+        }
+        let short: Vec<String> = plan.factors.iter().map(|factor| factor.name.clone()).collect();
+        let long = short.iter().map(|name| long(name).to_owned()).collect();
+        let mut benchmarks = Vec::new();
+        for item in &plan.workloads {
+            let of = results.jobs.iter().filter(|job| job.workload == item.workload);
+            let jobs: Vec<&JobResult> = of.collect();
+            let runs = if item.combinations.is_empty() {
+                plan.combinations() as usize
+            } else {
+                item.combinations.len()
+            };
+            let planned = runs * plan.replicates as usize;
+            benchmarks.push(Benchmark::of(&item.workload, item.scale, &jobs, (&plan, planned)));
+        }
+        let sum = |which: fn(&Benchmark) -> usize| benchmarks.iter().map(which).sum();
+        let jobs = (sum(|b| b.jobs.0), sum(|b| b.jobs.1));
+        Ok(StudyData { plan, short, long, benchmarks, jobs })
+    }
+
+    /// A combination by the names of its options: `none`, `su+dp`; `None` if one is not under study.
+    #[must_use]
+    pub fn combination(&self, name: &str) -> Option<Combination> {
+        if name == "none" {
+            return Some(Combination::NONE);
+        }
+        let bit = |word: &str| self.short.iter().position(|short| short == word);
+        name.split('+').try_fold(Combination::NONE, |set, word| Some(set.with(bit(word)?)))
+    }
+
+    /// A benchmark, by the words of a plan: the order of parameters does not matter.
+    #[must_use]
+    pub fn benchmark(&self, words: &str) -> Option<&Benchmark> {
+        let wanted = sorted(words);
+        self.benchmarks.iter().find(|benchmark| sorted(&benchmark.words) == wanted)
+    }
+
+    /// Every benchmark of a name, with whatever parameters.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = &Benchmark> {
+        self.benchmarks.iter().filter(move |b| b.words.split(':').next() == Some(name))
+    }
+
+    /// A result.
+    #[must_use]
+    pub fn series(&self, words: &str, metric: &str) -> Option<(&Benchmark, &ResultSeries)> {
+        let benchmark = self.benchmark(words)?;
+        Some((benchmark, benchmark.get(metric)?))
+    }
+}
+
+/// Name and parameters, sorted.
+fn sorted(words: &str) -> (&str, Vec<&str>) {
+    let (name, parameters) = words.split_once(':').unwrap_or((words, ""));
+    let mut parameters: Vec<&str> = parameters.split(',').filter(|p| !p.is_empty()).collect();
+    parameters.sort_unstable();
+    (name, parameters)
+}
+
+/// The long name of an option of the paper; others have one name.
+fn long(short: &str) -> &str {
+    match short {
+        "su" => "softupdates",
+        "dp" => "dirpref",
+        "vm" => "vmiodir",
+        "dh" => "dirhash",
+        other => other,
+    }
+}
+
+/// Letters, digits and dashes.
+pub(super) fn slug(words: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let text: String = words.chars().map(plain).collect();
+    text.split('-').filter(|part| !part.is_empty()).collect::<Vec<&str>>().join("-")
+}
+
+/// How large a run is, in parts of what was published: models of large things are smaller by default.
+fn share(words: &str, scale: f64) -> f64 {
+    let (name, parameters) = words.split_once(':').unwrap_or((words, ""));
+    let given = parameters.split(',').find_map(|p| p.strip_prefix("size=")?.parse::<f64>().ok());
+    let modelled = matches!(name, "buildworld" | "netnews");
+    scale * given.unwrap_or(if modelled { 0.1 } else { 1.0 })
+}
+
+impl Benchmark {
+    fn of(
+        words: &str,
+        scale: f64,
+        jobs: &[&JobResult],
+        (plan, planned): (&Plan, usize),
+    ) -> Benchmark {
+        let known = workload::by_name(words, scale).ok();
+        let mut benchmark = Benchmark {
+            words: words.to_owned(),
+            slug: slug(words),
+            title: known.as_ref().map_or_else(|| words.to_owned(), |workload| workload.group()),
+            about: known
+                .as_ref()
+                .map_or_else(String::new, |workload| workload.info().about.to_owned()),
+            share: share(words, scale),
+            series: Vec::new(),
+            jobs: (jobs.len(), planned),
+        };
+        let units: BTreeMap<String, &str> = known
+            .map(|workload| {
+                workload.phases().into_iter().map(|info| (info.id, info.unit)).collect()
+            })
+            .unwrap_or_default();
+        for job in jobs {
+            for metric in &job.outcome.metrics {
+                let at = benchmark.series.iter().position(|series| series.metric == metric.id);
+                let at = at.unwrap_or_else(|| {
+                    let unit = units.get(&metric.id).copied().unwrap_or("units");
+                    benchmark.series.push(ResultSeries::new(metric, unit, plan.factors.len()));
+                    benchmark.series.len() - 1
+                });
+                benchmark.series[at].add(metric, job);
+            }
+        }
+        benchmark.series.iter_mut().for_each(ResultSeries::finish);
+        benchmark
+    }
+
+    /// A result by its name.
+    #[must_use]
+    pub fn get(&self, metric: &str) -> Option<&ResultSeries> {
+        self.series.iter().find(|series| series.metric == metric)
+    }
+
+    /// Whether it is the cost curves: its results are points.
+    #[must_use]
+    pub fn curves(&self) -> bool {
+        self.words.split(':').next() == Some("micro")
+    }
+}
+
+impl ResultSeries {
+    fn new(metric: &Metric, unit: &str, factors: usize) -> ResultSeries {
+        ResultSeries {
+            metric: metric.id.clone(),
+            title: metric.title.clone(),
+            kind: metric.kind,
+            unit: unit.to_owned(),
+            cells: Cells::new(factors),
+            spent: BTreeMap::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, metric: &Metric, job: &JobResult) {
+        let at = Combination(job.combination);
+        let cost = match self.kind {
+            MetricKind::Time => metric.elapsed,
+            MetricKind::Rate => metric.elapsed / metric.work,
+            MetricKind::CpuPercent => metric.value(),
+        };
+        if !self.cells.add(at, cost) {
+            return;
+        }
+        let phases = phases_of(&metric.id, &job.outcome.phases);
+        self.spent.entry(at).or_default().add(ResourceUse::of(metric, &phases));
+        for note in phases.iter().flat_map(|phase| &phase.notes) {
+            if !self.notes.contains(note) {
+                self.notes.push(note.clone());
+            }
+        }
+    }
+
+    /// Sums over runs become means.
+    fn finish(&mut self) {
+        for (at, spent) in &mut self.spent {
+            spent.divide(self.cells.runs(*at).len());
+        }
+    }
+
+    /// What people see of a cost: seconds, work a second, percent.
+    #[must_use]
+    pub fn shown(&self, cost: f64) -> f64 {
+        if self.kind == MetricKind::Rate { 1.0 / cost } else { cost }
+    }
+
+    /// Seconds a unit of work in a combination.
+    #[must_use]
+    pub fn each(&self, at: Combination) -> Option<f64> {
+        if self.kind == MetricKind::Rate {
+            return self.cells.mean(at);
+        }
+        let spent = self.spent.get(&at)?;
+        (spent.work > 0.0).then(|| spent.elapsed / spent.work)
+    }
+}
+
+/// The phases behind a result: that of its name, or of the name without its last word, or all of them.
+fn phases_of<'a>(metric: &str, phases: &'a [PhaseResult]) -> Vec<&'a PhaseResult> {
+    let shorter = metric.rsplit_once(['-', '/']).map_or(metric, |(front, _)| front);
+    let find = |name: &str| phases.iter().find(|phase| phase.phase == name);
+    match find(metric).or_else(|| find(shorter)) {
+        Some(phase) => vec![phase],
+        None => phases.iter().collect(),
+    }
+}
+
+impl ResourceUse {
+    /// Of one run.
+    fn of(metric: &Metric, phases: &[&PhaseResult]) -> ResourceUse {
+        let mut spent =
+            ResourceUse { elapsed: metric.elapsed, work: metric.work, ..ResourceUse::default() };
+        for phase in phases {
+            let (usage, seconds) = (&phase.usage, |ns: u64| ns as f64 / 1e9);
+            let counters = phase.counters.iter().map(|(name, n)| (name.clone(), *n as f64));
+            spent.add(ResourceUse {
+                time: phase.elapsed,
+                units: phase.work,
+                cpu: phase.cpu,
+                disk: seconds(usage.disk_busy_ns),
+                reads: usage.reads as f64,
+                writes: usage.writes as f64,
+                sectors: usage.sectors as f64,
+                seeks: usage.seeks as f64,
+                counters: counters.collect(),
+                ..ResourceUse::default()
+            });
+        }
+        spent
+    }
+
+    fn numbers(&mut self) -> [&mut f64; 10] {
+        let ResourceUse {
+            elapsed,
+            work,
+            time,
+            units,
+            cpu,
+            disk,
+            reads,
+            writes,
+            sectors,
+            seeks,
+            ..
+        } = self;
+        [elapsed, work, time, units, cpu, disk, reads, writes, sectors, seeks]
+    }
+
+    fn add(&mut self, mut other: ResourceUse) {
+        for (mine, theirs) in self.numbers().into_iter().zip(other.numbers()) {
+            *mine += *theirs;
+        }
+        for (name, count) in other.counters {
+            *self.counters.entry(name).or_default() += count;
+        }
+    }
+
+    fn divide(&mut self, runs: usize) {
+        let runs = runs.max(1) as f64;
+        self.numbers().into_iter().for_each(|number| *number /= runs);
+        self.counters.values_mut().for_each(|count| *count /= runs);
+    }
+
+    /// A counter's mean; 0 where it stood still.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> f64 {
+        self.counters.get(name).copied().unwrap_or(0.0)
+    }
+}

@@ -1,0 +1,87 @@
+//! Sentences that interpret a model.
+
+use super::cells::Combination;
+use super::model::{Model, Term};
+
+/// A term below this many percent of the base is small.
+const SMALL: f64 = 2.0;
+/// A model with this many small interactions explains little.
+const MANY: usize = 4;
+
+/// Whether the model explains the result: `false` if many small interactions are significant.
+#[must_use]
+pub(crate) fn is_satisfactory(model: &Model) -> bool {
+    let small = |term: &&Term| term.options.count() > 1 && term.value.abs() < SMALL;
+    model.spread.is_none() || model.significant().filter(small).count() < MANY
+}
+
+/// Sentences about the significant interactions and about the model as a whole.
+#[must_use]
+pub(crate) fn hints(model: &Model, names: &[String]) -> Vec<String> {
+    let mut out = Vec::new();
+    if !is_satisfactory(model) {
+        out.push(
+            "Not satisfactory: many small terms are significant. The rank table is clearer."
+                .to_owned(),
+        );
+    }
+    let pairs = model.significant().filter(|term| term.options.count() == 2);
+    out.extend(pairs.filter_map(|term| pair(model, term, names)));
+    if !model.is_complete {
+        let order = model.order;
+        out.push(format!(
+            "Combinations are missing: terms of more than {order} option{} are omitted.",
+            if order == 1 { "" } else { "s" }
+        ));
+    }
+    if model.spread.is_none() {
+        out.push(
+            "One run of each: no test is possible; terms of 1 % and more are shown.".to_owned(),
+        );
+    }
+    out
+}
+
+/// A sentence about an interaction of two options; it depends on the effect of each alone.
+fn pair(model: &Model, term: &Term, names: &[String]) -> Option<String> {
+    let alone: Vec<f64> = term
+        .options
+        .factors()
+        .filter_map(|f| Some(model.term(Combination::only(f))?.value))
+        .collect();
+    let &[first, second] = alone.as_slice() else { return None };
+    let together = term.options.name(names, " and ");
+    let sum = first + second + term.value;
+    let text = if first < 0.0 && second < 0.0 && term.value > 0.0 {
+        format!("{together} overlap: together {sum:+.1} %, not {:+.1} %.", first + second)
+    } else if term.value < 0.0 {
+        let gain = "together gain more than the sum of both alone";
+        format!("{together} {gain}: {sum:+.1} %, not {:+.1} %.", first + second)
+    } else {
+        format!("{together} hinder each other: together {sum:+.1} %, not {:+.1} %.", first + second)
+    };
+    Some(text.replace(" -", " −").replace("(-", "(−"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table1;
+    use super::*;
+
+    #[test]
+    fn an_overlap_has_a_sentence() {
+        let model = Model::fit(&table1::cells()).unwrap();
+        let hints = hints(&model, &table1::names());
+        assert_eq!(hints, ["SU and DP overlap: together −52.4 %, not −57.0 %."]);
+        assert!(is_satisfactory(&model));
+    }
+
+    #[test]
+    fn many_small_terms_are_no_explanation() {
+        let mut model = Model::fit(&table1::cells()).unwrap();
+        for term in model.terms.iter_mut().filter(|term| term.options.count() == 2) {
+            (term.value, term.is_significant) = (-1.0, true);
+        }
+        assert!(hints(&model, &table1::names())[0].starts_with("Not satisfactory"));
+    }
+}
