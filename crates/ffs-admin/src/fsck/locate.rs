@@ -25,8 +25,8 @@ const MAX_ROUNDS: u32 = 4;
 const USUAL_BACKUPS: [u64; 7] = [16384, 32768, 65536, 73728, 81920, 98304, 131_072];
 
 /// Advice if no valid copy of the superblock was found.
-const OTHER_BACKUP: &str = "if you know where a backup superblock is, name it with -b SECTOR (newfs told \
-                            where they are; newfs -N with the same size and options tells it again)";
+const OTHER_BACKUP: &str = "if you know where a backup superblock is, name it with -b SECTOR \
+    (newfs printed the locations; newfs -N with the same size and options prints them again)";
 
 /// A constant that the standard superblock has wrong.
 #[derive(Debug, Clone)]
@@ -293,7 +293,7 @@ fn check_metadata_fits(g: &Geometry) -> Res<()> {
         let c = CgNo(c);
         let end = g.cgbase(c).plus(g.cg_frags(c).into());
         if g.cgdmin(c) > end {
-            let why = format!("superblock: no room for the metadata of group {c}");
+            let why = format!("superblock: no space for the metadata of group {c}");
             return Err(Stop::Refused(exit::SUPERBLOCK, why));
         }
     }

@@ -28,7 +28,7 @@ impl Checker<'_> {
         }
         let rec = self.inodes.get(ino);
         if !self.add_entry(home, &Entry { ino: ino.0, dtype: rec.dtype, name })? {
-            let draft = Draft::fatal(Id::LfFull, "no room in lost+found").ino(ino);
+            let draft = Draft::fatal(Id::LfFull, "no space in lost+found").ino(ino);
             self.report_unfixed(draft)?;
             return Ok(false);
         }

@@ -217,7 +217,7 @@ impl Checker<'_> {
             return Ok(false);
         }
         let draft = Draft::fatal(Id::InoPastEnd, "pointers beyond the size: clear the inode");
-        self.clear_or_ignore(node, draft.place("whole inode"))
+        self.clear_or_ignore(node, draft.alternative())
     }
 
     /// Checks the blocks of `node`, and then the fields that depend on them.

@@ -71,7 +71,7 @@ impl Checker<'_> {
             self.inodes.update(ino, |r| r.state = State::DupBad);
             self.dirs.remove(ino);
             if rescan.failed {
-                let message = "no room for copies of contested fragments: clear the inode";
+                let message = "no space for copies of duplicate fragments: clear the inode";
                 let draft = Draft::fatal(Id::InoBadDup, message).ino(ino);
                 if self.should_fix(draft)? {
                     self.clear_inode(ino)?;

@@ -68,7 +68,7 @@ impl Checker<'_> {
             State::Unallocated => {
                 (Id::RootUnalloc, "root inode unallocated: make a new root directory")
             }
-            State::DupBad => (Id::RootDup, "bad or contested blocks: make a new root directory"),
+            State::DupBad => (Id::RootDup, "bad or duplicate blocks: make a new root directory"),
             State::ZeroDir => (Id::RootZero, "root directory of size 0: make a new one"),
             _ if !rec.is_dir() => (Id::RootType, "root is not a directory: make a new one"),
             _ => return Ok(()),
@@ -81,7 +81,7 @@ impl Checker<'_> {
         let made = self.make_directory(Ino::ROOT, Ino::ROOT, 0o755)?;
         if !made {
             self.resolver.repair_failed();
-            return Err(Stop::Refused(exit::ERROR, "no room for a root directory".into()));
+            return Err(Stop::Refused(exit::ERROR, "no space for a root directory".into()));
         }
         self.restart_after_phase();
         Ok(())
@@ -145,7 +145,7 @@ impl Checker<'_> {
         let (draft, sane) = if size < MINDIRSIZE {
             (Draft::fatal(Id::DirShort, "directory too short"), false)
         } else if !size.is_multiple_of(DIRBLKSIZ as u64) {
-            let message = "directory size is no multiple of 512";
+            let message = "directory size is not a multiple of 512";
             (Draft::fatal_if(self.softdep, Id::DirMult, message), true)
         } else {
             return Ok(true);
@@ -272,7 +272,8 @@ impl Checker<'_> {
             if number && kind {
                 return Ok(EntryAction::Keep);
             }
-            let fix = self.should_fix(draft(Id::EntWhiteout, "half a whiteout: make it one"))?;
+            let fix =
+                self.should_fix(draft(Id::EntWhiteout, "incomplete whiteout: complete it"))?;
             return Ok(if fix { EntryAction::Whiteout } else { EntryAction::Keep });
         }
         if entry.ino < 2 || entry.ino >= self.g.inodes() {
@@ -287,7 +288,7 @@ impl Checker<'_> {
             State::DupBad => {
                 // An entry that remains counts as a name: phase 4 asks about the inode.
                 let verdict =
-                    refuse(self, draft(Id::EntDupBad, "bad or contested blocks: remove"))?;
+                    refuse(self, draft(Id::EntDupBad, "bad or duplicate blocks: remove"))?;
                 if verdict == EntryAction::Remove {
                     return Ok(verdict);
                 }

@@ -94,7 +94,7 @@ impl Checker<'_> {
     fn check_references(&mut self, ino: Ino, rec: InoStat) -> Res<()> {
         match rec.state {
             State::DupBad => {
-                let draft = Draft::fatal(Id::InoBadDup, "bad or contested blocks: clear").ino(ino);
+                let draft = Draft::fatal(Id::InoBadDup, "bad or duplicate blocks: clear").ino(ino);
                 if self.should_fix(draft)? {
                     self.clear(ino, Blocks::Keep)?;
                     self.rerun_after_phase4();
@@ -138,7 +138,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let draft = Draft::fatal(Id::InoUnref, "no name and not reconnected: clear").ino(ino);
-        if !self.resolver.is_preen() && self.should_fix(draft.place("clear"))? {
+        if !self.resolver.is_preen() && self.should_fix(draft.alternative())? {
             self.clear(ino, Blocks::Free)?;
         }
         Ok(())

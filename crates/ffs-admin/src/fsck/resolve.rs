@@ -91,11 +91,15 @@ pub enum Mode {
 
 /// A finding that has not been recorded yet.
 #[derive(Debug, Clone)]
-pub(super) struct Draft(Finding);
+pub(super) struct Draft {
+    finding: Finding,
+    /// It offers an alternative to a repair that was refused.
+    alternative: bool,
+}
 
 impl Draft {
     fn new(id: Id, severity: Severity, message: impl Into<String>) -> Draft {
-        Draft(Finding::new(id, severity, message))
+        Draft { finding: Finding::new(id, severity, message), alternative: false }
     }
 
     pub(super) fn fatal(id: Id, message: impl Into<String>) -> Draft {
@@ -112,43 +116,51 @@ impl Draft {
     }
 
     pub(super) fn ino(mut self, ino: Ino) -> Draft {
-        self.0.ino = Some(ino.0);
+        self.finding.ino = Some(ino.0);
+        self
+    }
+
+    /// Marks the question as an alternative to a repair that was refused or that failed, so that it
+    /// is asked although the first question has the same id and inode.
+    pub(super) fn alternative(mut self) -> Draft {
+        self.alternative = true;
         self
     }
 
     pub(super) fn place(mut self, place: impl Into<String>) -> Draft {
-        self.0.place = Some(place.into());
+        self.finding.place = Some(place.into());
         self
     }
 
     /// Adds the directory entry `name`, which names inode `names`.
     pub(super) fn entry(mut self, name: &[u8], names: Option<Ino>) -> Draft {
-        self.0.entry = Some(String::from_utf8_lossy(name).into_owned());
-        self.0.target = names.map(InodeAttrs::unread);
+        self.finding.entry = Some(String::from_utf8_lossy(name).into_owned());
+        self.finding.target = names.map(InodeAttrs::unread);
         self
     }
 
     /// The finding so far.
     pub(super) fn finding(&mut self) -> &mut Finding {
-        &mut self.0
+        &mut self.finding
     }
 
     fn key(&self) -> Key {
-        (self.0.id, self.0.ino, self.0.place.clone())
+        (self.finding.id, self.finding.ino, self.finding.place.clone(), self.alternative)
     }
 
     pub(super) fn before(mut self, value: impl ToString) -> Draft {
-        self.0.before = Some(value.to_string());
+        self.finding.before = Some(value.to_string());
         self
     }
 
     pub(super) fn after(mut self, value: impl ToString) -> Draft {
-        self.0.after = Some(value.to_string());
+        self.finding.after = Some(value.to_string());
         self
     }
 }
 
-type Key = (Id, Option<u32>, Option<String>);
+/// Identity of a question: id, inode, place, alternative.
+type Key = (Id, Option<u32>, Option<String>, bool);
 
 /// Records findings and decides on repairs.
 pub(super) struct Resolver {
@@ -202,7 +214,7 @@ impl Resolver {
         if self.refused.contains(&key) {
             return Ok(false);
         }
-        let mut finding = draft.0;
+        let mut finding = draft.finding;
         finding.phase = self.phase;
         if self.is_preen() && finding.severity == Severity::Fatal {
             self.resolved = false;
@@ -246,7 +258,7 @@ impl Resolver {
 
     /// Records a finding that has no repair.
     pub(super) fn report_unfixed(&mut self, draft: Draft) -> Res<()> {
-        let mut finding = draft.0;
+        let mut finding = draft.finding;
         finding.phase = self.phase;
         let stop = self.is_preen() && finding.severity == Severity::Fatal;
         self.resolved = false;
@@ -256,7 +268,7 @@ impl Resolver {
 
     /// Records a finding that does not prevent the clean flag.
     pub(super) fn report_only(&mut self, draft: Draft) {
-        let mut finding = draft.0;
+        let mut finding = draft.finding;
         finding.phase = self.phase;
         self.record(finding);
     }

@@ -130,7 +130,7 @@ impl Checker<'_> {
         if self.sb.format != Format::Ufs2 || !stale {
             return Ok(());
         }
-        let draft = Draft::benign(Id::SbCkhash, "check hashes were not kept up: drop them");
+        let draft = Draft::benign(Id::SbCkhash, "check hashes were not maintained: drop them");
         if self.should_fix(draft.before(format!("{:#x}", self.sb.f.metackhash)).after(0))? {
             self.sb.f.metackhash = 0;
         }

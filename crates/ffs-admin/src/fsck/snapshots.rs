@@ -46,7 +46,10 @@ impl Checker<'_> {
         let mut right = [0; FSMAXSNAP];
         right[..good.len()].copy_from_slice(&good);
         if right != listed {
-            let draft = Draft::benign(Id::SbSnapshot, "the superblock lists what is no snapshot");
+            let draft = Draft::benign(
+                Id::SbSnapshot,
+                "the superblock lists an inode that is not a snapshot",
+            );
             let draft = draft.before(format!("{listed:?}")).after(format!("{good:?}"));
             if self.should_fix(draft)? {
                 self.sb.f.snapinum = right;
@@ -154,7 +157,7 @@ impl Checker<'_> {
             let mut node = self.read_inode(ino)?;
             let Some(slot) = self.unset_pointer(&mut node, lbn)? else { continue };
             let Some(copy) = self.alloc_for_snapshot()? else {
-                let message = "no room to preserve a block for a snapshot";
+                let message = "no space to copy a block for a snapshot";
                 self.report_only(Draft::benign(Id::SbSnapshot, message).ino(ino));
                 return Ok(());
             };
