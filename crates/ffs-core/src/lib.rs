@@ -5,6 +5,7 @@
 //! | `ops` | the operations; the only module that locks two inodes |
 //! | [`mount`] | [`Ffs`]: the mount's state, the superblock in force, unmounting |
 //! | `dir` | directories: lookup, entry, removal, listing |
+//! | `syncer` | making changes durable, deferred work |
 //! | `inode` | the inode table, block map, reading, writing, truncation, attributes |
 //! | `ufsmount` | what all operations share: cache, allocator, ordering mode, switches |
 //! | `namecache` | names in memory, and the files they name |
@@ -34,6 +35,7 @@ mod ordering;
 mod prefetch;
 mod row;
 mod sync;
+mod syncer;
 mod tunables;
 mod types;
 mod ufsmount;

@@ -3,13 +3,15 @@
 //!
 //! The parts do not lead to each other: whoever needs one takes it from here.
 
+mod ready;
+
 use crate::alloc::Alloc;
 use crate::buf::{BufCache, BufKey, BufKind, BufRef};
-use crate::counters::Counters;
+use crate::counters::{Counters, add};
 use crate::dirhash::Pool;
 use crate::error::{Error, Result};
 use crate::options::Atime;
-use crate::ordering::Ordering;
+use crate::ordering::{Event, FragRun, FreeWhen, Ordering};
 use crate::tunables::Tunables;
 use ffs_ondisk::{Geometry, Ino, Timespec};
 use std::sync::Arc;
@@ -80,6 +82,23 @@ impl UfsMount {
     pub(crate) fn inode_block(&self, ino: Ino) -> Result<BufRef> {
         let (at, len) = (self.g().ino_to_fsba(ino), self.g().bsize as usize);
         self.cache.bread(BufKey::Meta(at), BufKind::Inodes, at, len)
+    }
+
+    /// Frees a run that no pointer on the device names; if that fails, the run stays allocated
+    /// until fsck.
+    pub(crate) fn free_quietly(&self, run: FragRun) {
+        if self.alloc.free_frags(run).is_err() {
+            add(&self.cache.counters.frees_failed, run.frags.into());
+            self.cache.note_trouble();
+        }
+    }
+
+    /// Frees the old place of a block that moved, when the ordering mode allows it.
+    pub(crate) fn free_replaced(&self, old: FragRun) {
+        match self.ordering.notify(Event::BlockReplaced).free {
+            FreeWhen::Now => self.free_quietly(old),
+            FreeWhen::Later => {}
+        }
     }
 
     /// Notes that the volume is damaged as `e` says, and returns it.

@@ -38,6 +38,7 @@ const CORE: &[&str] = &[
     "namecache",
     "ufsmount",
     "inode",
+    "syncer",
     "dir",
     "mount",
     "ops",

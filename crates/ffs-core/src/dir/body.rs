@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 /// [`Error::NoSpace`] and the device's.
 pub(crate) fn init_body(d: &mut DirMut<'_>, parent: Ino, reserve: Reserve) -> Result<Granted> {
     let fmt = d.fmt();
-    let granted = d.table.balloc(d.ip, d.data, Lbn(0), CHUNK, true, reserve)?;
+    let granted = d.balloc(Lbn(0), CHUNK, true, reserve)?;
     let dtype = FileType::Directory.dirent();
     let dot = dirsiz(1);
     let records = [

@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 /// As [`super::lookup`].
 pub(crate) fn find_room(d: &mut DirMut<'_>, name: &[u8]) -> Result<Room> {
     reserved::reclaim(d);
-    search::find_room(d.shared(), name)
+    search::find_room(d.view(), name)
 }
 
 /// Enters `name` in the slot that a search in the same lock session found; answers whether the
@@ -74,7 +74,7 @@ impl NewName<'_> {
     /// Reports that the name is now in the record at byte `off`.
     fn report(&self, d: &DirMut<'_>, off: u32) -> Disposition {
         let at = DirPos { dir: d.ip.ino, off: DirOff(off) };
-        self.notify(&*d.table.ump.ordering, at).disposition
+        self.notify(&*d.ump.ordering, at).disposition
     }
 }
 
@@ -84,7 +84,7 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
         return Err(Error::NoSpace);
     }
     let (fmt, (lbn, in_block)) = (d.fmt(), d.place_of(at));
-    let granted = d.table.balloc(d.ip, d.data, lbn, in_block + CHUNK, true, reserve)?;
+    let granted = d.balloc(lbn, in_block + CHUNK, true, reserve)?;
     let start = in_block as usize;
     let named = {
         let mut block = granted.buf.write();
@@ -95,10 +95,10 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
         }
         new.write(fmt, bytes.get_mut(start..).unwrap_or(&mut []), 0, DIRBLKSIZ);
         let (old, now) = (u64::from(at), u64::from(at) + u64::from(CHUNK));
-        d.table.ump.ordering.notify(Event::DirectoryGrew { dir: d.ip.ino, lbn, old, new: now });
+        d.ump.ordering.notify(Event::DirectoryGrew { dir: d.ip.ino, lbn, old, new: now });
         new.report(d, at)
     };
-    let cache = &d.table.ump.cache;
+    let cache = &d.ump.cache;
     let written = cache.apply(&granted.buf, stricter(granted.then, named));
     if written.is_ok() {
         hashed::appended(d, at, new.name);
@@ -109,7 +109,7 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
             dir::clear_chunk(fmt, chunk);
         }
         cache.dirty(&granted.buf);
-        drop(d.table.truncate(d.ip, d.data, at.into(), reserve));
+        drop(d.truncate(at.into(), reserve));
         d.ip.dir.drop_index();
     })
 }
@@ -124,8 +124,8 @@ fn stricter(a: Disposition, b: Disposition) -> Disposition {
 
 /// Packs the records of `region` and puts the new name behind them.
 fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
-    let (fmt, dir, table) = (d.fmt(), d.ip.ino, d.table);
-    let ordering = &table.ump.ordering;
+    let (fmt, dir, ump) = (d.fmt(), d.ip.ino, d.ump);
+    let ordering = &ump.ordering;
     let base = chunk_of(region.at);
     let pos = |off: u16| DirPos { dir, off: DirOff(base + u32::from(off)) };
     let (start, end) = ((region.at - base) as usize, (region.at - base + region.len) as usize);
@@ -161,7 +161,7 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
         }
     });
     if moves.iter().any(|m| m.from != m.to) {
-        bump(&table.ump.cache.counters.dir_chunks_compacted);
+        bump(&ump.cache.counters.dir_chunks_compacted);
         d.ip.dir.log_moves(base, start as u16..end as u16, moves);
     }
     Ok(())
@@ -199,19 +199,19 @@ fn pack(
 
 /// Turns a whiteout of the same name into the entry.
 fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
-    let (fmt, table) = (d.fmt(), d.table);
+    let (fmt, ump) = (d.fmt(), d.ump);
     let pos = DirPos { dir: d.ip.ino, off: DirOff(at) };
     let off = (at - chunk_of(at)) as usize;
     d.change_chunk(at, |chunk| {
         dir::set_ino(fmt, chunk, off, new.target.ino.0);
         dir::set_type(fmt, chunk, off, new.target.dtype);
-        Ok(new.notify(&*table.ump.ordering, pos).disposition)
+        Ok(new.notify(&*ump.ordering, pos).disposition)
     })
 }
 
 /// Enters the name in the reserved record of the same name.
 fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
-    let (fmt, table) = (d.fmt(), d.table);
+    let (fmt, ump) = (d.fmt(), d.ump);
     let pos = DirPos { dir: d.ip.ino, off: DirOff(at) };
     let (off, mut room) = ((at - chunk_of(at)) as usize, 0);
     d.change_chunk(at, |chunk| {
@@ -223,7 +223,7 @@ fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
             let (found, expected) = (h.namlen as u32, "that of the name removed here");
             return Err(BadRecord { off, field: "name length", found, expected });
         }
-        let added = new.notify(&*table.ump.ordering, pos);
+        let added = new.notify(&*ump.ordering, pos);
         room = InOneChunk(added.reserved).room(fmt, chunk);
         Ok(added.disposition)
     })?;
@@ -252,7 +252,7 @@ pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry, gone: RemovedName) -> Result
 /// # Errors
 /// A malformed chunk's.
 pub(crate) fn withdraw(d: &mut DirMut<'_>, name: &[u8], gone: RemovedName) -> Result<()> {
-    match super::find(d.shared(), name)? {
+    match super::find(d.view(), name)? {
         Some(e) => take_out(d, &e, gone, |_| Disposition::Delay),
         None => Ok(()),
     }
@@ -264,7 +264,7 @@ fn take_out(
     gone: RemovedName,
     when: impl FnOnce(Disposition) -> Disposition,
 ) -> Result<()> {
-    let (fmt, table) = (d.fmt(), d.table);
+    let (fmt, ump) = (d.fmt(), d.ump);
     let pos = DirPos { dir: d.ip.ino, off: e.off };
     let base = chunk_of(e.off.0);
     let off = (e.off.0 - base) as usize;
@@ -274,7 +274,7 @@ fn take_out(
         hashed = hasher.map(|hasher| (hasher.hash(name_at(fmt, chunk, off)), h.namlen));
         reserved::check_start(fmt, chunk, off)?;
         let name = name_at(fmt, chunk, off);
-        let removal = table.ump.ordering.notify(Event::EntryRemoved {
+        let removal = ump.ordering.notify(Event::EntryRemoved {
             at: pos,
             old: e.names(),
             name,
@@ -335,16 +335,14 @@ fn redirect(
     (new, kind, gone): (EntryTarget, EntryKind, RemovedName),
     when: impl FnOnce(Disposition) -> Disposition,
 ) -> Result<()> {
-    let (fmt, table) = (d.fmt(), d.table);
+    let (fmt, ump) = (d.fmt(), d.ump);
     let pos = DirPos { dir: d.ip.ino, off: e.off };
     let off = (e.off.0 - chunk_of(e.off.0)) as usize;
     d.change_chunk(e.off.0, |chunk| {
         dir::set_ino(fmt, chunk, off, new.ino.0);
         dir::set_type(fmt, chunk, off, new.dtype);
         Ok(when(
-            table
-                .ump
-                .ordering
+            ump.ordering
                 .notify(Event::EntryReplaced { at: pos, old: e.names(), new, kind, removed: gone })
                 .disposition,
         ))

@@ -32,19 +32,19 @@ impl Dir<'_> {
     /// Notes that something in this directory is malformed, so that the volume is not called clean,
     /// and returns the error.
     pub(super) fn damaged(&self, e: Error) -> Error {
-        self.table.ump.cache.note_trouble();
+        self.ump.cache.note_trouble();
         self.ip.dir.malformed.store(true, Ordering::Relaxed);
-        self.table.ump.cache.damaged(e)
+        self.ump.cache.damaged(e)
     }
 
     /// The buffer of the block that byte `off` lies in.
     #[inline]
     pub(super) fn block(&self, off: u32) -> Result<BufRef> {
         let lbn = self.g().lblkno(off.into());
-        if let Some(buf) = self.table.cached_block(self.ip, lbn) {
+        if let Some(buf) = self.cached_block(lbn) {
             return Ok(buf);
         }
-        match self.table.read_block(self.ip, self.data, lbn)? {
+        match self.read_block(lbn)? {
             Some(buf) => Ok(buf),
             None => Err(hole(self.ip.ino, off)),
         }
@@ -107,8 +107,8 @@ impl DirMut<'_> {
         off: u32,
         edit: impl FnOnce(&mut [u8]) -> InChunk<Disposition>,
     ) -> Result<()> {
-        let buf = self.shared().block(off)?;
-        let start = (chunk_of(off) % self.shared().g().bsize) as usize;
+        let buf = self.view().block(off)?;
+        let start = (chunk_of(off) % self.view().g().bsize) as usize;
         let mut before = [0; DIRBLKSIZ];
         let then = {
             let mut block = buf.write();
@@ -118,11 +118,11 @@ impl DirMut<'_> {
             before.copy_from_slice(chunk);
             edit(chunk).inspect_err(|_| chunk.copy_from_slice(&before))
         };
-        let cache = &self.table.ump.cache;
+        let cache = &self.ump.cache;
         let done = match then {
             Ok(then) => cache.apply(&buf, then),
             Err(bad) => {
-                return Err(self.shared().damaged(malformed(self.ip.ino, chunk_of(off), bad)));
+                return Err(self.view().damaged(malformed(self.ip.ino, chunk_of(off), bad)));
             }
         };
         done.inspect_err(|_| {
@@ -136,7 +136,7 @@ impl DirMut<'_> {
 
     /// The logical block of byte `off` and the offset in it.
     pub(super) fn place_of(&self, off: u32) -> (Lbn, u32) {
-        let dir = self.shared();
+        let dir = self.view();
         (dir.g().lblkno(off.into()), off % dir.g().bsize)
     }
 }

@@ -98,7 +98,7 @@ pub(super) fn search(d: Dir<'_>, name: &[u8]) -> Option<Sought> {
     if matches!(name, b"." | b"..") || !may_have(d) {
         return None;
     }
-    let hash = d.ip.dir.hash(&d.table.ump.dirhash);
+    let hash = d.ip.dir.hash(&d.ump.dirhash);
     let mut asked = hash.ask();
     if asked.is_none() {
         drop(asked);
@@ -190,7 +190,7 @@ fn count(c: &Counters, work: &Work, fetched: u64) {
 /// Whether the directory may have an index; one that may not any more loses it.
 #[inline]
 fn may_have(d: Dir<'_>) -> bool {
-    let pool = &d.table.ump.dirhash;
+    let pool = &d.ump.dirhash;
     let may = d.data.d.size >= pool.tunables().dirhash_minsize()
         && !d.fmt().old
         && d.data.d.nlink > 0
@@ -207,7 +207,7 @@ const SECTOR: u64 = 512;
 
 /// Builds the index; false if there is none now.
 fn build(d: Dir<'_>, hash: &DirHash) -> bool {
-    d.table.ump.dirhash.tell_time(d.table.ump.cache.clock.now().secs);
+    d.ump.dirhash.tell_time(d.ump.cache.clock.now().secs);
     // Fewer sectors than bytes: it has holes, and is perhaps not worth the memory its size asks for.
     let mut unfit = d.data.d.blocks.saturating_mul(SECTOR) < d.data.d.size;
     let built = !unfit
@@ -377,8 +377,8 @@ pub(super) fn follow(
     change: impl FnOnce(&mut Index) -> std::result::Result<(), Gone>,
 ) {
     let Some(hash) = d.ip.dir.index() else { return };
-    if hash.follow(change) && d.table.ump.dirhash.tunables().dirhash_docheck() {
-        check(d.shared(), hash, chunk_of(at));
+    if hash.follow(change) && d.ump.dirhash.tunables().dirhash_docheck() {
+        check(d.view(), hash, chunk_of(at));
     }
 }
 

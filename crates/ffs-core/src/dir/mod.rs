@@ -24,7 +24,7 @@
 //! 4. The order of the records in a chunk never changes; compaction only closes gaps between them.
 //!
 //! # Locking
-//! Functions take the locked [`InodeData`] of the directory: shared to look, exclusive to change.
+//! Functions take the locked inode of the directory ([`Dir`], [`DirMut`]): shared to look, exclusive to change.
 //!
 //! Reference: `spec/directories-and-caches.md` §1, §2; `spec/on-disk-format.md` §8.
 
@@ -46,28 +46,19 @@ pub(crate) use list::read_chunk;
 pub(crate) use search::{Room, Slot, find, lookup, prefetch_chunk};
 pub(crate) use trim::shrink;
 
-use crate::inode::{Inode, InodeData, InodeTable};
+use crate::inode::{InodeView, LockedInode};
 use crate::ordering::EntryTarget;
 use ffs_ondisk::dir::{BadRecord, DirFormat};
-use ffs_ondisk::{DirOff, Geometry, Ino};
+use ffs_ondisk::{DirOff, Ino};
 
 /// Result of looking at one chunk.
 type InChunk<T> = std::result::Result<T, BadRecord>;
 
-/// A directory somebody has locked.
-#[derive(Clone, Copy)]
-pub(crate) struct Dir<'a> {
-    pub(crate) table: &'a InodeTable,
-    pub(crate) ip: &'a Inode,
-    pub(crate) data: &'a InodeData,
-}
+/// A locked directory, for operations that only read.
+pub(crate) type Dir<'a> = InodeView<'a>;
 
-/// A directory somebody has locked for changes.
-pub(crate) struct DirMut<'a> {
-    pub(crate) table: &'a InodeTable,
-    pub(crate) ip: &'a Inode,
-    pub(crate) data: &'a mut InodeData,
-}
+/// A directory locked for changes.
+pub(crate) type DirMut<'a> = LockedInode<'a>;
 
 /// An entry that a search found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,10 +79,6 @@ impl Entry {
 }
 
 impl Dir<'_> {
-    fn g(&self) -> &Geometry {
-        self.table.ump.g()
-    }
-
     fn fmt(&self) -> DirFormat {
         DirFormat::of(self.g())
     }
@@ -103,12 +90,7 @@ impl Dir<'_> {
 }
 
 impl DirMut<'_> {
-    /// The same directory, to look at.
-    pub(crate) fn shared(&self) -> Dir<'_> {
-        Dir { table: self.table, ip: self.ip, data: self.data }
-    }
-
     fn fmt(&self) -> DirFormat {
-        self.shared().fmt()
+        self.view().fmt()
     }
 }

@@ -14,8 +14,8 @@
 use super::chunks::chunk_of;
 use super::{Dir, DirMut, InChunk, hashed};
 use crate::buf::Disposition;
-use crate::inode::InodeTable;
 use crate::ordering::{Ordering, ReservedMask};
+use crate::ufsmount::UfsMount;
 use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Header};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, Ino};
@@ -88,8 +88,8 @@ impl InOneChunk {
 
 /// Which records of `dir` are reserved.
 #[inline]
-pub(super) fn of(table: &InodeTable, dir: Ino) -> Reserved<'_> {
-    let ordering = &*table.ump.ordering;
+pub(super) fn of(ump: &UfsMount, dir: Ino) -> Reserved<'_> {
+    let ordering = &*ump.ordering;
     Reserved { asked: ordering.has_reserved(dir).then_some(ordering), dir }
 }
 
@@ -110,12 +110,12 @@ impl<'a> Dir<'a> {
     /// Which records are reserved.
     #[inline]
     pub(super) fn reserved(&self) -> Reserved<'a> {
-        of(self.table, self.ip.ino)
+        of(self.ump, self.ip.ino)
     }
 
     /// The reserved record that `name`, which does not exist, must be entered in.
     pub(super) fn reserved_for(&self, name: &[u8]) -> Option<u32> {
-        let (ordering, dir) = (&self.table.ump.ordering, self.ip.ino);
+        let (ordering, dir) = (&self.ump.ordering, self.ip.ino);
         let off = ordering.reserved_for(dir, name)?.0;
         (off < self.size() && self.is_called(off, name)).then_some(off)
     }
@@ -131,12 +131,12 @@ impl<'a> Dir<'a> {
 
 /// Turns records that are reserved no more into free space.
 pub(super) fn reclaim(d: &mut DirMut<'_>) {
-    let (table, dir) = (d.table, d.ip.ino);
-    let (freed, size) = (table.ump.ordering.take_freed_entries(dir), d.shared().size());
+    let (ump, dir) = (d.ump, d.ip.ino);
+    let (freed, size) = (ump.ordering.take_freed_entries(dir), d.view().size());
     for off in freed.iter().map(|off| off.0).filter(|&off| off < size) {
         let (base, fmt) = (chunk_of(off), d.fmt());
         let mut room = None;
-        let (reserved, at) = (of(table, dir), (off - base) as usize);
+        let (reserved, at) = (of(ump, dir), (off - base) as usize);
         let done = d.change_chunk(off, |chunk| {
             // It may have become part of another one just freed, or have been used again meanwhile.
             let h = check_start(fmt, chunk, at).and_then(|()| dir::header(fmt, chunk, at));

@@ -119,7 +119,7 @@ impl Dir<'_> {
     }
 
     pub(super) fn counters(&self) -> &crate::counters::Counters {
-        &self.table.ump.cache.counters
+        &self.ump.cache.counters
     }
 
     fn entry(&self, hit: &Hit) -> Result<Entry> {
@@ -183,7 +183,7 @@ pub(crate) fn find(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
 /// through all of it.
 pub(crate) fn prefetch_chunk(d: Dir<'_>, e: &Entry) {
     let at = chunk_of(e.off.0);
-    d.table.prefetch_block(d.ip, d.g().lblkno(at.into()), at % d.g().bsize, CHUNK);
+    d.prefetch_block(d.g().lblkno(at.into()), at % d.g().bsize, CHUNK);
 }
 
 pub(super) fn find_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {

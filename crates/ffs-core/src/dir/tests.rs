@@ -31,7 +31,7 @@ fn options() -> MountOptions {
 fn with_dir<T>(fs: &Ffs, v: &Vnode, look: impl FnOnce(Dir<'_>) -> T) -> T {
     let ip = fs.0.table.get(v.ino()).unwrap();
     let data = ip.read();
-    look(Dir { table: &fs.0.table, ip: &ip, data: &data })
+    look(Dir::new(&fs.0.ump, &ip, &data))
 }
 
 /// Asks both for `name`; they must agree in everything but which room is chosen.
@@ -209,7 +209,7 @@ fn history(seed: u64, which: DirHashFunction, truncate: DirTruncate, steps: u64)
 
 /// The volume of an unmounted mount, mounted again.
 fn mounted_again(fs: &Ffs, opts: &MountOptions) -> Ffs {
-    let dev = &fs.0.table.ump.cache.dev;
+    let dev = &fs.0.ump.cache.dev;
     let mut bytes = vec![0; dev.len_bytes() as usize];
     dev.read_at(0, &mut bytes).unwrap();
     let mem = MemDevice::new(bytes.len() as u64);
@@ -358,13 +358,13 @@ fn double_names_and_holes_have_no_index() {
     let ip = fs.0.table.get(d.ino()).unwrap();
     assert!(agree(&fs, &d));
     {
-        let mut data = ip.write();
+        let mut data = ip.lock(&fs.0.ump);
         ip.dir.drop_index();
         data.d.db[1] = 0;
-        fs.0.table.ump.cache.forget_file(ip.ino, 1..=1);
+        fs.0.ump.cache.forget_file(ip.ino, 1..=1);
     }
     assert!(!agree(&fs, &d));
-    assert!(with_dir(&fs, &d, |d| fs.0.table.bmap(&ip, d.data, Lbn(1))).unwrap().is_none());
+    assert!(with_dir(&fs, &d, |d| d.bmap(Lbn(1))).unwrap().is_none());
 }
 
 /// Memory that changed under the index: it is noticed where it is looked at, and the linear code answers.

@@ -28,30 +28,30 @@ const TRIMMED: u64 = 2;
 /// # Errors
 /// The device's; the directory may be longer than it need be then, which is no damage.
 pub(crate) fn shrink(d: &mut DirMut<'_>, slot: &Slot) -> Result<()> {
-    let end = slot.end_useful.map(u64::from).or_else(|| hashed::end_useful(d.shared()));
+    let end = slot.end_useful.map(u64::from).or_else(|| hashed::end_useful(d.view()));
     cut_off(d, end, 1).map(drop)
 }
 
 /// After a removal: cuts off the empty end, where the switch asks for it and the index knows it.
 pub(super) fn after_removal(d: &mut DirMut<'_>) {
-    if d.table.ump.dirhash.tunables().dir_truncate() == DirTruncate::Create {
+    if d.ump.dirhash.tunables().dir_truncate() == DirTruncate::Create {
         return;
     }
-    let end = hashed::end_useful(d.shared());
+    let end = hashed::end_useful(d.view());
     // A directory longer than it need be is no failure.
     if cut_off(d, end, TRIMMED * u64::from(CHUNK)).is_ok_and(|cut| cut) {
-        bump(&d.shared().counters().dir_trimmed);
+        bump(&d.view().counters().dir_trimmed);
     }
 }
 
 /// Cuts a directory in use up to `end`, if that is known, where that is possible and gives at least `gain` bytes.
 /// Whether it did.
 fn cut_off(d: &mut DirMut<'_>, end: Option<u64>, gain: u64) -> Result<bool> {
-    let end = end.filter(|&end| 0 < end).map(|end| possible_end(d.shared(), end));
+    let end = end.filter(|&end| 0 < end).map(|end| possible_end(d.view(), end));
     let Some(end) = end.filter(|&end| d.data.d.size.saturating_sub(end) >= gain) else {
         return Ok(false);
     };
-    let done = d.table.truncate(d.ip, d.data, end, Reserve::Allowed);
+    let done = d.truncate(end, Reserve::Allowed);
     hashed::cut(d, &done);
     done.map(|()| true)
 }

@@ -12,7 +12,7 @@
 //! Reference: `spec/on-disk-format.md` §7.7, §11, §18.3.
 
 use super::lifecycle::place;
-use super::{Inode, InodeData, InodeTable};
+use super::{InodeData, InodeView};
 use crate::buf::{BufKey, BufKind, BufRef};
 use crate::error::{Error, Result};
 use ffs_ondisk::bmap::{self, Path, pointer};
@@ -64,109 +64,94 @@ impl Node {
 /// A row of blocks of one kind.
 pub(super) type Run = (Option<FragNo>, u64);
 
-impl InodeTable {
+impl<'a> InodeView<'a> {
     /// Address of a logical block; `None` for a hole and beyond the end.
     ///
     /// # Errors
     /// [`Error::Format`] for a pointer that cannot be right; the device's.
-    pub(crate) fn bmap(&self, ip: &Inode, data: &InodeData, lbn: Lbn) -> Result<Option<FragNo>> {
-        Ok(self.extent(ip, data, lbn, 1)?.0)
+    pub(crate) fn bmap(self, lbn: Lbn) -> Result<Option<FragNo>> {
+        Ok(self.extent(lbn, 1)?.0)
     }
 
     /// The row of contiguous blocks, or of holes, that starts at `lbn`: its address and length,
     /// 1 to `max_blocks` blocks. It may end early.
     ///
     /// # Errors
-    /// As [`InodeTable::bmap`].
-    pub(crate) fn extent(
-        &self,
-        ip: &Inode,
-        data: &InodeData,
-        lbn: Lbn,
-        max_blocks: u64,
-    ) -> Result<(Option<FragNo>, u64)> {
+    /// As [`InodeView::bmap`].
+    pub(crate) fn extent(self, lbn: Lbn, max_blocks: u64) -> Result<(Option<FragNo>, u64)> {
         let g = self.g();
         let max = max_blocks.max(1);
-        let end = data.d.size.div_ceil(g.bsize.into());
-        if lbn.0 >= end || !data.d.has_pointers(g) {
+        let end = self.data.d.size.div_ceil(g.bsize.into());
+        if lbn.0 >= end || !self.data.d.has_pointers(g) {
             return Ok((None, max));
         }
         let max = max.min(end - lbn.0);
         match bmap::path(g, lbn) {
             Some(Path::Direct(i)) => {
-                let pointers = data.d.db.iter().skip(i).copied();
-                self.run(ip, data, lbn, pointers, max)
+                let pointers = self.data.d.db.iter().skip(i).copied();
+                self.run(lbn, pointers, max)
             }
             Some(Path::Indirect { levels, index }) => {
-                self.extent_indirect(ip, data, lbn, (levels, index), max)
+                self.extent_indirect(lbn, (levels, index), max)
             }
-            None => Err(self.bad_size(ip, data)),
+            None => Err(self.bad_size()),
         }
     }
 
     fn extent_indirect(
-        &self,
-        ip: &Inode,
-        data: &InodeData,
+        self,
         lbn: Lbn,
         (levels, index): (usize, [u32; 3]),
         max: u64,
     ) -> Result<Run> {
         let g = self.g();
         let mut node = Node::root(g, levels - 1);
-        let mut at = data.d.ib.get(levels - 1).copied().unwrap_or(0);
+        let mut at = self.data.d.ib.get(levels - 1).copied().unwrap_or(0);
         for i in index.iter().take(levels) {
             if at == 0 {
                 let past = node.first.plus(node.per_pointer(g).saturating_mul(g.nindir.into()));
-                return Ok(self.missing(data, lbn, past, max));
+                return Ok(self.missing(lbn, past, max));
             }
-            let buf = self.indirect(ip, node, at)?;
+            let buf = self.indirect(node, at)?;
             let buf = buf.read();
             let i = *i as usize;
             if node.level == 1 {
                 let rest = (i..g.nindir as usize).map(|k| pointer(g, &buf.bytes, k));
-                return self.run(ip, data, lbn, rest, max);
+                return self.run(lbn, rest, max);
             }
             at = pointer(g, &buf.bytes, i);
             if at == 0 {
                 // Siblings that are missing too are passed in the same step: a file may have no more
                 // steps than the volume has blocks.
                 let empty = (i + 1..g.nindir as usize)
-                    .take_while(|k| !data.is_snapshot() && pointer(g, &buf.bytes, *k) == 0);
+                    .take_while(|k| !self.data.is_snapshot() && pointer(g, &buf.bytes, *k) == 0);
                 let past = (i + 1 + empty.count()) as u64;
                 let past = node.first.plus(node.per_pointer(g).saturating_mul(past));
-                return Ok(self.missing(data, lbn, past, max));
+                return Ok(self.missing(lbn, past, max));
             }
             node = node.child(g, i);
         }
         // The last node: `at` is 0 or this is not reached.
-        Ok(self.missing(data, lbn, node.first.plus(node.per_pointer(g)), max))
+        Ok(self.missing(lbn, node.first.plus(node.per_pointer(g)), max))
     }
 
     /// Blocks from `lbn` to before `past` for which there is no indirect block.
-    fn missing(&self, data: &InodeData, lbn: Lbn, past: Lbn, max: u64) -> Run {
+    fn missing(self, lbn: Lbn, past: Lbn, max: u64) -> Run {
         let n = past.0.saturating_sub(lbn.0).clamp(1, max);
-        (self.resolve_zero(data, lbn), n)
+        (self.resolve_zero(lbn), n)
     }
 
     /// The row at the head of `pointers`, the first of which is of block `lbn`.
-    fn run(
-        &self,
-        ip: &Inode,
-        data: &InodeData,
-        lbn: Lbn,
-        mut pointers: impl Iterator<Item = i64>,
-        max: u64,
-    ) -> Result<Run> {
+    fn run(self, lbn: Lbn, mut pointers: impl Iterator<Item = i64>, max: u64) -> Result<Run> {
         let frag = u64::from(self.g().frag);
-        let first = self.resolve(ip, data, lbn, pointers.next().unwrap_or(0))?;
+        let first = self.resolve(lbn, pointers.next().unwrap_or(0))?;
         let mut n = 1;
         for p in pointers {
             if n >= max {
                 break;
             }
             // A bad pointer ends the row; it is reported when the row starts with it.
-            let Ok(next) = self.resolve(ip, data, lbn.plus(n), p) else { break };
+            let Ok(next) = self.resolve(lbn.plus(n), p) else { break };
             if next != first.map(|a| a.plus(n * frag)) {
                 break;
             }
@@ -176,43 +161,37 @@ impl InodeTable {
     }
 
     /// The address that pointer `raw` of block `lbn` stands for.
-    fn resolve(&self, ip: &Inode, data: &InodeData, lbn: Lbn, raw: i64) -> Result<Option<FragNo>> {
+    fn resolve(self, lbn: Lbn, raw: i64) -> Result<Option<FragNo>> {
         let g = self.g();
         if raw == 0 {
-            return Ok(self.resolve_zero(data, lbn));
+            return Ok(self.resolve_zero(lbn));
         }
-        if data.is_snapshot() && (1..i64::from(g.frag)).contains(&raw) {
+        if self.data.is_snapshot() && (1..i64::from(g.frag)).contains(&raw) {
             return Ok(None);
         }
         let s = if lbn.0 < NDADDR as u64 { Structure::Inode } else { Structure::IndirectBlock };
-        let frags = g.blksize(data.d.size, lbn) / g.fsize;
-        self.checked_run(ip, raw, frags, s)
+        let frags = g.blksize(self.data.d.size, lbn) / g.fsize;
+        self.checked_run(raw, frags, s)
     }
 
     /// What pointer 0 stands for: a hole, or in a snapshot the volume's own block.
-    fn resolve_zero(&self, data: &InodeData, lbn: Lbn) -> Option<FragNo> {
+    fn resolve_zero(self, lbn: Lbn) -> Option<FragNo> {
         let at = FragNo(lbn.0.saturating_mul(self.g().frag.into()));
-        (data.is_snapshot() && at.0 < self.g().size).then_some(at)
+        (self.data.is_snapshot() && at.0 < self.g().size).then_some(at)
     }
 
     /// The run of `frags` fragments that pointer `raw` of the file names; `None` for a hole.
-    pub(super) fn checked_run(
-        &self,
-        ip: &Inode,
-        raw: i64,
-        frags: u32,
-        s: Structure,
-    ) -> Result<Option<FragNo>> {
-        let run = self.g().check_run(raw, frags, s, place(ip.ino));
+    pub(super) fn checked_run(self, raw: i64, frags: u32, s: Structure) -> Result<Option<FragNo>> {
+        let run = self.g().check_run(raw, frags, s, place(self.ip.ino));
         run.map_err(|e| self.ump.cache.damaged(e))
     }
 
     /// The buffer of an indirect block that pointer `raw` names.
-    pub(super) fn indirect(&self, ip: &Inode, node: Node, raw: i64) -> Result<BufRef> {
+    pub(super) fn indirect(self, node: Node, raw: i64) -> Result<BufRef> {
         let g = self.g();
-        let at = self.checked_run(ip, raw, g.frag, Structure::IndirectBlock)?;
+        let at = self.checked_run(raw, g.frag, Structure::IndirectBlock)?;
         let at = at.unwrap_or(FragNo::HOLE);
-        let key = BufKey::File(ip.ino, node.name());
+        let key = BufKey::File(self.ip.ino, node.name());
         self.ump.cache.bread(key, BufKind::Indirect, at, g.bsize as usize)
     }
 
@@ -220,45 +199,35 @@ impl InodeTable {
     /// the end.
     ///
     /// # Errors
-    /// As [`InodeTable::bmap`].
-    pub(crate) fn read_block(
-        &self,
-        ip: &Inode,
-        data: &InodeData,
-        lbn: Lbn,
-    ) -> Result<Option<BufRef>> {
-        match self.bmap(ip, data, lbn)? {
-            Some(at) => Ok(Some(self.data_block(ip, data, lbn, at)?)),
+    /// As [`InodeView::bmap`].
+    pub(crate) fn read_block(self, lbn: Lbn) -> Result<Option<BufRef>> {
+        match self.bmap(lbn)? {
+            Some(at) => Ok(Some(self.data_block(lbn, at)?)),
             None => Ok(None),
         }
     }
 
     /// The block's buffer if it is in memory.
     #[inline]
-    pub(crate) fn cached_block(&self, ip: &Inode, lbn: Lbn) -> Option<BufRef> {
-        self.ump.cache.incore(data_key(ip.ino, lbn))
+    pub(crate) fn cached_block(self, lbn: Lbn) -> Option<BufRef> {
+        self.ump.cache.incore(data_key(self.ip.ino, lbn))
     }
 
     /// The `len` bytes at `at` of block `lbn` will be needed.
-    pub(crate) fn prefetch_block(&self, ip: &Inode, lbn: Lbn, at: u32, len: u32) {
-        self.ump.cache.prefetch(data_key(ip.ino, lbn), at as usize, len as usize);
+    pub(crate) fn prefetch_block(self, lbn: Lbn, at: u32, len: u32) {
+        self.ump.cache.prefetch(data_key(self.ip.ino, lbn), at as usize, len as usize);
     }
 
     /// The buffer of data block `lbn` at `at`.
-    pub(super) fn data_block(
-        &self,
-        ip: &Inode,
-        data: &InodeData,
-        lbn: Lbn,
-        at: FragNo,
-    ) -> Result<BufRef> {
-        let len = self.g().blksize(data.d.size, lbn) as usize;
-        self.ump.cache.bread(data_key(ip.ino, lbn), data.buf_kind(), at, len)
+    pub(super) fn data_block(self, lbn: Lbn, at: FragNo) -> Result<BufRef> {
+        let len = self.g().blksize(self.data.d.size, lbn) as usize;
+        self.ump.cache.bread(data_key(self.ip.ino, lbn), self.data.buf_kind(), at, len)
     }
 
-    pub(super) fn bad_size(&self, ip: &Inode, data: &InodeData) -> Error {
+    pub(super) fn bad_size(self) -> Error {
         let want = "what the block map can address";
-        let e = Error::corrupt(Structure::Inode, place(ip.ino), "size", data.d.size, want);
+        let e =
+            Error::corrupt(Structure::Inode, place(self.ip.ino), "size", self.data.d.size, want);
         self.ump.cache.damaged(e)
     }
 }

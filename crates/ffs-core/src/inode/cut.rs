@@ -14,15 +14,15 @@
 //! Reference: `spec/soft-updates.md` §6.11, §11.2.
 
 use super::bmap::{Node, raw};
+use super::extattr::ext_sectors;
 use super::lifecycle::place;
-use super::{Inode, InodeData, InodeTable};
+use super::{InodeData, InodeView, LockedInode};
 use crate::buf::{BufKey, BufRef};
-use crate::counters::add;
 use crate::error::{Error, Result};
 use crate::ordering::{Event, FragRun, FreeWhen, InodeChange};
 use ffs_ondisk::bmap::{pointer, set_pointer};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
-use ffs_ondisk::{Dinode, FragNo, Lbn, Structure};
+use ffs_ondisk::{FragNo, Lbn, Structure};
 use smallvec::SmallVec;
 use std::ops::{Range, RangeInclusive};
 
@@ -82,13 +82,13 @@ struct Freed {
     later: Option<Vec<FragRun>>,
 }
 
-impl InodeTable {
+impl<'a> InodeView<'a> {
     /// What has to be done to take the blocks `first` to `last` out of the file.
-    pub(super) fn plan(&self, ip: &Inode, data: &InodeData, first: Lbn, last: Lbn) -> Result<Plan> {
+    pub(super) fn plan(self, first: Lbn, last: Lbn) -> Result<Plan> {
         let g = self.g();
         let mut plan =
             Plan { range: first.0..=last.0, roots: Vec::new(), partial: Vec::new(), last: None };
-        for (root, &raw) in data.d.ib.iter().enumerate().take(NIADDR) {
+        for (root, &raw) in self.data.d.ib.iter().enumerate().take(NIADDR) {
             let node = Node::root(g, root);
             let span = node.per_pointer(g).saturating_mul(g.nindir.into());
             let end = node.first.0.saturating_add(span - 1);
@@ -98,14 +98,14 @@ impl InodeTable {
             if first <= node.first && end <= last.0 {
                 plan.roots.push(root);
             } else {
-                self.plan_node(ip, node, raw, &mut plan)?;
+                self.plan_node(node, raw, &mut plan)?;
             }
         }
         Ok(plan)
     }
 
     /// Plans the cut through an indirect block that is kept.
-    fn plan_node(&self, ip: &Inode, node: Node, raw: i64, plan: &mut Plan) -> Result<()> {
+    fn plan_node(self, node: Node, raw: i64, plan: &mut Plan) -> Result<()> {
         let g = self.g();
         let per = node.per_pointer(g);
         let slots = u64::from(g.nindir);
@@ -113,7 +113,7 @@ impl InodeTable {
         let from = plan.range.start().saturating_sub(node.first.0);
         let to = plan.range.end().saturating_add(1).saturating_sub(node.first.0);
         let whole = from.div_ceil(per).min(slots)..(to / per).min(slots);
-        let buf = self.indirect(ip, node, raw)?;
+        let buf = self.indirect(node, raw)?;
         if !whole.is_empty() {
             let entries = whole.start as usize..whole.end as usize;
             plan.partial.push(Partial { buf: buf.clone(), node, entries });
@@ -124,117 +124,22 @@ impl InodeTable {
         for k in [head, tail].into_iter().flatten().filter(|&k| k < slots) {
             let child = pointer(g, &buf.read().bytes, k as usize);
             if child != 0 && node.level > 1 {
-                self.plan_node(ip, node.child(g, k as usize), child, plan)?;
+                self.plan_node(node.child(g, k as usize), child, plan)?;
             }
         }
         Ok(())
     }
 
-    /// Takes the plan's blocks out of the file, writes the inode (`change` adjusts it first) and
-    /// the indirect blocks, and frees; `also` are freed with them. The caller has set the times.
-    ///
-    /// # Errors
-    /// The first. The pointers are gone all the same; blocks that could not be freed wait for fsck.
-    pub(super) fn cut(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        plan: &Plan,
-        mut also: Vec<Detached>,
-        change: impl FnOnce(&mut InodeData),
-    ) -> Result<()> {
-        let size = data.d.size;
-        self.detach_from_inode(ip, data, plan, &mut also);
-        // No pointer lies beyond the size, at any moment: so they go first.
-        let cleared = self.detach_from_indirect(ip, plan, size, &mut also);
-        change(data);
-        let emptied = data.d.db == [0; NDADDR] && data.d.ib == [0; NIADDR];
-        let blocks_before = data.d.blocks;
-        if emptied {
-            data.d.blocks = self.ext_sectors(&data.d);
-        }
-        let updated = self.update(ip, data, InodeChange::Truncate);
-        also.extend(plan.last.as_ref().map(|last| self.shorten(last)));
-        updated.and(cleared)?;
-        let last = i64::try_from(*plan.range.end()).unwrap_or(i64::MAX);
-        let first = i64::try_from(*plan.range.start()).unwrap_or(i64::MAX);
-        self.forget_blocks(ip, first..=last);
-        let partial: SmallVec<[i64; 3]> = plan.partial.iter().map(|p| p.node.name()).collect();
-        let freed = self.free_detached(ip, &also, &partial, data.is_snapshot());
-        if !emptied {
-            let sectors = self.g().frags_to_sectors(freed.frags);
-            data.d.blocks = blocks_before.saturating_sub(sectors);
-            if sectors > 0 {
-                self.update(ip, data, InodeChange::Attr)?;
-            }
-        }
-        freed.error.map_or(Ok(()), Err)
-    }
-
     /// Lets go of the fragments of a block that the inode does not count any more. Not before: a block that was
     /// written without them would count as written, while the device shows them still.
-    fn shorten(&self, Shorter { buf, old, new }: &Shorter) -> Detached {
+    fn shorten(self, Shorter { buf, old, new }: &Shorter) -> Detached {
         let at = buf.read().addr;
         self.ump.cache.relocate(buf, at, *new as usize, || ());
         let fsize = self.g().fsize;
         Detached::data(raw(at.plus((new / fsize).into())), (old - new) / fsize)
     }
 
-    fn detach_from_inode(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        plan: &Plan,
-        out: &mut Vec<Detached>,
-    ) {
-        let g = self.g();
-        let size = data.d.size;
-        let mut cleared: SmallVec<[(usize, FragRun); 4]> = SmallVec::new();
-        let mut note = |i: usize, raw: i64, frags: u32| {
-            if let Ok(Some(at)) = g.check_run(raw, frags, Structure::Inode, place(ip.ino)) {
-                cleared.push((i, FragRun { at, frags }));
-            }
-        };
-        for (i, p) in data.d.db.iter_mut().enumerate() {
-            let lbn = Lbn(i as u64);
-            if *p != 0 && plan.range.contains(&lbn.0) {
-                let frags = g.blksize(size, lbn) / g.fsize;
-                note(i, *p, frags);
-                out.push(Detached::data(*p, frags));
-                *p = 0;
-            }
-        }
-        for &root in &plan.roots {
-            if let Some(p) = data.d.ib.get_mut(root) {
-                note(NDADDR + root, *p, g.frag);
-                out.push(Detached { raw: *p, node: Node::root(g, root), frags: g.frag });
-                *p = 0;
-            }
-        }
-        let is_hole = g.lblktosize(Lbn(plan.range.end().saturating_add(1))) < size;
-        let last = usize::try_from(plan.range.start().wrapping_sub(1)).ok();
-        if is_hole {
-            for (i, run) in cleared {
-                self.ump.ordering.notify(Event::HolePunched { ino: ip.ino, index: i, old: run });
-            }
-        } else if !data.d.is_dir() {
-            let last = last.filter(|&last| last < NDADDR);
-            self.ump.ordering.notify(Event::InodeTruncated {
-                ino: ip.ino,
-                last,
-                size,
-                cleared: &cleared,
-            });
-        }
-    }
-
-    fn detach_from_indirect(
-        &self,
-        ip: &Inode,
-        plan: &Plan,
-        size: u64,
-        out: &mut Vec<Detached>,
-    ) -> Result<()> {
+    fn detach_from_indirect(self, plan: &Plan, size: u64, out: &mut Vec<Detached>) -> Result<()> {
         let g = self.g();
         for part in &plan.partial {
             let found = out.len();
@@ -250,7 +155,7 @@ impl InodeTable {
                 if out.len() > found {
                     let (name, entries) = (part.node.name(), part.entries.clone());
                     self.ump.ordering.notify(Event::IndirectTruncated {
-                        ino: ip.ino,
+                        ino: self.ip.ino,
                         block: name,
                         entries,
                         size,
@@ -261,7 +166,7 @@ impl InodeTable {
                 let then = self
                     .ump
                     .ordering
-                    .notify(Event::BlockTruncated { ino: ip.ino, block: part.buf.key })
+                    .notify(Event::BlockTruncated { ino: self.ip.ino, block: part.buf.key })
                     .disposition;
                 self.ump.cache.apply(&part.buf, then)?;
             }
@@ -270,29 +175,23 @@ impl InodeTable {
     }
 
     /// Frees what no pointer names any more.
-    pub(super) fn free_all(&self, ip: &Inode, all: &[Detached]) -> Result<()> {
-        self.free_detached(ip, all, &[], false).error.map_or(Ok(()), Err)
+    pub(super) fn free_all(self, all: &[Detached]) -> Result<()> {
+        self.free_detached(all, &[], false).error.map_or(Ok(()), Err)
     }
 
     /// `partial`: the indirect blocks in which pointers to some of `all` were cleared.
-    fn free_detached(
-        &self,
-        ip: &Inode,
-        all: &[Detached],
-        partial: &[i64],
-        snapshot: bool,
-    ) -> Freed {
+    fn free_detached(self, all: &[Detached], partial: &[i64], snapshot: bool) -> Freed {
         let ordering = &self.ump.ordering;
-        let later = match ordering.notify(Event::BlocksReleased { ino: ip.ino }).free {
+        let later = match ordering.notify(Event::BlocksReleased { ino: self.ip.ino }).free {
             FreeWhen::Now => None,
             FreeWhen::Later => Some(Vec::new()),
         };
         let mut freed = Freed { snapshot, later, ..Freed::default() };
         for d in all {
-            self.free_tree(ip, d, &mut freed);
+            self.free_tree(d, &mut freed);
         }
         if let Some(runs) = freed.later.take().filter(|runs| !runs.is_empty()) {
-            ordering.notify(Event::BlocksFreed { ino: ip.ino, runs, partial });
+            ordering.notify(Event::BlocksFreed { ino: self.ip.ino, runs, partial });
         }
         if freed.bad > 0 {
             self.ump.cache.note_trouble();
@@ -301,23 +200,23 @@ impl InodeTable {
     }
 
     /// Frees what `d` names, and all below it, bottom up.
-    fn free_tree(&self, ip: &Inode, d: &Detached, freed: &mut Freed) {
+    fn free_tree(self, d: &Detached, freed: &mut Freed) {
         let g = self.g();
         let mark = freed.snapshot && (1..i64::from(g.frag)).contains(&d.raw);
         if freed.bad >= MAX_BAD || mark {
             return;
         }
         let s = if d.node.level == 0 { Structure::Inode } else { Structure::IndirectBlock };
-        let at = match g.check_run(d.raw, d.frags, s, place(ip.ino)) {
+        let at = match g.check_run(d.raw, d.frags, s, place(self.ip.ino)) {
             Ok(at) => at.unwrap_or(FragNo::HOLE),
             Err(e) => return freed.fail(e.into()),
         };
         if d.node.level > 0 {
-            match self.indirect(ip, d.node, d.raw) {
-                Ok(buf) => self.free_children(ip, d.node, &buf, freed),
+            match self.indirect(d.node, d.raw) {
+                Ok(buf) => self.free_children(d.node, &buf, freed),
                 Err(e) => freed.fail(e),
             }
-            self.forget_indirect(ip, d.node);
+            self.forget_indirect(d.node);
         }
         let run = FragRun { at, frags: d.frags };
         let result = match &mut freed.later {
@@ -333,7 +232,7 @@ impl InodeTable {
         }
     }
 
-    fn free_children(&self, ip: &Inode, node: Node, buf: &BufRef, freed: &mut Freed) {
+    fn free_children(self, node: Node, buf: &BufRef, freed: &mut Freed) {
         let g = self.g();
         let below: Vec<(usize, i64)> = {
             let b = buf.read();
@@ -342,44 +241,109 @@ impl InodeTable {
         };
         for (k, raw) in below {
             let child = node.child(g, k);
-            self.free_tree(ip, &Detached { raw, node: child, frags: g.frag }, freed);
+            self.free_tree(&Detached { raw, node: child, frags: g.frag }, freed);
         }
     }
 
     /// Forgets the buffers of the blocks of `ip` that `range` names, changes and all.
-    pub(super) fn forget_blocks(&self, ip: &Inode, range: RangeInclusive<i64>) {
-        self.ump.cache.forget_file(ip.ino, range.clone());
-        self.ump.ordering.notify(Event::BuffersDiscarded { ino: ip.ino, blocks: range });
+    pub(super) fn forget_blocks(self, range: RangeInclusive<i64>) {
+        self.ump.cache.forget_file(self.ip.ino, range.clone());
+        self.ump.ordering.notify(Event::BuffersDiscarded { ino: self.ip.ino, blocks: range });
     }
 
     /// Forgets the buffer of an indirect block.
-    pub(super) fn forget_indirect(&self, ip: &Inode, node: Node) {
+    pub(super) fn forget_indirect(self, node: Node) {
         let name = node.name();
-        self.ump.cache.forget(BufKey::File(ip.ino, name));
-        self.ump.ordering.notify(Event::BuffersDiscarded { ino: ip.ino, blocks: name..=name });
+        self.ump.cache.forget(BufKey::File(self.ip.ino, name));
+        self.ump.ordering.notify(Event::BuffersDiscarded { ino: self.ip.ino, blocks: name..=name });
     }
+}
 
-    /// Frees the old place of a block that a claim moved, when the ordering policy allows it.
-    pub(super) fn free_replaced(&self, old: FragRun) {
-        match self.ump.ordering.notify(Event::BlockReplaced).free {
-            FreeWhen::Now => self.free_quietly(old),
-            FreeWhen::Later => {}
+impl<'a> LockedInode<'a> {
+    /// Takes the plan's blocks out of the file, writes the inode (`change` adjusts it first) and
+    /// the indirect blocks, and frees; `also` are freed with them. The caller has set the times.
+    ///
+    /// # Errors
+    /// The first. The pointers are gone all the same; blocks that could not be freed wait for fsck.
+    pub(super) fn cut(
+        &mut self,
+        plan: &Plan,
+        mut also: Vec<Detached>,
+        change: impl FnOnce(&mut InodeData),
+    ) -> Result<()> {
+        let size = self.data.d.size;
+        self.detach_from_inode(plan, &mut also);
+        // No pointer lies beyond the size, at any moment: so they go first.
+        let cleared = self.view().detach_from_indirect(plan, size, &mut also);
+        change(&mut self.data);
+        let emptied = self.data.d.db == [0; NDADDR] && self.data.d.ib == [0; NIADDR];
+        let blocks_before = self.data.d.blocks;
+        if emptied {
+            self.data.d.blocks = ext_sectors(self.g(), &self.data.d);
         }
-    }
-
-    /// Frees a run that nothing ever named; if that fails the run stays allocated until fsck.
-    pub(super) fn free_quietly(&self, run: FragRun) {
-        if self.ump.alloc.free_frags(run).is_err() {
-            add(&self.ump.cache.counters.frees_failed, run.frags.into());
-            self.ump.cache.note_trouble();
+        let updated = self.update(InodeChange::Truncate);
+        also.extend(plan.last.as_ref().map(|last| self.view().shorten(last)));
+        updated.and(cleared)?;
+        let last = i64::try_from(*plan.range.end()).unwrap_or(i64::MAX);
+        let first = i64::try_from(*plan.range.start()).unwrap_or(i64::MAX);
+        self.view().forget_blocks(first..=last);
+        let partial: SmallVec<[i64; 3]> = plan.partial.iter().map(|p| p.node.name()).collect();
+        let freed = self.view().free_detached(&also, &partial, self.data.is_snapshot());
+        if !emptied {
+            let sectors = self.g().frags_to_sectors(freed.frags);
+            self.data.d.blocks = blocks_before.saturating_sub(sectors);
+            if sectors > 0 {
+                self.update(InodeChange::Attr)?;
+            }
         }
+        freed.error.map_or(Ok(()), Err)
     }
 
-    /// 512-byte units that the extended attributes hold.
-    pub(super) fn ext_sectors(&self, d: &Dinode) -> u64 {
-        let frags = (0..2u64).zip(d.extb).filter(|&(_, p)| p != 0);
-        let frags: u32 = frags.map(|(i, _)| self.ext_frags(d.extsize, i)).sum();
-        Dinode::sectors(self.g(), frags)
+    fn detach_from_inode(&mut self, plan: &Plan, out: &mut Vec<Detached>) {
+        let g = self.g();
+        let size = self.data.d.size;
+        let mut cleared: SmallVec<[(usize, FragRun); 4]> = SmallVec::new();
+        let ino = self.ip.ino;
+        let mut note = |i: usize, raw: i64, frags: u32| {
+            if let Ok(Some(at)) = g.check_run(raw, frags, Structure::Inode, place(ino)) {
+                cleared.push((i, FragRun { at, frags }));
+            }
+        };
+        for (i, p) in self.data.d.db.iter_mut().enumerate() {
+            let lbn = Lbn(i as u64);
+            if *p != 0 && plan.range.contains(&lbn.0) {
+                let frags = g.blksize(size, lbn) / g.fsize;
+                note(i, *p, frags);
+                out.push(Detached::data(*p, frags));
+                *p = 0;
+            }
+        }
+        for &root in &plan.roots {
+            if let Some(p) = self.data.d.ib.get_mut(root) {
+                note(NDADDR + root, *p, g.frag);
+                out.push(Detached { raw: *p, node: Node::root(g, root), frags: g.frag });
+                *p = 0;
+            }
+        }
+        let is_hole = g.lblktosize(Lbn(plan.range.end().saturating_add(1))) < size;
+        let last = usize::try_from(plan.range.start().wrapping_sub(1)).ok();
+        if is_hole {
+            for (i, run) in cleared {
+                self.ump.ordering.notify(Event::HolePunched {
+                    ino: self.ip.ino,
+                    index: i,
+                    old: run,
+                });
+            }
+        } else if !self.data.d.is_dir() {
+            let last = last.filter(|&last| last < NDADDR);
+            self.ump.ordering.notify(Event::InodeTruncated {
+                ino: self.ip.ino,
+                last,
+                size,
+                cleared: &cleared,
+            });
+        }
     }
 }
 

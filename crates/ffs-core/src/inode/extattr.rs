@@ -12,14 +12,14 @@
 use super::bmap::raw;
 use super::cut::Detached;
 use super::lifecycle::place;
-use super::{Inode, InodeData, InodeTable};
+use super::{Inode, InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::buf::{BufKey, BufKind, BufRef};
 use crate::error::{Error, Result};
 use crate::ordering::{BlockContent, Event, FragRun, InodeChange, PtrSlot};
 use crate::types::{XattrNamespace, XattrSet};
 use ffs_ondisk::extattr::{self, BadRecord, Namespace, SetError};
-use ffs_ondisk::{Dinode, Format, Structure};
+use ffs_ondisk::{Dinode, Format, Geometry, Structure};
 
 /// Blocks of the area.
 const BLOCKS: usize = 2;
@@ -36,37 +36,27 @@ fn key(ip: &Inode, i: usize) -> BufKey {
     BufKey::File(ip.ino, -1 - i as i64)
 }
 
-impl InodeTable {
+impl<'a> InodeView<'a> {
     /// The value of an attribute.
     ///
     /// # Errors
     /// [`Error::NoAttr`]; [`Error::NotSupported`] on UFS1; [`Error::Format`]; the device's.
-    pub(crate) fn xattr_get(
-        &self,
-        ip: &Inode,
-        data: &InodeData,
-        ns: XattrNamespace,
-        name: &[u8],
-    ) -> Result<Vec<u8>> {
-        let area = self.ext_area(ip, data)?;
+    pub(crate) fn xattr_get(self, ns: XattrNamespace, name: &[u8]) -> Result<Vec<u8>> {
+        let area = self.ext_area()?;
         let found = extattr::find(self.g().endian, &area, on_disk(ns), name);
-        let found = found.map_err(|b| damaged(ip, &b))?;
+        let found = found.map_err(|b| damaged(self.ip, &b))?;
         found.map(|a| a.value.to_vec()).ok_or(Error::NoAttr)
     }
 
     /// Names of all attributes, in the order they are stored.
     ///
     /// # Errors
-    /// As [`InodeTable::xattr_get`].
-    pub(crate) fn xattr_list(
-        &self,
-        ip: &Inode,
-        data: &InodeData,
-    ) -> Result<Vec<(XattrNamespace, Vec<u8>)>> {
-        let area = self.ext_area(ip, data)?;
+    /// As [`InodeView::xattr_get`].
+    pub(crate) fn xattr_list(self) -> Result<Vec<(XattrNamespace, Vec<u8>)>> {
+        let area = self.ext_area()?;
         let mut all = Vec::new();
         for attr in extattr::records(self.g().endian, &area) {
-            let attr = attr.map_err(|b| damaged(ip, &b))?;
+            let attr = attr.map_err(|b| damaged(self.ip, &b))?;
             match attr.namespace {
                 Namespace::User => all.push((XattrNamespace::User, attr.name.to_vec())),
                 Namespace::System => all.push((XattrNamespace::System, attr.name.to_vec())),
@@ -76,126 +66,40 @@ impl InodeTable {
         Ok(all)
     }
 
-    /// Sets an attribute, and `ctime`, and updates the inode.
-    ///
-    /// # Errors
-    /// [`Error::Exists`], [`Error::NoAttr`] as `how` demands; [`Error::NoSpace`] also if the area
-    /// would outgrow two blocks; else as [`InodeTable::xattr_get`]. Nothing changed then.
-    pub(crate) fn xattr_set(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        (ns, name): (XattrNamespace, &[u8]),
-        value: &[u8],
-        how: XattrSet,
-        reserve: Reserve,
-    ) -> Result<()> {
-        let g = self.g();
-        let area = self.ext_area(ip, data)?;
-        let found = extattr::find(g.endian, &area, on_disk(ns), name);
-        let there = found.map_err(|b| damaged(ip, &b))?.is_some();
-        match how {
-            XattrSet::Create if there => return Err(Error::Exists),
-            XattrSet::Replace if !there => return Err(Error::NoAttr),
-            _ => {}
-        }
-        let limit = extattr::area_limit(g);
-        let area = extattr::set(g.endian, &area, on_disk(ns), name, value, limit);
-        let area = area.map_err(|e| match e {
-            SetError::Damaged(b) => damaged(ip, &b),
-            SetError::Name => Error::Invalid("attribute name"),
-            SetError::NoRoom { .. } => Error::NoSpace,
-        })?;
-        self.set_ext_area(ip, data, &area, reserve)
-    }
-
-    /// Removes an attribute, sets `ctime`, and updates the inode.
-    ///
-    /// # Errors
-    /// As [`InodeTable::xattr_get`]. Nothing changed then.
-    pub(crate) fn xattr_remove(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        ns: XattrNamespace,
-        name: &[u8],
-    ) -> Result<()> {
-        let area = self.ext_area(ip, data)?;
-        let left = extattr::remove(self.g().endian, &area, on_disk(ns), name);
-        let left = left.map_err(|b| damaged(ip, &b))?.ok_or(Error::NoAttr)?;
-        self.set_ext_area(ip, data, &left, Reserve::Allowed)
-    }
-
-    /// Fragments that block `i` of an area of `size` bytes holds.
-    pub(super) fn ext_frags(&self, size: u32, i: u64) -> u32 {
-        let g = self.g();
-        let rest = u64::from(size).saturating_sub(i * u64::from(g.bsize)).min(g.bsize.into());
-        g.numfrags_up(rest)
-    }
-
     /// The whole area.
-    fn ext_area(&self, ip: &Inode, data: &InodeData) -> Result<Vec<u8>> {
+    fn ext_area(self) -> Result<Vec<u8>> {
         let g = self.g();
         if g.format == Format::Ufs1 {
             return Err(Error::NotSupported("extended attributes"));
         }
-        let mut area = Vec::with_capacity(data.d.extsize as usize);
-        for (i, &p) in data.d.extb.iter().enumerate().take(BLOCKS) {
-            let frags = self.ext_frags(data.d.extsize, i as u64);
+        let mut area = Vec::with_capacity(self.data.d.extsize as usize);
+        for (i, &p) in self.data.d.extb.iter().enumerate().take(BLOCKS) {
+            let frags = ext_frags(self.g(), self.data.d.extsize, i as u64);
             if frags == 0 {
                 break;
             }
-            let Some(at) = self.checked_run(ip, p, frags, Structure::ExtAttr)? else {
+            let Some(at) = self.checked_run(p, frags, Structure::ExtAttr)? else {
                 let want = "the address of a block";
-                let (s, place) = (Structure::ExtAttr, place(ip.ino));
+                let (s, place) = (Structure::ExtAttr, place(self.ip.ino));
                 let e = Error::corrupt(s, place, "block pointer", p, want);
                 return Err(self.ump.cache.damaged(e));
             };
             let len = (frags * g.fsize) as usize;
-            let buf = self.ump.cache.bread(key(ip, i), BufKind::Data, at, len)?;
+            let buf = self.ump.cache.bread(key(self.ip, i), BufKind::Data, at, len)?;
             area.extend_from_slice(&buf.read().bytes);
         }
-        area.truncate(data.d.extsize as usize);
+        area.truncate(self.data.d.extsize as usize);
         Ok(area)
     }
 
-    /// Replaces the area.
-    fn set_ext_area(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        area: &[u8],
-        reserve: Reserve,
-    ) -> Result<()> {
-        let size = u32::try_from(area.len()).map_err(|_| Error::NoSpace)?;
-        let _inode_block = self.ump.inode_block(ip.ino)?;
-        let places = self.ext_places(ip, size, reserve)?;
-        if let Err(e) = self.write_ext(ip, area, &places) {
-            self.unwrite_ext(ip, &places);
-            return Err(e);
-        }
-        self.ump.ordering.notify(Event::ExtAttrReplaced {
-            ino: ip.ino,
-            old: data.d.extb,
-            old_size: data.d.extsize,
-        });
-        let gone = self.detach_ext(data);
-        self.claim_ext(data, &places);
-        data.d.extsize = size;
-        self.touch_changed(data);
-        // If only this fails the new attributes are in force, and the old fragments wait for fsck.
-        self.update(ip, data, InodeChange::ExtAttr)?;
-        self.free_all(ip, &gone)
-    }
-
     /// Writes the area to its places.
-    fn write_ext(&self, ip: &Inode, area: &[u8], places: &[FragRun]) -> Result<()> {
+    fn write_ext(self, area: &[u8], places: &[FragRun]) -> Result<()> {
         let (mut result, what) = (Ok(()), BlockContent::ExtAttr);
-        self.forget_blocks(ip, -2..=-1);
+        self.forget_blocks(-2..=-1);
         let parts = area.chunks(self.g().bsize as usize);
         for (i, (part, &run)) in parts.zip(places).enumerate() {
-            let buf = self.fill_ext(ip, i, part, run);
-            let slot = PtrSlot::ExtAttr(ip.ino, i);
+            let buf = self.fill_ext(i, part, run);
+            let slot = PtrSlot::ExtAttr(self.ip.ino, i);
             let then = self
                 .ump
                 .ordering
@@ -213,49 +117,41 @@ impl InodeTable {
     }
 
     /// Gives up new places of the area.
-    fn unwrite_ext(&self, ip: &Inode, places: &[FragRun]) {
+    fn unwrite_ext(self, places: &[FragRun]) {
         for (i, run) in places.iter().enumerate().rev() {
-            self.ump
-                .ordering
-                .notify(Event::PointerCancelled { slot: PtrSlot::ExtAttr(ip.ino, i), new: *run });
+            self.ump.ordering.notify(Event::PointerCancelled {
+                slot: PtrSlot::ExtAttr(self.ip.ino, i),
+                new: *run,
+            });
         }
-        self.forget_blocks(ip, -2..=-1);
-        places.iter().for_each(|run| self.free_quietly(*run));
+        self.forget_blocks(-2..=-1);
+        places.iter().for_each(|run| self.ump.free_quietly(*run));
     }
 
     /// The buffer of block `i` of the area, at `run`, holding `part` and zeros.
-    fn fill_ext(&self, ip: &Inode, i: usize, part: &[u8], run: FragRun) -> BufRef {
+    fn fill_ext(self, i: usize, part: &[u8], run: FragRun) -> BufRef {
         let len = (run.frags * self.g().fsize) as usize;
-        let buf = self.ump.cache.getblk(key(ip, i), BufKind::Data, run.at, len, true);
+        let buf = self.ump.cache.getblk(key(self.ip, i), BufKind::Data, run.at, len, true);
         if let Some(to) = buf.write().bytes.get_mut(..part.len()) {
             to.copy_from_slice(part);
         }
         buf
     }
 
-    /// Makes `places` the area's blocks.
-    fn claim_ext(&self, data: &mut InodeData, places: &[FragRun]) {
-        for (p, run) in data.d.extb.iter_mut().zip(places) {
-            *p = raw(run.at);
-            let held = Dinode::sectors(self.g(), run.frags);
-            data.d.blocks = data.d.blocks.saturating_add(held);
-        }
-    }
-
     /// Places for an area of `size` bytes.
-    fn ext_places(&self, ip: &Inode, size: u32, reserve: Reserve) -> Result<Vec<FragRun>> {
+    fn ext_places(self, size: u32, reserve: Reserve) -> Result<Vec<FragRun>> {
         let mut places: Vec<FragRun> = Vec::new();
         for i in 0..BLOCKS as u64 {
-            let frags = self.ext_frags(size, i);
+            let frags = ext_frags(self.g(), size, i);
             if frags == 0 {
                 break;
             }
             let pref = places.last().map(|r| r.at.plus(r.frags.into()));
-            match self.ump.alloc.alloc_frags(ip.ino, pref, frags, reserve) {
+            match self.ump.alloc.alloc_frags(self.ip.ino, pref, frags, reserve) {
                 Ok(at) => places.push(FragRun { at, frags }),
                 Err(e) => {
                     for run in places {
-                        self.free_quietly(run);
+                        self.ump.free_quietly(run);
                     }
                     return Err(e);
                 }
@@ -263,22 +159,113 @@ impl InodeTable {
         }
         Ok(places)
     }
+}
+
+impl<'a> LockedInode<'a> {
+    /// Sets an attribute, and `ctime`, and updates the inode.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoAttr`] as `how` demands; [`Error::NoSpace`] also if the area
+    /// would outgrow two blocks; else as [`InodeView::xattr_get`]. Nothing changed then.
+    pub(crate) fn xattr_set(
+        &mut self,
+        (ns, name): (XattrNamespace, &[u8]),
+        value: &[u8],
+        how: XattrSet,
+        reserve: Reserve,
+    ) -> Result<()> {
+        let g = self.g();
+        let area = self.view().ext_area()?;
+        let found = extattr::find(g.endian, &area, on_disk(ns), name);
+        let there = found.map_err(|b| damaged(self.ip, &b))?.is_some();
+        match how {
+            XattrSet::Create if there => return Err(Error::Exists),
+            XattrSet::Replace if !there => return Err(Error::NoAttr),
+            _ => {}
+        }
+        let limit = extattr::area_limit(g);
+        let area = extattr::set(g.endian, &area, on_disk(ns), name, value, limit);
+        let area = area.map_err(|e| match e {
+            SetError::Damaged(b) => damaged(self.ip, &b),
+            SetError::Name => Error::Invalid("attribute name"),
+            SetError::NoRoom { .. } => Error::NoSpace,
+        })?;
+        self.set_ext_area(&area, reserve)
+    }
+
+    /// Removes an attribute, sets `ctime`, and updates the inode.
+    ///
+    /// # Errors
+    /// As [`InodeView::xattr_get`]. Nothing changed then.
+    pub(crate) fn xattr_remove(&mut self, ns: XattrNamespace, name: &[u8]) -> Result<()> {
+        let area = self.view().ext_area()?;
+        let left = extattr::remove(self.g().endian, &area, on_disk(ns), name);
+        let left = left.map_err(|b| damaged(self.ip, &b))?.ok_or(Error::NoAttr)?;
+        self.set_ext_area(&left, Reserve::Allowed)
+    }
+
+    /// Replaces the area.
+    fn set_ext_area(&mut self, area: &[u8], reserve: Reserve) -> Result<()> {
+        let size = u32::try_from(area.len()).map_err(|_| Error::NoSpace)?;
+        let _inode_block = self.ump.inode_block(self.ip.ino)?;
+        let places = self.view().ext_places(size, reserve)?;
+        if let Err(e) = self.view().write_ext(area, &places) {
+            self.view().unwrite_ext(&places);
+            return Err(e);
+        }
+        self.ump.ordering.notify(Event::ExtAttrReplaced {
+            ino: self.ip.ino,
+            old: self.data.d.extb,
+            old_size: self.data.d.extsize,
+        });
+        let gone = self.detach_ext();
+        self.claim_ext(&places);
+        self.data.d.extsize = size;
+        self.touch_changed();
+        // If only this fails the new attributes are in force, and the old fragments wait for fsck.
+        self.update(InodeChange::ExtAttr)?;
+        self.view().free_all(&gone)
+    }
+
+    /// Makes `places` the area's blocks.
+    fn claim_ext(&mut self, places: &[FragRun]) {
+        let (g, d) = (self.g(), &mut self.data.d);
+        for (p, run) in d.extb.iter_mut().zip(places) {
+            *p = raw(run.at);
+            d.blocks = d.blocks.saturating_add(Dinode::sectors(g, run.frags));
+        }
+    }
 
     /// Takes the area's blocks out of the inode.
-    pub(super) fn detach_ext(&self, data: &mut InodeData) -> Vec<Detached> {
-        let held = self.ext_sectors(&data.d);
+    pub(super) fn detach_ext(&mut self) -> Vec<Detached> {
+        let g = self.g();
+        let held = ext_sectors(g, &self.data.d);
         let mut out = Vec::new();
-        for (i, p) in data.d.extb.iter_mut().enumerate() {
-            let frags = self.ext_frags(data.d.extsize, i as u64);
+        let size = self.data.d.extsize;
+        for (i, p) in self.data.d.extb.iter_mut().enumerate() {
+            let frags = ext_frags(g, size, i as u64);
             if *p != 0 && frags > 0 {
                 out.push(Detached::data(*p, frags));
             }
             *p = 0;
         }
-        data.d.extsize = 0;
-        data.d.blocks = data.d.blocks.saturating_sub(held);
+        self.data.d.extsize = 0;
+        self.data.d.blocks = self.data.d.blocks.saturating_sub(held);
         out
     }
+}
+
+/// Fragments that block `i` of an area of `size` bytes holds.
+fn ext_frags(g: &Geometry, size: u32, i: u64) -> u32 {
+    let rest = u64::from(size).saturating_sub(i * u64::from(g.bsize)).min(g.bsize.into());
+    g.numfrags_up(rest)
+}
+
+/// 512-byte units that the area of extended attributes holds.
+pub(super) fn ext_sectors(g: &Geometry, d: &Dinode) -> u64 {
+    let frags = (0..2u64).zip(d.extb).filter(|&(_, p)| p != 0);
+    let frags: u32 = frags.map(|(i, _)| ext_frags(g, d.extsize, i)).sum();
+    Dinode::sectors(g, frags)
 }
 
 fn damaged(ip: &Inode, b: &BadRecord) -> Error {

@@ -2,8 +2,7 @@
 //!
 //! Reference: `spec/on-disk-format.md` §7.7.
 
-use super::lifecycle::size_limit;
-use super::{Inode, InodeData, InodeTable};
+use super::{InodeData, InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
@@ -12,177 +11,172 @@ use ffs_ondisk::{FileType, Lbn, Timespec};
 /// Zeros to be written, up to the next multiple of as many: whole blocks.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
-impl InodeTable {
+/// Whether allocating blocks may make a file longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Growth {
+    Allowed,
+    KeepSize,
+}
+
+impl<'a> InodeView<'a> {
     /// First offset from `off` on that has data.
     ///
     /// # Errors
     /// [`Error::NoData`] if there is none; [`Error::Format`]; the device's.
-    pub(crate) fn seek_data(&self, ip: &Inode, data: &InodeData, off: u64) -> Result<u64> {
-        self.seek(ip, data, off, true)?.ok_or(Error::NoData)
+    pub(crate) fn seek_data(self, off: u64) -> Result<u64> {
+        self.seek(off, true)?.ok_or(Error::NoData)
     }
 
     /// First offset from `off` on in a hole; the size, if no hole comes before it.
     ///
     /// # Errors
     /// [`Error::NoData`] from the size on; [`Error::Format`]; the device's.
-    pub(crate) fn seek_hole(&self, ip: &Inode, data: &InodeData, off: u64) -> Result<u64> {
-        if off >= data.d.size {
+    pub(crate) fn seek_hole(self, off: u64) -> Result<u64> {
+        if off >= self.data.d.size {
             return Err(Error::NoData);
         }
-        Ok(self.seek(ip, data, off, false)?.unwrap_or(data.d.size))
+        Ok(self.seek(off, false)?.unwrap_or(self.data.d.size))
     }
 
     /// First offset from `off` on, before the size, that has data or has not.
-    fn seek(&self, ip: &Inode, data: &InodeData, off: u64, wanted: bool) -> Result<Option<u64>> {
+    fn seek(self, off: u64, wanted: bool) -> Result<Option<u64>> {
         let g = self.g();
         let mut lbn = g.lblkno(off);
         // A file has no more rows than this, unless an image names blocks twice.
         let mut steps = (g.size / u64::from(g.frag)).saturating_mul(4).saturating_add(64);
-        while g.lblktosize(lbn) < data.d.size {
-            let (at, n) = self.extent(ip, data, lbn, u64::MAX)?;
+        while g.lblktosize(lbn) < self.data.d.size {
+            let (at, n) = self.extent(lbn, u64::MAX)?;
             if at.is_some() == wanted {
                 let found = off.max(g.lblktosize(lbn));
-                return Ok((found < data.d.size).then_some(found));
+                return Ok((found < self.data.d.size).then_some(found));
             }
             lbn = lbn.plus(n);
             steps -= 1;
             if steps == 0 {
-                return Err(self.bad_size(ip, data));
+                return Err(self.bad_size());
             }
         }
         Ok(None)
     }
 
-    /// Makes a hole: frees the whole blocks of the range and zeros the rest of it. The size stays, and
-    /// with it the last block: no file ends in a hole.
-    ///
-    /// # Errors
-    /// [`Error::Format`], the device's.
-    pub(crate) fn punch_hole(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        off: u64,
-        len: u64,
-    ) -> Result<()> {
-        let g = self.g();
-        only_regular(data)?;
-        let end = off.saturating_add(len).min(data.d.size);
-        if off >= end {
-            return Ok(());
-        }
-        let _inode_block = self.ump.inode_block(ip.ino)?;
-        let first = Lbn(off.div_ceil(g.bsize.into()));
-        let past = g.lblkno(end).min(g.lblkno(data.d.size - 1));
-        let plan = match past.0.checked_sub(1).map(Lbn) {
-            Some(last) if first <= last => Some(self.plan(ip, data, first, last)?),
-            _ => None,
-        };
-        let head_end = end.min(g.lblktosize(first));
-        self.zero_part(ip, data, off, head_end)?;
-        self.zero_part(ip, data, head_end.max(g.lblktosize(past)), end)?;
-        self.touch_modified(data);
-        data.cluster.len = 0;
-        match plan {
-            Some(plan) => self.cut(ip, data, &plan, Vec::new(), |_| {}),
-            None => self.update(ip, data, InodeChange::Attr),
-        }
-    }
-
     /// Zeros `from..end`, which lies inside one block, unless it is a hole.
-    fn zero_part(&self, ip: &Inode, data: &InodeData, from: u64, end: u64) -> Result<()> {
+    fn zero_part(self, from: u64, end: u64) -> Result<()> {
         if from >= end {
             return Ok(());
         }
         let g = self.g();
         let start = g.blkoff(from) as usize;
-        self.zero_in_block(ip, data, g.lblkno(from), start, start + (end - from) as usize)
+        self.zero_in_block(g.lblkno(from), start, start + (end - from) as usize)
+    }
+
+    /// End of the range, if the file may be that long.
+    fn range_end(self, off: u64, len: u64) -> Result<u64> {
+        let end = off.checked_add(len).ok_or(Error::TooBig)?;
+        if end > self.size_limit() { Err(Error::TooBig) } else { Ok(end) }
+    }
+}
+
+impl<'a> LockedInode<'a> {
+    /// Makes a hole: frees the whole blocks of the range and zeros the rest of it. The size stays, and
+    /// with it the last block: no file ends in a hole.
+    ///
+    /// # Errors
+    /// [`Error::Format`], the device's.
+    pub(crate) fn punch_hole(&mut self, off: u64, len: u64) -> Result<()> {
+        let g = self.g();
+        only_regular(&self.data)?;
+        let end = off.saturating_add(len).min(self.data.d.size);
+        if off >= end {
+            return Ok(());
+        }
+        let _inode_block = self.ump.inode_block(self.ip.ino)?;
+        let first = Lbn(off.div_ceil(g.bsize.into()));
+        let past = g.lblkno(end).min(g.lblkno(self.data.d.size - 1));
+        let plan = match past.0.checked_sub(1).map(Lbn) {
+            Some(last) if first <= last => Some(self.view().plan(first, last)?),
+            _ => None,
+        };
+        let head_end = end.min(g.lblktosize(first));
+        self.view().zero_part(off, head_end)?;
+        self.view().zero_part(head_end.max(g.lblktosize(past)), end)?;
+        self.touch_modified();
+        self.data.cluster.len = 0;
+        match plan {
+            Some(plan) => self.cut(&plan, Vec::new(), |_| {}),
+            None => self.update(InodeChange::Attr),
+        }
     }
 
     /// Zeros the range, with blocks allocated for all of it; grows the file to its end.
     ///
     /// # Errors
-    /// As [`InodeTable::allocate_range`].
-    pub(crate) fn zero_range(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        off: u64,
-        len: u64,
-        reserve: Reserve,
-    ) -> Result<()> {
-        only_regular(data)?;
-        let end = self.range_end(data, off, len)?;
-        let _inode_block = self.ump.inode_block(ip.ino)?;
-        self.zero_gap(ip, data, end)?;
-        let before = Before::of(data);
+    /// As [`LockedInode::allocate_range`].
+    pub(crate) fn zero_range(&mut self, off: u64, len: u64, reserve: Reserve) -> Result<()> {
+        only_regular(&self.data)?;
+        let end = self.view().range_end(off, len)?;
+        let _inode_block = self.ump.inode_block(self.ip.ino)?;
+        self.view().zero_gap(end)?;
+        let before = Before::of(&self.data);
         let mut at = off;
         let mut result = Ok(());
         while at < end && result.is_ok() {
             let within = at % ZEROS.len() as u64;
             let n = (end - at).min(ZEROS.len() as u64 - within) as usize;
-            let (done, error) =
-                self.write_part(ip, data, at, ZEROS.get(..n).unwrap_or(&[]), reserve);
+            let (done, error) = self.write_part(at, ZEROS.get(..n).unwrap_or(&[]), reserve);
             at += done as u64;
-            result = error.map_or_else(|| self.throttle_within(), Err);
+            result = error.map_or_else(|| self.ump.throttle_within(), Err);
         }
         let seen = at > off && off < before.size;
-        self.range_done(ip, data, &before, seen, result)
+        self.range_done(&before, seen, result)
     }
 
-    /// Fills the holes of the range with blocks of zeros. Without `keep_size` the file grows to the
-    /// end of the range; with it, what lies beyond the file's end is left alone: the format has no
-    /// place for blocks there.
+    /// Fills the holes of the range with blocks of zeros. With [`Growth::Allowed`] the file
+    /// grows to the end of the range. With [`Growth::KeepSize`] nothing is allocated beyond the
+    /// end of the file: the format has no place for blocks there.
     ///
     /// # Errors
     /// [`Error::TooBig`], [`Error::NoSpace`], [`Error::Format`], the device's. The size is as before
     /// then; holes already filled stay so.
     pub(crate) fn allocate_range(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
+        &mut self,
         off: u64,
         len: u64,
-        keep_size: bool,
+        growth: Growth,
         reserve: Reserve,
     ) -> Result<()> {
-        only_regular(data)?;
-        let end = self.range_end(data, off, len)?;
-        let end = if keep_size { end.min(data.d.size) } else { end };
+        only_regular(&self.data)?;
+        let end = self.view().range_end(off, len)?;
+        let end = match growth {
+            Growth::Allowed => end,
+            Growth::KeepSize => end.min(self.data.d.size),
+        };
         if off >= end {
             return Ok(());
         }
-        let _inode_block = self.ump.inode_block(ip.ino)?;
-        self.zero_gap(ip, data, end)?;
-        let before = Before::of(data);
-        let result = self.fill_holes(ip, data, off, end, reserve);
-        self.range_done(ip, data, &before, false, result)
+        let _inode_block = self.ump.inode_block(self.ip.ino)?;
+        self.view().zero_gap(end)?;
+        let before = Before::of(&self.data);
+        let result = self.fill_holes(off, end, reserve);
+        self.range_done(&before, false, result)
     }
 
-    fn fill_holes(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        off: u64,
-        end: u64,
-        reserve: Reserve,
-    ) -> Result<()> {
+    fn fill_holes(&mut self, off: u64, end: u64, reserve: Reserve) -> Result<()> {
         let g = self.g();
         let mut lbn = g.lblkno(off);
         while g.lblktosize(lbn) < end {
-            let (at, n) = self.extent(ip, data, lbn, u64::MAX)?;
+            let (at, n) = self.view().extent(lbn, u64::MAX)?;
             // Blocks wholly inside the old size need nothing; the last one may have to grow.
-            let inside = Lbn(data.d.size / u64::from(g.bsize)).0.saturating_sub(lbn.0);
+            let inside = Lbn(self.data.d.size / u64::from(g.bsize)).0.saturating_sub(lbn.0);
             if at.is_some() && inside > 0 {
                 lbn = lbn.plus(n.min(inside));
                 continue;
             }
-            let upto = end.max(data.d.size).min(g.lblktosize(lbn.plus(1)));
+            let upto = end.max(self.data.d.size).min(g.lblktosize(lbn.plus(1)));
             let size = (upto - g.lblktosize(lbn)) as u32;
-            let granted = self.balloc(ip, data, lbn, size, true, reserve)?;
+            let granted = self.balloc(lbn, size, true, reserve)?;
             self.ump.cache.apply(&granted.buf, granted.then)?;
             drop(granted);
-            self.throttle_within()?;
+            self.ump.throttle_within()?;
             lbn = lbn.plus(1);
         }
         Ok(())
@@ -190,31 +184,18 @@ impl InodeTable {
 
     /// Ends a call that may have grown the file: on failure it shrinks back, and unless a reader can see what
     /// was done (`seen`), nothing was modified.
-    fn range_done(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        before: &Before,
-        seen: bool,
-        result: Result<()>,
-    ) -> Result<()> {
+    fn range_done(&mut self, before: &Before, seen: bool, result: Result<()>) -> Result<()> {
         let failed = result.is_err();
-        if failed && data.d.size > before.size {
-            self.shrink(ip, data, before.size, Reserve::Allowed)?;
+        if failed && self.data.d.size > before.size {
+            self.shrink(before.size, Reserve::Allowed)?;
         }
         if failed && !seen {
-            data.d.mtime = before.mtime;
+            self.data.d.mtime = before.mtime;
         } else {
-            self.touch_modified(data);
+            self.touch_modified();
         }
-        self.update(ip, data, InodeChange::Grow)?;
+        self.update(InodeChange::Grow)?;
         result
-    }
-
-    /// End of the range, if the file may be that long.
-    fn range_end(&self, data: &InodeData, off: u64, len: u64) -> Result<u64> {
-        let end = off.checked_add(len).ok_or(Error::TooBig)?;
-        if end > size_limit(self, data) { Err(Error::TooBig) } else { Ok(end) }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Reference: `spec/allocation.md` §2.2; `spec/soft-updates.md` §6.1, §6.12.
 
-use super::{Inode, InodeData, InodeTable};
+use super::{Inode, InodeTable, InodeView, LockedInode};
 use crate::alloc::ParentDir;
 use crate::error::{Error, Result};
 use crate::ordering::{Event, FreeWhen, InodeChange};
@@ -94,16 +94,16 @@ impl InodeTable {
     }
 
     /// Frees content and inode. Whoever still holds the inode finds it dead.
-    pub(super) fn free_file(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
-        let was_dir = data.d.is_dir();
-        self.doomed.lock().leave(ip.ino);
+    pub(super) fn free_file(&self, file: &mut LockedInode<'_>) -> Result<()> {
+        let (ip, was_dir) = (file.ip, file.data.d.is_dir());
+        self.removed.lock().leave(ip.ino);
         ip.dir.drop_index();
-        let emptied = self.discard_content(ip, data);
-        data.d = Dinode { generation: data.d.generation, ..Dinode::default() };
-        data.set_atime(Default::default());
-        self.forget_blocks(ip, i64::MIN..=i64::MAX);
+        let emptied = file.discard_content();
+        file.data.d = Dinode { generation: file.data.d.generation, ..Dinode::default() };
+        file.data.set_atime(Default::default());
+        file.view().forget_blocks(i64::MIN..=i64::MAX);
         // If its block cannot be read the inode stays allocated on disk: so must its number.
-        self.update(ip, data, InodeChange::Free)?;
+        file.update(InodeChange::Free)?;
         self.leave(ip);
         let freed =
             match self.ump.ordering.notify(Event::InodeReleased { ino: ip.ino, was_dir }).free {
@@ -121,23 +121,25 @@ impl InodeTable {
     pub(crate) fn purge(&self) -> Result<()> {
         let mut result = Ok(());
         for ip in self.select(|d| d.alive() && d.d.nlink == 0) {
-            let mut data = ip.write();
-            if data.alive() && data.d.nlink == 0 && !self.removal_pending(ip.ino) {
-                result = result.and(self.free_file(&ip, &mut data));
+            let mut file = ip.lock(&self.ump);
+            if file.alive() && file.d.nlink == 0 && !self.removal_pending(ip.ino) {
+                result = result.and(self.free_file(&mut file));
             }
         }
         result
     }
 }
 
-/// Largest size a file of this type may be given.
-pub(super) fn size_limit(table: &InodeTable, data: &InodeData) -> u64 {
-    let g = table.g();
-    match data.d.file_type() {
-        Some(FileType::Regular) => g.maxfilesize,
-        Some(FileType::Directory) => g.maxfilesize.min(dinode::MAXDIRSIZE),
-        Some(FileType::Symlink) => g.bsize.into(),
-        _ => 0,
+impl InodeView<'_> {
+    /// Largest size that a file of this type may have.
+    pub(super) fn size_limit(self) -> u64 {
+        let g = self.g();
+        match self.data.d.file_type() {
+            Some(FileType::Regular) => g.maxfilesize,
+            Some(FileType::Directory) => g.maxfilesize.min(dinode::MAXDIRSIZE),
+            Some(FileType::Symlink) => g.bsize.into(),
+            _ => 0,
+        }
     }
 }
 

@@ -1,44 +1,43 @@
 //! Files: the inode table, the block map, reading, writing, truncation, attributes.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
-//! | `table` | inodes in memory: finding, keeping, recycling; their names |
-//! | `map` | inodes by number |
-//! | `lifecycle` | making and freeing files |
-//! | `update` | inodes into their blocks |
+//! | `table`, `state`, `map` | inodes in memory: finding, keeping, recycling |
+//! | `names` | the name cache of the table |
+//! | `locked` | [`LockedInode`] and [`InodeView`]: what the operations below work with |
+//! | `lifecycle`, `removed` | making and freeing files |
+//! | `links` | link counts |
+//! | `update`, `unsynced` | writing inodes into their blocks |
 //! | `times` | times and attributes |
 //! | `bmap` | logical block to address |
 //! | `balloc` | blocks for logical blocks: fragment growth, indirect blocks |
-//! | `pref` | where to ask for them |
+//! | `pref` | where new blocks should go |
 //! | `read`, `write` | file content |
 //! | `realloc` | moving the blocks of a sequential writer together |
-//! | `cut` | taking blocks out of the map and freeing them |
+//! | `cut` | removing blocks from the map and freeing them |
 //! | `truncate` | sizes |
-//! | `holes` | `SEEK_DATA`, `SEEK_HOLE`, ranges punched, zeroed, allocated |
-//! | `dirstate` | what the directory code remembers of a directory |
-//! | `softwork` | links dropped and space freed when the ordering policy asks for it |
-//! | `flush` | passes that write everything, or what is due |
-//! | `symlink`, `extattr`, `fsync` | what their names say |
+//! | `holes` | `SEEK_DATA`, `SEEK_HOLE`; punching, zeroing and allocating ranges |
+//! | `symlink`, `extattr` | symbolic links, extended attributes |
+//! | `dirstate` | hints of the directory code |
 //!
 //! # Invariants
-//! 1. There is at most one [`Inode`] of a number; it holds the newest state. Its block's buffer holds
-//!    the state of the last [`InodeTable::update`]; only noted times may be newer (`times`).
-//! 2. The last block of a file holds exactly the fragments `g.blksize(size, lbn)` says; no pointer
-//!    beyond the size is set. Whatever call changes one changes the other. No call makes the last block
-//!    a hole: fsck would cut the file before it.
-//! 3. `di_blocks` counts what the pointers name, saturating where an image lied.
-//! 4. No pointer is followed before [`ffs_ondisk::Geometry::check_run`] passed it.
-//! 5. A block is freed only after its buffer was forgotten, and a call that fails frees again what
+//! 1. There is at most one [`Inode`] of a number, and it holds the newest state. The buffer of its
+//!    block holds the state of the last [`LockedInode::update`]; only noted times may be newer
+//!    (`times`).
+//! 2. The last block of a file holds exactly the fragments that `g.blksize(size, lbn)` gives; no
+//!    pointer beyond the size is set. A call that changes one changes the other. No call makes the
+//!    last block a hole: fsck would truncate the file before it.
+//! 3. `di_blocks` counts the blocks that the pointers name; it saturates on a damaged image.
+//! 4. No pointer is followed before [`ffs_ondisk::Geometry::check_run`] accepted it.
+//! 5. A block is freed only after its buffer was discarded, and a call that fails frees again what
 //!    it allocated.
-//! 6. A pointer an indirect block must get is never lost to a read error: what a change needs to read
-//!    it reads before it changes anything.
+//! 6. A read error never loses a pointer that an indirect block must get: an operation reads
+//!    everything it needs before it changes anything.
 //!
 //! # Locking
-//! The lock under which work is done ([`InodeTable::run_work`]) comes first.
-//! An inode's lock ([`Inode::read`], [`Inode::write`]) comes before any buffer's; the table's own
-//! lock, which guards the name cache too, is held for moments and takes no other but an inode block
-//! buffer's and the buffer cache's. Methods that take
-//! `&InodeData` or `&mut InodeData` are called with the inode locked: the reference comes from there.
+//! An inode's lock ([`Inode::read`], [`Inode::lock`]) comes before the locks of buffers. The table's
+//! lock, which also guards the name cache, is held for moments; under it only the lock of an inode
+//! block's buffer and those of the buffer cache are taken.
 //!
 //! Reference: `spec/on-disk-format.md` §4, §5.2, §7, §10, §11; `spec/allocation.md` §4, §6.4;
 //! `spec/soft-updates.md` §6.9 to §6.13.
@@ -48,25 +47,30 @@ mod bmap;
 mod cut;
 mod dirstate;
 mod extattr;
-mod flush;
-mod fsync;
 mod holes;
 mod lifecycle;
+mod links;
+mod locked;
 mod map;
+mod names;
 mod pref;
 mod read;
 mod realloc;
-mod softwork;
+mod removed;
+mod state;
 mod symlink;
 mod table;
 mod times;
 mod truncate;
+mod unsynced;
 mod update;
 mod write;
 
 pub(crate) use balloc::Granted;
 pub(crate) use dirstate::{DirState, Moved};
-pub(crate) use table::{InodeTable, Named};
+pub(crate) use holes::Growth;
+pub(crate) use locked::{InodeView, LockedInode};
+pub(crate) use table::InodeTable;
 
 use crate::namecache::Links;
 use crate::prefetch;
@@ -74,6 +78,7 @@ use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
+use unsynced::Unsynced;
 
 /// A file in memory. In the order written: what every use touches lies together.
 #[derive(Debug)]
@@ -90,7 +95,7 @@ pub(crate) struct Inode {
     /// It may have no links: it was locked for changes since that was last looked at.
     suspect: AtomicBool,
     /// Size or pointers may have changed since an fsync last wrote the inode's block.
-    unsynced: fsync::Unsynced,
+    pub(crate) unsynced: Unsynced,
     /// What the name cache knows of it; guarded by the table's lock.
     names: Links,
     data: RwLock<InodeData>,
@@ -153,7 +158,7 @@ impl Inode {
             suspect: AtomicBool::new(true),
             entry: AtomicU64::new(0),
             names: Links::default(),
-            unsynced: fsync::Unsynced::new(),
+            unsynced: Unsynced::new(),
         }
     }
 
@@ -170,7 +175,7 @@ impl Inode {
     }
 
     /// Locks the inode for changes.
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, InodeData> {
+    fn write(&self) -> RwLockWriteGuard<'_, InodeData> {
         let data = self.data.write();
         self.suspect.store(true, Relaxed);
         data
@@ -200,7 +205,7 @@ impl Inode {
     }
 
     /// Locks the inode for changes if nobody has it locked.
-    pub(crate) fn try_write(&self) -> Option<RwLockWriteGuard<'_, InodeData>> {
+    fn try_write(&self) -> Option<RwLockWriteGuard<'_, InodeData>> {
         let data = self.data.try_write()?;
         self.suspect.store(true, Relaxed);
         Some(data)

@@ -2,35 +2,35 @@
 //!
 //! Reference: `spec/allocation.md` §4.1, §4.2.
 
-use super::{Inode, InodeData, InodeTable};
+use super::InodeView;
 use crate::alloc::PrefQuery;
 use ffs_ondisk::{FragNo, Lbn};
 
-impl InodeTable {
+impl<'a> InodeView<'a> {
     /// Where direct block `i` should go.
-    pub(super) fn pref_direct(&self, ip: &Inode, data: &InodeData, i: usize) -> Option<FragNo> {
-        let prev = i.checked_sub(1).and_then(|k| data.d.db.get(k)).copied().unwrap_or(0);
+    pub(super) fn pref_direct(self, i: usize) -> Option<FragNo> {
+        let prev = i.checked_sub(1).and_then(|k| self.data.d.db.get(k)).copied().unwrap_or(0);
         let prev = self.plausible(prev);
-        let q = PrefQuery { index: i, prev, ..self.query(ip, data, Lbn(i as u64)) };
+        let q = PrefQuery { index: i, prev, ..self.query(Lbn(i as u64)) };
         self.ump.alloc.blkpref(&q)
     }
 
     /// A preference query about `lbn` that knows nothing but the inode.
-    pub(super) fn query(&self, ip: &Inode, data: &InodeData, lbn: Lbn) -> PrefQuery {
+    pub(super) fn query(self, lbn: Lbn) -> PrefQuery {
         PrefQuery {
-            ino: ip.ino,
-            is_dir: data.d.is_dir(),
+            ino: self.ip.ino,
+            is_dir: self.data.d.is_dir(),
             lbn,
             index: 0,
             prev: None,
             indirect: None,
             after_indirect: None,
-            last_direct: data.d.db.last().and_then(|&p| self.plausible(p)),
+            last_direct: self.data.d.db.last().and_then(|&p| self.plausible(p)),
         }
     }
 
     /// A pointer's address if it can be one.
-    pub(super) fn plausible(&self, p: i64) -> Option<FragNo> {
+    pub(super) fn plausible(self, p: i64) -> Option<FragNo> {
         let at = FragNo(u64::try_from(p).ok()?);
         self.g().run_problem(at, 1).is_none().then_some(at)
     }

@@ -6,8 +6,8 @@
 //!
 //! Reference: `spec/on-disk-format.md` §7.7, §11.
 
+use super::InodeView;
 use super::bmap::data_key;
-use super::{Inode, InodeData, InodeTable};
 use crate::counters::{add, bump};
 use crate::error::Result;
 use ffs_ondisk::{FragNo, Lbn};
@@ -15,56 +15,50 @@ use ffs_ondisk::{FragNo, Lbn};
 /// Bytes in a row of whole blocks from which on it is not worth caching.
 const DIRECT_BYTES: u64 = 64 << 10;
 
-impl InodeTable {
+impl<'a> InodeView<'a> {
     /// Reads from byte `off` on; returns how many bytes there were: fewer than asked only at the end
     /// of the file, because callers take a short answer for the end. Notes the access.
     ///
     /// # Errors
     /// [`crate::Error::Format`], the device's, if any of the bytes cannot be read.
-    pub(crate) fn read_at(
-        &self,
-        ip: &Inode,
-        data: &InodeData,
-        off: u64,
-        buf: &mut [u8],
-    ) -> Result<usize> {
-        let left = data.d.size.saturating_sub(off);
+    pub(crate) fn read_at(self, off: u64, buf: &mut [u8]) -> Result<usize> {
+        let left = self.data.d.size.saturating_sub(off);
         let want = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let buf = buf.get_mut(..want).unwrap_or(&mut []);
         let mut done = 0;
         while done < want {
             let Some(rest) = buf.get_mut(done..) else { break };
-            done += self.read_step(ip, data, off + done as u64, rest)?;
+            done += self.read_step(off + done as u64, rest)?;
         }
         if want > 0 {
-            self.touch_accessed(data);
+            self.touch_accessed();
         }
         Ok(done)
     }
 
     /// Reads some of `out`, at least a byte.
-    fn read_step(&self, ip: &Inode, data: &InodeData, pos: u64, out: &mut [u8]) -> Result<usize> {
+    fn read_step(self, pos: u64, out: &mut [u8]) -> Result<usize> {
         let g = self.g();
         let (lbn, skip) = (g.lblkno(pos), g.blkoff(pos) as usize);
         let bsize = g.bsize as usize;
-        if !data.is_snapshot()
-            && let Some(buf) = self.ump.cache.incore(data_key(ip.ino, lbn))
+        if !self.data.is_snapshot()
+            && let Some(buf) = self.ump.cache.incore(data_key(self.ip.ino, lbn))
         {
             return Ok(copy_out(&buf.read().bytes, skip, bsize, out));
         }
         let blocks = (skip + out.len()).div_ceil(bsize) as u64;
-        let (at, run) = self.extent(ip, data, lbn, blocks)?;
+        let (at, run) = self.extent(lbn, blocks)?;
         let run_bytes = usize::try_from(run).unwrap_or(usize::MAX).saturating_mul(bsize);
         let Some(at) = at else {
             let n = out.len().min(run_bytes - skip);
             out.iter_mut().take(n).for_each(|b| *b = 0);
             return Ok(n);
         };
-        if data.is_snapshot() {
+        if self.data.is_snapshot() {
             return self.read_snapshot(at, skip, out);
         }
         let whole = if skip == 0 { run.min((out.len() / bsize) as u64) } else { 0 };
-        let whole = self.not_in_core(ip, lbn, whole);
+        let whole = self.not_in_core(lbn, whole);
         if whole * u64::from(g.bsize) >= DIRECT_BYTES {
             let n = whole as usize * bsize;
             if let Some(out) = out.get_mut(..n) {
@@ -72,18 +66,18 @@ impl InodeTable {
             }
             return Ok(n);
         }
-        let buf = self.data_block(ip, data, lbn, at)?;
+        let buf = self.data_block(lbn, at)?;
         let buf = buf.read();
         Ok(copy_out(&buf.bytes, skip, bsize, out))
     }
 
     /// How many of the `n` blocks from `lbn` on come before the next one in memory.
-    fn not_in_core(&self, ip: &Inode, lbn: Lbn, n: u64) -> u64 {
-        let absent = |&k: &u64| self.ump.cache.holds(data_key(ip.ino, lbn.plus(k)));
+    fn not_in_core(self, lbn: Lbn, n: u64) -> u64 {
+        let absent = |&k: &u64| self.ump.cache.holds(data_key(self.ip.ino, lbn.plus(k)));
         (1..n).find(absent).unwrap_or(n)
     }
 
-    fn read_device(&self, at: FragNo, out: &mut [u8]) -> Result<()> {
+    fn read_device(self, at: FragNo, out: &mut [u8]) -> Result<()> {
         let c = &self.ump.cache.counters;
         bump(&c.reads);
         add(&c.bytes_read, out.len() as u64);
@@ -92,7 +86,7 @@ impl InodeTable {
 
     /// Reads from one block of a snapshot. It may be a live block of the volume, so it is not cached
     /// under the snapshot's name; the volume's last block may be cut off: the rest is zeros.
-    fn read_snapshot(&self, at: FragNo, skip: usize, out: &mut [u8]) -> Result<usize> {
+    fn read_snapshot(self, at: FragNo, skip: usize, out: &mut [u8]) -> Result<usize> {
         let g = self.g();
         let frags = g.size.saturating_sub(at.0).min(g.frag.into());
         let there = (frags * u64::from(g.fsize)) as usize;

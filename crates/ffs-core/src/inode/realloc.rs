@@ -8,7 +8,7 @@
 
 use super::balloc::indirect_slot;
 use super::bmap::{Node, data_key, raw};
-use super::{Cluster, Inode, InodeData, InodeTable};
+use super::{Cluster, InodeView, LockedInode};
 use crate::alloc::PrefQuery;
 use crate::buf::BufRef;
 use crate::counters::bump;
@@ -35,143 +35,69 @@ struct Row {
     bufs: Vec<BufRef>,
 }
 
-impl InodeTable {
+impl<'a> LockedInode<'a> {
     /// Block `lbn`, at `at`, was written to its end.
-    pub(super) fn cluster_written(&self, ip: &Inode, data: &mut InodeData, lbn: Lbn, at: FragNo) {
+    pub(super) fn cluster_written(&mut self, lbn: Lbn, at: FragNo) {
         let g = self.g();
         let max = g.contigsumsize.min(self.ump.alloc.params().maxcontig);
-        let at_end = data.d.size == g.lblktosize(lbn.plus(1));
-        let c = data.cluster;
-        if max < 2 || !at_end || data.d.file_type() != Some(FileType::Regular) {
-            data.cluster.len = 0;
+        let at_end = self.data.d.size == g.lblktosize(lbn.plus(1));
+        let c = self.data.cluster;
+        if max < 2 || !at_end || self.data.d.file_type() != Some(FileType::Regular) {
+            self.data.cluster.len = 0;
             return;
         }
-        self.follow_row(ip, data, (lbn, at), max);
-        let now = data.cluster;
+        self.follow_row((lbn, at), max);
+        let now = self.data.cluster;
         if c.len > 0 && now.start != c.start {
-            self.write_row(ip, c);
+            self.view().write_row(c);
         }
         if now.len == max {
-            self.write_row(ip, now);
+            self.view().write_row(now);
         }
     }
 
-    /// Writes a row that will not be moved any more: the data is still in the CPU's cache, and later
-    /// writers find fewer dirty buffers. What fails stays dirty, for fsync or the next flush.
-    fn write_row(&self, ip: &Inode, row: Cluster) {
-        let last = row.start.plus(u64::from(row.len - 1));
-        self.ump.cache.write_behind(data_key(ip.ino, row.start)..=data_key(ip.ino, last));
-    }
-
-    fn follow_row(&self, ip: &Inode, data: &mut InodeData, (lbn, at): (Lbn, FragNo), max: u32) {
-        let (g, c) = (self.g(), data.cluster);
+    fn follow_row(&mut self, (lbn, at): (Lbn, FragNo), max: u32) {
+        let (g, c) = (self.g(), self.data.cluster);
         let follows = c.len > 0 && c.len < max && lbn == c.start.plus(c.len.into());
         let touches = at == c.last.plus(g.frag.into());
-        data.cluster = if !follows {
+        self.data.cluster = if !follows {
             Cluster { start: lbn, len: 1, last: at, retry: c.retry }
         } else if touches {
             Cluster { len: c.len + 1, last: at, ..c }
-        } else if let Some(last) = self.gather(ip, data, c.start, c.len + 1) {
+        } else if let Some(last) = self.gather(c.start, c.len + 1) {
             Cluster { len: c.len + 1, last, retry: None, ..c }
         } else {
-            Cluster { start: lbn, len: 1, last: at, retry: data.cluster.retry }
+            Cluster { start: lbn, len: 1, last: at, retry: self.data.cluster.retry }
         };
     }
 
     /// Moves the blocks from `start` on to one place; returns the new address of the last. Failure
     /// of any kind leaves them where they are.
-    fn gather(&self, ip: &Inode, data: &mut InodeData, start: Lbn, len: u32) -> Option<FragNo> {
+    fn gather(&mut self, start: Lbn, len: u32) -> Option<FragNo> {
         if !self.ump.tunables.doreallocblks() || self.ump.alloc.freespace(MIN_FREE_PERCENT) < 0 {
             return None;
         }
-        let row = self.row(ip, data, start, len).ok()??;
-        let pref = data.cluster.retry.or_else(|| self.row_pref(ip, data, start, &row));
-        let Ok(Some(to)) = self.ump.alloc.alloc_cluster(ip.ino, pref, len) else {
-            data.cluster.retry = Some(self.ump.alloc.next_cluster_pref(ip.ino, pref));
+        let row = self.view().row(start, len).ok()??;
+        let pref = self.data.cluster.retry.or_else(|| self.view().row_pref(start, &row));
+        let Ok(Some(to)) = self.ump.alloc.alloc_cluster(self.ip.ino, pref, len) else {
+            self.data.cluster.retry = Some(self.ump.alloc.next_cluster_pref(self.ip.ino, pref));
             return None;
         };
-        self.move_row(ip, data, &row, to);
+        self.move_row(&row, to);
         bump(&self.ump.cache.counters.clusters_moved);
         Some(to.plus(u64::from(self.g().frag) * u64::from(len - 1)))
     }
 
-    /// The row, if all of it is in one map, in one group, and in memory.
-    fn row(&self, ip: &Inode, data: &InodeData, start: Lbn, len: u32) -> Result<Option<Row>> {
-        let g = self.g();
-        let Some((map, index)) = self.map_of(ip, data, start)? else { return Ok(None) };
-        let slots = match map {
-            Map::Inode => data.d.db.len(),
-            Map::Indirect { .. } => g.nindir as usize,
-        };
-        if index + len as usize > slots {
-            return Ok(None);
-        }
-        let (mut old, mut bufs) = (Vec::new(), Vec::new());
-        for k in 0..u64::from(len) {
-            let Some(buf) = self.ump.cache.incore(data_key(ip.ino, start.plus(k))) else {
-                return Ok(None);
-            };
-            old.push(buf.read().addr);
-            bufs.push(buf);
-        }
-        let groups = old.first().map(|&a| g.dtog(a)) == old.last().map(|&a| g.dtog(a));
-        Ok(groups.then_some(Row { map, index, old, bufs }))
-    }
-
-    /// The map that holds the pointer of `lbn`, and the index in it.
-    fn map_of(&self, ip: &Inode, data: &InodeData, lbn: Lbn) -> Result<Option<(Map, usize)>> {
-        let g = self.g();
-        let (levels, index) = match bmap::path(g, lbn) {
-            Some(Path::Direct(i)) => return Ok(Some((Map::Inode, i))),
-            Some(Path::Indirect { levels, index }) => (levels, index),
-            None => return Ok(None),
-        };
-        let mut node = Node::root(g, levels - 1);
-        let mut at = data.d.ib.get(levels - 1).copied().unwrap_or(0);
-        for i in index.iter().take(levels).map(|&i| i as usize) {
-            if at == 0 {
-                return Ok(None);
-            }
-            let buf = self.indirect(ip, node, at)?;
-            if node.level == 1 {
-                return Ok(Some((Map::Indirect { buf, node }, i)));
-            }
-            at = pointer(g, &buf.read().bytes, i);
-            node = node.child(g, i);
-        }
-        Ok(None)
-    }
-
-    /// Where the first block of the row should go.
-    fn row_pref(&self, ip: &Inode, data: &InodeData, start: Lbn, row: &Row) -> Option<FragNo> {
-        match &row.map {
-            Map::Inode => self.pref_direct(ip, data, row.index),
-            Map::Indirect { buf, .. } => {
-                let before = row.index.checked_sub(1);
-                let prev = before.map_or(0, |k| pointer(self.g(), &buf.read().bytes, k));
-                let prev = self.plausible(prev);
-                let single = data.d.ib.first().copied().filter(|_| start.0 == 12);
-                let q = PrefQuery {
-                    index: row.index,
-                    prev,
-                    after_indirect: single.and_then(|p| self.plausible(p)),
-                    ..self.query(ip, data, start)
-                };
-                self.ump.alloc.blkpref(&q)
-            }
-        }
-    }
-
     /// Gives the blocks of the row the places from `to` on: buffers, then pointers, then the old
     /// places are freed.
-    fn move_row(&self, ip: &Inode, data: &mut InodeData, row: &Row, to: FragNo) {
+    fn move_row(&mut self, row: &Row, to: FragNo) {
         let (g, mut replaced) = (self.g(), Vec::with_capacity(row.old.len()));
         for (k, (buf, &old)) in row.bufs.iter().zip(&row.old).enumerate() {
             let at = to.plus(k as u64 * u64::from(g.frag));
             let i = row.index + k;
             let slot = match &row.map {
-                Map::Inode => PtrSlot::Direct(ip.ino, i),
-                Map::Indirect { node, .. } => indirect_slot(ip, node.name(), i),
+                Map::Inode => PtrSlot::Direct(self.ip.ino, i),
+                Map::Indirect { node, .. } => indirect_slot(self.ip, node.name(), i),
             };
             let run = |at| FragRun { at, frags: g.frag };
             let (new, what) = (run(at), BlockContent::Data);
@@ -192,7 +118,7 @@ impl InodeTable {
             replaced.push(run(old));
             match &row.map {
                 Map::Inode => {
-                    if let Some(p) = data.d.db.get_mut(i) {
+                    if let Some(p) = self.data.d.db.get_mut(i) {
                         *p = raw(at);
                     }
                 }
@@ -203,7 +129,83 @@ impl InodeTable {
             self.ump.cache.dirty(buf);
         }
         for old in replaced {
-            self.free_replaced(old);
+            self.ump.free_replaced(old);
+        }
+    }
+}
+
+impl<'a> InodeView<'a> {
+    /// Writes a row that will not be moved any more: the data is still in the CPU's cache, and later
+    /// writers find fewer dirty buffers. What fails stays dirty, for fsync or the next flush.
+    fn write_row(self, row: Cluster) {
+        let last = row.start.plus(u64::from(row.len - 1));
+        self.ump.cache.write_behind(data_key(self.ip.ino, row.start)..=data_key(self.ip.ino, last));
+    }
+
+    /// The row, if all of it is in one map, in one group, and in memory.
+    fn row(self, start: Lbn, len: u32) -> Result<Option<Row>> {
+        let g = self.g();
+        let Some((map, index)) = self.map_of(start)? else { return Ok(None) };
+        let slots = match map {
+            Map::Inode => self.data.d.db.len(),
+            Map::Indirect { .. } => g.nindir as usize,
+        };
+        if index + len as usize > slots {
+            return Ok(None);
+        }
+        let (mut old, mut bufs) = (Vec::new(), Vec::new());
+        for k in 0..u64::from(len) {
+            let Some(buf) = self.ump.cache.incore(data_key(self.ip.ino, start.plus(k))) else {
+                return Ok(None);
+            };
+            old.push(buf.read().addr);
+            bufs.push(buf);
+        }
+        let groups = old.first().map(|&a| g.dtog(a)) == old.last().map(|&a| g.dtog(a));
+        Ok(groups.then_some(Row { map, index, old, bufs }))
+    }
+
+    /// The map that holds the pointer of `lbn`, and the index in it.
+    fn map_of(self, lbn: Lbn) -> Result<Option<(Map, usize)>> {
+        let g = self.g();
+        let (levels, index) = match bmap::path(g, lbn) {
+            Some(Path::Direct(i)) => return Ok(Some((Map::Inode, i))),
+            Some(Path::Indirect { levels, index }) => (levels, index),
+            None => return Ok(None),
+        };
+        let mut node = Node::root(g, levels - 1);
+        let mut at = self.data.d.ib.get(levels - 1).copied().unwrap_or(0);
+        for i in index.iter().take(levels).map(|&i| i as usize) {
+            if at == 0 {
+                return Ok(None);
+            }
+            let buf = self.indirect(node, at)?;
+            if node.level == 1 {
+                return Ok(Some((Map::Indirect { buf, node }, i)));
+            }
+            at = pointer(g, &buf.read().bytes, i);
+            node = node.child(g, i);
+        }
+        Ok(None)
+    }
+
+    /// Where the first block of the row should go.
+    fn row_pref(self, start: Lbn, row: &Row) -> Option<FragNo> {
+        match &row.map {
+            Map::Inode => self.pref_direct(row.index),
+            Map::Indirect { buf, .. } => {
+                let before = row.index.checked_sub(1);
+                let prev = before.map_or(0, |k| pointer(self.g(), &buf.read().bytes, k));
+                let prev = self.plausible(prev);
+                let single = self.data.d.ib.first().copied().filter(|_| start.0 == 12);
+                let q = PrefQuery {
+                    index: row.index,
+                    prev,
+                    after_indirect: single.and_then(|p| self.plausible(p)),
+                    ..self.query(start)
+                };
+                self.ump.alloc.blkpref(&q)
+            }
         }
     }
 }

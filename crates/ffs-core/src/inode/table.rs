@@ -18,21 +18,20 @@
 //!
 //! Reference: `spec/directories-and-caches.md` §4.3, §5; `spec/on-disk-format.md` §5.2, §18.3.
 
-use super::fsync::Fsyncs;
 use super::map::InodeMap;
-use super::softwork::{Backlog, Doomed};
+use super::removed::RemovedFiles;
+use super::state::{Oldest, TableState};
 use super::{Inode, InodeData};
 use crate::buf::BufKey;
 use crate::counters::{Gauge, bump};
 use crate::error::{Error, Result};
-use crate::namecache::{Found, Limits, NameCache};
+use crate::namecache::NameCache;
 use crate::ordering::InodeChange;
 use crate::sync::{Mutex, MutexGuard};
 use crate::ufsmount::UfsMount;
 use ffs_device::clock::Rng;
 use ffs_ondisk::wire::get;
 use ffs_ondisk::{Dinode, Geometry, Ino, dinode};
-use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -47,24 +46,8 @@ pub(crate) struct InodeTable {
     /// Uses that ended so far. Changed without care: two that end at once have ended at once.
     clock: AtomicU64,
     pub(super) state: Mutex<TableState>,
-    /// Held while work of the ordering policy is done.
-    pub(super) work: Mutex<Backlog>,
-    pub(super) doomed: Mutex<Doomed>,
-    /// Held while an operation waits because too much is outstanding.
-    pub(super) relief: Mutex<()>,
-    /// Calls of fsync under way.
-    pub(super) fsyncs: Fsyncs,
-}
-
-/// What the table's lock guards.
-pub(super) struct TableState {
-    map: InodeMap,
-    names: NameCache<Arc<Inode>>,
-    /// Inodes that may be without users, by time of last use. An entry counts if the inode has its time
-    /// ([`Inode::entry`]).
-    unused: BinaryHeap<Reverse<(u64, Ino)>>,
-    /// Memory of freed files, for the next ones; together with the inodes there are, at most `maxvnodes`.
-    spare: Vec<Arc<Inode>>,
+    /// Removed files that are not freed yet.
+    pub(super) removed: Mutex<RemovedFiles>,
 }
 
 /// Inodes looked at to make room for one.
@@ -73,14 +56,11 @@ const TRIES: usize = 16;
 /// Inodes put back with the right time before that: as each was used since, it is one a use on average.
 const ROUNDS: usize = 1024;
 
-/// What the table knows of a name.
-pub(crate) enum Named {
-    /// It means this file.
-    File(Arc<Inode>),
-    /// There is no such name.
-    Absent,
-    /// The directory must be asked.
-    Unknown,
+/// Whether a file without links may enter the table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Unlinked {
+    Accept,
+    Refuse,
 }
 
 /// How many inodes to keep.
@@ -102,10 +82,7 @@ impl InodeTable {
             count: AtomicUsize::new(0),
             clock: AtomicU64::new(0),
             state: Mutex::new(TableState { map, names, unused, spare }),
-            work: Mutex::default(),
-            doomed: Mutex::default(),
-            relief: Mutex::default(),
-            fsyncs: Fsyncs::default(),
+            removed: Mutex::default(),
         }
     }
 
@@ -121,23 +98,23 @@ impl InodeTable {
         Bounds { min, max, want_free: size(t.wantfreevnodes()) }
     }
 
-    fn name_limits(&self) -> Limits {
-        let t = &self.ump.tunables;
-        let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
-        let most = size(t.maxvnodes().saturating_mul(2));
-        Limits { most, negatives_one_in: size(t.ncnegfactor()) }
-    }
-
     /// The file, from memory or disk. Whoever uses it beyond the call calls [`InodeTable::hold`].
     ///
     /// # Errors
     /// [`Error::Stale`] if the inode is free; [`Error::Format`] if it is damaged; the device's.
     pub(crate) fn get(&self, ino: Ino) -> Result<Arc<Inode>> {
-        self.load(ino, false)
+        self.load(ino, Unlinked::Refuse)
     }
 
-    /// As [`InodeTable::get`]; with `unlinked` also a file that has no links.
-    pub(super) fn load(&self, ino: Ino, unlinked: bool) -> Result<Arc<Inode>> {
+    /// Frees a file without links, unless it has users.
+    ///
+    /// # Errors
+    /// As [`InodeTable::get`] and [`InodeTable::release`].
+    pub(crate) fn free_unlinked(&self, ino: Ino) -> Result<()> {
+        self.inactive(&*self.load(ino, Unlinked::Accept)?)
+    }
+
+    fn load(&self, ino: Ino, unlinked: Unlinked) -> Result<Arc<Inode>> {
         if let Some(ip) = self.in_table(ino) {
             return Ok(ip);
         }
@@ -165,7 +142,7 @@ impl InodeTable {
             d.nlink = d.nlink.saturating_sub(self.ump.ordering.nlink_delta(ino));
             d
         };
-        if d.nlink == 0 && !unlinked {
+        if d.nlink == 0 && unlinked == Unlinked::Refuse {
             // Removed, and not free yet; or left by a crash, for fsck to judge. Were it let in, its last user
             // would free it, and with it what a wrong count or a damaged directory still names.
             return Err(Error::Stale);
@@ -291,16 +268,16 @@ impl InodeTable {
         if self.ump.is_read_only() {
             return Ok(());
         }
-        let mut data = ip.write();
-        if ip.refs.load(Ordering::Acquire) > 0 || data.d.nlink > 0 || !data.alive() {
+        let mut file = ip.lock(&self.ump);
+        if ip.refs.load(Ordering::Acquire) > 0 || file.d.nlink > 0 || !file.alive() {
             return Ok(());
         }
         if self.removal_pending(ip.ino) {
-            let frags = data.d.blocks / Dinode::sectors(self.g(), 1).max(1);
-            self.doomed.lock().enter(ip.ino, frags);
+            let frags = file.d.blocks / Dinode::sectors(self.g(), 1).max(1);
+            self.removed.lock().enter(ip.ino, frags);
             return Ok(());
         }
-        self.free_file(ip, &mut data)
+        self.free_file(&mut file)
     }
 
     /// Whether the device may still show names of a file that has none: it is freed when it does not,
@@ -368,31 +345,6 @@ impl InodeTable {
         self.make_room(st, tries);
     }
 
-    /// What the name cache knows of `name` in `dir`, which the caller has locked.
-    pub(crate) fn named(&self, dir: &Inode, name: &[u8]) -> Named {
-        let mut st = self.state.lock();
-        match st.names.find(dir.ino, name) {
-            Found::File(ip) => Named::File(ip),
-            Found::Absent => Named::Absent,
-            Found::Unknown => Named::Unknown,
-        }
-    }
-
-    /// Keeps in mind that `name` in `dir` means `target`, or nothing. The caller has `dir` locked since
-    /// it asked the directory, or changed it, and uses both files.
-    pub(crate) fn remember(&self, dir: &Inode, name: &[u8], target: Option<&Arc<Inode>>) {
-        let (limits, target) = (self.name_limits(), target.map(|ip| (ip.ino, ip)));
-        let st = &mut *self.state.lock();
-        st.names.enter(&st.map, limits, (dir.ino, &dir.names, name), target);
-    }
-
-    /// Forgets `name` in `dir`: the caller, who has it locked alone, is about to change it. Answers what it
-    /// meant, if that was known.
-    pub(crate) fn unname(&self, dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
-        let st = &mut *self.state.lock();
-        st.names.zap(&st.map, dir.ino, name)
-    }
-
     /// Inode `ino` will be read or changed: has its place in its block fetched.
     pub(crate) fn prefetch_dinode(&self, ino: Ino) {
         let (key, at) = (BufKey::Meta(self.g().ino_to_fsba(ino)), self.g().ino_to_fsbo(ino));
@@ -416,40 +368,6 @@ impl InodeTable {
         self.prefetch_dinode(ino);
     }
 
-    /// Two names of `dir` will be forgotten and two others entered.
-    pub(crate) fn prefetch_names(&self, dir: &Inode, names: [&[u8]; 2]) {
-        self.state.lock().names.prefetch(dir.ino, &names);
-    }
-
-    /// Forgets all names from and to `ip`, and its `..`.
-    pub(crate) fn purge_names_of(&self, ip: &Inode) {
-        let st = &mut *self.state.lock();
-        if st.map.has(ip) {
-            st.names.purge(&st.map, &ip.names);
-        }
-    }
-
-    /// Forgets what names `dir` does not have.
-    pub(crate) fn purge_negatives_of(&self, dir: &Inode) {
-        let st = &mut *self.state.lock();
-        st.names.purge_negatives(&st.map, &dir.names);
-    }
-
-    /// Forgets all names.
-    pub(crate) fn purge_names(&self) {
-        self.state.lock().purge_names();
-    }
-
-    /// What `..` of `dir` names, if that is known. The caller has it locked.
-    pub(crate) fn parent_named(&self, dir: &Inode) -> Option<Ino> {
-        self.state.lock().names.parent(&dir.names)
-    }
-
-    /// Keeps in mind what `..` of `dir` names. The caller has it locked since it asked.
-    pub(crate) fn remember_parent(&self, dir: &Inode, up: Ino) {
-        self.state.lock().names.set_parent(&dir.names, up);
-    }
-
     /// How many inodes and names there are, and what memory they take.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
         let st = self.state.lock();
@@ -467,117 +385,32 @@ impl InodeTable {
         ]
     }
 
+    /// Copies noted times into the buffers of the inode blocks. The caller holds no inode lock.
+    ///
+    /// # Errors
+    /// The first error of the device; the other inodes are updated all the same.
+    pub(crate) fn flush_times(&self) -> Result<()> {
+        let mut result = Ok(());
+        for ip in self.select(InodeData::times_noted) {
+            let mut file = ip.lock(&self.ump);
+            if file.alive() && file.times_noted() {
+                result = result.and(file.update(InodeChange::Attr));
+            }
+        }
+        result
+    }
+
     /// Carries a noted access into the inode's block, unless somebody has the inode locked (the
     /// caller may hold locks that one waits for) or has freed it meanwhile: then the place in the
     /// block may be another file's.
     pub(super) fn carry_access(&self, ip: &Inode) {
-        let Some(mut data) = ip.try_write() else { return };
-        if data.alive() && data.times_noted() {
+        let Some(mut file) = ip.try_lock(&self.ump) else { return };
+        if file.alive() && file.times_noted() {
             // A failed write of an access time is not worth failing somebody else's operation.
-            let _ = self.update(ip, &mut data, InodeChange::Attr);
+            let _ = file.update(InodeChange::Attr);
         }
     }
 }
 
 /// What an inode in memory takes, bytes: with the counts in front of it.
 const INODE_BYTES: usize = size_of::<Inode>() + 2 * size_of::<usize>();
-
-/// What became of the first inode of the queue.
-enum Oldest {
-    Dropped(Arc<Inode>),
-    Accessed(Arc<Inode>),
-    Kept,
-    /// It was used since it came into the queue.
-    Used,
-    /// There is none.
-    None,
-}
-
-impl TableState {
-    /// An inode, not in the table yet; where there was a freed one, if nobody looks at that any more.
-    fn make(&mut self, ino: Ino, d: Dinode) -> Arc<Inode> {
-        let new = Inode::new(ino, d);
-        let Some(mut ip) = self.spare.pop() else { return Arc::new(new) };
-        match Arc::get_mut(&mut ip) {
-            Some(place) => *place = new,
-            None => ip = Arc::new(new),
-        }
-        ip
-    }
-
-    fn insert(&mut self, ip: &Arc<Inode>) {
-        self.map.insert(ip.clone());
-        self.push(ip);
-    }
-
-    /// Takes out an inode that is in the table.
-    fn remove(&mut self, ip: &Inode) -> Option<Arc<Inode>> {
-        self.names.purge(&self.map, &ip.names);
-        self.map.remove(ip.ino)
-    }
-
-    /// Puts an inode of the table in the queue.
-    fn push(&mut self, ip: &Inode) {
-        let time = ip.last_use.load(Ordering::Relaxed);
-        ip.entry.store(time, Ordering::Relaxed);
-        ip.queued.store(true, Ordering::SeqCst);
-        self.unused.push(Reverse((time, ip.ino)));
-        self.tidy();
-    }
-
-    /// Takes entries of inodes that left out of the queue once they are the greater part.
-    fn tidy(&mut self) {
-        if self.unused.len() > 2 * self.map.len() + 64 {
-            let map = &self.map;
-            let valid = |Reverse((time, ino)): &Reverse<(u64, Ino)>| {
-                map.get(*ino).is_some_and(|ip| ip.entry.load(Ordering::Relaxed) == *time)
-            };
-            self.unused.retain(valid);
-            self.unused.shrink_to(4 * self.map.len() + 128);
-        }
-    }
-
-    /// Takes the first inode out of the queue.
-    fn pop(&mut self) -> Option<Arc<Inode>> {
-        loop {
-            let Reverse((time, ino)) = self.unused.pop()?;
-            let found = self.map.get(ino).filter(|ip| ip.entry.load(Ordering::Relaxed) == time);
-            if let Some(ip) = found {
-                return Some(Arc::clone(ip));
-            }
-        }
-    }
-
-    /// Drops the first inode of the queue unless it is used, `keep` says so, or its access time is not in
-    /// its block yet: then it goes behind the others, as if used `now`.
-    fn drop_oldest(
-        &mut self,
-        now: impl FnOnce() -> u64,
-        keep: impl FnOnce(&Inode) -> bool,
-    ) -> Oldest {
-        let Some(ip) = self.pop() else { return Oldest::None };
-        ip.queued.store(false, Ordering::SeqCst);
-        if ip.refs.load(Ordering::SeqCst) > 0 {
-            // Its last user queues it.
-            return Oldest::Kept;
-        }
-        if ip.last_use.load(Ordering::Relaxed) != ip.entry.load(Ordering::Relaxed) {
-            self.push(&ip);
-            return Oldest::Used;
-        }
-        let accessed = ip.data.try_read().is_some_and(|d| d.times_noted());
-        // The table's reference, this one, and those of the names.
-        let busy = Arc::strong_count(&ip) > 2 + self.names.count_to(&ip.names);
-        if busy || accessed || keep(&ip) {
-            ip.last_use.store(now(), Ordering::Relaxed);
-            self.push(&ip);
-            return if accessed && !busy { Oldest::Accessed(ip) } else { Oldest::Kept };
-        }
-        self.remove(&ip);
-        Oldest::Dropped(ip)
-    }
-
-    fn purge_names(&mut self) {
-        self.names.purge_all(&self.map, self.map.values().map(|ip| &ip.names));
-    }
-}

@@ -6,10 +6,8 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.13, §6.14.
 
-use super::{Inode, InodeData, InodeTable, NOT_ACCESSED};
-use crate::error::Result;
+use super::{InodeData, InodeView, LockedInode, NOT_ACCESSED};
 use crate::options::Atime;
-use crate::ordering::InodeChange;
 use crate::types::Attr;
 use ffs_ondisk::{FileType, Format, Timespec};
 use std::sync::atomic::Ordering;
@@ -34,54 +32,56 @@ impl InodeData {
     }
 
     /// Whether times are noted that the inode's block does not have yet.
-    pub(super) fn times_noted(&self) -> bool {
+    pub(crate) fn times_noted(&self) -> bool {
         self.retimed || self.accessed.load(Ordering::Relaxed) != NOT_ACCESSED
     }
 }
 
-impl InodeTable {
+impl<'a> LockedInode<'a> {
     /// Content changed: sets `mtime`, `ctime` and the change counter, in memory.
-    pub(crate) fn touch_modified(&self, data: &mut InodeData) {
-        self.touch_changed(data);
-        data.d.mtime = data.d.ctime;
+    pub(crate) fn touch_modified(&mut self) {
+        self.touch_changed();
+        self.data.d.mtime = self.data.d.ctime;
     }
 
-    /// A directory's entries changed, and nothing else of it: as [`InodeTable::touch_modified`], and the
+    /// A directory's entries changed, and nothing else of it: as [`LockedInode::touch_modified`], and the
     /// times go to the inode's block with the next update, `sync` or recycling.
-    pub(crate) fn note_modified(&self, data: &mut InodeData) {
-        self.touch_modified(data);
-        data.retimed = true;
+    pub(crate) fn note_modified(&mut self) {
+        self.touch_modified();
+        self.data.retimed = true;
     }
 
     /// Attributes changed: sets `ctime` and the change counter, in memory.
-    pub(crate) fn touch_changed(&self, data: &mut InodeData) {
-        data.d.ctime = self.ump.now();
-        data.d.modrev = data.d.modrev.wrapping_add(1);
+    pub(crate) fn touch_changed(&mut self) {
+        self.data.d.ctime = self.ump.now();
+        self.data.d.modrev = self.data.d.modrev.wrapping_add(1);
     }
+}
 
+impl<'a> InodeView<'a> {
     /// Notes an access as the mount's policy says.
-    pub(crate) fn touch_accessed(&self, data: &InodeData) {
+    pub(crate) fn touch_accessed(self) {
         if self.ump.atime == Atime::Never || self.ump.is_read_only() {
             return;
         }
         let now = self.ump.now();
         if self.ump.atime == Atime::Relative {
-            let at = data.atime();
+            let at = self.data.atime();
             let young = now.secs.saturating_sub(at.secs) < DAY && at <= now;
-            if young && at > data.d.mtime && at > data.d.ctime {
+            if young && at > self.data.d.mtime && at > self.data.d.ctime {
                 return;
             }
         }
         let nanos = now.secs.saturating_mul(NANOS).saturating_add(now.nsec.into());
-        data.accessed.store(nanos, Ordering::Relaxed);
+        self.data.accessed.store(nanos, Ordering::Relaxed);
     }
 
     /// What `stat` shows.
-    pub(crate) fn attr(&self, ip: &Inode, data: &InodeData) -> Attr {
-        let d = &data.d;
+    pub(crate) fn attr(self) -> Attr {
+        let d = &self.data.d;
         let kind = d.file_type().unwrap_or(FileType::Regular);
         Attr {
-            ino: ip.ino,
+            ino: self.ip.ino,
             generation: d.generation,
             kind,
             perm: d.mode & 0o7777,
@@ -92,26 +92,11 @@ impl InodeTable {
             blocks: d.blocks,
             blksize: self.g().bsize,
             rdev: if kind.is_device() { d.rdev() } else { 0 },
-            atime: data.atime(),
+            atime: self.data.atime(),
             mtime: d.mtime,
             ctime: d.ctime,
             birthtime: if self.g().format == Format::Ufs2 { d.birthtime } else { d.ctime },
             flags: d.flags,
         }
-    }
-
-    /// Carries noted times into the inode blocks' buffers. The caller holds no inode lock.
-    ///
-    /// # Errors
-    /// The device's: the first; the other inodes are done all the same.
-    pub(crate) fn flush_times(&self) -> Result<()> {
-        let mut result = Ok(());
-        for ip in self.select(InodeData::times_noted) {
-            let mut data = ip.write();
-            if data.alive() && data.times_noted() {
-                result = result.and(self.update(&ip, &mut data, InodeChange::Attr));
-            }
-        }
-        result
     }
 }

@@ -4,8 +4,7 @@
 
 use super::balloc::stronger;
 use super::cut::Shorter;
-use super::lifecycle::size_limit;
-use super::{Inode, InodeData, InodeTable};
+use super::{InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::{Event, InodeChange};
@@ -13,7 +12,7 @@ use ffs_ondisk::Lbn;
 use ffs_ondisk::dinode::ShortLink;
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 
-impl InodeTable {
+impl<'a> LockedInode<'a> {
     /// Sets the size of a regular file, directory or symbolic link, and its times, and updates the
     /// inode. Only regular files may grow: they get a last block of zeros, so that a file made by
     /// this call does not end in a hole.
@@ -21,123 +20,112 @@ impl InodeTable {
     /// # Errors
     /// [`Error::TooBig`], [`Error::NoSpace`]: nothing changed. [`Error::Format`], the device's: as
     /// far as it came.
-    pub(crate) fn truncate(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        new_size: u64,
-        reserve: Reserve,
-    ) -> Result<()> {
-        if new_size == data.d.size {
-            self.touch_modified(data);
-            return self.update(ip, data, InodeChange::Attr);
+    pub(crate) fn truncate(&mut self, new_size: u64, reserve: Reserve) -> Result<()> {
+        if new_size == self.data.d.size {
+            self.touch_modified();
+            return self.update(InodeChange::Attr);
         }
-        if data.is_snapshot() {
+        if self.data.is_snapshot() {
             return Err(Error::NotPermitted);
         }
         // Pinned: a change in memory is not lost because the block had to be read again.
-        let _inode_block = self.ump.inode_block(ip.ino)?;
-        if new_size < data.d.size {
-            self.shrink(ip, data, new_size, reserve)
+        let _inode_block = self.ump.inode_block(self.ip.ino)?;
+        if new_size < self.data.d.size {
+            self.shrink(new_size, reserve)
         } else {
-            self.extend(ip, data, new_size, reserve)
+            self.extend(new_size, reserve)
         }
     }
 
-    fn extend(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        new_size: u64,
-        reserve: Reserve,
-    ) -> Result<()> {
-        if data.d.file_type() != Some(ffs_ondisk::FileType::Regular) {
+    fn extend(&mut self, new_size: u64, reserve: Reserve) -> Result<()> {
+        if self.data.d.file_type() != Some(ffs_ondisk::FileType::Regular) {
             return Err(Error::Invalid("only regular files can be extended"));
         }
-        if new_size > size_limit(self, data) {
+        if new_size > self.view().size_limit() {
             return Err(Error::TooBig);
         }
-        self.zero_gap(ip, data, new_size)?;
+        self.view().zero_gap(new_size)?;
         let (last, g) = (new_size - 1, self.g());
-        let granted = self.balloc(ip, data, g.lblkno(last), g.blkoff(last) + 1, true, reserve)?;
+        let granted = self.balloc(g.lblkno(last), g.blkoff(last) + 1, true, reserve)?;
         let then = stronger(
             granted.then,
             self.ump
                 .ordering
-                .notify(Event::BlockTruncated { ino: ip.ino, block: granted.buf.key })
+                .notify(Event::BlockTruncated { ino: self.ip.ino, block: granted.buf.key })
                 .disposition,
         );
         let written = self.ump.cache.apply(&granted.buf, then);
-        self.touch_modified(data);
-        self.update(ip, data, InodeChange::TruncateExtend).and(written)
+        self.touch_modified();
+        self.update(InodeChange::TruncateExtend).and(written)
     }
 
     /// Cuts the file to `new_size`, less than it has.
-    pub(super) fn shrink(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        new_size: u64,
-        reserve: Reserve,
-    ) -> Result<()> {
+    pub(super) fn shrink(&mut self, new_size: u64, reserve: Reserve) -> Result<()> {
         let g = self.g();
-        if !data.d.has_pointers(g) {
-            return self.cut_short_link(ip, data, new_size);
+        if !self.data.d.has_pointers(g) {
+            return self.cut_short_link(new_size);
         }
         let first_gone = Lbn(new_size.div_ceil(g.bsize.into()));
-        let mut plan = self.plan(ip, data, first_gone, Lbn(u64::MAX - 1))?;
-        self.fill_last_block(ip, data, new_size, reserve)?;
-        plan.last = self.cut_last_block(ip, data, new_size)?;
-        self.touch_modified(data);
-        data.cluster.len = 0;
-        self.cut(ip, data, &plan, Vec::new(), |data| data.d.size = new_size)
+        let mut plan = self.view().plan(first_gone, Lbn(u64::MAX - 1))?;
+        self.fill_last_block(new_size, reserve)?;
+        plan.last = self.view().cut_last_block(new_size)?;
+        self.touch_modified();
+        self.data.cluster.len = 0;
+        self.cut(&plan, Vec::new(), |inode| inode.d.size = new_size)
     }
 
-    fn cut_short_link(&self, ip: &Inode, data: &mut InodeData, new_size: u64) -> Result<()> {
-        if data.d.is_short_symlink(self.g()) {
-            data.d.short = ShortLink::new(data.d.short.text(new_size));
+    fn cut_short_link(&mut self, new_size: u64) -> Result<()> {
+        if self.data.d.is_short_symlink(self.g()) {
+            self.data.d.short = ShortLink::new(self.data.d.short.text(new_size));
         }
-        data.d.size = new_size;
-        self.touch_modified(data);
-        self.update(ip, data, InodeChange::Truncate)
+        self.data.d.size = new_size;
+        self.touch_modified();
+        self.update(InodeChange::Truncate)
     }
 
     /// No file ends in a hole: if the last block of `new_size` bytes is one, it gets a place. (To a
     /// checker such a file looks as if a crash had lost its end: INO-ENDHOLE.)
-    fn fill_last_block(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        new_size: u64,
-        reserve: Reserve,
-    ) -> Result<()> {
+    fn fill_last_block(&mut self, new_size: u64, reserve: Reserve) -> Result<()> {
         let g = self.g();
         let Some(end) = new_size.checked_sub(1) else { return Ok(()) };
         let last = g.lblkno(end);
-        if self.bmap(ip, data, last)?.is_some() {
+        if self.view().bmap(last)?.is_some() {
             return Ok(());
         }
-        let granted = self.balloc(ip, data, last, g.blkoff(end) + 1, true, reserve)?;
+        let granted = self.balloc(last, g.blkoff(end) + 1, true, reserve)?;
         self.ump.cache.apply(&granted.buf, granted.then)
     }
 
+    /// Frees everything a file without links holds, extended attributes included.
+    pub(super) fn discard_content(&mut self) -> Result<()> {
+        let d = &self.data.d;
+        if d.size == 0 && d.extsize == 0 && d.blocks == 0 {
+            return Ok(());
+        }
+        let ext = self.detach_ext();
+        self.view().forget_blocks(-2..=-1);
+        if !self.data.d.has_pointers(self.g()) {
+            self.data.d.short = ShortLink::default();
+            (self.data.d.db, self.data.d.ib) = ([0; NDADDR], [0; NIADDR]);
+        }
+        let plan = self.view().plan(Lbn(0), Lbn(u64::MAX - 1))?;
+        self.cut(&plan, ext, |inode| inode.d.size = 0)
+    }
+}
+
+impl<'a> InodeView<'a> {
     /// Zeros the last block beyond `new_size` and writes it if the policy says so; returns it if it does not
     /// need all its fragments any more.
-    fn cut_last_block(
-        &self,
-        ip: &Inode,
-        data: &InodeData,
-        new_size: u64,
-    ) -> Result<Option<Shorter>> {
+    fn cut_last_block(self, new_size: u64) -> Result<Option<Shorter>> {
         let g = self.g();
         let (last, keep) = (g.lblkno(new_size), g.blkoff(new_size) as usize);
         if keep == 0 {
             return Ok(None);
         }
-        let Some(buf) = self.read_block(ip, data, last)? else { return Ok(None) };
+        let Some(buf) = self.read_block(last)? else { return Ok(None) };
         // A directory is only cut where its chunks are free: they stay as they are, so that it is
         // sound also if the cut fails, and when it grows again.
-        if !data.d.is_dir()
+        if !self.data.d.is_dir()
             && let Some(rest) = buf.write().bytes.get_mut(keep..)
         {
             rest.fill(0);
@@ -145,29 +133,13 @@ impl InodeTable {
         let then = self
             .ump
             .ordering
-            .notify(Event::BlockTruncated { ino: ip.ino, block: buf.key })
+            .notify(Event::BlockTruncated { ino: self.ip.ino, block: buf.key })
             .disposition;
         self.ump.cache.apply(&buf, then)?;
-        let (old, new) = (g.blksize(data.d.size, last), g.blksize(new_size, last));
+        let (old, new) = (g.blksize(self.data.d.size, last), g.blksize(new_size, last));
         if last.0 >= NDADDR as u64 || new == old {
             return Ok(None);
         }
         Ok(Some(Shorter { buf, old, new }))
-    }
-
-    /// Frees everything a file without links holds, extended attributes included.
-    pub(super) fn discard_content(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
-        let d = &data.d;
-        if d.size == 0 && d.extsize == 0 && d.blocks == 0 {
-            return Ok(());
-        }
-        let ext = self.detach_ext(data);
-        self.forget_blocks(ip, -2..=-1);
-        if !data.d.has_pointers(self.g()) {
-            data.d.short = ShortLink::default();
-            (data.d.db, data.d.ib) = ([0; NDADDR], [0; NIADDR]);
-        }
-        let plan = self.plan(ip, data, Lbn(0), Lbn(u64::MAX - 1))?;
-        self.cut(ip, data, &plan, ext, |data| data.d.size = 0)
     }
 }

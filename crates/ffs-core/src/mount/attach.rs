@@ -11,6 +11,7 @@ use crate::inode::InodeTable;
 use crate::options::{MountOptions, OrderingPolicy};
 use crate::ordering::{Ordering, SoftUpdates, SyncOrdered, Unordered};
 use crate::sync::{Mutex, RwLock};
+use crate::syncer::Syncer;
 use crate::tunables::Tunables;
 use crate::ufsmount::UfsMount;
 use ffs_device::clock::SplitMix64;
@@ -122,7 +123,7 @@ pub(crate) fn attach(
     let alloc = build_alloc(&found, groups, &dev, (opts, tenant), &env, &counters);
     let alloc = alloc.with_torn_groups(torn);
     let ump = Arc::new(UfsMount::new(alloc, opts.atime, env.secret));
-    let table = InodeTable::new(Arc::clone(&ump), env.secret);
+    let table = Arc::new(InodeTable::new(Arc::clone(&ump), env.secret));
     let (acls, nfs4_acls) = lists_in_force(&g, found.sb.flags(), opts);
     let state = State {
         summaries: Summaries::new(
@@ -138,6 +139,7 @@ pub(crate) fn attach(
     };
     let ffs = Ffs(Arc::new(Mount {
         ump,
+        syncer: Syncer::new(Arc::clone(&table)),
         table,
         rename_lock: Mutex::new(()),
         bsdgroups: opts.bsdgroups,

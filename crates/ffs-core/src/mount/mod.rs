@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::inode::InodeTable;
 use crate::ordering::Pending;
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use crate::syncer::Syncer;
 use crate::types::StatFs;
 use crate::ufsmount::UfsMount;
 pub(crate) use attach::{Recovery, attach};
@@ -89,7 +90,8 @@ pub struct Ffs(pub(crate) Arc<Mount>);
 /// What all clones and all files in use share.
 pub(crate) struct Mount {
     pub(crate) ump: Arc<UfsMount>,
-    pub(crate) table: InodeTable,
+    pub(crate) table: Arc<InodeTable>,
+    pub(crate) syncer: Syncer,
     /// Held while directories change parents.
     pub(crate) rename_lock: Mutex<()>,
     /// New files get their directory's group (BSD) instead of their maker's.
@@ -137,7 +139,7 @@ impl Mount {
     /// not keep the rest from the device. The caller holds the gate alone.
     fn sync_alone(&self) -> Result<()> {
         let timed = self.table.flush_times();
-        self.table.sync_alone()?;
+        self.syncer.sync_alone()?;
         timed?;
         self.write_summaries()
     }
@@ -145,7 +147,7 @@ impl Mount {
     /// As [`Mount::sync_alone`] while others may go on. Whether everything was reached.
     fn sync_shared(&self) -> Result<bool> {
         let timed = self.table.flush_times();
-        if !self.table.sync()? {
+        if !self.syncer.sync()? {
             return Ok(false);
         }
         timed?;
@@ -184,7 +186,7 @@ impl Mount {
     fn settle(&self) -> Result<()> {
         if self.ump.ordering.pending() != Pending::default() {
             // First: it frees removed files nobody uses. A failure is told below.
-            drop(self.table.sync_alone());
+            drop(self.syncer.sync_alone());
         }
         let purged = self.table.purge();
         self.sync_alone()?;
@@ -328,15 +330,14 @@ impl Ffs {
     pub fn tick(&self) -> Result<()> {
         let now = self.0.ump.cache.clock.now().secs;
         self.0.ump.dirhash.tell_time(now);
-        let table = &self.0.table;
         self.0.ump.cache.tell_time(now);
         let _gate = self.0.gate.read();
         if self.is_read_only() {
             return Ok(());
         }
         let due = now - self.0.state().last_sync >= SYNC_AGE;
-        let timed = if due { table.flush_times() } else { Ok(()) };
-        table.write_due().and(timed)?;
+        let timed = if due { self.0.table.flush_times() } else { Ok(()) };
+        self.0.syncer.write_due().and(timed)?;
         if due { self.0.write_summaries() } else { Ok(()) }
     }
 
@@ -353,7 +354,7 @@ impl Ffs {
     /// As [`Ffs::sync`].
     pub fn write_oldest(&self) -> Result<()> {
         let _gate = self.0.gate.read();
-        if self.is_read_only() { Ok(()) } else { self.0.table.write_oldest() }
+        if self.is_read_only() { Ok(()) } else { self.0.syncer.write_oldest() }
     }
 
     /// Memory is short: gives back what is kept only for speed, by age and share (`dirhash_reclaimage`,

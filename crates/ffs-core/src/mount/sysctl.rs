@@ -104,7 +104,7 @@ impl Ffs {
 
     /// Forgets all names in memory, as unmounting and mounting would: for measurements.
     pub fn purge_names(&self) {
-        self.0.table.purge_names();
+        self.0.table.names().purge_all();
     }
 
     /// Lookups and memory of the buffer cache, by kind of block.

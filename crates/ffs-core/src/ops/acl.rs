@@ -15,7 +15,7 @@ pub mod linux;
 use crate::alloc::Reserve;
 use crate::cred::Cred;
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeData};
+use crate::inode::{InodeView, LockedInode};
 use crate::mount::{Ffs, Mount};
 use crate::ops::Vnode;
 use crate::ops::perm::{self, APPEND, IMMUTABLE};
@@ -191,7 +191,7 @@ impl Ffs {
     }
 
     fn read_acl(&self, file: &Vnode, name: &'static [u8]) -> Result<Option<Acl>> {
-        self.0.acl_of(&file.ip, &file.ip.read(), name)
+        self.0.acl_of(self.0.view(&file.ip, &file.ip.read()), name)
     }
 
     fn write_acl(&self, cred: &Cred, file: &Vnode, name: &[u8], acl: Option<&Acl>) -> Result<()> {
@@ -225,16 +225,16 @@ impl NewAcls {
 
 impl Mount {
     /// A list of `ip`, if access lists are in force and it has one.
-    fn acl_of(&self, ip: &Inode, data: &InodeData, name: &'static [u8]) -> Result<Option<Acl>> {
-        if !self.acls || data.d.extsize == 0 {
+    fn acl_of(&self, file: InodeView<'_>, name: &'static [u8]) -> Result<Option<Acl>> {
+        if !self.acls || file.d.extsize == 0 {
             return Ok(None);
         }
-        let bytes = match self.table.xattr_get(ip, data, XattrNamespace::System, name) {
+        let bytes = match file.xattr_get(XattrNamespace::System, name) {
             Ok(bytes) => bytes,
             Err(Error::NoAttr | Error::NotSupported(_)) => return Ok(None),
             Err(e) => return Err(e),
         };
-        let place = Place::Inode(ip.ino);
+        let place = Place::Inode(file.ip.ino);
         let corrupt = |field, found: &dyn std::fmt::Display, expected: &dyn std::fmt::Display| {
             Error::corrupt(Structure::ExtAttr, place, field, found, expected)
         };
@@ -249,32 +249,27 @@ impl Mount {
     /// What a file made in `dir` with mode `perm` inherits.
     pub(super) fn inherited_acls(
         &self,
-        (ip, data): (&Inode, &InodeData),
+        dir: InodeView<'_>,
         is_dir: bool,
         perm: u16,
     ) -> Result<NewAcls> {
-        let Some(default) = self.acl_of(ip, data, acl::DEFAULT_NAME)? else {
+        let Some(default) = self.acl_of(dir, acl::DEFAULT_NAME)? else {
             return Ok(NewAcls::none(perm));
         };
         let Inherited { perm, access } = default.inherit(perm);
         Ok(NewAcls { perm, access, default: is_dir.then_some(default) })
     }
+}
 
-    /// Gives a new file its lists, before it has a name: no moment and no crash shows it without.
-    pub(super) fn give_acls(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        acls: &NewAcls,
-        reserve: Reserve,
-    ) -> Result<()> {
-        let each = [(acl::ACCESS_NAME, &acls.access), (acl::DEFAULT_NAME, &acls.default)];
+impl NewAcls {
+    /// Gives a new file its lists. The caller enters its name later, so the file never has a name
+    /// without its lists, even after a crash.
+    pub(super) fn give_to(&self, file: &mut LockedInode<'_>, reserve: Reserve) -> Result<()> {
+        let each = [(acl::ACCESS_NAME, &self.access), (acl::DEFAULT_NAME, &self.default)];
         for (name, acl) in each {
             let Some(acl) = acl else { continue };
-            let endian = self.ump.g().endian;
-            let bytes = acl::encode(endian, acl.entries()).ok_or(Error::NoSpace)?;
-            let which = (XattrNamespace::System, name);
-            self.table.xattr_set(ip, data, which, &bytes, XattrSet::Any, reserve)?;
+            let bytes = acl::encode(file.g().endian, acl.entries()).ok_or(Error::NoSpace)?;
+            file.xattr_set((XattrNamespace::System, name), &bytes, XattrSet::Any, reserve)?;
         }
         Ok(())
     }

@@ -3,11 +3,13 @@
 //! Reference: `spec/soft-updates.md` §6.13; POSIX `chmod`, `chown`, `utimensat`, `truncate`.
 
 use super::perm::{self, APPEND, IMMUTABLE, S_ISGID};
+use super::xattrs::drop_capability;
 use super::{Vnode, check_alive, check_in_tree, check_name, is_dots, reserve_of};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
-use crate::inode::{InodeData, Named};
+use crate::inode::LockedInode;
 use crate::mount::Ffs;
+use crate::namecache::Found;
 use crate::ordering::InodeChange;
 use crate::types::{Access, Attr, SetAttr, SetTime};
 use ffs_ondisk::geometry::Format;
@@ -22,7 +24,7 @@ impl Ffs {
     #[must_use]
     pub fn getattr(&self, file: &Vnode) -> Attr {
         let data = file.ip.read();
-        self.0.table.attr(&file.ip, &data)
+        self.0.view(&file.ip, &data).attr()
     }
 
     /// The attributes of the file that `name` in `dir` names: as [`Ffs::lookup`] and [`Ffs::getattr`], for
@@ -43,24 +45,25 @@ impl Ffs {
 
     /// `None`: the name must be looked up.
     fn cached_attr(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<Option<Attr>> {
-        let (parent, table) = (self.searchable(cred, dir)?, &self.0.table);
+        let parent = self.searchable(cred, dir)?;
+        let d = self.0.view(&dir.ip, &parent);
         check_name(name)?;
-        check_in_tree(table, &dir.ip, &parent)?;
-        let ip = match self.0.named_in(&dir.ip, &parent, name) {
-            Named::File(ip) => ip,
-            Named::Absent => return Err(Error::NotFound),
-            Named::Unknown => {
-                let file = self.0.ask_directory(&dir.ip, &parent, name)?;
+        check_in_tree(d)?;
+        let ip = match self.0.named_in(d, name) {
+            Found::File(ip) => ip,
+            Found::Absent => return Err(Error::NotFound),
+            Found::Unknown => {
+                let file = self.0.ask_directory(d, name)?;
                 drop(parent);
                 return Ok(Some(self.getattr(&file)));
             }
         };
         // Waiting for one inode with another locked is against the rules.
         drop(parent);
-        table.glance(&ip);
+        self.0.table.glance(&ip);
         let data = ip.read();
         // Freed since: the name may mean another file now.
-        Ok(data.alive().then(|| table.attr(&ip, &data)))
+        Ok(data.alive().then(|| self.0.view(&ip, &data).attr()))
     }
 
     /// Changes attributes: all that are given, or none.
@@ -78,31 +81,30 @@ impl Ffs {
 
     fn setattr_once(&self, cred: &Cred, file: &Vnode, set: &SetAttr) -> Result<Attr> {
         let _op = self.begin()?;
-        let mut data = file.ip.write();
-        check_alive(&data)?;
+        let mut inode = self.0.lock(&file.ip);
+        check_alive(&inode)?;
         if *set == SetAttr::default() {
-            return Ok(self.0.table.attr(&file.ip, &data));
+            return Ok(inode.view().attr());
         }
         if let Some(size) = set.size {
-            check_size(&data.d, size, self.geometry().maxfilesize)?;
+            check_size(&inode.d, size, self.geometry().maxfilesize)?;
         }
-        may_set(&data.d, cred, set)?;
+        may_set(&inode.d, cred, set)?;
         if set.changes_owner() || set.size.is_some() {
-            self.0.drop_capability(&file.ip, &mut data, set.set_id)?;
+            drop_capability(&mut inode, set.set_id)?;
         }
         if let Some(size) = set.size {
-            self.0.table.truncate(&file.ip, &mut data, size, reserve_of(cred))?;
+            inode.truncate(size, reserve_of(cred))?;
         }
-        self.apply(cred, set, &mut data);
-        self.0.table.update(&file.ip, &mut data, InodeChange::Attr)?;
-        Ok(self.0.table.attr(&file.ip, &data))
+        self.apply(cred, set, &mut inode);
+        inode.update(InodeChange::Attr)?;
+        Ok(inode.view().attr())
     }
 
     /// The part of `setattr` that cannot fail.
-    fn apply(&self, cred: &Cred, set: &SetAttr, data: &mut InodeData) {
-        let table = &self.0.table;
+    fn apply(&self, cred: &Cred, set: &SetAttr, data: &mut LockedInode<'_>) {
         if set.size.is_some() {
-            table.touch_modified(data);
+            data.touch_modified();
         }
         if (set.changes_owner() || set.size.is_some()) && set.set_id.go_for(cred) {
             data.d.mode = perm::without_setid(&data.d);
@@ -115,7 +117,7 @@ impl Ffs {
             data.d.mode = data.d.mode & !0o7777 | perm & allowed;
         }
         data.d.flags = set.flags.unwrap_or(data.d.flags);
-        table.touch_changed(data);
+        data.touch_changed();
         let now = self.0.ump.now();
         let time = |t| match t {
             SetTime::Now => now,

@@ -13,10 +13,11 @@
 
 use super::{Vnode, check_in_tree};
 use crate::counters::bump;
-use crate::dir;
+use crate::dir::{self, Dir};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeData, Named};
+use crate::inode::Inode;
 use crate::mount::Mount;
+use crate::namecache::Found;
 use crate::tunables::NamecachePrime;
 use ffs_ondisk::Ino;
 use std::sync::Arc;
@@ -24,63 +25,53 @@ use std::sync::atomic::Ordering;
 
 impl Mount {
     /// Looks `name` up in a locked directory: in the cache, then in the directory.
-    pub(super) fn lookup_in(
-        self: &Arc<Self>,
-        ip: &Inode,
-        data: &InodeData,
-        name: &[u8],
-    ) -> Result<Vnode> {
-        check_in_tree(&self.table, ip, data)?;
+    pub(super) fn lookup_in(self: &Arc<Self>, d: Dir<'_>, name: &[u8]) -> Result<Vnode> {
+        check_in_tree(d)?;
         if name == b".." {
-            let up = self.cached_parent(ip, data)?;
+            let up = self.cached_parent(d)?;
             return Ok(Vnode::new(self, self.table.get(up)?));
         }
-        match self.named_in(ip, data, name) {
-            Named::File(child) => Ok(Vnode::new(self, child)),
-            Named::Absent => Err(Error::NotFound),
-            Named::Unknown => self.ask_directory(ip, data, name),
+        match self.named_in(d, name) {
+            Found::File(child) => Ok(Vnode::new(self, child)),
+            Found::Absent => Err(Error::NotFound),
+            Found::Unknown => self.ask_directory(d, name),
         }
     }
 
     /// What the name cache knows of `name` in the locked directory.
-    pub(super) fn named_in(&self, ip: &Inode, data: &InodeData, name: &[u8]) -> Named {
+    pub(super) fn named_in(&self, d: Dir<'_>, name: &[u8]) -> Found<Arc<Inode>> {
         // Where the directory had to be asked last it will have to be now: both come at the same time.
-        let asked = ip.dir.asked.load(Ordering::Relaxed);
+        let asked = d.ip.dir.asked.load(Ordering::Relaxed);
         if asked {
-            dir::prefetch(self.dir(ip, data), name);
+            dir::prefetch(d, name);
         }
-        let named = self.table.named(ip, name);
-        let unknown = matches!(named, Named::Unknown);
+        let named = self.table.names().lookup(d.ip, name);
+        let unknown = matches!(named, Found::Unknown);
         if unknown != asked {
-            ip.dir.asked.store(unknown, Ordering::Relaxed);
+            d.ip.dir.asked.store(unknown, Ordering::Relaxed);
         }
         named
     }
 
     /// Looks `name`, which the cache does not know, up in the locked directory itself.
-    pub(super) fn ask_directory(
-        self: &Arc<Self>,
-        ip: &Inode,
-        data: &InodeData,
-        name: &[u8],
-    ) -> Result<Vnode> {
-        let Some(entry) = dir::lookup(self.dir(ip, data), name)? else {
-            self.table.remember(ip, name, None);
+    pub(super) fn ask_directory(self: &Arc<Self>, d: Dir<'_>, name: &[u8]) -> Result<Vnode> {
+        let Some(entry) = dir::lookup(d, name)? else {
+            self.table.names().enter(d.ip, name, None);
             return Err(Error::NotFound);
         };
         // A file whose name is not in memory is seldom there itself.
         self.table.prefetch_inode(entry.ino);
-        let child = self.child(ip, &entry)?;
-        self.table.remember(ip, name, Some(&child.ip));
+        let child = self.child(d.ip, &entry)?;
+        self.table.names().enter(d.ip, name, Some(&child.ip));
         Ok(child.into_vnode(self))
     }
 
-    fn cached_parent(&self, ip: &Inode, data: &InodeData) -> Result<Ino> {
-        if let Some(up) = self.table.parent_named(ip) {
+    fn cached_parent(&self, d: Dir<'_>) -> Result<Ino> {
+        if let Some(up) = self.table.names().parent(d.ip) {
             return Ok(up);
         }
-        let up = self.parent_of(ip, data)?;
-        self.table.remember_parent(ip, up);
+        let up = self.parent_of(d)?;
+        self.table.names().set_parent(d.ip, up);
         Ok(up)
     }
 
@@ -94,22 +85,22 @@ impl Mount {
     /// A file that is no directory was made and named.
     pub(super) fn prime_create(&self, dir: &Inode, name: &[u8], file: &Arc<Inode>) {
         if self.ump.tunables.namecache_prime() != NamecachePrime::Off {
-            self.table.remember(dir, name, Some(file));
+            self.table.names().enter(dir, name, Some(file));
         }
     }
 
     /// A directory was made in `dir` and named.
     pub(super) fn prime_mkdir(&self, dir: &Inode, name: &[u8], made: &Arc<Inode>) {
         if self.primes_all() {
-            self.table.remember(dir, name, Some(made));
-            self.table.remember_parent(made, dir.ino);
+            self.table.names().enter(dir, name, Some(made));
+            self.table.names().set_parent(made, dir.ino);
         }
     }
 
     /// A name was entered or redirected (`Some`), or removed.
     pub(super) fn prime_change(&self, dir: &Inode, name: &[u8], file: Option<&Arc<Inode>>) {
         if self.primes_all() {
-            self.table.remember(dir, name, file);
+            self.table.names().enter(dir, name, file);
         }
     }
 

@@ -1,10 +1,11 @@
 //! File content: reading, writing, space, durability.
 
 use super::perm::{self, APPEND, UNWRITABLE};
-use super::{Op, Vnode, check_alive, reserve_of};
+use super::xattrs::drop_capability;
+use super::{Vnode, check_alive, reserve_of};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
-use crate::inode::InodeData;
+use crate::inode::{Growth, InodeData, LockedInode};
 use crate::mount::Ffs;
 use crate::ordering::InodeChange;
 use crate::types::{Fallocate, SetIdBits, WriteMode};
@@ -29,7 +30,7 @@ impl Ffs {
     pub fn read(&self, file: &Vnode, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let data = file.ip.read();
         check_regular(&data)?;
-        self.0.table.read_at(&file.ip, &data, offset, buf)
+        self.0.view(&file.ip, &data).read_at(offset, buf)
     }
 
     /// Writes at `offset`, or at the end of the file. Fewer bytes than given if space ran out.
@@ -68,8 +69,8 @@ impl Ffs {
         data: &[u8],
         mode: WriteMode,
     ) -> Result<usize> {
-        let op = self.begin()?;
-        let mut inode = file.ip.write();
+        let _op = self.begin()?;
+        let mut inode = self.0.lock(&file.ip);
         check_regular(&inode)?;
         let offset = if mode.append { inode.d.size } else { offset };
         may_change(&inode, offset)?;
@@ -80,11 +81,10 @@ impl Ffs {
         if end > self.geometry().maxfilesize {
             return Err(Error::TooBig);
         }
-        let table = &self.0.table;
-        self.0.drop_capability(&file.ip, &mut inode, mode.set_id)?;
-        let done = table.write_at(&file.ip, &mut inode, offset, data, reserve_of(cred))?;
+        drop_capability(&mut inode, mode.set_id)?;
+        let done = inode.write_at(offset, data, reserve_of(cred))?;
         if mode.set_id.go_for(cred) {
-            clear_setid(&op, file, &mut inode)?;
+            clear_setid(&mut inode)?;
         }
         Ok(done)
     }
@@ -113,11 +113,11 @@ impl Ffs {
         len: u64,
         how: Fallocate,
     ) -> Result<()> {
-        let op = self.begin()?;
+        let _op = self.begin()?;
         if len == 0 {
             return Err(Error::Invalid("an empty range"));
         }
-        let mut inode = file.ip.write();
+        let mut inode = self.0.lock(&file.ip);
         check_regular(&inode)?;
         if inode.d.flags.intersects(UNWRITABLE | APPEND) {
             return Err(Error::NotPermitted);
@@ -126,19 +126,19 @@ impl Ffs {
         if end > self.geometry().maxfilesize && how != Fallocate::PunchHole {
             return Err(Error::TooBig);
         }
-        let (table, ip, reserve) = (&self.0.table, &file.ip, reserve_of(cred));
-        self.0.drop_capability(ip, &mut inode, SetIdBits::ByCaller)?;
+        let reserve = reserve_of(cred);
+        drop_capability(&mut inode, SetIdBits::ByCaller)?;
         match how {
             Fallocate::Allocate => {
-                table.allocate_range(ip, &mut inode, offset, len, false, reserve)?;
+                inode.allocate_range(offset, len, Growth::Allowed, reserve)?;
             }
             Fallocate::AllocateKeepSize => {
-                table.allocate_range(ip, &mut inode, offset, len, true, reserve)?;
+                inode.allocate_range(offset, len, Growth::KeepSize, reserve)?;
             }
-            Fallocate::PunchHole => table.punch_hole(ip, &mut inode, offset, len)?,
-            Fallocate::ZeroRange => table.zero_range(ip, &mut inode, offset, len, reserve)?,
+            Fallocate::PunchHole => inode.punch_hole(offset, len)?,
+            Fallocate::ZeroRange => inode.zero_range(offset, len, reserve)?,
         }
-        if SetIdBits::ByCaller.go_for(cred) { clear_setid(&op, file, &mut inode) } else { Ok(()) }
+        if SetIdBits::ByCaller.go_for(cred) { clear_setid(&mut inode) } else { Ok(()) }
     }
 
     /// The first offset from `offset` on that has data.
@@ -148,7 +148,7 @@ impl Ffs {
     pub fn seek_data(&self, file: &Vnode, offset: u64) -> Result<u64> {
         let data = file.ip.read();
         check_regular(&data)?;
-        self.0.table.seek_data(&file.ip, &data, offset)
+        self.0.view(&file.ip, &data).seek_data(offset)
     }
 
     /// The first offset from `offset` on that lies in a hole; the end of the file counts as one.
@@ -158,7 +158,7 @@ impl Ffs {
     pub fn seek_hole(&self, file: &Vnode, offset: u64) -> Result<u64> {
         let data = file.ip.read();
         check_regular(&data)?;
-        self.0.table.seek_hole(&file.ip, &data, offset)
+        self.0.view(&file.ip, &data).seek_hole(offset)
     }
 
     /// Makes a file (or directory) durable: its content and what leads to it; without `data_only`
@@ -168,7 +168,7 @@ impl Ffs {
     /// The device's, also for delayed writes of the file that failed since the last call.
     pub fn fsync(&self, file: &Vnode, data_only: bool) -> Result<()> {
         let done = match self.begin() {
-            Ok(_op) => self.0.table.fsync(&file.ip, data_only),
+            Ok(_op) => self.0.syncer.fsync(&file.ip, data_only),
             // Nothing can be dirty.
             Err(Error::ReadOnly(_)) => Ok(()),
             Err(e) => Err(e),
@@ -191,11 +191,11 @@ fn may_change(inode: &InodeData, offset: u64) -> Result<()> {
 }
 
 /// Takes the set-id bits, if the file has any.
-fn clear_setid(op: &Op<'_>, file: &Vnode, inode: &mut InodeData) -> Result<()> {
+fn clear_setid(inode: &mut LockedInode<'_>) -> Result<()> {
     let mode = perm::without_setid(&inode.d);
     if mode == inode.d.mode {
         return Ok(());
     }
     inode.d.mode = mode;
-    op.mp.table.update(&file.ip, inode, InodeChange::Attr)
+    inode.update(InodeChange::Attr)
 }

@@ -28,7 +28,7 @@ impl Ffs {
             let chunk = {
                 let data = dir.ip.read();
                 check_directory(&data)?;
-                dir::read_chunk(self.0.dir(&dir.ip, &data), at, &mut bad)?
+                dir::read_chunk(self.0.view(&dir.ip, &data), at, &mut bad)?
             };
             let Some(chunk) = chunk else { break };
             let mut count = |e: DirEntry<'_>| {
@@ -41,7 +41,7 @@ impl Ffs {
             at = chunk.end();
         }
         let data = dir.ip.read();
-        self.0.table.touch_accessed(&data);
+        self.0.view(&dir.ip, &data).touch_accessed();
         match bad {
             Some(e) => {
                 dir.ip.dir.malformed.store(true, Ordering::Relaxed);
@@ -62,6 +62,6 @@ impl Ffs {
     pub fn readlink(&self, link: &Vnode) -> Result<Vec<u8>> {
         let data = link.ip.read();
         check_alive(&data)?;
-        self.0.table.readlink(&link.ip, &data)
+        self.0.view(&link.ip, &data).readlink()
     }
 }

@@ -11,12 +11,9 @@
 //!    others keep rule 1, nobody it waits for waits for it.
 
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeData};
-use crate::sync::RwLockWriteGuard;
+use crate::inode::{Inode, LockedInode};
+use crate::ufsmount::UfsMount;
 use std::sync::Arc;
-
-/// An inode locked for changes.
-pub(super) type Guard<'a> = RwLockWriteGuard<'a, InodeData>;
 
 /// Why an attempt ended without success.
 pub(super) enum Stop {
@@ -48,16 +45,17 @@ pub(super) fn retry<T>(
 
 /// The locks of one attempt: hands out guards, waiting only for the first.
 pub(super) struct Locks<'a> {
+    ump: &'a UfsMount,
     /// Locked before anything else, because the attempt before failed for it.
-    first: Option<(&'a Inode, Guard<'a>)>,
+    first: Option<LockedInode<'a>>,
     holding: bool,
 }
 
 impl<'a> Locks<'a> {
     /// Waits for the lock of `first`, if there is one.
-    pub(super) fn starting_with(first: Option<&'a Arc<Inode>>) -> Locks<'a> {
-        let first = first.map(|ip| (&**ip, ip.write()));
-        Locks { holding: first.is_some(), first }
+    pub(super) fn starting_with(ump: &'a UfsMount, first: Option<&'a Arc<Inode>>) -> Locks<'a> {
+        let first = first.map(|ip| ip.lock(ump));
+        Locks { ump, holding: first.is_some(), first }
     }
 
     /// Gives the first lock back if the attempt turned out not to need it: to be called before
@@ -67,16 +65,17 @@ impl<'a> Locks<'a> {
     }
 
     /// Locks `ip`, which is not locked by this attempt yet (but perhaps as its first).
-    pub(super) fn lock(&mut self, ip: &'a Arc<Inode>) -> std::result::Result<Guard<'a>, Stop> {
-        if self.first.as_ref().is_some_and(|(have, _)| std::ptr::eq(*have, &**ip))
-            && let Some((_, guard)) = self.first.take()
-        {
-            return Ok(guard);
+    pub(super) fn lock(
+        &mut self,
+        ip: &'a Arc<Inode>,
+    ) -> std::result::Result<LockedInode<'a>, Stop> {
+        if let Some(first) = self.first.take_if(|first| std::ptr::eq(first.ip, &**ip)) {
+            return Ok(first);
         }
         if !self.holding {
             self.holding = true;
-            return Ok(ip.write());
+            return Ok(ip.lock(self.ump));
         }
-        ip.try_write().ok_or_else(|| Stop::Contended(Arc::clone(ip)))
+        ip.try_lock(self.ump).ok_or_else(|| Stop::Contended(Arc::clone(ip)))
     }
 }

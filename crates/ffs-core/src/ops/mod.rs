@@ -55,7 +55,7 @@ use crate::counters::bump;
 use crate::cred::Cred;
 use crate::dir::{self, Dir, DirMut, Entry};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeData, InodeTable};
+use crate::inode::{Inode, InodeData, InodeView, LockedInode};
 use crate::mount::{Ffs, Mount};
 use crate::ordering::InodeChange;
 use crate::sync::RwLockReadGuard;
@@ -74,7 +74,7 @@ struct Op<'a> {
 impl Drop for Op<'_> {
     fn drop(&mut self) {
         // What could not be written stays dirty; sync, fsync or unmount report it.
-        drop(self.mp.table.throttle());
+        drop(self.mp.syncer.throttle());
     }
 }
 
@@ -82,7 +82,7 @@ impl Ffs {
     /// Starts an operation that changes the volume.
     fn begin(&self) -> Result<Op<'_>> {
         let gate = self.0.begin_write()?;
-        self.0.table.relieve()?;
+        self.0.syncer.relieve()?;
         Ok(Op { mp: &self.0, _gate: gate })
     }
 
@@ -99,7 +99,7 @@ impl Ffs {
 
     /// Waits for what will be free; whether there was any. The caller holds no lock.
     fn reclaim(&self) -> bool {
-        self.0.begin_write().is_ok_and(|_gate| self.0.table.reclaim())
+        self.0.begin_write().is_ok_and(|_gate| self.0.syncer.reclaim())
     }
 
     /// At the end of a call that changed names or attributes: makes these files durable if that was
@@ -147,14 +147,13 @@ fn check_directory(data: &InodeData) -> Result<()> {
 
 /// Whether names can be entered in this directory or removed: it was not itself removed, and it is
 /// a directory its volume's rules allow.
-fn check_in_tree(table: &InodeTable, ip: &Inode, data: &InodeData) -> Result<()> {
-    if data.d.nlink == 0 {
+fn check_in_tree(dir: Dir<'_>) -> Result<()> {
+    if dir.d.nlink == 0 {
         return Err(Error::NotFound);
     }
-    if data.d.size == 0 {
-        let (s, place) = (Structure::Directory, Place::Inode(ip.ino));
-        let e = Error::corrupt(s, place, "size", 0, "at least 512");
-        return Err(table.ump.cache.damaged(e));
+    if dir.d.size == 0 {
+        let (s, place) = (Structure::Directory, Place::Inode(dir.ip.ino));
+        return Err(dir.ump.damaged(Error::corrupt(s, place, "size", 0, "at least 512")));
     }
     Ok(())
 }
@@ -170,12 +169,14 @@ impl Mount {
         self.ump.damaged(e)
     }
 
-    fn dir<'a>(&'a self, ip: &'a Inode, data: &'a InodeData) -> Dir<'a> {
-        Dir { table: &self.table, ip, data }
+    /// An inode that the caller has locked, with what its lock guards.
+    fn view<'a>(&'a self, ip: &'a Inode, data: &'a InodeData) -> InodeView<'a> {
+        InodeView::new(&self.ump, ip, data)
     }
 
-    fn dir_mut<'a>(&'a self, ip: &'a Inode, data: &'a mut InodeData) -> DirMut<'a> {
-        DirMut { table: &self.table, ip, data }
+    /// Locks an inode exclusively.
+    fn lock<'a>(&'a self, ip: &'a Inode) -> LockedInode<'a> {
+        ip.lock(&self.ump)
     }
 
     /// The file that entry `e` of the locked directory `dir` names.
@@ -219,33 +220,12 @@ impl Mount {
 
     /// Notes in a directory's inode that its entries changed.
     fn directory_changed(&self, d: &mut DirMut<'_>, grew: bool) -> Result<()> {
-        self.table.note_modified(d.data);
-        if grew { self.table.update(d.ip, d.data, InodeChange::DirectoryGrow) } else { Ok(()) }
-    }
-
-    /// One link more, for a name or a `..` about to be written; taken back if it cannot be noted.
-    fn add_link(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
-        data.d.nlink = data.d.nlink.saturating_add(1);
-        self.table.touch_changed(data);
-        self.table
-            .update(ip, data, InodeChange::NlinkInc)
-            .inspect_err(|_| self.take_link_back(ip, data))
-    }
-
-    /// One link less, its name or `..` gone.
-    fn drop_link(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
-        data.d.nlink = data.d.nlink.saturating_sub(1);
-        self.table.touch_changed(data);
-        self.table.update(ip, data, InodeChange::NlinkDec)
-    }
-
-    /// Undoes [`Mount::add_link`] of an operation that failed. The error reported is the first one.
-    fn take_link_back(&self, ip: &Inode, data: &mut InodeData) {
-        drop(self.drop_link(ip, data));
+        d.note_modified();
+        if grew { d.update(InodeChange::DirectoryGrow) } else { Ok(()) }
     }
 
     /// The number of the directory above `ip`; the root is above itself whatever its `..` says.
-    fn parent_of(&self, ip: &Inode, data: &InodeData) -> Result<Ino> {
-        if ip.ino == Ino::ROOT { Ok(Ino::ROOT) } else { dir::parent_of(self.dir(ip, data)) }
+    fn parent_of(&self, dir: Dir<'_>) -> Result<Ino> {
+        if dir.ip.ino == Ino::ROOT { Ok(Ino::ROOT) } else { dir::parent_of(dir) }
     }
 }

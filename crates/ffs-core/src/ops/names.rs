@@ -13,7 +13,7 @@ use crate::alloc::{ParentDir, Reserve};
 use crate::cred::Cred;
 use crate::dir::{self, DirMut, Room, Slot};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeData};
+use crate::inode::{InodeData, LockedInode};
 use crate::mount::{Ffs, Mount};
 use crate::ordering::{EntryKind, EntryTarget, InodeChange, RemovedName};
 use crate::sync::RwLockReadGuard;
@@ -61,7 +61,7 @@ impl Ffs {
             return Ok(dir.clone());
         }
         check_name(name)?;
-        self.0.lookup_in(&dir.ip, &data, name)
+        self.0.lookup_in(self.0.view(&dir.ip, &data), name)
     }
 
     /// Locks a directory in which `cred` may look up names.
@@ -152,24 +152,23 @@ impl Ffs {
     ) -> Result<Vnode> {
         let _op = self.begin()?;
         let made;
-        let mut parent = dir.ip.write();
-        let d = self.0.dir_mut(&dir.ip, &mut parent);
-        check_directory(d.data)?;
-        perm::may_search(&d.data.d, cred)?;
-        check_in_tree(d.table, d.ip, d.data)?;
-        perm::may_enter(&d.data.d, cred)?;
+        let d = self.0.lock(&dir.ip);
+        check_directory(&d)?;
+        perm::may_search(&d.d, cred)?;
+        check_in_tree(d.view())?;
+        perm::may_enter(&d.d, cred)?;
         let new = New::Node(NodeKind::Regular);
         let acls = self.0.new_acls(&d, new, perm)?;
         made = self.0.new_inode(&d, cred, new, acls.perm)?;
-        let mut data = made.ip.write();
+        let mut file = self.0.lock(&made.ip);
         // From the beginning: no state of it on the device may look like a file that lost its name.
-        data.d.nlink = 0;
-        data.linkable = linkable;
+        file.d.nlink = 0;
+        file.linkable = linkable;
         let reserve = reserve_of(cred);
-        let given = self.0.give_acls(&made.ip, &mut data, &acls, reserve);
-        let filled = given.and_then(|()| self.0.fill_node(&made.ip, &mut data, new, reserve));
-        drop(data);
-        drop(parent);
+        let given = acls.give_to(&mut file, reserve);
+        let filled = given.and_then(|()| fill_node(&mut file, new, reserve));
+        drop(file);
+        drop(d);
         filled.map(|()| made.into_vnode(&self.0))
     }
 
@@ -192,25 +191,22 @@ impl Ffs {
             return Err(Error::NotPermitted);
         }
         retry(|first| {
-            let mut locks = Locks::starting_with(first);
-            let mut parent = locks.lock(&dir.ip)?;
-            let mut d = self.0.dir_mut(&dir.ip, &mut parent);
-            let slot = may_make(&mut d, cred, name)?;
-            let mut data = locks.lock(&file.ip)?;
-            may_link(&data)?;
-            let target = named(file.ip.ino, &data);
-            self.0.add_link(&file.ip, &mut data)?;
-            let others = data.d.nlink.saturating_sub(1);
+            let mut locks = Locks::starting_with(&self.0.ump, first);
+            let mut d = locks.lock(&dir.ip)?;
+            let slot = self.0.may_make(&mut d, cred, name)?;
+            let mut inode = locks.lock(&file.ip)?;
+            may_link(&inode)?;
+            let target = named(file.ip.ino, &inode);
+            inode.add_link()?;
+            let others = inode.d.nlink.saturating_sub(1);
             let new = NewEntry { slot, name, target, kind: EntryKind::Existing, others };
-            let awaits = self.0.awaits_content(&data);
+            let awaits = self.0.awaits_content(&inode);
             let _held = awaits.then(|| NameHeld::new(&self.0, &file.ip));
-            self.0
-                .enter(&mut d, &new, reserve_of(cred))
-                .inspect_err(|_| self.0.take_link_back(&file.ip, &mut data))?;
+            self.0.enter(&mut d, &new, reserve_of(cred)).inspect_err(|_| inode.take_link_back())?;
             if awaits {
                 self.0.content_before_name(&file.ip);
             }
-            data.linkable = false;
+            inode.linkable = false;
             self.0.prime_change(&dir.ip, name, Some(&file.ip));
             Ok(())
         })
@@ -240,37 +236,35 @@ impl Ffs {
     ) -> Result<Vnode> {
         let _op = self.begin()?;
         let child;
-        let mut parent = dir.ip.write();
-        let mut d = self.0.dir_mut(&dir.ip, &mut parent);
-        let slot = may_make(&mut d, cred, name)?;
-        if matches!(new, New::Directory) && d.data.d.nlink >= LINK_MAX {
+        let mut d = self.0.lock(&dir.ip);
+        let slot = self.0.may_make(&mut d, cred, name)?;
+        if matches!(new, New::Directory) && d.d.nlink >= LINK_MAX {
             return Err(Error::TooManyLinks);
         }
         let acls = self.0.new_acls(&d, new, perm)?;
         child = self.0.new_inode(&d, cred, new, acls.perm)?;
-        let mut data = child.ip.write();
-        let (target, reserve) = (named(child.ip.ino, &data), reserve_of(cred));
+        let mut file = self.0.lock(&child.ip);
+        let (target, reserve) = (named(child.ip.ino, &file), reserve_of(cred));
         let done = match new {
             New::Directory => {
                 let entry = NewEntry { slot, name, target, kind: EntryKind::Mkdir, others: 0 };
-                self.0.make_directory(&mut d, (&child.ip, &mut data), &entry, &acls, reserve)
+                self.0.make_directory(&mut d, &mut file, &entry, &acls, reserve)
             }
             _ => {
                 let entry = NewEntry { slot, name, target, kind: EntryKind::New, others: 0 };
-                self.0
-                    .give_acls(&child.ip, &mut data, &acls, reserve)
-                    .and_then(|()| self.0.fill_node(&child.ip, &mut data, new, reserve))
+                acls.give_to(&mut file, reserve)
+                    .and_then(|()| fill_node(&mut file, new, reserve))
                     .and_then(|()| self.0.enter(&mut d, &entry, reserve))
             }
         };
         match (&done, new) {
             // Freed when the last use ends, below.
-            (Err(_), _) => data.d.nlink = 0,
+            (Err(_), _) => file.d.nlink = 0,
             (Ok(()), New::Directory) => self.0.prime_mkdir(&dir.ip, name, &child.ip),
             (Ok(()), _) => self.0.prime_create(&dir.ip, name, &child.ip),
         }
-        drop(data);
-        drop(parent);
+        drop(file);
+        drop(d);
         done.map(|()| child.into_vnode(&self.0))
     }
 }
@@ -302,26 +296,6 @@ pub(super) fn named(ino: Ino, data: &InodeData) -> EntryTarget {
     EntryTarget { ino, dtype: data.d.file_type().map_or(0, FileType::dirent) }
 }
 
-/// Whether `cred` may make `name` in `d`, and where it would go.
-fn may_make(d: &mut DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
-    check_directory(d.data)?;
-    perm::may_search(&d.data.d, cred)?;
-    if is_dots(name) {
-        return Err(Error::Exists);
-    }
-    check_name(name)?;
-    check_in_tree(d.table, d.ip, d.data)?;
-    dir::prefetch(d.shared(), name);
-    d.table.unname(d.ip, name);
-    match dir::find_room(d, name)? {
-        Room::Taken(_) => Err(Error::Exists),
-        Room::Free(slot) => {
-            perm::may_enter(&d.data.d, cred)?;
-            Ok(slot)
-        }
-    }
-}
-
 /// Whether the file may get another name.
 fn may_link(data: &InodeData) -> Result<()> {
     check_alive(data)?;
@@ -336,19 +310,53 @@ fn may_link(data: &InodeData) -> Result<()> {
     }
 }
 
+/// Gives a new file that is no directory what belongs to its kind and writes its inode.
+fn fill_node(file: &mut LockedInode<'_>, new: New<'_>, reserve: Reserve) -> Result<()> {
+    match new {
+        New::Node(NodeKind::Char(dev) | NodeKind::Block(dev)) => {
+            if let Some(first) = file.d.db.first_mut() {
+                *first = dev as i64;
+            }
+        }
+        New::Symlink(text) => file.set_symlink(text, reserve)?,
+        New::Node(_) | New::Directory => {}
+    }
+    file.update(InodeChange::Init)
+}
+
 impl Mount {
+    /// Whether `cred` may make `name` in `d`, and where it would go.
+    fn may_make(&self, d: &mut DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
+        check_directory(d)?;
+        perm::may_search(&d.d, cred)?;
+        if is_dots(name) {
+            return Err(Error::Exists);
+        }
+        check_name(name)?;
+        check_in_tree(d.view())?;
+        dir::prefetch(d.view(), name);
+        self.table.names().remove(d.ip, name);
+        match dir::find_room(d, name)? {
+            Room::Taken(_) => Err(Error::Exists),
+            Room::Free(slot) => {
+                perm::may_enter(&d.d, cred)?;
+                Ok(slot)
+            }
+        }
+    }
+
     /// The lists that a new file in `d` gets, and its mode with them. A symbolic link has none.
     fn new_acls(&self, d: &DirMut<'_>, new: New<'_>, perm: u16) -> Result<NewAcls> {
         let kind = new.file_type();
         if kind == FileType::Symlink {
             return Ok(NewAcls::none(perm));
         }
-        self.inherited_acls((d.ip, d.data), kind == FileType::Directory, perm)
+        self.inherited_acls(d.view(), kind == FileType::Directory, perm)
     }
 
     /// Takes an inode for a new file in `d`, with owner and mode, in memory.
     fn new_inode(&self, d: &DirMut<'_>, cred: &Cred, new: New<'_>, perm: u16) -> Result<Held<'_>> {
-        let (above, kind) = (&d.data.d, new.file_type());
+        let (above, kind) = (&d.d, new.file_type());
         let group_of_dir = above.mode & S_ISGID != 0;
         let gid = if self.bsdgroups || group_of_dir { above.gid } else { cred.gid };
         let mut mode = kind.mode_bits() | (perm & 0o7777);
@@ -363,7 +371,7 @@ impl Mount {
         let parent = ParentDir { ino: d.ip.ino, depth: above.freelink, nlink: above.nlink };
         let child = Held::new(self, self.table.create(&parent, mode, cred.uid, gid)?);
         if kind == FileType::Directory && !self.tracks_depth(&parent) {
-            child.ip.write().d.freelink = 0;
+            self.lock(&child.ip).d.freelink = 0;
         }
         Ok(child)
     }
@@ -372,12 +380,12 @@ impl Mount {
     pub(super) fn new_whiteout(&self, d: &DirMut<'_>, cred: &Cred) -> Result<Held<'_>> {
         let new = New::Node(NodeKind::Char(0));
         let made = self.new_inode(d, cred, new, 0)?;
-        let mut data = made.ip.write();
-        let filled = self.fill_node(&made.ip, &mut data, new, reserve_of(cred));
+        let mut file = self.lock(&made.ip);
+        let filled = fill_node(&mut file, new, reserve_of(cred));
         if filled.is_err() {
-            data.d.nlink = 0;
+            file.d.nlink = 0;
         }
-        drop(data);
+        drop(file);
         filled.map(|()| made)
     }
 
@@ -385,26 +393,6 @@ impl Mount {
     /// directories are placed by it. The root's own depth, 0, tells nothing.
     fn tracks_depth(&self, parent: &ParentDir) -> bool {
         parent.depth != 0 || self.ump.tunables.dirpref() == DirPref::Depth
-    }
-
-    /// Gives a new file that is no directory what belongs to its kind and writes its inode.
-    fn fill_node(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        new: New<'_>,
-        reserve: Reserve,
-    ) -> Result<()> {
-        match new {
-            New::Node(NodeKind::Char(dev) | NodeKind::Block(dev)) => {
-                if let Some(first) = data.d.db.first_mut() {
-                    *first = dev as i64;
-                }
-            }
-            New::Symlink(text) => self.table.set_symlink(ip, data, text, reserve)?,
-            New::Node(_) | New::Directory => {}
-        }
-        self.table.update(ip, data, InodeChange::Init)
     }
 
     /// Enters a name, cuts the directory's empty end off, and notes the change in its inode.
@@ -432,21 +420,21 @@ impl Mount {
     fn make_directory(
         &self,
         d: &mut DirMut<'_>,
-        (ip, data): (&Inode, &mut InodeData),
+        file: &mut LockedInode<'_>,
         new: &NewEntry<'_>,
         acls: &NewAcls,
         reserve: Reserve,
     ) -> Result<()> {
         // For the `..` about to be written.
-        self.add_link(d.ip, d.data)?;
+        d.add_link()?;
         let mut made = || {
-            let body = dir::init_body(&mut self.dir_mut(ip, data), d.ip.ino, reserve)?;
+            let body = dir::init_body(file, d.ip.ino, reserve)?;
             // Before the inode: what that points to is a directory, whenever the power fails.
             self.ump.cache.apply(&body.buf, body.then)?;
-            self.table.update(ip, data, InodeChange::InitDirectory)?;
-            self.give_acls(ip, data, acls, reserve)?;
+            file.update(InodeChange::InitDirectory)?;
+            acls.give_to(file, reserve)?;
             self.enter(d, new, reserve)
         };
-        made().inspect_err(|_| self.take_link_back(d.ip, d.data))
+        made().inspect_err(|_| d.take_link_back())
     }
 }

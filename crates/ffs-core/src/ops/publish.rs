@@ -17,14 +17,14 @@ pub(super) struct NameHeld<'a> {
 
 impl<'a> NameHeld<'a> {
     pub(super) fn new(mp: &'a Mount, ip: &Inode) -> NameHeld<'a> {
-        mp.table.hold_name(ip.ino);
+        mp.syncer.hold_name(ip.ino);
         NameHeld { mp, ino: ip.ino }
     }
 }
 
 impl Drop for NameHeld<'_> {
     fn drop(&mut self) {
-        self.mp.table.let_name_go(self.ino);
+        self.mp.syncer.let_name_go(self.ino);
     }
 }
 

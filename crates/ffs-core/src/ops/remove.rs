@@ -5,9 +5,9 @@
 use super::locks::{Locks, retry};
 use super::{Vnode, check_alive, check_directory, check_in_tree, check_name, is_dots, perm};
 use crate::cred::Cred;
-use crate::dir::{self, DirMut, Entry};
+use crate::dir::{self, Dir, DirMut, Entry};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeData};
+use crate::inode::{Inode, InodeData, LockedInode};
 use crate::mount::{Ffs, Mount};
 use crate::ordering::RemovedName;
 use ffs_ondisk::{Ino, Place, Structure};
@@ -29,20 +29,19 @@ impl Ffs {
         let _op = self.begin()?;
         retry(|first| {
             let file;
-            let mut locks = Locks::starting_with(first);
-            let mut parent = locks.lock(&dir.ip)?;
-            let mut d = self.0.dir_mut(&dir.ip, &mut parent);
+            let mut locks = Locks::starting_with(&self.0.ump, first);
+            let mut d = locks.lock(&dir.ip)?;
             let (entry, was) = find_victim(&self.0, &d, cred, name, || Error::IsDirectory)?;
             file = self.0.victim(&dir.ip, &entry, was)?;
-            let mut data = locks.lock(&file.ip)?;
-            perm::may_remove(&d.data.d, &data.d, cred)?;
-            check_alive(&data)?;
-            if data.d.is_dir() {
+            let mut victim = locks.lock(&file.ip)?;
+            perm::may_remove(&d.d, &victim.d, cred)?;
+            check_alive(&victim)?;
+            if victim.d.is_dir() {
                 return Err(Error::IsDirectory.into());
             }
-            dir::remove(&mut d, &entry, RemovedName::file(data.d.nlink.saturating_sub(1)))?;
+            dir::remove(&mut d, &entry, RemovedName::file(victim.d.nlink.saturating_sub(1)))?;
             let noted = self.0.directory_changed(&mut d, false);
-            self.0.drop_link(&file.ip, &mut data)?;
+            victim.drop_link()?;
             noted?;
             self.0.prime_change(&dir.ip, name, None);
             Ok(())
@@ -64,20 +63,19 @@ impl Ffs {
         let _op = self.begin()?;
         retry(|first| {
             let child;
-            let mut locks = Locks::starting_with(first);
-            let mut parent = locks.lock(&dir.ip)?;
-            let mut d = self.0.dir_mut(&dir.ip, &mut parent);
+            let mut locks = Locks::starting_with(&self.0.ump, first);
+            let mut d = locks.lock(&dir.ip)?;
             let dots = || match name {
                 b"." => Error::Invalid("'.' cannot be removed"),
                 _ => Error::NotEmpty,
             };
             let (entry, was) = find_victim(&self.0, &d, cred, name, dots)?;
             child = self.0.victim(&dir.ip, &entry, was)?;
-            let mut data = locks.lock(&child.ip)?;
-            perm::may_remove(&d.data.d, &data.d, cred)?;
-            check_directory(&data)?;
-            self.0.check_removable(&d, &child.ip, &data)?;
-            self.0.remove_directory(&mut d, &entry, &child.ip, &mut data)?;
+            let mut victim = locks.lock(&child.ip)?;
+            perm::may_remove(&d.d, &victim.d, cred)?;
+            check_directory(&victim)?;
+            self.0.check_removable(d.view(), victim.view())?;
+            self.0.remove_directory(&mut d, &entry, &mut victim)?;
             self.0.prime_change(&dir.ip, name, None);
             Ok(())
         })
@@ -93,19 +91,19 @@ fn find_victim(
     name: &[u8],
     dots: impl FnOnce() -> Error,
 ) -> Result<(Entry, Option<Arc<Inode>>)> {
-    check_directory(d.data)?;
+    check_directory(d)?;
     if is_dots(name) {
         return Err(dots());
     }
-    perm::may_search(&d.data.d, cred)?;
+    perm::may_search(&d.d, cred)?;
     check_name(name)?;
-    check_in_tree(d.table, d.ip, d.data)?;
-    dir::prefetch(d.shared(), name);
-    let was = d.table.unname(d.ip, name);
+    check_in_tree(d.view())?;
+    dir::prefetch(d.view(), name);
+    let was = mp.table.names().remove(d.ip, name);
     if let Some(ip) = &was {
-        d.table.prefetch_removal(ip.ino);
+        mp.table.prefetch_removal(ip.ino);
     }
-    let entry = mp.find_entry(d.shared(), name, was.as_deref())?;
+    let entry = mp.find_entry(d.view(), name, was.as_deref())?;
     Ok((entry, was))
 }
 
@@ -116,18 +114,13 @@ pub(super) fn removed(parent: Ino, twin: bool) -> RemovedName {
 
 impl Mount {
     /// Whether the directory `ip` in `d` may go: empty, and both link counts can pay for it.
-    pub(super) fn check_removable(
-        &self,
-        d: &DirMut<'_>,
-        ip: &Inode,
-        data: &InodeData,
-    ) -> Result<()> {
+    pub(super) fn check_removable(&self, d: Dir<'_>, victim: Dir<'_>) -> Result<()> {
         // A crash may have left `..` of a moved directory behind, and no check has looked since.
-        let above = if self.unchecked { self.parent_of(ip, data)? } else { d.ip.ino };
-        if !dir::is_empty(self.dir(ip, data), above)? {
+        let above = if self.unchecked { self.parent_of(victim)? } else { d.ip.ino };
+        if !dir::is_empty(victim, above)? {
             return Err(Error::NotEmpty);
         }
-        for (ino, nlink, least) in [(ip.ino, data.d.nlink, 2), (d.ip.ino, d.data.d.nlink, 3)] {
+        for (ino, nlink, least) in [(victim.ip.ino, victim.d.nlink, 2), (d.ip.ino, d.d.nlink, 3)] {
             if nlink < least {
                 let (s, place) = (Structure::Inode, Place::Inode(ino));
                 let want = format!("at least {least}");
@@ -142,19 +135,18 @@ impl Mount {
         &self,
         d: &mut DirMut<'_>,
         entry: &Entry,
-        ip: &Arc<Inode>,
-        data: &mut InodeData,
+        victim: &mut LockedInode<'_>,
     ) -> Result<()> {
-        self.table.purge_names_of(ip);
-        let twin = self.may_have_twin(data);
+        self.table.names().purge(victim.ip);
+        let twin = self.may_have_twin(victim);
         dir::remove(d, entry, removed(d.ip.ino, twin))?;
-        let gone = self.drop_directory(ip, data);
-        self.table.touch_modified(d.data);
+        let gone = self.drop_directory(victim);
+        d.touch_modified();
         if twin {
             return gone;
         }
         // For the `..` that went with it.
-        self.drop_link(d.ip, d.data).and(gone)
+        d.drop_link().and(gone)
     }
 
     /// Whether the directory, which is empty, may have a second name: a crash may have cut off its
@@ -165,13 +157,13 @@ impl Mount {
     }
 
     /// A directory lost its name: nothing in it counts any more. Its blocks go with its last user.
-    pub(super) fn drop_directory(&self, ip: &Inode, data: &mut InodeData) -> Result<()> {
-        if self.may_have_twin(data) {
-            return self.drop_link(ip, data);
+    pub(super) fn drop_directory(&self, dir: &mut LockedInode<'_>) -> Result<()> {
+        if self.may_have_twin(dir) {
+            return dir.drop_link();
         }
-        ip.dir.drop_index();
+        dir.ip.dir.drop_index();
         // Its name and its `.`; whatever else the count said was wrong.
-        data.d.nlink = 1;
-        self.drop_link(ip, data)
+        dir.d.nlink = 1;
+        dir.drop_link()
     }
 }

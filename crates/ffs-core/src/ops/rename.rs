@@ -16,15 +16,15 @@ mod recover;
 #[cfg(test)]
 mod tests;
 
-use super::locks::{Guard, Locks, Stop, retry};
+use super::locks::{Locks, Stop, retry};
 use super::names::{NewEntry, named};
 use super::publish::NameHeld;
 use super::remove::removed;
 use super::{Held, Vnode, check_directory, check_name, is_dots, reserve_of};
 use crate::cred::Cred;
-use crate::dir::{self, DirMut, Entry, Room, Slot};
+use crate::dir::{self, Dir, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeData};
+use crate::inode::{Inode, LockedInode};
 use crate::mount::{Ffs, Mount};
 use crate::ordering::{EntryKind, EntryTarget, InodeChange, ParentLink, RemovedName};
 use crate::types::RenameMode;
@@ -51,24 +51,24 @@ struct Request<'a> {
 /// A file that gets a name, locked.
 struct Moved<'a> {
     ip: &'a Arc<Inode>,
-    data: Guard<'a>,
+    file: LockedInode<'a>,
     /// The entry that names it now.
     entry: Entry,
 }
 
 impl Moved<'_> {
     fn is_dir(&self) -> bool {
-        self.data.d.is_dir()
+        self.file.d.is_dir()
     }
 
     fn named(&self) -> EntryTarget {
-        named(self.ip.ino, &self.data)
+        named(self.ip.ino, &self.file)
     }
 
     /// Names it has besides the one the entry is.
     fn other_names(&self) -> u16 {
         // Of a directory under way from one name to the other: that.
-        if self.is_dir() { 1 } else { self.data.d.nlink.saturating_sub(1) }
+        if self.is_dir() { 1 } else { self.file.d.nlink.saturating_sub(1) }
     }
 
     /// What goes with its name, from which it is moved away; `left`: the directory that loses its
@@ -90,9 +90,9 @@ struct Renaming<'a> {
     mp: &'a Mount,
     req: Request<'a>,
     /// The directory of the old name.
-    d1: Guard<'a>,
+    d1: LockedInode<'a>,
     /// The directory of the new name, if it is another.
-    d2: Option<Guard<'a>>,
+    d2: Option<LockedInode<'a>>,
     src: Moved<'a>,
     dst: Option<Moved<'a>>,
     /// Room for the new name if it does not exist.
@@ -104,7 +104,7 @@ struct Renaming<'a> {
     /// The new file that gets the old name, if one does.
     whiteout: Option<Arc<Inode>>,
     /// The root directory, of an exchange, if neither name is in it.
-    root: Option<(&'a Arc<Inode>, Guard<'a>)>,
+    root: Option<LockedInode<'a>>,
 }
 
 /// How an attempt ended.
@@ -171,8 +171,8 @@ impl Ffs {
                 Attempt::Swapped => req = Request { from: req.to, to: req.from, ..req },
                 Attempt::Settle => {
                     alone = None;
-                    self.0.table.fsync(req.from.dir, false)?;
-                    self.0.table.fsync(req.to.dir, false)?;
+                    self.0.syncer.fsync(req.from.dir, false)?;
+                    self.0.syncer.fsync(req.to.dir, false)?;
                 }
             }
         }
@@ -189,22 +189,22 @@ fn attempt(
     let (src, dst, root);
     let mut whiteout = None;
     let same_dir = Arc::ptr_eq(req.from.dir, req.to.dir);
-    let mut locks = Locks::starting_with(first);
+    let mut locks = Locks::starting_with(&mp.ump, first);
     let mut d1 = locks.lock(req.from.dir)?;
     let mut d2 = if same_dir { None } else { Some(locks.lock(req.to.dir)?) };
-    check_parent(mp, req.from.dir, &d1, req.cred)?;
-    check_parent(mp, req.to.dir, d2.as_deref().unwrap_or(&d1), req.cred)?;
+    check_parent(d1.view(), req.cred)?;
+    check_parent(d2.as_ref().unwrap_or(&d1).view(), req.cred)?;
     if same_dir {
-        mp.table.prefetch_names(req.from.dir, [req.from.name, req.to.name]);
+        mp.table.names().prefetch(req.from.dir, [req.from.name, req.to.name]);
     }
-    dir::prefetch(mp.dir(req.from.dir, &d1), req.from.name);
-    dir::prefetch(mp.dir(req.to.dir, d2.as_deref().unwrap_or(&d1)), req.to.name);
-    let was = mp.table.unname(req.from.dir, req.from.name);
-    let replaced = mp.table.unname(req.to.dir, req.to.name);
-    let old = mp.find_entry(mp.dir(req.from.dir, &d1), req.from.name, was.as_deref())?;
+    dir::prefetch(d1.view(), req.from.name);
+    dir::prefetch(d2.as_ref().unwrap_or(&d1).view(), req.to.name);
+    let was = mp.table.names().remove(req.from.dir, req.from.name);
+    let replaced = mp.table.names().remove(req.to.dir, req.to.name);
+    let old = mp.find_entry(d1.view(), req.from.name, was.as_deref())?;
     src = mp.victim(req.from.dir, &old, was)?;
-    let mut target = mp.dir_mut(req.to.dir, d2.as_deref_mut().unwrap_or(&mut d1));
-    let (taken, slot) = match dir::find_room(&mut target, req.to.name)? {
+    let target = d2.as_mut().unwrap_or(&mut d1);
+    let (taken, slot) = match dir::find_room(target, req.to.name)? {
         Room::Taken(e) => (Some(e), None),
         Room::Free(slot) => (None, Some(slot)),
     };
@@ -219,7 +219,7 @@ fn attempt(
     if is_above(&src, &req.to) {
         return Err(above_itself(&req, true).into());
     }
-    let src = Moved { data: locks.lock(&src.ip)?, ip: &src.ip, entry: old };
+    let src = Moved { file: locks.lock(&src.ip)?, ip: &src.ip, entry: old };
     if dst.as_ref().is_some_and(|d| is_above(d, &req.from)) {
         let kinds_differ = !src.is_dir() && req.mode != RenameMode::Exchange;
         let why = if kinds_differ { Error::IsDirectory } else { above_itself(&req, false) };
@@ -227,7 +227,7 @@ fn attempt(
     }
     let dst = match (&dst, taken) {
         (Some(held), Some(entry)) if !same_file => {
-            Some(Moved { data: locks.lock(&held.ip)?, ip: &held.ip, entry })
+            Some(Moved { file: locks.lock(&held.ip)?, ip: &held.ip, entry })
         }
         _ => None,
     };
@@ -235,7 +235,7 @@ fn attempt(
     let elsewhere = [req.from.dir, req.to.dir].iter().all(|d| d.ino != Ino::ROOT);
     root = Held::new(mp, mp.table.get(Ino::ROOT)?);
     let root = match exchange && elsewhere {
-        true => Some((&root.ip, locks.lock(&root.ip)?)),
+        true => Some(locks.lock(&root.ip)?),
         false => None,
     };
     // The walk up the tree may meet it.
@@ -276,10 +276,10 @@ impl<'a> Renaming<'a> {
             RenameMode::Whiteout { .. } => {
                 let mp = self.mp;
                 let cred = self.req.cred;
-                let made = whiteout.insert(mp.new_whiteout(&self.source(), cred)?);
+                let made = whiteout.insert(mp.new_whiteout(self.source(), cred)?);
                 self.whiteout = Some(Arc::clone(&made.ip));
                 // What no name leads to is freed when `whiteout` is dropped.
-                self.replace().inspect_err(|_| made.ip.write().d.nlink = 0)?;
+                self.replace().inspect_err(|_| mp.lock(&made.ip).d.nlink = 0)?;
             }
         }
         self.tell_names();
@@ -296,17 +296,17 @@ impl<'a> Renaming<'a> {
     }
 
     /// The directory of the old name.
-    fn source(&mut self) -> DirMut<'_> {
-        self.mp.dir_mut(self.req.from.dir, &mut self.d1)
+    fn source(&mut self) -> &mut DirMut<'a> {
+        &mut self.d1
     }
 
     /// The directory of the new name.
-    fn target(&mut self) -> DirMut<'_> {
-        self.mp.dir_mut(self.req.to.dir, self.d2.as_deref_mut().unwrap_or(&mut self.d1))
+    fn target(&mut self) -> &mut DirMut<'a> {
+        self.d2.as_mut().unwrap_or(&mut self.d1)
     }
 
-    fn target_data(&self) -> &InodeData {
-        self.d2.as_deref().unwrap_or(&self.d1)
+    fn target_view(&self) -> Dir<'_> {
+        self.d2.as_ref().unwrap_or(&self.d1).view()
     }
 
     fn swaps_dir(&self, dst: &Moved<'_>) -> bool {
@@ -318,10 +318,10 @@ impl<'a> Renaming<'a> {
         let (mp, from, to) = (self.mp, self.req.from, self.req.to);
         let dst = self.dst.as_ref().map(|d| d.ip);
         for ip in [Some(self.src.ip), dst].into_iter().flatten() {
-            mp.table.purge_names_of(ip);
+            mp.table.names().purge(ip);
         }
         if !mp.primes_all() {
-            mp.table.purge_negatives_of(to.dir);
+            mp.table.names().purge_negatives(to.dir);
             return;
         }
         let exchanged = dst.filter(|_| self.req.mode == RenameMode::Exchange);
@@ -331,45 +331,37 @@ impl<'a> Renaming<'a> {
 
     /// The steps of a plain rename; each undoes what came before it if it fails.
     fn replace(&mut self) -> Result<()> {
-        let mp = self.mp;
         let arrives = self.arrives(&self.src);
         let replaces_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
-        mp.add_link(self.src.ip, &mut self.src.data)?;
+        self.src.file.add_link()?;
         // Also if a directory goes there: until it has, there are two `..`.
-        let linked = if arrives {
-            let d2 = self.target();
-            mp.add_link(d2.ip, d2.data)
-        } else {
-            Ok(())
-        };
+        let linked = if arrives { self.target().add_link() } else { Ok(()) };
         let named = linked.and_then(|()| {
             self.enter_target().inspect_err(|_| {
                 if arrives {
-                    let d2 = self.target();
-                    mp.take_link_back(d2.ip, d2.data);
+                    self.target().take_link_back();
                 }
             })
         });
-        named.inspect_err(|_| mp.take_link_back(self.src.ip, &mut self.src.data))?;
+        named.inspect_err(|_| self.src.file.take_link_back())?;
         self.finish_replace(arrives, replaces_dir)
     }
 
     /// Makes the new name name the source, then removes the old one.
     fn enter_target(&mut self) -> Result<()> {
-        let awaits_content = self.mp.awaits_content(&self.src.data);
+        let awaits_content = self.mp.awaits_content(&self.src.file);
         let more = self.arrives(&self.src) || awaits_content;
         let _held = more.then(|| NameHeld::new(self.mp, self.src.ip));
         let (new, name, reserve) = (self.src.named(), self.req.to.name, reserve_of(self.req.cred));
         let (others, replaced) = (self.src.other_names(), self.replaced());
         match (self.dst.as_ref().map(|d| d.entry), self.slot) {
             (Some(e), _) => {
-                let mut d2 = self.target();
-                dir::rewrite(&mut d2, &e, new, EntryKind::Existing, replaced)?;
+                dir::rewrite(self.target(), &e, new, EntryKind::Existing, replaced)?;
             }
             (None, Some(slot)) => {
                 let entry = NewEntry { slot, name, target: new, kind: EntryKind::Existing, others };
                 let mp = self.mp;
-                mp.enter_name(&mut self.target(), &entry, reserve)?;
+                mp.enter_name(self.target(), &entry, reserve)?;
             }
             (None, None) => return Err(Error::NotFound),
         }
@@ -383,24 +375,24 @@ impl<'a> Renaming<'a> {
 
     /// Undoes [`Renaming::enter_target`].
     fn take_target_back(&mut self, new: EntryTarget) {
-        let (mp, name) = (self.mp, self.req.to.name);
+        let name = self.req.to.name;
         let counted = self.arrives(&self.src) && self.dst.is_none();
         let gone = self.src.taken_back_from(counted.then_some(self.req.to.dir.ino));
         let Some(dst) = &mut self.dst else {
-            return drop(dir::withdraw(&mut self.target(), name, gone));
+            return drop(dir::withdraw(self.target(), name, gone));
         };
         let e = dst.entry;
-        relink(mp, dst.ip, &mut dst.data);
-        drop(dir::rewrite_back(&mut self.target(), &e, new, EntryKind::Existing, gone));
+        relink(&mut dst.file);
+        drop(dir::rewrite_back(self.target(), &e, new, EntryKind::Existing, gone));
     }
 
     /// What goes with the name of the file to be replaced.
     fn replaced(&self) -> RemovedName {
         match &self.dst {
             Some(dst) if dst.is_dir() => {
-                removed(self.req.to.dir.ino, self.mp.may_have_twin(&dst.data))
+                removed(self.req.to.dir.ino, self.mp.may_have_twin(&dst.file))
             }
-            Some(dst) => RemovedName::file(dst.data.d.nlink.saturating_sub(1)),
+            Some(dst) => RemovedName::file(dst.file.d.nlink.saturating_sub(1)),
             None => RemovedName::file(0),
         }
     }
@@ -416,13 +408,13 @@ impl<'a> Renaming<'a> {
         let gone = self.src.moved_from(arrives.then_some(old));
         let stays = !self.same_dir() || self.slot.as_ref().is_none_or(|s| s.spares(&old_entry));
         let whiteout = self.whiteout.as_ref().map(|ip| named(ip.ino, &ip.read()));
-        let mut d1 = self.source();
+        let d1 = self.source();
         // Entering the new name may have moved the old one.
-        let found = if stays { Ok(Some(old_entry)) } else { dir::find(d1.shared(), name) };
+        let found = if stays { Ok(Some(old_entry)) } else { dir::find(d1.view(), name) };
         let gone = match found {
             Ok(Some(e)) => match whiteout {
-                Some(new) => dir::rewrite(&mut d1, &e, new, EntryKind::New, gone),
-                None => dir::remove(&mut d1, &e, gone),
+                Some(new) => dir::rewrite(d1, &e, new, EntryKind::New, gone),
+                None => dir::remove(d1, &e, gone),
             },
             Ok(None) => Err(Error::NotFound),
             Err(e) => Err(e),
@@ -437,63 +429,58 @@ impl<'a> Renaming<'a> {
     /// The names are right; the counts follow.
     fn finish_replace(&mut self, left: bool, replaced_dir: bool) -> Result<()> {
         let mp = self.mp;
-        let mut noted = mp.directory_changed(&mut self.source(), false);
+        let mut noted = mp.directory_changed(self.source(), false);
         if !self.same_dir() {
-            noted = noted.and(mp.directory_changed(&mut self.target(), false));
+            noted = noted.and(mp.directory_changed(self.target(), false));
         }
         self.follow_depth(left);
-        noted = noted.and(mp.drop_link(self.src.ip, &mut self.src.data));
-        let twin = self.dst.as_ref().is_some_and(|dst| mp.may_have_twin(&dst.data));
+        noted = noted.and(self.src.file.drop_link());
+        let twin = self.dst.as_ref().is_some_and(|dst| mp.may_have_twin(&dst.file));
         if let Some(dst) = &mut self.dst {
-            let counted = if dst.is_dir() {
-                mp.drop_directory(dst.ip, &mut dst.data)
-            } else {
-                mp.drop_link(dst.ip, &mut dst.data)
-            };
+            let counted =
+                if dst.is_dir() { mp.drop_directory(&mut dst.file) } else { dst.file.drop_link() };
             noted = noted.and(counted);
         }
         // The `..` of a directory that left, and that of a replaced one.
         if left {
-            let d1 = self.source();
-            noted = noted.and(mp.drop_link(d1.ip, d1.data));
+            noted = noted.and(self.source().drop_link());
         }
         if replaced_dir && !twin {
-            let d2 = self.target();
-            noted = noted.and(mp.drop_link(d2.ip, d2.data));
+            noted = noted.and(self.target().drop_link());
         }
         noted
     }
 
     /// Keeps the recorded depth of a moved directory right, where depths are recorded.
     fn follow_depth(&mut self, moved: bool) {
-        let depth = depth_below(self.req.to.dir.ino, self.target_data());
-        if moved && self.src.data.d.freelink != 0 {
-            self.src.data.d.freelink = depth;
+        let depth = depth_below(self.target_view());
+        if moved && self.src.file.d.freelink != 0 {
+            self.src.file.d.freelink = depth;
         }
     }
 }
 
 /// A link of the file was reported gone and it gets one back: as many, but whoever keeps account of those
 /// that the disk still shows has to know.
-fn relink(mp: &Mount, ip: &Inode, data: &mut InodeData) {
-    drop(mp.table.update(ip, data, InodeChange::NlinkInc));
+fn relink(file: &mut LockedInode<'_>) {
+    drop(file.update(InodeChange::NlinkInc));
 }
 
 /// Makes `..` of the moved directory name `parent`.
 fn redirect_dotdot(mp: &Mount, moved: &mut Moved<'_>, parent: Ino) -> Result<()> {
-    mp.table.purge_names_of(moved.ip);
-    let mut body = mp.dir_mut(moved.ip, &mut moved.data);
-    let Some(e) = dir::find(body.shared(), b"..")? else {
+    mp.table.names().purge(moved.ip);
+    let body = &mut moved.file;
+    let Some(e) = dir::find(body.view(), b"..")? else {
         let (s, place) = (Structure::Directory, Place::Inode(body.ip.ino));
         return Err(mp.damaged(Error::corrupt(s, place, "'..'", "absent", "present")));
     };
     let new = EntryTarget { ino: parent, dtype: FileType::Directory.dirent() };
     let gone = RemovedName { drops: 0, ..RemovedName::file(1) };
-    dir::rewrite(&mut body, &e, new, EntryKind::DotDot, gone)
+    dir::rewrite(body, &e, new, EntryKind::DotDot, gone)
 }
 
 /// Depth of a directory in `parent`; 0 where the parent's own is not recorded.
-fn depth_below(parent: Ino, data: &InodeData) -> u32 {
-    let above = data.d.freelink;
-    if above != 0 || parent == Ino::ROOT { above.saturating_add(1) } else { 0 }
+fn depth_below(parent: Dir<'_>) -> u32 {
+    let above = parent.d.freelink;
+    if above != 0 || parent.ip.ino == Ino::ROOT { above.saturating_add(1) } else { 0 }
 }

@@ -5,9 +5,9 @@
 use super::{Vnode, check_alive, perm, reserve_of};
 use crate::cred::Cred;
 use crate::error::{Error, Result};
-use crate::inode::{Inode, InodeData};
+use crate::inode::{InodeData, LockedInode};
 use crate::linux_xattr::CAPABILITY;
-use crate::mount::{Ffs, Mount};
+use crate::mount::Ffs;
 use crate::types::{Access, SetIdBits, XattrNamespace, XattrSet};
 
 /// Longest name of an attribute, bytes.
@@ -52,7 +52,7 @@ impl Ffs {
         check_attr_name(name)?;
         let data = file.ip.read();
         check_space(&data, cred, ns, Access::READ)?;
-        self.0.table.xattr_get(&file.ip, &data, ns, name)
+        self.0.view(&file.ip, &data).xattr_get(ns, name)
     }
 
     /// Sets an attribute.
@@ -83,10 +83,9 @@ impl Ffs {
     ) -> Result<()> {
         let _op = self.begin()?;
         check_attr_name(name)?;
-        let mut data = file.ip.write();
-        check_space(&data, cred, ns, Access::WRITE)?;
-        let table = &self.0.table;
-        table.xattr_set(&file.ip, &mut data, (ns, name), value, how, reserve_of(cred))
+        let mut inode = self.0.lock(&file.ip);
+        check_space(&inode, cred, ns, Access::WRITE)?;
+        inode.xattr_set((ns, name), value, how, reserve_of(cred))
     }
 
     /// Removes an attribute.
@@ -103,9 +102,9 @@ impl Ffs {
         self.with_space(|| {
             let _op = self.begin()?;
             check_attr_name(name)?;
-            let mut data = file.ip.write();
-            check_space(&data, cred, ns, Access::WRITE)?;
-            self.0.table.xattr_remove(&file.ip, &mut data, ns, name)
+            let mut inode = self.0.lock(&file.ip);
+            check_space(&inode, cred, ns, Access::WRITE)?;
+            inode.xattr_remove(ns, name)
         })?;
         self.stabilise(&[file])
     }
@@ -117,7 +116,7 @@ impl Ffs {
     pub fn listxattr(&self, cred: &Cred, file: &Vnode) -> Result<Vec<(XattrNamespace, Vec<u8>)>> {
         let data = file.ip.read();
         check_alive(&data)?;
-        let mut all = self.0.table.xattr_list(&file.ip, &data)?;
+        let mut all = self.0.view(&file.ip, &data).xattr_list()?;
         if perm::is_checked(cred) {
             all.retain(|(ns, _)| *ns == XattrNamespace::User);
         }
@@ -125,22 +124,15 @@ impl Ffs {
     }
 }
 
-impl Mount {
-    /// Removes the capabilities of a file, which somebody is about to change, unless `set_id` keeps them. They were
-    /// given to what it held, by the owner it had.
-    pub(super) fn drop_capability(
-        &self,
-        ip: &Inode,
-        data: &mut InodeData,
-        set_id: SetIdBits,
-    ) -> Result<()> {
-        // Most files have no attributes at all.
-        if data.d.extsize == 0 || data.d.is_dir() || set_id == SetIdBits::Keep {
-            return Ok(());
-        }
-        match self.table.xattr_remove(ip, data, XattrNamespace::System, CAPABILITY) {
-            Err(Error::NoAttr | Error::NotSupported(_)) => Ok(()),
-            other => other,
-        }
+/// Removes the capabilities of a file that is about to change, unless `set_id` keeps them: they were
+/// granted to its old content by its old owner.
+pub(super) fn drop_capability(inode: &mut LockedInode<'_>, set_id: SetIdBits) -> Result<()> {
+    // Most files have no attributes at all.
+    if inode.d.extsize == 0 || inode.d.is_dir() || set_id == SetIdBits::Keep {
+        return Ok(());
+    }
+    match inode.xattr_remove(XattrNamespace::System, CAPABILITY) {
+        Err(Error::NoAttr | Error::NotSupported(_)) => Ok(()),
+        other => other,
     }
 }

@@ -19,9 +19,9 @@ fn attributes_are_a_map_that_fits_two_blocks() {
         let mut refused = 0;
         for step in 0..400 {
             let name = format!("name{}", numbers.below(9)).into_bytes();
-            let mut data = ip.write();
+            let mut inode = b.lock(&ip);
             if numbers.one_in(3) {
-                let r = b.t.xattr_remove(&ip, &mut data, USER, &name);
+                let r = inode.xattr_remove(USER, &name);
                 assert_eq!(r.is_ok(), twin.remove(&name).is_some());
                 assert!(r.is_ok() || matches!(r, Err(Error::NoAttr)));
             } else {
@@ -29,7 +29,7 @@ fn attributes_are_a_map_that_fits_two_blocks() {
                 let value = numbers.bytes(n);
                 let how = [XattrSet::Any, XattrSet::Create, XattrSet::Replace][step % 3];
                 let key = (USER, &name[..]);
-                match b.t.xattr_set(&ip, &mut data, key, &value, how, Reserve::Denied) {
+                match inode.xattr_set(key, &value, how, Reserve::Denied) {
                     Ok(()) => {
                         twin.insert(name, value);
                     }
@@ -39,13 +39,13 @@ fn attributes_are_a_map_that_fits_two_blocks() {
                     Err(e) => panic!("{e}"),
                 }
             }
-            let mut names = b.t.xattr_list(&ip, &data).unwrap();
+            let mut names = inode.view().xattr_list().unwrap();
             names.sort();
             assert!(names.iter().map(|(_, n)| n).eq(twin.keys()));
             for (name, value) in &twin {
-                assert_eq!(&b.t.xattr_get(&ip, &data, USER, name).unwrap(), value);
+                assert_eq!(&inode.view().xattr_get(USER, name).unwrap(), value);
             }
-            drop(data);
+            drop(inode);
             if step % 50 == 0 {
                 b.check("attributes");
             }
@@ -54,10 +54,10 @@ fn attributes_are_a_map_that_fits_two_blocks() {
         let b = b.again();
         let ip = b.t.get(ip.ino).unwrap();
         for (name, value) in &twin {
-            assert_eq!(&b.t.xattr_get(&ip, &ip.read(), USER, name).unwrap(), value);
+            assert_eq!(&b.view(&ip, &ip.read()).xattr_get(USER, name).unwrap(), value);
         }
         for name in twin.keys() {
-            b.t.xattr_remove(&ip, &mut ip.write(), USER, name).unwrap();
+            b.lock(&ip).xattr_remove(USER, name).unwrap();
         }
         assert_eq!(ip.read().d.extsize, 0);
         b.truncate(&ip, 0).unwrap();
@@ -72,17 +72,16 @@ fn attributes_survive_a_full_volume_and_the_last_can_be_removed_on_it() {
     let ip = b.file("a");
     let set = |name: &[u8], len: usize| {
         let key = (USER, name);
-        let data = &mut ip.write();
-        b.t.xattr_set(&ip, data, key, &vec![7; len], XattrSet::Any, Reserve::Allowed)
+        b.lock(&ip).xattr_set(key, &vec![7; len], XattrSet::Any, Reserve::Allowed)
     };
     set(b"one", 900).unwrap();
     let taken = b.fill(0);
     assert!(matches!(set(b"two", 900), Err(Error::NoSpace)));
-    assert_eq!(b.t.xattr_get(&ip, &ip.read(), USER, b"one").unwrap(), vec![7; 900]);
+    assert_eq!(b.view(&ip, &ip.read()).xattr_get(USER, b"one").unwrap(), vec![7; 900]);
     // Nor in the place where they are, although they would fit: a power cut could leave half of them.
     assert!(matches!(set(b"one", 10), Err(Error::NoSpace)));
-    assert_eq!(b.t.xattr_get(&ip, &ip.read(), USER, b"one").unwrap(), vec![7; 900]);
-    b.t.xattr_remove(&ip, &mut ip.write(), USER, b"one").unwrap();
+    assert_eq!(b.view(&ip, &ip.read()).xattr_get(USER, b"one").unwrap(), vec![7; 900]);
+    b.lock(&ip).xattr_remove(USER, b"one").unwrap();
     b.unfill(&taken);
     b.check("full");
 }
@@ -91,7 +90,7 @@ fn attributes_survive_a_full_volume_and_the_last_can_be_removed_on_it() {
 fn ufs1_has_no_attributes() {
     let b = Bench::new((Format::Ufs1, Endian::Little, 4096, 8), 8 << 20);
     let ip = b.file("a");
-    assert!(matches!(b.t.xattr_list(&ip, &ip.read()), Err(Error::NotSupported(_))));
+    assert!(matches!(b.view(&ip, &ip.read()).xattr_list(), Err(Error::NotSupported(_))));
 }
 
 /// Where other files have their first block devices have their number: it is not taken for one.
@@ -100,17 +99,17 @@ fn devices_have_attributes_and_keep_their_number() {
     let b = Bench::new((Format::Ufs2, Endian::Little, 4096, 8), 8 << 20);
     let ip = b.node("null", 0o020_666);
     ip.write().d.db[0] = 0x103;
-    b.t.update(&ip, &mut ip.write(), InodeChange::Attr).unwrap();
+    b.lock(&ip).update(InodeChange::Attr).unwrap();
     let name = (XattrNamespace::System, &b"x"[..]);
     for len in [10, 5000] {
         let value = vec![7; len];
         let how = XattrSet::Any;
-        b.t.xattr_set(&ip, &mut ip.write(), name, &value, how, Reserve::Denied).unwrap();
-        assert_eq!(b.t.xattr_get(&ip, &ip.read(), name.0, name.1).unwrap(), value);
+        b.lock(&ip).xattr_set(name, &value, how, Reserve::Denied).unwrap();
+        assert_eq!(b.view(&ip, &ip.read()).xattr_get(name.0, name.1).unwrap(), value);
         assert_eq!(ip.read().d.db[0], 0x103);
         b.check("device with attributes");
     }
-    b.t.xattr_remove(&ip, &mut ip.write(), name.0, name.1).unwrap();
+    b.lock(&ip).xattr_remove(name.0, name.1).unwrap();
     assert_eq!((ip.read().d.db[0], ip.read().d.blocks), (0x103, 0));
     b.check("device");
 }
@@ -124,17 +123,17 @@ fn links_lie_in_the_inode_or_in_a_block() {
         for len in [1, room - 1, room, room + 1, 1023] {
             let ip = b.nameless(0o120_777);
             let text = ffs_testkit::rng::fill(len, 3, 0);
-            b.t.set_symlink(&ip, &mut ip.write(), &text, Reserve::Denied).unwrap();
-            b.t.update(&ip, &mut ip.write(), InodeChange::Init).unwrap();
+            b.lock(&ip).set_symlink(&text, Reserve::Denied).unwrap();
+            b.lock(&ip).update(InodeChange::Init).unwrap();
             assert_eq!(ip.read().d.blocks > 0, len >= room, "{len}");
             b.enter("l", &ip);
             b.check("link");
             let again = b.again();
             let ip2 = again.t.get(ip.ino).unwrap();
-            assert_eq!(again.t.readlink(&ip2, &ip2.read()).unwrap(), text);
+            assert_eq!(again.view(&ip2, &ip2.read()).readlink().unwrap(), text);
             // Take the name out again.
             let root = b.t.get(Ino::ROOT).unwrap();
-            let buf = b.t.read_block(&root, &root.read(), Lbn(0)).unwrap().unwrap();
+            let buf = b.view(&root, &root.read()).read_block(Lbn(0)).unwrap().unwrap();
             let fmt = DirFormat::of(&b.g());
             let offs: Vec<_> = dir::records(fmt, &buf.read().bytes[..512])
                 .map(|r| r.unwrap())
@@ -147,7 +146,7 @@ fn links_lie_in_the_inode_or_in_a_block() {
             b.t.release(&ip).unwrap();
         }
         let ip = b.nameless(0o120_777);
-        let set = |text: &[u8]| b.t.set_symlink(&ip, &mut ip.write(), text, Reserve::Denied);
+        let set = |text: &[u8]| b.lock(&ip).set_symlink(text, Reserve::Denied);
         assert!(matches!(set(&[b'x'; 1024]), Err(Error::NameTooLong)));
         assert!(matches!(set(b""), Err(Error::Invalid(_))));
         ip.write().d.nlink = 0;

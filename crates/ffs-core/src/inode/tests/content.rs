@@ -80,7 +80,6 @@ impl Pair {
     fn apply(&mut self, which: usize, op: &Op) {
         self.seed += 1;
         let (b, (ip, twin)) = (&self.b, &mut self.files[which]);
-        let t = &b.t;
         match *op {
             Op::Write { off, len } => {
                 let bytes = fill(len, self.seed, 0);
@@ -97,22 +96,23 @@ impl Pair {
                 twin.0.resize(size as usize, 0);
             }
             Op::Punch { off, len } => {
-                t.punch_hole(ip, &mut ip.write(), off, len).unwrap();
+                b.lock(ip).punch_hole(off, len).unwrap();
                 twin.zero(off, len);
             }
             Op::Zero { off, len } => {
-                t.zero_range(ip, &mut ip.write(), off, len, Reserve::Allowed).unwrap();
+                b.lock(ip).zero_range(off, len, Reserve::Allowed).unwrap();
                 twin.write(off, &vec![0; len as usize]);
             }
             Op::Allocate { off, len, keep } => {
-                t.allocate_range(ip, &mut ip.write(), off, len, keep, Reserve::Allowed).unwrap();
+                let growth = if keep { Growth::KeepSize } else { Growth::Allowed };
+                b.lock(ip).allocate_range(off, len, growth, Reserve::Allowed).unwrap();
                 let end = (off + len) as usize;
                 if !keep && twin.0.len() < end {
                     twin.0.resize(end, 0);
                 }
                 let last = twin.0.len().min(end) as u64;
                 if off < last {
-                    let seen = t.seek_hole(ip, &ip.read(), off).unwrap();
+                    let seen = b.view(ip, &ip.read()).seek_hole(off).unwrap();
                     assert!(seen >= last, "hole at {seen} in {off}..{last}");
                 }
             }
@@ -142,10 +142,11 @@ impl Pair {
 
     /// Data is only where the twin may have some, holes only where it has zeros.
     fn compare_holes(&self, ip: &Inode, twin: &[u8]) {
-        let (t, d) = (&self.b.t, ip.read());
+        let d = ip.read();
+        let file = self.b.view(ip, &d);
         let mut at = 0;
         while at < twin.len() as u64 {
-            let data = match t.seek_data(ip, &d, at) {
+            let data = match file.seek_data(at) {
                 Ok(off) => off,
                 Err(Error::NoData) => twin.len() as u64,
                 Err(e) => panic!("{e}"),
@@ -154,10 +155,10 @@ impl Pair {
             if data == twin.len() as u64 {
                 return;
             }
-            at = t.seek_hole(ip, &d, data).unwrap();
+            at = file.seek_hole(data).unwrap();
             assert!(at > data && at <= twin.len() as u64);
         }
-        assert!(matches!(t.seek_hole(ip, &d, twin.len() as u64), Err(Error::NoData)));
+        assert!(matches!(file.seek_hole(twin.len() as u64), Err(Error::NoData)));
     }
 }
 
@@ -247,7 +248,7 @@ fn two_streams_are_sorted_out_by_moving_clusters() {
     let extents = |ip: &Inode| {
         let (d, mut at, mut n) = (ip.read(), 0, 0);
         while at < 600 {
-            at += b.t.extent(ip, &d, Lbn(at), u64::MAX).unwrap().1;
+            at += b.view(ip, &d).extent(Lbn(at), u64::MAX).unwrap().1;
             n += 1;
         }
         n
@@ -315,10 +316,10 @@ fn what_a_stream_could_not_write_is_reported_by_fsync() {
         at += part.len() as u64;
         n.is_err()
     });
-    assert!(refused || b.t.fsync(&ip, false).is_err());
+    assert!(refused || b.syncer.fsync(&ip, false).is_err());
     dev.heal();
     b.write(&ip, 0, &content).unwrap();
-    b.t.fsync(&ip, false).unwrap();
+    b.syncer.fsync(&ip, false).unwrap();
     assert_eq!(b.all(&ip), content);
     b.check("healed");
 }

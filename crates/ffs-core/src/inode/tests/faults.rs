@@ -22,11 +22,11 @@ fn fsync_fails_until_the_data_is_written() {
     b.write(&ip, 0, &[1; 50_000]).unwrap();
     dev.add(eio(Operation::Write));
     for _ in 0..2 {
-        assert!(matches!(b.t.fsync(&ip, false), Err(Error::Io(_))));
+        assert!(matches!(b.syncer.fsync(&ip, false), Err(Error::Io(_))));
     }
     assert_eq!(b.all(&ip), vec![1; 50_000], "memory has it all the same");
     dev.heal();
-    b.t.fsync(&ip, true).unwrap();
+    b.syncer.fsync(&ip, true).unwrap();
     assert_eq!(b.on_device(ip.ino).size, 50_000);
     b.check("healed");
 }
@@ -155,7 +155,7 @@ fn blocks_given_to_another_file_are_not_overwritten_by_late_writes() {
     let (old, new) = (b.file("old"), b.file("new"));
     let places = |ip: &Inode| {
         let d = ip.read();
-        (0..40).map(|k| b.t.bmap(ip, &d, Lbn(k)).unwrap().unwrap()).collect::<Vec<_>>()
+        (0..40).map(|k| b.view(ip, &d).bmap(Lbn(k)).unwrap().unwrap()).collect::<Vec<_>>()
     };
     b.write(&old, 0, &[0xaa; 40 * 4096]).unwrap();
     let freed = places(&old);

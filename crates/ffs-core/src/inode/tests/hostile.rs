@@ -57,7 +57,7 @@ fn bad_pointers_of_an_inode_are_errors_and_the_rest_is_freed() {
         is_format(h.read(&f, 0, 99_999));
         assert_eq!(h.read(&f, 0, 3 * 4096).unwrap(), [1; 3 * 4096], "what comes before");
         is_format(h.write(&f, 3 * 4096, b"x"));
-        is_format(h.t.seek_data(&f, &f.read(), 3 * 4096));
+        is_format(h.view(&f, &f.read()).seek_data(3 * 4096));
         let free = h.t.ump.alloc.totals().nbfree;
         is_format(h.truncate(&f, 0));
         assert_eq!(h.t.ump.alloc.totals().nbfree, free + 40, "39 blocks and the indirect block");
@@ -99,7 +99,7 @@ fn a_tree_tied_into_a_knot_is_freed_in_bounded_time() {
     });
     let triple = g.lblktosize(ffs_ondisk::bmap::first_of_root(&g, 2));
     assert_eq!(h.read(&f, triple + 12345, 10).unwrap().len(), 10);
-    is_format(h.t.seek_hole(&f, &f.read(), 0).map(|_| ()).and_then(|()| h.truncate(&f, triple)));
+    is_format(h.view(&f, &f.read()).seek_hole(0).map(|_| ()).and_then(|()| h.truncate(&f, triple)));
     is_format(h.truncate(&f, 0));
     f.write().d.nlink = 0;
     let _ = h.t.release(&f);
@@ -124,7 +124,7 @@ fn an_empty_knot_is_searched_in_bounded_time() {
         d.ib = [spare, knot, 0];
         d.size = g.maxfilesize;
     });
-    let r = h.t.seek_data(&f, &f.read(), 0);
+    let r = h.view(&f, &f.read()).seek_data(0);
     assert!(matches!(r, Err(Error::NoData | Error::Format(_))), "{r:?}");
 }
 

@@ -9,12 +9,13 @@ mod sparse;
 mod table;
 mod views;
 
-use super::{Inode, InodeTable};
+use super::{Growth, Inode, InodeData, InodeTable, InodeView, LockedInode};
 use crate::alloc::{Alloc, AllocParams, ParentDir, Reserve};
 use crate::buf::{BufCache, CacheLimits};
 use crate::counters::{CounterValues, Counters};
 use crate::options::Atime;
 use crate::ordering::{FragRun, InodeChange, Ordering, SyncOrdered};
+use crate::syncer::Syncer;
 use crate::tunables::{TunableValues, Tunables};
 use crate::ufsmount::UfsMount;
 use ffs_admin::fsck::quick_check;
@@ -43,7 +44,8 @@ const SHAPES: [Shape; 7] = [
 
 /// A volume with the rooms up to the inodes on it.
 struct Bench {
-    t: InodeTable,
+    t: Arc<InodeTable>,
+    syncer: Syncer,
     dev: Arc<dyn BlockDevice>,
     clock: Arc<ManualClock>,
 }
@@ -103,12 +105,20 @@ impl Bench {
         );
         let ump = Arc::new(UfsMount::new(alloc, atime, 1));
         ump.set_read_only(read_only);
-        let t = InodeTable::new(ump, 1);
-        Bench { t, dev, clock }
+        let t = Arc::new(InodeTable::new(ump, 1));
+        Bench { syncer: Syncer::new(t.clone()), t, dev, clock }
     }
 
     fn g(&self) -> Geometry {
         *self.t.g()
+    }
+
+    fn lock<'a>(&'a self, ip: &'a Inode) -> LockedInode<'a> {
+        ip.lock(&self.t.ump)
+    }
+
+    fn view<'a>(&'a self, ip: &'a Inode, data: &'a InodeData) -> InodeView<'a> {
+        InodeView::new(&self.t.ump, ip, data)
     }
 
     fn counters(&self) -> CounterValues {
@@ -120,7 +130,7 @@ impl Bench {
         let parent = ParentDir { ino: Ino::ROOT, depth: 0, nlink: 3 };
         let ip = self.t.create(&parent, mode, 10, 20).unwrap();
         self.t.hold(&ip);
-        self.t.update(&ip, &mut ip.write(), InodeChange::Init).unwrap();
+        self.lock(&ip).update(InodeChange::Init).unwrap();
         ip
     }
 
@@ -139,7 +149,7 @@ impl Bench {
     fn enter(&self, name: &str, ip: &Inode) {
         let root = self.t.get(Ino::ROOT).unwrap();
         let data = root.write();
-        let buf = self.t.read_block(&root, &data, Lbn(0)).unwrap().unwrap();
+        let buf = self.view(&root, &data).read_block(Lbn(0)).unwrap().unwrap();
         {
             let fmt = DirFormat::of(&self.g());
             let mut b = buf.write();
@@ -187,16 +197,16 @@ impl Bench {
     }
 
     fn write(&self, ip: &Inode, off: u64, bytes: &[u8]) -> crate::Result<usize> {
-        self.t.write_at(ip, &mut ip.write(), off, bytes, Reserve::Allowed)
+        self.lock(ip).write_at(off, bytes, Reserve::Allowed)
     }
 
     fn truncate(&self, ip: &Inode, size: u64) -> crate::Result<()> {
-        self.t.truncate(ip, &mut ip.write(), size, Reserve::Allowed)
+        self.lock(ip).truncate(size, Reserve::Allowed)
     }
 
     fn read(&self, ip: &Inode, off: u64, len: usize) -> crate::Result<Vec<u8>> {
         let mut out = vec![0xee; len];
-        let n = self.t.read_at(ip, &ip.read(), off, &mut out)?;
+        let n = self.view(ip, &ip.read()).read_at(off, &mut out)?;
         out.truncate(n);
         Ok(out)
     }

@@ -140,7 +140,7 @@ impl Stage {
 
     fn at(&self, seconds: i64) -> Vec<(BufKey, Image)> {
         self.b.t.ump.cache.tell_time(NOW + seconds);
-        self.b.t.write_due().unwrap();
+        self.b.syncer.write_due().unwrap();
         self.log()
     }
 }
@@ -155,9 +155,9 @@ fn what_waits_is_written_after_what_it_waits_for_and_whole() {
         s.wait(&a, b.key, Readiness::Held);
         s.wait(&b, c.key, Readiness::Partial);
         if fsync {
-            s.b.t.fsync(&s.b.t.get(Ino::ROOT).unwrap(), true).unwrap();
+            s.b.syncer.fsync(&s.b.t.get(Ino::ROOT).unwrap(), true).unwrap();
         } else {
-            assert!(s.b.t.sync().unwrap());
+            assert!(s.b.syncer.sync().unwrap());
         }
         // Once nothing waits, an fsync is done; a sync writes what was dirty.
         let order = if fsync { vec![c, b] } else { vec![c, b, a] };
@@ -175,7 +175,7 @@ fn a_circle_is_broken_by_an_image_with_a_part() {
     let [a, b] = [1, 2].map(|n| s.block(n));
     s.wait(&a, b.key, Readiness::Partial);
     s.wait(&b, a.key, Readiness::Held);
-    s.b.t.sync_alone().unwrap();
+    s.b.syncer.sync_alone().unwrap();
     let log = [(a.key, Image::Undone), (b.key, Image::Whole), (a.key, Image::Whole)];
     assert_eq!(s.log(), log);
     assert_eq!((s.b.counters().writes_undone, s.dirty()), (1, 0));
@@ -186,10 +186,10 @@ fn what_can_never_be_written_is_an_error_and_stays() {
     let s = Stage::new();
     let [a, b] = [1, 2].map(|n| s.block(n));
     s.wait(&a, NOWHERE, Readiness::Held);
-    assert!(matches!(s.b.t.sync_alone(), Err(Error::Unwritten)));
+    assert!(matches!(s.b.syncer.sync_alone(), Err(Error::Unwritten)));
     assert!(s.b.t.ump.cache.is_dirty(&a) && !s.b.t.ump.cache.is_dirty(&b));
     let root = s.b.t.get(Ino::ROOT).unwrap();
-    assert!(matches!(s.b.t.fsync(&root, true), Err(Error::Unwritten)));
+    assert!(matches!(s.b.syncer.fsync(&root, true), Err(Error::Unwritten)));
 }
 
 #[test]
@@ -199,13 +199,13 @@ fn a_block_that_cannot_be_written_keeps_no_other_from_it() {
     s.wait(&c, a.key, Readiness::Held);
     let at = s.b.g().frag_to_byte(a.read().addr);
     s.disk.add(Rule::new(Operation::Write, Fault::Errno(5)).within(at..at + 8192));
-    assert_eq!(s.b.t.sync_alone().unwrap_err().errno(), 5);
+    assert_eq!(s.b.syncer.sync_alone().unwrap_err().errno(), 5);
     let cache = &s.b.t.ump.cache;
     assert!(cache.is_dirty(&a) && !cache.is_dirty(&b) && cache.is_dirty(&c));
     let root = s.b.t.get(Ino::ROOT).unwrap();
-    assert_eq!(s.b.t.fsync(&root, true).unwrap_err().errno(), 5);
+    assert_eq!(s.b.syncer.fsync(&root, true).unwrap_err().errno(), 5);
     s.disk.heal();
-    s.b.t.sync_alone().unwrap();
+    s.b.syncer.sync_alone().unwrap();
     assert_eq!(s.dirty(), 0);
 }
 
@@ -216,18 +216,18 @@ fn sync_ends_with_an_empty_queue() {
     let file = s.b.nameless(REGULAR);
     let ino = file.ino;
     file.write().d.nlink = 1;
-    s.b.t.update(&file, &mut file.write(), InodeChange::Attr).unwrap();
+    s.b.lock(&file).update(InodeChange::Attr).unwrap();
     s.b.t.release(&file).unwrap();
     drop(file);
-    s.b.t.sync_alone().unwrap();
+    s.b.syncer.sync_alone().unwrap();
     // Its name is gone in memory; the device may show it until `a` is durable.
     let file = s.b.t.get(ino).unwrap();
     s.b.t.hold(&file);
     {
-        let mut data = file.write();
-        data.d.nlink = 0;
+        let mut inode = s.b.lock(&file);
+        inode.d.nlink = 0;
         s.tenant.0.lock().links.insert(ino, 1);
-        s.b.t.update(&file, &mut data, InodeChange::NlinkDec).unwrap();
+        inode.update(InodeChange::NlinkDec).unwrap();
     }
     drop(s.block(1));
     let work = vec![WorkItem::DropLinks { ino, by: 1 }, WorkItem::FreeBlks(Vec::new())];
@@ -238,7 +238,7 @@ fn sync_ends_with_an_empty_queue() {
     assert_eq!(s.b.t.will_be_free().1, 1);
     drop((file, b));
     assert!(matches!(s.b.t.get(Ino(ino.0)).map(|ip| ip.read().d.nlink), Ok(0)));
-    s.b.t.sync_alone().unwrap();
+    s.b.syncer.sync_alone().unwrap();
     assert_eq!(s.b.t.ump.alloc.totals().nifree, free + 1);
     assert_eq!((s.dirty(), s.b.t.will_be_free(), s.tenant.pending().deps), (0, (0, 0), 0));
     assert!(matches!(s.b.t.get(ino), Err(Error::Stale)));
@@ -251,7 +251,7 @@ fn buffers_are_written_at_their_age_and_in_part_only_when_late() {
     let inodes = s.block(1);
     let late = s.block(2);
     let root = s.b.t.get(Ino::ROOT).unwrap();
-    let names = s.b.t.read_block(&root, &root.read(), Lbn(0)).unwrap().unwrap();
+    let names = s.b.view(&root, &root.read()).read_block(Lbn(0)).unwrap().unwrap();
     drop(names.write());
     s.b.t.ump.cache.dirty(&names);
     s.wait(&late, NOWHERE, Readiness::Partial);
@@ -275,16 +275,16 @@ fn too_much_dirty_is_written_in_the_same_order() {
     let blocks: Vec<BufRef> = (1..150).map(|n| s.block(n % 60 + 1)).collect();
     let first = blocks.first().unwrap();
     s.wait(first, blocks.get(1).unwrap().key, Readiness::Held);
-    s.b.t.throttle().unwrap();
+    s.b.syncer.throttle().unwrap();
     assert!(s.log().is_empty(), "it is not too much");
     let file = s.b.nameless(REGULAR);
     let part = vec![1; 64 << 10];
     for i in 0..24 {
         let reserve = crate::alloc::Reserve::Allowed;
         let at = i * part.len() as u64;
-        s.b.t.write_at(&file, &mut file.write(), at, &part, reserve).unwrap();
+        s.b.lock(&file).write_at(at, &part, reserve).unwrap();
     }
-    s.b.t.throttle().unwrap();
+    s.b.syncer.throttle().unwrap();
     let log = s.log();
     assert!(log.len() > 100 && log.iter().all(|(_, image)| *image == Image::Whole));
 }

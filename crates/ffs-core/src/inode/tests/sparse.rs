@@ -29,11 +29,11 @@ fn sparse_files_reach_to_the_largest_size() {
         for &p in &places {
             assert_eq!(b.read(&ip, p - 2, 12).unwrap(), b"\0\x000123456789", "{shape:?} at {p}");
             assert_eq!(
-                b.t.seek_data(&ip, &ip.read(), p - 5).unwrap(),
+                b.view(&ip, &ip.read()).seek_data(p - 5).unwrap(),
                 (p - 5).max(p / u64::from(g.bsize) * u64::from(g.bsize))
             );
         }
-        let hole = b.t.seek_hole(&ip, &ip.read(), 5).unwrap();
+        let hole = b.view(&ip, &ip.read()).seek_hole(5).unwrap();
         assert_eq!(hole, u64::from(g.bsize));
         assert!(matches!(b.write(&ip, max, b"x"), Err(Error::TooBig)));
         assert!(matches!(b.write(&ip, max - 1, b"xy"), Err(Error::TooBig)));
@@ -83,7 +83,7 @@ fn holes_of_any_size_are_punched() {
     b.write(&ip, triple - 4 * 4096, &dense).unwrap();
     b.write(&ip, 10 * 4096, &dense).unwrap();
     let blocks = ip.read().d.blocks;
-    let punch = |off, len| b.t.punch_hole(&ip, &mut ip.write(), off, len).unwrap();
+    let punch = |off, len| b.lock(&ip).punch_hole(off, len).unwrap();
     punch(triple - 4096, 2 * 4096);
     assert_eq!(ip.read().d.blocks, blocks - 16);
     b.check("a block on either side");
@@ -91,12 +91,12 @@ fn holes_of_any_size_are_punched() {
     assert_eq!(ip.read().d.blocks, blocks - 16, "no whole block in it");
     punch(0, triple);
     b.check("all but the triple indirect");
-    assert_eq!(b.t.seek_data(&ip, &ip.read(), 0).unwrap(), triple + 4096);
+    assert_eq!(b.view(&ip, &ip.read()).seek_data(0).unwrap(), triple + 4096);
     let size = ip.read().d.size;
     punch(0, u64::MAX);
     let d = ip.read().d.clone();
     assert_eq!((d.blocks, d.size), (4 * 8, size), "the last block and the way to it");
-    assert_eq!(b.t.seek_data(&ip, &ip.read(), 0).unwrap(), size - 4096);
+    assert_eq!(b.view(&ip, &ip.read()).seek_data(0).unwrap(), size - 4096);
     assert!(b.read(&ip, size - 9999, 9999).unwrap().iter().all(|&x| x == 0));
     b.check("nothing left");
 }
@@ -149,12 +149,12 @@ fn a_write_that_runs_out_of_space_is_short() {
     assert_eq!(b.write(&ip, 4096, &[4; 4096]).unwrap(), 4096, "overwriting needs no space");
     b.clock.advance(std::time::Duration::from_secs(100));
     let modified = || ip.read().d.mtime.secs;
-    let result = b.t.allocate_range(&ip, &mut ip.write(), 0, 99_999, false, Reserve::Allowed);
+    let result = b.lock(&ip).allocate_range(0, 99_999, Growth::Allowed, Reserve::Allowed);
     assert!(matches!(result, Err(Error::NoSpace)));
-    let result = b.t.zero_range(&ip, &mut ip.write(), 20_480, 99_999, Reserve::Allowed);
+    let result = b.lock(&ip).zero_range(20_480, 99_999, Reserve::Allowed);
     assert!(matches!(result, Err(Error::NoSpace)));
     assert_eq!(modified(), 1_700_000_100, "no reader sees a difference");
-    let result = b.t.zero_range(&ip, &mut ip.write(), 20_000, 99_999, Reserve::Allowed);
+    let result = b.lock(&ip).zero_range(20_000, 99_999, Reserve::Allowed);
     assert!(matches!(result, Err(Error::NoSpace)));
     assert_eq!(modified(), 1_700_000_200, "the end is zeroed");
     assert_eq!(ip.read().d.size, 5 * 4096);

@@ -17,8 +17,7 @@ fn a_file_without_links_lives_until_its_last_user_leaves() {
         if shape.0 == Format::Ufs2 {
             let name = (crate::types::XattrNamespace::User, &b"k"[..]);
             let how = crate::types::XattrSet::Any;
-            let data = &mut ip.write();
-            b.t.xattr_set(&ip, data, name, b"v", how, Reserve::Allowed).unwrap();
+            b.lock(&ip).xattr_set(name, b"v", how, Reserve::Allowed).unwrap();
         }
         b.t.hold(&ip);
         ip.write().d.nlink = 0;
@@ -106,10 +105,10 @@ fn access_times_follow_the_policy() {
             ip.read().atime().secs - 1_700_000_000
         };
         assert_eq!([at(10), at(20), at(90_000)], [first, young, old], "{policy:?}");
-        let attr = b.t.attr(&ip, &ip.read());
+        let attr = b.view(&ip, &ip.read()).attr();
         assert_eq!(attr.atime.secs - 1_700_000_000, old);
         ip.write().set_atime(ffs_ondisk::Timespec { secs: -5, nsec: 7 });
-        assert_eq!(b.t.attr(&ip, &ip.read()).atime.secs, -5);
+        assert_eq!(b.view(&ip, &ip.read()).attr().atime.secs, -5);
     }
 }
 
@@ -134,13 +133,13 @@ fn many_threads_get_one_inode_each() {
                     b.t.hold(&ip);
                     {
                         // A lost update shows in the sum.
-                        let mut data = ip.write();
+                        let mut inode = b.lock(&ip);
                         let mut n = [0; 8];
-                        b.t.read_at(&ip, &data, 0, &mut n).unwrap();
+                        inode.view().read_at(0, &mut n).unwrap();
                         let n = (u64::from_le_bytes(n) + 1).to_le_bytes();
-                        b.t.write_at(&ip, &mut data, 0, &n, Reserve::Denied).unwrap();
-                        data.d.uid += 1;
-                        b.t.update(&ip, &mut data, InodeChange::Attr).unwrap();
+                        inode.write_at(0, &n, Reserve::Denied).unwrap();
+                        inode.d.uid += 1;
+                        inode.update(InodeChange::Attr).unwrap();
                     }
                     b.t.release(&ip).unwrap();
                 }

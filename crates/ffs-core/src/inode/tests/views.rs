@@ -19,7 +19,7 @@ fn entry(b: &Bench, dir_ip: &Inode, name: &[u8]) -> Ino {
     let data = dir_ip.read();
     let fmt = DirFormat::of(&b.g());
     for lbn in 0..data.d.size.div_ceil(u64::from(b.g().bsize)) {
-        let buf = b.t.read_block(dir_ip, &data, Lbn(lbn)).unwrap().unwrap();
+        let buf = b.view(dir_ip, &data).read_block(Lbn(lbn)).unwrap().unwrap();
         for chunk in buf.read().bytes.chunks(512) {
             for r in dir::records(fmt, chunk).map_while(|r| r.ok()) {
                 if r.ino != 0 && r.name == name {
@@ -34,7 +34,7 @@ fn entry(b: &Bench, dir_ip: &Inode, name: &[u8]) -> Ino {
 fn compare(b: &Bench, row: &ExpectedRow) {
     let path = String::from_utf8_lossy(&row.path).into_owned();
     let ip = walk(b, &row.path);
-    let attr = b.t.attr(&ip, &ip.read());
+    let attr = b.view(&ip, &ip.read()).attr();
     assert_eq!(u64::from(ip.ino.0), row.inode, "{path}");
     assert_eq!((attr.size, attr.nlink), (row.size, row.nlink), "{path}");
     assert_eq!((attr.uid, attr.gid, u32::from(attr.perm)), (row.uid, row.gid, row.mode), "{path}");
@@ -42,7 +42,7 @@ fn compare(b: &Bench, row: &ExpectedRow) {
     let Some(want) = row.sha256 else { return };
     let content = match row.kind {
         ExpectedKind::File => b.all(&ip),
-        ExpectedKind::Symlink => b.t.readlink(&ip, &ip.read()).unwrap(),
+        ExpectedKind::Symlink => b.view(&ip, &ip.read()).readlink().unwrap(),
         _ => return,
     };
     assert_eq!(attr.kind == FileType::Symlink, row.kind == ExpectedKind::Symlink);
@@ -71,7 +71,7 @@ fn content_and_attributes_of_real_images() {
         for row in fixtures::xattrs(&name).unwrap_or_default() {
             let ip = walk(&b, &row.path);
             let ns = [XattrNamespace::User, XattrNamespace::System][usize::from(row.namespace) - 1];
-            let value = b.t.xattr_get(&ip, &ip.read(), ns, &row.name).unwrap();
+            let value = b.view(&ip, &ip.read()).xattr_get(ns, &row.name).unwrap();
             assert_eq!(value.len() as u64, row.length);
             assert_eq!(Sha256::digest(&value)[..], row.sha256);
         }

@@ -2,9 +2,9 @@
 
 use super::{Moved, Name, Renaming, Request};
 use crate::cred::Cred;
+use crate::dir::Dir;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, InodeData};
-use crate::mount::Mount;
 use crate::ops::{Held, check_alive, check_directory, check_in_tree, perm};
 use crate::ordering::Event;
 use crate::types::{Access, RenameMode};
@@ -27,10 +27,10 @@ pub(super) fn above_itself(req: &Request<'_>, is_source: bool) -> Error {
     }
 }
 
-pub(super) fn check_parent(mp: &Mount, ip: &Inode, data: &InodeData, cred: &Cred) -> Result<()> {
-    check_directory(data)?;
-    perm::may_search(&data.d, cred)?;
-    check_in_tree(&mp.table, ip, data)
+pub(super) fn check_parent(dir: Dir<'_>, cred: &Cred) -> Result<()> {
+    check_directory(&dir)?;
+    perm::may_search(&dir.d, cred)?;
+    check_in_tree(dir)
 }
 
 impl Renaming<'_> {
@@ -105,44 +105,35 @@ impl Renaming<'_> {
 
     /// The number of the directory above `ip`, which may be one of ours.
     fn parent_of(&self, ip: &Arc<Inode>) -> Result<Ino> {
-        let root = self.root.as_ref();
-        let ours = [
-            (root.map_or(self.req.from.dir, |r| r.0), root.map(|r| &*r.1)),
-            (self.req.from.dir, Some(&*self.d1)),
-            (self.req.to.dir, self.d2.as_deref()),
-            (self.src.ip, Some(&*self.src.data)),
-            (self.dst.as_ref().map_or(self.src.ip, |d| d.ip), self.dst.as_ref().map(|d| &*d.data)),
-        ];
-        let held = ours.into_iter().find_map(
-            |(have, data)| {
-                if Arc::ptr_eq(have, ip) { data } else { None }
-            },
-        );
-        match held {
-            Some(data) => self.mp.parent_of(ip, data),
+        let dst = self.dst.as_ref().map(|dst| &dst.file);
+        let ours =
+            [self.root.as_ref(), Some(&self.d1), self.d2.as_ref(), Some(&self.src.file), dst];
+        match ours.into_iter().flatten().find(|have| std::ptr::eq(have.ip, &**ip)) {
+            Some(dir) => self.mp.parent_of(dir.view()),
             None => {
                 let data = ip.read();
+                let dir = self.mp.view(ip, &data);
                 check_directory(&data)?;
-                check_in_tree(&self.mp.table, ip, &data)?;
-                self.mp.parent_of(ip, &data)
+                check_in_tree(dir)?;
+                self.mp.parent_of(dir)
             }
         }
     }
 
     /// Permissions, kinds, link limits.
     pub(super) fn check(&mut self) -> Result<()> {
-        check_alive(&self.src.data)?;
+        check_alive(&self.src.file)?;
         let (cred, exchange) = (self.req.cred, self.req.mode == RenameMode::Exchange);
         if exchange && self.dst.is_none() {
             return Err(Error::NotFound);
         }
-        perm::may_remove(&self.d1.d, &self.src.data.d, cred)?;
+        perm::may_remove(&self.d1.d, &self.src.file.d, cred)?;
         match &self.dst {
             Some(dst) => {
-                check_alive(&dst.data)?;
-                perm::may_remove(&self.target_data().d, &dst.data.d, cred)?;
+                check_alive(&dst.file)?;
+                perm::may_remove(&self.target_view().d, &dst.file.d, cred)?;
             }
-            None => perm::may_enter(&self.target_data().d, cred)?,
+            None => perm::may_enter(&self.target_view().d, cred)?,
         }
         if let Some(dst) = self.dst.as_ref().filter(|_| !exchange) {
             match (self.src.is_dir(), dst.is_dir()) {
@@ -155,9 +146,9 @@ impl Renaming<'_> {
         let moved = [Some(&self.src), self.dst.as_ref().filter(|_| exchange)];
         for m in moved.into_iter().flatten() {
             if m.is_dir() && self.d2.is_some() {
-                perm::check(&m.data.d, cred, Access::WRITE)?;
+                perm::check(&m.file.d, cred, Access::WRITE)?;
             }
-            if m.data.d.nlink >= LINK_MAX {
+            if m.file.d.nlink >= LINK_MAX {
                 return Err(Error::TooManyLinks);
             }
         }
@@ -188,7 +179,7 @@ impl Renaming<'_> {
         match self.dst.take() {
             Some(dst) if dst.is_dir() => {
                 let mp = self.mp;
-                let ok = mp.check_removable(&self.target(), dst.ip, &dst.data);
+                let ok = mp.check_removable(self.target_view(), dst.file.view());
                 self.dst = Some(dst);
                 ok
             }

@@ -20,7 +20,6 @@
 use super::{Moved, NameHeld, Renaming, depth_below, redirect_dotdot, relink};
 use crate::dir::{self, DirMut, Entry, Room, Slot};
 use crate::error::{Error, Result};
-use crate::mount::Mount;
 use crate::ops::names::NewEntry;
 use crate::ops::reserve_of;
 use crate::ordering::{DirPos, EntryKind, Event, InodeChange};
@@ -70,15 +69,12 @@ impl<'a> Renaming<'a> {
     }
 
     /// The root directory.
-    pub(super) fn aside(&mut self) -> DirMut<'_> {
-        let mp = self.mp;
-        if let Some((ip, data)) = &mut self.root {
-            return mp.dir_mut(ip, data);
+    pub(super) fn aside(&mut self) -> &mut DirMut<'a> {
+        if let Some(root) = &mut self.root {
+            return root;
         }
         let first = self.req.from.dir.ino == Ino::ROOT;
-        let d2 = self.d2.as_mut().filter(|_| !first);
-        let ip = if first { self.req.from.dir } else { self.req.to.dir };
-        mp.dir_mut(ip, d2.unwrap_or(&mut self.d1))
+        self.d2.as_mut().filter(|_| !first).unwrap_or(&mut self.d1)
     }
 
     /// The directory that `file` leaves when it moves from `from` to `to`: none unless it is a directory that
@@ -93,7 +89,7 @@ impl<'a> Renaming<'a> {
         let named = |of: super::Name<'_>| ExchangedName { dir: of.dir.ino, hash: hash(of.name) };
         let (first, second, other) = (named(n1), named(n2), self.src.ip.ino);
         let name = ExchangeRecord { first, second, other }.name();
-        match dir::find_room(&mut self.aside(), &name)? {
+        match dir::find_room(self.aside(), &name)? {
             Room::Free(slot) => Ok((name, slot)),
             Room::Taken(_) => Err(Error::Exists),
         }
@@ -103,17 +99,17 @@ impl<'a> Renaming<'a> {
     fn step_aside(&mut self, dst: &mut Moved<'a>, name: &[u8], slot: Slot) -> Result<()> {
         let (mp, reserve, p2) = (self.mp, reserve_of(self.req.cred), self.req.to.dir.ino);
         let comes = Self::left_by(dst, p2, Ino::ROOT).is_some();
-        let awaits = mp.awaits_content(&dst.data);
+        let awaits = mp.awaits_content(&dst.file);
         let _held = (comes || awaits).then(|| NameHeld::new(mp, dst.ip));
-        mp.add_link(dst.ip, &mut dst.data)?;
-        let counted = count_comer(mp, comes, self.aside());
+        dst.file.add_link()?;
+        let counted = count_comer(comes, self.aside());
         let named = counted.and_then(|()| {
             let (target, others) = (dst.named(), dst.other_names());
             let entry = NewEntry { slot, name, target, kind: KIND, others };
-            let entered = mp.enter_name(&mut self.aside(), &entry, reserve);
-            entered.inspect_err(|_| uncount_comer(mp, comes, self.aside()))
+            let entered = mp.enter_name(self.aside(), &entry, reserve);
+            entered.inspect_err(|_| uncount_comer(comes, self.aside()))
         });
-        named.inspect_err(|_| mp.take_link_back(dst.ip, &mut dst.data))?;
+        named.inspect_err(|_| dst.file.take_link_back())?;
         if awaits {
             // The first name waits for the record: it need not wait for the content again.
             mp.content_before_name(dst.ip);
@@ -136,9 +132,9 @@ impl<'a> Renaming<'a> {
 
     fn withdraw_aside(&mut self, dst: &mut Moved<'a>, name: &[u8]) {
         let came = Self::left_by(dst, Ino::ROOT, self.req.to.dir.ino);
-        drop(dir::withdraw(&mut self.aside(), name, dst.taken_back_from(came)));
-        uncount_comer(self.mp, came.is_some(), self.aside());
-        self.mp.take_link_back(dst.ip, &mut dst.data);
+        drop(dir::withdraw(self.aside(), name, dst.taken_back_from(came)));
+        uncount_comer(came.is_some(), self.aside());
+        dst.file.take_link_back();
     }
 
     /// With the second file aside: gives the first file its new name, then the second, and removes the
@@ -146,8 +142,8 @@ impl<'a> Renaming<'a> {
     fn swap(&mut self, dst: &mut Moved<'a>, aside: &[u8]) -> Result<()> {
         // Entering the temporary name may have moved either.
         let (n1, n2) = (self.req.from.name, self.req.to.name);
-        let e2 = dir::find(self.target().shared(), n2)?.ok_or(Error::NotFound)?;
-        let e1 = dir::find(self.source().shared(), n1)?.ok_or(Error::NotFound)?;
+        let e2 = dir::find(self.target().view(), n2)?.ok_or(Error::NotFound)?;
+        let e1 = dir::find(self.source().view(), n1)?.ok_or(Error::NotFound)?;
         self.name_first(dst, &e2)?;
         let rest = self.name_second(dst, &e1, aside);
         rest.inspect_err(|_| self.unname_first(dst, &e2))
@@ -157,16 +153,16 @@ impl<'a> Renaming<'a> {
     fn name_first(&mut self, dst: &mut Moved<'a>, e2: &Entry) -> Result<()> {
         let (mp, p1, p2) = (self.mp, self.req.from.dir.ino, self.req.to.dir.ino);
         let comes = Self::left_by(&self.src, p1, p2).is_some();
-        let awaits = mp.awaits_content(&self.src.data);
+        let awaits = mp.awaits_content(&self.src.file);
         let _held = (comes || awaits).then(|| NameHeld::new(mp, self.src.ip));
-        mp.add_link(self.src.ip, &mut self.src.data)?;
-        let counted = count_comer(mp, comes, self.target());
+        self.src.file.add_link()?;
+        let counted = count_comer(comes, self.target());
         let named = counted.and_then(|()| {
             let (new, gone) = (self.src.named(), dst.moved_from(Self::left_by(dst, p2, Ino::ROOT)));
-            let redirected = dir::rewrite(&mut self.target(), e2, new, KIND, gone);
-            redirected.inspect_err(|_| uncount_comer(mp, comes, self.target()))
+            let redirected = dir::rewrite(self.target(), e2, new, KIND, gone);
+            redirected.inspect_err(|_| uncount_comer(comes, self.target()))
         });
-        named.inspect_err(|_| mp.take_link_back(self.src.ip, &mut self.src.data))?;
+        named.inspect_err(|_| self.src.file.take_link_back())?;
         if awaits {
             mp.content_before_name(self.src.ip);
         }
@@ -187,17 +183,16 @@ impl<'a> Renaming<'a> {
     }
 
     fn rename_first_back(&mut self, dst: &mut Moved<'a>, e2: &Entry) {
-        let (mp, p1, p2) = (self.mp, self.req.from.dir.ino, self.req.to.dir.ino);
+        let (p1, p2) = (self.req.from.dir.ino, self.req.to.dir.ino);
         let came = Self::left_by(&self.src, p2, p1);
         let (new, gone) = (self.src.named(), self.src.taken_back_from(came));
-        relink(mp, dst.ip, &mut dst.data);
+        relink(&mut dst.file);
         if Self::left_by(dst, p2, Ino::ROOT).is_some() {
-            let d2 = self.target();
-            relink(mp, d2.ip, d2.data);
+            relink(self.target());
         }
-        drop(dir::rewrite_back(&mut self.target(), e2, new, KIND, gone));
-        uncount_comer(mp, came.is_some(), self.target());
-        mp.take_link_back(self.src.ip, &mut self.src.data);
+        drop(dir::rewrite_back(self.target(), e2, new, KIND, gone));
+        uncount_comer(came.is_some(), self.target());
+        self.src.file.take_link_back();
     }
 
     /// Gives the second file the first name instead of the record.
@@ -212,15 +207,15 @@ impl<'a> Renaming<'a> {
         let leaves = Self::left_by(dst, Ino::ROOT, p1);
         let comes = leaves.is_some();
         let _held = comes.then(|| NameHeld::new(mp, dst.ip));
-        mp.table.update(dst.ip, &mut dst.data, InodeChange::NlinkInc)?;
-        count_comer(mp, comes, self.source())?;
+        dst.file.update(InodeChange::NlinkInc)?;
+        count_comer(comes, self.source())?;
         let gone = self.src.moved_from(Self::left_by(&self.src, p1, p2));
-        let named = dir::rewrite(&mut self.source(), e1, new, KIND, gone);
-        named.inspect_err(|_| uncount_comer(mp, comes, self.source()))?;
+        let named = dir::rewrite(self.source(), e1, new, KIND, gone);
+        named.inspect_err(|_| uncount_comer(comes, self.source()))?;
         let moved = if comes { redirect_dotdot(mp, dst, p1) } else { Ok(()) };
         let removed = moved.and_then(|()| {
-            let removed = match dir::find(self.aside().shared(), record) {
-                Ok(Some(e)) => dir::remove(&mut self.aside(), &e, dst.moved_from(leaves)),
+            let removed = match dir::find(self.aside().view(), record) {
+                Ok(Some(e)) => dir::remove(self.aside(), &e, dst.moved_from(leaves)),
                 Ok(None) => Err(Error::NotFound),
                 Err(e) => Err(e),
             };
@@ -231,65 +226,60 @@ impl<'a> Renaming<'a> {
             })
         });
         removed.inspect_err(|_| {
-            relink(mp, self.src.ip, &mut self.src.data);
+            relink(&mut self.src.file);
             if Self::left_by(&self.src, p1, p2).is_some() {
-                let d1 = self.source();
-                relink(mp, d1.ip, d1.data);
+                relink(self.source());
             }
             let gone = dst.taken_back_from(comes.then_some(p1));
-            drop(dir::rewrite_back(&mut self.source(), e1, new, KIND, gone));
-            uncount_comer(mp, comes, self.source());
+            drop(dir::rewrite_back(self.source(), e1, new, KIND, gone));
+            uncount_comer(comes, self.source());
         })
     }
 
     /// The names are right; the counts follow.
     pub(super) fn finish_exchange(&mut self, dst: &mut Moved<'a>) -> Result<()> {
         let (mp, p1, p2) = (self.mp, self.req.from.dir.ino, self.req.to.dir.ino);
-        let mut noted = mp.directory_changed(&mut self.source(), false);
+        let mut noted = mp.directory_changed(self.source(), false);
         if !self.same_dir() {
-            noted = noted.and(mp.directory_changed(&mut self.target(), false));
+            noted = noted.and(mp.directory_changed(self.target(), false));
         }
         if self.root.is_some() {
-            noted = noted.and(mp.directory_changed(&mut self.aside(), false));
+            noted = noted.and(mp.directory_changed(self.aside(), false));
         }
         self.swap_depths(dst);
         for ip in [self.src.ip, dst.ip] {
             mp.ump.ordering.notify(Event::EntriesExchanged { ino: ip.ino });
         }
-        noted = noted.and(mp.drop_link(self.src.ip, &mut self.src.data));
-        noted = noted.and(mp.drop_link(dst.ip, &mut dst.data));
+        noted = noted.and(self.src.file.drop_link());
+        noted = noted.and(dst.file.drop_link());
         if Self::left_by(&self.src, p1, p2).is_some() {
-            let d1 = self.source();
-            noted = noted.and(mp.drop_link(d1.ip, d1.data));
+            noted = noted.and(self.source().drop_link());
         }
         if Self::left_by(dst, p2, Ino::ROOT).is_some() {
-            let d2 = self.target();
-            noted = noted.and(mp.drop_link(d2.ip, d2.data));
+            noted = noted.and(self.target().drop_link());
         }
         if Self::left_by(dst, Ino::ROOT, p1).is_some() {
-            let root = self.aside();
-            noted = noted.and(mp.drop_link(root.ip, root.data));
+            noted = noted.and(self.aside().drop_link());
         }
         noted
     }
 
     /// Keeps the recorded depths of two directories that changed places right.
     fn swap_depths(&mut self, dst: &mut Moved<'a>) {
-        if !self.same_dir() && dst.is_dir() && dst.data.d.freelink != 0 {
-            let up = self.source();
-            dst.data.d.freelink = depth_below(up.ip.ino, up.data);
+        if !self.same_dir() && dst.is_dir() && dst.file.d.freelink != 0 {
+            dst.file.d.freelink = depth_below(self.source().view());
         }
         self.follow_depth(!self.same_dir() && self.src.is_dir());
     }
 }
 
 /// A directory counts a subdirectory that comes to it.
-fn count_comer(mp: &Mount, comes: bool, to: DirMut<'_>) -> Result<()> {
-    if comes { mp.add_link(to.ip, to.data) } else { Ok(()) }
+fn count_comer(comes: bool, to: &mut DirMut<'_>) -> Result<()> {
+    if comes { to.add_link() } else { Ok(()) }
 }
 
-fn uncount_comer(mp: &Mount, came: bool, to: DirMut<'_>) {
+fn uncount_comer(came: bool, to: &mut DirMut<'_>) {
     if came {
-        mp.take_link_back(to.ip, to.data);
+        to.take_link_back();
     }
 }

@@ -116,17 +116,17 @@ impl Ffs {
             mode: RenameMode::Exchange,
         };
         retry(|again| -> std::result::Result<(), Stop> {
-            let mut locks = Locks::starting_with(again);
+            let mut locks = Locks::starting_with(&mp.ump, again);
             let d1 = locks.lock(&p1.ip)?;
             let same_dir = p1.ip.ino == p2.ip.ino;
             let d2 = if same_dir { None } else { Some(locks.lock(&p2.ip)?) };
             let elsewhere = p1.ip.ino != Ino::ROOT && p2.ip.ino != Ino::ROOT;
             let root = match elsewhere {
-                true => Some((&root.ip, locks.lock(&root.ip)?)),
+                true => Some(locks.lock(&root.ip)?),
                 false => None,
             };
-            let e1 = dir::find(mp.dir(&p1.ip, &d1), name)?.ok_or(Error::NotFound)?;
-            let moved = |ip, data, entry: Entry| Moved { ip, data, entry };
+            let e1 = dir::find(d1.view(), name)?.ok_or(Error::NotFound)?;
+            let moved = |ip, file, entry: Entry| Moved { ip, file, entry };
             let src = moved(&other.ip, locks.lock(&other.ip)?, e1);
             let mut dst = moved(&file.ip, locks.lock(&file.ip)?, e1);
             let (above_src, above_dst) = (Vec::new(), Vec::new());
@@ -158,13 +158,12 @@ impl Ffs {
         let mp = &self.0;
         let held = Held::new(mp, std::sync::Arc::clone(&file.ip));
         retry(|again| -> std::result::Result<(), Stop> {
-            let mut locks = Locks::starting_with(again);
-            let mut top = locks.lock(&root.ip)?;
-            let data = locks.lock(&held.ip)?;
-            let up = mp.parent_of(&held.ip, &data)?;
-            let mut d = mp.dir_mut(&root.ip, &mut top);
-            let e = dir::find(d.shared(), &found.name)?.ok_or(Error::NotFound)?;
-            let mut moved = Moved { ip: &held.ip, data, entry: e };
+            let mut locks = Locks::starting_with(&mp.ump, again);
+            let mut d = locks.lock(&root.ip)?;
+            let inode = locks.lock(&held.ip)?;
+            let up = mp.parent_of(inode.view())?;
+            let e = dir::find(d.view(), &found.name)?.ok_or(Error::NotFound)?;
+            let mut moved = Moved { ip: &held.ip, file: inode, entry: e };
             if up == Ino::ROOT {
                 // It was aside. Without another name it keeps the record rather than none.
                 let Some(home) = found.home() else { return Ok(()) };
@@ -172,7 +171,7 @@ impl Ffs {
             }
             dir::remove(&mut d, &e, moved.taken_back_from(None))?;
             mp.directory_changed(&mut d, false)?;
-            Ok(mp.drop_link(&held.ip, &mut moved.data)?)
+            Ok(moved.file.drop_link()?)
         })
     }
 }
@@ -183,12 +182,12 @@ impl Renaming<'_> {
     /// which a check lowers.
     fn finish_recovery(&mut self, dst: &mut Moved<'_>) -> Result<()> {
         let mp = self.mp;
-        let mut noted = mp.directory_changed(&mut self.source(), false);
+        let mut noted = mp.directory_changed(self.source(), false);
         if self.root.is_some() {
-            noted = noted.and(mp.directory_changed(&mut self.aside(), false));
+            noted = noted.and(mp.directory_changed(self.aside(), false));
         }
         let counted = InodeChange::NlinkInc;
-        noted = noted.and(mp.table.update(self.src.ip, &mut self.src.data, counted));
-        noted.and(mp.table.update(dst.ip, &mut dst.data, counted))
+        noted = noted.and(self.src.file.update(counted));
+        noted.and(dst.file.update(counted))
     }
 }

@@ -5,7 +5,7 @@
 //! work that became safe. Policies that hold nothing back need one.
 //!
 //! # Invariants
-//! 1. No pass begins with an inode or a buffer locked; but [`InodeTable::throttle_within`], which
+//! 1. No pass begins with an inode or a buffer locked; but [`Syncer::throttle_within`], which
 //!    does no work.
 //! 2. Passes end: when their aim is reached, or when one changed nothing. That is an error.
 //! 3. A buffer whose write failed stays dirty, is left alone by further passes of the same call, and
@@ -13,16 +13,16 @@
 //!
 //! Reference: `spec/soft-updates.md` §7, §9.1, §9.2, §10.3.
 
-use super::InodeTable;
-use crate::buf::{BufKey, BufRef, Delays, Written};
+use super::Syncer;
+use crate::buf::{BufKey, BufRef, Delays};
 use crate::counters::bump;
 use crate::error::{Error, Result};
-use crate::ordering::{Pending, Readiness};
+use crate::ordering::Readiness;
 use std::collections::BTreeSet;
 
 /// Passes in a row that may change nothing: the first of them may have met another thread's.
 const IDLE: u32 = 4;
-/// Passes of [`InodeTable::sync`] while others change things.
+/// Passes of [`Syncer::sync`] while others change things.
 const SHARED_PASSES: u32 = 64;
 /// Passes of one tick, and of one operation that found too much dirty.
 const FEW_PASSES: u32 = 16;
@@ -34,66 +34,62 @@ const REST: i64 = 4;
 /// Records for each inode that may be in memory, as BSD has it.
 const RECORDS_PER_VNODE: u64 = 4;
 
-/// How far things are: if a pass leaves it as it was, the pass changed nothing.
-type Standing = (usize, Pending);
+/// Which buffers passes have to write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Write {
+    /// All that were dirty at the beginning.
+    AllDirty,
+    /// As many as the caller's condition needs.
+    Enough,
+}
 
-impl InodeTable {
-    fn standing(&self) -> Standing {
-        (self.ump.cache.dirty_count(), self.progress())
+/// What other threads do during passes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    /// They change the volume.
+    Running,
+    /// They wait.
+    Stopped,
+}
+
+/// When passes end.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// Passes at most; at least one is made.
+    most: u32,
+    write: Write,
+    others: Others,
+}
+
+impl Bounds {
+    /// At most `most` passes, until the caller's condition holds, while other threads change the
+    /// volume.
+    fn passes(most: u32) -> Bounds {
+        Bounds { most, write: Write::Enough, others: Others::Running }
     }
+}
 
-    /// How far the policy is.
-    pub(super) fn progress(&self) -> Pending {
-        Pending { steps: 0, ..self.ump.ordering.pending() }
-    }
-
-    /// The readiest of `bufs`, and how ready they are.
-    pub(super) fn readiest(&self, bufs: Vec<BufRef>) -> (Readiness, Vec<BufRef>) {
-        let mut best = (Readiness::Held, Vec::new());
-        for buf in bufs {
-            let ready = self.ump.ordering.readiness(buf.key, buf.kind);
-            if ready < best.0 {
-                best = (ready, Vec::new());
-            }
-            if ready == best.0 {
-                best.1.push(buf);
-            }
-        }
-        best
-    }
-
-    /// Writes the readiest of `bufs`, but none that would show nothing new.
-    fn write_readiest(&self, bufs: Vec<BufRef>) -> Written {
-        match self.readiest(bufs) {
-            (Readiness::Held, _) => Written::default(),
-            (Readiness::Whole | Readiness::Partial, bufs) => self.ump.cache.write_bufs(bufs),
-        }
-    }
-
-    /// Flushes the device at the end of a pass.
-    pub(super) fn end_pass(&self) -> Result<()> {
-        bump(&self.ump.cache.counters.epochs);
-        self.ump.cache.flush_device()
-    }
-
+impl Syncer {
     /// Passes over all dirty buffers until `done` and, with `whole`, each that was dirty at the
     /// beginning was written; at most `most`, at least one. Whether that was reached. If a pass changes
     /// nothing, that is an error only if nobody else does anything (`alone`): who is in the middle of an
     /// operation may have told the policy of what is not in a buffer yet.
     fn passes(
         &self,
-        most: u32,
-        (whole, alone): (bool, bool),
+        Bounds { most, write, others }: Bounds,
         done: impl Fn() -> bool,
     ) -> Result<bool> {
         let mut failed: BTreeSet<BufKey> = BTreeSet::new();
         let (mut result, mut idle) = (Ok(()), 0);
-        let mut owed = if whole { self.ump.cache.dirty_bufs() } else { Vec::new() };
+        let mut owed = match write {
+            Write::AllDirty => self.ump.cache.dirty_bufs(),
+            Write::Enough => Vec::new(),
+        };
         for _ in 0..most {
             let mut bufs = self.ump.cache.dirty_bufs();
             bufs.retain(|b| !failed.contains(&b.key));
-            let (before, nothing) = (self.standing(), bufs.is_empty());
-            let (ready, mut bufs) = self.readiest(bufs);
+            let (before, nothing) = (self.ump.outstanding(), bufs.is_empty());
+            let (ready, mut bufs) = self.ump.readiest(bufs);
             if ready == Readiness::Held && (idle == 0 || result.is_err()) {
                 bufs.clear();
             }
@@ -103,7 +99,7 @@ impl InodeTable {
             let mut written = self.ump.cache.write_bufs(bufs);
             failed.extend(written.failed.drain(..));
             result = result.and(written.result());
-            if let Err(e) = self.end_pass() {
+            if let Err(e) = self.ump.end_pass() {
                 return Err(result.err().unwrap_or(e));
             }
             let (worked, outcome) = self.run_work(usize::MAX);
@@ -111,13 +107,16 @@ impl InodeTable {
             if owed.is_empty() && done() {
                 return result.map(|()| true);
             }
-            if worked > 0 || self.standing() != before {
+            if worked > 0 || self.ump.outstanding() != before {
                 idle = 0;
                 continue;
             }
             idle += 1;
             if nothing || idle > IDLE || result.is_err() {
-                return result.and(if alone { Err(Error::Unwritten) } else { Ok(false) });
+                return result.and(match others {
+                    Others::Stopped => Err(Error::Unwritten),
+                    Others::Running => Ok(false),
+                });
             }
         }
         result.map(|()| false)
@@ -131,21 +130,27 @@ impl InodeTable {
 
     /// Makes everything durable that was changed before, and does all work that follows from it.
     /// Whether that was reached: if others go on changing things it may not be, and
-    /// [`InodeTable::sync_alone`] has to be called.
+    /// [`Syncer::sync_alone`] has to be called.
     ///
     /// # Errors
     /// The device's: the first; [`Error::Unwritten`].
     pub(crate) fn sync(&self) -> Result<bool> {
-        self.passes(SHARED_PASSES, (true, false), || self.finished())
+        self.passes(Bounds { write: Write::AllDirty, ..Bounds::passes(SHARED_PASSES) }, || {
+            self.finished()
+        })
     }
 
-    /// As [`InodeTable::sync`] while nobody changes anything: nothing is dirty on return.
+    /// As [`Syncer::sync`] while nobody changes anything: nothing is dirty on return.
     ///
     /// # Errors
     /// As there.
     pub(crate) fn sync_alone(&self) -> Result<()> {
         let done = || self.finished() && self.ump.cache.dirty_count() == 0;
-        self.passes(u32::MAX, (true, true), done).map(drop)
+        self.passes(
+            Bounds { most: u32::MAX, write: Write::AllDirty, others: Others::Stopped },
+            done,
+        )
+        .map(drop)
     }
 
     /// Writes what has waited as long as the switches allow: at first what is whole, and in parts
@@ -157,12 +162,12 @@ impl InodeTable {
         let delays = self.delays();
         let mut result = self.write_holders(self.ump.cache.due(delays));
         for _ in 0..FEW_PASSES {
-            let (ready, bufs) = self.readiest(self.ump.cache.due(delays));
+            let (ready, bufs) = self.ump.readiest(self.ump.cache.due(delays));
             if ready != Readiness::Whole {
                 break;
             }
             result = result.and(self.ump.cache.write_bufs(bufs).result());
-            self.end_pass()?;
+            self.ump.end_pass()?;
             result = result.and(self.run_work(usize::MAX).1);
             if result.is_err() {
                 break;
@@ -170,14 +175,14 @@ impl InodeTable {
         }
         let late = self.ump.cache.due(delays.later(GRACE));
         if !late.is_empty() && result.is_ok() {
-            result = self.write_readiest(late).result();
-            self.end_pass()?;
+            result = self.ump.write_readiest(late).result();
+            self.ump.end_pass()?;
         }
         result = result.and(self.run_work(usize::MAX).1);
         let half = self.most_records() / 2;
         if result.is_ok() && self.ump.ordering.deps() > half {
             let ahead =
-                self.passes(FEW_PASSES, (false, false), || self.ump.ordering.deps() <= half);
+                self.passes(Bounds::passes(FEW_PASSES), || self.ump.ordering.deps() <= half);
             result = ahead.map(drop);
         }
         result
@@ -188,15 +193,15 @@ impl InodeTable {
     /// # Errors
     /// The device's.
     pub(crate) fn write_oldest(&self) -> Result<()> {
-        let oldest = self.readiest(self.ump.cache.oldest_dirty());
+        let oldest = self.ump.readiest(self.ump.cache.oldest_dirty());
         let (ready, bufs) = match oldest {
             (Readiness::Whole, bufs) => (Readiness::Whole, bufs),
-            _ => self.readiest(self.ump.cache.dirty_bufs()),
+            _ => self.ump.readiest(self.ump.cache.dirty_bufs()),
         };
         if ready != Readiness::Held {
             self.ump.cache.write_bufs(bufs).result()?;
         }
-        self.end_pass()?;
+        self.ump.end_pass()?;
         self.run_work(usize::MAX).1
     }
 
@@ -211,7 +216,7 @@ impl InodeTable {
             return Ok(());
         }
         let written = self.ump.cache.write_bufs(bufs).result();
-        self.end_pass()?;
+        self.ump.end_pass()?;
         written
     }
 
@@ -248,7 +253,7 @@ impl InodeTable {
         }
         bump(&self.ump.cache.counters.softdep_waits);
         let enough = most - most / 10;
-        match self.passes(u32::MAX, (false, false), || outstanding() <= enough) {
+        match self.passes(Bounds::passes(u32::MAX), || outstanding() <= enough) {
             Err(e) if outstanding() > most => Err(e),
             _ => Ok(()),
         }
@@ -261,48 +266,20 @@ impl InodeTable {
     /// The device's, if too much is dirty still: what else could not be written concerns those who
     /// wait for it.
     pub(crate) fn throttle(&self) -> Result<()> {
-        self.write_while_too_dirty(true)
-    }
-
-    /// As [`InodeTable::throttle`] in the middle of an operation, which may have inodes locked.
-    ///
-    /// # Errors
-    /// As there.
-    pub(super) fn throttle_within(&self) -> Result<()> {
-        self.write_while_too_dirty(false)
-    }
-
-    fn write_while_too_dirty(&self, work: bool) -> Result<()> {
-        for _ in 0..FEW_PASSES {
-            if !self.ump.cache.too_dirty() {
-                break;
-            }
-            let before = self.standing();
-            let written = self.write_readiest(self.ump.cache.dirty_bufs());
-            if !self.ump.cache.too_dirty() {
-                break;
-            }
-            written.result()?;
-            self.end_pass()?;
-            let worked = if work { self.help_work(usize::MAX) } else { 0 };
-            if worked == 0 && self.standing() == before {
-                break;
-            }
-        }
-        Ok(())
+        self.ump.write_while_too_dirty(|| self.help_work(usize::MAX))
     }
 
     /// Waits until everything that will be free is free, records of removed names included; whether there was any.
     /// The caller holds no lock but the gate.
     pub(crate) fn reclaim(&self) -> bool {
         let outstanding =
-            || self.will_be_free() != (0, 0) || self.ump.ordering.pending().removals > 0;
+            || self.table.will_be_free() != (0, 0) || self.ump.ordering.pending().removals > 0;
         if !outstanding() {
             return false;
         }
         bump(&self.ump.cache.counters.space_requests);
         // What fails here is told by those who wait for it; the caller only wants space.
-        drop(self.passes(SHARED_PASSES, (false, false), || !outstanding()));
+        drop(self.passes(Bounds::passes(SHARED_PASSES), || !outstanding()));
         true
     }
 }

@@ -8,71 +8,42 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.3, §6.12, §7.2.
 
-use super::InodeTable;
+use super::Syncer;
 use crate::counters::add;
 use crate::error::Result;
 use crate::ordering::{Event, FragRun, WorkItem};
 use ffs_ondisk::{Dinode, Ino};
-use foldhash::fast::FixedState;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Pieces taken from the policy at a time.
 const BATCH: usize = 64;
 
-/// Files without names and users that the device may still show a name of: what they hold is not with
-/// the policy yet.
-#[derive(Debug, Default)]
-pub(super) struct Doomed {
-    /// Fragments, by file.
-    files: HashMap<Ino, u64, FixedState>,
-    frags: u64,
-}
-
-impl Doomed {
-    pub(super) fn enter(&mut self, ino: Ino, frags: u64) {
-        self.leave(ino);
-        self.files.insert(ino, frags);
-        self.frags += frags;
-    }
-
-    pub(super) fn leave(&mut self, ino: Ino) {
-        self.frags -= self.files.remove(&ino).unwrap_or(0);
-    }
-}
-
 /// WorkItem that was taken from the policy and could not be done.
 #[derive(Debug, Default)]
-pub(super) struct Backlog(VecDeque<WorkItem>);
+pub(super) struct Worklist(VecDeque<WorkItem>);
 
-impl InodeTable {
+impl Syncer {
     /// Does up to `most` pieces of work; tells how many were done. The caller holds no lock of an
     /// inode or a buffer.
     ///
     /// # Errors
     /// The device's: the first. What failed is tried again by the next call.
     pub(crate) fn run_work(&self, most: usize) -> (usize, Result<()>) {
-        self.work_off(&mut self.work.lock(), most)
+        self.work_off(&mut self.worklist.lock(), most)
     }
 
-    /// As [`InodeTable::run_work`], unless another thread does it.
+    /// As [`Syncer::run_work`], unless another thread does it.
     pub(super) fn help_work(&self, most: usize) -> usize {
-        let backlog = self.work.try_lock();
+        let backlog = self.worklist.try_lock();
         backlog.map_or(0, |mut backlog| self.work_off(&mut backlog, most).0)
     }
 
     /// Whether work failed and waits for another try.
     pub(super) fn work_waits(&self) -> bool {
-        !self.work.lock().0.is_empty()
+        !self.worklist.lock().0.is_empty()
     }
 
-    /// Fragments and inodes that will be free.
-    pub(crate) fn will_be_free(&self) -> (u64, u64) {
-        let pending = self.ump.ordering.pending();
-        let doomed = self.doomed.lock();
-        (pending.frags + doomed.frags, pending.inodes + doomed.files.len() as u64)
-    }
-
-    fn work_off(&self, backlog: &mut Backlog, most: usize) -> (usize, Result<()>) {
+    fn work_off(&self, backlog: &mut Worklist, most: usize) -> (usize, Result<()>) {
         let (mut done, mut result) = (0, Ok(()));
         let again = std::mem::take(&mut backlog.0);
         let mut next = again;
@@ -117,11 +88,11 @@ impl InodeTable {
         let block = self.ump.inode_block(ino)?;
         let gone = {
             let mut b = block.write();
-            let at = self.g().ino_to_fsbo(ino);
+            let at = self.ump.g().ino_to_fsbo(ino);
             let place = b.bytes.get_mut(at..).unwrap_or(&mut []);
-            let mut d = Dinode::decode(self.g(), place);
+            let mut d = Dinode::decode(self.ump.g(), place);
             d.nlink = d.nlink.saturating_sub(by);
-            d.encode(self.g(), place);
+            d.encode(self.ump.g(), place);
             let left = self.ump.ordering.notify(Event::LinksDropped { ino, by }).nlink_delta;
             left == 0 && d.nlink == 0 && d.mode != 0
         };
@@ -129,19 +100,19 @@ impl InodeTable {
         if gone {
             // What fails in freeing leaves an inode without names, which unmounting tries again and
             // fsck frees.
-            drop(self.load(ino, true).and_then(|ip| self.inactive(&ip)));
+            drop(self.table.free_unlinked(ino));
         }
         Ok(())
     }
 
     /// Frees a run that may be longer than a block.
     fn free_run(&self, run: FragRun) {
-        let frag = self.g().frag;
+        let frag = self.ump.g().frag;
         let (mut at, mut left) = (run.at, run.frags);
         while left > 0 {
             let within = (at.0 % u64::from(frag)) as u32;
             let frags = (frag - within).min(left);
-            self.free_quietly(FragRun { at, frags });
+            self.ump.free_quietly(FragRun { at, frags });
             (at, left) = (at.plus(frags.into()), left - frags);
         }
     }

@@ -12,52 +12,22 @@
 //!
 //! Reference: `spec/soft-updates.md` §8.
 
-use super::{Inode, InodeTable};
+use super::Syncer;
 use crate::buf::{BufKey, BufRef};
 use crate::error::{Error, Result};
+use crate::inode::Inode;
 use crate::ordering::{Event, InodeChange, OlderNames, Readiness, SyncPoint, SyncTarget};
 use crate::sync::{Condvar, Mutex, pause};
 use crate::tunables::FsyncScope;
 use ffs_ondisk::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Passes in a row that may change nothing, about a millisecond each: what a name waits for may belong to an
 /// operation of another thread that has reported it and not yet changed a buffer.
 const IDLE: u32 = 5000;
 /// Passes at most that write: a chain of names is a few passes long, however deep the tree.
 const PASSES: u32 = 1000;
-
-/// Whether size or pointers may have changed since an fsync last wrote the inode's block: so it is of
-/// an inode that just entered memory. The low bit says whether, the others count the changes, so that
-/// an fsync takes back only what it has seen.
-#[derive(Debug)]
-pub(super) struct Unsynced(AtomicU32);
-
-impl Unsynced {
-    pub(super) fn new() -> Unsynced {
-        Unsynced(AtomicU32::new(1))
-    }
-
-    /// Notes a change. Called with the inode locked for changes.
-    pub(super) fn set(&self) {
-        let changes = self.0.load(Ordering::Relaxed) >> 1;
-        self.0.store(changes.wrapping_add(1) << 1 | 1, Ordering::Relaxed);
-    }
-
-    /// What [`Unsynced::clear`] takes back.
-    fn seen(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// All changes up to `seen` are durable.
-    fn clear(&self, seen: u32) {
-        let to = seen & !1;
-        // If it fails, there are others.
-        let _ = self.0.compare_exchange(seen, to, Ordering::Relaxed, Ordering::Relaxed);
-    }
-}
 
 /// What an fsync has still to write.
 #[derive(Debug)]
@@ -105,11 +75,11 @@ struct State {
     led: bool,
     /// Whether anything was written that no flush has made durable.
     unflushed: bool,
-    /// Names that operations under way hold back ([`InodeTable::hold_name`]).
+    /// Names that operations under way hold back ([`Syncer::hold_name`]).
     held: u64,
 }
 
-impl InodeTable {
+impl Syncer {
     /// Makes content, indirect blocks, extended attributes and the inode durable, and the names and
     /// directories that lead to the file (of a directory, its names too), and older changes of names as
     /// the mount says; with `data_only` the inode and names only if size or pointers changed. The caller
@@ -122,9 +92,9 @@ impl InodeTable {
             return Ok(());
         }
         if !data_only {
-            let mut data = ip.write();
-            if data.alive() && data.times_noted() {
-                self.update(ip, &mut data, InodeChange::Attr)?;
+            let mut file = ip.lock(&self.ump);
+            if file.alive() && file.times_noted() {
+                file.update(InodeChange::Attr)?;
             }
         }
         let (seen, mut request) = {
@@ -158,7 +128,7 @@ impl InodeTable {
         Ok(())
     }
 
-    /// Names entered for `ino` from now on are in no image until [`InodeTable::let_name_go`].
+    /// Names entered for `ino` from now on are in no image until [`Syncer::let_name_go`].
     pub(crate) fn hold_name(&self, ino: Ino) {
         self.fsyncs.state.lock().held += 1;
         self.ump.ordering.notify(Event::NameBarrierBegin { ino });
@@ -242,8 +212,8 @@ impl InodeTable {
         open: &mut BTreeMap<u64, Request>,
         flush: bool,
     ) -> (Vec<(u64, Result<()>)>, bool) {
-        let before = self.progress();
-        let flushed = if flush { self.end_pass() } else { Ok(()) };
+        let before = self.ump.pending();
+        let flushed = if flush { self.ump.end_pass() } else { Ok(()) };
         if let Err(e) = &flushed {
             open.values_mut().for_each(|r| r.error = Some(shared(e)));
         }
@@ -255,7 +225,7 @@ impl InodeTable {
         let all = open.values().any(|r| r.idle > 0);
         let mut requests: Vec<&mut Request> = open.values_mut().collect();
         let wrote = self.write_towards(&mut requests, all);
-        let moved = wrote > 0 || worked > 0 || self.progress() != before;
+        let moved = wrote > 0 || worked > 0 || self.ump.pending() != before;
         for r in requests {
             r.passes += u32::from(wrote > 0);
             r.idle = if moved { 0 } else { r.idle + 1 };
@@ -310,7 +280,7 @@ impl InodeTable {
 
     /// What there is to be written of a file.
     fn unsynced(&self, ip: &Inode, inode: bool) -> Left {
-        let (g, cache) = (self.g(), &self.ump.cache);
+        let (g, cache) = (self.ump.g(), &self.ump.cache);
         let block = |at| inode.then(|| cache.dirty_buf(BufKey::Meta(at))).flatten();
         Left {
             own: cache.dirty_of(ip.ino),
@@ -329,7 +299,7 @@ impl InodeTable {
             r.wanted = bufs.keys().copied().collect();
             each.extend(bufs);
         }
-        let (ready, chosen) = self.readiest(each.into_values().collect());
+        let (ready, chosen) = self.ump.readiest(each.into_values().collect());
         if ready == Readiness::Held && !all {
             return 0;
         }

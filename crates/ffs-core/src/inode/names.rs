@@ -1,0 +1,83 @@
+//! The name cache of a mount: which names lead to the inodes in memory.
+//!
+//! The table's lock guards it, because a name and the inode it leads to leave memory together.
+
+use super::{Inode, InodeTable};
+use crate::namecache::{Found, Limits};
+use ffs_ondisk::Ino;
+use std::sync::Arc;
+
+/// The name cache of an inode table.
+#[derive(Clone, Copy)]
+pub(crate) struct Names<'a>(&'a InodeTable);
+
+impl InodeTable {
+    /// The cache of names that lead to these inodes.
+    pub(crate) fn names(&self) -> Names<'_> {
+        Names(self)
+    }
+}
+
+impl Names<'_> {
+    fn limits(self) -> Limits {
+        let t = &self.0.ump.tunables;
+        let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
+        let most = size(t.maxvnodes().saturating_mul(2));
+        Limits { most, negatives_one_in: size(t.ncnegfactor()) }
+    }
+
+    /// Looks up `name` in `dir`, which the caller has locked.
+    pub(crate) fn lookup(self, dir: &Inode, name: &[u8]) -> Found<Arc<Inode>> {
+        self.0.state.lock().names.find(dir.ino, name)
+    }
+
+    /// Enters that `name` in `dir` leads to `target`, or to no file. The caller has `dir` locked
+    /// since it searched or changed the directory, and uses both files.
+    pub(crate) fn enter(self, dir: &Inode, name: &[u8], target: Option<&Arc<Inode>>) {
+        let (limits, target) = (self.limits(), target.map(|ip| (ip.ino, ip)));
+        let st = &mut *self.0.state.lock();
+        st.names.enter(&st.map, limits, (dir.ino, &dir.names, name), target);
+    }
+
+    /// Removes `name` in `dir` and returns the file it led to, if that was known. The caller has
+    /// `dir` locked exclusively and is about to change the name.
+    pub(crate) fn remove(self, dir: &Inode, name: &[u8]) -> Option<Arc<Inode>> {
+        let st = &mut *self.0.state.lock();
+        st.names.zap(&st.map, dir.ino, name)
+    }
+
+    /// Prefetches what removing two names of `dir` and entering two others will touch.
+    pub(crate) fn prefetch(self, dir: &Inode, names: [&[u8]; 2]) {
+        self.0.state.lock().names.prefetch(dir.ino, &names);
+    }
+
+    /// Removes all names in `ip` and to `ip`, and its `..`.
+    pub(crate) fn purge(self, ip: &Inode) {
+        let st = &mut *self.0.state.lock();
+        if st.map.has(ip) {
+            st.names.purge(&st.map, &ip.names);
+        }
+    }
+
+    /// Removes the names that `dir` is known not to have.
+    pub(crate) fn purge_negatives(self, dir: &Inode) {
+        let st = &mut *self.0.state.lock();
+        st.names.purge_negatives(&st.map, &dir.names);
+    }
+
+    /// Removes all names.
+    pub(crate) fn purge_all(self) {
+        self.0.state.lock().purge_names();
+    }
+
+    /// The directory that `..` of `dir` leads to, if it is known. The caller has `dir` locked.
+    pub(crate) fn parent(self, dir: &Inode) -> Option<Ino> {
+        self.0.state.lock().names.parent(&dir.names)
+    }
+
+    /// Enters the directory that `..` of `dir` leads to. The caller has `dir` locked since it read
+    /// `..`.
+    pub(crate) fn set_parent(self, dir: &Inode, parent: Ino) {
+        self.0.state.lock().names.set_parent(&dir.names, parent);
+    }
+}
