@@ -1,4 +1,4 @@
-//! Images that real BSD systems wrote, with what a correct reader must see in them.
+//! Images that real BSD systems wrote, with the content that a correct reader must find.
 //!
 //! **Purpose.** Finds, decompresses and parses the fixtures. They are not part of the source: their
 //! directory is `$FFS_FIXTURES`, else `shared/fixtures` beside or above the source tree.
@@ -56,7 +56,8 @@ pub struct ExpectedRow {
     pub flags: u32,
     /// Text of a symbolic link.
     pub target: Vec<u8>,
-    /// Which independent reader supplied the content: `tsk`, `netbsd`, `parser`, `none`, `snapshot`.
+    /// The independent reader that supplied the content: `tsk`, `netbsd`, `parser`, `none`,
+    /// `snapshot`.
     pub reader: String,
 }
 
@@ -81,7 +82,7 @@ pub fn dir() -> Option<PathBuf> {
     if let Some(dir) = std::env::var_os("FFS_FIXTURES") {
         return Some(PathBuf::from(dir)).filter(|dir| dir.is_dir());
     }
-    // A binary that was moved to another checkout is told by cargo where that one is.
+    // Cargo sets the variable at run time; the compiled-in path may be that of another checkout.
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR");
     let start = manifest.map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     start.ancestors().map(|dir| dir.join("shared/fixtures")).find(|dir| dir.is_dir())
@@ -241,7 +242,7 @@ fn unescape(field: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The byte an escape stands for and how many bytes after the backslash spell it.
+/// The byte of an escape, and the number of bytes of the escape after the backslash.
 fn escape(tail: &[u8]) -> Option<(u8, usize)> {
     let digits = |range: std::ops::Range<usize>, radix| {
         let text = std::str::from_utf8(tail.get(range)?).ok()?;

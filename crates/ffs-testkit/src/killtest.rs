@@ -1,7 +1,7 @@
 //! A file system that is killed under load: the load, and the check of the result.
 //!
-//! Several writers, each with its own names in common directories, perform seeded random operations.
-//! A writer counts an operation after it has returned. After the kill, the number of operations of
+//! Several writers, each with its own names in common directories, perform seeded random
+//! operations. A writer counts an operation after it has returned. After the kill, the number of operations of
 //! each writer determines the possible states: the writer's [`Script`] is run again without a file
 //! system.
 //!
@@ -10,8 +10,8 @@
 //! 2. A name or a file may have any state since it was last made durable, including the effect of
 //!    the operation that had not returned, and no other state.
 //!
-//! The check covers G1 to G4, G8 to G18 and G21 of `spec/fsck-and-crash.md` §9 as far as they concern
-//! names and bytes.
+//! The check covers G1 to G4, G8 to G18 and G21 of `spec/fsck-and-crash.md` §9 as far as they
+//! concern names and bytes.
 
 mod content;
 mod model;

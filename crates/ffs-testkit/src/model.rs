@@ -1,12 +1,14 @@
-//! A file system in a few maps: what POSIX says the real one must do.
+//! A model of a file system with the behaviour that POSIX requires.
 //!
-//! **Purpose.** The reference of the model tests: every operation is tried on the real file system and here, and
-//! results, errnos and the resulting trees must be equal. It is written for being obviously right, not fast.
+//! **Purpose.** The reference of the model tests: every operation runs on the real file system and
+//! on the model, and results, errnos and the resulting trees must be equal. The model is simple
+//! rather than fast.
 //!
 //! **Invariants.**
 //! 1. An operation that returns an error changes nothing.
-//! 2. Space never runs out here: a caller that saw `ENOSPC` on the other side does not repeat the operation here.
-//! 3. All operations are the super-user's; permissions are tested elsewhere.
+//! 2. The model has unlimited space: a caller that received `ENOSPC` from the real file system does
+//!    not run the operation on the model.
+//! 3. All operations are the super-user's; other tests cover permissions.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +16,7 @@ use std::collections::BTreeMap;
 pub mod errno {
     /// No such file.
     pub const ENOENT: i32 = 2;
-    /// Exists.
+    /// File exists.
     pub const EEXIST: i32 = 17;
     /// Not a directory.
     pub const ENOTDIR: i32 = 20;
@@ -30,7 +32,7 @@ pub mod errno {
     pub const ENOTEMPTY: i32 = 39;
     /// Operation not permitted.
     pub const EPERM: i32 = 1;
-    /// Nothing there.
+    /// No such device or address.
     pub const ENXIO: i32 = 6;
     /// No such attribute.
     pub const ENODATA: i32 = 61;
@@ -40,7 +42,7 @@ use errno::*;
 /// Number of a node of the model; never used twice.
 pub type NodeId = u64;
 
-/// What a node is.
+/// Type and content of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Directory: names.
@@ -58,7 +60,7 @@ pub enum Body {
 /// A file of any type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// What it is.
+    /// Its type and content.
     pub body: Body,
     /// Names, and for directories `.` and the children's `..`.
     pub nlink: u32,
@@ -85,7 +87,7 @@ pub enum Rename {
     Exchange,
     /// Replace, and leave a whiteout at the old name.
     Whiteout,
-    /// As that, but fail if the target exists.
+    /// As `Whiteout`, but fail if the target exists.
     WhiteoutNoReplace,
 }
 
@@ -117,7 +119,7 @@ impl Model {
         Node { body, nlink, perm, uid: 0, gid: 0, parent, xattrs: BTreeMap::new() }
     }
 
-    /// A node; `None` once it is gone.
+    /// A node; `None` if it was removed.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(&id)

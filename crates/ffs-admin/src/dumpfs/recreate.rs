@@ -60,7 +60,7 @@ pub(super) fn recreate(sb: &Superblock) -> Recreate {
     let exact = density.is_some();
     let mut notes = Vec::new();
     if !exact {
-        notes.push("newfs would cut the cylinder groups differently".to_owned());
+        notes.push("newfs would make different cylinder groups".to_owned());
     }
     let without = [
         (FsFlags::SUJ, "the soft updates journal"),

@@ -1,7 +1,7 @@
 //! Inode attributes and paths in findings.
 //!
-//! **Purpose.** An operator decides by owner, mode, size, time and path rather than by inode number.
-//! Every finding records these as they were before the answer.
+//! **Purpose.** An operator decides by owner, mode, size, time and path rather than by inode
+//! number. Every finding records these as they were before the answer.
 //!
 //! **Invariants.**
 //! 1. A description never ends a check and never makes a finding: an attribute that cannot be read

@@ -54,8 +54,8 @@ impl NameSearch<'_> {
 }
 
 impl Checker<'_> {
-    /// A path of `ino`, which begins with `?` if its upper part is not known; `None` if `ino` has no
-    /// name.
+    /// A path of `ino`, which begins with `?` if its upper part is not known; `None` if `ino` has
+    /// no name.
     pub(super) fn path_of(&mut self, ino: Ino) -> Option<String> {
         if self.has_no_name(ino) {
             return None;

@@ -77,11 +77,11 @@ pub struct Plan {
     pub minfree: u32,
     /// What is optimised.
     pub optim: Optim,
-    /// What was not done as asked, in sentences for the user.
+    /// Notes for the user about options that were changed.
     pub notes: Vec<String>,
 }
 
-/// Cuts a device of `device_bytes` bytes with sectors of `sector_size` bytes into groups.
+/// Plans a volume on a device of `device_bytes` bytes with sectors of `sector_size` bytes.
 ///
 /// # Errors
 /// An option out of range, or a size that holds no file system.
@@ -104,7 +104,7 @@ pub fn plan(opts: &NewfsOptions, device_bytes: u64, sector_size: u32) -> Result<
         wanted_b = wanted_b.saturating_mul(2);
         wanted_f = wanted_f.saturating_mul(2);
         if wanted_b > MAXBSIZE {
-            let why = "too large: with the largest blocks there are still too few inode numbers";
+            let why = "too large: even with the largest blocks there are too few inode numbers";
             return Err(AdminError::Size(format!("{bytes} bytes: {why}")));
         }
         notes.push(format!("block size too small for a volume of this size: now {wanted_b}"));

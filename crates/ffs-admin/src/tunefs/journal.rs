@@ -14,8 +14,8 @@ pub(super) struct Edit {
     ino: Ino,
 }
 
-/// Changes `vol.sb`, whose flag is off already, for use without the journal; `was_enabled` is whether
-/// there was one. Returns the change of the journal's inode, if it has one.
+/// Changes `vol.sb`, whose flag is off already, for use without the journal; `was_enabled` is
+/// whether there was one. Returns the change of the journal's inode, if it has one.
 pub(super) fn disable(
     vol: &mut Volume<'_>,
     was_enabled: bool,

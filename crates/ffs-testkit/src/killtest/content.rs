@@ -47,8 +47,8 @@ impl Content {
         self.versions.drain(..old);
     }
 
-    /// Whether `found` is possible for a file whose contents count from time `from` on: each byte is
-    /// one that the file had at that offset, or zero if the file was ever shorter; the size is
+    /// Whether `found` is possible for a file whose contents count from time `from` on: each byte
+    /// is one that the file had at that offset, or zero if the file was ever shorter; the size is
     /// between the smallest and the largest.
     #[must_use]
     pub(super) fn allows(&self, found: &[u8], from: usize) -> bool {
