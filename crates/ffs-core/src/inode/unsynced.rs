@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Whether size or pointers may have changed since an fsync last wrote the inode's block: so it is of
-/// an inode that just entered memory. The low bit says whether, the others count the changes, so that
-/// an fsync takes back only what it has seen.
+/// Whether size or pointers may have changed since an fsync last wrote the inode's block. It starts
+/// set, because nothing is known of an inode that just entered memory.
+///
+/// The low bit is the flag. The other bits count the changes, so that an fsync clears the flag only
+/// if no change came after those it wrote.
 #[derive(Debug)]
 pub(crate) struct Unsynced(AtomicU32);
 
@@ -19,7 +21,7 @@ impl Unsynced {
         self.0.store(changes.wrapping_add(1) << 1 | 1, Ordering::Relaxed);
     }
 
-    /// What [`Unsynced::clear`] takes back.
+    /// The state to pass to [`Unsynced::clear`].
     pub(crate) fn seen(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
@@ -27,7 +29,7 @@ impl Unsynced {
     /// All changes up to `seen` are durable.
     pub(crate) fn clear(&self, seen: u32) {
         let to = seen & !1;
-        // If it fails, there are others.
+        // The exchange fails if there were later changes: the flag stays set.
         let _ = self.0.compare_exchange(seen, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 }

@@ -1,10 +1,11 @@
-//! WorkItem that the ordering policy asks for once it is safe: links dropped, space freed.
+//! Deferred work that the ordering mode hands out once it is safe: dropping links, freeing space.
 //!
 //! # Invariants
-//! 1. One thread at a time does work, in the order in which the policy gave it out. What the device
-//!    refuses waits for the next run; what is behind it does not wait, as it concerns other files.
-//! 2. WorkItem is done with no other lock held: its lock comes before inode locks. Only who makes things
-//!    durable waits for it.
+//! 1. One thread at a time does work, in the order in which the ordering mode handed it out. An item
+//!    that the device refuses is tried again in the next run; later items do not wait for it,
+//!    because they concern other files.
+//! 2. The thread holds no other lock when it begins: the lock of the worklist comes before the inode
+//!    locks. Only calls that make changes durable wait for this lock.
 //!
 //! Reference: `spec/soft-updates.md` §6.3, §6.12, §7.2.
 
@@ -15,30 +16,30 @@ use crate::ordering::{Event, FragRun, WorkItem};
 use ffs_ondisk::{Dinode, Ino};
 use std::collections::VecDeque;
 
-/// Pieces taken from the policy at a time.
+/// Items taken from the ordering mode at a time.
 const BATCH: usize = 64;
 
-/// WorkItem that was taken from the policy and could not be done.
+/// Items that were taken from the ordering mode and failed.
 #[derive(Debug, Default)]
 pub(super) struct Worklist(VecDeque<WorkItem>);
 
 impl Syncer {
-    /// Does up to `most` pieces of work; tells how many were done. The caller holds no lock of an
-    /// inode or a buffer.
+    /// Does up to `most` items of work and returns how many it did. The caller has no inode and no
+    /// buffer locked.
     ///
     /// # Errors
-    /// The device's: the first. What failed is tried again by the next call.
+    /// The first error of the device. The next call tries the failed items again.
     pub(crate) fn run_work(&self, most: usize) -> (usize, Result<()>) {
         self.work_off(&mut self.worklist.lock(), most)
     }
 
-    /// As [`Syncer::run_work`], unless another thread does it.
+    /// As [`Syncer::run_work`], unless another thread is doing work.
     pub(super) fn help_work(&self, most: usize) -> usize {
         let backlog = self.worklist.try_lock();
         backlog.map_or(0, |mut backlog| self.work_off(&mut backlog, most).0)
     }
 
-    /// Whether work failed and waits for another try.
+    /// Whether failed items wait to be tried again.
     pub(super) fn work_waits(&self) -> bool {
         !self.worklist.lock().0.is_empty()
     }
@@ -83,7 +84,7 @@ impl Syncer {
         Ok(())
     }
 
-    /// Lowers the link count in the inode's block; frees the file if it was its last one.
+    /// Lowers the link count in the inode's block, and frees the file if no link is left.
     fn unlink_stored(&self, ino: Ino, by: u16) -> Result<()> {
         let block = self.ump.inode_block(ino)?;
         let gone = {
@@ -98,8 +99,8 @@ impl Syncer {
         };
         self.ump.cache.dirty(&block);
         if gone {
-            // What fails in freeing leaves an inode without names, which unmounting tries again and
-            // fsck frees.
+            // If freeing fails, the inode stays without names: unmounting tries again, and fsck
+            // frees it.
             drop(self.table.free_unlinked(ino));
         }
         Ok(())
