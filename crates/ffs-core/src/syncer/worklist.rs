@@ -1,11 +1,11 @@
 //! Deferred work that the ordering mode hands out once it is safe: dropping links, freeing space.
 //!
 //! # Invariants
-//! 1. One thread at a time does work, in the order in which the ordering mode handed it out. An item
-//!    that the device refuses is tried again in the next run; later items do not wait for it,
-//!    because they concern other files.
-//! 2. The thread holds no other lock when it begins: the lock of the worklist comes before the inode
-//!    locks. Only calls that make changes durable wait for this lock.
+//! 1. One thread at a time does work, in the order in which the ordering mode handed it out. If the
+//!    device refuses an item, the next run tries it again; later items do not wait for it, because
+//!    they concern other files.
+//! 2. The thread holds no other lock when it begins: the lock of the worklist comes before the
+//!    inode locks. Only calls that make changes durable wait for this lock.
 //!
 //! Reference: `spec/soft-updates.md` §6.3, §6.12, §7.2.
 
