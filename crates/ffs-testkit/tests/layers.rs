@@ -164,31 +164,3 @@ fn every_core_module_is_in_a_table() {
         assert!(CORE.contains(&module) || COMMON.contains(&module), "{module} has no layer");
     }
 }
-
-/// Longest file, lines, tests included.
-const LONGEST_FILE: usize = 800;
-/// Longest line, characters.
-const LONGEST_LINE: usize = 120;
-
-#[test]
-fn files_and_lines_stay_readable() {
-    let mut files = Vec::new();
-    sources(&workspace().join("crates"), &mut files);
-    let mut bad = Vec::new();
-    for file in files {
-        let text = fs::read_to_string(&file).unwrap();
-        let lines = text.lines().count();
-        if lines > LONGEST_FILE {
-            bad.push(format!("{}: {lines} lines", file.display()));
-        }
-        for (n, line) in text.lines().enumerate() {
-            if line.chars().count() > LONGEST_LINE {
-                bad.push(format!("{}:{}: longer than {LONGEST_LINE}", file.display(), n + 1));
-            }
-            if line.contains('\t') || line.ends_with(' ') {
-                bad.push(format!("{}:{}: tab or trailing space", file.display(), n + 1));
-            }
-        }
-    }
-    assert!(bad.is_empty(), "{}", bad.join("\n"));
-}
