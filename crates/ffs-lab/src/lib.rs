@@ -6,7 +6,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`target`] | [`Target`]: the calls a workload can make, and the three kinds of target |
+//! | [`systems`] | [`Target`]: the calls a workload can make, and the three kinds of target |
 //! | [`workload`] | the benchmarks of the paper and others, in measured phases |
 //! | [`dirs`] | one directory of N empty files, operation by operation |
 //! | [`compare`] | one workload on several targets in one run |
@@ -35,7 +35,7 @@
 //! use std::sync::Arc;
 //!
 //! use ffs_lab::compare::WorkloadRequest;
-//! use ffs_lab::target::Context;
+//! use ffs_lab::systems::Context;
 //! use ffs_lab::workload::{PhaseOptions, by_name};
 //! use ffs_lab::{RealTimer, TargetSpec, Unwatched};
 //!
@@ -73,13 +73,13 @@ mod shuffle;
 mod statistics;
 pub mod stress;
 pub mod study;
-pub mod target;
+pub mod systems;
 mod timer;
 mod watch;
 pub mod workload;
 
 pub use error::{LabError, Result};
-pub use target::{Target, TargetSpec};
+pub use systems::{Target, TargetSpec};
 pub use timer::{RealTimer, Timer};
 pub use watch::{Unwatched, Watch};
 pub use workload::Workload;

@@ -15,7 +15,7 @@ use super::{check_targets, open_all};
 use crate::dirs::{DirPlan, Phase, PhaseOutcome, Round, VisitOrder};
 use crate::error::{LabError, Result};
 use crate::statistics::Summary;
-use crate::target::{Context, Facts, Target, TargetSpec};
+use crate::systems::{Context, Facts, Target, TargetSpec};
 use crate::watch::Watch;
 
 /// Operations of a phase that make a round worth its name; smaller directories are repeated.

@@ -11,7 +11,7 @@ pub use dirs::{DirComparison, DirRequest, DirRow, Growth, MOST_FILES, SkippedPha
 pub use workload::{WorkloadComparison, WorkloadRequest, WorkloadRow};
 
 use crate::error::{LabError, Result};
-use crate::target::{Context, Target, TargetSpec};
+use crate::systems::{Context, Target, TargetSpec};
 
 /// Refuses an empty list of targets, and a target that is listed twice.
 fn check_targets(targets: &[TargetSpec]) -> Result<()> {

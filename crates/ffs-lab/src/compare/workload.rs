@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{check_targets, open_all};
 use crate::error::{LabError, Result};
 use crate::statistics::Summary;
-use crate::target::{Context, Facts, TargetSpec};
+use crate::systems::{Context, Facts, TargetSpec};
 use crate::watch::Watch;
 use crate::workload::{MetricKind, Outcome, PhaseInfo, PhaseOptions, Workload, measure};
 

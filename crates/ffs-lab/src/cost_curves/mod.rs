@@ -36,7 +36,7 @@ pub(crate) use point::{PointKey, WorkCounts};
 
 use crate::dirs::Timing;
 use crate::error::{LabError, Result};
-use crate::target::{Context, Target, TargetSpec};
+use crate::systems::{Context, Target, TargetSpec};
 use crate::watch::Watch;
 use run::CurveRun;
 use setting::{Passes, SETTINGS, Setting};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::statistics::Summary;
-use crate::target::Target;
+use crate::systems::Target;
 
 /// A point of a curve. Serialised, it is a line of `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -8,7 +8,7 @@ use crate::dirs::{create_all, listed, miss_all, stat_all, unlink_all};
 use crate::error::{LabError, Result};
 use crate::file_names::FileNames;
 use crate::shuffle::{Purpose, shuffled};
-use crate::target::{DirId, Room, Target};
+use crate::systems::{DirId, Room, Target};
 use crate::watch::Watch;
 
 /// Digits that make a record of a small directory 20 bytes long.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::{LabError, Result};
 use crate::file_names::FileNames;
-use crate::target::Target;
+use crate::systems::Target;
 use crate::watch::Watch;
 
 /// How long some operations took.

@@ -16,7 +16,7 @@ use measure::timed;
 use crate::error::{LabError, Result};
 use crate::file_names::{FileNames, digits};
 use crate::shuffle::{Purpose, shuffled};
-use crate::target::{DirId, Forgotten, Room, Target};
+use crate::systems::{DirId, Forgotten, Room, Target};
 use crate::watch::Watch;
 
 /// Digits of a name at least: up to a million files have names of one length.

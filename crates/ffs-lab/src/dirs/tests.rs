@@ -1,5 +1,5 @@
 use super::*;
-use crate::target::model::Model;
+use crate::systems::model::Model;
 use crate::watch::Unwatched;
 
 fn toy(cold: bool) -> Model {

@@ -2,8 +2,8 @@
 //!
 //! Reference: `spec/benchmarks.md` §2.1, §2.4, §6.1, §6.5.
 
-use crate::target::sim::{SimSpec, SimTarget};
-use crate::target::{DirId, Room, Target};
+use crate::systems::sim::{SimSpec, SimTarget};
+use crate::systems::{DirId, Room, Target};
 use crate::watch::Unwatched;
 use crate::workload::{PhaseOptions, by_name, measure};
 
@@ -151,7 +151,7 @@ fn trace(seed: u64, words: &str) -> (u64, u128) {
     create(&mut t, dir, 0, 300);
     let (mut inner, mut size) = (t.mkdir(dir, b"d").unwrap(), 100);
     for i in 0..50 {
-        let file = t.open(inner, &name(i), crate::target::Open::CreateNew).unwrap();
+        let file = t.open(inner, &name(i), crate::systems::Open::CreateNew).unwrap();
         t.write(file, 0, size).unwrap();
         t.close(file).unwrap();
         size = size * 5 / 4;

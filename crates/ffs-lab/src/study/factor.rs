@@ -6,7 +6,7 @@ use ffs_core::TunableValues;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
-use crate::target::TargetSpec;
+use crate::systems::TargetSpec;
 
 /// The four factors of the paper, under the names of its tables.
 const PAPER: [(&str, &str, &str); 4] = [

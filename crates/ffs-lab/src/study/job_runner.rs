@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::plan::{Job, Plan};
 use super::run::JobRunner;
 use crate::error::{LabError, Result};
-use crate::target::{Context, TargetSpec};
+use crate::systems::{Context, TargetSpec};
 use crate::timer::RealTimer;
 use crate::watch::Watch;
 use crate::workload::{self, Outcome, PhaseOptions};

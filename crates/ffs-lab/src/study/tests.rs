@@ -9,7 +9,7 @@ use ffs_device::{Rng, SplitMix64};
 use super::results_file::FILE;
 use super::*;
 use crate::error::{LabError, Result};
-use crate::target::Usage;
+use crate::systems::Usage;
 use crate::watch::Watch;
 use crate::workload::{Metric, MetricKind, Outcome, PhaseResult};
 

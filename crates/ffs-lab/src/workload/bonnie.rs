@@ -15,7 +15,7 @@ use super::random::RandomStream;
 use super::recorder::CPU_SUFFIX;
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::Result;
-use crate::target::{DirId, Open, Room, Target};
+use crate::systems::{DirId, Open, Room, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {

@@ -13,7 +13,7 @@ use super::random::{RandomStream, Zipf};
 use super::tree::{Entry, Tree, TreeFile, TreeSize};
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::Result;
-use crate::target::{DirId, Kind, Open, Room, Target};
+use crate::systems::{DirId, Kind, Open, Room, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::progress::ProgressMeter;
 use crate::error::Result;
-use crate::target::{DirId, FileId, Kind, Open, Target};
+use crate::systems::{DirId, FileId, Kind, Open, Target};
 
 /// Processor time of starting a program.
 pub(super) const EXEC: Duration = Duration::from_millis(3);

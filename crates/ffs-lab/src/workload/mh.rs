@@ -13,7 +13,7 @@ use super::progress::ProgressMeter;
 use super::random::RandomStream;
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::Result;
-use crate::target::{Room, Target};
+use crate::systems::{Room, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {

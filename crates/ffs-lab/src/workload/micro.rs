@@ -6,7 +6,7 @@ use super::parameters::{Parameter, Parameters};
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::cost_curves::{CurveRequest, FIGURES, PointKey};
 use crate::error::Result;
-use crate::target::{CoreSpec, Room, Target, TargetSpec};
+use crate::systems::{CoreSpec, Room, Target, TargetSpec};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {

@@ -40,7 +40,7 @@ mod tests;
 mod tree;
 
 use crate::error::{LabError, Result};
-use crate::target::{Room, Target};
+use crate::systems::{Room, Target};
 use crate::watch::Watch;
 
 pub use outcome::{Metric, MetricKind, Outcome, PhaseResult};

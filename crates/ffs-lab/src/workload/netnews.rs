@@ -11,7 +11,7 @@ use super::progress::ProgressMeter;
 use super::random::{RandomStream, Zipf};
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::Result;
-use crate::target::{DirId, Open, Room, Target};
+use crate::systems::{DirId, Open, Room, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {

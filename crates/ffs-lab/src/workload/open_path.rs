@@ -1,7 +1,7 @@
 //! The open directories on a path from a top directory down.
 
 use crate::error::Result;
-use crate::target::{DirId, Target};
+use crate::systems::{DirId, Target};
 
 /// The open directories from a top directory to the current one.
 pub(super) struct OpenPath {

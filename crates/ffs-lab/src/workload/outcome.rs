@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::target::Usage;
+use crate::systems::Usage;
 
 /// One phase, measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

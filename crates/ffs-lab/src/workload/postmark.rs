@@ -16,7 +16,7 @@ use super::parameters::{Parameter, Parameters};
 use super::progress::ProgressMeter;
 use super::{Outcome, PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::{LabError, Result};
-use crate::target::{DirId, Open, Room, Target};
+use crate::systems::{DirId, Open, Room, Target};
 use crate::watch::Watch;
 use twister::Twister;
 

@@ -2,7 +2,7 @@
 
 use super::{PhaseRecorder, PhaseResult};
 use crate::error::{LabError, Result};
-use crate::target::Target;
+use crate::systems::Target;
 use crate::watch::Watch;
 
 /// Steps between two reports.

@@ -10,7 +10,7 @@ use super::progress::ProgressMeter;
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::{LabError, Result};
 use crate::shuffle::{Purpose, shuffled};
-use crate::target::{DirId, Room, Target};
+use crate::systems::{DirId, Room, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {

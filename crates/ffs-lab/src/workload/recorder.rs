@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::outcome::{Metric, MetricKind, Outcome, PhaseResult};
 use crate::error::Result;
-use crate::target::{Forgotten, Target, nanos};
+use crate::systems::{Forgotten, Target, nanos};
 
 /// What ends a phase, and what comes before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

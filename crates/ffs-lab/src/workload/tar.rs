@@ -16,7 +16,7 @@ use super::random::MEDIAN_SIZE;
 use super::tree::{Entry, Tree, TreeSize};
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::{LabError, Result};
-use crate::target::{DirId, FileId, Kind, Open, Room, Target};
+use crate::systems::{DirId, FileId, Kind, Open, Room, Target};
 use crate::watch::Watch;
 
 /// The X11 tree.

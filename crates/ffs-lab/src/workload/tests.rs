@@ -1,7 +1,7 @@
 //! Every workload on the model: what it does, exactly, and that nothing is left.
 
 use super::*;
-use crate::target::model::Model;
+use crate::systems::model::Model;
 use crate::watch::Unwatched;
 
 /// Runs on the model; it ends the workload's directory by itself, so that what is left shows.

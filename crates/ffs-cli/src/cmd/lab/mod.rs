@@ -12,7 +12,7 @@ pub(crate) mod study;
 use std::sync::Arc;
 
 use clap::Subcommand;
-use ffs_lab::target::Context;
+use ffs_lab::systems::Context;
 use ffs_lab::{LabError, RealTimer, Watch};
 
 use super::Doc;

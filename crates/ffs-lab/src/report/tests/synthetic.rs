@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::report::published::Published;
 use crate::statistics::{Combination, table1::TABLE1};
 use crate::study::{Factor, JobResult, Origin, Plan, PlanItem, Results};
-use crate::target::Usage;
+use crate::systems::Usage;
 use crate::workload::{Metric, MetricKind, Outcome, PhaseResult};
 
 /// The paper's options.
