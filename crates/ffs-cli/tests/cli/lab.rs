@@ -155,9 +155,9 @@ fn figures_are_lines_of_values() {
     fails(&["lab", "figures", "--target", "/"], 64, "library alone");
 }
 
-/// The workload that docs/crash-lab.md shows.
+/// The workload that docs/lab/crash.md shows.
 fn documented_workload() -> String {
-    let docs = include_str!("../../../../docs/crash-lab.md");
+    let docs = include_str!("../../../../docs/lab/crash.md");
     let (_, rest) = docs.split_once("```crash\n").unwrap();
     rest.split_once("```").unwrap().0.to_owned()
 }
@@ -187,6 +187,17 @@ fn crash_runs_the_workload_that_the_documentation_shows() {
     assert_eq!(again.status.code(), Some(1), "{}", text(&again));
     assert!(text(&again).contains(rules[0]), "{}", text(&again));
     assert!(text(&again).contains("  write 0: "), "{}", text(&again));
+    let legend = "F2      A name leads to an inode whose bitmap bit is clear.";
+    assert!(text(&again).contains(legend), "{}", text(&again));
+}
+
+#[test]
+fn crash_prints_the_rules_of_the_contract() {
+    let rules = ok(&["lab", "crash", "--rules"]);
+    for label in ["F1", "F15", "A1", "A16", "G1", "G25", "X1", "X8", "C1", "C6", "LINK", "RUN"] {
+        assert!(rules.contains(&format!("\n{label:<8}")), "{label} in {rules}");
+    }
+    fails(&["lab", "crash", "--rules", "--json"], 64, "--rules");
 }
 
 #[test]

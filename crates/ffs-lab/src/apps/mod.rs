@@ -17,7 +17,7 @@
 //!    power cut at the end of the window may leave any of its states.
 //! 3. The states that are drawn follow from the recording and the seed alone.
 //!
-//! Reference: Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014; `docs/applications.md`.
+//! Reference: Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014; `docs/lab/applications.md`.
 
 pub mod draw;
 pub mod driver;

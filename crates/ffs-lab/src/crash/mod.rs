@@ -13,6 +13,7 @@
 //! | `chain` | crash after crash without a check |
 //! | [`states`] | what a power cut may leave of the writes between two flushes |
 //! | [`canvas`] | a device on which one state after the other is laid over a common base |
+//! | [`contract`] | the rules of the crash contract and the checks, by their labels |
 //! | [`examine`] | the checks of one state |
 //! | [`raw`] | the independent checker: the bytes of an image against the contract, and the tree they hold |
 //! | [`oracle`] | whether a recovered tree keeps what the workload was promised |
@@ -25,10 +26,11 @@
 //!    from time.
 //! 2. Every state has a name ([`run::StateId`]) by which it can be examined alone.
 //!
-//! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1; `docs/crash-lab.md`.
+//! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1; `docs/lab/crash.md`.
 
 pub mod canvas;
 mod chain;
+pub mod contract;
 pub mod examine;
 mod exec;
 mod explain;

@@ -205,7 +205,7 @@ impl Op {
 /// A workload: what is there before, and what is done while the device is recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Workload {
-    /// Whether the laboratory's standard tree is there before (`docs/crash-lab.md`).
+    /// Whether the laboratory's standard tree is there before (`docs/lab/crash.md`).
     pub standard_tree: bool,
     /// Whether a write is durable when the device has done it, instead of after the next flush.
     pub write_through: bool,

@@ -1,4 +1,4 @@
-//! Crash workloads as text: one operation a line, as `docs/crash-lab.md` explains.
+//! Crash workloads as text: one operation a line, as `docs/lab/crash.md` explains.
 //!
 //! # Invariants
 //! 1. What [`print()`] writes, [`parse`] reads as the same workload.

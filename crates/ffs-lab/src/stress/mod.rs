@@ -15,7 +15,7 @@
 //!    that no healthy file system gives (`EIO`, `EUCLEAN`, ...) is a violation, and ends the worker.
 //! 3. Workers are processes: what one of them does cannot hide behind another's descriptors.
 //!
-//! Reference: fsx and fsstress of the Linux Test Project and xfstests; `docs/applications.md`.
+//! Reference: fsx and fsstress of the Linux Test Project and xfstests; `docs/lab/applications.md`.
 
 mod fsx;
 pub mod owned;

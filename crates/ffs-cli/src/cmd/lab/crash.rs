@@ -2,6 +2,7 @@
 
 #[cfg(feature = "mutants")]
 mod mutants;
+mod rules;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -102,7 +103,11 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     writers: u32,
 
-    /// Run this workload instead (docs/crash-lab.md tells how it is written)
+    /// Print the crash contract, the rules by their labels, and examine nothing
+    #[arg(long, exclusive = true)]
+    rules: bool,
+
+    /// Run this workload instead (docs/lab/crash.md describes the format)
     #[arg(long, value_name = "FILE")]
     workload: Option<PathBuf>,
 
@@ -272,6 +277,9 @@ struct Shown<'a> {
 }
 
 pub(super) fn run(args: Args) -> Outcome {
+    if args.rules {
+        return rules::print_all();
+    }
     let plan = args.plan()?;
     #[cfg(feature = "mutants")]
     if let Some(name) = &args.broken_rule {
@@ -401,7 +409,8 @@ fn table(out: &mut impl Write, report: &Report<'_>, only: bool) -> Result<(), Fa
             writeln!(out, "        {line}")?;
         }
     }
-    Ok(())
+    writeln!(out)?;
+    rules::print_legend(out, report.violations.iter().map(|shown| shown.broken.rule.as_str()))
 }
 
 /// Kinds of volume down, A1 to A16 across.

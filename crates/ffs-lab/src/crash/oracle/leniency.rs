@@ -2,7 +2,7 @@
 //!
 //! The oracle starts from "what the history says must be there". Each exception to that is a [`Leniency`], and
 //! the code that makes the exception calls [`Leniency::grants`] with the condition, so that a search for the
-//! name finds every place. `docs/crash-lab.md` has the same table.
+//! name finds every place. `docs/lab/crash.md` has the same table.
 //!
 //! # Invariants
 //! 1. The list has every leniency; a test compares it with the documentation.
@@ -101,11 +101,11 @@ mod tests {
 
     #[test]
     fn every_leniency_is_documented_with_its_paragraph() {
-        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/crash-lab.md");
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab/crash.md");
         let docs = std::fs::read_to_string(docs).unwrap();
         for (name, accepts, allowed_by) in ALL {
             let line = format!("| {name} | {accepts} | {allowed_by} |");
-            assert!(docs.contains(&line), "docs/crash-lab.md lacks this line:\n{line}");
+            assert!(docs.contains(&line), "docs/lab/crash.md lacks this line:\n{line}");
         }
     }
 }
