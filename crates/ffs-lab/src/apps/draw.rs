@@ -8,7 +8,7 @@ use std::str::FromStr;
 use ffs_device::{Rng, SplitMix64};
 
 use crate::crash::record::Window;
-use crate::crash::states::{Choice, Effort, Stage};
+use crate::crash::states::{Choice, Effort, WindowStates};
 use crate::error::LabError;
 
 /// What a power cut does to the writes that no flush has covered.
@@ -100,12 +100,12 @@ impl Draw {
     }
 
     /// The states of one window, each content once.
-    pub(super) fn of(&self, window: usize, stage: &Stage<'_>) -> Vec<Choice> {
+    pub(super) fn of(&self, window: usize, window_states: &WindowStates<'_>) -> Vec<Choice> {
         let Some(turns) = self.turns.get(window).filter(|turns| !turns.is_empty()) else {
             return Vec::new();
         };
         let rng = SplitMix64::new(self.seed ^ (window as u64).rotate_left(32));
-        let all = stage.choices(EFFORT);
+        let all = window_states.choices(EFFORT);
         let mut seen = Vec::new();
         let mut drawn = Vec::new();
         for model in turns {
@@ -115,7 +115,7 @@ impl Draw {
                 // A window of one write has no subsets: any of its states will do.
                 let from = if fitting.is_empty() { &all } else { &fitting };
                 let Some(&choice) = from.get(rng.below(from.len() as u64) as usize) else { break };
-                let hash = stage.hash(&stage.lay_out(choice));
+                let hash = window_states.hash(&window_states.layout(choice));
                 if !seen.contains(&hash) {
                     seen.push(hash);
                     drawn.push(choice);
@@ -140,7 +140,7 @@ fn model_of(choice: Choice) -> Model {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crash::canvas::Canvas;
+    use crate::crash::overlay::OverlayDevice;
     use crate::crash::record::Write;
     use ffs_device::Durability;
     use std::sync::Arc;
@@ -154,12 +154,12 @@ mod tests {
     #[test]
     fn a_draw_is_repeated_by_its_seed_and_has_each_state_once() {
         let windows = [window(0), window(1), window(5), window(30)];
-        let canvas = Canvas::new(Arc::new(vec![0; 64 << 10]), Durability::OnFlush);
+        let overlay = OverlayDevice::new(Arc::new(vec![0; 64 << 10]), Durability::OnFlush);
         let all = |states, seed| -> Vec<StateId> {
             let draw = Draw::new(&windows, states, seed);
             let of = |(n, window)| {
-                let stage = Stage::new(window, &canvas, seed);
-                let drawn = draw.of(n, &stage).into_iter();
+                let window_states = WindowStates::new(window, &overlay, seed);
+                let drawn = draw.of(n, &window_states).into_iter();
                 drawn.map(move |choice| StateId { window: n, choice }).collect::<Vec<_>>()
             };
             windows.iter().enumerate().flat_map(of).collect()

@@ -12,9 +12,9 @@ use super::driver::{Answer, Checker};
 use super::failed;
 use super::record::Recording;
 use super::side::{Host, Side, View};
-use crate::crash::canvas::Canvas;
+use crate::crash::overlay::OverlayDevice;
 use crate::crash::record::{Window, windows};
-use crate::crash::states::Stage;
+use crate::crash::states::WindowStates;
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
 
@@ -38,7 +38,7 @@ pub struct Look {
 pub struct States<'a> {
     recording: &'a Recording,
     windows: Vec<Window>,
-    canvas: Canvas,
+    overlay: OverlayDevice,
     seed: u64,
 }
 
@@ -61,8 +61,8 @@ impl<'a> States<'a> {
     /// It has a write of broken sectors.
     pub fn new(recording: &'a Recording, seed: u64) -> Result<States<'a>> {
         let windows = windows(&recording.events, true)?;
-        let canvas = Canvas::new(Arc::clone(&recording.base), Durability::OnFlush);
-        Ok(States { recording, windows, canvas, seed })
+        let overlay = OverlayDevice::new(Arc::clone(&recording.base), Durability::OnFlush);
+        Ok(States { recording, windows, overlay, seed })
     }
 
     /// Looks at up to `most` states and gives each look to `take`.
@@ -78,9 +78,9 @@ impl<'a> States<'a> {
     ) -> Result<usize> {
         let draw = Draw::new(&self.windows, most, self.seed);
         let mut states = 0;
-        self.visit(|number, window, stage| {
-            for choice in draw.of(number, stage) {
-                stage.paint(&stage.lay_out(choice), &self.canvas);
+        self.visit(|number, window, window_states| {
+            for choice in draw.of(number, window_states) {
+                window_states.apply_to(&window_states.layout(choice), &self.overlay);
                 let state = StateId { window: number, choice };
                 for look in self.look(state, window, place)? {
                     take(look);
@@ -89,7 +89,7 @@ impl<'a> States<'a> {
                 if !watch.done(1) {
                     return Err(LabError::Interrupted);
                 }
-                self.canvas.reset();
+                self.overlay.reset();
             }
             Ok(())
         })?;
@@ -107,12 +107,12 @@ impl<'a> States<'a> {
         keep: &Path,
     ) -> Result<Vec<Look>> {
         let mut looks = None;
-        self.visit(|number, window, stage| {
-            if number == state.window && stage.has(state.choice) {
-                stage.paint(&stage.lay_out(state.choice), &self.canvas);
+        self.visit(|number, window, window_states| {
+            if number == state.window && window_states.has(state.choice) {
+                window_states.apply_to(&window_states.layout(state.choice), &self.overlay);
                 self.write_image(keep)?;
                 looks = Some(self.look(state, window, place)?);
-                self.canvas.reset();
+                self.overlay.reset();
             }
             Ok(())
         })?;
@@ -122,19 +122,22 @@ impl<'a> States<'a> {
         })
     }
 
-    /// Calls `visit` for each window, with all that was durable before it on the canvas.
-    fn visit(&self, mut visit: impl FnMut(usize, &Window, &Stage<'_>) -> Result<()>) -> Result<()> {
-        self.canvas.rewind();
+    /// Calls `visit` for each window, with all that was durable before it on the overlay.
+    fn visit(
+        &self,
+        mut visit: impl FnMut(usize, &Window, &WindowStates<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.overlay.rewind();
         for (number, window) in self.windows.iter().enumerate() {
-            visit(number, window, &Stage::new(window, &self.canvas, self.seed))?;
+            visit(number, window, &WindowStates::new(window, &self.overlay, self.seed))?;
             for write in &window.writes {
-                self.canvas.settle(write.offset, &write.bytes);
+                self.overlay.commit(write.offset, &write.bytes);
             }
         }
         Ok(())
     }
 
-    /// Mounts what is on the canvas in every way, and asks the program.
+    /// Mounts what is on the overlay in every way, and asks the program.
     fn look(&self, state: StateId, window: &Window, place: &mut Place<'_>) -> Result<Vec<Look>> {
         let acked = self.recording.acked(window.end);
         let mut looks = Vec::new();
@@ -149,7 +152,7 @@ impl<'a> States<'a> {
     }
 
     fn write_image(&self, path: &Path) -> Result<()> {
-        let written = self.canvas.look(|bytes| write_sparse(path, bytes));
+        let written = self.overlay.with_bytes(|bytes| write_sparse(path, bytes));
         written.map_err(|e| failed("apps", &path.display().to_string(), e))
     }
 }

@@ -17,8 +17,8 @@ use ffs_ondisk::Ino;
 use ffs_ondisk::exchange::PREFIX;
 use ffs_ondisk::geometry::NDADDR;
 
-use super::geometry::Base;
-use super::history::{Attrs, Happening, Life, Name, ObjId, ObjKind, ROOT, Step};
+use super::geometry::BaseVolume;
+use super::history::{Action, Attrs, Life, Name, ObjId, ObjKind, ROOT, Step};
 use super::raw::{Checker, Inode, Tree};
 use super::record::{self, Recording};
 use super::tag::SECTOR;
@@ -30,14 +30,19 @@ type Lives = BTreeMap<Life, (ObjId, ObjKind)>;
 
 /// The volume that a crash of `recording`, which was made on `base`, left in `image`; `None` if a chain does not
 /// go on from it. `print` tells the image from others.
-pub(super) fn next(base: &Base, recording: &Recording, image: Vec<u8>, print: u64) -> Option<Base> {
+pub(super) fn next(
+    base: &BaseVolume,
+    recording: &Recording,
+    image: Vec<u8>,
+    print: u64,
+) -> Option<BaseVolume> {
     let mut checker = Checker::new();
     let found = checker.check(&image);
     if !found.violations.is_empty() || !record::is_mountable(&image) {
         return None;
     }
     let lives = recording.history.steps.iter().filter_map(|step| match &step.what {
-        Happening::Made { obj, kind, life, .. } => Some((*life, (*obj, kind.clone()))),
+        Action::Created { obj, kind, life, .. } => Some((*life, (*obj, kind.clone()))),
         _ => None,
     });
     let walk = Walk { image: &image, tree: &found.tree, lives: lives.collect() };
@@ -45,13 +50,13 @@ pub(super) fn next(base: &Base, recording: &Recording, image: Vec<u8>, print: u6
     let mut tree = recording.tree.clone();
     tree.replace(found.names, &found.attrs);
     let step = |what| Step { began: 0, at: 0, op: None, what };
-    Some(Base {
+    Some(BaseVolume {
         shape: base.shape,
         geometry: base.geometry,
         device: MemDevice::from_bytes(&image),
         image: Arc::new(image),
         tree,
-        steps: found.steps.into_iter().chain([Happening::Synced]).map(step).collect(),
+        steps: found.steps.into_iter().chain([Action::Synced]).map(step).collect(),
         print,
     })
 }
@@ -65,7 +70,7 @@ struct Walk<'a> {
 /// What a crash left.
 #[derive(Default)]
 struct Left {
-    steps: Vec<Happening>,
+    steps: Vec<Action>,
     names: BTreeMap<Name, ObjId>,
     attrs: BTreeMap<ObjId, Attrs>,
 }
@@ -98,7 +103,7 @@ impl Walk<'_> {
                 }
                 let name = Name { dir, name: entry.name.to_vec() };
                 left.names.insert(name.clone(), *obj);
-                left.steps.push(Happening::NameSet { name, obj: *obj });
+                left.steps.push(Action::NameAdded { name, obj: *obj });
             }
         }
         Some(left)
@@ -117,14 +122,14 @@ impl Walk<'_> {
         let extended = self.tree.attributes(self.image, inode)?;
         let extended = extended.into_iter().map(|a| ((a.namespace, a.name), a.value)).collect();
         left.attrs.insert(obj, attrs);
-        left.steps.push(Happening::Made { obj, kind: kind.clone(), attrs, life, extended });
+        left.steps.push(Action::Created { obj, kind: kind.clone(), attrs, life, extended });
         if *kind == ObjKind::File {
             left.steps.push(self.content(obj, inode));
         }
         Some(())
     }
 
-    fn content(&self, obj: ObjId, inode: &Inode) -> Happening {
+    fn content(&self, obj: ObjId, inode: &Inode) -> Action {
         let mut sectors = Vec::new();
         let (mut end, block) = (0, self.tree.block_size());
         for extent in self.tree.extents(inode) {
@@ -143,7 +148,7 @@ impl Walk<'_> {
         let least =
             if inode.size > NDADDR as u64 * block { inode.size.min(end) } else { inode.size };
         let behind = self.behind(inode);
-        Happening::Holds { obj, size: inode.size, least, sectors, behind }
+        Action::ContentFound { obj, size: inode.size, least, sectors, behind }
     }
 
     /// What the file's last fragment holds from its end on.
@@ -167,16 +172,17 @@ mod tests {
     use super::*;
     use crate::crash::geometry;
     use crate::crash::history::History;
-    use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, Soft};
+    use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, SoftUpdateOptions};
     use crate::crash::record::{Setting, record};
     use crate::crash::text;
     use ffs_core::{Cred, Env, Ffs, MountOptions, OrderingPolicy, SetAttr};
     use ffs_device::BlockDevice;
 
-    const SOFT: Soft = Soft { fsync: FsyncScope::File, replace_order: true };
+    const SOFT: SoftUpdateOptions =
+        SoftUpdateOptions { fsync: FsyncScope::File, replace_order: true };
 
     /// The rules that `image` breaks after the crash that left `base`.
-    fn broken(base: &Base, image: &Vec<u8>) -> Vec<String> {
+    fn broken(base: &BaseVolume, image: &Vec<u8>) -> Vec<String> {
         let history = History { steps: base.steps.clone() };
         let expected = Expectation::new(&history, 0, Promise::SoftUpdates(SOFT));
         let mut checker = Checker::new();
@@ -188,7 +194,7 @@ mod tests {
     }
 
     /// The volume after a crash at the end of `ops`, and how a chain goes on from it.
-    fn crashed(ops: &str) -> Base {
+    fn crashed(ops: &str) -> BaseVolume {
         let base = geometry::find("ufs2-2m").unwrap().base(true, true).unwrap();
         let workload = text::parse(ops).unwrap();
         let setting = Setting { ordering: OrderingPolicy::SoftUpdates, seed: 1, soft: SOFT };
@@ -201,7 +207,7 @@ mod tests {
     }
 
     /// What a hand does to a volume.
-    fn changed(base: &Base, change: impl FnOnce(&Ffs, &Cred)) -> Vec<u8> {
+    fn changed(base: &BaseVolume, change: impl FnOnce(&Ffs, &Cred)) -> Vec<u8> {
         let device = Arc::new(base.device.snapshot());
         let env = Env::seeded(crate::crash::record::clock(1), 1);
         let shared = Arc::clone(&device) as Arc<dyn BlockDevice>;
@@ -237,7 +243,7 @@ mod tests {
         let failed: Vec<usize> = recording.failed.iter().map(|(number, _)| *number).collect();
         assert_eq!(failed, [3], "the crash has left only what there was");
         let numbers = recording.history.steps.iter().filter_map(|step| match step.what {
-            Happening::Made { obj, .. } => Some(obj),
+            Action::Created { obj, .. } => Some(obj),
             _ => None,
         });
         let numbers: Vec<ObjId> = numbers.collect();

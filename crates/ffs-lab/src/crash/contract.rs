@@ -104,10 +104,7 @@ pub const CONTRACT: &[ContractRule] = &[
         "A file shows content of another file, of a deleted file, or of the device before its \
          use.",
     ),
-    never(
-        "F7",
-        "An indirect block that a file uses holds anything but zeros and valid pointers.",
-    ),
+    never("F7", "An indirect block that a file uses holds anything but zeros and valid pointers."),
     never(
         "F8",
         "A named directory has no `.` to itself and no `..` to a live directory in its first 512 \
@@ -264,10 +261,7 @@ pub const CONTRACT: &[ContractRule] = &[
         "Truncated to nothing and written again, not synced: the old content, or empty, or the \
          new content per G8. Old bytes never occur inside the new content.",
     ),
-    guaranteed(
-        "G12",
-        "Unlink, directory not synced: the name with the complete file, or no name.",
-    ),
+    guaranteed("G12", "Unlink, directory not synced: the name with the complete file, or no name."),
     guaranteed("G13", "Rmdir, not synced: there and empty, or absent."),
     guaranteed(
         "G14",
@@ -323,10 +317,7 @@ pub const CONTRACT: &[ContractRule] = &[
          file that it did not work on.",
     ),
     across("X1", "Every object that had a durable name, and always one afterwards, has a name."),
-    across(
-        "X2",
-        "The old name of a rename is gone only if the new one, or a later one, is there.",
-    ),
+    across("X2", "The old name of a rename is gone only if the new one, or a later one, is there."),
     across("X3", "A name leads only to an object that had it."),
     across("X4", "A name whose value is durable is there, with that value or a later one."),
     across("X5", "Every name was given by the workload."),

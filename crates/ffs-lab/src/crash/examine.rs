@@ -14,7 +14,7 @@
 //! # Invariants
 //! 1. Every state is judged by C1 to C4. Which ones are judged by C5 and C6 follows from the seed and
 //!    the state.
-//! 2. The canvas shows the base when a state has been examined.
+//! 2. The overlay shows the base when a state has been examined.
 //!
 //! Reference: `spec/fsck-and-crash.md` §8, §11.3.
 
@@ -27,16 +27,16 @@ use ffs_device::record::Recorder;
 use ffs_device::{BlockDevice, Rng, SplitMix64};
 use ffs_ondisk::Format;
 
-use super::canvas::{Canvas, Overlay};
-use super::exec::World;
+use super::exec::Executor;
 use super::generate;
-use super::geometry::{Base, START};
-use super::history::{Allowed, Cut, Violation};
+use super::geometry::{BaseVolume, START};
+use super::history::{Allowed, CrashPoint, Violation};
 use super::op::Workload;
 use super::oracle::{Condition, Expectation, Promise};
+use super::overlay::{Changes, OverlayDevice};
 use super::raw;
 use super::record::{self, Recording, Setting, Window};
-use super::states::{Choice, Effort, Laid, Stage};
+use super::states::{Choice, Effort, Layout, WindowStates};
 
 /// What preen may repair after a crash (`spec/fsck-and-crash.md` §8).
 const REPAIRS: &[Id] = &[
@@ -94,129 +94,145 @@ pub struct Verdict {
 
 /// What an examiner works with, and leaves for the next one: memory for a volume.
 #[derive(Debug, Default)]
-pub struct Desk {
-    canvas: Option<Arc<Canvas>>,
+pub struct ExaminerBuffers {
+    overlay: Option<Arc<OverlayDevice>>,
     checker: raw::Checker,
 }
 
 /// Examines the states of a recording, one after the other.
 pub struct Examiner<'a> {
-    base: &'a Base,
+    base: &'a BaseVolume,
     recording: &'a Recording,
     setting: Setting,
     rates: Rates,
-    canvas: Arc<Canvas>,
+    overlay: Arc<OverlayDevice>,
     checker: &'a mut raw::Checker,
-    expected: BTreeMap<Cut, Expectation>,
+    expected: BTreeMap<CrashPoint, Expectation>,
 }
 
 impl<'a> Examiner<'a> {
     /// An examiner of the first window of `recording`, which was made on `base`.
     #[must_use]
     pub fn new(
-        base: &'a Base,
+        base: &'a BaseVolume,
         recording: &'a Recording,
         setting: Setting,
         rates: Rates,
-        desk: &'a mut Desk,
+        buffers: &'a mut ExaminerBuffers,
     ) -> Self {
-        let Desk { canvas, checker } = desk;
-        let canvas = match canvas {
-            Some(canvas) if Arc::ptr_eq(canvas.origin(), &base.image) => {
-                canvas.rewind();
-                Arc::clone(canvas)
+        let ExaminerBuffers { overlay, checker } = buffers;
+        let overlay = match overlay {
+            Some(overlay) if Arc::ptr_eq(overlay.origin(), &base.image) => {
+                overlay.rewind();
+                Arc::clone(overlay)
             }
             _ => {
-                let new = Canvas::new(Arc::clone(&base.image), ffs_device::Durability::OnFlush);
-                Arc::clone(canvas.insert(Arc::new(new)))
+                let new =
+                    OverlayDevice::new(Arc::clone(&base.image), ffs_device::Durability::OnFlush);
+                Arc::clone(overlay.insert(Arc::new(new)))
             }
         };
-        Examiner { base, recording, setting, rates, canvas, checker, expected: BTreeMap::new() }
+        Examiner { base, recording, setting, rates, overlay, checker, expected: BTreeMap::new() }
     }
 
-    /// The canvas, showing what is durable when the window begins.
+    /// The overlay, showing what is durable when the window begins.
     #[must_use]
-    pub fn canvas(&self) -> &Canvas {
-        &self.canvas
+    pub fn overlay(&self) -> &OverlayDevice {
+        &self.overlay
     }
 
     /// Goes on behind `window`: what it wrote is durable.
     pub fn pass(&mut self, window: &Window) {
         for write in &window.writes {
-            self.canvas.settle(write.offset, &write.bytes);
+            self.overlay.commit(write.offset, &write.bytes);
         }
         self.expected.clear();
     }
 
     /// What `fsck -p` says of a state.
     #[must_use]
-    pub fn preen(&self, stage: &Stage<'_>, laid: &Laid) -> FsckReport {
-        stage.paint(laid, &self.canvas);
+    pub fn preen(&self, window_states: &WindowStates<'_>, layout: &Layout) -> FsckReport {
+        window_states.apply_to(layout, &self.overlay);
         let report = self.fsck(FsckOptions::preen());
-        self.canvas.reset();
+        self.overlay.reset();
         report
     }
 
     /// Examines a state of `window`.
-    pub fn examine(&mut self, window: &Window, stage: &Stage<'_>, laid: &Laid) -> Verdict {
+    pub fn examine(
+        &mut self,
+        window: &Window,
+        window_states: &WindowStates<'_>,
+        layout: &Layout,
+    ) -> Verdict {
         let mut verdict = Verdict::default();
-        stage.paint(laid, &self.canvas);
-        let rng = SplitMix64::new(self.setting.seed ^ stage.hash(laid) ^ window.begin << 40);
+        window_states.apply_to(layout, &self.overlay);
+        let rng =
+            SplitMix64::new(self.setting.seed ^ window_states.hash(layout) ^ window.begin << 40);
         let chosen = |rate: u32| rate != 0 && rng.below(rate.into()) == 0;
         let (remount, interrupt) = (chosen(self.rates.remount), chosen(self.rates.interrupt));
-        let state = if remount || interrupt { self.canvas.overlay() } else { Overlay::new() };
+        let state = if remount || interrupt { self.overlay.changes() } else { Changes::new() };
         if self.recording.offline {
-            self.offline(window, laid, &mut verdict);
-            self.canvas.reset();
+            self.offline(window, layout, &mut verdict);
+            self.overlay.reset();
             return verdict;
         }
-        self.untouched(window, laid, &mut verdict);
-        let repaired = self.repair(window, laid, &mut verdict);
+        self.untouched(window, layout, &mut verdict);
+        let repaired = self.repair(window, layout, &mut verdict);
         if interrupt && repaired {
             self.interrupt(&state, &mut verdict);
         }
         if remount && super::keeps_contract(self.setting.ordering) {
-            self.canvas.reset();
-            self.canvas.lay(&state);
+            self.overlay.reset();
+            self.overlay.apply(&state);
             self.work_on(rng.next_u64(), &mut verdict);
         }
-        self.canvas.reset();
+        self.overlay.reset();
         verdict
     }
 
     /// The places of the log at which the device may have shown this state, as far as promises differ:
     /// the first, and the last if a promise was made in between.
-    fn cuts(&self, window: &Window, laid: &Laid) -> impl Iterator<Item = Cut> + use<> {
-        use super::history::Happening::{Fsynced, Synced};
-        let between = |at: u64| laid.cut.seen < at && at <= window.end;
+    fn crash_points(
+        &self,
+        window: &Window,
+        layout: &Layout,
+    ) -> impl Iterator<Item = CrashPoint> + use<> {
+        use super::history::Action::{Fsynced, Synced};
+        let between = |at: u64| layout.crash.seen < at && at <= window.end;
         let promised = self
             .recording
             .history
             .steps
             .iter()
             .any(|step| between(step.at) && matches!(step.what, Fsynced { .. } | Synced));
-        let last =
-            promised.then_some(Cut { seen: window.end, issued: laid.cut.issued.max(window.end) });
-        std::iter::once(laid.cut).chain(last)
+        let last = promised.then_some(CrashPoint {
+            seen: window.end,
+            issued: layout.crash.issued.max(window.end),
+        });
+        std::iter::once(layout.crash).chain(last)
     }
 
     /// Judges what the checker has just read from `bytes`.
     fn judge(
         &mut self,
         window: &Window,
-        laid: &Laid,
+        layout: &Layout,
         condition: Condition,
         out: &mut Vec<Violation>,
     ) -> Allowed {
         let mut seen = Allowed::default();
         let promise = super::promise(self.setting.ordering, self.recording.soft);
         let history = &self.recording.history;
-        for cut in self.cuts(window, laid) {
-            let expected =
-                self.expected.entry(cut).or_insert_with(|| Expectation::new(history, cut, promise));
+        for crash in self.crash_points(window, layout) {
+            let expected = self
+                .expected
+                .entry(crash)
+                .or_insert_with(|| Expectation::new(history, crash, promise));
             let found = self.checker.found();
             let before = out.len();
-            let shows = self.canvas.look(|bytes| expected.judge(&bytes, found, condition, out));
+            let shows =
+                self.overlay.with_bytes(|bytes| expected.judge(&bytes, found, condition, out));
             seen = seen.or(shows);
             if condition == Condition::Recovered {
                 out.iter_mut().skip(before).for_each(|v| v.what.push_str(", after fsck -p"));
@@ -226,17 +242,17 @@ impl<'a> Examiner<'a> {
     }
 
     /// C1.
-    fn untouched(&mut self, window: &Window, laid: &Laid, verdict: &mut Verdict) {
+    fn untouched(&mut self, window: &Window, layout: &Layout, verdict: &mut Verdict) {
         let checker = &mut *self.checker;
-        let found = self.canvas.look(|bytes| checker.check(&bytes));
+        let found = self.overlay.with_bytes(|bytes| checker.check(&bytes));
         verdict.seen = found.seen;
         verdict.violations.extend(found.violations.iter().cloned());
-        let shows = self.judge(window, laid, Condition::Untouched, &mut verdict.violations);
+        let shows = self.judge(window, layout, Condition::Untouched, &mut verdict.violations);
         verdict.seen = verdict.seen.or(shows);
     }
 
     /// C2, C3 and C4; whether preen repaired the volume, and by nothing but what it may.
-    fn repair(&mut self, window: &Window, laid: &Laid, verdict: &mut Verdict) -> bool {
+    fn repair(&mut self, window: &Window, layout: &Layout, verdict: &mut Verdict) -> bool {
         let report = self.fsck(FsckOptions::preen());
         let before = verdict.violations.len();
         foreign_repairs(&report, "C2", &mut verdict.violations);
@@ -253,17 +269,17 @@ impl<'a> Examiner<'a> {
         self.silent(&mut verdict.violations);
         if preened {
             let checker = &mut *self.checker;
-            let found = self.canvas.look(|bytes| checker.check(&bytes));
+            let found = self.overlay.with_bytes(|bytes| checker.check(&bytes));
             let told = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
             verdict.violations.extend(found.violations.iter().map(told));
-            self.judge(window, laid, Condition::Recovered, &mut verdict.violations);
+            self.judge(window, layout, Condition::Recovered, &mut verdict.violations);
         }
         allowed
     }
 
     /// A command without ordering was cut off: a full repair ends in a sound volume, with all that the command did
     /// not work on.
-    fn offline(&mut self, window: &Window, laid: &Laid, verdict: &mut Verdict) {
+    fn offline(&mut self, window: &Window, layout: &Layout, verdict: &mut Verdict) {
         let report = self.fsck(FsckOptions::yes());
         if report.exit_code != 0 {
             let why = report.stopped.unwrap_or_else(|| "not everything was repaired".to_owned());
@@ -272,21 +288,21 @@ impl<'a> Examiner<'a> {
         }
         self.silent(&mut verdict.violations);
         let checker = &mut *self.checker;
-        let found = self.canvas.look(|bytes| checker.check(&bytes));
+        let found = self.overlay.with_bytes(|bytes| checker.check(&bytes));
         let told = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
         verdict.violations.extend(found.violations.iter().map(told));
         let history = &self.recording.history;
-        for cut in self.cuts(window, laid) {
-            let new = || Expectation::new(history, cut, Promise::Async);
-            let expected = self.expected.entry(cut).or_insert_with(new);
+        for crash in self.crash_points(window, layout) {
+            let new = || Expectation::new(history, crash, Promise::Async);
+            let expected = self.expected.entry(crash).or_insert_with(new);
             let found = self.checker.found();
             let out = &mut verdict.violations;
-            self.canvas.look(|bytes| expected.judge_untouched(&bytes, found, out));
+            self.overlay.with_bytes(|bytes| expected.judge_untouched(&bytes, found, out));
         }
     }
 
     fn fsck(&self, options: FsckOptions) -> FsckReport {
-        Fsck::new(Arc::clone(&self.canvas) as _, options.at(REPAIR)).run()
+        Fsck::new(Arc::clone(&self.overlay) as _, options.at(REPAIR)).run()
     }
 
     /// C3.
@@ -313,12 +329,12 @@ impl<'a> Examiner<'a> {
         let options =
             record::options(self.setting.ordering, self.recording.soft, &Workload::default());
         let env = Env::seeded(record::clock(5000), seed);
-        let device = Arc::clone(&self.canvas) as Arc<dyn BlockDevice>;
+        let device = Arc::clone(&self.overlay) as Arc<dyn BlockDevice>;
         let fs = match Ffs::mount(device, &options, env) {
             Ok(fs) => fs,
             Err(error) => return verdict.violations.push(wrong(error.to_string())),
         };
-        let mut world = World::blind(fs);
+        let mut executor = Executor::untracked(fs);
         let mut ops = generate::further_work(self.base.shape, FURTHER_WORK, seed);
         if generate::is_long(|path| self.base.tree.has(path)) {
             ops.extend(generate::further_names(seed));
@@ -326,17 +342,17 @@ impl<'a> Examiner<'a> {
         for op in &ops {
             // What is there is not known: operations may fail, but never because the volume is damaged.
             if let Err(error @ (ffs_core::Error::Format(_) | ffs_core::Error::Io(_))) =
-                world.perform(op)
+                executor.perform(op)
             {
                 verdict.violations.push(Violation::new("C5:WORK", format!("{op}: {error}")));
             }
         }
-        world.close();
-        if let Err(error) = world.fs.unmount() {
+        executor.close();
+        if let Err(error) = executor.fs.unmount() {
             verdict.violations.push(wrong(error.to_string()));
         }
         let checker = &mut *self.checker;
-        let found = self.canvas.look(|bytes| checker.check(&bytes));
+        let found = self.overlay.with_bytes(|bytes| checker.check(&bytes));
         let told = |v: &Violation| Violation::new(format!("C5:{}", v.rule), v.what.clone());
         verdict.violations.extend(found.violations.iter().map(told));
         foreign_repairs(&self.fsck(FsckOptions::no()), "C5", &mut verdict.violations);
@@ -350,18 +366,18 @@ impl<'a> Examiner<'a> {
             Format::Ufs2 => 65536,
         };
         for (at, len) in TIMES {
-            self.canvas.paint(superblock + at, &[0; 8][..len]);
+            self.overlay.write(superblock + at, &[0; 8][..len]);
         }
     }
 
     /// C6: the repair of `state` again, cut off at every place, must end in the same bytes but for times.
-    fn interrupt(&mut self, state: &Overlay, verdict: &mut Verdict) {
+    fn interrupt(&mut self, state: &Changes, verdict: &mut Verdict) {
         self.forget_times();
-        let wanted = self.canvas.overlay();
-        let print = self.canvas.fingerprint();
-        self.canvas.reset();
-        self.canvas.lay(state);
-        let recorder = Arc::new(Recorder::new(Arc::clone(&self.canvas)));
+        let wanted = self.overlay.changes();
+        let print = self.overlay.fingerprint();
+        self.overlay.reset();
+        self.overlay.apply(state);
+        let recorder = Arc::new(Recorder::new(Arc::clone(&self.overlay)));
         let options = FsckOptions::preen().at(REPAIR);
         // As it went before: only what it writes is of interest.
         drop(Fsck::new(Arc::clone(&recorder) as _, options).run());
@@ -371,20 +387,20 @@ impl<'a> Examiner<'a> {
         };
         let effort = Effort { subsets: FSCK_SUBSETS, sectors: FSCK_SUBSETS, window: FSCK_STATES };
         for (at, window) in windows.iter().enumerate() {
-            let stage = Stage::new(window, &self.canvas, self.setting.seed);
-            for choice in stage.choices(effort) {
-                self.canvas.reset();
-                self.canvas.lay(state);
+            let window_states = WindowStates::new(window, &self.overlay, self.setting.seed);
+            for choice in window_states.choices(effort) {
+                self.overlay.reset();
+                self.overlay.apply(state);
                 for durable in windows.iter().take(at).flat_map(|window| &window.writes) {
-                    self.canvas.paint(durable.offset, &durable.bytes);
+                    self.overlay.write(durable.offset, &durable.bytes);
                 }
-                stage.paint(&stage.lay_out(choice), &self.canvas);
+                window_states.apply_to(&window_states.layout(choice), &self.overlay);
                 verdict.interrupted += 1;
                 let later = FsckOptions::preen().at(REPAIR + 60);
-                let report = Fsck::new(Arc::clone(&self.canvas) as _, later).run();
+                let report = Fsck::new(Arc::clone(&self.overlay) as _, later).run();
                 self.forget_times();
-                if report.exit_code != 0 || self.canvas.fingerprint() != print {
-                    let differs = self.canvas.differs(&wanted);
+                if report.exit_code != 0 || self.overlay.fingerprint() != print {
+                    let differs = self.overlay.first_difference(&wanted);
                     verdict.violations.push(again(at, choice, &report, differs));
                     return;
                 }

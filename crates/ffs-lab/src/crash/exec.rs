@@ -14,7 +14,7 @@ use ffs_core::{
     Cred, Error, Ffs, NodeKind, RenameMode, SetAttr, SetTime, Timespec, Vnode, WriteMode,
 };
 
-use super::history::{Attrs, Happening, Life, Name, ObjId, ObjKind, ROOT};
+use super::history::{Action, Attrs, Life, Name, ObjId, ObjKind, ROOT};
 use super::op::{Op, Path};
 use super::tag;
 
@@ -104,27 +104,27 @@ enum New<'a> {
 }
 
 /// What `done` makes durable on a mount with `stable`: names and attributes, when the call returns.
-fn stabilised(done: &[Happening]) -> Vec<Happening> {
+fn stable_guarantees(done: &[Action]) -> Vec<Action> {
     let objects = done.iter().flat_map(|what| match what {
-        Happening::NameSet { name, obj } => vec![*obj, name.dir],
-        Happening::NameGone { name, .. } => vec![name.dir],
-        Happening::Renamed { from, to, .. } => vec![to.dir, from.dir],
-        Happening::Exchanged { one, other, .. } => vec![other.dir, one.dir],
-        Happening::Attr { obj, .. }
-        | Happening::Xattr { obj, .. }
-        | Happening::Resized { obj, .. } => vec![*obj],
-        Happening::Made { .. }
-        | Happening::Wrote { .. }
-        | Happening::Holds { .. }
-        | Happening::Zeroed { .. }
-        | Happening::Fsynced { .. }
-        | Happening::Synced => Vec::new(),
+        Action::NameAdded { name, obj } => vec![*obj, name.dir],
+        Action::NameRemoved { name, .. } => vec![name.dir],
+        Action::Renamed { from, to, .. } => vec![to.dir, from.dir],
+        Action::Exchanged { one, other, .. } => vec![other.dir, one.dir],
+        Action::AttrsChanged { obj, .. }
+        | Action::XattrChanged { obj, .. }
+        | Action::Resized { obj, .. } => vec![*obj],
+        Action::Created { .. }
+        | Action::Wrote { .. }
+        | Action::ContentFound { .. }
+        | Action::Zeroed { .. }
+        | Action::Fsynced { .. }
+        | Action::Synced => Vec::new(),
     });
-    objects.map(|obj| Happening::Fsynced { obj, data_only: false }).collect()
+    objects.map(|obj| Action::Fsynced { obj, data_only: false }).collect()
 }
 
 /// A mounted volume and somebody who uses it.
-pub(super) struct World {
+pub(super) struct Executor {
     pub(super) fs: Ffs,
     pub(super) tree: Tree,
     /// Names and attributes are durable when a call returns.
@@ -132,19 +132,19 @@ pub(super) struct World {
     cred: Cred,
     open: Vec<Vnode>,
     /// What is there is not known: whatever a path names may be worked on.
-    blind: bool,
+    untracked: bool,
 }
 
-type Done = Result<Vec<Happening>, Error>;
+type ActionResult = Result<Vec<Action>, Error>;
 
-impl World {
-    pub(super) fn new(fs: Ffs, tree: Tree) -> World {
-        World { fs, tree, stable: false, cred: Cred::root(), open: Vec::new(), blind: false }
+impl Executor {
+    pub(super) fn new(fs: Ffs, tree: Tree) -> Executor {
+        Executor { fs, tree, stable: false, cred: Cred::root(), open: Vec::new(), untracked: false }
     }
 
     /// On a volume of which nothing is known; what happens there is no history.
-    pub(super) fn blind(fs: Ffs) -> World {
-        World { blind: true, ..World::new(fs, Tree::default()) }
+    pub(super) fn untracked(fs: Ffs) -> Executor {
+        Executor { untracked: true, ..Executor::new(fs, Tree::default()) }
     }
 
     /// Gives up everything in use.
@@ -169,7 +169,7 @@ impl World {
     /// The object that `path` names in mind.
     fn obj(&self, path: &Path) -> Result<ObjId, Error> {
         let known = self.tree.obj(path);
-        known.or(self.blind.then_some(ObjId(u32::MAX))).ok_or(Error::NotFound)
+        known.or(self.untracked.then_some(ObjId(u32::MAX))).ok_or(Error::NotFound)
     }
 
     fn name(&self, path: &Path) -> Result<Name, Error> {
@@ -177,15 +177,15 @@ impl World {
     }
 
     /// Does `op`; what happened, or why it did not.
-    pub(super) fn perform(&mut self, op: &Op) -> Done {
+    pub(super) fn perform(&mut self, op: &Op) -> ActionResult {
         let mut done = self.act(op)?;
         if self.stable {
-            done.extend(stabilised(&done));
+            done.extend(stable_guarantees(&done));
         }
         Ok(done)
     }
 
-    fn act(&mut self, op: &Op) -> Done {
+    fn act(&mut self, op: &Op) -> ActionResult {
         match op {
             Op::Create(p) => self.make(p, &New::Node(NodeKind::Regular, 0o644, ObjKind::File)),
             Op::Mkfifo(p) => self.make(p, &New::Node(NodeKind::Fifo, 0o600, ObjKind::Fifo)),
@@ -221,11 +221,11 @@ impl World {
             Op::Fdatasync(p) => self.fsync(p, true),
             Op::Sync => {
                 self.fs.sync()?;
-                Ok(vec![Happening::Synced])
+                Ok(vec![Action::Synced])
             }
             Op::Remount { read_only } => {
                 self.fs.remount(*read_only)?;
-                Ok(if *read_only { vec![Happening::Synced] } else { Vec::new() })
+                Ok(if *read_only { vec![Action::Synced] } else { Vec::new() })
             }
             // Time and faults are the recording's.
             Op::Wait(_) | Op::Fault { .. } => Ok(Vec::new()),
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    fn make(&mut self, path: &Path, new: &New<'_>) -> Done {
+    fn make(&mut self, path: &Path, new: &New<'_>) -> ActionResult {
         let (dir, last) = self.dir(path)?;
         let (fs, cred) = (&self.fs, &self.cred);
         let (made, kind) = match new {
@@ -257,35 +257,35 @@ impl World {
                 (fs.symlink(cred, &dir, last, target)?, ObjKind::Symlink(target.to_vec()))
             }
         };
-        self.born(path, kind, &made)
+        self.record_creation(path, kind, &made)
     }
 
-    fn link(&mut self, old: &Path, new: &Path) -> Done {
+    fn link(&mut self, old: &Path, new: &Path) -> ActionResult {
         let file = self.file(old)?;
         let (dir, last) = self.dir(new)?;
         self.fs.link(&self.cred, &file, &dir, last)?;
         let (obj, name) = (self.obj(old)?, self.name(new)?);
         self.tree.names.insert(name.clone(), obj);
-        Ok(vec![Happening::NameSet { name, obj }])
+        Ok(vec![Action::NameAdded { name, obj }])
     }
 
     fn remove(
         &mut self,
         path: &Path,
-        call: impl FnOnce(&World, &Vnode, &[u8]) -> Result<(), Error>,
-    ) -> Done {
+        call: impl FnOnce(&Executor, &Vnode, &[u8]) -> Result<(), Error>,
+    ) -> ActionResult {
         let (dir, last) = self.dir(path)?;
         call(self, &dir, last)?;
         let (name, obj) = (self.name(path)?, self.obj(path)?);
         self.tree.names.remove(&name);
-        Ok(vec![Happening::NameGone { name, obj }])
+        Ok(vec![Action::NameRemoved { name, obj }])
     }
 
-    fn rename(&mut self, old: &Path, new: &Path) -> Done {
+    fn rename(&mut self, old: &Path, new: &Path) -> ActionResult {
         self.rename_in(old, new, RenameMode::Replace)
     }
 
-    fn rename_in(&mut self, old: &Path, new: &Path, mode: RenameMode) -> Done {
+    fn rename_in(&mut self, old: &Path, new: &Path, mode: RenameMode) -> ActionResult {
         let (from_dir, from) = self.dir(old)?;
         let (to_dir, to) = self.dir(new)?;
         let (source, target) = ((&from_dir, from), (&to_dir, to));
@@ -298,20 +298,20 @@ impl World {
         }
         self.tree.names.remove(&from);
         self.tree.names.insert(to.clone(), obj);
-        Ok(vec![Happening::Renamed { from, to, obj, replaced }])
+        Ok(vec![Action::Renamed { from, to, obj, replaced }])
     }
 
-    fn whiteout(&mut self, old: &Path, new: &Path) -> Done {
+    fn whiteout(&mut self, old: &Path, new: &Path) -> ActionResult {
         let mut done = self.rename_in(old, new, RenameMode::Whiteout { replace: true })?;
         if !done.is_empty() {
             let left = self.file(old)?;
-            done.extend(self.born(old, ObjKind::Whiteout, &left)?);
+            done.extend(self.record_creation(old, ObjKind::Whiteout, &left)?);
         }
         Ok(done)
     }
 
     /// Something new has the name `path`.
-    fn born(&mut self, path: &Path, kind: ObjKind, made: &Vnode) -> Done {
+    fn record_creation(&mut self, path: &Path, kind: ObjKind, made: &Vnode) -> ActionResult {
         let extended = self.extended(made)?;
         let attr = self.fs.getattr(made);
         let attrs = Attrs { mode: attr.perm, uid: attr.uid, gid: attr.gid, mtime: None };
@@ -319,12 +319,12 @@ impl World {
         let name = self.name(path)?;
         let obj = self.tree.make(attrs);
         self.tree.names.insert(name.clone(), obj);
-        let made = Happening::Made { obj, kind, attrs, life, extended };
-        Ok(vec![made, Happening::NameSet { name, obj }])
+        let made = Action::Created { obj, kind, attrs, life, extended };
+        Ok(vec![made, Action::NameAdded { name, obj }])
     }
 
     /// The name comes last: it shows what was written before.
-    fn tmpfile(&mut self, path: &Path, len: u64) -> Done {
+    fn tmpfile(&mut self, path: &Path, len: u64) -> ActionResult {
         let (dir, last) = self.dir(path)?;
         let made = self.fs.create_unnamed(&self.cred, &dir, 0o644, true)?;
         self.tree.version += 1;
@@ -333,14 +333,14 @@ impl World {
         tag::fill(obj, version, 0, &mut bytes);
         let wrote = self.fs.write(&self.cred, &made, 0, &bytes, WriteMode::default())?;
         self.fs.link(&self.cred, &made, &dir, last)?;
-        let mut done = self.born(path, ObjKind::File, &made)?;
-        let wrote = Happening::Wrote { obj, bytes: 0..wrote as u64, version, whole: true };
+        let mut done = self.record_creation(path, ObjKind::File, &made)?;
+        let wrote = Action::Wrote { obj, bytes: 0..wrote as u64, version, whole: true };
         // Before the name.
         done.insert(1, wrote);
         Ok(done)
     }
 
-    fn exchange(&mut self, one: &Path, other: &Path) -> Done {
+    fn exchange(&mut self, one: &Path, other: &Path) -> ActionResult {
         let (one_dir, first) = self.dir(one)?;
         let (other_dir, second) = self.dir(other)?;
         let (a, b) = ((&one_dir, first), (&other_dir, second));
@@ -352,10 +352,10 @@ impl World {
         }
         self.tree.names.insert(one.clone(), away);
         self.tree.names.insert(other.clone(), moved);
-        Ok(vec![Happening::Exchanged { one, other, moved, away }])
+        Ok(vec![Action::Exchanged { one, other, moved, away }])
     }
 
-    fn write(&mut self, path: &Path, offset: Option<u64>, len: u64, sync: bool) -> Done {
+    fn write(&mut self, path: &Path, offset: Option<u64>, len: u64, sync: bool) -> ActionResult {
         let (file, obj) = (self.file(path)?, self.obj(path)?);
         let offset = offset.unwrap_or_else(|| self.fs.getattr(&file).size);
         self.tree.version += 1;
@@ -365,12 +365,12 @@ impl World {
         tag::fill(obj, version, offset, &mut bytes);
         let mode = WriteMode { sync, ..WriteMode::default() };
         let wrote =
-            |len: u64, whole| Happening::Wrote { obj, bytes: offset..offset + len, version, whole };
+            |len: u64, whole| Action::Wrote { obj, bytes: offset..offset + len, version, whole };
         match self.fs.write(&self.cred, &file, offset, &bytes, mode) {
             Ok(0) => Ok(Vec::new()),
             Ok(done) => {
                 let mut all = vec![wrote(done as u64, true)];
-                all.extend(sync.then_some(Happening::Fsynced { obj, data_only: false }));
+                all.extend(sync.then_some(Action::Fsynced { obj, data_only: false }));
                 Ok(all)
             }
             // Nothing was written, and no size promised; blocks may have come and gone.
@@ -380,14 +380,14 @@ impl World {
         }
     }
 
-    fn truncate(&mut self, path: &Path, size: u64) -> Done {
+    fn truncate(&mut self, path: &Path, size: u64) -> ActionResult {
         let (file, obj) = (self.file(path)?, self.obj(path)?);
         self.fs.setattr(&self.cred, &file, &SetAttr { size: Some(size), ..SetAttr::default() })?;
         self.tree.moved(obj);
-        Ok(vec![Happening::Resized { obj, size }])
+        Ok(vec![Action::Resized { obj, size }])
     }
 
-    fn set_attr(&mut self, path: &Path, set: SetAttr) -> Done {
+    fn set_attr(&mut self, path: &Path, set: SetAttr) -> ActionResult {
         let (file, obj) = (self.file(path)?, self.obj(path)?);
         let attr = self.fs.setattr(&self.cred, &file, &set)?;
         let at = obj.0 as usize;
@@ -400,12 +400,12 @@ impl World {
         if let Some(slot) = self.tree.attrs.get_mut(at) {
             *slot = attrs;
         }
-        Ok(vec![Happening::Attr { obj, attrs }])
+        Ok(vec![Action::AttrsChanged { obj, attrs }])
     }
 
-    fn fsync(&mut self, path: &Path, data_only: bool) -> Done {
+    fn fsync(&mut self, path: &Path, data_only: bool) -> ActionResult {
         let (file, obj) = (self.file(path)?, self.obj(path)?);
         self.fs.fsync(&file, data_only)?;
-        Ok(vec![Happening::Fsynced { obj, data_only }])
+        Ok(vec![Action::Fsynced { obj, data_only }])
     }
 }

@@ -6,35 +6,36 @@ use std::sync::Arc;
 use ffs_admin::fsck::FsckReport;
 use ffs_ondisk::{Format, FragNo, Geometry};
 
-use super::geometry::Base;
-use super::history::Stage as Progress;
+use super::geometry::BaseVolume;
+use super::history::Progress;
 use super::op::Workload;
 use super::record::{Recording, Window, Write};
-use super::states::{Laid, Stage};
+use super::states::{Layout, WindowStates};
 
 /// Most operations that are told: the last ones.
 const MOST_OPS: usize = 12;
 
 /// A state and all about it.
-pub(super) struct Scene<'a> {
-    pub(super) base: &'a Arc<Base>,
+pub(super) struct StateReport<'a> {
+    pub(super) base: &'a Arc<BaseVolume>,
     pub(super) workload: &'a Workload,
     pub(super) recording: &'a Recording,
     pub(super) window: &'a Window,
-    pub(super) stage: &'a Stage<'a>,
-    pub(super) laid: &'a Laid,
+    pub(super) window_states: &'a WindowStates<'a>,
+    pub(super) layout: &'a Layout,
     pub(super) preen: &'a FsckReport,
 }
 
-impl Scene<'_> {
+impl StateReport<'_> {
     /// Lines for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = self.operations();
-        let (begin, cut) = (self.window.begin, self.laid.cut.seen);
-        lines.push(format!("the device had seen {cut} events, {begin} of them durable; the rest:"));
+        let (begin, seen) = (self.window.begin, self.layout.crash.seen);
+        lines
+            .push(format!("the device had seen {seen} events, {begin} of them durable; the rest:"));
         let g = &self.base.geometry;
         for (number, write) in self.window.writes.iter().enumerate() {
-            let kept = self.stage.kept(self.laid, number);
+            let kept = self.window_states.kept(self.layout, number);
             lines.push(format!("  write {number}: {}: {kept}", place(g, write)));
         }
         lines.push(format!("fsck -p exits {}:", self.preen.exit_code));
@@ -47,11 +48,11 @@ impl Scene<'_> {
     fn operations(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut last = None;
-        for (step, stage) in self.recording.history.until(self.laid.cut) {
+        for (step, progress) in self.recording.history.until(self.layout.crash) {
             let Some(number) = step.op.filter(|number| last != Some(*number)) else { continue };
             last = Some(number);
-            let progress = match stage {
-                Progress::Done => "returned",
+            let progress = match progress {
+                Progress::Returned => "returned",
                 _ => "under way",
             };
             let op = self.workload.ops.get(number as usize);

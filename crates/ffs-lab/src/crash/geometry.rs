@@ -120,7 +120,7 @@ pub fn find(name: &str) -> Result<&'static Shape> {
 
 /// A volume as a workload finds it.
 #[derive(Debug)]
-pub struct Base {
+pub struct BaseVolume {
     /// Its kind.
     pub shape: &'static Shape,
     /// Its constants.
@@ -142,11 +142,11 @@ impl Shape {
     ///
     /// # Errors
     /// newfs's and the file system's: no shape of [`SHAPES`] should have any.
-    pub fn base(&'static self, flagged: bool, standard_tree: bool) -> Result<Arc<Base>> {
+    pub fn base(&'static self, flagged: bool, standard_tree: bool) -> Result<Arc<BaseVolume>> {
         let (device, geometry) = self.format(flagged)?;
         let (tree, steps) = (Tree::default(), Vec::new());
         let image = Arc::default();
-        let base = Base { shape: self, geometry, image, device, tree, steps, print: 0 };
+        let base = BaseVolume { shape: self, geometry, image, device, tree, steps, print: 0 };
         let ops = if standard_tree { self.standard_tree() } else { Vec::new() };
         let mut base = base.with(&ops)?;
         if self.full {
@@ -198,20 +198,20 @@ impl Shape {
     }
 }
 
-impl Base {
+impl BaseVolume {
     /// The same with `ops` done and durable.
     ///
     /// # Errors
     /// The file system's: what is there before must be there.
-    pub(super) fn with(&self, ops: &[Op]) -> Result<Base> {
+    pub(super) fn with(&self, ops: &[Op]) -> Result<BaseVolume> {
         let device = self.device.snapshot();
         let (tree, steps) = super::record::prepare(self, &device, ops)?;
         let (shape, geometry, image) = (self.shape, self.geometry, Arc::new(device.to_vec()));
-        Ok(Base { shape, geometry, image, device, tree, steps, print: 0 })
+        Ok(BaseVolume { shape, geometry, image, device, tree, steps, print: 0 })
     }
 
     /// The same with hardly any room left: one block, and a few fragments.
-    fn filled(&self) -> Result<Base> {
+    fn filled(&self) -> Result<BaseVolume> {
         let path = Path::parse("full").unwrap_or_else(|| unreachable!("a constant"));
         let mut ops = vec![Op::Create(path.clone())];
         let room = super::record::free_bytes(self)?;

@@ -5,12 +5,12 @@
 //!
 //! # Invariants
 //! 1. Steps stand in program order; `began` and `at` never decrease along the history, and `began <= at`.
-//! 2. A crash has seen the first events of the device's log ([`Cut`]). A step with `at <= seen` returned
+//! 2. A crash has seen the first events of the device's log ([`CrashPoint`]). A step with `at <= seen` returned
 //!    before the crash; another with `began < issued` was under way and may be done wholly, not at all, or
 //!    half; any other has not happened.
 //! 3. What was there before the recording is told too: its steps have `began = at = 0`, and a
-//!    [`Happening::Synced`] ends them.
-//! 4. A call that failed leaves no step, unless it may have changed something ([`Happening::Wrote`] with
+//!    [`Action::Synced`] ends them.
+//! 4. A call that failed leaves no step, unless it may have changed something ([`Action::Wrote`] with
 //!    `whole = false`).
 //!
 //! Reference: `spec/fsck-and-crash.md` §11.4.
@@ -87,9 +87,9 @@ pub struct Name {
 
 /// One change or promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum Action {
     /// An object came to be. Its first name follows as the next step of the same call.
-    Made {
+    Created {
         /// The object.
         obj: ObjId,
         /// Its kind.
@@ -102,14 +102,14 @@ pub enum Happening {
         extended: Extended,
     },
     /// A name was entered: create, mkdir, symlink, link.
-    NameSet {
+    NameAdded {
         /// The name, new.
         name: Name,
         /// What it names.
         obj: ObjId,
     },
     /// A name was removed: unlink, rmdir.
-    NameGone {
+    NameRemoved {
         /// The name.
         name: Name,
         /// What it named.
@@ -150,7 +150,7 @@ pub enum Happening {
         whole: bool,
     },
     /// What the file holds was found on the device, after a crash.
-    Holds {
+    ContentFound {
         /// The file.
         obj: ObjId,
         /// Its size, bytes.
@@ -177,14 +177,14 @@ pub enum Happening {
         bytes: Range<u64>,
     },
     /// Attributes were set.
-    Attr {
+    AttrsChanged {
         /// The object.
         obj: ObjId,
         /// All of them, as they are now.
         attrs: Attrs,
     },
     /// An extended attribute was set or removed.
-    Xattr {
+    XattrChanged {
         /// The object.
         obj: ObjId,
         /// Its name space: 1 user, 2 system.
@@ -206,35 +206,35 @@ pub enum Happening {
     Synced,
 }
 
-impl Happening {
+impl Action {
     /// The objects it is about, and the directories of names.
     #[must_use]
     pub fn objects(&self) -> Vec<ObjId> {
         match self {
-            Happening::Made { obj, .. }
-            | Happening::Wrote { obj, .. }
-            | Happening::Holds { obj, .. }
-            | Happening::Resized { obj, .. }
-            | Happening::Zeroed { obj, .. }
-            | Happening::Attr { obj, .. }
-            | Happening::Xattr { obj, .. }
-            | Happening::Fsynced { obj, .. } => vec![*obj],
-            Happening::NameSet { name, obj } | Happening::NameGone { name, obj } => {
+            Action::Created { obj, .. }
+            | Action::Wrote { obj, .. }
+            | Action::ContentFound { obj, .. }
+            | Action::Resized { obj, .. }
+            | Action::Zeroed { obj, .. }
+            | Action::AttrsChanged { obj, .. }
+            | Action::XattrChanged { obj, .. }
+            | Action::Fsynced { obj, .. } => vec![*obj],
+            Action::NameAdded { name, obj } | Action::NameRemoved { name, obj } => {
                 vec![*obj, name.dir]
             }
-            Happening::Renamed { from, to, obj, replaced } => {
+            Action::Renamed { from, to, obj, replaced } => {
                 let all = [*obj, from.dir, to.dir].into_iter();
                 all.chain(*replaced).collect()
             }
-            Happening::Exchanged { one, other, moved, away } => {
+            Action::Exchanged { one, other, moved, away } => {
                 vec![*moved, *away, one.dir, other.dir]
             }
-            Happening::Synced => Vec::new(),
+            Action::Synced => Vec::new(),
         }
     }
 }
 
-/// A [`Happening`] and when it happened.
+/// A [`Action`] and when it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Events the device's log held when the call was issued.
@@ -244,45 +244,45 @@ pub struct Step {
     /// Which operation of the workload, counted from 0; `None` for what was there before.
     pub op: Option<u32>,
     /// What happened.
-    pub what: Happening,
+    pub what: Action,
 }
 
 /// When the device stopped, in events of its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Cut {
+pub struct CrashPoint {
     /// So many had ended.
     pub seen: u64,
     /// So many had begun: one more, if the last was a write that was torn.
     pub issued: u64,
 }
 
-impl From<u64> for Cut {
-    fn from(seen: u64) -> Cut {
-        Cut { seen, issued: seen }
+impl From<u64> for CrashPoint {
+    fn from(seen: u64) -> CrashPoint {
+        CrashPoint { seen, issued: seen }
     }
 }
 
 /// How far a step had come when the device stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum Progress {
     /// The call had returned.
-    Done,
+    Returned,
     /// The call was under way.
-    UnderWay,
+    InProgress,
     /// Not begun.
-    Ahead,
+    NotStarted,
 }
 
 impl Step {
     /// How far this step was.
     #[must_use]
-    pub fn stage(&self, cut: Cut) -> Stage {
-        if self.at <= cut.seen {
-            Stage::Done
-        } else if self.began < cut.issued {
-            Stage::UnderWay
+    pub fn progress(&self, crash: CrashPoint) -> Progress {
+        if self.at <= crash.seen {
+            Progress::Returned
+        } else if self.began < crash.issued {
+            Progress::InProgress
         } else {
-            Stage::Ahead
+            Progress::NotStarted
         }
     }
 }
@@ -296,9 +296,9 @@ pub struct History {
 
 impl History {
     /// The steps that had happened, or may have in part.
-    pub fn until(&self, cut: Cut) -> impl Iterator<Item = (&Step, Stage)> {
-        let stages = self.steps.iter().map(move |step| (step, step.stage(cut)));
-        stages.take_while(|(_, stage)| *stage != Stage::Ahead)
+    pub fn until(&self, crash: CrashPoint) -> impl Iterator<Item = (&Step, Progress)> {
+        let all = self.steps.iter().map(move |step| (step, step.progress(crash)));
+        all.take_while(|(_, progress)| *progress != Progress::NotStarted)
     }
 }
 
@@ -363,14 +363,17 @@ mod tests {
 
     #[test]
     fn a_step_is_ahead_under_way_or_done() {
-        let step = Step { began: 3, at: 5, op: Some(0), what: Happening::Synced };
-        let stages: Vec<Stage> = (2..7).map(|cut: u64| step.stage(cut.into())).collect();
-        use Stage::{Ahead, Done, UnderWay};
-        assert_eq!(stages, [Ahead, Ahead, UnderWay, Done, Done]);
-        let torn = |seen| step.stage(Cut { seen, issued: seen + 1 });
-        assert_eq!((torn(2), torn(3), torn(4), torn(5)), (Ahead, UnderWay, UnderWay, Done));
+        let step = Step { began: 3, at: 5, op: Some(0), what: Action::Synced };
+        let all: Vec<Progress> = (2..7).map(|crash: u64| step.progress(crash.into())).collect();
+        use Progress::{InProgress, NotStarted, Returned};
+        assert_eq!(all, [NotStarted, NotStarted, InProgress, Returned, Returned]);
+        let torn = |seen| step.progress(CrashPoint { seen, issued: seen + 1 });
+        assert_eq!(
+            (torn(2), torn(3), torn(4), torn(5)),
+            (NotStarted, InProgress, InProgress, Returned)
+        );
         let idle = Step { began: 4, at: 4, ..step };
-        assert_eq!((idle.stage(3.into()), idle.stage(4.into())), (Ahead, Done));
+        assert_eq!((idle.progress(3.into()), idle.progress(4.into())), (NotStarted, Returned));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! | `offline` | commands without ordering, cut off |
 //! | `chain` | crash after crash without a check |
 //! | [`states`] | what a power cut may leave of the writes between two flushes |
-//! | [`canvas`] | a device on which one state after the other is laid over a common base |
+//! | [`overlay`] | a device on which one state after the other is laid over a common base |
 //! | [`contract`] | the rules of the crash contract and the checks, by their labels |
 //! | [`examine`] | the checks of one state |
 //! | [`raw`] | the independent checker: the bytes of an image against the contract, and the tree they hold |
@@ -28,7 +28,6 @@
 //!
 //! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1; `docs/lab/crash.md`.
 
-pub mod canvas;
 mod chain;
 pub mod contract;
 pub mod examine;
@@ -41,6 +40,7 @@ pub mod image;
 mod offline;
 pub mod op;
 pub mod oracle;
+pub mod overlay;
 pub mod raw;
 pub mod record;
 pub mod run;
@@ -106,7 +106,7 @@ pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
 
 /// What an ordering promises about names and contents; `soft`: under soft updates.
 #[must_use]
-pub fn promise(ordering: OrderingPolicy, soft: oracle::Soft) -> oracle::Promise {
+pub fn promise(ordering: OrderingPolicy, soft: oracle::SoftUpdateOptions) -> oracle::Promise {
     match ordering {
         OrderingPolicy::SoftUpdates => oracle::Promise::SoftUpdates(soft),
         OrderingPolicy::Superblock | OrderingPolicy::Sync => oracle::Promise::SyncOrdered,

@@ -9,8 +9,8 @@ use ffs_admin::tunefs::{TunefsOptions, tunefs};
 use ffs_core::OrderingPolicy;
 use ffs_device::record::Recorder;
 
-use super::geometry::Base;
-use super::history::{Happening, History, Step};
+use super::geometry::BaseVolume;
+use super::history::{Action, History, Step};
 use super::op::Workload;
 use super::record::{Recording, Setting, failed, record, windows};
 use crate::error::Result;
@@ -30,7 +30,11 @@ fn settings(n: u32) -> TunefsOptions {
 ///
 /// # Errors
 /// Those of [`record`].
-pub(super) fn commands(base: &Base, workload: &Workload, setting: Setting) -> Result<Recording> {
+pub(super) fn commands(
+    base: &BaseVolume,
+    workload: &Workload,
+    setting: Setting,
+) -> Result<Recording> {
     let recording = record(base, workload, Setting { ordering: OrderingPolicy::None, ..setting })?;
     Ok(Recording { offline: true, ..recording })
 }
@@ -39,12 +43,12 @@ pub(super) fn commands(base: &Base, workload: &Workload, setting: Setting) -> Re
 ///
 /// # Errors
 /// [`crate::LabError::Failed`] if it refuses.
-pub(super) fn tune(base: &Base, n: u32, setting: Setting) -> Result<Recording> {
+pub(super) fn tune(base: &BaseVolume, n: u32, setting: Setting) -> Result<Recording> {
     let recorder = Arc::new(Recorder::new(base.device.snapshot()));
     tunefs(&recorder, &settings(n)).map_err(|error| failed("tunefs", &error))?;
     let at = recorder.logged();
     let mut steps = base.steps.clone();
-    steps.push(Step { began: 0, at, op: None, what: Happening::Synced });
+    steps.push(Step { began: 0, at, op: None, what: Action::Synced });
     Ok(Recording {
         windows: windows(&recorder.take_events(), true)?,
         history: History { steps },

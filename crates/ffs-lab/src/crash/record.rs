@@ -17,11 +17,11 @@ use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::record::{Event, Recorder};
 use ffs_device::{BlockDevice, Durability, ManualClock, MemDevice, Operation, Timestamp};
 
-use super::exec::{Tree, World};
-use super::geometry::{Base, START};
-use super::history::{Happening, History, Step};
+use super::exec::{Executor, Tree};
+use super::geometry::{BaseVolume, START};
+use super::history::{Action, History, Step};
 use super::op::{Op, Workload};
-use super::oracle::{FsyncScope, Soft};
+use super::oracle::{FsyncScope, SoftUpdateOptions};
 use crate::error::{LabError, Result};
 
 /// Operations from one look at the file system's memory to the next.
@@ -41,14 +41,14 @@ pub struct Setting {
     /// Seeds the file system's choices.
     pub seed: u64,
     /// The mount options that decide what soft updates promise.
-    pub soft: Soft,
+    pub soft: SoftUpdateOptions,
 }
 
 impl Setting {
     /// The options that `workload` is mounted with.
     #[must_use]
-    pub fn soft_of(&self, workload: &Workload) -> Soft {
-        Soft {
+    pub fn soft_of(&self, workload: &Workload) -> SoftUpdateOptions {
+        SoftUpdateOptions {
             fsync: if workload.fsync_file { FsyncScope::File } else { self.soft.fsync },
             replace_order: self.soft.replace_order && !workload.no_replace_order,
         }
@@ -88,7 +88,7 @@ pub struct Recording {
     /// Operations that failed, and why: number, reason.
     pub failed: Vec<(usize, String)>,
     /// The mount options that decide what was promised.
-    pub soft: Soft,
+    pub soft: SoftUpdateOptions,
     /// Whether it is of a command without ordering, on a volume that nobody has mounted.
     pub offline: bool,
     /// What the workload believes is there in the end.
@@ -145,7 +145,11 @@ pub(super) fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
 }
 
 /// The options of the mount under test.
-pub(super) fn options(ordering: OrderingPolicy, soft: Soft, workload: &Workload) -> MountOptions {
+pub(super) fn options(
+    ordering: OrderingPolicy,
+    soft: SoftUpdateOptions,
+    workload: &Workload,
+) -> MountOptions {
     let mut options = MountOptions {
         ordering,
         force: true,
@@ -170,7 +174,7 @@ pub(super) fn options(ordering: OrderingPolicy, soft: Soft, workload: &Workload)
 
 /// Those of a mount that is of no interest itself.
 fn unordered() -> MountOptions {
-    options(OrderingPolicy::None, Soft::default(), &Workload::default())
+    options(OrderingPolicy::None, SoftUpdateOptions::default(), &Workload::default())
 }
 
 /// A clock that stands at `secs` after the volumes were made.
@@ -200,30 +204,34 @@ pub(super) fn is_mountable(image: &[u8]) -> bool {
 }
 
 /// Does `ops` on a copy of `base` that is `device`; what is there then, and how it came there.
-pub(super) fn prepare(base: &Base, device: &MemDevice, ops: &[Op]) -> Result<(Tree, Vec<Step>)> {
+pub(super) fn prepare(
+    base: &BaseVolume,
+    device: &MemDevice,
+    ops: &[Op],
+) -> Result<(Tree, Vec<Step>)> {
     let shared: Arc<MemDevice> = Arc::new(device.snapshot());
     let (fs, _) = mount(Arc::clone(&shared) as _, &unordered(), 1)?;
-    let mut world = World::new(fs, base.tree.clone());
+    let mut executor = Executor::new(fs, base.tree.clone());
     let mut steps = base.steps.clone();
     let step = |what| Step { began: 0, at: 0, op: None, what };
     for op in ops {
-        match world.perform(op) {
+        match executor.perform(op) {
             Ok(done) => steps.extend(done.into_iter().map(step)),
             // On a full volume.
             Err(ffs_core::Error::NoSpace | ffs_core::Error::NoInodes) => {}
             Err(error) => return Err(failed(&format!("before: {op}"), &error)),
         }
     }
-    steps.push(step(Happening::Synced));
-    world.close();
-    world.fs.unmount().map_err(|error| failed("unmount", &error))?;
+    steps.push(step(Action::Synced));
+    executor.close();
+    executor.fs.unmount().map_err(|error| failed("unmount", &error))?;
     let copied = device.write_at(0, &shared.to_vec());
     copied.map_err(|error| failed("copy", &error))?;
-    Ok((world.tree, steps))
+    Ok((executor.tree, steps))
 }
 
 /// Bytes that files can still take, the reserve included.
-pub(super) fn free_bytes(base: &Base) -> Result<u64> {
+pub(super) fn free_bytes(base: &BaseVolume) -> Result<u64> {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let fs = Ffs::mount(Arc::new(base.device.snapshot()), &options, Env::seeded(clock(0), 1));
     let stat = fs.map_err(|error| failed("mount", &error))?.statfs();
@@ -234,7 +242,7 @@ pub(super) fn free_bytes(base: &Base) -> Result<u64> {
 ///
 /// # Errors
 /// [`LabError::Failed`] if the volume cannot be mounted or unmounted; operations may fail.
-pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Recording> {
+pub fn record(base: &BaseVolume, workload: &Workload, setting: Setting) -> Result<Recording> {
     let volatile = !workload.write_through;
     let durability = if volatile { Durability::OnFlush } else { Durability::OnCompletion };
     let device = base.device.snapshot().with_durability(durability);
@@ -243,20 +251,20 @@ pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Reco
     let device = Arc::new(FaultInjector::new(Arc::clone(&recorder), Vec::new()));
     let options = options(setting.ordering, setting.soft_of(workload), workload);
     let (fs, clock) = mount(Arc::clone(&device) as _, &options, setting.seed)?;
-    let mut world = World::new(fs, base.tree.clone());
-    world.stable = workload.stable;
+    let mut executor = Executor::new(fs, base.tree.clone());
+    executor.stable = workload.stable;
     let mut steps = base.steps.clone();
     let mut failures = Vec::new();
     for (at, op) in workload.ops.iter().enumerate() {
         clock.advance(CALL);
         let began = recorder.logged();
         let done = match op {
-            Op::Wait(secs) => wait(&world.fs, &clock, *secs).map(|()| Vec::new()),
+            Op::Wait(secs) => wait(&executor.fs, &clock, *secs).map(|()| Vec::new()),
             Op::Fault { flush, nth, torn } => {
                 device.add(fault(*flush, *nth, *torn));
                 Ok(Vec::new())
             }
-            op => world.perform(op),
+            op => executor.perform(op),
         };
         let (ended, number) = (recorder.logged(), u32::try_from(at).ok());
         match done {
@@ -273,14 +281,14 @@ pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Reco
             Err(error) => failures.push((at, error.to_string())),
         }
         if at % AUDIT == 0 {
-            audit(&world.fs, at)?;
+            audit(&executor.fs, at)?;
         }
     }
     device.heal();
     let began = recorder.logged();
-    world.close();
-    world.fs.unmount().map_err(|error| failed("unmount", &error))?;
-    steps.push(Step { began, at: recorder.logged(), op: None, what: Happening::Synced });
+    executor.close();
+    executor.fs.unmount().map_err(|error| failed("unmount", &error))?;
+    steps.push(Step { began, at: recorder.logged(), op: None, what: Action::Synced });
     let windows = windows(&recorder.take_events(), volatile)?;
     let soft = setting.soft_of(workload);
     Ok(Recording {
@@ -289,7 +297,7 @@ pub fn record(base: &Base, workload: &Workload, setting: Setting) -> Result<Reco
         failed: failures,
         soft,
         offline: false,
-        tree: world.tree,
+        tree: executor.tree,
     })
 }
 
@@ -333,14 +341,17 @@ mod tests {
 
     fn recorded(ops: &str) -> Recording {
         let base = super::super::geometry::find("ufs2-2m").unwrap().base(true, true).unwrap();
-        let setting =
-            Setting { ordering: OrderingPolicy::SoftUpdates, seed: 1, soft: Soft::default() };
+        let setting = Setting {
+            ordering: OrderingPolicy::SoftUpdates,
+            seed: 1,
+            soft: SoftUpdateOptions::default(),
+        };
         record(&base, &text::parse(ops).unwrap(), setting).unwrap()
     }
 
     fn promises(recording: &Recording) -> usize {
         let steps = recording.history.steps.iter().filter(|step| step.op.is_some());
-        steps.filter(|step| matches!(step.what, Happening::Fsynced { .. })).count()
+        steps.filter(|step| matches!(step.what, Action::Fsynced { .. })).count()
     }
 
     #[test]
@@ -350,7 +361,7 @@ mod tests {
         let stable = recorded(&format!("stable\n{ops}"));
         assert_eq!(promises(&stable), 5, "file, directory; file; two directories; no content");
         let of_root = |step: &&Step| {
-            step.what == Happening::Fsynced { obj: ROOT, data_only: false } && step.op == Some(0)
+            step.what == Action::Fsynced { obj: ROOT, data_only: false } && step.op == Some(0)
         };
         let entered = stable.history.steps.iter().find(of_root).unwrap();
         assert!(entered.at > entered.began, "it was written before the call returned");

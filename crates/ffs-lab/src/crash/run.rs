@@ -1,46 +1,46 @@
 //! All workloads on all cores.
 //!
-//! A worker takes a workload, runs it, and cuts its windows into chunks that any worker may examine.
+//! A worker takes a workload, runs it, and cuts its windows into batches that any worker may examine.
 //! What comes back is added up in the order of the plan, and the run ends with the window in which the
 //! limit is reached, whoever was faster.
 //!
 //! **Locking.** One queue under a lock; results come through a channel.
 
+mod execution;
 mod plan;
 mod queue;
-mod ran;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use super::examine::{Desk, Examiner, Rates};
-use super::explain::Scene;
+use super::examine::{Examiner, ExaminerBuffers, Rates};
+use super::explain::StateReport;
 use super::generate::Source;
 use super::geometry::Shape;
 use super::record::Window;
-use super::states::{Choice, Effort, Stage};
+use super::states::{Choice, Effort, WindowStates};
 pub use super::tally::UNRUN;
-use super::tally::{Adder, Tally, WindowTally};
+use super::tally::{Tally, TallyBuilder, WindowTally};
 use super::text;
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
-pub use plan::{Plan, StateId, WorkId};
-use queue::{Chunk, Message, Queue};
-pub use ran::{Bases, Link, Ran};
+pub use execution::{ChainLink, Execution, Volumes};
+pub use plan::{Plan, StateId, WorkloadId};
+use queue::{Batch, Message, Queue};
 
 /// Windows that one worker examines in one go.
-const CHUNK: usize = 32;
+const BATCH: usize = 32;
 /// How often the onlooker is asked whether to go on.
 const PULSE: Duration = Duration::from_millis(200);
 
 /// Examines windows `from..to` of what ran; `each` gets the tally of each, and says whether to go on.
 fn examine(
     plan: &Plan,
-    work: WorkId,
-    ran: &Ran,
-    desk: &mut Desk,
+    work: WorkloadId,
+    ran: &Execution,
+    buffers: &mut ExaminerBuffers,
     range: std::ops::Range<usize>,
     each: &mut dyn FnMut(WindowTally) -> bool,
 ) {
@@ -54,21 +54,23 @@ fn examine(
             continue;
         }
         let mut examiner =
-            Examiner::new(&link.base, &link.recording, plan.setting(), plan.rates, desk);
+            Examiner::new(&link.base, &link.recording, plan.setting(), plan.rates, buffers);
         let mut under = link.base.print;
         for ((at, number), window) in (0..).zip(numbers).zip(windows) {
             if number >= range.end {
                 break;
             }
-            let stage = Stage::new(window, examiner.canvas(), plan.seed);
+            let window_states = WindowStates::new(window, examiner.overlay(), plan.seed);
             let wanted = chosen.get(number) == Some(&true) || link.crash == Some(at);
             if number >= range.start && wanted {
-                let tally = examine_window(&mut examiner, window, &stage, plan.effort(work), under);
+                let tally =
+                    examine_window(&mut examiner, window, &window_states, plan.effort(work), under);
                 if !each(WindowTally { window: number as u32, ..tally }) {
                     return;
                 }
             }
-            under ^= stage.hash(&stage.lay_out(Choice::Prefix(window.writes.len() as u32)));
+            under ^= window_states
+                .hash(&window_states.layout(Choice::Prefix(window.writes.len() as u32)));
             examiner.pass(window);
         }
     }
@@ -77,14 +79,14 @@ fn examine(
 fn examine_window(
     examiner: &mut Examiner<'_>,
     window: &Window,
-    stage: &Stage<'_>,
+    window_states: &WindowStates<'_>,
     effort: Effort,
     under: u64,
 ) -> WindowTally {
     let mut tally = WindowTally::default();
-    for (choice, laid) in stage.distinct(effort) {
-        let verdict = examiner.examine(window, stage, &laid);
-        tally.add(choice, under ^ stage.hash(&laid), verdict);
+    for (choice, layout) in window_states.distinct(effort) {
+        let verdict = examiner.examine(window, window_states, &layout);
+        tally.add(choice, under ^ window_states.hash(&layout), verdict);
     }
     tally
 }
@@ -96,8 +98,8 @@ fn examine_window(
 /// be run.
 pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
     let workload = plan.find(id.work)?;
-    let bases = Bases::new(plan, &[id.work])?;
-    let ran = bases.run(plan, id.work, &workload).map_err(|error| match error {
+    let volumes = Volumes::new(plan, &[id.work])?;
+    let ran = volumes.run(plan, id.work, &workload).map_err(|error| match error {
         LabError::Failed { target, what, why, full } => {
             let why = format!("{why}\n{}", text::print(&workload));
             LabError::Failed { target, what, why, full }
@@ -105,7 +107,7 @@ pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
         other => other,
     })?;
     let rates = Rates { remount: 1, interrupt: 1 };
-    let mut desk = Desk::default();
+    let mut buffers = ExaminerBuffers::default();
     let missing = || LabError::Plan(format!("there is no state {id}"));
     let mut at = id.window as usize;
     let link = ran.links.iter().find(|link| {
@@ -114,29 +116,36 @@ pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
         at -= if here { 0 } else { windows };
         here
     });
-    let Link { base, workload, recording, .. } = link.ok_or_else(missing)?;
-    let mut examiner = Examiner::new(base, recording, plan.setting(), rates, &mut desk);
+    let ChainLink { base, workload, recording, .. } = link.ok_or_else(missing)?;
+    let mut examiner = Examiner::new(base, recording, plan.setting(), rates, &mut buffers);
     let window = recording.windows.get(at).ok_or_else(missing)?;
     for before in recording.windows.iter().take(at) {
         examiner.pass(before);
     }
-    let stage = Stage::new(window, examiner.canvas(), plan.seed);
-    if !stage.has(id.choice) {
+    let window_states = WindowStates::new(window, examiner.overlay(), plan.seed);
+    if !window_states.has(id.choice) {
         return Err(missing());
     }
-    let laid = stage.lay_out(id.choice);
-    let verdict = examiner.examine(window, &stage, &laid);
-    let preen = examiner.preen(&stage, &laid);
-    let scene =
-        Scene { base, workload, recording, window, stage: &stage, laid: &laid, preen: &preen };
-    let mut explained = scene.lines();
+    let layout = window_states.layout(id.choice);
+    let verdict = examiner.examine(window, &window_states, &layout);
+    let preen = examiner.preen(&window_states, &layout);
+    let report = StateReport {
+        base,
+        workload,
+        recording,
+        window,
+        window_states: &window_states,
+        layout: &layout,
+        preen: &preen,
+    };
+    let mut explained = report.lines();
     explained.extend(verdict.violations.iter().map(ToString::to_string));
     let mut tally = WindowTally { window: id.window, ..WindowTally::default() };
-    tally.add(id.choice, stage.hash(&laid), verdict);
-    let mut adder = Adder::new(std::iter::once(id.work.shape.name), 1);
-    adder.workload(id.work, ran.failed());
-    adder.window(id, tally);
-    Ok(Tally { explained, ..adder.tally })
+    tally.add(id.choice, window_states.hash(&layout), verdict);
+    let mut builder = TallyBuilder::new(std::iter::once(id.work.shape.name), 1);
+    builder.workload(id.work, ran.failed());
+    builder.window(id, tally);
+    Ok(Tally { explained, ..builder.tally })
 }
 
 /// The first state of `workload` on that volume that breaks `rule`, looking at no more than `most` states.
@@ -149,12 +158,12 @@ pub fn first_to_break(
     rule: &str,
     most: u64,
 ) -> Result<Option<StateId>> {
-    let work = WorkId { shape, source: Source::File };
+    let work = WorkloadId { shape, source: Source::File };
     let workload = plan.find(work)?;
-    let ran = Bases::new(plan, &[work])?.run(plan, work, &workload)?;
+    let ran = Volumes::new(plan, &[work])?.run(plan, work, &workload)?;
     let (mut found, mut looked) = (None, 0);
-    let mut desk = Desk::default();
-    examine(plan, work, &ran, &mut desk, 0..ran.windows(), &mut |tally| {
+    let mut buffers = ExaminerBuffers::default();
+    examine(plan, work, &ran, &mut buffers, 0..ran.windows(), &mut |tally| {
         looked += tally.states;
         found = tally.rules.get(rule).map(|(_, choice, _)| StateId {
             work,
@@ -173,49 +182,50 @@ pub fn first_to_break(
 /// Of the laboratory's own one that cannot be run (operations may fail, mounting and unmounting may not) breaks
 /// the rule [`UNRUN`]. Who is stopped has what was examined up to then.
 pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Tally> {
-    let works = plan.works();
-    if works.is_empty() {
+    let workloads = plan.workloads();
+    if workloads.is_empty() {
         return Err(LabError::Plan("nothing to examine: no workloads were asked for".to_owned()));
     }
-    let bases = Bases::new(plan, &works)?;
+    let volumes = Volumes::new(plan, &workloads)?;
     let names = plan.shapes.iter().map(|shape| shape.name);
-    let mut adder = Adder::new(names, works.len() as u64);
-    let queue = Queue::new(works.len());
+    let mut builder = TallyBuilder::new(names, workloads.len() as u64);
+    let queue = Queue::new(workloads.len());
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
         for _ in 0..plan.threads.max(1) {
-            let (sender, queue, works, bases) = (sender.clone(), &queue, &works, &bases);
-            scope.spawn(move || worker(plan, works, bases, queue, &sender));
+            let (sender, queue, workloads, volumes) =
+                (sender.clone(), &queue, &workloads, &volumes);
+            scope.spawn(move || worker(plan, workloads, volumes, queue, &sender));
         }
         drop(sender);
-        let result = collect(plan, &works, &receiver, &mut adder, watch);
-        // Whoever still works on what is not wanted any more ends with its window.
+        let result = collect(plan, &workloads, &receiver, &mut builder, watch);
+        // Whoever still workloads on what is not wanted any more ends with its window.
         queue.stop();
         drop(receiver);
         result
     })?;
-    Ok(adder.tally)
+    Ok(builder.tally)
 }
 
-/// Takes workloads and chunks until there are none.
+/// Takes workloads and batches until there are none.
 fn worker(
     plan: &Plan,
-    works: &[WorkId],
-    bases: &Bases,
+    workloads: &[WorkloadId],
+    volumes: &Volumes,
     queue: &Queue,
     sender: &std::sync::mpsc::Sender<Message>,
 ) {
-    let mut desk = Desk::default();
+    let mut buffers = ExaminerBuffers::default();
     while let Some(job) = queue.take() {
         match job {
             queue::Job::Run(number) => {
-                let Some(&work) = works.get(number) else { continue };
-                let ran = plan.find(work).and_then(|workload| bases.run(plan, work, &workload));
+                let Some(&work) = workloads.get(number) else { continue };
+                let ran = plan.find(work).and_then(|workload| volumes.run(plan, work, &workload));
                 let message = match ran {
                     Ok(ran) => {
                         let (windows, failed) = (ran.windows(), ran.failed());
-                        queue.add(number, Arc::new(ran), windows.div_ceil(CHUNK));
-                        Message::Ran { number, chunks: windows.div_ceil(CHUNK), failed }
+                        queue.add(number, Arc::new(ran), windows.div_ceil(BATCH));
+                        Message::Ran { number, batches: windows.div_ceil(BATCH), failed }
                     }
                     Err(error) => {
                         queue.add_nothing();
@@ -226,16 +236,16 @@ fn worker(
                     return;
                 }
             }
-            queue::Job::Examine(Chunk { number, chunk, ran }) => {
-                let Some(&work) = works.get(number) else { continue };
+            queue::Job::Examine(Batch { number, batch, ran }) => {
+                let Some(&work) = workloads.get(number) else { continue };
                 let mut windows = Vec::new();
-                let range = chunk * CHUNK..(chunk + 1) * CHUNK;
-                examine(plan, work, &ran, &mut desk, range, &mut |tally| {
+                let range = batch * BATCH..(batch + 1) * BATCH;
+                examine(plan, work, &ran, &mut buffers, range, &mut |tally| {
                     let _ = sender.send(Message::Progress(tally.states));
                     windows.push(tally);
                     !queue.stopped()
                 });
-                if sender.send(Message::Examined { number, chunk, windows }).is_err() {
+                if sender.send(Message::Examined { number, batch, windows }).is_err() {
                     return;
                 }
             }
@@ -243,15 +253,15 @@ fn worker(
     }
 }
 
-/// What became of running a workload: chunks of windows, and operations that failed.
+/// What became of running a workload: batches of windows, and operations that failed.
 type Outcome = Result<(usize, Vec<(usize, String)>)>;
 
 /// Adds up what comes back, in the order of the plan.
 fn collect(
     plan: &Plan,
-    works: &[WorkId],
+    workloads: &[WorkloadId],
     receiver: &std::sync::mpsc::Receiver<Message>,
-    adder: &mut Adder,
+    builder: &mut TallyBuilder,
     watch: &mut dyn Watch,
 ) -> Result<()> {
     let mut ran: BTreeMap<usize, Outcome> = BTreeMap::new();
@@ -260,31 +270,31 @@ fn collect(
     let mut done = 0;
     loop {
         match receiver.recv_timeout(PULSE) {
-            Ok(Message::Ran { number, chunks, failed }) => {
-                ran.insert(number, Ok((chunks, failed)));
+            Ok(Message::Ran { number, batches, failed }) => {
+                ran.insert(number, Ok((batches, failed)));
             }
             Ok(Message::Failed { error, .. }) if plan.workload.is_some() => return Err(error),
             Ok(Message::Failed { number, error }) => {
                 ran.insert(number, Err(error));
             }
-            Ok(Message::Examined { number, chunk, windows }) => {
-                examined.insert((number, chunk), windows);
+            Ok(Message::Examined { number, batch, windows }) => {
+                examined.insert((number, batch), windows);
             }
             Ok(Message::Progress(states)) => done += states,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }
         if !watch.done(std::mem::take(&mut done)) {
-            adder.tally.interrupted = true;
+            builder.tally.interrupted = true;
             return Ok(());
         }
-        while let (Some(outcome), Some(&work)) = (ran.get(&next.0), works.get(next.0)) {
-            let (chunks, failed) = match outcome {
+        while let (Some(outcome), Some(&work)) = (ran.get(&next.0), workloads.get(next.0)) {
+            let (batches, failed) = match outcome {
                 Ok(ran) => ran,
                 Err(error) => {
-                    adder.unrun(work, error.to_string());
+                    builder.unrun(work, error.to_string());
                     if plan.until_broken {
-                        adder.tally.limited = true;
+                        builder.tally.limited = true;
                         return Ok(());
                     }
                     ran.remove(&next.0);
@@ -294,19 +304,19 @@ fn collect(
             };
             let Some(windows) = examined.remove(&next) else { break };
             if next.1 == 0 {
-                adder.workload(work, failed.clone());
+                builder.workload(work, failed.clone());
             }
             for window in windows {
                 let id = StateId { work, window: window.window, choice: Choice::Prefix(0) };
-                adder.window(id, window);
-                let broken = plan.until_broken && !adder.tally.rules.is_empty();
-                if broken || adder.distinct() >= plan.max_states {
-                    adder.tally.limited = true;
+                builder.window(id, window);
+                let broken = plan.until_broken && !builder.tally.rules.is_empty();
+                if broken || builder.distinct() >= plan.max_states {
+                    builder.tally.limited = true;
                     return Ok(());
                 }
             }
             next.1 += 1;
-            if next.1 == *chunks {
+            if next.1 == *batches {
                 ran.remove(&next.0);
                 next = (next.0 + 1, 0);
             }

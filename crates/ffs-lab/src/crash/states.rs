@@ -27,8 +27,8 @@ use std::str::FromStr;
 use ffs_device::{Rng, SplitMix64};
 use foldhash::fast::FixedState;
 
-use super::canvas::{Canvas, sector_hash};
-use super::history::Cut;
+use super::history::CrashPoint;
+use super::overlay::{OverlayDevice, sector_hash};
 use super::record::{Window, Write};
 use super::tag::SECTOR;
 
@@ -37,7 +37,7 @@ pub const ALL_SUBSETS: usize = 12;
 /// Most writes of a window of which every pair is left out, and kept alone.
 const ALL_PAIRS: usize = 64;
 /// Most sectors of a write that is torn between every two of them.
-const ALL_CUTS: u32 = 16;
+const ALL_TEARS: u32 = 16;
 /// Random ways to tear a write.
 const MASKS: u32 = 8;
 
@@ -152,8 +152,8 @@ pub struct Effort {
     pub window: u32,
 }
 
-/// A window over its base, ready to be laid out state by state.
-pub struct Stage<'a> {
+/// A window over its base, ready to be layout out state by state.
+pub struct WindowStates<'a> {
     window: &'a Window,
     seed: u64,
     /// The sectors that the window writes, ascending.
@@ -164,13 +164,13 @@ pub struct Stage<'a> {
     parts: Vec<Vec<(u32, u64)>>,
 }
 
-/// A state laid out: for each slot nothing, or one more than the write and the sector of the write that
+/// A state layout out: for each slot nothing, or one more than the write and the sector of the write that
 /// is seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Laid {
+pub struct Layout {
     seen: Vec<Option<(u32, u32)>>,
     /// Events of the log the device must have seen at least.
-    pub cut: Cut,
+    pub crash: CrashPoint,
 }
 
 /// Whether write `w` keeps its sector `s`.
@@ -181,10 +181,10 @@ fn sectors(write: &Write) -> u32 {
     (write.bytes.len() / SECTOR) as u32
 }
 
-impl<'a> Stage<'a> {
-    /// `window` over what `canvas` has as its base.
+impl<'a> WindowStates<'a> {
+    /// `window` over what `overlay` has as its base.
     #[must_use]
-    pub fn new(window: &'a Window, canvas: &Canvas, seed: u64) -> Stage<'a> {
+    pub fn new(window: &'a Window, overlay: &OverlayDevice, seed: u64) -> WindowStates<'a> {
         let first = |write: &Write| (write.offset / SECTOR as u64) as u32;
         let all = |write: &'a Write| (0..sectors(write)).map(move |s| first(write) + s);
         let mut slots: Vec<u32> = window.writes.iter().flat_map(all).collect();
@@ -200,14 +200,14 @@ impl<'a> Stage<'a> {
             (0..).zip(chunks).map(number).collect()
         };
         let parts = window.writes.iter().map(part).collect();
-        let base = canvas.look_at_base(|bytes| {
+        let base = overlay.with_base_bytes(|bytes| {
             let number = |&sector: &u32| {
                 let from = sector as usize * SECTOR;
                 bytes.get(from..from + SECTOR).map_or(0, |bytes| sector_hash(sector, bytes))
             };
             slots.iter().map(number).collect()
         });
-        Stage { window, seed, slots, base, parts }
+        WindowStates { window, seed, slots, base, parts }
     }
 
     fn rng(&self, kind: u64, number: u64) -> SplitMix64 {
@@ -280,22 +280,22 @@ impl<'a> Stage<'a> {
 
     /// Lays the state out.
     #[must_use]
-    pub fn lay_out(&self, choice: Choice) -> Laid {
+    pub fn layout(&self, choice: Choice) -> Layout {
         match choice {
-            Choice::Prefix(n) => self.laid(&mut |w, _| (w as u32) < n),
-            Choice::Subset(bits) => self.laid(&mut |w, _| w < 64 && bits >> w & 1 != 0),
-            Choice::Only(a) => self.laid(&mut |w, _| w as u32 == a),
-            Choice::OnlyTwo(a, b) => self.laid(&mut |w, _| [a, b].contains(&(w as u32))),
-            Choice::AllBut(a) => self.laid(&mut |w, _| w as u32 != a),
-            Choice::AllButTwo(a, b) => self.laid(&mut |w, _| ![a, b].contains(&(w as u32))),
+            Choice::Prefix(n) => self.layout_of(&mut |w, _| (w as u32) < n),
+            Choice::Subset(bits) => self.layout_of(&mut |w, _| w < 64 && bits >> w & 1 != 0),
+            Choice::Only(a) => self.layout_of(&mut |w, _| w as u32 == a),
+            Choice::OnlyTwo(a, b) => self.layout_of(&mut |w, _| [a, b].contains(&(w as u32))),
+            Choice::AllBut(a) => self.layout_of(&mut |w, _| w as u32 != a),
+            Choice::AllButTwo(a, b) => self.layout_of(&mut |w, _| ![a, b].contains(&(w as u32))),
             Choice::Random(number) => {
                 let some = self.some(self.rng(1, number.into()));
-                self.laid(&mut |w, _| some.get(w) == Some(&true))
+                self.layout_of(&mut |w, _| some.get(w) == Some(&true))
             }
             Choice::Torn { write, how, rest } => self.torn(write, how, rest),
             Choice::Sectors(number) => {
                 let rng = self.rng(4, number.into());
-                self.laid(&mut |_, _| rng.below(2) == 0)
+                self.layout_of(&mut |_, _| rng.below(2) == 0)
             }
         }
     }
@@ -305,7 +305,7 @@ impl<'a> Stage<'a> {
         self.parts.iter().map(|_| rng.below(2) == 0).collect()
     }
 
-    fn torn(&self, write: u32, how: u32, rest: Rest) -> Laid {
+    fn torn(&self, write: u32, how: u32, rest: Rest) -> Layout {
         let len = self.parts.get(write as usize).map_or(0, Vec::len) as u32;
         let number = u64::from(write) << 32 | u64::from(how);
         let others = match rest {
@@ -313,61 +313,62 @@ impl<'a> Stage<'a> {
             Rest::All => vec![true; self.parts.len()],
             Rest::Random => self.some(self.rng(2, number)),
         };
-        let cuts = cuts(len);
+        let points = tear_points(len);
         let rng = self.rng(3, number);
         // Where there are too many places to cut, some are drawn.
-        let at = |cut: u32| {
-            if len <= ALL_CUTS { cut + 1 } else { 1 + rng.below(u64::from(len) - 1) as u32 }
+        let at = |point: u32| {
+            if len <= ALL_TEARS { point + 1 } else { 1 + rng.below(u64::from(len) - 1) as u32 }
         };
-        let kept: Vec<bool> = if how < cuts {
-            let cut = at(how);
-            (0..len).map(|s| s < cut).collect()
-        } else if how < 2 * cuts {
-            let cut = at(how - cuts);
-            (0..len).map(|s| s >= cut).collect()
+        let kept: Vec<bool> = if how < points {
+            let point = at(how);
+            (0..len).map(|s| s < point).collect()
+        } else if how < 2 * points {
+            let point = at(how - points);
+            (0..len).map(|s| s >= point).collect()
         } else {
             (0..len).map(|_| rng.below(2) == 0).collect()
         };
-        self.laid(&mut |w, s| {
+        self.layout_of(&mut |w, s| {
             let keeps = if w as u32 == write { kept.get(s as usize) } else { others.get(w) };
             keeps == Some(&true)
         })
     }
 
-    fn laid(&self, keeps: Keeps<'_>) -> Laid {
-        let mut laid = Laid { seen: vec![None; self.slots.len()], cut: self.window.begin.into() };
+    fn layout_of(&self, keeps: Keeps<'_>) -> Layout {
+        let mut layout =
+            Layout { seen: vec![None; self.slots.len()], crash: self.window.begin.into() };
         for (w, (part, write)) in self.parts.iter().zip(&self.window.writes).enumerate() {
             // Asked once: of some states the answer is drawn.
             let kept: Vec<bool> = (0..part.len() as u32).map(|s| keeps(w, s)).collect();
             // A torn write was not over, nor was anything that waited for it.
             let at = if kept.contains(&false) { write.at.min(self.window.end) } else { write.at };
             for ((s, &(slot, _)), keeps) in (0..).zip(part).zip(kept) {
-                if keeps && let Some(seen) = laid.seen.get_mut(slot as usize) {
+                if keeps && let Some(seen) = layout.seen.get_mut(slot as usize) {
                     *seen = Some((w as u32, s));
-                    laid.cut.seen = laid.cut.seen.max(at);
-                    laid.cut.issued = laid.cut.issued.max(write.at);
+                    layout.crash.seen = layout.crash.seen.max(at);
+                    layout.crash.issued = layout.crash.issued.max(write.at);
                 }
             }
         }
-        laid
+        layout
     }
 
     /// A number that two states of the window share if, and practically only if, they are the same bytes.
     #[must_use]
-    pub fn hash(&self, laid: &Laid) -> u64 {
+    pub fn hash(&self, layout: &Layout) -> u64 {
         let differs = |(seen, base): (&Option<(u32, u32)>, &u64)| {
             let (w, s) = (*seen)?;
             let (_, content) = self.parts.get(w as usize)?.get(s as usize)?;
             (content != base).then_some(content ^ base)
         };
-        laid.seen.iter().zip(&self.base).filter_map(differs).fold(0, |sum, part| sum ^ part)
+        layout.seen.iter().zip(&self.base).filter_map(differs).fold(0, |sum, part| sum ^ part)
     }
 
     /// What the state shows of a write, in words.
     #[must_use]
-    pub fn kept(&self, laid: &Laid, write: usize) -> String {
+    pub fn kept(&self, layout: &Layout, write: usize) -> String {
         let all = self.parts.get(write).map_or(0, Vec::len);
-        let seen = laid.seen.iter().flatten().filter(|(w, _)| *w as usize == write);
+        let seen = layout.seen.iter().flatten().filter(|(w, _)| *w as usize == write);
         let seen: Vec<String> = seen.map(|(_, sector)| sector.to_string()).collect();
         match seen.len() {
             0 => "not seen".to_owned(),
@@ -376,36 +377,36 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Paints the state on the canvas.
-    pub fn paint(&self, laid: &Laid, canvas: &Canvas) {
-        for (seen, sector) in laid.seen.iter().zip(&self.slots) {
+    /// Paints the state on the overlay.
+    pub fn apply_to(&self, layout: &Layout, overlay: &OverlayDevice) {
+        for (seen, sector) in layout.seen.iter().zip(&self.slots) {
             let Some((w, s)) = *seen else { continue };
             let from = s as usize * SECTOR;
             let bytes = self.window.writes.get(w as usize);
             if let Some(bytes) = bytes.and_then(|write| write.bytes.get(from..from + SECTOR)) {
-                canvas.paint(u64::from(*sector) * SECTOR as u64, bytes);
+                overlay.write(u64::from(*sector) * SECTOR as u64, bytes);
             }
         }
     }
 
     /// The states to look at, each content once.
     #[must_use]
-    pub fn distinct(&self, effort: Effort) -> Vec<(Choice, Laid)> {
+    pub fn distinct(&self, effort: Effort) -> Vec<(Choice, Layout)> {
         let mut known: HashSet<u64, FixedState> = HashSet::default();
-        let laid = self.choices(effort).into_iter().map(|choice| (choice, self.lay_out(choice)));
-        laid.filter(|(_, laid)| known.insert(self.hash(laid))).collect()
+        let layout = self.choices(effort).into_iter().map(|choice| (choice, self.layout(choice)));
+        layout.filter(|(_, layout)| known.insert(self.hash(layout))).collect()
     }
 }
 
 /// Places to cut a write of so many sectors in two.
-fn cuts(sectors: u32) -> u32 {
-    sectors.saturating_sub(1).min(ALL_CUTS)
+fn tear_points(sectors: u32) -> u32 {
+    sectors.saturating_sub(1).min(ALL_TEARS)
 }
 
 /// Ways to tear it.
 fn ways(sectors: u32) -> u32 {
     let masks = if sectors > 2 { MASKS } else { 0 };
-    2 * cuts(sectors) + masks
+    2 * tear_points(sectors) + masks
 }
 
 #[cfg(test)]

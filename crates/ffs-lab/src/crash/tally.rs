@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::examine::Verdict;
 use super::generate::Source;
 use super::history::Allowed;
-use super::run::{StateId, WorkId};
+use super::run::{StateId, WorkloadId};
 use super::states::Choice;
 
 /// What one window showed.
@@ -121,13 +121,16 @@ pub const UNRUN: &str = "RUN";
 
 /// Adds windows up.
 #[derive(Debug, Default)]
-pub(super) struct Adder {
+pub(super) struct TallyBuilder {
     pub(super) tally: Tally,
     known: BTreeMap<&'static str, HashSet<u64, FixedState>>,
 }
 
-impl Adder {
-    pub(super) fn new(geometries: impl Iterator<Item = &'static str>, planned: u64) -> Adder {
+impl TallyBuilder {
+    pub(super) fn new(
+        geometries: impl Iterator<Item = &'static str>,
+        planned: u64,
+    ) -> TallyBuilder {
         let row = |geometry| Row {
             geometry,
             workloads: 0,
@@ -141,7 +144,7 @@ impl Adder {
             broken: 0,
         };
         let tally = Tally { rows: geometries.map(row).collect(), planned, ..Tally::default() };
-        Adder { tally, known: BTreeMap::new() }
+        TallyBuilder { tally, known: BTreeMap::new() }
     }
 
     fn row(&mut self, geometry: &'static str) -> Option<&mut Row> {
@@ -153,7 +156,7 @@ impl Adder {
         self.tally.rows.iter().map(|row| row.distinct).sum()
     }
 
-    pub(super) fn workload(&mut self, work: WorkId, failed: Vec<(usize, String)>) {
+    pub(super) fn workload(&mut self, work: WorkloadId, failed: Vec<(usize, String)>) {
         if let Some(row) = self.row(work.shape.name) {
             row.workloads += 1;
             row.failed_operations += failed.len() as u64;
@@ -182,7 +185,7 @@ impl Adder {
     }
 
     /// The workload could not be run.
-    pub(super) fn unrun(&mut self, work: WorkId, why: String) {
+    pub(super) fn unrun(&mut self, work: WorkloadId, why: String) {
         if let Some(row) = self.row(work.shape.name) {
             row.workloads += 1;
             row.broken += 1;

@@ -15,9 +15,9 @@ use ffs_core::schedule::{self, Scheduler, Step};
 use ffs_device::record::Recorder;
 use ffs_device::{BlockDevice, DeviceError, Durability, Rng, SplitMix64};
 
-use super::exec::World;
-use super::geometry::Base;
-use super::history::{Happening, History, Step as Did};
+use super::exec::Executor;
+use super::geometry::BaseVolume;
+use super::history::{Action, History, Step as Did};
 use super::op::{Op, Workload};
 use super::record::{Recording, Setting, failed, mount, options, wait, windows};
 use crate::error::Result;
@@ -172,7 +172,11 @@ type Outcome = (Vec<Did>, Vec<(usize, String)>);
 ///
 /// # Errors
 /// [`crate::LabError::Failed`] if the volume cannot be mounted or unmounted, or the threads wait for each other.
-pub(super) fn record(base: &Base, writers: &[Vec<Op>], setting: Setting) -> Result<Recording> {
+pub(super) fn record(
+    base: &BaseVolume,
+    writers: &[Vec<Op>],
+    setting: Setting,
+) -> Result<Recording> {
     let device = base.device.snapshot().with_durability(Durability::OnFlush);
     let recorder = Arc::new(Recorder::new(device));
     let options = options(setting.ordering, setting.soft, &Workload::default());
@@ -197,11 +201,11 @@ pub(super) fn record(base: &Base, writers: &[Vec<Op>], setting: Setting) -> Resu
             .zip(starts)
             .enumerate()
             .map(|(me, (ops, first))| {
-                let mut world = World::new(fs.clone(), base.tree.lane(me, writers.len()));
+                let mut executor = Executor::new(fs.clone(), base.tree.lane(me, writers.len()));
                 let (recorder, take_part) = (&recorder, &take_part);
                 scope.spawn(move || {
                     let _ends = take_part(me);
-                    write(&mut world, recorder, ops, first)
+                    write(&mut executor, recorder, ops, first)
                 })
             })
             .collect();
@@ -228,7 +232,7 @@ pub(super) fn record(base: &Base, writers: &[Vec<Op>], setting: Setting) -> Resu
     steps.extend(all);
     let began = recorder.logged();
     fs.unmount().map_err(|error| failed("unmount", &error))?;
-    steps.push(Did { began, at: recorder.logged(), op: None, what: Happening::Synced });
+    steps.push(Did { began, at: recorder.logged(), op: None, what: Action::Synced });
     let windows = windows(&recorder.take_events(), true)?;
     let (history, tree) = (History { steps }, base.tree.clone());
     Ok(Recording { windows, history, failed: failures, soft: setting.soft, offline: false, tree })
@@ -236,7 +240,7 @@ pub(super) fn record(base: &Base, writers: &[Vec<Op>], setting: Setting) -> Resu
 
 /// What one writer does. `first`: the number of its first operation.
 fn write<D: BlockDevice>(
-    world: &mut World,
+    executor: &mut Executor,
     recorder: &Recorder<D>,
     ops: &[Op],
     first: usize,
@@ -245,14 +249,14 @@ fn write<D: BlockDevice>(
     for (number, op) in (first..).zip(ops) {
         schedule::step(Step::Transfer);
         let began = recorder.logged();
-        let done = world.perform(op);
+        let done = executor.perform(op);
         let (at, op) = (recorder.logged(), u32::try_from(number).ok());
         match done {
             Ok(done) => did.extend(done.into_iter().map(|what| Did { began, at, op, what })),
             Err(error) => failed.push((number, error.to_string())),
         }
     }
-    world.close();
+    executor.close();
     (did, failed)
 }
 
@@ -261,7 +265,7 @@ mod tests {
     use super::*;
     use crate::crash::generate::Generator;
     use crate::crash::geometry::SHAPES;
-    use crate::crash::oracle::Soft;
+    use crate::crash::oracle::SoftUpdateOptions;
     use ffs_core::OrderingPolicy;
 
     fn recorded(seed: u64) -> Recording {
@@ -269,7 +273,8 @@ mod tests {
         let (setup, writers) = Generator::new(shape, 1).writers(0);
         let base = shape.base(true, false).unwrap().with(&setup).unwrap();
         let ordering = OrderingPolicy::SoftUpdates;
-        record(&base, &writers, Setting { ordering, seed, soft: Soft::default() }).unwrap()
+        record(&base, &writers, Setting { ordering, seed, soft: SoftUpdateOptions::default() })
+            .unwrap()
     }
 
     #[test]

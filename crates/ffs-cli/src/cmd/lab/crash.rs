@@ -12,7 +12,7 @@ use std::time::Instant;
 use ffs_lab::Watch;
 use ffs_lab::crash::examine::Rates;
 use ffs_lab::crash::generate::Source;
-use ffs_lab::crash::oracle::{FsyncScope, Soft};
+use ffs_lab::crash::oracle::{FsyncScope, SoftUpdateOptions};
 use ffs_lab::crash::run::{Plan, StateId};
 use ffs_lab::crash::shrink::{Shrunk, shrink};
 use ffs_lab::crash::states::Effort;
@@ -212,9 +212,9 @@ impl Args {
     }
 
     /// The mount options that decide what soft updates promise.
-    fn soft(&self) -> Soft {
+    fn soft(&self) -> SoftUpdateOptions {
         let fsync = if self.fsync == "file" { FsyncScope::File } else { FsyncScope::All };
-        Soft { fsync, replace_order: self.replace_order == "on" }
+        SoftUpdateOptions { fsync, replace_order: self.replace_order == "on" }
     }
 
     /// The command with what every run of it needs.

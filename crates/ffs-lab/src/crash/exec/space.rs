@@ -2,15 +2,15 @@
 
 use ffs_core::{Error, Fallocate};
 
-use super::super::history::Happening;
+use super::super::history::Action;
 use super::super::op::{Path, Space};
-use super::{Done, World};
+use super::{ActionResult, Executor};
 
 /// Most writes that filling a volume takes.
 const MOST_WRITES: u32 = 10_000;
 
-impl World {
-    pub(super) fn space(&mut self, how: Space, path: &Path, offset: u64, len: u64) -> Done {
+impl Executor {
+    pub(super) fn space(&mut self, how: Space, path: &Path, offset: u64, len: u64) -> ActionResult {
         let (file, obj) = (self.file(path)?, self.obj(path)?);
         let size = self.fs.getattr(&file).size;
         let mode = match how {
@@ -21,11 +21,11 @@ impl World {
         self.tree.moved(obj);
         let done = self.fs.fallocate(&self.cred, &file, offset, len, mode);
         let end = offset.saturating_add(len);
-        let zeroed = |end: u64| Happening::Zeroed { obj, bytes: offset..end.max(offset) };
+        let zeroed = |end: u64| Action::Zeroed { obj, bytes: offset..end.max(offset) };
         match (how, done) {
             (Space::Allocate, done) => {
                 done?;
-                let grown = Happening::Resized { obj, size: end };
+                let grown = Action::Resized { obj, size: end };
                 Ok(if end > size { vec![grown] } else { Vec::new() })
             }
             (Space::Punch, done) => done.map(|()| vec![zeroed(end.min(size))]),
@@ -44,7 +44,7 @@ impl World {
 
     /// Appends to a file until no more than `left` bytes are left to whoever does it: first blocks, then
     /// fragments.
-    pub(super) fn fill(&mut self, path: &Path, left: u64) -> Done {
+    pub(super) fn fill(&mut self, path: &Path, left: u64) -> ActionResult {
         let mut all = Vec::new();
         for _ in 0..MOST_WRITES {
             let stat = self.fs.statfs();

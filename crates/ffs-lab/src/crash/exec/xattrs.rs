@@ -3,9 +3,9 @@
 use ffs_core::acl::{Acl, Entry, Who};
 use ffs_core::{Error, Vnode, XattrNamespace, XattrSet};
 
-use super::super::history::{Attrs, Extended, Happening};
+use super::super::history::{Action, Attrs, Extended};
 use super::super::op::{List, Path};
-use super::{Done, World};
+use super::{ActionResult, Executor};
 
 /// Before the name of an attribute of the system's name space.
 const SYSTEM: &str = "system:";
@@ -35,8 +35,8 @@ fn list_for(user: u32, perm: u8) -> Result<Acl, Error> {
     ])
 }
 
-impl World {
-    pub(super) fn set_xattr(&mut self, path: &Path, name: &str, len: Option<u32>) -> Done {
+impl Executor {
+    pub(super) fn set_xattr(&mut self, path: &Path, name: &str, len: Option<u32>) -> ActionResult {
         let (file, obj) = (self.file(path)?, self.obj(path)?);
         let (space, key) = match name.strip_prefix(SYSTEM) {
             Some(key) => (XattrNamespace::System, key.as_bytes()),
@@ -50,10 +50,15 @@ impl World {
             Some(value) => self.fs.setxattr(&self.cred, &file, space, key, value, XattrSet::Any)?,
             None => self.fs.removexattr(&self.cred, &file, space, key)?,
         }
-        Ok(vec![Happening::Xattr { obj, namespace: number(space), name: key.to_vec(), value }])
+        Ok(vec![Action::XattrChanged { obj, namespace: number(space), name: key.to_vec(), value }])
     }
 
-    pub(super) fn set_acl(&mut self, path: &Path, list: List, grant: Option<(u32, u8)>) -> Done {
+    pub(super) fn set_acl(
+        &mut self,
+        path: &Path,
+        list: List,
+        grant: Option<(u32, u8)>,
+    ) -> ActionResult {
         let (file, obj) = (self.file(path)?, self.obj(path)?);
         let acl = grant.map(|(user, perm)| list_for(user, perm)).transpose()?;
         let before = self.extended(&file)?;
@@ -64,8 +69,8 @@ impl World {
         let after = self.extended(&file)?;
         let names = before.keys().chain(after.keys());
         let changed = names.filter(|key| before.get(*key) != after.get(*key));
-        let mut done: Vec<Happening> = changed
-            .map(|key @ (namespace, name)| Happening::Xattr {
+        let mut done: Vec<Action> = changed
+            .map(|key @ (namespace, name)| Action::XattrChanged {
                 obj,
                 namespace: *namespace,
                 name: name.clone(),
@@ -77,7 +82,7 @@ impl World {
         if let Some(known) = self.tree.attrs.get_mut(obj.0 as usize) {
             let attrs = Attrs { mode: attr.perm, uid: attr.uid, gid: attr.gid, mtime: known.mtime };
             if std::mem::replace(known, attrs) != attrs {
-                done.push(Happening::Attr { obj, attrs });
+                done.push(Action::AttrsChanged { obj, attrs });
             }
         }
         Ok(done)

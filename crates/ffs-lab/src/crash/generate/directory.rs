@@ -287,9 +287,9 @@ impl Trace<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::exec::World;
+    use super::super::super::exec::Executor;
     use super::super::super::geometry::SHAPES;
-    use super::super::super::oracle::Soft;
+    use super::super::super::oracle::SoftUpdateOptions;
     use super::super::super::record::{clock, options};
     use super::*;
     use ffs_core::{Cred, Env, Ffs, OrderingPolicy, Vnode};
@@ -312,16 +312,17 @@ mod tests {
             let workload = workload(shape, &SplitMix64::new(n.into()), n).unwrap();
             let base = shape.base(true, true).unwrap();
             let base = base.with(&workload.setup).unwrap();
-            let options = options(OrderingPolicy::SoftUpdates, Soft::default(), &workload);
+            let options =
+                options(OrderingPolicy::SoftUpdates, SoftUpdateOptions::default(), &workload);
             let fs =
                 Ffs::mount(Arc::new(base.device.snapshot()), &options, Env::seeded(clock(0), 1));
-            let mut world = World::new(fs.unwrap(), base.tree.clone());
-            let mut before = size(&world.fs);
+            let mut executor = Executor::new(fs.unwrap(), base.tree.clone());
+            let mut before = size(&executor.fs);
             let edge = u64::from(shape.bsize) * NDADDR as u64;
             assert!(before.abs_diff(edge) < edge / 2, "{before}");
             for op in &workload.ops {
-                failed += u32::from(world.perform(op).is_err());
-                let now = size(&world.fs);
+                failed += u32::from(executor.perform(op).is_err());
+                let now = size(&executor.fs);
                 longer += u32::from(before <= edge && edge < now);
                 shorter += u32::from(now != 0 && now <= edge && edge < before);
                 gone += u32::from(now == 0 && 0 < before);

@@ -144,7 +144,7 @@ fn step(shape: &Shape, rng: &SplitMix64, ops: &mut Vec<Op>) {
 #[cfg(test)]
 mod tests {
     use super::super::super::geometry::find;
-    use super::super::super::oracle::Soft;
+    use super::super::super::oracle::SoftUpdateOptions;
     use super::super::super::record::{Setting, record};
     use super::super::core;
     use super::*;
@@ -155,7 +155,7 @@ mod tests {
     fn without_room(workload: &Workload, shape: &'static Shape) -> Vec<String> {
         let base = shape.base(true, true).unwrap().with(&workload.setup).unwrap();
         let ordering = OrderingPolicy::SoftUpdates;
-        let setting = Setting { ordering, seed: 1, soft: Soft::default() };
+        let setting = Setting { ordering, seed: 1, soft: SoftUpdateOptions::default() };
         let recording = record(&base, workload, setting).unwrap();
         let full = recording.failed.iter().filter(|(_, why)| why.contains("no space"));
         full.map(|(number, _)| {

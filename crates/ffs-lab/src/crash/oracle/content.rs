@@ -48,7 +48,7 @@ pub(super) enum Change {
     /// The size set.
     Resized(u64),
     /// The whole content, as it was found after a crash.
-    Holds {
+    Found {
         /// Bytes.
         size: u64,
         /// The size that a check may leave.
@@ -68,7 +68,7 @@ impl Change {
         match self {
             Change::Wrote { bytes, .. } | Change::Zeroed(bytes) if bytes.is_empty() => size,
             Change::Wrote { bytes, .. } | Change::Zeroed(bytes) => size.max(bytes.end),
-            Change::Resized(size) | Change::Holds { size, .. } => *size,
+            Change::Resized(size) | Change::Found { size, .. } => *size,
         }
     }
 }
@@ -181,7 +181,7 @@ impl Builder {
                 self.write(bytes, *version);
             }
             Change::Resized(size) => self.resize(*size),
-            Change::Holds { size, least, sectors, behind } => {
+            Change::Found { size, least, sectors, behind } => {
                 self.size = *size;
                 self.now = sectors.iter().copied().collect();
                 if Leniency::EarlierTail.grants(!behind.is_empty()) {

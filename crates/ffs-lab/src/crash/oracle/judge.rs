@@ -15,7 +15,7 @@ use super::content::Seen;
 use super::leniency::Leniency;
 use super::names::{Cell, Fit};
 use super::renames::Publication;
-use super::{Condition, Expectation, Promise, Soft};
+use super::{Condition, Expectation, Promise, SoftUpdateOptions};
 
 /// The root directory's inode.
 const ROOT_INO: Ino = Ino(2);
@@ -321,7 +321,10 @@ impl Expectation {
 
     /// A file that a rename or a link gave a name, which shows, has the content it had then (G18).
     fn published(&self, walk: &Walk<'_>, seen: &Seen<'_>, out: &mut Vec<Violation>) {
-        if !matches!(self.promise, Promise::SoftUpdates(Soft { replace_order: true, .. })) {
+        if !matches!(
+            self.promise,
+            Promise::SoftUpdates(SoftUpdateOptions { replace_order: true, .. })
+        ) {
             return;
         }
         let names = &self.model.names;

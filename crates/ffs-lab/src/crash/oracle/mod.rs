@@ -53,7 +53,7 @@ mod traits;
 
 pub use ffs_core::FsyncScope;
 
-use super::history::{Allowed, Cut, History, Violation};
+use super::history::{Allowed, CrashPoint, History, Violation};
 use super::image::ImageBytes;
 use super::raw::Found;
 use leniency::Leniency;
@@ -63,7 +63,7 @@ use model::Model;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// G1 to G23.
-    SoftUpdates(Soft),
+    SoftUpdates(SoftUpdateOptions),
     /// G24: names are durable when a call returns; new blocks may show foreign data.
     SyncOrdered,
     /// G25: what was synced, if nothing came after.
@@ -72,16 +72,16 @@ pub enum Promise {
 
 /// The mount options that decide what soft updates promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Soft {
+pub struct SoftUpdateOptions {
     /// `-o fsync=`.
     pub fsync: FsyncScope,
     /// G18: a name that a rename or a link gives waits for the content of its file.
     pub replace_order: bool,
 }
 
-impl Default for Soft {
-    fn default() -> Soft {
-        Soft { fsync: FsyncScope::All, replace_order: true }
+impl Default for SoftUpdateOptions {
+    fn default() -> SoftUpdateOptions {
+        SoftUpdateOptions { fsync: FsyncScope::All, replace_order: true }
     }
 }
 
@@ -106,8 +106,8 @@ pub struct Expectation {
 impl Expectation {
     /// What `history` allows after a crash at `cut`.
     #[must_use]
-    pub fn new(history: &History, cut: impl Into<Cut>, promise: Promise) -> Expectation {
-        let model = Model::new(history, cut.into(), promise);
+    pub fn new(history: &History, crash: impl Into<CrashPoint>, promise: Promise) -> Expectation {
+        let model = Model::new(history, crash.into(), promise);
         let binding = !Leniency::NoOrdering.grants(promise == Promise::Async && !model.quiet);
         Expectation { model, promise, binding }
     }

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::history::{
-    Cut, Happening, History, Life, Name, ObjId, ObjKind, Stage, Step, Violation,
+    Action, CrashPoint, History, Life, Name, ObjId, ObjKind, Progress, Step, Violation,
 };
 use super::content::{self, Change, Content, Seen};
 use super::leniency::Leniency;
@@ -47,14 +47,14 @@ pub(super) struct Model {
 
 impl Model {
     /// Reads `history` up to a crash at `cut`.
-    pub(super) fn new(history: &History, cut: Cut, promise: Promise) -> Model {
+    pub(super) fn new(history: &History, crash: CrashPoint, promise: Promise) -> Model {
         let mut model = Model { quiet: true, ..Model::default() };
-        for (step, stage) in history.until(cut) {
+        for (step, progress) in history.until(crash) {
             model.names.ended = step.at;
             if step.op.is_some() {
                 model.touched.extend(step.what.objects());
             }
-            model.step(step, stage, promise);
+            model.step(step, progress, promise);
         }
         for (&obj, object) in &mut model.objects {
             object.content = Content::new(obj, &object.changes, object.durable);
@@ -62,25 +62,25 @@ impl Model {
         model
     }
 
-    fn step(&mut self, step: &Step, stage: Stage, promise: Promise) {
-        let done = !Leniency::UnderWay.grants(stage != Stage::Done);
+    fn step(&mut self, step: &Step, progress: Progress, promise: Promise) {
+        let done = !Leniency::UnderWay.grants(progress != Progress::Returned);
         // Names are durable when the call returns.
         let prompt = promise == Promise::SyncOrdered;
         self.made = match &step.what {
-            Happening::Made { obj, .. } => Some((*obj, step.op)),
+            Action::Created { obj, .. } => Some((*obj, step.op)),
             // Named by the call that made it, and not by a later link.
-            Happening::NameSet { .. } => self.made.filter(|(_, op)| *op == step.op),
+            Action::NameAdded { .. } => self.made.filter(|(_, op)| *op == step.op),
             _ => None,
         };
         match &step.what {
-            Happening::Fsynced { obj, data_only } if done => {
+            Action::Fsynced { obj, data_only } if done => {
                 self.fsynced(*obj, *data_only, step.began, promise);
             }
-            Happening::Synced if done => self.synced(),
-            Happening::Fsynced { .. } | Happening::Synced => {}
+            Action::Synced if done => self.synced(),
+            Action::Fsynced { .. } | Action::Synced => {}
             change => {
                 self.quiet = false;
-                self.change(change, stage);
+                self.change(change, progress);
                 if prompt && done {
                     self.prompt(change);
                 }
@@ -88,9 +88,9 @@ impl Model {
         }
     }
 
-    fn change(&mut self, what: &Happening, stage: Stage) {
+    fn change(&mut self, what: &Action, progress: Progress) {
         match what {
-            Happening::Made { obj, kind, attrs, life, extended } => {
+            Action::Created { obj, kind, attrs, life, extended } => {
                 let traits = Traits::new(*attrs, extended.clone());
                 let object = Object {
                     kind: kind.clone(),
@@ -103,44 +103,45 @@ impl Model {
                 self.objects.insert(*obj, object);
                 self.lives.insert(*life, *obj);
             }
-            Happening::NameSet { name, obj } => {
+            Action::NameAdded { name, obj } => {
                 let is_new = self.made.is_some_and(|(made, _)| made == *obj);
                 self.names.set(name, *obj, self.changes(*obj), is_new);
             }
-            Happening::NameGone { name, .. } => self.names.clear(name),
-            Happening::Renamed { from, to, obj, .. } => {
+            Action::NameRemoved { name, .. } => self.names.clear(name),
+            Action::Renamed { from, to, obj, .. } => {
                 self.names.rename(from, to, *obj, self.changes(*obj));
             }
-            Happening::Exchanged { one, other, moved, away } => {
+            Action::Exchanged { one, other, moved, away } => {
                 let with_changes = |obj: ObjId| (obj, self.changes(obj));
                 let objects = (with_changes(*moved), with_changes(*away));
                 self.names.exchange((one, other), objects);
             }
-            Happening::Wrote { obj, bytes, version, whole } => {
-                let partly = Leniency::PartialCall.grants(!whole || stage == Stage::UnderWay);
+            Action::Wrote { obj, bytes, version, whole } => {
+                let partly =
+                    Leniency::PartialCall.grants(!whole || progress == Progress::InProgress);
                 let change = Change::Wrote { bytes: bytes.clone(), version: *version, partly };
                 self.content(*obj, change);
             }
-            Happening::Holds { obj, size, least, sectors, behind } => {
+            Action::ContentFound { obj, size, least, sectors, behind } => {
                 let (size, least) = (*size, *least);
                 let (sectors, behind) = (sectors.clone(), behind.clone());
-                self.content(*obj, Change::Holds { size, least, sectors, behind });
+                self.content(*obj, Change::Found { size, least, sectors, behind });
             }
-            Happening::Resized { obj, size } => self.content(*obj, Change::Resized(*size)),
-            Happening::Zeroed { obj, bytes } => self.content(*obj, Change::Zeroed(bytes.clone())),
-            Happening::Attr { obj, attrs } => {
+            Action::Resized { obj, size } => self.content(*obj, Change::Resized(*size)),
+            Action::Zeroed { obj, bytes } => self.content(*obj, Change::Zeroed(bytes.clone())),
+            Action::AttrsChanged { obj, attrs } => {
                 if let Some(object) = self.objects.get_mut(obj) {
                     object.traits.set(*attrs);
                     object.unsettled = true;
                 }
             }
-            Happening::Xattr { obj, namespace, name, value } => {
+            Action::XattrChanged { obj, namespace, name, value } => {
                 if let Some(object) = self.objects.get_mut(obj) {
                     object.traits.set_extended(*namespace, name, value.as_deref());
                     object.unsettled = true;
                 }
             }
-            Happening::Fsynced { .. } | Happening::Synced => {}
+            Action::Fsynced { .. } | Action::Synced => {}
         }
     }
 
@@ -158,15 +159,15 @@ impl Model {
     }
 
     /// Names are durable at once: the value they have, and where their directory is.
-    fn prompt(&mut self, what: &Happening) {
+    fn prompt(&mut self, what: &Action) {
         let mut settle = |name: &Name| self.names.settle_name(name);
         match what {
-            Happening::NameSet { name, .. } | Happening::NameGone { name, .. } => settle(name),
-            Happening::Renamed { from, to, .. } => {
+            Action::NameAdded { name, .. } | Action::NameRemoved { name, .. } => settle(name),
+            Action::Renamed { from, to, .. } => {
                 settle(from);
                 settle(to);
             }
-            Happening::Exchanged { one, other, .. } => {
+            Action::Exchanged { one, other, .. } => {
                 settle(one);
                 settle(other);
             }

@@ -11,7 +11,7 @@ use super::super::generate::{Generator, Source};
 use super::super::geometry::{self, Shape};
 use super::super::keeps_contract;
 use super::super::op::Workload;
-use super::super::oracle::Soft;
+use super::super::oracle::SoftUpdateOptions;
 use super::super::record::Setting;
 use super::super::states::{Choice, Effort};
 use crate::error::{LabError, Result};
@@ -26,18 +26,18 @@ const TRACE_WINDOWS: usize = 200;
 const SHORT_TO_LONG: usize = 50;
 
 /// Makes workloads of a kind, as many for each volume as its generator is asked for.
-type Each<'a> = dyn Fn(fn(u32) -> Source, &dyn Fn(&Generator) -> u32) -> Vec<WorkId> + 'a;
+type Each<'a> = dyn Fn(fn(u32) -> Source, &dyn Fn(&Generator) -> u32) -> Vec<WorkloadId> + 'a;
 
 /// Which workload on which volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkId {
+pub struct WorkloadId {
     /// The volume.
     pub shape: &'static Shape,
     /// The workload.
     pub source: Source,
 }
 
-impl fmt::Display for WorkId {
+impl fmt::Display for WorkloadId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.shape.name, self.source)
     }
@@ -47,7 +47,7 @@ impl fmt::Display for WorkId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateId {
     /// The workload.
-    pub work: WorkId,
+    pub work: WorkloadId,
     /// The window, counted from 0.
     pub window: u32,
     /// The state.
@@ -73,7 +73,7 @@ impl FromStr for StateId {
         let mut part = || parts.next().ok_or_else(wrong);
         let (source, window, choice) = (part()?, part()?, part()?);
         let shape = geometry::find(shape)?;
-        let work = WorkId { shape, source: source.parse().map_err(|()| wrong())? };
+        let work = WorkloadId { shape, source: source.parse().map_err(|()| wrong())? };
         let window = window.parse().map_err(|_| wrong())?;
         Ok(StateId { work, window, choice: choice.parse().map_err(|()| wrong())? })
     }
@@ -87,7 +87,7 @@ pub struct Plan {
     /// The tenant under test.
     pub ordering: OrderingPolicy,
     /// The mount options that decide what soft updates promise.
-    pub soft: Soft,
+    pub soft: SoftUpdateOptions,
     /// The volumes.
     pub shapes: Vec<&'static Shape>,
     /// Operations of the longest systematic workloads: 0 to 3.
@@ -125,12 +125,12 @@ impl Plan {
     }
 
     /// The workloads, in their order: patterns; single operations, and now and then a long one; the rest mixed.
-    pub(super) fn works(&self) -> Vec<WorkId> {
+    pub(super) fn workloads(&self) -> Vec<WorkloadId> {
         if self.workload.is_some() {
             return self
                 .shapes
                 .iter()
-                .map(|&shape| WorkId { shape, source: Source::File })
+                .map(|&shape| WorkloadId { shape, source: Source::File })
                 .collect();
         }
         let generators: Vec<Generator> =
@@ -138,15 +138,15 @@ impl Plan {
         let each = |kind: fn(u32) -> Source, count: &dyn Fn(&Generator) -> u32| {
             let of = self.shapes.iter().zip(&generators);
             of.flat_map(|(&shape, generator)| {
-                (0..count(generator)).map(move |n| WorkId { shape, source: kind(n) })
+                (0..count(generator)).map(move |n| WorkloadId { shape, source: kind(n) })
             })
-            .collect::<Vec<WorkId>>()
+            .collect::<Vec<WorkloadId>>()
         };
-        let mut works = Vec::new();
+        let mut workloads = Vec::new();
         let mut short = Vec::new();
         if self.length >= 1 {
-            works.extend(each(Source::Pattern, &Generator::patterns));
-            self.shuffle(&mut works, 1);
+            workloads.extend(each(Source::Pattern, &Generator::patterns));
+            self.shuffle(&mut workloads, 1);
             short.extend(each(Source::One, &Generator::ones));
             short.extend(each(Source::Full, &Generator::fulls));
             self.shuffle(&mut short, 1);
@@ -154,11 +154,11 @@ impl Plan {
         let mut long = self.long(&each);
         self.shuffle(&mut long, 3);
         let mut long = long.into_iter();
-        for some in short.chunks(SHORT_TO_LONG) {
-            works.extend(some);
-            works.extend(long.next());
+        for some in short.batches(SHORT_TO_LONG) {
+            workloads.extend(some);
+            workloads.extend(long.next());
         }
-        let mut rest: Vec<WorkId> = long.collect();
+        let mut rest: Vec<WorkloadId> = long.collect();
         if self.length >= 2 {
             rest.extend(each(Source::Two, &Generator::twos));
         }
@@ -166,12 +166,12 @@ impl Plan {
             rest.extend(each(Source::Three, &|_| THREES));
         }
         self.shuffle(&mut rest, 2);
-        works.extend(rest);
-        works
+        workloads.extend(rest);
+        workloads
     }
 
     /// The workloads of many operations; `each` makes as many of a kind for every volume as it is told.
-    fn long(&self, each: &Each<'_>) -> Vec<WorkId> {
+    fn long(&self, each: &Each<'_>) -> Vec<WorkloadId> {
         let mut all = each(Source::Trace, &|_| self.traces);
         let long = |of: &Generator| if of.has_long_directories() { self.directories } else { 0 };
         all.extend(each(Source::Directory, &long));
@@ -187,10 +187,10 @@ impl Plan {
     }
 
     /// So that a run that is cut short has seen something of everything.
-    fn shuffle(&self, works: &mut [WorkId], salt: u64) {
+    fn shuffle(&self, workloads: &mut [WorkloadId], salt: u64) {
         let rng = SplitMix64::new(self.seed ^ salt << 32);
-        for at in (1..works.len()).rev() {
-            works.swap(at, rng.below(at as u64 + 1) as usize);
+        for at in (1..workloads.len()).rev() {
+            workloads.swap(at, rng.below(at as u64 + 1) as usize);
         }
     }
 
@@ -198,7 +198,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`LabError::Plan`] if there is none.
-    pub fn find(&self, work: WorkId) -> Result<Workload> {
+    pub fn find(&self, work: WorkloadId) -> Result<Workload> {
         let found = match work.source {
             Source::File => self.workload.clone(),
             source => Generator::new(work.shape, self.seed).workload(source),
@@ -207,7 +207,7 @@ impl Plan {
     }
 
     /// How many states of a window of `work` are looked at.
-    pub(super) fn effort(&self, work: WorkId) -> Effort {
+    pub(super) fn effort(&self, work: WorkloadId) -> Effort {
         let window = match work.source {
             Source::Trace(_) | Source::Directory(_) | Source::Edge(_) => {
                 self.effort.window.min(TRACE_STATES)
@@ -218,7 +218,7 @@ impl Plan {
     }
 
     /// Which windows are looked at: of a long trace some, drawn.
-    pub(super) fn chosen(&self, work: WorkId, windows: usize) -> Vec<bool> {
+    pub(super) fn chosen(&self, work: WorkloadId, windows: usize) -> Vec<bool> {
         let trace = is_trace(work.source);
         if !trace || windows <= TRACE_WINDOWS {
             return vec![true; windows];

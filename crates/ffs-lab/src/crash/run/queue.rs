@@ -3,26 +3,26 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::Ran;
+use super::Execution;
 use crate::crash::tally::WindowTally;
 use crate::error::LabError;
 
 /// Windows of a workload that was run.
-pub(super) struct Chunk {
+pub(super) struct Batch {
     /// The workload's number in the plan.
     pub(super) number: usize,
-    /// Which chunk of its windows.
-    pub(super) chunk: usize,
+    /// Which batch of its windows.
+    pub(super) batch: usize,
     /// What it left.
-    pub(super) ran: Arc<Ran>,
+    pub(super) ran: Arc<Execution>,
 }
 
 /// Something to do.
 pub(super) enum Job {
     /// Run the workload of this number.
     Run(usize),
-    /// Examine a chunk.
-    Examine(Chunk),
+    /// Examine a batch.
+    Examine(Batch),
 }
 
 /// What a worker tells.
@@ -32,18 +32,18 @@ pub(super) enum Message {
         /// Its number.
         number: usize,
         /// Chunks that will be examined.
-        chunks: usize,
+        batches: usize,
         /// Operations that failed, and why.
         failed: Vec<(usize, String)>,
     },
     /// States that were examined just now.
     Progress(u64),
-    /// A chunk was examined.
+    /// A batch was examined.
     Examined {
         /// The workload's number.
         number: usize,
-        /// The chunk.
-        chunk: usize,
+        /// The batch.
+        batch: usize,
         /// What its windows showed.
         windows: Vec<WindowTally>,
     },
@@ -59,22 +59,22 @@ pub(super) enum Message {
 #[derive(Default)]
 struct State {
     next: usize,
-    chunks: VecDeque<Chunk>,
-    /// Workloads being run, whose chunks are still to come.
+    batches: VecDeque<Batch>,
+    /// Workloads being run, whose batches are still to come.
     running: usize,
     stopped: bool,
 }
 
 /// See the module.
 pub(super) struct Queue {
-    works: usize,
+    workloads: usize,
     state: Mutex<State>,
     more: Condvar,
 }
 
 impl Queue {
-    pub(super) fn new(works: usize) -> Queue {
-        Queue { works, state: Mutex::default(), more: Condvar::new() }
+    pub(super) fn new(workloads: usize) -> Queue {
+        Queue { workloads, state: Mutex::default(), more: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,10 +88,10 @@ impl Queue {
             if state.stopped {
                 return None;
             }
-            if let Some(chunk) = state.chunks.pop_front() {
-                return Some(Job::Examine(chunk));
+            if let Some(batch) = state.batches.pop_front() {
+                return Some(Job::Examine(batch));
             }
-            if state.next < self.works {
+            if state.next < self.workloads {
                 state.next += 1;
                 state.running += 1;
                 return Some(Job::Run(state.next - 1));
@@ -103,12 +103,12 @@ impl Queue {
         }
     }
 
-    /// The workload of that number was run; its windows are in so many chunks.
-    pub(super) fn add(&self, number: usize, ran: Arc<Ran>, chunks: usize) {
+    /// The workload of that number was run; its windows are in so many batches.
+    pub(super) fn add(&self, number: usize, ran: Arc<Execution>, batches: usize) {
         let mut state = self.state();
         state.running -= 1;
-        let chunk = |chunk| Chunk { number, chunk, ran: Arc::clone(&ran) };
-        state.chunks.extend((0..chunks).map(chunk));
+        let batch = |batch| Batch { number, batch, ran: Arc::clone(&ran) };
+        state.batches.extend((0..batches).map(batch));
         self.more.notify_all();
     }
 

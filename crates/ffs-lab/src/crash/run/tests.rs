@@ -1,7 +1,7 @@
 //! Whole runs.
 
 use super::*;
-use crate::crash::oracle::Soft;
+use crate::crash::oracle::SoftUpdateOptions;
 use crate::crash::shrink::shrink;
 use crate::crash::{geometry, text};
 use crate::watch::Unwatched;
@@ -12,7 +12,7 @@ fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
     Plan {
         seed: 11,
         ordering,
-        soft: Soft::default(),
+        soft: SoftUpdateOptions::default(),
         shapes: shapes.iter().map(|name| geometry::find(name).unwrap()).collect(),
         length: 1,
         traces: 0,
@@ -78,7 +78,7 @@ fn a_workload_that_breaks_nothing_stays_silent() {
 #[test]
 fn a_directory_may_be_ahead_of_its_size_but_only_there() {
     use std::fmt::Write;
-    // A name of 255 bytes fills a chunk: thirteen blocks of eight, and one more.
+    // A name of 255 bytes fills a batch: thirteen blocks of eight, and one more.
     let names = |range: std::ops::Range<u32>| {
         range.fold(String::new(), |mut text, number| {
             let _ = writeln!(text, "link /foo /D/{number:-<255}");
@@ -94,17 +94,17 @@ fn a_directory_may_be_ahead_of_its_size_but_only_there() {
     let tally = run(&plan, &mut Unwatched).unwrap();
     assert_eq!(tally.rules, []);
     let ahead = |found: &Finding| found.id == Id::IndTrunc;
-    let work = WorkId { shape: plan.shapes[0], source: Source::File };
+    let work = WorkloadId { shape: plan.shapes[0], source: Source::File };
     let ran =
-        Bases::new(&plan, &[work]).unwrap().run(&plan, work, &plan.find(work).unwrap()).unwrap();
-    let mut desk = Desk::default();
-    let Link { base, recording, .. } = &ran.links[0];
-    let mut examiner = Examiner::new(base, recording, plan.setting(), plan.rates, &mut desk);
+        Volumes::new(&plan, &[work]).unwrap().run(&plan, work, &plan.find(work).unwrap()).unwrap();
+    let mut buffers = ExaminerBuffers::default();
+    let ChainLink { base, recording, .. } = &ran.links[0];
+    let mut examiner = Examiner::new(base, recording, plan.setting(), plan.rates, &mut buffers);
     let mut seen = false;
     for window in &recording.windows {
-        let stage = Stage::new(window, examiner.canvas(), plan.seed);
-        for (_, laid) in stage.distinct(plan.effort) {
-            seen |= examiner.preen(&stage, &laid).findings.iter().any(ahead);
+        let window_states = WindowStates::new(window, examiner.overlay(), plan.seed);
+        for (_, layout) in window_states.distinct(plan.effort) {
+            seen |= examiner.preen(&window_states, &layout).findings.iter().any(ahead);
         }
         examiner.pass(window);
     }
@@ -133,17 +133,17 @@ fn who_stops_a_run_has_what_was_examined_before() {
 fn a_workload_that_cannot_be_run_is_told_and_the_others_are_examined() {
     let plan = plan(OrderingPolicy::SoftUpdates, &["ufs2-2m"]);
     let shape = plan.shapes[0];
-    let works = [0, 1].map(|n| WorkId { shape, source: Source::Pattern(n) });
+    let workloads = [0, 1].map(|n| WorkloadId { shape, source: Source::Pattern(n) });
     let (sender, receiver) = channel();
     let window = WindowTally { states: 7, contents: (0..7).collect(), ..WindowTally::default() };
-    sender.send(Message::Examined { number: 1, chunk: 0, windows: vec![window] }).unwrap();
-    sender.send(Message::Ran { number: 1, chunks: 1, failed: Vec::new() }).unwrap();
+    sender.send(Message::Examined { number: 1, batch: 0, windows: vec![window] }).unwrap();
+    sender.send(Message::Ran { number: 1, batches: 1, failed: Vec::new() }).unwrap();
     let error = LabError::Plan("it stays mounted".to_owned());
     sender.send(Message::Failed { number: 0, error }).unwrap();
     drop(sender);
-    let mut adder = Adder::new([shape.name].into_iter(), 2);
-    collect(&plan, &works, &receiver, &mut adder, &mut Unwatched).unwrap();
-    let tally = adder.tally;
+    let mut builder = TallyBuilder::new([shape.name].into_iter(), 2);
+    collect(&plan, &workloads, &receiver, &mut builder, &mut Unwatched).unwrap();
+    let tally = builder.tally;
     assert_eq!((tally.rows[0].workloads, tally.rows[0].distinct), (2, 7));
     assert_eq!(tally.rules.len(), 1);
     assert_eq!((tally.rules[0].rule.as_str(), &*tally.rules[0].first), (UNRUN, "ufs2-2m/g0:0:p0"));

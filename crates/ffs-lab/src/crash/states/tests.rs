@@ -19,20 +19,20 @@ fn window(writes: &[(u64, usize)]) -> Window {
     Window { begin: 10, end: 10 + writes.len() as u64, writes }
 }
 
-fn canvas() -> Canvas {
-    Canvas::new(Arc::new(vec![0; SECTORS * SECTOR]), Durability::OnFlush)
+fn overlay() -> OverlayDevice {
+    OverlayDevice::new(Arc::new(vec![0; SECTORS * SECTOR]), Durability::OnFlush)
 }
 
 /// The first byte of every sector, for every state looked at.
 fn contents(window: &Window, effort: Effort) -> Vec<Vec<u8>> {
-    let canvas = canvas();
-    let stage = Stage::new(window, &canvas, 7);
-    let show = |(_, laid): (Choice, Laid)| {
-        canvas.reset();
-        stage.paint(&laid, &canvas);
-        canvas.look(|bytes| bytes.iter().step_by(SECTOR).copied().collect())
+    let overlay = overlay();
+    let window_states = WindowStates::new(window, &overlay, 7);
+    let show = |(_, layout): (Choice, Layout)| {
+        overlay.reset();
+        window_states.apply_to(&layout, &overlay);
+        overlay.with_bytes(|bytes| bytes.iter().step_by(SECTOR).copied().collect())
     };
-    stage.distinct(effort).into_iter().map(show).collect()
+    window_states.distinct(effort).into_iter().map(show).collect()
 }
 
 const NONE: Effort = Effort { subsets: 0, sectors: 0, window: 100_000 };
@@ -93,58 +93,58 @@ fn a_large_window_has_its_prefixes_and_lacks_each_write() {
 
 #[test]
 fn what_is_in_the_base_already_is_no_state() {
-    let canvas = canvas();
-    canvas.settle(0, &[1; SECTOR]);
+    let overlay = overlay();
+    overlay.commit(0, &[1; SECTOR]);
     let window = window(&[(0, 1), (1, 1)]);
-    let stage = Stage::new(&window, &canvas, 7);
-    assert_eq!(stage.distinct(NONE).len(), 2);
+    let window_states = WindowStates::new(&window, &overlay, 7);
+    assert_eq!(window_states.distinct(NONE).len(), 2);
 }
 
 #[test]
 fn a_state_knows_how_much_of_the_log_it_needs() {
-    let (window, canvas) = (window(&[(0, 2), (2, 1), (3, 1)]), canvas());
-    let stage = Stage::new(&window, &canvas, 7);
-    let cut = |choice| stage.lay_out(choice).cut.seen;
-    assert_eq!((cut(Choice::Prefix(0)), cut(Choice::Prefix(2))), (10, 12));
-    assert_eq!((cut(Choice::Only(0)), cut(Choice::AllBut(0))), (11, 13));
-    assert_eq!(cut(Choice::Torn { write: 0, how: 0, rest: Rest::None }), 11);
-    assert_eq!(cut(Choice::Torn { write: 0, how: 0, rest: Rest::All }), 13);
+    let (window, overlay) = (window(&[(0, 2), (2, 1), (3, 1)]), overlay());
+    let window_states = WindowStates::new(&window, &overlay, 7);
+    let crash = |choice| window_states.layout(choice).crash.seen;
+    assert_eq!((crash(Choice::Prefix(0)), crash(Choice::Prefix(2))), (10, 12));
+    assert_eq!((crash(Choice::Only(0)), crash(Choice::AllBut(0))), (11, 13));
+    assert_eq!(crash(Choice::Torn { write: 0, how: 0, rest: Rest::None }), 11);
+    assert_eq!(crash(Choice::Torn { write: 0, how: 0, rest: Rest::All }), 13);
 }
 
 #[test]
 fn of_a_torn_write_nothing_had_returned_but_it_was_issued() {
     // Without a volatile cache a write is a window, which ends before the write does.
-    let (window, canvas) = (Window { end: 10, ..window(&[(0, 2)]) }, canvas());
-    let stage = Stage::new(&window, &canvas, 7);
-    let cut = |choice| stage.lay_out(choice).cut;
+    let (window, overlay) = (Window { end: 10, ..window(&[(0, 2)]) }, overlay());
+    let window_states = WindowStates::new(&window, &overlay, 7);
+    let crash = |choice| window_states.layout(choice).crash;
     let torn = Choice::Torn { write: 0, how: 0, rest: Rest::None };
-    assert_eq!(cut(torn), Cut { seen: 10, issued: 11 });
-    assert_eq!((cut(Choice::Prefix(0)), cut(Choice::Prefix(1))), (10.into(), 11.into()));
+    assert_eq!(crash(torn), CrashPoint { seen: 10, issued: 11 });
+    assert_eq!((crash(Choice::Prefix(0)), crash(Choice::Prefix(1))), (10.into(), 11.into()));
 }
 
 #[test]
 fn a_write_of_which_drawn_sectors_are_missing_is_torn() {
-    let (window, canvas) = (Window { end: 10, ..window(&[(0, 3)]) }, canvas());
-    let stage = Stage::new(&window, &canvas, 7);
+    let (window, overlay) = (Window { end: 10, ..window(&[(0, 3)]) }, overlay());
+    let window_states = WindowStates::new(&window, &overlay, 7);
     for number in 0..200 {
-        let laid = stage.lay_out(Choice::Sectors(number));
-        let whole = laid.seen.iter().flatten().count() == 3;
-        assert_eq!(laid.cut.seen == 11, whole, "q{number}");
+        let layout = window_states.layout(Choice::Sectors(number));
+        let whole = layout.seen.iter().flatten().count() == 3;
+        assert_eq!(layout.crash.seen == 11, whole, "q{number}");
     }
 }
 
 #[test]
 fn names_of_states_can_be_read_back() {
-    let canvas = canvas();
+    let overlay = overlay();
     let writes: Vec<(u64, usize)> = (0..14).map(|w| (w * 3, 3)).collect();
     let (large, small) = (window(&writes), window(&writes[..3]));
     for window in [&large, &small] {
-        let stage = Stage::new(window, &canvas, 7);
-        for choice in stage.choices(Effort { subsets: 5, sectors: 5, window: 100_000 }) {
+        let window_states = WindowStates::new(window, &overlay, 7);
+        for choice in window_states.choices(Effort { subsets: 5, sectors: 5, window: 100_000 }) {
             assert_eq!(choice.to_string().parse(), Ok(choice));
-            assert!(stage.has(choice));
+            assert!(window_states.has(choice));
         }
-        assert!(!stage.has(Choice::Prefix(15)) && !stage.has(Choice::Only(14)));
+        assert!(!window_states.has(Choice::Prefix(15)) && !window_states.has(Choice::Only(14)));
     }
     for wrong in ["", "x1", "p", "t1.2", "t1n", "s", "o1.", "\u{e4}1", "pp"] {
         assert_eq!(wrong.parse::<Choice>(), Err(()), "{wrong}");

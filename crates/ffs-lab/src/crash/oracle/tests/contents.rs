@@ -1,7 +1,7 @@
 //! Contents and attributes that may be there, and ones that may not.
 
 use super::story::{GOOD, Story};
-use crate::crash::history::{Happening, ROOT};
+use crate::crash::history::{Action, ROOT};
 use crate::crash::tag::{self, POISON};
 
 #[test]
@@ -136,14 +136,14 @@ fn durable_zeros_at_the_end_may_go_while_the_file_is_cut() {
     let f = s.file(ROOT, "f");
     let end = INDIRECT + 8192;
     s.write(f, 0, end);
-    s.tell(vec![Happening::Zeroed { obj: f, bytes: 2048..end }]);
+    s.tell(vec![Action::Zeroed { obj: f, bytes: 2048..end }]);
     s.hidden_truncate(f, 2048);
     s.hidden_truncate(f, end);
     s.synced();
     s.hidden_truncate(f, 2048);
     let cut = s.image();
     assert_eq!(s.broken(&cut), ["G1"], "nobody cuts it");
-    s.tell(vec![Happening::Resized { obj: f, size: INDIRECT + 4100 }]);
+    s.tell(vec![Action::Resized { obj: f, size: INDIRECT + 4100 }]);
     assert_eq!(s.broken(&s.image()), GOOD, "fsck cuts a file that ends in a hole");
     s.hidden_truncate(f, 1536);
     assert_eq!(s.broken(&s.image()), ["G8"], "there was content");
@@ -159,7 +159,7 @@ fn zeros_at_the_end_may_go_while_a_file_with_indirect_blocks_grows() {
     s.tell_write(f, end, 1024);
     s.hidden_truncate(f, 2048);
     assert_eq!(s.broken(&s.image()), ["G8"], "there was content");
-    s.tell(vec![Happening::Zeroed { obj: f, bytes: 2048..end + 1024 }]);
+    s.tell(vec![Action::Zeroed { obj: f, bytes: 2048..end + 1024 }]);
     assert_eq!(s.broken(&s.image()), GOOD, "a hole was made there");
 }
 
@@ -172,7 +172,7 @@ fn a_file_of_direct_blocks_is_never_smaller_than_it_ever_was() {
     s.write(f, 0, 8 * 4096);
     s.synced();
     s.tell_write(f, 8 * 4096, 4096);
-    s.tell(vec![Happening::Zeroed { obj: f, bytes: 6 * 4096..8 * 4096 }]);
+    s.tell(vec![Action::Zeroed { obj: f, bytes: 6 * 4096..8 * 4096 }]);
     assert_eq!(s.broken(&s.image()), GOOD, "nothing of it happened");
     s.hidden_truncate(f, 6 * 4096);
     assert_eq!(s.broken(&s.image()), ["G8"]);

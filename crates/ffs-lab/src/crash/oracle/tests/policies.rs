@@ -2,7 +2,7 @@
 
 use super::story::{GOOD, SOFT, Story};
 use crate::crash::history::ROOT;
-use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, Soft};
+use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, SoftUpdateOptions};
 use crate::crash::raw::Checker;
 use crate::crash::tag::POISON;
 
@@ -56,7 +56,8 @@ fn a_replacing_rename_may_wait_for_the_content() {
     s.write(tmp, 0, 2000);
     s.rename(tmp, (ROOT, "tmp"), (ROOT, "b"), Some(b));
     s.write(tmp, 2000, 100);
-    let ordered = Promise::SoftUpdates(Soft { fsync: FsyncScope::File, replace_order: true });
+    let ordered =
+        Promise::SoftUpdates(SoftUpdateOptions { fsync: FsyncScope::File, replace_order: true });
     let new = s.image();
     s.hidden_truncate(tmp, 2000);
     let as_renamed = s.image();
@@ -73,8 +74,9 @@ fn a_replacing_rename_may_wait_for_the_content() {
     assert!(!broken.contains(&"G18".to_owned()), "{broken:?}");
 }
 
-/// Soft updates as they are mounted by default.
-const DEFAULT: Promise = Promise::SoftUpdates(Soft { fsync: FsyncScope::All, replace_order: true });
+/// SoftUpdateOptions updates as they are mounted by default.
+const DEFAULT: Promise =
+    Promise::SoftUpdates(SoftUpdateOptions { fsync: FsyncScope::All, replace_order: true });
 
 #[test]
 fn an_fsync_makes_older_names_of_all_directories_durable() {
@@ -86,7 +88,11 @@ fn an_fsync_makes_older_names_of_all_directories_durable() {
     s.rename(f, (a, "f"), (a, "new"), None);
     let renamed = s.image();
     let broken = |s: &Story, image: &[u8], fsync| {
-        s.broken_at(image, s.now(), Promise::SoftUpdates(Soft { fsync, replace_order: true }))
+        s.broken_at(
+            image,
+            s.now(),
+            Promise::SoftUpdates(SoftUpdateOptions { fsync, replace_order: true }),
+        )
     };
     assert_eq!(broken(&s, &before, FsyncScope::All), GOOD);
     s.fsynced(g);

@@ -15,15 +15,15 @@ use ffs_device::{ManualClock, MemDevice, Timestamp};
 use ffs_ondisk::{Endian, Format};
 
 use crate::crash::history::{
-    Attrs, Extended, Happening, History, Life, Name, ObjId, ObjKind, ROOT, Step,
+    Action, Attrs, Extended, History, Life, Name, ObjId, ObjKind, ROOT, Step,
 };
-use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, Soft};
+use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, SoftUpdateOptions};
 use crate::crash::raw::Checker;
 use crate::crash::tag;
 
 /// The least that soft updates can be mounted to promise.
 pub(in crate::crash::oracle) const SOFT: Promise =
-    Promise::SoftUpdates(Soft { fsync: FsyncScope::File, replace_order: false });
+    Promise::SoftUpdates(SoftUpdateOptions { fsync: FsyncScope::File, replace_order: false });
 
 pub(in crate::crash::oracle) struct Story {
     pub(in crate::crash::oracle) fs: Ffs,
@@ -52,7 +52,7 @@ impl Story {
         self.history.steps.last().map_or(0, |step| step.at)
     }
 
-    pub(in crate::crash::oracle) fn tell(&mut self, what: Vec<Happening>) {
+    pub(in crate::crash::oracle) fn tell(&mut self, what: Vec<Action>) {
         let began = self.now();
         let step = |what| Step { began, at: began + 1, op: None, what };
         self.history.steps.extend(what.into_iter().map(step));
@@ -74,8 +74,8 @@ impl Story {
         self.vnodes.insert(obj, vnode);
         let name = Story::name(dir, name);
         self.tell(vec![
-            Happening::Made { obj, kind, attrs, life, extended: Extended::new() },
-            Happening::NameSet { name, obj },
+            Action::Created { obj, kind, attrs, life, extended: Extended::new() },
+            Action::NameAdded { name, obj },
         ]);
         obj
     }
@@ -85,7 +85,7 @@ impl Story {
         let obj = self.file(ROOT, name);
         let key = (2, b"k".to_vec());
         for step in self.history.steps.iter_mut().rev().take(2) {
-            if let Happening::Made { extended, .. } = &mut step.what {
+            if let Action::Created { extended, .. } = &mut step.what {
                 extended.insert(key.clone(), b"v".to_vec());
             }
         }
@@ -124,25 +124,25 @@ impl Story {
         let (file, at) = (self.vnode(obj), self.vnode(dir));
         self.fs.link(&self.cred, &file, &at, name.as_bytes()).unwrap();
         let name = Story::name(dir, name);
-        self.tell(vec![Happening::NameSet { name, obj }]);
+        self.tell(vec![Action::NameAdded { name, obj }]);
     }
 
     pub(in crate::crash::oracle) fn unlink(&mut self, dir: ObjId, name: &str, obj: ObjId) {
         self.fs.unlink(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
         let name = Story::name(dir, name);
-        self.tell(vec![Happening::NameGone { name, obj }]);
+        self.tell(vec![Action::NameRemoved { name, obj }]);
     }
 
     /// Tells of a name removed from the root that the volume has lost already.
     pub(in crate::crash::oracle) fn tell_gone(&mut self, name: &str, obj: ObjId) {
         let name = Story::name(ROOT, name);
-        self.tell(vec![Happening::NameGone { name, obj }]);
+        self.tell(vec![Action::NameRemoved { name, obj }]);
     }
 
     pub(in crate::crash::oracle) fn rmdir(&mut self, dir: ObjId, name: &str, obj: ObjId) {
         self.fs.rmdir(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
         let name = Story::name(dir, name);
-        self.tell(vec![Happening::NameGone { name, obj }]);
+        self.tell(vec![Action::NameRemoved { name, obj }]);
     }
 
     /// Moves a name on the volume only.
@@ -172,7 +172,7 @@ impl Story {
         replaced: Option<ObjId>,
     ) {
         let (from, to) = (Story::name(from.0, from.1), Story::name(to.0, to.1));
-        self.tell(vec![Happening::Renamed { from, to, obj, replaced }]);
+        self.tell(vec![Action::Renamed { from, to, obj, replaced }]);
     }
 
     /// Tells of an exchange that the volume does not see.
@@ -184,7 +184,7 @@ impl Story {
         away: ObjId,
     ) {
         let (one, other) = (Story::name(one.0, one.1), Story::name(other.0, other.1));
-        self.tell(vec![Happening::Exchanged { one, other, moved, away }]);
+        self.tell(vec![Action::Exchanged { one, other, moved, away }]);
     }
 
     /// Removes a name on the volume only.
@@ -214,12 +214,7 @@ impl Story {
         let version = self.version;
         let mut bytes = vec![0; len as usize];
         tag::fill(obj, version, offset, &mut bytes);
-        self.tell(vec![Happening::Wrote {
-            obj,
-            bytes: offset..offset + len,
-            version,
-            whole: true,
-        }]);
+        self.tell(vec![Action::Wrote { obj, bytes: offset..offset + len, version, whole: true }]);
         bytes
     }
 
@@ -231,33 +226,33 @@ impl Story {
 
     pub(in crate::crash::oracle) fn truncate(&mut self, obj: ObjId, size: u64) {
         self.hidden_truncate(obj, size);
-        self.tell(vec![Happening::Resized { obj, size }]);
+        self.tell(vec![Action::Resized { obj, size }]);
     }
 
     pub(in crate::crash::oracle) fn chmod(&mut self, obj: ObjId, perm: u16, uid: u32) {
         let set = SetAttr { perm: Some(perm), uid: Some(uid), ..SetAttr::default() };
         let attr = self.fs.setattr(&self.cred, &self.vnode(obj), &set).unwrap();
         let attrs = Attrs { mode: attr.perm, uid, gid: attr.gid, mtime: None };
-        self.tell(vec![Happening::Attr { obj, attrs }]);
+        self.tell(vec![Action::AttrsChanged { obj, attrs }]);
     }
 
     pub(in crate::crash::oracle) fn set_xattr(&mut self, obj: ObjId, name: &str, value: &[u8]) {
         let (file, user) = (self.vnode(obj), XattrNamespace::User);
         self.fs.setxattr(&self.cred, &file, user, name.as_bytes(), value, XattrSet::Any).unwrap();
         let (name, value) = (name.as_bytes().to_vec(), Some(value.to_vec()));
-        self.tell(vec![Happening::Xattr { obj, namespace: 1, name, value }]);
+        self.tell(vec![Action::XattrChanged { obj, namespace: 1, name, value }]);
     }
 
     pub(in crate::crash::oracle) fn synced(&mut self) {
-        self.tell(vec![Happening::Synced]);
+        self.tell(vec![Action::Synced]);
     }
 
     pub(in crate::crash::oracle) fn fsynced(&mut self, obj: ObjId) {
-        self.tell(vec![Happening::Fsynced { obj, data_only: false }]);
+        self.tell(vec![Action::Fsynced { obj, data_only: false }]);
     }
 
     pub(in crate::crash::oracle) fn fdatasynced(&mut self, obj: ObjId) {
-        self.tell(vec![Happening::Fsynced { obj, data_only: true }]);
+        self.tell(vec![Action::Fsynced { obj, data_only: true }]);
     }
 
     /// The volume as it is now.
@@ -270,17 +265,17 @@ impl Story {
     pub(in crate::crash::oracle) fn broken_at(
         &self,
         image: &[u8],
-        cut: u64,
+        crash: u64,
         promise: Promise,
     ) -> Vec<String> {
-        self.broken_in(image, cut, promise, Condition::Recovered)
+        self.broken_in(image, crash, promise, Condition::Recovered)
     }
 
     /// The rules that `image` breaks after a crash at `cut`.
     pub(in crate::crash::oracle) fn broken_in(
         &self,
         image: &[u8],
-        cut: u64,
+        crash: u64,
         promise: Promise,
         condition: Condition,
     ) -> Vec<String> {
@@ -288,7 +283,7 @@ impl Story {
         let found = checker.check(&image);
         assert_eq!(found.violations, [], "the tree itself is sound");
         let mut out = Vec::new();
-        let expectation = Expectation::new(&self.history, cut, promise);
+        let expectation = Expectation::new(&self.history, crash, promise);
         expectation.judge(&image, found, condition, &mut out);
         out.sort();
         out.into_iter().map(|violation| violation.rule).collect()

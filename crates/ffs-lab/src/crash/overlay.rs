@@ -1,6 +1,6 @@
 //! A device whose content can be laid over a base and wiped off again.
 //!
-//! **Purpose.** Thousands of crash states a second differ from a common base by a few sectors. A canvas
+//! **Purpose.** Thousands of crash states a second differ from a common base by a few sectors. A overlay
 //! is the base, as flat bytes, and one state at a time painted onto it; going back costs what the
 //! state, and whoever wrote to the device since, has changed.
 //!
@@ -21,7 +21,7 @@ use super::tag::SECTOR;
 
 /// See the module.
 #[derive(Debug)]
-pub struct Canvas {
+pub struct OverlayDevice {
     inner: Mutex<Inner>,
     origin: Arc<Vec<u8>>,
     len: u64,
@@ -35,11 +35,11 @@ struct Inner {
     touched: Vec<u32>,
     is_touched: Vec<bool>,
     /// Ranges of the base that may differ from the origin.
-    settled: Vec<Range<usize>>,
+    committed: Vec<Range<usize>>,
 }
 
 /// Sectors that differ from a base, with their bytes.
-pub type Overlay = Vec<(u32, [u8; SECTOR])>;
+pub type Changes = Vec<(u32, [u8; SECTOR])>;
 
 /// A number for these bytes in that sector.
 #[must_use]
@@ -57,7 +57,7 @@ impl Inner {
         for sector in offset / SECTOR..(offset + len).div_ceil(SECTOR) {
             if let Some(touched) = self.is_touched.get_mut(sector).filter(|touched| !**touched) {
                 *touched = true;
-                // A canvas is far below 2 TiB.
+                // A overlay is far below 2 TiB.
                 self.touched.push(sector as u32);
             }
         }
@@ -83,10 +83,10 @@ impl Inner {
     }
 }
 
-impl Canvas {
-    /// A canvas on `origin`, whole sectors.
+impl OverlayDevice {
+    /// A overlay on `origin`, whole sectors.
     #[must_use]
-    pub fn new(origin: Arc<Vec<u8>>, durability: Durability) -> Canvas {
+    pub fn new(origin: Arc<Vec<u8>>, durability: Durability) -> OverlayDevice {
         let base = origin.to_vec();
         debug_assert!(base.len().is_multiple_of(SECTOR));
         let sectors = base.len() / SECTOR;
@@ -96,9 +96,9 @@ impl Canvas {
             base,
             touched: Vec::new(),
             is_touched: vec![false; sectors],
-            settled: Vec::new(),
+            committed: Vec::new(),
         };
-        Canvas { inner: Mutex::new(inner), origin, len, durability }
+        OverlayDevice { inner: Mutex::new(inner), origin, len, durability }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -115,7 +115,7 @@ impl Canvas {
     pub fn rewind(&self) {
         let mut inner = self.inner();
         inner.reset();
-        for range in std::mem::take(&mut inner.settled) {
+        for range in std::mem::take(&mut inner.committed) {
             let Inner { base, now, .. } = &mut *inner;
             base[range.clone()].copy_from_slice(&self.origin[range.clone()]);
             now[range.clone()].copy_from_slice(&self.origin[range]);
@@ -128,22 +128,22 @@ impl Canvas {
     }
 
     /// Paints whole sectors from byte `offset` on; what does not fit is left out.
-    pub fn paint(&self, offset: u64, bytes: &[u8]) {
+    pub fn write(&self, offset: u64, bytes: &[u8]) {
         if offset.saturating_add(bytes.len() as u64) <= self.len {
             self.inner().write(offset, bytes);
         }
     }
 
-    /// Paints an overlay.
-    pub fn lay(&self, overlay: &Overlay) {
+    /// Writes the changes.
+    pub fn apply(&self, changes: &Changes) {
         let mut inner = self.inner();
-        for (sector, bytes) in overlay {
+        for (sector, bytes) in changes {
             inner.write(u64::from(*sector) * SECTOR as u64, bytes);
         }
     }
 
     /// Makes `bytes` at `offset` part of the base, under whatever is painted.
-    pub fn settle(&self, offset: u64, bytes: &[u8]) {
+    pub fn commit(&self, offset: u64, bytes: &[u8]) {
         if offset.saturating_add(bytes.len() as u64) > self.len {
             return;
         }
@@ -152,20 +152,20 @@ impl Canvas {
         let range = offset as usize..offset as usize + bytes.len();
         inner.base[range.clone()].copy_from_slice(bytes);
         inner.now[range.clone()].copy_from_slice(bytes);
-        inner.settled.push(range);
+        inner.committed.push(range);
     }
 
     /// What differs from the base.
     #[must_use]
-    pub fn overlay(&self) -> Overlay {
+    pub fn changes(&self) -> Changes {
         let inner = self.inner();
-        let mut overlay: Overlay = Vec::new();
+        let mut changes: Changes = Vec::new();
         for sector in inner.differing() {
             let mut bytes = [0; SECTOR];
             bytes.copy_from_slice(&inner.now[place(sector)]);
-            overlay.push((sector, bytes));
+            changes.push((sector, bytes));
         }
-        overlay
+        changes
     }
 
     /// A number that two contents over one base share if, and practically only if, they are the same.
@@ -177,12 +177,12 @@ impl Canvas {
             .fold(0, |sum, sector| sum ^ sector_hash(sector, &inner.now[place(sector)]))
     }
 
-    /// The first byte at which the content is not the base with `overlay` on it.
+    /// The first byte at which the content is not the base with `changes` on it.
     #[must_use]
-    pub fn differs(&self, overlay: &Overlay) -> Option<u64> {
+    pub fn first_difference(&self, changes: &Changes) -> Option<u64> {
         let inner = self.inner();
         let wanted: BTreeMap<u32, &[u8]> =
-            overlay.iter().map(|(sector, bytes)| (*sector, &bytes[..])).collect();
+            changes.iter().map(|(sector, bytes)| (*sector, &bytes[..])).collect();
         let suspects: BTreeSet<u32> = inner.touched.iter().chain(wanted.keys()).copied().collect();
         suspects.into_iter().find_map(|sector| {
             let wanted = wanted.get(&sector).copied().unwrap_or(&inner.base[place(sector)]);
@@ -193,12 +193,12 @@ impl Canvas {
     }
 
     /// Has `f` look at the bytes.
-    pub fn look<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+    pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         f(&self.inner().now)
     }
 
     /// Has `f` look at the bytes of the base.
-    pub fn look_at_base<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+    pub fn with_base_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         f(&self.inner().base)
     }
 
@@ -213,7 +213,7 @@ impl Canvas {
     }
 }
 
-impl BlockDevice for Canvas {
+impl BlockDevice for OverlayDevice {
     fn len_bytes(&self) -> u64 {
         self.len
     }
@@ -254,27 +254,27 @@ mod tests {
 
     #[test]
     fn what_was_painted_can_be_wiped_off() {
-        let canvas = Canvas::new(Arc::new(vec![1; 4096]), Durability::OnFlush);
-        canvas.paint(512, &[2; 512]);
-        canvas.write_at(1000, &[3; 100]).unwrap();
-        canvas.paint(2048, &[1; 512]);
-        let print = canvas.fingerprint();
-        let overlay = canvas.overlay();
-        assert_eq!(overlay.len(), 2, "equal sectors do not count");
-        canvas.look(|bytes| {
+        let overlay = OverlayDevice::new(Arc::new(vec![1; 4096]), Durability::OnFlush);
+        overlay.write(512, &[2; 512]);
+        overlay.write_at(1000, &[3; 100]).unwrap();
+        overlay.write(2048, &[1; 512]);
+        let print = overlay.fingerprint();
+        let changes = overlay.changes();
+        assert_eq!(changes.len(), 2, "equal sectors do not count");
+        overlay.with_bytes(|bytes| {
             assert_eq!((bytes[511], bytes[512], bytes[1050], bytes[1100]), (1, 2, 3, 1))
         });
-        canvas.reset();
-        canvas.look(|bytes| assert!(bytes.iter().all(|&byte| byte == 1)));
-        assert_eq!(canvas.fingerprint(), 0);
-        assert_eq!(canvas.differs(&overlay), Some(512));
-        canvas.lay(&overlay);
-        assert_eq!((canvas.fingerprint(), canvas.differs(&overlay)), (print, None));
-        canvas.settle(0, &[9; 512]);
-        canvas.look(|bytes| assert_eq!((bytes[0], bytes[512]), (9, 1)));
-        canvas.rewind();
-        canvas.look(|bytes| assert!(bytes.iter().all(|&byte| byte == 1)));
-        assert!(canvas.read_at(4090, &mut [0; 7]).is_err());
-        assert!(canvas.write_at(u64::MAX, &[0; 7]).is_err());
+        overlay.reset();
+        overlay.with_bytes(|bytes| assert!(bytes.iter().all(|&byte| byte == 1)));
+        assert_eq!(overlay.fingerprint(), 0);
+        assert_eq!(overlay.first_difference(&changes), Some(512));
+        overlay.apply(&changes);
+        assert_eq!((overlay.fingerprint(), overlay.first_difference(&changes)), (print, None));
+        overlay.commit(0, &[9; 512]);
+        overlay.with_bytes(|bytes| assert_eq!((bytes[0], bytes[512]), (9, 1)));
+        overlay.rewind();
+        overlay.with_bytes(|bytes| assert!(bytes.iter().all(|&byte| byte == 1)));
+        assert!(overlay.read_at(4090, &mut [0; 7]).is_err());
+        assert!(overlay.write_at(u64::MAX, &[0; 7]).is_err());
     }
 }

@@ -6,25 +6,25 @@ use std::sync::Arc;
 
 use ffs_device::{Rng, SplitMix64};
 
-use super::super::canvas::Canvas;
 use super::super::generate::{Generator, LAST_LINK, Source, is_tuning};
-use super::super::geometry::Base;
+use super::super::geometry::BaseVolume;
 use super::super::op::Workload;
+use super::super::overlay::OverlayDevice;
 use super::super::record::{Recording, Setting, record};
-use super::super::states::{Choice, Stage};
+use super::super::states::{Choice, WindowStates};
 #[cfg(feature = "schedule")]
 use super::super::writers;
 use super::super::{chain, keeps_contract, offline};
-use super::plan::{Plan, WorkId};
+use super::plan::{Plan, WorkloadId};
 use crate::error::Result;
 
 /// States that are tried for a chain to go on from.
 const ATTEMPTS: u32 = 16;
 /// A workload that was run once, on one volume.
 #[derive(Debug)]
-pub struct Link {
+pub struct ChainLink {
     /// The volume it found.
-    pub base: Arc<Base>,
+    pub base: Arc<BaseVolume>,
     /// What was done.
     pub workload: Workload,
     /// What it left.
@@ -35,12 +35,12 @@ pub struct Link {
 
 /// A workload that was run: one link; of a chain as many as there are crashes. Windows are counted over all.
 #[derive(Debug)]
-pub struct Ran {
+pub struct Execution {
     /// In their order.
-    pub links: Vec<Link>,
+    pub links: Vec<ChainLink>,
 }
 
-impl Ran {
+impl Execution {
     /// Windows of all links.
     #[must_use]
     pub fn windows(&self) -> usize {
@@ -55,20 +55,20 @@ impl Ran {
 
 /// Volumes with the standard tree and without, made once.
 #[derive(Debug)]
-pub struct Bases {
-    made: BTreeMap<(&'static str, bool, bool), Arc<Base>>,
+pub struct Volumes {
+    made: BTreeMap<(&'static str, bool, bool), Arc<BaseVolume>>,
 }
 
-impl Bases {
+impl Volumes {
     /// The volumes that `plan` needs.
     ///
     /// # Errors
     /// Those of [`super::super::geometry::Shape::base`].
-    pub fn new(plan: &Plan, works: &[WorkId]) -> Result<Bases> {
+    pub fn new(plan: &Plan, workloads: &[WorkloadId]) -> Result<Volumes> {
         let mut made = BTreeMap::new();
         let given = plan.workload.as_ref();
         let tree = given.is_none_or(|workload| workload.standard_tree);
-        for (work, unflagged) in works.iter().flat_map(|work| [(work, false), (work, true)]) {
+        for (work, unflagged) in workloads.iter().flat_map(|work| [(work, false), (work, true)]) {
             if given.is_some_and(|workload| workload.unflagged != unflagged) {
                 continue;
             }
@@ -77,14 +77,14 @@ impl Bases {
                 place.insert(work.shape.base(flagged, tree)?);
             }
         }
-        Ok(Bases { made })
+        Ok(Volumes { made })
     }
 
     /// Runs `workload`.
     ///
     /// # Errors
     /// Those of [`record`], and operations before the recording that fail.
-    pub fn run(&self, plan: &Plan, work: WorkId, workload: &Workload) -> Result<Ran> {
+    pub fn run(&self, plan: &Plan, work: WorkloadId, workload: &Workload) -> Result<Execution> {
         let flagged = keeps_contract(plan.ordering) && !workload.unflagged;
         let tree = workload.standard_tree;
         let made = self.made.get(&(work.shape.name, tree, flagged)).cloned();
@@ -109,12 +109,12 @@ impl Bases {
             _ => record(&base, workload, plan.setting())?,
         };
         let workload = workload.clone();
-        Ok(Ran { links: vec![Link { base, workload, recording, crash: None }] })
+        Ok(Execution { links: vec![ChainLink { base, workload, recording, crash: None }] })
     }
 }
 
 /// Runs chain `n`, which begins on `base`, to its last crash.
-fn chained(plan: &Plan, work: WorkId, n: u32, mut base: Arc<Base>) -> Result<Ran> {
+fn chained(plan: &Plan, work: WorkloadId, n: u32, mut base: Arc<BaseVolume>) -> Result<Execution> {
     let generator = Generator::new(work.shape, plan.seed);
     let rng = SplitMix64::new(plan.seed ^ 11 << 40 ^ u64::from(n));
     let mut links = Vec::new();
@@ -125,39 +125,40 @@ fn chained(plan: &Plan, work: WorkId, n: u32, mut base: Arc<Base>) -> Result<Ran
         let recording = record(&base, &workload, Setting { seed, ..plan.setting() })?;
         let next = crashed(plan, work, &base, &recording, &rng);
         let crash = next.as_ref().map(|(window, _)| *window);
-        links.push(Link { base: Arc::clone(&base), workload, recording, crash });
+        links.push(ChainLink { base: Arc::clone(&base), workload, recording, crash });
         match next {
             Some((_, next)) => base = Arc::new(next),
             None => break,
         }
     }
-    Ok(Ran { links })
+    Ok(Execution { links })
 }
 
 /// A crash of `recording` that a chain goes on from, drawn: its window, and the volume it leaves.
 fn crashed(
     plan: &Plan,
-    work: WorkId,
-    base: &Base,
+    work: WorkloadId,
+    base: &BaseVolume,
     recording: &Recording,
     rng: &SplitMix64,
-) -> Option<(usize, Base)> {
+) -> Option<(usize, BaseVolume)> {
     (0..ATTEMPTS).find_map(|_| {
         let at = rng.below(recording.windows.len().max(1) as u64) as usize;
         let window = recording.windows.get(at)?;
-        let canvas = Canvas::new(Arc::clone(&base.image), ffs_device::Durability::OnFlush);
+        let overlay = OverlayDevice::new(Arc::clone(&base.image), ffs_device::Durability::OnFlush);
         let mut under = base.print;
         for before in recording.windows.iter().take(at) {
-            let stage = Stage::new(before, &canvas, plan.seed);
-            under ^= stage.hash(&stage.lay_out(Choice::Prefix(before.writes.len() as u32)));
-            before.writes.iter().for_each(|write| canvas.settle(write.offset, &write.bytes));
+            let window_states = WindowStates::new(before, &overlay, plan.seed);
+            under ^= window_states
+                .hash(&window_states.layout(Choice::Prefix(before.writes.len() as u32)));
+            before.writes.iter().for_each(|write| overlay.commit(write.offset, &write.bytes));
         }
-        let stage = Stage::new(window, &canvas, plan.seed);
-        let states = stage.distinct(plan.effort(work));
-        let (_, laid) = states.get(rng.below(states.len().max(1) as u64) as usize)?;
-        stage.paint(laid, &canvas);
-        let image = canvas.look(<[u8]>::to_vec);
-        let next = chain::next(base, recording, image, under ^ stage.hash(laid))?;
+        let window_states = WindowStates::new(window, &overlay, plan.seed);
+        let states = window_states.distinct(plan.effort(work));
+        let (_, layout) = states.get(rng.below(states.len().max(1) as u64) as usize)?;
+        window_states.apply_to(layout, &overlay);
+        let image = overlay.with_bytes(<[u8]>::to_vec);
+        let next = chain::next(base, recording, image, under ^ window_states.hash(layout))?;
         Some((at, next))
     })
 }
