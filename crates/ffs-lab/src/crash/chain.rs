@@ -1,13 +1,16 @@
-//! Crash after crash without a check: the volume that a crash left becomes the one that the next workload finds.
+//! Several crashes without a check in between: the volume that a crash left becomes the volume of
+//! the next workload.
 //!
-//! **Purpose.** What is on the device after a crash is durable; so the tree that the crash left, found by the
-//! independent checker, is what the oracle expects from there on. Every state on the way is held to what was
-//! promised before it, so a promise is kept over the whole chain if it is kept over each link.
+//! **Purpose.** The content of the device after a crash is durable. So the oracle continues from
+//! the tree that the independent checker found after the crash. Every state on the way is checked
+//! against the guarantees given before it. A guarantee that holds over each link of the chain holds
+//! over the chain.
 //!
 //! # Invariants
-//! 1. Objects keep their numbers: content says to the end of a chain whose it is.
-//! 2. A chain goes on only from states in which every name has one meaning: no exchange is open, and no
-//!    directory has two names. (Such states are examined, but a check decides what becomes of them.)
+//! 1. Objects keep their numbers, so tags identify their object to the end of the chain.
+//! 2. A chain continues only from states in which every name has one meaning: no exchange is half
+//!    done, and no directory has two names. Such states are examined, but a check decides how they
+//!    continue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,16 +28,16 @@ use super::tag::SECTOR;
 
 /// The root directory's inode.
 const ROOT_INO: Ino = Ino(2);
-/// What becomes known of the objects of a history.
+/// The objects of a history by their inodes.
 type Lives = BTreeMap<Life, (ObjId, ObjKind)>;
 
-/// The volume that a crash of `recording`, which was made on `base`, left in `image`; `None` if a chain does not
-/// go on from it. `print` tells the image from others.
+/// The volume that a crash of `recording`, which was made on `base`, left in `image`; `None` if a
+/// chain does not continue from it. `fingerprint` identifies the image.
 pub(super) fn next(
     base: &BaseVolume,
     recording: &Recording,
     image: Vec<u8>,
-    print: u64,
+    fingerprint: u64,
 ) -> Option<BaseVolume> {
     let mut checker = Checker::new();
     let found = checker.check(&image);
@@ -57,7 +60,7 @@ pub(super) fn next(
         image: Arc::new(image),
         tree,
         steps: found.steps.into_iter().chain([Action::Synced]).map(step).collect(),
-        print,
+        fingerprint,
     })
 }
 
@@ -144,14 +147,14 @@ impl Walk<'_> {
             }
             end = extent.sector * SECTOR as u64 + block;
         }
-        // What a check takes off a file that ends in a hole.
+        // The size after a check, which shortens a file that ends in a hole.
         let least =
             if inode.size > NDADDR as u64 * block { inode.size.min(end) } else { inode.size };
         let behind = self.behind(inode);
         Action::ContentFound { obj, size: inode.size, least, sectors, behind }
     }
 
-    /// What the file's last fragment holds from its end on.
+    /// The content of the last fragment from the end of the file on.
     fn behind(&self, inode: &Inode) -> Vec<(u64, [u8; SECTOR])> {
         let past = inode.size.next_multiple_of(self.tree.fragment_size().max(1));
         let sector = SECTOR as u64;

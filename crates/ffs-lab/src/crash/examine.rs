@@ -1,20 +1,19 @@
 //! The checks of one crash state.
 //!
-//! | check | asks |
+//! | check | question |
 //! | --- | --- |
-//! | C1 | does the image, as it is, keep the contract? (`raw`, and what the oracle sees without repair) |
-//! | C2 | does `fsck -p` repair it, with nothing but the repairs a crash may call for? |
-//! | C3 | does a full check find nothing afterwards, change nothing, and see the clean mark? |
-//! | C4 | is the repaired tree one the workload may have left? |
-//! | C5 | mounted as it is and worked on, does it keep the contract? (a sample; soft updates only) |
-//! | C6 | is a second crash, inside `fsck -p`, repaired to the same bytes but for times? (a sample) |
+//! | C1 | Does the image, unrepaired, keep the contract? (`raw`, and the oracle) |
+//! | C2 | Does `fsck -p` repair it, with only the repairs that a crash may call for? |
+//! | C3 | Does a full check find nothing then, write nothing, and see the clean mark? |
+//! | C4 | Is the repaired tree one that the workload may have left? |
+//! | C5 | Mounted unrepaired and used, does it keep the contract? (a sample; soft updates only) |
+//! | C6 | Does an interrupted `fsck -p`, run again, end in the same bytes but for times? (a sample) |
 //!
-//! Where C2 stops, a full repair must still end in a volume that C3 accepts.
+//! If C2 fails, a full repair must still end in a volume that C3 accepts.
 //!
 //! # Invariants
-//! 1. Every state is judged by C1 to C4. Which ones are judged by C5 and C6 follows from the seed and
-//!    the state.
-//! 2. The overlay shows the base when a state has been examined.
+//! 1. C1 to C4 examine every state. The seed and the state decide whether C5 and C6 do.
+//! 2. After a state was examined the overlay shows the base again.
 //!
 //! Reference: `spec/fsck-and-crash.md` §8, §11.3.
 
@@ -61,16 +60,16 @@ const REPAIRS: &[Id] = &[
     Id::SbTorn,
 ];
 
-/// When volumes are repaired, seconds.
+/// The time at which volumes are repaired, seconds.
 const REPAIR: i64 = START + 100_000;
-/// Operations of the work that follows a crash (C5).
+/// Operations after a crash (C5).
 const FURTHER_WORK: u32 = 50;
-/// Random subsets of what an interrupted fsck wrote between two flushes.
+/// Random subsets of the writes of an interrupted fsck between two flushes.
 const FSCK_SUBSETS: u32 = 16;
 /// Most states of one window of an interrupted fsck.
 const FSCK_STATES: u32 = 64;
 
-/// Of how many states one is looked at more closely; 0: none.
+/// The rate of the checks that examine a sample: one state in so many; 0: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// C5.
@@ -79,20 +78,20 @@ pub struct Rates {
     pub interrupt: u32,
 }
 
-/// What was found in a state.
+/// The findings in a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// What it breaks.
+    /// The violations.
     pub violations: Vec<Violation>,
-    /// What it shows of what a crash may leave.
+    /// The allowed states (A1 to A16) that it shows.
     pub seen: Allowed,
-    /// Whether C5 was asked.
+    /// Whether C5 examined it.
     pub remounted: bool,
     /// Crashes inside fsck (C6).
     pub interrupted: u64,
 }
 
-/// What an examiner works with, and leaves for the next one: memory for a volume.
+/// The memory that one examiner passes on to the next.
 #[derive(Debug, Default)]
 pub struct ExaminerBuffers {
     overlay: Option<Arc<OverlayDevice>>,
@@ -111,7 +110,7 @@ pub struct Examiner<'a> {
 }
 
 impl<'a> Examiner<'a> {
-    /// An examiner of the first window of `recording`, which was made on `base`.
+    /// An examiner at the first window of `recording`, which was made on `base`.
     #[must_use]
     pub fn new(
         base: &'a BaseVolume,
@@ -135,13 +134,13 @@ impl<'a> Examiner<'a> {
         Examiner { base, recording, setting, rates, overlay, checker, expected: BTreeMap::new() }
     }
 
-    /// The overlay, showing what is durable when the window begins.
+    /// The device, which shows the content that is durable when the window begins.
     #[must_use]
     pub fn overlay(&self) -> &OverlayDevice {
         &self.overlay
     }
 
-    /// Goes on behind `window`: what it wrote is durable.
+    /// Goes on to the next window: the writes of `window` become durable.
     pub fn pass(&mut self, window: &Window) {
         for write in &window.writes {
             self.overlay.commit(write.offset, &write.bytes);
@@ -149,7 +148,7 @@ impl<'a> Examiner<'a> {
         self.expected.clear();
     }
 
-    /// What `fsck -p` says of a state.
+    /// Runs `fsck -p` on a state and returns its report.
     #[must_use]
     pub fn preen(&self, window_states: &WindowStates<'_>, layout: &Layout) -> FsckReport {
         window_states.apply_to(layout, &self.overlay);
@@ -191,8 +190,8 @@ impl<'a> Examiner<'a> {
         verdict
     }
 
-    /// The places of the log at which the device may have shown this state, as far as promises differ:
-    /// the first, and the last if a promise was made in between.
+    /// The crash points at which the device may show this state, as far as guarantees differ: the
+    /// first, and the last if a guarantee was given in between.
     fn crash_points(
         &self,
         window: &Window,
@@ -213,7 +212,7 @@ impl<'a> Examiner<'a> {
         std::iter::once(layout.crash).chain(last)
     }
 
-    /// Judges what the checker has just read from `bytes`.
+    /// Has the oracle judge the tree that the checker has just read.
     fn judge(
         &mut self,
         window: &Window,
@@ -251,7 +250,7 @@ impl<'a> Examiner<'a> {
         verdict.seen = verdict.seen.or(shows);
     }
 
-    /// C2, C3 and C4; whether preen repaired the volume, and by nothing but what it may.
+    /// C2, C3 and C4. Returns whether preen repaired the volume with allowed repairs only.
     fn repair(&mut self, window: &Window, layout: &Layout, verdict: &mut Verdict) -> bool {
         let report = self.fsck(FsckOptions::preen());
         let before = verdict.violations.len();
@@ -277,8 +276,8 @@ impl<'a> Examiner<'a> {
         allowed
     }
 
-    /// A command without ordering was cut off: a full repair ends in a sound volume, with all that the command did
-    /// not work on.
+    /// Examines a state of an interrupted offline command: a full repair must end in a sound
+    /// volume, with every file on which the command did not work.
     fn offline(&mut self, window: &Window, layout: &Layout, verdict: &mut Verdict) {
         let report = self.fsck(FsckOptions::yes());
         if report.exit_code != 0 {
@@ -322,7 +321,7 @@ impl<'a> Examiner<'a> {
         }
     }
 
-    /// C5: the volume as it is, mounted, worked on, unmounted and checked.
+    /// C5: mounts the unrepaired volume, performs operations, unmounts and checks it.
     fn work_on(&mut self, seed: u64, verdict: &mut Verdict) {
         verdict.remounted = true;
         let wrong = |what: String| Violation::new("C5:MOUNT", what);
@@ -340,7 +339,7 @@ impl<'a> Examiner<'a> {
             ops.extend(generate::further_names(seed));
         }
         for op in &ops {
-            // What is there is not known: operations may fail, but never because the volume is damaged.
+            // The tree is not tracked: operations may fail, but not because the volume is damaged.
             if let Err(error @ (ffs_core::Error::Format(_) | ffs_core::Error::Io(_))) =
                 executor.perform(op)
             {
@@ -358,8 +357,8 @@ impl<'a> Examiner<'a> {
         foreign_repairs(&self.fsck(FsckOptions::no()), "C5", &mut verdict.violations);
     }
 
-    /// Wipes out of the superblock when it was repaired: the second of two repairs says another time on
-    /// purpose, so that nobody replays a journal over it.
+    /// Clears the times of the repair in the superblock. The second of two repairs records a
+    /// different time on purpose, so that no journal is replayed over it.
     fn forget_times(&self) {
         let superblock = match self.base.shape.format {
             Format::Ufs1 => 8192,
@@ -370,7 +369,8 @@ impl<'a> Examiner<'a> {
         }
     }
 
-    /// C6: the repair of `state` again, cut off at every place, must end in the same bytes but for times.
+    /// C6: interrupts the repair of `state` everywhere; the next repair must end in the same bytes
+    /// but for times.
     fn interrupt(&mut self, state: &Changes, verdict: &mut Verdict) {
         self.forget_times();
         let wanted = self.overlay.changes();
@@ -379,7 +379,7 @@ impl<'a> Examiner<'a> {
         self.overlay.apply(state);
         let recorder = Arc::new(Recorder::new(Arc::clone(&self.overlay)));
         let options = FsckOptions::preen().at(REPAIR);
-        // As it went before: only what it writes is of interest.
+        // The result is known: only the writes matter here.
         drop(Fsck::new(Arc::clone(&recorder) as _, options).run());
         let windows = match record::windows(&recorder.take_events(), true) {
             Ok(windows) => windows,
@@ -409,10 +409,10 @@ impl<'a> Examiner<'a> {
     }
 }
 
-/// Fields of the superblock that tell when it was written, and its check hash: byte, bytes.
+/// Superblock fields with times, and the check hash: byte, length.
 const TIMES: [(u64, usize); 4] = [(32, 4), (1072, 8), (1208, 8), (1304, 4)];
 
-/// A repair that was cut off in that state and did not end as it should.
+/// The violation of a repair that was interrupted in that state and did not end as it should.
 fn again(window: usize, choice: Choice, report: &FsckReport, differs: Option<u64>) -> Violation {
     let end = match report.findings.iter().find(|finding| !is_ours(finding)) {
         Some(finding) => finding.to_string(),
@@ -428,14 +428,14 @@ fn again(window: usize, choice: Choice, report: &FsckReport, differs: Option<u64
     )
 }
 
-/// Whether preen may repair this after a crash: besides [`REPAIRS`] a pointer of a directory that is on the device
-/// before the size that covers it, as that must not cover a hole.
+/// Whether preen may make this repair after a crash. Besides [`REPAIRS`] that is a pointer of a
+/// directory beyond its size: the pointer precedes the size, as the size must not cover a hole.
 fn is_ours(finding: &Finding) -> bool {
     let ahead = finding.id == Id::IndTrunc && finding.severity == Severity::Benign;
     ahead || REPAIRS.contains(&finding.id)
 }
 
-/// What the check repaired, or would, though no crash may call for it.
+/// Adds the findings that no crash may call for.
 fn foreign_repairs(report: &FsckReport, check: &str, out: &mut Vec<Violation>) {
     let foreign = |finding: &&Finding| !is_ours(finding);
     for finding in report.findings.iter().filter(foreign) {
@@ -447,7 +447,8 @@ fn foreign_repairs(report: &FsckReport, check: &str, out: &mut Vec<Violation>) {
 mod tests {
     use super::*;
 
-    /// No crash calls for these repairs (`spec/fsck-and-crash.md` §11.3, C2), whether preen would make them or not.
+    /// No crash may call for these repairs (`spec/fsck-and-crash.md` §11.3, C2), whether preen
+    /// makes them or not.
     #[test]
     fn what_soft_updates_exclude_is_no_repair() {
         let excluded = [

@@ -1,9 +1,9 @@
-//! Does operations on a mounted volume, and keeps in mind what should be there.
+//! Performs operations on a mounted volume and keeps the tree that they should have produced.
 //!
 //! # Invariants
-//! 1. The tree in mind changes only by calls that succeeded: paths mean the same here and there.
-//! 2. Nothing stays in use after a call but what [`Op::Open`] took: a removed file is gone when the
-//!    call returns.
+//! 1. The expected tree changes only when a call succeeds, so paths mean the same in both.
+//! 2. After a call nothing stays in use but the files of [`Op::Open`]: the inode of a removed file
+//!    is freed when the call returns.
 
 mod space;
 mod xattrs;
@@ -18,15 +18,15 @@ use super::history::{Action, Attrs, Life, Name, ObjId, ObjKind, ROOT};
 use super::op::{Op, Path};
 use super::tag;
 
-/// What the workload believes is there.
+/// The tree that the workload expects.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     names: BTreeMap<Name, ObjId>,
     /// Mode, owner, group and set times of each object, by number; the root's first.
     attrs: Vec<Attrs>,
     version: u32,
-    /// Of several who make objects at the same time, each takes the numbers that leave this rest (first) when
-    /// divided by that (second).
+    /// The numbers that one of several threads gives to new objects: those that leave the first
+    /// value as remainder when divided by the second.
     lane: (usize, usize),
 }
 
@@ -38,7 +38,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// Whether there is something of that name.
+    /// Whether the path exists.
     pub(super) fn has(&self, path: &Path) -> bool {
         self.obj(path).is_some()
     }
@@ -65,20 +65,20 @@ impl Tree {
         obj
     }
 
-    /// The number of the next object that is made.
+    /// The number of the next object.
     fn next(&self) -> ObjId {
         let ((rest, of), count) = (self.lane, self.attrs.len());
         let more = (rest + of - count % of) % of;
         ObjId((count + more) as u32)
     }
 
-    /// The same for number `rest` of as many as `of` who go on from here at the same time.
+    /// The tree of thread `rest` of `of` threads that continue from here at the same time.
     #[cfg(feature = "schedule")]
     pub(super) fn lane(&self, rest: usize, of: usize) -> Tree {
         Tree { lane: (rest, of), ..self.clone() }
     }
 
-    /// The names and attributes are these; numbers of objects are not used again.
+    /// Sets names and attributes; object numbers are not reused.
     pub(super) fn replace(&mut self, names: BTreeMap<Name, ObjId>, attrs: &BTreeMap<ObjId, Attrs>) {
         self.names = names;
         for (obj, attrs) in attrs {
@@ -88,7 +88,7 @@ impl Tree {
         }
     }
 
-    /// A call or time moved the modification time.
+    /// Forgets the modification time, because a call or the clock moved it.
     fn moved(&mut self, obj: ObjId) {
         if let Some(attrs) = self.attrs.get_mut(obj.0 as usize) {
             attrs.mtime = None;
@@ -96,14 +96,15 @@ impl Tree {
     }
 }
 
-/// What is to be made.
+/// The kind of object to create.
 enum New<'a> {
     Node(NodeKind, u16, ObjKind),
     Directory,
     Symlink(&'a [u8]),
 }
 
-/// What `done` makes durable on a mount with `stable`: names and attributes, when the call returns.
+/// The guarantees that a mount with `stable` adds: names and attributes are durable when the call
+/// returns.
 fn stable_guarantees(done: &[Action]) -> Vec<Action> {
     let objects = done.iter().flat_map(|what| match what {
         Action::NameAdded { name, obj } => vec![*obj, name.dir],
@@ -123,7 +124,7 @@ fn stable_guarantees(done: &[Action]) -> Vec<Action> {
     objects.map(|obj| Action::Fsynced { obj, data_only: false }).collect()
 }
 
-/// A mounted volume and somebody who uses it.
+/// A mounted volume, and the user who performs operations on it.
 pub(super) struct Executor {
     pub(super) fs: Ffs,
     pub(super) tree: Tree,
@@ -131,7 +132,7 @@ pub(super) struct Executor {
     pub(super) stable: bool,
     cred: Cred,
     open: Vec<Vnode>,
-    /// What is there is not known: whatever a path names may be worked on.
+    /// The tree is not tracked: every path that the volume resolves may be used.
     untracked: bool,
 }
 
@@ -142,12 +143,12 @@ impl Executor {
         Executor { fs, tree, stable: false, cred: Cred::root(), open: Vec::new(), untracked: false }
     }
 
-    /// On a volume of which nothing is known; what happens there is no history.
+    /// An executor on a volume whose tree is not tracked. Its actions are no history.
     pub(super) fn untracked(fs: Ffs) -> Executor {
         Executor { untracked: true, ..Executor::new(fs, Tree::default()) }
     }
 
-    /// Gives up everything in use.
+    /// Closes all files in use.
     pub(super) fn close(&mut self) {
         self.open.clear();
     }
@@ -166,7 +167,7 @@ impl Executor {
         Ok((self.lookup(dir)?, last.as_bytes()))
     }
 
-    /// The object that `path` names in mind.
+    /// The object that `path` leads to in the expected tree.
     fn obj(&self, path: &Path) -> Result<ObjId, Error> {
         let known = self.tree.obj(path);
         known.or(self.untracked.then_some(ObjId(u32::MAX))).ok_or(Error::NotFound)
@@ -176,7 +177,7 @@ impl Executor {
         self.tree.name(path).ok_or(Error::NotFound)
     }
 
-    /// Does `op`; what happened, or why it did not.
+    /// Performs `op` and returns its actions.
     pub(super) fn perform(&mut self, op: &Op) -> ActionResult {
         let mut done = self.act(op)?;
         if self.stable {
@@ -227,7 +228,7 @@ impl Executor {
                 self.fs.remount(*read_only)?;
                 Ok(if *read_only { vec![Action::Synced] } else { Vec::new() })
             }
-            // Time and faults are the recording's.
+            // The recording handles time and faults.
             Op::Wait(_) | Op::Fault { .. } => Ok(Vec::new()),
             Op::User(user) => {
                 self.cred = if *user == 0 { Cred::root() } else { Cred::user(*user, *user) };
@@ -293,7 +294,7 @@ impl Executor {
         let (from, to, obj) = (self.name(old)?, self.name(new)?, self.obj(old)?);
         let replaced = self.tree.names.get(&to).copied();
         if replaced == Some(obj) {
-            // Two names of one file: POSIX has rename do nothing.
+            // For two names of one file rename does nothing (POSIX).
             return Ok(Vec::new());
         }
         self.tree.names.remove(&from);
@@ -310,7 +311,7 @@ impl Executor {
         Ok(done)
     }
 
-    /// Something new has the name `path`.
+    /// Records that a new object has the name `path`.
     fn record_creation(&mut self, path: &Path, kind: ObjKind, made: &Vnode) -> ActionResult {
         let extended = self.extended(made)?;
         let attr = self.fs.getattr(made);
@@ -323,7 +324,7 @@ impl Executor {
         Ok(vec![made, Action::NameAdded { name, obj }])
     }
 
-    /// The name comes last: it shows what was written before.
+    /// The name is added last, so it guarantees the content written before.
     fn tmpfile(&mut self, path: &Path, len: u64) -> ActionResult {
         let (dir, last) = self.dir(path)?;
         let made = self.fs.create_unnamed(&self.cred, &dir, 0o644, true)?;
@@ -373,7 +374,7 @@ impl Executor {
                 all.extend(sync.then_some(Action::Fsynced { obj, data_only: false }));
                 Ok(all)
             }
-            // Nothing was written, and no size promised; blocks may have come and gone.
+            // Nothing was written and no size guaranteed; blocks may have been allocated and freed.
             Err(Error::NoSpace) => Err(Error::NoSpace),
             Err(Error::Io(_)) => Ok(vec![wrote(len, false)]),
             Err(error) => Err(error),

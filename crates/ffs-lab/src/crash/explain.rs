@@ -1,5 +1,5 @@
-//! One state told at length: what was done around the crash, what was written, what the state keeps of it,
-//! what fsck says.
+//! The description of one state: the operations around the crash, the writes, which of them the
+//! state keeps, and the findings of fsck.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::op::Workload;
 use super::record::{Recording, Window, Write};
 use super::states::{Layout, WindowStates};
 
-/// Most operations that are told: the last ones.
+/// Most operations in the description: the last ones.
 const MOST_OPS: usize = 12;
 
-/// A state and all about it.
+/// A state and everything that its description needs.
 pub(super) struct StateReport<'a> {
     pub(super) base: &'a Arc<BaseVolume>,
     pub(super) workload: &'a Workload,
@@ -27,7 +27,7 @@ pub(super) struct StateReport<'a> {
 }
 
 impl StateReport<'_> {
-    /// Lines for people.
+    /// The lines of the description.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = self.operations();
         let (begin, seen) = (self.window.begin, self.layout.crash.seen);
@@ -44,7 +44,7 @@ impl StateReport<'_> {
         lines
     }
 
-    /// The last operations before the crash, and those under way.
+    /// The last operations before the crash, and those in progress.
     fn operations(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         let mut last = None;
@@ -76,7 +76,7 @@ impl StateReport<'_> {
     }
 }
 
-/// What a write wrote.
+/// Describes the place of a write on the volume.
 fn place(g: &Geometry, write: &Write) -> String {
     let at = FragNo(write.offset / u64::from(g.fsize));
     let frags = write.bytes.len() as u64 / u64::from(g.fsize).max(1);

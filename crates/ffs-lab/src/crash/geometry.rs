@@ -1,4 +1,5 @@
-//! The volumes workloads run on: small, so that everything the format knows happens early.
+//! The volumes on which workloads run. They are small, so that every structure of the format comes
+//! into use early.
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.1.
 
@@ -14,15 +15,15 @@ use super::op::{Op, Path};
 use super::tag::POISON;
 use crate::error::{LabError, Result};
 
-/// When every volume is made, seconds.
+/// The time at which every volume is made, seconds.
 pub(super) const START: i64 = 1_000_000_000;
 
 /// A kind of volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// As it is asked for.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it is for.
+    /// The purpose.
     pub purpose: &'static str,
     /// Format.
     pub format: Format,
@@ -38,11 +39,11 @@ pub struct Shape {
     pub group: u32,
     /// Data bytes per inode.
     pub density: u32,
-    /// Whether hardly any room is left.
+    /// Whether the volume is nearly full.
     pub full: bool,
 }
 
-/// A small UFS2 volume, from which the others are told apart.
+/// A small UFS2 volume; the others differ from it in some fields.
 const SMALL: Shape = Shape {
     name: "ufs2-2m",
     purpose: "UFS2, four groups, inode blocks made as they are needed",
@@ -103,7 +104,7 @@ pub const SHAPES: &[Shape] = &[
     Shape { name: "ufs2-full", purpose: "UFS2, nearly full", full: true, ..SMALL },
 ];
 
-/// The kind of that name.
+/// The kind of volume called `name`.
 ///
 /// # Errors
 /// [`LabError::Plan`] with the name that was probably meant.
@@ -118,7 +119,7 @@ pub fn find(name: &str) -> Result<&'static Shape> {
     })
 }
 
-/// A volume as a workload finds it.
+/// A volume before a workload runs on it.
 #[derive(Debug)]
 pub struct BaseVolume {
     /// Its kind.
@@ -129,24 +130,25 @@ pub struct BaseVolume {
     pub(super) image: Arc<Vec<u8>>,
     /// Its device; every run takes a snapshot.
     pub(super) device: MemDevice,
-    /// What is on it.
+    /// The tree on it.
     pub(super) tree: Tree,
-    /// How that came there.
+    /// The steps that made the tree.
     pub(super) steps: Vec<Step>,
-    /// Tells its content from that of other volumes of the kind.
-    pub(super) print: u64,
+    /// A hash that differs between the contents of volumes of one kind.
+    pub(super) fingerprint: u64,
 }
 
 impl Shape {
-    /// Makes the volume, with the standard tree if so asked. `flagged`: its superblock asks for soft updates.
+    /// Makes the volume. `flagged`: the superblock has the flag of soft updates. `standard_tree`:
+    /// the volume has the standard tree.
     ///
     /// # Errors
-    /// newfs's and the file system's: no shape of [`SHAPES`] should have any.
+    /// Those of newfs and of the file system; no shape of [`SHAPES`] should have any.
     pub fn base(&'static self, flagged: bool, standard_tree: bool) -> Result<Arc<BaseVolume>> {
         let (device, geometry) = self.format(flagged)?;
         let (tree, steps) = (Tree::default(), Vec::new());
         let image = Arc::default();
-        let base = BaseVolume { shape: self, geometry, image, device, tree, steps, print: 0 };
+        let base = BaseVolume { shape: self, geometry, image, device, tree, steps, fingerprint: 0 };
         let ops = if standard_tree { self.standard_tree() } else { Vec::new() };
         let mut base = base.with(&ops)?;
         if self.full {
@@ -175,8 +177,8 @@ impl Shape {
         Ok((device, report.geometry))
     }
 
-    /// The tree that generated workloads find: directories A, B, A/C, a file in each, and what is worth
-    /// removing.
+    /// The tree on which generated workloads run: directories A, B and A/C, a file in each, and
+    /// objects to remove.
     #[must_use]
     pub fn standard_tree(&self) -> Vec<Op> {
         let path = |text: &str| Path::parse(text).unwrap_or_else(|| unreachable!("a constant"));
@@ -199,24 +201,24 @@ impl Shape {
 }
 
 impl BaseVolume {
-    /// The same with `ops` done and durable.
+    /// The volume after `ops`, which are durable.
     ///
     /// # Errors
-    /// The file system's: what is there before must be there.
+    /// Those of the file system.
     pub(super) fn with(&self, ops: &[Op]) -> Result<BaseVolume> {
         let device = self.device.snapshot();
         let (tree, steps) = super::record::prepare(self, &device, ops)?;
         let (shape, geometry, image) = (self.shape, self.geometry, Arc::new(device.to_vec()));
-        Ok(BaseVolume { shape, geometry, image, device, tree, steps, print: 0 })
+        Ok(BaseVolume { shape, geometry, image, device, tree, steps, fingerprint: 0 })
     }
 
-    /// The same with hardly any room left: one block, and a few fragments.
+    /// The volume, nearly full: one block and a few fragments are free.
     fn filled(&self) -> Result<BaseVolume> {
         let path = Path::parse("full").unwrap_or_else(|| unreachable!("a constant"));
         let mut ops = vec![Op::Create(path.clone())];
         let room = super::record::free_bytes(self)?;
         let block = u64::from(self.shape.bsize);
-        // Two blocks stay, and what the indirect blocks of the filler take.
+        // Two blocks stay free, and those for the indirect blocks of the filler.
         let indirect = room / block / (block / 8) + 2;
         let len = room.saturating_sub((2 + indirect) * block);
         ops.push(Op::Append(path, len));

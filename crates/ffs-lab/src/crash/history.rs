@@ -1,16 +1,17 @@
-//! What a workload did, in program order, against the log of the device.
+//! What a workload did, in program order, with positions in the event log of the device.
 //!
-//! **Purpose.** The oracle judges the tree found after a crash by this: which names and contents may be
-//! there, which must. The recording writes it; nothing else does.
+//! **Purpose.** The oracle compares the tree that it finds after a crash with this history. The
+//! recording writes the history; nothing else does.
 //!
 //! # Invariants
-//! 1. Steps stand in program order; `began` and `at` never decrease along the history, and `began <= at`.
-//! 2. A crash has seen the first events of the device's log ([`CrashPoint`]). A step with `at <= seen` returned
-//!    before the crash; another with `began < issued` was under way and may be done wholly, not at all, or
-//!    half; any other has not happened.
-//! 3. What was there before the recording is told too: its steps have `began = at = 0`, and a
-//!    [`Action::Synced`] ends them.
-//! 4. A call that failed leaves no step, unless it may have changed something ([`Action::Wrote`] with
+//! 1. Steps are in program order; `began` and `at` never decrease along the history, and
+//!    `began <= at`.
+//! 2. At a crash the device has seen the first events of its log ([`CrashPoint`]). A step with
+//!    `at <= seen` returned before the crash. Another step with `began < issued` was in progress
+//!    and may be done wholly, in part, or not at all. Any other step has not happened.
+//! 3. The history includes what existed before the recording: those steps have `began = at = 0`,
+//!    and an [`Action::Synced`] ends them.
+//! 4. A call that failed has no step, unless it may have changed something ([`Action::Wrote`] with
 //!    `whole = false`).
 //!
 //! Reference: `spec/fsck-and-crash.md` §11.4.
@@ -23,7 +24,8 @@ use ffs_ondisk::Ino;
 
 use super::tag::SECTOR;
 
-/// An object the workload made: one life of an inode. Counted in the order of making; the root is 0.
+/// An object that the workload created: one life of an inode. Objects are numbered in order of
+/// creation; the root is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjId(pub u32);
 
@@ -36,7 +38,7 @@ impl fmt::Display for ObjId {
     }
 }
 
-/// What kind of object.
+/// The kind of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjKind {
     /// Regular file, empty.
@@ -47,11 +49,11 @@ pub enum ObjKind {
     Symlink(Vec<u8>),
     /// Named pipe: an inode without blocks.
     Fifo,
-    /// Left at the old name by a rename: a character device 0:0.
+    /// A whiteout, which a rename left at the old name: character device 0:0.
     Whiteout,
 }
 
-/// Attributes that go together.
+/// The attributes that a call sets together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attrs {
     /// Low 12 bits of the mode.
@@ -60,14 +62,14 @@ pub struct Attrs {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Modification time, seconds, if a call set it; `None` where only time moved it.
+    /// Modification time in seconds if a call set it; `None` if writes or the clock moved it.
     pub mtime: Option<i64>,
 }
 
 /// Extended attributes: name space and name, value.
 pub type Extended = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
-/// Where an object lives: an inode number is used again, but never in the same generation.
+/// The inode of an object. An inode number is reused, but never with the same generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Life {
     /// Inode number.
@@ -85,10 +87,10 @@ pub struct Name {
     pub name: Vec<u8>,
 }
 
-/// One change or promise.
+/// A change or a durability guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// An object came to be. Its first name follows as the next step of the same call.
+    /// An object was created. Its first name follows as the next step of the same call.
     Created {
         /// The object.
         obj: ObjId,
@@ -96,12 +98,12 @@ pub enum Action {
         kind: ObjKind,
         /// Its first attributes.
         attrs: Attrs,
-        /// Where it lives.
+        /// Its inode.
         life: Life,
-        /// Extended attributes it was made with: it is never seen without them.
+        /// The extended attributes it was created with; it is never visible without them.
         extended: Extended,
     },
-    /// A name was entered: create, mkdir, symlink, link.
+    /// A name was added: create, mkdir, symlink, link.
     NameAdded {
         /// The name, new.
         name: Name,
@@ -121,20 +123,20 @@ pub enum Action {
         from: Name,
         /// The new one.
         to: Name,
-        /// What moved.
+        /// The object that moved.
         obj: ObjId,
-        /// What the new name named before, which lost this name.
+        /// The object that the new name led to before.
         replaced: Option<ObjId>,
     },
-    /// Two names changed places.
+    /// Two names were exchanged.
     Exchanged {
-        /// A name, which now names `away`.
+        /// A name; now it leads to `away`.
         one: Name,
-        /// The other, which now names `moved`.
+        /// The other name; now it leads to `moved`.
         other: Name,
-        /// What `one` named before.
+        /// The object that `one` led to before.
         moved: ObjId,
-        /// What `other` named before.
+        /// The object that `other` led to before.
         away: ObjId,
     },
     /// Bytes were written: those of [`super::tag::fill`] with `version`. The size grew to `bytes.end`
@@ -149,27 +151,28 @@ pub enum Action {
         /// False if the call failed: any part of the range may have been written, and any of the growth.
         whole: bool,
     },
-    /// What the file holds was found on the device, after a crash.
+    /// The content of a file as it was found on the device after a crash.
     ContentFound {
         /// The file.
         obj: ObjId,
         /// Its size, bytes.
         size: u64,
-        /// The size that a check may leave: less, if the file ends in a hole.
+        /// The size that a check may leave; it is smaller if the file ends in a hole.
         least: u64,
         /// Sectors that are not zeros: index, bytes.
         sectors: Vec<(u64, [u8; SECTOR])>,
-        /// The sectors of its last fragment from its end on, as they are on the device.
+        /// The sectors of the last fragment from the end of the file on, as they are on the device.
         behind: Vec<(u64, [u8; SECTOR])>,
     },
-    /// The size was set by truncate; bytes beyond a smaller size are gone, those up to a larger one zero.
+    /// The size was set by truncate. Bytes beyond a smaller size are removed; bytes up to a larger
+    /// size are zero.
     Resized {
         /// The file.
         obj: ObjId,
         /// New size, bytes.
         size: u64,
     },
-    /// Bytes were made zeros, if the file had any; the size grew to `bytes.end` if it was less.
+    /// Bytes were zeroed where the file had any. The size grew to `bytes.end` if it was less.
     Zeroed {
         /// The file.
         obj: ObjId,
@@ -180,7 +183,7 @@ pub enum Action {
     AttrsChanged {
         /// The object.
         obj: ObjId,
-        /// All of them, as they are now.
+        /// All attributes as they are now.
         attrs: Attrs,
     },
     /// An extended attribute was set or removed.
@@ -194,20 +197,20 @@ pub enum Action {
         /// Its value; `None`: removed.
         value: Option<Vec<u8>>,
     },
-    /// fsync or fdatasync of the object returned without error: all steps of the object before this one
-    /// are durable.
+    /// fsync or fdatasync of the object returned without error: all earlier steps of the object are
+    /// durable.
     Fsynced {
-        /// The object; a directory's fsync promises its entries.
+        /// The object. For a directory its entries are durable.
         obj: ObjId,
-        /// fdatasync: attributes that do not matter for reading the data may be missing.
+        /// fdatasync: attributes that are not needed to read the data may be older.
         data_only: bool,
     },
-    /// sync returned without error, or the file system was mounted: all steps before this one are durable.
+    /// sync returned without error, or the volume was mounted: all earlier steps are durable.
     Synced,
 }
 
 impl Action {
-    /// The objects it is about, and the directories of names.
+    /// The objects of the action and the directories of its names.
     #[must_use]
     pub fn objects(&self) -> Vec<ObjId> {
         match self {
@@ -234,25 +237,25 @@ impl Action {
     }
 }
 
-/// A [`Action`] and when it happened.
+/// An [`Action`] with its position in the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Events the device's log held when the call was issued.
+    /// Events in the log of the device when the call was issued.
     pub began: u64,
-    /// Events it held when the call returned.
+    /// Events in the log when the call returned.
     pub at: u64,
-    /// Which operation of the workload, counted from 0; `None` for what was there before.
+    /// The operation of the workload, counted from 0; `None` for what existed before.
     pub op: Option<u32>,
     /// What happened.
     pub what: Action,
 }
 
-/// When the device stopped, in events of its log.
+/// The position of a crash in the event log of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CrashPoint {
-    /// So many had ended.
+    /// Events that had ended.
     pub seen: u64,
-    /// So many had begun: one more, if the last was a write that was torn.
+    /// Events that had begun: one more than `seen` if the last was a write that was torn.
     pub issued: u64,
 }
 
@@ -262,19 +265,19 @@ impl From<u64> for CrashPoint {
     }
 }
 
-/// How far a step had come when the device stopped.
+/// The progress of a step at a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The call had returned.
     Returned,
-    /// The call was under way.
+    /// The call was in progress.
     InProgress,
-    /// Not begun.
+    /// The call was not issued yet.
     NotStarted,
 }
 
 impl Step {
-    /// How far this step was.
+    /// The progress of this step at `crash`.
     #[must_use]
     pub fn progress(&self, crash: CrashPoint) -> Progress {
         if self.at <= crash.seen {
@@ -287,7 +290,7 @@ impl Step {
     }
 }
 
-/// Everything a workload did.
+/// All steps of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct History {
     /// In program order.
@@ -295,7 +298,7 @@ pub struct History {
 }
 
 impl History {
-    /// The steps that had happened, or may have in part.
+    /// The steps that had returned or were in progress at the crash.
     pub fn until(&self, crash: CrashPoint) -> impl Iterator<Item = (&Step, Progress)> {
         let all = self.steps.iter().map(move |step| (step, step.progress(crash)));
         all.take_while(|(_, progress)| *progress != Progress::NotStarted)
@@ -305,14 +308,14 @@ impl History {
 /// A rule that a crash state breaks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
-    /// Which: `F5`, `C2:LINK-LOW`, `X1`, `G17`.
+    /// The rule: `F5`, `C2:LINK-LOW`, `X1`, `G17`.
     pub rule: String,
-    /// Where and how.
+    /// The place and the details.
     pub what: String,
 }
 
 impl Violation {
-    /// `rule` is broken as `what` says.
+    /// A violation of `rule`, described by `what`.
     #[must_use]
     pub fn new(rule: impl Into<String>, what: impl Into<String>) -> Violation {
         Violation { rule: rule.into(), what: what.into() }
@@ -325,32 +328,32 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Which of the states A1 to A16 that a crash may leave were seen (`spec/soft-updates.md` §1.2).
+/// The set of allowed states, A1 to A16, that were seen (`spec/soft-updates.md` §1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Allowed(u32);
 
 impl Allowed {
-    /// The highest number there is.
+    /// The highest number.
     pub const LAST: u8 = 16;
 
-    /// A state was seen: 1 for A1, to 16.
+    /// Adds a state: 1 for A1, up to 16.
     pub fn saw(&mut self, number: u8) {
         debug_assert!((1..=Self::LAST).contains(&number));
         self.0 |= 1 << (number % 32);
     }
 
-    /// Whether it was seen.
+    /// Whether the state was seen.
     #[must_use]
     pub fn has(self, number: u8) -> bool {
         self.0 & 1 << (number % 32) != 0
     }
 
-    /// Those seen, by number.
+    /// The numbers of the states in the set, ascending.
     pub fn iter(self) -> impl Iterator<Item = u8> {
         (1..=Self::LAST).filter(move |&number| self.has(number))
     }
 
-    /// Those seen by either.
+    /// The union of both sets.
     #[must_use]
     pub fn or(self, other: Allowed) -> Allowed {
         Allowed(self.0 | other.0)

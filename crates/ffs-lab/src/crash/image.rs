@@ -1,10 +1,10 @@
-//! Bytes of an image, however they are kept.
+//! Read access to the bytes of an image.
 
 use std::borrow::Cow;
 
-/// An image that can be read anywhere, quickly and without side effects.
+/// An image that can be read at any offset without side effects.
 pub trait ImageBytes {
-    /// Bytes of the image.
+    /// The length of the image in bytes.
     fn len(&self) -> u64;
 
     /// Whether the image has no bytes.
@@ -12,9 +12,9 @@ pub trait ImageBytes {
         self.len() == 0
     }
 
-    /// `len` bytes from byte `offset`; `None` if that passes the end.
+    /// `len` bytes from byte `offset`; `None` if the range passes the end.
     ///
-    /// Borrowed where the bytes lie together, so that reading a block costs nothing.
+    /// Contiguous bytes are borrowed, so that reading a block copies nothing.
     fn read(&self, offset: u64, len: usize) -> Option<Cow<'_, [u8]>>;
 }
 

@@ -1,29 +1,30 @@
-//! The crash laboratory: a workload on a recording device, every state a power cut may leave, each
-//! examined.
+//! The crash laboratory. It runs a workload on a recording device, makes every state that a crash
+//! may leave, and examines each state.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`op`], [`text`] | operations, and workloads as text |
-//! | [`geometry`] | the volumes workloads run on |
-//! | [`generate`] | the workloads of the laboratory |
-//! | [`record`], `exec` | running a workload and keeping what reached the device |
-//! | [`history`] | what a workload did, in program order: what the oracle judges a recovered tree by |
-//! | `writers` | several threads on one volume, of which a seed decides which one runs (feature `schedule`) |
-//! | `offline` | commands without ordering, cut off |
-//! | `chain` | crash after crash without a check |
-//! | [`states`] | what a power cut may leave of the writes between two flushes |
-//! | [`overlay`] | a device on which one state after the other is laid over a common base |
+//! | [`op`], [`text`] | operations; workloads as text |
+//! | [`geometry`] | the volumes on which workloads run |
+//! | [`generate`] | the built-in workloads |
+//! | [`record`], `exec` | runs a workload and records what reaches the device |
+//! | [`history`] | the actions of a workload in program order |
+//! | `writers` | several threads on one volume; the seed decides which one runs (feature `schedule`) |
+//! | `offline` | interrupted commands without ordering |
+//! | `chain` | several crashes without a check in between |
+//! | [`states`] | the states that a crash may leave of the writes between two flushes |
+//! | [`overlay`] | a device that shows one state after the other on a common base |
 //! | [`contract`] | the rules of the crash contract and the checks, by their labels |
 //! | [`examine`] | the checks of one state |
-//! | [`raw`] | the independent checker: the bytes of an image against the contract, and the tree they hold |
-//! | [`oracle`] | whether a recovered tree keeps what the workload was promised |
-//! | [`run`], [`tally`], `explain` | all workloads on all cores; what was found; one state at length |
-//! | [`shrink`] | the shortest workload that still shows a violation |
-//! | [`image`], [`tag`] | bytes that are read in place; contents that say whose they are |
+//! | [`raw`] | the independent checker: reads an image, checks the contract, keeps the tree |
+//! | [`oracle`] | compares a recovered tree with the guarantees of the workload |
+//! | [`run`], [`tally`] | all workloads on all cores; the findings added up |
+//! | `explain` | the description of one state |
+//! | [`shrink`] | reduces a workload that shows a violation |
+//! | [`image`], [`tag`] | read access to the bytes of an image; tagged contents |
 //!
 //! # Invariants
-//! 1. What is examined and found follows from the [`run::Plan`], never from the number of threads or
-//!    from time.
+//! 1. The states examined and the findings follow from the [`run::Plan`]. They do not depend on the
+//!    number of threads or on time.
 //! 2. Every state has a name ([`run::StateId`]) by which it can be examined alone.
 //!
 //! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1; `docs/lab/crash.md`.
@@ -56,14 +57,14 @@ use ffs_core::OrderingPolicy;
 
 use crate::error::{LabError, Result};
 
-/// The tenants under their names, the one examined by default first.
+/// The ordering modes by name; the first is the default.
 pub const ORDERINGS: &[(&str, OrderingPolicy)] = &[
     ("soft", OrderingPolicy::SoftUpdates),
     ("sync", OrderingPolicy::Sync),
     ("none", OrderingPolicy::None),
 ];
 
-/// The tenant of that name.
+/// The ordering mode called `name`.
 ///
 /// # Errors
 /// [`LabError::Plan`] with the name that was probably meant.
@@ -79,7 +80,7 @@ pub fn ordering(name: &str) -> Result<OrderingPolicy> {
     })
 }
 
-/// The rules of soft updates that can be broken, by name.
+/// The ordering rule called `name`, one of those that can be switched off.
 ///
 /// # Errors
 /// [`LabError::Plan`] with the name that was probably meant.
@@ -92,7 +93,7 @@ pub fn rule(name: &str) -> Result<ffs_core::Rule> {
     })
 }
 
-/// Whether the tenant promises that every crash leaves a state of the contract.
+/// Whether every crash under this ordering mode leaves a state that the contract allows.
 #[must_use]
 pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
     match ordering {
@@ -104,7 +105,8 @@ pub fn keeps_contract(ordering: OrderingPolicy) -> bool {
     }
 }
 
-/// What an ordering promises about names and contents; `soft`: under soft updates.
+/// The guarantees of an ordering mode for names and contents. `soft` are the mount options of soft
+/// updates.
 #[must_use]
 pub fn promise(ordering: OrderingPolicy, soft: oracle::SoftUpdateOptions) -> oracle::Promise {
     match ordering {

@@ -1,7 +1,7 @@
-//! Offline commands, cut off: the library's calls without ordering, and `tunefs`.
+//! Interrupted offline commands: library calls without ordering, and `tunefs`.
 //!
-//! `ffs cp`, `mv`, `rm` and `build` mount the image without ordering, do what an operator could do with system
-//! calls, and unmount; so a workload without ordering is what they are made of.
+//! `ffs cp`, `mv`, `rm` and `build` mount the image without ordering, perform file operations, and
+//! unmount. A workload without ordering models them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::op::Workload;
 use super::record::{Recording, Setting, failed, record, windows};
 use crate::error::Result;
 
-/// What `tunefs` is asked for, by number.
+/// The options of `tunefs` run number `n`.
 fn settings(n: u32) -> TunefsOptions {
     let none = TunefsOptions::default();
     match n % 4 {

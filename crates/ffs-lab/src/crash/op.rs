@@ -1,14 +1,14 @@
-//! The operations a crash workload is made of.
+//! The operations of a crash workload.
 
 use std::fmt;
 
-/// A path below the root: components without slashes, `.`, `..` or control characters; empty: the root
-/// itself.
+/// A path below the root, the root itself if empty. Components have no slashes and no control
+/// characters and are neither `.` nor `..`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(Vec<String>);
 
 impl Path {
-    /// The path that `text` spells; `None` if it is no path a workload may have.
+    /// Parses a path; `None` if a workload may not have it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Path> {
         let text = text.strip_prefix('/').unwrap_or(text);
@@ -35,7 +35,7 @@ impl Path {
         self.0.split_last().map(|(last, rest)| (rest, last.as_str()))
     }
 
-    /// The directory it is in; the root's is the root.
+    /// The directory of the path; the root for the root.
     #[must_use]
     pub fn parent(&self) -> Path {
         Path(self.split().map(|(rest, _)| rest.to_vec()).unwrap_or_default())
@@ -48,52 +48,52 @@ impl fmt::Display for Path {
     }
 }
 
-/// What becomes of a range of a file.
+/// What an operation does to the space of a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// Its holes are filled; the file grows to its end.
+    /// Fills its holes; the file grows to the end of the range.
     Allocate,
-    /// Its blocks are freed; the size stays.
+    /// Frees its blocks; the size stays.
     Punch,
-    /// It is zeroed; the file grows to its end.
+    /// Zeroes it; the file grows to the end of the range.
     Zero,
 }
 
-/// Which of a file's access lists.
+/// An access list of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
-    /// What it grants.
+    /// The list that grants access.
     Access,
-    /// What new files of a directory get.
+    /// The list that new files of a directory inherit.
     Default,
 }
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// A new empty file.
+    /// Creates an empty file.
     Create(Path),
-    /// A new named pipe.
+    /// Creates a named pipe.
     Mkfifo(Path),
-    /// A new directory.
+    /// Creates a directory.
     Mkdir(Path),
-    /// A new symbolic link.
+    /// Creates a symbolic link.
     Symlink(Path, String),
-    /// Another name of a file: old, new.
+    /// Adds a name of a file: old, new.
     Link(Path, Path),
-    /// A name removed.
+    /// Removes a name.
     Unlink(Path),
-    /// An empty directory removed.
+    /// Removes an empty directory.
     Rmdir(Path),
-    /// A name moved: old, new (replaced if it exists).
+    /// Renames: old, new (replaced if it exists).
     Rename(Path, Path),
-    /// A name moved, a whiteout left in its place: old, new (replaced if it exists).
+    /// Renames and leaves a whiteout at the old name: old, new (replaced if it exists).
     Whiteout(Path, Path),
-    /// A file made without a name, written so many bytes, and given this name.
+    /// Creates a file without a name, writes so many bytes, and gives it this name.
     Tmpfile(Path, u64),
-    /// Two names swapped.
+    /// Exchanges two names.
     Exchange(Path, Path),
-    /// Tagged bytes written: offset, length; durable on return if so asked.
+    /// Writes tagged bytes.
     Write {
         /// The file.
         at: Path,
@@ -104,66 +104,69 @@ pub enum Op {
         /// `O_SYNC`.
         sync: bool,
     },
-    /// Tagged bytes written at the end.
+    /// Appends tagged bytes.
     Append(Path, u64),
-    /// The size set.
+    /// Sets the size.
     Truncate(Path, u64),
-    /// The space of a range: offset, length.
+    /// Changes the space of a range: offset, length.
     Space(Space, Path, u64, u64),
-    /// Permissions set.
+    /// Sets the permissions.
     Chmod(Path, u16),
-    /// Owner and group set.
+    /// Sets owner and group.
     Chown(Path, u32, u32),
-    /// Modification time set, seconds.
+    /// Sets the modification time, seconds.
     Utimes(Path, i64),
-    /// An extended attribute set to that many bytes. `system:` before its name: of the system's name space.
+    /// Sets an extended attribute to a value of so many bytes. A name that begins with `system:` is
+    /// in the system name space.
     SetXattr(Path, String, u32),
-    /// An access list set, which gives a user these permissions (0 to 7), the owner all, and nobody else any.
+    /// Sets an access list, which grants a user these permissions (0 to 7), everything to the
+    /// owner, and nothing to others.
     SetAcl(Path, List, u32, u8),
-    /// An access list removed.
+    /// Removes an access list.
     RemoveAcl(Path, List),
-    /// Bytes appended until no more than so many are left to whoever does it.
+    /// Appends until at most so many bytes are free for the current user.
     Fill(Path, u64),
-    /// What follows is done by the user of this number; 0: the super-user, who may use the reserve.
+    /// Makes the user of this number the current user. User 0 is the super-user, who may use the
+    /// reserve.
     User(u32),
-    /// The volume is made read-only, or writable again.
+    /// Remounts the volume.
     Remount {
-        /// Which.
+        /// Read-only, or writable.
         read_only: bool,
     },
-    /// An extended attribute removed.
+    /// Removes an extended attribute.
     RemoveXattr(Path, String),
-    /// A file or directory made durable.
+    /// Makes a file or directory durable.
     Fsync(Path),
-    /// A file's data made durable.
+    /// Makes the data of a file durable.
     Fdatasync(Path),
-    /// Everything made durable.
+    /// Makes everything durable.
     Sync,
-    /// One of the device's next transfers fails: the `nth` write or flush from now on.
+    /// Makes a later transfer of the device fail: the `nth` write or flush from now on.
     Fault {
         /// A flush; otherwise a write.
         flush: bool,
         /// Counted from 1.
         nth: u32,
-        /// A part of the write arrives.
+        /// A part of the write reaches the device.
         torn: bool,
     },
-    /// Seconds go by; the syncer runs once in each.
+    /// Lets virtual seconds pass; the syncer runs once in each.
     Wait(u32),
-    /// A file taken into use: it outlives its names.
+    /// Opens a file, which then survives the removal of its names.
     Open(Path),
-    /// Everything in use given up.
+    /// Closes all open files.
     Close,
 }
 
 impl Op {
-    /// Whether the operation promises durability and changes nothing.
+    /// Whether the operation only makes something durable.
     #[must_use]
     pub fn is_persistence(&self) -> bool {
         matches!(self, Op::Fsync(_) | Op::Fdatasync(_) | Op::Sync)
     }
 
-    /// The paths it is about, in its order.
+    /// The paths of the operation, in its order.
     #[must_use]
     pub fn paths(&self) -> Vec<&Path> {
         match self {
@@ -202,27 +205,27 @@ impl Op {
     }
 }
 
-/// A workload: what is there before, and what is done while the device is recorded.
+/// A workload: the state of the volume before, and the operations that are recorded.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Workload {
-    /// Whether the laboratory's standard tree is there before (`docs/lab/crash.md`).
+    /// Whether the volume has the standard tree of the laboratory (`docs/lab/crash.md`).
     pub standard_tree: bool,
-    /// Whether a write is durable when the device has done it, instead of after the next flush.
+    /// Whether the device has no volatile cache: a write is durable when it ends.
     pub write_through: bool,
-    /// Whether the file system gets hardly any memory.
+    /// Whether the file system has very little memory.
     pub tight_memory: bool,
-    /// Whether a removal, too, cuts off a directory's empty end.
+    /// Whether a removal truncates the empty end of a directory (`dir_truncate=create+delete`).
     pub cut_on_removal: bool,
     /// Whether names and attributes are durable when a call returns (`-o stable`).
     pub stable: bool,
-    /// Whether an fsync makes nothing durable but its file (`-o fsync=file`).
+    /// Whether an fsync makes only its own file durable (`-o fsync=file`).
     pub fsync_file: bool,
     /// Whether names do not wait for contents (`-o noreplace_order`).
     pub no_replace_order: bool,
-    /// Whether the superblock does not ask for the soft updates that the volume is mounted with.
+    /// Whether the superblock lacks the flag of soft updates, with which the volume is mounted.
     pub unflagged: bool,
-    /// Done before the recording; durable when it begins.
+    /// Operations before the recording; durable when it begins.
     pub setup: Vec<Op>,
-    /// Recorded.
+    /// The recorded operations.
     pub ops: Vec<Op>,
 }

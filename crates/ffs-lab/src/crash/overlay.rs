@@ -1,13 +1,13 @@
-//! A device whose content can be laid over a base and wiped off again.
+//! A device that shows changes on top of a base and can drop them again.
 //!
-//! **Purpose.** Thousands of crash states a second differ from a common base by a few sectors. A overlay
-//! is the base, as flat bytes, and one state at a time painted onto it; going back costs what the
-//! state, and whoever wrote to the device since, has changed.
+//! **Purpose.** Crash states differ from a common base by a few sectors. The device holds the base
+//! as flat bytes and one set of changes at a time. Dropping the changes costs time in proportion to
+//! the number of changed sectors.
 //!
 //! # Invariants
-//! 1. Every sector that may differ from the base is in the list of touched ones, once.
+//! 1. Every sector that may differ from the base is in the list `touched`, once.
 //!
-//! **Locking.** One lock around everything, held for the copy or the look.
+//! **Locking.** One lock guards everything. It is held while bytes are copied or read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
@@ -19,7 +19,7 @@ use foldhash::quality::FixedState;
 
 use super::tag::SECTOR;
 
-/// See the module.
+/// A device that shows changes on top of a base.
 #[derive(Debug)]
 pub struct OverlayDevice {
     inner: Mutex<Inner>,
@@ -34,14 +34,14 @@ struct Inner {
     now: Vec<u8>,
     touched: Vec<u32>,
     is_touched: Vec<bool>,
-    /// Ranges of the base that may differ from the origin.
+    /// Ranges of the base that may differ from `origin`.
     committed: Vec<Range<usize>>,
 }
 
 /// Sectors that differ from a base, with their bytes.
 pub type Changes = Vec<(u32, [u8; SECTOR])>;
 
-/// A number for these bytes in that sector.
+/// A hash of the sector number and its bytes.
 #[must_use]
 pub fn sector_hash(sector: u32, bytes: &[u8]) -> u64 {
     FixedState::with_seed(u64::from(sector)).hash_one(bytes)
@@ -57,7 +57,7 @@ impl Inner {
         for sector in offset / SECTOR..(offset + len).div_ceil(SECTOR) {
             if let Some(touched) = self.is_touched.get_mut(sector).filter(|touched| !**touched) {
                 *touched = true;
-                // A overlay is far below 2 TiB.
+                // The device is far smaller than 2 TiB.
                 self.touched.push(sector as u32);
             }
         }
@@ -84,7 +84,7 @@ impl Inner {
 }
 
 impl OverlayDevice {
-    /// A overlay on `origin`, whole sectors.
+    /// A device whose base is `origin`, whole sectors.
     #[must_use]
     pub fn new(origin: Arc<Vec<u8>>, durability: Durability) -> OverlayDevice {
         let base = origin.to_vec();
@@ -105,13 +105,13 @@ impl OverlayDevice {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it was made on.
+    /// The image that [`OverlayDevice::new`] got.
     #[must_use]
     pub fn origin(&self) -> &Arc<Vec<u8>> {
         &self.origin
     }
 
-    /// Wipes everything off, and makes the base what it was in the beginning.
+    /// Drops all changes and restores the base to the original image.
     pub fn rewind(&self) {
         let mut inner = self.inner();
         inner.reset();
@@ -122,19 +122,19 @@ impl OverlayDevice {
         }
     }
 
-    /// Wipes everything off.
+    /// Drops all changes.
     pub fn reset(&self) {
         self.inner().reset();
     }
 
-    /// Paints whole sectors from byte `offset` on; what does not fit is left out.
+    /// Writes whole sectors from byte `offset` on; ignores what does not fit.
     pub fn write(&self, offset: u64, bytes: &[u8]) {
         if offset.saturating_add(bytes.len() as u64) <= self.len {
             self.inner().write(offset, bytes);
         }
     }
 
-    /// Writes the changes.
+    /// Writes the sectors of `changes`.
     pub fn apply(&self, changes: &Changes) {
         let mut inner = self.inner();
         for (sector, bytes) in changes {
@@ -142,7 +142,7 @@ impl OverlayDevice {
         }
     }
 
-    /// Makes `bytes` at `offset` part of the base, under whatever is painted.
+    /// Makes `bytes` at `offset` part of the base and drops all changes.
     pub fn commit(&self, offset: u64, bytes: &[u8]) {
         if offset.saturating_add(bytes.len() as u64) > self.len {
             return;
@@ -155,7 +155,7 @@ impl OverlayDevice {
         inner.committed.push(range);
     }
 
-    /// What differs from the base.
+    /// The sectors that differ from the base.
     #[must_use]
     pub fn changes(&self) -> Changes {
         let inner = self.inner();
@@ -168,7 +168,8 @@ impl OverlayDevice {
         changes
     }
 
-    /// A number that two contents over one base share if, and practically only if, they are the same.
+    /// A hash of the content. Two contents on one base have the same hash practically only if they
+    /// are equal.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let inner = self.inner();
@@ -177,7 +178,7 @@ impl OverlayDevice {
             .fold(0, |sum, sector| sum ^ sector_hash(sector, &inner.now[place(sector)]))
     }
 
-    /// The first byte at which the content is not the base with `changes` on it.
+    /// The first byte at which the content differs from the base with `changes` on it.
     #[must_use]
     pub fn first_difference(&self, changes: &Changes) -> Option<u64> {
         let inner = self.inner();
@@ -192,22 +193,22 @@ impl OverlayDevice {
         })
     }
 
-    /// Has `f` look at the bytes.
+    /// Calls `f` with the bytes of the device.
     pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         f(&self.inner().now)
     }
 
-    /// Has `f` look at the bytes of the base.
+    /// Calls `f` with the bytes of the base.
     pub fn with_base_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         f(&self.inner().base)
     }
 
-    /// The device as it would refuse a range.
+    /// Checks a range and returns the error that a device returns.
     fn check(&self, offset: u64, len: usize, write: bool) -> Result<(), DeviceError> {
         if offset.saturating_add(len as u64) <= self.len {
             return Ok(());
         }
-        // The words of an error are the device room's.
+        // Crate `ffs-device` words the error.
         let device = MemDevice::new(self.len);
         if write { device.write_at(self.len, &[0]) } else { device.read_at(self.len, &mut [0]) }
     }

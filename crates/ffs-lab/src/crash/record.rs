@@ -1,11 +1,11 @@
-//! Runs a workload and keeps what reached the device, in windows.
+//! Runs a workload and records the writes that reach the device, in windows.
 //!
 //! # Invariants
-//! 1. A recording follows from the volume, the workload and the options alone: time is virtual, numbers
-//!    are seeded, one thread works.
-//! 2. A window holds the writes between two flushes that a power cut may keep or lose, each by sector;
-//!    what earlier windows hold is durable. On a device without a volatile cache every write is its own
-//!    window.
+//! 1. A recording follows from the volume, the workload and the options alone: time is virtual,
+//!    random numbers are seeded, one thread runs.
+//! 2. A window holds the writes between two flushes. A crash may keep or lose each of them, by
+//!    sector. The writes of earlier windows are durable. On a device without a volatile cache every
+//!    write is its own window.
 //!
 //! Reference: `spec/fsck-and-crash.md` §11.1.
 
@@ -24,28 +24,28 @@ use super::op::{Op, Workload};
 use super::oracle::{FsyncScope, SoftUpdateOptions};
 use crate::error::{LabError, Result};
 
-/// Operations from one look at the file system's memory to the next.
+/// Operations between two checks of the memory of the file system.
 const AUDIT: usize = 8;
-/// Bytes that it may take for changes that are not durable: in any case, and for each of them.
+/// Bytes that the file system may use for changes that are not durable, in any case.
 const MEMORY: u64 = 256 << 10;
 const MEMORY_EACH: u64 = 1024;
 
-/// Time that goes by in each call.
+/// Virtual time that each call takes.
 const CALL: Duration = Duration::from_millis(10);
 
 /// How a workload is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The tenant under test.
+    /// The ordering mode under test.
     pub ordering: OrderingPolicy,
-    /// Seeds the file system's choices.
+    /// The seed of the random numbers of the file system.
     pub seed: u64,
     /// The mount options that decide what soft updates promise.
     pub soft: SoftUpdateOptions,
 }
 
 impl Setting {
-    /// The options that `workload` is mounted with.
+    /// The options with which `workload` is mounted.
     #[must_use]
     pub fn soft_of(&self, workload: &Workload) -> SoftUpdateOptions {
         SoftUpdateOptions {
@@ -55,10 +55,10 @@ impl Setting {
     }
 }
 
-/// A write that a power cut may keep, lose or tear.
+/// A write that a crash may keep, lose or tear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Events of the log when it had been done.
+    /// Events in the log when the write had ended.
     pub at: u64,
     /// First byte, a multiple of 512.
     pub offset: u64,
@@ -66,39 +66,39 @@ pub struct Write {
     pub bytes: Arc<[u8]>,
 }
 
-/// Writes that were volatile together.
+/// The writes between two flushes: they are volatile together.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Window {
-    /// Events of the log when everything before was durable.
+    /// Events in the log when everything before was durable.
     pub begin: u64,
-    /// Events of the log up to which any of its writes may have been missing: before the flush that ended
-    /// it, or without a volatile cache before its one write.
+    /// Events in the log up to which any of its writes may have been missing: before the flush that
+    /// ended the window; without a volatile cache, before its one write.
     pub end: u64,
     /// In the order of issue.
     pub writes: Vec<Write>,
 }
 
-/// What a run left.
+/// The recording of a workload.
 #[derive(Debug)]
 pub struct Recording {
-    /// In their order; the last is empty if all is durable.
+    /// The windows in order; the last is empty if all is durable.
     pub windows: Vec<Window>,
-    /// What was done.
+    /// The actions of the workload.
     pub history: History,
-    /// Operations that failed, and why: number, reason.
+    /// Operations that failed: number and reason.
     pub failed: Vec<(usize, String)>,
-    /// The mount options that decide what was promised.
+    /// The mount options that decide what soft updates guaranteed.
     pub soft: SoftUpdateOptions,
-    /// Whether it is of a command without ordering, on a volume that nobody has mounted.
+    /// Whether this is an offline command without ordering, on an unmounted volume.
     pub offline: bool,
-    /// What the workload believes is there in the end.
+    /// The tree at the end, as the workload expects it.
     pub(super) tree: Tree,
 }
 
-/// Cuts a log into windows.
+/// Splits an event log into windows.
 ///
 /// # Errors
-/// [`LabError::Failed`] for a write of broken sectors, which no device could tear by sector.
+/// [`LabError::Failed`] for a write of partial sectors, which a device could not tear by sector.
 pub fn windows(events: &[Event], volatile: bool) -> Result<Vec<Window>> {
     let mut all = Vec::new();
     let mut window = Window::default();
@@ -172,12 +172,12 @@ pub(super) fn options(
     options
 }
 
-/// Those of a mount that is of no interest itself.
+/// The options of a mount that only prepares or inspects a volume.
 fn unordered() -> MountOptions {
     options(OrderingPolicy::None, SoftUpdateOptions::default(), &Workload::default())
 }
 
-/// A clock that stands at `secs` after the volumes were made.
+/// A clock at `secs` seconds after the volumes were made.
 pub(super) fn clock(secs: i64) -> Arc<ManualClock> {
     Arc::new(ManualClock::new(Timestamp::new(START + secs, 0)))
 }
@@ -196,14 +196,15 @@ pub(super) fn mount(
     Ok((fs, clock))
 }
 
-/// Whether a mount takes the volume without being told to: not if its superblock is torn.
+/// Whether the volume can be mounted without force: not if its superblock is torn.
 pub(super) fn is_mountable(image: &[u8]) -> bool {
     let device = Arc::new(MemDevice::from_bytes(image));
     let options = MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() };
     mount(device, &options, 1).is_ok()
 }
 
-/// Does `ops` on a copy of `base` that is `device`; what is there then, and how it came there.
+/// Performs `ops` on `device`, a copy of `base`. Returns the resulting tree and the steps that led
+/// to it.
 pub(super) fn prepare(
     base: &BaseVolume,
     device: &MemDevice,
@@ -230,7 +231,7 @@ pub(super) fn prepare(
     Ok((executor.tree, steps))
 }
 
-/// Bytes that files can still take, the reserve included.
+/// Free bytes of the volume, the reserve included.
 pub(super) fn free_bytes(base: &BaseVolume) -> Result<u64> {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let fs = Ffs::mount(Arc::new(base.device.snapshot()), &options, Env::seeded(clock(0), 1));
@@ -238,7 +239,7 @@ pub(super) fn free_bytes(base: &BaseVolume) -> Result<u64> {
     Ok(stat.frags_free * u64::from(stat.fsize))
 }
 
-/// Runs the operations of `workload` on `base`, which has its setup.
+/// Runs the operations of `workload` on `base`, on which its setup is done.
 ///
 /// # Errors
 /// [`LabError::Failed`] if the volume cannot be mounted or unmounted; operations may fail.
@@ -247,7 +248,7 @@ pub fn record(base: &BaseVolume, workload: &Workload, setting: Setting) -> Resul
     let durability = if volatile { Durability::OnFlush } else { Durability::OnCompletion };
     let device = base.device.snapshot().with_durability(durability);
     let recorder = Arc::new(Recorder::new(device));
-    // Outside: of a write that fails the recorder sees the part that arrives.
+    // The injector is outside: the recorder sees the part of a failed write that arrives.
     let device = Arc::new(FaultInjector::new(Arc::clone(&recorder), Vec::new()));
     let options = options(setting.ordering, setting.soft_of(workload), workload);
     let (fs, clock) = mount(Arc::clone(&device) as _, &options, setting.seed)?;
@@ -274,7 +275,7 @@ pub fn record(base: &BaseVolume, workload: &Workload, setting: Setting) -> Resul
                 op: number,
                 what,
             })),
-            // Operations may fail, but never because the volume is damaged.
+            // Operations may fail, but not because the volume is damaged.
             Err(error @ ffs_core::Error::Format(_)) => {
                 return Err(failed(&format!("operation {}, {op}", at + 1), &error));
             }
@@ -301,19 +302,19 @@ pub fn record(base: &BaseVolume, workload: &Workload, setting: Setting) -> Resul
     })
 }
 
-/// What fails when an [`Op::Fault`] says so, once.
+/// The fault rule of an [`Op::Fault`], which fires once.
 fn fault(flush: bool, nth: u32, torn: bool) -> Rule {
     let operation = if flush { Operation::Flush } else { Operation::Write };
     let fault = if torn { Fault::Torn { seed: nth.into() } } else { Fault::Errno(EIO) };
     Rule::new(operation, fault).nth(nth.into()).times(1)
 }
 
-/// Whether so many bytes may be kept for so many changes that are not durable.
+/// Whether `bytes` of memory are in proportion to `records` changes that are not durable.
 fn is_in_proportion(records: u64, bytes: u64) -> bool {
     bytes <= MEMORY + records * MEMORY_EACH
 }
 
-/// Whether what the file system keeps in memory of changes that are not durable is in proportion to them.
+/// Checks that the memory of the file system is in proportion to the changes that are not durable.
 fn audit(fs: &Ffs, at: usize) -> Result<()> {
     let gauges = fs.gauges();
     let gauge = |name| gauges.iter().find(|gauge| gauge.name == name).map_or(0, |g| g.value);

@@ -1,10 +1,10 @@
 //! All workloads on all cores.
 //!
-//! A worker takes a workload, runs it, and cuts its windows into batches that any worker may examine.
-//! What comes back is added up in the order of the plan, and the run ends with the window in which the
-//! limit is reached, whoever was faster.
+//! A worker takes a workload, runs it, and splits its windows into batches that any worker may
+//! examine. The results are added up in the order of the plan. The run ends with the window that
+//! reaches the limit, whichever worker was faster.
 //!
-//! **Locking.** One queue under a lock; results come through a channel.
+//! **Locking.** The queue has one lock; results go through a channel.
 
 mod execution;
 mod plan;
@@ -30,12 +30,13 @@ pub use execution::{ChainLink, Execution, Volumes};
 pub use plan::{Plan, StateId, WorkloadId};
 use queue::{Batch, Message, Queue};
 
-/// Windows that one worker examines in one go.
+/// Windows in a batch.
 const BATCH: usize = 32;
-/// How often the onlooker is asked whether to go on.
+/// How often [`Watch`] is asked whether to continue.
 const PULSE: Duration = Duration::from_millis(200);
 
-/// Examines windows `from..to` of what ran; `each` gets the tally of each, and says whether to go on.
+/// Examines the windows `range` of an execution. `each` gets the tally of each window and returns
+/// whether to continue.
 fn examine(
     plan: &Plan,
     work: WorkloadId,
@@ -55,7 +56,7 @@ fn examine(
         }
         let mut examiner =
             Examiner::new(&link.base, &link.recording, plan.setting(), plan.rates, buffers);
-        let mut under = link.base.print;
+        let mut base_hash = link.base.fingerprint;
         for ((at, number), window) in (0..).zip(numbers).zip(windows) {
             if number >= range.end {
                 break;
@@ -63,13 +64,18 @@ fn examine(
             let window_states = WindowStates::new(window, examiner.overlay(), plan.seed);
             let wanted = chosen.get(number) == Some(&true) || link.crash == Some(at);
             if number >= range.start && wanted {
-                let tally =
-                    examine_window(&mut examiner, window, &window_states, plan.effort(work), under);
+                let tally = examine_window(
+                    &mut examiner,
+                    window,
+                    &window_states,
+                    plan.effort(work),
+                    base_hash,
+                );
                 if !each(WindowTally { window: number as u32, ..tally }) {
                     return;
                 }
             }
-            under ^= window_states
+            base_hash ^= window_states
                 .hash(&window_states.layout(Choice::Prefix(window.writes.len() as u32)));
             examiner.pass(window);
         }
@@ -81,12 +87,12 @@ fn examine_window(
     window: &Window,
     window_states: &WindowStates<'_>,
     effort: Effort,
-    under: u64,
+    base_hash: u64,
 ) -> WindowTally {
     let mut tally = WindowTally::default();
     for (choice, layout) in window_states.distinct(effort) {
         let verdict = examiner.examine(window, window_states, &layout);
-        tally.add(choice, under ^ window_states.hash(&layout), verdict);
+        tally.add(choice, base_hash ^ window_states.hash(&layout), verdict);
     }
     tally
 }
@@ -94,8 +100,8 @@ fn examine_window(
 /// Examines one state, with every check.
 ///
 /// # Errors
-/// [`LabError::Plan`] if there is no such state; [`LabError::Failed`] if its workload, which is told, cannot
-/// be run.
+/// [`LabError::Plan`] if there is no such state. [`LabError::Failed`] if the workload cannot be
+/// run; the error contains the workload.
 pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
     let workload = plan.find(id.work)?;
     let volumes = Volumes::new(plan, &[id.work])?;
@@ -148,7 +154,8 @@ pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
     Ok(Tally { explained, ..builder.tally })
 }
 
-/// The first state of `workload` on that volume that breaks `rule`, looking at no more than `most` states.
+/// The first state of the workload of `plan` on that volume that breaks `rule`; at most `most`
+/// states are examined.
 ///
 /// # Errors
 /// Those of running it.
@@ -184,7 +191,9 @@ pub fn first_to_break(
 pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Tally> {
     let workloads = plan.workloads();
     if workloads.is_empty() {
-        return Err(LabError::Plan("nothing to examine: no workloads were asked for".to_owned()));
+        return Err(LabError::Plan(
+            "nothing to examine: the options select no workload".to_owned(),
+        ));
     }
     let volumes = Volumes::new(plan, &workloads)?;
     let names = plan.shapes.iter().map(|shape| shape.name);
@@ -199,7 +208,7 @@ pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Tally> {
         }
         drop(sender);
         let result = collect(plan, &workloads, &receiver, &mut builder, watch);
-        // Whoever still workloads on what is not wanted any more ends with its window.
+        // Workers that are busy end with their window.
         queue.stop();
         drop(receiver);
         result
@@ -207,7 +216,7 @@ pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Tally> {
     Ok(builder.tally)
 }
 
-/// Takes workloads and batches until there are none.
+/// Takes jobs from the queue until there are none.
 fn worker(
     plan: &Plan,
     workloads: &[WorkloadId],
@@ -253,10 +262,10 @@ fn worker(
     }
 }
 
-/// What became of running a workload: batches of windows, and operations that failed.
+/// The result of running a workload: batches of windows, and failed operations.
 type Outcome = Result<(usize, Vec<(usize, String)>)>;
 
-/// Adds up what comes back, in the order of the plan.
+/// Adds up the messages of the workers, in the order of the plan.
 fn collect(
     plan: &Plan,
     workloads: &[WorkloadId],

@@ -1,7 +1,7 @@
-//! The shortest workload that still shows a violation.
+//! Reduces a workload that shows a violation.
 //!
-//! Operations are left out, first many at a time, then fewer, as long as some state of what remains
-//! breaks the same rule. What is left cannot lose another operation.
+//! Operations are left out, first many at a time, then fewer, as long as some state of the rest
+//! breaks the same rule. No single operation of the result can be left out.
 
 use super::geometry::Shape;
 use super::op::{Op, Workload};
@@ -9,17 +9,17 @@ use super::run::{Plan, StateId, first_to_break};
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
 
-/// Most states that one attempt may look at.
+/// Most states that one attempt examines.
 const MOST_STATES: u64 = 60_000;
 /// Most states of one window.
 const MOST_OF_WINDOW: u32 = 100;
 
-/// What shrinking came to.
+/// The result of shrinking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shrunk {
-    /// What remains.
+    /// The reduced workload.
     pub workload: Workload,
-    /// A state of it that breaks the rule.
+    /// A state of the workload that breaks the rule.
     pub id: StateId,
     /// Workloads tried.
     pub tried: u32,
@@ -43,15 +43,15 @@ impl Search<'_> {
                 self.best = found.or(self.best);
                 Ok(found.is_some())
             }
-            // A workload that cannot be run shows nothing.
+            // A workload that cannot be run does not show the violation.
             Err(LabError::Failed { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Shrinks the workload of `id`, a state that breaks `rule`; `None` if no state of it does within the
-/// limit of states.
+/// Shrinks the workload of `id`, a state that breaks `rule`. Returns `None` if no state within the
+/// limit breaks it.
 ///
 /// # Errors
 /// [`LabError::Interrupted`], and those of finding and running the workload.

@@ -1,8 +1,8 @@
-//! What a power cut may leave of a window: which states there are, by name, and which are looked at.
+//! The states that a crash may leave of a window: their names, and which of them are examined.
 //!
-//! A state keeps some sectors of some writes of the window; of the writes that it keeps of one sector
-//! the last one issued is seen. Every way to choose has a short name, so that one state can be asked
-//! for again:
+//! A state keeps some sectors of some writes of the window. If it keeps several writes of one
+//! sector, the sector shows the one issued last. Every way to choose has a short name, by which one
+//! state can be examined again:
 //!
 //! | name | kept |
 //! | --- | --- |
@@ -16,7 +16,7 @@
 //!
 //! # Invariants
 //! 1. A state follows from the window, the seed and its name.
-//! 2. Two states of one window that differ in no byte are looked at once.
+//! 2. Two states of one window that differ in no byte are examined once.
 //!
 //! Reference: `spec/fsck-and-crash.md` §11.2.
 
@@ -32,11 +32,11 @@ use super::overlay::{OverlayDevice, sector_hash};
 use super::record::{Window, Write};
 use super::tag::SECTOR;
 
-/// Most writes of a window of which every subset is looked at.
+/// Windows of at most so many writes have every subset examined.
 pub const ALL_SUBSETS: usize = 12;
-/// Most writes of a window of which every pair is left out, and kept alone.
+/// Windows of at most so many writes have every pair left out, and kept alone.
 const ALL_PAIRS: usize = 64;
-/// Most sectors of a write that is torn between every two of them.
+/// Writes of at most so many sectors are torn between every two of them.
 const ALL_TEARS: u32 = 16;
 /// Random ways to tear a write.
 const MASKS: u32 = 8;
@@ -55,7 +55,7 @@ pub enum Rest {
 /// A state of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Choice {
-    /// So many writes, from the first.
+    /// The first writes, as many as this number.
     Prefix(u32),
     /// The writes of these bits.
     Subset(u64),
@@ -65,7 +65,7 @@ pub enum Choice {
     OnlyTwo(u32, u32),
     /// All but this write.
     AllBut(u32),
-    /// All but these two.
+    /// All but these two writes.
     AllButTwo(u32, u32),
     /// A random half of the writes.
     Random(u32),
@@ -73,9 +73,10 @@ pub enum Choice {
     Torn {
         /// The write.
         write: u32,
-        /// In which way: the cuts, the cuts the other way round, the random masks.
+        /// The way in which it is torn: at each point, at each point the other way round, by a
+        /// random mask.
         how: u32,
-        /// The others.
+        /// What is kept of the other writes.
         rest: Rest,
     },
     /// A random half of the sectors.
@@ -141,35 +142,35 @@ impl FromStr for Choice {
     }
 }
 
-/// How many states are looked at.
+/// How many states of a window are examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
     /// Random subsets of a window with more than [`ALL_SUBSETS`] writes.
     pub subsets: u32,
     /// Random subsets of a window's sectors.
     pub sectors: u32,
-    /// Most states of a window; those beyond are left out at random, prefixes never.
+    /// Most states of a window. Further ones are left out at random, but never prefixes.
     pub window: u32,
 }
 
-/// A window over its base, ready to be layout out state by state.
+/// The crash states of a window over its base.
 pub struct WindowStates<'a> {
     window: &'a Window,
     seed: u64,
     /// The sectors that the window writes, ascending.
     slots: Vec<u32>,
-    /// What the base holds there, as a number.
+    /// The hashes of these sectors in the base.
     base: Vec<u64>,
-    /// For each write, for each of its sectors: which slot, and its content as a number.
+    /// For each write, for each of its sectors: the index in `slots`, and the hash of the content.
     parts: Vec<Vec<(u32, u64)>>,
 }
 
-/// A state layout out: for each slot nothing, or one more than the write and the sector of the write that
-/// is seen.
+/// A state, sector by sector: for each slot none, or the write and the sector of the write whose
+/// content it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     seen: Vec<Option<(u32, u32)>>,
-    /// Events of the log the device must have seen at least.
+    /// The earliest position in the event log at which the device may show this state.
     pub crash: CrashPoint,
 }
 
@@ -177,12 +178,12 @@ pub struct Layout {
 type Keeps<'a> = &'a mut dyn FnMut(usize, u32) -> bool;
 
 fn sectors(write: &Write) -> u32 {
-    // A write is far below 2 TiB.
+    // A write is far smaller than 2 TiB.
     (write.bytes.len() / SECTOR) as u32
 }
 
 impl<'a> WindowStates<'a> {
-    /// `window` over what `overlay` has as its base.
+    /// The states of `window` over the base of `overlay`.
     #[must_use]
     pub fn new(window: &'a Window, overlay: &OverlayDevice, seed: u64) -> WindowStates<'a> {
         let first = |write: &Write| (write.offset / SECTOR as u64) as u32;
@@ -215,7 +216,7 @@ impl<'a> WindowStates<'a> {
         SplitMix64::new(mix.next_u64() ^ (kind << 56) ^ number)
     }
 
-    /// Whether the window has the writes that the choice is about.
+    /// Whether the window has the writes that `choice` names.
     #[must_use]
     pub fn has(&self, choice: Choice) -> bool {
         let n = self.window.writes.len() as u32;
@@ -228,7 +229,7 @@ impl<'a> WindowStates<'a> {
         }
     }
 
-    /// The states to look at, prefixes first.
+    /// The states to examine, prefixes first.
     #[must_use]
     pub fn choices(&self, effort: Effort) -> Vec<Choice> {
         let n = self.window.writes.len() as u32;
@@ -263,7 +264,7 @@ impl<'a> WindowStates<'a> {
         must
     }
 
-    /// Leaves `most` of them, chosen at random, in their order.
+    /// Keeps `most` of the choices, drawn at random, in their order.
     fn thin_out(&self, choices: &mut Vec<Choice>, most: usize) {
         if choices.len() <= most {
             return;
@@ -278,7 +279,7 @@ impl<'a> WindowStates<'a> {
         });
     }
 
-    /// Lays the state out.
+    /// Lays out the state `choice`.
     #[must_use]
     pub fn layout(&self, choice: Choice) -> Layout {
         match choice {
@@ -315,7 +316,7 @@ impl<'a> WindowStates<'a> {
         };
         let points = tear_points(len);
         let rng = self.rng(3, number);
-        // Where there are too many places to cut, some are drawn.
+        // If there are more points than can be tried, some are drawn.
         let at = |point: u32| {
             if len <= ALL_TEARS { point + 1 } else { 1 + rng.below(u64::from(len) - 1) as u32 }
         };
@@ -338,9 +339,9 @@ impl<'a> WindowStates<'a> {
         let mut layout =
             Layout { seen: vec![None; self.slots.len()], crash: self.window.begin.into() };
         for (w, (part, write)) in self.parts.iter().zip(&self.window.writes).enumerate() {
-            // Asked once: of some states the answer is drawn.
+            // Call `keeps` once for each sector: some states draw the answer.
             let kept: Vec<bool> = (0..part.len() as u32).map(|s| keeps(w, s)).collect();
-            // A torn write was not over, nor was anything that waited for it.
+            // A torn write had not ended, nor had anything that waited for it.
             let at = if kept.contains(&false) { write.at.min(self.window.end) } else { write.at };
             for ((s, &(slot, _)), keeps) in (0..).zip(part).zip(kept) {
                 if keeps && let Some(seen) = layout.seen.get_mut(slot as usize) {
@@ -353,7 +354,8 @@ impl<'a> WindowStates<'a> {
         layout
     }
 
-    /// A number that two states of the window share if, and practically only if, they are the same bytes.
+    /// A hash of the state. Two states of the window have the same hash practically only if they
+    /// have the same bytes.
     #[must_use]
     pub fn hash(&self, layout: &Layout) -> u64 {
         let differs = |(seen, base): (&Option<(u32, u32)>, &u64)| {
@@ -364,7 +366,7 @@ impl<'a> WindowStates<'a> {
         layout.seen.iter().zip(&self.base).filter_map(differs).fold(0, |sum, part| sum ^ part)
     }
 
-    /// What the state shows of a write, in words.
+    /// Describes the part of a write that the state shows.
     #[must_use]
     pub fn kept(&self, layout: &Layout, write: usize) -> String {
         let all = self.parts.get(write).map_or(0, Vec::len);
@@ -377,7 +379,7 @@ impl<'a> WindowStates<'a> {
         }
     }
 
-    /// Paints the state on the overlay.
+    /// Writes the state to `overlay`.
     pub fn apply_to(&self, layout: &Layout, overlay: &OverlayDevice) {
         for (seen, sector) in layout.seen.iter().zip(&self.slots) {
             let Some((w, s)) = *seen else { continue };
@@ -389,7 +391,7 @@ impl<'a> WindowStates<'a> {
         }
     }
 
-    /// The states to look at, each content once.
+    /// The states to examine, each content once.
     #[must_use]
     pub fn distinct(&self, effort: Effort) -> Vec<(Choice, Layout)> {
         let mut known: HashSet<u64, FixedState> = HashSet::default();
@@ -398,12 +400,12 @@ impl<'a> WindowStates<'a> {
     }
 }
 
-/// Places to cut a write of so many sectors in two.
+/// Points at which a write of `sectors` sectors is torn.
 fn tear_points(sectors: u32) -> u32 {
     sectors.saturating_sub(1).min(ALL_TEARS)
 }
 
-/// Ways to tear it.
+/// Ways to tear a write of `sectors` sectors.
 fn ways(sectors: u32) -> u32 {
     let masks = if sectors > 2 { MASKS } else { 0 };
     2 * tear_points(sectors) + masks

@@ -1,4 +1,4 @@
-//! What was found, added up: the same whoever examined which part.
+//! The findings, added up. The sums do not depend on which worker examined which part.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,14 +11,14 @@ use super::history::Allowed;
 use super::run::{StateId, WorkloadId};
 use super::states::Choice;
 
-/// What one window showed.
+/// The findings in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WindowTally {
-    /// Which, counted from 0.
+    /// The window, counted from 0.
     pub window: u32,
     /// States examined.
     pub states: u64,
-    /// Their contents, as numbers that compare over the whole volume.
+    /// The hashes of their contents, comparable over all states of the volume.
     pub contents: Vec<u64>,
     /// In how many states each of A1 to A16 was seen.
     pub seen: [u64; Allowed::LAST as usize],
@@ -28,12 +28,12 @@ pub struct WindowTally {
     pub interrupted: u64,
     /// States with violations.
     pub broken: u64,
-    /// By rule: states that break it, the first one, and how.
+    /// For each rule: the states that break it, the first one, and how.
     pub rules: BTreeMap<String, (u64, Choice, String)>,
 }
 
 impl WindowTally {
-    /// Adds what was found in a state whose content is `content`.
+    /// Adds the verdict on a state whose content has the hash `content`.
     pub fn add(&mut self, choice: Choice, content: u64, verdict: Verdict) {
         self.states += 1;
         self.contents.push(content);
@@ -62,9 +62,9 @@ pub struct Row {
     pub geometry: &'static str,
     /// Workloads run.
     pub workloads: u64,
-    /// Operations of theirs that failed, as some must (no such file, no room).
+    /// Operations that failed, as some must (no such file, no space).
     pub failed_operations: u64,
-    /// Windows looked at.
+    /// Windows examined.
     pub windows: u64,
     /// States examined.
     pub states: u64,
@@ -89,14 +89,14 @@ pub struct Broken {
     pub states: BTreeMap<&'static str, u64>,
     /// The first one.
     pub first: String,
-    /// How that one does.
+    /// How the first one breaks it.
     pub what: String,
     /// The first one, for shrinking.
     #[serde(skip)]
     pub id: StateId,
 }
 
-/// Everything found.
+/// All findings.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize)]
 pub struct Tally {
     /// By kind of volume, in the order of the plan.
@@ -105,18 +105,19 @@ pub struct Tally {
     pub rules: Vec<Broken>,
     /// Operations of a given workload that failed: number, counted from 0, and reason.
     pub failed: Vec<(usize, String)>,
-    /// The state at length, if it was examined alone.
+    /// The description of the state, if it was examined alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub explained: Vec<String>,
     /// Workloads planned.
     pub planned: u64,
     /// Whether the run ended at the limit of states.
     pub limited: bool,
-    /// Whether somebody stopped it: this is what was examined before.
+    /// Whether the run was interrupted; the tally covers the part before.
     pub interrupted: bool,
 }
 
-/// The rule of workloads that could not be run to their end: a volume that cannot be mounted or unmounted.
+/// The rule that a workload breaks if it cannot be run to its end: if the volume cannot be mounted
+/// or unmounted.
 pub const UNRUN: &str = "RUN";
 
 /// Adds windows up.

@@ -1,13 +1,13 @@
-//! Several threads on one volume, of which one runs at a time; a seed decides which one.
+//! Several threads on one volume. One runs at a time, and the seed decides which one.
 //!
-//! **Purpose.** A thread may be stopped wherever it takes a lock, and before and after every transfer of the device:
-//! so another one acts between any two of its steps, and transfers end in another order than they began. What happens
-//! follows from the seed.
+//! **Purpose.** A thread may be stopped wherever it takes a lock, and before and after every
+//! transfer of the device. So another thread runs between any two of its steps, and transfers end
+//! in another order than they began. All of it follows from the seed.
 //!
 //! # Invariants
-//! 1. Between two steps exactly one thread runs: the one whose turn it is.
-//! 2. A thread that waits for a lock gives its turn to another. If all wait, all of them end.
-//! 3. Each writer stays in its own directory: what the others do does not change what it may find.
+//! 1. Between two steps exactly one thread runs: the current one.
+//! 2. A thread that waits for a lock lets another one run. If all wait, all end.
+//! 3. Each writer stays in its own directory, so that the others do not change what it may find.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -22,16 +22,16 @@ use super::op::{Op, Workload};
 use super::record::{Recording, Setting, failed, mount, options, wait, windows};
 use crate::error::Result;
 
-/// One lock in so many gives another thread its turn; of transfers one in two does.
+/// One lock in so many lets another thread run; of transfers one in two does.
 const LOCKS: u64 = 12;
-/// Steps in a row in which all threads wait for locks: they wait for each other.
+/// Steps in a row in which all threads wait for locks: a deadlock.
 const MOST_IDLE: u32 = 10_000;
-/// Steps of all threads: more, and they wait for each other without a lock.
+/// Steps of all threads; more of them are a livelock.
 const MOST_STEPS: u32 = 20_000_000;
-/// Seconds that go by while the writers write.
+/// Virtual seconds while the writers run.
 const SECONDS: u32 = 40;
 
-/// Whose turn it is.
+/// Which thread runs.
 struct Turns {
     state: Mutex<State>,
     changed: Condvar,
@@ -41,7 +41,7 @@ struct State {
     current: usize,
     running: Vec<usize>,
     rng: SplitMix64,
-    /// Steps since any thread had a lock.
+    /// Steps in a row in which threads waited for locks.
     idle: u32,
     /// Steps so far.
     steps: u32,
@@ -58,14 +58,14 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the turn of `me`.
+    /// Waits until `me` is the current thread.
     fn wait(&self, me: usize, mut state: MutexGuard<'_, State>) {
         while state.current != me {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Gives the turn to one of those who run, but not to `me` if there are others and `other` is asked for.
+    /// Lets a drawn thread run; not `me`, if `me` is blocked and there are others.
     fn pass(&self, me: usize, other: bool) {
         let mut state = self.state();
         let others = state.running.iter().copied().filter(|&thread| !other || thread != me);
@@ -87,7 +87,7 @@ impl Turns {
     }
 }
 
-/// One thread among them.
+/// One of the threads.
 struct Turn {
     turns: Arc<Turns>,
     me: usize,
@@ -106,7 +106,7 @@ impl Scheduler for Turn {
         };
         drop(state);
         if stuck {
-            // There is no other way out of waiting for a lock.
+            // A panic is the only way out of waiting for a lock.
             std::panic::resume_unwind(Box::new("threads wait for each other's locks"));
         }
         if pass {
@@ -115,7 +115,7 @@ impl Scheduler for Turn {
     }
 }
 
-/// Ends a thread's turns, however it ends.
+/// Removes a thread from the schedule when it ends.
 struct Ends(Arc<Turns>, usize);
 
 impl Drop for Ends {
@@ -125,7 +125,7 @@ impl Drop for Ends {
     }
 }
 
-/// A device whose transfers begin and end in turns.
+/// A device whose transfers begin and end at steps of the schedule.
 struct Stepping<D>(D);
 
 impl<D: BlockDevice> BlockDevice for Stepping<D> {
@@ -165,10 +165,10 @@ impl<D: BlockDevice> BlockDevice for Stepping<D> {
     }
 }
 
-/// What a writer did, and what it could not do.
+/// The steps of a writer, and its failed operations.
 type Outcome = (Vec<Did>, Vec<(usize, String)>);
 
-/// Does what each of `writers` does, in turns, on `base`.
+/// Runs all `writers` on `base`, one at a time.
 ///
 /// # Errors
 /// [`crate::LabError::Failed`] if the volume cannot be mounted or unmounted, or the threads wait for each other.
@@ -217,7 +217,7 @@ pub(super) fn record(
         (done, syncer.join())
     });
     let stuck = || failed("writers", &"threads wait for each other's locks");
-    // The syncer tries again what it could not write.
+    // Errors of the syncer do not matter: it tries again.
     drop(time.map_err(|_| stuck())?);
     let mut steps = base.steps.clone();
     let mut failures = Vec::new();
@@ -227,7 +227,7 @@ pub(super) fn record(
         all.extend(did);
         failures.extend(failed);
     }
-    // One writer's steps stay in their order.
+    // The sort is stable: the steps of one writer stay in order.
     all.sort_by_key(|step| (step.began, step.at));
     steps.extend(all);
     let began = recorder.logged();
@@ -238,7 +238,7 @@ pub(super) fn record(
     Ok(Recording { windows, history, failed: failures, soft: setting.soft, offline: false, tree })
 }
 
-/// What one writer does. `first`: the number of its first operation.
+/// Performs the operations of one writer. `first` is the number of its first operation.
 fn write<D: BlockDevice>(
     executor: &mut Executor,
     recorder: &Recorder<D>,

@@ -1,4 +1,4 @@
-//! Operations about space: ranges of a file, and volumes that are to be full.
+//! Operations on space: ranges of a file, and filling a volume.
 
 use ffs_core::{Error, Fallocate};
 
@@ -30,7 +30,7 @@ impl Executor {
             }
             (Space::Punch, done) => done.map(|()| vec![zeroed(end.min(size))]),
             (Space::Zero, Ok(())) => Ok(vec![zeroed(end)]),
-            // What lies inside the old size may have been zeroed, block by block from the front.
+            // The part inside the old size may have been zeroed, block by block from the front.
             (Space::Zero, Err(Error::NoSpace)) => {
                 let inside = end.min(size).saturating_sub(offset);
                 let mut bytes = vec![0; usize::try_from(inside).unwrap_or(0)];
@@ -42,8 +42,8 @@ impl Executor {
         }
     }
 
-    /// Appends to a file until no more than `left` bytes are left to whoever does it: first blocks, then
-    /// fragments.
+    /// Appends to a file until at most `left` bytes are free for the current user: first blocks,
+    /// then fragments.
     pub(super) fn fill(&mut self, path: &Path, left: u64) -> ActionResult {
         let mut all = Vec::new();
         for _ in 0..MOST_WRITES {
@@ -57,7 +57,7 @@ impl Executor {
             let room = u64::try_from(frags).unwrap_or(0) * frag;
             let Some(more) = room.checked_sub(left).filter(|more| *more >= frag) else { break };
             let size = self.fs.getattr(&self.file(path)?).size;
-            // To the end of a block, so that fragments are left only in the end.
+            // Write to the end of a block, so that fragments remain only at the end.
             let step = (block - size % block).min(more / frag * frag);
             match self.write(path, None, step, false) {
                 Ok(done) => all.extend(done),

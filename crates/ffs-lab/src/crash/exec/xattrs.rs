@@ -7,10 +7,10 @@ use super::super::history::{Action, Attrs, Extended};
 use super::super::op::{List, Path};
 use super::{ActionResult, Executor};
 
-/// Before the name of an attribute of the system's name space.
+/// The prefix of attributes in the system name space.
 const SYSTEM: &str = "system:";
 
-/// The value an extended attribute of that length gets in a version.
+/// The value of an extended attribute of `len` bytes in version `version`.
 fn xattr_value(version: u32, len: u32) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(7) ^ version.wrapping_mul(31)) as u8).collect()
 }
@@ -23,7 +23,7 @@ fn number(namespace: XattrNamespace) -> u8 {
     }
 }
 
-/// A list that gives `user` some permissions, the owner all, and nobody else any.
+/// An access list that grants `perm` to `user`, everything to the owner, and nothing to others.
 fn list_for(user: u32, perm: u8) -> Result<Acl, Error> {
     let entry = |who, perm| Entry { who, perm };
     Acl::new(vec![

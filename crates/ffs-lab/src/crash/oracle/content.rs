@@ -471,11 +471,11 @@ fn classify(obj: ObjId, part: &[u8]) -> (&'static str, String) {
     if Some(part) == ZEROS.get(..part.len()) {
         return ("G9", "zeros".to_owned());
     }
-    for cell in part.chunks(tag::CELL) {
+    for cell in part.chunks(tag::TAG_BYTES) {
         if cell.iter().all(|&byte| byte == 0) {
             continue;
         }
-        match tag::parse(cell) {
+        match tag::decode(cell) {
             Some(tag) if tag.obj != obj => return ("F6", format!("{}", tag.obj)),
             Some(tag) => {
                 let (version, sector) = (tag.version, tag.sector);

@@ -1,4 +1,4 @@
-//! Workloads run: the volumes they find, and what they leave.
+//! Executed workloads: the volumes they start from and their recordings.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -18,25 +18,26 @@ use super::super::{chain, keeps_contract, offline};
 use super::plan::{Plan, WorkloadId};
 use crate::error::Result;
 
-/// States that are tried for a chain to go on from.
+/// States that are tried as the start of the next link of a chain.
 const ATTEMPTS: u32 = 16;
-/// A workload that was run once, on one volume.
+/// One recorded workload on one volume. A chain of crashes has several.
 #[derive(Debug)]
 pub struct ChainLink {
-    /// The volume it found.
+    /// The volume before.
     pub base: Arc<BaseVolume>,
-    /// What was done.
+    /// The workload.
     pub workload: Workload,
-    /// What it left.
+    /// The recording.
     pub recording: Recording,
-    /// The window with the crash that the next link of a chain goes on from.
+    /// The window of the crash from which the next link of a chain continues.
     pub crash: Option<usize>,
 }
 
-/// A workload that was run: one link; of a chain as many as there are crashes. Windows are counted over all.
+/// A workload that was run. It has one link, a chain as many as there are crashes. Windows are
+/// counted over all links.
 #[derive(Debug)]
 pub struct Execution {
-    /// In their order.
+    /// The links in order.
     pub links: Vec<ChainLink>,
 }
 
@@ -53,14 +54,14 @@ impl Execution {
     }
 }
 
-/// Volumes with the standard tree and without, made once.
+/// The volumes with and without the standard tree, made once.
 #[derive(Debug)]
 pub struct Volumes {
     made: BTreeMap<(&'static str, bool, bool), Arc<BaseVolume>>,
 }
 
 impl Volumes {
-    /// The volumes that `plan` needs.
+    /// Makes the volumes that `plan` needs.
     ///
     /// # Errors
     /// Those of [`super::super::geometry::Shape::base`].
@@ -113,14 +114,14 @@ impl Volumes {
     }
 }
 
-/// Runs chain `n`, which begins on `base`, to its last crash.
+/// Runs chain `n`, which starts on `base`, to its last crash.
 fn chained(plan: &Plan, work: WorkloadId, n: u32, mut base: Arc<BaseVolume>) -> Result<Execution> {
     let generator = Generator::new(work.shape, plan.seed);
     let rng = SplitMix64::new(plan.seed ^ 11 << 40 ^ u64::from(n));
     let mut links = Vec::new();
     for number in 0..=LAST_LINK {
         let workload = generator.link(n, number);
-        // Generations of inodes are drawn: no life comes twice.
+        // Generations of inodes are random, so no inode has one twice.
         let seed = plan.seed.wrapping_add(u64::from(number) << 32);
         let recording = record(&base, &workload, Setting { seed, ..plan.setting() })?;
         let next = crashed(plan, work, &base, &recording, &rng);
@@ -134,7 +135,7 @@ fn chained(plan: &Plan, work: WorkloadId, n: u32, mut base: Arc<BaseVolume>) -> 
     Ok(Execution { links })
 }
 
-/// A crash of `recording` that a chain goes on from, drawn: its window, and the volume it leaves.
+/// Draws a crash of `recording` from which a chain continues: its window, and the volume after it.
 fn crashed(
     plan: &Plan,
     work: WorkloadId,
@@ -146,10 +147,10 @@ fn crashed(
         let at = rng.below(recording.windows.len().max(1) as u64) as usize;
         let window = recording.windows.get(at)?;
         let overlay = OverlayDevice::new(Arc::clone(&base.image), ffs_device::Durability::OnFlush);
-        let mut under = base.print;
+        let mut base_hash = base.fingerprint;
         for before in recording.windows.iter().take(at) {
             let window_states = WindowStates::new(before, &overlay, plan.seed);
-            under ^= window_states
+            base_hash ^= window_states
                 .hash(&window_states.layout(Choice::Prefix(before.writes.len() as u32)));
             before.writes.iter().for_each(|write| overlay.commit(write.offset, &write.bytes));
         }
@@ -158,7 +159,7 @@ fn crashed(
         let (_, layout) = states.get(rng.below(states.len().max(1) as u64) as usize)?;
         window_states.apply_to(layout, &overlay);
         let image = overlay.with_bytes(<[u8]>::to_vec);
-        let next = chain::next(base, recording, image, under ^ window_states.hash(layout))?;
+        let next = chain::next(base, recording, image, base_hash ^ window_states.hash(layout))?;
         Some((at, next))
     })
 }

@@ -1,4 +1,4 @@
-//! What a run examines, and the names of workloads and states.
+//! The plan of a run, and the names of workloads and states.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,17 +18,17 @@ use crate::error::{LabError, Result};
 
 /// Workloads of three operations that are drawn for each shape.
 const THREES: u32 = 20_000;
-/// Most states of each.
+/// Most states of a window of a long trace.
 const TRACE_STATES: u32 = 64;
-/// Windows of a long trace that are looked at.
+/// Windows of a long trace that are examined.
 const TRACE_WINDOWS: usize = 200;
-/// Workloads of one operation from one of many to the next.
+/// Workloads of one operation between two long ones.
 const SHORT_TO_LONG: usize = 50;
 
-/// Makes workloads of a kind, as many for each volume as its generator is asked for.
+/// Makes the workloads of a kind, for each volume as many as the function of its generator returns.
 type Each<'a> = dyn Fn(fn(u32) -> Source, &dyn Fn(&Generator) -> u32) -> Vec<WorkloadId> + 'a;
 
-/// Which workload on which volume.
+/// A workload on a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadId {
     /// The volume.
@@ -79,12 +79,12 @@ impl FromStr for StateId {
     }
 }
 
-/// What to examine.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Everything drawn follows from it.
+    /// The seed of everything that is drawn.
     pub seed: u64,
-    /// The tenant under test.
+    /// The ordering mode under test.
     pub ordering: OrderingPolicy,
     /// The mount options that decide what soft updates promise.
     pub soft: SoftUpdateOptions,
@@ -105,15 +105,15 @@ pub struct Plan {
     /// Workloads of several threads.
     #[cfg(feature = "schedule")]
     pub writers: u32,
-    /// A workload of the user's instead of all others.
+    /// A workload file, which replaces all others.
     pub workload: Option<Workload>,
     /// The run ends when so many different images were examined.
     pub max_states: u64,
-    /// States of each window.
+    /// Limits on the states of each window.
     pub effort: Effort,
     /// Whether the run ends with the first window that breaks a rule, too.
     pub until_broken: bool,
-    /// Closer looks.
+    /// The rates of C5 and C6.
     pub rates: Rates,
     /// Workers.
     pub threads: usize,
@@ -124,7 +124,8 @@ impl Plan {
         Setting { ordering: self.ordering, seed: self.seed, soft: self.soft }
     }
 
-    /// The workloads, in their order: patterns; single operations, and now and then a long one; the rest mixed.
+    /// The workloads in their order: patterns; single operations with a long workload now and then;
+    /// the rest mixed.
     pub(super) fn workloads(&self) -> Vec<WorkloadId> {
         if self.workload.is_some() {
             return self
@@ -154,7 +155,7 @@ impl Plan {
         let mut long = self.long(&each);
         self.shuffle(&mut long, 3);
         let mut long = long.into_iter();
-        for some in short.batches(SHORT_TO_LONG) {
+        for some in short.chunks(SHORT_TO_LONG) {
             workloads.extend(some);
             workloads.extend(long.next());
         }
@@ -170,7 +171,7 @@ impl Plan {
         workloads
     }
 
-    /// The workloads of many operations; `each` makes as many of a kind for every volume as it is told.
+    /// The workloads of many operations. `each` makes the workloads of a kind for every volume.
     fn long(&self, each: &Each<'_>) -> Vec<WorkloadId> {
         let mut all = each(Source::Trace, &|_| self.traces);
         let long = |of: &Generator| if of.has_long_directories() { self.directories } else { 0 };
@@ -186,7 +187,7 @@ impl Plan {
         all
     }
 
-    /// So that a run that is cut short has seen something of everything.
+    /// Mixes the workloads, so that an interrupted run has examined some of every kind.
     fn shuffle(&self, workloads: &mut [WorkloadId], salt: u64) {
         let rng = SplitMix64::new(self.seed ^ salt << 32);
         for at in (1..workloads.len()).rev() {
@@ -206,7 +207,7 @@ impl Plan {
         found.ok_or_else(|| LabError::Plan(format!("there is no workload {work}")))
     }
 
-    /// How many states of a window of `work` are looked at.
+    /// The limits on the states of a window of `work`.
     pub(super) fn effort(&self, work: WorkloadId) -> Effort {
         let window = match work.source {
             Source::Trace(_) | Source::Directory(_) | Source::Edge(_) => {
@@ -217,7 +218,7 @@ impl Plan {
         Effort { window, ..self.effort }
     }
 
-    /// Which windows are looked at: of a long trace some, drawn.
+    /// Which windows are examined. Of a long trace some are drawn.
     pub(super) fn chosen(&self, work: WorkloadId, windows: usize) -> Vec<bool> {
         let trace = is_trace(work.source);
         if !trace || windows <= TRACE_WINDOWS {
@@ -235,7 +236,7 @@ impl Plan {
     }
 }
 
-/// Whether only some windows of the workload are looked at, and some states of each.
+/// Whether only some windows of the workload are examined, and some states of each.
 fn is_trace(source: Source) -> bool {
     use Source::{Chain, Directory, Edge, Offline, Trace, Writers};
     matches!(source, Trace(_) | Directory(_) | Edge(_) | Chain(_) | Writers(_) | Offline(_))

@@ -1,4 +1,4 @@
-//! What is still to be done, for any worker to take.
+//! The jobs that any worker may take.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,17 +7,17 @@ use super::Execution;
 use crate::crash::tally::WindowTally;
 use crate::error::LabError;
 
-/// Windows of a workload that was run.
+/// A batch of windows of a workload that was run.
 pub(super) struct Batch {
     /// The workload's number in the plan.
     pub(super) number: usize,
-    /// Which batch of its windows.
+    /// The number of the batch.
     pub(super) batch: usize,
-    /// What it left.
+    /// The execution of the workload.
     pub(super) ran: Arc<Execution>,
 }
 
-/// Something to do.
+/// A job.
 pub(super) enum Job {
     /// Run the workload of this number.
     Run(usize),
@@ -25,7 +25,7 @@ pub(super) enum Job {
     Examine(Batch),
 }
 
-/// What a worker tells.
+/// A message from a worker.
 pub(super) enum Message {
     /// A workload was run.
     Ran {
@@ -36,7 +36,7 @@ pub(super) enum Message {
         /// Operations that failed, and why.
         failed: Vec<(usize, String)>,
     },
-    /// States that were examined just now.
+    /// States that were examined since the last message.
     Progress(u64),
     /// A batch was examined.
     Examined {
@@ -44,7 +44,7 @@ pub(super) enum Message {
         number: usize,
         /// The batch.
         batch: usize,
-        /// What its windows showed.
+        /// The tallies of its windows.
         windows: Vec<WindowTally>,
     },
     /// A workload could not be run.
@@ -60,12 +60,12 @@ pub(super) enum Message {
 struct State {
     next: usize,
     batches: VecDeque<Batch>,
-    /// Workloads being run, whose batches are still to come.
+    /// Workloads that are running; their batches are not in the queue yet.
     running: usize,
     stopped: bool,
 }
 
-/// See the module.
+/// The queue of jobs.
 pub(super) struct Queue {
     workloads: usize,
     state: Mutex<State>,
@@ -81,7 +81,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next thing to do; waits while workloads being run may bring more; `None` at the end.
+    /// The next job. Waits while running workloads may add some; `None` at the end.
     pub(super) fn take(&self) -> Option<Job> {
         let mut state = self.state();
         loop {
@@ -103,7 +103,7 @@ impl Queue {
         }
     }
 
-    /// The workload of that number was run; its windows are in so many batches.
+    /// Adds the batches of a workload that was run.
     pub(super) fn add(&self, number: usize, ran: Arc<Execution>, batches: usize) {
         let mut state = self.state();
         state.running -= 1;
@@ -118,7 +118,7 @@ impl Queue {
         self.more.notify_all();
     }
 
-    /// Nothing more is wanted.
+    /// Stops all workers.
     pub(super) fn stop(&self) {
         self.state().stopped = true;
         self.more.notify_all();

@@ -29,7 +29,10 @@ pub(super) fn print_all() -> Outcome {
     for check in CHECKS {
         entry(&mut out, check.label, check.statement)?;
     }
-    writeln!(out, "\nA violation C3:F3 breaks rule F3 in check C3; C2:LINK-LOW is a finding of fsck.")?;
+    writeln!(
+        out,
+        "\nA violation C3:F3 breaks rule F3 in check C3; C2:LINK-LOW is a finding of fsck."
+    )?;
     out.flush()?;
     Ok(0)
 }
