@@ -108,14 +108,14 @@ pub const CONTRACT: &[ContractRule] = &[
     never(
         "F8",
         "A named directory has no `.` to itself and no `..` to a live directory in its first 512 \
-         bytes, a chunk whose records do not fill it, a hole, or size 0.",
+         bytes, a directory block that its records do not fill, a hole, or size 0.",
     ),
     never(
         "F9",
         "A file that had a durable name, and always at least one name for programs, has no name \
          that the root leads to.",
     ),
-    never("F10", "A name leads to an inode of another life: freed, and used again."),
+    never("F10", "A name refers to an inode that was freed and allocated again since."),
     never("F11", "`d_type` in an entry differs from the type of the inode."),
     never(
         "F12",
@@ -146,8 +146,8 @@ pub const CONTRACT: &[ContractRule] = &[
     ),
     allowed(
         "A3",
-        "An inode holds something and has no name.",
-        "The inode precedes its name; or the name is gone and the inode not yet cleared. \
+        "An inode has content and no name.",
+        "The inode precedes its name; or the name is removed and the inode not yet cleared. \
          INO-UNREF0, INO-UNREF, DIR-UNREF: cleared.",
     ),
     allowed(
@@ -191,9 +191,9 @@ pub const CONTRACT: &[ContractRule] = &[
     ),
     allowed(
         "A11",
-        "In a file that was overwritten or truncated in place: old bytes, new bytes, or zeros of \
-         that file, sector by sector.",
-        "Content that overwrites is not ordered. No repair.",
+        "In a file that was overwritten, or truncated inside a block, since the last durable \
+         point: old bytes, new bytes, or zeros of that file, sector by sector.",
+        "Content that overwrites a block in place is not ordered. No repair.",
     ),
     allowed(
         "A12",
@@ -203,11 +203,11 @@ pub const CONTRACT: &[ContractRule] = &[
     allowed(
         "A13",
         "A file that was removed while in use: link count 0, with blocks.",
-        "Its last user was gone with the crash. INO-UNREF0: cleared.",
+        "Its last user ended with the crash. INO-UNREF0: cleared.",
     ),
     allowed(
         "A14",
-        "A record with `d_ino` 0 inside a chunk.",
+        "A record with `d_ino` 0 inside a directory block.",
         "A name that is rolled back, or a reserved record. Legal content; no repair.",
     ),
     allowed(
@@ -253,8 +253,9 @@ pub const CONTRACT: &[ContractRule] = &[
     guaranteed("G9", "Overwritten in place, not synced: each sector is old or new."),
     guaranteed(
         "G10",
-        "Truncated, not synced: the old or the new size. If the truncation is durable, zeros \
-         beyond the new size when the file grows again.",
+        "Truncated, not synced: the old or the new size; if the file grew again before the \
+         crash, zeros or old bytes in the range that was removed (A11). If the truncation is \
+         durable: zeros in that range when the file grows again.",
     ),
     guaranteed(
         "G11",
@@ -317,7 +318,7 @@ pub const CONTRACT: &[ContractRule] = &[
          file that it did not work on.",
     ),
     across("X1", "Every object that had a durable name, and always one afterwards, has a name."),
-    across("X2", "The old name of a rename is gone only if the new one, or a later one, is there."),
+    across("X2", "The old name of a rename is absent only if the new one, or a later one, exists."),
     across("X3", "A name leads only to an object that had it."),
     across("X4", "A name whose value is durable is there, with that value or a later one."),
     across("X5", "Every name was given by the workload."),
@@ -333,8 +334,8 @@ pub const CONTRACT: &[ContractRule] = &[
     ),
     across(
         "X8",
-        "A removed name is gone only if every name is there that a rename, an exchange or a link \
-         gave before.",
+        "A removed name is absent only if every name exists that an earlier rename, exchange or \
+         link gave.",
     ),
 ];
 
