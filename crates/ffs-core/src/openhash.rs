@@ -1,87 +1,87 @@
-//! An index over numbered things that lie anywhere in memory: open addressing with linear probing, and no
-//! tombstones.
+//! An open-addressing hash table of numbered items: linear probing, no tombstones.
 //!
 //! # Invariants
-//! 1. A slot holds a thing's number together with its whole hash, so that neither growing nor closing a gap has to
-//!    look at the things; and a handle of what is wanted of it, which is so found without another search. A search
-//!    waits for one line of memory, and [`OpenHash::prefetch`] asks for it early.
-//! 2. From the slot a thing's hash names to the one it is in, every slot is taken: a search may end at
-//!    the first empty one. Removing closes the gap it leaves.
-//! 3. At most three quarters of the slots are taken.
+//! 1. A bucket has an item's number, its whole hash and a handle of the item. Growing the table and
+//!    closing a gap therefore read no item, and a search that finds an item needs no second lookup
+//!    for the handle. A search waits for one cache line; [`OpenHash::prefetch`] fetches it early.
+//! 2. From the bucket that an item's hash selects to the bucket that the item is in, every bucket is
+//!    occupied: a search may end at the first empty one. Removing an item closes its gap.
+//! 3. At most three quarters of the buckets are occupied.
 
 use crate::prefetch;
 
-/// Number of a thing.
-pub(crate) type At = u32;
+/// The number of an item.
+pub(crate) type ItemId = u32;
 
-/// No thing.
-pub(crate) const NIL: At = At::MAX;
+/// The number that stands for no item.
+pub(crate) const NIL: ItemId = ItemId::MAX;
 
-/// Where a thing's number is kept.
+/// One bucket; empty if `id` is [`NIL`].
 #[derive(Debug)]
-struct Slot<H> {
+struct Bucket<H> {
     hash: u32,
-    at: At,
-    means: Option<H>,
+    id: ItemId,
+    handle: Option<H>,
 }
 
-impl<H> Slot<H> {
-    const EMPTY: Slot<H> = Slot { hash: 0, at: NIL, means: None };
+impl<H> Bucket<H> {
+    const EMPTY: Bucket<H> = Bucket { hash: 0, id: NIL, handle: None };
 }
 
-/// Fewest slots of an index that holds anything.
-const FEWEST: usize = 64;
+/// Fewest buckets of a table that is not empty.
+const MIN_BUCKETS: usize = 64;
 
-/// Numbers by hash.
+/// Items by hash.
 #[derive(Debug)]
 pub(crate) struct OpenHash<H> {
-    /// None, or a power of two.
-    slots: Vec<Slot<H>>,
-    taken: usize,
+    /// Their number is 0 or a power of two.
+    buckets: Vec<Bucket<H>>,
+    /// Items in the table.
+    len: usize,
 }
 
 impl<H> Default for OpenHash<H> {
     fn default() -> OpenHash<H> {
-        OpenHash { slots: Vec::new(), taken: 0 }
+        OpenHash { buckets: Vec::new(), len: 0 }
     }
 }
 
 impl<H> OpenHash<H> {
-    /// The thing with this hash for which `is` holds, and what it means. `is` is told both.
+    /// The item with this hash for which `is_match` holds, and its handle.
     pub(crate) fn find(
         &self,
         hash: u32,
-        mut is: impl FnMut(At, Option<&H>) -> bool,
-    ) -> Option<(At, Option<&H>)> {
-        let mask = self.slots.len().checked_sub(1)?;
+        mut is_match: impl FnMut(ItemId, Option<&H>) -> bool,
+    ) -> Option<(ItemId, Option<&H>)> {
+        let mask = self.buckets.len().checked_sub(1)?;
         let mut i = hash as usize & mask;
         loop {
-            let slot = self.slots.get(i)?;
-            if slot.at == NIL {
+            let bucket = self.buckets.get(i)?;
+            if bucket.id == NIL {
                 return None;
             }
-            if slot.hash == hash && is(slot.at, slot.means.as_ref()) {
-                return Some((slot.at, slot.means.as_ref()));
+            if bucket.hash == hash && is_match(bucket.id, bucket.handle.as_ref()) {
+                return Some((bucket.id, bucket.handle.as_ref()));
             }
             i = (i + 1) & mask;
         }
     }
 
-    /// Adds a thing that is not in the index.
-    pub(crate) fn insert(&mut self, hash: u32, at: At, means: Option<H>) {
-        if (self.taken + 1) * 4 > self.slots.len() * 3 {
+    /// Adds an item that is not in the table.
+    pub(crate) fn insert(&mut self, hash: u32, id: ItemId, handle: Option<H>) {
+        if (self.len + 1) * 4 > self.buckets.len() * 3 {
             self.grow();
         }
-        self.taken += 1;
-        self.put(Slot { hash, at, means });
+        self.len += 1;
+        self.put(Bucket { hash, id, handle });
     }
 
-    fn put(&mut self, new: Slot<H>) {
-        let mask = self.slots.len() - 1;
+    fn put(&mut self, new: Bucket<H>) {
+        let mask = self.buckets.len() - 1;
         let mut i = new.hash as usize & mask;
-        while let Some(slot) = self.slots.get_mut(i) {
-            if slot.at == NIL {
-                *slot = new;
+        while let Some(bucket) = self.buckets.get_mut(i) {
+            if bucket.id == NIL {
+                *bucket = new;
                 return;
             }
             i = (i + 1) & mask;
@@ -89,59 +89,59 @@ impl<H> OpenHash<H> {
     }
 
     fn grow(&mut self) {
-        let more = (self.slots.len() * 2).max(FEWEST);
-        let empty = std::iter::repeat_with(|| Slot::EMPTY).take(more).collect();
-        let old = std::mem::replace(&mut self.slots, empty);
-        for slot in old.into_iter().filter(|s| s.at != NIL) {
-            self.put(slot);
+        let len = (self.buckets.len() * 2).max(MIN_BUCKETS);
+        let empty = std::iter::repeat_with(|| Bucket::EMPTY).take(len).collect();
+        let old = std::mem::replace(&mut self.buckets, empty);
+        for bucket in old.into_iter().filter(|b| b.id != NIL) {
+            self.put(bucket);
         }
     }
 
-    /// Takes a thing out; tells what it meant.
-    pub(crate) fn remove(&mut self, hash: u32, at: At) -> Option<H> {
-        let mask = self.slots.len().checked_sub(1)?;
+    /// Removes an item and returns its handle.
+    pub(crate) fn remove(&mut self, hash: u32, id: ItemId) -> Option<H> {
+        let mask = self.buckets.len().checked_sub(1)?;
         let mut gap = hash as usize & mask;
-        while self.slots[gap].at != at {
-            if self.slots[gap].at == NIL {
+        while self.buckets[gap].id != id {
+            if self.buckets[gap].id == NIL {
                 return None;
             }
             gap = (gap + 1) & mask;
         }
-        self.taken -= 1;
-        let gone = std::mem::replace(&mut self.slots[gap], Slot::EMPTY);
+        self.len -= 1;
+        let removed = std::mem::replace(&mut self.buckets[gap], Bucket::EMPTY);
         let mut i = gap;
         loop {
             i = (i + 1) & mask;
-            let slot = &self.slots[i];
-            if slot.at == NIL {
-                return gone.means;
+            let bucket = &self.buckets[i];
+            if bucket.id == NIL {
+                return removed.handle;
             }
             // It may move into the gap unless its search begins behind the gap.
-            let home = slot.hash as usize & mask;
-            if i.wrapping_sub(home) & mask >= i.wrapping_sub(gap) & mask {
-                self.slots.swap(i, gap);
+            let first = bucket.hash as usize & mask;
+            if i.wrapping_sub(first) & mask >= i.wrapping_sub(gap) & mask {
+                self.buckets.swap(i, gap);
                 gap = i;
             }
         }
     }
 
-    /// Has the slots that a search for `hash` looks at fetched.
+    /// Fetches the bucket that a search for `hash` reads first into the processor's cache.
     pub(crate) fn prefetch(&self, hash: u32) {
-        let Some(mask) = self.slots.len().checked_sub(1) else { return };
-        if let Some(slot) = self.slots.get(hash as usize & mask) {
-            prefetch::line(slot);
+        let Some(mask) = self.buckets.len().checked_sub(1) else { return };
+        if let Some(bucket) = self.buckets.get(hash as usize & mask) {
+            prefetch::line(bucket);
         }
     }
 
-    /// Things in it.
+    /// Items in the table.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.taken
+        self.len
     }
 
     /// Memory in use, bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<H>>()
+        self.buckets.capacity() * size_of::<Bucket<H>>()
     }
 }
 
@@ -151,16 +151,16 @@ mod tests {
     use ffs_testkit::rng::SplitMix64;
     use std::collections::BTreeMap;
 
-    /// Few different hashes, so that long rows of slots form, break up and wrap around.
+    /// There are few different hashes, so that long runs of buckets form, break up and wrap around.
     #[test]
     fn agrees_with_a_map() {
         const SEED: u64 = 0x1dec_5eed;
         println!("seed {SEED:#x}");
         let mut rng = SplitMix64::new(SEED);
-        let (mut index, mut model) = (OpenHash::default(), BTreeMap::<At, u32>::new());
+        let (mut index, mut model) = (OpenHash::default(), BTreeMap::<ItemId, u32>::new());
         for step in 0..60_000 {
-            let at = rng.below(400) as At;
-            // The last slots of the table, whatever its size.
+            let at = rng.below(400) as ItemId;
+            // Selects one of the last buckets of a table of any size.
             let hash = u32::MAX - rng.below(40) as u32;
             match model.get(&at).copied() {
                 Some(hash) => {
@@ -174,10 +174,10 @@ mod tests {
                     model.insert(at, hash);
                 }
             }
-            assert_eq!(index.taken, model.len());
+            assert_eq!(index.len, model.len());
             assert_eq!(index.find(hash, |a, _| a == 1000), None);
         }
         assert!(model.iter().all(|(at, hash)| index.find(*hash, |a, _| a == *at).is_some()));
-        assert!(index.slots.iter().filter(|s| s.at != NIL).count() == model.len());
+        assert!(index.buckets.iter().filter(|b| b.id != NIL).count() == model.len());
     }
 }

@@ -6,7 +6,7 @@
 mod ready;
 
 use crate::alloc::Alloc;
-use crate::buf::{BufCache, BufKey, BufKind, BufRef};
+use crate::buf::{BufCache, BufKey, BufKind, BufRef, DiskBlock};
 use crate::counters::{Counters, add};
 use crate::dirhash::Pool;
 use crate::error::{Error, Result};
@@ -81,7 +81,7 @@ impl UfsMount {
     /// The device's.
     pub(crate) fn inode_block(&self, ino: Ino) -> Result<BufRef> {
         let (at, len) = (self.g().ino_to_fsba(ino), self.g().bsize as usize);
-        self.cache.bread(BufKey::Meta(at), BufKind::Inodes, at, len)
+        self.cache.bread(DiskBlock { key: BufKey::Meta(at), kind: BufKind::Inodes, addr: at, len })
     }
 
     /// Frees a run that no pointer on the device names; if that fails, the run stays allocated
@@ -89,7 +89,7 @@ impl UfsMount {
     pub(crate) fn free_quietly(&self, run: FragRun) {
         if self.alloc.free_frags(run).is_err() {
             add(&self.cache.counters.frees_failed, run.frags.into());
-            self.cache.note_trouble();
+            self.cache.set_needs_check();
         }
     }
 
@@ -103,6 +103,6 @@ impl UfsMount {
 
     /// Notes that the volume is damaged as `e` says, and returns it.
     pub(crate) fn damaged(&self, e: impl Into<Error>) -> Error {
-        self.cache.damaged(e)
+        self.cache.record_damage(e)
     }
 }

@@ -19,7 +19,7 @@ impl Alloc {
             let found = format!("{} fragments to be freed, {why}", run.frags);
             let (s, p) = (Structure::Inode, Place::Frag(run.at));
             let e = Error::corrupt(s, p, "block pointer", found, "a run in the data area");
-            return Err(self.cache.damaged(e));
+            return Err(self.cache.record_damage(e));
         }
         self.edit(g.dtog(run.at), |e| e.free_run(g.dtogd(run.at), run.frags))
     }

@@ -14,7 +14,7 @@
 use super::Alloc;
 use super::check::check_in;
 use super::summary::Summary;
-use crate::buf::{BufKey, BufKind, BufRef, Disposition};
+use crate::buf::{BufKey, BufKind, BufRef, DiskBlock, Disposition};
 use crate::error::{Error, Result};
 use crate::ordering::{Event, FragRun, Ordering};
 use crate::sync::Mutex;
@@ -71,14 +71,15 @@ impl Alloc {
         if changed {
             self.cache.apply(&buf, disposition)?;
         }
-        result.map_err(|e| self.cache.damaged(e))
+        result.map_err(|e| self.cache.record_damage(e))
     }
 
     /// The buffer of group `c`'s block.
     fn read_group(&self, c: CgNo) -> Result<BufRef> {
         let g = self.g();
         let at = g.cgtod(c);
-        self.cache.bread(BufKey::Meta(at), BufKind::CylinderGroup, at, g.cgsize as usize)
+        let (key, kind) = (BufKey::Meta(at), BufKind::CylinderGroup);
+        self.cache.bread(DiskBlock { key, kind, addr: at, len: g.cgsize as usize })
     }
 
     /// Checks the block in if it is fresh from disk.
@@ -102,7 +103,7 @@ impl Alloc {
             }
             Err(e) => {
                 sum.condemn(c, e.clone());
-                Err(self.cache.damaged(e))
+                Err(self.cache.record_damage(e))
             }
         }
     }

@@ -14,7 +14,7 @@
 use super::dirpref::{self, Expected};
 use super::group::GroupEdit;
 use super::{Alloc, ParentDir};
-use crate::buf::{BufKey, BufKind, Disposition};
+use crate::buf::{BufKey, BufKind, DiskBlock, Disposition, NewContent};
 use crate::error::{Error, Result};
 use crate::ordering::{Event, FragRun};
 use ffs_device::clock::Rng;
@@ -94,7 +94,8 @@ impl Alloc {
     fn write_fresh_inodes(&self, e: &GroupEdit<'_>, first: Ino) -> Result<Disposition> {
         let at = e.g.ino_to_fsba(first);
         let len = e.g.bsize as usize;
-        let buf = self.cache.getblk(BufKey::Meta(at), BufKind::Inodes, at, len, true);
+        let block = DiskBlock { key: BufKey::Meta(at), kind: BufKind::Inodes, addr: at, len };
+        let buf = self.cache.getblk(block, NewContent::Zeroed);
         let mut data = buf.write();
         for slot in data.bytes.chunks_exact_mut(Dinode2::SIZE) {
             let generation = self.rng.next_u32().max(1);

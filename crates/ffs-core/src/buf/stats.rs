@@ -1,7 +1,7 @@
-//! What the cache tells about itself.
+//! Statistics of the cache.
 
 use super::BufKind;
-use super::tiers::Use;
+use super::space::SpaceUse;
 use crate::counters::Gauge;
 
 /// Lookups and memory of one kind of block.
@@ -17,15 +17,15 @@ pub struct ClassStats {
     pub evictions: u64,
     /// Blocks with a header.
     pub tier1_blocks: u64,
-    /// Their bytes, rounded as they are accounted.
+    /// Memory of the blocks with a header, bytes, rounded up.
     pub tier1_bytes: u64,
     /// Blocks in pages only.
     pub tier2_blocks: u64,
-    /// Their bytes, in whole pages.
+    /// Memory of the blocks in pages only, bytes.
     pub tier2_bytes: u64,
 }
 
-/// The cache at one moment.
+/// Statistics of the cache at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Directory blocks.
@@ -40,7 +40,7 @@ pub struct CacheStats {
     pub indirect: ClassStats,
     /// Buffer headers in use.
     pub headers: u64,
-    /// Bytes of blocks with a header, but for small private ones.
+    /// Bytes of blocks with a header, without small private blocks.
     pub bufspace: u64,
     /// Bytes of small private blocks.
     pub bufmallocspace: u64,
@@ -48,7 +48,7 @@ pub struct CacheStats {
     pub pagespace: u64,
     /// Bytes lost by rounding sizes up.
     pub waste: u64,
-    /// Bytes that wait to be written.
+    /// Bytes of dirty blocks.
     pub dirtyspace: u64,
     /// Directories with a block in memory.
     pub resident_directories: u64,
@@ -57,16 +57,17 @@ pub struct CacheStats {
 impl CacheStats {
     pub(super) fn new(
         counts: &[ClassStats; BufKind::ALL.len()],
-        u: &Use,
-        dirty: usize,
+        space: &SpaceUse,
+        dirty_bytes: usize,
+        directories: usize,
     ) -> CacheStats {
         let class = |kind: BufKind| {
-            let [(blocks1, bytes1), (blocks2, bytes2)] = u.by_kind[kind as usize];
+            let [tier1, tier2] = space.by_kind[kind as usize];
             ClassStats {
-                tier1_blocks: blocks1 as u64,
-                tier1_bytes: bytes1 as u64,
-                tier2_blocks: blocks2 as u64,
-                tier2_bytes: bytes2 as u64,
+                tier1_blocks: tier1.blocks as u64,
+                tier1_bytes: tier1.bytes as u64,
+                tier2_blocks: tier2.blocks as u64,
+                tier2_bytes: tier2.bytes as u64,
                 ..counts[kind as usize]
             }
         };
@@ -76,17 +77,18 @@ impl CacheStats {
             inodes: class(BufKind::Inodes),
             groups: class(BufKind::CylinderGroup),
             indirect: class(BufKind::Indirect),
-            headers: u.headers as u64,
-            bufspace: u.bufspace as u64,
-            bufmallocspace: u.mallocspace as u64,
-            pagespace: u.pages as u64,
-            waste: u.waste as u64,
-            dirtyspace: dirty as u64,
-            resident_directories: u.directories as u64,
+            headers: space.headers as u64,
+            bufspace: space.bufspace as u64,
+            bufmallocspace: space.mallocspace as u64,
+            pagespace: space.pages as u64,
+            waste: space.waste as u64,
+            dirtyspace: dirty_bytes as u64,
+            resident_directories: directories as u64,
         }
     }
 
-    /// How much there is now, under BSD's names, and names of the same kind where BSD has none.
+    /// The present numbers of blocks and bytes, under BSD's names; where BSD has no name, under
+    /// `vfs.ffs.`*name*.
     #[must_use]
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut out = vec![
@@ -95,7 +97,7 @@ impl CacheStats {
             gauge("vfs.bufmallocspace", self.bufmallocspace, "Bytes of small directory buffers."),
             gauge("vfs.ffs.pagespace", self.pagespace, "Bytes of blocks in pages."),
             gauge("vfs.ffs.pagewaste", self.waste, "Bytes lost by rounding blocks up."),
-            gauge("vfs.ffs.dirtyspace", self.dirtyspace, "Bytes that wait to be written."),
+            gauge("vfs.ffs.dirtyspace", self.dirtyspace, "Bytes of dirty blocks."),
             gauge(
                 "vfs.ffs.dirsresident",
                 self.resident_directories,

@@ -1,7 +1,8 @@
-//! The two tiers against a recount and a model of what blocks hold, over random histories.
+//! The two tiers over random histories, against a recount and a model of the blocks' content.
 
-use super::tiers::Use;
-use super::{BufCache, BufKey, BufKind, BufRef, CacheLimits, WriteHooks};
+use super::{
+    BufCache, BufKey, BufKind, BufRef, CacheLimits, CacheParts, DiskBlock, NewContent, WriteHooks,
+};
 use crate::counters::Counters;
 use crate::sync::Mutex;
 use crate::tunables::{TunableValues, Tunables};
@@ -53,50 +54,55 @@ fn cache_with(limits: CacheLimits, hooks: Arc<dyn WriteHooks>) -> BufCache {
     let g = Volume::open(&dev).unwrap().geo;
     let clock = Arc::new(ManualClock::default());
     let dev: Arc<dyn BlockDevice> = Arc::new(dev);
-    BufCache::new(g, dev, clock, Arc::new(Counters::default()), hooks, limits)
+    let counters = Arc::new(Counters::default());
+    BufCache::new(CacheParts { g, dev, clock, counters, hooks, limits })
 }
 
 fn kind(ino: u32) -> BufKind {
     if ino < DIRECTORIES { BufKind::Directory } else { BufKind::Data }
 }
 
-/// Every block has a place of its own, past the volume's structures.
-fn place(ino: u32, lbn: i64) -> FragNo {
+/// The address of a block: each has its own, past the volume's structures.
+fn addr(ino: u32, lbn: i64) -> FragNo {
     FragNo(8192 + u64::from(ino) * 8 * BLOCKS as u64 + 8 * lbn as u64)
 }
 
-/// Reads the block and tells the one byte it is full of.
+fn block(ino: u32, lbn: i64, len: usize) -> DiskBlock {
+    let key = BufKey::File(Ino(ino), lbn);
+    DiskBlock { key, kind: kind(ino), addr: addr(ino, lbn), len }
+}
+
+/// Reads a block, all bytes of which are equal; returns that byte.
 fn content(c: &BufCache, ino: u32, lbn: i64, len: usize) -> u8 {
-    let buf = c.bread(BufKey::File(Ino(ino), lbn), kind(ino), place(ino, lbn), len).unwrap();
+    let buf = c.bread(block(ino, lbn, len)).unwrap();
     let data = buf.read();
     assert!(data.bytes.len() == len && data.bytes.iter().all(|b| *b == data.bytes[0]));
     data.bytes[0]
 }
 
 fn fill(c: &BufCache, ino: u32, lbn: i64, len: usize, with: u8) -> BufRef {
-    let key = BufKey::File(Ino(ino), lbn);
-    let buf = c.getblk(key, kind(ino), place(ino, lbn), len, true);
+    let buf = c.getblk(block(ino, lbn, len), NewContent::Zeroed);
     buf.write().bytes.fill(with);
-    c.dirty(&buf);
+    c.mark_dirty(&buf);
     buf
 }
 
-/// What is in use is what the slots add up to, and room can be made but for what must stay.
-fn audit(c: &BufCache, held: usize) -> Use {
+/// Checks that the sums and lists agree with the blocks, and that after making room only blocks
+/// that must stay exceed the limits. `held` buffers are in use.
+fn audit(c: &BufCache, held: usize) {
     let mut st = c.state.lock();
-    assert_eq!(st.in_use(), st.recount());
+    st.audit();
     st.make_room(BufKind::Data, 0);
-    let (u, l) = (st.in_use(), st.limits());
-    assert_eq!(u, st.recount());
+    st.audit();
+    let (space, l) = (st.space(), st.limits());
     let pinned = st.dirty.len() + held + 1;
-    assert!(u.headers <= l.headers.max(pinned), "{u:?} {l:?}");
-    assert!(u.bufspace <= l.bufspace.max(pinned * BLOCK), "{u:?} {l:?}");
-    assert!(u.pages <= l.pages.max(pinned * BLOCK), "{u:?} {l:?}");
-    assert!(u.mallocspace <= l.mallocspace, "{u:?} {l:?}");
-    u
+    assert!(space.headers <= l.headers.max(pinned), "{space:?} {l:?}");
+    assert!(space.bufspace <= l.bufspace.max(pinned * BLOCK), "{space:?} {l:?}");
+    assert!(space.pages <= l.pages.max(pinned * BLOCK), "{space:?} {l:?}");
+    assert!(space.mallocspace <= l.mallocspace, "{space:?} {l:?}");
 }
 
-/// One random history: nothing written is lost, the sums and limits hold after each step.
+/// Runs one random history: no write is lost, and the sums and limits hold after each step.
 fn history(seed: u64) {
     let mut rng = SplitMix64::new(seed);
     let c = cache(limits(20 * BLOCK, 12, 10 * BLOCK, 4096, true));
@@ -106,13 +112,13 @@ fn history(seed: u64) {
     for _ in 0..3000 {
         let (ino, lbn) = (rng.below(FILES.into()) as u32, rng.below(BLOCKS as u64) as i64);
         let key = BufKey::File(Ino(ino), lbn);
-        let known = model.get(&(ino, lbn)).copied();
-        match (rng.below(20), known) {
+        let expected = model.get(&(ino, lbn)).copied();
+        match (rng.below(20), expected) {
             (0..=6, Some((len, with))) => {
                 assert_eq!(content(&c, ino, lbn, len), with, "seed {seed}: {key:?}");
             }
-            (7..=11, known) => {
-                let len = known.map_or(lens[rng.below(4) as usize], |(len, _)| len);
+            (7..=11, expected) => {
+                let len = expected.map_or(lens[rng.below(4) as usize], |(len, _)| len);
                 let with = rng.below(255) as u8 + 1;
                 let buf = fill(&c, ino, lbn, len, with);
                 model.insert((ino, lbn), (len, with));
@@ -127,23 +133,23 @@ fn history(seed: u64) {
                 held.retain(|b| {
                     b.key < BufKey::File(Ino(ino), from) || b.key > BufKey::File(Ino(ino), to)
                 });
-                c.forget_file(Ino(ino), from..=to);
+                c.invalidate_range(Ino(ino), from..=to);
                 model.retain(|k, _| k.0 != ino || !(from..=to).contains(&k.1));
             }
             (15, _) => {
                 held.retain(|b| b.key != key);
-                c.forget(key);
+                c.invalidate(key);
                 model.remove(&(ino, lbn));
             }
             (16, Some((len, with))) if len < BLOCK => {
                 let Some(buf) = c.incore(key) else { continue };
-                let told = c.relocate(&buf, place(ino, lbn), BLOCK, || {
-                    // Nobody writes or reads it before the policy knows.
+                let is_locked = c.relocate(&buf, addr(ino, lbn), BLOCK, || {
+                    // No thread may write or read the buffer before the move is recorded.
                     buf.io.try_lock().is_none() && buf.data.try_read().is_none()
                 });
-                assert!(told);
+                assert!(is_locked);
                 buf.write().bytes.fill(with);
-                c.dirty(&buf);
+                c.mark_dirty(&buf);
                 model.insert((ino, lbn), (BLOCK, with));
             }
             (17, _) => held.clear(),
@@ -152,7 +158,7 @@ fn history(seed: u64) {
                 let (pages, headers) = (n(&mut rng, 30) * BLOCK, n(&mut rng, 40));
                 let (space, malloc) = (n(&mut rng, 20) * BLOCK, n(&mut rng, 16) * 512);
                 let l = limits(pages, headers, space, malloc, rng.below(2) == 0);
-                c.state.lock().retune(l);
+                c.state.lock().set_limits(l);
             }
             _ => c.state.lock().age(key),
         }
@@ -205,12 +211,12 @@ fn small_private_blocks_come_in_units_of_512_while_there_is_room() {
     content(&c, 9, 0, FRAG);
     let s = c.stats();
     assert_eq!((s.bufspace, s.pagespace, s.data.tier1_bytes), (3 * 4096, 4096, 4096));
-    c.forget_file(Ino(1), 0..=100);
+    c.invalidate_range(Ino(1), 0..=100);
     assert_eq!((c.stats().resident_directories, c.stats().bufmallocspace), (0, 0));
 }
 
 #[test]
-fn turning_the_policy_drops_what_it_would_not_keep_and_never_what_is_dirty() {
+fn a_change_of_policy_drops_directory_pages_but_no_dirty_block() {
     let c = cache(limits(1 << 20, 4, 1 << 20, 2048, true));
     for lbn in 0..8 {
         content(&c, 1, lbn, FRAG);
@@ -218,33 +224,33 @@ fn turning_the_policy_drops_what_it_would_not_keep_and_never_what_is_dirty() {
     let dirty = fill(&c, 2, 0, FRAG, 7);
     drop(dirty);
     assert_eq!(c.stats().directories.tier2_blocks, 5);
-    c.state.lock().retune(limits(1 << 20, 4, 1 << 20, 2048, false));
+    c.state.lock().set_limits(limits(1 << 20, 4, 1 << 20, 2048, false));
     let s = c.stats();
     assert_eq!((s.directories.tier2_blocks, s.pagespace), (0, 0));
     assert_eq!((s.directories.tier1_blocks, s.bufmallocspace, s.bufspace), (4, 2048, 2 * 4096));
-    c.state.lock().retune(limits(1 << 20, 4, 1 << 20, 2048, true));
+    c.state.lock().set_limits(limits(1 << 20, 4, 1 << 20, 2048, true));
     let s = c.stats();
     assert_eq!((s.bufmallocspace, s.bufspace, s.pagespace), (0, 4 * 4096, 4 * 4096));
     c.write_delayed().unwrap();
-    c.state.lock().retune(limits(0, 0, 0, 0, true));
+    c.state.lock().set_limits(limits(0, 0, 0, 0, true));
     assert_eq!(c.stats().headers, 0);
     assert_eq!(content(&c, 2, 0, FRAG), 7);
 }
 
 #[test]
-fn a_written_image_cleans_its_own_buffer_only() {
+fn a_write_cleans_its_own_buffer_only() {
     let c = cache(limits(1 << 20, 100, 1 << 20, 0, true));
     let old = fill(&c, 1, 0, FRAG, 1);
-    c.forget(old.key);
+    c.invalidate(old.key);
     let new = fill(&c, 1, 0, FRAG, 2);
     c.state.lock().set_clean(&old);
-    assert!(c.is_dirty(&new), "the successor's change would be lost");
+    assert!(c.is_dirty(&new), "the change of the new buffer would be lost");
     c.state.lock().set_clean(&new);
     assert!(!c.is_dirty(&new));
 }
 
 #[test]
-fn limits_that_are_set_hold_for_what_is_dirty_too() {
+fn limits_that_are_set_hold_for_dirty_blocks_too() {
     let mut values = TunableValues::default();
     let dirty = |v: &TunableValues| {
         let l = CacheLimits::of(&Tunables::new(v));
@@ -257,7 +263,7 @@ fn limits_that_are_set_hold_for_what_is_dirty_too() {
     let c = cache(CacheLimits { dirty_blocks: 2, ..limits(1 << 20, 100, 1 << 20, 0, true) });
     for (lbn, left) in [(0, 1), (1, 2), (2, 0)] {
         fill(&c, 9, lbn, FRAG, 1);
-        if c.too_dirty() {
+        if c.is_too_dirty() {
             c.write_delayed().unwrap();
         }
         assert_eq!(c.state.lock().dirty.len(), left);
@@ -293,7 +299,7 @@ fn blocks_that_come_back_from_pages_keep_the_limit_of_headers() {
     assert_eq!(c.stats().data.tier2_hits, 8);
 }
 
-/// Changes a block while its image is on its way.
+/// Changes a block while its write is in flight.
 #[derive(Default)]
 struct Meddler(Mutex<Option<BufRef>>);
 
@@ -317,7 +323,7 @@ fn a_block_changed_while_it_was_written_stays_dirty() {
     c.write_delayed().unwrap();
     assert!(!c.is_dirty(&buf));
     drop(buf);
-    c.state.lock().retune(limits(0, 0, 0, 0, true));
+    c.state.lock().set_limits(limits(0, 0, 0, 0, true));
     assert_eq!(content(&c, 1, 0, FRAG), 9);
 }
 
@@ -327,12 +333,12 @@ fn a_block_that_moved_is_read_from_its_new_place() {
     fill(&c, 2, 0, FRAG, 5);
     c.write_delayed().unwrap();
     assert_eq!(content(&c, 1, 0, FRAG), 0);
-    let moved = c.bread(BufKey::File(Ino(1), 0), kind(1), place(2, 0), FRAG).unwrap();
+    let moved = c.bread(DiskBlock { addr: addr(2, 0), ..block(1, 0, FRAG) }).unwrap();
     assert_eq!(moved.read().bytes[0], 5);
 }
 
 #[test]
-fn evictions_by_turning_the_switch_are_counted() {
+fn evictions_by_a_change_of_policy_are_counted() {
     let c = cache(limits(1 << 20, 2, 1 << 20, 0, true));
     for lbn in 0..5 {
         content(&c, 1, lbn, FRAG);

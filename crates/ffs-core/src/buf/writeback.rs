@@ -1,47 +1,57 @@
-//! Writing buffers: images, clusters of neighbouring blocks, flushes.
+//! Writing buffers and flushing the device.
+//!
+//! Neighbouring blocks of file data are written together, as one *cluster*.
 
-use super::epoch::Fate;
-use super::{Buf, BufCache, BufKey, BufKind, BufRef, Image, Written};
+use super::hooks::Image;
+use super::written::{WriteOutcome, Written};
+use super::{Buf, BufCache, BufData, BufKey, BufKind, BufRef};
 use crate::counters::{add, bump};
 use crate::error::Result;
 use crate::sync::{MutexGuard, RwLockReadGuard};
 use ffs_device::Durability;
-use ffs_ondisk::{Cg, CgMut};
+use ffs_ondisk::{Cg, CgMut, FragNo};
 use std::io::IoSlice;
 use std::ops::RangeInclusive;
 
 /// Most bytes in one device write.
 const CLUSTER_BYTES: usize = 1 << 20;
 
-/// Whether a write is waited for.
+/// What a write waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// Until it is durable.
+enum WaitFor {
+    /// Until the data are durable.
     Durable,
-    /// Not: a flush follows some time.
-    Delayed,
+    /// Until the device has the data: a flush follows later.
+    Accepted,
 }
 
-/// What a buffer's write was made from.
-enum Bytes<'a> {
-    /// File data, borrowed: nobody may change it until the write is done.
-    Borrowed(RwLockReadGuard<'a, super::BufData>),
-    /// A copy.
-    Copied { bytes: Vec<u8>, version: u64, undone: bool },
+/// The bytes that a write sends to the device.
+enum WriteImage<'a> {
+    /// File data in the buffer itself; the guard prevents changes until the write is done.
+    Borrowed(RwLockReadGuard<'a, BufData>),
+    /// A copy of metadata, made at `version`.
+    Copied { bytes: Vec<u8>, addr: FragNo, version: u64, rolled_back: bool },
 }
 
-/// One buffer of a write under way; dropping it lets others write the buffer.
+/// One buffer of a write in flight; dropping it lets other threads write the buffer.
 struct Member<'a> {
     buf: &'a Buf,
-    image: Bytes<'a>,
+    image: WriteImage<'a>,
     _io: MutexGuard<'a, ()>,
 }
 
 impl Member<'_> {
     fn bytes(&self) -> &[u8] {
         match &self.image {
-            Bytes::Borrowed(g) => &g.bytes,
-            Bytes::Copied { bytes, .. } => bytes,
+            WriteImage::Borrowed(data) => &data.bytes,
+            WriteImage::Copied { bytes, .. } => bytes,
+        }
+    }
+
+    fn addr(&self) -> FragNo {
+        match &self.image {
+            WriteImage::Borrowed(data) => data.addr,
+            WriteImage::Copied { addr, .. } => *addr,
         }
     }
 }
@@ -52,10 +62,10 @@ impl BufCache {
     /// # Errors
     /// The device's; the buffer stays dirty.
     pub(crate) fn bwrite(&self, buf: &BufRef) -> Result<()> {
-        match self.write_one(buf, How::Durable)? {
-            Fate::Whole | Fate::Undone => Ok(()),
+        match self.write_one(buf, WaitFor::Durable)? {
+            WriteOutcome::Complete | WriteOutcome::RolledBack => Ok(()),
             // Another thread wrote it, and may not have flushed yet.
-            Fate::Clean | Fate::Held => self.flush_device(),
+            WriteOutcome::Clean | WriteOutcome::Held => self.flush_device(),
         }
     }
 
@@ -68,8 +78,8 @@ impl BufCache {
             bump(&self.counters.flushes);
             let began = self.hooks.flushing();
             if let Err(e) = self.dev.flush() {
-                // What was written before may be lost, whatever a later flush says.
-                self.note_trouble();
+                // Earlier writes may be lost even if a later flush succeeds.
+                self.set_needs_check();
                 return Err(e.into());
             }
             self.hooks.flushed(began);
@@ -77,187 +87,196 @@ impl BufCache {
         Ok(())
     }
 
-    /// Writes the dirty buffers among `keys`, which a stream has just left behind: they are the
-    /// first to make room, so that what the stream writes next finds memory in the CPU's cache.
-    /// What cannot be written stays dirty.
+    /// Writes the dirty buffers among `keys`, which a sequential writer has just finished, and makes
+    /// them the first to be evicted: the next blocks of the stream then reuse memory that is in the
+    /// processor's cache. A buffer that cannot be written stays dirty.
     pub(crate) fn write_behind(&self, keys: RangeInclusive<BufKey>) {
-        let some = self.dirty_among(keys);
-        let keys: Vec<BufKey> = some.iter().map(|b| b.key).collect();
-        drop(self.write_bufs(some));
+        let bufs = self.dirty_in_range(keys);
+        let keys: Vec<BufKey> = bufs.iter().map(|b| b.key).collect();
+        drop(self.write_bufs(bufs));
         let mut st = self.state.lock();
         for key in keys {
             st.age(key);
         }
     }
 
-    /// Writes the buffers that are dirty still, in the order in which they lie on the device.
+    /// Writes those of `bufs` that are still dirty, in the order of their addresses.
     pub(crate) fn write_bufs(&self, bufs: Vec<BufRef>) -> Written {
-        let mut order: Vec<(u64, BufRef)> = bufs.into_iter().map(|b| (addr_of(&b), b)).collect();
+        let addr = |buf: &BufRef| buf.read().addr.0;
+        let mut order: Vec<(u64, BufRef)> = bufs.into_iter().map(|b| (addr(&b), b)).collect();
         order.sort_by_key(|(addr, b)| (*addr, b.key));
         let mut all = Written::default();
         let mut at = 0;
         while at < order.len() {
-            let (done, result) = self.write_cluster(&order, at);
+            let (done, outcome) = self.write_cluster(&order, at);
             let done = done.max(1);
             let members = order.get(at..at + done).unwrap_or(&[]).iter().map(|(_, b)| b);
-            all.note(members, result);
+            all.add(members, outcome);
             at += done;
         }
         all
     }
 
-    /// Writes the buffer at `at` and as many file-data neighbours on disk as are free to be written.
-    fn write_cluster(&self, order: &[(u64, BufRef)], at: usize) -> (usize, Result<Fate>) {
-        let Some((_, first)) = order.get(at) else { return (1, Ok(Fate::Clean)) };
+    /// Writes the buffer at `at`. If it has file data, writes with it the buffers after it that have
+    /// file data, follow on the device, and are not locked. Returns how many buffers it handled.
+    fn write_cluster(&self, order: &[(u64, BufRef)], at: usize) -> (usize, Result<WriteOutcome>) {
+        let Some((_, first)) = order.get(at) else { return (1, Ok(WriteOutcome::Clean)) };
         if first.kind != BufKind::Data {
-            return (1, self.write_one(first, How::Delayed));
+            return (1, self.write_one(first, WaitFor::Accepted));
         }
         let io = first.io.lock();
         let data = first.data.read();
         if !data.valid || !self.is_dirty(first) {
-            return (1, Ok(Fate::Clean));
+            return (1, Ok(WriteOutcome::Clean));
         }
-        if self.hooks.make_image(first.key, first.kind, None) == Image::Held {
-            return (1, Ok(Fate::Held));
+        if self.is_held(first) {
+            return (1, Ok(WriteOutcome::Held));
         }
-        let lead = Member { buf: first, image: Bytes::Borrowed(data), _io: io };
-        let start = self.g.frag_to_byte(self.addr_of(&lead));
+        let lead = Member { buf: first, image: WriteImage::Borrowed(data), _io: io };
+        let start = self.g.frag_to_byte(lead.addr());
         let mut bytes = lead.bytes().len();
         let mut members = vec![lead];
         for (_, buf) in order.iter().skip(at + 1) {
-            // Only the first lock may be waited for: another thread may hold one of the rest and
-            // want the first.
+            // Only the first lock may be waited for: another thread may hold one of the others and
+            // wait for the first.
             let Some(next) = try_member(buf).filter(|_| self.is_dirty(buf)) else { break };
-            let addr = self.g.frag_to_byte(self.addr_of(&next));
+            let addr = self.g.frag_to_byte(next.addr());
             if addr != start + bytes as u64 || bytes + next.bytes().len() > CLUSTER_BYTES {
                 break;
             }
-            if self.hooks.make_image(buf.key, buf.kind, None) == Image::Held {
+            if self.is_held(buf) {
                 break;
             }
             bytes += next.bytes().len();
             members.push(next);
         }
-        let count = members.len();
-        (count, self.write_members(start, members, How::Delayed))
+        (members.len(), self.write_members(members, WaitFor::Accepted))
     }
 
-    fn addr_of(&self, m: &Member<'_>) -> ffs_ondisk::FragNo {
-        match &m.image {
-            Bytes::Borrowed(g) => g.addr,
-            Bytes::Copied { .. } => m.buf.read().addr,
-        }
+    /// Whether the ordering mode postpones the write of a buffer with file data. If not, the write
+    /// must follow.
+    fn is_held(&self, buf: &Buf) -> bool {
+        self.hooks.make_image(buf.key, buf.kind, None) == Image::Held
     }
 
-    fn write_one(&self, buf: &Buf, how: How) -> Result<Fate> {
+    fn write_one(&self, buf: &Buf, wait: WaitFor) -> Result<WriteOutcome> {
         let io = buf.io.lock();
         let data = buf.data.read();
         if !data.valid || !self.is_dirty(buf) {
-            return Ok(Fate::Clean);
+            return Ok(WriteOutcome::Clean);
         }
-        let start = self.g.frag_to_byte(data.addr);
         let image = if buf.kind == BufKind::Data {
-            let image = self.hooks.make_image(buf.key, buf.kind, None);
-            (image != Image::Held).then_some(Bytes::Borrowed(data))
+            (!self.is_held(buf)).then_some(WriteImage::Borrowed(data))
         } else {
-            self.copy_image(buf, data)
+            self.copy(buf, data)
         };
-        let Some(image) = image else { return Ok(Fate::Held) };
-        self.write_members(start, vec![Member { buf, image, _io: io }], how)
+        let Some(image) = image else { return Ok(WriteOutcome::Held) };
+        self.write_members(vec![Member { buf, image, _io: io }], wait)
     }
 
-    /// Copies, undoes and seals; `None` if the block must not be written now.
-    fn copy_image<'a>(
-        &self,
-        buf: &Buf,
-        data: RwLockReadGuard<'_, super::BufData>,
-    ) -> Option<Bytes<'a>> {
-        let version = data.version;
+    /// Makes the write image of a block of metadata: a copy in which the ordering mode rolled back
+    /// what must not be on disk yet, with its check hash. `None` if the write is held.
+    fn copy<'a>(&self, buf: &Buf, data: RwLockReadGuard<'_, BufData>) -> Option<WriteImage<'a>> {
+        let (addr, version) = (data.addr, data.version);
         let mut bytes = data.bytes.clone();
-        // With the buffer still locked: what the policy takes back must be in the copy.
+        // The buffer is still locked: each change that is rolled back must be in the copy.
         let image = self.hooks.make_image(buf.key, buf.kind, Some(&mut bytes));
         drop(data);
         if image == Image::Held {
             return None;
         }
         bump(&self.counters.blocks_copied);
-        let undone = image == Image::Undone;
         if buf.kind == BufKind::CylinderGroup {
             debug_assert_eq!(Cg::new(&self.g, &bytes).header().magic, ffs_ondisk::cg::CG_MAGIC);
             CgMut::new(&self.g, &mut bytes).seal(self.clock.now().secs);
         }
-        Some(Bytes::Copied { bytes, version, undone })
+        let rolled_back = image == Image::Undone;
+        Some(WriteImage::Copied { bytes, addr, version, rolled_back })
     }
 
-    fn write_members(&self, start: u64, members: Vec<Member<'_>>, how: How) -> Result<Fate> {
+    /// Writes `members`, which are adjacent on the device, and notifies the ordering mode.
+    fn write_members(&self, members: Vec<Member<'_>>, wait: WaitFor) -> Result<WriteOutcome> {
+        let start = members.first().map_or(0, |first| self.g.frag_to_byte(first.addr()));
         let slices: Vec<IoSlice<'_>> = members.iter().map(|m| IoSlice::new(m.bytes())).collect();
         let total: usize = slices.iter().map(|s| s.len()).sum();
-        let result = match (how, slices.as_slice()) {
-            (How::Durable, all) => self.dev.write_durable_vectored_at(start, all),
-            (How::Delayed, [one]) => self.dev.write_at(start, one),
-            (How::Delayed, many) => self.dev.write_vectored_at(start, many),
+        let result = match (wait, slices.as_slice()) {
+            (WaitFor::Durable, all) => self.dev.write_durable_vectored_at(start, all),
+            (WaitFor::Accepted, [one]) => self.dev.write_at(start, one),
+            (WaitFor::Accepted, many) => self.dev.write_vectored_at(start, many),
         };
         drop(slices);
         if result.is_err() {
-            self.note_trouble();
+            self.set_needs_check();
         }
-        let counter = match how {
-            How::Durable => &self.counters.writes_sync,
-            How::Delayed => &self.counters.writes_delayed,
+        let counter = match wait {
+            WaitFor::Durable => &self.counters.writes_sync,
+            WaitFor::Accepted => &self.counters.writes_delayed,
         };
         add(counter, members.len() as u64);
         add(&self.counters.bytes_written, total as u64);
-        let durable = how == How::Durable || self.dev.durability() == Durability::OnCompletion;
-        let mut fate = Fate::Whole;
+        let durable = wait == WaitFor::Durable || self.dev.durability() == Durability::OnCompletion;
+        let mut outcome = WriteOutcome::Complete;
         for m in members {
             if m.buf.kind == BufKind::Data {
                 bump(&self.counters.writes_data);
             }
             let again = self.hooks.written(m.buf.key, result.is_ok(), durable);
-            let undone = matches!(m.image, Bytes::Copied { undone: true, .. });
-            if result.is_ok() && (again || undone) {
+            let rolled_back = matches!(m.image, WriteImage::Copied { rolled_back: true, .. });
+            if result.is_ok() && (again || rolled_back) {
                 bump(&self.counters.writes_undone);
-                self.state.lock().restart_age(m.buf);
-                fate = Fate::Undone;
+                self.state.lock().dirty.restart_age(m.buf);
+                outcome = WriteOutcome::RolledBack;
             } else if result.is_ok() {
                 self.clean_if_unchanged(m);
             }
         }
         result?;
-        Ok(fate)
+        Ok(outcome)
     }
 
-    /// The image of `m`, with all changes, is on the device: the buffer is clean unless it changed
-    /// meanwhile.
+    /// Marks the buffer of `m` clean unless it changed since its write image was made. The write
+    /// image had all changes and is on the device.
     fn clean_if_unchanged(&self, m: Member<'_>) {
         let version = match m.image {
-            Bytes::Borrowed(g) => {
-                let v = g.version;
-                drop(g);
-                v
+            WriteImage::Borrowed(data) => {
+                let version = data.version;
+                drop(data);
+                version
             }
-            Bytes::Copied { version, .. } => version,
+            WriteImage::Copied { version, .. } => version,
         };
         let mut st = self.state.lock();
-        // Under the cache's lock, so that a change after the test marks it dirty again after us.
+        // Under the cache's lock: a thread that changes the buffer after this test marks it dirty
+        // after `set_clean`.
         let unchanged = m.buf.data.try_read().is_some_and(|d| d.version == version);
         if unchanged {
             st.set_clean(m.buf);
         } else {
-            st.restart_age(m.buf);
+            st.dirty.restart_age(m.buf);
         }
+    }
+
+    /// Writes all dirty buffers once, without making them durable.
+    #[cfg(test)]
+    pub(crate) fn write_delayed(&self) -> Result<()> {
+        self.write_bufs(self.dirty_bufs()).result()
+    }
+
+    /// Writes all dirty buffers once and makes them durable.
+    #[cfg(test)]
+    pub(crate) fn flush_all(&self) -> Result<()> {
+        let written = self.write_delayed();
+        let flushed = self.flush_device();
+        written.and(flushed)
     }
 }
 
-fn addr_of(buf: &Buf) -> u64 {
-    buf.read().addr.0
-}
-
+/// Locks a buffer with file data for writing, unless it is locked.
 fn try_member(buf: &Buf) -> Option<Member<'_>> {
     if buf.kind != BufKind::Data {
         return None;
     }
     let io = buf.io.try_lock()?;
     let data = buf.data.try_read().filter(|d| d.valid)?;
-    Some(Member { buf, image: Bytes::Borrowed(data), _io: io })
+    Some(Member { buf, image: WriteImage::Borrowed(data), _io: io })
 }

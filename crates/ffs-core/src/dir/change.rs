@@ -108,7 +108,7 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
         if let Some(chunk) = granted.buf.write().bytes.get_mut(start..start + DIRBLKSIZ) {
             dir::clear_chunk(fmt, chunk);
         }
-        cache.dirty(&granted.buf);
+        cache.mark_dirty(&granted.buf);
         drop(d.truncate(at.into(), reserve));
         d.ip.dir.drop_index();
     })

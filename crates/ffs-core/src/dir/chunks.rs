@@ -32,9 +32,9 @@ impl Dir<'_> {
     /// Notes that something in this directory is malformed, so that the volume is not called clean,
     /// and returns the error.
     pub(super) fn damaged(&self, e: Error) -> Error {
-        self.ump.cache.note_trouble();
+        self.ump.cache.set_needs_check();
         self.ip.dir.malformed.store(true, Ordering::Relaxed);
-        self.ump.cache.damaged(e)
+        self.ump.cache.record_damage(e)
     }
 
     /// The buffer of the block that byte `off` lies in.
@@ -130,7 +130,7 @@ impl DirMut<'_> {
             if let Some(chunk) = buf.write().bytes.get_mut(start..start + DIRBLKSIZ) {
                 chunk.copy_from_slice(&before);
             }
-            cache.dirty(&buf);
+            cache.mark_dirty(&buf);
         })
     }
 

@@ -207,7 +207,7 @@ const SECTOR: u64 = 512;
 
 /// Builds the index; false if there is none now.
 fn build(d: Dir<'_>, hash: &DirHash) -> bool {
-    d.ump.dirhash.tell_time(d.ump.cache.clock.now().secs);
+    d.ump.dirhash.set_time(d.ump.cache.clock.now().secs);
     // Fewer sectors than bytes: it has holes, and is perhaps not worth the memory its size asks for.
     let mut unfit = d.data.d.blocks.saturating_mul(SECTOR) < d.data.d.size;
     let built = !unfit

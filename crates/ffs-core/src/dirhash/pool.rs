@@ -130,7 +130,7 @@ impl Pool {
     }
 
     /// It is `now`, seconds. Ages are as exact as this is called often.
-    pub(crate) fn tell_time(&self, now: i64) {
+    pub(crate) fn set_time(&self, now: i64) {
         self.now.store(now, Ordering::Relaxed);
     }
 

@@ -397,9 +397,9 @@ fn memory_pressure_takes_the_old_and_a_share() {
     tunables.set("vfs.ufs.dirhash_reclaimage", "60").unwrap();
     tunables.set("vfs.ufs.dirhash_reclaimpercent", "10").unwrap();
     let dirs: Vec<DirHash> = (0..20).map(|_| DirHash::new(&pool)).collect();
-    pool.tell_time(1000);
+    pool.set_time(1000);
     assert!(dirs.iter().all(access));
-    pool.tell_time(1061);
+    pool.set_time(1061);
     assert!(dirs.iter().skip(15).all(access));
     pool.lowmem();
     assert_eq!(pool.audit(), 5, "fifteen are older than a minute");
@@ -409,7 +409,7 @@ fn memory_pressure_takes_the_old_and_a_share() {
     pool.lowmem();
     assert_eq!(pool.audit(), 4);
     tunables.set("vfs.ufs.dirhash_reclaimage", "0").unwrap();
-    pool.tell_time(9000);
+    pool.set_time(9000);
     pool.lowmem();
     assert_eq!(pool.audit(), 4, "age does not count");
     tunables.set("vfs.ufs.dirhash_reclaimpercent", "100").unwrap();

@@ -9,11 +9,11 @@
 //!
 //! Reference: `spec/allocation.md` §4.3, §4.4; `spec/soft-updates.md` §6.9, §6.10.
 
-use super::bmap::{Node, data_key, raw};
+use super::bmap::{Node, data_key, indirect_block, raw};
 use super::lifecycle::place;
 use super::{Inode, InodeView, LockedInode};
 use crate::alloc::{PrefQuery, Reserve};
-use crate::buf::{BufKey, BufKind, BufRef, Disposition};
+use crate::buf::{BufRef, DiskBlock, Disposition, NewContent};
 use crate::error::{Error, Result};
 use crate::ordering::{BlockContent, Event, FragRun, PtrSlot};
 use ffs_ondisk::bmap::{self, Path, pointer, set_pointer};
@@ -358,7 +358,7 @@ impl<'a> LockedInode<'a> {
         match &chain.parent.block {
             Some((buf, _)) => {
                 set_pointer(self.g(), &mut buf.write().bytes, chain.parent.index, 0);
-                self.ump.cache.dirty(buf);
+                self.ump.cache.mark_dirty(buf);
             }
             None => {
                 if let Some(p) = self.data.d.ib.get_mut(chain.parent.index) {
@@ -389,8 +389,8 @@ impl<'a> LockedInode<'a> {
         let mut below = run.at;
         let mut changed: SmallVec<[BufRef; 4]> = SmallVec::new();
         for n in nodes.iter().rev() {
-            let key = BufKey::File(self.ip.ino, n.node.name());
-            let buf = self.ump.cache.getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
+            let block = indirect_block(g, self.ip.ino, n.node, n.at);
+            let buf = self.ump.cache.getblk(block, NewContent::Zeroed);
             set_pointer(g, &mut buf.write().bytes, n.index, raw(below));
             changed.push(buf);
             below = n.at;
@@ -407,7 +407,7 @@ impl<'a> LockedInode<'a> {
             }
         }
         for buf in &changed {
-            self.ump.cache.dirty(buf);
+            self.ump.cache.mark_dirty(buf);
         }
         for buf in &changed {
             self.ump.cache.apply(
@@ -448,7 +448,7 @@ impl<'a> InodeView<'a> {
             // A policy that waits for content keeps no account of the claim.
             let len = (grown.old.frags * self.g().fsize) as usize;
             self.ump.cache.relocate(&buf, grown.old.at, len, || ());
-            self.ump.cache.dirty(&buf);
+            self.ump.cache.mark_dirty(&buf);
         }
         written
     }
@@ -471,7 +471,9 @@ impl<'a> InodeView<'a> {
             self.data_block(lbn, at)?
         } else {
             let len = self.g().blksize(self.data.d.size, lbn) as usize;
-            self.ump.cache.getblk(data_key(self.ip.ino, lbn), self.data.buf_kind(), at, len, false)
+            let (key, kind) = (data_key(self.ip.ino, lbn), self.data.buf_kind());
+            let block = DiskBlock { key, kind, addr: at, len };
+            self.ump.cache.getblk(block, NewContent::Arbitrary)
         };
         Ok(Granted { buf, then: Disposition::Delay })
     }
@@ -577,8 +579,8 @@ impl<'a> InodeView<'a> {
         let g = self.g();
         let mut slot = slot_of(self.ip, parent);
         for n in nodes {
-            let key = BufKey::File(self.ip.ino, n.node.name());
-            let buf = self.ump.cache.getblk(key, BufKind::Indirect, n.at, g.bsize as usize, true);
+            let block = indirect_block(g, self.ip.ino, n.node, n.at);
+            let buf = self.ump.cache.getblk(block, NewContent::Zeroed);
             let run = FragRun { at: n.at, frags: g.frag };
             let then = self
                 .ump
@@ -588,7 +590,7 @@ impl<'a> InodeView<'a> {
                     new: run,
                     old: None,
                     content: BlockContent::Indirect,
-                    block: key,
+                    block: block.key,
                 })
                 .disposition;
             claims.push((slot, run));
@@ -601,7 +603,9 @@ impl<'a> InodeView<'a> {
     /// The buffer of a block just allocated.
     fn new_block(self, lbn: Lbn, run: FragRun, zero: bool) -> BufRef {
         let len = (run.frags * self.g().fsize) as usize;
-        self.ump.cache.getblk(data_key(self.ip.ino, lbn), self.data.buf_kind(), run.at, len, zero)
+        let (key, kind) = (data_key(self.ip.ino, lbn), self.data.buf_kind());
+        let content = if zero { NewContent::Zeroed } else { NewContent::Arbitrary };
+        self.ump.cache.getblk(DiskBlock { key, kind, addr: run.at, len }, content)
     }
 
     fn beyond_end(self, found: i64) -> Error {

@@ -13,7 +13,7 @@
 
 use super::lifecycle::place;
 use super::{InodeData, InodeView};
-use crate::buf::{BufKey, BufKind, BufRef};
+use crate::buf::{BufKey, BufKind, BufRef, DiskBlock};
 use crate::error::{Error, Result};
 use ffs_ondisk::bmap::{self, Path, pointer};
 use ffs_ondisk::geometry::NDADDR;
@@ -27,6 +27,12 @@ pub(super) fn raw(at: FragNo) -> i64 {
 /// Buffer of a data block.
 pub(super) fn data_key(ino: Ino, lbn: Lbn) -> BufKey {
     BufKey::File(ino, i64::try_from(lbn.0).unwrap_or(i64::MAX))
+}
+
+/// An indirect block at `at`.
+pub(super) fn indirect_block(g: &Geometry, ino: Ino, node: Node, at: FragNo) -> DiskBlock {
+    let key = BufKey::File(ino, node.name());
+    DiskBlock { key, kind: BufKind::Indirect, addr: at, len: g.bsize as usize }
 }
 
 /// An indirect block's place in its file.
@@ -183,7 +189,7 @@ impl<'a> InodeView<'a> {
     /// The run of `frags` fragments that pointer `raw` of the file names; `None` for a hole.
     pub(super) fn checked_run(self, raw: i64, frags: u32, s: Structure) -> Result<Option<FragNo>> {
         let run = self.g().check_run(raw, frags, s, place(self.ip.ino));
-        run.map_err(|e| self.ump.cache.damaged(e))
+        run.map_err(|e| self.ump.cache.record_damage(e))
     }
 
     /// The buffer of an indirect block that pointer `raw` names.
@@ -191,8 +197,7 @@ impl<'a> InodeView<'a> {
         let g = self.g();
         let at = self.checked_run(raw, g.frag, Structure::IndirectBlock)?;
         let at = at.unwrap_or(FragNo::HOLE);
-        let key = BufKey::File(self.ip.ino, node.name());
-        self.ump.cache.bread(key, BufKind::Indirect, at, g.bsize as usize)
+        self.ump.cache.bread(indirect_block(g, self.ip.ino, node, at))
     }
 
     /// The block's buffer: a whole block, or the fragments there are. `None` for a hole and beyond
@@ -221,14 +226,15 @@ impl<'a> InodeView<'a> {
     /// The buffer of data block `lbn` at `at`.
     pub(super) fn data_block(self, lbn: Lbn, at: FragNo) -> Result<BufRef> {
         let len = self.g().blksize(self.data.d.size, lbn) as usize;
-        self.ump.cache.bread(data_key(self.ip.ino, lbn), self.data.buf_kind(), at, len)
+        let (key, kind) = (data_key(self.ip.ino, lbn), self.data.buf_kind());
+        self.ump.cache.bread(DiskBlock { key, kind, addr: at, len })
     }
 
     pub(super) fn bad_size(self) -> Error {
         let want = "what the block map can address";
         let e =
             Error::corrupt(Structure::Inode, place(self.ip.ino), "size", self.data.d.size, want);
-        self.ump.cache.damaged(e)
+        self.ump.cache.record_damage(e)
     }
 }
 

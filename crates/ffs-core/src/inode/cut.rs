@@ -194,7 +194,7 @@ impl<'a> InodeView<'a> {
             ordering.notify(Event::BlocksFreed { ino: self.ip.ino, runs, partial });
         }
         if freed.bad > 0 {
-            self.ump.cache.note_trouble();
+            self.ump.cache.set_needs_check();
         }
         freed
     }
@@ -247,14 +247,14 @@ impl<'a> InodeView<'a> {
 
     /// Forgets the buffers of the blocks of `ip` that `range` names, changes and all.
     pub(super) fn forget_blocks(self, range: RangeInclusive<i64>) {
-        self.ump.cache.forget_file(self.ip.ino, range.clone());
+        self.ump.cache.invalidate_range(self.ip.ino, range.clone());
         self.ump.ordering.notify(Event::BuffersDiscarded { ino: self.ip.ino, blocks: range });
     }
 
     /// Forgets the buffer of an indirect block.
     pub(super) fn forget_indirect(self, node: Node) {
         let name = node.name();
-        self.ump.cache.forget(BufKey::File(self.ip.ino, name));
+        self.ump.cache.invalidate(BufKey::File(self.ip.ino, name));
         self.ump.ordering.notify(Event::BuffersDiscarded { ino: self.ip.ino, blocks: name..=name });
     }
 }

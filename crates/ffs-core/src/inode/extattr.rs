@@ -14,12 +14,12 @@ use super::cut::Detached;
 use super::lifecycle::place;
 use super::{Inode, InodeView, LockedInode};
 use crate::alloc::Reserve;
-use crate::buf::{BufKey, BufKind, BufRef};
+use crate::buf::{BufKey, BufKind, BufRef, DiskBlock, NewContent};
 use crate::error::{Error, Result};
 use crate::ordering::{BlockContent, Event, FragRun, InodeChange, PtrSlot};
 use crate::types::{XattrNamespace, XattrSet};
 use ffs_ondisk::extattr::{self, BadRecord, Namespace, SetError};
-use ffs_ondisk::{Dinode, Format, Geometry, Structure};
+use ffs_ondisk::{Dinode, Format, FragNo, Geometry, Structure};
 
 /// Blocks of the area.
 const BLOCKS: usize = 2;
@@ -34,6 +34,11 @@ fn on_disk(ns: XattrNamespace) -> Namespace {
 /// Buffer of block `i` of the area.
 fn key(ip: &Inode, i: usize) -> BufKey {
     BufKey::File(ip.ino, -1 - i as i64)
+}
+
+/// Block `i` of the area, at `at`.
+fn ext_block(ip: &Inode, i: usize, at: FragNo, len: usize) -> DiskBlock {
+    DiskBlock { key: key(ip, i), kind: BufKind::Data, addr: at, len }
 }
 
 impl<'a> InodeView<'a> {
@@ -82,10 +87,10 @@ impl<'a> InodeView<'a> {
                 let want = "the address of a block";
                 let (s, place) = (Structure::ExtAttr, place(self.ip.ino));
                 let e = Error::corrupt(s, place, "block pointer", p, want);
-                return Err(self.ump.cache.damaged(e));
+                return Err(self.ump.cache.record_damage(e));
             };
             let len = (frags * g.fsize) as usize;
-            let buf = self.ump.cache.bread(key(self.ip, i), BufKind::Data, at, len)?;
+            let buf = self.ump.cache.bread(ext_block(self.ip, i, at, len))?;
             area.extend_from_slice(&buf.read().bytes);
         }
         area.truncate(self.data.d.extsize as usize);
@@ -131,7 +136,7 @@ impl<'a> InodeView<'a> {
     /// The buffer of block `i` of the area, at `run`, holding `part` and zeros.
     fn fill_ext(self, i: usize, part: &[u8], run: FragRun) -> BufRef {
         let len = (run.frags * self.g().fsize) as usize;
-        let buf = self.ump.cache.getblk(key(self.ip, i), BufKind::Data, run.at, len, true);
+        let buf = self.ump.cache.getblk(ext_block(self.ip, i, run.at, len), NewContent::Zeroed);
         if let Some(to) = buf.write().bytes.get_mut(..part.len()) {
             to.copy_from_slice(part);
         }

@@ -66,7 +66,7 @@ impl InodeTable {
                     let (s, found) = (Structure::Inode, format!("{:#o}", old.mode));
                     let want = "0, as the cylinder group marks the inode free";
                     let e = Error::corrupt(s, place(ino), "mode", found, want);
-                    in_use = Some(self.ump.cache.damaged(e));
+                    in_use = Some(self.ump.cache.record_damage(e));
                 }
                 Err(e) => {
                     self.ump.alloc.free_inode(ino, is_dir)?;

@@ -4,7 +4,7 @@
 //! the shelves stay in the processor's cache, and finding an inode misses one line.
 
 use super::Inode;
-use crate::namecache::{Handle, Links, Vnodes};
+use crate::namecache::{NameLinks, VnodeRef, VnodeTable};
 use crate::row::Row;
 use ffs_ondisk::Ino;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl InodeMap {
 
     /// Whether `ip` itself is here, and not another inode that has its number.
     pub(super) fn has(&self, ip: &Inode) -> bool {
-        let here = ip.names.is_here();
+        let here = ip.names.is_resident();
         let found = || self.get(ip.ino).is_some_and(|there| std::ptr::eq(Arc::as_ptr(there), ip));
         debug_assert_eq!(here, found(), "inode {}", ip.ino.0);
         here
@@ -67,9 +67,9 @@ impl InodeMap {
             self.pages += 1;
             Box::default()
         });
-        ip.names.set_here(true);
+        ip.names.set_resident(true);
         match page.put(at, ip) {
-            Some(before) => before.names.set_here(false),
+            Some(before) => before.names.set_resident(false),
             None => self.len += 1,
         }
     }
@@ -80,7 +80,7 @@ impl InodeMap {
         let shelf = place.as_mut()?;
         let row = shelf.get_mut(page)?;
         let gone = row.take(at)?;
-        gone.names.set_here(false);
+        gone.names.set_resident(false);
         self.len -= 1;
         if row.is_empty() {
             shelf.take(page);
@@ -113,16 +113,16 @@ impl InodeMap {
     }
 }
 
-impl Vnodes for InodeMap {
-    type Handle = Arc<Inode>;
+impl VnodeTable for InodeMap {
+    type Ref = Arc<Inode>;
 
     fn get(&self, ino: Ino) -> Option<&Arc<Inode>> {
         InodeMap::get(self, ino)
     }
 }
 
-impl Handle for Arc<Inode> {
-    fn links(&self) -> &Links {
+impl VnodeRef for Arc<Inode> {
+    fn links(&self) -> &NameLinks {
         &self.names
     }
 

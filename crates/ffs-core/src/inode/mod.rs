@@ -72,7 +72,7 @@ pub(crate) use holes::Growth;
 pub(crate) use locked::{InodeView, LockedInode};
 pub(crate) use table::InodeTable;
 
-use crate::namecache::Links;
+use crate::namecache::NameLinks;
 use crate::prefetch;
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
@@ -97,7 +97,7 @@ pub(crate) struct Inode {
     /// Size or pointers may have changed since an fsync last wrote the inode's block.
     pub(crate) unsynced: Unsynced,
     /// What the name cache knows of it; guarded by the table's lock.
-    names: Links,
+    names: NameLinks,
     data: RwLock<InodeData>,
     /// With what time it is in the queue.
     entry: AtomicU64,
@@ -157,7 +157,7 @@ impl Inode {
             queued: AtomicBool::new(false),
             suspect: AtomicBool::new(true),
             entry: AtomicU64::new(0),
-            names: Links::default(),
+            names: NameLinks::default(),
             unsynced: Unsynced::new(),
         }
     }
@@ -196,7 +196,7 @@ impl Inode {
 
     /// Whether it was not freed meanwhile.
     pub(crate) fn is_in_memory(&self) -> bool {
-        self.names.is_here()
+        self.names.is_resident()
     }
 
     /// Whether the caller is its only user.

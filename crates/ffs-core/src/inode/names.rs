@@ -3,7 +3,7 @@
 //! The table's lock guards it, because a name and the inode it leads to leave memory together.
 
 use super::{Inode, InodeTable};
-use crate::namecache::{Found, Limits};
+use crate::namecache::{CacheLookup, NameCacheLimits};
 use ffs_ondisk::Ino;
 use std::sync::Arc;
 
@@ -19,16 +19,16 @@ impl InodeTable {
 }
 
 impl Names<'_> {
-    fn limits(self) -> Limits {
+    fn limits(self) -> NameCacheLimits {
         let t = &self.0.ump.tunables;
         let size = |n| usize::try_from(n).unwrap_or(usize::MAX);
         let most = size(t.maxvnodes().saturating_mul(2));
-        Limits { most, negatives_one_in: size(t.ncnegfactor()) }
+        NameCacheLimits { entries: most, neg_factor: size(t.ncnegfactor()) }
     }
 
     /// Looks up `name` in `dir`, which the caller has locked.
-    pub(crate) fn lookup(self, dir: &Inode, name: &[u8]) -> Found<Arc<Inode>> {
-        self.0.state.lock().names.find(dir.ino, name)
+    pub(crate) fn lookup(self, dir: &Inode, name: &[u8]) -> CacheLookup<Arc<Inode>> {
+        self.0.state.lock().names.lookup(dir.ino, name)
     }
 
     /// Enters that `name` in `dir` leads to `target`, or to no file. The caller has `dir` locked

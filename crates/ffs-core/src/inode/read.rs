@@ -73,7 +73,7 @@ impl<'a> InodeView<'a> {
 
     /// How many of the `n` blocks from `lbn` on come before the next one in memory.
     fn not_in_core(self, lbn: Lbn, n: u64) -> u64 {
-        let absent = |&k: &u64| self.ump.cache.holds(data_key(self.ip.ino, lbn.plus(k)));
+        let absent = |&k: &u64| self.ump.cache.contains(data_key(self.ip.ino, lbn.plus(k)));
         (1..n).find(absent).unwrap_or(n)
     }
 

@@ -126,7 +126,7 @@ impl<'a> LockedInode<'a> {
             }
         }
         if let Map::Indirect { buf, .. } = &row.map {
-            self.ump.cache.dirty(buf);
+            self.ump.cache.mark_dirty(buf);
         }
         for old in replaced {
             self.ump.free_replaced(old);

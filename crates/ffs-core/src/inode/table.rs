@@ -137,7 +137,7 @@ impl InodeTable {
                 return Err(Error::Stale);
             }
             let mut d =
-                dinode::check(self.g(), ino, bytes).map_err(|e| self.ump.cache.damaged(e))?;
+                dinode::check(self.g(), ino, bytes).map_err(|e| self.ump.cache.record_damage(e))?;
             // With the block locked: both change together.
             d.nlink = d.nlink.saturating_sub(self.ump.ordering.nlink_delta(ino));
             d
@@ -334,7 +334,7 @@ impl InodeTable {
         let mut st = self.state.lock();
         let on = self.ump.tunables.vfscache();
         if on != st.names.is_on() {
-            st.names.switch(on);
+            st.names.set_on(on);
             st.purge_names();
         }
         let spare = self.bounds().max.saturating_sub(st.map.len());
@@ -354,7 +354,7 @@ impl InodeTable {
     /// As [`InodeTable::prefetch_dinode`], which follows: only the first step of the way to it, which waits for
     /// nothing.
     pub(crate) fn prefetch_dinode_place(&self, ino: Ino) {
-        self.ump.cache.prefetch_place(BufKey::Meta(self.g().ino_to_fsba(ino)));
+        self.ump.cache.prefetch_lookup(BufKey::Meta(self.g().ino_to_fsba(ino)));
     }
 
     /// Inode `ino` will probably be freed.

@@ -140,7 +140,7 @@ impl<'a> InodeView<'a> {
                 b.fill(0);
             }
         }
-        self.ump.cache.dirty(&buf);
+        self.ump.cache.mark_dirty(&buf);
         Ok(())
     }
 }

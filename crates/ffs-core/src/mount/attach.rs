@@ -4,7 +4,7 @@ use super::policy::{Verdict, judge, may_be_torn};
 use super::superblock::Summaries;
 use super::{Env, Ffs, Mount, State};
 use crate::alloc::{Alloc, AllocParams, Torn, check_in};
-use crate::buf::{BufCache, CacheLimits, WriteHooks};
+use crate::buf::{BufCache, CacheLimits, CacheParts, WriteHooks};
 use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::inode::InodeTable;
@@ -151,7 +151,7 @@ pub(crate) fn attach(
         gate: RwLock::new(()),
         state: Mutex::new(state),
     }));
-    ffs.0.ump.cache.tell_time(env.clock.now().secs);
+    ffs.0.ump.cache.set_time(env.clock.now().secs);
     check_root(&ffs)?;
     if !writable || opts.read_only {
         return Ok((ffs, Recovery::None));
@@ -245,14 +245,14 @@ fn build_alloc(
     counters: &Arc<Counters>,
 ) -> Alloc {
     let tunables = Arc::new(Tunables::new(&opts.tunables));
-    let cache = BufCache::new(
-        found.geometry,
-        Arc::clone(dev),
-        Arc::clone(&env.clock),
-        Arc::clone(counters),
+    let cache = BufCache::new(CacheParts {
+        g: found.geometry,
+        dev: Arc::clone(dev),
+        clock: Arc::clone(&env.clock),
+        counters: Arc::clone(counters),
         hooks,
-        CacheLimits::of(&tunables),
-    );
+        limits: CacheLimits::of(&tunables),
+    });
     let params = AllocParams::of(&found.sb, &found.geometry);
     let rng = SplitMix64::new(env.seed);
     Alloc::new(Arc::new(cache), ordering, tunables, rng, params, groups)

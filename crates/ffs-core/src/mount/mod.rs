@@ -174,7 +174,7 @@ impl Mount {
         self.ump.set_read_only(true);
         let cache = &self.ump.cache;
         let mut st = self.state();
-        if !cache.in_trouble() {
+        if !cache.needs_check() {
             st.summaries.mark_clean();
         }
         st.summaries.write_superblock(&*self.ump.cache.dev)?;
@@ -329,8 +329,8 @@ impl Ffs {
     /// As [`Ffs::sync`].
     pub fn tick(&self) -> Result<()> {
         let now = self.0.ump.cache.clock.now().secs;
-        self.0.ump.dirhash.tell_time(now);
-        self.0.ump.cache.tell_time(now);
+        self.0.ump.dirhash.set_time(now);
+        self.0.ump.cache.set_time(now);
         let _gate = self.0.gate.read();
         if self.is_read_only() {
             return Ok(());
@@ -344,7 +344,7 @@ impl Ffs {
     /// Whether half of what may be dirty is: the moment at which BSD's buffer daemon begins to write.
     #[must_use]
     pub fn is_half_dirty(&self) -> bool {
-        self.0.ump.cache.half_dirty()
+        self.0.ump.cache.is_half_dirty()
     }
 
     /// The buffer daemon's work: writes the older half of what is dirty, as far as it can be written. Without
@@ -361,7 +361,7 @@ impl Ffs {
     /// `dirhash_reclaimpercent`).
     pub fn low_memory(&self) {
         let pool = &self.0.ump.dirhash;
-        pool.tell_time(self.0.ump.cache.clock.now().secs);
+        pool.set_time(self.0.ump.cache.clock.now().secs);
         pool.lowmem();
         self.0.table.low_memory();
     }

@@ -1,76 +1,76 @@
-//! Entries: a cache line each, and the lists they are on.
+//! The entries, each one cache line, and the lists over them.
 
-use super::{At, NIL};
+use crate::openhash::{ItemId, NIL};
 use crate::prefetch;
 use ffs_ondisk::Ino;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Longest name kept in the entry itself, bytes.
-const INLINE: usize = 35;
+const INLINE_MAX: usize = 35;
 
-/// Neighbours in a list.
+/// The neighbours of an entry in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Link {
-    prev: At,
-    next: At,
+    prev: ItemId,
+    next: ItemId,
 }
 
-const ALONE: Link = Link { prev: NIL, next: NIL };
+const UNLINKED: Link = Link { prev: NIL, next: NIL };
 
-/// A name in memory.
+/// A name of a directory, and the inode that it names.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Entry {
     pub(super) hash: u32,
     pub(super) dir: Ino,
-    /// What the name means; 0: nothing, the entry is negative.
+    /// The inode that the name refers to; 0 in a negative entry.
     pub(super) target: Ino,
-    /// Among the names of its kind, positive or negative, from its directory; of a free entry `next`
-    /// is the next free one.
-    from: Link,
-    /// Among the names to its target, or among all negative ones.
-    to: Link,
+    /// In the list of the positive or negative names in its directory (`nc_src`). In a free entry
+    /// `next` is the next free entry.
+    src: Link,
+    /// In the list of the names of its target (`nc_dst`), or of all negative entries.
+    dst: Link,
     len: u8,
-    /// The name unless it is longer; then it is elsewhere.
-    name: [u8; INLINE],
+    /// The name if it fits; a longer name is in `Entries::long_names`.
+    name: [u8; INLINE_MAX],
 }
 
-/// Where a list of the names from or to an inode begins.
+/// The first entry of a list.
 #[derive(Debug)]
-pub(super) struct Head(AtomicU32);
+pub(super) struct ListHead(AtomicU32);
 
-impl Default for Head {
-    fn default() -> Head {
-        Head(AtomicU32::new(NIL))
+impl Default for ListHead {
+    fn default() -> ListHead {
+        ListHead(AtomicU32::new(NIL))
     }
 }
 
-// Loads and stores suffice: who changes a list holds the cache's lock.
-impl Head {
-    pub(super) fn get(&self) -> At {
+// Relaxed loads and stores suffice: a thread that changes a list holds the cache's lock.
+impl ListHead {
+    pub(super) fn get(&self) -> ItemId {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn set(&self, at: At) {
-        self.0.store(at, Ordering::Relaxed);
+    fn set(&self, id: ItemId) {
+        self.0.store(id, Ordering::Relaxed);
     }
 }
 
-/// Which list.
+/// The two lists that an entry is on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum List {
-    /// Names from a directory.
-    From,
-    /// Names to a file, or all negative ones.
-    To,
+    /// The positive or the negative names in a directory.
+    Src,
+    /// The names of a file, or all negative entries.
+    Dst,
 }
 
 impl Entry {
     fn link(&mut self, list: List) -> &mut Link {
         match list {
-            List::From => &mut self.from,
-            List::To => &mut self.to,
+            List::Src => &mut self.src,
+            List::Dst => &mut self.dst,
         }
     }
 }
@@ -79,27 +79,31 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Entries {
     all: Vec<Entry>,
-    free: At,
+    /// The first free entry.
+    free: ItemId,
+    /// Entries in use.
     live: usize,
-    long: HashMap<At, Box<[u8]>, foldhash::fast::FixedState>,
+    /// Names longer than [`INLINE_MAX`], by entry.
+    long_names: HashMap<ItemId, Box<[u8]>, foldhash::fast::FixedState>,
+    /// Bytes of `long_names`.
     long_bytes: usize,
 }
 
 impl Default for Entries {
     fn default() -> Entries {
-        let long = HashMap::default();
-        Entries { all: Vec::new(), free: NIL, live: 0, long, long_bytes: 0 }
+        let long_names = HashMap::default();
+        Entries { all: Vec::new(), free: NIL, live: 0, long_names, long_bytes: 0 }
     }
 }
 
 impl Entries {
-    pub(super) fn get(&self, at: At) -> Option<&Entry> {
-        self.all.get(at as usize)
+    pub(super) fn get(&self, id: ItemId) -> Option<&Entry> {
+        self.all.get(id as usize)
     }
 
-    /// Has entry `at` fetched.
-    pub(super) fn prefetch(&self, at: At) {
-        if let Some(e) = self.all.get(at as usize) {
+    /// Fetches an entry into the processor's cache.
+    pub(super) fn prefetch(&self, id: ItemId) {
+        if let Some(e) = self.all.get(id as usize) {
             prefetch::line(e);
         }
     }
@@ -114,73 +118,84 @@ impl Entries {
         self.all.capacity() * size_of::<Entry>() + self.long_bytes
     }
 
-    /// Whether entry `at` is of this name of this directory.
-    pub(super) fn is(&self, at: At, dir: Ino, name: &[u8]) -> bool {
-        let Some(e) = self.all.get(at as usize) else { return false };
+    /// Whether an entry is for this name in this directory.
+    pub(super) fn is_for(&self, id: ItemId, dir: Ino, name: &[u8]) -> bool {
+        let Some(e) = self.all.get(id as usize) else { return false };
         e.dir == dir
             && usize::from(e.len) == name.len()
             && match e.name.get(..name.len()) {
                 Some(own) => own == name,
-                None => self.long.get(&at).is_some_and(|own| **own == *name),
+                None => self.long_names.get(&id).is_some_and(|own| **own == *name),
             }
     }
 
-    /// A new entry, on no list. `None` if there are as many as can be numbered.
-    pub(super) fn make(&mut self, hash: u32, dir: Ino, name: &[u8], target: Ino) -> Option<At> {
+    /// A new entry, on no list. `None` if all numbers are in use.
+    pub(super) fn alloc(
+        &mut self,
+        hash: u32,
+        dir: Ino,
+        name: &[u8],
+        target: Ino,
+    ) -> Option<ItemId> {
         let len = u8::try_from(name.len()).ok()?;
-        let mut own = [0; INLINE];
+        let mut own = [0; INLINE_MAX];
         if let Some(own) = own.get_mut(..name.len()) {
             own.copy_from_slice(name);
         }
-        let new = Entry { hash, dir, target, from: ALONE, to: ALONE, len, name: own };
-        let at = match self.all.get_mut(self.free as usize) {
+        let new = Entry { hash, dir, target, src: UNLINKED, dst: UNLINKED, len, name: own };
+        let id = match self.all.get_mut(self.free as usize) {
             Some(e) => {
-                let at = self.free;
-                self.free = e.from.next;
+                let id = self.free;
+                self.free = e.src.next;
                 *e = new;
-                at
+                id
             }
             None => {
-                let at = At::try_from(self.all.len()).ok().filter(|at| *at != NIL)?;
+                let id = ItemId::try_from(self.all.len()).ok().filter(|id| *id != NIL)?;
                 self.all.push(new);
-                at
+                id
             }
         };
-        if name.len() > INLINE {
-            self.long.insert(at, name.into());
+        if name.len() > INLINE_MAX {
+            self.long_names.insert(id, name.into());
             self.long_bytes += name.len();
         }
         self.live += 1;
-        Some(at)
+        Some(id)
     }
 
-    /// Gives an entry back that is on no list any more.
-    pub(super) fn free(&mut self, at: At) {
-        let Some(e) = self.all.get_mut(at as usize) else { return };
-        if usize::from(e.len) > INLINE {
-            self.long_bytes -= self.long.remove(&at).map_or(0, |name| name.len());
+    /// Frees an entry that is on no list.
+    pub(super) fn free(&mut self, id: ItemId) {
+        let Some(e) = self.all.get_mut(id as usize) else { return };
+        if usize::from(e.len) > INLINE_MAX {
+            self.long_bytes -= self.long_names.remove(&id).map_or(0, |name| name.len());
         }
-        e.from.next = self.free;
-        self.free = at;
+        e.src.next = self.free;
+        self.free = id;
         self.live -= 1;
     }
 
     /// Puts an entry at the beginning of a list.
-    pub(super) fn push(&mut self, list: List, head: &Head, at: At) {
+    pub(super) fn push(&mut self, list: List, head: &ListHead, id: ItemId) {
         let first = head.get();
         if let Some(e) = self.all.get_mut(first as usize) {
-            e.link(list).prev = at;
+            e.link(list).prev = id;
         }
-        if let Some(e) = self.all.get_mut(at as usize) {
+        if let Some(e) = self.all.get_mut(id as usize) {
             *e.link(list) = Link { prev: NIL, next: first };
         }
-        head.set(at);
+        head.set(id);
     }
 
-    /// Takes an entry out of a list; `head` is asked for only if the list begins with it.
-    pub(super) fn take<'a>(&mut self, list: List, head: impl FnOnce() -> Option<&'a Head>, at: At) {
-        let Some(e) = self.all.get_mut(at as usize) else { return };
-        let Link { prev, next } = std::mem::replace(e.link(list), ALONE);
+    /// Removes an entry from a list. `head` is called only if the entry is the first.
+    pub(super) fn remove<'a>(
+        &mut self,
+        list: List,
+        head: impl FnOnce() -> Option<&'a ListHead>,
+        id: ItemId,
+    ) {
+        let Some(e) = self.all.get_mut(id as usize) else { return };
+        let Link { prev, next } = std::mem::replace(e.link(list), UNLINKED);
         if let Some(e) = self.all.get_mut(next as usize) {
             e.link(list).prev = prev;
         }
@@ -194,21 +209,21 @@ impl Entries {
         }
     }
 
-    /// How many entries are on a list.
-    pub(super) fn count(&self, list: List, head: &Head) -> usize {
-        let entry = |at: At| self.all.get(at as usize);
+    /// The number of entries on a list.
+    pub(super) fn count(&self, list: List, head: &ListHead) -> usize {
+        let entry = |id: ItemId| self.all.get(id as usize);
         let after = |e: &&Entry| match list {
-            List::From => entry(e.from.next),
-            List::To => entry(e.to.next),
+            List::Src => entry(e.src.next),
+            List::Dst => entry(e.dst.next),
         };
         std::iter::successors(entry(head.get()), after).count()
     }
 
-    /// The entry after the last one's neighbour, towards the beginning of the list.
-    pub(super) fn before(&self, list: List, at: At) -> At {
-        self.all.get(at as usize).map_or(NIL, |e| match list {
-            List::From => e.from.prev,
-            List::To => e.to.prev,
+    /// The entry before `id` in a list, or [`NIL`].
+    pub(super) fn prev(&self, list: List, id: ItemId) -> ItemId {
+        self.all.get(id as usize).map_or(NIL, |e| match list {
+            List::Src => e.src.prev,
+            List::Dst => e.dst.prev,
         })
     }
 }

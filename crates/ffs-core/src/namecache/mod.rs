@@ -1,25 +1,27 @@
-//! Names in memory: which file a name of a directory means, or that it means none.
+//! The name cache: which inode a name in a directory refers to, or that there is no such name.
 //!
-//! An entry says that `name` in directory number *d* names inode number *i*, or nothing, and has a handle
-//! ([`Handle`]) of that inode. What keeps inodes themselves ([`Vnodes`]) owns the cache, and its lock guards it.
+//! An entry records that `name` in directory number *d* refers to inode number *i*, or to nothing
+//! (a negative entry). It has a reference ([`VnodeRef`]) to the inode. The table of inodes in memory
+//! ([`VnodeTable`]) owns the cache, and the table's lock guards it.
 //!
 //! # Invariants
-//! 1. An entry is what its directory holds. It is made only while the directory is locked and after the
-//!    directory answered, or was changed, so; and whoever is about to change a name in a directory has
-//!    it locked alone and takes the name's entry out first ([`NameCache::zap`]). So a hit under the
-//!    directory's lock is right, and a change that fails half way leaves no entry behind.
-//! 2. Directory and target of every entry are in memory: an inode that leaves memory takes the names from
-//!    and to it along ([`NameCache::purge`]), and is in memory when an entry is made. So an entry never
-//!    outlives the file its numbers meant.
-//! 3. Positive entries have no order of age: they live as long as their inodes. After an insertion at most
-//!    one entry in `negatives_one_in` is negative; the one not asked for longest goes first.
-//! 4. At `most` entries nothing is inserted.
+//! 1. An entry agrees with its directory. It is made only while the directory is locked, after the
+//!    directory was searched or changed. An operation that is about to change a name has the
+//!    directory locked exclusively and removes the name's entry first ([`NameCache::zap`]). So a hit
+//!    under the directory's lock is right, and a change that fails half way leaves no entry behind.
+//! 2. Directory and target of every entry are in memory: an inode that leaves memory takes the names
+//!    in it and the names of it along ([`NameCache::purge`]). So an entry never outlives the file
+//!    that its numbers stood for.
+//! 3. Positive entries have no order of age: they live as long as their inodes. After an insertion
+//!    at most one entry in `neg_factor` is negative; the one that was not looked up for longest is
+//!    removed first.
+//! 4. With `entries` entries the cache is full and nothing is inserted.
 //!
-//! `.` has no entry. `..` is kept in the [`Links`] of a directory: it is content of that directory, known
-//! and changed under its own lock. (BSD sets it when a name *to* the directory is entered; on a
-//! damaged volume the two differ.)
+//! `.` has no entry. `..` is kept in the [`NameLinks`] of a directory: it is content of that
+//! directory, read and changed under its own lock. (BSD sets it when a name *of* the directory is
+//! entered; on a damaged volume the two differ.)
 //!
-//! Counters are those of `vfs.cache`; they are changed under the lock only.
+//! The counters are those of `vfs.cache`; they are changed only under the lock.
 //!
 //! Reference: `spec/directories-and-caches.md` §4, §6.
 
@@ -28,117 +30,118 @@ mod entry;
 mod tests;
 
 use crate::counters::{Counters, bump_alone};
-use crate::openhash::{At, NIL, OpenHash};
-use entry::{Entries, Head, List};
+use crate::openhash::{ItemId, NIL, OpenHash};
+use entry::{Entries, List, ListHead};
 use ffs_ondisk::Ino;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// What the cache knows of an inode; part of it in memory.
+/// The lists of an inode in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Links {
-    /// Names in this directory.
-    from: Head,
-    /// Names it is known not to have.
-    without: Head,
-    /// Names of this file.
-    to: Head,
-    /// What `..` of this directory names; 0: not known.
-    parent: AtomicU32,
-    /// The inode is in memory: it may have names.
-    here: AtomicBool,
+pub(crate) struct NameLinks {
+    /// Positive entries for names in this directory (`v_cache_src`).
+    src: ListHead,
+    /// Negative entries for names in this directory.
+    src_negative: ListHead,
+    /// Entries for names of this file (`v_cache_dst`).
+    dst: ListHead,
+    /// The inode that `..` of this directory names (`v_cache_dd`); 0 if that is not known.
+    dotdot: AtomicU32,
+    /// Whether the inode is in memory, so that entries may refer to it.
+    resident: AtomicBool,
 }
 
-impl Links {
-    /// Whether the inode is kept in memory, as was said last. Only while it is, names from and to it are entered.
-    pub(crate) fn is_here(&self) -> bool {
-        self.here.load(Ordering::Relaxed)
+impl NameLinks {
+    /// Whether the inode is in memory. Names in it and names of it are entered only while it is.
+    pub(crate) fn is_resident(&self) -> bool {
+        self.resident.load(Ordering::Relaxed)
     }
 
-    /// The inode enters memory or leaves it, under the lock that guards the cache; if it leaves, after
-    /// [`NameCache::purge`].
-    pub(crate) fn set_here(&self, here: bool) {
-        self.here.store(here, Ordering::Relaxed);
+    /// Records that the inode enters memory or leaves it. The caller holds the lock that guards the
+    /// cache; before the inode leaves, it calls [`NameCache::purge`].
+    pub(crate) fn set_resident(&self, resident: bool) {
+        self.resident.store(resident, Ordering::Relaxed);
     }
 
     /// Whether the cache has names from this directory.
     pub(crate) fn has_names(&self) -> bool {
-        self.from.get() != NIL || self.without.get() != NIL
+        self.src.get() != NIL || self.src_negative.get() != NIL
     }
 }
 
 /// A reference to an inode in memory.
-pub(crate) trait Handle: Clone {
+pub(crate) trait VnodeRef: Clone {
     /// Its links.
-    fn links(&self) -> &Links;
-    /// It will be used at once: has it fetched from memory.
+    fn links(&self) -> &NameLinks;
+    /// Fetches the inode, which is about to be used, into the processor's cache.
     fn prefetch(&self);
 }
 
-/// Whoever keeps inodes in memory.
-pub(crate) trait Vnodes {
-    /// What refers to them.
-    type Handle: Handle;
-    /// An inode in memory.
-    fn get(&self, ino: Ino) -> Option<&Self::Handle>;
+/// The table of the inodes in memory.
+pub(crate) trait VnodeTable {
+    /// A reference to an inode.
+    type Ref: VnodeRef;
+    /// The inode `ino`, if it is in memory.
+    fn get(&self, ino: Ino) -> Option<&Self::Ref>;
 }
 
-/// Answer of [`NameCache::find`].
+/// The result of [`NameCache::lookup`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Found<H> {
-    /// The name means this file.
-    File(H),
+pub(crate) enum CacheLookup<H> {
+    /// The name refers to this file.
+    Positive(H),
     /// There is no such name.
-    Absent,
-    /// The directory must be asked.
-    Unknown,
+    Negative,
+    /// There is no entry: the directory must be searched.
+    Miss,
 }
 
-/// The bounds of the cache.
+/// The limits of the cache.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct NameCacheLimits {
     /// Most entries (2 x `desiredvnodes`).
-    pub(crate) most: usize,
+    pub(crate) entries: usize,
     /// One entry in so many may be negative (`debug.ncnegfactor`).
-    pub(crate) negatives_one_in: usize,
+    pub(crate) neg_factor: usize,
 }
 
-/// The names.
+/// The name cache.
 pub(crate) struct NameCache<H> {
-    /// `debug.vfscache`. Off: nothing is answered, entered or counted.
+    /// `debug.vfscache`. While it is off, every lookup is a miss and nothing is entered or counted.
     on: bool,
     entries: Entries,
     index: OpenHash<H>,
-    /// The negative entry asked for last, and the one not asked for longest.
-    newest: Head,
-    oldest: At,
+    /// The negative entry that was looked up last.
+    newest_negative: ListHead,
+    /// The negative entry that was not looked up for longest.
+    oldest_negative: ItemId,
     negatives: usize,
     hasher: foldhash::fast::FixedState,
     counters: Arc<Counters>,
 }
 
-impl<H: Handle> NameCache<H> {
-    /// An empty cache. `seed` makes hashes nobody outside can foretell.
+impl<H: VnodeRef> NameCache<H> {
+    /// An empty cache. `seed` keys the hash function, so that users cannot choose names that collide.
     pub(crate) fn new(on: bool, seed: u64, counters: Arc<Counters>) -> NameCache<H> {
         NameCache {
             on,
             entries: Entries::default(),
             index: OpenHash::default(),
-            newest: Head::default(),
-            oldest: NIL,
+            newest_negative: ListHead::default(),
+            oldest_negative: NIL,
             negatives: 0,
             hasher: foldhash::fast::FixedState::with_seed(seed),
             counters,
         }
     }
 
-    /// Entries (`numcache`).
+    /// The number of entries (`numcache`).
     pub(crate) fn len(&self) -> usize {
         self.entries.live()
     }
 
-    /// Of those, negative (`numneg`).
+    /// The number of negative entries (`numneg`).
     pub(crate) fn negatives(&self) -> usize {
         self.negatives
     }
@@ -155,213 +158,216 @@ impl<H: Handle> NameCache<H> {
         (h.finish() >> 32) as u32
     }
 
-    fn search(&self, hash: u32, dir: Ino, name: &[u8]) -> Option<(At, Option<&H>)> {
-        self.index.find(hash, |at, file| {
-            // Entry and inode lie anywhere in memory: they come at the same time.
-            self.entries.prefetch(at);
+    fn search(&self, hash: u32, dir: Ino, name: &[u8]) -> Option<(ItemId, Option<&H>)> {
+        self.index.find(hash, |id, file| {
+            // The entry and the inode are far apart in memory: fetch both at once.
+            self.entries.prefetch(id);
             if let Some(file) = file {
                 file.prefetch();
             }
             bump_alone(&self.counters.cache_numchecks);
-            self.entries.is(at, dir, name)
+            self.entries.is_for(id, dir, name)
         })
     }
 
-    /// A lookup that wants the answer kept.
-    pub(crate) fn find(&mut self, dir: Ino, name: &[u8]) -> Found<H> {
+    /// Looks up a name for an operation that will not change it.
+    pub(crate) fn lookup(&mut self, dir: Ino, name: &[u8]) -> CacheLookup<H> {
         if !self.on {
-            return Found::Unknown;
+            return CacheLookup::Miss;
         }
         match self.search(self.hash(dir, name), dir, name) {
             Some((_, Some(file))) => {
                 bump_alone(&self.counters.cache_numposhits);
-                Found::File(file.clone())
+                CacheLookup::Positive(file.clone())
             }
-            Some((at, None)) => {
+            Some((id, None)) => {
                 bump_alone(&self.counters.cache_numneghits);
-                self.take_negative(at);
-                self.push_negative(at);
-                Found::Absent
+                self.remove_negative(id);
+                self.push_negative(id);
+                CacheLookup::Negative
             }
             None => {
                 bump_alone(&self.counters.cache_nummiss);
                 self.prefetch_eviction();
-                Found::Unknown
+                CacheLookup::Miss
             }
         }
     }
 
-    /// A lookup for an operation that will make, remove or redirect the name: it asks the directory
-    /// whatever the cache knows, and the cache must not know it any longer. Answers which file the name meant
-    /// until now, if that was known.
-    pub(crate) fn zap(&mut self, v: &impl Vnodes<Handle = H>, dir: Ino, name: &[u8]) -> Option<H> {
+    /// Removes the entry of a name for an operation that will make, remove or redirect the name; the
+    /// operation searches the directory in any case. Returns the file that the name referred to, if
+    /// the cache had it.
+    pub(crate) fn zap(&mut self, v: &impl VnodeTable<Ref = H>, dir: Ino, name: &[u8]) -> Option<H> {
         if !self.on {
             return None;
         }
         self.prefetch_eviction();
-        let Some((at, _)) = self.search(self.hash(dir, name), dir, name) else {
+        let Some((id, _)) = self.search(self.hash(dir, name), dir, name) else {
             bump_alone(&self.counters.cache_nummisszap);
             return None;
         };
-        let meant = self.remove(v, at);
-        match meant {
+        let file = self.remove(v, id);
+        match file {
             Some(_) => bump_alone(&self.counters.cache_numposzaps),
             None => bump_alone(&self.counters.cache_numnegzaps),
         }
-        meant
+        file
     }
 
-    /// Operations on these names will follow.
+    /// Fetches the index entries of names, which are about to be looked up, into the processor's
+    /// cache.
     pub(crate) fn prefetch(&self, dir: Ino, names: &[&[u8]]) {
         if self.on {
             names.iter().for_each(|name| self.index.prefetch(self.hash(dir, name)));
         }
     }
 
-    /// The oldest negative entry may have to make room for another.
+    /// Fetches the index entry of the oldest negative entry, which may be evicted next.
     fn prefetch_eviction(&self) {
-        if let Some(e) = self.entries.get(self.oldest) {
+        if let Some(e) = self.entries.get(self.oldest_negative) {
             self.index.prefetch(e.hash);
         }
     }
 
-    /// Enters what the directory answered: `target`, or nothing if there is no such name. Refused while
-    /// the cache is full, or one of the inodes is not in memory.
+    /// Enters the result of a search of the directory: `target`, or `None` if there is no such name.
+    /// Does nothing while the cache is full or if one of the inodes is not in memory.
     pub(crate) fn enter(
         &mut self,
-        v: &impl Vnodes<Handle = H>,
-        limits: Limits,
-        (dir, from, name): (Ino, &Links, &[u8]),
+        v: &impl VnodeTable<Ref = H>,
+        limits: NameCacheLimits,
+        (dir, dir_links, name): (Ino, &NameLinks, &[u8]),
         target: Option<(Ino, &H)>,
     ) {
-        let wanted = target.map_or(Ino(0), |(ino, _)| ino);
+        let ino = target.map_or(Ino(0), |(ino, _)| ino);
         if !self.on {
             return;
         }
         let hash = self.hash(dir, name);
-        let known = self.index.find(hash, |at, _| self.entries.is(at, dir, name));
-        if let Some((at, _)) = known {
-            if self.entries.get(at).is_some_and(|e| e.target == wanted) {
-                // Somebody else asked the directory at the same time.
+        let old = self.index.find(hash, |id, _| self.entries.is_for(id, dir, name));
+        if let Some((id, _)) = old {
+            if self.entries.get(id).is_some_and(|e| e.target == ino) {
+                // Another thread searched the directory at the same time.
                 return;
             }
-            self.remove(v, at);
+            self.remove(v, id);
         }
-        if self.len() >= limits.most {
+        if self.len() >= limits.entries {
             bump_alone(&self.counters.cache_refused);
             return;
         }
-        if !from.is_here() || target.is_some_and(|(_, to)| !to.links().is_here()) {
+        if !dir_links.is_resident() || target.is_some_and(|(_, file)| !file.links().is_resident()) {
             return;
         }
-        let Some(at) = self.entries.make(hash, dir, name, wanted) else { return };
-        self.index.insert(hash, at, target.map(|(_, to)| to.clone()));
+        let Some(id) = self.entries.alloc(hash, dir, name, ino) else { return };
+        self.index.insert(hash, id, target.map(|(_, file)| file.clone()));
         match target {
-            Some((_, to)) => {
-                self.entries.push(List::From, &from.from, at);
-                self.entries.push(List::To, &to.links().to, at);
+            Some((_, file)) => {
+                self.entries.push(List::Src, &dir_links.src, id);
+                self.entries.push(List::Dst, &file.links().dst, id);
             }
             None => {
-                self.entries.push(List::From, &from.without, at);
-                self.push_negative(at);
+                self.entries.push(List::Src, &dir_links.src_negative, id);
+                self.push_negative(id);
                 self.negatives += 1;
             }
         }
-        while self.negatives * limits.negatives_one_in > self.len() {
+        while self.negatives * limits.neg_factor > self.len() {
             bump_alone(&self.counters.cache_numnegevicted);
-            self.remove(v, self.oldest);
+            self.remove(v, self.oldest_negative);
         }
     }
 
-    /// Puts an entry behind all other negative ones.
-    fn push_negative(&mut self, at: At) {
-        self.entries.push(List::To, &self.newest, at);
-        if self.oldest == NIL {
-            self.oldest = at;
+    /// Makes an entry the newest negative one.
+    fn push_negative(&mut self, id: ItemId) {
+        self.entries.push(List::Dst, &self.newest_negative, id);
+        if self.oldest_negative == NIL {
+            self.oldest_negative = id;
         }
     }
 
-    fn take_negative(&mut self, at: At) {
-        if self.oldest == at {
-            self.oldest = self.entries.before(List::To, at);
-            // The next eviction looks for it.
-            self.entries.prefetch(self.oldest);
+    fn remove_negative(&mut self, id: ItemId) {
+        if self.oldest_negative == id {
+            self.oldest_negative = self.entries.prev(List::Dst, id);
+            // The next eviction reads it.
+            self.entries.prefetch(self.oldest_negative);
         }
-        self.entries.take(List::To, || Some(&self.newest), at);
+        self.entries.remove(List::Dst, || Some(&self.newest_negative), id);
     }
 
-    /// Takes an entry out. What it meant.
-    fn remove(&mut self, v: &impl Vnodes<Handle = H>, at: At) -> Option<H> {
-        let e = self.entries.get(at)?;
+    /// Removes an entry; returns the file that it referred to.
+    fn remove(&mut self, v: &impl VnodeTable<Ref = H>, id: ItemId) -> Option<H> {
+        let e = self.entries.get(id)?;
         let (hash, dir) = (e.hash, e.dir);
-        let target = self.index.remove(hash, at);
+        let target = self.index.remove(hash, id);
         match &target {
             Some(file) => {
-                self.entries.take(List::To, || Some(&file.links().to), at);
-                self.entries.take(List::From, || v.get(dir).map(|d| &d.links().from), at);
+                self.entries.remove(List::Dst, || Some(&file.links().dst), id);
+                self.entries.remove(List::Src, || v.get(dir).map(|d| &d.links().src), id);
             }
             None => {
                 self.negatives -= 1;
-                self.take_negative(at);
-                self.entries.take(List::From, || v.get(dir).map(|d| &d.links().without), at);
+                self.remove_negative(id);
+                self.entries.remove(List::Src, || v.get(dir).map(|d| &d.links().src_negative), id);
             }
         }
-        self.entries.free(at);
+        self.entries.free(id);
         target
     }
 
-    /// Takes all names from and to an inode in memory out; it is about to leave or to move.
-    pub(crate) fn purge(&mut self, v: &impl Vnodes<Handle = H>, links: &Links) {
-        self.empty(v, &links.from);
-        self.empty(v, &links.without);
-        self.empty(v, &links.to);
-        links.parent.store(0, Ordering::Relaxed);
+    /// Removes all names in an inode and of it (`cache_purge`): it is about to leave memory, or to be
+    /// renamed.
+    pub(crate) fn purge(&mut self, v: &impl VnodeTable<Ref = H>, links: &NameLinks) {
+        self.purge_list(v, &links.src);
+        self.purge_list(v, &links.src_negative);
+        self.purge_list(v, &links.dst);
+        links.dotdot.store(0, Ordering::Relaxed);
     }
 
-    /// Takes the negative entries of a directory out.
-    pub(crate) fn purge_negatives(&mut self, v: &impl Vnodes<Handle = H>, dir: &Links) {
-        self.empty(v, &dir.without);
+    /// Removes the negative entries of a directory (`cache_purge_negative`).
+    pub(crate) fn purge_negatives(&mut self, v: &impl VnodeTable<Ref = H>, dir: &NameLinks) {
+        self.purge_list(v, &dir.src_negative);
     }
 
-    /// How many names a file has here: so many handles of it there are.
-    pub(crate) fn count_to(&self, file: &Links) -> usize {
-        self.entries.count(List::To, &file.to)
+    /// The number of entries for names of a file: so many references to it the cache has.
+    pub(crate) fn count_to(&self, file: &NameLinks) -> usize {
+        self.entries.count(List::Dst, &file.dst)
     }
 
-    fn empty(&mut self, v: &impl Vnodes<Handle = H>, list: &Head) {
+    fn purge_list(&mut self, v: &impl VnodeTable<Ref = H>, list: &ListHead) {
         while list.get() != NIL {
             bump_alone(&self.counters.cache_numpurged);
             self.remove(v, list.get());
         }
     }
 
-    /// Takes all names out and gives the memory back. `inodes` are all there are in memory.
+    /// Removes all names and frees the memory. `inodes` are all inodes in memory.
     pub(crate) fn purge_all<'a>(
         &mut self,
-        v: &impl Vnodes<Handle = H>,
-        inodes: impl Iterator<Item = &'a Links>,
+        v: &impl VnodeTable<Ref = H>,
+        inodes: impl Iterator<Item = &'a NameLinks>,
     ) {
         inodes.for_each(|links| self.purge(v, links));
-        debug_assert_eq!((self.len(), self.negatives, self.oldest), (0, 0, NIL));
+        debug_assert_eq!((self.len(), self.negatives, self.oldest_negative), (0, 0, NIL));
         (self.entries, self.index) = (Entries::default(), OpenHash::default());
     }
 
-    /// Switches the cache on or off; see [`NameCache::purge_all`], which whoever switches it off calls.
-    pub(crate) fn switch(&mut self, on: bool) {
+    /// Switches the cache on or off. The caller calls [`NameCache::purge_all`] when it switches it
+    /// off.
+    pub(crate) fn set_on(&mut self, on: bool) {
         self.on = on;
     }
 
-    /// Whether it is on.
+    /// Whether the cache is on.
     pub(crate) fn is_on(&self) -> bool {
         self.on
     }
 
-    /// What `..` of a directory names, if that is known.
-    pub(crate) fn parent(&self, dir: &Links) -> Option<Ino> {
+    /// The inode that `..` of a directory names, if that is known.
+    pub(crate) fn parent(&self, dir: &NameLinks) -> Option<Ino> {
         if !self.on {
             return None;
         }
-        let up = dir.parent.load(Ordering::Relaxed);
+        let up = dir.dotdot.load(Ordering::Relaxed);
         if up == 0 {
             bump_alone(&self.counters.cache_nummiss);
             return None;
@@ -370,10 +376,10 @@ impl<H: Handle> NameCache<H> {
         Some(Ino(up))
     }
 
-    /// Notes what `..` of a directory names.
-    pub(crate) fn set_parent(&self, dir: &Links, up: Ino) {
-        if self.on && dir.is_here() {
-            dir.parent.store(up.0, Ordering::Relaxed);
+    /// Records the inode that `..` of a directory names.
+    pub(crate) fn set_parent(&self, dir: &NameLinks, up: Ino) {
+        if self.on && dir.is_resident() {
+            dir.dotdot.store(up.0, Ordering::Relaxed);
         }
     }
 }

@@ -1,31 +1,31 @@
-//! The rules row by row, and the cache against a map.
+//! Every case of the lookup rules, and the cache against a map.
 
 use super::*;
 use ffs_testkit::rng::SplitMix64;
 use std::collections::BTreeMap;
 
 /// An inode in memory.
-type File = Arc<(Ino, Links)>;
+type File = Arc<(Ino, NameLinks)>;
 
 /// Inodes in memory.
 struct Table(BTreeMap<Ino, File>);
 
 impl Table {
-    fn links(&self, ino: Ino) -> &Links {
+    fn links(&self, ino: Ino) -> &NameLinks {
         self.0.get(&ino).unwrap().links()
     }
 }
 
-impl Vnodes for Table {
-    type Handle = File;
+impl VnodeTable for Table {
+    type Ref = File;
 
     fn get(&self, ino: Ino) -> Option<&File> {
         self.0.get(&ino)
     }
 }
 
-impl Handle for File {
-    fn links(&self) -> &Links {
+impl VnodeRef for File {
+    fn links(&self) -> &NameLinks {
         &self.1
     }
 
@@ -37,24 +37,24 @@ const E: Ino = Ino(3);
 const F: Ino = Ino(10);
 const G: Ino = Ino(11);
 
-/// A cache with its inodes.
+/// A cache and a table of inodes.
 struct Bench {
     c: NameCache<File>,
     t: Table,
-    limits: Limits,
+    limits: NameCacheLimits,
 }
 
-fn found(found: Found<File>) -> Found<Ino> {
+fn found(found: CacheLookup<File>) -> CacheLookup<Ino> {
     match found {
-        Found::File(file) => Found::File(file.0),
-        Found::Absent => Found::Absent,
-        Found::Unknown => Found::Unknown,
+        CacheLookup::Positive(file) => CacheLookup::Positive(file.0),
+        CacheLookup::Negative => CacheLookup::Negative,
+        CacheLookup::Miss => CacheLookup::Miss,
     }
 }
 
 fn file(ino: Ino) -> (Ino, File) {
-    let links = Links::default();
-    links.set_here(true);
+    let links = NameLinks::default();
+    links.set_resident(true);
     (ino, Arc::new((ino, links)))
 }
 
@@ -63,12 +63,12 @@ impl Bench {
         Bench {
             c: NameCache::new(true, 7, Arc::new(Counters::default())),
             t: Table(inodes.into_iter().map(file).collect()),
-            limits: Limits { most: 1 << 20, negatives_one_in: 1 },
+            limits: NameCacheLimits { entries: 1 << 20, neg_factor: 1 },
         }
     }
 
-    fn find(&mut self, dir: Ino, name: &[u8]) -> Found<Ino> {
-        found(self.c.find(dir, name))
+    fn find(&mut self, dir: Ino, name: &[u8]) -> CacheLookup<Ino> {
+        found(self.c.lookup(dir, name))
     }
 
     fn purge(&mut self, ino: Ino) {
@@ -76,12 +76,12 @@ impl Bench {
     }
 
     fn purge_all(&mut self) {
-        self.c.purge_all(&self.t, self.t.0.values().map(Handle::links));
+        self.c.purge_all(&self.t, self.t.0.values().map(VnodeRef::links));
     }
 
     fn enter(&mut self, dir: Ino, name: &[u8], target: Option<Ino>) {
         let file =
-            |ino| self.t.get(ino).cloned().unwrap_or_else(|| Arc::new((ino, Links::default())));
+            |ino| self.t.get(ino).cloned().unwrap_or_else(|| Arc::new((ino, NameLinks::default())));
         let (from, to) = (file(dir), target.map(file));
         let to = target.zip(to.as_ref());
         self.c.enter(&self.t, self.limits, (dir, from.links(), name), to);
@@ -106,24 +106,24 @@ impl Bench {
 }
 
 #[test]
-fn every_row_of_the_rules() {
+fn every_case_of_the_rules() {
     let mut b = Bench::new([D, F]);
-    assert_eq!(b.find(D, b"f"), Found::Unknown);
+    assert_eq!(b.find(D, b"f"), CacheLookup::Miss);
     assert_eq!(b.counts(), [1, 0, 0, 0, 0, 0], "no entry, wanted");
     b.zap(D, b"f");
     assert_eq!(b.counts(), [1, 1, 0, 0, 0, 0], "no entry, not wanted");
     b.enter(D, b"f", Some(F));
-    assert_eq!(b.find(D, b"f"), Found::File(F));
+    assert_eq!(b.find(D, b"f"), CacheLookup::Positive(F));
     assert_eq!(b.counts(), [1, 1, 0, 1, 0, 0], "positive, wanted");
     b.zap(D, b"f");
     assert_eq!(b.counts(), [1, 1, 1, 1, 0, 0], "positive, not wanted");
-    assert_eq!(b.find(D, b"f"), Found::Unknown);
+    assert_eq!(b.find(D, b"f"), CacheLookup::Miss);
     b.enter(D, b"f", None);
-    assert_eq!(b.find(D, b"f"), Found::Absent);
+    assert_eq!(b.find(D, b"f"), CacheLookup::Negative);
     assert_eq!(b.counts(), [2, 1, 1, 1, 0, 1], "negative, wanted");
     b.zap(D, b"f");
     assert_eq!(b.counts(), [2, 1, 1, 1, 1, 1], "negative, not wanted");
-    assert_eq!(b.find(D, b"f"), Found::Unknown);
+    assert_eq!(b.find(D, b"f"), CacheLookup::Miss);
     assert_eq!((b.c.len(), b.c.negatives()), (0, 0));
     let c = b.c.counters.values();
     assert_eq!(c.nchstats(), [1, 1, 2, 0, 4, 0, 0, 0]);
@@ -131,7 +131,7 @@ fn every_row_of_the_rules() {
 }
 
 #[test]
-fn names_of_all_lengths_and_bytes_are_told_apart() {
+fn names_of_all_lengths_and_bytes_are_distinguished() {
     let mut b = Bench::new((2..600).map(Ino));
     let names: Vec<Vec<u8>> = (1..=255).map(|len| vec![(len % 7) as u8; len]).collect();
     for (i, name) in names.iter().enumerate() {
@@ -139,26 +139,26 @@ fn names_of_all_lengths_and_bytes_are_told_apart() {
         b.enter(E, name, Some(Ino(300 + i as u32)));
     }
     for (i, name) in names.iter().enumerate() {
-        assert_eq!(b.find(D, name), Found::File(Ino(10 + i as u32)));
-        assert_eq!(b.find(E, name), Found::File(Ino(300 + i as u32)));
+        assert_eq!(b.find(D, name), CacheLookup::Positive(Ino(10 + i as u32)));
+        assert_eq!(b.find(E, name), CacheLookup::Positive(Ino(300 + i as u32)));
         let mut other = name.clone();
         *other.last_mut().unwrap() ^= 1;
-        assert_eq!(b.find(D, &other), Found::Unknown);
+        assert_eq!(b.find(D, &other), CacheLookup::Miss);
     }
     assert_eq!(b.c.len(), 510);
     let long = b.c.entries.bytes();
     b.purge(D);
-    assert!(b.c.entries.bytes() < long, "long names are given back");
-    assert!(names.iter().all(|n| found(b.c.find(D, n)) == Found::Unknown));
-    assert!(names.iter().all(|n| found(b.c.find(E, n)) != Found::Unknown));
+    assert!(b.c.entries.bytes() < long, "the memory of long names is freed");
+    assert!(names.iter().all(|n| found(b.c.lookup(D, n)) == CacheLookup::Miss));
+    assert!(names.iter().all(|n| found(b.c.lookup(E, n)) != CacheLookup::Miss));
     b.purge_all();
     assert_eq!((b.c.len(), b.c.bytes()), (0, 0));
 }
 
 #[test]
-fn negative_entries_keep_to_their_share_and_the_oldest_goes() {
+fn negative_entries_keep_to_their_share_and_the_oldest_is_evicted() {
     let mut b = Bench::new((2..1000).map(Ino));
-    b.limits.negatives_one_in = 16;
+    b.limits.neg_factor = 16;
     b.enter(D, b"n", None);
     assert_eq!(b.c.len(), 0, "one of one is too many");
     for i in 0..150u32 {
@@ -168,14 +168,14 @@ fn negative_entries_keep_to_their_share_and_the_oldest_goes() {
         b.enter(D, format!("n{i}").as_bytes(), None);
         assert!(b.c.negatives() * 16 <= b.c.len());
     }
-    // 150 + 10 entries allow 10. The one asked for last outlives those entered after it.
+    // 150 + 10 entries allow 10. The one looked up last outlives those entered after it.
     assert_eq!(b.c.negatives(), 10);
-    assert_eq!(b.find(D, b"n0"), Found::Absent);
+    assert_eq!(b.find(D, b"n0"), CacheLookup::Negative);
     b.enter(D, b"n10", None);
-    assert_eq!(b.find(D, b"n1"), Found::Unknown);
-    assert_eq!(b.find(D, b"n0"), Found::Absent);
+    assert_eq!(b.find(D, b"n1"), CacheLookup::Miss);
+    assert_eq!(b.find(D, b"n0"), CacheLookup::Negative);
     assert_eq!(b.c.counters.values().cache_numnegevicted, 2);
-    // Fewer names, fewer absences: at the next insertion.
+    // The next insertion evicts until the share of negative entries is right again.
     for i in 0..100u32 {
         b.zap(D, format!("f{i}").as_bytes());
     }
@@ -184,7 +184,7 @@ fn negative_entries_keep_to_their_share_and_the_oldest_goes() {
 }
 
 #[test]
-fn purging_takes_both_directions_and_only_those() {
+fn purge_removes_names_in_and_of_an_inode_only() {
     let mut b = Bench::new([D, E, F, G]);
     b.enter(D, b"e", Some(E));
     b.enter(D, b"f", Some(F));
@@ -196,12 +196,15 @@ fn purging_takes_both_directions_and_only_those() {
     assert_eq!(b.c.parent(b.t.links(E)), Some(D));
     assert!(b.t.links(E).has_names() && !b.t.links(F).has_names());
     b.c.purge_negatives(&b.t, b.t.links(D));
-    assert_eq!((b.find(D, b"none"), b.find(E, b"none")), (Found::Unknown, Found::Absent));
+    assert_eq!(
+        (b.find(D, b"none"), b.find(E, b"none")),
+        (CacheLookup::Miss, CacheLookup::Negative)
+    );
     b.purge(E);
     assert_eq!(b.c.parent(b.t.links(E)), None);
-    assert_eq!(b.find(D, b"f"), Found::File(F));
+    assert_eq!(b.find(D, b"f"), CacheLookup::Positive(F));
     for (dir, name) in [(D, &b"e"[..]), (E, b"f"), (E, b"g"), (E, b"none")] {
-        assert_eq!(b.find(dir, name), Found::Unknown);
+        assert_eq!(b.find(dir, name), CacheLookup::Miss);
     }
     assert!(!b.t.links(E).has_names());
     b.purge(F);
@@ -215,30 +218,30 @@ fn nothing_is_entered_beyond_the_limit_without_inodes_or_switched_off() {
     b.enter(E, b"f", Some(F));
     b.enter(E, b"none", None);
     assert_eq!(b.c.len(), 0, "inodes that are not in memory");
-    b.limits.most = 2;
+    b.limits.entries = 2;
     for name in [b"a", b"b", b"c"] {
         b.enter(D, name, Some(F));
     }
     assert_eq!((b.c.len(), b.c.counters.values().cache_refused), (2, 1));
-    b.c.switch(false);
+    b.c.set_on(false);
     b.purge_all();
     let before = b.counts();
-    b.limits.most = 10;
+    b.limits.entries = 10;
     b.enter(D, b"a", Some(F));
     b.zap(D, b"a");
     b.c.set_parent(b.t.links(D), D);
-    assert_eq!((b.find(D, b"a"), b.c.parent(b.t.links(D))), (Found::Unknown, None));
+    assert_eq!((b.find(D, b"a"), b.c.parent(b.t.links(D))), (CacheLookup::Miss, None));
     assert_eq!((b.counts(), b.c.len()), (before, 0), "off: nothing is counted either");
 }
 
-/// Random histories: what the cache answers is what was entered last and not taken out since.
+/// Over random histories a hit is the value that was entered last and not removed since.
 #[test]
 fn agrees_with_a_map() {
     const SEED: u64 = 0xcac4_e5ee;
     println!("seed {SEED:#x}");
     let mut rng = SplitMix64::new(SEED);
     let mut b = Bench::new((2..40).map(Ino));
-    b.limits = Limits { most: 300, negatives_one_in: 4 };
+    b.limits = NameCacheLimits { entries: 300, neg_factor: 4 };
     let mut model = BTreeMap::<(Ino, Vec<u8>), Option<Ino>>::new();
     for step in 0..60_000 {
         let dir = Ino(2 + rng.below(6) as u32);
@@ -270,9 +273,11 @@ fn agrees_with_a_map() {
                 model.clear();
             }
             _ => match b.find(dir, &name) {
-                Found::Unknown => {}
-                Found::File(ino) => assert_eq!(model.get(&key), Some(&Some(ino)), "step {step}"),
-                Found::Absent => assert_eq!(model.get(&key), Some(&None), "step {step}"),
+                CacheLookup::Miss => {}
+                CacheLookup::Positive(ino) => {
+                    assert_eq!(model.get(&key), Some(&Some(ino)), "step {step}")
+                }
+                CacheLookup::Negative => assert_eq!(model.get(&key), Some(&None), "step {step}"),
             },
         }
         assert!(b.c.len() <= 300 && b.c.len() <= model.len(), "step {step}");
@@ -280,7 +285,7 @@ fn agrees_with_a_map() {
         assert!(b.c.len() - b.c.negatives() <= names, "step {step}");
     }
     let known = model.keys().cloned().collect::<Vec<_>>();
-    let hits = known.iter().filter(|(d, n)| found(b.c.find(*d, n)) != Found::Unknown).count();
+    let hits = known.iter().filter(|(d, n)| found(b.c.lookup(*d, n)) != CacheLookup::Miss).count();
     assert_eq!(hits, b.c.len(), "every entry can be found");
     assert!(hits > 20);
 }

@@ -9,7 +9,7 @@ use crate::cred::Cred;
 use crate::error::{Error, Result};
 use crate::inode::LockedInode;
 use crate::mount::Ffs;
-use crate::namecache::Found;
+use crate::namecache::CacheLookup;
 use crate::ordering::InodeChange;
 use crate::types::{Access, Attr, SetAttr, SetTime};
 use ffs_ondisk::geometry::Format;
@@ -50,9 +50,9 @@ impl Ffs {
         check_name(name)?;
         check_in_tree(d)?;
         let ip = match self.0.named_in(d, name) {
-            Found::File(ip) => ip,
-            Found::Absent => return Err(Error::NotFound),
-            Found::Unknown => {
+            CacheLookup::Positive(ip) => ip,
+            CacheLookup::Negative => return Err(Error::NotFound),
+            CacheLookup::Miss => {
                 let file = self.0.ask_directory(d, name)?;
                 drop(parent);
                 return Ok(Some(self.getattr(&file)));

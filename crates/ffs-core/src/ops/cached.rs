@@ -17,7 +17,7 @@ use crate::dir::{self, Dir};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::mount::Mount;
-use crate::namecache::Found;
+use crate::namecache::CacheLookup;
 use crate::tunables::NamecachePrime;
 use ffs_ondisk::Ino;
 use std::sync::Arc;
@@ -32,21 +32,21 @@ impl Mount {
             return Ok(Vnode::new(self, self.table.get(up)?));
         }
         match self.named_in(d, name) {
-            Found::File(child) => Ok(Vnode::new(self, child)),
-            Found::Absent => Err(Error::NotFound),
-            Found::Unknown => self.ask_directory(d, name),
+            CacheLookup::Positive(child) => Ok(Vnode::new(self, child)),
+            CacheLookup::Negative => Err(Error::NotFound),
+            CacheLookup::Miss => self.ask_directory(d, name),
         }
     }
 
     /// What the name cache knows of `name` in the locked directory.
-    pub(super) fn named_in(&self, d: Dir<'_>, name: &[u8]) -> Found<Arc<Inode>> {
+    pub(super) fn named_in(&self, d: Dir<'_>, name: &[u8]) -> CacheLookup<Arc<Inode>> {
         // Where the directory had to be asked last it will have to be now: both come at the same time.
         let asked = d.ip.dir.asked.load(Ordering::Relaxed);
         if asked {
             dir::prefetch(d, name);
         }
         let named = self.table.names().lookup(d.ip, name);
-        let unknown = matches!(named, Found::Unknown);
+        let unknown = matches!(named, CacheLookup::Miss);
         if unknown != asked {
             d.ip.dir.asked.store(unknown, Ordering::Relaxed);
         }

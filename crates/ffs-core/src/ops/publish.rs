@@ -40,6 +40,6 @@ impl Mount {
         let dirty = self.ump.cache.dirty_content(ip.ino);
         let keys: Vec<_> = dirty.iter().map(|buf| buf.key).collect();
         self.ump.ordering.notify(Event::ContentBeforeName { ino: ip.ino, dirty: &keys });
-        self.ump.cache.write_once_more(&dirty);
+        self.ump.cache.redirty(&dirty);
     }
 }

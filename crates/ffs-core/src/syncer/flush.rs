@@ -227,7 +227,7 @@ impl Syncer {
             file: seconds(t.filedelay()),
             dir: seconds(t.dirdelay()),
             meta: seconds(t.metadelay()),
-            rest: REST,
+            rolled_back: REST,
         }
     }
 

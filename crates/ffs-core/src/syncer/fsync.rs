@@ -310,9 +310,9 @@ impl Syncer {
         let mut images = 0;
         for bufs in [own, other] {
             let written = self.ump.cache.write_bufs(bufs.clone());
-            images += written.images;
+            images += written.count;
             for r in requests.iter_mut() {
-                r.left.strike(&bufs, &written.kept);
+                r.left.strike(&bufs, &written.incomplete);
                 if let Some(e) = &written.error
                     && written.failed.iter().any(|key| r.wanted.contains(key))
                 {

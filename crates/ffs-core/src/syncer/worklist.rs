@@ -77,7 +77,7 @@ impl Syncer {
             WorkItem::FreeFile { ino, was_dir } => {
                 if self.ump.alloc.free_inode(*ino, *was_dir).is_err() {
                     // It stays allocated until fsck.
-                    self.ump.cache.note_trouble();
+                    self.ump.cache.set_needs_check();
                 }
             }
         }
@@ -97,7 +97,7 @@ impl Syncer {
             let left = self.ump.ordering.notify(Event::LinksDropped { ino, by }).nlink_delta;
             left == 0 && d.nlink == 0 && d.mode != 0
         };
-        self.ump.cache.dirty(&block);
+        self.ump.cache.mark_dirty(&block);
         if gone {
             // If freeing fails, the inode stays without names: unmounting tries again, and fsck
             // frees it.

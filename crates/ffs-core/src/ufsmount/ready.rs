@@ -64,12 +64,12 @@ impl UfsMount {
     /// that wait for them.
     pub(crate) fn write_while_too_dirty(&self, work: impl Fn() -> usize) -> Result<()> {
         for _ in 0..THROTTLE_PASSES {
-            if !self.cache.too_dirty() {
+            if !self.cache.is_too_dirty() {
                 break;
             }
             let before = self.outstanding();
             let written = self.write_readiest(self.cache.dirty_bufs());
-            if !self.cache.too_dirty() {
+            if !self.cache.is_too_dirty() {
                 break;
             }
             written.result()?;

@@ -8,7 +8,7 @@ mod layout;
 mod random;
 
 use super::{Alloc, AllocParams, ParentDir, PrefQuery, Reserve};
-use crate::buf::{BufCache, CacheLimits};
+use crate::buf::{BufCache, CacheLimits, CacheParts};
 use crate::counters::Counters;
 use crate::ordering::{FragRun, SyncOrdered};
 use crate::tunables::{AllocPolicy, DirPref, TunableValues, Tunables};
@@ -68,15 +68,15 @@ impl Setup {
 
 impl Bench {
     fn open(dev: Arc<MemDevice>, sb: &Superblock, g: Geometry, setup: &Setup) -> Bench {
-        let tenant = Arc::new(SyncOrdered);
-        let cache = BufCache::new(
+        let ordering = Arc::new(SyncOrdered);
+        let cache = BufCache::new(CacheParts {
             g,
-            dev.clone(),
-            Arc::new(ManualClock::default()),
-            Arc::new(Counters::default()),
-            tenant.clone(),
-            CacheLimits::simple(64 << 20, 64 << 20),
-        );
+            dev: dev.clone(),
+            clock: Arc::new(ManualClock::default()),
+            counters: Arc::new(Counters::default()),
+            hooks: ordering.clone(),
+            limits: CacheLimits::simple(64 << 20, 64 << 20),
+        });
         let values = TunableValues {
             alloc: setup.policy,
             dirpref: setup.dirpref,
@@ -87,7 +87,7 @@ impl Bench {
         let cs = (0..g.ncg as usize).map(|i| Csum::decode(&area, i * 16, g.endian)).collect();
         let a = Alloc::new(
             Arc::new(cache),
-            tenant,
+            ordering,
             Arc::new(Tunables::new(&values)),
             SplitMix64::new(3),
             AllocParams::of(sb, &g),

@@ -141,7 +141,7 @@ fn links_lie_in_the_inode_or_in_a_block() {
                 .collect();
             let [.., (prev, prev_len), (_, last_len)] = offs[..] else { panic!() };
             dir::set_reclen(fmt, &mut buf.write().bytes[..512], prev, prev_len + last_len);
-            b.t.ump.cache.dirty(&buf);
+            b.t.ump.cache.mark_dirty(&buf);
             ip.write().d.nlink = 0;
             b.t.release(&ip).unwrap();
         }

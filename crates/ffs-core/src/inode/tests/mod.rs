@@ -11,7 +11,7 @@ mod views;
 
 use super::{Growth, Inode, InodeData, InodeTable, InodeView, LockedInode};
 use crate::alloc::{Alloc, AllocParams, ParentDir, Reserve};
-use crate::buf::{BufCache, CacheLimits};
+use crate::buf::{BufCache, CacheLimits, CacheParts};
 use crate::counters::{CounterValues, Counters};
 use crate::options::Atime;
 use crate::ordering::{FragRun, InodeChange, Ordering, SyncOrdered};
@@ -83,14 +83,14 @@ impl Bench {
         let v = Volume::open(dev.as_ref()).unwrap();
         let (sb, g) = (v.sb, v.geo);
         let clock = Arc::new(ManualClock::new(Timestamp::new(1_700_000_000, 5)));
-        let cache = BufCache::new(
+        let cache = BufCache::new(CacheParts {
             g,
-            dev.clone(),
-            clock.clone(),
-            Arc::new(Counters::default()),
-            tenant.clone(),
-            CacheLimits::simple(cache, cache / 4),
-        );
+            dev: dev.clone(),
+            clock: clock.clone(),
+            counters: Arc::new(Counters::default()),
+            hooks: tenant.clone(),
+            limits: CacheLimits::simple(cache, cache / 4),
+        });
         let mut area = vec![0; g.cssize as usize];
         dev.read_at(g.frag_to_byte(g.csaddr), &mut area).unwrap();
         let cs = (0..g.ncg as usize).map(|i| Csum::decode(&area, i * 16, g.endian)).collect();
@@ -170,7 +170,7 @@ impl Bench {
             };
             dir::write(fmt, chunk, &rec);
         }
-        self.t.ump.cache.dirty(&buf);
+        self.t.ump.cache.mark_dirty(&buf);
     }
 
     /// Everything to the device, summaries and totals included, as an unmount would.

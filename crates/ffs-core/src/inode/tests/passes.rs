@@ -113,7 +113,7 @@ impl Stage {
         let tenant = Arc::new(Staged::default());
         let dev = disk.clone() as Arc<dyn BlockDevice>;
         let b = Bench::under(tenant.clone(), dev, false, (4 << 20, 1000), Atime::Never);
-        b.t.ump.cache.tell_time(NOW);
+        b.t.ump.cache.set_time(NOW);
         Stage { b, tenant, disk }
     }
 
@@ -122,7 +122,7 @@ impl Stage {
         let g = self.b.g();
         let buf = self.b.t.ump.inode_block(Ino(n * g.inopb)).unwrap();
         drop(buf.write());
-        self.b.t.ump.cache.dirty(&buf);
+        self.b.t.ump.cache.mark_dirty(&buf);
         buf
     }
 
@@ -139,7 +139,7 @@ impl Stage {
     }
 
     fn at(&self, seconds: i64) -> Vec<(BufKey, Image)> {
-        self.b.t.ump.cache.tell_time(NOW + seconds);
+        self.b.t.ump.cache.set_time(NOW + seconds);
         self.b.syncer.write_due().unwrap();
         self.log()
     }
@@ -253,7 +253,7 @@ fn buffers_are_written_at_their_age_and_in_part_only_when_late() {
     let root = s.b.t.get(Ino::ROOT).unwrap();
     let names = s.b.view(&root, &root.read()).read_block(Lbn(0)).unwrap().unwrap();
     drop(names.write());
-    s.b.t.ump.cache.dirty(&names);
+    s.b.t.ump.cache.mark_dirty(&names);
     s.wait(&late, NOWHERE, Readiness::Partial);
     assert_eq!(s.at(27), []);
     assert_eq!(s.at(28), [(inodes.key, Image::Whole)]);

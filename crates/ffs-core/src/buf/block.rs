@@ -1,0 +1,133 @@
+//! The table of the blocks in memory.
+//!
+//! A block has the number of its place in the table. The lists of the cache ([`super::queues`],
+//! [`super::file_lists`]) link blocks by these numbers, so that moving a block between lists
+//! allocates nothing.
+
+use super::queues::QueueLinks;
+use super::{BufKind, BufRef};
+use crate::openhash::ItemId;
+use crate::prefetch;
+use std::ops::{Index, IndexMut};
+
+use super::file_lists::FileLinks;
+
+/// What holds the bytes of a block, and so which limit they count against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Backing {
+    /// Pages of the page cache (VMIO in FreeBSD), in both tiers.
+    Pages,
+    /// Private memory of up to 2048 bytes, in units of 512.
+    Malloc,
+    /// Private memory in units of 4096 bytes.
+    Private,
+}
+
+/// Whether a block has a buffer header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tier {
+    /// Tier 1: the block has a header.
+    Header,
+    /// Tier 2: the block has pages only.
+    PagesOnly,
+}
+
+/// One block in memory.
+pub(super) struct CachedBlock {
+    /// `None` in a free place of the table.
+    pub(super) buf: Option<BufRef>,
+    pub(super) queue_links: QueueLinks,
+    pub(super) file_links: FileLinks,
+    /// Length of the block, bytes.
+    pub(super) bytes: u32,
+    /// Memory it is charged, bytes: its length rounded up to the unit of its backing.
+    pub(super) charged: u32,
+    pub(super) kind: BufKind,
+    pub(super) backing: Backing,
+    pub(super) tier: Tier,
+    /// A dirty block is on no queue.
+    pub(super) dirty: bool,
+    /// A lookup found the block since the eviction scan last passed it.
+    pub(super) referenced: bool,
+}
+
+impl CachedBlock {
+    /// A clean block in tier 1, on no list.
+    pub(super) fn new(buf: BufRef, bytes: u32, (backing, charged): (Backing, u32)) -> CachedBlock {
+        CachedBlock {
+            kind: buf.kind,
+            buf: Some(buf),
+            queue_links: QueueLinks::default(),
+            file_links: FileLinks::default(),
+            bytes,
+            charged,
+            backing,
+            tier: Tier::Header,
+            dirty: false,
+            referenced: false,
+        }
+    }
+}
+
+/// The blocks in memory, by number.
+#[derive(Default)]
+pub(super) struct BlockTable {
+    blocks: Vec<CachedBlock>,
+    free: Vec<ItemId>,
+}
+
+impl BlockTable {
+    /// Adds a block; returns its number.
+    pub(super) fn insert(&mut self, block: CachedBlock) -> ItemId {
+        match self.free.pop() {
+            Some(id) => {
+                self.blocks[id as usize] = block;
+                id
+            }
+            None => {
+                self.blocks.push(block);
+                (self.blocks.len() - 1) as ItemId
+            }
+        }
+    }
+
+    /// Makes the place of a block free. The block is on no list and its buffer was taken.
+    pub(super) fn release(&mut self, id: ItemId) {
+        debug_assert!(self[id].buf.is_none(), "the block still has its buffer");
+        self.free.push(id);
+    }
+
+    /// The block `id`; `None` for [`crate::openhash::NIL`].
+    pub(super) fn get_mut(&mut self, id: ItemId) -> Option<&mut CachedBlock> {
+        self.blocks.get_mut(id as usize)
+    }
+
+    /// Fetches the entry of a block that is about to be used into the processor's cache.
+    pub(super) fn prefetch(&self, id: ItemId) {
+        self.blocks.get(id as usize).inspect(|block| prefetch::line(*block));
+    }
+
+    /// The numbers of all places, free ones included.
+    pub(super) fn ids(&self) -> std::ops::Range<ItemId> {
+        0..self.blocks.len() as ItemId
+    }
+
+    #[cfg(test)]
+    pub(super) fn in_use(&self) -> impl Iterator<Item = &CachedBlock> {
+        self.blocks.iter().filter(|block| block.buf.is_some())
+    }
+}
+
+impl Index<ItemId> for BlockTable {
+    type Output = CachedBlock;
+
+    fn index(&self, id: ItemId) -> &CachedBlock {
+        &self.blocks[id as usize]
+    }
+}
+
+impl IndexMut<ItemId> for BlockTable {
+    fn index_mut(&mut self, id: ItemId) -> &mut CachedBlock {
+        &mut self.blocks[id as usize]
+    }
+}

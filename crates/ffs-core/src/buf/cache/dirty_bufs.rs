@@ -1,0 +1,83 @@
+//! Queries of the dirty list.
+
+use super::BufCache;
+use crate::buf::{Buf, BufKey, BufKind, BufRef, Delays};
+use ffs_ondisk::Ino;
+use std::ops::RangeInclusive;
+
+impl BufCache {
+    /// Sets the time by which buffers age, seconds since 1970. Called about once a second.
+    pub(crate) fn set_time(&self, now: i64) {
+        self.state.lock().dirty.set_time(now);
+    }
+
+    /// How many buffers are dirty.
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.state.lock().dirty.len()
+    }
+
+    /// All dirty buffers.
+    pub(crate) fn dirty_bufs(&self) -> Vec<BufRef> {
+        self.state.lock().dirty.all()
+    }
+
+    /// The half of the dirty buffers that has waited longest.
+    pub(crate) fn oldest_dirty(&self) -> Vec<BufRef> {
+        let mut all = self.state.lock().dirty.with_age();
+        // The sort is stable: buffers of one second stay in the order of their keys.
+        all.sort_by_key(|(since, _)| *since);
+        all.truncate(all.len().div_ceil(2));
+        all.into_iter().map(|(_, buf)| buf).collect()
+    }
+
+    /// The dirty buffers that have waited as long as `delays` allows.
+    pub(crate) fn due(&self, delays: Delays) -> Vec<BufRef> {
+        self.state.lock().dirty.due(delays)
+    }
+
+    /// The dirty buffer of `key`.
+    pub(crate) fn dirty_buf(&self, key: BufKey) -> Option<BufRef> {
+        self.state.lock().dirty.get(key)
+    }
+
+    /// The dirty buffers of a file: data, indirect blocks, extended attributes.
+    pub(crate) fn dirty_of(&self, ino: Ino) -> Vec<BufRef> {
+        self.dirty_in_range(BufKey::File(ino, i64::MIN)..=BufKey::File(ino, i64::MAX))
+    }
+
+    /// The dirty buffers with content of a file.
+    pub(crate) fn dirty_content(&self, ino: Ino) -> Vec<BufRef> {
+        let all = self.dirty_in_range(BufKey::File(ino, 0)..=BufKey::File(ino, i64::MAX));
+        all.into_iter().filter(|buf| buf.kind == BufKind::Data).collect()
+    }
+
+    /// The dirty buffers whose keys are in `keys`.
+    pub(in crate::buf) fn dirty_in_range(&self, keys: RangeInclusive<BufKey>) -> Vec<BufRef> {
+        self.state.lock().dirty.in_range(keys)
+    }
+
+    /// Marks `bufs` dirty as if they had changed, so that they are written again even if a write of
+    /// them is in flight or has ended since the caller found them dirty.
+    pub(crate) fn redirty(&self, bufs: &[BufRef]) {
+        for buf in bufs {
+            drop(buf.write());
+            self.mark_dirty(buf);
+        }
+    }
+
+    /// Whether `buf` is in the cache and changed since it was written. If the caller holds its `io`
+    /// lock, `false` means that its newest state is on the device.
+    pub(crate) fn is_dirty(&self, buf: &Buf) -> bool {
+        self.state.lock().dirty.contains(buf)
+    }
+
+    /// Whether so much is dirty that operations have to write.
+    pub(crate) fn is_too_dirty(&self) -> bool {
+        self.state.lock().is_too_dirty()
+    }
+
+    /// Whether half as much is dirty.
+    pub(crate) fn is_half_dirty(&self) -> bool {
+        self.state.lock().is_half_dirty()
+    }
+}
