@@ -4,13 +4,11 @@
 //! [`super::file_lists`]) link blocks by these numbers, so that moving a block between lists
 //! allocates nothing.
 
-use super::queues::QueueLinks;
+use super::links::Links;
 use super::{BufKind, BufRef};
 use crate::openhash::ItemId;
 use crate::prefetch;
 use std::ops::{Index, IndexMut};
-
-use super::file_lists::FileLinks;
 
 /// What holds the bytes of a block, and so which limit they count against.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,8 +34,12 @@ pub(super) enum Tier {
 pub(super) struct CachedBlock {
     /// `None` in a free place of the table.
     pub(super) buf: Option<BufRef>,
-    pub(super) queue_links: QueueLinks,
-    pub(super) file_links: FileLinks,
+    /// The older and the newer block of its queue.
+    pub(super) queue_links: Links,
+    /// Value of the queues' clock when the block came to the newest end; 0 at the oldest end.
+    pub(super) queued_at: u64,
+    /// The neighbours among the blocks of its file.
+    pub(super) file_links: Links,
     /// Length of the block, bytes.
     pub(super) bytes: u32,
     /// Memory it is charged, bytes: its length rounded up to the unit of its backing.
@@ -57,8 +59,9 @@ impl CachedBlock {
         CachedBlock {
             kind: buf.kind,
             buf: Some(buf),
-            queue_links: QueueLinks::default(),
-            file_links: FileLinks::default(),
+            queue_links: Links::default(),
+            queued_at: 0,
+            file_links: Links::default(),
             bytes,
             charged,
             backing,

@@ -1,25 +1,13 @@
 //! The blocks in memory of each file, so that they can be dropped with it.
 
 use super::block::BlockTable;
+use super::links::Links;
 use super::{BufKey, BufKind};
 use crate::openhash::{ItemId, NIL};
 use ffs_ondisk::Ino;
 use foldhash::fast::FixedState;
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-
-/// The neighbours of a block among the blocks of its file.
-#[derive(Clone, Copy)]
-pub(super) struct FileLinks {
-    prev: ItemId,
-    next: ItemId,
-}
-
-impl Default for FileLinks {
-    fn default() -> FileLinks {
-        FileLinks { prev: NIL, next: NIL }
-    }
-}
 
 /// The blocks of one file.
 #[derive(Clone, Copy)]
@@ -72,7 +60,7 @@ impl FileLists {
 
     /// Takes a block off the list of its file.
     pub(super) fn remove(&mut self, blocks: &mut BlockTable, ino: Ino, id: ItemId) {
-        let FileLinks { prev, next } = blocks[id].file_links;
+        let Links { prev, next } = blocks[id].file_links;
         if let Some(block) = blocks.get_mut(next) {
             block.file_links.prev = prev;
         }

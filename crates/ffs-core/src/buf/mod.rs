@@ -9,7 +9,8 @@
 //! | [`writeback`] | writing buffers, flushing the device |
 //! | [`hooks`] | [`WriteHooks`]: the ordering mode's part in the write path |
 //! | [`state`] | which blocks are in memory; eviction |
-//! | [`block`], [`queues`], [`file_lists`], [`dirty`] | the table of blocks and the lists over it |
+//! | [`block`], [`links`] | the table of blocks |
+//! | [`queues`], [`file_lists`], [`dirty`] | the lists over it |
 //! | [`space`], [`limits`], [`stats`] | memory: in use, allowed, reported |
 //! | [`spare`] | memory of dropped blocks, kept for new ones |
 //!
@@ -45,6 +46,7 @@ mod dirty;
 mod file_lists;
 mod hooks;
 mod limits;
+mod links;
 mod queues;
 mod space;
 mod spare;

@@ -6,22 +6,8 @@
 //! 2. Within a queue `queued_at` grows from the oldest block to the newest.
 
 use super::block::{Backing, BlockTable, CachedBlock, Tier};
+use super::links::Links;
 use crate::openhash::{ItemId, NIL};
-
-/// The place of a block in its queue.
-#[derive(Clone, Copy)]
-pub(super) struct QueueLinks {
-    older: ItemId,
-    newer: ItemId,
-    /// Value of the queues' clock when the block came to the newest end; 0 at the oldest end.
-    queued_at: u64,
-}
-
-impl Default for QueueLinks {
-    fn default() -> QueueLinks {
-        QueueLinks { older: NIL, newer: NIL, queued_at: 0 }
-    }
-}
 
 /// Names of the queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +63,7 @@ impl Queues {
 
     /// The block of tier 1 that was queued first, or [`NIL`].
     pub(super) fn oldest_header(&self, blocks: &BlockTable) -> ItemId {
-        let queued_at = |id: ItemId| blocks[id].queue_links.queued_at;
+        let queued_at = |id: ItemId| blocks[id].queued_at;
         match (self.oldest(QueueId::Headers), self.oldest(QueueId::Private)) {
             (NIL, id) | (id, NIL) => id,
             (a, b) if queued_at(a) < queued_at(b) => a,
@@ -90,9 +76,10 @@ impl Queues {
         self.clock += 1;
         let queue = &mut self.queues[queue_of(&blocks[id]) as usize];
         let last = queue.newest;
-        blocks[id].queue_links = QueueLinks { older: last, newer: NIL, queued_at: self.clock };
+        blocks[id].queue_links = Links { prev: last, next: NIL };
+        blocks[id].queued_at = self.clock;
         match blocks.get_mut(last) {
-            Some(block) => block.queue_links.newer = id,
+            Some(block) => block.queue_links.next = id,
             None => queue.oldest = id,
         }
         queue.newest = id;
@@ -103,9 +90,10 @@ impl Queues {
     pub(super) fn push_oldest(&mut self, blocks: &mut BlockTable, id: ItemId) {
         let queue = &mut self.queues[queue_of(&blocks[id]) as usize];
         let first = queue.oldest;
-        blocks[id].queue_links = QueueLinks { older: NIL, newer: first, queued_at: 0 };
+        blocks[id].queue_links = Links { prev: NIL, next: first };
+        blocks[id].queued_at = 0;
         match blocks.get_mut(first) {
-            Some(block) => block.queue_links.older = id,
+            Some(block) => block.queue_links.prev = id,
             None => queue.newest = id,
         }
         queue.oldest = id;
@@ -115,13 +103,13 @@ impl Queues {
     /// Takes a clean block off its queue.
     pub(super) fn remove(&mut self, blocks: &mut BlockTable, id: ItemId) {
         let queue = &mut self.queues[queue_of(&blocks[id]) as usize];
-        let QueueLinks { older, newer, .. } = blocks[id].queue_links;
+        let Links { prev: older, next: newer } = blocks[id].queue_links;
         match blocks.get_mut(older) {
-            Some(block) => block.queue_links.newer = newer,
+            Some(block) => block.queue_links.next = newer,
             None => queue.oldest = newer,
         }
         match blocks.get_mut(newer) {
-            Some(block) => block.queue_links.older = older,
+            Some(block) => block.queue_links.prev = older,
             None => queue.newest = older,
         }
         queue.len -= 1;
@@ -132,7 +120,7 @@ impl Queues {
     pub(super) fn recount(&self, blocks: &BlockTable) -> usize {
         let block = |id: ItemId| (id != NIL).then_some(id);
         for queue in &self.queues {
-            let newer = |id: &ItemId| block(blocks[*id].queue_links.newer);
+            let newer = |id: &ItemId| block(blocks[*id].queue_links.next);
             let walk = std::iter::successors(block(queue.oldest), newer);
             assert_eq!(walk.count(), queue.len);
         }
