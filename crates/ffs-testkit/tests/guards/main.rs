@@ -14,4 +14,5 @@ mod circles;
 mod files;
 mod layout;
 mod modules;
+mod softdep_order;
 mod vocabulary;

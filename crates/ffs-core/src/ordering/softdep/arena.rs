@@ -1,204 +1,204 @@
-//! Memory for many small things that come and go.
+//! A slab allocator with generational keys, for many small values with short lives.
 //!
-//! It grows and shrinks by pieces of a fixed size: nothing is ever copied to another place, so no operation
-//! pays for those before it.
+//! It grows and shrinks by slabs of a fixed size. It never moves a value, so no insertion pays for
+//! the growth of the whole.
 //!
 //! # Invariants
-//! 1. A key of what is gone is never mistaken for a later thing in the same place: each taking has a
-//!    number of its own.
-//! 2. A piece is among the `roomy` exactly if it has a free place. At most one of them holds memory for
-//!    nothing.
+//! 1. The key of a removed value never finds a later value in the same slot: each insertion has its
+//!    own serial number.
+//! 2. `open` lists exactly the slabs with a free slot. At most one slab without values keeps its
+//!    memory.
 
 use std::num::NonZeroU32;
 
-/// Places in a piece.
-const PIECE: u32 = 256;
+/// Slots in a slab.
+const SLAB: u32 = 256;
 
-/// The name of a thing; ordered by place.
+/// The key of a value; ordered by slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Id {
-    place: u32,
-    taken: NonZeroU32,
+pub(super) struct ArenaKey {
+    slot: u32,
+    serial: NonZeroU32,
 }
 
-impl Id {
-    /// Where it is: for those who know when it goes.
-    pub(super) fn place(self) -> u32 {
-        self.place
+impl ArenaKey {
+    /// The slot, for an owner that removes the value itself and needs no serial number.
+    pub(super) fn slot(self) -> u32 {
+        self.slot
     }
 }
 
 #[derive(Debug)]
-pub(super) enum Place<T> {
-    /// The next free place of the piece.
+pub(super) enum ArenaSlot<T> {
+    /// The next free slot of the slab.
     Free(Option<u8>),
-    Taken(NonZeroU32, T),
+    Used(NonZeroU32, T),
 }
 
 #[derive(Debug)]
-struct Piece<T> {
-    places: Vec<Place<T>>,
+struct Slab<T> {
+    slots: Vec<ArenaSlot<T>>,
     free: Option<u8>,
     live: u32,
 }
 
-impl<T> Piece<T> {
-    fn has_room(&self) -> bool {
-        self.live < PIECE
+impl<T> Slab<T> {
+    fn has_free_slot(&self) -> bool {
+        self.live < SLAB
     }
 
-    /// Takes a place; there is one.
+    /// Fills a free slot; the caller has checked that there is one.
     #[inline]
-    fn take(&mut self, with: Place<T>) -> u8 {
+    fn take(&mut self, with: ArenaSlot<T>) -> u8 {
         self.live += 1;
         if let Some(free) = self.free
-            && let Some(at) = self.places.get_mut(usize::from(free))
+            && let Some(at) = self.slots.get_mut(usize::from(free))
         {
-            if let Place::Free(next) = at {
+            if let ArenaSlot::Free(next) = at {
                 self.free = *next;
             }
             *at = with;
             return free;
         }
-        if self.places.capacity() == 0 {
-            self.places.reserve_exact(PIECE as usize);
+        if self.slots.capacity() == 0 {
+            self.slots.reserve_exact(SLAB as usize);
         }
-        self.places.push(with);
-        (self.places.len() - 1) as u8
+        self.slots.push(with);
+        (self.slots.len() - 1) as u8
     }
 }
 
-/// Things of one kind.
+/// Values of one type.
 #[derive(Debug)]
 pub(super) struct Arena<T> {
-    pieces: Vec<Piece<T>>,
-    roomy: Vec<u32>,
+    slabs: Vec<Slab<T>>,
+    open: Vec<u32>,
     len: usize,
-    /// How often a place was taken.
-    taken: NonZeroU32,
+    /// Serial number of the next insertion.
+    serial: NonZeroU32,
 }
 
 impl<T> Arena<T> {
     pub(super) fn new() -> Arena<T> {
-        Arena { pieces: Vec::new(), roomy: Vec::new(), len: 0, taken: NonZeroU32::MIN }
+        Arena { slabs: Vec::new(), open: Vec::new(), len: 0, serial: NonZeroU32::MIN }
     }
 
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Takes a place for `thing`.
+    /// Stores `value`.
     #[inline]
-    pub(super) fn insert(&mut self, thing: T) -> Id {
-        let taken = self.taken;
-        self.taken = taken.checked_add(1).unwrap_or(NonZeroU32::MIN);
+    pub(super) fn insert(&mut self, value: T) -> ArenaKey {
+        let serial = self.serial;
+        self.serial = serial.checked_add(1).unwrap_or(NonZeroU32::MIN);
         self.len += 1;
-        let number = match self.roomy.last() {
+        let number = match self.open.last() {
             Some(number) => *number,
             None => {
-                let number = self.pieces.len() as u32;
-                self.pieces.push(Piece { places: Vec::new(), free: None, live: 0 });
-                self.roomy.push(number);
+                let number = self.slabs.len() as u32;
+                self.slabs.push(Slab { slots: Vec::new(), free: None, live: 0 });
+                self.open.push(number);
                 number
             }
         };
-        let piece = &mut self.pieces[number as usize];
-        let within = piece.take(Place::Taken(taken, thing));
-        if !piece.has_room() {
-            self.roomy.pop();
+        let slab = &mut self.slabs[number as usize];
+        let within = slab.take(ArenaSlot::Used(serial, value));
+        if !slab.has_free_slot() {
+            self.open.pop();
         }
-        Id { place: number * PIECE + u32::from(within), taken }
+        ArenaKey { slot: number * SLAB + u32::from(within), serial }
     }
 
     #[inline]
-    fn taken(&self, place: u32) -> Option<(NonZeroU32, &T)> {
-        let piece = self.pieces.get((place / PIECE) as usize)?;
-        match piece.places.get((place % PIECE) as usize)? {
-            Place::Taken(taken, thing) => Some((*taken, thing)),
-            Place::Free(_) => None,
-        }
-    }
-
-    #[inline]
-    fn taken_mut(&mut self, place: u32) -> Option<(NonZeroU32, &mut T)> {
-        let piece = self.pieces.get_mut((place / PIECE) as usize)?;
-        match piece.places.get_mut((place % PIECE) as usize)? {
-            Place::Taken(taken, thing) => Some((*taken, thing)),
-            Place::Free(_) => None,
+    fn used(&self, slot: u32) -> Option<(NonZeroU32, &T)> {
+        let slab = self.slabs.get((slot / SLAB) as usize)?;
+        match slab.slots.get((slot % SLAB) as usize)? {
+            ArenaSlot::Used(serial, value) => Some((*serial, value)),
+            ArenaSlot::Free(_) => None,
         }
     }
 
     #[inline]
-    pub(super) fn get(&self, id: Id) -> Option<&T> {
-        self.taken(id.place).filter(|(taken, _)| *taken == id.taken).map(|(_, thing)| thing)
+    fn used_mut(&mut self, slot: u32) -> Option<(NonZeroU32, &mut T)> {
+        let slab = self.slabs.get_mut((slot / SLAB) as usize)?;
+        match slab.slots.get_mut((slot % SLAB) as usize)? {
+            ArenaSlot::Used(serial, value) => Some((*serial, value)),
+            ArenaSlot::Free(_) => None,
+        }
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, id: Id) -> Option<&mut T> {
-        self.taken_mut(id.place).filter(|(taken, _)| *taken == id.taken).map(|(_, thing)| thing)
-    }
-
-    /// What has this place now.
-    #[inline]
-    pub(super) fn at(&self, place: u32) -> Option<&T> {
-        self.taken(place).map(|(_, thing)| thing)
+    pub(super) fn get(&self, id: ArenaKey) -> Option<&T> {
+        self.used(id.slot).filter(|(serial, _)| *serial == id.serial).map(|(_, value)| value)
     }
 
     #[inline]
-    pub(super) fn at_mut(&mut self, place: u32) -> Option<&mut T> {
-        self.taken_mut(place).map(|(_, thing)| thing)
+    pub(super) fn get_mut(&mut self, id: ArenaKey) -> Option<&mut T> {
+        self.used_mut(id.slot).filter(|(serial, _)| *serial == id.serial).map(|(_, value)| value)
     }
 
-    pub(super) fn contains_key(&self, id: Id) -> bool {
+    /// The value in this slot now.
+    #[inline]
+    pub(super) fn at(&self, slot: u32) -> Option<&T> {
+        self.used(slot).map(|(_, value)| value)
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, slot: u32) -> Option<&mut T> {
+        self.used_mut(slot).map(|(_, value)| value)
+    }
+
+    pub(super) fn contains_key(&self, id: ArenaKey) -> bool {
         self.get(id).is_some()
     }
 
-    pub(super) fn remove(&mut self, id: Id) -> Option<T> {
+    pub(super) fn remove(&mut self, id: ArenaKey) -> Option<T> {
         self.get(id)?;
-        self.remove_at(id.place)
+        self.remove_at(id.slot)
     }
 
-    /// As [`Arena::remove`], of what has this place now.
-    pub(super) fn remove_at(&mut self, place: u32) -> Option<T> {
-        self.at(place)?;
-        let (number, within) = (place / PIECE, place % PIECE);
-        let piece = self.pieces.get_mut(number as usize)?;
-        let place = piece.places.get_mut(within as usize)?;
-        let was = std::mem::replace(place, Place::Free(piece.free));
-        piece.free = Some(within as u8);
-        if !piece.has_room() {
-            self.roomy.push(number);
+    /// As [`Arena::remove`], for the value in this slot now.
+    pub(super) fn remove_at(&mut self, slot: u32) -> Option<T> {
+        self.at(slot)?;
+        let (number, within) = (slot / SLAB, slot % SLAB);
+        let slab = self.slabs.get_mut(number as usize)?;
+        let slot = slab.slots.get_mut(within as usize)?;
+        let was = std::mem::replace(slot, ArenaSlot::Free(slab.free));
+        slab.free = Some(within as u8);
+        if !slab.has_free_slot() {
+            self.open.push(number);
         }
-        piece.live -= 1;
+        slab.live -= 1;
         self.len -= 1;
-        if piece.live == 0 && self.len > 0 {
-            (piece.places, piece.free) = (Vec::new(), None);
+        if slab.live == 0 && self.len > 0 {
+            (slab.slots, slab.free) = (Vec::new(), None);
         }
         match was {
-            Place::Taken(_, thing) => Some(thing),
-            Place::Free(_) => None,
+            ArenaSlot::Used(_, value) => Some(value),
+            ArenaSlot::Free(_) => None,
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
-        self.pieces.iter().zip(0u32..).flat_map(|(piece, number)| {
-            piece.places.iter().zip(number * PIECE..).filter_map(|(at, place)| match at {
-                Place::Taken(taken, thing) => Some((Id { place, taken: *taken }, thing)),
-                Place::Free(_) => None,
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ArenaKey, &T)> {
+        self.slabs.iter().zip(0u32..).flat_map(|(slab, number)| {
+            slab.slots.iter().zip(number * SLAB..).filter_map(|(at, slot)| match at {
+                ArenaSlot::Used(serial, value) => Some((ArenaKey { slot, serial: *serial }, value)),
+                ArenaSlot::Free(_) => None,
             })
         })
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = &T> {
-        self.iter().map(|(_, thing)| thing)
+        self.iter().map(|(_, value)| value)
     }
 
-    /// Memory, without what the things themselves have elsewhere.
+    /// Bytes of memory, without what the values own elsewhere.
     pub(super) fn bytes(&self) -> usize {
-        let places = self.pieces.iter().map(|piece| piece.places.capacity()).sum::<usize>();
-        places * size_of::<Place<T>>()
-            + self.pieces.capacity() * size_of::<Piece<T>>()
-            + self.roomy.capacity() * size_of::<u32>()
+        let slots = self.slabs.iter().map(|slab| slab.slots.capacity()).sum::<usize>();
+        slots * size_of::<ArenaSlot<T>>()
+            + self.slabs.capacity() * size_of::<Slab<T>>()
+            + self.open.capacity() * size_of::<u32>()
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_key_names_one_thing_and_memory_is_given_back() {
-        let (mut a, mut model, mut gone) = (Arena::new(), BTreeMap::new(), Vec::new());
+        let (mut a, mut model, mut removed) = (Arena::new(), BTreeMap::new(), Vec::new());
         let rng = SplitMix64::new(0xa2e4a);
         for n in 0..60_000u64 {
             // More and more at first, then less and less.
@@ -221,7 +221,7 @@ mod tests {
                 let nth = rng.below(model.len().min(500) as u64) as usize;
                 let id = *model.keys().nth(nth).unwrap();
                 assert_eq!(a.remove(id), model.remove(&id));
-                gone.push(id);
+                removed.push(id);
             }
             assert_eq!(a.len(), model.len());
         }
@@ -232,8 +232,8 @@ mod tests {
         for id in model.into_keys() {
             a.remove(id);
         }
-        assert!(a.bytes() <= PIECE as usize * size_of::<Place<u64>>() + 16384, "{}", a.bytes());
-        let new: Vec<Id> = (0..1000).map(|n| a.insert(n)).collect();
-        assert!(gone.iter().all(|&id| !a.contains_key(id) && !new.contains(&id)));
+        assert!(a.bytes() <= SLAB as usize * size_of::<ArenaSlot<u64>>() + 16384, "{}", a.bytes());
+        let new: Vec<ArenaKey> = (0..1000).map(|n| a.insert(n)).collect();
+        assert!(removed.iter().all(|&id| !a.contains_key(id) && !new.contains(&id)));
     }
 }

@@ -1,125 +1,179 @@
 //! Checks of the engine's invariants, as the `KASSERT`s of `ffs_softdep.c` are.
 //!
-//! Debug builds check all of them after calls of the engine, as often as costs no more than the calls
-//! themselves: once for as many calls as there are nodes and needs. Tests check more often.
+//! Debug builds check all of them after calls of the engine, at most as often as the checks cost as
+//! much as the calls: once in as many calls as there are dependencies, edges, blocks and inodes.
 
-use super::Engine;
-use super::graph::{Cond, Id, Node, What};
-use std::collections::BTreeMap;
+use super::dep::{Condition, DepId, DepKind, EntryChange, WriteState};
+use super::engine::Softdep;
+use super::pagedep::key_of;
+use super::pointer::PointerVersions;
+use crate::ordering::{DirPos, WorkItem};
+use ffs_ondisk::DirOff;
 
-/// Calls between two audits, besides the size of what is audited.
+/// Calls between two audits, besides the size of the engine.
 const REST: u64 = 32;
 
-impl Engine {
-    /// Checks the invariants if it is time to.
+impl Softdep {
+    /// Audits if it is time to.
     pub(super) fn audit_sometimes(&mut self) {
         self.unaudited += 1;
-        let size = self.nodes.len() + self.inodes.len() + self.blocks.len();
-        if self.unaudited > REST + size as u64 + self.edges {
+        let size = self.graph.len() + self.inodedeps.len() + self.writes.len();
+        if self.unaudited > REST + size as u64 + self.edges() {
             self.unaudited = 0;
             let found = self.audit();
             assert!(found.is_ok(), "soft updates: {found:?}");
         }
     }
 
-    /// Checks the invariants of the graph ([`super::graph`]).
+    /// Checks the invariants of the engine.
     ///
     /// # Errors
-    /// The first that does not hold, in words.
+    /// The first one that does not hold, in words.
     pub(super) fn audit(&self) -> Result<(), String> {
-        let mut edges = 0;
-        for (id, n) in self.nodes.iter() {
-            edges += n.needs.len() as u64;
-            self.audit_needs(id, n)?;
-            self.audit_dependents(id, n)?;
-        }
+        self.graph.audit()?;
+        let requires = |id, condition| self.graph.get(id).is_some_and(|d| d.requires(condition));
+        self.writes.audit(|id, key| requires(id, Condition::Block(key)))?;
+        self.inodedeps.audit(|id, ino| requires(id, Condition::Inode(ino)))?;
+        self.bmsafemaps.audit()?;
         self.audit_waiters()?;
-        edges += self.blocks.values().map(|rec| rec.new_inodes.len() as u64).sum::<u64>();
-        if edges != self.edges {
-            return Err(format!("{edges} edges, counted {}", self.edges));
-        }
-        self.audit_order()
+        self.audit_pointers()?;
+        self.audit_entries()?;
+        self.audit_links()?;
+        self.audit_totals()
     }
 
-    /// What a node needs has the node among its dependents or waiters.
-    fn audit_needs(&self, id: Id, n: &Node) -> Result<(), String> {
-        for need in n.needs.iter() {
-            let known = match need.cond() {
-                Cond::Node(on, _) => {
-                    self.nodes.get(on).is_some_and(|on| on.dependents.contains(&id))
-                }
-                Cond::Block(key) => self.blocks.get(&key).is_some_and(|b| b.waiters.has(id)),
-                Cond::Inode(ino) => self.inodes.get(&ino).is_some_and(|i| i.waiters.has(id)),
-            };
-            if !known {
-                return Err(format!("{id:?} {:?} needs {need:?}, which does not list it", n.what));
-            }
-        }
-        let due =
-            matches!(n.what, What::Unlink { .. } | What::Free { .. } | What::FreeInode { .. });
-        if due && n.needs.is_empty() && !self.met.contains(&id) {
-            return Err(format!("{id:?} {:?} needs nothing and is not done", n.what));
-        }
-        Ok(())
-    }
-
-    fn audit_dependents(&self, id: Id, n: &Node) -> Result<(), String> {
-        for &dep in n.dependents.iter() {
-            if self.nodes.get(dep).is_none_or(|d| d.needs_of(id).is_empty()) {
-                return Err(format!("{dep:?} is a dependent of {id:?} {:?} for nothing", n.what));
-            }
-        }
-        Ok(())
-    }
-
-    /// Who waits for a block or an inode needs it, as it was after the last durable image.
+    /// Every requirement for a block or an inode is listed there.
     fn audit_waiters(&self) -> Result<(), String> {
-        let needs = |id: Id, cond: Cond| self.nodes.get(id).is_some_and(|n| n.needs(cond));
-        for (key, rec) in &self.blocks {
-            for w in rec.waiters.iter() {
-                if !needs(w.id, Cond::Block(*key)) || w.since <= rec.durable || w.since > rec.seq {
-                    let (durable, seq) = (rec.durable, rec.seq);
-                    return Err(format!("{w:?} waits for {key:?}, of which {durable} to {seq}"));
-                }
-            }
-        }
-        for (ino, rec) in self.inodes.iter() {
-            for w in rec.waiters.iter() {
-                if !needs(w.id, Cond::Inode(ino)) || w.since <= rec.durable {
-                    return Err(format!("{w:?} waits for {ino:?}, of which {}", rec.durable));
+        for (id, dep) in self.graph.iter() {
+            for requirement in dep.requirements() {
+                let is_listed = match requirement.condition() {
+                    Condition::Block(key) => self.writes.waits_since(id, key).is_some(),
+                    Condition::Inode(ino) => self.inodedeps.is_waiting(id, ino),
+                    Condition::Dep(..) => true,
+                };
+                if !is_listed {
+                    return Err(format!("{id:?} {:?} requires {requirement:?}", dep.kind()));
                 }
             }
         }
         Ok(())
     }
 
-    /// The graph has no circle: its nodes can be put in an order in which each comes after what it needs.
-    fn audit_order(&self) -> Result<(), String> {
-        let on = |n: &Node| {
-            let nodes = n.needs.iter().filter(|need| matches!(need.cond(), Cond::Node(..)));
-            nodes.count()
+    /// Every version of a pointer exists and names the pointer, and the other way round.
+    fn audit_pointers(&self) -> Result<(), String> {
+        let check = |versions: &PointerVersions, place: String| {
+            for &id in versions.pending() {
+                let slot = self.graph.alloc(id).map(|alloc| alloc.slot);
+                let found = slot.and_then(|slot| self.pointer(slot));
+                if !found.is_some_and(|found| std::ptr::eq(found, versions)) {
+                    return Err(format!("{place} has version {id:?} of {slot:?}"));
+                }
+            }
+            Ok(versions.pending().len())
         };
-        let mut open: BTreeMap<Id, usize> = self.nodes.iter().map(|(id, n)| (id, on(n))).collect();
-        let mut free: Vec<Id> = open.iter().filter(|(_, n)| **n == 0).map(|(id, _)| *id).collect();
-        while let Some(id) = free.pop() {
-            open.remove(&id);
-            let dependents = self.nodes.get(id).map(|n| n.dependents.iter());
-            for &dep in dependents.into_iter().flatten() {
-                let of_id = self.nodes.get(dep).map_or(0, |d| d.needs_of(id).len());
-                if let Some(left) = open.get_mut(&dep) {
-                    *left = left.saturating_sub(of_id);
-                    if *left == 0 {
-                        free.push(dep);
+        let mut listed = 0;
+        for (ino, dep) in self.inodedeps.iter() {
+            for (index, versions) in dep.extra().into_iter().flat_map(|extra| extra.pointers()) {
+                listed += check(versions, format!("pointer {index} of {ino:?}"))?;
+            }
+        }
+        for (key, indirdep) in self.indirdeps.iter() {
+            for (index, versions) in indirdep {
+                listed += check(versions, format!("pointer {index} of {key:?}"))?;
+            }
+        }
+        let is_alloc = |kind: &DepKind| matches!(kind, DepKind::Alloc(_));
+        let allocs = self.graph.iter().filter(|(_, dep)| is_alloc(dep.kind())).count();
+        if allocs != listed {
+            return Err(format!("{allocs} allocations, {listed} versions of pointers"));
+        }
+        Ok(())
+    }
+
+    /// Every value of an entry exists and names the entry, and the other way round.
+    fn audit_entries(&self) -> Result<(), String> {
+        let mut listed = 0;
+        for (key, entries) in self.pagedeps.iter() {
+            for (off, versions) in entries.iter() {
+                for &id in versions.pending() {
+                    let at = self.graph.entry(id).map(|entry| entry.at);
+                    let here = |at: DirPos| key_of(&self.g, at) == key && at.off == DirOff(off);
+                    if !at.is_some_and(here) {
+                        return Err(format!("{key:?} has value {id:?} of {at:?} at {off}"));
                     }
+                    listed += 1;
+                }
+                let is_clear = versions.last().is_some_and(|id| self.is_clear(id));
+                let bit = super::direntries::bit(off);
+                if is_clear != (entries.reserved_in(off) & bit != 0) {
+                    return Err(format!("{key:?}: the entry at {off} is reserved: {is_clear}"));
                 }
             }
         }
-        match open.keys().next() {
-            Some(id) => {
-                let what = self.nodes.get(*id).map(|n| &n.what);
-                Err(format!("{} nodes wait for each other, among them {what:?}", open.len()))
+        for (at, id) in self.pagedeps.unreachable() {
+            let dep = self.graph.get(id);
+            let is_durable = dep.is_some_and(|dep| dep.state() == WriteState::Durable);
+            if !is_durable || self.graph.entry(id).is_none_or(|entry| entry.at != at) {
+                return Err(format!("{id:?} at {at:?} is listed as unreachable"));
             }
-            None => Ok(()),
+            listed += 1;
         }
+        let entries = self.graph.iter().filter(|(_, d)| matches!(d.kind(), DepKind::Entry(_)));
+        let entries = entries.count();
+        if entries != listed {
+            return Err(format!("{entries} values of entries, {listed} listed"));
+        }
+        Ok(())
+    }
+
+    /// The names of inodes exist and name them.
+    fn audit_links(&self) -> Result<(), String> {
+        for (ino, dep) in self.inodedeps.iter() {
+            for &id in dep.names() {
+                let change = self.graph.entry(id).map(|entry| entry.change);
+                if !matches!(change, Some(EntryChange::Set { ino: named, .. }) if named == ino) {
+                    return Err(format!("{ino:?} lists the name {id:?}: {change:?}"));
+                }
+            }
+            let exists = |id: &&DepId| !self.graph.contains(**id);
+            if let Some(id) = dep.old_names().iter().find(exists) {
+                return Err(format!("{ino:?} lists the link drop {id:?}, which ended"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The totals of pending work agree with the dependencies and the worklist.
+    fn audit_totals(&self) -> Result<(), String> {
+        let (mut removals, mut frags, mut inodes) = (0u64, 0u64, 0u64);
+        for (_, dep) in self.graph.iter() {
+            match dep.kind() {
+                DepKind::Entry(entry) => {
+                    removals += u64::from(matches!(entry.change, EntryChange::ClearAndDrop { .. }));
+                }
+                DepKind::DropLinks { .. } => removals += 1,
+                DepKind::FreeBlks { runs, .. } => {
+                    frags += runs.iter().map(|run| u64::from(run.frags)).sum::<u64>();
+                }
+                DepKind::FreeFile { .. } => inodes += 1,
+                _ => {}
+            }
+        }
+        for item in self.worklist.items() {
+            match item {
+                WorkItem::FreeBlks(runs) => {
+                    frags += runs.iter().map(|run| u64::from(run.frags)).sum::<u64>();
+                }
+                WorkItem::FreeFile { .. } => inodes += 1,
+                WorkItem::DropLinks { .. } => {}
+            }
+        }
+        let totals = self.worklist.totals();
+        let counted = (totals.removals, totals.frags, totals.inodes);
+        if counted != (removals, frags, inodes) {
+            let held = (removals, frags, inodes);
+            return Err(format!("removals, fragments, inodes: {held:?}, counted {counted:?}"));
+        }
+        Ok(())
     }
 }

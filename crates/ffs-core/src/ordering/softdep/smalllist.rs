@@ -1,69 +1,69 @@
-//! A list that most often has one element: no bigger than two pointers, and one element needs no memory of
-//! its own.
+//! A list that most often has one element. It is as large as two pointers, and does not allocate for
+//! one element.
 
 use std::ops::{Deref, DerefMut};
 
-/// A list.
+/// A list: empty, one element, or a vector.
 #[derive(Clone, Debug)]
 #[allow(clippy::box_collection, reason = "a vector is three pointers")]
-pub(super) enum List<T> {
+pub(super) enum SmallList<T> {
     One(T),
-    /// None, or as many as there are.
+    /// No element, or any number.
     Many(Option<Box<Vec<T>>>),
 }
 
-impl<T> Default for List<T> {
+impl<T> Default for SmallList<T> {
     #[inline]
-    fn default() -> List<T> {
-        List::EMPTY
+    fn default() -> SmallList<T> {
+        SmallList::EMPTY
     }
 }
 
-impl<T> Deref for List<T> {
+impl<T> Deref for SmallList<T> {
     type Target = [T];
     #[inline]
     fn deref(&self) -> &[T] {
         match self {
-            List::One(one) => std::slice::from_ref(one),
-            List::Many(Some(all)) => all,
-            List::Many(None) => &[],
+            SmallList::One(one) => std::slice::from_ref(one),
+            SmallList::Many(Some(all)) => all,
+            SmallList::Many(None) => &[],
         }
     }
 }
 
-impl<T> DerefMut for List<T> {
+impl<T> DerefMut for SmallList<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
-            List::One(one) => std::slice::from_mut(one),
-            List::Many(Some(all)) => all,
-            List::Many(None) => &mut [],
+            SmallList::One(one) => std::slice::from_mut(one),
+            SmallList::Many(Some(all)) => all,
+            SmallList::Many(None) => &mut [],
         }
     }
 }
 
-impl<T> List<T> {
-    pub(super) const EMPTY: List<T> = List::Many(None);
+impl<T> SmallList<T> {
+    pub(super) const EMPTY: SmallList<T> = SmallList::Many(None);
 
     pub(super) fn push(&mut self, element: T) {
         match self {
-            List::Many(Some(all)) => all.push(element),
-            List::Many(None) => *self = List::One(element),
-            List::One(_) => {
-                if let List::One(first) = std::mem::take(self) {
-                    *self = List::Many(Some(Box::new(vec![first, element])));
+            SmallList::Many(Some(all)) => all.push(element),
+            SmallList::Many(None) => *self = SmallList::One(element),
+            SmallList::One(_) => {
+                if let SmallList::One(first) = std::mem::take(self) {
+                    *self = SmallList::Many(Some(Box::new(vec![first, element])));
                 }
             }
         }
     }
 
-    /// Takes out the element at `at`, if there is one.
+    /// Removes the element at index `at`, if there is one.
     pub(super) fn remove(&mut self, at: usize) -> Option<T> {
         match self {
-            List::Many(Some(all)) if at < all.len() => Some(all.remove(at)),
-            List::One(_) if at == 0 => match std::mem::take(self) {
-                List::One(one) => Some(one),
-                List::Many(_) => None,
+            SmallList::Many(Some(all)) if at < all.len() => Some(all.remove(at)),
+            SmallList::One(_) if at == 0 => match std::mem::take(self) {
+                SmallList::One(one) => Some(one),
+                SmallList::Many(_) => None,
             },
             _ => None,
         }
@@ -73,46 +73,46 @@ impl<T> List<T> {
         self.remove(self.len().wrapping_sub(1))
     }
 
-    /// Keeps what `keep` says, in its order.
+    /// Keeps the elements for which `keep` holds, in their order.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         match self {
-            List::Many(Some(all)) => all.retain(keep),
-            List::One(one) if !keep(one) => *self = List::default(),
-            List::One(_) | List::Many(None) => {}
+            SmallList::Many(Some(all)) => all.retain(keep),
+            SmallList::One(one) if !keep(one) => *self = SmallList::default(),
+            SmallList::One(_) | SmallList::Many(None) => {}
         }
     }
 
-    /// Bytes that are not in its owner.
+    /// Bytes that the list allocated.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            List::Many(Some(all)) => size_of::<Vec<T>>() + all.capacity() * size_of::<T>(),
-            List::One(_) | List::Many(None) => 0,
+            SmallList::Many(Some(all)) => size_of::<Vec<T>>() + all.capacity() * size_of::<T>(),
+            SmallList::One(_) | SmallList::Many(None) => 0,
         }
     }
 }
 
-impl<T> IntoIterator for List<T> {
+impl<T> IntoIterator for SmallList<T> {
     type Item = T;
     type IntoIter = std::iter::Chain<std::option::IntoIter<T>, std::vec::IntoIter<T>>;
 
     fn into_iter(self) -> Self::IntoIter {
         let (one, all) = match self {
-            List::One(one) => (Some(one), Vec::new()),
-            List::Many(all) => (None, all.map(|all| *all).unwrap_or_default()),
+            SmallList::One(one) => (Some(one), Vec::new()),
+            SmallList::Many(all) => (None, all.map(|all| *all).unwrap_or_default()),
         };
         one.into_iter().chain(all)
     }
 }
 
-impl<T> Extend<T> for List<T> {
+impl<T> Extend<T> for SmallList<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, more: I) {
         more.into_iter().for_each(|element| self.push(element));
     }
 }
 
-impl<T> FromIterator<T> for List<T> {
-    fn from_iter<I: IntoIterator<Item = T>>(from: I) -> List<T> {
-        let mut list = List::default();
+impl<T> FromIterator<T> for SmallList<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(from: I) -> SmallList<T> {
+        let mut list = SmallList::default();
         list.extend(from);
         list
     }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn as_a_vector() {
-        let (mut list, mut model) = (List::default(), Vec::new());
+        let (mut list, mut model) = (SmallList::default(), Vec::new());
         let rng = SplitMix64::new(0x115);
         for n in 0..20_000u64 {
             match rng.below(5) {

@@ -1,48 +1,49 @@
-//! A set that most often has one element: no bigger than two pointers, and one element needs no memory of
-//! its own. Few elements are in a vector, in the order of their insertion; many are in a tree.
+//! A set that most often has one element. It is as large as two pointers, and does not allocate for
+//! one element. Few elements are in a vector, in the order of their insertion; many are in a tree.
 //!
 //! # Invariants
 //! 1. No two elements compare as equal.
 //! 2. The cost of an operation on one element grows with the logarithm of the number of elements.
 
+use super::heap::tree_bytes;
 use std::collections::{BTreeSet, btree_set};
 
-/// Elements at most in a vector: a search reads a few lines of memory.
+/// Most elements of a vector: a search reads a few cache lines.
 const FEW: usize = 32;
-/// Elements left in a tree that becomes a vector again.
+/// A tree with so few elements becomes a vector again.
 const FEW_AGAIN: usize = FEW / 2;
 
-/// A set. The order of elements decides which are the same: an element may hold more than its key.
+/// A set. `Ord` decides which elements are equal, so an element may hold more than its key.
 #[derive(Clone, Debug)]
-pub(super) enum Set<T> {
+pub(super) enum SmallSet<T> {
     One(T),
-    /// None, or as many as there are.
-    More(Option<Box<More<T>>>),
+    /// No element, or any number.
+    Larger(Option<Box<Larger<T>>>),
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum More<T> {
+pub(super) enum Larger<T> {
     Few(Vec<T>),
     Many(BTreeSet<T>),
 }
 
-impl<T> Default for Set<T> {
+impl<T> Default for SmallSet<T> {
     #[inline]
-    fn default() -> Set<T> {
-        Set::EMPTY
+    fn default() -> SmallSet<T> {
+        SmallSet::EMPTY
     }
 }
 
-impl<T> Set<T> {
-    pub(super) const EMPTY: Set<T> = Set::More(None);
+impl<T> SmallSet<T> {
+    pub(super) const EMPTY: SmallSet<T> = SmallSet::Larger(None);
 
     pub(super) fn len(&self) -> usize {
         match self {
-            Set::One(_) => 1,
-            Set::More(None) => 0,
-            Set::More(Some(more)) => match &**more {
-                More::Few(few) => few.len(),
-                More::Many(tree) => tree.len(),
+            SmallSet::One(_) => 1,
+            SmallSet::Larger(None) => 0,
+            SmallSet::Larger(Some(larger)) => match &**larger {
+                Larger::Few(few) => few.len(),
+                Larger::Many(tree) => tree.len(),
             },
         }
     }
@@ -54,35 +55,35 @@ impl<T> Set<T> {
 
     pub(super) fn iter(&self) -> Iter<'_, T> {
         match self {
-            Set::One(one) => Iter::Few(std::slice::from_ref(one).iter()),
-            Set::More(None) => Iter::Few([].iter()),
-            Set::More(Some(more)) => match &**more {
-                More::Few(few) => Iter::Few(few.iter()),
-                More::Many(tree) => Iter::Many(tree.iter()),
+            SmallSet::One(one) => Iter::Few(std::slice::from_ref(one).iter()),
+            SmallSet::Larger(None) => Iter::Few([].iter()),
+            SmallSet::Larger(Some(larger)) => match &**larger {
+                Larger::Few(few) => Iter::Few(few.iter()),
+                Larger::Many(tree) => Iter::Many(tree.iter()),
             },
         }
     }
 
-    /// Bytes that are not in its owner; nodes of a tree may be half empty.
+    /// Bytes that the set allocated.
     pub(super) fn bytes(&self) -> usize {
-        let Set::More(Some(more)) = self else { return 0 };
-        let elements = match &**more {
-            More::Few(few) => few.capacity(),
-            More::Many(tree) => 2 * tree.len(),
+        let SmallSet::Larger(Some(larger)) = self else { return 0 };
+        let elements = match &**larger {
+            Larger::Few(few) => few.capacity() * size_of::<T>(),
+            Larger::Many(tree) => tree_bytes::<T, ()>(tree.len()),
         };
-        size_of::<More<T>>() + elements * size_of::<T>()
+        size_of::<Larger<T>>() + elements
     }
 }
 
-impl<T: Ord> Set<T> {
-    /// The element that compares as equal to `like`.
+impl<T: Ord> SmallSet<T> {
+    /// The element that is equal to `like`.
     pub(super) fn get(&self, like: &T) -> Option<&T> {
         match self {
-            Set::One(one) => Some(one).filter(|e| *e == like),
-            Set::More(None) => None,
-            Set::More(Some(more)) => match &**more {
-                More::Few(few) => few.iter().find(|e| *e == like),
-                More::Many(tree) => tree.get(like),
+            SmallSet::One(one) => Some(one).filter(|e| *e == like),
+            SmallSet::Larger(None) => None,
+            SmallSet::Larger(Some(larger)) => match &**larger {
+                Larger::Few(few) => few.iter().find(|e| *e == like),
+                Larger::Many(tree) => tree.get(like),
             },
         }
     }
@@ -91,58 +92,58 @@ impl<T: Ord> Set<T> {
         self.get(like).is_some()
     }
 
-    /// Adds the element, in the place of an equal one. Returns that.
+    /// Adds the element, or puts it in the place of an equal one, which it returns.
     pub(super) fn replace(&mut self, element: T) -> Option<T> {
         match self {
-            Set::More(Some(more)) => return more.replace(element),
-            Set::More(None) => *self = Set::One(element),
-            Set::One(one) if *one == element => return Some(std::mem::replace(one, element)),
-            Set::One(_) => {
-                if let Set::One(first) = std::mem::take(self) {
-                    *self = Set::More(Some(Box::new(More::Few(vec![first, element]))));
+            SmallSet::Larger(Some(larger)) => return larger.replace(element),
+            SmallSet::Larger(None) => *self = SmallSet::One(element),
+            SmallSet::One(one) if *one == element => return Some(std::mem::replace(one, element)),
+            SmallSet::One(_) => {
+                if let SmallSet::One(first) = std::mem::take(self) {
+                    *self = SmallSet::Larger(Some(Box::new(Larger::Few(vec![first, element]))));
                 }
             }
         }
         None
     }
 
-    /// Takes out the element that compares as equal to `like`.
+    /// Removes the element that is equal to `like`.
     pub(super) fn remove(&mut self, like: &T) -> Option<T> {
         match self {
-            Set::More(Some(more)) => more.remove(like),
-            Set::One(one) if one == like => match std::mem::take(self) {
-                Set::One(one) => Some(one),
-                Set::More(_) => None,
+            SmallSet::Larger(Some(larger)) => larger.remove(like),
+            SmallSet::One(one) if one == like => match std::mem::take(self) {
+                SmallSet::One(one) => Some(one),
+                SmallSet::Larger(_) => None,
             },
-            Set::More(None) | Set::One(_) => None,
+            SmallSet::Larger(None) | SmallSet::One(_) => None,
         }
     }
 
     /// Keeps the elements for which `keep` holds.
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         match self {
-            Set::More(Some(more)) => match &mut **more {
-                More::Few(few) => few.retain(keep),
-                More::Many(tree) => tree.retain(keep),
+            SmallSet::Larger(Some(larger)) => match &mut **larger {
+                Larger::Few(few) => few.retain(keep),
+                Larger::Many(tree) => tree.retain(keep),
             },
-            Set::One(one) if !keep(one) => *self = Set::default(),
-            Set::One(_) | Set::More(None) => {}
+            SmallSet::One(one) if !keep(one) => *self = SmallSet::default(),
+            SmallSet::One(_) | SmallSet::Larger(None) => {}
         }
     }
 }
 
-impl<T: Ord> More<T> {
+impl<T: Ord> Larger<T> {
     fn replace(&mut self, element: T) -> Option<T> {
         match self {
-            More::Many(tree) => tree.replace(element),
-            More::Few(few) => {
+            Larger::Many(tree) => tree.replace(element),
+            Larger::Few(few) => {
                 if let Some(there) = few.iter_mut().find(|e| **e == element) {
                     return Some(std::mem::replace(there, element));
                 }
                 if few.len() < FEW {
                     few.push(element);
                 } else {
-                    *self = More::Many(few.drain(..).chain([element]).collect());
+                    *self = Larger::Many(few.drain(..).chain([element]).collect());
                 }
                 None
             }
@@ -151,14 +152,14 @@ impl<T: Ord> More<T> {
 
     fn remove(&mut self, like: &T) -> Option<T> {
         match self {
-            More::Few(few) => {
+            Larger::Few(few) => {
                 let at = few.iter().position(|e| e == like)?;
                 Some(few.remove(at))
             }
-            More::Many(tree) => {
+            Larger::Many(tree) => {
                 let taken = tree.take(like);
                 if tree.len() <= FEW_AGAIN {
-                    *self = More::Few(std::mem::take(tree).into_iter().collect());
+                    *self = Larger::Few(std::mem::take(tree).into_iter().collect());
                 }
                 taken
             }
@@ -166,7 +167,7 @@ impl<T: Ord> More<T> {
     }
 }
 
-/// The elements of a set.
+/// Iterates over the elements of a set.
 pub(super) enum Iter<'a, T> {
     Few(std::slice::Iter<'a, T>),
     Many(btree_set::Iter<'a, T>),
@@ -182,7 +183,7 @@ impl<'a, T> Iterator for Iter<'a, T> {
     }
 }
 
-impl<T> IntoIterator for Set<T> {
+impl<T> IntoIterator for SmallSet<T> {
     type Item = T;
     type IntoIter = std::iter::Chain<
         std::iter::Chain<std::option::IntoIter<T>, std::vec::IntoIter<T>>,
@@ -191,11 +192,11 @@ impl<T> IntoIterator for Set<T> {
 
     fn into_iter(self) -> Self::IntoIter {
         let (one, few, many) = match self {
-            Set::One(one) => (Some(one), Vec::new(), BTreeSet::new()),
-            Set::More(None) => (None, Vec::new(), BTreeSet::new()),
-            Set::More(Some(more)) => match *more {
-                More::Few(few) => (None, few, BTreeSet::new()),
-                More::Many(tree) => (None, Vec::new(), tree),
+            SmallSet::One(one) => (Some(one), Vec::new(), BTreeSet::new()),
+            SmallSet::Larger(None) => (None, Vec::new(), BTreeSet::new()),
+            SmallSet::Larger(Some(larger)) => match *larger {
+                Larger::Few(few) => (None, few, BTreeSet::new()),
+                Larger::Many(tree) => (None, Vec::new(), tree),
             },
         };
         one.into_iter().chain(few).chain(many)
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn as_a_map() {
-        let (mut set, mut model) = (Set::default(), std::collections::BTreeMap::new());
+        let (mut set, mut model) = (SmallSet::default(), std::collections::BTreeMap::new());
         let rng = SplitMix64::new(0x5e7);
         for n in 0..40_000u64 {
             // Sets of one element, of a few, and of many by turns.

@@ -1,0 +1,102 @@
+//! Writes that were issued: what each shows, until a flush has made it durable.
+//!
+//! # Invariants
+//! 1. A block has at most one write in flight: its buffer is locked until the write completes.
+//! 2. Completed writes are in the order of their completion.
+
+use super::dep::DepId;
+use super::heap::{heap, table_bytes, take};
+use crate::buf::BufKey;
+use ffs_ondisk::Ino;
+use foldhash::fast::FixedState;
+use smallvec::SmallVec;
+use std::collections::{HashMap, VecDeque};
+
+/// Writes for which an empty queue keeps its memory.
+const KEPT: usize = 64;
+
+/// An inode in a write.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ShownInode {
+    pub(super) ino: Ino,
+    /// Number of the state.
+    pub(super) state: u64,
+    /// Bytes.
+    pub(super) size: u64,
+}
+
+/// What a write of a block shows.
+#[derive(Debug, Default)]
+pub(super) struct BlockContents {
+    /// Number of the last change of the block that it contains; 0 if none is pending.
+    pub(super) change: u64,
+    /// The dependencies that it contains.
+    pub(super) deps: Vec<DepId>,
+    pub(super) inodes: SmallVec<[ShownInode; 2]>,
+}
+
+impl BlockContents {
+    /// Whether its completion means anything.
+    pub(super) fn is_empty(&self) -> bool {
+        self.change == 0 && self.deps.is_empty() && self.inodes.is_empty()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.deps.capacity() * size_of::<DepId>() + heap(&self.inodes)
+    }
+}
+
+/// A completed write that no flush has made durable.
+#[derive(Debug)]
+struct Unflushed {
+    number: u64,
+    key: BufKey,
+    contents: BlockContents,
+}
+
+/// All writes that were issued and are not durable.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    issued: HashMap<BufKey, BlockContents, FixedState>,
+    unflushed: VecDeque<Unflushed>,
+    /// Number of the last write that completed.
+    completed: u64,
+}
+
+impl InFlight {
+    pub(super) fn issue(&mut self, key: BufKey, contents: BlockContents) {
+        self.issued.insert(key, contents);
+    }
+
+    /// The write of the block completed.
+    pub(super) fn complete(&mut self, key: BufKey) -> Option<BlockContents> {
+        take(&mut self.issued, &key)
+    }
+
+    /// The write is durable after the next flush.
+    pub(super) fn await_flush(&mut self, key: BufKey, contents: BlockContents) {
+        self.completed += 1;
+        self.unflushed.push_back(Unflushed { number: self.completed, key, contents });
+    }
+
+    /// Number of the last write that completed: a flush that begins now makes it durable.
+    pub(super) fn last_completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// The oldest write up to number `until` that no flush has made durable.
+    pub(super) fn take_flushed(&mut self, until: u64) -> Option<(BufKey, BlockContents)> {
+        let write = self.unflushed.pop_front_if(|write| write.number <= until)?;
+        if self.unflushed.is_empty() {
+            self.unflushed.shrink_to(KEPT);
+        }
+        Some((write.key, write.contents))
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let contents = self.issued.values().chain(self.unflushed.iter().map(|w| &w.contents));
+        table_bytes::<(BufKey, BlockContents)>(self.issued.capacity())
+            + self.unflushed.capacity() * size_of::<Unflushed>()
+            + contents.map(BlockContents::heap_bytes).sum::<usize>()
+    }
+}

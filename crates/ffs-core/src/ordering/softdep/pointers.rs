@@ -1,0 +1,236 @@
+//! Block pointers by their places, and the ways through indirect blocks.
+//!
+//! # Invariants
+//! 1. A pointer has versions only while one of them is pending.
+
+use super::dep::{Condition, DepId, Holds, Level};
+use super::engine::Softdep;
+use super::graph::DepIds;
+use super::pointer::PointerVersions;
+use crate::buf::BufKey;
+use crate::ordering::{FragRun, PtrSlot};
+use ffs_ondisk::bmap::{self, Named, Path, first_of_root, parse_name};
+use ffs_ondisk::geometry::{NDADDR, NIADDR};
+use ffs_ondisk::{FragNo, Ino, Lbn};
+use smallvec::SmallVec;
+use std::iter;
+
+/// Which pointers on the way to a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// From the inode down.
+    FromInode,
+    /// In indirect blocks only.
+    InIndirects,
+}
+
+/// The place of a pointer with versions.
+enum Place {
+    /// Index in an inode; the roots of indirect blocks follow the direct pointers.
+    Inode(Ino, usize),
+    /// Index in an indirect block.
+    Indirect(BufKey, u32),
+}
+
+impl Place {
+    fn of(slot: PtrSlot) -> Place {
+        match slot {
+            PtrSlot::Direct(ino, i) | PtrSlot::ExtAttr(ino, i) => Place::Inode(ino, i),
+            PtrSlot::IndirectRoot(ino, i) => Place::Inode(ino, NDADDR + i),
+            PtrSlot::Indirect { ino, block, index } => {
+                Place::Indirect(BufKey::File(ino, block), index)
+            }
+        }
+    }
+}
+
+/// The slot of pointer `index` of an inode; the roots follow the direct pointers.
+pub(super) fn inode_slot(ino: Ino, index: usize) -> PtrSlot {
+    match index.checked_sub(NDADDR) {
+        None => PtrSlot::Direct(ino, index),
+        Some(root) => PtrSlot::IndirectRoot(ino, root),
+    }
+}
+
+impl Softdep {
+    pub(super) fn pointer(&self, slot: PtrSlot) -> Option<&PointerVersions> {
+        match Place::of(slot) {
+            Place::Inode(ino, index) => self.inodedeps.extra(ino)?.pointer(index),
+            Place::Indirect(key, index) => self.indirdeps.pointer(key, index),
+        }
+    }
+
+    pub(super) fn pointer_mut(&mut self, slot: PtrSlot) -> Option<&mut PointerVersions> {
+        match Place::of(slot) {
+            Place::Inode(ino, index) => self.inodedeps.extra_mut(ino)?.pointer_mut(index),
+            Place::Indirect(key, index) => self.indirdeps.pointer_mut(key, index),
+        }
+    }
+
+    /// The versions of a pointer; if it has none, `durable` is its value on the device.
+    pub(super) fn pointer_or_insert(
+        &mut self,
+        slot: PtrSlot,
+        durable: Option<FragRun>,
+    ) -> &mut PointerVersions {
+        let new = || PointerVersions::new(durable);
+        match Place::of(slot) {
+            Place::Inode(ino, index) => {
+                self.inodedeps.extra_or_default(ino).pointer_or_insert(index, new)
+            }
+            Place::Indirect(key, index) => self.indirdeps.pointer_or_insert(key, index, new),
+        }
+    }
+
+    /// The last version of a pointer, if it is pending.
+    pub(super) fn newest_alloc(&self, slot: PtrSlot) -> Option<DepId> {
+        self.pointer(slot)?.last()
+    }
+
+    /// Removes the versions of a pointer if none is pending.
+    pub(super) fn drop_settled_pointer(&mut self, slot: PtrSlot) {
+        if self.pointer(slot).is_none_or(|versions| !versions.is_empty()) {
+            return;
+        }
+        match Place::of(slot) {
+            Place::Inode(ino, index) => {
+                self.inodedeps.extra_mut(ino).and_then(|extra| extra.remove_pointer(index));
+                self.inodedeps.drop_idle(ino);
+            }
+            Place::Indirect(key, index) => {
+                self.indirdeps.remove_range(key, index..index + 1);
+                if let BufKey::File(ino, _) = key {
+                    self.stop_tracking_size(ino);
+                    self.inodedeps.drop_idle(ino);
+                }
+            }
+        }
+    }
+
+    /// Forgets the size of `ino` on the device if no pointer in an indirect block waits for it.
+    pub(super) fn stop_tracking_size(&mut self, ino: Ino) {
+        if !self.indirdeps.has_file(ino)
+            && let Some(extra) = self.inodedeps.extra_mut(ino)
+        {
+            extra.device_size = None;
+        }
+    }
+
+    pub(super) fn run_of(&self, id: DepId) -> Option<FragRun> {
+        self.graph.alloc(id).map(|alloc| alloc.run)
+    }
+
+    /// Whether `id` is a cleared pointer.
+    pub(super) fn is_hole(&self, id: DepId) -> bool {
+        self.run_of(id).is_some_and(|run| run.at == FragNo::HOLE)
+    }
+
+    /// The cleared pointers of a file that writes do not show yet.
+    pub(super) fn pending_holes(&self, ino: Ino) -> DepIds {
+        let pointers = self.inodedeps.extra(ino).map(|extra| extra.pointers());
+        let last = pointers.into_iter().flatten().filter_map(|(_, versions)| versions.last());
+        last.filter(|id| self.is_hole(*id)).collect()
+    }
+
+    /// The indirect blocks on the way to a block, from the root down: in-core name, and index of the
+    /// pointer.
+    fn indirects_to(&self, lbn: Lbn) -> SmallVec<[(i64, u32); NIADDR]> {
+        let mut way = SmallVec::new();
+        let Some(Path::Indirect { levels, index }) = bmap::path(&self.g, lbn) else { return way };
+        let mut first = first_of_root(&self.g, levels - 1);
+        for (level, &index) in (1..=levels).rev().zip(&index) {
+            way.push((bmap::indirect_name(first, level), index));
+            let per_pointer = bmap::blocks_per_pointer(&self.g, level);
+            first = first.plus(per_pointer.saturating_mul(index.into()));
+        }
+        way
+    }
+
+    /// The indirect blocks, by in-core name, on the way to a block of a file.
+    pub(super) fn indirects_above(&self, key: BufKey) -> SmallVec<[i64; NIADDR]> {
+        let BufKey::File(_, name) = key else { return SmallVec::new() };
+        let (lbn, level) = match parse_name(&self.g, name) {
+            Some(Named::Data(lbn)) => (lbn, 0),
+            Some(Named::Indirect { level, first }) => (first, level),
+            Some(Named::ExtAttr(_)) | None => return SmallVec::new(),
+        };
+        let way = self.indirects_to(lbn);
+        let above = way.len().saturating_sub(level);
+        way.iter().take(above).map(|(name, _)| *name).collect()
+    }
+
+    /// The pending versions of the pointers on the way to a block.
+    pub(super) fn allocs_to(&self, ino: Ino, lbn: Lbn, which: Way) -> DepIds {
+        let has_pointers = |extra: &_| super::inodedep::InodeExtra::pointers(extra).len() > 0;
+        if !self.inodedeps.extra(ino).is_some_and(has_pointers) && self.indirdeps.is_empty() {
+            return DepIds::new();
+        }
+        let way = self.indirects_to(lbn);
+        let root = match (bmap::path(&self.g, lbn), way.len()) {
+            (Some(Path::Direct(i)), _) => Some(PtrSlot::Direct(ino, i)),
+            (_, levels @ 1..) => Some(PtrSlot::IndirectRoot(ino, levels - 1)),
+            // A block that no pointer can name.
+            _ => None,
+        };
+        let below = way.iter().map(|&(block, index)| PtrSlot::Indirect { ino, block, index });
+        let root = root.filter(|_| which == Way::FromInode);
+        root.into_iter().chain(below).filter_map(|slot| self.newest_alloc(slot)).collect()
+    }
+
+    /// `id` requires the pointers on the way to a block, as far as they are pending.
+    pub(super) fn require_pointers(&mut self, id: DepId, ino: Ino, lbn: Lbn, which: Way) {
+        for alloc in self.allocs_to(ino, lbn, which) {
+            self.graph.require(id, alloc, Level::Durable, Holds::Write);
+        }
+    }
+
+    /// Whether the size of the file on the device covers the block of pointer `index` of an indirect
+    /// block ([`crate::ordering::rules::Rule::SizeBeforeIndirect`]).
+    pub(super) fn is_size_durable_over(&self, key: BufKey, index: u32) -> bool {
+        let BufKey::File(ino, name) = key else { return true };
+        let extra = self.inodedeps.extra(ino);
+        let Some(on_device) = extra.and_then(|extra| extra.device_size) else { return true };
+        let Some(Named::Indirect { level, first }) = parse_name(&self.g, name) else {
+            return true;
+        };
+        let skip = bmap::blocks_per_pointer(&self.g, level).saturating_mul(index.into());
+        self.g.lblktosize(first.plus(skip)) < on_device.durable
+    }
+
+    /// Whether writes roll back pointer `index` of an indirect block, whose last version is `id`.
+    pub(super) fn is_indirect_held(&self, key: BufKey, index: u32, id: Option<DepId>) -> bool {
+        id.is_some_and(|id| self.graph.is_held(id)) || !self.is_size_durable_over(key, index)
+    }
+
+    /// The last pointer of a truncated indirect block that is not ready. A write now would show the
+    /// truncated pointers cleared, and not the block that becomes the last one: the file would end in
+    /// a hole, and fsck would shorten it. Nothing that the pointer requires requires this block, and
+    /// if no write shows the way to the block, the order does not matter.
+    pub(super) fn last_pointer_held(&self, key: BufKey) -> Option<DepId> {
+        let BufKey::File(ino, block) = key else { return None };
+        if !self.may_be_shown(ino, block) {
+            return None;
+        }
+        let held = |index: u32| {
+            let last = self.newest_alloc(PtrSlot::Indirect { ino, block, index });
+            last.filter(|&id| self.is_indirect_held(key, index, Some(id)))
+        };
+        self.inodedeps.extra(ino)?.floors_of(block).find_map(|id| {
+            let waits = self.graph.get(id)?.requires(Condition::Block(key));
+            let last = self.graph.floor(id)?.last;
+            last.filter(|_| waits).and_then(held)
+        })
+    }
+
+    /// Whether a write may show the way to an indirect block: not if the pointer to it, or one above,
+    /// was in no write.
+    fn may_be_shown(&self, ino: Ino, block: i64) -> bool {
+        let Some(Named::Indirect { first, .. }) = parse_name(&self.g, block) else { return true };
+        let way = self.indirects_to(first);
+        let root = PtrSlot::IndirectRoot(ino, way.len().saturating_sub(1));
+        let above = way.iter().take_while(|(name, _)| *name != block);
+        let above = above.map(|&(block, index)| PtrSlot::Indirect { ino, block, index });
+        let mut allocs = iter::once(root).chain(above).filter_map(|slot| self.newest_alloc(slot));
+        allocs.all(|id| !self.graph.is_unwritten(id))
+    }
+}

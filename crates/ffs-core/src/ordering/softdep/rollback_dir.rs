@@ -1,0 +1,133 @@
+//! Rollback of entries in the copy of a directory block that is written (FreeBSD:
+//! `initiate_write_filepage`).
+//!
+//! # Invariants
+//! 1. An entry whose last value is not ready shows the newest value that is: inode number and type.
+//!    Record lengths are never rolled back, so every chunk is whole.
+//! 2. The device writes a chunk, a sector, whole or not at all. So a value that waits only for names
+//!    in the same chunk is written with them.
+//!
+//! Reference: `docs/spec/soft-updates.md` §2 (sector clause), §5, §12.2.
+
+use super::dep::{Condition, DepId, Requirement};
+use super::direntries::{DirEntries, chunk_of};
+use super::engine::Softdep;
+use crate::buf::BufKey;
+use crate::ordering::rules::{Rule, holds};
+use ffs_ondisk::geometry::DIRBLKSIZ;
+use ffs_ondisk::{DirOff, dir};
+
+/// The value of an entry that a write shows: its place among the pending values, or the durable one.
+#[derive(Debug)]
+struct ShownEntry {
+    off: u32,
+    pending: Option<usize>,
+}
+
+/// The shown values of a block, in the order of the entries.
+type ShownEntries = Vec<ShownEntry>;
+
+/// The pending value of an entry that a write shows.
+fn shown_at(entries: &DirEntries, shown: &ShownEntries, off: u32) -> Option<DepId> {
+    let at = shown.binary_search_by_key(&off, |entry| entry.off).ok()?;
+    entries.get(off)?.pending().get(shown.get(at)?.pending?).copied()
+}
+
+impl Softdep {
+    /// Rolls back what the copy `bytes` of a directory block must not show, and lists the
+    /// dependencies that it contains. Returns whether anything was rolled back.
+    pub(super) fn roll_back_directory(
+        &self,
+        key: BufKey,
+        bytes: &mut [u8],
+        contained: &mut Vec<DepId>,
+    ) -> bool {
+        let Some(entries) = self.pagedeps.block(key) else { return false };
+        let mut shown = ShownEntries::new();
+        let mut held = Vec::new();
+        for (off, versions) in entries.iter() {
+            let pending = versions.pending().iter().rposition(|id| self.graph.is_ready(*id));
+            if pending.is_none_or(|at| at + 1 != versions.pending().len()) {
+                held.push(off);
+            }
+            shown.push(ShownEntry { off, pending });
+        }
+        self.admit_same_chunk(entries, &mut shown, &mut held);
+        let mut rolled_back = false;
+        for ((off, versions), entry) in entries.iter().zip(shown) {
+            let id = entry.pending.and_then(|at| versions.pending().get(at)).copied();
+            contained.extend(id);
+            if id.is_some() && id == versions.last() {
+                continue;
+            }
+            rolled_back = true;
+            let value = id.and_then(|id| self.value_of(id)).unwrap_or(versions.durable());
+            let at = (off % self.g.bsize) as usize;
+            let start = at - at % DIRBLKSIZ;
+            // The last block of a directory may end before it.
+            let Some(chunk) = bytes.get_mut(start..start + DIRBLKSIZ) else { continue };
+            dir::set_ino(self.fmt, chunk, at - start, value.ino.0);
+            if holds(Rule::TypeWithNumber) && value.ino.0 != 0 {
+                dir::set_type(self.fmt, chunk, at - start, value.dtype);
+            }
+        }
+        rolled_back
+    }
+
+    /// Shows the values that wait only for names shown in the same chunk.
+    fn admit_same_chunk(
+        &self,
+        entries: &DirEntries,
+        shown: &mut ShownEntries,
+        held: &mut Vec<u32>,
+    ) {
+        loop {
+            let before = held.len();
+            held.retain(|&off| {
+                let Some(versions) = entries.get(off) else { return false };
+                let is_admitted = versions.last().is_some_and(|last| {
+                    let mut requirements = self.graph.requirements(last).into_iter();
+                    requirements.all(|r| self.is_met_in_chunk(&r, off, entries, shown))
+                });
+                let at = shown.binary_search_by_key(&off, |entry| entry.off);
+                if let Some(entry) =
+                    at.ok().filter(|_| is_admitted).and_then(|at| shown.get_mut(at))
+                {
+                    entry.pending = versions.pending().len().checked_sub(1);
+                }
+                !is_admitted
+            });
+            if held.len() == before {
+                return;
+            }
+        }
+    }
+
+    /// Whether the requirement of the entry at `off` is met by a write of its chunk: by a name that
+    /// is shown in it, and that is reachable once it is durable.
+    fn is_met_in_chunk(
+        &self,
+        requirement: &Requirement,
+        off: u32,
+        entries: &DirEntries,
+        shown: &ShownEntries,
+    ) -> bool {
+        if !requirement.holds_write() {
+            return true;
+        }
+        let Condition::Dep(on, _) = requirement.condition() else { return false };
+        let Some(name) = self.graph.entry(on) else { return false };
+        chunk_of(name.at.off) == chunk_of(DirOff(off))
+            && shown_at(entries, shown, name.at.off.0) == Some(on)
+            && self.graph.requirements(on).iter().all(Requirement::holds_write)
+            && self.is_way_durable(name.at)
+    }
+
+    /// Whether a write of the directory block would roll anything back.
+    pub(super) fn is_directory_block_held(&self, key: BufKey) -> bool {
+        self.pagedeps.block(key).is_some_and(|entries| {
+            let mut last = entries.iter().filter_map(|(_, versions)| versions.last());
+            last.any(|id| self.graph.is_held(id))
+        })
+    }
+}

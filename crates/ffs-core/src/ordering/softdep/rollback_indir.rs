@@ -1,0 +1,45 @@
+//! Rollback of pointers in the copy of an indirect block that is written (FreeBSD:
+//! `initiate_write_indirdep`).
+//!
+//! Reference: `docs/spec/soft-updates.md` §4.4, §5.
+
+use super::dep::DepId;
+use super::engine::Softdep;
+use super::pointer::{Shown, address, pointer_to};
+use crate::buf::BufKey;
+use ffs_ondisk::bmap;
+
+impl Softdep {
+    /// Rolls back what the copy `bytes` of an indirect block must not show, and lists the
+    /// dependencies that it contains. Returns whether anything was rolled back.
+    pub(super) fn roll_back_indirect(
+        &self,
+        key: BufKey,
+        bytes: &mut [u8],
+        contained: &mut Vec<DepId>,
+    ) -> bool {
+        let Some(indirdep) = self.indirdeps.get(key) else { return false };
+        let mut rolled_back = false;
+        for (&index, versions) in indirdep {
+            let stored = address(bmap::pointer(&self.g, bytes, index as usize));
+            let shown = if self.is_size_durable_over(key, index) {
+                versions.shown(&self.graph, stored, |_| false)
+            } else {
+                Shown::Durable
+            };
+            contained.extend(shown.dep());
+            rolled_back |= !shown.is_last();
+            let run = versions.run(&self.graph, shown);
+            bmap::set_pointer(&self.g, bytes, index as usize, pointer_to(run));
+        }
+        rolled_back
+    }
+
+    /// Whether a write of the indirect block would roll anything back.
+    pub(super) fn is_indirect_block_held(&self, key: BufKey) -> bool {
+        self.indirdeps.get(key).is_some_and(|indirdep| {
+            let mut pointers = indirdep.iter();
+            pointers.any(|(&index, versions)| self.is_indirect_held(key, index, versions.last()))
+        })
+    }
+}

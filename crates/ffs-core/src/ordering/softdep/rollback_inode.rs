@@ -1,0 +1,185 @@
+//! Rollback of inodes in the copy of an inode block that is written (FreeBSD:
+//! `initiate_write_inodeblock_ufs2`).
+//!
+//! # Invariants
+//! 1. A written size covers no block whose pointer is rolled back and that must not be a hole: no
+//!    block at the end of a file, and none of a directory.
+//! 2. No pointer is written beyond the size.
+//!
+//! Reference: `docs/spec/soft-updates.md` §4.3, §5, §12.2.
+
+use super::dep::DepId;
+use super::engine::Softdep;
+use super::inflight::{BlockContents, ShownInode};
+use super::inodedep::{InodeDep, InodeExtra};
+use super::pointer::{first_block, pointer_in, set_pointer_in};
+use crate::buf::BufKey;
+use crate::ordering::FragRun;
+use ffs_ondisk::bmap::first_of_root;
+use ffs_ondisk::geometry::{NDADDR, NIADDR};
+use ffs_ondisk::{Dinode, Ino, Lbn};
+use smallvec::SmallVec;
+
+impl Softdep {
+    /// The inodes of an inode block.
+    fn inodes_in(&self, key: BufKey) -> impl Iterator<Item = Ino> + use<> {
+        let g = &self.g;
+        let first = match key {
+            BufKey::Meta(at) => {
+                let cg = g.dtog(at);
+                let block = at.0.checked_sub(g.cgimin(cg).0).map(|frag| frag / u64::from(g.frag));
+                let within =
+                    block.and_then(|block| u32::try_from(block).ok()?.checked_mul(g.inopb));
+                within.map(|within| cg.0 * g.ipg + within)
+            }
+            BufKey::File(..) => None,
+        };
+        let end = first.map_or(0, |first| first.saturating_add(g.inopb));
+        (first.unwrap_or(0)..end).map(Ino)
+    }
+
+    /// Rolls back what the copy `bytes` of an inode block must not show. Returns whether anything was.
+    pub(super) fn roll_back_inodes(
+        &mut self,
+        key: BufKey,
+        bytes: &mut [u8],
+        contents: &mut BlockContents,
+    ) -> bool {
+        let (g, size) = (self.g, self.g.format.dinode_size());
+        let mut rolled_back = false;
+        for (ino, bytes) in self.inodes_in(key).zip(bytes.chunks_exact_mut(size)) {
+            let Some(dep) = self.inodedeps.get(ino) else { continue };
+            if dep.is_hidden() {
+                rolled_back |= hide(&g, bytes);
+                continue;
+            }
+            let mut shown = 0;
+            if let Some(extra) = dep.extra() {
+                let mut d = Dinode::decode(&g, bytes);
+                if self.roll_back_inode(&mut d, extra, &mut contents.deps) {
+                    rolled_back = true;
+                    d.encode(&g, bytes);
+                }
+                shown = d.size;
+                self.inodedeps.note_size_issued(ino, shown);
+            }
+            if let Some(state) = self.inodedeps.mark_issued(ino) {
+                contents.inodes.push(ShownInode { ino, state, size: shown });
+            }
+        }
+        rolled_back
+    }
+
+    /// Rolls back what a write must not show of the inode, and lists the dependencies that it
+    /// contains. Returns whether anything was rolled back.
+    fn roll_back_inode(
+        &self,
+        d: &mut Dinode,
+        extra: &InodeExtra,
+        contained: &mut Vec<DepId>,
+    ) -> bool {
+        let stored_size = d.size;
+        let has_held_bound = extra.bounds().any(|id| self.graph.is_held(id));
+        let old_end = self.old_end_shown(d, extra);
+        let mut size = self.bounded_size(d.size, extra);
+        if let Some(old_end) = old_end {
+            size = size.max(old_end.size);
+        }
+        d.size = size;
+        let mut shown: SmallVec<[(usize, DepId); 4]> = SmallVec::new();
+        let (mut hole_at, mut rolled_back) = (None, has_held_bound);
+        let versions_shown = self.shown_versions(d, extra, old_end);
+        for ((index, versions), version) in extra.pointers().zip(versions_shown) {
+            let run = versions.run(&self.graph, version);
+            shown.extend(version.dep().map(|id| (index, id)));
+            set_pointer_in(d, index, run);
+            if version.is_last() {
+                continue;
+            }
+            rolled_back = true;
+            size = size.min(self.size_limit(d, index, run));
+            if index < NDADDR && run.is_none() {
+                hole_at = Some(index);
+            }
+        }
+        if let Some(index) = hole_at
+            && self.blocks_of(size) == index as u64 + 1
+        {
+            size = self.end_of_blocks_before(d, index);
+        }
+        d.size = size;
+        rolled_back |= size < stored_size;
+        rolled_back |= self.clear_beyond_size(d, extra, stored_size);
+        let blocks = self.blocks_of(size);
+        let is_shown = |&&(index, id): &&(usize, DepId)| {
+            first_block(&self.g, index).0 < blocks || self.is_hole(id)
+        };
+        contained.extend(shown.iter().filter(is_shown).map(|(_, id)| *id));
+        let keeps_end = old_end.is_some();
+        contained.extend(extra.bounds().filter(|id| self.is_bound_shown(*id, size, keeps_end)));
+        rolled_back | self.roll_back_ext_attr(d, extra, contained)
+    }
+
+    /// Clears the pointers beyond the size of `d`, if the size or they were rolled back. Returns
+    /// whether it cleared any.
+    fn clear_beyond_size(&self, d: &mut Dinode, extra: &InodeExtra, stored_size: u64) -> bool {
+        let blocks = self.blocks_of(d.size);
+        let is_smaller = blocks < self.blocks_of(stored_size);
+        let mut cleared = false;
+        for index in 0..NDADDR + NIADDR {
+            let is_beyond = first_block(&self.g, index).0 >= blocks && pointer_in(d, index) != 0;
+            if is_beyond && (is_smaller || extra.pointer(index).is_some()) {
+                cleared = true;
+                set_pointer_in(d, index, None);
+            }
+        }
+        cleared
+    }
+
+    /// The largest size of a write that shows an older `run` of pointer `index`.
+    fn size_limit(&self, d: &Dinode, index: usize, run: Option<FragRun>) -> u64 {
+        let g = &self.g;
+        if index >= NDADDR {
+            // A file's size is not rolled back for its indirect blocks (allowed repair A9); a
+            // directory has no hole.
+            let root = first_of_root(g, index - NDADDR);
+            return if d.is_dir() { g.lblktosize(root) } else { u64::MAX };
+        }
+        let start = g.lblktosize(Lbn(index as u64));
+        match run {
+            Some(run) if run.frags < g.frag => start + u64::from(run.frags * g.fsize),
+            None if d.is_dir() => start,
+            Some(_) | None => u64::MAX,
+        }
+    }
+
+    /// The end of the last direct block with a pointer before `index`.
+    fn end_of_blocks_before(&self, d: &Dinode, index: usize) -> u64 {
+        let last = d.db.iter().take(index).rposition(|&pointer| pointer != 0);
+        last.map_or(0, |last| self.g.lblktosize(Lbn(last as u64 + 1)))
+    }
+
+    fn blocks_of(&self, size: u64) -> u64 {
+        size.div_ceil(self.g.bsize.into())
+    }
+
+    /// Whether a write of the inode block would roll anything back.
+    pub(super) fn are_inodes_held(&self, key: BufKey) -> bool {
+        let is_held =
+            |extra: &InodeExtra| extra.held_versions().iter().any(|id| self.graph.is_held(*id));
+        self.inodes_in(key)
+            .filter_map(|ino| self.inodedeps.get(ino))
+            .any(|dep: &InodeDep| dep.is_hidden() || dep.extra().is_some_and(is_held))
+    }
+}
+
+/// Shows a new inode as free, but for its generation and `freelink`. Returns whether that rolled
+/// anything back.
+fn hide(g: &ffs_ondisk::Geometry, bytes: &mut [u8]) -> bool {
+    let Dinode { mode, generation, freelink, .. } = Dinode::decode(g, bytes);
+    if mode == 0 {
+        return false;
+    }
+    Dinode { generation, freelink, ..Dinode::default() }.encode(g, bytes);
+    true
+}

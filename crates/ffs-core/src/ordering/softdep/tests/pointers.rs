@@ -1,0 +1,71 @@
+//! Block pointers of inodes.
+
+use super::*;
+use crate::ordering::{BlockContent, PtrSlot};
+
+fn set_block(rig: &mut Rig, new: FragRun, old: Option<FragRun>) {
+    let (slot, block) = (PtrSlot::Direct(FILE, 0), BufKey::File(FILE, 0));
+    rig.send(Event::BlockAllocated { run: new });
+    rig.send(Event::PointerSet { slot, new, old, content: BlockContent::Data, block });
+    let mut d = rig.dinode(FILE);
+    (d.db[0], d.size) = (new.at.0 as i64, rig.g.bsize.into());
+    rig.store(FILE, InodeChange::Grow, &d);
+}
+
+#[test]
+fn a_pointer_waits_for_content_and_bitmap() {
+    let mut rig = Rig::new();
+    rig.create_durable(16, FILE, b"name");
+    let run = rig.run(0);
+    set_block(&mut rig, run, None);
+    let (rolled_back, d) = rig.write_inodes(FILE);
+    assert!(rolled_back && d.db[0] == 0 && d.size == 0, "{d:?}");
+    rig.write_data(FILE, 0);
+    assert!(rig.write_inodes(FILE).0, "the bitmap is not durable");
+    rig.write_group();
+    let (rolled_back, d) = rig.write_inodes(FILE);
+    assert!(!rolled_back);
+    assert_eq!((d.db[0], d.size), (run.at.0 as i64, rig.g.bsize.into()));
+    assert_eq!(rig.mode.pending().deps, 0);
+}
+
+#[test]
+fn a_moved_block_is_free_when_the_new_pointer_is_durable() {
+    let mut rig = Rig::new();
+    rig.create_durable(16, FILE, b"name");
+    let (old, new) = (rig.run(0), rig.run(1));
+    set_block(&mut rig, old, None);
+    rig.write_data(FILE, 0);
+    rig.write_group();
+    rig.write_inodes(FILE);
+    set_block(&mut rig, new, Some(old));
+    let (rolled_back, d) = rig.write_inodes(FILE);
+    assert!(rolled_back);
+    assert_eq!(d.db[0], old.at.0 as i64, "the older run is shown");
+    assert_eq!(rig.take_work(), []);
+    rig.write_data(FILE, 0);
+    rig.write_group();
+    assert_eq!(rig.write_inodes(FILE).1.db[0], new.at.0 as i64);
+    assert_eq!(rig.take_work(), [WorkItem::FreeBlks(vec![old])]);
+}
+
+#[test]
+fn a_block_that_no_write_named_is_free_at_once() {
+    let mut rig = Rig::new();
+    rig.create_durable(16, FILE, b"name");
+    let (old, new) = (rig.run(0), rig.run(1));
+    set_block(&mut rig, old, None);
+    set_block(&mut rig, new, Some(old));
+    assert_eq!(rig.take_work(), [WorkItem::FreeBlks(vec![old])]);
+}
+
+#[test]
+fn a_cancelled_pointer_leaves_no_trace() {
+    let mut rig = Rig::new();
+    rig.create_durable(16, FILE, b"name");
+    let (slot, new) = (PtrSlot::Direct(FILE, 0), rig.run(0));
+    let block = BufKey::File(FILE, 0);
+    rig.send(Event::PointerSet { slot, new, old: None, content: BlockContent::Data, block });
+    rig.send(Event::PointerCancelled { slot, new });
+    assert_eq!(rig.mode.pending().deps, 0);
+}

@@ -1,0 +1,138 @@
+//! Writes of blocks: rollback in the copy that is written, and completion.
+//!
+//! # Invariants
+//! 1. A write that completed counts as durable after the next flush.
+//! 2. A dependency counts as durable only after a write that contained it.
+//!
+//! Reference: `docs/spec/soft-updates.md` §5, §10, §12.2.
+
+use super::dep::{Condition, DepId, DepKind};
+use super::engine::Softdep;
+use super::inflight::{BlockContents, ShownInode};
+use super::pointers::Way;
+use crate::buf::{BufKey, BufKind, Image};
+use crate::ordering::Readiness;
+use crate::ordering::rules::{Rule, holds};
+use ffs_ondisk::Lbn;
+
+impl Softdep {
+    /// See [`crate::buf::WriteHooks::make_image`].
+    pub(super) fn start_write(
+        &mut self,
+        key: BufKey,
+        kind: BufKind,
+        copy: Option<&mut [u8]>,
+    ) -> Image {
+        if kind == BufKind::CylinderGroup && self.is_group_held(key) {
+            return Image::Held;
+        }
+        let change = self.writes.issue(key).unwrap_or(0);
+        let mut contents = BlockContents { change, ..BlockContents::default() };
+        let rolled_back = match (kind, copy) {
+            (BufKind::Inodes, Some(bytes)) => self.roll_back_inodes(key, bytes, &mut contents),
+            (BufKind::Directory, Some(bytes)) => {
+                self.roll_back_directory(key, bytes, &mut contents.deps)
+            }
+            (BufKind::Indirect, Some(bytes)) => {
+                self.roll_back_indirect(key, bytes, &mut contents.deps)
+            }
+            _ => false,
+        };
+        for &id in &contents.deps {
+            self.graph.mark_issued(id);
+        }
+        if !contents.is_empty() {
+            self.inflight.issue(key, contents);
+        }
+        if rolled_back { Image::Undone } else { Image::Whole }
+    }
+
+    /// See [`crate::buf::WriteHooks::written`].
+    pub(super) fn write_completed(&mut self, key: BufKey, ok: bool, durable: bool) -> bool {
+        let Some(contents) = self.inflight.complete(key) else { return false };
+        if !ok {
+            return true;
+        }
+        let changed_since =
+            self.writes.last_change(key).is_some_and(|change| change > contents.change);
+        if durable || !holds(Rule::FlushBeforeDurable) {
+            self.write_durable(key, contents);
+        } else {
+            self.inflight.await_flush(key, contents);
+        }
+        changed_since
+    }
+
+    /// See [`crate::buf::WriteHooks::flushed`].
+    pub(super) fn flushed(&mut self, until: u64) {
+        while let Some((key, contents)) = self.inflight.take_flushed(until) {
+            self.write_durable(key, contents);
+        }
+    }
+
+    /// The device has the block as the write showed it.
+    fn write_durable(&mut self, key: BufKey, contents: BlockContents) {
+        self.block_durable(key, contents.change);
+        for id in contents.deps {
+            match self.graph.kind(id) {
+                Some(DepKind::Entry(_)) => self.entry_written(id),
+                Some(DepKind::Alloc(_)) => self.alloc_durable(id),
+                Some(DepKind::SizeCeiling { .. } | DepKind::SizeFloor(_)) => self.end_bound(id),
+                Some(DepKind::ExtAttr(_)) => self.ext_attr_durable(id),
+                // A later change ended it while the write was in flight.
+                _ => {}
+            }
+        }
+        self.process_satisfied();
+        for inode in contents.inodes {
+            self.inode_durable(inode);
+        }
+    }
+
+    fn block_durable(&mut self, key: BufKey, change: u64) {
+        let (due, waiting) = self.writes.set_durable(key, change);
+        self.graph.count_steps(waiting);
+        for inode in self.bmsafemaps.group_durable(key, change) {
+            self.inodedeps.bitmap_durable(inode.ino, inode.allocation);
+        }
+        self.bmsafemaps.inode_block_durable(key, change);
+        for id in due {
+            self.require_block_shown(id, key);
+            self.graph.satisfy(id, Condition::Block(key));
+        }
+    }
+
+    /// A dependency that waits for a directory block to lose a name also waits for the directory to
+    /// show this block: while the device shows an older one, it shows the name.
+    fn require_block_shown(&mut self, id: DepId, key: BufKey) {
+        let BufKey::File(ino, lbn @ 0..) = key else { return };
+        if self.awaits_removal(id) && holds(Rule::MovedBlock) {
+            self.require_pointers(id, ino, Lbn(lbn.unsigned_abs()), Way::FromInode);
+        }
+    }
+
+    fn inode_durable(&mut self, inode: ShownInode) {
+        let ShownInode { ino, state, size } = inode;
+        let (due, waiting) = self.inodedeps.set_durable(ino, state, size);
+        self.graph.count_steps(waiting);
+        self.stop_tracking_size(ino);
+        for id in due {
+            self.graph.satisfy(id, Condition::Inode(ino));
+        }
+        self.process_satisfied();
+        self.inodedeps.drop_idle(ino);
+    }
+
+    /// See [`crate::ordering::Ordering::readiness`].
+    pub(super) fn readiness(&self, key: BufKey, kind: BufKind) -> Readiness {
+        let is_held = match kind {
+            BufKind::CylinderGroup if self.is_group_held(key) => return Readiness::Held,
+            BufKind::Indirect if self.last_pointer_held(key).is_some() => return Readiness::Held,
+            BufKind::Inodes => self.are_inodes_held(key),
+            BufKind::Directory => self.is_directory_block_held(key),
+            BufKind::Indirect => self.is_indirect_block_held(key),
+            BufKind::CylinderGroup | BufKind::Data => false,
+        };
+        if is_held { Readiness::Partial } else { Readiness::Whole }
+    }
+}
