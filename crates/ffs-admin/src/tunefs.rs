@@ -265,6 +265,9 @@ pub fn tunefs(dev: &dyn BlockDevice, opts: &TunefsOptions) -> Result<TunefsRepor
             report.changes.push(Change { flag, name, from: value, to: new.value });
         }
     }
+    for Change { flag, name, from, to } in &report.changes {
+        tracing::info!(target: "ffs::tunefs", flag, name, %from, %to, "changing a setting");
+    }
     advise(&vol.sb, opts, &mut report.notes);
     write(&vol, opts, journal)?;
     Ok(report)

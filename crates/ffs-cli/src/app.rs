@@ -12,7 +12,7 @@ use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cmd::{self, Doc};
 use crate::fail::{EX_USAGE, Outcome};
-use crate::{output, session};
+use crate::{log, output, session};
 
 /// The Berkeley Fast File System in user space: make, check, mount and fill UFS images.
 ///
@@ -23,6 +23,9 @@ use crate::{output, session};
 struct Ffs {
     #[command(subcommand)]
     command: Cmd,
+    /// Log events inside, for example `debug` or `ffs::buf=trace`; RUST_LOG is the default
+    #[arg(long, global = true, value_name = "FILTER")]
+    log: Option<String>,
 }
 
 macro_rules! commands {
@@ -114,7 +117,9 @@ const MULTICALL: &[(&str, &str)] = &[
 
 /// Runs the command line; returns the exit code.
 pub(crate) fn run(args: Vec<OsString>) -> u8 {
-    if let Some(code) = ffs_fuse::run_as_helper(args.clone(), Some(session::holds_ufs)) {
+    if let Some(code) =
+        ffs_fuse::run_as_helper(args.clone(), Some(session::holds_ufs), log::start_helper)
+    {
         return u8::try_from(code).unwrap_or(1);
     }
     let program = args.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
@@ -123,13 +128,40 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
         output::set_command(name);
         return run_alone(name, command, args);
     }
-    let words = args.iter().skip(1).filter_map(|arg| arg.to_str());
-    let command = words.into_iter().find(|word| !word.starts_with('-')).unwrap_or_default();
+    let command = command_of(&args);
     let known = doc(command);
     output::set_command(&known.map_or("ffs".to_owned(), |_| format!("ffs {command}")));
-    match command_line().try_get_matches_from(args).and_then(|m| Ffs::from_arg_matches(&m)) {
-        Ok(ffs) => finish(ffs.command.run()),
+    match command_line().try_get_matches_from(&args).and_then(|m| Ffs::from_arg_matches(&m)) {
+        Ok(ffs) => match log::set_filter(ffs.log) {
+            Ok(()) => {
+                start_log(command);
+                finish(ffs.command.run())
+            }
+            Err(error) => {
+                output::error(format!("--log: {error}"));
+                known.map_or(EX_USAGE, |doc| doc.usage_code)
+            }
+        },
         Err(error) => usage(error, known),
+    }
+}
+
+/// Starts the log, but for a server: it starts the log when it has read its options.
+fn start_log(command: &str) {
+    if command != "mount" {
+        log::start();
+    }
+}
+
+/// The first word that is neither an option nor the value of `--log`.
+fn command_of(args: &[OsString]) -> &str {
+    let mut words = args.iter().skip(1).filter_map(|arg| arg.to_str());
+    loop {
+        match words.next() {
+            Some("--log") => drop(words.next()),
+            Some(word) if word.starts_with('-') => {}
+            word => return word.unwrap_or_default(),
+        }
     }
 }
 
@@ -148,7 +180,12 @@ fn alone<A: Args>(
         .try_get_matches_from(args)
         .and_then(|matches| A::from_arg_matches(&matches));
     match parsed {
-        Ok(args) => finish(run(args)),
+        Ok(args) => {
+            // Only a filter of the command line is an error.
+            let _ = log::set_filter(None);
+            start_log(command);
+            finish(run(args))
+        }
         Err(error) => usage(error, doc),
     }
 }

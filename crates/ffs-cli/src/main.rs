@@ -7,6 +7,7 @@
 //! | `copy`, `tar` | trees from and to hosts, images and archives |
 //! | `session`, `namei`, `spec` | an image opened and mounted; paths inside it; `IMAGE@N:/path` |
 //! | `mode`, `owner` | modes and owners as chmod(1) and chown(8) read them |
+//! | `log` | which events are logged, and where |
 //! | `output`, `progress`, `fail`, `signals`, `bsd`, `memory` | messages, bars, errors, SIGINT, BSD's numbers, memory |
 //!
 //! File-system logic is elsewhere: `ffs-core` mounts, `ffs-admin` makes and checks.
@@ -23,6 +24,7 @@ mod compare;
 mod copy;
 mod fail;
 mod hugepages;
+mod log;
 mod memory;
 mod mode;
 mod namei;

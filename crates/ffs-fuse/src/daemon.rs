@@ -6,7 +6,7 @@
 //! 3. The server keeps no terminal, no directory and no descriptor of its caller.
 
 use crate::error::MountError;
-use crate::log;
+use crate::log::{self, LOG};
 use crate::serve::{MountRequest, Mounted, mount_foreground};
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
@@ -65,14 +65,14 @@ fn serve(request: &MountRequest, pipe: OwnedFd) -> i32 {
             MountError::EXIT_CODE
         }
         (Err(e), None) => {
-            log::error(&e.to_string());
+            tracing::error!(target: LOG, error = %e, "the server ended with an error");
             1
         }
     }
 }
 
 fn leave_terminal() {
-    log::to_syslog();
+    log::use_syslog();
     // Whatever fails here leaves a descriptor or a directory busy, no more.
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {

@@ -12,7 +12,7 @@
 
 use crate::error::MountError;
 use crate::kernel::{self, Force, Plan};
-use crate::log;
+use crate::log::LOG;
 use crate::wire::device::Received;
 use crate::wire::reply::WireAttr;
 use crate::wire::{Device, Entry, Errno, Features, MAX_IO, ROOT, Reply, Request, Timeouts, op};
@@ -88,7 +88,10 @@ impl Drop for Disk {
         match kernel::unmount(&self.mount_point, lazy) {
             // A thread that panicked has said so.
             Ok(()) => self.threads.drain(..).for_each(|thread| drop(thread.join())),
-            Err(error) => log::error(&format!("{}: {error}", self.mount_point.display())),
+            Err(error) => {
+                let mount_point = self.mount_point.display();
+                tracing::error!(target: LOG, %mount_point, %error, "unmounting failed");
+            }
         }
     }
 }
@@ -114,7 +117,7 @@ impl Served {
                     }
                 }
                 Err(error) => {
-                    log::error(&format!("disk: {error}"));
+                    tracing::error!(target: LOG, %error, "the FUSE device failed");
                     return;
                 }
             }

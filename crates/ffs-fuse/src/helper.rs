@@ -12,7 +12,7 @@
 
 use crate::daemon::mount_daemon;
 use crate::error::MountError;
-use crate::options::parse_options;
+use crate::options::{Options, parse_options};
 use crate::serve::MountRequest;
 use crate::umount::{UnmountRequest, remount, unmount_and_wait};
 use ffs_device::partition::Probe;
@@ -31,13 +31,15 @@ enum Call {
 
 /// Does what mount(8) or umount(8) wants, if it is them who call, and returns the exit code; `None` if
 /// the arguments are an ordinary command line. `arguments` begin with the program's name.
+/// `start_log` runs before a mount begins.
 pub fn run_as_helper(
     arguments: impl IntoIterator<Item = OsString>,
     probe: Option<Probe>,
+    start_log: fn(&Options),
 ) -> Option<i32> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     Some(match recognise(&arguments)? {
-        Ok(call) => report(run(call, probe)),
+        Ok(call) => report(run(call, probe, start_log)),
         Err(words) => {
             eprintln!("ffs: {words}");
             USAGE
@@ -134,7 +136,7 @@ fn parse_umount(rest: &[OsString]) -> Result<Call, String> {
     Ok(Call::Umount(request))
 }
 
-fn run(call: Call, probe: Option<Probe>) -> Result<(), String> {
+fn run(call: Call, probe: Option<Probe>, start_log: fn(&Options)) -> Result<(), String> {
     match call {
         Call::Umount(request) => unmount_and_wait(&request).map_err(|e| e.to_string()),
         Call::Mount { image, dir, options, fake } => {
@@ -145,6 +147,7 @@ fn run(call: Call, probe: Option<Probe>) -> Result<(), String> {
             if options.remount {
                 return remount(&dir, options.core.read_only).map_err(|e| e.to_string());
             }
+            start_log(&options);
             let request =
                 MountRequest { options, probe, like_mount: true, ..MountRequest::new(image, dir) };
             let mounted = mount_daemon(&request).map_err(|e| e.to_string())?;

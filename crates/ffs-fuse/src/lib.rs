@@ -8,6 +8,7 @@
 //! | `umount` | unmounting and waiting for the last byte; remounting |
 //! | `disk` | a block device of this process as a file |
 //! | `serve` | from a [`MountRequest`] to a served mount, and to its end |
+//! | `log`, `trace` | the log of a server; the trace of its requests |
 //! | `session` | the threads that serve a mount; `signals` and `syncer` beside them |
 //! | `notifier` | answers that wait until the kernel has dropped pages |
 //! | `server` | from the kernel's requests to operations of the file system |
@@ -37,6 +38,7 @@ mod server;
 mod session;
 mod signals;
 mod syncer;
+mod trace;
 mod umount;
 mod wire;
 
@@ -45,6 +47,7 @@ pub use daemon::mount_daemon;
 pub use disk::Disk;
 pub use error::MountError;
 pub use helper::run_as_helper;
+pub use log::LogWriter;
 pub use options::{OptionError, Options, describe_options, parse_options};
 pub use serve::{MountRequest, Mounted, mount_foreground};
 pub use umount::{UnmountRequest, remount, unmount_and_wait};

@@ -1,24 +1,88 @@
-//! Messages of a running server: to the terminal in the foreground, to syslog in the background.
+//! The log of a server: standard error in the foreground, syslog in the background.
+//!
+//! This crate emits [`tracing`] events and installs no subscriber. A program that wants them writes
+//! what its subscriber formats to a [`LogWriter`].
 
+use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::Level;
+
+/// The target of this crate's events.
+pub(crate) const LOG: &str = "ffs::fuse";
+
+/// Where syslog and journald listen for messages.
+const SYSLOG: &str = "/dev/log";
+/// syslog(3): the facility of daemons, shifted as in a priority.
+const LOG_DAEMON: u8 = 3 << 3;
 
 static BACKGROUND: AtomicBool = AtomicBool::new(false);
 
-/// From now on nobody looks at standard error.
-pub(crate) fn to_syslog() {
+/// Sends the log to syslog from now on: the process leaves its terminal.
+pub(crate) fn use_syslog() {
     BACKGROUND.store(true, Ordering::Relaxed);
 }
 
-/// Tells an operator that something went wrong.
-pub(crate) fn error(message: &str) {
-    if !BACKGROUND.load(Ordering::Relaxed) {
-        eprintln!("ffs: {message}");
-        return;
+/// Writes one message of the log. Each `write` is a whole message.
+#[derive(Debug)]
+pub struct LogWriter {
+    level: Level,
+}
+
+impl LogWriter {
+    /// A writer for messages of `level`.
+    #[must_use]
+    pub fn new(level: Level) -> LogWriter {
+        LogWriter { level }
     }
-    // Facility daemon, severity error. A machine without syslog has nowhere to put it.
-    let line = format!("<27>ffs[{}]: {message}", std::process::id());
-    if let Ok(socket) = UnixDatagram::unbound() {
-        let _ = socket.send_to(line.as_bytes(), "/dev/log");
+
+    /// Whether messages go to syslog, which adds the time itself.
+    #[must_use]
+    pub fn is_syslog() -> bool {
+        BACKGROUND.load(Ordering::Relaxed)
+    }
+}
+
+impl Write for LogWriter {
+    fn write(&mut self, message: &[u8]) -> io::Result<usize> {
+        if LogWriter::is_syslog() {
+            // A machine without syslog has no place for the message.
+            if let Ok(socket) = UnixDatagram::unbound() {
+                let _ = socket.send_to(&syslog_message(self.level, message), SYSLOG);
+            }
+        } else {
+            io::stderr().write_all(message)?;
+        }
+        Ok(message.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// `message` as syslog takes it: `<PRIORITY>ffs[PID]: TEXT`.
+fn syslog_message(level: Level, message: &[u8]) -> Vec<u8> {
+    let severity = match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
+    };
+    let mut all = format!("<{}>ffs[{}]: ", LOG_DAEMON | severity, std::process::id()).into_bytes();
+    all.extend_from_slice(message.trim_ascii_end());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syslog_messages_have_a_priority_and_no_newline() {
+        let text = |level| String::from_utf8(syslog_message(level, b"full\n")).unwrap();
+        let pid = std::process::id();
+        assert_eq!(text(Level::ERROR), format!("<27>ffs[{pid}]: full"));
+        assert_eq!(text(Level::DEBUG), format!("<31>ffs[{pid}]: full"));
     }
 }

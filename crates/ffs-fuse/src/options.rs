@@ -38,6 +38,8 @@ pub struct Options {
     pub fsname: Option<String>,
     /// Change an existing mount.
     pub remount: bool,
+    /// Log each request.
+    pub debug: bool,
 }
 
 /// A word that is not understood.
@@ -87,6 +89,7 @@ impl Default for Options {
             attr_timeout: None,
             fsname: None,
             remount: false,
+            debug: false,
         }
     }
 }
@@ -205,6 +208,8 @@ words! {
     "exec" "" "programs may be run (the default)" |o, _| set!(o.exec => true);
     "noexec" "" "programs may not be run" |o, _| set!(o.exec => false);
     "remount" "" "change an existing mount (ro or rw)" |o, _| set!(o.remount => true);
+    "debug" "" "log each request; `ffs mount` then stays in the foreground"
+        |o, _| set!(o.debug => true);
     "defaults" "" "nothing" |_, _| true;
     "user" "" "as for mount(8): implies nosuid, nodev, noexec"
         |o, _| set!(o.suid => Some(false), o.dev => Some(false), o.exec => false);

@@ -9,9 +9,10 @@
 
 use crate::error::MountError;
 use crate::kernel::{self, Force};
-use crate::log;
+use crate::log::LOG;
 use crate::notifier::Notifier;
 use crate::server::Server;
+use crate::trace::RequestTrace;
 use crate::wire::device::Received;
 use crate::wire::{Device, Errno, Reply, Request, op};
 use std::io;
@@ -167,7 +168,7 @@ impl Session {
                 if i == 0 {
                     return Err(e);
                 }
-                log::error(&format!("only {i} of {n} threads: {e}"));
+                tracing::error!(target: LOG, started = i, of = n, error = %e, "too few threads");
                 break;
             }
         }
@@ -224,12 +225,14 @@ impl Session {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "short FUSE request"));
         };
         reply.start();
+        let trace = RequestTrace::start();
         let mut outcome = self.server.handle(&request, reply);
         if let (Err(Errno::NOSPC), Some(turn)) = (outcome, turn) {
             self.let_others_pass(turn)?;
             reply.start();
             outcome = self.server.handle(&request, reply);
         }
+        trace.finish(&request, outcome.map(|_| reply.len()));
         if outcome == Ok(false) {
             return Ok(request.opcode);
         }
@@ -303,7 +306,8 @@ impl Session {
         let detached = kernel::unmount(&self.mount_point, Force { lazy: true, force: false });
         if let Err(e) = detached {
             // Somebody was faster, or may unmount what we may not: the end comes either way.
-            log::error(&format!("{}: {e}", self.mount_point.display()));
+            let mount_point = self.mount_point.display();
+            tracing::error!(target: LOG, %mount_point, error = %e, "unmounting failed");
         }
         let state = self.state();
         let waited = self.changed.wait_timeout_while(state, GRACE, |s| s.workers > 0);

@@ -4,7 +4,7 @@
 //! **Purpose.** sync(2) does not reach an ordinary FUSE server, so that the bound on what a crash may
 //! lose is kept here.
 
-use crate::log;
+use crate::log::LOG;
 use crate::pressure::Pressure;
 use ffs_core::Ffs;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -60,11 +60,15 @@ fn run(fs: &Ffs, stop: &Stop, each: impl Fn()) {
             fs.low_memory();
         }
         match fs.tick() {
-            Ok(()) => failing = false,
+            Ok(()) => {
+                if std::mem::replace(&mut failing, false) {
+                    tracing::info!(target: LOG, "writing back succeeds again");
+                }
+            }
             // Once a series of failures, not once a second.
             Err(e) if !failing => {
                 failing = true;
-                log::error(&format!("writing back failed: {e}"));
+                tracing::error!(target: LOG, error = %e, "writing back failed");
             }
             Err(_) => {}
         }

@@ -11,6 +11,7 @@ use ffs_ondisk::sbsearch::Found;
 use ffs_ondisk::superblock::{CkHash, FsFlags};
 use ffs_ondisk::{Geometry, Ino, Superblock, Timespec};
 
+use super::LOG;
 use super::bitmap::Bitmap;
 use super::buffered::{BufferedDevice, OnFull, OnReadError};
 use super::inoinfo::{CgState, InoInfos, InoStats};
@@ -182,6 +183,7 @@ impl<'a> Checker<'a> {
     /// Begins a phase of `total` steps.
     pub(super) fn begin_phase(&mut self, phase: Phase, total: u64) -> Res<()> {
         self.resolver.phase = phase;
+        tracing::debug!(target: LOG, ?phase, steps = total, "phase");
         self.progress = PhaseProgress::new(total);
         self.report_progress();
         self.check_interrupt()

@@ -84,6 +84,9 @@ pub use progress::Progress;
 pub use report::{Finding, FsckReport, Id, InodeAttrs, Phase, Severity, Totals, exit};
 pub use resolve::{Answer, Answers, Mode, Operator};
 
+/// The target of this module's events in the log.
+const LOG: &str = "ffs::fsck";
+
 /// A check of one volume.
 pub struct Fsck {
     dev: Arc<dyn BlockDevice>,

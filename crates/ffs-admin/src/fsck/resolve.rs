@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ffs_device::DeviceError;
 use ffs_ondisk::Ino;
 
+use super::LOG;
 use super::report::{Finding, Id, InodeAttrs, MAX_FINDINGS, Phase, Severity};
 
 /// Reason for an early end of the check.
@@ -282,6 +283,17 @@ impl Resolver {
     }
 
     fn record(&mut self, finding: Finding) {
+        tracing::debug!(
+            target: LOG,
+            id = ?finding.id,
+            severity = ?finding.severity,
+            phase = ?finding.phase,
+            ino = finding.ino,
+            place = finding.place,
+            repaired = finding.repaired,
+            "{}",
+            finding.message
+        );
         *self.counts.entry(finding.id).or_default() += 1;
         if self.findings.len() < MAX_FINDINGS {
             self.findings.push(finding);

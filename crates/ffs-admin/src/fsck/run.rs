@@ -16,6 +16,7 @@ use ffs_ondisk::sbsearch::Source;
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{Geometry, Superblock};
 
+use super::LOG;
 use super::alloc::Completion;
 use super::checker::Checker;
 use super::locate;
@@ -189,6 +190,8 @@ impl Checker<'_> {
             resolver.findings.iter_mut().for_each(|f| f.repaired = false);
         }
         self.totals.rounds = self.round;
+        let (findings, rounds) = (resolver.findings.len(), self.round);
+        tracing::info!(target: LOG, findings, rounds, modified, clean, exit_code, "checked");
         FsckReport {
             findings: resolver.findings,
             counts: resolver.counts,

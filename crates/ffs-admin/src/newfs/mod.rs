@@ -109,6 +109,17 @@ fn make(
         return Ok(report);
     }
     let initial = superblock::initial_totals(&report.plan);
+    tracing::info!(
+        target: "ffs::newfs",
+        format = ?g.format,
+        byte_order = ?g.endian,
+        block = g.bsize,
+        fragment = g.fsize,
+        fragments = g.size,
+        groups = g.ncg,
+        inodes = g.inodes(),
+        "making a file system"
+    );
     let maker = VolumeWriter { dev, opts, g, sb, initial, now, numbers, unused_space, groups };
     maker.write(report.plan.bytes, progress)?;
     Ok(report)

@@ -9,7 +9,7 @@ use ffs_fuse::{MountError, MountRequest, mount_daemon, mount_foreground, parse_o
 
 use super::Doc;
 use crate::fail::{Failure, Outcome, show};
-use crate::{output, session};
+use crate::{log, output, session};
 
 /// mount(8): failure.
 const FAILED: u8 = MountError::EXIT_CODE as u8;
@@ -19,6 +19,7 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs mount disk.img /mnt", "read-write; returns when mounted"),
         ("ffs mount -o ro disk.img@2 /mnt", "read-only, partition 2"),
         ("ffs mount -o help", "every option"),
+        ("ffs mount -o debug disk.img /mnt", "print each request of the kernel"),
         ("ffs mount -u -o ro /mnt", "from read-write to read-only"),
         (
             "mount -t fuse.ffs /disk.img /mnt",
@@ -84,6 +85,8 @@ pub(crate) fn run(args: Args) -> Outcome {
         return Ok(0);
     }
     let [image, dir] = &args.words[..] else { return Err(usage()) };
+    log::start_server(&options);
+    let foreground = args.foreground || options.debug;
     let (name, dir) = (show(image.as_bytes()), PathBuf::from(dir));
     let probe = Some(session::holds_ufs as fn(&dyn ffs_device::BlockDevice) -> bool);
     let request = MountRequest { options, probe, ..MountRequest::new(image.clone(), dir) };
@@ -92,7 +95,7 @@ pub(crate) fn run(args: Args) -> Outcome {
             output::note(format!("{name}: {note}"));
         }
     };
-    let result = if args.foreground {
+    let result = if foreground {
         mount_foreground(&request, tell)
     } else {
         mount_daemon(&request).map(|mounted| tell(&mounted))

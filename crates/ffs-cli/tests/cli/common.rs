@@ -13,7 +13,7 @@ use assert_cmd::cargo::cargo_bin_cmd;
 /// The command, in an environment that does not show.
 pub(crate) fn ffs() -> Command {
     let mut command = cargo_bin_cmd!("ffs");
-    command.env_remove("SOURCE_DATE_EPOCH").env("LC_ALL", "C");
+    command.env_remove("SOURCE_DATE_EPOCH").env_remove("RUST_LOG").env("LC_ALL", "C");
     command
 }
 

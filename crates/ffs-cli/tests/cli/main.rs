@@ -12,6 +12,7 @@ mod coreutils;
 mod fixtures;
 mod fsck;
 mod lab;
+mod logging;
 mod messages;
 mod mount;
 mod offline;

@@ -7,10 +7,11 @@
 
 use super::group::GroupEdit;
 use super::mapsearch;
-use super::{Alloc, Reserve};
+use super::{Alloc, LOG, Reserve};
 use crate::error::{Error, Result};
 use crate::tunables::AllocPolicy;
 use ffs_ondisk::{CgNo, Csum, FragNo, Ino};
+use tracing::{debug, trace};
 
 /// How much is looked for and how much of it is kept, fragments.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +44,7 @@ impl Alloc {
         let found = self.hash_search(self.start_group(ino, pref), |c, first| {
             self.alloc_frags_in(c, pref.filter(|_| first), request)
         })?;
+        trace!(target: LOG, ino = ino.0, frags, fragment = found.map(|at| at.0), "allocate");
         found.ok_or(Error::NoSpace)
     }
 
@@ -53,6 +55,7 @@ impl Alloc {
         let full = frags == g.frag && sum.totals.nbfree <= 0;
         let left = sum.freespace(g, self.params.minfree) - i64::from(frags);
         if full || (reserve == Reserve::Denied && left < 0) {
+            debug!(target: LOG, frags, left, "no space");
             return Err(Error::NoSpace);
         }
         Ok(())

@@ -3,11 +3,12 @@
 use super::blocks::Request;
 use super::group::GroupEdit;
 use super::params::Optim;
-use super::{Alloc, Reserve};
+use super::{Alloc, LOG, Reserve};
 use crate::counters::bump;
 use crate::error::{Error, Result};
 use crate::ordering::FragRun;
 use ffs_ondisk::{CgNo, Corrupt, Csum, FragNo, Ino, Place, Structure};
+use tracing::trace;
 
 /// Up to this reserve (percent) space optimisation is never left.
 const MINFREE_ALWAYS_SPACE: u32 = 5;
@@ -44,6 +45,8 @@ impl Alloc {
         }
         let moved = self.find_larger(c, self.usable(pref), new_frags)?;
         bump(&self.cache.counters.frag_moves);
+        let (from, to) = (old.at.0, moved.map(|at| at.0));
+        trace!(target: LOG, ino = ino.0, from, to, frags = new_frags, "move fragments");
         moved.ok_or(Error::NoSpace)
     }
 

@@ -1,11 +1,12 @@
 //! Giving blocks and fragment runs back (`spec/allocation.md` §5.4).
 
-use super::Alloc;
 use super::group::GroupEdit;
+use super::{Alloc, LOG};
 use crate::error::{Error, Result};
 use crate::ordering::FragRun;
 use ffs_ondisk::cg::{full_pattern, runs};
 use ffs_ondisk::{Csum, Place, Structure};
+use tracing::trace;
 
 impl Alloc {
     /// Gives back a run that lies inside one block.
@@ -21,6 +22,7 @@ impl Alloc {
             let e = Error::corrupt(s, p, "block pointer", found, "a run in the data area");
             return Err(self.cache.record_damage(e));
         }
+        trace!(target: LOG, fragment = run.at.0, frags = run.frags, "free");
         self.edit(g.dtog(run.at), |e| e.free_run(g.dtogd(run.at), run.frags))
     }
 }

@@ -13,13 +13,14 @@
 
 use super::dirpref::{self, Expected};
 use super::group::GroupEdit;
-use super::{Alloc, ParentDir};
+use super::{Alloc, LOG, ParentDir};
 use crate::buf::{BufKey, BufKind, DiskBlock, Disposition, NewContent};
 use crate::error::{Error, Result};
 use crate::ordering::{Event, FragRun};
 use ffs_device::clock::Rng;
 use ffs_ondisk::dinode::Dinode2;
 use ffs_ondisk::{CgNo, Csum, Format, Ino, Place, Structure};
+use tracing::{debug, trace};
 
 impl Alloc {
     /// Takes an inode for a new file in `parent`. Its content in the inode block is the caller's.
@@ -34,6 +35,8 @@ impl Alloc {
             |counts| counts.nifree > 0,
             |c, first| self.alloc_inode_in(c, first.then_some(pref), is_dir),
         )?;
+        let (ino, parent) = (found.map(|ino| ino.0), parent.ino.0);
+        trace!(target: LOG, ino, parent, is_dir, "new inode");
         found.ok_or(Error::NoInodes)
     }
 
@@ -42,6 +45,7 @@ impl Alloc {
         let g = self.g();
         let mut sum = self.sum.lock();
         if sum.totals.nifree <= 0 {
+            debug!(target: LOG, "no inodes");
             return Err(Error::NoInodes);
         }
         let pref = if is_dir {

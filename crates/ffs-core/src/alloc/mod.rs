@@ -51,6 +51,9 @@ use ffs_ondisk::{Csum, FragNo, Geometry, Ino, Lbn};
 use std::sync::Arc;
 use summary::Summary;
 
+/// The target of this module's events in the log.
+const LOG: &str = "ffs::alloc";
+
 /// The directory a new inode is made in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ParentDir {

@@ -69,6 +69,9 @@ use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ffs_ondisk::{FragNo, Ino};
 use std::sync::Arc;
 
+/// The target of this module's events in the log.
+const LOG: &str = "ffs::buf";
+
 /// The name of a block in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum BufKey {
@@ -77,6 +80,16 @@ pub(crate) enum BufKey {
     /// A block of a file, whose address may change, by logical block number: data at 0 and up,
     /// extended attributes at -1 and -2, indirect blocks at -12 and down.
     File(Ino, i64),
+}
+
+/// As `meta 1234` (the fragment), or `inode 7 block 3`.
+impl std::fmt::Display for BufKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BufKey::Meta(addr) => write!(f, "meta {}", addr.0),
+            BufKey::File(ino, lbn) => write!(f, "inode {} block {lbn}", ino.0),
+        }
+    }
 }
 
 /// The content of a block. It determines how a write image is made.

@@ -4,14 +4,15 @@
 
 use super::hooks::Image;
 use super::written::{WriteOutcome, Written};
-use super::{Buf, BufCache, BufData, BufKey, BufKind, BufRef};
+use super::{Buf, BufCache, BufData, BufKey, BufKind, BufRef, LOG};
 use crate::counters::{add, bump};
 use crate::error::Result;
 use crate::sync::{MutexGuard, RwLockReadGuard};
-use ffs_device::Durability;
+use ffs_device::{DeviceError, Durability};
 use ffs_ondisk::{Cg, CgMut, FragNo};
 use std::io::IoSlice;
 use std::ops::RangeInclusive;
+use tracing::{debug, error, trace};
 
 /// Most bytes in one device write.
 const CLUSTER_BYTES: usize = 1 << 20;
@@ -77,7 +78,9 @@ impl BufCache {
         if self.dev.durability() == Durability::OnFlush {
             bump(&self.counters.flushes);
             let began = self.hooks.flushing();
+            debug!(target: LOG, "flush");
             if let Err(e) = self.dev.flush() {
+                error!(target: LOG, error = %e, "flush failed: earlier writes may be lost");
                 // Earlier writes may be lost even if a later flush succeeds.
                 self.set_needs_check();
                 return Err(e.into());
@@ -205,6 +208,7 @@ impl BufCache {
             (WaitFor::Accepted, many) => self.dev.write_vectored_at(start, many),
         };
         drop(slices);
+        log_write(&members, total, wait, &result);
         if result.is_err() {
             self.set_needs_check();
         }
@@ -268,6 +272,31 @@ impl BufCache {
         let written = self.write_delayed();
         let flushed = self.flush_device();
         written.and(flushed)
+    }
+}
+
+/// Logs a write of `bytes` bytes: `members`, which are adjacent on the device.
+fn log_write(
+    members: &[Member<'_>],
+    bytes: usize,
+    wait: WaitFor,
+    result: &std::result::Result<(), DeviceError>,
+) {
+    let Some(first) = members.first() else { return };
+    let (key, kind, fragment) = (first.buf.key, first.buf.kind, first.addr().0);
+    let blocks = members.len();
+    match result {
+        Ok(()) => {
+            let durable = wait == WaitFor::Durable;
+            let rolled_back = matches!(first.image, WriteImage::Copied { rolled_back: true, .. });
+            trace!(
+                target: LOG,
+                %key, ?kind, fragment, blocks, bytes, durable, rolled_back, "write"
+            );
+        }
+        Err(e) => {
+            error!(target: LOG, %key, ?kind, fragment, blocks, bytes, error = %e, "write failed");
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::policy::{Verdict, judge, may_be_torn};
 use super::superblock::Summaries;
-use super::{Env, Ffs, Mount, State};
+use super::{Env, Ffs, LOG, Mount, State};
 use crate::alloc::{Alloc, AllocParams, Torn, check_in};
 use crate::buf::{BufCache, CacheLimits, CacheParts, WriteHooks};
 use crate::counters::Counters;
@@ -20,6 +20,7 @@ use ffs_ondisk::sbsearch::{Found, SearchError};
 use ffs_ondisk::superblock::FsFlags;
 use ffs_ondisk::{Cg, CgNo, Csum, FileType, Format, Geometry, Ino, Place, Structure, cg};
 use std::sync::Arc;
+use tracing::info;
 
 /// Groups whose own counts the summary area has to agree with.
 const COMPARED: usize = 4;
@@ -153,12 +154,31 @@ pub(crate) fn attach(
     }));
     ffs.0.ump.cache.set_time(env.clock.now().secs);
     check_root(&ffs)?;
+    log_mount(&ffs);
     if !writable || opts.read_only {
         return Ok((ffs, Recovery::None));
     }
     ffs.remount(false)?;
     let recovery = if verdict == Verdict::Writable { Recovery::None } else { Recovery::Exchanges };
     Ok((ffs, recovery))
+}
+
+/// Logs what was mounted, and how.
+fn log_mount(ffs: &Ffs) {
+    let g = ffs.geometry();
+    info!(
+        target: LOG,
+        format = ?g.format,
+        byte_order = ?g.endian,
+        block = g.bsize,
+        fragment = g.fsize,
+        fragments = g.size,
+        ordering = ffs.ordering(),
+        superblock = ffs.superblock_location(),
+        read_only_reason = ffs.read_only_reason(),
+        unchecked = ffs.unchecked(),
+        "mounting"
+    );
 }
 
 /// A root that is no directory would make the mount point vanish (`spec/known-failures.md` §2.11).

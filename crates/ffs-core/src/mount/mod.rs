@@ -37,6 +37,10 @@ use ffs_ondisk::{FragNo, Geometry};
 use std::sync::Arc;
 use superblock::Summaries;
 pub use sysctl::{Nature, Sysctl};
+use tracing::{error, info};
+
+/// The target of this module's events in the log.
+const LOG: &str = "ffs::mount";
 
 /// Seconds after which [`Ffs::tick`] writes summaries and superblock, and notes times in inodes.
 const SYNC_AGE: i64 = 30;
@@ -206,13 +210,15 @@ impl Ffs {
     pub fn unmount(&self) -> Result<()> {
         let _alone = self.0.gate.write();
         if !self.is_read_only() {
-            self.0.settle()?;
+            let settled = self.0.settle();
+            settled.inspect_err(|e| error!(target: LOG, error = %e, "unmount failed"))?;
         }
         self.0.ump.set_read_only(true);
         self.purge_names();
         let mut st = self.0.state();
         st.may_write = false;
         st.read_only_reason = Some("it is unmounted");
+        info!(target: LOG, needs_check = self.0.ump.cache.needs_check(), "unmounted");
         Ok(())
     }
 
@@ -232,6 +238,7 @@ impl Ffs {
                 return Err(Error::Busy("a removed file is still in use"));
             }
             synced?;
+            info!(target: LOG, "read-only");
             return self.0.mark_clean();
         }
         let mut st = self.0.state();
@@ -243,6 +250,7 @@ impl Ffs {
         st.summaries.write_superblock(&*self.0.ump.cache.dev)?;
         self.0.ump.cache.flush_device()?;
         self.0.ump.set_read_only(false);
+        info!(target: LOG, "read-write");
         Ok(())
     }
 

@@ -62,6 +62,7 @@ use crate::sync::RwLockReadGuard;
 use ffs_ondisk::dir::{MAXNAMLEN, name_ok};
 use ffs_ondisk::{Ino, Place, Structure};
 use std::sync::Arc;
+use tracing::debug;
 use vnode::Held;
 
 /// An operation under way that changes the volume. Made before any lock is taken and dropped after
@@ -91,6 +92,7 @@ impl Ffs {
     fn with_space<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
         match operation() {
             Err(Error::NoSpace | Error::NoInodes) if self.reclaim() => {
+                debug!(target: "ffs::ops", "the volume was full: trying again after removals");
                 operation().inspect(|_| bump(&self.0.ump.counters().space_found))
             }
             result => result,

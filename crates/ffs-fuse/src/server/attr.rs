@@ -21,6 +21,11 @@ pub(super) fn ino_of(node: u64) -> Result<Ino, Errno> {
     }
 }
 
+/// As [`ino_of`], for the log.
+pub(crate) fn inode_number(node: u64) -> u64 {
+    if node == ROOT { u64::from(ROOT_INO) } else { node }
+}
+
 /// The type bits of a mode.
 pub(super) fn type_bits(kind: FileType) -> u32 {
     match kind {

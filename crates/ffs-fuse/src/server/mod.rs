@@ -29,6 +29,7 @@ use crate::wire::{Args, Entry, Errno, Features, HandedOut, Reply, Request, Timeo
 use ffs_core::{Atime, Checks, Cred, Ffs, Vnode};
 use nodes::Nodes;
 
+pub(crate) use attr::inode_number;
 pub(crate) use control::{COMMAND as CONTROL, MESSAGE};
 
 /// What the mount options ask of the server.

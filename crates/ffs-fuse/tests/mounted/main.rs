@@ -27,7 +27,7 @@ type Test = (&'static str, fn());
 
 fn main() {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    if let Some(code) = ffs_fuse::run_as_helper(arguments.clone(), None) {
+    if let Some(code) = ffs_fuse::run_as_helper(arguments.clone(), None, |_| ()) {
         std::process::exit(code);
     }
     if arguments.get(1).is_some_and(|a| a == "serve") {

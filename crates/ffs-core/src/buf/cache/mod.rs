@@ -7,7 +7,7 @@ use super::limits::CacheLimits;
 use super::spare::NewContent;
 use super::state::CacheState;
 use super::stats::CacheStats;
-use super::{Buf, BufKey, BufKind, BufRef, DiskBlock};
+use super::{Buf, BufKey, BufKind, BufRef, DiskBlock, LOG};
 use crate::counters::{Counters, add, bump};
 use crate::error::{Error, Result};
 use crate::prefetch;
@@ -19,6 +19,7 @@ use ffs_ondisk::{FragNo, Geometry, Ino};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::{error, trace};
 
 /// The cache of one mount.
 pub(crate) struct BufCache {
@@ -69,9 +70,11 @@ impl BufCache {
             bump(&self.counters.buf_hits);
             return Ok(buf);
         }
+        let DiskBlock { key, kind, addr, len } = block;
+        trace!(target: LOG, %key, ?kind, fragment = addr.0, len, "read");
         bump(&self.counters.buf_misses);
-        self.state.lock().count_miss(block.kind);
-        self.fill(&buf, block.addr, block.len)?;
+        self.state.lock().count_miss(kind);
+        self.fill(&buf, addr, len)?;
         Ok(buf)
     }
 
@@ -146,6 +149,10 @@ impl BufCache {
         let read = self.dev.read_at(self.g.frag_to_byte(addr), &mut d.bytes);
         d.valid = read.is_ok();
         drop(d);
+        if let Err(e) = &read {
+            let (key, fragment) = (buf.key, addr.0);
+            error!(target: LOG, %key, fragment, len, error = %e, "read failed");
+        }
         if read.is_err() && buf.kind != BufKind::Data {
             self.set_needs_check();
         }
@@ -271,6 +278,7 @@ impl BufCache {
     pub(crate) fn record_damage(&self, e: impl Into<Error>) -> Error {
         let e = e.into();
         if matches!(e, Error::Format(_)) {
+            error!(target: LOG, error = %e, "the volume is damaged");
             self.damaged.store(true, Ordering::Relaxed);
             self.set_needs_check();
         }
