@@ -1,4 +1,5 @@
-//! The prepared volumes: every format, byte order and several geometries, clean and dirty, with a small tree.
+//! The prepared volumes: every format, byte order and several geometries, clean and dirty, with a
+//! small tree.
 //!
 //! **Invariants.**
 //! 1. A prepared volume is made once; a run works on a copy that shares memory with it.

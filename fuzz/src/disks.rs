@@ -51,7 +51,8 @@ fn mbr(raw: &[u8], protective: bool) -> [u8; SECTOR] {
     for n in 0..4 {
         b[446 + 16 * n] &= 0x80;
     }
-    // The first slice is a BSD one that begins where the second label is, or says that there is a GPT.
+    // The first slice is a BSD one that begins where the second label is, or says that there is a
+    // GPT.
     b[450] = if protective { 0xee } else { 0xa5 };
     b[454..458].copy_from_slice(&8u32.to_le_bytes());
     b[510..].copy_from_slice(&[0x55, 0xaa]);

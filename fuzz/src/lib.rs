@@ -1,12 +1,13 @@
 //! What a fuzzer plays with: a prepared volume, damages, operations.
 //!
-//! **Purpose.** Bytes fed in as a whole image never pass the superblock check. So an input names one of the
-//! prepared volumes ([`base`]), damages at places that mean something ([`patch`]), whether check hashes are
-//! put right afterwards, and operations ([`work`]). [`targets`] holds what is done with it.
+//! **Purpose.** Bytes fed in as a whole image never pass the superblock check. So an input names
+//! one of the prepared volumes ([`base`]), damages at places that mean something ([`patch`]),
+//! whether check hashes are put right afterwards, and operations ([`work`]). [`targets`] holds what
+//! is done with it.
 //!
 //! **Invariants.**
-//! 1. Every sequence of bytes is an input; a record has [`RECORD`] bytes and stands for itself, so that what
-//!    the fuzzer cuts out, doubles or moves keeps its meaning.
+//! 1. Every sequence of bytes is an input; a record has [`RECORD`] bytes and stands for itself, so
+//!    that what the fuzzer cuts out, doubles or moves keeps its meaning.
 //! 2. The same bytes do the same in every run: time and random numbers are fixed.
 //!
 //! References: spec/known-failures.md §3.

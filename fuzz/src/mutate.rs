@@ -6,7 +6,8 @@ use ffs_device::clock::{Rng, SplitMix64};
 /// Bytes before the first record.
 const HEAD: usize = 2;
 
-/// Changes the first `size` bytes of `data` in one of several ways; the new size. `None`: libFuzzer's turn.
+/// Changes the first `size` bytes of `data` in one of several ways; the new size. `None`:
+/// libFuzzer's turn.
 pub fn records(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> Option<usize> {
     let rng = SplitMix64::new(seed.into());
     let below = |n: usize| (rng.next_u64() % n.max(1) as u64) as usize;

@@ -1,6 +1,7 @@
 //! Every parser of the project, on damaged volumes and on raw bytes.
 //!
-//! What a parser accepts it must also understand: the promises that are cheap to check are checked here.
+//! What a parser accepts it must also understand: the promises that are cheap to check are checked
+//! here.
 
 use crate::Input;
 use crate::base::{self, Base, Class};
@@ -44,7 +45,8 @@ fn volume(dev: &MemDevice, b: &Base) {
     for at in b.spots[Class::Backup as usize].iter().map(|s| s.at) {
         let _ = sbsearch::at(&read, at, Some(dev.len_bytes()));
     }
-    // By the volume's own word, and by what it was before: then the structures are out of step with it.
+    // By the volume's own word, and by what it was before: then the structures are out of step with
+    // it.
     let found = sbsearch::find(&read, Some(dev.len_bytes()));
     let own = found.as_ref().ok().map(|f| f.geometry);
     for g in own.iter().chain([&b.geo]) {

@@ -1,8 +1,8 @@
 //! Damage at places that mean something.
 //!
-//! A damage changes one element of one field of a structure, by the rules of XFS's fuzzers (zeros, ones, a
-//! bit, one more or less, an arbitrary value) and some of our own: the value the neighbour has, or a number
-//! that means something on the volume.
+//! A damage changes one element of one field of a structure, by the rules of XFS's fuzzers (zeros,
+//! ones, a bit, one more or less, an arbitrary value) and some of our own: the value the neighbour
+//! has, or a number that means something on the volume.
 
 use crate::RECORD;
 use crate::base::{Base, CLASSES, Class, Spot};

@@ -6,8 +6,8 @@ use ffs_core::{AllocPolicy, DirPref, Ffs, MountOptions, OrderingPolicy, TunableV
 use ffs_device::{BlockDevice, MemDevice};
 use std::sync::Arc;
 
-/// Mounts a damaged volume by force, works on it, unmounts. Any error will do; a panic, a hang, or memory
-/// without bound will not, and what is left must be repairable.
+/// Mounts a damaged volume by force, works on it, unmounts. Any error will do; a panic, a hang, or
+/// memory without bound will not, and what is left must be repairable.
 ///
 /// # Panics
 /// If it is not.
@@ -44,8 +44,8 @@ fn small() -> TunableValues {
     TunableValues { cache: 2 << 20, maxvnodes: 16, ..TunableValues::default() }
 }
 
-/// Repairs a damaged volume. A second look must find nothing, the volume must mount, everything on it must be
-/// readable, and work on it must leave it in order.
+/// Repairs a damaged volume. A second look must find nothing, the volume must mount, everything on
+/// it must be readable, and work on it must leave it in order.
 ///
 /// # Panics
 /// If any of that fails.
@@ -81,7 +81,8 @@ pub fn fsck_twice(data: &[u8]) {
     settled(&dev, "work on a repaired volume broke it", &report);
 }
 
-/// Repairs the volume; what was done, or nothing if it cannot be checked at all, which must be for good.
+/// Repairs the volume; what was done, or nothing if it cannot be checked at all, which must be for
+/// good.
 fn repair(dev: &Arc<dyn BlockDevice>, options: FsckOptions) -> Option<FsckReport> {
     let run = |options: FsckOptions| Fsck::new(dev.clone(), options.at(base::NOW)).run();
     let report = run(options);
@@ -95,8 +96,8 @@ fn repair(dev: &Arc<dyn BlockDevice>, options: FsckOptions) -> Option<FsckReport
     Some(report)
 }
 
-/// A second preen finds nothing after one that succeeded (a full check may: with soft updates preen believes
-/// the inode maps); one that did not has written nothing.
+/// A second preen finds nothing after one that succeeded (a full check may: with soft updates preen
+/// believes the inode maps); one that did not has written nothing.
 fn preen(image: &MemDevice, dev: &Arc<dyn BlockDevice>) {
     let run = || Fsck::new(dev.clone(), FsckOptions::preen().at(base::NOW)).run();
     let before = image.snapshot();

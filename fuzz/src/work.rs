@@ -149,7 +149,8 @@ impl Work<'_> {
         }
     }
 
-    /// Attribute records that cannot be read are the attribute's owner's business, not the volume's.
+    /// Attribute records that cannot be read are the attribute's owner's business, not the
+    /// volume's.
     fn attribute(&self, s: Step, cred: &Cred, f: &Vnode) -> Result<(), Error> {
         let ns =
             if s.new.is_multiple_of(2) { XattrNamespace::User } else { XattrNamespace::System };

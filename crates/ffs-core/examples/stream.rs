@@ -1,6 +1,7 @@
 //! Streams one large file into and out of an image through the library and prints the rates.
 //!
-//! `stream write|read IMAGE NAME MIB`: `bench/stream.sh` sets it beside `dd` on the same backing file.
+//! `stream write|read IMAGE NAME MIB`: `bench/stream.sh` sets it beside `dd` on the same backing
+//! file.
 
 use ffs_core::{Cred, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, WriteMode};
 use ffs_device::{BlockDevice, FileDevice};

@@ -1,7 +1,8 @@
-//! Writes and truncates one sparse file in turn, with soft updates, and prints what the rounds cost.
+//! Writes and truncates one sparse file in turn, with soft updates, and prints what the rounds
+//! cost.
 //!
-//! `truncate ROUNDS`: after each tenth of the rounds the microseconds a round took since the last line, and the
-//! bytes that soft updates use. Neither may grow: `bench/truncate.sh`.
+//! `truncate ROUNDS`: after each tenth of the rounds the microseconds a round took since the last
+//! line, and the bytes that soft updates use. Neither may grow: `bench/truncate.sh`.
 
 use ffs_admin::newfs;
 use ffs_core::{Cred, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, SetAttr, WriteMode};

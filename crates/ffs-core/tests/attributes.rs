@@ -1,4 +1,5 @@
-//! Times, permissions, owners and flags: who may change what, and what changes by itself, as POSIX has it.
+//! Times, permissions, owners and flags: who may change what, and what changes by itself, as POSIX
+//! has it.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;

@@ -1,7 +1,7 @@
 //! What another thread makes durable in the middle of an operation: between two of its steps.
 //!
-//! The moment is chosen: when the operation reads a block that is not in memory, the device has the other
-//! thread do its work before it answers.
+//! The moment is chosen: when the operation reads a block that is not in memory, the device has the
+//! other thread do its work before it answers.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
 mod common;
@@ -81,8 +81,8 @@ fn mount(device: Arc<dyn BlockDevice>) -> Ffs {
     Ffs::mount(device, &soft_updates(), Env::seeded(clock, 1)).unwrap()
 }
 
-/// What a crash may leave, as far as it is tried: every prefix of the writes, and each write alone on top of what
-/// the flush before it made durable.
+/// What a crash may leave, as far as it is tried: every prefix of the writes, and each write alone
+/// on top of what the flush before it made durable.
 fn states(events: Vec<Event>, from: &MemDevice, mut each: impl FnMut(MemDevice, &str)) {
     let (now, mut durable) = (from.snapshot(), from.snapshot());
     for (number, event) in events.into_iter().enumerate() {
@@ -110,8 +110,8 @@ enum Way {
     Second,
 }
 
-/// A directory is moved, and its parent removed. Another thread wrote its new name before its `..` was: a check
-/// keeps the name that `..` agrees with, and that one was in the removed parent.
+/// A directory is moved, and its parent removed. Another thread wrote its new name before its `..`
+/// was: a check keeps the name that `..` agrees with, and that one was in the removed parent.
 fn moved(way: Way) {
     let (c, file) = (Cred::root(), NodeKind::Regular);
     let (exchange, name) = (way != Way::Moved, b"moved");
@@ -198,8 +198,9 @@ fn the_temporary_name_in_an_exchange_is_not_seen_before_it_is_known_to_wait_for_
     moved(Way::Second);
 }
 
-/// A file is cut, and an indirect block that keeps some of its pointers is written before what was cut off is given to
-/// the policy. That waited for the block to be written once more, which nobody did.
+/// A file is cut, and an indirect block that keeps some of its pointers is written before what was
+/// cut off is given to the policy. That waited for the block to be written once more, which nobody
+/// did.
 #[test]
 fn what_is_cut_off_waits_for_no_block_that_is_written() {
     const BLOCK: u64 = 4096;

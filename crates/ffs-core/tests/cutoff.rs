@@ -1,7 +1,7 @@
 //! One writer's random operations under soft updates, the power cut after each of them.
 //!
-//! What the device has then is repaired by `fsck -p`, with nothing but the repairs that lose nothing, and
-//! every promise made until then is kept. `FFS_MODEL_SEED` repeats a seed.
+//! What the device has then is repaired by `fsck -p`, with nothing but the repairs that lose
+//! nothing, and every promise made until then is kept. `FFS_MODEL_SEED` repeats a seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -34,10 +34,10 @@ fn one(seed: u64, operations: usize) -> Result<(), String> {
     place.fs.unmount().map_err(|e| e.to_string())
 }
 
-/// Seeds that once found something: a block that grew where it was and then moved, whose old place was
-/// freed too early (9, 16, 17, 24); an fsync that waited for a removal that had been taken back (10, 29); a
-/// directory moved into a new one, of which `..` was told too early (34, 98); a directory removed before what
-/// had been moved out of it had arrived (33, 87).
+/// Seeds that once found something: a block that grew where it was and then moved, whose old place
+/// was freed too early (9, 16, 17, 24); an fsync that waited for a removal that had been taken back
+/// (10, 29); a directory moved into a new one, of which `..` was told too early (34, 98); a
+/// directory removed before what had been moved out of it had arrived (33, 87).
 const FOUND: [u64; 10] = [9, 10, 16, 17, 24, 29, 33, 34, 87, 98];
 
 #[test]

@@ -100,7 +100,8 @@ fn lookups_cost_one_block_and_misses_none() {
     }
 }
 
-/// In the order of the directory the prediction is right, but where a record does not fill its place.
+/// In the order of the directory the prediction is right, but where a record does not fill its
+/// place.
 #[test]
 fn lookups_in_order_inspect_one_record() {
     let w = large(&[]);
@@ -122,7 +123,8 @@ fn lookups_in_order_inspect_one_record() {
     end(w, d);
 }
 
-/// The bars of the paper: growth by half costs a build, whatever the size; two or three entries a name.
+/// The bars of the paper: growth by half costs a build, whatever the size; two or three entries a
+/// name.
 #[test]
 fn growing_builds_as_often_as_the_logarithm() {
     // Names, bytes of a record; builds and entries within a factor of what the sizing makes.

@@ -246,8 +246,8 @@ fn seen(fs: &Ffs, v: &Vnode) -> Seen {
     (a.perm, a.uid, a.gid, a.atime.secs, a.mtime.secs, a.flags, note)
 }
 
-/// Mode, owner, times, flags and extended attributes are on the device when an fsync returns, and on a `stable`
-/// mount when the call that set them does.
+/// Mode, owner, times, flags and extended attributes are on the device when an fsync returns, and
+/// on a `stable` mount when the call that set them does.
 #[test]
 fn attributes_are_durable_after_fsync_and_on_a_stable_mount_at_once() {
     for stable in [false, true] {

@@ -22,8 +22,8 @@ fn mount(dev: &Arc<MemDevice>) -> Ffs {
     Ffs::mount(dev, &soft_updates(), Env::seeded(clock, 1)).unwrap()
 }
 
-/// What a path means: the text of a file, or the names in a directory. `checked`: nothing is left for a check,
-/// which makes `..` of a directory that was moved name its parent.
+/// What a path means: the text of a file, or the names in a directory. `checked`: nothing is left
+/// for a check, which makes `..` of a directory that was moved name its parent.
 fn meaning(fs: &Ffs, path: &str, checked: bool) -> String {
     let v = at(fs, path).unwrap_or_else(|e| panic!("{path}: {e}"));
     if fs.getattr(&v).kind == FileType::Directory {
@@ -136,8 +136,8 @@ fn exchange_and_cut(kinds: (bool, bool), places: (&str, &str), durable: bool) {
     w.end();
 }
 
-/// A name that an exchange gave is renamed, or replaced, before it is on the device: both names of the exchange
-/// mean something at every moment, and never the same.
+/// A name that an exchange gave is renamed, or replaced, before it is on the device: both names of
+/// the exchange mean something at every moment, and never the same.
 #[test]
 fn a_rename_after_an_exchange_comes_after_all_of_it() {
     for case in 0..12 {
@@ -181,8 +181,8 @@ fn a_rename_after_an_exchange_comes_after_all_of_it() {
     }
 }
 
-/// A record in which one directory is both a file to exchange and the place of a name: a mount and a check leave
-/// it alone.
+/// A record in which one directory is both a file to exchange and the place of a name: a mount and
+/// a check leave it alone.
 #[test]
 fn a_record_that_no_exchange_writes_does_not_stop_a_mount() {
     let w = world();
@@ -206,8 +206,8 @@ fn a_record_that_no_exchange_writes_does_not_stop_a_mount() {
     w.end();
 }
 
-/// A directory exchanged with a file, an fsync, and the removal of all below: a record of the exchange waited
-/// for ever.
+/// A directory exchanged with a file, an fsync, and the removal of all below: a record of the
+/// exchange waited for ever.
 #[test]
 fn what_was_exchanged_can_be_removed_and_unmounted() {
     let w = world();
@@ -223,8 +223,8 @@ fn what_was_exchanged_can_be_removed_and_unmounted() {
     w.end();
 }
 
-/// Exchanges among renames, removals and fsyncs, in a small tree: the volume can always be unmounted, and is
-/// sound.
+/// Exchanges among renames, removals and fsyncs, in a small tree: the volume can always be
+/// unmounted, and is sound.
 #[test]
 fn exchanges_by_chance_leave_nothing_to_wait_for() {
     for seed in 0..60 {

@@ -143,7 +143,8 @@ fn mount(dev: &Arc<FaultInjector<MemDevice>>, policy: OrderingPolicy) -> Ffs {
     Ffs::mount(dev, &opts, Env::seeded(clock, 1)).unwrap()
 }
 
-/// What a failed device may leave for fsck: blocks that no file names any more are still marked used.
+/// What a failed device may leave for fsck: blocks that no file names any more are still marked
+/// used.
 const LEAKS: [Id; 5] = [Id::InoBlocks, Id::CgLeak, Id::CgSummary, Id::CsCg, Id::CsTotal];
 
 /// The volume must be sound, but for leaks where the device failed; those are repaired.

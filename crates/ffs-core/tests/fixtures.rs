@@ -1,5 +1,5 @@
-//! Images that BSD systems wrote: everything in them must read back as independent readers saw it, and where they
-//! may be written, work beside it must leave it alone and fsck silent.
+//! Images that BSD systems wrote: everything in them must read back as independent readers saw it,
+//! and where they may be written, work beside it must leave it alone and fsck silent.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

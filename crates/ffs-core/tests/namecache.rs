@@ -1,4 +1,5 @@
-//! The name cache and the inode cache seen from outside: what answers a lookup is told by the work counters.
+//! The name cache and the inode cache seen from outside: what answers a lookup is told by the work
+//! counters.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod common;
@@ -122,8 +123,8 @@ fn dotdot_is_remembered_and_follows_a_move() {
     }
 }
 
-/// A move that fails half way, and perhaps cannot be taken back, leaves no `..` in memory that is not the
-/// directory's.
+/// A move that fails half way, and perhaps cannot be taken back, leaves no `..` in memory that is
+/// not the directory's.
 #[test]
 fn dotdot_in_memory_is_the_directorys_after_a_failed_move() {
     for (mode, times) in [RenameMode::Replace, RenameMode::Exchange]
@@ -406,7 +407,8 @@ fn trees_of_any_size_take_bounded_memory() {
     w.end();
 }
 
-/// Known or not, there or not, removed or replaced: one answer by both ways, and the same work counted.
+/// Known or not, there or not, removed or replaced: one answer by both ways, and the same work
+/// counted.
 #[test]
 fn attributes_by_name_are_those_of_a_lookup() {
     let w = mounted(TunableValues::default());

@@ -1,4 +1,5 @@
-//! Names, link counts and errors of the operations, as POSIX has them. Times and permissions: `attributes.rs`.
+//! Names, link counts and errors of the operations, as POSIX has them. Times and permissions:
+//! `attributes.rs`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! What a power cut may leave of an operation: every prefix of its writes, and each write alone on top of what the
-//! flush before it made durable. Each state must be one that `fsck -p` settles.
+//! What a power cut may leave of an operation: every prefix of its writes, and each write alone on
+//! top of what the flush before it made durable. Each state must be one that `fsck -p` settles.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
 mod common;
@@ -64,7 +64,8 @@ fn states(w: &World, work: impl FnOnce(&World), each: impl Fn(&Ffs, &str)) {
     }
 }
 
-/// Where maps are not ordered, and what lost its name comes to lost+found: `fsck -p` settles it all the same.
+/// Where maps are not ordered, and what lost its name comes to lost+found: `fsck -p` settles it all
+/// the same.
 fn preen(state: &Arc<MemDevice>, which: &str) {
     let report = Fsck::new(state.clone() as Arc<dyn BlockDevice>, FsckOptions::preen()).run();
     assert!(report.exit_code == 0 && report.clean, "{which}: {:?}", report.findings);
@@ -89,8 +90,8 @@ fn content(fs: &Ffs, path: &str) -> Vec<u8> {
     bytes
 }
 
-/// The body of a new directory is there before its inode, and that before the name. (On a full disk the body is
-/// what an old file left: a directory of garbage.)
+/// The body of a new directory is there before its inode, and that before the name. (On a full disk
+/// the body is what an old file left: a directory of garbage.)
 #[test]
 fn a_new_directory_is_one_at_every_moment() {
     for (shape, ordering) in SHAPES.into_iter().flat_map(|s| ORDERED.map(|o| (s, o))) {
@@ -121,8 +122,8 @@ fn a_new_directory_is_one_at_every_moment() {
     }
 }
 
-/// A rename with a whiteout: whenever the old name is not the file's any more it is the whiteout's, and then the
-/// file has its new name.
+/// A rename with a whiteout: whenever the old name is not the file's any more it is the whiteout's,
+/// and then the file has its new name.
 #[test]
 fn a_whiteout_comes_in_one_step_with_the_rename() {
     for (shape, ordering) in SHAPES.into_iter().flat_map(|s| ORDERED.map(|o| (s, o))) {
@@ -262,8 +263,8 @@ fn flags(dev: &dyn BlockDevice) -> FsFlags {
     ffs_ondisk::sbsearch::find(read, Some(dev.len_bytes())).unwrap().flags
 }
 
-/// `-o softdep` on a volume that does not ask for soft updates: while they keep it, it says so, lest a check judge
-/// by the rules of ordered writes; afterwards it is as it was.
+/// `-o softdep` on a volume that does not ask for soft updates: while they keep it, it says so,
+/// lest a check judge by the rules of ordered writes; afterwards it is as it was.
 #[test]
 fn soft_updates_on_a_volume_that_does_not_ask_for_them() {
     const SOFT: FsFlags = FsFlags::DOSOFTDEP.union(FsFlags::SOFTDEP_TEMPORARY);
@@ -295,7 +296,8 @@ fn soft_updates_on_a_volume_that_does_not_ask_for_them() {
             assert!(at(fs, "lost+found").is_err(), "{which}: a removed directory came back");
         });
         drop(a);
-        // After a crash: mounted at once with soft updates, checked, or both, it is as it was in the end.
+        // After a crash: mounted at once with soft updates, checked, or both, it is as it was in
+        // the end.
         let crashed = w.dev.inner().snapshot();
         let again = mount_on(crashed.snapshot(), &MountOptions::default());
         assert_eq!((again.fs.is_read_only(), again.fs.ordering()), (false, "softdep"));
@@ -320,7 +322,8 @@ fn soft_updates_on_a_volume_that_does_not_ask_for_them() {
     }
 }
 
-/// Somebody who has such a crashed volume at hand and mounts it without soft updates gets a full check.
+/// Somebody who has such a crashed volume at hand and mounts it without soft updates gets a full
+/// check.
 #[test]
 fn a_crashed_volume_keeps_its_mark_under_another_order() {
     let w = mount_on(volume(SHAPES[0], 8 << 20), &soft_updates());
@@ -345,7 +348,8 @@ fn set_superblock(dev: &MemDevice, change: impl FnOnce(&mut Superblock)) {
     dev.write_at(sb.location, &sb.encode()).unwrap();
 }
 
-/// Another system's check calls the volume clean and leaves the mark: the next unmounting takes it away.
+/// Another system's check calls the volume clean and leaves the mark: the next unmounting takes it
+/// away.
 #[test]
 fn a_mark_that_another_check_leaves_goes_with_the_next_unmounting() {
     for shape in SHAPES {
@@ -361,7 +365,8 @@ fn a_mark_that_another_check_leaves_goes_with_the_next_unmounting() {
     }
 }
 
-/// A volume that asks for soft updates is marked as in need of a check while it is mounted without, and only then.
+/// A volume that asks for soft updates is marked as in need of a check while it is mounted without,
+/// and only then.
 #[test]
 fn without_soft_updates_a_volume_that_asks_for_them_needs_a_check_while_it_is_mounted() {
     for ordering in [OrderingPolicy::Sync, OrderingPolicy::None] {
@@ -380,8 +385,9 @@ fn without_soft_updates_a_volume_that_asks_for_them_needs_a_check_while_it_is_mo
     }
 }
 
-/// A record whose name the device never saw names another file, and then nothing: what was to follow when it named
-/// that does not wait for it any more. (It was never done: no `sync` ended, and no unmounting.)
+/// A record whose name the device never saw names another file, and then nothing: what was to
+/// follow when it named that does not wait for it any more. (It was never done: no `sync` ended,
+/// and no unmounting.)
 #[test]
 fn what_follows_from_a_name_that_was_never_seen_is_done() {
     let rename = |w: &World, from: &str, to: &str, how| {

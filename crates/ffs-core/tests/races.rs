@@ -158,9 +158,9 @@ fn threads_rename_remove_and_create_in_order() {
     stress(4, OrderingPolicy::Sync, 4, NamecachePrime::All);
 }
 
-/// Without a name cache, with one, primed or not, and with hardly any inodes in memory: the same operations get the
-/// same answers. The name cache does not change a byte of the volume either; inodes that leave memory may, as
-/// with them goes the place where their file was being written.
+/// Without a name cache, with one, primed or not, and with hardly any inodes in memory: the same
+/// operations get the same answers. The name cache does not change a byte of the volume either;
+/// inodes that leave memory may, as with them goes the place where their file was being written.
 #[test]
 fn name_cache_changes_no_answer_and_no_byte() {
     const SEED: u64 = 77;

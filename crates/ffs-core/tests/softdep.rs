@@ -1,5 +1,5 @@
-//! Soft updates as a mount sees them: what is written when, what is durable when a call returns, what
-//! is free, and which volumes may be mounted.
+//! Soft updates as a mount sees them: what is written when, what is durable when a call returns,
+//! what is free, and which volumes may be mounted.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod common;
@@ -332,8 +332,9 @@ fn a_removed_file_in_use_is_read_to_the_end() {
     }
 }
 
-/// A name made and another removed in one directory, their inodes in one block: the directory must follow the
-/// inodes for the first, the inodes the directory for the second (`spec/soft-updates.md` §2.2).
+/// A name made and another removed in one directory, their inodes in one block: the directory must
+/// follow the inodes for the first, the inodes the directory for the second (`spec/soft-updates.md`
+/// §2.2).
 #[test]
 fn a_circle_of_blocks_is_none_of_changes() {
     for format in [Format::Ufs1, Format::Ufs2] {
@@ -358,8 +359,8 @@ fn unmounted(w: World) -> MemDevice {
     dev.inner().snapshot()
 }
 
-/// Many more files are made and removed than may be outstanding, by several at once, on a disk they would fill:
-/// nobody waits for ever, the bound holds, and all is free in the end.
+/// Many more files are made and removed than may be outstanding, by several at once, on a disk they
+/// would fill: nobody waits for ever, the bound holds, and all is free in the end.
 #[test]
 fn tiny_limits_and_a_small_disk_stop_nobody() {
     const THREADS: u64 = 4;
@@ -406,8 +407,9 @@ fn tiny_limits_and_a_small_disk_stop_nobody() {
     }
 }
 
-/// The records of renamed names are kept until the new names are on the disk, and free from then on: a directory
-/// whose names all change again and again does not grow for it, with an index or without.
+/// The records of renamed names are kept until the new names are on the disk, and free from then
+/// on: a directory whose names all change again and again does not grow for it, with an index or
+/// without.
 #[test]
 fn a_directory_of_names_that_change_stays_as_long_as_it_is() {
     let c = Cred::root();
@@ -434,8 +436,9 @@ fn a_directory_of_names_that_change_stays_as_long_as_it_is() {
     }
 }
 
-/// Every chunk of a directory has a record that was renamed away and may have to come back, so none has room for an
-/// index; and there is no block left to grow by. A new name waits for these records.
+/// Every chunk of a directory has a record that was renamed away and may have to come back, so none
+/// has room for an index; and there is no block left to grow by. A new name waits for these
+/// records.
 #[test]
 fn a_name_has_room_on_a_full_volume_when_renamed_ones_are_there() {
     let c = Cred::root();
@@ -470,8 +473,8 @@ fn a_name_has_room_on_a_full_volume_when_renamed_ones_are_there() {
     check(unmounted(w));
 }
 
-/// A record that was kept becomes free after the last change in its directory, and then the directory goes: nothing
-/// of it is left in memory.
+/// A record that was kept becomes free after the last change in its directory, and then the
+/// directory goes: nothing of it is left in memory.
 #[test]
 fn of_a_removed_directory_nothing_is_remembered() {
     let (c, w) = (Cred::root(), world(Format::Ufs2));

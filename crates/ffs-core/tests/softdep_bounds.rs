@@ -1,5 +1,5 @@
-//! Soft updates keep account of what is outstanding, not of what happened: memory and the cost of an operation
-//! do not grow with the number of operations before it.
+//! Soft updates keep account of what is outstanding, not of what happened: memory and the cost of
+//! an operation do not grow with the number of operations before it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod common;
@@ -19,7 +19,8 @@ fn gauge(w: &World, name: &str) -> u64 {
     w.fs.gauges().iter().find(|g| g.name == name).unwrap().value
 }
 
-/// What a run costs: steps of the bookkeeping in each quarter of it, and most memory and records seen.
+/// What a run costs: steps of the bookkeeping in each quarter of it, and most memory and records
+/// seen.
 #[derive(Debug)]
 struct Cost {
     quarters: [u64; 4],
@@ -53,8 +54,8 @@ impl Cost {
     }
 }
 
-/// One sparse file, written and truncated in turn: what waited for an indirect block that was gone came to wait
-/// for another one once more, and memory doubled every ten rounds.
+/// One sparse file, written and truncated in turn: what waited for an indirect block that was gone
+/// came to wait for another one once more, and memory doubled every ten rounds.
 #[test]
 fn a_sparse_file_written_and_truncated_costs_the_same_for_ever() {
     let w = world(64 << 20);
@@ -133,7 +134,8 @@ fn random_histories_of_names_cost_the_same_for_ever() {
     }
 }
 
-/// A file with many blocks not yet written takes the name of another: the name waits for each of them.
+/// A file with many blocks not yet written takes the name of another: the name waits for each of
+/// them.
 #[test]
 fn a_large_file_that_replaces_another_costs_as_much_as_its_blocks() {
     let steps = |blocks: u64| {

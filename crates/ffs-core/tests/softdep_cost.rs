@@ -70,8 +70,8 @@ fn writes(w: &World) -> BTreeMap<u64, u32> {
     all
 }
 
-/// Device writes of files made, renamed and removed; everything durable after each step if `thorough`, else
-/// in the end.
+/// Device writes of files made, renamed and removed; everything durable after each step if
+/// `thorough`, else in the end.
 fn writes_of_a_life(policy: OrderingPolicy, thorough: bool) -> u64 {
     let w = volume(policy, FEW, Level::Count);
     let d = w.dir(&w.root, "d");

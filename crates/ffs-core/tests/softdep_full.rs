@@ -13,7 +13,8 @@ use ffs_ondisk::{Dinode, Format, FragNo, Ino};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// 4 MB, blocks of 4096 bytes and fragments of 512, in four groups and more, with nothing in reserve.
+/// 4 MB, blocks of 4096 bytes and fragments of 512, in four groups and more, with nothing in
+/// reserve.
 fn world() -> World {
     let dev = MemDevice::new(4 << 20);
     let options = NewfsOptions {
@@ -74,9 +75,10 @@ fn unsound(w: &World) -> Vec<String> {
     foreign.map(|f| format!("{}: {}", f.id.as_str(), f.message)).collect()
 }
 
-/// A file has a young end of two fragments in group 0. The next write makes that a whole block first, which only
-/// group 3 has, and then finds no space for itself. The fragments in group 0 are the file's again, but their
-/// map did not belong to what an fsync waits for any more: the device called them free.
+/// A file has a young end of two fragments in group 0. The next write makes that a whole block
+/// first, which only group 3 has, and then finds no space for itself. The fragments in group 0 are
+/// the file's again, but their map did not belong to what an fsync waits for any more: the device
+/// called them free.
 #[test]
 fn fragments_kept_for_want_of_space_are_marked_used_when_fsync_returns() {
     let w = world();
@@ -97,7 +99,8 @@ fn fragments_kept_for_want_of_space_are_marked_used_when_fsync_returns() {
     let neighbours =
         |p: &&[(FragNo, &String)]| p[0].0.0 + 1 == p[1].0.0 && p[0].0.0 / frag == p[1].0.0 / frag;
     let pair = low.windows(2).find(neighbours).unwrap();
-    // The victim is empty, its block is another's; two fragments are free in group 0, a block in group 3.
+    // The victim is empty, its block is another's; two fragments are free in group 0, a block in
+    // group 3.
     cut(&w, v, 0);
     let c = Cred::root();
     w.fs.write(&c, y, 4096, &[b'y'; 4096], WriteMode::default()).unwrap();
@@ -118,8 +121,8 @@ fn fragments_kept_for_want_of_space_are_marked_used_when_fsync_returns() {
     w.end();
 }
 
-/// The same by chance: files grow by fragments and blocks where there is hardly any room. Whatever was fsynced
-/// is sound on the device, and its content is there.
+/// The same by chance: files grow by fragments and blocks where there is hardly any room. Whatever
+/// was fsynced is sound on the device, and its content is there.
 #[test]
 fn growing_without_space_leaves_what_was_fsynced_sound() {
     let mut failures = 0;

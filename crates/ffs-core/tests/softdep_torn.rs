@@ -32,7 +32,8 @@ fn group(dev: &MemDevice, g: &Geometry, c: CgNo) -> Vec<u8> {
     block
 }
 
-/// Writes of a group cut off between any two sectors, both ways, on the volume as it was before them.
+/// Writes of a group cut off between any two sectors, both ways, on the volume as it was before
+/// them.
 #[test]
 fn a_torn_group_is_worked_on_without_a_check() {
     for format in [Format::Ufs1, Format::Ufs2] {
@@ -70,7 +71,8 @@ fn worked_on_by_force(dev: MemDevice, what: &str) {
     worked_on(&forced(dev), &format!("{what}, and the superblock"));
 }
 
-/// The volume with a wrong hash in its superblock (which only UFS2 has), mounted because the user insists.
+/// The volume with a wrong hash in its superblock (which only UFS2 has), mounted because the user
+/// insists.
 fn forced(dev: MemDevice) -> World {
     spoil(&dev, 65536 + 1304);
     assert!(mount_on(dev.snapshot(), &MountOptions::default()).fs.is_read_only());
@@ -83,7 +85,8 @@ fn spoil(dev: &MemDevice, at: u64) {
     dev.write_at(at, &bytes.map(|b| !b)).unwrap();
 }
 
-/// No crash has torn what was unmounted: a group with a wrong hash is left alone, also where the superblock has one.
+/// No crash has torn what was unmounted: a group with a wrong hash is left alone, also where the
+/// superblock has one.
 #[test]
 fn damage_of_a_clean_volume_is_not_taken_for_a_torn_write() {
     let w = mount_on(volume(Format::Ufs2), &MountOptions::default());

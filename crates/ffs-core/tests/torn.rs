@@ -1,10 +1,12 @@
-//! Writes that fail, torn or whole, and flushes that fail, at every point of a workload under soft updates.
+//! Writes that fail, torn or whole, and flushes that fail, at every point of a workload under soft
+//! updates.
 //!
-//! Whoever asks for durability is told of a failure, or what was asked for is there: after the failure, and after
-//! each operation that follows, the device is cut off, repaired by `fsck -p` with nothing but the repairs that
-//! lose nothing, and every promise made until then is kept. A cut leaves either all that was written, or only what a
-//! flush that did not fail has covered. When the device is well again so is the volume: everything reaches it, and a
-//! full check is silent. `FFS_MODEL_SEED` repeats a seed.
+//! Whoever asks for durability is told of a failure, or what was asked for is there: after the
+//! failure, and after each operation that follows, the device is cut off, repaired by `fsck -p`
+//! with nothing but the repairs that lose nothing, and every promise made until then is kept. A cut
+//! leaves either all that was written, or only what a flush that did not fail has covered. When the
+//! device is well again so is the volume: everything reaches it, and a full check is silent.
+//! `FFS_MODEL_SEED` repeats a seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -75,7 +77,8 @@ impl Run {
         Run { dev, medium, place, script: Script::new(seed, 0, SyncCalls::Include), seed, done: 0 }
     }
 
-    /// All operations, each tried until it is told that it is done; the writes and flushes that took.
+    /// All operations, each tried until it is told that it is done; the writes and flushes that
+    /// took.
     fn run(mut self) -> Result<(u64, u64), String> {
         let before = self.dev.counts();
         let mut since = None;
@@ -99,8 +102,8 @@ impl Run {
         Ok((after.writes - before.writes, after.flushes - before.flushes))
     }
 
-    /// Does `op`; whether a failure was told. Only what asks for durability may be told of one, and then it may
-    /// be asked again.
+    /// Does `op`; whether a failure was told. Only what asks for durability may be told of one, and
+    /// then it may be asked again.
     fn insist(&self, op: &Op) -> Result<bool, String> {
         let mut told = false;
         loop {

@@ -19,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const PER_PARENT: usize = 100;
 
-/// A volume with `dirs` small directories, a hundred in each of some others, and a file of `mib` MB.
+/// A volume with `dirs` small directories, a hundred in each of some others, and a file of `mib`
+/// MB.
 fn planted(dirs: usize, mib: u64, tunables: TunableValues) -> World {
     let mem = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 8192, 1024, 160 << 20).unwrap();
     let opts = MountOptions { ordering: OrderingPolicy::None, tunables, ..MountOptions::default() };

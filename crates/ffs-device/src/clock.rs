@@ -138,7 +138,8 @@ impl SplitMix64 {
     /// A stream that differs from process to process and call to call.
     #[must_use]
     pub fn from_system() -> Self {
-        // The standard library's hasher keys are the system's randomness without a system-specific call.
+        // The standard library's hasher keys are the system's randomness without a system-specific
+        // call.
         let mut hasher = std::hash::RandomState::new().build_hasher();
         let now = Timestamp::from(SystemTime::now());
         hasher.write_i64(now.secs);

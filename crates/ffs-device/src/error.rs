@@ -1,4 +1,5 @@
-//! What a device reports when a transfer fails, and the checks every device makes before it tries one.
+//! What a device reports when a transfer fails, and the checks every device makes before it tries
+//! one.
 
 use std::fmt;
 use std::io;
@@ -86,15 +87,16 @@ impl DeviceError {
         }
     }
 
-    /// The error number to hand to a system-call interface; `EIO` where the cause has none of its own.
+    /// The error number to hand to a system-call interface; `EIO` where the cause has none of its
+    /// own.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.errno
     }
 }
 
-/// An error of the host in its own words, without the "(os error N)" that Rust puts behind them: the
-/// number tells nobody anything that the words do not.
+/// An error of the host in its own words, without the "(os error N)" that Rust puts behind them:
+/// the number tells nobody anything that the words do not.
 #[must_use]
 pub fn host_words(error: impl fmt::Display) -> String {
     const MARK: &str = " (os error ";

@@ -6,7 +6,8 @@
 //! **Invariants.**
 //! 1. A fault is reported: no operation that failed here says that it succeeded.
 //! 2. A failed write leaves whole sectors: each is as it was or as it should be.
-//! 3. Rules are asked in their order and the first that strikes decides; all rules see all transfers.
+//! 3. Rules are asked in their order and the first that strikes decides; all rules see all
+//!    transfers.
 //!
 //! Unlike other devices this one may let a flush succeed after one that failed, if its rule says
 //! so: that is how disks and kernels lie, and what the rooms above must survive.
@@ -33,7 +34,8 @@ pub const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
 pub enum Fault {
     /// Nothing is transferred; the operation fails with this error number.
     Errno(i32),
-    /// A write leaves its first `sectors` sectors and fails with `errno`. Other operations just fail.
+    /// A write leaves its first `sectors` sectors and fails with `errno`. Other operations just
+    /// fail.
     Short {
         /// Sectors that arrive.
         sectors: u64,
@@ -251,7 +253,9 @@ impl<D: BlockDevice> FaultInjector<D> {
 }
 
 impl<D: BlockDevice> BlockDevice for FaultInjector<D> {
-    crate::as_inner!(len_bytes -> u64, sector_size -> u32, durability -> Durability, is_read_only -> bool);
+    crate::as_inner!(
+        len_bytes -> u64, sector_size -> u32, durability -> Durability, is_read_only -> bool
+    );
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.pass_or_fail(Operation::Read, offset, buf.len() as u64)?;
@@ -336,7 +340,8 @@ mod tests {
     fn a_short_write_leaves_its_first_sectors() {
         let short = Fault::Short { sectors: 2, errno: ENOSPC };
         let device = injector(vec![Rule::new(Operation::Write, short).times(1)]);
-        // Starts 12 bytes before a sector border: the first "sector" that arrives is those 12 bytes.
+        // Starts 12 bytes before a sector border: the first "sector" that arrives is those 12
+        // bytes.
         let parts = [[7u8; 1000], [8; 1000]];
         let error =
             device.write_vectored_at(500, &[IoSlice::new(&parts[0]), IoSlice::new(&parts[1])]);

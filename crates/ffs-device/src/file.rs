@@ -42,8 +42,8 @@ pub struct FileDevice {
 }
 
 impl FileDevice {
-    /// A file that is worth nothing until it is complete, an image being built for instance: when its
-    /// bytes reach the medium is left to the system, as with any file a program writes.
+    /// A file that is worth nothing until it is complete, an image being built for instance: when
+    /// its bytes reach the medium is left to the system, as with any file a program writes.
     #[must_use]
     pub fn scratch(mut self) -> Self {
         self.scratch = true;

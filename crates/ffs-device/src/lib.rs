@@ -6,7 +6,8 @@
 //! one disk) the caller passes a function.
 //!
 //! **Invariants.**
-//! 1. A transfer is whole or an error; nothing is transferred beyond `len_bytes()`, which never changes.
+//! 1. A transfer is whole or an error; nothing is transferred beyond `len_bytes()`, which never
+//!    changes.
 //! 2. A successful `write_at` is visible to every later `read_at` of the same device.
 //! 3. With [`Durability::OnFlush`] a completed write survives a power cut only if a `flush` that
 //!    began after the completion has succeeded. A flush that failed is never followed by one that
@@ -111,8 +112,8 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
-    /// As [`BlockDevice::write_vectored_at`]; on return the bytes are durable. A device that can wait for
-    /// one transfer does so; others flush.
+    /// As [`BlockDevice::write_vectored_at`]; on return the bytes are durable. A device that can
+    /// wait for one transfer does so; others flush.
     ///
     /// # Errors
     /// As [`BlockDevice::write_vectored_at`] and [`BlockDevice::flush`].

@@ -84,7 +84,8 @@ impl MemDevice {
         self
     }
 
-    /// An independent device with the present content; memory is shared until one of the two changes it.
+    /// An independent device with the present content; memory is shared until one of the two
+    /// changes it.
     #[must_use]
     pub fn snapshot(&self) -> Self {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -279,22 +280,23 @@ mod tests {
                         }
                     }
                     Step::Vectored(at, a, b) if fits(at, a.len() + b.len()) => {
-                        device.write_vectored_at(at, &[IoSlice::new(&a), IoSlice::new(&b)]).unwrap();
+                        let slices = [IoSlice::new(&a), IoSlice::new(&b)];
+                        device.write_vectored_at(at, &slices).unwrap();
                         let both = [a, b].concat();
                         model[at as usize..at as usize + both.len()].copy_from_slice(&both);
                     }
                     Step::Discard(at, len) if fits(at, len as usize) => {
                         device.discard(at, len).unwrap();
-                        // What a discarded range holds is the device's choice: adopt it, but only there.
+                        // What a discarded range holds is the device's choice: adopt it, but only
+                        // there.
                         let now = device.to_vec();
                         let range = at as usize..(at + len) as usize;
                         model[range.clone()].copy_from_slice(&now[range]);
                     }
                     Step::Check(at, len) if fits(at, len) => {
                         let (mut a, mut b) = (vec![1; len / 3], vec![2; len - len / 3]);
-                        device
-                            .read_vectored_at(at, &mut [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)])
-                            .unwrap();
+                        let mut slices = [IoSliceMut::new(&mut a), IoSliceMut::new(&mut b)];
+                        device.read_vectored_at(at, &mut slices).unwrap();
                         prop_assert_eq!([a, b].concat(), &model[at as usize..at as usize + len]);
                     }
                     _ => {}

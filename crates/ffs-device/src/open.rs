@@ -50,8 +50,8 @@ pub struct Opened {
 
 impl Opened {
     /// Opens what `spec` names if it is on the same file or block device: another partition, or the
-    /// same one. It shares the device and the lock of this image; `options` only say how to find the
-    /// partition. `None` if `spec` names another file.
+    /// same one. It shares the device and the lock of this image; `options` only say how to find
+    /// the partition. `None` if `spec` names another file.
     ///
     /// # Errors
     /// The partition is missing or unclear, or the table cannot be read.

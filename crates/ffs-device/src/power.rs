@@ -4,8 +4,8 @@
 //! some sectors have reached the medium and others have not.
 //!
 //! **Invariants.**
-//! 1. The inner device holds all that a flush covered. What was written later is in the cache, or has
-//!    been taken to the inner device since because the cache was full.
+//! 1. The inner device holds all that a flush covered. What was written later is in the cache, or
+//!    has been taken to the inner device since because the cache was full.
 //! 2. Once the power is off every transfer fails, and the inner device changes no more.
 //! 3. The same transfers and the same seed leave the same bytes.
 //!

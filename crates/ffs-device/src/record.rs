@@ -8,8 +8,8 @@
 //! **Invariants.**
 //! 1. In a log, `seq` counts up by one from 0 and a write stands before a flush only if it
 //!    completed before the flush began.
-//! 2. Replaying a log onto a copy of the device as it was gives the device as it is, unless an entry
-//!    [`Event::Failed`] leaves open what a failed write did.
+//! 2. Replaying a log onto a copy of the device as it was gives the device as it is, unless an
+//!    entry [`Event::Failed`] leaves open what a failed write did.
 //!
 //! **Locking.** While it keeps a log or a hash the recorder does one change at a time, under its
 //! own lock: only so is the log's order the order on the medium. While it only counts it takes no
@@ -326,7 +326,9 @@ impl Fnv {
 }
 
 impl<D: BlockDevice> BlockDevice for Recorder<D> {
-    crate::as_inner!(len_bytes -> u64, sector_size -> u32, durability -> Durability, is_read_only -> bool);
+    crate::as_inner!(
+        len_bytes -> u64, sector_size -> u32, durability -> Durability, is_read_only -> bool
+    );
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError> {
         self.read(offset, buf.len() as u64, || self.inner.read_at(offset, buf))

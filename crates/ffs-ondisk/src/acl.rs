@@ -139,12 +139,12 @@ pub fn problem(entries: &[Entry]) -> Option<&'static str> {
     None
 }
 
-/// The low 12 mode bits that a file with the mode `perm` and the access list `entries` may have without
-/// the list, so that nobody gains a right.
+/// The low 12 mode bits that a file with the mode `perm` and the access list `entries` may have
+/// without the list, so that nobody gains a right.
 ///
-/// With a list the bits of the group are its mask. So the group gets what its own entry says below the
-/// mask; and neither the group nor others get more than the least of those who were named and would
-/// now be counted among them.
+/// With a list the bits of the group are its mask. So the group gets what its own entry says below
+/// the mask; and neither the group nor others get more than the least of those who were named and
+/// would now be counted among them.
 #[must_use]
 pub fn mode_without(entries: &[Entry], perm: u16) -> u16 {
     let masked = entries.iter().any(|e| e.who == Who::Mask);

@@ -1,8 +1,8 @@
 //! Cylinder groups: header, bitmaps, cluster summary (`spec/on-disk-format.md` §5).
 //!
-//! [`Cg`] and [`CgMut`] are views of a group's block in memory. The offsets of the maps follow
-//! from the geometry alone ([`CgLayout`]); [`validate`] (`cg/check.rs`) compares them with the stored ones once,
-//! when the block enters from disk, and after that the views trust the geometry.
+//! [`Cg`] and [`CgMut`] are views of a group's block in memory. The offsets of the maps follow from
+//! the geometry alone ([`CgLayout`]); [`validate`] (`cg/check.rs`) compares them with the stored
+//! ones once, when the block enters from disk, and after that the views trust the geometry.
 //!
 //! # Invariants
 //! 1. Views never look at a stored offset, so a hostile header cannot lead them astray.

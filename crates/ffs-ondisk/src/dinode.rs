@@ -164,7 +164,8 @@ pub struct Dinode {
     pub unused: [u32; 4],
 }
 
-/// Link text that lies in the pointer area. Few inodes have one: the others spare its room in memory.
+/// Link text that lies in the pointer area. Few inodes have one: the others spare its room in
+/// memory.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ShortLink {
     /// `None`: nothing but zeros.

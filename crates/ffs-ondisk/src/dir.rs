@@ -9,8 +9,8 @@
 //!    malformed record.
 //! 2. A record it yields lies wholly inside the chunk; if live, its name has 1 to 255 bytes
 //!    without NUL or `/` and is followed by a NUL.
-//! 3. [`write()`] leaves no byte of the record's name area unset: padding is zero (old kernels leaked
-//!    memory there, `spec/known-failures.md` §2.9).
+//! 3. [`write()`] leaves no byte of the record's name area unset: padding is zero (old kernels
+//!    leaked memory there, `spec/known-failures.md` §2.9).
 
 pub use crate::error::BadRecord;
 use crate::geometry::{DIRBLKSIZ, Geometry};
@@ -186,7 +186,8 @@ pub fn header(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Header, BadRec
         (true, Endian::Little) => (0, usize::from(u16::from_le_bytes([b6, b7]))),
         (true, Endian::Big) => (0, usize::from(u16::from_be_bytes([b6, b7]))),
     };
-    // Without a branch on whether it is live: where live and free records mix that cannot be foretold.
+    // Without a branch on whether it is live: where live and free records mix that cannot be
+    // foretold.
     let live = ino != 0;
     let (dtype, namlen) = if live { (dtype, namlen) } else { (0, 0) };
     let named = (namlen != 0) & (namlen <= MAXNAMLEN) & (dirsiz(namlen) <= reclen);
@@ -220,7 +221,8 @@ pub fn read(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>, BadR
     }
 }
 
-/// Reads the record at byte `off` of `chunk` after [`read`] has found it good: its name is not looked at again.
+/// Reads the record at byte `off` of `chunk` after [`read`] has found it good: its name is not
+/// looked at again.
 ///
 /// # Errors
 /// As [`header`].

@@ -163,8 +163,9 @@ pub enum Error {
     Foreign(&'static str),
     /// The volume is larger than its device.
     #[error(
-        "the file system has {need} bytes, but only {have} are here: the last {} are missing; get the \
-         whole image, or extend a copy of it (truncate -s +{0} COPY) and repair that with ffs fsck",
+        "the file system has {need} bytes, but only {have} are here: the last {} are missing; get \
+         the whole image, or extend a copy of it (truncate -s +{0} COPY) and repair that with \
+         ffs fsck",
         .need - .have
     )]
     Truncated {
@@ -192,7 +193,8 @@ impl Error {
         match self {
             Error::Corrupt(_) => Some(format!("`ffs fsck -n {image}` says more")),
             Error::NotUfs(_) => Some(format!(
-                "is it the right image? If so, `ffs fsck -b SECTOR {image}` tries a backup superblock"
+                "is it the right image? If so, `ffs fsck -b SECTOR {image}` tries a backup \
+                 superblock"
             )),
             _ => None,
         }

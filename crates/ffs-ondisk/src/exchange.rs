@@ -1,21 +1,22 @@
 //! Names that stand for an exchange under way (`RENAME_EXCHANGE`).
 //!
-//! Two names in different sectors cannot change at once. So one of the two files gets a third name first, a
-//! *record* of the exchange, in the root directory: `.ffs-exchange.` and what both names are. When the names
-//! have changed the record is removed. A crash may leave it; whoever finds it (`fsck`, the next mount) completes
-//! the exchange or takes it back. To BSD it is a hard link of the file.
+//! Two names in different sectors cannot change at once. So one of the two files gets a third name
+//! first, a *record* of the exchange, in the root directory: `.ffs-exchange.` and what both names
+//! are. When the names have changed the record is removed. A crash may leave it; whoever finds it
+//! (`fsck`, the next mount) completes the exchange or takes it back. To BSD it is a hard link of
+//! the file.
 //!
 //! With the record of file `B`, which had name 2 and gets name 1, the device shows one of these:
 //!
-//! | name 1 | name 2 | what happened | what is to be done |
+//! | name 1 | name 2 | state | repair |
 //! | --- | --- | --- | --- |
 //! | any | `B` | nothing yet | remove the record |
-//! | `A` | not `B` | name 2 has changed, name 1 has not | name 1 becomes `B`'s, and the record is removed |
+//! | `A` | not `B` | only name 2 has changed | give name 1 to `B`, remove the record |
 //! | not `A` | not `B` | both have changed | remove the record |
 //!
-//! That holds because both names are durable before the record is made, name 2 changes only when the record
-//! is durable, name 1 when name 2 is, and the record is removed when name 1 is. So if name 2 is neither, a
-//! later operation has removed it from `A`, or given `A` another name before.
+//! That holds because both names are durable before the record is made, name 2 changes only when
+//! the record is durable, name 1 when name 2 is, and the record is removed when name 1 is. So if
+//! name 2 is neither, a later operation has removed it from `A`, or given `A` another name before.
 //!
 //! # Invariants
 //! 1. [`ExchangeRecord::parse`] takes exactly what [`ExchangeRecord::name`] makes.
@@ -47,8 +48,8 @@ pub struct ExchangeRecord {
     pub other: Ino,
 }
 
-/// A hash of a name: 64 bits of SipHash-1-3, so that two names of one directory that have the same are not
-/// to be expected.
+/// A hash of a name: 64 bits of SipHash-1-3, so that two names of one directory that have the same
+/// are not to be expected.
 #[must_use]
 pub fn hash(name: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new();
@@ -100,8 +101,9 @@ impl ExchangeRecord {
 }
 
 impl ExchangeRecord {
-    /// Whether an exchange may have given `file` the record as a name: two files changed places, and neither was one
-    /// of the directories that hold the names, or the root. Any other such name is left alone.
+    /// Whether an exchange may have given `file` the record as a name: two files changed places,
+    /// and neither was one of the directories that hold the names, or the root. Any other such name
+    /// is left alone.
     ///
     /// ```
     /// use ffs_ondisk::exchange::{ExchangeRecord, ExchangedName};
@@ -118,8 +120,9 @@ impl ExchangeRecord {
         file != self.other && !dirs.contains(&file) && !dirs.contains(&self.other)
     }
 
-    /// Whether name 1 is to become `file`'s, which has the record as a name, in the place of the other file's:
-    /// see the table of the module. `first` and `second`: what the names mean, if they are there.
+    /// Whether name 1 is to become `file`'s, which has the record as a name, in the place of the
+    /// other file's: see the table of the module. `first` and `second`: what the names mean, if
+    /// they are there.
     #[must_use]
     pub fn is_half_done(&self, file: Ino, first: Option<Ino>, second: Option<Ino>) -> bool {
         self.is_possible(file) && first == Some(self.other) && second != Some(file)

@@ -106,8 +106,8 @@ const OTHERS: [(Signs, &str); 16] = [
     (&[(4086, b"SWAPSPACE2")], "Linux swap space"),
 ];
 
-/// The file system of another family on a volume, if it has the signs of one; `read(offset, len)` gives
-/// the bytes there, fewer at the end, `None` if it cannot.
+/// The file system of another family on a volume, if it has the signs of one; `read(offset, len)`
+/// gives the bytes there, fewer at the end, `None` if it cannot.
 pub fn other_system(mut read: impl FnMut(u64, usize) -> Option<Vec<u8>>) -> Option<&'static str> {
     let mut holds = |sign: &(u64, &[u8])| read(sign.0, sign.1.len()).is_some_and(|b| b == sign.1);
     OTHERS.iter().find(|(signs, _)| signs.iter().all(&mut holds)).map(|(_, name)| *name)

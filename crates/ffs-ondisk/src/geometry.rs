@@ -369,8 +369,8 @@ impl Geometry {
         self.metadata(c).into_iter().any(|(from, to)| from <= d && d < to)
     }
 
-    /// Where metadata may lie in group `c`: first fragment and the one after the last, of the summary area (which
-    /// may be in another group) and of the group's own.
+    /// Where metadata may lie in group `c`: first fragment and the one after the last, of the
+    /// summary area (which may be in another group) and of the group's own.
     fn metadata(&self, c: CgNo) -> [(FragNo, FragNo); 2] {
         let cs_end = self.csaddr.plus(u64::from(self.cssize).div_ceil(self.fsize.into()));
         let from = if c.0 == 0 { FragNo(0) } else { self.cgsblock(c) };

@@ -2,12 +2,12 @@
 //! (`spec/on-disk-format.md` §14).
 //!
 //! The journal is the file `.sujournal` in the root directory. It is a ring of segments without a
-//! head pointer; a segment is one or more device sectors, each with the segment's header and records
-//! of 32 bytes. Nothing here applies a record.
+//! head pointer; a segment is one or more device sectors, each with the segment's header and
+//! records of 32 bytes. Nothing here applies a record.
 //!
 //! # Invariants
-//! 1. [`scan`] takes time and memory proportional to the bytes it is given: every step goes on by at
-//!    least one sector.
+//! 1. [`scan`] takes time and memory proportional to the bytes it is given: every step goes on by
+//!    at least one sector.
 //! 2. A [`Record`] that [`records`] yields names inodes and blocks that the volume has.
 
 use crate::bmap;

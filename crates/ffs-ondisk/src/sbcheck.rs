@@ -399,7 +399,8 @@ fn build(sb: &Superblock) -> Geometry {
         addressable
     };
     let limit = if ufs1 && f.old_inodefmt < 2 { limit.min(i32::MAX as u64) } else { limit };
-    // The stored value follows from the block size on all but old volumes: a wrong one is only a warning.
+    // The stored value follows from the block size on all but old volumes: a wrong one is only a
+    // warning.
     let old = sb.old_layout || (ufs1 && f.old_inodefmt < 2);
     let maxfilesize = if old { f.maxfilesize.min(limit).max(u64_(f.bsize.into())) } else { limit };
     let half = i64::from(f.fpg / 2);

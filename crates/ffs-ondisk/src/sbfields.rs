@@ -138,8 +138,8 @@ bitflags! {
         const METACKHASH = 0x200;
         /// Discard freed blocks.
         const TRIM = 0x400;
-        /// Ours: a mount with soft updates set `DOSOFTDEP` on a volume that does not ask for it. FreeBSD gives the
-        /// bit no meaning and keeps it (it clears those from 0x01000000 on).
+        /// Ours: a mount with soft updates set `DOSOFTDEP` on a volume that does not ask for it.
+        /// FreeBSD gives the bit no meaning and keeps it (it clears those from 0x01000000 on).
         const SOFTDEP_TEMPORARY = 0x0080_0000;
         const _ = !0;
     }

@@ -103,8 +103,8 @@ pub struct Found {
     pub source: Source,
     /// What was odd.
     pub warnings: Vec<Warning>,
-    /// The flags as they were found: in those of `sb` a superblock that was not read in order from its
-    /// place needs a check.
+    /// The flags as they were found: in those of `sb` a superblock that was not read in order from
+    /// its place needs a check.
     pub flags: FsFlags,
     /// Whether it said, as it was found, that the volume was unmounted.
     pub clean: bool,
@@ -140,8 +140,8 @@ pub enum SearchError<E> {
 /// `device_bytes` is the length of the device, `None` if a shorter one is to be accepted.
 ///
 /// # Errors
-/// What is wrong with the standard superblock if there is one; which relative of the format this is;
-/// the first read error; or that there is nothing.
+/// What is wrong with the standard superblock if there is one; which relative of the format this
+/// is; the first read error; or that there is nothing.
 pub fn find<E>(
     read: impl FnMut(u64, usize) -> Result<Vec<u8>, E>,
     device_bytes: Option<u64>,

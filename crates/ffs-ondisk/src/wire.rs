@@ -1,4 +1,5 @@
-//! Integers in the volume's byte order, and [`layout!`](crate::layout): one table per on-disk structure.
+//! Integers in the volume's byte order, and [`layout!`](crate::layout): one table per on-disk
+//! structure.
 //!
 //! The table is the only place that states a field's offset and type. From it come the native
 //! struct, its decoder and encoder, and the list of [`Field`]s that `dumpfs`, error messages

@@ -93,7 +93,8 @@ fn check_initialised(g: &Geometry, c: CgNo, cg: &Cg<'_>) -> Result<(), Error> {
     }
 }
 
-/// Frees the inodes from `initediblk` on: the header is older than the map, and they never came to be.
+/// Frees the inodes from `initediblk` on: the header is older than the map, and they never came to
+/// be.
 fn forget_uninitialised(g: &Geometry, cg: &mut CgMut<'_>) {
     for i in cg.view().initediblk()..g.ipg {
         cg.set_inode_used(i, false);

@@ -61,7 +61,8 @@ impl Alloc {
             Optim::Space => frags,
         };
         match search(ask)? {
-            // Without whole blocks, time optimisation must not make a run unavailable that is there.
+            // Without whole blocks, time optimisation must not make a run unavailable that is
+            // there.
             None if ask != frags => search(frags),
             found => Ok(found),
         }

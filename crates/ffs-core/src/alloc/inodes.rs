@@ -2,9 +2,9 @@
 //! `spec/on-disk-format.md` §5.2).
 //!
 //! # Invariants
-//! 1. An inode is handed out only if its block was initialised: on UFS2 the block after the
-//!    highest one in use is written, as the ordering policy asks, before the group counts it. If
-//!    that write is waited for, so is the group's: a check after a crash takes every inode above the
+//! 1. An inode is handed out only if its block was initialised: on UFS2 the block after the highest
+//!    one in use is written, as the ordering policy asks, before the group counts it. If that write
+//!    is waited for, so is the group's: a check after a crash takes every inode above the
 //!    `initediblk` it finds for free, whatever was written there.
 //!
 //! # Locking

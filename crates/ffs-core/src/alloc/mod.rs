@@ -7,12 +7,13 @@
 //! | [`check`], [`group`] | a group's block: checked in once, then changed under its lock |
 //! | [`hashalloc`] | the order in which groups are tried |
 //! | [`inodes`], [`dirpref`] | inodes; the group of a new directory |
-//! | [`blkpref`], [`blocks`], [`frags`], [`free`] | blocks: preference, taking, growing, giving back |
+//! | [`blkpref`] | the preferred place of a block |
+//! | [`blocks`], [`frags`], [`free`] | blocks: allocating, growing, freeing |
 //! | [`mapsearch`], [`clusters`] | free runs of fragments and of blocks |
 //!
 //! # Invariants
-//! 1. Maps and counts agree: what a group counts free can be found in its maps ([`check`] sees to it
-//!    when a group comes from disk, [`group`] at every change).
+//! 1. Maps and counts agree: what a group counts free can be found in its maps ([`check`] sees to
+//!    it when a group comes from disk, [`group`] at every change).
 //! 2. Nothing is handed out twice, no metadata is handed out, nothing free is freed: such requests
 //!    are errors and change nothing.
 //! 3. A damaged group is skipped; its error surfaces if nothing else fits or it is freed into.

@@ -31,16 +31,16 @@ pub(crate) struct CacheLimits {
 }
 
 impl CacheLimits {
-    /// The limits that the mount's switches set. With `auto`, half of the cache may have headers, one
-    /// for 8 KB; a twentieth of that may be small private blocks.
+    /// The limits that the mount's switches set. With `auto`, half of the cache may have headers,
+    /// one for 8 KB; a twentieth of that may be small private blocks.
     pub(crate) fn of(t: &Tunables) -> CacheLimits {
         let cache = t.cache().max(MIN_CACHE);
         let bufspace = t.hibufspace().or(|| cache / 2);
         let headers = t.nbuf().or(|| (bufspace / BYTES_PER_HEADER).max(MIN_HEADERS));
         let mallocspace = t.maxbufmallocspace().or(|| bufspace / 20);
         let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-        // Dirty blocks keep their headers. If the number or bytes of headers are limited, dirty blocks
-        // must be limited too, or they would exceed that limit.
+        // Dirty blocks keep their headers. If the number or bytes of headers are limited, dirty
+        // blocks must be limited too, or they would exceed that limit.
         let dirty = t.hibufspace().or(|| cache).min(cache / 2);
         let dirty_blocks = match t.nbuf() {
             Limit::Auto => u64::MAX,

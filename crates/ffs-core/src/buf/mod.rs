@@ -25,9 +25,9 @@
 //! 1. A buffer has the newest state of its block. A write image is made under the buffer's lock,
 //!    passed to the ordering mode ([`WriteHooks`]), and then given its check hash. File data is
 //!    written from the buffer itself: nothing is rolled back in it.
-//! 2. A dirty buffer is never evicted. A failed write leaves it dirty, and the caller that waits for
-//!    the write (`sync`, `fsync`) gets the error. A dirty buffer is dropped only with its block; it
-//!    is not written after that, not even by a flush that had listed it before.
+//! 2. A dirty buffer is never evicted. A failed write leaves it dirty, and the caller that waits
+//!    for the write (`sync`, `fsync`) gets the error. A dirty buffer is dropped only with its
+//!    block; it is not written after that, not even by a flush that had listed it before.
 //! 3. At most one write of a buffer is in flight, so an older write image cannot overtake a newer
 //!    one.
 //! 4. A buffer is clean exactly if its last write image has all changes (`version`).

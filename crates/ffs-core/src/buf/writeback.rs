@@ -90,9 +90,9 @@ impl BufCache {
         Ok(())
     }
 
-    /// Writes the dirty buffers among `keys`, which a sequential writer has just finished, and makes
-    /// them the first to be evicted: the next blocks of the stream then reuse memory that is in the
-    /// processor's cache. A buffer that cannot be written stays dirty.
+    /// Writes the dirty buffers among `keys`, which a sequential writer has just finished, and
+    /// makes them the first to be evicted: the next blocks of the stream then reuse memory that is
+    /// in the processor's cache. A buffer that cannot be written stays dirty.
     pub(crate) fn write_behind(&self, keys: RangeInclusive<BufKey>) {
         let bufs = self.dirty_in_range(keys);
         let keys: Vec<BufKey> = bufs.iter().map(|b| b.key).collect();
@@ -120,8 +120,9 @@ impl BufCache {
         all
     }
 
-    /// Writes the buffer at `at`. If it has file data, writes with it the buffers after it that have
-    /// file data, follow on the device, and are not locked. Returns how many buffers it handled.
+    /// Writes the buffer at `at`. If it has file data, writes with it the buffers after it that
+    /// have file data, follow on the device, and are not locked. Returns how many buffers it
+    /// handled.
     fn write_cluster(&self, order: &[(u64, BufRef)], at: usize) -> (usize, Result<WriteOutcome>) {
         let Some((_, first)) = order.get(at) else { return (1, Ok(WriteOutcome::Clean)) };
         if first.kind != BufKind::Data {

@@ -89,7 +89,8 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
     let named = {
         let mut block = granted.buf.write();
         let bytes = &mut block.bytes;
-        // What the block has behind the old end may be anything; a longer run was all allocated now.
+        // What the block has behind the old end may be anything; a longer run was all allocated
+        // now.
         for chunk in bytes.get_mut(start..).unwrap_or(&mut []).chunks_exact_mut(DIRBLKSIZ) {
             dir::clear_chunk(fmt, chunk);
         }

@@ -54,8 +54,8 @@ impl Dir<'_> {
     /// ends the walk by breaking.
     ///
     /// # Errors
-    /// The device's. What is malformed is passed over; the walk ends with its first error if nothing
-    /// broke it, since what was looked for may have been there.
+    /// The device's. What is malformed is passed over; the walk ends with its first error if
+    /// nothing broke it, since what was looked for may have been there.
     pub(super) fn walk<T>(
         &self,
         range: Range<u32>,

@@ -1,13 +1,14 @@
-//! Directories answered from their index: built at first use, asked instead of searching, kept up with every
-//! change. The index is pure memory ([`crate::dirhash`]); what reads and checks the directory is here.
+//! Directories answered from their index: built at first use, asked instead of searching, kept up
+//! with every change. The index is pure memory ([`crate::dirhash`]); what reads and checks the
+//! directory is here.
 //!
 //! # Invariants
-//! 1. A record that the index names is looked at before it is the answer. One that is not what the index says
-//!    ends the index, and the linear code answers.
-//! 2. A directory with a hole, a malformed record or two records of one name never gets an index while it is in
-//!    memory: there the linear code's order of search is the answer.
-//! 3. Whatever changes entries or size here tells the index afterwards, if the change was done; if it may have
-//!    been half done the index goes.
+//! 1. A record that the index names is looked at before it is the answer. One that is not what the
+//!    index says ends the index, and the linear code answers.
+//! 2. A directory with a hole, a malformed record or two records of one name never gets an index
+//!    while it is in memory: there the linear code's order of search is the answer.
+//! 3. Whatever changes entries or size here tells the index afterwards, if the change was done; if
+//!    it may have been half done the index goes.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.
 
@@ -89,8 +90,8 @@ impl<'a> Eye<'a> {
     }
 }
 
-/// What the index of `d` says of `name`; `None`: the linear code must be asked. Builds the index if the directory
-/// may have one and does not.
+/// What the index of `d` says of `name`; `None`: the linear code must be asked. Builds the index if
+/// the directory may have one and does not.
 ///
 /// `.` and `..` are found faster without.
 #[inline]
@@ -208,7 +209,8 @@ const SECTOR: u64 = 512;
 /// Builds the index; false if there is none now.
 fn build(d: Dir<'_>, hash: &DirHash) -> bool {
     d.ump.dirhash.set_time(d.ump.cache.clock.now().secs);
-    // Fewer sectors than bytes: it has holes, and is perhaps not worth the memory its size asks for.
+    // Fewer sectors than bytes: it has holes, and is perhaps not worth the memory its size asks
+    // for.
     let mut unfit = d.data.d.blocks.saturating_mul(SECTOR) < d.data.d.size;
     let built = !unfit
         && hash
@@ -291,7 +293,8 @@ impl Filling<'_> {
 
     /// Enters the records found in the block at `block`.
     fn enter(&mut self, block: u32, bytes: &[u8]) -> std::result::Result<(), Fail> {
-        // Their places lie anywhere in a large index: all are asked for before the first is waited for.
+        // Their places lie anywhere in a large index: all are asked for before the first is waited
+        // for.
         self.found.iter().for_each(|found| self.index.prefetch(found.hash));
         for Found { hash, name, namlen } in self.found.drain(..) {
             let off = DirOff(block + (name - HEADER) as u32);
@@ -312,8 +315,8 @@ impl Filling<'_> {
     }
 }
 
-/// Where a name of `namlen` bytes, which the index has just called absent, goes; `None`: the linear code must be
-/// asked.
+/// Where a name of `namlen` bytes, which the index has just called absent, goes; `None`: the linear
+/// code must be asked.
 pub(super) fn room(d: Dir<'_>, namlen: usize) -> Option<Slot> {
     let hash = d.ip.dir.index()?;
     let base = hash.ask().as_deref()?.find_room(namlen);
@@ -342,8 +345,8 @@ pub(super) fn room(d: Dir<'_>, namlen: usize) -> Option<Slot> {
     }
 }
 
-/// The first records of the chunk at `at`, from one with room on, whose room together is enough. None is reserved,
-/// as the index says that there is room.
+/// The first records of the chunk at `at`, from one with room on, whose room together is enough.
+/// None is reserved, as the index says that there is room.
 fn region(fmt: DirFormat, at: u32, chunk: &[u8], need: usize) -> InChunk<Option<Region>> {
     let (mut off, mut start, mut sum) = (0, None, 0);
     while off < chunk.len() {
@@ -400,8 +403,8 @@ pub(super) fn cut(d: &DirMut<'_>, done: &Result<()>) {
     }
 }
 
-/// `dirhash_docheck`: compares the chunk at `at` with the index, which goes if it is wrong. A chunk that cannot
-/// be read says nothing about it.
+/// `dirhash_docheck`: compares the chunk at `at` with the index, which goes if it is wrong. A chunk
+/// that cannot be read says nothing about it.
 pub(super) fn check(d: Dir<'_>, hash: &DirHash, at: u32) {
     let agrees = {
         let asked = hash.ask();
@@ -436,8 +439,8 @@ fn chunk_agrees(d: Dir<'_>, index: &Index, at: u32) -> Result<bool> {
     Ok(index.notes_room(DirOff(at), free))
 }
 
-/// For tests: whether the index names exactly the records of the directory and notes its room; the number of
-/// records, if there is an index.
+/// For tests: whether the index names exactly the records of the directory and notes its room; the
+/// number of records, if there is an index.
 #[cfg(test)]
 pub(super) fn audit(d: Dir<'_>) -> Option<u32> {
     let hash = d.ip.dir.index()?;

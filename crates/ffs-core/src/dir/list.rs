@@ -1,10 +1,10 @@
 //! Reading a directory in order, piece by piece, while it changes.
 //!
 //! A position ("cookie") is the byte offset where the next record started, and how many compactions
-//! the directory had seen then. Removal leaves the other records where they are, and so does entering
-//! a name in free space; a compaction moves them, and the directory remembers the last compactions
-//! to translate older positions. A chunk is always read from its start, and records before the
-//! position are passed over, so a position need not be the start of a record any more.
+//! the directory had seen then. Removal leaves the other records where they are, and so does
+//! entering a name in free space; a compaction moves them, and the directory remembers the last
+//! compactions to translate older positions. A chunk is always read from its start, and records
+//! before the position are passed over, so a position need not be the start of a record any more.
 //!
 //! # Invariants
 //! 1. An entry that exists throughout a listing is seen exactly once, as long as no more than

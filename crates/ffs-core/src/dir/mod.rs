@@ -1,5 +1,5 @@
-//! Directories: rows of 512-byte chunks. Large ones are searched through an index in memory, all others, and
-//! whatever is in doubt, by the traditional linear code.
+//! Directories: rows of 512-byte chunks. Large ones are searched through an index in memory, all
+//! others, and whatever is in doubt, by the traditional linear code.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -24,7 +24,8 @@
 //! 4. The order of the records in a chunk never changes; compaction only closes gaps between them.
 //!
 //! # Locking
-//! Functions take the locked inode of the directory ([`Dir`], [`DirMut`]): shared to look, exclusive to change.
+//! Functions take the locked inode of the directory ([`Dir`], [`DirMut`]): shared to look,
+//! exclusive to change.
 //!
 //! Reference: `spec/directories-and-caches.md` §1, §2; `spec/on-disk-format.md` §8.
 

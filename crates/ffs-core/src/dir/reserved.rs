@@ -1,13 +1,14 @@
-//! Records that are neither a name nor free: their name was removed, but an image of the block may have to
-//! show it once more ([`crate::ordering::Response::reserve`]).
+//! Records that are neither a name nor free: their name was removed, but an image of the block may
+//! have to show it once more ([`crate::ordering::Response::reserve`]).
 //!
 //! # Invariants
-//! 1. A reserved record keeps its place, length and name. Nothing is packed over it, merged into it, or cut
-//!    off with it; only the same name may be entered in it.
-//! 2. Which records are reserved changes under the directory's lock for changes only: by a removal, by an
-//!    entry, and by [`reclaim`]. So the room noted in an index stays true in between.
-//! 3. A chunk with a reserved record has no room, as an index notes it: it is not worth the search between them,
-//!    and in half a minute they are free. The linear code, which sees every record anyway, uses what is there.
+//! 1. A reserved record keeps its place, length and name. Nothing is packed over it, merged into
+//!    it, or cut off with it; only the same name may be entered in it.
+//! 2. Which records are reserved changes under the directory's lock for changes only: by a removal,
+//!    by an entry, and by [`reclaim`]. So the room noted in an index stays true in between.
+//! 3. A chunk with a reserved record has no room, as an index notes it: it is not worth the search
+//!    between them, and in half a minute they are free. The linear code, which sees every record
+//!    anyway, uses what is there.
 //!
 //! Reference: `spec/soft-updates.md` §6.3a, §6.3b.
 
@@ -63,8 +64,8 @@ impl InOneChunk {
         room
     }
 
-    /// Makes the record that starts at `off` of the chunk free space: of the record before it, or else of its
-    /// own. Free records behind it become part of it.
+    /// Makes the record that starts at `off` of the chunk free space: of the record before it, or
+    /// else of its own. Free records behind it become part of it.
     pub(super) fn release(self, fmt: DirFormat, chunk: &mut [u8], off: usize) -> InChunk<()> {
         let (mut at, mut before) = (0, None);
         while at < off {

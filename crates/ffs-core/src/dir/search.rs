@@ -1,5 +1,5 @@
-//! Finding a name, and room for a new one: by the directory's index, or the linear code's one sweep with the
-//! sequential optimisation and the three-way choice of a free slot.
+//! Finding a name, and room for a new one: by the directory's index, or the linear code's one sweep
+//! with the sequential optimisation and the three-way choice of a free slot.
 //!
 //! Reference: `spec/directories-and-caches.md` §2.1, §2.2.
 
@@ -171,7 +171,8 @@ pub(super) fn lookup_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     d.entry(&hit).map(Some)
 }
 
-/// A lookup of a name that will be removed or redirected, or of `..`: by the index, or one pass, no hint.
+/// A lookup of a name that will be removed or redirected, or of `..`: by the index, or one pass, no
+/// hint.
 ///
 /// # Errors
 /// As [`lookup`].
@@ -179,8 +180,8 @@ pub(crate) fn find(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     indexed(d, name).unwrap_or_else(|| find_linear(d, name))
 }
 
-/// The entry will be changed: has its chunk fetched from memory. The index looked at one record of it, a change goes
-/// through all of it.
+/// The entry will be changed: has its chunk fetched from memory. The index looked at one record of
+/// it, a change goes through all of it.
 pub(crate) fn prefetch_chunk(d: Dir<'_>, e: &Entry) {
     let at = chunk_of(e.off.0);
     d.prefetch_block(d.g().lblkno(at.into()), at % d.g().bsize, CHUNK);

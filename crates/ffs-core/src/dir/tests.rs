@@ -1,4 +1,5 @@
-//! The index and the linear code, held together entry by entry over random histories and broken directories.
+//! The index and the linear code, held together entry by entry over random histories and broken
+//! directories.
 #![allow(clippy::unwrap_used, reason = "tests stop at surprises")]
 
 mod faults;
@@ -240,7 +241,8 @@ fn filled(n: usize) -> (Ffs, Vnode) {
     (fs, d)
 }
 
-/// Changes a chunk in memory behind everybody's back and forgets the index, as if it had been read so.
+/// Changes a chunk in memory behind everybody's back and forgets the index, as if it had been read
+/// so.
 fn tamper(fs: &Ffs, v: &Vnode, n: usize, change: impl FnOnce(DirFormat, &mut [u8])) {
     with_dir(fs, v, |d| {
         d.ip.dir.drop_index();
@@ -367,7 +369,8 @@ fn double_names_and_holes_have_no_index() {
     assert!(with_dir(&fs, &d, |d| d.bmap(Lbn(1))).unwrap().is_none());
 }
 
-/// Memory that changed under the index: it is noticed where it is looked at, and the linear code answers.
+/// Memory that changed under the index: it is noticed where it is looked at, and the linear code
+/// answers.
 #[test]
 fn a_record_that_is_not_there_ends_the_index() {
     let (fs, d) = filled(200);

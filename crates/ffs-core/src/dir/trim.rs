@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! 1. No chunk is cut off that holds a name or a reserved record.
-//! 2. A directory never has a hole, nor a pointer behind its end, on the device either. So it is not cut where
-//!    an indirect block would keep some of its pointers and lose others: that block and the inode are not
-//!    written together.
+//! 2. A directory never has a hole, nor a pointer behind its end, on the device either. So it is
+//!    not cut where an indirect block would keep some of its pointers and lose others: that block
+//!    and the inode are not written together.
 //!
 //! Reference: `spec/directories-and-caches.md` §3; `spec/soft-updates.md` §4.3.
 
@@ -18,12 +18,12 @@ use crate::tunables::DirTruncate;
 use ffs_ondisk::Lbn;
 use ffs_ondisk::geometry::NDADDR;
 
-/// Chunks that must be free at the end before a removal cuts them off: removing and creating by turns must not
-/// cut and grow the directory each time.
+/// Chunks that must be free at the end before a removal cuts them off: removing and creating by
+/// turns must not cut and grow the directory each time.
 const TRIMMED: u64 = 2;
 
-/// Cuts off what the search for `slot` saw to be empty, or the index knows. By default only a create does this,
-/// because only its search goes through the whole directory (see `dir_truncate`).
+/// Cuts off what the search for `slot` saw to be empty, or the index knows. By default only a
+/// create does this, because only its search goes through the whole directory (see `dir_truncate`).
 ///
 /// # Errors
 /// The device's; the directory may be longer than it need be then, which is no damage.
@@ -44,8 +44,8 @@ pub(super) fn after_removal(d: &mut DirMut<'_>) {
     }
 }
 
-/// Cuts a directory in use up to `end`, if that is known, where that is possible and gives at least `gain` bytes.
-/// Whether it did.
+/// Cuts a directory in use up to `end`, if that is known, where that is possible and gives at least
+/// `gain` bytes. Whether it did.
 fn cut_off(d: &mut DirMut<'_>, end: Option<u64>, gain: u64) -> Result<bool> {
     let end = end.filter(|&end| 0 < end).map(|end| possible_end(d.view(), end));
     let Some(end) = end.filter(|&end| d.data.d.size.saturating_sub(end) >= gain) else {
@@ -56,7 +56,8 @@ fn cut_off(d: &mut DirMut<'_>, end: Option<u64>, gain: u64) -> Result<bool> {
     done.map(|()| true)
 }
 
-/// The first place from `end` on where the directory may be cut: beyond the direct blocks inside its last block only.
+/// The first place from `end` on where the directory may be cut: beyond the direct blocks inside
+/// its last block only.
 fn possible_end(d: Dir<'_>, end: u64) -> u64 {
     let (g, size) = (d.g(), d.data.d.size);
     let direct = g.lblktosize(Lbn(NDADDR as u64));

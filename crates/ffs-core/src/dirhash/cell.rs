@@ -1,7 +1,8 @@
-//! The place of one directory's index: it belongs to the inode and stands in the pool's list while there is an
-//! index in it.
+//! The place of one directory's index: it belongs to the inode and stands in the pool's list while
+//! there is an index in it.
 //!
-//! A cell whose index was taken ("husk") stays with the inode, and the next access may build in it anew.
+//! A cell whose index was taken ("husk") stays with the inode, and the next access may build in it
+//! anew.
 
 use super::index::{Gone, Index};
 use super::pool::{NIL, Pool};
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 const SCORE_NEW: u32 = 8;
 /// Highest score.
 const SCORE_MOST: u32 = 64;
-/// How often a prediction was right lately, in the bits that offsets of records, multiples of four, leave free.
+/// How often a prediction was right lately, in the bits that offsets of records, multiples of four,
+/// leave free.
 const TRUST: u32 = 3;
 /// No prediction: no record is there, and no trust.
 const NOWHERE: u32 = !TRUST;
@@ -95,8 +97,9 @@ impl DirHash {
         self.cell.used_at.store(self.pool.time(), Ordering::Relaxed);
     }
 
-    /// Where the next record sought is expected, if lookups seem to follow the directory's order: a wrong
-    /// guess walks the chain twice, which lookups in any other order would pay for every time.
+    /// Where the next record sought is expected, if lookups seem to follow the directory's order: a
+    /// wrong guess walks the chain twice, which lookups in any other order would pay for every
+    /// time.
     #[inline]
     pub(crate) fn expected(&self) -> Option<DirOff> {
         let (at, trust) = self.guess();
@@ -125,8 +128,9 @@ impl DirHash {
         (at & !TRUST, at & TRUST)
     }
 
-    /// Builds an index for a directory of `size` bytes with `fill`, which answers how many entries it entered,
-    /// unless another thread has done so meanwhile. The caller holds the directory's lock.
+    /// Builds an index for a directory of `size` bytes with `fill`, which answers how many entries
+    /// it entered, unless another thread has done so meanwhile. The caller holds the directory's
+    /// lock.
     ///
     /// # Errors
     /// See [`Refused`]; nothing is remembered.
@@ -158,8 +162,8 @@ impl DirHash {
         Ok(())
     }
 
-    /// Lets the index follow a change of the directory, which the caller holds locked alone; what cannot be
-    /// followed ends it. Answers whether there is an index still.
+    /// Lets the index follow a change of the directory, which the caller holds locked alone; what
+    /// cannot be followed ends it. Answers whether there is an index still.
     pub(crate) fn follow(&self, change: impl FnOnce(&mut Index) -> Result<(), Gone>) -> bool {
         let mut place = self.cell.index.write();
         let Some(index) = place.as_deref_mut() else { return false };

@@ -1,8 +1,8 @@
 //! Hash functions of names.
 //!
-//! FNV-1 as the BSDs have it: the last byte comes in last, so names that differ in their last byte alone
-//! become neighbours. A salt behind the name cures that, and makes names that collide harder to choose;
-//! with a key they cannot be chosen.
+//! FNV-1 as the BSDs have it: the last byte comes in last, so names that differ in their last byte
+//! alone become neighbours. A salt behind the name cures that, and makes names that collide harder
+//! to choose; with a key they cannot be chosen.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.4.
 
@@ -29,7 +29,8 @@ pub(crate) enum NameHasher {
 }
 
 impl NameHasher {
-    /// The function `which`, with `nonce` of its index and, where it is keyed, the secret of the mount.
+    /// The function `which`, with `nonce` of its index and, where it is keyed, the secret of the
+    /// mount.
     pub(super) fn new(which: DirHashFunction, secret: u64, nonce: u64) -> NameHasher {
         match which {
             DirHashFunction::Fnv1 => NameHasher::Fnv1,

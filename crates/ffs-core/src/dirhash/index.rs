@@ -145,8 +145,8 @@ impl Index {
         self.space.set(n, u8::try_from(free / WORD).unwrap_or(u8::MAX))
     }
 
-    /// The record that `same` accepts among those whose names may have this hash. The one at `predicted` is
-    /// tried first if it is among them.
+    /// The record that `same` accepts among those whose names may have this hash. The one at
+    /// `predicted` is tried first if it is among them.
     ///
     /// # Errors
     /// `same`'s.

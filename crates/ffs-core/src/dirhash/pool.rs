@@ -1,12 +1,12 @@
 //! The memory for all indexes of a mount, and who gives it back.
 //!
 //! # Invariants
-//! 1. A cell is in the list exactly while it holds an index; `used` is the sum of their charges and of those
-//!    being built.
-//! 2. The list goes from least to most recently used, roughly: a use moves a cell one place, and only past one
-//!    that does not have a higher score.
-//! 3. Memory is taken from the first of the list only when its score is used up, except when the limit was
-//!    lowered by hand or memory is short: then from the first on, whatever the score.
+//! 1. A cell is in the list exactly while it holds an index; `used` is the sum of their charges and
+//!    of those being built.
+//! 2. The list goes from least to most recently used, roughly: a use moves a cell one place, and
+//!    only past one that does not have a higher score.
+//! 3. Memory is taken from the first of the list only when its score is used up, except when the
+//!    limit was lowered by hand or memory is short: then from the first on, whatever the score.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.9.
 
@@ -100,8 +100,8 @@ impl Pool {
         self.tunables.dirhash_compat()
     }
 
-    /// The limit in force, bytes. `auto` is half of what blocks may take: enough to index a directory that fills
-    /// half of the cache.
+    /// The limit in force, bytes. `auto` is half of what blocks may take: enough to index a
+    /// directory that fills half of the cache.
     pub(super) fn limit(&self) -> u64 {
         self.tunables.dirhash_maxmem().or(|| (self.tunables.cache() / 2).max(AUTO_LEAST))
     }
@@ -134,8 +134,8 @@ impl Pool {
         self.now.store(now, Ordering::Relaxed);
     }
 
-    /// Whether the pool may be used; if the limit was lowered it is brought below it first, by the rule of
-    /// the scores.
+    /// Whether the pool may be used; if the limit was lowered it is brought below it first, by the
+    /// rule of the scores.
     pub(crate) fn usable(&self) -> bool {
         let limit = self.limit();
         if self.used() <= limit {
@@ -156,8 +156,8 @@ impl Pool {
         self.take_from_first(|_, _| self.used() > limit);
     }
 
-    /// Memory is short: gives back every index not used for `dirhash_reclaimage` seconds (0: does not count),
-    /// and at least `dirhash_reclaimpercent` of the pool.
+    /// Memory is short: gives back every index not used for `dirhash_reclaimage` seconds (0: does
+    /// not count), and at least `dirhash_reclaimpercent` of the pool.
     pub(crate) fn lowmem(&self) {
         bump(&self.counters.dirhash_lowmem);
         let (age, percent) =
@@ -169,8 +169,8 @@ impl Pool {
         });
     }
 
-    /// Takes the index of every cell for which `wanted` holds, told how many bytes were freed before, and that
-    /// nobody has locked.
+    /// Takes the index of every cell for which `wanted` holds, told how many bytes were freed
+    /// before, and that nobody has locked.
     fn take_from_first(&self, wanted: impl Fn(&Cell, u64) -> bool) {
         let mut gone = Vec::new();
         let mut freed = 0;
@@ -267,8 +267,8 @@ impl Pool {
         self.last.store(list.last, Ordering::Relaxed);
     }
 
-    /// Moves a cell one place back in the list, unless the one there has a higher score. If the list is locked
-    /// it stays: nothing depends on it.
+    /// Moves a cell one place back in the list, unless the one there has a higher score. If the
+    /// list is locked it stays: nothing depends on it.
     #[inline]
     pub(super) fn step_back(&self, cell: &Cell) {
         if self.last.load(Ordering::Relaxed) == cell.node.load(Ordering::Relaxed) {

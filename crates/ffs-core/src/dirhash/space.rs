@@ -1,13 +1,16 @@
-//! Room in the chunks of a directory: a byte for each, and for each amount of room the first chunk that has it.
+//! Room in the chunks of a directory: a byte for each, and for each amount of room the first chunk
+//! that has it.
 //!
-//! Room is counted in words of 4 bytes. An amount of `LAST` or more is all one class: it is enough for every name.
+//! Room is counted in words of 4 bytes. An amount of `LAST` or more is all one class: it is enough
+//! for every name.
 //!
 //! # Invariants
-//! 1. `first[c]` is the lowest chunk of class `c`, `NONE` if there is none; `count[c]` is how many there are.
+//! 1. `first[c]` is the lowest chunk of class `c`, `NONE` if there is none; `count[c]` is how many
+//!    there are.
 //! 2. Chunks beyond the directory's end are counted nowhere, and noted as wholly free.
 //!
-//! The counts are our own: they tell without a search that a class has become empty, so that the cost of a
-//! change does not grow with the directory.
+//! The counts are our own: they tell without a search that a class has become empty, so that the
+//! cost of a change does not grow with the directory.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.5, §3.6.
 

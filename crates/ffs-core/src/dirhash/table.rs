@@ -1,14 +1,16 @@
 //! The slots: open addressing with linear probing in blocks of 256.
 //!
 //! # Invariants
-//! 1. From the home slot of a live entry to its slot there is no EMPTY: a search ends at the first one.
-//! 2. `used` counts the slots that are not EMPTY; it stays below the number of slots, so there is an EMPTY.
+//! 1. From the home slot of a live entry to its slot there is no EMPTY: a search ends at the first
+//!    one.
+//! 2. `used` counts the slots that are not EMPTY; it stays below the number of slots, so there is
+//!    an EMPTY.
 //! 3. The tag of a slot is that of the name whose record it names.
 //!
-//! A slot keeps the offset divided by 4 in its low bits and the tag above. The tag is made of all bits of the
-//! hash: it tells apart hashes with one home slot, and those next to each other, which are neighbours in the
-//! table. No record starts in the last eight bytes of a chunk: the two values that stand for EMPTY and DEL are
-//! no offset's.
+//! A slot keeps the offset divided by 4 in its low bits and the tag above. The tag is made of all
+//! bits of the hash: it tells apart hashes with one home slot, and those next to each other, which
+//! are neighbours in the table. No record starts in the last eight bytes of a chunk: the two values
+//! that stand for EMPTY and DEL are no offset's.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.2, §3.8.
 
@@ -168,8 +170,9 @@ impl Table {
         true
     }
 
-    /// Takes an entry out; false if there is none. Where a chain ends in deleted slots these become EMPTY;
-    /// with `forward_only` the ones before the entry stay, as in the code the paper measured.
+    /// Takes an entry out; false if there is none. Where a chain ends in deleted slots these become
+    /// EMPTY; with `forward_only` the ones before the entry stay, as in the code the paper
+    /// measured.
     pub(super) fn remove(&mut self, home: Home, off: DirOff, forward_only: bool) -> bool {
         let Some(at) = self.locate(home, off) else { return false };
         self.set(at, DEL);

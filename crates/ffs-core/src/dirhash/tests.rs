@@ -178,15 +178,17 @@ fn numbered_names_do_not_cluster() {
     for which in FUNCTIONS {
         let (hit, miss) = probes(&names, &missing, 20, which);
         println!("{which:?}: {hit:.2} probes a hit, {miss:.2} a miss");
-        // At a load of 0.4 linear probing of evenly spread hashes takes 1.3 and 1.9. Without a salt names that
-        // differ in their last digit are neighbours; other functions need a hundred probes there.
+        // At a load of 0.4 linear probing of evenly spread hashes takes 1.3 and 1.9. Without a salt
+        // names that differ in their last digit are neighbours; other functions need a hundred
+        // probes there.
         let (most_hit, most_miss) =
             if which == DirHashFunction::Fnv1 { (6.0, 9.0) } else { (1.5, 2.2) };
         assert!(hit < most_hit && miss < most_miss, "{which:?}: {hit} {miss}");
     }
 }
 
-/// Pairs of four bytes, each of which takes FNV-1 from the same state to the same state: 2^16 names of one hash.
+/// Pairs of four bytes, each of which takes FNV-1 from the same state to the same state: 2^16 names
+/// of one hash.
 fn colliding(count: usize) -> Vec<String> {
     let step = |h: u32, b: u8| h.wrapping_mul(0x0100_0193) ^ u32::from(b);
     let letters = b"abcdefghijklmnopqrstuvwxyz012345";
@@ -218,7 +220,8 @@ fn colliding_names_do_not_collide_under_a_key() {
     let all = plain.hash(names[0].as_bytes());
     assert!(names.iter().all(|n| plain.hash(n.as_bytes()) == all), "they are what they should be");
     let (in_it, missing) = names.split_at(50_000);
-    // As many slots for them as 12-byte records would need: the load is much higher than in a directory.
+    // As many slots for them as 12-byte records would need: the load is much higher than in a
+    // directory.
     let (hit, miss) = probes(in_it, missing, 12, DirHashFunction::SipHash);
     println!("{hit:.2} probes a hit, {miss:.2} a miss");
     assert!(hit < 2.5 && miss < 7.0, "{hit} {miss}");
@@ -270,7 +273,8 @@ fn room_is_found_in_the_last_class() {
             index.added(1000 + found, 255, DirOff(at.0 + 12)).unwrap();
             assert!(found <= 10);
         }
-        // The paper's code compared the amount with the number of the class, and lost all but the first.
+        // The paper's code compared the amount with the number of the class, and lost all but the
+        // first.
         assert_eq!(found, if paper { 1 } else { 10 }, "paper: {paper}");
         assert!(index.find_room(40).is_some());
     }

@@ -1,17 +1,18 @@
 //! The name cache: which inode a name in a directory refers to, or that there is no such name.
 //!
 //! An entry records that `name` in directory number *d* refers to inode number *i*, or to nothing
-//! (a negative entry). It has a reference ([`VnodeRef`]) to the inode. The table of inodes in memory
-//! ([`VnodeTable`]) owns the cache, and the table's lock guards it.
+//! (a negative entry). It has a reference ([`VnodeRef`]) to the inode. The table of inodes in
+//! memory ([`VnodeTable`]) owns the cache, and the table's lock guards it.
 //!
 //! # Invariants
 //! 1. An entry agrees with its directory. It is made only while the directory is locked, after the
 //!    directory was searched or changed. An operation that is about to change a name has the
-//!    directory locked exclusively and removes the name's entry first ([`NameCache::zap`]). So a hit
-//!    under the directory's lock is right, and a change that fails half way leaves no entry behind.
-//! 2. Directory and target of every entry are in memory: an inode that leaves memory takes the names
-//!    in it and the names of it along ([`NameCache::purge`]). So an entry never outlives the file
-//!    that its numbers stood for.
+//!    directory locked exclusively and removes the name's entry first ([`NameCache::zap`]). So a
+//!    hit under the directory's lock is right, and a change that fails half way leaves no entry
+//!    behind.
+//! 2. Directory and target of every entry are in memory: an inode that leaves memory takes the
+//!    names in it and the names of it along ([`NameCache::purge`]). So an entry never outlives the
+//!    file that its numbers stood for.
 //! 3. Positive entries have no order of age: they live as long as their inodes. After an insertion
 //!    at most one entry in `neg_factor` is negative; the one that was not looked up for longest is
 //!    removed first.
@@ -122,7 +123,8 @@ pub(crate) struct NameCache<H> {
 }
 
 impl<H: VnodeRef> NameCache<H> {
-    /// An empty cache. `seed` keys the hash function, so that users cannot choose names that collide.
+    /// An empty cache. `seed` keys the hash function, so that users cannot choose names that
+    /// collide.
     pub(crate) fn new(on: bool, seed: u64, counters: Arc<Counters>) -> NameCache<H> {
         NameCache {
             on,
@@ -194,9 +196,9 @@ impl<H: VnodeRef> NameCache<H> {
         }
     }
 
-    /// Removes the entry of a name for an operation that will make, remove or redirect the name; the
-    /// operation searches the directory in any case. Returns the file that the name referred to, if
-    /// the cache had it.
+    /// Removes the entry of a name for an operation that will make, remove or redirect the name;
+    /// the operation searches the directory in any case. Returns the file that the name referred
+    /// to, if the cache had it.
     pub(crate) fn zap(&mut self, v: &impl VnodeTable<Ref = H>, dir: Ino, name: &[u8]) -> Option<H> {
         if !self.on {
             return None;
@@ -229,8 +231,8 @@ impl<H: VnodeRef> NameCache<H> {
         }
     }
 
-    /// Enters the result of a search of the directory: `target`, or `None` if there is no such name.
-    /// Does nothing while the cache is full or if one of the inodes is not in memory.
+    /// Enters the result of a search of the directory: `target`, or `None` if there is no such
+    /// name. Does nothing while the cache is full or if one of the inodes is not in memory.
     pub(crate) fn enter(
         &mut self,
         v: &impl VnodeTable<Ref = H>,
@@ -314,8 +316,8 @@ impl<H: VnodeRef> NameCache<H> {
         target
     }
 
-    /// Removes all names in an inode and of it (`cache_purge`): it is about to leave memory, or to be
-    /// renamed.
+    /// Removes all names in an inode and of it (`cache_purge`): it is about to leave memory, or to
+    /// be renamed.
     pub(crate) fn purge(&mut self, v: &impl VnodeTable<Ref = H>, links: &NameLinks) {
         self.purge_list(v, &links.src);
         self.purge_list(v, &links.src_negative);

@@ -17,8 +17,8 @@ fn fsck(dev: &MemDevice, options: FsckOptions) -> FsckReport {
     Fsck::new(Arc::new(dev.snapshot()), options.at(REPAIR)).run()
 }
 
-/// Repairs `dev` and judges what the writers of `seed` left, with or without calls of `sync`: repairs made, and
-/// promises kept.
+/// Repairs `dev` and judges what the writers of `seed` left, with or without calls of `sync`:
+/// repairs made, and promises kept.
 pub(crate) fn examine(
     dev: &Arc<MemDevice>,
     (seed, sync): (u64, SyncCalls),

@@ -1,4 +1,5 @@
-//! What the tests share: small volumes in memory whose writes are recorded, and the check that they are sound.
+//! What the tests share: small volumes in memory whose writes are recorded, and the check that they
+//! are sound.
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -1,23 +1,24 @@
 //! A process that has a volume mounted is killed (SIGKILL) under load, again and again.
 //!
-//! The child, which is this program again, mounts an image file with soft updates; its writers do what
-//! `ffs_testkit::killtest` says, and count each operation over a pipe after it returned. The parent kills it at
-//! a seeded moment and asks of the image: `fsck -p` repairs it, with nothing but the repairs that lose
-//! nothing; a full check is silent; every name and every byte is there that somebody was told is durable, and
-//! what else is there is something that was. Then the next child goes on with the same image, and removes the
-//! trees of those before; or one time in three, with the image just as it was left, and then it leaves old
-//! trees alone: a directory may have two names there.
+//! The child, which is this program again, mounts an image file with soft updates; its writers do
+//! what `ffs_testkit::killtest` says, and count each operation over a pipe after it returned. The
+//! parent kills it at a seeded moment and asks of the image: `fsck -p` repairs it, with nothing but
+//! the repairs that lose nothing; a full check is silent; every name and every byte is there that
+//! somebody was told is durable, and what else is there is something that was. Then the next child
+//! goes on with the same image, and removes the trees of those before; or one time in three, with
+//! the image just as it was left, and then it leaves old trees alone: a directory may have two
+//! names there.
 //!
-//! The system's page cache survives the death of a process: what is tried is that fsync says the truth and
-//! that the *stream* of writes may be cut off anywhere, not what a drive loses. For that there is
-//! `ffs lab crash`.
+//! The system's page cache survives the death of a process: what is tried is that fsync says the
+//! truth and that the *stream* of writes may be cut off anywhere, not what a drive loses. For that
+//! there is `ffs lab crash`.
 //!
-//! The same load also runs in this process, its writes recorded, and *every* prefix of them is repaired and
-//! judged ([`recorded`]).
+//! The same load also runs in this process, its writes recorded, and *every* prefix of them is
+//! repaired and judged ([`recorded`]).
 //!
 //! `FFS_KILL_ROUNDS` is the number of kills, `FFS_CUT_ROUNDS` of recorded loads (by default a few),
-//! `FFS_KILL_SEED` the first seed (default 1), `FFS_KILL_SEEDS` among how many the rounds are divided
-//! (default 3). The image is in `/dev/shm` if there is one.
+//! `FFS_KILL_SEED` the first seed (default 1), `FFS_KILL_SEEDS` among how many the rounds are
+//! divided (default 3). The image is in `/dev/shm` if there is one.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod child;
@@ -128,8 +129,8 @@ impl std::fmt::Display for Tally {
         let Verified { names, files } = self.promises;
         write!(
             f,
-            "{} cuts ({} volumes mounted again without a repair), {} operations, {names} names and {files} \
-             files promised and kept, {} repairs by fsck -p, all of leaks and counts",
+            "{} cuts ({} volumes mounted again without a repair), {} operations, {names} names \
+             and {files} files promised and kept, {} repairs by fsck -p, all of leaks and counts",
             self.kills, self.unrepaired, self.operations, self.repaired
         )
     }

@@ -1,8 +1,8 @@
 //! The load in this process, cut off after each of its writes.
 //!
-//! What a kill tries at one moment of a run is tried here at every one: the writes are recorded, in the order in
-//! which they were made, with a mark where an operation returned; then each prefix is repaired and judged
-//! as an image is after a kill. The next run goes on with one of them.
+//! What a kill tries at one moment of a run is tried here at every one: the writes are recorded, in
+//! the order in which they were made, with a mark where an operation returned; then each prefix is
+//! repaired and judged as an image is after a kill. The next run goes on with one of them.
 
 use crate::child::{Load, load, mount};
 use crate::common::examine::examine;

@@ -1,4 +1,5 @@
-//! Groups 7 and 8: what fsck itself got wrong elsewhere, and what the mounted file system says of it before.
+//! Groups 7 and 8: what fsck itself got wrong elsewhere, and what the mounted file system says of
+//! it before.
 
 use crate::disk::{Disk, KINDS, list};
 use crate::ordeal::{names, one_names, ordeal};

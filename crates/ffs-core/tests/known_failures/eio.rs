@@ -1,8 +1,9 @@
 //! The device fails once, at every transfer in turn.
 //!
-//! For one fixed piece of work the first, second, third ... read, write or flush fails, until there is
-//! none left to fail. However it went: the mount ends in order, no file is hurt that was not worked on,
-//! what fsync called durable is there, a volume called clean is sound, and one check repairs the rest.
+//! For one fixed piece of work the first, second, third ... read, write or flush fails, until there
+//! is none left to fail. However it went: the mount ends in order, no file is hurt that was not
+//! worked on, what fsync called durable is there, a volume called clean is sound, and one check
+//! repairs the rest.
 
 use crate::disk::{Disk, Kind, list, options};
 use crate::ordeal::{EIO, compare};
@@ -94,7 +95,8 @@ fn write_file(fs: &Ffs, dir: &Vnode, name: &[u8], len: usize) -> Result<(), Erro
     Ok(())
 }
 
-/// One run with the `n`th `operation` failing by `fault`, for once or for good; `None` if there is no `n`th.
+/// One run with the `n`th `operation` failing by `fault`, for once or for good; `None` if there is
+/// no `n`th.
 fn run(
     good: &Disk,
     ordering: OrderingPolicy,

@@ -120,7 +120,8 @@ fn kf2_05_out_of_range_pointers_of_attributes() {
     }
 }
 
-/// Every field of a group's header: the group is left alone, the others serve, and the error says which.
+/// Every field of a group's header: the group is left alone, the others serve, and the error says
+/// which.
 #[test]
 fn kf2_05_hostile_group_headers() {
     let mut rng = SplitMix64::new(crate::rounds(2505, 1).0);
@@ -145,7 +146,8 @@ fn kf2_05_hostile_group_headers() {
     }
 }
 
-/// The group that a file lies in is damaged: the file cannot be freed into it, and the error says why.
+/// The group that a file lies in is damaged: the file cannot be freed into it, and the error says
+/// why.
 #[test]
 fn kf2_05_freeing_into_a_damaged_group_is_an_error_with_a_name() {
     for kind in KINDS {
@@ -276,7 +278,8 @@ fn kf2_06_an_inode_in_use_marked_free_is_not_handed_out() {
     }
 }
 
-/// "freeing free block", "freeing free frag", "free inode of a free inode": errors, and the volume goes on.
+/// "freeing free block", "freeing free frag", "free inode of a free inode": errors, and the volume
+/// goes on.
 #[test]
 fn kf2_06_freeing_what_is_free_already() {
     for kind in KINDS {

@@ -101,7 +101,8 @@ fn bad_zeroed_pieces() {
     }
 }
 
-/// Bits flipped in metadata, checked by hashes or not: no panic, no endless work, repaired in one run.
+/// Bits flipped in metadata, checked by hashes or not: no panic, no endless work, repaired in one
+/// run.
 #[test]
 fn bad_flipped_bits() {
     let (seed, rounds) = crate::rounds(4711, 120);

@@ -8,8 +8,8 @@
 //! read back unchanged, before and after the check; bounded work and memory; one `fsck -y` repairs
 //! everything, and the volume is not called clean before.
 //!
-//! Tests with random numbers print their seed; `FFS_KF_SEED` adds to it and `FFS_KF_TIMES` makes them
-//! that many times longer.
+//! Tests with random numbers print their seed; `FFS_KF_SEED` adds to it and `FFS_KF_TIMES` makes
+//! them that many times longer.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

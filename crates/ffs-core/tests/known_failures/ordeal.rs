@@ -32,8 +32,9 @@ pub(crate) struct Outcome {
 
 /// Everything but what `fatal` says must be as it was; `what` names the damage in messages.
 ///
-/// Mounts, reads everything, works, unmounts; then the check, which has to repair everything in one run; then
-/// mounts again and reads everything. Files on paths that begin with one of `hurt` may be gone or changed.
+/// Mounts, reads everything, works, unmounts; then the check, which has to repair everything in one
+/// run; then mounts again and reads everything. Files on paths that begin with one of `hurt` may be
+/// gone or changed.
 pub(crate) fn ordeal(disk: &Disk, what: &str, hurt: &[&str]) -> Outcome {
     ordeal_with(disk, what, hurt, &crate::disk::options())
 }

@@ -95,7 +95,8 @@ fn kf2_13_what_only_claims_to_be_a_snapshot() {
     }
 }
 
-/// A snapshot owned the last block: its flag alone makes readers of it look at every block up to the end.
+/// A snapshot owned the last block: its flag alone makes readers of it look at every block up to
+/// the end.
 #[test]
 fn kf2_13_the_last_block_and_beyond() {
     for kind in KINDS {
@@ -220,7 +221,8 @@ fn kf2_14_lists_of_unlinked_inodes_that_lie() {
     }
 }
 
-/// Link, unlink and rename of one file from many threads, with the file opened and dropped in between.
+/// Link, unlink and rename of one file from many threads, with the file opened and dropped in
+/// between.
 #[test]
 fn kf2_14_a_race_of_link_and_unlink() {
     for kind in KINDS {

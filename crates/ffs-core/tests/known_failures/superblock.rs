@@ -95,8 +95,8 @@ fn kf2_01_hostile_values_in_the_standard_superblock_leave_the_backups() {
     }
 }
 
-/// XFS's method: every element of every field gets zeros, ones, neighbours, flips and noise. Whatever is
-/// mounted can be used; whatever is refused is named; nothing is lost.
+/// XFS's method: every element of every field gets zeros, ones, neighbours, flips and noise.
+/// Whatever is mounted can be used; whatever is refused is named; nothing is lost.
 #[test]
 fn kf2_01_every_field_of_the_superblock_with_every_kind_of_damage() {
     let mut rng = SplitMix64::new(crate::rounds(2101, 1).0);
@@ -153,7 +153,8 @@ fn kf2_01_a_summary_area_on_top_of_a_file() {
         fs.unmount().unwrap();
         assert!(before == disk.bytes(), "{kind:?}: written");
         if kind.0 == Format::Ufs1 {
-            // The backups, all of one mind, are believed; with a check hash that is right the volume is.
+            // The backups, all of one mind, are believed; with a check hash that is right the
+            // volume is.
             let report = disk.fsck(FsckOptions::yes());
             assert_eq!(report.exit_code, exit::OK, "{:?}", report.findings);
             let out = ordeal(&disk, "csaddr repaired", &[]);
@@ -166,7 +167,8 @@ fn kf2_01_a_summary_area_on_top_of_a_file() {
 #[test]
 fn kf2_01_memory_is_bounded_however_large_the_volume_claims_to_be() {
     for kind in KINDS {
-        // A sparse image of 256 GiB in groups of 2 MiB, its superblock changed to claim it is all in use.
+        // A sparse image of 256 GiB in groups of 2 MiB, its superblock changed to claim it is all
+        // in use.
         let small = fresh(kind, 8 << 20, |_| {});
         let mem = MemDevice::new(256 << 30);
         let mut bytes = small.to_vec();
@@ -219,8 +221,8 @@ fn kf2_02_sums_of_hostile_values_overflow_nothing() {
     }
 }
 
-/// A bad check hash is a torn write until a backup says otherwise: readable, writable when forced, repaired
-/// even by preen (`spec/known-failures.md` §1.8).
+/// A bad check hash is a torn write until a backup says otherwise: readable, writable when forced,
+/// repaired even by preen (`spec/known-failures.md` §1.8).
 #[test]
 fn kf1_08_and_kf2_03_a_torn_superblock_is_read_and_repaired() {
     for kind in KINDS.into_iter().filter(|k| k.0 == Format::Ufs2) {

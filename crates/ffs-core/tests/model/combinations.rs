@@ -1,5 +1,5 @@
-//! The paper's sixteen combinations: the same operations get the same answers and leave the same tree, whichever
-//! optimisations are on.
+//! The paper's sixteen combinations: the same operations get the same answers and leave the same
+//! tree, whichever optimisations are on.
 
 use crate::world::{Caches, Config, World};
 use ffs_core::{DirPref, NamecachePrime, OrderingPolicy};

@@ -136,8 +136,8 @@ fn contents(fs: &Ffs, file: &Vnode, want: &[u8], path: &str) -> Result<(), Strin
 
 /// After an operation failed in the middle: what it was not given must be as the model says.
 ///
-/// Nodes in `touched` may have changed; of a touched directory at most two names may have come or gone, and the
-/// files behind them may have another link count.
+/// Nodes in `touched` may have changed; of a touched directory at most two names may have come or
+/// gone, and the files behind them may have another link count.
 pub(crate) fn untouched(fs: &Ffs, model: &Model, touched: &[NodeId]) -> Result<(), String> {
     let root = fs.root().map_err(|e| format!("root: {e}"))?;
     below(fs, model, &root, Model::ROOT, "/", touched)

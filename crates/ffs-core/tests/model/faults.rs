@@ -1,7 +1,8 @@
 //! The same operations on a device that fails now and then.
 //!
-//! An operation that meets a failure answers with an error and may have happened in part. What it was not given
-//! must be as before, the mount must go on or end in order, and after a full check the volume is sound again.
+//! An operation that meets a failure answers with an error and may have happened in part. What it
+//! was not given must be as before, the mount must go on or end in order, and after a full check
+//! the volume is sound again.
 
 use crate::compare;
 use crate::world::{Config, World, fresh};

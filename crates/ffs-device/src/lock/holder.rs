@@ -5,8 +5,8 @@
 //! once took a lock in `/proc/locks`, for all: the first is exact, the second may name a parent
 //! that is gone.
 //!
-//! **Invariant.** No file of another process is touched: not opened, not asked for its attributes. A
-//! file system that does not answer would make that wait for ever, and not even SIGKILL would end
+//! **Invariant.** No file of another process is touched: not opened, not asked for its attributes.
+//! A file system that does not answer would make that wait for ever, and not even SIGKILL would end
 //! it. The kernel answers a read of `fdinfo` and the text of the link `/proc/PID/fd/N` by itself.
 
 use std::fmt;
@@ -68,7 +68,8 @@ pub(super) fn find(file: &File) -> Vec<Holder> {
 struct Image {
     /// Device and inode as the kernel's tables of locks write them: `fd:01:5678`.
     place: String,
-    /// `:5678`. Some file systems (btrfs) show one device number to `stat` and another in the tables.
+    /// `:5678`. Some file systems (btrfs) show one device number to `stat` and another in the
+    /// tables.
     inode: String,
     /// What the kernel calls the file.
     link: Option<PathBuf>,
@@ -109,7 +110,8 @@ fn has_locked_descriptor(pid: u32, image: &Image) -> bool {
     })
 }
 
-/// Whether `info`, the text of `fdinfo` for a descriptor of the file `link`, has a lock on the image.
+/// Whether `info`, the text of `fdinfo` for a descriptor of the file `link`, has a lock on the
+/// image.
 fn info_has_lock(info: &str, link: &Path, image: &Image) -> bool {
     let locks = info.lines().filter_map(|line| flock_row(line.strip_prefix("lock:")?));
     locks.into_iter().any(|(_, place)| {
@@ -119,7 +121,7 @@ fn info_has_lock(info: &str, link: &Path, image: &Image) -> bool {
 }
 
 /// Process and place of a lock by `flock`, from a line of `/proc/locks` or what follows `lock:` in
-/// `fdinfo`: "1: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF". The second word of a waiter is "->".
+/// `fdinfo`: "1: FLOCK ADVISORY WRITE 1234 fd:01:5678 0 EOF". The second word of a waiter is "->".
 fn flock_row(line: &str) -> Option<(u32, &str)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (&kind, &pid, &place) = (words.get(1)?, words.get(4)?, words.get(5)?);

@@ -50,8 +50,9 @@ pub(super) fn mount_of(file: &File) -> Option<KernelMount> {
 
 /// Directories of the loop devices whose backing file is the one with this device and inode number.
 ///
-/// The kernel gives the file's name only. A file that a server may have to answer for is passed over,
-/// unless the image is on the same file system: a server that is dead would stop the command for ever.
+/// The kernel gives the file's name only. A file that a server may have to answer for is passed
+/// over, unless the image is on the same file system: a server that is dead would stop the command
+/// for ever.
 fn loops_over(block: &Path, mountinfo: &str, (dev, ino): (u64, u64)) -> Vec<PathBuf> {
     let entries = fs::read_dir(block).into_iter().flatten().flatten();
     let directories = entries.map(|entry| entry.path());
@@ -140,7 +141,8 @@ mod tests {
     #[test]
     fn the_mount_table_is_read() {
         let table = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
-                     36 22 7:3 / /mnt/a\\040b rw,noatime master:1 - ufs /dev/loop3 ro,ufstype=ufs2\n\
+                     36 22 7:3 / /mnt/a\\040b rw,noatime master:1 - ufs /dev/loop3 \
+                     ro,ufstype=ufs2\n\
                      37 22 7:30 / /x rw - ext4 /dev/loop30 rw\nbroken line - x\n";
         let devices = BTreeSet::from(["7:3".to_owned()]);
         let mounts: Vec<_> = mounts_of(table, &devices).collect();

@@ -8,8 +8,8 @@
 //!
 //! **Invariants.**
 //! 1. No file beside the image: nothing stale can be left behind.
-//! 2. What the kernel itself has mounted counts as held: from the device, a partition of it, or a loop
-//!    device on the file.
+//! 2. What the kernel itself has mounted counts as held: from the device, a partition of it, or a
+//!    loop device on the file.
 //! 3. Finding out who holds a lock never fails an operation; at worst the name stays unknown.
 
 mod holder;
@@ -73,8 +73,8 @@ pub enum LockError {
     },
     /// The kernel uses the block device in another way.
     #[error(
-        "{image} is in use by the kernel (as swap, or below a RAID, a volume manager or a mount elsewhere): \
-         see lsblk, and release it first"
+        "{image} is in use by the kernel (as swap, or below a RAID, a volume manager or a mount \
+         elsewhere): see lsblk, and release it first"
     )]
     Claimed {
         /// The device as its user named it.

@@ -24,7 +24,8 @@ fn take_free(path: &Path, mode: LockMode) -> File {
     take(path, mode, LockWait::UpTo(Duration::from_secs(60))).unwrap()
 }
 
-/// Not a test of its own: the second process of the tests below. It holds the lock until its input ends.
+/// Not a test of its own: the second process of the tests below. It holds the lock until its input
+/// ends.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(CHILD) else { return };

@@ -5,7 +5,8 @@ use crate::{BlockDevice, DeviceError};
 
 const TABLE: usize = 446;
 const ENTRY: usize = 16;
-/// MBR addresses count 512-byte sectors on every image we know of; a disk with larger ones uses GPT.
+/// MBR addresses count 512-byte sectors on every image we know of; a disk with larger ones uses
+/// GPT.
 const SECTOR: u64 = 512;
 
 const TYPE_PROTECTIVE: u8 = 0xee;

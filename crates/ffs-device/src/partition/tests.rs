@@ -351,7 +351,8 @@ fn check_bounds(device: &MemDevice) {
 fn sample_disks() -> Vec<Vec<u8>> {
     let names = ["part-gpt-ufs2", "part-mbr-bsd-ufs1-abs", "label-bsd-only", "label-mbr-bsd"];
     let mut disks: Vec<Vec<u8>> = names.iter().filter_map(|name| fixtures::load(name)).collect();
-    // The first part is where the tables are; short disks keep the property fast and their ends near.
+    // The first part is where the tables are; short disks keep the property fast and their ends
+    // near.
     for disk in &mut disks {
         disk.truncate(5 << 20);
     }
@@ -373,7 +374,9 @@ proptest! {
     #[test]
     fn hostile_tables_stay_in_bounds(
         which in any::<prop::sample::Index>(),
-        patches in prop::collection::vec((0usize..6, 0usize..512, any::<[u8; 8]>(), 1usize..9), 1..8),
+        patches in prop::collection::vec(
+            (0usize..6, 0usize..512, any::<[u8; 8]>(), 1usize..9), 1..8
+        ),
         seal in any::<bool>(),
         keep in prop::option::of(0usize..40_000),
     ) {

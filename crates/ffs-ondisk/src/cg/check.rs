@@ -3,7 +3,8 @@
 //!
 //! # Invariants
 //! 1. Who holds a block that passed [`validate`] may use the views without further doubt.
-//! 2. Maps and counts are not judged: they are always possible, if not always right, which is fsck's business.
+//! 2. Maps and counts are not judged: they are always possible, if not always right, which is
+//!    fsck's business.
 
 use super::{CG_MAGIC, CgFields, CgLayout};
 use crate::error::{Corrupt, Error, Place, Structure};
@@ -51,7 +52,8 @@ pub fn validate(g: &Geometry, c: CgNo, b: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks all but the check hash of group `c`'s block: what a write cut off between sectors leaves right.
+/// Checks all but the check hash of group `c`'s block: what a write cut off between sectors leaves
+/// right.
 ///
 /// # Errors
 /// The first field that is wrong.

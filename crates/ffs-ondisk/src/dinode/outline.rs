@@ -1,11 +1,11 @@
 //! The part of an inode that decides which blocks it holds, read without the rest.
 //!
-//! A check of a whole volume looks at every inode; most of them are files and directories of a few blocks, and
-//! nothing else of them is asked for.
+//! A check of a whole volume looks at every inode; most of them are files and directories of a few
+//! blocks, and nothing else of them is asked for.
 //!
 //! # Invariants
-//! 1. Each value is what [`Dinode::decode`](super::Dinode::decode) gives; `None` where that would take the pointers
-//!    for something else.
+//! 1. Each value is what [`Dinode::decode`](super::Dinode::decode) gives; `None` where that would
+//!    take the pointers for something else.
 
 use crate::geometry::{Format, Geometry, NDADDR};
 use crate::wire::get;
@@ -32,8 +32,8 @@ pub struct Outline<'a> {
 }
 
 impl<'a> Outline<'a> {
-    /// Reads the inode at the start of `b`; `None` unless it is a regular file or a directory without
-    /// indirect blocks and extended attributes.
+    /// Reads the inode at the start of `b`; `None` unless it is a regular file or a directory
+    /// without indirect blocks and extended attributes.
     // The offsets are those of `Dinode1` and `Dinode2`; a test compares.
     #[inline]
     #[must_use]

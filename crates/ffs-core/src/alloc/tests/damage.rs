@@ -74,7 +74,8 @@ fn a_damaged_group_is_skipped_until_nothing_else_fits() {
     assert!(is_corrupt(&b.a.inode_initialised(Ino(g.ipg))));
 }
 
-/// After a crash under soft updates: the check hash is wrong, and the inode map newer than the header.
+/// After a crash under soft updates: the check hash is wrong, and the inode map newer than the
+/// header.
 #[test]
 fn a_torn_group_is_used_where_a_crash_may_have_torn_it() {
     let torn = |possible| {

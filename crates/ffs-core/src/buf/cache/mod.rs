@@ -80,8 +80,8 @@ impl BufCache {
 
     /// The buffer of `block` without reading: the caller is about to write the whole block.
     ///
-    /// With [`NewContent::Arbitrary`] the caller overwrites all bytes of a new buffer before another
-    /// thread can see them (it holds the inode's lock).
+    /// With [`NewContent::Arbitrary`] the caller overwrites all bytes of a new buffer before
+    /// another thread can see them (it holds the inode's lock).
     pub(crate) fn getblk(&self, block: DiskBlock, content: NewContent) -> BufRef {
         let buf = self.lookup_or_insert(block, content);
         if buf.read().is_of(block.addr, block.len) {

@@ -9,8 +9,8 @@
 //!    `vmiodirenable` is on. Otherwise a directory block has private memory: up to 2048 bytes in
 //!    multiples of 512 while `maxbufmallocspace` has space, else rounded up to 4096 and counted in
 //!    `bufspace`. Such a block is dropped when it loses its header.
-//! 3. Dirty blocks and blocks in use keep their headers; if these alone exceed a limit, the limit is
-//!    exceeded. Otherwise the limits hold whenever a block is added.
+//! 3. Dirty blocks and blocks in use keep their headers; if these alone exceed a limit, the limit
+//!    is exceeded. Otherwise the limits hold whenever a block is added.
 //! 4. Eviction order: in tier 2, the block that lost its header first; in tier 1, the oldest header
 //!    that was not used since it was last examined (second chance), so that a hit moves nothing.
 //!

@@ -1,4 +1,5 @@
-//! Operations that fail half way: afterwards the directory, its index and the name cache are of one opinion.
+//! Operations that fail half way: afterwards the directory, its index and the name cache are of one
+//! opinion.
 
 use super::*;
 use crate::{Error, WriteMode};

@@ -1,5 +1,6 @@
-//! Directories under a tenant that has removed names stay in their places for a while, and then lets go of
-//! them: they always say what the model says, and no reserved record moves, changes or is used.
+//! Directories under a tenant that has removed names stay in their places for a while, and then
+//! lets go of them: they always say what the model says, and no reserved record moves, changes or
+//! is used.
 
 use super::*;
 use crate::buf::WriteHooks;
@@ -139,11 +140,12 @@ impl Ordering for Reserving {
     }
 }
 
-/// A reserved record as it was first seen: offset and removal, then its bytes behind the inode number.
+/// A reserved record as it was first seen: offset and removal, then its bytes behind the inode
+/// number.
 type Seen = BTreeMap<(DirOff, u64), Vec<u8>>;
 
-/// Every reserved record is there, as it was when it became so; every other record that is free is the first
-/// of its chunk, or behind a reserved or once reserved one.
+/// Every reserved record is there, as it was when it became so; every other record that is free is
+/// the first of its chunk, or behind a reserved or once reserved one.
 fn check_reserved(d: Dir<'_>, tenant: &Reserving, seen: &mut Seen) -> usize {
     let mut now = Seen::new();
     let found = d.walk(0..d.size(), |at, chunk| {
@@ -243,8 +245,8 @@ fn reserving(seed: u64, hashed: bool, percent: u64, steps: u64) -> Slots {
     std::mem::take(&mut *tenant.slots.lock())
 }
 
-/// When all are let go and told, nothing of them is left but ordinary room; what is empty but for reserved
-/// records is empty.
+/// When all are let go and told, nothing of them is left but ordinary room; what is empty but for
+/// reserved records is empty.
 fn let_all_go(mut h: History<'_>, tenant: &Reserving) {
     let (fs, cred, root) = (h.fs, Cred::root(), h.fs.root().unwrap());
     tenant.let_go(1);
