@@ -1,4 +1,5 @@
-//! Space below each directory at the top of an image, largest first: `cargo run --example du -- IMAGE`.
+//! Space below each directory at the top of an image, largest first: `cargo run --example du --
+//! IMAGE`.
 
 use bsdffs::Volume;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Makes an image with a small tree in it, for example for a test: `cargo run --example make -- IMAGE`.
+//! Makes an image with a small tree in it, for example for a test: `cargo run --example make --
+//! IMAGE`.
 
 use bsdffs::{OpenOptions, Permissions, Volume};
 use std::io::{self, Write};

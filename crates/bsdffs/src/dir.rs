@@ -7,13 +7,14 @@
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use ffs_core::{Error, FileType, Ino, Vnode};
+use ffs_core::{Error, Ffs, FileType, Ino, Vnode};
 
 use crate::metadata::Metadata;
-use crate::volume::Volume;
+use crate::namei::{self, Last};
+use crate::volume::{Volume, bytes};
 
 /// Entries that one call reads.
 const BATCH: usize = 256;
@@ -138,6 +139,98 @@ impl Iterator for ReadDir {
     }
 }
 
+impl Volume {
+    /// The entries of a directory.
+    ///
+    /// # Errors
+    /// As [`std::fs::read_dir`].
+    pub fn read_dir(&self, path: impl AsRef<Path>) -> io::Result<ReadDir> {
+        let path = path.as_ref();
+        ReadDir::new(self, self.find(path, Last::Follow)?, path)
+    }
+
+    /// All files below a directory.
+    ///
+    /// # Errors
+    /// As [`Volume::read_dir`].
+    pub fn walk(&self, path: impl AsRef<Path>) -> io::Result<Walk> {
+        self.read_dir(path).map(Walk::new)
+    }
+
+    /// Creates a directory of mode 0755.
+    ///
+    /// # Errors
+    /// As [`std::fs::create_dir`].
+    pub fn create_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let (dir, name) = self.parent(path.as_ref())?;
+        self.fs().mkdir(self.cred(), &dir, &name, 0o755)?;
+        Ok(())
+    }
+
+    /// Creates a directory and those above it that do not exist.
+    ///
+    /// # Errors
+    /// As [`std::fs::create_dir_all`].
+    pub fn create_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let names: Vec<&[u8]> = namei::components(bytes(path.as_ref())).collect();
+        // The longest part of the path that exists or whose parent does, then what follows it.
+        let mut there = names.len();
+        while there > 0 {
+            match self.create_missing(&names[..there]) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => there -= 1,
+                made => {
+                    made?;
+                    break;
+                }
+            }
+        }
+        (there + 1..=names.len()).try_for_each(|len| self.create_missing(&names[..len]))
+    }
+
+    /// Creates a directory, unless one is there.
+    fn create_missing(&self, names: &[&[u8]]) -> io::Result<()> {
+        let path = PathBuf::from(OsString::from_vec(names.join(&b'/')));
+        self.create_dir(&path).or_else(|error| match self.metadata(&path) {
+            Ok(found) if found.is_dir() => Ok(()),
+            _ => Err(error),
+        })
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As [`std::fs::remove_dir`].
+    pub fn remove_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let (dir, name) = self.parent(path.as_ref())?;
+        Ok(self.fs().rmdir(self.cred(), &dir, &name)?)
+    }
+
+    /// Removes a directory and all that it contains. Symbolic links are removed, not followed.
+    ///
+    /// # Errors
+    /// As [`std::fs::remove_dir_all`]; what was removed before an error stays removed.
+    pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let path = path.as_ref();
+        let top = self.symlink_metadata(path)?;
+        if top.is_symlink() {
+            return self.remove_file(path);
+        }
+        if !top.is_dir() {
+            return Err(Error::NotDirectory.into());
+        }
+        let mut directories = Vec::new();
+        for entry in self.walk(path)? {
+            let entry = entry?;
+            match entry.file_type()? {
+                FileType::Directory => directories.push(entry.path()),
+                _ => self.remove_file(entry.path())?,
+            }
+        }
+        directories.iter().rev().try_for_each(|dir| self.remove_dir(dir))?;
+        self.remove_dir(path)
+    }
+}
+
 /// A file found by a [`Walk`].
 #[derive(Clone, Debug)]
 pub struct WalkEntry {
@@ -161,7 +254,8 @@ impl std::ops::Deref for WalkEntry {
     }
 }
 
-/// All files below a directory: each directory before what it contains, symbolic links not followed.
+/// All files below a directory: each directory before what it contains, symbolic links not
+/// followed.
 ///
 /// An error concerns one directory or entry; the walk goes on after it.
 #[derive(Debug)]
@@ -217,4 +311,18 @@ impl Iterator for Walk {
             return Some(found.map(|()| WalkEntry { entry, depth }));
         }
     }
+}
+
+/// Names and inode numbers in a directory, sorted by name, without `.` and `..`; and the error that
+/// ended the listing, if there was one.
+pub fn sorted_entries(ffs: &Ffs, dir: &Vnode) -> (Vec<(Vec<u8>, Ino)>, Option<Error>) {
+    let mut names = Vec::new();
+    let result = ffs.readdir(dir, 0, &mut |entry| {
+        if entry.name != b"." && entry.name != b".." {
+            names.push((entry.name.to_vec(), entry.ino));
+        }
+        true
+    });
+    names.sort_unstable();
+    (names, result.err())
 }

@@ -175,8 +175,8 @@ impl File {
     /// Writes at `offset`, bytes, or at the end if the file is open to append; returns how many.
     ///
     /// # Errors
-    /// [`io::ErrorKind::StorageFull`]; the device's; [`io::ErrorKind::PermissionDenied`] if the file
-    /// is not open for writing.
+    /// [`io::ErrorKind::StorageFull`]; the device's; [`io::ErrorKind::PermissionDenied`] if the
+    /// file is not open for writing.
     pub fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
         self.may_write()?;
         let mode = WriteMode { append: self.mode.append, ..WriteMode::default() };
@@ -227,7 +227,8 @@ impl File {
         self.fallocate(offset, len, Fallocate::Allocate)
     }
 
-    /// Makes a hole of `len` bytes at `offset`: the range reads as zeros and occupies no whole block.
+    /// Makes a hole of `len` bytes at `offset`: the range reads as zeros and occupies no whole
+    /// block.
     ///
     /// # Errors
     /// As [`File::write_at`].
@@ -275,6 +276,73 @@ impl File {
     fn advance(&mut self, by: usize) -> usize {
         self.position = self.position.saturating_add(by as u64);
         by
+    }
+}
+
+impl Volume {
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// As [`std::fs::File::open`].
+    pub fn open_file(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        OpenOptions::new().read(true).open(self, path)
+    }
+
+    /// Creates a file, or truncates it, and opens it for writing.
+    ///
+    /// # Errors
+    /// As [`std::fs::File::create`].
+    pub fn create_file(&self, path: impl AsRef<Path>) -> io::Result<File> {
+        OpenOptions::new().write(true).create(true).truncate(true).open(self, path)
+    }
+
+    /// The content of a file.
+    ///
+    /// # Errors
+    /// As [`std::fs::read`].
+    pub fn read(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+        let mut file = self.open_file(path)?;
+        let mut content = Vec::new();
+        file.read_to_end(&mut content)?;
+        Ok(content)
+    }
+
+    /// The content of a file as text.
+    ///
+    /// # Errors
+    /// As [`std::fs::read_to_string`].
+    pub fn read_to_string(&self, path: impl AsRef<Path>) -> io::Result<String> {
+        let mut text = String::new();
+        self.open_file(path)?.read_to_string(&mut text)?;
+        Ok(text)
+    }
+
+    /// Replaces the content of a file, which is created if it does not exist.
+    ///
+    /// # Errors
+    /// As [`std::fs::write`].
+    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> io::Result<()> {
+        self.create_file(path)?.write_all(content.as_ref())
+    }
+
+    /// Copies the content and the permission bits of a regular file; returns the bytes copied.
+    ///
+    /// # Errors
+    /// As [`std::fs::copy`]; [`io::ErrorKind::InvalidInput`] also if both paths lead to one file.
+    pub fn copy(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
+        let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        let (mut from, to) = (self.open_file(from)?, to.as_ref());
+        let source = from.metadata()?;
+        if !source.is_file() {
+            return invalid("the source is not a regular file");
+        }
+        if self.metadata(to).is_ok_and(|target| target.ino() == source.ino()) {
+            return invalid("source and target are the same file");
+        }
+        let mut to = self.create_file(to)?;
+        let copied = io::copy(&mut from, &mut to)?;
+        to.set_permissions(source.permissions())?;
+        Ok(copied)
     }
 }
 

@@ -25,16 +25,22 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | `volume` | [`Volume`], [`VolumeOptions`], [`format()`]: images and the operations on paths |
+//! | `volume` | [`Volume`], [`VolumeOptions`]: images and the operations on paths |
+//! | `format` | [`format()`], [`holds_ufs`]: creating and recognising file systems |
 //! | `file` | [`File`], [`OpenOptions`]: reading and writing |
 //! | `dir` | [`ReadDir`], [`Walk`]: listing one directory, or a tree |
 //! | `metadata` | [`Metadata`], [`Permissions`] |
-//! | [`namei`] | path lookup on the crates below |
+//! | [`copy`] | copies of whole trees, between the host and images |
+//! | [`build`] | building an image from a directory or an archive |
+//! | [`tar`] | reading archives |
+//! | [`flags`] | the names of file flags |
+//! | [`namei`] | path lookup in a mounted file system of [`ffs_core`] |
+//! | [`text`] | escaped names and sizes for messages |
 //!
 //! # Durability
 //!
-//! Changes are in memory until [`Volume::sync`], [`File::sync_all`] or [`Volume::close`] returns. An
-//! image that was made with soft updates (`ffs newfs -U`) is consistent at every moment: after a
+//! Changes are in memory until [`Volume::sync`], [`File::sync_all`] or [`Volume::close`] returns.
+//! An image that was made with soft updates (`ffs newfs -U`) is consistent at every moment: after a
 //! crash `fsck -p` repairs it without loss. Other images need a full check after a crash.
 //!
 //! # Errors
@@ -43,14 +49,21 @@
 //! [`ffs_core::Error`]. Errors of a damaged image name the structure, its place, the field and what
 //! was expected.
 
+pub mod build;
+pub mod copy;
 mod dir;
 mod file;
+pub mod flags;
+mod format;
 mod metadata;
 pub mod namei;
+pub mod tar;
+pub mod text;
 mod volume;
 
-pub use dir::{DirEntry, ReadDir, Walk, WalkEntry};
+pub use dir::{DirEntry, ReadDir, Walk, WalkEntry, sorted_entries};
 pub use ffs_core::{FileFlags, FileType, StatFs};
 pub use file::{File, OpenOptions};
+pub use format::{format, holds_ufs};
 pub use metadata::{Metadata, Permissions};
-pub use volume::{Volume, VolumeOptions, format, holds_ufs};
+pub use volume::{Volume, VolumeOptions};

@@ -26,7 +26,7 @@ impl Permissions {
         self.0.into()
     }
 
-    /// Whether nobody may write.
+    /// Whether no user has write permission.
     #[must_use]
     pub fn readonly(&self) -> bool {
         self.0 & 0o222 == 0
@@ -164,7 +164,7 @@ fn system_time(at: Timespec) -> io::Result<SystemTime> {
 /// The time of an inode for `time`, to the nanosecond.
 ///
 /// # Errors
-/// `time` is more than 2^63 seconds from the epoch.
+/// `time` is more than 2^63 seconds from 1970.
 pub(crate) fn timespec(time: SystemTime) -> io::Result<Timespec> {
     let wide = |_| io::Error::new(io::ErrorKind::InvalidInput, "the time is out of range");
     let (secs, nsec) = match time.duration_since(UNIX_EPOCH) {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_before_and_after_the_epoch_keep_their_nanoseconds() {
+    fn times_before_and_after_1970_keep_their_nanoseconds() {
         for (secs, nsec) in [(0, 0), (5, 7), (-1, 999_999_999), (-1, 0), (1_800_000_000, 1)] {
             let at = Timespec { secs, nsec };
             let back = timespec(system_time(at).unwrap()).unwrap();

@@ -152,8 +152,8 @@ fn parent_from(
     Ok((namei_from(ffs, cred, at, &path[..start], Last::Follow)?, name.to_vec()))
 }
 
-/// Where a file is created that `path` leads to: as [`parent`], with symbolic links at the end of the
-/// path followed, also to a name that does not exist.
+/// Where a file is created that `path` leads to: as [`parent`], with symbolic links at the end of
+/// the path followed, also to a name that does not exist.
 ///
 /// # Errors
 /// As [`parent`].

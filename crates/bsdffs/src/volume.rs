@@ -6,29 +6,25 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ffs_admin::newfs::{NewfsOptions, newfs};
 use ffs_core::{
-    Atime, Cred, Env, Error, Ffs, FileType, MountOptions, OrderingPolicy, RenameMode, SetAttr,
-    StatFs, Vnode,
+    Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, RenameMode, SetAttr, StatFs, Vnode,
 };
-use ffs_device::{BlockDevice, LockWait, SplitMix64, SystemClock};
-use ffs_ondisk::sbsearch::{self, SBLOCKSEARCH};
+use ffs_device::{BlockDevice, LockWait};
 
-use crate::dir::{ReadDir, Walk};
-use crate::file::{File, OpenOptions};
+use crate::format::holds_ufs;
 use crate::metadata::{Metadata, Permissions};
 use crate::namei::{self, Last};
 
 /// An open file system. Clones share it.
 ///
-/// Paths begin at the root of the volume, with or without a slash. Symbolic links are followed as in
-/// [`std::fs`]; an absolute one leads to the root of the volume, never out of it. The caller acts as
-/// the user given to [`VolumeOptions::cred`], by default root.
+/// Paths begin at the root of the volume, with or without a slash. Symbolic links are followed as
+/// in [`std::fs`]; an absolute one leads to the root of the volume, never out of it. The caller
+/// acts as the user given to [`VolumeOptions::cred`], by default root.
 #[derive(Clone)]
 pub struct Volume(Arc<Mounted>);
 
@@ -39,7 +35,7 @@ struct Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // There is nobody to report an error to: the volume stays marked unclean. Close reports it.
+        // After an error the volume stays marked unclean. Volume::close returns the error.
         let _ = self.fs.unmount();
     }
 }
@@ -131,7 +127,7 @@ impl VolumeOptions {
             let why = format!("the volume cannot be written: {why}");
             return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, why));
         }
-        Ok(Volume(Arc::new(Mounted { fs, cred: self.cred })))
+        Ok(Volume::from_mounted(fs, self.cred))
     }
 }
 
@@ -142,6 +138,10 @@ impl Volume {
     /// As there.
     pub fn open(image: impl AsRef<Path>) -> io::Result<Volume> {
         Volume::options().open(image)
+    }
+
+    pub(crate) fn from_mounted(fs: Ffs, cred: Cred) -> Volume {
+        Volume(Arc::new(Mounted { fs, cred }))
     }
 
     /// Options for opening a volume otherwise than for reading.
@@ -185,71 +185,6 @@ impl Volume {
         &self.0.cred
     }
 
-    /// Opens a file for reading.
-    ///
-    /// # Errors
-    /// As [`std::fs::File::open`].
-    pub fn open_file(&self, path: impl AsRef<Path>) -> io::Result<File> {
-        OpenOptions::new().read(true).open(self, path)
-    }
-
-    /// Creates a file, or truncates it, and opens it for writing.
-    ///
-    /// # Errors
-    /// As [`std::fs::File::create`].
-    pub fn create_file(&self, path: impl AsRef<Path>) -> io::Result<File> {
-        OpenOptions::new().write(true).create(true).truncate(true).open(self, path)
-    }
-
-    /// The content of a file.
-    ///
-    /// # Errors
-    /// As [`std::fs::read`].
-    pub fn read(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
-        let mut file = self.open_file(path)?;
-        let mut content = Vec::new();
-        file.read_to_end(&mut content)?;
-        Ok(content)
-    }
-
-    /// The content of a file as text.
-    ///
-    /// # Errors
-    /// As [`std::fs::read_to_string`].
-    pub fn read_to_string(&self, path: impl AsRef<Path>) -> io::Result<String> {
-        let mut text = String::new();
-        self.open_file(path)?.read_to_string(&mut text)?;
-        Ok(text)
-    }
-
-    /// Replaces the content of a file, which is created if it does not exist.
-    ///
-    /// # Errors
-    /// As [`std::fs::write`].
-    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> io::Result<()> {
-        self.create_file(path)?.write_all(content.as_ref())
-    }
-
-    /// Copies the content and the permission bits of a regular file; returns the bytes copied.
-    ///
-    /// # Errors
-    /// As [`std::fs::copy`]; [`io::ErrorKind::InvalidInput`] also if both paths lead to one file.
-    pub fn copy(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<u64> {
-        let invalid = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
-        let (mut from, to) = (self.open_file(from)?, to.as_ref());
-        let source = from.metadata()?;
-        if !source.is_file() {
-            return invalid("the source is not a regular file");
-        }
-        if self.metadata(to).is_ok_and(|target| target.ino() == source.ino()) {
-            return invalid("source and target are the same file");
-        }
-        let mut to = self.create_file(to)?;
-        let copied = io::copy(&mut from, &mut to)?;
-        to.set_permissions(source.permissions())?;
-        Ok(copied)
-    }
-
     /// Attributes of the file that `path` leads to.
     ///
     /// # Errors
@@ -278,23 +213,6 @@ impl Volume {
         }
     }
 
-    /// The entries of a directory.
-    ///
-    /// # Errors
-    /// As [`std::fs::read_dir`].
-    pub fn read_dir(&self, path: impl AsRef<Path>) -> io::Result<ReadDir> {
-        let path = path.as_ref();
-        ReadDir::new(self, self.find(path, Last::Follow)?, path)
-    }
-
-    /// All files below a directory.
-    ///
-    /// # Errors
-    /// As [`Volume::read_dir`].
-    pub fn walk(&self, path: impl AsRef<Path>) -> io::Result<Walk> {
-        self.read_dir(path).map(Walk::new)
-    }
-
     /// The target of a symbolic link.
     ///
     /// # Errors
@@ -304,45 +222,6 @@ impl Volume {
         Ok(PathBuf::from(OsString::from_vec(target)))
     }
 
-    /// Creates a directory of mode 0755.
-    ///
-    /// # Errors
-    /// As [`std::fs::create_dir`].
-    pub fn create_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let (dir, name) = self.parent(path.as_ref())?;
-        self.fs().mkdir(self.cred(), &dir, &name, 0o755)?;
-        Ok(())
-    }
-
-    /// Creates a directory and those above it that do not exist.
-    ///
-    /// # Errors
-    /// As [`std::fs::create_dir_all`].
-    pub fn create_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let names: Vec<&[u8]> = namei::components(bytes(path.as_ref())).collect();
-        // The longest part of the path that exists or whose parent does, then what follows it.
-        let mut there = names.len();
-        while there > 0 {
-            match self.create_missing(&names[..there]) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => there -= 1,
-                made => {
-                    made?;
-                    break;
-                }
-            }
-        }
-        (there + 1..=names.len()).try_for_each(|len| self.create_missing(&names[..len]))
-    }
-
-    /// Creates a directory, unless one is there.
-    fn create_missing(&self, names: &[&[u8]]) -> io::Result<()> {
-        let path = PathBuf::from(OsString::from_vec(names.join(&b'/')));
-        self.create_dir(&path).or_else(|error| match self.metadata(&path) {
-            Ok(found) if found.is_dir() => Ok(()),
-            _ => Err(error),
-        })
-    }
-
     /// Removes a file that is not a directory.
     ///
     /// # Errors
@@ -350,40 +229,6 @@ impl Volume {
     pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let (dir, name) = self.parent(path.as_ref())?;
         Ok(self.fs().unlink(self.cred(), &dir, &name)?)
-    }
-
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    /// As [`std::fs::remove_dir`].
-    pub fn remove_dir(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let (dir, name) = self.parent(path.as_ref())?;
-        Ok(self.fs().rmdir(self.cred(), &dir, &name)?)
-    }
-
-    /// Removes a directory and all that it contains. Symbolic links are removed, not followed.
-    ///
-    /// # Errors
-    /// As [`std::fs::remove_dir_all`]; what was removed before an error stays removed.
-    pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
-        let path = path.as_ref();
-        let top = self.symlink_metadata(path)?;
-        if top.is_symlink() {
-            return self.remove_file(path);
-        }
-        if !top.is_dir() {
-            return Err(Error::NotDirectory.into());
-        }
-        let mut directories = Vec::new();
-        for entry in self.walk(path)? {
-            let entry = entry?;
-            match entry.file_type()? {
-                FileType::Directory => directories.push(entry.path()),
-                _ => self.remove_file(entry.path())?,
-            }
-        }
-        directories.iter().rev().try_for_each(|dir| self.remove_dir(dir))?;
-        self.remove_dir(path)
     }
 
     /// Renames a file, replacing what has the new name.
@@ -449,57 +294,13 @@ impl Volume {
         Ok(())
     }
 
-    fn find(&self, path: &Path, last: Last) -> io::Result<Vnode> {
+    pub(crate) fn find(&self, path: &Path, last: Last) -> io::Result<Vnode> {
         Ok(namei::namei(self.fs(), self.cred(), bytes(path), last)?)
     }
 
-    fn parent(&self, path: &Path) -> io::Result<(Vnode, Vec<u8>)> {
+    pub(crate) fn parent(&self, path: &Path) -> io::Result<(Vnode, Vec<u8>)> {
         Ok(namei::parent(self.fs(), self.cred(), bytes(path))?)
     }
-}
-
-/// Makes an empty UFS2 file system of `size` bytes in the file `image`, which must not exist, with
-/// soft updates and the defaults of `ffs newfs`. For other formats see [`ffs_admin::newfs`].
-///
-/// # Errors
-/// The file exists or cannot be written; the size is too small. No file is left then.
-pub fn format(image: impl AsRef<Path>, size: u64) -> io::Result<()> {
-    let image = image.as_ref();
-    std::fs::File::options().write(true).create_new(true).open(image)?.set_len(size)?;
-    let made = fill(image, size);
-    if made.is_err() {
-        // The error that is on its way matters more.
-        let _ = std::fs::remove_file(image);
-    }
-    made
-}
-
-fn fill(image: &Path, size: u64) -> io::Result<()> {
-    let open = ffs_device::OpenOptions {
-        write: true,
-        whole_disk: true,
-        ..ffs_device::OpenOptions::default()
-    };
-    let device = ffs_device::open::open(image, &open)?.device;
-    let options = NewfsOptions { size: Some(size), soft_updates: true, ..NewfsOptions::default() };
-    let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-    newfs(&*device, &options, &SystemClock, &SplitMix64::from_system(), &mut |_, _| {})
-        .map_err(invalid)?;
-    Ok(device.flush()?)
-}
-
-/// Whether a device holds a UFS superblock at one of the places where they are looked for.
-#[must_use]
-pub fn holds_ufs(device: &dyn BlockDevice) -> bool {
-    SBLOCKSEARCH.iter().any(|&at| {
-        let read = |at: u64, len: usize| -> Result<Vec<u8>, ffs_device::DeviceError> {
-            let left = device.len_bytes().saturating_sub(at);
-            let mut bytes = vec![0; len.min(usize::try_from(left).unwrap_or(len))];
-            device.read_at(at, &mut bytes)?;
-            Ok(bytes)
-        };
-        sbsearch::at(read, at, None).is_ok()
-    })
 }
 
 pub(crate) fn bytes(path: &Path) -> &[u8] {

@@ -1,4 +1,4 @@
-//! The examples do what their first line says.
+//! Runs the examples.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use std::ffi::OsStr;

@@ -1,4 +1,5 @@
-//! The same operations on a volume and, with `std::fs`, on the host: same results, same kinds of error.
+//! The same operations on a volume and, with `std::fs`, on the host: same results, same kinds of
+//! error.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 use bsdffs::{File, OpenOptions, Permissions, Volume};

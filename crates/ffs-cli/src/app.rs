@@ -16,8 +16,9 @@ use crate::{log, output, session};
 
 /// The Berkeley Fast File System in user space: make, check, mount and fill UFS images.
 ///
-/// IMAGE is a file, a block device, or a whole-disk image: the BSD partition inside (GPT, MBR slice,
-/// disklabel) is found by itself, IMAGE@N picks one. IMAGE:/path is a file inside; no root, no mount.
+/// IMAGE is a file, a block device, or a whole-disk image: the BSD partition inside (GPT, MBR
+/// slice, disklabel) is found by itself, IMAGE@N picks one. IMAGE:/path is a file inside; no root,
+/// no mount.
 #[derive(Parser)]
 #[command(name = "ffs", version, max_term_width = 100, disable_help_subcommand = false)]
 struct Ffs {

@@ -1,13 +1,15 @@
-//! A sink that makes nothing: it compares what it is told with what an image holds.
+//! A sink that compares a tree with an image and creates nothing.
 
 use std::collections::BTreeMap;
 
+use bsdffs::copy::{
+    CopyReport, Entry, EntryKind, EntryMeta, PartialFile, Sink, SinkError, SinkResult,
+};
 use ffs_core::{Attr, Cred, DeviceNumber, Ffs, FileType, Ino, Vnode};
 
-use crate::copy::{Entry, Kind, Meta, Sink, SinkError, SinkResult, Tally};
 use crate::namei::{Last, namei};
 
-/// Compares with the tree of an image.
+/// Compares files with those of an image.
 pub(crate) struct Compare<'a> {
     ffs: &'a Ffs,
     cred: &'a Cred,
@@ -17,38 +19,38 @@ pub(crate) struct Compare<'a> {
 }
 
 impl<'a> Compare<'a> {
-    /// With the tree of `ffs`.
+    /// Compares with the image that is mounted as `ffs`.
     pub(crate) fn new(ffs: &'a Ffs, cred: &'a Cred) -> Compare<'a> {
         Compare { ffs, cred, open: None, buf: Vec::new(), identities: BTreeMap::new() }
     }
 
     fn kind(&mut self, entry: &Entry, file: &Vnode, attr: &Attr) -> Result<bool, SinkError> {
-        let skip = |error: ffs_core::Error| SinkError::Skip(error.to_string());
+        let skip = |error: ffs_core::Error| SinkError::skip(error);
         let device = DeviceNumber::from_disk(attr.rdev);
         Ok(match &entry.kind {
-            Kind::Directory => attr.kind == FileType::Directory,
-            Kind::File(size) => {
+            EntryKind::Directory => attr.kind == FileType::Directory,
+            EntryKind::File(size) => {
                 self.open = Some(file.clone());
                 attr.kind == FileType::Regular && attr.size == *size
             }
-            Kind::Symlink(text) => {
+            EntryKind::Symlink(text) => {
                 attr.kind == FileType::Symlink && self.ffs.readlink(file).map_err(skip)? == *text
             }
-            Kind::Fifo => attr.kind == FileType::Fifo,
-            Kind::Socket => attr.kind == FileType::Socket,
-            Kind::Char(dev) => attr.kind == FileType::Char && device == *dev,
-            Kind::Block(dev) => attr.kind == FileType::Block && device == *dev,
-            Kind::Link(_) => {
+            EntryKind::Fifo => attr.kind == FileType::Fifo,
+            EntryKind::Socket => attr.kind == FileType::Socket,
+            EntryKind::Char(dev) => attr.kind == FileType::Char && device == *dev,
+            EntryKind::Block(dev) => attr.kind == FileType::Block && device == *dev,
+            EntryKind::Link(_) => {
                 let first = entry.identity.and_then(|id| self.identities.get(&id));
                 first == Some(&attr.ino)
             }
         })
     }
 
-    fn xattrs(&self, file: &Vnode, meta: &Meta) -> Result<bool, SinkError> {
+    fn xattrs(&self, file: &Vnode, meta: &EntryMeta) -> Result<bool, SinkError> {
         for attr in &meta.xattrs {
             let value = self.ffs.getxattr(self.cred, file, attr.namespace, &attr.name);
-            if value.map_err(|error| SinkError::Skip(error.to_string()))? != attr.value {
+            if value.map_err(SinkError::skip)? != attr.value {
                 return Ok(false);
             }
         }
@@ -57,16 +59,16 @@ impl<'a> Compare<'a> {
 }
 
 fn differs(what: &str) -> SinkResult {
-    Err(SinkError::Skip(format!("{what} differs")))
+    Err(SinkError::skip(format!("{what} differs")))
 }
 
 impl Sink for Compare<'_> {
-    fn entry(&mut self, entry: &Entry, _: &mut Tally) -> SinkResult {
+    fn entry(&mut self, entry: &Entry, _: &mut CopyReport) -> SinkResult {
         let found = namei(self.ffs, self.cred, &entry.path, Last::Keep);
-        let file = found.map_err(|error| SinkError::Skip(error.to_string()))?;
+        let file = found.map_err(SinkError::skip)?;
         let attr = self.ffs.getattr(&file);
         if let Some(id) = entry.identity
-            && !matches!(entry.kind, Kind::Link(_))
+            && !matches!(entry.kind, EntryKind::Link(_))
         {
             self.identities.insert(id, attr.ino);
         }
@@ -75,7 +77,7 @@ impl Sink for Compare<'_> {
             return differs("the kind or the size");
         }
         let kept = self.ffs.acls() || self.ffs.nfs4_acls();
-        let perm = if kept { meta.perm } else { meta.lists.mode_without(meta.perm) };
+        let perm = if kept { meta.perm } else { meta.acls.mode_without(meta.perm) };
         if attr.perm != perm {
             return differs("the mode");
         }
@@ -96,21 +98,17 @@ impl Sink for Compare<'_> {
         let Some(file) = &self.open else { return Ok(()) };
         self.buf.resize(bytes.len(), 0);
         let read = self.ffs.read(file, offset, &mut self.buf);
-        let len = read.map_err(|error| SinkError::Skip(error.to_string()))?;
+        let len = read.map_err(SinkError::skip)?;
         if self.buf[..len] != *bytes { differs("the content") } else { Ok(()) }
     }
 
-    fn end(&mut self, _: &mut Tally) -> SinkResult {
+    fn end(&mut self, _: &mut CopyReport) -> SinkResult {
         self.open = None;
         Ok(())
     }
 
-    fn abandon(&mut self) -> Option<String> {
+    fn abort(&mut self) -> Option<PartialFile> {
         self.open = None;
         None
-    }
-
-    fn finish(&mut self, _: &mut Tally) -> SinkResult {
-        Ok(())
     }
 }

@@ -1,11 +1,12 @@
-//! What a command ends with when it cannot do what it was asked.
+//! The error of a command, and its exit code.
 //!
-//! Every message has one form, `ffs COMMAND: what: why; what to do`: the part before `what` is
-//! added where it is printed.
+//! Each message has the form `ffs COMMAND: OBJECT: REASON; HINT`. The prefix `ffs COMMAND` is added
+//! when the message is printed.
 
 use std::fmt::Display;
 use std::io;
 
+pub(crate) use bsdffs::text::escape as show;
 use ffs_admin::AdminError;
 use ffs_device::{DeviceError, host_words};
 
@@ -13,7 +14,7 @@ use ffs_device::{DeviceError, host_words};
 pub(crate) const EX_USAGE: u8 = 64;
 /// Exit code of a program that SIGINT ended.
 pub(crate) const INTERRUPTED: u8 = 130;
-/// Exit code of a program whose reader went away.
+/// Exit code of a program that SIGPIPE would have ended.
 const PIPE_CLOSED: u8 = 141;
 
 /// The exit code of a command that ran, or why it could not.
@@ -24,9 +25,9 @@ pub(crate) type Outcome = Result<u8, Failure>;
 pub(crate) struct Failure {
     /// Exit code.
     pub code: u8,
-    /// For people; empty if they have been told.
+    /// The message; empty if it was printed already.
     pub text: String,
-    /// There was no room left.
+    /// The volume has no space or no inodes left.
     pub full: bool,
 }
 
@@ -41,7 +42,7 @@ impl Failure {
         Failure { code: 1, text: text.to_string(), full: false }
     }
 
-    /// What a tool refused to do with `image`, and what may help.
+    /// The error of an administration tool on `image`, with a hint.
     pub(crate) fn admin(image: &str, error: &AdminError) -> Failure {
         let failure = Failure::new(image, error);
         match error {
@@ -50,7 +51,7 @@ impl Failure {
         }
     }
 
-    /// Adds what the error advises to do about `image`.
+    /// Adds the hint of the error for `image`.
     #[must_use]
     pub(crate) fn advised(self, error: &ffs_ondisk::Error, image: &str) -> Failure {
         match error.advice(image) {
@@ -59,15 +60,18 @@ impl Failure {
         }
     }
 
-    /// A new file that could not be made, and what may help.
+    /// A file that cannot be created, with a hint.
     pub(crate) fn unmade(name: impl Display, error: &DeviceError) -> Failure {
-        let failure = Failure::new(name, format!("cannot be made: {}", host_words(&error.source)));
+        let failure =
+            Failure::new(name, format!("cannot be created: {}", host_words(&error.source)));
         match error.source.kind() {
             io::ErrorKind::NotFound => failure.hint("make the directory first"),
             io::ErrorKind::PermissionDenied => {
-                failure.hint("do it as a user who may write to the directory")
+                failure.hint("run this as a user with write permission for the directory")
             }
-            io::ErrorKind::ReadOnlyFilesystem => failure.hint("put it where one can write"),
+            io::ErrorKind::ReadOnlyFilesystem => {
+                failure.hint("choose a directory on a writable file system")
+            }
             _ => failure,
         }
     }
@@ -82,14 +86,12 @@ impl Failure {
         Failure { code: INTERRUPTED, ..Failure::plain("interrupted") }
     }
 
-    /// Says what was being worked on.
-    #[must_use]
-    pub(crate) fn at(mut self, what: impl Display) -> Failure {
-        self.text = format!("{what}: {}", self.text);
-        self
+    /// The reader of a pipe closed it: no message.
+    pub(crate) fn reader_gone() -> Failure {
+        Failure { code: PIPE_CLOSED, ..Failure::plain("") }
     }
 
-    /// Adds what to do about it.
+    /// Adds a hint.
     #[must_use]
     pub(crate) fn hint(mut self, what_to_do: impl Display) -> Failure {
         let joint = if self.text.ends_with('?') { "" } else { ";" };
@@ -97,7 +99,7 @@ impl Failure {
         self
     }
 
-    /// Adds what to do about it if there was no room left.
+    /// Adds a hint if the volume is full.
     #[must_use]
     pub(crate) fn hint_if_full(self, what_to_do: impl Display) -> Failure {
         if self.full { self.hint(what_to_do) } else { self }
@@ -115,7 +117,7 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Failure { code: PIPE_CLOSED, ..Failure::plain("") };
+            return Failure::reader_gone();
         }
         Failure::new("standard output", error)
     }
@@ -127,34 +129,9 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// A name as it may be shown: control characters and bytes that are no UTF-8 are escaped.
-pub(crate) fn show(name: impl AsRef<[u8]>) -> String {
-    let mut out = String::new();
-    for chunk in name.as_ref().utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() {
-                let mut bytes = [0; 4];
-                let bytes = c.encode_utf8(&mut bytes).bytes();
-                out.extend(bytes.map(|byte| format!("\\x{byte:02x}")));
-            } else {
-                out.push(c);
-            }
-        }
-        out.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_are_safe_to_show() {
-        assert_eq!(show(b"plain name"), "plain name");
-        assert_eq!(show("gr\u{fc}n\n\x1b[31m"), "gr\u{fc}n\\x0a\\x1b[31m");
-        assert_eq!(show(b"a\xff\xc3"), "a\\xff\\xc3");
-    }
 
     #[test]
     fn hints_follow_the_reason() {

@@ -1,16 +1,18 @@
 //! The command `ffs`: BSD's file-system tools and offline work on UFS images.
 //!
-//! | module | holds |
+//! | module | content |
 //! | --- | --- |
-//! | `app` | the command line as a whole, BSD's names as multicall |
-//! | `cmd` | one file a command: parse, call, print |
-//! | `copy`, `tar` | trees from and to hosts, images and archives |
-//! | `session`, `namei`, `spec` | an image opened and mounted; paths inside it; `IMAGE@N:/path` |
-//! | `mode`, `owner` | modes and owners as chmod(1) and chown(8) read them |
+//! | `app` | the command line; names of BSD programs |
+//! | `cmd` | one file for each command: arguments, calls, output |
+//! | `copying`, `compare` | progress and messages of copies; comparing a tree with an image |
+//! | `session`, `namei`, `spec` | mounted images; paths in them; the notation `IMAGE@N:/path` |
+//! | `mode`, `owner` | arguments of chmod(1) and chown(8) |
 //! | `log` | which events are logged, and where |
-//! | `output`, `progress`, `fail`, `signals`, `bsd`, `memory` | messages, bars, errors, SIGINT, BSD's numbers, memory |
+//! | `output`, `progress`, `fail`, `signals` | messages, progress bars, errors, SIGINT |
+//! | `bsd`, `memory` | numbers in BSD's notation; available memory |
 //!
-//! File-system logic is elsewhere: `ffs-core` mounts, `ffs-admin` makes and checks.
+//! The libraries do the work: `ffs-core` mounts, `ffs-admin` creates and checks, `bsdffs` copies
+//! trees and builds images.
 #![allow(
     rustdoc::broken_intra_doc_links,
     rustdoc::invalid_html_tags,
@@ -21,7 +23,7 @@ mod app;
 mod bsd;
 mod cmd;
 mod compare;
-mod copy;
+mod copying;
 mod fail;
 mod hugepages;
 mod log;
@@ -33,9 +35,7 @@ mod owner;
 mod progress;
 mod session;
 mod signals;
-mod sizing;
 mod spec;
-mod tar;
 
 use std::process::ExitCode;
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// Bytes that can be taken without hurting others: what the system has available, or what the limit of a
-/// control group (a container's) leaves if that is less. `None` where nobody tells.
+/// Bytes that can be taken without hurting others: what the system has available, or what the limit
+/// of a control group (a container's) leaves if that is less. `None` where nobody tells.
 pub(crate) fn available() -> Option<u64> {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text));
     let group = fs::read_to_string("/proc/self/cgroup").ok();

@@ -2,9 +2,7 @@
 
 use std::ffi::OsStr;
 
-pub(crate) use bsdffs::namei::{
-    Last, PathError, basename, components, join, namei, namei_from, parent,
-};
+pub(crate) use bsdffs::namei::{Last, PathError, basename, components, join, namei, parent};
 use ffs_core::{Error, Vnode};
 
 use crate::fail::{Failure, show};

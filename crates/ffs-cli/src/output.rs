@@ -4,6 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub(crate) use bsdffs::text::human_size as human;
 use ffs_core::{Attr, DeviceNumber, FileType, Timespec};
 use jiff::tz::TimeZone;
 use serde::Serialize;
@@ -106,18 +107,6 @@ pub(crate) fn table(rows: Vec<Vec<String>>, right: &[usize]) -> String {
         out.push('\n');
     }
     out
-}
-
-/// `bytes` in the largest unit that leaves at least one digit before the point.
-pub(crate) fn human(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", UNITS[unit]) }
 }
 
 /// `ls`'s first column.
@@ -244,7 +233,7 @@ impl From<&Attr> for JsonAttr {
             gid: a.gid,
             size: a.size,
             blocks512: a.blocks,
-            flags: crate::copy::flags::to_text(a.flags),
+            flags: bsdffs::flags::to_text(a.flags),
             flags_hex: format!("{:x}", a.flags.bits()),
             device: a.kind.is_device().then_some([device.major, device.minor]),
             atime: a.atime.into(),
@@ -274,13 +263,6 @@ mod tests {
         assert_eq!(time(at(1_000_000_000, 5), true), "2001-09-09 01:46:40.000000005Z");
         assert_eq!(time(at(i64::MAX, 0), false), "@9223372036854775807.000000000");
         assert!(time(at(-1, 0), false).starts_with("1969-12-31"));
-    }
-
-    #[test]
-    fn sizes_are_readable() {
-        assert_eq!(human(1023), "1023 B");
-        assert_eq!(human(1536), "1.5 KiB");
-        assert_eq!(human(u64::MAX), "16384.0 PiB");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use bsdffs::copy::ImageRef;
 pub(crate) use bsdffs::holds_ufs;
 use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, TunableValues};
 use ffs_device::{BlockDevice, OpenError, OpenOptions, Opened};
@@ -58,7 +59,8 @@ impl Session {
     /// changed would be refused, so another partition of it shares this session's device and lock.
     ///
     /// # Errors
-    /// It names a partition that is missing, cannot be mounted, or overlaps the one of this session.
+    /// It names a partition that is missing, cannot be mounted, or overlaps the one of this
+    /// session.
     pub(crate) fn beside(&self, image: &OsStr) -> Result<Beside, Failure> {
         let Some(own) = &self.opened else { return Ok(Beside::No) };
         let options = OpenOptions { probe: Some(holds_ufs), ..OpenOptions::default() };
@@ -116,6 +118,11 @@ impl Session {
         Ok(Session { ffs, cred: Cred::root(), image, opened: None, mounted: true })
     }
 
+    /// The mounted image, for copies.
+    pub(crate) fn image_ref(&self) -> ImageRef<'_> {
+        ImageRef { ffs: &self.ffs, cred: &self.cred, name: &self.image }
+    }
+
     /// The image as its user named it.
     pub(crate) fn image(&self) -> &str {
         &self.image
@@ -170,11 +177,6 @@ pub(crate) fn offline() -> MountOptions {
         tunables: TunableValues { maxvnodes: OFFLINE_VNODES, ..TunableValues::default() },
         ..MountOptions::default()
     }
-}
-
-/// How an image is filled that was made a moment ago, and that nobody has use for until it is whole.
-pub(crate) fn filling() -> MountOptions {
-    MountOptions { ordering: OrderingPolicy::None, ..offline() }
 }
 
 /// Opens and locks `image`.

@@ -1,6 +1,7 @@
 //! SIGINT and SIGTERM: the first asks a command to stop in order, the second ends it at once.
 //!
-//! An image that is open for writing is then still unmounted cleanly. SIGUSR1 asks how far a command is.
+//! An image that is open for writing is then still unmounted cleanly. SIGUSR1 asks how far a
+//! command is.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};

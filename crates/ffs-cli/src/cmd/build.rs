@@ -4,38 +4,28 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use ffs_admin::newfs::{NewfsOptions, newfs};
-use ffs_admin::tunefs::{TunefsOptions, tunefs};
-use ffs_core::{Env, Timespec};
-use ffs_device::lock::LockMode;
-use ffs_device::{
-    BlockDevice, FileDevice, LockWait, ManualClock, OpenOptions, SplitMix64, Timestamp,
-};
+use bsdffs::build::{BuildError, BuiltImage, ImageBuilder, Tree};
+use bsdffs::copy::FileId;
+use bsdffs::tar::Input;
+use ffs_device::{BlockDevice, OpenOptions};
 use ffs_ondisk::Format;
 use serde::Serialize;
 
 use super::newfs::{How, keep_partitions};
 use super::{Doc, EXIT};
 use crate::bsd;
-use crate::copy::host_source::{HostOptions, HostSource};
-use crate::copy::image_sink::ImageSink;
-use crate::copy::{self, Emit, Entry, Policy, Said, Tally};
+use crate::copying::{CopyProgress, warn_of_losses};
 use crate::fail::{Failure, Outcome, show};
 use crate::output::{self, human};
 use crate::progress::Progress;
-use crate::session::{Session, filling, open_with};
+use crate::session::open_with;
 use crate::signals;
-use crate::sizing::{self, Survey};
 use crate::spec::names_partition;
-use crate::tar::{self, Input};
-
-/// Seed of everything that looks random in a built image.
-const SEED: u64 = 1;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -56,17 +46,20 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Make an image of a directory or of a tar archive.
 ///
-/// Keeps everything: owners, modes, times to the nanosecond, hard links, holes, devices, extended attributes
-/// (of archives: pax SCHILY.xattr and LIBARCHIVE.xattr) and BSD file flags (SCHILY.fflags). POSIX access
-/// lists (SCHILY.acl) are kept with --acls; without it a file that has one gets a mode that allows nobody
-/// more than the list did, and a warning names it. The same
-/// input makes the same bytes: names are taken in sorted order, everything random is seeded, inode-change
-/// times and the volume's own are SOURCE_DATE_EPOCH, or else the latest modification in the tree.
-/// With SOURCE_DATE_EPOCH no file is newer than that.
+/// The image keeps owners, modes, times to the nanosecond, hard links, holes, devices, extended
+/// attributes (in archives: pax SCHILY.xattr and LIBARCHIVE.xattr) and BSD file flags
+/// (SCHILY.fflags). With --acls it also keeps POSIX access lists (SCHILY.acl). Without --acls a
+/// file with an access list gets a mode that grants no more rights than the list, and a warning
+/// names the file.
 ///
-/// An archive is read twice, first to measure it; one from standard input is therefore kept in a
-/// temporary file (in $TMPDIR), unless --size is given: then it is read as it comes. If anything cannot be
-/// read, or does not fit, no image is left.
+/// The same input gives the same bytes. The names of a directory are sorted; the members of an
+/// archive keep their order. Random numbers have a fixed seed. Inode-change times and the times of
+/// the volume are SOURCE_DATE_EPOCH, or else the latest modification in the tree. With
+/// SOURCE_DATE_EPOCH no file is newer than that.
+///
+/// An archive is read twice, the first time to measure it. An archive on standard input is
+/// therefore stored in a temporary file in $TMPDIR, unless --size is given. If a file cannot be
+/// read or does not fit, no image is left.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -76,22 +69,22 @@ pub(crate) struct Args {
     /// A directory, an archive (.tar, .tar.gz), or - for an archive on standard input
     #[arg(value_name = "TREE|ARCHIVE|-")]
     source: PathBuf,
-    /// Size of the image: bytes with a suffix, or sectors; without it the image is made to fit
+    /// Size of the image: a number with a suffix, or sectors of 512 bytes [default: fits the tree]
     #[arg(long, value_name = "SIZE", value_parser = bsd::sectors)]
     size: Option<u64>,
-    /// Room to leave free when it is made to fit
+    /// Space to leave free, without --size
     #[arg(long, value_name = "BYTES", value_parser = bsd::number, conflicts_with = "size")]
     free: Option<u64>,
-    /// Owner of everything
+    /// Owner and group of all files
     #[arg(long, value_name = "UID:GID", value_parser = bsd::owner)]
     owner: Option<(u32, u32)>,
-    /// Switch POSIX access lists on and keep those of the source (UFS2)
+    /// Enable POSIX access lists and keep those of the source (UFS2)
     #[arg(long)]
     acls: bool,
-    /// Replace an image that exists
+    /// Replace an existing image
     #[arg(long)]
     force: bool,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -109,306 +102,132 @@ struct Json {
     free: i64,
     inodes_free: u64,
     #[serde(flatten)]
-    tally: Tally,
+    counts: JsonCounts,
+}
+
+/// What was copied.
+#[derive(Serialize)]
+struct JsonCounts {
+    files: u64,
+    directories: u64,
+    hard_links: u64,
+    symlinks: u64,
+    special: u64,
+    bytes: u64,
+    failed: u64,
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     signals::listen();
     let started = Instant::now();
-    let order = Order {
-        source: Source::open(&args.source, args.size.is_some())?,
-        options: args.how.options(),
-        size: args.size,
-        free: args.free.unwrap_or(0),
-        owner: args.owner,
-        acls: args.acls,
-        epoch: epoch()?,
+    let mut tree = open_tree(&args.source, args.size)?;
+    let builder = ImageBuilder::new()
+        .newfs_options(args.how.options())
+        .size(args.size)
+        .free(args.free.unwrap_or(0))
+        .owner(args.owner)
+        .acls(args.acls)
+        .source_date_epoch(epoch()?);
+    let (name, path) = (show(args.image.as_bytes()), Path::new(&args.image));
+    let device = device_to_fill(&args)?;
+    if device.is_none() {
+        check_replaceable(&args, &name, &mut tree)?;
+    }
+    let mut progress = CopyProgress(Progress::items("measure", None));
+    let built = match device {
+        Some(device) => builder.build_on(tree, path, &device, &mut progress),
+        None => builder.build_file(tree, path, &mut progress),
     };
-    let name = show(args.image.as_bytes());
-    let built = match in_place(&args)? {
-        Some(device) => order.fill(&name, |_| Ok(Arc::clone(&device)))?,
-        None => new_file(&args, order, &name)?,
-    };
-    tell(&args, &name, &built, started)?;
+    drop(progress);
+    let built = built.map_err(|error| build_failure(&name, &error))?;
+    warn_of_losses(&built.report);
+    print_result(&args, &name, &built, started)?;
     Ok(0)
 }
 
-/// What is to be built.
-pub(crate) struct Order {
-    /// From what.
-    pub source: Source,
-    /// What kind of file system.
-    pub options: NewfsOptions,
-    /// Its size, if given.
-    pub size: Option<u64>,
-    /// Bytes to leave free if it is not.
-    pub free: u64,
-    /// Owner of everything.
-    pub owner: Option<(u32, u32)>,
-    /// The volume has access lists.
-    pub acls: bool,
-    /// `SOURCE_DATE_EPOCH`.
-    pub epoch: Option<i64>,
-}
-
-/// What was built.
-pub(crate) struct Built {
-    /// What is in it.
-    pub tally: Tally,
-    /// Bytes of the volume.
-    pub size: u64,
-    /// Its format.
-    pub format: Format,
-    /// Bytes free for everybody.
-    pub free: i64,
-    /// Inodes free.
-    pub inodes_free: u64,
-}
-
-/// Where the files come from.
-pub(crate) enum Source {
-    /// A directory, and files to leave out.
-    Tree(PathBuf, Vec<(u64, u64)>),
-    /// An archive that can be read twice, and its name.
-    Archive(File, String),
-    /// An archive that is read once.
-    Stream(Input),
-}
-
-impl Source {
-    /// The tree or archive at `path`; `once` if it need be read only once.
-    fn open(path: &Path, once: bool) -> Result<Source, Failure> {
-        let name = show(path.as_os_str().as_bytes());
-        if path == Path::new("-") {
-            let fail = |error: io::Error| Failure::new("standard input", error);
-            if once {
-                return Ok(Source::Stream(Input::stdin().map_err(fail)?));
-            }
-            let mut file = tempfile::tempfile().map_err(fail)?;
-            io::copy(&mut signals::Stdin, &mut file).map_err(|error| {
-                if signals::interrupted() {
-                    return Failure::interrupted();
-                }
-                fail(error).hint("--size does without the temporary file; or set TMPDIR")
-            })?;
-            return Ok(Source::Archive(file, "standard input".to_owned()));
+/// The message for an image that could not be built, with a hint.
+pub(crate) fn build_failure(name: &str, error: &BuildError) -> Failure {
+    let failure = Failure::new(name, error);
+    match error {
+        BuildError::Create(error) => Failure::unmade(name, error),
+        BuildError::Resize(_) => {
+            failure.hint("is there enough space, and does the file system allow files that large?")
         }
-        let found = fs::metadata(path).map_err(|error| Failure::new(&name, error))?;
-        if found.is_dir() {
-            return Ok(Source::Tree(path.to_owned(), Vec::new()));
+        BuildError::DeviceTooSmall { .. } => failure
+            .hint("use a larger partition or disk, a smaller tree, or a smaller --size or --free"),
+        BuildError::TooLittleSpace { .. } | BuildError::TooFewInodes { .. } => {
+            failure.hint("omit --size to make it fit, or choose -i for more inodes")
         }
-        if !found.is_file() {
-            let input = Input::open(path)?;
-            return if once {
-                Ok(Source::Stream(input))
-            } else {
-                let failure = Failure::new(&name, "can be read only once");
-                Err(failure.hint("give --size, or the archive as -"))
+        BuildError::NoSizeFits => failure.hint("give a size with --size"),
+        BuildError::SizeNeeded => failure.hint("give --size"),
+        BuildError::Tunefs(error) => Failure::admin(name, error),
+        BuildError::Mount(ffs_core::Error::Format(error)) => failure.advised(error, name),
+        BuildError::Copy(error) => {
+            let failure = match error.kind() {
+                io::ErrorKind::Interrupted => return Failure::interrupted(),
+                _ => Failure {
+                    full: error.kind() == io::ErrorKind::StorageFull,
+                    ..Failure::plain(error)
+                },
             };
+            failure.hint_if_full("no image was made; give a larger --size")
         }
+        BuildError::Incomplete { .. } => Failure::plain(format!("{error}: no image was made")),
+        BuildError::Unmount(_) => failure.hint("free some space, and build the image again"),
+        _ => failure,
+    }
+}
+
+/// Opens the tree or archive at `path`. With a `size` an archive is read only once.
+fn open_tree(path: &Path, size: Option<u64>) -> Result<Tree, Failure> {
+    let name = show(path.as_os_str().as_bytes());
+    if path == Path::new("-") {
+        return standard_input(size);
+    }
+    let found = fs::metadata(path).map_err(|error| Failure::new(&name, error))?;
+    if found.is_dir() {
+        return Ok(Tree::Directory { path: path.to_owned(), skip: Vec::new() });
+    }
+    if found.is_file() {
         let file = File::open(path).map_err(|error| Failure::new(&name, error))?;
-        Ok(Source::Archive(file, name))
+        return Ok(Tree::Archive { file, name });
     }
-
-    fn tell(self, data: bool, xattrs: bool, emit: &mut Emit) -> Said {
-        match self {
-            Source::Tree(path, skip) => {
-                let options =
-                    HostOptions { xattrs, links: true, data, follow: true, stream: false, skip };
-                HostSource::new(options, emit).walk(&path, b"")
-            }
-            Source::Archive(file, name) => match Input::from_file(file) {
-                Ok(input) => tar::walk(input, &name, data, emit),
-                Err(error) => emit.failed(name.as_bytes(), error),
-            },
-            Source::Stream(input) => tar::walk(input, "standard input", data, emit),
-        }
+    let input = Input::open(path).map_err(|error| Failure::new(&name, error))?;
+    if size.is_none() {
+        let failure = Failure::new(&name, "can be read only once");
+        return Err(failure.hint("give --size, or the archive as -"));
     }
-
-    /// The same again, if it can be read twice.
-    fn again(&self) -> Result<Option<Source>, Failure> {
-        match self {
-            Source::Tree(path, skip) => Ok(Some(Source::Tree(path.clone(), skip.clone()))),
-            Source::Archive(file, name) => {
-                let file = file.try_clone().map_err(|error| Failure::new(name, error))?;
-                Ok(Some(Source::Archive(file, name.clone())))
-            }
-            Source::Stream(_) => Ok(None),
-        }
-    }
-
-    /// Leaves out this file, if it should be found in the tree.
-    fn skip(&mut self, file: &fs::Metadata) {
-        if let Source::Tree(_, skip) = self {
-            skip.push((file.dev(), file.ino()));
-        }
-    }
+    Ok(Tree::Stream { input, name })
 }
 
-impl Order {
-    /// Makes the file system and fills it; `device` gives a place of the size it is told.
-    pub(crate) fn fill(
-        self,
-        name: &str,
-        device: impl Fn(u64) -> Result<Arc<dyn BlockDevice>, Failure>,
-    ) -> Result<Built, Failure> {
-        let again = self.source.again()?;
-        let fits = self.size.is_none();
-        let (options, owner, free) = (self.options.clone(), self.owner, self.free);
-        let (size, epoch, acls) = (self.size, self.epoch, self.acls);
-        let built = match self.attempt(name, &device, false) {
-            Ok(built) if !fits || built.free >= 0 && built.free as u64 >= free => Ok(built),
-            Err(failure) if !fits || !failure.full => Err(failure),
-            // There are more extended attributes than the slack has room for: once more, counting them.
-            first => match again {
-                Some(source) => {
-                    let order = Order { source, options, size, free, owner, acls, epoch };
-                    order.attempt(name, &device, true)
-                }
-                None => first,
-            },
-        };
-        built.map_err(|failure| failure.hint_if_full("no image was made; give a larger --size"))
+/// The archive on standard input, in a temporary file if it must be measured first.
+fn standard_input(size: Option<u64>) -> Result<Tree, Failure> {
+    let name = "standard input".to_owned();
+    let fail = |error: io::Error| Failure::new("standard input", error);
+    if size.is_some() {
+        let input = Input::from_stream(signals::Stdin).map_err(fail)?;
+        return Ok(Tree::Stream { input, name });
     }
-
-    fn attempt(
-        mut self,
-        name: &str,
-        device: &impl Fn(u64) -> Result<Arc<dyn BlockDevice>, Failure>,
-        xattrs: bool,
-    ) -> Result<Built, Failure> {
-        let survey = self.survey(xattrs)?;
-        let mut options = self.options.clone();
-        let size = match (self.size, &survey) {
-            (Some(size), survey) => {
-                if let Some(survey) = survey {
-                    sizing::check(survey, &options, size)?;
-                }
-                size
-            }
-            (None, Some(survey)) => {
-                options = sizing::fit(survey, &options, self.free)?;
-                options.size.take().unwrap_or_default()
-            }
-            (None, None) => return Err(Failure::usage("--size is needed")),
-        };
-        let newest = survey.as_ref().and_then(|survey| survey.newest);
-        let stamp = match (self.epoch, newest) {
-            (Some(secs), _) => Timestamp::new(secs, 0),
-            (None, Some(at)) => Timestamp::new(at.secs, u32::try_from(at.nsec).unwrap_or(0)),
-            (None, None) => Timestamp::default(),
-        };
-        let device = device(size)?;
-        if device.len_bytes() < size {
-            let (has, wanted) = (human(device.len_bytes()), human(size));
-            return Err(Failure::new(name, format!("has {has}, and {wanted} are wanted")).hint(
-                "give a larger partition or disk, a smaller tree, or a smaller --size or --free",
-            ));
+    let mut file = tempfile::tempfile().map_err(fail)?;
+    io::copy(&mut signals::Stdin, &mut file).map_err(|error| {
+        if signals::interrupted() {
+            return Failure::interrupted();
         }
-        options.size = Some(size);
-        let clock = Arc::new(ManualClock::new(stamp));
-        let report = newfs(&*device, &options, &*clock, &SplitMix64::new(SEED), &mut |_, _| {});
-        let report = report.map_err(Failure::plain)?;
-        if self.acls {
-            let on = TunefsOptions { acls: Some(true), ..TunefsOptions::default() };
-            tunefs(&*device, &on).map_err(|error| Failure::admin(name, &error))?;
-        }
-        let env = Env::seeded(clock.clone(), SEED);
-        let session = Session::mount(name.to_owned(), device, &filling(), env)?;
-        let total = survey.map(|survey| survey.bytes);
-        let filled = self.copy(&session, &clock, total);
-        let stat = session.ffs.statfs();
-        let closed = session.close();
-        let tally = filled?;
-        closed.map_err(|error| {
-            Failure::new(name, format!("not everything could be written: {error}"))
-                .hint("it is no image yet: make room and build it again, or put it elsewhere")
-        })?;
-        Ok(Built {
-            tally,
-            size,
-            format: report.plan.format,
-            free: stat.frags_avail * i64::from(stat.fsize),
-            inodes_free: stat.inodes_free,
-        })
-    }
-
-    /// Looks at everything once, if the source allows it.
-    fn survey(&mut self, xattrs: bool) -> Result<Option<Survey>, Failure> {
-        let Some(source) = self.source.again()? else { return Ok(None) };
-        let mut survey = Survey::new(&self.options, xattrs)?;
-        let mut progress = Progress::items("measure", None);
-        let source = |emit: &mut Emit| source.tell(false, xattrs, emit);
-        let tally = copy::run(source, &mut survey, &mut |_| {}, &mut progress)?;
-        whole(&tally)?;
-        if let (Some(newest), Some(epoch)) = (survey.newest, self.epoch)
-            && newest.secs >= epoch
-        {
-            survey.newest = Some(Timespec { secs: epoch, nsec: 0 });
-        }
-        Ok(Some(survey))
-    }
-
-    fn copy(
-        self,
-        session: &Session,
-        clock: &ManualClock,
-        total: Option<u64>,
-    ) -> Result<Tally, Failure> {
-        let root = session.ffs.root().map_err(|error| session.failed(b"/", error))?;
-        let mut sink =
-            ImageSink::new(&session.ffs, &session.cred, session.image(), root, Policy::exact());
-        let mut progress = Progress::bytes("build", total);
-        let (owner, epoch) = (self.owner, self.epoch);
-        let measured = total.is_some() || epoch.is_some();
-        let mut latest = Timespec::default();
-        let mut adjust = |entry: &mut Entry| {
-            let meta = &mut entry.meta;
-            if let Some(secs) = epoch {
-                let epoch = Timespec { secs, nsec: 0 };
-                meta.mtime = meta.mtime.min(epoch);
-                meta.birthtime = meta.birthtime.min(epoch);
-            }
-            // Reading a tree changes its access times: they would differ from run to run.
-            meta.atime = meta.mtime;
-            if let Some((uid, gid)) = owner {
-                (meta.uid, meta.gid) = (uid, gid);
-            }
-            if !measured && meta.mtime > latest {
-                // The volume's time is that of the newest file seen.
-                latest = meta.mtime;
-                let nanos = u32::try_from(latest.nsec).unwrap_or(0);
-                clock.set(Timestamp::new(latest.secs, nanos));
-            }
-        };
-        let source = |emit: &mut Emit| self.source.tell(true, true, emit);
-        let tally = copy::run(source, &mut sink, &mut adjust, &mut progress)?;
-        whole(&tally)?;
-        tally.say_losses();
-        Ok(tally)
-    }
+        fail(error).hint("with --size no temporary file is needed; or set TMPDIR")
+    })?;
+    Ok(Tree::Archive { file, name })
 }
 
-/// Fails if anything was left out: an image that lacks files is none.
-fn whole(tally: &Tally) -> Result<(), Failure> {
-    match tally.failed {
-        0 => Ok(()),
-        1 => Err(Failure::plain("one thing could not be copied: no image was made")),
-        n => Err(Failure::plain(format!("{n} things could not be copied: no image was made"))),
-    }
-}
-
-/// The device to be filled, if the image is one or is a partition.
-fn in_place(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>, Failure> {
+/// The device to fill, if the image is a block device or a partition.
+fn device_to_fill(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>, Failure> {
     let name = show(args.image.as_bytes());
     let found = fs::metadata(&args.image);
     let device = found.as_ref().is_ok_and(|found| found.file_type().is_block_device());
-    let partition = names_partition(&args.image);
-    if !device && !partition {
+    if !device && !names_partition(&args.image) {
         return Ok(None);
     }
     if !args.force {
-        return Err(Failure::new(name, "would be overwritten").hint("--force does it"));
+        return Err(Failure::new(name, "would be overwritten").hint("--force allows that"));
     }
     let how = OpenOptions { write: true, whole_disk: true, ..OpenOptions::default() };
     let device = open_with(&args.image, &how)?.device;
@@ -416,70 +235,20 @@ fn in_place(args: &Args) -> Result<Option<Arc<dyn BlockDevice>>, Failure> {
     Ok(Some(device))
 }
 
-/// Builds in a file of its own, if nothing would be lost by it.
-fn new_file(args: &Args, mut order: Order, name: &str) -> Result<Built, Failure> {
-    let path = Path::new(&args.image);
-    if let Ok(found) = fs::symlink_metadata(path) {
-        if !found.is_file() {
-            return Err(Failure::new(name, "exists and is not a regular file"));
-        }
-        if !args.force {
-            return Err(Failure::new(name, "exists").hint("--force replaces it"));
-        }
-        // Nobody may be using it.
-        let how = OpenOptions { write: true, whole_disk: true, ..OpenOptions::default() };
-        drop(open_with(&args.image, &how)?);
-        order.source.skip(&found);
+/// Fails if the image exists and must not be replaced; otherwise leaves it out of the tree.
+fn check_replaceable(args: &Args, name: &str, tree: &mut Tree) -> Result<(), Failure> {
+    let Ok(found) = fs::symlink_metadata(Path::new(&args.image)) else { return Ok(()) };
+    if !found.is_file() {
+        return Err(Failure::new(name, "exists and is not a regular file"));
     }
-    into_file(order, path, name)
-}
-
-/// Builds in a file beside `path`, which becomes `path` when it is complete.
-pub(crate) fn into_file(mut order: Order, path: &Path, name: &str) -> Result<Built, Failure> {
-    let Some(file_name) = path.file_name() else {
-        return Err(Failure::new(name, "does not end in a name"));
-    };
-    let mut partial = OsString::from(".");
-    partial.push(file_name);
-    partial.push(format!(".ffs-build.{}", std::process::id()));
-    let partial = Partial(path.with_file_name(partial));
-    let source = &mut order.source;
-    // Made before the tree is walked, so that it can be told apart.
-    let created =
-        FileDevice::create_sparse(&partial.0, 0).map_err(|error| Failure::unmade(name, &error))?;
-    if let Ok(found) = fs::symlink_metadata(&partial.0) {
-        source.skip(&found);
+    if !args.force {
+        return Err(Failure::new(name, "exists").hint("--force replaces it"));
     }
-    drop(created);
-    let built = order.fill(name, |size| {
-        let grown = File::options().write(true).open(&partial.0);
-        grown.and_then(|file| file.set_len(0).and_then(|()| file.set_len(size))).map_err(
-            |error| {
-                Failure::new(name, error).hint("is there room for it, and may files be that large?")
-            },
-        )?;
-        let device = FileDevice::open(&partial.0, true).map_err(Failure::plain)?;
-        let mut device = device.scratch();
-        device.lock(&partial.0, LockMode::Exclusive, LockWait::No, true).map_err(Failure::plain)?;
-        Ok(Arc::new(device) as Arc<dyn BlockDevice>)
-    })?;
-    let failed = |error| Failure::new(name, error);
-    if path.exists() {
-        // A power cut leaves the old image or the new one.
-        File::open(&partial.0).and_then(|file| file.sync_all()).map_err(failed)?;
-    }
-    fs::rename(&partial.0, path).map_err(failed)?;
-    Ok(built)
-}
-
-/// A file that goes away unless it was renamed.
-struct Partial(PathBuf);
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        // It is not there any more if all went well.
-        let _ = fs::remove_file(&self.0);
-    }
+    // Fails if another program uses the image.
+    let how = OpenOptions { write: true, whole_disk: true, ..OpenOptions::default() };
+    drop(open_with(&args.image, &how)?);
+    tree.skip(FileId::from(&found));
+    Ok(())
 }
 
 /// `SOURCE_DATE_EPOCH`.
@@ -492,8 +261,15 @@ pub(crate) fn epoch() -> Result<Option<i64>, Failure> {
     }
 }
 
-fn tell(args: &Args, name: &str, built: &Built, started: Instant) -> Result<(), Failure> {
+/// Prints what was built.
+fn print_result(
+    args: &Args,
+    name: &str,
+    built: &BuiltImage,
+    started: Instant,
+) -> Result<(), Failure> {
     let format = if built.format == Format::Ufs1 { "UFS1" } else { "UFS2" };
+    let report = &built.report;
     if args.json {
         return output::json(&Json {
             image: name.to_owned(),
@@ -501,12 +277,20 @@ fn tell(args: &Args, name: &str, built: &Built, started: Instant) -> Result<(), 
             size: built.size,
             free: built.free,
             inodes_free: built.inodes_free,
-            tally: built.tally.clone(),
+            counts: JsonCounts {
+                files: report.files,
+                directories: report.directories,
+                hard_links: report.hard_links,
+                symlinks: report.symlinks,
+                special: report.special,
+                bytes: report.bytes,
+                failed: report.failed,
+            },
         });
     }
     let (size, free) = (human(built.size), human(u64::try_from(built.free).unwrap_or(0)));
     let seconds = started.elapsed().as_secs_f64();
-    let what = built.tally.sentence();
+    let what = report.summary();
     output::note(format!("{name}: {format}, {size} ({free} free): {what}, {seconds:.1} s"));
     Ok(())
 }

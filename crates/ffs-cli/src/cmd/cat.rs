@@ -6,12 +6,12 @@ use std::io::Write;
 use ffs_core::FileType;
 
 use super::{Doc, EXIT};
-use crate::copy::CHUNK;
 use crate::fail::{Failure, Outcome};
 use crate::namei::Last;
 use crate::output;
 use crate::session::Session;
 use crate::spec::image_path;
+use bsdffs::copy::READ_SIZE;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -63,7 +63,7 @@ fn write(session: &Session, path: &[u8], out: &mut dyn Write) -> Result<(), Fail
             return Err(Failure::new(what, why));
         }
     }
-    let mut buf = vec![0; CHUNK];
+    let mut buf = vec![0; READ_SIZE];
     let mut at = 0;
     loop {
         let read = session.ffs.read(&file, at, &mut buf);

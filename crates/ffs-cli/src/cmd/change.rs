@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
+use bsdffs::sorted_entries;
 use ffs_core::{Attr, Error, FileType, Ino, Vnode};
 
-use crate::copy::image_source::names_in;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, join, one_image};
 use crate::session::Session;
@@ -129,7 +129,7 @@ impl Walk<'_, '_> {
             output::error(Failure::new(what, why).text);
             return None;
         }
-        let (mut todo, error) = names_in(&self.session.ffs, file);
+        let (mut todo, error) = sorted_entries(&self.session.ffs, file);
         if let Some(error) = error {
             output::error(self.session.failed(&path, error).text);
         }

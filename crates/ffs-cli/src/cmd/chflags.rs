@@ -4,8 +4,8 @@ use ffs_core::SetAttr;
 
 use super::change::{Links, Which};
 use super::{Doc, EXIT};
-use crate::copy::flags::{FlagsChange, to_text};
 use crate::fail::Outcome;
+use bsdffs::flags::{FlagsChange, to_text};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -23,12 +23,12 @@ pub(crate) const DOC: Doc = Doc {
 /// Change BSD file flags in an image.
 ///
 /// FLAGS is a list of names with commas between them, or all flags as an octal number. arch, schg,
-/// sappnd, sunlnk, uchg, uappnd, uunlnk, nodump, opaque, usystem, usparse, uoffline, ureparse, uarch,
-/// urdonly and uhidden set a flag, the longer names of BSD do too; `no` before a name clears it, and dump
-/// clears nodump. The mark of a snapshot cannot be changed.
+/// sappnd, sunlnk, uchg, uappnd, uunlnk, nodump, opaque, usystem, usparse, uoffline, ureparse,
+/// uarch, urdonly and uhidden set a flag, the longer names of BSD do too; `no` before a name clears
+/// it, and dump clears nodump. The mark of a snapshot cannot be changed.
 ///
-/// A symbolic link is followed to its file; those met in a tree with -R are left alone. With -h both are
-/// changed themselves.
+/// A symbolic link is followed to its file; those met in a tree with -R are left alone. With -h
+/// both are changed themselves.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

@@ -22,14 +22,15 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Change modes of files in an image.
 ///
-/// MODE is octal, or a list of changes with commas between them: any of u, g, o and a for the owner, the
-/// group, others and all; then +, - or = to add, remove or set; then any of r, w, x, X, s and t, or one of
-/// u, g and o for the permissions that these have. X is x for directories, and for files that somebody may
-/// execute. Where nobody is named, all are meant but for the bits of the umask. Set-id bits of a directory
-/// stay, unless they are named or the number has five digits, as with chmod of coreutils.
+/// MODE is octal, or a list of changes with commas between them: any of u, g, o and a for the
+/// owner, the group, others and all; then +, - or = to add, remove or set; then any of r, w, x, X,
+/// s and t, or one of u, g and o for the permissions that these have. X is x for directories, and
+/// for files that somebody may execute. Where nobody is named, all are meant but for the bits of
+/// the umask. Set-id bits of a directory stay, unless they are named or the number has five digits,
+/// as with chmod of coreutils.
 ///
-/// A symbolic link is followed to its file; those met in a tree with -R are left alone. With -h both are
-/// changed themselves. On a file with an access list the bits of the group are its mask.
+/// A symbolic link is followed to its file; those met in a tree with -R are left alone. With -h
+/// both are changed themselves. On a file with an access list the bits of the group are its mask.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

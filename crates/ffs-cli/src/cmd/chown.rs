@@ -22,13 +22,13 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Change owners of files in an image.
 ///
-/// Names are those of the image: of its /etc/passwd and /etc/group; if it has no such file, those of the
-/// host. What is no name is read as a number; +1001 is always a number. OWNER: with nothing behind the
-/// colon means the group that the user logs in with.
+/// Names are those of the image: of its /etc/passwd and /etc/group; if it has no such file, those
+/// of the host. What is no name is read as a number; +1001 is always a number. OWNER: with nothing
+/// behind the colon means the group that the user logs in with.
 ///
-/// The set-user-ID and set-group-ID bits of a file and its capabilities fall when it is given away, as on
-/// Linux. A symbolic
-/// link is followed to its file; with -R or -h links are changed themselves.
+/// The set-user-ID and set-group-ID bits of a file and its capabilities fall when it is given away,
+/// as on Linux. A symbolic link is followed to its file; with -R or -h links are changed
+/// themselves.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

@@ -1,21 +1,22 @@
 //! `ffs cp`.
 
+mod stream;
+
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use bsdffs::copy::{
+    CopyOptions, CopyReport, Entry, Existing, FileId, HostSink, HostSource, HostSourceOptions,
+    ImageSink, ImageSource, ImageSourceOptions, Observer, Sink, SkippedFile, Source, transfer,
+};
 use ffs_core::{FileType, Vnode};
 
 use super::{Doc, EXIT};
 use crate::bsd;
-use crate::copy::host_sink::HostSink;
-use crate::copy::host_source::{HostOptions, HostSource};
-use crate::copy::image_sink::ImageSink;
-use crate::copy::image_source::{ImageSource, Wanted};
-use crate::copy::stream_sink::StreamSink;
-use crate::copy::{self, Entry, Existing, Policy, Sink, Tally};
+use crate::copying::{CopyProgress, warn_of_losses};
 use crate::fail::{Failure, Outcome};
 use crate::mode::umask;
 use crate::namei::{Last, namei};
@@ -23,6 +24,7 @@ use crate::progress::Progress;
 use crate::session::{Beside, Session};
 use crate::spec::{ImagePath, Place, place};
 use crate::{output, signals};
+use stream::StreamSink;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -43,30 +45,31 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Copy files into, out of and between images.
 ///
-/// -a keeps owners, modes, times to the nanosecond, hard links, holes, symbolic links, devices, extended
-/// attributes, POSIX access lists and BSD file flags (on the host in the attribute user.bsd.flags). What
-/// cannot be kept, such as owners without root, is counted and said, with the name of the first file. A
-/// file that loses its access list gets a mode that allows nobody more than the list did. NFSv4 access
-/// lists are kept between images whose volumes have them. Without -a or -p, new files in an image belong
-/// to root and have the mode of their source without the bits of the umask, or what the default access
-/// list of the directory says.
+/// -a keeps owners, modes, times to the nanosecond, hard links, holes, symbolic links, devices,
+/// extended attributes, POSIX access lists and BSD file flags (on the host in the attribute
+/// user.bsd.flags). What cannot be kept, such as owners without root, is counted and said, with the
+/// name of the first file. A file that loses its access list gets a mode that allows nobody more
+/// than the list did. NFSv4 access lists are kept between images whose volumes have them. Without
+/// -a or -p, new files in an image belong to root and have the mode of their source without the
+/// bits of the umask, or what the default access list of the directory says.
 ///
-/// An existing file gets the new content and keeps the rest, as with cp(1): mode, owner, access list,
-/// file flags, extended attributes and hard links. A symbolic link in the place of the target is followed
-/// to the file that it leads to; one that leads to nothing is an error, and so is a directory. If the copy
-/// fails half way, for lack of space for example, the file is left with what was copied, and the message
-/// says how much that is. With -p or -a the file gets the attributes of the source, too. With -a an
-/// existing file that has several names is replaced, so that its other names keep their content.
+/// An existing file gets the new content and keeps the rest, as with cp(1): mode, owner, access
+/// list, file flags, extended attributes and hard links. A symbolic link in the place of the target
+/// is followed to the file that it leads to; one that leads to nothing is an error, and so is a
+/// directory. If the copy fails half way, for lack of space for example, the file is left with what
+/// was copied, and the message says how much that is. With -p or -a the file gets the attributes of
+/// the source, too. With -a an existing file that has several names is replaced, so that its other
+/// names keep their content.
 ///
 /// With --atomic an existing file stays as it is until the new one is complete and replaces it. The
-/// new file has the mode, owner, access list, file flags and extended attributes of the one it replaces,
-/// or with -p or -a those of the source; other names of the old file keep the old content, and a symbolic
-/// link is replaced, not followed.
+/// new file has the mode, owner, access list, file flags and extended attributes of the one it
+/// replaces, or with -p or -a those of the source; other names of the old file keep the old
+/// content, and a symbolic link is replaced, not followed.
 ///
-/// A new file that cannot be copied whole is not left behind. A full volume ends the copy: what was copied
-/// before stays, what comes after is not tried. A target on the host that is a pipe, a
-/// terminal or a device is written to; /dev/stdout and /dev/fd/N are descriptors of the caller. Without
-/// -R and -a, a source on the host that is a pipe or a terminal is read to its end.
+/// A new file that cannot be copied whole is not left behind. A full volume ends the copy: what was
+/// copied before stays, what comes after is not tried. A target on the host that is a pipe, a
+/// terminal or a device is written to; /dev/stdout and /dev/fd/N are descriptors of the caller.
+/// Without -R and -a, a source on the host that is a pipe or a terminal is read to its end.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Sources, then the target; a path in an image is IMAGE[@N]:/path
@@ -106,20 +109,20 @@ impl Args {
         self.archive || self.recursive
     }
 
-    fn policy(&self, sources: usize) -> Policy {
+    fn options(&self, sources: usize) -> CopyOptions {
         let existing = match (self.no_clobber, self.atomic) {
             (true, _) => Existing::Keep,
             (_, true) => Existing::Replace,
             _ => Existing::Overwrite,
         };
-        Policy {
+        CopyOptions {
             preserve: self.archive || self.preserve,
-            links: self.archive,
+            hard_links: self.archive,
             existing,
             force: self.force,
             owner: self.owner,
             umask: umask(),
-            guard: sources > 1,
+            protect_created: sources > 1,
         }
     }
 }
@@ -131,31 +134,33 @@ pub(crate) fn run(args: Args) -> Outcome {
         let why = "none of these is in an image; write IMAGE:/path for what is";
         return Err(Failure::usage(why));
     }
-    let policy = args.policy(places.len());
-    let progress = Progress::bytes("copy", None);
-    let job = Job { args: &args, policy, progress, done: Vec::new() };
+    let options = args.options(places.len());
+    let progress = CopyProgress(Progress::bytes("copy", None));
+    let job = Job { args: &args, options, progress, done: Vec::new() };
     let done = match &target {
         Place::Image(to) => job.into_image(&places, to)?,
         Place::Host(to) => job.onto_host(&places, to)?,
     };
-    let failed: u64 = done.iter().map(|tally| tally.failed).sum();
-    for tally in &done {
-        tally.say_losses();
-        if args.verbose || tally.failed > 0 {
-            output::note(format!("copied {}", tally.sentence()));
+    let failed: u64 = done.iter().map(|report| report.failed).sum();
+    for report in &done {
+        warn_of_losses(report);
+        if args.verbose || report.failed > 0 {
+            output::note(format!("copied {}", report.summary()));
         }
     }
     Ok(u8::from(failed > 0 || output::errors() > 0))
 }
 
-/// What a user can do whose image is full.
-const FULL: &str = "what was copied before stays; make a larger image with `ffs build --size`";
+/// The hint for a full image.
+const FULL: &str = "files copied before stay; delete files there (ffs rm), or copy into a larger image \
+                    (ffs newfs -s SIZE makes an empty one, ffs build --size SIZE one of a tree)";
 
 struct Job<'a> {
     args: &'a Args,
-    policy: Policy,
-    progress: Progress,
-    done: Vec<Tally>,
+    options: CopyOptions,
+    progress: CopyProgress,
+    /// One report for each source.
+    done: Vec<CopyReport>,
 }
 
 /// Where copies go, below the directory that is open in a sink.
@@ -185,7 +190,7 @@ impl Target {
 }
 
 impl Job<'_> {
-    fn into_image(mut self, from: &[Place], to: &ImagePath) -> Result<Vec<Tally>, Failure> {
+    fn into_image(mut self, from: &[Place], to: &ImagePath) -> Result<Vec<CopyReport>, Failure> {
         signals::listen();
         let session = Session::write(&to.image)?;
         let result = self.each_into(from, to, &session);
@@ -201,8 +206,7 @@ impl Job<'_> {
         session: &Session,
     ) -> Result<(), Failure> {
         let (dir, target) = self.image_target(session, to, from.len() > 1)?;
-        let (ffs, cred) = (&session.ffs, &session.cred);
-        let mut sink = ImageSink::new(ffs, cred, session.image(), dir.clone(), self.policy);
+        let mut sink = ImageSink::new(session.image_ref(), dir.clone(), self.options);
         for source in from {
             match source {
                 Place::Host(path) => self.host(path, &target, &mut sink)?,
@@ -224,7 +228,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn onto_host(mut self, from: &[Place], to: &Path) -> Result<Vec<Tally>, Failure> {
+    fn onto_host(mut self, from: &[Place], to: &Path) -> Result<Vec<CopyReport>, Failure> {
         let images = images_read(from)?;
         if let Ok(found) = fs::metadata(to)
             && images.iter().any(|image| same_volume(image, &found))
@@ -239,9 +243,10 @@ impl Job<'_> {
         }
         signals::listen();
         let (dir, target) = self.host_target(to, from.len() > 1)?;
-        let images = images.iter().map(|image| (image.dev(), image.ino())).collect();
-        let mut sink = HostSink::new(&dir, self.policy, images)?;
-        self.each_onto(from, &target, &mut sink)?;
+        let images = images.iter().map(FileId::from).collect();
+        let mut sink = HostSink::new(&dir, self.options, images)?;
+        let copied = self.each_onto(from, &target, &mut sink);
+        copied.map_err(|failure| failure.hint_if_full("complete files stay"))?;
         Ok(self.done)
     }
 
@@ -307,18 +312,16 @@ impl Job<'_> {
         if let Err(failure) = fits {
             return refuse(failure);
         }
-        let options = HostOptions {
-            xattrs: self.policy.preserve,
-            links: self.policy.links,
+        let options = HostSourceOptions {
+            xattrs: self.options.preserve,
+            hard_links: self.options.hard_links,
             data: true,
             follow: !recursive,
             stream: !recursive,
             skip: Vec::new(),
         };
         let to = target.path(own_name(path.as_os_str().as_bytes()));
-        let source = |emit: &mut copy::Emit| HostSource::new(options, emit).walk(path, &to);
-        self.done.push(copy::run(source, sink, &mut |_| {}, &mut self.progress)?);
-        Ok(())
+        self.transfer(HostSource::new(path, to, options), sink)
     }
 
     /// Copies a tree of an image. `within` is the target's directory if it is in the same image.
@@ -344,19 +347,19 @@ impl Job<'_> {
             Ok(root) => root,
             Err(failure) => return refuse(failure),
         };
-        let wanted = Wanted { links: self.policy.links, attributes: self.policy.preserve };
-        let source = |emit: &mut copy::Emit| {
-            let mut source =
-                ImageSource::new(&session.ffs, &session.cred, session.image(), wanted, emit);
-            source.walk(&root, &from.path, &to)
-        };
-        // Inode numbers of another volume mean nothing to the sink.
-        let mut adjust = |entry: &mut Entry| {
-            if within.is_none() {
-                entry.meta.source = None;
-            }
-        };
-        self.done.push(copy::run(source, sink, &mut adjust, &mut self.progress)?);
+        let (hard_links, xattrs) = (self.options.hard_links, self.options.preserve);
+        let options = ImageSourceOptions { hard_links, xattrs };
+        let source = ImageSource::new(session.image_ref(), root, &from.path, options).target(to);
+        if within.is_some() {
+            return self.transfer(source, sink);
+        }
+        let mut observer = OtherVolume(&mut self.progress);
+        self.done.push(transfer(source, sink, &mut observer)?);
+        Ok(())
+    }
+
+    fn transfer(&mut self, source: impl Source, sink: &mut dyn Sink) -> Result<(), Failure> {
+        self.done.push(transfer(source, sink, &mut self.progress)?);
         Ok(())
     }
 
@@ -401,7 +404,28 @@ impl Job<'_> {
     }
 }
 
-/// What the host says of the images that are read; fails for a source on the host.
+/// Observes a copy from another volume, whose inode numbers mean nothing in the target.
+struct OtherVolume<'a>(&'a mut CopyProgress);
+
+impl Observer for OtherVolume<'_> {
+    fn adjust(&mut self, entry: &mut Entry) {
+        entry.meta.source = None;
+    }
+
+    fn progress(&mut self, bytes: u64) {
+        self.0.progress(bytes);
+    }
+
+    fn skipped(&mut self, file: &SkippedFile) {
+        self.0.skipped(file);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+/// Metadata of the images that are read; fails for a source on the host.
 fn images_read(from: &[Place]) -> Result<Vec<fs::Metadata>, Failure> {
     let mut images = Vec::new();
     for source in from {

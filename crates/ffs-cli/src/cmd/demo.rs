@@ -10,22 +10,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use bsdffs::build::{BuiltImage, ImageBuilder, Survey, Tree};
+use bsdffs::copy::{CopyReport, FileId, HostSource, HostSourceOptions, transfer};
 use ffs_admin::counted;
 use ffs_admin::fsck::{Fsck, FsckOptions};
 use ffs_admin::newfs::NewfsOptions;
 use ffs_fuse::{UnmountRequest, unmount_and_wait};
 
-use super::build::{Built, Order, Source, into_file};
+use super::build::build_failure;
 use super::{Doc, EXIT};
 use crate::compare::Compare;
-use crate::copy::host_source::{HostOptions, HostSource};
-use crate::copy::{self, Emit, Tally};
+use crate::copying::{CopyProgress, warn_of_losses};
 use crate::fail::{Failure, Outcome};
 use crate::output::{self, human};
 use crate::progress::Progress;
 use crate::session::{self, Session};
 use crate::signals;
-use crate::sizing::Survey;
 
 /// A tree found by itself is not larger than this.
 const MOST_FILES: u64 = 60_000;
@@ -45,11 +45,11 @@ pub(crate) const DOC: Doc = Doc {
 /// Show the main job, end to end, on a real tree.
 ///
 /// Makes an image in a temporary directory, fills it with the tree, checks it, mounts and lists it
-/// through FUSE if that is allowed here, reads every byte back and compares. Then it copies the tree onto
-/// a disk whose power fails half way, and shows what is kept, before and after `fsck -p`; and it counts
-/// the work of a large directory with and without hash. In the end the paper's study runs, small, in virtual
-/// time, and leaves its report. Needs no rights and changes nothing but that
-/// directory, in which the image stays.
+/// through FUSE if that is allowed here, reads every byte back and compares. Then it copies the
+/// tree onto a disk whose power fails half way, and shows what is kept, before and after `fsck -p`;
+/// and it counts the work of a large directory with and without hash. In the end the paper's study
+/// runs, small, in virtual time, and leaves its report. Needs no rights and changes nothing but
+/// that directory, in which the image stays.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The tree; without it the sources cargo has downloaded, or those of ffs itself
@@ -87,11 +87,11 @@ pub(crate) fn run(args: Args) -> Outcome {
 
     writeln!(out, "Tree:   {}", demo.tree.display())?;
     let built = demo.build()?;
-    let (size, what) = (human(built.size), built.tally.sentence());
+    let (size, what) = (human(built.size), built.report.summary());
     writeln!(out, "Image:  {} ({size}, UFS2), holding {what}.", demo.image.display())?;
     demo.check("checked by fsck")?;
     writeln!(out, "Check:  fsck finds nothing wrong.")?;
-    match demo.mount(&dir.join("mnt"), built.tally.entries())? {
+    match demo.mount(&dir.join("mnt"), built.report.entries())? {
         Ok(names) => {
             writeln!(
                 out,
@@ -105,7 +105,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         }
     }
     let same = demo.compare()?;
-    writeln!(out, "Read:   every file read back by the library; {}.", same.sentence())?;
+    writeln!(out, "Read:   every file read back by the library; {}.", same.summary())?;
     writeln!(out, "        Contents, modes, owners, times and links are those of the tree.")?;
     demo.power_cut(&built, args.seed, &mut out)?;
     demo.large_directory(&mut out)?;
@@ -119,28 +119,25 @@ pub(crate) fn run(args: Args) -> Outcome {
 
 struct Demo {
     tree: PathBuf,
-    /// Directories below the tree that are no sources, by device and inode number.
-    skip: Vec<(u64, u64)>,
+    /// Directories in the tree to leave out.
+    skip: Vec<FileId>,
     image: PathBuf,
     steps: Vec<Step>,
 }
 
 impl Demo {
-    fn build(&mut self) -> Result<Built, Failure> {
+    fn build(&mut self) -> Result<BuiltImage, Failure> {
         let started = Instant::now();
-        let order = Order {
-            source: Source::Tree(self.tree.clone(), self.skip.clone()),
-            options: NewfsOptions::default(),
-            size: None,
-            free: 16 << 20,
-            owner: None,
-            acls: false,
-            epoch: None,
-        };
+        let tree = Tree::Directory { path: self.tree.clone(), skip: self.skip.clone() };
+        let builder = ImageBuilder::new().free(16 << 20);
+        let mut progress = CopyProgress(Progress::items("measure", None));
+        let built = builder.build_file(tree, &self.image, &mut progress);
+        drop(progress);
         let name = self.image.display().to_string();
-        let built = into_file(order, &self.image, &name)?;
-        let tally = &built.tally;
-        self.step("made and filled", Some(tally.entries()), Some(tally.bytes), started);
+        let built = built.map_err(|error| build_failure(&name, &error))?;
+        let report = &built.report;
+        warn_of_losses(report);
+        self.step("made and filled", Some(report.entries()), Some(report.bytes), started);
         Ok(built)
     }
 
@@ -177,7 +174,8 @@ impl Demo {
         let request = UnmountRequest { mount_point: dir.to_owned(), ..UnmountRequest::default() };
         unmount_and_wait(&request).map_err(Failure::plain)?;
         let names = used.map_err(fail)?;
-        // Among the entries the root counts, which is not listed; .snap is listed and was not copied.
+        // Among the entries the root counts, which is not listed; .snap is listed and was not
+        // copied.
         if names != entries {
             let why = format!("{names} names are listed, {entries} were expected");
             return Err(Failure::new("the mount", why));
@@ -186,35 +184,35 @@ impl Demo {
         Ok(Ok(names))
     }
 
-    fn compare(&mut self) -> Result<Tally, Failure> {
+    fn compare(&mut self) -> Result<CopyReport, Failure> {
         let started = Instant::now();
         let session = Session::read(self.image.as_os_str())?;
         let mut compare = Compare::new(&session.ffs, &session.cred);
-        let options = HostOptions {
+        let options = HostSourceOptions {
             xattrs: true,
-            links: true,
+            hard_links: true,
             data: true,
             follow: true,
             stream: false,
             skip: self.skip.clone(),
         };
-        let mut progress = Progress::bytes("compare", None);
-        let source = |emit: &mut Emit| HostSource::new(options, emit).walk(&self.tree, b"");
-        let result = copy::run(source, &mut compare, &mut |_| {}, &mut progress);
-        let tally = session.finish_with(result)?;
-        if tally.failed > 0 {
-            let why = format!("differing from the tree: {}", counted(tally.failed, "file"));
+        let mut progress = CopyProgress(Progress::bytes("compare", None));
+        let source = HostSource::new(&self.tree, b"", options);
+        let result = transfer(source, &mut compare, &mut progress).map_err(Failure::from);
+        let report = session.finish_with(result)?;
+        if report.failed > 0 {
+            let why = format!("differing from the tree: {}", counted(report.failed, "file"));
             return Err(Failure::new(self.image.display(), why)
                 .hint("did the tree change meanwhile? Try again with one that does not"));
         }
-        self.step("read back, compared", Some(tally.entries()), Some(tally.bytes), started);
-        Ok(tally)
+        self.step("read back, compared", Some(report.entries()), Some(report.bytes), started);
+        Ok(report)
     }
 
-    fn power_cut(&mut self, built: &Built, seed: u64, out: &mut dyn Write) -> Outcome {
+    fn power_cut(&mut self, built: &BuiltImage, seed: u64, out: &mut dyn Write) -> Outcome {
         let started = Instant::now();
         let tree = power::Tree { path: &self.tree, skip: &self.skip };
-        let all = (built.tally.entries(), built.tally.bytes);
+        let all = (built.report.entries(), built.report.bytes);
         let story =
             power::run(&tree, all, &self.image.with_file_name("power.img"), built.size, seed)?;
         for (n, line) in story.lines(seed).iter().enumerate() {
@@ -328,7 +326,7 @@ fn program() -> String {
 }
 
 /// A tree of real sources, and what of it is none.
-fn find_tree() -> Result<(PathBuf, Vec<(u64, u64)>), Failure> {
+fn find_tree() -> Result<(PathBuf, Vec<FileId>), Failure> {
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     let sources = cargo.or_else(home).map(|cargo| cargo.join("registry/src"));
@@ -340,20 +338,17 @@ fn find_tree() -> Result<(PathBuf, Vec<(u64, u64)>), Failure> {
         Ok(own) => own,
         Err(_) => std::env::current_dir().map_err(|error| Failure::new(".", error))?,
     };
-    let skip = fs::metadata(tree.join("target")).map(|found| {
-        use std::os::unix::fs::MetadataExt;
-        (found.dev(), found.ino())
-    });
-    Ok((tree, skip.into_iter().collect()))
+    let skip = fs::metadata(tree.join("target")).iter().map(FileId::from).collect();
+    Ok((tree, skip))
 }
 
 /// Whether the tree is small enough for a demonstration.
 fn fits(tree: &Path) -> bool {
-    let Ok(mut survey) = Survey::new(&NewfsOptions::default(), false) else { return false };
-    let mut progress = Progress::items("look", None);
-    let source = |emit: &mut Emit| HostSource::new(HostOptions::default(), emit).walk(tree, b"");
-    let looked = copy::run(source, &mut survey, &mut |_| {}, &mut progress);
-    looked.is_ok_and(|tally| tally.failed == 0 && tally.files > 0)
-        && survey.inodes <= MOST_FILES
-        && survey.bytes <= MOST_BYTES
+    let Ok(mut survey) = Survey::new(&NewfsOptions::default()) else { return false };
+    let mut progress = CopyProgress(Progress::items("look", None));
+    let source = HostSource::new(tree, b"", HostSourceOptions::default());
+    let looked = transfer(source, &mut survey, &mut progress);
+    looked.is_ok_and(|report| report.failed == 0 && report.files > 0)
+        && survey.inodes() <= MOST_FILES
+        && survey.bytes() <= MOST_BYTES
 }

@@ -50,14 +50,15 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Check and repair file systems that are not mounted.
 ///
-/// Every finding about a file is followed by two lines that describe it: inode number, owner, group, mode, links,
-/// size, modification time and path. A path begins with `?` if only its last part is known, and is `?` if nothing is
-/// known. If the finding is about a name, the inode that it names is described too. A question, REPAIR?, takes y or n;
-/// a answers it and all that follow with y, q stops the check, and the end of the input answers all that follow with n.
+/// Every finding about a file is followed by two lines that describe it: inode number, owner,
+/// group, mode, links, size, modification time and path. A path begins with `?` if only its last
+/// part is known, and is `?` if nothing is known. If the finding is about a name, the inode that it
+/// names is described too. A question, REPAIR?, takes y or n; a answers it and all that follow with
+/// y, q stops the check, and the end of the input answers all that follow with n.
 ///
-/// On a volume with soft updates, -p repairs what a crash may leave. At anything else it stops, and has written
-/// nothing: a block in use that is marked free (CG-ALLOCFREE), for example, means that the disk has failed or that the
-/// software which wrote it is at fault.
+/// On a volume with soft updates, -p repairs what a crash may leave. At anything else it stops, and
+/// has written nothing: a block in use that is marked free (CG-ALLOCFREE), for example, means that
+/// the disk has failed or that the software which wrote it is at fault.
 ///
 /// On a terminal a bar shows how far the phase is. The signal SIGUSR1 has that printed in one line.
 #[derive(clap::Args)]

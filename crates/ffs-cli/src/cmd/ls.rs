@@ -4,12 +4,11 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 
+use bsdffs::{flags, sorted_entries};
 use ffs_core::{Attr, DeviceNumber, FileType, Ino, Vnode};
 use serde::Serialize;
 
 use super::{Doc, EXIT};
-use crate::copy::flags;
-use crate::copy::image_source::names_in;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, join};
 use crate::output::{self, JsonAttr, JsonName};
@@ -186,7 +185,7 @@ impl List<'_> {
         below: &mut Vec<(Vec<u8>, Vnode)>,
     ) -> Vec<Line> {
         let ffs = &self.session.ffs;
-        let (mut names, error) = names_in(ffs, dir);
+        let (mut names, error) = sorted_entries(ffs, dir);
         if let Some(error) = error {
             output::error(self.session.failed(path, error).text);
         }

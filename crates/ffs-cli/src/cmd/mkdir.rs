@@ -25,8 +25,8 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Make directories in an image.
 ///
-/// New directories belong to root and to the group of the directory they are in, as on BSD. Without -m they
-/// allow what the umask allows, or the default access list of that directory.
+/// New directories belong to root and to the group of the directory they are in, as on BSD. Without
+/// -m they allow what the umask allows, or the default access list of that directory.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]:/path, all in one image

@@ -36,13 +36,14 @@ pub(crate) const DOC: Doc = Doc {
 ///
 /// Needs /dev/fuse, and root or the program fusermount3. Returns when the file system is mounted; a
 /// process in the background serves it until `ffs umount DIR` or `fusermount3 -u DIR`. While it is
-/// mounted the image is locked: no other tool can change it. The lock is on the whole file: of a disk image
-/// with several partitions one can be mounted at a time (losetup -P gives each a device of its own).
+/// mounted the image is locked: no other tool can change it. The lock is on the whole file: of a
+/// disk image with several partitions one can be mounted at a time (losetup -P gives each a device
+/// of its own).
 ///
-/// Access lists are honoured if the volume asks for them (tunefs -a); -o acls and -o noacls override it. With
-/// -o softdep on a volume that does not ask for soft updates, the volume says that it has them until it is
-/// unmounted, or checked after a crash. On UFS2 setcap(8) works, and the mount may be the upper layer of
-/// overlayfs.
+/// Access lists are honoured if the volume asks for them (tunefs -a); -o acls and -o noacls
+/// override it. With -o softdep on a volume that does not ask for soft updates, the volume says
+/// that it has them until it is unmounted, or checked after a crash. On UFS2 setcap(8) works, and
+/// the mount may be the upper layer of overlayfs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N], then the directory; with -u the directory alone

@@ -40,11 +40,11 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Make a file system.
 ///
-/// With -s an image that does not exist is created as a sparse file: it takes the space of what newfs writes,
-/// and more as it is filled. Sizes take the suffixes b (512), k, m, g, t. What is on an image already is lost:
-/// on a terminal newfs asks before it overwrites a file system; without one, in a script, it says so and does
-/// it, as BSD's newfs does. A disk with a partition table is never overwritten, also with --yes, unless IMAGE@0
-/// names the whole of it.
+/// With -s an image that does not exist is created as a sparse file: it takes the space of what
+/// newfs writes, and more as it is filled. Sizes take the suffixes b (512), k, m, g, t. What is on
+/// an image already is lost: on a terminal newfs asks before it overwrites a file system; without
+/// one, in a script, it says so and does it, as BSD's newfs does. A disk with a partition table is
+/// never overwritten, also with --yes, unless IMAGE@0 names the whole of it.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

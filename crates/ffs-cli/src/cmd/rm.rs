@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
+use bsdffs::sorted_entries;
 use ffs_core::{Error, FileType, Vnode};
 
 use super::{Doc, EXIT};
-use crate::copy::image_source::names_in;
 use crate::fail::{Failure, Outcome};
 use crate::namei::{join, one_image, parent};
 use crate::output;
@@ -166,7 +166,7 @@ fn empty(session: &Session, dir: Vnode, path: &[u8], args: &Args) -> Result<(), 
 }
 
 fn frame(session: &Session, dir: Vnode, path: Vec<u8>, name: Vec<u8>) -> Frame {
-    let (names, error) = names_in(&session.ffs, &dir);
+    let (names, error) = sorted_entries(&session.ffs, &dir);
     if let Some(error) = error {
         output::error(session.failed(&path, error).text);
     }

@@ -12,12 +12,12 @@ use ffs_core::{DeviceNumber, FileType, XattrNamespace};
 use serde::Serialize;
 
 use super::{Doc, EXIT};
-use crate::copy::flags;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::Last;
 use crate::output::{self, JsonAttr, JsonName, mode_string, time};
 use crate::session::Session;
 use crate::spec::image_path;
+use bsdffs::flags;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -35,11 +35,12 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Show everything about files in an image, or what a running mount does.
 ///
-/// IMAGE:/PATH: what the inode says. A symbolic link is shown itself, unless -L is given. Times are UTC.
+/// IMAGE:/PATH: what the inode says. A symbolic link is shown itself, unless -L is given. Times are
+/// UTC.
 ///
-/// MOUNT, a directory an image is mounted on: counters with their rates a second, and gauges, since the
-/// last look; the first look counts from the mount. In a terminal it goes on until ^C, else it looks
-/// once, unless -w or -c say otherwise. Those that are 0 are left out, unless -a is given.
+/// MOUNT, a directory an image is mounted on: counters with their rates a second, and gauges, since
+/// the last look; the first look counts from the mount. In a terminal it goes on until ^C, else it
+/// looks once, unless -w or -c say otherwise. Those that are 0 are left out, unless -a is given.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]:/path, or the directory of a mount

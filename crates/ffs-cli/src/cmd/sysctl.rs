@@ -29,8 +29,9 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Show and set the switches of a mount, by their BSD names.
 ///
-/// A name without its end (vfs.cache) shows everything below. Only root and who mounted may set. What
-/// is set lasts until the mount ends; the same names without their beginning are options of ffs mount.
+/// A name without its end (vfs.cache) shows everything below. Only root and who mounted may set.
+/// What is set lasts until the mount ends; the same names without their beginning are options of
+/// ffs mount.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directory an image is mounted on

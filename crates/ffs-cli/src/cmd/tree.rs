@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 
+use bsdffs::sorted_entries;
 use ffs_admin::counted;
 use ffs_core::{Attr, FileType, Ino, Vnode};
 use serde::Serialize;
 
 use super::{Doc, EXIT};
-use crate::copy::image_source::names_in;
 use crate::fail::{Failure, Outcome, show};
 use crate::namei::{Last, join};
 use crate::output::{self, JsonName, kind_name};
@@ -153,7 +153,7 @@ impl Draw<'_> {
     }
 
     fn frame(&self, dir: &Vnode, path: Vec<u8>, indent: String) -> Frame {
-        let (mut todo, error) = names_in(&self.session.ffs, dir);
+        let (mut todo, error) = sorted_entries(&self.session.ffs, dir);
         if let Some(error) = error {
             output::error(self.session.failed(&path, error).text);
         }

@@ -27,8 +27,8 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Unmount and wait until everything is on the image.
 ///
-/// The system's umount returns while the server may still write; this one does not. If something cannot be
-/// written, because the disk is full for instance, the mount stays and nothing is lost.
+/// The system's umount returns while the server may still write; this one does not. If something
+/// cannot be written, because the disk is full for instance, the mount stays and nothing is lost.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directories that images are mounted on

@@ -93,8 +93,8 @@ fn set(path: &Path, name: &str, list: &[Entry]) {
     rustix::fs::setxattr(path, name, &linux::encode(list), XattrFlags::empty()).unwrap();
 }
 
-/// A tree with a list on a file, both on a directory, and none on another file; `None` if the host has
-/// no access lists.
+/// A tree with a list on a file, both on a directory, and none on another file; `None` if the host
+/// has no access lists.
 fn tree(d: &Dir) -> Option<std::path::PathBuf> {
     let tree = d.path("tree");
     fs::create_dir_all(tree.join("dir")).unwrap();

@@ -1,5 +1,5 @@
-//! Applications after power cuts, on ffs. What it takes to see a broken promise is tried with programs that
-//! break theirs.
+//! Applications after power cuts, on ffs. What it takes to see a broken promise is tried with
+//! programs that break theirs.
 
 use crate::common::{Dir, fails, is_root, ok, run, text};
 use std::path::Path;
@@ -45,8 +45,8 @@ fn programs_that_sync_find_what_they_acknowledged() {
     }
 }
 
-/// A status file that is synced says what names are there that nobody synced: with `fsync=file` they are not, and
-/// this laboratory sees it.
+/// A status file that is synced says what names are there that nobody synced: with `fsync=file`
+/// they are not, and this laboratory sees it.
 #[test]
 fn an_fsync_makes_older_names_durable_but_with_fsync_file() {
     if !possible() {

@@ -204,7 +204,7 @@ fn damaged_and_hostile_archives_leave_no_image() {
     for (name, bytes, why) in [
         ("empty", Vec::new(), "empty"),
         ("text", b"this is no archive".repeat(100), "not a tar archive"),
-        ("cut", good[..1500].to_vec(), "ends in the middle"),
+        ("cut", good[..1500].to_vec(), "is truncated"),
         ("evil", evil, ".."),
         ("flipped", flipped, "not a tar archive"),
         ("xz", b"\xfd7zXZ\0 and so on".to_vec(), "xz -dc"),

@@ -137,7 +137,10 @@ fn a_full_image_keeps_what_is_complete_and_says_what_to_do() {
     assert_eq!(ok(&["cat", &at("/small")]), "small");
     // Written over, the file has what fits, and the message says how much that is.
     let stderr = fails(&["cp", &large, &at("/small")], 1, "no space left");
-    assert!(stderr.contains("the file has the first ") && stderr.contains("--atomic"), "{stderr}");
+    assert!(
+        stderr.contains("the file now has the first ") && stderr.contains("--atomic"),
+        "{stderr}"
+    );
     assert_eq!(ok(&["ls", "-A", &image]), ".snap\nsmall\n");
     let left = d.str("left");
     ok(&["cp", &at("/small"), &left]);

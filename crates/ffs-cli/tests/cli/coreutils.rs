@@ -1,7 +1,7 @@
 //! The file commands beside those of coreutils: equal trees before, equal trees after.
 //!
-//! Each case runs on a tree of the host with the program of coreutils, and on a copy of the same tree
-//! with `ffs`: into an image, out of one, and within one.
+//! Each case runs on a tree of the host with the program of coreutils, and on a copy of the same
+//! tree with `ffs`: into an image, out of one, and within one.
 
 use crate::common::{Dir, fsck_clean, is_root, ok, run, set_mtime, text, walk};
 use std::collections::BTreeMap;
@@ -72,7 +72,8 @@ fn plant(root: &Path) {
         file(&at("plain"), 0o600, (5, 6), "the old content, which is longer");
         file(&at("plain2"), 0o620, (5, 6), "another");
         file(&at("read-only"), 0o444, (5, 6), "read only");
-        // Not set-group-id: coreutils 9.1 with -p leaves that to a file whose source does not have it.
+        // Not set-group-id: coreutils 9.1 with -p leaves that to a file whose source does not have
+        // it.
         file(&at("set-id"), 0o4755, (5, 6), "set-id");
         file(&at("hard"), 0o640, (5, 6), "of two names");
         hard(&at("hard"), &at("hard2"));

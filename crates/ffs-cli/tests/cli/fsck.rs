@@ -158,7 +158,8 @@ fn what_has_no_name_has_a_question_mark() {
     let d = Dir::new();
     let (image, ino) = with_file(&d, "a.img", &[]);
     let link = format!("{image}:/dir/file");
-    // A second link, then the only names are removed with the count left too high: nothing names it.
+    // A second link, then the only names are removed with the count left too high: nothing names
+    // it.
     edit_inode(&image, ino, |i| i.nlink = 2);
     ok(&["rm", &link]);
     let output = answered(&[], &image, "n\nn\nn\nn\nn\n");
@@ -241,7 +242,8 @@ fn a_signal_asks_how_far_it_is() {
     assert!(rest.contains(&line) && rest.contains("%)"), "{rest}");
 }
 
-/// In use, marked free: `-p` stops on a volume with soft updates, says why and what to do, and exits 8.
+/// In use, marked free: `-p` stops on a volume with soft updates, says why and what to do, and
+/// exits 8.
 #[test]
 fn preen_stops_at_what_soft_updates_exclude() {
     let d = Dir::new();
@@ -308,7 +310,8 @@ fn a_backup_superblock_is_used_where_it_is_told() {
     assert_eq!(run(&["fsck", "-n", "-b", "193", &image]).status.code(), Some(3));
 }
 
-/// A nameless file is put into a lost+found with the permissions of `-m`; `--keep-orphans` has `-p` do it too.
+/// A nameless file is put into a lost+found with the permissions of `-m`; `--keep-orphans` has `-p`
+/// do it too.
 #[test]
 fn lost_files_are_kept_where_that_is_asked_for() {
     let d = Dir::new();
@@ -382,7 +385,8 @@ fn whether_a_check_can_wait_is_told_by_the_exit_code() {
     assert_eq!(code(&["-F"]), Some(3), "no superblock");
 }
 
-/// Of several images the worst exit code counts, and each is checked; an unfinished newfs has its own.
+/// Of several images the worst exit code counts, and each is checked; an unfinished newfs has its
+/// own.
 #[test]
 fn several_images_end_in_the_worst_exit_code() {
     let d = Dir::new();

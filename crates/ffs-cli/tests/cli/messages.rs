@@ -1,5 +1,5 @@
-//! What the command says when something is not as its user thinks: the cause in plain words, the next
-//! step, nothing twice and nothing from the engine room.
+//! What the command says when something is not as its user thinks: the cause in plain words, the
+//! next step, nothing twice and nothing from the engine room.
 
 use crate::common::{Dir, fails, ffs, fsck_clean, ok, pattern, run, text};
 use std::fs;
@@ -149,7 +149,8 @@ fn a_full_image_names_the_file_that_was_too_large() {
     }
 }
 
-/// What is refused at the end, when the new file is to replace the old one, does not count as copied.
+/// What is refused at the end, when the new file is to replace the old one, does not count as
+/// copied.
 #[test]
 fn what_is_refused_is_not_counted_as_copied() {
     let d = Dir::new();

@@ -154,7 +154,8 @@ fn looks(at: &str) {
     fails(&["stat", "-c", "2", "nothing.img:/"], 1, "for one mount");
 }
 
-/// A new image with soft updates, mounted with `options` on `mnt`; `None` where that is not possible.
+/// A new image with soft updates, mounted with `options` on `mnt`; `None` where that is not
+/// possible.
 fn mounted(d: &Dir, options: &str) -> Option<String> {
     if !fuse() {
         return None;
@@ -275,8 +276,8 @@ fn a_busy_image_is_reported_beside_a_server_that_does_not_answer() {
         return println!("skipped: cannot mount: {}", text(&mounted));
     }
     let server = holder_of(&mute);
-    // In a process of its own: what this one has open would be closed, with a word to the server, by
-    // every process that it starts.
+    // In a process of its own: what this one has open would be closed, with a word to the server,
+    // by every process that it starts.
     let open = dir.join("open").into_os_string().into_string().unwrap();
     let mut keeper = std::process::Command::new("sh")
         .args(["-c", "exec 3>\"$0\"; echo open; read line", &open])

@@ -1,4 +1,5 @@
-//! Options of the commands on files in an image, as their help texts say, and what a failed or killed command leaves.
+//! Options of the commands on files in an image, as their help texts say, and what a failed or
+//! killed command leaves.
 
 use crate::common::{Dir, fails, fsck_clean, is_root, ok, run, text};
 use ffs_ondisk::Superblock;
@@ -165,8 +166,8 @@ fn a_build_that_fails_leaves_the_image_that_was_there() {
     assert_eq!(left, 3, "something temporary is left");
 }
 
-/// `cp --atomic` is interrupted or killed while it copies: the old file is there, whole, and nothing else after a
-/// check.
+/// `cp --atomic` is interrupted or killed while it copies: the old file is there, whole, and
+/// nothing else after a check.
 #[test]
 fn an_atomic_copy_that_ends_early_leaves_the_old_file() {
     let all = [(&["-U"][..], "-p"), (&[], "-y")];

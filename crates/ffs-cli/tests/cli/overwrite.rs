@@ -247,7 +247,7 @@ fn a_full_host_is_reported_with_what_is_left() {
     assert!(unmounted.success());
     assert_eq!((atomic.status.code(), after_atomic), (Some(1), b"old".to_vec()));
     assert_eq!(over.status.code(), Some(1));
-    assert!(text(&over).contains("the file has the first "), "{}", text(&over));
+    assert!(text(&over).contains("the file now has the first "), "{}", text(&over));
     assert!(!left.is_empty() && bytes.starts_with(&left), "{}", left.len());
     assert_eq!(names, 1, "nothing temporary is left");
 }
@@ -269,12 +269,12 @@ fn links_that_a_copy_makes_are_not_followed_by_it() {
     let out = d.path("out");
     fs::create_dir(&out).unwrap();
     let out = out.to_str().unwrap();
-    fails(&["cp", "-a", &at("/one/x"), &at("/two/x"), out], 1, "this very copy");
+    fails(&["cp", "-a", &at("/one/x"), &at("/two/x"), out], 1, "this copy created it");
     assert_eq!(fs::read(&victim).unwrap(), b"untouched");
     ok(&["mkdir", &at("/three")]);
     fails(
         &["cp", "-a", &format!("{one}/x"), &format!("{two}/x"), &at("/three")],
         1,
-        "this very copy",
+        "this copy created it",
     );
 }

@@ -76,7 +76,8 @@ fn build_says_what_a_partition_lacks_and_leaves_it() {
     d.file("tree/big", &pattern(64 << 20, 1));
     let before = fs::read(&image).unwrap();
     let partition = format!("{image}@1");
-    let stderr = fails(&["build", "--force", &partition, &d.str("tree")], 1, "are wanted");
+    let stderr =
+        fails(&["build", "--force", &partition, &d.str("tree")], 1, "but the file system needs");
     assert!(stderr.contains("partition") && !stderr.contains("truncate"), "{stderr}");
     assert!(fs::read(&image).unwrap() == before, "changed the disk");
 }

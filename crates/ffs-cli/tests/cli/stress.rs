@@ -1,7 +1,8 @@
-//! Random operations through a mount, ending in an unmount that succeeds and a check that finds nothing.
+//! Random operations through a mount, ending in an unmount that succeeds and a check that finds
+//! nothing.
 //!
-//! `FFS_STRESS_SECONDS` is how long each kind runs (without it: so many operations of each process),
-//! `FFS_STRESS_SEED` the seed (default 1).
+//! `FFS_STRESS_SECONDS` is how long each kind runs (without it: so many operations of each
+//! process), `FFS_STRESS_SEED` the seed (default 1).
 
 use crate::common::{Dir, fails, is_root, ok, run, text};
 use ffs_testkit::envvar::number;
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 /// Operations of each process if no time is given.
 const OPERATIONS: u64 = 2500;
 const PROCESSES: &str = "4";
-/// Most memory of a server, KiB: buffers, names and inodes of its default limits, and what soft updates may keep.
+/// Most memory of a server, KiB: buffers, names and inodes of its default limits, and what soft
+/// updates may keep.
 const MEMORY: u64 = 512 << 10;
 
 /// A mounted image and its server, which is killed if the test ends early.

@@ -1,6 +1,6 @@
-//! Studies whose process ends early, at points drawn from a seed: the same command again gives the bytes of one
-//! that nothing disturbed. How far a process gets before it is killed differs from run to run; what is asked for
-//! afterwards does not depend on it.
+//! Studies whose process ends early, at points drawn from a seed: the same command again gives the
+//! bytes of one that nothing disturbed. How far a process gets before it is killed differs from run
+//! to run; what is asked for afterwards does not depend on it.
 
 use std::fs;
 use std::path::Path;
@@ -54,7 +54,8 @@ fn assert_same(dir: &Path, whole: &[(String, Vec<u8>)], when: &str) {
     }
 }
 
-/// Runs the study and kills it when it has written so many bytes. Whether it was killed before its end.
+/// Runs the study and kills it when it has written so many bytes. Whether it was killed before its
+/// end.
 fn killed_at(out: &str, bytes: u64) -> bool {
     let mut child = Command::new(ffs().get_program())
         .args(study(out))
@@ -95,8 +96,8 @@ fn a_study_killed_at_drawn_points_resumes_to_the_same_results_and_report() {
     assert_same(Path::new(&out), &whole, &format!("after {kills} kills"));
 }
 
-/// Runs the study in a shell that allows no file more than so many blocks: whoever writes beyond is killed or,
-/// if `told`, gets an error as from a full disk.
+/// Runs the study in a shell that allows no file more than so many blocks: whoever writes beyond is
+/// killed or, if `told`, gets an error as from a full disk.
 fn limited(out: &str, blocks: u64, told: bool, elsewhere: &Path) -> Output {
     let trap = if told { "trap '' XFSZ; " } else { "" };
     let script = format!("{trap}ulimit -c 0; ulimit -f {blocks} && exec \"$0\" \"$@\"");

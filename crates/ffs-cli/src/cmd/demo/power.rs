@@ -1,14 +1,19 @@
 //! The power fails in the middle of a copy.
 //!
 //! The tree is copied with soft updates onto a disk that forgets what was not flushed
-//! ([`PowerSwitch`]). The clock runs with the copy, not with the computer: half a minute of disk time
-//! goes by whether or not that takes half a minute, and everything follows from the seed.
+//! ([`PowerSwitch`]). The clock runs with the copy, not with the computer: half a minute of disk
+//! time goes by whether or not that takes half a minute, and everything follows from the seed.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bsdffs::copy::{
+    CopyError, CopyOptions, CopyReport, Entry, EntryKind, FileId, HostSource, HostSourceOptions,
+    ImageRef, ImageSink, PartialFile, Sink, SinkError, SinkResult, SkippedPath, transfer,
+};
 use ffs_admin::counted;
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport};
 use ffs_admin::newfs::{NewfsOptions, newfs};
@@ -16,9 +21,7 @@ use ffs_core::{Cred, Env, Ffs, FileType, MountOptions, NodeKind, Vnode, WriteMod
 use ffs_device::power::Cut;
 use ffs_device::{BlockDevice, Clock, FileDevice, ManualClock, PowerSwitch, SplitMix64, Timestamp};
 
-use crate::copy::host_source::{HostOptions, HostSource};
-use crate::copy::image_sink::ImageSink;
-use crate::copy::{self, Emit, Entry, Kind, Policy, Sink, SinkError, SinkResult, Tally};
+use crate::copying::CopyProgress;
 use crate::fail::Failure;
 use crate::namei::{Last, namei};
 use crate::progress::Progress;
@@ -175,25 +178,24 @@ impl Story {
 pub(super) struct Tree<'a> {
     /// Its root.
     pub(super) path: &'a Path,
-    /// Directories to leave out, by device and inode number.
-    pub(super) skip: &'a [(u64, u64)],
+    /// Directories to leave out.
+    pub(super) skip: &'a [FileId],
 }
 
 impl Tree<'_> {
-    /// Tells the tree to `sink`, until that stops it.
-    fn tell(&self, sink: &mut dyn Sink) -> Result<Tally, Failure> {
+    /// Copies the tree into `sink`, until that stops the copy.
+    fn copy_to(&self, sink: &mut dyn Sink) -> Result<CopyReport, Failure> {
         let skip = self.skip.to_vec();
-        let options = HostOptions {
+        let options = HostSourceOptions {
             xattrs: false,
-            links: true,
+            hard_links: true,
             data: true,
             follow: true,
             stream: false,
             skip,
         };
-        let mut progress = Progress::bytes("copy", None);
-        let source = |emit: &mut Emit| HostSource::new(options, emit).walk(self.path, b"");
-        copy::run(source, sink, &mut |_| {}, &mut progress)
+        let mut progress = CopyProgress(Progress::bytes("copy", None));
+        Ok(transfer(HostSource::new(self.path, b"", options), sink, &mut progress)?)
     }
 }
 
@@ -222,10 +224,11 @@ fn copy_until_cut(
 ) -> Result<u64, Failure> {
     let (cred, began) = (Cred::root(), clock.now());
     let root = ffs.root().map_err(Failure::plain)?;
-    let sink = ImageSink::new(ffs, &cred, "disk", root, Policy::exact());
+    let image = ImageRef { ffs, cred: &cred, name: "disk" };
+    let sink = ImageSink::new(image, root, CopyOptions::archive());
     let (names, bytes, second, off) = (0, 0, 0, false);
     let mut timed = Timed { sink, ffs, disk, clock, began, goal, names, bytes, second, off };
-    match tree.tell(&mut timed) {
+    match tree.copy_to(&mut timed) {
         Err(failure) if !timed.off => Err(failure),
         _ => Ok(timed.names),
     }
@@ -253,7 +256,7 @@ impl Timed<'_> {
             if last {
                 self.off = true;
                 let _ = self.disk.cut();
-                return Err(SinkError::Stop(Failure::plain("the power is off")));
+                return Err(end("the power is off"));
             }
             ticked.map_err(stop)?;
             if self.second == SYNCED_AT {
@@ -272,30 +275,35 @@ impl Timed<'_> {
 }
 
 fn stop(error: ffs_core::Error) -> SinkError {
-    SinkError::Stop(Failure::plain(error))
+    end(error)
+}
+
+/// Ends the copy.
+fn end(why: impl std::fmt::Display) -> SinkError {
+    SinkError::Stop(CopyError::new(io::ErrorKind::Other, why))
 }
 
 impl Sink for Timed<'_> {
-    fn entry(&mut self, entry: &Entry, tally: &mut Tally) -> SinkResult {
+    fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
         self.step()?;
         self.names += 1;
-        self.sink.entry(entry, tally)
+        self.sink.entry(entry, report)
     }
     fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult {
         self.bytes += bytes.len() as u64;
         self.sink.data(offset, bytes)?;
         self.step()
     }
-    fn end(&mut self, tally: &mut Tally) -> SinkResult {
-        self.sink.end(tally)
+    fn end(&mut self, report: &mut CopyReport) -> SinkResult {
+        self.sink.end(report)
     }
-    fn abandon(&mut self) -> Option<String> {
-        if self.off { None } else { self.sink.abandon() }
+    fn abort(&mut self) -> Option<PartialFile> {
+        if self.off { None } else { self.sink.abort() }
     }
-    fn finish(&mut self, tally: &mut Tally) -> SinkResult {
+    fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
         // The tree is smaller than it was before.
         self.advance(SECONDS)?;
-        self.sink.finish(tally)
+        self.sink.finish(report)
     }
 }
 
@@ -303,7 +311,7 @@ impl Sink for Timed<'_> {
 fn compare(tree: &Tree<'_>, ffs: &Ffs, copied: u64) -> Result<Kept, Failure> {
     let kept = Kept::default();
     let mut look = Look { ffs, cred: Cred::root(), left: copied, kept, open: None, wrong: None };
-    let told = tree.tell(&mut look);
+    let told = tree.copy_to(&mut look);
     if let Some(path) = look.wrong {
         let why = "what is there is not what was copied";
         return Err(Failure::new(crate::fail::show(&path), why));
@@ -328,14 +336,14 @@ struct Look<'a> {
 impl Look<'_> {
     fn mismatch<T>(&mut self, path: &[u8]) -> Result<T, SinkError> {
         self.wrong = Some(path.to_vec());
-        Err(SinkError::Stop(Failure::plain("differs")))
+        Err(end("differs"))
     }
 }
 
 impl Sink for Look<'_> {
-    fn entry(&mut self, entry: &Entry, _: &mut Tally) -> SinkResult {
+    fn entry(&mut self, entry: &Entry, _: &mut CopyReport) -> SinkResult {
         if self.left == 0 {
-            return Err(SinkError::Stop(Failure::plain("all seen")));
+            return Err(end("all names are compared"));
         }
         self.left -= 1;
         let Ok(file) = namei(self.ffs, &self.cred, &entry.path, Last::Keep) else {
@@ -344,9 +352,9 @@ impl Sink for Look<'_> {
         };
         let attr = self.ffs.getattr(&file);
         let (same, whole) = match &entry.kind {
-            Kind::Directory => (attr.kind == FileType::Directory, true),
-            Kind::File(size) => (attr.kind == FileType::Regular, attr.size == *size),
-            Kind::Symlink(text) => {
+            EntryKind::Directory => (attr.kind == FileType::Directory, true),
+            EntryKind::File(size) => (attr.kind == FileType::Regular, attr.size == *size),
+            EntryKind::Symlink(text) => {
                 let told = self.ffs.readlink(&file);
                 (told.is_ok_and(|told| told == *text), true)
             }
@@ -356,7 +364,7 @@ impl Sink for Look<'_> {
             return self.mismatch(&entry.path);
         }
         match &entry.kind {
-            Kind::File(_) => self.open = Some((file, whole, entry.path.clone())),
+            EntryKind::File(_) => self.open = Some((file, whole, entry.path.clone())),
             _ => self.kept.whole += 1,
         }
         Ok(())
@@ -375,7 +383,7 @@ impl Sink for Look<'_> {
         if foreign { self.mismatch(&path) } else { Ok(()) }
     }
 
-    fn end(&mut self, _: &mut Tally) -> SinkResult {
+    fn end(&mut self, _: &mut CopyReport) -> SinkResult {
         match self.open.take() {
             Some((_, true, _)) => self.kept.whole += 1,
             Some((_, false, _)) => self.kept.begun += 1,
@@ -384,13 +392,9 @@ impl Sink for Look<'_> {
         Ok(())
     }
 
-    fn abandon(&mut self) -> Option<String> {
+    fn abort(&mut self) -> Option<PartialFile> {
         self.open = None;
         None
-    }
-
-    fn finish(&mut self, _: &mut Tally) -> SinkResult {
-        Ok(())
     }
 }
 

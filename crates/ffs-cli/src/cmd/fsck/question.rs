@@ -1,7 +1,8 @@
 //! What fsck shows of an inode, and the questions.
 //!
-//! As BSD's does, it prints owner, mode, size and time before it asks what becomes of a file: a number alone
-//! decides nothing. Owners are shown by number, and by the name that this computer has for it.
+//! As BSD's does, it prints owner, mode, size and time before it asks what becomes of a file: a
+//! number alone decides nothing. Owners are shown by number, and by the name that this computer has
+//! for it.
 
 use std::io::{self, Write};
 

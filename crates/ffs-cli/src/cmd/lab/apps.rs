@@ -17,17 +17,19 @@ use super::Bar;
 use crate::fail::{Failure, Outcome};
 use crate::output;
 
-/// Where files and mounts are if no directory is named: in memory, so that the host's disk does not count.
+/// Where files and mounts are if no directory is named: in memory, so that the host's disk does not
+/// count.
 const MEMORY: &str = "/dev/shm";
 const MIB: u64 = 1 << 20;
 
 /// Real programs, their power cut, and what they find afterwards
 ///
-/// Runs SQLite, LevelDB, RocksDB, LMDB, git, vim, maildir deliveries, package installations and the saves
-/// of editors on a mount of ffs, and of ext4 beside it, on a disk in memory that records every write and
-/// flush. Then draws states that a power cut may leave: everything lost that no flush covered, some of it
-/// kept, single writes torn. Each state is mounted, on ffs as it is and again after `fsck -p`, and the program
-/// is asked whether each step that it acknowledged is there, and whether it can use its data.
+/// Runs SQLite, LevelDB, RocksDB, LMDB, git, vim, maildir deliveries, package installations and the
+/// saves of editors on a mount of ffs, and of ext4 beside it, on a disk in memory that records
+/// every write and flush. Then draws states that a power cut may leave: everything lost that no
+/// flush covered, some of it kept, single writes torn. Each state is mounted, on ffs as it is and
+/// again after `fsck -p`, and the program is asked whether each step that it acknowledged is there,
+/// and whether it can use its data.
 ///
 /// Needs root, /dev/fuse and python3. Programs that this machine lacks are reported as skipped.
 #[derive(clap::Args)]
@@ -40,7 +42,8 @@ pub(super) struct Args {
     #[arg(long, conflicts_with_all = ["replay", "keep"])]
     list: bool,
 
-    /// File systems: ffs, ext4, xfs or btrfs, and mount options after a colon; may be given several times
+    /// File systems: ffs, ext4, xfs or btrfs, and mount options after a colon; may be given several
+    /// times
     #[arg(long, value_name = "FS[:OPTIONS]", default_values = ["ffs", "ffs:stable", "ext4"])]
     side: Vec<String>,
 

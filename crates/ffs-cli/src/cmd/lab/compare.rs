@@ -14,16 +14,17 @@ use crate::output;
 
 /// One workload on several targets, which take turns
 ///
-/// A workload is a name, or a name with parameters: `postmark:number=20000,transactions=50000`. `ffs lab
-/// list` shows all of them; `dirs`, one directory phase by phase, has options of its own.
+/// A workload is a name, or a name with parameters: `postmark:number=20000,transactions=50000`.
+/// `ffs lab list` shows all of them; `dirs`, one directory phase by phase, has options of its own.
 ///
-/// A target is `core` (the library in process, on a new volume in memory), `core:NAME=VALUE,...` (the
-/// same with mount options; also format=, endian=, bsize=, fsize=, size=, image=FILE), `sim` (the library on
-/// a machine of 2002, in virtual time) with `:softdep`, `:machine=FILE` or mount options, or a directory you
-/// may write in: the work is done through system calls in a subdirectory of it, which is removed.
+/// A target is `core` (the library in process, on a new volume in memory), `core:NAME=VALUE,...`
+/// (the same with mount options; also format=, endian=, bsize=, fsize=, size=, image=FILE), `sim`
+/// (the library on a machine of 2002, in virtual time) with `:softdep`, `:machine=FILE` or mount
+/// options, or a directory you may write in: the work is done through system calls in a
+/// subdirectory of it, which is removed.
 ///
-/// Targets differ in what is durable when a call returns; each says what it promises. With --sync they
-/// have the same finish line.
+/// Targets differ in what is durable when a call returns; each says what it promises. With --sync
+/// they have the same finish line.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Args {
@@ -63,7 +64,8 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Print the last outcome of each target as the original program does, where it has a form of its own
+    /// Print the last outcome of each target as the original program does, where it has a form of
+    /// its own
     #[arg(long, conflicts_with = "json")]
     original: bool,
 }

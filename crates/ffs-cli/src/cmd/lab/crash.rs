@@ -30,14 +30,14 @@ const SEED: u64 = 1;
 
 /// Every state that a power cut may leave, examined
 ///
-/// Runs workloads on small volumes in memory, records every write, and examines what a power cut may leave
-/// at every moment: each prefix of the writes that are not durable yet, each subset of up to 12 of them,
-/// random subsets of more, writes torn between sectors, and cuts inside fsck. A state must keep the crash
-/// contract as it is, be repaired by `fsck -p` with nothing but harmless repairs, pass a full check, and
-/// hold a tree that the workload may have left.
+/// Runs workloads on small volumes in memory, records every write, and examines what a power cut
+/// may leave at every moment: each prefix of the writes that are not durable yet, each subset of up
+/// to 12 of them, random subsets of more, writes torn between sectors, and cuts inside fsck. A
+/// state must keep the crash contract as it is, be repaired by `fsck -p` with nothing but harmless
+/// repairs, pass a full check, and hold a tree that the workload may have left.
 ///
-/// Which states are examined follows from the options, not from the number of threads. Each has a name by
-/// which `--only` examines it again, with all checks.
+/// Which states are examined follows from the options, not from the number of threads. Each has a
+/// name by which `--only` examines it again, with all checks.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Everything drawn follows from it
@@ -53,13 +53,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME", default_value = ORDERINGS[0].0, help = orderings())]
     ordering: String,
 
-    /// What an fsync makes durable under soft updates, as the mount option: all older names, or its file alone
+    /// What an fsync makes durable under soft updates, as the mount option: all older names, or its
+    /// file alone
     #[arg(long, value_name = "all|file", default_value = "all",
         value_parser = ["all", "file"])]
     fsync: String,
 
-    /// Whether under soft updates a name given by a rename or a link waits for its file's content, as the
-    /// mount option (no)replace_order
+    /// Whether under soft updates a name given by a rename or a link waits for its file's content,
+    /// as the mount option (no)replace_order
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = ["on", "off"])]
     replace_order: String,
 
@@ -77,7 +78,8 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     random: u32,
 
-    /// Traces in directories of more than twelve blocks, for each kind of volume that has room for them
+    /// Traces in directories of more than twelve blocks, for each kind of volume that has room for
+    /// them
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     directories: u32,
@@ -87,17 +89,20 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     edges: u32,
 
-    /// Chains of up to ten crashes without a check in between, for each kind of volume (soft updates only)
+    /// Chains of up to ten crashes without a check in between, for each kind of volume (soft
+    /// updates only)
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     chains: u32,
 
-    /// Workloads of offline commands, which order nothing, for each kind of volume (soft updates only)
+    /// Workloads of offline commands, which order nothing, for each kind of volume (soft updates
+    /// only)
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     offline: u32,
 
-    /// Workloads of three threads, of which the seed decides which one runs, for each kind of volume
+    /// Workloads of three threads, of which the seed decides which one runs, for each kind of
+    /// volume
     #[cfg(feature = "schedule")]
     #[arg(long, value_name = "N", default_value_t = 4,
         value_parser = clap::value_parser!(u32).range(0..=100_000))]

@@ -14,13 +14,14 @@ use crate::output;
 
 /// One directory of N empty files: what each operation costs
 ///
-/// A target is `core` (the library in process, on a new volume in memory), `core:NAME=VALUE,...` (the
-/// same with mount options; also format=, endian=, bsize=, fsize=, size=, image=FILE) or a directory you
-/// may write in: the work is done through system calls in a subdirectory of it, which is removed.
+/// A target is `core` (the library in process, on a new volume in memory), `core:NAME=VALUE,...`
+/// (the same with mount options; also format=, endian=, bsize=, fsize=, size=, image=FILE) or a
+/// directory you may write in: the work is done through system calls in a subdirectory of it, which
+/// is removed.
 ///
 /// Phases: create (names shuffled), list, stat (names looked up just before), stat-cold (names
-/// forgotten), miss (names that do not exist), rename, unlink. Writing back is not part of them; the
-/// sync after a phase is shown by itself.
+/// forgotten), miss (names that do not exist), rename, unlink. Writing back is not part of them;
+/// the sync after a phase is shown by itself.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Files in the directory; several sizes are compared with each other

@@ -11,10 +11,10 @@ use crate::output;
 
 /// The cost curves of the paper's Figures 2 to 6, as comma-separated values
 ///
-/// What creating (2), removing (3) and looking at files costs as a directory grows, in listing order (4),
-/// in random order (5) and for names that do not exist (6): without and with dirhash, from the name
-/// cache with several limits of inodes, and with and without priming. The last columns are work, not
-/// time: they are the same on every machine.
+/// What creating (2), removing (3) and looking at files costs as a directory grows, in listing
+/// order (4), in random order (5) and for names that do not exist (6): without and with dirhash,
+/// from the name cache with several limits of inodes, and with and without priming. The last
+/// columns are work, not time: they are the same on every machine.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// Only this figure; may be given several times

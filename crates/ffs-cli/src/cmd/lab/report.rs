@@ -11,9 +11,10 @@ use crate::output;
 
 /// The report of a study, finished or not
 ///
-/// Writes DIR/report.html, one page with everything in it, and DIR/figures with every picture as SVG and its
-/// numbers as CSV; the same results give the same bytes. The terminal gets a line a result and the targets of
-/// a reproduction, with --tables every rank table and model, and published numbers with their ratios.
+/// Writes DIR/report.html, one page with everything in it, and DIR/figures with every picture as
+/// SVG and its numbers as CSV; the same results give the same bytes. The terminal gets a line a
+/// result and the targets of a reproduction, with --tables every rank table and model, and
+/// published numbers with their ratios.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// A study's directory, or its results file

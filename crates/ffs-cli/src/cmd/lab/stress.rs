@@ -15,11 +15,12 @@ use crate::signals;
 
 /// Random operations by several processes on a mounted directory
 ///
-/// `fsx`: each process has one file, and reads and changes it in every way (calls, shared memory, direct
-/// transfers, holes) beside a model in memory. `sparse`: the same for large sparse files. `tree`: every
-/// operation on names and files, in directories that all processes share; the answers may be any, the volume
-/// must stay sound. `owned`: each process has files of its own in shared directories and can tell what each
-/// must hold; `--verify` looks again later, after the volume was unmounted, checked and mounted, say.
+/// `fsx`: each process has one file, and reads and changes it in every way (calls, shared memory,
+/// direct transfers, holes) beside a model in memory. `sparse`: the same for large sparse files.
+/// `tree`: every operation on names and files, in directories that all processes share; the answers
+/// may be any, the volume must stay sound. `owned`: each process has files of its own in shared
+/// directories and can tell what each must hold; `--verify` looks again later, after the volume was
+/// unmounted, checked and mounted, say.
 ///
 /// The operations follow from the seed; those of several processes meet as they happen to.
 #[derive(clap::Args)]

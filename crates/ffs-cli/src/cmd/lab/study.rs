@@ -28,14 +28,14 @@ const NAMED: usize = 8;
 
 /// The paper's study: every workload under every combination of switches
 ///
-/// A job is one workload, one combination of the factors, one replicate. Jobs run in random order on all
-/// cores; each finished one is on the disk before the next is begun, in DIR/results.jsonl. The same
-/// command again goes on where an earlier one ended, whatever ended it, and gives the same report.
-/// Everything drawn follows from the seed; on the simulated machine (`sim`) the results do, too, on every
-/// computer.
+/// A job is one workload, one combination of the factors, one replicate. Jobs run in random order
+/// on all cores; each finished one is on the disk before the next is begun, in DIR/results.jsonl.
+/// The same command again goes on where an earlier one ended, whatever ended it, and gives the same
+/// report. Everything drawn follows from the seed; on the simulated machine (`sim`) the results do,
+/// too, on every computer.
 ///
-/// To run a study in several places, give each a part with --shard and a directory of its own, and join
-/// these with `ffs lab merge`.
+/// To run a study in several places, give each a part with --shard and a directory of its own, and
+/// join these with `ffs lab merge`.
 #[derive(clap::Args)]
 pub(super) struct RunArgs {
     /// `paper`, or workloads, `NAME` or `NAME:PARAMETER=VALUE,...`
@@ -58,8 +58,9 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     scale: f64,
 
-    /// A switch under study instead of su, dp, vm and dh: one of these, any switch of a mount that is on
-    /// or off, or NAME=OFF/ON with words for the target; may be given several times. `none`: no switch is turned
+    /// A switch under study instead of su, dp, vm and dh: one of these, any switch of a mount that
+    /// is on or off, or NAME=OFF/ON with words for the target; may be given several times. `none`:
+    /// no switch is turned
     #[arg(long, value_name = "FACTOR")]
     factor: Vec<String>,
 
@@ -215,10 +216,10 @@ pub(crate) fn conclude(store: &ResultsFile, ended: RunEnd, out: &Path) -> Result
 
 /// Parts of a study joined
 ///
-/// Takes the directories (or results files) of parts of one study, run with `ffs lab run --shard`, and
-/// writes all their jobs to DIR. Parts of different studies are refused. When no job is missing, the report
-/// is written, the same as that of a study run in one place; else the missing jobs are told, and `ffs lab
-/// run --out DIR` with the options of the parts runs them.
+/// Takes the directories (or results files) of parts of one study, run with `ffs lab run --shard`,
+/// and writes all their jobs to DIR. Parts of different studies are refused. When no job is
+/// missing, the report is written, the same as that of a study run in one place; else the missing
+/// jobs are told, and `ffs lab run --out DIR` with the options of the parts runs them.
 #[derive(clap::Args)]
 pub(super) struct MergeArgs {
     /// Directories of the parts, or their results files
@@ -238,8 +239,8 @@ pub(super) fn run_merge(args: &MergeArgs) -> Outcome {
     finish(&store, &args.out, false)
 }
 
-/// Writes the report if all jobs are there, tells what is missing if not. Whether that is a failure depends on
-/// whether the rest was `left` to others.
+/// Writes the report if all jobs are there, tells what is missing if not. Whether that is a failure
+/// depends on whether the rest was `left` to others.
 pub(crate) fn finish(store: &ResultsFile, out: &Path, left: bool) -> Outcome {
     let (plan, missing) = (store.plan(), store.missing());
     if missing.is_empty() {

@@ -1,4 +1,5 @@
-//! `ffs lab crash --break all`: every ordering rule switched off in turn, and how soon the laboratory finds it.
+//! `ffs lab crash --break all`: every ordering rule switched off in turn, and how soon the
+//! laboratory finds it.
 
 use std::io::Write;
 use std::time::Instant;

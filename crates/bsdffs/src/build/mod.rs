@@ -1,0 +1,444 @@
+//! Building an image from a directory or an archive.
+//!
+//! [`ImageBuilder`] measures the tree, makes a file system that is large enough, and copies the
+//! tree into it. The same tree gives the same bytes: names come in sorted order except those of an
+//! archive, all random numbers have a fixed seed, and all times come from the tree or from
+//! [`ImageBuilder::source_date_epoch`].
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `survey` | [`Survey`]: how large the file system must be |
+//! | `tree` | [`Tree`]: a directory or an archive |
+//! | `error` | [`BuildError`] |
+
+mod error;
+mod survey;
+mod tree;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ffs_admin::newfs::{NewfsOptions, NewfsReport, newfs};
+use ffs_admin::tunefs::{TunefsOptions, tunefs};
+use ffs_core::{Atime, Cred, Env, Ffs, MountOptions, OrderingPolicy, Timespec, TunableValues};
+use ffs_device::lock::LockMode;
+use ffs_device::{BlockDevice, FileDevice, LockWait, ManualClock, SplitMix64, Timestamp};
+use ffs_ondisk::Format;
+
+use crate::copy::{
+    CopyOptions, CopyReport, Entry, FileId, ImageRef, ImageSink, Observer, SkippedFile, transfer,
+};
+use crate::volume::Volume;
+
+pub use error::BuildError;
+pub use survey::Survey;
+pub use tree::Tree;
+use tree::TreeSource;
+
+/// Seed of all random numbers in a built image.
+const SEED: u64 = 1;
+/// Inodes in memory during the copy. Each is used once, so more do not help.
+const VNODES: u64 = 8192;
+
+/// A step of a build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildPhase {
+    /// Measuring the tree.
+    Measure,
+    /// Copying the tree.
+    Copy {
+        /// Bytes of data, if the tree was measured.
+        bytes: Option<u64>,
+    },
+}
+
+/// Watches a build.
+pub trait BuildObserver: Observer {
+    /// A phase begins.
+    fn begin(&mut self, phase: BuildPhase) {
+        let _ = phase;
+    }
+}
+
+/// A built image.
+#[derive(Clone, Debug)]
+pub struct BuiltImage {
+    /// What was copied.
+    pub report: CopyReport,
+    /// Size of the file system, bytes.
+    pub size: u64,
+    /// Format.
+    pub format: Format,
+    /// Free space without the reserve, bytes; negative if the tree needs part of the reserve.
+    pub free: i64,
+    /// Free inodes.
+    pub inodes_free: u64,
+}
+
+/// Options of an image to build.
+///
+/// ```
+/// use bsdffs::build::{ImageBuilder, Tree};
+/// # use bsdffs::build::BuildObserver;
+/// # use bsdffs::copy::{Observer, SkippedFile};
+/// # fn main() -> std::io::Result<()> {
+/// # let dir = tempfile::tempdir()?;
+/// # let (tree, image) = (dir.path().join("tree"), dir.path().join("root.img"));
+/// # std::fs::create_dir(&tree)?;
+/// # std::fs::write(tree.join("motd"), "Welcome\n")?;
+/// struct Print;
+/// impl Observer for Print {
+///     fn skipped(&mut self, file: &SkippedFile) {
+///         eprintln!("{file}");
+///     }
+/// }
+/// impl BuildObserver for Print {}
+///
+/// let tree = Tree::Directory { path: tree, skip: Vec::new() };
+/// let built = ImageBuilder::new().free(1 << 20).build_file(tree, &image, &mut Print)?;
+/// assert_eq!(built.report.files, 1);
+/// assert_eq!(bsdffs::Volume::open(&image)?.read_to_string("motd")?, "Welcome\n");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ImageBuilder {
+    newfs: NewfsOptions,
+    size: Option<u64>,
+    free: u64,
+    owner: Option<(u32, u32)>,
+    acls: bool,
+    source_date_epoch: Option<i64>,
+}
+
+impl ImageBuilder {
+    /// The defaults: those of `ffs newfs`, and a size that fits the tree.
+    #[must_use]
+    pub fn new() -> ImageBuilder {
+        ImageBuilder::default()
+    }
+
+    /// Options of the file system. Its size is that of [`ImageBuilder::size`].
+    #[must_use]
+    pub fn newfs_options(mut self, options: NewfsOptions) -> ImageBuilder {
+        self.newfs = options;
+        self
+    }
+
+    /// Size of the file system, bytes; `None` to fit the tree.
+    #[must_use]
+    pub fn size(mut self, size: Option<u64>) -> ImageBuilder {
+        self.size = size;
+        self
+    }
+
+    /// Space to leave free in a file system that is made to fit, bytes.
+    #[must_use]
+    pub fn free(mut self, free: u64) -> ImageBuilder {
+        self.free = free;
+        self
+    }
+
+    /// Owner and group of all files; `None` to keep those of the tree.
+    #[must_use]
+    pub fn owner(mut self, owner: Option<(u32, u32)>) -> ImageBuilder {
+        self.owner = owner;
+        self
+    }
+
+    /// Enables POSIX ACLs on the volume and keeps those of the tree. Only UFS2 has ACLs.
+    #[must_use]
+    pub fn acls(mut self, on: bool) -> ImageBuilder {
+        self.acls = on;
+        self
+    }
+
+    /// The time of the volume and the latest time of files, seconds since 1970, as in the
+    /// environment variable `SOURCE_DATE_EPOCH`; `None` for the latest modification in the tree.
+    #[must_use]
+    pub fn source_date_epoch(mut self, seconds: Option<i64>) -> ImageBuilder {
+        self.source_date_epoch = seconds;
+        self
+    }
+
+    /// Builds the image in the file `path`, which is replaced when the new image is complete.
+    ///
+    /// # Errors
+    /// [`BuildError`]. The old file stays, or no file is left.
+    pub fn build_file(
+        &self,
+        mut tree: Tree,
+        path: &Path,
+        observer: &mut dyn BuildObserver,
+    ) -> Result<BuiltImage, BuildError> {
+        let partial = PartialImage::create(path)?;
+        // The tree may contain the file.
+        if let Ok(found) = fs::symlink_metadata(&partial.0) {
+            tree.skip(FileId::from(&found));
+        }
+        let built = self.build(tree, path, &|size| partial.device(size), observer)?;
+        if path.exists() {
+            // After a power failure there is the old image or the new one.
+            File::open(&partial.0).and_then(|file| file.sync_all()).map_err(BuildError::Install)?;
+        }
+        fs::rename(&partial.0, path).map_err(BuildError::Install)?;
+        Ok(built)
+    }
+
+    /// Builds the image on `device`, which has `name` in messages. Its content is lost.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build_on(
+        &self,
+        tree: Tree,
+        name: &Path,
+        device: &Arc<dyn BlockDevice>,
+        observer: &mut dyn BuildObserver,
+    ) -> Result<BuiltImage, BuildError> {
+        self.build(tree, name, &|_| Ok(Arc::clone(device)), observer)
+    }
+
+    /// Builds the image on the device that `device` returns for a size in bytes.
+    fn build(
+        &self,
+        tree: Tree,
+        name: &Path,
+        device: &dyn Fn(u64) -> Result<Arc<dyn BlockDevice>, BuildError>,
+        observer: &mut dyn BuildObserver,
+    ) -> Result<BuiltImage, BuildError> {
+        let again = tree.try_clone()?;
+        let mut attempt = Attempt { builder: self, name, device, observer };
+        let first = attempt.run(tree, SurveyXattrs::No);
+        let retry = match &first {
+            Ok(built) => u64::try_from(built.free).unwrap_or(0) < self.free || built.free < 0,
+            Err(error) => error.is_full(),
+        };
+        match again {
+            // The extended attributes need more than the slack: measure them, too.
+            Some(tree) if retry && self.size.is_none() => attempt.run(tree, SurveyXattrs::Yes),
+            _ => first,
+        }
+    }
+}
+
+/// Whether to measure extended attributes. Few trees have any, and it means opening every file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SurveyXattrs {
+    Yes,
+    No,
+}
+
+/// One attempt to build an image.
+struct Attempt<'a> {
+    builder: &'a ImageBuilder,
+    name: &'a Path,
+    device: &'a dyn Fn(u64) -> Result<Arc<dyn BlockDevice>, BuildError>,
+    observer: &'a mut dyn BuildObserver,
+}
+
+impl Attempt<'_> {
+    fn run(&mut self, tree: Tree, xattrs: SurveyXattrs) -> Result<BuiltImage, BuildError> {
+        let survey = self.survey(&tree, xattrs)?;
+        let mut options = self.options(survey.as_ref())?;
+        let size = options.size.ok_or(BuildError::SizeNeeded)?;
+        let clock = Arc::new(ManualClock::new(self.volume_time(survey.as_ref())));
+        let device = (self.device)(size)?;
+        if device.len_bytes() < size {
+            return Err(BuildError::DeviceTooSmall { has: device.len_bytes(), needs: size });
+        }
+        options.size = Some(size);
+        let made = self.newfs(&device, &options, &clock)?;
+        let env = Env::seeded(clock.clone(), SEED);
+        let ffs = Ffs::mount(device, &mount_options(), env).map_err(BuildError::Mount)?;
+        let volume = Volume::from_mounted(ffs, Cred::root());
+        let report = self.copy(&volume, tree, &clock, survey.map(|survey| survey.bytes()))?;
+        let stat = volume.statfs();
+        volume.fs().unmount().map_err(BuildError::Unmount)?;
+        Ok(BuiltImage {
+            report,
+            size,
+            format: made.plan.format,
+            free: stat.frags_avail * i64::from(stat.fsize),
+            inodes_free: stat.inodes_free,
+        })
+    }
+
+    /// Measures the tree; `None` if it can be read only once.
+    fn survey(&mut self, tree: &Tree, xattrs: SurveyXattrs) -> Result<Option<Survey>, BuildError> {
+        let Some(tree) = tree.try_clone()? else { return Ok(None) };
+        let mut survey = Survey::new(&self.builder.newfs)?;
+        let with_xattrs = xattrs == SurveyXattrs::Yes;
+        if with_xattrs {
+            survey = survey.with_xattrs();
+        }
+        self.observer.begin(BuildPhase::Measure);
+        let source = TreeSource { tree, with_data: false, with_xattrs };
+        let report = transfer(source, &mut survey, self.observer)?;
+        check_complete(&report)?;
+        Ok(Some(survey))
+    }
+
+    /// The options of the file system, with its size.
+    fn options(&self, survey: Option<&Survey>) -> Result<NewfsOptions, BuildError> {
+        let ImageBuilder { newfs, size, free, .. } = self.builder;
+        match (*size, survey) {
+            (Some(_), None) => {}
+            (Some(size), Some(survey)) => survey.check_fits(newfs, size)?,
+            (None, Some(survey)) => return survey.fit(newfs, *free),
+            (None, None) => return Err(BuildError::SizeNeeded),
+        }
+        Ok(NewfsOptions { size: *size, ..newfs.clone() })
+    }
+
+    /// The time of the volume: that of `SOURCE_DATE_EPOCH`, or the latest modification in the tree.
+    fn volume_time(&self, survey: Option<&Survey>) -> Timestamp {
+        let newest = survey.and_then(Survey::newest);
+        match (self.builder.source_date_epoch, newest) {
+            (Some(secs), _) => Timestamp::new(secs, 0),
+            (None, Some(at)) => timestamp(at),
+            (None, None) => Timestamp::default(),
+        }
+    }
+
+    fn newfs(
+        &self,
+        device: &Arc<dyn BlockDevice>,
+        options: &NewfsOptions,
+        clock: &ManualClock,
+    ) -> Result<NewfsReport, BuildError> {
+        let random = SplitMix64::new(SEED);
+        let made = newfs(&**device, options, clock, &random, &mut |_, _| {});
+        let made = made.map_err(BuildError::Newfs)?;
+        if self.builder.acls {
+            let on = TunefsOptions { acls: Some(true), ..TunefsOptions::default() };
+            tunefs(&**device, &on).map_err(BuildError::Tunefs)?;
+        }
+        Ok(made)
+    }
+
+    fn copy(
+        &mut self,
+        volume: &Volume,
+        tree: Tree,
+        clock: &ManualClock,
+        bytes: Option<u64>,
+    ) -> Result<CopyReport, BuildError> {
+        let root = volume.fs().root().map_err(BuildError::Mount)?;
+        let name = self.name.display().to_string();
+        let image = ImageRef { ffs: volume.fs(), cred: volume.cred(), name: &name };
+        let mut sink = ImageSink::new(image, root, CopyOptions::archive());
+        self.observer.begin(BuildPhase::Copy { bytes });
+        let follow_tree = bytes.is_none() && self.builder.source_date_epoch.is_none();
+        let mut observer = CopyObserver {
+            observer: self.observer,
+            builder: self.builder,
+            clock: follow_tree.then_some(clock),
+            latest: Timespec::default(),
+        };
+        let source = TreeSource { tree, with_data: true, with_xattrs: true };
+        let report = transfer(source, &mut sink, &mut observer)?;
+        check_complete(&report)?;
+        Ok(report)
+    }
+}
+
+/// Sets times and owners of files as the builder asks.
+struct CopyObserver<'a> {
+    observer: &'a mut dyn BuildObserver,
+    builder: &'a ImageBuilder,
+    /// The clock of the volume, to be set to the latest modification so far.
+    clock: Option<&'a ManualClock>,
+    latest: Timespec,
+}
+
+impl Observer for CopyObserver<'_> {
+    fn adjust(&mut self, entry: &mut Entry) {
+        let meta = &mut entry.meta;
+        if let Some(secs) = self.builder.source_date_epoch {
+            let latest = Timespec { secs, nsec: 0 };
+            meta.mtime = meta.mtime.min(latest);
+            meta.birthtime = meta.birthtime.min(latest);
+        }
+        // Reading a tree changes its access times, so they would differ between builds.
+        meta.atime = meta.mtime;
+        if let Some((uid, gid)) = self.builder.owner {
+            (meta.uid, meta.gid) = (uid, gid);
+        }
+        if let Some(clock) = self.clock.filter(|_| meta.mtime > self.latest) {
+            self.latest = meta.mtime;
+            clock.set(timestamp(self.latest));
+        }
+        self.observer.adjust(entry);
+    }
+
+    fn progress(&mut self, bytes: u64) {
+        self.observer.progress(bytes);
+    }
+
+    fn skipped(&mut self, file: &SkippedFile) {
+        self.observer.skipped(file);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.observer.is_cancelled()
+    }
+}
+
+/// How the new file system is mounted. An unfinished image has no use, so writes are not ordered.
+fn mount_options() -> MountOptions {
+    MountOptions {
+        ordering: OrderingPolicy::None,
+        atime: Atime::Never,
+        bsdgroups: true,
+        tunables: TunableValues { maxvnodes: VNODES, ..TunableValues::default() },
+        ..MountOptions::default()
+    }
+}
+
+fn timestamp(at: Timespec) -> Timestamp {
+    Timestamp::new(at.secs, u32::try_from(at.nsec).unwrap_or(0))
+}
+
+/// Fails if a file was left out.
+fn check_complete(report: &CopyReport) -> Result<(), BuildError> {
+    match report.failed {
+        0 => Ok(()),
+        files => Err(BuildError::Incomplete { files }),
+    }
+}
+
+/// The file of an unfinished image, beside the final one. Removed on drop unless it was renamed.
+struct PartialImage(PathBuf);
+
+impl PartialImage {
+    fn create(path: &Path) -> Result<PartialImage, BuildError> {
+        let file_name = path.file_name().ok_or(BuildError::NoFileName)?;
+        let mut name = OsString::from(".");
+        name.push(file_name);
+        name.push(format!(".ffs-build.{}", std::process::id()));
+        let partial = PartialImage(path.with_file_name(name));
+        FileDevice::create_sparse(&partial.0, 0).map_err(BuildError::Create)?;
+        Ok(partial)
+    }
+
+    /// Empties the file, and opens and locks it as a device of `size` bytes.
+    fn device(&self, size: u64) -> Result<Arc<dyn BlockDevice>, BuildError> {
+        let file = File::options().write(true).open(&self.0).map_err(BuildError::Resize)?;
+        file.set_len(0).and_then(|()| file.set_len(size)).map_err(BuildError::Resize)?;
+        let device = FileDevice::open(&self.0, true).map_err(BuildError::Device)?;
+        let mut device = device.scratch();
+        let locked = device.lock(&self.0, LockMode::Exclusive, LockWait::No, true);
+        locked.map_err(BuildError::Lock)?;
+        Ok(Arc::new(device))
+    }
+}
+
+impl Drop for PartialImage {
+    fn drop(&mut self) {
+        // After the rename there is no such file.
+        let _ = fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,421 @@
+//! A directory of an image as a sink.
+//!
+//! # Invariants
+//! 1. A file is replaced by renaming a complete new file to its name.
+//! 2. A symbolic link that this copy created is not followed.
+//! 3. Directories get the attributes to preserve last, in [`Sink::finish`].
+
+mod attributes;
+mod nodes;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use ffs_admin::counted;
+use ffs_core::{Cred, Error, Ffs, FileType, Ino, NodeKind, RenameMode, SetAttr, Vnode, WriteMode};
+
+use super::ImageRef;
+use crate::copy::entry::{Entry, EntryKind, EntryMeta};
+use crate::copy::error::{CopyError, PartialFile, SinkError, SinkResult, SkipReason};
+use crate::copy::options::{CopyOptions, Existing};
+use crate::copy::path::{split_last, temporary_name};
+use crate::copy::report::CopyReport;
+use crate::copy::sink::{Sink, SkippedPath};
+use crate::namei::{Last, components, namei_from};
+use crate::text::{escape, human_size};
+
+/// Creates a tree below a directory of an image.
+pub struct ImageSink<'a> {
+    image: ImageRef<'a>,
+    root: Vnode,
+    options: CopyOptions,
+    /// Names below the root and their directories, from the root down to the current directory.
+    stack: Vec<(Vec<u8>, Vnode)>,
+    /// Directories that get their attributes last.
+    directories: Vec<(Ino, Vec<u8>, EntryMeta)>,
+    /// Files with several names, by [`Entry::identity`].
+    identities: BTreeMap<u64, Ino>,
+    /// Symbolic links that this copy created; with [`CopyOptions::protect_created`] all files
+    /// except directories.
+    created: BTreeSet<Ino>,
+    open: Option<OpenFile>,
+    /// Temporary names used so far.
+    temporaries: u64,
+}
+
+/// The file that receives data.
+struct OpenFile {
+    file: Vnode,
+    dir: Vnode,
+    target: Target,
+    /// Bytes.
+    size: u64,
+    /// End of the data written last, bytes.
+    written: u64,
+    meta: EntryMeta,
+}
+
+/// How a file gets its name.
+enum Target {
+    /// It is new and has its name.
+    New(Vec<u8>),
+    /// It is new and has the name `temporary` until it is complete. Then it is renamed to `name`,
+    /// and replaces `old`.
+    Replacing { temporary: Vec<u8>, name: Vec<u8>, old: Vnode },
+    /// It existed, and its content is overwritten.
+    Existing,
+}
+
+impl<'a> ImageSink<'a> {
+    /// A sink for the directory `root` of `image`.
+    #[must_use]
+    pub fn new(image: ImageRef<'a>, root: Vnode, options: CopyOptions) -> ImageSink<'a> {
+        ImageSink {
+            image,
+            root,
+            options,
+            stack: Vec::new(),
+            directories: Vec::new(),
+            identities: BTreeMap::new(),
+            created: BTreeSet::new(),
+            open: None,
+            temporaries: 0,
+        }
+    }
+
+    /// The error of the copy after `error` of the file system.
+    fn error(&self, error: Error) -> SinkError {
+        match error {
+            Error::NoSpace | Error::NoInodes => SinkError::Stop(self.full(&error)),
+            Error::Io(_) | Error::ReadOnly(_) => {
+                SinkError::Stop(CopyError::at(self.image.name, error))
+            }
+            Error::NotPermitted => SinkError::Skip(SkipReason::FileFlag(error)),
+            other => SinkError::skip(other),
+        }
+    }
+
+    /// The error of a full volume, with the space that is free after the copy.
+    fn full(&self, error: &Error) -> CopyError {
+        let stat = self.ffs().statfs();
+        // The space of an unfinished new file is freed.
+        let new = self.open.as_ref().filter(|open| !matches!(open.target, Target::Existing));
+        let own = new.map_or(0, |open| self.ffs().getattr(&open.file).blocks * 512);
+        let free = stat.frags_free * u64::from(stat.fsize) + own;
+        let free = format!("{} and {}", human_size(free), counted(stat.inodes_free, "inode"));
+        let text = format!("{}: {error} ({free} are free)", self.image.name);
+        CopyError::new(io::ErrorKind::StorageFull, text)
+    }
+
+    fn ffs(&self) -> &'a Ffs {
+        self.image.ffs
+    }
+
+    fn cred(&self) -> &'a Cred {
+        self.image.cred
+    }
+
+    /// The directory at `path`, created if it does not exist.
+    fn directory(&mut self, path: &[u8]) -> Result<Vnode, SinkError> {
+        let mut depth = 0;
+        let mut names = components(path);
+        let mut next = names.next();
+        while let (Some(name), Some((have, _))) = (next, self.stack.get(depth)) {
+            if name != have {
+                break;
+            }
+            depth += 1;
+            next = names.next();
+        }
+        self.stack.truncate(depth);
+        while let Some(name) = next {
+            let dir = self.top();
+            let below = match self.ffs().lookup(self.cred(), &dir, name) {
+                Ok(below) => below,
+                Err(Error::NotFound) => {
+                    let made = self.ffs().mkdir(self.cred(), &dir, name, 0o755);
+                    made.map_err(|error| self.error(error))?
+                }
+                Err(error) => return Err(self.error(error)),
+            };
+            if self.ffs().getattr(&below).kind != FileType::Directory {
+                let why = format!("{} exists and is not a directory", escape(name));
+                return Err(SinkError::Skip(SkipReason::Other(why)));
+            }
+            self.stack.push((name.to_vec(), below));
+            next = names.next();
+        }
+        Ok(self.top())
+    }
+
+    fn top(&self) -> Vnode {
+        self.stack.last().map_or_else(|| self.root.clone(), |(_, dir)| dir.clone())
+    }
+
+    fn make_directory(&mut self, entry: &Entry) -> SinkResult {
+        let (dir, name) = split_last(&entry.path);
+        if name.is_empty() {
+            let root = self.root.clone();
+            self.defer_attributes(&root, entry);
+            return Ok(());
+        }
+        let parent = self.directory(dir)?;
+        let made = match self.ffs().mkdir(self.cred(), &parent, name, entry.meta.perm) {
+            Ok(made) => {
+                if !self.options.preserve {
+                    self.set_new(&made, &parent, entry.meta.perm & 0o1777, None)?;
+                }
+                made
+            }
+            Err(Error::Exists) => {
+                let there = self.ffs().lookup(self.cred(), &parent, name);
+                let there = there.map_err(|error| self.error(error))?;
+                if self.ffs().getattr(&there).kind != FileType::Directory {
+                    return Err(SinkError::skip("exists and is not a directory"));
+                }
+                there
+            }
+            Err(error) => return Err(self.error(error)),
+        };
+        self.defer_attributes(&made, entry);
+        self.stack.push((name.to_vec(), made));
+        Ok(())
+    }
+
+    /// Stores the attributes of a directory until all of its entries are created.
+    fn defer_attributes(&mut self, dir: &Vnode, entry: &Entry) {
+        if self.options.preserve {
+            let ino = self.ffs().getattr(dir).ino;
+            self.directories.push((ino, entry.path.clone(), entry.meta.clone()));
+        }
+    }
+
+    /// The existing file `name`, if it may be overwritten or replaced.
+    fn existing(&self, dir: &Vnode, name: &[u8], meta: &EntryMeta) -> Result<Vnode, SinkError> {
+        let found = self.ffs().lookup(self.cred(), dir, name).map_err(|error| self.error(error))?;
+        let attr = self.ffs().getattr(&found);
+        if attr.kind == FileType::Directory {
+            return Err(SinkError::skip("exists and is a directory"));
+        }
+        if self.options.existing == Existing::Keep {
+            return Err(SinkError::Ignore);
+        }
+        self.may_change(attr.ino, meta)?;
+        Ok(found)
+    }
+
+    /// Refuses to change the source itself, and a file that this copy created.
+    fn may_change(&self, ino: Ino, meta: &EntryMeta) -> SinkResult {
+        if meta.source == Some(ino) {
+            return Err(SinkError::Skip(SkipReason::SameFile));
+        }
+        if self.options.protect_created && self.created.contains(&ino) {
+            return Err(SinkError::Skip(SkipReason::CreatedByThisCopy));
+        }
+        Ok(())
+    }
+
+    /// Calls `create` with the name; if that exists, with a temporary name.
+    fn create(
+        &mut self,
+        dir: &Vnode,
+        name: &[u8],
+        meta: &EntryMeta,
+        mut create: impl FnMut(&Self, &[u8]) -> Result<Vnode, Error>,
+    ) -> Result<(Vnode, Target), SinkError> {
+        match create(self, name) {
+            Err(Error::Exists) => {}
+            Ok(file) => return Ok((file, Target::New(name.to_vec()))),
+            Err(error) => return Err(self.error(error)),
+        }
+        let old = self.existing(dir, name, meta)?;
+        self.create_temporary(name, old, create)
+    }
+
+    /// Calls `create` with an unused temporary name.
+    fn create_temporary(
+        &mut self,
+        name: &[u8],
+        old: Vnode,
+        mut create: impl FnMut(&Self, &[u8]) -> Result<Vnode, Error>,
+    ) -> Result<(Vnode, Target), SinkError> {
+        loop {
+            let temporary = temporary_name(self.temporaries);
+            self.temporaries += 1;
+            match create(self, &temporary) {
+                Err(Error::Exists) => {}
+                Ok(file) => {
+                    let name = name.to_vec();
+                    return Ok((file, Target::Replacing { temporary, name, old }));
+                }
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+    }
+
+    /// Renames a complete file from its temporary name.
+    fn rename(&self, dir: &Vnode, target: &Target) -> SinkResult {
+        let Target::Replacing { temporary, name, .. } = target else { return Ok(()) };
+        let (from, to) = ((dir, &temporary[..]), (dir, &name[..]));
+        let renamed = self.ffs().rename(self.cred(), from, to, RenameMode::Replace);
+        renamed.map_err(|error| self.error(error))
+    }
+
+    /// Removes a new file.
+    fn discard(&self, dir: &Vnode, target: &Target) {
+        if let Target::New(name) | Target::Replacing { temporary: name, .. } = target {
+            // The error that made it necessary is reported.
+            let _ = self.ffs().unlink(self.cred(), dir, name);
+        }
+    }
+
+    /// Creates the regular file of `entry`, or truncates the existing one.
+    fn open_file(&mut self, entry: &Entry, size: u64) -> SinkResult {
+        let (dir, name) = split_last(&entry.path);
+        let dir = self.directory(dir)?;
+        let (cred, parent) = (self.cred(), dir.clone());
+        let create = |sink: &Self, name: &[u8]| {
+            sink.ffs().create(cred, &parent, name, NodeKind::Regular, 0o600)
+        };
+        let (file, target) = match create(self, name) {
+            Ok(file) => (file, Target::New(name.to_vec())),
+            Err(Error::Exists) => {
+                let old = self.existing(&dir, name, &entry.meta)?;
+                match self.truncate_existing(&dir, name, &old, &entry.meta)? {
+                    Some(file) => (file, Target::Existing),
+                    None => self.create_temporary(name, old, create)?,
+                }
+            }
+            Err(error) => return Err(self.error(error)),
+        };
+        let ino = self.ffs().getattr(&file).ino;
+        if let Some(id) = entry.identity {
+            self.identities.insert(id, ino);
+        }
+        if self.options.protect_created {
+            self.created.insert(ino);
+        }
+        self.open =
+            Some(OpenFile { file, dir, target, size, written: 0, meta: entry.meta.clone() });
+        Ok(())
+    }
+
+    /// Truncates the existing file `old`; follows a symbolic link. `None` if the file is to be
+    /// replaced.
+    fn truncate_existing(
+        &self,
+        dir: &Vnode,
+        name: &[u8],
+        old: &Vnode,
+        meta: &EntryMeta,
+    ) -> Result<Option<Vnode>, SinkError> {
+        if self.options.existing == Existing::Replace {
+            return Ok(None);
+        }
+        let file = match self.ffs().getattr(old) {
+            attr if attr.kind != FileType::Symlink => old.clone(),
+            attr if self.created.contains(&attr.ino) => {
+                return Err(SinkError::Skip(SkipReason::LinkCreatedByThisCopy));
+            }
+            _ => namei_from(self.ffs(), self.cred(), dir.clone(), name, Last::Follow).map_err(
+                |error| match error.is_not_found() {
+                    true => SinkError::Skip(SkipReason::DanglingLink),
+                    false => SinkError::skip(error),
+                },
+            )?,
+        };
+        let attr = self.ffs().getattr(&file);
+        if attr.kind != FileType::Regular {
+            let why = "exists and is not a regular file; remove it first";
+            return Err(SinkError::skip(why));
+        }
+        self.may_change(attr.ino, meta)?;
+        if self.options.replaces(attr.nlink.into()) {
+            return Ok(None);
+        }
+        let empty = SetAttr { size: Some(0), ..SetAttr::default() };
+        self.ffs().setattr(self.cred(), &file, &empty).map_err(|error| self.error(error))?;
+        Ok(Some(file))
+    }
+
+    /// Sets the attributes of a file with all of its data, and gives it its name.
+    fn complete(&self, open: &OpenFile, report: &mut CopyReport) -> SinkResult {
+        let OpenFile { file, dir, target, meta, .. } = open;
+        let size = (open.size > open.written).then_some(open.size);
+        if self.options.preserve {
+            self.attributes(file, meta, size, report)?;
+            self.rename(dir, target)?;
+            return self.set_flags(file, meta.flags);
+        }
+        match target {
+            Target::New(_) => self.set_new(file, dir, meta.perm & 0o777, size),
+            Target::Existing => self.set_owner_and_size(file, size),
+            Target::Replacing { old, .. } if self.ffs().getattr(old).kind == FileType::Regular => {
+                self.copy_old_attributes(old, file, size)?;
+                self.rename(dir, target)?;
+                self.set_flags(file, self.ffs().getattr(old).flags)
+            }
+            Target::Replacing { .. } => {
+                self.set_new(file, dir, meta.perm & 0o777, size)?;
+                self.rename(dir, target)
+            }
+        }
+    }
+}
+
+impl Sink for ImageSink<'_> {
+    fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult {
+        match &entry.kind {
+            EntryKind::Directory => self.make_directory(entry),
+            EntryKind::Link(first) => self.link(entry, first),
+            EntryKind::File(size) => self.open_file(entry, *size),
+            _ => self.node(entry, report),
+        }
+    }
+
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult {
+        let (ffs, cred) = (self.ffs(), self.cred());
+        let Some(open) = &mut self.open else { return Ok(()) };
+        let (mut at, mut rest) = (offset, bytes);
+        while !rest.is_empty() {
+            let mode = WriteMode::default();
+            match ffs.write(cred, &open.file, at, rest, mode) {
+                Ok(0) => return Err(self.error(Error::NoSpace)),
+                Ok(len) => {
+                    at += len as u64;
+                    rest = &rest[len.min(rest.len())..];
+                }
+                Err(error) => return Err(self.error(error)),
+            }
+        }
+        open.written = open.written.max(at);
+        Ok(())
+    }
+
+    fn end(&mut self, report: &mut CopyReport) -> SinkResult {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let done = self.complete(&open, report);
+        if done.is_err() {
+            self.discard(&open.dir, &open.target);
+        }
+        done
+    }
+
+    fn abort(&mut self) -> Option<PartialFile> {
+        let open = self.open.take()?;
+        self.discard(&open.dir, &open.target);
+        matches!(open.target, Target::Existing)
+            .then_some(PartialFile { written: open.written, size: open.size })
+    }
+
+    fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
+        self.stack.clear();
+        for (ino, path, meta) in std::mem::take(&mut self.directories) {
+            let dir = self.ffs().vget(ino, None).map_err(|error| self.error(error))?;
+            self.attributes(&dir, &meta, None, report)?;
+            self.set_flags(&dir, meta.flags)?;
+            report.set_path_of_losses(&path);
+        }
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,59 @@
+//! Copies of whole trees: into an image, out of an image, and between images.
+//!
+//! A [`Source`] sends the files of a tree: [`HostSource`], [`ImageSource`], or
+//! [`TarSource`](crate::tar::TarSource). A [`Sink`] creates them: [`HostSink`] or [`ImageSink`].
+//! [`transfer`] connects the two and reports to an [`Observer`].
+//! [`Volume::copy_in`](crate::Volume::copy_in) and
+//! [`Volume::copy_out`](crate::Volume::copy_out) do all of it in one call.
+//!
+//! # Invariants
+//! 1. A source sends a directory before its entries, and the first name of a file before its hard
+//!    links.
+//! 2. The order of files depends on the tree alone. The entries of a directory come in byte order,
+//!    depth first.
+//! 3. A file that cannot be copied completely is reported. A new file is removed then; of an
+//!    overwritten file the message gives the bytes that it contains.
+//! 4. Attributes that the target cannot represent are counted ([`Loss`]) and reported.
+//! 5. Memory is bounded by the number of directories and of files with several names, not by data.
+//!
+//! | module | content |
+//! | --- | --- |
+//! | `entry` | [`Entry`]: a file with its attributes |
+//! | `acl` | [`Acls`]: the access control lists of a file |
+//! | `options` | [`CopyOptions`] |
+//! | `report` | [`CopyReport`], [`Loss`] |
+//! | `error` | [`CopyError`], [`SkippedFile`] |
+//! | `sink` | the traits [`Source`], [`Sink`] and [`Observer`] |
+//! | `emitter` | the channel between the two threads of a copy |
+//! | `transfer` | [`transfer()`] |
+//! | `volume` | `Volume::copy_in`, `Volume::copy_out` |
+//! | `host` | the tree of the host: source, sink, extended attributes |
+//! | `image` | the tree of an image: source and sink |
+
+mod acl;
+mod emitter;
+mod entry;
+mod error;
+mod host;
+mod image;
+mod options;
+mod path;
+mod report;
+mod sink;
+mod transfer;
+mod volume;
+
+pub use acl::{Acls, Nfs4Acl, PosixAcl};
+pub use emitter::{CopyEnded, Emitter, READ_SIZE};
+pub use entry::{Entry, EntryKind, EntryMeta, Xattr};
+pub use error::{CopyError, PartialFile, SinkError, SinkResult, SkipReason, SkippedFile};
+pub use host::{FileId, HostSink, HostSource, HostSourceOptions};
+pub use image::{ImageRef, ImageSink, ImageSource, ImageSourceOptions};
+pub use options::{CopyOptions, Existing};
+pub use report::{CopyReport, Loss};
+pub use sink::{Observer, Sink, SkippedPath, Source};
+pub use transfer::transfer;
+
+pub(crate) use emitter::{Event, SMALL_FILE};
+pub(crate) use host::loss_of_attribute;
+pub(crate) use path::split_last;

@@ -1,0 +1,80 @@
+//! The interface of sinks.
+
+use super::emitter::{CopyEnded, Emitter};
+use super::entry::Entry;
+use super::error::{PartialFile, SinkError, SinkResult, SkipReason, SkippedFile};
+use super::report::CopyReport;
+
+/// A tree that can be copied. Each source sends a directory before its entries, and the first name
+/// of a file before its hard links.
+pub trait Source: Send {
+    /// Sends the tree to `emitter`.
+    ///
+    /// # Errors
+    /// The copy ended.
+    fn send(self, emitter: &mut Emitter) -> Result<(), CopyEnded>;
+}
+
+/// A path relative to the top of the copy, and why the file there is not complete.
+pub type SkippedPath = (Vec<u8>, SkipReason);
+
+/// Creates the files that a source sends.
+pub trait Sink {
+    /// Creates the file. A regular file stays open for [`Sink::data`].
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    fn entry(&mut self, entry: &Entry, report: &mut CopyReport) -> SinkResult;
+
+    /// Writes `bytes` at `offset`, bytes, of the open file. Offsets increase.
+    ///
+    /// # Errors
+    /// The data cannot be written.
+    fn data(&mut self, offset: u64, bytes: &[u8]) -> SinkResult;
+
+    /// Notes that the bytes `start..end` of the open file contain data. Only sources that do not
+    /// read data call it.
+    fn extent(&mut self, start: u64, end: u64) {
+        let _ = (start, end);
+    }
+
+    /// Completes the open file.
+    ///
+    /// # Errors
+    /// The file cannot be completed; the sink removed it.
+    fn end(&mut self, report: &mut CopyReport) -> SinkResult;
+
+    /// Removes the open file if the copy created it; otherwise returns what it now contains.
+    fn abort(&mut self) -> Option<PartialFile>;
+
+    /// Completes the tree: sets the attributes of directories. Returns the directories for which
+    /// that failed.
+    ///
+    /// # Errors
+    /// The copy ends.
+    fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
+        let _ = report;
+        Ok(Vec::new())
+    }
+}
+
+/// Watches and steers a copy.
+pub trait Observer {
+    /// Changes a file before the sink creates it.
+    fn adjust(&mut self, entry: &mut Entry) {
+        let _ = entry;
+    }
+
+    /// `bytes` more bytes of data are copied.
+    fn progress(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
+
+    /// A file could not be copied; the copy goes on.
+    fn skipped(&mut self, file: &SkippedFile);
+
+    /// Whether to end the copy.
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,225 @@
+//! Moves the files of a source to a sink.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use super::emitter::{BATCHES, Batch, Emitter, Event, Piece};
+use super::entry::{Entry, EntryKind};
+use super::error::{CopyError, SinkError, SinkResult, SkipReason, SkippedFile};
+use super::report::CopyReport;
+use super::sink::{Observer, Sink, Source};
+use crate::text::{escape, human_size};
+
+/// Copies the tree of `source` into `sink`.
+///
+/// A file that cannot be copied is passed to [`Observer::skipped`] and counted in
+/// [`CopyReport::failed`].
+///
+/// # Errors
+/// [`CopyError`]: nothing more can be copied, or the copy was cancelled. Files that were complete
+/// stay.
+pub fn transfer(
+    source: impl Source,
+    sink: &mut dyn Sink,
+    observer: &mut dyn Observer,
+) -> Result<CopyReport, CopyError> {
+    let (to, from) = sync_channel(BATCHES);
+    let (return_to, returned) = sync_channel(BATCHES);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut emitter = Emitter::new(to, returned);
+            // After an error the receiver has ended, and its own error is reported.
+            if source.send(&mut emitter).is_ok() {
+                emitter.flush();
+            }
+        });
+        let mut transfer = Transfer {
+            sink,
+            observer,
+            report: CopyReport::default(),
+            open: None,
+            bytes_before: 0,
+            skipped_directory: None,
+        };
+        let result = transfer.receive(from, &return_to);
+        if result.is_err() {
+            transfer.abort();
+        }
+        result.map(|()| transfer.report)
+    })
+}
+
+/// The receiving side of a copy.
+struct Transfer<'a> {
+    sink: &'a mut dyn Sink,
+    observer: &'a mut dyn Observer,
+    report: CopyReport,
+    /// Path and size of the file that is open in the sink.
+    open: Option<(Vec<u8>, u64)>,
+    /// Bytes copied before that file.
+    bytes_before: u64,
+    /// A directory that could not be created: entries below it are ignored.
+    skipped_directory: Option<Vec<u8>>,
+}
+
+impl Transfer<'_> {
+    fn receive(
+        &mut self,
+        from: Receiver<Batch>,
+        return_to: &SyncSender<Batch>,
+    ) -> Result<(), CopyError> {
+        for mut batch in from {
+            if self.observer.is_cancelled() {
+                return Err(CopyError::cancelled());
+            }
+            let Batch { events, data, .. } = &mut batch;
+            for event in events.drain(..) {
+                self.event(event, data)?;
+            }
+            batch.clear();
+            // Fails if the source has ended or has enough batches.
+            let _ = return_to.try_send(batch);
+        }
+        match self.sink.finish(&mut self.report) {
+            Ok(skipped) => skipped.into_iter().try_for_each(|(path, reason)| {
+                self.skip(&path, SkippedFile { name: String::new(), reason, partial: None })
+            }),
+            Err(error) => self.settle(Err(error), b"", None),
+        }
+    }
+
+    fn event(&mut self, event: Event, data: &[u8]) -> Result<(), CopyError> {
+        match event {
+            Event::Entry(entry) => self.entry(*entry),
+            Event::SmallFile(entry, piece) => {
+                self.entry(*entry)?;
+                self.data(0, piece, data)?;
+                self.end()
+            }
+            Event::Data(offset, piece) => self.data(offset, piece, data),
+            Event::Extent(start, end) => {
+                self.sink.extent(start, end);
+                Ok(())
+            }
+            Event::End => self.end(),
+            Event::Abort => {
+                self.abort();
+                Ok(())
+            }
+            Event::Failed { name, why } => {
+                self.report.failed += 1;
+                let reason = SkipReason::other(why);
+                self.observer.skipped(&SkippedFile { name, reason, partial: None });
+                Ok(())
+            }
+            Event::Lost(loss, path) => {
+                self.report.record_loss(loss);
+                self.report.set_path_of_losses(&path);
+                Ok(())
+            }
+        }
+    }
+
+    fn entry(&mut self, mut entry: Entry) -> Result<(), CopyError> {
+        if self.skipped_directory.as_deref().is_some_and(|dir| is_below(&entry.path, dir)) {
+            return Ok(());
+        }
+        self.observer.adjust(&mut entry);
+        let result = self.sink.entry(&entry, &mut self.report);
+        let created = result.is_ok();
+        let size = if let EntryKind::File(size) = entry.kind { Some(size) } else { None };
+        self.settle(result, &entry.path, size)?;
+        if created {
+            self.report.count(&entry.kind);
+            self.open = size.map(|size| (entry.path, size));
+            self.bytes_before = self.report.bytes;
+        } else if entry.kind == EntryKind::Directory {
+            self.skipped_directory = Some(entry.path);
+        }
+        Ok(())
+    }
+
+    /// Aborts the open file, if there is one.
+    fn abort(&mut self) {
+        let Some((path, _)) = self.open.take() else { return };
+        self.uncount();
+        if let Some(partial) = self.sink.abort() {
+            let reason = SkipReason::other("the rest of the source was not copied");
+            let file = SkippedFile { name: escape(path), reason, partial: Some(partial) };
+            self.observer.skipped(&file);
+        }
+    }
+
+    /// Takes the open file out of the counts.
+    fn uncount(&mut self) {
+        self.report.files -= 1;
+        self.report.bytes = self.bytes_before;
+    }
+
+    /// Writes to the open file, if there is one; aborts it if that fails.
+    fn data(&mut self, offset: u64, piece: Piece, data: &[u8]) -> Result<(), CopyError> {
+        let bytes = piece.of(data);
+        if self.open.is_none() || bytes.is_empty() {
+            return Ok(());
+        }
+        let Err(mut error) = self.sink.data(offset, bytes) else {
+            self.observer.progress(bytes.len() as u64);
+            self.report.bytes += bytes.len() as u64;
+            return Ok(());
+        };
+        self.uncount();
+        let (path, size) = self.open.take().unwrap_or_default();
+        let partial = self.sink.abort();
+        if let SinkError::Skip(reason) = error {
+            return self.skip(&path, SkippedFile { name: String::new(), reason, partial });
+        }
+        if let SinkError::Stop(stop) = &mut error {
+            stop.set_partial(partial);
+        }
+        self.settle(Err(error), &path, Some(size))
+    }
+
+    fn end(&mut self) -> Result<(), CopyError> {
+        let Some((path, size)) = self.open.take() else { return Ok(()) };
+        let result = self.sink.end(&mut self.report);
+        if result.is_err() {
+            self.uncount();
+        }
+        self.settle(result, &path, Some(size))
+    }
+
+    /// Handles the result of a step for the file at `path`, which has `size` bytes if it is
+    /// regular.
+    fn settle(
+        &mut self,
+        result: SinkResult,
+        path: &[u8],
+        size: Option<u64>,
+    ) -> Result<(), CopyError> {
+        self.report.set_path_of_losses(path);
+        match result {
+            Ok(()) | Err(SinkError::Ignore) => Ok(()),
+            Err(SinkError::Skip(reason)) => {
+                self.skip(path, SkippedFile { name: String::new(), reason, partial: None })
+            }
+            Err(SinkError::Stop(error)) if path.is_empty() => Err(error),
+            Err(SinkError::Stop(error)) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            Err(SinkError::Stop(error)) => {
+                let size = size.map(|size| format!(" ({})", human_size(size)));
+                Err(error.in_file(escape(path) + &size.unwrap_or_default()))
+            }
+        }
+    }
+
+    fn skip(&mut self, path: &[u8], file: SkippedFile) -> Result<(), CopyError> {
+        self.report.set_path_of_losses(path);
+        self.report.failed += 1;
+        self.observer.skipped(&SkippedFile { name: escape(path), ..file });
+        Ok(())
+    }
+}
+
+/// Whether `path` is in the directory `dir`, at any depth.
+fn is_below(path: &[u8], dir: &[u8]) -> bool {
+    dir.is_empty() || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with(b"/"))
+}

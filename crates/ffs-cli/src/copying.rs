@@ -1,0 +1,70 @@
+//! The observer of copies and builds: draws a progress bar and prints errors.
+
+use bsdffs::build::{BuildObserver, BuildPhase};
+use bsdffs::copy::{CopyError, CopyReport, Observer, SkipReason, SkippedFile};
+
+use crate::fail::Failure;
+use crate::output;
+use crate::progress::Progress;
+use crate::signals;
+
+/// What keeps the old content of a file when a copy fails.
+const ATOMIC: &str = "--atomic keeps the old content until the new file is complete";
+
+/// Shows the progress of a copy; a signal cancels it.
+pub(crate) struct CopyProgress(pub Progress);
+
+impl Observer for CopyProgress {
+    fn progress(&mut self, bytes: u64) {
+        self.0.add(bytes);
+    }
+
+    fn skipped(&mut self, file: &SkippedFile) {
+        output::error(skipped_message(file));
+    }
+
+    fn is_cancelled(&self) -> bool {
+        signals::interrupted()
+    }
+}
+
+impl BuildObserver for CopyProgress {
+    fn begin(&mut self, phase: BuildPhase) {
+        self.0 = match phase {
+            BuildPhase::Measure => Progress::items("measure", None),
+            BuildPhase::Copy { bytes } => Progress::bytes("build", bytes),
+        };
+    }
+}
+
+/// The message for a file that could not be copied, with the option that helps.
+fn skipped_message(file: &SkippedFile) -> String {
+    let hint = match &file.reason {
+        _ if file.partial.is_some() => ATOMIC,
+        SkipReason::DanglingLink => "remove it first, or replace it with --atomic",
+        SkipReason::NotWritable(_) => "-f replaces it",
+        SkipReason::FileFlag(_) => {
+            "a file flag such as schg forbids it (ffs ls -lo shows flags, ffs chflags clears them)"
+        }
+        _ => return file.to_string(),
+    };
+    format!("{file}; {hint}")
+}
+
+impl From<CopyError> for Failure {
+    fn from(error: CopyError) -> Failure {
+        match error.kind() {
+            std::io::ErrorKind::Interrupted => return Failure::interrupted(),
+            std::io::ErrorKind::BrokenPipe => return Failure::reader_gone(),
+            _ => {}
+        }
+        let full = error.kind() == std::io::ErrorKind::StorageFull;
+        let failure = Failure { full, ..Failure::plain(&error) };
+        if error.partial().is_some() { failure.hint(ATOMIC) } else { failure }
+    }
+}
+
+/// Prints a warning for each kind of attribute that could not be preserved.
+pub(crate) fn warn_of_losses(report: &CopyReport) {
+    report.loss_messages().into_iter().for_each(output::warn);
+}
