@@ -1,4 +1,4 @@
-//! What makes a directory a directory: `.` and `..`, and nothing else in an empty one.
+//! The content that every directory has: `.` and `..`, and nothing else in an empty one.
 //!
 //! Reference: `spec/directories-and-caches.md` §1.3; `spec/soft-updates.md` §6.4.
 
@@ -12,8 +12,8 @@ use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{FileType, Ino, Lbn, Place, Structure};
 use std::ops::ControlFlow;
 
-/// Gives a new directory its first block, naming itself and `parent`. The caller lets
-/// [`Granted::then`] decide about the block, then updates the inode.
+/// Gives a new directory its first block, with `.` and with `..` for `parent`. The caller writes
+/// the block as [`Granted::then`] requires, then updates the inode.
 ///
 /// # Errors
 /// [`Error::NoSpace`] and the device's.
@@ -37,10 +37,10 @@ pub(crate) fn init_body(d: &mut DirMut<'_>, parent: Ino, reserve: Reserve) -> Re
     Ok(granted)
 }
 
-/// Whether nothing but `.` and `..` is in the directory.
+/// Whether the directory has no entries but `.` and `..`.
 ///
 /// # Errors
-/// The device's; a malformed directory's, also one whose `..` is not `parent`.
+/// The device's; a malformed directory's, also if its `..` is not `parent`.
 pub(crate) fn is_empty(d: Dir<'_>, parent: Ino) -> Result<bool> {
     let fmt = d.fmt();
     let full = d.walk(0..d.size(), |_, chunk| {

@@ -1,14 +1,15 @@
 //! Entering, removing and redirecting names.
 //!
-//! Each function reports its change to the ordering policy while it holds the buffer, so that no
-//! image of the block can be made between the change and the report.
+//! Each function reports its change to the ordering mode while it holds the buffer, so that no
+//! write image of the block can be made between the change and the report.
 //!
 //! Reference: `spec/directories-and-caches.md` §1.4, §2.3, §2.4; `spec/soft-updates.md` §6.10.
 
 use super::chunks::{CHUNK, chunk_of};
-use super::reserved::InOneChunk;
-use super::search::{self, Region, Room, Slot, Where};
-use super::{DirMut, Entry, InChunk, hashed, reserved, trim};
+use super::reclaim::reclaim;
+use super::reserved::ReservedInChunk;
+use super::slot::{Region, Slot, SlotKind, SlotSearch};
+use super::{DirMut, Entry, InChunk, hashed, reserved, search, trim};
 use crate::alloc::Reserve;
 use crate::buf::Disposition;
 use crate::counters::bump;
@@ -21,20 +22,21 @@ use ffs_ondisk::dir::{self, BadRecord, DirFormat, HEADER, Record, dirsiz};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use smallvec::SmallVec;
 
-/// Whether `name` exists, and where it would go if not.
+/// Finds the entry of `name`, or the slot for a new one.
 ///
 /// # Errors
 /// As [`super::lookup`].
-pub(crate) fn find_room(d: &mut DirMut<'_>, name: &[u8]) -> Result<Room> {
-    reserved::reclaim(d);
-    search::find_room(d.view(), name)
+pub(crate) fn find_slot(d: &mut DirMut<'_>, name: &[u8]) -> Result<SlotSearch> {
+    reclaim(d);
+    search::find_slot(d.view(), name)
 }
 
-/// Enters `name` in the slot that a search in the same lock session found; answers whether the
-/// directory grew (its inode's update then is [`crate::ordering::InodeChange::DirectoryGrow`]).
+/// Enters a name in the slot that [`find_slot`] found while the directory was locked. Returns
+/// whether the directory grew (its inode is then updated with
+/// [`crate::ordering::InodeChange::DirectoryGrow`]).
 ///
 /// # Errors
-/// [`Error::NoSpace`] and the device's; the directory is then as it was.
+/// [`Error::NoSpace`] and the device's; the directory is then unchanged.
 pub(crate) fn enter(
     d: &mut DirMut<'_>,
     slot: &Slot,
@@ -44,11 +46,11 @@ pub(crate) fn enter(
     reserve: Reserve,
 ) -> Result<bool> {
     let new = NewName { name, target, kind };
-    match slot.place {
-        Where::Append(at) => append(d, at, &new, reserve).map(|()| true),
-        Where::Slack(r) | Where::Compact(r) => insert(d, r, &new).map(|()| false),
-        Where::Whiteout(at) => replace_whiteout(d, at, &new).map(|()| false),
-        Where::Reserved(at) => take_reserved(d, at, &new).map(|()| false),
+    match slot.kind {
+        SlotKind::Append(at) => append(d, at, &new, reserve).map(|()| true),
+        SlotKind::Slack(r) | SlotKind::Compact(r) => insert(d, r, &new).map(|()| false),
+        SlotKind::Whiteout(at) => replace_whiteout(d, at, &new).map(|()| false),
+        SlotKind::Reserved(at) => use_reserved(d, at, &new).map(|()| false),
     }
 }
 
@@ -78,7 +80,7 @@ impl NewName<'_> {
     }
 }
 
-/// Grows the directory by one chunk that holds only the new name.
+/// Grows the directory by one chunk with only the new name.
 fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> Result<()> {
     if u64::from(at) + u64::from(CHUNK) > MAXDIRSIZE {
         return Err(Error::NoSpace);
@@ -89,7 +91,7 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
     let named = {
         let mut block = granted.buf.write();
         let bytes = &mut block.bytes;
-        // What the block has behind the old end may be anything; a longer run was all allocated
+        // The block may have any bytes behind the old end; the new fragments were all allocated
         // now.
         for chunk in bytes.get_mut(start..).unwrap_or(&mut []).chunks_exact_mut(DIRBLKSIZ) {
             dir::clear_chunk(fmt, chunk);
@@ -105,7 +107,7 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
         hashed::appended(d, at, new.name);
     }
     written.inspect_err(|_| {
-        // Back to the old size; should that fail too, an unused chunk with a free record remains.
+        // Back to the old size. If that fails too, an unused chunk with a free record remains.
         if let Some(chunk) = granted.buf.write().bytes.get_mut(start..start + DIRBLKSIZ) {
             dir::clear_chunk(fmt, chunk);
         }
@@ -115,7 +117,7 @@ fn append(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>, reserve: Reserve) -> R
     })
 }
 
-/// The one of two answers for the same buffer that satisfies both.
+/// The disposition that satisfies both `a` and `b`.
 fn stricter(a: Disposition, b: Disposition) -> Disposition {
     match (a, b) {
         (Disposition::Delay, Disposition::Delay) => Disposition::Delay,
@@ -123,7 +125,7 @@ fn stricter(a: Disposition, b: Disposition) -> Disposition {
     }
 }
 
-/// Packs the records of `region` and puts the new name behind them.
+/// Compacts the records of `region` and puts the new name behind them.
 fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
     let (fmt, dir, ump) = (d.fmt(), d.ip.ino, d.ump);
     let ordering = &ump.ordering;
@@ -132,11 +134,11 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
     let (start, end) = ((region.at - base) as usize, (region.at - base + region.len) as usize);
     let hasher = hashed::hasher(d);
     let (mut moves, mut hashes, mut entered) = (Vec::new(), SmallVec::<[u32; 32]>::new(), 0);
-    let mut reserved = InOneChunk::default();
+    let mut reserved = ReservedInChunk::default();
     d.change_chunk(region.at, |chunk| {
         let at = pack(fmt, chunk, start..end, &mut moves)?;
         if end.saturating_sub(at) < dirsiz(new.name.len()) {
-            let (found, expected) = (end.saturating_sub(at) as u32, "room for the new name");
+            let (found, expected) = (end.saturating_sub(at) as u32, "space for the new name");
             return Err(BadRecord { off: at, field: "slack", found, expected });
         }
         new.write(fmt, chunk, at, end - at);
@@ -146,19 +148,19 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
         }
         entered = at as u32;
         let added = new.notify(&**ordering, pos(at as u16));
-        reserved = InOneChunk(added.reserved);
+        reserved = ReservedInChunk(added.reserved);
         Ok(added.disposition)
     })?;
-    hashed::follow(d, region.at, |index| {
+    hashed::update(d, region.at, |index| {
         let moved = moves.iter().filter(|m| m.from != m.to);
         for (m, hash) in moved.zip(&hashes) {
-            index.moved(*hash, pos(m.from).off, pos(m.to).off)?;
+            index.move_entry(*hash, pos(m.from).off, pos(m.to).off)?;
         }
         let (hash, off) = (index.hasher().hash(new.name), DirOff(base + entered));
         if reserved.any() {
-            index.entered(hash, off)
+            index.add_entry(hash, off)
         } else {
-            index.added(hash, new.name.len(), off)
+            index.add(hash, new.name.len(), off)
         }
     });
     if moves.iter().any(|m| m.from != m.to) {
@@ -168,14 +170,14 @@ fn insert(d: &mut DirMut<'_>, region: Region, new: &NewName<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The name in the record at `off`, which was found sound.
+/// The name in the record at `off`, which was checked.
 fn name_at(fmt: DirFormat, chunk: &[u8], off: usize) -> &[u8] {
     let namlen = dir::header(fmt, chunk, off).map_or(0, |h| h.namlen);
     chunk.get(off + HEADER..off + HEADER + namlen).unwrap_or(&[])
 }
 
-/// Slides the live records of `region` together, zeros what is left behind them, and answers where
-/// that begins.
+/// Moves the live records of `region` together and fills the rest with zeros. Returns the offset of
+/// the rest.
 fn pack(
     fmt: DirFormat,
     chunk: &mut [u8],
@@ -198,7 +200,7 @@ fn pack(
     Ok(to)
 }
 
-/// Turns a whiteout of the same name into the entry.
+/// Turns a whiteout of the same name into an entry.
 fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
     let (fmt, ump) = (d.fmt(), d.ump);
     let pos = DirPos { dir: d.ip.ino, off: DirOff(at) };
@@ -211,10 +213,10 @@ fn replace_whiteout(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()
 }
 
 /// Enters the name in the reserved record of the same name.
-fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
+fn use_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
     let (fmt, ump) = (d.fmt(), d.ump);
     let pos = DirPos { dir: d.ip.ino, off: DirOff(at) };
-    let (off, mut room) = ((at - chunk_of(at)) as usize, 0);
+    let (off, mut free) = ((at - chunk_of(at)) as usize, 0);
     d.change_chunk(at, |chunk| {
         reserved::check_start(fmt, chunk, off)?;
         dir::set_ino(fmt, chunk, off, new.target.ino.0);
@@ -225,63 +227,59 @@ fn take_reserved(d: &mut DirMut<'_>, at: u32, new: &NewName<'_>) -> Result<()> {
             return Err(BadRecord { off, field: "name length", found, expected });
         }
         let added = new.notify(&*ump.ordering, pos);
-        room = InOneChunk(added.reserved).room(fmt, chunk);
+        free = ReservedInChunk(added.reserved).free_space(fmt, chunk);
         Ok(added.disposition)
     })?;
-    hashed::follow(d, at, |index| {
-        index.entered(index.hasher().hash(new.name), DirOff(at))?;
-        index.set_room(DirOff(at), room)
+    hashed::update(d, at, |index| {
+        index.add_entry(index.hasher().hash(new.name), DirOff(at))?;
+        index.set_free(DirOff(at), free)
     });
     Ok(())
 }
 
-/// Removes an entry that a search in the same lock session found: merged into its predecessor, or a
-/// free record if it is the first of its chunk; or else reserved.
+/// Removes an entry that a search found while the directory was locked. Its record is merged into
+/// the one before it, becomes a free record if it is the first of its chunk, or is reserved.
 ///
 /// # Errors
 /// The device's; the entry is then still there.
-pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry, gone: RemovedName) -> Result<()> {
-    reserved::reclaim(d);
-    take_out(d, e, gone, |then| then)?;
+pub(crate) fn remove(d: &mut DirMut<'_>, e: &Entry, removed: RemovedName) -> Result<()> {
+    reclaim(d);
+    remove_record(d, e, removed, |then| then)?;
     trim::after_removal(d);
     Ok(())
 }
 
-/// Takes back a name whose operation failed after it was entered: like [`remove`], but without
-/// waiting for the device, which may be the one that failed.
+/// Removes a name whose operation failed after it was entered. Like [`remove`], but without waiting
+/// for the device, which may be the cause of the failure.
 ///
 /// # Errors
-/// A malformed chunk's.
-pub(crate) fn withdraw(d: &mut DirMut<'_>, name: &[u8], gone: RemovedName) -> Result<()> {
+/// Those of a malformed chunk.
+pub(crate) fn withdraw(d: &mut DirMut<'_>, name: &[u8], removed: RemovedName) -> Result<()> {
     match super::find(d.view(), name)? {
-        Some(e) => take_out(d, &e, gone, |_| Disposition::Delay),
+        Some(e) => remove_record(d, &e, removed, |_| Disposition::Delay),
         None => Ok(()),
     }
 }
 
-fn take_out(
+fn remove_record(
     d: &mut DirMut<'_>,
     e: &Entry,
-    gone: RemovedName,
+    removed: RemovedName,
     when: impl FnOnce(Disposition) -> Disposition,
 ) -> Result<()> {
     let (fmt, ump) = (d.fmt(), d.ump);
     let pos = DirPos { dir: d.ip.ino, off: e.off };
     let base = chunk_of(e.off.0);
     let off = (e.off.0 - base) as usize;
-    let (hasher, mut hashed, mut reserved) = (hashed::hasher(d), None, InOneChunk::default());
+    let (hasher, mut hashed, mut reserved) = (hashed::hasher(d), None, ReservedInChunk::default());
     d.change_chunk(e.off.0, |chunk| {
         let h = dir::header(fmt, chunk, off)?;
         hashed = hasher.map(|hasher| (hasher.hash(name_at(fmt, chunk, off)), h.namlen));
         reserved::check_start(fmt, chunk, off)?;
         let name = name_at(fmt, chunk, off);
-        let removal = ump.ordering.notify(Event::EntryRemoved {
-            at: pos,
-            old: e.names(),
-            name,
-            removed: gone,
-        });
-        reserved = InOneChunk(removal.reserved);
+        let removal =
+            ump.ordering.notify(Event::EntryRemoved { at: pos, old: e.target(), name, removed });
+        reserved = ReservedInChunk(removal.reserved);
         if removal.reserve {
             dir::set_ino(fmt, chunk, off, 0);
         } else {
@@ -290,50 +288,50 @@ fn take_out(
         Ok(when(removal.disposition))
     })?;
     if let Some((hash, namlen)) = hashed {
-        hashed::follow(d, base, |index| {
+        hashed::update(d, base, |index| {
             if reserved.any() {
-                index.left(hash, e.off).and_then(|()| index.set_room(e.off, 0))
+                index.remove_entry(hash, e.off).and_then(|()| index.set_free(e.off, 0))
             } else {
-                index.removed(hash, namlen, e.off)
+                index.remove(hash, namlen, e.off)
             }
         });
     }
     Ok(())
 }
 
-/// Makes an entry name another inode.
+/// Changes the inode that an entry names.
 ///
 /// # Errors
-/// The device's; the entry is then as it was.
+/// The device's; the entry is then unchanged.
 pub(crate) fn rewrite(
     d: &mut DirMut<'_>,
     e: &Entry,
     new: EntryTarget,
     kind: EntryKind,
-    gone: RemovedName,
+    removed: RemovedName,
 ) -> Result<()> {
-    redirect(d, e, (new, kind, gone), |then| then)
+    redirect(d, e, (new, kind, removed), |then| then)
 }
 
-/// Takes back a [`rewrite`] whose operation failed later, without waiting for the device.
+/// Reverses a [`rewrite`] whose operation failed later, without waiting for the device.
 ///
 /// # Errors
-/// A malformed chunk's.
+/// Those of a malformed chunk.
 pub(crate) fn rewrite_back(
     d: &mut DirMut<'_>,
     e: &Entry,
     new: EntryTarget,
     kind: EntryKind,
-    gone: RemovedName,
+    removed: RemovedName,
 ) -> Result<()> {
     let now = Entry { ino: new.ino, dtype: new.dtype, ..*e };
-    redirect(d, &now, (e.names(), kind, gone), |_| Disposition::Delay)
+    redirect(d, &now, (e.target(), kind, removed), |_| Disposition::Delay)
 }
 
 fn redirect(
     d: &mut DirMut<'_>,
     e: &Entry,
-    (new, kind, gone): (EntryTarget, EntryKind, RemovedName),
+    (new, kind, removed): (EntryTarget, EntryKind, RemovedName),
     when: impl FnOnce(Disposition) -> Disposition,
 ) -> Result<()> {
     let (fmt, ump) = (d.fmt(), d.ump);
@@ -344,7 +342,7 @@ fn redirect(
         dir::set_type(fmt, chunk, off, new.dtype);
         Ok(when(
             ump.ordering
-                .notify(Event::EntryReplaced { at: pos, old: e.names(), new, kind, removed: gone })
+                .notify(Event::EntryReplaced { at: pos, old: e.target(), new, kind, removed })
                 .disposition,
         ))
     })

@@ -9,35 +9,35 @@ use ffs_ondisk::{DirOff, Ino, Lbn, Place, Structure};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
-/// Bytes of a chunk, as an offset counts them.
+/// Bytes of a chunk, in the type of offsets.
 pub(super) const CHUNK: u32 = DIRBLKSIZ as u32;
 
-/// The start of the chunk that `off` lies in.
+/// The start of the chunk that contains byte `off`.
 pub(super) fn chunk_of(off: u32) -> u32 {
     off & !(CHUNK - 1)
 }
 
-/// A record that breaks the rules, at chunk `at` of directory `dir`.
+/// The error for a malformed record, in the chunk at `at` of directory `dir`.
 pub(super) fn malformed(dir: Ino, at: u32, bad: BadRecord) -> Error {
     bad.error(Structure::Directory, Place::Dir(dir, DirOff(at))).into()
 }
 
-/// A block that is not there, at byte `at` of directory `dir`.
+/// The error for a missing block, at byte `at` of directory `dir`.
 pub(super) fn hole(dir: Ino, at: u32) -> Error {
     let place = Place::Dir(dir, DirOff(at));
     Error::corrupt(Structure::Directory, place, "block pointer", "a hole", "a block")
 }
 
 impl Dir<'_> {
-    /// Notes that something in this directory is malformed, so that the volume is not called clean,
-    /// and returns the error.
+    /// Records that the directory is damaged, so that the volume is not marked clean, and returns
+    /// the error.
     pub(super) fn damaged(&self, e: Error) -> Error {
         self.ump.cache.set_needs_check();
         self.ip.dir.malformed.store(true, Ordering::Relaxed);
         self.ump.cache.record_damage(e)
     }
 
-    /// The buffer of the block that byte `off` lies in.
+    /// The buffer of the block that contains byte `off`.
     #[inline]
     pub(super) fn block(&self, off: u32) -> Result<BufRef> {
         let lbn = self.g().lblkno(off.into());
@@ -50,12 +50,12 @@ impl Dir<'_> {
         }
     }
 
-    /// Hands every chunk of `range` (bounds on chunk boundaries) with its offset to `visit`, which
-    /// ends the walk by breaking.
+    /// Calls `visit` with each chunk of `range`, whose ends are ends of chunks, and its offset,
+    /// until `visit` breaks.
     ///
     /// # Errors
-    /// The device's. What is malformed is passed over; the walk ends with its first error if
-    /// nothing broke it, since what was looked for may have been there.
+    /// The device's. Malformed chunks and holes are skipped. If `visit` did not break, their first
+    /// error is returned: the record that is searched may have been there.
     pub(super) fn walk<T>(
         &self,
         range: Range<u32>,
@@ -98,10 +98,10 @@ impl Dir<'_> {
 }
 
 impl DirMut<'_> {
-    /// Changes the chunk that `off` lies in and does with its buffer what `edit` answers.
+    /// Changes the chunk that contains byte `off`, and writes its buffer as `edit` returns.
     ///
     /// # Errors
-    /// `edit`'s and the device's; the chunk is then as it was.
+    /// Those of `edit` and of the device; the chunk is then unchanged.
     pub(super) fn change_chunk(
         &mut self,
         off: u32,
@@ -126,7 +126,7 @@ impl DirMut<'_> {
             }
         };
         done.inspect_err(|_| {
-            // The disk may hold either state; memory goes back to the old one and, dirty, wins.
+            // The disk may have either state. Memory goes back to the old one and is written later.
             if let Some(chunk) = buf.write().bytes.get_mut(start..start + DIRBLKSIZ) {
                 chunk.copy_from_slice(&before);
             }
@@ -134,7 +134,7 @@ impl DirMut<'_> {
         })
     }
 
-    /// The logical block of byte `off` and the offset in it.
+    /// The logical block of byte `off`, and the offset in it.
     pub(super) fn place_of(&self, off: u32) -> (Lbn, u32) {
         let dir = self.view();
         (dir.g().lblkno(off.into()), off % dir.g().bsize)

@@ -1,73 +1,77 @@
-//! Directories answered from their index: built at first use, asked instead of searching, kept up
-//! with every change. The index is pure memory ([`crate::dirhash`]); what reads and checks the
-//! directory is here.
+//! The index of a directory: building it, searching it instead of the directory, and updating it
+//! with every change. [`crate::dirhash`] is the index itself, in memory; this module reads and
+//! checks the directory for it.
 //!
 //! # Invariants
-//! 1. A record that the index names is looked at before it is the answer. One that is not what the
-//!    index says ends the index, and the linear code answers.
-//! 2. A directory with a hole, a malformed record or two records of one name never gets an index
-//!    while it is in memory: there the linear code's order of search is the answer.
-//! 3. Whatever changes entries or size here tells the index afterwards, if the change was done; if
-//!    it may have been half done the index goes.
+//! 1. A record that the index names is read and compared before it is the result. If the record is
+//!    not what the index expects, the index is dropped and the linear code searches.
+//! 2. A directory with a hole, a malformed record or two records of one name gets no index while it
+//!    is in memory: the result is then defined by the order of the linear search.
+//! 3. A function that changes entries or the size updates the index after the change succeeded. If
+//!    the change may be half done, the index is dropped.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.
 
 use super::chunks::{CHUNK, chunk_of};
-use super::search::{Hit, Region, Slot, Where, names};
+use super::slot::{Hit, Region, Slot, SlotKind, is_named};
 use super::{Dir, DirMut, InChunk};
 use crate::buf::BufRef;
 use crate::counters::{Counters, add, bump};
-use crate::dirhash::{DirHash, Gone, Index, NameHasher, Work};
+use crate::dirhash::{DirHash, DropReason, Index, NameHasher, SearchCost};
 use crate::error::{Error, Result};
 use ffs_ondisk::dir::{self, DirFormat, HEADER, Header, dirsiz};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, Ino};
 use std::sync::atomic::Ordering;
 
-/// What the index says of a name.
-pub(super) enum Sought {
-    /// Its record.
-    Here(Hit),
-    /// A whiteout of it.
+/// The result of searching an index for a name.
+pub(super) enum IndexHit {
+    /// The record of the name.
+    Found(Hit),
+    /// A whiteout of the name, at this offset.
     Whiteout(u32),
-    /// There is none.
+    /// There is no record of the name.
     Absent,
 }
 
-/// Why the index could not be asked or built.
-enum Fail {
-    /// It or the directory is not sound.
-    Doubt,
-    /// The device's error: the next one to ask tries again.
+/// Why an index could not be searched or built.
+enum IndexError {
+    /// The index or the directory is inconsistent.
+    Inconsistent,
+    /// The device failed: the next search tries again.
     Device,
 }
 
-impl From<Gone> for Fail {
-    fn from(_: Gone) -> Fail {
-        Fail::Doubt
+impl From<DropReason> for IndexError {
+    fn from(_: DropReason) -> IndexError {
+        IndexError::Inconsistent
     }
 }
 
-impl From<Error> for Fail {
-    fn from(e: Error) -> Fail {
-        if matches!(e, Error::Format(_)) { Fail::Doubt } else { Fail::Device }
+impl From<Error> for IndexError {
+    fn from(e: Error) -> IndexError {
+        if matches!(e, Error::Format(_)) { IndexError::Inconsistent } else { IndexError::Device }
     }
 }
 
-/// Looks at single records, keeping the block of the last one.
-struct Eye<'a> {
+/// Reads single records, and keeps the block of the last one.
+struct RecordReader<'a> {
     d: Dir<'a>,
     block: Option<(u32, BufRef)>,
     fetched: u64,
 }
 
-impl<'a> Eye<'a> {
-    fn new(d: Dir<'a>) -> Eye<'a> {
-        Eye { d, block: None, fetched: 0 }
+impl<'a> RecordReader<'a> {
+    fn new(d: Dir<'a>) -> RecordReader<'a> {
+        RecordReader { d, block: None, fetched: 0 }
     }
 
-    /// The record at `off` if it has this name.
-    fn record(&mut self, off: DirOff, name: &[u8]) -> std::result::Result<Option<Header>, Fail> {
+    /// The record at `off`, if it has this name.
+    fn record(
+        &mut self,
+        off: DirOff,
+        name: &[u8],
+    ) -> std::result::Result<Option<Header>, IndexError> {
         let (in_block, fmt) = (off.0 % self.d.g().bsize, self.d.fmt());
         let start = off.0 - in_block;
         let buf = match &self.block {
@@ -80,94 +84,94 @@ impl<'a> Eye<'a> {
         };
         let block = buf.read();
         let chunk = chunk_of(in_block) as usize;
-        let bytes = block.bytes.get(chunk..chunk + DIRBLKSIZ).ok_or(Fail::Doubt)?;
+        let bytes = block.bytes.get(chunk..chunk + DIRBLKSIZ).ok_or(IndexError::Inconsistent)?;
         let at = in_block as usize - chunk;
-        let header = dir::header(fmt, bytes, at).map_err(|_| Fail::Doubt)?;
+        let header = dir::header(fmt, bytes, at).map_err(|_| IndexError::Inconsistent)?;
         if !header.live() {
-            return Err(Fail::Doubt);
+            return Err(IndexError::Inconsistent);
         }
-        Ok(names(&header, bytes, at, name).then_some(header))
+        Ok(is_named(&header, bytes, at, name).then_some(header))
     }
 }
 
-/// What the index of `d` says of `name`; `None`: the linear code must be asked. Builds the index if
-/// the directory may have one and does not.
+/// Searches the index of `d` for `name`, and builds the index if the directory may have one and has
+/// none. `None` means that the linear code must search.
 ///
-/// `.` and `..` are found faster without.
+/// `.` and `..` are found faster by the linear code.
 #[inline]
-pub(super) fn search(d: Dir<'_>, name: &[u8]) -> Option<Sought> {
+pub(super) fn search(d: Dir<'_>, name: &[u8]) -> Option<IndexHit> {
     if matches!(name, b"." | b"..") || !may_have(d) {
         return None;
     }
     let hash = d.ip.dir.hash(&d.ump.dirhash);
-    let mut asked = hash.ask();
-    if asked.is_none() {
-        drop(asked);
+    let mut index_guard = hash.read_index();
+    if index_guard.is_none() {
+        drop(index_guard);
         if !build(d, hash) {
             return None;
         }
-        asked = hash.ask();
+        index_guard = hash.read_index();
     }
-    // Recycled meanwhile: the linear code is always there.
-    let index = asked.as_deref()?;
+    // Another thread recycled the index meanwhile.
+    let index = index_guard.as_deref()?;
     if index.size() != d.data.d.size {
-        drop(asked);
-        hash.drop_index(Gone::Doubt);
+        drop(index_guard);
+        hash.drop_index(DropReason::Inconsistent);
         return None;
     }
-    hash.used();
-    let (mut eye, mut work, mut header) = (Eye::new(d), Work::default(), None);
+    hash.touch();
+    let (mut reader, mut cost, mut header) = (RecordReader::new(d), SearchCost::default(), None);
     let of = index.hasher().hash(name);
-    let found = index.search(of, hash.expected(), &mut work, |off| {
-        header = eye.record(off, name)?;
+    let found = index.search(of, hash.predicted(), &mut cost, |off| {
+        header = reader.record(off, name)?;
         Ok(header.is_some())
     });
-    drop(asked);
-    count(d.counters(), &work, eye.fetched);
+    drop(index_guard);
+    count(d.counters(), &cost, reader.fetched);
     conclude(d, hash, found, header)
 }
 
-/// The index will be asked for `name`: where it will look is fetched from memory meanwhile.
+/// Fetches the slot of `name`, which is about to be searched, into the processor's cache.
 pub(crate) fn prefetch(d: Dir<'_>, name: &[u8]) {
-    if let Some(index) = d.ip.dir.index().and_then(DirHash::try_ask)
+    if let Some(index) = d.ip.dir.index().and_then(DirHash::try_read_index)
         && let Some(index) = index.as_deref()
     {
         index.prefetch(index.hasher().hash(name));
     }
 }
 
-/// Makes the answer of what the index found.
+/// Converts the result of [`Index::search`], and drops an index that is inconsistent.
 #[inline]
 fn conclude(
     d: Dir<'_>,
     hash: &DirHash,
-    found: std::result::Result<Option<DirOff>, Fail>,
+    found: std::result::Result<Option<DirOff>, IndexError>,
     header: Option<Header>,
-) -> Option<Sought> {
+) -> Option<IndexHit> {
     match (found, header) {
         (Ok(Some(off)), Some(header)) => {
-            hash.found(off, DirOff(off.0 + dirsiz(header.namlen) as u32));
+            hash.note_found(off, DirOff(off.0 + dirsiz(header.namlen) as u32));
             bump(&d.counters().dirhash_hits);
             Some(match header.ino {
-                ino if ino == Ino::WHITEOUT.0 => Sought::Whiteout(off.0),
-                _ => Sought::Here(Hit { off: off.0, header }),
+                ino if ino == Ino::WHITEOUT.0 => IndexHit::Whiteout(off.0),
+                _ => IndexHit::Found(Hit { off: off.0, header }),
             })
         }
         (Ok(_), _) => {
-            hash.not_found();
+            hash.note_not_found();
             bump(&d.counters().dirhash_misses);
-            Some(Sought::Absent)
+            Some(IndexHit::Absent)
         }
-        (Err(Fail::Doubt), _) => {
-            hash.drop_index(Gone::Doubt);
+        (Err(IndexError::Inconsistent), _) => {
+            hash.drop_index(DropReason::Inconsistent);
             None
         }
-        (Err(Fail::Device), _) => None,
+        (Err(IndexError::Device), _) => None,
     }
 }
 
-fn count(c: &Counters, work: &Work, fetched: u64) {
-    let histogram = match work.probes {
+fn count(c: &Counters, cost: &SearchCost, fetched: u64) {
+    let histogram = match cost.probes {
         0..=1 => &c.dirhash_probes_1,
         2 => &c.dirhash_probes_2,
         3..=4 => &c.dirhash_probes_4,
@@ -176,19 +180,19 @@ fn count(c: &Counters, work: &Work, fetched: u64) {
         _ => &c.dirhash_probes_more,
     };
     bump(histogram);
-    add(&c.dirhash_probes, work.probes);
-    if work.inspected > 0 {
-        add(&c.dirhash_inspected, work.inspected);
+    add(&c.dirhash_probes, cost.probes);
+    if cost.inspected > 0 {
+        add(&c.dirhash_inspected, cost.inspected);
         add(&c.dirhash_blocks_read, fetched);
     }
-    match work.predicted {
+    match cost.predicted {
         Some(true) => bump(&c.dirhash_seq_hits),
         Some(false) => bump(&c.dirhash_seq_misses),
         None => {}
     }
 }
 
-/// Whether the directory may have an index; one that may not any more loses it.
+/// Whether the directory may have an index. If not, drops the index that it has.
 #[inline]
 fn may_have(d: Dir<'_>) -> bool {
     let pool = &d.ump.dirhash;
@@ -196,95 +200,101 @@ fn may_have(d: Dir<'_>) -> bool {
         && !d.fmt().old
         && d.data.d.nlink > 0
         && !d.ip.dir.unhashable.load(Ordering::Relaxed)
-        && pool.usable();
+        && pool.is_usable();
     if !may {
         d.ip.dir.drop_index();
     }
     may
 }
 
-/// Bytes that `di_blocks` counts by.
+/// Unit of `di_blocks`, bytes.
 const SECTOR: u64 = 512;
 
-/// Builds the index; false if there is none now.
+/// Builds the index. Returns false if there is none now.
 fn build(d: Dir<'_>, hash: &DirHash) -> bool {
     d.ump.dirhash.set_time(d.ump.cache.clock.now().secs);
-    // Fewer sectors than bytes: it has holes, and is perhaps not worth the memory its size asks
-    // for.
-    let mut unfit = d.data.d.blocks.saturating_mul(SECTOR) < d.data.d.size;
-    let built = !unfit
+    // A directory with fewer sectors than bytes has holes, and may not be worth the memory that its
+    // size requires.
+    let mut unsuitable = d.data.d.blocks.saturating_mul(SECTOR) < d.data.d.size;
+    let built = !unsuitable
         && hash
             .build(d.size(), |index| match fill(d, index) {
                 Ok(entries) => Some(entries),
                 Err(e) => {
-                    unfit = matches!(e, Fail::Doubt);
+                    unsuitable = matches!(e, IndexError::Inconsistent);
                     None
                 }
             })
             .is_ok();
-    if unfit {
+    if unsuitable {
         d.ip.dir.unhashable.store(true, Ordering::Relaxed);
         bump(&d.counters().dirhash_refused_damaged);
     }
     built
 }
 
-/// Enters every record of the directory; answers how many.
-fn fill(d: Dir<'_>, index: &mut Index) -> std::result::Result<u64, Fail> {
+/// Enters every record of the directory; returns their number.
+fn fill(d: Dir<'_>, index: &mut Index) -> std::result::Result<u64, IndexError> {
     let (size, bsize) = (d.size(), d.g().bsize);
     if size % CHUNK != 0 {
-        return Err(Fail::Doubt);
+        return Err(IndexError::Inconsistent);
     }
-    let (fmt, eye, found) = (d.fmt(), Eye::new(d), Vec::new());
-    let mut filling = Filling { index, fmt, eye, found, entries: 0, compared: 0 };
+    let (fmt, reader, found) = (d.fmt(), RecordReader::new(d), Vec::new());
+    let mut builder = IndexBuilder { index, fmt, reader, found, entries: 0, compared: 0 };
     let (mut block, mut at) = (Vec::new(), 0);
     while at < size {
         let end = size.min(at + bsize);
         block.clear();
-        // A copy: comparing with other records locks their blocks, which may be this one.
+        // A copy, since comparing with another record locks the block of that record, which may be
+        // this one.
         block.extend_from_slice(&d.block(at)?.read().bytes);
-        let bytes = block.get(..(end - at) as usize).ok_or(Fail::Doubt)?;
+        let bytes = block.get(..(end - at) as usize).ok_or(IndexError::Inconsistent)?;
         for (n, chunk) in bytes.chunks_exact(DIRBLKSIZ).enumerate() {
-            filling.chunk(at, n * DIRBLKSIZ, chunk)?;
+            builder.chunk(at, n * DIRBLKSIZ, chunk)?;
         }
-        filling.enter(at, bytes)?;
+        builder.enter(at, bytes)?;
         at = end;
     }
-    Ok(filling.entries)
+    Ok(builder.entries)
 }
 
 /// An index being built.
-struct Filling<'a> {
+struct IndexBuilder<'a> {
     index: &'a mut Index,
     fmt: DirFormat,
-    eye: Eye<'a>,
-    /// The records of the block at hand.
-    found: Vec<Found>,
+    reader: RecordReader<'a>,
+    /// The records of the present block.
+    found: Vec<BlockRecord>,
     entries: u64,
-    /// Records looked at again because of a name with the same hash.
+    /// Comparisons with a record whose name has the same hash.
     compared: u64,
 }
 
-/// A record in a block, to be entered.
-struct Found {
+/// A record of a block, to be entered.
+struct BlockRecord {
     hash: u32,
-    /// Where its name begins, bytes.
+    /// Offset of its name in the block, bytes.
     name: usize,
     namlen: usize,
 }
 
-impl Filling<'_> {
-    /// Finds the records of the chunk at `off` in the block at `block`, and its room.
-    fn chunk(&mut self, block: u32, off: usize, chunk: &[u8]) -> std::result::Result<(), Fail> {
+impl IndexBuilder<'_> {
+    /// Finds the records of a chunk, at `off` in the block at `block`, and sets its free space.
+    fn chunk(
+        &mut self,
+        block: u32,
+        off: usize,
+        chunk: &[u8],
+    ) -> std::result::Result<(), IndexError> {
         let (hasher, base) = (self.index.hasher(), block + off as u32);
-        let free = self.eye.d.reserved().in_chunk(base).room(self.fmt, chunk);
+        let free = self.reader.d.reserved().in_chunk(base).free_space(self.fmt, chunk);
         let mut at = 0;
         while at < chunk.len() {
-            let h = dir::header(self.fmt, chunk, at).map_err(|_| Fail::Doubt)?;
+            let h = dir::header(self.fmt, chunk, at).map_err(|_| IndexError::Inconsistent)?;
             if h.live() {
                 let (start, namlen) = (at + HEADER, h.namlen);
-                let name = chunk.get(start..start + namlen).ok_or(Fail::Doubt)?;
-                self.found.push(Found { hash: hasher.hash(name), name: off + start, namlen });
+                let name = chunk.get(start..start + namlen).ok_or(IndexError::Inconsistent)?;
+                self.found.push(BlockRecord { hash: hasher.hash(name), name: off + start, namlen });
             }
             at += h.reclen;
         }
@@ -292,22 +302,21 @@ impl Filling<'_> {
     }
 
     /// Enters the records found in the block at `block`.
-    fn enter(&mut self, block: u32, bytes: &[u8]) -> std::result::Result<(), Fail> {
-        // Their places lie anywhere in a large index: all are asked for before the first is waited
-        // for.
+    fn enter(&mut self, block: u32, bytes: &[u8]) -> std::result::Result<(), IndexError> {
+        // The slots are far apart in a large index: all are fetched before the first is used.
         self.found.iter().for_each(|found| self.index.prefetch(found.hash));
-        for Found { hash, name, namlen } in self.found.drain(..) {
+        for BlockRecord { hash, name, namlen } in self.found.drain(..) {
             let off = DirOff(block + (name - HEADER) as u32);
-            let name = bytes.get(name..name + namlen).ok_or(Fail::Doubt)?;
-            let (eye, compared) = (&mut self.eye, &mut self.compared);
-            // Names chosen to collide must not make this quadratic.
+            let name = bytes.get(name..name + namlen).ok_or(IndexError::Inconsistent)?;
+            let (reader, compared) = (&mut self.reader, &mut self.compared);
+            // Limits the time if somebody chose names that collide.
             let most = 1000 + 4 * self.entries;
             self.index.build_entry(hash, off, |other| {
                 *compared += 1;
                 if *compared > most {
-                    return Err(Fail::Doubt);
+                    return Err(IndexError::Inconsistent);
                 }
-                Ok(eye.record(other, name)?.is_some())
+                Ok(reader.record(other, name)?.is_some())
             })?;
             self.entries += 1;
         }
@@ -315,16 +324,16 @@ impl Filling<'_> {
     }
 }
 
-/// Where a name of `namlen` bytes, which the index has just called absent, goes; `None`: the linear
-/// code must be asked.
-pub(super) fn room(d: Dir<'_>, namlen: usize) -> Option<Slot> {
+/// The slot for a name of `namlen` bytes for which the index has just returned no record. `None`
+/// means that the linear code must search.
+pub(super) fn find_space(d: Dir<'_>, namlen: usize) -> Option<Slot> {
     let hash = d.ip.dir.index()?;
-    let base = hash.ask().as_deref()?.find_room(namlen);
+    let base = hash.read_index().as_deref()?.find_free(namlen);
     bump(&d.counters().dirhash_findfree);
     let Some(base) = base else {
         bump(&d.counters().dirhash_findfree_new);
         let end = d.size().saturating_add(CHUNK);
-        return Some(Slot { place: Where::Append(d.size()), end_useful: Some(end) });
+        return Some(Slot { kind: SlotKind::Append(d.size()), end_useful: Some(end) });
     };
     let found = match d.block(base.0) {
         Ok(buf) => {
@@ -337,16 +346,16 @@ pub(super) fn room(d: Dir<'_>, namlen: usize) -> Option<Slot> {
         Err(_) => return None,
     };
     match found {
-        Some(region) => Some(Slot { place: Where::Compact(region), end_useful: None }),
+        Some(region) => Some(Slot { kind: SlotKind::Compact(region), end_useful: None }),
         None => {
-            hash.drop_index(Gone::Doubt);
+            hash.drop_index(DropReason::Inconsistent);
             None
         }
     }
 }
 
-/// The first records of the chunk at `at`, from one with room on, whose room together is enough.
-/// None is reserved, as the index says that there is room.
+/// The first records of the chunk at `at`, from one with slack on, whose slack together is enough.
+/// None of them is reserved, since the index then has no free space for the chunk.
 fn region(fmt: DirFormat, at: u32, chunk: &[u8], need: usize) -> InChunk<Option<Region>> {
     let (mut off, mut start, mut sum) = (0, None, 0);
     while off < chunk.len() {
@@ -363,52 +372,52 @@ fn region(fmt: DirFormat, at: u32, chunk: &[u8], need: usize) -> InChunk<Option<
     Ok(None)
 }
 
-/// Where the chunks in use end, if the index knows.
+/// End of the last chunk in use, bytes, if there is an index.
 pub(super) fn end_useful(d: Dir<'_>) -> Option<u64> {
-    d.ip.dir.index()?.ask().as_deref().map(Index::end_useful)
+    d.ip.dir.index()?.read_index().as_deref().map(Index::end_useful)
 }
 
-/// How the index hashes, if there is one: for records about to be changed.
+/// The hash function of the index, if there is one: for records that are about to be changed.
 pub(super) fn hasher(d: &DirMut<'_>) -> Option<NameHasher> {
-    d.ip.dir.index()?.ask().as_deref().map(Index::hasher)
+    d.ip.dir.index()?.read_index().as_deref().map(Index::hasher)
 }
 
-/// Lets the index follow a change of the chunk at `at`.
-pub(super) fn follow(
+/// Updates the index after a change of the chunk at `at`.
+pub(super) fn update(
     d: &DirMut<'_>,
     at: u32,
-    change: impl FnOnce(&mut Index) -> std::result::Result<(), Gone>,
+    change: impl FnOnce(&mut Index) -> std::result::Result<(), DropReason>,
 ) {
     let Some(hash) = d.ip.dir.index() else { return };
-    if hash.follow(change) && d.ump.dirhash.tunables().dirhash_docheck() {
+    if hash.update(change) && d.ump.dirhash.tunables().dirhash_docheck() {
         check(d.view(), hash, chunk_of(at));
     }
 }
 
-/// The directory grew by a chunk at `at` with `name`.
+/// Updates the index after the directory grew by a chunk at `at` with `name`.
 pub(super) fn appended(d: &DirMut<'_>, at: u32, name: &[u8]) {
-    follow(d, at, |index| {
-        index.grown()?;
-        index.added(index.hasher().hash(name), name.len(), DirOff(at))
+    update(d, at, |index| {
+        index.add_chunk()?;
+        index.add(index.hasher().hash(name), name.len(), DirOff(at))
     });
 }
 
-/// The directory was cut, or its cutting failed half way.
-pub(super) fn cut(d: &DirMut<'_>, done: &Result<()>) {
+/// Updates the index after the directory was truncated, or drops it if that failed half way.
+pub(super) fn truncated(d: &DirMut<'_>, done: &Result<()>) {
     let Some(hash) = d.ip.dir.index() else { return };
     let size = d.data.d.size;
     match done {
-        Ok(()) => drop(hash.follow(|index| index.cut(size))),
-        Err(_) => hash.drop_index(Gone::Doubt),
+        Ok(()) => drop(hash.update(|index| index.truncate(size))),
+        Err(_) => hash.drop_index(DropReason::Inconsistent),
     }
 }
 
-/// `dirhash_docheck`: compares the chunk at `at` with the index, which goes if it is wrong. A chunk
-/// that cannot be read says nothing about it.
+/// `dirhash_docheck`: compares the chunk at `at` with the index, and drops the index if it is
+/// wrong. A chunk that cannot be read proves nothing.
 pub(super) fn check(d: Dir<'_>, hash: &DirHash, at: u32) {
     let agrees = {
-        let asked = hash.ask();
-        let Some(index) = asked.as_deref() else { return };
+        let index_guard = hash.read_index();
+        let Some(index) = index_guard.as_deref() else { return };
         if u64::from(at) >= index.size() {
             return;
         }
@@ -420,7 +429,7 @@ pub(super) fn check(d: Dir<'_>, hash: &DirHash, at: u32) {
     };
     if !agrees {
         bump(&d.counters().dirhash_check_failures);
-        hash.drop_index(Gone::Doubt);
+        hash.drop_index(DropReason::Inconsistent);
     }
 }
 
@@ -431,21 +440,21 @@ fn chunk_agrees(d: Dir<'_>, index: &Index, at: u32) -> Result<bool> {
     let chunk = block.bytes.get(in_block..in_block + DIRBLKSIZ).unwrap_or(&[]);
     for r in dir::records(d.fmt(), chunk) {
         let Ok(r) = r else { return Ok(false) };
-        if r.live() && !index.holds(index.hasher().hash(r.name), DirOff(at + r.off as u32)) {
+        if r.live() && !index.contains(index.hasher().hash(r.name), DirOff(at + r.off as u32)) {
             return Ok(false);
         }
     }
-    let free = d.reserved().in_chunk(at).room(d.fmt(), chunk);
-    Ok(index.notes_room(DirOff(at), free))
+    let free = d.reserved().in_chunk(at).free_space(d.fmt(), chunk);
+    Ok(index.has_free(DirOff(at), free))
 }
 
-/// For tests: whether the index names exactly the records of the directory and notes its room; the
-/// number of records, if there is an index.
+/// Checks that the index names exactly the records of the directory and has the free space of its
+/// chunks. Returns the number of records, if there is an index.
 #[cfg(test)]
 pub(super) fn audit(d: Dir<'_>) -> Option<u32> {
     let hash = d.ip.dir.index()?;
-    let asked = hash.ask();
-    let index = asked.as_deref()?;
+    let index_guard = hash.read_index();
+    let index = index_guard.as_deref()?;
     assert_eq!(index.size(), d.data.d.size);
     let mut live = 0;
     for at in (0..d.size()).step_by(DIRBLKSIZ) {

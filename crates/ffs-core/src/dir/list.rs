@@ -1,16 +1,16 @@
 //! Reading a directory in order, piece by piece, while it changes.
 //!
-//! A position ("cookie") is the byte offset where the next record started, and how many compactions
-//! the directory had seen then. Removal leaves the other records where they are, and so does
-//! entering a name in free space; a compaction moves them, and the directory remembers the last
-//! compactions to translate older positions. A chunk is always read from its start, and records
-//! before the position are passed over, so a position need not be the start of a record any more.
+//! A position ("cookie") is the byte offset where the next record started, and the number of
+//! compactions of the directory at that time. Removing a name, or entering one in free space, does
+//! not move other records. A compaction moves them; the directory remembers its last compactions,
+//! to translate older positions. A chunk is always read from its start, and records before the
+//! position are skipped, so a position need not be the start of a record any more.
 //!
 //! # Invariants
-//! 1. An entry that exists throughout a listing is seen exactly once, as long as no more than
+//! 1. An entry that exists throughout a listing is listed exactly once, if at most
 //!    [`crate::inode::DirState::MOVES_KEPT`] compactions happen between two calls and the directory
-//!    stays in memory (somebody has it open).
-//! 2. Nothing is called back under a lock: a chunk is copied out first.
+//!    stays in memory (a process has it open).
+//! 2. No callback runs under a lock: a chunk is copied first.
 
 use super::Dir;
 use super::chunks::{CHUNK, chunk_of, hole, malformed};
@@ -21,23 +21,23 @@ use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, FileType, Geometry, Ino, Place, Structure};
 use std::ops::ControlFlow;
 
-/// A chunk copied out of a directory, to be shown from some record on.
-pub(crate) struct Listed {
+/// A copy of a chunk, to be listed from some record on.
+pub(crate) struct ChunkCopy {
     dir: Ino,
     fmt: DirFormat,
     bytes: [u8; DIRBLKSIZ],
     base: u32,
     from: u32,
-    epoch: u32,
+    compactions: u32,
 }
 
-/// The position `off`, seen after `epoch` compactions.
-fn cookie(epoch: u32, off: u32) -> u64 {
-    u64::from(epoch) << 32 | u64::from(off)
+/// The cookie for offset `off` after `compactions` compactions.
+fn cookie(compactions: u32, off: u32) -> u64 {
+    u64::from(compactions) << 32 | u64::from(off)
 }
 
-/// The next chunk with records at or behind position `at`; `None` at the end. Chunks that cannot be
-/// read for what they hold are passed over and reported in `bad`.
+/// Copies the next chunk with records at or behind position `at`; `None` at the end. Malformed
+/// chunks and holes are skipped, and their first error is put in `bad`.
 ///
 /// # Errors
 /// The device's.
@@ -45,8 +45,8 @@ pub(crate) fn read_chunk(
     d: Dir<'_>,
     at: u64,
     bad: &mut Option<crate::Error>,
-) -> Result<Option<Listed>> {
-    let epoch = d.ip.dir.epoch();
+) -> Result<Option<ChunkCopy>> {
+    let compactions = d.ip.dir.compactions();
     let (then, off) = ((at >> 32) as u32, at as u32);
     let from = d.ip.dir.translate(then, off);
     let (base, size) = (chunk_of(from), d.size());
@@ -66,7 +66,7 @@ pub(crate) fn read_chunk(
             }
             let from = if found == base { from - base } else { 0 };
             let base = found;
-            Ok(Some(Listed { dir: d.ip.ino, fmt: d.fmt(), bytes, base, from, epoch }))
+            Ok(Some(ChunkCopy { dir: d.ip.ino, fmt: d.fmt(), bytes, base, from, compactions }))
         }
         Err(e @ crate::Error::Format(_)) => {
             bad.get_or_insert(e);
@@ -76,14 +76,14 @@ pub(crate) fn read_chunk(
     }
 }
 
-impl Listed {
-    /// The position behind this chunk.
+impl ChunkCopy {
+    /// The position behind the chunk.
     pub(crate) fn end(&self) -> u64 {
-        cookie(self.epoch, self.base.saturating_add(CHUNK))
+        cookie(self.compactions, self.base.saturating_add(CHUNK))
     }
 
-    /// Shows the entries until `each` answers false; answers whether it went to the end. Malformed
-    /// records are reported in `bad`.
+    /// Calls `each` with the entries until it returns false; returns whether it reached the end.
+    /// The error of a malformed record is put in `bad`.
     pub(crate) fn show(
         &self,
         g: &Geometry,
@@ -110,7 +110,7 @@ impl Listed {
                     continue;
                 }
             };
-            let next = cookie(self.epoch, at + r.reclen as u32);
+            let next = cookie(self.compactions, at + r.reclen as u32);
             let kind = FileType::of_dirent(r.dtype);
             if !each(DirEntry { ino, kind, name: r.name, next }) {
                 return false;

@@ -1,31 +1,35 @@
-//! Directories: rows of 512-byte chunks. Large ones are searched through an index in memory, all
-//! others, and whatever is in doubt, by the traditional linear code.
+//! Directories. A directory is a sequence of *chunks* of `DIRBLKSIZ` (512) bytes, which FreeBSD
+//! calls directory blocks. Large directories are searched through an index in memory, all others,
+//! and in any doubt, by the traditional linear code.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `chunks` | walking the chunks of a directory; changing one, all or nothing |
-//! | `search` | finding a name, and room for a new one |
+//! | `slot` | where a record of a name is, or where a new one goes |
+//! | `search` | finding a name, and the slot for a new one |
 //! | `change` | entering, removing, redirecting names; growth and compaction |
-//! | `hashed` | the index of a large directory: built, asked, kept up |
-//! | `reserved` | records that a removal left in their place for a while |
-//! | `trim` | cutting off the empty end |
+//! | `hashed` | the index of a large directory: building, searching, updating it |
+//! | `reserved` | records that a removal reserved for a while |
+//! | `reclaim` | making them free again |
+//! | `trim` | truncating the empty end |
 //! | `body` | the first block of a new directory, emptiness, the parent |
 //! | `list` | reading in order, with positions that survive changes |
 //!
 //! # Invariants
-//! 1. Whatever the bytes are, a walk visits each chunk once and each record of a chunk once. A
-//!    malformed chunk or a hole costs the rest of that chunk or block: a name found elsewhere is
-//!    found, a name *not* found while something was malformed is an error, never "absent".
-//! 2. A change touches one chunk (growth: one new chunk). If its write is refused by the device the
-//!    chunk is as it was, so that a failed operation left no trace in memory.
-//! 3. Every byte of a chunk that is no record's header or name is zero after we changed it
-//!    (`spec/known-failures.md` §2.9), and only the first record of a chunk is ever left free, or
-//!    one behind a reserved record.
+//! 1. A walk visits each chunk once and each record of a chunk once, whatever the bytes are. After
+//!    a malformed record it skips the rest of the chunk, at a hole the rest of the block. A name in
+//!    the other parts is found. If a name is *not* found and a part was skipped, the result is an
+//!    error, never "absent".
+//! 2. A change modifies one chunk (growth: one new chunk). If the device refuses the write, the
+//!    chunk is restored, so that a failed operation leaves no trace in memory.
+//! 3. After a change every byte of a chunk that is no header or name of a record is zero
+//!    (`spec/known-failures.md` §2.9). Only the first record of a chunk, or one behind a reserved
+//!    record, is ever free.
 //! 4. The order of the records in a chunk never changes; compaction only closes gaps between them.
 //!
 //! # Locking
-//! Functions take the locked inode of the directory ([`Dir`], [`DirMut`]): shared to look,
-//! exclusive to change.
+//! Functions take the locked inode of the directory: [`Dir`] (shared) to read, [`DirMut`]
+//! (exclusive) to change.
 //!
 //! Reference: `spec/directories-and-caches.md` §1, §2; `spec/on-disk-format.md` §8.
 
@@ -34,17 +38,20 @@ mod change;
 mod chunks;
 mod hashed;
 mod list;
+mod reclaim;
 mod reserved;
 mod search;
+mod slot;
 #[cfg(test)]
 mod tests;
 mod trim;
 
 pub(crate) use body::{init_body, is_empty, parent_of};
-pub(crate) use change::{enter, find_room, remove, rewrite, rewrite_back, withdraw};
+pub(crate) use change::{enter, find_slot, remove, rewrite, rewrite_back, withdraw};
 pub(crate) use hashed::prefetch;
 pub(crate) use list::read_chunk;
-pub(crate) use search::{Room, Slot, find, lookup, prefetch_chunk};
+pub(crate) use search::{find, lookup, prefetch_chunk};
+pub(crate) use slot::{Slot, SlotSearch};
 pub(crate) use trim::shrink;
 
 use crate::inode::{InodeView, LockedInode};
@@ -52,10 +59,10 @@ use crate::ordering::EntryTarget;
 use ffs_ondisk::dir::{BadRecord, DirFormat};
 use ffs_ondisk::{DirOff, Ino};
 
-/// Result of looking at one chunk.
+/// The result of reading one chunk.
 type InChunk<T> = std::result::Result<T, BadRecord>;
 
-/// A locked directory, for operations that only read.
+/// A directory locked for reading.
 pub(crate) type Dir<'a> = InodeView<'a>;
 
 /// A directory locked for changes.
@@ -64,17 +71,17 @@ pub(crate) type DirMut<'a> = LockedInode<'a>;
 /// An entry that a search found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
-    /// Where its record starts.
+    /// Offset of its record.
     pub(crate) off: DirOff,
-    /// What it names; a number in the range of inode numbers.
+    /// The inode that it names; within the range of inode numbers.
     pub(crate) ino: Ino,
     /// `d_type`.
     pub(crate) dtype: u8,
 }
 
 impl Entry {
-    /// What the record names, as the ordering policy hears it.
-    pub(crate) fn names(&self) -> EntryTarget {
+    /// The inode and type in the record.
+    pub(crate) fn target(&self) -> EntryTarget {
         EntryTarget { ino: self.ino, dtype: self.dtype }
     }
 }
@@ -84,7 +91,7 @@ impl Dir<'_> {
         DirFormat::of(self.g())
     }
 
-    /// Bytes. An inode is only let into memory with a directory size below 2³¹.
+    /// Size of the directory, bytes. No inode of a directory with 2³¹ bytes or more is loaded.
     fn size(&self) -> u32 {
         u32::try_from(self.data.d.size).unwrap_or(u32::MAX)
     }

@@ -1,78 +1,21 @@
-//! Finding a name, and room for a new one: by the directory's index, or the linear code's one sweep
-//! with the sequential optimisation and the three-way choice of a free slot.
+//! Finding a name, and the slot for a new one: by the index of the directory, or by the linear code
+//! with its sequential optimisation and its three-way choice of a slot.
 //!
 //! Reference: `spec/directories-and-caches.md` §2.1, §2.2.
 
 use super::chunks::{CHUNK, chunk_of};
-use super::hashed::{self, Sought};
+use super::hashed::{self, IndexHit};
 use super::reserved::Reserved;
+use super::slot::{Hit, Region, Slot, SlotKind, SlotSearch, is_named};
 use super::{Dir, Entry, InChunk};
 use crate::counters::{add, bump};
 use crate::error::Result;
-use ffs_ondisk::dir::{self, DirFormat, HEADER, Header, dirsiz};
+use ffs_ondisk::dir::{self, DirFormat, dirsiz};
 use ffs_ondisk::{DirOff, Ino, Place, Structure};
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::Ordering;
 
-/// Where a new name can go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Slot {
-    pub(super) place: Where,
-    /// Where the chunks that hold a live record, the new one included, end: beyond it the directory
-    /// may be cut off. `None`: its index knows when the name is entered.
-    pub(super) end_useful: Option<u32>,
-}
-
-impl Slot {
-    /// Whether entering a name here leaves the record of `e` where it is.
-    pub(crate) fn spares(&self, e: &Entry) -> bool {
-        match self.place {
-            Where::Compact(region) => chunk_of(region.at) != chunk_of(e.off.0),
-            Where::Whiteout(_) | Where::Reserved(_) | Where::Slack(_) | Where::Append(_) => true,
-        }
-    }
-}
-
-/// The kinds of room, best first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Where {
-    /// A whiteout of the same name.
-    Whiteout(u32),
-    /// A reserved record of the same name.
-    Reserved(u32),
-    /// One record whose own slack is enough.
-    Slack(Region),
-    /// Several records of one chunk whose slack together is enough.
-    Compact(Region),
-    /// A new chunk at the end.
-    Append(u32),
-}
-
-/// A row of records of one chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Region {
-    /// Where the first one starts.
-    pub(super) at: u32,
-    /// Bytes up to the end of the last one.
-    pub(super) len: u32,
-}
-
-/// Answer of [`find_room`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Room {
-    /// The name exists.
-    Taken(Entry),
-    /// It does not, and would go there.
-    Free(Slot),
-}
-
-/// A matching record as it lies in a chunk.
-pub(super) struct Hit {
-    pub(super) off: u32,
-    pub(super) header: Header,
-}
-
-/// The record of `name` in the chunk at `at`; whiteouts do not count.
+/// Breaks with the record of `name` in the chunk at `at`. Whiteouts do not count.
 fn search_chunk(
     fmt: DirFormat,
     at: u32,
@@ -84,25 +27,12 @@ fn search_chunk(
     while off < chunk.len() {
         let header = dir::header(fmt, chunk, off)?;
         *records += 1;
-        if names(&header, chunk, off, name) && header.ino != Ino::WHITEOUT.0 {
+        if is_named(&header, chunk, off, name) && header.ino != Ino::WHITEOUT.0 {
             return Ok(ControlFlow::Break(Hit { off: at + off as u32, header }));
         }
         off += header.reclen;
     }
     Ok(ControlFlow::Continue(()))
-}
-
-/// Whether the record at `off` is live and has this name.
-///
-/// The last byte first: the names of a large directory often differ in nothing else, and a call of
-/// `memcmp` for every record would cost more than the rest of the walk.
-#[inline]
-pub(super) fn names(header: &Header, chunk: &[u8], off: usize, name: &[u8]) -> bool {
-    let end = off + HEADER + header.namlen;
-    header.live()
-        && header.namlen == name.len()
-        && chunk.get(end - 1) == name.last()
-        && chunk.get(off + HEADER..end) == Some(name)
 }
 
 impl Dir<'_> {
@@ -132,19 +62,19 @@ impl Dir<'_> {
     }
 }
 
-/// The index's answer, as an entry; `None` if it has none.
+/// Searches the index; `None` means that the linear code must search.
 #[inline]
 fn indexed(d: Dir<'_>, name: &[u8]) -> Option<Result<Option<Entry>>> {
     match hashed::search(d, name)? {
-        Sought::Here(hit) => Some(d.entry(&hit).map(Some)),
-        Sought::Whiteout(_) | Sought::Absent => Some(Ok(None)),
+        IndexHit::Found(hit) => Some(d.entry(&hit).map(Some)),
+        IndexHit::Whiteout(_) | IndexHit::Absent => Some(Ok(None)),
     }
 }
 
-/// A plain lookup of a last component: by the index, or from where the last one ended.
+/// Looks up the last component of a path: by the index, or from where the last lookup ended.
 ///
 /// # Errors
-/// The device's; a malformed directory's if the name was not found in its sound part.
+/// The device's; those of a malformed directory if the name was not found in its sound part.
 pub(crate) fn lookup(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     indexed(d, name).unwrap_or_else(|| lookup_linear(d, name))
 }
@@ -156,7 +86,7 @@ pub(super) fn lookup_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
         d.sweep(0..size, name)?
     } else {
         bump(&d.counters().lookup_two_pass);
-        // Damage met by the first pass matters only if the second does not find the name either.
+        // Damage found by the first pass matters only if the second does not find the name either.
         match d.sweep(start..size, name) {
             Ok(Some(hit)) => {
                 bump(&d.counters().lookup_pass_two);
@@ -171,8 +101,8 @@ pub(super) fn lookup_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     d.entry(&hit).map(Some)
 }
 
-/// A lookup of a name that will be removed or redirected, or of `..`: by the index, or one pass, no
-/// hint.
+/// Looks up a name that will be removed or redirected, or `..`: by the index, or in one pass from
+/// the start.
 ///
 /// # Errors
 /// As [`lookup`].
@@ -180,8 +110,8 @@ pub(crate) fn find(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     indexed(d, name).unwrap_or_else(|| find_linear(d, name))
 }
 
-/// The entry will be changed: has its chunk fetched from memory. The index looked at one record of
-/// it, a change goes through all of it.
+/// Fetches the chunk of an entry, which is about to be changed, into the processor's cache. The
+/// index reads one record of it, a change all.
 pub(crate) fn prefetch_chunk(d: Dir<'_>, e: &Entry) {
     let at = chunk_of(e.off.0);
     d.prefetch_block(d.g().lblkno(at.into()), at % d.g().bsize, CHUNK);
@@ -194,8 +124,8 @@ pub(super) fn find_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     }
 }
 
-/// What the sweep for a new name has seen so far.
-struct RoomSearch<'a> {
+/// State of the linear search for a slot.
+struct SlotScan<'a> {
     fmt: DirFormat,
     name: &'a [u8],
     need: usize,
@@ -207,7 +137,7 @@ struct RoomSearch<'a> {
     records: u64,
 }
 
-impl RoomSearch<'_> {
+impl SlotScan<'_> {
     fn chunk(&mut self, at: u32, chunk: &[u8]) -> InChunk<ControlFlow<Hit>> {
         let (mut off, mut sum, mut sum_from) = (0, 0, None);
         let reserved = self.reserved.in_chunk(at);
@@ -236,7 +166,7 @@ impl RoomSearch<'_> {
             if h.live() {
                 self.end_useful = at + CHUNK;
             }
-            if names(&h, chunk, off, self.name) {
+            if is_named(&h, chunk, off, self.name) {
                 if h.ino != Ino::WHITEOUT.0 {
                     return Ok(ControlFlow::Break(Hit { off: here, header: h }));
                 }
@@ -248,40 +178,42 @@ impl RoomSearch<'_> {
     }
 
     fn slot(self, size: u32) -> Slot {
-        let place = match (self.whiteout, self.slack, self.compact) {
-            (Some(at), _, _) => Where::Whiteout(at),
-            (_, Some(r), _) => Where::Slack(r),
-            (_, _, Some(r)) => Where::Compact(r),
-            _ => Where::Append(size),
+        let kind = match (self.whiteout, self.slack, self.compact) {
+            (Some(at), _, _) => SlotKind::Whiteout(at),
+            (_, Some(r), _) => SlotKind::Slack(r),
+            (_, _, Some(r)) => SlotKind::Compact(r),
+            _ => SlotKind::Append(size),
         };
-        let chosen_end = match place {
-            Where::Whiteout(at) | Where::Reserved(at) => chunk_of(at) + CHUNK,
-            Where::Slack(r) | Where::Compact(r) => chunk_of(r.at) + CHUNK,
-            Where::Append(at) => at.saturating_add(CHUNK),
+        let chosen_end = match kind {
+            SlotKind::Whiteout(at) | SlotKind::Reserved(at) => chunk_of(at) + CHUNK,
+            SlotKind::Slack(r) | SlotKind::Compact(r) => chunk_of(r.at) + CHUNK,
+            SlotKind::Append(at) => at.saturating_add(CHUNK),
         };
-        Slot { place, end_useful: Some(self.end_useful.max(chosen_end)) }
+        Slot { kind, end_useful: Some(self.end_useful.max(chosen_end)) }
     }
 }
 
-/// Whether `name` exists, and where it would go if not.
+/// Finds the entry of `name`, or the slot for a new one.
 ///
 /// # Errors
 /// As [`lookup`].
-pub(crate) fn find_room(d: Dir<'_>, name: &[u8]) -> Result<Room> {
+pub(crate) fn find_slot(d: Dir<'_>, name: &[u8]) -> Result<SlotSearch> {
     let slot = match hashed::search(d, name) {
-        Some(Sought::Here(hit)) => return d.entry(&hit).map(Room::Taken),
-        Some(Sought::Whiteout(at)) => Some(Slot { place: Where::Whiteout(at), end_useful: None }),
-        Some(Sought::Absent) if let Some(at) = d.reserved_for(name) => {
-            Some(Slot { place: Where::Reserved(at), end_useful: None })
+        Some(IndexHit::Found(hit)) => return d.entry(&hit).map(SlotSearch::Exists),
+        Some(IndexHit::Whiteout(at)) => {
+            Some(Slot { kind: SlotKind::Whiteout(at), end_useful: None })
         }
-        Some(Sought::Absent) => hashed::room(d, name.len()),
+        Some(IndexHit::Absent) if let Some(at) = d.reserved_for(name) => {
+            Some(Slot { kind: SlotKind::Reserved(at), end_useful: None })
+        }
+        Some(IndexHit::Absent) => hashed::find_space(d, name.len()),
         None => None,
     };
-    slot.map_or_else(|| find_room_linear(d, name), |slot| Ok(Room::Free(slot)))
+    slot.map_or_else(|| find_slot_linear(d, name), |slot| Ok(SlotSearch::Free(slot)))
 }
 
-pub(super) fn find_room_linear(d: Dir<'_>, name: &[u8]) -> Result<Room> {
-    let mut search = RoomSearch {
+pub(super) fn find_slot_linear(d: Dir<'_>, name: &[u8]) -> Result<SlotSearch> {
+    let mut search = SlotScan {
         fmt: d.fmt(),
         name,
         need: dirsiz(name.len()),
@@ -298,13 +230,13 @@ pub(super) fn find_room_linear(d: Dir<'_>, name: &[u8]) -> Result<Room> {
     add(&d.counters().dir_bytes_scanned, seen.into());
     add(&d.counters().dir_records_scanned, search.records);
     match hit {
-        Some(hit) => d.entry(&hit).map(Room::Taken),
+        Some(hit) => d.entry(&hit).map(SlotSearch::Exists),
         None => {
             let mut slot = search.slot(size);
             if let Some(at) = d.reserved_for(name) {
-                slot.place = Where::Reserved(at);
+                slot.kind = SlotKind::Reserved(at);
             }
-            Ok(Room::Free(slot))
+            Ok(SlotSearch::Free(slot))
         }
     }
 }

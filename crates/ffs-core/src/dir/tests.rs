@@ -5,8 +5,8 @@
 mod faults;
 mod reserving;
 
-use super::hashed::{self, Sought};
-use super::search::{find_linear, find_room, find_room_linear, lookup_linear};
+use super::hashed::{self, IndexHit};
+use super::search::{find_linear, find_slot, find_slot_linear, lookup_linear};
 use super::*;
 use crate::tunables::{DirHashFunction, DirTruncate};
 use crate::{Cred, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, RenameMode, Vnode};
@@ -46,9 +46,9 @@ fn compare(d: Dir<'_>, name: &[u8]) {
     d.ip.dir.diroff.store(0, std::sync::atomic::Ordering::Relaxed);
     assert_eq!(indexed, text(lookup_linear(d, name)), "{name:?}");
     d.ip.dir.diroff.store(hint, std::sync::atomic::Ordering::Relaxed);
-    match (find_room(d, name), find_room_linear(d, name)) {
-        (Ok(Room::Free(_)), Ok(Room::Free(_))) => {}
-        (Ok(Room::Taken(a)), Ok(Room::Taken(b))) => assert_eq!(a, b),
+    match (find_slot(d, name), find_slot_linear(d, name)) {
+        (Ok(SlotSearch::Free(_)), Ok(SlotSearch::Free(_))) => {}
+        (Ok(SlotSearch::Exists(a)), Ok(SlotSearch::Exists(b))) => assert_eq!(a, b),
         (a, b) => assert_eq!(a.map_err(|e| e.to_string()), b.map_err(|e| e.to_string())),
     }
 }
@@ -305,7 +305,7 @@ fn whiteouts_are_reused_in_place() {
             .map(|i| format!("name{i:04}"))
             .filter(|n| find(d, n.as_bytes()).unwrap().is_none())
             .collect();
-        assert!(matches!(hashed::search(d, lost[0].as_bytes()), Some(Sought::Whiteout(_))));
+        assert!(matches!(hashed::search(d, lost[0].as_bytes()), Some(IndexHit::Whiteout(_))));
         lost
     });
     assert_eq!(lost.len(), 1);
@@ -381,7 +381,7 @@ fn a_record_that_is_not_there_ends_the_index() {
         let at = (e.off.0 % d.g().bsize) as usize;
         dir::set_ino(d.fmt(), &mut buf.write().bytes, at, 0);
         assert_eq!(find(d, b"name0100").unwrap(), None);
-        assert!(d.ip.dir.index().unwrap().ask().is_none());
+        assert!(d.ip.dir.index().unwrap().read_index().is_none());
     });
     assert_eq!(fs.counters().dirhash_gone_doubt, 1);
     assert!(agree(&fs, &d));
@@ -395,9 +395,9 @@ fn docheck_notices() {
     with_dir(&fs, &d, |d| {
         let index = d.ip.dir.index().unwrap();
         let (e, hash) = (find(d, b"name0100").unwrap().unwrap(), {
-            index.ask().as_deref().unwrap().hasher().hash(b"name0100")
+            index.read_index().as_deref().unwrap().hasher().hash(b"name0100")
         });
-        assert!(index.follow(|i| i.moved(hash, e.off, DirOff(e.off.0 + 4))));
+        assert!(index.update(|i| i.move_entry(hash, e.off, DirOff(e.off.0 + 4))));
     });
     let neighbour = with_dir(&fs, &d, |d| {
         let e = find_linear(d, b"name0100").unwrap().unwrap();

@@ -1,15 +1,15 @@
 //! Hash functions of names.
 //!
-//! FNV-1 as the BSDs have it: the last byte comes in last, so names that differ in their last byte
-//! alone become neighbours. A salt behind the name cures that, and makes names that collide harder
-//! to choose; with a key they cannot be chosen.
+//! FNV-1 as the BSDs use it mixes the last byte in last, so names that differ only in their last
+//! byte get neighbouring hashes. A salt behind the name prevents that, and makes it harder to
+//! choose names that collide. With a secret key nobody can choose them.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.4.
 
 use crate::tunables::DirHashFunction;
 use siphasher::sip::SipHasher24;
 
-/// BSD's start value, which is not the usual one.
+/// BSD's start value, which differs from the usual one.
 const FNV_START: u32 = 0x0200_0023;
 const FNV_PRIME: u32 = 0x0100_0193;
 
@@ -22,15 +22,14 @@ fn fnv1(start: u32, bytes: &[u8]) -> u32 {
 pub(crate) enum NameHasher {
     /// The name alone.
     Fnv1,
-    /// The name, then the little-endian bytes of a number.
+    /// The name, then the little-endian bytes of the salt.
     Fnv1Salted(u64),
     /// SipHash-2-4.
     Sip(SipHasher24),
 }
 
 impl NameHasher {
-    /// The function `which`, with `nonce` of its index and, where it is keyed, the secret of the
-    /// mount.
+    /// The function `which`. `nonce` differs for each index; `secret` is the key of the mount.
     pub(super) fn new(which: DirHashFunction, secret: u64, nonce: u64) -> NameHasher {
         match which {
             DirHashFunction::Fnv1 => NameHasher::Fnv1,
@@ -76,7 +75,7 @@ mod tests {
         }
     }
 
-    /// The published vectors' first and ninth: key 00 01 .. 0f, messages empty and 00 .. 07.
+    /// The first and the ninth published vector: key 00 01 .. 0f, messages empty and 00 .. 07.
     #[test]
     fn siphash_vectors() {
         let keys = [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908];

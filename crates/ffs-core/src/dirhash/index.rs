@@ -1,65 +1,54 @@
-//! The index of one directory: slots and room, built and kept up together.
+//! The index of one directory: the hash table and the free space of its chunks.
 //!
 //! # Invariants
-//! 1. It answers for a directory of exactly [`Index::size`] bytes.
-//! 2. A change it cannot follow is an error, upon which the caller drops it: see [`Gone`].
+//! 1. The index is valid for a directory of exactly [`Index::size`] bytes.
+//! 2. A change that the index cannot follow is an error; the caller then drops the index
+//!    ([`DropReason`]).
 //!
 //! Reference: `spec/directories-and-caches.md` §3.3, §3.4, §3.7.
 
+use super::drop_reason::DropReason;
 use super::hash::NameHasher;
 use super::space::{Space, WORD, WORDS};
-use super::table::{BLOCK, Seen, Table};
+use super::table::{BLOCK, Probe, Table};
 use ffs_ondisk::DirOff;
 use ffs_ondisk::dinode::MAXDIRSIZE;
 use ffs_ondisk::dir::dirsiz;
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use std::mem::size_of;
 
-/// Why a directory has no index any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Gone {
-    /// Three quarters of its slots were in use.
-    Full,
-    /// The directory has more chunks than there is place to note.
-    Outgrown,
-    /// The directory became so small that most of the memory is wasted.
-    Shrunk,
-    /// The directory was removed, is too small, or the switch was set so.
-    Unwanted,
-    /// It did not agree with the directory.
-    Doubt,
-}
-
-/// What a search did.
+/// The cost of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Work {
-    /// Slots looked at.
+pub(crate) struct SearchCost {
+    /// Slots read.
     pub(crate) probes: u64,
-    /// Records looked at.
+    /// Records read.
     pub(crate) inspected: u64,
-    /// The prediction was in the chain: whether it was right.
+    /// Whether the prediction was right, if it was in the chain.
     pub(crate) predicted: Option<bool>,
 }
 
-/// Name to offset for one directory, and room.
+/// The records of one directory by the hash of their names, and the free space of its chunks.
 #[derive(Debug)]
 pub(crate) struct Index {
     hasher: NameHasher,
     table: Table,
     space: Space,
-    /// The paper's faults (see `table`, `space`).
-    paper: bool,
+    /// Whether to repeat two defects of the code that the paper measured (see [`Table::remove`],
+    /// `space`).
+    compat: bool,
 }
 
-/// How large the parts for a directory of some size are.
+/// The sizes of the parts of an index.
 struct Sizing {
     blocks: usize,
     chunks: u32,
-    most: u32,
+    capacity: u32,
 }
 
 impl Sizing {
-    /// Half as much again as the directory can need: 12 bytes is the smallest record.
+    /// One and a half times the slots that the directory can need: the smallest record has 12
+    /// bytes.
     fn of(size: u32) -> Sizing {
         let slots = (size as usize / dirsiz(1) * 3).div_ceil(2);
         let chunks = size.div_ceil(DIRBLKSIZ as u32);
@@ -67,17 +56,17 @@ impl Sizing {
         Sizing {
             blocks: slots.div_ceil(BLOCK).max(1),
             chunks,
-            most: (chunks * 3).div_ceil(2).min(largest).max(chunks),
+            capacity: (chunks * 3).div_ceil(2).min(largest).max(chunks),
         }
     }
 
     fn charge(&self) -> u64 {
         let block = size_of::<Box<[u32; BLOCK]>>() + size_of::<[u32; BLOCK]>();
-        (size_of::<Index>() + block * self.blocks + self.most as usize) as u64
+        (size_of::<Index>() + block * self.blocks + self.capacity as usize) as u64
     }
 }
 
-/// Words a record of a name of so many bytes needs.
+/// Words of a record for a name of `namlen` bytes.
 fn words(namlen: usize) -> i16 {
     (dirsiz(namlen) / WORD) as i16
 }
@@ -87,83 +76,83 @@ fn chunk_number(off: DirOff) -> u32 {
 }
 
 impl Index {
-    /// Bytes of memory for the index of a directory of `size` bytes.
+    /// Memory of the index of a directory of `size` bytes, bytes.
     pub(super) fn charge_for(size: u32) -> u64 {
         Sizing::of(size).charge()
     }
 
-    /// An index of nothing, for a directory of `size` bytes.
-    pub(super) fn new(size: u32, hasher: NameHasher, paper: bool) -> Index {
+    /// An empty index for a directory of `size` bytes.
+    pub(super) fn new(size: u32, hasher: NameHasher, compat: bool) -> Index {
         let s = Sizing::of(size);
-        let end = u64::from(s.most) * DIRBLKSIZ as u64;
-        let (table, space) = (Table::new(s.blocks, end), Space::new(s.chunks, s.most, paper));
-        Index { hasher, table, space, paper }
+        let end = u64::from(s.capacity) * DIRBLKSIZ as u64;
+        let (table, space) = (Table::new(s.blocks, end), Space::new(s.chunks, s.capacity, compat));
+        Index { hasher, table, space, compat }
     }
 
-    /// Bytes of memory it takes.
+    /// Memory of the index, bytes.
     pub(super) fn charge(&self) -> u64 {
         let blocks = self.table.len() as usize / BLOCK;
-        Sizing { blocks, chunks: 0, most: self.space.most() }.charge()
+        Sizing { blocks, chunks: 0, capacity: self.space.capacity() }.charge()
     }
 
-    /// Its hash function.
+    /// The hash function of the index.
     pub(crate) fn hasher(&self) -> NameHasher {
         self.hasher
     }
 
-    /// Bytes of the directory it is right for.
+    /// Size of the directory that the index is valid for, bytes.
     pub(crate) fn size(&self) -> u64 {
         u64::from(self.space.chunks()) * DIRBLKSIZ as u64
     }
 
-    /// Building: enters a record. Another of the same name, as `same` tells, is an error.
+    /// While building: enters a record. `is_same` compares the names of two records with one hash.
     ///
     /// # Errors
-    /// `same`'s; [`Gone::Doubt`] as such.
-    pub(crate) fn build_entry<E: From<Gone>>(
+    /// Those of `is_same`; [`DropReason::Inconsistent`] if another record has the same name.
+    pub(crate) fn build_entry<E: From<DropReason>>(
         &mut self,
         hash: u32,
         off: DirOff,
-        mut same: impl FnMut(DirOff) -> Result<bool, E>,
+        mut is_match: impl FnMut(DirOff) -> Result<bool, E>,
     ) -> Result<(), E> {
         let home = self.table.home(hash);
-        for seen in self.table.chain(home) {
-            if let Seen::Candidate(other) = seen
-                && same(other)?
+        for probe in self.table.chain(home) {
+            if let Probe::Candidate(other) = probe
+                && is_match(other)?
             {
-                return Err(Gone::Doubt.into());
+                return Err(DropReason::Inconsistent.into());
             }
         }
-        if self.table.insert(home, off) { Ok(()) } else { Err(Gone::Doubt.into()) }
+        if self.table.insert(home, off) { Ok(()) } else { Err(DropReason::Inconsistent.into()) }
     }
 
-    /// Building: chunk `n` has `free` bytes of room.
+    /// While building: sets the free space of chunk `n`, bytes.
     ///
     /// # Errors
-    /// It cannot have.
-    pub(crate) fn build_chunk(&mut self, n: u32, free: usize) -> Result<(), Gone> {
+    /// [`DropReason::Inconsistent`] if a chunk cannot have so much.
+    pub(crate) fn build_chunk(&mut self, n: u32, free: usize) -> Result<(), DropReason> {
         self.space.set(n, u8::try_from(free / WORD).unwrap_or(u8::MAX))
     }
 
-    /// The record that `same` accepts among those whose names may have this hash. The one at
-    /// `predicted` is tried first if it is among them.
+    /// Finds the record that `is_match` accepts among those whose names may have this hash. The
+    /// record at `predicted` is tried first if it is among them.
     ///
     /// # Errors
-    /// `same`'s.
+    /// Those of `is_match`.
     #[inline]
     pub(crate) fn search<E>(
         &self,
         hash: u32,
         predicted: Option<DirOff>,
-        work: &mut Work,
-        mut same: impl FnMut(DirOff) -> Result<bool, E>,
+        cost: &mut SearchCost,
+        mut is_match: impl FnMut(DirOff) -> Result<bool, E>,
     ) -> Result<Option<DirOff>, E> {
         let home = self.table.home(hash);
         if let Some(q) = predicted {
             let (mut first, mut there) = (None, false);
-            for seen in self.table.chain(home) {
-                work.probes += 1;
-                if let Seen::Candidate(off) = seen {
+            for probe in self.table.chain(home) {
+                cost.probes += 1;
+                if let Probe::Candidate(off) = probe {
                     first = first.or(Some(off));
                     there = off == q;
                     if there {
@@ -172,9 +161,9 @@ impl Index {
                 }
             }
             if there {
-                work.inspected += 1;
-                let right = same(q)?;
-                work.predicted = Some(right);
+                cost.inspected += 1;
+                let right = is_match(q)?;
+                cost.predicted = Some(right);
                 if right {
                     return Ok(Some(q));
                 }
@@ -182,11 +171,11 @@ impl Index {
                 return Ok(None);
             }
         }
-        for seen in self.table.chain(home) {
-            work.probes += 1;
-            if let Seen::Candidate(off) = seen {
-                work.inspected += 1;
-                if same(off)? {
+        for probe in self.table.chain(home) {
+            cost.probes += 1;
+            if let Probe::Candidate(off) = probe {
+                cost.inspected += 1;
+                if is_match(off)? {
                     return Ok(Some(off));
                 }
             }
@@ -194,113 +183,125 @@ impl Index {
         Ok(None)
     }
 
-    /// A name with this hash will be searched or entered.
+    /// Fetches the slot of a hash that is about to be searched or entered into the processor's
+    /// cache.
     pub(crate) fn prefetch(&self, hash: u32) {
         self.table.prefetch(self.table.home(hash));
     }
 
-    /// Where a record for a name of `namlen` bytes goes: the start of a chunk with room for it.
-    pub(crate) fn find_room(&self, namlen: usize) -> Option<DirOff> {
+    /// The chunk to which a record for a name of `namlen` bytes goes.
+    pub(crate) fn find_free(&self, namlen: usize) -> Option<DirOff> {
         self.space.find(words(namlen) as usize).map(|n| DirOff(n * DIRBLKSIZ as u32))
     }
 
-    /// The directory grew by a chunk at its end.
+    /// Adds an empty chunk at the end.
     ///
     /// # Errors
-    /// [`Gone::Outgrown`].
-    pub(crate) fn grown(&mut self) -> Result<(), Gone> {
+    /// [`DropReason::Outgrown`].
+    pub(crate) fn add_chunk(&mut self) -> Result<(), DropReason> {
         self.space.grow().map(drop)
     }
 
-    /// A name of `namlen` bytes was entered at `off`.
+    /// Adds the record at `off`, with a name of `namlen` bytes, and charges its space.
     ///
     /// # Errors
-    /// [`Gone::Full`]; [`Gone::Doubt`] if there was no room.
-    pub(crate) fn added(&mut self, hash: u32, namlen: usize, off: DirOff) -> Result<(), Gone> {
-        self.entered(hash, off)?;
+    /// [`DropReason::Full`]; [`DropReason::Inconsistent`] if the chunk has not enough free space.
+    pub(crate) fn add(&mut self, hash: u32, namlen: usize, off: DirOff) -> Result<(), DropReason> {
+        self.add_entry(hash, off)?;
         self.space.adjust(chunk_number(off), -words(namlen))
     }
 
-    /// A name was entered at `off`; [`Index::set_room`] follows.
+    /// Adds the record at `off`. The caller then calls [`Index::set_free`].
     ///
     /// # Errors
-    /// As [`Index::added`].
-    pub(crate) fn entered(&mut self, hash: u32, off: DirOff) -> Result<(), Gone> {
+    /// As [`Index::add`].
+    pub(crate) fn add_entry(&mut self, hash: u32, off: DirOff) -> Result<(), DropReason> {
         if self.table.used() >= self.table.len() / 4 * 3 {
-            return Err(Gone::Full);
+            return Err(DropReason::Full);
         }
         if !self.table.insert(self.table.home(hash), off) {
-            return Err(Gone::Doubt);
+            return Err(DropReason::Inconsistent);
         }
         Ok(())
     }
 
-    /// The record of a name of `namlen` bytes at `off` was removed.
+    /// Removes the record at `off`, with a name of `namlen` bytes, and frees its space.
     ///
     /// # Errors
-    /// [`Gone::Doubt`] if there was none.
-    pub(crate) fn removed(&mut self, hash: u32, namlen: usize, off: DirOff) -> Result<(), Gone> {
-        self.left(hash, off)?;
+    /// [`DropReason::Inconsistent`] if the index has no such record.
+    pub(crate) fn remove(
+        &mut self,
+        hash: u32,
+        namlen: usize,
+        off: DirOff,
+    ) -> Result<(), DropReason> {
+        self.remove_entry(hash, off)?;
         self.space.adjust(chunk_number(off), words(namlen))
     }
 
-    /// The record at `off` was removed; [`Index::set_room`] follows.
+    /// Removes the record at `off`. The caller then calls [`Index::set_free`].
     ///
     /// # Errors
-    /// [`Gone::Doubt`] if there was none.
-    pub(crate) fn left(&mut self, hash: u32, off: DirOff) -> Result<(), Gone> {
-        match self.table.remove(self.table.home(hash), off, self.paper) {
+    /// [`DropReason::Inconsistent`] if the index has no such record.
+    pub(crate) fn remove_entry(&mut self, hash: u32, off: DirOff) -> Result<(), DropReason> {
+        match self.table.remove(self.table.home(hash), off, self.compat) {
             true => Ok(()),
-            false => Err(Gone::Doubt),
+            false => Err(DropReason::Inconsistent),
         }
     }
 
-    /// The chunk at `off` has `free` bytes of room.
+    /// Sets the free space of the chunk at `off`, bytes.
     ///
     /// # Errors
-    /// [`Gone::Doubt`] if it cannot have.
-    pub(crate) fn set_room(&mut self, off: DirOff, free: usize) -> Result<(), Gone> {
+    /// [`DropReason::Inconsistent`] if a chunk cannot have so much.
+    pub(crate) fn set_free(&mut self, off: DirOff, free: usize) -> Result<(), DropReason> {
         self.build_chunk(chunk_number(off), free)
     }
 
-    /// A record was slid to another place of its chunk.
+    /// Records that a record moved within its chunk.
     ///
     /// # Errors
-    /// As [`Index::removed`].
-    pub(crate) fn moved(&mut self, hash: u32, from: DirOff, to: DirOff) -> Result<(), Gone> {
+    /// As [`Index::remove`].
+    pub(crate) fn move_entry(
+        &mut self,
+        hash: u32,
+        from: DirOff,
+        to: DirOff,
+    ) -> Result<(), DropReason> {
         let home = self.table.home(hash);
-        if self.table.replace(home, from, to) { Ok(()) } else { Err(Gone::Doubt) }
+        if self.table.replace(home, from, to) { Ok(()) } else { Err(DropReason::Inconsistent) }
     }
 
-    /// The directory was cut to `size` bytes.
+    /// Truncates the directory to `size` bytes.
     ///
     /// # Errors
-    /// [`Gone::Shrunk`]; [`Gone::Doubt`] if what was cut off was in use.
-    pub(crate) fn cut(&mut self, size: u64) -> Result<(), Gone> {
-        let chunks = u32::try_from(size / DIRBLKSIZ as u64).map_err(|_| Gone::Doubt)?;
-        if chunks < self.space.most() / 8 && self.table.len() as usize > BLOCK {
-            return Err(Gone::Shrunk);
+    /// [`DropReason::Shrunk`]; [`DropReason::Inconsistent`] if a truncated chunk was in use.
+    pub(crate) fn truncate(&mut self, size: u64) -> Result<(), DropReason> {
+        let chunks =
+            u32::try_from(size / DIRBLKSIZ as u64).map_err(|_| DropReason::Inconsistent)?;
+        if chunks < self.space.capacity() / 8 && self.table.len() as usize > BLOCK {
+            return Err(DropReason::Shrunk);
         }
-        self.space.cut(chunks)
+        self.space.truncate(chunks)
     }
 
-    /// Where the chunks that are in use end, bytes.
+    /// End of the last chunk in use, bytes.
     pub(crate) fn end_useful(&self) -> u64 {
-        u64::from(self.space.useful()) * DIRBLKSIZ as u64
+        u64::from(self.space.chunks_used()) * DIRBLKSIZ as u64
     }
 
-    /// Whether a record of a name with this hash is known at `off`.
-    pub(crate) fn holds(&self, hash: u32, off: DirOff) -> bool {
-        self.table.holds(self.table.home(hash), off)
+    /// Whether the index has a record with this hash at `off`.
+    pub(crate) fn contains(&self, hash: u32, off: DirOff) -> bool {
+        self.table.contains(self.table.home(hash), off)
     }
 
-    /// Whether the chunk at `off`, which has `free` bytes of room, is known so.
-    pub(crate) fn notes_room(&self, off: DirOff, free: usize) -> bool {
+    /// Whether the index has `free` bytes of free space for the chunk at `off`.
+    pub(crate) fn has_free(&self, off: DirOff, free: usize) -> bool {
         let free = u8::try_from(free / WORD).unwrap_or(WORDS + 1);
-        self.space.is_noted(chunk_number(off), free)
+        self.space.has_free(chunk_number(off), free)
     }
 
-    /// Recounts everything; panics where it differs. Returns the number of entries.
+    /// Recounts everything; panics on a difference. Returns the number of records.
     #[cfg(test)]
     pub(crate) fn audit(&self) -> u32 {
         let (live, used) = self.table.count();
@@ -309,7 +310,7 @@ impl Index {
         live
     }
 
-    /// Slots, and those in use.
+    /// Number of slots, and how many are not empty.
     #[cfg(test)]
     pub(super) fn slots(&self) -> (u32, u32) {
         (self.table.len(), self.table.used())

@@ -1,16 +1,16 @@
-//! The memory for all indexes of a mount, and who gives it back.
+//! The memory of all indexes of a mount, and their recycling.
 //!
 //! # Invariants
-//! 1. A cell is in the list exactly while it holds an index; `used` is the sum of their charges and
-//!    of those being built.
-//! 2. The list goes from least to most recently used, roughly: a use moves a cell one place, and
-//!    only past one that does not have a higher score.
-//! 3. Memory is taken from the first of the list only when its score is used up, except when the
-//!    limit was lowered by hand or memory is short: then from the first on, whatever the score.
+//! 1. A cell is in the list exactly while it has an index. `used` is the sum of the charges of
+//!    these indexes and of those being built.
+//! 2. The list is ordered roughly from least to most recently used: a use moves a cell one place,
+//!    and only past one whose score is not higher.
+//! 3. An index at the head of the list is recycled only at score 0. If the limit was lowered or
+//!    memory is short, indexes are recycled from the head on, whatever their score.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.9.
 
-use super::cell::{Cell, Refused};
+use super::cell::{BuildError, Cell, NIL};
 use super::hash::NameHasher;
 use super::index::Index;
 use crate::counters::{Counters, Gauge, bump};
@@ -20,10 +20,8 @@ use ffs_device::clock::{Rng, SplitMix64};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-/// No node.
-pub(super) const NIL: u32 = u32::MAX;
-/// What `auto` is at least, bytes: FreeBSD's fixed limit of 2002.
-const AUTO_LEAST: u64 = 2 << 20;
+/// Least value of the limit `auto`, bytes: FreeBSD's fixed limit of 2002.
+const AUTO_MIN: u64 = 2 << 20;
 
 /// The indexes of a mount.
 pub(crate) struct Pool {
@@ -32,12 +30,12 @@ pub(crate) struct Pool {
     secret: u64,
     nonces: SplitMix64,
     list: Mutex<List>,
-    /// Bytes; changed under the list's lock.
+    /// Bytes of all indexes; changed under the list's lock.
     used: AtomicU64,
-    most_used: AtomicU64,
-    /// The list's last node.
+    max_used: AtomicU64,
+    /// The last node of the list.
     last: AtomicU32,
-    /// Seconds, as last told.
+    /// The time last set, seconds.
     now: AtomicI64,
 }
 
@@ -47,11 +45,11 @@ impl std::fmt::Debug for Pool {
     }
 }
 
-/// Indexes taken from their cells: freed when no lock is held.
+/// Recycled indexes, which are freed when no lock is held.
 #[allow(clippy::vec_box, reason = "they come in boxes")]
 type Recycled = Vec<Box<Index>>;
 
-/// Cells with an index, least recently used first.
+/// The cells with an index, least recently used first.
 struct List {
     nodes: Vec<Node>,
     free: Vec<u32>,
@@ -67,7 +65,7 @@ struct Node {
 }
 
 impl Pool {
-    /// `secret` keys the hash functions.
+    /// A pool without indexes; `secret` keys the hash functions.
     pub(crate) fn new(tunables: Arc<Tunables>, counters: Arc<Counters>, secret: u64) -> Arc<Pool> {
         let list = List { nodes: Vec::new(), free: Vec::new(), first: NIL, last: NIL, len: 0 };
         Arc::new(Pool {
@@ -77,13 +75,13 @@ impl Pool {
             nonces: SplitMix64::new(!secret),
             list: Mutex::new(list),
             used: AtomicU64::new(0),
-            most_used: AtomicU64::new(0),
+            max_used: AtomicU64::new(0),
             last: AtomicU32::new(NIL),
             now: AtomicI64::new(0),
         })
     }
 
-    /// The switches.
+    /// The mount's switches.
     pub(crate) fn tunables(&self) -> &Tunables {
         &self.tunables
     }
@@ -96,14 +94,14 @@ impl Pool {
         NameHasher::new(self.tunables.dirhash_hash(), self.secret, self.nonces.next_u64())
     }
 
-    pub(super) fn is_paper(&self) -> bool {
+    pub(super) fn is_compat(&self) -> bool {
         self.tunables.dirhash_compat()
     }
 
-    /// The limit in force, bytes. `auto` is half of what blocks may take: enough to index a
-    /// directory that fills half of the cache.
+    /// The limit in force, bytes. `auto` is half of the block cache: enough to index a directory
+    /// that fills half of it.
     pub(super) fn limit(&self) -> u64 {
-        self.tunables.dirhash_maxmem().or(|| (self.tunables.cache() / 2).max(AUTO_LEAST))
+        self.tunables.dirhash_maxmem().or(|| (self.tunables.cache() / 2).max(AUTO_MIN))
     }
 
     /// Bytes in use (`vfs.ufs.dirhash_mem`).
@@ -111,13 +109,13 @@ impl Pool {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// What the sysctl room tells of it.
+    /// The present numbers under BSD's names.
     pub(crate) fn gauges(&self) -> Vec<Gauge> {
-        let most = self.most_used.load(Ordering::Relaxed);
+        let capacity = self.max_used.load(Ordering::Relaxed);
         let count = self.list.lock().len as u64;
         [
             ("vfs.ufs.dirhash_mem", self.used(), "Bytes of directory hashes."),
-            ("vfs.ufs.dirhash_mem_most", most, "Most bytes there ever were."),
+            ("vfs.ufs.dirhash_mem_most", capacity, "Most bytes there ever were."),
             ("vfs.ufs.dirhash_limit", self.limit(), "The limit in force, bytes."),
             ("vfs.ufs.dirhash_count", count, "Number of directory hashes."),
         ]
@@ -129,20 +127,20 @@ impl Pool {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// It is `now`, seconds. Ages are as exact as this is called often.
+    /// Sets the time, seconds. The ages of indexes are as exact as the calls are frequent.
     pub(crate) fn set_time(&self, now: i64) {
         self.now.store(now, Ordering::Relaxed);
     }
 
-    /// Whether the pool may be used; if the limit was lowered it is brought below it first, by the
-    /// rule of the scores.
-    pub(crate) fn usable(&self) -> bool {
+    /// Whether indexes may be used. After the limit was lowered, first recycles indexes by their
+    /// scores.
+    pub(crate) fn is_usable(&self) -> bool {
         let limit = self.limit();
         if self.used() <= limit {
             return limit > 0;
         }
         if limit == 0 {
-            self.settle();
+            self.shrink_to_limit();
             return false;
         }
         let mut freed = Vec::new();
@@ -150,48 +148,46 @@ impl Pool {
         self.recycle(&mut list, 0, limit, &mut freed)
     }
 
-    /// Brings the pool below its limit at once, which was lowered.
-    pub(crate) fn settle(&self) {
+    /// Recycles indexes until the pool is within its limit, which was lowered.
+    pub(crate) fn shrink_to_limit(&self) {
         let limit = self.limit();
-        self.take_from_first(|_, _| self.used() > limit);
+        self.recycle_where(|_, _| self.used() > limit);
     }
 
-    /// Memory is short: gives back every index not used for `dirhash_reclaimage` seconds (0: does
-    /// not count), and at least `dirhash_reclaimpercent` of the pool.
+    /// Memory is short: recycles every index that was not used for `dirhash_reclaimage` seconds (if
+    /// that is not 0), and at least `dirhash_reclaimpercent` of the pool.
     pub(crate) fn lowmem(&self) {
         bump(&self.counters.dirhash_lowmem);
         let (age, percent) =
             (self.tunables.dirhash_reclaimage(), self.tunables.dirhash_reclaimpercent());
         let oldest = self.time().saturating_sub(i64::try_from(age).unwrap_or(i64::MAX));
         let enough = (self.used() * percent).div_ceil(100);
-        self.take_from_first(|cell, freed| {
-            freed < enough || age > 0 && cell.used_at.load(Ordering::Relaxed) < oldest
-        });
+        self.recycle_where(|cell, freed| freed < enough || age > 0 && cell.used_at() < oldest);
     }
 
-    /// Takes the index of every cell for which `wanted` holds, told how many bytes were freed
-    /// before, and that nobody has locked.
-    fn take_from_first(&self, wanted: impl Fn(&Cell, u64) -> bool) {
-        let mut gone = Vec::new();
+    /// Recycles the index of every cell that is not locked and for which `wanted` holds. `wanted`
+    /// gets the bytes freed so far.
+    fn recycle_where(&self, wanted: impl Fn(&Cell, u64) -> bool) {
+        let mut recycled = Vec::new();
         let mut freed = 0;
         let mut list = self.list.lock();
         let mut at = list.first;
         while let Some(node) = list.nodes.get(at as usize) {
             let (after, cell) = (node.after, node.cell.clone());
             if let Some(cell) = cell.filter(|c| wanted(c, freed))
-                && let Some(index) = self.try_take(&mut list, &cell)
+                && let Some(index) = self.try_recycle(&mut list, &cell)
             {
                 freed += index.charge();
-                gone.push(index);
+                recycled.push(index);
             }
             at = after;
         }
-        // The memory itself is given back after the lock.
+        // The vector frees the memory after the lock is released.
         drop(list);
     }
 
-    /// Recycles a cell unless somebody has it locked.
-    fn try_take(&self, list: &mut List, cell: &Arc<Cell>) -> Option<Box<Index>> {
+    /// Recycles the index of a cell unless the cell is locked.
+    fn try_recycle(&self, list: &mut List, cell: &Arc<Cell>) -> Option<Box<Index>> {
         let index = cell.index.try_write()?.take()?;
         self.unlink(list, cell);
         self.used.fetch_sub(index.charge(), Ordering::Relaxed);
@@ -199,20 +195,19 @@ impl Pool {
         Some(index)
     }
 
-    /// Sees to it that `need` more bytes stay within `limit`, by the rule of the scores.
-    fn recycle(&self, list: &mut List, need: u64, limit: u64, gone: &mut Recycled) -> bool {
+    /// Recycles indexes by their scores until `need` more bytes fit within `limit`. Returns whether
+    /// they fit.
+    fn recycle(&self, list: &mut List, need: u64, limit: u64, recycled: &mut Recycled) -> bool {
         let mut at = list.first;
         while self.used() + need > limit {
             let Some(node) = list.nodes.get(at as usize) else { return false };
             let (after, Some(cell)) = (node.after, node.cell.clone()) else { return false };
-            let score = cell.score.load(Ordering::Relaxed).saturating_sub(1);
-            cell.score.store(score, Ordering::Relaxed);
-            if score > 0 {
+            if cell.lower_score() > 0 {
                 return false;
             }
-            match self.try_take(list, &cell) {
+            match self.try_recycle(list, &cell) {
                 Some(index) => {
-                    gone.push(index);
+                    recycled.push(index);
                     at = list.first;
                 }
                 None => at = after,
@@ -221,42 +216,42 @@ impl Pool {
         true
     }
 
-    /// Sets aside `charge` bytes.
-    pub(super) fn reserve(&self, charge: u64) -> Result<(), Refused> {
+    /// Reserves `charge` bytes.
+    pub(super) fn reserve(&self, charge: u64) -> Result<(), BuildError> {
         let limit = self.limit();
         if charge > limit / 2 {
             bump(&self.counters.dirhash_refused_large);
-            return Err(Refused::TooLarge);
+            return Err(BuildError::TooLarge);
         }
-        let mut gone = Vec::new();
+        let mut recycled = Vec::new();
         let mut list = self.list.lock();
-        if !self.recycle(&mut list, charge, limit, &mut gone) {
+        if !self.recycle(&mut list, charge, limit, &mut recycled) {
             drop(list);
             bump(&self.counters.dirhash_refused_memory);
-            return Err(Refused::NoMemory);
+            return Err(BuildError::NoMemory);
         }
         let used = self.used.fetch_add(charge, Ordering::Relaxed) + charge;
-        self.most_used.fetch_max(used, Ordering::Relaxed);
+        self.max_used.fetch_max(used, Ordering::Relaxed);
         drop(list);
         Ok(())
     }
 
-    /// Gives back what was set aside.
-    pub(super) fn credit(&self, charge: u64) {
+    /// Releases reserved bytes.
+    pub(super) fn release(&self, charge: u64) {
         let _list = self.list.lock();
         self.used.fetch_sub(charge, Ordering::Relaxed);
     }
 
     /// Puts a cell at the end of the list.
-    pub(super) fn enter(&self, cell: &Arc<Cell>) {
+    pub(super) fn insert(&self, cell: &Arc<Cell>) {
         let mut list = self.list.lock();
         let at = list.insert(Arc::clone(cell));
         cell.node.store(at, Ordering::Relaxed);
         self.last.store(list.last, Ordering::Relaxed);
     }
 
-    /// Takes a cell, which gave back its index of `charge` bytes, out of the list.
-    pub(super) fn leave(&self, cell: &Cell, charge: u64) {
+    /// Removes a cell, whose index of `charge` bytes was dropped, from the list.
+    pub(super) fn remove(&self, cell: &Cell, charge: u64) {
         let mut list = self.list.lock();
         self.unlink(&mut list, cell);
         self.used.fetch_sub(charge, Ordering::Relaxed);
@@ -267,10 +262,10 @@ impl Pool {
         self.last.store(list.last, Ordering::Relaxed);
     }
 
-    /// Moves a cell one place back in the list, unless the one there has a higher score. If the
-    /// list is locked it stays: nothing depends on it.
+    /// Moves a cell one place towards the end of the list, unless the next one has a higher score.
+    /// If the list is locked the cell stays; correctness does not depend on it.
     #[inline]
-    pub(super) fn step_back(&self, cell: &Cell) {
+    pub(super) fn move_back(&self, cell: &Cell) {
         if self.last.load(Ordering::Relaxed) == cell.node.load(Ordering::Relaxed) {
             return;
         }
@@ -280,13 +275,13 @@ impl Pool {
         let Some(next) = list.nodes.get(after as usize).and_then(|n| n.cell.as_ref()) else {
             return;
         };
-        if cell.score.load(Ordering::Relaxed) >= next.score.load(Ordering::Relaxed) {
+        if cell.score() >= next.score() {
             list.swap_with_next(at, after);
             self.last.store(list.last, Ordering::Relaxed);
         }
     }
 
-    /// Number of cells, and whether the list and the charges are sound.
+    /// Checks the list and the charges; returns the number of cells.
     #[cfg(test)]
     pub(super) fn audit(&self) -> usize {
         let list = self.list.lock();
@@ -299,7 +294,7 @@ impl Pool {
             (before, at) = (at, node.after);
         }
         assert_eq!((list.last, list.len, charge), (before, n, self.used()));
-        assert!(self.most_used.load(Ordering::Relaxed) >= charge);
+        assert!(self.max_used.load(Ordering::Relaxed) >= charge);
         n
     }
 }
@@ -337,7 +332,7 @@ impl List {
         self.len -= 1;
     }
 
-    /// `after` comes directly behind `before`; either may be an end.
+    /// Makes `after` the successor of `before`; either may be [`NIL`], an end of the list.
     fn join(&mut self, before: u32, after: u32) {
         match self.nodes.get_mut(before as usize) {
             Some(n) => n.after = after,

@@ -1,40 +1,41 @@
-//! Room in the chunks of a directory: a byte for each, and for each amount of room the first chunk
-//! that has it.
+//! Free space of the chunks of a directory: one byte for each chunk, and for each amount of free
+//! space the first chunk that has it.
 //!
-//! Room is counted in words of 4 bytes. An amount of `LAST` or more is all one class: it is enough
-//! for every name.
+//! Free space is counted in words of 4 bytes. Amounts of [`LAST`] words or more are one class: such
+//! a chunk has space for any name.
 //!
 //! # Invariants
-//! 1. `first[c]` is the lowest chunk of class `c`, `NONE` if there is none; `count[c]` is how many
-//!    there are.
-//! 2. Chunks beyond the directory's end are counted nowhere, and noted as wholly free.
+//! 1. `first[c]` is the lowest chunk of class `c`, or [`NONE`]; `count[c]` is the number of chunks
+//!    of the class.
+//! 2. Chunks beyond the end of the directory are in no class and recorded as wholly free.
 //!
-//! The counts are our own: they tell without a search that a class has become empty, so that the
-//! cost of a change does not grow with the directory.
+//! FreeBSD has no counts. They show without a search that a class is empty, so that the cost of a
+//! change does not grow with the directory.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.5, §3.6.
 
-use super::index::Gone;
+use super::drop_reason::DropReason;
 use ffs_ondisk::geometry::DIRBLKSIZ;
 
 /// Bytes of a word.
 pub(super) const WORD: usize = 4;
 /// Words of a chunk.
 pub(super) const WORDS: u8 = (DIRBLKSIZ / WORD) as u8;
-/// The class of chunks that have room for every name.
+/// The class of the chunks that have space for any name.
 const LAST: usize = 67;
 const NONE: u32 = u32::MAX;
 
-/// Room in the chunks of one directory.
+/// Free space of the chunks of one directory.
 #[derive(Debug)]
 pub(super) struct Space {
     /// Free words of each chunk.
     free: Vec<u8>,
-    /// Chunks the directory has.
+    /// Chunks that the directory has.
     chunks: u32,
     first: [u32; LAST + 1],
     count: [u32; LAST + 1],
-    /// Find in the last class only chunks with exactly that much, as the code the paper measured.
+    /// Whether a search in the last class finds only chunks with exactly `LAST` words, a defect of
+    /// the code that the paper measured.
     exact_last: bool,
 }
 
@@ -43,22 +44,22 @@ fn class(free: u8) -> usize {
 }
 
 impl Space {
-    /// `chunks` chunks, all free, and place for `most`.
-    pub(super) fn new(chunks: u32, most: u32, exact_last: bool) -> Space {
+    /// `chunks` free chunks, with capacity for `capacity` chunks.
+    pub(super) fn new(chunks: u32, capacity: u32, exact_last: bool) -> Space {
         let (mut first, mut count) = ([NONE; LAST + 1], [0; LAST + 1]);
         if chunks > 0 {
             (first[LAST], count[LAST]) = (0, chunks);
         }
-        Space { free: vec![WORDS; most as usize], chunks, first, count, exact_last }
+        Space { free: vec![WORDS; capacity as usize], chunks, first, count, exact_last }
     }
 
-    /// Chunks the directory has.
+    /// Chunks that the directory has.
     pub(super) fn chunks(&self) -> u32 {
         self.chunks
     }
 
-    /// Chunks there is place for.
-    pub(super) fn most(&self) -> u32 {
+    /// Chunks that can be recorded.
+    pub(super) fn capacity(&self) -> u32 {
         self.free.len() as u32
     }
 
@@ -70,9 +71,9 @@ impl Space {
     /// Sets the free words of chunk `n`.
     ///
     /// # Errors
-    /// There is no such chunk, or so much room in none.
-    pub(super) fn set(&mut self, n: u32, now: u8) -> Result<(), Gone> {
-        let was = self.free(n).filter(|_| now <= WORDS).ok_or(Gone::Doubt)?;
+    /// [`DropReason::Inconsistent`] if there is no such chunk, or a chunk has fewer words.
+    pub(super) fn set(&mut self, n: u32, now: u8) -> Result<(), DropReason> {
+        let was = self.free(n).filter(|_| now <= WORDS).ok_or(DropReason::Inconsistent)?;
         if let Some(f) = self.free.get_mut(n as usize) {
             *f = now;
         }
@@ -90,42 +91,43 @@ impl Space {
         Ok(())
     }
 
-    /// Adds `words` to the room of chunk `n`, which may be less than none.
+    /// Adds `words`, which may be negative, to the free words of chunk `n`.
     ///
     /// # Errors
     /// As [`Space::set`].
-    pub(super) fn adjust(&mut self, n: u32, words: i16) -> Result<(), Gone> {
+    pub(super) fn adjust(&mut self, n: u32, words: i16) -> Result<(), DropReason> {
         let now = self.free(n).and_then(|f| u8::try_from(i16::from(f) + words).ok());
-        self.set(n, now.ok_or(Gone::Doubt)?)
+        self.set(n, now.ok_or(DropReason::Inconsistent)?)
     }
 
-    /// The first chunk of a class from `from` on.
+    /// The first chunk of class `c` from chunk `from` on.
     fn next_of(&self, c: usize, from: u32) -> u32 {
         if self.count[c] == 0 {
             return NONE;
         }
         let rest = self.free.get(from as usize..self.chunks as usize).unwrap_or(&[]);
         let is_it = |&f: &u8| if self.exact_last { usize::from(f) == c } else { class(f) == c };
-        // Without an early exit in a run of 64 it compiles to a few comparisons.
+        // Without an early exit within 64 chunks the loop compiles to a few vector comparisons.
         let none = |run: &&[u8]| !run.iter().fold(false, |any, f| any | is_it(f));
         let skip = 64 * rest.chunks(64).take_while(none).count();
         let at = rest.iter().skip(skip).position(is_it);
         at.map_or(NONE, |at| from + (skip + at) as u32)
     }
 
-    /// The chunk a record of `words` goes to: of those with room the fullest, of these the first.
+    /// The chunk for a record of `words` words: of the chunks with enough space those with the
+    /// least, of these the first.
     pub(super) fn find(&self, words: usize) -> Option<u32> {
         self.first.get(words..)?.iter().copied().find(|&n| n != NONE)
     }
 
-    /// One chunk more at the end, wholly free.
+    /// Adds a free chunk at the end; returns its number.
     ///
     /// # Errors
-    /// There is no place for it.
-    pub(super) fn grow(&mut self) -> Result<u32, Gone> {
+    /// [`DropReason::Outgrown`].
+    pub(super) fn grow(&mut self) -> Result<u32, DropReason> {
         let n = self.chunks;
-        if n >= self.most() {
-            return Err(Gone::Outgrown);
+        if n >= self.capacity() {
+            return Err(DropReason::Outgrown);
         }
         self.chunks += 1;
         self.count[LAST] += 1;
@@ -133,32 +135,33 @@ impl Space {
         Ok(n)
     }
 
-    /// The directory has `chunks` chunks now: those cut off were free.
+    /// Truncates the directory to `chunks` chunks.
     ///
     /// # Errors
-    /// They were not.
-    pub(super) fn cut(&mut self, chunks: u32) -> Result<(), Gone> {
-        let gone = self.free.get(chunks as usize..self.chunks as usize).ok_or(Gone::Doubt)?;
-        if gone.iter().any(|&f| f != WORDS) {
-            return Err(Gone::Doubt);
+    /// [`DropReason::Inconsistent`] if a truncated chunk was not free.
+    pub(super) fn truncate(&mut self, chunks: u32) -> Result<(), DropReason> {
+        let truncated =
+            self.free.get(chunks as usize..self.chunks as usize).ok_or(DropReason::Inconsistent)?;
+        if truncated.iter().any(|&f| f != WORDS) {
+            return Err(DropReason::Inconsistent);
         }
-        self.count[LAST] -= gone.len() as u32;
+        self.count[LAST] -= truncated.len() as u32;
         self.chunks = chunks;
-        // The lowest of them: if it went, all did.
+        // `first[LAST]` is the lowest free chunk: if it was truncated, all were.
         if self.first[LAST] != NONE && self.first[LAST] >= chunks {
             self.first[LAST] = NONE;
         }
         Ok(())
     }
 
-    /// How many chunks there are up to the last one that is not wholly free.
-    pub(super) fn useful(&self) -> u32 {
+    /// Number of chunks up to the last one that is not wholly free.
+    pub(super) fn chunks_used(&self) -> u32 {
         let here = self.free.get(..self.chunks as usize).unwrap_or(&[]);
         here.iter().rposition(|&f| f != WORDS).map_or(0, |last| last as u32 + 1)
     }
 
-    /// Whether chunk `n` is noted with `free` words, and with no other class than its own.
-    pub(super) fn is_noted(&self, n: u32, free: u8) -> bool {
+    /// Whether chunk `n` is recorded with `free` words, in its class and in no other.
+    pub(super) fn has_free(&self, n: u32, free: u8) -> bool {
         let c = class(free);
         let named_by = |k: usize| self.first.get(k) == Some(&n);
         self.free(n) == Some(free)
@@ -166,7 +169,7 @@ impl Space {
             && (0..=LAST).all(|k| k == c || !named_by(k))
     }
 
-    /// Recomputes everything; panics where it differs.
+    /// Recomputes everything; panics on a difference.
     #[cfg(test)]
     pub(super) fn audit(&self) {
         let (mut first, mut count) = ([NONE; LAST + 1], [0; LAST + 1]);

@@ -1,16 +1,16 @@
-//! The slots: open addressing with linear probing in blocks of 256.
+//! The slots: open addressing with linear probing, in blocks of 256.
 //!
 //! # Invariants
-//! 1. From the home slot of a live entry to its slot there is no EMPTY: a search ends at the first
-//!    one.
-//! 2. `used` counts the slots that are not EMPTY; it stays below the number of slots, so there is
-//!    an EMPTY.
-//! 3. The tag of a slot is that of the name whose record it names.
+//! 1. Between the home slot of an entry and its slot no slot is EMPTY: a search ends at the first
+//!    EMPTY.
+//! 2. `used` is the number of slots that are not EMPTY. It stays below the number of slots, so
+//!    there is always an EMPTY.
+//! 3. The tag of a slot is that of the name whose record it refers to.
 //!
-//! A slot keeps the offset divided by 4 in its low bits and the tag above. The tag is made of all
-//! bits of the hash: it tells apart hashes with one home slot, and those next to each other, which
-//! are neighbours in the table. No record starts in the last eight bytes of a chunk: the two values
-//! that stand for EMPTY and DEL are no offset's.
+//! A slot has the offset divided by 4 in its low bits and the tag above. The tag is made of all
+//! bits of the hash: it distinguishes hashes with the same home slot, and hashes with neighbouring
+//! home slots. No record starts in the last eight bytes of a chunk, so the two values of EMPTY and
+//! DEL are not the offset of a record.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.2, §3.8.
 
@@ -19,15 +19,15 @@ use ffs_ondisk::DirOff;
 
 /// Slots of a block.
 pub(super) const BLOCK: usize = 256;
-/// Never used, or nothing behind it needs it any more.
+/// Never used, or not needed by any chain.
 const EMPTY: u32 = u32::MAX;
-/// Deleted; a search goes on.
+/// Deleted; a search continues.
 const DEL: u32 = u32::MAX - 1;
 
-/// Carries every bit of a hash into the high ones (2^32 divided by the golden ratio).
+/// Carries every bit of a hash into the high bits (2^32 divided by the golden ratio).
 const MIX: u32 = 0x9e37_79b1;
 
-/// Where the search for a name begins, and its tag.
+/// The slot where the search for a name begins, and the tag of the name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Home {
     slot: u32,
@@ -41,23 +41,23 @@ pub(super) struct Table {
     blocks: Vec<Box<[u32; BLOCK]>>,
     len: u32,
     used: u32,
-    /// Bits of a slot that hold the offset.
+    /// Bits of a slot for the offset.
     offset_bits: u32,
 }
 
-/// What a slot says to a search.
+/// The state of a slot for a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Seen {
-    /// A record whose name has the tag sought.
+pub(super) enum Probe {
+    /// A record whose name has the tag that is searched.
     Candidate(DirOff),
-    /// Another's, or deleted.
+    /// A record with another tag, or a deleted slot.
     Other,
-    /// The end.
+    /// The end of the chain.
     Empty,
 }
 
 impl Table {
-    /// At least `slots` of them, for offsets below `end`.
+    /// A table of `blocks` blocks, for offsets below `end`.
     pub(super) fn new(blocks: usize, end: u64) -> Table {
         let offset_bits = (end / 4).next_power_of_two().trailing_zeros().min(31);
         let len = (blocks * BLOCK) as u32;
@@ -83,7 +83,7 @@ impl Table {
         }
     }
 
-    /// The value of a slot that names `off`; `None` if no slot can.
+    /// The value of a slot for `off`; `None` if the offset does not fit.
     fn encode(&self, off: DirOff, tag: u32) -> Option<u32> {
         let word = off.0 / 4;
         (word >> self.offset_bits == 0).then_some(word | tag)
@@ -95,7 +95,7 @@ impl Table {
         block.map_or(EMPTY, |b| b[slot as usize % BLOCK])
     }
 
-    /// Has the slot where a search begins fetched.
+    /// Fetches the slot where a search begins into the processor's cache.
     pub(super) fn prefetch(&self, home: Home) {
         let slot = home.slot as usize;
         if let Some(place) = self.blocks.get(slot / BLOCK).and_then(|b| b.get(slot % BLOCK)) {
@@ -118,19 +118,20 @@ impl Table {
         slot.checked_sub(1).unwrap_or(self.len.saturating_sub(1))
     }
 
-    /// The slots from `home` on, the first EMPTY the last one.
+    /// The slots from `home` on, up to and including the first EMPTY.
     pub(super) fn chain(&self, home: Home) -> Chain<'_> {
         Chain { table: self, slot: home.slot, tag: home.tag, left: self.len }
     }
 
-    /// Enters `off` in the first slot that is free; false if none is or the offset does not fit.
+    /// Enters `off` in the first free slot. Returns false if there is none, or the offset does not
+    /// fit.
     pub(super) fn insert(&mut self, home: Home, off: DirOff) -> bool {
         let Some(value) = self.encode(off, home.tag) else { return false };
         let mut slot = home.slot;
         for _ in 0..self.len {
             let there = self.get(slot);
             if there == EMPTY || there == DEL {
-                // The last EMPTY stays.
+                // The last EMPTY stays EMPTY.
                 if there == EMPTY && self.used + 1 >= self.len {
                     return false;
                 }
@@ -143,7 +144,7 @@ impl Table {
         false
     }
 
-    /// The slot that names `off` for a name with this home.
+    /// The slot of `off` for a name with this home.
     fn locate(&self, home: Home, off: DirOff) -> Option<u32> {
         let value = self.encode(off, home.tag)?;
         let mut slot = home.slot;
@@ -157,11 +158,11 @@ impl Table {
         None
     }
 
-    pub(super) fn holds(&self, home: Home, off: DirOff) -> bool {
+    pub(super) fn contains(&self, home: Home, off: DirOff) -> bool {
         self.locate(home, off).is_some()
     }
 
-    /// The entry of `from` names `to` now; false if there is none.
+    /// Changes the entry of `from` to `to`. Returns false if there is none.
     pub(super) fn replace(&mut self, home: Home, from: DirOff, to: DirOff) -> bool {
         let (Some(slot), Some(value)) = (self.locate(home, from), self.encode(to, home.tag)) else {
             return false;
@@ -170,9 +171,9 @@ impl Table {
         true
     }
 
-    /// Takes an entry out; false if there is none. Where a chain ends in deleted slots these become
-    /// EMPTY; with `forward_only` the ones before the entry stay, as in the code the paper
-    /// measured.
+    /// Removes an entry. Returns false if there is none. Deleted slots at the end of a chain become
+    /// EMPTY; with `forward_only` those before the entry stay deleted, a defect of the code that
+    /// the paper measured.
     pub(super) fn remove(&mut self, home: Home, off: DirOff, forward_only: bool) -> bool {
         let Some(at) = self.locate(home, off) else { return false };
         self.set(at, DEL);
@@ -195,7 +196,7 @@ impl Table {
         true
     }
 
-    /// Live entries, and slots in use counted anew.
+    /// The number of entries, and of slots that are not EMPTY.
     #[cfg(test)]
     pub(super) fn count(&self) -> (u32, u32) {
         let slots = || self.blocks.iter().flat_map(|b| b.iter());
@@ -204,7 +205,7 @@ impl Table {
     }
 }
 
-/// A walk over a chain.
+/// An iterator over a chain.
 pub(super) struct Chain<'a> {
     table: &'a Table,
     slot: u32,
@@ -213,10 +214,10 @@ pub(super) struct Chain<'a> {
 }
 
 impl Iterator for Chain<'_> {
-    type Item = Seen;
+    type Item = Probe;
 
     #[inline]
-    fn next(&mut self) -> Option<Seen> {
+    fn next(&mut self) -> Option<Probe> {
         self.left = self.left.checked_sub(1)?;
         let value = self.table.get(self.slot);
         self.slot = self.table.next(self.slot);
@@ -224,11 +225,13 @@ impl Iterator for Chain<'_> {
         Some(match value {
             EMPTY => {
                 self.left = 0;
-                Seen::Empty
+                Probe::Empty
             }
-            DEL => Seen::Other,
-            _ if (value ^ self.tag) >> bits == 0 => Seen::Candidate(DirOff((value ^ self.tag) * 4)),
-            _ => Seen::Other,
+            DEL => Probe::Other,
+            _ if (value ^ self.tag) >> bits == 0 => {
+                Probe::Candidate(DirOff((value ^ self.tag) * 4))
+            }
+            _ => Probe::Other,
         })
     }
 }

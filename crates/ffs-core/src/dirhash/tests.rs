@@ -1,4 +1,4 @@
-//! The room by itself: slots against a map, probes, memory, the pool's rules.
+//! Dirhash without a directory: slots against a map, probes, memory, the rules of the pool.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests stop at surprises")]
 
 use super::*;
@@ -14,7 +14,7 @@ type HashMap<K, V> = std::collections::HashMap<K, V, foldhash::fast::FixedState>
 const FUNCTIONS: [DirHashFunction; 3] =
     [DirHashFunction::Fnv1, DirHashFunction::Fnv1Salted, DirHashFunction::SipHash];
 
-/// Records of names up to 31 bytes, 40 bytes apart, 12 to a chunk.
+/// The offset of record `n`: names up to 31 bytes, 40 bytes apart, 12 to a chunk.
 fn place(n: u32) -> DirOff {
     DirOff(n / 12 * 512 + n % 12 * 40)
 }
@@ -23,7 +23,7 @@ fn find(
     index: &Index,
     names: &HashMap<u32, String>,
     name: &str,
-    work: &mut Work,
+    work: &mut SearchCost,
 ) -> Option<DirOff> {
     let hash = index.hasher().hash(name.as_bytes());
     let same = |off: DirOff| Ok::<_, ()>(names.get(&off.0).is_some_and(|n| n == name));
@@ -36,7 +36,7 @@ fn build(names: &[String], size: u32, which: DirHashFunction) -> (Index, HashMap
     for (i, name) in names.iter().enumerate() {
         let off = DirOff(i as u32 * 4);
         let hash = index.hasher().hash(name.as_bytes());
-        index.build_entry::<Gone>(hash, off, |_| Ok(false)).unwrap();
+        index.build_entry::<DropReason>(hash, off, |_| Ok(false)).unwrap();
         at.insert(off.0, name.clone());
     }
     (index, at)
@@ -46,17 +46,17 @@ fn build(names: &[String], size: u32, which: DirHashFunction) -> (Index, HashMap
 fn probes(names: &[String], missing: &[String], record: u32, which: DirHashFunction) -> (f64, f64) {
     let size = (names.len() as u32 * record).next_multiple_of(512);
     let (index, at) = build(names, size, which);
-    let (mut hit, mut miss) = (Work::default(), Work::default());
+    let (mut hit, mut miss) = (SearchCost::default(), SearchCost::default());
     for n in names {
         assert!(find(&index, &at, n, &mut hit).is_some());
     }
     for n in missing {
         assert!(find(&index, &at, n, &mut miss).is_none());
     }
-    // Other names' records: next to none.
+    // Almost no records of other names are read.
     let others = hit.inspected - names.len() as u64 + miss.inspected;
     assert!(others * 50 <= (names.len() + missing.len()) as u64, "{others} looks in vain");
-    let mean = |w: Work, n: usize| w.probes as f64 / n as f64;
+    let mean = |w: SearchCost, n: usize| w.probes as f64 / n as f64;
     (mean(hit, names.len()), mean(miss, missing.len()))
 }
 
@@ -66,9 +66,9 @@ fn index_follows_a_map() {
     println!("seed {SEED:#x}");
     let rng = SplitMix64::new(SEED);
     for which in FUNCTIONS {
-        for paper in [false, true] {
-            // Slots and offsets never come near their limits.
-            let mut index = Index::new(512 * 60, NameHasher::new(which, 1, 2), paper);
+        for compat in [false, true] {
+            // Slots and offsets stay far from their limits.
+            let mut index = Index::new(512 * 60, NameHasher::new(which, 1, 2), compat);
             let mut model: BTreeMap<String, DirOff> = BTreeMap::new();
             let mut names: HashMap<u32, String> = HashMap::default();
             for _ in 0..20_000 {
@@ -78,32 +78,32 @@ fn index_follows_a_map() {
                 let free = !names.contains_key(&off.0);
                 match (model.get(&name).copied(), rng.below(3)) {
                     (None, _) if free && off.0 < 512 * 60 => {
-                        index.added(hash, name.len(), off).unwrap();
+                        index.add(hash, name.len(), off).unwrap();
                         model.insert(name.clone(), off);
                         names.insert(off.0, name.clone());
                     }
                     (Some(at), 0) => {
-                        index.removed(hash, name.len(), at).unwrap();
+                        index.remove(hash, name.len(), at).unwrap();
                         model.remove(&name);
                         names.remove(&at.0);
                     }
                     (Some(at), 1) if free && off.0 / 512 == at.0 / 512 => {
-                        index.moved(hash, at, off).unwrap();
+                        index.move_entry(hash, at, off).unwrap();
                         names.remove(&at.0);
                         names.insert(off.0, name.clone());
                         model.insert(name.clone(), off);
                     }
                     _ => {}
                 }
-                let sought = find(&index, &names, &name, &mut Work::default());
+                let sought = find(&index, &names, &name, &mut SearchCost::default());
                 assert_eq!(sought, model.get(&name).copied(), "{name}");
             }
-            if paper {
+            if compat {
                 continue;
             }
             assert_eq!(index.audit() as usize, model.len());
             for (name, off) in &model {
-                assert!(index.holds(index.hasher().hash(name.as_bytes()), *off));
+                assert!(index.contains(index.hasher().hash(name.as_bytes()), *off));
             }
         }
     }
@@ -112,50 +112,58 @@ fn index_follows_a_map() {
 #[test]
 fn what_cannot_be_followed_is_an_error() {
     let mut index = Index::new(512 * 10, NameHasher::Fnv1, false);
-    assert_eq!(index.removed(7, 3, DirOff(0)), Err(Gone::Doubt), "not there");
-    assert_eq!(index.moved(7, DirOff(0), DirOff(12)), Err(Gone::Doubt), "not there");
-    assert_eq!(index.added(7, 3, DirOff(512 * 10)), Err(Gone::Doubt), "beyond the end");
+    assert_eq!(index.remove(7, 3, DirOff(0)), Err(DropReason::Inconsistent), "not there");
+    assert_eq!(
+        index.move_entry(7, DirOff(0), DirOff(12)),
+        Err(DropReason::Inconsistent),
+        "not there"
+    );
+    assert_eq!(index.add(7, 3, DirOff(512 * 10)), Err(DropReason::Inconsistent), "beyond the end");
     let mut index = Index::new(512 * 10, NameHasher::Fnv1, false);
-    index.added(7, 255, DirOff(0)).unwrap();
-    assert_eq!(index.added(8, 255, DirOff(264)), Err(Gone::Doubt), "more than a chunk has");
+    index.add(7, 255, DirOff(0)).unwrap();
+    assert_eq!(
+        index.add(8, 255, DirOff(264)),
+        Err(DropReason::Inconsistent),
+        "more than a chunk has"
+    );
     let mut index = Index::new(512 * 10, NameHasher::Fnv1, false);
-    index.added(7, 255, DirOff(512 * 5)).unwrap();
-    assert_eq!(index.cut(512), Err(Gone::Doubt), "what is cut off is in use");
+    index.add(7, 255, DirOff(512 * 5)).unwrap();
+    assert_eq!(index.truncate(512), Err(DropReason::Inconsistent), "a truncated chunk is in use");
     for _ in 10..15 {
-        index.grown().unwrap();
+        index.add_chunk().unwrap();
     }
-    assert_eq!(index.grown(), Err(Gone::Outgrown));
+    assert_eq!(index.add_chunk(), Err(DropReason::Outgrown));
     let mut index = Index::new(512 * 100, NameHasher::Fnv1, false);
-    assert_eq!(index.cut(512 * 19), Ok(()), "an eighth of 150");
-    assert_eq!(index.cut(512 * 17), Err(Gone::Shrunk));
+    assert_eq!(index.truncate(512 * 19), Ok(()), "an eighth of 150");
+    assert_eq!(index.truncate(512 * 17), Err(DropReason::Shrunk));
 }
 
-/// Three quarters of the slots, deleted ones counted.
+/// Three quarters of the slots are the limit; deleted slots count.
 #[test]
 fn full_at_three_quarters() {
     let mut index = Index::new(512 * 100, NameHasher::Fnv1, false);
     let (slots, _) = index.slots();
     let mut n = 0;
     let why = loop {
-        // 12-byte records, 42 to a chunk, 100 chunks: room for 4200; slots 6400.
+        // 12-byte records, 42 to a chunk, 100 chunks: space for 4200; slots 6400.
         if n == 4200 {
             break None;
         }
-        if let Err(why) = index.added(n, 1, DirOff(n / 42 * 512 + n % 42 * 12)) {
+        if let Err(why) = index.add(n, 1, DirOff(n / 42 * 512 + n % 42 * 12)) {
             break Some(why);
         }
         n += 1;
     };
     assert_eq!((why, slots), (None, 6400));
     for _ in 0..50 {
-        index.grown().unwrap();
+        index.add_chunk().unwrap();
     }
-    let why = (4200..).find_map(|n| index.added(n, 1, DirOff(n / 42 * 512 + n % 42 * 12)).err());
-    assert_eq!(why, Some(Gone::Full));
+    let why = (4200..).find_map(|n| index.add(n, 1, DirOff(n / 42 * 512 + n % 42 * 12)).err());
+    assert_eq!(why, Some(DropReason::Full));
     assert_eq!(index.slots(), (6400, 4800));
 }
 
-/// Creating and deleting one name by turns leaves no deleted slots behind.
+/// Creating and deleting one name in turn leaves no deleted slots behind.
 #[test]
 fn deleted_slots_come_back() {
     for which in FUNCTIONS {
@@ -164,8 +172,8 @@ fn deleted_slots_come_back() {
         let before = index.slots();
         for i in 0..1_000_000 {
             let hash = index.hasher().hash(format!("tmp{}", i % 7).as_bytes());
-            index.added(hash, 4, DirOff(512 * 30)).unwrap();
-            index.removed(hash, 4, DirOff(512 * 30)).unwrap();
+            index.add(hash, 4, DirOff(512 * 30)).unwrap();
+            index.remove(hash, 4, DirOff(512 * 30)).unwrap();
         }
         assert_eq!(index.slots(), before);
     }
@@ -178,17 +186,17 @@ fn numbered_names_do_not_cluster() {
     for which in FUNCTIONS {
         let (hit, miss) = probes(&names, &missing, 20, which);
         println!("{which:?}: {hit:.2} probes a hit, {miss:.2} a miss");
-        // At a load of 0.4 linear probing of evenly spread hashes takes 1.3 and 1.9. Without a salt
-        // names that differ in their last digit are neighbours; other functions need a hundred
-        // probes there.
+        // At a load of 0.4 linear probing of evenly spread hashes needs 1.3 and 1.9 probes. Without
+        // a salt, names that differ in their last digit have neighbouring hashes; other functions
+        // then need a hundred probes.
         let (most_hit, most_miss) =
             if which == DirHashFunction::Fnv1 { (6.0, 9.0) } else { (1.5, 2.2) };
         assert!(hit < most_hit && miss < most_miss, "{which:?}: {hit} {miss}");
     }
 }
 
-/// Pairs of four bytes, each of which takes FNV-1 from the same state to the same state: 2^16 names
-/// of one hash.
+/// Pairs of four bytes that both take FNV-1 from one state to the same state: 2^16 names with one
+/// hash.
 fn colliding(count: usize) -> Vec<String> {
     let step = |h: u32, b: u8| h.wrapping_mul(0x0100_0193) ^ u32::from(b);
     let letters = b"abcdefghijklmnopqrstuvwxyz012345";
@@ -220,7 +228,7 @@ fn colliding_names_do_not_collide_under_a_key() {
     let all = plain.hash(names[0].as_bytes());
     assert!(names.iter().all(|n| plain.hash(n.as_bytes()) == all), "they are what they should be");
     let (in_it, missing) = names.split_at(50_000);
-    // As many slots for them as 12-byte records would need: the load is much higher than in a
+    // The index has as many slots as 12-byte records would need: the load is much higher than in a
     // directory.
     let (hit, miss) = probes(in_it, missing, 12, DirHashFunction::SipHash);
     println!("{hit:.2} probes a hit, {miss:.2} a miss");
@@ -232,7 +240,7 @@ fn the_prediction_is_tried_first_and_never_believed() {
     let names: Vec<String> = (0..100).map(|i| format!("n{i}")).collect();
     let (index, at) = build(&names, 512 * 5, DirHashFunction::SipHash);
     let look = |name: &str, q: u32| {
-        let mut work = Work::default();
+        let mut work = SearchCost::default();
         let hash = index.hasher().hash(name.as_bytes());
         let same = |off: DirOff| Ok::<_, ()>(at[&off.0] == name);
         let found = index.search(hash, Some(DirOff(q)), &mut work, same).unwrap();
@@ -258,38 +266,39 @@ fn memory_is_the_papers() {
     assert_eq!(index.charge() - size_of::<Index>() as u64, 260 * (1024 + 8) + 1556);
 }
 
-/// Room: the fullest chunk that has enough, of these the first; the last class is any amount.
+/// The chunk with the least sufficient space is chosen, of several the first; the last class is any
+/// amount.
 #[test]
 fn room_is_found_in_the_last_class() {
-    for paper in [false, true] {
-        let mut index = Index::new(512 * 10, NameHasher::Fnv1, paper);
-        // Every chunk in use with one small record: 125 words are free.
+    for compat in [false, true] {
+        let mut index = Index::new(512 * 10, NameHasher::Fnv1, compat);
+        // Every chunk has one small record: 125 words are free.
         for n in 0..10 {
-            index.added(n, 1, DirOff(n * 512)).unwrap();
+            index.add(n, 1, DirOff(n * 512)).unwrap();
         }
         let mut found = 0;
-        while let Some(at) = index.find_room(255) {
+        while let Some(at) = index.find_free(255) {
             found += 1;
-            index.added(1000 + found, 255, DirOff(at.0 + 12)).unwrap();
+            index.add(1000 + found, 255, DirOff(at.0 + 12)).unwrap();
             assert!(found <= 10);
         }
-        // The paper's code compared the amount with the number of the class, and lost all but the
-        // first.
-        assert_eq!(found, if paper { 1 } else { 10 }, "paper: {paper}");
-        assert!(index.find_room(40).is_some());
+        // The code that the paper measured compared the amount with the number of the class, and
+        // found only the first chunk.
+        assert_eq!(found, if compat { 1 } else { 10 }, "compat: {compat}");
+        assert!(index.find_free(40).is_some());
     }
 }
 
 #[test]
 fn useful_end() {
     let mut index = Index::new(512 * 6, NameHasher::Fnv1, false);
-    index.added(1, 1, DirOff(0)).unwrap();
-    index.added(2, 1, DirOff(512 * 3)).unwrap();
+    index.add(1, 1, DirOff(0)).unwrap();
+    index.add(2, 1, DirOff(512 * 3)).unwrap();
     assert_eq!(index.end_useful(), 512 * 4);
-    index.cut(512 * 4).unwrap();
-    index.removed(2, 1, DirOff(512 * 3)).unwrap();
+    index.truncate(512 * 4).unwrap();
+    index.remove(2, 1, DirOff(512 * 3)).unwrap();
     assert_eq!((index.end_useful(), index.size()), (512, 512 * 4));
-    index.cut(512).unwrap();
+    index.truncate(512).unwrap();
     index.audit();
 }
 
@@ -299,16 +308,16 @@ fn pool(maxmem: u64) -> (Arc<Pool>, Arc<Tunables>, Arc<Counters>) {
     (Pool::new(Arc::clone(&tunables), Arc::clone(&counters), 5), tunables, counters)
 }
 
-/// An access as the directory code does it; whether the index was there.
+/// Uses the index as the directory code does; returns whether there was one.
 fn access(hash: &DirHash) -> bool {
-    if hash.ask().is_none() && hash.build(4096, |_| Some(0)).is_err() {
+    if hash.read_index().is_none() && hash.build(4096, |_| Some(0)).is_err() {
         return false;
     }
-    hash.used();
+    hash.touch();
     true
 }
 
-/// `spec/directories-and-caches.md` §9.4: a hundred directories, a pool for a dozen.
+/// `spec/directories-and-caches.md` §9.4: a hundred directories, a pool for twelve.
 #[test]
 fn a_pool_too_small_builds_once_in_eight_accesses() {
     const SEED: u64 = 77;
@@ -338,7 +347,7 @@ fn a_pool_too_small_builds_once_in_eight_accesses() {
     assert_eq!((pool.audit(), pool.used()), (0, 0), "memory goes with the inodes");
 }
 
-/// What is used more stays.
+/// An index that is used more is kept.
 #[test]
 fn a_working_set_that_fits_stays() {
     let (pool, _, counters) = pool(64 << 10);
@@ -358,20 +367,23 @@ fn a_working_set_that_fits_stays() {
 }
 
 #[test]
-fn recycled_husks_are_filled_again() {
+fn recycled_indexes_are_built_again() {
     let (pool, tunables, _) = pool(64 << 10);
     let dir = DirHash::new(&pool);
     assert!(access(&dir));
     pool.lowmem();
-    assert!(dir.ask().is_none() && !dir.follow(|_| Ok(())), "a husk follows nothing");
-    assert!(access(&dir) && dir.follow(|_| Ok(())));
-    // One that is being asked is not taken.
-    let asked = dir.ask();
+    assert!(
+        dir.read_index().is_none() && !dir.update(|_| Ok(())),
+        "a missing index is not updated"
+    );
+    assert!(access(&dir) && dir.update(|_| Ok(())));
+    // An index that is being read is not recycled.
+    let asked = dir.read_index();
     tunables.set("dirhash_maxmem", "0").unwrap();
-    pool.settle();
-    assert!(asked.is_some() && !pool.usable());
+    pool.shrink_to_limit();
+    assert!(asked.is_some() && !pool.is_usable());
     drop(asked);
-    assert!(!pool.usable() && dir.ask().is_none());
+    assert!(!pool.is_usable() && dir.read_index().is_none());
     assert_eq!(pool.used(), 0);
 }
 
@@ -379,7 +391,7 @@ fn recycled_husks_are_filled_again() {
 fn pools_of_nothing() {
     for bytes in [0, 1] {
         let (pool, _, counters) = pool(bytes);
-        assert_eq!(pool.usable(), bytes > 0);
+        assert_eq!(pool.is_usable(), bytes > 0);
         assert!(!access(&DirHash::new(&pool)));
         assert_eq!((pool.used(), counters.values().dirhash_refused_large), (0, 1));
     }
@@ -421,7 +433,7 @@ fn memory_pressure_takes_the_old_and_a_share() {
     assert_eq!((pool.audit(), counters.values().dirhash_lowmem), (0, 5));
 }
 
-/// A build that fails gives back what it set aside.
+/// A build that fails releases its reservation.
 #[test]
 fn failed_builds_leave_nothing() {
     let (pool, ..) = pool(1 << 20);

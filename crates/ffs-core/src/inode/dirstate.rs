@@ -1,7 +1,7 @@
 //! What the directory code remembers of a directory while it is in memory. All of it are hints: it
 //! starts empty, and the directory is read right without it.
 
-use crate::dirhash::{DirHash, Gone, Pool};
+use crate::dirhash::{DirHash, DropReason, Pool};
 use crate::sync::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub(crate) struct Moved {
 #[derive(Debug, Default)]
 struct MoveLog {
     /// Compactions so far.
-    epoch: u32,
+    compactions: u32,
     /// The latest ones, oldest first.
     recent: VecDeque<Compaction>,
 }
@@ -47,7 +47,7 @@ struct MoveLog {
 #[derive(Debug)]
 struct Compaction {
     /// How many compactions there were with this one.
-    epoch: u32,
+    compactions: u32,
     chunk: u32,
     region: Range<u16>,
     /// All live records of the region, in order.
@@ -72,8 +72,8 @@ impl DirState {
 
     /// Frees the directory's index.
     pub(crate) fn drop_index(&self) {
-        if let Some(hash) = self.hash.get().filter(|h| h.ask().is_some()) {
-            hash.drop_index(Gone::Unwanted);
+        if let Some(hash) = self.hash.get().filter(|h| h.read_index().is_some()) {
+            hash.drop_index(DropReason::Unwanted);
         }
     }
 
@@ -85,16 +85,16 @@ impl DirState {
         let mut log = self.moves.lock();
         let log = log.get_or_insert_default();
         // Positions have 31 bits for the number.
-        log.epoch = (log.epoch + 1) & 0x7fff_ffff;
+        log.compactions = (log.compactions + 1) & 0x7fff_ffff;
         if log.recent.len() == Self::MOVES_KEPT {
             log.recent.pop_front();
         }
-        log.recent.push_back(Compaction { epoch: log.epoch, chunk, region, kept });
+        log.recent.push_back(Compaction { compactions: log.compactions, chunk, region, kept });
     }
 
     /// Compactions so far.
-    pub(crate) fn epoch(&self) -> u32 {
-        self.moves.lock().as_ref().map_or(0, |log| log.epoch)
+    pub(crate) fn compactions(&self) -> u32 {
+        self.moves.lock().as_ref().map_or(0, |log| log.compactions)
     }
 
     /// Where the position `off`, noted after `since` compactions, is now: what was before it is
@@ -102,7 +102,7 @@ impl DirState {
     pub(crate) fn translate(&self, since: u32, mut off: u32) -> u32 {
         let log = self.moves.lock();
         let Some(log) = log.as_ref() else { return off };
-        for c in log.recent.iter().filter(|c| c.epoch > since) {
+        for c in log.recent.iter().filter(|c| c.compactions > since) {
             let Some(at) = off.checked_sub(c.chunk).and_then(|o| u16::try_from(o).ok()) else {
                 continue;
             };

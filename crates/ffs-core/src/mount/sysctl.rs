@@ -92,12 +92,12 @@ impl Ffs {
             Id::vmiodirenable | Id::cache | Id::nbuf | Id::hibufspace | Id::maxbufmallocspace => {
                 ump.cache.retune(&ump.tunables);
                 // `dirhash_maxmem=auto` follows the cache.
-                self.0.ump.dirhash.settle();
+                self.0.ump.dirhash.shrink_to_limit();
             }
             Id::minvnodes | Id::maxvnodes | Id::wantfreevnodes | Id::vfscache => {
                 self.0.table.tunables_changed();
             }
-            Id::dirhash_maxmem => self.0.ump.dirhash.settle(),
+            Id::dirhash_maxmem => self.0.ump.dirhash.shrink_to_limit(),
             _ => {}
         }
     }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::alloc::{ParentDir, Reserve};
 use crate::cred::Cred;
-use crate::dir::{self, DirMut, Room, Slot};
+use crate::dir::{self, DirMut, Slot, SlotSearch};
 use crate::error::{Error, Result};
 use crate::inode::{InodeData, LockedInode};
 use crate::mount::{Ffs, Mount};
@@ -336,9 +336,9 @@ impl Mount {
         check_in_tree(d.view())?;
         dir::prefetch(d.view(), name);
         self.table.names().remove(d.ip, name);
-        match dir::find_room(d, name)? {
-            Room::Taken(_) => Err(Error::Exists),
-            Room::Free(slot) => {
+        match dir::find_slot(d, name)? {
+            SlotSearch::Exists(_) => Err(Error::Exists),
+            SlotSearch::Free(slot) => {
                 perm::may_enter(&d.d, cred)?;
                 Ok(slot)
             }

@@ -22,7 +22,7 @@ use super::publish::NameHeld;
 use super::remove::removed;
 use super::{Held, Vnode, check_directory, check_name, is_dots, reserve_of};
 use crate::cred::Cred;
-use crate::dir::{self, Dir, DirMut, Entry, Room, Slot};
+use crate::dir::{self, Dir, DirMut, Entry, Slot, SlotSearch};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, LockedInode};
 use crate::mount::{Ffs, Mount};
@@ -204,9 +204,9 @@ fn attempt(
     let old = mp.find_entry(d1.view(), req.from.name, was.as_deref())?;
     src = mp.victim(req.from.dir, &old, was)?;
     let target = d2.as_mut().unwrap_or(&mut d1);
-    let (taken, slot) = match dir::find_room(target, req.to.name)? {
-        Room::Taken(e) => (Some(e), None),
-        Room::Free(slot) => (None, Some(slot)),
+    let (taken, slot) = match dir::find_slot(target, req.to.name)? {
+        SlotSearch::Exists(e) => (Some(e), None),
+        SlotSearch::Free(slot) => (None, Some(slot)),
     };
     dst = match &taken {
         Some(e) => Some(mp.victim(req.to.dir, e, replaced)?),
@@ -406,7 +406,8 @@ impl<'a> Renaming<'a> {
         }
         let (name, old_entry) = (self.req.from.name, self.src.entry);
         let gone = self.src.moved_from(arrives.then_some(old));
-        let stays = !self.same_dir() || self.slot.as_ref().is_none_or(|s| s.spares(&old_entry));
+        let stays =
+            !self.same_dir() || self.slot.as_ref().is_none_or(|s| s.keeps_in_place(&old_entry));
         let whiteout = self.whiteout.as_ref().map(|ip| named(ip.ino, &ip.read()));
         let d1 = self.source();
         // Entering the new name may have moved the old one.

@@ -18,7 +18,7 @@
 //!    them is then true after a crash.
 
 use super::{Moved, NameHeld, Renaming, depth_below, redirect_dotdot, relink};
-use crate::dir::{self, DirMut, Entry, Room, Slot};
+use crate::dir::{self, DirMut, Entry, Slot, SlotSearch};
 use crate::error::{Error, Result};
 use crate::ops::names::NewEntry;
 use crate::ops::reserve_of;
@@ -89,9 +89,9 @@ impl<'a> Renaming<'a> {
         let named = |of: super::Name<'_>| ExchangedName { dir: of.dir.ino, hash: hash(of.name) };
         let (first, second, other) = (named(n1), named(n2), self.src.ip.ino);
         let name = ExchangeRecord { first, second, other }.name();
-        match dir::find_room(self.aside(), &name)? {
-            Room::Free(slot) => Ok((name, slot)),
-            Room::Taken(_) => Err(Error::Exists),
+        match dir::find_slot(self.aside(), &name)? {
+            SlotSearch::Free(slot) => Ok((name, slot)),
+            SlotSearch::Exists(_) => Err(Error::Exists),
         }
     }
 
