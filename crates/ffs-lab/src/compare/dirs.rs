@@ -1,11 +1,11 @@
-//! The same phases on several targets in one run; other workloads are compared by [`works`].
+//! The same directory phases on several targets in one run. [`super::workload`] compares workloads.
 //!
 //! **Invariants.**
-//! 1. Targets take turns phase by phase, and another one begins each round: what disturbs the machine
-//!    disturbs all of them. Sizes take turns round by round.
-//! 2. Before anything counts, one round of each size is run that does not: so no size pays for memory that the
-//!    operating system hands out for the first time, and the next one gets for nothing.
-//! 3. A phase that a target cannot do is reported with its reason, never as a number.
+//! 1. Targets take turns phase by phase, and another target begins each round, so that a disturbance
+//!    of the machine affects all of them. Sizes take turns round by round.
+//! 2. One uncounted round of each size runs first. Without it, the first size would pay for memory
+//!    that the operating system hands out for the first time.
+//! 3. A phase that a target does not support is reported with its reason, never as a number.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub struct DirRequest {
     pub seed: u64,
     /// Rounds of each size.
     pub rounds: u32,
-    /// VisitOrder of the phases that use the files.
+    /// Order in which the phases after `create` visit the files.
     pub order: VisitOrder,
 }
 
@@ -63,7 +63,7 @@ pub struct DirRow {
     pub rounds: usize,
     /// Microseconds an operation for writing back afterwards what the phase changed; not in the others.
     pub sync_us_per_op: f64,
-    /// VisitOrder of the phase.
+    /// Order of the phase.
     pub order: &'static str,
     /// Seed of the orders.
     pub seed: u64,

@@ -100,7 +100,7 @@ pub struct DirPlan {
     pub n: u32,
     /// Orders follow from it.
     pub seed: u64,
-    /// VisitOrder of `stat`, `stat-cold`, `rename` and `unlink`.
+    /// Order in which to visit the names in `stat`, `stat-cold`, `rename` and `unlink`.
     pub order: VisitOrder,
 }
 

@@ -1,27 +1,27 @@
-//! The machine of 2002: one processor, one disk, a clock of its own.
+//! The simulated machine of 2002: one processor, one disk and a virtual clock.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`preset`] | machines described in files |
-//! | `geometry` | where a sector lies and when it comes by |
-//! | `drive` | arm, platters, read-ahead buffer, write cache |
-//! | `simulator` | the clock, the driver's queue, who waits for what |
-//! | `cpu` | what the processor's work costs |
-//! | `store` | what the disk holds |
-//! | `disk` | all of it as a block device |
+//! | `preset` | machines described in files |
+//! | `geometry` | the position of each sector on the platter |
+//! | `drive` | arm, platters, read-ahead buffer and write cache |
+//! | `simulator` | the clock, the driver's queue and the requests that callers wait for |
+//! | `cpu_costs` | the processor time of each kind of work |
+//! | `sparse_store` | the bytes on the disk |
+//! | `disk` | the machine as a block device |
 //! | `aging` | volumes that have been used for years |
 //!
 //! # Invariants
-//! 1. Time is virtual: no real time enters, and the same operations on the same machine end at the same
-//!    nanosecond with the same bytes, on every computer.
-//! 2. Work of the background ([`Machine::background`]) takes the processor and the disk, but nobody waits
-//!    for it unless too much is under way.
-//! 3. Of a run of the machine nothing differs from one workload to another but what the workload does.
+//! 1. Time is virtual. The same operations on the same machine end at the same nanosecond with the
+//!    same bytes, on every computer.
+//! 2. Background work ([`Machine::background`]) takes processor and disk time. Callers wait for it
+//!    only when too much of it is outstanding.
+//! 3. Two runs on one machine differ only by what their workloads do.
 //!
 //! # Locking
-//! One thread drives a machine. The locks here are for the compiler's sake and held for moments.
+//! One thread drives a machine. The locks make its types `Sync` and are held briefly.
 //!
-//! Reference: `spec/benchmarks.md` §6, `docs/lab.md`.
+//! Reference: `docs/spec/benchmarks.md` §6 and the laboratory's manual.
 
 mod aging;
 #[cfg(test)]

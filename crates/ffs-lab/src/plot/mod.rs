@@ -1,21 +1,22 @@
-//! Pictures: SVG that is the same to the byte for the same numbers, in light and dark.
+//! Charts as SVG: the same numbers give the same bytes, in light and dark colours.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`svg`] | the writer, and [`Figure`]: within a page or a file of its own |
-//! | [`scale`] | linear and logarithmic axes, and where their marks are |
+//! | [`svg`] | the writer, and [`Figure`]: a chart within a page or in a file of its own |
+//! | [`style`] | colours, fonts and dash patterns |
+//! | [`scale`] | linear and logarithmic axes and their tick marks |
 //! | [`triangle`] | what each option adds to the options before it (the paper's Figure 8) |
 //! | [`lattice`] | all combinations and the steps between them (Figure 9) |
-//! | [`bars`] | the summary: one bar a result (Figure 10) |
-//! | [`ratios`] | how near measured numbers are to published ones |
-//! | [`curves`] | cost as something grows (Figures 2 to 6) |
+//! | [`bar_chart`] | the summary: one bar for each result (Figure 10) |
+//! | [`ratio_chart`] | measured numbers divided by published numbers |
+//! | [`line_chart`] | cost as a size grows (Figures 2 to 6) |
 //!
 //! # Invariants
-//! 1. Colours are CSS variables ([`style`]): the reader's choice of light or dark decides, not the file.
-//! 2. An option's or a curve's colour is never all that tells it: there are words, marks or dashes too.
-//! 3. Numbers have two decimals at most, and nothing depends on the machine.
+//! 1. Colours are CSS variables ([`style`]), so that the reader's setting of light or dark applies.
+//! 2. Colour never carries a distinction alone: words, marks or dashes repeat it.
+//! 3. Numbers have two decimals at most, and no number depends on the computer.
 //!
-//! Reference: `spec/benchmarks.md` §3.4.
+//! Reference: `docs/spec/benchmarks.md` §3.4.
 
 pub(crate) mod bar_chart;
 pub(crate) mod lattice;
@@ -28,7 +29,7 @@ pub(crate) mod triangle;
 
 pub(crate) use svg::Figure;
 
-/// OptionNames of the options in a picture, short ones.
+/// Short names of the options in a chart, in the order of their bits.
 pub(crate) type OptionNames<'a> = &'a [String];
 
 /// `×2.1`, with as many digits as are worth reading.

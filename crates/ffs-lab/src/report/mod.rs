@@ -1,24 +1,27 @@
-//! The report of a study: one page for people, its figures as files, and the same in the terminal.
+//! The report of a study: one HTML page, its figures as files, and the same tables for a terminal.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | [`data`] | a study's results by benchmark, result and combination |
-//! | [`published`] | what others measured, with where it is from |
-//! | [`compare`] | reproduced next to published, with ratios |
-//! | [`targets`] | what a reproduction has to reach, and by which mechanism it misses |
-//! | [`curves`] | the cost curves, and where they jump |
-//! | [`explain`] | the work behind a time: counters, and a sentence |
-//! | `mechanism` | why a result misses, where that is known |
-//! | `command` | how to run the same again |
-//! | `figures`, `page`, [`text`], [`words`] | pictures, HTML, tables for a terminal, numbers in words |
+//! | `study_data` | the results of a study by benchmark, result and combination of options |
+//! | `published` | the numbers that others measured, with their sources |
+//! | `reproduction` | reproduced numbers beside published numbers, with ratios |
+//! | `criteria` | what a reproduction has to reach, and by which mechanism it misses |
+//! | `cost_curves` | the cost curves and the sizes at which they jump |
+//! | `explain` | the counters behind a time, and one sentence about them |
+//! | `mechanism` | the known reasons for a miss |
+//! | `command` | the command line that runs the same study again |
+//! | `charts` | the figures of the report |
+//! | `page` | the HTML page |
+//! | `text` | the tables for a terminal |
+//! | [`format`] | numbers as text |
 //!
 //! # Invariants
-//! 1. The report follows from the results alone: same results, same bytes.
-//! 2. The page is one file: no address outside of it is ever asked for anything.
-//! 3. What was not run is said to be missing; nothing is filled in.
-//! 4. A file of a report is complete: it takes its name, or its predecessor's place, when it is.
+//! 1. The report depends on the results only: same results, same bytes.
+//! 2. The page is one file. A browser loads nothing else to show it.
+//! 3. The report names each result that is missing. It never fills one in.
+//! 4. A report file appears under its name, or replaces its predecessor, only when it is complete.
 //!
-//! Reference: `spec/benchmarks.md` §2, §3.4, §7.
+//! Reference: `docs/spec/benchmarks.md` §2, §3.4, §7.
 
 mod charts;
 mod command;

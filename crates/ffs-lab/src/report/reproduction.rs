@@ -29,7 +29,7 @@ pub struct ComparedNumber {
     pub published: String,
     /// As measured; `None` where it was not run.
     pub measured: Option<String>,
-    /// StudyData by published: to the nearer end of a range, 1 inside. `None` for what is 100 by
+    /// Measured divided by published: to the nearer end of a range, 1 inside. `None` for what is 100 by
     /// construction: it agrees whatever was run.
     pub ratio: Option<f64>,
 }
@@ -91,7 +91,7 @@ fn base(kind: NumberKind, number: &PublishedNumber) -> bool {
     matches!(kind, NumberKind::Percent | NumberKind::Term) && number.on == "none"
 }
 
-/// StudyData by published. Numbers of different signs have no ratio.
+/// Measured divided by published. Numbers of different signs have no ratio.
 fn ratio(value: f64, number: &PublishedNumber) -> Option<f64> {
     let (low, high) = (number.value, number.high.unwrap_or(number.value));
     if (low..=high).contains(&value) {
