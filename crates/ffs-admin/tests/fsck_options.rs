@@ -330,7 +330,7 @@ fn memory_has_a_limit() {
 }
 
 #[test]
-fn kf2_07_a_crowd_of_orphans_finds_room_in_lost_found() {
+fn kf2_07_many_orphans_fit_into_lost_found() {
     let mut img = Img::fresh((Endian::Little, Format::Ufs1, 4096, 512, 8 << 20));
     let first = {
         let ino = img.file(2, "x", 1);

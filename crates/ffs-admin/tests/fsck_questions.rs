@@ -72,7 +72,7 @@ fn phase_0_asks_about_groups() {
 }
 
 #[test]
-fn phase_1_tells_file_block_and_offset() {
+fn phase_1_names_file_block_and_offset() {
     for kind in KINDS {
         for answer in [yes, no] {
             let img = Img::with_tree(kind);
@@ -94,7 +94,7 @@ fn phase_1_tells_file_block_and_offset() {
 }
 
 #[test]
-fn phase_1_tells_the_path_of_a_directory_and_the_mode_before_it_is_cleared() {
+fn phase_1_names_the_path_of_a_directory_and_the_mode_before_it_is_cleared() {
     for kind in KINDS {
         let img = Img::with_tree(kind);
         mark(&img, "a/b");
@@ -123,7 +123,7 @@ fn phase_1_tells_the_path_of_a_directory_and_the_mode_before_it_is_cleared() {
 }
 
 #[test]
-fn phase_1_tells_both_owners_of_a_contested_block_by_and_by() {
+fn phase_1_names_both_owners_of_a_contested_block_one_after_the_other() {
     let img = Img::with_tree(KINDS[0]);
     let first = img.inode(img.ino("a/blocks")).db[1];
     mark(&img, "a/b/indirect");
@@ -151,7 +151,7 @@ fn img_ino(path: &str) -> u32 {
 }
 
 #[test]
-fn phase_2_tells_directory_entry_and_what_it_names() {
+fn phase_2_names_directory_entry_and_inode() {
     for kind in KINDS {
         for answer in [yes, no] {
             let img = Img::with_tree(kind);
@@ -202,7 +202,7 @@ fn phase_3_has_no_path_for_what_has_no_name_and_a_part_of_one_below() {
 }
 
 #[test]
-fn phase_4_tells_what_would_be_cleared() {
+fn phase_4_names_the_files_that_would_be_cleared() {
     for kind in KINDS {
         for answer in [yes, no] {
             let mut img = Img::with_tree(kind);

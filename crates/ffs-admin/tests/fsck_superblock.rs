@@ -82,7 +82,7 @@ fn kf1_08_a_torn_superblock_is_repaired_even_by_preen() {
 }
 
 #[test]
-fn a_torn_superblock_still_tells_that_soft_updates_are_kept() {
+fn a_torn_superblock_still_shows_that_soft_updates_are_kept() {
     let mut img = Img::with_tree(KINDS[0]);
     edit_superblock(&img, |sb| {
         sb.f.clean = 0;
@@ -199,7 +199,7 @@ fn soft_updates_leftovers_are_cleared_by_preen_in_one_run() {
 }
 
 #[test]
-fn orphans_are_kept_when_asked_for() {
+fn orphans_are_kept_on_request() {
     let mut img = Img::with_tree(KINDS[0]);
     edit_superblock(&img, |sb| sb.set_flags(sb.flags() | FsFlags::DOSOFTDEP));
     let (at, _) = img.entry(img.ino("a"), "b");
@@ -298,7 +298,7 @@ fn view(img: &Img, path: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn an_operators_refusals_leave_the_volume_dirty_and_are_asked_once() {
+fn an_operators_refusals_leave_the_volume_dirty_and_are_queried_once() {
     let img = Img::with_tree(KINDS[2]);
     img.edit(img.ino("a"), |d| d.nlink = 9);
     img.edit(img.ino("a/blocks"), |d| d.blocks = 1);

@@ -366,7 +366,7 @@ impl Dinode {
 
     fn put_short(&self, g: &Geometry, b: &mut [u8], off: usize) {
         if self.is_short_symlink(g) {
-            let room = g.format.short_symlink_room();
+            let room = g.format.short_symlink_capacity();
             let text = self.short.text(room as u64);
             if let Some(dst) = b.get_mut(off..off + room) {
                 dst.copy_from_slice(text);
@@ -391,7 +391,7 @@ impl Dinode {
     /// same.
     #[must_use]
     pub fn is_short_symlink(&self, g: &Geometry) -> bool {
-        let room = g.format.short_symlink_room() as u64;
+        let room = g.format.short_symlink_capacity() as u64;
         let inside = self.size < room || (self.size == room && self.blocks == 0);
         self.file_type() == Some(FileType::Symlink) && inside && g.maxsymlinklen > 0
     }

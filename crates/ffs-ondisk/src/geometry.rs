@@ -59,7 +59,7 @@ impl Format {
 
     /// Bytes of link text that fit in the inode.
     #[must_use]
-    pub fn short_symlink_room(self) -> usize {
+    pub fn short_symlink_capacity(self) -> usize {
         match self {
             Format::Ufs1 => 60,
             Format::Ufs2 => 120,

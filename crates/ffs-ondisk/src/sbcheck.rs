@@ -227,7 +227,7 @@ fn check_derived(c: &mut Checker<'_>, sb: &Superblock) {
     let dinode = sb.format.dinode_size() as i32;
     c.equal("nindir", f.nindir.into(), (f.bsize / pointer).into());
     c.equal("inopb", f.inopb.into(), (f.bsize / dinode).into());
-    let room = sb.format.short_symlink_room() as i32;
+    let room = sb.format.short_symlink_capacity() as i32;
     let old_fmt = sb.format == Format::Ufs1 && f.maxsymlinklen <= 0;
     c.rule(f.maxsymlinklen == room || old_fmt, "maxsymlinklen", f.maxsymlinklen, room);
     let extents = f.bsize..=f.bsize * 16;

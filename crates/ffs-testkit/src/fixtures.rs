@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn images_decompress_to_what_the_manifest_says() {
+    fn images_decompress_to_the_sizes_and_sums_of_the_manifest() {
         let Some(manifest) = raw_file("manifest.tsv") else {
             return;
         };

@@ -1,9 +1,9 @@
 //! A file system that is killed under load: the load, and the check of the result.
 //!
 //! Several writers, each with its own names in common directories, perform seeded random
-//! operations. A writer counts an operation after it has returned. After the kill, the number of operations of
-//! each writer determines the possible states: the writer's [`Script`] is run again without a file
-//! system.
+//! operations. A writer counts an operation after it has returned. After the kill, the number of
+//! operations of each writer determines the possible states: the writer's [`Script`] is run again
+//! without a file system.
 //!
 //! # Invariants
 //! 1. The operations of a writer follow from the seed and its number alone; no operation can fail.

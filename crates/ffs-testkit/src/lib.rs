@@ -1,5 +1,5 @@
 //! Helpers for the tests of all crates: real images, reference models, deterministic random numbers
-//! and bytes, and settings from the environment.
+//! and bytes, settings from the environment, and the files of the repository.
 //!
 //! **Purpose.** Test helpers that several crates need. This crate depends on no other crate of the
 //! workspace, so that each of them can use it without a cycle.
@@ -21,4 +21,5 @@ pub mod envvar;
 pub mod fixtures;
 pub mod killtest;
 pub mod model;
+pub mod repository;
 pub mod rng;

@@ -2,28 +2,17 @@
 //! other crate; and every dependency of the workspace has a user.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at surprises")]
 
+use ffs_testkit::repository::{self, read};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// The head of the table of dependencies.
 const HEAD: &str = "| crate | used for | why this one |";
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(workspace().join(path)).unwrap()
-}
-
 /// The manifests of all packages.
 fn manifests() -> Vec<String> {
-    let mut all = vec!["fuzz/Cargo.toml".to_owned()];
-    for entry in fs::read_dir(workspace().join("crates")).unwrap() {
-        all.push(format!("crates/{}/Cargo.toml", entry.unwrap().file_name().to_string_lossy()));
-    }
-    all
+    let of_crates =
+        repository::crates().into_iter().map(|name| format!("crates/{name}/Cargo.toml"));
+    ["fuzz/Cargo.toml".to_owned()].into_iter().chain(of_crates).collect()
 }
 
 /// The dependencies that a manifest lists in sections for which `wanted` holds.
@@ -53,7 +42,7 @@ fn used() -> BTreeSet<String> {
 }
 
 fn foreign(all: &BTreeSet<String>) -> BTreeSet<String> {
-    let own = |name: &str| workspace().join("crates").join(name).is_dir();
+    let own = |name: &str| repository::root().join("crates").join(name).is_dir();
     all.iter().filter(|name| !own(name)).cloned().collect()
 }
 
@@ -95,8 +84,9 @@ fn every_dependency_of_the_workspace_has_a_user() {
 
 #[test]
 fn manifests_and_tables_are_read_right() {
-    let manifest = "[package]\nname = \"a\"\n\n[dependencies]\n# b = \"1\"\nc.workspace = true\n\
-        d-e = { version = \"1\" }\n[target.'cfg(target_arch = \"x86_64\")'.dependencies]\nf = \"2\"\n\
+    let manifest = "[package]\nname = \"a\"\n\n[dependencies]\n# b = \"1\"\n\
+        c.workspace = true\nd-e = { version = \"1\" }\n\
+        [target.'cfg(target_arch = \"x86_64\")'.dependencies]\nf = \"2\"\n\
         [dev-dependencies]\ng=\"3\"\n[features]\nh = []\n";
     let names = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(" ");
     assert_eq!(names(dependencies(manifest, lists)), "c d-e f g");

@@ -9,9 +9,8 @@
     reason = "a test panics on failure"
 )]
 
+use ffs_testkit::repository::{self, read};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Each crate, and the crates its `[dependencies]` may name.
 const CRATES: &[(&str, &[&str])] = &[
@@ -50,18 +49,14 @@ const COMMON: &[&str] = &[
     "types",
 ];
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The `ffs-*` packages in the `[dependencies]` section of a manifest.
+/// The packages of the workspace in the `[dependencies]` section of a manifest.
 fn crates_used(manifest: &str) -> BTreeSet<String> {
     let mut inside = false;
     let mut out = BTreeSet::new();
     for line in manifest.lines() {
         if line.starts_with('[') {
             inside = line.trim() == "[dependencies]";
-        } else if inside && line.starts_with("ffs-") {
+        } else if inside && (line.starts_with("ffs-") || line.starts_with("bsdffs")) {
             out.extend(line.split(['.', ' ', '=']).next().map(str::to_owned));
         }
     }
@@ -70,42 +65,26 @@ fn crates_used(manifest: &str) -> BTreeSet<String> {
 
 #[test]
 fn crates_depend_only_downwards() {
-    let crates = workspace().join("crates");
-    let mut seen = BTreeSet::new();
-    for entry in fs::read_dir(&crates).unwrap() {
-        let dir = entry.unwrap().path();
-        let name = dir.file_name().unwrap().to_string_lossy().into_owned();
-        let Some((_, allowed)) = CRATES.iter().find(|(of, _)| *of == name) else {
+    let names = repository::crates();
+    for name in &names {
+        let Some((_, allowed)) = CRATES.iter().find(|(of, _)| of == name) else {
             panic!("{name} is not in the table of crates");
         };
-        let manifest = fs::read_to_string(dir.join("Cargo.toml")).unwrap();
-        for used in crates_used(&manifest) {
+        for used in crates_used(&read(&format!("crates/{name}/Cargo.toml"))) {
             assert!(allowed.contains(&used.as_str()), "{name} must not use {used}");
         }
-        seen.insert(name);
     }
-    assert_eq!(seen.len(), CRATES.len(), "a crate of the table does not exist");
-}
-
-fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, out);
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            out.push(path);
-        }
-    }
+    assert_eq!(names.len(), CRATES.len(), "a crate of the table does not exist");
 }
 
 /// The source files of a module of ffs-core.
-fn files_of(module: &str) -> Vec<PathBuf> {
-    let src = workspace().join("crates/ffs-core/src");
-    let (dir, file) = (src.join(module), src.join(format!("{module}.rs")));
-    let mut files: Vec<PathBuf> = file.exists().then_some(file).into_iter().collect();
-    if dir.exists() {
-        sources(&dir, &mut files);
-    }
+fn files_of(module: &str) -> Vec<String> {
+    let mut files = repository::files_with("crates/ffs-core/src", &["rs"]);
+    let (file, folder) = (format!("{module}.rs"), format!("{module}/"));
+    files.retain(|path| {
+        let path = path.trim_start_matches("crates/ffs-core/src/");
+        path == file || path.starts_with(&folder)
+    });
     assert!(!files.is_empty(), "{module} does not exist");
     files
 }
@@ -123,11 +102,11 @@ fn modules_named(line: &str) -> Vec<String> {
 }
 
 /// The uses of other modules in a file, with their line numbers. Tests may use every module.
-fn uses(file: &Path) -> Vec<(usize, String)> {
-    if file.components().any(|c| c.as_os_str().to_string_lossy().starts_with("tests")) {
+fn uses(path: &str) -> Vec<(usize, String)> {
+    if path.contains("/tests") {
         return Vec::new();
     }
-    let text = fs::read_to_string(file).unwrap();
+    let text = read(path);
     let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or("");
     let lines = code.lines().enumerate();
     lines.flat_map(|(n, line)| modules_named(line).into_iter().map(move |m| (n + 1, m))).collect()
@@ -139,7 +118,7 @@ fn core_modules_use_only_those_below() {
         for file in files_of(module) {
             for (line, used) in uses(&file) {
                 let above = CORE.iter().position(|m| *m == used).is_some_and(|at| at > level);
-                assert!(!above, "{}:{line}: {module} must not use {used}", file.display());
+                assert!(!above, "{}:{line}: {module} must not use {used}", file);
             }
         }
     }
@@ -147,7 +126,7 @@ fn core_modules_use_only_those_below() {
         for file in files_of(module) {
             for (line, used) in uses(&file) {
                 let up = CORE.contains(&used.as_str());
-                assert!(!up, "{}:{line}: {module} must not use {used}", file.display());
+                assert!(!up, "{}:{line}: {module} must not use {used}", file);
             }
         }
     }
@@ -155,8 +134,7 @@ fn core_modules_use_only_those_below() {
 
 #[test]
 fn every_core_module_is_in_a_table() {
-    let lib = workspace().join("crates/ffs-core/src/lib.rs");
-    let text = fs::read_to_string(lib).unwrap();
+    let text = read("crates/ffs-core/src/lib.rs");
     let modules = text
         .lines()
         .filter_map(|l| l.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));

@@ -1,27 +1,18 @@
-//! `docs/promises.md` against the repository: every test, rule and script that a promise names exists, and the
-//! numbers of promises are those that the page gives.
+//! `docs/promises.md` against the repository: every test, rule and script that a promise names
+//! exists, and the page gives the right numbers of promises.
 //!
-//! Whether a test asserts what its row says, a reader has to judge.
+//! Whether a test asserts the promise of its row is left to the reader.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at surprises")]
 
+use ffs_testkit::repository::{self, read, try_read};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
-/// What stands above a table of promises with their tests, and above the one of those without.
+/// The head of a table of promises with tests, and of the table of promises without.
 const WITH_TEST: &str = "| promise | test | not looked at |";
 const WITHOUT_TEST: &str = "| where | promise |";
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn read(path: &str) -> Option<String> {
-    fs::read_to_string(workspace().join(path)).ok()
-}
-
 fn page() -> String {
-    read("docs/promises.md").unwrap()
+    read("docs/promises.md")
 }
 
 /// The rows below every head `head`: line number and cells.
@@ -38,7 +29,7 @@ fn rows(page: &str, head: &str) -> Vec<(usize, Vec<String>)> {
     all
 }
 
-/// What stands in backquotes.
+/// The texts in backquotes.
 fn quoted(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
@@ -52,24 +43,21 @@ fn defines(source: &str, function: &str) -> bool {
 fn rules() -> BTreeSet<String> {
     let lab = "crates/ffs-lab/src/crash";
     let mut all = BTreeSet::new();
-    // Tables in the modules' own documentation: `//! | X6, LINK | is broken when ...`.
+    // Tables in the headers of the modules: `//! | X6, LINK | is broken when ...`.
     for table in ["oracle/mod.rs", "examine.rs"] {
-        let text = read(&format!("{lab}/{table}")).unwrap();
+        let text = read(&format!("{lab}/{table}"));
         for line in text.lines().filter_map(|line| line.strip_prefix("//! | ")) {
             let first = line.split(" |").next().unwrap_or("");
             all.extend(first.split(", ").map(str::to_owned));
         }
     }
-    // The raw checker gives its rules where it finds them.
-    for entry in fs::read_dir(workspace().join(lab).join("raw")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            let text = fs::read_to_string(path).unwrap();
-            let literals = text.split('"').skip(1).step_by(2).map(str::to_owned);
-            all.extend(literals.filter(|rule| rule.starts_with('F')));
-        }
+    // The raw checker has its rules as literals where it finds violations.
+    for path in repository::files_with(&format!("{lab}/raw"), &["rs"]) {
+        let text = read(&path);
+        let literals = text.split('"').skip(1).step_by(2).map(str::to_owned);
+        all.extend(literals.filter(|rule| rule.starts_with('F')));
     }
-    if read(&format!("{lab}/tally.rs")).unwrap().contains("\"RUN\"") {
+    if read(&format!("{lab}/tally.rs")).contains("\"RUN\"") {
         all.insert("RUN".to_owned());
     }
     all
@@ -79,25 +67,25 @@ fn rules() -> BTreeSet<String> {
 fn wrong(reference: &str, rules: &BTreeSet<String>) -> Option<String> {
     if let Some((file, name)) = reference.split_once(".rs::") {
         let file = format!("crates/{file}.rs");
-        return match read(&file) {
+        return match try_read(&file) {
             None => Some(format!("there is no {file}")),
             Some(source) if defines(&source, name) => None,
             Some(_) => Some(format!("{file} has no function {name}")),
         };
     }
     if let Some(words) = reference.strip_prefix(".ci/run::") {
-        let commands = read(".ci/run").unwrap();
+        let commands = read(".ci/run");
         let mut commands = commands.lines().filter(|line| !line.starts_with('#'));
         return (!commands.any(|line| line.contains(words)))
             .then(|| format!("no step of .ci/run has the words {words:?}"));
     }
     if reference.starts_with("bench/") {
-        return (!workspace().join(reference).is_file()).then(|| format!("no {reference}"));
+        return (!repository::root().join(reference).is_file()).then(|| format!("no {reference}"));
     }
     // A finding of fsck that a check of the laboratory does not accept.
     let finding = reference.strip_prefix("C2:").map(|id| format!("\"{id}\""));
     let known = match finding {
-        Some(id) => read("crates/ffs-admin/src/fsck/report.rs").unwrap().contains(&id),
+        Some(id) => read("crates/ffs-admin/src/fsck/report.rs").contains(&id),
         None => rules.contains(reference),
     };
     (!known).then(|| format!("{reference} is neither a test nor a rule"))
@@ -133,11 +121,10 @@ fn the_numbers_of_promises_are_right() {
         format!("{} promises have a test, {scripts} a script", with.len() - scripts),
         format!("\n{} promises have no test", without.len()),
     ] {
-        assert!(page.contains(&line), "docs/promises.md does not say: {line}");
+        assert!(page.contains(&line), "docs/promises.md lacks the line: {line}");
     }
 }
 
-/// A table that names what is not there is found wrong.
 #[test]
 fn a_wrong_reference_is_seen() {
     let rules = rules();

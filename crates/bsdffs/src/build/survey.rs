@@ -275,7 +275,7 @@ impl Sink for Survey {
             self.frags += self.attributes(entry);
         }
         match &entry.kind {
-            EntryKind::Symlink(text) if text.len() >= self.format.short_symlink_room() => {
+            EntryKind::Symlink(text) if text.len() >= self.format.short_symlink_capacity() => {
                 self.frags += self.plain(text.len() as u64);
             }
             EntryKind::File(size) => self.file = Blocks { size: *size, ..Blocks::default() },

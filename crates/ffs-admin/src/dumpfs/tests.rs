@@ -90,7 +90,7 @@ fn the_free_list_is_what_the_groups_say() {
 }
 
 #[test]
-fn damage_is_shown_and_said() {
+fn damage_is_shown_and_reported() {
     let dev = quick(Endian::Little, Format::Ufs2, 8192, 1024, 8 << 20).unwrap();
     let g = Volume::open(&dev).unwrap().geo;
     // A group with a wrong header, and a wrong summary record.
@@ -198,8 +198,8 @@ proptest::proptest! {
         vol.write_superblock().unwrap();
         for _ in 0..rng.between(1, 6) {
             let base = *rng.pick(&places(&g)).unwrap();
-            let room = if rng.one_in(3) { 4096 } else { 1376 };
-            let at = base + rng.below(room) / 4 * 4;
+            let span = if rng.one_in(3) { 4096 } else { 1376 };
+            let at = base + rng.below(span) / 4 * 4;
             let bytes = match rng.below(4) {
                 0 => vec![0; 4],
                 1 => vec![0xff; 4],

@@ -1,7 +1,7 @@
 //! Reading and writing inodes.
 //!
 //! **Invariants.**
-//! 1. A symbolic link shorter than the limit is inline whatever its block count, as in the kernel.
+//! 1. A symbolic link shorter than the limit is inline for any block count, as in the kernel.
 //! 2. Clearing keeps the generation number, so that file handles of the old file stay stale.
 
 use ffs_ondisk::dinode::{self, MAXDIRSIZE};

@@ -330,8 +330,8 @@ fn pointers_past_end(g: &Geometry, node: &Inode) -> usize {
         let p = g.format.pointer_size();
         let text = usize::try_from(node.d.size).unwrap_or(usize::MAX);
         let from = text.next_multiple_of(p);
-        let room = g.format.short_symlink_room();
-        let area = node.d.short.text(room as u64);
+        let capacity = g.format.short_symlink_capacity();
+        let area = node.d.short.text(capacity as u64);
         let words = area.get(from..).unwrap_or(&[]).chunks(p);
         return words.filter(|w| w.iter().any(|&b| b != 0)).count();
     }

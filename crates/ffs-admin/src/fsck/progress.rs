@@ -3,7 +3,7 @@
 //! **Invariants.**
 //! 1. Within a phase of one round `done` only rises, `total` is constant, and `done <= total`. A
 //!    phase that completes reports `done == total`.
-//! 2. A phase makes at most [`REPORTS`] + 2 reports, whatever its number of steps.
+//! 2. A phase makes at most [`REPORTS`] + 2 reports, for any number of steps.
 
 use super::report::Phase;
 

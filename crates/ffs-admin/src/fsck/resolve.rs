@@ -122,7 +122,7 @@ impl Draft {
     }
 
     /// Marks the question as an alternative to a repair that was refused or that failed, so that it
-    /// is asked although the first question has the same id and inode.
+    /// is put to the operator although the first question has the same id and inode.
     pub(super) fn alternative(mut self) -> Draft {
         self.alternative = true;
         self

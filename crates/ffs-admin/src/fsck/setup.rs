@@ -57,7 +57,7 @@ impl Checker<'_> {
     }
 
     fn superblock_again(&mut self, draft: Draft) -> Res<()> {
-        // The copy in memory is already right, and the check uses it whatever the answer.
+        // The copy in memory is already right, and the check uses it after either answer.
         self.should_fix(draft)?;
         self.sb_damaged = true;
         Ok(())

@@ -145,8 +145,8 @@ fn usable_bytes(opts: &NewfsOptions, device_bytes: u64) -> Result<u64, AdminErro
     let bytes = opts.size.unwrap_or(device_bytes);
     if bytes > device_bytes {
         let why = format!(
-            "{bytes} bytes are wanted, the image has {device_bytes}: make it larger first (truncate -s {bytes}), or \
-             leave -s away"
+            "{bytes} bytes are wanted, the image has {device_bytes}: make it larger first \
+             (truncate -s {bytes}), or leave -s away"
         );
         return Err(AdminError::option("-s", why));
     }

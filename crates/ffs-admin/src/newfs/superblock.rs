@@ -101,7 +101,7 @@ fn common(plan: &Plan, opts: &NewfsOptions) -> Option<SbFields> {
         avgfpdir: opts.avgfpdir,
         flags: flags(opts).bits(),
         contigsumsize: plan.contigsumsize as i32,
-        maxsymlinklen: plan.format.short_symlink_room() as i32,
+        maxsymlinklen: plan.format.short_symlink_capacity() as i32,
         maxfilesize: sbcheck::max_file_size(plan.bsize.into(), nindir.into()),
         qbmask: i64::from(bsize) - 1,
         qfmask: i64::from(fsize) - 1,

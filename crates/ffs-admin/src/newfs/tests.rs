@@ -183,7 +183,7 @@ fn byte_order_changes_nothing_but_byte_order() {
 }
 
 #[test]
-fn a_dry_run_writes_nothing_and_tells_the_same() {
+fn a_dry_run_writes_nothing_and_prints_the_same() {
     let dev = MemDevice::new(64 << 20);
     let opts = NewfsOptions { dry_run: true, reproducible: true, ..NewfsOptions::default() };
     let dry = newfs(&dev, &opts, &clock(), &SplitMix64::new(1), &mut silent()).unwrap();
@@ -197,7 +197,7 @@ fn a_dry_run_writes_nothing_and_tells_the_same() {
 }
 
 #[test]
-fn nothing_is_written_beyond_the_size_asked_for() {
+fn nothing_is_written_beyond_the_requested_size() {
     for (size, reserved) in [(Some(4 << 20), 0), (None, 4 << 20), (Some(7 << 20), 4 << 20)] {
         let dev = MemDevice::from_bytes(&[0x5a; 8 << 20]);
         let opts = NewfsOptions { size, reserved, ..NewfsOptions::default() };

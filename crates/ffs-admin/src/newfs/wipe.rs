@@ -70,9 +70,9 @@ fn ufs1_backups(dev: &dyn BlockDevice, sb: &Superblock) -> Result<(), AdminError
 /// Clears the location of a recovery record, which an earlier UFS2 volume may have left
 /// (`spec/on-disk-format.md` §2.3).
 pub(super) fn recovery_record(dev: &dyn BlockDevice) -> Result<(), AdminError> {
-    let room = [0; ffs_ondisk::sbsearch::FsRecovery::SIZE];
-    if RECOVERY_OFFSET + room.len() as u64 <= dev.len_bytes() {
-        dev.write_at(RECOVERY_OFFSET, &room)?;
+    let zeros = [0; ffs_ondisk::sbsearch::FsRecovery::SIZE];
+    if RECOVERY_OFFSET + zeros.len() as u64 <= dev.len_bytes() {
+        dev.write_at(RECOVERY_OFFSET, &zeros)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! 1. A first write probes the last sector. The next write marks the volume unfinished, and the
 //!    last one makes it valid, with a flush after the former and before the latter. No system
 //!    mounts the state in between.
-//! 2. Memory is limited to a few blocks and [`PIECE`], whatever the number of groups.
+//! 2. Memory is limited to a few blocks and [`PIECE`], for any number of groups.
 //! 3. Only what must be initialised is written: of each group the superblock copy, the group's
 //!    block and two inode blocks; on UFS1 also the other inode blocks.
 
@@ -243,8 +243,8 @@ impl VolumeWriter<'_> {
         let at = g.frag_to_byte(start);
         self.dev.write_at(at, &buffer[..SBLOCKSIZE])?;
         // A group of one inode block that ends with it has no space for the second.
-        let room = u64::from(g.cg_frags(CgNo(c)) - g.sblkno) * u64::from(g.fsize);
-        let len = usize::try_from(room).unwrap_or(usize::MAX).min(buffer.len());
+        let space = u64::from(g.cg_frags(CgNo(c)) - g.sblkno) * u64::from(g.fsize);
+        let len = usize::try_from(space).unwrap_or(usize::MAX).min(buffer.len());
         // With large blocks the superblock copy ends where the group's block begins.
         Ok(self.dev.write_at(at + own as u64, &buffer[own..len])?)
     }

@@ -88,7 +88,7 @@ fn writing_what_was_there_changes_no_byte_of_any_fixture() {
 }
 
 #[test]
-fn every_copy_is_written_if_asked() {
+fn every_copy_is_written_on_request() {
     for endian in [Endian::Little, Endian::Big] {
         for format in [Format::Ufs1, Format::Ufs2] {
             let dev = quick(endian, format, 8192, 1024, 8 << 20).unwrap();
@@ -146,7 +146,7 @@ fn a_damaged_superblock_is_left_to_fsck() {
 }
 
 #[test]
-fn a_very_old_volume_keeps_what_it_has_no_room_for() {
+fn a_very_old_volume_keeps_settings_for_which_it_has_no_field() {
     let Some(image) = fixtures::load("openbsd28-ufs1-floppy") else { return };
     let dev = MemDevice::from_bytes(&image);
     let label = TunefsOptions { label: Some("x".into()), ..TunefsOptions::default() };
@@ -229,7 +229,7 @@ fn the_journal_of_a_dirty_volume_is_given_up_with_a_check() {
 }
 
 #[test]
-fn the_listing_tells_every_setting() {
+fn the_listing_shows_every_setting() {
     let dev = fresh(Format::Ufs2);
     let listing: Vec<String> =
         settings(&Volume::open(&dev).unwrap().sb).iter().map(Setting::to_string).collect();

@@ -437,7 +437,7 @@ impl Img {
     pub fn symlink(&mut self, parent: u32, name: &str, text: &[u8]) -> u32 {
         let (ino, mut d) = self.new_inode(FileType::Symlink);
         d.size = text.len() as u64;
-        if text.len() < self.g.format.short_symlink_room() {
+        if text.len() < self.g.format.short_symlink_capacity() {
             d.short = ffs_ondisk::dinode::ShortLink::new(text);
         } else {
             self.put_data(&mut d, 0, text);

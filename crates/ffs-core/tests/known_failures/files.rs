@@ -39,7 +39,7 @@ fn kf2_12_types_and_sizes() {
 #[test]
 fn kf2_12_symbolic_links() {
     for kind in KINDS {
-        let room = kind.0.short_symlink_room() as i128;
+        let room = kind.0.short_symlink_capacity() as i128;
         for (path, field, value) in [
             ("/a/short", "size", room + 1),
             ("/a/short", "size", 8192),

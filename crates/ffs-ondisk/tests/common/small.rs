@@ -60,7 +60,7 @@ fn superblock(
         dsize: size,
         csaddr: dblkno.into(),
         contigsumsize: 16,
-        maxsymlinklen: format.short_symlink_room() as i32,
+        maxsymlinklen: format.short_symlink_capacity() as i32,
         old_inodefmt: 2,
         maxfilesize: ffs_ondisk::sbcheck::max_file_size(bsize as u64, nindir as u64),
         qbmask: i64::from(bsize) - 1,

@@ -10,37 +10,20 @@
 //! The test does not check whether the section supports the citing text.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at surprises")]
 
+mod code;
+mod glossary;
 mod lines;
 mod reader;
 
+use ffs_testkit::repository::{self, read};
 use lines::{Line, SIGN, comments, is_heading, paragraphs, prose, strings, toml_comments};
 use reader::{Bare, Reader, Sections, is_word, number};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The files below `folder` with this extension, relative to the workspace.
+/// The files below `folder` with this extension.
 fn files(folder: &str, extension: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(workspace().join(folder)).unwrap() {
-        let entry = entry.unwrap();
-        let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
-        if entry.file_type().unwrap().is_dir() {
-            found.extend(files(&path, extension));
-        } else if entry.path().extension().is_some_and(|e| e == extension) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
-fn read(path: &str) -> String {
-    fs::read_to_string(workspace().join(path)).unwrap()
+    repository::files_with(folder, &[extension])
 }
 
 /// The documents for people, the specification included.
@@ -152,7 +135,7 @@ fn broken(page: &str, target: &str) -> Option<String> {
         }
     }
     let path = if file.is_empty() { page.to_owned() } else { parts.join("/") };
-    if !workspace().join(&path).exists() {
+    if !repository::root().join(&path).exists() {
         return Some(format!("there is no {path}"));
     }
     let checked = !fragment.is_empty() && path.ends_with(".md");
@@ -180,7 +163,7 @@ fn every_link_to_a_document_resolves() {
     let all = [pages(), sources(), manifests].concat();
     for path in all.iter().filter(|path| *path != this) {
         for (n, line) in (1..).zip(read(path).lines()) {
-            for page in named_pages(line).filter(|page| !workspace().join(page).exists()) {
+            for page in named_pages(line).filter(|page| !repository::root().join(page).exists()) {
                 bad.push(format!("{path}:{n}: there is no {page}"));
             }
         }
@@ -232,7 +215,7 @@ fn wrong_citations_are_seen() {
         let lines: Vec<usize> = found(Bare::ToLast, bad).into_iter().map(|(n, _)| n).collect();
         assert_eq!(lines, [line], "{bad}");
     }
-    for bad in ["%7", "[two.md](two.md) %1", "two.md says so; %7"] {
+    for bad in ["%7", "[two.md](two.md) %1", "as two.md states; %7"] {
         assert_eq!(found(Bare::To("one"), bad).len(), 1, "{bad}");
     }
     assert_eq!(found(Bare::ToAny, "spec/one.md %9").len(), 1);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::{env, fs};
 
-use crate::files;
+use ffs_testkit::repository;
 
 const PATH: &str = "crates/ffs-testkit/tests/guards/allowances.txt";
 /// The most findings that a failure prints.
@@ -71,7 +71,7 @@ pub(crate) fn check(guards: &[(&str, &Findings)]) {
     // Tests run in several threads, and each may write the file.
     static FILE: Mutex<()> = Mutex::new(());
     let lock = FILE.lock();
-    let mut allowed = parse(&files::read(PATH));
+    let mut allowed = parse(&repository::read(PATH));
     let mode = env::var("FFS_ALLOWANCES").unwrap_or_default();
     for (guard, findings) in guards {
         match mode.as_str() {
@@ -81,7 +81,7 @@ pub(crate) fn check(guards: &[(&str, &Findings)]) {
         }
     }
     if mode == "lower" {
-        fs::write(files::workspace().join(PATH), render(&allowed)).unwrap();
+        fs::write(repository::root().join(PATH), render(&allowed)).unwrap();
     }
     drop(lock);
     let bad = guards.iter().flat_map(|(guard, findings)| excess(guard, findings, &allowed));

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ffs_testkit::repository;
+
 use crate::allowance::{self, Findings};
-use crate::files;
 use crate::modules::{self, Crate, ModulePath};
 
 const PAGE: &str = "docs/architecture.md";
@@ -89,7 +90,7 @@ fn describe(circle: &BTreeSet<ModulePath>, edges: &Edges) -> Vec<String> {
 
 #[test]
 fn modules_use_each_other_in_no_circle() {
-    let intended = intended(&files::read(PAGE));
+    let intended = intended(&repository::read(PAGE));
     let mut used = BTreeSet::new();
     let mut findings = Findings::new();
     for (name, root) in modules::roots() {

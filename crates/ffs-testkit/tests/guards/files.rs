@@ -1,10 +1,7 @@
-//! The files of the repository, and the area that each belongs to.
+//! The text files of the repository, and the area that each belongs to.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use ffs_testkit::repository;
 
-/// What is not part of the sources: build output, version control, inputs of fuzzing.
-const SKIPPED: [&str; 5] = ["target", ".git", "corpus", "artifacts", "regressions"];
 /// Extensions of text that people wrote.
 const TEXT: [&str; 12] =
     ["rs", "md", "sh", "toml", "yml", "py", "c", "html", "css", "txt", "ci/run", "fuzz/run"];
@@ -33,28 +30,6 @@ impl Source {
     }
 }
 
-pub(crate) fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-pub(crate) fn read(path: &str) -> String {
-    fs::read_to_string(workspace().join(path)).unwrap()
-}
-
-fn walk(folder: &str, found: &mut Vec<Source>) {
-    for entry in fs::read_dir(workspace().join(folder)).unwrap() {
-        let entry = entry.unwrap();
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
-        let kind = entry.file_type().unwrap();
-        if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
-            walk(&path, found);
-        } else if kind.is_file() && is_text(&path) {
-            found.push(Source { text: read(&path), path });
-        }
-    }
-}
-
 fn is_text(path: &str) -> bool {
     let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
     TEXT.contains(&extension) || TEXT.contains(&path)
@@ -62,9 +37,9 @@ fn is_text(path: &str) -> bool {
 
 /// All text files of the repository, sorted by path.
 pub(crate) fn all() -> Vec<Source> {
-    let mut found = Vec::new();
-    walk("", &mut found);
-    found.sort_by(|a, b| a.path.cmp(&b.path));
+    let paths = repository::files("").into_iter().filter(|path| is_text(path));
+    let found: Vec<Source> =
+        paths.map(|path| Source { text: repository::read(&path), path }).collect();
     assert!(found.len() > 500, "only {} files", found.len());
     found
 }

@@ -124,7 +124,8 @@ fn lines_and_functions_are_counted_right() {
     let page = format!("{long}\n| {long} |\n```console\n{long}\n```\n{}\n", "x".repeat(200));
     assert_eq!(long_lines(&file("guide.md", &page)), [1]);
     assert_eq!(long_lines(&file("a.rs", &format!("\n// {long}\n"))), [2]);
-    let code = "/// Two.\n#[inline]\npub(crate) fn a(\n) {\n}\ntrait T { fn b(); fn c() {\n} }\nimpl S { fn d() {} }";
+    let code = "/// Two.\n#[inline]\npub(crate) fn a(\n) {\n}\ntrait T { fn b(); fn c() {\n} }\n\
+        impl S { fn d() {} }";
     let found = functions(&file("a.rs", code));
     let found: Vec<_> = found.iter().map(|(name, line, n)| (name.as_str(), *line, *n)).collect();
     assert_eq!(found, [("a", 3, 3), ("c", 6, 2), ("d", 8, 1)]);

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ffs_testkit::repository;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
@@ -54,7 +55,8 @@ impl Crate {
         let text = fs::read_to_string(file).unwrap();
         let parsed = syn::parse_file(&text).unwrap_or_else(|why| panic!("{file:?}: {why}"));
         let mut reader = Reader { all: self, path: path.clone(), outside: Vec::new() };
-        reader.module().file = file.display().to_string();
+        let shown = file.strip_prefix(repository::root()).unwrap_or(file);
+        reader.module().file = shown.display().to_string();
         reader.visit_file(&parsed);
         for child in reader.outside {
             let below = &child[path.len()..child.len() - 1];
@@ -332,16 +334,14 @@ impl<'ast> Visit<'ast> for Reader<'_> {
 /// The roots of the crates, each with the name of its folder.
 pub(crate) fn roots() -> Vec<(String, PathBuf)> {
     let mut roots = Vec::new();
-    for entry in fs::read_dir(crate::files::workspace().join("crates")).unwrap() {
-        let entry = entry.unwrap();
+    for name in repository::crates() {
         for root in ["src/lib.rs", "src/main.rs"] {
-            let root = entry.path().join(root);
+            let root = repository::root().join("crates").join(&name).join(root);
             if root.exists() {
-                roots.push((entry.file_name().to_string_lossy().into_owned(), root));
+                roots.push((name.clone(), root));
             }
         }
     }
-    roots.sort();
     roots
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ffs_testkit::repository;
 use proc_macro2::{TokenStream, TokenTree};
 
 use crate::allowance::{self, Findings};
@@ -146,7 +147,7 @@ fn words(text: &str) -> impl Iterator<Item = Word> {
 
 #[test]
 fn no_retired_word_is_used() {
-    let retired = Retired::parse(&files::read(LIST));
+    let retired = Retired::parse(&repository::read(LIST));
     assert!(retired.words.len() > 20 && !retired.names.is_empty());
     let mut findings = Findings::new();
     for file in files::all() {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 /// The groups found by trying one size after another, as newfs does.
 fn by_trying(f: &BaseSizes, opts: &NewfsOptions, wanted: u64) -> Option<(u64, u64, u64)> {
     let (header, spare) = if opts.release == Release::Current { (168, 8) } else { (176, 0) };
-    let room = f.bsize - spare;
+    let capacity = f.bsize - spare;
     let cg = |fpg, ipg| f.cg_bytes(header, f.cylinders(), fpg, ipg);
     let min_fpi = 1 + f.size / ((1u64 << 32) - f.inopb);
     let least = min_fpi * wanted;
@@ -17,7 +17,7 @@ fn by_trying(f: &BaseSizes, opts: &NewfsOptions, wanted: u64) -> Option<(u64, u6
         if fpi < min_fpi {
             return None;
         }
-        if cg(fpg, ipg) < room {
+        if cg(fpg, ipg) < capacity {
             break (fpi, fpg, ipg);
         }
         density = density.checked_sub(f.fsize).filter(|&d| d > 0)?;
@@ -29,7 +29,7 @@ fn by_trying(f: &BaseSizes, opts: &NewfsOptions, wanted: u64) -> Option<(u64, u6
         if few && f.size / fpg < MINCYLGRPS {
             break;
         }
-        match cg(fpg, ipg).cmp(&room) {
+        match cg(fpg, ipg).cmp(&capacity) {
             Ordering::Less if few => fpg += f.frag,
             Ordering::Equal if few => break,
             _ => {
