@@ -33,7 +33,7 @@ mod ops;
 mod options;
 mod ordering;
 mod prefetch;
-mod row;
+mod sparse_array;
 mod sync;
 mod syncer;
 mod tunables;

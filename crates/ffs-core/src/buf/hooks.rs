@@ -11,15 +11,26 @@ pub(crate) enum Disposition {
     WriteAndWait,
 }
 
-/// The answer of an ordering mode when a block is about to be written.
+/// What the ordering mode did when the write of a block was about to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Image {
+pub(crate) enum WriteStart {
     /// The write image has all changes.
     Whole,
     /// Some changes were rolled back in the write image: the buffer stays dirty.
-    Undone,
+    RolledBack,
     /// The block must not be written now: the buffer stays dirty.
     Held,
+}
+
+/// The result of a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WriteResult {
+    /// The device reported an error.
+    Failed,
+    /// The write is durable after the next flush.
+    Unflushed,
+    /// The write is durable.
+    Durable,
 }
 
 /// The part of an ordering mode in the write path. The default methods are those of a mode that
@@ -29,21 +40,20 @@ pub(crate) trait WriteHooks: Send + Sync {
     ///
     /// `copy` is the write image of the block `key`. The buffer has been locked against changes
     /// since before the copy was made. File data is not copied: then `copy` is `None`, and the
-    /// answer is not [`Image::Undone`]. Unless the answer is [`Image::Held`],
-    /// [`WriteHooks::written`] follows.
-    fn make_image(&self, _key: BufKey, _kind: BufKind, _copy: Option<&mut [u8]>) -> Image {
-        Image::Whole
+    /// result is not [`WriteStart::RolledBack`]. Unless the result is [`WriteStart::Held`],
+    /// [`WriteHooks::write_completed`] follows.
+    fn start_write(&self, _key: BufKey, _kind: BufKind, _copy: Option<&mut [u8]>) -> WriteStart {
+        WriteStart::Whole
     }
-    /// The write of the last write image of `key` ended. `ok` is whether it succeeded, `durable`
-    /// whether it needs no flush any more. Returns whether the buffer must be written again all the
-    /// same.
-    fn written(&self, _key: BufKey, _ok: bool, _durable: bool) -> bool {
+    /// The write that was started last for `key` completed. Returns whether the buffer must be
+    /// written again, because it changed since or the write failed.
+    fn write_completed(&self, _key: BufKey, _result: WriteResult) -> bool {
         false
     }
-    /// A device flush begins. Returns a number that is passed to [`WriteHooks::flushed`].
-    fn flushing(&self) -> u64 {
+    /// A device flush begins. Returns a number that is passed to [`WriteHooks::flush_completed`].
+    fn flush_started(&self) -> u64 {
         0
     }
-    /// The flush succeeded: all writes that ended before it began are durable.
-    fn flushed(&self, _began: u64) {}
+    /// The flush succeeded: all writes that completed before it started are durable.
+    fn flush_completed(&self, _started: u64) {}
 }

@@ -59,7 +59,7 @@ mod written;
 
 pub(crate) use cache::{BufCache, CacheParts};
 pub(crate) use dirty::Delays;
-pub(crate) use hooks::{Disposition, Image, WriteHooks};
+pub(crate) use hooks::{Disposition, WriteHooks, WriteResult, WriteStart};
 pub(crate) use limits::CacheLimits;
 pub(crate) use spare::NewContent;
 pub use stats::{CacheStats, ClassStats};

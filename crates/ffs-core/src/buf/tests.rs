@@ -2,6 +2,7 @@
 
 use super::{
     BufCache, BufKey, BufKind, BufRef, CacheLimits, CacheParts, DiskBlock, NewContent, WriteHooks,
+    WriteResult,
 };
 use crate::counters::Counters;
 use crate::sync::Mutex;
@@ -304,7 +305,7 @@ fn blocks_that_come_back_from_pages_keep_the_limit_of_headers() {
 struct Meddler(Mutex<Option<BufRef>>);
 
 impl WriteHooks for Meddler {
-    fn written(&self, _: BufKey, _: bool, _: bool) -> bool {
+    fn write_completed(&self, _: BufKey, _: WriteResult) -> bool {
         if let Some(buf) = self.0.lock().take() {
             buf.write().bytes.fill(9);
         }

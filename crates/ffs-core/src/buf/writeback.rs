@@ -2,7 +2,7 @@
 //!
 //! Neighbouring blocks of file data are written together, as one *cluster*.
 
-use super::hooks::Image;
+use super::hooks::{WriteResult, WriteStart};
 use super::written::{WriteOutcome, Written};
 use super::{Buf, BufCache, BufData, BufKey, BufKind, BufRef, LOG};
 use crate::counters::{add, bump};
@@ -77,7 +77,7 @@ impl BufCache {
     pub(crate) fn flush_device(&self) -> Result<()> {
         if self.dev.durability() == Durability::OnFlush {
             bump(&self.counters.flushes);
-            let began = self.hooks.flushing();
+            let began = self.hooks.flush_started();
             debug!(target: LOG, "flush");
             if let Err(e) = self.dev.flush() {
                 error!(target: LOG, error = %e, "flush failed: earlier writes may be lost");
@@ -85,7 +85,7 @@ impl BufCache {
                 self.set_needs_check();
                 return Err(e.into());
             }
-            self.hooks.flushed(began);
+            self.hooks.flush_completed(began);
         }
         Ok(())
     }
@@ -160,7 +160,7 @@ impl BufCache {
     /// Whether the ordering mode postpones the write of a buffer with file data. If not, the write
     /// must follow.
     fn is_held(&self, buf: &Buf) -> bool {
-        self.hooks.make_image(buf.key, buf.kind, None) == Image::Held
+        self.hooks.start_write(buf.key, buf.kind, None) == WriteStart::Held
     }
 
     fn write_one(&self, buf: &Buf, wait: WaitFor) -> Result<WriteOutcome> {
@@ -184,9 +184,9 @@ impl BufCache {
         let (addr, version) = (data.addr, data.version);
         let mut bytes = data.bytes.clone();
         // The buffer is still locked: each change that is rolled back must be in the copy.
-        let image = self.hooks.make_image(buf.key, buf.kind, Some(&mut bytes));
+        let start = self.hooks.start_write(buf.key, buf.kind, Some(&mut bytes));
         drop(data);
-        if image == Image::Held {
+        if start == WriteStart::Held {
             return None;
         }
         bump(&self.counters.blocks_copied);
@@ -194,7 +194,7 @@ impl BufCache {
             debug_assert_eq!(Cg::new(&self.g, &bytes).header().magic, ffs_ondisk::cg::CG_MAGIC);
             CgMut::new(&self.g, &mut bytes).seal(self.clock.now().secs);
         }
-        let rolled_back = image == Image::Undone;
+        let rolled_back = start == WriteStart::RolledBack;
         Some(WriteImage::Copied { bytes, addr, version, rolled_back })
     }
 
@@ -220,12 +220,17 @@ impl BufCache {
         add(counter, members.len() as u64);
         add(&self.counters.bytes_written, total as u64);
         let durable = wait == WaitFor::Durable || self.dev.durability() == Durability::OnCompletion;
+        let hook_result = match (&result, durable) {
+            (Err(_), _) => WriteResult::Failed,
+            (Ok(()), false) => WriteResult::Unflushed,
+            (Ok(()), true) => WriteResult::Durable,
+        };
         let mut outcome = WriteOutcome::Complete;
         for m in members {
             if m.buf.kind == BufKind::Data {
                 bump(&self.counters.writes_data);
             }
-            let again = self.hooks.written(m.buf.key, result.is_ok(), durable);
+            let again = self.hooks.write_completed(m.buf.key, hook_result);
             let rolled_back = matches!(m.image, WriteImage::Copied { rolled_back: true, .. });
             if result.is_ok() && (again || rolled_back) {
                 bump(&self.counters.writes_undone);

@@ -5,7 +5,7 @@
 
 use super::Inode;
 use crate::namecache::{NameLinks, VnodeRef, VnodeTable};
-use crate::row::Row;
+use crate::sparse_array::SparseArray;
 use ffs_ondisk::Ino;
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ const PAGE: u32 = 64;
 /// Pages of a shelf.
 const SHELF: u32 = 512;
 
-type Page = Row<Arc<Inode>, { PAGE as usize }>;
-type Shelf = Row<Box<Page>, { SHELF as usize }>;
+type Page = SparseArray<Arc<Inode>, { PAGE as usize }>;
+type Shelf = SparseArray<Box<Page>, { SHELF as usize }>;
 
 /// The inodes of a table.
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl InodeMap {
             Box::default()
         });
         ip.names.set_resident(true);
-        match page.put(at, ip) {
+        match page.insert(at, ip) {
             Some(before) => before.names.set_resident(false),
             None => self.len += 1,
         }

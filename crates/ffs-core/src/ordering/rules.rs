@@ -1,8 +1,10 @@
-//! The ordering rules by name, so that a test build can break one at a time.
+//! The ordering rules by name. A test build can switch one rule off.
 //!
-//! A laboratory that finds nothing proves something only if it finds a rule that is missing. With the
-//! cargo feature `mutants` [`break_rule`] switches one off; without it every rule holds and the
-//! question costs nothing.
+//! The crash laboratory must find a volume that breaks a rule. The cargo feature `mutants` shows
+//! that it does: [`break_rule`] switches one rule off for the whole process. Without the feature
+//! [`holds`] is constant and costs nothing.
+//!
+//! Reference: `docs/spec/soft-updates.md` §1.5, which names the function that enforces each rule.
 
 macro_rules! rules {
     ($($(#[doc = $doc:literal])* $rule:ident = $name:literal,)*) => {
@@ -13,82 +15,82 @@ macro_rules! rules {
         }
 
         impl Rule {
-            /// All.
+            /// All rules.
             pub const ALL: &[Rule] = &[$(Rule::$rule,)*];
 
-            /// What commands call it.
+            /// The name that commands use.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Rule::$rule => $name,)* }
             }
 
-            /// What it says.
+            /// The rule in one sentence.
             #[must_use]
             pub fn meaning(self) -> &'static str {
-                match self { $(Rule::$rule => concat!($($doc),*),)* }
+                match self { $(Rule::$rule => concat!($($doc),*).trim_ascii(),)* }
             }
         }
     };
 }
 
 rules! {
-    /// The inode's map is written before the inode.
+    /// The bitmap that marks an inode used is durable before the inode is written.
     MapBeforeInode = "map-before-inode",
-    /// The block's map is written before a pointer to the block.
-    MapBeforeClaim = "map-before-claim",
-    /// A block's content is written before a pointer to it.
-    ContentBeforeClaim = "content-before-claim",
-    /// The inode, with its count, is written before a name of it.
+    /// The bitmap that marks a block used is durable before a pointer to the block is written.
+    MapBeforePointer = "map-before-pointer",
+    /// The content of a block is durable before a pointer to the block is written.
+    ContentBeforePointer = "content-before-pointer",
+    /// An inode, with its raised link count, is durable before a new name of it is written.
     InodeBeforeName = "inode-before-name",
-    /// A new directory claims its first block before it has a name.
+    /// The first block of a new directory is durable before its name is written.
     BodyBeforeName = "body-before-name",
-    /// The parent counts a new directory's `..` before the directory has a name.
+    /// The link of the parent for `..` is durable before a new directory's name is written.
     ParentBeforeName = "parent-before-name",
-    /// A name is removed when the older names that renames and links gave are in place.
+    /// Names that renames and links gave are reachable before a later removal is written.
     PublishedBeforeRemoval = "published-before-removal",
-    /// The extended attributes that a file has are written before a new name of it.
+    /// The extended attributes of a file are durable before a new name of it is written.
     AttributesBeforeName = "attributes-before-name",
-    /// A long symbolic link claims its text before it has a name.
+    /// The text of a long symbolic link is durable before its name is written.
     TextBeforeName = "text-before-name",
-    /// Blocks are free when no pointer on the device names them any more.
+    /// Blocks are marked free after no pointer on the device names them.
     ClearBeforeFree = "clear-before-free",
-    /// A link count is lowered when the name is gone from the device.
-    NameBeforeCount = "name-before-count",
-    /// The last name of a file that has new ones is removed when one of those is in place.
-    LastName = "last-name",
-    /// The old name of a renamed file is removed when the new one is in place.
-    NewNameFirst = "new-name-first",
-    /// A name counts as in place only if the directory is itself named on the device.
-    Anchored = "anchored",
-    /// A name counts as gone or there only if the directory shows the block it was written in.
-    MovedBlock = "moved-block",
-    /// A name removed elsewhere in the directory is gone before it is entered again.
+    /// A link count is lowered after the removal of the name is durable.
+    RemovalBeforeCount = "removal-before-count",
+    /// The last durable name of a file is removed after a newer name of it is reachable.
+    LastDurableName = "last-durable-name",
+    /// The old name of a renamed file is removed after the new name is reachable.
+    NewNameBeforeOld = "new-name-before-old",
+    /// A name counts as reachable only if its directory is reachable.
+    ReachableDirectory = "reachable-directory",
+    /// A change of an entry counts as durable only if the pointer to its block is durable.
+    PointerBeforeEntry = "pointer-before-entry",
+    /// A name is entered at another place in a directory after its removal is durable.
     UniqueName = "unique-name",
-    /// A directory's size covers only chunks that are on the device.
-    SizeBehindContent = "size-behind-content",
-    /// An image shows a hole in a file only with a block behind it.
-    BlockBeforeHole = "block-before-hole",
-    /// A file's size shrinks when the indirect blocks it shares with what is cut off are written.
-    CutBeforeSize = "cut-before-size",
-    /// An indirect block has a pointer only if the file's size on the device covers its block.
+    /// A directory's size covers only chunks whose content is durable.
+    ContentBeforeSize = "content-before-size",
+    /// A write shows a hole in a file only if it shows a block behind the hole.
+    NoTrailingHole = "no-trailing-hole",
+    /// The size shrinks after indirect blocks that stay have lost the pointers beyond it.
+    TruncateBeforeSize = "truncate-before-size",
+    /// A size that covers a block is durable before a pointer to it in an indirect block.
     SizeBeforeIndirect = "size-before-indirect",
-    /// New inode blocks are written before their group counts them.
-    FreshBeforeGroup = "fresh-before-group",
-    /// A record taken back gets its old type too.
+    /// Initialized inode blocks are durable before their cylinder group counts them.
+    InodeBlockBeforeGroup = "inode-block-before-group",
+    /// A directory entry that is rolled back gets its old file type with its old inode number.
     TypeWithNumber = "type-with-number",
-    /// An inode's number is free when the cleared inode is on the device.
+    /// An inode is marked free after the cleared inode is durable.
     ZeroBeforeFree = "zero-before-free",
-    /// `..` of a moved directory names the new parent before the old one's count drops.
+    /// The old parent's link count drops after `..` of the moved directory is durable.
     DotDotBeforeCount = "dotdot-before-count",
-    /// A directory moved below one that is itself under way waits until that has arrived.
-    NoCircle = "no-circle",
-    /// A directory names its new parent before it has a name there.
+    /// A directory that moves below another one waits until that one has moved.
+    NoCycle = "no-cycle",
+    /// `..` of a moved directory is durable before its new name is written.
     DotDotBeforeName = "dotdot-before-name",
     /// An fsync makes older changes of names durable.
-    OlderNames = "older-names",
-    /// A name given by a rename or a link comes with the content of the file.
+    FsyncOlderNames = "fsync-older-names",
+    /// The content of a file is durable before a rename over another file is written.
     ContentBeforeName = "content-before-name",
-    /// What was written is durable only after a flush.
+    /// A completed write counts as durable only after a flush that began later.
     FlushBeforeDurable = "flush-before-durable",
 }
 

@@ -1,7 +1,7 @@
 //! Passes, ages and work under a policy that holds back what a test tells it to.
 
 use super::{Bench, REGULAR};
-use crate::buf::{BufKey, BufKind, BufRef, Image, WriteHooks};
+use crate::buf::{BufKey, BufKind, BufRef, WriteHooks, WriteResult, WriteStart};
 use crate::error::Error;
 use crate::options::Atime;
 use crate::ordering::{
@@ -25,27 +25,28 @@ struct Script {
     /// Links the stored counts have too many.
     links: BTreeMap<Ino, u16>,
     landed: Vec<BufKey>,
-    /// Images in the order in which they were made.
-    log: Vec<(BufKey, Image)>,
+    /// Writes in the order in which they started.
+    log: Vec<(BufKey, WriteStart)>,
 }
 
 #[derive(Default)]
 struct Staged(Mutex<Script>);
 
 impl WriteHooks for Staged {
-    fn make_image(&self, key: BufKey, _: BufKind, _: Option<&mut [u8]>) -> Image {
+    fn start_write(&self, key: BufKey, _: BufKind, _: Option<&mut [u8]>) -> WriteStart {
         let s = &mut *self.0.lock();
-        let image = if s.waits.contains_key(&key) { Image::Undone } else { Image::Whole };
-        s.log.push((key, image));
-        image
+        let is_held = s.waits.contains_key(&key);
+        let start = if is_held { WriteStart::RolledBack } else { WriteStart::Whole };
+        s.log.push((key, start));
+        start
     }
-    fn written(&self, key: BufKey, ok: bool, _: bool) -> bool {
-        if ok {
+    fn write_completed(&self, key: BufKey, result: WriteResult) -> bool {
+        if result != WriteResult::Failed {
             self.0.lock().landed.push(key);
         }
         false
     }
-    fn flushed(&self, _: u64) {
+    fn flush_completed(&self, _: u64) {
         let s = &mut *self.0.lock();
         for key in std::mem::take(&mut s.landed) {
             s.waits.retain(|_, (on, _)| *on != key);
@@ -130,7 +131,7 @@ impl Stage {
         self.tenant.0.lock().waits.insert(block.key, (on, ready));
     }
 
-    fn log(&self) -> Vec<(BufKey, Image)> {
+    fn log(&self) -> Vec<(BufKey, WriteStart)> {
         std::mem::take(&mut self.tenant.0.lock().log)
     }
 
@@ -138,7 +139,7 @@ impl Stage {
         self.b.t.ump.cache.dirty_count()
     }
 
-    fn at(&self, seconds: i64) -> Vec<(BufKey, Image)> {
+    fn at(&self, seconds: i64) -> Vec<(BufKey, WriteStart)> {
         self.b.t.ump.cache.set_time(NOW + seconds);
         self.b.syncer.write_due().unwrap();
         self.log()
@@ -162,7 +163,7 @@ fn what_waits_is_written_after_what_it_waits_for_and_whole() {
         // Once nothing waits, an fsync is done; a sync writes what was dirty.
         let order = if fsync { vec![c, b] } else { vec![c, b, a] };
         let epochs = order.len();
-        let order: Vec<_> = order.iter().map(|b| (b.key, Image::Whole)).collect();
+        let order: Vec<_> = order.iter().map(|b| (b.key, WriteStart::Whole)).collect();
         assert_eq!(s.log(), order, "fsync: {fsync}");
         assert_eq!(s.b.counters().epochs, epochs as u64);
         assert_eq!(s.dirty(), 3 - epochs);
@@ -176,7 +177,8 @@ fn a_circle_is_broken_by_an_image_with_a_part() {
     s.wait(&a, b.key, Readiness::Partial);
     s.wait(&b, a.key, Readiness::Held);
     s.b.syncer.sync_alone().unwrap();
-    let log = [(a.key, Image::Undone), (b.key, Image::Whole), (a.key, Image::Whole)];
+    let log =
+        [(a.key, WriteStart::RolledBack), (b.key, WriteStart::Whole), (a.key, WriteStart::Whole)];
     assert_eq!(s.log(), log);
     assert_eq!((s.b.counters().writes_undone, s.dirty()), (1, 0));
 }
@@ -256,17 +258,17 @@ fn buffers_are_written_at_their_age_and_in_part_only_when_late() {
     s.b.t.ump.cache.mark_dirty(&names);
     s.wait(&late, NOWHERE, Readiness::Partial);
     assert_eq!(s.at(27), []);
-    assert_eq!(s.at(28), [(inodes.key, Image::Whole)]);
-    assert_eq!(s.at(29), [(names.key, Image::Whole)]);
+    assert_eq!(s.at(28), [(inodes.key, WriteStart::Whole)]);
+    assert_eq!(s.at(29), [(names.key, WriteStart::Whole)]);
     assert_eq!(s.at(31), []);
-    assert_eq!(s.at(32), [(late.key, Image::Undone)]);
+    assert_eq!(s.at(32), [(late.key, WriteStart::RolledBack)]);
     // What was left out is due again soon, and soon late again.
     assert_eq!(s.at(33), []);
     assert_eq!(s.at(32 + 7), []);
-    assert_eq!(s.at(32 + 8), [(late.key, Image::Undone)]);
+    assert_eq!(s.at(32 + 8), [(late.key, WriteStart::RolledBack)]);
     s.tenant.0.lock().waits.clear();
     assert_eq!(s.at(40 + 3), []);
-    assert_eq!(s.at(40 + 4), [(late.key, Image::Whole)]);
+    assert_eq!(s.at(40 + 4), [(late.key, WriteStart::Whole)]);
 }
 
 #[test]
@@ -286,5 +288,5 @@ fn too_much_dirty_is_written_in_the_same_order() {
     }
     s.b.syncer.throttle().unwrap();
     let log = s.log();
-    assert!(log.len() > 100 && log.iter().all(|(_, image)| *image == Image::Whole));
+    assert!(log.len() > 100 && log.iter().all(|(_, image)| *image == WriteStart::Whole));
 }

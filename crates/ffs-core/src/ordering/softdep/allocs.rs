@@ -38,7 +38,7 @@ impl Softdep {
 
     /// Whether the group must not be written yet.
     pub(super) fn is_group_held(&self, key: BufKey) -> bool {
-        holds(Rule::FreshBeforeGroup) && !self.bmsafemaps.blocks_before(key).is_empty()
+        holds(Rule::InodeBlockBeforeGroup) && !self.bmsafemaps.blocks_before(key).is_empty()
     }
 
     /// See [`crate::ordering::Event::PointerSet`].

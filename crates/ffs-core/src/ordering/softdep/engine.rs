@@ -129,10 +129,10 @@ impl Softdep {
 
     /// `id`, a pointer to `run`, requires the content of the block and the bitmap with the run.
     pub(super) fn require_allocated(&mut self, id: DepId, block: BufKey, run: FragRun) {
-        if holds(Rule::ContentBeforeClaim) {
+        if holds(Rule::ContentBeforePointer) {
             self.require_block(id, block);
         }
-        if holds(Rule::MapBeforeClaim) {
+        if holds(Rule::MapBeforePointer) {
             self.require_block(id, self.group_of(run.at));
         }
     }

@@ -110,7 +110,7 @@ impl Softdep {
     /// See [`crate::ordering::Event::DirectoryMoves`].
     pub(super) fn directory_moves(&mut self, dir: Ino, above: &[Ino]) {
         let names = above.iter().filter_map(|ino| self.inodedeps.newest_name(*ino));
-        let names = if holds(Rule::NoCircle) { names.collect() } else { Vec::new() };
+        let names = if holds(Rule::NoCycle) { names.collect() } else { Vec::new() };
         self.nameorder.set_before(dir, names);
     }
 

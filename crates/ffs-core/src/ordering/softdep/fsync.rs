@@ -206,7 +206,7 @@ impl Softdep {
             OlderNames::All => self.changes_of_names(),
             OlderNames::MovedDirectories => self.names_of_moved_directories(),
         };
-        if wanted.is_empty() || !holds(Rule::OlderNames) {
+        if wanted.is_empty() || !holds(Rule::FsyncOlderNames) {
             return None;
         }
         let id = self.graph.insert(DepKind::SyncPoint);

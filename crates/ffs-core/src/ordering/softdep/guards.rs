@@ -90,9 +90,9 @@ impl Softdep {
     ) -> Option<DepId> {
         let others = || self.inodedeps.names(ino).iter().copied().filter(|n| Some(*n) != own);
         let newest = others().next_back()?;
-        let is_renamed = removed.renamed && holds(Rule::NewNameFirst);
+        let is_renamed = removed.renamed && holds(Rule::NewNameBeforeOld);
         let left = usize::from(removed.names_left);
-        let is_last = || left > 0 && left <= others().count() && holds(Rule::LastName);
+        let is_last = || left > 0 && left <= others().count() && holds(Rule::LastDurableName);
         (is_renamed || is_last()).then_some(newest)
     }
 

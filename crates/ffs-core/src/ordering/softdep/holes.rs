@@ -40,7 +40,7 @@ impl Softdep {
     pub(super) fn hole_punched(&mut self, ino: Ino, index: usize, old: FragRun) {
         let pointers = self.inodedeps.extra(ino).map(|extra| extra.pointers());
         let is_held_behind = pointers.into_iter().flatten().any(|(i, _)| i > index);
-        if is_held_behind && holds(Rule::BlockBeforeHole) {
+        if is_held_behind && holds(Rule::NoTrailingHole) {
             self.set_hole(ino, index, old);
         }
     }
@@ -59,7 +59,7 @@ impl Softdep {
             let versions = self.pointer(PtrSlot::Direct(ino, *last));
             versions.is_some_and(|v| v.durable().is_none() && !v.is_empty())
         };
-        let last = last.filter(|last| in_hole(last) && holds(Rule::BlockBeforeHole));
+        let last = last.filter(|last| in_hole(last) && holds(Rule::NoTrailingHole));
         let alloc = last.and_then(|last| self.newest_alloc(PtrSlot::Direct(ino, last)));
         let (Some(last), Some(alloc)) = (last, alloc) else { return self.release_old_end(ino) };
         // The names that wait for truncated content become durable with the new end.

@@ -47,7 +47,7 @@ impl Softdep {
         removed: RemovedName,
         gone: GoneWith,
     ) {
-        if !holds(Rule::NameBeforeCount) {
+        if !holds(Rule::RemovalBeforeCount) {
             return;
         }
         let (ino, by) = (old.ino, removed.drops);
@@ -120,7 +120,7 @@ impl Softdep {
     /// one, the link of `.` stays until that is gone.
     pub(super) fn drop_dot_after_older_names(&mut self, dir: Ino, removed: RemovedName) {
         let has_older = !self.link_drops(dir).is_empty();
-        if removed.drops < 2 || !has_older || !holds(Rule::NameBeforeCount) {
+        if removed.drops < 2 || !has_older || !holds(Rule::RemovalBeforeCount) {
             return;
         }
         self.inodedeps.raise_nlink_delta(dir, 1);

@@ -96,7 +96,7 @@ use super::{
     DirPos, Event, FreeWhen, OlderNames, Ordering, Pending, Readiness, ReservedMask, Response,
     SyncPoint, SyncTarget, WorkItem,
 };
-use crate::buf::{BufKey, BufKind, Image, WriteHooks};
+use crate::buf::{BufKey, BufKind, WriteHooks, WriteResult, WriteStart};
 use crate::sync::{Mutex, MutexGuard};
 use engine::Softdep;
 use ffs_ondisk::{DirOff, Geometry, Ino};
@@ -167,17 +167,17 @@ impl SoftUpdates {
 }
 
 impl WriteHooks for SoftUpdates {
-    fn make_image(&self, key: BufKey, kind: BufKind, copy: Option<&mut [u8]>) -> Image {
+    fn start_write(&self, key: BufKey, kind: BufKind, copy: Option<&mut [u8]>) -> WriteStart {
         self.lock().start_write(key, kind, copy)
     }
-    fn written(&self, key: BufKey, ok: bool, durable: bool) -> bool {
-        self.lock().write_completed(key, ok, durable)
+    fn write_completed(&self, key: BufKey, result: WriteResult) -> bool {
+        self.lock().write_completed(key, result)
     }
-    fn flushing(&self) -> u64 {
+    fn flush_started(&self) -> u64 {
         self.lock().inflight.last_completed()
     }
-    fn flushed(&self, began: u64) {
-        self.lock().flushed(began);
+    fn flush_completed(&self, started: u64) {
+        self.lock().flush_completed(started);
     }
 }
 

@@ -55,7 +55,7 @@ impl Softdep {
         let Some(entry) = self.graph.entry(id) else { return };
         let at = entry.at;
         let pointer = self.allocs_to(at.dir, lbn_of(&self.g, at), Way::FromInode).pop();
-        let pointer = pointer.filter(|_| holds(Rule::MovedBlock));
+        let pointer = pointer.filter(|_| holds(Rule::PointerBeforeEntry));
         match pointer.and_then(|pointer| self.graph.alloc_mut(pointer)) {
             Some(alloc) => {
                 // Each write of the block reports all the entries in it.

@@ -32,7 +32,8 @@ impl Softdep {
     /// Lists the new name `id` with its inode. It is reachable only when its directory is; the size
     /// and the pointers on the way to it are required when it is durable.
     pub(super) fn list_name(&mut self, id: DepId, at: DirPos, ino: Ino, kind: EntryKind) {
-        let first = self.first_name(at.dir).filter(|&on| on != id && holds(Rule::Anchored));
+        let first =
+            self.first_name(at.dir).filter(|&on| on != id && holds(Rule::ReachableDirectory));
         if let Some(on) = first {
             self.graph.require(id, on, Level::Reachable, Holds::Reachable);
         }
@@ -46,7 +47,7 @@ impl Softdep {
 
     /// The durable name at `at` requires the size that covers it, to be reachable.
     pub(super) fn require_size(&mut self, id: DepId, at: DirPos) {
-        if let Some(on) = self.ceiling_over(at).filter(|_| holds(Rule::Anchored)) {
+        if let Some(on) = self.ceiling_over(at).filter(|_| holds(Rule::ReachableDirectory)) {
             self.graph.require(id, on, Level::Durable, Holds::Reachable);
         }
     }

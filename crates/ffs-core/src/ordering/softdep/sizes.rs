@@ -52,7 +52,7 @@ impl Softdep {
 
     /// See [`crate::ordering::Event::DirectoryGrew`].
     pub(super) fn directory_grew(&mut self, dir: Ino, lbn: Lbn, old: u64, new: u64) {
-        if !holds(Rule::SizeBehindContent) {
+        if !holds(Rule::ContentBeforeSize) {
             return;
         }
         let key = block_key(dir, lbn);

@@ -84,7 +84,7 @@ impl Softdep {
     ) {
         let key = BufKey::File(ino, block);
         self.writes.note_change(key);
-        if holds(Rule::CutBeforeSize) {
+        if holds(Rule::TruncateBeforeSize) {
             self.set_floor(ino, block, size, &entries);
         }
         let range = entries.start as u32..entries.end as u32;

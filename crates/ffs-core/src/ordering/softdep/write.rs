@@ -10,21 +10,21 @@ use super::dep::{Condition, DepId, DepKind};
 use super::engine::Softdep;
 use super::inflight::{BlockContents, ShownInode};
 use super::pointers::Way;
-use crate::buf::{BufKey, BufKind, Image};
+use crate::buf::{BufKey, BufKind, WriteResult, WriteStart};
 use crate::ordering::Readiness;
 use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::Lbn;
 
 impl Softdep {
-    /// See [`crate::buf::WriteHooks::make_image`].
+    /// See [`crate::buf::WriteHooks::start_write`].
     pub(super) fn start_write(
         &mut self,
         key: BufKey,
         kind: BufKind,
         copy: Option<&mut [u8]>,
-    ) -> Image {
+    ) -> WriteStart {
         if kind == BufKind::CylinderGroup && self.is_group_held(key) {
-            return Image::Held;
+            return WriteStart::Held;
         }
         let change = self.writes.issue(key).unwrap_or(0);
         let mut contents = BlockContents { change, ..BlockContents::default() };
@@ -44,18 +44,18 @@ impl Softdep {
         if !contents.is_empty() {
             self.inflight.issue(key, contents);
         }
-        if rolled_back { Image::Undone } else { Image::Whole }
+        if rolled_back { WriteStart::RolledBack } else { WriteStart::Whole }
     }
 
-    /// See [`crate::buf::WriteHooks::written`].
-    pub(super) fn write_completed(&mut self, key: BufKey, ok: bool, durable: bool) -> bool {
+    /// See [`crate::buf::WriteHooks::write_completed`].
+    pub(super) fn write_completed(&mut self, key: BufKey, result: WriteResult) -> bool {
         let Some(contents) = self.inflight.complete(key) else { return false };
-        if !ok {
+        if result == WriteResult::Failed {
             return true;
         }
         let changed_since =
             self.writes.last_change(key).is_some_and(|change| change > contents.change);
-        if durable || !holds(Rule::FlushBeforeDurable) {
+        if result == WriteResult::Durable || !holds(Rule::FlushBeforeDurable) {
             self.write_durable(key, contents);
         } else {
             self.inflight.await_flush(key, contents);
@@ -63,8 +63,8 @@ impl Softdep {
         changed_since
     }
 
-    /// See [`crate::buf::WriteHooks::flushed`].
-    pub(super) fn flushed(&mut self, until: u64) {
+    /// See [`crate::buf::WriteHooks::flush_completed`].
+    pub(super) fn flush_completed(&mut self, until: u64) {
         while let Some((key, contents)) = self.inflight.take_flushed(until) {
             self.write_durable(key, contents);
         }
@@ -106,7 +106,7 @@ impl Softdep {
     /// show this block: while the device shows an older one, it shows the name.
     fn require_block_shown(&mut self, id: DepId, key: BufKey) {
         let BufKey::File(ino, lbn @ 0..) = key else { return };
-        if self.awaits_removal(id) && holds(Rule::MovedBlock) {
+        if self.awaits_removal(id) && holds(Rule::PointerBeforeEntry) {
             self.require_pointers(id, ino, Lbn(lbn.unsigned_abs()), Way::FromInode);
         }
     }

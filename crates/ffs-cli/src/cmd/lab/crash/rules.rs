@@ -33,6 +33,13 @@ pub(super) fn print_all() -> Outcome {
         out,
         "\nA violation C3:F3 breaks rule F3 in check C3; C2:LINK-LOW is a finding of fsck."
     )?;
+    #[cfg(feature = "mutants")]
+    {
+        writeln!(out, "\nRules of soft updates that --break switches off\n")?;
+        for rule in ffs_core::Rule::ALL {
+            entry(&mut out, &format!("{}:", rule.name()), rule.meaning())?;
+        }
+    }
     out.flush()?;
     Ok(0)
 }

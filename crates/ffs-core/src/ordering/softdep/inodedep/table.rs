@@ -9,7 +9,7 @@ use super::super::arena::Arena;
 use super::super::dep::DepId;
 use super::super::heap::{table_bytes, take};
 use super::{DeviceSize, Init, InodeDep, InodeExtra};
-use crate::row::Row;
+use crate::sparse_array::SparseArray;
 use ffs_ondisk::Ino;
 use foldhash::fast::FixedState;
 use smallvec::SmallVec;
@@ -30,7 +30,7 @@ pub(in super::super) struct InodeDeps {
     /// Slots of groups in `groups`.
     index: HashMap<u32, u32, FixedState>,
     /// Slots of inodedeps in `deps`, plus one: so that an empty place takes no more memory.
-    groups: Arena<Row<NonZeroU32, GROUP>>,
+    groups: Arena<SparseArray<NonZeroU32, GROUP>>,
     deps: Arena<InodeDep>,
     /// Number of the last state of any inode.
     states: u64,
@@ -64,7 +64,8 @@ impl InodeDeps {
     fn entry(&mut self, ino: Ino) -> &mut InodeDep {
         let InodeDeps { index, groups, deps, .. } = self;
         let (group, at) = group_of(ino);
-        let group = *index.entry(group).or_insert_with(|| groups.insert(Row::default()).slot());
+        let group =
+            *index.entry(group).or_insert_with(|| groups.insert(SparseArray::default()).slot());
         let group = groups.at_mut(group).unwrap_or_else(|| unreachable!("the index names groups"));
         let slot = group.get_or_insert_with(at, || {
             NonZeroU32::MIN.saturating_add(deps.insert(InodeDep::NEW).slot())

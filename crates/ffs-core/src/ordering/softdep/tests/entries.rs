@@ -25,8 +25,8 @@ fn a_failed_write_satisfies_nothing() {
     let mut rig = Rig::new();
     rig.init(FILE);
     rig.add(16, FILE, EntryKind::New, b"name");
-    assert_eq!(rig.mode.make_image(rig.group(), BufKind::CylinderGroup, None), Image::Whole);
-    assert!(rig.mode.written(rig.group(), false, true), "it must be written again");
+    assert_eq!(rig.mode.start_write(rig.group(), BufKind::CylinderGroup, None), WriteStart::Whole);
+    assert!(rig.mode.write_completed(rig.group(), WriteResult::Failed), "it must be written again");
     assert!(rig.write_inodes(FILE).0);
     assert_eq!(rig.entry_in(&rig.write_dir(), 16), Ino(0));
 }
@@ -35,12 +35,12 @@ fn a_failed_write_satisfies_nothing() {
 fn a_write_counts_after_the_flush_that_began_later() {
     let mut rig = Rig::new();
     rig.init(FILE);
-    let before = rig.mode.flushing();
-    rig.mode.make_image(rig.group(), BufKind::CylinderGroup, None);
-    rig.mode.written(rig.group(), true, false);
-    rig.mode.flushed(before);
+    let before = rig.mode.flush_started();
+    rig.mode.start_write(rig.group(), BufKind::CylinderGroup, None);
+    rig.mode.write_completed(rig.group(), WriteResult::Unflushed);
+    rig.mode.flush_completed(before);
     assert!(rig.write_inodes(FILE).0, "the flush began before the write completed");
-    rig.mode.flushed(rig.mode.flushing());
+    rig.mode.flush_completed(rig.mode.flush_started());
     assert!(!rig.write_inodes(FILE).0);
 }
 

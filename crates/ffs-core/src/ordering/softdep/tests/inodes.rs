@@ -37,12 +37,12 @@ fn an_inode_taken_again_waits_for_the_later_bitmap() {
     let mut rig = Rig::new();
     rig.init(FILE);
     let key = rig.group();
-    rig.mode.make_image(key, BufKind::CylinderGroup, None);
+    rig.mode.start_write(key, BufKind::CylinderGroup, None);
     // Freed and allocated again while the first bitmap is being written.
     rig.store(FILE, InodeChange::Free, &Dinode::default());
     rig.send(Event::InodeReleased { ino: FILE, was_dir: false });
     rig.init(FILE);
-    rig.mode.written(key, true, true);
+    rig.mode.write_completed(key, WriteResult::Durable);
     rig.audit();
     assert_eq!(rig.write_inodes(FILE).1.mode, 0, "the later bitmap is not durable");
     rig.write_group();

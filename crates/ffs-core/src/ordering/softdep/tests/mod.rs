@@ -7,7 +7,7 @@ mod pointers;
 mod removals;
 
 use super::SoftUpdates;
-use crate::buf::{BufKey, BufKind, Image, WriteHooks};
+use crate::buf::{BufKey, BufKind, WriteHooks, WriteResult, WriteStart};
 use crate::ordering::{
     DirPos, EntryKind, EntryTarget, Event, FragRun, InodeChange, Ordering, RemovedName, Response,
     WorkItem,
@@ -152,12 +152,12 @@ impl Rig {
     }
 
     fn write(&self, key: BufKey, kind: BufKind, mut bytes: Vec<u8>) -> Write {
-        let image = self.mode.make_image(key, kind, Some(&mut bytes));
-        assert_ne!(image, Image::Held);
+        let start = self.mode.start_write(key, kind, Some(&mut bytes));
+        assert_ne!(start, WriteStart::Held);
         self.audit();
-        self.mode.written(key, true, true);
+        self.mode.write_completed(key, WriteResult::Durable);
         self.audit();
-        Write { rolled_back: image == Image::Undone, bytes }
+        Write { rolled_back: start == WriteStart::RolledBack, bytes }
     }
 
     fn write_group(&self) {
