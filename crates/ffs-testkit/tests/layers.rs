@@ -45,7 +45,15 @@ const CORE: &[&str] = &[
 
 /// Modules of ffs-core that every module may use; they use none of [`CORE`].
 const COMMON: &[&str] = &[
-    "counters", "cred", "error", "openhash", "options", "prefetch", "row", "sync", "tunables",
+    "counters",
+    "cred",
+    "error",
+    "openhash",
+    "options",
+    "prefetch",
+    "sparse_array",
+    "sync",
+    "tunables",
     "types",
 ];
 
