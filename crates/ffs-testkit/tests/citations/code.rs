@@ -88,22 +88,21 @@ impl Code {
     }
 }
 
+impl Code {
+    /// Whether a quoted word is a name of the sources, or a path below one of the `folders`.
+    pub(crate) fn cites(&self, word: &str, folders: &[&str]) -> bool {
+        let is_path = word.contains('/') || word.ends_with(".rs");
+        let exists = |folder: &&str| repository::root().join(folder).join(word).exists();
+        if is_path { folders.iter().any(exists) } else { self.has(word) }
+    }
+}
+
 impl Names {
     fn of(path: &str, text: &str) -> Names {
         let mut names = Names::default();
         names.read(text.parse().unwrap_or_else(|why| panic!("{path}: {why}")));
         names
     }
-}
-
-/// Whether a quoted word is a path.
-pub(crate) fn is_path(word: &str) -> bool {
-    word.contains('/') || word.ends_with(".rs")
-}
-
-/// Whether the repository has the file or folder `path` below one of the `folders`.
-pub(crate) fn is_file(path: &str, folders: &[&str]) -> bool {
-    folders.iter().any(|folder| repository::root().join(folder).join(path).exists())
 }
 
 /// The words in backquotes.
@@ -123,5 +122,6 @@ fn items_members_and_modules_are_found() {
         assert!(!code.has(bad), "{bad}");
     }
     assert_eq!(quoted("`a` b `c`").collect::<Vec<_>>(), ["a", "c"]);
-    assert!(is_path("a/b") && is_path("a.rs") && !is_path("a::b"));
+    assert!(code.cites("crates/", &[""]) && code.cites("Dep::kind", &[]));
+    assert!(code.cites("src/lib.rs", &["fuzz", "crates/ffs-core"]) && !code.cites("lib.rs", &[""]));
 }
