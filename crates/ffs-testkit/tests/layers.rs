@@ -10,7 +10,7 @@
 )]
 
 use ffs_testkit::repository::{self, read};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Each crate, and the crates its `[dependencies]` may name.
 const CRATES: &[(&str, &[&str])] = &[
@@ -115,7 +115,7 @@ fn uses(path: &str) -> Vec<(usize, String)> {
         return Vec::new();
     }
     let text = read(path);
-    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or("");
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
     let lines = code.lines().enumerate();
     lines.flat_map(|(n, line)| modules_named(line).into_iter().map(move |m| (n + 1, m))).collect()
 }
@@ -138,6 +138,39 @@ fn core_modules_use_only_those_below() {
             }
         }
     }
+}
+
+/// The lists `name --> other, other` of `docs/architecture.md`.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let page = read("docs/architecture.md");
+    let lists = page.lines().filter_map(|line| line.split_once(" -->"));
+    let is_name =
+        |name: &str| name.trim().bytes().all(|b| b"-_".contains(&b) || b.is_ascii_lowercase());
+    let lists = lists.filter(|(name, used)| is_name(name) && used.split(", ").all(is_name));
+    let names = |used: &str| {
+        used.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+    };
+    lists.map(|(name, used)| (name.trim().to_owned(), names(used))).collect()
+}
+
+#[test]
+fn the_page_lists_the_uses_of_crates_and_modules() {
+    let mut real = BTreeMap::new();
+    for name in repository::crates() {
+        let used = crates_used(&read(&format!("crates/{name}/Cargo.toml")));
+        real.insert(name, used);
+    }
+    for module in CORE {
+        let all = files_of(module).into_iter().flat_map(|file| uses(&file));
+        let others = all.map(|(_, used)| used);
+        let others = others.filter(|used| used != module && CORE.contains(&used.as_str()));
+        real.insert((*module).to_owned(), others.collect());
+    }
+    let page = documented();
+    for (name, used) in &real {
+        assert_eq!(page.get(name), Some(used), "docs/architecture.md, {name} -->");
+    }
+    assert_eq!(page.len(), real.len(), "docs/architecture.md lists unknown names: {page:?}");
 }
 
 #[test]

@@ -5,12 +5,14 @@ use crate::code::{self, Code};
 use ffs_testkit::repository;
 
 /// The documents with such tables, their columns, and the fewest names that each has.
-const PAGES: [(&str, &[&str], usize); 2] = [
+const PAGES: [(&str, &[&str], usize); 3] = [
+    ("docs/architecture.md", &["in the code", "file"], 60),
     ("docs/glossary.md", &["here", "file", "in the code"], 150),
     ("docs/spec/soft-updates.md", &["enforced in", "file", "in the code"], 100),
 ];
 /// Where the paths of the documents begin.
-const FOLDERS: [&str; 4] = [
+const FOLDERS: [&str; 5] = [
+    "crates",
     "crates/ffs-core/src",
     "crates/ffs-core/src/ordering",
     "crates/ffs-core/src/ordering/softdep",
