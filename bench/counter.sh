@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Whether a target of the study is missed for the reason that its report gives: the same workload on the machine of
 # 2002 as it is, and with the one thing changed that is said to be the reason. Virtual time: the same figures on every
-# machine. docs/lab.md has them. Takes some minutes.
+# machine. docs/lab/README.md has them. Takes some minutes.
 # usage: bench/counter.sh
 . "$(dirname "$0")/common.sh"
 

@@ -2,7 +2,7 @@
 //!
 //! What was counted tells where time went; these sentences tell why it goes there on the machine and not in
 //! the paper. They hold for the paper's sizes on `sim`. Each was read off the counts of such runs, and all but one
-//! tested by runs in which the mechanism alone was changed; `bench/counter.sh` repeats them, `docs/lab.md` has their
+//! tested by runs in which the mechanism alone was changed; `bench/counter.sh` repeats them, `docs/lab/README.md` has their
 //! figures.
 
 /// A miss and its mechanism.

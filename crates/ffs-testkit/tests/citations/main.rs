@@ -223,15 +223,16 @@ fn wrong_citations_are_seen() {
 
 #[test]
 fn broken_links_are_seen() {
-    let spec = "spec/known-failures.md";
-    assert_eq!(broken("docs/lab.md", &format!("{spec}#4-how-other-projects-test")), None);
-    assert_eq!(broken("docs/lab.md", "../README.md"), None);
-    assert_eq!(broken("README.md", "docs/lab.md"), None);
-    assert!(broken("docs/lab.md", "README.md").is_some());
-    assert!(broken("README.md", "docs/lab.md#no-such-heading").is_some());
+    let spec = "../spec/known-failures.md";
+    assert_eq!(broken("docs/lab/README.md", &format!("{spec}#4-how-other-projects-test")), None);
+    assert_eq!(broken("docs/lab/README.md", "../../README.md"), None);
+    assert_eq!(broken("README.md", "docs/lab/README.md"), None);
+    assert!(broken("docs/lab/crash.md", "lab/README.md").is_some());
+    assert!(broken("README.md", "docs/lab/README.md#no-such-heading").is_some());
     assert_eq!(anchor("## 2.1 `fs_flags`, and more"), "21-fs_flags-and-more");
     let links: Vec<&str> = targets("[a](b.md), [c](https://d) and [e](#f)").collect();
     assert_eq!(links, ["b.md", "#f"]);
-    let pages: Vec<&str> = named_pages("see `docs/lab.md`, docs/switches.md. ../docs/x").collect();
-    assert_eq!(pages, ["docs/lab.md", "docs/switches.md"]);
+    let text = "see `docs/lab/README.md`, docs/switches.md. ../docs/x";
+    let pages: Vec<&str> = named_pages(text).collect();
+    assert_eq!(pages, ["docs/lab/README.md", "docs/switches.md"]);
 }
