@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Making an image from a tree: ffs build, tar x into a FUSE mount of our own, and makefs where it is installed.
-# usage: bench/build.sh [TREE] [ROUNDS]      (without TREE: 50 000 files are made)
+# Compares ways to make an image from a tree: ffs build, tar x into a mount of ffs, and makefs if it
+# is installed.
+# usage: bench/build.sh [TREE] [ROUNDS]      without TREE the script makes one of 50,000 files
 . "$(dirname "$0")/common.sh"
 tree=${1:-} rounds=${2:-3}
 if [ -z "$tree" ]; then
@@ -23,7 +24,8 @@ for _ in $(seq "$rounds"); do
     size=$(($(stat -c %s "$work/b.img") * 2 + (64 << 20)))
     "$ffs" newfs -s "$((size >> 20))m" "$work/t.img" >/dev/null
     if "$ffs" mount -o async "$work/t.img" "$mnt" 2>"$work/why"; then
-        { seconds sh -c "tar -C '$mnt' -xf '$work/tree.tar' && '$ffs' umount '$mnt'"; echo; } >>"$work/tar"
+        { seconds sh -c "tar -C '$mnt' -xf '$work/tree.tar' && '$ffs' umount '$mnt'"; echo; } \
+            >>"$work/tar"
     else
         echo "FUSE skipped: $(head -1 "$work/why")"
     fi
@@ -33,14 +35,15 @@ for _ in $(seq "$rounds"); do
 done
 
 echo "$files files and directories"
-printf '%-28s %10s %12s\n' what seconds 'times build'
+printf '%-28s %10s %16s\n' program seconds 'ratio to build'
 base=$(median <"$work/build")
 for name in build tar makefs; do
     [ -s "$work/$name" ] || continue
     t=$(median <"$work/$name")
-    printf '%-28s %10s %12s\n' "$name" "$t" "$(ratio "$t" "$base")"
+    printf '%-28s %10s %16s\n' "$name" "$t" "$(ratio "$t" "$base")"
 done
 if [ -x /usr/bin/time ]; then
     rm -f "$work/b.img"
-    /usr/bin/time -f 'peak memory of ffs build: %M KiB' "$ffs" build "$work/b.img" "$tree" 2>&1 >/dev/null | tail -1
+    /usr/bin/time -f 'peak memory of ffs build: %M KiB' "$ffs" build "$work/b.img" "$tree" \
+        2>&1 >/dev/null | tail -1
 fi

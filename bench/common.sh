@@ -1,4 +1,5 @@
-# Shared by the benchmark scripts: where things are, and a scratch folder that goes away.
+# Shared by the benchmark scripts: paths, a build of the programs, a temporary folder that is removed
+# at exit, and small functions.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 ffs="$root/target/release/ffs"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Whether a target of the study is missed for the reason that its report gives: the same workload on the machine of
-# 2002 as it is, and with the one thing changed that is said to be the reason. Virtual time: the same figures on every
-# machine. docs/lab/README.md has them. Takes some minutes.
+# Tests the explanations that the report gives for missed targets. Each workload runs on the machine
+# of 2002, and again with one change: the one that removes the supposed reason. Time is virtual, so
+# every machine gives the same figures. The manual of the laboratory (docs/lab) quotes them. It takes
+# some minutes.
 # usage: bench/counter.sh
 . "$(dirname "$0")/common.sh"
 
-# Searching a directory costs nothing, looking into it as much as looking into its hash.
+# A linear search of a directory costs as much as a lookup in its hash.
 cat >"$work/no-search.toml" <<END
 [cpu]
 chunk_scanned = 0.0
@@ -29,17 +30,17 @@ compare() {
     "$ffs" lab compare "${args[@]}" --rounds 1
 }
 
-# rm: inodes loaded twice.
+# rm: inodes are loaded twice.
 compare mh -- "softdep,$linear" "softdep,$linear,$vnodes" softdep "softdep,$vnodes"
-# rm: records that pack left apart; the sync takes as long with a hash.
+# rm: pack has spread the records; the sync takes as long with a hash.
 compare mh --sync -- "softdep,$linear" "softdep,$linear,$vnodes" softdep "softdep,$vnodes"
-# What waiting for the disk hides of the search.
+# The search runs while the disk turns, so it costs less than its processor time.
 compare mh -- "sync,$linear" sync "sync,$linear,$free"
-# find: inodes and blocks still in memory.
+# find: inodes and blocks are still in memory.
 compare x11 -- {"$linear","$linear,$small"},vmiodirenable=0,dirpref={old,new}
-# grep: files still in memory.
+# grep: files are still in memory.
 compare andrew -- "softdep,$linear,vmiodirenable=0"{,",$small"},dirpref={old,new}
-# seq-read: what a lookup costs.
+# seq-read: the cost of a lookup.
 compare bonnie:data=0 -- "softdep,$linear" softdep "softdep,$linear,$free"
-# create-alone: the search.
+# create-alone: the cost of the search.
 compare postmark:number=20000,transactions=50000 -- "softdep,$linear" softdep "softdep,$linear,$free"

@@ -3,9 +3,10 @@
 
 usage: durable.py DIR WORKLOAD WRITERS SECONDS DISK-STAT
 
-Each writer is a process with a directory of its own below DIR. Prints one line: operations that were
-durable when their call returned, seconds, and flushes that the disk of DISK-STAT (a `stat` file of
-/sys/block) completed meanwhile. The directories are removed afterwards, outside the measured time.
+Each writer is a process with its own directory below DIR. The program prints one line: the number of
+operations (each durable when its call returned), seconds, and the number of flushes that the disk
+completed in that time. DISK-STAT is the `stat` file of the disk in /sys/block. The directories are
+removed after the measured time.
 """
 import multiprocessing
 import os
@@ -55,7 +56,7 @@ class FilesAndDirectory(Files):
 
 
 class Maildir:
-    """Deliveries: written and synced in tmp, renamed to new, new synced."""
+    """Deliveries: write and fsync a file in tmp, rename it to new, fsync new."""
 
     def __init__(self, home):
         self.home, self.n = home, 0
@@ -71,7 +72,7 @@ class Maildir:
 
 
 class Git:
-    """Commits of one changed file, everything that git writes synced (core.fsync=all)."""
+    """Commits of one changed file; git syncs everything that it writes (core.fsync=all)."""
 
     def __init__(self, home):
         self.home, self.n = home, 0
@@ -122,7 +123,7 @@ WORKLOADS = {
 
 
 def flushes(stat):
-    """Flush requests that the disk has completed: the 16th field."""
+    """The number of flush requests that the disk has completed: the 16th field."""
     with open(stat) as file:
         fields = file.read().split()
     return int(fields[15]) if len(fields) > 15 else 0
@@ -131,7 +132,7 @@ def flushes(stat):
 def write(home, make, seconds, barrier, results):
     os.mkdir(home)
     workload = make(home)
-    # The first operation warms up: it makes files that later ones find.
+    # The first operation is not measured: it creates files that later ones use.
     workload.step()
     barrier.wait()
     began, done = time.monotonic(), 0
@@ -142,9 +143,9 @@ def write(home, make, seconds, barrier, results):
 
 
 def main():
-    place, name, writers, seconds, stat = sys.argv[1:]
+    directory, name, writers, seconds, stat = sys.argv[1:]
     make, writers, seconds = WORKLOADS[name], int(writers), float(seconds)
-    homes = [f"{place}/{name}.{number}" for number in range(writers)]
+    homes = [f"{directory}/{name}.{number}" for number in range(writers)]
     fork = multiprocessing.get_context("fork")
     barrier, results = fork.Barrier(writers + 1), fork.Queue()
     workers = [fork.Process(target=write, args=(home, make, seconds, barrier, results))

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Durable operations: ffs through FUSE on an image file, against ext4 on a loop device over an image file of
-# the same disk. Sides take turns; each round measures both. Needs root, python3 and git.
-# Both are equally durable: the loop device does direct I/O and turns flushes into fsync of its file, ffs calls
-# fdatasync of its image. The columns "flushes" say how many flushes the disk completed for each operation; where
-# one side had none the script says so and fails.
-# usage: bench/durable.sh [-quick] [ROUNDS] [MORE OPTIONS FOR ffs mount -o, e.g. stable]   (default 5 rounds)
-# FFS_BENCH_DIR chooses the disk, FFS_BENCH_ONLY the workloads ("git maildir"), FFS_BENCH_BUILT=1 skips the build,
-# FFS_BENCH_FFS names another binary.
+# Measures durable operations: ffs through FUSE on an image file, against ext4 on a loop device over
+# an image file of the same disk. The sides take turns; each round measures both. It needs root,
+# python3 and git.
+# Both are equally durable: the loop device does direct I/O and turns a flush into fsync of its file,
+# and ffs calls fdatasync of its image. The columns "flushes" have the flushes that the disk completed
+# for each operation. If one side had none, the script prints an error and fails.
+# usage: bench/durable.sh [-quick] [ROUNDS] [OPTIONS OF ffs mount -o, e.g. stable]
+# There are 5 rounds by default. FFS_BENCH_DIR chooses the disk, FFS_BENCH_ONLY the workloads ("git
+# maildir"); FFS_BENCH_BUILT=1 skips the build, FFS_BENCH_FFS names another binary.
 . "$(dirname "$0")/common.sh"
 ffs=${FFS_BENCH_FFS:-$ffs}
 span=3 rounds=5
@@ -29,13 +30,13 @@ cleanup() {
     rm -rf "$work"
 }
 
-# The disk that holds the images, for its count of flushes.
+# The disk that holds the images: its statistics have the number of flushes.
 disk=$(stat -c '%Hd:%Ld' "$work")
 stat=/sys/dev/block/$disk/stat
 [ -r "$stat" ] || { echo "$work is on no disk of its own ($disk): set FFS_BENCH_DIR" >&2; exit 1; }
 [ ! -e "/sys/dev/block/$disk/partition" ] || stat=/sys/dev/block/$disk/../stat
 
-# Written once, so that neither side pays for allocating its image.
+# Both images are written once, so that no measured operation allocates blocks of its image.
 for side in ffs ext4; do
     dd if=/dev/zero of="$side.img" bs=1M count=1024 conv=fsync status=none
 done
@@ -47,12 +48,13 @@ loop=$(losetup --find --show --direct-io=on ext4.img)
 mount "$loop" ext4
 "$ffs" mount ${options:+-o "$options"} ffs.img ffs
 
-# measure SIDE WORKLOAD WRITERS: adds milliseconds and flushes per operation to the files of that cell.
+# measure SIDE WORKLOAD WRITERS: adds milliseconds and flushes of an operation to the cell's files.
 measure() {
     local out
     out=$(python3 "$scripts/durable.py" "$work/$1" "$2" "$3" "$span" "$stat")
     awk -v ms="$2.$3.$1.ms" -v fl="$2.$3.$1.fl" \
-        '{ n = $1 ? $1 : 1; printf "%.4f\n", $2 * 1000 / n >> ms; printf "%.3f\n", $3 / n >> fl }' <<<"$out"
+        '{ n = $1 ? $1 : 1; printf "%.4f\n", $2 * 1000 / n >> ms; printf "%.3f\n", $3 / n >> fl }' \
+        <<<"$out"
 }
 
 for round in $(seq "$rounds"); do
@@ -67,7 +69,8 @@ for round in $(seq "$rounds"); do
     done
 done
 
-echo "milliseconds an operation, medians of $rounds rounds of $span s; ratio is ffs to ext4, median of the rounds"
+echo "milliseconds for each operation, the median of $rounds rounds of $span s"
+echo "ratio: ffs to ext4, the median of the rounds"
 printf '%-14s %7s %9s %9s %6s %13s %13s\n' workload writers ffs ext4 ratio 'flushes ffs' 'flushes ext4'
 fail=0
 for workload in $workloads; do
@@ -82,6 +85,6 @@ for workload in $workloads; do
     done
 done
 if [ $fail = 1 ]; then
-    echo "one side did not flush the disk: the times do not compare" >&2
+    echo "one side did not flush the disk: the times are not comparable" >&2
     exit 1
 fi

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checking a volume of many files that is in order: processor time (user and system) and peak memory of
-# `ffs fsck -n -f`, beside another ffs (FFS_BEFORE=PROGRAM) and e2fsck on an ext4 with the same tree, where they are
-# there. The image is in the host's memory; the programs take turns; the least of the rounds counts.
+# Measures the check of a consistent volume with many files: processor time (user and system) and
+# peak memory of `ffs fsck -n -f`, of another ffs (FFS_BEFORE=PROGRAM), and of e2fsck on an ext4 with
+# the same tree, if it is installed. The images are in memory (/dev/shm). The programs take turns;
+# each figure is that of the fastest round.
 # usage: bench/fsck.sh [FILES] [ROUNDS]
 FFS_BENCH_DIR=${FFS_BENCH_DIR:-/dev/shm}
 . "$(dirname "$0")/common.sh"
@@ -27,7 +28,7 @@ if command -v mkfs.ext4 e2fsck >/dev/null; then
 fi
 rm -rf "$tree"
 
-# once NAME: user seconds, system seconds, KiB
+# once NAME: prints user seconds, system seconds and peak memory in KiB
 once() {
     case $1 in
     before) set -- "$FFS_BEFORE" fsck -n -f "$work/ffs.img" ;;
@@ -50,5 +51,7 @@ for name in "${names[@]}"; do
         END {
             printf "%-8s %12.2f %10.2f %10.2f %14d\n", name, best, to == "" ? 1 : best / to, user, peak
         }' "$work/$name.times"
-    [ -n "${first:-}" ] || first=$(awk '{ s = $1 + $2; if (NR == 1 || s < b) b = s } END { print b }' "$work/$name.times")
+    [ -n "${first:-}" ] ||
+        first=$(awk '{ s = $1 + $2; if (NR == 1 || s < b) b = s } END { print b }' \
+            "$work/$name.times")
 done

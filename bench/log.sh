@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# What logging costs while it is off: a commit without it and this one, in turns in one run. In
-# memory, so that nothing but the processor's time counts. The ratio is of the best rounds.
-# usage: bench/log.sh [BASE] [N] [ROUNDS]      BASE: the commit to compare with
+# Measures what logging costs while it is off: compares a commit without logging and this one. They
+# run in turns, on a volume in memory, so that only processor time counts. Each figure is that of
+# the fastest round.
+# usage: bench/log.sh [BASE] [N] [ROUNDS]
+# BASE is the commit to compare with, by default the one before logging was added; N is the number
+# of files. The script builds BASE in a temporary worktree, which takes some minutes.
 . "$(dirname "$0")/common.sh"
 added=$(git -C "$root" log --diff-filter=A --format=%H -- bench/log.sh | tail -1)
 base=${1:-$added^} n=${2:-33164} rounds=${3:-7}
@@ -10,7 +13,7 @@ git -C "$root" worktree add --quiet --detach "$work/base" "$base"
 trap 'git -C "$root" worktree remove --force "$work/base"; cleanup' EXIT
 (cd "$work/base" && CARGO_TARGET_DIR="$work/target" cargo build --release --quiet --bin ffs)
 
-# sum PROGRAM MODE: microseconds a file, all phases.
+# sum PROGRAM MODE: prints microseconds for each file, the sum of all phases.
 sum() {
     "$1" lab compare dirs -n "$n" --rounds 1 --json --target "core:$2" |
         sed -n 's/.*"us_per_op":\([0-9.]*\).*/\1/p' | awk '{ us += $1 } END { printf "%.4f\n", us }'

@@ -1,18 +1,30 @@
 #!/usr/bin/env bash
-# What a directory operation costs through FUSE, beside the least any FUSE server can cost.
-# usage: bench/metadata.sh TOOLS [N] [ROUNDS]
-# TOOLS is a folder with dirbench.c (times operations) and fusefloor.c (a server that does nothing).
+# Compares directory operations through a mount with those of a FUSE server that does nothing.
+# usage: bench/metadata.sh [N] [ROUNDS]     as root; it needs a C compiler and /dev/fuse
+# The two programs are bench/tools/dirbench.c, which times the operations, and
+# bench/tools/fusefloor.c, the server. Both sides run in turns, N names each. Names and attributes
+# have no time in the kernel's caches, so that every operation reaches the server.
+fail() {
+    echo "bench/metadata.sh: $1" >&2
+    exit 1
+}
+[ "$(id -u)" = 0 ] || fail "must run as root, to mount"
+[ -c /dev/fuse ] || fail "/dev/fuse does not exist (modprobe fuse)"
+command -v cc >/dev/null || fail "there is no C compiler (cc)"
 . "$(dirname "$0")/common.sh"
-tools=${1:?usage: bench/metadata.sh TOOLS [N] [ROUNDS]} n=${2:-1000} rounds=${3:-5}
-gcc -O2 -o "$work/dirbench" "$tools/dirbench.c"
-gcc -O2 -o "$work/fusefloor" "$tools/fusefloor.c" -lpthread
+n=${1:-1000} rounds=${2:-5}
+for tool in dirbench fusefloor; do
+    cc -O2 -o "$work/$tool" "$root/bench/tools/$tool.c"
+done
 phases="create-shuf stat-shuf miss rename-shuf unlink-shuf"
 
-# Nothing may be answered from the kernel's own caches, on either side.
 for _ in $(seq "$rounds"); do
     "$work/fusefloor" -T 0 "$mnt" &
     floor=$!
-    until mountpoint -q "$mnt"; do :; done
+    until mountpoint -q "$mnt"; do
+        kill -0 "$floor" 2>/dev/null || fail "the server does not start"
+        sleep 0.05
+    done
     "$work/dirbench" -d "$mnt/d" -n "$n" -l floor $phases >>"$work/out"
     umount "$mnt"
     wait "$floor" || true
@@ -24,12 +36,13 @@ for _ in $(seq "$rounds"); do
     rm -f "$work/image"
 done
 
-# Median over the rounds of each phase's mean, and the ratio.
+# Each figure is the median of the rounds' means.
 printf '%-14s %10s %10s %8s\n' "n=$n" 'floor us' 'ffs us' ratio
-for p in $phases; do
-    for who in floor ffs; do
-        sed -n "s/.*\"fs\":\"$who\".*\"phase\":\"$p\".*\"us\":\([0-9.]*\).*/\1/p" "$work/out" | median >"$work/$who"
+for phase in $phases; do
+    for server in floor ffs; do
+        sed -n "s/^\"$server\",\"$phase\",//p" "$work/out" | median >"$work/$server"
     done
-    f=$(cat "$work/floor") o=$(cat "$work/ffs")
-    printf '%-14s %10s %10s %8s\n' "$p" "$f" "$o" "$(ratio "$o" "$f")"
+    floor_us=$(cat "$work/floor") ffs_us=$(cat "$work/ffs")
+    printf '%-14s %10s %10s %8s\n' \
+        "$phase" "$floor_us" "$ffs_us" "$(ratio "$ffs_us" "$floor_us")"
 done

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# A long stress of a mount by eight processes (`ffs lab stress`: four tree, two owned, one fsx, one sparse), with the
-# server's memory from time to time; then an unmount that must succeed, a check that must be silent, and the files'
-# owners asked once more on the checked volume. Needs root.
-# usage: bench/soak.sh [SECONDS] [SEED] [OPERATIONS TO LEAVE OUT, e.g. exchange] [OPTIONS FOR ffs mount -o]
-#        (default an hour, seed 1). FFS_SOAK_NO_SPARSE=1: a second fsx instead of sparse. FFS_BENCH_BUILT=1 skips the build, FFS_BENCH_FFS names another binary.
+# Stresses a mount for a long time with eight processes (`ffs lab stress`: four tree, two owned, one
+# fsx, one sparse), and prints the server's memory at intervals. Then the unmount must succeed, fsck
+# must find nothing, and the contents must be right on the checked volume. It needs root.
+# usage: bench/soak.sh [SECONDS] [SEED] [OPERATIONS TO OMIT, e.g. exchange] [OPTIONS OF ffs mount -o]
+# The default is an hour and seed 1. FFS_SOAK_NO_SPARSE=1 runs a second fsx instead of sparse;
+# FFS_BENCH_BUILT=1 skips the build, FFS_BENCH_FFS names another binary.
 . "$(dirname "$0")/common.sh"
 ffs=${FFS_BENCH_FFS:-$ffs}
 span=${1:-3600} seed=${2:-1} without=${3:-} options=${4:-}
@@ -18,7 +19,7 @@ cleanup() {
     rm -rf "$work"
 }
 "$ffs" newfs -U -s 2g image >/dev/null
-# A server that takes more than 4 GiB ends there, and not the machine.
+# The limit of 4 GiB ends the server before it uses up the machine's memory.
 (ulimit -v 4194304 && exec "$ffs" mount -f ${options:+-o "$options"} image "$mnt") &
 server=$!
 until mountpoint -q "$mnt"; do
@@ -34,17 +35,17 @@ stress() {
 jobs=()
 kinds=("tree 4" "owned 2" "fsx 1" "sparse 1")
 [ -z "${FFS_SOAK_NO_SPARSE:-}" ] || kinds=("tree 4" "owned 2" "fsx 2")
-for what in "${kinds[@]}"; do
+for kind in "${kinds[@]}"; do
     # Two words: a kind and a number.
     # shellcheck disable=SC2086
-    stress $what &
+    stress $kind &
     jobs+=($!)
 done
 
 printf '%8s %14s %14s %10s\n' seconds 'resident KiB' 'highest KiB' records
 for n in $(seq "$samples"); do
     sleep $((span / samples))
-    # The counter must not keep the table waiting: a request may stand behind a busy engine.
+    # With a time limit: a busy server may answer late.
     records=$(timeout 10 "$ffs" sysctl -n "$mnt" debug.softdep.total_records 2>/dev/null || echo -)
     awk -v s=$((n * (span / samples))) -v r="$records" \
         '/^VmRSS/ { rss = $2 } /^VmHWM/ { top = $2 } END { printf "%8s %14s %14s %10s\n", s, rss, top, r }' \
@@ -53,12 +54,12 @@ done
 failed=0
 for job in "${jobs[@]}"; do wait "$job" || failed=1; done
 tail -qn 1 ./*.log
-[ $failed = 0 ] || { cat ./*.log; echo "a stress found something wrong" >&2; exit 1; }
+[ $failed = 0 ] || { cat ./*.log; echo "a stress failed" >&2; exit 1; }
 "$ffs" umount "$mnt"
 wait "$server"
 server=
 found=$("$ffs" fsck -n -f image | tail -n +7)
-"$ffs" fsck -n -f image | grep -vE '^\*\*|files, .* used' && { echo "the check is not silent" >&2; exit 1; }
+"$ffs" fsck -n -f image | grep -vE '^\*\*|files, .* used' && { echo "fsck found something" >&2; exit 1; }
 echo "unmounted; check: $found"
 "$ffs" mount image "$mnt"
 "$ffs" lab stress "$mnt" --verify

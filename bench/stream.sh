@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Sequential write and read of one large file: dd on the backing file, the library, and FUSE, taking turns.
-# Reads come from the disk (the host's cache of the backing file is dropped first), then again from memory.
-# usage: bench/stream.sh [MIB] [ROUNDS]      (default 4096 MiB, 3 rounds; FFS_BENCH_DIR chooses the disk)
+# Measures the sequential write and read of one large file: with dd on the backing disk, with the
+# library, and through FUSE, in turns. The first read comes from the disk, because the script drops
+# the host's cache of the file; the second comes from memory.
+# usage: bench/stream.sh [MIB] [ROUNDS]      4096 MiB and 3 rounds by default
+# FFS_BENCH_DIR chooses the disk.
 . "$(dirname "$0")/common.sh"
 mib=${1:-4096} rounds=${2:-3}
 plain="$work/plain" image="$work/image"
 stream="$root/target/release/examples/stream"
 
-# note NAME CMD...: adds how long CMD took to the times of NAME.
+# note NAME CMD...: runs CMD, adds its seconds to the times of NAME.
 note() { { seconds "${@:2}" && echo; } >>"$work/$1"; }
 uncache() { sync "$1" && dd if="$1" iflag=nocache count=0 status=none; }
 write_to() { dd if=/dev/zero of="$1" bs=1M count="$mib" conv=fsync status=none; }
@@ -44,12 +46,12 @@ for _ in $(seq "$rounds"); do
     done
 done
 
-printf '%-12s %10s %14s\n' what seconds 'ratio to dd'
+printf '%-12s %10s %14s\n' test seconds 'ratio to dd'
 for op in write read reread; do
     base=$(median <"$work/dd-$op")
-    for who in dd lib fuse; do
-        [ -s "$work/$who-$op" ] || continue
-        t=$(median <"$work/$who-$op")
-        printf '%-12s %10s %14s\n' "$who $op" "$t" "$(ratio "$t" "$base")"
+    for side in dd lib fuse; do
+        [ -s "$work/$side-$op" ] || continue
+        t=$(median <"$work/$side-$op")
+        printf '%-12s %10s %14s\n' "$side $op" "$t" "$(ratio "$t" "$base")"
     done
 done
