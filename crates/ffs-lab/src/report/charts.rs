@@ -1,4 +1,4 @@
-//! The pictures of a report.
+//! The figures of a report.
 
 use super::cost_curves;
 use super::published::{NumberKind, Published};
@@ -16,7 +16,7 @@ pub(super) fn id(benchmark: &Benchmark, series: &ResultSeries) -> String {
     format!("{}-{}", benchmark.slug, slug(&series.metric))
 }
 
-/// A picture of the cost curves: its name, its figure, its title, and which curves.
+/// A chart of cost curves: its name, the figure of the paper, its title and its curves.
 struct CurveChart {
     id: &'static str,
     figure: u8,
@@ -48,7 +48,7 @@ const CURVE_CHARTS: [CurveChart; 8] = [
     CurveChart {
         id: "fig4-primed",
         figure: 4,
-        title: "Figure 4: the first look after creation",
+        title: "Figure 4: the first stat after creation",
         which: &["not-primed", "primed"],
     },
     CurveChart {
@@ -65,12 +65,12 @@ const CURVE_CHARTS: [CurveChart; 8] = [
     },
 ];
 
-/// Names of the pictures of cost curves.
+/// The names of the charts of cost curves.
 pub(super) fn curve_charts() -> impl Iterator<Item = &'static str> {
     CURVE_CHARTS.iter().map(|chart| chart.id)
 }
 
-/// Draws all of them.
+/// Draws all figures.
 pub(super) fn all(
     measured: &StudyData,
     published: &Published,
@@ -80,7 +80,7 @@ pub(super) fn all(
     let groups = groups(measured, published);
     if groups.iter().any(|group| group.rows.iter().any(|row| row.path.is_some())) {
         let words = OptionLabels { short: &measured.short, long: &measured.long };
-        let title = "What the options do to every benchmark";
+        let title = "The effects of the options on all benchmarks";
         figures.push(bar_chart::draw("summary", title, &groups, words, false));
         figures.push(bar_chart::draw("summary-narrow", title, &groups, words, true));
     }
@@ -93,7 +93,7 @@ pub(super) fn all(
             .collect(),
     });
     let rows: Vec<ratio_chart::RatioRow> = rows.filter(|row| !row.dots.is_empty()).collect();
-    let title = "Every published number: measured by published";
+    let title = "Published numbers: measured divided by published";
     figures.extend(ratio_chart::draw("ratios", title, &rows));
     for benchmark in measured.benchmarks.iter().filter(|benchmark| !benchmark.curves()) {
         for series in benchmark.series.iter().filter(|s| s.kind != MetricKind::CpuPercent) {
@@ -110,8 +110,8 @@ pub(super) fn all(
     figures
 }
 
-/// Benchmarks and their results as the summary has them: the rows of Figure 10, and all of what the
-/// paper has not.
+/// The benchmarks and results of the summary: the rows of Figure 10, and all results of benchmarks
+/// that the figure lacks.
 fn groups(measured: &StudyData, published: &Published) -> Vec<BarGroup> {
     let group = |benchmark: &Benchmark| {
         let known = published.rows().any(|(_, (words, _), _)| {
@@ -146,7 +146,7 @@ impl CurveChart {
         let curves: Vec<Curve> = found.cloned().collect();
         let axes = Axes {
             x: "entries".to_owned(),
-            y: "µs an operation".to_owned(),
+            y: "µs for each operation".to_owned(),
             log: false,
             levels: self.levels(published),
         };

@@ -1,18 +1,18 @@
-//! The command that runs a study again, out of the plan in its results.
+//! The command that repeats a study, made from the plan in its results.
 //!
 //! # Invariants
-//! 1. Every option is there in which the plan differs from the one the command has without it.
-//! 2. What no option gives is said, never left out in silence.
+//! 1. The command has an option for each difference between the plan and the default plan.
+//! 2. A difference that no option can express appears as a comment.
 
 use crate::study::{Factor, Origin, Plan, PlanItem};
 
-/// What decides a study, and is not in its plan.
-const UNRECORDED: &str = "not recorded: the contents of archives and trees that the words name";
-/// The same of a plan that nobody signed.
+/// Determines a study too, and is not in its plan.
+const UNRECORDED: &str = "not recorded: the contents of the archives and trees that the options name";
+/// The same for a plan without an origin.
 const UNSIGNED: &str =
-    "not recorded: the version of ffs that ran it, and the contents of files the words name";
+    "not recorded: the version of ffs, and the contents of the files that the options name";
 
-/// The lines of the command, and of what it cannot say.
+/// The lines of the commands, and a comment for each difference that they cannot express.
 pub(super) fn again(plan: &Plan) -> String {
     let (words, rest) = [options(plan, true), options(plan, false)]
         .into_iter()
@@ -20,7 +20,7 @@ pub(super) fn again(plan: &Plan) -> String {
         .unwrap_or_default();
     let mut lines = vec![format!("ffs lab run {} --out DIR", words.join(" "))];
     lines.push("ffs lab report DIR".to_owned());
-    lines.extend(rest.iter().map(|rest| format!("# no option gives: {rest}")));
+    lines.extend(rest.iter().map(|rest| format!("# without an option: {rest}")));
     lines.push(match &plan.origin {
         origin if origin.is_unknown() => format!("# {UNSIGNED}"),
         Origin { ffs, machine } if machine.is_empty() => {
@@ -33,8 +33,8 @@ pub(super) fn again(plan: &Plan) -> String {
     lines.join("\n")
 }
 
-/// The options after `ffs lab run`, beginning from the small plan or from the whole one; and in what the
-/// study differs all the same.
+/// The options of `ffs lab run`, based on the plan `quick` or `paper`, and the differences that they
+/// do not cover.
 fn options(plan: &Plan, quick: bool) -> (Vec<String>, Vec<String>) {
     let base = if quick { Plan::quick() } else { Plan::paper() };
     let (mut words, mut rest) = (Vec::new(), Vec::new());
@@ -74,12 +74,12 @@ fn options(plan: &Plan, quick: bool) -> (Vec<String>, Vec<String>) {
     (words, rest)
 }
 
-/// A quotient without what rounding left behind its twelfth digit.
+/// A quotient, rounded to twelve digits.
 fn short(quotient: f64) -> f64 {
     format!("{quotient:.11e}").parse().unwrap_or(quotient)
 }
 
-/// Words of `--factor`: none if they are those of the plan anyway.
+/// The values of `--factor`; empty if the factors are those of the default plan.
 fn factors(plan: &Plan, base: &Plan, rest: &mut Vec<String>) -> Vec<String> {
     if plan.factors == base.factors {
         return Vec::new();
@@ -99,7 +99,7 @@ fn factors(plan: &Plan, base: &Plan, rest: &mut Vec<String>) -> Vec<String> {
     words
 }
 
-/// Workloads of a study that the command would run otherwise, or not at all; and those it would add.
+/// The workloads that the command would run differently or not at all, and those that it would add.
 fn workloads(wanted: &[PlanItem], again: &[PlanItem]) -> Vec<String> {
     let mut rest = Vec::new();
     for item in wanted {
@@ -120,7 +120,7 @@ fn workloads(wanted: &[PlanItem], again: &[PlanItem]) -> Vec<String> {
     rest
 }
 
-/// A word as a shell takes it.
+/// A word, quoted for a shell where necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "=:,./_-+%@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -135,7 +135,7 @@ mod tests {
 
     fn first(plan: &Plan) -> String {
         let text = again(plan);
-        assert!(!text.contains("no option gives"), "{text}");
+        assert!(!text.contains("without an option"), "{text}");
         text.lines().next().unwrap().to_owned()
     }
 
@@ -175,13 +175,13 @@ mod tests {
     }
 
     #[test]
-    fn what_no_option_gives_is_said() {
+    fn differences_without_an_option_are_comments() {
         let mut plan = Plan::paper();
         plan.workloads.retain(|item| item.workload != "bonnie");
         plan.workloads[1].scale = 0.4;
         let text = again(&plan);
-        assert!(text.contains("# no option gives: mh at scale 0.4"), "{text}");
-        assert!(text.contains("# no option gives: a study without bonnie"), "{text}");
+        assert!(text.contains("# without an option: mh at scale 0.4"), "{text}");
+        assert!(text.contains("# without an option: a study without bonnie"), "{text}");
         assert!(text.contains("# not recorded: the version of ffs"), "{text}");
         let text = again(&Plan::paper().signed().unwrap());
         assert!(text.contains(concat!(

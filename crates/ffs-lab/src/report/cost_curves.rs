@@ -1,14 +1,14 @@
-//! The cost curves of Figures 2 to 6, out of a study's results.
+//! The cost curves of Figures 2 to 6 from the results of a study.
 
 use std::collections::BTreeMap;
 
 use super::study_data::StudyData;
 use crate::plot::line_chart::Curve;
 
-/// A curve jumps where it costs this many times what it does at its beginning.
+/// A curve jumps where its cost is this many times its first cost.
 const JUMP: f64 = 1.2;
 
-/// The curves of each figure, by name: microseconds an operation against entries.
+/// The curves by figure: microseconds for each operation, by the number of entries.
 #[must_use]
 pub(super) fn all(measured: &StudyData) -> BTreeMap<u8, Vec<Curve>> {
     let mut figures: BTreeMap<u8, Vec<Curve>> = BTreeMap::new();
@@ -34,14 +34,14 @@ pub(super) fn all(measured: &StudyData) -> BTreeMap<u8, Vec<Curve>> {
     figures
 }
 
-/// `fig2/linear/1000` in its parts.
+/// The parts of `fig2/linear/1000`.
 fn place(metric: &str) -> Option<(u8, &str, f64)> {
     let (figure, rest) = metric.strip_prefix("fig")?.split_once('/')?;
     let (name, n) = rest.rsplit_once('/')?;
     Some((figure.parse().ok()?, name, n.parse().ok()?))
 }
 
-/// A curve of a figure.
+/// The curve of a figure by its name.
 #[must_use]
 pub(super) fn find<'a>(
     all: &'a BTreeMap<u8, Vec<Curve>>,
@@ -51,7 +51,7 @@ pub(super) fn find<'a>(
     all.get(&figure)?.iter().find(|curve| curve.name == name)
 }
 
-/// The last entries before a curve jumps, and the first after it.
+/// The last number of entries before a curve jumps, and the first after it.
 #[must_use]
 pub(super) fn jump(curve: &Curve) -> Option<(f64, f64)> {
     let (_, first) = *curve.points.first()?;

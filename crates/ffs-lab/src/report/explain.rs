@@ -1,16 +1,16 @@
-//! The work behind a time: what was counted, and a sentence that says where the time went.
+//! The counters behind a time: a table of them, and a sentence that sums them up.
 
 use super::format;
 use super::study_data::{ResourceUse, ResultSeries};
 use crate::portable_math;
 use crate::statistics::Combination;
 
-/// Counters shown at most.
+/// The most counters in a table.
 const MOST: usize = 9;
-/// A counter that moves less often than once in so many units of work explains nothing.
+/// A counter with less than one count in this many units of work explains nothing.
 const RARE: f64 = 200.0;
 
-/// A table of what was spent, by combination.
+/// The use of resources, by combination.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WorkTable {
     /// The combinations: none, each option alone, all.
@@ -19,7 +19,7 @@ pub(super) struct WorkTable {
     pub rows: Vec<(String, Vec<String>)>,
 }
 
-/// Combinations that are shown: none, each option alone, all.
+/// The combinations of the table: none, each option alone, all.
 fn columns(series: &ResultSeries) -> Vec<Combination> {
     let factors = series.cells.factors();
     let mut columns = vec![Combination::NONE];
@@ -31,7 +31,7 @@ fn columns(series: &ResultSeries) -> Vec<Combination> {
     columns
 }
 
-/// What was spent, and the counters that change most between combinations.
+/// The use of resources, and the counters that differ most between combinations.
 #[must_use]
 pub(super) fn work(series: &ResultSeries, names: &[String]) -> Option<WorkTable> {
     let columns = columns(series);
@@ -46,12 +46,12 @@ pub(super) fn work(series: &ResultSeries, names: &[String]) -> Option<WorkTable>
     };
     row("time", &|s| s.time, format::time);
     row("processor", &|s| s.cpu, format::time);
-    row("disk at work", &|s| s.disk, format::time);
+    row("disk busy", &|s| s.disk, format::time);
     row("disk reads", &|s| s.reads, format::count);
     row("disk writes", &|s| s.writes, format::count);
     row("seeks", &|s| s.seeks, format::count);
-    row("MB moved", &|s| s.sectors * 512.0 / 1e6, format::count);
-    for name in telling(&spent, first.units) {
+    row("MB transferred", &|s| s.sectors * 512.0 / 1e6, format::count);
+    for name in significant_counters(&spent, first.units) {
         row(&name.replace('_', " "), &|s| s.counter(&name), format::count);
     }
     let heads = columns.iter().map(|at| at.name(names, "+"));
@@ -62,8 +62,8 @@ pub(super) fn work(series: &ResultSeries, names: &[String]) -> Option<WorkTable>
     Some(WorkTable { heads: heads.collect(), rows })
 }
 
-/// Counters that say most: large changes of what happens often.
-fn telling(spent: &[&ResourceUse], units: f64) -> Vec<String> {
+/// The counters that differ most between combinations, of those that count often.
+fn significant_counters(spent: &[&ResourceUse], units: f64) -> Vec<String> {
     let mut names: Vec<&String> = spent.iter().flat_map(|spent| spent.counters.keys()).collect();
     names.sort();
     names.dedup();
@@ -90,8 +90,8 @@ fn telling(spent: &[&ResourceUse], units: f64) -> Vec<String> {
     names
 }
 
-/// Where the time of a combination went, for one unit of work; `None` if no time, no work or nothing
-/// that took the time was counted.
+/// Where the time of a combination went, for one unit of work. `None` if there is no time, no work or
+/// no counter.
 #[must_use]
 pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String]) -> Option<String> {
     let spent = series.spent.get(&at)?;
@@ -101,7 +101,7 @@ pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String])
     let each = |value: f64| value / spent.units;
     let mut parts = Vec::new();
     for (name, seconds) in [("processor", spent.cpu), ("disk", spent.disk)] {
-        // Less than this would be shown as nothing.
+        // A smaller value would be shown as 0.
         if each(seconds) >= 1e-8 {
             parts.push(format!("{name} {}", format::time(each(seconds))));
         }
@@ -113,11 +113,11 @@ pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String])
         }
     }
     let counted = [
-        ("writes_sync", "waited-for writes"),
+        ("writes_sync", "synchronous writes"),
         ("buf_misses", "blocks read"),
         ("inodes_loaded", "inodes loaded"),
         ("dir_bytes_scanned", "bytes of directory searched"),
-        ("dirhash_builds", "hashes built"),
+        ("dirhash_builds", "directory hashes built"),
     ];
     for (counter, name) in counted {
         let value = each(spent.counter(counter));
@@ -127,7 +127,7 @@ pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String])
     }
     (!parts.is_empty()).then(|| {
         format!(
-            "{}: {} each = {}",
+            "{}: {} for each = {}",
             at.name(names, "+"),
             format::time(each(spent.time)),
             parts.join(", ")
@@ -135,7 +135,7 @@ pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String])
     })
 }
 
-/// Two digits after the point are enough for counts of one.
+/// Rounds to two digits after the point, large values to none.
 fn round(value: f64) -> f64 {
     if value >= 100.0 { value.round() } else { (value * 100.0).round() / 100.0 }
 }

@@ -1,13 +1,13 @@
-//! Numbers in words: the one place that says how a result is shown, here and in the terminal.
+//! Numbers as text, in the page and in the terminal.
 
 use crate::plot::scale::group;
 use crate::portable_math::decade;
 use crate::workload::MetricKind;
 
-/// Bytes are shown in millions.
+/// Bytes are shown in units of 10^6.
 const MILLION: f64 = 1e6;
 
-/// The unit of a result; a rate counts `what`.
+/// The unit of a result. For a rate, `what` is the unit of work.
 #[must_use]
 pub fn unit(kind: MetricKind, what: &str) -> String {
     match kind {
@@ -23,13 +23,13 @@ pub(super) fn scaled(kind: MetricKind, what: &str, value: f64) -> f64 {
     if kind == MetricKind::Rate && what == "bytes" { value / MILLION } else { value }
 }
 
-/// A value in its [`unit()`] for a terminal, three or four digits that count.
+/// A value in its [`unit()`] for a terminal, with three or four significant digits.
 #[must_use]
 pub fn plain(kind: MetricKind, what: &str, value: f64) -> String {
     short(scaled(kind, what, value)).replace('\u{202f}', "").replace('−', "-")
 }
 
-/// Digits after the point that leave at least four in sight, and two at least.
+/// The digits after the point that show at least four significant digits; at least two.
 pub(super) fn digits(smallest: f64) -> usize {
     if smallest.is_nan() || smallest <= 0.0 {
         return 2;
@@ -37,7 +37,7 @@ pub(super) fn digits(smallest: f64) -> usize {
     (3 - decade(smallest)).clamp(2, 7) as usize
 }
 
-/// A number with these digits after the point, thousands apart, and a proper minus.
+/// A number with `digits` digits after the point, spaces between thousands, and a minus sign.
 pub(super) fn fixed(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -47,7 +47,7 @@ pub(super) fn fixed(value: f64, digits: usize) -> String {
     if nothing { text.trim_start_matches('-').to_owned() } else { text.replace('-', "−") }
 }
 
-/// A number with three or four digits that count.
+/// A number with three or four significant digits.
 pub(super) fn short(value: f64) -> String {
     let size = value.abs();
     let digits = match size {
@@ -66,7 +66,7 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-/// A count: with `k` and `M` where it is large.
+/// A count, with `k`, `M` or `G` if it is large.
 pub(super) fn count(value: f64) -> String {
     match value.abs() {
         v if v >= 9.995e9 => format!("{}G", short(value / 1e9)),
@@ -77,7 +77,7 @@ pub(super) fn count(value: f64) -> String {
     }
 }
 
-/// A duration in the unit that suits it, three digits.
+/// A duration with three digits, in seconds, milliseconds or microseconds.
 pub(super) fn time(seconds: f64) -> String {
     let (value, unit) = match seconds.abs() {
         s if s >= 0.9995 => (seconds, "s"),
@@ -88,7 +88,7 @@ pub(super) fn time(seconds: f64) -> String {
     format!("{} {unit}", fixed(value, digits))
 }
 
-/// How likely chance alone is, for a table.
+/// A p value for a table.
 pub(super) fn chance(p: f64) -> String {
     match p {
         p if p < 1e-9 => "< 1e−9".to_owned(),
@@ -97,7 +97,7 @@ pub(super) fn chance(p: f64) -> String {
     }
 }
 
-/// A ratio: two digits after the point, more where these would say nothing.
+/// A ratio with two digits after the point, or more if it is small.
 pub(super) fn ratio(ratio: f64) -> String {
     let digits = if ratio < 0.0995 { (-decade(ratio)).clamp(2, 6) as usize } else { 2 };
     fixed(ratio, digits)

@@ -5,7 +5,7 @@
 //! | `study_data` | the results of a study by benchmark, result and combination of options |
 //! | `published` | the numbers that others measured, with their sources |
 //! | `reproduction` | reproduced numbers beside published numbers, with ratios |
-//! | `criteria` | what a reproduction has to reach, and by which mechanism it misses |
+//! | `criteria` | the targets of a reproduction, and the reasons for a miss |
 //! | `cost_curves` | the cost curves and the sizes at which they jump |
 //! | `explain` | the counters behind a time, and one sentence about them |
 //! | `mechanism` | the known reasons for a miss |
@@ -50,26 +50,26 @@ use reproduction::ComparedSection;
 use study_data::StudyData;
 pub use text::{Detail, render};
 
-/// Everything a report tells.
+/// The content of a report.
 #[derive(Debug)]
 pub struct Report {
     /// The results.
     pub measured: StudyData,
-    /// Next to what others measured, by section.
+    /// Measured and published numbers, by section.
     pub compared: Vec<ComparedSection>,
-    /// What a reproduction has to reach.
+    /// The targets of a reproduction.
     pub targets: Vec<Criterion>,
-    /// Pictures, by their place in the page.
+    /// The figures, in the order of the page.
     pub figures: Vec<Figure>,
     published: Published,
 }
 
-/// Files of a report.
+/// The files of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrittenReport {
     /// The page.
     pub page: PathBuf,
-    /// Pictures and tables besides.
+    /// The number of figures and tables beside it.
     pub files: usize,
 }
 
@@ -77,7 +77,7 @@ impl Report {
     /// Makes the report of a study, finished or not.
     ///
     /// # Errors
-    /// [`LabError::Plan`] if the results have more combinations than can be told apart.
+    /// [`LabError::Plan`] if the results have more factors than a report can show.
     pub fn of(results: &Results) -> Result<Report> {
         let measured = StudyData::of(results)?;
         let published = Published::read()?;
@@ -87,10 +87,10 @@ impl Report {
         Ok(Report { measured, compared, targets, figures, published })
     }
 
-    /// Writes `report.html`, and `figures/` with every picture and its data.
+    /// Writes `report.html`, and each figure with its data to `figures/`.
     ///
     /// # Errors
-    /// [`LabError::Unusable`] with the file that cannot be written.
+    /// [`LabError::Unusable`] if a file cannot be written.
     pub fn write(&self, dir: &Path) -> Result<WrittenReport> {
         let figures = dir.join("figures");
         let made = fs::create_dir_all(&figures);
@@ -110,28 +110,28 @@ impl Report {
         Ok(WrittenReport { page, files })
     }
 
-    /// The page.
+    /// The HTML page.
     ///
     /// # Errors
-    /// None but those of the template, which has none.
+    /// [`LabError::Plan`] if the template fails.
     pub fn html(&self) -> Result<String> {
         page::render(self)
     }
 
-    /// A picture by its name.
+    /// A figure by its name.
     #[must_use]
     pub fn figure(&self, id: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.id == id)
     }
 }
 
-/// Writes a file that is there whole or, whatever ends the program, not at all.
+/// Writes a file beside its name, then renames it: the name never has an incomplete file.
 fn put(path: &Path, text: &str) -> Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
     written.map_err(|error| {
-        // What is left of it would be overwritten by the next.
+        // If this fails too, the next report overwrites the file.
         let _ = fs::remove_file(&beside);
         LabError::unusable(&path.display().to_string(), error)
     })

@@ -8,14 +8,14 @@ use crate::statistics::{Cells, Combination};
 /// The file.
 const TEXT: &str = include_str!("published.toml");
 
-/// All of it.
+/// The content of the file.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
     /// Numbers that belong together.
     #[serde(rename = "section")]
     pub sections: Vec<PublishedSection>,
-    /// Options told from noise, by benchmark.
+    /// The significant options, by benchmark.
     #[serde(rename = "list")]
     pub lists: Vec<OptionList>,
 }
@@ -24,41 +24,41 @@ pub(super) struct Published {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PublishedSection {
-    /// What they are.
+    /// The title of the section.
     pub title: String,
-    /// Where they are from: `P`, `S`, `N`, `D`.
+    /// The source: `P`, `S`, `N`, `D`.
     pub source: String,
-    /// What is compared.
+    /// The kind of the numbers.
     pub kind: NumberKind,
     /// The numbers.
     pub rows: Vec<PublishedNumber>,
 }
 
-/// What a number is.
+/// The kind of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum NumberKind {
     /// Seconds a result took.
     Seconds,
-    /// Microseconds a unit of work.
+    /// Microseconds for each unit of work.
     Each,
     /// Percent of the time without options.
     Percent,
     /// Population sigma / root n, percent of the time without options.
     Error,
-    /// How many times better, from some options to others.
+    /// The gain from one combination to another: old cost divided by new.
     Factor,
-    /// By how many percent the time changes, from some options to others.
+    /// The change of the time from one combination to another, percent.
     Change,
     /// A term of the model, percent.
     Term,
     /// Its standard error.
     TermError,
-    /// Work a second.
+    /// Units of work for each second.
     Rate,
-    /// Lookups the name cache answered, percent.
+    /// The hit rate of the name cache, percent.
     NameCache,
-    /// Processor time in percent of the time.
+    /// Processor time in percent of the elapsed time.
     Processor,
 }
 
@@ -70,23 +70,23 @@ pub(super) struct PublishedNumber {
     pub at: String,
     /// Options that are on.
     pub on: String,
-    /// For changes: the options afterwards.
+    /// For gains and changes: the options afterwards.
     pub to: Option<String>,
-    /// The number.
+    /// The number, or the low end of a range.
     pub value: f64,
-    /// Or it and this are the ends of a range.
+    /// The high end of a range.
     pub high: Option<f64>,
-    /// Its unit, where its kind does not tell.
+    /// Its unit, if its kind does not imply one.
     pub unit: Option<String>,
 }
 
-/// Rows of Figure 10 of one benchmark.
+/// The rows of Figure 10 of one benchmark.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OptionList {
-    /// The benchmark's name there.
+    /// The name of the benchmark in the figure.
     pub group: String,
-    /// The workload of rows that have only a metric.
+    /// The workload, if the rows have only a metric.
     pub workload: Option<String>,
     /// The rows.
     pub rows: Vec<OptionRow>,
@@ -98,20 +98,20 @@ pub(super) struct OptionList {
 pub(super) struct OptionRow {
     /// Workload and metric, or the metric.
     pub at: String,
-    /// Options told from noise, in order.
+    /// The significant options, in order.
     pub options: Vec<String>,
 }
 
 impl Published {
-    /// Reads them.
+    /// Reads the built-in file.
     ///
     /// # Errors
-    /// [`LabError::Plan`] if the file that is built in is damaged.
+    /// [`LabError::Plan`] if the built-in file is invalid.
     pub(super) fn read() -> Result<Published> {
         toml::from_str(TEXT).map_err(|error| LabError::Plan(format!("published.toml: {error}")))
     }
 
-    /// Every row of Figure 10 with its workload and metric.
+    /// The rows of Figure 10 with workload and metric.
     pub(super) fn rows(&self) -> impl Iterator<Item = (&OptionList, (&str, &str), &OptionRow)> {
         self.lists.iter().flat_map(|list| {
             let place = move |row| (list, list.place(row), row);
@@ -119,7 +119,8 @@ impl Published {
         })
     }
 
-    /// Table 1 as runs with its means and errors: four of each combination of su, dp, vm, dh.
+    /// Table 1 as runs: four of each combination of su, dp, vm and dh, with the published mean and
+    /// error.
     #[must_use]
     pub(super) fn table1(&self) -> Cells {
         let mut cells = Cells::new(4);

@@ -1,16 +1,16 @@
-//! Reproduced next to published: every number the sources give, and its ratio.
+//! The published numbers, the measured ones, and their ratios.
 
 use super::format;
 use super::published::{NumberKind, Published, PublishedNumber, PublishedSection};
 use super::study_data::{Benchmark, ResultSeries, StudyData};
 use crate::statistics::{Combination, Model, StepwisePath};
 
-/// A section of numbers, compared.
+/// A section of compared numbers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedSection {
-    /// What they are.
+    /// The title of the section.
     pub title: String,
-    /// Where they are from.
+    /// The source.
     pub source: String,
     /// The numbers.
     pub rows: Vec<ComparedNumber>,
@@ -19,22 +19,22 @@ pub struct ComparedSection {
 /// A number, published and reproduced.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComparedNumber {
-    /// Workload and metric, as in the plan.
+    /// Workload and metric, in the syntax of a plan.
     pub at: String,
     /// The benchmark and its result.
     pub what: String,
-    /// Options.
+    /// The options that are on; for a change, before and after.
     pub on: String,
     /// As published.
     pub published: String,
     /// As measured; `None` where it was not run.
     pub measured: Option<String>,
-    /// Measured divided by published: to the nearer end of a range, 1 inside. `None` for what is 100 by
-    /// construction: it agrees whatever was run.
+    /// Measured divided by published. For a range, divided by its nearer end, and 1 inside it. `None`
+    /// if the number is the base of a percentage, which is 100 in every study.
     pub ratio: Option<f64>,
 }
 
-/// Compares everything.
+/// Compares all sections.
 #[must_use]
 pub(super) fn all(measured: &StudyData, published: &Published) -> Vec<ComparedSection> {
     let section = |section: &PublishedSection| ComparedSection {
@@ -86,7 +86,7 @@ fn pair(measured: &StudyData, kind: NumberKind, number: &PublishedNumber) -> Com
     }
 }
 
-/// Whether a number is the base that others are in percent of.
+/// Whether a number is the base of the percentages.
 fn base(kind: NumberKind, number: &PublishedNumber) -> bool {
     matches!(kind, NumberKind::Percent | NumberKind::Term) && number.on == "none"
 }
@@ -108,13 +108,13 @@ fn value(
     number: &PublishedNumber,
     (benchmark, series): (&Benchmark, &ResultSeries),
 ) -> Option<f64> {
-    // The curves turn their switches themselves: whatever else was on.
-    let turned = series.spent.keys().next().copied().filter(|_| benchmark.curves());
-    let on = turned.or_else(|| measured.combination(&number.on))?;
+    // A cost curve sets its own options. Its points are in the only combination that was run.
+    let curve = series.spent.keys().next().copied().filter(|_| benchmark.curves());
+    let on = curve.or_else(|| measured.combination(&number.on))?;
     let cells = &series.cells;
     let spent = series.spent.get(&on);
     match kind {
-        // A smaller run is taken as that part of a full one.
+        // Seconds of a smaller run are divided by its share of the full size.
         NumberKind::Seconds => spent.map(|spent| spent.elapsed / benchmark.share),
         NumberKind::Each => series.each(on).map(|seconds| seconds * 1e6),
         NumberKind::Percent => cells.percent(on),
@@ -140,7 +140,7 @@ fn value(
     }
 }
 
-/// A row of Figure 10: the options that are told from noise, published and reproduced.
+/// A row of Figure 10: the significant options, published and measured.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ComparedOptions {
     /// The benchmark.
@@ -190,12 +190,12 @@ pub(super) fn lists(measured: &StudyData, published: &Published) -> Vec<Compared
     published.rows().map(row).collect()
 }
 
-/// The options a path names, in order.
+/// The significant options of a path, in order.
 pub(super) fn names(path: &StepwisePath, short: &[String]) -> Vec<String> {
     path.significant().into_iter().filter_map(|factor| short.get(factor).cloned()).collect()
 }
 
-/// How a ratio is to be looked at.
+/// The class of a ratio in the page.
 #[must_use]
 pub(super) fn near(ratio: f64) -> &'static str {
     match ratio.max(1.0 / ratio) {

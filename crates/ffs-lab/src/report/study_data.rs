@@ -1,4 +1,4 @@
-//! A study's results, by benchmark, result and combination.
+//! The results of a study, by benchmark, result and combination.
 
 use std::collections::BTreeMap;
 
@@ -7,94 +7,94 @@ use crate::statistics::{Cells, Combination};
 use crate::study::{JobResult, Plan, Results};
 use crate::workload::{self, Metric, MetricKind, PhaseResult};
 
-/// Options at most: as many combinations still make a table.
+/// The most factors: 1024 combinations.
 const MOST_FACTORS: usize = 10;
 
 /// All results of a study.
 #[derive(Debug)]
 pub struct StudyData {
-    /// What was to be run.
+    /// The plan of the study.
     pub plan: Plan,
     /// Short names of the options: `su`.
     pub short: Vec<String>,
-    /// Long ones: `softupdates`.
+    /// Long names: `softupdates`.
     pub long: Vec<String>,
     /// Benchmarks in the plan's order.
     pub benchmarks: Vec<Benchmark>,
-    /// Jobs that are done, and that were planned.
+    /// The number of finished jobs, and of planned jobs.
     pub jobs: (usize, usize),
 }
 
 /// One workload of a study.
 #[derive(Debug)]
 pub struct Benchmark {
-    /// As the plan has it: `postmark:number=20000`.
+    /// The workload as in the plan: `postmark:number=20000`.
     pub words: String,
-    /// A name that can stand in addresses and file names.
+    /// A name for addresses and file names.
     pub slug: String,
-    /// For people.
+    /// The title, for people.
     pub title: String,
-    /// What it is.
+    /// A description.
     pub about: String,
-    /// Its size, as a part of the published one.
+    /// Its size as a share of the published size.
     pub share: f64,
     /// Its results.
     pub series: Vec<ResultSeries>,
-    /// Jobs that are done, and that were planned.
+    /// The number of finished jobs, and of planned jobs.
     pub jobs: (usize, usize),
 }
 
-/// One result over all combinations.
+/// One result under all combinations.
 #[derive(Debug)]
 pub struct ResultSeries {
     /// Its name within the benchmark.
     pub metric: String,
-    /// For people.
+    /// The title, for people.
     pub title: String,
-    /// How it is shown.
+    /// Time, rate or percentage.
     pub kind: MetricKind,
-    /// What a rate counts.
+    /// The unit of work that a rate counts.
     pub unit: String,
-    /// Costs: seconds, seconds per work, percent.
+    /// The costs: seconds, seconds for each unit of work, or percent.
     pub cells: Cells,
-    /// What was spent in it, by combination.
+    /// The use of resources, by combination.
     pub spent: BTreeMap<Combination, ResourceUse>,
-    /// What a reader has to know.
+    /// Notes for the reader.
     pub notes: Vec<String>,
 }
 
 /// Means over the runs of one combination.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ResourceUse {
-    /// Seconds of the result itself.
+    /// Seconds of the result.
     pub elapsed: f64,
-    /// Its units of work.
+    /// Units of work of the result.
     pub work: f64,
-    /// Of the phases behind it: seconds.
+    /// Seconds of the phases that it is computed from.
     pub time: f64,
-    /// Their units of work.
+    /// Units of work of these phases.
     pub units: f64,
-    /// Their processor seconds.
+    /// Processor seconds of these phases.
     pub cpu: f64,
-    /// Seconds the disk was at work.
+    /// Seconds during which the disk was busy.
     pub disk: f64,
-    /// Requests of the disk.
+    /// Read requests to the disk.
     pub reads: f64,
-    /// Requests of the disk.
+    /// Write requests to the disk.
     pub writes: f64,
-    /// Sectors of 512 bytes.
+    /// Transferred sectors of 512 bytes.
     pub sectors: f64,
-    /// Requests elsewhere than behind the one before.
+    /// Requests that do not begin where the one before ended.
     pub seeks: f64,
-    /// Counters.
+    /// Means of the counters by name.
     pub counters: BTreeMap<String, f64>,
 }
 
 impl StudyData {
-    /// Sorts results.
+    /// Sorts the results of a study.
     ///
     /// # Errors
-    /// [`LabError::Plan`] if there are too many options.
+    /// [`LabError::Plan`] if there are more than 10 factors.
     pub fn of(results: &Results) -> Result<StudyData> {
         let plan = results.plan.clone();
         if plan.factors.len() > MOST_FACTORS {
@@ -120,7 +120,7 @@ impl StudyData {
         Ok(StudyData { plan, short, long, benchmarks, jobs })
     }
 
-    /// A combination by the names of its options: `none`, `su+dp`; `None` if one is not under study.
+    /// A combination by the names of its options: `none`, `su+dp`. `None` if the study lacks one.
     #[must_use]
     pub fn combination(&self, name: &str) -> Option<Combination> {
         if name == "none" {
@@ -130,19 +130,19 @@ impl StudyData {
         name.split('+').try_fold(Combination::NONE, |set, word| Some(set.with(bit(word)?)))
     }
 
-    /// A benchmark, by the words of a plan: the order of parameters does not matter.
+    /// A benchmark by its workload, with the parameters in any order.
     #[must_use]
     pub fn benchmark(&self, words: &str) -> Option<&Benchmark> {
         let wanted = sorted(words);
         self.benchmarks.iter().find(|benchmark| sorted(&benchmark.words) == wanted)
     }
 
-    /// Every benchmark of a name, with whatever parameters.
+    /// The benchmarks of a workload, with any parameters.
     pub fn named(&self, name: &str) -> impl Iterator<Item = &Benchmark> {
         self.benchmarks.iter().filter(move |b| b.words.split(':').next() == Some(name))
     }
 
-    /// A result.
+    /// A result by workload and metric.
     #[must_use]
     pub fn series(&self, words: &str, metric: &str) -> Option<(&Benchmark, &ResultSeries)> {
         let benchmark = self.benchmark(words)?;
@@ -150,7 +150,7 @@ impl StudyData {
     }
 }
 
-/// Name and parameters, sorted.
+/// The name, and the parameters in sorted order.
 fn sorted(words: &str) -> (&str, Vec<&str>) {
     let (name, parameters) = words.split_once(':').unwrap_or((words, ""));
     let mut parameters: Vec<&str> = parameters.split(',').filter(|p| !p.is_empty()).collect();
@@ -158,7 +158,7 @@ fn sorted(words: &str) -> (&str, Vec<&str>) {
     (name, parameters)
 }
 
-/// The long name of an option of the paper; others have one name.
+/// The long name of an option of the paper. Other options have one name.
 fn long(short: &str) -> &str {
     match short {
         "su" => "softupdates",
@@ -169,14 +169,14 @@ fn long(short: &str) -> &str {
     }
 }
 
-/// Letters, digits and dashes.
+/// Converts a text to letters, digits and dashes.
 pub(super) fn slug(words: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     let text: String = words.chars().map(plain).collect();
     text.split('-').filter(|part| !part.is_empty()).collect::<Vec<&str>>().join("-")
 }
 
-/// How large a run is, in parts of what was published: models of large things are smaller by default.
+/// The size of a run as a share of the published size. Two large workloads are smaller by default.
 fn share(words: &str, scale: f64) -> f64 {
     let (name, parameters) = words.split_once(':').unwrap_or((words, ""));
     let given = parameters.split(',').find_map(|p| p.strip_prefix("size=")?.parse::<f64>().ok());
@@ -229,7 +229,7 @@ impl Benchmark {
         self.series.iter().find(|series| series.metric == metric)
     }
 
-    /// Whether it is the cost curves: its results are points.
+    /// Whether the workload is the cost curves, whose results are points of curves.
     #[must_use]
     pub fn curves(&self) -> bool {
         self.words.split(':').next() == Some("micro")
@@ -268,20 +268,20 @@ impl ResultSeries {
         }
     }
 
-    /// Sums over runs become means.
+    /// Divides the sums over runs by the number of runs.
     fn finish(&mut self) {
         for (at, spent) in &mut self.spent {
             spent.divide(self.cells.runs(*at).len());
         }
     }
 
-    /// What people see of a cost: seconds, work a second, percent.
+    /// The value that people see of a cost: seconds, units of work for each second, or percent.
     #[must_use]
     pub fn shown(&self, cost: f64) -> f64 {
         if self.kind == MetricKind::Rate { 1.0 / cost } else { cost }
     }
 
-    /// Seconds a unit of work in a combination.
+    /// Seconds for each unit of work under a combination.
     #[must_use]
     pub fn each(&self, at: Combination) -> Option<f64> {
         if self.kind == MetricKind::Rate {
@@ -292,7 +292,8 @@ impl ResultSeries {
     }
 }
 
-/// The phases behind a result: that of its name, or of the name without its last word, or all of them.
+/// The phases that a result is computed from: the phase of its name, or of its name without the last
+/// word, or all phases.
 fn phases_of<'a>(metric: &str, phases: &'a [PhaseResult]) -> Vec<&'a PhaseResult> {
     let shorter = metric.rsplit_once(['-', '/']).map_or(metric, |(front, _)| front);
     let find = |name: &str| phases.iter().find(|phase| phase.phase == name);
@@ -303,7 +304,7 @@ fn phases_of<'a>(metric: &str, phases: &'a [PhaseResult]) -> Vec<&'a PhaseResult
 }
 
 impl ResourceUse {
-    /// Of one run.
+    /// The use of resources by one run.
     fn of(metric: &Metric, phases: &[&PhaseResult]) -> ResourceUse {
         let mut spent =
             ResourceUse { elapsed: metric.elapsed, work: metric.work, ..ResourceUse::default() };
@@ -358,7 +359,7 @@ impl ResourceUse {
         self.counters.values_mut().for_each(|count| *count /= runs);
     }
 
-    /// A counter's mean; 0 where it stood still.
+    /// The mean of a counter; 0 if it did not count.
     #[must_use]
     pub fn counter(&self, name: &str) -> f64 {
         self.counters.get(name).copied().unwrap_or(0.0)

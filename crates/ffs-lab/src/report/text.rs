@@ -1,4 +1,4 @@
-//! The report in a terminal, and its tables as comma-separated values.
+//! The report as text for a terminal, and its tables as CSV.
 
 use tabled::builder::Builder;
 use tabled::settings::object::Columns;
@@ -15,13 +15,13 @@ use crate::workload::MetricKind;
 /// How much of a report a terminal shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// A line a result, and the targets.
+    /// One line for each result, and the targets.
     Summary,
-    /// Every rank table and model besides, and reproduced next to published.
+    /// Also each rank table and model, and the comparison with published numbers.
     Everything,
 }
 
-/// A table without lines; columns in `left` begin at the left.
+/// A table without rules. The columns in `left` are aligned to the left, others to the right.
 fn table(rows: Vec<Vec<String>>, left: &[usize]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let mut builder = Builder::default();
@@ -55,10 +55,10 @@ pub fn render(report: &Report, much: Detail) -> String {
     out
 }
 
-/// A line a result.
+/// One line for each result.
 fn summary(report: &Report) -> String {
     let names = &report.measured.short;
-    let mut rows = vec![row(["result", "none", "all on", "", "gain", "options told from noise"])];
+    let mut rows = vec![row(["result", "none", "all on", "", "gain", "significant options"])];
     for benchmark in report.measured.benchmarks.iter().filter(|b| !b.curves()) {
         for series in benchmark.series.iter().filter(|s| s.kind != MetricKind::CpuPercent) {
             let cells = &series.cells;
@@ -93,7 +93,7 @@ fn unit(series: &ResultSeries) -> String {
     format::unit(series.kind, &series.unit)
 }
 
-/// Rank table and model of a result.
+/// The rank table and model of a result.
 fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries) -> String {
     let names = &report.measured.short;
     let ranks = RankTable::of(&series.cells);
@@ -124,7 +124,7 @@ fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries) -> Stri
     out
 }
 
-/// Reproduced next to published, as far as it was run.
+/// The published numbers whose workloads were run, with the measured ones.
 fn published(report: &Report) -> String {
     let mut out = String::new();
     for section in &report.compared {
@@ -150,7 +150,7 @@ fn published(report: &Report) -> String {
     out
 }
 
-/// Lines of a hundred letters at most, broken between words.
+/// Breaks a text between words into lines of at most 100 characters.
 fn wrapped(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -165,7 +165,7 @@ fn wrapped(text: &str) -> String {
     lines.into_iter().map(|line| line + "\n").collect()
 }
 
-/// The checklist.
+/// The targets and their verdicts.
 fn targets(report: &Report) -> String {
     let judged = report.targets.iter().filter(|target| target.verdict != Verdict::NotRun);
     let rows: Vec<Vec<String>> = judged
@@ -187,7 +187,7 @@ fn targets(report: &Report) -> String {
     )
 }
 
-/// Tables as files: every run, every rank table, every model.
+/// The tables as files: the runs, the rank tables, the models.
 pub(super) fn csv(report: &Report) -> Vec<(String, String)> {
     let names = &report.measured.short;
     let mut out = vec![("runs".to_owned(), runs(report)), ("published".to_owned(), ratios(report))];
@@ -226,7 +226,7 @@ pub(super) fn csv(report: &Report) -> Vec<(String, String)> {
     out
 }
 
-/// Every run of every result.
+/// All runs of all results.
 fn runs(report: &Report) -> String {
     let names = &report.measured.short;
     let series =

@@ -1,6 +1,6 @@
 //! The targets, benchmark by benchmark.
 //!
-//! Reference: `spec/benchmarks.md` §7.
+//! Reference: `docs/spec/benchmarks.md` §7.
 
 use super::super::published::{NumberKind, PAPER, PublishedNumber};
 use super::super::reproduction::{self, factor};
@@ -85,8 +85,8 @@ impl Evaluation<'_> {
                 "SU −35…−50 %, DP −8…−20 %, VM −0.5…−5 %",
                 ranges.map(part).into(),
             ),
-            Criterion::new(group, "SU and DP overlap: SU:DP > 0, told from noise", vec![overlap]),
-            Criterion::new(group, "dirhash not told from noise", vec![quiet]),
+            Criterion::new(group, "SU and DP overlap: SU:DP > 0, significant", vec![overlap]),
+            Criterion::new(group, "dirhash is not significant", vec![quiet]),
         ]
     }
 
@@ -113,13 +113,13 @@ impl Evaluation<'_> {
             Criterion::new("Andrew ×100", "options of Figure 10 in at least 5 of 6 rows", lists),
             Criterion::new(
                 "Andrew ×100",
-                "VM and DP overlap in grep and rm: VM:DP > 0, told from noise",
+                "VM and DP overlap in grep and rm: VM:DP > 0, significant",
                 overlap.into(),
             ),
         ]
     }
 
-    /// What the two lists of a row are, and where the time goes with the options in one of them only.
+    /// The two lists of a row that differ, and the counters for the options in one list only.
     fn other_list(&self, row: &reproduction::ComparedOptions) -> Vec<String> {
         let mine = row.measured.as_deref().unwrap_or_default();
         let (theirs, named) = (&row.published, |list: &[String]| match list {
@@ -153,7 +153,7 @@ impl Evaluation<'_> {
         });
         Criterion::new(
             "Bonnie++",
-            "dirhash told from noise in all but sequential read",
+            "dirhash is significant in all tests but sequential read",
             parts.into(),
         )
     }
@@ -193,10 +193,10 @@ impl Evaluation<'_> {
             grown.extend(gain.map(|gain| (files(run), gain)));
         }
         if !runs.is_empty() && first.is_empty() {
-            first.push(Check::plain("everywhere".to_owned(), true));
+            first.push(Check::plain("in all runs".to_owned(), true));
         }
         if !runs.is_empty() && only.is_empty() {
-            only.push(Check::plain("so it is".to_owned(), true));
+            only.push(Check::plain("as published".to_owned(), true));
         }
         let found: Vec<String> =
             grown.iter().map(|(n, gain)| format!("{n} files {}", times(*gain))).collect();
@@ -283,7 +283,7 @@ impl Evaluation<'_> {
         ]
     }
 
-    /// The statistics themselves, on the published means.
+    /// The statistics code, applied to the published means.
     pub(super) fn statistics(&self) -> Criterion {
         let cells = self.published.table1();
         let model = Model::fit(&cells);
@@ -303,7 +303,7 @@ impl Evaluation<'_> {
             parts.push(Check::plain(found, same == section.rows.len()));
         }
         let shown = model.map_or(0, |model| model.significant().count());
-        parts.push(Check::plain(format!("{shown} terms told from noise"), shown == 5));
+        parts.push(Check::plain(format!("{shown} significant terms"), shown == 5));
         Criterion::new(
             "Statistics",
             "Table 2 from the means and errors of Table 1, to the printed digit",
@@ -312,7 +312,7 @@ impl Evaluation<'_> {
     }
 }
 
-/// Files of a Postmark run.
+/// The number of files of a Postmark run.
 fn files(run: &Benchmark) -> u64 {
     let parameters = run.words.split_once(':').map_or("", |(_, parameters)| parameters);
     let number = parameters.split(',').find_map(|p| p.strip_prefix("number="));

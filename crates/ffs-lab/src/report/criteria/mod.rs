@@ -1,6 +1,6 @@
-//! What a reproduction of the paper has to reach, whether it does, and by which mechanism it misses.
+//! The targets of a reproduction of the paper, their verdicts, and the reasons for misses.
 //!
-//! A miss is explained by what was counted, and never tuned away.
+//! Counters explain a miss. No constant is tuned to meet a target.
 
 mod checks;
 
@@ -13,14 +13,14 @@ use super::{explain, format, mechanism};
 use crate::plot::times;
 use crate::statistics::{Combination, Model, StepwisePath, Term};
 
-/// What is less than this is printed as nothing, percent.
+/// A smaller value is printed as 0. Percent.
 const PRINTED: f64 = 0.005;
 
-/// A run this near to the published size is one of that size.
+/// A run of at least this part of the published size counts as a full run.
 const FULL: f64 = 0.99;
 
-/// What has to be known before targets are read: which workloads are smaller than the paper's, and what
-/// was taken from its results.
+/// The caution before the targets: the workloads that are smaller than in the paper, and the value
+/// that was fitted to its results.
 #[must_use]
 pub(super) fn caution(measured: &StudyData) -> Option<String> {
     let mut small: Vec<(f64, Vec<&str>)> = Vec::new();
@@ -31,57 +31,57 @@ pub(super) fn caution(measured: &StudyData) -> Option<String> {
             None => small.push((benchmark.share, vec![&benchmark.title])),
         }
     }
-    let mut said = Vec::new();
+    let mut sentences = Vec::new();
     if !small.is_empty() {
         let one = |(share, titles): &(f64, Vec<&str>)| {
             format!("{} at {}", titles.join(", "), format::short(*share))
         };
         let all: Vec<String> = small.iter().map(one).collect();
-        said.push(format!(
-            "Smaller than the paper's (1 is its size): {}. \
-             What is missed there may be met at full size, and the reverse.",
+        sentences.push(format!(
+            "Smaller than in the paper, where 1 is the full size: {}. \
+             At full size the verdicts may differ.",
             all.join("; ")
         ));
     }
     if measured.named("buildworld").any(|b| !b.series.is_empty()) {
-        said.push(
-            "Buildworld's processor time (1950 s at full size) was set by the row of Table 1 with all \
-             options on; the other rows have to follow."
+        sentences.push(
+            "The processor time of Buildworld (1950 s at full size) is fitted to the row of Table 1 \
+             with all options on; the other rows follow from it."
                 .to_owned(),
         );
     }
-    (!said.is_empty()).then(|| said.join(" "))
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// Whether a target is reached.
+/// Whether a target is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is.
+    /// It is met.
     Met,
-    /// It is not.
+    /// A part of it is missed.
     Missed,
-    /// What it is about was not run, or not completely, and nothing of it is missed.
+    /// Its workloads were not run, or not all of them, and no part that ran is missed.
     NotRun,
 }
 
-/// Something to reach.
+/// A target and its verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Criterion {
-    /// The benchmark, or what else it is about.
+    /// The benchmark or other subject.
     pub group: String,
-    /// What is to be reached.
+    /// The target, for people.
     pub wanted: String,
-    /// What was found.
+    /// The measured values, for people.
     pub found: String,
-    /// Whether it is reached.
+    /// Whether it is met.
     pub verdict: Verdict,
-    /// Where it is missed: what was counted.
+    /// The reasons for a miss: the known ones, then the counters.
     pub why: Vec<String>,
 }
 
 impl Criterion {
     fn new(group: &str, wanted: &str, parts: Vec<Check>) -> Criterion {
-        // What failed stays failed, whatever else is still to be run.
+        // A missed part decides, even if other parts were not run.
         let verdict = if parts.iter().any(|part| part.met == Some(false)) {
             Verdict::Missed
         } else if parts.is_empty() || parts.iter().any(|part| part.met.is_none()) {
@@ -101,15 +101,15 @@ impl Criterion {
 
 /// A part of a target.
 struct Check {
-    /// What was found; `met` is `None` where nothing was.
+    /// The measured value. `met` is `None` if there is none.
     found: String,
     met: Option<bool>,
     why: Vec<String>,
 }
 
 impl Check {
-    fn missing(what: &str) -> Check {
-        Check { found: format!("{what}: not run"), met: None, why: Vec::new() }
+    fn missing(name: &str) -> Check {
+        Check { found: format!("{name}: not run"), met: None, why: Vec::new() }
     }
 
     fn plain(found: String, met: bool) -> Check {
@@ -121,7 +121,7 @@ impl Check {
     }
 }
 
-/// The options of the paper in a study's numbering.
+/// The data on which the targets are judged.
 struct Evaluation<'a> {
     measured: &'a StudyData,
     published: &'a Published,
@@ -158,14 +158,14 @@ impl Evaluation<'_> {
         at.iter().filter_map(sentence).map(|text| format!("{}, {text}", series.title)).collect()
     }
 
-    /// The mechanism behind a miss, where it is known of the machine of 2002 and the paper's sizes.
+    /// The known reasons for a miss. They hold for the simulated computer and the paper's sizes.
     fn known(&self, words: &str, metric: &str, on: &str) -> Vec<String> {
         let full = self.measured.benchmark(words).is_some_and(|b| b.share >= FULL);
         let simulated = self.measured.plan.target.split(':').next() == Some("sim");
         if full && simulated { mechanism::of(words, metric, on) } else { Vec::new() }
     }
 
-    /// A point of a cost curve, which turns its switches itself.
+    /// The counters of a point of a cost curve. A curve sets its own mount options.
     fn explained_point(&self, figure: u8, name: &str, entries: f64) -> Vec<String> {
         let series = self.series("micro", &format!("fig{figure}/{name}/{entries}"));
         let point = series.and_then(|s| Some((s, *s.spent.keys().next()?)));
@@ -175,7 +175,7 @@ impl Evaluation<'_> {
         text.into_iter().collect()
     }
 
-    /// A term that has to be told from noise, and above nothing.
+    /// Checks that a term is significant and positive.
     fn positive(&self, (words, name): (&str, &str), metric: &str, options: &str) -> Check {
         let series = self.series(words, metric);
         let Some((series, term)) = series.zip(self.term(series, options)) else {
@@ -188,7 +188,7 @@ impl Evaluation<'_> {
             .because([self.known(words, metric, options), counted].concat())
     }
 
-    /// A gain from some options to others that has to satisfy `wanted`.
+    /// Checks the gain from one combination to another with `wanted`.
     fn gain(
         &self,
         (words, metric): (&str, &str),
@@ -210,7 +210,7 @@ impl Evaluation<'_> {
         }
     }
 
-    /// Published numbers of a kind and place that have to be within a factor.
+    /// Checks that the ratios to the published numbers of a kind are within `factor`.
     fn within(&self, kind: NumberKind, start: &str, factor: (f64, f64)) -> Vec<Check> {
         let compared = reproduction::all(self.measured, self.published);
         let sections = self.published.sections.iter().zip(&compared);
@@ -245,14 +245,14 @@ impl Evaluation<'_> {
         Model::fit(&series?.cells)?.term(self.at(options)?).copied()
     }
 
-    /// Whether an option is told from noise on the way of a result.
+    /// Whether an option is a significant step of a result's path.
     fn named(&self, series: &ResultSeries, option: &str) -> Option<bool> {
         let factor = self.measured.short.iter().position(|name| name == option)?;
         Some(StepwisePath::of(&series.cells)?.significant().contains(&factor))
     }
 }
 
-/// A term's value, and how likely chance alone is.
+/// A term's value and its p value.
 fn percent(term: &Term) -> String {
     let chance = term.p_value.map_or_else(String::new, |p| format!(", p {}", format::chance(p)));
     format!("{} %{chance}", format::signed(term.value, 2))

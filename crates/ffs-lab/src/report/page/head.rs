@@ -1,4 +1,4 @@
-//! What stands first: the heading, one sentence, and the numbers at a glance.
+//! The top of the page: the heading, an introduction, and the most important numbers.
 
 use super::super::criteria::Verdict;
 use super::super::reproduction;
@@ -14,7 +14,7 @@ pub(super) struct Tile {
     pub(super) words: String,
 }
 
-/// Names in a sentence: `a, b and c`.
+/// A list of names in a sentence: `a, b and c`.
 fn listed(names: &[String]) -> String {
     match names {
         [] => String::new(),
@@ -25,34 +25,35 @@ fn listed(names: &[String]) -> String {
 
 pub(super) fn heading(measured: &StudyData) -> String {
     match measured.long.as_slice() {
-        [] => "What the benchmarks cost".to_owned(),
-        [one] => format!("What {one} does"),
-        names => format!("What {} do, alone and together", listed(names)),
+        [] => "Benchmark results".to_owned(),
+        [one] => format!("The effect of {one}"),
+        names => format!("The effects of {}, alone and together", listed(names)),
     }
 }
 
-/// What was run, under what and on what, for who comes here first.
+/// An introduction: the benchmarks, the combinations and the target.
 pub(super) fn about(measured: &StudyData) -> String {
     let plan = &measured.plan;
     let benchmarks = format::plural(measured.benchmarks.len(), "benchmark");
     let under = match plan.combinations() {
-        1 => "as it is".to_owned(),
+        1 => "with its default options".to_owned(),
         n => format!("under all {n} combinations of the options"),
     };
     let each = format::plural(plan.replicates as usize, "run");
     let on = match plan.target.split(':').next() {
-        Some("sim") => "a simulated machine of 2002, whose time is arithmetic",
+        Some("sim") => "a simulated computer of 2002 in virtual time",
         _ => "this computer",
     };
     let paper = if plan.factors == Factor::paper() {
-        " Next to them stand the numbers that were measured in 2002 on a real machine with FreeBSD's own."
+        " The report compares them with the numbers that were measured in 2002 with FreeBSD on a real \
+         computer."
     } else {
         ""
     };
-    format!("{benchmarks} on the file system of ffs {under}, {each} of each, on {on}.{paper}")
+    format!("{benchmarks} on ffs {under}, {each} of each, on {on}.{paper}")
 }
 
-/// Results that are times or rates, with where they are from.
+/// The results that are times or rates, with their benchmarks.
 fn results(measured: &StudyData) -> impl Iterator<Item = (&Benchmark, &ResultSeries)> {
     let benchmarks = measured.benchmarks.iter().filter(|benchmark| !benchmark.curves());
     let all = benchmarks.flat_map(|b| b.series.iter().map(move |series| (b, series)));
@@ -65,14 +66,14 @@ pub(super) fn lead(measured: &StudyData) -> String {
     let mut gains: Vec<(f64, &Benchmark, &ResultSeries)> = gains.collect();
     gains.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (Some(best), Some(worst)) = (gains.first(), gains.last()) else {
-        return "There is no result yet that can be compared with the one without options."
+        return "There is no result yet that can be compared with one without options."
             .to_owned();
     };
     let middle = gains[gains.len() / 2].0;
     let name = |(_, b, s): &(f64, &Benchmark, &ResultSeries)| format!("{}, {}", b.title, s.title);
     let what = format::plural(gains.len(), "result");
     format!(
-        "With all options on, {what} improve by {} in the median: from {} ({}) to {} ({}).",
+        "With all options on, the median improvement of {what} is {}: from {} ({}) to {} ({}).",
         times(middle),
         times(worst.0),
         name(worst),
@@ -121,5 +122,5 @@ pub(super) fn incomplete(measured: &StudyData) -> String {
     let missing = measured.benchmarks.iter().filter(|b| b.jobs.0 < b.jobs.1);
     let words: Vec<String> =
         missing.map(|b| format!("{} {} of {}", b.title, b.jobs.0, b.jobs.1)).collect();
-    format!("Not everything was run: {}. What is missing is left out.", words.join(", "))
+    format!("The study is not complete: {}. The report leaves out missing results.", words.join(", "))
 }

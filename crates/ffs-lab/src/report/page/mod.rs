@@ -1,4 +1,4 @@
-//! The page: what the template shows, in words.
+//! The HTML page: the values that the template shows.
 
 mod head;
 mod result;
@@ -116,9 +116,9 @@ impl Page {
             lead: lead(measured),
             about: about(measured),
             level: if plan.replicates > 1 {
-                "p < 1/1000, and 1 % at least"
+                "p < 1/1000 and at least 1 %"
             } else {
-                "5 % at least"
+                "at least 5 %"
             },
             tiles: tiles(report),
             incomplete: incomplete(measured),
@@ -217,13 +217,13 @@ fn lists_words(lists: &[ComparedOptions]) -> String {
     let set = lists.iter().filter(|list| list.same_set()).count();
     let all = lists.len();
     format!(
-        "{run} of {all} rows were run; {set} have the same options, {same} of these in the same order."
+        "{run} of {all} rows were run. {set} have the same options, {same} of these in the same order."
     )
 }
 
-/// Every result in percent, a column a combination.
+/// All results in percent, one column for each combination.
 fn percent(measured: &StudyData) -> PercentTable {
-    /// More columns are no table.
+    /// The most factors: 32 columns.
     const MOST: usize = 5;
     if measured.short.len() > MOST {
         return PercentTable::default();
@@ -250,8 +250,9 @@ fn experiment(measured: &StudyData) -> String {
     let combinations = format::plural(plan.combinations() as usize, "combination");
     let options = format::plural(plan.factors.len(), "option");
     format!(
-        "{combinations} of {options}, each run {} with seeds of its own, in an order drawn from seed {}. All \
-         combinations of a replicate have its seed and begin on the same volume; every run has a fresh copy.",
+        "{combinations} of {options}, each run {}. Seed {} determines the order of the runs and the \
+         seeds of the replicates. All combinations of a replicate have its seed and begin on a \
+         copy of the same volume.",
         match plan.replicates {
             1 => "once".to_owned(),
             n => format!("{n} times"),
@@ -262,25 +263,27 @@ fn experiment(measured: &StudyData) -> String {
 
 fn machine(target: &str) -> Vec<String> {
     let name = target.split(':').next().unwrap_or(target);
-    let mut lines = vec![format!("Criterion: {target}.")];
+    let mut lines = vec![format!("Target: {target}.")];
     if name == "sim" {
         if target != name {
             lines.push(
-                "Words behind the colon change the machine and the volume told here.".to_owned(),
+                "The options after the colon change the computer and the volume described here.".to_owned(),
             );
         }
         lines.push(
-            "A simulated machine of 2002 in virtual time: a processor of 1.6 GHz, 256 MB of memory, and a disk \
-             of 20 GB at 5400 turns a minute with its seek curve, zones, head and cylinder skew, read-ahead \
-             buffer and write cache off. The platter turns on while the processor works. One UFS1 volume of \
-             16 GB with blocks of 16 KB and fragments of 2 KB, aged to 45 % under the old dirpref. What runs on \
-             it is the library itself, and nothing else takes time but the modelled processor and disk."
+            "A simulated computer of 2002 in virtual time: a processor of 1.6 GHz, 256 MB of \
+             memory, and a disk of 20 GB with 5400 revolutions a minute. The model of the disk has \
+             a seek curve, zones, head and cylinder skew and a read-ahead buffer; the write cache \
+             is off. The disk turns while the processor works. The volume is UFS1 of 16 GB with \
+             blocks of 16 KB and fragments of 2 KB, aged to 45 % with the old dirpref. The \
+             benchmarks run on the ffs library itself. Only the modelled processor and disk take \
+             time."
                 .to_owned(),
         );
         lines.push(
-            "Durability: without soft updates every write of metadata that has to be in order is waited for; \
-             with them such writes are delayed and ordered. A phase ends with the return of its last call in \
-             either case; what it leaves to be written is written while the next one runs."
+            "Durability: without soft updates each ordered write of metadata is synchronous; with \
+             soft updates such writes are delayed and ordered. In both cases a phase ends when its \
+             last call returns, and its delayed writes happen during the next phase."
                 .to_owned(),
         );
     }

@@ -1,4 +1,4 @@
-//! A benchmark and its results: rank table, model, pictures, and what was spent.
+//! A benchmark and its results: rank tables, models, figures and the use of resources.
 
 use super::super::explain::{self, WorkTable};
 use super::super::study_data::{Benchmark, ResultSeries};
@@ -48,7 +48,7 @@ pub(super) struct TermView {
     pub(super) chance: String,
 }
 
-/// A benchmark with all its results; cost curves are shown elsewhere.
+/// A benchmark with all its results. `None` for the cost curves, which have their own section.
 pub(super) fn benchmark(report: &Report, benchmark: &Benchmark) -> Option<BenchmarkView> {
     if benchmark.curves() {
         return None;
@@ -104,7 +104,7 @@ fn result(report: &Report, benchmark: &Benchmark, series: &ResultSeries, open: b
     }
 }
 
-/// From the value without options to that with all.
+/// The value without options and the value with all.
 fn sub(series: &ResultSeries) -> String {
     let cells = &series.cells;
     let ends = cells.mean(Combination::NONE).zip(cells.mean(Combination::all(cells.factors())));
@@ -162,12 +162,12 @@ fn terms(model: &Model, names: &[String]) -> Vec<TermView> {
     model.significant().map(view).collect()
 }
 
-/// What is said of the terms that are not shown.
+/// The sentence about the terms that are not shown.
 fn rest(model: &Model, names: &[String]) -> String {
     let hidden = model.terms.iter().filter(|term| !term.is_significant);
     let largest = hidden.clone().max_by(|a, b| a.value.abs().total_cmp(&b.value.abs()));
     let Some(largest) = largest else { return String::new() };
-    let why = if model.spread.is_some() { "not told from noise" } else { "smaller" };
+    let why = if model.spread.is_some() { "not significant" } else { "smaller" };
     format!(
         "{} {why}; the largest is {} with {} %.",
         format::plural(hidden.count(), "other term"),

@@ -1,8 +1,9 @@
-//! The page in a real browser, where one is there.
+//! The page in a real browser, if one is installed.
 //!
-//! The test serves a harness that shows the page in frames of several widths, in light and in dark, looks
-//! at what the browser made of it, and posts that back. So every browser will do that can be started
-//! without a screen: Chromium's kin and Firefox. `FFS_BROWSER` names one that is not in `PATH`.
+//! The test serves a harness that shows the page in frames of several widths, in light and in dark
+//! colours, examines the layout, and posts the findings back. So it works with each browser that runs
+//! without a screen: those based on Chromium, and Firefox. `FFS_BROWSER` names one that is not in
+//! `PATH`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -26,20 +27,20 @@ const BROWSERS: [&str; 7] = [
     "firefox",
     "firefox-esr",
 ];
-/// How long a browser may take to start, and to look.
+/// The longest time for a browser to start and examine the page.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Letters smaller than this are not read on a phone, pixels.
+/// The smallest legible size of letters on a phone, in pixels.
 const SMALLEST: f64 = 7.0;
 
 const HARNESS: &str = include_str!("harness.html");
 
-/// What the browser saw in one frame.
+/// The findings in one frame.
 #[derive(Debug, Deserialize)]
 struct Seen {
     width: u32,
     dark: bool,
     errors: Vec<String>,
-    /// Things asked for besides the page.
+    /// Requests other than the page.
     requests: u32,
     /// Pixels by which the page is wider than the frame.
     overflow: i64,
@@ -61,7 +62,7 @@ fn browser() -> Option<Vec<String>> {
     BROWSERS.iter().find_map(find).map(|file| vec![file.to_string_lossy().into_owned()])
 }
 
-/// A browser at work, ended with all its processes.
+/// A running browser. Dropping it ends all its processes.
 struct Running(Child);
 
 impl Drop for Running {
@@ -90,7 +91,7 @@ fn start(words: &[String], profile: &std::path::Path, address: &str) -> std::io:
 fn answer(
     stream: TcpStream,
     page: &str,
-    asked: &mpsc::Sender<Option<String>>,
+    results: &mpsc::Sender<Option<String>>,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut first = String::new();
@@ -110,11 +111,11 @@ fn answer(
         (Some("POST"), _) => {
             let mut body = vec![0; length];
             reader.read_exact(&mut body)?;
-            let _ = asked.send(Some(String::from_utf8_lossy(&body).into_owned()));
+            let _ = results.send(Some(String::from_utf8_lossy(&body).into_owned()));
             ("200 OK", "text/plain", "")
         }
         (_, Some("/")) => {
-            let _ = asked.send(None);
+            let _ = results.send(None);
             ("200 OK", "text/html", HARNESS)
         }
         (_, Some("/page")) => ("200 OK", "text/html", page),
@@ -130,7 +131,7 @@ fn answer(
 fn look(words: &[String], page: String) -> Option<Vec<Seen>> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/", listener.local_addr().unwrap());
-    let (sender, asked) = mpsc::channel();
+    let (sender, results) = mpsc::channel();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             // A browser may open connections that it does not use.
@@ -140,12 +141,12 @@ fn look(words: &[String], page: String) -> Option<Vec<Seen>> {
     });
     let profile = tempfile::tempdir().unwrap();
     let _running = start(words, profile.path(), &address).ok()?;
-    asked.recv_timeout(PATIENCE).ok()?;
+    results.recv_timeout(PATIENCE).ok()?;
     loop {
-        match asked.recv_timeout(PATIENCE) {
+        match results.recv_timeout(PATIENCE) {
             Ok(Some(body)) => return Some(serde_json::from_str(&body).expect(&body)),
             Ok(None) => {}
-            Err(_) => panic!("the browser asked for the page, but never told what it saw"),
+            Err(_) => panic!("the browser requested the page, but sent no findings"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reports of studies that nobody ran.
+//! Reports of synthetic studies.
 
 mod browser;
 mod synthetic;
@@ -9,7 +9,7 @@ use super::criteria::Verdict;
 use super::text::{self, Detail};
 use super::*;
 
-/// What every page has to be, whatever was run.
+/// Checks what holds for each page: well-formed, self-contained, all figures in it.
 fn sound(report: &Report) -> String {
     let html = report.html().unwrap();
     let options =
@@ -106,7 +106,7 @@ fn published_times_reproduce_the_published_numbers() {
     assert!(same > 30, "{same}");
 }
 
-/// What the sentence of a miss says.
+/// A miss has known reasons and a sentence of counters.
 #[test]
 fn a_miss_is_explained_by_what_was_counted() {
     let mut study = synthetic::study(2);
@@ -119,23 +119,23 @@ fn a_miss_is_explained_by_what_was_counted() {
     let target = report.targets.iter().find(|target| target.wanted.contains("nine times")).unwrap();
     assert_eq!(target.verdict, Verdict::Missed);
     let why = target.why.join("\n");
-    assert!(why.contains("none: 24.6 ms each = processor 2.46 ms, disk 19.7 ms"), "{why}");
-    assert!(why.contains("1.99 waited-for writes"), "{why}");
+    assert!(why.contains("none: 24.6 ms for each = processor 2.46 ms, disk 19.7 ms"), "{why}");
+    assert!(why.contains("1.99 synchronous writes"), "{why}");
     assert!(why.contains("most inodes are loaded twice"), "{why}");
-    // Of another target nothing is known but what was counted.
+    // For another target there are only the counters.
     study.plan.target = "core".to_owned();
     let report = Report::of(&study).unwrap();
     let target = report.targets.iter().find(|target| target.wanted.contains("nine times")).unwrap();
     assert!(!target.why.join("\n").contains("loaded twice"));
 }
 
-/// The target whose wish has these words.
+/// The target whose text contains `words`.
 fn target<'a>(report: &'a Report, words: &str) -> &'a Criterion {
     report.targets.iter().find(|target| target.wanted.contains(words)).unwrap()
 }
 
 #[test]
-fn a_part_that_fails_is_a_miss_whatever_is_not_run() {
+fn a_missed_part_decides_if_others_are_not_run() {
     let mut study = synthetic::study(2);
     study.jobs.retain(|job| job.workload != "mh" || job.combination != 9);
     let report = Report::of(&study).unwrap();
@@ -150,9 +150,9 @@ fn a_part_that_fails_is_a_miss_whatever_is_not_run() {
     assert_eq!(target(&report, "nine times").verdict, Verdict::Missed);
 }
 
-/// A positive interaction that noise explains is no overlap.
+/// A positive interaction that is not significant is no overlap.
 #[test]
-fn an_interaction_has_to_be_told_from_noise() {
+fn an_interaction_has_to_be_significant() {
     let mut study = synthetic::study(4);
     let overlap = |study: &crate::study::Results| {
         target(&Report::of(study).unwrap(), "SU and DP overlap").clone()
@@ -178,7 +178,7 @@ fn without_counts_there_is_no_sentence() {
     let report = Report::of(&study).unwrap();
     assert_eq!(target(&report, "nine times").verdict, Verdict::Missed);
     let why: Vec<&String> = report.targets.iter().flat_map(|target| &target.why).collect();
-    assert!(why.iter().all(|line| !line.contains(" each = ")), "{why:#?}");
+    assert!(why.iter().all(|line| !line.contains(" for each = ")), "{why:#?}");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn parts_of_a_study_have_a_report_too() {
     study.jobs.retain(|job| job.combination % 5 != 3);
     let report = Report::of(&study).unwrap();
     let html = sound(&report);
-    assert!(html.contains("Not everything was run"));
+    assert!(html.contains("The study is not complete"));
     assert!(text::render(&report, Detail::Everything).contains("combinations are missing"));
 
     study.jobs.clear();

@@ -1,4 +1,4 @@
-//! A study that nobody ran: published times where there are some, a plain model elsewhere.
+//! A synthetic study: the published times where there are some, a simple model elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ impl Noise {
     }
 }
 
-/// Seconds of a result: what it is, its mean without options, and the part that stays with each on.
+/// Seconds of a result under a combination.
 fn seconds(at: &str, on: Combination) -> f64 {
     let pick = |times: [f64; 4]| times[usize::from(on.has(0)) + 2 * usize::from(on.has(1))];
     let with = |base: f64, parts: [f64; 4]| {
