@@ -7,7 +7,8 @@
 use crate::study::{Factor, Origin, Plan, PlanItem};
 
 /// Determines a study too, and is not in its plan.
-const UNRECORDED: &str = "not recorded: the contents of the archives and trees that the options name";
+const UNRECORDED: &str =
+    "not recorded: the contents of the archives and trees that the options name";
 /// The same for a plan without an origin.
 const UNSIGNED: &str =
     "not recorded: the version of ffs, and the contents of the files that the options name";

@@ -66,8 +66,7 @@ pub(super) fn lead(measured: &StudyData) -> String {
     let mut gains: Vec<(f64, &Benchmark, &ResultSeries)> = gains.collect();
     gains.sort_by(|a, b| b.0.total_cmp(&a.0));
     let (Some(best), Some(worst)) = (gains.first(), gains.last()) else {
-        return "There is no result yet that can be compared with one without options."
-            .to_owned();
+        return "There is no result yet that can be compared with one without options.".to_owned();
     };
     let middle = gains[gains.len() / 2].0;
     let name = |(_, b, s): &(f64, &Benchmark, &ResultSeries)| format!("{}, {}", b.title, s.title);
@@ -122,5 +121,8 @@ pub(super) fn incomplete(measured: &StudyData) -> String {
     let missing = measured.benchmarks.iter().filter(|b| b.jobs.0 < b.jobs.1);
     let words: Vec<String> =
         missing.map(|b| format!("{} {} of {}", b.title, b.jobs.0, b.jobs.1)).collect();
-    format!("The study is not complete: {}. The report leaves out missing results.", words.join(", "))
+    format!(
+        "The study is not complete: {}. The report leaves out missing results.",
+        words.join(", ")
+    )
 }

@@ -115,11 +115,7 @@ impl Page {
             heading: heading(measured),
             lead: lead(measured),
             about: about(measured),
-            level: if plan.replicates > 1 {
-                "p < 1/1000 and at least 1 %"
-            } else {
-                "at least 5 %"
-            },
+            level: if plan.replicates > 1 { "p < 1/1000 and at least 1 %" } else { "at least 5 %" },
             tiles: tiles(report),
             incomplete: incomplete(measured),
             contents: Vec::new(),
@@ -267,7 +263,8 @@ fn machine(target: &str) -> Vec<String> {
     if name == "sim" {
         if target != name {
             lines.push(
-                "The options after the colon change the computer and the volume described here.".to_owned(),
+                "The options after the colon change the computer and the volume described here."
+                    .to_owned(),
             );
         }
         lines.push(
