@@ -8,7 +8,7 @@ use ffs_testkit::repository::{self, read, try_read};
 use std::collections::BTreeSet;
 
 /// The head of a table of promises with tests, and of the table of promises without.
-const WITH_TEST: &str = "| promise | test | not looked at |";
+const WITH_TEST: &str = "| promise | test | not tested |";
 const WITHOUT_TEST: &str = "| where | promise |";
 
 fn page() -> String {
