@@ -1,4 +1,4 @@
-//! Talking to the server of a mount from outside: switches, counters, remounting.
+//! The client of a running mount: switches and counters, read and set from another process.
 
 use crate::error::MountError;
 use crate::mountinfo::{self, Mount};
@@ -11,14 +11,14 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a name stands for.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {
     /// A switch.
     Switch,
     /// Counts since the mount.
     Counter,
-    /// How much there is now.
+    /// A current amount.
     Gauge,
 }
 
@@ -27,17 +27,17 @@ pub enum EntryKind {
 pub struct Entry {
     /// BSD's name.
     pub name: String,
-    /// Its value; a number or a word.
+    /// Its value: a number or a word.
     pub value: String,
-    /// What it stands for.
+    /// Its kind.
     pub kind: EntryKind,
-    /// What can be set, in words; empty if nothing can.
+    /// A description of the values that it accepts; empty if it cannot be set.
     pub takes: String,
-    /// One sentence.
+    /// One sentence about it.
     pub meaning: String,
 }
 
-/// A switch that was set.
+/// A change of a switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
     /// BSD's name.
@@ -48,7 +48,7 @@ pub struct Changed {
     pub now: String,
 }
 
-/// A running mount to talk to.
+/// A running mount.
 #[derive(Debug)]
 pub struct Control {
     mount_point: PathBuf,
@@ -58,9 +58,9 @@ impl Control {
     /// The mount on `path`.
     ///
     /// # Errors
-    /// Nothing of ours is mounted there.
+    /// No ffs file system is mounted there.
     pub fn open(path: &Path) -> Result<Control, MountError> {
-        Ok(Control { mount_point: ours(path)?.mount_point })
+        Ok(Control { mount_point: find_mount(path)?.mount_point })
     }
 
     /// Every switch, counter and gauge, sorted by name.
@@ -81,7 +81,7 @@ impl Control {
         self.pages("list", entry)
     }
 
-    /// Names and values alone, in the same order: a sample.
+    /// Names and values only, in the same order. It costs less than [`Control::list`].
     ///
     /// # Errors
     /// The server does not answer.
@@ -92,10 +92,11 @@ impl Control {
     /// Sets a switch.
     ///
     /// # Errors
-    /// [`MountError::Server`] with the reason; the caller is neither root nor who mounted.
+    /// [`MountError::Server`] gives the reason for a refusal. [`MountError::NotAllowed`]: the
+    /// caller is neither root nor the user who mounted.
     pub fn set(&self, name: &str, value: &str) -> Result<Changed, MountError> {
         let answer = command(&self.mount_point, &format!("set {name}={value}"))?;
-        let [name, before, now] = words(&answer).ok_or_else(garbled)?;
+        let [name, before, now] = words(&answer).ok_or_else(version_mismatch)?;
         Ok(Changed { name, before, now })
     }
 
@@ -103,14 +104,14 @@ impl Control {
         let (mut all, mut from) = (Vec::new(), 0);
         loop {
             let page = command(&self.mount_point, &format!("{verb} {from}"))?;
-            let (next, lines) = page.split_once('\n').ok_or_else(garbled)?;
+            let (next, lines) = page.split_once('\n').ok_or_else(version_mismatch)?;
             for line in lines.lines() {
-                all.push(read(line).ok_or_else(garbled)?);
+                all.push(read(line).ok_or_else(version_mismatch)?);
             }
             match next.parse() {
                 Ok(0) => return Ok(all),
                 Ok(next) if next > from => from = next,
-                _ => return Err(garbled()),
+                _ => return Err(version_mismatch()),
             }
         }
     }
@@ -121,28 +122,30 @@ fn words<const N: usize>(line: &str) -> Option<[String; N]> {
     words.try_into().ok()
 }
 
-fn garbled() -> MountError {
+fn version_mismatch() -> MountError {
     MountError::Server(
-        "the mount's server is of another version: its answer is not understood".to_owned(),
+        "the mount's server is another version of ffs: its reply cannot be read".to_owned(),
     )
 }
 
-/// The mount of ours on `path`.
-pub(crate) fn ours(path: &Path) -> Result<Mount, MountError> {
-    let not = |found| MountError::NotMounted { path: path.to_owned(), found };
-    let real = real_name(path).map_err(|e| not(host_words(e)))?;
+/// The ffs mount on `path`.
+pub(crate) fn find_mount(path: &Path) -> Result<Mount, MountError> {
+    let not_mounted = |found| MountError::NotMounted { path: path.to_owned(), found };
+    let real = real_path(path).map_err(|e| not_mounted(host_words(e)))?;
     let found = mountinfo::find(&real).map_err(|e| MountError::kernel("mountinfo", e))?;
     match found {
-        None => Err(not(instead(&real)?)),
-        Some(m) if !m.is_ours() => {
-            Err(not(format!("the file system mounted there is {}, not one of ffs", m.fs_type)))
-        }
+        None => Err(not_mounted(describe_unmounted(&real)?)),
+        Some(m) if !m.is_ours() => Err(not_mounted(format!(
+            "the file system mounted there is {}, not one of ffs",
+            m.fs_type
+        ))),
         Some(m) => Ok(m),
     }
 }
 
-/// The real name of `path`. What is mounted there may let nobody look: a dead server, or a private mount.
-fn real_name(path: &Path) -> io::Result<PathBuf> {
+/// The real path of `path`. A mount on it may refuse access (a dead server, a private mount), so
+/// the function falls back to the real path of the parent.
+fn real_path(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize().or_else(|error| {
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Err(error) };
         let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
@@ -150,8 +153,8 @@ fn real_name(path: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// What is at `path`, where nothing is mounted.
-fn instead(path: &Path) -> Result<String, MountError> {
+/// A description of `path`, on which nothing is mounted.
+fn describe_unmounted(path: &Path) -> Result<String, MountError> {
     match path.metadata() {
         Err(e) => return Ok(host_words(e)),
         Ok(m) if !m.is_dir() => {
@@ -162,14 +165,14 @@ fn instead(path: &Path) -> Result<String, MountError> {
     for above in path.ancestors().skip(1) {
         let found = mountinfo::find(above).map_err(|e| MountError::kernel("mountinfo", e))?;
         if found.is_some_and(|m| m.is_ours()) {
-            return Ok(format!("nothing is mounted there, but on {}", above.display()));
+            return Ok(format!("nothing is mounted there; the mount is on {}", above.display()));
         }
     }
     Ok("nothing is mounted there".to_owned())
 }
 
-/// Why the server of `mount_point` cannot be asked.
-fn unasked(mount_point: &Path, error: Errno, what: &'static str) -> MountError {
+/// The error for a failed access to the server of `mount_point`.
+fn access_error(mount_point: &Path, error: Errno, what: &'static str) -> MountError {
     let path = mount_point.to_owned();
     let owner = || Some(mountinfo::find(mount_point).ok()??.owner()?.to_owned());
     match (error, owner()) {
@@ -179,17 +182,18 @@ fn unasked(mount_point: &Path, error: Errno, what: &'static str) -> MountError {
     }
 }
 
-/// Sends a message on the control channel; the words after `ok`.
+/// Sends a message on the control channel, and returns the text after `ok`.
 pub(crate) fn command(mount_point: &Path, message: &str) -> Result<String, MountError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = rustix::fs::open(mount_point, flags, Mode::empty())
-        .map_err(|e| unasked(mount_point, e, "the mount's server does not answer"))?;
+        .map_err(|e| access_error(mount_point, e, "the mount's server does not answer"))?;
     let mut text = [0; MESSAGE];
     if message.len() >= MESSAGE || message.contains('\0') {
-        return Err(MountError::Server("names and values are short words".to_owned()));
+        return Err(MountError::Server("the name or the value is too long".to_owned()));
     }
     text[..message.len()].copy_from_slice(message.as_bytes());
-    ask(&dir, &mut text).map_err(|e| unasked(mount_point, e, "the mount's server refused"))?;
+    exchange(&dir, &mut text)
+        .map_err(|e| access_error(mount_point, e, "the mount's server refused"))?;
     let end = text.iter().position(|b| *b == 0).unwrap_or(MESSAGE);
     let answer = String::from_utf8_lossy(&text[..end]);
     match answer.strip_prefix("ok") {
@@ -202,8 +206,8 @@ pub(crate) fn command(mount_point: &Path, message: &str) -> Result<String, Mount
 struct Message<'a>(&'a mut [u8; MESSAGE]);
 
 #[allow(unsafe_code)]
-// SAFETY: the command number says that the kernel copies `MESSAGE` bytes in and out, and the pointer is
-// to as many bytes, borrowed for the call.
+// SAFETY: by the command number the kernel copies `MESSAGE` bytes in and out, and the pointer is to
+// as many bytes, which are borrowed for the call.
 unsafe impl Ioctl for Message<'_> {
     type Output = ();
     const IS_MUTATING: bool = true;
@@ -225,7 +229,7 @@ unsafe impl Ioctl for Message<'_> {
 }
 
 #[allow(unsafe_code)]
-fn ask(fd: &OwnedFd, text: &mut [u8; MESSAGE]) -> rustix::io::Result<()> {
+fn exchange(fd: &OwnedFd, text: &mut [u8; MESSAGE]) -> rustix::io::Result<()> {
     // SAFETY: see `Message`.
     unsafe { rustix::ioctl::ioctl(fd, Message(text)) }
 }

@@ -1,9 +1,9 @@
-//! Mounting in the background: the caller returns when the mount is there.
+//! Background mounts: the caller returns as soon as the file system is mounted.
 //!
 //! **Invariants.**
-//! 1. The process forks while it has one thread; the server's threads start in the child.
-//! 2. The child's error, if it cannot mount, is the parent's error.
-//! 3. The server keeps no terminal, no directory and no descriptor of its caller.
+//! 1. The process forks while it has one thread. The server's threads start in the child.
+//! 2. If the child cannot mount, the parent returns the child's error.
+//! 3. The server keeps no terminal, directory or descriptor of its caller.
 
 use crate::error::MountError;
 use crate::log::{self, LOG};
@@ -15,14 +15,14 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
-/// Mounts, and returns when the mount is there; a process in the background serves it.
+/// Mounts, and returns when the file system is mounted. A background process serves it.
 ///
 /// # Errors
-/// It cannot be mounted; or the caller has threads, so that it cannot fork.
+/// The mount failed, or the caller has several threads, so that it cannot fork.
 pub fn mount_daemon(request: &MountRequest) -> Result<Mounted, MountError> {
     let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     if threads > 1 {
-        let message = "the process has threads already: serve in the foreground";
+        let message = "the process already has several threads: use a foreground mount";
         return Err(MountError::Background(message.to_owned()));
     }
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|e| MountError::kernel("pipe", e))?;
@@ -34,11 +34,11 @@ pub fn mount_daemon(request: &MountRequest) -> Result<Mounted, MountError> {
     std::process::exit(serve(request, write))
 }
 
-/// `true` in the parent.
+/// Returns `true` in the parent.
 #[allow(unsafe_code)]
 fn fork() -> Result<bool, MountError> {
-    // SAFETY: this process has one thread (checked by the caller), so that the child finds no lock
-    // held and no structure half changed.
+    // SAFETY: this process has one thread (the caller checked), so the child finds no lock held and
+    // no structure half changed.
     match unsafe { libc::fork() } {
         -1 => Err(MountError::kernel("fork", std::io::Error::last_os_error())),
         0 => Ok(false),
@@ -46,15 +46,15 @@ fn fork() -> Result<bool, MountError> {
     }
 }
 
-/// The child: its exit code.
+/// The child: mounts, serves, and returns its exit code.
 fn serve(request: &MountRequest, pipe: OwnedFd) -> i32 {
-    // Only fails for a process-group leader, which a forked child is not.
+    // setsid fails only for a process-group leader, which a forked child is not.
     let _ = rustix::process::setsid();
     let mut pipe = Some(File::from(pipe));
     let outcome = mount_foreground(request, |mounted| {
         leave_terminal();
         if let Some(mut pipe) = pipe.take() {
-            // A parent that is gone needs no news.
+            // The parent may have exited; the message is then lost, which does no harm.
             let _ = pipe.write_all(&encode(mounted));
         }
     });
@@ -73,7 +73,7 @@ fn serve(request: &MountRequest, pipe: OwnedFd) -> i32 {
 
 fn leave_terminal() {
     log::use_syslog();
-    // Whatever fails here leaves a descriptor or a directory busy, no more.
+    // A failure here only leaves a descriptor or a directory busy.
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
         let _ = rustix::stdio::dup2_stdin(&null);
@@ -103,7 +103,7 @@ fn decode(b: &[u8]) -> Option<Mounted> {
     })
 }
 
-/// The parent: waits for the child's news.
+/// The parent: waits for the child's message.
 fn listen(pipe: OwnedFd) -> Result<Mounted, MountError> {
     let mut news = Vec::new();
     File::from(pipe)
@@ -112,9 +112,8 @@ fn listen(pipe: OwnedFd) -> Result<Mounted, MountError> {
     if let Some(words) = news.strip_prefix(b"error\n") {
         return Err(MountError::Background(String::from_utf8_lossy(words).into_owned()));
     }
-    decode(&news).ok_or_else(|| {
-        MountError::Background("the server ended before the mount was there".to_owned())
-    })
+    decode(&news)
+        .ok_or_else(|| MountError::Background("the server ended before it had mounted".to_owned()))
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! A block device as a file: a mounted directory with one file, `disk`, whose bytes are the device's.
+//! A block device as a file: a FUSE mount with one file, `disk`, whose bytes are the device's.
 //!
-//! **Purpose.** Puts a [`BlockDevice`] of this process (a recorder, a fault injector) below programs that
-//! want a path: `ffs mount`, or a loop device with another file system on it. Each write of the file is
-//! one write of the device, and each fsync one flush.
+//! **Purpose.** Gives programs that need a path access to a [`BlockDevice`] of this process (a
+//! recorder, a fault injector): `ffs mount`, or a loop device with another file system on it. Each
+//! write of the file is one write of the device, and each fsync is one flush.
 //!
 //! **Invariants.**
-//! 1. A write returns after the device has it: the kernel keeps no written data back.
-//! 2. An fsync returns after the device's flush that began after it was called.
+//! 1. A write returns after the device's write has returned: the kernel does not cache writes.
+//! 2. An fsync returns after a flush of the device that began after the call of fsync.
 //!
 //! **References.** `include/uapi/linux/fuse.h` of Linux 6.18.
 
 use crate::error::MountError;
-use crate::kernel::{self, Force, Plan};
+use crate::kernel::{self, Force, MountParams};
 use crate::log::LOG;
 use crate::wire::device::Received;
 use crate::wire::reply::WireAttr;
@@ -24,19 +24,19 @@ use std::time::Duration;
 
 /// The name of the file.
 const NAME: &[u8] = b"disk";
-/// Its node.
+/// The node of the file.
 const FILE: u64 = 2;
-/// Threads that serve: a flush must not keep reads and writes waiting.
+/// Worker threads: a flush must not delay reads and writes.
 const THREADS: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// A device that is served as a file; dropping it unmounts.
+/// A device that is served as a file. Dropping it unmounts.
 pub struct Disk {
     mount_point: PathBuf,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Served {
     kernel: Device,
     device: Arc<dyn BlockDevice>,
@@ -46,10 +46,10 @@ impl Disk {
     /// Serves `device` as the file `disk` of `mount_point`, an empty directory.
     ///
     /// # Errors
-    /// FUSE cannot be used here, or `mount_point` is no directory.
+    /// FUSE is not available, or `mount_point` is no directory.
     pub fn serve(device: Arc<dyn BlockDevice>, mount_point: &Path) -> Result<Disk, MountError> {
         let mount_point = kernel::mount_point(mount_point)?;
-        let plan = Plan {
+        let params = MountParams {
             source: PathBuf::from("ffs-disk"),
             mount_point: mount_point.clone(),
             block_device: false,
@@ -60,8 +60,8 @@ impl Disk {
             dev: false,
             exec: false,
         };
-        let kernel = Device::new(kernel::mount(&plan)?);
-        // From here on dropping it takes the mount away.
+        let kernel = Device::new(kernel::mount(&params)?);
+        // From here on, dropping `disk` unmounts.
         let mut disk = Disk { mount_point, threads: Vec::new() };
         let wanted = Features::BIG_WRITES.with(Features::MAX_PAGES).with(Features::ASYNC_READ);
         kernel.handshake(wanted).map_err(MountError::Session)?;
@@ -75,7 +75,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// The file.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.mount_point.join("disk")
@@ -86,7 +86,7 @@ impl Drop for Disk {
     fn drop(&mut self) {
         let lazy = Force { lazy: true, force: false };
         match kernel::unmount(&self.mount_point, lazy) {
-            // A thread that panicked has said so.
+            // The message of a panic has been printed already.
             Ok(()) => self.threads.drain(..).for_each(|thread| drop(thread.join())),
             Err(error) => {
                 let mount_point = self.mount_point.display();
@@ -97,7 +97,7 @@ impl Drop for Disk {
 }
 
 impl Served {
-    /// Answers requests until the mount is gone.
+    /// Answers requests until the file system is unmounted.
     fn work(&self) {
         let (mut buffer, mut reply) = (Device::buffer(), Reply::new());
         loop {
@@ -132,7 +132,7 @@ impl Served {
             }
             (op::LOOKUP, ROOT) => out.no_entry(&timeouts),
             (op::GETATTR, node @ (ROOT | FILE)) => out.attr(&self.attr(node), &timeouts),
-            // Times and modes are not kept; the size is the device's.
+            // Times and modes are not stored. The size is that of the device.
             (op::SETATTR, node @ (ROOT | FILE)) => out.attr(&self.attr(node), &timeouts),
             (op::OPEN, FILE) | (op::OPENDIR, ROOT) => out.open(0),
             (op::READDIR, ROOT) | (op::RELEASE | op::RELEASEDIR | op::FSYNCDIR, _) => {}
@@ -155,7 +155,7 @@ impl Served {
         WireAttr { ino: node, size, blocks, mode, nlink, blksize, ..WireAttr::default() }
     }
 
-    /// What of a range of `len` bytes at `offset` is on the device.
+    /// The length of the part of the range of `len` bytes at `offset` that is on the device.
     fn within(&self, offset: u64, len: usize) -> usize {
         let left = self.device.len_bytes().saturating_sub(offset);
         usize::try_from(left).map_or(len, |left| len.min(left))
@@ -166,7 +166,7 @@ impl Served {
         a.skip(8)?;
         let offset = a.u64()?;
         let len = self.within(offset, (a.u32()? as usize).min(MAX_IO));
-        self.device.read_at(offset, out.room(len)).map_err(|e| Errno(e.errno()))
+        self.device.read_at(offset, out.space(len)).map_err(|e| Errno(e.errno()))
     }
 
     fn write(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {

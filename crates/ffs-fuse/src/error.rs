@@ -1,4 +1,4 @@
-//! What can go wrong before a mount is there and after it has gone.
+//! Errors of mounting, unmounting and controlling a mount.
 
 use ffs_device::{OpenError, host_words};
 use std::io;
@@ -8,15 +8,15 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
-    /// The image cannot be opened, or somebody else has it.
+    /// The image cannot be opened, or another process has locked it.
     #[error("{}{}", .0, read_only_hint(.0))]
     Open(#[from] OpenError),
-    /// The image is no file system that can be mounted.
+    /// The image holds no file system that can be mounted.
     #[error("cannot mount {image}: {source}{}", advice(.source, .image))]
     FileSystem {
-        /// The image as its user named it.
+        /// The image, as given by the user.
         image: String,
-        /// What is wrong.
+        /// The reason.
         source: ffs_core::Error,
     },
     /// The mount point cannot be used.
@@ -24,32 +24,32 @@ pub enum MountError {
     MountPoint {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         source: io::Error,
     },
-    /// The kernel refused.
+    /// A system call failed.
     #[error("{what}: {}", host_words(.source))]
     Kernel {
-        /// What was tried.
+        /// The operation that was tried.
         what: &'static str,
-        /// The answer.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// This system or this user cannot mount by FUSE: what is missing.
+    /// This system or this user cannot mount with FUSE. The text names what is missing.
     #[error("{0}; ffs ls, ffs cp and the like work without a mount")]
     Unavailable(String),
-    /// `fusermount3` refused, with its own words.
+    /// `fusermount3` failed. The text is its message.
     #[error("fusermount3: {0}")]
     Helper(String),
-    /// Nothing of ours is mounted there.
+    /// No ffs file system is mounted there.
     #[error("{}: {found}", .path.display())]
     NotMounted {
         /// The directory.
         path: PathBuf,
-        /// What is there instead.
+        /// A description of what is there instead.
         found: String,
     },
-    /// Who mounted keeps it private, also from root.
+    /// The mount is private to the user who mounted it. Root has no access either.
     #[error(
         "{} is private to user {owner}, who mounted it without -o allow_other: do it as that user",
         .path.display()
@@ -57,46 +57,47 @@ pub enum MountError {
     Private {
         /// The directory.
         path: PathBuf,
-        /// Who mounted.
+        /// The user who mounted.
         owner: String,
     },
-    /// The caller may look, no more.
+    /// The caller may read the switches, and may not change them.
     #[error("only root and user {owner}, who mounted {}, may do that", .path.display())]
     NotAllowed {
         /// The directory.
         path: PathBuf,
-        /// Who mounted.
+        /// The user who mounted.
         owner: String,
     },
-    /// What is in memory cannot be written: the mount stays, so that nothing is lost.
+    /// Data in memory cannot be written. The file system stays mounted, so that nothing is lost.
     #[error(
-        "{} stays mounted, because not everything could be written: {words}; put that right and unmount again (-f \
-         gives up what is not written)",
+        "{} stays mounted, because not everything could be written: {words}; put that right and \
+         unmount again (-f gives up the data that is not written)",
         .path.display()
     )]
     NotWritten {
         /// The directory.
         path: PathBuf,
-        /// The server's own words.
+        /// The server's message.
         words: String,
     },
     /// The mount is in use.
     #[error(
-        "{} is in use: leave the directory and close its files (fuser -m tells whose), or unmount lazily (-l)",
+        "{} is in use: leave the directory and close its files (fuser -vm lists the processes), or \
+         unmount lazily (-l)",
         .path.display()
     )]
     Busy {
         /// The directory.
         path: PathBuf,
     },
-    /// The running server said no.
+    /// The running server refused. The text is its message.
     #[error("{0}")]
     Server(String),
-    /// The server in the background could not start; its own words.
+    /// The background server could not start. The text is its message.
     #[error("{0}")]
     Background(String),
-    /// The session ended badly.
-    #[error("the session with the kernel broke: {}", host_words(.0))]
+    /// The session with the kernel ended with an error.
+    #[error("the session with the kernel failed: {}", host_words(.0))]
     Session(io::Error),
 }
 
@@ -106,7 +107,7 @@ fn advice(error: &ffs_core::Error, image: &str) -> String {
 }
 
 fn mkdir_hint(error: &io::Error) -> &'static str {
-    if error.kind() == io::ErrorKind::NotFound { "; mkdir makes it" } else { "" }
+    if error.kind() == io::ErrorKind::NotFound { "; create it with mkdir" } else { "" }
 }
 
 fn read_only_hint(error: &OpenError) -> &'static str {
@@ -118,6 +119,6 @@ impl MountError {
         MountError::Kernel { what, source: source.into() }
     }
 
-    /// The exit code that mount(8) knows: 32, mount failure.
+    /// The exit code of mount(8) for a failed mount: 32.
     pub const EXIT_CODE: i32 = 32;
 }

@@ -1,12 +1,13 @@
-//! Being called by mount(8) and umount(8).
+//! The command as a helper of mount(8) and umount(8).
 //!
-//! | called as | by | arguments |
+//! | program name | caller | arguments |
 //! | --- | --- | --- |
-//! | `mount.fuse.ffs`, `mount.ffs` | `mount -t fuse.ffs`, `mount -t ffs` | `IMAGE DIR [-sfnv] [-o OPTIONS] [-t TYPE]` |
-//! | `ffs` | libfuse's `mount.fuse`, for `mount -t fuse.ffs` without the first | `IMAGE DIR -o OPTIONS` |
+//! | `mount.fuse.ffs` | `mount -t fuse.ffs` | `IMAGE DIR [-sfnv] [-o OPTIONS] [-t TYPE]` |
+//! | `mount.ffs` | `mount -t ffs` | the same |
+//! | `ffs` | libfuse's `mount.fuse`, if there is no `mount.fuse.ffs` | `IMAGE DIR -o OPTIONS` |
 //! | `umount.fuse.ffs`, `umount.ffs`, `umount.fuseblk.ffs` | `umount` | `DIR [-flnrv] [-t TYPE]` |
 //!
-//! With the last one installed, `umount` itself waits for the server.
+//! Where the last one is installed, `umount` itself waits for the server.
 //!
 //! **References.** mount(8) "External helpers", umount(8), mount.fuse(8).
 
@@ -19,19 +20,19 @@ use ffs_device::partition::Probe;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Exit code of mount(8) for wrong usage.
+/// The exit code of mount(8) for wrong usage.
 const USAGE: i32 = 1;
 
-/// What mount(8) or umount(8) wants.
+/// A request of mount(8) or umount(8).
 #[derive(Debug, PartialEq, Eq)]
 enum Call {
     Mount { image: OsString, dir: PathBuf, options: Vec<String>, fake: bool },
     Umount(UnmountRequest),
 }
 
-/// Does what mount(8) or umount(8) wants, if it is them who call, and returns the exit code; `None` if
-/// the arguments are an ordinary command line. `arguments` begin with the program's name.
-/// `start_log` runs before a mount begins.
+/// Serves a request of mount(8) or umount(8), and returns the exit code. Returns `None` if
+/// `arguments`, which begin with the program's name, are an ordinary command line. `start_log` runs
+/// before a mount begins.
 pub fn run_as_helper(
     arguments: impl IntoIterator<Item = OsString>,
     probe: Option<Probe>,
@@ -57,7 +58,7 @@ fn report(outcome: Result<(), String>) -> i32 {
     }
 }
 
-/// What the name and the arguments mean; `None` if they are not a helper's.
+/// Parses the program name and the arguments. `None`: this is no call as a helper.
 fn recognise(arguments: &[OsString]) -> Option<Result<Call, String>> {
     let (program, rest) = arguments.split_first()?;
     let name = Path::new(program).file_name().and_then(OsStr::to_str).unwrap_or("");
@@ -65,7 +66,7 @@ fn recognise(arguments: &[OsString]) -> Option<Result<Call, String>> {
         "mount.fuse.ffs" | "mount.ffs" | "mount.fuseblk.ffs" => Some(parse_mount(rest)),
         "umount.fuse.ffs" | "umount.ffs" | "umount.fuseblk.ffs" => Some(parse_umount(rest)),
         _ => {
-            // mount.fuse runs the type's name as a command, and always gives full paths and -o.
+            // mount.fuse runs the type's name as a command, always with absolute paths and -o.
             let path = |i: usize| rest.get(i).is_some_and(|a| Path::new(a).is_absolute());
             let called = rest.len() == 4 && path(0) && path(1) && rest[2] == "-o";
             called.then(|| parse_mount(rest))
@@ -73,7 +74,7 @@ fn recognise(arguments: &[OsString]) -> Option<Result<Call, String>> {
     }
 }
 
-/// Single-letter options, some of which take a value; the other words are returned.
+/// Calls `option` for each single-letter option. Returns the other arguments.
 fn split<'a>(
     rest: &'a [OsString],
     takes_value: &str,
@@ -106,7 +107,7 @@ fn parse_mount(rest: &[OsString]) -> Result<Call, String> {
         match c {
             'o' => options.extend(value.and_then(|v| v.to_str()).map(str::to_owned)),
             'f' => fake = true,
-            // Sloppy, no mtab, verbose, namespace, type: nothing to do.
+            // Sloppy, no mtab, verbose, namespace, type: these need no action.
             's' | 'n' | 'v' | 'N' | 't' => {}
             _ => return Err(format!("unknown option -{c}")),
         }

@@ -1,8 +1,8 @@
-//! Mounting and unmounting: by the kernel's own calls where we may, else by `fusermount3`.
+//! Mounting and unmounting: by system calls where the user may, else by `fusermount3`.
 //!
 //! **Invariants.**
-//! 1. A block device is mounted as `fuseblk` where the kernel lets us: then `sync` reaches the server, and
-//!    `umount` returns only when the server has written everything.
+//! 1. A block device is mounted as `fuseblk` if the kernel permits it. Then `sync` reaches the
+//!    server, and `umount` returns only when the server has written everything.
 //! 2. A failed mount leaves nothing mounted.
 //!
 //! **References.** `spec/known-failures.md` §1; fuse(4), fusermount3(1).
@@ -22,10 +22,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How the mount shall be.
+/// The parameters of a mount.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    /// Shown as the source; for `fuseblk` the device itself.
+pub(crate) struct MountParams {
+    /// The source in the mount table. For `fuseblk` it is the device itself.
     pub(crate) source: PathBuf,
     pub(crate) mount_point: PathBuf,
     pub(crate) block_device: bool,
@@ -37,18 +37,18 @@ pub(crate) struct Plan {
     pub(crate) exec: bool,
 }
 
-impl Plan {
+impl MountParams {
     fn flags(&self) -> MountFlags {
         let mut f = MountFlags::empty();
         f.set(MountFlags::RDONLY, self.read_only);
         f.set(MountFlags::NOSUID, !self.suid);
         f.set(MountFlags::NODEV, !self.dev);
         f.set(MountFlags::NOEXEC, !self.exec);
-        // Access times are the server's business.
+        // The server decides about access times.
         f | MountFlags::NOATIME
     }
 
-    /// What the FUSE file system itself is told.
+    /// The options for the kernel's FUSE file system.
     fn data(&self, fd: &OwnedFd) -> String {
         let uid = rustix::process::getuid().as_raw();
         let gid = rustix::process::getgid().as_raw();
@@ -65,11 +65,11 @@ impl Plan {
     }
 }
 
-/// The directory to mount on, by its real name.
+/// The real path of the directory to mount on.
 pub(crate) fn mount_point(path: &Path) -> Result<PathBuf, MountError> {
     let at = |source: io::Error| {
         let source = if source.kind() == io::ErrorKind::NotConnected {
-            io::Error::other("the mount that is there lost its server: unmount it first")
+            io::Error::other("its mount has lost its server: unmount it first (umount -l)")
         } else {
             source
         };
@@ -87,26 +87,26 @@ pub(crate) fn is_block_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|m| m.file_type().is_block_device())
 }
 
-/// Mounts, and returns the device on which the kernel will talk to us.
-pub(crate) fn mount(plan: &Plan) -> Result<OwnedFd, MountError> {
-    match mount_ourselves(plan) {
+/// Mounts, and returns the device on which the kernel sends requests.
+pub(crate) fn mount(params: &MountParams) -> Result<OwnedFd, MountError> {
+    match mount_ourselves(params) {
         Err(MountError::Kernel { source, .. })
             if source.raw_os_error() == Some(libc::EPERM)
                 || source.raw_os_error() == Some(libc::EACCES) =>
         {
-            mount_by_helper(plan)
+            mount_by_helper(params)
         }
         other => other,
     }
 }
 
-const NO_FUSE: &str = "there is no FUSE here: /dev/fuse does not exist (load the module with modprobe fuse, or give \
-                       a container --device /dev/fuse)";
+const NO_FUSE: &str = "/dev/fuse does not exist: load the module with modprobe fuse, or start the \
+                       container with --device /dev/fuse";
 
 const NO_RIGHT: &str =
-    "this user may not open /dev/fuse: root can allow it (chmod 666 /dev/fuse), or mounts";
+    "this user may not open /dev/fuse: mount as root, or let root run chmod 666 /dev/fuse";
 
-fn mount_ourselves(plan: &Plan) -> Result<OwnedFd, MountError> {
+fn mount_ourselves(params: &MountParams) -> Result<OwnedFd, MountError> {
     let open = || {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(|e| match e {
@@ -116,44 +116,50 @@ fn mount_ourselves(plan: &Plan) -> Result<OwnedFd, MountError> {
             e => MountError::kernel("/dev/fuse", e),
         })
     };
-    if plan.block_device {
+    if params.block_device {
         let fd = open()?;
-        // Where the kernel refuses (the device is in use, or write-protected), plain FUSE still works.
-        if call_mount(plan, "fuseblk.ffs", &plan.data(&fd)).is_ok() {
+        // The kernel refuses if the device is in use or write-protected. Plain FUSE still works.
+        if call_mount(params, "fuseblk.ffs", &params.data(&fd)).is_ok() {
             return Ok(fd);
         }
     }
     let fd = open()?;
-    match call_mount(plan, "fuse.ffs", &plan.data(&fd)) {
+    match call_mount(params, "fuse.ffs", &params.data(&fd)) {
         Ok(()) => Ok(fd),
         Err(source) if source == rustix::io::Errno::PERM => {
             Err(MountError::kernel("mount", source))
         }
         Err(source) => {
-            Err(MountError::MountPoint { path: plan.mount_point.clone(), source: source.into() })
+            Err(MountError::MountPoint { path: params.mount_point.clone(), source: source.into() })
         }
     }
 }
 
-fn call_mount(plan: &Plan, fs_type: &str, data: &str) -> rustix::io::Result<()> {
+fn call_mount(params: &MountParams, fs_type: &str, data: &str) -> rustix::io::Result<()> {
     let data = CString::new(data).map_err(|_| rustix::io::Errno::INVAL)?;
-    rustix::mount::mount(&plan.source, &plan.mount_point, fs_type, plan.flags(), data.as_c_str())
+    rustix::mount::mount(
+        &params.source,
+        &params.mount_point,
+        fs_type,
+        params.flags(),
+        data.as_c_str(),
+    )
 }
 
-/// Lets the set-user-id program of libfuse mount; it hands the device over on a socket.
-fn mount_by_helper(plan: &Plan) -> Result<OwnedFd, MountError> {
+/// Mounts by libfuse's set-user-id program, which sends the open device over a socket.
+fn mount_by_helper(params: &MountParams) -> Result<OwnedFd, MountError> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     let family = (AddressFamily::UNIX, SocketType::STREAM);
     let (ours, theirs) = socketpair(family.0, family.1, SocketFlags::CLOEXEC, None)
         .map_err(|e| MountError::kernel("socketpair", e))?;
     let mut options = "subtype=ffs".to_owned();
-    let source = plan.source.to_string_lossy();
+    let source = params.source.to_string_lossy();
     let _ = write!(options, ",fsname={}", source.replace('\\', "\\\\").replace(',', "\\,"));
     for (wanted, word) in [
-        (plan.read_only, "ro"),
-        (plan.allow_other, "allow_other"),
-        (plan.default_permissions, "default_permissions"),
-        (!plan.exec, "noexec"),
+        (params.read_only, "ro"),
+        (params.allow_other, "allow_other"),
+        (params.default_permissions, "default_permissions"),
+        (!params.exec, "noexec"),
         (true, "noatime"),
     ] {
         if wanted {
@@ -162,9 +168,9 @@ fn mount_by_helper(plan: &Plan) -> Result<OwnedFd, MountError> {
         }
     }
     let mut command = helper_command();
-    command.arg("-o").arg(options).arg("--").arg(&plan.mount_point);
+    command.arg("-o").arg(options).arg("--").arg(&params.mount_point);
     let child = {
-        // Not to be inherited by others: a duplicate without close-on-exec, in the child only.
+        // Only this child may inherit it: a duplicate without close-on-exec, made in the child.
         let raw = theirs.as_raw_fd();
         command.env("_FUSE_COMMFD", raw.to_string()).stderr(Stdio::piped());
         keep_open_in_child(&mut command, raw);
@@ -190,13 +196,15 @@ fn mount_by_helper(plan: &Plan) -> Result<OwnedFd, MountError> {
     }
 }
 
-/// What is missing where the kernel refused us and there is no helper to ask.
+/// The missing requirement if the kernel refused and there is no helper.
 fn no_helper(root: bool) -> MountError {
     MountError::Unavailable(match root {
-        false => "mounting needs root, or the program fusermount3 (package fuse3), which is not here",
+        false => {
+            "mounting needs root or the program fusermount3, which is not installed (package fuse3)"
+        }
         true => {
-            "the kernel forbids root to mount here (a container without CAP_SYS_ADMIN?), and the \
-             program fusermount3 (package fuse3), which might, is not here"
+            "the kernel does not let root mount (a container without CAP_SYS_ADMIN?), and the \
+             program fusermount3 (package fuse3), which may be able to, is not installed"
         }
     }.to_owned())
 }
@@ -204,7 +212,7 @@ fn no_helper(root: bool) -> MountError {
 #[allow(unsafe_code)]
 fn keep_open_in_child(command: &mut Command, fd: i32) {
     // SAFETY: between fork and exec the closure only calls fcntl, which is async-signal-safe, on a
-    // descriptor that the parent keeps open until the spawn is over.
+    // descriptor that the parent keeps open until the spawn has returned.
     unsafe {
         command.pre_exec(move || {
             let fd = rustix::fd::BorrowedFd::borrow_raw(fd);
@@ -213,7 +221,7 @@ fn keep_open_in_child(command: &mut Command, fd: i32) {
     }
 }
 
-/// Takes the descriptor that was sent over `socket`; `None` if it was closed without one.
+/// Receives the descriptor sent over `socket`. `None` if it was closed without one.
 fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -229,8 +237,8 @@ fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// Whether a program that cannot be started is not here, as far as this user can see: a directory in `PATH` that
-/// he may not search gives "permission denied".
+/// Whether the program does not exist, as far as this user can see. A directory in `PATH` that the
+/// user may not search gives "permission denied".
 fn is_absent(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
@@ -239,16 +247,16 @@ fn helper_command() -> Command {
     Command::new("fusermount3")
 }
 
-/// How hard to unmount.
+/// The force of an unmount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Force {
-    /// Out of sight now, unmounted when nobody uses it any more.
+    /// Detach the mount now, and unmount it when its last user has left.
     pub(crate) lazy: bool,
-    /// Even if the server does not answer.
+    /// Unmount even if the server does not answer.
     pub(crate) force: bool,
 }
 
-/// Takes the mount away.
+/// Unmounts.
 pub(crate) fn unmount(mount_point: &Path, how: Force) -> Result<(), MountError> {
     let mut flags = UnmountFlags::NOFOLLOW;
     flags.set(UnmountFlags::DETACH, how.lazy);
@@ -270,7 +278,7 @@ fn unmount_by_helper(mount_point: &Path, lazy: bool) -> Result<(), MountError> {
     let output = command.arg("--").arg(mount_point).output();
     let output = output.map_err(|e| match e.kind() {
         kind if is_absent(kind) => MountError::Helper(
-            "not here (package fuse3); without root unmounting needs it".to_owned(),
+            "not installed (package fuse3); unmounting without root needs it".to_owned(),
         ),
         _ => MountError::kernel("fusermount3", e),
     })?;
@@ -281,7 +289,7 @@ fn unmount_by_helper(mount_point: &Path, lazy: bool) -> Result<(), MountError> {
     Err(MountError::Helper(words.trim().trim_start_matches("fusermount3: ").to_owned()))
 }
 
-/// The kernel's part of `mount -o remount,ro` and `remount,rw`: other properties stay.
+/// The kernel's part of `mount -o remount,ro` and `remount,rw`. Other properties do not change.
 pub(crate) fn remount(mount: &mountinfo::Mount, read_only: bool) -> Result<(), MountError> {
     let mut flags = MountFlags::empty();
     for (word, flag) in [
@@ -298,15 +306,15 @@ pub(crate) fn remount(mount: &mountinfo::Mount, read_only: bool) -> Result<(), M
         .map_err(|e| MountError::kernel("remount", e))
 }
 
-/// Lets the kernel read ahead as much as one request can carry; by default it is an eighth of that.
+/// Raises the kernel's read-ahead to the size of one request. The default is an eighth of it.
 pub(crate) fn widen_readahead(mount_point: &Path) {
     let Ok(Some(mount)) = mountinfo::find(mount_point) else { return };
     let path: PathBuf = ["/sys/class/bdi", &mount.device, "read_ahead_kb"].iter().collect();
-    // Only root may; without it reading is merely slower.
+    // Only root may change it. Without it, sequential reads are slower.
     let _ = std::fs::write(path, (crate::wire::MAX_IO >> 10).to_string().as_bytes());
 }
 
-/// The path as the kernel's string.
+/// The path as a C string.
 pub(crate) fn display(path: &Path) -> String {
     String::from_utf8_lossy(path.as_os_str().as_bytes()).into_owned()
 }

@@ -1,25 +1,39 @@
-//! A FUSE server over [`ffs_core`]: images mounted as directories of Linux.
+//! A FUSE server for UFS volumes: mounts an image or a disk as a directory of Linux.
 //!
 //! | module, top down | holds |
 //! | --- | --- |
-//! | `helper` | being called by mount(8) and umount(8) |
-//! | `daemon` | mounting in the background |
-//! | `control` | switches and counters of a running mount |
-//! | `umount` | unmounting and waiting for the last byte; remounting |
+//! | `helper` | the command as a helper of mount(8) and umount(8) |
+//! | `daemon` | background mounts |
+//! | `control` | the client of a running mount: switches and counters |
+//! | `umount` | unmounting, which waits until everything is durable; remounting |
 //! | `disk` | a block device of this process as a file |
-//! | `serve` | from a [`MountRequest`] to a served mount, and to its end |
+//! | `serve` | a mount from the [`MountRequest`] to its end |
 //! | `log`, `trace` | the log of a server; the trace of its requests |
-//! | `session` | the threads that serve a mount; `signals` and `syncer` beside them |
-//! | `notifier` | answers that wait until the kernel has dropped pages |
-//! | `server` | from the kernel's requests to operations of the file system |
-//! | `kernel` | mount(2), `fuseblk`, `fusermount3`; `mountinfo` |
+//! | `session` | the worker threads of a mount |
+//! | `signals`, `syncer` | the threads beside the workers: signals, periodic writes |
+//! | `notifier` | replies that wait until the kernel has dropped cached pages |
+//! | `server` | the FUSE operations, implemented with operations of [`ffs_core`] |
+//! | `kernel`, `mountinfo` | mount(2), `fuseblk`, `fusermount3`; the mount table |
 //! | `wire` | the FUSE protocol |
-//! | `pressure` | whether the system is short of memory |
-//! | `options` | the words behind `-o` |
+//! | `pressure` | detection of memory shortage |
+//! | `options` | mount options |
 //!
-//! The room knows neither on-disk structures nor buffers: an operation of the core answers a request.
+//! The crate uses neither on-disk structures nor buffers: one operation of the core serves one
+//! request.
 //!
-//! References: `spec/known-failures.md` §1; `docs/dependencies.md` on why the protocol is spoken here.
+//! # Example
+//!
+//! ```no_run
+//! use ffs_fuse::{MountRequest, UnmountRequest, mount_daemon, unmount_and_wait};
+//!
+//! let mounted = mount_daemon(&MountRequest::new("disk.img", "/mnt"))?;
+//! println!("mounted on {}", mounted.mount_point.display());
+//! unmount_and_wait(&UnmountRequest { mount_point: "/mnt".into(), ..Default::default() })?;
+//! # Ok::<(), ffs_fuse::MountError>(())
+//! ```
+//!
+//! References: `spec/known-failures.md` §1. `docs/dependencies.md` explains why this crate
+//! implements the protocol itself.
 #![cfg(target_os = "linux")]
 
 mod control;

@@ -1,7 +1,7 @@
 //! The log of a server: standard error in the foreground, syslog in the background.
 //!
-//! This crate emits [`tracing`] events and installs no subscriber. A program that wants them writes
-//! what its subscriber formats to a [`LogWriter`].
+//! This crate emits [`tracing`] events and installs no subscriber. A program that wants a log sends
+//! the formatted text of its subscriber to a [`LogWriter`].
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
@@ -11,19 +11,19 @@ use tracing::Level;
 /// The target of this crate's events.
 pub(crate) const LOG: &str = "ffs::fuse";
 
-/// Where syslog and journald listen for messages.
+/// The socket of syslog and journald.
 const SYSLOG: &str = "/dev/log";
-/// syslog(3): the facility of daemons, shifted as in a priority.
+/// The facility of daemons in a priority of syslog(3).
 const LOG_DAEMON: u8 = 3 << 3;
 
 static BACKGROUND: AtomicBool = AtomicBool::new(false);
 
-/// Sends the log to syslog from now on: the process leaves its terminal.
+/// Sends the log to syslog from now on, because the process leaves its terminal.
 pub(crate) fn use_syslog() {
     BACKGROUND.store(true, Ordering::Relaxed);
 }
 
-/// Writes one message of the log. Each `write` is a whole message.
+/// Writes one message of the log. Each call of `write` has to pass a whole message.
 #[derive(Debug)]
 pub struct LogWriter {
     level: Level,
@@ -46,7 +46,7 @@ impl LogWriter {
 impl Write for LogWriter {
     fn write(&mut self, message: &[u8]) -> io::Result<usize> {
         if LogWriter::is_syslog() {
-            // A machine without syslog has no place for the message.
+            // On a machine without syslog the message is lost.
             if let Ok(socket) = UnixDatagram::unbound() {
                 let _ = socket.send_to(&syslog_message(self.level, message), SYSLOG);
             }
@@ -61,7 +61,7 @@ impl Write for LogWriter {
     }
 }
 
-/// `message` as syslog takes it: `<PRIORITY>ffs[PID]: TEXT`.
+/// `message` in syslog's format: `<PRIORITY>ffs[PID]: TEXT`.
 fn syslog_message(level: Level, message: &[u8]) -> Vec<u8> {
     let severity = match level {
         Level::ERROR => 3,

@@ -1,4 +1,4 @@
-//! The table of mounts, as the kernel shows it to us.
+//! The kernel's mount table, `/proc/self/mountinfo`.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,17 +19,17 @@ pub(crate) struct Mount {
 }
 
 impl Mount {
-    /// Whether one of our servers is behind it.
+    /// Whether a server of ffs serves it.
     pub(crate) fn is_ours(&self) -> bool {
         self.fs_type == "fuse.ffs" || self.fs_type == "fuseblk.ffs"
     }
 
-    /// The number of the user who mounted it, if it is FUSE's.
+    /// The user id of the user who mounted it. `None` if it is no FUSE mount.
     pub(crate) fn owner(&self) -> Option<&str> {
         self.fs_options.split(',').find_map(|w| w.strip_prefix("user_id="))
     }
 
-    /// Whether `word` is among the options, of the mount or of the file system.
+    /// Whether `word` is among the options of the mount or of the file system.
     pub(crate) fn has_option(&self, word: &str) -> bool {
         self.options.split(',').chain(self.fs_options.split(',')).any(|w| w == word)
     }
@@ -55,7 +55,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     Some(Mount { device, mount_point, options, fs_type, fs_options })
 }
 
-/// Undoes the kernel's octal escapes.
+/// Decodes the kernel's octal escapes.
 fn unescape(word: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(word.len());
     let mut rest = word;

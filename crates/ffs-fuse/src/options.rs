@@ -1,40 +1,41 @@
-//! Mount options: the words behind `-o`.
+//! Mount options: the words after `-o`.
 //!
-//! **Purpose.** From `ro,dirpref=old,cache=256m` to typed options, with errors that name the nearest
-//! word that exists. The words are BSD's where BSD has them, mount(8)'s where fstab uses them.
+//! **Purpose.** Parses `ro,dirpref=old,cache=256m` into typed options. An error names the nearest
+//! existing option. The names are BSD's where BSD has the option, and mount(8)'s where fstab uses
+//! it.
 //!
-//! **Invariants.** A word is never ignored in silence, but for those that are meant for mount(8).
+//! **Invariants.** No word is ignored, except those that are meant for mount(8).
 
 use crate::wire::Timeouts;
 use ffs_core::{Atime, MountOptions, OrderingPolicy, TunableError};
 use std::time::Duration;
 
-/// What the words behind `-o` ask for.
+/// The parsed mount options.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The core's options.
     pub core: MountOptions,
-    /// Users other than who mounts may enter. Root's mounts allow it unless told not to.
+    /// Users other than the one who mounts have access. `None`: only if root mounts.
     pub allow_other: Option<bool>,
     /// The kernel checks permissions.
     pub default_permissions: bool,
-    /// Set-id bits work; `None`: as the way of mounting has it.
+    /// Set-id bits have effect. `None`: the default of the command that mounts.
     pub suid: Option<bool>,
-    /// Device nodes work; `None`: as the way of mounting has it.
+    /// Device nodes can be opened. `None`: the default of the command that mounts.
     pub dev: Option<bool>,
     /// Programs may be run.
     pub exec: bool,
-    /// The kernel keeps written data back.
+    /// The kernel caches writes (the write-back cache).
     pub writeback: bool,
     /// Threads that serve requests.
     pub threads: usize,
-    /// How long the kernel may believe names.
+    /// How long the kernel may cache names.
     pub entry_timeout: Duration,
-    /// How long the kernel may believe that names do not exist.
+    /// How long the kernel may cache that a name does not exist.
     pub negative_timeout: Duration,
-    /// How long the kernel may believe attributes; `None`: long, but short with `writeback`.
+    /// How long the kernel may cache attributes. `None`: long, or short with `writeback`.
     pub attr_timeout: Option<Duration>,
-    /// What the mount table shows as the source, instead of the image.
+    /// The source in the mount table, instead of the image.
     pub fsname: Option<String>,
     /// Change an existing mount.
     pub remount: bool,
@@ -42,18 +43,18 @@ pub struct Options {
     pub debug: bool,
 }
 
-/// A word that is not understood.
+/// An option that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
-    /// No such option.
+    /// The option does not exist.
     #[error("unknown mount option '{word}'{}", ffs_core::suggestion(*.nearest))]
     Unknown {
         /// The word.
         word: String,
-        /// The option it looks like.
+        /// The nearest existing option.
         nearest: Option<&'static str>,
     },
-    /// A switch refuses its value.
+    /// A tunable rejects its value.
     #[error("mount option {0}")]
     Tunable(#[from] TunableError),
     /// The option takes another kind of value.
@@ -61,16 +62,16 @@ pub enum OptionError {
     Value {
         /// The option.
         option: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What it takes.
+        /// The expected kind of value.
         expected: &'static str,
     },
 }
 
-/// Every hour the kernel may ask again; nothing changes behind its back.
+/// The kernel may cache for an hour: every change passes through it.
 const LONG: Duration = Duration::from_secs(3600);
-/// With written data kept back, the kernel cannot know how many blocks a file has.
+/// With the write-back cache the kernel cannot know how many blocks a file has.
 const SHORT: Duration = Duration::from_secs(1);
 
 impl Default for Options {
@@ -105,10 +106,10 @@ impl Options {
     }
 }
 
-/// An option: its word, what it takes, what it is for.
+/// An option: its word, its kind of value, its help text.
 struct Word {
     name: &'static str,
-    /// What follows `=`; empty if nothing does.
+    /// The kind of value after `=`; empty if the option takes none.
     takes: &'static str,
     help: &'static str,
     set: fn(&mut Options, &str) -> bool,
@@ -125,12 +126,12 @@ macro_rules! words {
     };
 }
 
-/// Carries out an assignment that cannot fail.
+/// Makes an assignment that cannot fail.
 macro_rules! set {
     ($($place:expr => $value:expr),+) => {{ $($place = $value;)+ true }};
 }
 
-/// Carries out an assignment if the value can be read.
+/// Makes an assignment if the value parses.
 macro_rules! read {
     ($place:expr, $value:expr) => {
         match $value {
@@ -146,76 +147,81 @@ macro_rules! read {
 words! {
     "ro" "" "read-only" |o, _| set!(o.core.read_only => true);
     "rw" "" "read-write" |o, _| set!(o.core.read_only => false);
-    "force" "" "read-write even if the volume is dirty: check it soon" |o, _| set!(o.core.force => true);
-    "softdep" "" "soft updates, even if the volume does not ask for them (it does after `newfs -U`, \
-        `tunefs -n`): then it says so until it is unmounted or checked"
+    "force" "" "mount read-write even if the volume is dirty: check it soon"
+        |o, _| set!(o.core.force => true);
+    "softdep" "" "soft updates, even if the volume does not have them enabled (`newfs -U` and \
+        `tunefs -n enable` do that): the volume is then marked so until it is unmounted or checked"
         |o, _| set!(o.core.ordering => OrderingPolicy::SoftUpdates);
-    "nosoftdep" "" "no soft updates, even if the volume asks for them"
+    "nosoftdep" "" "no soft updates, even if the volume has them enabled"
         |o, _| set!(o.core.ordering => nosoftdep(o.core.ordering));
     "sync" "" "ordered synchronous metadata writes (the default without soft updates)"
         |o, _| set!(o.core.ordering => OrderingPolicy::Sync);
-    "async" "" "metadata writes in any order: fast, and only a full check helps after a crash; \
-        ignored with soft updates"
+    "async" "" "metadata writes in any order: fast, but after a crash the volume needs a full \
+        check; ignored with soft updates"
         |o, _| set!(o.core.ordering => async_writes(o.core.ordering));
-    "stable" "" "names and attributes are durable when a call returns, as NFS servers promise"
+    "stable" "" "names and attributes are durable when a call returns, as NFS servers need it"
         |o, _| set!(o.core.stable => true);
-    "replace_order" "" "a name given by a rename or a link is on disk only with the content of the file, as \
-        far as the kernel has handed it over: after writes through mmap, fsync the file first (the default \
-        with soft updates; without them it means nothing)"
+    "replace_order" "" "the new name of a rename or a link becomes durable only after the \
+        content of the file that the kernel has passed to the server: after writes through mmap, \
+        call fsync first (the default with soft updates; without them it has no effect)"
         |o, _| set!(o.core.replace_order => true);
-    "noreplace_order" "" "a name given by a rename or a link does not wait for the content of the file"
+    "noreplace_order" "" "the new name of a rename or a link does not wait for the file's content"
         |o, _| set!(o.core.replace_order => false);
     "bsdgroups" "" "new files get their directory's group, as on BSD"
         |o, _| set!(o.core.bsdgroups => true);
-    "sysvgroups" "" "new files get their maker's group (the default)"
+    "sysvgroups" "" "new files get the group of the process (the default)"
         |o, _| set!(o.core.bsdgroups => false);
-    "acls" "" "POSIX access lists, even if the volume does not ask for them (it does after `tunefs -a enable`)"
+    "acls" "" "POSIX access control lists, even if the volume does not have them enabled \
+        (`tunefs -a enable` does that)"
         |o, _| set!(o.core.acls => Some(true));
-    "noacls" "" "no access lists, even if the volume asks for them: modes alone count"
+    "noacls" "" "no access control lists, even if the volume has them enabled: modes alone apply"
         |o, _| set!(o.core.acls => Some(false));
     "noatime" "" "never set access times" |o, _| set!(o.core.atime => Atime::Never);
-    "relatime" "" "set access times that are older than the last change, or than a day (the default)"
+    "relatime" "" "set access times that are older than the last change or than a day (the default)"
         |o, _| set!(o.core.atime => Atime::Relative);
-    "atime" "" "set access times always" |o, _| set!(o.core.atime => Atime::Always);
+    "atime" "" "set access times on every read" |o, _| set!(o.core.atime => Atime::Always);
     "strictatime" "" "as atime" |o, _| set!(o.core.atime => Atime::Always);
-    "allow_other" "" "other users may enter (the default for root)"
+    "allow_other" "" "other users have access (the default if root mounts)"
         |o, _| set!(o.allow_other => Some(true));
-    "noallow_other" "" "only who mounts may enter" |o, _| set!(o.allow_other => Some(false));
+    "noallow_other" "" "only the user who mounts has access"
+        |o, _| set!(o.allow_other => Some(false));
     "default_permissions" "" "the kernel checks permissions (the default)"
         |o, _| set!(o.default_permissions => true);
     "nodefault_permissions" "" "the server checks permissions"
         |o, _| set!(o.default_permissions => false);
-    "writeback" "" "the kernel keeps written data back: replace_order covers it once the file is closed \
-        or synced, and SEEK_DATA and SEEK_HOLE find data only"
+    "writeback" "" "the kernel caches writes: replace_order covers them once the file is closed or \
+        synced, and SEEK_DATA and SEEK_HOLE report the whole file as data"
         |o, _| set!(o.writeback => true);
-    "nowriteback" "" "written data goes to the server at once (the default)"
+    "nowriteback" "" "each write goes to the server at once (the default)"
         |o, _| set!(o.writeback => false);
     "threads" "1 to 64" "threads that serve requests" |o, v| read!(o.threads, threads(v));
-    "entry_timeout" "seconds" "how long the kernel may believe names"
+    "entry_timeout" "seconds" "how long the kernel may cache names"
         |o, v| read!(o.entry_timeout, seconds(v));
-    "negative_timeout" "seconds" "how long the kernel may believe that names do not exist"
+    "negative_timeout" "seconds" "how long the kernel may cache that a name does not exist"
         |o, v| read!(o.negative_timeout, seconds(v));
-    "attr_timeout" "seconds" "how long the kernel may believe attributes"
+    "attr_timeout" "seconds" "how long the kernel may cache attributes"
         |o, v| read!(o.attr_timeout, seconds(v).map(Some));
-    "fsname" "a name" "what the mount table shows as the source"
+    "fsname" "a name" "the source in the mount table, instead of the image"
         |o, v| read!(o.fsname, (!v.is_empty()).then(|| Some(v.to_owned())));
-    "suid" "" "set-id bits and capabilities work (the default of mount(8) and fstab, for root)"
+    "suid" "" "set-id bits and capabilities apply (the default of mount(8) and fstab, for root)"
         |o, _| set!(o.suid => Some(true));
-    "nosuid" "" "set-id bits and capabilities do not work (the default of ffs mount)"
+    "nosuid" "" "set-id bits and capabilities do not apply (the default of ffs mount)"
         |o, _| set!(o.suid => Some(false));
-    "dev" "" "device nodes work (the default of mount(8) and fstab, for root)" |o, _| set!(o.dev => Some(true));
-    "nodev" "" "device nodes do not work (the default of ffs mount)" |o, _| set!(o.dev => Some(false));
+    "dev" "" "device nodes can be opened (the default of mount(8) and fstab, for root)"
+        |o, _| set!(o.dev => Some(true));
+    "nodev" "" "device nodes cannot be opened (the default of ffs mount)"
+        |o, _| set!(o.dev => Some(false));
     "exec" "" "programs may be run (the default)" |o, _| set!(o.exec => true);
     "noexec" "" "programs may not be run" |o, _| set!(o.exec => false);
     "remount" "" "change an existing mount (ro or rw)" |o, _| set!(o.remount => true);
     "debug" "" "log each request; `ffs mount` then stays in the foreground"
         |o, _| set!(o.debug => true);
-    "defaults" "" "nothing" |_, _| true;
+    "defaults" "" "no effect: a placeholder for fstab" |_, _| true;
     "user" "" "as for mount(8): implies nosuid, nodev, noexec"
         |o, _| set!(o.suid => Some(false), o.dev => Some(false), o.exec => false);
 }
 
-/// What `nosoftdep` makes of what was asked for before it.
+/// The policy after `nosoftdep`, given the policy of the words before it.
 fn nosoftdep(before: OrderingPolicy) -> OrderingPolicy {
     match before {
         OrderingPolicy::Async | OrderingPolicy::None => OrderingPolicy::None,
@@ -225,7 +231,7 @@ fn nosoftdep(before: OrderingPolicy) -> OrderingPolicy {
     }
 }
 
-/// What `async` makes of what was asked for before it.
+/// The policy after `async`, given the policy of the words before it.
 fn async_writes(before: OrderingPolicy) -> OrderingPolicy {
     match before {
         OrderingPolicy::SoftUpdates => OrderingPolicy::SoftUpdates,
@@ -234,8 +240,8 @@ fn async_writes(before: OrderingPolicy) -> OrderingPolicy {
     }
 }
 
-/// Words that fstab has for mount(8) and systemd, and, at the end, the kernel's own, which mount(8) repeats
-/// when it remounts; those with a value are cut at `=`.
+/// Words that fstab has for mount(8) and systemd, followed by the kernel's own, which mount(8)
+/// repeats when it remounts. Words with a value are compared up to `=`.
 #[rustfmt::skip]
 const FOR_MOUNT: &[&str] = &[
     "auto", "noauto", "nouser", "users", "nousers", "owner", "group", "nofail", "_netdev", "loop",
@@ -252,7 +258,7 @@ fn seconds(v: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(v.parse().ok()?).ok()
 }
 
-/// Reads the words behind each `-o`, separated by commas; later ones win.
+/// Parses the words after each `-o`, separated by commas. Later words override earlier ones.
 ///
 /// # Errors
 /// A word that does not exist, or a value that it does not take.
@@ -282,7 +288,7 @@ pub fn parse_options<S: AsRef<str>>(lists: &[S]) -> Result<Options, OptionError>
     Ok(options)
 }
 
-/// Every option with what it takes and does, for a manual: `("threads=1 to 64", "threads that ...")`.
+/// Every option with its value and help text, for a manual: `("threads=1 to 64", "threads ...")`.
 pub fn describe_options() -> impl Iterator<Item = (String, String)> {
     let words = WORDS.iter().map(|w| {
         let takes = if w.takes.is_empty() { String::new() } else { format!("={}", w.takes) };
@@ -305,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_set_what_they_say() {
+    fn words_set_their_options() {
         let o = parse_options(&[
             "rw,ro,async,dirpref=old,cache=128m,noatime",
             "threads=3,attr_timeout=0.5,nodev,writeback,x-systemd.automount,_netdev,comment=a",
@@ -338,18 +344,18 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_word_is_answered_with_the_nearest() {
-        let say = |w: &str| parse_options(&[w]).unwrap_err().to_string();
-        assert_eq!(say("noatme"), "unknown mount option 'noatme'; did you mean 'noatime'?");
-        assert_eq!(say("frobnicate"), "unknown mount option 'frobnicate'");
+    fn the_error_for_an_unknown_word_names_the_nearest() {
+        let message = |w: &str| parse_options(&[w]).unwrap_err().to_string();
+        assert_eq!(message("noatme"), "unknown mount option 'noatme'; did you mean 'noatime'?");
+        assert_eq!(message("frobnicate"), "unknown mount option 'frobnicate'");
         assert_eq!(
-            say("dirpref=newest"),
+            message("dirpref=newest"),
             "mount option 'dirpref=newest': expected old, new, new10 or depth"
         );
-        assert_eq!(say("threads=0"), "mount option 'threads=0': expected 1 to 64");
-        assert_eq!(say("ro=1"), "mount option 'ro=1': expected no value");
-        assert!(say("cache").contains("expected a size"));
-        assert!(say("attr_timeout=-1").contains("expected seconds"));
-        assert!(say("cache=99999999999999g").contains("expected a size"));
+        assert_eq!(message("threads=0"), "mount option 'threads=0': expected 1 to 64");
+        assert_eq!(message("ro=1"), "mount option 'ro=1': expected no value");
+        assert!(message("cache").contains("expected a size"));
+        assert!(message("attr_timeout=-1").contains("expected seconds"));
+        assert!(message("cache=99999999999999g").contains("expected a size"));
     }
 }

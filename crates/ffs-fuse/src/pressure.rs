@@ -2,19 +2,20 @@
 
 use std::fs;
 
-/// Where the kernel tells how long tasks waited for memory.
+/// The file in which the kernel counts how long tasks waited for memory.
 const SOURCE: &str = "/proc/pressure/memory";
-/// Microseconds of waiting between two looks, a second apart, that are called short.
+/// Memory is short if tasks waited for so many microseconds between two samples, a second apart.
 const SHORT: u64 = 100_000;
 
-/// What the last look saw.
+/// The last sample.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
     total: Option<u64>,
 }
 
 impl Pressure {
-    /// Whether tasks waited for memory much since the last look. Never, on kernels that do not tell.
+    /// Takes a sample; whether tasks waited for memory much since the one before. Always `false` on
+    /// kernels without pressure stall information.
     pub(crate) fn is_high(&mut self) -> bool {
         let now = fs::read_to_string(SOURCE).ok().and_then(|text| waited(&text));
         self.rose_to(now)
@@ -26,7 +27,7 @@ impl Pressure {
     }
 }
 
-/// `total` of the line `some`, microseconds.
+/// The field `total` of the line `some`, in microseconds.
 fn waited(text: &str) -> Option<u64> {
     let some = text.lines().find(|l| l.starts_with("some "))?;
     some.rsplit_once("total=")?.1.trim().parse().ok()
@@ -37,18 +38,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pressure_is_what_was_waited_since() {
+    fn pressure_is_the_wait_since_the_last_sample() {
         let text = |total: u64| {
             format!(
                 "some avg10=0.00 avg60=0.00 avg300=0.00 total={total}\nfull avg10=0.00 total=7\n"
             )
         };
         let mut p = Pressure::default();
-        let mut look = |total| p.rose_to(waited(&text(total)));
-        assert!(!look(5_000_000), "the first look knows nothing of before");
-        assert!(!look(5_099_999));
-        assert!(look(5_199_999));
-        assert!(!look(0));
+        let mut sample = |total| p.rose_to(waited(&text(total)));
+        assert!(!sample(5_000_000), "the first sample has none to compare with");
+        assert!(!sample(5_099_999));
+        assert!(sample(5_199_999));
+        assert!(!sample(0));
         assert_eq!(waited("some"), None);
         assert!(!p.rose_to(None) && !p.rose_to(Some(u64::MAX)));
     }

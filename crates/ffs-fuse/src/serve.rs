@@ -1,9 +1,9 @@
-//! From a request to mount to a served mount, and to its end.
+//! A mount from the request to its end: opens the volume, mounts it, serves it, closes it.
 
 use crate::error::MountError;
-use crate::kernel::{self, Plan};
+use crate::kernel::{self, MountParams};
 use crate::options::Options;
-use crate::server::{Rules, Server};
+use crate::server::{Server, ServerOptions};
 use crate::session::Session;
 use crate::signals::Caught;
 use crate::syncer::Syncer;
@@ -16,27 +16,27 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A server that is just ending gets this long to let the image go: `umount` of an ordinary FUSE
-/// mount does not wait for it.
+/// How long to wait for the lock of the image: `umount` of an ordinary FUSE mount returns before
+/// the server has released it.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// What to mount, where and how.
+/// The parameters of a mount.
 #[derive(Clone, Debug)]
 pub struct MountRequest {
     /// The image: `IMAGE` or `IMAGE@N`.
     pub image: OsString,
     /// The directory.
     pub mount_point: PathBuf,
-    /// The words behind `-o`.
+    /// The mount options.
     pub options: Options,
-    /// Recognises the file system on partitions.
+    /// Recognises file systems on partitions.
     pub probe: Option<Probe>,
-    /// Set-id bits and devices work unless the options say no: as mount(8) does it.
+    /// Set-id bits and devices have effect unless the options forbid it: the default of mount(8).
     pub like_mount: bool,
 }
 
 impl MountRequest {
-    /// Mounts `image` on `mount_point`.
+    /// A request to mount `image` on `mount_point` with default options.
     pub fn new(image: impl Into<OsString>, mount_point: impl Into<PathBuf>) -> MountRequest {
         MountRequest {
             image: image.into(),
@@ -48,25 +48,25 @@ impl MountRequest {
     }
 }
 
-/// A mount that is there.
+/// An established mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// The directory, by its real name.
+    /// The real path of the directory.
     pub mount_point: PathBuf,
     /// Whether it is read-only.
     pub read_only: bool,
-    /// What the user should know: why it is read-only, what was odd about the partition table.
+    /// Remarks for the user: why the mount is read-only, anomalies of the partition table.
     pub notes: Vec<String>,
 }
 
-/// Mounts and serves until the file system is unmounted or a signal asks for the end. Calls `ready`
-/// when it is mounted.
+/// Mounts, and serves until the file system is unmounted or a signal arrives. Calls `ready` when it
+/// is mounted.
 ///
-/// A mount that is still in use some seconds after a signal is cut off: its threads end with the
-/// process.
+/// If the mount is still in use five seconds after a signal, the function writes everything and
+/// returns all the same. The threads end with the process.
 ///
 /// # Errors
-/// It cannot be mounted, or the last writes failed.
+/// The mount failed, or the last writes failed.
 pub fn mount_foreground(
     request: &MountRequest,
     ready: impl FnOnce(&Mounted),
@@ -81,16 +81,16 @@ pub fn mount_foreground(
     }
     let failed =
         |source| MountError::FileSystem { image: kernel::display(&source_of(request)), source };
-    let rules = rules(&request.options);
-    let served = Server::new(fs.clone(), rules).map_err(failed).and_then(|server| {
+    let options = server_options(&request.options);
+    let served = Server::new(fs.clone(), options).map_err(failed).and_then(|server| {
         let device = mount(request, &source, &mount_point, fs.is_read_only())?;
-        let session = begin(device, server, &mount_point, request.options.threads)?;
+        let session = start_session(device, server, &mount_point, request.options.threads)?;
         Ok(session)
     });
     let session = match served {
         Ok(session) => session,
         Err(e) => {
-            // Nothing was changed but the mark of the mount; the first error is the one to tell.
+            // Only the clean flag has changed. The first error is the one to report.
             let _ = fs.unmount();
             return Err(e);
         }
@@ -133,8 +133,8 @@ fn open_volume(
     Ok((fs, opened.path, opened.notes))
 }
 
-fn rules(o: &Options) -> Rules {
-    Rules {
+fn server_options(o: &Options) -> ServerOptions {
+    ServerOptions {
         timeouts: o.timeouts(),
         default_permissions: o.default_permissions,
         writeback: o.writeback,
@@ -154,7 +154,7 @@ fn mount(
     let source = source.canonicalize().unwrap_or_else(|_| source.to_owned());
     let block_device = kernel::is_block_device(&source);
     let shown = o.fsname.as_ref().filter(|_| !block_device).map(PathBuf::from);
-    let plan = Plan {
+    let params = MountParams {
         source: shown.unwrap_or(source),
         mount_point: mount_point.to_owned(),
         block_device,
@@ -165,25 +165,25 @@ fn mount(
         dev: o.dev.unwrap_or(request.like_mount),
         exec: o.exec,
     };
-    Ok(Device::new(kernel::mount(&plan)?))
+    Ok(Device::new(kernel::mount(&params)?))
 }
 
-/// The handshake, and the workers; takes the mount away again if that fails.
-fn begin(
+/// Performs the handshake and starts the workers. Unmounts if that fails.
+fn start_session(
     device: Device,
     mut server: Server,
     mount_point: &Path,
     threads: usize,
 ) -> Result<std::sync::Arc<Session>, MountError> {
-    let begun = device.handshake(server.features()).and_then(|features| {
-        server.agreed(features);
+    let started = device.handshake(server.features()).and_then(|features| {
+        server.set_features(features);
         let session = Session::new(device, server, mount_point.to_owned())?;
         session.start(threads)?;
         Ok(session)
     });
-    begun.map_err(|e| {
+    started.map_err(|e| {
         let lazy = kernel::Force { lazy: true, force: false };
-        // The device is closed: the mount is dead, and whoever sees it should not have to clean up.
+        // The device is closed, so the mount is dead. Do not leave it to the user.
         let _ = kernel::unmount(mount_point, lazy);
         MountError::Session(e)
     })

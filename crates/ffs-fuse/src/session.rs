@@ -1,11 +1,15 @@
-//! A session: the threads that serve one mount, from the handshake to the last byte on the device.
+//! A session: the worker threads of one mount, from the handshake until everything is durable.
+//!
+//! One worker at a time receives requests. It serves a request that should be quick itself, and
+//! keeps the right to receive: waking another worker would cost more than the operation. Before a
+//! request that may wait, it passes the right on.
 //!
 //! **Invariants.**
-//! 1. The session is over when the kernel has let go of the mount, or when a signal asked for the end
-//!    and those who still use the mount had time to leave.
-//! 2. When it is over, everything is written and the volume marked clean, before the image's lock is
-//!    given up.
-//! 3. A worker waits for nothing but its turn, the kernel's next request and the core.
+//! 1. The session ends when the kernel has released the mount, or when a signal arrived and the
+//!    users of the mount had [`GRACE`] to leave it.
+//! 2. At the end, everything is written and the volume is marked clean before the image is
+//!    unlocked.
+//! 3. A worker waits only for the right to receive, for the kernel's next request, and in the core.
 
 use crate::error::MountError;
 use crate::kernel::{self, Force};
@@ -21,135 +25,147 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long users of a detached mount may go on before they are cut off.
+/// The time that users of a detached mount have to leave it.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The kernel sends at most 8 other requests before it sends those that wait to be forgotten.
-const MOST_WAITING: usize = 64;
-/// How often to look whether another worker is done.
-const MOST_LOOKS: usize = 1000;
-/// And how often it must look so: it may have a request that it has not begun to serve.
-const ENOUGH_LOOKS: usize = 16;
+/// Requests to serve at most while looking for FORGETs: the kernel sends at most 8 other requests
+/// before a FORGET that waits.
+const MAX_DRAINED: usize = 64;
+/// Polls at most for another worker to become idle.
+const MAX_POLLS: usize = 1000;
+/// Consecutive idle polls that are needed: the worker may have received a request and not have
+/// marked itself as serving yet.
+const IDLE_POLLS: usize = 16;
 
-/// So many operations after a slow one are taken for slow.
-const SUSPECTS: u32 = 64;
-/// A transfer of as many bytes is worth a second processor.
-const BULKY: usize = 64 << 10;
+/// The number of operations after a slow one that are expected to be slow too.
+const SLOW_RUN: u32 = 64;
+/// A transfer of this many bytes is served beside others, on a second processor.
+const LARGE_TRANSFER: usize = 64 << 10;
 
-/// A reading of the coarse clock: some milliseconds each.
-type Tick = (i64, i64);
+/// Seconds and nanoseconds of the coarse clock, which advances every few milliseconds.
+type CoarseTime = (i64, i64);
 
-fn tick() -> Tick {
+fn coarse_now() -> CoarseTime {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
     (t.tv_sec, t.tv_nsec)
 }
 
-/// Guesses which requests will take long.
-///
-/// While operations do not wait, one worker serves them all, one after the other: to wake another for each
-/// would cost more than the operation. Those that are expected to wait are served beside others.
+/// Predicts which requests will take long, from their kind and from the recent past.
 #[derive(Default)]
-struct Pace {
-    suspects: AtomicU32,
+struct SlowPredictor {
+    /// Operations that are still expected to be slow.
+    remaining: AtomicU32,
 }
 
-impl Pace {
+impl SlowPredictor {
     fn expects_slow(&self, request: &[u8]) -> bool {
         let Some(r) = Request::parse(request) else { return false };
         if matches!(r.opcode, op::FORGET | op::BATCH_FORGET | op::RELEASE | op::RELEASEDIR) {
-            // To be done before what the kernel sends later, which may count on the space. It forgets a
-            // file only when it has been told that it is released.
+            // These come before later requests, which may need the space that they free. The kernel
+            // forgets a file only after the reply to its release.
             return false;
         }
-        if self.suspects.load(Ordering::Relaxed) > 0 {
+        if self.remaining.load(Ordering::Relaxed) > 0 {
             return true;
         }
         match r.opcode {
             op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE => true,
-            op::WRITE => request.len() >= BULKY,
-            op::READ => r.args().read_size().is_ok_and(|n| n >= BULKY),
+            op::WRITE => request.len() >= LARGE_TRANSFER,
+            op::READ => r.args().read_size().is_ok_and(|n| n >= LARGE_TRANSFER),
             _ => false,
         }
     }
 
-    /// Notes how an operation went that was begun and ended at these ticks of a clock. The clock is coarse
-    /// and cheap: an operation that waited is likely to see it tick, a quick one is not.
-    fn note(&self, began: Tick, ended: Tick) {
-        let suspects = self.suspects.load(Ordering::Relaxed);
-        if began != ended {
-            self.suspects.store(SUSPECTS, Ordering::Relaxed);
-        } else if suspects > 0 {
-            self.suspects.store(suspects - 1, Ordering::Relaxed);
+    /// Records the start and the end of an operation. The clock is cheap and coarse: it is likely
+    /// to advance during an operation that waits, and unlikely to advance during a quick one.
+    fn record(&self, start: CoarseTime, end: CoarseTime) {
+        let remaining = self.remaining.load(Ordering::Relaxed);
+        if start != end {
+            self.remaining.store(SLOW_RUN, Ordering::Relaxed);
+        } else if remaining > 0 {
+            self.remaining.store(remaining - 1, Ordering::Relaxed);
         }
     }
 }
 
-/// What a worker works on.
-struct Desk {
+/// The buffers of a worker.
+struct WorkBuffers {
     request: Vec<u8>,
     reply: Reply,
 }
 
-impl Desk {
-    fn new() -> Desk {
-        Desk { request: Device::buffer(), reply: Reply::new() }
+impl WorkBuffers {
+    fn new() -> WorkBuffers {
+        WorkBuffers { request: Device::buffer(), reply: Reply::new() }
     }
 }
 
-/// What all threads of a session share.
+/// The right to receive, as the worker that serves a request has it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReceiveRight {
+    /// This worker holds it.
+    Held,
+    /// Another worker may hold it.
+    Passed,
+    /// This worker serves pending requests to find space, and does not look for more.
+    Draining,
+}
+
+/// The state that all threads of a session share.
 pub(crate) struct Session {
     device: Arc<Device>,
     notifier: Notifier,
     server: Server,
     mount_point: PathBuf,
-    /// Held by the worker that receives, and by it alone while it serves what it expects to be quick.
-    turn: Mutex<()>,
-    /// Whether who has the turn serves.
+    /// The right to receive: held while a worker receives, and while it serves a quick request.
+    receive: Mutex<()>,
+    /// Whether the worker that holds `receive` serves a request.
     serving: AtomicBool,
-    pace: Pace,
+    predictor: SlowPredictor,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 struct State {
     workers: usize,
-    /// A signal asked for the end.
+    /// A signal has arrived.
     stopping: bool,
-    /// The grace is over.
-    cut_off: bool,
-    broken: Option<io::Error>,
+    /// Users still had the mount in use after [`GRACE`].
+    grace_over: bool,
+    /// The error that ended a worker.
+    failure: Option<io::Error>,
 }
 
 impl Session {
-    /// Serves the mount on `mount_point`, which talks on `device`.
+    /// A session that serves the mount on `mount_point`, whose requests arrive on `device`.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// No thread can be created.
     pub(crate) fn new(
         device: Device,
         server: Server,
         mount_point: PathBuf,
     ) -> io::Result<Arc<Session>> {
-        let state = State { workers: 0, stopping: false, cut_off: false, broken: None };
+        let state = State { workers: 0, stopping: false, grace_over: false, failure: None };
         let device = Arc::new(device);
         Ok(Arc::new(Session {
             notifier: Notifier::start(Arc::clone(&device))?,
             device,
             server,
             mount_point,
-            turn: Mutex::default(),
+            receive: Mutex::default(),
             serving: AtomicBool::new(false),
-            pace: Pace::default(),
+            predictor: SlowPredictor::default(),
             state: Mutex::new(state),
             changed: Condvar::new(),
         }))
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Frees what the kernel has forgotten, in case no request comes after which it would be.
+    /// Releases forgotten files. The workers do so after each request, and none may come.
     pub(crate) fn idle(&self) {
         self.server.release_forgotten();
     }
@@ -157,7 +173,7 @@ impl Session {
     /// Starts `n` workers.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// No thread can be created.
     pub(crate) fn start(self: &Arc<Self>, n: usize) -> io::Result<()> {
         for i in 0..n {
             let session = Arc::clone(self);
@@ -180,55 +196,55 @@ impl Session {
         let mut state = self.state();
         state.workers -= 1;
         if let Err(e) = outcome {
-            state.broken = Some(e);
+            state.failure = Some(e);
         }
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Takes requests and answers them until the kernel has no more.
+    /// Receives requests and serves them until the file system is unmounted.
     fn serve(&self) -> io::Result<()> {
-        let mut desk = Desk::new();
-        let mut turn = None;
+        let mut buffers = WorkBuffers::new();
+        let mut held = None;
         loop {
-            let held = turn.take().unwrap_or_else(|| self.turn.lock());
-            let held = held.unwrap_or_else(PoisonError::into_inner);
-            match self.device.receive(&mut desk.request)? {
+            let guard = held.take().unwrap_or_else(|| self.receive.lock());
+            let guard = guard.unwrap_or_else(PoisonError::into_inner);
+            match self.device.receive(&mut buffers.request)? {
                 Received::Request(n) => {
-                    let slow = self.pace.expects_slow(&desk.request[..n]);
-                    if !slow {
-                        self.serving.store(true, Ordering::Release);
-                        turn = Some(Ok(held));
+                    let right = if self.predictor.expects_slow(&buffers.request[..n]) {
+                        drop(guard);
+                        ReceiveRight::Passed
                     } else {
-                        drop(held);
-                    }
-                    let began = tick();
-                    if self.answer(&mut desk, n, Some(turn.is_some()))? == op::DESTROY {
+                        self.serving.store(true, Ordering::Release);
+                        held = Some(Ok(guard));
+                        ReceiveRight::Held
+                    };
+                    let start = coarse_now();
+                    if self.answer(&mut buffers, n, right)? == op::DESTROY {
                         return Ok(());
                     }
-                    self.pace.note(began, tick());
-                    if turn.is_some() {
+                    self.predictor.record(start, coarse_now());
+                    if right == ReceiveRight::Held {
                         self.serving.store(false, Ordering::Release);
                     }
                 }
-                Received::Again => turn = Some(Ok(held)),
+                Received::Again => held = Some(Ok(guard)),
                 Received::Unmounted => return Ok(()),
             }
         }
     }
 
-    /// Answers the request of `n` bytes on the desk; its opcode. `turn`: whether this worker has the turn
-    /// to receive; `None` if the request may not wait for others.
-    fn answer(&self, desk: &mut Desk, n: usize, turn: Option<bool>) -> io::Result<u32> {
-        let Desk { request, reply } = desk;
+    /// Serves the request of `n` bytes in the buffer and sends the reply. Returns the opcode.
+    fn answer(&self, buffers: &mut WorkBuffers, n: usize, right: ReceiveRight) -> io::Result<u32> {
+        let WorkBuffers { request, reply } = buffers;
         let Some(request) = Request::parse(&request[..n]) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "short FUSE request"));
         };
         reply.start();
         let trace = RequestTrace::start();
         let mut outcome = self.server.handle(&request, reply);
-        if let (Err(Errno::NOSPC), Some(turn)) = (outcome, turn) {
-            self.let_others_pass(turn)?;
+        if outcome == Err(Errno::NOSPC) && right != ReceiveRight::Draining {
+            self.drain_pending(right)?;
             reply.start();
             outcome = self.server.handle(&request, reply);
         }
@@ -238,7 +254,7 @@ impl Session {
         }
         let outcome = outcome.map(drop);
         if let (Ok(()), Some(node)) = (outcome, reply.stale) {
-            // Before the answer: whoever gets that may look at once.
+            // Before the reply: its receiver may read the attributes at once.
             self.device.send(&Reply::stale_attributes(node));
         }
         let pages = reply.stale_pages.filter(|_| outcome.is_ok());
@@ -251,24 +267,25 @@ impl Session {
             None => self.device.send(answer),
         };
         if !sent && outcome.is_ok() {
-            self.server.undo(reply);
+            self.server.take_back_references(reply);
         }
         self.server.release_forgotten();
         Ok(request.opcode)
     }
 
-    /// Has what the kernel has sent already served. Among it may be the news that removed files are not
-    /// used any more, which comes after their removal, and frees the space that was just found missing.
-    fn let_others_pass(&self, turn: bool) -> io::Result<()> {
-        let taken = if turn { None } else { self.turn_of_another() };
-        if turn || taken.is_some() {
-            let mut desk = Desk::new();
-            for _ in 0..MOST_WAITING {
+    /// Serves the requests that the kernel has already sent. FORGETs of removed files may be among
+    /// them, which free the space that the current request lacks.
+    fn drain_pending(&self, right: ReceiveRight) -> io::Result<()> {
+        let held = right == ReceiveRight::Held;
+        let taken = if held { None } else { self.wait_for_receiver() };
+        if held || taken.is_some() {
+            let mut buffers = WorkBuffers::new();
+            for _ in 0..MAX_DRAINED {
                 if !self.device.has_request() {
                     break;
                 }
-                if let Received::Request(n) = self.device.receive(&mut desk.request)? {
-                    self.answer(&mut desk, n, None)?;
+                if let Received::Request(n) = self.device.receive(&mut buffers.request)? {
+                    self.answer(&mut buffers, n, ReceiveRight::Draining)?;
                 }
             }
         }
@@ -276,16 +293,16 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the turn, or returns without it when who has it has served what was waiting.
-    fn turn_of_another(&self) -> Option<MutexGuard<'_, ()>> {
+    /// Takes the right to receive. Returns `None` once its holder has served all pending requests.
+    fn wait_for_receiver(&self) -> Option<MutexGuard<'_, ()>> {
         let mut idle = 0;
-        for _ in 0..MOST_LOOKS {
-            if let Ok(turn) = self.turn.try_lock() {
-                return Some(turn);
+        for _ in 0..MAX_POLLS {
+            if let Ok(guard) = self.receive.try_lock() {
+                return Some(guard);
             }
             let busy = self.serving.load(Ordering::Acquire) || self.device.has_request();
             idle = if busy { 0 } else { idle + 1 };
-            if idle == ENOUGH_LOOKS {
+            if idle == IDLE_POLLS {
                 break;
             }
             std::thread::yield_now();
@@ -293,46 +310,45 @@ impl Session {
         None
     }
 
-    /// Asks for the end: takes the mount away, and after the grace ends the session even if somebody
-    /// still uses it.
+    /// Detaches the mount. The session ends when its users have left, or after [`GRACE`].
     pub(crate) fn stop(&self) {
         if std::mem::replace(&mut self.state().stopping, true) {
             return;
         }
-        // What the kernel kept back must reach us while we still serve.
+        // Writes in the kernel's cache must reach the server while it serves.
         if let Ok(root) = std::fs::File::open(&self.mount_point) {
             let _ = rustix::fs::syncfs(&root);
         }
         let detached = kernel::unmount(&self.mount_point, Force { lazy: true, force: false });
         if let Err(e) = detached {
-            // Somebody was faster, or may unmount what we may not: the end comes either way.
+            // Another process unmounted first, or only another user may. The session ends anyway.
             let mount_point = self.mount_point.display();
             tracing::error!(target: LOG, %mount_point, error = %e, "unmounting failed");
         }
         let state = self.state();
         let waited = self.changed.wait_timeout_while(state, GRACE, |s| s.workers > 0);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        state.cut_off = state.workers > 0;
+        state.grace_over = state.workers > 0;
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Waits for the end, then writes everything and marks the volume clean.
+    /// Waits for the end of the session, then writes everything and marks the volume clean.
     ///
     /// # Errors
-    /// The kernel's device failed, or writing did.
+    /// The FUSE device failed, or a write failed.
     pub(crate) fn wait(&self, fs: &ffs_core::Ffs) -> Result<(), MountError> {
         let state = self.state();
-        let ended = self.changed.wait_while(state, |s| s.workers > 0 && !s.cut_off);
+        let ended = self.changed.wait_while(state, |s| s.workers > 0 && !s.grace_over);
         let mut state = ended.unwrap_or_else(PoisonError::into_inner);
-        let broken = state.broken.take();
+        let failure = state.failure.take();
         drop(state);
         self.server.forget_all();
         let written = fs.unmount().map_err(|source| MountError::FileSystem {
             image: self.mount_point.display().to_string(),
             source,
         });
-        match broken {
+        match failure {
             Some(e) => written.and(Err(MountError::Session(e))),
             None => written,
         }

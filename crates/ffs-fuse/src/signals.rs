@@ -1,4 +1,4 @@
-//! SIGTERM, SIGINT and SIGHUP end a session in good order.
+//! SIGTERM, SIGINT and SIGHUP: they end a session, which writes everything and unmounts.
 
 use crate::session::Session;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -6,19 +6,20 @@ use signal_hook::iterator::{Handle, Signals};
 use std::io;
 use std::sync::Arc;
 
-/// Signals that are caught, from now on.
+/// The signals, which are caught from its creation on.
 pub(crate) struct Caught(Signals);
 
-/// The thread that waits for them; dropping it ends the thread.
+/// The thread that waits for a signal. Dropping this ends the thread.
 pub(crate) struct Watch(Handle);
 
 impl Caught {
-    /// Catches them, before there is a mount that their default would leave without a server.
+    /// Catches the signals. Call it before the mount: the default action would kill the server and
+    /// leave a dead mount.
     pub(crate) fn new() -> io::Result<Caught> {
         Ok(Caught(Signals::new([SIGTERM, SIGINT, SIGHUP])?))
     }
 
-    /// Ends `session` when one comes, or has come.
+    /// Ends `session` when a signal arrives or has arrived.
     pub(crate) fn watch(self, session: Arc<Session>) -> io::Result<Watch> {
         let Caught(mut signals) = self;
         let handle = signals.handle();

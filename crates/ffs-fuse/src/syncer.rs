@@ -1,8 +1,8 @@
-//! The syncer: once a second the core writes what has been dirty too long, and gives back memory if the
+//! The syncer thread: once a second the core writes old dirty data, and returns memory if the
 //! system is short of it.
 //!
-//! **Purpose.** sync(2) does not reach an ordinary FUSE server, so that the bound on what a crash may
-//! lose is kept here.
+//! **Purpose.** sync(2) does not reach an ordinary FUSE server. The syncer limits how much a crash
+//! can lose.
 
 use crate::log::LOG;
 use crate::pressure::Pressure;
@@ -15,32 +15,32 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct Stop {
-    asked: Mutex<bool>,
+    requested: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Stop {
-    /// Sleeps for a period; `true` if the syncer is to end.
+    /// Sleeps for a period. Returns whether the syncer has to end.
     fn wait(&self) -> bool {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(asked, PERIOD, |asked| !*asked);
+        let requested = self.requested.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(requested, PERIOD, |requested| !*requested);
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn ask(&self) {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    fn request(&self) {
+        *self.requested.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
     }
 }
 
-/// The running syncer; dropping it waits for its end.
+/// The running syncer. Dropping this ends the thread and waits for it.
 pub(crate) struct Syncer {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Syncer {
-    /// Starts it; it also calls `each` every second.
+    /// Starts the thread, which also calls `each` every second.
     pub(crate) fn start(fs: Ffs, each: impl Fn() + Send + 'static) -> std::io::Result<Syncer> {
         let stop = Arc::new(Stop::default());
         let theirs = Arc::clone(&stop);
@@ -65,7 +65,7 @@ fn run(fs: &Ffs, stop: &Stop, each: impl Fn()) {
                     tracing::info!(target: LOG, "writing back succeeds again");
                 }
             }
-            // Once a series of failures, not once a second.
+            // One message for a series of failures, not one a second.
             Err(e) if !failing => {
                 failing = true;
                 tracing::error!(target: LOG, error = %e, "writing back failed");
@@ -77,7 +77,7 @@ fn run(fs: &Ffs, stop: &Stop, each: impl Fn()) {
 
 impl Drop for Syncer {
     fn drop(&mut self) {
-        self.stop.ask();
+        self.stop.request();
         if let Some(thread) = self.thread.take() {
             // A panic of the syncer was reported when it happened.
             let _ = thread.join();

@@ -7,7 +7,7 @@
 //! | debug | every request (`-o debug`) |
 //!
 //! The fields are the operation, the inode, the names, offset and size if the request has them, the
-//! error number (0: none), the bytes of the answer, and the microseconds it took.
+//! error number (0: none), the bytes of the reply, and the duration in microseconds.
 
 use crate::log::LOG;
 use crate::server::inode_number;
@@ -19,7 +19,7 @@ use tracing::field::{DebugValue, DisplayValue, debug, display};
 
 /// The measurement of one request.
 pub(crate) struct RequestTrace {
-    /// When handling began; `None` if requests are not traced.
+    /// The start of the handling. `None` if requests are not traced.
     start: Option<Instant>,
 }
 
@@ -30,7 +30,7 @@ impl RequestTrace {
         RequestTrace { start: traced.then(Instant::now) }
     }
 
-    /// Logs the request: its `outcome` is the number of bytes in the answer, or the error.
+    /// Logs the request. `outcome` is the number of bytes in the reply, or the error.
     pub(crate) fn finish(self, request: &Request<'_>, outcome: Result<usize, Errno>) {
         macro_rules! log {
             ($level:expr) => {{
@@ -76,11 +76,11 @@ fn described(Errno(number): Errno) -> DisplayValue<String> {
     display(ffs_device::host_words(std::io::Error::from_raw_os_error(number)))
 }
 
-/// What a request is about, beside its node.
+/// The arguments of a request that the trace shows, beside its node.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Subject<'a> {
     name: Option<&'a [u8]>,
-    /// The directory of `to_name`; the file that LINK gives a name.
+    /// The directory of `to_name`, or the file that LINK gives a name.
     other_node: Option<u64>,
     to_name: Option<&'a [u8]>,
     offset: Option<u64>,
@@ -88,10 +88,10 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// Reads the arguments; those of a request that is too short stay empty.
+    /// Reads the arguments. Those that are missing in a short request stay empty.
     fn of(request: &Request<'a>) -> Subject<'a> {
         let mut subject = Subject::default();
-        // A request that is too short has failed already.
+        // The server has already refused a request that is too short.
         let _ = subject.read(request.opcode, request.args());
         subject
     }

@@ -1,11 +1,11 @@
-//! POSIX access lists as the attributes that Linux shows them as.
+//! POSIX access control lists, which Linux reads and writes as extended attributes.
 
 use super::Server;
 use crate::wire::Errno;
 use ffs_core::acl::{Acl, linux};
 use ffs_core::{Cred, FileType, Vnode};
 
-/// Which of a file's lists.
+/// One of the two lists of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Access,
@@ -13,7 +13,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The list that the attribute `name` is.
+    /// The list behind the attribute `name`.
     pub(super) fn of_name(name: &[u8]) -> Option<Kind> {
         match name {
             b"system.posix_acl_access" => Some(Kind::Access),
@@ -24,7 +24,7 @@ impl Kind {
 }
 
 impl Server {
-    /// The list as Linux wants it; `ENODATA` if the file has none of its own.
+    /// The list in Linux's encoding. `ENODATA` if the file has none of its own.
     pub(super) fn acl_value(&self, file: &Vnode, kind: Kind) -> Result<Vec<u8>, Errno> {
         if !self.acls {
             return Err(Errno::OPNOTSUPP);
@@ -36,7 +36,7 @@ impl Server {
         acl.map(|acl| linux::encode(acl.entries())).ok_or(Errno::NODATA)
     }
 
-    /// Sets a list, or takes it away if `value` is empty or says no more than the mode.
+    /// Sets a list, or removes it if `value` is empty or is equivalent to the mode.
     pub(super) fn set_acl(
         &self,
         cred: &Cred,

@@ -1,4 +1,4 @@
-//! Attributes, times, types and device numbers between the file system and Linux.
+//! Conversion of attributes, times, types and device numbers from the file system's to Linux's.
 
 use super::Server;
 use crate::wire::reply::WireAttr;
@@ -8,12 +8,12 @@ use ffs_core::{Access, Attr, DeviceNumber, FileType, Ino, Timespec};
 /// The root's inode number.
 const ROOT_INO: u32 = 2;
 
-/// What the kernel calls the file `ino`.
+/// The kernel's node number of the file `ino`.
 pub(super) fn node_of(ino: Ino) -> u64 {
     if ino.0 == ROOT_INO { ROOT } else { u64::from(ino.0) }
 }
 
-/// What the file system calls `node`.
+/// The inode number of `node`.
 pub(super) fn ino_of(node: u64) -> Result<Ino, Errno> {
     match node {
         ROOT => Ok(Ino(ROOT_INO)),
@@ -39,12 +39,12 @@ pub(super) fn type_bits(kind: FileType) -> u32 {
     }
 }
 
-/// The `DT_*` of a directory entry; unknown if the entry does not say.
+/// The `DT_*` of a directory entry; unknown if the entry has no type.
 pub(super) fn dirent_kind(kind: Option<FileType>) -> u32 {
     kind.map_or(0, |k| type_bits(k) >> 12)
 }
 
-/// Linux's 32-bit number of a device that the image names in FreeBSD's way.
+/// A device number in FreeBSD's encoding, as on the volume.
 fn device(rdev: u64) -> DeviceNumber {
     DeviceNumber::from_disk(rdev)
 }
@@ -53,7 +53,7 @@ fn time(t: Timespec) -> (i64, u32) {
     (t.secs, u32::try_from(t.nsec).unwrap_or(0))
 }
 
-/// Attributes as the kernel wants them.
+/// Attributes in the kernel's format.
 pub(super) fn wire(a: &Attr) -> WireAttr {
     WireAttr {
         ino: u64::from(a.ino.0),
@@ -77,15 +77,15 @@ pub(super) fn entry(a: &Attr) -> Entry {
 impl Server {
     pub(super) fn getattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let a = self.fs.getattr(&self.node(r)?);
-        out.attr(&wire(&a), &self.rules.timeouts);
+        out.attr(&wire(&a), &self.options.timeouts);
         Ok(())
     }
 
-    /// `statx`, which the kernel asks for where the birth time is wanted.
+    /// `statx`: the kernel sends it when a caller needs the birth time.
     pub(super) fn statx(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         const BASIC_AND_BTIME: u32 = 0xfff;
         let a = self.fs.getattr(&self.node(r)?);
-        let t = self.rules.timeouts.attr;
+        let t = self.options.timeouts.attr;
         out.u64(t.as_secs());
         out.u32(t.subsec_nanos());
         out.zeros(4 + 16);

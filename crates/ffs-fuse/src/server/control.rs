@@ -1,19 +1,20 @@
 //! The control channel: an ioctl on any file of the mount.
 //!
-//! A message is text padded with zeros, there and back. The answer begins with `ok` or `error`.
+//! Message and reply are text, padded with zeros. The reply begins with `ok` or `error`. *Owner*
+//! means root or the user who mounted.
 //!
-//! | message | does | who |
+//! | message | effect | permitted to |
 //! | --- | --- | --- |
-//! | `pid` | tells the server's process, to wait for its end | root, who mounted |
-//! | `sync` | everything in memory is written before the answer | root, who mounted |
-//! | `remount ro`, `remount rw` | the server's part of `mount -o remount` | root, who mounted |
-//! | `set NAME=VALUE` | sets a switch; tells its name and its values before and after | root, who mounted |
-//! | `list N` | switches, counters and gauges from the `N`th on | everybody |
-//! | `values N` | the same, names and values only | everybody |
+//! | `pid` | returns the server's process id, to wait for its end | owner |
+//! | `sync` | writes everything in memory before the reply | owner |
+//! | `remount ro`, `remount rw` | the server's part of `mount -o remount` | owner |
+//! | `set NAME=VALUE` | sets a switch; returns its name, its old and its new value | owner |
+//! | `list N` | returns switches, counters and gauges from the `N`th on | all users |
+//! | `values N` | the same, names and values only | all users |
 //!
-//! Lists are answered `ok M`, then lines of words with tabs between them; another message asks for more from
-//! `M` on, if `M` is not 0. The words are name, value, and in `list` also `rw`, `counter` or `gauge`,
-//! what it takes, and its meaning.
+//! The reply to `list` and `values` is `ok M` and lines with fields separated by tabs. If `M` is
+//! not 0, the list continues at `M`: another message reads it. The fields are the name, the value,
+//! and for `list` also `rw`, `counter` or `gauge`, the accepted values, and the meaning.
 
 use super::Server;
 use crate::wire::{Errno, Reply, Request};
@@ -34,8 +35,8 @@ impl Server {
         let end = message.iter().position(|b| *b == 0).unwrap_or(message.len());
         let text = std::str::from_utf8(&message[..end]).map_err(|_| Errno::INVAL)?;
         let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
-        let may = r.uid == 0 || r.uid == self.rules.owner;
-        if !may && !matches!(verb, "list" | "values") {
+        let is_owner = r.uid == 0 || r.uid == self.options.owner;
+        if !is_owner && !matches!(verb, "list" | "values") {
             return Err(Errno::PERM);
         }
         let answer = match (verb, rest) {
@@ -56,7 +57,7 @@ impl Server {
 
     fn set(&self, assignment: &str) -> String {
         let Some((name, value)) = assignment.split_once('=') else {
-            return "error no value is given".to_owned();
+            return "error the value is missing".to_owned();
         };
         let before = match self.fs.set_tunable(name, value) {
             Ok(before) => before,
@@ -70,7 +71,7 @@ impl Server {
         format!("ok {}\t{}\t{now}", before.name, before.value)
     }
 
-    /// As many lines as fit a message.
+    /// As many lines as fit into a message.
     fn list(&self, from: &str, line: impl Fn(&Sysctl) -> String) -> Result<String, Errno> {
         let from: usize = from.parse().map_err(|_| Errno::INVAL)?;
         let (all, mut lines, mut next) = (self.fs.sysctl(), String::new(), 0);

@@ -1,4 +1,4 @@
-//! Opening, reading, writing, and making it durable.
+//! Opening, reading and writing files, and fsync.
 
 use super::setattr::set_id;
 use super::{Server, skip_handle};
@@ -14,15 +14,15 @@ const O_APPEND: u32 = libc::O_APPEND as u32;
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
 const O_DSYNC: u32 = libc::O_DSYNC as u32;
-/// The kernel's own flag: opened to be run.
+/// A flag of the kernel: opened to be executed.
 const FMODE_EXEC: u32 = 0x20;
 const FALLOC_KEEP_SIZE: u32 = libc::FALLOC_FL_KEEP_SIZE as u32;
 const FALLOC_PUNCH_HOLE: u32 = libc::FALLOC_FL_PUNCH_HOLE as u32;
 const FALLOC_ZERO_RANGE: u32 = libc::FALLOC_FL_ZERO_RANGE as u32;
 
 impl Server {
-    /// There are no handles: the node is all that an open file needs. What opening is asked for are
-    /// the flags that forbid it, truncation, and which cached pages may be used.
+    /// Opens a file. An open file needs no handle, only its node. The request checks BSD's file
+    /// flags, truncates, and decides whether the kernel may use cached pages.
     pub(super) fn open(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let mut a = r.args();
         let (flags, open_flags) = (a.u32()?, a.u32()?);
@@ -51,9 +51,9 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the caller may open the file, where the kernel leaves that to us.
+    /// Checks the caller's permission, unless the kernel checks permissions itself.
     fn check_open(&self, r: &Request<'_>, file: &Vnode, flags: u32) -> Result<(), Errno> {
-        if self.rules.default_permissions {
+        if self.options.default_permissions {
             return Ok(());
         }
         let mut want = match (flags & O_ACCMODE) as i32 {
@@ -68,16 +68,16 @@ impl Server {
         Ok(self.fs.access(&self.cred(r), file, want)?)
     }
 
-    /// Whether the kernel may use what it has cached. It may not if the access time is due: reads
-    /// from its cache are not seen here.
+    /// The flags of an open: whether the kernel may use cached pages. It may not if the access time
+    /// is due, because the server does not see reads from the kernel's cache.
     pub(super) fn open_reply(&self, file: &Vnode) -> u32 {
-        let due = match self.rules.atime {
+        let due = match self.options.atime {
             _ if self.fs.is_read_only() => false,
             Atime::Never => false,
             Atime::Always => true,
             Atime::Relative => {
                 let a = self.fs.getattr(file);
-                // A file that nobody has read since its creation has nothing to show.
+                // An empty file has no content whose read would set the access time.
                 a.size > 0 && (a.atime <= a.mtime || a.atime <= a.ctime)
             }
         };
@@ -91,7 +91,7 @@ impl Server {
         let size = (a.u32()? as usize).min(MAX_IO);
         let cached = a.u32()? & IO_LOCKOWNER == 0;
         let file = self.nodes.get_for_io(r.node, cached)?;
-        let n = self.fs.read(&file, offset, out.room(size))?;
+        let n = self.fs.read(&file, offset, out.space(size))?;
         out.truncate(n);
         Ok(())
     }
@@ -110,18 +110,18 @@ impl Server {
         let file = self.nodes.get_for_io(r.node, !direct)?;
         let kills = write_flags & WRITE_KILL_SUIDGID != 0 && self.has_set_id(&file);
         let cached = write_flags & WRITE_CACHE != 0;
-        let known = if cached { self.known_of(&file, offset, size) } else { 0 };
+        let old = if cached { self.old_part(&file, offset, size) } else { 0 };
         let mode = WriteMode {
-            // Where to append the kernel has worked out.
+            // The kernel has already computed the offset of an append.
             append: false,
-            // Cached writes are followed by an FSYNC where they must be durable.
+            // The kernel sends FSYNC after cached writes that must be durable.
             sync: !cached && flags & (O_DIRECT | O_DSYNC) == O_DIRECT | O_DSYNC,
             set_id: set_id(write_flags & WRITE_KILL_SUIDGID != 0),
         };
         let cred = if cached { self.owner_of(&file) } else { self.cred(r) };
-        let mut n = known;
+        let mut n = old;
         if n < size || size == 0 {
-            n += self.fs.write(&cred, &file, offset + known as u64, &data[known..], mode)?;
+            n += self.fs.write(&cred, &file, offset + old as u64, &data[old..], mode)?;
         }
         out.u32(n as u32);
         out.u32(0);
@@ -134,17 +134,18 @@ impl Server {
         Ok(())
     }
 
-    /// How much of a cached write is here already, in a file that may only grow: the kernel writes whole
-    /// pages, of which only the end can be new.
-    fn known_of(&self, file: &Vnode, offset: u64, size: usize) -> usize {
+    /// Bytes at the start of a cached write that an append-only file already has: the kernel writes
+    /// whole pages, and only their end can be new.
+    fn old_part(&self, file: &Vnode, offset: u64, size: usize) -> usize {
         let a = self.fs.getattr(file);
         if !a.flags.intersects(FileFlags::UF_APPEND | FileFlags::SF_APPEND) {
             return 0;
         }
-        usize::try_from(a.size.saturating_sub(offset)).map_or(size, |known| known.min(size))
+        usize::try_from(a.size.saturating_sub(offset)).map_or(size, |old| old.min(size))
     }
 
-    /// The kernel does not know who wrote a cached page: the owner answers for the space.
+    /// The credentials of the file's owner. The kernel does not record which user wrote a cached
+    /// page, so the space is charged to the owner.
     fn owner_of(&self, file: &Vnode) -> Cred {
         let a = self.fs.getattr(file);
         Cred { uid: a.uid, gid: a.gid, groups: Vec::new(), checks: ffs_core::Checks::Done }
@@ -178,10 +179,11 @@ impl Server {
         Ok(())
     }
 
-    /// Where data or a hole is. With `writeback` the kernel may hold data that has not come yet, and has
-    /// no way to be asked for it: `ENOSYS` makes it call the whole file data, which is always right.
+    /// SEEK_DATA and SEEK_HOLE. With `writeback` the kernel may hold data that the server has not
+    /// received and cannot request. `ENOSYS` makes the kernel report the whole file as data, which
+    /// is always correct.
     pub(super) fn lseek(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
-        if self.rules.writeback {
+        if self.options.writeback {
             return Err(Errno::NOSYS);
         }
         let mut a = r.args();
@@ -205,7 +207,7 @@ impl Server {
     }
 }
 
-/// Whether BSD's flags let a file be opened for writing.
+/// Checks whether BSD's file flags permit opening the file for writing.
 fn check_flags(a: &Attr, flags: u32) -> Result<(), Errno> {
     let immutable = FileFlags::UF_IMMUTABLE | FileFlags::SF_IMMUTABLE;
     let append = FileFlags::UF_APPEND | FileFlags::SF_APPEND;

@@ -6,7 +6,7 @@ use crate::wire::{Errno, HandedOut, MAX_IO, Reply, Request};
 use ffs_core::Ino;
 
 impl Server {
-    /// READDIR, and READDIRPLUS, which looks every name up on the way.
+    /// READDIR, and READDIRPLUS, which also looks up each name.
     pub(super) fn readdir(
         &self,
         r: &Request<'_>,
@@ -33,8 +33,8 @@ impl Server {
         Ok(())
     }
 
-    /// Fills in the nodes of a listing, after the directory has been let go. An entry whose inode
-    /// cannot be read is listed all the same: looking it up will tell what is wrong.
+    /// Fills in the nodes of a listing, without the lock of the directory. An entry whose inode
+    /// cannot be read stays in the listing: a lookup of it will return the error.
     fn look_up_listed(&self, out: &mut Reply) {
         out.handed_out = HandedOut::Listing;
         let mut at = 0;
@@ -43,7 +43,7 @@ impl Server {
             let file = u32::try_from(ino).ok().filter(|_| !dots);
             if let Some(Ok(file)) = file.map(|ino| self.fs.vget(Ino(ino), None)) {
                 let e = self.entry_of(file);
-                out.fill_plus(at, &e, &self.rules.timeouts);
+                out.fill_plus(at, &e, &self.options.timeouts);
             }
             at = next;
         }

@@ -1,12 +1,12 @@
-//! The ioctls of files: BSD's flags in Linux's dress, and our own control channel.
+//! The ioctls of files: BSD's file flags as Linux's attributes, and the control channel of ffs.
 //!
-//! | Linux | shown for | set and cleared as |
-//! | --- | --- | --- |
-//! | immutable | `uchg`, `schg` | `schg`; cleared: both |
-//! | append only | `uappnd`, `sappnd` | `sappnd`; cleared: both |
-//! | no dump | `nodump` | `nodump` |
+//! | Linux | is set if the file has | sets | clears |
+//! | --- | --- | --- | --- |
+//! | immutable | `uchg` or `schg` | `schg` | both |
+//! | append only | `uappnd` or `sappnd` | `sappnd` | both |
+//! | no dump | `nodump` | `nodump` | `nodump` |
 //!
-//! The kernel lets only those with `CAP_LINUX_IMMUTABLE` change the first two.
+//! The kernel requires `CAP_LINUX_IMMUTABLE` to change the first two.
 
 use super::{CONTROL, Server, skip_handle};
 use crate::wire::{Args, Errno, IOCTL_UNRESTRICTED, Reply, Request};
@@ -19,7 +19,7 @@ const FSSETXATTR: u32 = 0x401c_5820;
 /// Bytes of `struct fsxattr`.
 const FSXATTR: usize = 28;
 
-/// A Linux flag in its two forms, the flags it is shown for, and the one that is set.
+/// A Linux flag in its two encodings, the BSD flags that show as it, and the BSD flag that it sets.
 struct Flag {
     plain: u32,
     extended: u32,
@@ -47,7 +47,7 @@ fn to_linux(flags: FileFlags, form: impl Fn(&Flag) -> u32) -> u32 {
     FLAGS.iter().filter(|f| flags.intersects(f.shown)).map(form).sum()
 }
 
-/// `old` as Linux's `wanted` changes it; `None` if a wanted flag does not exist here.
+/// The BSD flags after Linux sets `wanted`. `None` if BSD has no flag for one of them.
 fn from_linux(old: FileFlags, wanted: u32, form: impl Fn(&Flag) -> u32) -> Option<FileFlags> {
     let mut flags = old;
     let mut left = wanted;

@@ -1,16 +1,16 @@
-//! From the kernel's requests to operations of the file system.
+//! The FUSE operations, implemented with operations of the core.
 //!
-//! **Purpose.** [`Server::handle`] takes a request apart, calls the core and fills the reply. Nothing here
-//! knows how a file system lies on a disk; nothing in the core knows FUSE.
+//! **Purpose.** [`Server::handle`] parses a request, calls the core and fills the reply. The server
+//! does not use on-disk structures, and the core does not use FUSE.
 //!
 //! **Invariants.**
-//! 1. A node the kernel knows keeps its file alive until the kernel has forgotten it: files without
-//!    names work for those who have them open.
-//! 2. A node's number is the inode's number, but for the root (2), which the kernel calls 1. With the
-//!    generation it never means two files.
-//! 3. All changes come through the kernel, which therefore may keep names and attributes for long.
-//! 4. No request blocks another but through the core's own locks; no lock here is held across a
-//!    call of the core.
+//! 1. A node keeps its file alive until the kernel has forgotten the node, so that removed files
+//!    work for processes that have them open.
+//! 2. The number of a node is its inode number, except for the root: inode 2 is node 1. Number and
+//!    generation together never identify two files.
+//! 3. All changes come through the kernel, which therefore may cache names and attributes for long.
+//! 4. The server holds no lock of its own during a call of the core. Requests wait for each other
+//!    only in the core's locks.
 //!
 //! **References.** `spec/known-failures.md` §1.
 
@@ -32,26 +32,26 @@ use nodes::Nodes;
 pub(crate) use attr::inode_number;
 pub(crate) use control::{COMMAND as CONTROL, MESSAGE};
 
-/// What the mount options ask of the server.
+/// The mount options that the server needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
-    /// How long the kernel may believe what it was told.
+pub(crate) struct ServerOptions {
+    /// How long the kernel may cache replies.
     pub(crate) timeouts: Timeouts,
     /// The kernel checks permissions.
     pub(crate) default_permissions: bool,
-    /// The kernel keeps written data back, and times and sizes with it.
+    /// The kernel caches writes, and times and sizes with them.
     pub(crate) writeback: bool,
     /// Which reads set access times.
     pub(crate) atime: Atime,
-    /// Who started the server: may command it besides root.
+    /// The user who started the server, who may control it besides root.
     pub(crate) owner: u32,
 }
 
-/// The file system as the kernel sees it.
+/// A mounted volume, with the nodes that the kernel uses.
 pub(crate) struct Server {
     fs: Ffs,
     nodes: Nodes,
-    rules: Rules,
+    options: ServerOptions,
     acls: bool,
 }
 
@@ -60,13 +60,13 @@ impl Server {
     ///
     /// # Errors
     /// The root cannot be read.
-    pub(crate) fn new(fs: Ffs, rules: Rules) -> ffs_core::Result<Server> {
+    pub(crate) fn new(fs: Ffs, options: ServerOptions) -> ffs_core::Result<Server> {
         let root = fs.root()?;
-        let acls = rules.default_permissions && fs.acls();
-        Ok(Server { nodes: Nodes::new(root), acls, fs, rules })
+        let acls = options.default_permissions && fs.acls();
+        Ok(Server { nodes: Nodes::new(root), acls, fs, options })
     }
 
-    /// What to ask of the kernel.
+    /// The features to request from the kernel.
     pub(crate) fn features(&self) -> Features {
         let mut f = Features::ASYNC_READ
             .with(Features::ATOMIC_O_TRUNC)
@@ -80,7 +80,7 @@ impl Server {
             .with(Features::MAX_PAGES)
             .with(Features::CACHE_SYMLINKS)
             .with(Features::HANDLE_KILLPRIV_V2);
-        if self.rules.writeback {
+        if self.options.writeback {
             f = f.with(Features::WRITEBACK_CACHE);
         }
         if self.acls {
@@ -89,17 +89,17 @@ impl Server {
         f
     }
 
-    /// Takes note of what the kernel can do.
-    pub(crate) fn agreed(&mut self, f: Features) {
+    /// Records the features that the kernel granted.
+    pub(crate) fn set_features(&mut self, f: Features) {
         self.acls &= f.has(Features::POSIX_ACL.with(Features::SETXATTR_EXT));
     }
 
-    /// Drops every node: the kernel has gone.
+    /// Drops every node, because the session has ended.
     pub(crate) fn forget_all(&self) {
         self.nodes.clear();
     }
 
-    /// Serves a request. `Ok(false)`: no answer is wanted.
+    /// Serves a request. `Ok(false)`: the request takes no reply.
     pub(crate) fn handle(&self, r: &Request<'_>, out: &mut Reply) -> Result<bool, Errno> {
         match r.opcode {
             op::LOOKUP => self.lookup(r, out),
@@ -139,13 +139,13 @@ impl Server {
             op::ACCESS => self.access(r),
             op::IOCTL => self.ioctl(r, out),
             op::DESTROY => self.destroy(),
-            // FLUSH and the rest: the kernel stops asking, or does it itself.
+            // For FLUSH and others the kernel does the work itself, or sends no more of them.
             _ => Err(Errno::NOSYS),
         }
         .map(|()| true)
     }
 
-    /// The last request of a `fuseblk` mount: `umount` waits for its answer.
+    /// The last request of a `fuseblk` mount. `umount` waits for the reply.
     fn destroy(&self) -> Result<(), Errno> {
         self.nodes.clear();
         Ok(self.fs.unmount()?)
@@ -166,18 +166,19 @@ impl Server {
         Ok(())
     }
 
-    /// Frees what the kernel has forgotten. Called when nobody waits for it: after an answer was sent.
+    /// Releases the files that the kernel has forgotten. Called after a reply was sent, when no
+    /// process waits for it.
     pub(crate) fn release_forgotten(&self) {
         self.nodes.release();
     }
 
-    /// As [`Server::release_forgotten`], and what other workers are about to free is free afterwards.
+    /// As [`Server::release_forgotten`], and waits for other workers that are releasing files.
     pub(crate) fn release_forgotten_and_wait(&self) {
         self.nodes.release_and_wait();
     }
 
-    /// Takes back the references in an answer that never reached the kernel.
-    pub(crate) fn undo(&self, out: &Reply) {
+    /// Drops the references in a reply that did not reach the kernel.
+    pub(crate) fn take_back_references(&self, out: &Reply) {
         match out.handed_out {
             HandedOut::Nothing => {}
             HandedOut::Node(node) => self.nodes.forget(node, 1),
@@ -191,34 +192,35 @@ impl Server {
         }
     }
 
-    /// The file that the request is about.
+    /// The file of the request's node.
     fn node(&self, r: &Request<'_>) -> Result<Vnode, Errno> {
         self.nodes.get(r.node)
     }
 
-    /// Who asks. Groups are looked up only if they count here.
+    /// The caller's credentials. Supplementary groups are read only if the server checks
+    /// permissions.
     fn cred(&self, r: &Request<'_>) -> Cred {
-        if self.rules.default_permissions {
+        if self.options.default_permissions {
             return Cred { uid: r.uid, gid: r.gid, groups: Vec::new(), checks: Checks::Done };
         }
         self.cred_with_groups(r)
     }
 
-    /// Who asks, with supplementary groups.
+    /// The caller's credentials with supplementary groups.
     fn cred_with_groups(&self, r: &Request<'_>) -> Cred {
-        let checks = if self.rules.default_permissions { Checks::Done } else { Checks::Here };
+        let checks = if self.options.default_permissions { Checks::Done } else { Checks::Here };
         let groups = if r.uid == 0 { Vec::new() } else { groups_of(r.pid) };
         Cred { uid: r.uid, gid: r.gid, groups, checks }
     }
 
-    /// Puts `file` into the answer as the node that a name leads to.
+    /// Adds `file` to the reply as the node of a name.
     fn put_entry(&self, file: Vnode, out: &mut Reply) {
         let e = self.entry_of(file);
-        out.entry(&e, &self.rules.timeouts);
+        out.entry(&e, &self.options.timeouts);
         out.handed_out = HandedOut::Node(e.node);
     }
 
-    /// The entry of `file`, which the kernel then holds once more.
+    /// The entry of `file` for a reply. Counts one more reference of the kernel.
     fn entry_of(&self, file: Vnode) -> Entry {
         let e = attr::entry(&self.fs.getattr(&file));
         self.nodes.remember(e.node, file);
@@ -226,14 +228,14 @@ impl Server {
     }
 }
 
-/// The supplementary groups of process `pid`; none if it is gone or of another namespace.
+/// The supplementary groups of process `pid`; none if it has ended or is in another namespace.
 fn groups_of(pid: u32) -> Vec<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("Groups:")).unwrap_or("");
     line.split_ascii_whitespace().filter_map(|g| g.parse().ok()).collect()
 }
 
-/// Passes over the file handle, of which there are none here.
+/// Skips the file handle, which the server does not use.
 fn skip_handle(a: &mut Args<'_>) -> Result<(), Errno> {
     a.skip(8)
 }

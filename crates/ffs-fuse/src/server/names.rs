@@ -1,4 +1,4 @@
-//! Names: looking up, making, removing, moving.
+//! Names: lookup, create, remove, link, rename.
 
 use super::{Server, attr};
 use crate::wire::{Errno, OPEN_KILL_SUIDGID, Reply, Request, op};
@@ -10,18 +10,22 @@ const RENAME_NOREPLACE: u32 = 1;
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_WHITEOUT: u32 = 4;
 
-/// A node to be made: what kind, and the caller's mode and mask.
-struct New<'a> {
+/// The name of a new file, and the caller's mode and umask.
+struct NewFile<'a> {
     name: &'a [u8],
     mode: u32,
     umask: u32,
 }
 
-impl New<'_> {
-    /// The permission bits asked for; `mask` unless an access list takes its place.
-    fn perm(&self, mask: bool) -> u16 {
-        let bits = self.mode & 0o7777;
-        (if mask { bits & !(self.umask & 0o777) } else { bits }) as u16
+impl NewFile<'_> {
+    /// The requested permission bits.
+    fn perm(&self) -> u16 {
+        (self.mode & 0o7777) as u16
+    }
+
+    /// The requested permission bits without those of the umask.
+    fn masked_perm(&self) -> u16 {
+        self.perm() & !(self.umask & 0o777) as u16
     }
 }
 
@@ -34,15 +38,15 @@ impl Server {
         let dir = self.node(r)?;
         match self.fs.lookup(&self.cred(r), &dir, name) {
             Ok(file) => self.put_entry(file, out),
-            Err(Error::NotFound) if !self.rules.timeouts.negative.is_zero() => {
-                out.no_entry(&self.rules.timeouts);
+            Err(Error::NotFound) if !self.options.timeouts.negative.is_zero() => {
+                out.no_entry(&self.options.timeouts);
             }
             Err(e) => return Err(e.into()),
         }
         Ok(())
     }
 
-    /// A file handle is opened: the node may be one that the kernel has long forgotten.
+    /// Opens a file handle. The kernel may have forgotten the node long ago.
     fn lookup_by_handle(&self, r: &Request<'_>, name: &[u8], out: &mut Reply) -> Result<(), Errno> {
         let file = match self.node(r) {
             Ok(file) => file,
@@ -52,7 +56,7 @@ impl Server {
                 Err(_) => return Err(Errno::STALE),
             },
         };
-        // Removed, and the news that the kernel has dropped it is still under way.
+        // The file has been removed, and the kernel's FORGET for it has not arrived yet.
         if self.fs.getattr(&file).nlink == 0 {
             return Err(Errno::STALE);
         }
@@ -61,27 +65,28 @@ impl Server {
         Ok(())
     }
 
-    /// Makes a node in `dir` by `make`, which gets the mode to use: with the umask, unless the directory has a
-    /// default access list for the node to inherit.
+    /// Creates a file in the request's directory by calling `make` with its permission bits. The
+    /// umask applies unless the directory has a default access list for the file to inherit.
     fn make(
         &self,
         r: &Request<'_>,
-        new: &New<'_>,
+        new: &NewFile<'_>,
         make: impl FnOnce(&Cred, &Vnode, u16) -> ffs_core::Result<Vnode>,
     ) -> Result<Vnode, Errno> {
         let dir = self.node(r)?;
-        // A set-group-id bit stays if its group, maybe the directory's, is one of the maker's.
+        // The set-group-id bit stays if the caller is a member of the new file's group.
         let groups_count = new.mode & libc::S_ISGID != 0;
         let cred = if groups_count { self.cred_with_groups(r) } else { self.cred(r) };
         let default = if self.acls { self.fs.default_acl(&dir)? } else { None };
-        Ok(make(&cred, &dir, new.perm(default.is_none()))?)
+        let perm = if default.is_some() { new.perm() } else { new.masked_perm() };
+        Ok(make(&cred, &dir, perm)?)
     }
 
     pub(super) fn mknod(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let mut a = r.args();
         let (mode, rdev, umask) = (a.u32()?, a.u32()?, a.u32()?);
         a.skip(4)?;
-        let new = New { name: a.name()?, mode, umask };
+        let new = NewFile { name: a.name()?, mode, umask };
         let kind = self.kind_of(mode, rdev)?;
         let file =
             self.make(r, &new, |cred, dir, perm| self.fs.create(cred, dir, new.name, kind, perm))?;
@@ -107,23 +112,23 @@ impl Server {
     pub(super) fn mkdir(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let mut a = r.args();
         let (mode, umask) = (a.u32()?, a.u32()?);
-        let new = New { name: a.name()?, mode, umask };
+        let new = NewFile { name: a.name()?, mode, umask };
         let file =
             self.make(r, &new, |cred, dir, perm| self.fs.mkdir(cred, dir, new.name, perm))?;
         self.put_entry(file, out);
         Ok(())
     }
 
-    /// Creates and opens.
+    /// Creates a file and opens it.
     pub(super) fn create(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let mut a = r.args();
         let (flags, mode, umask, open_flags) = (a.u32()?, a.u32()?, a.u32()?, a.u32()?);
-        let new = New { name: a.name()?, mode, umask };
+        let new = NewFile { name: a.name()?, mode, umask };
         let made = self.make(r, &new, |cred, dir, perm| {
             self.fs.create(cred, dir, new.name, NodeKind::Regular, perm)
         });
         let file = match made {
-            // The kernel's knowledge of the name was old; what it wants is to open the file.
+            // The kernel's cache had no such name, but it exists: open it.
             Err(Errno::EXIST) if flags & O_EXCL == 0 => {
                 let file = self.fs.lookup(&self.cred(r), &self.node(r)?, new.name)?;
                 if flags & O_TRUNC != 0 {
@@ -143,7 +148,7 @@ impl Server {
     pub(super) fn tmpfile(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let mut a = r.args();
         let (flags, mode, umask) = (a.u32()?, a.u32()?, a.u32()?);
-        let new = New { name: b"", mode, umask };
+        let new = NewFile { name: b"", mode, umask };
         let linkable = flags & O_EXCL == 0;
         let file = self
             .make(r, &new, |cred, dir, perm| self.fs.create_unnamed(cred, dir, perm, linkable))?;

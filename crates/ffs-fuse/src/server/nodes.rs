@@ -1,13 +1,12 @@
-//! The nodes that the kernel knows.
-//!
-//! **Purpose.** From a node's number to its file, as long as the kernel holds references to it.
+//! The table of nodes: the files to which the kernel holds references.
 //!
 //! **Invariants.**
-//! 1. A node is here while the kernel holds at least one reference that it has not given back.
-//! 2. The root is here always.
+//! 1. The table has a node while the kernel holds at least one reference to it.
+//! 2. The table always has the root.
 //!
-//! **Locking.** A lock a shard, held for the table's own work only: a file that the last forget
-//! releases is released after the lock (releasing may free its blocks).
+//! **Locking.** Each shard has a lock, held for operations of the table only. A file whose last
+//! reference is forgotten is released after its shard is unlocked, because the release may free
+//! blocks.
 
 use crate::wire::{Errno, ROOT};
 use ffs_core::Vnode;
@@ -35,7 +34,7 @@ pub(crate) struct Nodes {
     shards: [Mutex<Shard>; SHARDS],
     forgotten: Mutex<Vec<Vnode>>,
     any_forgotten: AtomicBool,
-    /// Held while files are released: who needs their space waits for it.
+    /// Held while files are released. A request that needs their space waits for it.
     releasing: Mutex<()>,
 }
 
@@ -55,7 +54,7 @@ impl Nodes {
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file of `node`; `ESTALE` if the kernel should not know it.
+    /// The file of `node`. `ESTALE` if the kernel holds no reference to it.
     pub(crate) fn get(&self, node: u64) -> Result<Vnode, Errno> {
         if node == ROOT {
             return Ok(self.root.clone());
@@ -63,8 +62,8 @@ impl Nodes {
         self.shard(node).get(&node).map(|n| n.file.clone()).ok_or(Errno::STALE)
     }
 
-    /// As [`Nodes::get`], for a read or write through the kernel's page cache (`cached`), in which the file may have
-    /// pages from now on until the kernel forgets it.
+    /// As [`Nodes::get`], for a read or write. If it is `cached`, the kernel's page cache may have
+    /// pages of the file from now on, until the kernel forgets the node.
     pub(crate) fn get_for_io(&self, node: u64, cached: bool) -> Result<Vnode, Errno> {
         let mut shard = self.shard(node);
         let n = shard.get_mut(&node).ok_or(Errno::STALE)?;
@@ -72,13 +71,13 @@ impl Nodes {
         Ok(n.file.clone())
     }
 
-    /// Whether the kernel may have content of `node` in its page cache. A read that comes later finds what was
-    /// written before the question.
+    /// Whether the kernel's page cache may have content of `node`. A read that begins after this
+    /// call returns what was written before it.
     pub(crate) fn may_be_cached(&self, node: u64) -> bool {
         self.shard(node).get(&node).is_some_and(|n| n.cached)
     }
 
-    /// Counts a reference to `node` that is about to be handed to the kernel.
+    /// Counts a reference to `node` that a reply passes to the kernel.
     pub(crate) fn remember(&self, node: u64, file: Vnode) {
         if node == ROOT {
             return;
@@ -91,8 +90,8 @@ impl Nodes {
         }
     }
 
-    /// The kernel gives `count` references back. A file that it forgets altogether is released by
-    /// [`Nodes::release`].
+    /// Drops `count` references of the kernel. [`Nodes::release`] releases a file without
+    /// references.
     pub(crate) fn forget(&self, node: u64, count: u64) {
         let mut shard = self.shard(node);
         let Entry::Occupied(mut e) = shard.entry(node) else { return };
@@ -106,23 +105,23 @@ impl Nodes {
         }
     }
 
-    /// Releases the files that the kernel has forgotten: those without names are freed now.
+    /// Releases the files that the kernel has forgotten. Those without names are freed.
     pub(crate) fn release(&self) {
         if self.any_forgotten.swap(false, Ordering::Acquire) {
             self.release_and_wait();
         }
     }
 
-    /// As [`Nodes::release`]; afterwards also another thread has released what it began to.
+    /// As [`Nodes::release`], and waits for another thread that is releasing files.
     pub(crate) fn release_and_wait(&self) {
-        let _alone = self.releasing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _releasing = self.releasing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
         let files = std::mem::take(&mut *forgotten);
         drop(forgotten);
         drop(files);
     }
 
-    /// Forgets all but the root.
+    /// Removes all nodes but the root.
     pub(crate) fn clear(&self) {
         for shard in &self.shards {
             let all = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));

@@ -1,4 +1,4 @@
-//! Changing attributes: modes, owners, sizes, times.
+//! SETATTR: modes, owners, sizes, times.
 
 use super::{Server, attr};
 use crate::wire::{Errno, Reply, Request, fattr};
@@ -8,7 +8,7 @@ const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;
 
 /// The arguments of the request.
-struct Wanted {
+struct SetAttrArgs {
     valid: u32,
     size: u64,
     atime: Timespec,
@@ -18,8 +18,8 @@ struct Wanted {
     gid: u32,
 }
 
-impl Wanted {
-    fn of(r: &Request<'_>) -> Result<Wanted, Errno> {
+impl SetAttrArgs {
+    fn of(r: &Request<'_>) -> Result<SetAttrArgs, Errno> {
         let mut a = r.args();
         let valid = a.u32()?;
         a.skip(4 + 8)?;
@@ -34,7 +34,8 @@ impl Wanted {
             secs: secs as i64,
             nsec: i32::try_from(nsec).unwrap_or(0),
         };
-        Ok(Wanted { valid, size, atime: time(atime, an), mtime: time(mtime, mn), mode, uid, gid })
+        let (atime, mtime) = (time(atime, an), time(mtime, mn));
+        Ok(SetAttrArgs { valid, size, atime, mtime, mode, uid, gid })
     }
 
     fn has(&self, bit: u32) -> bool {
@@ -53,7 +54,7 @@ impl Wanted {
             size: self.has(fattr::SIZE).then_some(self.size),
             atime: self.time(fattr::ATIME, fattr::ATIME_NOW, self.atime),
             mtime: self.time(fattr::MTIME, fattr::MTIME_NOW, self.mtime),
-            // A request that changes nothing must be seen to.
+            // Only these requests state what happens to set-id bits.
             set_id: if self.has(fattr::SIZE | fattr::UID | fattr::GID) {
                 set_id(self.has(fattr::KILL_SUIDGID))
             } else {
@@ -67,22 +68,22 @@ impl Wanted {
 impl Server {
     pub(super) fn setattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let file = self.node(r)?;
-        let wanted = Wanted::of(r)?;
-        let set = wanted.set();
+        let args = SetAttrArgs::of(r)?;
+        let set = args.set();
         // Whether the set-group-id bit may stay depends on all groups of the caller.
         let groups_count = set.perm.is_some_and(|p| p & SET_GROUP != 0) || set.gid.is_some();
         let mut cred =
             if groups_count && r.uid != 0 { self.cred_with_groups(r) } else { self.cred(r) };
-        if set.size.is_some() && wanted.has(fattr::FH) {
-            // It was open for writing, whatever its mode is now.
+        if set.size.is_some() && args.has(fattr::FH) {
+            // The caller has the file open for writing, so its current mode does not matter.
             cred.checks = Checks::Done;
         }
         let a = self.fs.setattr(&cred, &file, &set)?;
-        out.attr(&attr::wire(&a), &self.rules.timeouts);
+        out.attr(&attr::wire(&a), &self.options.timeouts);
         Ok(())
     }
 
-    /// Truncates on open; `kill` says that set-id bits must go.
+    /// Truncates a file on open, and clears set-id bits if `kill` is set.
     pub(super) fn truncate(
         &self,
         r: &Request<'_>,
@@ -99,15 +100,15 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the file has set-id bits that somebody without the right to keep them takes away by a change. The
-    /// kernel learns of it only if it is told.
+    /// Whether the file has set-id bits. If a change of content clears them, the server has to
+    /// notify the kernel.
     pub(super) fn has_set_id(&self, file: &Vnode) -> bool {
         self.fs.getattr(file).perm & (SET_USER | SET_GROUP) != 0
     }
 }
 
-/// What the kernel wants to become of set-id bits. It judges by the capabilities of the caller, which are not known
-/// here; where it does not say `kill`, they stay, or it removes them itself.
+/// The effect of a request on set-id bits. The kernel decides by the capabilities of the caller,
+/// which the server does not have. Without `kill` they stay, or the kernel clears them itself.
 pub(super) fn set_id(kill: bool) -> SetIdBits {
     if kill { SetIdBits::Drop } else { SetIdBits::Keep }
 }

@@ -1,13 +1,13 @@
 //! Extended attributes.
 //!
-//! | Linux | here |
+//! | Linux name | stored as |
 //! | --- | --- |
 //! | `user.NAME`, `trusted.NAME` (root only), `security.NAME` | see [`linux_xattr`] |
 //! | `system.posix_acl_access`, `system.posix_acl_default` | access lists, see `acl` |
-//! | others | none: `EOPNOTSUPP` |
+//! | others | not supported: `EOPNOTSUPP` |
 //!
-//! Who may change `security.NAME` the kernel decides alone: it asks its security modules, and removes
-//! `security.capability` itself when a file is written or given away, whoever does that.
+//! The kernel alone checks the permission to change `security.NAME`, with its security modules. It
+//! also removes `security.capability` itself when a file is written or its owner changes.
 
 use super::{Server, acl::Kind};
 use crate::wire::{Errno, MAX_IO, Reply, Request, SETXATTR_ACL_KILL_SGID};
@@ -15,10 +15,11 @@ use ffs_core::{Checks, Cred, Error, XattrNamespace, XattrSet, linux_xattr};
 
 const SECURITY: &[u8] = b"security.";
 const TRUSTED: &[u8] = b"trusted.";
-/// How FreeBSD calls access lists in the system name space: shown and set as such only.
+/// FreeBSD's prefix for access lists in the system name space. They are reached only as access
+/// lists.
 const ACL_PREFIX: &[u8] = b"posix1e.acl_";
 
-/// What a Linux name means.
+/// A parsed Linux attribute name.
 enum Name<'a> {
     Plain(XattrNamespace, &'a [u8]),
     Acl(Kind),
@@ -42,12 +43,12 @@ fn parse(name: &[u8]) -> Result<Name<'_>, Errno> {
     }
 }
 
-/// Answers with `value`, or with its length if `room` is 0.
-fn put_value(out: &mut Reply, value: &[u8], room: usize) -> Result<(), Errno> {
-    if room == 0 {
+/// Replies with `value`, or with its length if `size`, the size of the caller's buffer, is 0.
+fn put_value(out: &mut Reply, value: &[u8], size: usize) -> Result<(), Errno> {
+    if size == 0 {
         out.u32(value.len() as u32);
         out.u32(0);
-    } else if value.len() > room.min(MAX_IO) {
+    } else if value.len() > size.min(MAX_IO) {
         return Err(Errno::RANGE);
     } else {
         out.bytes(value);
@@ -58,22 +59,23 @@ fn put_value(out: &mut Reply, value: &[u8], room: usize) -> Result<(), Errno> {
 impl Server {
     pub(super) fn getxattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
         let mut a = r.args();
-        let room = a.u32()? as usize;
+        let size = a.u32()? as usize;
         a.skip(4)?;
         let file = self.node(r)?;
         match parse(a.string()?)? {
             Name::Acl(kind) => {
                 let value = self.acl_value(&file, kind)?;
-                put_value(out, &value, room)
+                put_value(out, &value, size)
             }
             Name::Plain(ns, name) => {
                 let value = self.fs.getxattr(&self.cred_for(r, name), &file, ns, name)?;
-                put_value(out, &value, room)
+                put_value(out, &value, size)
             }
         }
     }
 
-    /// Who asks for the stored attribute `name`. Of `security.NAME` the kernel has judged.
+    /// The credentials for the stored attribute `name`. The kernel has already checked the
+    /// permission for `security.NAME`.
     fn cred_for(&self, r: &Request<'_>, name: &[u8]) -> Cred {
         let cred = self.cred(r);
         if name.starts_with(SECURITY) { Cred { checks: Checks::Done, ..cred } } else { cred }
@@ -82,7 +84,7 @@ impl Server {
     pub(super) fn setxattr(&self, r: &Request<'_>) -> Result<(), Errno> {
         let mut a = r.args();
         let (size, flags) = (a.u32()? as usize, a.u32()?);
-        // The longer form of the arguments comes with the access lists.
+        // The arguments have their longer form if access lists were negotiated.
         let extended = if self.acls { a.u32()? } else { 0 };
         if self.acls {
             a.skip(4)?;
@@ -121,12 +123,12 @@ impl Server {
     }
 
     pub(super) fn listxattr(&self, r: &Request<'_>, out: &mut Reply) -> Result<(), Errno> {
-        let room = r.args().u32()? as usize;
+        let size = r.args().u32()? as usize;
         let file = self.node(r)?;
         let cred = Cred { checks: Checks::Done, ..self.cred(r) };
         let listed = match self.fs.listxattr(&cred, &file) {
             Ok(listed) => listed,
-            // A format without attributes has none to list.
+            // UFS1 volumes have no attributes.
             Err(Error::NotSupported(_)) => Vec::new(),
             Err(e) => return Err(e.into()),
         };
@@ -144,7 +146,7 @@ impl Server {
             list.extend_from_slice(&full);
             list.push(0);
         }
-        put_value(out, &list, room)
+        put_value(out, &list, size)
     }
 }
 
@@ -153,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_name_spaces() {
+    fn linux_names_map_to_name_spaces() {
         let plain = |n: &'static [u8]| match parse(n) {
             Ok(Name::Plain(ns, n)) => (ns, n),
             _ => panic!("{n:?} is not plain"),

@@ -1,4 +1,4 @@
-//! The open FUSE device: requests in, answers out, and the handshake that begins a session.
+//! The open FUSE device: receives requests, sends replies, performs the handshake.
 
 use super::reply::Reply;
 use super::request::Request;
@@ -6,7 +6,7 @@ use super::{Errno, MAX_IO};
 use rustix::fd::{AsFd, OwnedFd};
 use std::io;
 
-/// What the handshake agrees on; each of these the kernel may lack.
+/// Features of the protocol. The handshake negotiates them, and the kernel may lack each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Features(pub(crate) u64);
 
@@ -51,12 +51,12 @@ impl Features {
 /// The opcode of the handshake.
 const INIT: u32 = 26;
 const MAJOR: u32 = 7;
-/// The newest minor version whose structures are known here.
+/// The newest minor version whose structures this module implements.
 const MINOR: u32 = 40;
-/// Linux 5.4: everything used here that has no feature bit.
+/// Linux 5.4. It has everything that this crate uses without a feature bit.
 const OLDEST_MINOR: u32 = 31;
 const PAGE: usize = 4096;
-/// Requests the kernel may keep waiting in the background (readahead, asynchronous I/O).
+/// Background requests (read-ahead, asynchronous I/O) that the kernel may send at a time.
 const MAX_BACKGROUND: u16 = 64;
 
 /// An open `/dev/fuse` that belongs to a mount.
@@ -64,11 +64,11 @@ pub(crate) struct Device {
     fd: OwnedFd,
 }
 
-/// What became of a read from the device.
+/// The outcome of a read from the device.
 pub(crate) enum Received {
-    /// A request of so many bytes.
+    /// A request; its length in bytes.
     Request(usize),
-    /// Nothing this time: ask again.
+    /// No request: receive again.
     Again,
     /// The file system was unmounted.
     Unmounted,
@@ -89,7 +89,7 @@ impl Device {
         use rustix::io::Errno;
         match rustix::io::read(self.fd.as_fd(), buf) {
             Ok(n) => Ok(Received::Request(n)),
-            // ENOENT: whoever asked was interrupted before we could read it.
+            // ENOENT: the caller was interrupted before the request was read.
             Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => Ok(Received::Again),
             Err(Errno::NODEV | Errno::CONNABORTED) => Ok(Received::Unmounted),
             Err(e) => Err(e.into()),
@@ -104,15 +104,15 @@ impl Device {
         poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0) && fds[0].revents() == PollFlags::IN
     }
 
-    /// Sends an answer; `false` if nobody waits for it any more.
+    /// Sends a reply. Returns `false` if its request was interrupted or the mount has ended.
     pub(crate) fn send(&self, answer: &[u8]) -> bool {
         rustix::io::write(self.fd.as_fd(), answer).is_ok()
     }
 
-    /// Answers the kernel's first request, and tells which of the `wanted` features are in force.
+    /// Answers the kernel's first request. Returns the features among `wanted` that the kernel has.
     ///
     /// # Errors
-    /// The kernel is too old or the mount ended before it began.
+    /// The kernel is too old, or the mount ended before its first request.
     pub(crate) fn handshake(&self, wanted: Features) -> io::Result<Features> {
         let mut buf = Device::buffer();
         let mut reply = Reply::new();

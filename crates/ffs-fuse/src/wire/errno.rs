@@ -1,4 +1,4 @@
-//! Error numbers as answers.
+//! Linux error numbers in replies.
 
 /// A Linux error number, positive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,11 +1,12 @@
-//! The kernel's FUSE protocol: numbers, requests, replies, the device.
+//! The kernel's FUSE protocol: constants, requests, replies, the device.
 //!
-//! **Purpose.** The one place that knows how a request and its answer lie in memory
-//! (`<linux/fuse.h>`, protocol 7). The rest of the room sees opcodes, arguments and a reply to fill.
+//! **Purpose.** Only this module uses the layout of requests and replies (`<linux/fuse.h>`,
+//! protocol 7). The rest of the crate uses opcodes, arguments and a reply to fill.
 //!
 //! **Invariants.**
-//! 1. No request makes this module panic or read beyond it: a short one is answered with `EIO`.
-//! 2. Requests and replies live in buffers of the worker that serves them: no allocation each.
+//! 1. No request makes this module panic or read beyond the request. A short one fails with `EIO`.
+//! 2. Requests and replies are in buffers of the worker that serves them, without an allocation
+//!    each.
 //!
 //! **References.** `include/uapi/linux/fuse.h` of Linux 6.18; `spec/known-failures.md` §1.
 
@@ -19,7 +20,7 @@ pub(crate) use errno::Errno;
 pub(crate) use reply::{Entry, HandedOut, Pages, Reply, Timeouts};
 pub(crate) use request::{Args, Request};
 
-/// Number of the root node; the kernel's, not the file system's.
+/// The kernel's number of the root node. The file system's inode number differs.
 pub(crate) const ROOT: u64 = 1;
 
 /// The most bytes one read or write carries.
@@ -105,10 +106,10 @@ pub(crate) mod fopen {
 
 /// `fuse_open_in.open_flags`: an `O_TRUNC` that must drop set-id bits.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1;
-/// `fuse_write_in.write_flags`: from the page cache, the writer is not known.
+/// `fuse_write_in.write_flags`: a write from the page cache, without the process that wrote.
 pub(crate) const WRITE_CACHE: u32 = 1;
-/// `fuse_read_in.read_flags` and `fuse_write_in.write_flags`: the request has an owner of locks. The kernel sets it
-/// for direct I/O alone: what goes through its page cache comes without.
+/// `fuse_read_in.read_flags` and `fuse_write_in.write_flags`: the request has a lock owner. The
+/// kernel sets it for direct I/O only, not for I/O through its page cache.
 pub(crate) const IO_LOCKOWNER: u32 = 1 << 1;
 /// `fuse_write_in.write_flags`: the writer may not keep set-id bits.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
@@ -116,5 +117,5 @@ pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 pub(crate) const FSYNC_FDATASYNC: u32 = 1;
 /// `fuse_setxattr_in.setxattr_flags`: an access list that must drop the set-group-id bit.
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1;
-/// `fuse_ioctl_in.flags`: not restricted to what the command number says.
+/// `fuse_ioctl_in.flags`: not restricted to the sizes in the command number.
 pub(crate) const IOCTL_UNRESTRICTED: u32 = 1 << 1;

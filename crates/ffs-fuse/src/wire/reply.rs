@@ -1,13 +1,13 @@
-//! An answer under construction.
+//! A reply under construction.
 
 use super::{Errno, MAX_IO};
 use std::time::Duration;
 
 const HEADER: usize = 16;
-/// Room for the largest answer: a full read, or a directory entry more.
-const ROOM: usize = HEADER + MAX_IO + 4096;
+/// Capacity for the largest reply: a full read, or a listing and one more entry.
+const CAPACITY: usize = HEADER + MAX_IO + 4096;
 
-/// How long the kernel may believe what it was told.
+/// How long the kernel may cache the content of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeouts {
     pub(crate) entry: Duration,
@@ -15,7 +15,7 @@ pub(crate) struct Timeouts {
     pub(crate) attr: Duration,
 }
 
-/// Attributes as Linux wants them.
+/// Attributes in Linux's format.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct WireAttr {
     pub(crate) ino: u64,
@@ -32,7 +32,7 @@ pub(crate) struct WireAttr {
     pub(crate) blksize: u32,
 }
 
-/// A node that a name leads to.
+/// The node of a name.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) node: u64,
@@ -40,15 +40,15 @@ pub(crate) struct Entry {
     pub(crate) attr: WireAttr,
 }
 
-/// An answer: a header, filled in last, and what follows it.
+/// A reply: a header, filled in last, and the content after it.
 pub(crate) struct Reply {
     buf: Vec<u8>,
     len: usize,
-    /// Nodes whose references the answer hands to the kernel.
+    /// Nodes whose references the reply passes to the kernel.
     pub(crate) handed_out: HandedOut,
-    /// A node whose attributes have changed in a way that the kernel cannot know.
+    /// A node whose attributes in the kernel's cache are out of date.
     pub(crate) stale: Option<u64>,
-    /// Content that the kernel may have in its page cache as it was before.
+    /// Content of which the kernel's page cache may have an older version.
     pub(crate) stale_pages: Option<Pages>,
 }
 
@@ -56,13 +56,13 @@ pub(crate) struct Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pages {
     pub(crate) node: u64,
-    /// First byte.
+    /// The offset of the first byte.
     pub(crate) offset: u64,
-    /// Bytes, more than 0.
+    /// The length in bytes, more than 0.
     pub(crate) len: u64,
 }
 
-/// References that an answer carries.
+/// The references in a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HandedOut {
     /// None.
@@ -74,12 +74,12 @@ pub(crate) enum HandedOut {
 }
 
 impl Reply {
-    /// Bytes of an entry in an answer.
+    /// Bytes of an entry in a reply.
     pub(crate) const ENTRY: usize = 128;
 
     pub(crate) fn new() -> Reply {
         Reply {
-            buf: vec![0; ROOM],
+            buf: vec![0; CAPACITY],
             len: HEADER,
             handed_out: HandedOut::Nothing,
             stale: None,
@@ -87,7 +87,7 @@ impl Reply {
         }
     }
 
-    /// Forgets the last answer.
+    /// Begins a new reply.
     pub(crate) fn start(&mut self) {
         self.len = HEADER;
         self.handed_out = HandedOut::Nothing;
@@ -95,31 +95,31 @@ impl Reply {
         self.stale_pages = None;
     }
 
-    /// The message that makes the kernel ask again for the attributes of `node`. The kernel waits for nothing to
-    /// take it.
+    /// The notification that removes the attributes of `node` from the kernel's cache. Sending it
+    /// does not wait.
     pub(crate) fn stale_attributes(node: u64) -> [u8; HEADER + 24] {
         // A negative offset: the content stays.
         inval_inode(node, -1, 0)
     }
 
-    /// The message that makes the kernel drop what it has of `pages`, and of the attributes. To take it the kernel
-    /// waits for reads and writes of those pages that are under way: whoever sends it serves none of them.
+    /// The notification that removes `pages` and the attributes from the kernel's cache. Sending it
+    /// waits for reads and writes of those pages, so the sender must not serve any of them.
     pub(crate) fn stale_content(pages: Pages) -> [u8; HEADER + 24] {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         inval_inode(pages.node, signed(pages.offset), signed(pages.len))
     }
 
-    /// Bytes put so far.
+    /// Bytes of content so far.
     pub(crate) fn len(&self) -> usize {
         self.len - HEADER
     }
 
-    /// Cuts the answer to `n` bytes.
+    /// Truncates the content to `n` bytes.
     pub(crate) fn truncate(&mut self, n: usize) {
         self.len = self.len.min(HEADER + n);
     }
 
-    /// The whole answer to request `unique`.
+    /// The complete reply to request `unique`.
     pub(crate) fn finish(&mut self, unique: u64, outcome: Result<(), Errno>) -> &[u8] {
         let error = match outcome {
             Ok(()) => 0,
@@ -157,14 +157,14 @@ impl Reply {
         self.len += n;
     }
 
-    /// Adds `n` bytes of any content, to be filled.
-    pub(crate) fn room(&mut self, n: usize) -> &mut [u8] {
+    /// Adds `n` bytes with unspecified content, which the caller fills.
+    pub(crate) fn space(&mut self, n: usize) -> &mut [u8] {
         let at = self.len;
         self.len += n;
         &mut self.buf[at..at + n]
     }
 
-    /// What was put so far.
+    /// The content so far.
     #[cfg(test)]
     pub(crate) fn body(&self) -> &[u8] {
         &self.buf[HEADER..self.len]
@@ -208,7 +208,7 @@ impl Reply {
         self.attr_body(&e.attr);
     }
 
-    /// `fuse_entry_out` that says: no such name, and it will not come by itself.
+    /// `fuse_entry_out` for a name that does not exist, which the kernel may cache.
     pub(crate) fn no_entry(&mut self, t: &Timeouts) {
         self.u64(0);
         self.u64(0);
@@ -225,8 +225,8 @@ impl Reply {
         self.u32(0);
     }
 
-    /// Adds an entry of a directory, `plus` with room for its node (to be filled by
-    /// [`Reply::fill_plus`]); `false` if it does not fit into `limit` bytes.
+    /// Adds an entry of a directory; with `plus`, also space for its node, which
+    /// [`Reply::fill_plus`] fills. Returns `false` if it does not fit into `limit` bytes.
     pub(crate) fn dirent(&mut self, d: &Dirent<'_>, plus: bool, limit: usize) -> bool {
         let head = if plus { Reply::ENTRY } else { 0 };
         let size = (head + 24 + d.name.len()).next_multiple_of(8);
@@ -244,8 +244,8 @@ impl Reply {
         true
     }
 
-    /// The record at `at` of a listing made with `plus`: inode number, name, place of the record
-    /// after it.
+    /// The record at `at` of a listing made with `plus`: inode number, name, offset of the next
+    /// record.
     pub(crate) fn plus_record(&self, at: usize) -> Option<(u64, &[u8], usize)> {
         let b = self.buf.get(HEADER + at..self.len)?;
         let head = b.get(Reply::ENTRY..Reply::ENTRY + 24)?;
@@ -255,13 +255,13 @@ impl Reply {
         Some((ino, name, at + (Reply::ENTRY + 24 + len).next_multiple_of(8)))
     }
 
-    /// The node in the record at `at`; 0 if none was put there.
+    /// The node in the record at `at`; 0 if none was filled in.
     pub(crate) fn plus_node(&self, at: usize) -> u64 {
         let field = self.buf.get(HEADER + at..).and_then(|b| b.first_chunk());
         field.map_or(0, |b| u64::from_ne_bytes(*b))
     }
 
-    /// Puts the node into the record at `at`.
+    /// Fills in the node of the record at `at`.
     pub(crate) fn fill_plus(&mut self, at: usize, e: &Entry, t: &Timeouts) {
         let end = std::mem::replace(&mut self.len, HEADER + at);
         self.entry(e, t);
@@ -284,7 +284,7 @@ fn inval_inode(node: u64, offset: i64, len: i64) -> [u8; HEADER + 24] {
 /// A directory entry of a listing.
 pub(crate) struct Dirent<'a> {
     pub(crate) ino: u64,
-    /// Where to go on after it.
+    /// The position of the next entry.
     pub(crate) next: u64,
     /// `DT_*`.
     pub(crate) kind: u32,

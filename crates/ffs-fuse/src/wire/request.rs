@@ -1,27 +1,27 @@
-//! A request as it came from the kernel.
+//! A request from the kernel.
 
 use super::Errno;
 
 const HEADER: usize = 40;
-/// UFS holds names of at most 255 bytes; the kernel passes up to 1024.
+/// UFS names have at most 255 bytes. The kernel passes up to 1024.
 const NAME_MAX: usize = 255;
 
-/// A request: who wants what of which node.
+/// A request: opcode, node, caller and arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) opcode: u32,
-    /// Pairs the answer with the request.
+    /// The id that pairs the reply with the request.
     pub(crate) unique: u64,
     pub(crate) node: u64,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// 0 if the kernel itself asks.
+    /// 0 for a request of the kernel itself.
     pub(crate) pid: u32,
     body: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// Takes a request apart; `None` if it is shorter than its header or than it says.
+    /// Parses a request. `None` if it is shorter than its header or than its length field.
     pub(crate) fn parse(b: &'a [u8]) -> Option<Request<'a>> {
         let mut a = Args { rest: b };
         let len = a.u32().ok()? as usize;
@@ -33,13 +33,13 @@ impl<'a> Request<'a> {
         Some(Request { opcode, unique, node, uid, gid, pid, body })
     }
 
-    /// The arguments, to be taken in the protocol's order.
+    /// The arguments, to be read in the protocol's order.
     pub(crate) fn args(&self) -> Args<'a> {
         Args { rest: self.body }
     }
 }
 
-/// The arguments of a request, taken from the front.
+/// The arguments of a request, read from the front.
 pub(crate) struct Args<'a> {
     rest: &'a [u8],
 }
@@ -59,13 +59,13 @@ impl<'a> Args<'a> {
         Ok(u64::from_ne_bytes(self.array()?))
     }
 
-    /// Bytes that a READ asks for.
+    /// The size of a READ in bytes.
     pub(crate) fn read_size(mut self) -> Result<usize, Errno> {
         self.skip(16)?;
         Ok(self.u32()? as usize)
     }
 
-    /// Passes over `n` bytes.
+    /// Skips `n` bytes.
     pub(crate) fn skip(&mut self, n: usize) -> Result<(), Errno> {
         self.bytes(n).map(drop)
     }

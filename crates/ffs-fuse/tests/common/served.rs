@@ -1,7 +1,8 @@
-//! Images in directories of their own, and servers of them in processes of their own.
+//! Images, each in a directory of its own, and their servers, each in a process of its own.
 //!
-//! A server is the test program again, called with `serve`: it can be killed, and it forks while it has one
-//! thread. It says `ready` and what its user should know on standard output, and complaints on standard error.
+//! A server is the test program, called with `serve`. The tests can kill it, and it forks while it
+//! has one thread. It prints `ready` and its remarks on standard output, and errors on standard
+//! error.
 #![allow(dead_code, reason = "each program of tests uses a part")]
 
 use ffs_admin::fsck::quick_check;
@@ -115,8 +116,8 @@ impl Drop for Home {
     }
 }
 
-/// Starts a server in the foreground, and answers with it and what its user was told, or with its complaint and
-/// exit code.
+/// Starts a server in the foreground. Returns it and its remarks, or its error message and exit
+/// code.
 pub(crate) fn start(
     image: &Path,
     dir: &Path,
@@ -174,7 +175,7 @@ pub(crate) fn serve(arguments: &[OsString]) -> i32 {
     outcome.map_or_else(|e| fail(&e), |()| 0)
 }
 
-/// Tells why; the exit code.
+/// Prints the error, and returns the exit code.
 pub(crate) fn fail(e: &dyn std::error::Error) -> i32 {
     eprintln!("{e}");
     MountError::EXIT_CODE

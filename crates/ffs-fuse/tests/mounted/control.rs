@@ -31,7 +31,7 @@ fn switches_turn_while_mounted() {
     let names: Vec<&str> = all.iter().map(|e| e.name.as_str()).collect();
     let sampled: Vec<String> =
         control.values().unwrap().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, sampled, "pages are cut in different places and hold the same");
+    assert_eq!(names, sampled, "pages end at different places and have the same entries");
     for e in &all {
         assert!(e.meaning.ends_with('.') && !e.value.is_empty(), "{e:?}");
         assert_eq!(

@@ -17,7 +17,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("appending_and_truncating_on_open", appending_and_truncating_on_open),
     ("access_times_follow_reads", access_times_follow_reads),
     ("birth_times_are_shown", birth_times_are_shown),
-    ("a_full_disk_says_so", a_full_disk_says_so),
+    ("a_full_disk_returns_enospc", a_full_disk_returns_enospc),
     ("four_threads_at_once", four_threads_at_once),
 ];
 
@@ -204,7 +204,7 @@ fn birth_times_are_shown() {
     m.end();
 }
 
-fn a_full_disk_says_so() {
+fn a_full_disk_returns_enospc() {
     let image = Image::of((Format::Ufs2, Endian::Little, 8192, 1024), 4 << 20);
     let m = image.mount("async");
     let mut f = File::create(m.path("f")).unwrap();
@@ -246,7 +246,8 @@ fn worker(t: u64, dir: &std::path::Path, shared: &std::path::Path) {
             0 => fs::rename(&file, dir.join(format!("r{i}"))).unwrap(),
             1 => fs::remove_file(&file).unwrap(),
             2 => {
-                // Others do the same to the same names: any order is right, as long as nothing breaks.
+                // Others do the same to the same names: any order is right, as long as nothing
+                // breaks.
                 let _ = fs::hard_link(&file, &common);
                 let _ = fs::remove_file(&common);
             }

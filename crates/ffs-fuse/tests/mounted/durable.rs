@@ -23,7 +23,7 @@ fn fsync_makes_files_durable() {
         f.sync_all().unwrap();
         File::open(m.path("d")).unwrap().sync_all().unwrap();
         File::open(m.path("")).unwrap().sync_all().unwrap();
-        f.write_all(b"and more, which nobody synced").unwrap();
+        f.write_all(b"and more, without a sync").unwrap();
         drop(f);
         assert_eq!(m.signal(Signal::KILL), None);
         image.unmount().unwrap();
@@ -35,8 +35,8 @@ fn fsync_makes_files_durable() {
     }
 }
 
-/// The syncer is the core's clock: without it nothing but fsync would ever be written. That it runs shows in
-/// the device, which changes though nobody asks for it.
+/// The syncer runs the core's periodic writes. Without it only fsync would write. The test sees the
+/// device change without a sync.
 fn the_syncer_bounds_what_is_lost() {
     let image = Image::new();
     let m = image.mount("async");

@@ -24,7 +24,7 @@ fn handles_outlive_the_cache() {
     let f = sys::name_to_handle(&m.path("a/b/f")).unwrap();
     let b = sys::name_to_handle(&m.path("a/b")).unwrap();
     m.end();
-    // Not only the kernel's cache is gone: the server is another one.
+    // The kernel's cache is empty, and the server is another process.
     let m = image.mount("rw");
     let root = File::open(m.path("")).unwrap();
     assert_eq!(read(&root, &f).unwrap(), "text");
@@ -47,7 +47,7 @@ fn handles_of_removed_files_are_stale() {
     let h = sys::name_to_handle(&m.path("f")).unwrap();
     fs::remove_file(m.path("f")).unwrap();
     assert_eq!(errno(read(&root, &h)), libc::ESTALE);
-    // The same inode, another file: the generation tells.
+    // Another file with the same inode: the generation differs.
     fs::write(m.path("g"), b"other").unwrap();
     sys::drop_caches();
     assert_eq!(errno(read(&root, &h)), libc::ESTALE);

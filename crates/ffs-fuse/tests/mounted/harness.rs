@@ -59,7 +59,7 @@ impl Image {
         self.try_mount(options).unwrap()
     }
 
-    /// Starts a server in the foreground; what it says if it cannot.
+    /// Starts a server in the foreground. Returns its error message if it fails.
     pub(crate) fn try_mount(&self, options: &str) -> Result<Mnt<'_>, String> {
         self.serve(&self.path(), options)
     }
@@ -80,7 +80,7 @@ impl Image {
 pub(crate) struct Mnt<'i> {
     pub(crate) image: &'i Image,
     pub(crate) server: Option<Child>,
-    /// What the user was told.
+    /// The server's remarks.
     pub(crate) notes: String,
 }
 

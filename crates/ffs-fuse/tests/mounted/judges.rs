@@ -16,7 +16,8 @@ pub(crate) const TESTS: &[Test] = &[
 
 const USER: u32 = 12_345;
 
-/// Runs a program; whether it succeeded, and what it said on both channels. `None` if it is not here.
+/// Runs a program. Returns whether it succeeded, and its output on both channels. `None` if it is
+/// not installed.
 fn run(dir: &Path, words: &[&str]) -> Option<(bool, String)> {
     let output = Command::new(words[0]).args(&words[1..]).current_dir(dir).output();
     let output = match output {

@@ -1,13 +1,13 @@
-//! Servers killed (SIGKILL) under load, again and again: what `killed` of `ffs-core` tries of the library, through
-//! the kernel.
+//! Servers killed (SIGKILL) under load, again and again. The test `killed` of `ffs-core` does the
+//! same with the library; this one goes through the kernel.
 //!
-//! Four writers work on the mount as `ffs_testkit::killtest` says and count each operation after it returned.
-//! When the server is dead `fsck -p` must repair the image with nothing but the repairs that lose nothing, a
-//! full check be silent, and every name and byte be there that somebody was told is durable. The next server
-//! goes on with the same image.
+//! Four writers run the operations of `ffs_testkit::killtest` on the mount, and count each
+//! operation after it returned. After the kill, `fsck -p` must repair the image with lossless
+//! repairs only, a full check must find nothing, and every name and byte of a completed sync must
+//! be there. The next server uses the same image.
 //!
-//! `FFS_KILL_SERVERS` is the number of kills (default 4), `FFS_KILL_SEED` the first seed (default 1),
-//! `FFS_KILL_SEEDS` among how many the kills are divided (default 2).
+//! `FFS_KILL_SERVERS` is the number of kills (default 4), `FFS_KILL_SEED` the first seed (default
+//! 1), `FFS_KILL_SEEDS` among how many the kills are divided (default 2).
 
 use crate::Test;
 use crate::examine::examine;
@@ -65,8 +65,8 @@ fn servers_killed_under_load() {
     }
     let Verified { names, files } = promises;
     println!(
-        "{kills} kills, {operations} operations, {names} names and {files} files promised and kept, {repairs} \
-         repairs by fsck -p"
+        "{kills} kills, {operations} operations, {names} names and {files} files promised and \
+         kept, {repairs} repairs by fsck -p"
     );
 }
 
@@ -79,7 +79,7 @@ fn volume(number: u64) -> Image {
     image
 }
 
-/// How many operations each writer was told to have done.
+/// The number of operations that returned, for each writer.
 fn load_and_kill(image: &Image, kill: u64, seed: u64, operations: u64) -> Vec<usize> {
     let mount = image.mount(OPTIONS);
     let place = Dir(image.mount_point());

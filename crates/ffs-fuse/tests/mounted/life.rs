@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(crate) const TESTS: &[Test] = &[
     ("a_tree_survives_remounting", a_tree_survives_remounting),
     ("sigterm_leaves_a_clean_image", sigterm_leaves_a_clean_image),
-    ("sigterm_cuts_off_those_who_stay", sigterm_cuts_off_those_who_stay),
+    ("sigterm_ends_a_mount_that_is_in_use", sigterm_ends_a_mount_that_is_in_use),
     ("a_killed_server_leaves_what_fsck_repairs", a_killed_server_leaves_what_fsck_repairs),
     ("a_crashed_volume_is_mounted_at_once", a_crashed_volume_is_mounted_at_once),
     ("a_second_mount_names_the_holder", a_second_mount_names_the_holder),
@@ -69,7 +69,7 @@ fn sigterm_leaves_a_clean_image() {
     }
 }
 
-fn sigterm_cuts_off_those_who_stay() {
+fn sigterm_ends_a_mount_that_is_in_use() {
     let image = Image::new();
     let m = image.mount("rw");
     let mut f = fs::File::create(m.path("open")).unwrap();
@@ -111,8 +111,8 @@ fn a_killed_server_leaves_what_fsck_repairs() {
     }
 }
 
-/// With soft updates a volume that was not unmounted is mounted, and it is said that nobody checked it, until
-/// somebody does. It may be cut off and mounted again.
+/// With soft updates a volume that was not unmounted can be mounted. The server prints that it was
+/// not checked, until it is checked. It may crash and be mounted again.
 fn a_crashed_volume_is_mounted_at_once() {
     const NOTE: &str = "mounted without a check";
     let image = Image::new();
@@ -312,7 +312,8 @@ fn helpers_mount_and_unmount() {
     image.check();
 }
 
-/// With the helper in place, mount(8) and umount(8) do it all. Needs to write to `/sbin`: only where asked.
+/// With the helpers installed, mount(8) and umount(8) work by fstab. The test writes to `/sbin`, so
+/// it runs only on request.
 fn mount_and_umount_by_fstab() {
     let (mount, umount) = ("/sbin/mount.fuse.ffs", "/sbin/umount.fuse.ffs");
     if std::env::var_os("FFS_TEST_SBIN").is_none() || fs::exists(mount).unwrap() {
@@ -359,7 +360,7 @@ fn mount_and_umount_by_fstab() {
 
 /// Without root, libfuse's set-user-id program mounts.
 fn users_mount_with_fusermount() {
-    const NOBODY: u32 = 65534;
+    const UNPRIVILEGED: u32 = 65534;
     let device = fs::metadata("/dev/fuse").unwrap().mode();
     if Command::new("fusermount3").arg("-V").output().is_err() || device & 0o006 != 0o006 {
         println!("skipped: mounting without root: no fusermount3, or /dev/fuse is for root only");
@@ -368,26 +369,27 @@ fn users_mount_with_fusermount() {
     let image = Image::new();
     let owned = [image.path(), image.mount_point(), image.path().parent().unwrap().into()];
     for path in owned {
-        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        chown(path, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
     }
     // The program may lie where others cannot see it.
     let program = image.path().with_extension("program");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let run = |words: &str| {
         let script = format!("{} {words}", program.display());
-        as_user(NOBODY, std::path::Path::new("/"), &script)
+        as_user(UNPRIVILEGED, std::path::Path::new("/"), &script)
     };
     let (path, point) = (image.path(), image.mount_point());
     let done = run(&format!("serve -d {} {} async", path.display(), point.display()));
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let listed = as_user(NOBODY, std::path::Path::new("/"), &format!("ls -a {}", point.display()));
+    let listed =
+        as_user(UNPRIVILEGED, std::path::Path::new("/"), &format!("ls -a {}", point.display()));
     assert!(String::from_utf8_lossy(&listed.stdout).contains(".snap"));
     assert_eq!(errno(fs::read_dir(&point)), libc::EACCES, "not even root may look");
     let umount = image.program_as("umount.fuse.ffs");
     fs::remove_file(&umount).unwrap();
     std::os::unix::fs::symlink(&program, &umount).unwrap();
     let script = format!("{} {}", umount.display(), point.display());
-    let done = as_user(NOBODY, std::path::Path::new("/"), &script);
+    let done = as_user(UNPRIVILEGED, std::path::Path::new("/"), &script);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     image.check();
 }
@@ -407,7 +409,7 @@ fn block_devices_are_fuseblk() {
     let line = table.lines().find(|l| l.contains(image.mount_point().to_str().unwrap())).unwrap();
     assert!(line.contains(" fuseblk.ffs "), "{line}");
     fs::write(m.path("f"), vec![9; 10 << 20]).unwrap();
-    // Now sync reaches the server: the file is on the device, though nobody called fsync.
+    // sync reaches the server: the file is on the device without an fsync.
     let root = fs::File::open(m.path("")).unwrap();
     rustix::fs::syncfs(&root).unwrap();
     drop(root);

@@ -1,7 +1,7 @@
 //! What users and the kernel do to a mounted volume, tried on real mounts.
 //!
-//! The servers are this program again ([`served`]). `make IMAGE BYTES` makes an image, to try things by hand.
-//! Where nothing can be mounted every test is reported as skipped.
+//! The servers are this program again ([`served`]). `make IMAGE BYTES` makes an image, to try
+//! things by hand. Where nothing can be mounted every test is reported as skipped.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod access;

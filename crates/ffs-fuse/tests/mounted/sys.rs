@@ -26,7 +26,7 @@ pub(crate) fn name_to_handle(path: &Path) -> io::Result<Handle> {
     h[..4].copy_from_slice(&128u32.to_ne_bytes());
     let mut mount_id = 0;
     let path = c(path);
-    // SAFETY: the buffer has the room that its first field says.
+    // SAFETY: the first field of the buffer is its size.
     let n = unsafe {
         libc::name_to_handle_at(
             libc::AT_FDCWD,
@@ -109,7 +109,7 @@ pub(crate) struct Map {
 impl Map {
     pub(crate) fn new(f: &File, len: usize) -> io::Result<Map> {
         let prot = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping, undone on drop.
+        // SAFETY: a new mapping, which drop unmaps.
         let at = unsafe {
             libc::mmap(std::ptr::null_mut(), len, prot, libc::MAP_SHARED, f.as_raw_fd(), 0)
         };
@@ -120,7 +120,7 @@ impl Map {
     }
 
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping is that long and nobody else has it.
+        // SAFETY: the mapping has this length, and no other reference to it exists.
         unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
     }
 

@@ -1,7 +1,7 @@
 //! Who may do what: pjdfstest's `open/06`, and `access(2)`.
 //!
-//! Only the first class that fits counts: owner, then group, then others. Each class is tried with the
-//! opposite bits in the two others.
+//! Only the first class that fits counts: owner, then group, then others. Each class is tried with
+//! the opposite bits in the two others.
 
 use crate::bench::{ALICE, BOB, Bench, CAROL, Expect, STAFF, User, as_user, cases};
 use crate::sys::{self, Errno, Kind, R};
@@ -18,7 +18,7 @@ cases! {
         answers_by_class_for_every_type [Root];
         of_a_missing_file_is_enoent;
         root_reads_and_writes_everything_but_runs_only_programs [Root];
-        asks_for_the_real_user_unless_told_otherwise [Root];
+        uses_the_real_user_by_default [Root];
         running_needs_the_right_to [Root];
     }
 }
@@ -147,7 +147,7 @@ fn root_reads_and_writes_everything_but_runs_only_programs(_: &Bench) {
     sys::put("d/f", b"").must();
 }
 
-fn asks_for_the_real_user_unless_told_otherwise(_: &Bench) {
+fn uses_the_real_user_by_default(_: &Bench) {
     use rustix::process::Uid;
     sys::create("f", 0o600).must();
     sys::chown("f", Some(ALICE.uid), Some(ALICE.gid)).must();

@@ -29,7 +29,7 @@ const GROUP_OBJ: u16 = 0x04;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-const NOBODY: u32 = u32::MAX;
+const NO_ID: u32 = u32::MAX;
 
 /// Tag, permissions, id.
 type Entry = (u16, u16, u32);
@@ -61,12 +61,12 @@ fn get(p: &str, which: &str) -> R<Vec<Entry>> {
 /// Owner rw-, Alice `alice`, owning group `group`, STAFF `staff`, mask, others ---.
 fn list(alice: u16, group: u16, staff: u16, mask: u16) -> Vec<Entry> {
     vec![
-        (USER_OBJ, 6, NOBODY),
+        (USER_OBJ, 6, NO_ID),
         (USER, alice, ALICE.uid),
-        (GROUP_OBJ, group, NOBODY),
+        (GROUP_OBJ, group, NO_ID),
         (GROUP, staff, STAFF),
-        (MASK, mask, NOBODY),
-        (OTHER, 0, NOBODY),
+        (MASK, mask, NO_ID),
+        (OTHER, 0, NO_ID),
     ]
 }
 
@@ -111,12 +111,12 @@ fn the_group_bits_of_the_mode_are_the_mask(_: &Bench) {
     assert_eq!(as_user(ALICE, || can("f")), (false, false));
     sys::chmod("f", 0o675).must();
     let l = get("f", ACCESS).must();
-    assert_eq!((l[4], l[5]), ((MASK, 7, NOBODY), (OTHER, 5, NOBODY)));
+    assert_eq!((l[4], l[5]), ((MASK, 7, NO_ID), (OTHER, 5, NO_ID)));
 }
 
 fn a_minimal_list_is_the_mode(_: &Bench) {
     sys::put("f", b"").must();
-    let minimal = [(USER_OBJ, 6, NOBODY), (GROUP_OBJ, 4, NOBODY), (OTHER, 1, NOBODY)];
+    let minimal = [(USER_OBJ, 6, NO_ID), (GROUP_OBJ, 4, NO_ID), (OTHER, 1, NO_ID)];
     set("f", ACCESS, &minimal).must();
     assert_eq!(sys::stat("f").must().mode, 0o641);
     get("f", ACCESS).fails(Errno::NODATA);
@@ -125,7 +125,7 @@ fn a_minimal_list_is_the_mode(_: &Bench) {
 fn named_users_can_be_shut_out(_: &Bench) {
     sys::put("f", b"").must();
     let mut l = list(0, 6, 6, 7);
-    l[5] = (OTHER, 6, NOBODY);
+    l[5] = (OTHER, 6, NO_ID);
     set("f", ACCESS, &l).must();
     assert_eq!(as_user(ALICE, || can("f")), (false, false));
     assert_eq!(as_user(BOB, || can("f")), (true, true));
@@ -180,9 +180,9 @@ fn nonsense_is_einval(_: &Bench) {
         ("no owner", without(0)),
         ("no mask", without(4)),
         ("no others", without(5)),
-        ("a tag that is none", [&good[..], &[(0x40, 6, NOBODY)]].concat()),
+        ("a tag that is none", [&good[..], &[(0x40, 6, NO_ID)]].concat()),
         ("users before the owner", [&good[1..2], &good[..1], &good[2..]].concat()),
-        ("more than rwx", [&[(USER_OBJ, 8, NOBODY)], &good[1..]].concat()),
+        ("more than rwx", [&[(USER_OBJ, 8, NO_ID)], &good[1..]].concat()),
     ] {
         set("f", ACCESS, &l).fails_for(Errno::INVAL, what);
     }

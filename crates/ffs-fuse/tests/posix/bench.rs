@@ -1,8 +1,8 @@
-//! What a case gets and how it says what it expects.
+//! The environment of a case, and its assertions.
 //!
-//! Every case runs on a thread of its own whose current directory is a fresh directory on the file system
-//! under test, with an empty umask. Both belong to the thread alone, and so do the identities that
-//! [`as_user`] takes on: cases cannot disturb each other or the harness.
+//! Every case runs on a thread of its own whose current directory is a fresh directory on the file
+//! system under test, with an empty umask. Both belong to the thread alone, and so do the
+//! identities that [`as_user`] takes on: cases cannot disturb each other or the harness.
 
 use crate::ground::Ground;
 use crate::sys::{Errno, Time};
@@ -26,10 +26,10 @@ pub(crate) enum Need {
     WideTimes,
     /// Times of birth.
     Birthtime,
-    /// A kernel that checks permissions itself. Where the server does, it is not asked for each search of
-    /// a directory, nor when a pipe is opened.
+    /// A kernel that checks permissions itself. A server that checks them gets no request for each
+    /// search of a directory, nor for the open of a pipe.
     KernelChecks,
-    /// A file system of ours: the case checks our own limits or mounts images.
+    /// A volume of ffs: the case checks limits of ffs or mounts images.
     Ours,
 }
 
@@ -152,8 +152,8 @@ pub(crate) fn now() -> Time {
     clock(ClockId::Realtime)
 }
 
-/// Returns when whatever happens next bears a later time than whatever has happened, also where times
-/// are taken from the kernel's coarse clock. That is one tick: some milliseconds.
+/// Waits until later operations get later times than earlier ones, also with times from the
+/// kernel's coarse clock. The wait is one tick: some milliseconds.
 pub(crate) fn tick() -> Time {
     let before = now();
     loop {
@@ -191,7 +191,7 @@ pub(crate) fn say(e: Errno) -> String {
     format!("error {} ({})", e.raw_os_error(), std::io::Error::from(e))
 }
 
-/// Says what a call should answer.
+/// Assertions about the result of a call.
 pub(crate) trait Expect<T> {
     /// It works.
     #[track_caller]
@@ -199,10 +199,10 @@ pub(crate) trait Expect<T> {
     /// It fails with (one of) these errors.
     #[track_caller]
     fn fails(self, with: impl Into<OneOf>);
-    /// It works, or it does not; as with [`Expect::must`], but with the circumstances told.
+    /// As [`Expect::must`]. `what` is printed with a failure.
     #[track_caller]
     fn must_for(self, what: impl std::fmt::Debug) -> T;
-    /// As [`Expect::fails`], with the circumstances told.
+    /// As [`Expect::fails`]. `what` is printed with a failure.
     #[track_caller]
     fn fails_for(self, with: impl Into<OneOf>, what: impl std::fmt::Debug);
 }

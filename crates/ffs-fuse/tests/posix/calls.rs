@@ -76,7 +76,7 @@ impl Call {
         }
     }
 
-    /// Takes away what stands at `path` after the call.
+    /// Removes the file at `path`, if the call made one.
     pub(crate) fn clear(&self, path: &[u8]) {
         if sys::lstat(path).is_ok() {
             sys::remove(self.object, path).must();
@@ -171,7 +171,8 @@ pub(crate) fn with_bad_address() -> Vec<(&'static str, &'static str, R)> {
         }
         Ok(())
     };
-    // SAFETY: the kernel checks addresses; BAD is never read here, the others live during the calls.
+    // SAFETY: the kernel checks addresses; BAD is never read here, the others live during the
+    // calls.
     unsafe {
         vec![
             ("chmod", "", done(libc::chmod(BAD, 0o644))),

@@ -12,7 +12,7 @@ cases! {
         the_umask_does_not_matter;
         only_the_owner_and_root_may [Root];
         setgid_goes_when_the_owner_is_not_in_the_group [Root];
-        the_sticky_bit_of_a_file_works_or_is_ignored [Root];
+        the_sticky_bit_of_a_file_succeeds_or_is_ignored [Root];
         an_open_file_stays_usable [Root];
         ctime_changes_only_on_success [Root];
         writing_by_others_clears_set_id_bits [Root];
@@ -98,7 +98,7 @@ fn setgid_goes_when_the_owner_is_not_in_the_group(_: &Bench) {
     assert_eq!(sys::stat("f").must().mode, 0o2755, "root may");
 }
 
-fn the_sticky_bit_of_a_file_works_or_is_ignored(_: &Bench) {
+fn the_sticky_bit_of_a_file_succeeds_or_is_ignored(_: &Bench) {
     sys::put("f", b"").must();
     sys::chown("f", Some(ALICE.uid), Some(ALICE.gid)).must();
     as_user(ALICE, || sys::chmod("f", 0o1644).must());

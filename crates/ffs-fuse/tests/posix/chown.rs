@@ -10,11 +10,11 @@ cases! {
         of_an_open_file [Root];
         follows_links_and_lchown_does_not [Root];
         owners_may_choose_among_their_groups [Root];
-        nobody_but_root_gives_away [Root];
+        only_root_gives_files_away [Root];
         others_may_do_nothing [Root];
         by_the_owner_clears_set_id_bits_of_files [Root];
         by_root_leaves_modes_of_directories [Root];
-        with_nothing_to_change_works [Root];
+        with_nothing_to_change_succeeds [Root];
         ctime_changes_only_on_success [Root];
     }
 }
@@ -78,7 +78,7 @@ fn owners_may_choose_among_their_groups(_: &Bench) {
     }
 }
 
-fn nobody_but_root_gives_away(_: &Bench) {
+fn only_root_gives_files_away(_: &Bench) {
     for kind in Kind::ALL {
         sys::make(kind, "n", 0o644).must();
         sys::lchown("n", Some(ALICE.uid), Some(ALICE.gid)).must();
@@ -135,7 +135,7 @@ fn by_root_leaves_modes_of_directories(_: &Bench) {
     assert!([0o6755, 0o755].contains(&mode), "root's chown leaves {mode:o}");
 }
 
-fn with_nothing_to_change_works(_: &Bench) {
+fn with_nothing_to_change_succeeds(_: &Bench) {
     for kind in Kind::ALL {
         sys::make(kind, "n", 0o644).must();
         sys::lchown("n", Some(ALICE.uid), Some(ALICE.gid)).must();

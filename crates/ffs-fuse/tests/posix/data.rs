@@ -14,7 +14,7 @@ cases! {
         far_away_in_large_files;
         from_many_threads_in_one_file;
         nothing_and_beyond;
-        durable_when_asked;
+        durable_after_sync_calls;
     }
     "mmap" {
         shared_writes_reach_the_file;
@@ -34,7 +34,7 @@ cases! {
         of_ranges;
         of_ranges_are_seen_by_others;
     }
-    "statfs" { tells_plausible_numbers; }
+    "statfs" { returns_plausible_numbers; }
 }
 
 const SEED: u64 = 4_711;
@@ -126,9 +126,9 @@ fn nothing_and_beyond(_: &Bench) {
     assert!(sys::pread(&f, 10, 1 << 40).must().is_empty());
 }
 
-/// On a volume of its own: `syncfs` says of all files whether writing one has ever failed, and a case about full
-/// volumes may have left such a failure behind.
-fn durable_when_asked(b: &Bench) {
+/// Uses a separate volume: `syncfs` reports an earlier write error of any file, and a case about
+/// full volumes may have caused one.
+fn durable_after_sync_calls(b: &Bench) {
     if !b.ours() {
         return make_durable();
     }
@@ -172,8 +172,8 @@ impl Map {
 
     #[allow(clippy::mut_from_ref)]
     fn bytes(&self) -> &mut [u8] {
-        // SAFETY: mapped readable and writable for `len` bytes until `drop`; the cases keep the file at
-        // least as large while they touch it.
+        // SAFETY: mapped readable and writable for `len` bytes until `drop`; the cases keep the
+        // file at least as large while they touch it.
         unsafe { std::slice::from_raw_parts_mut(self.at.cast(), self.len) }
     }
 
@@ -185,7 +185,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours and nobody uses it any more.
+        // SAFETY: the mapping was made above, and no reference to it remains.
         let _ = unsafe { munmap(self.at, self.len) };
     }
 }
@@ -377,7 +377,7 @@ fn of_ranges_are_seen_by_others(_: &Bench) {
     assert_eq!(i32::from(free.l_type), libc::F_UNLCK);
 }
 
-fn tells_plausible_numbers(b: &Bench) {
+fn returns_plausible_numbers(b: &Bench) {
     let s = rustix::fs::statvfs(".").must();
     assert!(s.f_blocks > 0 && s.f_bfree <= s.f_blocks && s.f_bavail <= s.f_bfree);
     assert!(s.f_ffree <= s.f_files && s.f_frsize > 0 && s.f_bsize > 0);

@@ -1,4 +1,5 @@
-//! Direct I/O beside reads through the page cache: what a finished direct write has written is what everybody reads.
+//! Direct I/O beside reads through the page cache: what a finished direct write has written is what
+//! everybody reads.
 
 use crate::bench::{Bench, Expect, cases};
 use crate::sys::{self, R};

@@ -11,7 +11,7 @@ cases! {
         links_count_up_and_dots_lead_where_they_should;
         a_slash_may_follow;
         a_dangling_link_is_in_the_way;
-        in_a_directory_that_is_gone_is_enoent;
+        in_a_removed_directory_is_enoent;
         a_hundred_deep;
     }
     "rmdir" {
@@ -40,10 +40,10 @@ fn the_mode_is_what_the_umask_leaves(_: &Bench) {
         (0o777, 0o777, 0o000),
         (0o1777, 0o022, 0o1755),
     ];
-    for (asked, mask, got) in table {
+    for (requested, mask, got) in table {
         set_umask(mask);
-        sys::mkdir("d", asked).must();
-        assert_eq!(sys::stat("d").must().mode, got, "mkdir {asked:o} with umask {mask:o}");
+        sys::mkdir("d", requested).must();
+        assert_eq!(sys::stat("d").must().mode, got, "mkdir {requested:o} with umask {mask:o}");
         sys::rmdir("d").must();
     }
 }
@@ -92,7 +92,7 @@ fn a_dangling_link_is_in_the_way(_: &Bench) {
     sys::lstat("nowhere").fails(Errno::NOENT);
 }
 
-fn in_a_directory_that_is_gone_is_enoent(_: &Bench) {
+fn in_a_removed_directory_is_enoent(_: &Bench) {
     sys::mkdir("d", 0o755).must();
     let d = sys::open("d", OFlags::RDONLY | OFlags::DIRECTORY, 0).must();
     sys::rmdir("d").must();

@@ -1,4 +1,5 @@
-//! Allocating space ahead, holes, and seeking among them: pjdfstest's `posix_fallocate`, and Linux's modes.
+//! Allocating space ahead, holes, and seeking among them: pjdfstest's `posix_fallocate`, and
+//! Linux's modes.
 
 use crate::bench::{ALICE, Bench, CAROL, Expect, as_user, cases, tick};
 use crate::sys::{self, Errno, R};

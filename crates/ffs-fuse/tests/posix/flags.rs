@@ -1,5 +1,5 @@
-//! Immutable and append-only files and directories: what pjdfstest's cases 07, 08, 12 and 13 of most
-//! directories do with chflags(2). On Linux the flags are set by `FS_IOC_SETFLAGS`.
+//! Immutable and append-only files and directories: what pjdfstest's cases 07, 08, 12 and 13 of
+//! most directories do with chflags(2). On Linux the flags are set by `FS_IOC_SETFLAGS`.
 
 use crate::bench::{ALICE, BOB, Bench, Case, Expect, Need, as_user, cases, tick};
 use crate::calls::{CALLS, OTHER, Part};

@@ -1,4 +1,5 @@
-//! ENOSPC: pjdfstest's `link/15`, `mkdir/11`, `open/19`, `symlink/11` and the like, on small file systems.
+//! ENOSPC: pjdfstest's `link/15`, `mkdir/11`, `open/19`, `symlink/11` and the like, on small file
+//! systems.
 //!
 //! Given a directory of another file system, the cases run on a small tmpfs mounted there.
 

@@ -1,5 +1,5 @@
-//! The file systems that are tested: volumes of ours in image files, mounted by a server in a process of its
-//! own, or a directory that was given.
+//! The file systems that are tested: volumes of ours in image files, mounted by a server in a
+//! process of its own, or a directory that was given.
 
 use crate::bench::Traits;
 use crate::served::{self, Shape};
@@ -18,8 +18,9 @@ pub(crate) struct Volume {
     options: &'static str,
 }
 
-/// Each also has another way to check permissions, to choose groups and to cache. None writes synchronously:
-/// when metadata reaches the disk makes no difference to what is seen here, but to the time it takes.
+/// Each also has another way to check permissions, to choose groups and to cache. None writes
+/// synchronously: when metadata reaches the disk makes no difference to what is seen here, but to
+/// the time it takes.
 pub(crate) const VOLUMES: [Volume; 3] = [
     Volume {
         name: "ufs2",
@@ -71,7 +72,7 @@ impl Ground {
         Image::new(self.volume.unwrap(), bytes)
     }
 
-    /// What can be tested here. What a volume of ours must offer is not asked for but known.
+    /// The features to test. Those of an ffs volume follow from its options; others are probed.
     pub(crate) fn traits(&self) -> Traits {
         let root = rustix::process::geteuid().is_root();
         match self.volume {
@@ -101,7 +102,7 @@ impl Ground {
         }
     }
 
-    /// Ends the server at once, whoever waits for it.
+    /// Kills the server, even if callers wait for it.
     pub(crate) fn abandon(&self) {
         if let Some(served) = &self.served {
             served.kill();

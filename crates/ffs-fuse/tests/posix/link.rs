@@ -35,9 +35,9 @@ fn every_type_shares_everything(_: &Bench) {
         let (a, b, c) = (sys::lstat("a").must(), sys::lstat("b").must(), sys::lstat("c").must());
         assert_eq!((a, b.nlink), (b, 3), "{kind:?}");
         assert_eq!((a.uid, a.gid, c), (5, 6, a));
-        for (gone, left, n) in [("a", "b", 2), ("c", "b", 1)] {
-            sys::unlink(gone).must();
-            sys::lstat(gone).fails(Errno::NOENT);
+        for (removed, left, n) in [("a", "b", 2), ("c", "b", 1)] {
+            sys::unlink(removed).must();
+            sys::lstat(removed).fails(Errno::NOENT);
             assert_eq!(sys::lstat(left).must().nlink, n);
         }
         sys::unlink("b").must();

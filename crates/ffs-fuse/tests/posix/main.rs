@@ -2,8 +2,9 @@
 //!
 //! | areas | modules |
 //! | --- | --- |
-//! | all that take a path: what its resolution answers | `calls` (the table), `paths`, `readonly` |
-//! | `chmod`, `chown`, `link`, `open`, `rename`, `symlink`, `truncate`, `ftruncate`, `unlink` | of the same names |
+//! | the path resolution of all calls that take a path | `calls` (the table), `paths`, `readonly` |
+//! | `chmod`, `chown`, `link`, `open`, `rename`, `symlink`, `unlink` | of the same names |
+//! | `truncate`, `ftruncate` | `truncate` |
 //! | `mkdir`, `rmdir` | `dirs` |
 //! | `mkfifo`, `mknod` | `mknod` |
 //! | `utimensat` | `utimens` |
@@ -17,14 +18,16 @@
 //! | whiteouts, overlayfs above a volume | `overlay` |
 //! | `remount` | `ours` |
 //!
-//! An area with the name of a system call is pjdfstest's directory of that name, where there is one.
+//! An area with the name of a system call is pjdfstest's directory of that name, where there is
+//! one.
 //!
-//! The cases run on volumes of ours, mounted by this program called with `serve`; at the end each is unmounted
-//! and fsck must have nothing to say. With `FFS_POSIX_DIR=DIR` the same cases run in that directory instead: on
-//! a file system that is known to be good they show whether the suite is right.
+//! The cases run on volumes of ffs. This program mounts them when called with `serve`. At the end
+//! each volume is unmounted, and fsck must find nothing. With `FFS_POSIX_DIR=DIR` the same cases
+//! run in that directory instead: on an established file system they test the suite itself.
 //!
-//! `cargo test -p bsdffs-fuse --test posix [WORD...]` runs the cases whose names contain a word. Cases that need
-//! root or what a file system lacks are reported as ignored; if nothing can be mounted, all are.
+//! `cargo test -p bsdffs-fuse --test posix [WORD...]` runs the cases whose names contain a word.
+//! Cases that need root or what a file system lacks are reported as ignored; if nothing can be
+//! mounted, all are.
 #![allow(
     unsafe_code,
     clippy::unwrap_used,

@@ -31,10 +31,10 @@ const UMASKS: [(u32, u32, u32); 5] = [
 
 fn modes_and_owners(kind: Kind) {
     sys::chmod(".", 0o777).must();
-    for (asked, mask, got) in UMASKS {
+    for (requested, mask, got) in UMASKS {
         rustix::process::umask(Mode::from_raw_mode(mask));
         let privileged = [Kind::Char, Kind::Block].contains(&kind);
-        let make = || sys::mknod("n", kind, asked, (1, 3)).must_for((kind, asked, mask));
+        let make = || sys::mknod("n", kind, requested, (1, 3)).must_for((kind, requested, mask));
         if privileged {
             make()
         } else {

@@ -8,7 +8,7 @@ use rustix::io::{FdFlags, fcntl_getfd};
 cases! {
     "open" {
         a_new_file_has_mode_owner_and_nothing_else [Root];
-        a_new_file_is_usable_whatever_its_mode;
+        a_new_file_is_usable_with_any_mode;
         a_new_file_below_a_foreign_set_group_id_directory [Root];
         creating_what_exists_changes_nothing [Root];
         exclusive_creation_follows_no_link;
@@ -19,7 +19,7 @@ cases! {
         only_directories_pass_o_directory [Root];
         links_do_not_pass_o_nofollow;
         by_path_only;
-        reading_and_writing_as_asked_for;
+        access_modes_permit_reading_and_writing;
         appending_from_two_sides;
         synchronous_writing;
         direct_transfers;
@@ -27,7 +27,7 @@ cases! {
         without_a_name_for_good;
         running_programs_are_busy;
         flags_can_be_changed_later;
-        descriptors_close_on_exec_when_asked;
+        descriptors_close_on_exec_with_the_flag;
     }
 }
 
@@ -41,14 +41,15 @@ fn a_new_file_has_mode_owner_and_nothing_else(_: &Bench) {
         (0o666, 0o022, 0o644),
         (0o6777, 0o022, 0o6755),
     ];
-    for (asked, mask, got) in table {
+    for (requested, mask, got) in table {
         rustix::process::umask(Mode::from_raw_mode(mask));
         let start = tick();
-        as_user(ALICE, || sys::create("f", asked).must());
+        as_user(ALICE, || sys::create("f", requested).must());
         let s = sys::stat("f").must();
-        // With the directory's group, as on BSD, it cannot be set-group-id: she is not in that group.
+        // With the directory's group, as on BSD, it cannot be set-group-id: she is not in that
+        // group.
         let got = if s.gid == ALICE.gid { got } else { got & !0o2000 };
-        assert_eq!(s.mode, got, "open {asked:o} with umask {mask:o}");
+        assert_eq!(s.mode, got, "open {requested:o} with umask {mask:o}");
         assert_eq!((s.kind, s.nlink, s.size, s.blocks), (Kind::Regular, 1, 0, 0));
         let here = sys::stat(".").must();
         assert!(s.uid == ALICE.uid && [ALICE.gid, here.gid].contains(&s.gid));
@@ -59,7 +60,7 @@ fn a_new_file_has_mode_owner_and_nothing_else(_: &Bench) {
     }
 }
 
-fn a_new_file_is_usable_whatever_its_mode(_: &Bench) {
+fn a_new_file_is_usable_with_any_mode(_: &Bench) {
     let f = sys::open("f", OFlags::RDWR | OFlags::CREATE, 0).must();
     assert_eq!(sys::fstat(&f).must().mode, 0);
     sys::write(&f, b"abc").must();
@@ -190,7 +191,7 @@ fn by_path_only(_: &Bench) {
     sys::ftruncate(sys::open("d/f", OFlags::PATH, 0).must(), 1).fails([Errno::BADF, Errno::INVAL]);
 }
 
-fn reading_and_writing_as_asked_for(_: &Bench) {
+fn access_modes_permit_reading_and_writing(_: &Bench) {
     sys::put("f", b"content").must();
     let r = sys::open("f", OFlags::RDONLY, 0).must();
     let w = sys::open("f", OFlags::WRONLY, 0).must();
@@ -305,14 +306,14 @@ fn running_programs_are_busy(b: &Bench) {
         sys::truncate("cat", 123),
     ];
     let read = sys::open("cat", OFlags::RDONLY, 0).map(drop);
-    let gone = sys::rename("cat", "dog").and(sys::unlink("dog"));
+    let renamed = sys::rename("cat", "dog").and(sys::unlink("dog"));
     drop(running.stdin.take());
     assert!(running.wait().unwrap().success());
     for a in answers {
         a.fails(Errno::TXTBSY);
     }
     read.must();
-    gone.must();
+    renamed.must();
     // The other way round: what is open for writing cannot be run.
     let f = sys::open("cat", OFlags::WRONLY | OFlags::CREATE, 0o755).must();
     sys::write(&f, &program[..4096]).must();
@@ -333,7 +334,7 @@ fn flags_can_be_changed_later(_: &Bench) {
     assert_eq!(sys::content("f").must(), b"023456");
 }
 
-fn descriptors_close_on_exec_when_asked(_: &Bench) {
+fn descriptors_close_on_exec_with_the_flag(_: &Bench) {
     let f = sys::create("f", 0o644).must();
     assert!(fcntl_getfd(&f).must().contains(FdFlags::CLOEXEC));
     let g = rustix::fs::openat(CWD, "f", OFlags::RDONLY, Mode::empty()).must();

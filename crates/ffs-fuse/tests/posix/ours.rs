@@ -1,4 +1,4 @@
-//! What only a volume of ours can be asked: that all of it is still there after a remount.
+//! Cases for ffs volumes only: a remount keeps all content.
 
 use crate::bench::{Bench, Expect, cases};
 use crate::ground::Served;
@@ -9,7 +9,7 @@ use std::path::Path;
 cases! {
     "remount" {
         everything_is_kept [Root, Ours];
-        files_without_names_are_gone [Root, Ours];
+        files_without_names_are_removed [Root, Ours];
     }
 }
 
@@ -81,7 +81,7 @@ fn everything_is_kept(b: &Bench) {
     }
 }
 
-fn files_without_names_are_gone(b: &Bench) {
+fn files_without_names_are_removed(b: &Bench) {
     let image = b.ground.another(16 << 20);
     let served = Served::start(&image, "");
     let free = || {

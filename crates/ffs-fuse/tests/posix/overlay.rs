@@ -1,4 +1,5 @@
-//! Renames with a whiteout, and what they are for: a volume of ours as the upper layer of Linux's overlayfs.
+//! Renames with a whiteout, and what they are for: a volume of ours as the upper layer of Linux's
+//! overlayfs.
 
 use crate::bench::{BOB, Bench, Expect, as_user, cases};
 use crate::ground::Served;
@@ -144,10 +145,10 @@ fn upper_layer(b: &Bench) {
         sys::mkdir(dir, 0o755).must();
     }
     let lower = o.home.path().join("lower");
-    for dir in ["", "dir", "dir/sub", "gone", "again", "moved", "moved/deep"] {
+    for dir in ["", "dir", "dir/sub", "removed", "again", "moved", "moved/deep"] {
         sys::mkdir(lower.join(dir), 0o755).must();
     }
-    for file in ["change", "rename", "remove", "dir/f", "gone/f", "again/old", "moved/deep/f"] {
+    for file in ["change", "rename", "remove", "dir/f", "removed/f", "again/old", "moved/deep/f"] {
         sys::put(lower.join(file), format!("lower {file}").as_bytes()).must();
     }
     match o.mount(served.dir()) {
@@ -163,8 +164,8 @@ fn upper_layer(b: &Bench) {
     // Whiteouts: a renamed file, a removed one, a removed directory, one that comes again.
     sys::rename(m.join("rename"), m.join("renamed")).must();
     sys::unlink(m.join("remove")).must();
-    sys::unlink(m.join("gone/f")).must();
-    sys::rmdir(m.join("gone")).must();
+    sys::unlink(m.join("removed/f")).must();
+    sys::rmdir(m.join("removed")).must();
     sys::unlink(m.join("again/old")).must();
     sys::rmdir(m.join("again")).must();
     sys::mkdir(m.join("again"), 0o755).must();
@@ -177,8 +178,8 @@ fn upper_layer(b: &Bench) {
     drop(t);
 
     let upper = |name: &str| o.upper.join(name);
-    for gone in ["rename", "remove", "gone", "moved"] {
-        assert!(is_whiteout(upper(gone)), "{gone}");
+    for removed in ["rename", "remove", "removed", "moved"] {
+        assert!(is_whiteout(upper(removed)), "{removed}");
     }
     assert_eq!(attribute(&upper("again"), "trusted.overlay.opaque").as_deref(), Some(&b"y"[..]));
     let redirect = attribute(&upper("dir/here"), "trusted.overlay.redirect");
@@ -188,8 +189,8 @@ fn upper_layer(b: &Bench) {
     assert_eq!(before["renamed"].1, b"lower rename");
     assert_eq!(before["dir/here/deep/f"].1, b"lower moved/deep/f");
     assert_eq!(before.keys().filter(|k| k.starts_with("again/")).count(), 1);
-    for gone in ["rename", "remove", "gone", "moved"] {
-        assert!(!before.contains_key(gone), "{gone}");
+    for removed in ["rename", "remove", "removed", "moved"] {
+        assert!(!before.contains_key(removed), "{removed}");
     }
     o.unmount();
     // Everything is kept by the volume.

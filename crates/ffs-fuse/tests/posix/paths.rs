@@ -1,7 +1,7 @@
 //! Path resolution, for every call that takes a path: pjdfstest's cases 01 to 10 of each directory.
 //!
-//! ENOTDIR, ENAMETOOLONG, ENOENT, EACCES, ELOOP, EFAULT and EEXIST come from the path, not from what the
-//! call does. Each of them is checked for each call of the table in `calls`.
+//! ENOTDIR, ENAMETOOLONG, ENOENT, EACCES, ELOOP, EFAULT and EEXIST come from the path, not from
+//! what the call does. Each of them is checked for each call of the table in `calls`.
 
 use crate::bench::{ALICE, Bench, Case, Expect, Need, as_user};
 use crate::calls::{CALLS, Call, OTHER, Part, with_bad_address};

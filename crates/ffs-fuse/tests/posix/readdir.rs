@@ -12,7 +12,7 @@ cases! {
         shows_each_of_many_once;
         the_end_stays_the_end;
         of_an_empty_directory_shows_dots;
-        goes_on_where_it_was_told_to;
+        continues_at_a_given_position;
         starts_again_and_sees_what_is_new;
         two_readers_do_not_disturb_each_other;
         removing_what_was_shown;
@@ -111,7 +111,7 @@ fn of_an_empty_directory_shows_dots(_: &Bench) {
     assert!(all.len() == 2 && all.iter().all(is_dots), "{all:?}");
 }
 
-fn goes_on_where_it_was_told_to(_: &Bench) {
+fn continues_at_a_given_position(_: &Bench) {
     fill("d", 100);
     let d = dir("d");
     let all = rest(&d);
@@ -170,8 +170,8 @@ fn removing_what_was_not_shown(_: &Bench) {
     let first = sys::getdents(&d, 512).must();
     let shown: BTreeSet<_> = first.iter().map(|e| e.name.clone()).collect();
     let later: Vec<_> = (0..300).filter(|i| !shown.contains(name(*i).as_bytes())).collect();
-    let (gone, kept) = later.split_at(later.len() / 2);
-    for i in gone {
+    let (removed, kept) = later.split_at(later.len() / 2);
+    for i in removed {
         sys::unlink(format!("d/{}", name(*i))).must();
     }
     let seen = rest(&d);
@@ -180,7 +180,7 @@ fn removing_what_was_not_shown(_: &Bench) {
         assert_eq!(times, 1, "{} was shown {times} times", name(*i));
     }
     rewind(&d);
-    assert_eq!(rest(&d).len(), 2 + 300 - gone.len());
+    assert_eq!(rest(&d).len(), 2 + 300 - removed.len());
 }
 
 fn creating_while_reading(_: &Bench) {

@@ -1,5 +1,5 @@
-//! EROFS: pjdfstest's cases 08 to 16 of most directories. Once by the mount alone (a read-only bind mount),
-//! once by the file system itself.
+//! EROFS: pjdfstest's cases 08 to 16 of most directories. Once by the mount alone (a read-only bind
+//! mount), once by the file system itself.
 
 use crate::bench::{Bench, Case, Expect, Need, cases};
 use crate::calls::{CALLS, Call};

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 /// A case that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What threads that panicked have said.
-static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The messages of threads that panicked.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-fn said() -> Vec<String> {
-    std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner))
+fn panics() -> Vec<String> {
+    std::mem::take(&mut *PANICS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 enum Verdict {
@@ -47,7 +47,7 @@ impl Runner {
             let place = info.location().map(|l| format!("{}:{}: ", l.file(), l.line()));
             let words = info.payload_as_str().unwrap_or("panicked");
             let line = format!("{}{words}", place.unwrap_or_default());
-            SAID.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }));
         Runner {
             exact: words.iter().any(|w| w == "--exact"),
@@ -81,7 +81,7 @@ impl Runner {
         let at_last = format!("{name}::unmounted_and_checked");
         let ground = match catch_unwind(AssertUnwindSafe(ground)) {
             Ok(ground) => ground,
-            Err(_) => return self.report(&at_last, Verdict::Failed(said())),
+            Err(_) => return self.report(&at_last, Verdict::Failed(panics())),
         };
         let traits = ground.traits();
         for (n, case) in wanted.into_iter().enumerate() {
@@ -95,7 +95,7 @@ impl Runner {
             self.report(&full(case), verdict);
         }
         let end = catch_unwind(AssertUnwindSafe(|| ground.end()));
-        let verdict = end.map_or_else(|_| Verdict::Failed(said()), |()| Verdict::Passed);
+        let verdict = end.map_or_else(|_| Verdict::Failed(panics()), |()| Verdict::Passed);
         self.report(&at_last, verdict);
     }
 
@@ -117,7 +117,7 @@ impl Runner {
         }
     }
 
-    /// Says the result; the exit code.
+    /// Prints the result, and returns the exit code.
     pub(crate) fn finish(&self) -> i32 {
         if self.only_list {
             return 0;
@@ -170,7 +170,7 @@ fn run_one(
         s.spawn(|| {
             let bench = Bench { ground, traits };
             let outcome = catch_unwind(AssertUnwindSafe(|| in_directory(&dir, &bench, case)));
-            // The thread is not gone when it is done: it shall not keep the mount busy.
+            // The thread ends some time after the case. It must not keep the mount busy.
             let _ = rustix::process::chdir("/");
             let _ = send.send(outcome);
         });
@@ -178,7 +178,7 @@ fn run_one(
             Ok(Ok(())) => Verdict::Passed,
             Ok(Err(e)) => match e.downcast::<Skip>() {
                 Ok(skip) => Verdict::Ignored(skip.0),
-                Err(_) => Verdict::Failed(said()),
+                Err(_) => Verdict::Failed(panics()),
             },
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => hangs(),
         };

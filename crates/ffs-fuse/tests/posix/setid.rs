@@ -1,5 +1,5 @@
-//! Set-id bits and capabilities go with a change by somebody who may not keep them, and the kernel, which trusts them
-//! when the file is run, sees it at once.
+//! Set-id bits and capabilities go with a change by somebody who may not keep them, and the kernel,
+//! which trusts them when the file is run, sees it at once.
 
 use crate::bench::{BOB, Bench, Expect, as_user, cases};
 use crate::sys::{self, Errno, R};
@@ -10,7 +10,7 @@ cases! {
         a_change_by_others_takes_them [Root];
         roots_changes_leave_them [Root];
         without_group_execution_set_group_id_stays [Root];
-        chown_takes_them_whoever_asks [Root];
+        chown_clears_them_for_all_users [Root];
         capabilities_go_with_every_change [Root, Xattr];
     }
 }
@@ -94,7 +94,7 @@ fn without_group_execution_set_group_id_stays(_: &Bench) {
     }
 }
 
-fn chown_takes_them_whoever_asks(_: &Bench) {
+fn chown_clears_them_for_all_users(_: &Bench) {
     for (perm, left) in [(0o6777, 0o777), (0o4711, 0o711), (0o6744, 0o2744), (0o1777, 0o1777)] {
         fresh(perm);
         sys::chown("x", Some(7), None).must();
@@ -107,8 +107,8 @@ fn chown_takes_them_whoever_asks(_: &Bench) {
 
 const CAPABILITY: &str = "security.capability";
 
-/// `cap_net_raw=ep` as Linux stores it: revision 2 with the effective bit; permitted, inheritable, and both again for
-/// the upper halves.
+/// `cap_net_raw=ep` as Linux stores it: revision 2 with the effective bit; permitted, inheritable,
+/// and both again for the upper halves.
 const NET_RAW: [u32; 5] = [0x0200_0001, 1 << 13, 0, 0, 0];
 
 fn capability() -> R<Vec<u8>> {
@@ -124,7 +124,7 @@ fn capabilities_go_with_every_change(_: &Bench) {
         fs::setxattr("x", CAPABILITY, &value, XattrFlags::empty()).must();
         assert_eq!(capability().must(), value);
     };
-    // Whoever asks: it was given to what the file held.
+    // For all users: the capability was given to the old content.
     for (what, change) in CHANGES {
         give();
         change().must_for(what);

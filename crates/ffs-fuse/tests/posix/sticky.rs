@@ -1,7 +1,7 @@
 //! Sticky directories: pjdfstest's `rename/09`, `rename/10`, `unlink/11`, `rmdir/11`.
 //!
-//! In a directory with the sticky bit an entry is removed, renamed or replaced only by the owner of the
-//! file, the owner of the directory, or root. All owners are tried against each other.
+//! In a directory with the sticky bit an entry is removed, renamed or replaced only by the owner of
+//! the file, the owner of the directory, or root. All owners are tried against each other.
 
 use crate::bench::{ALICE, BOB, Bench, CAROL, Expect, as_user, cases};
 use crate::sys::{self, Errno, Kind};

@@ -16,7 +16,7 @@ cases! {
     }
     "readlink" {
         of_anything_else_is_einval [Root];
-        of_a_short_buffer_is_cut;
+        of_a_short_buffer_is_truncated;
     }
 }
 
@@ -124,7 +124,7 @@ fn of_anything_else_is_einval(_: &Bench) {
     }
 }
 
-fn of_a_short_buffer_is_cut(_: &Bench) {
+fn of_a_short_buffer_is_truncated(_: &Bench) {
     sys::symlink("0123456789", "s").must();
     let mut buf = [0; 4];
     let n = rustix::fs::readlinkat_raw(rustix::fs::CWD, "s", &mut buf[..]).must();

@@ -131,8 +131,8 @@ pub(crate) fn fstat(fd: impl AsFd) -> R<St> {
     fs::fstat(fd).map(st)
 }
 
-/// As [`fstat`], but asks the file system also if the kernel thinks that it knows: with a write-back cache
-/// it does not know how many blocks there are.
+/// As [`fstat`], but bypasses the kernel's cached attributes: with a write-back cache the kernel's
+/// number of blocks is out of date.
 pub(crate) fn fresh(fd: impl AsFd) -> R<St> {
     let how = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
     let s = fs::statx(&fd, "", how, StatxFlags::BASIC_STATS)?;
@@ -345,11 +345,11 @@ pub(crate) struct Entry {
     pub(crate) name: Vec<u8>,
     pub(crate) ino: u64,
     pub(crate) kind: FileType,
-    /// Where to go on behind it.
+    /// The position of the next entry.
     pub(crate) next: u64,
 }
 
-/// Reads entries from where the descriptor stands, as one `getdents64` with a buffer of `bytes`.
+/// Reads entries from the descriptor's position on, by one `getdents64` with a buffer of `bytes`.
 pub(crate) fn getdents(fd: impl AsFd, bytes: usize) -> R<Vec<Entry>> {
     let mut buf = Vec::with_capacity(bytes);
     let mut dir = fs::RawDir::new(fd, buf.spare_capacity_mut());
@@ -369,7 +369,7 @@ pub(crate) fn getdents(fd: impl AsFd, bytes: usize) -> R<Vec<Entry>> {
     Ok(out)
 }
 
-/// All entries of an open directory, from where it stands.
+/// All entries of an open directory, from its position on.
 pub(crate) fn getdents_all(fd: impl AsFd) -> R<Vec<Entry>> {
     let mut all = Vec::new();
     loop {

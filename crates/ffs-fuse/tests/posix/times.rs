@@ -1,7 +1,7 @@
 //! Which times a call changes, and which it leaves alone: for the file and for its directory.
 //!
-//! Every call is a row: what is there before, the call, and for each file that is looked at which of its
-//! times (`a`, `m`, `c`) are later afterwards. All others are exactly what they were.
+//! Every call is a row: what is there before, the call, and for each file that is looked at which
+//! of its times (`a`, `m`, `c`) are later afterwards. All others are exactly what they were.
 
 use crate::bench::{Bench, Case, Expect, cases, tick};
 use crate::sys::{self, Errno, Kind, St, Time, To};

@@ -8,13 +8,13 @@ use rustix::fs::OFlags;
 
 cases! {
     "tmpfile" {
-        has_no_name_and_works;
+        has_no_name_and_succeeds;
         gets_a_name;
         exclusive_ones_get_none;
         needs_write_access [Root];
         has_owner_mode_and_group [Root];
-        is_gone_when_closed [Root, Ours];
-        is_gone_after_unmounting [Root, Ours];
+        is_removed_when_closed [Root, Ours];
+        is_removed_after_unmounting [Root, Ours];
     }
 }
 
@@ -27,7 +27,7 @@ fn name(f: &OwnedFd, as_: &str) -> R {
     sys::link_following(format!("/proc/self/fd/{}", f.as_raw_fd()), as_)
 }
 
-fn has_no_name_and_works(_: &Bench) {
+fn has_no_name_and_succeeds(_: &Bench) {
     let f = unnamed(".", OFlags::RDWR, 0o640).must();
     let s = sys::fstat(&f).must();
     assert_eq!((s.kind, s.nlink, s.mode, s.size), (Kind::Regular, 0, 0o640, 0));
@@ -97,7 +97,7 @@ fn has_owner_mode_and_group(_: &Bench) {
     assert_eq!((s.uid, s.gid, s.mode), (ALICE.uid, BOB.gid, 0o666));
 }
 
-fn is_gone_when_closed(b: &Bench) {
+fn is_removed_when_closed(b: &Bench) {
     let image = b.ground.another(16 << 20);
     let served = Served::start(&image, "");
     let free = || {
@@ -110,7 +110,7 @@ fn is_gone_when_closed(b: &Bench) {
     rustix::fs::fsync(&f).must();
     assert!(free() < before);
     drop(f);
-    // The kernel says that it has forgotten the file when it likes; making another asks for it.
+    // The kernel sends FORGET at a time of its choice. Creating another file makes it send.
     sys::put(served.dir().join("n"), b"").must();
     sys::unlink(served.dir().join("n")).must();
     served.end();
@@ -120,8 +120,9 @@ fn is_gone_when_closed(b: &Bench) {
     served.end();
 }
 
-/// Lazily unmounted while files without names are open, by the signal that ends the server: fsck must be silent.
-fn is_gone_after_unmounting(b: &Bench) {
+/// Lazily unmounted while files without names are open, by the signal that ends the server: fsck
+/// must be silent.
+fn is_removed_after_unmounting(b: &Bench) {
     let image = b.ground.another(16 << 20);
     let served = Served::start(&image, "");
     let dir = served.dir().to_str().unwrap().to_owned();

@@ -18,11 +18,11 @@ cases! {
         gives_space_back;
     }
     "ftruncate" {
-        shrinks_and_grows_whatever_the_mode_is [Root];
+        shrinks_and_grows_with_any_mode [Root];
         needs_a_descriptor_for_writing;
         to_a_negative_size_is_einval_too;
         leaves_the_offset_alone;
-        works_without_a_name;
+        succeeds_without_a_name;
     }
 }
 
@@ -46,7 +46,7 @@ fn shrinks_and_grows_with_zeros(_: &Bench) {
     assert!(sys::content("f").must().iter().all(|b| *b == 0));
 }
 
-/// Shrinks to and grows from every interesting size; what was cut off must never come back.
+/// Shrinks to and grows from every interesting size. Truncated content must never come back.
 fn every_size_around_blocks_and_fragments(_: &Bench) {
     let sizes = [0, 1, 511, 512, 1023, 1024, 1025, 4095, 4097, 8191, 8192, 8193, 65_536, 100_000];
     for from in sizes {
@@ -166,7 +166,7 @@ fn gives_space_back(_: &Bench) {
     assert_eq!(sys::fstat(&f).must().blocks, 0);
 }
 
-fn shrinks_and_grows_whatever_the_mode_is(_: &Bench) {
+fn shrinks_and_grows_with_any_mode(_: &Bench) {
     sys::chmod(".", 0o777).must();
     as_user(ALICE, || {
         let f = sys::create("f", 0).must();
@@ -194,7 +194,7 @@ fn leaves_the_offset_alone(_: &Bench) {
     assert_eq!(sys::content("f").must(), b"012\0\0\0\0\0\0\0x");
 }
 
-fn works_without_a_name(_: &Bench) {
+fn succeeds_without_a_name(_: &Bench) {
     let f = sys::create("f", 0o644).must();
     sys::unlink("f").must();
     sys::ftruncate(&f, 100_000).must();

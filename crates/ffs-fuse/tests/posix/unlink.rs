@@ -10,7 +10,7 @@ cases! {
         counts_down_and_changes_ctime;
         of_directories_is_refused [Root];
         takes_the_symbolic_link;
-        whoever_owns_the_file [Root];
+        with_any_owner_of_the_file [Root];
         an_open_file_goes_on_working;
         many_open_files_without_names;
         an_open_file_without_a_name_lets_its_name_be_used_again;
@@ -62,7 +62,7 @@ fn takes_the_symbolic_link(_: &Bench) {
     sys::stat("d").must();
 }
 
-fn whoever_owns_the_file(_: &Bench) {
+fn with_any_owner_of_the_file(_: &Bench) {
     sys::mkdir("d", 0o777).must();
     for kind in Kind::FILES {
         sys::make(kind, "d/n", 0).must();

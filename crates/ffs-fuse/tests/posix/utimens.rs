@@ -12,7 +12,7 @@ cases! {
         now_is_now;
         omitted_times_stay;
         nanoseconds_are_kept;
-        times_before_the_epoch;
+        times_before_1970;
         times_beyond_32_bits [WideTimes];
         the_owner_sets_anything [Root];
         writers_set_only_the_present [Root];
@@ -73,8 +73,8 @@ fn now_is_now(_: &Bench) {
         let from = tick();
         sys::utimens("f", a, m).must();
         let (got, until) = (times("f"), now());
-        for (asked, got) in [(a, got.0), (m, got.1)] {
-            match asked {
+        for (requested, got) in [(a, got.0), (m, got.1)] {
+            match requested {
                 To::At(t) => assert_eq!(got, t),
                 _ => assert!(got >= from && got <= until, "{from:?} {got:?} {until:?}"),
             }
@@ -103,7 +103,7 @@ fn nanoseconds_are_kept(_: &Bench) {
     }
 }
 
-fn times_before_the_epoch(_: &Bench) {
+fn times_before_1970(_: &Bench) {
     sys::put("f", b"").must();
     for s in [0, -1, -86_400, -2_000_000_000, i64::from(i32::MIN) + 1] {
         sys::utimens("f", To::At((s, 5)), To::At((s, 999_999_999))).must();

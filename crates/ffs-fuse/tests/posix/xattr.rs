@@ -157,7 +157,7 @@ fn permissions(_: &Bench) {
         sys::chmod("f", mode).must();
         as_user(ALICE, || {
             let (r, w) = (get("f", "user.a"), set("f", "user.a", b"2"));
-            let gone = fs::removexattr("f", "user.none");
+            let outcome = fs::removexattr("f", "user.none");
             if reads {
                 drop(r.must_for(mode))
             } else {
@@ -168,7 +168,7 @@ fn permissions(_: &Bench) {
             } else {
                 w.fails_for(Errno::ACCESS, mode)
             }
-            gone.fails(if writes { Errno::NODATA } else { Errno::ACCESS });
+            outcome.fails(if writes { Errno::NODATA } else { Errno::ACCESS });
             assert_eq!(list("f"), ["user.a"], "names are for everybody");
         });
     }
