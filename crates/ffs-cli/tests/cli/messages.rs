@@ -307,7 +307,7 @@ fn refusals_say_what_to_do() {
     let told = fails(&["build", &nowhere, "/proc/self/fdinfo"], 1, "; make the directory first");
     assert!(!told.contains("ffs-build."), "the name of a file that nobody asked for: {told}");
     fails(&["rm", "-r", &format!("{image}:/")], 1, "this is the root directory");
-    fails(&["mount", &image, &nowhere], 32, "No such file or directory; mkdir makes it");
+    fails(&["mount", &image, &nowhere], 32, "No such file or directory; create it with mkdir");
     for command in ["stat", "sysctl", "umount"] {
         fails(&[command, &dir], 1, "nothing is mounted there");
     }

@@ -94,8 +94,8 @@ fn refusals_reach_the_caller() {
     assert!(say("kern.nbof", "20").contains("did you mean 'kern.nbuf'"));
     assert!(say("", "").contains("unknown"));
     assert!(say("kern.nbuf", &"9".repeat(4000)).contains("expected"));
-    assert!(say("kern.nbuf", &"9".repeat(9000)).contains("short"));
-    assert!(say("kern.nbuf", "1\0").contains("short"));
+    assert!(say("kern.nbuf", &"9".repeat(9000)).contains("too long"));
+    assert!(say("kern.nbuf", "1\0").contains("too long"));
     assert!(matches!(Control::open(&image.path()), Err(MountError::NotMounted { .. })));
     m.end();
     assert!(matches!(Control::open(&image.mount_point()), Err(MountError::NotMounted { .. })));

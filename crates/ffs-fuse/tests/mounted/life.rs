@@ -260,8 +260,11 @@ fn places_without_a_mount_say_what_they_are() {
     fs::create_dir(m.path("inside")).unwrap();
     let words = |path: &Path| Control::open(path).unwrap_err().to_string();
     let (inside, above) = (m.path("inside"), image.mount_point());
-    let here =
-        format!("{}: nothing is mounted there, but on {}", inside.display(), above.display());
+    let here = format!(
+        "{}: nothing is mounted there; the mount is on {}",
+        inside.display(),
+        above.display()
+    );
     assert_eq!(words(&inside), here);
     assert!(words(&image.path()).ends_with("not a directory that an image is mounted on"));
     assert!(words(&m.path("nowhere")).ends_with("No such file or directory"));

@@ -45,7 +45,7 @@ pub(crate) struct Traits {
     pub(crate) kernel_checks: bool,
     /// Device numbers have 32 bits, in BSD's way.
     pub(crate) narrow_devices: bool,
-    /// The kernel keeps written data back: what the file system would say to it comes later.
+    /// The kernel caches writes: errors of the file system arrive later.
     pub(crate) writeback: bool,
 }
 
