@@ -1,10 +1,10 @@
 //! The same directory phases on several targets in one run. [`super::workload`] compares workloads.
 //!
-//! **Invariants.**
-//! 1. Targets take turns phase by phase, and another target begins each round, so that a disturbance
-//!    of the machine affects all of them. Sizes take turns round by round.
-//! 2. One uncounted round of each size runs first. Without it, the first size would pay for memory
-//!    that the operating system hands out for the first time.
+//! # Invariants
+//! 1. Targets take turns phase by phase, and each round begins with another target, so that a
+//!    disturbance of the computer affects all of them. Sizes take turns round by round.
+//! 2. One round of each size runs first and is not counted. Without it, the first size would
+//!    include the time in which the operating system provides new memory.
 //! 3. A phase that a target does not support is reported with its reason, never as a number.
 
 use std::collections::BTreeMap;
@@ -18,93 +18,94 @@ use crate::statistics::Summary;
 use crate::systems::{Context, Facts, Target, TargetSpec};
 use crate::watch::Watch;
 
-/// Operations of a phase that make a round worth its name; smaller directories are repeated.
+/// The fewest operations of a phase in a round. Smaller directories are repeated.
 const ROUND_OPS: u32 = 200_000;
-/// Repeats of a small directory in a round at most.
+/// The most repeats of a small directory in a round.
 const MOST_REPEATS: u32 = 5;
-/// Files of one directory at most: their names are numbers of ten digits.
+/// The most files of a directory: names have at most ten digits.
 pub const MOST_FILES: u32 = 1_000_000_000;
 
-/// What is to be compared.
+/// The request for a comparison.
 #[derive(Debug, Clone)]
 pub struct DirRequest {
-    /// Files in the directory; each size is a comparison of its own.
+    /// The numbers of files. Each size is a separate comparison.
     pub sizes: Vec<u32>,
-    /// Whom; the first is the measure of the others.
+    /// The targets. The others are compared with the first.
     pub targets: Vec<TargetSpec>,
-    /// All orders follow from it.
+    /// The seed of all orders.
     pub seed: u64,
-    /// Rounds of each size.
+    /// The number of rounds of each size.
     pub rounds: u32,
-    /// Order in which the phases after `create` visit the files.
+    /// The order in which the phases after `create` visit the files.
     pub order: VisitOrder,
 }
 
-/// A result: one phase of one target. Serialised, it is a line of `--json`.
+/// The result of one phase on one target. Serialised, it is a line of `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DirRow {
-    /// The target, as it was given.
+    /// The target as the user gave it.
     pub target: String,
     /// Its file system.
     pub fs: String,
     /// The phase.
     pub phase: &'static str,
-    /// Files in the directory.
+    /// The number of files in the directory.
     pub n: u32,
-    /// Microseconds an operation: the median of the rounds.
+    /// Microseconds for each operation: the median of the rounds.
     pub us_per_op: f64,
-    /// The best round.
+    /// The fastest round, microseconds.
     pub us_min: f64,
-    /// The worst round.
+    /// The slowest round, microseconds.
     pub us_max: f64,
-    /// Microseconds of processor time an operation, in the kernel too: the median.
+    /// Microseconds of processor time for each operation, including the kernel's: the median.
     pub cpu_us_per_op: f64,
-    /// Rounds measured.
+    /// The number of measured rounds.
     pub rounds: usize,
-    /// Microseconds an operation for writing back afterwards what the phase changed; not in the others.
+    /// Microseconds for each operation of the sync after the phase, which the others do not
+    /// include.
     pub sync_us_per_op: f64,
-    /// Order of the phase.
+    /// The order of the phase.
     pub order: &'static str,
-    /// Seed of the orders.
+    /// The seed of the orders.
     pub seed: u64,
-    /// What is durable when an operation returns.
+    /// The durability of an operation that has returned.
     pub durability: String,
-    /// How names were forgotten before.
+    /// How the target dropped names before the phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forgot: Option<&'static str>,
 }
 
-/// A phase that a target could not do.
+/// A phase that a target did not run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SkippedPhase {
     /// The target.
     pub target: String,
     /// The phase.
     pub phase: &'static str,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// What came out.
+/// The result of a comparison.
 #[derive(Debug, Clone, Default)]
 pub struct DirComparison {
-    /// By size, phase and target, in the order of the request.
+    /// The rows by size, phase and target, in the order of the request.
     pub rows: Vec<DirRow>,
-    /// What is missing among them.
+    /// The phases that are missing in the rows.
     pub skipped: Vec<SkippedPhase>,
 }
 
-/// How cost grows from one size to another: 1 if it does not, no number if nothing was measured.
+/// The ratio of the costs at two sizes. NaN if one was not measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Growth {
-    /// Times as long.
+    /// The ratio of the times.
     pub time: f64,
-    /// Times as much processor time.
+    /// The ratio of the processor times.
     pub cpu: f64,
 }
 
 impl DirComparison {
-    /// A target's result.
+    /// The row of a target.
     #[must_use]
     pub fn row(&self, target: &str, phase: Phase, n: u32) -> Option<&DirRow> {
         let wanted =
@@ -112,8 +113,7 @@ impl DirComparison {
         self.rows.iter().find(wanted)
     }
 
-    /// How many times as long as at `small` files an operation takes at `large`, and how many times as
-    /// much processor time, median by median.
+    /// The ratio of the median costs of an operation at `large` files and at `small` files.
     #[must_use]
     pub fn growth(&self, target: &str, phase: Phase, small: u32, large: u32) -> Option<Growth> {
         let (small, large) = (self.row(target, phase, small)?, self.row(target, phase, large)?);
@@ -130,8 +130,8 @@ impl DirRequest {
         (ROUND_OPS / n.max(1)).clamp(1, MOST_REPEATS)
     }
 
-    /// Operations of all phases and of the round before, for a progress bar; the name cache is warmed by one
-    /// more pass.
+    /// The number of operations, for a progress bar. It includes the round that is not counted and
+    /// the passes that fill the name cache.
     #[must_use]
     pub fn operations(&self) -> u64 {
         let phases = Phase::ALL.len() as u64 + 1;
@@ -152,10 +152,10 @@ impl DirRequest {
         check_targets(&self.targets)
     }
 
-    /// Does it.
+    /// Runs the comparison. It removes everything that it made.
     ///
     /// # Errors
-    /// A target cannot be used or fails, or `watch` wants to stop. Targets are left as they were.
+    /// A target is not usable or fails, or `watch` stops the comparison.
     pub fn run(&self, context: &Context, watch: &mut dyn Watch) -> Result<DirComparison> {
         self.check()?;
         let mut targets = open_all(&self.targets, context)?;
@@ -184,7 +184,7 @@ impl DirRequest {
     ) -> Result<()> {
         let count = targets.len();
         let first = (turn.round as usize + turn.repeat as usize) % count;
-        // Every round has its own orders, the same for all targets.
+        // Each round has its own orders, which are the same for all targets.
         let seed = self.seed.wrapping_add(u64::from(turn.round) << 32 | u64::from(turn.repeat));
         let plan = DirPlan { n: turn.n, seed, order: self.order };
         let mut rounds = Vec::with_capacity(count);
@@ -261,7 +261,7 @@ impl DirRequest {
 }
 
 impl DirRow {
-    /// How far the rounds lie apart, percent of the median; `None` of one round.
+    /// The range of the rounds, percent of the median; `None` for one round.
     #[must_use]
     pub fn spread(&self) -> Option<f64> {
         let DirRow { us_per_op: median, us_min: min, us_max: max, rounds, .. } = *self;
@@ -269,7 +269,7 @@ impl DirRow {
     }
 }
 
-/// Which repeat of which round.
+/// A repeat of a round.
 #[derive(Clone, Copy)]
 struct Turn {
     round: u32,
@@ -278,13 +278,13 @@ struct Turn {
 }
 
 impl Turn {
-    /// The round that does not count.
+    /// The round that is not counted.
     fn warming(n: u32) -> Turn {
         Turn { round: 0, repeat: u32::MAX, n }
     }
 }
 
-/// Target (by place), phase, files.
+/// Index of the target, phase, number of files.
 type Key = (usize, Phase, u32);
 
 #[derive(Default)]
@@ -343,7 +343,7 @@ mod tests {
         let all = 2 * Phase::ALL.len();
         assert_eq!(found.rows.len() + found.skipped.len(), all, "{:?}", found.skipped);
         let row = found.row("core", Phase::Create, 40).unwrap();
-        // Forty operations in one lap, which takes one step: a microsecond each.
+        // Forty operations are one lap, which takes one step of the timer: 1 us for each.
         assert!((row.us_per_op - 1.0).abs() < 1e-9);
         assert_eq!(row.rounds, 2 * DirRequest::repeats(40) as usize);
         let line = serde_json::to_value(row).unwrap();
@@ -360,7 +360,7 @@ mod tests {
     fn growth_compares_sizes() {
         let request = DirRequest { sizes: vec![40, 80], ..request(&["core"]) };
         let found = request.run(&context(), &mut Unwatched).unwrap();
-        // A lap takes the same step whatever it holds.
+        // Each lap takes one step of the timer, independent of its operations.
         let growth = found.growth("core", Phase::Unlink, 40, 80).unwrap();
         assert!((growth.time - 0.5).abs() < 1e-9, "{growth:?}");
         assert_eq!(found.growth("core", Phase::Unlink, 40, 81), None);
@@ -380,11 +380,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("x.img");
         let label = format!("core:image={}", image.display());
-        let asked = DirRequest { rounds: 1, ..request(&[&label]) };
-        asked.run(&context(), &mut Unwatched).unwrap();
+        let again = DirRequest { rounds: 1, ..request(&[&label]) };
+        again.run(&context(), &mut Unwatched).unwrap();
         assert!(!image.exists());
         std::fs::write(&image, "mine").unwrap();
-        let error = asked.run(&context(), &mut Unwatched).unwrap_err().to_string();
+        let error = again.run(&context(), &mut Unwatched).unwrap_err().to_string();
         assert!(error.contains("does not exist"), "{error}");
         assert_eq!(std::fs::read_to_string(&image).unwrap(), "mine");
     }

@@ -1,9 +1,10 @@
 //! One workload on several targets in one run.
 //!
-//! **Invariants.**
-//! 1. Targets take turns, run by run, and another one begins each round; a round has one seed for all.
-//! 2. Several runs are summed up as time per work, for rates as well: the middle one is shown.
-//! 3. A target is left as it was, also after an error; the others then are, too.
+//! # Invariants
+//! 1. Targets take turns run by run, and each round begins with another target. All runs of a round
+//!    have the same seed.
+//! 2. The result of several runs is the median of the time for each unit of work, also for rates.
+//! 3. All targets are left as they were, also after an error.
 
 use serde::Serialize;
 
@@ -14,70 +15,70 @@ use crate::systems::{Context, Facts, TargetSpec};
 use crate::watch::Watch;
 use crate::workload::{MetricKind, Outcome, PhaseInfo, PhaseOptions, Workload, measure};
 
-/// What is to be compared.
+/// The request for a comparison.
 pub struct WorkloadRequest<'a> {
     /// The workload.
     pub workload: &'a dyn Workload,
-    /// Whom; the first is the measure of the others.
+    /// The targets. The others are compared with the first.
     pub targets: Vec<TargetSpec>,
-    /// What the workload draws follows from it.
+    /// The seed of the workload.
     pub seed: u64,
-    /// Runs on each target.
+    /// The number of runs on each target.
     pub rounds: u32,
-    /// What ends a phase, and what comes before it.
+    /// The actions before and after each phase.
     pub options: PhaseOptions,
 }
 
-/// A result of a target. Serialised, it is a line of `--json`.
+/// A result on one target. Serialised, it is a line of `--json`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkloadRow {
     /// The workload.
     pub workload: &'static str,
-    /// The target, as it was given.
+    /// The target as the user gave it.
     pub target: String,
     /// Its file system.
     pub fs: String,
-    /// The result's name.
+    /// The name of the result.
     pub result: String,
-    /// The same for readers.
+    /// The title of the result, for people.
     pub title: String,
-    /// Seconds, work a second, or percent.
+    /// Seconds, units of work for each second, or percent.
     pub kind: MetricKind,
-    /// What is done.
+    /// The unit of work.
     pub unit: &'static str,
-    /// The middle of the rounds.
+    /// The median of the rounds.
     pub value: f64,
     /// The best round.
     pub best: f64,
     /// The worst round.
     pub worst: f64,
-    /// Rounds measured.
+    /// The number of measured rounds.
     pub rounds: usize,
-    /// Seconds a unit of work: the middle of the rounds.
+    /// Seconds for each unit of work: the median of the rounds.
     pub seconds_per_unit: f64,
-    /// Times as long as on the first target, or as high a percentage.
+    /// The ratio of the time, or of the percentage, to that of the first target.
     pub ratio: Option<f64>,
-    /// What ends a phase.
+    /// The action that ends a phase.
     pub finish: &'static str,
-    /// What is durable when an operation returns.
+    /// The durability of an operation that has returned.
     pub durability: String,
     /// The seed.
     pub seed: u64,
 }
 
-/// What came out.
+/// The result of a comparison.
 #[derive(Debug, Clone, Default)]
 pub struct WorkloadComparison {
-    /// By result and target, in the order of the workload and the request.
+    /// The rows by result and target, in the order of the workload and the request.
     pub rows: Vec<WorkloadRow>,
-    /// What to know about them.
+    /// Notes about the rows.
     pub notes: Vec<String>,
-    /// The last outcome of each target.
+    /// The outcome of the last run on each target.
     pub last: Vec<(String, Outcome)>,
 }
 
 impl WorkloadComparison {
-    /// A target's result.
+    /// The row of a target.
     #[must_use]
     pub fn row(&self, target: &str, result: &str) -> Option<&WorkloadRow> {
         self.rows.iter().find(|row| row.target == target && row.result == result)
@@ -85,7 +86,7 @@ impl WorkloadComparison {
 }
 
 impl WorkloadRow {
-    /// How far the rounds lie apart, percent of the middle; `None` of one round.
+    /// The range of the rounds, percent of the median; `None` for one round.
     #[must_use]
     pub fn spread(&self) -> Option<f64> {
         let apart = (self.worst - self.best).abs() / self.value * 100.0;
@@ -94,16 +95,16 @@ impl WorkloadRow {
 }
 
 impl WorkloadRequest<'_> {
-    /// How often `watch` hears "done", nearly.
+    /// The approximate number of operations, for a progress bar.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.workload.operations() * u64::from(self.rounds) * self.targets.len() as u64
     }
 
-    /// Does it.
+    /// Runs the comparison. It removes everything that it made.
     ///
     /// # Errors
-    /// A target cannot be used or fails, or `watch` wants to stop. Targets are left as they were.
+    /// A target is not usable or fails, or `watch` stops the comparison.
     pub fn run(&self, context: &Context, watch: &mut dyn Watch) -> Result<WorkloadComparison> {
         check_targets(&self.targets)?;
         if self.rounds == 0 {
@@ -149,7 +150,7 @@ impl WorkloadRequest<'_> {
             out.notes.extend(notes);
             if self.workload.info().computes && !facts.computes {
                 out.notes.push(format!(
-                    "{}: the programs' own processor time is not spent: time is real here",
+                    "{}: time is real and excludes the processor time of modelled programs",
                     spec.label
                 ));
             }
@@ -197,7 +198,7 @@ impl WorkloadRequest<'_> {
 }
 
 impl WorkloadRow {
-    /// What is compared: time for the same work, or the percentage.
+    /// The compared value: time for each unit of work, or the percentage.
     fn measure(&self) -> f64 {
         match self.kind {
             MetricKind::CpuPercent => self.value,
@@ -207,7 +208,7 @@ impl WorkloadRow {
     }
 }
 
-/// Names the target in what the onlooker hears.
+/// Adds the name of the target to progress reports.
 struct LabelledWatch<'a> {
     label: &'a str,
     watch: &'a mut dyn Watch,
@@ -252,7 +253,7 @@ mod tests {
                 .unwrap();
         assert_eq!(found.rows.len(), 12 * 3);
         let first = found.row("core", "create-alone").unwrap();
-        // Every phase takes one step of the timer: twenty files in half a millisecond.
+        // Each phase takes one step of the timer: twenty files in half a millisecond.
         assert_eq!((first.value, first.ratio, first.rounds), (40_000.0, None, 2));
         assert_eq!(found.row(path, "create-alone").unwrap().ratio, Some(1.0));
         let line = serde_json::to_value(found.row(path, "total").unwrap()).unwrap();
@@ -262,7 +263,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(path).unwrap().count(), 0, "something is left");
     }
 
-    /// What the other tests do on the model works on real file systems, too.
+    /// The workloads of the model tests run on real file systems too.
     #[test]
     fn every_workload_runs_on_the_library_and_on_a_directory() {
         let dir = tempfile::tempdir().unwrap();
@@ -288,7 +289,7 @@ mod tests {
             let context = Context { timer: Arc::new(RealTimer::start()), seed: 1 };
             let found = request.run(&context, &mut Unwatched).unwrap();
             assert_eq!(found.rows.len(), workload.phases().len() * 3, "{words}");
-            // The same work everywhere.
+            // All targets did the same work.
             let work = |at: usize| -> Vec<f64> {
                 found.last[at].1.phases.iter().map(|phase| phase.work).collect()
             };
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_said_and_what_was_made_is_removed() {
+    fn a_full_disk_is_an_error_and_everything_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().to_str().unwrap();
         let image = dir.path().join("small.img");

@@ -1,4 +1,4 @@
-//! Operations timed in laps, so that looking on costs nothing that counts.
+//! Measures operations in laps, so that progress reports are not timed.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use crate::file_names::FileNames;
 use crate::systems::Target;
 use crate::watch::Watch;
 
-/// How long some operations took.
+/// The time of some operations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timing {
-    /// Operations.
+    /// The number of operations.
     pub ops: u64,
-    /// Time of all.
+    /// Their total time.
     pub total: Duration,
-    /// Processor time of all.
+    /// Their total processor time.
     pub cpu: Duration,
 }
 
 impl Timing {
-    /// Microseconds an operation; 0 of none.
+    /// Microseconds for each operation; 0 without operations.
     #[must_use]
     pub fn us_per_op(&self) -> f64 {
         self.per_op(self.total)
     }
 
-    /// Microseconds of processor time an operation; 0 of none.
+    /// Microseconds of processor time for each operation; 0 without operations.
     #[must_use]
     pub fn cpu_us_per_op(&self) -> f64 {
         self.per_op(self.cpu)
@@ -36,11 +36,11 @@ impl Timing {
     }
 }
 
-/// Operations between two readings of the time: so many that reading it does not show, so few that a wish
-/// to stop is soon heard.
+/// Operations between readings of the clock. There are so many that reading it costs little, and so
+/// few that an interruption ends the work soon.
 const LAP: usize = 4096;
 
-/// Does `each` for every name. Time is taken around each lap; `watch` hears between them.
+/// Calls `each` for every name. Each lap is timed; progress is reported between laps.
 pub(super) fn timed(
     target: &mut dyn Target,
     names: &FileNames,

@@ -1,10 +1,10 @@
-//! One directory and N empty files: what each operation costs.
+//! The cost of each operation in one directory with N empty files.
 //!
-//! A round makes a new directory and runs the phases over it. FileNames are `f` and a padded number (so
-//! that records of up to a million names have 16 bytes); every phase goes through them in an order of
-//! its own that follows from the seed, or in the directory's own order.
+//! A round makes a new directory and runs the phases in it. A name is `f` and a padded number, so
+//! entries of up to a million names have 16 bytes. Each phase visits the names in its own order,
+//! which depends on the seed, or in the order of the directory.
 //!
-//! Reference: `spec/benchmarks.md` §4.8, §4.9.
+//! Reference: `docs/spec/benchmarks.md` §4.8, §4.9.
 
 mod measure;
 
@@ -19,30 +19,30 @@ use crate::shuffle::{Purpose, shuffled};
 use crate::systems::{DirId, Forgotten, Room, Target};
 use crate::watch::Watch;
 
-/// Digits of a name at least: up to a million files have names of one length.
+/// The fewest digits of a name, so that a million names have the same length.
 const LEAST_DIGITS: usize = 6;
 
-/// A part of a round.
+/// A phase of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Make the files, names shuffled.
+    /// Create the files in shuffled order.
     Create,
     /// List the directory.
     List,
-    /// Attributes of names that were looked up just before.
+    /// `stat` of names that were looked up just before.
     Stat,
-    /// Attributes of names that were forgotten.
+    /// `stat` of names that are not in the name cache.
     StatCold,
-    /// Attributes of names that do not exist, none asked for twice.
+    /// `stat` of names that do not exist, each once.
     Miss,
-    /// Give each file another name of the same length.
+    /// Rename each file to a name of the same length.
     Rename,
     /// Remove the files.
     Unlink,
 }
 
 impl Phase {
-    /// Every phase, in the order of a round.
+    /// All phases, in the order of a round.
     pub const ALL: [Phase; 7] = [
         Phase::Create,
         Phase::List,
@@ -53,7 +53,7 @@ impl Phase {
         Phase::Unlink,
     ];
 
-    /// Its name, as results have it.
+    /// Its name in the results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,18 +72,18 @@ impl Phase {
     }
 }
 
-/// The order in which files are looked at, renamed and removed. They are made shuffled.
+/// The order in which the phases after `create` visit the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VisitOrder {
-    /// Each phase in its own shuffle.
+    /// Shuffled, differently in each phase.
     #[default]
     Shuffled,
-    /// As the directory lists them.
+    /// The order of the directory.
     Listing,
 }
 
 impl VisitOrder {
-    /// Its name.
+    /// Its name in the results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -93,14 +93,14 @@ impl VisitOrder {
     }
 }
 
-/// What a round does.
+/// The plan of a round.
 #[derive(Debug, Clone, Copy)]
 pub struct DirPlan {
-    /// Files.
+    /// The number of files.
     pub n: u32,
-    /// Orders follow from it.
+    /// The seed of the orders.
     pub seed: u64,
-    /// Order in which to visit the names in `stat`, `stat-cold`, `rename` and `unlink`.
+    /// The order of the names in `stat`, `stat-cold`, `rename` and `unlink`.
     pub order: VisitOrder,
 }
 
@@ -109,34 +109,34 @@ impl DirPlan {
         digits(self.n).max(LEAST_DIGITS)
     }
 
-    /// The files' names under `prefix`, in the shuffle for `purpose`.
+    /// The names with `prefix`, shuffled for `purpose`.
     #[must_use]
     pub fn names(&self, prefix: &str, purpose: Purpose) -> FileNames {
         FileNames::new(prefix, self.digits(), shuffled(self.n, self.seed, purpose))
     }
 }
 
-/// What a phase of a round cost.
+/// The cost of a phase.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseCost {
-    /// Operations, and how long they took.
+    /// The operations and their time.
     pub timing: Timing,
-    /// Writing back afterwards what the phase changed; not in `timing`.
+    /// The time of the sync after the phase, which `timing` does not include.
     pub sync: Duration,
-    /// How names were forgotten before the phase.
+    /// How the target dropped names before the phase.
     pub forgot: Option<&'static str>,
 }
 
-/// Whether a phase could be measured.
+/// The result of a phase.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PhaseOutcome {
-    /// It was.
+    /// It was measured.
     Measured(PhaseCost),
-    /// It was not, for this reason.
+    /// It was skipped for this reason.
     Skipped(String),
 }
 
-/// A directory under test, between its phases.
+/// A directory under test.
 pub struct Round<'a> {
     target: &'a mut dyn Target,
     dir: DirId,
@@ -147,24 +147,24 @@ impl<'a> Round<'a> {
     /// Makes the directory.
     ///
     /// # Errors
-    /// The target cannot be used.
+    /// The target is not usable.
     pub fn begin(target: &'a mut dyn Target, plan: DirPlan) -> Result<Round<'a>> {
         let dir = target.begin(Room::files(u64::from(plan.n)))?;
         Ok(Round { target, dir, plan })
     }
 
-    /// Removes what is left.
+    /// Removes the directory and its content.
     ///
     /// # Errors
-    /// What could not be removed.
+    /// Something cannot be removed.
     pub fn end(self) -> Result<()> {
         self.target.end()
     }
 
-    /// Runs one phase; phases come in the order of [`Phase::ALL`].
+    /// Runs one phase. Phases run in the order of [`Phase::ALL`].
     ///
     /// # Errors
-    /// An operation failed, or `watch` wants to stop.
+    /// An operation failed, or `watch` stopped it.
     pub fn run(&mut self, phase: Phase, watch: &mut dyn Watch) -> Result<PhaseOutcome> {
         let mut forgot = None;
         if phase == Phase::StatCold {
@@ -194,7 +194,7 @@ impl<'a> Round<'a> {
             Phase::List => self.time_list(watch),
             Phase::Stat => {
                 let names = self.files("f", Purpose::Stat)?;
-                // The pass that makes the name cache warm.
+                // This pass fills the name cache.
                 stat_all(self.target, dir, &names, watch)?;
                 stat_all(self.target, dir, &names, watch)
             }
@@ -218,7 +218,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The files' names, now under `prefix`, in the order of the plan.
+    /// The names of the files, which now have `prefix`, in the order of the plan.
     fn files(&mut self, prefix: &str, purpose: Purpose) -> Result<FileNames> {
         match self.plan.order {
             VisitOrder::Shuffled => Ok(self.plan.names(prefix, purpose)),
@@ -242,7 +242,7 @@ impl<'a> Round<'a> {
     }
 }
 
-/// The names of the plan's files as the directory lists them.
+/// The names of the plan's files in the order of the directory.
 ///
 /// # Errors
 /// The target's.
@@ -252,7 +252,7 @@ pub fn listed(target: &mut dyn Target, dir: DirId, plan: &DirPlan) -> Result<Fil
     Ok(names)
 }
 
-/// Makes files.
+/// Creates files.
 ///
 /// # Errors
 /// The target's, or stopped.
@@ -265,10 +265,10 @@ pub fn create_all(
     timed(target, names, watch, |t, name| t.create(dir, name))
 }
 
-/// Looks at names that exist.
+/// Calls `stat` for names that exist.
 ///
 /// # Errors
-/// The target's, or stopped; a name that is not there.
+/// The target's, or stopped; or a name does not exist.
 pub fn stat_all(
     target: &mut dyn Target,
     dir: DirId,
@@ -281,10 +281,10 @@ pub fn stat_all(
     })
 }
 
-/// Looks for names that do not exist.
+/// Calls `stat` for names that do not exist.
 ///
 /// # Errors
-/// The target's, or stopped; a name that is there.
+/// The target's, or stopped; or a name exists.
 pub fn miss_all(
     target: &mut dyn Target,
     dir: DirId,
@@ -310,7 +310,7 @@ pub fn unlink_all(
     timed(target, names, watch, |t, name| t.unlink(dir, name))
 }
 
-/// A target that answers wrongly.
+/// The error for a wrong answer of the target.
 #[cold]
 fn wrong(target: &dyn Target, why: String) -> LabError {
     let what = "wrong answer".to_owned();

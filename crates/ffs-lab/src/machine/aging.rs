@@ -1,14 +1,15 @@
-//! Volumes that have been used for years.
+//! Aged volumes.
 //!
-//! A new volume is filled to its share and then lives: files are removed and made until its capacity has been
-//! written as often as the preset says, with directories spread by the old preference. The free space that is
-//! left is where benchmarks work.
+//! A new volume is filled to its share. Then files are removed and made until the written bytes are
+//! the multiple of the capacity that the preset requires. The old `dirpref` places the directories.
+//! Benchmarks use the remaining free space.
 //!
-//! **Invariants.**
-//! 1. The volume follows from preset and seed, to the byte; what is to be compared on it has no part in it.
-//! 2. It is made once in a process; who asks gets a clone.
+//! # Invariants
+//! 1. The volume depends only on preset and seed, to the byte. The options under study do not
+//!    affect it.
+//! 2. A process makes each volume once. Callers get clones.
 //!
-//! Reference: `spec/benchmarks.md` §4, §6.3.
+//! Reference: `docs/spec/benchmarks.md` §4, §6.3.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -21,24 +22,24 @@ use ffs_core::{
 use ffs_device::{ManualClock, Rng, SplitMix64, Timestamp};
 use ffs_ondisk::Format;
 
-use super::EPOCH;
+use super::CLOCK_START;
 use super::disk::SimDisk;
-use super::preset::VolumePreset;
+use super::parameters::VolumePreset;
 use super::sparse_store::SparseStore;
 
 /// Directories directly below the root.
 const TOP: u64 = 24;
 /// Directories below one of them.
 const SECOND: u64 = 40;
-/// Content is written in pieces of so many bytes.
+/// The size of a write, bytes.
 const PIECE: usize = 1 << 20;
-/// What files consist of.
+/// The byte that files consist of.
 const CONTENT: u8 = b'a';
-/// One file in so many is large.
+/// One of this many files is large.
 const LARGE: u64 = 10;
-/// Largest file.
+/// The largest file, bytes.
 const LARGEST: u64 = 16 << 20;
-/// How far the share in use goes up and down while the volume ages, percent of it.
+/// The used space varies by this much while the volume ages, in percent of the target.
 const SWING: u64 = 15;
 /// Percentiles of the sizes of source files: percent, bytes.
 const SIZES: [(u64, u64); 8] = [
@@ -51,7 +52,7 @@ const SIZES: [(u64, u64); 8] = [
     (99, 164_243),
     (100, 2 << 20),
 ];
-/// Volumes kept at most.
+/// The most volumes in memory.
 const KEPT: usize = 16;
 
 type Cell = Arc<OnceLock<Result<SparseStore, String>>>;
@@ -63,10 +64,10 @@ pub(crate) struct AgedVolumes(Mutex<BTreeMap<String, Cell>>);
 static ALL: AgedVolumes = AgedVolumes(Mutex::new(BTreeMap::new()));
 
 impl AgedVolumes {
-    /// The volume of this preset and seed; the first who asks for it waits until it is made.
+    /// The volume of this preset and seed. The first call makes it.
     ///
     /// # Errors
-    /// It cannot be made: why.
+    /// The reason why it cannot be made.
     pub(crate) fn get(preset: &VolumePreset, seed: u64) -> Result<SparseStore, String> {
         let name = format!("{seed} {preset:?}");
         let cell = {
@@ -80,7 +81,7 @@ impl AgedVolumes {
     }
 }
 
-/// The directory below which a benchmark makes its own: a name in the root and one below.
+/// The directory in which a benchmark makes its own: a name in the root, and one in that directory.
 pub(crate) fn workplace(seed: u64) -> [String; 2] {
     let rng = SplitMix64::new(seed ^ 0x776f_726b);
     [format!("d{}", rng.below(TOP)), format!("s{}", rng.below(SECOND))]
@@ -88,14 +89,14 @@ pub(crate) fn workplace(seed: u64) -> [String; 2] {
 
 fn age(preset: &VolumePreset, seed: u64) -> Result<SparseStore, String> {
     let disk = Arc::new(SimDisk::timeless(SparseStore::new(preset.size_mb << 20)));
-    let clock = Arc::new(ManualClock::new(Timestamp::new(EPOCH - 365 * 86_400, 0)));
+    let clock = Arc::new(ManualClock::new(Timestamp::new(CLOCK_START - 365 * 86_400, 0)));
     let options = NewfsOptions {
         release: Release::Freebsd4,
         format: Some(Format::Ufs1),
         bsize: Some(preset.block),
         fsize: Some(preset.fragment),
         density: Some(preset.bytes_per_inode),
-        // In cylinders of that newfs, 2 MB each.
+        // In cylinders of the newfs of FreeBSD 4, 2 MB each.
         max_group: Some((preset.group_mb / 2).max(1)),
         no_snap: true,
         ..NewfsOptions::default()
@@ -133,7 +134,7 @@ struct AgingRun {
     rng: SplitMix64,
     cred: Cred,
     dirs: Vec<Vnode>,
-    /// Directory, number, bytes.
+    /// Index of the directory, number, size in bytes.
     files: Vec<(usize, u64, u64)>,
     content: Vec<u8>,
     made: u64,
@@ -152,26 +153,26 @@ impl AgingRun {
             }
         }
         let capacity = preset.size_mb << 20;
-        let aim = capacity / 100 * u64::from(preset.used_percent);
+        let target = capacity / 100 * u64::from(preset.used_percent);
         let enough = (capacity as f64 * preset.turnover) as u64;
-        while self.used < aim {
+        while self.used < target {
             self.make()?;
         }
-        // Up and down, so that holes are filled and new ones made.
+        // The used space grows and shrinks, so that free space is filled and new gaps appear.
         let mut growing = false;
         while self.written < enough {
-            let swing = aim / 100 * SWING;
-            if self.used > aim + swing {
+            let swing = target / 100 * SWING;
+            if self.used > target + swing {
                 growing = false;
-            } else if self.used < aim.saturating_sub(swing) {
+            } else if self.used < target.saturating_sub(swing) {
                 growing = true;
             }
             if growing == (self.rng.below(4) != 0) { self.make()? } else { self.remove()? }
         }
-        while self.used > aim {
+        while self.used > target {
             self.remove()?;
         }
-        while self.used < aim {
+        while self.used < target {
             self.make()?;
         }
         Ok(())
@@ -179,7 +180,7 @@ impl AgingRun {
 
     fn size(&self) -> u64 {
         if self.rng.below(LARGE) == 0 {
-            // Each doubling from 64 KB on is as likely as any other.
+            // Each power of two from 64 KB on is equally likely.
             let doublings = u64::from((LARGEST >> 16).ilog2());
             let least = (64 << 10) << self.rng.below(doublings);
             return least + self.rng.below(least);

@@ -1,13 +1,14 @@
-//! The machine against the paper: what single operations cost, with no constant for any workload.
+//! Calibration tests: the costs of single operations on the machine, compared with the paper. No
+//! constant belongs to a single workload.
 //!
-//! Reference: `spec/benchmarks.md` §2.1, §2.4, §6.1, §6.5.
+//! Reference: `docs/spec/benchmarks.md` §2.1, §2.4, §6.1, §6.5.
 
 use crate::systems::sim::{SimSpec, SimTarget};
 use crate::systems::{DirId, Room, Target};
 use crate::watch::Unwatched;
 use crate::workload::{PhaseOptions, by_name, measure};
 
-/// A volume that was not used much: it makes no difference to one directory, and is quickly made.
+/// A volume without ageing: it is made quickly, and ageing makes no difference to one directory.
 const YOUNG: &str = "size=2048,used=10,turnover=0";
 
 fn sim(words: &str, seed: u64) -> SimTarget {
@@ -15,7 +16,7 @@ fn sim(words: &str, seed: u64) -> SimTarget {
     SimTarget::new("sim", spec, seed)
 }
 
-/// Microseconds that `n` operations took, each.
+/// The mean time of `n` operations, microseconds.
 fn each(t: &mut SimTarget, n: u32, mut work: impl FnMut(&mut SimTarget, u32)) -> f64 {
     let before = t.now();
     (0..n).for_each(|i| work(t, i));
@@ -40,10 +41,10 @@ fn stat(t: &mut SimTarget, dir: DirId, n: u32) -> f64 {
     each(t, n, |t, i| assert!(t.stat(dir, &name(i)).unwrap().is_some()))
 }
 
-fn within(what: &str, found: f64, wanted: f64, percent: f64) {
+fn within(name: &str, found: f64, wanted: f64, percent: f64) {
     let off = (found / wanted - 1.0) * 100.0;
-    println!("{what}: {found:.2}, {wanted:.2} wanted: {off:+.1} %");
-    assert!(off.abs() <= percent, "{what}: {found:.2}, {wanted:.2} wanted: {off:+.1} %");
+    println!("{name}: {found:.2}, expected {wanted:.2}: {off:+.1} %");
+    assert!(off.abs() <= percent, "{name}: {found:.2}, expected {wanted:.2}: {off:+.1} %");
 }
 
 const LINEAR: &str = "softdep,dirhash_maxmem=0";
@@ -72,12 +73,12 @@ fn figures_3_and_4_in_listing_order() {
         t.forget().unwrap();
         within(&format!("stat, {words}"), stat(&mut t, dir, n), first, 20.0);
         within("stat, name cache", stat(&mut t, dir, n), 5.0, 20.0);
-        let gone = each(&mut t, n, |t, i| t.unlink(dir, &name(i)).unwrap());
-        within(&format!("remove, {words}"), gone, remove, 25.0);
+        let took = each(&mut t, n, |t, i| t.unlink(dir, &name(i)).unwrap());
+        within(&format!("remove, {words}"), took, remove, 25.0);
     }
 }
 
-/// Microseconds a `stat` of the second pass over `n` files.
+/// The mean time of a `stat` in the second pass over `n` files, microseconds.
 fn again(n: u32, words: &str) -> f64 {
     let (mut t, dir) = begun(&format!("{HASHED},{words}"));
     create(&mut t, dir, 0, n);
@@ -85,15 +86,15 @@ fn again(n: u32, words: &str) -> f64 {
     stat(&mut t, dir, n)
 }
 
-/// Removing in listing order leaves empty chunks in front, which a search goes through.
+/// Removal in listing order leaves empty chunks at the front, which a linear search reads.
 #[test]
 fn figure_3_with_ten_thousand_files() {
     let n = 10_000;
     for (words, wanted) in [(HASHED, 35.0), (LINEAR, 45.0)] {
         let (mut t, dir) = begun(words);
         create(&mut t, dir, 0, n);
-        let gone = each(&mut t, n, |t, i| t.unlink(dir, &name(i)).unwrap());
-        within(&format!("remove, 10000 files, {words}"), gone, wanted, 20.0);
+        let took = each(&mut t, n, |t, i| t.unlink(dir, &name(i)).unwrap());
+        within(&format!("remove, 10000 files, {words}"), took, wanted, 20.0);
     }
 }
 
@@ -106,7 +107,7 @@ fn figure_4_jumps_where_the_vnodes_end() {
     within("stat, 5500 files, more vnodes", again(5500, "minvnodes=7000"), 5.0, 20.0);
 }
 
-/// Milliseconds an operation of the MH folder's phases.
+/// The mean times of an operation in the phases of the MH folder, milliseconds.
 fn folder(count: u32, words: &str) -> [f64; 3] {
     let mut t = sim(words, 1);
     let work = by_name(&format!("mh:count={count}"), 1.0).unwrap();
@@ -116,11 +117,11 @@ fn folder(count: u32, words: &str) -> [f64; 3] {
 }
 
 #[test]
-fn without_soft_updates_the_platters_set_the_pace_and_a_hash_hardly_helps() {
+fn without_soft_updates_the_disk_determines_the_time_and_a_hash_hardly_helps() {
     let n = 3000;
     let (linear, hashed) = (folder(n, "sync,dirhash_maxmem=0"), folder(n, "sync"));
-    // What a small directory on a nearly empty volume should cost (`spec/benchmarks.md` §6.1); the
-    // paper's was neither.
+    // The expected costs for a small directory on a nearly empty volume (`docs/spec/benchmarks.md`
+    // §6.1). The paper's directory was large and its volume was not empty.
     within("create", linear[0], 20.0, 20.0);
     within("rename", linear[1], 31.0, 20.0);
     within("remove", linear[2], 11.16, 3.0);
@@ -136,7 +137,7 @@ fn a_quarter_of_the_mail_folder() {
     let hashed = folder(n, "softdep");
     let scan = f64::from(n) * 0.035e-3;
     within("create, linear", linear[0], 0.060 + scan / 2.0, 30.0);
-    // Looked at first, as `rm -rf` does (Figure 4); half of the chunks in front are empty, on average.
+    // With a stat before, as `rm -rf` does (Figure 4). On average half of the chunks are empty.
     within("remove, linear", linear[2], 0.042 + 0.009 + f64::from(n) / 64.0 * 0.05e-3, 25.0);
     within("create", hashed[0], 0.060, 30.0);
     within("pack", hashed[1], 0.072, 30.0);
@@ -144,7 +145,7 @@ fn a_quarter_of_the_mail_folder() {
     assert!(linear[1] > 1.2 * scan && linear[1] < 3.0 * scan, "pack: {} ms", linear[1]);
 }
 
-/// Time and trace of some work.
+/// The trace hash and the time of a small workload.
 fn trace(seed: u64, words: &str) -> (u64, u128) {
     let mut t = sim(words, seed);
     let dir = t.begin(Room::files(1000)).unwrap();
@@ -173,7 +174,7 @@ fn the_same_seed_is_the_same_run_to_the_nanosecond() {
 }
 
 #[test]
-fn machines_share_their_volume_but_not_what_they_do_to_it() {
+fn machines_share_their_volume_but_not_their_changes() {
     let (mut one, at_one) = begun("softdep");
     let (mut other, at_other) = begun("softdep");
     one.create(at_one, b"mine").unwrap();
@@ -188,7 +189,7 @@ fn machines_share_their_volume_but_not_what_they_do_to_it() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_words() {
+fn impossible_specifications_are_refused_with_a_reason() {
     let refused = |words: &str| SimSpec::parse(words).unwrap_err();
     assert!(refused("machine=/no/such").contains("ide2001-5400"));
     assert!(refused("used=99").contains("0 to 85"));

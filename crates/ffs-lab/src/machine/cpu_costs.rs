@@ -1,16 +1,16 @@
-//! What the processor's work costs.
+//! The costs of the processor's work.
 //!
-//! A call costs what its row of the preset says before anything happens; what happens in the file system is told
-//! by its work counters, and each count has a price. Nothing here knows which workload runs.
+//! A call has a fixed cost. The work in the file system is measured by its work counters, and each
+//! count has a cost. No cost depends on the workload.
 //!
-//! **Invariants.**
-//! 1. DriveTimes are sums of whole picoseconds: the order of counting does not matter.
+//! # Invariants
+//! 1. Costs are sums of whole picoseconds, so the order of counting does not matter.
 //!
-//! Reference: `spec/benchmarks.md` §6.5.
+//! Reference: `docs/spec/benchmarks.md` §6.5.
 
 use ffs_core::CounterValues;
 
-use super::preset::CpuPreset;
+use super::parameters::CpuPreset;
 
 /// A call of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,21 +24,21 @@ pub(crate) enum Call {
     Mkdir,
     Rmdir,
     Link,
-    /// With bytes.
+    /// With the number of bytes.
     Read(usize),
-    /// With bytes.
+    /// With the number of bytes.
     Write(usize),
     SetAttributes,
     List,
-    /// With how many names.
+    /// With the number of names.
     Entries(u64),
     Fsync,
 }
 
-/// Bytes of a chunk of a directory.
+/// The size of a directory chunk in bytes (`DIRBLKSIZ`).
 const CHUNK: u64 = 512;
 
-/// CpuCosts, picoseconds.
+/// The costs, which its functions return in picoseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct CpuCosts {
     us: CpuPreset,
@@ -54,7 +54,7 @@ impl CpuCosts {
         CpuCosts { us: us.clone(), near: (us.near_directory_kb * 1024.0) as u64 }
     }
 
-    /// What a call costs besides what is counted in it.
+    /// The fixed cost of a call.
     pub(crate) fn call(&self, call: Call) -> u64 {
         let us = &self.us;
         let copied = |bytes: usize| ps(us.kb_copied) * bytes as u64 / 1024;
@@ -77,7 +77,7 @@ impl CpuCosts {
         }
     }
 
-    /// What was counted between two moments, with a directory of so many bytes in use.
+    /// The cost of the counts between `was` and `is`, with a directory of `directory` bytes in use.
     pub(crate) fn work(&self, was: &CounterValues, is: &CounterValues, directory: u64) -> u64 {
         let us = &self.us;
         let hashed = |c: &CounterValues| c.dirhash_hits + c.dirhash_misses;
@@ -106,7 +106,7 @@ impl CpuCosts {
             + ps(us.dependency_undone) * (is.writes_undone - was.writes_undone)
     }
 
-    /// Blocks that got a header again.
+    /// The cost of blocks that got a header again.
     pub(crate) fn page_headers(&self, blocks: u64) -> u64 {
         ps(self.us.buffer_from_pages) * blocks
     }

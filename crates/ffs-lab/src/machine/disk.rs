@@ -1,9 +1,10 @@
 //! The simulated disk as a block device.
 //!
-//! **Invariants.**
-//! 1. What is written can be read at once; only time is modelled. A power cut cannot be simulated here (see
-//!    [`crate::crash`] for that).
-//! 2. The device takes no time of its own: it tells the [`Machine`], whose clock goes on.
+//! # Invariants
+//! 1. A read returns the last write at once; only time is modelled. Loss of power is simulated by
+//!    [`crate::crash`], not here.
+//! 2. The device has no clock. It reports each request to the [`Machine`], which advances its
+//!    clock.
 
 use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,20 +19,20 @@ use super::sparse_store::SparseStore;
 /// `EINVAL`.
 const INVALID: i32 = 22;
 
-/// A store, with or without a machine that it costs time on.
+/// A disk, with or without a machine whose time it takes.
 #[derive(Debug)]
 pub(crate) struct SimDisk {
     name: Arc<str>,
     len: u64,
     store: Mutex<SparseStore>,
     machine: Option<Arc<Machine>>,
-    /// Where the store begins on the machine's disk, sectors.
+    /// The first sector of the store on the machine's disk.
     first: u64,
 }
 
-/// What has to be waited for.
+/// Whether a writer waits for its write.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wait {
+pub(super) enum Wait {
     Yes,
     No,
 }
@@ -42,13 +43,13 @@ impl SimDisk {
         SimDisk { machine: Some(machine), first: offset / SECTOR, ..SimDisk::timeless(store) }
     }
 
-    /// `store` on a machine on which nothing takes time.
+    /// `store` as a disk that takes no time.
     pub(crate) fn timeless(store: SparseStore) -> SimDisk {
         let (len, store) = (store.len(), Mutex::new(store));
         SimDisk { name: Arc::from("simulated disk"), len, store, machine: None, first: 0 }
     }
 
-    /// What it holds now.
+    /// A copy of the content.
     pub(crate) fn snapshot(&self) -> SparseStore {
         self.store().clone()
     }
@@ -84,7 +85,7 @@ impl SimDisk {
         }
         drop(store);
         if let Some(machine) = self.machine.as_ref().filter(|_| len > 0) {
-            machine.write(self.extent(offset, len), wait == Wait::Yes);
+            machine.write(self.extent(offset, len), wait);
         }
         Ok(())
     }

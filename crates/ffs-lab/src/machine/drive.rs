@@ -1,23 +1,36 @@
-//! The drive: arm, platters, read-ahead buffer, write cache.
+//! The drive: arm, platters, read-ahead buffer and write cache.
 //!
-//! It takes one command at a time and tells when it is done; the platters turn whatever happens.
+//! The drive executes one command at a time and returns the time of its completion.
 //!
-//! **Invariants.**
-//! 1. Commands come in the order of time. What the drive does of its own (reading ahead, emptying its write
-//!    cache) is worked out when the next command comes.
-//! 2. Reading ahead ends with the next command that needs the arm. A write makes what the buffer holds of its
-//!    sectors useless.
-//! 3. A write that was accepted into the cache counts as done: with a cache nothing is durable when the drive
-//!    says so, which is what drives of the time did.
+//! # Invariants
+//! 1. Commands come in the order of time. The drive computes its own work (reading ahead, emptying
+//!    its write cache) when the next command comes.
+//! 2. Reading ahead ends with the next command that needs the arm. A write invalidates its sectors
+//!    in the read buffer.
+//! 3. A write that the cache accepts is complete, although it is not durable. Drives of the time
+//!    did the same.
 //!
-//! Reference: `spec/benchmarks.md` §6.2.
+//! Reference: `docs/spec/benchmarks.md` §6.2.
 
 use std::collections::VecDeque;
 
 use super::geometry::{Geometry, SECTOR};
-use super::preset::{DiskPreset, WriteCache};
+use super::parameters::{DiskPreset, WriteCache};
 
-/// Sectors that a read or write touches.
+/// Whether a request reads or writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Read,
+    Write,
+}
+
+impl Direction {
+    pub(crate) fn is_write(self) -> bool {
+        self == Direction::Write
+    }
+}
+
+/// The sectors of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) lba: u64,
@@ -29,26 +42,27 @@ impl Extent {
         self.lba + self.sectors
     }
 
-    fn holds(self, other: Extent) -> bool {
+    fn contains(self, other: Extent) -> bool {
         self.lba <= other.lba && other.end() <= self.end()
     }
 
-    fn meets(self, other: Extent) -> bool {
+    fn overlaps(self, other: Extent) -> bool {
         self.lba < other.end() && other.lba < self.end()
     }
 }
 
-/// Reading ahead: `next` began to pass under the head at `since`; sectors from `first` on are in the buffer.
+/// Reading ahead. The head began to read `next` at time `since`; the sectors from `first` to `next`
+/// are in the buffer.
 #[derive(Debug, Clone, Copy)]
 struct ReadAhead {
     first: u64,
     next: u64,
     since: u64,
-    /// Where the segment is full.
+    /// The sector at which the segment is full.
     limit: u64,
 }
 
-/// What the drive did so far.
+/// The counters of the drive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DriveCounters {
     pub(crate) seeks: u64,
@@ -60,14 +74,15 @@ pub(crate) struct DriveCounters {
 #[derive(Debug)]
 pub(crate) struct Drive {
     geometry: Geometry,
-    /// Angle of the platters at time 0.
+    /// The angle of the platters at time 0, in nanoseconds.
     phase: u64,
+    /// Cylinder and head.
     arm: (u64, u64),
-    /// When the arm is free of what it does for the cache.
+    /// When the arm has finished its last access.
     free: u64,
     stream: Option<ReadAhead>,
     segments: VecDeque<Extent>,
-    /// Accepted and not on the platters, each with when.
+    /// Writes in the cache, with the times at which it accepted them.
     cached: VecDeque<(Extent, u64)>,
     cached_sectors: u64,
     costs: DriveTimes,
@@ -81,7 +96,7 @@ struct DriveTimes {
     hit: u64,
     write: u64,
     settle: u64,
-    /// Nanoseconds a sector takes on the cable.
+    /// Nanoseconds to transfer a sector over the interface.
     bus: u64,
     segments: usize,
     segment: u64,
@@ -91,7 +106,7 @@ struct DriveTimes {
 }
 
 impl Drive {
-    /// A drive whose platters stand at `phase` nanoseconds after the index mark.
+    /// A drive whose platters are `phase` nanoseconds after the index mark at time 0.
     pub(crate) fn new(d: &DiskPreset, phase: u64) -> Drive {
         let ns = |ms: f64| (ms * 1e6) as u64;
         let costs = DriveTimes {
@@ -125,20 +140,20 @@ impl Drive {
         self.geometry.sectors()
     }
 
-    /// Moves and transfers, from time `at` on; when that is done.
-    fn access(&mut self, at: u64, what: Extent, write: bool) -> u64 {
-        let place = self.geometry.place(what.lba);
+    /// Moves the arm and transfers, from time `at` on. Returns the time of completion.
+    fn access(&mut self, at: u64, extent: Extent, direction: Direction) -> u64 {
+        let place = self.geometry.place(extent.lba);
         let mut travel = self.geometry.travel(self.arm, place);
         if place.cylinder != self.arm.0 {
             self.work.seeks += 1;
-            if write {
+            if direction.is_write() {
                 travel += self.costs.settle;
             }
         }
         let there = at + travel;
         let wait = self.geometry.wait(there + self.phase, self.geometry.angle(place));
-        let done = there + wait + self.geometry.transfer(what.lba, what.sectors);
-        self.rest_at(what.end() - 1);
+        let done = there + wait + self.geometry.transfer(extent.lba, extent.sectors);
+        self.rest_at(extent.end() - 1);
         done
     }
 
@@ -147,7 +162,7 @@ impl Drive {
         self.arm = (last.cylinder, last.head);
     }
 
-    /// Ends reading ahead at time `at`: what was read stays in a segment.
+    /// Ends reading ahead at time `at`. The sectors that were read stay in a segment.
     fn end_stream(&mut self, at: u64) {
         let Some(s) = self.stream.take() else { return };
         let ahead = s.limit.saturating_sub(s.next);
@@ -170,41 +185,42 @@ impl Drive {
         self.segments.push_back(segment);
     }
 
-    /// A read that is asked for at time `at`; when its bytes are there.
-    pub(crate) fn read(&mut self, at: u64, what: Extent) -> u64 {
+    /// A read that is requested at time `at`. Returns the time of completion.
+    pub(crate) fn read(&mut self, at: u64, extent: Extent) -> u64 {
         self.empty_until(at);
-        let from_buffer = at + self.costs.hit + what.sectors * self.costs.bus;
-        if let Some(done) = self.read_on(at, what) {
+        let from_buffer = at + self.costs.hit + extent.sectors * self.costs.bus;
+        if let Some(done) = self.read_on(at, extent) {
             self.work.hits += 1;
             return done.max(from_buffer);
         }
-        let cached = |(held, _): &(Extent, u64)| held.holds(what);
-        if self.segments.iter().any(|s| s.holds(what)) || self.cached.iter().any(cached) {
+        let cached = |(held, _): &(Extent, u64)| held.contains(extent);
+        if self.segments.iter().any(|s| s.contains(extent)) || self.cached.iter().any(cached) {
             self.work.hits += 1;
             return from_buffer;
         }
         self.end_stream(at);
-        let done = self.access(at.max(self.free) + self.costs.read, what, false);
+        let done = self.access(at.max(self.free) + self.costs.read, extent, Direction::Read);
         self.free = done;
-        let next = what.end();
+        let next = extent.end();
         if self.costs.segments > 0 && next < self.geometry.sectors() {
             let limit = (next + self.costs.segment).min(self.geometry.sectors());
-            self.stream = Some(ReadAhead { first: what.lba, next, since: done, limit });
+            self.stream = Some(ReadAhead { first: extent.lba, next, since: done, limit });
         }
         done
     }
 
-    /// A read of what is being read ahead: when its last sector is in the buffer.
-    fn read_on(&mut self, at: u64, what: Extent) -> Option<u64> {
+    /// A read from the stream that is read ahead. Returns the time at which its last sector is in
+    /// the buffer; `None` if it is outside of the stream.
+    fn read_on(&mut self, at: u64, extent: Extent) -> Option<u64> {
         let s = self.stream?;
-        let end = what.end();
-        if what.lba < s.first || what.lba > s.limit || end > self.geometry.sectors() {
+        let end = extent.end();
+        if extent.lba < s.first || extent.lba > s.limit || end > self.geometry.sectors() {
             return None;
         }
         if end <= s.next {
             return Some(at);
         }
-        // A full buffer stops reading: the platters have to come round again.
+        // Reading stops when the buffer is full, and resumes when the next sector passes again.
         let full = s.since + self.geometry.transfer(s.next, s.limit - s.next);
         let (next, since) = if at > full && s.limit < self.geometry.sectors() {
             let angle = self.geometry.angle(self.geometry.place(s.limit));
@@ -219,32 +235,33 @@ impl Drive {
             (next, since, at)
         };
         let limit = (end + self.costs.segment).max(s.limit).min(self.geometry.sectors());
-        let first = s.first.max(end.saturating_sub(self.costs.segment)).min(what.lba);
+        let first = s.first.max(end.saturating_sub(self.costs.segment)).min(extent.lba);
         self.stream = Some(ReadAhead { first, next, since, limit });
         Some(ready)
     }
 
-    /// A write that is asked for at time `at`; when the drive calls it done.
-    pub(crate) fn write(&mut self, at: u64, what: Extent) -> u64 {
+    /// A write that is requested at time `at`. Returns the time at which the drive reports
+    /// completion.
+    pub(crate) fn write(&mut self, at: u64, extent: Extent) -> u64 {
         self.empty_until(at);
         self.end_stream(at);
-        self.segments.retain(|s| !s.meets(what));
+        self.segments.retain(|s| !s.overlaps(extent));
         let taken = at + self.costs.write;
         if self.costs.cache == WriteCache::Off {
-            self.free = self.access(taken.max(self.free), what, true);
+            self.free = self.access(taken.max(self.free), extent, Direction::Write);
             return self.free;
         }
-        let mut taken = taken + what.sectors * self.costs.bus;
-        if self.absorb(what) {
+        let mut taken = taken + extent.sectors * self.costs.bus;
+        if self.absorb(extent) {
             self.work.cached_writes += 1;
             return taken;
         }
-        while !self.cached.is_empty() && self.is_full(what.sectors) {
+        while !self.cached.is_empty() && self.is_full(extent.sectors) {
             self.destage();
             taken = taken.max(self.free);
         }
-        self.cached.push_back((what, taken));
-        self.cached_sectors += what.sectors;
+        self.cached.push_back((extent, taken));
+        self.cached_sectors += extent.sectors;
         taken
     }
 
@@ -253,26 +270,26 @@ impl Drive {
             || self.cached_sectors + more > self.costs.cache_sectors
     }
 
-    /// Takes a write into one that waits already, if the cache does such things.
-    fn absorb(&mut self, what: Extent) -> bool {
+    /// Merges a write into a cached one, if the cache does that.
+    fn absorb(&mut self, extent: Extent) -> bool {
         if self.costs.cache != WriteCache::Merge {
             return false;
         }
-        let room = self.costs.cache_sectors - self.cached_sectors.min(self.costs.cache_sectors);
+        let space = self.costs.cache_sectors - self.cached_sectors.min(self.costs.cache_sectors);
         for (held, _) in &mut self.cached {
-            if held.holds(what) {
+            if held.contains(extent) {
                 return true;
             }
-            if held.end() == what.lba && what.sectors <= room {
-                held.sectors += what.sectors;
-                self.cached_sectors += what.sectors;
+            if held.end() == extent.lba && extent.sectors <= space {
+                held.sectors += extent.sectors;
+                self.cached_sectors += extent.sectors;
                 return true;
             }
         }
         false
     }
 
-    /// Empties the cache as far as there was time until `at`.
+    /// Writes cached writes to the platters as far as the time until `at` allows.
     fn empty_until(&mut self, at: u64) {
         while let Some(&(_, since)) = self.cached.front() {
             if self.free.max(since) >= at {
@@ -282,11 +299,11 @@ impl Drive {
         }
     }
 
-    /// Brings one write from the cache to the platters.
+    /// Writes one cached write to the platters.
     fn destage(&mut self) {
         let next = match self.costs.cache {
             WriteCache::Merge => {
-                // One way over the platters, then from the start.
+                // In ascending order from the arm, then from the start.
                 let now = self.geometry.place_lba(self.arm);
                 let key = |e: &Extent| (e.lba < now, e.lba);
                 let each = self.cached.iter().enumerate();
@@ -294,9 +311,9 @@ impl Drive {
             }
             WriteCache::Off | WriteCache::Fifo => 0,
         };
-        let Some((what, since)) = self.cached.remove(next) else { return };
-        self.cached_sectors -= what.sectors;
+        let Some((extent, since)) = self.cached.remove(next) else { return };
+        self.cached_sectors -= extent.sectors;
         self.end_stream(self.free.max(since));
-        self.free = self.access(self.free.max(since), what, true);
+        self.free = self.access(self.free.max(since), extent, Direction::Write);
     }
 }

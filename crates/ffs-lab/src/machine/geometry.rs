@@ -1,20 +1,22 @@
-//! Where a sector lies, and when it passes under the head.
+//! The position of each sector, and the time at which it passes under the head.
 //!
-//! **Invariants.**
-//! 1. Sectors are numbered from the outer edge inwards, cylinder by cylinder, head by head. All tracks of a
-//!    zone have the same number of sectors.
-//! 2. Angles are nanoseconds after the index mark. The first sector of a track is skewed against that of the
-//!    track before it by the time of the switch between them, so that a long transfer loses nothing more.
-//! 3. Integers only, but for the square root of the seek curve, which IEEE 754 defines to the last bit.
+//! # Invariants
+//! 1. Sectors are numbered from the outer edge inwards, cylinder by cylinder, head by head. All
+//!    tracks of a zone have the same number of sectors.
+//! 2. Angles are nanoseconds after the index mark. The first sector of a track is skewed against
+//!    that of the track before it by the time of the switch between them, so that a long transfer
+//!    loses only the time of the switch.
+//! 3. Arithmetic uses integers, except for the square root of the seek curve, which IEEE 754
+//!    defines to the last bit.
 //!
-//! Reference: `spec/benchmarks.md` §6.2.
+//! Reference: `docs/spec/benchmarks.md` §6.2.
 
-use super::preset::DiskPreset;
+use super::parameters::DiskPreset;
 
 /// Bytes in a sector.
 pub(crate) const SECTOR: u64 = 512;
 
-/// A sector that begins later than it should by this much, in nanoseconds, is not missed: places are rounded
+/// The head does not miss a sector by this many nanoseconds or fewer, because angles are rounded
 /// down.
 const SLACK: u64 = 2_000;
 
@@ -24,15 +26,16 @@ struct Zone {
     lba: u64,
     cylinder: u64,
     sectors: u64,
-    /// Sectors that pass during a switch to the next head, to the next cylinder.
+    /// Sectors that pass during a switch to the next head.
     head_skew: u64,
+    /// Sectors that pass during a switch to the next cylinder.
     cylinder_skew: u64,
 }
 
 /// The platters.
 #[derive(Debug, Clone)]
 pub(crate) struct Geometry {
-    /// Nanoseconds of a turn.
+    /// Nanoseconds of a revolution.
     pub(crate) turn: u64,
     heads: u64,
     cylinders: u64,
@@ -44,7 +47,7 @@ pub(crate) struct Geometry {
     seek_span: f64,
 }
 
-/// Where a sector lies.
+/// The position of a sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SectorPosition {
     pub(crate) cylinder: u64,
@@ -62,7 +65,7 @@ impl Geometry {
         let count = u64::from(d.zones);
         let (mut zones, mut lba) = (Vec::new(), 0);
         for z in 0..count {
-            // Linear from the outer edge to the inner, rounded to the nearest.
+            // Linear from the outer edge to the inner edge, rounded to the nearest integer.
             let (outer, inner) = (u64::from(d.outer_sectors), u64::from(d.inner_sectors));
             let steps = (count - 1).max(1);
             let sectors = outer - ((outer - inner) * z * 2 + steps) / (2 * steps);
@@ -72,7 +75,7 @@ impl Geometry {
             zones.push(Zone { lba, cylinder, sectors, head_skew, cylinder_skew });
             lba += (cylinders * (z + 1) / count - cylinder) * heads * sectors;
         }
-        // The mean of the square root over random pairs of places is 8/15.
+        // The mean of the square root over random pairs of positions is 8/15.
         let seek_span = (d.full_seek_ms - d.average_seek_ms) / (7.0 / 15.0);
         let seek_least = d.full_seek_ms - seek_span;
         let sectors = lba;
@@ -94,7 +97,7 @@ impl Geometry {
         self.sectors
     }
 
-    /// Where sector `lba` lies.
+    /// The position of sector `lba`.
     pub(crate) fn place(&self, lba: u64) -> SectorPosition {
         let zone = self.zones.partition_point(|z| z.lba <= lba).saturating_sub(1);
         let z = &self.zones[zone];
@@ -115,7 +118,7 @@ impl Geometry {
         z.lba + ((cylinder - z.cylinder) * self.heads + head) * z.sectors
     }
 
-    /// Nanoseconds to move the arm over so many cylinders.
+    /// Nanoseconds to move the arm over `cylinders` cylinders.
     pub(crate) fn seek(&self, cylinders: u64) -> u64 {
         if cylinders == 0 {
             return 0;
@@ -134,7 +137,7 @@ impl Geometry {
         }
     }
 
-    /// When the sector's head comes by, after the index mark.
+    /// The angle at which a sector begins.
     pub(crate) fn angle(&self, place: SectorPosition) -> u64 {
         let z = &self.zones[place.zone];
         let around = (self.heads - 1) * z.head_skew + z.cylinder_skew;
@@ -142,13 +145,13 @@ impl Geometry {
         (place.sector + skew) % z.sectors * self.turn / z.sectors
     }
 
-    /// Nanoseconds from angle `now` until `angle` comes by.
+    /// Nanoseconds from angle `now` until `angle` passes.
     pub(crate) fn wait(&self, now: u64, angle: u64) -> u64 {
         let wait = (angle + self.turn - now % self.turn) % self.turn;
         if wait > self.turn - SLACK { 0 } else { wait }
     }
 
-    /// Nanoseconds from the moment at which `lba` begins to pass until `n` sectors from it on have passed.
+    /// Nanoseconds that `n` sectors from `lba` on take to pass.
     pub(crate) fn transfer(&self, lba: u64, n: u64) -> u64 {
         let (mut time, mut lba, mut left) = (0, lba, n);
         let mut place = self.place(lba);
@@ -173,7 +176,7 @@ impl Geometry {
         }
     }
 
-    /// How many sectors from `lba` on, at most `most`, pass in so many nanoseconds.
+    /// The number of sectors from `lba` on that pass in `time` nanoseconds, at most `most`.
     pub(crate) fn passed(&self, lba: u64, time: u64, most: u64) -> u64 {
         let (mut low, mut high) = (0, most.min(self.sectors.saturating_sub(lba)));
         while low < high {

@@ -2,10 +2,11 @@
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `preset` | machines described in files |
+//! | `parameters` | the parameters of a machine |
+//! | `preset` | machine files |
 //! | `geometry` | the position of each sector on the platter |
 //! | `drive` | arm, platters, read-ahead buffer and write cache |
-//! | `simulator` | the clock, the driver's queue and the requests that callers wait for |
+//! | `simulator` | the clock, the processor and the disk queue |
 //! | `cpu_costs` | the processor time of each kind of work |
 //! | `sparse_store` | the bytes on the disk |
 //! | `disk` | the machine as a block device |
@@ -21,7 +22,7 @@
 //! # Locking
 //! One thread drives a machine. The locks make its types `Sync` and are held briefly.
 //!
-//! Reference: `docs/spec/benchmarks.md` §6 and the laboratory's manual.
+//! Reference: `docs/spec/benchmarks.md` §6 and `docs/lab/README.md`.
 
 mod aging;
 #[cfg(test)]
@@ -30,7 +31,8 @@ mod cpu_costs;
 mod disk;
 mod drive;
 mod geometry;
-pub(crate) mod preset;
+mod parameters;
+mod preset;
 mod simulator;
 mod sparse_store;
 #[cfg(test)]
@@ -48,15 +50,16 @@ pub(crate) use aging::{AgedVolumes, workplace};
 pub(crate) use cpu_costs::Call;
 use cpu_costs::CpuCosts;
 pub(crate) use disk::SimDisk;
-use drive::Extent;
+use disk::Wait;
+use drive::{Direction, Extent};
 pub(crate) use preset::Preset;
 pub(crate) use simulator::MachineCounters;
 use simulator::Simulator;
 
-/// When the machines' clocks begin: 2002-06-10 00:00 UTC.
-pub(crate) const EPOCH: i64 = 1_023_667_200;
+/// The time at which the clocks of machines begin: 2002-06-10 00:00 UTC, in seconds.
+pub(crate) const CLOCK_START: i64 = 1_023_667_200;
 
-/// Tells the work counters of what runs on the machine.
+/// Reads the work counters of the file system on the machine.
 pub(crate) type Probe = Box<dyn Fn() -> CounterValues + Send>;
 
 /// A processor, a disk and a clock.
@@ -67,14 +70,14 @@ pub struct Machine {
     in_background: AtomicBool,
 }
 
-/// What has been paid for.
+/// The work that the processor has been charged for.
 #[derive(Default)]
 struct CostMeter {
     probe: Option<Probe>,
     paid: CounterValues,
-    /// Bytes of the directory in use.
+    /// Size of the directory in use, bytes.
     directory: u64,
-    /// Picoseconds below a nanosecond.
+    /// The remainder below a nanosecond, picoseconds.
     rest: u64,
 }
 
@@ -86,12 +89,12 @@ impl fmt::Debug for Machine {
 
 impl Clock for Machine {
     fn now(&self) -> Timestamp {
-        Timestamp::new(EPOCH, 0).plus(self.now())
+        Timestamp::new(CLOCK_START, 0).plus(self.now())
     }
 }
 
 impl Machine {
-    /// A machine whose platters stand where `seed` says.
+    /// A machine. `seed` determines the angle of its platters at the start.
     #[must_use]
     pub fn new(preset: &Preset, seed: u64) -> Machine {
         Machine {
@@ -110,54 +113,53 @@ impl Machine {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Time since the machine began.
+    /// Time since the machine started.
     #[must_use]
     pub fn now(&self) -> Duration {
         Duration::from_nanos(self.simulator().now())
     }
 
-    /// What it has done so far.
+    /// The totals since the start.
     #[must_use]
     pub fn done(&self) -> MachineCounters {
         self.simulator().done()
     }
 
-    /// A number that two machines share if, and practically only if, their disks did the same at the same
-    /// times.
+    /// A hash of all disk commands and their times. Equal runs have equal hashes.
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
         self.simulator().trace_hash()
     }
 
-    /// Has the counters that `probe` tells paid for from now on; `None`: nobody's.
+    /// Charges the processor for the counters of `probe` from now on; with `None` for no counters.
     pub(crate) fn watch(&self, probe: Option<Probe>) {
         let mut meter = self.meter();
         meter.paid = probe.as_ref().map(|probe| probe()).unwrap_or_default();
         meter.probe = probe;
     }
 
-    /// Tells how large the directory is that is worked in.
+    /// Sets the size of the directory in use.
     pub(crate) fn in_directory(&self, bytes: u64) {
         self.meter().directory = bytes;
     }
 
-    /// A program makes a call.
+    /// Charges for a call of a program.
     pub(crate) fn call(&self, call: Call) {
         self.pay(self.prices.call(call));
     }
 
-    /// Blocks got their headers back.
+    /// Charges for blocks that got a header again.
     pub(crate) fn page_headers(&self, blocks: u64) {
         self.pay(self.prices.page_headers(blocks));
     }
 
-    /// The processor works for a program, or for itself.
+    /// Charges for processor time of a program.
     pub(crate) fn compute(&self, work: Duration) {
         let ns = u64::try_from(work.as_nanos()).unwrap_or(u64::MAX / 4);
         self.simulator().work(ns.min(u64::MAX / 4));
     }
 
-    /// Pays for what has been counted since the last time.
+    /// Charges for the counts since the last call.
     pub(crate) fn settle(&self) {
         let cost = {
             let mut meter = self.meter();
@@ -188,8 +190,7 @@ impl Machine {
         self.in_background.load(Ordering::Relaxed)
     }
 
-    /// Does `work` as a process of its own: what it writes goes to the disk when there is room, and what it
-    /// waits for is there at once.
+    /// Runs `work` as a background process. Its writes go to the backlog, and it does not wait.
     pub(crate) fn background<T>(&self, work: impl FnOnce() -> T) -> T {
         self.settle();
         self.in_background.store(true, Ordering::Relaxed);
@@ -199,7 +200,7 @@ impl Machine {
         done
     }
 
-    /// Waits until the background has no more than `most` blocks to write.
+    /// Waits until the backlog has at most `most` requests.
     pub(crate) fn wait_for_background(&self, most: usize) {
         let mut simulator = self.simulator();
         if simulator.backlog() > most {
@@ -207,19 +208,23 @@ impl Machine {
         }
     }
 
-    fn read(&self, what: Extent) {
+    fn read(&self, extent: Extent) {
         self.settle();
         let mut simulator = self.simulator();
-        if self.is_background() { simulator.defer(what, false) } else { simulator.read(what) }
+        if self.is_background() {
+            simulator.defer(extent, Direction::Read)
+        } else {
+            simulator.read(extent)
+        }
     }
 
-    fn write(&self, what: Extent, wait: bool) {
+    fn write(&self, extent: Extent, wait: Wait) {
         self.settle();
         let mut simulator = self.simulator();
         match (self.is_background(), wait) {
-            (true, _) => simulator.defer(what, true),
-            (false, true) => simulator.write_through(what),
-            (false, false) => simulator.write(what),
+            (true, _) => simulator.defer(extent, Direction::Write),
+            (false, Wait::Yes) => simulator.write_through(extent),
+            (false, Wait::No) => simulator.write(extent),
         }
     }
 
@@ -230,7 +235,7 @@ impl Machine {
         }
     }
 
-    /// Bytes of the whole disk.
+    /// The size of the disk in bytes.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.simulator().sectors() * geometry::SECTOR

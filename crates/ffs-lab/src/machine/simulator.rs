@@ -1,33 +1,34 @@
-//! One processor, one disk, one clock: what happens when.
+//! The clock, the processor and the disk queue of the simulated computer.
 //!
-//! Virtual time goes on when the processor works ([`Simulator::work`]) or somebody waits for the disk. Meanwhile
-//! the disk serves what is queued, in an order that goes over it one way and begins anew (C-LOOK), one command
-//! at a time.
+//! Virtual time advances when the processor works ([`Simulator::work`]) or a caller waits for the
+//! disk. Meanwhile the disk serves its queue one command at a time, in ascending order from the
+//! last position and then from the start again (C-LOOK).
 //!
 //! # Invariants
-//! 1. Whatever the disk finished before the present moment has been noted; nothing is noted before its time.
-//! 2. Requests of the background wait in a backlog until there is room among the writes under way, as the
-//!    syncer waits in its kernel; who waits for the disk meanwhile does not wait for them.
-//! 3. Processor time of the background is owed, and paid when the processor is idle, or else by who works next.
-//! 4. No real time, no random order.
+//! 1. At each moment, exactly the commands that ended by then are complete.
+//! 2. Background requests wait in a backlog until the writes in flight have space for them. A
+//!    caller that waits for the disk does not wait for the backlog.
+//! 3. Processor time of the background is owed. It is paid while the processor is idle, or else by
+//!    the next work.
+//! 4. No real time and no random order enter.
 //!
-//! Reference: `spec/benchmarks.md` §6.2, §6.6, §6.7.
+//! Reference: `docs/spec/benchmarks.md` §6.2, §6.6, §6.7.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::drive::{Drive, Extent};
+use super::drive::{Direction, Drive, Extent};
 use super::preset::Preset;
 
-/// What a machine has done.
+/// The totals of a machine since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MachineCounters {
     /// Processor time, nanoseconds.
     pub cpu: u64,
-    /// Time in which the disk had a command, nanoseconds.
+    /// Time during which the disk had a command, nanoseconds.
     pub busy: u64,
-    /// Commands that read.
+    /// Read commands.
     pub reads: u64,
-    /// Commands that wrote.
+    /// Write commands.
     pub writes: u64,
     /// Sectors read.
     pub sectors_read: u64,
@@ -37,23 +38,25 @@ pub struct MachineCounters {
     pub seeks: u64,
     /// Reads answered from the drive's buffer.
     pub buffer_hits: u64,
-    /// Time somebody waited for the disk, nanoseconds.
+    /// Time during which a caller waited for the disk, nanoseconds.
     pub waited: u64,
 }
 
-/// A request on its way.
+/// A request to the disk.
 #[derive(Debug, Clone, Copy)]
 struct Request {
-    what: Extent,
-    write: bool,
+    extent: Extent,
+    direction: Direction,
 }
 
-/// The command the drive has.
+/// The command that the drive executes.
 #[derive(Debug)]
 struct Active {
+    /// The numbers of its requests.
     ids: Vec<u64>,
-    /// Of writes, sectors.
+    /// Its sectors, if it is a write.
     running: u64,
+    /// When it ends.
     done: u64,
 }
 
@@ -62,16 +65,16 @@ struct Active {
 pub(crate) struct Simulator {
     now: u64,
     drive: Drive,
-    /// By sector and number.
+    /// The waiting requests by first sector and number.
     queue: BTreeMap<(u64, u64), Request>,
     active: Option<Active>,
-    /// Where the last command ended.
+    /// The sector after the last command.
     head: u64,
     next_id: u64,
-    /// Sectors of writes in the queue or with the drive.
+    /// Sectors of the writes in flight: in the queue or in the drive.
     running: u64,
     backlog: VecDeque<Request>,
-    /// The backlog may feed the queue until `high` is reached.
+    /// Whether the backlog fills the queue until `high` is reached.
     feeding: bool,
     owed: u64,
     high: u64,
@@ -113,7 +116,7 @@ impl Simulator {
         self.now
     }
 
-    /// A number that two runs share if, and practically only if, the drive did the same at the same times.
+    /// A hash of all commands and their times.
     pub(crate) fn trace_hash(&self) -> u64 {
         self.hash
     }
@@ -123,7 +126,7 @@ impl Simulator {
         MachineCounters { seeks, buffer_hits: hits, ..self.done }
     }
 
-    /// Requests of the background that the queue has no room for yet.
+    /// The number of background requests in the backlog.
     pub(crate) fn backlog(&self) -> usize {
         self.backlog.len()
     }
@@ -133,7 +136,7 @@ impl Simulator {
         self.drive.sectors()
     }
 
-    /// The processor works for so many nanoseconds.
+    /// The processor works for `ns` nanoseconds.
     pub(crate) fn work(&mut self, ns: u64) {
         self.done.cpu += ns;
         let mut until = self.now + ns + std::mem::take(&mut self.owed);
@@ -147,7 +150,7 @@ impl Simulator {
         self.now = until;
     }
 
-    /// The processor has to work for the background, when it can.
+    /// Adds processor time of the background, which is paid later.
     pub(crate) fn owe(&mut self, ns: u64) {
         self.done.cpu += ns;
         self.owed += ns;
@@ -159,21 +162,21 @@ impl Simulator {
         }
     }
 
-    /// Reads and waits for it.
-    pub(crate) fn read(&mut self, what: Extent) {
-        let ids = self.issue(what, false);
+    /// Reads and waits.
+    pub(crate) fn read(&mut self, extent: Extent) {
+        let ids = self.issue(extent, Direction::Read);
         self.wait_for(ids);
     }
 
-    /// Writes and waits for it.
-    pub(crate) fn write_through(&mut self, what: Extent) {
-        let ids = self.issue(what, true);
+    /// Writes and waits.
+    pub(crate) fn write_through(&mut self, extent: Extent) {
+        let ids = self.issue(extent, Direction::Write);
         self.wait_for(ids);
     }
 
-    /// Writes; waits only if too much is under way.
-    pub(crate) fn write(&mut self, what: Extent) {
-        for piece in self.pieces(what) {
+    /// Writes without waiting, unless too many writes are in flight.
+    pub(crate) fn write(&mut self, extent: Extent) {
+        for piece in self.pieces(extent) {
             if self.running >= self.high {
                 let began = self.now;
                 while self.running > self.low && self.active.is_some() {
@@ -181,19 +184,19 @@ impl Simulator {
                 }
                 self.waited_since(began);
             }
-            self.issue(piece, true);
+            self.issue(piece, Direction::Write);
         }
     }
 
-    /// Reads or writes for the background.
-    pub(crate) fn defer(&mut self, what: Extent, write: bool) {
-        for what in self.pieces(what) {
-            self.backlog.push_back(Request { what, write });
+    /// Adds a request of the background to the backlog.
+    pub(crate) fn defer(&mut self, extent: Extent, direction: Direction) {
+        for extent in self.pieces(extent) {
+            self.backlog.push_back(Request { extent, direction });
         }
         self.feed(self.now);
     }
 
-    /// Waits until nothing is under way or waits to be.
+    /// Waits until the queue and the backlog are empty.
     pub(crate) fn wait_for_all(&mut self) {
         let began = self.now;
         while self.active.is_some() {
@@ -202,7 +205,7 @@ impl Simulator {
         self.waited_since(began);
     }
 
-    /// Waits until the backlog is no longer than `most`.
+    /// Waits until the backlog has at most `most` requests.
     pub(crate) fn wait_for_backlog(&mut self, most: usize) {
         let began = self.now;
         while self.backlog.len() > most && self.active.is_some() {
@@ -211,26 +214,26 @@ impl Simulator {
         self.waited_since(began);
     }
 
-    /// The processor had nothing else to do since `began`.
+    /// Records that a caller waited since `began`. The processor was idle and paid what it owed.
     fn waited_since(&mut self, began: u64) {
         let waited = self.now.saturating_sub(began);
         self.done.waited += waited;
         self.owed = self.owed.saturating_sub(waited);
     }
 
-    fn pieces(&self, what: Extent) -> impl Iterator<Item = Extent> + use<> {
-        let (end, largest) = (what.end(), self.largest);
-        (what.lba..end)
+    fn pieces(&self, extent: Extent) -> impl Iterator<Item = Extent> + use<> {
+        let (end, largest) = (extent.end(), self.largest);
+        (extent.lba..end)
             .step_by(largest as usize)
             .map(move |lba| Extent { lba, sectors: largest.min(end - lba) })
     }
 
-    /// Queues a request of who is running; the numbers of its pieces.
-    fn issue(&mut self, what: Extent, write: bool) -> std::ops::Range<u64> {
+    /// Queues a request of the running program. Returns the numbers of its pieces.
+    fn issue(&mut self, extent: Extent, direction: Direction) -> std::ops::Range<u64> {
         let first = self.next_id;
-        for what in self.pieces(what) {
+        for extent in self.pieces(extent) {
             self.work(self.request_cost);
-            self.enqueue(Request { what, write }, self.now);
+            self.enqueue(Request { extent, direction }, self.now);
         }
         first..self.next_id
     }
@@ -238,20 +241,20 @@ impl Simulator {
     fn enqueue(&mut self, request: Request, at: u64) {
         let id = self.next_id;
         self.next_id += 1;
-        if request.write {
-            self.running += request.what.sectors;
+        if request.direction.is_write() {
+            self.running += request.extent.sectors;
         }
-        self.queue.insert((request.what.lba, id), request);
+        self.queue.insert((request.extent.lba, id), request);
         if self.active.is_none() {
             self.start(at);
         }
     }
 
-    /// Waits until these requests are done; the backlog's may wait longer.
+    /// Waits until these requests are complete.
     fn wait_for(&mut self, ids: std::ops::Range<u64>) {
         let began = self.now;
         let mut left = ids.end - ids.start;
-        // Some may be done already: they took less than the issue of the next.
+        // Some may be complete already: they took less time than issuing the next.
         let pending = |e: &Simulator, id: &u64| {
             e.queue.keys().any(|(_, queued)| queued == id)
                 || e.active.as_ref().is_some_and(|a| a.ids.contains(id))
@@ -268,14 +271,14 @@ impl Simulator {
         self.waited_since(began);
     }
 
-    /// Ends the drive's command; when that was.
+    /// Completes the command of the drive and fills the queue from the backlog. Returns its time.
     fn complete(&mut self) -> u64 {
         let at = self.complete_only();
         self.feed(at);
         at
     }
 
-    /// As [`Simulator::complete`], without letting the backlog take the room.
+    /// Completes the command of the drive; the backlog does not fill the queue. Returns its time.
     fn complete_only(&mut self) -> u64 {
         let Some(active) = self.active.take() else { return self.now };
         self.running -= active.running;
@@ -283,7 +286,7 @@ impl Simulator {
         active.done
     }
 
-    /// Lets the backlog fill the room among the writes under way.
+    /// Moves requests from the backlog to the queue while the writes in flight have space.
     fn feed(&mut self, at: u64) {
         if self.running <= self.low {
             self.feeding = true;
@@ -296,38 +299,39 @@ impl Simulator {
         }
     }
 
-    /// Gives the drive its next command at time `at`, if there is one.
+    /// Starts the next command at time `at`, if the queue has one.
     fn start(&mut self, at: u64) {
         let ahead = self.queue.range((self.head, 0)..).next();
         let Some((&key, &request)) = ahead.or_else(|| self.queue.iter().next()) else { return };
         self.queue.remove(&key);
         let mut ids = vec![key.1];
-        let mut what = request.what;
-        // Neighbours the other side of it go with it.
-        while let Some((&key, &next)) = self.queue.range((what.end(), 0)..).next()
-            && key.0 == what.end()
-            && next.write == request.write
-            && what.sectors + next.what.sectors <= self.largest
+        let mut extent = request.extent;
+        // Requests that continue it are merged into one command.
+        while let Some((&key, &next)) = self.queue.range((extent.end(), 0)..).next()
+            && key.0 == extent.end()
+            && next.direction == request.direction
+            && extent.sectors + next.extent.sectors <= self.largest
         {
             self.queue.remove(&key);
             ids.push(key.1);
-            what.sectors += next.what.sectors;
+            extent.sectors += next.extent.sectors;
         }
-        let done = if request.write {
+        let done = if request.direction.is_write() {
             self.done.writes += 1;
-            self.done.sectors_written += what.sectors;
-            self.drive.write(at, what)
+            self.done.sectors_written += extent.sectors;
+            self.drive.write(at, extent)
         } else {
             self.done.reads += 1;
-            self.done.sectors_read += what.sectors;
-            self.drive.read(at, what)
+            self.done.sectors_read += extent.sectors;
+            self.drive.read(at, extent)
         };
         self.done.busy += done - at;
-        self.head = what.end();
-        for word in [at, what.lba, what.sectors, u64::from(request.write), done] {
+        self.head = extent.end();
+        for word in [at, extent.lba, extent.sectors, u64::from(request.direction.is_write()), done]
+        {
             self.hash = (self.hash ^ word).wrapping_mul(FNV_PRIME);
         }
-        let running = if request.write { what.sectors } else { 0 };
+        let running = if request.direction.is_write() { extent.sectors } else { 0 };
         self.active = Some(Active { ids, running, done });
     }
 

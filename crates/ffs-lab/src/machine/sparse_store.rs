@@ -1,8 +1,8 @@
-//! What the simulated disk holds.
+//! The content of the simulated disk.
 //!
-//! **Invariants.**
-//! 1. A page whose bytes are all the same takes no memory but its place in a table; so do megabytes of them.
-//! 2. A clone is cheap and independent: pages are shared until one of the two changes them.
+//! # Invariants
+//! 1. A page or chunk whose bytes are all equal takes no memory except its slot in a table.
+//! 2. A clone is cheap and independent: clones share pages until one of them changes a page.
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ enum Chunk {
     Pages(Arc<[Page; CHUNK]>),
 }
 
-/// Bytes of a disk.
+/// The bytes of a disk.
 #[derive(Debug, Clone)]
 pub(crate) struct SparseStore {
     len: u64,
     chunks: Vec<Chunk>,
 }
 
-/// The byte that `bytes` consist of.
+/// The byte that all `bytes` are equal to.
 fn fill_of(bytes: &[u8]) -> Option<u8> {
     let (&first, rest) = bytes.split_first()?;
     // Each byte equals the one after it.
@@ -38,7 +38,7 @@ fn fill_of(bytes: &[u8]) -> Option<u8> {
 }
 
 impl SparseStore {
-    /// Zeros.
+    /// A store of zeros.
     pub(crate) fn new(len: u64) -> SparseStore {
         let chunks = len.div_ceil(PAGE_BYTES * CHUNK as u64);
         SparseStore {
@@ -51,7 +51,7 @@ impl SparseStore {
         self.len
     }
 
-    /// Bytes of memory that hold what is not uniform.
+    /// The bytes of memory of the pages that are not uniform.
     #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> u64 {
         let held = |chunk: &Chunk| match chunk {
@@ -63,7 +63,7 @@ impl SparseStore {
         self.chunks.iter().map(held).sum::<u64>() * PAGE_BYTES
     }
 
-    /// Fills `out` from byte `offset`; the range lies within the store.
+    /// Fills `out` from byte `offset`; the range is within the store.
     pub(crate) fn read(&self, offset: u64, out: &mut [u8]) {
         let mut done = 0;
         while done < out.len() {
@@ -81,7 +81,7 @@ impl SparseStore {
         }
     }
 
-    /// Stores `bytes` at byte `offset`; the range lies within the store.
+    /// Stores `bytes` at byte `offset`; the range is within the store.
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
         let mut done = 0;
         while done < bytes.len() {
@@ -107,7 +107,7 @@ impl SparseStore {
             }
             Chunk::Pages(pages) => pages,
         };
-        // Only if it changes: to look costs less than to take a shared table apart.
+        // An equal write must not copy a shared table.
         if let (Page::Fill(old), Some(new)) = (&pages[page], fill)
             && *old == new
         {
@@ -128,7 +128,7 @@ impl SparseStore {
     }
 }
 
-/// Chunk, page in it, byte in that.
+/// The chunk, the page in it, and the byte in the page.
 fn place(offset: u64) -> (usize, usize, usize) {
     let page = (offset / PAGE_BYTES) as usize;
     (page / CHUNK, page % CHUNK, (offset % PAGE_BYTES) as usize)

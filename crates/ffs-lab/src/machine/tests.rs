@@ -1,8 +1,9 @@
 //! Each test sets up the machine so that one mechanism alone decides the outcome.
 
-use super::drive::{Drive, Extent};
+use super::drive::{Direction, Drive, Extent};
 use super::geometry::{Geometry, SECTOR};
-use super::preset::{DiskPreset, Preset, WriteCache};
+use super::parameters::{DiskPreset, WriteCache};
+use super::preset::Preset;
 use super::simulator::Simulator;
 use ffs_device::{Rng, SplitMix64};
 
@@ -43,7 +44,7 @@ fn the_seek_curve_has_the_manuals_mean_and_end() {
     }
 }
 
-/// Megabytes a second of reading `n` sectors in pieces, from time 0.
+/// The rate of reading `n` sectors in pieces, in MB/s.
 fn rate(drive: &mut Drive, lba: u64, n: u64) -> f64 {
     let (mut now, piece) = (0, 128);
     for from in (lba..lba + n).step_by(piece as usize) {
@@ -65,7 +66,7 @@ fn sustained_rates_are_the_manuals_in_both_zones() {
 }
 
 #[test]
-fn rewriting_a_place_costs_a_turn_and_work_in_between_is_free() {
+fn a_rewrite_costs_a_revolution_and_work_in_between_is_free() {
     let turn = Geometry::new(&disk()).turn;
     for work in [0, MS, 5 * MS, 10 * MS] {
         let mut drive = Drive::new(&disk(), 12_345);
@@ -76,7 +77,7 @@ fn rewriting_a_place_costs_a_turn_and_work_in_between_is_free() {
             done = next;
         }
     }
-    // More than a turn costs another one.
+    // Work of more than a revolution costs another one.
     let mut drive = Drive::new(&disk(), 12_345);
     let done = drive.write(0, at(4_000_000, 32));
     let next = drive.write(done + 12 * MS, at(4_000_000, 32));
@@ -88,21 +89,21 @@ fn reading_ahead_answers_the_next_read_but_not_after_a_write_there() {
     let d = disk();
     let mut drive = Drive::new(&d, 0);
     let done = drive.read(0, at(1000, 32));
-    // A turn later the rest of the segment is in the buffer.
+    // A revolution later the rest of the segment is in the buffer.
     let idle = done + 12 * MS;
     let hit = drive.read(idle, at(1032, 32));
     assert!(hit - idle < MS / 2, "{} ns for a hit", hit - idle);
     assert_eq!(drive.work.hits, 1);
-    // Read ahead goes on from there; elsewhere and back finds the segment.
+    // Reading ahead continues. A later read finds the segment after an access elsewhere.
     let away = drive.read(hit + 20 * MS, at(2_000_000, 8));
     let back = drive.read(away, at(1064, 32));
     assert!(back - away < MS / 2);
     let wrote = drive.write(back, at(1070, 2));
     let miss = drive.read(wrote, at(1064, 32));
-    assert!(miss - wrote > MS / 2, "what was written was read from an old segment");
+    assert!(miss - wrote > MS / 2, "the read used an old segment");
 }
 
-/// Time for `n` writes of the same place, each asked for when the one before was called done.
+/// Time for `n` writes of the same sectors, each requested shortly after the one before completed.
 fn rewrites(mode: WriteCache, n: u64) -> u64 {
     let mut drive = Drive::new(&DiskPreset { write_cache: mode, ..disk() }, 0);
     let mut done = 0;
@@ -117,12 +118,12 @@ fn write_caches_differ_as_they_should() {
     let turn = Geometry::new(&disk()).turn;
     let (off, fifo) = (rewrites(WriteCache::Off, 200), rewrites(WriteCache::Fifo, 200));
     near(off as f64, (200 * turn) as f64, 2.0);
-    // It accepts sixteen, then goes at the pace of the platters.
+    // It accepts sixteen at once; the others take a revolution each.
     near(fifo as f64, ((200 - 16) * turn) as f64, 3.0);
     let merged = rewrites(WriteCache::Merge, 200);
     assert!(merged < 200 * MS, "a merging cache took {merged} ns");
     let burst = rewrites(WriteCache::Fifo, 16);
-    assert!(burst < 16 * MS, "{burst} ns for what fits the cache");
+    assert!(burst < 16 * MS, "{burst} ns for writes that fit the cache");
 }
 
 #[test]
@@ -143,7 +144,7 @@ fn a_merging_cache_goes_over_the_disk_once() {
 #[test]
 fn the_queue_goes_one_way_and_merges_neighbours() {
     let mut simulator = Simulator::new(&paper(), 0);
-    // The first keeps the drive busy while the others come.
+    // The first keeps the drive busy while the others are queued.
     let mut places = vec![20_000_000, 5_000_000, 9_000_000, 7_000_000, 7_000_032, 7_000_064];
     for lba in places.drain(..) {
         simulator.write(at(lba, 32));
@@ -152,19 +153,19 @@ fn the_queue_goes_one_way_and_merges_neighbours() {
     let done = simulator.done();
     assert_eq!(done.writes, 4, "neighbours were not merged: {done:?}");
     assert_eq!(done.sectors_written, 6 * 32);
-    // Up to 20 million, then 5, 7, 9: three long moves and none back and forth.
+    // First 20 million, then 5, 7 and 9 million: no move back and forth.
     assert!(done.seeks <= 4, "{done:?}");
 }
 
 #[test]
-fn who_writes_too_much_waits_and_others_do_not() {
+fn a_writer_waits_only_above_the_limit() {
     let limit = paper().host.running_kb / 16;
     let mut simulator = Simulator::new(&paper(), 0);
     let rng = SplitMix64::new(5);
     for _ in 0..limit {
         simulator.write(at(rng.below(30_000_000), 32));
     }
-    assert_eq!(simulator.done().waited, 0, "a megabyte may be under way");
+    assert_eq!(simulator.done().waited, 0, "a megabyte may be in flight");
     simulator.write(at(100, 32));
     let waited = simulator.done().waited;
     // Until two thirds are left: 22 of the 64 requests, each some milliseconds.
@@ -176,7 +177,7 @@ fn the_background_waits_in_a_backlog_and_a_read_passes_it() {
     let mut simulator = Simulator::new(&paper(), 0);
     let rng = SplitMix64::new(6);
     for _ in 0..1000 {
-        simulator.defer(at(rng.below(30_000_000), 32), true);
+        simulator.defer(at(rng.below(30_000_000), 32), Direction::Write);
     }
     assert_eq!(simulator.done().waited, 0);
     assert!(simulator.backlog() > 900, "the queue takes a megabyte: {}", simulator.backlog());
@@ -187,7 +188,7 @@ fn the_background_waits_in_a_backlog_and_a_read_passes_it() {
 }
 
 #[test]
-fn work_of_the_background_is_paid_by_who_works_unless_there_is_idle_time() {
+fn background_work_is_paid_in_idle_time_or_by_the_next_work() {
     let mut simulator = Simulator::new(&paper(), 0);
     simulator.owe(5 * MS);
     simulator.work(MS);
@@ -196,7 +197,7 @@ fn work_of_the_background_is_paid_by_who_works_unless_there_is_idle_time() {
     simulator.read(at(15_000_000, 32));
     let before = simulator.now();
     simulator.work(MS);
-    assert_eq!(simulator.now() - before, MS, "it was done while the reader waited");
+    assert_eq!(simulator.now() - before, MS, "the background worked while the reader waited");
     assert_eq!(simulator.done().cpu, 10 * MS + 40_000);
 }
 
@@ -212,14 +213,14 @@ fn the_same_operations_take_the_same_time() {
                 0 => simulator.read(place),
                 1 => simulator.write_through(place),
                 2 => simulator.write(place),
-                _ => simulator.defer(place, true),
+                _ => simulator.defer(place, Direction::Write),
             }
         }
         simulator.wait_for_all();
         (simulator.now(), simulator.trace_hash(), simulator.done())
     };
     assert_eq!(run(1), run(1));
-    assert_ne!(run(1).1, run(5 * MS).1, "the platters' place at the start makes a difference");
+    assert_ne!(run(1).1, run(5 * MS).1, "the phase at the start makes a difference");
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! The summary: one bar a result, a piece for each option, on one logarithmic axis.
+//! The summary: one bar for each result, with a piece for each option, on one logarithmic axis.
 //!
-//! The way is that of [`StepwisePath`]: the option that helps most comes first. The solid part ends where
-//! all options are on; where fewer of them are better, a dashed part goes on to the best. A piece has its
-//! option's name if the step is told from noise; a step that loses is named in the dashed part.
+//! The pieces are the steps of [`StepwisePath`], the option that helps most first. The solid part
+//! ends at the combination of all options. If another combination is better, a dashed part
+//! continues to the best one. A piece has the name of its option if the step is significant. A
+//! significant step that loses has its name in the dashed part.
 
 use super::scale::{self, Scale};
 use super::svg::{Anchor, Figure, SvgWriter, csv, width};
@@ -13,15 +14,15 @@ use crate::statistics::VISIBLE;
 /// A bar.
 #[derive(Debug, Clone)]
 pub(crate) struct Bar {
-    /// What was measured.
+    /// The name of the result.
     pub label: String,
-    /// Where in the page more is told; empty for nowhere.
+    /// The id of its section in the page; empty for none.
     pub link: String,
-    /// What came out; `None` where combinations are missing.
+    /// Its path; `None` if combinations are missing.
     pub path: Option<StepwisePath>,
 }
 
-/// Bars that belong together.
+/// The bars of a benchmark.
 #[derive(Debug, Clone)]
 pub(crate) struct BarGroup {
     /// The benchmark.
@@ -30,7 +31,7 @@ pub(crate) struct BarGroup {
     pub rows: Vec<Bar>,
 }
 
-/// Where things are: beside each other if there is room, else a row's name above its bar.
+/// The layout: the name of a row is to the left of its bar, or above it if the figure is narrow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Layout {
     width: f64,
@@ -47,7 +48,7 @@ const NARROW: Layout =
     Layout { width: 380.0, left: 6.0, right: 330.0, row: 35.0, bar: 16.0, above: true };
 const HEAD: f64 = 26.0;
 
-/// Short and long names of an option: the long one is written where the piece is wide enough.
+/// Short and long names of the options. A piece has the long name if it is wide enough.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OptionLabels<'a> {
     /// `su`.
@@ -56,7 +57,7 @@ pub(crate) struct OptionLabels<'a> {
     pub long: OptionNames<'a>,
 }
 
-/// Draws; for a phone if `narrow`.
+/// Draws the figure, for a phone if `narrow`.
 #[must_use]
 pub(crate) fn draw(
     id: &str,
@@ -85,8 +86,8 @@ pub(crate) fn draw(
         }
     }
     let desc = format!(
-        "{} results: how many times better all options are than none, and what each adds, on a \
-         logarithmic axis to {}.",
+        "{} results: the gain of all options over none, and the gain of each option, on a \
+         logarithmic axis up to {}.",
         paths().count(),
         times(best)
     );
@@ -118,7 +119,7 @@ impl Bars<'_> {
         let Layout { left, row: pitch, bar, above, .. } = self.layout;
         let top = if above { y + pitch - bar - 3.0 } else { y + (pitch - bar) / 2.0 };
         if above {
-            // Beside the axis, not on it.
+            // To the right of the axis.
             self.svg.link(&row.link, (left + 4.0, top - 4.0), Anchor::Start, "halo", &row.label);
         } else {
             let at = (left - 12.0, top + bar - 4.5);
@@ -134,7 +135,7 @@ impl Bars<'_> {
         self.svg.text(at, Anchor::Start, class, &times(path.all));
     }
 
-    /// Draws the pieces; where the bar ends.
+    /// Draws the pieces. Returns the end of the bar.
     fn pieces(&mut self, path: &StepwisePath, top: f64) -> f64 {
         let bar = self.layout.bar;
         let all = path.all;

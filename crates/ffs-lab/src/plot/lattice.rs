@@ -1,8 +1,8 @@
-//! The lattice: every combination a node, every added option an edge.
+//! The lattice: each combination is a node, each added option an edge.
 //!
-//! To the right there are more options on, upwards it is better. A node is as high as its runs spread.
-//! The uppermost path is drawn stronger. Edges have their option's colour and dashes, and its name where
-//! there is room.
+//! Nodes further right have more options on, and higher nodes are better. The height of a node is
+//! the spread of its runs. The stepwise path, which always takes the option with the best result,
+//! is bold. An edge has the colour and the dashes of its option, and its name if there is space.
 
 use super::scale::{self, Scale};
 use super::svg::{Anchor, Figure, Position, SvgWriter, csv, width};
@@ -16,9 +16,9 @@ const LEFT: f64 = 60.0;
 const RIGHT: f64 = 364.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 254.0;
-/// Options a lattice can show: 64 nodes.
+/// The most options of a lattice: 64 nodes.
 const MOST: usize = 6;
-/// Distance of nodes with as many options from each other, at most.
+/// The largest distance between nodes of a column.
 const APART: f64 = 9.0;
 
 struct Lattice<'a> {
@@ -28,7 +28,7 @@ struct Lattice<'a> {
     path: Vec<(Combination, usize)>,
 }
 
-/// Draws; `None` without a combination that has no options, or with too many options.
+/// Draws the figure; `None` without the combination of no options, or with too many options.
 #[must_use]
 pub(crate) fn draw(id: &str, title: &str, cells: &Cells, names: OptionNames<'_>) -> Option<Figure> {
     let gains: Vec<f64> = cells.combinations().filter_map(|c| cells.gain(c)).collect();
@@ -49,7 +49,7 @@ pub(crate) fn draw(id: &str, title: &str, cells: &Cells, names: OptionNames<'_>)
     let best = cells.combinations().filter_map(|c| Some((c, cells.gain(c)?)));
     let best = best.max_by(|a, b| a.1.total_cmp(&b.1))?;
     let desc = format!(
-        "All combinations by the number of options on and their improvement over none, logarithmic. \
+        "All combinations by the number of options on and their gain over none, logarithmic. \
          The best is {} with {}.",
         best.0.name(names, "+"),
         times(best.1)
@@ -67,7 +67,7 @@ impl Lattice<'_> {
         LEFT + (RIGHT - LEFT) * count as f64 / columns as f64
     }
 
-    /// Nodes of a column are put side by side a little, or their edges would hide each other.
+    /// Moves the nodes of a column apart a little, so that their edges do not hide each other.
     fn node(&self, at: Combination) -> Option<Position> {
         let gain = self.cells.gain(at)?;
         let same: Vec<Combination> =
@@ -124,7 +124,7 @@ impl Lattice<'_> {
                 }
             }
         }
-        // The path's names have the first choice of places.
+        // The names of the path are placed first.
         for (a, b, factor, _) in words.iter().rev() {
             if let Some(at) = free(&labels, (*a, *b), &self.names[*factor]) {
                 labels.push((at, width(&self.names[*factor], 9.0)));
@@ -169,7 +169,7 @@ fn edge_class(factor: usize, strong: bool) -> String {
     format!("edge{strong} s{} d{}", factor % style::SERIES, factor % 4)
 }
 
-/// A place on the line that no label has yet.
+/// A position on the edge without another label.
 fn free(taken: &[(Position, f64)], (a, b): (Position, Position), name: &str) -> Option<Position> {
     let wide = width(name, 9.0);
     [0.5, 0.4, 0.6, 0.32, 0.68].into_iter().find_map(|part| {
@@ -198,7 +198,7 @@ mod tests {
             parsed.descendants().filter(has).count()
         };
         assert_eq!(class("node"), 16);
-        // And four in the legend.
+        // Plus four in the legend.
         assert_eq!((class("edge"), class("strong")), (32 + 4, 4 + 4));
         assert!(class("halo") >= 16, "most edges are named: {}", class("halo"));
         assert_eq!(figure.csv.lines().count(), 17);

@@ -1,4 +1,4 @@
-//! Cost as something grows: lines on linear or logarithmic axes, with levels told by others.
+//! Cost curves: lines on linear or logarithmic axes, with reference levels.
 
 use super::scale::{self, Scale};
 use super::style;
@@ -11,38 +11,38 @@ const RIGHT: f64 = 376.0;
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = 226.0;
 
-/// A line.
+/// A curve.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Curve {
     /// Its name.
     pub name: String,
-    /// Points, to the right.
+    /// Its points in ascending order.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A level to compare with: a dotted line.
+/// A reference level, drawn as a dotted line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReferenceLine {
-    /// Where it comes from.
+    /// Its name.
     pub name: String,
     /// Its value.
     pub value: f64,
 }
 
-/// Axes of a picture.
+/// The axes of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Axes {
-    /// What grows.
+    /// The title of the horizontal axis.
     pub x: String,
-    /// What it costs.
+    /// The title of the vertical axis.
     pub y: String,
-    /// Whether the cost's axis is logarithmic.
+    /// Whether the vertical axis is logarithmic.
     pub log: bool,
-    /// Levels to compare with.
+    /// The reference levels.
     pub levels: Vec<ReferenceLine>,
 }
 
-/// Draws; `None` without a point.
+/// Draws the figure; `None` without a point.
 #[must_use]
 pub(crate) fn draw(id: &str, title: &str, curves: &[Curve], axes: &Axes) -> Option<Figure> {
     let points = || curves.iter().flat_map(|curve| curve.points.iter().copied());
@@ -83,7 +83,7 @@ pub(crate) fn draw(id: &str, title: &str, curves: &[Curve], axes: &Axes) -> Opti
     Some(svg.finish(id, (title, &desc), size, csv("curve,n,cost", rows)))
 }
 
-/// Dotted lines with names, which give way to each other.
+/// Draws the reference levels. Their names do not overlap.
 fn levels_of(svg: &mut SvgWriter, y: &Scale, axes: &Axes) {
     let mut taken: Vec<(f64, f64)> = Vec::new();
     for level in &axes.levels {
@@ -117,7 +117,7 @@ fn grid(svg: &mut SvgWriter, (x, y): (&Scale, &Scale), axes: &Axes) {
     svg.text((RIGHT, BOTTOM + 30.0), Anchor::End, "soft small", &axes.x);
 }
 
-/// Draws the names of curves under the picture; in how many more lines than one.
+/// Draws the names of the curves under the figure. Returns the number of additional lines.
 fn legend(svg: &mut SvgWriter, curves: &[Curve]) -> u32 {
     let (mut x, mut line) = (LEFT, 0);
     for (n, curve) in curves.iter().enumerate() {

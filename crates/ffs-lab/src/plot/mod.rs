@@ -14,7 +14,7 @@
 //! # Invariants
 //! 1. Colours are CSS variables ([`style`]), so that the reader's setting of light or dark applies.
 //! 2. Colour never carries a distinction alone: words, marks or dashes repeat it.
-//! 3. Numbers have two decimals at most, and no number depends on the computer.
+//! 3. Numbers have at most two decimals, and no number depends on the computer.
 //!
 //! Reference: `docs/spec/benchmarks.md` §3.4.
 
@@ -32,7 +32,7 @@ pub(crate) use svg::Figure;
 /// Short names of the options in a chart, in the order of their bits.
 pub(crate) type OptionNames<'a> = &'a [String];
 
-/// `×2.1`, with as many digits as are worth reading.
+/// A factor such as `×2.1`, with two or three significant digits.
 #[must_use]
 pub(crate) fn times(gain: f64) -> String {
     let digits = match gain {

@@ -1,4 +1,4 @@
-//! Ratios on one logarithmic axis around 1: how near measured numbers are to published ones.
+//! The ratios of measured to published numbers, on one logarithmic axis around 1.
 
 use super::scale::{self, Scale};
 use super::svg::{Anchor, Figure, SvgWriter, csv};
@@ -8,19 +8,19 @@ const WIDTH: f64 = 384.0;
 const LEFT: f64 = 12.0;
 const RIGHT: f64 = 372.0;
 const ROW: f64 = 34.0;
-/// Ratios farther away than this stand at the edge.
+/// Ratios beyond this are drawn at the edge.
 const FARTHEST: f64 = 100.0;
 
-/// Numbers that belong together.
+/// The ratios of a section.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RatioRow {
-    /// What they are.
+    /// The title of the section.
     pub label: String,
-    /// What each is, and its ratio.
+    /// The name and ratio of each number.
     pub dots: Vec<(String, f64)>,
 }
 
-/// Draws; `None` without a ratio.
+/// Draws the figure; `None` without a ratio.
 #[must_use]
 pub(crate) fn draw(id: &str, title: &str, rows: &[RatioRow]) -> Option<Figure> {
     let ratios = || rows.iter().flat_map(|row| row.dots.iter().map(|dot| dot.1));

@@ -1,8 +1,8 @@
-//! Axes: from values to places, and where marks are worth having.
+//! Axes: the positions of values, and the tick marks.
 
 use crate::portable_math::{decade, ln, ten_to};
 
-/// An axis from `low` to `high` over `from` to `to`.
+/// An axis: values from `low` to `high` are at positions from `from` to `to`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Scale {
     low: f64,
@@ -12,7 +12,7 @@ pub(crate) struct Scale {
     log: bool,
 }
 
-/// Divisions of a decade, from coarse to fine.
+/// The divisions of a decade, from coarse to fine.
 const DECADES: [&[f64]; 5] = [
     &[1.0],
     &[1.0, 3.0],
@@ -20,7 +20,7 @@ const DECADES: [&[f64]; 5] = [
     &[1.0, 1.5, 2.0, 3.0, 5.0, 7.0],
     &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0],
 ];
-/// Below this ratio of its ends a logarithmic axis is divided like a linear one.
+/// A logarithmic axis whose ends have a smaller ratio has the marks of a linear one.
 const NARROW: f64 = 1.8;
 
 impl Scale {
@@ -31,7 +31,7 @@ impl Scale {
         Scale { low: range.0, high, from: places.0, to: places.1, log: false }
     }
 
-    /// A logarithmic axis; its range is above 0.
+    /// A logarithmic axis. Its values are above 0.
     #[must_use]
     pub(crate) fn log(range: (f64, f64), places: (f64, f64)) -> Scale {
         let low = range.0.max(1e-12);
@@ -39,7 +39,7 @@ impl Scale {
         Scale { low, high, from: places.0, to: places.1, log: true }
     }
 
-    /// Where a value is. What is outside is put at the nearer end.
+    /// The position of a value. A value outside is at the nearer end.
     #[must_use]
     pub(crate) fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
@@ -51,12 +51,12 @@ impl Scale {
         self.from + part * (self.to - self.from)
     }
 
-    /// Values worth a mark, at least `apart` from each other.
+    /// The values with a tick mark. Marks are at least `apart` apart.
     #[must_use]
     pub(crate) fn marks(&self, apart: f64) -> Vec<f64> {
-        let room = ((self.to - self.from).abs() / apart).floor().max(1.0);
+        let most = ((self.to - self.from).abs() / apart).floor().max(1.0);
         if !self.log || self.high / self.low < NARROW {
-            return self.even(room);
+            return self.even(most);
         }
         let fits = |marks: &Vec<f64>| {
             let places: Vec<f64> = marks.iter().map(|mark| self.at(*mark)).collect();
@@ -64,10 +64,10 @@ impl Scale {
         };
         let fine = DECADES.iter().rev().map(|division| self.divided(division));
         let found = fine.into_iter().find(fits);
-        found.filter(|marks| marks.len() > 1).unwrap_or_else(|| self.sparse(room))
+        found.filter(|marks| marks.len() > 1).unwrap_or_else(|| self.sparse(most))
     }
 
-    /// Marks at these parts of every decade.
+    /// Marks at these divisions of each decade.
     fn divided(&self, division: &[f64]) -> Vec<f64> {
         let (first, last) = (decade(self.low), decade(self.high) + 1);
         let decades = (first..=last).map(ten_to);
@@ -76,16 +76,16 @@ impl Scale {
         marks.filter(|m| *m >= self.low / slack && *m <= self.high * slack).collect()
     }
 
-    /// Every so many decades, where there are too many of them.
-    fn sparse(&self, room: f64) -> Vec<f64> {
+    /// Marks at some decades, if not all have space. At most `most` marks.
+    fn sparse(&self, most: f64) -> Vec<f64> {
         let all = self.divided(DECADES[0]);
-        let step = (all.len() as f64 / room).ceil().max(1.0) as usize;
+        let step = (all.len() as f64 / most).ceil().max(1.0) as usize;
         all.into_iter().step_by(step).collect()
     }
 
-    /// Round values at even distances.
-    fn even(&self, room: f64) -> Vec<f64> {
-        let rough = (self.high - self.low) / room;
+    /// Round values at equal distances. About `most` marks.
+    fn even(&self, most: f64) -> Vec<f64> {
+        let rough = (self.high - self.low) / most;
         let unit = ten_to(decade(rough));
         let steps = [1.0, 2.0, 5.0, 10.0].map(|part| part * unit);
         let step = steps.into_iter().find(|step| *step >= rough * (1.0 - 1e-9)).unwrap_or(rough);
@@ -95,7 +95,7 @@ impl Scale {
     }
 }
 
-/// A mark's value in words: as many decimals as its neighbours need, thousands kept together.
+/// The label of a mark, with the decimals that distinguish it from its neighbours.
 #[must_use]
 pub(crate) fn label(marks: &[f64], value: f64) -> String {
     let step = marks.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(f64::INFINITY, f64::min);
@@ -108,7 +108,7 @@ pub(crate) fn label(marks: &[f64], value: f64) -> String {
     group(&format!("{value:.digits$}"))
 }
 
-/// A number's text with narrow spaces between thousands, from five digits on.
+/// Inserts narrow spaces between thousands in a number of five or more digits.
 #[must_use]
 pub(crate) fn group(text: &str) -> String {
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));

@@ -1,46 +1,46 @@
-//! A small writer of SVG.
+//! A small SVG writer.
 
 use std::fmt::Write;
 
 use super::style;
 
-/// A finished picture.
+/// A finished figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// Unique in a page; also the name of its file.
+    /// Its id, unique in a page, and the name of its file.
     pub id: String,
-    /// What it is, a line.
+    /// Its title, one line.
     pub title: String,
-    /// What there is to see, for who cannot see it.
+    /// A description for screen readers.
     pub desc: String,
-    /// Size in its own units.
+    /// Width and height in its own units.
     pub size: (f64, f64),
-    /// Its data as comma-separated values, heads first.
+    /// Its data as CSV with a header line.
     pub csv: String,
     body: String,
 }
 
-/// Where a text is held.
+/// The anchor of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Anchor {
-    /// Position its beginning.
+    /// The position is that of its beginning.
     Start,
-    /// In its middle.
+    /// The position is that of its middle.
     Middle,
-    /// Position its end.
+    /// The position is that of its end.
     End,
 }
 
-/// A place.
+/// A point.
 pub(crate) type Position = (f64, f64);
 
-/// What is drawn so far.
+/// The elements of a figure that is being drawn.
 #[derive(Debug, Default)]
 pub(crate) struct SvgWriter {
     out: String,
 }
 
-/// A number as pictures have it: two decimals at most, none that say nothing.
+/// A number with at most two decimals, without trailing zeros.
 #[must_use]
 pub(crate) fn number(value: f64) -> String {
     let text = format!("{value:.2}");
@@ -48,7 +48,7 @@ pub(crate) fn number(value: f64) -> String {
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Text without what XML would take for its own.
+/// Escapes the special characters of XML.
 #[must_use]
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -58,7 +58,7 @@ pub(crate) fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // No XML may hold them.
+            // XML does not allow these characters.
             c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -66,7 +66,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// How wide a text is, nearly, at a font size.
+/// The approximate width of a text at a font size.
 #[must_use]
 pub(crate) fn width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * size * 0.56
@@ -74,7 +74,7 @@ pub(crate) fn width(text: &str, size: f64) -> f64 {
 
 impl SvgWriter {
     fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        // A string takes everything.
+        // Writing to a string does not fail.
         let _ = self.out.write_fmt(text);
     }
 
@@ -85,7 +85,7 @@ impl SvgWriter {
         }
     }
 
-    /// Ends an element, with a text that shows when it is pointed at.
+    /// Ends an element, with a tooltip if `tip` is not empty.
     fn close(&mut self, element: &str, tip: &str) {
         if tip.is_empty() {
             self.put(format_args!("/>"));
@@ -145,7 +145,7 @@ impl SvgWriter {
         self.close("circle", tip);
     }
 
-    /// Words.
+    /// A text.
     pub(crate) fn text(&mut self, at: Position, anchor: Anchor, class: &str, words: &str) {
         let [x, y] = [at.0, at.1].map(number);
         let anchor = match anchor {
@@ -157,7 +157,7 @@ impl SvgWriter {
         self.put(format_args!("<text{class} x=\"{x}\" y=\"{y}\"{anchor}>{}</text>", escape(words)));
     }
 
-    /// Words that lead to a place in the page.
+    /// A text with a link to an id in the page.
     pub(crate) fn link(
         &mut self,
         to: &str,
@@ -174,7 +174,7 @@ impl SvgWriter {
         self.put(format_args!("</a>"));
     }
 
-    /// The picture.
+    /// The finished figure.
     #[must_use]
     pub(crate) fn finish(
         self,
@@ -202,7 +202,7 @@ impl Figure {
         self.element("", "")
     }
 
-    /// A file of its own.
+    /// The content of a separate file.
     #[must_use]
     pub fn file(&self) -> String {
         let style = format!("<style>{}{}</style>", style::COLOURS, style::SHAPES);
@@ -225,7 +225,7 @@ impl Figure {
     }
 }
 
-/// A field of comma-separated values.
+/// A field of CSV.
 #[must_use]
 pub(crate) fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
@@ -234,7 +234,7 @@ pub(crate) fn field(text: &str) -> String {
     text.to_owned()
 }
 
-/// Lines of comma-separated values: heads and rows.
+/// CSV with a header line and rows.
 #[must_use]
 pub(crate) fn csv(heads: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut out = format!("{heads}\n");
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn values_with_commas_are_quoted() {
-        let text = csv("a,b", [vec!["x,y".to_owned(), "say \"so\"".to_owned()]]);
-        assert_eq!(text, "a,b\n\"x,y\",\"say \"\"so\"\"\"\n");
+        let text = csv("a,b", [vec!["x,y".to_owned(), "a \"b\"".to_owned()]]);
+        assert_eq!(text, "a,b\n\"x,y\",\"a \"\"b\"\"\"\n");
     }
 }

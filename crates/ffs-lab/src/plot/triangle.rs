@@ -1,8 +1,9 @@
-//! The triangle plot: what an option adds, for every state of the options before it.
+//! The triangle plot: the effect of each option, for each combination of the options before it.
 //!
-//! Columns are options, the most important first. Column k has a triangle for each on/off state of the
-//! options to its left (those to its right are off), from the level without the option to the level with
-//! it: pointing up is a gain, down a loss. The dots below tell which of the options to the left are on.
+//! Each column is an option, the most important first. A column has a triangle for each combination
+//! of the options to its left; those to its right are off. A triangle goes from the level without
+//! the option to the level with it. One that points up is a gain, one that points down a loss. The
+//! dots below a triangle show which of the options to the left are on.
 
 use super::scale::Scale;
 use super::svg::{Anchor, Figure, SvgWriter, csv};
@@ -16,12 +17,12 @@ const LEFT: f64 = 46.0;
 const RIGHT: f64 = 380.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 236.0;
-/// Options shown at most: 63 triangles.
+/// The most options: 63 triangles.
 const MOST: usize = 6;
-/// Distance of the rows of dots.
+/// The distance between rows of dots.
 const ROW: f64 = 11.0;
 
-/// A triangle: column, state of the options before, level without and with the option.
+/// A triangle: column, combination of the options before, level without and with the option.
 struct TriangleStep {
     column: usize,
     before: Combination,
@@ -29,7 +30,8 @@ struct TriangleStep {
     to: f64,
 }
 
-/// Draws; `None` if there is no combination without options, or no pair that differs in one.
+/// Draws the figure; `None` without the combination of no options, or without two combinations that
+/// differ in one option.
 #[must_use]
 pub(crate) fn draw(id: &str, title: &str, cells: &Cells, names: OptionNames<'_>) -> Option<Figure> {
     let order: Vec<usize> = importance(cells).into_iter().take(MOST).collect();
@@ -71,24 +73,24 @@ fn steps(cells: &Cells, order: &[usize]) -> Vec<TriangleStep> {
     steps
 }
 
-/// The combination of a state: the first option counts most.
+/// The combination of a state, in which the first option is the highest bit.
 fn before(order: &[usize], column: usize, state: u32) -> Combination {
     let on = |at: &usize| state >> (column - 1 - at) & 1 == 1;
     (0..column).filter(on).fold(Combination::NONE, |set, at| set.with(order[at]))
 }
 
-/// Width of a triangle.
+/// The width of a triangle.
 fn unit(order: &[usize]) -> f64 {
     let triangles = (1_u32 << order.len()) - 1;
     (RIGHT - LEFT) / (f64::from(triangles) + order.len() as f64 * 0.6)
 }
 
-/// Left edge of a column.
+/// The left edge of a column.
 fn column_at(column: usize, unit: f64) -> f64 {
     LEFT + unit * (f64::from((1_u32 << column) - 1) + column as f64 * 0.6 + 0.3)
 }
 
-/// Which triangle of its column a state is.
+/// The index of a state's triangle in its column.
 fn place(step: &TriangleStep, order: &[usize]) -> u32 {
     let on = |at: usize| u32::from(step.before.has(order[at])) << (step.column - 1 - at);
     (0..step.column).map(on).sum()

@@ -34,8 +34,8 @@ pub(super) fn again(plan: &Plan) -> String {
     lines.join("\n")
 }
 
-/// The options of `ffs lab run`, based on the plan `quick` or `paper`, and the differences that they
-/// do not cover.
+/// The options of `ffs lab run`, based on the plan `quick` or `paper`, and the differences that
+/// they do not cover.
 fn options(plan: &Plan, quick: bool) -> (Vec<String>, Vec<String>) {
     let base = if quick { Plan::quick() } else { Plan::paper() };
     let (mut words, mut rest) = (Vec::new(), Vec::new());

@@ -90,8 +90,8 @@ fn significant_counters(spent: &[&ResourceUse], units: f64) -> Vec<String> {
     names
 }
 
-/// Where the time of a combination went, for one unit of work. `None` if there is no time, no work or
-/// no counter.
+/// Where the time of a combination went, for one unit of work. `None` if there is no time, no work
+/// or no counter.
 #[must_use]
 pub(super) fn sentence(series: &ResultSeries, at: Combination, names: &[String]) -> Option<String> {
     let spent = series.spent.get(&at)?;

@@ -29,8 +29,8 @@ pub struct ComparedNumber {
     pub published: String,
     /// As measured; `None` where it was not run.
     pub measured: Option<String>,
-    /// Measured divided by published. For a range, divided by its nearer end, and 1 inside it. `None`
-    /// if the number is the base of a percentage, which is 100 in every study.
+    /// Measured divided by published. For a range, divided by its nearer end, and 1 inside it.
+    /// `None` if the number is the base of a percentage, which is 100 in every study.
     pub ratio: Option<f64>,
 }
 

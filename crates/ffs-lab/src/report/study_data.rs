@@ -292,8 +292,8 @@ impl ResultSeries {
     }
 }
 
-/// The phases that a result is computed from: the phase of its name, or of its name without the last
-/// word, or all phases.
+/// The phases that a result is computed from: the phase of its name, or of its name without the
+/// last word, or all phases.
 fn phases_of<'a>(metric: &str, phases: &'a [PhaseResult]) -> Vec<&'a PhaseResult> {
     let shorter = metric.rsplit_once(['-', '/']).map_or(metric, |(front, _)| front);
     let find = |name: &str| phases.iter().find(|phase| phase.phase == name);

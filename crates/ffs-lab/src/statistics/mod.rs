@@ -1,4 +1,5 @@
-//! The statistics of a full factorial experiment: from the runs to the numbers of tables and charts.
+//! The statistics of a full factorial experiment: from the runs to the numbers of tables and
+//! charts.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -10,10 +11,10 @@
 //! | `summary` | median, minimum and maximum of a few rounds |
 //!
 //! # Invariants
-//! 1. A value is a cost: less is better. A rate is stored as time per unit of work, so that its mean
-//!    is the harmonic one.
-//! 2. Relative values are relative to the combination without options. Without a run of it there are
-//!    none.
+//! 1. A value is a cost: less is better. A rate is stored as time per unit of work, so that its
+//!    mean is the harmonic one.
+//! 2. Relative values are relative to the combination without options. Without a run of it there
+//!    are none.
 //! 3. A combination that was not run is missing, never zero.
 //!
 //! Reference: `docs/spec/benchmarks.md` §3.

@@ -1,8 +1,9 @@
 //! The linear model: the cost in percent of that without options, as a sum over sets of options.
 //!
-//! If every combination was run, the model has all 2^k terms, and the coefficients are alternating sums
-//! of the means of the combinations. If combinations are missing, the terms of the highest orders are
-//! omitted until the others can be estimated: an incomplete experiment still has main effects.
+//! If every combination was run, the model has all 2^k terms, and the coefficients are alternating
+//! sums of the means of the combinations. If combinations are missing, the terms of the highest
+//! orders are omitted until the others can be estimated: an incomplete experiment still has main
+//! effects.
 //!
 //! The standard errors come from the spread within combinations, whichever terms the model has.
 
@@ -67,7 +68,8 @@ pub(super) fn two_sided(value: f64, error: f64, degrees: f64, scale: f64) -> f64
 }
 
 impl Model {
-    /// Fits the model; `None` without a run of no options, or if the main effects cannot be estimated.
+    /// Fits the model; `None` without a run of no options, or if the main effects cannot be
+    /// estimated.
     #[must_use]
     pub(crate) fn fit(cells: &Cells) -> Option<Model> {
         let base = cells.base()?;
@@ -113,8 +115,8 @@ impl Model {
     }
 }
 
-/// The sets of at most `order` options, by size and then number, and the matrix that turns the means
-/// of combinations into their coefficients; `None` if these cannot be estimated.
+/// The sets of at most `order` options, by size and then number, and the matrix that turns the
+/// means of combinations into their coefficients; `None` if these cannot be estimated.
 fn estimable(
     cells: &Cells,
     run: &[Combination],

@@ -1,14 +1,15 @@
-//! The stepwise path of one result: from no option to all, at each step the option with the best result.
+//! The stepwise path of one result: from no option to all, at each step the option with the best
+//! result.
 //!
-//! A step is tested on the runs of its two combinations alone (Welch's t test). The combinations of one
-//! result may differ five hundredfold, and so may their noise. A pooled error would be the error of the
-//! slow combinations and hide every difference between fast ones.
+//! A step is tested on the runs of its two combinations alone (Welch's t test). The combinations of
+//! one result may differ five hundredfold, and so may their noise. A pooled error would be the
+//! error of the slow combinations and hide every difference between fast ones.
 
 use super::LEVEL;
 use super::cells::{Cells, Combination};
 use super::model::two_sided;
 
-/// A step that changes the result by less than this is not significant, whatever its p value.
+/// A step that changes the result by less than this is not significant, with any p value.
 pub(crate) const VISIBLE: f64 = 0.01;
 /// The same limit if each combination was run once and there is no p value.
 const VISIBLE_UNTESTED: f64 = 0.05;

@@ -38,9 +38,9 @@ fn effect(cells: &Cells, factor: usize) -> Option<f64> {
     (!logs.is_empty()).then(|| portable_math::exp(logs.iter().sum::<f64>() / logs.len() as f64))
 }
 
-/// The options, the one with the largest effect first: its bullets form the largest block of the rank
-/// table. In a balanced experiment the mean effect over all pairs is also the mean within the blocks
-/// of the options before it.
+/// The options, the one with the largest effect first: its bullets form the largest block of the
+/// rank table. In a balanced experiment the mean effect over all pairs is also the mean within the
+/// blocks of the options before it.
 #[must_use]
 pub(crate) fn importance(cells: &Cells) -> Vec<usize> {
     let size = |factor: &usize| {

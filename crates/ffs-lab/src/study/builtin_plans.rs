@@ -1,7 +1,7 @@
 //! The plans `paper` and `quick`.
 //!
-//! The scales depend only on the time a plan may take. `paper` runs each benchmark as large as fits in
-//! half an hour on two cores; `quick` runs the same benchmarks in less than a minute.
+//! The scales depend only on the time a plan may take. `paper` runs each benchmark as large as fits
+//! in half an hour on two cores; `quick` runs the same benchmarks in less than a minute.
 
 use super::factor::Factor;
 use super::origin::Origin;
@@ -53,7 +53,8 @@ impl Plan {
         }
     }
 
-    /// The scale of a workload in this plan. A workload that is not in the plan has the first scale.
+    /// The scale of a workload in this plan. A workload that is not in the plan has the first
+    /// scale.
     #[must_use]
     pub fn scale_of(&self, workload: &str) -> f64 {
         let name = |words: &str| words.split(':').next().unwrap_or_default().to_owned();

@@ -1,14 +1,15 @@
 //! The lines of a results file.
 //!
-//! The first line holds the plan, each other line a finished job. A line is a JSON object. Its first
-//! member is a checksum of the rest of the line; the line of a job also holds the checksum of its plan.
-//! So a damaged line is detected, and each line of a damaged file can be assigned to its plan.
+//! The first line holds the plan, each other line a finished job. A line is a JSON object. Its
+//! first member is a checksum of the rest of the line; the line of a job also holds the checksum of
+//! its plan. So a damaged line is detected, and each line of a damaged file can be assigned to its
+//! plan.
 
 use std::collections::BTreeMap;
 
-use ffs_ondisk::hash::check_hash_parts;
 use serde::Deserialize;
 
+use super::checksum::checksum;
 use super::plan::{Job, Plan};
 use super::results::JobResult;
 use crate::error::{LabError, Result};
@@ -19,11 +20,6 @@ const VERSION: u32 = 1;
 const BEGIN: &str = "{\"crc\":\"";
 /// Offset of the text that the checksum covers: after 8 digits, a quote and a comma.
 const COVERED: usize = BEGIN.len() + 10;
-
-/// A checksum as eight hexadecimal digits.
-pub(super) fn checksum(bytes: &[u8]) -> String {
-    format!("{:08x}", check_hash_parts(&[bytes]))
-}
 
 /// A line without the newline; `rest` is the content of the object after the checksum.
 fn sealed(rest: &str) -> String {
@@ -138,8 +134,8 @@ impl FinishedJobs {
         }
         match self.0.get(&job) {
             Some((_, before)) if *before != line => Err(LabError::Plan(format!(
-                "there are two different results of {}: of two studies, or of a target whose results \
-                 vary; merge without one of them",
+                "there are two different results of {}. They are from two studies, or the \
+                 results of the target vary. Merge without one of them",
                 plan.job_name(&job)
             ))),
             _ => {

@@ -3,15 +3,16 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | `plan`, `factor` | what a study runs: workloads, factors, replicates; its jobs and their seeds |
+//! | `plan`, `factor` | workloads, factors and replicates of a study; its jobs and their seeds |
 //! | `builtin_plans` | the plans `paper` and `quick` |
 //! | `run`, `job_runner` | runs jobs on several threads; runs one job |
-//! | `results_file`, `file_format` | the results file: durable, resumable; its lines |
+//! | `results_file`, `file_format`, `checksum` | the results file: durable, resumable; its lines |
 //! | `results` | the finished jobs of a study |
 //! | `origin` | the program version and the simulated computers of a study |
 //! | `merge` | joins the parts of a study |
 
 mod builtin_plans;
+mod checksum;
 mod factor;
 mod file_format;
 mod job_runner;

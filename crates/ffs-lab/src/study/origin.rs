@@ -1,14 +1,15 @@
 //! The program and the simulated computers of a study.
 //!
-//! The results of a job depend on the version of ffs and on the description of the simulated computer.
-//! Both are part of the plan, so that jobs of another version or computer belong to another study.
+//! The results of a job depend on the version of ffs and on the description of the simulated
+//! computer. Both are part of the plan, so that jobs of another version or computer belong to
+//! another study.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::checksum::checksum;
 use super::factor::Factor;
-use super::file_format::checksum;
 use crate::error::Result;
 use crate::machine::Preset;
 
@@ -17,8 +18,8 @@ use crate::machine::Preset;
 pub struct Origin {
     /// The version of ffs; empty if it is unknown.
     pub ffs: String,
-    /// A checksum of the values in the machine files, whatever the files are called. Empty if the
-    /// target runs in real time.
+    /// A checksum of the values in the machine files, without their names. Empty if the target runs
+    /// in real time.
     pub machine: String,
 }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use ffs_device::{Rng, SplitMix64};
 use serde::{Deserialize, Serialize};
 
+use super::checksum::checksum;
 use super::factor::{self, Factor};
 use super::origin::Origin;
 use crate::error::{LabError, Result};
@@ -168,7 +169,7 @@ impl Plan {
     pub(super) fn tag(&self) -> Result<String> {
         let text =
             serde_json::to_string(self).map_err(|error| LabError::Plan(error.to_string()))?;
-        Ok(super::file_format::checksum(text.as_bytes()))
+        Ok(checksum(text.as_bytes()))
     }
 
     /// How `other` differs from this plan; empty if it does not.

@@ -1,13 +1,8 @@
 //! The results of a study.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
-use super::file_format::FinishedJobs;
 use super::plan::{Job, Plan};
-use super::results_file;
-use crate::error::{LabError, Result};
 use crate::workload::Outcome;
 
 /// The result of a job: one workload, one combination, one replicate.
@@ -35,30 +30,6 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads a results file, or the one in a directory, and changes nothing. Damage is reported to
-    /// `note`.
-    ///
-    /// # Errors
-    /// [`LabError::Unusable`] if the file does not exist or cannot be read.
-    pub fn read(path: &Path, note: &mut dyn FnMut(String)) -> Result<Results> {
-        let (path, found) = results_file::read(path)?;
-        results_file::report_damage(&path, &found, note);
-        let Some(plan) = found.plan else {
-            let why = "the line that holds its plan is damaged; repeat the command that made it";
-            return Err(LabError::unusable(&path.display().to_string(), why));
-        };
-        let mut finished = FinishedJobs::default();
-        let tag = plan.tag()?;
-        for (of, result, line) in found.jobs {
-            if of != tag || !finished.add(&plan, result, line)? {
-                let why = "holds a job that is not in its plan";
-                return Err(LabError::unusable(&path.display().to_string(), why));
-            }
-        }
-        let jobs = finished.results().cloned().collect();
-        Ok(Results { plan, jobs })
-    }
-
     /// The jobs of the plan that are not finished.
     #[must_use]
     pub fn missing(&self) -> Vec<Job> {

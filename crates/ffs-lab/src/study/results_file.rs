@@ -86,8 +86,8 @@ impl ResultsFile {
     fn take(&mut self, found: ParsedFile, note: &mut dyn FnMut(String)) -> Result<()> {
         if let Some(theirs) = found.plan.as_ref().filter(|theirs| **theirs != self.plan) {
             let why = format!(
-                "holds another study ({}); name another directory with --out, or repeat the command that \
-                 began it",
+                "holds another study ({}); name another directory with --out, or repeat the \
+                 command that began it",
                 self.plan.differences(theirs)
             );
             return Err(unusable(&self.path, why));
@@ -277,6 +277,32 @@ impl ResultsFile {
     }
 }
 
+impl Results {
+    /// Reads a results file, or the one in a directory, and changes nothing. Damage is reported to
+    /// `note`.
+    ///
+    /// # Errors
+    /// [`LabError::Unusable`] if the file does not exist or cannot be read.
+    pub fn read(path: &Path, note: &mut dyn FnMut(String)) -> Result<Results> {
+        let (path, found) = read(path)?;
+        report_damage(&path, &found, note);
+        let Some(plan) = found.plan else {
+            let why = "the line that holds its plan is damaged; repeat the command that made it";
+            return Err(LabError::unusable(&path.display().to_string(), why));
+        };
+        let mut finished = FinishedJobs::default();
+        let tag = plan.tag()?;
+        for (of, result, line) in found.jobs {
+            if of != tag || !finished.add(&plan, result, line)? {
+                let why = "holds a job that is not in its plan";
+                return Err(LabError::unusable(&path.display().to_string(), why));
+            }
+        }
+        let jobs = finished.results().cloned().collect();
+        Ok(Results { plan, jobs })
+    }
+}
+
 /// Makes a new name durable, if the system can.
 fn sync_dir(path: &Path) {
     let dir = path.parent().and_then(|dir| File::open(dir).ok());
@@ -287,8 +313,8 @@ fn sync_dir(path: &Path) {
 fn lock(file: &File, path: &Path) -> Result<()> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => {
-            let why = "another run is writing here; give each its own directory with --out, and join them \
-                       with ffs lab merge";
+            let why = "another run is writing here; give each its own directory with --out, and \
+                       join them with ffs lab merge";
             Err(unusable(path, why))
         }
         // As in `write_all`.

@@ -1,7 +1,7 @@
 //! Runs the jobs of a study on several threads.
 //!
-//! The workers take jobs from one list, in its order. One thread receives the results and appends each
-//! to the results file before it takes the next.
+//! The workers take jobs from one list, in its order. One thread receives the results and appends
+//! each to the results file before it takes the next.
 //!
 //! # Invariants
 //! 1. The result of a finished job is kept when another job fails or the study is interrupted.

@@ -1,4 +1,4 @@
-//! A study is killed, cut, damaged, split and starved; what comes out is the same.
+//! A study that is killed, truncated, damaged or split has the same results after it is resumed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ fn plan() -> Plan {
     }
 }
 
-/// Jobs of [`plan`].
+/// The number of jobs of [`plan`].
 const JOBS: usize = 68;
 
-/// Numbers that follow from the job, with all the digits a number can have.
+/// An outcome that depends on the job. Its numbers have as many digits as an `f64` can have.
 fn outcome(plan: &Plan, job: &Job) -> Outcome {
     let seed = plan.seed_of(job.replicate) ^ u64::from(job.combination) << 8 ^ job.item as u64;
     let rng = SplitMix64::new(seed);
@@ -58,7 +58,7 @@ fn outcome(plan: &Plan, job: &Job) -> Outcome {
     Outcome { phases: vec![phase], metrics: vec![metric] }
 }
 
-/// What a job does before it gives its outcome; `n` counts jobs.
+/// A runner that calls a function before each job, with the number of the job.
 struct Fake<F: Fn(u32) -> Result<()> + Sync>(AtomicU32, F);
 
 impl<F: Fn(u32) -> Result<()> + Sync> JobRunner for Fake<F> {
@@ -75,10 +75,10 @@ fn fake<F: Fn(u32) -> Result<()> + Sync>(before: F) -> Fake<F> {
     Fake(AtomicU32::new(0), before)
 }
 
-/// Stops after so many jobs are finished; keeps what is told.
+/// Stops after `stop_at` finished jobs, and keeps the messages of failed jobs.
 struct Look {
     stop_at: usize,
-    told: Vec<String>,
+    failures: Vec<String>,
 }
 
 impl StudyWatch for Look {
@@ -86,26 +86,26 @@ impl StudyWatch for Look {
         progress.finished < self.stop_at
     }
     fn failed(&mut self, job: &str, why: &LabError) {
-        self.told.push(format!("{job}: {why}"));
+        self.failures.push(format!("{job}: {why}"));
     }
 }
 
 fn look() -> Look {
-    Look { stop_at: usize::MAX, told: Vec::new() }
+    Look { stop_at: usize::MAX, failures: Vec::new() }
 }
 
 fn request(dir: &Path, shard: Shard, threads: usize) -> RunRequest {
     RunRequest { shard, threads, elsewhere: dir.to_owned() }
 }
 
-/// Runs what is missing; what was told on opening.
+/// Runs the missing jobs. Returns the notes from opening the file.
 fn go(dir: &Path, shard: Shard, threads: usize) -> Vec<String> {
     let mut notes = Vec::new();
     let mut store = ResultsFile::open(dir, &plan(), &mut |note| notes.push(note)).unwrap();
     let mut look = look();
     let ended = run(&mut store, &request(dir, shard, threads), &fake(|_| Ok(())), &mut look);
     assert!(!ended.interrupted && ended.failed == 0 && ended.unsaved.is_none(), "{ended:?}");
-    assert!(look.told.is_empty(), "{:?}", look.told);
+    assert!(look.failures.is_empty(), "{:?}", look.failures);
     notes
 }
 
@@ -158,21 +158,21 @@ fn shards_are_disjoint_and_the_order_follows_from_the_seed() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_resumed_to_the_same_bytes() {
+fn a_file_truncated_anywhere_is_resumed_to_the_same_bytes() {
     let (_dir, bytes) = whole();
     let rng = SplitMix64::new(7);
     let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at);
     let near = ends.step_by(9).flat_map(|at| [at, at + 1, at + 2]);
     let random = (0..25).map(|_| rng.below(bytes.len() as u64) as usize);
-    for cut in near.chain(random).chain([0, 1, 12]).filter(|cut| *cut < bytes.len()) {
+    for length in near.chain(random).chain([0, 1, 12]).filter(|length| *length < bytes.len()) {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(FILE), &bytes[..cut]).unwrap();
-        // Killed while it wrote the file anew.
-        fs::write(dir.path().join("results.jsonl.new"), &bytes[..cut / 2]).unwrap();
+        fs::write(dir.path().join(FILE), &bytes[..length]).unwrap();
+        // The study was killed while it rewrote the file.
+        fs::write(dir.path().join("results.jsonl.new"), &bytes[..length / 2]).unwrap();
         let notes = go(dir.path(), Shard::WHOLE, 2);
-        let half = cut > 0 && bytes[cut - 1] != b'\n';
-        assert_eq!(notes.len(), usize::from(half), "cut at {cut}: {notes:?}");
-        assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), bytes, "cut at {cut}");
+        let half = length > 0 && bytes[length - 1] != b'\n';
+        assert_eq!(notes.len(), usize::from(half), "at length {length}: {notes:?}");
+        assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), bytes, "at length {length}");
     }
 }
 
@@ -193,7 +193,7 @@ fn damaged_lines_are_run_again() {
 }
 
 #[test]
-fn what_is_no_file_of_this_study_is_never_written() {
+fn a_file_of_another_study_is_never_written() {
     let (dir, bytes) = whole();
     let open =
         |plan: &Plan| ResultsFile::open(dir.path(), plan, &mut |_| {}).unwrap_err().to_string();
@@ -205,23 +205,23 @@ fn what_is_no_file_of_this_study_is_never_written() {
     assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), bytes);
     let foreign = tempfile::tempdir().unwrap();
     fs::write(foreign.path().join(FILE), "my results\n1 2 3\n").unwrap();
-    let told = ResultsFile::open(foreign.path(), &plan(), &mut |_| {}).unwrap_err().to_string();
-    assert!(told.contains("is not a results file"), "{told}");
+    let error = ResultsFile::open(foreign.path(), &plan(), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("is not a results file"), "{error}");
     assert_eq!(fs::read(foreign.path().join(FILE)).unwrap(), b"my results\n1 2 3\n");
 }
 
 #[test]
-fn two_studies_do_not_write_in_one_place() {
+fn two_studies_do_not_write_to_one_file() {
     let dir = tempfile::tempdir().unwrap();
     let first = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap();
-    let told = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap_err().to_string();
-    assert!(told.contains("another run is writing here"), "{told}");
+    let error = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("another run is writing here"), "{error}");
     drop(first);
     ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap();
 }
 
 #[test]
-fn shards_merged_are_one_run_and_what_misses_is_told() {
+fn merged_shards_are_one_run_and_missing_jobs_are_listed() {
     let (_dir, bytes) = whole();
     let parts: Vec<tempfile::TempDir> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
     for (index, part) in parts.iter().enumerate() {
@@ -238,7 +238,7 @@ fn shards_merged_are_one_run_and_what_misses_is_told() {
     });
     assert!(plan().job_name(&missing[0]).starts_with("one "), "{}", plan().job_name(&missing[0]));
     drop(two);
-    // The third joins what is there; a part given twice does no harm, nor does a lost plan.
+    // The third part joins the others. A part may be given twice, and its plan may be damaged.
     let third = paths[2].join(FILE);
     let mut damaged = fs::read(&third).unwrap();
     damaged[30] ^= 1;
@@ -259,11 +259,11 @@ fn parts_of_different_studies_are_not_merged() {
     let plan = Plan { target: "core:noatime".to_owned(), ..plan() };
     drop(ResultsFile::open(other.path(), &plan, &mut |_| {}).unwrap());
     let from = [dir.path().to_owned(), other.path().to_owned()];
-    let told = merge(&from, out.path(), &mut |_| {}).unwrap_err().to_string();
-    assert!(told.contains("target core:noatime, not core"), "{told}");
+    let error = merge(&from, out.path(), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("target core:noatime, not core"), "{error}");
     assert!(!out.path().join(FILE).exists());
-    let told = merge(&[out.path().to_owned()], out.path(), &mut |_| {}).unwrap_err().to_string();
-    assert!(told.contains(FILE), "{told}");
+    let error = merge(&[out.path().to_owned()], out.path(), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains(FILE), "{error}");
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn an_interrupted_study_keeps_what_is_finished_and_resumes() {
 }
 
 #[test]
-fn a_job_that_fails_is_told_and_the_others_go_on() {
+fn a_failed_job_is_reported_and_the_others_continue() {
     let (_dir, bytes) = whole();
     let dir = tempfile::tempdir().unwrap();
     let mut store = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap();
@@ -294,15 +294,15 @@ fn a_job_that_fails_is_told_and_the_others_go_on() {
     });
     let mut look = look();
     let ended = run(&mut store, &request(dir.path(), Shard::WHOLE, 2), &failing, &mut look);
-    assert_eq!((ended.failed, store.missing().len(), look.told.len()), (7, 7, 7));
-    assert!(look.told[0].contains("#") && look.told[0].contains("mkdir 'x': full"));
+    assert_eq!((ended.failed, store.missing().len(), look.failures.len()), (7, 7, 7));
+    assert!(look.failures[0].contains("#") && look.failures[0].contains("mkdir 'x': full"));
     drop(store);
     go(dir.path(), Shard::WHOLE, 1);
     assert_eq!(fs::read(dir.path().join(FILE)).unwrap(), bytes);
-    // A target that cannot be used ends it at once.
+    // A target that is not usable ends the study at once.
     let dir = tempfile::tempdir().unwrap();
     let mut store = ResultsFile::open(dir.path(), &plan(), &mut |_| {}).unwrap();
-    let unusable = fake(|_| Err(LabError::unusable("core", "is gone")));
+    let unusable = fake(|_| Err(LabError::unusable("core", "was removed")));
     let ended = run(&mut store, &request(dir.path(), Shard::WHOLE, 2), &unusable, &mut look);
     assert!((1..=3).contains(&ended.failed), "{}", ended.failed);
 }
@@ -313,16 +313,16 @@ fn results_that_cannot_be_written_are_kept_elsewhere() {
     let (parent, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let dir = parent.path().join("out");
     let mut store = ResultsFile::open(&dir, &plan(), &mut |_| {}).unwrap();
-    let gone = fake(|n| {
+    let removed = fake(|n| {
         if n == 20 {
             fs::remove_dir_all(&dir).unwrap();
         }
         Ok(())
     });
     let mut look = look();
-    let ended = run(&mut store, &request(elsewhere.path(), Shard::WHOLE, 1), &gone, &mut look);
-    let told = ended.unsaved.unwrap().to_string();
-    assert!(told.contains("results.jsonl"), "{told}");
+    let ended = run(&mut store, &request(elsewhere.path(), Shard::WHOLE, 1), &removed, &mut look);
+    let error = ended.unsaved.unwrap().to_string();
+    assert!(error.contains("results.jsonl"), "{error}");
     let rescued = ended.rescued.unwrap();
     let finished = store.finished();
     assert!((20..JOBS).contains(&finished), "{finished}");
@@ -352,8 +352,8 @@ fn a_full_disk_loses_no_finished_job() {
         println!("skipped: no /dev/full");
         return;
     }
-    let told = store.append(result(&order[1])).unwrap_err().to_string();
-    assert!(told.contains("No space left"), "{told}");
+    let error = store.append(result(&order[1])).unwrap_err().to_string();
+    assert!(error.contains("No space left"), "{error}");
     store.append(result(&order[2])).unwrap();
     let rescued = store.rescue(elsewhere.path()).unwrap().unwrap();
     drop(store);
@@ -374,7 +374,7 @@ fn on_machine(file: &Path, text: &str, ffs: &str) -> Plan {
 }
 
 #[test]
-fn jobs_of_another_machine_or_version_are_not_taken_for_this_ones() {
+fn jobs_of_another_machine_or_version_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("mine.toml");
     let first = on_machine(&file, "[cpu]\nstat = 3.5\n", "1.0.0");
@@ -385,21 +385,21 @@ fn jobs_of_another_machine_or_version_are_not_taken_for_this_ones() {
         assert_ne!(plan.tag().unwrap(), first.tag().unwrap());
         ResultsFile::open(dir.path(), &plan, &mut |_| {}).unwrap_err().to_string()
     };
-    let told = refused("[cpu]\nstat = 3.6\n", "1.0.0");
-    assert!(told.contains("holds another study (on a machine described otherwise: "), "{told}");
-    let told = refused("[cpu]\nstat = 3.5\n", "1.0.1");
-    assert!(told.contains("(run by ffs 1.0.0, not 1.0.1)"), "{told}");
-    let told = ResultsFile::open(
+    let error = refused("[cpu]\nstat = 3.6\n", "1.0.0");
+    assert!(error.contains("holds another study (on a machine described otherwise: "), "{error}");
+    let error = refused("[cpu]\nstat = 3.5\n", "1.0.1");
+    assert!(error.contains("(run by ffs 1.0.0, not 1.0.1)"), "{error}");
+    let error = ResultsFile::open(
         dir.path(),
         &Plan { origin: Origin::default(), ..first.clone() },
         &mut |_| {},
     );
-    assert!(told.unwrap_err().to_string().contains("run by ffs 1.0.0, not unknown"));
+    assert!(error.unwrap_err().to_string().contains("run by ffs 1.0.0, not unknown"));
     let real = Plan { target: "core".to_owned(), ..first }.signed().unwrap();
     assert!(real.origin.machine.is_empty() && !real.origin.is_unknown());
 }
 
-/// Not a test of its own: the process that [`a_killed_study_resumes_to_the_same_bytes`] has killed.
+/// The process that [`a_killed_study_resumes_to_the_same_bytes`] starts. It kills itself.
 #[test]
 fn killed_child() {
     let Some(dir) = std::env::var_os("FFS_STUDY_KILLED") else { return };
@@ -450,11 +450,11 @@ fn factors_are_understood_and_refused_with_a_hint() {
         Plan { factors, workloads: plan().workloads[..1].to_vec(), ..plan() }.check()
     };
     check(vec![own.clone()]).unwrap();
-    let told = |factors| check(factors).unwrap_err().to_string();
-    assert!(told(vec![own.clone(), own]).contains("twice"));
-    assert!(told(vec![Factor::parse("x=maxvnods=1/maxvnodes=2").unwrap()]).contains("maxvnodes"));
-    assert!(told(vec![Factor::parse("x=noatime/noatime").unwrap()]).contains("the same"));
-    assert!(told(vec![Factor::parse("a+b=noatime/atime").unwrap()]).contains("letters"));
+    let error = |factors| check(factors).unwrap_err().to_string();
+    assert!(error(vec![own.clone(), own]).contains("twice"));
+    assert!(error(vec![Factor::parse("x=maxvnods=1/maxvnodes=2").unwrap()]).contains("maxvnodes"));
+    assert!(error(vec![Factor::parse("x=noatime/noatime").unwrap()]).contains("the same"));
+    assert!(error(vec![Factor::parse("a+b=noatime/atime").unwrap()]).contains("letters"));
     assert_eq!(plan().target_in(0b1001), {
         let words = "softdep,dirpref=old,vmiodirenable=0,dirhash_maxmem=2m";
         format!("core:{words}")

@@ -1,6 +1,6 @@
 //! The Andrew benchmark on a hundred copies of its tree.
 //!
-//! Reference: `spec/benchmarks.md` §4.4.
+//! Reference: `docs/spec/benchmarks.md` §4.4.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::watch::Watch;
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
     name: "andrew",
     group: "Andrew",
-    about: "the Andrew benchmark on many copies: make directories, copy, look, read, compile, remove",
+    about: "the Andrew benchmark on many copies: mkdir, copy, stat, read, compile, remove",
     params: &[Parameter::new("copies", "100", "copies of the tree: 20 directories, 70 files")],
     source: "paper §4; model of the tree of Howard et al. 1988",
     computes: true,
@@ -28,26 +28,26 @@ struct Andrew {
     copies: u32,
 }
 
-/// Directories of a copy, its top included.
+/// Directories of a copy, including its top.
 const DIRS: usize = 20;
-/// Sources, headers, others.
+/// The files of a copy: number, suffix and bytes of sources, headers and others.
 const FILES: [(usize, &str, u64); 3] = [(25, "c", 4096), (25, "h", 1536), (20, "txt", 3200)];
-/// Headers that a source needs.
+/// Headers that a source includes.
 const HEADERS: usize = 8;
 const COMPILE: Duration = Duration::from_millis(250);
 const LINK: Duration = Duration::from_millis(400);
 const TEMPORARY: u64 = 20 << 10;
 const OBJECT: u64 = 6 << 10;
 const BINARY: u64 = 100 << 10;
-/// Bytes of a call.
+/// Bytes of a read or write.
 const CHUNK: u64 = 8 << 10;
 const PHASES: [&str; 6] = ["mkdir", "cp", "stat", "grep", "compile", "rm"];
-/// The tree that is copied.
+/// The name of the tree that is copied.
 const SOURCE: &[u8] = b"source";
 
 /// The tree: directories by parent, files by directory.
 struct Plan {
-    /// Below the top: the path of each directory.
+    /// The path of each directory below the top.
     dirs: Vec<Vec<Vec<u8>>>,
     files: Vec<File>,
 }
@@ -188,7 +188,7 @@ impl Run<'_, '_> {
         })
     }
 
-    /// Every file of a copy, with its directory in use.
+    /// Calls `each` for every file of a copy, with its directory open.
     fn each_file(
         &mut self,
         t: &mut dyn Target,
@@ -223,7 +223,7 @@ impl Run<'_, '_> {
         Ok(self.plan.files.len() as u64)
     }
 
-    /// Every entry is looked at by `find`, by the `ls` it starts, and by `du`.
+    /// `find`, an `ls` for each entry, and `du` call stat for each entry.
     fn stat(&mut self, t: &mut dyn Target, copy: &[u8]) -> Result<u64> {
         let found = self.look(t, self.top, copy, EXEC)?;
         t.compute(EXEC);
@@ -248,7 +248,7 @@ impl Run<'_, '_> {
         Ok(found)
     }
 
-    /// Every file is read by `grep`, then by `wc`.
+    /// `grep` reads each file, then `wc` does.
     fn grep(&mut self, t: &mut dyn Target, copy: &[u8]) -> Result<u64> {
         for _ in 0..2 {
             t.compute(EXEC);

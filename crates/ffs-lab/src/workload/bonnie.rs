@@ -1,10 +1,10 @@
 //! Bonnie++: file and data tests.
 //!
-//! Names are a number of seven digits and up to twelve random characters: the number first in the
-//! sequential tests, last in the random ones. The sequential tests go through the directory in its own
-//! order; the random ones through a table, each of whose places has been swapped with a random one.
+//! A name is a number of seven digits and up to twelve random characters. The number comes first in
+//! the sequential tests and last in the random ones. The sequential tests visit the files in the
+//! order of the directory, the random tests in the order of a shuffled table.
 //!
-//! Reference: `spec/benchmarks.md` §4.3.
+//! Reference: `docs/spec/benchmarks.md` §4.3.
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use crate::watch::Watch;
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
     name: "bonnie",
     group: "Bonnie++",
-    about: "Bonnie++: one large file written, rewritten and read; many files made, looked at, removed",
+    about: "Bonnie++: one large file written, rewritten and read; many files made and removed",
     params: &[
-        Parameter::new("n", "16", "files of the file tests, in units of 1024; 0 leaves them out"),
-        Parameter::new("data", "512m", "bytes of the large file; 0 leaves the data tests out"),
+        Parameter::new("n", "16", "files of the file tests, in units of 1024; 0 omits them"),
+        Parameter::new("data", "512m", "bytes of the large file; 0 omits the data tests"),
         Parameter::new("min", "0", "smallest file of the file tests, bytes"),
         Parameter::new("max", "0", "largest file of the file tests, bytes"),
         Parameter::new("sync", "off", "on: creation ends with a sync, as in versions 2"),
@@ -41,18 +41,18 @@ struct Bonnie {
     sync: bool,
 }
 
-/// Bytes of a call.
+/// Bytes of a read or write.
 const CHUNK: u64 = 8 << 10;
-/// What writing or reading a byte by itself costs in the C library.
+/// Processor time of the C library for reading or writing one byte.
 const PER_CHARACTER: Duration = Duration::from_nanos(40);
-/// Random seeks.
+/// The number of random seeks.
 const SEEKS: u32 = 8192;
-/// Every how many a block is rewritten.
+/// One seek of this many rewrites its block.
 const REWRITTEN: u32 = 10;
-/// The large file.
+/// The name of the large file.
 const LARGE: &[u8] = b"Bonnie.data";
 
-/// A data test, with its name for readers.
+/// The data tests: name, and title for people.
 const DATA: [(&str, &str); 6] = [
     ("write-chr", "sequential output, per character"),
     ("write-block", "sequential output, block"),
@@ -62,7 +62,7 @@ const DATA: [(&str, &str); 6] = [
     ("seeks", "random seeks"),
 ];
 
-/// A file test: its name, for readers, and its row.
+/// The file tests: name, title for people, and row of Figure 10.
 const FILES: [(&str, &str, Option<&str>); 6] = [
     ("seq-create", "sequential create", Some("sequential file create")),
     ("seq-read", "sequential read", Some("sequential file read")),
@@ -240,7 +240,7 @@ impl Bonnie {
     }
 }
 
-/// The sequential tests or the random ones.
+/// The sequential file tests or the random ones.
 struct FileTests<'a> {
     bonnie: &'a Bonnie,
     sequential: bool,
@@ -317,7 +317,7 @@ impl FileTests<'_> {
         }
     }
 
-    /// Does something with every file, in the test's order.
+    /// Calls `each` for every file, in the order of the test.
     fn each(
         &self,
         t: &mut dyn Target,
@@ -341,7 +341,7 @@ impl FileTests<'_> {
     }
 }
 
-/// Bonnie++'s: every place is swapped with any other.
+/// The shuffle of Bonnie++: each element is swapped with a random one.
 fn shuffle(names: &mut [Vec<u8>], draw: &RandomStream) {
     for i in 0..names.len() {
         names.swap(i, draw.index(names.len()));

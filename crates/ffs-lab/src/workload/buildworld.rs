@@ -1,7 +1,7 @@
-//! Building a system from its sources: check out, build, search, remove what was built. Modelled: the
-//! file operations of a build with its processor time, not the build itself.
+//! A system build from sources: checkout, build, search, removal of the object tree. The workload
+//! is a model: it makes the file operations of the programs and uses their processor time.
 //!
-//! Reference: `spec/benchmarks.md` §4.7.
+//! Reference: `docs/spec/benchmarks.md` §4.7.
 
 use std::time::Duration;
 
@@ -30,32 +30,32 @@ pub(super) const INFO: WorkloadInfo = WorkloadInfo {
     make: |words| Ok(Box::new(Buildworld::new(words.size(0.1)?))),
 };
 
-/// The kernel's sources, and the rest.
+/// The trees: the kernel's sources, and the rest.
 const KERNEL: TreeSize = TreeSize { dirs: 450, files: 4200, bytes: 60_000_000 };
 const REST: TreeSize = TreeSize { dirs: 3250, files: 27_800, bytes: 270_000_000 };
-/// An RCS file holds all versions: so much larger than one of them, in tenths.
+/// The size of an RCS file, which has all versions, in tenths of the size of one version.
 const HISTORY: u64 = 22;
-/// Processor time of checking a file out.
+/// Processor time of the checkout of a file.
 const CHECKOUT: Duration = Duration::from_millis(2);
-/// Objects of the full tree, their directories, their bytes.
+/// The objects of the full tree: number, directories, bytes.
 const OBJECTS: u64 = 20_000;
 const OBJECT_DIRS: u64 = 1200;
 const OBJECT_BYTES: u64 = 130_000_000;
-/// Objects of an archive.
+/// Objects in an archive.
 const ARCHIVED: usize = 20;
-/// Headers of the full tree, and those a source needs.
+/// Headers of the full tree, and headers that a source includes.
 const HEADERS: u64 = 3000;
 const INCLUDES: usize = 12;
-/// Programs started besides the compiler, names each of them looks for, and different ones.
+/// The tools: runs, names that a run looks up, different tools.
 const TOOL_RUNS: u64 = 4000;
 const LOOKUPS: u64 = 10;
 const TOOLS: u64 = 100;
 const TOOL_BYTES: u64 = 120_000;
-/// Processor time of the whole build: set by the row of Table 1 with all options on (2033 s).
+/// Processor time of the whole build, fitted to the row of Table 1 with all options on (2033 s).
 const PROCESSOR: Duration = Duration::from_secs(1950);
-/// Bytes of a call.
+/// Bytes of a read or write.
 const CHUNK: u64 = 8 << 10;
-/// The time of files checked out: December 2001.
+/// The modification time of checked-out files: December 2001.
 const TIME: u32 = 1_008_000_000;
 
 const REPOSITORY: &[u8] = b"ncvs";
@@ -66,7 +66,7 @@ const REST_DIR: &[u8] = b"usr";
 const ADMIN: [(&[u8], u64); 4] =
     [(b"Entries", 600), (b"Repository", 40), (b"Root", 20), (b"Tag", 10)];
 
-/// Whole files, new.
+/// The style of new files, written in one piece.
 const NEW: WriteMode = WriteMode { open: Open::CreateNew, piece: CHUNK };
 
 struct Buildworld {
@@ -114,7 +114,7 @@ impl Workload for Buildworld {
     fn operations(&self) -> u64 {
         let files = self.kernel.files + self.rest.files + self.kernel.dirs + self.rest.dirs;
         let built = self.share(OBJECTS) * 2 + self.share(TOOL_RUNS);
-        // The repository, the checkout, the search.
+        // The repository, the checkout and the search.
         files * 2 + built + self.kernel.files
     }
 
@@ -145,7 +145,7 @@ impl Workload for Buildworld {
     }
 }
 
-/// The kernel's tree and the rest side by side.
+/// The kernel's tree and the rest in one directory.
 fn source(seed: u64, kernel: TreeSize, rest: TreeSize) -> Tree {
     let mut tree = Tree::default();
     for (name, seed, shape) in [(KERNEL_DIR, seed, kernel), (REST_DIR, !seed, rest)] {
@@ -156,7 +156,7 @@ fn source(seed: u64, kernel: TreeSize, rest: TreeSize) -> Tree {
     tree
 }
 
-/// Puts the repository there: an RCS file for every file. Not measured.
+/// Writes the repository, with an RCS file for each file. It is not measured.
 fn repository(
     t: &mut dyn Target,
     top: DirId,
@@ -213,7 +213,7 @@ fn checkout(
     to.close(t)
 }
 
-/// The `CVS` directory of the directory just made: a tag in every second.
+/// Makes the `CVS` directory of a new directory. Every second one has a tag.
 fn administer(t: &mut dyn Target, to: &mut OpenPath) -> Result<()> {
     let depth = to.depth();
     let dir = to.make(t, b"CVS")?;
@@ -223,7 +223,7 @@ fn administer(t: &mut dyn Target, to: &mut OpenPath) -> Result<()> {
     to.up_to(t, depth).map(drop)
 }
 
-/// Searches the kernel's sources: every file is read once.
+/// Searches the kernel's sources: reads each file once.
 fn grep(t: &mut dyn Target, top: DirId, meter: &mut ProgressMeter<'_>) -> Result<u64> {
     t.compute(EXEC * 2);
     let mut chain = OpenPath::new(top);
@@ -241,18 +241,18 @@ fn grep(t: &mut dyn Target, top: DirId, meter: &mut ProgressMeter<'_>) -> Result
     Ok(read)
 }
 
-/// A build under way.
+/// A running build.
 struct Build<'a> {
     world: &'a Buildworld,
     draw: RandomStream,
     files: Vec<TreeFile>,
-    /// Places of headers among the files, and how likely each is.
+    /// The indices of headers among the files, and the probability of each.
     headers: Vec<usize>,
     likely: Zipf,
     top: DirId,
     source: OpenPath,
     objects: OpenPath,
-    /// Directories of objects below the object tree.
+    /// The directories of objects below the object tree.
     dirs: Vec<Vec<Vec<u8>>>,
 }
 
@@ -279,7 +279,7 @@ impl<'a> Build<'a> {
         let units = self.world.share(OBJECTS);
         let (tool_runs, processor) = (self.world.share(TOOL_RUNS), self.processor());
         let size = self.world.share(OBJECT_BYTES) / units;
-        // A directory's objects come one after the other.
+        // The objects of a directory are built one after the other.
         let per_dir = units.div_ceil(self.dirs.len() as u64);
         let mut waiting = Vec::new();
         for unit in 0..units {
@@ -303,7 +303,7 @@ impl<'a> Build<'a> {
         Ok(units)
     }
 
-    /// Processor time of a unit, the tools' included.
+    /// Processor time of a unit, including that of the tools.
     fn processor(&self) -> Duration {
         let runs = EXEC * self.world.share(TOOL_RUNS) as u32;
         let total = PROCESSOR.as_nanos() as f64 * self.world.size;
@@ -330,7 +330,7 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    /// The tools are built first: written under another name, made executable, put in their place.
+    /// Builds the tools first: each is written under another name, made executable and renamed.
     fn install_tools(&mut self, t: &mut dyn Target) -> Result<()> {
         let bin = self.objects.go(t, [OBJECT_TREE, b"bin"].into_iter())?;
         for tool in 0..self.world.share(TOOLS) {
@@ -389,7 +389,7 @@ impl<'a> Build<'a> {
         write_file(t, here, &name, size * units.len() as u64, NEW)
     }
 
-    /// Starts a tool: it is looked for, read, and looks for files, most of which are not there.
+    /// Starts a tool: it is looked up and read, and looks up files, most of which do not exist.
     fn run_tool(&mut self, t: &mut dyn Target, run: u64) -> Result<()> {
         let tool = tool_name(self.draw.below(self.world.share(TOOLS)));
         let bin = self.objects.go(t, [OBJECT_TREE, b"bin"].into_iter())?;

@@ -1,10 +1,10 @@
-//! Real trees: the table of contents of an archive, or what is below a directory.
+//! Real trees: the table of contents of an archive, or the content of a directory.
 //!
-//! **Invariants.**
-//! 1. Only names and sizes are read; nothing is unpacked, nothing outside the archive or directory is
-//!    touched.
-//! 2. What cannot be done on every target (links, devices) is left out and counted.
-//! 3. An archive is hostile: paths are taken apart, and there is a limit to how much is kept.
+//! # Invariants
+//! 1. Only names and sizes are read. Nothing is unpacked, and nothing outside of the archive or
+//!    directory is accessed.
+//! 2. Links and devices, which not every target supports, are omitted and counted.
+//! 3. An archive may be hostile: paths are split and checked, and the number of entries is limited.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -24,13 +24,13 @@ pub(super) struct ImportedTree {
     pub(super) tree: Tree,
     /// Entries that are neither files nor directories, or have impossible names.
     pub(super) left_out: u64,
-    /// Bytes of the archive as it lies on the disk; 0 for a directory.
+    /// The size of the archive file in bytes; 0 for a directory.
     pub(super) packed: u64,
 }
 
-/// Entries read at most.
+/// The most entries of a tree.
 const MOST_ENTRIES: usize = 20_000_000;
-/// Directories above a file at most.
+/// The most directories above a file.
 const MOST_DEPTH: usize = 128;
 
 /// Reads the table of contents of an archive, compressed with gzip or not.
@@ -83,7 +83,7 @@ fn list(path: &Path, depth: usize, given: &mut ImportedTree) -> std::result::Res
     for entry in std::fs::read_dir(path).map_err(say)? {
         found.push(entry.map_err(say)?);
     }
-    // The order of a directory differs from one file system to another: names do not.
+    // Sorted by name, because the order of a directory depends on its file system.
     found.sort_by_key(std::fs::DirEntry::file_name);
     for entry in found {
         let attr = entry.metadata().map_err(say)?;
@@ -105,11 +105,11 @@ fn list(path: &Path, depth: usize, given: &mut ImportedTree) -> std::result::Res
 
 const TOO_MUCH: &str = "has more entries or deeper directories than a workload takes";
 
-/// A tree that grows path by path, in the order of first mention.
+/// A tree that is built from paths, in the order of their first occurrence.
 #[derive(Default)]
 struct Below {
     nodes: Vec<Node>,
-    /// Parent and name.
+    /// The parent and the name of each entry.
     known: BTreeMap<(usize, Vec<u8>), usize>,
     left_out: u64,
 }
@@ -153,7 +153,7 @@ impl Below {
                 self.nodes.push(Node { name, size, below: Vec::new() });
                 self.nodes[at].below.push(new);
             } else if self.nodes[node].size.is_some() != size.is_some() {
-                // A file where a directory was named, or the other way round: the first counts.
+                // The path is both a file and a directory: the first occurrence counts.
                 self.left_out += 1;
                 return Ok(());
             } else {

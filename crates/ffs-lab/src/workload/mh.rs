@@ -1,9 +1,9 @@
 //! A mail folder of the MH kind: thousands of empty files named by numbers in one directory.
 //!
-//! The files are made in the order in which a directory lists them that has lived for years: see
+//! The files are made in the order in which a directory with years of use lists them: see
 //! [`history`]. `pack` renames them to 1, 2, 3 ... in the order of their numbers.
 //!
-//! Reference: `spec/benchmarks.md` §4.2.
+//! Reference: `docs/spec/benchmarks.md` §4.2.
 
 use std::collections::BTreeMap;
 
@@ -22,18 +22,18 @@ pub(super) const INFO: WorkloadInfo = WorkloadInfo {
     about: "a mail folder: make, renumber and remove thousands of empty files in one directory",
     params: &[
         Parameter::new("count", "33164", "files"),
-        Parameter::new("order", "found", "order in which they are made: found, sorted or random"),
+        Parameter::new("order", "found", "order of creation: found, sorted or random"),
     ],
     source: "paper §4 (12 years of mail); the order is that of a simulated folder's history",
     computes: false,
     make: |words| Ok(Box::new(Mh::make(words)?)),
 };
 
-/// Files of the paper's folder.
+/// The number of files in the paper's folder.
 const COUNT: u32 = 33_164;
-/// Messages delivered to it in its life.
+/// The number of messages delivered to it over the years.
 const DELIVERED: u64 = 48_000;
-/// The folder.
+/// The name of the folder.
 const FOLDER: &[u8] = b"inbox";
 
 struct Mh {
@@ -136,28 +136,28 @@ impl Workload for Mh {
     }
 }
 
-/// Bytes of a block of a directory.
+/// The size of a directory chunk in bytes (`DIRBLKSIZ`).
 const BLOCK: u64 = 512;
-/// Of them in the first block for `.` and `..`.
+/// Bytes of `.` and `..` in the first chunk.
 const DOTS: u64 = 24;
-/// Deletions that hit one of the messages delivered last, percent.
+/// The share of deletions that remove a recent message, percent.
 const RECENT_PERCENT: u64 = 60;
-/// How many are "last".
+/// The number of messages that are recent.
 const RECENT: u64 = 500;
-/// Draws of a recent message before any is taken.
+/// Attempts to draw a recent message, before any message is drawn.
 const TRIES: u32 = 64;
 
-/// Bytes of the record of a name that is a number.
+/// The size in bytes of the directory entry of a number.
 fn record(number: u32) -> u64 {
     let digits = u64::from(number.checked_ilog10().unwrap_or(0)) + 1;
-    // Eight bytes of header, the name and its zero, in fours.
+    // Eight bytes of header, then the name and its zero byte, padded to four bytes.
     8 + (digits + 1).next_multiple_of(4)
 }
 
 /// The numbers of `count` messages in the order in which their directory lists them.
 ///
-/// Messages are delivered under ascending numbers, each into the first 512-byte block of the directory
-/// with room for its record; about three in ten are deleted again, most of them soon.
+/// Messages are delivered with ascending numbers, each into the first chunk of the directory with
+/// space for its entry. About three in ten are deleted again, most of them soon.
 fn history(count: u32, seed: u64) -> Vec<u32> {
     let draw = RandomStream::new(seed, "mh history");
     let delivered = u64::from(count) * DELIVERED / u64::from(COUNT);
@@ -166,7 +166,7 @@ fn history(count: u32, seed: u64) -> Vec<u32> {
     let mut deletions = delivered - u64::from(count);
     for number in 1..=delivered as u32 {
         folder.deliver(number);
-        // Selection sampling: exactly as many as there have to be, at any time as likely.
+        // Selection sampling: the exact number of deletions, at equally likely times.
         let left = delivered - u64::from(number) + 1;
         if draw.below(left) < deletions {
             deletions -= 1;
@@ -180,38 +180,40 @@ fn history(count: u32, seed: u64) -> Vec<u32> {
 #[derive(Default)]
 struct Folder {
     blocks: Vec<Block>,
-    /// Block and place among the living of each message.
+    /// The block of each message, and its index in `living`.
     places: BTreeMap<u32, (usize, usize)>,
     living: Vec<u32>,
-    /// No block before this one has room for any record.
+    /// No block before this one has space for an entry.
     first: usize,
 }
 
 struct Block {
-    room: u64,
-    /// As the directory lists them: what is new comes last, after the others have moved together.
+    /// Free bytes.
+    free: u64,
+    /// In the order of the directory. A new entry is the last one, because the others are
+    /// compacted.
     numbers: Vec<u32>,
 }
 
 impl Folder {
     fn deliver(&mut self, number: u32) {
         let size = record(number);
-        let fits = |block: &Block| block.room >= size;
+        let fits = |block: &Block| block.free >= size;
         let at = match self.blocks[self.first..].iter().position(fits) {
             Some(at) => self.first + at,
             None => {
                 let dots = if self.blocks.is_empty() { DOTS } else { 0 };
-                self.blocks.push(Block { room: BLOCK - dots, numbers: Vec::new() });
+                self.blocks.push(Block { free: BLOCK - dots, numbers: Vec::new() });
                 self.blocks.len() - 1
             }
         };
         let block = &mut self.blocks[at];
-        block.room -= size;
+        block.free -= size;
         block.numbers.push(number);
         self.places.insert(number, (at, self.living.len()));
         self.living.push(number);
-        // The smallest record has 12 bytes.
-        while self.first < at && self.blocks[self.first].room < 12 {
+        // The smallest entry has 12 bytes.
+        while self.first < at && self.blocks[self.first].free < 12 {
             self.first += 1;
         }
     }
@@ -236,7 +238,7 @@ impl Folder {
         }
         let block = &mut self.blocks[at];
         block.numbers.retain(|each| *each != number);
-        block.room += record(number);
+        block.free += record(number);
         self.first = self.first.min(at);
     }
 }

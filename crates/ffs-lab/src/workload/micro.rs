@@ -1,6 +1,6 @@
 //! The cost curves of Figures 2 to 6 as a workload: see [`crate::cost_curves`].
 //!
-//! A point is a result: `fig2/linear/1000`, its seconds and its operations.
+//! Each point is a result: `fig2/linear/1000` with its seconds and its number of operations.
 
 use super::parameters::{Parameter, Parameters};
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
@@ -12,9 +12,9 @@ use crate::watch::Watch;
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
     name: "micro",
     group: "Figures 2-6",
-    about: "what one operation costs as a directory grows: Figures 2 to 6 (the library's targets only)",
+    about: "the cost of one operation as a directory grows: Figures 2 to 6 (targets core and sim)",
     params: &[
-        Parameter::new("figure", "all", "only this figure, 2 to 6"),
+        Parameter::new("figure", "all", "one figure, 2 to 6"),
         Parameter::new("max", "10000", "entries of the largest directory"),
         Parameter::new("step", "500", "entries between two points of Figures 3 to 6"),
     ],

@@ -1,6 +1,6 @@
-//! A news server of 1999: articles arrive in group directories, linked into others, and expire.
+//! A news server of 1999. Articles arrive in group directories, get links in others, and expire.
 //!
-//! Reference: `spec/benchmarks.md` §4.6.
+//! Reference: `docs/spec/benchmarks.md` §4.6.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ use crate::watch::Watch;
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
     name: "netnews",
     group: "Netnews",
-    about: "a news server: eight days of articles, two more days with expiry, removal of everything",
+    about: "a news server: eight days of articles, two days with expiry, removal of the spool",
     params: &[Parameter::new("size", "0.1", "share of a full feed: 130,000 articles a day")],
     source: "paper §4; model of the simplified benchmark of Seltzer et al., USENIX 2000",
     computes: false,
@@ -28,27 +28,27 @@ struct Netnews {
     size: f64,
 }
 
-/// Groups of a full feed; a part of it has the square root's share.
+/// Groups of a full feed. A smaller feed has the share given by the square root of its size.
 const GROUPS: f64 = 3000.0;
-/// Articles a day.
+/// Articles that arrive in a day.
 const ARRIVALS: u64 = 130_000;
-/// Articles expired a day.
+/// Articles that expire in a day.
 const EXPIRED: u64 = 92_000;
-/// Days before the measured ones, and those.
+/// Days of the build phase, and of the news phase.
 const DAYS: (u64, u64) = (8, 2);
-/// Batches of expiry a day.
+/// Batches of expiry in a day.
 const BATCHES: u64 = 4;
-/// How popular the k-th group is: 1/k to this power.
+/// The popularity of the k-th group is 1/k to this power.
 const POPULARITY: f64 = 0.9;
-/// The spool.
+/// The name of the spool.
 const SPOOL: &[u8] = b"news";
-/// Bytes of a call.
+/// Bytes of a read or write.
 const CHUNK: u64 = 8 << 10;
-/// Articles: median and spread of the logarithm, and the largest.
+/// The size of an article: median, standard deviation of the logarithm, maximum.
 const MEDIAN: f64 = 1900.0;
 const SIGMA: f64 = 1.05;
 const LARGEST: u64 = 64 << 10;
-/// One article in a hundred holds a picture.
+/// One article in a hundred has a picture.
 const BINARY: u64 = 60 << 10;
 
 impl Netnews {
@@ -77,7 +77,7 @@ impl Workload for Netnews {
 
     fn room(&self) -> Room {
         let articles = self.a_day(ARRIVALS) * (DAYS.0 + DAYS.1);
-        // Files and their links take entries; directories and a few spare ones.
+        // An entry for each file and link, directories, and a few spare ones.
         Room { files: articles + 8 * self.groups() as u64, bytes: articles * 4400 }
     }
 
@@ -130,10 +130,10 @@ impl Workload for Netnews {
     }
 }
 
-/// A group: `comp/os/unix` as its parts.
+/// The path of a group in parts: `comp/os/unix`.
 type Group = Vec<Vec<u8>>;
 
-/// An article: group and number in it, the first being where the file was made.
+/// An article: its groups and its number in each. The file is in the first group.
 struct Article(Vec<(u32, u32)>);
 
 struct Server {
@@ -142,9 +142,9 @@ struct Server {
     popularity: Zipf,
     /// The last number of each group.
     last: Vec<u32>,
-    /// Oldest first.
+    /// The articles, oldest first.
     articles: VecDeque<Article>,
-    /// Where the last article went.
+    /// The group of the last article.
     chain: Option<OpenPath>,
 }
 
@@ -157,7 +157,7 @@ impl Server {
         Server { draw, groups, popularity, last, articles: VecDeque::new(), chain: None }
     }
 
-    /// One group for most articles, up to five for some.
+    /// Draws the groups of an article: one for most, up to five for some.
     fn pick_groups(&self) -> Vec<u32> {
         let wanted = match self.draw.below(100) {
             0..85 => 1,
@@ -181,7 +181,7 @@ impl Server {
         (self.draw.log_normal(MEDIAN, SIGMA) as u64).clamp(1, LARGEST)
     }
 
-    /// The directory of a group, in use until the next one is asked for.
+    /// Opens the directory of a group. It stays open until the next call.
     fn go(&mut self, t: &mut dyn Target, spool: DirId, group: u32) -> Result<DirId> {
         let chain = self.chain.get_or_insert_with(|| OpenPath::new(spool));
         chain.go(t, self.groups[group as usize].iter().map(Vec::as_slice))
@@ -203,7 +203,7 @@ impl Server {
             let number = self.last[group as usize];
             let name = number.to_string().into_bytes();
             if let Some(&(first, of_first)) = places.first() {
-                // The path of the file itself is looked up again for every link.
+                // The path of the file is looked up again for each link.
                 let mut to = OpenPath::new(spool);
                 let into = to.go(t, self.groups[group as usize].iter().map(Vec::as_slice))?;
                 let from = self.go(t, spool, first)?;
@@ -220,7 +220,7 @@ impl Server {
         Ok(())
     }
 
-    /// The oldest `count` articles go, group by group, by number.
+    /// Removes the oldest `count` articles, group by group, in the order of their numbers.
     fn expire(
         &mut self,
         t: &mut dyn Target,
@@ -242,7 +242,7 @@ impl Server {
     }
 }
 
-/// Makes a group's directory and those above it that are missing.
+/// Makes the directory of a group and the missing ones above it.
 fn make(t: &mut dyn Target, spool: DirId, group: &Group) -> Result<()> {
     let mut chain = OpenPath::new(spool);
     for part in group {
@@ -255,9 +255,10 @@ fn make(t: &mut dyn Target, spool: DirId, group: &Group) -> Result<()> {
     chain.close(t)
 }
 
-/// Different groups, two to five parts deep; some parts are much more common than others.
+/// Makes distinct groups with paths of two to five parts. Some parts are much more common than
+/// others.
 fn names(draw: &RandomStream, groups: usize) -> Vec<Group> {
-    // Parts by the parts above them: as many as needed, the first ones more likely.
+    // The parts below each path so far. Earlier parts are more likely.
     let mut parts: BTreeMap<Group, Vec<Vec<u8>>> = BTreeMap::new();
     let likely = Zipf::new(24, 1.0);
     let mut found: BTreeMap<Group, ()> = BTreeMap::new();
@@ -282,7 +283,7 @@ fn names(draw: &RandomStream, groups: usize) -> Vec<Group> {
     out
 }
 
-/// A word; its end makes it different from others in its place.
+/// A random word with a suffix that makes it unique below its parent.
 fn word(draw: &RandomStream, place: usize) -> Vec<u8> {
     let len = draw.range(2, 9);
     let mut word: Vec<u8> = (0..len).map(|_| b'a' + draw.below(26) as u8).collect();

@@ -1,4 +1,4 @@
-//! What one run of a workload gives.
+//! The outcome of one run of a workload.
 
 use std::collections::BTreeMap;
 
@@ -6,65 +6,66 @@ use serde::{Deserialize, Serialize};
 
 use crate::systems::Usage;
 
-/// One phase, measured.
+/// A measured phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseResult {
     /// The phase's id: `create`.
     pub phase: String,
-    /// Time it took, seconds of the target's time.
+    /// Its duration in the target's time, seconds.
     pub elapsed: f64,
-    /// Processor time in it, seconds.
+    /// Its processor time, seconds.
     pub cpu: f64,
-    /// Work done, in the phase's unit.
+    /// The work done, in the unit of the phase.
     pub work: f64,
-    /// What the target used for it.
+    /// The resources that the target used.
     pub usage: Usage,
-    /// Work counted meanwhile; counters that stood still are left out.
+    /// The growth of the work counters, without those that did not grow.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counters: BTreeMap<String, u64>,
-    /// What a reader has to know about the number.
+    /// Notes about the measurement, for the reader.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// How a metric is shown, and averaged.
+/// The kind of a metric, which determines how it is shown and averaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MetricKind {
     /// Seconds: `elapsed`.
     Time,
-    /// `work` per second; averaged as time per work.
+    /// `work` for each second, averaged as time for each unit of work.
     Rate,
     /// Processor time in percent of `elapsed`; `work` is the processor time, seconds.
     CpuPercent,
 }
 
-/// One number a benchmark reports.
+/// One number that a benchmark reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
-    /// Stable name: a key of tables and files.
+    /// The stable name, a key in tables and files.
     pub id: String,
-    /// For people.
+    /// The title, for people.
     pub title: String,
-    /// How it is shown.
+    /// The kind.
     pub kind: MetricKind,
-    /// Seconds.
+    /// The time in seconds.
     pub elapsed: f64,
     /// Units of work in that time; see [`MetricKind`].
     pub work: f64,
 }
 
-/// All that one run gives.
+/// The outcome of one run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Phases in the order they ran.
+    /// The phases in the order of execution.
     pub phases: Vec<PhaseResult>,
-    /// What the benchmark reports; by default each phase as a time.
+    /// The metrics of the benchmark; by default the time of each phase.
     pub metrics: Vec<Metric>,
 }
 
 impl Metric {
-    /// The number to show: seconds, work a second, percent. Infinite or no number if no time passed.
+    /// The value to show: seconds, units of work for each second, or percent. Infinite or NaN if no
+    /// time passed.
     #[must_use]
     pub fn value(&self) -> f64 {
         match self.kind {

@@ -1,4 +1,4 @@
-//! A workload as it is given on a command line: `name` or `name:parameter=value,...`.
+//! The syntax of a workload on a command line: `name` or `name:parameter=value,...`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,9 +11,9 @@ use crate::error::{LabError, Result};
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What it is if it is not given, for readers.
+    /// The default value, for people.
     pub default: &'static str,
-    /// What it means.
+    /// A description.
     pub meaning: &'static str,
 }
 
@@ -28,16 +28,16 @@ impl Parameter {
     }
 }
 
-/// The parameters given.
+/// The parameters that the user gave.
 pub(super) struct Parameters {
     workload: String,
     given: BTreeMap<String, String>,
-    /// How much of the full size: 1 is all of it.
+    /// The scale: 1 is the full size.
     pub(super) scale: f64,
 }
 
 impl Parameters {
-    /// Understands `words`, which follow the name of a workload with these parameters.
+    /// Parses `words`, the text after the name of a workload with these parameters.
     pub(super) fn parse(
         workload: &str,
         words: &str,
@@ -71,13 +71,13 @@ impl Parameters {
         LabError::Plan(format!("workload '{workload}': '{name}={value}': expected {expected}"))
     }
 
-    /// A value if it is given.
+    /// The value of a parameter, if it was given.
     fn get<T: FromStr>(&self, name: &str, expected: &str) -> Result<Option<T>> {
         let Some(value) = self.given.get(name) else { return Ok(None) };
         value.parse().map(Some).map_err(|_| self.refuse(name, value, expected))
     }
 
-    /// A number that scale does not touch.
+    /// A number that is not scaled.
     pub(super) fn fixed(&self, name: &str, default: u32, from: u32, to: u32) -> Result<u32> {
         let expected = format!("a number, {from} to {to}");
         let value = self.get(name, &expected)?.unwrap_or(default);
@@ -87,19 +87,19 @@ impl Parameters {
         Err(self.refuse(name, &value.to_string(), &expected))
     }
 
-    /// The scale's share of a count, one at least.
+    /// A count times the scale, at least 1.
     pub(super) fn count(&self, name: &str, default: u32, most: u32) -> Result<u32> {
         let full = self.fixed(name, default, 1, most)?;
-        // Up to the largest scale, which is small.
+        // The product fits, because the largest scale is small.
         Ok(u32::try_from(self.share(u64::from(full))).unwrap_or(u32::MAX))
     }
 
-    /// The scale's share of `full`, one at least.
+    /// `full` times the scale, at least 1.
     pub(super) fn share(&self, full: u64) -> u64 {
         share(full, self.scale)
     }
 
-    /// The scale's share of the share of the real thing that is asked for.
+    /// The parameter, a share of the real size, times the scale.
     pub(super) fn size(&self, default: f64) -> Result<f64> {
         let expected = "a number above 0, at most 100";
         let value = self.get("size", expected)?.unwrap_or(default);
@@ -109,42 +109,42 @@ impl Parameters {
         Err(self.refuse("size", &value.to_string(), expected))
     }
 
-    /// Bytes, as `512m`.
+    /// A number of bytes, such as `512m`.
     pub(super) fn bytes(&self, name: &str, default: u64) -> Result<u64> {
         let Some(value) = self.given.get(name) else { return Ok(default) };
         let bytes = ffs_core::size(value).filter(|bytes| *bytes <= MOST_BYTES);
         bytes.ok_or_else(|| self.refuse(name, value, "a size such as 512m, at most 1t"))
     }
 
-    /// One of some words; the first is the default.
+    /// One of `words`; the first is the default.
     pub(super) fn word<'a>(&self, name: &str, words: &[&'a str]) -> Result<&'a str> {
         let given = self.given.get(name).map_or(words[0], String::as_str);
         let found = words.iter().find(|word| **word == given);
         found.copied().ok_or_else(|| self.refuse(name, given, &words.join(" or ")))
     }
 
-    /// As it was given.
+    /// The text of a parameter, if it was given.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.given.get(name).cloned()
     }
 
-    /// A file or directory.
+    /// The path of a file or directory.
     pub(super) fn path(&self, name: &str) -> Option<PathBuf> {
         self.given.get(name).map(PathBuf::from)
     }
 }
 
-/// Largest scale.
+/// The largest scale.
 const MOST_SCALE: f64 = 100.0;
-/// Largest number of bytes of a parameter.
+/// The most bytes in a parameter.
 const MOST_BYTES: u64 = 1 << 40;
 
-/// A share of `full`, one at least. Rounding is the same everywhere: one multiplication.
+/// `full` times `share`, at least 1. One multiplication rounds the same on every computer.
 pub(super) fn share(full: u64, scale: f64) -> u64 {
     ((full as f64 * scale).round() as u64).max(1)
 }
 
-/// Half a sentence about a name that is not known, with the nearest of those that are.
+/// The message for an unknown name, with the nearest known name.
 pub(super) fn unknown<'a>(
     what: &str,
     name: &str,

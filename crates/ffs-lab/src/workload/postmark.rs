@@ -1,12 +1,12 @@
-//! Postmark: the small files of a mail server. Parameters, defaults, order of random draws and report
-//! are those of version 1.53; times are not rounded to seconds.
+//! Postmark: the small files of a mail server. Parameters, defaults, the order of random draws and
+//! the report are those of version 1.53. Times are not rounded to seconds.
 //!
-//! **Invariants.**
-//! 1. The sequence of operations follows from Postmark's own seed (42), not from the run's: the original
-//!    does the same every time.
-//! 2. Each transaction is two operations: read or append, create or delete.
+//! # Invariants
+//! 1. The sequence of operations depends on Postmark's own seed (42) and not on that of the run, so
+//!    it is the same in each run, as with the original.
+//! 2. Each transaction has two operations: read or append, and create or delete.
 //!
-//! Reference: `spec/benchmarks.md` §4.5.
+//! Reference: `docs/spec/benchmarks.md` §4.5.
 
 mod report;
 mod twister;
@@ -32,11 +32,11 @@ pub(super) const INFO: WorkloadInfo = WorkloadInfo {
         Parameter::new("seed", "42", "seed of the random numbers"),
         Parameter::new("read", "512", "bytes of a read, unbuffered"),
         Parameter::new("write", "512", "bytes of a write, unbuffered"),
-        Parameter::new("bias-read", "5", "chance of read over append in ten; 11: neither"),
-        Parameter::new("bias-create", "5", "chance of create over delete in ten; 11: neither"),
-        Parameter::new("buffering", "true", "whether the C library collects reads and writes"),
-        Parameter::new("buffer", "16384", "bytes it collects: the block size of the file system"),
-        Parameter::new("subdirectories", "0", "directories the files are spread over"),
+        Parameter::new("bias-read", "5", "reads in ten reads and appends; 11: neither"),
+        Parameter::new("bias-create", "5", "creations in ten creations and deletions; 11: neither"),
+        Parameter::new("buffering", "true", "whether the C library buffers reads and writes"),
+        Parameter::new("buffer", "16384", "bytes of its buffer: the block size of the file system"),
+        Parameter::new("subdirectories", "0", "number of directories for the files"),
     ],
     source: "Postmark 1.53 (J. Katcher, Network Appliance); the paper has 1.13",
     computes: false,
@@ -49,13 +49,13 @@ struct Postmark {
     low: u32,
     high: u32,
     seed: u32,
-    /// Bytes of a read and of a write.
+    /// Bytes of a read, and of a write.
     pieces: (u64, u64),
     bias: (u32, u32),
     subdirectories: u32,
 }
 
-/// The bias that switches a kind of operation off.
+/// The bias that turns a kind of operation off.
 const NEITHER: u32 = 11;
 
 impl Postmark {
@@ -115,7 +115,7 @@ impl Workload for Postmark {
     }
 
     fn room(&self) -> Room {
-        // The pool may grow to the table's size.
+        // The pool may grow to the size of the table.
         let files = 2 * u64::from(self.number);
         let mean = (u64::from(self.low) + u64::from(self.high)) / 2;
         let spare = u64::from(self.subdirectories) + 1;
@@ -182,10 +182,10 @@ impl Workload for Postmark {
     }
 }
 
-/// A slot of Postmark's table: in use if it has a size.
+/// A slot of Postmark's table, in use if its size is not 0.
 #[derive(Clone, Copy, Default)]
 struct Slot {
-    /// The number that is its name.
+    /// The number in the name of the file.
     number: u64,
     subdirectory: usize,
     size: u32,
@@ -205,9 +205,9 @@ struct Pool<'a> {
     set: &'a Postmark,
     twister: Twister,
     table: Vec<Slot>,
-    /// Behind the slot allocated last.
+    /// The slot after the last allocated one.
     next: usize,
-    /// Where the files are; the first is the working directory.
+    /// The directories of the files; the first is the working directory.
     dirs: Vec<DirId>,
     count: Count,
 }
@@ -215,7 +215,7 @@ struct Pool<'a> {
 impl<'a> Pool<'a> {
     fn new(set: &'a Postmark, top: DirId) -> Pool<'a> {
         let mut twister = Twister::new(set.seed);
-        // The original fills a buffer with text, whose draws count.
+        // The original draws numbers to fill a buffer with text.
         for _ in 0..u64::from(set.high) * 2 {
             twister.below(95);
         }
@@ -244,7 +244,7 @@ impl<'a> Pool<'a> {
         Ok(())
     }
 
-    /// A slot for a new file: the next, or the first hole.
+    /// A slot for a new file: the next one, or the first free one.
     fn free_slot(&mut self) -> Option<usize> {
         let free = |slot: &Slot| slot.size == 0;
         let next = self.table.get(self.next).filter(|slot| free(slot)).map(|_| self.next);

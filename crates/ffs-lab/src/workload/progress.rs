@@ -5,7 +5,7 @@ use crate::error::{LabError, Result};
 use crate::systems::Target;
 use crate::watch::Watch;
 
-/// Steps between two reports.
+/// Steps between reports.
 const STRIDE: u64 = 256;
 
 /// Counts steps and reports them to a [`Watch`].
@@ -19,12 +19,12 @@ impl<'a> ProgressMeter<'a> {
         ProgressMeter { watch, unreported: 0 }
     }
 
-    /// Names the work that begins now.
+    /// Names the work that begins.
     pub(super) fn step(&mut self, what: &str) {
         self.watch.step(what);
     }
 
-    /// Measures `work` as the phase `id` and names it as the work that begins now.
+    /// Names the work that begins, and measures it as the phase `id`.
     pub(super) fn phase<'r>(
         &mut self,
         recorder: &'r mut PhaseRecorder,

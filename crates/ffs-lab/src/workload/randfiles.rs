@@ -1,9 +1,9 @@
-//! Empty files named by random numbers, as the mail that announced HTree measured it.
+//! Empty files with numbers as names, the benchmark of the mail that announced HTree.
 //!
-//! The table of numbers is shuffled as `randfiles` does; `count=series` goes through the mail's sizes, the
-//! small ones ten times.
+//! The table of numbers is shuffled as in `randfiles`. `count=series` measures the sizes of the
+//! mail, small ones ten times.
 //!
-//! Reference: `spec/benchmarks.md` §4.9.
+//! Reference: `docs/spec/benchmarks.md` §4.9.
 
 use super::parameters::{Parameter, Parameters};
 use super::progress::ProgressMeter;
@@ -21,16 +21,12 @@ pub(super) const INFO: WorkloadInfo = WorkloadInfo {
         Parameter::new(
             "count",
             "100000",
-            "files, or 'series': from ten to two million, both orders",
+            "files, or 'series': from ten to two million, in both orders",
         ),
-        Parameter::new("create", "random", "order in which they are made: random or sequential"),
-        Parameter::new(
-            "delete",
-            "same",
-            "order in which they are removed: same, random or sequential",
-        ),
-        Parameter::new("base", "", "what stands before the number in a name"),
-        Parameter::new("max", "2000000", "largest directory of a series"),
+        Parameter::new("create", "random", "order of creation: random or sequential"),
+        Parameter::new("delete", "same", "order of removal: same, random or sequential"),
+        Parameter::new("base", "", "prefix of the names"),
+        Parameter::new("max", "2000000", "files in the largest directory of a series"),
     ],
     source: "the HTree mail (D. Phillips, 2001)",
     computes: false,
@@ -71,12 +67,12 @@ impl NameOrder {
     }
 }
 
-/// The folder.
+/// The name of the directory.
 const FOLDER: &[u8] = b"randfiles";
-/// Directories up to this size are measured ten times.
+/// Directories of up to this many files are measured ten times.
 const SMALL: u32 = 1000;
 const REPEATS: u32 = 10;
-/// The mail's sizes.
+/// The sizes of the mail.
 const SERIES: [u32; 23] = [
     10, 20, 50, 100, 200, 500, 1000, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000, 70_000,
     80_000, 90_000, 100_000, 200_000, 400_000, 800_000, 1_000_000, 1_500_000, 2_000_000,
@@ -87,7 +83,7 @@ impl Randfiles {
         let base = words.text("base").unwrap_or_default();
         if base.len() > 200 || base.contains(['/', '\0']) {
             let why =
-                "workload 'randfiles': base= is part of a file's name: no slash, 200 bytes at most";
+                "workload 'randfiles': base= is part of a file name: no slash, at most 200 bytes";
             return Err(LabError::Plan(why.to_owned()));
         }
         let series = words.text("count").is_some_and(|count| count == "series");
@@ -139,7 +135,7 @@ impl Randfiles {
     }
 }
 
-/// NameTable laid out before time is taken.
+/// The names of the files, made before the clock starts.
 struct NameTable {
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -198,7 +194,7 @@ impl Workload for Randfiles {
 }
 
 impl Randfiles {
-    /// As many directories as there are repeats, all of them made before any is emptied.
+    /// Measures one directory for each repeat. All are filled before the first is emptied.
     fn directories(
         &self,
         target: &mut dyn Target,

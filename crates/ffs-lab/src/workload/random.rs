@@ -1,13 +1,14 @@
-//! Random draws that are the same on every machine: integers, and the floating-point operations that
-//! IEEE 754 rounds exactly (`+ - * / sqrt`); no library of mathematical functions.
+//! Random draws that are the same on every computer. They use integers and the floating-point
+//! operations that IEEE 754 rounds exactly (`+ - * / sqrt`), and no library of mathematical
+//! functions.
 
 use ffs_device::{Rng, SplitMix64};
 
-/// A stream of draws.
+/// A stream of random draws.
 pub(super) struct RandomStream(SplitMix64);
 
 impl RandomStream {
-    /// The stream for `purpose`: each has its own from one seed.
+    /// The stream of a seed for `purpose`. Each purpose has its own stream.
     pub(super) fn new(seed: u64, purpose: &str) -> RandomStream {
         let mixed = purpose.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -15,7 +16,7 @@ impl RandomStream {
         RandomStream(SplitMix64::new(SplitMix64::new(seed).next_u64() ^ mixed))
     }
 
-    /// A number below `n`; 0 if there is none.
+    /// A number below `n`; 0 if `n` is 0.
     pub(super) fn below(&self, n: u64) -> u64 {
         if n == 0 { 0 } else { self.0.below(n) }
     }
@@ -25,12 +26,12 @@ impl RandomStream {
         from + self.below(to.saturating_sub(from) + 1)
     }
 
-    /// Whether something of probability `percent` happens.
+    /// True with the probability `percent`.
     pub(super) fn percent(&self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// A place below `n`.
+    /// An index below `n`.
     pub(super) fn index(&self, n: usize) -> usize {
         self.below(n as u64) as usize
     }
@@ -40,7 +41,7 @@ impl RandomStream {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// How often something with this mean happens before it does not.
+    /// A geometric number with this mean.
     pub(super) fn geometric(&self, mean: f64) -> u64 {
         let go_on = mean / (1.0 + mean);
         let mut count = 0;
@@ -50,17 +51,17 @@ impl RandomStream {
         count
     }
 
-    /// Nearly normal, mean 0 and variance 1: the sum of twelve.
+    /// An approximately normal number with mean 0 and variance 1: the sum of twelve uniform ones.
     pub(super) fn normal(&self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 
-    /// Log-normal.
+    /// A log-normal number.
     pub(super) fn log_normal(&self, median: f64, sigma: f64) -> f64 {
         median * exp2(self.normal() * sigma * LOG2_E)
     }
 
-    /// Puts things in any order.
+    /// Shuffles a slice.
     pub(super) fn shuffle<T>(&self, things: &mut [T]) {
         for i in (1..things.len()).rev() {
             things.swap(i, self.index(i + 1));
@@ -68,11 +69,11 @@ impl RandomStream {
     }
 }
 
-/// Longest geometric draw.
+/// The largest geometric number.
 const GEOMETRIC_MOST: u64 = 100_000;
 const LOG2_E: f64 = std::f64::consts::LOG2_E;
 
-/// `base` to a power from 0 to 1: the roots of the power's binary digits, multiplied.
+/// `base` to a power from 0 to 1: the product of the roots for the binary digits of the power.
 pub(super) fn power(base: f64, exponent: f64) -> f64 {
     if exponent >= 1.0 {
         return base;
@@ -100,7 +101,7 @@ fn exp2(x: f64) -> f64 {
     scaled
 }
 
-/// Places 0 .. n, the k-th as likely as 1/(k+1)^exponent.
+/// Indices below n. The probability of the k-th is proportional to 1/(k+1)^exponent.
 pub(super) struct Zipf(Vec<f64>);
 
 impl Zipf {
@@ -120,8 +121,8 @@ impl Zipf {
     }
 }
 
-/// Percentiles of the sizes of a source tree's files, bytes: FreeBSD 10.4's, 64,630 files. The last but
-/// one is chosen so that the mean is that tree's, too: 13.5 KB.
+/// Percentiles of the file sizes in a source tree, bytes: FreeBSD 10.4 with 64,630 files. The last
+/// but one is chosen so that the mean is also that of the tree: 13.5 KB.
 const PERCENTILES: [(f64, f64); 9] = [
     (0.0, 1.0),
     (0.10, 215.0),
@@ -137,7 +138,7 @@ const PERCENTILES: [(f64, f64); 9] = [
 /// The median of [`source_size`].
 pub(super) const MEDIAN_SIZE: u64 = 3315;
 
-/// The size of a file of a source tree: between two percentiles the logarithm is linear.
+/// The size of a file in a source tree. The logarithm is linear between percentiles.
 pub(super) fn source_size(draw: &RandomStream) -> u64 {
     let at = draw.unit();
     let above = PERCENTILES.iter().position(|(p, _)| *p > at).unwrap_or(PERCENTILES.len() - 1);

@@ -1,10 +1,10 @@
-//! What a run says: phases measured, and results drawn from them.
+//! Measures the phases of a run and makes the metrics.
 //!
-//! **Invariants.**
-//! 1. A metric keeps what was measured, time and work; rates and percentages are made from them when they
-//!    are shown, so that several runs are averaged as time per work.
-//! 2. [`Outcome::metrics`] has one metric for each [`PhaseInfo`] of the workload, in their order; one that
-//!    could not be measured is left out, with a note in a phase.
+//! # Invariants
+//! 1. A metric has time and work. Rates and percentages are computed when they are shown, so that
+//!    several runs are averaged as time for each unit of work.
+//! 2. [`Outcome::metrics`] has one metric for each [`PhaseInfo`] of the workload, in the same
+//!    order. A metric that could not be measured is omitted, and a phase has a note about it.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +12,27 @@ use super::outcome::{Metric, MetricKind, Outcome, PhaseResult};
 use crate::error::Result;
 use crate::systems::{Forgotten, Target, nanos};
 
-/// What ends a phase, and what comes before it.
+/// The actions before and after each phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PhaseOptions {
-    /// Every phase ends with a sync, which is part of its time: the same finish line for all targets.
+    /// Each phase ends with a sync, which its time includes. Then all targets are equally durable.
     pub sync: bool,
-    /// Names and inodes are forgotten before every phase, as far as the target can.
+    /// The target drops its names and inodes before each phase, if it can.
     pub cold: bool,
 }
 
-/// What a result is called and where it stands in the paper.
+/// The description of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhaseInfo {
-    /// Its name, unique within the workload; results that are a phase have the phase's.
+    /// Its name, unique in the workload. A result that is a phase has the name of the phase.
     pub id: String,
-    /// Its name for readers.
+    /// Its title, for people.
     pub title: String,
-    /// How it is shown.
+    /// Its kind.
     pub kind: MetricKind,
-    /// What is done: `files`, `transactions`, `bytes`.
+    /// The unit of work: `files`, `transactions`, `bytes`.
     pub unit: &'static str,
-    /// Its row in Figure 10, if it has one.
+    /// The row of Figure 10, if it has one.
     pub row: Option<&'static str>,
 }
 
@@ -44,7 +44,7 @@ impl PhaseInfo {
         PhaseInfo { id, title, kind: MetricKind::Time, unit, row: None }
     }
 
-    /// A result in work a second.
+    /// A result in units of work for each second.
     #[must_use]
     pub fn rate(id: &str, title: &str, unit: &'static str) -> PhaseInfo {
         PhaseInfo { kind: MetricKind::Rate, ..PhaseInfo::time(id, title, unit) }
@@ -56,7 +56,7 @@ impl PhaseInfo {
         PhaseInfo { kind: MetricKind::CpuPercent, ..PhaseInfo::time(id, title, "%CPU") }
     }
 
-    /// The same with its row in Figure 10.
+    /// Sets the row of Figure 10.
     #[must_use]
     pub fn row(self, row: &'static str) -> PhaseInfo {
         PhaseInfo { row: Some(row), ..self }
@@ -68,7 +68,7 @@ impl PhaseInfo {
         self.kind == MetricKind::Rate
     }
 
-    /// The result itself.
+    /// The metric of a time and work.
     #[must_use]
     pub fn metric(&self, elapsed: f64, work: f64) -> Metric {
         let PhaseInfo { id, title, kind, .. } = self.clone();
@@ -81,19 +81,19 @@ impl PhaseInfo {
 pub struct PhaseRecorder {
     finish: PhaseOptions,
     phases: Vec<PhaseResult>,
-    /// Results that are not a whole phase: name, seconds, work.
+    /// Results that are not a phase: name, seconds, work.
     results: BTreeMap<String, (f64, f64)>,
     notes: Vec<String>,
 }
 
 impl PhaseRecorder {
-    /// Nothing measured yet.
+    /// A recorder without phases.
     #[must_use]
     pub fn new(finish: PhaseOptions) -> PhaseRecorder {
         PhaseRecorder { finish, ..PhaseRecorder::default() }
     }
 
-    /// Measures `work`, which answers how much it did; hands on what was measured.
+    /// Measures `work`, which returns its units of work. Returns the phase.
     ///
     /// # Errors
     /// Those of `work`.
@@ -135,19 +135,18 @@ impl PhaseRecorder {
         Ok(self.phases.push_mut(phase))
     }
 
-    /// Adds a result that is not a whole phase, by its name in [`PhaseInfo::id`]; several of one name
-    /// add up.
+    /// Adds to a result that is not a phase. `id` is that of its [`PhaseInfo`].
     pub fn result(&mut self, id: &str, elapsed: f64, work: f64) {
         let sum = self.results.entry(id.to_owned()).or_default();
         *sum = (sum.0 + elapsed, sum.1 + work);
     }
 
-    /// Adds something to know about the next phase.
+    /// Adds a note to the next phase.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
 
-    /// What was measured; results that nobody added are the phases of their names.
+    /// The outcome. A result that was not added is the phase of its name.
     #[must_use]
     pub fn finish(self, infos: &[PhaseInfo]) -> Outcome {
         let metrics = infos.iter().filter_map(|info| {
@@ -164,10 +163,10 @@ impl PhaseRecorder {
     }
 }
 
-/// What follows the name of a phase in that of its share of processor time.
+/// The suffix of a result that is the share of processor time of a phase.
 pub(super) const CPU_SUFFIX: &str = "/cpu";
 
-/// Nanoseconds as seconds.
+/// Converts nanoseconds to seconds.
 pub(crate) fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }

@@ -1,9 +1,9 @@
-//! Archives: extract, find, remove. The paper's X11 tree, a ports tree, or a real one.
+//! Archives: extract, find, remove. The tree is the paper's X11 tree, a ports tree, or a real one.
 //!
-//! Extraction reads the archive, another file, as it goes along; each file is opened, written in tar's
-//! pieces, closed, and given its times; a directory gets its times when all below it is there.
+//! Extraction reads the archive in parallel. Each file is opened, written in pieces of the size
+//! that tar uses, closed, and gets its times. A directory gets its times after its content.
 //!
-//! Reference: `spec/benchmarks.md` §4.1, §4.10.
+//! Reference: `docs/spec/benchmarks.md` §4.1, §4.10.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::error::{LabError, Result};
 use crate::systems::{DirId, FileId, Kind, Open, Room, Target};
 use crate::watch::Watch;
 
-/// The X11 tree.
+/// The workload `x11`.
 pub(super) const X11: WorkloadInfo = WorkloadInfo {
     name: "x11",
     group: "X11 tar",
@@ -30,7 +30,7 @@ pub(super) const X11: WorkloadInfo = WorkloadInfo {
     make: |words| Tar::make(words, &X11, TreeSize { dirs: 500, files: 7500, bytes: 90 << 20 }),
 };
 
-/// A ports tree.
+/// The workload `ports`.
 pub(super) const PORTS: WorkloadInfo = WorkloadInfo {
     name: "ports",
     group: "Tree",
@@ -41,7 +41,7 @@ pub(super) const PORTS: WorkloadInfo = WorkloadInfo {
     make: |words| Tar::make(words, &PORTS, PORTS_SHAPE),
 };
 
-/// Median of 600 bytes instead of a source tree's, whose mean is 13.5 KB.
+/// The sizes are scaled to a median of 600 bytes.
 const PORTS_SHAPE: TreeSize =
     TreeSize { dirs: 6596, files: 13_868, bytes: 13_868 * 13_500 * 600 / MEDIAN_SIZE };
 
@@ -49,28 +49,28 @@ const PARAMS: [Parameter; 4] = [
     Parameter::new(
         "archive",
         "",
-        "a tar archive, gzip or not: its table of contents instead of the model",
+        "a tar archive, also with gzip: its table of contents replaces the model",
     ),
-    Parameter::new("tree", "", "a directory whose names and sizes are taken instead of the model"),
+    Parameter::new("tree", "", "a directory: its names and sizes replace the model"),
     Parameter::new("dirs", "the model's", "directories of the model"),
     Parameter::new("files", "the model's", "files of the model"),
 ];
 
-/// Bytes of a write, tar's records.
+/// Bytes of a write: a record of tar.
 const RECORD: u64 = 10_240;
 /// Bytes of a read of the archive.
 const READ: u64 = 32 << 10;
-/// Bytes a second that gunzip and tar put out.
+/// The output rate of gunzip and tar, bytes for each second.
 const OUTPUT: u64 = 20_000_000;
-/// Bytes of a header.
+/// Bytes of a tar header.
 const HEADER: u64 = 512;
-/// How much smaller the archive is than the tree: 16 MB of 90.
+/// The ratio of the archive's size to that of the tree: 16 MB to 90.
 const PACKED: (u64, u64) = (16, 90);
-/// The archive.
+/// The name of the archive.
 const ARCHIVE: &[u8] = b"archive.tgz";
-/// The tree's top.
+/// The name of the top directory.
 const TOP: &[u8] = b"tree";
-/// The time of all files: when XFree86 4.1 was packed.
+/// The modification time of all files: the release of XFree86 4.1.
 const TIME: u32 = 991_353_600;
 
 struct Tar {
@@ -163,7 +163,10 @@ impl Workload for Tar {
         write_file(target, top, ARCHIVE, self.packed(), write)?;
         target.sync()?;
         if let Some(given) = self.given.as_ref().filter(|given| given.left_out > 0) {
-            recorder.note(format!("{} links, devices and the like are left out", given.left_out));
+            recorder.note(format!(
+                "{} links, devices and other special files are omitted",
+                given.left_out
+            ));
         }
         meter.phase(recorder, target, "untar", |t, meter| {
             extract(t, top, tree, self.packed(), meter)?;
@@ -179,7 +182,7 @@ impl Workload for Tar {
     }
 }
 
-/// An archive being read alongside what comes out of it.
+/// The archive, which is read as its content is written.
 struct Source {
     file: FileId,
     packed: u64,
@@ -189,7 +192,7 @@ struct Source {
 }
 
 impl Source {
-    /// `len` bytes come out.
+    /// Reads the part of the archive for `len` bytes of output.
     fn put_out(&mut self, t: &mut dyn Target, len: u64) -> Result<()> {
         self.out += len;
         t.compute(Duration::from_nanos(len * (1_000_000_000 / OUTPUT)));
@@ -219,7 +222,7 @@ fn extract(
     let mut source = Source { file, packed, unpacked, read: 0, out: 0 };
     let mut chain = OpenPath::new(top);
     chain.make(t, TOP)?;
-    // Directories that have not got their times yet: depth and name.
+    // The directories that still need their times: depth and name.
     let mut dirs: Vec<&[u8]> = Vec::new();
     for Entry { depth, name, size } in &tree.entries {
         leave(t, &mut chain, &mut dirs, *depth)?;
@@ -247,12 +250,12 @@ fn extract(
     }
     leave(t, &mut chain, &mut dirs, 0)?;
     chain.close(t)?;
-    // What is left of the archive is padding.
+    // The rest of the archive is padding.
     source.read_to(t, packed)?;
     t.close(file)
 }
 
-/// Goes up to `depth` below the tree's top; directories left get their times.
+/// Goes up to `depth` below the top. Sets the times of the directories that it leaves.
 fn leave(
     t: &mut dyn Target,
     chain: &mut OpenPath,
@@ -268,7 +271,7 @@ fn leave(
     Ok(())
 }
 
-/// `find -print`: only directories are looked at.
+/// `find -print` calls stat for directories only.
 fn find(t: &mut dyn Target, top: DirId, meter: &mut ProgressMeter<'_>) -> Result<u64> {
     let mut found = 1;
     walk(t, top, TOP, &mut |t, dir, name, kind| {

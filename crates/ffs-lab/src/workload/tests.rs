@@ -1,10 +1,10 @@
-//! Every workload on the model: what it does, exactly, and that nothing is left.
+//! Every workload on the model target: its exact calls, and that it removes everything.
 
 use super::*;
 use crate::systems::model::Model;
 use crate::watch::Unwatched;
 
-/// Runs on the model; it ends the workload's directory by itself, so that what is left shows.
+/// Runs a workload on the model. The model does not remove what the workload left.
 fn run(words: &str, scale: f64, seed: u64) -> (Model, Outcome) {
     let workload = by_name(words, scale).unwrap();
     let mut model = Model::cold();
@@ -12,15 +12,18 @@ fn run(words: &str, scale: f64, seed: u64) -> (Model, Outcome) {
     workload.run(&mut model, seed, &mut recorder, &mut Unwatched).unwrap();
     let outcome = recorder.finish(&workload.phases());
     assert_eq!(model.leaks(), (0, 0), "{words}: something stays in use");
-    let (most, asked) = (model.most, model.asked);
-    assert!(most.files <= asked.files, "{words}: {most:?} {asked:?}");
+    let (most, requested) = (model.most, model.asked);
+    assert!(most.files <= requested.files, "{words}: {most:?} {requested:?}");
     // Where sizes are drawn, the room is a mean.
-    assert!(most.bytes <= asked.bytes + asked.bytes / 10, "{words}: {most:?} {asked:?}");
-    assert!(asked.bytes < 4 * most.bytes + (4 << 20), "{words}: {most:?} {asked:?}");
+    assert!(
+        most.bytes <= requested.bytes + requested.bytes / 10,
+        "{words}: {most:?} {requested:?}"
+    );
+    assert!(requested.bytes < 4 * most.bytes + (4 << 20), "{words}: {most:?} {requested:?}");
     (model, outcome)
 }
 
-/// Small sizes, for all that holds for every workload.
+/// Every workload with small sizes.
 const SMALL: [(&str, f64); 12] = [
     ("x11", 0.01),
     ("mh", 0.01),
@@ -37,7 +40,7 @@ const SMALL: [(&str, f64); 12] = [
 ];
 
 #[test]
-fn every_workload_does_the_same_again_and_says_what_it_announced() {
+fn every_workload_repeats_itself_and_has_the_announced_results() {
     for (words, scale) in SMALL {
         let (first, outcome) = run(words, scale, 7);
         assert_eq!(first.hash, run(words, scale, 7).0.hash, "{words}: not the same again");
@@ -98,7 +101,7 @@ fn x11_extracts_lists_and_removes() {
     assert_eq!((count("open"), count("close")), (files + 2, files + 2));
     assert_eq!(count("unlink"), files + 1);
     assert_eq!(count("set_times"), files + dirs - 1);
-    // find looks at directories, rm at everything.
+    // find calls stat for directories, rm for all entries.
     assert_eq!(count("stat"), 2 * (dirs - 1) + files);
     assert_eq!(count("list"), 2 * dirs);
     assert_eq!(model.left(), Room::default());
@@ -107,7 +110,7 @@ fn x11_extracts_lists_and_removes() {
     let work = |id| outcome.phase(id).unwrap().work as u64;
     assert_eq!((work("untar"), work("find"), work("rm")), (files, files + dirs, files + dirs));
     assert_eq!(outcome.metric("rm").unwrap().kind, MetricKind::Time);
-    // Nothing is read but the archive, and all of that.
+    // Only the archive is read, completely.
     assert_eq!(model.bytes.0, (9 << 20) / 90 * 16);
 }
 
@@ -133,7 +136,7 @@ fn mh_makes_packs_and_removes() {
     let files = 3316;
     assert_eq!((model.count("create"), model.count("unlink")), (files, files));
     assert_eq!(model.count("rename") as f64, outcome.phase("pack").unwrap().work);
-    // Numbers go to 48,000 of 33,164: few files have their place.
+    // The numbers of 33,164 files go up to 48,000, so few files already have their new name.
     assert!(model.count("rename") > files * 9 / 10, "{}", model.count("rename"));
     let (sorted, _) = run("mh:order=sorted", 0.1, 1);
     assert_eq!(sorted.calls, model.calls, "another order is the same work");
@@ -169,9 +172,9 @@ fn andrew_does_its_phases() {
     assert_eq!(count("unlink"), 3 * (70 + 25 + 1 + 25) + 70);
     let work: Vec<u64> = outcome.phases.iter().map(|phase| phase.work as u64).collect();
     assert_eq!(work, [60, 3 * 70, 3 * 90, 3 * 70, 75, 3 * 116]);
-    // Looked at by find and du, then by rm.
+    // find, du and rm call stat.
     assert_eq!(count("stat"), 3 * (2 * 89 + 89 + 26) + 89);
-    // A program for every entry and for du; grep and wc; 25 compilations and a link.
+    // Programs: one for each entry and du; grep and wc; 25 compilations and a link.
     let millis = 3 * (89 * 3 + 3 + 6 + 25 * 250 + 400);
     assert_eq!(model.computed.as_millis(), millis);
 }
@@ -181,7 +184,7 @@ fn postmark_is_the_originals_to_the_last_file() {
     let (model, outcome) = run("postmark", 1.0, 1);
     let work = |id: &str| outcome.metric(id).unwrap().work as u64;
     let count = |op| model.count(op);
-    // What everybody's run of version 1.5 with its defaults prints: 1.36 MB read, 4.45 MB written.
+    // Version 1.5 with its defaults prints 1.36 MB read and 4.45 MB written.
     let files = ["create", "create-alone", "create-mixed", "read", "append"].map(work);
     assert_eq!(files, [764, 500, 264, 243, 257]);
     assert_eq!(["delete", "delete-alone", "delete-mixed"].map(work), [764, 528, 236]);
@@ -207,9 +210,9 @@ fn postmark_takes_its_parameters() {
     assert!(model.count("write") > 3 * model.count("open"), "pieces of 512 bytes");
     let (reads, _) = run("postmark:bias-read=10,bias-create=11", 1.0, 1);
     assert_eq!((reads.count("open"), reads.count("unlink")), (1000, 500));
-    let all_gone = by_name("postmark:number=3,transactions=50,bias-create=0", 1.0).unwrap();
+    let all_deleted = by_name("postmark:number=3,transactions=50,bias-create=0", 1.0).unwrap();
     let mut model = Model::default();
-    let error = measure(&*all_gone, &mut model, 1, PhaseOptions::default(), &mut Unwatched);
+    let error = measure(&*all_deleted, &mut model, 1, PhaseOptions::default(), &mut Unwatched);
     assert!(error.unwrap_err().to_string().contains("out of files"));
 }
 
@@ -221,7 +224,7 @@ fn netnews_delivers_expires_and_removes() {
     assert_eq!(count("open"), 10 * arrivals);
     let links = count("link") as f64 / (10 * arrivals) as f64;
     assert!((0.2..0.35).contains(&links), "{links}");
-    // Every name of every article goes once.
+    // Each name of each article is removed once.
     assert_eq!(count("unlink"), 10 * arrivals + count("link"));
     assert_eq!(outcome.phase("news").unwrap().work as u64, 2 * (arrivals + expired));
     assert_eq!(count("mkdir"), count("rmdir"));
@@ -235,14 +238,15 @@ fn buildworld_builds() {
     let work: Vec<u64> = outcome.phases.iter().map(|phase| phase.work as u64).collect();
     // A hundredth of the full tree.
     assert_eq!(work[..2], [320, 200]);
-    // The kernel's five directories have three or four files of cvs's each.
+    // Each of the kernel's five directories has three or four files of cvs.
     assert!((42 + 15..=42 + 20).contains(&work[2]), "{work:?}");
-    // Nine tenths of the objects replace a temporary file; the others are that file.
+    // Nine tenths of the objects are written after a temporary file; the others are renamed from
+    // it.
     let tools = 1;
     assert_eq!(count("rename"), 20 + tools);
     let object_tree = work[3];
     assert_eq!(count("unlink") + count("rmdir"), object_tree + 180);
-    // 19.5 s of the build, and a cvs, a find and a grep.
+    // 19.5 s of the build, and the starts of cvs, find and grep.
     let build = model.computed.as_secs_f64() - 320.0 * 0.002 - 0.006;
     assert!((19.45..19.51).contains(&build), "{build}");
     assert!(count("stat") > 40 * 10);
@@ -269,7 +273,7 @@ fn ports_has_many_directories_with_small_files() {
     assert!((2000..3500).contains(&mean), "{mean}");
 }
 
-/// The sequences of calls are part of every published number: they may change only on purpose.
+/// Published numbers depend on the sequences of calls, so a change must be intended.
 #[test]
 fn sequences_are_what_they_were() {
     let golden: [u64; SMALL.len()] = [
@@ -313,7 +317,7 @@ fn a_finish_line_with_sync_is_part_of_the_time() {
     let finish = PhaseOptions { sync: true, cold: true };
     let mut model = Model::default();
     let outcome = measure(&*workload, &mut model, 1, finish, &mut Unwatched).unwrap();
-    // Ten calls of a microsecond and a sync of a thousand.
+    // Ten calls of 1 us each, and a sync of 1000 us.
     assert!((outcome.metric("create").unwrap().elapsed - 1010e-6).abs() < 1e-12);
     assert_eq!(outcome.phases[0].notes, ["not cold: cannot"]);
     let counters = &outcome.phases[0].counters;

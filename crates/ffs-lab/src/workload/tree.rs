@@ -1,11 +1,11 @@
 //! Trees of files: generated from a seed, or given by the user as an archive or a directory.
 //!
-//! **Invariants.**
-//! 1. Entries stand in the order of an archive: depth first, a directory before its contents.
-//! 2. A generated tree has exactly the directories and files asked for; its bytes add up to the total
-//!    asked for but for rounding (less than a byte a file).
+//! # Invariants
+//! 1. The entries have the order of an archive: depth first, a directory before its contents.
+//! 2. A generated tree has exactly the requested directories and files. Its bytes differ from the
+//!    requested total by rounding only, by less than one byte for each file.
 //!
-//! Reference: `spec/benchmarks.md` §4 (tree generator).
+//! Reference: `docs/spec/benchmarks.md` §4 (tree generator).
 
 use std::collections::BTreeSet;
 
@@ -14,20 +14,20 @@ use super::random::{RandomStream, source_size};
 /// An entry of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Directories above it, the top not counted.
+    /// The number of directories above it, without the top.
     pub(super) depth: usize,
     pub(super) name: Vec<u8>,
-    /// Bytes of a file; `None` is a directory.
+    /// The size of a file in bytes; `None` for a directory.
     pub(super) size: Option<u64>,
 }
 
-/// A tree, without its top.
+/// A tree without its top directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     pub(super) entries: Vec<Entry>,
 }
 
-/// What a generated tree is to have.
+/// The shape of a generated tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TreeSize {
     pub(super) dirs: u64,
@@ -36,22 +36,22 @@ pub(super) struct TreeSize {
 }
 
 impl TreeSize {
-    /// The scale's share of it.
+    /// The shape times a scale.
     pub(super) fn scaled(self, scale: f64) -> TreeSize {
         let share = |n| super::parameters::share(n, scale);
         TreeSize { dirs: share(self.dirs), files: share(self.files), bytes: share(self.bytes) }
     }
 }
 
-/// Directories below directories at most.
+/// The greatest depth of directories.
 const DEPTH: usize = 10;
-/// Directories made last, where the next is likely to be.
+/// The next directory is likely to be below one of this many newest directories.
 const RECENT: usize = 20;
-/// One directory in so many is large.
+/// One of this many directories is large.
 const LARGE_EVERY: u64 = 200;
 
 impl Tree {
-    /// Generates.
+    /// Generates a tree.
     pub(super) fn generate(seed: u64, shape: TreeSize) -> Tree {
         let draw = RandomStream::new(seed, "tree");
         let dirs = skeleton(&draw, shape.dirs as usize);
@@ -93,14 +93,14 @@ impl Tree {
         }
     }
 
-    /// How much it holds; the top counts as a directory.
+    /// The directories, files and bytes of the tree, including its top.
     pub(super) fn shape(&self) -> TreeSize {
         let dirs = 1 + self.entries.iter().filter(|entry| entry.size.is_none()).count() as u64;
         let bytes = self.entries.iter().filter_map(|entry| entry.size).sum();
         TreeSize { dirs, files: self.entries.len() as u64 + 1 - dirs, bytes }
     }
 
-    /// Every file: the names of the directories above it, its own, its bytes.
+    /// The files: the names of the directories above, the name, and the bytes.
     pub(super) fn files(&self) -> Vec<TreeFile> {
         let mut path: Vec<Vec<u8>> = Vec::new();
         let mut found = Vec::new();
@@ -117,7 +117,7 @@ impl Tree {
     }
 }
 
-/// A file and where it is.
+/// A file and its path.
 #[derive(Debug, Clone)]
 pub(super) struct TreeFile {
     pub(super) path: Vec<Vec<u8>>,
@@ -130,7 +130,7 @@ enum Content {
     Dir(usize),
 }
 
-/// The parent of each directory; the first is the top.
+/// Draws the parent of each directory. The first directory is the top.
 fn skeleton(draw: &RandomStream, dirs: usize) -> Vec<Option<usize>> {
     let mut parents = vec![None];
     let mut depths = vec![0];
@@ -149,7 +149,8 @@ fn skeleton(draw: &RandomStream, dirs: usize) -> Vec<Option<usize>> {
     parents
 }
 
-/// How many files each directory has: geometric, but for a few large ones, and adding up.
+/// Draws the number of files of each directory: geometric, with a few large ones, for a fixed
+/// total.
 fn file_counts(draw: &RandomStream, shape: TreeSize, dirs: usize) -> Vec<u64> {
     let large = |dir: usize| dirs as u64 >= LARGE_EVERY && dir as u64 % LARGE_EVERY == 7;
     let mut counts: Vec<u64> =
@@ -173,7 +174,7 @@ fn file_counts(draw: &RandomStream, shape: TreeSize, dirs: usize) -> Vec<u64> {
     counts
 }
 
-/// Sizes in the proportions of a source tree, adding up to the bytes wanted.
+/// Sizes with the distribution of a source tree, scaled to a total.
 fn file_sizes(draw: &RandomStream, shape: TreeSize) -> Vec<u64> {
     let mut sizes: Vec<u64> = (0..shape.files).map(|_| source_size(draw)).collect();
     let total: u128 = sizes.iter().map(|size| u128::from(*size)).sum();
@@ -187,13 +188,13 @@ fn file_sizes(draw: &RandomStream, shape: TreeSize) -> Vec<u64> {
 const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
 const SUFFIXES: [&str; 8] = [".c", ".h", ".c", ".h", ".man", ".S", ".cpp", ""];
 
-/// Three to twenty letters, twelve on average, the suffix of a file included.
+/// A name of three to twenty letters, twelve on average, including the suffix of a file.
 fn file_name(draw: &RandomStream, file: bool) -> Vec<u8> {
     let suffix = if file { SUFFIXES[draw.index(SUFFIXES.len())] } else { "" };
     let len = 3 + (draw.below(18) + draw.below(18)).div_ceil(2) as usize;
     let stem = len.saturating_sub(suffix.len()).max(1);
     let mut name: Vec<u8> = (0..stem)
-        // A name begins with a letter.
+        // The first character is a letter.
         .map(|at| LETTERS[draw.index(if at == 0 { 26 } else { LETTERS.len() })])
         .collect();
     name.extend_from_slice(suffix.as_bytes());
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_has_what_was_asked_for() {
+    fn a_tree_has_the_requested_shape() {
         let shape = TreeSize { dirs: 500, files: 7500, bytes: 90 << 20 };
         let tree = Tree::generate(7, shape);
         let found = tree.shape();

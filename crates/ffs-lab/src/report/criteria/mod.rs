@@ -45,8 +45,8 @@ pub(super) fn caution(measured: &StudyData) -> Option<String> {
     }
     if measured.named("buildworld").any(|b| !b.series.is_empty()) {
         sentences.push(
-            "The processor time of Buildworld (1950 s at full size) is fitted to the row of Table 1 \
-             with all options on; the other rows follow from it."
+            "The processor time of Buildworld (1950 s at full size) is fitted to the row of \
+             Table 1 with all options on; the other rows follow from it."
                 .to_owned(),
         );
     }

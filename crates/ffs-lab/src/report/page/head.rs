@@ -45,7 +45,7 @@ pub(super) fn about(measured: &StudyData) -> String {
         _ => "this computer",
     };
     let paper = if plan.factors == Factor::paper() {
-        " The report compares them with the numbers that were measured in 2002 with FreeBSD on a real \
+        " The report compares them with the numbers measured in 2002 with FreeBSD on a real \
          computer."
     } else {
         ""

@@ -213,7 +213,7 @@ fn lists_words(lists: &[ComparedOptions]) -> String {
     let set = lists.iter().filter(|list| list.same_set()).count();
     let all = lists.len();
     format!(
-        "{run} of {all} rows were run. {set} have the same options, {same} of these in the same order."
+        "{run} of {all} rows were run. {set} have the same options, {same} of them in that order."
     )
 }
 
@@ -246,8 +246,8 @@ fn experiment(measured: &StudyData) -> String {
     let combinations = format::plural(plan.combinations() as usize, "combination");
     let options = format::plural(plan.factors.len(), "option");
     format!(
-        "{combinations} of {options}, each run {}. Seed {} determines the order of the runs and the \
-         seeds of the replicates. All combinations of a replicate have its seed and begin on a \
+        "{combinations} of {options}, each run {}. Seed {} determines the order of the runs and \
+         the seeds of the replicates. All combinations of a replicate have its seed and begin on a \
          copy of the same volume.",
         match plan.replicates {
             1 => "once".to_owned(),

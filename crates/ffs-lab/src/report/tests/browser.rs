@@ -1,9 +1,9 @@
 //! The page in a real browser, if one is installed.
 //!
 //! The test serves a harness that shows the page in frames of several widths, in light and in dark
-//! colours, examines the layout, and posts the findings back. So it works with each browser that runs
-//! without a screen: those based on Chromium, and Firefox. `FFS_BROWSER` names one that is not in
-//! `PATH`.
+//! colours, examines the layout, and posts the findings back. So it works with each browser that
+//! runs without a screen: those based on Chromium, and Firefox. `FFS_BROWSER` names one that is not
+//! in `PATH`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

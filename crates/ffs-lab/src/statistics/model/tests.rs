@@ -150,8 +150,8 @@ const STATSMODELS: [(u32, f64, f64, f64); 16] = [
     (15, 0.0397405797, 1.55017147, 9.796749e-01),
 ];
 
-/// Seconds of `rm` in a study of `x11:files=400,dirs=60` on the simulated machine, three runs of each
-/// combination (two of some).
+/// Seconds of `rm` in a study of `x11:files=400,dirs=60` on the simulated machine, three runs of
+/// each combination (two of some).
 const REAL: [&[f64]; 16] = [
     &[9.111116, 8.693653397, 8.978374838],
     &[0.027252943, 0.027277502, 0.027243429],
@@ -243,7 +243,7 @@ const STATSMODELS_PARTIAL: [(u32, f64); 11] = [
 ];
 
 #[test]
-fn a_partial_experiment_has_the_terms_that_can_be_told_apart() {
+fn a_partial_experiment_has_the_terms_that_can_be_estimated() {
     let mut cells = Cells::new(4);
     let whole = synthetic();
     for c in whole.combinations().filter(|c| ![6, 15].contains(&c.0)) {

@@ -1,10 +1,10 @@
-//! Postmark's own report, for who has scripts that read it.
+//! The report in the format of Postmark, for scripts that read it.
 
 use std::fmt::Write;
 
 use crate::workload::Outcome;
 
-/// Bytes as Postmark prints them: two digits, kilobytes of 1024 bytes.
+/// Formats bytes as Postmark does: with two digits, in kilobytes of 1024 bytes.
 fn scaled(bytes: f64) -> String {
     const KILOBYTE: f64 = 1024.0;
     if bytes > KILOBYTE * KILOBYTE {
@@ -14,7 +14,7 @@ fn scaled(bytes: f64) -> String {
     }
 }
 
-/// The verbose form; seconds have fractions.
+/// The verbose report. Seconds have fractions.
 pub(super) fn verbose(outcome: &Outcome) -> Option<String> {
     let get = |id| outcome.metric(id).map(|metric| (metric.elapsed, metric.work));
     let (total, _) = get("total")?;

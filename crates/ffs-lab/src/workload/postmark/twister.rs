@@ -1,18 +1,19 @@
 //! The Mersenne Twister MT19937, seeded as its authors' version of October 1999 did.
 //!
-//! The generator is a library's, which knows the seeding of 2002 only; but it takes over a state from
-//! 624 of its outputs, and outputs are the state tempered.
+//! The library that implements the generator has only the seeding of 2002. But it recovers a state
+//! from 624 outputs, so this module computes the state of the old seeding and tempers it to
+//! outputs.
 
 use rand_mt::Mt;
 
-/// Parameters of the state.
+/// The parameters of the state.
 const WORDS: usize = 624;
 
 /// The generator.
 pub(super) struct Twister(Mt);
 
 impl Twister {
-    /// Seeds by a linear congruence, two steps a word: the upper halves of both.
+    /// Seeds with a linear congruential generator: each word has the upper halves of two steps.
     pub(super) fn new(seed: u32) -> Twister {
         let mut seed = seed;
         let mut upper = || {
@@ -24,13 +25,13 @@ impl Twister {
         Twister(Mt::from(state.map(temper)))
     }
 
-    /// The next number modulo `n`; 0 without a draw if `n` is 0.
+    /// The next number modulo `n`. If `n` is 0, returns 0 without a draw.
     pub(super) fn below(&mut self, n: u32) -> u32 {
         if n == 0 { 0 } else { self.0.next_u32() % n }
     }
 }
 
-/// What the generator does to a word of its state before it hands it out.
+/// Tempers a word of the state to an output.
 fn temper(word: u32) -> u32 {
     let word = word ^ word >> 11;
     let word = word ^ word << 7 & 0x9d2c_5680;
@@ -42,7 +43,8 @@ fn temper(word: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The thousandth number from seed 4357, as the GNU Scientific Library tests its `mt19937_1999`.
+    /// The thousandth number from seed 4357, as the GNU Scientific Library tests its
+    /// `mt19937_1999`.
     #[test]
     fn the_numbers_are_those_of_1999() {
         let mut twister = Twister::new(4357);
