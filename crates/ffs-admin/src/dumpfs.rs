@@ -75,7 +75,8 @@ impl<'d> Dump<'d> {
         Dump { superblock, sb: vol.sb.clone(), volume: Some(vol) }
     }
 
-    /// Shows the fields of the first superblock with a magic number, even if its other fields are damaged.
+    /// Shows the fields of the first superblock with a magic number, even if its other fields are
+    /// damaged.
     fn damaged(dev: &'d dyn BlockDevice) -> Option<Dump<'d>> {
         let sb = SBLOCKSEARCH.into_iter().find_map(|at| {
             let mut bytes = vec![0; SBLOCKSIZE];

@@ -309,7 +309,9 @@ fn set_values(vol: &mut Volume<'_>, opts: &TunefsOptions) -> Result<(), AdminErr
             let (low, high) = (value.range.start(), value.range.end());
             return Err(AdminError::option(value.flag, format!("from {low} to {high}")));
         }
-        needs_new_superblock(&vol.sb, value.flag, value.old)?;
+        if !value.old {
+            require_new_superblock(&vol.sb, value.flag)?;
+        }
         if value.flag == "-k" {
             // Whole blocks, and at most half a group.
             wanted = wanted.min(vol.geo.fpg / 2);
@@ -321,8 +323,8 @@ fn set_values(vol: &mut Volume<'_>, opts: &TunefsOptions) -> Result<(), AdminErr
 }
 
 /// Refuses a setting that superblocks from before FreeBSD 5 lack (`spec/on-disk-format.md` §3.4).
-fn needs_new_superblock(sb: &Superblock, flag: &str, old: bool) -> Result<(), AdminError> {
-    if old || !sb.old_layout {
+fn require_new_superblock(sb: &Superblock, flag: &str) -> Result<(), AdminError> {
+    if !sb.old_layout {
         return Ok(());
     }
     let why = "the superblock of this volume is older than this setting";
@@ -334,7 +336,7 @@ fn set_label(sb: &mut Superblock, opts: &TunefsOptions) -> Result<(), AdminError
     if let Some(why) = label_problem(label) {
         return Err(AdminError::option("-L", why));
     }
-    needs_new_superblock(sb, "-L", false)?;
+    require_new_superblock(sb, "-L")?;
     sb.set_volname(label.as_bytes());
     Ok(())
 }
@@ -345,7 +347,9 @@ fn set_flags(sb: &mut Superblock, opts: &TunefsOptions) -> Result<(), AdminError
     let mut flags = was;
     for ((flag, _, bit), want) in wanted_flags(opts) {
         let Some(want) = want else { continue };
-        needs_new_superblock(sb, flag, !want || bit.bits() < 0x80)?;
+        if want && bit.bits() >= 0x80 {
+            require_new_superblock(sb, flag)?;
+        }
         flags.set(bit, want);
         if bit == FsFlags::DOSOFTDEP {
             // A mount that ended by a crash leaves this mark in order to restore the flag; an

@@ -410,14 +410,13 @@ impl Model {
         Ok(&c[from..(from + len).min(c.len())])
     }
 
-    /// Writes at `at` (or at the end), filling a gap with zeros.
+    /// Writes at `at`, filling a gap with zeros.
     ///
     /// # Errors
     /// An errno.
-    pub fn write(&mut self, file: NodeId, at: usize, data: &[u8], append: bool) -> Res<()> {
+    pub fn write(&mut self, file: NodeId, at: usize, data: &[u8]) -> Res<()> {
         let limit = self.max_file_size;
         let c = self.content_mut(file)?;
-        let at = if append { c.len() } else { at };
         if (at + data.len()) as u64 > limit {
             return Err(EFBIG);
         }

@@ -78,7 +78,7 @@ fn empty_report() -> FsckReport {
 
 /// The report of a check that stopped before phase 0.
 fn stopped(stop: Stop) -> FsckReport {
-    let (exit_code, why) = explain(stop, false);
+    let (exit_code, why) = explain(stop, UNEXPECTED);
     FsckReport { exit_code, stopped: Some(why), ..empty_report() }
 }
 
@@ -103,18 +103,16 @@ fn skipped(sb: &Superblock, g: &Geometry) -> FsckReport {
     FsckReport { totals, clean: true, skipped: true, ..empty_report() }
 }
 
-/// Exit code and message of a check that stopped early, on a volume with or without soft updates.
-fn explain(stop: Stop, softdep: bool) -> (u8, String) {
+/// The message of a check that stopped at a fatal finding.
+const UNEXPECTED: &str = "UNEXPECTED INCONSISTENCY; nothing was changed; run ffs fsck without -p";
+/// The same on a volume with soft updates.
+const UNEXPECTED_WITH_SOFTDEP: &str = "UNEXPECTED SOFT UPDATE INCONSISTENCY; nothing was changed. \
+    No crash leaves this: examine the disk, then run ffs fsck without -p";
+
+/// Exit code and message of a check that stopped early; `fatal` is the message of a fatal finding.
+fn explain(stop: Stop, fatal: &str) -> (u8, String) {
     match stop {
-        Stop::Fatal if softdep => {
-            let why = "UNEXPECTED SOFT UPDATE INCONSISTENCY; nothing was changed. No crash leaves \
-                       this: examine the disk, then run ffs fsck without -p";
-            (exit::ERROR, why.to_owned())
-        }
-        Stop::Fatal => {
-            let why = "UNEXPECTED INCONSISTENCY; nothing was changed; run ffs fsck without -p";
-            (exit::ERROR, why.to_owned())
-        }
+        Stop::Fatal => (exit::ERROR, fatal.to_owned()),
         Stop::Device(error) => (exit::ERROR, error.to_string()),
         Stop::Interrupted => (exit::INTERRUPTED, "interrupted".to_owned()),
         Stop::Refused(code, why) => (code, why),
@@ -181,7 +179,8 @@ impl Checker<'_> {
             Ok(()) if resolver.resolved => (exit::OK, None),
             Ok(()) => (exit::RERUN, None),
             Err(stop) => {
-                let (code, why) = explain(stop, self.softdep);
+                let fatal = if self.softdep { UNEXPECTED_WITH_SOFTDEP } else { UNEXPECTED };
+                let (code, why) = explain(stop, fatal);
                 (code, Some(why))
             }
         };

@@ -1,6 +1,6 @@
 //! Makes file systems: BSD's `newfs`.
 //!
-//! **Purpose.** [`plan`] computes the parameters that FreeBSD's newfs would choose, [`newfs`]
+//! **Purpose.** [`plan()`] computes the parameters that FreeBSD's newfs would choose, [`newfs`]
 //! writes the volume. With [`NewfsOptions::reproducible`] the result equals FreeBSD's byte for
 //! byte.
 //!

@@ -271,13 +271,14 @@ impl World {
         let Some(f) = self.vnode(file) else { return };
         let mode = WriteMode { append, ..WriteMode::default() };
         let what = format!("write {file} at {offset} {len} bytes, append {append}");
+        let at = if append { self.size_of(file) } else { offset } as usize;
         match self.fs.write(&Cred::root(), &f, offset, &data, mode) {
             // Space may run out in the middle.
             Ok(n) if n < len => {
                 self.log.push(format!("{what}: short, {n}"));
-                self.model.write(file, offset as usize, &data[..n], append).unwrap();
+                self.model.write(file, at, &data[..n]).unwrap();
             }
-            real => self.agree(what, real, |m| m.write(file, offset as usize, &data, append)),
+            real => self.agree(what, real, |m| m.write(file, at, &data)),
         }
         let size = self.fs.getattr(&f).size;
         if !self.troubled && size != self.size_of(file) {
@@ -317,7 +318,7 @@ impl World {
             if how == Fallocate::ZeroRange {
                 let mut now = vec![0; size];
                 self.fs.read(&f, 0, &mut now).unwrap();
-                self.model.write(file, 0, &now, false).unwrap();
+                self.model.write(file, 0, &now).unwrap();
             }
         }
         self.agree(what, real, |m| match how {
