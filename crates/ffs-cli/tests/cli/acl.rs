@@ -136,13 +136,13 @@ fn with_lists(d: &Dir, name: &str, options: &[&str]) -> String {
 }
 
 /// Standard error of a command that succeeds.
-fn said(args: &[&str]) -> String {
+fn stderr_of(args: &[&str]) -> String {
     let output = run(args);
     assert!(output.status.success(), "{}", text(&output));
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn assert_said(stderr: &str) {
+fn assert_list_reported(stderr: &str) {
     assert!(stderr.contains("2 access lists turned into a narrower mode ("), "{stderr}");
     assert!(stderr.contains("1 default access list not kept ("), "{stderr}");
     assert!(stderr.contains("file and 1 other file): "), "{stderr}");
@@ -154,12 +154,12 @@ fn lists_are_kept_from_host_to_image_to_image_to_host() {
     let d = Dir::new();
     let Some(tree) = tree(&d) else { return };
     let (one, two) = (with_lists(&d, "1.img", &[]), with_lists(&d, "2.img", &["--endian", "big"]));
-    assert_eq!(said(&["cp", "-a", tree.to_str().unwrap(), &format!("{one}:/t")]), "");
+    assert_eq!(stderr_of(&["cp", "-a", tree.to_str().unwrap(), &format!("{one}:/t")]), "");
     assert_kept(|name| in_image(&one, &format!("t/{name}")));
-    assert_eq!(said(&["cp", "-a", &format!("{one}:/t"), &format!("{two}:/")]), "");
+    assert_eq!(stderr_of(&["cp", "-a", &format!("{one}:/t"), &format!("{two}:/")]), "");
     assert_kept(|name| in_image(&two, &format!("t/{name}")));
     let out = d.path("out");
-    assert_eq!(said(&["cp", "-a", &format!("{two}:/t"), out.to_str().unwrap()]), "");
+    assert_eq!(stderr_of(&["cp", "-a", &format!("{two}:/t"), out.to_str().unwrap()]), "");
     assert_kept(|name| on_host(&out.join(name)));
     for image in [&one, &two] {
         fsck_clean(Path::new(image));
@@ -175,10 +175,15 @@ fn lists_that_are_not_kept_narrow_the_mode() {
     ok(&["cp", "-a", tree, &format!("{from}:/t")]);
     for (name, options) in [("a.img", &[][..]), ("b.img", &["-O", "1"])] {
         let image = d.image(name, "8m", options);
-        assert_said(&said(&["cp", "-a", tree, &format!("{image}:/t")]));
+        assert_list_reported(&stderr_of(&["cp", "-a", tree, &format!("{image}:/t")]));
         assert_narrowed(|name| in_image(&image, &format!("t/{name}")));
         let image = d.image(name, "8m", options);
-        assert_said(&said(&["cp", "-a", &format!("{from}:/t"), &format!("{image}:/")]));
+        assert_list_reported(&stderr_of(&[
+            "cp",
+            "-a",
+            &format!("{from}:/t"),
+            &format!("{image}:/"),
+        ]));
         assert_narrowed(|name| in_image(&image, &format!("t/{name}")));
         fsck_clean(Path::new(&image));
     }
@@ -189,25 +194,25 @@ fn lists_that_are_not_kept_narrow_the_mode() {
     if !is_root() || !mount.is_ok_and(|status| status.success()) {
         return println!("skipped: cannot mount a file system without attributes");
     }
-    let stderr = said(&["cp", "-a", &format!("{from}:/t"), bare.to_str().unwrap()]);
+    let stderr = stderr_of(&["cp", "-a", &format!("{from}:/t"), bare.to_str().unwrap()]);
     let states: Vec<Seen> =
         KEPT.iter().map(|(name, _)| on_host(&bare.join("t").join(name))).collect();
     assert!(Command::new("umount").arg(&bare).status().unwrap().success());
-    assert_said(&stderr);
+    assert_list_reported(&stderr);
     let perms: Vec<u32> = states.iter().map(|seen| seen.perm).collect();
     assert_eq!(perms, [0o4740, 0o740, 0o664]);
 }
 
 #[test]
-fn build_keeps_lists_where_it_is_told_to() {
+fn build_keeps_lists_with_acls() {
     let d = Dir::new();
     let Some(tree) = tree(&d) else { return };
     let (image, again) = (d.str("a.img"), d.str("b.img"));
     let tree = tree.to_str().unwrap();
-    assert_said(&said(&["build", &image, tree]));
+    assert_list_reported(&stderr_of(&["build", &image, tree]));
     assert_narrowed(|name| in_image(&image, name));
     for image in [&image, &again] {
-        let stderr = said(&["build", "--force", "--acls", image, tree]);
+        let stderr = stderr_of(&["build", "--force", "--acls", image, tree]);
         assert!(!stderr.contains("warning"), "{stderr}");
     }
     assert!(fs::read(&image).unwrap() == fs::read(&again).unwrap(), "bytes differ");
@@ -254,7 +259,7 @@ fn lists_of_archives() {
     add("label", false, 0o644, &[("RHT.security.selinux", b"system_u:object_r:x:s0\0")]);
     tar.into_inner().unwrap();
     let (with, without) = (d.str("with.img"), d.str("without.img"));
-    let stderr = said(&["build", "--acls", &with, path.to_str().unwrap()]);
+    let stderr = stderr_of(&["build", "--acls", &with, path.to_str().unwrap()]);
     for words in [
         "1 access list turned into a narrower mode (names): ",
         "1 NFSv4 access list turned into a mode for the owner alone (nfs4): ",
@@ -264,7 +269,7 @@ fn lists_of_archives() {
     }
     assert_kept(|name| in_image(&with, name));
     assert_eq!(in_image(&with, "binary"), seen(0o760, Some(access()), None));
-    let stderr = said(&["build", &without, path.to_str().unwrap()]);
+    let stderr = stderr_of(&["build", &without, path.to_str().unwrap()]);
     assert!(stderr.contains("4 access lists turned into a narrower mode ("), "{stderr}");
     assert_narrowed(|name| in_image(&without, name));
     for image in [&with, &without] {
@@ -386,7 +391,7 @@ fn lists_that_the_volume_does_not_heed_are_left_out() {
     ok(&["tunefs", "-a", "disable", &image]);
     let (to, out) = (with_lists(&d, "b.img", &[]), d.path("out"));
     for target in [format!("{to}:/t"), out.to_str().unwrap().to_owned()] {
-        let stderr = said(&["cp", "-a", &format!("{image}:/t"), &target]);
+        let stderr = stderr_of(&["cp", "-a", &format!("{image}:/t"), &target]);
         assert!(stderr.contains("3 access lists left out ("), "{stderr}");
         assert!(stderr.contains("/t/dir and 1 other file): "), "{stderr}");
     }
@@ -406,7 +411,8 @@ fn a_list_that_is_too_long_for_a_volume_narrows_the_mode() {
     long.extend(entries(&[(Who::GroupObj, 5), (Who::Mask, 7), (Who::Other, 0)]));
     set(&tree.join("file"), ACCESS, &long);
     let image = with_lists(&d, "a.img", &[]);
-    let stderr = said(&["cp", "-p", tree.join("file").to_str().unwrap(), &format!("{image}:/")]);
+    let stderr =
+        stderr_of(&["cp", "-p", tree.join("file").to_str().unwrap(), &format!("{image}:/")]);
     assert!(stderr.contains("1 access list turned into a narrower mode (file): "), "{stderr}");
     assert_eq!(in_image(&image, "file"), seen(0o4750, None, None));
 }
@@ -431,7 +437,7 @@ fn nfs4_lists_are_kept_between_volumes_that_have_them() {
     with_file(&one, "f", |ffs, file| {
         ffs.setxattr(&Cred::root(), file, system, b"nfs4.acl", &list, XattrSet::Any).unwrap();
     });
-    assert_eq!(said(&["cp", "-a", &format!("{one}:/f"), &format!("{two}:/f")]), "");
+    assert_eq!(stderr_of(&["cp", "-a", &format!("{one}:/f"), &format!("{two}:/f")]), "");
     let swapped = with_file(&two, "f", |ffs, file| {
         assert_eq!(ffs.getattr(file).perm, 0o644);
         ffs.getxattr(&Cred::root(), file, system, b"nfs4.acl").unwrap()
@@ -447,7 +453,7 @@ fn nfs4_lists_are_kept_between_volumes_that_have_them() {
     assert!(back == list);
     let out = d.path("out");
     for target in [format!("{none}:/f"), out.to_str().unwrap().to_owned()] {
-        let stderr = said(&["cp", "-a", &format!("{one}:/f"), &target]);
+        let stderr = stderr_of(&["cp", "-a", &format!("{one}:/f"), &target]);
         assert!(
             stderr.contains("1 NFSv4 access list turned into a mode for the owner alone ("),
             "{stderr}"
@@ -458,7 +464,7 @@ fn nfs4_lists_are_kept_between_volumes_that_have_them() {
 }
 
 #[test]
-fn name_spaces_that_cannot_be_kept_are_said() {
+fn name_spaces_that_cannot_be_kept_are_reported() {
     let d = Dir::new();
     let file = d.file("f", b"#!/bin/sh\n");
     if is_root() {
@@ -472,9 +478,9 @@ fn name_spaces_that_cannot_be_kept_are_said() {
     }
     let mut known = [0; 64];
     let image = d.image("a.img", "8m", &[]);
-    assert_eq!(said(&["cp", "-a", &file, &format!("{image}:/f")]), "");
+    assert_eq!(stderr_of(&["cp", "-a", &file, &format!("{image}:/f")]), "");
     let back = d.str("back");
-    assert_eq!(said(&["cp", "-a", &format!("{image}:/f"), &back]), "");
+    assert_eq!(stderr_of(&["cp", "-a", &format!("{image}:/f"), &back]), "");
     let len = rustix::fs::getxattr(&back, "security.capability", &mut known[..]).unwrap();
     assert_eq!(known[..len], capability, "also of a file that was given away");
     // A new content does not have the rights of the old one, as with cp(1).
@@ -486,7 +492,7 @@ fn name_spaces_that_cannot_be_kept_are_said() {
     }
     // UFS1 has no attributes.
     let old = d.image("old.img", "8m", &["-O", "1"]);
-    let stderr = said(&["cp", "-a", &file, &format!("{old}:/")]);
+    let stderr = stderr_of(&["cp", "-a", &file, &format!("{old}:/")]);
     assert!(stderr.contains("1 security attribute not kept (f): "), "{stderr}");
-    assert_eq!(said(&["cp", &file, &format!("{old}:/g")]), "", "cp(1) keeps none either");
+    assert_eq!(stderr_of(&["cp", &file, &format!("{old}:/g")]), "", "cp(1) keeps none either");
 }

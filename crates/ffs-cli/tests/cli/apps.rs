@@ -1,5 +1,5 @@
-//! Applications after power cuts, on ffs. What it takes to see a broken promise is tried with
-//! programs that break theirs.
+//! Applications after a loss of power, on ffs. Programs that break their own promises show that the
+//! laboratory detects a broken promise.
 
 use crate::common::{Dir, fails, is_root, ok, run, text};
 use std::path::Path;
@@ -45,8 +45,8 @@ fn programs_that_sync_find_what_they_acknowledged() {
     }
 }
 
-/// A status file that is synced says what names are there that nobody synced: with `fsync=file`
-/// they are not, and this laboratory sees it.
+/// A synced status file lists names that were not synced themselves. With `fsync=file` they are
+/// missing after a crash, and the laboratory detects it.
 #[test]
 fn an_fsync_makes_older_names_durable_but_with_fsync_file() {
     if !possible() {
@@ -58,7 +58,7 @@ fn an_fsync_makes_older_names_durable_but_with_fsync_file() {
     assert!(count(file, "broken") > 0, "{file}");
 }
 
-/// Deliveries whose directory nobody syncs are lost, and the kept recording shows it once more.
+/// Deliveries whose directory is not synced are lost. A replay of the recording shows it again.
 #[test]
 fn a_lost_step_is_seen_and_seen_again() {
     if !possible() {
@@ -74,7 +74,7 @@ fn a_lost_step_is_seen_and_seen_again() {
     let again = run(&["lab", "apps", "--replay", &recording, "--state", state]);
     assert_eq!(again.status.code(), Some(1), "{}", text(&again));
     assert!(text(&again).contains("acknowledged steps missing"), "{}", text(&again));
-    // What the power cut left is there to look at.
+    // The crash state is kept as an image.
     ok(&["fsck", "-p", &format!("{recording}/state")]);
     fails(&["lab", "apps", "--replay", &recording, "--state", "99999:p0"], 64, "no state");
 }

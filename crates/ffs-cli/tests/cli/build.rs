@@ -204,7 +204,7 @@ fn damaged_and_hostile_archives_leave_no_image() {
     for (name, bytes, why) in [
         ("empty", Vec::new(), "empty"),
         ("text", b"this is no archive".repeat(100), "not a tar archive"),
-        ("cut", good[..1500].to_vec(), "is truncated"),
+        ("short", good[..1500].to_vec(), "is truncated"),
         ("evil", evil, ".."),
         ("flipped", flipped, "not a tar archive"),
         ("xz", b"\xfd7zXZ\0 and so on".to_vec(), "xz -dc"),
@@ -221,14 +221,14 @@ fn damaged_and_hostile_archives_leave_no_image() {
 }
 
 #[test]
-fn the_epoch_bounds_every_time_and_the_owner_is_as_told() {
+fn source_date_limits_every_time_and_the_owner_is_the_given_one() {
     let d = Dir::new();
     let tree = d.path("tree");
     make_tree(&tree);
-    let build = |image: &str, epoch: &str| {
+    let build = |image: &str, date: &str| {
         let tree = tree.to_str().unwrap();
         let output = ffs()
-            .env("SOURCE_DATE_EPOCH", epoch)
+            .env("SOURCE_DATE_EPOCH", date)
             .args(["build", "--owner", "0:0", image, tree])
             .output()
             .unwrap();
@@ -236,7 +236,7 @@ fn the_epoch_bounds_every_time_and_the_owner_is_as_told() {
     };
     let (one, two) = (d.str("one.img"), d.str("two.img"));
     build(&one, "1000000000");
-    // Neither the times of the checkout nor where it lies matter then.
+    // Then neither the times of the checkout nor its path have an effect.
     for path in crate::common::walk(&tree).into_iter().rev() {
         crate::common::set_mtime(&path, 1_500_000_000, 0);
     }
@@ -256,7 +256,7 @@ fn the_epoch_bounds_every_time_and_the_owner_is_as_told() {
 }
 
 #[test]
-fn sizes_fit_and_free_room_is_there() {
+fn sizes_fit_and_free_space_is_left() {
     let d = Dir::new();
     let tree = d.path("tree");
     fs::create_dir(&tree).unwrap();
@@ -306,7 +306,7 @@ fn the_demo_runs_without_rights() {
     let args = ["demo", "--no-study", tree.to_str().unwrap()];
     let output = ffs().env("TMPDIR", d.0.path()).args(args).output().unwrap();
     assert!(output.status.success(), "{}", text(&output));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let all = [
         "fsck finds nothing wrong",
         "Mount:",
@@ -317,10 +317,10 @@ fn the_demo_runs_without_rights() {
         "What to try next",
     ];
     for words in all {
-        assert!(said.contains(words), "{words} not in\n{said}");
+        assert!(printed.contains(words), "{words} not in\n{printed}");
     }
     if is_root() && !Path::new("/dev/fuse").exists() {
-        assert!(said.contains("not possible here"), "{said}");
+        assert!(printed.contains("not possible here"), "{printed}");
     }
     assert_eq!(run(&["demo", &d.str("missing")]).status.code(), Some(1));
 }

@@ -105,9 +105,9 @@ fn names_are_those_of_the_image() {
     assert!(listed(&at("/f")).contains(" 9 10 "));
     // The change of a tree is named file by file.
     let output = run(&["chown", "-v", "-R", "9:9", &at("/etc")]);
-    let said = text(&output);
+    let printed = text(&output);
     for name in ["/etc", "/etc/group", "/etc/passwd"] {
-        assert!(said.contains(&format!("ffs chown: {name}: 0:0 -> 9:9\n")), "{said}");
+        assert!(printed.contains(&format!("ffs chown: {name}: 0:0 -> 9:9\n")), "{printed}");
     }
     let other = d.image("b.img", "8m", &[]);
     fails(&["chmod", "700", &at("/f"), &format!("{other}:/")], 64, "different images");

@@ -1,4 +1,4 @@
-//! What every command does with options it knows and does not, and with images that are none.
+//! Every command with valid options, with unknown options, and with files that are no images.
 
 use crate::common::{Dir, fails, ffs, ok, run, text};
 
@@ -159,7 +159,7 @@ fn images_larger_than_their_file_and_wrong_partitions() {
 }
 
 #[test]
-fn a_fixture_cut_short_is_refused() {
+fn a_truncated_fixture_is_refused() {
     let d = Dir::new();
     let Some(image) = d.fixture("freebsd8-ufs2-head-1m") else { return };
     fails(&["ls", &image], 1, "head-1m");

@@ -54,7 +54,7 @@ fn times_that_ufs1_cannot_store_become_the_nearest() {
 }
 
 #[test]
-fn ufs1_keeps_all_but_attributes_and_says_so() {
+fn ufs1_keeps_all_but_attributes_and_reports_it() {
     let d = Dir::new();
     let tree = d.path("tree");
     make_tree(&tree);
@@ -123,7 +123,7 @@ fn plain_copies_belong_to_root_and_replace_whole_files() {
 }
 
 #[test]
-fn a_full_image_keeps_what_is_complete_and_says_what_to_do() {
+fn a_full_image_keeps_complete_files_and_names_the_next_step() {
     let d = Dir::new();
     let image = d.image("a.img", "4m", &[]);
     let at = |path: &str| format!("{image}:{path}");
@@ -135,7 +135,7 @@ fn a_full_image_keeps_what_is_complete_and_says_what_to_do() {
     fails(&["cp", "--atomic", &large, &at("/small")], 1, "no space left");
     assert_eq!(ok(&["ls", "-A", &image]), ".snap\nsmall\n");
     assert_eq!(ok(&["cat", &at("/small")]), "small");
-    // Written over, the file has what fits, and the message says how much that is.
+    // An overwritten file holds what fits, and the message states how much.
     let stderr = fails(&["cp", &large, &at("/small")], 1, "no space left");
     assert!(
         stderr.contains("the file now has the first ") && stderr.contains("--atomic"),
@@ -150,7 +150,7 @@ fn a_full_image_keeps_what_is_complete_and_says_what_to_do() {
 }
 
 #[test]
-fn no_inodes_left_is_said_too() {
+fn no_inodes_left_is_reported_too() {
     let d = Dir::new();
     let image = d.image("a.img", "4m", &["-i", "1048576"]);
     let many = d.path("many");

@@ -203,7 +203,7 @@ impl Start {
         (copied.status.success(), states(&tree.join("dst")))
     }
 
-    /// The same with `ffs`, and what it said.
+    /// The same with `ffs`, and what it printed.
     fn got(
         &self,
         way: Way,
@@ -241,12 +241,12 @@ impl Start {
         let (success, wanted) = self.wanted(options, words);
         let mut bad = Vec::new();
         for &way in ways {
-            let (succeeded, got, said) = self.got(way, options, words);
+            let (succeeded, got, printed) = self.got(way, options, words);
             let differ = differences(&wanted, &got);
             if succeeded != success || !differ.is_empty() {
                 let (options, words) = (options.join(" "), words.join(" "));
                 let head =
-                    format!("{way:?}: cp {options} {words}: coreutils {success}, ffs {said}");
+                    format!("{way:?}: cp {options} {words}: coreutils {success}, ffs {printed}");
                 bad.push(format!("{head}{}", differ.join("\n")));
             }
         }
@@ -281,7 +281,7 @@ fn one_file_onto_what_is_there() {
     for options in [&[][..], &["-p"], &["-n"], &["-a"], &["-R"]] {
         for target in targets {
             if options == ["-n"] && target == "dst/dangle" {
-                // coreutils says that it would not write through the link; here it is left alone.
+                // coreutils reports an error for the link. ffs keeps the link and succeeds.
                 continue;
             }
             // A copy within an image is made as one into it.
@@ -391,8 +391,8 @@ impl Start {
         if output.status.success() == success && differ.is_empty() {
             return Vec::new();
         }
-        let (options, said) = (options.join(" "), text(&output));
-        let head = format!("{program} {options} {what} {path}: coreutils {success}, ffs {said}");
+        let (options, printed) = (options.join(" "), text(&output));
+        let head = format!("{program} {options} {what} {path}: coreutils {success}, ffs {printed}");
         vec![format!("{head}{}", differ.join("\n"))]
     }
 }

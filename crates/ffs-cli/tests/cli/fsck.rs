@@ -86,7 +86,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What fsck says of the file of [`with_file`], with this many links.
+/// The lines of fsck about the file of [`with_file`], with this many links.
 fn lines(ino: u32, links: u32) -> [String; 2] {
     [
         format!(
@@ -97,21 +97,21 @@ fn lines(ino: u32, links: u32) -> [String; 2] {
 }
 
 #[test]
-fn a_question_says_whose_file_it_is_about() {
+fn a_question_names_the_owner_of_its_file() {
     let d = Dir::new();
     for (answer, code, links) in [("y\n", 0, 1), ("n\n", 16, 5)] {
         let (image, ino) = with_file(&d, "a.img", &[]);
         edit_inode(&image, ino, |i| i.nlink = 5);
         let output = answered(&[], &image, answer);
         let [owner, size] = lines(ino, 5);
-        let asked = format!(
+        let question = format!(
             "** Phase 4 - Check Reference Counts\n\
              LINK-HIGH: link count too high I={ino} /dir/file (5 -> 1)\n\
              {owner}{size}REPAIR? [y/n/a(ll)/q(uit)] "
         );
-        assert!(stderr(&output).contains(&asked), "{}", text(&output));
+        assert!(stderr(&output).contains(&question), "{}", text(&output));
         assert_eq!(output.status.code(), Some(code), "{}", text(&output));
-        // Asked once, and not described again in the report.
+        // The question is printed once, and the report does not describe the file again.
         assert_eq!(text(&output).matches("OWNER=").count(), 1, "{}", text(&output));
         edit_inode(&image, ino, |i| assert_eq!(i.nlink, links));
         fs::remove_file(&image).unwrap();
@@ -119,27 +119,27 @@ fn a_question_says_whose_file_it_is_about() {
 }
 
 #[test]
-fn a_question_about_a_block_says_which_and_where() {
+fn a_question_about_a_block_names_it_and_its_place() {
     let d = Dir::new();
     for (answer, code) in [("y\ny\ny\ny\ny\ny\ny\n", 0), ("n\nn\nn\nn\nn\n", 16)] {
         let (image, ino) = with_file(&d, "a.img", &[]);
         edit_inode(&image, ino, |i| i.db[1] = 1 << 40);
         let output = answered(&[], &image, answer);
         let [owner, size] = lines(ino, 1);
-        let asked = format!(
+        let question = format!(
             "** Phase 1 - Check Blocks and Sizes\n\
              BLK-BAD: pointer outside the volume: drop such pointers I={ino} \
              block 1 at offset 32768 /dir/file (1099511627776 -> 0)\n\
              {owner}{size}REPAIR? "
         );
-        assert!(stderr(&output).contains(&asked), "{}", text(&output));
+        assert!(stderr(&output).contains(&question), "{}", text(&output));
         assert_eq!(output.status.code(), Some(code), "{}", text(&output));
         fs::remove_file(&image).unwrap();
     }
 }
 
 #[test]
-fn a_question_about_a_name_says_what_it_names() {
+fn a_question_about_a_name_describes_its_file() {
     let d = Dir::new();
     let (image, ino) = with_file(&d, "a.img", &[]);
     edit_inode(&image, ino, |i| i.mode = 0o170_000);
@@ -201,7 +201,7 @@ fn one_answer_may_be_for_all() {
     }
 }
 
-/// No bar where nobody looks.
+/// A pipe gets no progress bar.
 #[test]
 fn progress_is_for_terminals() {
     let d = Dir::new();
@@ -242,8 +242,8 @@ fn a_signal_asks_how_far_it_is() {
     assert!(rest.contains(&line) && rest.contains("%)"), "{rest}");
 }
 
-/// In use, marked free: `-p` stops on a volume with soft updates, says why and what to do, and
-/// exits 8.
+/// A used block is marked free: on a volume with soft updates `-p` stops, prints the reason and the
+/// next step, and exits with 8.
 #[test]
 fn preen_stops_at_what_soft_updates_exclude() {
     let d = Dir::new();
@@ -298,7 +298,7 @@ fn clean_volumes_are_passed_over_as_the_options_say() {
 }
 
 #[test]
-fn a_backup_superblock_is_used_where_it_is_told() {
+fn a_backup_superblock_is_used_on_request() {
     let d = Dir::new();
     let (image, _) = with_file(&d, "a.img", &[]);
     let file = fs::File::options().write(true).open(&image).unwrap();
@@ -313,7 +313,7 @@ fn a_backup_superblock_is_used_where_it_is_told() {
 /// A nameless file is put into a lost+found with the permissions of `-m`; `--keep-orphans` has `-p`
 /// do it too.
 #[test]
-fn lost_files_are_kept_where_that_is_asked_for() {
+fn lost_files_are_kept_on_request() {
     let d = Dir::new();
     for args in [&["-y", "-m", "0750"][..], &["-p", "-m", "0750", "--keep-orphans"], &["-p"]] {
         let (image, ino) = with_file(&d, "a.img", &["-U"]);
@@ -367,7 +367,7 @@ fn findings_are_counted_by_kind() {
 
 /// `-F` and `-B` decide, and change nothing.
 #[test]
-fn whether_a_check_can_wait_is_told_by_the_exit_code() {
+fn the_exit_code_shows_whether_a_check_can_wait() {
     let d = Dir::new();
     let (image, _) = with_file(&d, "a.img", &["-U"]);
     let code = |args: &[&str]| run(&[&["fsck"][..], args, &[&image]].concat()).status.code();

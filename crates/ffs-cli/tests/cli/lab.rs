@@ -36,9 +36,9 @@ fn compare_dirs_prints_a_line_of_json_a_phase_and_target() {
     }
     for phase in PHASES {
         assert!(seen.contains(&("core".into(), phase.into())), "{phase}: {seen:?}");
-        // Only root makes the kernel forget, and nobody makes a tmpfs.
-        let said = text(&output).contains("stat-cold is not measured");
-        let skipped = phase == "stat-cold" && said;
+        // Only root can drop the kernel's caches, and a tmpfs has no others.
+        let printed = text(&output).contains("stat-cold is not measured");
+        let skipped = phase == "stat-cold" && printed;
         assert!(skipped || seen.contains(&(here.as_str().into(), phase.into())), "{phase}");
     }
 }
@@ -221,7 +221,8 @@ fn crash_prints_a_table_that_the_seed_decides() {
 #[test]
 fn crash_shrinks_what_breaks() {
     let d = Dir::new();
-    let text = "mkdir /d\nchmod /d 700\ncreate /d/f\nappend /d/f 5000\nsync\nappend /d/f 9000\nfsync /d/f\n";
+    let text = "mkdir /d\nchmod /d 700\ncreate /d/f\nappend /d/f 5000\nsync\nappend /d/f 9000\n\
+                fsync /d/f\n";
     let file = d.file("own.crash", text.as_bytes());
     let args = ["lab", "crash", "--ordering", "sync", "--geometry", "ufs2-2m", "--workload", &file];
     let output = crate::common::run(&[&args[..], &["--shrink"]].concat());
@@ -231,16 +232,16 @@ fn crash_shrinks_what_breaks() {
         out.contains("# ffs lab crash --ordering sync --workload FILE --only ufs2-2m/file:"),
         "{out}"
     );
-    assert!(!out.contains("        chmod"), "what does not matter is gone: {out}");
+    assert!(!out.contains("        chmod"), "irrelevant steps are removed: {out}");
 }
 
 #[test]
 fn crash_refuses_what_it_does_not_understand() {
     let d = Dir::new();
     let file = d.file("own.crash", b"create /a\n  wrte /a 0 5\n");
-    let fail = |args: &[&str], told: &str| fails(&[&["lab", "crash"], args].concat(), 64, told);
-    let said = fail(&["--workload", &file], "line 2, column 3");
-    assert!(said.contains("did you mean 'write'?"), "{said}");
+    let fail = |args: &[&str], text: &str| fails(&[&["lab", "crash"], args].concat(), 64, text);
+    let printed = fail(&["--workload", &file], "line 2, column 3");
+    assert!(printed.contains("did you mean 'write'?"), "{printed}");
     fail(&["--workload", "/no/such/file"], "/no/such/file");
     fail(&["--geometry", "ufs2-2n"], "did you mean 'ufs2-2m'?");
     fail(&["--ordering", "snc"], "soft, sync, none");

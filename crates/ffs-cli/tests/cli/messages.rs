@@ -1,5 +1,5 @@
-//! What the command says when something is not as its user thinks: the cause in plain words, the
-//! next step, nothing twice and nothing from the engine room.
+//! Error messages: each names the cause in plain words and the next step, repeats nothing and shows
+//! no internals.
 
 use crate::common::{Dir, fails, ffs, fsck_clean, ok, pattern, run, text};
 use std::fs;
@@ -51,7 +51,7 @@ fn a_size_that_is_too_small_is_answered_with_one_that_is_not() {
 }
 
 #[test]
-fn a_cut_image_is_said_to_be_cut_and_how_to_save_it() {
+fn a_truncated_image_is_reported_with_a_way_to_save_it() {
     let d = Dir::new();
     let dir = d.str("");
     for options in [&[][..], &["-O", "1"]] {
@@ -94,20 +94,20 @@ fn other_file_systems_are_called_by_their_names() {
         (vec![0; 1 << 20], "only zeros where it would be"),
         (pattern(1 << 20, 3), "is it the right image?"),
     ];
-    for (bytes, says) in images {
+    for (bytes, expected) in images {
         let image = d.file("x.img", &bytes);
         for (command, code) in OPENERS {
-            if command == ["fsck", "-n"] && says.ends_with('?') {
+            if command == ["fsck", "-n"] && expected.ends_with('?') {
                 fails(&on(command, &image, &dir), code, "name it with -b SECTOR");
                 continue;
             }
-            fails(&on(command, &image, &dir), code, says);
+            fails(&on(command, &image, &dir), code, expected);
         }
     }
 }
 
 #[test]
-fn newfs_in_a_script_says_what_it_overwrites() {
+fn newfs_in_a_script_reports_what_it_overwrites() {
     let d = Dir::new();
     let image = d.image("a.img", "8m", &[]);
     let again = run(&["newfs", &image]);
@@ -119,7 +119,7 @@ fn newfs_in_a_script_says_what_it_overwrites() {
 }
 
 #[test]
-fn newfs_that_refuses_overwrites_nothing_and_says_nothing_of_it() {
+fn newfs_that_refuses_overwrites_nothing_and_reports_nothing() {
     let d = Dir::new();
     let image = d.image("a.img", "8m", &[]);
     ok(&["cp", &d.file("small", b"kept"), &format!("{image}:/")]);
@@ -208,7 +208,7 @@ fn an_image_in_use_is_no_matter_of_rights() {
 }
 
 #[test]
-fn preening_tells_an_inconsistency_once() {
+fn preening_reports_an_inconsistency_once() {
     let d = Dir::new();
     let image = d.image("a.img", "8m", &[]);
     // The root's "." names another inode.
@@ -304,8 +304,8 @@ fn refusals_say_what_to_do() {
         1,
         "No such file or directory; make the directory first",
     );
-    let told = fails(&["build", &nowhere, "/proc/self/fdinfo"], 1, "; make the directory first");
-    assert!(!told.contains("ffs-build."), "the name of a file that nobody asked for: {told}");
+    let printed = fails(&["build", &nowhere, "/proc/self/fdinfo"], 1, "; make the directory first");
+    assert!(!printed.contains("ffs-build."), "the name of an internal file: {printed}");
     fails(&["rm", "-r", &format!("{image}:/")], 1, "this is the root directory");
     fails(&["mount", &image, &nowhere], 32, "No such file or directory; create it with mkdir");
     for command in ["stat", "sysctl", "umount"] {

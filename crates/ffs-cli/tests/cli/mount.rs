@@ -86,7 +86,7 @@ fn switches_and_counters_of_a_mount() {
     });
     ok(&["umount", at]);
     looked.unwrap();
-    // Of files in an image it goes on to tell what their inodes say.
+    // For files in an image it still prints their inodes.
     assert!(ok(&["stat", &format!("{image}:/")]).contains("directory"));
 }
 
@@ -170,7 +170,7 @@ fn mounted(d: &Dir, options: &str) -> Option<String> {
     Some(image)
 }
 
-/// What the kernel's table says of the mount at `at`, after its name.
+/// The fields after the name of the mount at `at` in the kernel's table.
 fn entry(at: &str) -> Option<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     table
@@ -235,7 +235,7 @@ fn a_lazy_unmount_waits_for_those_who_use_the_mount() {
     fsck_clean(Path::new(&image));
 }
 
-/// The process that holds `image`, from what a second command says.
+/// The process that holds `image`, from the error message of a second command.
 fn holder_of(image: &str) -> u32 {
     let stderr = fails(&["ls", image], 1, "in use by process ");
     let after = stderr.split("in use by process ").nth(1).unwrap();
@@ -306,7 +306,7 @@ fn a_busy_image_is_reported_beside_a_server_that_does_not_answer() {
     }
 }
 
-/// What `ffs ARGS` says on standard error; `None` if it had to be killed.
+/// The standard error of `ffs ARGS`. `None` if it had to be killed.
 fn in_time(args: &[&str]) -> Option<String> {
     const BOUND: std::time::Duration = std::time::Duration::from_secs(60);
     let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("ffs"))

@@ -76,7 +76,7 @@ fn odd_names_of_images_and_files_work() {
 }
 
 #[test]
-fn the_second_writer_is_told_who_is_first() {
+fn the_second_writer_gets_the_process_of_the_first() {
     let d = Dir::new();
     let image = d.image("a.img", "64m", &[]);
     // A reader of standard input that never ends holds the image while it builds.
@@ -127,9 +127,9 @@ fn dirty_images_are_read_but_not_written() {
     fsck_clean(Path::new(&image));
 }
 
-/// As after a crash under soft updates: no check is needed, and what one would find is told.
+/// As after a crash under soft updates: no check is needed, and what one would find is printed.
 #[test]
-fn a_dirty_image_with_soft_updates_is_changed_and_it_is_said() {
+fn a_dirty_image_with_soft_updates_is_changed_with_a_remark() {
     let d = Dir::new();
     let image = d.image("a.img", "16m", &["-U"]);
     let quiet = run(&["mkdir", &format!("{image}:/before")]);
@@ -141,9 +141,9 @@ fn a_dirty_image_with_soft_updates_is_changed_and_it_is_said() {
     let sb = sb.encode();
     bytes[home..home + sb.len()].copy_from_slice(&sb);
     std::fs::write(&image, bytes).unwrap();
-    let told = run(&["mkdir", &format!("{image}:/after")]);
-    let stderr = String::from_utf8_lossy(&told.stderr);
-    assert!(told.status.success() && stderr.contains("without a check"), "{}", text(&told));
+    let printed = run(&["mkdir", &format!("{image}:/after")]);
+    let stderr = String::from_utf8_lossy(&printed.stderr);
+    assert!(printed.status.success() && stderr.contains("without a check"), "{}", text(&printed));
     assert!(ok(&["ls", &image]).contains("after"));
     assert_eq!(run(&["fsck", "-p", &image]).status.code(), Some(0));
     let quiet = run(&["mkdir", &format!("{image}:/last")]);

@@ -17,7 +17,7 @@ fn words(printed: &str) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn listings_are_ordered_and_marked_as_asked() {
+fn listings_are_ordered_and_marked_by_options() {
     let d = Dir::new();
     let image = d.image("a.img", "8m", &["-n"]);
     let at = |path: &str| format!("{image}:{path}");
@@ -54,7 +54,7 @@ fn listings_are_ordered_and_marked_as_asked() {
 }
 
 #[test]
-fn trees_are_as_deep_as_asked() {
+fn trees_are_as_deep_as_requested() {
     let d = Dir::new();
     let image = d.image("a.img", "8m", &["-n"]);
     ok(&["mkdir", "-p", &format!("{image}:/one/two")]);
@@ -127,7 +127,7 @@ fn a_new_image_takes_no_space_and_a_whole_disk_is_overwritten_when_named() {
     assert_eq!(ok(&["dumpfs", "-l", &format!("{disk}@0")]), "/dev/ufs/whole\n");
 }
 
-/// The mark of `mount -o softdep` is shown after a crash, and gone after a check.
+/// The mark of `mount -o softdep` is shown after a crash, and a check removes it.
 #[test]
 fn the_mark_of_a_temporary_mount_is_shown_until_checked() {
     let d = Dir::new();

@@ -134,7 +134,8 @@ fn descriptors_pipes_and_devices_are_written_to() {
     let out = d.str("out");
     // What is in the file already stays: the descriptor is written to, not the name.
     let script = format!(
-        "echo first >{out}; $ffs cp '{from}' /dev/stdout >>{out} && $ffs cp '{from}' /dev/fd/3 3>>{out} \
+        "echo first >{out}; $ffs cp '{from}' /dev/stdout >>{out} && \
+         $ffs cp '{from}' /dev/fd/3 3>>{out} \
          && $ffs cp -p '{from}' /dev/stderr 2>>{out}"
     );
     let output = shell(&script);
@@ -162,7 +163,7 @@ fn descriptors_pipes_and_devices_are_written_to() {
         1,
         "only the content of a regular file",
     );
-    // Nobody reads any more: no message.
+    // The reader has ended: no message.
     let output = shell(&format!("$ffs cp '{from}' /dev/stdout | head -c 1 >/dev/null"));
     assert!(output.stderr.is_empty(), "{}", text(&output));
 }

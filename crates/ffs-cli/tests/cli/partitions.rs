@@ -31,7 +31,7 @@ fn disk(d: &Dir) -> String {
 struct Loop(String);
 
 impl Loop {
-    /// Nothing, and a line that says why, where none can be made.
+    /// `None`, with a line about the reason, if no loop device can be made.
     fn new(image: &str) -> Option<Loop> {
         let made = Command::new("losetup").args(["-f", "--show", image]).output();
         match made {
@@ -69,7 +69,7 @@ fn newfs_overwrites_a_partition_table_only_if_the_whole_disk_is_named() {
 }
 
 #[test]
-fn build_says_what_a_partition_lacks_and_leaves_it() {
+fn build_reports_what_a_partition_lacks_and_keeps_it() {
     let d = Dir::new();
     let image = disk(&d);
     fs::create_dir(d.path("tree")).unwrap();

@@ -1,4 +1,4 @@
-//! `ffs build` makes the image large enough, and says what is wrong where it cannot.
+//! `ffs build` makes the image large enough, or reports the reason.
 
 use crate::common::{Dir, fails, ffs, fsck_clean, ok, text};
 use std::fs;
@@ -104,7 +104,7 @@ fn directories_that_only_paths_name_fit() {
 }
 
 #[test]
-fn a_stream_that_does_not_fit_leaves_nothing_and_says_so() {
+fn a_stream_that_does_not_fit_leaves_nothing_and_is_reported() {
     let d = Dir::new();
     let mut archive = tar::Builder::new(Vec::new());
     let mut header = member(tar::EntryType::Regular);

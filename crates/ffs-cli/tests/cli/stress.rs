@@ -27,7 +27,7 @@ struct Served {
 }
 
 impl Served {
-    /// Nothing, and a line that says why, where no mount is possible.
+    /// `None`, with a line about the reason, if nothing can be mounted.
     fn new(size: &str, options: &'static str) -> Option<Served> {
         if !is_root() || !Path::new("/dev/fuse").exists() {
             println!("skipped: mounting needs root and /dev/fuse");
@@ -79,9 +79,9 @@ impl Served {
         ok(&["umount", &self.mnt()]);
         assert!(self.server.wait().unwrap().success());
         let output = run(&["fsck", "-n", "-f", &self.image]);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let is_usual = |line: &str| line.starts_with("** ") || line.contains(" files, ");
-        let odd = said.lines().find(|line| !is_usual(line) && !line.trim().is_empty());
+        let odd = printed.lines().find(|line| !is_usual(line) && !line.trim().is_empty());
         assert!(output.status.success() && odd.is_none(), "{}", text(&output));
     }
 
@@ -116,10 +116,10 @@ fn stress_with(kind: &str, size: &str, options: &'static str) -> Option<Served> 
     let mut words = vec!["lab", "stress", mnt.to_str().unwrap(), "--kind", kind, "-p", PROCESSES];
     words.extend(["--seed", &seed, limit, &most]);
     println!("{}", words.join(" "));
-    let said = ok(&words);
-    let summary = said.lines().last().unwrap_or_default();
+    let printed = ok(&words);
+    let summary = printed.lines().last().unwrap_or_default();
     println!("{summary}; memory {} KiB", served.memory());
-    assert!(summary.contains("nothing wrong"), "{said}");
+    assert!(summary.contains("nothing wrong"), "{printed}");
     let memory = served.memory();
     assert!(memory < MEMORY, "{memory} KiB of memory, {kind}, seed {seed}");
     served.end();
@@ -164,8 +164,8 @@ fn files_in_shared_directories_keep_what_their_owners_wrote() {
     if let Some(mut served) = stress("owned", "256m") {
         served.again();
         let mnt = served.mnt();
-        let said = ok(&["lab", "stress", &mnt, "--verify"]);
-        assert!(said.contains("names hold what was written"), "{said}");
+        let printed = ok(&["lab", "stress", &mnt, "--verify"]);
+        assert!(printed.contains("names hold what was written"), "{printed}");
         fs::remove_file(Path::new(&mnt).join("owned.0.json")).unwrap();
         served.end();
     }

@@ -49,17 +49,17 @@ fn a_study_split_in_two_and_merged_is_the_same_to_the_last_byte() {
     let (one, two, all) = (d.str("one"), d.str("two"), d.str("all"));
     let part = run(&with(&one, &["--shard", "1/2"]));
     assert!(part.status.success() && text(&part).contains("4 of 8 jobs"), "{}", text(&part));
-    let told = fails(&["lab", "merge", &one, "--out", &all], 1, "4 of 8 jobs");
-    assert!(told.contains("missing: mh:count=150 "), "{told}");
+    let printed = fails(&["lab", "merge", &one, "--out", &all], 1, "4 of 8 jobs");
+    assert!(printed.contains("missing: mh:count=150 "), "{printed}");
     ok(&with(&two, &["--shard", "2/2"]));
     ok(&["lab", "merge", &one, &two, "--out", &all]);
     assert_eq!(results(&all), whole);
     assert_eq!(page(&all), page(&out));
     let other = d.str("other");
     ok(&with(&other, &["--seed", "3", "--shard", "8/8"]));
-    let told =
+    let printed =
         fails(&["lab", "merge", &one, &other, "--out", &d.str("none")], 1, "seed 3, not 2002");
-    assert!(told.contains("another study") && !d.0.path().join("none").exists(), "{told}");
+    assert!(printed.contains("another study") && !d.0.path().join("none").exists(), "{printed}");
 }
 
 /// Begins or resumes the study and sends it a signal as soon as it has finished a job. Whether that
@@ -101,9 +101,9 @@ fn a_report_is_made_again_from_the_results_alone() {
     let d = Dir::new();
     let (out, _) = undisturbed(&d);
     let (file, elsewhere) = (format!("{out}/results.jsonl"), d.str("elsewhere"));
-    let told = ok(&["lab", "report", &file, "--out", &elsewhere, "--tables"]);
-    assert!(told.contains("MH folder: create") && told.contains("σ/√n"), "{told}");
-    assert!(told.contains(&format!("report: {elsewhere}/report.html")), "{told}");
+    let printed = ok(&["lab", "report", &file, "--out", &elsewhere, "--tables"]);
+    assert!(printed.contains("MH folder: create") && printed.contains("σ/√n"), "{printed}");
+    assert!(printed.contains(&format!("report: {elsewhere}/report.html")), "{printed}");
     assert_eq!(page(&elsewhere), page(&out));
     let runs = std::fs::read_to_string(Path::new(&out).join("figures/runs.csv")).unwrap();
     assert_eq!(runs.lines().count(), 1 + 3 * 4 * 2, "three results, four combinations, twice");
@@ -114,8 +114,8 @@ fn a_report_is_made_again_from_the_results_alone() {
 fn what_is_wrong_is_refused_before_anything_is_made() {
     let d = Dir::new();
     let out = d.str("out");
-    let refused = |args: &[&str], told: &str| {
-        fails(&[&["lab", "run", "--out", &out], args].concat(), 64, told)
+    let refused = |args: &[&str], printed: &str| {
+        fails(&[&["lab", "run", "--out", &out], args].concat(), 64, printed)
     };
     refused(&["mhh"], "did you mean 'mh'?");
     refused(&["papr"], "did you mean 'paper'?");
@@ -147,12 +147,12 @@ fn a_study_ends_with_its_report_and_so_does_its_repetition() {
     let study =
         ["lab", "run", "mh:count=50", "bonnie:n=1,data=0", "--target", "core", "--factor", "dh"];
     let study = [&study[..], &["--replicates", "1", "--out", &out]].concat();
-    let said = ok(&study);
-    assert!(said.contains("report.html") && said.contains("pack"), "{said}");
+    let printed = ok(&study);
+    assert!(printed.contains("report.html") && printed.contains("pack"), "{printed}");
     let page = Path::new(&out).join("report.html");
     let first = std::fs::read(&page).unwrap();
     std::fs::remove_file(&page).unwrap();
-    assert_eq!(ok(&study), said, "nothing is run again");
+    assert_eq!(ok(&study), printed, "nothing is run again");
     assert_eq!(std::fs::read(&page).unwrap(), first);
 }
 
@@ -163,8 +163,8 @@ fn another_study_in_the_same_place_is_refused() {
     let core = ["lab", "run", "mh:count=50", "--target", "core", "--factor", "dh", "--out", &out];
     ok(&[&core[..], &["--replicates", "1"]].concat());
     let before = results(&out);
-    let told = fails(&core, 1, "replicates 1, not 4");
-    assert!(told.contains("--out"), "{told}");
+    let printed = fails(&core, 1, "replicates 1, not 4");
+    assert!(printed.contains("--out"), "{printed}");
     assert_eq!(results(&out), before);
     std::fs::write(Path::new(&out).join("results.jsonl"), "mine\n").unwrap();
     fails(&core, 1, "is not a results file");

@@ -1,6 +1,6 @@
-//! Studies whose process ends early, at points drawn from a seed: the same command again gives the
-//! bytes of one that nothing disturbed. How far a process gets before it is killed differs from run
-//! to run; what is asked for afterwards does not depend on it.
+//! Studies whose process ends early, at points drawn from a seed: a second run of the command gives
+//! the same bytes as an undisturbed study. The point of a kill differs from run to run; the
+//! assertions do not depend on it.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,8 @@ const BLOCK: u64 = 512;
 
 /// Sixteen short jobs on a volume that is quickly made.
 fn study(out: &str) -> Vec<String> {
-    let words = "lab run mh:count=60 bonnie:n=1,data=0 --factor su --factor dh --replicates 2 --jobs 1 \
+    let words = "lab run mh:count=60 bonnie:n=1,data=0 --factor su --factor dh --replicates 2 \
+                 --jobs 1 \
                  --target sim:size=64,used=5,turnover=0.1 --out";
     words.split_whitespace().chain([out]).map(str::to_owned).collect()
 }
@@ -96,10 +97,10 @@ fn a_study_killed_at_drawn_points_resumes_to_the_same_results_and_report() {
     assert_same(Path::new(&out), &whole, &format!("after {kills} kills"));
 }
 
-/// Runs the study in a shell that allows no file more than so many blocks: whoever writes beyond is
-/// killed or, if `told`, gets an error as from a full disk.
-fn limited(out: &str, blocks: u64, told: bool, elsewhere: &Path) -> Output {
-    let trap = if told { "trap '' XFSZ; " } else { "" };
+/// Runs the study in a shell that limits files to `blocks`. A larger write kills the process or, if
+/// it `ignores_signal`, fails as on a full disk.
+fn limited(out: &str, blocks: u64, ignores_signal: bool, elsewhere: &Path) -> Output {
+    let trap = if ignores_signal { "trap '' XFSZ; " } else { "" };
     let script = format!("{trap}ulimit -c 0; ulimit -f {blocks} && exec \"$0\" \"$@\"");
     let mut shell = Command::new("sh");
     shell.arg("-c").arg(script).arg(ffs().get_program()).args(study(out));
@@ -112,7 +113,7 @@ fn a_study_killed_in_the_middle_of_a_line_or_a_page_resumes_to_the_same_bytes() 
     ok(&study(&d.str("whole")));
     let whole = files(&d.path("whole"));
     let longest = whole.iter().map(|f| f.1.len() as u64).max().unwrap() / BLOCK;
-    let out = d.str("cut");
+    let out = d.str("limited");
     let mut rng = SplitMix64::new(1996);
     // Ever later, the last time in the longest file.
     let points = [1, 1 + rng.below(12), 13 + rng.below(30), longest - rng.below(longest / 8)];
@@ -121,7 +122,7 @@ fn a_study_killed_in_the_middle_of_a_line_or_a_page_resumes_to_the_same_bytes() 
         assert!(!ended.status.success(), "{blocks} blocks: {}", text(&ended));
     }
     ok(&study(&out));
-    assert_same(Path::new(&out), &whole, "after files were cut");
+    assert_same(Path::new(&out), &whole, "after writes beyond the limit");
 }
 
 /// Bytes of the longest file that is not the page.
@@ -138,12 +139,12 @@ fn a_full_disk_loses_no_finished_job_and_what_is_kept_elsewhere_is_joined() {
     let (out, elsewhere) = (d.str("full"), d.path("elsewhere"));
     fs::create_dir(&elsewhere).unwrap();
     let ended = limited(&out, 24, true, &elsewhere);
-    let said = text(&ended);
-    assert_eq!(ended.status.code(), Some(1), "{said}");
+    let printed = text(&ended);
+    assert_eq!(ended.status.code(), Some(1), "{printed}");
     let rescued: Vec<_> = fs::read_dir(&elsewhere).unwrap().flatten().map(|e| e.path()).collect();
-    let [rescued] = rescued.as_slice() else { panic!("{rescued:?}: {said}") };
+    let [rescued] = rescued.as_slice() else { panic!("{rescued:?}: {printed}") };
     let rescued = rescued.to_str().unwrap();
-    assert!(said.contains(&format!("ffs lab merge {rescued} -o {out}")), "{said}");
+    assert!(printed.contains(&format!("ffs lab merge {rescued} -o {out}")), "{printed}");
     // Some jobs are still missing.
     let joined = run(&["lab", "merge", rescued, "-o", &out]);
     assert_eq!(joined.status.code(), Some(1), "{}", text(&joined));
@@ -154,12 +155,12 @@ fn a_full_disk_loses_no_finished_job_and_what_is_kept_elsewhere_is_joined() {
         text(&again)
     );
     assert_same(Path::new(&out), &whole, "after a full disk");
-    // Room for the results, and none for the page.
+    // The limit has space for the results, and none for the page.
     let page = d.str("page");
     let ended = limited(&page, longest_but_page(&whole) / BLOCK + 1, true, &elsewhere);
-    let said = text(&ended);
-    assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.contains("all jobs are in") && !Path::new(&page).join("report.html").exists());
+    let printed = text(&ended);
+    assert_eq!(ended.status.code(), Some(1), "{printed}");
+    assert!(printed.contains("all jobs are in") && !Path::new(&page).join("report.html").exists());
     ok(&["lab", "report", &page]);
-    assert_same(Path::new(&page), &whole, "after the page had no room");
+    assert_same(Path::new(&page), &whole, "after the page did not fit");
 }
