@@ -54,9 +54,9 @@ pub struct DirRow {
     /// Microseconds for each operation: the median of the rounds.
     pub us_per_op: f64,
     /// The fastest round, microseconds.
-    pub us_min: f64,
+    pub(crate) us_min: f64,
     /// The slowest round, microseconds.
-    pub us_max: f64,
+    pub(crate) us_max: f64,
     /// Microseconds of processor time for each operation, including the kernel's: the median.
     pub cpu_us_per_op: f64,
     /// The number of measured rounds.

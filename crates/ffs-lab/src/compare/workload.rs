@@ -55,7 +55,7 @@ pub struct WorkloadRow {
     /// The number of measured rounds.
     pub rounds: usize,
     /// Seconds for each unit of work: the median of the rounds.
-    pub seconds_per_unit: f64,
+    pub(crate) seconds_per_unit: f64,
     /// The ratio of the time, or of the percentage, to that of the first target.
     pub ratio: Option<f64>,
     /// The action that ends a phase.

@@ -19,16 +19,16 @@ pub struct Point {
     /// Microseconds per operation: the median of the rounds.
     pub us_per_op: f64,
     /// Microseconds per operation of the fastest round.
-    pub us_min: f64,
+    pub(crate) us_min: f64,
     /// Microseconds per operation of the slowest round.
-    pub us_max: f64,
+    pub(crate) us_max: f64,
     /// Directory bytes that the linear code searched, per operation. This counter and the next two
     /// are the same on every computer.
-    pub dir_bytes_per_op: f64,
+    pub(crate) dir_bytes_per_op: f64,
     /// Hash slots probed, per operation.
-    pub hash_probes_per_op: f64,
+    pub(crate) hash_probes_per_op: f64,
     /// Directory blocks read because a hash slot pointed to them, per operation.
-    pub hash_blocks_per_op: f64,
+    pub(crate) hash_blocks_per_op: f64,
 }
 
 /// The figure, the curve, and the number of entries of a point.

@@ -8,7 +8,7 @@ use crate::dirs::{create_all, listed, miss_all, stat_all, unlink_all};
 use crate::error::{LabError, Result};
 use crate::file_names::FileNames;
 use crate::shuffle::{Purpose, shuffled};
-use crate::systems::{DirId, Room, Target};
+use crate::systems::{Demand, DirId, Target};
 use crate::watch::Watch;
 
 /// Digits that make a record of a small directory 20 bytes long.
@@ -35,7 +35,7 @@ struct Growth<'a> {
 impl CurveRun<'_> {
     /// Makes an empty directory for `files` files under a setting.
     fn begin(&mut self, setting: &Setting, files: u64) -> Result<DirId> {
-        let dir = self.target.begin(Room::files(files))?;
+        let dir = self.target.begin(Demand::files(files))?;
         for (name, value) in setting.options {
             if self.target.set_tunable(name, value)?.is_none() {
                 let why = "has no switches: the figures are those of the library";

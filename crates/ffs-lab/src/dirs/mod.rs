@@ -16,7 +16,7 @@ use measure::timed;
 use crate::error::{LabError, Result};
 use crate::file_names::{FileNames, digits};
 use crate::shuffle::{Purpose, shuffled};
-use crate::systems::{DirId, Forgotten, Room, Target};
+use crate::systems::{Demand, DirId, Forgotten, Target};
 use crate::watch::Watch;
 
 /// The fewest digits of a name, so that a million names have the same length.
@@ -120,7 +120,7 @@ impl DirPlan {
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseCost {
     /// The operations and their time.
-    pub timing: Timing,
+    pub(crate) timing: Timing,
     /// The time of the sync after the phase, which `timing` does not include.
     pub sync: Duration,
     /// How the target dropped names before the phase.
@@ -149,7 +149,7 @@ impl<'a> Round<'a> {
     /// # Errors
     /// The target is not usable.
     pub fn begin(target: &'a mut dyn Target, plan: DirPlan) -> Result<Round<'a>> {
-        let dir = target.begin(Room::files(u64::from(plan.n)))?;
+        let dir = target.begin(Demand::files(u64::from(plan.n)))?;
         Ok(Round { target, dir, plan })
     }
 
@@ -256,7 +256,7 @@ pub fn listed(target: &mut dyn Target, dir: DirId, plan: &DirPlan) -> Result<Fil
 ///
 /// # Errors
 /// The target's, or stopped.
-pub fn create_all(
+pub(crate) fn create_all(
     target: &mut dyn Target,
     dir: DirId,
     names: &FileNames,
@@ -269,7 +269,7 @@ pub fn create_all(
 ///
 /// # Errors
 /// The target's, or stopped; or a name does not exist.
-pub fn stat_all(
+pub(crate) fn stat_all(
     target: &mut dyn Target,
     dir: DirId,
     names: &FileNames,
@@ -285,7 +285,7 @@ pub fn stat_all(
 ///
 /// # Errors
 /// The target's, or stopped; or a name exists.
-pub fn miss_all(
+pub(crate) fn miss_all(
     target: &mut dyn Target,
     dir: DirId,
     names: &FileNames,
@@ -301,7 +301,7 @@ pub fn miss_all(
 ///
 /// # Errors
 /// The target's, or stopped.
-pub fn unlink_all(
+pub(crate) fn unlink_all(
     target: &mut dyn Target,
     dir: DirId,
     names: &FileNames,

@@ -24,7 +24,7 @@ fn a_round_does_every_operation_once_and_only_the_operations_count() {
         let sync = Duration::from_micros(if phase.changes() { 1000 } else { 0 });
         assert_eq!(measured.sync, sync, "{phase:?}");
     }
-    assert_eq!(toy.left(), Room::default());
+    assert_eq!(toy.left(), Demand::default());
     let count = |op| toy.seen[op].len();
     // Warm-up, warm, cold and missing.
     assert_eq!((count("create"), count("stat"), count("rename")), (50, 200, 50));
@@ -74,7 +74,7 @@ fn a_watcher_can_stop_a_phase() {
 fn a_timing_holds_every_lap() {
     let mut toy = toy(false);
     let names = FileNames::new("f", 6, 0..10_000);
-    let dir = toy.begin(Room::files(10_000)).unwrap();
+    let dir = toy.begin(Demand::files(10_000)).unwrap();
     let timing = create_all(&mut toy, dir, &names, &mut Unwatched).unwrap();
     assert_eq!((timing.ops, timing.total), (10_000, Duration::from_millis(10)));
 }

@@ -4,7 +4,7 @@
 //! Reference: `docs/spec/benchmarks.md` §2.1, §2.4, §6.1, §6.5.
 
 use crate::systems::sim::{SimSpec, SimTarget};
-use crate::systems::{DirId, Room, Target};
+use crate::systems::{Demand, DirId, Target};
 use crate::watch::Unwatched;
 use crate::workload::{PhaseOptions, by_name, measure};
 
@@ -29,7 +29,7 @@ fn name(i: u32) -> Vec<u8> {
 
 fn begun(words: &str) -> (SimTarget, DirId) {
     let mut t = sim(words, 1);
-    let dir = t.begin(Room::files(20_000)).unwrap();
+    let dir = t.begin(Demand::files(20_000)).unwrap();
     (t, dir)
 }
 
@@ -148,7 +148,7 @@ fn a_quarter_of_the_mail_folder() {
 /// The trace hash and the time of a small workload.
 fn trace(seed: u64, words: &str) -> (u64, u128) {
     let mut t = sim(words, seed);
-    let dir = t.begin(Room::files(1000)).unwrap();
+    let dir = t.begin(Demand::files(1000)).unwrap();
     create(&mut t, dir, 0, 300);
     let (mut inner, mut size) = (t.mkdir(dir, b"d").unwrap(), 100);
     for i in 0..50 {
@@ -197,6 +197,6 @@ fn impossible_specifications_are_refused_with_a_reason() {
     assert!(refused("vmiodri=on").contains("unknown name"));
     assert!(refused("image=x").contains("the machine's"));
     let mut t = sim("softdep", 1);
-    let error = t.begin(Room { files: 1, bytes: 1 << 40 }).unwrap_err().to_string();
+    let error = t.begin(Demand { files: 1, bytes: 1 << 40 }).unwrap_err().to_string();
     assert!(error.contains("do not fit"), "{error}");
 }

@@ -136,6 +136,7 @@ impl Drive {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn sectors(&self) -> u64 {
         self.geometry.sectors()
     }

@@ -63,7 +63,7 @@ pub(crate) const CLOCK_START: i64 = 1_023_667_200;
 pub(crate) type Probe = Box<dyn Fn() -> CounterValues + Send>;
 
 /// A processor, a disk and a clock.
-pub struct Machine {
+pub(crate) struct Machine {
     simulator: Mutex<Simulator>,
     meter: Mutex<CostMeter>,
     prices: CpuCosts,
@@ -96,7 +96,7 @@ impl Clock for Machine {
 impl Machine {
     /// A machine. `seed` determines the angle of its platters at the start.
     #[must_use]
-    pub fn new(preset: &Preset, seed: u64) -> Machine {
+    pub(crate) fn new(preset: &Preset, seed: u64) -> Machine {
         Machine {
             simulator: Mutex::new(Simulator::new(preset, seed)),
             meter: Mutex::default(),
@@ -115,19 +115,20 @@ impl Machine {
 
     /// Time since the machine started.
     #[must_use]
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         Duration::from_nanos(self.simulator().now())
     }
 
     /// The totals since the start.
     #[must_use]
-    pub fn done(&self) -> MachineCounters {
+    pub(crate) fn done(&self) -> MachineCounters {
         self.simulator().done()
     }
 
     /// A hash of all disk commands and their times. Equal runs have equal hashes.
     #[must_use]
-    pub fn trace_hash(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn trace_hash(&self) -> u64 {
         self.simulator().trace_hash()
     }
 
@@ -233,11 +234,5 @@ impl Machine {
         if !self.is_background() {
             self.simulator().wait_for_all();
         }
-    }
-
-    /// The size of the disk in bytes.
-    #[must_use]
-    pub fn disk_bytes(&self) -> u64 {
-        self.simulator().sectors() * geometry::SECTOR
     }
 }

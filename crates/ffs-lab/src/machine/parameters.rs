@@ -9,7 +9,7 @@ use serde::Deserialize;
 /// The write cache of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum WriteCache {
+pub(crate) enum WriteCache {
     /// Off: a write completes when it is on the platters.
     Off,
     /// The buffer accepts writes, and writes them in the order of arrival.
@@ -21,47 +21,47 @@ pub enum WriteCache {
 /// A drive.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct DiskPreset {
+pub(crate) struct DiskPreset {
     /// Revolutions a minute.
-    pub turns_per_minute: u32,
+    pub(crate) turns_per_minute: u32,
     /// Heads: the number of surfaces.
-    pub heads: u32,
+    pub(crate) heads: u32,
     /// Tracks of each surface.
-    pub cylinders: u32,
+    pub(crate) cylinders: u32,
     /// Zones of cylinders with the same number of sectors on a track.
-    pub zones: u32,
+    pub(crate) zones: u32,
     /// Sectors of a track in the first zone.
-    pub outer_sectors: u32,
+    pub(crate) outer_sectors: u32,
     /// Sectors of a track in the last zone.
-    pub inner_sectors: u32,
+    pub(crate) inner_sectors: u32,
     /// Mean time of a seek between random positions.
-    pub average_seek_ms: f64,
+    pub(crate) average_seek_ms: f64,
     /// Time of a seek over all cylinders.
-    pub full_seek_ms: f64,
+    pub(crate) full_seek_ms: f64,
     /// Additional time of a seek for a write.
-    pub write_settle_ms: f64,
+    pub(crate) write_settle_ms: f64,
     /// Time to switch to another surface.
-    pub head_switch_ms: f64,
+    pub(crate) head_switch_ms: f64,
     /// Time to switch to the next cylinder during a transfer.
-    pub cylinder_switch_ms: f64,
+    pub(crate) cylinder_switch_ms: f64,
     /// Overhead of a command that reads from the platters.
-    pub read_overhead_ms: f64,
+    pub(crate) read_overhead_ms: f64,
     /// Overhead of a command that is answered from the buffer.
-    pub hit_overhead_ms: f64,
+    pub(crate) hit_overhead_ms: f64,
     /// Overhead of a command that writes.
-    pub write_overhead_ms: f64,
+    pub(crate) write_overhead_ms: f64,
     /// Size of the write cache.
-    pub buffer_kb: u32,
+    pub(crate) buffer_kb: u32,
     /// Number of segments that keep data read ahead.
-    pub segments: u32,
+    pub(crate) segments: u32,
     /// Size of a segment.
-    pub segment_kb: u32,
+    pub(crate) segment_kb: u32,
     /// Rate of the interface.
-    pub bus_mb_s: f64,
+    pub(crate) bus_mb_s: f64,
     /// The write cache.
-    pub write_cache: WriteCache,
+    pub(crate) write_cache: WriteCache,
     /// The most writes in the cache.
-    pub write_cache_segments: u32,
+    pub(crate) write_cache_segments: u32,
 }
 
 macro_rules! costs {
@@ -69,8 +69,8 @@ macro_rules! costs {
         /// The costs of the processor's work, in microseconds.
         #[derive(Debug, Clone, PartialEq, Deserialize)]
         #[serde(deny_unknown_fields)]
-        pub struct CpuPreset {
-            $(#[doc = $what] pub $name: f64,)*
+        pub(crate) struct CpuPreset {
+            $(#[doc = $what] pub(crate) $name: f64,)*
         }
 
         impl CpuPreset {
@@ -120,37 +120,37 @@ costs! {
 /// The limits of the kernel.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct HostPreset {
+pub(crate) struct HostPreset {
     /// Writes in flight at which a writer has to wait.
-    pub running_kb: u32,
+    pub(crate) running_kb: u32,
     /// Writes in flight at which the writer continues.
-    pub running_low_kb: u32,
+    pub(crate) running_low_kb: u32,
     /// The largest request.
-    pub request_kb: u32,
+    pub(crate) request_kb: u32,
     /// Dirty buffers at which an operation that dirties more has to wait.
-    pub dirty_buffers: u32,
+    pub(crate) dirty_buffers: u32,
     /// Seconds between runs of the syncer.
-    pub syncer_seconds: u32,
+    pub(crate) syncer_seconds: u32,
 }
 
 /// The volume and its ageing.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct VolumePreset {
+pub(crate) struct VolumePreset {
     /// Its offset on the disk.
-    pub offset_mb: u64,
+    pub(crate) offset_mb: u64,
     /// Its size.
-    pub size_mb: u64,
+    pub(crate) size_mb: u64,
     /// Block size, bytes.
-    pub block: u32,
+    pub(crate) block: u32,
     /// Fragment size, bytes.
-    pub fragment: u32,
+    pub(crate) fragment: u32,
     /// The largest size of a cylinder group.
-    pub group_mb: u32,
+    pub(crate) group_mb: u32,
     /// Bytes of space for each inode.
-    pub bytes_per_inode: u32,
+    pub(crate) bytes_per_inode: u32,
     /// Share of the space in use, percent.
     pub used_percent: u32,
     /// The bytes written during ageing, as a multiple of the capacity.
-    pub turnover: f64,
+    pub(crate) turnover: f64,
 }

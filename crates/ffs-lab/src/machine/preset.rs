@@ -29,19 +29,19 @@ const PAPER: [usize; 2] = [0, 1];
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Preset {
+pub(crate) struct Preset {
     /// The name or path that the user gave.
-    pub name: String,
+    pub(crate) name: String,
     /// The drive.
-    pub disk: DiskPreset,
+    pub(crate) disk: DiskPreset,
     /// The processor.
-    pub cpu: CpuPreset,
+    pub(crate) cpu: CpuPreset,
     /// The kernel.
-    pub host: HostPreset,
+    pub(crate) host: HostPreset,
     /// The volume.
-    pub volume: VolumePreset,
+    pub(crate) volume: VolumePreset,
     /// Mount options: name and value. Options without a value come first.
-    pub switches: Vec<(String, String)>,
+    pub(crate) switches: Vec<(String, String)>,
 }
 
 /// The content of a preset file.
@@ -60,7 +60,7 @@ impl Preset {
     ///
     /// # Errors
     /// None: a test reads the built-in text.
-    pub fn paper() -> Result<Preset> {
+    pub(crate) fn paper() -> Result<Preset> {
         Preset::from_text("paper", "")
     }
 
@@ -68,7 +68,7 @@ impl Preset {
     ///
     /// # Errors
     /// [`LabError::Plan`] if there is no such name or file, or if the file is invalid.
-    pub fn find(name: &str) -> Result<Preset> {
+    pub(crate) fn find(name: &str) -> Result<Preset> {
         if name == "paper" {
             return Preset::paper();
         }
@@ -91,7 +91,7 @@ impl Preset {
     ///
     /// # Errors
     /// [`LabError::Plan`] with the place in the text and the expected values.
-    pub fn from_text(name: &str, text: &str) -> Result<Preset> {
+    pub(crate) fn from_text(name: &str, text: &str) -> Result<Preset> {
         let wrong = |why: &dyn std::fmt::Display| {
             LabError::Plan(format!("machine '{name}': {}", why.to_string().trim_end()))
         };

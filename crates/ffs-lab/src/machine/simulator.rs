@@ -21,25 +21,25 @@ use super::preset::Preset;
 
 /// The totals of a machine since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MachineCounters {
+pub(crate) struct MachineCounters {
     /// Processor time, nanoseconds.
-    pub cpu: u64,
+    pub(crate) cpu: u64,
     /// Time during which the disk had a command, nanoseconds.
-    pub busy: u64,
+    pub(crate) busy: u64,
     /// Read commands.
-    pub reads: u64,
+    pub(crate) reads: u64,
     /// Write commands.
-    pub writes: u64,
+    pub(crate) writes: u64,
     /// Sectors read.
-    pub sectors_read: u64,
+    pub(crate) sectors_read: u64,
     /// Sectors written.
-    pub sectors_written: u64,
+    pub(crate) sectors_written: u64,
     /// Movements of the arm.
-    pub seeks: u64,
+    pub(crate) seeks: u64,
     /// Reads answered from the drive's buffer.
-    pub buffer_hits: u64,
+    pub(crate) buffer_hits: u64,
     /// Time during which a caller waited for the disk, nanoseconds.
-    pub waited: u64,
+    pub(crate) waited: u64,
 }
 
 /// A request to the disk.
@@ -117,6 +117,7 @@ impl Simulator {
     }
 
     /// A hash of all commands and their times.
+    #[cfg(test)]
     pub(crate) fn trace_hash(&self) -> u64 {
         self.hash
     }
@@ -129,11 +130,6 @@ impl Simulator {
     /// The number of background requests in the backlog.
     pub(crate) fn backlog(&self) -> usize {
         self.backlog.len()
-    }
-
-    /// Sectors of the whole disk.
-    pub(crate) fn sectors(&self) -> u64 {
-        self.drive.sectors()
     }
 
     /// The processor works for `ns` nanoseconds.

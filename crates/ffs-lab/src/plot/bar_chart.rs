@@ -15,20 +15,20 @@ use crate::statistics::VISIBLE;
 #[derive(Debug, Clone)]
 pub(crate) struct Bar {
     /// The name of the result.
-    pub label: String,
+    pub(crate) label: String,
     /// The id of its section in the page; empty for none.
-    pub link: String,
+    pub(crate) link: String,
     /// Its path; `None` if combinations are missing.
-    pub path: Option<StepwisePath>,
+    pub(crate) path: Option<StepwisePath>,
 }
 
 /// The bars of a benchmark.
 #[derive(Debug, Clone)]
 pub(crate) struct BarGroup {
     /// The benchmark.
-    pub title: String,
+    pub(crate) title: String,
     /// Its results.
-    pub rows: Vec<Bar>,
+    pub(crate) rows: Vec<Bar>,
 }
 
 /// The layout: the name of a row is to the left of its bar, or above it if the figure is narrow.
@@ -52,9 +52,9 @@ const HEAD: f64 = 26.0;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OptionLabels<'a> {
     /// `su`.
-    pub short: OptionNames<'a>,
+    pub(crate) short: OptionNames<'a>,
     /// `softupdates`.
-    pub long: OptionNames<'a>,
+    pub(crate) long: OptionNames<'a>,
 }
 
 /// Draws the figure, for a phone if `narrow`.

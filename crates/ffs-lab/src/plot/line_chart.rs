@@ -15,31 +15,31 @@ const BOTTOM: f64 = 226.0;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Curve {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its points in ascending order.
-    pub points: Vec<(f64, f64)>,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// A reference level, drawn as a dotted line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReferenceLine {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its value.
-    pub value: f64,
+    pub(crate) value: f64,
 }
 
 /// The axes of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Axes {
     /// The title of the horizontal axis.
-    pub x: String,
+    pub(crate) x: String,
     /// The title of the vertical axis.
-    pub y: String,
+    pub(crate) y: String,
     /// Whether the vertical axis is logarithmic.
-    pub log: bool,
+    pub(crate) log: bool,
     /// The reference levels.
-    pub levels: Vec<ReferenceLine>,
+    pub(crate) levels: Vec<ReferenceLine>,
 }
 
 /// Draws the figure; `None` without a point.

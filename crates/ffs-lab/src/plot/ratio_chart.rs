@@ -15,9 +15,9 @@ const FARTHEST: f64 = 100.0;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RatioRow {
     /// The title of the section.
-    pub label: String,
+    pub(crate) label: String,
     /// The name and ratio of each number.
-    pub dots: Vec<(String, f64)>,
+    pub(crate) dots: Vec<(String, f64)>,
 }
 
 /// Draws the figure; `None` without a ratio.

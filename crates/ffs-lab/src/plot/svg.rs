@@ -6,17 +6,17 @@ use super::style;
 
 /// A finished figure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
+pub(crate) struct Figure {
     /// Its id, unique in a page, and the name of its file.
-    pub id: String,
+    pub(crate) id: String,
     /// Its title, one line.
-    pub title: String,
+    pub(crate) title: String,
     /// A description for screen readers.
-    pub desc: String,
+    pub(crate) desc: String,
     /// Width and height in its own units.
-    pub size: (f64, f64),
+    pub(crate) size: (f64, f64),
     /// Its data as CSV with a header line.
-    pub csv: String,
+    pub(crate) csv: String,
     body: String,
 }
 
@@ -198,13 +198,13 @@ impl SvgWriter {
 impl Figure {
     /// The element within a page, which has [`style::COLOURS`] and [`style::SHAPES`].
     #[must_use]
-    pub fn inline(&self) -> String {
+    pub(crate) fn inline(&self) -> String {
         self.element("", "")
     }
 
     /// The content of a separate file.
     #[must_use]
-    pub fn file(&self) -> String {
+    pub(crate) fn file(&self) -> String {
         let style = format!("<style>{}{}</style>", style::COLOURS, style::SHAPES);
         let [w, h] = [self.size.0, self.size.1].map(number);
         let ground = format!("<rect width=\"{w}\" height=\"{h}\" fill=\"var(--card)\"/>");

@@ -14,7 +14,7 @@ const RARE: f64 = 200.0;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WorkTable {
     /// The combinations: none, each option alone, all.
-    pub heads: Vec<String>,
+    pub(crate) heads: Vec<String>,
     /// Name and values.
     pub rows: Vec<(String, Vec<String>)>,
 }

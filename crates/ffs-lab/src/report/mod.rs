@@ -54,13 +54,13 @@ pub use text::{Detail, render};
 #[derive(Debug)]
 pub struct Report {
     /// The results.
-    pub measured: StudyData,
+    pub(crate) measured: StudyData,
     /// Measured and published numbers, by section.
-    pub compared: Vec<ComparedSection>,
+    pub(crate) compared: Vec<ComparedSection>,
     /// The targets of a reproduction.
-    pub targets: Vec<Criterion>,
+    pub(crate) targets: Vec<Criterion>,
     /// The figures, in the order of the page.
-    pub figures: Vec<Figure>,
+    pub(crate) figures: Vec<Figure>,
     published: Published,
 }
 
@@ -114,13 +114,13 @@ impl Report {
     ///
     /// # Errors
     /// [`LabError::Plan`] if the template fails.
-    pub fn html(&self) -> Result<String> {
+    pub(crate) fn html(&self) -> Result<String> {
         page::render(self)
     }
 
     /// A figure by its name.
     #[must_use]
-    pub fn figure(&self, id: &str) -> Option<&Figure> {
+    pub(crate) fn figure(&self, id: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.id == id)
     }
 }

@@ -7,31 +7,31 @@ use crate::statistics::{Combination, Model, StepwisePath};
 
 /// A section of compared numbers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ComparedSection {
+pub(crate) struct ComparedSection {
     /// The title of the section.
-    pub title: String,
+    pub(crate) title: String,
     /// The source.
-    pub source: String,
+    pub(crate) source: String,
     /// The numbers.
-    pub rows: Vec<ComparedNumber>,
+    pub(crate) rows: Vec<ComparedNumber>,
 }
 
 /// A number, published and reproduced.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ComparedNumber {
+pub(crate) struct ComparedNumber {
     /// Workload and metric, in the syntax of a plan.
-    pub at: String,
+    pub(crate) at: String,
     /// The benchmark and its result.
-    pub what: String,
+    pub(crate) what: String,
     /// The options that are on; for a change, before and after.
-    pub on: String,
+    pub(crate) on: String,
     /// As published.
-    pub published: String,
+    pub(crate) published: String,
     /// As measured; `None` where it was not run.
-    pub measured: Option<String>,
+    pub(crate) measured: Option<String>,
     /// Measured divided by published. For a range, divided by its nearer end, and 1 inside it.
     /// `None` if the number is the base of a percentage, which is 100 in every study.
-    pub ratio: Option<f64>,
+    pub(crate) ratio: Option<f64>,
 }
 
 /// Compares all sections.
@@ -144,13 +144,13 @@ fn value(
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ComparedOptions {
     /// The benchmark.
-    pub group: String,
+    pub(crate) group: String,
     /// The result.
-    pub what: String,
+    pub(crate) what: String,
     /// As published.
-    pub published: Vec<String>,
+    pub(crate) published: Vec<String>,
     /// As measured; `None` where it was not run.
-    pub measured: Option<Vec<String>>,
+    pub(crate) measured: Option<Vec<String>>,
 }
 
 impl ComparedOptions {

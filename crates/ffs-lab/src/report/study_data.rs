@@ -12,82 +12,82 @@ const MOST_FACTORS: usize = 10;
 
 /// All results of a study.
 #[derive(Debug)]
-pub struct StudyData {
+pub(crate) struct StudyData {
     /// The plan of the study.
-    pub plan: Plan,
+    pub(crate) plan: Plan,
     /// Short names of the options: `su`.
-    pub short: Vec<String>,
+    pub(crate) short: Vec<String>,
     /// Long names: `softupdates`.
-    pub long: Vec<String>,
+    pub(crate) long: Vec<String>,
     /// Benchmarks in the plan's order.
-    pub benchmarks: Vec<Benchmark>,
+    pub(crate) benchmarks: Vec<Benchmark>,
     /// The number of finished jobs, and of planned jobs.
-    pub jobs: (usize, usize),
+    pub(crate) jobs: (usize, usize),
 }
 
 /// One workload of a study.
 #[derive(Debug)]
-pub struct Benchmark {
+pub(crate) struct Benchmark {
     /// The workload as in the plan: `postmark:number=20000`.
-    pub words: String,
+    pub(crate) words: String,
     /// A name for addresses and file names.
-    pub slug: String,
+    pub(crate) slug: String,
     /// The title, for people.
-    pub title: String,
+    pub(crate) title: String,
     /// A description.
-    pub about: String,
+    pub(crate) about: String,
     /// Its size as a share of the published size.
-    pub share: f64,
+    pub(crate) share: f64,
     /// Its results.
-    pub series: Vec<ResultSeries>,
+    pub(crate) series: Vec<ResultSeries>,
     /// The number of finished jobs, and of planned jobs.
-    pub jobs: (usize, usize),
+    pub(crate) jobs: (usize, usize),
 }
 
 /// One result under all combinations.
 #[derive(Debug)]
-pub struct ResultSeries {
+pub(crate) struct ResultSeries {
     /// Its name within the benchmark.
-    pub metric: String,
+    pub(crate) metric: String,
     /// The title, for people.
-    pub title: String,
+    pub(crate) title: String,
     /// Time, rate or percentage.
-    pub kind: MetricKind,
+    pub(crate) kind: MetricKind,
     /// The unit of work that a rate counts.
-    pub unit: String,
+    pub(crate) unit: String,
     /// The costs: seconds, seconds for each unit of work, or percent.
-    pub cells: Cells,
+    pub(crate) cells: Cells,
     /// The use of resources, by combination.
-    pub spent: BTreeMap<Combination, ResourceUse>,
+    pub(crate) spent: BTreeMap<Combination, ResourceUse>,
     /// Notes for the reader.
-    pub notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Means over the runs of one combination.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ResourceUse {
+pub(crate) struct ResourceUse {
     /// Seconds of the result.
-    pub elapsed: f64,
+    pub(crate) elapsed: f64,
     /// Units of work of the result.
-    pub work: f64,
+    pub(crate) work: f64,
     /// Seconds of the phases that it is computed from.
-    pub time: f64,
+    pub(crate) time: f64,
     /// Units of work of these phases.
-    pub units: f64,
+    pub(crate) units: f64,
     /// Processor seconds of these phases.
-    pub cpu: f64,
+    pub(crate) cpu: f64,
     /// Seconds during which the disk was busy.
-    pub disk: f64,
+    pub(crate) disk: f64,
     /// Read requests to the disk.
-    pub reads: f64,
+    pub(crate) reads: f64,
     /// Write requests to the disk.
-    pub writes: f64,
+    pub(crate) writes: f64,
     /// Transferred sectors of 512 bytes.
-    pub sectors: f64,
+    pub(crate) sectors: f64,
     /// Requests that do not begin where the one before ended.
-    pub seeks: f64,
+    pub(crate) seeks: f64,
     /// Means of the counters by name.
-    pub counters: BTreeMap<String, f64>,
+    pub(crate) counters: BTreeMap<String, f64>,
 }
 
 impl StudyData {
@@ -95,7 +95,7 @@ impl StudyData {
     ///
     /// # Errors
     /// [`LabError::Plan`] if there are more than 10 factors.
-    pub fn of(results: &Results) -> Result<StudyData> {
+    pub(crate) fn of(results: &Results) -> Result<StudyData> {
         let plan = results.plan.clone();
         if plan.factors.len() > MOST_FACTORS {
             let found = plan.factors.len();
@@ -122,7 +122,7 @@ impl StudyData {
 
     /// A combination by the names of its options: `none`, `su+dp`. `None` if the study lacks one.
     #[must_use]
-    pub fn combination(&self, name: &str) -> Option<Combination> {
+    pub(crate) fn combination(&self, name: &str) -> Option<Combination> {
         if name == "none" {
             return Some(Combination::NONE);
         }
@@ -132,19 +132,19 @@ impl StudyData {
 
     /// A benchmark by its workload, with the parameters in any order.
     #[must_use]
-    pub fn benchmark(&self, words: &str) -> Option<&Benchmark> {
+    pub(crate) fn benchmark(&self, words: &str) -> Option<&Benchmark> {
         let wanted = sorted(words);
         self.benchmarks.iter().find(|benchmark| sorted(&benchmark.words) == wanted)
     }
 
     /// The benchmarks of a workload, with any parameters.
-    pub fn named(&self, name: &str) -> impl Iterator<Item = &Benchmark> {
+    pub(crate) fn named(&self, name: &str) -> impl Iterator<Item = &Benchmark> {
         self.benchmarks.iter().filter(move |b| b.words.split(':').next() == Some(name))
     }
 
     /// A result by workload and metric.
     #[must_use]
-    pub fn series(&self, words: &str, metric: &str) -> Option<(&Benchmark, &ResultSeries)> {
+    pub(crate) fn series(&self, words: &str, metric: &str) -> Option<(&Benchmark, &ResultSeries)> {
         let benchmark = self.benchmark(words)?;
         Some((benchmark, benchmark.get(metric)?))
     }
@@ -225,13 +225,13 @@ impl Benchmark {
 
     /// A result by its name.
     #[must_use]
-    pub fn get(&self, metric: &str) -> Option<&ResultSeries> {
+    pub(crate) fn get(&self, metric: &str) -> Option<&ResultSeries> {
         self.series.iter().find(|series| series.metric == metric)
     }
 
     /// Whether the workload is the cost curves, whose results are points of curves.
     #[must_use]
-    pub fn curves(&self) -> bool {
+    pub(crate) fn curves(&self) -> bool {
         self.words.split(':').next() == Some("micro")
     }
 }
@@ -277,13 +277,13 @@ impl ResultSeries {
 
     /// The value that people see of a cost: seconds, units of work for each second, or percent.
     #[must_use]
-    pub fn shown(&self, cost: f64) -> f64 {
+    pub(crate) fn shown(&self, cost: f64) -> f64 {
         if self.kind == MetricKind::Rate { 1.0 / cost } else { cost }
     }
 
     /// Seconds for each unit of work under a combination.
     #[must_use]
-    pub fn each(&self, at: Combination) -> Option<f64> {
+    pub(crate) fn each(&self, at: Combination) -> Option<f64> {
         if self.kind == MetricKind::Rate {
             return self.cells.mean(at);
         }
@@ -361,7 +361,7 @@ impl ResourceUse {
 
     /// The mean of a counter; 0 if it did not count.
     #[must_use]
-    pub fn counter(&self, name: &str) -> f64 {
+    pub(crate) fn counter(&self, name: &str) -> f64 {
         self.counters.get(name).copied().unwrap_or(0.0)
     }
 }

@@ -2,56 +2,56 @@
 
 /// A set of options: bit `i` is option `i`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Combination(pub u32);
+pub(crate) struct Combination(pub u32);
 
 impl Combination {
     /// The empty set.
-    pub const NONE: Combination = Combination(0);
+    pub(crate) const NONE: Combination = Combination(0);
 
     /// The set of all `factors` options.
     #[must_use]
-    pub fn all(factors: usize) -> Combination {
+    pub(crate) fn all(factors: usize) -> Combination {
         Combination((1 << factors) - 1)
     }
 
     /// The set of option `factor` alone.
     #[must_use]
-    pub fn only(factor: usize) -> Combination {
+    pub(crate) fn only(factor: usize) -> Combination {
         Combination(1 << factor)
     }
 
     /// Whether option `factor` is on.
     #[must_use]
-    pub fn has(self, factor: usize) -> bool {
+    pub(crate) fn has(self, factor: usize) -> bool {
         self.0 >> factor & 1 == 1
     }
 
     /// The set with option `factor` added.
     #[must_use]
-    pub fn with(self, factor: usize) -> Combination {
+    pub(crate) fn with(self, factor: usize) -> Combination {
         Combination(self.0 | 1 << factor)
     }
 
     /// The number of options in the set.
     #[must_use]
-    pub fn count(self) -> usize {
+    pub(crate) fn count(self) -> usize {
         self.0.count_ones() as usize
     }
 
     /// Whether every option of the set is in `other`.
     #[must_use]
-    pub fn is_subset(self, other: Combination) -> bool {
+    pub(crate) fn is_subset(self, other: Combination) -> bool {
         self.0 & !other.0 == 0
     }
 
     /// The numbers of the options in the set.
-    pub fn factors(self) -> impl Iterator<Item = usize> {
+    pub(crate) fn factors(self) -> impl Iterator<Item = usize> {
         (0..32).filter(move |factor| self.has(*factor))
     }
 
     /// The name of the set: `none`, or the names of its options with `joint` between them.
     #[must_use]
-    pub fn name(self, names: &[String], joint: &str) -> String {
+    pub(crate) fn name(self, names: &[String], joint: &str) -> String {
         let on: Vec<&str> =
             self.factors().filter_map(|f| names.get(f)).map(String::as_str).collect();
         if on.is_empty() { "none".to_owned() } else { on.join(joint) }
@@ -60,7 +60,7 @@ impl Combination {
 
 /// The costs of one result: several runs of each combination of options.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Cells {
+pub(crate) struct Cells {
     factors: usize,
     runs: Vec<Vec<f64>>,
 }
@@ -68,12 +68,12 @@ pub struct Cells {
 impl Cells {
     /// No runs, for `factors` options.
     #[must_use]
-    pub fn new(factors: usize) -> Cells {
+    pub(crate) fn new(factors: usize) -> Cells {
         Cells { factors, runs: vec![Vec::new(); 1 << factors] }
     }
 
     /// Adds a run. A cost that is NaN, infinite or negative is not added: `false`.
-    pub fn add(&mut self, at: Combination, cost: f64) -> bool {
+    pub(crate) fn add(&mut self, at: Combination, cost: f64) -> bool {
         let fine = cost.is_finite() && cost >= 0.0;
         match self.runs.get_mut(at.0 as usize) {
             Some(runs) if fine => runs.push(cost),
@@ -84,36 +84,30 @@ impl Cells {
 
     /// The number of options.
     #[must_use]
-    pub fn factors(&self) -> usize {
+    pub(crate) fn factors(&self) -> usize {
         self.factors
     }
 
     /// All combinations, run or not.
-    pub fn combinations(&self) -> impl Iterator<Item = Combination> + use<> {
+    pub(crate) fn combinations(&self) -> impl Iterator<Item = Combination> + use<> {
         (0..1 << self.factors).map(Combination)
     }
 
     /// The runs of a combination.
     #[must_use]
-    pub fn runs(&self, at: Combination) -> &[f64] {
+    pub(crate) fn runs(&self, at: Combination) -> &[f64] {
         self.runs.get(at.0 as usize).map_or(&[], Vec::as_slice)
     }
 
     /// The combinations without a run.
     #[must_use]
-    pub fn missing(&self) -> Vec<Combination> {
+    pub(crate) fn missing(&self) -> Vec<Combination> {
         self.combinations().filter(|c| self.runs(*c).is_empty()).collect()
-    }
-
-    /// The number of runs of all combinations.
-    #[must_use]
-    pub fn total(&self) -> usize {
-        self.runs.iter().map(Vec::len).sum()
     }
 
     /// The mean of a combination; `None` without a run.
     #[must_use]
-    pub fn mean(&self, at: Combination) -> Option<f64> {
+    pub(crate) fn mean(&self, at: Combination) -> Option<f64> {
         let runs = self.runs(at);
         (!runs.is_empty()).then(|| runs.iter().sum::<f64>() / runs.len() as f64)
     }
@@ -126,14 +120,14 @@ impl Cells {
 
     /// The population standard deviation (divided by n) of a combination; `None` below two runs.
     #[must_use]
-    pub fn sigma(&self, at: Combination) -> Option<f64> {
+    pub(crate) fn sigma(&self, at: Combination) -> Option<f64> {
         let n = self.runs(at).len();
         (n > 1).then(|| (self.squares(at) / n as f64).sqrt())
     }
 
     /// The sum of squares within the combinations, and its degrees of freedom.
     #[must_use]
-    pub fn squares_within(&self) -> (f64, usize) {
+    pub(crate) fn squares_within(&self) -> (f64, usize) {
         let squares = self.combinations().map(|at| self.squares(at)).sum();
         let degrees = self.runs.iter().map(|runs| runs.len().saturating_sub(1)).sum();
         (squares, degrees)
@@ -141,25 +135,25 @@ impl Cells {
 
     /// The mean without options; `None` without a run, or if it is 0.
     #[must_use]
-    pub fn base(&self) -> Option<f64> {
+    pub(crate) fn base(&self) -> Option<f64> {
         self.mean(Combination::NONE).filter(|base| *base > 0.0)
     }
 
     /// The mean without options divided by that of a combination.
     #[must_use]
-    pub fn gain(&self, at: Combination) -> Option<f64> {
+    pub(crate) fn gain(&self, at: Combination) -> Option<f64> {
         self.mean(at).filter(|mean| *mean > 0.0).and_then(|mean| Some(self.base()? / mean))
     }
 
     /// The mean of a combination, in percent of the mean without options.
     #[must_use]
-    pub fn percent(&self, at: Combination) -> Option<f64> {
+    pub(crate) fn percent(&self, at: Combination) -> Option<f64> {
         Some(self.mean(at)? / self.base()? * 100.0)
     }
 
     /// Population sigma / sqrt(n) of a combination, in percent of the mean without options.
     #[must_use]
-    pub fn error_percent(&self, at: Combination) -> Option<f64> {
+    pub(crate) fn error_percent(&self, at: Combination) -> Option<f64> {
         let n = self.runs(at).len() as f64;
         Some(self.sigma(at)? / n.sqrt() / self.base()? * 100.0)
     }

@@ -22,28 +22,28 @@ const SHOWN_UNTESTED: f64 = 1.0;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Term {
     /// The options; the empty set for the base.
-    pub options: Combination,
+    pub(crate) options: Combination,
     /// The term, in percent of the base.
-    pub value: f64,
+    pub(crate) value: f64,
     /// Its standard error in percent; `None` if no combination was run twice.
-    pub error: Option<f64>,
+    pub(crate) error: Option<f64>,
     /// Its p value (Student's t, two-sided).
-    pub p_value: Option<f64>,
+    pub(crate) p_value: Option<f64>,
     /// Whether it is significant. The base always is.
-    pub is_significant: bool,
+    pub(crate) is_significant: bool,
 }
 
 /// A fitted model.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Model {
     /// The terms by the number of their options, then by number.
-    pub terms: Vec<Term>,
+    pub(crate) terms: Vec<Term>,
     /// The residual standard deviation of a run in percent, and its degrees of freedom.
-    pub spread: Option<(f64, usize)>,
+    pub(crate) spread: Option<(f64, usize)>,
     /// The number of options of the largest term.
-    pub order: usize,
+    pub(crate) order: usize,
     /// Whether all combinations were run, so that the model has all terms.
-    pub is_complete: bool,
+    pub(crate) is_complete: bool,
 }
 
 /// The standard deviation of a run, from the spread within combinations; its degrees of freedom.

@@ -18,26 +18,26 @@ const VISIBLE_UNTESTED: f64 = 0.05;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PathStep {
     /// The option added.
-    pub factor: usize,
+    pub(crate) factor: usize,
     /// The options after the step.
-    pub to: Combination,
+    pub(crate) to: Combination,
     /// The cost before the step divided by the cost after it; below 1 is a loss.
-    pub gain: f64,
+    pub(crate) gain: f64,
     /// Its p value; `None` if a combination was run once only.
-    pub p_value: Option<f64>,
+    pub(crate) p_value: Option<f64>,
     /// Whether the step is significant and large enough to be shown.
-    pub is_significant: bool,
+    pub(crate) is_significant: bool,
 }
 
 /// The stepwise path: the uppermost path in the lattice of combinations.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StepwisePath {
     /// One step for each option.
-    pub steps: Vec<PathStep>,
+    pub(crate) steps: Vec<PathStep>,
     /// The cost without options divided by the cost with all.
-    pub all: f64,
+    pub(crate) all: f64,
     /// The best combination, and the cost without options divided by its cost.
-    pub best: (Combination, f64),
+    pub(crate) best: (Combination, f64),
 }
 
 impl StepwisePath {

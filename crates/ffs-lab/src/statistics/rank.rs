@@ -7,24 +7,24 @@ use crate::portable_math;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct RankRow {
     /// The options.
-    pub combination: Combination,
+    pub(crate) combination: Combination,
     /// The mean cost.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// The mean cost in percent of that without options.
-    pub percent: Option<f64>,
+    pub(crate) percent: Option<f64>,
     /// Population sigma / sqrt(n), in percent of the mean without options; `None` for one run.
-    pub error: Option<f64>,
+    pub(crate) error: Option<f64>,
     /// The number of runs.
-    pub runs: usize,
+    pub(crate) runs: usize,
 }
 
 /// The combinations that were run, the best first.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RankTable {
     /// The options by importance: the columns of bullets from the left.
-    pub order: Vec<usize>,
+    pub(crate) order: Vec<usize>,
     /// The rows, the best first.
-    pub rows: Vec<RankRow>,
+    pub(crate) rows: Vec<RankRow>,
 }
 
 /// The factor by which option `factor` changes the cost: the geometric mean over all pairs of

@@ -6,13 +6,13 @@ use statrs::statistics::{Data, Max, Min, OrderStatistics};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Summary {
     /// The median, which tables show: unlike the mean, it does not follow a disturbed round.
-    pub median: f64,
+    pub(crate) median: f64,
     /// The smallest value.
-    pub min: f64,
+    pub(crate) min: f64,
     /// The largest value.
-    pub max: f64,
+    pub(crate) max: f64,
     /// The number of rounds.
-    pub rounds: usize,
+    pub(crate) rounds: usize,
 }
 
 impl Summary {

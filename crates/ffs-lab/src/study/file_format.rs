@@ -64,7 +64,7 @@ pub(super) struct ParsedFile {
     /// Numbers of the damaged lines, from 1.
     pub damaged: Vec<usize>,
     /// Whether the last line is incomplete.
-    pub is_truncated: bool,
+    pub(crate) is_truncated: bool,
 }
 
 /// Reads the intact lines of a results file.

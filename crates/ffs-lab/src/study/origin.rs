@@ -50,7 +50,7 @@ impl Origin {
 
     /// Whether the plan has no origin.
     #[must_use]
-    pub fn is_unknown(&self) -> bool {
+    pub(crate) fn is_unknown(&self) -> bool {
         *self == Origin::default()
     }
 }

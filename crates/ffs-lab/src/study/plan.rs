@@ -83,7 +83,7 @@ impl Plan {
 
     /// The name of a combination: `none`, `su`, `su+dp`.
     #[must_use]
-    pub fn combination_name(&self, combination: u32) -> String {
+    pub(crate) fn combination_name(&self, combination: u32) -> String {
         let on = self.factors.iter().enumerate().filter(|(bit, _)| combination >> bit & 1 == 1);
         let names: Vec<&str> = on.map(|(_, factor)| factor.name.as_str()).collect();
         if names.is_empty() { "none".to_owned() } else { names.join("+") }
@@ -115,14 +115,14 @@ impl Plan {
 
     /// The seed of all jobs of a replicate. It has 53 bits, so that every JSON reader can hold it.
     #[must_use]
-    pub fn seed_of(&self, replicate: u32) -> u64 {
+    pub(crate) fn seed_of(&self, replicate: u32) -> u64 {
         let stream = SplitMix64::new(self.seed).next_u64() ^ REPLICATE << 32 ^ u64::from(replicate);
         SplitMix64::new(stream).next_u64() >> 11
     }
 
     /// The target under a combination, in the syntax of [`crate::TargetSpec::parse`].
     #[must_use]
-    pub fn target_in(&self, combination: u32) -> String {
+    pub(crate) fn target_in(&self, combination: u32) -> String {
         let bits = self.factors.iter().enumerate();
         let words = bits.map(|(bit, f)| if combination >> bit & 1 == 1 { &f.on } else { &f.off });
         words.filter(|words| !words.is_empty()).fold(self.target.clone(), |target, words| {
@@ -211,7 +211,7 @@ impl Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     /// The number of the part, from 0.
-    pub index: u32,
+    pub(crate) index: u32,
     /// The number of parts.
     pub of: u32,
 }

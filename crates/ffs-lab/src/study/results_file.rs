@@ -189,7 +189,7 @@ impl ResultsFile {
     ///
     /// # Errors
     /// [`LabError::Unusable`] if the file cannot be written; it is unchanged then.
-    pub fn seal(&mut self) -> Result<()> {
+    pub(crate) fn seal(&mut self) -> Result<()> {
         if self.is_unsorted { self.rewrite() } else { Ok(()) }
     }
 
@@ -248,7 +248,7 @@ impl ResultsFile {
     ///
     /// # Errors
     /// [`LabError::Unusable`] if that file cannot be written either.
-    pub fn rescue(&mut self, elsewhere: &Path) -> Result<Option<PathBuf>> {
+    pub(crate) fn rescue(&mut self, elsewhere: &Path) -> Result<Option<PathBuf>> {
         if self.unsaved.is_empty() {
             return Ok(None);
         }

@@ -17,7 +17,7 @@ use ffs_device::{BlockDevice, FileDevice, MemDevice, SplitMix64, SystemClock};
 
 use super::volume::{Volume, on_volume};
 use super::{
-    Context, CoreSpec, DirId, Facts, FileId, Forgotten, Kind, Open, Room, Stat, Target, Usage,
+    Context, CoreSpec, Demand, DirId, Facts, FileId, Forgotten, Kind, Open, Stat, Target, Usage,
     nanos,
 };
 use crate::error::{LabError, Result};
@@ -27,7 +27,7 @@ const LEAST_BYTES: u64 = 64 << 20;
 /// Data bytes per inode asked of newfs: the volume must not be larger than need be.
 const DENSITY: u32 = 8192;
 /// Memory for blocks a file takes: its inode, its entries under two names, its share of the maps, and
-/// the same again so that nothing is written for want of room.
+/// the same again so that nothing is written for want of demand.
 const CACHE_PER_FILE: u64 = 1024;
 
 /// The library as a target.
@@ -62,13 +62,13 @@ impl CoreTarget {
     }
 
     /// A device with a new file system.
-    fn device(&self, room: Room) -> Result<(Arc<dyn BlockDevice>, Option<PathBuf>)> {
+    fn device(&self, demand: Demand) -> Result<(Arc<dyn BlockDevice>, Option<PathBuf>)> {
         // Content may take a fragment more a file, and what is kept free; inodes and maps come on top.
-        let content = room.bytes.saturating_add(room.files.saturating_mul(4096));
+        let content = demand.bytes.saturating_add(demand.files.saturating_mul(4096));
         let content = content.saturating_add(content / 4);
         // A tenth more: the inodes of directories, and of groups not taken whole.
-        let inodes = room.files.saturating_mul(u64::from(DENSITY)).saturating_mul(11) / 10;
-        let wanted = if room.bytes == 0 { inodes } else { inodes.max(content) };
+        let inodes = demand.files.saturating_mul(u64::from(DENSITY)).saturating_mul(11) / 10;
+        let wanted = if demand.bytes == 0 { inodes } else { inodes.max(content) };
         let bytes = self.spec.size.unwrap_or(LEAST_BYTES.saturating_add(wanted));
         let Some(path) = self.spec.image.clone() else {
             let device = MemDevice::new(bytes);
@@ -149,10 +149,10 @@ impl Target for CoreTarget {
         self.context.timer.cpu()
     }
 
-    fn begin(&mut self, room: Room) -> Result<DirId> {
+    fn begin(&mut self, demand: Demand) -> Result<DirId> {
         self.end()?;
-        let (device, image) = self.device(room)?;
-        let made = self.mount(device, room.files).and_then(|fs| Volume::new(&self.label, fs));
+        let (device, image) = self.device(demand)?;
+        let made = self.mount(device, demand.files).and_then(|fs| Volume::new(&self.label, fs));
         let (volume, root) = made.inspect_err(|_| {
             // The error on its way matters more than a file left behind.
             let _ = image.as_ref().map(std::fs::remove_file);

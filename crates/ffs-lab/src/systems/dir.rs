@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::mounted;
 use super::slots::Slots;
 use super::volume::{CONTENT, PIECE};
-use super::{DirId, Facts, FileId, Forgotten, Kind, Open, Room, Stat, Target, failed};
+use super::{Demand, DirId, Facts, FileId, Forgotten, Kind, Open, Stat, Target, failed};
 use crate::error::{LabError, Result};
 use crate::timer::Timer;
 
@@ -127,8 +127,8 @@ impl DirTarget {
         failed(&self.label, op, name, error, matches!(error, Errno::NOSPC | Errno::DQUOT))
     }
 
-    fn has_room(&self, room: Room) -> Result<()> {
-        let Room { files, bytes } = room;
+    fn check_space(&self, demand: Demand) -> Result<()> {
+        let Demand { files, bytes } = demand;
         let refuse = |why: String| LabError::unusable(&self.label, why);
         let found = rustix::fs::fstatvfs(&self.base).map_err(|error| refuse(error.to_string()))?;
         // File systems that make inodes as they need them say that they have none.
@@ -247,9 +247,9 @@ impl Target for DirTarget {
         self.timer.cpu()
     }
 
-    fn begin(&mut self, room: Room) -> Result<DirId> {
+    fn begin(&mut self, demand: Demand) -> Result<DirId> {
         self.end()?;
-        self.has_room(room)?;
+        self.check_space(demand)?;
         self.work = Some(self.make()?);
         Ok(DirId(0))
     }
@@ -444,7 +444,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("mine"), "untouched").unwrap();
         let mut t = target(dir.path());
-        let at = t.begin(Room::files(10)).unwrap();
+        let at = t.begin(Demand::files(10)).unwrap();
         for name in [b"a", b"b", b"c"] {
             t.create(at, name).unwrap();
         }
@@ -473,7 +473,7 @@ mod tests {
         if inodes == 0 {
             return println!("skipped: this file system has as many inodes as it likes");
         }
-        let error = t.begin(Room::files(inodes + 1)).unwrap_err().to_string();
+        let error = t.begin(Demand::files(inodes + 1)).unwrap_err().to_string();
         assert!(error.contains("free inodes"), "{error}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

@@ -59,20 +59,20 @@ pub enum Kind {
     Other,
 }
 
-/// What a workload needs at its largest.
+/// The files and bytes that a workload needs at its largest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct Demand {
     /// Files and directories.
     pub files: u64,
     /// Bytes of content.
     pub bytes: u64,
 }
 
-impl Room {
-    /// Room for files without content.
+impl Demand {
+    /// The demand of files without content.
     #[must_use]
-    pub fn files(files: u64) -> Room {
-        Room { files, bytes: 0 }
+    pub fn files(files: u64) -> Demand {
+        Demand { files, bytes: 0 }
     }
 }
 
@@ -126,8 +126,8 @@ pub trait Target {
     /// an earlier call made is removed first; time goes on.
     ///
     /// # Errors
-    /// [`LabError::Unusable`] if there is no room or no right to write.
-    fn begin(&mut self, room: Room) -> Result<DirId>;
+    /// [`LabError::Unusable`] if there is no space or no right to write.
+    fn begin(&mut self, demand: Demand) -> Result<DirId>;
 
     /// Removes what [`Target::begin`] made and all below it. Called on a target without, it does nothing.
     ///

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::slots::Slots;
-use super::{DirId, Facts, FileId, Forgotten, Kind, Open, Room, Stat, Target, Usage, failed};
+use super::{Demand, DirId, Facts, FileId, Forgotten, Kind, Open, Stat, Target, Usage, failed};
 use crate::error::Result;
 
 #[derive(Default)]
@@ -38,11 +38,11 @@ pub(crate) struct Model {
     /// Bytes read and written.
     pub(crate) bytes: (u64, u64),
     /// Most files and bytes there were at a time.
-    pub(crate) most: Room,
-    now: Room,
-    /// Room asked for: the most.
-    pub(crate) asked: Room,
-    /// Calls until one fails for want of room.
+    pub(crate) most: Demand,
+    now: Demand,
+    /// The largest demand.
+    pub(crate) requested: Demand,
+    /// Calls until one fails for want of demand.
     pub(crate) fails_after: u64,
     /// Time asked of the processor.
     pub(crate) computed: Duration,
@@ -63,9 +63,9 @@ impl Default for Model {
             hash: 0xcbf2_9ce4_8422_2325,
             cold: false,
             bytes: (0, 0),
-            most: Room::default(),
-            now: Room::default(),
-            asked: Room::default(),
+            most: Demand::default(),
+            now: Demand::default(),
+            requested: Demand::default(),
             fails_after: u64::MAX,
             computed: Duration::ZERO,
         }
@@ -113,7 +113,7 @@ impl Model {
     }
 
     /// Files and directories left below the one of `begin`, and their bytes.
-    pub(crate) fn left(&self) -> Room {
+    pub(crate) fn left(&self) -> Demand {
         self.now
     }
 
@@ -188,16 +188,16 @@ impl Target for Model {
     fn cpu(&self) -> Duration {
         Duration::from_micros(self.micros / 2)
     }
-    fn begin(&mut self, room: Room) -> Result<DirId> {
+    fn begin(&mut self, demand: Demand) -> Result<DirId> {
         self.end()?;
-        self.asked.files = self.asked.files.max(room.files);
-        self.asked.bytes = self.asked.bytes.max(room.bytes);
+        self.requested.files = self.requested.files.max(demand.files);
+        self.requested.bytes = self.requested.bytes.max(demand.bytes);
         let top = self.node(true);
         Ok(self.use_dir(top))
     }
     fn end(&mut self) -> Result<()> {
         (self.nodes, self.dirs, self.files) = (Vec::new(), Slots::default(), Slots::default());
-        (self.in_use, self.now) = ((0, 0), Room::default());
+        (self.in_use, self.now) = ((0, 0), Demand::default());
         Ok(())
     }
     fn mkdir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {

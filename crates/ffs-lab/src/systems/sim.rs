@@ -14,7 +14,7 @@ use ffs_core::{Env, Ffs, OrderingPolicy};
 use ffs_device::{Rng, SplitMix64};
 
 use super::volume::{PIECE, Volume};
-use super::{CoreSpec, DirId, Facts, FileId, Forgotten, Kind, Open, Room, Stat, Target, Usage};
+use super::{CoreSpec, Demand, DirId, Facts, FileId, Forgotten, Kind, Open, Stat, Target, Usage};
 use crate::error::{LabError, Result};
 use crate::machine::{AgedVolumes, Call, Machine, Preset, SimDisk, workplace};
 
@@ -28,7 +28,7 @@ const ALIASES: [(&str, &str); 1] = [("vmiodir", "vmiodirenable")];
 #[derive(Debug, Clone)]
 pub struct SimSpec {
     /// The machine.
-    pub preset: Preset,
+    pub(crate) preset: Preset,
     /// Mount options.
     pub core: CoreSpec,
     /// Instead of the context's.
@@ -158,7 +158,8 @@ impl SimTarget {
 
     /// The machine, from [`Target::begin`] to [`Target::end`].
     #[must_use]
-    pub fn machine(&self) -> Option<&Machine> {
+    #[cfg(test)]
+    pub(crate) fn machine(&self) -> Option<&Machine> {
         self.running.as_ref().map(|running| &*running.machine)
     }
 
@@ -241,15 +242,15 @@ impl Target for SimTarget {
         Duration::from_nanos(self.now_and_used().1.cpu_ns)
     }
 
-    fn begin(&mut self, room: Room) -> Result<DirId> {
+    fn begin(&mut self, demand: Demand) -> Result<DirId> {
         self.end()?;
         let mut running = self.mounted()?;
         let space = running.volume.fs().statfs();
         let free = space.frags_avail.max(0).unsigned_abs() * u64::from(space.fsize);
-        if room.bytes > free || room.files > space.inodes_free {
+        if demand.bytes > free || demand.files > space.inodes_free {
             let why = format!(
                 "{} files of {} bytes do not fit: {} files, {free} bytes free",
-                room.files, room.bytes, space.inodes_free
+                demand.files, demand.bytes, space.inodes_free
             );
             return Err(self.unusable(why));
         }

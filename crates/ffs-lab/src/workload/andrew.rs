@@ -11,7 +11,7 @@ use super::progress::ProgressMeter;
 use super::random::RandomStream;
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::Result;
-use crate::systems::{DirId, Kind, Open, Room, Target};
+use crate::systems::{Demand, DirId, Kind, Open, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
@@ -117,11 +117,11 @@ impl Workload for Andrew {
         PHASES.into_iter().zip(units).map(phase).collect()
     }
 
-    fn room(&self) -> Room {
+    fn demand(&self) -> Demand {
         let copies = u64::from(self.copies) + 1;
         let bytes: u64 = FILES.iter().map(|(count, _, mean)| *count as u64 * mean * 3 / 2).sum();
         let made = 25 * OBJECT + BINARY + TEMPORARY;
-        Room { files: copies * (DIRS as u64 + 70 + 27), bytes: copies * (bytes + made) }
+        Demand { files: copies * (DIRS as u64 + 70 + 27), bytes: copies * (bytes + made) }
     }
 
     fn operations(&self) -> u64 {
@@ -136,7 +136,7 @@ impl Workload for Andrew {
         watch: &mut dyn Watch,
     ) -> Result<()> {
         let plan = Plan::new(seed);
-        let top = target.begin(self.room())?;
+        let top = target.begin(self.demand())?;
         let mut run = Run { plan: &plan, meter: &mut ProgressMeter::new(watch), top };
         run.mkdir(target, SOURCE)?;
         run.write_source(target)?;

@@ -15,7 +15,7 @@ use super::random::RandomStream;
 use super::recorder::CPU_SUFFIX;
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::Result;
-use crate::systems::{DirId, Open, Room, Target};
+use crate::systems::{Demand, DirId, Open, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
@@ -112,9 +112,9 @@ impl Workload for Bonnie {
         infos
     }
 
-    fn room(&self) -> Room {
+    fn demand(&self) -> Demand {
         let files = u64::from(self.files);
-        Room { files: files + 2, bytes: self.data + files * self.sizes.1 }
+        Demand { files: files + 2, bytes: self.data + files * self.sizes.1 }
     }
 
     fn operations(&self) -> u64 {
@@ -128,7 +128,7 @@ impl Workload for Bonnie {
         recorder: &mut PhaseRecorder,
         watch: &mut dyn Watch,
     ) -> Result<()> {
-        let top = target.begin(self.room())?;
+        let top = target.begin(self.demand())?;
         let mut meter = ProgressMeter::new(watch);
         if self.data > 0 {
             self.data_tests(target, top, seed, recorder, &mut meter)?;

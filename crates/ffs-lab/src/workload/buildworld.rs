@@ -13,7 +13,7 @@ use super::random::{RandomStream, Zipf};
 use super::tree::{Entry, Tree, TreeFile, TreeSize};
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::Result;
-use crate::systems::{DirId, Kind, Open, Room, Target};
+use crate::systems::{Demand, DirId, Kind, Open, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
@@ -99,13 +99,13 @@ impl Workload for Buildworld {
         ]
     }
 
-    fn room(&self) -> Room {
+    fn demand(&self) -> Demand {
         let dirs = self.kernel.dirs + self.rest.dirs + 2;
         let files = self.kernel.files + self.rest.files;
         let source = self.kernel.bytes + self.rest.bytes;
         let objects = self.share(OBJECTS) * 11 / 10 + self.share(OBJECT_DIRS) + self.share(TOOLS);
         let built = self.share(OBJECT_BYTES) * 2 + self.share(TOOLS) * TOOL_BYTES * 2;
-        Room {
+        Demand {
             files: 2 * files + 7 * dirs + objects + 50,
             bytes: source + source * HISTORY / 10 + 1000 * dirs + built + (1 << 20),
         }
@@ -126,7 +126,7 @@ impl Workload for Buildworld {
         watch: &mut dyn Watch,
     ) -> Result<()> {
         let tree = source(seed, self.kernel, self.rest);
-        let top = target.begin(self.room())?;
+        let top = target.begin(self.demand())?;
         let mut meter = ProgressMeter::new(watch);
         meter.step("repository");
         repository(target, top, &tree, &mut meter)?;

@@ -13,7 +13,7 @@ use super::progress::ProgressMeter;
 use super::random::RandomStream;
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::Result;
-use crate::systems::{Room, Target};
+use crate::systems::{Demand, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
@@ -85,8 +85,8 @@ impl Workload for Mh {
         ]
     }
 
-    fn room(&self) -> Room {
-        Room::files(u64::from(self.count) + 1)
+    fn demand(&self) -> Demand {
+        Demand::files(u64::from(self.count) + 1)
     }
 
     fn operations(&self) -> u64 {
@@ -102,7 +102,7 @@ impl Workload for Mh {
     ) -> Result<()> {
         let numbers = self.numbers(seed);
         let names: Vec<String> = numbers.iter().map(u32::to_string).collect();
-        let top = target.begin(self.room())?;
+        let top = target.begin(self.demand())?;
         let dir = target.mkdir(top, FOLDER)?;
         let mut meter = ProgressMeter::new(watch);
         meter.phase(recorder, target, "create", |t, meter| {

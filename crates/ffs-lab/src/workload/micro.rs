@@ -6,7 +6,7 @@ use super::parameters::{Parameter, Parameters};
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::cost_curves::{CurveRequest, FIGURES, PointKey};
 use crate::error::Result;
-use crate::systems::{CoreSpec, Room, Target, TargetSpec};
+use crate::systems::{CoreSpec, Demand, Target, TargetSpec};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
@@ -56,8 +56,8 @@ impl Workload for Micro {
         self.0.keys().iter().map(info).collect()
     }
 
-    fn room(&self) -> Room {
-        Room::files(self.0.largest().into())
+    fn demand(&self) -> Demand {
+        Demand::files(self.0.largest().into())
     }
 
     fn operations(&self) -> u64 {

@@ -40,7 +40,7 @@ mod tests;
 mod tree;
 
 use crate::error::{LabError, Result};
-use crate::systems::{Room, Target};
+use crate::systems::{Demand, Target};
 use crate::watch::Watch;
 
 pub use outcome::{Metric, MetricKind, Outcome, PhaseResult};
@@ -62,7 +62,7 @@ pub trait Workload: Send + Sync {
     fn phases(&self) -> Vec<PhaseInfo>;
 
     /// The files and bytes it needs at its largest.
-    fn room(&self) -> Room;
+    fn demand(&self) -> Demand;
 
     /// About how many operations it reports to [`Watch::done`]: the length of a progress bar.
     fn operations(&self) -> u64;
@@ -100,7 +100,7 @@ pub struct WorkloadInfo {
     /// The paper, program or data it is made from.
     pub source: &'static str,
     /// Whether it models programs that use processor time: [`Target::compute`].
-    pub computes: bool,
+    pub(crate) computes: bool,
     make: fn(&Parameters) -> Result<Box<dyn Workload>>,
 }
 

@@ -11,7 +11,7 @@ use super::progress::ProgressMeter;
 use super::random::{RandomStream, Zipf};
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::Result;
-use crate::systems::{DirId, Open, Room, Target};
+use crate::systems::{Demand, DirId, Open, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
@@ -75,10 +75,10 @@ impl Workload for Netnews {
         ]
     }
 
-    fn room(&self) -> Room {
+    fn demand(&self) -> Demand {
         let articles = self.a_day(ARRIVALS) * (DAYS.0 + DAYS.1);
         // An entry for each file and link, directories, and a few spare ones.
-        Room { files: articles + 8 * self.groups() as u64, bytes: articles * 4400 }
+        Demand { files: articles + 8 * self.groups() as u64, bytes: articles * 4400 }
     }
 
     fn operations(&self) -> u64 {
@@ -93,7 +93,7 @@ impl Workload for Netnews {
         recorder: &mut PhaseRecorder,
         watch: &mut dyn Watch,
     ) -> Result<()> {
-        let top = target.begin(self.room())?;
+        let top = target.begin(self.demand())?;
         let mut meter = ProgressMeter::new(watch);
         let mut server = Server::new(seed, self.groups());
         let arrivals = self.a_day(ARRIVALS);

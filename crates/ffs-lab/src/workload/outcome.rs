@@ -60,7 +60,7 @@ pub struct Outcome {
     /// The phases in the order of execution.
     pub phases: Vec<PhaseResult>,
     /// The metrics of the benchmark; by default the time of each phase.
-    pub metrics: Vec<Metric>,
+    pub(crate) metrics: Vec<Metric>,
 }
 
 impl Metric {
@@ -85,7 +85,7 @@ impl Outcome {
 
     /// A result by name.
     #[must_use]
-    pub fn metric(&self, id: &str) -> Option<&Metric> {
+    pub(crate) fn metric(&self, id: &str) -> Option<&Metric> {
         self.metrics.iter().find(|metric| metric.id == id)
     }
 }

@@ -16,7 +16,7 @@ use super::parameters::{Parameter, Parameters};
 use super::progress::ProgressMeter;
 use super::{Outcome, PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::{LabError, Result};
-use crate::systems::{DirId, Open, Room, Target};
+use crate::systems::{Demand, DirId, Open, Target};
 use crate::watch::Watch;
 use twister::Twister;
 
@@ -114,12 +114,12 @@ impl Workload for Postmark {
         ]
     }
 
-    fn room(&self) -> Room {
+    fn demand(&self) -> Demand {
         // The pool may grow to the size of the table.
         let files = 2 * u64::from(self.number);
         let mean = (u64::from(self.low) + u64::from(self.high)) / 2;
         let spare = u64::from(self.subdirectories) + 1;
-        Room { files: files + spare, bytes: files * mean * 4 / 3 }
+        Demand { files: files + spare, bytes: files * mean * 4 / 3 }
     }
 
     fn operations(&self) -> u64 {
@@ -133,7 +133,7 @@ impl Workload for Postmark {
         recorder: &mut PhaseRecorder,
         watch: &mut dyn Watch,
     ) -> Result<()> {
-        let top = target.begin(self.room())?;
+        let top = target.begin(self.demand())?;
         let mut pool = Pool::new(self, top);
         pool.make_directories(target)?;
         let mut meter = ProgressMeter::new(watch);

@@ -10,7 +10,7 @@ use super::progress::ProgressMeter;
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::{LabError, Result};
 use crate::shuffle::{Purpose, shuffled};
-use crate::systems::{DirId, Room, Target};
+use crate::systems::{Demand, DirId, Target};
 use crate::watch::Watch;
 
 pub(super) const INFO: WorkloadInfo = WorkloadInfo {
@@ -167,9 +167,9 @@ impl Workload for Randfiles {
         infos
     }
 
-    fn room(&self) -> Room {
+    fn demand(&self) -> Demand {
         let files = |sizes: &DirectoryRun| (u64::from(sizes.count) + 1) * u64::from(sizes.repeats);
-        Room::files(self.runs.iter().map(files).max().unwrap_or(0))
+        Demand::files(self.runs.iter().map(files).max().unwrap_or(0))
     }
 
     fn operations(&self) -> u64 {
@@ -184,7 +184,7 @@ impl Workload for Randfiles {
         recorder: &mut PhaseRecorder,
         watch: &mut dyn Watch,
     ) -> Result<()> {
-        let top = target.begin(self.room())?;
+        let top = target.begin(self.demand())?;
         let mut meter = ProgressMeter::new(watch);
         for sizes in &self.runs {
             self.directories(target, top, sizes, seed, recorder, &mut meter)?;

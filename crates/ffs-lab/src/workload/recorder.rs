@@ -62,15 +62,9 @@ impl PhaseInfo {
         PhaseInfo { row: Some(row), ..self }
     }
 
-    /// Whether a larger number is better.
-    #[must_use]
-    pub fn higher_is_better(&self) -> bool {
-        self.kind == MetricKind::Rate
-    }
-
     /// The metric of a time and work.
     #[must_use]
-    pub fn metric(&self, elapsed: f64, work: f64) -> Metric {
+    pub(crate) fn metric(&self, elapsed: f64, work: f64) -> Metric {
         let PhaseInfo { id, title, kind, .. } = self.clone();
         Metric { id, title, kind, elapsed, work }
     }

@@ -16,7 +16,7 @@ use super::random::MEDIAN_SIZE;
 use super::tree::{Entry, Tree, TreeSize};
 use super::{PhaseInfo, PhaseRecorder, Workload, WorkloadInfo};
 use crate::error::{LabError, Result};
-use crate::systems::{DirId, FileId, Kind, Open, Room, Target};
+use crate::systems::{Demand, DirId, FileId, Kind, Open, Target};
 use crate::watch::Watch;
 
 /// The workload `x11`.
@@ -132,9 +132,9 @@ impl Workload for Tar {
         ]
     }
 
-    fn room(&self) -> Room {
+    fn demand(&self) -> Demand {
         let TreeSize { dirs, files, bytes } = self.shape;
-        Room { files: dirs + files + 2, bytes: bytes + self.packed() }
+        Demand { files: dirs + files + 2, bytes: bytes + self.packed() }
     }
 
     fn operations(&self) -> u64 {
@@ -156,7 +156,7 @@ impl Workload for Tar {
                 &made
             }
         };
-        let top = target.begin(self.room())?;
+        let top = target.begin(self.demand())?;
         let mut meter = ProgressMeter::new(watch);
         meter.step("archive");
         let write = WriteMode { open: Open::CreateNew, piece: 64 << 10 };

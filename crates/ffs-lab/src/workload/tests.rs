@@ -12,9 +12,9 @@ fn run(words: &str, scale: f64, seed: u64) -> (Model, Outcome) {
     workload.run(&mut model, seed, &mut recorder, &mut Unwatched).unwrap();
     let outcome = recorder.finish(&workload.phases());
     assert_eq!(model.leaks(), (0, 0), "{words}: something stays in use");
-    let (most, requested) = (model.most, model.asked);
+    let (most, requested) = (model.most, model.requested);
     assert!(most.files <= requested.files, "{words}: {most:?} {requested:?}");
-    // Where sizes are drawn, the room is a mean.
+    // The demand of random sizes is a mean.
     assert!(
         most.bytes <= requested.bytes + requested.bytes / 10,
         "{words}: {most:?} {requested:?}"
@@ -71,7 +71,7 @@ fn every_workload_cleans_up_after_itself_and_after_an_error() {
             let error = measure(&*workload, &mut model, 7, PhaseOptions::default(), &mut Unwatched);
             let full = matches!(error, Err(LabError::Failed { full: true, .. }));
             assert!(full, "{words}: {fails_after} of {calls}: {error:?}");
-            assert_eq!(model.left(), Room::default(), "{words}");
+            assert_eq!(model.left(), Demand::default(), "{words}");
         }
         let mut stop = Stop;
         let mut model = Model::cold();
@@ -79,7 +79,7 @@ fn every_workload_cleans_up_after_itself_and_after_an_error() {
         if workload.operations() > 1000 {
             assert!(matches!(stopped, Err(LabError::Interrupted)), "{words}: goes on");
         }
-        assert_eq!(model.left(), Room::default(), "{words}");
+        assert_eq!(model.left(), Demand::default(), "{words}");
     }
 }
 
@@ -104,7 +104,7 @@ fn x11_extracts_lists_and_removes() {
     // find calls stat for directories, rm for all entries.
     assert_eq!(count("stat"), 2 * (dirs - 1) + files);
     assert_eq!(count("list"), 2 * dirs);
-    assert_eq!(model.left(), Room::default());
+    assert_eq!(model.left(), Demand::default());
     let bytes = model.bytes.1 - (9 << 20) / 90 * 16;
     assert!((9 << 20) - bytes < files, "{bytes}");
     let work = |id| outcome.phase(id).unwrap().work as u64;
@@ -228,7 +228,7 @@ fn netnews_delivers_expires_and_removes() {
     assert_eq!(count("unlink"), 10 * arrivals + count("link"));
     assert_eq!(outcome.phase("news").unwrap().work as u64, 2 * (arrivals + expired));
     assert_eq!(count("mkdir"), count("rmdir"));
-    assert_eq!(model.left(), Room::default());
+    assert_eq!(model.left(), Demand::default());
 }
 
 #[test]

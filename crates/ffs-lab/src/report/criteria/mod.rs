@@ -55,7 +55,7 @@ pub(super) fn caution(measured: &StudyData) -> Option<String> {
 
 /// Whether a target is met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// It is met.
     Met,
     /// A part of it is missed.
@@ -66,17 +66,17 @@ pub enum Verdict {
 
 /// A target and its verdict.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Criterion {
+pub(crate) struct Criterion {
     /// The benchmark or other subject.
-    pub group: String,
+    pub(crate) group: String,
     /// The target, for people.
-    pub wanted: String,
+    pub(crate) wanted: String,
     /// The measured values, for people.
-    pub found: String,
+    pub(crate) found: String,
     /// Whether it is met.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
     /// The reasons for a miss: the known ones, then the counters.
-    pub why: Vec<String>,
+    pub(crate) why: Vec<String>,
 }
 
 impl Criterion {
