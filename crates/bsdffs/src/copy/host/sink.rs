@@ -24,10 +24,9 @@ use super::{FileId, raise_descriptor_limit};
 use crate::copy::entry::{Entry, EntryKind, EntryMeta};
 use crate::copy::error::{CopyError, PartialFile, SinkError, SinkResult, SkipReason};
 use crate::copy::options::{CopyOptions, Existing};
-use crate::copy::path::{split_last, temporary_name};
+use crate::copy::path::{PathStack, split_last, temporary_name};
 use crate::copy::report::{CopyReport, Loss};
 use crate::copy::sink::{Sink, SkippedPath};
-use crate::namei::components;
 use crate::text::escape;
 
 /// Creates a tree below a directory of the host.
@@ -39,8 +38,8 @@ pub struct HostSink {
     /// Symbolic links that this copy created; with [`CopyOptions::protect_created`] all files
     /// except directories.
     created: BTreeSet<FileId>,
-    /// Names below the root and descriptors, from the root down to the current directory.
-    stack: Vec<(Vec<u8>, OwnedFd)>,
+    /// Descriptors of the directories below the root.
+    stack: PathStack<OwnedFd>,
     /// Directories that get their attributes last.
     directories: Vec<(Vec<u8>, EntryMeta)>,
     open: Option<OpenFile>,
@@ -103,7 +102,7 @@ impl HostSink {
             options,
             images,
             created: BTreeSet::new(),
-            stack: Vec::new(),
+            stack: PathStack::new(),
             directories: Vec::new(),
             open: None,
             temporaries: 0,
@@ -111,27 +110,15 @@ impl HostSink {
     }
 
     fn top(&self) -> BorrowedFd<'_> {
-        self.stack.last().map_or(self.root.as_fd(), |(_, fd)| fd.as_fd())
+        self.stack.top().map_or(self.root.as_fd(), OwnedFd::as_fd)
     }
 
     /// Makes `path` the current directory.
     fn enter(&mut self, path: &[u8]) -> SinkResult {
-        let mut depth = 0;
-        let mut names = components(path);
-        let mut next = names.next();
-        while let (Some(name), Some((have, _))) = (next, self.stack.get(depth)) {
-            if name != have {
-                break;
-            }
-            depth += 1;
-            next = names.next();
-        }
-        self.stack.truncate(depth);
-        while let Some(name) = next {
+        for name in self.stack.truncate_to(path) {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let fd = rustix::fs::openat(self.top(), c_name(name)?.as_c_str(), flags, Mode::empty());
-            self.stack.push((name.to_vec(), fd.map_err(failed)?));
-            next = names.next();
+            self.stack.push(name, fd.map_err(failed)?);
         }
         Ok(())
     }

@@ -18,10 +18,10 @@ use super::ImageRef;
 use crate::copy::entry::{Entry, EntryKind, EntryMeta};
 use crate::copy::error::{CopyError, PartialFile, SinkError, SinkResult, SkipReason};
 use crate::copy::options::{CopyOptions, Existing};
-use crate::copy::path::{split_last, temporary_name};
+use crate::copy::path::{PathStack, split_last, temporary_name};
 use crate::copy::report::CopyReport;
 use crate::copy::sink::{Sink, SkippedPath};
-use crate::namei::{Last, components, namei_from};
+use crate::namei::{Last, namei_from};
 use crate::text::{escape, human_size};
 
 /// Creates a tree below a directory of an image.
@@ -29,8 +29,8 @@ pub struct ImageSink<'a> {
     image: ImageRef<'a>,
     root: Vnode,
     options: CopyOptions,
-    /// Names below the root and their directories, from the root down to the current directory.
-    stack: Vec<(Vec<u8>, Vnode)>,
+    /// The directories below the root.
+    stack: PathStack<Vnode>,
     /// Directories that get their attributes last.
     directories: Vec<(Ino, Vec<u8>, EntryMeta)>,
     /// Files with several names, by [`Entry::identity`].
@@ -74,7 +74,7 @@ impl<'a> ImageSink<'a> {
             image,
             root,
             options,
-            stack: Vec::new(),
+            stack: PathStack::new(),
             directories: Vec::new(),
             identities: BTreeMap::new(),
             created: BTreeSet::new(),
@@ -117,18 +117,7 @@ impl<'a> ImageSink<'a> {
 
     /// The directory at `path`, created if it does not exist.
     fn directory(&mut self, path: &[u8]) -> Result<Vnode, SinkError> {
-        let mut depth = 0;
-        let mut names = components(path);
-        let mut next = names.next();
-        while let (Some(name), Some((have, _))) = (next, self.stack.get(depth)) {
-            if name != have {
-                break;
-            }
-            depth += 1;
-            next = names.next();
-        }
-        self.stack.truncate(depth);
-        while let Some(name) = next {
+        for name in self.stack.truncate_to(path) {
             let dir = self.top();
             let below = match self.ffs().lookup(self.cred(), &dir, name) {
                 Ok(below) => below,
@@ -142,14 +131,13 @@ impl<'a> ImageSink<'a> {
                 let why = format!("{} exists and is not a directory", escape(name));
                 return Err(SinkError::Skip(SkipReason::Other(why)));
             }
-            self.stack.push((name.to_vec(), below));
-            next = names.next();
+            self.stack.push(name, below);
         }
         Ok(self.top())
     }
 
     fn top(&self) -> Vnode {
-        self.stack.last().map_or_else(|| self.root.clone(), |(_, dir)| dir.clone())
+        self.stack.top().unwrap_or(&self.root).clone()
     }
 
     fn make_directory(&mut self, entry: &Entry) -> SinkResult {
@@ -178,7 +166,7 @@ impl<'a> ImageSink<'a> {
             Err(error) => return Err(self.error(error)),
         };
         self.defer_attributes(&made, entry);
-        self.stack.push((name.to_vec(), made));
+        self.stack.push(name, made);
         Ok(())
     }
 
@@ -409,7 +397,7 @@ impl Sink for ImageSink<'_> {
     }
 
     fn finish(&mut self, report: &mut CopyReport) -> Result<Vec<SkippedPath>, SinkError> {
-        self.stack.clear();
+        self.stack = PathStack::new();
         for (ino, path, meta) in std::mem::take(&mut self.directories) {
             let dir = self.ffs().vget(ino, None).map_err(|error| self.error(error))?;
             self.attributes(&dir, &meta, None, report)?;
