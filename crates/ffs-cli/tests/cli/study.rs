@@ -136,7 +136,7 @@ fn what_is_wrong_is_refused_before_anything_is_made() {
     assert!(!Path::new(&out).exists());
     fails(&["lab", "run", "mh"], 64, "--out");
     let file = d.file("file", b"mine");
-    fails(&["lab", "run", "mh", "--out", &file], 1, "is no directory");
+    fails(&["lab", "run", "mh", "--out", &file], 1, "is not a directory");
     fails(&["lab", "merge", &out, "-o", &out], 1, &out);
 }
 
