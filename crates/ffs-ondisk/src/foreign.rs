@@ -6,7 +6,7 @@
 //! 2. NetBSD's two flags that collide with FreeBSD's are hidden by
 //!    [`crate::Superblock::flags`] and survive every write.
 
-use crate::superblock::{MAGIC_OFFSET, SbFields};
+use crate::sbfields::{MAGIC_OFFSET, SbFields};
 use crate::wire::{Endian, get};
 
 /// `fs_state` of other systems is this minus the time of the last write.

@@ -7,7 +7,7 @@
 //!    functions where a number enters from disk.
 
 use crate::error::{Corrupt, Error, Place, Structure};
-use crate::superblock::CkHash;
+use crate::sbfields::CkHash;
 use crate::units::{CgNo, FragNo, Ino, Lbn};
 use crate::wire::Endian;
 

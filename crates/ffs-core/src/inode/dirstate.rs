@@ -17,8 +17,8 @@ pub(crate) struct DirState {
     pub(crate) malformed: AtomicBool,
     /// An index cannot stand for it: something is malformed or missing, or two records have one name.
     pub(crate) unhashable: AtomicBool,
-    /// The last lookup had to ask the directory, as the name cache did not know.
-    pub(crate) asked: AtomicBool,
+    /// /// The last lookup missed the name cache and searched the directory.
+    pub(crate) cache_missed: AtomicBool,
     hash: OnceLock<DirHash>,
     moves: Mutex<Option<Box<MoveLog>>>,
 }
@@ -55,7 +55,7 @@ struct Compaction {
 }
 
 impl DirState {
-    /// The place of the directory's index, made when it is first asked for.
+    /// /// The slot for the directory's index, created on first use.
     pub(crate) fn hash(&self, pool: &Arc<Pool>) -> &DirHash {
         self.hash.get_or_init(|| DirHash::new(pool))
     }

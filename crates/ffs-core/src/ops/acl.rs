@@ -1,12 +1,12 @@
 //! POSIX.1e access lists: reading, setting, inheriting.
 //!
 //! # Invariants
-//! 1. The mode is the truth about owner, others, and mask (or the group where there is no mask): what the
-//!    stored access list says of them is overridden on reading and kept in step on setting. So a change of
-//!    the mode changes the list.
-//! 2. An access list that says no more than the mode is not stored.
-//! 3. Lists mean something only where the volume says so (`tunefs -a`) or the mount insists: FreeBSD would
-//!    ignore them elsewhere.
+//! 1. The mode is authoritative for owner, others, and mask (or the group where there is no mask):
+//!    its bits override those of the stored list on reading and are updated on setting. So a change
+//!    of the mode changes the list.
+//! 2. An access list that a mode can express is not stored.
+//! 3. Access lists are in force only if the volume (`tunefs -a`) or a mount option enables them;
+//!    FreeBSD ignores them on other volumes.
 //!
 //! References: `spec/on-disk-format.md` §10.3; POSIX.1e draft 17, 23.1.
 
@@ -26,16 +26,16 @@ use ffs_ondisk::{FileType, Place, Structure};
 
 const SET_GROUP: u16 = 0o2000;
 
-/// An access list that obeys POSIX.1e's rules.
+/// An access list that satisfies the rules of POSIX.1e.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl(Vec<Entry>);
 
-/// What a new file gets from its directory's default list.
+/// What a new file gets from the default list of its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inherited {
     /// Low 12 bits of the mode.
     pub perm: u16,
-    /// Its access list, if that says more than the mode.
+    /// Its access list, if a mode cannot express it.
     pub access: Option<Acl>,
 }
 
@@ -43,7 +43,8 @@ impl Acl {
     /// A list of these entries.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if they break a rule, [`Error::NoSpace`] if there are too many to be stored.
+    /// [`Error::Invalid`] if they violate a rule, [`Error::NoSpace`] if they are too many to be
+    /// stored.
     pub fn new(mut entries: Vec<Entry>) -> Result<Acl> {
         if let Some(why) = acl::problem(&entries) {
             return Err(Error::Invalid(why));
@@ -55,24 +56,26 @@ impl Acl {
         Ok(Acl(entries))
     }
 
-    /// The entries: owner, users, group, groups, mask, others; users and groups by number.
+    /// The entries in the order owner, users, group, groups, mask, others; users and groups by
+    /// number.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.0
     }
 
-    /// Whether it says no more than a mode can.
+    /// Whether a mode can express the list.
     #[must_use]
     pub fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
 
-    /// Whom the group bits of the mode are about.
+    /// The entry that the group bits of the mode stand for.
     fn group_class(&self) -> Who {
         if self.0.iter().any(|e| e.who == Who::Mask) { Who::Mask } else { Who::GroupObj }
     }
 
-    /// Calls `change` with each entry that the mode has, and the place of its bits there.
+    /// Calls `change` with the permissions of each entry that the mode includes, and the shift of
+    /// its bits there.
     fn each_of_mode(&mut self, mut change: impl FnMut(&mut u8, u32)) {
         let group = self.group_class();
         for e in &mut self.0 {
@@ -85,19 +88,19 @@ impl Acl {
         }
     }
 
-    /// Puts the mode's bits in place of what the list says.
+    /// Replaces the permissions that the mode includes by those of `perm`.
     fn set_mode(&mut self, perm: u16) {
         self.each_of_mode(|p, shift| *p = (perm >> shift & 7) as u8);
     }
 
-    /// The nine mode bits that go with the list.
+    /// The nine mode bits of the list.
     fn mode(&self) -> u16 {
         let mut mode = 0;
         self.clone().each_of_mode(|p, shift| mode |= u16::from(*p) << shift);
         mode
     }
 
-    /// What a file made with mode `perm` gets from this default list.
+    /// What a file created with mode `perm` gets from this default list.
     #[must_use]
     pub fn inherit(&self, perm: u16) -> Inherited {
         let mut access = self.clone();
@@ -114,16 +117,17 @@ impl Ffs {
         self.0.acls
     }
 
-    /// Whether the volume has NFSv4 access lists, which this file system keeps and does not enforce.
+    /// Whether the volume has NFSv4 access lists, which this file system preserves and does not
+    /// enforce.
     #[must_use]
     pub fn nfs4_acls(&self) -> bool {
         self.0.nfs4_acls
     }
 
-    /// The access list of `file`, if it has one that says more than the mode.
+    /// The access list of `file`, if it has one that a mode cannot express.
     ///
     /// # Errors
-    /// The device's; [`Error::Format`] if what is stored is no list.
+    /// The device's; [`Error::Format`] if the stored attribute is not a valid list.
     pub fn access_acl(&self, file: &Vnode) -> Result<Option<Acl>> {
         let Some(mut acl) = self.read_acl(file, acl::ACCESS_NAME)? else { return Ok(None) };
         acl.set_mode(self.getattr(file).perm);
@@ -138,12 +142,12 @@ impl Ffs {
         self.read_acl(dir, acl::DEFAULT_NAME)
     }
 
-    /// Sets the access list of `file` and its mode with it; `None` takes the list away and leaves the mode.
-    /// With `clear_setgid` the set-group-id bit goes.
+    /// Sets the access list of `file`, and its mode from the list; `None` removes the list and
+    /// keeps the mode. With `clear_setgid` the set-group-id bit is cleared.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for others than the owner and by file flags; those of setting attributes and
-    /// extended attributes. Nothing changed then.
+    /// [`Error::NotPermitted`] if `cred` is not the owner or file flags forbid it; those of setting
+    /// attributes and extended attributes. On an error nothing has changed.
     pub fn set_access_acl(
         &self,
         cred: &Cred,
@@ -157,7 +161,7 @@ impl Ffs {
         if clear_setgid {
             perm &= !SET_GROUP;
         }
-        // The list first: between the two steps the old mode's mask bounds what it grants.
+        // The list is set first: between the two steps the old mode's mask bounds what it grants.
         self.write_acl(cred, file, acl::ACCESS_NAME, acl.filter(|a| !a.is_minimal()))?;
         if perm != old {
             self.setattr(cred, file, &SetAttr { perm: Some(perm), ..SetAttr::default() })?;
@@ -165,7 +169,7 @@ impl Ffs {
         Ok(())
     }
 
-    /// Sets the default list of directory `dir`; `None` takes it away.
+    /// Sets the default list of directory `dir`; `None` removes it.
     ///
     /// # Errors
     /// As [`Ffs::set_access_acl`]; [`Error::NotDirectory`].
@@ -177,7 +181,7 @@ impl Ffs {
         self.write_acl(cred, dir, acl::DEFAULT_NAME, acl)
     }
 
-    /// Whether `cred` may change the lists of `file`: as its mode.
+    /// Checks that `cred` may change the lists of `file`; the rule is that for its mode.
     fn may_set_list(&self, cred: &Cred, file: &Vnode) -> Result<()> {
         if !self.acls() {
             let why = "the volume has no access lists (tunefs -a enables them)";
@@ -196,7 +200,7 @@ impl Ffs {
 
     fn write_acl(&self, cred: &Cred, file: &Vnode, name: &[u8], acl: Option<&Acl>) -> Result<()> {
         let ns = XattrNamespace::System;
-        // Who owns the file may set its lists, though the name space is root's.
+        // The owner may set the lists, although only root may write the name space.
         let root = Cred { uid: 0, ..cred.clone() };
         let Some(acl) = acl else {
             return match self.removexattr(&root, file, ns, name) {
@@ -224,7 +228,7 @@ impl NewAcls {
 }
 
 impl Mount {
-    /// A list of `ip`, if access lists are in force and it has one.
+    /// A list of `file`, if access lists are in force and it has one.
     fn acl_of(&self, file: InodeView<'_>, name: &'static [u8]) -> Result<Option<Acl>> {
         if !self.acls || file.d.extsize == 0 {
             return Ok(None);
@@ -246,7 +250,7 @@ impl Mount {
         }
     }
 
-    /// What a file made in `dir` with mode `perm` inherits.
+    /// What a file created in `dir` with mode `perm` inherits.
     pub(super) fn inherited_acls(
         &self,
         dir: InodeView<'_>,
@@ -262,8 +266,8 @@ impl Mount {
 }
 
 impl NewAcls {
-    /// Gives a new file its lists. The caller enters its name later, so the file never has a name
-    /// without its lists, even after a crash.
+    /// Stores the lists of a new file. The caller enters the name later, so that the file never has
+    /// a name without its lists, even after a crash.
     pub(super) fn give_to(&self, file: &mut LockedInode<'_>, reserve: Reserve) -> Result<()> {
         let each = [(acl::ACCESS_NAME, &self.access), (acl::DEFAULT_NAME, &self.default)];
         for (name, acl) in each {
@@ -317,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn inheriting_intersects_with_the_mode_asked_for() {
+    fn inheriting_intersects_with_the_requested_mode() {
         let full = acl(&FULL).inherit(0o4644);
         assert_eq!(full.perm, 0o4644);
         assert_eq!(full.access.unwrap().mode(), 0o644);

@@ -15,7 +15,7 @@ use crate::types::{Access, Attr, SetAttr, SetTime};
 use ffs_ondisk::geometry::Format;
 use ffs_ondisk::{Dinode, FileFlags, FileType};
 
-/// System flags that, once set, keep all flags from everybody but root.
+/// System flags that restrict changes of all flags to root.
 const SYSTEM_LOCKS: FileFlags =
     FileFlags::SF_NOUNLINK.union(FileFlags::SF_IMMUTABLE).union(FileFlags::SF_APPEND);
 
@@ -27,9 +27,9 @@ impl Ffs {
         self.0.view(&file.ip, &data).attr()
     }
 
-    /// The attributes of the file that `name` in `dir` names: as [`Ffs::lookup`] and [`Ffs::getattr`], for
-    /// callers that want no more of it. The file is not taken in use, if the name is in memory: that costs
-    /// as much as finding it.
+    /// The attributes of the file that `name` in `dir` names: [`Ffs::lookup`] and [`Ffs::getattr`]
+    /// in one call. If the name cache has the name, no [`Vnode`] is created, which would cost as
+    /// much as the lookup.
     ///
     /// # Errors
     /// As [`Ffs::lookup`].
@@ -43,30 +43,30 @@ impl Ffs {
         Ok(self.getattr(&file))
     }
 
-    /// `None`: the name must be looked up.
+    /// `None` if the name must be looked up.
     fn cached_attr(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<Option<Attr>> {
-        let parent = self.searchable(cred, dir)?;
+        let parent = self.lock_for_search(cred, dir)?;
         let d = self.0.view(&dir.ip, &parent);
         check_name(name)?;
         check_in_tree(d)?;
-        let ip = match self.0.named_in(d, name) {
+        let ip = match self.0.lookup_cached(d, name) {
             CacheLookup::Positive(ip) => ip,
             CacheLookup::Negative => return Err(Error::NotFound),
             CacheLookup::Miss => {
-                let file = self.0.ask_directory(d, name)?;
+                let file = self.0.lookup_uncached(d, name)?;
                 drop(parent);
                 return Ok(Some(self.getattr(&file)));
             }
         };
-        // Waiting for one inode with another locked is against the rules.
+        // See `locks`: no inode may be waited for while another is locked.
         drop(parent);
         self.0.table.glance(&ip);
         let data = ip.read();
-        // Freed since: the name may mean another file now.
+        // The inode has been freed: the name may refer to another file now.
         Ok(data.alive().then(|| self.0.view(&ip, &data).attr()))
     }
 
-    /// Changes attributes: all that are given, or none.
+    /// Changes all given attributes, or none.
     ///
     /// # Errors
     /// [`Error::NotPermitted`] for others than the owner and by file flags, [`Error::Access`] for a
@@ -74,8 +74,8 @@ impl Ffs {
     /// [`Error::Invalid`] for the size of something without content, [`Error::NoSpace`],
     /// [`Error::TooBig`]; the device's.
     pub fn setattr(&self, cred: &Cred, file: &Vnode, set: &SetAttr) -> Result<Attr> {
-        let attr = self.with_space(|| self.setattr_once(cred, file, set))?;
-        self.stabilise(&[file])?;
+        let attr = self.retry_after_reclaim(|| self.setattr_once(cred, file, set))?;
+        self.sync_if_stable(&[file])?;
         Ok(attr)
     }
 
@@ -136,7 +136,7 @@ impl Ffs {
         }
     }
 
-    /// Whether `cred` may access the file as `want` says.
+    /// Checks that `cred` has the access rights `want`.
     ///
     /// # Errors
     /// [`Error::Access`]; [`Error::NotPermitted`] to write an immutable file;
@@ -155,7 +155,7 @@ impl Ffs {
     }
 }
 
-/// Whether a size can be set, and this one.
+/// Checks that the size of this file can be set to `size`.
 fn check_size(d: &Dinode, size: u64, most: u64) -> Result<()> {
     match d.file_type() {
         Some(FileType::Regular) if size > most => Err(Error::TooBig),
@@ -165,7 +165,7 @@ fn check_size(d: &Dinode, size: u64, most: u64) -> Result<()> {
     }
 }
 
-/// Whether `cred` may set all that is asked for.
+/// Checks that `cred` may make all changes in `set`.
 fn may_set(d: &Dinode, cred: &Cred, set: &SetAttr) -> Result<()> {
     if let Some(new) = set.flags {
         may_set_flags(d, cred, new)?;
@@ -182,7 +182,7 @@ fn may_set(d: &Dinode, cred: &Cred, set: &SetAttr) -> Result<()> {
     if set.perm.is_some() || set.birthtime.is_some() {
         perm::must_own(d, cred)?;
     }
-    // A new size brings the present with it.
+    // A new size sets the modification time too.
     let with_size = set.size.is_some() && set.mtime == Some(SetTime::Now);
     let times = [set.atime, set.mtime.filter(|_| !with_size)];
     if times == [Some(SetTime::Now); 2] && perm::must_own(d, cred).is_err() {
@@ -196,8 +196,8 @@ fn may_set(d: &Dinode, cred: &Cred, set: &SetAttr) -> Result<()> {
     Ok(())
 }
 
-/// BSD's rules: owners change their flags while no system flag locks them; root all but the mark
-/// of a snapshot.
+/// BSD's rules: an owner may change the user flags unless a system flag is set; root may change all
+/// flags but `SF_SNAPSHOT`.
 fn may_set_flags(d: &Dinode, cred: &Cred, new: FileFlags) -> Result<()> {
     perm::must_own(d, cred)?;
     let changed = d.flags ^ new;
@@ -211,7 +211,7 @@ fn may_set_flags(d: &Dinode, cred: &Cred, new: FileFlags) -> Result<()> {
     Ok(())
 }
 
-/// Only root gives files away; an owner may hand a file to another of its own groups.
+/// Only root may change the owner; an owner may set the group to another of its own groups.
 fn may_give(d: &Dinode, cred: &Cred, set: &SetAttr) -> Result<()> {
     if !perm::is_checked(cred) {
         return Ok(());

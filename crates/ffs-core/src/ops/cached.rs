@@ -1,13 +1,13 @@
-//! What operations tell the name cache, and what they ask it.
+//! Lookups through the name cache, and its updates by operations.
 //!
 //! # Invariants
-//! 1. An operation that will make, remove or redirect a name takes it out of the cache as soon as
-//!    it has the directory locked alone, before it asks the directory: the "not wanted" column of
-//!    `spec/directories-and-caches.md` §4.2. So an operation that fails half way leaves nothing
-//!    wrong in the cache.
-//! 2. Names are entered while the directory is still locked as it was when it answered (lookup) or was
-//!    changed (priming), and only after everything succeeded.
-//! 3. While a name is entered its directory and its file have users: both are in memory.
+//! 1. An operation that will create, remove or redirect a name removes it from the cache when it
+//!    has locked the directory exclusively, before it searches the directory (the "not wanted"
+//!    column of `spec/directories-and-caches.md` §4.2). So an operation that fails half way leaves
+//!    no wrong entry in the cache.
+//! 2. A name is entered in the cache under the same directory lock as the lookup or the change that
+//!    it records, and only after all steps succeeded.
+//! 3. While a name is entered its directory and its file are in use, so both inodes are in memory.
 //!
 //! Reference: `spec/directories-and-caches.md` §4.2, §4.3, §6.
 
@@ -31,35 +31,36 @@ impl Mount {
             let up = self.cached_parent(d)?;
             return Ok(Vnode::new(self, self.table.get(up)?));
         }
-        match self.named_in(d, name) {
+        match self.lookup_cached(d, name) {
             CacheLookup::Positive(child) => Ok(Vnode::new(self, child)),
             CacheLookup::Negative => Err(Error::NotFound),
-            CacheLookup::Miss => self.ask_directory(d, name),
+            CacheLookup::Miss => self.lookup_uncached(d, name),
         }
     }
 
-    /// What the name cache knows of `name` in the locked directory.
-    pub(super) fn named_in(&self, d: Dir<'_>, name: &[u8]) -> CacheLookup<Arc<Inode>> {
-        // Where the directory had to be asked last it will have to be now: both come at the same time.
-        let asked = d.ip.dir.asked.load(Ordering::Relaxed);
-        if asked {
+    /// The entry of the name cache for `name` in the locked directory.
+    pub(super) fn lookup_cached(&self, d: Dir<'_>, name: &[u8]) -> CacheLookup<Arc<Inode>> {
+        // If the last lookup missed the cache, this one probably will: prefetch for the directory
+        // search meanwhile.
+        let missed_before = d.ip.dir.cache_missed.load(Ordering::Relaxed);
+        if missed_before {
             dir::prefetch(d, name);
         }
         let named = self.table.names().lookup(d.ip, name);
         let unknown = matches!(named, CacheLookup::Miss);
-        if unknown != asked {
-            d.ip.dir.asked.store(unknown, Ordering::Relaxed);
+        if unknown != missed_before {
+            d.ip.dir.cache_missed.store(unknown, Ordering::Relaxed);
         }
         named
     }
 
-    /// Looks `name`, which the cache does not know, up in the locked directory itself.
-    pub(super) fn ask_directory(self: &Arc<Self>, d: Dir<'_>, name: &[u8]) -> Result<Vnode> {
+    /// Looks up `name`, which the cache does not have, in the locked directory itself.
+    pub(super) fn lookup_uncached(self: &Arc<Self>, d: Dir<'_>, name: &[u8]) -> Result<Vnode> {
         let Some(entry) = dir::lookup(d, name)? else {
             self.table.names().enter(d.ip, name, None);
             return Err(Error::NotFound);
         };
-        // A file whose name is not in memory is seldom there itself.
+        // A file whose name is not cached is seldom in memory itself.
         self.table.prefetch_inode(entry.ino);
         let child = self.child(d.ip, &entry)?;
         self.table.names().enter(d.ip, name, Some(&child.ip));
@@ -75,21 +76,21 @@ impl Mount {
         Ok(up)
     }
 
-    /// `.` was looked up.
+    /// Counts a lookup of `.`.
     pub(super) fn count_dot(&self) {
         if self.ump.tunables.vfscache() {
             bump(&self.ump.counters().cache_dothits);
         }
     }
 
-    /// A file that is no directory was made and named.
+    /// Enters the name of a new file that is no directory.
     pub(super) fn prime_create(&self, dir: &Inode, name: &[u8], file: &Arc<Inode>) {
         if self.ump.tunables.namecache_prime() != NamecachePrime::Off {
             self.table.names().enter(dir, name, Some(file));
         }
     }
 
-    /// A directory was made in `dir` and named.
+    /// Enters the name of a new directory in `dir`.
     pub(super) fn prime_mkdir(&self, dir: &Inode, name: &[u8], made: &Arc<Inode>) {
         if self.primes_all() {
             self.table.names().enter(dir, name, Some(made));
@@ -97,7 +98,7 @@ impl Mount {
         }
     }
 
-    /// A name was entered or redirected (`Some`), or removed.
+    /// Enters a new or redirected name (`Some`), or a negative entry for a removed one.
     pub(super) fn prime_change(&self, dir: &Inode, name: &[u8], file: Option<&Arc<Inode>>) {
         if self.primes_all() {
             self.table.names().enter(dir, name, file);

@@ -11,7 +11,7 @@ use crate::ordering::InodeChange;
 use crate::types::{Fallocate, SetIdBits, WriteMode};
 use ffs_ondisk::FileType;
 
-/// Whether the inode has content to read or write.
+/// Checks that the inode has content to read or write.
 fn check_regular(data: &InodeData) -> Result<()> {
     check_alive(data)?;
     match data.d.file_type() {
@@ -22,20 +22,21 @@ fn check_regular(data: &InodeData) -> Result<()> {
 }
 
 impl Ffs {
-    /// Reads at `offset`; fewer bytes than asked for only at the end of the file.
+    /// Reads at `offset`. Returns fewer bytes than `buf` holds only at the end of the file.
     ///
     /// # Errors
     /// [`Error::IsDirectory`], [`Error::Invalid`] for other kinds; EIO for a bad block pointer and
-    /// the device's, if nothing before it could be read.
+    /// the device's, if no byte before it could be read.
     pub fn read(&self, file: &Vnode, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let data = file.ip.read();
         check_regular(&data)?;
         self.0.view(&file.ip, &data).read_at(offset, buf)
     }
 
-    /// Writes at `offset`, or at the end of the file. Fewer bytes than given if space ran out.
+    /// Writes at `offset`, or at the end of the file. Returns fewer bytes than given if space ran
+    /// out.
     ///
-    /// The caller has checked at open time that `cred` may write; file flags hold here.
+    /// The caller has checked at open time that `cred` may write; file flags are checked here.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if nothing could be written, [`Error::TooBig`], [`Error::NotPermitted`];
@@ -48,11 +49,12 @@ impl Ffs {
         data: &[u8],
         mode: WriteMode,
     ) -> Result<usize> {
-        let mut done = self.with_space(|| self.write_once(cred, file, offset, data, mode))?;
+        let mut done =
+            self.retry_after_reclaim(|| self.write_once(cred, file, offset, data, mode))?;
         let rest = data.get(done..).unwrap_or(&[]);
         if !rest.is_empty() && self.reclaim() {
             let at = offset.saturating_add(done as u64);
-            // What was written counts, whatever becomes of the rest.
+            // The bytes already written count, even if the rest fails.
             done += self.write_once(cred, file, at, rest, mode).unwrap_or(0);
         }
         if mode.sync {
@@ -89,7 +91,7 @@ impl Ffs {
         Ok(done)
     }
 
-    /// Allocates, frees or zeros the space of a range.
+    /// Allocates, frees or zeroes the space of a range of bytes.
     ///
     /// # Errors
     /// [`Error::Invalid`] for an empty range; as [`Ffs::write`].
@@ -101,8 +103,8 @@ impl Ffs {
         len: u64,
         how: Fallocate,
     ) -> Result<()> {
-        self.with_space(|| self.fallocate_once(cred, file, offset, len, how))?;
-        self.stabilise(&[file])
+        self.retry_after_reclaim(|| self.fallocate_once(cred, file, offset, len, how))?;
+        self.sync_if_stable(&[file])
     }
 
     fn fallocate_once(
@@ -151,7 +153,7 @@ impl Ffs {
         self.0.view(&file.ip, &data).seek_data(offset)
     }
 
-    /// The first offset from `offset` on that lies in a hole; the end of the file counts as one.
+    /// The first offset from `offset` on that is in a hole; the end of the file counts as one.
     ///
     /// # Errors
     /// [`Error::NoData`] beyond the end; as [`Ffs::read`].
@@ -161,27 +163,28 @@ impl Ffs {
         self.0.view(&file.ip, &data).seek_hole(offset)
     }
 
-    /// Makes a file (or directory) durable: its content and what leads to it; without `data_only`
-    /// its attributes too.
+    /// Makes a file or directory durable: its content and its names up to the root; without
+    /// `data_only` its attributes too.
     ///
     /// # Errors
     /// The device's, also for delayed writes of the file that failed since the last call.
     pub fn fsync(&self, file: &Vnode, data_only: bool) -> Result<()> {
         let done = match self.begin() {
             Ok(_op) => self.0.syncer.fsync(&file.ip, data_only),
-            // Nothing can be dirty.
+            // A read-only mount has no dirty buffers.
             Err(Error::ReadOnly(_)) => Ok(()),
             Err(e) => Err(e),
         };
         match done {
-            // It may be that it waits for what somebody in the middle of an operation holds.
+            // The file may depend on changes of an operation in progress, so wait until all
+            // operations end.
             Err(Error::Unwritten) => self.stop_and_sync(),
             done => done,
         }
     }
 }
 
-/// Whether file flags let content be written at `offset`.
+/// Checks that file flags permit a write at `offset`.
 fn may_change(inode: &InodeData, offset: u64) -> Result<()> {
     let flags = inode.d.flags;
     if flags.intersects(UNWRITABLE) || flags.intersects(APPEND) && offset < inode.d.size {
@@ -190,7 +193,7 @@ fn may_change(inode: &InodeData, offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Takes the set-id bits, if the file has any.
+/// Clears the set-id bits, if the file has any.
 fn clear_setid(inode: &mut LockedInode<'_>) -> Result<()> {
     let mode = perm::without_setid(&inode.d);
     if mode == inode.d.mode {

@@ -9,14 +9,14 @@ use ffs_ondisk::{Place, Structure};
 use std::sync::atomic::Ordering;
 
 impl Ffs {
-    /// Shows the entries of a directory from position `at` (0 = start) on, `.` and `..` included,
-    /// until `each` answers false. Positions stay right while the directory changes; nothing is
-    /// locked while `each` runs.
+    /// Calls `each` with the entries of a directory from position `at` (0 is the start) on,
+    /// including `.` and `..`, until `each` returns false. Positions stay valid while the directory
+    /// changes. No lock is held while `each` runs.
     ///
     /// # Errors
-    /// [`Error::NotDirectory`]. If something in the directory is malformed, everything sound is shown
-    /// first; then the call that reaches the end fails with EIO. A caller that hands out entries in
-    /// portions passes on what it got and meets the error again with nothing to pass on.
+    /// [`Error::NotDirectory`]. If a part of the directory is malformed, all other entries are
+    /// reported first; then the call that reaches the end fails with EIO. A caller that returns
+    /// entries in portions should return those it got; its next call fails again, without entries.
     pub fn readdir(
         &self,
         dir: &Vnode,
@@ -58,7 +58,7 @@ impl Ffs {
     /// The text of a symbolic link.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is none; the device's.
+    /// [`Error::Invalid`] if the file is no symbolic link; the device's.
     pub fn readlink(&self, link: &Vnode) -> Result<Vec<u8>> {
         let data = link.ip.read();
         check_alive(&data)?;

@@ -1,25 +1,25 @@
 //! Locking several inodes for one operation, without deadlock on any volume.
 //!
-//! The usual rule "parents before children" needs a tree; a damaged volume need not be one, and a
-//! rename locks directories that are not above each other. So there is another rule.
+//! The usual rule "parents before children" needs a tree. A damaged volume may not be a tree, and a
+//! rename locks directories neither of which is an ancestor of the other. So another rule holds.
 //!
 //! # Invariants
-//! 1. While a thread holds an inode's lock for changes it *waits* for no other inode's lock: it tries,
-//!    and if somebody has it, gives back everything, waits for that one lock alone, and starts over
-//!    with it ([`retry`]).
-//! 2. The one exception is the holder of the rename lock walking up the tree (`rename`): since all
-//!    others keep rule 1, nobody it waits for waits for it.
+//! 1. While a thread holds an inode locked exclusively it never *waits* for the lock of another
+//!    inode. It tries; if another thread holds the lock, it releases all its locks, waits for that
+//!    lock alone, and starts over with it ([`retry`]).
+//! 2. The one exception is the holder of the rename lock while it walks up the tree (`rename`). All
+//!    other threads follow rule 1, so a thread that it waits for never waits for it.
 
 use crate::error::{Error, Result};
 use crate::inode::{Inode, LockedInode};
 use crate::ufsmount::UfsMount;
 use std::sync::Arc;
 
-/// Why an attempt ended without success.
+/// Why an attempt did not complete.
 pub(super) enum Stop {
     /// The operation failed.
     Error(Error),
-    /// This inode is locked by another; the attempt gives back what it locked.
+    /// Another thread has locked this inode; the attempt releases its locks.
     Contended(Arc<Inode>),
 }
 
@@ -29,7 +29,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// Repeats `attempt` until no lock it needs is another's. It is given the inode to lock first.
+/// Repeats `attempt` until it can take all its locks. The argument is the inode to lock first.
 pub(super) fn retry<T>(
     mut attempt: impl FnMut(Option<&Arc<Inode>>) -> std::result::Result<T, Stop>,
 ) -> Result<T> {
@@ -43,10 +43,10 @@ pub(super) fn retry<T>(
     }
 }
 
-/// The locks of one attempt: hands out guards, waiting only for the first.
+/// The locks of one attempt. Only the first one is waited for.
 pub(super) struct Locks<'a> {
     ump: &'a UfsMount,
-    /// Locked before anything else, because the attempt before failed for it.
+    /// Locked before all others, because the previous attempt could not lock it.
     first: Option<LockedInode<'a>>,
     holding: bool,
 }
@@ -58,13 +58,13 @@ impl<'a> Locks<'a> {
         Locks { ump, holding: first.is_some(), first }
     }
 
-    /// Gives the first lock back if the attempt turned out not to need it: to be called before
-    /// locks are waited for by other means.
+    /// Releases the first lock if the attempt did not need it. Must be called before the thread
+    /// waits for locks by other means.
     pub(super) fn drop_unused(&mut self) {
         self.first = None;
     }
 
-    /// Locks `ip`, which is not locked by this attempt yet (but perhaps as its first).
+    /// Locks `ip`, which this attempt has not locked yet, except perhaps as its first.
     pub(super) fn lock(
         &mut self,
         ip: &'a Arc<Inode>,

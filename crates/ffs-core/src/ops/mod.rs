@@ -1,35 +1,36 @@
-//! The operations: what a caller of the library, the command or the FUSE server may ask for.
+//! The operations of a mounted volume, for library callers, the command and the FUSE server.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | `vfsops` | mounting |
 //! | `vnode` | [`Vnode`], a file in use; finding files by number |
-//! | `cached` | the name cache asked and told |
+//! | `cached` | lookups through the name cache, and its updates |
 //! | `names` | lookup, create, mkdir, symlink, link |
 //! | `remove` | unlink, rmdir |
 //! | `rename` | rename in all its modes |
 //! | `files` | reading, writing, space of file content |
 //! | `attrs` | attributes and access |
 //! | `xattrs` | extended attributes |
-//! | [`acl`] | POSIX access lists on top of them |
-//! | `listing` | directories and links read |
-//! | `perm` | who may do what |
-//! | `publish` | what a new name waits for |
+//! | [`acl`] | POSIX access lists, stored in extended attributes |
+//! | `listing` | reading directories and symbolic links |
+//! | `perm` | permission checks |
+//! | `publish` | what a new name depends on besides its inode |
 //! | `locks` | locking several inodes |
 //!
 //! # Invariants
-//! 1. The steps of an operation, in memory and as reported to the ordering policy, come in the order
-//!    of `spec/soft-updates.md` §6: a count is raised before the name it is for is entered, and
-//!    lowered after the name is gone.
-//! 2. An operation that fails has changed nothing, or has taken back what it changed. Only when a
-//!    name is already gone and the inode's own update then fails is the error late news.
-//! 3. Precedence of errors: read-only mount, not a directory, search permission, the name itself,
-//!    (no) such entry, permission to change, everything else.
-//! 4. Permissions are checked only for callers that ask for it ([`crate::Checks::Here`]); rules of
-//!    the format (flags, limits of links, names and sizes) for everybody.
+//! 1. The steps of an operation, in memory and as notified to the ordering mode, come in the order
+//!    of `spec/soft-updates.md` §6: a link count is raised before its name is entered, and lowered
+//!    after the name is removed.
+//! 2. A failed operation leaves no change behind: it reverses the steps it has made. One exception:
+//!    if the update of the inode fails after its name was removed, the operation returns the error
+//!    and the name stays removed.
+//! 3. Errors have this precedence: read-only mount, not a directory, no search permission, an
+//!    invalid name, a missing or existing entry, no permission to change, all others.
+//! 4. Permissions are checked only for callers with [`crate::Checks::Here`]. The rules of the
+//!    format (file flags; limits of links, names and sizes) hold for all callers.
 //!
 //! # Locking
-//! See `locks`. Nothing is called back with a lock held.
+//! See `locks`. No callback of a caller runs while a lock is held.
 //!
 //! Reference: `spec/soft-updates.md` §6, §11.2; POSIX.
 
@@ -65,16 +66,17 @@ use std::sync::Arc;
 use tracing::debug;
 use vnode::Held;
 
-/// An operation under way that changes the volume. Made before any lock is taken and dropped after
-/// the last: then the cache writes if too much is dirty.
+/// An operation in progress that changes the volume. It is created before any inode is locked and
+/// dropped after the last lock; the drop starts writeback if too many buffers are dirty.
 struct Op<'a> {
     mp: &'a Mount,
-    _gate: RwLockReadGuard<'a, ()>,
+    _mount_lock: RwLockReadGuard<'a, ()>,
 }
 
 impl Drop for Op<'_> {
     fn drop(&mut self) {
-        // What could not be written stays dirty; sync, fsync or unmount report it.
+        // Buffers that could not be written stay dirty; `sync`, `fsync` or unmount report the
+        // error.
         drop(self.mp.syncer.throttle());
     }
 }
@@ -82,14 +84,14 @@ impl Drop for Op<'_> {
 impl Ffs {
     /// Starts an operation that changes the volume.
     fn begin(&self) -> Result<Op<'_>> {
-        let gate = self.0.begin_write()?;
+        let mount_lock = self.0.begin_write()?;
         self.0.syncer.relieve()?;
-        Ok(Op { mp: &self.0, _gate: gate })
+        Ok(Op { mp: &self.0, _mount_lock: mount_lock })
     }
 
-    /// Does `operation`, which begins and ends one; if the volume is full and some of it will be free
-    /// once removals are durable, waits for that and does it again.
-    fn with_space<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
+    /// Runs `operation`, which begins and ends an [`Op`]. If the volume is full and pending
+    /// removals will free space, waits until they are durable and runs `operation` again.
+    fn retry_after_reclaim<T>(&self, operation: impl Fn() -> Result<T>) -> Result<T> {
         match operation() {
             Err(Error::NoSpace | Error::NoInodes) if self.reclaim() => {
                 debug!(target: "ffs::ops", "the volume was full: trying again after removals");
@@ -99,30 +101,31 @@ impl Ffs {
         }
     }
 
-    /// Waits for what will be free; whether there was any. The caller holds no lock.
+    /// Waits for pending removals to free space. Returns whether there were any. The caller holds
+    /// no lock.
     fn reclaim(&self) -> bool {
-        self.0.begin_write().is_ok_and(|_gate| self.0.syncer.reclaim())
+        self.0.begin_write().is_ok_and(|_mount_lock| self.0.syncer.reclaim())
     }
 
-    /// At the end of a call that changed names or attributes: makes these files durable if that was
-    /// asked for ([`crate::MountOptions::stable`]). The caller holds no lock.
-    fn stabilise(&self, files: &[&Vnode]) -> Result<()> {
+    /// Makes these files durable if the mount requires it ([`crate::MountOptions::stable`]). Called
+    /// at the end of an operation that changed names or attributes. The caller holds no lock.
+    fn sync_if_stable(&self, files: &[&Vnode]) -> Result<()> {
         let wanted = if self.0.stable { files } else { &[] };
         wanted.iter().try_for_each(|file| self.fsync(file, false))
     }
 
-    /// Refuses a file of another mount.
+    /// Rejects a file of another mount.
     fn same_mount(&self, v: &Vnode) -> Result<()> {
         if v.is_of(&self.0) { Ok(()) } else { Err(Error::Invalid("a file of another mount")) }
     }
 }
 
-/// Whether the name means the directory itself or its parent.
+/// Whether the name is `.` or `..`.
 fn is_dots(name: &[u8]) -> bool {
     name == b"." || name == b".."
 }
 
-/// Whether `name` may be an entry's.
+/// Checks that `name` is valid for an entry.
 fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > MAXNAMLEN {
         return Err(Error::NameTooLong);
@@ -133,12 +136,12 @@ fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Whether the inode is still a file.
+/// Checks that the inode still belongs to a file.
 fn check_alive(data: &InodeData) -> Result<()> {
     if data.alive() { Ok(()) } else { Err(Error::Stale) }
 }
 
-/// Whether names can be looked up in this inode.
+/// Checks that the inode is a directory.
 fn check_directory(data: &InodeData) -> Result<()> {
     check_alive(data)?;
     if !data.d.is_dir() {
@@ -147,8 +150,8 @@ fn check_directory(data: &InodeData) -> Result<()> {
     Ok(())
 }
 
-/// Whether names can be entered in this directory or removed: it was not itself removed, and it is
-/// a directory its volume's rules allow.
+/// Checks that names can be entered in or removed from this directory: it was not removed, and it
+/// has a valid size.
 fn check_in_tree(dir: Dir<'_>) -> Result<()> {
     if dir.d.nlink == 0 {
         return Err(Error::NotFound);
@@ -160,18 +163,18 @@ fn check_in_tree(dir: Dir<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Who may use the last free blocks.
+/// Whether `cred` may use the reserved free blocks.
 fn reserve_of(cred: &Cred) -> Reserve {
     if cred.is_root() { Reserve::Allowed } else { Reserve::Denied }
 }
 
 impl Mount {
-    /// Notes that the volume is damaged as `e` says, and returns it.
+    /// Records that the volume is damaged, and returns `e`.
     fn damaged(&self, e: Error) -> Error {
         self.ump.damaged(e)
     }
 
-    /// An inode that the caller has locked, with what its lock guards.
+    /// A view of an inode that the caller has locked.
     fn view<'a>(&'a self, ip: &'a Inode, data: &'a InodeData) -> InodeView<'a> {
         InodeView::new(&self.ump, ip, data)
     }
@@ -194,8 +197,8 @@ impl Mount {
         }
     }
 
-    /// Finds the entry of a name about to be removed or redirected, while what else that needs is fetched from
-    /// memory. `was` is the file the name cache knew for the name.
+    /// Finds the entry of a name that is about to be removed or redirected, and prefetches what the
+    /// operation reads next. `was` is the file that the name cache had for the name.
     fn find_entry(&self, d: Dir<'_>, name: &[u8], was: Option<&Inode>) -> Result<Entry> {
         if let Some(ip) = was {
             self.table.prefetch_dinode_place(ip.ino);
@@ -206,8 +209,9 @@ impl Mount {
         Ok(entry)
     }
 
-    /// As [`Mount::child`] for an entry about to be removed or redirected, which cannot name the
-    /// directory it is in, nor the root. `was` is the file the name cache knew for the name.
+    /// As [`Mount::child`], for an entry that is about to be removed or redirected. Such an entry
+    /// cannot name its own directory or the root. `was` is the file that the name cache had for the
+    /// name.
     fn victim(&self, dir: &Inode, e: &Entry, was: Option<Arc<Inode>>) -> Result<Held<'_>> {
         if e.ino == dir.ino || e.ino == Ino::ROOT {
             let (s, place) = (Structure::Directory, Place::Dir(dir.ino, e.off));
@@ -220,13 +224,14 @@ impl Mount {
         self.child(dir, e)
     }
 
-    /// Notes in a directory's inode that its entries changed.
+    /// Marks the directory as modified, and updates its inode now if it grew.
     fn directory_changed(&self, d: &mut DirMut<'_>, grew: bool) -> Result<()> {
         d.note_modified();
         if grew { d.update(InodeChange::DirectoryGrow) } else { Ok(()) }
     }
 
-    /// The number of the directory above `ip`; the root is above itself whatever its `..` says.
+    /// The inode number of the parent directory. The root is its own parent, even if its `..`
+    /// differs.
     fn parent_of(&self, dir: Dir<'_>) -> Result<Ino> {
         if dir.ip.ino == Ino::ROOT { Ok(Ino::ROOT) } else { dir::parent_of(dir) }
     }

@@ -5,7 +5,7 @@
 use super::acl::NewAcls;
 use super::locks::{Locks, retry};
 use super::perm::{self, S_ISGID};
-use super::publish::NameHeld;
+use super::publish::NameBarrier;
 use super::{
     Held, Vnode, check_alive, check_directory, check_in_tree, check_name, is_dots, reserve_of,
 };
@@ -26,7 +26,7 @@ use ffs_ondisk::{FileType, Ino};
 /// Longest text of a symbolic link, bytes.
 const MAX_LINK_TEXT: usize = 1023;
 
-/// What is about to be made.
+/// The kind of file to create.
 #[derive(Clone, Copy)]
 enum New<'a> {
     Node(NodeKind),
@@ -49,13 +49,13 @@ impl New<'_> {
 }
 
 impl Ffs {
-    /// The file that `name` in `dir` names; `.` and `..` are names too.
+    /// The file that `name` in `dir` names. `.` and `..` are valid names.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::Access`], [`Error::NameTooLong`],
-    /// [`Error::Invalid`]; EIO if a damaged directory may have held the name.
+    /// [`Error::Invalid`]; EIO if the name may be in a damaged part of the directory.
     pub fn lookup(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<Vnode> {
-        let data = self.searchable(cred, dir)?;
+        let data = self.lock_for_search(cred, dir)?;
         if name == b"." {
             self.0.count_dot();
             return Ok(dir.clone());
@@ -65,7 +65,7 @@ impl Ffs {
     }
 
     /// Locks a directory in which `cred` may look up names.
-    pub(super) fn searchable<'a>(
+    pub(super) fn lock_for_search<'a>(
         &self,
         cred: &Cred,
         dir: &'a Vnode,
@@ -77,7 +77,7 @@ impl Ffs {
         Ok(data)
     }
 
-    /// Makes a file that is neither a directory nor a symbolic link.
+    /// Creates a file that is neither a directory nor a symbolic link.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::NotPermitted`] in an
@@ -99,16 +99,15 @@ impl Ffs {
         self.make(cred, dir, name, New::Node(kind), perm)
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     ///
     /// # Errors
-    /// [`Error::TooManyLinks`] if the directory has as many subdirectories as it can; as
-    /// [`Ffs::create`].
+    /// [`Error::TooManyLinks`] if the link count of `dir` is at its limit; as [`Ffs::create`].
     pub fn mkdir(&self, cred: &Cred, dir: &Vnode, name: &[u8], perm: u16) -> Result<Vnode> {
         self.make(cred, dir, name, New::Directory, perm)
     }
 
-    /// Makes a symbolic link with text `target`.
+    /// Creates a symbolic link with text `target`.
     ///
     /// # Errors
     /// [`Error::NotFound`] for an empty text, [`Error::NameTooLong`] for one over 1023 bytes; as
@@ -126,9 +125,9 @@ impl Ffs {
         self.make(cred, dir, name, New::Symlink(target), 0o777)
     }
 
-    /// Makes a regular file without a name, for which `dir` says what a file made there gets: group, place
-    /// (`O_TMPFILE`). It is gone with its last user, or with a crash, unless [`Ffs::link`] gives it a name first,
-    /// which it may only if it is `linkable`.
+    /// Creates a regular file without a name (`O_TMPFILE`). Group and location are those of a file
+    /// created in `dir`. The file is freed after its last use or by a crash, unless [`Ffs::link`]
+    /// gives it a name first; that requires `linkable`.
     ///
     /// # Errors
     /// As [`Ffs::create`].
@@ -140,7 +139,7 @@ impl Ffs {
         linkable: bool,
     ) -> Result<Vnode> {
         self.same_mount(dir)?;
-        self.with_space(|| self.create_unnamed_once(cred, dir, perm, linkable))
+        self.retry_after_reclaim(|| self.create_unnamed_once(cred, dir, perm, linkable))
     }
 
     fn create_unnamed_once(
@@ -161,27 +160,29 @@ impl Ffs {
         let acls = self.0.new_acls(&d, new, perm)?;
         made = self.0.new_inode(&d, cred, new, acls.perm)?;
         let mut file = self.0.lock(&made.ip);
-        // From the beginning: no state of it on the device may look like a file that lost its name.
+        // The count is zero from the start: no state on the device may look like a file that lost
+        // its name.
         file.d.nlink = 0;
         file.linkable = linkable;
         let reserve = reserve_of(cred);
         let given = acls.give_to(&mut file, reserve);
-        let filled = given.and_then(|()| fill_node(&mut file, new, reserve));
+        let filled = given.and_then(|()| init_inode(&mut file, new, reserve));
         drop(file);
         drop(d);
         filled.map(|()| made.into_vnode(&self.0))
     }
 
-    /// Gives `file` another name, or one made by [`Ffs::create_unnamed`] its first.
+    /// Gives `file` a further name, or a file made by [`Ffs::create_unnamed`] its first.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for directories, immutable and append-only files, [`Error::NotFound`] for a file
-    /// without names that may not get one, [`Error::TooManyLinks`]; as [`Ffs::create`].
+    /// [`Error::NotPermitted`] for directories, immutable and append-only files,
+    /// [`Error::NotFound`] for a file without names that is not linkable, [`Error::TooManyLinks`];
+    /// as [`Ffs::create`].
     pub fn link(&self, cred: &Cred, file: &Vnode, dir: &Vnode, name: &[u8]) -> Result<()> {
         self.same_mount(file)?;
         self.same_mount(dir)?;
-        self.with_space(|| self.link_once(cred, file, dir, name))?;
-        self.stabilise(&[file, dir])
+        self.retry_after_reclaim(|| self.link_once(cred, file, dir, name))?;
+        self.sync_if_stable(&[file, dir])
     }
 
     fn link_once(&self, cred: &Cred, file: &Vnode, dir: &Vnode, name: &[u8]) -> Result<()> {
@@ -193,7 +194,7 @@ impl Ffs {
         retry(|first| {
             let mut locks = Locks::starting_with(&self.0.ump, first);
             let mut d = locks.lock(&dir.ip)?;
-            let slot = self.0.may_make(&mut d, cred, name)?;
+            let slot = self.0.check_create(&mut d, cred, name)?;
             let mut inode = locks.lock(&file.ip)?;
             may_link(&inode)?;
             let target = named(file.ip.ino, &inode);
@@ -201,7 +202,7 @@ impl Ffs {
             let others = inode.d.nlink.saturating_sub(1);
             let new = NewEntry { slot, name, target, kind: EntryKind::Existing, others };
             let awaits = self.0.awaits_content(&inode);
-            let _held = awaits.then(|| NameHeld::new(&self.0, &file.ip));
+            let _held = awaits.then(|| NameBarrier::new(&self.0, &file.ip));
             self.0.enter(&mut d, &new, reserve_of(cred)).inspect_err(|_| inode.take_link_back())?;
             if awaits {
                 self.0.content_before_name(&file.ip);
@@ -221,8 +222,8 @@ impl Ffs {
         perm: u16,
     ) -> Result<Vnode> {
         self.same_mount(dir)?;
-        let made = self.with_space(|| self.make_once(cred, dir, name, new, perm))?;
-        self.stabilise(&[&made, dir])?;
+        let made = self.retry_after_reclaim(|| self.make_once(cred, dir, name, new, perm))?;
+        self.sync_if_stable(&[&made, dir])?;
         Ok(made)
     }
 
@@ -237,7 +238,7 @@ impl Ffs {
         let _op = self.begin()?;
         let child;
         let mut d = self.0.lock(&dir.ip);
-        let slot = self.0.may_make(&mut d, cred, name)?;
+        let slot = self.0.check_create(&mut d, cred, name)?;
         if matches!(new, New::Directory) && d.d.nlink >= LINK_MAX {
             return Err(Error::TooManyLinks);
         }
@@ -253,12 +254,12 @@ impl Ffs {
             _ => {
                 let entry = NewEntry { slot, name, target, kind: EntryKind::New, others: 0 };
                 acls.give_to(&mut file, reserve)
-                    .and_then(|()| fill_node(&mut file, new, reserve))
+                    .and_then(|()| init_inode(&mut file, new, reserve))
                     .and_then(|()| self.0.enter(&mut d, &entry, reserve))
             }
         };
         match (&done, new) {
-            // Freed when the last use ends, below.
+            // The drop of `child` frees the inode.
             (Err(_), _) => file.d.nlink = 0,
             (Ok(()), New::Directory) => self.0.prime_mkdir(&dir.ip, name, &child.ip),
             (Ok(()), _) => self.0.prime_create(&dir.ip, name, &child.ip),
@@ -275,13 +276,13 @@ pub(super) struct NewEntry<'a> {
     pub(super) name: &'a [u8],
     pub(super) target: EntryTarget,
     pub(super) kind: EntryKind,
-    /// Names the file has besides.
+    /// The number of other names of the file.
     pub(super) others: u16,
 }
 
 impl NewEntry<'_> {
-    /// What goes with the name if it is taken out of `dir` again.
-    pub(super) fn gone(&self, dir: Ino) -> RemovedName {
+    /// Describes the removal of this name from `dir`, to reverse [`Mount::enter_name`].
+    pub(super) fn removed_name(&self, dir: Ino) -> RemovedName {
         match self.kind {
             EntryKind::Mkdir => RemovedName::directory(dir),
             EntryKind::Existing | EntryKind::New | EntryKind::DotDot => {
@@ -291,12 +292,12 @@ impl NewEntry<'_> {
     }
 }
 
-/// What an entry for this inode says.
+/// The content of an entry for this inode.
 pub(super) fn named(ino: Ino, data: &InodeData) -> EntryTarget {
     EntryTarget { ino, dtype: data.d.file_type().map_or(0, FileType::dirent) }
 }
 
-/// Whether the file may get another name.
+/// Checks that the file may get a further name.
 fn may_link(data: &InodeData) -> Result<()> {
     check_alive(data)?;
     if data.d.is_dir() || data.d.flags.intersects(perm::IMMUTABLE | perm::APPEND) {
@@ -310,8 +311,8 @@ fn may_link(data: &InodeData) -> Result<()> {
     }
 }
 
-/// Gives a new file that is no directory what belongs to its kind and writes its inode.
-fn fill_node(file: &mut LockedInode<'_>, new: New<'_>, reserve: Reserve) -> Result<()> {
+/// Initialises a new file that is no directory: device number or link text, then its inode.
+fn init_inode(file: &mut LockedInode<'_>, new: New<'_>, reserve: Reserve) -> Result<()> {
     match new {
         New::Node(NodeKind::Char(dev) | NodeKind::Block(dev)) => {
             if let Some(first) = file.d.db.first_mut() {
@@ -325,8 +326,8 @@ fn fill_node(file: &mut LockedInode<'_>, new: New<'_>, reserve: Reserve) -> Resu
 }
 
 impl Mount {
-    /// Whether `cred` may make `name` in `d`, and where it would go.
-    fn may_make(&self, d: &mut DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
+    /// Checks that `cred` may create `name` in `d`, and finds a slot for it.
+    fn check_create(&self, d: &mut DirMut<'_>, cred: &Cred, name: &[u8]) -> Result<Slot> {
         check_directory(d)?;
         perm::may_search(&d.d, cred)?;
         if is_dots(name) {
@@ -345,7 +346,8 @@ impl Mount {
         }
     }
 
-    /// The lists that a new file in `d` gets, and its mode with them. A symbolic link has none.
+    /// The access lists that a new file in `d` gets, and its mode with them. A symbolic link has
+    /// none.
     fn new_acls(&self, d: &DirMut<'_>, new: New<'_>, perm: u16) -> Result<NewAcls> {
         let kind = new.file_type();
         if kind == FileType::Symlink {
@@ -354,7 +356,7 @@ impl Mount {
         self.inherited_acls(d.view(), kind == FileType::Directory, perm)
     }
 
-    /// Takes an inode for a new file in `d`, with owner and mode, in memory.
+    /// Allocates an inode for a new file in `d` and sets its owner and mode, in memory.
     fn new_inode(&self, d: &DirMut<'_>, cred: &Cred, new: New<'_>, perm: u16) -> Result<Held<'_>> {
         let (above, kind) = (&d.d, new.file_type());
         let group_of_dir = above.mode & S_ISGID != 0;
@@ -365,7 +367,8 @@ impl Mount {
                 mode |= S_ISGID;
             }
         } else if !cred.is_root() && !cred.in_group(gid) {
-            // Whoever checks: only here it is known which group the file gets.
+            // This holds with `Checks::Done` too: no caller can predict the
+            // group of the file.
             mode &= !S_ISGID;
         }
         let parent = ParentDir { ino: d.ip.ino, depth: above.freelink, nlink: above.nlink };
@@ -376,12 +379,13 @@ impl Mount {
         Ok(child)
     }
 
-    /// A new whiteout, which is to get a name in `d`: a character device 0:0 that nobody may open.
+    /// Creates a whiteout, which is to get a name in `d`: a character device 0:0 without
+    /// permissions.
     pub(super) fn new_whiteout(&self, d: &DirMut<'_>, cred: &Cred) -> Result<Held<'_>> {
         let new = New::Node(NodeKind::Char(0));
         let made = self.new_inode(d, cred, new, 0)?;
         let mut file = self.lock(&made.ip);
-        let filled = fill_node(&mut file, new, reserve_of(cred));
+        let filled = init_inode(&mut file, new, reserve_of(cred));
         if filled.is_err() {
             file.d.nlink = 0;
         }
@@ -389,21 +393,21 @@ impl Mount {
         filled.map(|()| made)
     }
 
-    /// Whether new directories below `parent` record their depth: where it already does, and where
-    /// directories are placed by it. The root's own depth, 0, tells nothing.
+    /// Whether new directories below `parent` record their depth: if `parent` does, or if the
+    /// allocator places directories by depth. The depth of the root is 0, whether recorded or not.
     fn tracks_depth(&self, parent: &ParentDir) -> bool {
         parent.depth != 0 || self.ump.tunables.dirpref() == DirPref::Depth
     }
 
-    /// Enters a name, cuts the directory's empty end off, and notes the change in its inode.
+    /// Enters a name, truncates unused blocks at the end of the directory, and updates its inode.
     fn enter(&self, d: &mut DirMut<'_>, new: &NewEntry<'_>, reserve: Reserve) -> Result<()> {
         self.enter_name(d, new, reserve)?;
-        // A directory longer than it need be is no failure.
+        // The operation succeeds even if the directory could not be truncated.
         drop(dir::shrink(d, &new.slot));
         Ok(())
     }
 
-    /// As [`Mount::enter`], for a rename, which never shortens a directory.
+    /// As [`Mount::enter`], for a rename, which never truncates a directory.
     pub(super) fn enter_name(
         &self,
         d: &mut DirMut<'_>,
@@ -413,10 +417,10 @@ impl Mount {
         let dir = d.ip.ino;
         let grew = dir::enter(d, &new.slot, new.name, new.target, new.kind, reserve)?;
         self.directory_changed(d, grew)
-            .inspect_err(|_| drop(dir::withdraw(d, new.name, new.gone(dir))))
+            .inspect_err(|_| drop(dir::withdraw(d, new.name, new.removed_name(dir))))
     }
 
-    /// Makes the new inode `ip` a directory in `d` and enters its name.
+    /// Makes the new inode `file` a directory in `d` and enters its name.
     fn make_directory(
         &self,
         d: &mut DirMut<'_>,
@@ -425,11 +429,12 @@ impl Mount {
         acls: &NewAcls,
         reserve: Reserve,
     ) -> Result<()> {
-        // For the `..` about to be written.
+        // For the `..` of the new directory.
         d.add_link()?;
         let mut made = || {
             let body = dir::init_body(file, d.ip.ino, reserve)?;
-            // Before the inode: what that points to is a directory, whenever the power fails.
+            // The content is written before the inode, so that the inode never points to an
+            // uninitialised block.
             self.ump.cache.apply(&body.buf, body.then)?;
             file.update(InodeChange::InitDirectory)?;
             acls.give_to(file, reserve)?;

@@ -1,6 +1,6 @@
-//! Who may do what to a file: permission bits, sticky directories, BSD file flags.
+//! Permission checks: permission bits, sticky directories, BSD file flags.
 //!
-//! Reference: `spec/on-disk-format.md` §7.4; POSIX; for what POSIX leaves open, Linux.
+//! Reference: `spec/on-disk-format.md` §7.4; POSIX; Linux for what POSIX leaves open.
 
 use crate::cred::{Checks, Cred};
 use crate::error::{Error, Result};
@@ -11,26 +11,26 @@ use ffs_ondisk::{Dinode, FileFlags};
 pub(super) const S_ISUID: u16 = 0o4000;
 /// Set group on execution; on a directory: new files get its group.
 pub(super) const S_ISGID: u16 = 0o2000;
-/// On a directory: only owners remove.
+/// On a directory: only the owner of the file or of the directory removes a name.
 pub(super) const S_ISVTX: u16 = 0o1000;
 /// Execution by the group.
 const S_IXGRP: u16 = 0o010;
 
 /// The file may not change at all.
 pub(super) const IMMUTABLE: FileFlags = FileFlags::UF_IMMUTABLE.union(FileFlags::SF_IMMUTABLE);
-/// The file's content may not change; a snapshot may be renamed and removed all the same.
+/// The file's content may not change; a snapshot may still be renamed and removed.
 pub(super) const UNWRITABLE: FileFlags = IMMUTABLE.union(FileFlags::SF_SNAPSHOT);
 /// The file may only grow; names may only be added to a directory.
 pub(super) const APPEND: FileFlags = FileFlags::UF_APPEND.union(FileFlags::SF_APPEND);
-/// The file's names stay.
+/// No name of the file may be removed.
 const NOUNLINK: FileFlags = FileFlags::UF_NOUNLINK.union(FileFlags::SF_NOUNLINK);
 
-/// Whether the permission checks are ours and the caller is not root.
+/// Whether this library checks permissions and the caller is not root.
 pub(super) fn is_checked(cred: &Cred) -> bool {
     cred.checks == Checks::Here && !cred.is_root()
 }
 
-/// Whether `cred` may access the file as `want` says.
+/// Checks that `cred` has the access rights `want`.
 pub(super) fn check(d: &Dinode, cred: &Cred, want: Access) -> Result<()> {
     if want.0 & Access::WRITE.0 != 0 && d.flags.intersects(UNWRITABLE) {
         return Err(Error::NotPermitted);
@@ -54,17 +54,17 @@ pub(super) fn check(d: &Dinode, cred: &Cred, want: Access) -> Result<()> {
     if granted & u16::from(want.0) == u16::from(want.0) { Ok(()) } else { Err(Error::Access) }
 }
 
-/// Whether `cred` may look up names in the directory.
+/// Checks that `cred` may look up names in the directory.
 pub(super) fn may_search(dir: &Dinode, cred: &Cred) -> Result<()> {
     check(dir, cred, Access::EXEC)
 }
 
-/// Whether `cred` may enter a name in the directory.
+/// Checks that `cred` may enter a name in the directory.
 pub(super) fn may_enter(dir: &Dinode, cred: &Cred) -> Result<()> {
     check(dir, cred, Access::WRITE.and(Access::EXEC))
 }
 
-/// Whether `cred` may take a name of `file` out of the directory.
+/// Checks that `cred` may remove a name of `file` from the directory.
 pub(super) fn may_remove(dir: &Dinode, file: &Dinode, cred: &Cred) -> Result<()> {
     check(dir, cred, Access::WRITE.and(Access::EXEC))?;
     if dir.flags.intersects(APPEND) {
@@ -80,12 +80,12 @@ pub(super) fn may_remove(dir: &Dinode, file: &Dinode, cred: &Cred) -> Result<()>
     Ok(())
 }
 
-/// Whether `cred` owns the file, or is root.
+/// Checks that `cred` owns the file or is root.
 pub(super) fn must_own(d: &Dinode, cred: &Cred) -> Result<()> {
     if is_checked(cred) && cred.uid != d.uid { Err(Error::NotPermitted) } else { Ok(()) }
 }
 
-/// The mode without the set-id bits that a change by somebody else than root clears.
+/// The mode without the set-id bits that are cleared when a user other than root changes the file.
 pub(super) fn without_setid(d: &Dinode) -> u16 {
     if d.is_dir() {
         return d.mode;

@@ -1,41 +1,44 @@
-//! What the new name of a file waits for besides its inode: its content, or the `..` of a directory.
+//! What a new name of a file depends on besides its inode: the file's content, or the `..` of a
+//! directory.
 //!
 //! # Invariants
-//! 1. What is reported to the ordering policy after a name was entered is reported while the name is held
-//!    ([`NameHeld`]): another thread must not write the name before.
+//! 1. Dependencies that are reported to the ordering mode after a name was entered are reported
+//!    under a [`NameBarrier`]: no other thread can write the name before.
 
 use crate::inode::{Inode, InodeData};
 use crate::mount::Mount;
 use crate::ordering::Event;
 use ffs_ondisk::{FileType, Ino};
 
-/// The new name of a file, which another thread must not write before all is reported that it waits for.
-pub(super) struct NameHeld<'a> {
+/// A barrier that keeps a new name of a file out of write images until all its dependencies are
+/// reported.
+pub(super) struct NameBarrier<'a> {
     mp: &'a Mount,
     ino: Ino,
 }
 
-impl<'a> NameHeld<'a> {
-    pub(super) fn new(mp: &'a Mount, ip: &Inode) -> NameHeld<'a> {
+impl<'a> NameBarrier<'a> {
+    pub(super) fn new(mp: &'a Mount, ip: &Inode) -> NameBarrier<'a> {
         mp.syncer.hold_name(ip.ino);
-        NameHeld { mp, ino: ip.ino }
+        NameBarrier { mp, ino: ip.ino }
     }
 }
 
-impl Drop for NameHeld<'_> {
+impl Drop for NameBarrier<'_> {
     fn drop(&mut self) {
         self.mp.syncer.let_name_go(self.ino);
     }
 }
 
 impl Mount {
-    /// Whether a name that is given to this file waits for its content (`replace_order`), if it has any.
+    /// Whether a new name of this file depends on its content (`replace_order`), if it has any.
     pub(super) fn awaits_content(&self, data: &InodeData) -> bool {
         let regular = data.d.file_type() == Some(FileType::Regular);
         self.replace_order && regular && data.d.blocks > 0
     }
 
-    /// The name just entered for the file, and held, waits for the content that the file has now.
+    /// Makes the name just entered for the file, under a [`NameBarrier`], depend on the present
+    /// content of the file.
     pub(super) fn content_before_name(&self, ip: &Inode) {
         let dirty = self.ump.cache.dirty_content(ip.ino);
         let keys: Vec<_> = dirty.iter().map(|buf| buf.key).collect();

@@ -14,7 +14,8 @@ use ffs_ondisk::{Ino, Place, Structure};
 use std::sync::Arc;
 
 impl Ffs {
-    /// Removes a name of a file. The file itself goes with its last name and its last user.
+    /// Removes a name of a file. The file is freed after its last name is removed and its last use
+    /// ends.
     ///
     /// # Errors
     /// [`Error::IsDirectory`]; [`Error::NotPermitted`] by file flags or in a sticky directory; as
@@ -22,7 +23,7 @@ impl Ffs {
     pub fn unlink(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
         self.same_mount(dir)?;
         self.unlink_once(cred, dir, name)?;
-        self.stabilise(&[dir])
+        self.sync_if_stable(&[dir])
     }
 
     fn unlink_once(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
@@ -56,7 +57,7 @@ impl Ffs {
     pub fn rmdir(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
         self.same_mount(dir)?;
         self.rmdir_once(cred, dir, name)?;
-        self.stabilise(&[dir])
+        self.sync_if_stable(&[dir])
     }
 
     fn rmdir_once(&self, cred: &Cred, dir: &Vnode, name: &[u8]) -> Result<()> {
@@ -82,8 +83,8 @@ impl Ffs {
     }
 }
 
-/// The entry of `name` in `d`, and the file the name cache knew for it; `dots` is the answer for `.` and
-/// `..`.
+/// The entry of `name` in `d`, and the file that the name cache had for it. `dots` makes the error
+/// for `.` and `..`.
 fn find_victim(
     mp: &Mount,
     d: &DirMut<'_>,
@@ -107,15 +108,18 @@ fn find_victim(
     Ok((entry, was))
 }
 
-/// What goes with the name of a directory in `parent`; `twin`: it keeps another.
-pub(super) fn removed(parent: Ino, twin: bool) -> RemovedName {
-    if twin { RemovedName::file(1) } else { RemovedName::directory(parent) }
+/// Describes the removal of a directory's name in `parent`. With `second_name` another name
+/// remains.
+pub(super) fn removed_directory(parent: Ino, second_name: bool) -> RemovedName {
+    if second_name { RemovedName::file(1) } else { RemovedName::directory(parent) }
 }
 
 impl Mount {
-    /// Whether the directory `ip` in `d` may go: empty, and both link counts can pay for it.
+    /// Checks that the directory `victim` in `d` can be removed: it is empty, and no link count
+    /// becomes too low.
     pub(super) fn check_removable(&self, d: Dir<'_>, victim: Dir<'_>) -> Result<()> {
-        // A crash may have left `..` of a moved directory behind, and no check has looked since.
+        // On an unchecked volume `..` of a moved directory may still name its old parent after a
+        // crash.
         let above = if self.unchecked { self.parent_of(victim)? } else { d.ip.ino };
         if !dir::is_empty(victim, above)? {
             return Err(Error::NotEmpty);
@@ -138,31 +142,31 @@ impl Mount {
         victim: &mut LockedInode<'_>,
     ) -> Result<()> {
         self.table.names().purge(victim.ip);
-        let twin = self.may_have_twin(victim);
-        dir::remove(d, entry, removed(d.ip.ino, twin))?;
-        let gone = self.drop_directory(victim);
+        let second_name = self.may_have_second_name(victim);
+        dir::remove(d, entry, removed_directory(d.ip.ino, second_name))?;
+        let counted = self.drop_directory(victim);
         d.touch_modified();
-        if twin {
-            return gone;
+        if second_name {
+            return counted;
         }
-        // For the `..` that went with it.
-        d.drop_link().and(gone)
+        // For the `..` of the removed directory.
+        d.drop_link().and(counted)
     }
 
-    /// Whether the directory, which is empty, may have a second name: a crash may have cut off its
-    /// rename, and no check has looked since. Then it only loses a name; what is counted too much a check
-    /// will see.
-    pub(super) fn may_have_twin(&self, data: &InodeData) -> bool {
+    /// Whether the directory, which is empty, may have a second name: on an unchecked volume a
+    /// crash may have interrupted a rename. Such a directory only loses a name; `fsck` lowers a
+    /// link count that stays too high.
+    pub(super) fn may_have_second_name(&self, data: &InodeData) -> bool {
         self.unchecked && data.d.nlink > 2
     }
 
-    /// A directory lost its name: nothing in it counts any more. Its blocks go with its last user.
+    /// Updates a directory that lost its name. Its blocks are freed when its last use ends.
     pub(super) fn drop_directory(&self, dir: &mut LockedInode<'_>) -> Result<()> {
-        if self.may_have_twin(dir) {
+        if self.may_have_second_name(dir) {
             return dir.drop_link();
         }
         dir.ip.dir.drop_index();
-        // Its name and its `.`; whatever else the count said was wrong.
+        // For its name and its `.`; any further links were an error in the count.
         dir.d.nlink = 1;
         dir.drop_link()
     }

@@ -1,14 +1,15 @@
-//! Rename: the only operation that changes names in two directories, and the shape of the tree.
+//! Rename: the only operation that changes two directories and the structure of the tree.
 //!
 //! # Invariants
-//! 1. At every step each moved file has at least one name, and no link count is below the number of
-//!    names and `..` that exist (`spec/soft-updates.md` §6.7, §6.8).
-//! 2. A directory changes its parent only under the rename lock, so that the walk up the tree that
-//!    excludes loops stays true until the rename is done.
-//! 3. Each step enters, redirects or removes one name, and the file it takes a name from has another one
-//!    by then. So no two changes have to reach the disk together, and none waits for a later one.
-//! 4. Where §11.2 lists the new parent's inode behind the target directory block we write it before:
-//!    the same number of writes, and no moment at which its count is too low (D12).
+//! 1. After each step every moved file has at least one name, and no link count is below the number
+//!    of existing names and `..` entries (`spec/soft-updates.md` §6.7, §6.8).
+//! 2. A directory changes its parent only under the rename lock. So the result of the walk up the
+//!    tree, which excludes loops, stays valid until the rename is done.
+//! 3. Each step enters, redirects or removes one name. A file that loses a name by a step already
+//!    has another one. So no two changes must reach the disk together, and no change depends on a
+//!    later one.
+//! 4. The inode of the new parent is written before the target directory block, although §11.2
+//!    lists it after: the number of writes is the same, and its link count is never too low (D12).
 
 mod check;
 mod exchange;
@@ -18,8 +19,8 @@ mod tests;
 
 use super::locks::{Locks, Stop, retry};
 use super::names::{NewEntry, named};
-use super::publish::NameHeld;
-use super::remove::removed;
+use super::publish::NameBarrier;
+use super::remove::removed_directory;
 use super::{Held, Vnode, check_directory, check_name, is_dots, reserve_of};
 use crate::cred::Cred;
 use crate::dir::{self, Dir, DirMut, Entry, Slot, SlotSearch};
@@ -28,31 +29,31 @@ use crate::inode::{Inode, LockedInode};
 use crate::mount::{Ffs, Mount};
 use crate::ordering::{EntryKind, EntryTarget, InodeChange, ParentLink, RemovedName};
 use crate::types::RenameMode;
-use check::{above_itself, check_parent, is_above};
+use check::{check_parent, is_above, loop_error};
 use ffs_ondisk::{FileType, Ino, Place, Structure};
 use std::sync::Arc;
 
-/// One name of a rename.
+/// A name in a directory.
 #[derive(Clone, Copy)]
-struct Name<'a> {
+struct NameInDir<'a> {
     dir: &'a Arc<Inode>,
     name: &'a [u8],
 }
 
-/// What is to be renamed how.
+/// The arguments of a rename.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     cred: &'a Cred,
-    from: Name<'a>,
-    to: Name<'a>,
+    from: NameInDir<'a>,
+    to: NameInDir<'a>,
     mode: RenameMode,
 }
 
-/// A file that gets a name, locked.
+/// A file that gets a new name, locked.
 struct Moved<'a> {
     ip: &'a Arc<Inode>,
     file: LockedInode<'a>,
-    /// The entry that names it now.
+    /// The entry that names it at present.
     entry: Entry,
 }
 
@@ -65,68 +66,69 @@ impl Moved<'_> {
         named(self.ip.ino, &self.file)
     }
 
-    /// Names it has besides the one the entry is.
+    /// The number of its names other than `entry`.
     fn other_names(&self) -> u16 {
-        // Of a directory under way from one name to the other: that.
+        // A directory has one other name while the rename moves it.
         if self.is_dir() { 1 } else { self.file.d.nlink.saturating_sub(1) }
     }
 
-    /// What goes with its name, from which it is moved away; `left`: the directory that loses its
-    /// `..`.
+    /// Describes the removal of its old name. `left` is the directory that loses the `..` of this
+    /// directory.
     fn moved_from(&self, left: Option<Ino>) -> RemovedName {
         let parent = left.map_or(ParentLink::None, ParentLink::Moved);
         RemovedName { names_left: self.other_names(), drops: 1, parent, renamed: true }
     }
 
-    /// What goes with a new name of it that is taken back; `left`: the directory that had been
-    /// counting its `..` for it.
+    /// Describes the removal of its new name when a step is reversed. `left` is the directory whose
+    /// link count included the `..` of this directory.
     fn taken_back_from(&self, left: Option<Ino>) -> RemovedName {
         RemovedName { renamed: false, ..self.moved_from(left) }
     }
 }
 
-/// A rename with everything locked.
+/// A rename with all its inodes locked.
 struct Renaming<'a> {
     mp: &'a Mount,
     req: Request<'a>,
     /// The directory of the old name.
     d1: LockedInode<'a>,
-    /// The directory of the new name, if it is another.
+    /// The directory of the new name, if it is a different one.
     d2: Option<LockedInode<'a>>,
     src: Moved<'a>,
     dst: Option<Moved<'a>>,
-    /// Room for the new name if it does not exist.
+    /// The slot for the new name if that does not exist.
     slot: Option<Slot>,
-    /// If directories change places in the tree: what the source will lie below.
+    /// The ancestors of the new parent of the source, if the source is a directory that changes its
+    /// parent.
     above_src: Vec<Ino>,
-    /// What the target will lie below in an exchange.
+    /// The ancestors of the new parent of the target, in an exchange.
     above_dst: Vec<Ino>,
-    /// The new file that gets the old name, if one does.
+    /// The whiteout that gets the old name, with [`RenameMode::Whiteout`].
     whiteout: Option<Arc<Inode>>,
-    /// The root directory, of an exchange, if neither name is in it.
+    /// The root directory, in an exchange in which neither name is in the root.
     root: Option<LockedInode<'a>>,
 }
 
-/// How an attempt ended.
+/// The result of an attempt that did not fail.
 enum Attempt {
     Done,
-    /// It needs the rename lock.
-    Alone,
-    /// The names have to be on the device first.
-    Settle,
-    /// It has to be made with the two names changed.
-    Swapped,
+    /// The attempt must be repeated with the rename lock held.
+    NeedsRenameLock,
+    /// The attempt must be repeated when both names are durable.
+    NeedsDurableNames,
+    /// The attempt must be repeated with source and target swapped.
+    NeedsSwap,
 }
 
 impl Ffs {
     /// Renames `from.1` in `from.0` to `to.1` in `to.0`.
     ///
-    /// Two names of the same file are left alone.
+    /// If both names are links to the same file, nothing changes.
     ///
     /// # Errors
     /// [`Error::Invalid`] for `.` and `..` and for a directory moved below itself,
-    /// [`Error::NotEmpty`], [`Error::IsDirectory`], [`Error::NotDirectory`] for a target that cannot
-    /// be replaced, [`Error::Exists`] with [`RenameMode::NoReplace`], [`Error::TooManyLinks`];
+    /// [`Error::NotEmpty`], [`Error::IsDirectory`], [`Error::NotDirectory`] for a target
+    /// of the wrong kind, [`Error::Exists`] with [`RenameMode::NoReplace`], [`Error::TooManyLinks`];
     /// otherwise as [`Ffs::unlink`] and [`Ffs::create`].
     pub fn rename(
         &self,
@@ -137,8 +139,8 @@ impl Ffs {
     ) -> Result<()> {
         self.same_mount(from.0)?;
         self.same_mount(to.0)?;
-        self.with_space(|| self.rename_once(cred, from, to, mode))?;
-        self.stabilise(&[to.0, from.0])
+        self.retry_after_reclaim(|| self.rename_once(cred, from, to, mode))?;
+        self.sync_if_stable(&[to.0, from.0])
     }
 
     fn rename_once(
@@ -158,18 +160,18 @@ impl Ffs {
         check_name(to.1)?;
         let req = Request {
             cred,
-            from: Name { dir: &from.0.ip, name: from.1 },
-            to: Name { dir: &to.0.ip, name: to.1 },
+            from: NameInDir { dir: &from.0.ip, name: from.1 },
+            to: NameInDir { dir: &to.0.ip, name: to.1 },
             mode,
         };
         let (mut req, mut alone) = (req, None);
         loop {
-            // Nothing is locked afterwards; the rename lock comes before the inodes'.
+            // No inode is locked at this point; the rename lock must be taken before inode locks.
             match retry(|first| attempt(&self.0, req, first, alone.is_some()))? {
                 Attempt::Done => return Ok(()),
-                Attempt::Alone => alone = Some(self.0.rename_lock.lock()),
-                Attempt::Swapped => req = Request { from: req.to, to: req.from, ..req },
-                Attempt::Settle => {
+                Attempt::NeedsRenameLock => alone = Some(self.0.rename_lock.lock()),
+                Attempt::NeedsSwap => req = Request { from: req.to, to: req.from, ..req },
+                Attempt::NeedsDurableNames => {
                     alone = None;
                     self.0.syncer.fsync(req.from.dir, false)?;
                     self.0.syncer.fsync(req.to.dir, false)?;
@@ -179,7 +181,7 @@ impl Ffs {
     }
 }
 
-/// One try. Continues if the rename lock is needed and not held.
+/// One attempt. Returns [`Attempt::NeedsRenameLock`] if the rename lock is needed and not held.
 fn attempt(
     mp: &Mount,
     req: Request<'_>,
@@ -217,12 +219,12 @@ fn attempt(
     }
     let same_file = dst.as_ref().is_some_and(|d| Arc::ptr_eq(&d.ip, &src.ip));
     if is_above(&src, &req.to) {
-        return Err(above_itself(&req, true).into());
+        return Err(loop_error(&req, true).into());
     }
     let src = Moved { file: locks.lock(&src.ip)?, ip: &src.ip, entry: old };
     if dst.as_ref().is_some_and(|d| is_above(d, &req.from)) {
         let kinds_differ = !src.is_dir() && req.mode != RenameMode::Exchange;
-        let why = if kinds_differ { Error::IsDirectory } else { above_itself(&req, false) };
+        let why = if kinds_differ { Error::IsDirectory } else { loop_error(&req, false) };
         return Err(why.into());
     }
     let dst = match (&dst, taken) {
@@ -238,7 +240,7 @@ fn attempt(
         true => Some(locks.lock(&root.ip)?),
         false => None,
     };
-    // The walk up the tree may meet it.
+    // The walk up the tree may lock this inode.
     locks.drop_unused();
     let (above_src, above_dst) = (Vec::new(), Vec::new());
     let mut r =
@@ -247,7 +249,8 @@ fn attempt(
 }
 
 impl<'a> Renaming<'a> {
-    /// With all locked: the checks, and the rename. `whiteout` keeps a file that is made for it.
+    /// Checks and makes the rename, with all inodes locked. `whiteout` holds a whiteout that it
+    /// creates.
     fn proceed(
         &mut self,
         alone: bool,
@@ -256,20 +259,20 @@ impl<'a> Renaming<'a> {
     ) -> std::result::Result<Attempt, Stop> {
         let exchange = self.req.mode == RenameMode::Exchange;
         if exchange && self.swaps_sides() {
-            return Ok(Attempt::Swapped);
+            return Ok(Attempt::NeedsSwap);
         }
         if self.needs_rename_lock() && !alone {
-            return Ok(Attempt::Alone);
+            return Ok(Attempt::NeedsRenameLock);
         }
         self.check_loops()?;
         if same_file {
             return Ok(Attempt::Done);
         }
         self.check()?;
-        if (exchange || self.is_exchanged()) && !self.is_settled() {
-            return Ok(Attempt::Settle);
+        if (exchange || self.is_exchanged()) && !self.are_names_durable() {
+            return Ok(Attempt::NeedsDurableNames);
         }
-        self.tell_above();
+        self.notify_moves();
         match self.req.mode {
             RenameMode::Exchange => self.exchange()?,
             RenameMode::Replace | RenameMode::NoReplace => self.replace()?,
@@ -278,11 +281,11 @@ impl<'a> Renaming<'a> {
                 let cred = self.req.cred;
                 let made = whiteout.insert(mp.new_whiteout(self.source(), cred)?);
                 self.whiteout = Some(Arc::clone(&made.ip));
-                // What no name leads to is freed when `whiteout` is dropped.
+                // Dropping `whiteout` frees the new inode.
                 self.replace().inspect_err(|_| mp.lock(&made.ip).d.nlink = 0)?;
             }
         }
-        self.tell_names();
+        self.update_name_cache();
         Ok(Attempt::Done)
     }
 
@@ -290,8 +293,8 @@ impl<'a> Renaming<'a> {
         self.d2.is_none()
     }
 
-    /// Whether `file` is a directory that gets another parent.
-    fn arrives(&self, file: &Moved<'_>) -> bool {
+    /// Whether `file` is a directory that changes its parent.
+    fn changes_parent(&self, file: &Moved<'_>) -> bool {
         file.is_dir() && !self.same_dir()
     }
 
@@ -313,8 +316,9 @@ impl<'a> Renaming<'a> {
         self.req.mode == RenameMode::Exchange && dst.is_dir()
     }
 
-    /// Tells the name cache, which knows neither name since the locks were taken, what they mean now.
-    fn tell_names(&self) {
+    /// Enters both names in the name cache. They were removed from it when the directories were
+    /// locked.
+    fn update_name_cache(&self) {
         let (mp, from, to) = (self.mp, self.req.from, self.req.to);
         let dst = self.dst.as_ref().map(|d| d.ip);
         for ip in [Some(self.src.ip), dst].into_iter().flatten() {
@@ -329,12 +333,12 @@ impl<'a> Renaming<'a> {
         mp.prime_change(to.dir, to.name, Some(self.src.ip));
     }
 
-    /// The steps of a plain rename; each undoes what came before it if it fails.
+    /// The steps of a plain rename. If a step fails, the steps before it are reversed.
     fn replace(&mut self) -> Result<()> {
-        let arrives = self.arrives(&self.src);
+        let arrives = self.changes_parent(&self.src);
         let replaces_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
         self.src.file.add_link()?;
-        // Also if a directory goes there: until it has, there are two `..`.
+        // Even if the new name replaces a directory: for a while there are two `..` entries.
         let linked = if arrives { self.target().add_link() } else { Ok(()) };
         let named = linked.and_then(|()| {
             self.enter_target().inspect_err(|_| {
@@ -347,11 +351,11 @@ impl<'a> Renaming<'a> {
         self.finish_replace(arrives, replaces_dir)
     }
 
-    /// Makes the new name name the source, then removes the old one.
+    /// Sets the new name to the source, then removes the old name.
     fn enter_target(&mut self) -> Result<()> {
         let awaits_content = self.mp.awaits_content(&self.src.file);
-        let more = self.arrives(&self.src) || awaits_content;
-        let _held = more.then(|| NameHeld::new(self.mp, self.src.ip));
+        let more = self.changes_parent(&self.src) || awaits_content;
+        let _held = more.then(|| NameBarrier::new(self.mp, self.src.ip));
         let (new, name, reserve) = (self.src.named(), self.req.to.name, reserve_of(self.req.cred));
         let (others, replaced) = (self.src.other_names(), self.replaced());
         match (self.dst.as_ref().map(|d| d.entry), self.slot) {
@@ -373,87 +377,88 @@ impl<'a> Renaming<'a> {
         self.leave_source().inspect_err(|_| self.take_target_back(new))
     }
 
-    /// Undoes [`Renaming::enter_target`].
+    /// Reverses [`Renaming::enter_target`].
     fn take_target_back(&mut self, new: EntryTarget) {
         let name = self.req.to.name;
-        let counted = self.arrives(&self.src) && self.dst.is_none();
-        let gone = self.src.taken_back_from(counted.then_some(self.req.to.dir.ino));
+        let counted = self.changes_parent(&self.src) && self.dst.is_none();
+        let removed_name = self.src.taken_back_from(counted.then_some(self.req.to.dir.ino));
         let Some(dst) = &mut self.dst else {
-            return drop(dir::withdraw(self.target(), name, gone));
+            return drop(dir::withdraw(self.target(), name, removed_name));
         };
         let e = dst.entry;
-        relink(&mut dst.file);
-        drop(dir::rewrite_back(self.target(), &e, new, EntryKind::Existing, gone));
+        notify_link_restored(&mut dst.file);
+        drop(dir::rewrite_back(self.target(), &e, new, EntryKind::Existing, removed_name));
     }
 
-    /// What goes with the name of the file to be replaced.
+    /// Describes the removal of the name of the file to be replaced.
     fn replaced(&self) -> RemovedName {
         match &self.dst {
             Some(dst) if dst.is_dir() => {
-                removed(self.req.to.dir.ino, self.mp.may_have_twin(&dst.file))
+                removed_directory(self.req.to.dir.ino, self.mp.may_have_second_name(&dst.file))
             }
             Some(dst) => RemovedName::file(dst.file.d.nlink.saturating_sub(1)),
             None => RemovedName::file(0),
         }
     }
 
-    /// Lets `..` of a moved directory name its new parent and removes the old name, or gives it to the whiteout.
+    /// Sets `..` of a moved directory to its new parent, and removes the old name or sets it to the
+    /// whiteout.
     fn leave_source(&mut self) -> Result<()> {
         let (old, new) = (self.req.from.dir.ino, self.req.to.dir.ino);
-        let arrives = self.arrives(&self.src);
+        let arrives = self.changes_parent(&self.src);
         if arrives {
             redirect_dotdot(self.mp, &mut self.src, new)?;
         }
         let (name, old_entry) = (self.req.from.name, self.src.entry);
-        let gone = self.src.moved_from(arrives.then_some(old));
+        let removed_name = self.src.moved_from(arrives.then_some(old));
         let stays =
             !self.same_dir() || self.slot.as_ref().is_none_or(|s| s.keeps_in_place(&old_entry));
         let whiteout = self.whiteout.as_ref().map(|ip| named(ip.ino, &ip.read()));
         let d1 = self.source();
-        // Entering the new name may have moved the old one.
+        // Entering the new name may have moved the old entry.
         let found = if stays { Ok(Some(old_entry)) } else { dir::find(d1.view(), name) };
-        let gone = match found {
+        let done = match found {
             Ok(Some(e)) => match whiteout {
-                Some(new) => dir::rewrite(d1, &e, new, EntryKind::New, gone),
-                None => dir::remove(d1, &e, gone),
+                Some(new) => dir::rewrite(d1, &e, new, EntryKind::New, removed_name),
+                None => dir::remove(d1, &e, removed_name),
             },
             Ok(None) => Err(Error::NotFound),
             Err(e) => Err(e),
         };
-        gone.inspect_err(|_| {
+        done.inspect_err(|_| {
             if arrives {
                 drop(redirect_dotdot(self.mp, &mut self.src, old));
             }
         })
     }
 
-    /// The names are right; the counts follow.
+    /// Updates the link counts after the names are final.
     fn finish_replace(&mut self, left: bool, replaced_dir: bool) -> Result<()> {
         let mp = self.mp;
         let mut noted = mp.directory_changed(self.source(), false);
         if !self.same_dir() {
             noted = noted.and(mp.directory_changed(self.target(), false));
         }
-        self.follow_depth(left);
+        self.update_depth(left);
         noted = noted.and(self.src.file.drop_link());
-        let twin = self.dst.as_ref().is_some_and(|dst| mp.may_have_twin(&dst.file));
+        let second_name = self.dst.as_ref().is_some_and(|dst| mp.may_have_second_name(&dst.file));
         if let Some(dst) = &mut self.dst {
             let counted =
                 if dst.is_dir() { mp.drop_directory(&mut dst.file) } else { dst.file.drop_link() };
             noted = noted.and(counted);
         }
-        // The `..` of a directory that left, and that of a replaced one.
+        // For the `..` of a moved directory, and for that of a replaced one.
         if left {
             noted = noted.and(self.source().drop_link());
         }
-        if replaced_dir && !twin {
+        if replaced_dir && !second_name {
             noted = noted.and(self.target().drop_link());
         }
         noted
     }
 
-    /// Keeps the recorded depth of a moved directory right, where depths are recorded.
-    fn follow_depth(&mut self, moved: bool) {
+    /// Updates the recorded depth of a moved directory, if it records one.
+    fn update_depth(&mut self, moved: bool) {
         let depth = depth_below(self.target_view());
         if moved && self.src.file.d.freelink != 0 {
             self.src.file.d.freelink = depth;
@@ -461,13 +466,13 @@ impl<'a> Renaming<'a> {
     }
 }
 
-/// A link of the file was reported gone and it gets one back: as many, but whoever keeps account of those
-/// that the disk still shows has to know.
-fn relink(file: &mut LockedInode<'_>) {
+/// Notifies the ordering mode that a removal, which it was notified of, has been reversed. The link
+/// count itself did not change.
+fn notify_link_restored(file: &mut LockedInode<'_>) {
     drop(file.update(InodeChange::NlinkInc));
 }
 
-/// Makes `..` of the moved directory name `parent`.
+/// Sets `..` of the moved directory to `parent`.
 fn redirect_dotdot(mp: &Mount, moved: &mut Moved<'_>, parent: Ino) -> Result<()> {
     mp.table.names().purge(moved.ip);
     let body = &mut moved.file;
@@ -476,11 +481,11 @@ fn redirect_dotdot(mp: &Mount, moved: &mut Moved<'_>, parent: Ino) -> Result<()>
         return Err(mp.damaged(Error::corrupt(s, place, "'..'", "absent", "present")));
     };
     let new = EntryTarget { ino: parent, dtype: FileType::Directory.dirent() };
-    let gone = RemovedName { drops: 0, ..RemovedName::file(1) };
-    dir::rewrite(body, &e, new, EntryKind::DotDot, gone)
+    let removed_name = RemovedName { drops: 0, ..RemovedName::file(1) };
+    dir::rewrite(body, &e, new, EntryKind::DotDot, removed_name)
 }
 
-/// Depth of a directory in `parent`; 0 where the parent's own is not recorded.
+/// The depth of a directory in `parent`; 0 if `parent` does not record its own.
 fn depth_below(parent: Dir<'_>) -> u32 {
     let above = parent.d.freelink;
     if above != 0 || parent.ip.ino == Ino::ROOT { above.saturating_add(1) } else { 0 }

@@ -6,8 +6,8 @@ use crate::mount::{Ffs, Mount};
 use ffs_ondisk::Ino;
 use std::sync::Arc;
 
-/// A file in use: its inode stays in memory, and its content on the volume even when its last name
-/// is gone.
+/// A file in use: its inode stays in memory, and its content stays on the volume even after its
+/// last name is removed.
 pub struct Vnode {
     mp: Arc<Mount>,
     pub(super) ip: Arc<Inode>,
@@ -25,7 +25,7 @@ impl Vnode {
         self.ip.ino
     }
 
-    /// Whether the file is one of this mount's.
+    /// Whether the file belongs to this mount.
     pub(super) fn is_of(&self, mp: &Arc<Mount>) -> bool {
         Arc::ptr_eq(&self.mp, mp)
     }
@@ -41,11 +41,11 @@ impl Clone for Vnode {
 impl Drop for Vnode {
     fn drop(&mut self) {
         if self.mp.table.unuse(&self.ip) {
-            // Freeing a removed file changes the volume, unless it may not be changed any more. What
-            // fails here leaves an inode without names, which fsck frees.
-            let gate = self.mp.begin_write();
+            // Freeing a removed file changes the volume, unless the mount has become read-only. If
+            // it fails, an inode without names remains, which `fsck` frees.
+            let mount_lock = self.mp.begin_write();
             drop(self.mp.table.inactive(&self.ip));
-            drop(gate);
+            drop(mount_lock);
         }
     }
 }
@@ -56,12 +56,12 @@ impl std::fmt::Debug for Vnode {
     }
 }
 
-/// A file that an operation uses while it holds the gate. Dropped with no inode locked: declare it
-/// before the guards.
+/// A file that an operation uses while it holds the mount lock. The drop requires that no inode is
+/// locked: declare it before the lock guards.
 pub(super) struct Held<'a> {
     mp: &'a Mount,
     pub(super) ip: Arc<Inode>,
-    /// Whether the use is still ours to end.
+    /// Whether dropping this value ends the use.
     ours: bool,
 }
 
@@ -71,7 +71,7 @@ impl<'a> Held<'a> {
         Held { mp, ip, ours: true }
     }
 
-    /// Hands the use over to the caller of the operation.
+    /// Transfers the use to the caller of the operation.
     pub(super) fn into_vnode(mut self, mp: &Arc<Mount>) -> Vnode {
         self.ours = false;
         Vnode { mp: Arc::clone(mp), ip: Arc::clone(&self.ip) }
@@ -81,7 +81,7 @@ impl<'a> Held<'a> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if self.ours {
-            // As for Vnode.
+            // A failure leaves an inode without names, which `fsck` frees.
             drop(self.mp.table.release(&self.ip));
         }
     }
@@ -96,10 +96,10 @@ impl Ffs {
         self.vget(Ino::ROOT, None)
     }
 
-    /// The file with number `ino`; with `generation` given, only if it is still that file.
+    /// The file with number `ino`; with `generation`, only if the inode still has that generation.
     ///
     /// # Errors
-    /// [`Error::Stale`] if it is not, or no file has the number; the device's.
+    /// [`Error::Stale`] if it has another generation, or no file has the number; the device's.
     pub fn vget(&self, ino: Ino, generation: Option<u32>) -> Result<Vnode> {
         if ino < Ino::ROOT || ino.0 >= self.geometry().inodes() {
             return Err(Error::Stale);
@@ -107,7 +107,7 @@ impl Ffs {
         let file = Held::new(&self.0, self.0.table.get(ino)?);
         let found = {
             let data = file.ip.read();
-            // Removed, and nobody else uses it: it is only not freed yet.
+            // The file was removed and has no other user: it is not freed yet.
             let removed = data.d.nlink == 0 && self.0.table.removal_pending(ino);
             (data.alive() && !(removed && file.ip.is_used_once()), data.d.generation)
         };

@@ -23,7 +23,7 @@ fn check_attr_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Whether `cred` may read (or write) attributes of this name space.
+/// Checks that `cred` may read or write attributes of this name space.
 fn check_space(data: &InodeData, cred: &Cred, ns: XattrNamespace, want: Access) -> Result<()> {
     check_alive(data)?;
     if want == Access::WRITE && data.d.flags.intersects(perm::IMMUTABLE | perm::APPEND) {
@@ -40,8 +40,9 @@ impl Ffs {
     /// The value of an attribute.
     ///
     /// # Errors
-    /// [`Error::NoAttr`]; [`Error::NotSupported`] on UFS1; [`Error::Access`] without read permission
-    /// (user's) and [`Error::NotPermitted`] for others than root (system's); EIO for a damaged area.
+    /// [`Error::NoAttr`]; [`Error::NotSupported`] on UFS1; [`Error::Access`] without read
+    /// permission (user attributes) or [`Error::NotPermitted`] if not root (system attributes); EIO
+    /// for a damaged attribute area.
     pub fn getxattr(
         &self,
         cred: &Cred,
@@ -58,7 +59,7 @@ impl Ffs {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// [`Error::Exists`] or [`Error::NoAttr`] as `how` says; [`Error::NoSpace`] also if the
+    /// [`Error::Exists`] or [`Error::NoAttr`] according to `how`; [`Error::NoSpace`] also if the
     /// attributes would not fit in two blocks; otherwise as [`Ffs::getxattr`].
     pub fn setxattr(
         &self,
@@ -69,8 +70,8 @@ impl Ffs {
         value: &[u8],
         how: XattrSet,
     ) -> Result<()> {
-        self.with_space(|| self.setxattr_once(cred, file, (ns, name), value, how))?;
-        self.stabilise(&[file])
+        self.retry_after_reclaim(|| self.setxattr_once(cred, file, (ns, name), value, how))?;
+        self.sync_if_stable(&[file])
     }
 
     fn setxattr_once(
@@ -91,7 +92,7 @@ impl Ffs {
     /// Removes an attribute.
     ///
     /// # Errors
-    /// As [`Ffs::getxattr`]; [`Error::NoSpace`] if others stay, which have to be written once more.
+    /// As [`Ffs::getxattr`]; [`Error::NoSpace`] if other attributes remain and cannot be rewritten.
     pub fn removexattr(
         &self,
         cred: &Cred,
@@ -99,17 +100,17 @@ impl Ffs {
         ns: XattrNamespace,
         name: &[u8],
     ) -> Result<()> {
-        self.with_space(|| {
+        self.retry_after_reclaim(|| {
             let _op = self.begin()?;
             check_attr_name(name)?;
             let mut inode = self.0.lock(&file.ip);
             check_space(&inode, cred, ns, Access::WRITE)?;
             inode.xattr_remove(ns, name)
         })?;
-        self.stabilise(&[file])
+        self.sync_if_stable(&[file])
     }
 
-    /// The names of all attributes that `cred` may know of.
+    /// The names of all attributes that are visible to `cred`.
     ///
     /// # Errors
     /// As [`Ffs::getxattr`].
@@ -124,8 +125,8 @@ impl Ffs {
     }
 }
 
-/// Removes the capabilities of a file that is about to change, unless `set_id` keeps them: they were
-/// granted to its old content by its old owner.
+/// Removes the capabilities of a file that is about to change, unless `set_id` keeps them: the old
+/// owner granted them to the old content.
 pub(super) fn drop_capability(inode: &mut LockedInode<'_>, set_id: SetIdBits) -> Result<()> {
     // Most files have no attributes at all.
     if inode.d.extsize == 0 || inode.d.is_dir() || set_id == SetIdBits::Keep {

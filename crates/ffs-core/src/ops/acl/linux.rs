@@ -1,23 +1,24 @@
-//! POSIX access lists in the form that Linux passes around, as the values of the attributes
+//! POSIX access lists in the encoding of Linux, as values of the attributes
 //! `system.posix_acl_access` and `system.posix_acl_default`.
 //!
-//! A list is the version (2), then for each entry tag, permissions and id: 2, 2 and 4 bytes, little-endian.
+//! A list is the version (2), then tag, permissions and id of each entry: 2, 2 and 4 bytes,
+//! little-endian.
 
 use super::{Entry, Who};
 use crate::error::{Error, Result};
 
 const VERSION: u32 = 2;
 const ENTRY: usize = 8;
-const NOBODY: u32 = u32::MAX;
+const NO_ID: u32 = u32::MAX;
 
 fn tag_of(who: Who) -> (u16, u32) {
     match who {
-        Who::UserObj => (0x01, NOBODY),
+        Who::UserObj => (0x01, NO_ID),
         Who::User(id) => (0x02, id),
-        Who::GroupObj => (0x04, NOBODY),
+        Who::GroupObj => (0x04, NO_ID),
         Who::Group(id) => (0x08, id),
-        Who::Mask => (0x10, NOBODY),
-        Who::Other => (0x20, NOBODY),
+        Who::Mask => (0x10, NO_ID),
+        Who::Other => (0x20, NO_ID),
     }
 }
 
@@ -33,7 +34,7 @@ fn who_of(tag: u16, id: u32) -> Option<Who> {
     })
 }
 
-/// The value of the attribute for a list with these entries.
+/// Encodes a list as the value of the attribute.
 #[must_use]
 pub fn encode(entries: &[Entry]) -> Vec<u8> {
     let mut b = VERSION.to_le_bytes().to_vec();
@@ -46,10 +47,10 @@ pub fn encode(entries: &[Entry]) -> Vec<u8> {
     b
 }
 
-/// The entries of a list from the value of the attribute.
+/// Decodes a list from the value of the attribute.
 ///
 /// # Errors
-/// [`Error::NotSupported`] for another version, [`Error::Invalid`] for what is no list.
+/// [`Error::NotSupported`] for another version, [`Error::Invalid`] for a malformed list.
 pub fn decode(b: &[u8]) -> Result<Vec<Entry>> {
     const BAD: Error = Error::Invalid("an access list of Linux's form");
     let (version, rest) = b.split_first_chunk::<4>().ok_or(BAD)?;

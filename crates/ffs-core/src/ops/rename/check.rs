@@ -1,6 +1,6 @@
-//! What must be true before a rename begins: who may do it, and that the tree stays one.
+//! Checks before a rename: permissions, link limits, and that the tree stays a tree.
 
-use super::{Moved, Name, Renaming, Request};
+use super::{Moved, NameInDir, Renaming, Request};
 use crate::cred::Cred;
 use crate::dir::Dir;
 use crate::error::{Error, Result};
@@ -12,14 +12,14 @@ use ffs_ondisk::dinode::LINK_MAX;
 use ffs_ondisk::{Ino, Place, Structure};
 use std::sync::Arc;
 
-/// Whether `file` is the very directory the name is in: then it is above itself.
-pub(super) fn is_above(file: &Held<'_>, name: &Name<'_>) -> bool {
+/// Whether `file` is the directory that contains the name.
+pub(super) fn is_above(file: &Held<'_>, name: &NameInDir<'_>) -> bool {
     Arc::ptr_eq(&file.ip, name.dir)
 }
 
-/// Why a file above the other name's directory cannot be renamed: the source would come to lie
-/// below itself, a target is not empty.
-pub(super) fn above_itself(req: &Request<'_>, is_source: bool) -> Error {
+/// The error if a file is an ancestor of the other name: the source would move below itself, or a
+/// directory to be replaced is not empty.
+pub(super) fn loop_error(req: &Request<'_>, is_source: bool) -> Error {
     if is_source || req.mode == RenameMode::Exchange {
         Error::Invalid("a directory cannot be moved below itself")
     } else {
@@ -37,26 +37,26 @@ impl Renaming<'_> {
     /// Whether a directory changes its parent.
     pub(super) fn needs_rename_lock(&self) -> bool {
         let exchanged = self.req.mode == RenameMode::Exchange;
-        // Aside, a directory is in the root.
+        // A directory that is moved aside changes its parent to the root.
         let other = exchanged && self.dst.as_ref().is_some_and(Moved::is_dir);
         !self.same_dir() && self.src.is_dir() || other
     }
 
-    /// Refuses to move a directory below itself, and to replace one the source lies in.
+    /// Rejects a directory moved below itself, and the replacement of an ancestor of the source.
     pub(super) fn check_loops(&mut self) -> Result<()> {
         if self.same_dir() {
             return Ok(());
         }
         if self.src.is_dir() {
             let Some(above) = self.above(self.req.to.dir, self.src.ip)? else {
-                return Err(above_itself(&self.req, true));
+                return Err(loop_error(&self.req, true));
             };
             self.above_src = above;
         }
         match &self.dst {
             Some(dst) if self.src.is_dir() && dst.is_dir() || self.swaps_dir(dst) => {
                 let Some(above) = self.above(self.req.from.dir, dst.ip)? else {
-                    return Err(above_itself(&self.req, false));
+                    return Err(loop_error(&self.req, false));
                 };
                 self.above_dst = above;
                 Ok(())
@@ -65,10 +65,10 @@ impl Renaming<'_> {
         }
     }
 
-    /// Tells the policy below what the directories will lie that change places.
-    pub(super) fn tell_above(&self) {
+    /// Notifies the ordering mode of the new ancestors of each directory that changes its parent.
+    pub(super) fn notify_moves(&self) {
         let ordering = &self.mp.ump.ordering;
-        if self.arrives(&self.src) {
+        if self.changes_parent(&self.src) {
             ordering.notify(Event::DirectoryMoves { dir: self.src.ip.ino, above: &self.above_src });
         }
         if let Some(dst) = self.dst.as_ref().filter(|dst| self.swaps_dir(dst) && !self.same_dir()) {
@@ -76,10 +76,10 @@ impl Renaming<'_> {
         }
     }
 
-    /// Directory `from` and those above it, up to the root; `None` if `top` is among them.
+    /// The directory `from` and its ancestors up to the root; `None` if `top` is among them.
     fn above(&self, from: &Arc<Inode>, top: &Arc<Inode>) -> Result<Option<Vec<Ino>>> {
         let (mut at, mut above) = (Arc::clone(from), Vec::new());
-        // Brent's cycle detection: a mark that moves up at powers of two.
+        // Brent's cycle detection: `mark` moves up after 1, 2, 4, ... steps.
         let (mut mark, mut steps, mut limit) = (at.ino, 0u64, 1u64);
         loop {
             if Arc::ptr_eq(&at, top) {
@@ -103,7 +103,7 @@ impl Renaming<'_> {
         }
     }
 
-    /// The number of the directory above `ip`, which may be one of ours.
+    /// The inode number of the parent of `ip`, which this rename may have locked.
     fn parent_of(&self, ip: &Arc<Inode>) -> Result<Ino> {
         let dst = self.dst.as_ref().map(|dst| &dst.file);
         let ours =
@@ -120,7 +120,7 @@ impl Renaming<'_> {
         }
     }
 
-    /// Permissions, kinds, link limits.
+    /// Checks permissions, file kinds and link limits.
     pub(super) fn check(&mut self) -> Result<()> {
         check_alive(&self.src.file)?;
         let (cred, exchange) = (self.req.cred, self.req.mode == RenameMode::Exchange);
@@ -142,7 +142,7 @@ impl Renaming<'_> {
                 _ => {}
             }
         }
-        // A directory that changes its parent is itself written: its `..`.
+        // A directory that changes its parent is modified itself: its `..` is.
         let moved = [Some(&self.src), self.dst.as_ref().filter(|_| exchange)];
         for m in moved.into_iter().flatten() {
             if m.is_dir() && self.d2.is_some() {
@@ -156,12 +156,13 @@ impl Renaming<'_> {
         self.check_replaced()
     }
 
-    /// Whether the parents can take the `..` of directories that come to them.
+    /// Checks that the link counts of both parents can include the `..` of directories that move to
+    /// them.
     fn check_links(&self) -> Result<()> {
         let Some(d2) = &self.d2 else { return Ok(()) };
         let dst_dir = self.dst.as_ref().is_some_and(Moved::is_dir);
         let full = |d: &InodeData| d.d.nlink >= LINK_MAX;
-        // Exchanged directories are counted by their new parents before the old ones forget them.
+        // In an exchange the new parent counts a directory before the old parent stops counting it.
         let exchange = self.req.mode == RenameMode::Exchange;
         let comes_to_2 = self.src.is_dir() && (!dst_dir || exchange);
         let comes_to_1 = exchange && dst_dir;
@@ -171,7 +172,7 @@ impl Renaming<'_> {
         Ok(())
     }
 
-    /// Whether a directory to be replaced may go.
+    /// Checks that a directory to be replaced can be removed.
     fn check_replaced(&mut self) -> Result<()> {
         if self.req.mode == RenameMode::Exchange {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Exchanges that a crash left half done, completed when the volume is mounted.
+//! Recovery of exchanges that a crash interrupted, when the volume is mounted.
 //!
 //! Reference: [`ffs_ondisk::exchange`].
 
-use super::{Moved, Name, Renaming, Request, redirect_dotdot};
+use super::{Moved, NameInDir, Renaming, Request, redirect_dotdot};
 use crate::cred::Cred;
 use crate::dir::{self, Entry};
 use crate::error::{Error, Result};
@@ -14,13 +14,13 @@ use crate::types::RenameMode;
 use ffs_ondisk::exchange::{ExchangeRecord, ExchangedName, PREFIX, hash};
 use ffs_ondisk::{FileType, Ino};
 
-/// A record found in the root directory, and what its names mean.
+/// A record found in the root directory, and the present state of its names.
 struct Found {
     record: ExchangeRecord,
     name: Vec<u8>,
-    /// The file that has the record as a name.
+    /// The file that the record names.
     file: Ino,
-    /// Name 1, if it is there.
+    /// The first name and the inode it names, if it exists.
     first: Option<(Vec<u8>, Ino)>,
     second: Option<Ino>,
 }
@@ -35,11 +35,11 @@ impl Found {
 }
 
 impl Ffs {
-    /// Completes the exchanges whose records are in the root directory, or takes them back. What cannot be
-    /// read is left to `fsck`. Returns how many records there were.
+    /// Completes or reverses the exchanges whose records are in the root directory. Records whose
+    /// names cannot be read are left to `fsck`. Returns the number of records.
     ///
     /// # Errors
-    /// The device's; [`Error::NoSpace`] cannot be.
+    /// The device's. [`Error::NoSpace`] does not occur.
     pub(crate) fn recover_exchanges(&self) -> Result<usize> {
         let root = self.root()?;
         let mut records = Vec::new();
@@ -60,7 +60,7 @@ impl Ffs {
         Ok(records.len())
     }
 
-    /// The name that a record means, if its directory is one and has it.
+    /// The name that a record refers to and its inode, if the directory exists and has the name.
     fn name_with(&self, wanted: ExchangedName) -> Result<Option<(Vec<u8>, Ino)>> {
         let dir = match self.vget(wanted.dir, None) {
             Ok(dir) if self.getattr(&dir).kind == FileType::Directory => dir,
@@ -82,7 +82,7 @@ impl Ffs {
     }
 
     fn recover(&self, root: &Vnode, found: &Found) -> Result<()> {
-        // Each of its inodes is locked: no two may be the same.
+        // Each of these inodes is locked, so no two may be the same.
         if !found.record.is_possible(found.file) {
             return Ok(());
         }
@@ -93,13 +93,13 @@ impl Ffs {
             _ => self.remove_record(root, found),
         };
         match done {
-            // Damage is for `fsck` to judge.
+            // `fsck` handles the damage.
             Err(Error::Format(_) | Error::NotFound | Error::Stale) => Ok(()),
             other => other,
         }
     }
 
-    /// Gives the file name 1, which is the other file's, instead of the record.
+    /// Gives the file the first name, which names the other file, and removes the record.
     fn complete_exchange(&self, root: &Vnode, found: &Found, name: &[u8]) -> Result<()> {
         let cred = Cred::root();
         let p1 = self.vget(found.record.first.dir, None)?;
@@ -110,9 +110,9 @@ impl Ffs {
         let _op = self.begin()?;
         let req = Request {
             cred: &cred,
-            from: Name { dir: &p1.ip, name },
-            // Its name is not needed any more.
-            to: Name { dir: &p2.ip, name: &[] },
+            from: NameInDir { dir: &p1.ip, name },
+            // The recovery does not use this name.
+            to: NameInDir { dir: &p2.ip, name: &[] },
             mode: RenameMode::Exchange,
         };
         retry(|again| -> std::result::Result<(), Stop> {
@@ -148,7 +148,7 @@ impl Ffs {
         })
     }
 
-    /// Removes the record, a further name of its file.
+    /// Removes the record, an additional name of its file.
     fn remove_record(&self, root: &Vnode, found: &Found) -> Result<()> {
         let file = self.vget(found.file, None)?;
         if self.getattr(&file).kind != FileType::Directory {
@@ -165,7 +165,7 @@ impl Ffs {
             let e = dir::find(d.view(), &found.name)?.ok_or(Error::NotFound)?;
             let mut moved = Moved { ip: &held.ip, file: inode, entry: e };
             if up == Ino::ROOT {
-                // It was aside. Without another name it keeps the record rather than none.
+                // The directory is in the root. If it has no other name, the record stays its name.
                 let Some(home) = found.home() else { return Ok(()) };
                 redirect_dotdot(mp, &mut moved, home)?;
             }
@@ -177,14 +177,14 @@ impl Ffs {
 }
 
 impl Renaming<'_> {
-    /// The counts of an exchange that was completed after a crash. On the device they include what the steps
-    /// before the crash added, and may include what they took off: they stay too high rather than too low,
-    /// which a check lowers.
+    /// Updates the inodes after an exchange was completed at mount. Their link counts on the device
+    /// include the links that the steps before the crash added, and may still include links that
+    /// are removed. They stay too high rather than too low, and `fsck` lowers them.
     fn finish_recovery(&mut self, dst: &mut Moved<'_>) -> Result<()> {
         let mp = self.mp;
         let mut noted = mp.directory_changed(self.source(), false);
         if self.root.is_some() {
-            noted = noted.and(mp.directory_changed(self.aside(), false));
+            noted = noted.and(mp.directory_changed(self.root_dir(), false));
         }
         let counted = InodeChange::NlinkInc;
         noted = noted.and(self.src.file.update(counted));

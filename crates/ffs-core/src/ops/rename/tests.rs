@@ -1,4 +1,4 @@
-//! Renames between whose steps something else happens.
+//! Renames with an action between two of their steps.
 
 use super::*;
 use crate::buf::BufKey;
@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 thread_local! {
-    /// Done once between two steps without I/O, where nothing else could act.
+    /// An action that runs once between two steps of a rename.
     static BETWEEN: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
@@ -21,10 +21,10 @@ pub(super) fn between() {
     }
 }
 
-/// With `replace_order`: the directory is written just when it names the new file, and before
-/// that name is told to wait for the file's content.
+/// With `replace_order`: another thread writes the directory after it names the new file, and
+/// before the dependency on the file's content is recorded.
 #[test]
-fn a_name_that_replaces_another_is_not_seen_before_it_is_known_to_wait_for_content() {
+fn a_replacing_name_is_not_written_before_it_depends_on_the_content() {
     const LEN: usize = 3000;
     let dev = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 4096, 512, 8 << 20).unwrap();
     let dev = Arc::new(dev);
@@ -37,19 +37,19 @@ fn a_name_that_replaces_another_is_not_seen_before_it_is_known_to_wait_for_conte
     fs.write(&c, &old, 0, &[1; LEN], WriteMode::default()).unwrap();
     fs.sync().unwrap();
     fs.write(&c, &new, 0, &[2; LEN], WriteMode::default()).unwrap();
-    let (other, device, (tell, told)) = (fs.clone(), dev.clone(), mpsc::channel());
+    let (other, device, (sender, receiver)) = (fs.clone(), dev.clone(), mpsc::channel());
     let (dir, ino) = (root.ip.ino, new.ip.ino);
     BETWEEN.set(Some(Box::new(move || {
-        // The inode, with the link it got, then the directory; the content is left.
+        // Writes the inode, with its new link, then the directory, but not the content.
         let (g, cache) = (other.0.ump.g(), &other.0.ump.cache);
         for key in [BufKey::Meta(g.ino_to_fsba(ino)), BufKey::File(dir, 0)] {
             cache.bwrite(&cache.incore(key).unwrap()).unwrap();
             cache.flush_device().unwrap();
         }
-        tell.send(device.snapshot()).unwrap();
+        sender.send(device.snapshot()).unwrap();
     })));
     fs.rename(&c, (&root, b"new"), (&root, b"f"), RenameMode::Replace).unwrap();
-    let crashed = told.try_recv().unwrap();
+    let crashed = receiver.try_recv().unwrap();
     let fs = Ffs::mount(Arc::new(crashed), &opts, Env::system()).unwrap();
     let root = fs.root().unwrap();
     let mut found = [0; LEN];
@@ -72,8 +72,8 @@ fn a_lock_left_from_the_try_before_is_not_waited_for() {
         fs.mkdir(&cred, &root, b"s", 0o755).unwrap();
         let req = Request {
             cred: &cred,
-            from: Name { dir: &root.ip, name: b"s" },
-            to: Name { dir: &y.ip, name: b"s" },
+            from: NameInDir { dir: &root.ip, name: b"s" },
+            to: NameInDir { dir: &y.ip, name: b"s" },
             mode: RenameMode::Replace,
         };
         // The name meant `x` in the try before; now `x` is only above the target.
