@@ -4,8 +4,8 @@
 //! 1. A bucket has an item's number, its whole hash and a handle of the item. Growing the table and
 //!    closing a gap therefore read no item, and a search that finds an item needs no second lookup
 //!    for the handle. A search waits for one cache line; [`OpenHash::prefetch`] fetches it early.
-//! 2. From the bucket that an item's hash selects to the bucket that the item is in, every bucket is
-//!    occupied: a search may end at the first empty one. Removing an item closes its gap.
+//! 2. Between the bucket that an item's hash selects and the bucket of the item every bucket is
+//!    occupied, so a search may end at the first empty one. Removing an item closes its gap.
 //! 3. At most three quarters of the buckets are occupied.
 
 use crate::prefetch;
@@ -13,7 +13,7 @@ use crate::prefetch;
 /// The number of an item.
 pub(crate) type ItemId = u32;
 
-/// The number that stands for no item.
+/// The number that means no item.
 pub(crate) const NIL: ItemId = ItemId::MAX;
 
 /// One bucket; empty if `id` is [`NIL`].

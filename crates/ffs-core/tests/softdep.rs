@@ -148,7 +148,7 @@ fn ticks_write_what_is_old_enough_and_undo_nothing() {
         assert_eq!(w.fs.counters().writes_delayed, start.writes_delayed, "{format:?}: early");
         w.pass(7);
         assert!(found(cut(&w), &["f"]) == Some(vec![9; 5000]), "{format:?}");
-        assert_eq!(w.fs.counters().writes_undone, start.writes_undone, "{format:?}");
+        assert_eq!(w.fs.counters().writes_rolled_back, start.writes_rolled_back, "{format:?}");
     }
 }
 

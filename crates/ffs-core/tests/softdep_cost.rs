@@ -130,7 +130,7 @@ fn made_and_removed_within_the_delay_nothing_is_written_but_what_was_dirty() {
     println!("{dirty} dirty bytes, {bytes} written in {} places", after.len());
     // Besides: the sums in the superblock and its summary.
     assert!(bytes <= dirty + 2 * 8192, "{bytes} bytes written of {dirty}");
-    assert_eq!(counters.writes_undone, before.writes_undone);
+    assert_eq!(counters.writes_rolled_back, before.writes_rolled_back);
     drop(d);
     w.end();
 }

@@ -1,8 +1,8 @@
-//! Where a data or indirect block should go (`spec/allocation.md` §4.1, §4.2).
+//! The preferred location of a data or indirect block (`spec/allocation.md` §4.1, §4.2).
 //!
-//! A file is laid out in sections of `maxbpg` blocks: within one, each block right behind the one
-//! before; a new section starts in the inode's own group while the file is small and in a group
-//! with more than average free space when it is large.
+//! A file is laid out in sections of `maxbpg` blocks. Within a section each block follows the one
+//! before directly. A new section starts in the inode's own group while the file is small, and in a
+//! group with more than average free space when it is large.
 
 use super::{Alloc, PrefQuery};
 use crate::tunables::AllocPolicy;
@@ -10,7 +10,7 @@ use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{CgNo, FragNo};
 
 impl Alloc {
-    /// Where the asked-for block should go; `None` if it does not matter.
+    /// The preferred location of the block; `None` if there is no preference.
     pub(crate) fn blkpref(&self, q: &PrefQuery) -> Option<FragNo> {
         let pref = match self.tunables.alloc() {
             AllocPolicy::Y2001 => self.blkpref_2001(q),
@@ -34,7 +34,8 @@ impl Alloc {
         let g = self.g();
         let own = self.own_group(q);
         if let Some(level) = q.indirect {
-            // The first indirect block stays in line with the data; later ones have their zone.
+            // The first indirect block is allocated among the data; later ones go to the metadata
+            // zone.
             let inline = q.last_direct.filter(|_| level == 1 && self.within_first_indirect(q));
             return Some(inline.map_or_else(|| g.cgmeta(own), |d| self.behind(d)));
         }
@@ -53,7 +54,7 @@ impl Alloc {
         }
     }
 
-    /// The block before, unless a new section begins.
+    /// The fragment after the previous block, unless a new section begins.
     fn continued(&self, q: &PrefQuery) -> Option<FragNo> {
         let section = self.params.maxbpg as usize;
         self.previous(q).filter(|_| q.indirect.is_none() && !q.index.is_multiple_of(section))
@@ -71,7 +72,7 @@ impl Alloc {
         q.lbn.0 < NDADDR as u64 + u64::from(self.g().nindir)
     }
 
-    /// The front of a group: the search passes its metadata by itself.
+    /// The start of a group: the search skips its metadata.
     fn front(&self, c: CgNo) -> FragNo {
         self.g().cgbase(c).plus(self.g().frag.into())
     }
@@ -80,9 +81,9 @@ impl Alloc {
         d.plus(self.g().frag.into())
     }
 
-    /// The first group with at least the average number of free blocks, from the one after the
-    /// previous block's on; without one, from as many groups behind the inode's as the file has
-    /// sections so far.
+    /// The first group with at least the average number of free blocks, starting after the group of
+    /// the previous block. If there is no previous block, the search starts as many groups after
+    /// the inode's as the file has sections so far.
     fn above_average(&self, q: &PrefQuery) -> Option<CgNo> {
         let g = self.g();
         let ncg = u64::from(g.ncg);

@@ -1,9 +1,9 @@
-//! Taking blocks and fragment runs (`spec/allocation.md` §4.3, §5.1, §5.2).
+//! Allocating blocks and fragment runs (`spec/allocation.md` §4.3, §5.1, §5.2).
 //!
 //! # Invariants
-//! 1. A run lies inside one block; fewer than `frag` fragments come from a partly used block if
-//!    one has a run long enough, and break a whole block otherwise.
-//! 2. Only root goes into the reserve.
+//! 1. A run is within one block. Fewer than `frag` fragments come from a partly used block if one
+//!    has a run long enough, otherwise from a whole block.
+//! 2. Only root may use the reserve.
 
 use super::group::GroupEdit;
 use super::mapsearch;
@@ -13,20 +13,20 @@ use crate::tunables::AllocPolicy;
 use ffs_ondisk::{CgNo, Csum, FragNo, Ino};
 use tracing::{debug, trace};
 
-/// How much is looked for and how much of it is kept, fragments.
+/// The size of the run to search for and the size to allocate, fragments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// Looked for: a whole block, or at least `keep`.
+    /// The size to search for: a whole block, or at least `keep`.
     pub(super) ask: u32,
-    /// Taken; the rest of a whole block is left free.
+    /// The size to allocate; the rest of a whole block stays free.
     pub(super) keep: u32,
 }
 
 impl Alloc {
-    /// Takes `frags` fragments inside one block; a whole block if `frags` is the block's.
+    /// Allocates `frags` fragments within one block, or a whole block.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]; the device's; a damaged group's if nothing else was free.
+    /// [`Error::NoSpace`]; the device's; a damaged group's error if no other group has space.
     pub(crate) fn alloc_frags(
         &self,
         ino: Ino,
@@ -48,7 +48,7 @@ impl Alloc {
         found.ok_or(Error::NoSpace)
     }
 
-    /// Fails unless `frags` more fragments may be used.
+    /// Fails unless `frags` more fragments may be allocated.
     pub(super) fn check_space(&self, frags: u32, reserve: Reserve) -> Result<()> {
         let g = self.g();
         let sum = self.sum.lock();
@@ -61,12 +61,12 @@ impl Alloc {
         Ok(())
     }
 
-    /// A preference that names a fragment of the volume.
+    /// The preference, if it is a fragment of the volume.
     pub(super) fn usable(&self, pref: Option<FragNo>) -> Option<FragNo> {
         pref.filter(|p| !p.is_hole() && p.0 < self.g().size)
     }
 
-    /// Where the search for a block of `ino` starts.
+    /// The group where the search for a block of `ino` starts.
     pub(super) fn start_group(&self, ino: Ino, pref: Option<FragNo>) -> CgNo {
         self.clamp_group(pref.map_or_else(|| self.g().ino_to_cg(ino), |p| self.g().dtog(p)))
     }
@@ -80,7 +80,7 @@ impl Alloc {
     ) -> Result<Option<FragNo>> {
         let cs = self.sum.lock().group(c);
         let whole = request.ask == self.g().frag;
-        // No need to read a group that has nothing.
+        // A group without free space need not be read.
         if cs.nbfree <= 0 && (whole || cs.nffree < i64::from(request.ask)) {
             return Ok(None);
         }
@@ -96,7 +96,7 @@ impl Alloc {
 }
 
 impl GroupEdit<'_> {
-    /// Takes the first `keep` fragments of a free run of exactly `n`.
+    /// Allocates the first `keep` fragments of a free run of exactly `n`.
     fn take_run(&mut self, pref: Option<FragNo>, n: u32, keep: u32) -> Result<FragNo> {
         let from = pref.map_or_else(|| self.cg.view().frotor(), |p| self.g.dtogd(p));
         let first = self.search(from, n)?;
@@ -107,7 +107,7 @@ impl GroupEdit<'_> {
         Ok(self.took(first, keep))
     }
 
-    /// Takes the first `keep` fragments of a free block: the preferred one, else the next.
+    /// Allocates the first `keep` fragments of a free block: the preferred one, else the next.
     fn take_block(&mut self, pref: Option<FragNo>, keep: u32) -> Result<FragNo> {
         let frag = self.g.frag;
         let (from, exact) = self.block_start(pref);
@@ -125,8 +125,8 @@ impl GroupEdit<'_> {
         Ok(self.take_block_at(first, keep))
     }
 
-    /// The fragment of this group where the search for a block starts, and whether the block
-    /// there is to be tried itself.
+    /// The fragment of this group where the search for a block starts, and whether that block
+    /// itself is a candidate.
     fn block_start(&self, pref: Option<FragNo>) -> (u32, bool) {
         let g = self.g;
         let rotor = self.cg.view().rotor();
@@ -145,7 +145,7 @@ impl GroupEdit<'_> {
         }
     }
 
-    /// Takes the first `keep` fragments of the free block whose first fragment is `first`.
+    /// Allocates the first `keep` fragments of the free block that starts at fragment `first`.
     pub(super) fn take_block_at(&mut self, first: u32, keep: u32) -> FragNo {
         let left = self.g.frag - keep;
         self.cg.set_run_free(first, keep, false);
@@ -156,8 +156,8 @@ impl GroupEdit<'_> {
         self.took(first, keep)
     }
 
-    /// A maximal free run of exactly `n` fragments, from the byte of fragment `from` on around the
-    /// end of the map. The counts promised it.
+    /// A maximal free run of exactly `n` fragments, searched from the byte of fragment `from` on,
+    /// modulo the map size. The caller has checked by the counts that there is one.
     fn search(&mut self, from: u32, n: u32) -> Result<u32> {
         let found = mapsearch::search(self.cg.view().blksfree(), self.g.frag, from, n);
         match found {

@@ -1,31 +1,32 @@
-//! Checking a group's block in when it comes from disk (`spec/on-disk-format.md` §18.2).
+//! Checking a group's block after it was read from disk (`spec/on-disk-format.md` §18.2).
 //!
-//! The header is validated; metadata marked free condemns the group, since handing it out would
-//! destroy the volume. Everything that can be counted is then counted from the maps and corrected
-//! in memory, so that from here on counts and maps agree and a search that the counts promise
-//! cannot fail. (The correction reaches the disk with the group's next change.)
+//! The header is validated. A group whose metadata is marked free is rejected: allocating from it
+//! would destroy the volume. All counts are then recomputed from the maps and corrected in memory.
+//! So counts and maps agree from here on, and a search for an item that the counts include cannot
+//! fail. The correction is written with the next change of the group.
 //!
-//! After a crash under soft updates a block may be torn: each sector is old or new (state A16 of
-//! the soft-updates reference). Both have every bit that anything on disk needs, so such a block is
-//! used like any other; only its check hash says nothing.
+//! After a crash under soft updates a block may be torn: each sector has old or new content (state
+//! A16 of the soft-updates reference). Both have every bit that the rest of the disk depends on, so
+//! such a block is used normally. Only its check hash is meaningless.
 
 use ffs_ondisk::cg::{self, full_pattern, runs};
 use ffs_ondisk::{Cg, CgMut, CgNo, Corrupt, Csum, Error, Geometry, Place, Structure};
 use std::ops::Range;
 
-/// What a wrong check hash of a group means.
+/// How to treat a wrong check hash of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Torn {
-    /// Damage.
+    /// A wrong check hash is damage.
     Never,
-    /// Nothing: soft updates kept the volume when it was cut off, and nobody has checked it since.
+    /// A wrong check hash is ignored: the volume was in use with soft updates when it crashed, and
+    /// has not been checked since.
     Possible,
 }
 
 /// Checks the block of group `c`, corrects its counts from the maps and returns them.
 ///
 /// # Errors
-/// The first rule the block breaks: it must not be allocated from or freed to.
+/// The first violated rule. The group must then neither be allocated from nor freed to.
 pub(crate) fn check_in(g: &Geometry, c: CgNo, block: &mut [u8], torn: Torn) -> Result<Csum, Error> {
     match torn {
         Torn::Never => cg::validate(g, c, block)?,
@@ -38,7 +39,7 @@ pub(crate) fn check_in(g: &Geometry, c: CgNo, block: &mut [u8], torn: Torn) -> R
     check_reserved_inodes(c, &Cg::new(g, block))?;
     check_initialised(g, c, &Cg::new(g, block))?;
     let mut cg = CgMut::new(g, block);
-    // Bits behind the end of the last group would be found by searches.
+    // Searches would find bits after the end of the last group.
     for f in cg.view().ndblk()..g.fpg {
         cg.set_frag_free(f, false);
     }
@@ -51,7 +52,7 @@ pub(crate) fn check_in(g: &Geometry, c: CgNo, block: &mut [u8], torn: Torn) -> R
     Ok(cs)
 }
 
-/// Superblock copy, group block, inodes and summary area must not be free.
+/// Checks that superblock copy, group block, inodes and summary area are not free.
 fn check_metadata(g: &Geometry, c: CgNo, cg: &Cg<'_>) -> Result<(), Error> {
     let base = g.cgbase(c).0;
     let in_group = |from: u64, to: u64| -> Range<u32> {
@@ -70,7 +71,7 @@ fn check_metadata(g: &Geometry, c: CgNo, cg: &Cg<'_>) -> Result<(), Error> {
     }
 }
 
-/// Inodes 0 to 2 (none, whiteout, root) must be used.
+/// Checks that inodes 0 to 2 (unused, whiteout, root) are in use.
 fn check_reserved_inodes(c: CgNo, cg: &Cg<'_>) -> Result<(), Error> {
     match (0..3).find(|i| c.0 == 0 && !cg.inode_used(*i)) {
         None => Ok(()),
@@ -81,7 +82,7 @@ fn check_reserved_inodes(c: CgNo, cg: &Cg<'_>) -> Result<(), Error> {
     }
 }
 
-/// An inode in use lies below `initediblk`: else its block would be taken for one never written.
+/// Checks that no inode in use is above `initediblk`: its block would be treated as never written.
 fn check_initialised(g: &Geometry, c: CgNo, cg: &Cg<'_>) -> Result<(), Error> {
     let inited = cg.initediblk();
     match (inited..g.ipg).find(|i| cg.inode_used(*i)) {
@@ -93,8 +94,8 @@ fn check_initialised(g: &Geometry, c: CgNo, cg: &Cg<'_>) -> Result<(), Error> {
     }
 }
 
-/// Frees the inodes from `initediblk` on: the header is older than the map, and they never came to
-/// be.
+/// Marks the inodes from `initediblk` on as free: the header is older than the map, and these
+/// inodes were never written.
 fn forget_uninitialised(g: &Geometry, cg: &mut CgMut<'_>) {
     for i in cg.view().initediblk()..g.ipg {
         cg.set_inode_used(i, false);
@@ -126,7 +127,7 @@ fn recount_frags(g: &Geometry, cg: &mut CgMut<'_>) -> Csum {
     cs
 }
 
-/// Makes the free-cluster map and its summary from the fragment map.
+/// Computes the free-cluster map and its summary from the fragment map.
 fn recount_clusters(g: &Geometry, cg: &mut CgMut<'_>) {
     for k in 1..=g.contigsumsize {
         cg.set_clustersum(k, 0);

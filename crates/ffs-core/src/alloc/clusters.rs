@@ -1,9 +1,9 @@
-//! Clusters: runs of free whole blocks, counted as they change and taken as a whole
+//! Clusters: runs of free whole blocks, counted when they change and allocated as a whole
 //! (`spec/allocation.md` §6).
 //!
 //! # Invariants
-//! 1. `clustersfree` has the bit of exactly the wholly free blocks; `clustersum[k]` counts their
-//!    maximal runs of `k`, at `contigsumsize` those of at least that length.
+//! 1. `clustersfree` has a bit for exactly the wholly free blocks. `clustersum[k]` counts their
+//!    maximal runs of `k` blocks, and at `contigsumsize` those of at least that length.
 
 use super::Alloc;
 use super::group::GroupEdit;
@@ -15,14 +15,15 @@ use ffs_ondisk::{CgNo, FragNo, Ino};
 
 /// Groups tried for one cluster (`vfs.ffs.maxclustersearch`).
 const MAXCLUSTERSEARCH: u32 = 10;
-/// Percent that must be free for clusters to be moved.
+/// Clusters are moved only if at least this percentage is free.
 const MINFREE_TO_MOVE: u32 = 4;
 
 impl Alloc {
-    /// Takes `len_blocks` contiguous blocks, to move a cluster to. `None`: leave it where it is.
+    /// Allocates `len_blocks` contiguous blocks to which a cluster is moved. `None` means that the
+    /// cluster stays where it is.
     ///
     /// # Errors
-    /// The device's; a damaged group's if nothing was found.
+    /// The device's; a damaged group's error if no other group has such a cluster.
     pub(crate) fn alloc_cluster(
         &self,
         ino: Ino,
@@ -55,14 +56,14 @@ impl Alloc {
         failed.map_or(Ok(None), Err)
     }
 
-    /// The preference to use after [`Alloc::alloc_cluster`] failed for `pref`: the data zone of
-    /// the group where its search ended.
+    /// The preference after [`Alloc::alloc_cluster`] failed for `pref`: the data zone of the group
+    /// where its search ended.
     pub(crate) fn next_cluster_pref(&self, ino: Ino, pref: Option<FragNo>) -> FragNo {
         let start = self.start_group(ino, self.usable(pref));
         self.g().cgdata(self.group_after(start, MAXCLUSTERSEARCH))
     }
 
-    /// The group `n` after `c`, around the end.
+    /// The group `n` after `c`, modulo the number of groups.
     fn group_after(&self, c: CgNo, n: u32) -> CgNo {
         let ncg = self.g().ncg;
         CgNo(((u64::from(c.0) + u64::from(n)) % u64::from(ncg)) as u32)
@@ -94,7 +95,7 @@ impl Alloc {
 }
 
 impl GroupEdit<'_> {
-    /// Keeps the cluster map and summary in step with block `blk`, which just became free or used.
+    /// Updates the cluster map and summary for block `blk`, which has just become free or used.
     pub(super) fn account_cluster(&mut self, blk: u32, free: bool) {
         let max = self.g.contigsumsize;
         if max == 0 {
@@ -118,14 +119,14 @@ impl GroupEdit<'_> {
         (1..=self.g.contigsumsize).rev().find(|k| cg.clustersum(*k) > 0).unwrap_or(0)
     }
 
-    /// The first run of `len` free blocks at or after block `from`. Not before: a later block of a
-    /// file should not precede an earlier one.
+    /// The first run of `len` free blocks at or after block `from`. Earlier blocks are not
+    /// searched: a later block of a file should not precede an earlier one.
     fn find_cluster(&self, from: u32, len: u32) -> Option<u32> {
         let cg = self.cg.view();
         let map = cg.clustersfree();
         let (mut blk, mut run) = (from, 0);
         while blk < cg.nblocks() {
-            // Full stretches are skipped a byte at a time.
+            // Bytes without a free block are skipped as a whole.
             if blk.is_multiple_of(8) && map.get(blk as usize / 8) == Some(&0) {
                 run = 0;
                 blk += 8;

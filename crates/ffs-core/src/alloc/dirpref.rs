@@ -1,16 +1,16 @@
-//! The group of a new directory: four generations of the policy (`spec/allocation.md` §3).
+//! The group of a new directory, by one of four policies (`spec/allocation.md` §3).
 //!
-//! | variant | idea |
+//! | variant | policy |
 //! | --- | --- |
-//! | `old` | deal directories out over the whole disk (4.2BSD) |
-//! | `new` | next to the parent, while the group has its share of everything (Orlov 2001) |
+//! | `old` | spread directories over the whole disk (4.2BSD) |
+//! | `new` | near the parent, while the group has its share of free space and inodes (Orlov 2001) |
 //! | `new10` | the same with tighter limits (FreeBSD 10) |
-//! | `depth` | the deeper, the nearer to the parent (FreeBSD since 2023) |
+//! | `depth` | the deeper the directory, the nearer to its parent (FreeBSD since 2023) |
 //!
 //! # Invariants
-//! 1. Pure: a function of the summaries, the parent and, for first-level directories of `new` and
-//!    `new10`, one random number.
-//! 2. The answer is a group of the volume whatever the counts say (they come from disk).
+//! 1. Pure: the result depends on the summaries, the parent and, for first-level directories of
+//!    `new` and `new10`, on one random number.
+//! 2. The result is a group of the volume for any counts (they come from disk).
 
 use super::ParentDir;
 use crate::tunables::DirPref;
@@ -20,7 +20,7 @@ use ffs_ondisk::{CgNo, Csum, Geometry, Ino};
 /// Most directories in a row that are counted.
 const MAX_IN_A_ROW: i64 = 255;
 
-/// What the volume expects of a directory.
+/// The expected properties of a directory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expected {
     /// Average file size, bytes.
@@ -29,7 +29,7 @@ pub(super) struct Expected {
     pub(super) avgfpdir: u32,
 }
 
-/// What the choice is made from.
+/// The input of the choice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     /// The volume's constants.
@@ -42,7 +42,7 @@ pub(super) struct View<'a> {
     pub(super) contigdirs: &'a [u8],
 }
 
-/// What a group must offer to take a directory.
+/// The limits that a group must meet to take a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Limits {
     /// Fewer directories than this.
@@ -101,8 +101,8 @@ impl View<'_> {
         all().skip(start as usize).chain(all().take(start as usize))
     }
 
-    /// The group with the fewest directories among those that `qualify`, the first of equals from
-    /// `start` on; `start` itself if none does.
+    /// The group with the fewest directories among those that `qualify`; among equals the first
+    /// from `start` on. `start` itself if no group qualifies.
     fn fewest_directories(&self, start: u32, qualifies: impl Fn(&Csum) -> bool) -> CgNo {
         let mut best = (i64::from(self.g.ipg), start);
         for (c, cs) in self.from(start) {
@@ -113,7 +113,7 @@ impl View<'_> {
         CgNo(best.1)
     }
 
-    /// The first group from `start` on within the limits; if space is short, the first with an
+    /// The first group from `start` on within the limits. If there is none, the first with an
     /// average number of free inodes; else `start`.
     fn near(&self, start: u32, lim: &Limits) -> CgNo {
         let fits = |c: u32, cs: &Csum| {
@@ -129,7 +129,7 @@ impl View<'_> {
         CgNo(found.or_else(backstop).map_or(start, |(c, _)| c))
     }
 
-    /// Directories a group may have beyond the average.
+    /// Directories that a group may have in excess of the average.
     fn spread(&self) -> i64 {
         i64::from(self.g.ipg / 16)
     }
@@ -160,26 +160,26 @@ impl View<'_> {
         i64::from(self.g.fpg) * i64::from(self.g.fsize)
     }
 
-    /// How many directories in a row: as many as `bytes` have room for, with the files expected in
-    /// each, or with what a directory has cost so far if that is more.
+    /// How many directories in a row `bytes` of free space suffice for: the space of a directory is
+    /// that of its expected files, or the average of the existing directories if that is more.
     fn in_a_row(&self, bytes: i64, expected: Expected) -> i64 {
         let a = self.average();
         let used = self.group_bytes() - a.nbfree.saturating_mul(self.g.bsize.into());
         let cost = if a.ndir > 0 { used / a.ndir } else { 0 };
         let expect = i64::from(expected.avgfilesize).checked_mul(expected.avgfpdir.into());
-        let room = match expect.map(|e| e.max(cost)) {
+        let in_a_row = match expect.map(|e| e.max(cost)) {
             Some(size) if size > 0 => (bytes / size).min(MAX_IN_A_ROW),
             _ => 0,
         };
         let inodes = match expected.avgfpdir {
-            0 => room,
-            n => room.min(i64::from(self.g.ipg / n)),
+            0 => in_a_row,
+            n => in_a_row.min(i64::from(self.g.ipg / n)),
         };
         inodes.max(1)
     }
 
-    /// Where the search for a subdirectory starts under `depth`: at 1/2, 1/4, 3/4, 1/8, ... of a
-    /// range around the parent's group that halves with every level.
+    /// The group where the search for a subdirectory starts under `depth`: at 1/2, 1/4, 3/4, 1/8,
+    /// ... of a range around the parent's group. The range halves with every level.
     fn probe(&self, home: u32, parent: &ParentDir) -> u32 {
         if parent.depth == 0 && parent.ino != Ino::ROOT {
             return home;

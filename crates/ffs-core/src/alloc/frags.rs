@@ -10,12 +10,13 @@ use crate::ordering::FragRun;
 use ffs_ondisk::{CgNo, Corrupt, Csum, FragNo, Ino, Place, Structure};
 use tracing::trace;
 
-/// Up to this reserve (percent) space optimisation is never left.
+/// With a reserve of at most this percentage, space optimisation is never switched off.
 const MINFREE_ALWAYS_SPACE: u32 = 5;
 
 impl Alloc {
-    /// Grows the run `old` to `new_frags`. The same address: extended in place. Another: moved,
-    /// and the old run is still allocated: the caller frees it when the new one is claimed.
+    /// Grows the run `old` to `new_frags`. If the address is the same, the run was extended in
+    /// place. Otherwise it was moved, and the caller frees the old run after it has set the new
+    /// pointer.
     ///
     /// # Errors
     /// As [`Alloc::alloc_frags`].
@@ -50,7 +51,8 @@ impl Alloc {
         moved.ok_or(Error::NoSpace)
     }
 
-    /// Another place for a run: a whole block's front or a fitting run, as the optimisation says.
+    /// Searches for another location of a run: the start of a whole block or a fitting run,
+    /// depending on the optimisation.
     fn find_larger(&self, c: CgNo, pref: Option<FragNo>, frags: u32) -> Result<Option<FragNo>> {
         let search = |ask| {
             let request = Request { ask, keep: frags };
@@ -61,14 +63,13 @@ impl Alloc {
             Optim::Space => frags,
         };
         match search(ask)? {
-            // Without whole blocks, time optimisation must not make a run unavailable that is
-            // there.
+            // Without whole blocks, time optimisation must still find a run that is long enough.
             None if ask != frags => search(frags),
             found => Ok(found),
         }
     }
 
-    /// The optimisation for one move; switches when fragmentation passes the thresholds.
+    /// The optimisation for one move. Switches when fragmentation passes the thresholds.
     fn choose_optim(&self) -> Optim {
         let dsize = i128::from(self.g().dsize);
         let minfree = i128::from(self.params.minfree);
@@ -89,13 +90,13 @@ impl Alloc {
             bump(&self.cache.counters.optim_switches);
             sum.optim = next;
         }
-        // The move that finds the threshold passed is still made the old way.
+        // The move that detects the threshold still uses the old optimisation.
         now
     }
 }
 
 impl GroupEdit<'_> {
-    /// Grows `old` in place, if its block has the room behind it.
+    /// Grows `old` in place if the fragments after it in its block are free.
     fn extend(&mut self, old: FragRun, new_frags: u32) -> Result<bool> {
         let first = self.g.dtogd(old.at);
         let cg = self.cg.view();

@@ -1,4 +1,4 @@
-//! Giving blocks and fragment runs back (`spec/allocation.md` §5.4).
+//! Freeing blocks and fragment runs (`spec/allocation.md` §5.4).
 
 use super::group::GroupEdit;
 use super::{Alloc, LOG};
@@ -9,10 +9,11 @@ use ffs_ondisk::{Csum, Place, Structure};
 use tracing::trace;
 
 impl Alloc {
-    /// Gives back a run that lies inside one block.
+    /// Frees a run within one block.
     ///
     /// # Errors
-    /// [`Error::Format`] if part of it is free already, is metadata, or its group is damaged;
+    /// [`Error::Format`] if a part of it is free already or is metadata, or if its group is
+    /// damaged;
     /// the device's.
     pub(crate) fn free_frags(&self, run: FragRun) -> Result<()> {
         let g = self.g();
@@ -28,7 +29,7 @@ impl Alloc {
 }
 
 impl GroupEdit<'_> {
-    /// Marks `frags` fragments from `first` of the group on, inside one block, free.
+    /// Marks `frags` fragments from `first` of the group on, within one block, as free.
     fn free_run(&mut self, first: u32, frags: u32) -> Result<()> {
         let frag = self.g.frag;
         let blk = first / frag;
@@ -53,7 +54,7 @@ impl GroupEdit<'_> {
         Ok(())
     }
 
-    /// Adds (or takes away) the free runs of a partly used block to `frsum`.
+    /// Adds the free runs of a partly used block to `frsum`, or subtracts them.
     fn account_runs(&mut self, pattern: u8, sign: i32) {
         for (n, count) in (0..).zip(runs(pattern, self.g.frag)).take(self.g.frag as usize).skip(1) {
             if count > 0 {

@@ -1,15 +1,14 @@
-//! One cylinder group, locked: the frame in which every change to a group happens.
+//! One locked cylinder group: the scope of every change to a group.
 //!
 //! # Invariants
-//! 1. Every change of a map goes together with the change of all counts that follow from it:
-//!    `frsum`, clusters, the group's counts, the summary's record and the totals. [`GroupEdit`]
-//!    collects the counts; they are stored before the group's lock is let go, also when the
-//!    change ends in an error.
-//! 2. Checks come before changes: an error leaves the maps as they were.
+//! 1. Every change of a map includes the changes of all counts that depend on it: `frsum`,
+//!    clusters, the group's counts, the summary's record and the totals. [`GroupEdit`] collects the
+//!    counts and stores them before the group is unlocked, even if the change fails.
+//! 2. Checks precede changes: an error leaves the maps unchanged.
 //! 3. A damaged group is never changed.
 //!
 //! # Locking
-//! The write lock of the group's buffer is the group's allocation lock. One group at a time.
+//! The write lock of the group's buffer is the group's allocation lock. A thread holds at most one.
 
 use super::Alloc;
 use super::check::check_in;
@@ -21,15 +20,15 @@ use crate::sync::Mutex;
 use crate::tunables::AllocPolicy;
 use ffs_ondisk::{CgMut, CgNo, Corrupt, Csum, FragNo, Geometry, Place, Structure};
 
-/// A group under its lock.
+/// A locked group.
 pub(super) struct GroupEdit<'a> {
     /// Its number.
     pub(super) c: CgNo,
-    /// The volume's constants.
+    /// The geometry of the volume.
     pub(super) g: &'a Geometry,
     /// Its block.
     pub(super) cg: CgMut<'a>,
-    /// Generation of the block preferences in force.
+    /// The version of the block preference policy in force.
     pub(super) policy: AllocPolicy,
     pub(super) ordering: &'a dyn Ordering,
     counts: Csum,
@@ -39,10 +38,11 @@ pub(super) struct GroupEdit<'a> {
 }
 
 impl Alloc {
-    /// Runs `change` on group `c`, locked, and writes its block as the ordering policy asks.
+    /// Runs `change` on group `c`, locked, and writes its block with the disposition of the
+    /// ordering mode.
     ///
     /// # Errors
-    /// The device's, the group's damage, or what `change` returns.
+    /// The device's, that of a damaged group, or that of `change`.
     pub(super) fn edit<R>(
         &self,
         c: CgNo,
@@ -74,7 +74,7 @@ impl Alloc {
         result.map_err(|e| self.cache.record_damage(e))
     }
 
-    /// The buffer of group `c`'s block.
+    /// The buffer of the block of group `c`.
     fn read_group(&self, c: CgNo) -> Result<BufRef> {
         let g = self.g();
         let at = g.cgtod(c);
@@ -82,7 +82,7 @@ impl Alloc {
         self.cache.bread(DiskBlock { key, kind, addr: at, len: g.cgsize as usize })
     }
 
-    /// Checks the block in if it is fresh from disk.
+    /// Checks the block if it was read from disk since the last check.
     fn check_in_once(&self, c: CgNo, buf: &BufRef, block: &mut [u8]) -> Result<()> {
         {
             let sum = self.sum.lock();
@@ -110,26 +110,27 @@ impl Alloc {
 }
 
 impl GroupEdit<'_> {
-    /// The group's counts, as changed so far.
+    /// The group's counts with the changes so far.
     pub(super) fn counts(&self) -> Csum {
         self.counts
     }
 
-    /// Adds to the group's counts; notes that the block was changed.
+    /// Adds to the group's counts and marks the block changed.
     pub(super) fn count(&mut self, delta: Csum) {
         self.counts.add(&delta);
         self.delta.add(&delta);
         self.changed = true;
     }
 
-    /// Keeps the strictest of what the ordering policy asks for this block.
+    /// Keeps the strictest of the dispositions that the ordering mode returned for this block.
     pub(super) fn demand(&mut self, d: Disposition) {
         if d != Disposition::Delay {
             self.disposition = d;
         }
     }
 
-    /// Reports `frags` fragments from `first` of the group on as taken; returns their address.
+    /// Notifies the ordering mode that `frags` fragments from `first` of the group on were
+    /// allocated. Returns their address.
     pub(super) fn took(&mut self, first: u32, frags: u32) -> FragNo {
         let at = self.g.cgbase(self.c).plus(first.into());
         self.demand(

@@ -1,18 +1,18 @@
-//! The order in which every allocator tries the groups (`spec/allocation.md` §2.3).
+//! The order in which the allocators search the groups (`spec/allocation.md` §2.3).
 //!
 //! # Invariants
-//! 1. The order visits every group. Only groups of the quadratic part are visited twice (once
-//!    more by brute force), so it is finite and short.
+//! 1. The order visits every group. Only groups of the quadratic part are visited twice (again in
+//!    the linear part), so it is finite and short.
 
 use super::Alloc;
 use crate::counters::bump;
 use crate::error::Result;
 use ffs_ondisk::{CgNo, Csum};
 
-/// The groups in the order they are tried from `start` (below `ncg`) on: itself, the quadratic
-/// rehash (+1, +3, +7, ...), then all but the first two by brute force.
+/// The groups in search order from `start` (below `ncg`) on: `start`, the quadratic rehash (+1, +3,
+/// +7, ...), then all groups but the first two in linear order.
 pub(super) fn order(ncg: u32, start: CgNo) -> impl Iterator<Item = CgNo> {
-    // In 64 bits, so that sums of group numbers cannot wrap.
+    // In 64 bits, so that sums of group numbers cannot overflow.
     let (n, first) = (u64::from(ncg), u64::from(start.0));
     let steps = std::iter::successors(Some(1u64), |i| Some(i * 2)).take_while(move |i| *i < n);
     // The sum of the steps 1, 2, ..., i is 2i - 1.
@@ -22,11 +22,11 @@ pub(super) fn order(ncg: u32, start: CgNo) -> impl Iterator<Item = CgNo> {
 }
 
 impl Alloc {
-    /// Tries groups from `start` on until `each` finds something. `each` is told whether this is
-    /// the group the preference is meant for.
+    /// Calls `each` for the groups from `start` on until it returns a result. The second argument
+    /// of `each` is whether the group is `start`, to which the preference applies.
     ///
-    /// A group that fails (damaged, unreadable) is skipped; its error is returned only if nothing
-    /// is found in any other.
+    /// A group that fails (damaged, unreadable) is skipped. Its error is returned only if no other
+    /// group has a result.
     pub(super) fn hash_search<R>(
         &self,
         start: CgNo,
@@ -35,7 +35,7 @@ impl Alloc {
         self.hash_search_where(start, |_| true, each)
     }
 
-    /// As [`Alloc::hash_search`], passing over groups whose counts say that they have nothing.
+    /// As [`Alloc::hash_search`], but skips groups whose counts do not qualify.
     pub(super) fn hash_search_where<R>(
         &self,
         start: CgNo,

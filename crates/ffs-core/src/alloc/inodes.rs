@@ -1,15 +1,17 @@
-//! Taking and giving back inodes (`spec/allocation.md` §2; lazily initialised inode blocks:
+//! Allocating and freeing inodes (`spec/allocation.md` §2; lazily initialised inode blocks:
 //! `spec/on-disk-format.md` §5.2).
 //!
 //! # Invariants
-//! 1. An inode is handed out only if its block was initialised: on UFS2 the block after the highest
-//!    one in use is written, as the ordering policy asks, before the group counts it. If that write
-//!    is waited for, so is the group's: a check after a crash takes every inode above the
-//!    `initediblk` it finds for free, whatever was written there.
+//! 1. An inode is allocated only if its block was initialised. On UFS2 the block after the highest
+//!    one in use is written, with the disposition of the ordering mode, before the group counts it.
+//!    If the ordering mode waits for that write, it waits for the group's too: a check after a
+//!    crash treats every inode above the `initediblk` on disk as free, even if its block was
+//!    written.
 //!
 //! # Locking
-//! That fresh inode block's buffer is locked while the group is, against the usual order (buffer,
-//! then group). Nobody else can hold it: inodes at or above `initediblk` are never read.
+//! The buffer of the fresh inode block is locked while the group is locked, against the usual order
+//! (buffer, then group). No other thread can hold it: inodes at or above `initediblk` are never
+//! read.
 
 use super::dirpref::{self, Expected};
 use super::group::GroupEdit;
@@ -23,10 +25,11 @@ use ffs_ondisk::{CgNo, Csum, Format, Ino, Place, Structure};
 use tracing::{debug, trace};
 
 impl Alloc {
-    /// Takes an inode for a new file in `parent`. Its content in the inode block is the caller's.
+    /// Allocates an inode for a new file in `parent`. The caller initialises it in the inode block.
     ///
     /// # Errors
-    /// [`Error::NoInodes`]; the device's; a damaged group's if nothing else was free.
+    /// [`Error::NoInodes`]; the device's; a damaged group's error if no other group has a free
+    /// inode.
     pub(crate) fn alloc_inode(&self, parent: &ParentDir, is_dir: bool) -> Result<Ino> {
         let pref = self.inode_pref(parent, is_dir)?;
         let start = self.g().ino_to_cg(pref);
@@ -40,7 +43,7 @@ impl Alloc {
         found.ok_or(Error::NoInodes)
     }
 
-    /// The inode to start from; counts what is made in its group.
+    /// The preferred inode. Counts the new directories and files of its group.
     fn inode_pref(&self, parent: &ParentDir, is_dir: bool) -> Result<Ino> {
         let g = self.g();
         let mut sum = self.sum.lock();
@@ -74,8 +77,8 @@ impl Alloc {
         })
     }
 
-    /// Writes inode blocks until inode index `i` and the block after it are initialised, as far as
-    /// the group goes.
+    /// Writes inode blocks until the block of inode index `i` and the one after it are initialised,
+    /// as far as the group has them.
     fn initialise_inodes(&self, e: &mut GroupEdit<'_>, i: u32) -> Result<()> {
         let (inopb, ipg) = (e.g.inopb, e.g.ipg);
         if e.g.format == Format::Ufs1 {
@@ -93,8 +96,8 @@ impl Alloc {
         Ok(())
     }
 
-    /// Fills the block of inodes that starts with `first`: free, with generation numbers that no
-    /// old file handle knows.
+    /// Fills the block of inodes that starts with `first` with free inodes, with generation numbers
+    /// that no old file handle has.
     fn write_fresh_inodes(&self, e: &GroupEdit<'_>, first: Ino) -> Result<Disposition> {
         let at = e.g.ino_to_fsba(first);
         let len = e.g.bsize as usize;
@@ -114,7 +117,7 @@ impl Alloc {
         Ok(answer)
     }
 
-    /// Gives an inode back.
+    /// Frees an inode.
     ///
     /// # Errors
     /// [`Error::Format`] if it is not in use or its group is damaged; the device's.
@@ -124,8 +127,8 @@ impl Alloc {
         self.edit(g.ino_to_cg(ino), |e| e.release_inode(g.ino_to_cgi(ino), was_dir))
     }
 
-    /// Whether the inode's block was ever written: above `initediblk` it holds undefined bytes
-    /// and the inode is free.
+    /// Whether the inode's block was ever written. Above `initediblk` it has undefined bytes and
+    /// the inode is free.
     ///
     /// # Errors
     /// The group's, if it cannot be read.
@@ -143,7 +146,8 @@ impl Alloc {
 }
 
 impl GroupEdit<'_> {
-    /// A free inode index: the preferred one, else from the rotor on around the end.
+    /// A free inode index: the preferred one, else the first from the rotor on, modulo the group
+    /// size.
     fn find_inode(&self, pref: Option<u32>) -> Result<u32> {
         let cg = self.cg.view();
         if let Some(i) = pref
@@ -151,7 +155,7 @@ impl GroupEdit<'_> {
         {
             return Ok(i);
         }
-        // A hostile rotor must not make the whole group's inodes be initialised.
+        // A hostile rotor must not cause all inodes of the group to be initialised.
         let start = cg.irotor().min(cg.initediblk().saturating_sub(1)) as usize / 8;
         let map = cg.inosused();
         let in_byte = |(at, byte): (usize, &u8)| {
@@ -185,7 +189,7 @@ impl GroupEdit<'_> {
         if i < self.cg.view().irotor() {
             self.cg.set_irotor(i);
         }
-        // A wrong count of directories is no reason to keep the inode.
+        // A wrong count of directories does not prevent freeing the inode.
         let dirs = i64::from(was_dir && self.counts().ndir > 0);
         self.count(Csum { nifree: 1, ndir: -dirs, ..Csum::default() });
         Ok(())

@@ -2,14 +2,14 @@
 //!
 //! # Invariants
 //! 1. A run is maximal: bounded by used fragments or by its block. A byte holds `8 / frag` blocks.
-//! 2. [`search`] sees every byte, so it finds a run if there is one; stretches without the kind of
-//!    block that can have it are passed over 64 bytes at a time.
+//! 2. [`search`] examines every byte, so it finds a run if there is one. Stretches of 64 bytes
+//!    without a suitable block are skipped as a whole.
 
-/// Bytes of the map looked at together.
+/// Bytes of the map that are tested together.
 const STRETCH: usize = 64;
 
-/// Bit `n - 1` of `RUNS[log2(frag)][byte]`: the byte has a maximal free run of exactly `n`
-/// fragments. The kernel's `fragtbl`, computed.
+/// Bit `n - 1` of `RUNS[log2(frag)][byte]` is set if the byte has a maximal free run of exactly `n`
+/// fragments. FreeBSD's `fragtbl`, computed.
 static RUNS: [[u8; 256]; 4] = [table(1), table(2), table(4), table(8)];
 
 const fn table(frag: u32) -> [u8; 256] {
@@ -36,8 +36,8 @@ const fn table(frag: u32) -> [u8; 256] {
     out
 }
 
-/// The first maximal run of exactly `n` free fragments (`1 <= n <= frag`) in `map`, looking from
-/// the byte of fragment `from` to the end and then from the front: its first fragment.
+/// The first fragment of the first maximal run of exactly `n` free fragments (`1 <= n <= frag`) in
+/// `map`, searched from the byte of fragment `from` to the end and then from the start.
 pub(super) fn search(map: &[u8], frag: u32, from: u32, n: u32) -> Option<u32> {
     let start = (from as usize / 8).min(map.len());
     let (front, back) = map.split_at(start);
@@ -57,7 +57,7 @@ fn position(map: &[u8], frag: u32, n: u32) -> Option<usize> {
     let may = |stretch: &[u8; STRETCH]| {
         let (words, _) = stretch.as_chunks::<8>();
         let words = words.iter().map(|w| u64::from_le_bytes(*w));
-        // Folded without a branch, so that the compiler makes it a few wide instructions.
+        // Folded without a branch, so that the compiler emits a few vector instructions.
         let some = if n == frag {
             words.fold(0, |acc, w| acc | whole_blocks(w, frag))
         } else {
@@ -86,7 +86,7 @@ fn block_starts(frag: u32) -> u64 {
     }
 }
 
-/// Not 0 if a block in `word` is neither wholly free nor wholly used: neighbours in it differ.
+/// Not 0 if a block in `word` is partly free: two adjacent bits differ.
 fn partial_blocks(word: u64, frag: u32) -> u64 {
     let block_ends = block_starts(frag) << (frag - 1);
     (word ^ (word >> 1)) & !block_ends
@@ -103,7 +103,7 @@ fn whole_blocks(word: u64, frag: u32) -> u64 {
     free & block_starts(frag)
 }
 
-/// The first maximal run of exactly `n` free fragments in a byte of the map: its first bit.
+/// The first bit of the first maximal run of exactly `n` free fragments in a byte of the map.
 fn find_in_byte(byte: u8, frag: u32, n: u32) -> Option<u32> {
     let free = |bit: u32| (byte >> bit) & 1 == 1;
     let fits = |at: u32| {
@@ -148,7 +148,7 @@ mod tests {
             let frag = 1 << dice.below(4);
             let n = dice.between(1, u64::from(frag)) as u32;
             let mut map = vec![0u8; dice.between(1, 400) as usize];
-            // Mostly full and free blocks, so that the stretches matter.
+            // Mostly full and free blocks, so that many stretches are skipped.
             for byte in &mut map {
                 *byte = [0, 0xff, 0, 0xff, 0xf0, 0x0c][dice.below(6 - round % 3) as usize];
             }

@@ -1,26 +1,27 @@
-//! Where new things go: inodes, directories, blocks, fragments, clusters.
+//! The allocator: inodes, directories, blocks, fragments and clusters.
 //!
-//! | module | holds |
+//! | module | contents |
 //! | --- | --- |
 //! | [`params`] | the superblock's tunables |
 //! | [`summary`] | counts and hints of all groups |
-//! | [`check`], [`group`] | a group's block: checked in once, then changed under its lock |
+//! | [`check`], [`group`] | a group's block: checked after a read, changed under its lock |
 //! | [`hashalloc`] | the order in which groups are tried |
 //! | [`inodes`], [`dirpref`] | inodes; the group of a new directory |
-//! | [`blkpref`] | the preferred place of a block |
+//! | [`blkpref`] | the preferred location of a block |
 //! | [`blocks`], [`frags`], [`free`] | blocks: allocating, growing, freeing |
 //! | [`mapsearch`], [`clusters`] | free runs of fragments and of blocks |
 //!
 //! # Invariants
-//! 1. Maps and counts agree: what a group counts free can be found in its maps ([`check`] sees to
-//!    it when a group comes from disk, [`group`] at every change).
-//! 2. Nothing is handed out twice, no metadata is handed out, nothing free is freed: such requests
-//!    are errors and change nothing.
-//! 3. A damaged group is skipped; its error surfaces if nothing else fits or it is freed into.
+//! 1. Maps and counts agree: every free item that a group counts is free in its maps ([`check`]
+//!    ensures this when a group is read, [`group`] at every change).
+//! 2. Nothing is allocated twice, no metadata is allocated, and nothing free is freed: such
+//!    requests are errors and change nothing.
+//! 3. A damaged group is skipped. Its error is returned if no other group has space, or if a block
+//!    or inode of the group is freed.
 //!
 //! # Locking
-//! The write lock of a group's buffer is the group's allocation lock; one at a time. The summary's
-//! mutex comes after it and is held for moments.
+//! The write lock of a group's buffer is the group's allocation lock; a thread holds at most one.
+//! The mutex of the summary is taken after it and held briefly.
 //!
 //! Reference: `spec/allocation.md`; `spec/on-disk-format.md` §5, §6, §18.2.
 
@@ -52,15 +53,15 @@ use ffs_ondisk::{Csum, FragNo, Geometry, Ino, Lbn};
 use std::sync::Arc;
 use summary::Summary;
 
-/// The target of this module's events in the log.
+/// The target of this module's log events.
 const LOG: &str = "ffs::alloc";
 
-/// The directory a new inode is made in.
+/// The directory in which a new inode is allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ParentDir {
     /// Its inode.
     pub(crate) ino: Ino,
-    /// Its depth: 0 for the root and where depths are not tracked.
+    /// Its depth: 0 for the root, and if depths are not recorded.
     pub(crate) depth: u32,
     /// Its link count before the new entry.
     pub(crate) nlink: u16,
@@ -69,29 +70,29 @@ pub(crate) struct ParentDir {
 /// Whether the last `minfree` percent may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reserve {
-    /// By root.
+    /// Yes: the caller is root.
     Allowed,
-    /// By everybody else.
+    /// No: all other callers.
     Denied,
 }
 
-/// For which block of a file a place is looked for.
+/// A query for the preferred location of a block of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PrefQuery {
     /// The file.
     pub(crate) ino: Ino,
     /// Whether it is a directory.
     pub(crate) is_dir: bool,
-    /// The logical block; for an indirect block, the one it is needed for.
+    /// The logical block; for an indirect block, the logical block that needs it.
     pub(crate) lbn: Lbn,
     /// Index of the pointer in its map (the inode's direct pointers or an indirect block).
     pub(crate) index: usize,
     /// The pointer before it in the map, unless it is a hole or `index` is 0.
     pub(crate) prev: Option<FragNo>,
-    /// An indirect block is wanted, of this level (1 = single).
+    /// The level of the indirect block to allocate (1 is single), or `None` for a data block.
     pub(crate) indirect: Option<usize>,
-    /// The indirect block this same call has just allocated above this one; for logical block 12
-    /// the single indirect block, just allocated or not.
+    /// The indirect block one level up, if the same call has just allocated it. For logical block
+    /// 12, the single indirect block.
     pub(crate) after_indirect: Option<FragNo>,
     /// The last direct pointer of the inode, unless it is a hole.
     pub(crate) last_direct: Option<FragNo>,
@@ -110,7 +111,7 @@ pub(crate) struct Alloc {
 }
 
 impl Alloc {
-    /// `cs`: the summary area's records, one per group; the totals are their sum.
+    /// An allocator with the records `cs` of the summary area, one per group.
     pub(crate) fn new(
         cache: Arc<BufCache>,
         ordering: Arc<dyn Ordering>,
@@ -123,7 +124,7 @@ impl Alloc {
         Alloc { cache, ordering, tunables, rng, params, torn: Torn::Never, sum }
     }
 
-    /// The same with groups that a crash may have torn.
+    /// The allocator, for a volume whose groups a crash may have torn.
     pub(crate) fn with_torn_groups(self, torn: Torn) -> Alloc {
         Alloc { torn, ..self }
     }

@@ -1,8 +1,9 @@
-//! Tunables of the superblock that steer allocation (`spec/allocation.md` §1, §7).
+//! The superblock's tunables for allocation (`spec/allocation.md` §1, §7).
 //!
 //! # Invariants
-//! 1. Every value is usable as it is: percentages below 100, divisors not 0. What the superblock
-//!    does not have (old volumes) or has absurdly is replaced by newfs' default.
+//! 1. Every value is usable without checks: percentages below 100, divisors not 0. Values that the
+//!    superblock lacks (old volumes) or that are out of range are replaced by the defaults of
+//!    newfs.
 
 use ffs_ondisk::{Geometry, Superblock};
 
@@ -14,20 +15,20 @@ const DEFAULT_AVGFPDIR: u32 = 64;
 /// What fragment moves are optimised for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Optim {
-    /// Time: move into a whole block, so that further growth is in place.
+    /// Time: move into a whole block, so that later growth is in place.
     Time,
-    /// Space: take no more than asked.
+    /// Space: use no more fragments than requested.
     Space,
 }
 
-/// Tunables of the superblock, made sane.
+/// The superblock's tunables, with valid values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct AllocParams {
-    /// Percent of the data fragments kept for root.
+    /// Percentage of the data fragments reserved for root.
     pub(crate) minfree: u32,
     /// Optimisation at mount.
     pub(crate) optim: Optim,
-    /// Most blocks one file takes from a group before it moves on.
+    /// Most blocks that one file gets in a group before it continues in another.
     pub(crate) maxbpg: u32,
     /// Most blocks in one contiguous transfer.
     pub(crate) maxcontig: u32,

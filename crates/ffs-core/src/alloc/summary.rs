@@ -1,14 +1,14 @@
-//! What is known of all groups without reading them: their counts, totals, and hints.
+//! The counts, totals and search hints of all groups, available without reading the groups.
 //!
 //! # Invariants
 //! 1. `totals` is the sum of `cs`.
-//! 2. `cs[c]` equals the counts in group `c`'s block whenever that block's lock is free and the
-//!    block was checked in ([`super::group`]); until then it is what the summary area said.
+//! 2. `cs[c]` equals the counts in the block of group `c` whenever that block is unlocked and was
+//!    checked ([`super::group`]). Before the check it is the record in the summary area.
 //! 3. `maxcluster` is never below the group's largest free cluster (capped at `contigsumsize`).
 //!
 //! # Locking
-//! One mutex, held for moments: never across I/O, never while a buffer's lock is waited for. It
-//! may be taken while a group's buffer is locked.
+//! One mutex, held briefly: never during I/O, never while waiting for the lock of a buffer. It may
+//! be taken while the buffer of a group is locked.
 
 use super::params::Optim;
 use crate::buf::{Buf, BufRef};
@@ -23,28 +23,30 @@ pub(super) struct Summary {
     pub(super) cs: Vec<Csum>,
     /// Their sum.
     pub(super) totals: Csum,
-    /// Per group, directories made one after another without files in between; up to 255.
+    /// Per group, the number of directories created in a row without files between them; at most
+    /// 255.
     pub(super) contigdirs: Vec<u8>,
     /// The optimisation in force.
     pub(super) optim: Optim,
     groups: Vec<GroupState>,
-    /// Groups whose block is damaged, and how.
+    /// The damaged groups and their errors.
     bad: BTreeMap<CgNo, ffs_ondisk::Error>,
 }
 
-/// What is remembered of one group.
+/// The state of one group.
 #[derive(Debug)]
 struct GroupState {
     /// Upper bound of the largest free cluster, blocks.
     maxcluster: u32,
-    /// The buffer that was checked in: another one holds bytes fresh from disk.
+    /// The buffer that was checked. A different buffer has bytes that were read from disk since.
     checked: Weak<Buf>,
-    /// Initialised inodes, of a group that was checked in.
+    /// The number of initialised inodes, if the group was checked.
     initediblk: Option<u32>,
 }
 
 impl Summary {
-    /// From the records of the summary area. Missing ones and impossible counts become 0.
+    /// A summary with the records of the summary area. Missing records and impossible counts become
+    /// 0.
     pub(super) fn new(g: &Geometry, mut cs: Vec<Csum>, optim: Optim) -> Summary {
         let ncg = g.ncg as usize;
         cs.resize(ncg, Csum::default());
@@ -65,7 +67,7 @@ impl Summary {
         }
     }
 
-    /// Counts of group `c`; zeros if there is none.
+    /// The counts of group `c`; zeros if there is no such group.
     pub(super) fn group(&self, c: CgNo) -> Csum {
         self.cs.get(c.0 as usize).copied().unwrap_or_default()
     }
@@ -78,7 +80,7 @@ impl Summary {
         }
     }
 
-    /// Takes the counts of a group whose block was just checked in.
+    /// Stores the counts of a group whose block was just checked.
     pub(super) fn adopt(&mut self, c: CgNo, buf: &BufRef, found: &Csum, initediblk: u32) {
         let old = self.group(c);
         let delta = Csum {
@@ -94,15 +96,15 @@ impl Summary {
         }
     }
 
-    /// Whether the content of `buf`, group `c`'s, was checked in.
+    /// Whether the content of `buf`, the block of group `c`, was checked.
     pub(super) fn is_checked(&self, c: CgNo, buf: &BufRef) -> bool {
-        // While a weak reference lives its address belongs to no other buffer.
+        // While a weak reference exists no other buffer has its address.
         self.groups
             .get(c.0 as usize)
             .is_some_and(|s| std::ptr::eq(s.checked.as_ptr(), Arc::as_ptr(buf)))
     }
 
-    /// Remembers that group `c` must not be used.
+    /// Records that group `c` is damaged and must not be used.
     pub(super) fn condemn(&mut self, c: CgNo, why: ffs_ondisk::Error) {
         self.bad.insert(c, why);
     }
@@ -129,14 +131,15 @@ impl Summary {
         self.groups.get(c.0 as usize).map_or(0, |s| s.maxcluster)
     }
 
-    /// Notes the largest free cluster of group `c`.
+    /// Records the largest free cluster of group `c`.
     pub(super) fn set_maxcluster(&mut self, c: CgNo, blocks: u32) {
         if let Some(s) = self.groups.get_mut(c.0 as usize) {
             s.maxcluster = blocks;
         }
     }
 
-    /// Counts a new inode wanted in group `c`: directories in a row up, files down.
+    /// Counts a new inode in group `c`: a directory increments the directories in a row, a file
+    /// decrements them.
     pub(super) fn count_contigdirs(&mut self, c: CgNo, is_dir: bool) {
         if let Some(n) = self.contigdirs.get_mut(c.0 as usize) {
             *n = if is_dir { n.saturating_add(1) } else { n.saturating_sub(1) };
@@ -151,7 +154,7 @@ impl Summary {
     }
 }
 
-/// `cs` with every count brought into what a group can have.
+/// The counts `cs`, limited to the values that are possible for a group.
 fn possible(g: &Geometry, cs: &Csum) -> Csum {
     let (ipg, fpg) = (i64::from(g.ipg), i64::from(g.fpg));
     Csum {

@@ -13,7 +13,7 @@ pub struct ClassStats {
     pub tier2_hits: u64,
     /// Lookups that read the device.
     pub misses: u64,
-    /// Blocks dropped to make room.
+    /// Blocks evicted for new ones.
     pub evictions: u64,
     /// Blocks with a header.
     pub tier1_blocks: u64,
@@ -122,7 +122,7 @@ impl CacheStats {
                 gauge(names[0], c.tier1_hits, "Such blocks found with a buffer header."),
                 gauge(names[1], c.tier2_hits, "Such blocks found in pages."),
                 gauge(names[2], c.misses, "Such blocks read from the device."),
-                gauge(names[3], c.evictions, "Such blocks dropped to make room."),
+                gauge(names[3], c.evictions, "Such blocks evicted for new ones."),
             ]
         });
         out

@@ -93,7 +93,7 @@ fn fill(c: &BufCache, ino: u32, lbn: i64, len: usize, with: u8) -> BufRef {
 fn audit(c: &BufCache, held: usize) {
     let mut st = c.state.lock();
     st.audit();
-    st.make_room(BufKind::Data, 0);
+    st.make_space(BufKind::Data, 0);
     st.audit();
     let (space, l) = (st.space(), st.limits());
     let pinned = st.dirty.len() + held + 1;
@@ -200,7 +200,7 @@ fn a_block_that_loses_its_header_is_found_in_pages_if_it_is_backed_by_them() {
 }
 
 #[test]
-fn small_private_blocks_come_in_units_of_512_while_there_is_room() {
+fn small_private_blocks_come_in_units_of_512_while_there_is_space() {
     let c = cache(limits(1 << 20, 100, 1 << 20, 3 * 1024, false));
     for lbn in 0..4 {
         content(&c, 1, lbn, FRAG);

@@ -233,7 +233,7 @@ impl BufCache {
             let again = self.hooks.write_completed(m.buf.key, hook_result);
             let rolled_back = matches!(m.image, WriteImage::Copied { rolled_back: true, .. });
             if result.is_ok() && (again || rolled_back) {
-                bump(&self.counters.writes_undone);
+                bump(&self.counters.writes_rolled_back);
                 self.state.lock().dirty.restart_age(m.buf);
                 outcome = WriteOutcome::RolledBack;
             } else if result.is_ok() {

@@ -1,6 +1,6 @@
 //! Directories. A directory is a sequence of *chunks* of `DIRBLKSIZ` (512) bytes, which FreeBSD
-//! calls directory blocks. Large directories are searched through an index in memory, all others,
-//! and in any doubt, by the traditional linear code.
+//! calls directory blocks. Large directories are searched through an index in memory. All others
+//! are searched by the traditional linear code, which also replaces an index that is inconsistent.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -9,15 +9,15 @@
 //! | `search` | finding a name, and the slot for a new one |
 //! | `change` | entering, removing, redirecting names; growth and compaction |
 //! | `hashed` | the index of a large directory: building, searching, updating it |
-//! | `reserved` | records that a removal reserved for a while |
-//! | `reclaim` | making them free again |
-//! | `trim` | truncating the empty end |
+//! | `reserved` | records that stay reserved for some time after their removal |
+//! | `reclaim` | turning them into free space |
+//! | `trim` | truncating unused chunks at the end |
 //! | `body` | the first block of a new directory, emptiness, the parent |
 //! | `list` | reading in order, with positions that survive changes |
 //!
 //! # Invariants
-//! 1. A walk visits each chunk once and each record of a chunk once, whatever the bytes are. After
-//!    a malformed record it skips the rest of the chunk, at a hole the rest of the block. A name in
+//! 1. A walk visits each chunk once and each record of a chunk once, for any content. After a
+//!    malformed record it skips the rest of the chunk, at a hole the rest of the block. A name in
 //!    the other parts is found. If a name is *not* found and a part was skipped, the result is an
 //!    error, never "absent".
 //! 2. A change modifies one chunk (growth: one new chunk). If the device refuses the write, the

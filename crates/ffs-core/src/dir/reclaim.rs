@@ -16,8 +16,7 @@ pub(super) fn reclaim(d: &mut DirMut<'_>) {
         let mut free = None;
         let (reserved, at) = (reserved_of(ump, dir), (off - base) as usize);
         let done = d.change_chunk(off, |chunk| {
-            // It may have become part of another record that was just freed, or have been used
-            // again.
+            // It may have been merged into another record that was just freed, or be in use again.
             let h = check_start(fmt, chunk, at).and_then(|()| dir::header(fmt, chunk, at));
             let reserved = reserved.in_chunk(base);
             if h.is_ok_and(|h| !h.live() && !reserved.is(&h, at)) {
@@ -28,7 +27,7 @@ pub(super) fn reclaim(d: &mut DirMut<'_>) {
         });
         match (done, free) {
             (Ok(()), Some(free)) => hashed::update(d, base, |i| i.set_free(DirOff(base), free)),
-            // The record is free all the same, but the index does not have its space.
+            // The record is free, but the index cannot record its space.
             _ => d.ip.dir.drop_index(),
         }
     }

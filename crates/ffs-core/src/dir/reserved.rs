@@ -1,14 +1,15 @@
-//! Records that are neither a name nor free: their name was removed, but an image of the block may
-//! have to show it once more ([`crate::ordering::Response::reserve`]).
+//! Records that are neither in use nor free: their name was removed, but a write image of the block
+//! may still have to show it ([`crate::ordering::Response::reserve`]).
 //!
 //! # Invariants
-//! 1. A reserved record keeps its place, length and name. Nothing is packed over it, merged into
-//!    it, or cut off with it; only the same name may be entered in it.
-//! 2. Which records are reserved changes under the directory's lock for changes only: by a removal,
-//!    by an entry, and by [`reclaim`]. So the room noted in an index stays true in between.
-//! 3. A chunk with a reserved record has no room, as an index notes it: it is not worth the search
-//!    between them, and in half a minute they are free. The linear code, which sees every record
-//!    anyway, uses what is there.
+//! 1. A reserved record keeps its offset, length and name. Nothing is packed over it or merged into
+//!    it, and it is not truncated. Only the same name may be entered in it.
+//! 2. The set of reserved records changes only under the exclusive lock of the directory: by a
+//!    removal, by an entry, and by [`reclaim`]. So the free space in an index stays right between
+//!    such changes.
+//! 3. An index records no free space for a chunk with a reserved record. A search of the space
+//!    between reserved records is not worth its cost, since they are freed within half a minute.
+//!    The linear code, which examines every record in any case, uses such space.
 //!
 //! Reference: `spec/soft-updates.md` §6.3a, §6.3b.
 
@@ -28,7 +29,7 @@ pub(super) struct Reserved<'a> {
 }
 
 impl Reserved<'_> {
-    /// The reserved records of the chunk at `base`, at present.
+    /// The reserved records of the chunk at `base`.
     #[inline]
     pub(super) fn in_chunk(&self, base: u32) -> ReservedInChunk {
         let mask = self.ordering.map(|ordering| ordering.reserved_in(self.dir, DirOff(base)));
@@ -62,8 +63,8 @@ impl ReservedInChunk {
         free
     }
 
-    /// Makes the record that starts at `off` of the chunk free space: slack of the record before
-    /// it, or else a free record. Free records behind it become part of it.
+    /// Frees the record that starts at `off` of the chunk: it becomes slack of the record before
+    /// it, or else a free record. Free records after it are merged into it.
     pub(super) fn release(self, fmt: DirFormat, chunk: &mut [u8], off: usize) -> InChunk<()> {
         let (mut at, mut before) = (0, None);
         while at < off {
@@ -112,14 +113,14 @@ impl<'a> Dir<'a> {
         reserved_of(self.ump, self.ip.ino)
     }
 
-    /// The reserved record in which `name`, which does not exist, must be entered.
+    /// The reserved record that `name` must be entered in, if there is one. `name` does not exist.
     pub(super) fn reserved_for(&self, name: &[u8]) -> Option<u32> {
         let (ordering, dir) = (&self.ump.ordering, self.ip.ino);
         let off = ordering.reserved_for(dir, name)?.0;
         (off < self.size() && self.has_name(off, name)).then_some(off)
     }
 
-    /// Whether the record at `off`, which is not in use, has this name, with a zero behind it.
+    /// Whether the record at `off`, which is not in use, has this name, followed by a zero.
     fn has_name(&self, off: u32, name: &[u8]) -> bool {
         let Ok(buf) = self.block(off) else { return false };
         let (block, at) = (buf.read(), (off % self.g().bsize) as usize + HEADER);

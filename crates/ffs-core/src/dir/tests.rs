@@ -1,4 +1,4 @@
-//! The index and the linear code, held together entry by entry over random histories and broken
+//! The index and the linear code, compared entry by entry over random histories and damaged
 //! directories.
 #![allow(clippy::unwrap_used, reason = "tests stop at surprises")]
 
@@ -35,12 +35,12 @@ fn with_dir<T>(fs: &Ffs, v: &Vnode, look: impl FnOnce(Dir<'_>) -> T) -> T {
     look(Dir::new(&fs.0.ump, &ip, &data))
 }
 
-/// Asks both for `name`; they must agree in everything but which room is chosen.
+/// Searches for `name` by both. The results must be equal except for the choice of a slot.
 fn compare(d: Dir<'_>, name: &[u8]) {
-    // As answers: errors of damaged directories by their text.
+    // Errors of damaged directories are compared by their text.
     let text = |r: crate::Result<Option<Entry>>| r.map_err(|e| e.to_string());
     assert_eq!(text(find(d, name)), text(find_linear(d, name)), "{name:?}");
-    // The linear lookup starts where the last one ended: that shows only with double names.
+    // The linear lookup starts where the last one ended, which matters only with duplicate names.
     let hint = d.ip.dir.diroff.swap(0, std::sync::atomic::Ordering::Relaxed);
     let indexed = text(lookup(d, name));
     d.ip.dir.diroff.store(0, std::sync::atomic::Ordering::Relaxed);
@@ -53,7 +53,8 @@ fn compare(d: Dir<'_>, name: &[u8]) {
     }
 }
 
-/// `spec/directories-and-caches.md` §1.3 for every chunk; answers the names and inodes.
+/// Checks the format of every chunk (`spec/directories-and-caches.md` §1.3). Returns the names and
+/// inodes.
 fn check_format(d: Dir<'_>) -> BTreeMap<Vec<u8>, Ino> {
     let mut names = BTreeMap::new();
     let found = d.walk(0..d.size(), |_, chunk| {
@@ -70,7 +71,7 @@ fn check_format(d: Dir<'_>) -> BTreeMap<Vec<u8>, Ino> {
     names
 }
 
-/// A name of any length, from so few that they come again.
+/// A name of any length, from a set so small that names recur.
 fn random_name(rng: &SplitMix64) -> String {
     let (which, stem) = (rng.below(8), rng.below(60));
     let len = match which {
@@ -97,7 +98,7 @@ struct History<'a> {
 }
 
 impl History<'_> {
-    /// One change; the model follows what it should do.
+    /// Makes one change, here and in the model.
     fn step(&mut self, shrinking: bool) {
         let (cred, fs, d) = (Cred::root(), self.fs, &self.d);
         let (mut a, b) = (random_name(&self.rng), random_name(&self.rng));
@@ -208,7 +209,7 @@ fn history(seed: u64, which: DirHashFunction, truncate: DirTruncate, steps: u64)
     });
 }
 
-/// The volume of an unmounted mount, mounted again.
+/// Mounts the volume of an unmounted mount again.
 fn mounted_again(fs: &Ffs, opts: &MountOptions) -> Ffs {
     let dev = &fs.0.ump.cache.dev;
     let mut bytes = vec![0; dev.len_bytes() as usize];
@@ -229,7 +230,7 @@ fn index_and_linear_code_agree_over_random_histories() {
     }
 }
 
-/// A directory of `n` files and the mount it is in.
+/// A directory with `n` files, and its mount.
 fn filled(n: usize) -> (Ffs, Vnode) {
     let dev = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 8192, 1024, 16 << 20).unwrap();
     let fs = mounted(dev, &options());
@@ -241,7 +242,7 @@ fn filled(n: usize) -> (Ffs, Vnode) {
     (fs, d)
 }
 
-/// Changes a chunk in memory behind everybody's back and forgets the index, as if it had been read
+/// Changes a chunk in memory without the index, and drops the index, as if the chunk had been read
 /// so.
 fn tamper(fs: &Ffs, v: &Vnode, n: usize, change: impl FnOnce(DirFormat, &mut [u8])) {
     with_dir(fs, v, |d| {
@@ -253,7 +254,7 @@ fn tamper(fs: &Ffs, v: &Vnode, n: usize, change: impl FnOnce(DirFormat, &mut [u8
     });
 }
 
-/// Whether the directory can be answered from an index; everything is compared either way.
+/// Whether the directory gets an index. Compares all names in either case.
 fn agree(fs: &Ffs, v: &Vnode) -> bool {
     with_dir(fs, v, |d| {
         for i in 0..220 {
@@ -272,14 +273,14 @@ fn offset_of(fmt: DirFormat, chunk: &[u8], nth: usize) -> usize {
 fn free_records_in_mid_chunk_are_no_damage() {
     let (fs, d) = filled(200);
     assert!(agree(&fs, &d));
-    // As fsck clears entries: the number only.
+    // Clears entries as fsck does: the inode number only.
     for (chunk, nth) in [(1, 3), (1, 4), (2, 0), (2, 24), (3, 1)] {
         tamper(&fs, &d, chunk, |fmt, b| dir::set_ino(fmt, b, offset_of(fmt, b, nth), 0));
     }
     assert!(agree(&fs, &d));
     let cred = Cred::root();
     let before = fs.getattr(&d).size;
-    // Their room is used, moving what lies between, and nothing is lost.
+    // Their space is reused, entries between them are moved, and no entry is lost.
     for name in ["a-name-of-some-length-for-two", "bbbbbbb", "ccccccc", "dddddddd", "e"] {
         fs.create(&cred, &d, name.as_bytes(), NodeKind::Regular, 0o644).unwrap();
         with_dir(&fs, &d, |d| {
@@ -316,7 +317,7 @@ fn whiteouts_are_reused_in_place() {
     });
 }
 
-/// Every way of being malformed: never an index, and the linear code's answers.
+/// Every kind of malformed directory: no index, and the results of the linear code.
 #[test]
 fn malformed_directories_have_no_index() {
     type Damage = fn(DirFormat, &mut [u8], usize);
@@ -369,8 +370,7 @@ fn double_names_and_holes_have_no_index() {
     assert!(with_dir(&fs, &d, |d| d.bmap(Lbn(1))).unwrap().is_none());
 }
 
-/// Memory that changed under the index: it is noticed where it is looked at, and the linear code
-/// answers.
+/// Memory that changed under the index: the next access detects it, and the linear code searches.
 #[test]
 fn a_record_that_is_not_there_ends_the_index() {
     let (fs, d) = filled(200);
@@ -387,7 +387,7 @@ fn a_record_that_is_not_there_ends_the_index() {
     assert!(agree(&fs, &d));
 }
 
-/// `dirhash_docheck` finds an index that is wrong.
+/// `dirhash_docheck` detects a wrong index.
 #[test]
 fn docheck_notices() {
     let (fs, d) = filled(200);

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! 1. No chunk with a name or a reserved record is truncated.
-//! 2. A directory has neither a hole nor a pointer behind its end, on the device either. So it is
-//!    not truncated where an indirect block would keep some of its pointers and lose others: that
-//!    block and the inode are not written together.
+//! 2. A directory has neither a hole nor a pointer after its end, on the device either. So it is
+//!    not truncated where an indirect block would keep some of its pointers and lose others: the
+//!    indirect block and the inode are not written together.
 //!
 //! Reference: `spec/directories-and-caches.md` §3; `spec/soft-updates.md` §4.3.
 
@@ -39,7 +39,7 @@ pub(super) fn after_removal(d: &mut DirMut<'_>) {
     }
     let end = hashed::end_useful(d.view());
     // A directory that is longer than necessary is no failure.
-    if truncate_to(d, end, MIN_TRIMMED * u64::from(CHUNK)).is_ok_and(|cut| cut) {
+    if truncate_to(d, end, MIN_TRIMMED * u64::from(CHUNK)).is_ok_and(|truncated| truncated) {
         bump(&d.view().counters().dir_trimmed);
     }
 }

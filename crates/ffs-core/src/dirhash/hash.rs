@@ -2,7 +2,7 @@
 //!
 //! FNV-1 as the BSDs use it mixes the last byte in last, so names that differ only in their last
 //! byte get neighbouring hashes. A salt behind the name prevents that, and makes it harder to
-//! choose names that collide. With a secret key nobody can choose them.
+//! choose names that collide. With a secret key users cannot choose them.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.4.
 

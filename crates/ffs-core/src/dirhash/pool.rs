@@ -6,7 +6,7 @@
 //! 2. The list is ordered roughly from least to most recently used: a use moves a cell one place,
 //!    and only past one whose score is not higher.
 //! 3. An index at the head of the list is recycled only at score 0. If the limit was lowered or
-//!    memory is short, indexes are recycled from the head on, whatever their score.
+//!    memory is short, indexes are recycled from the head on, with any score.
 //!
 //! Reference: `spec/directories-and-caches.md` §3.9.
 

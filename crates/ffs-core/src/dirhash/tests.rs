@@ -269,7 +269,7 @@ fn memory_is_the_papers() {
 /// The chunk with the least sufficient space is chosen, of several the first; the last class is any
 /// amount.
 #[test]
-fn room_is_found_in_the_last_class() {
+fn space_is_found_in_the_last_class() {
     for compat in [false, true] {
         let mut index = Index::new(512 * 10, NameHasher::Fnv1, compat);
         // Every chunk has one small record: 125 words are free.
@@ -378,11 +378,11 @@ fn recycled_indexes_are_built_again() {
     );
     assert!(access(&dir) && dir.update(|_| Ok(())));
     // An index that is being read is not recycled.
-    let asked = dir.read_index();
+    let guard = dir.read_index();
     tunables.set("dirhash_maxmem", "0").unwrap();
     pool.shrink_to_limit();
-    assert!(asked.is_some() && !pool.is_usable());
-    drop(asked);
+    assert!(guard.is_some() && !pool.is_usable());
+    drop(guard);
     assert!(!pool.is_usable() && dir.read_index().is_none());
     assert_eq!(pool.used(), 0);
 }

@@ -185,7 +185,7 @@ impl InodeTable {
     fn insert(&self, mut st: MutexGuard<'_, TableState>, ip: &Arc<Inode>) {
         ip.last_use.store(self.now_used(), Ordering::Relaxed);
         st.insert(ip);
-        self.make_room(st, TRIES);
+        self.make_space(st, TRIES);
     }
 
     /// Takes a freed inode out, before its number may be given to another file.
@@ -257,7 +257,7 @@ impl InodeTable {
         if st.map.has(ip) && !ip.queued.load(Ordering::SeqCst) {
             st.push(ip);
         }
-        self.make_room(st, TRIES);
+        self.make_space(st, TRIES);
     }
 
     /// Frees a file without links unless it has users again.
@@ -287,7 +287,7 @@ impl InodeTable {
     }
 
     /// Drops inodes without users while there are too many, looking at `tries` at most.
-    fn make_room(&self, mut st: MutexGuard<'_, TableState>, mut tries: usize) {
+    fn make_space(&self, mut st: MutexGuard<'_, TableState>, mut tries: usize) {
         let (b, mut rounds) = (self.bounds(), tries.max(ROUNDS));
         // What an inode has is given back without the lock.
         let (mut late, mut gone) = (Vec::new(), Vec::new());
@@ -342,7 +342,7 @@ impl InodeTable {
         st.spare.shrink_to_fit();
         // Each inode may be met as used, then as accessed, before it is dropped.
         let tries = st.unused.len().saturating_mul(3);
-        self.make_room(st, tries);
+        self.make_space(st, tries);
     }
 
     /// Inode `ino` will be read or changed: has its place in its block fetched.

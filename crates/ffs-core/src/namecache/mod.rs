@@ -12,7 +12,7 @@
 //!    behind.
 //! 2. Directory and target of every entry are in memory: an inode that leaves memory takes the
 //!    names in it and the names of it along ([`NameCache::purge`]). So an entry never outlives the
-//!    file that its numbers stood for.
+//!    file that its numbers referred to.
 //! 3. Positive entries have no order of age: they live as long as their inodes. After an insertion
 //!    at most one entry in `neg_factor` is negative; the one that was not looked up for longest is
 //!    removed first.

@@ -103,7 +103,7 @@ impl CpuCosts {
             + ps(us.hash_entry_built) * (is.dirhash_build_entries - was.dirhash_build_entries)
             + ps(us.inode_loaded) * (is.inodes_loaded - was.inodes_loaded)
             + ps(us.inode_recycled) * (is.inodes_recycled - was.inodes_recycled)
-            + ps(us.dependency_undone) * (is.writes_undone - was.writes_undone)
+            + ps(us.dependency_undone) * (is.writes_rolled_back - was.writes_rolled_back)
     }
 
     /// The cost of blocks that got a header again.

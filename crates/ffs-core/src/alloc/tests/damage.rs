@@ -1,4 +1,4 @@
-//! Damaged groups and impossible requests: errors, never panics, and nothing is changed.
+//! Damaged groups and invalid requests: errors without panics, and without changes.
 
 use super::*;
 use crate::Error;
@@ -120,9 +120,9 @@ fn metadata_marked_free_condemns_the_group() {
     assert_ne!(b.g().ino_to_cg(b.a.alloc_inode(&ROOT_DIR, false).unwrap()), CgNo(0));
 }
 
-/// Whatever the counts, rotors and cluster map say: the fragment and inode maps decide.
+/// The fragment and inode maps are authoritative; counts, rotors and the cluster map are not.
 #[test]
-fn lying_counts_are_corrected() {
+fn wrong_counts_are_corrected() {
     for lie in 0..8 {
         let b = Setup::ufs2().groups(3).make();
         for c in b.groups() {
@@ -170,7 +170,7 @@ fn the_summary_area_is_not_believed() {
     }
 }
 
-/// The counts and maps of random bytes behind a right header never panic or loop.
+/// Random counts and maps after a valid header never cause a panic or an endless loop.
 #[test]
 fn random_maps_are_harmless() {
     let mut dice = ffs_testkit::rng::SplitMix64::new(5);

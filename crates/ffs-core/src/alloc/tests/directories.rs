@@ -1,4 +1,4 @@
-//! Directory placement: golden sequences over hand-made summaries, and real groups.
+//! Directory placement: golden sequences over artificial summaries, and real groups.
 
 use super::super::dirpref::{Expected, View};
 use super::*;
@@ -6,7 +6,7 @@ use ffs_device::Rng;
 
 const USUAL: Expected = Expected { avgfilesize: 16384, avgfpdir: 64 };
 
-/// Groups of 8 MiB with 2000 inodes, 8K/1K: the spec's third example.
+/// Groups of 8 MiB with 2000 inodes, 8K/1K: the third example of the specification.
 fn small_groups(ncg: u32) -> Geometry {
     let mut g = *Setup::new(Format::Ufs1, Endian::Little, 8192, 8).make().g();
     g.ncg = ncg;
@@ -15,7 +15,7 @@ fn small_groups(ncg: u32) -> Geometry {
     g
 }
 
-/// A disk of equal, empty groups; directories made in it by a variant.
+/// A disk of equal, empty groups, and directories created in it by a policy.
 struct Disk {
     g: Geometry,
     cs: Vec<Csum>,
@@ -38,7 +38,7 @@ impl Disk {
         view.choose(variant, USUAL, parent, &self.rng).0
     }
 
-    /// Makes a directory: an inode and a block.
+    /// Creates a directory: an inode and a block.
     fn mkdir(&mut self, variant: DirPref, parent: &ParentDir) -> u32 {
         let c = self.choose(variant, parent);
         let cs = &mut self.cs[c as usize];
@@ -59,7 +59,8 @@ fn old_deals_directories_out() {
     let mut d = Disk::new(4);
     let p = d.parent_in(2, 1);
     let got: Vec<u32> = (0..10).map(|_| d.mkdir(DirPref::Old, &p)).collect();
-    // Each one lowers its own group's free inodes below the average until all have had one.
+    // Each directory lowers the free inodes of its group below the average, until all groups have
+    // one.
     assert_eq!(got, [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]);
     d.cs[2].nifree = 10;
     let got: Vec<u32> = (0..4).map(|_| d.mkdir(DirPref::Old, &p)).collect();
@@ -74,19 +75,19 @@ fn first_level_directories_start_at_a_random_group() {
         let mut d = Disk::new(7);
         let root = ParentDir { ino: Ino::ROOT, depth: 0, nlink: 2 };
         let first = SplitMix64::new(11).below(7) as u32;
-        let twin = SplitMix64::new(11);
+        let same_seed = SplitMix64::new(11);
         let got: Vec<u32> = (0..7).map(|_| d.mkdir(variant, &root)).collect();
         assert_eq!(got[0], first, "{variant:?}");
         let mut sorted = got.clone();
         sorted.sort();
         assert_eq!(sorted, [0, 1, 2, 3, 4, 5, 6], "one each: {got:?}");
         d.cs.iter_mut().for_each(|cs| cs.ndir = 2000);
-        let eighth = (0..8).map(|_| SplitMix64::below(&twin, 7) as u32).last();
+        let eighth = (0..8).map(|_| SplitMix64::below(&same_seed, 7) as u32).last();
         assert_eq!(Some(d.choose(variant, &root)), eighth, "none qualifies: the random one");
     }
 }
 
-/// The spec's example: 8 MiB groups, S = 1 MiB, 2000 inodes: 8 in a row.
+/// The example of the specification: 8 MiB groups, S = 1 MiB, 2000 inodes: 8 in a row.
 #[test]
 fn near_the_parent_until_k_in_a_row() {
     let mut d = Disk::new(5);
@@ -94,7 +95,7 @@ fn near_the_parent_until_k_in_a_row() {
     let got: Vec<u32> = (0..20).map(|_| d.mkdir(DirPref::New, &p)).collect();
     let want = [[3; 8].as_slice(), &[4; 8], &[0; 4]].concat();
     assert_eq!(got, want);
-    // Today's limit counts free space: 900 blocks of 8K / 1 MiB = 7.
+    // The present limit uses free space: 900 blocks of 8K / 1 MiB = 7.
     let mut d = Disk::new(5);
     let got: Vec<u32> = (0..16).map(|_| d.mkdir(DirPref::New10, &p)).collect();
     assert_eq!(got, [[3; 7].as_slice(), &[4; 7], &[0; 2]].concat());
@@ -138,7 +139,7 @@ fn depth_probes_halves_quarters_and_eighths() {
     let d = Disk::new(64);
     let root = |nlink| ParentDir { ino: Ino::ROOT, depth: 0, nlink };
     let got: Vec<u32> = (2..9).map(|n| d.choose(DirPref::Depth, &root(n))).collect();
-    // Around group 0, range 64: -32 + 64 x (1/2, 1/4, 3/4, 1/8, 3/8, 5/8, 7/8), around the end.
+    // Around group 0, range 64: -32 + 64 x (1/2, 1/4, 3/4, 1/8, 3/8, 5/8, 7/8), modulo the groups.
     assert_eq!(got, [0, 48, 16, 40, 56, 8, 24]);
     let child = |nlink| ParentDir { nlink, ..d.parent_in(10, 2) };
     let got: Vec<u32> = (2..6).map(|n| d.choose(DirPref::Depth, &child(n))).collect();
@@ -183,7 +184,7 @@ fn huge_numbers_do_not_overflow() {
     }
 }
 
-/// The groups of 400 directories made in one parent, with `files` files made in each.
+/// The groups of 400 directories in one parent, with `files` files in each.
 fn mkdirs(variant: DirPref, files: usize) -> Vec<u32> {
     let mut setup = Setup::new(Format::Ufs2, Endian::Little, 8192, 8);
     setup.bytes = 64 << 20;
@@ -216,7 +217,7 @@ fn directories_without_files_spill_and_with_files_stay() {
     assert!(with_files[..100].iter().all(|c| *c == 0), "{with_files:?}");
 }
 
-/// Structure of a tree of 400 directories: `old` scatters it, `new` keeps it together.
+/// A tree of 400 directories: `old` scatters it, `new` keeps it together.
 #[test]
 fn a_tree_stays_together_under_the_new_policies() {
     let share = |variant| {

@@ -1,4 +1,4 @@
-//! A volume filled to the last block and the last inode, and the reserve.
+//! A volume filled to the last block and the last inode; the reserve.
 
 use super::*;
 use crate::Error;
@@ -21,7 +21,7 @@ fn the_last_block_and_the_last_fragment_are_found() {
         assert!(frags > 0, "newfs leaves partly used blocks");
         assert_eq!(b.a.totals().nffree, 0);
         b.audit();
-        // The only free block is found from everywhere.
+        // The only free block is found from every starting point.
         for at in blocks.iter().step_by(blocks.len() / 40) {
             b.free(*at, 8).unwrap();
             for from in b.groups() {
@@ -83,8 +83,8 @@ fn users_stop_at_the_reserve_and_root_goes_on() {
     b.audit();
 }
 
-/// Without whole blocks, a run must still be able to move into another partly used block, whatever
-/// is optimised for.
+/// Without whole blocks, a run must still be able to move into another partly used block, with
+/// either optimisation.
 #[test]
 fn a_run_grows_while_any_run_is_free() {
     let b = Setup::ufs2().make();

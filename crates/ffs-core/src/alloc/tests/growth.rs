@@ -1,9 +1,9 @@
-//! Growing fragment runs: moves against extensions, and when the optimisation changes.
+//! Growing fragment runs: moves and extensions, and when the optimisation changes.
 
 use super::*;
 use crate::alloc::Optim;
 
-/// Grows two files in step, fragment by fragment, to `blocks` blocks each; returns the moves.
+/// Grows two files alternately, fragment by fragment, to `blocks` blocks each; returns the moves.
 fn grow_files(b: &Bench, blocks: u64) -> u64 {
     let moves = || b.a.cache.counters.values().frag_moves;
     let before = moves();
@@ -39,7 +39,7 @@ fn time_moves_once_a_block_and_space_more_often() {
 }
 
 #[test]
-fn growth_is_in_place_where_nobody_is_behind() {
+fn growth_is_in_place_where_the_next_fragment_is_free() {
     let b = Setup::ufs2().make();
     let at = b.alloc(None, 8).unwrap();
     b.free(at.plus(1), 7).unwrap();

@@ -1,4 +1,4 @@
-//! Where blocks of files go: golden preferences, extents of sequential files, clusters.
+//! The layout of files: golden preferences, extents of sequential files, clusters.
 
 use super::*;
 
@@ -36,11 +36,12 @@ fn golden_preferences_of_2013() {
     let inside = g.cgdata(own).plus(80);
     assert_eq!(b.a.blkpref(&twelve(inside)), Some(inside.plus(8)));
     assert_eq!(b.a.blkpref(&twelve(g.cgmeta(own))), Some(g.cgdata(own)), "not in the data zone");
-    // Beyond the single indirect: a group with average free space, from where the file was.
+    // Beyond the single indirect block: a group with average free space, from the file's last group
+    // on.
     let prev = g.cgdata(CgNo(1)).plus(8);
     assert_eq!(b.a.blkpref(&q(540, 16, Some(prev))), Some(g.cgdata(CgNo(2))));
     assert_eq!(b.a.blkpref(&q(541, 17, Some(prev))), Some(prev.plus(8)));
-    // Own group plus sections so far, 524 / 16 = 32: group 1 again.
+    // The inode's group plus the sections so far, 524 / 16 = 32: group 1 again.
     assert_eq!(b.a.blkpref(&q(524, 0, None)), Some(g.cgdata(CgNo(1))));
     let end = FragNo(g.size - 1);
     assert_eq!(b.a.blkpref(&q(3, 3, Some(end))), None, "beyond the volume");
@@ -74,8 +75,8 @@ fn golden_preferences_of_2001() {
     assert_eq!(b.a.blkpref(&after_last), front(0));
 }
 
-/// Writes `blocks` blocks of a file with one map (as if all pointers lay in one block); counts
-/// the extents.
+/// Writes `blocks` blocks of a file with one map, as if one block had all pointers. Returns the
+/// number of extents.
 fn extents(b: &Bench, ino: Ino, blocks: u64) -> u64 {
     let (mut prev, mut extents) = (None, 0);
     for lbn in 0..blocks {
@@ -98,7 +99,7 @@ fn a_sequential_file_has_an_extent_per_section() {
         let b = setup.groups(8).make();
         let blocks = (100 << 20) / 16384;
         let group = u64::from(b.g().blocks_per_group());
-        // A group's metadata splits a file in two: there are data blocks before it.
+        // The metadata in a group splits a file in two, since data blocks precede it.
         let sections = 1 + blocks / u64::from(b.a.params().maxbpg) + 2 * (blocks / group);
         let got = extents(&b, Ino(5), blocks);
         assert!(got <= sections, "{policy:?}: {got} extents, {sections} sections");
@@ -156,7 +157,7 @@ fn maxcluster_spares_reading_hopeless_groups() {
     while let Ok(at) = b.alloc(None, 8) {
         all.push(at);
     }
-    // Every other block free: no two together.
+    // Every other block is free: no two are contiguous.
     all.sort();
     for at in all.iter().filter(|a| a.0 / 8 % 2 == 0) {
         b.free(*at, 8).unwrap();
@@ -175,7 +176,7 @@ fn metadata_and_data_zones_keep_apart() {
     let b = Setup::ufs2().groups(2).make();
     let g = *b.g();
     let zone_end = g.cgdata(CgNo(1));
-    // A preference in another group's data zone is carried over to this group's.
+    // A preference in the data zone of another group is applied to the same zone of this group.
     while b.a.group_sums()[0].nbfree > 0 {
         b.alloc(Some(g.cgdata(CgNo(0))), 8).unwrap();
     }

@@ -1,4 +1,5 @@
-//! The allocator on volumes that newfs made, against counts made bit by bit from the maps.
+//! The allocator on volumes that newfs made, compared with counts computed bit by bit from the
+//! maps.
 
 mod damage;
 mod directories;
@@ -25,7 +26,7 @@ struct Bench {
     dev: Arc<MemDevice>,
 }
 
-/// How the volume is made and mounted.
+/// How the volume is created and mounted.
 #[derive(Clone, Debug)]
 struct Setup {
     newfs: NewfsOptions,
@@ -104,7 +105,7 @@ impl Bench {
         (0..self.g().ncg).map(CgNo)
     }
 
-    /// Takes `frags` fragments for anybody.
+    /// Allocates `frags` fragments without use of the reserve.
     fn alloc(&self, pref: Option<FragNo>, frags: u32) -> crate::Result<FragNo> {
         self.a.alloc_frags(Ino::ROOT, pref, frags, Reserve::Allowed)
     }
@@ -126,7 +127,7 @@ impl Bench {
         assert_eq!(self.a.totals(), totals);
     }
 
-    /// Writes everything, then compares every count with the maps as they are on the device.
+    /// Writes all buffers, then compares every count with the maps on the device.
     fn audit_device(&self) {
         self.a.cache.flush_all().unwrap();
         for c in self.groups() {

@@ -1,9 +1,9 @@
-//! Random allocation, growth, moves and freeing of everything, for every geometry.
+//! Random allocation, growth, moves and frees, for every geometry.
 
 use super::*;
 use ffs_testkit::rng::SplitMix64 as Dice;
 
-/// What the test believes is allocated.
+/// The runs and inodes that are allocated.
 struct Model {
     free: Vec<bool>,
     runs: Vec<FragRun>,
@@ -93,7 +93,7 @@ fn grow(b: &Bench, m: &mut Model, dice: &mut Dice, pref: Option<FragNo>) {
     m.runs[i] = FragRun { at, frags: new };
 }
 
-/// Frees a run, or cuts its tail off.
+/// Frees a run, or the end of a run.
 fn free_some(b: &Bench, m: &mut Model, dice: &mut Dice, i: usize) {
     let run = m.runs[i];
     let keep = if dice.one_in(3) { dice.below(run.frags.into()) as u32 } else { 0 };

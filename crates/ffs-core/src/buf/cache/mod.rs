@@ -167,7 +167,7 @@ impl BufCache {
         if let Some(buf) = st.lookup(block.key) {
             return buf;
         }
-        add(&self.counters.buf_evictions, st.make_room(block.kind, block.len));
+        add(&self.counters.buf_evictions, st.make_space(block.kind, block.len));
         let bytes = st.spare.take(block.len, content);
         let buf = Arc::new(Buf::new(block, bytes));
         st.insert(buf.clone(), block.len);

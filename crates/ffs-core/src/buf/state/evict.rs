@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 impl CacheState {
     /// Makes room for a new block of `bytes` bytes. Returns how many blocks it evicted.
-    pub(in super::super) fn make_room(&mut self, kind: BufKind, bytes: usize) -> u64 {
+    pub(in super::super) fn make_space(&mut self, kind: BufKind, bytes: usize) -> u64 {
         let (backing, charged) = self.space.backing_for(&self.limits, kind, bytes as u32);
         let bufspace = if backing == Backing::Malloc { 0 } else { charged as usize };
         let pages = if backing == Backing::Pages { charged as usize } else { 0 };

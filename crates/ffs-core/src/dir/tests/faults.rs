@@ -1,18 +1,17 @@
-//! Operations that fail half way: afterwards the directory, its index and the name cache are of one
-//! opinion.
+//! Operations that fail half way: afterwards the directory, its index and the name cache agree.
 
 use super::*;
 use crate::{Error, WriteMode};
 use ffs_device::{Fault, FaultInjector, Operation, Rule};
 
-/// Worlds, each with its own seed, and changes in each.
+/// Number of worlds, each with its own seed, and of changes in each.
 const WORLDS: u64 = 24;
 const CHANGES: u64 = 120;
 
 struct Failing {
     fs: Ffs,
     dev: Arc<FaultInjector<MemDevice>>,
-    /// Two directories with files, and one that moves between them.
+    /// Two directories with files, and one that is moved between them.
     dirs: [Vnode; 2],
     moving: Vnode,
     rng: SplitMix64,
@@ -43,11 +42,11 @@ fn world(seed: u64) -> Failing {
         }
     }
     if seed % 4 > 1 {
-        // No room for a directory to grow beyond its fragment.
+        // No space for a directory to grow beyond its fragment.
         let filler = fs.create(&cred, &root, b"filler", NodeKind::Regular, 0o644).unwrap();
         let fill = |v: &Vnode, at| fs.write(&cred, v, at, &[1; 1024], WriteMode::default()).is_ok();
         (0..).take_while(|n| fill(&filler, n * 1024)).for_each(drop);
-        // The rest of it: what is too small for a block of a large file.
+        // The rest of the space, which is too small for a block of a large file.
         let fragment = |n: u64| {
             let name = format!("filler{n}");
             let v = fs.create(&cred, &root, name.as_bytes(), NodeKind::Regular, 0o644);
@@ -78,13 +77,15 @@ impl Failing {
         }
     }
 
-    /// What the cache, the index and the linear code say of everything.
+    /// Compares the cache, the index and the linear code for all names. Returns the number of
+    /// indexes.
     fn agree(&self, what: &str) -> u64 {
         let (cred, mut indexed) = (Cred::root(), 0);
         for d in &self.dirs {
             for _ in 0..12 {
                 let name = random_name(&self.rng);
-                // The first may come from the cache, and leaves an entry there for later changes.
+                // The first result may come from the cache, and leaves an entry there for later
+                // changes.
                 let cached = match self.fs.lookup(&cred, d, name.as_bytes()) {
                     Ok(v) => Ok(Some(v.ino())),
                     Err(Error::NotFound) => Ok(None),
@@ -115,7 +116,7 @@ fn failures_half_way_leave_one_opinion() {
             if w.rng.below(3) > 0 {
                 let op = [Operation::Read, Operation::Write, Operation::Write];
                 let rule = Rule::new(op[w.rng.below(3) as usize], Fault::Errno(5));
-                // One transfer, or all from one on: then undoing meets it too.
+                // One transfer fails, or all from one on: in that case the reversal fails too.
                 let rule = rule.nth(1 + w.rng.below(3));
                 w.dev.add(if w.rng.below(2) == 0 { rule.times(1) } else { rule });
             }
@@ -130,7 +131,7 @@ fn failures_half_way_leave_one_opinion() {
         }
         (failed, full) = (failed + w.failed, full + w.full);
     }
-    println!("{failed} failed, {full} found no room; {indexed} indexes compared");
+    println!("{failed} failed, {full} found no space; {indexed} indexes compared");
     assert!(failed > 100 && full > 20 && indexed > WORLDS * CHANGES);
 }
 

@@ -1,6 +1,6 @@
-//! Directories under a tenant that has removed names stay in their places for a while, and then
-//! lets go of them: they always say what the model says, and no reserved record moves, changes or
-//! is used.
+//! Directories under an ordering mode that reserves the records of removed names for some time and
+//! then frees them. The directories always agree with the model, and no reserved record is moved,
+//! changed or used.
 
 use super::*;
 use crate::buf::WriteHooks;
@@ -8,16 +8,16 @@ use crate::ordering::{DirPos, Event, Ordering, ReservedMask, Response};
 use crate::sync::Mutex;
 use ffs_ondisk::DirOff;
 
-/// What the tenant knows of its reserved records.
+/// The reserved records of the ordering mode.
 #[derive(Debug, Default)]
 struct Slots {
-    /// Reserved: the names.
+    /// The reserved records and their names.
     held: BTreeMap<(Ino, DirOff), Vec<u8>>,
-    /// Let go, and not told yet.
+    /// Freed records that [`Ordering::take_freed_entries`] has not returned yet.
     freed: BTreeSet<(Ino, DirOff)>,
-    /// Which removal reserved a record last.
+    /// The number of the removal that reserved a record last.
     by: BTreeMap<(Ino, DirOff), u64>,
-    /// Names that were entered where they had been removed.
+    /// The number of names that were entered in their reserved records.
     retaken: u64,
     reserved: u64,
 }
@@ -26,7 +26,7 @@ struct Slots {
 #[derive(Debug)]
 struct Reserving {
     rng: SplitMix64,
-    /// Of a hundred removals.
+    /// Reserved removals, percent.
     percent: u64,
     slots: Mutex<Slots>,
 }
@@ -36,17 +36,17 @@ impl Reserving {
         Arc::new(Reserving { rng: SplitMix64::new(seed), percent, slots: Mutex::default() })
     }
 
-    /// Lets each record go with a chance of one in `of`.
-    fn let_go(&self, of: u64) {
+    /// Frees each reserved record with a probability of one in `of`.
+    fn free_some(&self, of: u64) {
         let mut s = self.slots.lock();
-        let gone: Vec<_> = s.held.keys().copied().filter(|_| self.rng.below(of) == 0).collect();
-        for at in gone {
+        let freed: Vec<_> = s.held.keys().copied().filter(|_| self.rng.below(of) == 0).collect();
+        for at in freed {
             s.held.remove(&at);
             s.freed.insert(at);
         }
     }
 
-    /// A name removed from `dir` that has to come back in its place.
+    /// A removed name of `dir` whose record is reserved.
     fn some_name(&self, dir: Ino) -> Option<String> {
         let s = self.slots.lock();
         let all: Vec<_> = s.held.iter().filter(|((d, _), _)| *d == dir).collect();
@@ -59,7 +59,7 @@ impl Reserving {
         self.reserved_in(at.dir, DirOff(at.off.0 / 512 * 512))
     }
 
-    fn untouchable(&self, at: DirPos) -> bool {
+    fn is_reserved(&self, at: DirPos) -> bool {
         let (s, at) = (self.slots.lock(), (at.dir, at.off));
         s.held.contains_key(&at) || s.freed.contains(&at)
     }
@@ -80,7 +80,7 @@ impl Reserving {
     }
 
     fn entry_removed(&self, at: DirPos, name: &[u8]) -> Response {
-        assert!(!self.untouchable(at));
+        assert!(!self.is_reserved(at));
         let reserve = self.rng.below(100) < self.percent;
         if reserve {
             let mut s = self.slots.lock();
@@ -104,11 +104,11 @@ impl Ordering for Reserving {
             Event::EntryAdded { at, name, .. } => self.entry_added(at, name),
             Event::EntryRemoved { at, name, .. } => self.entry_removed(at, name),
             Event::EntryReplaced { at, .. } => {
-                assert!(!self.untouchable(at));
+                assert!(!self.is_reserved(at));
                 Response::DELAY
             }
             Event::EntryMoved { from, to } => {
-                assert!(!self.untouchable(from) && !self.untouchable(to));
+                assert!(!self.is_reserved(from) && !self.is_reserved(to));
                 Response::DELAY
             }
             _ => Response::DELAY,
@@ -120,7 +120,7 @@ impl Ordering for Reserving {
     }
     fn reserved_in(&self, dir: Ino, base: DirOff) -> ReservedMask {
         let at = |k: u32| DirPos { dir, off: DirOff(base.0 + 4 * k) };
-        (0..128).filter(|&k| self.untouchable(at(k))).fold(0, |all, k| all | 1 << k)
+        (0..128).filter(|&k| self.is_reserved(at(k))).fold(0, |all, k| all | 1 << k)
     }
     fn reserved_for(&self, dir: Ino, name: &[u8]) -> Option<DirOff> {
         let s = self.slots.lock();
@@ -128,42 +128,41 @@ impl Ordering for Reserving {
     }
     fn take_freed_entries(&self, dir: Ino) -> Vec<DirOff> {
         let mut s = self.slots.lock();
-        let (told, rest) = std::mem::take(&mut s.freed).into_iter().partition(|(d, _)| *d == dir);
+        let (freed, rest) = std::mem::take(&mut s.freed).into_iter().partition(|(d, _)| *d == dir);
         s.freed = rest;
-        let told: BTreeSet<(Ino, DirOff)> = told;
-        // In no order that means anything.
-        let mut told: Vec<DirOff> = told.into_iter().map(|(_, off)| off).collect();
-        for i in (1..told.len()).rev() {
-            told.swap(i, self.rng.below(i as u64 + 1) as usize);
+        let freed: BTreeSet<(Ino, DirOff)> = freed;
+        // In random order.
+        let mut freed: Vec<DirOff> = freed.into_iter().map(|(_, off)| off).collect();
+        for i in (1..freed.len()).rev() {
+            freed.swap(i, self.rng.below(i as u64 + 1) as usize);
         }
-        told
+        freed
     }
 }
 
-/// A reserved record as it was first seen: offset and removal, then its bytes behind the inode
+/// The reserved records as they were first seen: offset and removal, then the bytes after the inode
 /// number.
 type Seen = BTreeMap<(DirOff, u64), Vec<u8>>;
 
-/// Every reserved record is there, as it was when it became so; every other record that is free is
-/// the first of its chunk, or behind a reserved or once reserved one.
-fn check_reserved(d: Dir<'_>, tenant: &Reserving, seen: &mut Seen) -> usize {
+/// Checks that every reserved record is unchanged. Returns their number.
+fn check_reserved(d: Dir<'_>, mode: &Reserving, seen: &mut Seen) -> usize {
     let mut now = Seen::new();
     let found = d.walk(0..d.size(), |at, chunk| {
         for r in dir::records(d.fmt(), chunk) {
             let r = r?;
             let pos = DirPos { dir: d.ip.ino, off: DirOff(at + r.off as u32) };
-            if tenant.untouchable(pos) {
+            if mode.is_reserved(pos) {
                 assert!(!r.live(), "a reserved record is live");
-                let nth = tenant.slots.lock().by[&(pos.dir, pos.off)];
+                let nth = mode.slots.lock().by[&(pos.dir, pos.off)];
                 now.insert((pos.off, nth), chunk[r.off + 4..r.off + r.reclen].to_vec());
             }
         }
         Ok(std::ops::ControlFlow::<()>::Continue(()))
     });
     assert!(found.unwrap().is_none());
-    let s = tenant.slots.lock();
+    let s = mode.slots.lock();
     let mine = s.held.keys().chain(&s.freed).filter(|(dir, _)| *dir == d.ip.ino);
-    assert_eq!(mine.count(), now.len(), "a reserved record is gone");
+    assert_eq!(mine.count(), now.len(), "a reserved record is missing");
     for (key @ (off, _), bytes) in &now {
         let held = s.held.get(&(d.ip.ino, *off));
         let name = held.map(|n| &bytes[4..4 + n.len()] == n.as_slice());
@@ -197,9 +196,9 @@ fn reserving(seed: u64, hashed: bool, percent: u64, steps: u64) -> Slots {
     opts.tunables.dir_truncate =
         [DirTruncate::Create, DirTruncate::CreateDelete][seed as usize / 2 % 2];
     opts.tunables.dirhash_minsize = if hashed { 512 } else { 1 << 30 };
-    let tenant = Reserving::new(seed, percent);
+    let mode = Reserving::new(seed, percent);
     let clock = Arc::new(ManualClock::new(Timestamp::new(1_700_000_000, 0)));
-    let fs = Ffs::mount_under(&tenant, Arc::new(dev), &opts, Env::seeded(clock, 3)).unwrap();
+    let fs = Ffs::mount_under(&mode, Arc::new(dev), &opts, Env::seeded(clock, 3)).unwrap();
     fs.set_tunable("dirhash_docheck", "1").unwrap();
     let (cred, root) = (Cred::root(), fs.root().unwrap());
     let d = fs.mkdir(&cred, &root, b"d", 0o755).unwrap();
@@ -215,13 +214,13 @@ fn reserving(seed: u64, hashed: bool, percent: u64, steps: u64) -> Slots {
     for step in 0..steps {
         h.step(step % 700 > 450);
         if h.rng.below(16) == 0
-            && let Some(name) = tenant.some_name(h.d.ino())
+            && let Some(name) = mode.some_name(h.d.ino())
         {
             fs.create(&cred, &h.d, name.as_bytes(), NodeKind::Regular, 0o644).unwrap();
             h.model.insert(name);
         }
         with_dir(&fs, &h.d, |d| {
-            most = most.max(check_reserved(d, &tenant, &mut seen));
+            most = most.max(check_reserved(d, &mode, &mut seen));
             indexed += u64::from(hashed::audit(d).is_some());
             for _ in 0..2 {
                 compare(d, random_name(&h.rng).as_bytes());
@@ -231,9 +230,9 @@ fn reserving(seed: u64, hashed: bool, percent: u64, steps: u64) -> Slots {
             assert_eq!(listed(&fs, &h.d), names_of(&h.model));
         }
         match h.rng.below(200) {
-            0 => tenant.let_go(1),
-            1..=4 => tenant.let_go(3),
-            5..=40 => tenant.let_go(10),
+            0 => mode.free_some(1),
+            1..=4 => mode.free_some(3),
+            5..=40 => mode.free_some(10),
             _ => {}
         }
     }
@@ -241,24 +240,24 @@ fn reserving(seed: u64, hashed: bool, percent: u64, steps: u64) -> Slots {
     assert_eq!((c.dirhash_check_failures, c.dirhash_gone_doubt), (0, 0));
     assert_eq!(indexed > steps / 3, hashed);
     assert!(most > 3 && (!hashed || c.dir_chunks_compacted > 0), "{most} reserved at most");
-    let_all_go(h, &tenant);
-    std::mem::take(&mut *tenant.slots.lock())
+    free_all(h, &mode);
+    std::mem::take(&mut *mode.slots.lock())
 }
 
-/// When all are let go and told, nothing of them is left but ordinary room; what is empty but for
-/// reserved records is empty.
-fn let_all_go(mut h: History<'_>, tenant: &Reserving) {
+/// Frees all reserved records. Afterwards only ordinary free space remains, and a directory without
+/// names can be removed.
+fn free_all(mut h: History<'_>, mode: &Reserving) {
     let (fs, cred, root) = (h.fs, Cred::root(), h.fs.root().unwrap());
-    tenant.let_go(1);
-    for name in [b"tell".as_slice(), b"tell again"] {
+    mode.free_some(1);
+    for name in [b"last".as_slice(), b"last again"] {
         fs.create(&cred, &h.d, name, NodeKind::Regular, 0o644).unwrap();
         fs.unlink(&cred, &h.d, name).unwrap();
-        tenant.let_go(1);
+        mode.free_some(1);
     }
-    drop(fs.create(&cred, &h.d, b"tell", NodeKind::Regular, 0o644).unwrap());
-    h.model.insert("tell".into());
+    drop(fs.create(&cred, &h.d, b"last", NodeKind::Regular, 0o644).unwrap());
+    h.model.insert("last".into());
     assert_eq!(listed(fs, &h.d), names_of(&h.model));
-    with_dir(fs, &h.d, |d| assert_eq!(check_reserved(d, tenant, &mut Seen::new()), 0));
+    with_dir(fs, &h.d, |d| assert_eq!(check_reserved(d, mode, &mut Seen::new()), 0));
     for name in h.model.clone() {
         fs.unlink(&cred, &h.d, name.as_bytes()).unwrap();
     }
@@ -270,7 +269,7 @@ fn let_all_go(mut h: History<'_>, tenant: &Reserving) {
 }
 
 #[test]
-fn reserved_records_stay_until_they_are_let_go() {
+fn reserved_records_stay_until_they_are_freed() {
     let (mut reserved, mut retaken) = (0, 0);
     for (n, percent) in (0..).zip([30, 50, 100, 60]) {
         for (hashed, format) in [(false, 0), (false, 1), (true, 0), (true, 1)] {

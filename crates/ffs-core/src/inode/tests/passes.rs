@@ -180,7 +180,7 @@ fn a_circle_is_broken_by_an_image_with_a_part() {
     let log =
         [(a.key, WriteStart::RolledBack), (b.key, WriteStart::Whole), (a.key, WriteStart::Whole)];
     assert_eq!(s.log(), log);
-    assert_eq!((s.b.counters().writes_undone, s.dirty()), (1, 0));
+    assert_eq!((s.b.counters().writes_rolled_back, s.dirty()), (1, 0));
 }
 
 #[test]
