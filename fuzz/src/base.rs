@@ -1,12 +1,12 @@
-//! The prepared volumes: every format, byte order and several geometries, clean and dirty, with a
+//! The prepared volumes: all formats and byte orders, several geometries, clean and dirty, with a
 //! small tree.
 //!
 //! **Invariants.**
-//! 1. A prepared volume is made once; a run works on a copy that shares memory with it.
-//! 2. Every structure of a volume that a damage may aim at is listed in [`Base::spots`], by class.
+//! 1. A prepared volume is created once; a run uses a copy that shares memory with it.
+//! 2. [`Base::spots`] lists every structure of a volume that can be damaged, by class.
 
 use crate::extra;
-use ffs_admin::newfs::{self, Release, NewfsOptions};
+use ffs_admin::newfs::{self, NewfsOptions, Release};
 use ffs_core::acl::Acl;
 use ffs_core::{
     Cred, Env, Ffs, FileFlags, MountOptions, NodeKind, OrderingPolicy, SetAttr, Vnode, WriteMode,
@@ -21,10 +21,10 @@ use ffs_ondisk::wire::Field;
 use ffs_ondisk::{CgNo, Dinode, Endian, Format, FragNo, Geometry, Ino, Superblock, extattr};
 use std::sync::{Arc, OnceLock};
 
-/// Seconds of the clock in every run.
+/// The time in every run, seconds since 1970.
 pub const NOW: i64 = 1_000_000_100;
 
-/// What a damage can aim at.
+/// The classes of structures that can be damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Class {
@@ -50,7 +50,7 @@ pub enum Class {
     Journal,
 }
 
-/// How many classes there are.
+/// The number of classes.
 pub const CLASSES: usize = Class::Journal as usize + 1;
 
 /// A structure on a volume.
@@ -58,7 +58,7 @@ pub const CLASSES: usize = Class::Journal as usize + 1;
 pub struct Spot {
     /// Byte offset.
     pub at: u64,
-    /// Its bytes.
+    /// Its length, bytes.
     pub len: usize,
     /// Its fields.
     pub fields: &'static [Field],
@@ -70,22 +70,22 @@ pub struct Base {
     pub dev: MemDevice,
     /// Its geometry.
     pub geo: Geometry,
-    /// What can be damaged, by class.
+    /// The structures that can be damaged, by class.
     pub spots: [Vec<Spot>; CLASSES],
 }
 
-/// How a prepared volume comes about.
+/// How a prepared volume is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Made, nothing in it.
+    /// New, without files.
     Empty,
-    /// A tree, unmounted.
+    /// With a tree, unmounted.
     Clean,
-    /// The machine stopped in the middle of work.
+    /// With operations interrupted by a crash.
     Crashed(OrderingPolicy),
-    /// A snapshot of the volume in it.
+    /// With a snapshot of the volume.
     Snapshot,
-    /// A journal of soft updates, two removed files on its list.
+    /// With a soft-updates journal and two removed files on its list.
     Journal,
 }
 
@@ -94,8 +94,8 @@ type Row = (Kind, Release, Format, Endian, u32, u32, u64);
 const KINDS: [Row; 16] = {
     use Endian::{Big, Little};
     use Format::{Ufs1, Ufs2};
-    use Release::{Freebsd4, Freebsd10, Today};
     use Kind::{Clean, Crashed, Empty, Journal, Snapshot};
+    use Release::{Freebsd4, Freebsd10, Today};
     [
         (Clean, Today, Ufs2, Little, 4096, 512, 1 << 20),
         (Clean, Today, Ufs2, Big, 8192, 1024, 2 << 20),
@@ -118,16 +118,16 @@ const KINDS: [Row; 16] = {
 
 static BASES: [OnceLock<Base>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
 
-/// How many there are.
+/// The number of prepared volumes.
 pub const COUNT: usize = KINDS.len();
 
-/// Prepared volume number `n`, modulo their count.
+/// Prepared volume number `n`, modulo their number.
 pub fn base(n: u8) -> &'static Base {
     let n = usize::from(n) % KINDS.len();
     BASES[n].get_or_init(|| make(KINDS[n]))
 }
 
-/// Time and numbers that are the same in every run.
+/// A clock and random numbers that are the same in every run.
 #[must_use]
 pub fn env() -> Env {
     Env::seeded(Arc::new(ManualClock::new(Timestamp::new(NOW, 0))), 1)
@@ -141,7 +141,7 @@ fn make((kind, release, format, endian, bsize, fsize, bytes): Row) -> Base {
         format: Some(format),
         bsize: Some(bsize),
         fsize: Some(fsize),
-        // Several groups also on a small volume.
+        // Several groups even on a small volume.
         max_group: (release != Release::Freebsd4).then(|| (bytes / 3) as u32 / fsize),
         density: Some(8192),
         soft_updates: kind == Kind::Journal || release == Release::Freebsd10,
@@ -331,7 +331,7 @@ impl Base {
         }
     }
 
-    /// The pointers of an indirect block, set ones first found, and of those below it.
+    /// The pointers of an indirect block, the nonzero ones first, and of the blocks below it.
     fn pointers(&mut self, p: i64, level: usize) {
         if p <= 0 {
             return;
@@ -355,7 +355,7 @@ impl Base {
         }
     }
 
-    /// The superblock in force.
+    /// The superblock of the volume.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
         let at = self.spots[Class::Superblock as usize][0].at;

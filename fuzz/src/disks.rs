@@ -1,13 +1,13 @@
-//! Disks with partition tables whose checksums hold, whatever the rest of them says.
+//! Disks with partition tables of arbitrary content and valid checksums.
 
 use ffs_device::{BlockDevice, MemDevice};
 
-/// Bytes of such a disk.
+/// Size of such a disk, bytes.
 pub const DISK: u64 = 1 << 20;
 const SECTOR: usize = 512;
 const LABEL_MAGIC: u32 = 0x8256_4557;
 
-/// A disk with the tables that the bits of `how` ask for, their content from `raw`.
+/// A disk with the tables that the bits of `how` select, with content from `raw`.
 #[must_use]
 pub fn disk(how: u8, raw: &[u8]) -> MemDevice {
     let dev = MemDevice::new(DISK);
@@ -32,15 +32,15 @@ pub fn disk(how: u8, raw: &[u8]) -> MemDevice {
 }
 
 fn put(dev: &MemDevice, at: u64, bytes: &[u8]) {
-    let room = DISK.saturating_sub(at) as usize;
-    let _ = dev.write_at(at, &bytes[..bytes.len().min(room)]);
+    let available = DISK.saturating_sub(at) as usize;
+    let _ = dev.write_at(at, &bytes[..bytes.len().min(available)]);
 }
 
 fn byte(raw: &[u8], n: usize) -> u8 {
     raw.get(n).copied().unwrap_or(0)
 }
 
-/// Copies what there is of `raw` into `to`.
+/// Copies `raw` into `to`, as far as it fits.
 fn fill(to: &mut [u8], raw: &[u8]) {
     to.iter_mut().zip(raw).for_each(|(b, r)| *b = *r);
 }
@@ -51,8 +51,7 @@ fn mbr(raw: &[u8], protective: bool) -> [u8; SECTOR] {
     for n in 0..4 {
         b[446 + 16 * n] &= 0x80;
     }
-    // The first slice is a BSD one that begins where the second label is, or says that there is a
-    // GPT.
+    // The first slice is a BSD slice that begins at the second label, or a protective entry.
     b[450] = if protective { 0xee } else { 0xa5 };
     b[454..458].copy_from_slice(&8u32.to_le_bytes());
     b[510..].copy_from_slice(&[0x55, 0xaa]);
@@ -78,7 +77,7 @@ fn gpt(raw: &[u8], own: u64) -> ([u8; SECTOR], Vec<u8>) {
     let mut h = [0; SECTOR];
     let mut entries = vec![0; 128 * usize::from(byte(raw, 0) % 9)];
     for (n, e) in entries.chunks_exact_mut(128).enumerate() {
-        // Type, first and last sector, a few bytes of the name.
+        // Type, first and last sector, some bytes of the name.
         let r = raw.get(8 + 24 * n..).unwrap_or(&[]);
         e[0] = 1;
         fill(&mut e[..4], r);
@@ -95,7 +94,7 @@ fn gpt(raw: &[u8], own: u64) -> ([u8; SECTOR], Vec<u8>) {
     h[80..84].copy_from_slice(&((entries.len() / 128) as u32).to_le_bytes());
     h[84..88].copy_from_slice(&128u32.to_le_bytes());
     h[88..92].copy_from_slice(&crc32(&entries).to_le_bytes());
-    // The record's own bytes last: any field may be wrong although the checksums hold.
+    // The raw bytes last: any field may be wrong although the checksums are valid.
     let place = usize::from(byte(raw, 2)) % 92;
     if place >= 8 {
         h[place] ^= byte(raw, 3);

@@ -1,4 +1,4 @@
-//! Volumes that work alone does not make: after a crash, with a snapshot, with a journal.
+//! Volumes that operations alone do not create: after a crash, with a snapshot, with a journal.
 
 use crate::base::{NOW, env, mount};
 use ffs_core::{
@@ -11,16 +11,17 @@ use ffs_ondisk::wire::put;
 use ffs_ondisk::{Dinode, FragNo, Geometry, Ino, Superblock, snapshot};
 use std::sync::Arc;
 
-/// Works on the volume and leaves it as a power cut would: nothing is undone, nothing completed.
+/// Makes operations on the volume and leaves it in the state of a loss of power.
 pub(crate) fn crash(dev: &Arc<MemDevice>, ordering: OrderingPolicy) {
-    // The work goes to a copy that may sync when it is dropped; what it had written by then counts.
+    // The operations use a copy, which may be synced when it is dropped; the volume gets the writes
+    // before that.
     let copy = Arc::new(MemDevice::snapshot(dev));
     let fs = mount(&copy, ordering);
     let root = Cred::root();
     let top = fs.root().unwrap();
     let dir = fs.lookup(&root, &top, b"dir").unwrap();
-    let gone = fs.create(&root, &top, b"removed in use", NodeKind::Regular, 0o600).unwrap();
-    fs.write(&root, &gone, 0, &[5; 9000], WriteMode::default()).unwrap();
+    let removed = fs.create(&root, &top, b"removed in use", NodeKind::Regular, 0o600).unwrap();
+    fs.write(&root, &removed, 0, &[5; 9000], WriteMode::default()).unwrap();
     fs.sync().unwrap();
     fs.unlink(&root, &top, b"removed in use").unwrap();
     for i in 0..9 {
@@ -47,7 +48,7 @@ fn copy_over(from: &MemDevice, to: &MemDevice) {
     to.write_at(0, &from.to_vec()).unwrap();
 }
 
-/// Makes a file of the volume a snapshot of it: all blocks but two are the volume's own.
+/// Makes a file a snapshot of the volume: all but two blocks are shared with the volume.
 pub(crate) fn snapshot(dev: &Arc<MemDevice>) {
     let fs = mount(dev, OrderingPolicy::None);
     let root = Cred::root();
@@ -56,7 +57,7 @@ pub(crate) fn snapshot(dev: &Arc<MemDevice>) {
     let file = fs.create(&root, &dir, b"s1", NodeKind::Regular, 0o400).unwrap();
     let g = *fs.geometry();
     let mut list = vec![0; 24];
-    // Count, then the two blocks that were copied.
+    // The count, then the two blocks that were copied.
     for (n, word) in [3i64, 0, 20].into_iter().enumerate() {
         put(&mut list, 8 * n, g.endian, word);
     }
@@ -76,7 +77,7 @@ pub(crate) fn snapshot(dev: &Arc<MemDevice>) {
     edit_superblock(dev, &g, |sb| sb.f.snapinum[0] = ino.0);
 }
 
-/// Gives the volume a journal with one segment, and two removed files on the journal's list.
+/// Adds a journal with one segment, and two removed files on its list.
 pub(crate) fn journal(dev: &Arc<MemDevice>) {
     let copy = Arc::new(MemDevice::snapshot(dev));
     let opts = MountOptions { ordering: OrderingPolicy::Sync, ..MountOptions::default() };
@@ -85,7 +86,7 @@ pub(crate) fn journal(dev: &Arc<MemDevice>) {
     let top = fs.root().unwrap();
     let file = fs.create(&root, &top, journal::NAME, NodeKind::Regular, 0o400).unwrap();
     fs.fallocate(&root, &file, 0, journal::MIN_BYTES, Fallocate::Allocate).unwrap();
-    let gone: Vec<Vnode> = [&b"gone1"[..], b"gone2"]
+    let removed: Vec<Vnode> = [&b"removed1"[..], b"removed2"]
         .map(|name| {
             let f = fs.create(&root, &top, name, NodeKind::Regular, 0o600).unwrap();
             fs.write(&root, &f, 0, &[8; 9000], WriteMode::default()).unwrap();
@@ -97,7 +98,7 @@ pub(crate) fn journal(dev: &Arc<MemDevice>) {
     fs.sync().unwrap();
     copy_over(&copy, dev);
     let g = *fs.geometry();
-    let (a, b, ino) = (gone[0].ino(), gone[1].ino(), file.ino());
+    let (a, b, ino) = (removed[0].ino(), removed[1].ino(), file.ino());
     let start = edit(dev, &g, ino, |d| {
         d.flags = FileFlags::SF_IMMUTABLE | FileFlags::SF_NOUNLINK | FileFlags::UF_NODUMP;
         d.modrev = NOW as u64;
@@ -134,7 +135,7 @@ fn segments(g: &Geometry, ino: Ino) -> Vec<u8> {
     out
 }
 
-/// Changes an inode on the medium; what it is then.
+/// Changes an inode on the medium, and returns it.
 fn edit(dev: &MemDevice, g: &Geometry, ino: Ino, change: impl FnOnce(&mut Dinode)) -> Dinode {
     let at = g.frag_to_byte(g.ino_to_fsba(ino)) + g.ino_to_fsbo(ino) as u64;
     let mut raw = vec![0; g.format.dinode_size()];

@@ -1,14 +1,13 @@
-//! What a fuzzer plays with: a prepared volume, damages, operations.
+//! Fuzzing inputs: a prepared volume, damages, operations.
 //!
-//! **Purpose.** Bytes fed in as a whole image never pass the superblock check. So an input names
-//! one of the prepared volumes ([`base`]), damages at places that mean something ([`patch`]),
-//! whether check hashes are put right afterwards, and operations ([`work`]). [`targets`] holds what
-//! is done with it.
+//! **Purpose.** Random bytes as a whole image never pass the superblock check. So an input selects
+//! one of the prepared volumes ([`base`]), damages to relevant fields ([`patch`]), whether check
+//! hashes are corrected afterwards, and operations ([`work`]). [`targets`] has the fuzz targets.
 //!
 //! **Invariants.**
-//! 1. Every sequence of bytes is an input; a record has [`RECORD`] bytes and stands for itself, so
-//!    that what the fuzzer cuts out, doubles or moves keeps its meaning.
-//! 2. The same bytes do the same in every run: time and random numbers are fixed.
+//! 1. Every sequence of bytes is an input. A record has [`RECORD`] bytes and is self-contained, so
+//!    that the fuzzer can remove, duplicate and move records.
+//! 2. The same bytes have the same effect in every run: time and random numbers are fixed.
 //!
 //! References: spec/known-failures.md §3.
 
@@ -24,7 +23,7 @@ pub mod work;
 
 use ffs_device::MemDevice;
 
-/// Bytes of a damage or an operation.
+/// Size of a damage or an operation, bytes.
 pub const RECORD: usize = 8;
 /// Most damages of an input.
 const MAX_PATCHES: usize = 16;
@@ -34,20 +33,20 @@ const MAX_STEPS: usize = 64;
 /// One input.
 #[derive(Debug)]
 pub struct Input<'a> {
-    /// Which prepared volume.
+    /// The number of the prepared volume.
     pub base: u8,
-    /// Bit 0: leave the check hashes wrong. The others choose how the volume is used.
+    /// Bit 0: leave the check hashes wrong. The other bits select how the volume is used.
     pub flags: u8,
     /// The damages.
     pub patches: Vec<patch::Patch>,
-    /// What is done with the volume.
+    /// The operations on the volume.
     pub steps: Vec<work::Step>,
-    /// What follows the first record of kind 255: raw bytes, and where they go.
+    /// The first record of kind 255, and the raw bytes after it.
     pub raw: Option<(patch::Patch, &'a [u8])>,
 }
 
 impl<'a> Input<'a> {
-    /// Reads an input.
+    /// Decodes an input.
     #[must_use]
     pub fn of(data: &'a [u8]) -> Input<'a> {
         let byte = |n: usize| data.get(n).copied().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Changes to an input that keep its records whole; byte for byte is libFuzzer's own trade.
+//! Mutations of an input that keep its records whole. libFuzzer itself mutates single bytes.
 
 use crate::RECORD;
 use ffs_device::clock::{Rng, SplitMix64};
@@ -6,19 +6,19 @@ use ffs_device::clock::{Rng, SplitMix64};
 /// Bytes before the first record.
 const HEAD: usize = 2;
 
-/// Changes the first `size` bytes of `data` in one of several ways; the new size. `None`:
-/// libFuzzer's turn.
+/// Changes the first `size` bytes of `data` in one of several ways. Returns the new size, or `None`
+/// to leave the mutation to libFuzzer.
 pub fn records(data: &mut [u8], size: usize, max_size: usize, seed: u32) -> Option<usize> {
     let rng = SplitMix64::new(seed.into());
     let below = |n: usize| (rng.next_u64() % n.max(1) as u64) as usize;
     let count = size.checked_sub(HEAD)? / RECORD;
     let at = |n: usize| HEAD + n * RECORD;
     let whole = at(count);
-    let room = whole + RECORD <= max_size.min(data.len());
+    let fits = whole + RECORD <= max_size.min(data.len());
     let how = below(10);
     match how {
         // A new record anywhere, random or a copy of another.
-        0..3 if room => {
+        0..3 if fits => {
             let n = below(count + 1);
             let record = match how {
                 0 if count > 0 => copy(data, at(below(count))),
@@ -60,7 +60,7 @@ fn copy(data: &[u8], at: usize) -> [u8; RECORD] {
     record
 }
 
-/// Random small numbers: they name the first few of everything.
+/// Small random numbers, which select the first few items of every kind.
 fn small(random: u64) -> [u8; RECORD] {
     let mut record = random.to_le_bytes();
     record.iter_mut().skip(1).for_each(|b| *b %= 20);

@@ -1,7 +1,6 @@
 //! Every parser of the project, on damaged volumes and on raw bytes.
 //!
-//! What a parser accepts it must also understand: the promises that are cheap to check are checked
-//! here.
+//! For accepted input the guarantees of the parser are checked, as far as that is inexpensive.
 
 use crate::Input;
 use crate::base::{self, Base, Class};
@@ -18,7 +17,7 @@ use ffs_ondisk::{
 };
 use std::io::sink;
 
-/// All of them.
+/// Runs all parsers.
 pub fn all(data: &[u8]) {
     let input = Input::of(data);
     let image = input.image();
@@ -45,8 +44,7 @@ fn volume(dev: &MemDevice, b: &Base) {
     for at in b.spots[Class::Backup as usize].iter().map(|s| s.at) {
         let _ = sbsearch::at(&read, at, Some(dev.len_bytes()));
     }
-    // By the volume's own word, and by what it was before: then the structures are out of step with
-    // it.
+    // By the damaged volume, and by its state before: then the structures differ from it.
     let found = sbsearch::find(&read, Some(dev.len_bytes()));
     let own = found.as_ref().ok().map(|f| f.geometry);
     for g in own.iter().chain([&b.geo]) {
@@ -80,7 +78,7 @@ fn volume(dev: &MemDevice, b: &Base) {
     }
 }
 
-/// Shows the volume in one of the ways, each as slow as reading all of it.
+/// Prints the volume in one of the ways, each of which reads all of it.
 fn dump(dev: &MemDevice, how: u8) {
     let Ok(dump) = Dump::open(dev) else { return };
     let _ = dump.recreate();
@@ -201,7 +199,7 @@ fn journal_bytes(g: &Geometry, content: &[u8]) {
     }
 }
 
-/// Raw bytes as each of the structures that stand for themselves.
+/// Decodes the raw bytes as each of the self-contained structures.
 fn pieces(endian: Endian, raw: &[u8], g: &Geometry) {
     attributes(endian, raw);
     access_list(endian, raw);
@@ -214,13 +212,13 @@ fn pieces(endian: Endian, raw: &[u8], g: &Geometry) {
     inode(&Geometry { endian, ..*g }, raw);
 }
 
-/// Disks with tables made of the raw bytes, and raw bytes as a table.
+/// Reads disks with tables made of the raw bytes, and the raw bytes as a table.
 fn disks(how: u8, raw: &[u8]) {
     table(&disks::disk(how, raw));
     let dev = MemDevice::new(DISK);
     let at = [0, 512, 4096, DISK - 512][usize::from(how) % 4];
-    let room = (DISK - at) as usize;
-    let _ = dev.write_at(at, &raw[..raw.len().min(room)]);
+    let available = (DISK - at) as usize;
+    let _ = dev.write_at(at, &raw[..raw.len().min(available)]);
     table(&dev);
     let _ = foreign::label_name(raw);
 }

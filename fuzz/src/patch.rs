@@ -1,8 +1,8 @@
-//! Damage at places that mean something.
+//! Damage to relevant fields.
 //!
 //! A damage changes one element of one field of a structure, by the rules of XFS's fuzzers (zeros,
-//! ones, a bit, one more or less, an arbitrary value) and some of our own: the value the neighbour
-//! has, or a number that means something on the volume.
+//! ones, a bit, one more or less, an arbitrary value) and some additional ones: the value of the
+//! adjacent element, or a number that is significant on the volume.
 
 use crate::RECORD;
 use crate::base::{Base, CLASSES, Class, Spot};
@@ -21,14 +21,14 @@ pub struct Patch {
 }
 
 impl Patch {
-    /// Reads a damage.
+    /// Decodes a damage.
     #[must_use]
     pub fn of(r: &[u8; RECORD]) -> Patch {
         let value = u16::from_le_bytes([r[6], r[7]]);
         Patch { place: r[1], spot: r[2], field: r[3], elem: r[4], change: r[5], value }
     }
 
-    /// The structure aimed at, if the volume has one of the class.
+    /// The structure to damage, if the volume has one of the class.
     fn spot(self, b: &Base) -> Option<(Class, Spot)> {
         let class = CLASS[usize::from(self.place) % CLASS.len()]?;
         let all = &b.spots[class as usize];
@@ -36,7 +36,7 @@ impl Patch {
         Some((class, all[n]))
     }
 
-    /// Does it.
+    /// Makes the change.
     pub fn apply(self, dev: &MemDevice, b: &Base) {
         let Some((class, spot)) = self.spot(b) else { return self.flip(dev, b) };
         let g = &b.geo;
@@ -80,14 +80,14 @@ impl Patch {
         let _ = dev.write_at(spot.at, &bytes);
     }
 
-    /// A bit or a byte in the maps of a group, or anywhere.
+    /// Flips a bit or a byte in the maps of a group, or anywhere.
     fn flip(self, dev: &MemDevice, b: &Base) {
         let g = &b.geo;
         let wide = u64::from(self.value) << 8 | u64::from(self.elem);
         let at = if self.place.is_multiple_of(2) {
             let c = CgNo(u32::from(self.spot) % g.ncg);
-            let room = (g.cgsize as usize - cg::CG_HEADER) as u64;
-            g.frag_to_byte(g.cgtod(c)) + cg::CG_HEADER as u64 + wide % room
+            let len = (g.cgsize as usize - cg::CG_HEADER) as u64;
+            g.frag_to_byte(g.cgtod(c)) + cg::CG_HEADER as u64 + wide % len
         } else {
             (wide << 8 | u64::from(self.spot)) % dev.len_bytes()
         };
@@ -102,7 +102,7 @@ impl Patch {
         }
     }
 
-    /// Puts the check hash of the damaged structure right.
+    /// Corrects the check hash of the damaged structure.
     pub fn rehash(self, dev: &MemDevice, b: &Base) {
         let g = &b.geo;
         let read = |at, len| {
@@ -132,11 +132,11 @@ impl Patch {
         }
     }
 
-    /// Writes `bytes` to the structure aimed at, or to the start of the volume.
+    /// Writes `bytes` to the structure, or to the start of the volume.
     pub fn write_raw(self, dev: &MemDevice, b: &Base, bytes: &[u8]) {
         let at = self.spot(b).map_or(0, |(_, s)| s.at);
-        let room = dev.len_bytes().saturating_sub(at) as usize;
-        let _ = dev.write_at(at, &bytes[..bytes.len().min(room)]);
+        let available = dev.len_bytes().saturating_sub(at) as usize;
+        let _ = dev.write_at(at, &bytes[..bytes.len().min(available)]);
     }
 }
 
@@ -148,7 +148,7 @@ fn rehash_group(dev: &MemDevice, g: &Geometry, at: u64) {
     }
 }
 
-/// A number that means something on the volume.
+/// A number that is significant on the volume.
 fn constant(g: &Geometry, n: u16) -> i128 {
     let all: [i128; 20] = [
         g.size.into(),
@@ -175,7 +175,8 @@ fn constant(g: &Geometry, n: u16) -> i128 {
     all[usize::from(n) % all.len()]
 }
 
-/// What the place byte means: inodes and directories often, `None` is maps and anything.
+/// The classes by the location byte, inodes and directories more often; `None` is maps and
+/// arbitrary bytes.
 const CLASS: [Option<Class>; CLASSES + 8] = [
     Some(Class::Superblock),
     Some(Class::Backup),

@@ -1,4 +1,4 @@
-//! What is done with an input, and what must not happen.
+//! The fuzz targets.
 
 use crate::{Input, base, walk, work};
 use ffs_admin::fsck::{self, Finding, Fsck, FsckOptions, FsckReport, exit};
@@ -6,11 +6,11 @@ use ffs_core::{AllocPolicy, DirPref, Ffs, MountOptions, OrderingPolicy, TunableV
 use ffs_device::{BlockDevice, MemDevice};
 use std::sync::Arc;
 
-/// Mounts a damaged volume by force, works on it, unmounts. Any error will do; a panic, a hang, or
-/// memory without bound will not, and what is left must be repairable.
+/// Mounts a damaged volume by force, makes operations, unmounts. Errors are expected; panics,
+/// endless loops and unbounded memory are failures, and the volume must be repairable afterwards.
 ///
 /// # Panics
-/// If it is not.
+/// If it is not repairable.
 pub fn mount_work(data: &[u8]) {
     let input = Input::of(data);
     let image = Arc::new(input.image());
@@ -39,13 +39,13 @@ pub fn mount_work(data: &[u8]) {
     }
 }
 
-/// Little memory, so that blocks and inodes come and go.
+/// Little memory, so that blocks and inodes are often evicted.
 fn small() -> TunableValues {
     TunableValues { cache: 2 << 20, maxvnodes: 16, ..TunableValues::default() }
 }
 
-/// Repairs a damaged volume. A second look must find nothing, the volume must mount, everything on
-/// it must be readable, and work on it must leave it in order.
+/// Repairs a damaged volume. A second check must have no findings, the volume must mount,
+/// everything on it must be readable, and operations must leave it undamaged.
 ///
 /// # Panics
 /// If any of that fails.
@@ -81,8 +81,8 @@ pub fn fsck_twice(data: &[u8]) {
     settled(&dev, "work on a repaired volume broke it", &report);
 }
 
-/// Repairs the volume; what was done, or nothing if it cannot be checked at all, which must be for
-/// good.
+/// Repairs the volume. Returns the report, or `None` if it cannot be checked at all, which must
+/// then be permanent.
 fn repair(dev: &Arc<dyn BlockDevice>, options: FsckOptions) -> Option<FsckReport> {
     let run = |options: FsckOptions| Fsck::new(dev.clone(), options.at(base::NOW)).run();
     let report = run(options);
@@ -96,8 +96,8 @@ fn repair(dev: &Arc<dyn BlockDevice>, options: FsckOptions) -> Option<FsckReport
     Some(report)
 }
 
-/// A second preen finds nothing after one that succeeded (a full check may: with soft updates preen
-/// believes the inode maps); one that did not has written nothing.
+/// After a successful preen a second one has no findings (a full check may: with soft updates preen
+/// trusts the inode maps). A preen that failed has written nothing.
 fn preen(image: &MemDevice, dev: &Arc<dyn BlockDevice>) {
     let run = || Fsck::new(dev.clone(), FsckOptions::preen().at(base::NOW)).run();
     let before = image.snapshot();

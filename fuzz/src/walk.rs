@@ -1,14 +1,14 @@
-//! Everything on a volume that the check called sound must be readable.
+//! Reading everything on a volume that the check accepted.
 
 use ffs_core::{Cred, Error, Ffs, FileType, Ino, Vnode, XattrNamespace};
 use std::collections::BTreeSet;
 
-/// Files looked at.
+/// Most files read.
 const MAX_FILES: usize = 300;
-/// Bytes read of a file, from each of its pieces of data.
+/// Bytes read of each data extent of a file.
 const PIECE: usize = 2048;
 
-/// What could not be read of the tree.
+/// The read failures of the tree.
 #[must_use]
 pub fn tree(fs: &Ffs) -> Vec<String> {
     let mut bad = Vec::new();
@@ -50,7 +50,7 @@ fn one(fs: &Ffs, file: &Vnode, bad: &mut Vec<String>) {
         _ => {}
     }
     let root = Cred::root();
-    // What is inside the attributes is not the check's business.
+    // The check does not examine the content of attributes.
     for (ns, name) in fs.listxattr(&root, file).unwrap_or_default() {
         let _ = fs.getxattr(&root, file, ns, &name);
         let _ = ns == XattrNamespace::User;

@@ -1,4 +1,4 @@
-//! Operations on a mounted volume, whatever they answer.
+//! Operations on a mounted volume, with any result.
 
 use crate::RECORD;
 use ffs_core::{
@@ -10,12 +10,12 @@ use ffs_core::{
 #[derive(Debug, Clone, Copy)]
 pub struct Step {
     what: u8,
-    /// Two files and two names.
+    /// Indexes of two files and two names.
     file: u8,
     name: u8,
     other: u8,
     new: u8,
-    /// A place and a length.
+    /// An offset and a length, scaled.
     at: u16,
     len: u8,
 }
@@ -45,24 +45,24 @@ fn name(n: u8) -> &'static [u8] {
     NAMES[usize::from(n) % NAMES.len()]
 }
 
-/// The most bytes read or written at once.
+/// Most bytes read or written at once.
 const BUFFER: usize = 70_000;
 static ZEROS: [u8; BUFFER] = [9; BUFFER];
 
-/// What was seen of a volume.
+/// The files seen on a volume.
 pub struct Work<'a> {
     fs: &'a Ffs,
     seen: Vec<Vnode>,
     buf: Vec<u8>,
-    /// Errors that say the volume is damaged.
+    /// Errors that report damage of the volume.
     pub complaints: Vec<String>,
 }
 
-/// Does the steps; errors are fine, panics and hangs are not.
+/// Makes the operations. Returns the errors that report damage.
 pub fn run(fs: &Ffs, steps: &[Step]) -> Vec<String> {
     let Ok(root) = fs.root() else { return Vec::new() };
     let mut seen = vec![root.clone()];
-    // Whatever a path leads to can be asked for from the start.
+    // All paths are known from the start.
     for path in
         [&b"dir"[..], b"dir/sub", b"dir/sub/big", b"dir/sub/sparse", b"short", b"long", b".snap/s1"]
     {
@@ -141,7 +141,7 @@ impl Work<'_> {
         self.fs.create(&Cred::root(), f, n, kind, 0o600).map(Some)
     }
 
-    /// Lets go of a file, which may be its last use.
+    /// Drops a file, which may be its last use.
     fn forget(&mut self, n: u8) {
         if self.seen.len() > 1 {
             let n = usize::from(n) % self.seen.len();
@@ -149,8 +149,7 @@ impl Work<'_> {
         }
     }
 
-    /// Attribute records that cannot be read are the attribute's owner's business, not the
-    /// volume's.
+    /// Damage inside attribute records is not damage of the volume.
     fn attribute(&self, s: Step, cred: &Cred, f: &Vnode) -> Result<(), Error> {
         let ns =
             if s.new.is_multiple_of(2) { XattrNamespace::User } else { XattrNamespace::System };
@@ -170,7 +169,7 @@ impl Work<'_> {
     fn content(&mut self, s: Step, cred: &Cred, f: &Vnode) -> Result<(), Error> {
         let fs = self.fs;
         let g = fs.geometry();
-        // Near the start, or near where a level of indirect blocks begins.
+        // Near the start, or near the first block of an indirection level.
         let near = u64::from(s.at) * u64::from(g.fsize) / 4;
         let nindir = u64::from(g.nindir);
         let first = [0, 0, 12, 12 + nindir, 12 + nindir * (nindir + 1)][usize::from(s.new) % 5];
@@ -220,11 +219,11 @@ fn attributes(s: Step) -> SetAttr {
 }
 
 impl Step {
-    /// Reads an operation.
+    /// Decodes an operation.
     #[must_use]
     pub fn of(r: &[u8; RECORD]) -> Step {
         let at = u16::from_le_bytes([r[5], r[6]]);
-        // The record's first byte is odd: its upper bits are the operation.
+        // The first byte of the record is odd: its upper bits are the operation.
         Step { what: r[0] >> 1, file: r[1], name: r[2], other: r[3], new: r[4], at, len: r[7] }
     }
 }

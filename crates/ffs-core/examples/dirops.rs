@@ -1,9 +1,9 @@
-//! What directory operations cost inside the library: one directory, empty files, an image in
-//! memory.
+//! Measures the cost of directory operations inside the library: one directory, empty files, an
+//! image in memory.
 //!
-//! `dirops [N] [ROUNDS]` prints the mean of each operation in microseconds, best round of all.
-//! Instruction counts, which a busy machine does not disturb:
-//! `valgrind --tool=callgrind target/release/examples/dirops 1000 1`.
+//! `dirops [N] [ROUNDS]` prints the mean of each operation in microseconds, of the best round. A
+//! busy machine does not affect instruction counts: `valgrind --tool=callgrind
+//! target/release/examples/dirops 1000 1`.
 
 use ffs_core::{Cred, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, RenameMode, Vnode};
 use ffs_ondisk::Endian;

@@ -1,7 +1,7 @@
-//! Streams one large file into and out of an image through the library and prints the rates.
+//! Streams a large file into or out of an image through the library and prints the rates.
 //!
-//! `stream write|read IMAGE NAME MIB`: `bench/stream.sh` sets it beside `dd` on the same backing
-//! file.
+//! `stream write|read IMAGE NAME MIB`. `bench/stream.sh` compares it with `dd` on the same file
+//! system.
 
 use ffs_core::{Cred, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, WriteMode};
 use ffs_device::{BlockDevice, FileDevice};
@@ -9,7 +9,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes a call.
+/// Bytes in one call.
 const CHUNK: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,8 +1,8 @@
-//! Writes and truncates one sparse file in turn, with soft updates, and prints what the rounds
-//! cost.
+//! Writes and truncates a sparse file alternately, with soft updates, and prints the cost of the
+//! rounds.
 //!
-//! `truncate ROUNDS`: after each tenth of the rounds the microseconds a round took since the last
-//! line, and the bytes that soft updates use. Neither may grow: `bench/truncate.sh`.
+//! `truncate ROUNDS` prints, after each tenth of the rounds, the microseconds of a round since the
+//! last line and the memory of soft updates in bytes. Neither may grow: `bench/truncate.sh`.
 
 use ffs_admin::newfs;
 use ffs_core::{Cred, Env, Ffs, MountOptions, NodeKind, OrderingPolicy, SetAttr, WriteMode};
@@ -12,7 +12,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Bytes within which the file is written and truncated.
+/// Size of the range that is written and truncated, bytes.
 const SPAN: u64 = 256 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,5 +1,5 @@
-//! Times, permissions, owners and flags: who may change what, and what changes by itself, as POSIX
-//! has it.
+//! Times, permissions, owners and flags: who may change them, and which change automatically, as
+//! POSIX requires.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -23,7 +23,7 @@ fn times(w: &World, v: &Vnode) -> (i64, i64) {
 }
 
 #[test]
-fn operations_set_the_times_posix_says() {
+fn operations_set_the_times_that_posix_requires() {
     let w = fresh();
     let d = w.dir(&w.root, "d");
     let f = w.file(&d, "f");
@@ -85,7 +85,7 @@ fn permissions_of_directories() {
     assert_eq!(errno(w.fs.unlink(&user, &d, b"f")), EACCES);
     let passed = Cred { checks: Checks::Done, ..user.clone() };
     w.fs.create(&passed, &d, b"g", NodeKind::Regular, 0).unwrap();
-    // A directory of others that one may write, but not the subdirectory to be moved.
+    // A directory of another user that may be written, but not the subdirectory to be moved.
     set_perm(&w, &d, 0o777, 0, 0);
     set_perm(&w, &w.root, 0o777, 0, 0);
     w.dir(&d, "sub");
@@ -145,8 +145,8 @@ fn file_flags() {
     assert_eq!(w.fs.write(&root(), &f, 99, b"one", append).unwrap(), 3);
     assert_eq!(w.fs.write(&root(), &f, 3, b"two", mode).unwrap(), 3);
     assert_eq!(errno(w.fs.write(&root(), &f, 2, b"x", mode)), EPERM);
-    let cut = SetAttr { size: Some(0), ..SetAttr::default() };
-    assert_eq!(errno(w.fs.setattr(&root(), &f, &cut)), EPERM);
+    let truncate = SetAttr { size: Some(0), ..SetAttr::default() };
+    assert_eq!(errno(w.fs.setattr(&root(), &f, &truncate)), EPERM);
     flag(&f, FileFlags::empty()).unwrap();
     flag(&d, FileFlags::SF_APPEND).unwrap();
     drop(w.file(&d, "added"));
@@ -155,7 +155,7 @@ fn file_flags() {
     assert_eq!(errno(w.fs.create(&root(), &d, b"more", NodeKind::Regular, 0)), EPERM);
     assert_eq!(errno(w.fs.create(&root(), &d, b"f", NodeKind::Regular, 0)), EEXIST);
     flag(&d, FileFlags::empty()).unwrap();
-    // Users set their own flags, and none while the system's are on.
+    // Users may set their own flags, but none while system flags are set.
     let user = Cred::user(1, 1);
     set_perm(&w, &f, 0o644, 1, 1);
     let by_user = |f: &Vnode, flags| {
@@ -251,9 +251,9 @@ fn set_id_bits_go_when_others_change_the_file() {
     w.end();
 }
 
-/// `security.capability` is given to what a file holds, by the owner it has.
+/// `security.capability` applies to the present content and owner of a file.
 #[test]
-fn capabilities_go_when_anybody_changes_the_file() {
+fn capabilities_are_removed_when_the_file_changes() {
     const NAME: &[u8] = b"security.capability";
     let w = fresh();
     let f = w.file(&w.root, "f");
@@ -284,7 +284,7 @@ fn capabilities_go_when_anybody_changes_the_file() {
     give();
     w.fs.fallocate(&root(), &f, 0, 1000, Fallocate::Allocate).unwrap();
     assert!(!there());
-    // Root that has given up the right to keep the bits.
+    // Root without the right to keep the bits.
     set_perm(&w, &f, 0o6775, 1, 1);
     set(SetAttr { gid: Some(2), set_id: SetIdBits::Drop, ..d });
     assert_eq!(w.fs.getattr(&f).perm, 0o775);

@@ -1,7 +1,7 @@
-//! What another thread makes durable in the middle of an operation: between two of its steps.
+//! Writes by another thread between two steps of an operation.
 //!
-//! The moment is chosen: when the operation reads a block that is not in memory, the device has the
-//! other thread do its work before it answers.
+//! The point in time is determined by a read: when the operation reads a block that is not in
+//! memory, the device lets the other thread write before it returns.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
 mod common;
@@ -16,10 +16,10 @@ use ffs_ondisk::{Endian, Format};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Sees what was read.
+/// Inspects the bytes that were read.
 type Act = Box<dyn FnMut(&[u8]) + Send>;
 
-/// A device that does something before it answers a read, though not while it does.
+/// A device that runs an action before it returns from a read.
 struct Interposed {
     inner: Recorder<MemDevice>,
     act: Mutex<Option<Act>>,
@@ -71,7 +71,7 @@ impl Interposed {
     }
 }
 
-/// Has another thread do something.
+/// Runs `act` in another thread.
 fn elsewhere(act: impl FnOnce() + Send) {
     std::thread::scope(|s| s.spawn(act).join()).unwrap();
 }
@@ -81,8 +81,8 @@ fn mount(device: Arc<dyn BlockDevice>) -> Ffs {
     Ffs::mount(device, &soft_updates(), Env::seeded(clock, 1)).unwrap()
 }
 
-/// What a crash may leave, as far as it is tried: every prefix of the writes, and each write alone
-/// on top of what the flush before it made durable.
+/// The states that a crash can leave, as far as they are tested: every prefix of the writes, and
+/// each write alone after the writes that the previous flush made durable.
 fn states(events: Vec<Event>, from: &MemDevice, mut each: impl FnMut(MemDevice, &str)) {
     let (now, mut durable) = (from.snapshot(), from.snapshot());
     for (number, event) in events.into_iter().enumerate() {
@@ -100,18 +100,18 @@ fn states(events: Vec<Event>, from: &MemDevice, mut each: impl FnMut(MemDevice, 
     }
 }
 
-/// What is done to the directory `a/d/moved`.
+/// The change of the directory `a/d/moved`.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Moved,
-    /// It changes places with another: the first of the two gets the other's name, ...
+    /// It is exchanged with another: the first of the two gets the other's name, ...
     First,
-    /// ... the second steps aside to a temporary name.
+    /// ... the second is moved aside to a temporary name.
     Second,
 }
 
-/// A directory is moved, and its parent removed. Another thread wrote its new name before its `..`
-/// was: a check keeps the name that `..` agrees with, and that one was in the removed parent.
+/// A directory is moved, and its parent removed. Another thread wrote its new name before its `..`.
+/// A check keeps the name that `..` agrees with, and that name was in the removed parent.
 fn moved(way: Way) {
     let (c, file) = (Cred::root(), NodeKind::Regular);
     let (exchange, name) = (way != Way::Moved, b"moved");
@@ -126,12 +126,12 @@ fn moved(way: Way) {
     drop(fs.create(&c, &at(&fs, "a/d/moved").unwrap(), b"of the moved one", file, 0o644).unwrap());
     fs.unmount().unwrap();
 
-    // Nothing of it is in memory.
+    // No block of the volume is in memory.
     let fs = Arc::new(dev.mount());
     let from = dev.inner.inner().snapshot();
     dev.inner.take_events();
     let (a, t, d) = (at(&fs, "a").unwrap(), at(&fs, "t").unwrap(), at(&fs, "a/d").unwrap());
-    // Found before, so that only its own block is left to be read.
+    // Looked up before, so that only its own block has to be read.
     let ino = fs.getattr(&at(&fs, "a/d/moved").unwrap()).ino;
     drop(at(&fs, "t/other"));
     let beside = fs.create(&c, &t, b"f", file, 0o644).unwrap();
@@ -144,7 +144,7 @@ fn moved(way: Way) {
             && let Some(beside) = beside.take()
         {
             elsewhere(|| {
-                // Of an exchange, what the name waits for is written and flushed first.
+                // In an exchange, the dependencies of the name are written and flushed first.
                 for _ in 0..if exchange { 4 } else { 1 } {
                     (0..if exchange { 8 } else { 0 }).for_each(|_| other.write_oldest().unwrap());
                     other.fsync(&beside, false).unwrap();
@@ -198,17 +198,17 @@ fn the_temporary_name_in_an_exchange_is_not_seen_before_it_is_known_to_wait_for_
     moved(Way::Second);
 }
 
-/// A file is cut, and an indirect block that keeps some of its pointers is written before what was
-/// cut off is given to the policy. That waited for the block to be written once more, which nobody
-/// did.
+/// A file is truncated. An indirect block that keeps some of its pointers is written before the
+/// freed blocks are reported to the ordering mode. They waited for the block to be written once
+/// more, which never happened.
 #[test]
-fn what_is_cut_off_waits_for_no_block_that_is_written() {
+fn freed_blocks_do_not_wait_for_a_block_already_written() {
     const BLOCK: u64 = 4096;
     let c = Cred::root();
     let dev = Interposed::new();
     let fs = dev.mount();
     let v = fs.create(&c, &fs.root().unwrap(), b"f", NodeKind::Regular, 0o644).unwrap();
-    // A block below each of two indirect blocks of the second level.
+    // One block below each of two indirect blocks of the second level.
     let (first, second) = (12 + 512, 12 + 512 + 512);
     for block in [first, second] {
         fs.write(&c, &v, block * BLOCK, &[1; BLOCK as usize], WriteMode::default()).unwrap();
@@ -224,8 +224,8 @@ fn what_is_cut_off_waits_for_no_block_that_is_written() {
         counted.fetch_add(1, Ordering::Relaxed);
         elsewhere(|| (0..8).for_each(|_| other.write_oldest().unwrap()));
     });
-    let cut = SetAttr { size: Some((first + 1) * BLOCK), ..SetAttr::default() };
-    fs.setattr(&c, &v, &cut).unwrap();
+    let truncate = SetAttr { size: Some((first + 1) * BLOCK), ..SetAttr::default() };
+    fs.setattr(&c, &v, &truncate).unwrap();
     assert!(
         reads.load(Ordering::Relaxed) >= 3,
         "two indirect blocks are read before, and one after"

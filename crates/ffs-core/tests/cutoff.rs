@@ -1,7 +1,7 @@
-//! One writer's random operations under soft updates, the power cut after each of them.
+//! Random operations of one writer under soft updates, with a loss of power after each of them.
 //!
-//! What the device has then is repaired by `fsck -p`, with nothing but the repairs that lose
-//! nothing, and every promise made until then is kept. `FFS_MODEL_SEED` repeats a seed.
+//! After each, `fsck -p` repairs the device, and only with repairs that lose nothing; every
+//! operation reported as durable is there. `FFS_MODEL_SEED` repeats a seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -24,26 +24,26 @@ fn one(seed: u64, operations: usize) -> Result<(), String> {
         if done % 10 == 0 {
             place.fs.tick().map_err(|e| format!("{done}: tick: {e}"))?;
         }
-        let cut = Arc::new(dev.snapshot());
-        examine::repair(&cut).map_err(|e| format!("{done}: {e}"))?;
-        let found =
-            examine::tree(&(cut as Arc<dyn BlockDevice>)).map_err(|e| format!("{done}: {e}"))?;
+        let crashed = Arc::new(dev.snapshot());
+        examine::repair(&crashed).map_err(|e| format!("{done}: {e}"))?;
+        let found = examine::tree(&(crashed as Arc<dyn BlockDevice>))
+            .map_err(|e| format!("{done}: {e}"))?;
         check_found(seed, 0, done, SyncCalls::Include, &found)
             .map_err(|e| format!("{done}: {e}"))?;
     }
     place.fs.unmount().map_err(|e| e.to_string())
 }
 
-/// Seeds that once found something: a block that grew where it was and then moved, whose old place
-/// was freed too early (9, 16, 17, 24); an fsync that waited for a removal that had been taken back
-/// (10, 29); a directory moved into a new one, of which `..` was told too early (34, 98); a
-/// directory removed before what had been moved out of it had arrived (33, 87).
+/// Seeds that have failed. A block grew in place and then moved, and its old address was freed too
+/// early (9, 16, 17, 24). An fsync waited for a removal that had been reversed (10, 29). A
+/// directory was moved into a new one, and its `..` was reported too early (34, 98). A directory
+/// was removed before the entries moved out of it were durable (33, 87).
 const FOUND: [u64; 10] = [9, 10, 16, 17, 24, 29, 33, 34, 87, 98];
 
 #[test]
 fn after_every_operation() {
-    let asked = number("FFS_MODEL_SEED");
-    let seeds = asked.map_or_else(|| [1, 2].into_iter().chain(FOUND).collect(), |s| vec![s]);
+    let chosen = number("FFS_MODEL_SEED");
+    let seeds = chosen.map_or_else(|| [1, 2].into_iter().chain(FOUND).collect(), |s| vec![s]);
     for seed in seeds {
         one(seed, 300).unwrap_or_else(|why| panic!("FFS_MODEL_SEED={seed}: {why}"));
     }

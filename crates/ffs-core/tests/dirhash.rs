@@ -1,4 +1,4 @@
-//! Dirhash as users meet it: work counted, rebuilds, limits, switches, odd states.
+//! Dirhash through the public interface: counted work, rebuilds, limits, switches, unusual states.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests stop at surprises")]
 
 mod common;
@@ -8,7 +8,7 @@ use ffs_core::{CounterValues, Cred, MountOptions, NodeKind, OrderingPolicy, Rena
 use ffs_ondisk::{Endian, Format};
 use ffs_testkit::rng::SplitMix64;
 
-/// A volume for many files, nothing but dirhash in front of directories.
+/// A volume for many files, with no cache but dirhash for directories.
 fn large(options: &[(&str, &str)]) -> World {
     let mem = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 32768, 4096, 64 << 20).unwrap();
     let mut opts = MountOptions { ordering: OrderingPolicy::None, ..MountOptions::default() };
@@ -19,7 +19,7 @@ fn large(options: &[(&str, &str)]) -> World {
     mount_on(mem, &opts)
 }
 
-/// One file under `n` names in a directory: entries without inodes.
+/// Names of one file in a directory: entries without further inodes.
 fn links(w: &World, d: &Vnode, names: &[String]) {
     let cred = Cred::root();
     for chunk in names.chunks(30_000) {
@@ -49,10 +49,10 @@ fn gauge(w: &World, name: &str) -> u64 {
     all.iter().find(|g| g.name == name).expect(name).value
 }
 
-/// By how much a counter grew.
+/// The increase of a counter.
 type Grown = Box<dyn Fn(fn(&CounterValues) -> u64) -> u64>;
 
-/// What the counters grew by while `f` ran.
+/// The increases of the counters while `f` ran.
 fn work(w: &World, f: impl FnOnce()) -> Grown {
     let before = w.fs.counters();
     f();
@@ -67,7 +67,7 @@ fn end(w: World, d: Vnode) {
     w.end();
 }
 
-/// A hit looks at one block of the directory, a miss at none, in a directory of any size.
+/// A hit reads one block of the directory, a miss none, in a directory of any size.
 #[test]
 fn lookups_cost_one_block_and_misses_none() {
     for n in [300, 30_000] {
@@ -93,15 +93,14 @@ fn lookups_cost_one_block_and_misses_none() {
         });
         assert_eq!(did(|c| c.dirhash_misses), n);
         assert!(did(|c| c.dirhash_blocks_read) * 100 <= n, "{}", did(|c| c.dirhash_blocks_read));
-        // At most 8.5 at the highest load there is.
+        // At most 8.5 at the highest load.
         assert!(did(|c| c.dirhash_probes) < 9 * n, "{}", did(|c| c.dirhash_probes));
         assert_eq!(did(|c| c.dir_bytes_scanned), 0);
         end(w, d);
     }
 }
 
-/// In the order of the directory the prediction is right, but where a record does not fill its
-/// place.
+/// In the order of the directory the prediction is right, except where a record leaves slack.
 #[test]
 fn lookups_in_order_inspect_one_record() {
     let w = large(&[]);
@@ -112,8 +111,8 @@ fn lookups_in_order_inspect_one_record() {
     let did = work(&w, || names.iter().for_each(|n| drop(w.get(&d, n).unwrap())));
     assert_eq!((did(|c| c.dirhash_hits), did(|c| c.dirhash_inspected)), (3000, 3000));
     assert!(did(|c| c.dirhash_seq_hits) > 2950, "{}", did(|c| c.dirhash_seq_hits));
-    let gone: Vec<&String> = names.iter().step_by(7).collect();
-    gone.iter().for_each(|n| w.fs.unlink(&Cred::root(), &d, n.as_bytes()).unwrap());
+    let removed: Vec<&String> = names.iter().step_by(7).collect();
+    removed.iter().for_each(|n| w.fs.unlink(&Cred::root(), &d, n.as_bytes()).unwrap());
     let did = work(&w, || {
         for (i, n) in names.iter().enumerate() {
             assert_eq!(w.get(&d, n).is_ok(), i % 7 != 0, "{n}");
@@ -123,11 +122,11 @@ fn lookups_in_order_inspect_one_record() {
     end(w, d);
 }
 
-/// The bars of the paper: growth by half costs a build, whatever the size; two or three entries a
-/// name.
+/// The expectations of the paper: growth by half costs a build, for any size; two or three entries
+/// are built for each name.
 #[test]
 fn growing_builds_as_often_as_the_logarithm() {
-    // Names, bytes of a record; builds and entries within a factor of what the sizing makes.
+    // Names, bytes of a record; builds and entries within a factor of the prediction.
     for (n, name, builds, entries) in
         [(10_000, "f{}", 8..=16, 20_000..=40_000), (33_164, "g{}", 11..=20, 70_000..=140_000)]
     {
@@ -140,7 +139,7 @@ fn growing_builds_as_often_as_the_logarithm() {
         assert!(builds.contains(&b) && entries.contains(&e), "{n}: {b} builds, {e} entries");
         let (full, outgrown) = (did(|c| c.dirhash_gone_full), did(|c| c.dirhash_gone_outgrown));
         assert_eq!(full + outgrown, b - 1, "each but the first has a cause");
-        // Memory: half a byte a byte, with what was kept for growth.
+        // Memory: half a byte for each byte of the directory, and the reserve for growth.
         let size = w.fs.getattr(&d).size as f64;
         let (mem, paper) = (gauge(&w, "vfs.ufs.dirhash_mem") as f64, 278.0 + 0.507 * size);
         assert!(mem <= paper * 1.1 && mem > paper / 1.6, "{mem} {paper}");
@@ -185,7 +184,7 @@ fn only_directories_of_minsize_have_one() {
     }
     w.get(&d, "name00000").unwrap();
     assert_eq!((w.fs.counters().dirhash_builds, gauge(&w, "vfs.ufs.dirhash_count")), (1, 1));
-    // A byte more than it has: it loses it at the next access.
+    // One byte more than its size: the next access drops the index.
     w.fs.set_tunable("vfs.ufs.dirhash_minsize", "2561").unwrap();
     w.get(&d, "name00000").unwrap();
     assert_eq!((gauge(&w, "vfs.ufs.dirhash_count"), gauge(&w, "vfs.ufs.dirhash_mem")), (0, 0));
@@ -258,7 +257,7 @@ fn a_small_pool_does_not_thrash() {
     w.end();
 }
 
-/// `spec/directories-and-caches.md` §9.6: what was deleted is used again.
+/// `spec/directories-and-caches.md` §9.6: freed space is reused.
 #[test]
 fn emptied_chunks_take_long_names() {
     let w = large(&[("dirhash_docheck", "1")]);
@@ -279,7 +278,7 @@ fn emptied_chunks_take_long_names() {
     end(w, d);
 }
 
-/// `spec/directories-and-caches.md` §9.7: one name created and deleted by turns.
+/// `spec/directories-and-caches.md` §9.7: one name created and deleted alternately.
 #[test]
 fn one_name_coming_and_going_never_rebuilds() {
     let w = large(&[]);
@@ -297,28 +296,28 @@ fn one_name_coming_and_going_never_rebuilds() {
     end(w, d);
 }
 
-/// A removal cuts when two chunks are empty, not at the first, and then both.
+/// A removal truncates only when two chunks are empty, and then both.
 #[test]
 fn a_removal_leaves_an_empty_chunk_alone() {
     let w = large(&[("dir_truncate", "create+delete")]);
     let (cred, d) = (Cred::root(), w.dir(&w.root, "d"));
     let names = numbered(1000);
     links(&w, &d, &names);
-    let (mut size, mut cuts) = (w.fs.getattr(&d).size, 0);
-    // Nothing is hashed any more where everything fits eight chunks.
+    let (mut size, mut truncations) = (w.fs.getattr(&d).size, 0);
+    // A directory of at most eight chunks has no index.
     for n in names.iter().skip(300).rev() {
         w.fs.unlink(&cred, &d, n.as_bytes()).unwrap();
         let now = w.fs.getattr(&d).size;
         assert!(now == size || now + 1024 == size, "{n}: {size} {now}");
-        (size, cuts) = (now, cuts + u32::from(now < size));
+        (size, truncations) = (now, truncations + u32::from(now < size));
     }
-    assert!(cuts > 5, "{cuts}");
+    assert!(truncations > 5, "{truncations}");
     end(w, d);
 }
 
-/// Cutting on removal gives back space and memory, cutting on creation only with the next name.
+/// Truncation on removal frees space and memory at once, truncation on creation with the next name.
 #[test]
-fn directories_shrink_when_asked_to() {
+fn directories_shrink_as_configured() {
     for (switch, shrinks) in [("create", false), ("create+delete", true)] {
         let w = large(&[("dir_truncate", switch), ("dirhash_docheck", "1")]);
         let (cred, d) = (Cred::root(), w.dir(&w.root, "d"));
@@ -332,7 +331,7 @@ fn directories_shrink_when_asked_to() {
         assert_eq!(after < 4096, shrinks, "{size} {after}");
         assert_eq!(w.fs.counters().dir_trimmed > 0, shrinks);
         assert_eq!(w.fs.counters().dirhash_gone_shrunk > 0, shrinks);
-        // No ping-pong at the edge of a chunk.
+        // No alternation at the boundary of a chunk.
         let did = work(&w, || {
             let file = w.get(&d, "f000001").unwrap();
             for _ in 0..50 {
@@ -346,13 +345,13 @@ fn directories_shrink_when_asked_to() {
         });
         assert!(did(|c| c.dir_trimmed) <= 1);
         links(&w, &d, &["one-more".to_owned()]);
-        assert!(w.fs.getattr(&d).size < 4096, "a creation cuts in any case");
+        assert!(w.fs.getattr(&d).size < 4096, "a creation truncates in any case");
         assert!(w.get(&d, "f000039").is_ok() && w.get(&d, "f000040").is_err());
         end(w, d);
     }
 }
 
-/// Removed but in use: nothing is found in it, and its memory is given back.
+/// A removed directory in use: no name is found in it, and its memory is freed.
 #[test]
 fn removed_directories_have_none() {
     let w = large(&[]);
@@ -368,7 +367,7 @@ fn removed_directories_have_none() {
     end(w, d);
 }
 
-/// The same operations with and without leave the same names.
+/// The same operations with and without an index leave the same names.
 #[test]
 fn answers_do_not_depend_on_it() {
     let seed = 4;
@@ -410,9 +409,9 @@ fn answers_do_not_depend_on_it() {
     }
 }
 
-/// Looking up, changing and taking memory away at the same time: the answers stay right.
+/// Lookups, changes and loss of memory at the same time: the results stay right.
 #[test]
-fn threads_share_a_pool_that_is_taken_from_them() {
+fn threads_share_a_pool_that_shrinks() {
     let w = large(&[("dirhash_maxmem", "32k"), ("dirhash_docheck", "1")]);
     let dirs: Vec<Vnode> = (0..12).map(|i| w.dir(&w.root, &format!("d{i}"))).collect();
     dirs.iter().for_each(|d| links(&w, d, &numbered(300)));

@@ -1,4 +1,4 @@
-//! What is promised to be on the device is there, whatever else failed.
+//! Data reported as durable is on the device, whatever else failed.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -50,7 +50,7 @@ fn write(fs: &Ffs, v: &Vnode, off: u64, bytes: &[u8]) -> ffs_core::Result<usize>
     fs.write(&Cred::root(), v, off, bytes, WriteMode::default())
 }
 
-/// The file's content as a machine that lost its power now would find it.
+/// The content of the file after a loss of power now.
 fn after_crash(dev: &Dev, name: &str) -> Vec<u8> {
     let dev: Dev = Arc::new(FaultInjector::new(dev.inner().snapshot(), Vec::new()));
     let fs = mount(&dev, MountOptions { read_only: true, ..MountOptions::default() });
@@ -92,22 +92,22 @@ fn fdatasync_of_a_file_that_left_memory_in_between() {
 }
 
 #[test]
-fn a_removed_file_that_cannot_be_freed_costs_nobody_elses_data() {
+fn a_removed_file_that_cannot_be_freed_does_not_affect_other_files() {
     for ordering in [OrderingPolicy::Sync, OrderingPolicy::None] {
         let dev = device();
         let fs = mount(&dev, with(ordering));
         let content = vec![7; 50_000];
         file(&fs, "kept", &content);
-        let gone = file(&fs, "gone", &[1; 300_000]);
+        let removed = file(&fs, "removed", &[1; 300_000]);
         fs.sync().unwrap();
         let more = vec![8; 60_000];
         let kept = fs.lookup(&Cred::root(), &fs.root().unwrap(), b"kept").unwrap();
         write(&fs, &kept, 0, &more).unwrap();
-        fs.unlink(&Cred::root(), &fs.root().unwrap(), b"gone").unwrap();
+        fs.unlink(&Cred::root(), &fs.root().unwrap(), b"removed").unwrap();
         dev.add(Rule::new(Operation::Write, Fault::Errno(EIO)).times(1));
         assert_eq!(errno(fs.unmount()), EIO);
         assert!(after_crash(&dev, "kept") == more, "{ordering:?}");
-        drop(gone);
+        drop(removed);
     }
 }
 
@@ -150,15 +150,15 @@ fn a_bad_place_under_one_file_does_not_fail_writes_to_others() {
 fn read_only_only_when_no_removed_file_is_in_use() {
     let dev = device();
     let fs = mount(&dev, with(OrderingPolicy::Sync));
-    let gone = file(&fs, "gone", b"still here");
-    fs.unlink(&Cred::root(), &fs.root().unwrap(), b"gone").unwrap();
+    let removed = file(&fs, "removed", b"still here");
+    fs.unlink(&Cred::root(), &fs.root().unwrap(), b"removed").unwrap();
     assert!(matches!(fs.remount(true), Err(Error::Busy(_))));
     assert_eq!(errno(fs.remount(true)), EBUSY);
     assert!(!fs.is_read_only());
     let mut content = [0; 10];
-    assert_eq!(fs.read(&gone, 0, &mut content).unwrap(), 10);
+    assert_eq!(fs.read(&removed, 0, &mut content).unwrap(), 10);
     assert_eq!(&content, b"still here");
-    drop(gone);
+    drop(removed);
     fs.remount(true).unwrap();
 }
 
@@ -237,7 +237,7 @@ fn fsynced_files_outlive_a_kill_in_inode_blocks_made_for_them() {
     }
 }
 
-/// What of a file's attributes can be asked for.
+/// The attributes that the test compares.
 type Seen = (u16, u32, u32, i64, i64, FileFlags, Option<Vec<u8>>);
 
 fn seen(fs: &Ffs, v: &Vnode) -> Seen {
@@ -247,7 +247,7 @@ fn seen(fs: &Ffs, v: &Vnode) -> Seen {
 }
 
 /// Mode, owner, times, flags and extended attributes are on the device when an fsync returns, and
-/// on a `stable` mount when the call that set them does.
+/// on a `stable` mount when the call that set them returns.
 #[test]
 fn attributes_are_durable_after_fsync_and_on_a_stable_mount_at_once() {
     for stable in [false, true] {
@@ -293,7 +293,7 @@ fn attributes_are_durable_after_fsync_and_on_a_stable_mount_at_once() {
     }
 }
 
-/// Space that was given up is free a minute later, though nobody asks for it.
+/// Space freed by a removal is available a minute later without further calls.
 #[test]
 fn space_comes_back_within_a_minute() {
     let dev = device();
@@ -301,7 +301,7 @@ fn space_comes_back_within_a_minute() {
     let env = Env::seeded(clock.clone(), 1);
     let options = with(OrderingPolicy::SoftUpdates);
     let fs = Ffs::mount(Arc::clone(&dev) as Arc<dyn BlockDevice>, &options, env).unwrap();
-    // Without what will be free.
+    // Without the space that is still to be freed.
     let free = || {
         let totals = fs.statfs().totals;
         (totals.nbfree, totals.nffree, totals.nifree)

@@ -1,4 +1,4 @@
-//! Two names that change places: whatever the moment of a power cut, both have or neither has.
+//! Exchange of two names: after a loss of power at any time both names have changed or neither.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod common;
@@ -22,8 +22,8 @@ fn mount(dev: &Arc<MemDevice>) -> Ffs {
     Ffs::mount(dev, &soft_updates(), Env::seeded(clock, 1)).unwrap()
 }
 
-/// What a path means: the text of a file, or the names in a directory. `checked`: nothing is left
-/// for a check, which makes `..` of a directory that was moved name its parent.
+/// The text of a file, or the names in a directory. With `checked` the volume needs no further
+/// check, so `..` of a moved directory must name its parent.
 fn meaning(fs: &Ffs, path: &str, checked: bool) -> String {
     let v = at(fs, path).unwrap_or_else(|e| panic!("{path}: {e}"));
     if fs.getattr(&v).kind == FileType::Directory {
@@ -48,14 +48,14 @@ fn no_record_is_left(fs: &Ffs) {
     assert!(names.iter().all(|(name, _)| !name.as_bytes().starts_with(PREFIX)), "{names:?}");
 }
 
-/// The pair of names as they are after a crash with this image: by a mount, and by `fsck -p`.
+/// The pair of names after a crash with this image: after a mount, and after `fsck -p`.
 fn after(dev: &MemDevice, paths: [&str; 2]) -> [[String; 2]; 2] {
     let mounted = Arc::new(dev.snapshot());
     let fs = mount(&mounted);
     no_record_is_left(&fs);
     let by_mount = paths.map(|path| meaning(&fs, path, false));
     fs.unmount().unwrap();
-    // What the mount leaves is what a check repairs without a question.
+    // After the mount, `fsck -p` repairs the remaining damage without questions.
     common::examine::repair(&mounted).unwrap();
     let fs = mount(&mounted);
     assert_eq!(paths.map(|path| meaning(&fs, path, true)), by_mount, "a check after the mount");
@@ -69,7 +69,7 @@ fn after(dev: &MemDevice, paths: [&str; 2]) -> [[String; 2]; 2] {
     [by_mount, by_check]
 }
 
-/// A file or directory that can be told from others.
+/// Creates a distinguishable file or directory.
 fn make(w: &World, dir: &Vnode, name: &str, is_dir: bool) {
     if is_dir {
         let d = w.dir(dir, name);
@@ -85,14 +85,14 @@ fn a_crash_shows_both_names_changed_or_neither() {
     for kinds in [(false, false), (true, false), (false, true), (true, true)] {
         for places in [("", ""), ("p", "p"), ("p", "q"), ("", "q"), ("p", "")] {
             for durable in [true, false] {
-                exchange_and_cut(kinds, places, durable);
+                exchange_and_crash(kinds, places, durable);
             }
         }
     }
 }
 
-/// `durable`: the names are on the device before.
-fn exchange_and_cut(kinds: (bool, bool), places: (&str, &str), durable: bool) {
+/// `durable`: the names are on the device before the exchange.
+fn exchange_and_crash(kinds: (bool, bool), places: (&str, &str), durable: bool) {
     let what = format!("{kinds:?} in {places:?}, durable before: {durable}");
     println!("{what}");
     let w = world();
@@ -136,8 +136,8 @@ fn exchange_and_cut(kinds: (bool, bool), places: (&str, &str), durable: bool) {
     w.end();
 }
 
-/// A name that an exchange gave is renamed, or replaced, before it is on the device: both names of
-/// the exchange mean something at every moment, and never the same.
+/// A name from an exchange is renamed or replaced before it is durable: both names of the exchange
+/// exist at every time, and never name the same file.
 #[test]
 fn a_rename_after_an_exchange_comes_after_all_of_it() {
     for case in 0..12 {
@@ -169,7 +169,7 @@ fn a_rename_after_an_exchange_comes_after_all_of_it() {
                 let what = format!("{case}: write at {offset}, check {by_check}");
                 let of = |path| at(&fs, path).ok().map(|_| meaning(&fs, path, by_check));
                 let (here, there) = (of(kept), of(moved));
-                assert!(here.is_some(), "{what}: {kept} is gone");
+                assert!(here.is_some(), "{what}: {kept} is missing");
                 assert_ne!(here, there, "{what}");
                 let place = if second { 0 } else { 1 };
                 let is_old = here.as_ref() == Some(&old[place]);
@@ -181,15 +181,15 @@ fn a_rename_after_an_exchange_comes_after_all_of_it() {
     }
 }
 
-/// A record in which one directory is both a file to exchange and the place of a name: a mount and
-/// a check leave it alone.
+/// A record in which one directory is both an exchanged file and the location of a name: a mount
+/// and a check ignore it.
 #[test]
 fn a_record_that_no_exchange_writes_does_not_stop_a_mount() {
     let w = world();
     let (d, f) = (w.dir(&w.root, "d"), w.file(&w.root, "f"));
     let [dir, root] = [&d, &w.root].map(|v| w.fs.getattr(v).ino);
     let named = |dir, name| ExchangedName { dir, hash: hash(name) };
-    let (first, second) = (named(root, b"d"), named(dir, b"gone"));
+    let (first, second) = (named(root, b"d"), named(dir, b"absent"));
     let name = ExchangeRecord { first, second, other: dir }.name();
     w.fs.link(&Cred::root(), &f, &w.root, &name).unwrap();
     w.fs.sync().unwrap();
@@ -206,7 +206,7 @@ fn a_record_that_no_exchange_writes_does_not_stop_a_mount() {
     w.end();
 }
 
-/// A directory exchanged with a file, an fsync, and the removal of all below: a record of the
+/// A directory is exchanged with a file, then fsync, then everything is removed: a record of the
 /// exchange waited for ever.
 #[test]
 fn what_was_exchanged_can_be_removed_and_unmounted() {
@@ -223,8 +223,8 @@ fn what_was_exchanged_can_be_removed_and_unmounted() {
     w.end();
 }
 
-/// Exchanges among renames, removals and fsyncs, in a small tree: the volume can always be
-/// unmounted, and is sound.
+/// Exchanges mixed with renames, removals and fsyncs in a small tree: the volume can always be
+/// unmounted, and is undamaged.
 #[test]
 fn exchanges_by_chance_leave_nothing_to_wait_for() {
     for seed in 0..60 {

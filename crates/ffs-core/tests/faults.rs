@@ -1,5 +1,5 @@
-//! Operations on a device that fails once: an operation that reports an error has changed nothing,
-//! one that reports success is complete, and the volume is sound either way.
+//! Operations on a device that fails once: an operation that returns an error has changed nothing,
+//! one that succeeds is complete, and the volume is undamaged in both cases.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -41,7 +41,7 @@ fn mv(
     fs.rename(&cred(), (&a, from.1.as_bytes()), (&b, to.1.as_bytes()), mode)
 }
 
-/// Every operation on names, in the shapes that take different paths.
+/// Every operation on names, in variants with different code paths.
 const STEPS: [Step; 19] = [
     ("create", |fs, r| {
         fs.create(&cred(), &at(fs, r, "d")?, b"new", NodeKind::Regular, 0o644).map(drop)
@@ -49,8 +49,8 @@ const STEPS: [Step; 19] = [
     ("create in a new chunk", |fs, r| {
         fs.create(&cred(), &at(fs, r, "full")?, &[b'x'; 250], NodeKind::Regular, 0o644).map(drop)
     }),
-    ("create that cuts", |fs, r| {
-        fs.create(&cred(), &at(fs, r, "cut")?, b"new", NodeKind::Regular, 0o644).map(drop)
+    ("create that truncates", |fs, r| {
+        fs.create(&cred(), &at(fs, r, "long")?, b"new", NodeKind::Regular, 0o644).map(drop)
     }),
     ("mkdir", |fs, r| fs.mkdir(&cred(), &at(fs, r, "d")?, b"new", 0o755).map(drop)),
     ("short symlink", |fs, r| fs.symlink(&cred(), &at(fs, r, "d")?, b"new", b"to").map(drop)),
@@ -74,9 +74,9 @@ const STEPS: [Step; 19] = [
 
 fn populate(fs: &Ffs, root: &Vnode) -> Result<()> {
     let c = cred();
-    let [d, e, full, cut] =
-        ["d", "e", "full", "cut"].map(|n| fs.mkdir(&c, root, n.as_bytes(), 0o755));
-    let (d, e, full, cut) = (d?, e?, full?, cut?);
+    let [d, e, full, long] =
+        ["d", "e", "full", "long"].map(|n| fs.mkdir(&c, root, n.as_bytes(), 0o755));
+    let (d, e, full, long) = (d?, e?, full?, long?);
     let f = fs.create(&c, &d, b"f", NodeKind::Regular, 0o644)?;
     fs.write(&c, &f, 0, &[3; 5000], WriteMode::default())?;
     let g = fs.create(&c, &e, b"g", NodeKind::Regular, 0o644)?;
@@ -93,16 +93,16 @@ fn populate(fs: &Ffs, root: &Vnode) -> Result<()> {
         fs.create(&c, &full, &[b'a' + i; 250], NodeKind::Fifo, 0o600)?;
     }
     for i in 0..30u8 {
-        fs.create(&c, &cut, format!("{i:0100}").as_bytes(), NodeKind::Fifo, 0o600)?;
+        fs.create(&c, &long, format!("{i:0100}").as_bytes(), NodeKind::Fifo, 0o600)?;
     }
     for i in 3..30u8 {
-        fs.unlink(&c, &cut, format!("{i:0100}").as_bytes())?;
+        fs.unlink(&c, &long, format!("{i:0100}").as_bytes())?;
     }
     let set = SetAttr { perm: Some(0o700), ..SetAttr::default() };
     fs.setattr(&c, &d, &set).map(drop)
 }
 
-/// All that is there: path, type, links, size, content.
+/// The whole tree: path, type, links, size, content.
 fn state(fs: &Ffs, dir: &Vnode, path: &str, all: &mut Vec<String>) {
     let mut names = Vec::new();
     fs.readdir(dir, 0, &mut |e| {
@@ -143,11 +143,11 @@ fn mount(dev: &Arc<FaultInjector<MemDevice>>, policy: OrderingPolicy) -> Ffs {
     Ffs::mount(dev, &opts, Env::seeded(clock, 1)).unwrap()
 }
 
-/// What a failed device may leave for fsck: blocks that no file names any more are still marked
+/// Damage that a failed device may leave for fsck: blocks without an owner that are still marked as
 /// used.
 const LEAKS: [Id; 5] = [Id::InoBlocks, Id::CgLeak, Id::CgSummary, Id::CsCg, Id::CsTotal];
 
-/// The volume must be sound, but for leaks where the device failed; those are repaired.
+/// The volume must be undamaged, except for leaks if the device failed; fsck repairs those.
 fn check(dev: &Arc<FaultInjector<MemDevice>>, what: &str, failed: bool) {
     let dev = Arc::clone(dev) as Arc<dyn BlockDevice>;
     let found = quick_check(&dev);
@@ -163,14 +163,14 @@ fn check(dev: &Arc<FaultInjector<MemDevice>>, what: &str, failed: bool) {
     }
 }
 
-/// Lets the `n`th transfer of `step` fail. True while there is an `n`th.
+/// Makes the `n`th transfer of `step` fail. Returns false if there is no `n`th.
 fn fail_once(base: &MemDevice, step: &Step, op: Operation, n: u64, policy: OrderingPolicy) -> bool {
     let what = format!("{} {policy:?}, {op:?} {n}", step.0);
     let dev = Arc::new(FaultInjector::new(base.snapshot(), Vec::new()));
     let fs = mount(&dev, policy);
     let root = fs.root().unwrap();
     if op != Operation::Read {
-        // Everything in memory already: only the writes can fail.
+        // All blocks are in memory, so only writes can fail.
         tree(&fs);
     }
     let before = dev.counts().injected;
@@ -184,7 +184,7 @@ fn fail_once(base: &MemDevice, step: &Step, op: Operation, n: u64, policy: Order
     if let Err(e) = &result {
         assert_eq!((Error::errno(e), struck), (EIO, true), "{what}");
     }
-    // It can be done again, or for the first time.
+    // The operation can be repeated.
     if result.is_err() {
         assert_eq!(errno(step.1(&fs, &root)), 0, "{what}: again");
     }
@@ -196,7 +196,7 @@ fn fail_once(base: &MemDevice, step: &Step, op: Operation, n: u64, policy: Order
     struck
 }
 
-/// What the tree is with or without the step.
+/// The tree with or without the step.
 fn expected(base: &MemDevice, step: &Step, done: bool) -> Vec<String> {
     let dev = Arc::new(FaultInjector::new(base.snapshot(), Vec::new()));
     let fs = mount(&dev, OrderingPolicy::None);

@@ -1,5 +1,5 @@
-//! Images that BSD systems wrote: everything in them must read back as independent readers saw it,
-//! and where they may be written, work beside it must leave it alone and fsck silent.
+//! Images that BSD systems wrote. Everything in them must be read as independent readers read it;
+//! operations on writable ones must not affect other files, and fsck must have no findings.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,10 +18,10 @@ use ffs_testkit::rng::{SplitMix64, fill};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// Files larger than this are not hashed: nobody did.
+/// Larger files have no hash in the expected tree.
 const LARGEST_HASHED: u64 = 200 << 20;
 
-/// The file system in fixture `name`: whole, or in the partition that holds it.
+/// The file system in fixture `name`: the whole image, or the partition that contains it.
 fn device(name: &str) -> Option<Arc<dyn BlockDevice>> {
     let whole: Arc<dyn BlockDevice> = Arc::new(MemDevice::from_bytes(&fixtures::load(name)?));
     if !name.starts_with("part-") {
@@ -63,7 +63,7 @@ fn hash(fs: &Ffs, file: &Vnode, size: u64) -> [u8; 32] {
     sum.finalize().into()
 }
 
-/// Compares one file with its row. Directories that a workload may have changed are `loose`.
+/// Compares one file with its row. `loose` directories may have been changed by the operations.
 fn check_row(fs: &Ffs, row: &ExpectedRow, loose: bool) {
     let path = String::from_utf8_lossy(&row.path).into_owned();
     let file = walk(fs, &row.path).unwrap_or_else(|e| panic!("{path}: {e}"));
@@ -102,7 +102,7 @@ fn check_row(fs: &Ffs, row: &ExpectedRow, loose: bool) {
     }
 }
 
-/// Everything in the tree, as sorted paths.
+/// All paths of the tree, sorted.
 fn list(fs: &Ffs) -> Vec<Vec<u8>> {
     let mut out = vec![b"/".to_vec()];
     let mut todo = vec![Vec::new()];
@@ -189,7 +189,7 @@ fn snapshots_show_the_volume_as_it_was() {
     }
 }
 
-/// Fixtures whose volume is sound and may be written.
+/// Fixtures whose volume is undamaged and may be written.
 fn may_be_written(name: &str) -> bool {
     let read_only = ["nb-ufs2-snap", "openbsd28-ufs1-floppy", "nb-ufs2-crash"];
     !read_only.contains(&name) && name != "freebsd-ufs1-10m-b"
@@ -221,7 +221,7 @@ fn random_work_beside_a_fixture_leaves_it_alone() {
     }
 }
 
-/// Makes, fills, renames and removes files in a directory of its own.
+/// Creates, fills, renames and removes files in a directory of its own.
 fn work(fs: &Ffs, seed: u64) {
     let root = Cred::root();
     let mut rng = SplitMix64::new(seed);
@@ -253,7 +253,7 @@ fn work(fs: &Ffs, seed: u64) {
                 fs.write(&root, &f, at, &data, WriteMode::default()).map(|_| ())
             }),
         };
-        // Names collide, files are missing, symlinks cannot be written, small images fill up.
+        // Expected errors: existing names, missing files, writes to symbolic links, full images.
         if let Err(e) = result {
             assert!([2, 17, 20, 21, 22, 28].contains(&e.errno()), "step {step}: {e}");
         }

@@ -1,4 +1,4 @@
-//! What fuzzing found in the mounted file system, rebuilt by hand.
+//! Failures of the mounted file system that fuzzing found, rebuilt by hand.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use ffs_admin::fsck::{Fsck, FsckOptions, Id, quick_check};
@@ -21,8 +21,8 @@ fn edit(dev: &MemDevice, g: &Geometry, ino: Ino, change: impl FnOnce(&mut Dinode
     dev.write_at(at, &raw).unwrap();
 }
 
-/// The text of a short link lies where others have pointers; that it has blocks, for its extended
-/// attributes, does not make it pointers.
+/// The text of a short link is in the pointer area. Blocks of its extended attributes do not turn
+/// the text into pointers.
 #[test]
 fn a_short_link_with_attributes_keeps_its_text() {
     for endian in [Endian::Little, Endian::Big] {
@@ -42,7 +42,7 @@ fn a_short_link_with_attributes_keeps_its_text() {
         drop(fs);
         let disk: Arc<dyn BlockDevice> = dev.clone();
         assert_eq!(quick_check(&disk), []);
-        // A repair of something else writes the inodes anew.
+        // A repair of other fields rewrites the inodes.
         made.iter().for_each(|(_, ino)| edit(&dev, &g, *ino, |d| d.nlink = 7));
         let report = Fsck::new(disk.clone(), FsckOptions::yes()).run();
         assert_eq!(report.ids(), [Id::LinkHigh], "{:#?}", report.findings);

@@ -1,6 +1,6 @@
-//! Directories that break the format's rules, in every way of `spec/directories-and-caches.md` §1.3
-//! and `spec/known-failures.md` §2.10: an error or a sound result, never a panic, a hang, or the
-//! loss of what is sound.
+//! Directories that violate the rules of the format in every way of
+//! `spec/directories-and-caches.md` §1.3 and `spec/known-failures.md` §2.10: the result is an error
+//! or right, never a panic, a hang, or the loss of undamaged entries.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -16,7 +16,7 @@ use ffs_testkit::rng::SplitMix64;
 const EIO: i32 = 5;
 const EMLINK: i32 = 31;
 
-/// A volume at rest and where things are in it.
+/// An unmounted volume, and the location of its structures.
 struct Image {
     mem: MemDevice,
     g: Geometry,
@@ -70,7 +70,7 @@ impl Image {
         DirFormat::of(&self.g)
     }
 
-    /// Where the record of `name` lies in a directory's first chunk.
+    /// The offset of the record of `name` in the first chunk of a directory.
     fn offset_of(&self, ino: Ino, name: &str) -> usize {
         let mut at = None;
         self.block(ino, |b| {
@@ -86,7 +86,7 @@ impl Image {
     }
 }
 
-/// Tries everything on a directory; answers what a listing said.
+/// Runs every operation on a directory. Returns the errno of a listing.
 fn exercise(w: &World, d: &Vnode) -> i32 {
     let cred = Cred::root();
     let fs = &w.fs;
@@ -139,8 +139,8 @@ fn survive(image: &Image) -> i32 {
     listed
 }
 
-/// The record of `two`, broken by `damage`: what lies in other chunks is still found, nothing is
-/// called absent, and nothing can be entered.
+/// The record of `two`, damaged by `damage`: names in other chunks are still found, no name is
+/// reported as absent, and none can be entered.
 fn malformed(what: &str, damage: impl FnOnce(&mut [u8], usize)) {
     let image = image();
     let at = image.offset_of(image.d, "two");
@@ -178,7 +178,7 @@ fn malformed_records() {
     malformed("type 16", |b, at| b[at + 6] = 16);
 }
 
-/// What breaks only the name is seen where names are read: in a listing.
+/// Damage to the name only is detected where names are read: in a listing.
 #[test]
 fn malformed_names() {
     for (what, offset, byte) in [("NUL", 1, 0), ("slash", 1, b'/'), ("no NUL behind", 3, b'x')] {
@@ -208,7 +208,7 @@ fn numbers_that_name_nothing_good() {
             let at = image.offset_of(d, name);
             let fmt = image.fmt();
             image.block(d, |b| dir::set_ino(fmt, b, at, ino));
-            // Number 1 is a whiteout: absent, which breaks no rule of the record.
+            // Number 1 is a whiteout: the name is absent, which violates no rule of the record.
             let want = if ino == 1 { 0 } else { listed };
             assert_eq!(survive(&image), want, "inode {ino} as {name}");
         }
@@ -227,7 +227,7 @@ fn a_free_inode_named() {
     assert_eq!(errno(w.fs.unlink(&Cred::root(), &d, b"two")), EIO);
 }
 
-/// `sub` names its parent `d` as a child: names go in a circle, `..` does not.
+/// `sub` names its parent `d` as a child: the entries form a circle, `..` does not.
 #[test]
 fn names_in_a_circle() {
     let image = image();
@@ -239,7 +239,7 @@ fn names_in_a_circle() {
     let w = image.mount();
     let (d, cred) = (w.get(&w.root, "d").unwrap(), Cred::root());
     let sub = w.get(&d, "sub").unwrap();
-    // Two threads that lock the circle from both ends.
+    // Two threads lock the circle from both ends.
     std::thread::scope(|s| {
         for (dir, n) in [(&d, &b"sub"[..]), (&sub, b"inside"), (&d, b"sub"), (&sub, b"inside")] {
             let (fs, cred, root) = (&w.fs, &cred, &w.root);
@@ -314,7 +314,7 @@ fn link_counts_that_lie() {
         image.inode(image.sub, |d| d.nlink = nlink);
         survive(&image);
     }
-    // No directory gets more subdirectories than its count can tell.
+    // A directory whose link count is at its limit gets no more subdirectories.
     let full = image();
     full.inode(full.d, |d| d.nlink = 32767);
     let w = full.mount();
@@ -326,7 +326,7 @@ fn link_counts_that_lie() {
     let over = w.fs.rename(&cred, (&w.root, b"more"), (&d, b"sub"), RenameMode::Replace);
     assert_eq!(errno(over), 39, "it would only take the other's place");
     drop((d, w));
-    // A count of 0 must not make a reader free what has a name.
+    // A count of 0 must not make a reader free a file with a name.
     let image0 = image();
     image0.inode(image0.sub, |d| d.nlink = 0);
     let w = image0.mount();
@@ -343,9 +343,9 @@ fn link_counts_that_lie() {
     assert_eq!(errno(w.fs.rmdir(&Cred::root(), &d, b"sub")), EIO);
 }
 
-/// What fsck leaves behind and old kernels wrote: legal, if not tidy.
+/// Records that fsck and old kernels leave: valid, although not compact.
 #[test]
-fn free_records_in_the_middle_are_room() {
+fn free_records_in_the_middle_are_free_space() {
     let image = image();
     let at = image.offset_of(image.d, "two");
     let fmt = image.fmt();
@@ -394,7 +394,7 @@ fn two_entries_of_one_name() {
     assert_eq!(errno(w.get(&d, "one")), 2);
 }
 
-/// Every byte of a directory that is no record's header or name is zero, whatever was there before.
+/// Every byte of a directory outside the headers and names of records is zero.
 #[test]
 fn unused_bytes_are_zero() {
     let w = world(OrderingPolicy::None);

@@ -1,4 +1,4 @@
-//! Listings of directories that change meanwhile: what stays is seen exactly once.
+//! Listings of directories that change meanwhile: unchanged names are listed exactly once.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -8,10 +8,10 @@ use ffs_core::{Cred, NodeKind, OrderingPolicy, RenameMode, Vnode};
 use ffs_testkit::rng::SplitMix64;
 use std::collections::BTreeMap;
 
-/// A listing under way.
+/// A listing in progress.
 struct Reader {
     at: u64,
-    /// Names that were there when it began and have not gone since, and how often each was seen.
+    /// Names that have existed since it began, and how often each was listed.
     stable: BTreeMap<String, u32>,
 }
 
@@ -40,7 +40,7 @@ impl Reader {
     }
 }
 
-/// One random change; the name that went, if one did.
+/// Makes one random change. Returns the name that disappeared, if one did.
 fn change(
     w: &World,
     d: &Vnode,
@@ -58,16 +58,16 @@ fn change(
             None
         }
         2 | 3 if !names.is_empty() => {
-            let gone = names.swap_remove(victim);
-            w.fs.unlink(&cred, d, gone.as_bytes()).unwrap();
-            Some(gone)
+            let removed = names.swap_remove(victim);
+            w.fs.unlink(&cred, d, removed.as_bytes()).unwrap();
+            Some(removed)
         }
         4 if !names.is_empty() => {
-            let gone = names.swap_remove(victim);
-            let (from, to) = ((d, gone.as_bytes()), (d, fresh.as_bytes()));
+            let removed = names.swap_remove(victim);
+            let (from, to) = ((d, removed.as_bytes()), (d, fresh.as_bytes()));
             w.fs.rename(&cred, from, to, RenameMode::NoReplace).unwrap();
             names.push(fresh);
-            Some(gone)
+            Some(removed)
         }
         _ => None,
     }
@@ -87,9 +87,9 @@ fn run(seed: u64) {
     for _ in 0..900 {
         for _ in 0..rng.below(6) {
             n += 1;
-            if let Some(gone) = change(&w, &d, &mut names, &mut rng, n) {
+            if let Some(removed) = change(&w, &d, &mut names, &mut rng, n) {
                 for r in &mut readers {
-                    r.stable.remove(&gone);
+                    r.stable.remove(&removed);
                 }
             }
         }
@@ -136,7 +136,7 @@ fn positions_work_alone() {
         .unwrap();
         assert_eq!(name.as_ref(), all.get(i + 1).map(|(n, _)| n));
     }
-    // Any number is a position.
+    // Any number is a valid position.
     for at in [1, 7, 511, 512, 513, u64::from(u32::MAX), 1 << 40, u64::MAX] {
         w.fs.readdir(&d, at, &mut |_| true).unwrap();
     }
@@ -144,22 +144,22 @@ fn positions_work_alone() {
     w.end();
 }
 
-/// What is called back may itself use the directory.
+/// The callback may use the directory.
 #[test]
 fn a_listing_holds_no_lock() {
     let w = world(OrderingPolicy::None);
     for i in 0..50 {
         drop(w.file(&w.root, &format!("f{i}")));
     }
-    let mut gone = 0;
+    let mut removed = 0;
     w.fs.readdir(&w.root, 0, &mut |e| {
         if e.name.starts_with(b"f") {
             w.fs.unlink(&Cred::root(), &w.root, e.name).unwrap();
-            gone += 1;
+            removed += 1;
         }
         true
     })
     .unwrap();
-    assert_eq!(gone, 50);
+    assert_eq!(removed, 50);
     w.end();
 }

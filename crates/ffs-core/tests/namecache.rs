@@ -1,5 +1,5 @@
-//! The name cache and the inode cache seen from outside: what answers a lookup is told by the work
-//! counters.
+//! The name cache and the inode cache through the public interface; counters show where a result
+//! came from.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod common;
@@ -28,7 +28,7 @@ fn gauge(w: &World, name: &str) -> u64 {
     w.fs.gauges().iter().find(|g| g.name == name).unwrap().value
 }
 
-/// What changed: misses, misszaps, poszaps, poshits, negzaps, neghits.
+/// The increases: misses, misszaps, poszaps, poshits, negzaps, neghits.
 fn counts(w: &World, before: &CounterValues) -> [u64; 6] {
     let c = w.fs.counters();
     [
@@ -47,20 +47,20 @@ fn during(w: &World, op: impl FnOnce()) -> [u64; 6] {
     counts(w, &before)
 }
 
-/// Buffers asked for, and inodes loaded.
+/// Buffer lookups, and inodes loaded.
 fn work(w: &World) -> [u64; 4] {
     let c = w.fs.counters();
     [c.buf_hits, c.buf_misses, c.dir_bytes_scanned, c.inodes_loaded]
 }
 
-/// Whether a lookup of `name` asks neither directory nor disk.
+/// Whether a lookup of `name` reads neither directory nor disk.
 fn is_cached(w: &World, dir: &Vnode, name: &str) -> bool {
     let before = work(w);
     let _ = w.get(dir, name);
     work(w) == before
 }
 
-/// Enough names that absences may be kept.
+/// Enters enough names to allow negative entries.
 fn fill(w: &World, dir: &Vnode, n: usize) {
     for i in 0..n {
         drop(w.file(dir, &format!("fill{i}")));
@@ -84,7 +84,7 @@ fn operations_keep_to_the_rules() {
     assert_eq!(look("f"), [0, 0, 0, 0, 0, 1], "absences are kept");
     assert!(is_cached(&w, &d, "f"));
     assert_eq!(during(&w, || drop(w.file(&d, "f"))), [0, 0, 0, 0, 1, 0], "create after one");
-    // A failed operation asks the directory all the same.
+    // A failed operation searches the directory as well.
     look("f");
     let again = || drop(w.fs.create(&cred, &d, b"f", NodeKind::Regular, 0o600).unwrap_err());
     assert_eq!(during(&w, again), [0, 0, 1, 0, 0, 0], "create of what exists");
@@ -123,8 +123,8 @@ fn dotdot_is_remembered_and_follows_a_move() {
     }
 }
 
-/// A move that fails half way, and perhaps cannot be taken back, leaves no `..` in memory that is
-/// not the directory's.
+/// A move that fails half way, and perhaps cannot be reversed, leaves no cached `..` that differs
+/// from that of the directory.
 #[test]
 fn dotdot_in_memory_is_the_directorys_after_a_failed_move() {
     for (mode, times) in [RenameMode::Replace, RenameMode::Exchange]
@@ -136,7 +136,8 @@ fn dotdot_in_memory_is_the_directorys_after_a_failed_move() {
     }
 }
 
-/// Moves a directory while writes fail from the `n`th on, and compares; whether nothing failed.
+/// Moves a directory while writes fail from the `n`th on, and compares. Returns whether none
+/// failed.
 fn moved_in_spite_of_failure(n: u64, times: u64, mode: RenameMode) -> bool {
     let mem = common::volume((Endian::Little, Format::Ufs2, 8192, 1024), 8 << 20);
     let dev = Arc::new(FaultInjector::new(mem, Vec::new()));
@@ -166,17 +167,17 @@ fn what_is_removed_or_moved_takes_its_names_along() {
     let (cred, d, e) = (Cred::root(), w.dir(&w.root, "d"), w.dir(&w.root, "e"));
     fill(&w, &e, 64);
     let names = || gauge(&w, "vfs.cache.numcache");
-    // rmdir: what the directory was known not to have.
-    let gone = w.dir(&d, "gone");
+    // rmdir removes the negative entries of the directory.
+    let removed = w.dir(&d, "removed");
     let before = names();
-    w.get(&d, "gone").unwrap();
-    assert_eq!(errno(w.get(&gone, "x")), ENOENT);
+    w.get(&d, "removed").unwrap();
+    assert_eq!(errno(w.get(&removed, "x")), ENOENT);
     assert_eq!((names(), gauge(&w, "vfs.cache.numneg")), (before + 2, 1));
-    w.fs.rmdir(&cred, &d, b"gone").unwrap();
+    w.fs.rmdir(&cred, &d, b"removed").unwrap();
     assert_eq!((names(), gauge(&w, "vfs.cache.numneg")), (before, 0));
-    assert_eq!(errno(w.get(&gone, "x")), ENOENT);
-    drop(gone);
-    // The last use of a removed file: its other names cannot be, but its number may be used again.
+    assert_eq!(errno(w.get(&removed, "x")), ENOENT);
+    drop(removed);
+    // The last use of a removed file: its inode number may be reused.
     let f = w.file(&d, "f");
     let ino = f.ino();
     w.get(&d, "f").unwrap();
@@ -185,7 +186,8 @@ fn what_is_removed_or_moved_takes_its_names_along() {
     let next = w.file(&d, "next");
     assert_eq!(next.ino(), ino, "the number is used again");
     assert_eq!(errno(w.get(&d, "f")), ENOENT);
-    // A file's other names go with a rename; a directory forgets what it did not have.
+    // A rename removes the file's other names from the cache, and the negative entries of a
+    // directory.
     w.fs.link(&cred, &next, &e, b"other").unwrap();
     w.get(&e, "other").unwrap();
     assert_eq!(errno(w.get(&e, "absent")), ENOENT);
@@ -193,7 +195,7 @@ fn what_is_removed_or_moved_takes_its_names_along() {
     w.fs.rename(&cred, (&d, b"next"), (&e, b"moved"), RenameMode::Replace).unwrap();
     assert!(!is_cached(&w, &e, "other") && !is_cached(&w, &e, "absent"));
     assert_eq!(w.get(&e, "moved").unwrap().ino(), ino);
-    // Everything.
+    // Everything is removed.
     assert!(names() > 60);
     w.fs.purge_names();
     assert_eq!((names(), gauge(&w, "vfs.ffs.namecache_mem")), (0, 0));
@@ -253,7 +255,7 @@ fn priming_answers_the_first_lookup() {
         w.fs.unlink(&cred, &d, b"third").unwrap();
         w.fs.rmdir(&cred, &d, b"sub").unwrap();
         assert_eq!([is_cached(&w, &d, "third"), is_cached(&w, &d, "sub")], [all; 2], "{prime:?}");
-        // Failures leave nothing behind.
+        // A failed operation leaves no entry.
         assert!(w.fs.create(&cred, &d, b"file", NodeKind::Regular, 0o600).is_err());
         assert!(!is_cached(&w, &d, "file"));
         assert_eq!(w.get(&d, "file").unwrap().ino(), f.ino());
@@ -264,11 +266,11 @@ fn priming_answers_the_first_lookup() {
     }
 }
 
-/// The paper's elbow (`spec/directories-and-caches.md` §5): a second pass of `stat` finds every
-/// name in memory below `minvnodes` files, and hardly any above it; and the place moves with the
-/// limit.
+/// The threshold of the paper (`spec/directories-and-caches.md` §5): with less than `minvnodes`
+/// files a second run of `stat` finds every name in memory, with more hardly any; the threshold
+/// moves with the limit.
 #[test]
-fn the_elbow_stands_at_minvnodes_and_moves_with_it() {
+fn the_threshold_is_minvnodes() {
     let w = mounted(TunableValues {
         minvnodes: Limit::Of(300),
         maxvnodes: 2000,
@@ -326,7 +328,7 @@ fn files_with_blocks_in_memory_stay_beyond_minvnodes() {
     let loaded = w.fs.counters().inodes_loaded;
     (0..200).for_each(|i| drop(w.get(&d, &full(i)).unwrap()));
     assert_eq!(w.fs.counters().inodes_loaded, loaded);
-    // `maxvnodes` holds whatever they have.
+    // `maxvnodes` limits them although they have blocks and names.
     w.fs.set_tunable("kern.maxvnodes", "60").unwrap();
     assert!(gauge(&w, "vfs.numvnodes") <= 60);
     (0..200).for_each(|i| drop(w.get(&d, &full(i)).unwrap()));
@@ -335,7 +337,7 @@ fn files_with_blocks_in_memory_stay_beyond_minvnodes() {
     w.end();
 }
 
-/// A directory without users, and without a block in memory, stays while names below it are known.
+/// A directory without users and without blocks in memory stays while the cache has names below it.
 #[test]
 fn directories_of_known_names_stay_beyond_minvnodes() {
     let w = mounted(TunableValues {
@@ -351,7 +353,7 @@ fn directories_of_known_names_stay_beyond_minvnodes() {
         drop(w.file(&d, "f"));
         w.get(&d, "f").unwrap()
     };
-    // Files with users stay, and the names that lead to them.
+    // Files with users stay, and so do their names.
     let held: Vec<Vnode> = (0..30).map(below).collect();
     let (others, large) = (w.dir(&w.root, "others"), w.file(&w.root, "large"));
     let squeeze = |from: usize| {
@@ -395,7 +397,7 @@ fn trees_of_any_size_take_bounded_memory() {
         assert!(vnodes <= 121, "{vnodes} inodes");
         assert!(names <= 240 && gauge(&w, "vfs.cache.numneg") * 16 <= names, "{names} names");
     }
-    // Users may hold more; the rest shrinks to `wantfreevnodes`, and all goes with them.
+    // Files with users may exceed the limit; the others shrink to `wantfreevnodes`.
     for i in 0..60 {
         let d = w.get(&w.root, &format!("d{i}")).unwrap();
         (0..12).for_each(|j| held.push(w.get(&d, &format!("f{j}")).unwrap()));
@@ -407,8 +409,8 @@ fn trees_of_any_size_take_bounded_memory() {
     w.end();
 }
 
-/// Known or not, there or not, removed or replaced: one answer by both ways, and the same work
-/// counted.
+/// In every state of the cache, for existing, absent, removed and replaced names: both ways give
+/// the same result and count the same work.
 #[test]
 fn attributes_by_name_are_those_of_a_lookup() {
     let w = mounted(TunableValues::default());
@@ -439,7 +441,7 @@ fn attributes_by_name_are_those_of_a_lookup() {
     w.end();
 }
 
-/// Asking for attributes by name is a use: who is asked for stays, the others go.
+/// Reading attributes by name is a use: that inode stays in memory, the others do not.
 #[test]
 fn attributes_by_name_keep_an_inode_in_memory() {
     let w = mounted(TunableValues { maxvnodes: 100, ..TunableValues::default() });

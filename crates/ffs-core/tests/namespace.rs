@@ -1,4 +1,4 @@
-//! Names, link counts and errors of the operations, as POSIX has them. Times and permissions:
+//! Names, link counts and errors of the operations, as POSIX requires. Times and permissions:
 //! `attributes.rs`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -175,7 +175,7 @@ fn a_removed_directory_in_use_is_empty_and_stays_so() {
 fn link_limits() {
     let w = world(OrderingPolicy::None);
     let f = w.file(&w.root, "f");
-    // Spread out: the linear code reads a whole directory for each new name.
+    // Several directories, since the linear code reads a whole directory for each new name.
     let dirs: Vec<Vnode> = (0..64).map(|i| w.dir(&w.root, &format!("d{i}"))).collect();
     for i in 1..u32::from(LINK_MAX) {
         let name = i.to_string();
@@ -224,7 +224,7 @@ fn rename_replaces_files_and_empty_directories() {
     assert_eq!(mv(&w, (&w.root, "nothing"), (&w.root, "e")), ENOENT);
     let below = w.dir(&d, "below");
     assert_eq!(w.nlink(&w.root), 5, ".snap, d, e");
-    // A directory over an empty one, in another parent: `..` follows.
+    // A directory replaces an empty one in another parent: `..` changes.
     let (sub, target) = (w.dir(&e, "sub"), w.dir(&d, "target"));
     assert_eq!(mv(&w, (&e, "sub"), (&d, "target")), 0);
     assert_eq!((w.nlink(&sub), w.nlink(&target), w.nlink(&d), w.nlink(&e)), (2, 0, 4, 2));
@@ -232,7 +232,7 @@ fn rename_replaces_files_and_empty_directories() {
     // And in the same parent.
     assert_eq!(mv(&w, (&d, "below"), (&d, "target")), 0);
     assert_eq!((w.nlink(&d), w.nlink(&below)), (3, 2));
-    // Up and down, target absent.
+    // Up and down, without a target.
     assert_eq!(mv(&w, (&d, "target"), (&w.root, "up")), 0);
     assert_eq!((w.nlink(&d), w.nlink(&w.root)), (2, 6));
     assert_eq!(w.get(&below, "..").unwrap().ino(), w.root.ino());
@@ -363,7 +363,7 @@ fn a_freed_slot_is_used_again_and_a_long_directory_shrinks_on_create() {
     for i in 6..64 {
         w.fs.unlink(&root(), &d, name(i).as_bytes()).unwrap();
     }
-    assert_eq!(w.fs.getattr(&d).size, full, "removal does not cut");
+    assert_eq!(w.fs.getattr(&d).size, full, "removal does not truncate");
     drop(w.file(&d, "x"));
     assert_eq!(w.fs.getattr(&d).size, 1024);
     assert_eq!(w.names(&d).len(), 7);
@@ -372,7 +372,7 @@ fn a_freed_slot_is_used_again_and_a_long_directory_shrinks_on_create() {
 }
 
 #[test]
-fn compaction_makes_room_only_where_no_record_has_it() {
+fn compaction_only_where_no_record_has_enough_space() {
     let w = fresh();
     let d = w.dir(&w.root, "d");
     // 24 bytes for the dots, then records of 44 bytes: eleven in the first chunk.
@@ -405,7 +405,7 @@ fn lookups_in_listing_order_cost_a_chunk() {
     for n in &names {
         drop(w.file(&d, n));
     }
-    // The directory is to answer.
+    // The directory must be searched.
     w.fs.purge_names();
     let before = w.fs.counters();
     for n in &names {

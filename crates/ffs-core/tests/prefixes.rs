@@ -1,5 +1,6 @@
-//! What a power cut may leave of an operation: every prefix of its writes, and each write alone on
-//! top of what the flush before it made durable. Each state must be one that `fsck -p` settles.
+//! The states that a loss of power can leave during an operation: every prefix of its writes, and
+//! each write alone after the writes that the previous flush made durable. `fsck -p` must repair
+//! each.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, reason = "a test")]
 
 mod common;
@@ -32,7 +33,7 @@ fn mounted(shape: common::Shape, ordering: OrderingPolicy) -> World {
     mount_on(dev, &MountOptions { ordering, ..MountOptions::default() })
 }
 
-/// Has each state looked at that a cut during `work` may leave, after a repair.
+/// Runs `each` on every state that a loss of power during `work` can leave, after a repair.
 fn states(w: &World, work: impl FnOnce(&World), each: impl Fn(&Ffs, &str)) {
     w.fs.sync().unwrap();
     let now = w.record();
@@ -64,8 +65,8 @@ fn states(w: &World, work: impl FnOnce(&World), each: impl Fn(&Ffs, &str)) {
     }
 }
 
-/// Where maps are not ordered, and what lost its name comes to lost+found: `fsck -p` settles it all
-/// the same.
+/// Without ordered maps, and with orphaned files in lost+found, `fsck -p` must still repair
+/// everything.
 fn preen(state: &Arc<MemDevice>, which: &str) {
     let report = Fsck::new(state.clone() as Arc<dyn BlockDevice>, FsckOptions::preen()).run();
     assert!(report.exit_code == 0 && report.clean, "{which}: {:?}", report.findings);
@@ -73,7 +74,7 @@ fn preen(state: &Arc<MemDevice>, which: &str) {
     assert!(left.is_empty(), "{which}: {left:?}");
 }
 
-/// What a path means: its inode's number and type.
+/// The inode number and type of a path.
 fn what(fs: &Ffs, path: &str) -> Option<(Ino, FileType)> {
     match at(fs, path) {
         Ok(v) => Some((v.ino(), fs.getattr(&v).kind)),
@@ -90,13 +91,13 @@ fn content(fs: &Ffs, path: &str) -> Vec<u8> {
     bytes
 }
 
-/// The body of a new directory is there before its inode, and that before the name. (On a full disk
-/// the body is what an old file left: a directory of garbage.)
+/// The body of a new directory is written before its inode, and the inode before the name.
+/// Otherwise, on a full disk, the body has the old content of the block.
 #[test]
 fn a_new_directory_is_one_at_every_moment() {
     for (shape, ordering) in SHAPES.into_iter().flat_map(|s| ORDERED.map(|o| (s, o))) {
         let w = mounted(shape, ordering);
-        // The blocks that the directories get held something else.
+        // The blocks of the directories had other content.
         for name in ["a", "b", "c"] {
             let f = w.file(&w.root, name);
             w.fs.write(&root(), &f, 0, &[0x5a; 40_000], WriteMode::default()).unwrap();
@@ -122,8 +123,8 @@ fn a_new_directory_is_one_at_every_moment() {
     }
 }
 
-/// A rename with a whiteout: whenever the old name is not the file's any more it is the whiteout's,
-/// and then the file has its new name.
+/// A rename with a whiteout: when the old name does not name the file any more, it names the
+/// whiteout, and the file has its new name.
 #[test]
 fn a_whiteout_comes_in_one_step_with_the_rename() {
     for (shape, ordering) in SHAPES.into_iter().flat_map(|s| ORDERED.map(|o| (s, o))) {
@@ -171,7 +172,7 @@ fn a_whiteout_comes_in_one_step_with_the_rename() {
     }
 }
 
-/// A file that never had a name leaves nothing, whatever was made durable of it.
+/// A file that never had a name leaves nothing, whichever of its blocks are durable.
 #[test]
 fn a_file_without_a_name_leaves_nothing() {
     for (shape, ordering) in SHAPES.into_iter().flat_map(|s| ORDERED.map(|o| (s, o))) {
@@ -194,7 +195,7 @@ fn a_file_without_a_name_leaves_nothing() {
         });
         let s = w.fs.statfs();
         assert_eq!((s.frags_free, s.inodes_free), (before.frags_free, before.inodes_free));
-        // Nor does one that is still open when the volume is unmounted.
+        // Neither does a file that is still open when the volume is unmounted.
         let open = w.fs.create_unnamed(&root(), &w.root, 0o600, true).unwrap();
         w.fs.write(&root(), &open, 0, &[7; 50_000], WriteMode::default()).unwrap();
         w.end();
@@ -202,7 +203,7 @@ fn a_file_without_a_name_leaves_nothing() {
     }
 }
 
-/// The first name of a file that was made without one is there only with its inode and content.
+/// The first name of a file that was created without one appears only with its inode and content.
 #[test]
 fn the_first_name_comes_with_the_content() {
     for (shape, fsync) in SHAPES.into_iter().flat_map(|s| [false, true].map(|f| (s, f))) {
@@ -245,7 +246,7 @@ fn who_may_get_a_first_name() {
     for name in [b"n", b"m"] {
         w.fs.unlink(&root(), &w.root, name).unwrap();
     }
-    // It had names, and has lost them.
+    // It had names and has lost them.
     assert!(matches!(w.fs.link(&root(), &f, &w.root, b"n"), Err(Error::NotFound)));
     let file = w.file(&w.root, "plain");
     assert!(matches!(w.fs.create_unnamed(&root(), &file, 0o600, true), Err(Error::NotDirectory)));
@@ -263,8 +264,8 @@ fn flags(dev: &dyn BlockDevice) -> FsFlags {
     ffs_ondisk::sbsearch::find(read, Some(dev.len_bytes())).unwrap().flags
 }
 
-/// `-o softdep` on a volume that does not ask for soft updates: while they keep it, it says so,
-/// lest a check judge by the rules of ordered writes; afterwards it is as it was.
+/// `-o softdep` on a volume without the soft updates flag: the flag is set while it is mounted, so
+/// that a check applies the right rules, and is cleared afterwards.
 #[test]
 fn soft_updates_on_a_volume_that_does_not_ask_for_them() {
     const SOFT: FsFlags = FsFlags::DOSOFTDEP.union(FsFlags::SOFTDEP_TEMPORARY);
@@ -273,7 +274,7 @@ fn soft_updates_on_a_volume_that_does_not_ask_for_them() {
         let before = flags(&dev);
         assert!(!before.intersects(SOFT));
         let w = mount_on(dev, &soft_updates());
-        // Nothing but the superblock is written before that is durable.
+        // No block but the superblock is written before the flag is durable.
         let mut writes = 0;
         for event in w.dev.take_events() {
             match event {
@@ -296,19 +297,19 @@ fn soft_updates_on_a_volume_that_does_not_ask_for_them() {
             assert!(at(fs, "lost+found").is_err(), "{which}: a removed directory came back");
         });
         drop(a);
-        // After a crash: mounted at once with soft updates, checked, or both, it is as it was in
-        // the end.
+        // After a crash the volume is mounted with soft updates, checked, or both; in the end the
+        // flag is cleared in every case.
         let crashed = w.dev.inner().snapshot();
         let again = mount_on(crashed.snapshot(), &MountOptions::default());
         assert_eq!((again.fs.is_read_only(), again.fs.ordering()), (false, "softdep"));
         again.fs.unmount().unwrap();
-        assert!(flags(again.dev.inner()).contains(SOFT), "nobody has checked it");
+        assert!(flags(again.dev.inner()).contains(SOFT), "it is not checked");
         for dev in [crashed, again.dev.inner().snapshot()] {
             let dev = Arc::new(dev);
             repair(&dev).unwrap();
             assert_eq!(flags(&*dev), before);
         }
-        // A remount takes it away and sets it again.
+        // A remount clears the flag and sets it again.
         w.fs.remount(true).unwrap();
         assert_eq!(flags(w.dev.inner()), before);
         w.fs.remount(false).unwrap();
@@ -322,8 +323,7 @@ fn soft_updates_on_a_volume_that_does_not_ask_for_them() {
     }
 }
 
-/// Somebody who has such a crashed volume at hand and mounts it without soft updates gets a full
-/// check.
+/// A crashed volume with this mark that is mounted without soft updates gets a full check.
 #[test]
 fn a_crashed_volume_keeps_its_mark_under_another_order() {
     let w = mount_on(volume(SHAPES[0], 8 << 20), &soft_updates());
@@ -348,8 +348,7 @@ fn set_superblock(dev: &MemDevice, change: impl FnOnce(&mut Superblock)) {
     dev.write_at(sb.location, &sb.encode()).unwrap();
 }
 
-/// Another system's check calls the volume clean and leaves the mark: the next unmounting takes it
-/// away.
+/// Another system's check marks the volume clean and leaves the mark: the next unmount clears it.
 #[test]
 fn a_mark_that_another_check_leaves_goes_with_the_next_unmounting() {
     for shape in SHAPES {
@@ -365,8 +364,8 @@ fn a_mark_that_another_check_leaves_goes_with_the_next_unmounting() {
     }
 }
 
-/// A volume that asks for soft updates is marked as in need of a check while it is mounted without,
-/// and only then.
+/// A volume with the soft updates flag is marked as in need of a check while it is mounted without
+/// soft updates, and only then.
 #[test]
 fn without_soft_updates_a_volume_that_asks_for_them_needs_a_check_while_it_is_mounted() {
     for ordering in [OrderingPolicy::Sync, OrderingPolicy::None] {
@@ -385,9 +384,9 @@ fn without_soft_updates_a_volume_that_asks_for_them_needs_a_check_while_it_is_mo
     }
 }
 
-/// A record whose name the device never saw names another file, and then nothing: what was to
-/// follow when it named that does not wait for it any more. (It was never done: no `sync` ended,
-/// and no unmounting.)
+/// A record whose name never reached the device is changed to name another file, and is then
+/// cleared. Work that depended on the first name does not wait for it any more. (It waited for
+/// ever: neither `sync` nor unmount ended.)
 #[test]
 fn what_follows_from_a_name_that_was_never_seen_is_done() {
     let rename = |w: &World, from: &str, to: &str, how| {

@@ -1,4 +1,4 @@
-//! Many threads in a few directories: no deadlock, no unexpected error, and a sound volume after.
+//! Many threads in a few directories: no deadlock, no unexpected error, and an undamaged volume.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -10,8 +10,8 @@ use ffs_device::BlockDevice;
 use ffs_ondisk::{Endian, Format, Ino};
 use ffs_testkit::rng::SplitMix64;
 
-/// Errors that come of others being faster: ENOENT, EEXIST, ENOTDIR, EISDIR, EINVAL, ENOTEMPTY,
-/// ESTALE, and EPERM of links to directories.
+/// Errors caused by the changes of other threads: ENOENT, EEXIST, ENOTDIR, EISDIR, EINVAL,
+/// ENOTEMPTY, ESTALE, and EPERM of links to directories.
 const EXPECTED: [i32; 8] = [1, 2, 17, 20, 21, 22, 39, 116];
 
 fn name(rng: &mut SplitMix64) -> Vec<u8> {
@@ -19,7 +19,7 @@ fn name(rng: &mut SplitMix64) -> Vec<u8> {
     vec![b'a' + rng.below(4) as u8; len]
 }
 
-/// A directory found by walking down from the root along random names.
+/// A directory found by following random names from the root.
 fn somewhere(fs: &Ffs, rng: &mut SplitMix64) -> Result<Vnode> {
     let mut at = fs.root()?;
     for _ in 0..rng.below(4) {
@@ -67,7 +67,7 @@ fn step(fs: &Ffs, rng: &mut SplitMix64) -> Result<()> {
     }
 }
 
-/// Counts what the root reaches; every directory's `..` must name the one above it.
+/// Counts the files reachable from the root; every directory's `..` must name its parent.
 fn walk(fs: &Ffs, d: &Vnode, up: Ino, depth: u32) -> usize {
     assert!(depth < 1000, "a loop");
     assert_eq!(fs.lookup(&Cred::root(), d, b"..").unwrap().ino(), up);
@@ -87,7 +87,7 @@ fn walk(fs: &Ffs, d: &Vnode, up: Ino, depth: u32) -> usize {
     all
 }
 
-/// A directory, a name, and what it means there: a file or an errno.
+/// A directory, a name, and its file or errno.
 type Meaning = (Ino, Vec<u8>, std::result::Result<Ino, i32>);
 
 /// Every name of [`name`] in `d` and below it.
@@ -159,8 +159,8 @@ fn threads_rename_remove_and_create_in_order() {
 }
 
 /// Without a name cache, with one, primed or not, and with hardly any inodes in memory: the same
-/// operations get the same answers. The name cache does not change a byte of the volume either;
-/// inodes that leave memory may, as with them goes the place where their file was being written.
+/// operations have the same results. The name cache does not change a byte of the volume. A small
+/// inode cache may, since the last write position of a file is lost with its inode.
 #[test]
 fn name_cache_changes_no_answer_and_no_byte() {
     const SEED: u64 = 77;
@@ -198,7 +198,7 @@ fn name_cache_changes_no_answer_and_no_byte() {
     }
 }
 
-/// Directories that go around each other: the classic deadlock and the classic loop.
+/// Directories moved around each other: the classic deadlock and the classic loop.
 #[test]
 fn directories_swap_parents() {
     let mem = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 8192, 1024, 16 << 20).unwrap();
@@ -215,7 +215,7 @@ fn directories_swap_parents() {
             s.spawn(move || {
                 let mut rng = SplitMix64::new(t);
                 for _ in 0..3000 {
-                    // Anywhere to anywhere, under one of three names.
+                    // From any directory to any, with one of three names.
                     let from = dirs.get(rng.below(4) as usize).unwrap_or(root);
                     let to = dirs.get(rng.below(4) as usize).unwrap_or(root);
                     let n = [b"a", b"b", b"c"][rng.below(3) as usize];

@@ -1,7 +1,7 @@
 //! The synchronous writes of each operation: `spec/soft-updates.md` §11.2, counted and in order.
 //!
-//! `i` is a write of an inode block, `d` of a directory or data block. Only writes that are waited
-//! for happen here: nothing is delayed long enough to be written.
+//! `i` is a write of an inode block, `d` of a directory or data block. Only synchronous writes
+//! happen here: nothing is delayed long enough to be written.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -40,8 +40,8 @@ fn create_mknod_and_short_symlinks_write_inode_then_directory() {
     w.end();
 }
 
-/// `spec/soft-updates.md` §11.2 has the body behind the new directory's inode; here it comes
-/// before, so that the inode at no moment points to what is no directory.
+/// In `spec/soft-updates.md` §11.2 the body follows the new directory's inode. Here it is written
+/// before, so that the inode never points to an uninitialised block.
 #[test]
 fn mkdir_writes_parent_inode_body_child_inode_and_name() {
     let w = sync_world();
@@ -114,8 +114,8 @@ fn rename_of_a_file_writes_inode_target_and_source() {
     w.end();
 }
 
-/// `spec/soft-updates.md` §11.2 has the new parent's inode behind the name; here it comes before,
-/// so that its link count is at no moment below the number of its subdirectories.
+/// In `spec/soft-updates.md` §11.2 the new parent's inode follows the name. Here it is written
+/// before, so that its link count is never below the number of its subdirectories.
 #[test]
 fn rename_of_a_directory_to_a_new_parent_writes_five_blocks() {
     let w = sync_world();
@@ -155,8 +155,8 @@ fn data_and_attributes_are_delayed() {
     assert_eq!(done, "");
     let set =
         |w: &World, a: &SetAttr| assert_eq!(w.fs.setattr(&root(), &f, a).unwrap().ino, f.ino());
-    let cut = SetAttr { size: Some(0), ..SetAttr::default() };
-    assert_eq!(w.writes_of(|w| set(w, &cut)), "i");
+    let truncate = SetAttr { size: Some(0), ..SetAttr::default() };
+    assert_eq!(w.writes_of(|w| set(w, &truncate)), "i");
     let grow = SetAttr { size: Some(5000), ..SetAttr::default() };
     assert_eq!(w.writes_of(|w| set(w, &grow)), "di");
     drop(f);

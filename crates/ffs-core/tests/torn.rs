@@ -1,12 +1,11 @@
-//! Writes that fail, torn or whole, and flushes that fail, at every point of a workload under soft
-//! updates.
+//! Failed writes, torn or not, and failed flushes, at every point of a sequence of operations under
+//! soft updates.
 //!
-//! Whoever asks for durability is told of a failure, or what was asked for is there: after the
-//! failure, and after each operation that follows, the device is cut off, repaired by `fsck -p`
-//! with nothing but the repairs that lose nothing, and every promise made until then is kept. A cut
-//! leaves either all that was written, or only what a flush that did not fail has covered. When the
-//! device is well again so is the volume: everything reaches it, and a full check is silent.
-//! `FFS_MODEL_SEED` repeats a seed.
+//! A call that requests durability returns the failure, or its data is durable. After the failure
+//! and after each later operation the device loses power and `fsck -p` repairs it, only with
+//! repairs that lose nothing; every operation reported as durable is there. A loss of power keeps
+//! either all writes, or only those that a successful flush has covered. When the device works
+//! again, everything reaches it, and a full check has no findings. `FFS_MODEL_SEED` repeats a seed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod common;
@@ -24,36 +23,36 @@ use std::time::Duration;
 
 /// Operations of a run.
 const OPERATIONS: usize = 60;
-/// Operations after a failure that are each followed by a cut; later ones now and then.
+/// Operations after a failure that are each followed by a loss of power; later ones only sometimes.
 const CLOSE: usize = 6;
 const RARELY: usize = 15;
 
-/// How the device fails.
+/// The failure of the device.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
-    /// Writes or flushes fail.
+    /// The operation that fails: write or flush.
     what: Operation,
-    /// The first to fail, from 1.
+    /// The first that fails, from 1.
     from: u64,
-    /// How many.
+    /// The number of failures.
     times: u64,
     fault: Fault,
 }
 
-/// What a cut leaves of what was written.
+/// The writes that a loss of power keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Left {
     All,
-    /// Nothing that was not flushed.
+    /// Only those that were flushed.
     Flushed,
 }
 
-/// Larger than the volume: nothing leaves the cache but by a flush.
+/// Larger than the volume: only a flush writes the cache to the medium.
 const CACHE: usize = 64 << 20;
 
 struct Run {
     dev: Arc<FaultInjector<Arc<dyn BlockDevice>>>,
-    /// What a cut leaves.
+    /// The medium after a loss of power.
     medium: Arc<MemDevice>,
     place: Mounted,
     script: Script,
@@ -62,7 +61,7 @@ struct Run {
 }
 
 impl Run {
-    /// A volume with the common directories on it, and a device that will fail as told.
+    /// A volume with the common directories, on a device with the given failure.
     fn new(seed: u64, left: Left, failure: Option<Failure>) -> Run {
         let medium = Arc::new(soft_volume_of(seed).with_durability(Durability::OnFlush));
         let disk: Arc<dyn BlockDevice> = match left {
@@ -77,24 +76,24 @@ impl Run {
         Run { dev, medium, place, script: Script::new(seed, 0, SyncCalls::Include), seed, done: 0 }
     }
 
-    /// All operations, each tried until it is told that it is done; the writes and flushes that
-    /// took.
+    /// Makes all operations, each repeated until it succeeds. Returns the numbers of writes and
+    /// flushes.
     fn run(mut self) -> Result<(u64, u64), String> {
         let before = self.dev.counts();
         let mut since = None;
         while self.done < OPERATIONS {
             let op = self.script.next_op();
-            let told = self.insist(&op)?;
+            let reported = self.insist(&op)?;
             self.script.complete(&op);
             self.done += 1;
             self.place.clock.advance(Duration::from_millis(400));
             let ticked = if self.done.is_multiple_of(5) { self.place.fs.tick() } else { Ok(()) };
             only_eio(ticked.err()).map_err(|e| format!("tick: {e}"))?;
-            if since.is_none() && (told || self.dev.counts().injected > 0) {
+            if since.is_none() && (reported || self.dev.counts().injected > 0) {
                 since = Some(self.done);
             }
             if since.is_some_and(|at| self.done - at < CLOSE || self.done.is_multiple_of(RARELY)) {
-                self.cut()?;
+                self.check_power_loss()?;
             }
         }
         let after = self.dev.counts();
@@ -102,13 +101,13 @@ impl Run {
         Ok((after.writes - before.writes, after.flushes - before.flushes))
     }
 
-    /// Does `op`; whether a failure was told. Only what asks for durability may be told of one, and
-    /// then it may be asked again.
+    /// Makes `op`; returns whether it reported a failure. Only calls that request durability may
+    /// report one, and are then repeated.
     fn insist(&self, op: &Op) -> Result<bool, String> {
-        let mut told = false;
+        let mut reported = false;
         loop {
             match self.script.perform(&self.place, op) {
-                Ok(()) => return Ok(told),
+                Ok(()) => return Ok(reported),
                 Err(e) => only_eio(Some(e)).map_err(|e| format!("{op}: {e}"))?,
             }
             let asks = matches!(
@@ -116,27 +115,28 @@ impl Run {
                 Op::Fsync { .. } | Op::FsyncDir { .. } | Op::Sync | Op::Write { sync: true, .. }
             );
             if !asks {
-                return Err(format!("{op}: an error that was nobody's business here"));
+                return Err(format!("{op}: an unexpected error"));
             }
-            told = true;
-            self.cut()?;
+            reported = true;
+            self.check_power_loss()?;
         }
     }
 
-    /// What is on the device now can be repaired, and keeps what was promised.
-    fn cut(&self) -> Result<(), String> {
-        let cut = Arc::new(self.medium.snapshot());
-        examine::repair(&cut)?;
-        let found = examine::tree(&(cut as Arc<dyn BlockDevice>))?;
+    /// The present state of the device can be repaired and has everything that was reported as
+    /// durable.
+    fn check_power_loss(&self) -> Result<(), String> {
+        let crashed = Arc::new(self.medium.snapshot());
+        examine::repair(&crashed)?;
+        let found = examine::tree(&(crashed as Arc<dyn BlockDevice>))?;
         check_found(self.seed, 0, self.done, SyncCalls::Include, &found).map(drop)
     }
 
-    /// The device is well again: so is the volume.
+    /// The device works again: the volume must recover.
     fn heal(self) -> Result<(), String> {
         self.dev.heal();
         self.place.fs.sync().map_err(|e| format!("sync of a device that is well: {e}"))?;
         self.place.fs.unmount().map_err(|e| format!("unmount: {e}"))?;
-        self.cut()
+        self.check_power_loss()
     }
 }
 
@@ -148,8 +148,8 @@ fn only_eio(error: Option<Error>) -> Result<(), String> {
 }
 
 fn every_point(what: Operation, left: Left, fault: impl Fn(u64) -> Fault, times: u64) {
-    let asked = number("FFS_MODEL_SEED");
-    for seed in asked.map_or_else(|| vec![1, 2, 3], |s: u64| vec![s]) {
+    let chosen = number("FFS_MODEL_SEED");
+    for seed in chosen.map_or_else(|| vec![1, 2, 3], |s: u64| vec![s]) {
         let outcome = Run::new(seed, left, None).run();
         let (writes, flushes) = outcome.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         assert!(writes > 20 && flushes > 20, "a workload that writes: {writes}, {flushes}");

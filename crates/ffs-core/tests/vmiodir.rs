@@ -1,4 +1,4 @@
-//! Two policies for directory blocks: where each loses them, and changing between them under load.
+//! Two policies for directory blocks: when each evicts them, and switching between them under load.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,8 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const PER_PARENT: usize = 100;
 
-/// A volume with `dirs` small directories, a hundred in each of some others, and a file of `mib`
-/// MB.
+/// A volume with `dirs` small directories, a hundred in each parent, and a file of `mib` MB.
 fn planted(dirs: usize, mib: u64, tunables: TunableValues) -> World {
     let mem = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 8192, 1024, 160 << 20).unwrap();
     let opts = MountOptions { ordering: OrderingPolicy::None, tunables, ..MountOptions::default() };
@@ -41,7 +40,7 @@ fn planted(dirs: usize, mib: u64, tunables: TunableValues) -> World {
     w
 }
 
-/// As find(1): every directory is read. Returns how many directory blocks came from the device.
+/// Reads every directory, as find(1) does. Returns the directory blocks read from the device.
 fn find(w: &World) -> u64 {
     fn walk(w: &World, dir: &Vnode) -> usize {
         let mut seen = 1;
@@ -146,7 +145,7 @@ fn the_switch_turns_while_mounted() {
     w.end();
 }
 
-/// Threads make, rename and remove directories while another turns the switch and the limits.
+/// Threads create, rename and remove directories while another changes the switch and the limits.
 #[test]
 fn nothing_is_lost_when_the_switch_turns_under_load() {
     let small = TunableValues { cache: 2 << 20, maxvnodes: 64, ..TunableValues::default() };
@@ -199,7 +198,7 @@ fn nothing_is_lost_when_the_switch_turns_under_load() {
     }
 }
 
-/// Returns the directories that are there at the end.
+/// Returns the directories that exist at the end.
 fn work(w: &World, seed: u64, t: u64) -> Vec<String> {
     let (fs, cred) = (&w.fs, Cred::root());
     let mut rng = SplitMix64::new(seed * 10 + t);
@@ -225,10 +224,10 @@ fn work(w: &World, seed: u64, t: u64) -> Vec<String> {
 }
 
 #[test]
-fn every_name_is_told_once_and_read_only_ones_say_so() {
+fn every_name_is_listed_once_and_read_only_ones_are_marked() {
     let w = planted(100, 1, TunableValues::default());
     let all = w.fs.sysctl();
-    assert!(all.is_sorted_by(|a, b| a.name < b.name), "a name is told twice");
+    assert!(all.is_sorted_by(|a, b| a.name < b.name), "a name is listed twice");
     for s in &all {
         let set = w.fs.set_tunable(s.name, &s.value).map_err(|e| e.to_string());
         match s.nature {

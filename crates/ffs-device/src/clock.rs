@@ -1,11 +1,11 @@
-//! Time and chance, given from outside.
+//! Time and random numbers, provided by the caller.
 //!
-//! **Purpose.** Nothing above this room asks the system what time it is or for a random number: it
-//! asks the [`Clock`] and [`Rng`] it was given. With [`ManualClock`] and a seeded [`SplitMix64`]
-//! the same operations leave the same bytes on every machine.
+//! The other crates never query the system for the time or for random numbers; they use the
+//! [`Clock`] and [`Rng`] they were given. With [`ManualClock`] and a seeded [`SplitMix64`] the same
+//! operations produce the same bytes on every machine.
 //!
-//! **Locking.** None; both may be shared between threads. Several threads drawing from one
-//! [`SplitMix64`] get each number of its stream once, in the order in which they happen to come.
+//! **Locking.** None; both may be shared between threads. If several threads draw from one
+//! [`SplitMix64`], each number of its stream is returned once, in the order of the calls.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,22 +17,22 @@ const NANOS_PER_SEC: u32 = 1_000_000_000;
 /// A point in time: seconds since 1970-01-01 00:00 UTC, and nanoseconds after that second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp {
-    /// Seconds since the epoch, rounded down; negative before it.
+    /// Seconds since 1970-01-01 00:00 UTC, rounded down; negative before.
     pub secs: i64,
     /// 0 to 999 999 999 nanoseconds after `secs`.
     pub nanos: u32,
 }
 
 impl Timestamp {
-    /// The point `secs` seconds and `nanos` nanoseconds after the epoch; whole seconds in `nanos`
-    /// are carried.
+    /// The point `secs` seconds and `nanos` nanoseconds after 1970-01-01 00:00 UTC. Whole seconds
+    /// in `nanos` are carried.
     #[must_use]
     pub fn new(secs: i64, nanos: u32) -> Self {
         let carried = secs.saturating_add(i64::from(nanos / NANOS_PER_SEC));
         Self { secs: carried, nanos: nanos % NANOS_PER_SEC }
     }
 
-    /// The point `by` later, or the last one that can be told.
+    /// The point `by` later, or the last one that can be represented.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {
         let whole = i64::try_from(by.as_secs()).unwrap_or(i64::MAX);
@@ -57,7 +57,7 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
-/// Says what time it is.
+/// A source of the present time.
 pub trait Clock: Send + Sync {
     /// The present time.
     fn now(&self) -> Timestamp;
@@ -73,7 +73,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is told to move.
+/// A clock whose time changes only when it is set.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: Mutex<Timestamp>,
@@ -104,7 +104,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// A source of numbers that look random.
+/// A source of pseudorandom numbers.
 pub trait Rng: Send + Sync {
     /// The next number, any of 2^64.
     fn next_u64(&self) -> u64;
@@ -120,7 +120,7 @@ pub trait Rng: Send + Sync {
     }
 }
 
-/// Steele, Lea and Flood's generator. Not for secrets.
+/// Steele, Lea and Flood's generator. Not for cryptography.
 #[derive(Debug)]
 pub struct SplitMix64 {
     state: AtomicU64,
@@ -129,7 +129,7 @@ pub struct SplitMix64 {
 impl SplitMix64 {
     const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-    /// The stream of `seed`, the same everywhere.
+    /// The stream of `seed`, the same on every machine.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { state: AtomicU64::new(seed) }
@@ -138,8 +138,8 @@ impl SplitMix64 {
     /// A stream that differs from process to process and call to call.
     #[must_use]
     pub fn from_system() -> Self {
-        // The standard library's hasher keys are the system's randomness without a system-specific
-        // call.
+        // The keys of the standard library's hasher are random; reading them needs no
+        // system-specific call.
         let mut hasher = std::hash::RandomState::new().build_hasher();
         let now = Timestamp::from(SystemTime::now());
         hasher.write_i64(now.secs);
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn manual_time_moves_only_when_told() {
+    fn manual_time_changes_only_when_set() {
         let clock = ManualClock::new(Timestamp::new(10, 900_000_000));
         assert_eq!(clock.now(), clock.now());
         clock.advance(Duration::from_millis(250));

@@ -1,5 +1,4 @@
-//! What a device reports when a transfer fails, and the checks every device makes before it tries
-//! one.
+//! The error of a device operation, and the checks that every device makes before a transfer.
 
 use std::fmt;
 use std::io;
@@ -7,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-/// What a device was asked to do.
+/// An operation on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// Open, create or measure the device.
@@ -18,7 +17,7 @@ pub enum Operation {
     Write,
     /// Make completed writes durable.
     Flush,
-    /// Give a range back.
+    /// Discard a range.
     Discard,
 }
 
@@ -34,16 +33,16 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A failed device operation: which, where, on what, and why.
+/// A failed device operation: the operation, the range, the device and the cause.
 #[derive(Debug, Clone, thiserror::Error)]
 pub struct DeviceError {
-    /// What was attempted.
+    /// The operation.
     pub operation: Operation,
     /// First byte of the range (0 for operations without one).
     pub offset: u64,
     /// Bytes in the range (0 for operations without one).
     pub length: u64,
-    /// The device as its user named it.
+    /// The name of the device as the user gave it.
     pub device: Arc<str>,
     /// The cause.
     pub source: Arc<io::Error>,
@@ -61,13 +60,13 @@ impl fmt::Display for DeviceError {
 }
 
 impl DeviceError {
-    /// An operation without a range failed with `source`.
+    /// The error of an operation without a range.
     #[must_use]
     pub fn new(device: &Arc<str>, operation: Operation, source: io::Error) -> Self {
         Self::at(device, operation, 0, 0, source)
     }
 
-    /// An operation on `length` bytes at byte `offset` failed with `source`.
+    /// The error of an operation on `length` bytes at byte `offset`.
     #[must_use]
     pub fn at(
         device: &Arc<str>,
@@ -87,16 +86,15 @@ impl DeviceError {
         }
     }
 
-    /// The error number to hand to a system-call interface; `EIO` where the cause has none of its
-    /// own.
+    /// The error number for a system-call interface; `EIO` if the cause has none.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.errno
     }
 }
 
-/// An error of the host in its own words, without the "(os error N)" that Rust puts behind them:
-/// the number tells nobody anything that the words do not.
+/// An error of the host as text, without the "(os error N)" that Rust appends: the number adds
+/// nothing to the text.
 #[must_use]
 pub fn host_words(error: impl fmt::Display) -> String {
     const MARK: &str = " (os error ";
@@ -112,7 +110,7 @@ pub fn host_words(error: impl fmt::Display) -> String {
     out
 }
 
-/// The kind is that of the errno, as [`std::fs`] reports it; the source is this error.
+/// The kind is that of the errno, as in [`std::fs`]; the source is this error.
 impl From<DeviceError> for io::Error {
     fn from(error: DeviceError) -> io::Error {
         io::Error::new(io::Error::from_raw_os_error(error.errno()).kind(), error)
@@ -134,7 +132,7 @@ fn errno_of(source: &io::Error) -> i32 {
     })
 }
 
-/// Refuses a range that does not lie wholly on a device of `device_len` bytes.
+/// Fails unless the range is within a device of `device_len` bytes.
 pub(crate) fn check_range(
     device: &Arc<str>,
     device_len: u64,
@@ -150,7 +148,7 @@ pub(crate) fn check_range(
     Err(DeviceError::at(device, operation, offset, length, source))
 }
 
-/// Refuses a change to a device that was opened read-only.
+/// Fails if the device was opened read-only.
 pub(crate) fn check_writable(
     device: &Arc<str>,
     read_only: bool,
@@ -187,8 +185,8 @@ mod tests {
         assert!(text.starts_with("disk.img: cannot write 8192 bytes at byte 65536: "), "{text}");
         assert!(text.ends_with("No space left on device"), "{text}");
         assert_eq!(error.errno(), Errno::NOSPC.raw_os_error());
-        let flush = DeviceError::new(&name(), Operation::Flush, io::Error::other("gone"));
-        assert_eq!(flush.to_string(), "disk.img: cannot flush: gone");
+        let flush = DeviceError::new(&name(), Operation::Flush, io::Error::other("lost"));
+        assert_eq!(flush.to_string(), "disk.img: cannot flush: lost");
         assert_eq!(flush.errno(), Errno::IO.raw_os_error());
     }
 
@@ -199,7 +197,7 @@ mod tests {
         assert_eq!(host_words(format!("a: {denied}; {denied}: b")), {
             "a: Permission denied; Permission denied: b"
         });
-        for plain in ["", "gone", "x (os error y)", "x (os error 5"] {
+        for plain in ["", "lost", "x (os error y)", "x (os error 5"] {
             assert_eq!(host_words(plain), plain);
         }
     }

@@ -1,18 +1,18 @@
-//! A device that fails on purpose.
+//! A device that injects faults.
 //!
-//! **Purpose.** Tests decide which transfer fails, how, and for how long, and learn afterwards what
-//! happened. The same rules and the same transfers fail in the same places every time.
+//! Tests choose which transfers fail, how, and how often, and read afterwards what happened. The
+//! same rules and transfers fail in the same way every time.
 //!
 //! **Invariants.**
-//! 1. A fault is reported: no operation that failed here says that it succeeded.
-//! 2. A failed write leaves whole sectors: each is as it was or as it should be.
-//! 3. Rules are asked in their order and the first that strikes decides; all rules see all
+//! 1. An injected fault is reported: the operation returns an error.
+//! 2. A failed write writes whole sectors: each has its old or its new content.
+//! 3. Rules are evaluated in order, and the first that applies decides. All rules count all
 //!    transfers.
 //!
-//! Unlike other devices this one may let a flush succeed after one that failed, if its rule says
-//! so: that is how disks and kernels lie, and what the rooms above must survive.
+//! Unlike other devices this one may let a flush succeed after one that failed, if its rules say
+//! so: real disks and kernels do the same, and the layers above must survive it.
 //!
-//! **Locking.** The rules' state is under one lock, which is not held during the transfer itself.
+//! **Locking.** One lock guards the state of the rules. It is not held during the transfer.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -26,37 +26,37 @@ use crate::{BlockDevice, DeviceError, Durability, Operation};
 
 /// Error number of a medium that fails.
 pub const EIO: i32 = Errno::IO.raw_os_error();
-/// Error number of a medium (a sparse file's host, a thin pool) that has no room.
+/// Error number of a medium without free space (a sparse file's host, a thin pool).
 pub const ENOSPC: i32 = Errno::NOSPC.raw_os_error();
 
-/// What happens when a rule strikes.
+/// The effect of a rule that applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing is transferred; the operation fails with this error number.
     Errno(i32),
-    /// A write leaves its first `sectors` sectors and fails with `errno`. Other operations just
+    /// A write writes its first `sectors` sectors and fails with `errno`. Other operations only
     /// fail.
     Short {
-        /// Sectors that arrive.
+        /// Sectors that are written.
         sectors: u64,
         /// Error number.
         errno: i32,
     },
-    /// A write leaves some of its sectors, chosen by `seed`, and fails with `EIO`. Other operations
-    /// just fail.
+    /// A write writes some of its sectors, chosen by `seed`, and fails with `EIO`. Other operations
+    /// only fail.
     Torn {
-        /// Decides which sectors arrive.
+        /// Selects the sectors that are written.
         seed: u64,
     },
-    /// As [`Fault::Torn`], and from then on every operation fails with `EIO` until
+    /// As [`Fault::Torn`]; afterwards every operation fails with `EIO` until
     /// [`FaultInjector::heal`].
-    PowerCut {
-        /// Decides which sectors arrive.
+    PowerLoss {
+        /// Selects the sectors that are written.
         seed: u64,
     },
 }
 
-/// Which transfers fail and how.
+/// Selects the transfers that fail, and how they fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     operation: Operation,
@@ -67,27 +67,27 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Every `operation` fails like `fault`, until narrowed by the methods below.
+    /// Every `operation` fails with `fault`, unless the methods below restrict the rule.
     #[must_use]
     pub fn new(operation: Operation, fault: Fault) -> Self {
         Self { operation, fault, range: None, skip: 0, times: None }
     }
 
-    /// Only transfers that touch a byte of `range` count.
+    /// Restricts the rule to transfers that touch a byte of `range`.
     #[must_use]
     pub fn within(mut self, range: Range<u64>) -> Self {
         self.range = Some(range);
         self
     }
 
-    /// The first to fail is the `n`th that counts (from 1).
+    /// The first transfer that fails is the `n`th of those selected (from 1).
     #[must_use]
     pub fn nth(mut self, n: u64) -> Self {
         self.skip = n.saturating_sub(1);
         self
     }
 
-    /// After `times` failures the rule is spent: the medium heals.
+    /// The rule ends after `times` failures.
     #[must_use]
     pub fn times(mut self, times: u64) -> Self {
         self.times = Some(times);
@@ -102,7 +102,7 @@ impl Rule {
                 .is_none_or(|range| offset < range.end && offset.saturating_add(len) > range.start)
     }
 
-    /// Counts a transfer that concerns the rule; whether it strikes.
+    /// Counts a selected transfer. Returns whether the rule applies to it.
     fn strikes(&mut self) -> bool {
         if self.skip > 0 {
             self.skip -= 1;
@@ -119,18 +119,18 @@ impl Rule {
     }
 }
 
-/// What an injector has seen and done.
+/// The operations of an injector so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultCounts {
-    /// Reads tried.
+    /// Reads attempted.
     pub reads: u64,
-    /// Writes tried.
+    /// Writes attempted.
     pub writes: u64,
-    /// Flushes tried.
+    /// Flushes attempted.
     pub flushes: u64,
-    /// Discards tried.
+    /// Discards attempted.
     pub discards: u64,
-    /// How many of these were made to fail.
+    /// Injected failures.
     pub injected: u64,
 }
 
@@ -150,30 +150,30 @@ pub struct FaultInjector<D> {
 }
 
 impl<D: BlockDevice> FaultInjector<D> {
-    /// Makes transfers to `inner` fail as `rules` say; with no rules it is just `inner`.
+    /// Makes transfers to `inner` fail according to `rules`.
     pub fn new(inner: D, rules: Vec<Rule>) -> Self {
         let state = State { rules, ..State::default() };
         Self { inner, name: Arc::from("fault injector"), state: Mutex::new(state) }
     }
 
-    /// The device inside, beyond the reach of the rules.
+    /// The inner device, without faults.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Adds a rule. It counts from now on.
+    /// Adds a rule. It counts transfers from now on.
     pub fn add(&self, rule: Rule) {
         self.state().rules.push(rule);
     }
 
-    /// Forgets all rules and ends a power cut. What was lost stays lost.
+    /// Removes all rules and ends a loss of power. Lost writes stay lost.
     pub fn heal(&self) {
         let mut state = self.state();
         state.rules.clear();
         state.dead = false;
     }
 
-    /// What was seen and done so far.
+    /// The operations so far.
     pub fn counts(&self) -> FaultCounts {
         self.state().counts
     }
@@ -182,7 +182,7 @@ impl<D: BlockDevice> FaultInjector<D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the operation and says what shall become of it.
+    /// Counts the operation. Returns the fault to inject, if any.
     fn judge(&self, operation: Operation, offset: u64, len: u64) -> Option<Fault> {
         let mut state = self.state();
         let counts = &mut state.counts;
@@ -198,12 +198,12 @@ impl<D: BlockDevice> FaultInjector<D> {
             if fault.is_none() && rule.strikes() {
                 fault = Some(rule.fault);
             } else if fault.is_some() {
-                // A transfer that another rule decided still moves this rule's count along.
+                // The rule counts the transfer although another rule decided.
                 rule.skip = rule.skip.saturating_sub(1);
             }
         }
         state.counts.injected += u64::from(fault.is_some());
-        state.dead |= matches!(fault, Some(Fault::PowerCut { .. }));
+        state.dead |= matches!(fault, Some(Fault::PowerLoss { .. }));
         fault
     }
 
@@ -217,7 +217,7 @@ impl<D: BlockDevice> FaultInjector<D> {
     fn failure(&self, fault: Fault, operation: Operation, offset: u64, len: u64) -> DeviceError {
         let errno = match fault {
             Fault::Errno(errno) | Fault::Short { errno, .. } => errno,
-            Fault::Torn { .. } | Fault::PowerCut { .. } => EIO,
+            Fault::Torn { .. } | Fault::PowerLoss { .. } => EIO,
         };
         DeviceError::at(&self.name, operation, offset, len, io::Error::from_raw_os_error(errno))
     }
@@ -226,7 +226,7 @@ impl<D: BlockDevice> FaultInjector<D> {
         let mut keep: Box<dyn FnMut(u64) -> bool> = match fault {
             Fault::Errno(_) => Box::new(|_| false),
             Fault::Short { sectors, .. } => Box::new(move |sector| sector < sectors),
-            Fault::Torn { seed } | Fault::PowerCut { seed } => {
+            Fault::Torn { seed } | Fault::PowerLoss { seed } => {
                 let rng = SplitMix64::new(seed);
                 Box::new(move |_| rng.below(2) == 1)
             }
@@ -238,8 +238,8 @@ impl<D: BlockDevice> FaultInjector<D> {
             if rest.is_empty() {
                 break;
             }
-            let room = usize::try_from(sector - at % sector).unwrap_or(usize::MAX);
-            let (piece, tail) = rest.split_at(room.min(rest.len()));
+            let in_sector = usize::try_from(sector - at % sector).unwrap_or(usize::MAX);
+            let (piece, tail) = rest.split_at(in_sector.min(rest.len()));
             if keep(index)
                 && let Err(error) = self.inner.write_at(at, piece)
             {
@@ -340,7 +340,7 @@ mod tests {
     fn a_short_write_leaves_its_first_sectors() {
         let short = Fault::Short { sectors: 2, errno: ENOSPC };
         let device = injector(vec![Rule::new(Operation::Write, short).times(1)]);
-        // Starts 12 bytes before a sector border: the first "sector" that arrives is those 12
+        // Starts 12 bytes before a sector boundary: the first "sector" that is written is those 12
         // bytes.
         let parts = [[7u8; 1000], [8; 1000]];
         let error =
@@ -368,11 +368,11 @@ mod tests {
     }
 
     #[test]
-    fn after_a_power_cut_nothing_works_until_healed() {
+    fn after_a_loss_of_power_every_operation_fails_until_healed() {
         let device =
-            injector(vec![Rule::new(Operation::Write, Fault::PowerCut { seed: 1 }).nth(2)]);
+            injector(vec![Rule::new(Operation::Write, Fault::PowerLoss { seed: 1 }).nth(2)]);
         device.write_at(0, b"kept").unwrap();
-        assert!(device.write_at(4096, b"cut").is_err());
+        assert!(device.write_at(4096, b"off").is_err());
         assert_eq!(device.read_at(0, &mut [0; 1]).unwrap_err().errno(), EIO);
         assert!(device.flush().is_err());
         assert!(device.write_at(0, b"lost").is_err());

@@ -1,13 +1,13 @@
 //! A regular file or a block device of the host.
 //!
-//! **Purpose.** The device that real images live on.
+//! The device of real images and disks.
 //!
 //! **Invariants.**
-//! 1. The size is taken once, at open. A file that shrinks later makes reads fail; it never grows
-//!    through us.
-//! 2. Once a flush has failed, every later flush fails with the same error number: the kernel
-//!    reports a lost write once and then forgets it, so a second, successful answer would be a lie.
-//! 3. The lock taken on the image is released only when the device is dropped.
+//! 1. The size is determined once, at open. If a file shrinks later, reads fail; the file never
+//!    grows by this device.
+//! 2. After a flush has failed, every later flush fails with the same error number. The kernel
+//!    reports a lost write only once, so a later success would be wrong.
+//! 3. The lock on the image is released only when the device is dropped.
 //!
 //! **Locking.** None: positioned transfers need none.
 
@@ -22,7 +22,7 @@ use crate::error::{check_range, check_writable, total_len};
 use crate::lock::{self, LockError, LockMode, LockWait};
 use crate::{BlockDevice, DeviceError, Durability, Operation};
 
-/// The most buffers one vectored system call takes (`IOV_MAX` of every system we know).
+/// Most buffers of one vectored system call (`IOV_MAX` of all common systems).
 const MAX_BUFFERS: usize = 1024;
 
 /// A regular file or block device.
@@ -35,26 +35,26 @@ pub struct FileDevice {
     read_only: bool,
     /// Flushes are left to the system: see [`FileDevice::scratch`].
     scratch: bool,
-    /// Keeps the kernel from mounting a block device that is being changed.
-    claim: Option<File>,
-    /// Error number of the flush that failed; 0 while none has.
+    /// Keeps the kernel from mounting a block device that is open for writing.
+    exclusive: Option<File>,
+    /// Error number of the flush that failed; 0 if none has.
     failed_flush: AtomicI32,
 }
 
 impl FileDevice {
-    /// A file that is worth nothing until it is complete, an image being built for instance: when
-    /// its bytes reach the medium is left to the system, as with any file a program writes.
+    /// For a file that is useless until it is complete, such as an image being built: flushes do
+    /// nothing, and the system writes the file at any time.
     #[must_use]
     pub fn scratch(mut self) -> Self {
         self.scratch = true;
         self
     }
 
-    /// Opens the file or block device `path`, for writing too if `write`. Takes no lock: see
+    /// Opens the file or block device `path`, for writing too if `write`. Does not lock it: see
     /// [`crate::lock`].
     ///
     /// # Errors
-    /// What the system reports, or `EINVAL` if `path` is neither a regular file nor a block device.
+    /// The system's error, or `EINVAL` if `path` is neither a regular file nor a block device.
     pub fn open(path: &Path, write: bool) -> Result<Self, DeviceError> {
         let name = name_of(path);
         File::options()
@@ -65,17 +65,17 @@ impl FileDevice {
             .map_err(|source| DeviceError::new(&name, Operation::Open, source))
     }
 
-    /// Creates the file `path` of `len` bytes that take no space yet, and opens it for writing.
+    /// Creates the sparse file `path` of `len` bytes and opens it for writing.
     ///
     /// # Errors
-    /// `EEXIST` if there is one already, or what the system reports; no file is left behind then.
+    /// `EEXIST` if the file exists, or the system's error; the file is then removed.
     pub fn create_sparse(path: &Path, len: u64) -> Result<Self, DeviceError> {
         let name = name_of(path);
         let failed = |source| DeviceError::new(&name, Operation::Open, source);
         let file =
             File::options().read(true).write(true).create_new(true).open(path).map_err(failed)?;
         if let Err(source) = file.set_len(len) {
-            // The size was refused; the empty file would only hide that.
+            // The size was rejected; an empty file would hide that.
             let _ = std::fs::remove_file(path);
             return Err(failed(source));
         }
@@ -91,35 +91,35 @@ impl FileDevice {
             let message = "not a regular file or a block device";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        // Seeking to the end measures block devices too, for which stat reports no size.
+        // Seeking to the end also works for block devices, for which stat reports no size.
         let len = file.seek(SeekFrom::End(0))?;
         let sector_size = if kind.is_block_device() { logical_sector_size(&file) } else { 512 };
         let failed_flush = AtomicI32::new(0);
-        let (scratch, claim) = (false, None);
-        Ok(Self { name, file, len, sector_size, read_only, scratch, claim, failed_flush })
+        let (scratch, exclusive) = (false, None);
+        Ok(Self { name, file, len, sector_size, read_only, scratch, exclusive, failed_flush })
     }
 
-    /// Locks the image, which its user calls `path`, for as long as the device lives. A writer
-    /// makes sure that the kernel does not use a block device, and with `claim` that it cannot
-    /// begin to.
+    /// Locks the image, whose name for messages is `path`, for the lifetime of the device. A writer
+    /// checks that the kernel does not use a block device, and with `exclusive` prevents that it
+    /// begins to.
     ///
     /// # Errors
-    /// Somebody else has it, or it cannot be locked.
+    /// Another process has locked it, or it cannot be locked.
     pub fn lock(
         &mut self,
         path: &Path,
         mode: LockMode,
         wait: LockWait,
-        claim: bool,
+        exclusive: bool,
     ) -> Result<(), LockError> {
         lock::lock(&self.file, path, mode, wait)?;
         if mode == LockMode::Exclusive {
-            self.claim = lock::claim(&self.file, path)?.filter(|_| claim);
+            self.exclusive = lock::open_exclusive(&self.file, path)?.filter(|_| exclusive);
         }
         Ok(())
     }
 
-    /// The open file, for locks and questions about it.
+    /// The open file, for locks and queries.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
@@ -164,7 +164,7 @@ fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::Errno;
     match fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, len) {
-        // A file system or disk that cannot give space back: the hint is simply not taken.
+        // A file system or disk that cannot discard ignores the hint.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(()),
         Err(errno) => Err(errno.into()),
     }

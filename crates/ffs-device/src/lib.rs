@@ -1,22 +1,36 @@
-//! Block devices: places that hold bytes at offsets and may forget what was not flushed.
+//! Block devices: bytes at offsets, of which a loss of power may drop writes that were not flushed.
 //!
-//! **Purpose.** Everything above this room reads and writes through [`BlockDevice`]; everything
-//! that differs between a file, a disk, memory, a partition, a recorded or a failing device is
-//! behind it. This room knows no file systems: where one must be recognised (several partitions on
-//! one disk) the caller passes a function.
+//! **Purpose.** The other crates read and write through [`BlockDevice`]. Files, disks, memory,
+//! partitions, recorders and fault injectors implement it. The crate also opens images: it locks
+//! them and finds the partition. It does not depend on a file system: to recognise one among
+//! several partitions, the caller passes a function.
+//!
+//! ```
+//! use ffs_device::record::Recorder;
+//! use ffs_device::{BlockDevice, MemDevice};
+//!
+//! let device = Recorder::new(MemDevice::new(1 << 20));
+//! device.write_at(4096, b"superblock")?;
+//! device.flush()?;
+//!
+//! let mut bytes = [0; 10];
+//! device.read_at(4096, &mut bytes)?;
+//! assert_eq!(&bytes, b"superblock");
+//! assert_eq!(device.counters().writes, 1);
+//! # Ok::<(), ffs_device::DeviceError>(())
+//! ```
 //!
 //! **Invariants.**
-//! 1. A transfer is whole or an error; nothing is transferred beyond `len_bytes()`, which never
-//!    changes.
+//! 1. A transfer is complete or an error. No transfer exceeds `len_bytes()`, which never changes.
 //! 2. A successful `write_at` is visible to every later `read_at` of the same device.
-//! 3. With [`Durability::OnFlush`] a completed write survives a power cut only if a `flush` that
-//!    began after the completion has succeeded. A flush that failed is never followed by one that
+//! 3. With [`Durability::OnFlush`] a completed write survives a loss of power only if a `flush`
+//!    that began after the completion has succeeded. After a flush has failed, no later flush
 //!    succeeds.
 //! 4. Devices compose: wrappers ([`partition::Window`], [`record::Recorder`],
-//!    [`fault::FaultInjector`], [`power::PowerSwitch`]) keep 1-3.
+//!    [`fault::FaultInjector`], [`power::PowerSwitch`]) preserve 1-3.
 //!
-//! **Locking.** Devices are shared freely between threads. Two transfers that overlap and run at
-//! the same time are not ordered by the device: callers order them.
+//! **Locking.** Threads may share devices. The device does not order two transfers that overlap
+//! and run at the same time; callers must.
 
 pub mod clock;
 mod error;
@@ -42,40 +56,40 @@ pub use open::{OpenError, OpenOptions, Opened, open_image};
 pub use power::PowerSwitch;
 pub use record::Recorder;
 
-/// When a completed write survives a power cut.
+/// When a completed write survives a loss of power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// A write that returned is durable; `flush` has nothing left to do.
+    /// A write that returned is durable; `flush` does nothing.
     OnCompletion,
-    /// A write that returned may still sit in a volatile cache until the next `flush`.
+    /// A write that returned may be in a volatile cache until the next `flush`.
     OnFlush,
 }
 
 /// A device of fixed size, read and written at byte offsets.
 ///
-/// Offsets and lengths need not be multiples of the sector size, but only whole sectors can be
-/// hoped to reach the medium untorn.
+/// Offsets and lengths need not be multiples of the sector size. Only writes of whole sectors can
+/// be atomic.
 pub trait BlockDevice: Send + Sync {
-    /// Size in bytes.
+    /// Size, bytes.
     fn len_bytes(&self) -> u64;
 
-    /// Bytes in the unit that the medium writes at once: 512 or 4096.
+    /// Size of the unit that the medium writes at once, bytes: 512 or 4096.
     fn sector_size(&self) -> u32;
 
     /// When a completed write is durable.
     fn durability(&self) -> Durability;
 
-    /// Whether every write, and every discard, is refused with `EROFS`.
+    /// Whether every write and every discard fails with `EROFS`.
     fn is_read_only(&self) -> bool;
 
-    /// Fills the whole of `buf` from byte `offset`.
+    /// Reads from byte `offset` until `buf` is full.
     ///
     /// # Errors
-    /// `EINVAL` if the range passes the end of the device, or what the medium reports; `buf` is
-    /// then unspecified.
+    /// `EINVAL` if the range passes the end of the device, or the medium's error; the content of
+    /// `buf` is then unspecified.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Fills all of `bufs`, one after the other, from one range that begins at byte `offset`.
+    /// Reads into all of `bufs`, one after the other, from one range that begins at byte `offset`.
     ///
     /// # Errors
     /// As [`BlockDevice::read_at`].
@@ -95,8 +109,8 @@ pub trait BlockDevice: Send + Sync {
     /// Writes the whole of `buf` at byte `offset`.
     ///
     /// # Errors
-    /// `EINVAL` past the end, `EROFS` on a read-only device, or what the medium reports; any part
-    /// of the range, in whole sectors, may then have been written.
+    /// `EINVAL` past the end, `EROFS` on a read-only device, or the medium's error; any sectors of
+    /// the range may then have been written.
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), DeviceError>;
 
     /// Writes all of `bufs`, one after the other, to one range that begins at byte `offset`.
@@ -112,8 +126,8 @@ pub trait BlockDevice: Send + Sync {
         Ok(())
     }
 
-    /// As [`BlockDevice::write_vectored_at`]; on return the bytes are durable. A device that can
-    /// wait for one transfer does so; others flush.
+    /// As [`BlockDevice::write_vectored_at`], but the bytes are durable on return. A device that
+    /// can wait for a single transfer does so; others flush.
     ///
     /// # Errors
     /// As [`BlockDevice::write_vectored_at`] and [`BlockDevice::flush`].
@@ -132,22 +146,22 @@ pub trait BlockDevice: Send + Sync {
     /// Makes every write that completed before this call durable.
     ///
     /// # Errors
-    /// What the medium reports. The failure is final: which writes were lost is unknown, so all
-    /// later flushes of the device fail too.
+    /// The medium's error. The failure is final: it is unknown which writes were lost, so all later
+    /// flushes of the device fail too.
     fn flush(&self) -> Result<(), DeviceError>;
 
-    /// Says that the range holds nothing of value: later reads may return zeros or the old bytes. A
-    /// hint: a device that cannot use it succeeds.
+    /// Declares the content of the range unused: later reads may return zeros or the old bytes. A
+    /// device without support for discards succeeds.
     ///
     /// # Errors
-    /// `EINVAL` past the end, `EROFS` on a read-only device, or what the medium reports.
+    /// `EINVAL` past the end, `EROFS` on a read-only device, or the medium's error.
     fn discard(&self, offset: u64, len: u64) -> Result<(), DeviceError> {
         let _ = (offset, len);
         Ok(())
     }
 }
 
-/// Properties that a device has from the one in its field `inner`.
+/// Forwards properties of a device to the one in its field `inner`.
 macro_rules! as_inner {
     ($($property:ident -> $type:ty),*) => {
         $(fn $property(&self) -> $type {

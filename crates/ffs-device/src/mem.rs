@@ -1,14 +1,13 @@
 //! A device in memory.
 //!
-//! **Purpose.** Tests, the simulated machine and crash experiments need devices that cost nothing
-//! to make, to copy and to throw away, up to the largest sizes the format allows.
+//! For tests, the simulated machine and crash experiments, which create, copy and drop many
+//! devices, up to the largest sizes that the format allows.
 //!
 //! **Invariants.**
-//! 1. A chunk that is absent reads as zeros; only chunks that were written with something else take
-//!    memory.
-//! 2. A snapshot and its origin share chunks and never see each other's later writes.
+//! 1. An absent chunk reads as zeros. Only chunks with other content take memory.
+//! 2. A snapshot and its origin share chunks, but writes to one are invisible to the other.
 //!
-//! **Locking.** One reader-writer lock over the chunk map, held for the copy only.
+//! **Locking.** One reader-writer lock on the chunk map, held only while bytes are copied.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -33,8 +32,8 @@ pub struct MemDevice {
 }
 
 impl MemDevice {
-    /// A writable device of `len` zero bytes with 512-byte sectors, whose writes are durable once
-    /// complete.
+    /// A writable device of `len` zero bytes with 512-byte sectors, whose writes are durable when
+    /// they complete.
     #[must_use]
     pub fn new(len: u64) -> Self {
         Self {
@@ -47,7 +46,7 @@ impl MemDevice {
         }
     }
 
-    /// A device that holds a copy of `bytes`.
+    /// A device with a copy of `bytes`.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let device = Self::new(bytes.len() as u64);
@@ -63,7 +62,7 @@ impl MemDevice {
         self
     }
 
-    /// The same device claiming that completed writes are durable when `durability` says.
+    /// The same device with another [`BlockDevice::durability`].
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -77,15 +76,15 @@ impl MemDevice {
         self
     }
 
-    /// The same device refusing writes from now on.
+    /// The same device, read-only from now on.
     #[must_use]
     pub fn into_read_only(mut self) -> Self {
         self.read_only = true;
         self
     }
 
-    /// An independent device with the present content; memory is shared until one of the two
-    /// changes it.
+    /// An independent device with the present content; the two share memory until one of them
+    /// changes.
     #[must_use]
     pub fn snapshot(&self) -> Self {
         let chunks = self.chunks.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -99,13 +98,13 @@ impl MemDevice {
         }
     }
 
-    /// Bytes of memory that hold content.
+    /// Memory in use for content, bytes.
     #[must_use]
     pub fn allocated_bytes(&self) -> u64 {
         self.chunks.read().unwrap_or_else(PoisonError::into_inner).len() as u64 * CHUNK_BYTES
     }
 
-    /// The whole content. Only for devices that fit into memory.
+    /// The whole content. Only for devices that fit in memory.
     #[must_use]
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; usize::try_from(self.len).unwrap_or(usize::MAX)];
@@ -139,8 +138,8 @@ impl MemDevice {
     }
 }
 
-/// Splits `len` bytes at `offset` at chunk borders: chunk, place within it, range of the caller's
-/// buffer.
+/// Splits `len` bytes at `offset` at chunk boundaries: chunk number, offset in the chunk, range of
+/// the caller's buffer.
 fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -148,7 +147,7 @@ fn pieces(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops
             return None;
         }
         let at = offset + done as u64;
-        // The remainder is below CHUNK, so it fits whatever usize is.
+        // The remainder is below CHUNK, so it fits any usize.
         let within = (at % CHUNK_BYTES) as usize;
         let take = (CHUNK - within).min(len - done);
         let piece = (at / CHUNK_BYTES, within, done..done + take);
@@ -287,7 +286,7 @@ mod tests {
                     }
                     Step::Discard(at, len) if fits(at, len as usize) => {
                         device.discard(at, len).unwrap();
-                        // What a discarded range holds is the device's choice: adopt it, but only
+                        // The content of a discarded range is unspecified: adopt it, but only
                         // there.
                         let now = device.to_vec();
                         let range = at as usize..(at + len) as usize;

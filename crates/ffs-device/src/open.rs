@@ -1,9 +1,10 @@
-//! From what a user writes to a device: `IMAGE` or `IMAGE@N`, opened, locked, its partition found.
+//! Opening an image from the text of a user, `IMAGE` or `IMAGE@N`: opens and locks it, and finds
+//! its partition.
 //!
 //! **Invariants.**
-//! 1. Nothing of the image is read before it is locked, except its size.
+//! 1. Before the image is locked, only its size is read.
 //! 2. The lock lasts as long as the device.
-//! 3. An error tells what to do next.
+//! 3. An error message includes what to do next.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -21,20 +22,19 @@ use crate::{BlockDevice, DeviceError, FileDevice};
 /// How to open an image.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OpenOptions {
-    /// To change it, alone; else to read it, with other readers.
+    /// Open for changes, exclusively; otherwise for reading, together with other readers.
     pub write: bool,
-    /// How long to wait for those who have it.
+    /// How long to wait for the lock.
     pub lock_wait: LockWait,
-    /// Recognises the file system that is looked for; without it only the partition types speak.
+    /// Recognises the file system to find; without it only the partition types decide.
     pub probe: Option<Probe>,
-    /// Without `@N`, take the whole disk and look at no table: for making a file system.
+    /// Without `@N`, use the whole disk and read no partition table: for creating a file system.
     pub whole_disk: bool,
-    /// Leave a block device free for the kernel to claim: for a `fuseblk` mount, in which the
-    /// kernel does.
-    pub kernel_may_claim: bool,
+    /// Allow the kernel to use the block device: for a `fuseblk` mount, where it does.
+    pub kernel_may_use: bool,
 }
 
-/// An image ready for use.
+/// An open image.
 pub struct Opened {
     /// The file system's device: the partition, or the whole disk. Holds the lock.
     pub device: Arc<dyn BlockDevice>,
@@ -42,7 +42,7 @@ pub struct Opened {
     pub path: PathBuf,
     /// The partition; `None` for the whole disk.
     pub partition: Option<Partition>,
-    /// What was found wrong with the partition table, for people.
+    /// Problems of the partition table, as messages for users.
     pub notes: Vec<String>,
     /// The whole disk. Holds the lock.
     disk: Arc<FileDevice>,
@@ -50,11 +50,11 @@ pub struct Opened {
 
 impl Opened {
     /// Opens what `spec` names if it is on the same file or block device: another partition, or the
-    /// same one. It shares the device and the lock of this image; `options` only say how to find
-    /// the partition. `None` if `spec` names another file.
+    /// same one. The result shares the device and the lock of this image; `options` only determines
+    /// how the partition is found. `None` if `spec` names another file.
     ///
     /// # Errors
-    /// The partition is missing or unclear, or the table cannot be read.
+    /// The partition is missing or ambiguous, or the table cannot be read.
     pub fn beside(
         &self,
         spec: impl AsRef<OsStr>,
@@ -70,7 +70,7 @@ impl Opened {
         }
     }
 
-    /// The bytes of the disk that the file system's device is.
+    /// The range of the file system's device on the disk, bytes.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         match &self.partition {
@@ -83,41 +83,41 @@ impl Opened {
 /// Why an image could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system refused.
+    /// The system reported an error.
     #[error("{source}{}", hint(.source, *.write))]
     Device {
-        /// The refusal.
+        /// The error.
         source: DeviceError,
-        /// Whether it was to be changed.
+        /// Whether it was opened for changes.
         write: bool,
     },
-    /// Somebody else has it.
+    /// Another opener has locked it.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The partition is missing or unclear.
+    /// The partition is missing or ambiguous.
     #[error("{image}: {source}")]
     Partition {
-        /// The image as its user named it.
+        /// The name of the image as the user gave it.
         image: String,
-        /// What is missing or unclear.
+        /// The error.
         source: SelectError,
     },
-    /// It is a disk image of a kind that is not read here.
+    /// It is a disk image in an unsupported format.
     #[error(
         "{image} is not a raw image but {format}: make a raw one with `{command}` and use that"
     )]
     Format {
-        /// The image as its user named it.
+        /// The name of the image as the user gave it.
         image: String,
-        /// What it is.
+        /// The format.
         format: &'static str,
-        /// What turns it into a raw image.
+        /// A command that converts it into a raw image.
         command: String,
     },
 }
 
 impl OpenError {
-    /// Whether it could not be opened to be changed, but perhaps can be to be read.
+    /// Whether it might be opened for reading, although not for changes.
     #[must_use]
     pub fn may_be_readable(&self) -> bool {
         let OpenError::Device { source, write: true } = self else { return false };
@@ -125,7 +125,7 @@ impl OpenError {
         matches!(errno, Errno::ACCESS | Errno::PERM | Errno::ROFS)
     }
 
-    /// The error number to hand to a system-call interface.
+    /// The error number for a system-call interface.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -137,7 +137,7 @@ impl OpenError {
     }
 }
 
-/// The kind is that of the errno, as [`std::fs`] reports it; the source is this error.
+/// The kind is that of the errno, as in [`std::fs`]; the source is this error.
 impl From<OpenError> for std::io::Error {
     fn from(error: OpenError) -> std::io::Error {
         let kind = std::io::Error::from_raw_os_error(error.errno()).kind();
@@ -150,7 +150,7 @@ fn hint(error: &DeviceError, write: bool) -> &'static str {
         (Errno::NOENT, _) => "; check the path",
         (Errno::ISDIR, _) => "; an image is a file or a block device",
         (Errno::PERM, true) => {
-            "; if it is immutable or append-only (lsattr tells), chattr changes that"
+            "; if it is immutable or append-only (see lsattr), chattr changes that"
         }
         (Errno::ACCESS, true) => "; do it as a user who may write to it",
         (Errno::ACCESS | Errno::PERM, false) => "; do it as a user who may read it",
@@ -170,23 +170,24 @@ pub fn open_image(
     open(spec, options).map(|opened| opened.device)
 }
 
-/// Opens and locks the image that `spec` names - `IMAGE`, `IMAGE@N` with a partition's number (0:
-/// the whole disk) or `IMAGE@p2` with its name - and finds the partition that is meant (see
-/// [`partition::select`]).
+/// Opens and locks the image that `spec` names, and selects the partition (see
+/// [`partition::select`]). `spec` is `IMAGE`, `IMAGE@N` with a partition's number (0 for the whole
+/// disk) or `IMAGE@p2` with its name.
 ///
 /// # Errors
-/// The image cannot be opened or locked, is no raw image, or its partition is missing or unclear.
+/// The image cannot be opened or locked, is not a raw image, or its partition is missing or
+/// ambiguous.
 pub fn open(spec: impl AsRef<OsStr>, options: &OpenOptions) -> Result<Opened, OpenError> {
     let (path, pick) = parse_spec(spec.as_ref());
     let write = options.write;
     let failed = |source| OpenError::Device { source, write };
     let mut file = FileDevice::open(&path, write).map_err(failed)?;
     let mode = if write { LockMode::Exclusive } else { LockMode::Shared };
-    file.lock(&path, mode, options.lock_wait, !options.kernel_may_claim)?;
+    file.lock(&path, mode, options.lock_wait, !options.kernel_may_use)?;
     find(Arc::new(file), path, &pick, options)
 }
 
-/// Finds the partition that is meant on an open disk.
+/// Selects the partition on an open disk.
 fn find(
     disk: Arc<FileDevice>,
     path: PathBuf,
@@ -215,7 +216,7 @@ fn find(
     Ok(Opened { device, path, partition, notes: table.notes, disk })
 }
 
-/// Splits `IMAGE@N`. A file whose whole name looks like that is meant itself.
+/// Splits `IMAGE@N`. If a file with that whole name exists, the name is not split.
 fn parse_spec(spec: &OsStr) -> (PathBuf, Pick) {
     let whole = (PathBuf::from(spec), Pick::Auto);
     let bytes = spec.as_bytes();
@@ -239,7 +240,7 @@ fn parse_spec(spec: &OsStr) -> (PathBuf, Pick) {
     (PathBuf::from(OsString::from_vec(bytes[..at].to_vec())), pick)
 }
 
-/// First bytes of image formats people bring along, and the command that makes a raw image of each.
+/// The first bytes of other image formats, and the command that converts each into a raw image.
 const FORMATS: [(&[u8], &str, &str); 9] = [
     (b"QFI\xfb", "a qcow2 image", "qemu-img convert -O raw"),
     (b"KDMV", "a VMware disk", "qemu-img convert -O raw"),
@@ -252,7 +253,7 @@ const FORMATS: [(&[u8], &str, &str); 9] = [
     (b"BZh", "compressed with bzip2", "bzip2 -dc"),
 ];
 
-/// Refuses what is recognisably not a raw image.
+/// Rejects an image in a known format that is not raw.
 fn check_format(disk: &dyn BlockDevice, image: &str, write: bool) -> Result<(), OpenError> {
     let mut start = [0; 32];
     let len = start.len().min(usize::try_from(disk.len_bytes()).unwrap_or(usize::MAX));
@@ -329,7 +330,7 @@ mod tests {
         let waiting = OpenOptions { lock_wait: LockWait::UpTo(Duration::from_millis(20)), ..write };
         assert!(message(open(&path, &waiting)).contains("is in use by"));
         drop(first);
-        // A child of another test may hold a copy of the descriptor until its exec.
+        // The child of another test may have a copy of the descriptor until its exec.
         let read = OpenOptions { lock_wait: LockWait::UpTo(Duration::from_secs(60)), ..read };
         let second = open(format!("{path}@s1a"), &read).unwrap();
         assert!(second.device.is_read_only());
@@ -361,7 +362,7 @@ mod tests {
         assert_eq!(
             open_image(&empty, &read).unwrap().len_bytes(),
             0,
-            "newfs will tell how much it needs"
+            "newfs will report how much it needs"
         );
     }
 }

@@ -1,15 +1,15 @@
-//! A disk with a volatile write cache, and with a switch for its power.
+//! A disk with a volatile write cache and a power switch.
 //!
-//! **Purpose.** Shows what a power cut leaves on a real image: of what was written and not flushed
-//! some sectors have reached the medium and others have not.
+//! Shows what a loss of power leaves on a real image: of the sectors that were written and not
+//! flushed, some have reached the medium and others have not.
 //!
 //! **Invariants.**
-//! 1. The inner device holds all that a flush covered. What was written later is in the cache, or
-//!    has been taken to the inner device since because the cache was full.
-//! 2. Once the power is off every transfer fails, and the inner device changes no more.
-//! 3. The same transfers and the same seed leave the same bytes.
+//! 1. The inner device has all writes before the last flush. Later writes are in the cache, or were
+//!    written to the inner device because the cache was full.
+//! 2. After the loss of power every transfer fails, and the inner device does not change.
+//! 3. The same transfers and the same seed produce the same bytes.
 //!
-//! **Locking.** One lock, held during transfers: they happen one after the other.
+//! **Locking.** One lock, held during transfers: they are serialised.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,25 +19,25 @@ use crate::clock::{Rng, SplitMix64};
 use crate::error::{check_range, check_writable};
 use crate::{BlockDevice, DeviceError, Durability, Operation};
 
-/// Bytes in one write to the inner device.
+/// Most bytes in one write to the inner device.
 const MOST: usize = 1 << 20;
 
-/// What a power cut did to the cache.
+/// The effect of a loss of power on the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Cut {
+pub struct PowerLoss {
     /// Sectors of the cache that reached the medium.
     pub kept: u64,
-    /// Sectors that did not: there the medium has what it had before.
+    /// Sectors that did not: the medium has their previous content.
     pub lost: u64,
 }
 
-/// Wraps a device into one that forgets.
+/// Wraps a device and adds a volatile cache.
 #[derive(Debug)]
 pub struct PowerSwitch<D> {
     inner: D,
     name: Arc<str>,
-    /// Sectors the cache has room for.
-    room: usize,
+    /// Capacity of the cache, sectors.
+    capacity: usize,
     state: Mutex<State>,
 }
 
@@ -46,31 +46,31 @@ struct State {
     /// Sectors that were written and not flushed, by number.
     cache: BTreeMap<u64, Box<[u8]>>,
     rng: SplitMix64,
-    /// Writes until the power fails.
+    /// Writes until the loss of power.
     left: Option<u64>,
-    cut: Option<Cut>,
+    loss: Option<PowerLoss>,
 }
 
 impl<D: BlockDevice> PowerSwitch<D> {
-    /// A disk whose medium is `inner`, with a cache of `cache_bytes`; what a cut keeps follows from
-    /// `seed`.
+    /// A disk with the medium `inner` and a cache of `cache_bytes`. `seed` selects the sectors that
+    /// survive a loss of power.
     pub fn new(inner: D, cache_bytes: usize, seed: u64) -> Self {
-        let room = (cache_bytes / inner.sector_size() as usize).max(1);
+        let capacity = (cache_bytes / inner.sector_size() as usize).max(1);
         let state =
-            State { cache: BTreeMap::new(), rng: SplitMix64::new(seed), left: None, cut: None };
-        Self { inner, name: Arc::from("disk"), room, state: Mutex::new(state) }
+            State { cache: BTreeMap::new(), rng: SplitMix64::new(seed), left: None, loss: None };
+        Self { inner, name: Arc::from("disk"), capacity, state: Mutex::new(state) }
     }
 
-    /// The power fails with the `writes`th write from now on, 1 being the next.
-    pub fn cut_at(&self, writes: u64) {
+    /// Loses power at the `writes`th write from now on; 1 is the next.
+    pub fn lose_power_at(&self, writes: u64) {
         self.state().left = Some(writes);
     }
 
-    /// Switches the power off, unless it is. What became of the cache.
+    /// Switches the power off, unless it is off. Returns the effect on the cache.
     ///
     /// # Errors
     /// The inner device's.
-    pub fn cut(&self) -> Result<Cut, DeviceError> {
+    pub fn lose_power(&self) -> Result<PowerLoss, DeviceError> {
         let mut state = self.state();
         self.switch_off(&mut state)
     }
@@ -79,24 +79,24 @@ impl<D: BlockDevice> PowerSwitch<D> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn switch_off(&self, state: &mut State) -> Result<Cut, DeviceError> {
-        if let Some(cut) = state.cut {
-            return Ok(cut);
+    fn switch_off(&self, state: &mut State) -> Result<PowerLoss, DeviceError> {
+        if let Some(loss) = state.loss {
+            return Ok(loss);
         }
-        let mut cut = Cut::default();
+        let mut loss = PowerLoss::default();
         let mut cache = std::mem::take(&mut state.cache);
         cache.retain(|_, _| {
             let keep = state.rng.below(2) == 1;
-            *if keep { &mut cut.kept } else { &mut cut.lost } += 1;
+            *if keep { &mut loss.kept } else { &mut loss.lost } += 1;
             keep
         });
-        state.cut = Some(cut);
+        state.loss = Some(loss);
         self.settle(cache)?;
-        Ok(cut)
+        Ok(loss)
     }
 
     fn powered(&self, state: &State, operation: Operation) -> Result<(), DeviceError> {
-        match state.cut {
+        match state.loss {
             None => Ok(()),
             Some(_) => {
                 let source = io::Error::other("the power is off");
@@ -105,7 +105,7 @@ impl<D: BlockDevice> PowerSwitch<D> {
         }
     }
 
-    /// Writes sectors to the inner device, neighbours together.
+    /// Writes sectors to the inner device, adjacent ones together.
     fn settle(&self, sectors: BTreeMap<u64, Box<[u8]>>) -> Result<(), DeviceError> {
         let size = u64::from(self.sector_size());
         let (mut start, mut run) = (0, Vec::new());
@@ -124,7 +124,7 @@ impl<D: BlockDevice> PowerSwitch<D> {
         if run.is_empty() { Ok(()) } else { self.inner.write_at(start, run) }
     }
 
-    /// The parts of `len` bytes at `offset` by sector: its number, where in it, where in the bytes.
+    /// Splits `len` bytes at `offset` by sector: sector number, offset in it, range of the bytes.
     fn parts(
         &self,
         offset: u64,
@@ -142,7 +142,7 @@ impl<D: BlockDevice> PowerSwitch<D> {
         })
     }
 
-    /// The sector `number` as the medium has it; the last one may be short.
+    /// The sector `number` as it is on the medium; the last one may be short.
     fn sector(&self, number: u64) -> Result<Box<[u8]>, DeviceError> {
         let size = u64::from(self.sector_size());
         let at = number * size;
@@ -194,8 +194,8 @@ impl<D: BlockDevice> BlockDevice for PowerSwitch<D> {
                 return self.powered(&state, Operation::Write);
             }
         }
-        if state.cache.len() > self.room {
-            // As a disk does that sweeps over its medium: the lower half, in one go.
+        if state.cache.len() > self.capacity {
+            // The lower half at once, as a disk does that sweeps over its medium.
             let middle = state.cache.keys().nth(state.cache.len() / 2).copied();
             let upper = middle.map(|number| state.cache.split_off(&number));
             let lower = std::mem::replace(&mut state.cache, upper.unwrap_or_default());
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_keeps_what_was_flushed_and_some_sectors_of_the_rest() {
+    fn a_loss_of_power_keeps_flushed_sectors_and_some_of_the_rest() {
         let (mut kept, mut lost) = (0, 0);
         for seed in 0..20 {
             let (medium, disk) = disk(1 << 20, seed);
@@ -238,15 +238,15 @@ mod tests {
             disk.flush().unwrap();
             disk.write_at(100, &[2; 16 * 512]).unwrap();
             assert_eq!((byte(&disk, 99), byte(&disk, 100), byte(&medium, 100)), (1, 2, 1));
-            let cut = disk.cut().unwrap();
-            assert_eq!(cut.kept + cut.lost, 17, "16 sectors across 17");
-            assert_eq!(disk.cut().unwrap(), cut);
+            let loss = disk.lose_power().unwrap();
+            assert_eq!(loss.kept + loss.lost, 17, "16 sectors across 17");
+            assert_eq!(disk.lose_power().unwrap(), loss);
             assert_eq!(byte(&medium, 99), 1, "flushed");
             let new = (0..17).filter(|n| byte(&medium, n * 512 + 100) == 2).count();
             // The last sector was written up to its byte 100.
             let last = u64::from(byte(&medium, 16 * 512 + 99) == 2);
-            assert_eq!(new as u64 + last, cut.kept, "seed {seed}");
-            (kept, lost) = (kept + cut.kept, lost + cut.lost);
+            assert_eq!(new as u64 + last, loss.kept, "seed {seed}");
+            (kept, lost) = (kept + loss.kept, lost + loss.lost);
             assert!(disk.write_at(0, &[3]).is_err());
             assert!(disk.flush().is_err());
             assert!(disk.read_at(0, &mut [0]).unwrap_err().to_string().contains("power"));
@@ -271,12 +271,12 @@ mod tests {
     #[test]
     fn the_power_fails_with_the_write_that_was_named() {
         let (_, disk) = disk(1 << 20, 7);
-        disk.cut_at(3);
+        disk.lose_power_at(3);
         assert!(disk.write_at(0, &[1]).is_ok());
         assert!(disk.write_at(512, &[1]).is_ok());
         assert!(disk.write_at(1024, &[1]).is_err());
         assert!(disk.flush().is_err());
-        let cut = disk.cut().unwrap();
-        assert_eq!(cut.kept + cut.lost, 3);
+        let loss = disk.lose_power().unwrap();
+        assert_eq!(loss.kept + loss.lost, 3);
     }
 }

@@ -1,19 +1,18 @@
-//! A device that remembers what was done to it.
+//! A device that records the operations on it.
 //!
-//! **Purpose.** Counts transfers for `stat` and for tests that assert how much I/O an operation
-//! costs; keeps the writes and flushes, with their bytes, so that crash experiments can rebuild
-//! every state the medium may have been left in; and condenses a run to one hash, so that two runs
-//! can be compared.
+//! Counts transfers for `stat` and for tests of the I/O cost of an operation. Keeps the writes and
+//! flushes, with their bytes, so that crash experiments can rebuild every possible state of the
+//! medium. Computes one hash of all transfers, so that two runs can be compared.
 //!
 //! **Invariants.**
-//! 1. In a log, `seq` counts up by one from 0 and a write stands before a flush only if it
-//!    completed before the flush began.
-//! 2. Replaying a log onto a copy of the device as it was gives the device as it is, unless an
-//!    entry [`Event::Failed`] leaves open what a failed write did.
+//! 1. In a log, `seq` increases by one from 0. A write precedes a flush only if it completed before
+//!    the flush began.
+//! 2. Replaying a log onto a copy of the initial device gives the present device, unless an entry
+//!    [`Event::Failed`] leaves the effect of a failed write open.
 //!
-//! **Locking.** While it keeps a log or a hash the recorder does one change at a time, under its
-//! own lock: only so is the log's order the order on the medium. While it only counts it takes no
-//! lock.
+//! **Locking.** While it keeps a log or a hash, the recorder makes one change at a time, under its
+//! own lock, so that the order of the log is the order on the medium. While it only counts it takes
+//! no lock.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::error::total_len;
 use crate::{BlockDevice, DeviceError, Durability, Operation};
 
-/// How much a [`Recorder`] remembers.
+/// What a [`Recorder`] records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// Counters only.
@@ -33,48 +32,48 @@ pub enum Level {
     Log,
 }
 
-/// One thing that happened to the device.
+/// An operation on the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A write completed.
     Write {
-        /// Place in the log.
+        /// Position in the log.
         seq: u64,
         /// First byte.
         offset: u64,
-        /// What was written.
+        /// The bytes written.
         bytes: Arc<[u8]>,
     },
     /// A flush completed: all writes before it are durable.
     Flush {
-        /// Place in the log.
+        /// Position in the log.
         seq: u64,
     },
-    /// A range was given back.
+    /// A range was discarded.
     Discard {
-        /// Place in the log.
+        /// Position in the log.
         seq: u64,
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
     },
-    /// The user of the recorder noted something.
+    /// A label from the user of the recorder.
     Mark {
-        /// Place in the log.
+        /// Position in the log.
         seq: u64,
-        /// The note.
+        /// The label.
         label: String,
     },
-    /// A write, flush or discard failed; a write may have left part of its bytes.
+    /// A write, flush or discard failed; a write may have written some of its bytes.
     Failed {
-        /// Place in the log.
+        /// Position in the log.
         seq: u64,
-        /// What failed.
+        /// The operation.
         operation: Operation,
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length, bytes.
         len: u64,
         /// Error number.
         errno: i32,
@@ -84,19 +83,19 @@ pub enum Event {
 /// Transfers so far. A vectored transfer counts as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Reads tried.
+    /// Reads attempted.
     pub reads: u64,
     /// Bytes in them.
     pub read_bytes: u64,
-    /// Writes tried.
+    /// Writes attempted.
     pub writes: u64,
     /// Bytes in them.
     pub written_bytes: u64,
-    /// Flushes tried.
+    /// Flushes attempted.
     pub flushes: u64,
-    /// Discards tried.
+    /// Discards attempted.
     pub discards: u64,
-    /// Any of these that failed.
+    /// Failures of all kinds.
     pub errors: u64,
 }
 
@@ -118,7 +117,7 @@ struct Log {
     hash: Fnv,
 }
 
-/// Wraps a device and remembers what is done to it.
+/// Wraps a device and records the operations on it.
 #[derive(Debug)]
 pub struct Recorder<D> {
     inner: D,
@@ -128,18 +127,18 @@ pub struct Recorder<D> {
 }
 
 impl<D: BlockDevice> Recorder<D> {
-    /// Remembers everything done to `inner` from now on.
+    /// Records all operations on `inner` from now on.
     pub fn new(inner: D) -> Self {
         Self::with_level(inner, Level::Log)
     }
 
-    /// Remembers as much as `level` says.
+    /// Records what `level` selects.
     pub fn with_level(inner: D, level: Level) -> Self {
         let log = Mutex::new(Log { events: Vec::new(), next_seq: 0, hash: Fnv::new() });
         Self { inner, level, counters: AtomicCounters::default(), log }
     }
 
-    /// The device inside.
+    /// The inner device.
     pub fn inner(&self) -> &D {
         &self.inner
     }
@@ -164,17 +163,17 @@ impl<D: BlockDevice> Recorder<D> {
         self.log().events.clone()
     }
 
-    /// Takes the log out and leaves an empty one. Sequence numbers go on.
+    /// Returns the log and empties it. Sequence numbers continue.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.log().events)
     }
 
-    /// Events the log has held so far, taken out or not: the `seq` of the next one.
+    /// Events logged so far, including those taken: the `seq` of the next one.
     pub fn logged(&self) -> u64 {
         self.log().next_seq
     }
 
-    /// Notes `label` in the log, between what happened before and after.
+    /// Adds `label` to the log.
     pub fn mark(&self, label: impl Into<String>) {
         if self.level == Level::Log {
             let label = label.into();
@@ -182,8 +181,8 @@ impl<D: BlockDevice> Recorder<D> {
         }
     }
 
-    /// A number that two runs share if, and practically only if, they made the same transfers with
-    /// the same bytes in the same order; marks do not count. Constant at [`Level::Count`].
+    /// A hash of all transfers, their bytes and their order, without labels. Constant at
+    /// [`Level::Count`].
     pub fn trace_hash(&self) -> u64 {
         self.log().hash.0
     }
@@ -212,7 +211,7 @@ impl<D: BlockDevice> Recorder<D> {
         }
     }
 
-    /// Counts, does and remembers one change. `bytes` yields what was written, for hash and log.
+    /// Counts, makes and records one change. `bytes` returns the bytes written, for hash and log.
     fn change(
         &self,
         operation: Operation,
@@ -280,10 +279,10 @@ fn concat(parts: &[IoSlice<'_>], len: u64) -> Arc<[u8]> {
     bytes.into()
 }
 
-/// Does to `device` what `events` say; failed operations and marks change nothing.
+/// Makes the changes of `events` on `device`; failed operations and labels change nothing.
 ///
 /// # Errors
-/// What the device reports.
+/// The device's.
 pub fn replay<'a>(
     events: impl IntoIterator<Item = &'a Event>,
     device: &dyn BlockDevice,
@@ -299,7 +298,7 @@ pub fn replay<'a>(
     Ok(())
 }
 
-/// Fowler, Noll and Vo's hash (FNV-1a, 64 bits): simple, and the same everywhere.
+/// Fowler, Noll and Vo's hash (FNV-1a, 64 bits): simple, and the same on every machine.
 #[derive(Debug, Clone, Copy)]
 struct Fnv(u64);
 
@@ -422,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_tells_runs_apart() {
+    fn the_hash_distinguishes_runs() {
         let run = |level, bytes: &[u8], read_at| {
             let recorder = Recorder::with_level(MemDevice::new(4096), level);
             recorder.write_at(1, bytes).unwrap();

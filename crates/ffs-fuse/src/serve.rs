@@ -122,7 +122,7 @@ fn open_volume(
         lock_wait: LockWait::UpTo(LOCK_WAIT),
         probe: request.probe,
         whole_disk: false,
-        kernel_may_claim: true,
+        kernel_may_use: true,
     };
     let opened = open::open(&request.image, &how)?;
     let mut options = request.options.core.clone();

@@ -1,12 +1,13 @@
-//! POSIX.1e access-control lists as extended attributes hold them (`spec/on-disk-format.md` §10.3).
+//! POSIX.1e access-control lists as extended attributes store them (`spec/on-disk-format.md`
+//! §10.3).
 //!
-//! The value is 388 bytes: a count and room for 32 entries, in the volume's byte order. In the
-//! access list the owner, group-or-mask and other entries are overridden by the mode bits; keeping
-//! both in step is up to the file system.
+//! The value has 388 bytes: a count and space for 32 entries, in the volume's byte order. In the
+//! access list the mode bits override the owner, group-or-mask and other entries; the file system
+//! keeps both consistent.
 //!
 //! # Invariants
-//! 1. [`encode`] of [`decode`] gives the same bytes where the unused room was zero.
-//! 2. [`decode`] judges the form only, [`problem`] the POSIX.1e rules.
+//! 1. [`encode`] of [`decode`] gives the same bytes if the unused space was zero.
+//! 2. [`decode`] checks the encoding only, [`problem`] the POSIX.1e rules.
 
 use crate::error::BadRecord;
 use crate::wire::{Endian, get, put};
@@ -22,10 +23,10 @@ pub const SIZE: usize = 4 + MAX_ENTRIES * ENTRY;
 /// Most entries of a list.
 pub const MAX_ENTRIES: usize = 32;
 const ENTRY: usize = 12;
-/// The id of entries that name nobody.
+/// The id of entries without a user or group.
 const UNDEFINED_ID: u32 = u32::MAX;
 
-/// Whom an entry is about.
+/// The user or group class of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Who {
     /// The owner.
@@ -36,9 +37,9 @@ pub enum Who {
     GroupObj,
     /// A group.
     Group(u32),
-    /// The most that users, groups and the file's group may get.
+    /// The upper bound for users, groups and the file's group.
     Mask,
-    /// Everybody else.
+    /// All other users.
     Other,
 }
 
@@ -70,13 +71,13 @@ impl Who {
 /// An entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whom it is about.
+    /// The user or group class.
     pub who: Who,
-    /// What they may do: 4 read, 2 write, 1 execute.
+    /// The permissions: 4 read, 2 write, 1 execute.
     pub perm: u8,
 }
 
-/// The entries of a list as it lies on disk.
+/// Decodes the entries of a list.
 ///
 /// # Errors
 /// A wrong length, count, tag or permission.
@@ -104,7 +105,7 @@ pub fn decode(endian: Endian, b: &[u8]) -> Result<Vec<Entry>, BadRecord> {
     (0..count as usize).map(entry).collect()
 }
 
-/// A list as it lies on disk; `None` if it has more than 32 entries.
+/// Encodes a list; `None` if it has more than 32 entries.
 #[must_use]
 pub fn encode(endian: Endian, entries: &[Entry]) -> Option<Vec<u8>> {
     let count = u32::try_from(entries.len()).ok().filter(|&n| n as usize <= MAX_ENTRIES)?;
@@ -120,9 +121,10 @@ pub fn encode(endian: Endian, entries: &[Entry]) -> Option<Vec<u8>> {
     Some(b)
 }
 
-/// Why `entries` is not a list by the rules of POSIX.1e; `None` if it is.
+/// The POSIX.1e rule that `entries` violates; `None` if it violates none.
 ///
-/// One owner, one group and one other entry, a mask where users or groups are named, nobody twice.
+/// A list has one owner, one group and one other entry, a mask if it names users or groups, and no
+/// duplicates.
 #[must_use]
 pub fn problem(entries: &[Entry]) -> Option<&'static str> {
     let count = |who| entries.iter().filter(|e| e.who == who).count();
@@ -140,11 +142,11 @@ pub fn problem(entries: &[Entry]) -> Option<&'static str> {
 }
 
 /// The low 12 mode bits that a file with the mode `perm` and the access list `entries` may have
-/// without the list, so that nobody gains a right.
+/// without the list, such that no user gains a permission.
 ///
-/// With a list the bits of the group are its mask. So the group gets what its own entry says below
-/// the mask; and neither the group nor others get more than the least of those who were named and
-/// would now be counted among them.
+/// With a list the group bits of the mode are its mask. So the group gets the permissions of its
+/// own entry within the mask. Neither the group nor others get more than any named user or group
+/// that would fall into their class without the list.
 #[must_use]
 pub fn mode_without(entries: &[Entry], perm: u16) -> u16 {
     let masked = entries.iter().any(|e| e.who == Who::Mask);
@@ -167,7 +169,7 @@ pub const NFS4_SIZE: usize = 24 + NFS4_ENTRIES * 16;
 /// Most entries of an NFSv4 list.
 pub const NFS4_ENTRIES: usize = 254;
 
-/// An NFSv4 list as it lies on disk, from one byte order to the other; `None` if `b` is no list.
+/// Converts an encoded NFSv4 list to another byte order; `None` if `b` is not a list.
 #[must_use]
 pub fn nfs4_swapped(from: Endian, to: Endian, b: &[u8]) -> Option<Vec<u8>> {
     if b.len() != NFS4_SIZE || get::<u32>(b, 4, from) as usize > NFS4_ENTRIES {
@@ -214,7 +216,7 @@ mod tests {
         }
         let b = encode(Endian::Little, &list()).unwrap();
         assert_eq!(b[..8], [6, 0, 0, 0, 1, 0, 0, 0]);
-        assert_eq!(b[8..12], [0xff; 4], "nobody's id is -1");
+        assert_eq!(b[8..12], [0xff; 4], "the undefined id is -1");
         assert_eq!(b[12..14], [6, 0]);
     }
 
@@ -239,9 +241,9 @@ mod tests {
     #[test]
     fn posix_rules() {
         assert_eq!(problem(&list()), None);
-        for gone in [Who::UserObj, Who::GroupObj, Who::Other, Who::Mask] {
-            let l: Vec<_> = list().into_iter().filter(|e| e.who != gone).collect();
-            assert!(problem(&l).is_some(), "{gone:?}");
+        for missing in [Who::UserObj, Who::GroupObj, Who::Other, Who::Mask] {
+            let l: Vec<_> = list().into_iter().filter(|e| e.who != missing).collect();
+            assert!(problem(&l).is_some(), "{missing:?}");
         }
         let mut twice = list();
         twice.push(Entry { who: Who::User(1001), perm: 0 });
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!(mode_without(&[], 0o664), 0o664);
     }
 
-    /// What POSIX.1e's check gives a process of `user` in `groups`: the sets of rights that it has.
+    /// The result of POSIX.1e's access check for `user` in `groups`.
     fn granted(entries: &[Entry], perm: u16, user: u32, groups: &[u32], right: u8) -> bool {
         let masked = entries.iter().any(|e| e.who == Who::Mask);
         let mask = if masked { (perm >> 3 & 7) as u8 } else { 7 };
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gains_a_right_when_a_list_goes() {
+    fn no_user_gains_a_permission_by_removing_a_list() {
         let mut seed = 88_172_645_463_325_252_u64;
         let mut bits = |below: u64| {
             seed ^= seed << 13;

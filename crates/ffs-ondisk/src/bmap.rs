@@ -1,31 +1,31 @@
-//! Which pointer names a logical block: arithmetic of direct and indirect blocks
-//! (`spec/on-disk-format.md` §7.7), and the pointers in an indirect block.
+//! Block mapping: the direct or indirect pointer of a logical block (`spec/on-disk-format.md`
+//! §7.7), and the pointers in an indirect block.
 //!
 //! # Invariants
 //! 1. [`path`] is defined for every logical block a volume of the geometry can address and `None`
 //!    beyond; its indexes are below 12 and below `nindir`.
-//! 2. [`indirect_name`] gives every indirect block of a file a number of its own, negative and
-//!    different from all data blocks: the in-core name BSD uses in its journal as well.
+//! 2. [`indirect_name`] gives every indirect block of a file a unique negative number, different
+//!    from all data blocks: the in-core name that BSD also uses in its journal.
 
 use crate::geometry::{Format, Geometry, NDADDR, NIADDR};
 use crate::units::Lbn;
 use crate::wire::{get, put};
 
-/// The way from an inode to a data block's pointer.
+/// The path from an inode to the pointer of a data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// `db[index]`.
     Direct(usize),
     /// Through `levels` (1 to 3) indirect blocks, starting at `ib[levels - 1]`.
     Indirect {
-        /// Number of indirect blocks on the way.
+        /// Number of indirect blocks on the path.
         levels: usize,
         /// Index in each, outermost first; only the first `levels` count.
         index: [u32; NIADDR],
     },
 }
 
-/// The way to logical block `l`; `None` if the format cannot address it.
+/// The path to logical block `l`; `None` if the format cannot address it.
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/small.rs"));
@@ -67,7 +67,7 @@ pub fn path(g: &Geometry, l: Lbn) -> Option<Path> {
     None
 }
 
-/// Data blocks below one pointer of an indirect block of `level` (1 = single: 1 block).
+/// Data blocks below one pointer of an indirect block of `level` (1 is single: 1 block).
 #[must_use]
 pub fn blocks_per_pointer(g: &Geometry, level: usize) -> u64 {
     u64::from(g.nindir).saturating_pow(u32::try_from(level.saturating_sub(1)).unwrap_or(0))
@@ -106,7 +106,7 @@ pub fn indirect_name(first: Lbn, level: usize) -> i64 {
     -i64::try_from(first.0).unwrap_or(i64::MAX) - (level as i64 - 1)
 }
 
-/// What an in-core block name stands for.
+/// The block that an in-core block name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// A data block.
@@ -122,7 +122,7 @@ pub enum Named {
     },
 }
 
-/// Takes an in-core block name apart; `None` if no block of the geometry has it.
+/// Decodes an in-core block name; `None` if no block of the geometry has it.
 #[must_use]
 pub fn parse_name(g: &Geometry, name: i64) -> Option<Named> {
     match name {
@@ -132,7 +132,7 @@ pub fn parse_name(g: &Geometry, name: i64) -> Option<Named> {
         }
         -2..=-1 => Some(Named::ExtAttr((-1 - name) as usize)),
         _ => {
-            // 12 and all spans are multiples of four, so the low bits tell the level.
+            // 12 and all spans are multiples of four, so the low two bits give the level.
             let level = ((4 - (name & 3)) & 3) as usize + 1;
             let first = Lbn(name.unsigned_abs().checked_sub(level as u64 - 1)?);
             indirect_exists(g, level, first).then_some(Named::Indirect { level, first })
@@ -146,11 +146,11 @@ pub fn name_ok(g: &Geometry, name: i64) -> bool {
     parse_name(g, name).is_some()
 }
 
-/// Whether some tree has an indirect block of `level` that starts at data block `first`.
+/// Whether an indirect block of `level` can start at data block `first`.
 fn indirect_exists(g: &Geometry, level: usize, first: Lbn) -> bool {
     let Some(Path::Indirect { levels, index }) = path(g, first) else {
         return false;
     };
-    // The last `level` indexes count inside the block: they must all be zero at its start.
+    // The last `level` indexes count within the block, so they are zero for its first data block.
     level <= levels && index.iter().take(levels).rev().take(level).all(|&i| i == 0)
 }

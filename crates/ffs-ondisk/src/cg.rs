@@ -1,13 +1,13 @@
 //! Cylinder groups: header, bitmaps, cluster summary (`spec/on-disk-format.md` §5).
 //!
 //! [`Cg`] and [`CgMut`] are views of a group's block in memory. The offsets of the maps follow from
-//! the geometry alone ([`CgLayout`]); [`validate`] (`cg/check.rs`) compares them with the stored
-//! ones once, when the block enters from disk, and after that the views trust the geometry.
+//! the geometry alone ([`CgLayout`]). [`validate`] (`cg/check.rs`) compares them with the stored
+//! offsets when the block is read; after that the views use the geometry.
 //!
 //! # Invariants
-//! 1. Views never look at a stored offset, so a hostile header cannot lead them astray.
-//! 2. Map indexes out of range read as "used" and write nothing.
-//! 3. Views do not keep counts in step with maps: that is the allocator's (or fsck's) business.
+//! 1. Views never use a stored offset, so a hostile header cannot cause out-of-range accesses.
+//! 2. Map indexes out of range read as "used", and writes to them do nothing.
+//! 3. Views do not update counts when maps change; the allocator and fsck do.
 
 mod check;
 
@@ -75,7 +75,7 @@ pub struct CgLayout {
 }
 
 impl CgLayout {
-    /// The layout `spec/on-disk-format.md` §5 prescribes for a volume.
+    /// The layout that `spec/on-disk-format.md` §5 prescribes for a volume.
     #[must_use]
     pub fn of(g: &Geometry) -> CgLayout {
         let (btotoff, boff, iusedoff) = match g.format {
@@ -153,7 +153,7 @@ impl<'a> Cg<'a> {
         CgFields::decode(self.b, self.g.endian)
     }
 
-    /// Own number.
+    /// The number of the group as stored in its header.
     #[must_use]
     pub fn cgx(&self) -> CgNo {
         CgNo(get(self.b, 12, self.g.endian))
@@ -177,19 +177,19 @@ impl<'a> Cg<'a> {
         Csum::decode(self.b, 24, self.g.endian)
     }
 
-    /// Block rotor, clamped into the group.
+    /// Block rotor, limited to the group.
     #[must_use]
     pub fn rotor(&self) -> u32 {
         self.rotor_at(40, self.ndblk())
     }
 
-    /// Fragment rotor, clamped into the group.
+    /// Fragment rotor, limited to the group.
     #[must_use]
     pub fn frotor(&self) -> u32 {
         self.rotor_at(44, self.ndblk())
     }
 
-    /// Inode rotor, clamped into the group.
+    /// Inode rotor, limited to the group.
     #[must_use]
     pub fn irotor(&self) -> u32 {
         self.rotor_at(48, self.g.ipg)
@@ -272,7 +272,7 @@ impl<'a> Cg<'a> {
         self.block_pattern(blk) == full_pattern(self.g.frag)
     }
 
-    /// Counts the maps anew: what the header and the cluster summary should say.
+    /// Recomputes from the maps the counts that the header and the cluster summary should have.
     #[must_use]
     pub fn recount(&self) -> Counts {
         let mut out = Counts::default();
@@ -304,10 +304,10 @@ impl<'a> Cg<'a> {
     }
 }
 
-/// What the maps of a group add up to.
+/// The counts computed from the maps of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Free resources; `ndir` does not follow from the maps and is 0.
+    /// Free resources; `ndir` cannot be computed from the maps and is 0.
     pub cs: Csum,
     /// Free runs of n fragments inside partly used blocks.
     pub frsum: [u32; 8],
@@ -316,7 +316,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Counts a run of `run` free blocks and starts the next.
+    /// Counts a run of `run` free blocks and resets `run`.
     fn end_run(&mut self, run: &mut u32, contigsumsize: u32) {
         self.clustersum.resize(contigsumsize as usize + 1, 0);
         let k = (*run).min(contigsumsize) as usize;
@@ -401,47 +401,47 @@ impl<'a> CgMut<'a> {
         }
     }
 
-    /// Marks inode index `i`.
+    /// Sets whether inode index `i` is used.
     pub fn set_inode_used(&mut self, i: u32, used: bool) {
         if i < self.g.ipg {
             set_bit(self.b, self.lay.iusedoff, i, used);
         }
     }
 
-    /// Marks fragment `f` of the group.
+    /// Sets whether fragment `f` of the group is free.
     pub fn set_frag_free(&mut self, f: u32, free: bool) {
         if f < self.g.fpg {
             set_bit(self.b, self.lay.freeoff, f, free);
         }
     }
 
-    /// Marks all fragments of block `blk`.
+    /// Sets whether all fragments of block `blk` are free.
     pub fn set_block_free(&mut self, blk: u32, free: bool) {
         self.set_run_free(blk.saturating_mul(self.g.frag), self.g.frag, free);
     }
 
-    /// Marks `n` fragments from fragment `first` of the group on, all in one block.
+    /// Sets whether `n` fragments from fragment `first` of the group on are free, all in one block.
     pub fn set_run_free(&mut self, first: u32, n: u32, free: bool) {
         if first.checked_add(n).is_none_or(|end| end > self.g.fpg) {
             return;
         }
-        // A block's bits lie in one byte.
+        // The bits of a block are in one byte.
         let mask = full_pattern(n) << (first % 8);
         if let Some(byte) = self.b.get_mut(self.lay.freeoff as usize + first as usize / 8) {
             *byte = if free { *byte | mask } else { *byte & !mask };
         }
     }
 
-    /// Marks block `blk` in the cluster map.
+    /// Sets whether block `blk` is free in the cluster map.
     pub fn set_cluster_free(&mut self, blk: u32, free: bool) {
         if self.g.contigsumsize > 0 && blk < self.g.blocks_per_group() {
             set_bit(self.b, self.lay.clusteroff, blk, free);
         }
     }
 
-    /// Stamps the time of writing (both fields as the format has them) and the check hash.
+    /// Sets the time of writing (in the fields of the format) and the check hash.
     ///
-    /// To be called on the bytes that go to disk, last.
+    /// Must be called last, on the bytes that are written to disk.
     pub fn seal(&mut self, now: i64) {
         put(self.b, 8, self.g.endian, now as i32);
         put(self.b, 136, self.g.endian, now);
@@ -457,7 +457,7 @@ pub fn full_pattern(frag: u32) -> u8 {
 
 /// Lengths of the maximal free runs in a block's `pattern`: `runs[n]` runs of `n` fragments.
 ///
-/// A wholly free block counts as one run of `frag`, which the callers keep out of `frsum`.
+/// A wholly free block counts as one run of `frag`, which is not part of `frsum`.
 #[must_use]
 pub fn runs(pattern: u8, frag: u32) -> [u8; 9] {
     let mut out = [0u8; 9];

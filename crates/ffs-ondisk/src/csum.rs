@@ -5,7 +5,7 @@ use crate::wire::{Endian, get, put};
 
 /// Counts of one cylinder group, or their sum.
 ///
-/// Signed and wide so that sums and differences of hostile 32-bit values cannot overflow.
+/// Signed and 64 bits wide, so that sums and differences of hostile 32-bit values cannot overflow.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Csum {
     /// Directories.
@@ -30,7 +30,7 @@ impl Csum {
         Csum { ndir, nbfree, nifree, nffree }
     }
 
-    /// Writes the 16-byte record at `off` of `b`, clamped to 32 bits.
+    /// Writes the 16-byte record at `off` of `b`, saturated to 32 bits.
     pub fn encode(&self, b: &mut [u8], off: usize, e: Endian) {
         put(b, off, e, [self.ndir, self.nbfree, self.nifree, self.nffree].map(clamp32));
     }

@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //! 1. [`Dinode::encode`] of [`Dinode::decode`] gives the same bytes, unknown fields included.
-//! 2. The pointer area is held once, as raw bytes in the volume's byte order would be ambiguous:
-//!    `db`/`ib` for pointers, `short` for link text; [`Dinode::is_short_symlink`] says which.
-//! 3. Nothing is judged here but the check hash: [`check`] does that.
+//! 2. The pointer area is decoded either as pointers (`db`, `ib`) or as link text (`short`);
+//!    [`Dinode::is_short_symlink`] decides which.
+//! 3. Decoding checks nothing but the check hash; [`check`] validates the fields.
 
 mod kind;
 mod outline;
@@ -24,7 +24,7 @@ use crate::wire::{get, put};
 const CKHASH_OFFSET: usize = 244;
 /// Largest size of a directory, bytes.
 pub const MAXDIRSIZE: u64 = 0x7fff_ffff;
-/// Largest link count this implementation gives out (`UFS_LINK_MAX`).
+/// Largest link count that this implementation assigns (`UFS_LINK_MAX`).
 pub const LINK_MAX: u16 = 32767;
 
 layout! {
@@ -88,18 +88,18 @@ layout! {
 pub struct Timespec {
     /// Seconds, may be negative.
     pub secs: i64,
-    /// Nanoseconds; a sound volume has `0..1_000_000_000`.
+    /// Nanoseconds; `0..1_000_000_000` on an undamaged volume.
     pub nsec: i32,
 }
 
 impl Timespec {
-    /// The seconds as UFS1 stores them: the nearest time from 1901 to 2038 that 32 bits hold.
+    /// The seconds as UFS1 stores them: limited to the range of 32 bits (1901 to 2038).
     fn secs_in_ufs1(self) -> i32 {
         i32::try_from(self.secs.clamp(i32::MIN.into(), i32::MAX.into())).unwrap_or_default()
     }
 }
 
-/// An inode in native form, whichever format it came from.
+/// An inode in native form, decoded from either format.
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/small.rs"));
@@ -118,7 +118,7 @@ impl Timespec {
 /// # }
 /// ```
 ///
-/// In memory the fields lie as they are written here: what `stat` shows comes first and together.
+/// The order of the fields matters for speed: what `stat` returns comes first, in adjacent memory.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Dinode {
@@ -132,7 +132,7 @@ pub struct Dinode {
     pub gid: u32,
     /// Bytes.
     pub size: u64,
-    /// 512-byte units held, indirect and extended-attribute blocks included.
+    /// 512-byte units in use, including indirect and extended-attribute blocks.
     pub blocks: u64,
     /// Access time.
     pub atime: Timespec,
@@ -150,7 +150,7 @@ pub struct Dinode {
     pub db: [i64; NDADDR],
     /// Single, double and triple indirect pointers.
     pub ib: [i64; NIADDR],
-    /// The pointer area as link text, where [`Dinode::is_short_symlink`].
+    /// The pointer area as link text, if [`Dinode::is_short_symlink`].
     pub short: ShortLink,
     /// Bytes of extended attributes (UFS2).
     pub extsize: u32,
@@ -160,19 +160,18 @@ pub struct Dinode {
     pub modrev: u64,
     /// SU+J: next unlinked inode; directories: depth below the root.
     pub freelink: u32,
-    /// Fields nobody uses, kept: `blksize`, `kernflags`, `spare`.
+    /// Fields without a use here, preserved: `blksize`, `kernflags`, `spare`.
     pub unused: [u32; 4],
 }
 
-/// Link text that lies in the pointer area. Few inodes have one: the others spare its room in
-/// memory.
+/// Link text stored in the pointer area. It is boxed since few inodes have one.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct ShortLink {
-    /// `None`: nothing but zeros.
+    /// `None` if all bytes are zero.
     bytes: Option<Box<ShortBytes>>,
 }
 
-/// The most that fits (UFS2).
+/// The size of the pointer area of UFS2, bytes.
 type ShortBytes = [u8; 120];
 
 static NO_TEXT: ShortBytes = [0; 120];
@@ -185,7 +184,7 @@ impl std::fmt::Debug for ShortLink {
 }
 
 impl ShortLink {
-    /// Text cut to the 120 bytes there is room for.
+    /// Text, truncated to 120 bytes.
     #[must_use]
     pub fn new(text: &[u8]) -> ShortLink {
         let mut area = NO_TEXT;
@@ -241,7 +240,7 @@ impl Dinode {
         };
         out.take_short(g, b.get(40..100).unwrap_or(&[]));
         if g.old_ids {
-            // 16-bit ids where the depth is today.
+            // These bytes had 16-bit ids before they had the depth.
             out.freelink = 0;
             out.uid = get::<u16>(b, 4, g.endian).into();
             out.gid = get::<u16>(b, 6, g.endian).into();
@@ -249,7 +248,7 @@ impl Dinode {
         if out.file_type().is_some_and(FileType::is_device)
             && let Some(first) = out.db.first_mut()
         {
-            // A device number is not signed.
+            // A device number is unsigned.
             *first &= 0xffff_ffff;
         }
         out
@@ -292,7 +291,7 @@ impl Dinode {
         }
     }
 
-    /// Writes the inode to the start of `b` and, where the volume keeps one, its check hash.
+    /// Writes the inode to the start of `b`, with its check hash if the volume has one.
     pub fn encode(&self, g: &Geometry, b: &mut [u8]) {
         match g.format {
             Format::Ufs1 => self.to_ufs1(g, b),
@@ -366,15 +365,15 @@ impl Dinode {
 
     fn put_short(&self, g: &Geometry, b: &mut [u8], off: usize) {
         if self.is_short_symlink(g) {
-            let room = g.format.short_symlink_capacity();
-            let text = self.short.text(room as u64);
-            if let Some(dst) = b.get_mut(off..off + room) {
+            let capacity = g.format.short_symlink_capacity();
+            let text = self.short.text(capacity as u64);
+            if let Some(dst) = b.get_mut(off..off + capacity) {
                 dst.copy_from_slice(text);
             }
         }
     }
 
-    /// The type; `None` for a free or nonsensical inode.
+    /// The file type; `None` for a free inode or an invalid mode.
     #[must_use]
     pub fn file_type(&self) -> Option<FileType> {
         FileType::of_mode(self.mode)
@@ -386,13 +385,12 @@ impl Dinode {
         self.file_type() == Some(FileType::Directory)
     }
 
-    /// Whether the pointer area holds link text instead of pointers
-    /// (`spec/on-disk-format.md` §7.6). Extended attributes may give such a link blocks all the
-    /// same.
+    /// Whether the pointer area holds link text instead of pointers (`spec/on-disk-format.md`
+    /// §7.6). Such a link can still have blocks, for extended attributes.
     #[must_use]
     pub fn is_short_symlink(&self, g: &Geometry) -> bool {
-        let room = g.format.short_symlink_capacity() as u64;
-        let inside = self.size < room || (self.size == room && self.blocks == 0);
+        let capacity = g.format.short_symlink_capacity() as u64;
+        let inside = self.size < capacity || (self.size == capacity && self.blocks == 0);
         self.file_type() == Some(FileType::Symlink) && inside && g.maxsymlinklen > 0
     }
 
@@ -406,7 +404,7 @@ impl Dinode {
         }
     }
 
-    /// Device number in FreeBSD's encoding, of device inodes: see [`crate::rdev`].
+    /// Device number of a device inode in FreeBSD's encoding: see [`crate::rdev`].
     #[must_use]
     pub fn rdev(&self) -> u64 {
         let [first, ..] = self.db;
@@ -420,7 +418,7 @@ impl Dinode {
     }
 }
 
-/// Whether the inode at the start of `b` carries a check hash; free ones do not
+/// Whether the inode at the start of `b` has a check hash; free inodes do not
 /// (`spec/on-disk-format.md` §9).
 fn hashed(g: &Geometry, b: &[u8]) -> bool {
     let kept = g.ckhash.contains(CkHash::INODE) && g.format == Format::Ufs2;
@@ -435,7 +433,7 @@ pub fn rehash(g: &Geometry, b: &mut [u8]) {
     }
 }
 
-/// Whether the stored check hash is right; `true` where there is none.
+/// Whether the stored check hash is right; true if there is none.
 #[must_use]
 pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
     if !hashed(g, b) {
@@ -445,10 +443,10 @@ pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
     hash == get::<u32>(b, CKHASH_OFFSET, g.endian)
 }
 
-/// Checks an allocated inode as it comes from disk, without following its pointers
+/// Checks an allocated inode read from disk, without following its pointers
 /// (`spec/on-disk-format.md` §18.3).
 ///
-/// # Errors
+/// [`Error::Corrupt`] with the invalid field.
 /// [`Error::Corrupt`] naming the field.
 pub fn check(g: &Geometry, ino: Ino, b: &[u8]) -> Result<Dinode, Error> {
     let bad = |field, found: String, want: String| {

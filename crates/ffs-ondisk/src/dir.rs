@@ -1,16 +1,16 @@
-//! Directory chunks and their records (`spec/on-disk-format.md` §8;
-//! `spec/directories-and-caches.md` §1).
+//! Directory blocks of `DIRBLKSIZ` bytes, here called chunks, and their records
+//! (`spec/on-disk-format.md` §8; `spec/directories-and-caches.md` §1).
 //!
-//! A directory is a row of 512-byte chunks; the records of a chunk fill it exactly and never
-//! leave it. Everything here works on one chunk.
+//! A directory is a sequence of 512-byte chunks. The records of a chunk fill it exactly. All
+//! functions of this module operate on one chunk.
 //!
 //! # Invariants
-//! 1. [`records`] ends after at most 512 / 4 steps whatever the bytes are: it stops at the first
-//!    malformed record.
-//! 2. A record it yields lies wholly inside the chunk; if live, its name has 1 to 255 bytes
-//!    without NUL or `/` and is followed by a NUL.
-//! 3. [`write()`] leaves no byte of the record's name area unset: padding is zero (old kernels
-//!    leaked memory there, `spec/known-failures.md` §2.9).
+//! 1. [`records`] ends after at most 512 / 4 steps for any content: it stops at the first malformed
+//!    record.
+//! 2. A record that it returns is within the chunk. A live record's name has 1 to 255 bytes without
+//!    NUL or `/` and is followed by a NUL.
+//! 3. [`write()`] sets every byte of the record's name area: padding is zero (old kernels disclosed
+//!    memory there, `spec/known-failures.md` §2.9).
 
 pub use crate::error::BadRecord;
 use crate::geometry::{DIRBLKSIZ, Geometry};
@@ -23,7 +23,7 @@ pub const MAXNAMLEN: usize = 255;
 /// `d_type` of a whiteout.
 pub const DT_WHT: u8 = 14;
 
-/// How records are written on a volume.
+/// The encoding of records on a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirFormat {
     /// Byte order.
@@ -56,7 +56,7 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Whether the record names something.
+    /// Whether the record is an entry.
     #[must_use]
     pub fn live(&self) -> bool {
         self.ino != 0
@@ -69,7 +69,7 @@ impl Record<'_> {
     }
 }
 
-/// Bytes a record with a name of `namlen` bytes needs (`DIRSIZ`).
+/// Bytes that a record with a name of `namlen` bytes needs (`DIRSIZ`).
 #[must_use]
 #[inline]
 pub fn dirsiz(namlen: usize) -> usize {
@@ -82,7 +82,7 @@ pub fn name_ok(name: &[u8]) -> bool {
     (1..=MAXNAMLEN).contains(&name.len()) && !name.iter().any(|&b| b == 0 || b == b'/')
 }
 
-/// The records of `chunk` in order, ending with the first malformed one if there is one.
+/// The records of `chunk` in order, up to and including the first malformed one.
 ///
 /// ```
 /// use ffs_ondisk::dir::{DirFormat, Record, clear_chunk, records, write};
@@ -124,7 +124,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// The fixed part of a record, checked; its name's bytes were not looked at.
+/// The fixed part of a record, checked; the bytes of its name are unchecked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Inode number as stored: 0 = free record, 1 = whiteout.
@@ -138,7 +138,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Whether the record names something.
+    /// Whether the record is an entry.
     #[must_use]
     #[inline]
     pub fn live(&self) -> bool {
@@ -154,18 +154,18 @@ impl Header {
     }
 }
 
-/// Reads and checks the fixed part of the record at byte `off` of `chunk`: enough to walk the chunk
-/// and to compare names, without reading every name.
+/// Reads and checks the fixed part of the record at byte `off` of `chunk`. That suffices to walk
+/// the chunk and to compare names, without reading every name.
 ///
 /// # Errors
-/// The first rule it breaks.
+/// The first rule that the record violates.
 #[inline]
 pub fn header(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Header, BadRecord> {
     let bad = |field, found, expected| Err(BadRecord { off, field, found, expected });
     let Some(bytes) = chunk.get(off..).and_then(<[u8]>::first_chunk) else {
-        return bad("record length", 0, "room for a header");
+        return bad("record length", 0, "at least the size of a header");
     };
-    // One load: walks do little else.
+    // One load: walks spend most of their time here.
     let (ino, reclen, b6, b7) = match fmt.endian {
         Endian::Little => {
             let word = u64::from_le_bytes(*bytes);
@@ -186,8 +186,7 @@ pub fn header(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Header, BadRec
         (true, Endian::Little) => (0, usize::from(u16::from_le_bytes([b6, b7]))),
         (true, Endian::Big) => (0, usize::from(u16::from_be_bytes([b6, b7]))),
     };
-    // Without a branch on whether it is live: where live and free records mix that cannot be
-    // foretold.
+    // Without a branch on whether it is live: a mix of live and free records cannot be predicted.
     let live = ino != 0;
     let (dtype, namlen) = if live { (dtype, namlen) } else { (0, 0) };
     let named = (namlen != 0) & (namlen <= MAXNAMLEN) & (dirsiz(namlen) <= reclen);
@@ -204,7 +203,7 @@ pub fn header(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Header, BadRec
 /// Reads and checks the record at byte `off` of `chunk`.
 ///
 /// # Errors
-/// The first rule the record breaks.
+/// The first rule that the record violates.
 pub fn read(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>, BadRecord> {
     let bad = |field, found, expected| BadRecord { off, field, found, expected };
     let Header { ino, reclen, dtype, namlen } = header(fmt, chunk, off)?;
@@ -221,8 +220,8 @@ pub fn read(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>, BadR
     }
 }
 
-/// Reads the record at byte `off` of `chunk` after [`read`] has found it good: its name is not
-/// looked at again.
+/// Reads the record at byte `off` of `chunk` after [`read`] has accepted it: its name is not
+/// checked again.
 ///
 /// # Errors
 /// As [`header`].
@@ -233,7 +232,7 @@ pub fn read_again(fmt: DirFormat, chunk: &[u8], off: usize) -> Result<Record<'_>
     Ok(Record { off, ino, reclen, dtype, name })
 }
 
-/// Whether every record of `chunk` is good, as [`read`] would find.
+/// Whether [`read`] accepts every record of `chunk`.
 #[must_use]
 pub fn is_sound(fmt: DirFormat, chunk: &[u8]) -> bool {
     let mut off = 0;
@@ -249,16 +248,16 @@ pub fn is_sound(fmt: DirFormat, chunk: &[u8]) -> bool {
     true
 }
 
-/// The first byte of a name that no name may have.
+/// The first byte of a name that is not allowed in names.
 fn bad_name_byte(name: &[u8]) -> Option<u8> {
-    // Names are short and good: a loop without an exit costs less than one that could end early.
+    // Names are short and nearly always valid: a loop without an early exit is faster.
     let bad = name.iter().fold(false, |bad, &c| bad | (c == 0) | (c == b'/'));
     if bad { name.iter().copied().find(|&c| c == 0 || c == b'/') } else { None }
 }
 
-/// Writes a whole record at byte `off` of `chunk`, name area padded with zeros.
+/// Writes a whole record at byte `off` of `chunk`, with its name area padded with zeros.
 ///
-/// The caller has made sure that `reclen` fits and holds `dirsiz(name.len())`.
+/// The caller ensures that `reclen` is at least `dirsiz(name.len())` and ends within the chunk.
 pub fn write(fmt: DirFormat, chunk: &mut [u8], rec: &Record<'_>) {
     let off = rec.off;
     put(chunk, off, fmt.endian, rec.ino);
@@ -295,7 +294,7 @@ pub fn set_reclen(fmt: DirFormat, chunk: &mut [u8], off: usize, reclen: usize) {
     put(chunk, off + 4, fmt.endian, reclen as u16);
 }
 
-/// Makes `chunk` one free record, all bytes zero but its length.
+/// Makes `chunk` one free record; all other bytes become zero.
 pub fn clear_chunk(fmt: DirFormat, chunk: &mut [u8]) {
     chunk.fill(0);
     set_reclen(fmt, chunk, 0, chunk.len().min(DIRBLKSIZ));

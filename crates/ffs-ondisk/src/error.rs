@@ -1,4 +1,4 @@
-//! What can be wrong with bytes from a disk, said so that a person can find the place.
+//! Errors of the on-disk format, with the structure, its location and the field.
 
 use crate::units::{CgNo, DirOff, FragNo, Ino};
 use std::fmt;
@@ -43,7 +43,7 @@ impl fmt::Display for Structure {
     }
 }
 
-/// Where the structure lies.
+/// The location of a structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Place {
@@ -57,7 +57,7 @@ pub enum Place {
     Frag(FragNo),
     /// A byte of a directory.
     Dir(Ino, DirOff),
-    /// Nothing more precise is known.
+    /// Unknown.
     Unknown,
 }
 
@@ -79,18 +79,18 @@ impl fmt::Display for Place {
 pub struct Corrupt {
     /// Which kind of structure.
     pub structure: Structure,
-    /// Where it lies.
+    /// Its location.
     pub place: Place,
-    /// Which of its fields.
+    /// The field.
     pub field: &'static str,
-    /// What was found.
+    /// The value found.
     pub found: String,
-    /// What the format allows.
+    /// The values that the format allows.
     pub expected: String,
 }
 
 impl Corrupt {
-    /// A finding about `field` of the structure at `place`.
+    /// An error about `field` of the structure at `place`.
     pub fn new(
         structure: Structure,
         place: Place,
@@ -119,11 +119,11 @@ impl fmt::Display for Corrupt {
     }
 }
 
-/// Why a record of a row of records (directory, extended attributes, journal) is malformed.
+/// Why a record in a sequence of records (directory, extended attributes, journal) is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {found} in the record at offset {off}, expected {expected}")]
 pub struct BadRecord {
-    /// Byte offset in the row.
+    /// Byte offset in the sequence.
     pub off: usize,
     /// The field.
     pub field: &'static str,
@@ -134,7 +134,7 @@ pub struct BadRecord {
 }
 
 impl BadRecord {
-    /// The error, with the place of the row filled in.
+    /// The error, with the structure and its location.
     #[must_use]
     pub fn error(&self, structure: Structure, place: Place) -> Error {
         let found = format!("{} in the record at offset {}", self.found, self.off);
@@ -142,23 +142,23 @@ impl BadRecord {
     }
 }
 
-/// Errors of reading the format.
+/// Errors of reading a volume.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A rule of the format is broken.
+    /// A rule of the format is violated.
     #[error("{0}")]
     Corrupt(Box<Corrupt>),
-    /// The volume is of a kind that cannot be handled.
+    /// The volume is of an unsupported kind.
     #[error("not supported: {0}")]
     Unsupported(String),
-    /// The volume carries newfs' "not finished" magic number.
+    /// The volume has newfs' "not finished" magic number.
     #[error("newfs did not finish on this volume (superblock at byte {0}): make it again")]
     NewfsUnfinished(u64),
     /// No superblock of the family was found.
     #[error("no UFS file system found: {0}")]
     NotUfs(String),
-    /// The volume is that of another system.
+    /// The volume is of another system.
     #[error("this is {0}, not a UFS file system")]
     Foreign(&'static str),
     /// The volume is larger than its device.
@@ -187,11 +187,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// What its user may do about `image`, where the error does not say so itself.
+    /// What the user can do about `image`, unless the error message includes it.
     #[must_use]
     pub fn advice(&self, image: &str) -> Option<String> {
         match self {
-            Error::Corrupt(_) => Some(format!("`ffs fsck -n {image}` says more")),
+            Error::Corrupt(_) => Some(format!("`ffs fsck -n {image}` reports details")),
             Error::NotUfs(_) => Some(format!(
                 "is it the right image? If so, `ffs fsck -b SECTOR {image}` tries a backup \
                  superblock"

@@ -1,55 +1,57 @@
-//! Names that stand for an exchange under way (`RENAME_EXCHANGE`).
+//! Names that record an exchange in progress (`RENAME_EXCHANGE`).
 //!
-//! Two names in different sectors cannot change at once. So one of the two files gets a third name
-//! first, a *record* of the exchange, in the root directory: `.ffs-exchange.` and what both names
-//! are. When the names have changed the record is removed. A crash may leave it; whoever finds it
-//! (`fsck`, the next mount) completes the exchange or takes it back. To BSD it is a hard link of
-//! the file.
+//! Two names in different sectors cannot change at once. So one of the two files first gets a third
+//! name, a *record* of the exchange, in the root directory: `.ffs-exchange.` followed by a
+//! description of both names. When the names have changed, the record is removed. A crash may leave
+//! it; then `fsck` or the next mount completes the exchange or reverses it. To BSD it is a hard
+//! link of the file.
 //!
-//! With the record of file `B`, which had name 2 and gets name 1, the device shows one of these:
+//! With the record of file `B`, which had name 2 and gets name 1, the device has one of these
+//! states:
 //!
 //! | name 1 | name 2 | state | repair |
 //! | --- | --- | --- | --- |
-//! | any | `B` | nothing yet | remove the record |
+//! | any | `B` | no name has changed | remove the record |
 //! | `A` | not `B` | only name 2 has changed | give name 1 to `B`, remove the record |
 //! | not `A` | not `B` | both have changed | remove the record |
 //!
-//! That holds because both names are durable before the record is made, name 2 changes only when
-//! the record is durable, name 1 when name 2 is, and the record is removed when name 1 is. So if
-//! name 2 is neither, a later operation has removed it from `A`, or given `A` another name before.
+//! The table is complete because both names are durable before the record is entered, name 2
+//! changes only after the record is durable, name 1 changes only after name 2 is durable, and the
+//! record is removed only after name 1 is durable. If name 2 is neither `A` nor `B`, a later
+//! operation has removed that name of `A`, or has given `A` another name before.
 //!
 //! # Invariants
-//! 1. [`ExchangeRecord::parse`] takes exactly what [`ExchangeRecord::name`] makes.
+//! 1. [`ExchangeRecord::parse`] accepts exactly the results of [`ExchangeRecord::name`].
 
 use crate::units::Ino;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 
-/// What the names of records begin with.
+/// The prefix of the names of records.
 pub const PREFIX: &[u8] = b".ffs-exchange.";
 
 /// One of the two names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangedName {
-    /// The directory that holds it.
+    /// The directory that contains it.
     pub dir: Ino,
-    /// [`hash`] of the name: the name itself may be too long to be part of another.
+    /// [`hash`] of the name; the name itself may be too long to be part of another name.
     pub hash: u64,
 }
 
-/// An exchange under way.
+/// An exchange in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeRecord {
-    /// Name 1, which the file that has the record as a name is to get.
+    /// Name 1, which the file with the record will get.
     pub first: ExchangedName,
-    /// Name 2, which it had.
+    /// Name 2, which that file had.
     pub second: ExchangedName,
-    /// File `A`, which had name 1 and is to get name 2.
+    /// File `A`, which had name 1 and will get name 2.
     pub other: Ino,
 }
 
-/// A hash of a name: 64 bits of SipHash-1-3, so that two names of one directory that have the same
-/// are not to be expected.
+/// A hash of a name: 64 bits of SipHash-1-3, so that collisions within a directory are not
+/// expected.
 #[must_use]
 pub fn hash(name: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new();
@@ -58,7 +60,7 @@ pub fn hash(name: &[u8]) -> u64 {
 }
 
 impl ExchangeRecord {
-    /// Its name in the root directory.
+    /// The name of the record in the root directory.
     ///
     /// ```
     /// use ffs_ondisk::exchange::{ExchangeRecord, ExchangedName, hash};
@@ -81,7 +83,7 @@ impl ExchangeRecord {
         name
     }
 
-    /// The exchange that a name in the root directory stands for; `None` for other names.
+    /// The exchange that a name in the root directory records; `None` for other names.
     #[must_use]
     pub fn parse(name: &[u8]) -> Option<ExchangeRecord> {
         let rest = std::str::from_utf8(name.strip_prefix(PREFIX)?).ok()?;
@@ -101,9 +103,9 @@ impl ExchangeRecord {
 }
 
 impl ExchangeRecord {
-    /// Whether an exchange may have given `file` the record as a name: two files changed places,
-    /// and neither was one of the directories that hold the names, or the root. Any other such name
-    /// is left alone.
+    /// Whether an exchange may have created this record of `file`: the two files differ, and
+    /// neither is one of the directories of the names, or the root. All other such names are
+    /// ignored.
     ///
     /// ```
     /// use ffs_ondisk::exchange::{ExchangeRecord, ExchangedName};
@@ -120,9 +122,8 @@ impl ExchangeRecord {
         file != self.other && !dirs.contains(&file) && !dirs.contains(&self.other)
     }
 
-    /// Whether name 1 is to become `file`'s, which has the record as a name, in the place of the
-    /// other file's: see the table of the module. `first` and `second`: what the names mean, if
-    /// they are there.
+    /// Whether name 1 must be given to `file`, which has the record: see the table of the module.
+    /// `first` and `second` are the inodes that the names refer to, if they exist.
     #[must_use]
     pub fn is_half_done(&self, file: Ino, first: Option<Ino>, second: Option<Ino>) -> bool {
         self.is_possible(file) && first == Some(self.other) && second != Some(file)

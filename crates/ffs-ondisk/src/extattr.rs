@@ -1,15 +1,15 @@
 //! Extended attributes: the records of an inode's attribute area (`spec/on-disk-format.md` §10.1).
 //!
-//! A UFS2 inode has an area of `di_extsize` bytes in at most two blocks. It holds a row of records
-//! without gaps and is always rewritten as a whole, so everything here maps area bytes to area
-//! bytes. What the values of well-known attributes mean is the business of [`crate::acl`].
+//! A UFS2 inode has an area of `di_extsize` bytes in at most two blocks: a sequence of records
+//! without gaps, which is always rewritten as a whole. So the functions of this module map area
+//! bytes to area bytes. [`crate::acl`] interprets the values of access lists.
 //!
 //! # Invariants
-//! 1. [`records`] ends after at most `area.len() / 8` steps and yields nothing after the first
+//! 1. [`records`] ends after at most `area.len() / 8` steps and returns nothing after the first
 //!    malformed record.
-//! 2. A record it yields lies wholly inside the area; name and value lie inside the record.
-//! 3. [`set`] and [`remove`] refuse an area with a malformed record instead of guessing, and
-//!    what they return is well formed and no longer than the limit.
+//! 2. A record that it returns is within the area; name and value are within the record.
+//! 3. [`set`] and [`remove`] return an error for an area with a malformed record; the area that
+//!    they return is well formed and no longer than the limit.
 //!
 //! ```
 //! use ffs_ondisk::extattr::{Namespace, find, set};
@@ -28,24 +28,24 @@ use crate::wire::{Endian, get, put};
 
 /// Bytes before the name.
 const HEADER: usize = 7;
-/// Records and their parts are padded to this.
+/// Alignment of records and of their parts, bytes.
 const ALIGN: usize = 8;
 /// Longest name, bytes.
 pub const MAX_NAME: usize = 255;
 
-/// Whom an attribute belongs to.
+/// The namespace of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Namespace {
-    /// Anybody who may read or write the file.
+    /// Accessible to users who may read or write the file.
     User,
-    /// The system: root only.
+    /// Accessible to root only.
     System,
-    /// A number FreeBSD does not define; such records are kept but never found.
+    /// A number that FreeBSD does not define; such records are preserved but never found.
     Other(u8),
 }
 
 impl Namespace {
-    /// From the number on disk.
+    /// The namespace of the number on disk.
     #[must_use]
     pub fn from_raw(n: u8) -> Namespace {
         match n {
@@ -90,9 +90,9 @@ pub enum SetError {
     /// The name is empty, too long or has a NUL.
     #[error("an attribute name has 1 to 255 bytes and no NUL")]
     Name,
-    /// The area would outgrow its limit.
+    /// The area would exceed its limit.
     #[error("the attributes would take {need} bytes, {limit} is the limit")]
-    NoRoom {
+    NoSpace {
         /// Bytes the area would have.
         need: usize,
         /// Bytes it may have.
@@ -100,7 +100,7 @@ pub enum SetError {
     },
 }
 
-/// Most bytes an area may have: two blocks; none on UFS1.
+/// Most bytes of an area: two blocks; none on UFS1.
 #[must_use]
 pub fn area_limit(g: &Geometry) -> usize {
     match g.format {
@@ -111,8 +111,8 @@ pub fn area_limit(g: &Geometry) -> usize {
 
 /// Bytes before the value of a record with a name of `namelen` bytes.
 ///
-/// This is what the kernel does; the macros in FreeBSD's header differ by one byte
-/// (`spec/on-disk-format.md` §10.1).
+/// As in the kernel; the macros in FreeBSD's header differ by one byte (`spec/on-disk-format.md`
+/// §10.1).
 #[must_use]
 pub fn header_len(namelen: usize) -> usize {
     (HEADER + namelen).next_multiple_of(ALIGN)
@@ -124,13 +124,14 @@ pub fn record_len(namelen: usize, value: usize) -> usize {
     header_len(namelen).saturating_add(value.checked_next_multiple_of(ALIGN).unwrap_or(usize::MAX))
 }
 
-/// Whether an attribute may be called `name`.
+/// Whether `name` is a valid attribute name.
 #[must_use]
 pub fn name_ok(name: &[u8]) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && !name.contains(&0)
 }
 
-/// The attributes of `area` (exactly `di_extsize` bytes), ending with the first malformed one.
+/// The attributes of `area` (exactly `di_extsize` bytes), up to and including the first malformed
+/// one.
 #[must_use]
 pub fn records(endian: Endian, area: &[u8]) -> Records<'_> {
     Records { endian, area, off: 0 }
@@ -163,14 +164,14 @@ impl<'a> Iterator for Records<'a> {
 /// Reads and checks the record at byte `off` of `area`.
 ///
 /// # Errors
-/// The first rule the record breaks.
+/// The first rule that the record violates.
 pub fn read(endian: Endian, area: &[u8], off: usize) -> Result<Attr<'_>, BadRecord> {
     let bad = |field, found, expected| BadRecord { off, field, found, expected };
     let raw_len: u32 = get(area, off, endian);
-    let room = area.len().saturating_sub(off);
+    let available = area.len().saturating_sub(off);
     let rec = usize::try_from(raw_len)
         .ok()
-        .filter(|&len| len >= ALIGN && len.is_multiple_of(ALIGN) && len <= room)
+        .filter(|&len| len >= ALIGN && len.is_multiple_of(ALIGN) && len <= available)
         .and_then(|len| area.get(off..off + len));
     let Some(rec) = rec else {
         return Err(bad("record length", raw_len, "a multiple of 8 up to the end of the area"));
@@ -193,10 +194,10 @@ pub fn read(endian: Endian, area: &[u8], off: usize) -> Result<Attr<'_>, BadReco
     Ok(Attr { off, len: rec.len(), namespace, name, value })
 }
 
-/// The attribute `name` of `area`, if it is there.
+/// The attribute `name` of `area`, if it exists.
 ///
 /// # Errors
-/// A malformed record before it.
+/// The first malformed record up to there.
 pub fn find<'a>(
     endian: Endian,
     area: &'a [u8],
@@ -212,12 +213,12 @@ pub fn find<'a>(
     Ok(None)
 }
 
-/// The area with `name` set to `value`: in the old one's place, else appended.
+/// The area with `name` set to `value`: in place of the old record, else appended.
 ///
 /// `limit` is [`area_limit`] of the volume.
 ///
 /// # Errors
-/// A damaged area, an impossible name, no room.
+/// A damaged area, an invalid name, no space.
 pub fn set(
     endian: Endian,
     area: &[u8],
@@ -232,7 +233,7 @@ pub fn set(
     let (before, after) = split(endian, area, namespace, name)?.unwrap_or((area, &[]));
     let len = record_len(name.len(), value.len());
     let need = len.saturating_add(before.len() + after.len());
-    let too_big = SetError::NoRoom { need, limit };
+    let too_big = SetError::NoSpace { need, limit };
     let raw_len = u32::try_from(len).map_err(|_| too_big)?;
     if need > limit {
         return Err(too_big);
@@ -248,7 +249,7 @@ pub fn set(
     Ok(out)
 }
 
-/// The area without `name`; `None` if it is not there.
+/// The area without `name`; `None` if there is no such attribute.
 ///
 /// # Errors
 /// A malformed record anywhere.
@@ -262,7 +263,7 @@ pub fn remove(
     Ok(parts.map(|(before, after)| [before, after].concat()))
 }
 
-/// What lies before and after the record of `name`, after checking the whole area.
+/// The bytes before and after the record of `name`, after a check of the whole area.
 #[expect(clippy::type_complexity, reason = "a pair of slices needs no name of its own")]
 fn split<'a>(
     endian: Endian,

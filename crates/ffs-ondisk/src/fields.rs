@@ -1,5 +1,5 @@
-//! The field tables of all structures: for `dumpfs`, for messages, and for tests that damage one
-//! field after the other.
+//! The field tables of all structures: for `dumpfs`, for messages, and for tests that damage each
+//! field.
 //!
 //! ```
 //! use ffs_ondisk::fields::TABLES;
@@ -19,9 +19,9 @@ use crate::wire::Field;
 /// The fields of one structure.
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
-    /// What the structure is called.
+    /// The name of the structure.
     pub name: &'static str,
-    /// Its bytes on disk.
+    /// Its size on disk, bytes.
     pub size: usize,
     /// Its fields in disk order.
     pub fields: &'static [Field],
@@ -53,7 +53,7 @@ const fn signed(name: &'static str, offset: usize, elem: usize) -> Field {
     Field { name, offset, size: elem, elem, signed: true }
 }
 
-/// The parts of the superblock that [`SbFields`] leaves to accessors or to nobody.
+/// The parts of the superblock that are not in [`SbFields`].
 const SB_TEXT: &[Field] = &[
     field("fsmnt", 212, 1, 468),
     field("volname", 680, 1, 32),

@@ -1,59 +1,59 @@
-//! Relatives of the format: told apart so that they are refused politely or read safely
-//! (`spec/on-disk-format.md` §20).
+//! Related and unrelated formats: detected, so that they are rejected with a clear message or read
+//! safely (`spec/on-disk-format.md` §20).
 //!
 //! # Invariants
-//! 1. Nothing is called foreign on a single weak sign: a FreeBSD volume never is.
-//! 2. NetBSD's two flags that collide with FreeBSD's are hidden by
-//!    [`crate::Superblock::flags`] and survive every write.
+//! 1. A single weak sign is never sufficient: a FreeBSD volume is never reported as foreign.
+//! 2. NetBSD's two flags that collide with FreeBSD's are masked by
+//!    [`crate::Superblock::flags`] and preserved by every write.
 
 use crate::sbfields::{MAGIC_OFFSET, SbFields};
 use crate::wire::{Endian, get};
 
-/// `fs_state` of other systems is this minus the time of the last write.
+/// `fs_state` of other systems is this value minus the time of the last write.
 const FS_OKAY: u32 = 0x7c26_9d38;
 /// Flag of NetBSD's journal (FreeBSD: NFSv4 ACLs).
 pub const FS_DOWAPBL: u32 = 0x100;
 /// Flag of NetBSD's quotas inside the file system (FreeBSD: check hashes).
 pub const FS_DOQUOTA2: u32 = 0x200;
-/// FreeBSD's flag for a gjournal provider, which uses the bytes WAPBL's version is in.
+/// FreeBSD's flag for a gjournal provider, whose data overlaps the version of WAPBL.
 const FS_GJOURNAL: u32 = 0x40;
 
-/// What NetBSD put into bytes 864 to 927 of a superblock.
+/// NetBSD's data in bytes 864 to 927 of a superblock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetBsd {
-    /// The volume has a WAPBL journal: flag 0x100 means that.
+    /// The volume has a WAPBL journal: flag 0x100 has that meaning.
     pub wapbl: bool,
-    /// The volume keeps quotas inside: flag 0x200 means that.
+    /// The volume has internal quotas: flag 0x200 has that meaning.
     pub quota2: bool,
 }
 
 impl NetBsd {
-    /// Reads the marks from a superblock with FreeBSD's field names.
+    /// Decodes NetBSD's data from a superblock.
     #[must_use]
     pub fn of(f: &SbFields, bytes: &[u8], endian: Endian) -> NetBsd {
         let byte = |off| get::<u8>(bytes, off, endian);
         let journal = byte(864) == 1 && (1..=2).contains(&byte(865));
         let wapbl = f.flags & FS_DOWAPBL != 0 && f.flags & FS_GJOURNAL == 0 && journal;
-        // FreeBSD keeps these bytes zero, NetBSD has the magic number of its quotas there.
+        // FreeBSD keeps these bytes zero; NetBSD has the magic number of its quotas there.
         let quota2 = f.flags & FS_DOQUOTA2 != 0 && get::<u32>(bytes, 904, endian) != 0;
         NetBsd { wapbl, quota2 }
     }
 
-    /// The flag bits that do not mean what FreeBSD means by them.
+    /// The flag bits whose meaning differs from FreeBSD's.
     #[must_use]
     pub fn hidden_flags(self) -> u32 {
         (if self.wapbl { FS_DOWAPBL } else { 0 }) | (if self.quota2 { FS_DOQUOTA2 } else { 0 })
     }
 }
 
-/// The system whose UFS1 variant `f` is, if it is one that cannot be read here.
+/// The system of the UFS1 variant `f`, if this library cannot read it.
 #[must_use]
 pub fn ufs1_variant(f: &SbFields, bytes: &[u8], endian: Endian) -> Option<&'static str> {
     if f.old_postblformat == -1 {
         return Some("cylinder groups in the layout of 4.2BSD");
     }
     if f.qbmask == i64::from(f.bsize) - 1 && f.maxsymlinklen == 60 {
-        // The test for 4.4BSD and everything that came from it.
+        // The test for 4.4BSD and its descendants.
         return None;
     }
     let okay = FS_OKAY.wrapping_sub(f.old_time as u32);
@@ -61,7 +61,7 @@ pub fn ufs1_variant(f: &SbFields, bytes: &[u8], endian: Endian) -> Option<&'stat
     (state(1336) || state(132)).then_some("the UFS of Solaris or SunOS")
 }
 
-/// What the magic number at the usual place of `bytes` belongs to, if to a known relative.
+/// The related format of the magic number in `bytes`, if it is a known one.
 #[must_use]
 pub fn magic_name(bytes: &[u8]) -> Option<&'static str> {
     [Endian::Little, Endian::Big].into_iter().find_map(|e| {
@@ -73,7 +73,7 @@ pub fn magic_name(bytes: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// The system whose label the first 8 KiB of a volume carry, if it is a relative.
+/// The related system whose label is in the first 8 KiB of a volume, if there is one.
 #[must_use]
 pub fn label_name(start: &[u8]) -> Option<&'static str> {
     let at = |off: usize| start.get(off..off + 4).unwrap_or(&[]);
@@ -84,7 +84,7 @@ pub fn label_name(start: &[u8]) -> Option<&'static str> {
     next.contains(&at(0)).then_some("a NeXTSTEP disk, with directories of 1024-byte chunks")
 }
 
-/// Signs of file systems of other families: bytes at offsets, all of which must be there.
+/// Signatures of other file systems: bytes at offsets, all of which must match.
 type Signs = &'static [(u64, &'static [u8])];
 
 const OTHERS: [(Signs, &str); 16] = [
@@ -106,8 +106,8 @@ const OTHERS: [(Signs, &str); 16] = [
     (&[(4086, b"SWAPSPACE2")], "Linux swap space"),
 ];
 
-/// The file system of another family on a volume, if it has the signs of one; `read(offset, len)`
-/// gives the bytes there, fewer at the end, `None` if it cannot.
+/// The other file system on a volume, if a signature matches. `read(offset, len)` returns the bytes
+/// there, fewer at the end of the device, `None` on an error.
 pub fn other_system(mut read: impl FnMut(u64, usize) -> Option<Vec<u8>>) -> Option<&'static str> {
     let mut holds = |sign: &(u64, &[u8])| read(sign.0, sign.1.len()).is_some_and(|b| b == sign.1);
     OTHERS.iter().find(|(signs, _)| signs.iter().all(&mut holds)).map(|(_, name)| *name)

@@ -1,10 +1,10 @@
 //! The constants of a volume and every address computation (`spec/on-disk-format.md` §4).
 //!
 //! # Invariants
-//! 1. A [`Geometry`] is only made by [`crate::sbcheck`] from a superblock without fatal problems,
-//!    so sizes are powers of two, divisors are not zero and products fit in 64 bits.
-//! 2. Functions on in-range numbers are exact; out-of-range ones are caught by the `check_*`
-//!    functions where a number enters from disk.
+//! 1. Only [`crate::sbcheck`] creates a [`Geometry`], from a superblock without fatal problems. So
+//!    sizes are powers of two, divisors are not zero and products fit in 64 bits.
+//! 2. Functions on in-range numbers are exact. The `check_*` functions reject out-of-range numbers
+//!    when they are read from disk.
 
 use crate::error::{Corrupt, Error, Place, Structure};
 use crate::sbfields::CkHash;
@@ -15,7 +15,7 @@ use crate::wire::Endian;
 pub const NDADDR: usize = 12;
 /// Number of indirect pointers in an inode, `NIADDR`.
 pub const NIADDR: usize = 3;
-/// Bytes of a directory chunk, `DIRBLKSIZ`.
+/// Bytes of a directory block, here called a chunk, `DIRBLKSIZ`.
 pub const DIRBLKSIZ: usize = 512;
 /// Unit of `di_blocks`, `DEV_BSIZE`.
 pub const DEV_BSIZE: u64 = 512;
@@ -134,15 +134,16 @@ pub struct Geometry {
     pub old_cpg: u32,
     /// Old UFS1: rotational positions.
     pub old_nrpos: u32,
-    /// Fragments at the head of each group's data zone kept for metadata.
+    /// Fragments at the start of each group's data area that are reserved for metadata.
     pub metaspace: u32,
     /// Largest file, bytes.
     pub maxfilesize: u64,
-    /// Link text shorter than this lies in the inode; 0 on 4.2BSD volumes (old directories too).
+    /// Link text shorter than this is stored in the inode; 0 on 4.2BSD volumes (old directories
+    /// too).
     pub maxsymlinklen: u32,
     /// UFS1 inodes of 4.2BSD, with 16-bit owners.
     pub old_ids: bool,
-    /// Which check hashes are kept.
+    /// The structures with check hashes.
     pub ckhash: CkHash,
     /// Old UFS1 superblock without 64-bit fields.
     pub old_layout: bool,
@@ -155,7 +156,7 @@ impl Geometry {
         FragNo(u64::from(self.fpg) * u64::from(c.0))
     }
 
-    /// Where the metadata of group `c` is counted from; rotated on old UFS1 volumes.
+    /// The start of the metadata of group `c`; rotated on old UFS1 volumes.
     #[must_use]
     pub fn cgstart(&self, c: CgNo) -> FragNo {
         let turn = u64::from(self.cgoffset) * u64::from(c.0 & self.cgmask_not);
@@ -192,13 +193,13 @@ impl Geometry {
         self.cgdmin(c)
     }
 
-    /// Start of the data zone behind the metadata zone of group `c`.
+    /// Start of the data zone after the metadata zone of group `c`.
     #[must_use]
     pub fn cgdata(&self, c: CgNo) -> FragNo {
         self.cgdmin(c).plus(self.metaspace.into())
     }
 
-    /// Fragments in group `c`: `fpg` but for the last.
+    /// Fragments in group `c`: `fpg`, fewer in the last.
     #[must_use]
     pub fn cg_frags(&self, c: CgNo) -> u32 {
         let left = self.size.saturating_sub(self.cgbase(c).0);
@@ -235,7 +236,7 @@ impl Geometry {
         i.0 % self.ipg
     }
 
-    /// First fragment of the block that holds inode `i`.
+    /// First fragment of the block that contains inode `i`.
     #[must_use]
     pub fn ino_to_fsba(&self, i: Ino) -> FragNo {
         let block = self.ino_to_cgi(i) / self.inopb;
@@ -278,16 +279,16 @@ impl Geometry {
         l.0.saturating_mul(self.bsize.into())
     }
 
-    /// `n` bytes rounded up to whole fragments, in bytes.
+    /// `n` bytes rounded up to whole fragments, bytes.
     ///
-    /// Saturates at the largest multiple that 64 bits hold.
+    /// Saturates at the largest multiple that fits in 64 bits.
     #[must_use]
     pub fn fragroundup(&self, n: u64) -> u64 {
         let fsize = u64::from(self.fsize);
         n.checked_next_multiple_of(fsize).unwrap_or(u64::MAX - (fsize - 1))
     }
 
-    /// Fragments that hold `n` bytes.
+    /// Fragments that `n` bytes need.
     #[must_use]
     pub fn numfrags_up(&self, n: u64) -> u32 {
         u32::try_from(n.div_ceil(self.fsize.into())).unwrap_or(u32::MAX)
@@ -299,7 +300,7 @@ impl Geometry {
         (d.0 % u64::from(self.frag)) as u32
     }
 
-    /// First fragment of the block that holds `d`.
+    /// First fragment of the block that contains `d`.
     #[must_use]
     pub fn blknum(&self, d: FragNo) -> FragNo {
         FragNo(d.0 - d.0 % u64::from(self.frag))
@@ -322,7 +323,7 @@ impl Geometry {
         frags.saturating_mul(u64::from(self.fsize) / DEV_BSIZE)
     }
 
-    /// Free fragments left for users when `percent` of the data area is kept back.
+    /// Free fragments beyond a reserve of `percent` of the data area.
     #[must_use]
     pub fn freespace(&self, total: &crate::csum::Csum, percent: u32) -> i64 {
         let free = total.nbfree.saturating_mul(self.frag.into()).saturating_add(total.nffree);
@@ -342,9 +343,9 @@ impl Geometry {
         Ok(Ino(raw))
     }
 
-    /// Why a run of `n` fragments at `d` may not belong to a file; `None` if it may.
+    /// Why a run of `n` fragments at `d` cannot belong to a file; `None` if it can.
     ///
-    /// The run must lie inside the volume, inside one block and outside every group's metadata
+    /// The run must be within the volume, within one block and outside the metadata of every group
     /// (`spec/on-disk-format.md` §18.3).
     #[must_use]
     pub fn run_problem(&self, d: FragNo, n: u32) -> Option<&'static str> {
@@ -355,7 +356,7 @@ impl Geometry {
         if self.fragnum(d) + n > self.frag {
             return Some("crossing a block boundary");
         }
-        // Not only its ends: a summary area of one fragment may lie between them.
+        // Not only its ends are tested: a summary area of one fragment may be between them.
         let end = d.plus(n.into());
         let overlaps = |(from, to): (FragNo, FragNo)| d < to && from < end;
         let metadata = self.metadata(self.dtog(d)).into_iter().any(overlaps);
@@ -369,15 +370,15 @@ impl Geometry {
         self.metadata(c).into_iter().any(|(from, to)| from <= d && d < to)
     }
 
-    /// Where metadata may lie in group `c`: first fragment and the one after the last, of the
-    /// summary area (which may be in another group) and of the group's own.
+    /// The ranges that may contain metadata in group `c` (first fragment, and the one after the
+    /// last): the summary area, which may be in another group, and the group's own metadata.
     fn metadata(&self, c: CgNo) -> [(FragNo, FragNo); 2] {
         let cs_end = self.csaddr.plus(u64::from(self.cssize).div_ceil(self.fsize.into()));
         let from = if c.0 == 0 { FragNo(0) } else { self.cgsblock(c) };
         [(self.csaddr, cs_end), (from, self.cgdmin(c))]
     }
 
-    /// Checks a pointer to `n` fragments read from disk; holes pass as `None`.
+    /// Checks a pointer to `n` fragments read from disk; `None` is a hole.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the run cannot belong to a file.

@@ -2,13 +2,13 @@
 //! (`spec/on-disk-format.md` §14).
 //!
 //! The journal is the file `.sujournal` in the root directory. It is a ring of segments without a
-//! head pointer; a segment is one or more device sectors, each with the segment's header and
-//! records of 32 bytes. Nothing here applies a record.
+//! head pointer. A segment is one or more device sectors, each with the segment's header and
+//! records of 32 bytes. This module applies no record.
 //!
 //! # Invariants
-//! 1. [`scan`] takes time and memory proportional to the bytes it is given: every step goes on by
-//!    at least one sector.
-//! 2. A [`Record`] that [`records`] yields names inodes and blocks that the volume has.
+//! 1. [`scan`] takes time and memory proportional to its input: every step advances by at least one
+//!    sector.
+//! 2. A [`Record`] that [`records`] returns refers to inodes and blocks that the volume has.
 
 use crate::bmap;
 use crate::dinode::{Dinode, FileFlags};
@@ -77,7 +77,7 @@ layout! {
 }
 
 layout! {
-    /// A file was truncated, or must be written out.
+    /// A file was truncated, or must be written.
     pub struct Trunc[32] {
         0 => op: u32, "6 truncated, 7 written.";
         4 => ino: u32, "The file.";
@@ -102,7 +102,7 @@ pub enum Record {
     FreeBlk(Blk),
     /// A file was truncated.
     Trunc(Trunc),
-    /// A file must be written out.
+    /// A file must be written.
     Sync(Trunc),
 }
 
@@ -119,7 +119,7 @@ pub struct Segment {
 
 /// Why `d` cannot be a journal of the volume; `None` if it can.
 ///
-/// That it has no holes is for the caller to see.
+/// The caller checks that it has no holes.
 #[must_use]
 pub fn inode_problem(g: &Geometry, d: &Dinode) -> Option<&'static str> {
     let flags = FileFlags::SF_IMMUTABLE | FileFlags::SF_NOUNLINK | FileFlags::UF_NODUMP;
@@ -162,7 +162,7 @@ pub fn scan(endian: Endian, content: &[u8], sector: usize, mtime: i64) -> Vec<Se
     found
 }
 
-/// All whole segments of the mount at `mtime`, in the order of their places.
+/// All complete segments of the mount at `mtime`, in the order of their offsets.
 fn segments(endian: Endian, content: &[u8], sector: usize, mtime: i64) -> Vec<Segment> {
     let mut out = Vec::new();
     let mut offset = 0usize;
@@ -173,9 +173,9 @@ fn segments(endian: Endian, content: &[u8], sector: usize, mtime: i64) -> Vec<Se
         let header = SegHeader::decode(first, endian);
         let len = sector * usize::from(header.blocks);
         let whole = content.get(offset..offset + len).unwrap_or(&[]);
-        let room = (sector / RECORD - 1) * usize::from(header.blocks);
+        let most = (sector / RECORD - 1) * usize::from(header.blocks);
         let sound = header.time == mtime
-            && (1..=room).contains(&usize::from(header.cnt))
+            && (1..=most).contains(&usize::from(header.cnt))
             && !whole.is_empty()
             && whole.chunks(sector).all(|s| same_segment(endian, s, &header));
         if sound {
@@ -193,10 +193,10 @@ fn same_segment(endian: Endian, sector: &[u8], first: &SegHeader) -> bool {
     h.seq == first.seq && h.time == first.time
 }
 
-/// The records of a segment of `content`, each checked against the volume.
+/// The records of a segment of `content`, each checked against the geometry of the volume.
 ///
 /// # Errors
-/// Each record that no mount of the volume can have written.
+/// An error for each record that no mount of the volume can have written.
 pub fn records<'a>(
     g: &'a Geometry,
     content: &'a [u8],
@@ -211,7 +211,7 @@ pub fn records<'a>(
     offsets.take(segment.header.cnt.into()).map(move |(off, r)| record(g, off, r))
 }
 
-/// Reads and checks one record, which lies at byte `off` of its segment.
+/// Reads and checks the record at byte `off` of its segment.
 fn record(g: &Geometry, off: usize, b: &[u8]) -> Result<Record, BadRecord> {
     let e = g.endian;
     let bad = |field, found, expected| Err(BadRecord { off, field, found, expected });
@@ -237,7 +237,7 @@ fn record(g: &Geometry, off: usize, b: &[u8]) -> Result<Record, BadRecord> {
             if !valid(r.parent) {
                 return bad("directory", r.parent, "an inode of the volume");
             }
-            // An entry moves inside its chunk only: a chunk is compacted.
+            // An entry moves only within its chunk, when the chunk is compacted.
             let chunk = DIRBLKSIZ as i64;
             let near = r.oldoff / chunk == r.newoff / chunk;
             if !entry(r.oldoff) || !entry(r.newoff) || !near {

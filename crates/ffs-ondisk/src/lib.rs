@@ -1,33 +1,58 @@
-//! UFS1 and UFS2 as they lie on disk: structures, arithmetic and validation, in both byte orders.
+//! The on-disk formats UFS1 and UFS2: structures, arithmetic and validation, in both byte orders.
 //!
-//! | module | holds |
+//! A caller reads bytes from a device; this crate decodes them, validates them, and computes where
+//! everything else is. It also encodes changed structures.
+//!
+//! ```
+//! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/small.rs"));
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let made = superblock(ffs_ondisk::Format::Ufs2, 8192, 8, 4, 100);
+//! # let mut disk = vec![0u8; made.f.size as usize * 1024];
+//! # let bytes = made.encode();
+//! # disk[65536..65536 + bytes.len()].copy_from_slice(&bytes);
+//! use ffs_ondisk::{Ino, sbsearch};
+//!
+//! // `disk` is a volume in memory.
+//! let read = |at: u64, len| Ok::<_, std::io::Error>(disk[at as usize..][..len].to_vec());
+//! let found = sbsearch::find(read, Some(disk.len() as u64))?;
+//! let g = &found.geometry;
+//! println!("{:?}, {} groups of {} fragments", g.format, g.ncg, g.fpg);
+//! let root_inode = g.frag_to_byte(g.ino_to_fsba(Ino::ROOT)) + g.ino_to_fsbo(Ino::ROOT) as u64;
+//! assert!(root_inode < disk.len() as u64);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | module | contents |
 //! | --- | --- |
-//! | [`units`] | the number types that must not mix: fragments, blocks, inodes, groups |
+//! | [`units`] | number types that must not be mixed: fragments, blocks, inodes, groups |
 //! | [`wire`] | integers in the volume's byte order and the `layout!` table of a structure |
 //! | [`superblock`] | the superblock: every field, decoding, encoding, check hash |
-//! | [`sbcheck`] | what makes a superblock acceptable, problem by problem |
-//! | [`sbsearch`] | where superblocks and their backups are looked for |
-//! | [`foreign`] | relatives of the format, told apart |
+//! | [`sbcheck`] | validation of superblocks |
+//! | [`sbsearch`] | finding superblocks and their backups |
+//! | [`foreign`] | detection of related and unrelated formats |
 //! | [`geometry`] | the validated constants of a volume and all address arithmetic |
 //! | [`cg`] | cylinder groups: header, maps, cluster summary, validation |
 //! | [`csum`] | the per-group summaries and their totals |
 //! | [`dinode`] | inodes of both formats as one native structure |
-//! | [`bmap`] | which pointer at which level names a logical block |
-//! | [`dir`] | directory chunks and entries |
+//! | [`bmap`] | the pointers of logical blocks |
+//! | [`dir`] | directory blocks and entries |
+//! | [`exchange`] | names that record an exchange in progress |
 //! | [`extattr`] | extended-attribute records |
-//! | [`acl`] | access-control lists inside attributes |
-//! | [`journal`] | recognising soft-updates journals |
-//! | [`snapshot`] | what the pointers and the list of a snapshot file mean |
+//! | [`acl`] | access-control lists in extended attributes |
+//! | [`journal`] | reading soft-updates journals |
+//! | [`snapshot`] | the pointers and the block list of a snapshot file |
 //! | [`rdev`] | device numbers |
 //! | [`fields`] | the field tables of all structures |
-//! | [`hash`] | the CRC-32C check hashes |
+//! | [`hash`] | CRC-32C check hashes |
+//! | [`error`] | errors, with the structure, its location and the field |
 //!
 //! # Invariants
-//! 1. Nothing here does I/O, keeps time or decides policy.
-//! 2. No function panics, whatever bytes it is given.
-//! 3. [`Geometry`] exists only if the superblock passed [`sbcheck`]; with it in hand, address
-//!    arithmetic on in-range numbers cannot overflow.
-//! 4. Encoding writes only the fields it knows: bytes of foreign or future fields survive.
+//! 1. The crate does no I/O, reads no clock and has no policy.
+//! 2. No function panics, for any input bytes.
+//! 3. A [`Geometry`] exists only if the superblock passed [`sbcheck`], so address arithmetic on
+//!    in-range numbers cannot overflow.
+//! 4. Encoding writes only known fields: the bytes of foreign or future fields are preserved.
 //!
 //! Reference: `spec/on-disk-format.md`, whose sections the modules cite.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]

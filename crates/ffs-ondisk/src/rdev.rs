@@ -1,8 +1,8 @@
 //! Device numbers: FreeBSD's encodings on disk, Linux's outside (`spec/on-disk-format.md` §7.5).
 //!
 //! # Invariants
-//! 1. `from_disk(to_disk(n)) == n` for every number that the format can hold, and
-//!    [`DeviceNumber::to_disk`] refuses the others.
+//! 1. `from_disk(to_disk(n)) == n` for every number that the format can store;
+//!    [`DeviceNumber::to_disk`] returns `None` for the others.
 //!
 //! ```
 //! use ffs_ondisk::rdev::DeviceNumber;
@@ -16,19 +16,19 @@
 
 use crate::geometry::Format;
 
-/// A device number taken apart.
+/// A device number, decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DeviceNumber {
-    /// Which driver.
+    /// The driver.
     pub major: u32,
-    /// Which of its devices.
+    /// The device of that driver.
     pub minor: u32,
 }
 
 impl DeviceNumber {
-    /// From FreeBSD's encoding, as [`crate::Dinode::rdev`] gives it.
+    /// From FreeBSD's encoding, as [`crate::Dinode::rdev`] returns it.
     ///
-    /// The 64-bit encoding (FreeBSD 12 and later) only adds to the 32-bit one.
+    /// The 64-bit encoding (FreeBSD 12 and later) extends the 32-bit one.
     #[must_use]
     pub fn from_disk(x: u64) -> DeviceNumber {
         let major = ((x >> 32) & 0xffff_ff00) | ((x >> 8) & 0xff);
@@ -36,7 +36,7 @@ impl DeviceNumber {
         DeviceNumber { major: major as u32, minor: minor as u32 }
     }
 
-    /// To FreeBSD's encoding; `None` if UFS1, with its 32 bits, cannot hold the number.
+    /// To FreeBSD's encoding; `None` if the 32 bits of UFS1 cannot store the number.
     #[must_use]
     pub fn to_disk(self, format: Format) -> Option<u64> {
         let (major, minor) = (u64::from(self.major), u64::from(self.minor));
@@ -46,7 +46,7 @@ impl DeviceNumber {
         fits.then_some(high | low)
     }
 
-    /// From Linux's encoding: the 64-bit one of `stat`, of which FUSE's 32-bit one is a part.
+    /// From Linux's encoding: the 64-bit one of `stat`, which includes FUSE's 32-bit one.
     #[must_use]
     pub fn from_linux(x: u64) -> DeviceNumber {
         let major = ((x >> 32) & 0xffff_f000) | ((x >> 8) & 0xfff);

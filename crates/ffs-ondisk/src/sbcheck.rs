@@ -1,13 +1,13 @@
-//! What makes a superblock acceptable (`spec/on-disk-format.md` §18.1;
-//! `spec/known-failures.md` §2.1).
+//! Validation of superblocks (`spec/on-disk-format.md` §18.1; `spec/known-failures.md` §2.1).
 //!
-//! [`problems`] lists everything that is wrong; [`geometry`] gives the [`Geometry`] if nothing
-//! fatal is. fsck and dumpfs read the list, everybody else only asks for the geometry.
+//! [`problems`] lists all problems. [`geometry`] returns the [`Geometry`] if none of them is fatal.
+//! fsck and dumpfs use the list, all other callers the geometry.
 //!
 //! # Invariants
-//! 1. No check divides, shifts or multiplies by a field before that field is bounded.
-//! 2. A problem is fatal exactly if some arithmetic of [`Geometry`] relies on the field.
-//! 3. Limits are those of the format, not of today's tools: odd but sound volumes pass.
+//! 1. No check divides, shifts or multiplies by a field before it has checked the range of that
+//!    field.
+//! 2. A problem is fatal exactly if the arithmetic of [`Geometry`] relies on the field.
+//! 3. Limits are those of the format, not of present tools: unusual but valid volumes pass.
 
 use crate::cg::CgLayout;
 use crate::error::Error;
@@ -15,16 +15,16 @@ use crate::geometry::{Format, Geometry};
 use crate::superblock::{CkHash, SBLOCKSEARCH, SBLOCKSIZE, SbFields, Superblock};
 use crate::units::{CgNo, FragNo};
 
-/// One thing wrong with a superblock.
+/// A problem of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The field.
     pub field: &'static str,
-    /// What it says.
+    /// Its value.
     pub found: String,
-    /// What it should.
+    /// The expected value.
     pub expected: String,
-    /// Whether the volume cannot be used with it.
+    /// Whether the volume cannot be used.
     pub fatal: bool,
 }
 
@@ -34,7 +34,7 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// The name under which [`problems`] reports a volume larger than its device.
+/// The field name under which [`problems`] reports a volume larger than its device.
 pub const DEVICE_SIZE: &str = "size * fsize";
 
 /// Collects problems.
@@ -87,13 +87,13 @@ impl Checker<'_> {
     }
 }
 
-/// Everything wrong with `sb`; `device_bytes` bounds the size if it is known.
+/// All problems of `sb`. `device_bytes` is the length of the device, if known.
 #[must_use]
 pub fn problems(sb: &Superblock, device_bytes: Option<u64>) -> Vec<Problem> {
     let mut c = Checker { f: &sb.f, out: Vec::new() };
     check_sizes(&mut c, sb);
     if c.fatal() {
-        // Everything below divides by the sizes.
+        // The checks below divide by the sizes.
         return c.out;
     }
     check_derived(&mut c, sb);
@@ -108,7 +108,7 @@ pub fn problems(sb: &Superblock, device_bytes: Option<u64>) -> Vec<Problem> {
     c.out
 }
 
-/// The geometry of `sb` and the problems that do not matter, or the first one that does.
+/// The geometry of `sb` and the problems that are not fatal, or the first fatal one.
 ///
 /// # Errors
 /// The first fatal problem; a wrong check hash comes last.
@@ -123,7 +123,7 @@ pub fn verdict(
     }
 }
 
-/// Like [`verdict`], but lets a wrong check hash pass (a torn superblock write).
+/// Like [`verdict`], but accepts a wrong check hash (a torn superblock write).
 ///
 /// # Errors
 /// The first fatal problem other than the check hash.
@@ -150,7 +150,7 @@ pub fn geometry(sb: &Superblock, device_bytes: Option<u64>) -> Result<Geometry, 
     }
 }
 
-/// The geometry of `sb` although its check hash is wrong (a torn superblock write).
+/// The geometry of `sb`, whose check hash may be wrong (a torn superblock write).
 ///
 /// # Errors
 /// The first fatal problem other than the check hash.
@@ -169,7 +169,7 @@ pub(crate) fn geometry_unchecked(sb: &Superblock) -> Geometry {
     build(sb)
 }
 
-/// Whether the block and fragment sizes are possible: the cheap part of [`problems`].
+/// Whether the block and fragment sizes are valid: the inexpensive part of [`problems`].
 #[must_use]
 pub fn sizes_ok(sb: &Superblock) -> bool {
     let mut c = Checker { f: &sb.f, out: Vec::new() };
@@ -177,7 +177,7 @@ pub fn sizes_ok(sb: &Superblock) -> bool {
     !c.fatal()
 }
 
-/// Sizes every other rule needs: powers of two in their ranges.
+/// Sizes that all other rules need: powers of two within their ranges.
 fn check_sizes(c: &mut Checker<'_>, sb: &Superblock) {
     let f = c.f;
     let pow2 = |v: i32| v > 0 && (v & (v - 1)) == 0;
@@ -209,7 +209,7 @@ fn check_sizes(c: &mut Checker<'_>, sb: &Superblock) {
     }
 }
 
-/// Fields that follow from the sizes alone.
+/// Fields that depend on the sizes only.
 fn check_derived(c: &mut Checker<'_>, sb: &Superblock) {
     let f = c.f;
     let log2 = |v: i32| i64::from(v.trailing_zeros());
@@ -227,9 +227,9 @@ fn check_derived(c: &mut Checker<'_>, sb: &Superblock) {
     let dinode = sb.format.dinode_size() as i32;
     c.equal("nindir", f.nindir.into(), (f.bsize / pointer).into());
     c.equal("inopb", f.inopb.into(), (f.bsize / dinode).into());
-    let room = sb.format.short_symlink_capacity() as i32;
+    let capacity = sb.format.short_symlink_capacity() as i32;
     let old_fmt = sb.format == Format::Ufs1 && f.maxsymlinklen <= 0;
-    c.rule(f.maxsymlinklen == room || old_fmt, "maxsymlinklen", f.maxsymlinklen, room);
+    c.rule(f.maxsymlinklen == capacity || old_fmt, "maxsymlinklen", f.maxsymlinklen, capacity);
     let extents = f.bsize..=f.bsize * 16;
     let max_ok = f.maxbsize == 0 || (f.maxbsize.count_ones() == 1 && extents.contains(&f.maxbsize));
     c.rule(max_ok, "maxbsize", f.maxbsize, "a power of two from bsize to 16 * bsize");
@@ -263,13 +263,13 @@ fn check_groups(c: &mut Checker<'_>, sb: &Superblock) {
         c.rule((1..=32).contains(&f.old_nrpos), "old_nrpos", f.old_nrpos, "1 to 32");
         c.rule(f.ipg <= 32767, "ipg", f.ipg, "at most 32767 on UFS1");
     }
-    // 16 also where a group has fewer blocks; four bytes each, and all must fit in the block.
+    // 16 even if a group has fewer blocks; four bytes each, and all must fit in the block.
     let most = (f.fpg / f.frag.max(1)).clamp(16, f.bsize / 4 - 1);
     let clusters = f.contigsumsize;
     c.rule((0..=most).contains(&clusters), "contigsumsize", clusters, format!("0 to {most}"));
 }
 
-/// Where the parts of a group lie, and the volume's length.
+/// The layout of a group, and the length of the volume.
 fn check_layout(c: &mut Checker<'_>, sb: &Superblock, device_bytes: Option<u64>) {
     let f = c.f;
     let g = build(sb);
@@ -279,7 +279,7 @@ fn check_layout(c: &mut Checker<'_>, sb: &Superblock, device_bytes: Option<u64>)
         (frags + frag - 1) / frag * frag
     };
     let sblkno = blocks_of(f.sblockloc + SBLOCKSIZE as i64);
-    // Every UFS1 newfs leaves room for a superblock at 8192, wherever it put it.
+    // Every UFS1 newfs reserves space for a superblock at 8192, whatever the block size.
     let usual = sb.format == Format::Ufs1 && i64::from(f.sblkno) == blocks_of(16384);
     c.rule(i64::from(f.sblkno) == sblkno || usual, "sblkno", f.sblkno, sblkno);
     let cblkno = i64::from(f.sblkno).saturating_add(blocks_of(SBLOCKSIZE as i64));
@@ -321,16 +321,16 @@ fn check_size(c: &mut Checker<'_>, g: &Geometry, device_bytes: Option<u64>) {
     }
 }
 
-/// The group's block holds its header and maps.
+/// The group's block is large enough for its header and maps.
 fn check_cgsize(c: &mut Checker<'_>, g: &Geometry) {
     let (fsize, bsize) = (g.fsize, g.bsize);
     let ok = (fsize..=bsize).contains(&g.cgsize) && g.cgsize.is_multiple_of(fsize);
     c.rule(ok, "cgsize", c.f.cgsize, format!("a multiple of {fsize} up to {bsize}"));
     let maps = CgLayout::of(g).nextfreeoff;
-    c.rule(maps <= g.cgsize, "cgsize", c.f.cgsize, format!("room for {maps} bytes of maps"));
+    c.rule(maps <= g.cgsize, "cgsize", c.f.cgsize, format!("at least {maps}"));
 }
 
-/// The summary area: big enough, in one group, inside the volume.
+/// The summary area: large enough, in one group, within the volume.
 fn check_summary_area(c: &mut Checker<'_>, g: &Geometry) {
     let f = c.f;
     let need = g.fragroundup(u64::from(f.ncg) * 16);
@@ -347,7 +347,7 @@ fn check_summary_area(c: &mut Checker<'_>, g: &Geometry) {
     c.rule(one_group, "csaddr", f.csaddr, "a summary area inside one group");
 }
 
-/// Totals that later sums rely on.
+/// Totals that are summed later.
 fn check_totals(c: &mut Checker<'_>) {
     let f = c.f;
     let inodes = i64::from(f.ipg) * i64::from(f.ncg);
@@ -376,7 +376,7 @@ fn check_soft(c: &mut Checker<'_>, sb: &Superblock) {
     c.warn(f.maxbpg > 0, "maxbpg", f.maxbpg, "at least 1");
 }
 
-/// The largest file the block map can address: 12 + n + n² + n³ blocks, less one byte
+/// The largest file that the block map can address: 12 + n + n² + n³ blocks, less one byte
 /// (`spec/on-disk-format.md` §3).
 #[must_use]
 pub fn max_file_size(bsize: u64, nindir: u64) -> u64 {
@@ -385,7 +385,7 @@ pub fn max_file_size(bsize: u64, nindir: u64) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX).min(i64::MAX as u64)
 }
 
-/// Copies the fields into a geometry; only sound once the sizes are checked.
+/// Copies the fields into a geometry. The sizes must have been checked.
 fn build(sb: &Superblock) -> Geometry {
     let f = &sb.f;
     let u = |v: i32| u32::try_from(v).unwrap_or(0);
@@ -393,13 +393,13 @@ fn build(sb: &Superblock) -> Geometry {
     let ufs1 = sb.format == Format::Ufs1;
     let addressable = max_file_size(f.bsize as u64, f.nindir as u64);
     let limit = if ufs1 {
-        // UFS1 names blocks with 31 bits (`spec/on-disk-format.md` §3.4).
+        // UFS1 addresses blocks with 31 bits (`spec/on-disk-format.md` §3.4).
         addressable.min(0x8000_0000 * u64_(f.bsize.into()) - 1)
     } else {
         addressable
     };
     let limit = if ufs1 && f.old_inodefmt < 2 { limit.min(i32::MAX as u64) } else { limit };
-    // The stored value follows from the block size on all but old volumes: a wrong one is only a
+    // The stored value follows from the block size except on old volumes: a wrong one is only a
     // warning.
     let old = sb.old_layout || (ufs1 && f.old_inodefmt < 2);
     let maxfilesize = if old { f.maxfilesize.min(limit).max(u64_(f.bsize.into())) } else { limit };

@@ -1,7 +1,7 @@
-//! The superblock's fields as they lie on disk: the table, the flags, the constants
+//! The superblock on disk: the table of its fields, the flags, the constants
 //! (`spec/on-disk-format.md` §3).
 //!
-//! [`crate::Superblock`] is what to use; this is what it is made of.
+//! Callers normally use [`crate::Superblock`], which contains these fields.
 
 use crate::layout;
 use bitflags::bitflags;
@@ -12,18 +12,17 @@ pub const SBLOCKSIZE: usize = 8192;
 pub const FS_UFS1_MAGIC: u32 = 0x0001_1954;
 /// Magic number of UFS2.
 pub const FS_UFS2_MAGIC: u32 = 0x1954_0119;
-/// Magic number while newfs is at work.
+/// Magic number while newfs is running.
 pub const FS_BAD_MAGIC: u32 = 0x1996_0408;
 /// Byte offset of the magic number in the superblock.
 pub const MAGIC_OFFSET: usize = 1372;
 /// Most snapshots a volume can have, `FSMAXSNAP`.
 pub const FSMAXSNAP: usize = 20;
-/// Byte 211: the real flags are in `flags`, not here.
+/// Byte 211: the flags in use are in `flags`, not here.
 pub(crate) const FS_FLAGS_UPDATED: u8 = 0x80;
 
 layout! {
-    /// The superblock's fields as they lie on disk (`spec/on-disk-format.md` §3); see
-    /// [`crate::Superblock`] for the ones to use.
+    /// The superblock's fields on disk (`spec/on-disk-format.md` §3); see [`crate::Superblock`].
     pub struct SbFields[1376] {
         0 => firstfield: i32, "Historic in-core link; 0.";
         4 => unused_1: i32, "Historic in-core link; 0.";
@@ -101,7 +100,7 @@ layout! {
         1308 => metackhash: u32, "Which check hashes are kept.";
         1312 => flags: u32, "FS_ flags.";
         1316 => contigsumsize: i32, "Entries of the cluster summary; 0 = no cluster maps.";
-        1320 => maxsymlinklen: i32, "Room for link text in the inode.";
+        1320 => maxsymlinklen: i32, "Size of the link text in the inode, bytes.";
         1324 => old_inodefmt: i32, "UFS1: 2 = 4.4BSD inodes.";
         1328 => maxfilesize: u64, "Largest file, bytes.";
         1336 => qbmask: i64, "bsize - 1.";
@@ -134,19 +133,19 @@ bitflags! {
         const GJOURNAL = 0x40;
         /// NFSv4 ACLs (NetBSD: WAPBL).
         const NFS4ACLS = 0x100;
-        /// Check hashes are kept (NetBSD: quota2).
+        /// Check hashes are in use (NetBSD: quota2).
         const METACKHASH = 0x200;
         /// Discard freed blocks.
         const TRIM = 0x400;
-        /// Ours: a mount with soft updates set `DOSOFTDEP` on a volume that does not ask for it.
-        /// FreeBSD gives the bit no meaning and keeps it (it clears those from 0x01000000 on).
+        /// Private flag: a mount set `DOSOFTDEP` temporarily. FreeBSD does not use the bit and
+        /// preserves it (it clears the bits from 0x01000000 on).
         const SOFTDEP_TEMPORARY = 0x0080_0000;
         const _ = !0;
     }
 }
 
 impl FsFlags {
-    /// The flags without what a mount set for its own time.
+    /// The flags without those that a mount set temporarily.
     #[must_use]
     pub fn permanent(self) -> FsFlags {
         if self.contains(FsFlags::SOFTDEP_TEMPORARY) {
@@ -158,7 +157,7 @@ impl FsFlags {
 }
 
 bitflags! {
-    /// `fs_metackhash` (`spec/on-disk-format.md` §3.2): which structures carry a check hash.
+    /// `fs_metackhash` (`spec/on-disk-format.md` §3.2): the structures with a check hash.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct CkHash: u32 {
         /// Superblock.

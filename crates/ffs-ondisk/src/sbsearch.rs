@@ -1,19 +1,20 @@
 //! Finding the superblock of a volume (`spec/on-disk-format.md` §2, §13;
 //! `spec/known-failures.md` §1.8, §2.1).
 //!
-//! [`find`] looks at the standard places, and if what is there is damaged at the backups: in the
-//! places the damaged one still names, those the recovery record gives, and those newfs uses for
-//! every block size. All I/O is done by a closure `read(offset, len)`, which returns fewer
-//! bytes at the end of the device.
+//! [`find`] reads the standard locations. If the superblock there is damaged, it reads the backups:
+//! at the locations that the damaged one still has, those of the recovery record, and those that
+//! newfs uses for every block size. All I/O is done by a closure `read(offset, len)`, which returns
+//! fewer bytes at the end of the device.
 //!
 //! # Invariants
-//! 1. A superblock that is returned passed [`crate::sbcheck`], all but its check hash perhaps, and
-//!    its [`Found::source`] and [`Found::warnings`] say what was wrong.
+//! 1. A returned superblock has passed [`crate::sbcheck`], except perhaps for its check hash.
+//!    [`Found::source`] and [`Found::warnings`] describe what was wrong.
 //! 2. Unless the source is [`Source::Primary`], the returned superblock is marked dirty and in need
-//!    of a check, and its totals may be old.
-//! 3. At most [`MAX_BACKUPS`] and a few fixed places are read, 8 KiB each.
-//! 4. A read error at one place does not hide a good superblock at another.
-//! 5. [`Found::sb`] is meant for one of [`SBLOCKSEARCH`]: written there it is found again.
+//!    of a check, and its totals may be outdated.
+//! 3. At most [`MAX_BACKUPS`] and a few fixed locations are read, 8 KiB each.
+//! 4. A read error at one location does not prevent the use of a valid superblock at another.
+//! 5. The location of [`Found::sb`] is one of [`SBLOCKSEARCH`]: written there it will be found
+//!    again.
 
 use crate::error::Error;
 use crate::foreign;
@@ -25,15 +26,15 @@ use crate::units::CgNo;
 use crate::wire::Endian;
 use std::fmt;
 
-/// Most backups that are looked at.
+/// Most backups that are read.
 pub const MAX_BACKUPS: u32 = 128;
-/// Where the first backup lies for some block size, in either format, bytes.
+/// The offsets of the first backup for each block size, in either format, bytes.
 const USUAL_BACKUPS: [u64; 7] = [16384, 32768, 65536, 73728, 81920, 98304, 131_072];
 /// Byte offset of the recovery record (`spec/on-disk-format.md` §2.3).
 pub const RECOVERY_OFFSET: u64 = 65516;
 
 crate::layout! {
-    /// What UFS2 newfs leaves at the end of the boot area to find backups by
+    /// The record of UFS2 newfs at the end of the boot area, which locates the backups
     /// (`spec/on-disk-format.md` §2.3).
     pub struct FsRecovery[20] {
         0 => magic: u32, "FS_UFS2_MAGIC.";
@@ -45,7 +46,7 @@ crate::layout! {
 }
 
 impl FsRecovery {
-    /// The record that belongs to `sb`.
+    /// The record for `sb`.
     #[must_use]
     pub fn of(sb: &Superblock) -> FsRecovery {
         let SbFields { fsbtodb, sblkno, fpg, ncg, .. } = sb.f;
@@ -53,30 +54,30 @@ impl FsRecovery {
     }
 }
 
-/// Which copy a superblock came from.
+/// The copy that a superblock was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The standard one, in order.
+    /// The standard one, valid.
     Primary,
-    /// The standard one; its check hash is wrong, its fields are sane (a torn write).
+    /// The standard one; its check hash is wrong, its fields are valid (a torn write).
     PrimaryBadHash,
     /// The backup at this byte offset.
     Backup(u64),
 }
 
-/// Something to tell the user about a superblock that was accepted.
+/// A warning about a superblock that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// A field of the accepted superblock is odd; a safe value is used instead.
+    /// A field of the accepted superblock is unusual; a safe value is used instead.
     Odd(Problem),
     /// The superblock at a byte offset was not used because of a field.
     Damaged(u64, Problem),
     /// The superblock at a byte offset has a wrong check hash.
     BadHash(u64),
-    /// No backup could be found to compare a superblock with a wrong check hash with.
+    /// No backup was found to compare with a superblock that has a wrong check hash.
     Unconfirmed,
-    /// Summary totals come from a backup and are old.
+    /// Summary totals come from a backup and are outdated.
     OldTotals,
 }
 
@@ -92,26 +93,26 @@ impl fmt::Display for Warning {
     }
 }
 
-/// A superblock that can be used.
+/// A valid superblock.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The superblock; `location` is that of the standard one, also if it came from a backup.
+    /// The superblock; `location` is that of the standard one, even if it was read from a backup.
     pub sb: Superblock,
     /// Its geometry.
     pub geometry: Geometry,
-    /// Where it came from.
+    /// The copy it was read from.
     pub source: Source,
-    /// What was odd.
+    /// The problems that were found.
     pub warnings: Vec<Warning>,
-    /// The flags as they were found: in those of `sb` a superblock that was not read in order from
-    /// its place needs a check.
+    /// The flags as read from the volume. In `sb` a superblock that is not the standard one, valid,
+    /// is marked as in need of a check.
     pub flags: FsFlags,
-    /// Whether it said, as it was found, that the volume was unmounted.
+    /// Whether the superblock was marked as cleanly unmounted.
     pub clean: bool,
 }
 
 impl Found {
-    /// `sb` as it was found; marked and moved unless it was read in order from its place.
+    /// `sb` as read; marked and relocated unless it is the standard one, valid.
     fn new(sb: Superblock, geometry: Geometry, source: Source, warnings: Vec<Warning>) -> Found {
         let (flags, clean) = (sb.flags(), sb.f.clean == 1);
         let sb = if source == Source::Primary { sb } else { distrust(sb) };
@@ -122,13 +123,13 @@ impl Found {
 /// Why no superblock was found.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError<E> {
-    /// What was found cannot be used.
+    /// The superblock that was found cannot be used.
     #[error(transparent)]
     Format(#[from] Error),
-    /// Nothing was found and this read had failed.
+    /// No superblock was found, and a read had failed.
     #[error("reading a superblock at byte {offset} failed: {error}")]
     Read {
-        /// Where.
+        /// The offset of that read, bytes.
         offset: u64,
         /// The first error.
         error: E,
@@ -137,11 +138,11 @@ pub enum SearchError<E> {
 
 /// Finds the superblock of a volume.
 ///
-/// `device_bytes` is the length of the device, `None` if a shorter one is to be accepted.
+/// `device_bytes` is the length of the device; `None` accepts a shorter one.
 ///
 /// # Errors
-/// What is wrong with the standard superblock if there is one; which relative of the format this
-/// is; the first read error; or that there is nothing.
+/// The problem of the standard superblock if there is one; the related format that was found; the
+/// first read error; or that there is no superblock.
 pub fn find<E>(
     read: impl FnMut(u64, usize) -> Result<Vec<u8>, E>,
     device_bytes: Option<u64>,
@@ -152,10 +153,10 @@ pub fn find<E>(
     Ok(found)
 }
 
-/// The superblock at byte `at`, standard or backup, for a user who names the place.
+/// The superblock at byte `at`, standard or backup, that a user has chosen.
 ///
 /// # Errors
-/// What is wrong with it; a wrong check hash is only a warning.
+/// Its first fatal problem; a wrong check hash is only a warning.
 pub fn at<E>(
     read: impl FnMut(u64, usize) -> Result<Vec<u8>, E>,
     at: u64,
@@ -173,7 +174,7 @@ pub fn at<E>(
     if !sb.hash_ok() {
         warnings.push(Warning::BadHash(at));
     }
-    let home = stands_at_home(&sb);
+    let home = is_standard_copy(&sb);
     let source = match (home, sb.hash_ok()) {
         (true, true) => Source::Primary,
         (true, false) => Source::PrimaryBadHash,
@@ -182,32 +183,32 @@ pub fn at<E>(
     Ok(Found::new(sb, geometry, source, warnings))
 }
 
-/// Whether a volume of the family seems to start here: for finding partitions.
+/// Whether a volume seems to start here: for finding partitions.
 ///
-/// Reads at most four times 8 KiB and looks at the magic number and the sizes only.
+/// Reads at most four times 8 KiB and checks only the magic number and the sizes.
 pub fn probe<E>(mut read: impl FnMut(u64, usize) -> Result<Vec<u8>, E>) -> bool {
     SBLOCKSEARCH.into_iter().any(|at| {
         let Ok(bytes) = read(at, SBLOCKSIZE) else { return false };
         match Superblock::decode(&bytes, at) {
-            Ok(sb) => stands_at_home(&sb) && sbcheck::sizes_ok(&sb),
+            Ok(sb) => is_standard_copy(&sb) && sbcheck::sizes_ok(&sb),
             Err(e) => matches!(e, Error::NewfsUnfinished(_) | Error::Unsupported(_)),
         }
     })
 }
 
-/// Whether `sb` was read from where the standard superblock of its volume belongs.
-fn stands_at_home(sb: &Superblock) -> bool {
+/// Whether `sb` was read from the standard location of its volume.
+fn is_standard_copy(sb: &Superblock) -> bool {
     let own = sb.format == Format::Ufs1 || u64::try_from(sb.f.sblockloc) == Ok(sb.location);
     own && sb.standard_location() == sb.location
 }
 
-/// Whether byte `at` is one where a UFS1 superblock can only be a backup: the first one of a volume
-/// with 64 KiB blocks is at 65536 (`spec/on-disk-format.md` §2.1).
+/// Whether a UFS1 superblock at byte `at` can only be a backup: the first one of a volume with 64
+/// KiB blocks is at 65536 (`spec/on-disk-format.md` §2.1).
 fn only_a_backup(bytes: &[u8], at: u64) -> bool {
     at > 8192 && matches!(magic_of(bytes), Some((_, Some(Format::Ufs1))))
 }
 
-/// Why `sb` cannot be used.
+/// The error for a superblock with the problem `p`.
 fn refusal(sb: &Superblock, p: &Problem, device_bytes: Option<u64>) -> Error {
     match device_bytes {
         Some(have) if p.field == sbcheck::DEVICE_SIZE => {
@@ -218,7 +219,7 @@ fn refusal(sb: &Superblock, p: &Problem, device_bytes: Option<u64>) -> Error {
     }
 }
 
-/// Marks a superblock that was not read in order from its place, and moves it there.
+/// Marks a superblock as in need of a check, and sets its location to the standard one.
 fn distrust(mut sb: Superblock) -> Superblock {
     sb.location = sb.standard_location();
     sb.f.clean = 0;
@@ -226,7 +227,7 @@ fn distrust(mut sb: Superblock) -> Superblock {
     sb
 }
 
-/// Where backups are, by a source that may be wrong.
+/// The layout of the backups, by a source that may be wrong.
 struct Hint {
     endian: Endian,
     fsize: u64,
@@ -238,7 +239,7 @@ struct Hint {
 }
 
 impl Hint {
-    /// From a superblock of which only these fields need to be sane.
+    /// From a superblock of which only these fields need to be valid.
     fn of(sb: &Superblock) -> Option<Hint> {
         let f = &sb.f;
         let turn = match sb.format {
@@ -285,14 +286,14 @@ struct Search<R, E> {
 }
 
 impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
-    /// The standard superblock, or a backup where there is no sound one.
+    /// The standard superblock, or a backup if there is no valid one.
     fn find(&mut self) -> Result<Found, SearchError<E>> {
         let mut torn: Option<Superblock> = None;
         let mut bad: Vec<(Superblock, Problem)> = Vec::new();
         for at in SBLOCKSEARCH {
             let Some(bytes) = self.load(at).filter(|b| !only_a_backup(b, at)) else { continue };
             let sb = match Superblock::decode(&bytes, at) {
-                Ok(sb) if stands_at_home(&sb) => sb,
+                Ok(sb) if is_standard_copy(&sb) => sb,
                 Err(e @ (Error::NewfsUnfinished(_) | Error::Unsupported(_))) => {
                     return Err(e.into());
                 }
@@ -313,14 +314,14 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         }
     }
 
-    /// The bytes of a superblock at `at`, `None` if the device is too short or broken there.
+    /// The bytes of a superblock at `at`; `None` if the device ends before or cannot be read there.
     fn load(&mut self, at: u64) -> Option<Vec<u8>> {
         self.bytes(at, SBLOCKSIZE).filter(|b| b.len() >= SbFields::SIZE)
     }
 
     fn bytes(&mut self, at: u64, len: usize) -> Option<Vec<u8>> {
-        let room = self.device_bytes.map_or(u64::MAX, |d| d.saturating_sub(at));
-        let len = len.min(usize::try_from(room).unwrap_or(usize::MAX));
+        let available = self.device_bytes.map_or(u64::MAX, |d| d.saturating_sub(at));
+        let len = len.min(usize::try_from(available).unwrap_or(usize::MAX));
         if len == 0 {
             return None;
         }
@@ -333,7 +334,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         }
     }
 
-    /// Fails on volumes that differ from ours in ways the superblock does not show.
+    /// Fails for volumes of related systems that only the label distinguishes.
     fn refuse_foreign_label(&mut self) -> Result<(), Error> {
         let start = self.bytes(0, SBLOCKSIZE).unwrap_or_default();
         match foreign::label_name(&start) {
@@ -342,7 +343,8 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         }
     }
 
-    /// A sane superblock with a wrong check hash: a torn write, unless a backup says otherwise.
+    /// Handles a valid superblock with a wrong check hash: a torn write, unless a backup
+    /// contradicts it.
     fn settle_torn(&mut self, sb: Superblock) -> Result<Found, SearchError<E>> {
         let (geometry, odd) = sbcheck::verdict_ignoring_hash(&sb, self.device_bytes)
             .map_err(|p| refusal(&sb, &p, self.device_bytes))?;
@@ -360,10 +362,10 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         Ok(Found::new(sb, geometry, Source::PrimaryBadHash, warnings))
     }
 
-    /// A backup, because none of the standard places has a sane superblock; `bad` were there.
+    /// Uses a backup, because no standard location has a valid superblock; `bad` were found there.
     fn use_backup(&mut self, bad: &[(Superblock, Problem)]) -> Result<Found, SearchError<E>> {
         if let Some((sb, p)) = bad.iter().find(|(_, p)| p.field == sbcheck::DEVICE_SIZE) {
-            // Every copy would say the same.
+            // Every copy has the same problem.
             return Err(refusal(sb, p, self.device_bytes).into());
         }
         let hints: Vec<_> = bad.iter().filter_map(|(sb, _)| Hint::of(sb)).collect();
@@ -382,7 +384,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         Ok(self.adopt(backup, primary.map(|(sb, _)| sb), warnings))
     }
 
-    /// Makes `backup` the superblock, with what is still good in `primary`.
+    /// Uses `backup` as the superblock, with the valid parts of `primary`.
     fn adopt(
         &mut self,
         backup: Superblock,
@@ -404,7 +406,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
     }
 
     fn backup_by_record(&mut self) -> Option<Superblock> {
-        // A whole 4 KiB sector, whose end is the end of the boot area.
+        // A whole 4 KiB sector, which ends at the end of the boot area.
         let sector = self.bytes(RECOVERY_OFFSET + 20 - 4096, 4096)?;
         let record = sector.get(4096 - 20..)?;
         [Endian::Little, Endian::Big].into_iter().find_map(|e| {
@@ -425,7 +427,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         USUAL_BACKUPS.into_iter().find_map(|at| self.backup_at(at))
     }
 
-    /// The superblock at `at` if it is a wholly sound backup of some group.
+    /// The superblock at `at` if it is a valid backup of some group.
     fn backup_at(&mut self, at: u64) -> Option<Superblock> {
         let sb = Superblock::decode(&self.load(at)?, at).ok()?;
         let (g, _) = sbcheck::verdict(&sb, self.device_bytes).ok()?;
@@ -434,7 +436,7 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> Search<R, E> {
         own.then_some(sb)
     }
 
-    /// The error when there is no superblock at all.
+    /// The error if there is no superblock.
     fn nothing(&mut self, why: String) -> SearchError<E> {
         if self.device_bytes == Some(0) {
             return Error::NotUfs("the image is empty".into()).into();

@@ -1,15 +1,16 @@
-//! Snapshot files: what their pointers and their block list mean (`spec/on-disk-format.md` §11;
-//! `spec/snapshots.md` §2, §3).
+//! Snapshot files: the meaning of their pointers and of their block list (`spec/on-disk-format.md`
+//! §11; `spec/snapshots.md` §2, §3).
 //!
-//! A snapshot's content is the whole volume as it was: logical block `l` stands for volume block
-//! `l`, that is the fragments from `l * frag` on. Behind it lies the list of the blocks that were
-//! copied when the snapshot was made. Pointers of a snapshot have meanings of their own, so
-//! nothing else may follow them.
+//! The content of a snapshot is the whole volume at the time it was made: logical block `l` is
+//! volume block `l`, that is, the fragments from `l * frag` on. After it follows the list of the
+//! blocks that were copied when the snapshot was made. The pointers of a snapshot have special
+//! meanings, so no other code may follow them.
 //!
 //! # Invariants
-//! 1. [`classify`] never yields an address outside the volume's data areas or off a block boundary.
-//! 2. [`list_words`] is bounded by the size of the file, [`check_list`] makes sure that the list is
-//!    ascending and inside the file.
+//! 1. [`classify`] never returns an address outside the volume's data areas or off a block
+//!    boundary.
+//! 2. [`list_words`] is bounded by the size of the file; [`check_list`] ensures that the list is
+//!    ascending and within the file.
 
 use crate::dinode::{Dinode, FileFlags, FileType};
 use crate::error::{Corrupt, Error, Place, Structure};
@@ -24,17 +25,17 @@ pub const BLK_SNAP: i64 = 2;
 /// Bytes of a word of the block list.
 pub const LIST_WORD: u64 = 8;
 
-/// Where the content of a snapshot's block is.
+/// The location of the content of a snapshot's block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Unchanged since: in the volume's own block.
+    /// Unchanged since: in the same block of the volume.
     Volume(FragNo),
-    /// Of no interest: zeros.
+    /// Zeros: the block was not in use.
     Zeros,
     /// In a private copy.
     Copy(FragNo),
-    /// In the volume's own block, which the snapshot took over when it was freed.
-    Claimed(FragNo),
+    /// In the same block of the volume, which became the snapshot's when it was freed.
+    TakenOver(FragNo),
 }
 
 /// Blocks of the image in a snapshot: all of the volume, the last one perhaps in part.
@@ -43,41 +44,41 @@ pub fn image_blocks(g: &Geometry) -> u64 {
     g.size.div_ceil(g.frag.into())
 }
 
-/// Bytes of the image in a snapshot; the block list lies behind it.
+/// Bytes of the image in a snapshot; the block list follows it.
 #[must_use]
 pub fn image_bytes(g: &Geometry) -> u64 {
     image_blocks(g).saturating_mul(g.bsize.into())
 }
 
-/// Fragments of volume block `l` that exist: fewer than a block's at the end of the volume.
+/// The number of fragments of volume block `l`: fewer at the end of the volume.
 #[must_use]
 pub fn block_frags(g: &Geometry, l: Lbn) -> u32 {
     let left = g.size.saturating_sub(l.0.saturating_mul(g.frag.into()));
     u32::try_from(left).unwrap_or(u32::MAX).min(g.frag)
 }
 
-/// Whether `d` is a snapshot by its flag; unlisted ones too (fsck goes by this).
+/// Whether `d` has the snapshot flag, as fsck tests it; the superblock may not list it.
 #[must_use]
 pub fn is_snapshot(d: &Dinode) -> bool {
     d.file_type() == Some(FileType::Regular) && d.flags.contains(FileFlags::SF_SNAPSHOT)
 }
 
-/// The inodes the superblock lists as active snapshots, oldest first.
+/// The inodes that the superblock lists as active snapshots, oldest first.
 #[must_use]
 pub fn active(sb: &Superblock) -> Vec<Ino> {
     sb.f.snapinum.iter().copied().take_while(|&i| i != 0).map(Ino).collect()
 }
 
-/// What pointer `raw` of logical block `l` (below [`image_blocks`]) of snapshot `ino` means.
+/// The meaning of pointer `raw` of logical block `l` (below [`image_blocks`]) of snapshot `ino`.
 ///
 /// # Errors
-/// A copy that cannot be where the pointer says.
+/// The pointer is not a valid address of a copy.
 pub fn classify(g: &Geometry, ino: Ino, l: Lbn, raw: i64) -> Result<Content, Error> {
     let own = FragNo(l.0.saturating_mul(g.frag.into()));
     match u64::try_from(raw) {
         Ok(0) => Ok(Content::Volume(own)),
         Ok(n) if n < 3 || n < u64::from(g.frag) => Ok(Content::Zeros),
-        Ok(n) if n == own.0 && n < g.size => Ok(Content::Claimed(own)),
+        Ok(n) if n == own.0 && n < g.size => Ok(Content::TakenOver(own)),
         Ok(n) if g.run_problem(FragNo(n), g.frag).is_none() => Ok(Content::Copy(FragNo(n))),
         _ => {
             let found = format!("{raw} for block {l}");
@@ -87,7 +88,7 @@ pub fn classify(g: &Geometry, ino: Ino, l: Lbn, raw: i64) -> Result<Content, Err
 }
 
 /// Bytes of the block list of a snapshot of `size` bytes; 0 in an unfinished or old-format one,
-/// which FreeBSD drops.
+/// which FreeBSD removes.
 ///
 /// # Errors
 /// A file too short for the image.
@@ -102,21 +103,21 @@ pub fn list_bytes(g: &Geometry, ino: Ino, size: u64) -> Result<u64, Error> {
 /// Words of the list, its own count included, by its first word.
 ///
 /// # Errors
-/// A count that the file has no room for.
+/// The count exceeds the size of the file.
 pub fn list_words(g: &Geometry, ino: Ino, size: u64, first: i64) -> Result<u64, Error> {
-    let room = list_bytes(g, ino, size)? / LIST_WORD;
+    let most = list_bytes(g, ino, size)? / LIST_WORD;
     match u64::try_from(first) {
-        Ok(n) if (1..=room).contains(&n) => Ok(n),
-        _ => Err(bad(ino, "list length", first.to_string(), &format!("1 to {room}"))),
+        Ok(n) if (1..=most).contains(&n) => Ok(n),
+        _ => Err(bad(ino, "list length", first.to_string(), &format!("1 to {most}"))),
     }
 }
 
 /// The blocks of a list (without its count) of a snapshot of `size` bytes.
 ///
-/// NetBSD lists the blocks of the list itself too, which lie behind the image.
+/// NetBSD also lists the blocks of the list itself, which follow the image.
 ///
 /// # Errors
-/// One outside the file or not above the one before.
+/// A block outside the file, or not above the one before.
 pub fn check_list(g: &Geometry, ino: Ino, size: u64, blocks: &[i64]) -> Result<Vec<Lbn>, Error> {
     let end = size.div_ceil(g.bsize.into());
     let mut out: Vec<Lbn> = Vec::with_capacity(blocks.len());

@@ -1,14 +1,14 @@
-//! The superblock: its fields, how old volumes are read, how copies are written
-//! (`spec/on-disk-format.md` §3, §9).
+//! The superblock: its fields, decoding including old volumes, encoding (`spec/on-disk-format.md`
+//! §3, §9).
 //!
 //! # Invariants
-//! 1. A [`Superblock`] keeps the bytes it was read from; encoding patches the known fields into
-//!    them, so fields of other systems and of the future survive (`spec/known-failures.md` §2.16).
-//! 2. `time`, `size`, `dsize`, `csaddr` and the totals are the right ones for the volume, whether
-//!    they came from the 64-bit fields or, on volumes from before FreeBSD 5, from the old 32-bit
-//!    ones (`spec/on-disk-format.md` §3.4); encoding puts them back where they came from.
-//! 3. Decoding accepts anything with a magic number; whether it makes sense is
-//!    [`crate::sbcheck`]'s business.
+//! 1. A [`Superblock`] keeps the bytes it was decoded from. Encoding changes the known fields in
+//!    them, so fields of other systems and future versions are preserved (`spec/known-failures.md`
+//!    §2.16).
+//! 2. `time`, `size`, `dsize`, `csaddr` and the totals are valid for all volumes. They come from
+//!    the 64-bit fields or, on volumes from before FreeBSD 5, from the old 32-bit ones
+//!    (`spec/on-disk-format.md` §3.4); encoding stores them in the same fields.
+//! 3. Decoding accepts all bytes with a magic number; [`crate::sbcheck`] validates them.
 
 use crate::csum::{Csum, clamp32};
 use crate::error::{Corrupt, Error, Place, Structure};
@@ -20,7 +20,7 @@ pub use crate::sbfields::*;
 use crate::units::FragNo;
 use crate::wire::{Endian, get, need};
 
-/// Places of the standard superblock, bytes, in the order they are tried (`SBLOCKSEARCH`).
+/// Locations of the standard superblock, bytes, in search order (`SBLOCKSEARCH`).
 pub const SBLOCKSEARCH: [u64; 4] = [65536, 8192, 0, 262_144];
 /// Byte offset of the check hash.
 const CKHASH_OFFSET: usize = 1304;
@@ -52,19 +52,19 @@ const FLAGS_OFFSET: usize = 1312;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Every field, as found (old volumes: 64-bit fields already filled from the 32-bit ones).
+    /// All fields as read (old volumes: the 64-bit fields are filled from the 32-bit ones).
     pub f: SbFields,
-    /// Which format.
+    /// The format.
     pub format: Format,
     /// Byte order of the volume.
     pub endian: Endian,
-    /// Byte offset this copy was read from or is meant for.
+    /// Byte offset that this copy was read from or will be written to.
     pub location: u64,
     /// A UFS1 superblock from before the 64-bit fields existed (`spec/on-disk-format.md` §3.4).
     pub old_layout: bool,
-    /// What NetBSD left in bytes FreeBSD uses otherwise (`spec/on-disk-format.md` §20).
+    /// NetBSD's data in bytes that FreeBSD uses otherwise (`spec/on-disk-format.md` §20).
     pub netbsd: NetBsd,
-    /// The bytes it was read from, at least `SbFields::SIZE`, at most [`SBLOCKSIZE`].
+    /// The bytes it was decoded from, at least `SbFields::SIZE`, at most [`SBLOCKSIZE`].
     raw: Vec<u8>,
 }
 
@@ -101,7 +101,7 @@ impl Superblock {
         Ok(Superblock { f, format, endian, location, old_layout, netbsd, raw })
     }
 
-    /// A superblock made from scratch (newfs): `f` over zeros.
+    /// A new superblock (newfs): `f`, and zeros elsewhere.
     #[must_use]
     pub fn from_fields(f: SbFields, format: Format, endian: Endian, location: u64) -> Superblock {
         let netbsd = NetBsd::default();
@@ -109,9 +109,9 @@ impl Superblock {
         Superblock { f, format, endian, location, old_layout: false, netbsd, raw }
     }
 
-    /// The `sbsize` bytes to write for this copy, check hash included if the volume keeps one.
+    /// The `sbsize` bytes of this copy, with the check hash if the volume has one.
     ///
-    /// The caller sets `f.time` and, for copies elsewhere, [`Self::location`] first.
+    /// The caller first sets `f.time` and, for backups, [`Self::location`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let len = usize::try_from(self.f.sbsize).unwrap_or(0).clamp(SbFields::SIZE, SBLOCKSIZE);
@@ -121,7 +121,7 @@ impl Superblock {
         let mut f = self.f.clone();
         self.set_old_copies(&mut f, &orig);
         if self.old_layout {
-            // Bytes 856 to 1315 hold other data there.
+            // Bytes 856 to 1315 have other data on such volumes.
             let keep = out.get(856..1316).map(<[u8]>::to_vec).unwrap_or_default();
             f.encode(&mut out, self.endian);
             if let Some(dst) = out.get_mut(856..1316) {
@@ -141,10 +141,10 @@ impl Superblock {
         out
     }
 
-    /// Brings the fields of old kernels in step (`spec/on-disk-format.md` §3.4): `f` is to be
-    /// written over `orig`.
+    /// Updates the fields of old kernels (`spec/on-disk-format.md` §3.4). `orig` are the fields
+    /// before.
     fn set_old_copies(&self, f: &mut SbFields, orig: &SbFields) {
-        // Some writers leave them behind; a copy without changes stays as it is.
+        // Some systems do not update them; a copy without changes must stay as it is.
         let changed = (f.time, f.cstotal) != (orig.time, orig.cstotal);
         if self.format == Format::Ufs1 && (changed || self.old_layout) {
             f.old_time = clamp32(f.time);
@@ -157,7 +157,7 @@ impl Superblock {
         }
     }
 
-    /// Whether the stored check hash is right; `true` where the volume keeps none.
+    /// Whether the stored check hash is right; true if the volume has none.
     #[must_use]
     pub fn hash_ok(&self) -> bool {
         if !self.ckhashes().contains(CkHash::SUPERBLOCK) {
@@ -174,25 +174,26 @@ impl Superblock {
         self.f.clean == 1
     }
 
-    /// Whether a NetBSD journal may still hold changes: only to be read, and with doubt.
+    /// Whether a NetBSD journal may still have changes: such a volume can only be read, with a
+    /// warning.
     #[must_use]
     pub fn has_dirty_wapbl(&self) -> bool {
         self.netbsd.wapbl && !self.is_clean()
     }
 
-    /// Byte offset of the standard superblock of this volume: one of [`SBLOCKSEARCH`], whatever
-    /// the fields say, because nobody looks elsewhere.
+    /// Byte offset of the standard superblock of this volume: always one of [`SBLOCKSEARCH`], since
+    /// no system searches elsewhere.
     #[must_use]
     pub fn standard_location(&self) -> u64 {
-        let said = u64::try_from(self.f.sblockloc).ok().filter(|at| SBLOCKSEARCH.contains(at));
+        let stored = u64::try_from(self.f.sblockloc).ok().filter(|at| SBLOCKSEARCH.contains(at));
         match self.format {
-            Format::Ufs2 => said.unwrap_or(65536),
+            Format::Ufs2 => stored.unwrap_or(65536),
             Format::Ufs1 if matches!(self.location, 0 | 8192) => self.location,
-            Format::Ufs1 => said.filter(|&at| at <= 8192).unwrap_or(8192),
+            Format::Ufs1 => stored.filter(|&at| at <= 8192).unwrap_or(8192),
         }
     }
 
-    /// The first field in which two copies of one volume's superblock may not differ but do
+    /// The first of the 21 fields that fsck compares in which this copy differs from `other`.
     /// (the 21 fields fsck compares).
     #[must_use]
     pub fn differing_field(&self, other: &Superblock) -> Option<&'static str> {
@@ -226,8 +227,8 @@ impl Superblock {
         pairs.into_iter().find(|(a, b)| a != b).map(|((name, _), _)| name)
     }
 
-    /// Whether the fields from byte 1024 on that never change are the same in both: then that
-    /// sector of `self` is intact even if others are not.
+    /// Whether the constant fields from byte 1024 on are equal in both: then that sector of `self`
+    /// is intact even if others are not.
     pub(crate) fn third_sector_agrees(&self, other: &Superblock) -> bool {
         let fixed = |sb: &Superblock| {
             let f = &sb.f;
@@ -238,7 +239,7 @@ impl Superblock {
         modern && self.endian == other.endian && fixed(self) == fixed(other)
     }
 
-    /// Takes the fields from byte 1024 on that do change from `from`.
+    /// Copies the variable fields from byte 1024 on from `from`.
     pub(crate) fn take_third_sector(&mut self, from: &Superblock) {
         let (f, o) = (&mut self.f, &from.f);
         f.cstotal = o.cstotal;
@@ -252,41 +253,41 @@ impl Superblock {
         f.sujfree = o.sujfree;
         f.metackhash = o.metackhash;
         if f.old_flags & FS_FLAGS_UPDATED != 0 {
-            // What `from` says in its first sector about where its flags are is not to be trusted.
+            // The first sector of `from`, which has the location of its flags, is not reliable.
             f.flags = get(&from.raw, FLAGS_OFFSET, from.endian);
         }
     }
 
-    /// The bytes it was read from.
+    /// The bytes it was decoded from.
     #[must_use]
     pub fn raw(&self) -> &[u8] {
         &self.raw
     }
 
-    /// The flags, without those that NetBSD means otherwise.
+    /// The flags, without those with another meaning in NetBSD.
     #[must_use]
     pub fn flags(&self) -> FsFlags {
         FsFlags::from_bits_retain(self.f.flags & !self.netbsd.hidden_flags())
     }
 
-    /// Sets the flags, in the old byte where the volume keeps them there and they have room in it.
+    /// Sets the flags, in the old byte if the volume stores them there and they fit.
     ///
-    /// NetBSD's own stay as they are.
+    /// NetBSD's flags are preserved.
     pub fn set_flags(&mut self, flags: FsFlags) {
         let hidden = self.netbsd.hidden_flags();
         self.f.flags = (flags.bits() & !hidden) | (self.f.flags & hidden);
         if self.f.old_flags & FS_FLAGS_UPDATED != 0 {
             return;
         }
-        let room = u32::from(!FS_FLAGS_UPDATED);
-        match u8::try_from(flags.bits() & room) {
-            Ok(old) if self.old_layout || flags.bits() & !room == 0 => self.f.old_flags = old,
-            // As FreeBSD does with every volume it mounts.
+        let mask = u32::from(!FS_FLAGS_UPDATED);
+        match u8::try_from(flags.bits() & mask) {
+            Ok(old) if self.old_layout || flags.bits() & !mask == 0 => self.f.old_flags = old,
+            // FreeBSD does so with every volume that it mounts.
             _ => self.f.old_flags |= FS_FLAGS_UPDATED,
         }
     }
 
-    /// Which check hashes the volume keeps; none unless `FS_METACKHASH` vouches for them
+    /// The structures with check hashes; none unless `FS_METACKHASH` is set
     /// (`spec/on-disk-format.md` §3.1).
     #[must_use]
     pub fn ckhashes(&self) -> CkHash {
@@ -321,18 +322,18 @@ impl Superblock {
         until_nul(self.raw.get(680..712).unwrap_or(&[]))
     }
 
-    /// Sets the volume label, cut to 31 bytes.
+    /// Sets the volume label, truncated to 31 bytes.
     pub fn set_volname(&mut self, name: &[u8]) {
         put_text(&mut self.raw, 680, 32, name);
     }
 
-    /// Where the volume was last mounted.
+    /// The last mount point.
     #[must_use]
     pub fn fsmnt(&self) -> &[u8] {
         until_nul(self.raw.get(212..680).unwrap_or(&[]))
     }
 
-    /// Sets the last mount point, cut to 467 bytes.
+    /// Sets the last mount point, truncated to 467 bytes.
     pub fn set_fsmnt(&mut self, path: &[u8]) {
         put_text(&mut self.raw, 212, 468, path);
     }
@@ -350,7 +351,7 @@ impl Superblock {
     }
 }
 
-/// Byte order and format told by the magic number; `Some((_, None))` for an unfinished newfs.
+/// Byte order and format by the magic number; `Some((_, None))` for an unfinished newfs.
 #[must_use]
 pub fn magic_of(bytes: &[u8]) -> Option<(Endian, Option<Format>)> {
     [Endian::Little, Endian::Big].into_iter().find_map(|e| {
@@ -391,10 +392,10 @@ fn until_nul(b: &[u8]) -> &[u8] {
     b.split(|&c| c == 0).next().unwrap_or(&[])
 }
 
-fn put_text(raw: &mut [u8], off: usize, room: usize, text: &[u8]) {
-    if let Some(dst) = raw.get_mut(off..off + room) {
+fn put_text(raw: &mut [u8], off: usize, field_len: usize, text: &[u8]) {
+    if let Some(dst) = raw.get_mut(off..off + field_len) {
         dst.fill(0);
-        for (d, s) in dst.iter_mut().take(room - 1).zip(text) {
+        for (d, s) in dst.iter_mut().take(field_len - 1).zip(text) {
             *d = *s;
         }
     }

@@ -1,8 +1,7 @@
-//! Number types that must not mix.
+//! Number types that must not be mixed.
 //!
-//! Every address of the format is counted in one of these; crossing from one to another goes
-//! through a named conversion of [`crate::Geometry`]. Counts (a number *of* fragments, bytes, ...)
-//! stay plain integers with the unit in their name.
+//! Every address of the format has one of these types. Named methods of [`crate::Geometry`] convert
+//! between them. Counts (of fragments, bytes, ...) are plain integers with the unit in their name.
 
 use std::fmt;
 
@@ -43,7 +42,7 @@ unit! {
     Lbn(u64), "logical block"
 }
 unit! {
-    /// Byte offset inside a directory; directories never exceed 2³¹ − 1 bytes.
+    /// Byte offset in a directory; a directory has at most 2³¹ − 1 bytes.
     DirOff(u32), "directory offset"
 }
 
@@ -58,7 +57,7 @@ impl FragNo {
     /// The pointer value of a hole.
     pub const HOLE: FragNo = FragNo(0);
 
-    /// The fragment `n` fragments further on.
+    /// The fragment `n` fragments after this one.
     #[must_use]
     pub fn plus(self, n: u64) -> FragNo {
         FragNo(self.0.saturating_add(n))
@@ -72,7 +71,7 @@ impl FragNo {
 }
 
 impl Lbn {
-    /// The logical block `n` blocks further on.
+    /// The logical block `n` blocks after this one.
     #[must_use]
     pub fn plus(self, n: u64) -> Lbn {
         Lbn(self.0.saturating_add(n))

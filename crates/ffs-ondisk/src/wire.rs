@@ -1,18 +1,18 @@
 //! Integers in the volume's byte order, and [`layout!`](crate::layout): one table per on-disk
 //! structure.
 //!
-//! The table is the only place that states a field's offset and type. From it come the native
-//! struct, its decoder and encoder, and the list of [`Field`]s that `dumpfs`, error messages
-//! and the field-by-field damage tests read.
+//! The table is the only definition of a field's offset and type. The native struct, its decoder
+//! and encoder, and the list of [`Field`]s are generated from it; `dumpfs`, error messages and the
+//! tests that damage each field use the list.
 //!
 //! # Invariants
-//! 1. Reading past the end of the buffer yields zeros and writing past it does nothing; callers
-//!    that care check the length first (every `decode` does, through [`need`]).
+//! 1. A read past the end of the buffer returns zeros, and a write past it does nothing. Callers
+//!    that need an error check the length first (every `decode` does, with [`need`]).
 //! 2. `encode(decode(bytes)) == bytes` for the bytes the table covers.
 
 use crate::error::{Error, Structure};
 
-/// The byte order of a volume: that of the machine that made it (`spec/on-disk-format.md` §1).
+/// The byte order of a volume: that of the machine that created it (`spec/on-disk-format.md` §1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Endian {
     /// Least significant byte first (x86, arm).
@@ -37,7 +37,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Number of elements: 1 but for arrays.
+    /// Number of elements: 1 except in arrays.
     #[must_use]
     pub fn count(&self) -> usize {
         self.size / self.elem.max(1)
@@ -77,7 +77,7 @@ impl Field {
 pub trait Wire: Sized {
     /// Bytes on disk.
     const SIZE: usize;
-    /// Bytes of one element; [`Self::SIZE`] but for arrays.
+    /// Bytes of one element; [`Self::SIZE`] except in arrays.
     const ELEM: usize;
     /// Whether the elements are signed.
     const SIGNED: bool;
@@ -194,7 +194,7 @@ macro_rules! layout {
         impl $name {
             /// Bytes the structure covers on disk.
             pub const SIZE: usize = $size;
-            /// Every field with its place, in disk order.
+            /// Every field with its location, in disk order.
             pub const FIELDS: &'static [$crate::wire::Field] = &[
                 $($crate::wire::Field {
                     name: stringify!($f),
@@ -208,7 +208,8 @@ macro_rules! layout {
             /// Reads the structure from the start of `b`.
             #[must_use]
             pub fn decode(b: &[u8], e: $crate::wire::Endian) -> Self {
-                // Where length and byte order are constants nothing is asked field by field.
+                // With constant length and byte order the compiler removes the tests for each
+                // field.
                 match (b.first_chunk::<{ $size }>(), e) {
                     (Some(b), $crate::wire::Endian::Little) => {
                         Self::fields_of(b, $crate::wire::Endian::Little)

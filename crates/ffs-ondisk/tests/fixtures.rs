@@ -1,4 +1,4 @@
-//! Every structure of every fixture decodes, validates, and encodes to the bytes it came from.
+//! Every structure of every fixture decodes, validates, and encodes to the same bytes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests stop the test")]
 
 mod common;
@@ -16,7 +16,7 @@ use ffs_ondisk::{
 };
 use ffs_testkit::fixtures;
 
-/// Asserts equality and says where the first difference is.
+/// Asserts equality and reports the first difference.
 fn same_bytes(what: &str, got: &[u8], want: &[u8]) {
     assert_eq!(got.len(), want.len(), "{what}: length");
     for (i, (g, w)) in got.iter().zip(want).enumerate() {
@@ -131,7 +131,7 @@ fn inodes_pass_their_check_and_encode_to_the_same_bytes() {
             let what = format!("{}: inode {ino}", v.name);
             let raw = v.inode_bytes(g, ino);
             if v.name == "nb-ufs2-crash" && raw[..2] == [0, 0] {
-                // Marked used, but the power went before the inode was written.
+                // Marked as used, but a loss of power prevented the write of the inode.
                 continue;
             }
             let d = dinode::check(g, ino, raw).unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -140,7 +140,7 @@ fn inodes_pass_their_check_and_encode_to_the_same_bytes() {
             same_bytes(&what, &fresh, raw);
             pointers_are_sound(&what, g, &d);
         }
-        // Free but initialised ones have no check hash and must survive all the same.
+        // Free but initialised inodes have no check hash and must be preserved.
         for c in 0..g.ncg {
             let cg = v.cg(g, c);
             for i in (0..cg.initediblk()).filter(|&i| !cg.inode_used(i)) {
@@ -201,7 +201,7 @@ fn directories_read_and_their_records_write_back() {
     }
 }
 
-/// Every path but the root is one entry, every directory has two more.
+/// Every path but the root has one entry; every directory has two more.
 fn entry_count_is_expected(name: &str, entries: usize) {
     if name == "nb-ufs2-crash" {
         return;
@@ -241,7 +241,7 @@ fn rows_agree(v: &Volume, g: &Geometry) {
     }
 }
 
-/// The volume inside a snapshot file, put together by the pointers' rules.
+/// The volume inside a snapshot file, assembled from its pointers.
 fn view_of(v: &Volume, g: &Geometry, ino: Ino) -> Vec<u8> {
     let d = dinode::check(g, ino, v.inode_bytes(g, ino)).unwrap();
     assert!(snapshot::is_snapshot(&d));
@@ -252,7 +252,7 @@ fn view_of(v: &Volume, g: &Geometry, ino: Ino) -> Vec<u8> {
         let frags = snapshot::block_frags(g, l) as usize * g.fsize as usize;
         match content {
             Content::Zeros => out.resize(out.len() + frags, 0),
-            Content::Volume(at) | Content::Copy(at) | Content::Claimed(at) => {
+            Content::Volume(at) | Content::Copy(at) | Content::TakenOver(at) => {
                 out.extend_from_slice(v.at(g, at, frags));
             }
         }
@@ -260,11 +260,11 @@ fn view_of(v: &Volume, g: &Geometry, ino: Ino) -> Vec<u8> {
             Content::Volume(_) => 0,
             Content::Zeros => 1,
             Content::Copy(_) => 2,
-            Content::Claimed(_) => 3,
+            Content::TakenOver(_) => 3,
         }] += 1;
     }
-    println!("inode {ino}: {kinds:?} blocks unchanged, zero, copied, claimed");
-    // The list of blocks copied at creation names blocks with private copies.
+    println!("inode {ino}: {kinds:?} blocks unchanged, zero, copied, taken over");
+    // The list of blocks copied at creation has blocks with private copies.
     let first = snapshot::image_blocks(g);
     let list = v.at(g, FragNo(v.bmap(g, &d, Lbn(first)) as u64), g.bsize as usize);
     let words = snapshot::list_words(g, ino, d.size, wire::get(list, 0, g.endian)).unwrap();
@@ -418,7 +418,7 @@ fn worked_example() {
     assert_eq!(extattr::records(g.endian, &ext_area(&v, g, ino("/xattrs2"))).count(), 2297);
 }
 
-/// Fields may not overlap and none may be missing from the tools' list.
+/// Fields may not overlap, and none may be missing from the tables.
 #[test]
 fn field_tables_are_in_order_without_overlap() {
     let tables = [

@@ -1,5 +1,5 @@
-//! Damage of every field of every structure: no panic, no wrong geometry
-//! (`spec/known-failures.md` §2).
+//! Damage to every field of every structure: no panic, no wrong geometry (`spec/known-failures.md`
+//! §2).
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests stop the test")]
 
 mod common;
@@ -15,14 +15,14 @@ use ffs_ondisk::{
 };
 use ffs_testkit::rng::SplitMix64;
 
-/// The values a field is set to in turn (the method of XFS's field tests).
+/// The values that a field is set to (as in XFS's field tests).
 fn damages(old: i128, bits: usize, rng: &mut SplitMix64) -> Vec<i128> {
     let flip = |b: usize| old ^ (1i128 << b);
     let r = i128::from(rng.next_u64());
     vec![0, -1, old + 1, old - 1, flip(bits - 1), flip(bits / 2), flip(0), r, old << 1, old >> 1]
 }
 
-/// Calls `test` with `bytes` once for every damage of every element of `fields`.
+/// Calls `test` with `bytes` for every damage of every element of `fields`.
 fn each_damage(
     fields: &[Field],
     bytes: &[u8],
@@ -48,7 +48,7 @@ fn some(rng: &mut SplitMix64, end: u64) -> [u64; 4] {
     [0, end.saturating_sub(1), rng.below(end), rng.next_u64()]
 }
 
-/// Every function of a geometry that was let through, on numbers in and out of range.
+/// Calls every function of an accepted geometry with numbers in and out of range.
 fn exercise(what: &str, g: &Geometry, rng: &mut SplitMix64) {
     assert!(g.frag_to_byte(FragNo(g.size)) < u64::MAX, "{what}");
     assert!(CgLayout::of(g).nextfreeoff <= g.cgsize && g.cgsize <= g.bsize, "{what}");
@@ -140,7 +140,7 @@ fn kf2_01_hostile_superblock_values() {
     assert!(accepted[0].min(accepted[1]) > 1000 || accepted == [0, 0]);
 }
 
-/// Several fields at once reach what one alone does not.
+/// Damage to several fields at once reaches cases that a single one does not.
 #[test]
 fn kf2_02_sums_and_products_of_hostile_values_do_not_overflow() {
     let seed = 202;
@@ -166,7 +166,7 @@ fn kf2_02_sums_and_products_of_hostile_values_do_not_overflow() {
             accepted += u32::from(ok);
         }
         assert!(accepted > 100, "{}: {accepted}", v.name);
-        // Noise in bytes 839 to 960 killed FreeBSD's fsck.
+        // Noise in bytes 839 to 960 crashed FreeBSD's fsck.
         for _ in 0..200 {
             let mut b = bytes.clone();
             rng.fill_bytes(&mut b[839..960]);
@@ -175,7 +175,7 @@ fn kf2_02_sums_and_products_of_hostile_values_do_not_overflow() {
     }
 }
 
-/// Which field an error names, for one changed field.
+/// The field that the error names after a change of one field.
 fn first_problem(v: &Volume, field: &str, value: i128) -> Option<&'static str> {
     let found = v.found();
     let (at, mut b) = superblock_bytes(v);
@@ -274,7 +274,7 @@ fn kf2_05_hostile_group_headers() {
             let mut b = b.to_vec();
             cg::rehash(&g, &mut b);
             let _ = cg::validate(&g, CgNo(0), &b);
-            // Even without validation no view leaves the block.
+            // Even without validation no view accesses bytes outside the block.
             use_group(&g, &mut b, rng);
             assert_eq!(b.len(), g.bsize as usize, "{what}");
         });
@@ -433,8 +433,8 @@ fn kf2_12_hostile_attribute_areas() {
         assert!(bad <= 1 && steps.iter().rev().skip(1).all(Result::is_ok));
         let changed = extattr::set(e, &b, extattr::Namespace::System, b"x", b"y", 65536);
         assert_eq!(changed.is_ok(), bad == 0, "seed {seed} round {round}");
-        let gone = extattr::remove(e, &b, extattr::Namespace::User, b"b");
-        assert_eq!(gone.is_ok(), bad == 0);
+        let removed = extattr::remove(e, &b, extattr::Namespace::User, b"b");
+        assert_eq!(removed.is_ok(), bad == 0);
     }
     for len in 0..64u32 {
         let mut b = vec![0; 64];

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 include!("common/small.rs");
 
-/// The geometry of a volume as newfs would make it.
+/// The geometry of a volume as newfs creates it.
 fn geometry(format: Format, bsize: i32, frag: i32, groups: u32, blocks: i32) -> Geometry {
     let sb = superblock(format, bsize, frag, groups, blocks);
     assert_eq!(sbcheck::problems(&sb, None), []);
@@ -41,7 +41,7 @@ fn journal_segments_are_ordered_and_end_at_gaps() {
         let live = journal::scan(Endian::Little, b, 512, 77);
         live.iter().map(|s| s.header.seq).collect()
     };
-    // A ring that wrapped: 5 and 6 come before 3 and 4; 1 and 2 are no longer needed.
+    // A ring that wrapped: 5 and 6 precede 3 and 4; 1 and 2 are no longer needed.
     let b = journal_of(
         77,
         &[(5, 3, 1, 2), (6, 3, 2, 20), (1, 0, 1, 1), (2, 1, 1, 1), (3, 1, 1, 1), (4, 3, 1, 1)],

@@ -1,4 +1,4 @@
-//! The short form of an inode against the whole.
+//! The short form of an inode compared with the full one.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 include!("common/small.rs");
@@ -15,7 +15,7 @@ fn geometry(format: Format, endian: Endian) -> Geometry {
 }
 
 #[test]
-fn an_outline_says_what_the_inode_says() {
+fn an_outline_agrees_with_the_inode() {
     for format in [Format::Ufs1, Format::Ufs2] {
         for endian in [Endian::Little, Endian::Big] {
             let g = geometry(format, endian);

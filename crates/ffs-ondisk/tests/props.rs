@@ -1,4 +1,4 @@
-//! Properties: arithmetic against naive implementations, and parsers that end on any bytes.
+//! Properties: arithmetic compared with naive implementations, and parsers that end for any bytes.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests stop the test")]
 
 use ffs_ondisk::bmap::{self, Named, Path};
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 include!("common/small.rs");
 
-/// The geometry of a volume as newfs would make it.
+/// The geometry of a volume as newfs creates it.
 fn geometry(format: Format, bsize: i32, frag: i32, groups: u32, blocks: i32) -> Geometry {
     let sb = superblock(format, bsize, frag, groups, blocks);
     assert_eq!(sbcheck::problems(&sb, None), []);
@@ -34,13 +34,13 @@ fn all_sizes() -> Vec<Geometry> {
     formats.flat_map(|f| (12..=16).map(move |b| geometry(f, 1 << b, 8, 1, 100))).collect()
 }
 
-/// First logical block the format cannot address.
+/// First logical block that the format cannot address.
 fn end_of(g: &Geometry) -> u64 {
     let n = u64::from(g.nindir);
     12 + n + n * n + n * n * n
 }
 
-/// The logical block a path leads to, by counting.
+/// The logical block of a path, by counting.
 fn follow(g: &Geometry, p: &Path) -> u64 {
     let n = u64::from(g.nindir);
     match p {
@@ -74,7 +74,7 @@ fn block_paths_at_every_boundary() {
     }
 }
 
-/// The names of a small tree, made by walking it, are all different and parse back.
+/// The names of all blocks of a small tree are different and parse back.
 #[test]
 fn indirect_names_are_unique_and_parse() {
     for g in all_sizes() {
@@ -103,7 +103,7 @@ fn indirect_names_are_unique_and_parse() {
     }
 }
 
-/// A chain of records with the given name lengths, filling a chunk.
+/// Records with the given names that fill a chunk.
 fn chunk_of(fmt: DirFormat, names: &[(u32, u8, Vec<u8>)]) -> Vec<u8> {
     let mut chunk = vec![0xa5; 512];
     let sizes: Vec<_> = names.iter().map(|n| dir::dirsiz(n.2.len())).collect();
@@ -174,7 +174,7 @@ proptest! {
         prop_assert_eq!(whole, g.size);
     }
 
-    /// The blocks of a file add up to its size rounded up, and only its last one may be short.
+    /// The blocks of a file sum to its size rounded up, and only its last one may be short.
     #[test]
     fn block_sizes_cover_a_file(g in geometries(), size in 0u64..5_000_000) {
         let blocks = size.div_ceil(g.bsize.into());
@@ -190,7 +190,7 @@ proptest! {
         }
     }
 
-    /// A run is refused exactly if one of its fragments is metadata or it leaves its block.
+    /// A run is rejected exactly if one of its fragments is metadata or it is not within one block.
     #[test]
     fn runs_against_a_naive_check(g in geometries(), x: u64, n in 1u32..9, shift in 0u64..8) {
         let d = x % (g.size + 3);
@@ -220,7 +220,7 @@ proptest! {
         prop_assert_eq!(cg::runs(pattern, frag), want);
     }
 
-    /// Maps against a vector of booleans, and their counts against naive ones.
+    /// Maps compared with a vector of booleans, and their counts with naive ones.
     #[test]
     fn group_maps_against_vectors(
         g in geometries(),
@@ -285,8 +285,8 @@ proptest! {
         prop_assert!(end == chunk.len().min(512) || recs.last().unwrap().is_err());
     }
 
-    /// Written records read back, their padding is zero, and damage never makes a name appear
-    /// that was not written or cut a record short silently.
+    /// Written records read back, and their padding is zero. After damage no other name is
+    /// returned, and no record is shortened without an error.
     #[test]
     fn kf2_09_and_kf2_10_directory_records_round_trip(
         fmt in dir_formats(),
@@ -357,7 +357,7 @@ proptest! {
         prop_assert_eq!(class(1).unwrap(), Content::Zeros);
         prop_assert_eq!(class(2).unwrap(), Content::Zeros);
         if own > 2 {
-            prop_assert_eq!(class(own as i64).unwrap(), Content::Claimed(FragNo(own)));
+            prop_assert_eq!(class(own as i64).unwrap(), Content::TakenOver(FragNo(own)));
         }
         prop_assert!(class(-1).is_err() && class(g.size as i64).is_err());
         let raw = (x % g.size) as i64;

@@ -1,4 +1,4 @@
-//! Superblocks by every route: torn, damaged, missing, foreign, and the traps on the way.
+//! Finding superblocks: torn, damaged, missing, foreign and ambiguous ones.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests stop the test")]
 
 mod common;
@@ -36,7 +36,7 @@ fn a_missing_primary_is_replaced_by_a_backup() {
         assert_eq!(found.sb.location, good.sb.location, "{}", v.name);
         assert!(!found.sb.is_clean() && found.sb.flags().contains(FsFlags::NEEDSFSCK));
         assert_eq!(found.warnings.last(), Some(&Warning::OldTotals));
-        // What is found encodes to a primary that is then found at once.
+        // The superblock found encodes to a primary that is found directly.
         let mut b = headless(&v);
         let bytes = found.sb.encode();
         b[found.sb.location as usize..][..bytes.len()].copy_from_slice(&bytes);
@@ -88,7 +88,7 @@ fn a_damaged_primary_names_the_backups_and_keeps_its_intact_sector() {
     }
 }
 
-/// `spec/known-failures.md` §1.8: the superblock is three sectors, a crash may write some of them.
+/// `spec/known-failures.md` §1.8: the superblock has three sectors; a crash may write some of them.
 #[test]
 fn kf1_08_torn_superblock_writes_are_survived() {
     for name in ["freebsd14-ufs2-le-4m", "freebsd14-ufs2-be-4m", "freebsd-ufs1-10m-a"] {
@@ -125,19 +125,19 @@ fn kf1_08_torn_superblock_writes_are_survived() {
 }
 
 #[test]
-fn kf2_03_a_bad_check_hash_is_repairable_and_told() {
+fn kf2_03_a_bad_check_hash_is_repairable_and_reported() {
     let Some(v) = volume("freebsd14-ufs2-le-4m") else { return };
     let b = change_primary(&v, |sb| sb[1304] ^= 1);
     let found = find(&b).unwrap();
     assert_eq!(found.source, Source::PrimaryBadHash);
-    // A hash-less field of the fixed ones differs: the backup wins.
+    // A constant field that is not hashed differs: the backup is used.
     let b = change_primary(&v, |sb| put(sb, 144, Endian::Little, 7i32));
     assert_eq!(find(&b).unwrap().source, Source::PrimaryBadHash);
-    // By name it is a warning, too.
+    // At a given location it is a warning, too.
     let found = sbsearch::at(reader(&b), 65536, None).unwrap();
     assert_eq!(found.source, Source::PrimaryBadHash);
     assert_eq!(found.warnings, [Warning::BadHash(65536)]);
-    // Without any backup the user is told so.
+    // Without a backup the user gets a warning.
     let mut alone = b.clone();
     for c in 0..4 {
         let g = v.found().geometry;
@@ -169,9 +169,9 @@ fn kf2_01_ufs1_copy_at_64k_is_not_taken_for_the_superblock() {
     assert_ne!(copy.cstotal(), found.sb.cstotal(), "the copy is stale, or this tests nothing");
 }
 
-/// A UFS2 superblock copied elsewhere does not make a volume start there.
+/// A UFS2 superblock that was copied does not make a volume start there.
 #[test]
-fn kf2_01_ufs2_superblock_must_stand_where_it_says() {
+fn kf2_01_ufs2_superblock_must_be_at_its_location() {
     let Some(v) = volume("freebsd14-ufs2-le-4m") else { return };
     let mut b = headless(&v);
     b.copy_within(98304..98304 + 8192, 8192);
@@ -263,13 +263,13 @@ fn kf2_15_netbsd_flags_are_not_taken_for_freebsds() {
     assert_eq!(sb.f.flags & 0x302, 0x302, "NetBSD's bits survive");
     let at = sb.location as usize;
     assert_eq!(found.sb.encode(), netbsd[at..at + sb.f.sbsize as usize]);
-    // The same flags on a FreeBSD volume mean what FreeBSD means.
+    // The same flags on a FreeBSD volume have FreeBSD's meaning.
     let freebsd = change_primary(&v, |sb| put(sb, 1312, e, 0x300u32));
     let found = find(&freebsd).unwrap();
     assert!(found.sb.flags().contains(FsFlags::NFS4ACLS | FsFlags::METACKHASH));
 }
 
-/// OpenBSD 2006: tools that do not know a field must not destroy it.
+/// OpenBSD 2006: tools must preserve fields that are unknown to them.
 #[test]
 fn kf2_16_unknown_bytes_survive_a_write() {
     for v in volumes() {
@@ -279,7 +279,7 @@ fn kf2_16_unknown_bytes_survive_a_write() {
             .collect();
         let len = v.found().sb.f.sbsize as usize;
         let unknown: Vec<_> = (0..len).filter(|i| !known.contains(i)).collect();
-        // Where other systems keep marks the noise would change what fields mean.
+        // Noise in marks of other systems would change the meaning of fields.
         let harmless = |i: &&usize| !(888..928).contains(*i);
         let b = change_primary(&v, |sb| {
             unknown.iter().filter(harmless).for_each(|&i| sb[i] = (i * 7) as u8 | 1);
@@ -295,7 +295,7 @@ fn kf2_16_unknown_bytes_survive_a_write() {
     }
 }
 
-/// Flags live in byte 211 of old volumes, and stay there.
+/// The flags of old volumes are in byte 211, and stay there.
 #[test]
 fn old_flag_bytes_are_read_and_written() {
     let Some(v) = volume("openbsd28-ufs1-floppy") else { return };
@@ -348,7 +348,7 @@ fn empty_short_and_random_devices_are_refused_quickly() {
     }
 }
 
-/// A damaged primary may claim any number of groups: what is read stays bounded.
+/// A damaged primary may have any number of groups: the number of reads stays bounded.
 #[test]
 fn hostile_hints_cost_a_bounded_number_of_reads() {
     let Some(v) = volume("freebsd14-ufs2-le-4m") else { return };

@@ -193,7 +193,7 @@ impl<'a> LockedInode<'a> {
         let area = area.map_err(|e| match e {
             SetError::Damaged(b) => damaged(self.ip, &b),
             SetError::Name => Error::Invalid("attribute name"),
-            SetError::NoRoom { .. } => Error::NoSpace,
+            SetError::NoSpace { .. } => Error::NoSpace,
         })?;
         self.set_ext_area(&area, reserve)
     }

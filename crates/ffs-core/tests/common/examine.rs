@@ -1,4 +1,4 @@
-//! What a killed process left. (Also for the servers that `ffs-fuse` kills.)
+//! Checks of the volume that a killed process left. (`ffs-fuse` uses them too.)
 
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport};
 use ffs_core::{Cred, Env, Ffs, MountOptions, Vnode};
@@ -10,15 +10,15 @@ use ffs_testkit::killtest::{
 };
 use std::sync::Arc;
 
-/// When volumes are repaired, seconds.
+/// The time of the repair, seconds.
 const REPAIR: i64 = 1_800_000_000;
 
 fn fsck(dev: &MemDevice, options: FsckOptions) -> FsckReport {
     Fsck::new(Arc::new(dev.snapshot()), options.at(REPAIR)).run()
 }
 
-/// Repairs `dev` and judges what the writers of `seed` left, with or without calls of `sync`:
-/// repairs made, and promises kept.
+/// Repairs `dev` and checks the files of the writers of `seed`, with or without calls of `sync`.
+/// Returns the numbers of repairs and of names checked.
 pub(crate) fn examine(
     dev: &Arc<MemDevice>,
     (seed, sync): (u64, SyncCalls),
@@ -35,7 +35,7 @@ pub(crate) fn examine(
     Ok((repairs, promises))
 }
 
-/// What `fsck -p` has to repair, if it may, and leaves nothing behind.
+/// Repairs with `fsck -p`, which must suffice.
 pub(crate) fn repair(dev: &Arc<MemDevice>) -> Result<u64, String> {
     let shared = Arc::clone(dev) as Arc<dyn BlockDevice>;
     let report = Fsck::new(shared, FsckOptions::preen().at(REPAIR)).run();
@@ -53,7 +53,7 @@ pub(crate) fn repair(dev: &Arc<MemDevice>) -> Result<u64, String> {
     Ok(report.findings.len() as u64)
 }
 
-/// What the common directories hold.
+/// The content of the common directories.
 pub(crate) fn tree(dev: &Arc<dyn BlockDevice>) -> Result<FoundTree, String> {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let clock = Arc::new(ManualClock::new(Timestamp::new(REPAIR, 0)));

@@ -1,5 +1,5 @@
-//! What the tests share: small volumes in memory whose writes are recorded, and the check that they
-//! are sound.
+//! Common code of the tests: small volumes in memory whose writes are recorded, and a check of
+//! them.
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -17,7 +17,7 @@ use ffs_ondisk::{Endian, Format, Ino};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A mounted volume and what is below it.
+/// A mounted volume, its device and its root.
 pub(crate) struct World {
     pub(crate) fs: Ffs,
     pub(crate) root: Vnode,
@@ -25,7 +25,7 @@ pub(crate) struct World {
     pub(crate) clock: Arc<ManualClock>,
 }
 
-/// When volumes are mounted, seconds.
+/// The time at which volumes are mounted, seconds.
 pub(crate) const START: i64 = 1_700_000_000;
 
 /// Byte order, format, bytes of a block and of a fragment.
@@ -36,7 +36,7 @@ pub(crate) fn volume((endian, format, bsize, fsize): Shape, bytes: u64) -> MemDe
     ffs_admin::newfs::quick(endian, format, bsize, fsize, bytes).unwrap()
 }
 
-/// A new volume whose superblock asks for soft updates.
+/// A new volume with the soft updates flag.
 pub(crate) fn soft_volume(shape: Shape, bytes: u64) -> MemDevice {
     let dev = volume(shape, bytes);
     let soft = TunefsOptions { soft_updates: Some(true), ..TunefsOptions::default() };
@@ -44,7 +44,7 @@ pub(crate) fn soft_volume(shape: Shape, bytes: u64) -> MemDevice {
     dev
 }
 
-/// What a seed has its soft updates work on: both formats, both byte orders, 8 MB.
+/// The volume of a test with soft updates, by seed: both formats, both byte orders, 8 MB.
 pub(crate) fn soft_volume_of(seed: u64) -> MemDevice {
     let shape = match seed % 3 {
         0 => (Endian::Little, Format::Ufs2, 4096, 512),
@@ -69,7 +69,7 @@ pub(crate) fn world_of(shape: Shape, policy: OrderingPolicy) -> World {
     mount_on(volume(shape, 16 << 20), &opts)
 }
 
-/// The same without an order of writes.
+/// The same without ordered writes.
 pub(crate) fn fresh() -> World {
     world(OrderingPolicy::None)
 }
@@ -104,13 +104,13 @@ impl World {
         self.fs.getattr(v).nlink
     }
 
-    /// Lets a second pass.
+    /// Advances the time by a second.
     pub(crate) fn tick(&self) -> i64 {
         self.clock.advance(Duration::from_secs(1));
         self.clock.now().secs
     }
 
-    /// Lets seconds go by, with the syncer at work.
+    /// Advances the time second by second, with the syncer running.
     pub(crate) fn pass(&self, seconds: u32) {
         for _ in 0..seconds {
             self.tick();
@@ -118,13 +118,13 @@ impl World {
         }
     }
 
-    /// What the device holds now; it forgets what was written before.
+    /// The present content of the device; clears the record of writes.
     pub(crate) fn record(&self) -> MemDevice {
         self.dev.take_events();
         self.dev.inner().snapshot()
     }
 
-    /// What the device held after each write since it was `from`, with the place of that write.
+    /// The device after each write since it was `from`, with the offset of that write.
     pub(crate) fn each_write(&self, from: &MemDevice, mut each: impl FnMut(&MemDevice, u64)) {
         for event in self.dev.take_events() {
             if let Event::Write { offset, bytes, .. } = event {
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// What an operation wrote: `i` for an inode block, `d` for data or a directory, in order.
+    /// The writes of an operation: `i` for an inode block, `d` for data or a directory, in order.
     pub(crate) fn writes_of(&self, op: impl FnOnce(&World)) -> String {
         self.fs.sync().unwrap();
         self.dev.take_events();
@@ -168,7 +168,7 @@ impl World {
             .collect()
     }
 
-    /// Unmounts and has the volume checked.
+    /// Unmounts and checks the volume.
     pub(crate) fn end(self) {
         let World { fs, root, dev, .. } = self;
         drop(root);
@@ -177,7 +177,7 @@ impl World {
     }
 }
 
-/// What a path means.
+/// The file at a path.
 pub(crate) fn at(fs: &Ffs, path: &str) -> Result<Vnode> {
     let mut v = fs.root()?;
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -196,7 +196,7 @@ pub(crate) fn list(fs: &Ffs, dir: &Vnode) -> Vec<(String, Ino)> {
     all
 }
 
-/// Panics unless the volume is sound in every respect.
+/// Panics unless a full check has no findings.
 pub(crate) fn check(dev: &Arc<Recorder<MemDevice>>) {
     let dev = Arc::clone(dev) as Arc<dyn BlockDevice>;
     let findings = ffs_admin::fsck::quick_check(&dev);
@@ -219,7 +219,7 @@ pub(crate) fn rename(w: &World, from: (&Vnode, &str), to: (&Vnode, &str), mode: 
     errno(w.fs.rename(&root(), (from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()), mode))
 }
 
-/// The errno of a rename that replaces what is there.
+/// The errno of a rename that replaces its target.
 pub(crate) fn mv(w: &World, from: (&Vnode, &str), to: (&Vnode, &str)) -> i32 {
     rename(w, from, to, RenameMode::Replace)
 }

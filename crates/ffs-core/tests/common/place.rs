@@ -1,4 +1,4 @@
-//! The library as a place for scripts.
+//! The library as the target of test scripts.
 
 use super::{START, soft_updates};
 use ffs_core::{Cred, Env, Error, Ffs, NodeKind, RenameMode, Result, SetAttr, Vnode, WriteMode};
@@ -15,7 +15,7 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts `device` with soft updates and makes the common directories.
+    /// Mounts `device` with soft updates and creates the common directories.
     pub(crate) fn begin(device: Arc<dyn BlockDevice>, seed: u64) -> Mounted {
         let clock = Arc::new(ManualClock::new(Timestamp::new(START, 0)));
         let fs = Ffs::mount(device, &soft_updates(), Env::seeded(clock.clone(), seed)).unwrap();
@@ -24,7 +24,7 @@ impl Mounted {
         place
     }
 
-    /// Makes the directories that scripts work in, durable.
+    /// Creates the directories of the scripts and makes them durable.
     pub(crate) fn make_common(&self) {
         for directory in COMMON {
             self.mkdir(directory).unwrap();
@@ -43,7 +43,7 @@ impl Mounted {
         }
     }
 
-    /// Removes what earlier rounds left.
+    /// Removes the files of earlier rounds.
     pub(crate) fn remove_old(&self) {
         let root = self.fs.root().unwrap();
         for name in self.entries(&root) {

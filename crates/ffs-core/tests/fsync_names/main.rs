@@ -136,7 +136,7 @@ fn an_fsync_makes_all_older_names_durable() {
                 };
                 let name = || format!("n{}", rng.below(6)).into_bytes();
                 let (d, e, from, to) = (dir(), dir(), name(), name());
-                // Many fail, for want of a name or because it is there.
+                // Many fail because a name is missing or exists.
                 match rng.below(10) {
                     0 | 1 => {
                         let kind = ffs_core::NodeKind::Regular;
@@ -229,7 +229,7 @@ fn threads_share_an_fsync() {
                     let v = w.file(dir, &format!("f{i}"));
                     write(w, &v, "mine");
                     w.fs.fsync(&v, false).unwrap();
-                    // What others have under way is repaired.
+                    // Unfinished operations of other threads are repaired.
                     let fs = after_power_loss(w.dev.inner());
                     let path = format!("d{n}/f{i}");
                     assert_eq!(content(&fs, &path).as_deref(), Some("mine"), "{path}");

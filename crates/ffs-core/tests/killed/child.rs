@@ -1,4 +1,4 @@
-//! The load, and the process that is killed under it.
+//! The load, and the process that runs it and is killed.
 
 use crate::common::place::Mounted;
 use crate::common::{START, soft_updates};
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Time that goes by in each operation: some 300 are the delay after which everything is written.
+/// Time that passes in each operation: after some 300 of them all dirty buffers are due.
 const CALL: Duration = Duration::from_millis(100);
-/// Operations for each time the syncer is called.
+/// Operations for each call of the syncer.
 const OPERATIONS_A_TICK: u32 = 10;
 
-/// `IMAGE SEED ROUND SOUND`: until it is killed.
+/// Runs with the arguments `IMAGE SEED ROUND SOUND` until it is killed.
 pub(crate) fn run(arguments: &[String]) {
     let [image, seed, round, sound] = arguments else { panic!("child IMAGE SEED ROUND SOUND") };
     let (seed, round): (u64, i64) = (seed.parse().unwrap(), round.parse().unwrap());
@@ -28,18 +28,24 @@ pub(crate) fn run(arguments: &[String]) {
         eprintln!("{why}");
         std::process::exit(3)
     };
-    load(mount(device, seed, round), seed, sound == "true", &Load { say: &say, failed: &failed });
+    load(
+        mount(device, seed, round),
+        seed,
+        sound == "true",
+        &Load { report: &report, failed: &failed },
+    );
 }
 
-/// What a load tells.
+/// The reports of a load.
 pub(crate) struct Load<'a> {
-    /// The load has begun ([`READY`]), or this writer's operation returned. False to end.
-    pub(crate) say: &'a (dyn Fn(u8) -> bool + Sync),
-    /// An operation failed.
+    /// Reports that the load has begun ([`READY`]), or that an operation of this writer returned.
+    /// Returns false to end the load.
+    pub(crate) report: &'a (dyn Fn(u8) -> bool + Sync),
+    /// Reports a failed operation.
     pub(crate) failed: &'a (dyn Fn(String) + Sync),
 }
 
-/// Mounts what a round works on.
+/// Mounts the volume of a round.
 pub(crate) fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Mounted {
     let start = Timestamp::new(START + round * 100_000, 0);
     let clock = Arc::new(ManualClock::new(start));
@@ -58,10 +64,10 @@ pub(crate) fn mount(device: Arc<dyn BlockDevice>, seed: u64, round: i64) -> Moun
     place
 }
 
-/// Writers, a syncer, and on a volume that is `sound` one who removes old trees.
+/// Runs writers, a syncer, and on a volume that is `sound` a thread that removes old trees.
 pub(crate) fn load(place: Mounted, seed: u64, sound: bool, load: &Load<'_>) {
     let (tick, ticks) = sync_channel(4);
-    (load.say)(READY);
+    (load.report)(READY);
     std::thread::scope(|s| {
         let place = &place;
         s.spawn(move || syncer(place, ticks, load));
@@ -76,7 +82,7 @@ pub(crate) fn load(place: Mounted, seed: u64, sound: bool, load: &Load<'_>) {
     });
 }
 
-fn say(what: u8) -> bool {
+fn report(what: u8) -> bool {
     let out = std::io::stdout();
     let mut pipe = File::from(out.as_fd().try_clone_to_owned().unwrap());
     pipe.write_all(&[what]).is_ok()
@@ -88,12 +94,12 @@ fn write(place: &Mounted, seed: u64, writer: u8, tick: &SyncSender<()>, load: &L
         if let Err((op, why)) = script.step(place) {
             return (load.failed)(format!("writer {writer}: {op}: {why}"));
         }
-        if !(load.say)(writer) {
+        if !(load.report)(writer) {
             return;
         }
         place.clock.advance(CALL);
         if n % OPERATIONS_A_TICK == 0 {
-            // If it is busy it will be called soon enough.
+            // If the syncer is busy it will be called again soon.
             let _ = tick.try_send(());
         }
     }

@@ -1,24 +1,23 @@
-//! A process that has a volume mounted is killed (SIGKILL) under load, again and again.
+//! A process with a mounted volume is repeatedly killed (SIGKILL) under load.
 //!
-//! The child, which is this program again, mounts an image file with soft updates; its writers do
-//! what `ffs_testkit::killtest` says, and count each operation over a pipe after it returned. The
-//! parent kills it at a seeded moment and asks of the image: `fsck -p` repairs it, with nothing but
-//! the repairs that lose nothing; a full check is silent; every name and every byte is there that
-//! somebody was told is durable, and what else is there is something that was. Then the next child
-//! goes on with the same image, and removes the trees of those before; or one time in three, with
-//! the image just as it was left, and then it leaves old trees alone: a directory may have two
-//! names there.
+//! The child, which is this program again, mounts an image file with soft updates. Its writers run
+//! the scripts of `ffs_testkit::killtest`, and report each operation over a pipe after it returned.
+//! The parent kills the child at a random time and checks the image: `fsck -p` repairs it, only
+//! with repairs that lose nothing; a full check has no findings; every name and byte reported as
+//! durable is there, and everything else has existed at some time. Then the next child continues
+//! with the same image and removes the old trees. One time in three it continues without a repair,
+//! and does not remove old trees: a directory may have two names there.
 //!
-//! The system's page cache survives the death of a process: what is tried is that fsync says the
-//! truth and that the *stream* of writes may be cut off anywhere, not what a drive loses. For that
-//! there is `ffs lab crash`.
+//! The page cache survives the death of a process. So the test covers whether fsync reports the
+//! truth and whether the *stream* of writes may end anywhere, but not the losses of a drive. `ffs
+//! lab crash` tests those.
 //!
-//! The same load also runs in this process, its writes recorded, and *every* prefix of them is
-//! repaired and judged ([`recorded`]).
+//! The same load also runs in this process with recorded writes, and *every* prefix of them is
+//! repaired and checked ([`recorded`]).
 //!
-//! `FFS_KILL_ROUNDS` is the number of kills, `FFS_CUT_ROUNDS` of recorded loads (by default a few),
-//! `FFS_KILL_SEED` the first seed (default 1), `FFS_KILL_SEEDS` among how many the rounds are
-//! divided (default 3). The image is in `/dev/shm` if there is one.
+//! `FFS_KILL_ROUNDS` is the number of kills, `FFS_RECORD_ROUNDS` of recorded loads (by default a few),
+//! `FFS_KILL_SEED` the first seed (default 1), `FFS_KILL_SEEDS` the number of seeds over which the
+//! rounds are divided (default 3). The image is in `/dev/shm` if that exists.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod child;
@@ -40,14 +39,14 @@ use std::time::{Duration, Instant};
 
 /// Writers of a child.
 pub(crate) const WRITERS: u8 = 4;
-/// What a child says when the load begins.
+/// The byte that a child sends when the load begins.
 pub(crate) const READY: u8 = 0xff;
-/// Kills after which a new volume is made.
+/// Kills after which a new volume is created.
 const LIFE: u64 = 40;
-/// Operations before a kill at most.
+/// Most operations before a kill.
 const MOST_OPERATIONS: u64 = 500;
 
-/// The shapes of the volumes, and their bytes.
+/// The formats and sizes of the volumes.
 const SHAPES: [(common::Shape, u64); 5] = [
     ((Endian::Little, Format::Ufs2, 4096, 512), 16 << 20),
     ((Endian::Little, Format::Ufs1, 8192, 1024), 16 << 20),
@@ -60,7 +59,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.first().map(String::as_str) {
         Some("child") => child::run(&arguments[1..]),
-        // The harness is asked what it holds.
+        // The test harness queries the list of tests.
         Some("--list") => {}
         _ => parent(),
     }
@@ -69,7 +68,7 @@ fn main() {
 fn parent() {
     let set = |name, default| number(name).unwrap_or(default);
     let (first, seeds) = (set("FFS_KILL_SEED", 1), set("FFS_KILL_SEEDS", 3).max(1));
-    for way in [Way::Cut, Way::Kill] {
+    for way in [Way::Record, Way::Kill] {
         let (variable, default) = way.rounds();
         let rounds = set(variable, default);
         let begun = Instant::now();
@@ -85,26 +84,26 @@ fn parent() {
     }
 }
 
-/// How loads end.
+/// How a load ends.
 #[derive(Clone, Copy)]
 enum Way {
     /// The process is killed.
     Kill,
-    /// The load ends by itself, and its writes are cut off after each.
-    Cut,
+    /// The load ends by itself, and every prefix of its writes is examined.
+    Record,
 }
 
 impl Way {
-    /// The variable that says how many loads, and how many there are without it.
+    /// The environment variable with the number of loads, and its default.
     fn rounds(self) -> (&'static str, u64) {
         match self {
             Way::Kill => ("FFS_KILL_ROUNDS", 30),
-            Way::Cut => ("FFS_CUT_ROUNDS", 9),
+            Way::Record => ("FFS_RECORD_ROUNDS", 9),
         }
     }
 }
 
-/// What was done and asked.
+/// The numbers of operations and checks.
 #[derive(Default)]
 pub(crate) struct Tally {
     pub(crate) kills: u64,
@@ -129,21 +128,21 @@ impl std::fmt::Display for Tally {
         let Verified { names, files } = self.promises;
         write!(
             f,
-            "{} cuts ({} volumes mounted again without a repair), {} operations, {names} names \
+            "{} prefixes ({} volumes mounted again without a repair), {} operations, {names} names \
              and {files} files promised and kept, {} repairs by fsck -p, all of leaks and counts",
             self.kills, self.unrepaired, self.operations, self.repaired
         )
     }
 }
 
-/// A directory that is gone in the end.
+/// A directory that is removed at the end.
 fn scratch() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
     made.expect("a temporary directory")
 }
 
-/// One series of rounds on volumes that live for some of them.
+/// One series of rounds on volumes that last for several of them.
 fn series(seed: u64, rounds: u64, way: Way, tally: &mut Tally) {
     let (dir, mut rng) = (scratch(), SplitMix64::new(seed));
     let path = dir.path().join("image");
@@ -157,7 +156,7 @@ fn series(seed: u64, rounds: u64, way: Way, tally: &mut Tally) {
         let round = Round { image: path.clone(), seed: rng.next_u64(), number, sound, what };
         let left = match way {
             Way::Kill => round.kill(&image, &mut rng, tally),
-            Way::Cut => recorded::run(&image, &round, &mut rng, tally),
+            Way::Record => recorded::run(&image, &round, &mut rng, tally),
         };
         let leave = rng.one_in(3) && (number + 1) % LIFE != 0;
         let left = Arc::new(left);
@@ -174,16 +173,16 @@ fn series(seed: u64, rounds: u64, way: Way, tally: &mut Tally) {
 pub(crate) struct Round {
     image: PathBuf,
     pub(crate) seed: u64,
-    /// Which it is.
+    /// Its number.
     pub(crate) number: u64,
     /// Whether the volume was repaired.
     pub(crate) sound: bool,
-    /// How to run it again.
+    /// The command that repeats it.
     pub(crate) what: String,
 }
 
 impl Round {
-    /// Kills a process that works on `image`, and judges what that leaves.
+    /// Kills a process that uses `image`, and checks the result.
     fn kill(&self, image: &MemDevice, rng: &mut SplitMix64, tally: &mut Tally) -> MemDevice {
         std::fs::write(&self.image, image.to_vec()).unwrap();
         let done = self.run_and_kill(rng);
@@ -201,7 +200,7 @@ impl Round {
         left
     }
 
-    /// How many operations each writer was told to have done; nothing if the load had not begun.
+    /// The operations that each writer has reported; `None` if the load had not begun.
     fn run_and_kill(&self, rng: &mut SplitMix64) -> Option<Vec<usize>> {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["child", self.image.to_str().unwrap()])
@@ -212,17 +211,17 @@ impl Round {
         let early = rng.one_in(20);
         let (operations, pause) = (rng.below(MOST_OPERATIONS), rng.below(1500));
         let mut pipe = child.stdout.take().unwrap();
-        let mut said = Vec::new();
+        let mut reports = Vec::new();
         if !early {
             let mut byte = [0];
-            while said.len() as u64 <= operations {
+            while reports.len() as u64 <= operations {
                 match pipe.read(&mut byte) {
-                    Ok(1) => said.push(byte[0]),
+                    Ok(1) => reports.push(byte[0]),
                     _ => self.ended(&mut child),
                 }
             }
         }
-        // The moment is to fall between two reports, too.
+        // The kill must also fall between two reports.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_micros(pause) {
             std::hint::spin_loop();
@@ -230,9 +229,9 @@ impl Round {
         child.kill().unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.code(), None, "{}: the child ended by itself", self.what);
-        pipe.read_to_end(&mut said).unwrap();
-        said.contains(&READY).then(|| {
-            let count = |w: u8| said.iter().filter(|b| **b == w).count();
+        pipe.read_to_end(&mut reports).unwrap();
+        reports.contains(&READY).then(|| {
+            let count = |w: u8| reports.iter().filter(|b| **b == w).count();
             (0..WRITERS).map(count).collect()
         })
     }

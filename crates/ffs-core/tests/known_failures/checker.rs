@@ -1,5 +1,5 @@
-//! Groups 7 and 8: what fsck itself got wrong elsewhere, and what the mounted file system says of
-//! it before.
+//! Groups 7 and 8: input that broke fsck on other systems; the mounted file system must report it
+//! first.
 
 use crate::disk::{Disk, KINDS, list};
 use crate::ordeal::{names, one_names, ordeal};
@@ -12,7 +12,7 @@ use ffs_testkit::fixtures;
 use ffs_testkit::rng::SplitMix64;
 use std::sync::Arc;
 
-/// Entries whose inode numbers are out of range, or name free inodes.
+/// Entries with inode numbers that are out of range or belong to free inodes.
 #[test]
 fn kf2_07_entries_with_numbers_out_of_range() {
     for kind in KINDS {
@@ -58,7 +58,7 @@ fn kf2_07_dot_and_dot_dot_with_bad_numbers_are_corrected() {
     }
 }
 
-/// The groups are damaged as well as what lies in them.
+/// Both the groups and the structures in them are damaged.
 #[test]
 fn kf2_07_groups_are_checked_before_they_are_rebuilt() {
     for kind in KINDS {
@@ -73,7 +73,7 @@ fn kf2_07_groups_are_checked_before_they_are_rebuilt() {
     }
 }
 
-/// Blocks out of range are not freed, and the inode that has one past its end is kept.
+/// Blocks out of range are not freed, and an inode with such a block past its end is kept.
 #[test]
 fn kf2_07_an_invalid_block_past_the_end_is_dropped_and_the_inode_kept() {
     for kind in KINDS {
@@ -86,7 +86,7 @@ fn kf2_07_an_invalid_block_past_the_end_is_dropped_and_the_inode_kept() {
     }
 }
 
-/// Freeing a directory does not read it as one.
+/// Freeing a directory does not interpret its content.
 #[test]
 fn kf2_07_a_directory_of_noise_without_a_name() {
     for kind in KINDS {
@@ -98,7 +98,7 @@ fn kf2_07_a_directory_of_noise_without_a_name() {
     }
 }
 
-/// lost+found has an inode to take when there is none left.
+/// lost+found gets an inode although none is free.
 #[test]
 fn kf2_07_lost_and_found_without_a_free_inode() {
     for kind in KINDS {
@@ -127,7 +127,7 @@ fn kf2_07_lost_and_found_without_a_free_inode() {
     }
 }
 
-/// Times that no calendar has.
+/// Times outside every calendar.
 #[test]
 fn kf2_07_absurd_times() {
     for kind in KINDS {
@@ -145,7 +145,7 @@ fn kf2_07_absurd_times() {
     }
 }
 
-/// A negative size is one beyond every limit.
+/// A negative size is treated as one beyond every limit.
 #[test]
 fn kf2_07_a_negative_size() {
     for kind in KINDS {
@@ -160,7 +160,7 @@ fn kf2_07_a_negative_size() {
     }
 }
 
-/// A device that transfers whole sectors of 4096 bytes only.
+/// A device that transfers only whole sectors of 4096 bytes.
 struct Sectors(MemDevice);
 
 fn aligned(offset: u64, len: usize) {
@@ -185,7 +185,7 @@ impl BlockDevice for Sectors {
         self.0.read_at(offset, buf)
     }
     fn write_at(&self, offset: u64, buf: &[u8]) -> Result<(), ffs_device::DeviceError> {
-        // The superblock alone is less than a sector; the device layer puts it together.
+        // The superblock is smaller than a sector; the device layer assembles it.
         if buf.len() > 4096 {
             aligned(offset, buf.len());
         }
@@ -213,7 +213,8 @@ fn kf2_08_sectors_of_4096_bytes() {
     }
 }
 
-/// Journals of other systems, damaged: fsck crashed while replaying one. Ours reads none of it.
+/// Damaged journals of other systems, on which their fsck crashed during replay. This fsck reads no
+/// journal.
 #[test]
 fn kf2_08_a_damaged_soft_updates_journal() {
     for name in ["suj-ufs2-64m", "suj-ufs1-64m"] {

@@ -1,4 +1,4 @@
-//! Groups 9 to 11: directories that are none.
+//! Groups 9 to 11: malformed directories.
 
 use crate::disk::{Disk, KINDS, list};
 use crate::ordeal::{EIO, compare, names, one_names, ordeal, work};
@@ -12,7 +12,7 @@ fn root_of(fs: &Ffs) -> Vnode {
     fs.root().unwrap()
 }
 
-/// Every byte of every directory that is neither a record's header nor its name is zero.
+/// Checks that every byte of every directory outside the headers and names of records is zero.
 fn assert_no_leaks(disk: &Disk, when: &str) {
     for item in disk.mount_read_only().map(|fs| walk(&fs).items).unwrap().values() {
         if !item.is_directory() {
@@ -40,7 +40,7 @@ fn assert_no_leaks(disk: &Disk, when: &str) {
     }
 }
 
-/// Fills everything free with a pattern, so that whatever is not overwritten shows.
+/// Fills all free space with a pattern, so that bytes that are not overwritten are detected.
 fn poison_free_space(disk: &Disk) {
     for c in 0..disk.g.ncg {
         let b = disk.read(disk.group_at(c), disk.g.cgsize as usize);
@@ -88,9 +88,9 @@ fn kf2_09_no_byte_of_a_directory_is_left_over() {
     }
 }
 
-/// Padding that another system leaked: harmless to us, and `fsck -z` zeros it.
+/// Padding with bytes leaked by another system is harmless, and `fsck -z` clears it.
 #[test]
-fn kf2_09_leaked_bytes_are_harmless_and_zeroed_when_asked() {
+fn kf2_09_leaked_bytes_are_harmless_and_zeroed_on_request() {
     for kind in KINDS {
         let disk = Disk::new(kind);
         let at = disk.dir_at(2);
@@ -111,7 +111,8 @@ fn kf2_09_leaked_bytes_are_harmless_and_zeroed_when_asked() {
     }
 }
 
-/// What can be wrong with one record of the directory `/a/b`, whose third entry is `c`.
+/// A damage to one record of the directory `/a/b`, whose third entry is `c`: description, field,
+/// value, and a word of the error.
 type Damage = (&'static str, &'static str, i128, &'static str);
 
 const RECORDS: &[Damage] = &[
@@ -133,7 +134,7 @@ const RECORDS: &[Damage] = &[
 #[test]
 fn kf2_10_malformed_records() {
     for kind in KINDS {
-        for &(name, field, value, says) in RECORDS {
+        for &(name, field, value, word) in RECORDS {
             let disk = Disk::new(kind);
             let ino = disk.ino("/a/b");
             disk.set_record(disk.record_at(ino, name.as_bytes()), field, value);
@@ -146,11 +147,11 @@ fn kf2_10_malformed_records() {
                 let place = format!("directory {ino}");
                 let named = |f: &&&crate::walk::Failure| {
                     f.errno == EIO
-                        && [says, "directory", &place, "offset"].iter().all(|w| f.text.contains(w))
+                        && [word, "directory", &place, "offset"].iter().all(|w| f.text.contains(w))
                 };
                 assert!(bad.iter().any(|f| named(&f)), "{kind:?} {what}: {bad:?}");
             }
-            // No name can be entered where it could not be seen whether it exists.
+            // No name can be entered if its existence cannot be determined.
             drop(fs);
             let out = ordeal(&disk, &what, &["/a/b"]);
             assert!(!out.clean, "{kind:?} {what}");
@@ -158,7 +159,7 @@ fn kf2_10_malformed_records() {
     }
 }
 
-/// Names that cannot be: with NUL, with '/', without NUL behind them.
+/// Invalid names: with NUL, with '/', without a NUL after them.
 #[test]
 fn kf2_10_impossible_names_on_disk() {
     for kind in KINDS {
@@ -174,7 +175,7 @@ fn kf2_10_impossible_names_on_disk() {
     }
 }
 
-/// Names that a caller must not pass.
+/// Invalid names from callers.
 #[test]
 fn bad_names_from_callers() {
     let disk = Disk::new(KINDS[2]);
@@ -205,7 +206,7 @@ fn bad_names_from_callers() {
     ordeal(&disk, "names", &[]);
 }
 
-/// `.` and `..` missing, elsewhere, wrong, without room.
+/// `.` and `..` missing, at other offsets, wrong, or without enough space.
 #[test]
 fn kf2_10_dot_and_dot_dot() {
     type Edit = fn(&Disk, u32, &mut [u8]);
@@ -221,7 +222,7 @@ fn kf2_10_dot_and_dot_dot() {
         ("'..' names a free inode", |d, _, b| {
             dir::set_ino(d.dir_format(), b, 12, d.g.ipg * 3 + d.g.ipg - 1);
         }),
-        ("no room for '..'", |d, ino, b| {
+        ("no space for '..'", |d, ino, b| {
             let rec = Record { off: 0, ino, reclen: 512, dtype: 4, name: b"." };
             b.fill(0);
             dir::write(d.dir_format(), b, &rec);
@@ -238,7 +239,8 @@ fn kf2_10_dot_and_dot_dot() {
             let fs = disk.mount().unwrap();
             let (cred, root) = (Cred::root(), root_of(&fs));
             let empty = fs.lookup(&cred, &root, b"empty").unwrap();
-            // Moving it elsewhere needs the way up, removing it a sound body: no panic, no loop.
+            // Moving the directory needs the path to the root, removing it a valid body: no panic,
+            // no loop.
             let a = fs.lookup(&cred, &root, b"a").unwrap();
             for r in [
                 fs.rename(&cred, (&root, b"empty"), (&a, b"moved"), RenameMode::NoReplace),
@@ -253,7 +255,7 @@ fn kf2_10_dot_and_dot_dot() {
             drop((root, empty, a));
             fs.unmount().unwrap();
             let mut moved = disk.copy();
-            // Where the subtree has gone is the moves' affair; the files are all still there.
+            // The subtree may have been moved; all files still exist.
             let names: Vec<_> = disk.tree.values().filter(|i| !i.is_directory()).cloned().collect();
             moved.tree = Default::default();
             ordeal(&moved, what, &[]);
@@ -265,7 +267,7 @@ fn kf2_10_dot_and_dot_dot() {
     }
 }
 
-/// A hole in a directory: NetBSD's fsck called it clean, and its kernel panicked.
+/// A hole in a directory: NetBSD's fsck reported the volume clean, and its kernel panicked.
 #[test]
 fn kf2_10_a_directory_with_a_hole() {
     for kind in KINDS {
@@ -278,8 +280,8 @@ fn kf2_10_a_directory_with_a_hole() {
             }
             let out = ordeal(&disk, "hole", &["/many"]);
             let place = format!("directory {ino}");
-            let says = if index == 0 { "hole" } else { "record" };
-            one_names("hole", &out.walk, "/many", &[&place, says]);
+            let word = if index == 0 { "hole" } else { "record" };
+            one_names("hole", &out.walk, "/many", &[&place, word]);
             assert!(!out.clean);
             let found = [Id::DirHole, Id::DirCorrupt, Id::InoEndHole, Id::BlkBad];
             assert!(out.findings.iter().any(|id| found.contains(id)), "{:?}", out.findings);
@@ -287,11 +289,11 @@ fn kf2_10_a_directory_with_a_hole() {
     }
 }
 
-/// Sizes a directory cannot have, and link counts below 2 (they panicked on `rm -rf`).
+/// Invalid sizes of directories, and link counts below 2, which caused panics on `rm -rf`.
 #[test]
 fn kf2_10_sizes_and_link_counts_of_directories() {
     for kind in KINDS {
-        for (field, value, says) in [
+        for (field, value, word) in [
             ("size", 0, "'..'"),
             ("size", 100, "size"),
             ("size", 513, "size"),
@@ -307,9 +309,9 @@ fn kf2_10_sizes_and_link_counts_of_directories() {
             let what = format!("{field} = {value}");
             let fs = disk.mount().unwrap();
             let r = fs.rmdir(&Cred::root(), &root_of(&fs), b"empty");
-            if !says.is_empty() {
+            if !word.is_empty() {
                 let e = r.unwrap_err();
-                names(&what, e.errno(), &e.to_string(), &[&ino.to_string(), says]);
+                names(&what, e.errno(), &e.to_string(), &[&ino.to_string(), word]);
             }
             fs.unmount().unwrap();
             ordeal(&disk, &what, &["/empty"]);
@@ -317,7 +319,7 @@ fn kf2_10_sizes_and_link_counts_of_directories() {
     }
 }
 
-/// Two entries of one name, two names of one directory, directories that contain each other.
+/// Duplicate entries, two names of one directory, directories that contain each other.
 #[test]
 fn kf2_10_cycles_and_hard_links_to_directories() {
     for kind in KINDS {
@@ -339,7 +341,7 @@ fn kf2_10_cycles_and_hard_links_to_directories() {
         let out = ordeal(&disk, "a/b/c is a", &["/a", "/empty"]);
         assert!(out.findings.contains(&Id::EntHardDir), "{:?}", out.findings);
 
-        // `/a` and `/a/b` contain each other and nobody else has them.
+        // `/a` and `/a/b` contain each other and are in no other directory.
         let disk = Disk::new(kind);
         disk.set_record(disk.record_at(2, b"a"), "ino", 0);
         disk.set_record(disk.record_at(b, b"c"), "ino", a.into());
@@ -347,7 +349,7 @@ fn kf2_10_cycles_and_hard_links_to_directories() {
         let fs = disk.mount().unwrap();
         let loose = fs.vget(ffs_core::Ino(c), None).unwrap();
         let root = root_of(&fs);
-        // From `c` there is no way to the root: the walk up has to end all the same.
+        // `c` has no path to the root: the walk up must still end.
         let r = fs.rename(&cred, (&root, b"empty"), (&loose, b"empty"), RenameMode::NoReplace);
         let e = r.unwrap_err();
         names("loop", e.errno(), &e.to_string(), &["directory", "'..'", "loop"]);
@@ -370,7 +372,7 @@ fn kf2_10_cycles_and_hard_links_to_directories() {
     }
 }
 
-/// Ten thousand directories in each other: no recursion ends in a stack that is too small.
+/// Ten thousand nested directories: no recursion overflows the stack.
 #[test]
 fn kf2_10_ten_thousand_levels() {
     let deep: u32 = 10_000;
@@ -388,14 +390,14 @@ fn kf2_10_ten_thousand_levels() {
         at = fs.mkdir(&cred, &at, b"d", 0o755).unwrap();
     }
     let side = fs.mkdir(&cred, &root_of(&fs), b"side", 0o755).unwrap();
-    // The loop check walks all the way up.
+    // The loop check walks up all levels.
     fs.rename(&cred, (&root_of(&fs), b"side"), (&at, b"side"), RenameMode::NoReplace).unwrap();
     let r = fs.rename(&cred, (&root_of(&fs), b"d"), (&at, b"d"), RenameMode::NoReplace);
     assert_eq!(r.unwrap_err().errno(), 22);
     drop((at, side));
     fs.unmount().unwrap();
     disk.silent("deep");
-    // From inside out without a name: all of it has to be reconnected.
+    // The innermost directory loses its name: the whole chain must be reconnected.
     disk.set_record(disk.record_at(2, b"d"), "ino", 0);
     let report = disk.fsck(FsckOptions::yes());
     assert_eq!(report.exit_code, exit::OK, "{}", list(&report.findings));
@@ -403,11 +405,11 @@ fn kf2_10_ten_thousand_levels() {
     assert!(u64::from(deep) <= disk.fsck(FsckOptions::no()).totals.directories);
 }
 
-/// A root that is no directory makes the mount point vanish: refused by name, and repaired.
+/// A root that is no directory: the mount is refused with the reason, and fsck repairs it.
 #[test]
 fn kf2_11_a_root_that_is_no_directory() {
     for kind in KINDS {
-        for (field, value, says) in [
+        for (field, value, word) in [
             ("mode", 0o100_644, "mode"),
             ("mode", 0o120_777, "mode"),
             ("mode", 0o010_644, "size"),
@@ -428,7 +430,7 @@ fn kf2_11_a_root_that_is_no_directory() {
                     Err(e) => e,
                     Ok(_) => panic!("{kind:?} {what}: mounted"),
                 };
-                names(&what, e.errno(), &e.to_string(), &["inode 2", says]);
+                names(&what, e.errno(), &e.to_string(), &["inode 2", word]);
                 assert!(before == disk.bytes(), "{kind:?} {what}: written");
             }
             ordeal(&disk, &what, &["/", ""]);
@@ -453,7 +455,7 @@ fn kf2_11_a_root_with_damaged_content() {
         let at = disk.dir_at(2);
         disk.write(at, &[0; 512]);
         ordeal(&disk, "root: zeroed", &["/", ""]);
-        // Its inode number is out of range in its own entries.
+        // The inode number of the root is out of range in its own entries.
         let disk = Disk::new(kind);
         disk.set_record(at, "ino", 99_999_999);
         ordeal(&disk, "root: '.'", &[]);

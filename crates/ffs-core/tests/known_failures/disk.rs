@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 /// Format and byte order.
 pub(crate) type Kind = (Format, Endian);
 
-/// Everything is tried on these.
+/// The formats and byte orders of all tests.
 pub(crate) const KINDS: [Kind; 4] = [
     (Format::Ufs1, Endian::Little),
     (Format::Ufs1, Endian::Big),
@@ -43,7 +43,7 @@ pub(crate) type Tree = BTreeMap<String, Item>;
 pub(crate) struct Disk {
     pub(crate) dev: Arc<FaultInjector<MemDevice>>,
     pub(crate) g: Geometry,
-    /// The tree as it was made.
+    /// The tree after creation.
     pub(crate) tree: Arc<Tree>,
     pub(crate) kind: Kind,
 }
@@ -57,7 +57,7 @@ struct Base {
 static BASES: [OnceLock<Base>; 4] = [const { OnceLock::new() }; 4];
 
 impl Disk {
-    /// A sound volume: 8K/1K, four groups, one of everything in it, unmounted in order.
+    /// An undamaged volume: 8K/1K, four groups, one file of each type, unmounted.
     pub(crate) fn new(kind: Kind) -> Disk {
         let at = KINDS.iter().position(|k| *k == kind).unwrap();
         let base = BASES[at].get_or_init(|| make(kind));
@@ -65,7 +65,7 @@ impl Disk {
         Disk { dev, g: base.g, tree: Arc::clone(&base.tree), kind }
     }
 
-    /// The volume on another device: its tree is what can be read now.
+    /// The volume on another device; its tree is read now.
     pub(crate) fn of(mem: MemDevice) -> Disk {
         let dev = Arc::new(FaultInjector::new(mem, Vec::new()));
         let g = geometry(&*dev);
@@ -87,7 +87,7 @@ impl Disk {
         Arc::clone(&self.dev) as Arc<dyn BlockDevice>
     }
 
-    /// Transfers so far: the clock by which work is bounded.
+    /// Transfers so far, to bound the work.
     pub(crate) fn transfers(&self) -> u64 {
         let c = self.dev.counts();
         c.reads + c.writes + c.flushes
@@ -120,13 +120,13 @@ impl Disk {
         Fsck::new(self.device(), opts.at(1_000_000_500)).run()
     }
 
-    /// Fails unless the check finds nothing.
+    /// Fails unless the check has no findings.
     pub(crate) fn silent(&self, when: &str) {
         let findings = quick_check(&self.device());
         assert!(findings.is_empty(), "{:?} {when}: {}", self.kind, list(&findings));
     }
 
-    /// Whether the superblock says that the volume needs no check.
+    /// Whether the volume is marked clean.
     pub(crate) fn is_clean(&self) -> bool {
         let fs = self.copy().mount().unwrap();
         !fs.is_read_only() && fs.unchecked().is_none()
@@ -175,7 +175,7 @@ impl Disk {
 
     // --- damage ---
 
-    /// Sets a field of the superblock at byte `at` and makes its check hash right.
+    /// Sets a field of the superblock at byte `at` and updates its check hash.
     pub(crate) fn set_sb_at(&self, at: u64, name: &str, n: usize, value: i128) {
         let mut b = self.read(at, 8192);
         field(SbFields::FIELDS, name).set(&mut b, n, self.g.endian, value);
@@ -212,7 +212,7 @@ impl Disk {
         field(SbFields::FIELDS, name).value(&b, 0, self.g.endian)
     }
 
-    /// Changes the block of group `c` and makes its check hash right.
+    /// Changes the block of group `c` and updates its check hash.
     pub(crate) fn edit_group(&self, c: u32, change: impl FnOnce(&Geometry, &mut [u8])) {
         let mut b = self.read(self.group_at(c), self.g.cgsize as usize);
         change(&self.g, &mut b);
@@ -233,7 +233,7 @@ impl Disk {
         }
     }
 
-    /// Sets a field of an inode and makes its check hash right.
+    /// Sets a field of an inode and updates its check hash.
     pub(crate) fn set_inode(&self, ino: u32, name: &str, n: usize, value: i128) {
         let mut b = self.read(self.inode_at(ino), self.g.format.dinode_size());
         field(self.inode_fields(), name).set(&mut b, n, self.g.endian, value);
@@ -241,12 +241,12 @@ impl Disk {
         self.write(self.inode_at(ino), &b);
     }
 
-    /// The inode, decoded without any check.
+    /// The inode, decoded without checks.
     pub(crate) fn inode(&self, ino: u32) -> Dinode {
         Dinode::decode(&self.g, &self.read(self.inode_at(ino), self.g.format.dinode_size()))
     }
 
-    /// Replaces an inode, with the right check hash.
+    /// Replaces an inode and updates its check hash.
     pub(crate) fn edit_inode(&self, ino: u32, change: impl FnOnce(&mut Dinode)) {
         let mut raw = self.read(self.inode_at(ino), self.g.format.dinode_size());
         let mut d = Dinode::decode(&self.g, &raw);
@@ -255,7 +255,8 @@ impl Disk {
         self.write(self.inode_at(ino), &raw);
     }
 
-    /// The first fragment of logical block `l` of file `ino`; only direct and single indirect ones.
+    /// The first fragment of logical block `l` of file `ino`; only direct and single indirect
+    /// blocks.
     pub(crate) fn block_of(&self, ino: u32, l: u64) -> i64 {
         let d = self.inode(ino);
         match bmap::path(&self.g, Lbn(l)) {
@@ -327,12 +328,12 @@ pub(crate) fn field(fields: &'static [Field], name: &str) -> &'static Field {
     fields.iter().find(|f| f.name == name).unwrap_or_else(|| panic!("no field {name}"))
 }
 
-/// The findings, short, for messages.
+/// The findings as text for messages.
 pub(crate) fn list(findings: &[ffs_admin::fsck::Finding]) -> String {
     findings.iter().take(12).map(|f| format!("\n  {f}")).collect()
 }
 
-/// The options of a test's mount.
+/// The mount options of a test.
 pub(crate) fn options() -> MountOptions {
     let tunables = ffs_core::TunableValues { cache: 4 << 20, maxvnodes: 256, ..Default::default() };
     MountOptions { tunables, ..MountOptions::default() }
@@ -351,12 +352,12 @@ fn geometry(dev: &dyn BlockDevice) -> Geometry {
     sbsearch::find(read, Some(dev.len_bytes())).unwrap().geometry
 }
 
-/// A fresh volume of the kind that all tests use.
+/// A new volume with the options of all tests.
 pub(crate) fn fresh(kind: Kind, bytes: u64, more: impl FnOnce(&mut NewfsOptions)) -> MemDevice {
     try_fresh(kind, bytes, more).unwrap()
 }
 
-/// [`fresh`], unless newfs refuses.
+/// [`fresh`], unless newfs fails.
 pub(crate) fn try_fresh(
     kind: Kind,
     bytes: u64,

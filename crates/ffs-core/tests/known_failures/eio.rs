@@ -1,9 +1,8 @@
-//! The device fails once, at every transfer in turn.
+//! A device that fails once, at every transfer in turn.
 //!
-//! For one fixed piece of work the first, second, third ... read, write or flush fails, until there
-//! is none left to fail. However it went: the mount ends in order, no file is hurt that was not
-//! worked on, what fsync called durable is there, a volume called clean is sound, and one check
-//! repairs the rest.
+//! The same work is repeated; in each run the next read, write or flush fails. In every run the
+//! mount ends, files outside the work are unchanged, files made durable by fsync exist, a volume
+//! marked clean is undamaged, and one check repairs all damage.
 
 use crate::disk::{Disk, Kind, list, options};
 use crate::ordeal::{EIO, compare};
@@ -22,18 +21,18 @@ const KINDS: [Kind; 2] = [(Format::Ufs1, Endian::Little), (Format::Ufs2, Endian:
 /// Paths that the work changes.
 const WORKED_ON: [&str; 3] = ["/w", "/many/file number 3", "/many/file number 4"];
 
-/// What became of a run.
+/// The results of all runs.
 #[derive(Default, Debug)]
 struct Tally {
     runs: u32,
-    /// Some call failed with EIO, or the mount came up read-only.
-    told: u32,
+    /// Runs in which a call failed with EIO, or the mount became read-only.
+    reported: u32,
     clean: u32,
-    /// Nobody noticed: what failed was not needed, or done again.
+    /// Runs without a visible effect: the failed transfer was not needed, or was repeated.
     quiet: u32,
 }
 
-/// Does the work; the errors of its steps, and whether the file `kept` was made durable.
+/// Does the work. Returns the errors of its steps, and whether the file `kept` was made durable.
 fn work(fs: &Ffs) -> (Vec<(&'static str, Error)>, bool) {
     let (cred, mut errors, mut kept) = (Cred::root(), Vec::new(), false);
     let mut step = |what: &'static str, r: Result<(), Error>| {
@@ -88,14 +87,14 @@ fn write_file(fs: &Ffs, dir: &Vnode, name: &[u8], len: usize) -> Result<(), Erro
     let cred = Cred::root();
     let f = fs.create(&cred, dir, name, NodeKind::Regular, 0o644)?;
     let (data, mut at) = (vec![0x77; len], 0);
-    // A write that an error cut short says so when it is continued.
+    // A write that an error interrupted returns the error when it is continued.
     while at < len {
         at += fs.write(&cred, &f, at as u64, &data[at..], WriteMode::default())?;
     }
     Ok(())
 }
 
-/// One run with the `n`th `operation` failing by `fault`, for once or for good; `None` if there is
+/// One run in which the `n`th `operation` fails by `fault`, once or permanently; `None` if there is
 /// no `n`th.
 fn run(
     good: &Disk,
@@ -109,24 +108,24 @@ fn run(
         format!("{:?} {ordering:?}: {operation:?} {n} fails: {fault:?}, once: {once}", disk.kind);
     let rule = Rule::new(operation, fault).nth(n);
     disk.dev.add(if once { rule.times(1) } else { rule });
-    let (mut told, mut kept) = (false, false);
+    let (mut reported, mut kept) = (false, false);
     match disk.mount_with(&MountOptions { ordering, ..options() }) {
         Err(e) => {
             assert_eq!(e.errno(), EIO, "{what}: mount: {e}");
-            told = true;
+            reported = true;
         }
         Ok(fs) => {
-            told |= fs.is_read_only();
+            reported |= fs.is_read_only();
             let (errors, durable) = work(&fs);
             kept = durable;
             for (step, e) in &errors {
                 let consequence = [2, 17, 39].contains(&e.errno()) || fs.is_read_only();
                 assert!(e.errno() == EIO || consequence, "{what}: {step}: {e}");
             }
-            told |= errors.iter().any(|(_, e)| e.errno() == EIO);
+            reported |= errors.iter().any(|(_, e)| e.errno() == EIO);
             if let Err(e) = fs.unmount() {
                 assert_eq!(e.errno(), EIO, "{what}: unmount: {e}");
-                told = true;
+                reported = true;
             }
         }
     }
@@ -135,14 +134,14 @@ fn run(
     }
     disk.dev.heal();
     tally.runs += 1;
-    tally.told += u32::from(told);
+    tally.reported += u32::from(reported);
     let clean = settle(&disk, &what, kept && once);
     tally.clean += u32::from(clean);
-    tally.quiet += u32::from(clean && !told);
+    tally.quiet += u32::from(clean && !reported);
     Some(())
 }
 
-/// The device works again: what is left of the volume, and was it called clean?
+/// Checks the volume after the device works again. Returns whether it was marked clean.
 fn settle(disk: &Disk, what: &str, kept: bool) -> bool {
     let findings = quick_check(&disk.device());
     let clean = disk.is_clean();
@@ -153,14 +152,14 @@ fn settle(disk: &Disk, what: &str, kept: bool) -> bool {
     let fs = disk.mount().unwrap();
     assert!(!fs.is_read_only(), "{what}");
     let mut w = walk(&fs);
-    // Attributes are not checked, and without ordering they may never have been written.
+    // Attributes are not checked: without ordering they may never have been written.
     let unordered = what.contains("None");
     w.errors
         .retain(|f| !(unordered && f.path == "/w" && f.text.starts_with("extended attributes")));
     assert!(w.errors.is_empty(), "{what}: {:?}", w.errors);
     compare(disk, &w, what, &WORKED_ON);
     let there = w.items.contains_key("/w/kept");
-    assert!(there || !kept, "{what}: fsync said it was durable:{}", list(&report.findings));
+    assert!(there || !kept, "{what}: fsync reported it as durable:{}", list(&report.findings));
     clean
 }
 

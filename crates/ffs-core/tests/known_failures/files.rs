@@ -1,4 +1,4 @@
-//! Group 12: inodes that lie about their content.
+//! Group 12: inodes with wrong content.
 
 use crate::disk::{Disk, KINDS};
 use crate::memory;
@@ -12,7 +12,7 @@ use ffs_testkit::rng::SplitMix64;
 #[test]
 fn kf2_12_types_and_sizes() {
     for kind in KINDS {
-        for (path, field, value, says) in [
+        for (path, field, value, word) in [
             ("/one", "mode", 0o030_644, "mode"),
             ("/one", "mode", 0o170_644, "mode"),
             ("/one", "size", -1, "size"),
@@ -29,19 +29,19 @@ fn kf2_12_types_and_sizes() {
             disk.set_inode(ino, field, 0, value);
             let what = format!("{path}: {field} = {value}");
             let (out, most) = memory::peak(|| ordeal(&disk, &what, &[path]));
-            one_names(&what, &out.walk, path, &[&format!("inode {ino}"), says]);
+            one_names(&what, &out.walk, path, &[&format!("inode {ino}"), word]);
             assert!(most < 64 << 20 && !out.clean, "{kind:?} {what}: {most} bytes");
         }
     }
 }
 
-/// A symbolic link that claims more text than fits in the inode, or blocks it does not have.
+/// A symbolic link whose size exceeds its text in the inode, or whose blocks do not exist.
 #[test]
 fn kf2_12_symbolic_links() {
     for kind in KINDS {
-        let room = kind.0.short_symlink_capacity() as i128;
+        let capacity = kind.0.short_symlink_capacity() as i128;
         for (path, field, value) in [
-            ("/a/short", "size", room + 1),
+            ("/a/short", "size", capacity + 1),
             ("/a/short", "size", 8192),
             ("/a/short", "blocks", 16),
             ("/a/short", "size", 0),
@@ -56,7 +56,7 @@ fn kf2_12_symbolic_links() {
     }
 }
 
-/// Counts that disagree with the blocks are only counts.
+/// Wrong block counts have no other effect.
 #[test]
 fn kf2_12_block_counts_that_disagree() {
     for kind in KINDS {
@@ -112,7 +112,8 @@ fn kf2_12_cycles_of_indirect_blocks() {
     }
 }
 
-/// A pointer into another file: the reader cannot know; the check can, and nothing is freed twice.
+/// A pointer into another file. Reading cannot detect it; the check does, and no block is freed
+/// twice.
 #[test]
 fn kf2_12_pointers_into_other_files() {
     for kind in KINDS {
@@ -134,7 +135,7 @@ fn kf2_12_pointers_into_other_files() {
     }
 }
 
-/// Sizes and records of attribute areas.
+/// Damaged sizes and records of attribute areas.
 #[test]
 fn kf2_12_attribute_areas() {
     for kind in KINDS.into_iter().filter(|k| k.0 == Format::Ufs2) {
@@ -147,7 +148,7 @@ fn kf2_12_attribute_areas() {
             one_names("extsize", &out.walk, "/a/b/hard", &[&format!("inode {ino}"), "extsize"]);
             assert!(most < 64 << 20, "{most}");
         }
-        for (offset, bytes, says) in [
+        for (offset, bytes, word) in [
             (0, [0u8; 4], "length"),
             (0, [0xff; 4], "length"),
             (0, [0x7f, 0xff, 0xff, 0xf8], "length"),
@@ -161,12 +162,12 @@ fn kf2_12_attribute_areas() {
             let fs = disk.mount().unwrap();
             let w = walk(&fs);
             let place = format!("inode {ino}");
-            one_names("record", &w.errors, "/a/b/hard", &["extended attributes of ", &place, says]);
+            one_names("record", &w.errors, "/a/b/hard", &["extended attributes of ", &place, word]);
             let f = fs.vget(ffs_core::Ino(ino), None).unwrap();
             let (cred, ns) = (Cred::root(), XattrNamespace::User);
             let e = fs.setxattr(&cred, &f, ns, b"new", b"v", XattrSet::Any).unwrap_err();
-            names("set", e.errno(), &e.to_string(), &["extended attributes of ", &place, says]);
-            // The content has nothing to do with it.
+            names("set", e.errno(), &e.to_string(), &["extended attributes of ", &place, word]);
+            // The content of the file is not affected.
             let mut buf = [0; 9000];
             assert_eq!(fs.read(&f, 0, &mut buf).unwrap(), 9000);
             drop(f);
@@ -175,7 +176,7 @@ fn kf2_12_attribute_areas() {
     }
 }
 
-/// Pointers into metadata: nothing there can be read as content, written or freed.
+/// Pointers into metadata: nothing there is read as content, written or freed.
 #[test]
 fn kf2_12_pointers_into_metadata() {
     for kind in KINDS {
@@ -198,7 +199,7 @@ fn kf2_12_pointers_into_metadata() {
     }
 }
 
-/// Every field of an inode with every kind of damage, of one file of each type.
+/// Every kind of damage to every field of an inode, for one file of each type.
 #[test]
 fn kf2_12_every_field_of_an_inode() {
     let mut rng = SplitMix64::new(crate::rounds(2212, 1).0);
@@ -219,7 +220,7 @@ fn kf2_12_every_field_of_an_inode() {
                 let what = format!("{path}: {}[{n}] {old} -> {value}", f.name);
                 let mut hurt = vec![path, "/a/b/hard", "/a/b/c/other name"];
                 if path == "/many" && f.name == "db" {
-                    // It may show another directory's names.
+                    // It may contain the names of another directory.
                     hurt.extend(["", "/"]);
                 }
                 let (_, most) = memory::peak(|| ordeal(&disk, &what, &hurt));

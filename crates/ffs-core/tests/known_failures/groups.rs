@@ -1,4 +1,4 @@
-//! Groups 5 and 6: pointers out of range, cylinder groups that lie, free inodes that are not.
+//! Groups 5 and 6: pointers out of range, damaged cylinder groups, free inodes with content.
 
 use crate::disk::{Disk, KINDS, file};
 use crate::ordeal::{EIO, names, one_names, ordeal};
@@ -14,7 +14,7 @@ fn get(fs: &Ffs, path: &str) -> ffs_core::Result<Vnode> {
     })
 }
 
-/// Addresses that no file can have.
+/// Addresses that are invalid for files.
 fn bad_addresses(disk: &Disk) -> Vec<i64> {
     let g = &disk.g;
     let at = |f: ffs_ondisk::FragNo| f.0 as i64;
@@ -29,7 +29,7 @@ fn bad_addresses(disk: &Disk) -> Vec<i64> {
         at(g.cgtod(CgNo(2))),
         at(g.cgimin(CgNo(3))),
         at(g.csaddr),
-        // Crosses into the next block.
+        // Extends into the next block.
         at(g.cgdmin(CgNo(1))) + 8 + 3,
     ];
     if g.format == Format::Ufs2 {
@@ -67,7 +67,7 @@ fn kf2_05_out_of_range_pointers_in_indirect_blocks() {
             let what = format!("indirect[3] = {bad}");
             let fs = disk.mount().unwrap();
             let f = get(&fs, "/a/big").unwrap();
-            // What is before it can be read; nothing of it can be written.
+            // The data before it can be read; nothing can be written there.
             let mut buf = vec![0; 8192];
             assert_eq!(fs.read(&f, 14 * 8192, &mut buf).unwrap(), 8192, "{what}");
             let e = fs.read(&f, 15 * 8192, &mut buf).unwrap_err();
@@ -83,7 +83,8 @@ fn kf2_05_out_of_range_pointers_in_indirect_blocks() {
     }
 }
 
-/// Removing a file with a bad pointer frees the rest and says so; nothing else is freed.
+/// Removing a file with a bad pointer frees its other blocks and reports the pointer; nothing else
+/// is freed.
 #[test]
 fn kf2_05_a_file_with_bad_pointers_can_be_removed() {
     for kind in KINDS {
@@ -104,7 +105,7 @@ fn kf2_05_a_file_with_bad_pointers_can_be_removed() {
     }
 }
 
-/// Attribute blocks too.
+/// Out-of-range pointers of attribute blocks.
 #[test]
 fn kf2_05_out_of_range_pointers_of_attributes() {
     for kind in KINDS.into_iter().filter(|k| k.0 == Format::Ufs2) {
@@ -120,8 +121,8 @@ fn kf2_05_out_of_range_pointers_of_attributes() {
     }
 }
 
-/// Every field of a group's header: the group is left alone, the others serve, and the error says
-/// which.
+/// Damage to every field of a group's header: the group is not used, the others are, and the error
+/// names the group.
 #[test]
 fn kf2_05_hostile_group_headers() {
     let mut rng = SplitMix64::new(crate::rounds(2505, 1).0);
@@ -146,8 +147,7 @@ fn kf2_05_hostile_group_headers() {
     }
 }
 
-/// The group that a file lies in is damaged: the file cannot be freed into it, and the error says
-/// why.
+/// The group of a file is damaged: the file's blocks cannot be freed, and the error has the reason.
 #[test]
 fn kf2_05_freeing_into_a_damaged_group_is_an_error_with_a_name() {
     for kind in KINDS {
@@ -171,7 +171,7 @@ fn kf2_05_freeing_into_a_damaged_group_is_an_error_with_a_name() {
     }
 }
 
-/// All groups are damaged: nothing can be made, everything can be read.
+/// All groups are damaged: nothing can be created, everything can be read.
 #[test]
 fn kf2_05_no_group_is_sound() {
     for kind in KINDS {
@@ -188,9 +188,9 @@ fn kf2_05_no_group_is_sound() {
     }
 }
 
-/// Summaries that promise what the maps do not have, and the other way round.
+/// Summaries with more or fewer free items than the maps.
 #[test]
-fn kf2_05_counts_that_lie() {
+fn kf2_05_wrong_counts() {
     for kind in KINDS {
         for value in [0, 1 << 30, -1, 7] {
             for n in 0..4 {
@@ -208,7 +208,7 @@ fn kf2_05_counts_that_lie() {
     }
 }
 
-/// A free inode that still has size, pointers, flags: what is made of it is new.
+/// A free inode with size, pointers or flags: a file created in it is empty.
 #[test]
 fn kf2_06_free_inodes_that_are_not_empty() {
     for kind in KINDS {
@@ -250,7 +250,7 @@ fn kf2_06_free_inodes_that_are_not_empty() {
     }
 }
 
-/// "free inode isn't": the map says free, the inode says used. It must not be given to a new file.
+/// "free inode isn't": the map has the inode as free, but it is in use. It must not be allocated.
 #[test]
 fn kf2_06_an_inode_in_use_marked_free_is_not_handed_out() {
     for kind in KINDS {
@@ -279,9 +279,9 @@ fn kf2_06_an_inode_in_use_marked_free_is_not_handed_out() {
 }
 
 /// "freeing free block", "freeing free frag", "free inode of a free inode": errors, and the volume
-/// goes on.
+/// stays usable.
 #[test]
-fn kf2_06_freeing_what_is_free_already() {
+fn kf2_06_freeing_free_items() {
     for kind in KINDS {
         let disk = Disk::new(kind);
         let g = disk.g;
@@ -310,7 +310,7 @@ fn kf2_06_freeing_what_is_free_already() {
     }
 }
 
-/// "map mismatch": the cluster map and the counts say other than the fragment map.
+/// "map mismatch": the cluster map and the counts differ from the fragment map.
 #[test]
 fn kf2_06_maps_that_disagree() {
     for kind in KINDS {

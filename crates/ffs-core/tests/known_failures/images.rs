@@ -1,4 +1,4 @@
-//! Images that are not what they seem: cut off, zeroed, flipped, of something else.
+//! Damaged or foreign images: truncated, zeroed, with flipped bits.
 
 use crate::disk::{Disk, KINDS, mount, options};
 use crate::memory;
@@ -19,7 +19,8 @@ fn refusal(dev: Arc<dyn BlockDevice>) -> Error {
     }
 }
 
-/// Cut off anywhere: refused, and the error says by how much; never read beyond, never written.
+/// Truncated anywhere: refused, and the error has the missing bytes; the image is not read beyond
+/// its end and not written.
 #[test]
 fn bad_truncated_images() {
     for kind in KINDS {
@@ -54,7 +55,7 @@ fn bad_truncated_images() {
     }
 }
 
-/// Nothing but zeros, ones, noise; text; a volume that newfs did not finish.
+/// Only zeros, ones or noise; text; a volume that newfs did not finish.
 #[test]
 fn bad_images_of_nothing() {
     let mut rng = SplitMix64::new(1);
@@ -75,7 +76,8 @@ fn bad_images_of_nothing() {
     }
 }
 
-/// Pieces zeroed: the superblock, each group's parts, inode blocks, directories, the summary area.
+/// Zeroed parts: the superblock, each part of the groups, inode blocks, directories, the summary
+/// area.
 #[test]
 fn bad_zeroed_pieces() {
     for kind in KINDS {
@@ -101,7 +103,7 @@ fn bad_zeroed_pieces() {
     }
 }
 
-/// Bits flipped in metadata, checked by hashes or not: no panic, no endless work, repaired in one
+/// Flipped bits in metadata, with or without check hashes: no panic, bounded work, repaired in one
 /// run.
 #[test]
 fn bad_flipped_bits() {
@@ -109,7 +111,7 @@ fn bad_flipped_bits() {
     for (i, kind) in (0u64..).zip(KINDS) {
         let mut rng = SplitMix64::new(seed + i);
         for round in 0..rounds {
-            // Places are looked up on a sound volume.
+            // Offsets are looked up on an undamaged volume.
             let (disk, good) = (Disk::new(kind), Disk::new(kind));
             let g = disk.g;
             let mut what = format!("seed {seed} round {round}:");
@@ -134,7 +136,7 @@ fn bad_flipped_bits() {
     }
 }
 
-/// The same on volumes forced to be written although they are damaged.
+/// Flipped bits on damaged volumes that are mounted read-write by force.
 #[test]
 fn bad_flipped_bits_by_force() {
     let (seed, rounds) = crate::rounds(4811, 60);
@@ -159,7 +161,7 @@ fn bad_flipped_bits_by_force() {
     }
 }
 
-/// The wrong partition: one that begins too early, too late, or ends too soon.
+/// The wrong partition: it begins too early or too late, or ends too soon.
 #[test]
 fn bad_wrong_partition() {
     for kind in KINDS {
@@ -188,7 +190,8 @@ fn bad_wrong_partition() {
     }
 }
 
-/// Larger than its file, by every copy's word: refused by mount and check, nothing written.
+/// Every superblock copy has a size larger than the image: mount and check fail, and nothing is
+/// written.
 #[test]
 fn bad_image_larger_than_its_file() {
     for kind in KINDS {
@@ -205,7 +208,7 @@ fn bad_image_larger_than_its_file() {
     }
 }
 
-/// Smaller than its file is no damage.
+/// A volume smaller than its image is not damaged.
 #[test]
 fn an_image_smaller_than_its_file_is_fine() {
     for kind in KINDS {
@@ -221,7 +224,7 @@ fn an_image_smaller_than_its_file_is_fine() {
     }
 }
 
-/// Directories of noise, with blocks of other directories in between.
+/// Directories of noise, mixed with blocks of other directories.
 #[test]
 fn bad_directories_of_noise() {
     let (seed, rounds) = crate::rounds(99, 40);

@@ -1,4 +1,4 @@
-//! Groups 15 and 16: padding, flags that others use otherwise, fields nobody here knows.
+//! Groups 15 and 16: padding, flags with other meanings on other systems, unknown fields.
 
 use crate::disk::{Disk, KINDS};
 use crate::ordeal::ordeal;
@@ -8,7 +8,7 @@ use ffs_ondisk::cg::CgLayout;
 use ffs_ondisk::{CgNo, Format};
 use ffs_testkit::fixtures;
 
-/// Bits and bytes behind the maps of a group: harmless, and made zero by the check.
+/// Bits and bytes after the maps of a group are harmless, and the check clears them.
 #[test]
 fn kf2_15_padding_of_the_maps() {
     for kind in KINDS {
@@ -19,7 +19,7 @@ fn kf2_15_padding_of_the_maps() {
                 for byte in &mut b[lay.nextfreeoff as usize..g.cgsize as usize] {
                     *byte = 0xff;
                 }
-                // Bits of fragments behind the end of the last group.
+                // Bits of fragments after the end of the last group.
                 let frags = g.cg_frags(CgNo(c));
                 for f in frags..g.fpg {
                     b[(lay.freeoff + f / 8) as usize] |= 1 << (f % 8);
@@ -36,7 +36,8 @@ fn kf2_15_padding_of_the_maps() {
     }
 }
 
-/// NetBSD's flags have other meanings: a journal or quotas are respected, ours are not assumed.
+/// NetBSD's flags have other meanings: a journal or quotas are respected, and FreeBSD's meanings
+/// are not assumed.
 #[test]
 fn kf2_15_flags_that_collide() {
     for kind in KINDS {
@@ -72,12 +73,13 @@ fn kf2_15_a_superblock_of_ufs2_at_8192() {
     }
 }
 
-/// Two tools of different age: what neither knows survives mounting, working, checking.
+/// Tools of different age: fields unknown to both are preserved by mounting, operations and the
+/// check.
 #[test]
-fn kf2_16_fields_that_nobody_knows_survive() {
+fn kf2_16_unknown_fields_are_preserved() {
     for kind in KINDS {
         let disk = Disk::new(kind);
-        // Spares of the superblock: bytes that no field of ours names.
+        // Spare bytes of the superblock, which are in no known field.
         let mut spares: Vec<u64> = (728..848).chain(1220..1296).collect();
         spares.extend(1376..1400);
         let sbsize = disk.sb_field("sbsize") as u64;
@@ -86,7 +88,7 @@ fn kf2_16_fields_that_nobody_knows_survive() {
             disk.write(disk.home() + off, &[i as u8 | 1]);
         }
         disk.set_sb("spare1", disk.sb_field("spare1"));
-        // And of the groups and inodes.
+        // Spare bytes of the groups and inodes.
         for c in 0..disk.g.ncg {
             disk.edit_group(c, |_, b| b[144..168].fill(0x7e));
         }

@@ -1,4 +1,4 @@
-//! An allocator that counts, per thread, so that a test can bound the memory of what it calls.
+//! A counting allocator, per thread, so that a test can bound the memory of a call.
 #![allow(unsafe_code, reason = "an allocator is unsafe by nature")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,7 +12,7 @@ thread_local! {
 struct Counting;
 
 fn count(bytes: isize) {
-    // Not there any more while the thread ends.
+    // The variable is already destroyed while the thread ends.
     let _ = NOW.try_with(|now| {
         now.set(now.get() + bytes);
         let _ = PEAK.try_with(|peak| peak.set(peak.get().max(now.get())));
@@ -23,7 +23,7 @@ fn size(bytes: usize) -> isize {
     isize::try_from(bytes).unwrap_or(isize::MAX)
 }
 
-// SAFETY: everything is passed on to the system's allocator unchanged; counting allocates nothing.
+// SAFETY: every call is forwarded to the system's allocator unchanged; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(size(layout.size()));
@@ -53,7 +53,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `f` answers, and by how many bytes it raised this thread's memory at its highest.
+/// The result of `f`, and the peak increase of this thread's memory, bytes.
 pub(crate) fn peak<T>(f: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.get();
     let outer = PEAK.replace(before);

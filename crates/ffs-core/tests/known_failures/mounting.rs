@@ -1,4 +1,4 @@
-//! What mounting has to see to, whatever the volume: marks, changes of mind, failures in between.
+//! Mounting and unmounting: clean marks, damage found while mounted, failures in between.
 
 use crate::disk::{Disk, KINDS, file, options};
 use crate::ordeal::{EIO, compare, ordeal, work};
@@ -7,7 +7,7 @@ use ffs_core::{Cred, MountOptions, WriteMode};
 use ffs_device::Operation;
 use ffs_device::fault::{Fault, Rule};
 
-/// Damage met while only reading keeps a writable mount from calling the volume clean.
+/// Damage found while reading prevents a writable mount from marking the volume clean.
 #[test]
 fn damage_that_was_only_read_is_remembered() {
     for kind in KINDS {
@@ -15,7 +15,7 @@ fn damage_that_was_only_read_is_remembered() {
         disk.set_inode(disk.ino("/a/big"), "db", 4, -3);
         let fs = disk.mount().unwrap();
         fs.unmount().unwrap();
-        assert!(disk.is_clean(), "nobody has seen it");
+        assert!(disk.is_clean(), "the damage was not read yet");
         let fs = disk.mount().unwrap();
         assert!(!walk(&fs).errors.is_empty());
         fs.remount(true).unwrap();
@@ -28,7 +28,7 @@ fn damage_that_was_only_read_is_remembered() {
     }
 }
 
-/// A damaged group that was passed over, everything else having succeeded.
+/// A damaged group that was skipped, while every operation succeeded.
 #[test]
 fn damage_that_was_worked_around_is_remembered() {
     for kind in KINDS {
@@ -45,9 +45,9 @@ fn damage_that_was_worked_around_is_remembered() {
     }
 }
 
-/// The mark of a clean volume may or may not reach a failing device. Whatever it is, it is true.
+/// The clean mark may or may not reach a failing device. If it does, the volume is undamaged.
 #[test]
-fn a_failed_mark_leaves_a_mount_that_cannot_make_it_a_lie() {
+fn a_clean_mark_on_a_failing_device_is_true() {
     for kind in KINDS {
         for n in 1..40 {
             let disk = Disk::new(kind);
@@ -68,18 +68,18 @@ fn a_failed_mark_leaves_a_mount_that_cannot_make_it_a_lie() {
                 fs.write(&cred, &f, 0, b"more", WriteMode::default()).unwrap();
             }
             drop(root);
-            // A crash now must be seen as one.
+            // A crash now must leave the volume marked dirty.
             let crashed = disk.copy();
             let clean = crashed.is_clean();
             let findings = ffs_admin::fsck::quick_check(&crashed.device());
-            assert!(!clean || findings.is_empty(), "{kind:?} {n}: a clean mark that lies");
+            assert!(!clean || findings.is_empty(), "{kind:?} {n}: a wrong clean mark");
             let _ = fs.unmount();
             ordeal(&disk, &format!("write {n} of a remount failed"), &[]);
         }
     }
 }
 
-/// One file cannot be freed at the end: all others are written all the same.
+/// One file cannot be freed at unmount: all others are still written.
 #[test]
 fn an_unmount_that_fails_in_part_writes_the_rest() {
     for kind in KINDS {
@@ -104,7 +104,7 @@ fn an_unmount_that_fails_in_part_writes_the_rest() {
     }
 }
 
-/// A dirty volume: read-only with the reason, or by force read-write and then still dirty.
+/// A dirty volume: read-only with the reason, or read-write by force and still dirty afterwards.
 #[test]
 fn dirty_volumes() {
     for kind in KINDS {

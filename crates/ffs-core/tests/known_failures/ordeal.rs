@@ -1,4 +1,4 @@
-//! What every damaged volume has to go through.
+//! The common test of every damaged volume.
 
 use crate::disk::{Disk, list};
 use crate::walk::{Failure, Walk, walk};
@@ -13,18 +13,18 @@ const MOST_TRANSFERS: u64 = 30_000;
 /// Reasons to mount read-only that remain after a check.
 const LASTING: [&str; 3] = ["gjournal", "snapshots", "NetBSD"];
 
-/// What an ordeal showed.
+/// The results of [`ordeal`].
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// What could not be read after mounting.
+    /// Read failures after mounting.
     pub(crate) walk: Vec<Failure>,
-    /// What failed of the work.
+    /// Failures of the operations.
     pub(crate) work: Vec<Failure>,
-    /// Why the volume came up read-only, if it did.
+    /// Why the volume was mounted read-only, if it was.
     pub(crate) read_only: Option<&'static str>,
-    /// Whether the unmounted volume was called clean.
+    /// Whether the volume was marked clean after unmount.
     pub(crate) clean: bool,
-    /// Why it could not be mounted.
+    /// Why the volume could not be mounted.
     pub(crate) refused: Option<Error>,
     /// Findings of the check before repairs.
     pub(crate) findings: Vec<ffs_admin::fsck::Id>,
@@ -32,14 +32,14 @@ pub(crate) struct Outcome {
 
 /// Everything but what `fatal` says must be as it was; `what` names the damage in messages.
 ///
-/// Mounts, reads everything, works, unmounts; then the check, which has to repair everything in one
-/// run; then mounts again and reads everything. Files on paths that begin with one of `hurt` may be
-/// gone or changed.
+/// Mounts, reads everything, runs operations, unmounts; then runs the check, which must repair
+/// everything in one run; then mounts again and reads everything. Files whose paths begin with one
+/// of `hurt` may be missing or changed.
 pub(crate) fn ordeal(disk: &Disk, what: &str, hurt: &[&str]) -> Outcome {
     ordeal_with(disk, what, hurt, &crate::disk::options())
 }
 
-/// [`ordeal`] of a volume whose tree cannot be made out before the check.
+/// [`ordeal`] of a volume whose tree cannot be read before the check.
 pub(crate) fn ordeal_blind(disk: &Disk, what: &str) -> Outcome {
     pass_through(disk, what, (&["", "/"], &[]), &crate::disk::options())
 }
@@ -83,7 +83,7 @@ fn use_volume(disk: &Disk, fs: &Ffs, what: &str, hurt: &[&str], out: &mut Outcom
     out.clean = disk.is_clean();
 }
 
-/// Every file that was not damaged must be there, whole.
+/// Checks that every undamaged file exists with its content.
 pub(crate) fn compare(disk: &Disk, w: &Walk, what: &str, hurt: &[&str]) {
     for (path, item) in disk.tree.iter() {
         if hurt.iter().any(|h| path.starts_with(h)) {
@@ -92,7 +92,7 @@ pub(crate) fn compare(disk: &Disk, w: &Walk, what: &str, hurt: &[&str]) {
         let Some(found) = w.items.get(path) else {
             panic!("{:?} {what}: {path:?} is lost: {:?}", disk.kind, w.errors);
         };
-        // What lies in a directory that was hurt may have changed a link count of an ancestor.
+        // Names in a damaged directory may have changed a link count of an ancestor.
         let mut found = found.clone();
         if item.is_directory() {
             found.forgive_directory(item);
@@ -101,14 +101,14 @@ pub(crate) fn compare(disk: &Disk, w: &Walk, what: &str, hurt: &[&str]) {
     }
 }
 
-/// The check repairs everything at once, and nothing that was not hurt.
+/// Checks that fsck repairs everything in one run and changes nothing undamaged.
 fn repair(disk: &Disk, what: &str, hurt: &[&str], out: &mut Outcome) {
     let kind = disk.kind;
     let report = disk.fsck(FsckOptions::yes());
     let found = list(&report.findings);
     out.findings = report.ids();
     if report.exit_code == exit::SUPERBLOCK {
-        // Refused with a reason, and nothing written.
+        // It must have a reason for stopping, and must not have written anything.
         assert!(out.refused.is_some() && !report.modified, "{kind:?} {what}: {:?}", report.stopped);
         return;
     }
@@ -121,17 +121,20 @@ fn repair(disk: &Disk, what: &str, hurt: &[&str], out: &mut Outcome) {
     );
     let mut failures = out.walk.iter().chain(&out.work);
     if out.clean && !out.findings.is_empty() {
-        let told = failures.find(|f| f.errno == EIO);
-        assert!(told.is_none(), "{kind:?} {what}: called clean in spite of {told:?}{found}");
+        let reported = failures.find(|f| f.errno == EIO);
+        assert!(
+            reported.is_none(),
+            "{kind:?} {what}: called clean in spite of {reported:?}{found}"
+        );
     }
     disk.silent(&format!("{what}: after {found}"));
     let fs = disk.mount().unwrap();
     let why = fs.read_only_reason();
-    // What the volume says it is a check cannot doubt.
+    // A check cannot verify what the volume itself declares.
     let lasting = why.is_some_and(|why| LASTING.iter().any(|l| why.contains(l)));
     assert!(why.is_none() || lasting, "{kind:?} {what}: {why:?}");
     let mut w = walk(&fs);
-    // A check does not read attributes: nothing says what they should be.
+    // A check does not read attributes: their right values are unknown.
     w.errors.retain(|f| hurt.is_empty() || !f.text.starts_with("extended attributes"));
     assert!(w.errors.is_empty(), "{kind:?} {what}: after repairs: {:?}", w.errors);
     compare(disk, &w, &format!("{what}, repaired ({found})"), hurt);
@@ -144,7 +147,7 @@ fn repair(disk: &Disk, what: &str, hurt: &[&str], out: &mut Outcome) {
     disk.silent(&format!("{what}: repaired and used"));
 }
 
-/// Some of every operation in a directory of its own with this name; what fails is noted.
+/// Runs some of every operation in a new directory with this name. Returns the failures.
 pub(crate) fn work(fs: &Ffs, name: &str) -> Vec<Failure> {
     let mut failed = Vec::new();
     let mut note = |what: &str, r: Result<(), Error>| {
@@ -199,7 +202,7 @@ fn resize(fs: &Ffs, f: &ffs_core::Vnode, size: u64) -> Result<(), Error> {
     fs.setattr(&Cred::root(), f, &set).map(drop)
 }
 
-/// Fails unless the error is an EIO that names all of `words`.
+/// Fails unless the error is an EIO with all of `words` in its text.
 pub(crate) fn names(what: &str, errno: i32, text: &str, words: &[&str]) {
     assert_eq!(errno, EIO, "{what}: {text}");
     for word in words {
@@ -207,7 +210,7 @@ pub(crate) fn names(what: &str, errno: i32, text: &str, words: &[&str]) {
     }
 }
 
-/// Fails unless one of the failures on `path` names all of `words`.
+/// Fails unless one of the failures on `path` has all of `words`.
 pub(crate) fn one_names(what: &str, failures: &[Failure], path: &str, words: &[&str]) {
     let on_path: Vec<&Failure> = failures.iter().filter(|f| f.path == path).collect();
     let good = |f: &&&Failure| f.errno == EIO && words.iter().all(|w| f.text.contains(w));

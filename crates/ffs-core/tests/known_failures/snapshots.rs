@@ -11,7 +11,7 @@ use ffs_ondisk::superblock::FsFlags;
 use ffs_testkit::fixtures;
 use ffs_testkit::rng::SplitMix64;
 
-/// A real volume with snapshots is read, never written; the check keeps them up.
+/// A real volume with snapshots is mounted read-only; the check maintains the snapshots.
 #[test]
 fn kf2_13_a_volume_with_snapshots_is_mounted_read_only() {
     let Some(raw) = fixtures::load("nb-ufs2-snap") else { return };
@@ -29,7 +29,8 @@ fn kf2_13_a_volume_with_snapshots_is_mounted_read_only() {
     disk.silent("as it came");
 }
 
-/// The block pointers of a snapshot lie: bounded, named, repaired; what is no snapshot stays.
+/// Damaged block pointers of a snapshot: bounded work, a named error, repaired; other files are
+/// unchanged.
 #[test]
 fn kf2_13_damaged_snapshots() {
     let Some(raw) = fixtures::load("nb-ufs2-snap") else { return };
@@ -49,7 +50,7 @@ fn kf2_13_damaged_snapshots() {
         let fs = disk.mount().unwrap();
         assert!(fs.is_read_only());
         let w = walk(&fs);
-        // Other snapshots see this one's blocks, and it sees theirs.
+        // Snapshots include each other's blocks.
         compare(&disk, &w, &format!("round {round}"), &["/.snap"]);
         drop(fs);
         let report = disk.fsck(FsckOptions::yes());
@@ -60,9 +61,9 @@ fn kf2_13_damaged_snapshots() {
     }
 }
 
-/// The list in the superblock names what is no snapshot; a file has the flag and is none.
+/// The superblock lists a file that is no snapshot; a file has the flag but is not listed.
 #[test]
-fn kf2_13_what_only_claims_to_be_a_snapshot() {
+fn kf2_13_files_wrongly_marked_as_snapshots() {
     for kind in KINDS {
         for value in [0x7fff_ffff, -1, 2, 3, i128::from(Disk::new(kind).ino("/one"))] {
             let disk = Disk::new(kind);
@@ -86,7 +87,7 @@ fn kf2_13_what_only_claims_to_be_a_snapshot() {
             let r = fs.write(&Cred::root(), &v, 0, b"x", WriteMode::default());
             assert!(r.is_err(), "{kind:?} {path}: a snapshot was written");
             let r = fs.setattr(&Cred::root(), &v, &SetAttr { size: Some(1), ..SetAttr::default() });
-            assert!(r.is_err() || path == "/one", "{kind:?} {path}: a snapshot was cut");
+            assert!(r.is_err() || path == "/one", "{kind:?} {path}: a snapshot was truncated");
             drop(v);
             fs.unmount().unwrap();
             ordeal(&disk, &format!("{path} with the flag"), &[path]);
@@ -95,8 +96,8 @@ fn kf2_13_what_only_claims_to_be_a_snapshot() {
     }
 }
 
-/// A snapshot owned the last block: its flag alone makes readers of it look at every block up to
-/// the end.
+/// A snapshot with the last block of the volume: because of its flag, its readers examine every
+/// block up to the end.
 #[test]
 fn kf2_13_the_last_block_and_beyond() {
     for kind in KINDS {
@@ -120,7 +121,7 @@ fn kf2_13_the_last_block_and_beyond() {
     }
 }
 
-/// Removed while in use: there until the last user goes, then gone, its space back.
+/// A file removed while in use exists until its last use ends; then its space is free.
 #[test]
 fn kf2_14_a_file_removed_while_in_use() {
     for kind in KINDS {
@@ -151,32 +152,32 @@ fn kf2_14_a_file_removed_while_in_use() {
     }
 }
 
-/// Unmounted with handles still there: what was removed is freed, what was not can be read on.
+/// Unmounted with open handles: removed files are freed, others can still be read.
 #[test]
 fn kf2_14_unmounted_while_in_use() {
     for kind in KINDS {
         let disk = Disk::new(kind);
         let fs = disk.mount().unwrap();
         let (cred, root) = (Cred::root(), fs.root().unwrap());
-        let gone = file(&fs, &root, "gone", 0, 100_000);
+        let removed = file(&fs, &root, "removed", 0, 100_000);
         let one = fs.lookup(&cred, &root, b"one").unwrap();
-        fs.unlink(&cred, &root, b"gone").unwrap();
+        fs.unlink(&cred, &root, b"removed").unwrap();
         fs.unmount().unwrap();
         assert!(disk.is_clean());
         disk.silent("unmounted");
         let mut buf = [0; 10];
         assert_eq!(fs.read(&one, 0, &mut buf).unwrap(), 1);
-        assert!(fs.read(&gone, 0, &mut buf).is_err());
+        assert!(fs.read(&removed, 0, &mut buf).is_err());
         let e = fs.write(&cred, &one, 0, b"x", WriteMode::default()).unwrap_err();
         assert_eq!(e.errno(), 30, "{e}");
         let before = disk.bytes();
-        drop((gone, one, root, fs));
+        drop((removed, one, root, fs));
         assert!(before == disk.bytes(), "{kind:?}: written after the unmount");
         ordeal(&disk, "unmounted in use", &[]);
     }
 }
 
-/// A crash with removed files open: inodes without names. The check frees them.
+/// A crash with removed files open leaves inodes without names, which the check frees.
 #[test]
 fn kf2_14_a_crash_with_removed_files_open() {
     for kind in KINDS {
@@ -200,9 +201,9 @@ fn kf2_14_a_crash_with_removed_files_open() {
     }
 }
 
-/// The journal's list of unlinked inodes on a volume that has, or has not, a journal.
+/// A damaged list of unlinked inodes, on volumes with and without a journal.
 #[test]
-fn kf2_14_lists_of_unlinked_inodes_that_lie() {
+fn kf2_14_damaged_lists_of_unlinked_inodes() {
     for kind in KINDS {
         for value in [-1, 2, 0x7fff_ffff, i128::from(Disk::new(kind).ino("/one"))] {
             let disk = Disk::new(kind);
@@ -211,7 +212,7 @@ fn kf2_14_lists_of_unlinked_inodes_that_lie() {
             let flags = disk.sb_field("flags") | i128::from(FsFlags::SUJ.bits());
             disk.set_sb("flags", flags | i128::from(FsFlags::DOSOFTDEP.bits()));
             disk.set_sb("sujfree", value);
-            // The chain goes round in circles.
+            // The list is circular.
             disk.set_inode(disk.ino("/one"), "freelink", 0, disk.ino("/one").into());
             let fs = disk.mount().unwrap();
             assert!(fs.read_only_reason().is_some_and(|why| why.contains("journal")));
@@ -221,8 +222,7 @@ fn kf2_14_lists_of_unlinked_inodes_that_lie() {
     }
 }
 
-/// Link, unlink and rename of one file from many threads, with the file opened and dropped in
-/// between.
+/// Concurrent link, unlink and rename of one file, which other threads open and drop meanwhile.
 #[test]
 fn kf2_14_a_race_of_link_and_unlink() {
     for kind in KINDS {

@@ -1,4 +1,4 @@
-//! Full volumes: no block, no inode. Nothing is lost, all of it comes back.
+//! Full volumes: without blocks or without inodes. Nothing is lost, and all space is freed again.
 
 use crate::disk::{Disk, KINDS, Kind, fresh, mount, options, try_fresh};
 use crate::ordeal::compare;
@@ -13,9 +13,9 @@ const ENOSPC: i32 = 28;
 enum Fill {
     /// With one file.
     One,
-    /// With many of less than a block.
+    /// With many files smaller than a block.
     Small,
-    /// With directories in directories.
+    /// With nested directories.
     Directories,
     /// With long symbolic links.
     Links,
@@ -35,7 +35,7 @@ fn must_be_full(r: Result<(), Error>) -> bool {
     }
 }
 
-/// Fills `dir` until there is no more room; the number of names made.
+/// Fills `dir` until there is no space. Returns the number of names.
 fn fill(fs: &Ffs, cred: &Cred, dir: &Vnode, how: Fill) -> u32 {
     let data = vec![0xd7; 1 << 16];
     let (mut at, mut made) = (dir.clone(), 0u32);
@@ -112,14 +112,14 @@ fn full_volume(kind: Kind, ordering: OrderingPolicy, how: Fill) {
     let before = counts(fs.statfs());
     let dir = fs.mkdir(&cred, &root, b"full", 0o777).unwrap();
     let more = fs.mkdir(&cred, &root, b"fuller", 0o777).unwrap();
-    // The user stops at the reserve, root at the end.
+    // The user stops at the reserve, root at the end of the space.
     fill(&fs, &user(), &dir, how);
     let s = fs.statfs();
     assert!(s.frags_free > 0 || s.inodes_free == 0, "{what}: a user went into the reserve: {s:?}");
     fill(&fs, &cred, &more, how);
     let s = fs.statfs();
     assert!(s.frags_avail <= 0 || s.inodes_free == 0, "{what}: {s:?}");
-    // Every operation that needs room says so, and the rest works.
+    // Every operation that needs space fails with the right error, and all others work.
     let one = fs.lookup(&cred, &root, b"one").unwrap();
     if s.frags_avail <= 0 {
         refuse(&fs, &one, &what);
@@ -146,7 +146,7 @@ fn full_volume(kind: Kind, ordering: OrderingPolicy, how: Fill) {
     disk.silent(&format!("{what}: emptied"));
 }
 
-/// What needs blocks fails as a user, whatever it is, and changes nothing.
+/// Operations that need blocks fail for a user, and change nothing.
 fn refuse(fs: &Ffs, one: &Vnode, what: &str) {
     let cred = user();
     let before = (counts(fs.statfs()), fs.getattr(one));
@@ -180,7 +180,7 @@ fn bad_full_disk() {
     }
 }
 
-/// Blocks enough, but no inode.
+/// Blocks are free, but no inode.
 #[test]
 fn bad_no_inodes() {
     for kind in KINDS {
@@ -206,7 +206,7 @@ fn bad_no_inodes() {
         assert_eq!(code(fs.mkdir(&cred, &dir, b"x", 0o755)), ENOSPC);
         assert_eq!(code(fs.symlink(&cred, &dir, b"x", b"y")), ENOSPC);
         assert_eq!(code(fs.create(&cred, &dir, b"x", NodeKind::Fifo, 0o600)), ENOSPC);
-        // What needs no inode works; one that comes back can be used.
+        // Operations that need no inode work; a freed inode can be used.
         let n0 = fs.lookup(&cred, &dir, b"n0").unwrap();
         fs.link(&cred, &n0, &dir, b"another").unwrap();
         fs.write(&cred, &n0, 0, &[1; 5000], WriteMode::default()).unwrap();
@@ -230,12 +230,12 @@ fn bad_no_inodes() {
     }
 }
 
-/// The smallest volumes there are.
+/// The smallest possible volumes.
 #[test]
 fn bad_tiny_volumes() {
     for kind in KINDS {
         for kb in [96, 128, 160, 256, 512] {
-            // newfs says itself what is too small.
+            // newfs rejects sizes that are too small.
             let Ok(mem) = try_fresh(kind, kb << 10, |o| o.max_group = None) else { continue };
             let fs = mount(std::sync::Arc::new(mem.snapshot()), &options()).unwrap();
             let root = fs.root().unwrap();

@@ -1,4 +1,4 @@
-//! Groups 1 to 4: the superblock and what it promises.
+//! Groups 1 to 4: damaged superblocks.
 
 use crate::disk::{Disk, KINDS, file, fresh, mount, options};
 use crate::memory;
@@ -59,13 +59,13 @@ fn refused(r: Result<Ffs>) -> Error {
     }
 }
 
-/// Every copy says the same nonsense: the mount is refused, and the error says why.
+/// Every copy has the same invalid value: the mount fails, and the error has the reason.
 #[test]
 fn kf2_01_hostile_values_in_every_copy_are_refused_by_name() {
     for kind in KINDS {
-        for &(name, value, says) in HOSTILE {
+        for &(name, value, word) in HOSTILE {
             if kind.0 == Format::Ufs1 && name == "maxbsize" {
-                // The mark of the layout before FreeBSD 5, which is another volume altogether.
+                // This marks the layout before FreeBSD 5, which is a different kind of volume.
                 continue;
             }
             let disk = Disk::new(kind);
@@ -73,14 +73,14 @@ fn kf2_01_hostile_values_in_every_copy_are_refused_by_name() {
             let before = disk.bytes();
             let (e, most) = memory::peak(|| refused(disk.mount()));
             let what = format!("{kind:?} {name} = {value}");
-            names(&what, e.errno(), &e.to_string(), &["superblock at byte ", says]);
+            names(&what, e.errno(), &e.to_string(), &["superblock at byte ", word]);
             assert!(most < 1 << 20, "{what}: {most} bytes");
             assert!(before == disk.bytes(), "{what}: written");
         }
     }
 }
 
-/// Only the standard copy is damaged: a backup serves for reading, and the check repairs it.
+/// Only the standard copy is damaged: a backup is used for reading, and the check repairs it.
 #[test]
 fn kf2_01_hostile_values_in_the_standard_superblock_leave_the_backups() {
     for kind in KINDS {
@@ -95,8 +95,8 @@ fn kf2_01_hostile_values_in_the_standard_superblock_leave_the_backups() {
     }
 }
 
-/// XFS's method: every element of every field gets zeros, ones, neighbours, flips and noise.
-/// Whatever is mounted can be used; whatever is refused is named; nothing is lost.
+/// As XFS tests it: every element of every field is set to zeros, ones, neighbours, flips and
+/// noise. A volume that mounts is usable, an error names the reason, and nothing is lost.
 #[test]
 fn kf2_01_every_field_of_the_superblock_with_every_kind_of_damage() {
     let mut rng = SplitMix64::new(crate::rounds(2101, 1).0);
@@ -115,8 +115,8 @@ fn kf2_01_every_field_of_the_superblock_with_every_kind_of_damage() {
                 disk.set_sb_at(disk.home(), f.name, n, value);
                 let what = format!("{}[{n}] {old} -> {value}", f.name);
                 let (out, most) = memory::peak(|| match f.name {
-                    // What directories look like, and where groups are.
-                    // Believed because of its check hash, whatever the backups say.
+                    // The layout of directories and of the groups.
+                    // Accepted because of the valid check hash, in spite of the backups.
                     "csaddr" if kind.0 == Format::Ufs2 => {
                         ordeal_with(&disk, &what, &["", "/"], &options())
                     }
@@ -140,7 +140,7 @@ fn kf2_01_every_field_of_the_superblock_with_every_kind_of_damage() {
     assert!(writable > 50, "{writable}");
 }
 
-/// The summary area of a hostile superblock is where a file is: it must not be written over.
+/// The summary area of a hostile superblock overlaps a file, which must not be overwritten.
 #[test]
 fn kf2_01_a_summary_area_on_top_of_a_file() {
     for kind in KINDS {
@@ -153,8 +153,7 @@ fn kf2_01_a_summary_area_on_top_of_a_file() {
         fs.unmount().unwrap();
         assert!(before == disk.bytes(), "{kind:?}: written");
         if kind.0 == Format::Ufs1 {
-            // The backups, all of one mind, are believed; with a check hash that is right the
-            // volume is.
+            // The backups agree and are used; with a valid check hash the standard superblock is.
             let report = disk.fsck(FsckOptions::yes());
             assert_eq!(report.exit_code, exit::OK, "{:?}", report.findings);
             let out = ordeal(&disk, "csaddr repaired", &[]);
@@ -163,12 +162,12 @@ fn kf2_01_a_summary_area_on_top_of_a_file() {
     }
 }
 
-/// Sizes that a huge device would allow: memory follows the square root of the size, not the claim.
+/// Sizes that only a huge device could have: memory follows the actual size, not the stored one.
 #[test]
-fn kf2_01_memory_is_bounded_however_large_the_volume_claims_to_be() {
+fn kf2_01_memory_is_bounded_for_any_stored_size() {
     for kind in KINDS {
-        // A sparse image of 256 GiB in groups of 2 MiB, its superblock changed to claim it is all
-        // in use.
+        // A sparse image of 256 GiB in groups of 2 MiB, with the superblock changed so that all of
+        // it is in use.
         let small = fresh(kind, 8 << 20, |_| {});
         let mem = MemDevice::new(256 << 30);
         let mut bytes = small.to_vec();
@@ -183,15 +182,15 @@ fn kf2_01_memory_is_bounded_however_large_the_volume_claims_to_be() {
         ffs_device::BlockDevice::write_at(&mem, 0, &bytes).unwrap();
         let dev = Arc::new(mem);
         let (r, most) = memory::peak(|| mount(dev, &options()));
-        let said = match r {
+        let text = match r {
             Ok(fs) => format!("{:?}", fs.read_only_reason()),
             Err(e) => e.to_string(),
         };
-        assert!(most < 64 << 20, "{kind:?}: {most} bytes: {said}");
+        assert!(most < 64 << 20, "{kind:?}: {most} bytes: {text}");
     }
 }
 
-/// Several fields at once; noise where FreeBSD's fsck died.
+/// Several fields at once, and noise on which FreeBSD's fsck crashed.
 #[test]
 fn kf2_02_sums_of_hostile_values_overflow_nothing() {
     let (seed, rounds) = crate::rounds(2202, 150);
@@ -221,14 +220,14 @@ fn kf2_02_sums_of_hostile_values_overflow_nothing() {
     }
 }
 
-/// A bad check hash is a torn write until a backup says otherwise: readable, writable when forced,
+/// A wrong check hash is a torn write unless a backup contradicts it: readable, writable by force,
 /// repaired even by preen (`spec/known-failures.md` §1.8).
 #[test]
 fn kf1_08_and_kf2_03_a_torn_superblock_is_read_and_repaired() {
     for kind in KINDS.into_iter().filter(|k| k.0 == Format::Ufs2) {
         for preen in [true, false] {
             let disk = Disk::new(kind);
-            // The third sector is of another moment: its time and totals.
+            // The third sector is from another time: its time and totals differ.
             disk.write(disk.home() + 1072, &[0x13; 4]);
             let fs = disk.mount().unwrap();
             let why = fs.read_only_reason().unwrap_or("none");
@@ -251,7 +250,7 @@ fn kf1_08_and_kf2_03_a_torn_superblock_is_read_and_repaired() {
     }
 }
 
-/// Every way to tear the three sectors of a superblock write, between two mounts of the volume.
+/// Every torn state of a superblock write of three sectors, between two mounts of the volume.
 #[test]
 fn kf1_08_any_torn_write_of_the_superblock_is_survived() {
     for kind in KINDS {
@@ -278,7 +277,7 @@ fn kf1_08_any_torn_write_of_the_superblock_is_survived() {
     }
 }
 
-/// Old tools leave hashes behind that nobody kept up, and clear the flag that vouches for them.
+/// Old tools leave check hashes outdated and clear the flag for them.
 #[test]
 fn kf2_03_stale_hashes_are_not_believed_and_not_spread() {
     for kind in KINDS.into_iter().filter(|k| k.0 == Format::Ufs2) {
@@ -286,18 +285,18 @@ fn kf2_03_stale_hashes_are_not_believed_and_not_spread() {
         let flags = disk.sb_field("flags");
         disk.set_all_sb("flags", flags & !0x200);
         disk.set_all_sb("metackhash", 7);
-        // Hashes that would be wrong.
+        // Check hashes with wrong values.
         disk.set_cg(0, "ckhash", 0, 0x1234);
         let fs = disk.mount().unwrap();
         assert!(fs.read_only_reason().is_none());
         fs.unmount().unwrap();
-        assert_eq!(disk.sb_field("metackhash"), 0, "nobody keeps them");
+        assert_eq!(disk.sb_field("metackhash"), 0, "no hash is in use");
         let out = ordeal(&disk, "no hashes", &[]);
         assert!(out.walk.is_empty() && out.work.is_empty(), "{:?}", out.work);
     }
 }
 
-/// With 64 KiB blocks the first backup of UFS1 stands where UFS2 has its superblock.
+/// With 64 KiB blocks the first backup of UFS1 is at the location of UFS2's superblock.
 #[test]
 fn kf2_03_ufs1_with_64k_blocks_is_not_taken_for_its_backup() {
     for kind in KINDS.into_iter().filter(|k| k.0 == Format::Ufs1) {
@@ -320,7 +319,7 @@ fn kf2_03_ufs1_with_64k_blocks_is_not_taken_for_its_backup() {
     }
 }
 
-/// A root directory far larger than its first blocks.
+/// A root directory with far more blocks than its first ones.
 #[test]
 fn kf2_04_a_root_directory_with_very_many_files() {
     for kind in KINDS {

@@ -1,13 +1,13 @@
-//! Reads everything there is, and notes what cannot be read.
+//! Reads all files, and records what cannot be read.
 
 use ffs_core::{Cred, Error, Ffs, FileType, Vnode};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most directory entries that one walk looks at.
+/// Most directory entries that one walk reads.
 const MOST_ENTRIES: u32 = 20_000;
 
-/// A file as it can be read.
+/// The readable properties of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) ino: u32,
@@ -18,7 +18,7 @@ pub(crate) struct Item {
     size: u64,
     blocks: u64,
     mtime: (i64, i32),
-    /// Hash of content or link text, of its attributes.
+    /// Hash of the content or link text, and of the attributes.
     content: [u8; 32],
 }
 
@@ -27,7 +27,7 @@ impl Item {
         self.kind == FileType::Directory
     }
 
-    /// Takes over what changes of a directory when other things come and go in it.
+    /// Copies the properties of a directory that change with its entries.
     pub(crate) fn forgive_directory(&mut self, was: &Item) {
         self.mtime = was.mtime;
         self.nlink = was.nlink;
@@ -36,7 +36,7 @@ impl Item {
     }
 }
 
-/// Something that could not be read.
+/// A read failure.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) path: String,
@@ -124,7 +124,7 @@ fn look_at(fs: &Ffs, v: &Vnode, path: &str, w: &mut Walk) {
     w.items.insert(path.to_owned(), item);
 }
 
-/// The pieces of the file that are no holes.
+/// The data of the file outside holes.
 fn content(fs: &Ffs, v: &Vnode, hash: &mut Sha256) -> Result<(), Error> {
     let (mut at, mut buf) = (0, vec![0; 64 << 10]);
     loop {

@@ -1,5 +1,5 @@
-//! The paper's sixteen combinations: the same operations get the same answers and leave the same
-//! tree, whichever optimisations are on.
+//! The paper's sixteen combinations: the same operations have the same results and leave the same
+//! tree, with any set of optimisations.
 
 use crate::world::{Caches, Config, World};
 use ffs_core::{DirPref, NamecachePrime, OrderingPolicy};
@@ -22,7 +22,7 @@ fn combination(i: u32) -> Config {
             dirhash: on(2),
             names: on(3).then_some(NamecachePrime::All),
         },
-        // Room for everything: where it runs out depends on the layout.
+        // Enough space: where it runs out depends on the layout.
         blocks: 6000,
     }
 }

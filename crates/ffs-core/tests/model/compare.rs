@@ -1,4 +1,4 @@
-//! Whether a file system and a model hold the same tree.
+//! Comparing the trees of a file system and of a model.
 
 use crate::step::space_of;
 use ffs_core::{Attr, Cred, Ffs, Vnode};
@@ -6,7 +6,7 @@ use ffs_ondisk::FileType;
 use ffs_testkit::model::{Body, Model, Node, NodeId};
 use std::collections::BTreeMap;
 
-/// Compares the whole trees; the error says where they differ.
+/// Compares the whole trees; the error names the first difference.
 pub(crate) fn trees(fs: &Ffs, model: &Model) -> Result<(), String> {
     let root = fs.root().map_err(|e| format!("root: {e}"))?;
     let mut inodes = BTreeMap::new();
@@ -134,10 +134,10 @@ fn contents(fs: &Ffs, file: &Vnode, want: &[u8], path: &str) -> Result<(), Strin
     }
 }
 
-/// After an operation failed in the middle: what it was not given must be as the model says.
+/// After an operation failed half way, compares everything that it does not change with the model.
 ///
-/// Nodes in `touched` may have changed; of a touched directory at most two names may have come or
-/// gone, and the files behind them may have another link count.
+/// Nodes in `touched` may have changed. In a touched directory at most two names may have appeared
+/// or disappeared, and their files may have another link count.
 pub(crate) fn untouched(fs: &Ffs, model: &Model, touched: &[NodeId]) -> Result<(), String> {
     let root = fs.root().map_err(|e| format!("root: {e}"))?;
     below(fs, model, &root, Model::ROOT, "/", touched)
@@ -154,13 +154,13 @@ fn below(
     let Some(Node { body: Body::Dir(names), .. }) = model.node(id) else {
         return Err(format!("{path}: not in the model"));
     };
-    let mut gone = 0;
+    let mut missing = 0;
     for (name, child) in names {
         let child_path = format!("{path}{}/", String::from_utf8_lossy(name));
         let file = match fs.lookup(&Cred::root(), dir, name) {
             Ok(file) => file,
             Err(_) if touched.contains(&id) => {
-                gone += 1;
+                missing += 1;
                 continue;
             }
             Err(e) => return Err(format!("{child_path}: lookup: {e}")),
@@ -177,5 +177,5 @@ fn below(
             }
         }
     }
-    if gone > 2 { Err(format!("{path}: {gone} names are gone")) } else { Ok(()) }
+    if missing > 2 { Err(format!("{path}: {missing} names are missing")) } else { Ok(()) }
 }

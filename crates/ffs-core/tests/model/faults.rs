@@ -1,8 +1,8 @@
-//! The same operations on a device that fails now and then.
+//! The same operations on a device that sometimes fails.
 //!
-//! An operation that meets a failure answers with an error and may have happened in part. What it
-//! was not given must be as before, the mount must go on or end in order, and after a full check
-//! the volume is sound again.
+//! An operation that meets a failure returns an error and may be partly done. All other files must
+//! be unchanged, the mount must continue or end properly, and after a full check the volume is
+//! undamaged.
 
 use crate::compare;
 use crate::world::{Config, World, fresh};
@@ -53,7 +53,7 @@ fn one(config: Config, seed: u64) {
     settle(&mut world);
 }
 
-/// The device works again: ends the mount, repairs, and looks at what is left.
+/// Ends the mount on the working device, repairs the volume, and checks the rest.
 fn settle(world: &mut World) {
     if let Err(e) = world.fs.unmount() {
         world.fail(&format!("unmount after the device healed: {e}"));

@@ -1,10 +1,10 @@
-//! Model tests: random operations on the file system and on a reference must agree, result by
-//! result, errno by errno, and after every unmount fsck must be silent and the trees equal.
+//! Model tests: random operations on the file system and on a model must agree in every result and
+//! errno. After every unmount fsck must have no findings and the trees must be equal.
 //!
-//! Every combination of format, byte order, geometry, `dirpref` and ordering is a test of its own,
-//! each with another combination of vmiodir, dirhash and name cache, so that every `dirpref` meets
-//! all of them. A failure prints the seed and the operations; `FFS_MODEL_SEED` repeats a seed,
-//! `FFS_MODEL_OPS` sets the length.
+//! Every combination of format, byte order, geometry, `dirpref` and ordering is a separate test,
+//! each with another combination of vmiodir, dirhash and name cache, so that every `dirpref` is
+//! tested with all of them. A failure prints the seed and the operations; `FFS_MODEL_SEED` repeats
+//! a seed, `FFS_MODEL_OPS` sets the length.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -37,7 +37,7 @@ fn run(config: Config) {
     world.finish();
 }
 
-/// Blocks of a volume small enough that space and inodes run out now and then.
+/// Blocks of a volume so small that space and inodes sometimes run out.
 const SMALL: u32 = 300;
 
 macro_rules! grid {

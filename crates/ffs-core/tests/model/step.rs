@@ -1,4 +1,4 @@
-//! One random operation, on both sides.
+//! One random operation, on the file system and on the model.
 
 use crate::world::{EIO, World};
 use ffs_core::{
@@ -11,7 +11,7 @@ use ffs_testkit::rng::fill;
 /// `ENOSPC`.
 const ENOSPC: i32 = 28;
 
-/// What the names of attributes in the system's name space begin with here.
+/// The prefix of attribute names in the system's name space.
 const SYSTEM: &str = "security.";
 
 /// The name space of an attribute.
@@ -38,7 +38,7 @@ impl World {
         ids.get(at).copied()
     }
 
-    /// A name: few different ones, of all lengths, now and then an illegal one.
+    /// A name: one of a few, of all lengths, sometimes invalid.
     fn some_name(&mut self) -> Vec<u8> {
         let which = self.below(40);
         match which {
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// A name that is in `dir`, mostly.
+    /// A name that usually exists in `dir`.
     fn name_in(&mut self, dir: NodeId) -> Vec<u8> {
         let names: Vec<Vec<u8>> = match self.model.node(dir).map(|n| &n.body) {
             Some(Body::Dir(names)) => names.keys().cloned().collect(),
@@ -68,7 +68,7 @@ impl World {
         names.get(at).cloned().unwrap_or_else(|| self.some_name())
     }
 
-    /// Says what both sides answered; they must agree unless space ran out.
+    /// Compares the results of both sides; they must agree unless space ran out.
     pub(crate) fn agree<T>(
         &mut self,
         what: String,
@@ -86,7 +86,7 @@ impl World {
                 let expected = model(&mut self.model);
                 self.log.push(format!("{what}: {real:?}"));
                 if real != expected {
-                    self.fail(&format!("the model says {expected:?}"));
+                    self.fail(&format!("the model has {expected:?}"));
                 }
             }
         }
@@ -143,7 +143,8 @@ impl World {
         self.agree(what, real, |m| m.make(dir, &name, body, perm).map(|_| ()));
     }
 
-    /// A file without a name, written, perhaps fsynced; then it gets a name, if it may, or goes.
+    /// A file without a name, written, sometimes synced; then it gets a name, if it may, or is
+    /// freed.
     fn do_unnamed(&mut self) {
         let (dir, linkable) = (self.some_dir(), self.below(4) > 0);
         let (root, name) = (Cred::root(), self.some_name());
@@ -163,13 +164,13 @@ impl World {
             self.agree("fsync unnamed".into(), real, |_| Ok(()));
         }
         if self.below(4) == 0 {
-            // Gone with its only user.
+            // Freed with its only user.
             return;
         }
         let real = self.fs.link(&root, &file, &parent, &name);
         let what = format!("name unnamed in {dir} {:?}", String::from_utf8_lossy(&name));
         self.agree(what, real, |m| {
-            // What is wrong with the name comes first.
+            // Errors of the name have precedence.
             let mut with = m.clone();
             with.make(dir, &name, Body::File(data), 0o640)?;
             if !linkable {
@@ -229,7 +230,7 @@ impl World {
         self.agree(what, real, |m| m.rename((from, &from_name), (to, &to_name), mode));
     }
 
-    /// An offset near something interesting.
+    /// An offset near a boundary.
     fn some_offset(&mut self, size: u64) -> u64 {
         let (b, f) = (u64::from(self.config.bsize), u64::from(self.config.fsize));
         let edge = match self.below(7) {
@@ -311,7 +312,7 @@ impl World {
         let what = format!("fallocate {how:?} {file} at {offset} {len} bytes");
         let end = (offset + len) as usize;
         let grow = end.max(self.size_of(file) as usize);
-        // Where space ran out in the middle, zeroing or growing may have begun.
+        // If space ran out, zeroing or growing may be partly done.
         if matches!(&real, Err(e) if e.errno() == ENOSPC) {
             let size = self.fs.getattr(&f).size as usize;
             self.model.truncate(file, size).unwrap();
@@ -347,7 +348,7 @@ impl World {
         self.check_holes(file, &f);
     }
 
-    /// `SEEK_DATA` and `SEEK_HOLE` may be coarse, but a hole holds nothing but zeros.
+    /// `SEEK_DATA` and `SEEK_HOLE` may be coarse, but a hole contains only zeros.
     fn check_holes(&mut self, file: NodeId, f: &ffs_core::Vnode) {
         let size = self.size_of(file);
         let mut at = 0;
@@ -405,8 +406,8 @@ impl World {
             let real = self.fs.removexattr(&root, &f, ns, &name);
             let what = format!("removexattr {id}");
             self.agree(what, real, |m| {
-                let gone = m.node_mut(id).and_then(|n| n.xattrs.remove(&name));
-                gone.map(|_| ()).ok_or(errno::ENODATA)
+                let removed = m.node_mut(id).and_then(|n| n.xattrs.remove(&name));
+                removed.map(|_| ()).ok_or(errno::ENODATA)
             });
             return;
         }

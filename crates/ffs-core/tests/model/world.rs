@@ -1,4 +1,4 @@
-//! A file system and its reference, side by side.
+//! A file system and its model.
 
 use crate::compare;
 use ffs_admin::fsck::quick_check;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// `EIO`.
 pub(crate) const EIO: i32 = 5;
 
-/// One cell of the grid.
+/// The configuration of one test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config {
     pub(crate) format: Format,
@@ -32,17 +32,17 @@ pub(crate) struct Config {
     pub(crate) blocks: u32,
 }
 
-/// Which optimisations in memory are on; nobody may see it.
+/// The optimisations in memory that are on; none of them may change a result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caches {
     pub(crate) vmiodir: bool,
     pub(crate) dirhash: bool,
-    /// The name cache, and what it is primed by.
+    /// The name cache, and how it is primed.
     pub(crate) names: Option<NamecachePrime>,
 }
 
 impl Caches {
-    /// Number `i` of the combinations, which repeat.
+    /// Combination number `i`, modulo their count.
     pub(crate) fn number(i: usize) -> Caches {
         let names = match i / 4 % 3 {
             0 => None,
@@ -54,19 +54,19 @@ impl Caches {
 }
 
 impl Config {
-    /// Small enough that space and inodes run out now and then.
+    /// A size so small that space and inodes sometimes run out.
     pub(crate) fn image_bytes(&self) -> u64 {
         u64::from(self.bsize) * u64::from(self.blocks)
     }
 
-    /// A seed that differs between the cells.
+    /// A seed that differs between the configurations.
     pub(crate) fn default_seed(&self) -> u64 {
         let name = format!("{self:?}");
         name.bytes().fold(2002, |h: u64, b| h.wrapping_mul(31).wrapping_add(b.into()))
     }
 }
 
-/// A mounted file system, its reference, and what was done so far.
+/// A mounted file system, its model, and the operations so far.
 pub(crate) struct World {
     pub(crate) config: Config,
     pub(crate) dev: Arc<dyn BlockDevice>,
@@ -74,11 +74,12 @@ pub(crate) struct World {
     pub(crate) model: Model,
     pub(crate) rng: SplitMix64,
     pub(crate) log: Vec<String>,
-    /// Errors of the device are expected: the operation that meets one is uncertain.
+    /// Errors of the device are expected; the result of an operation with such an error is
+    /// uncertain.
     pub(crate) faulty: bool,
     /// An operation met an error of the device.
     pub(crate) troubled: bool,
-    /// Nodes the operation under way was given.
+    /// The nodes of the current operation.
     pub(crate) touched: Vec<NodeId>,
     clock: Arc<ManualClock>,
 }
@@ -88,12 +89,12 @@ impl World {
         World::on(config, seed, Arc::new(fresh(&config)))
     }
 
-    /// A world on a given, freshly made device.
+    /// A world on the given new device.
     pub(crate) fn on(config: Config, seed: u64, dev: Arc<dyn BlockDevice>) -> World {
         let clock = Arc::new(ManualClock::new(Timestamp::new(1_000_000_000, 0)));
         let fs = mount(&config, &dev, &clock, seed);
         let mut model = Model::new(fs.geometry().maxfilesize);
-        // newfs makes .snap.
+        // newfs creates .snap.
         if fs.lookup(&Cred::root(), &fs.root().unwrap(), b".snap").is_ok() {
             let id =
                 model.make(Model::ROOT, b".snap", Body::Dir(Default::default()), 0o775).unwrap();
@@ -122,9 +123,9 @@ impl World {
         self.rng.below(n.max(1))
     }
 
-    /// The file of a node, found by walking down from the root.
+    /// The file of a node, looked up from the root.
     ///
-    /// `None` if the device failed and is allowed to.
+    /// `None` if the device failed as expected.
     pub(crate) fn vnode(&mut self, id: NodeId) -> Option<Vnode> {
         self.touched.push(id);
         let mut at = self.fs.root();
@@ -134,7 +135,7 @@ impl World {
         self.certain("walk", at)
     }
 
-    /// The value of an operation that must succeed; `None` if the device failed and is allowed to.
+    /// The value of an operation that must succeed; `None` if the device failed as expected.
     pub(crate) fn certain<T>(&mut self, what: &str, result: Result<T, Error>) -> Option<T> {
         match result {
             Ok(v) => Some(v),
@@ -163,7 +164,7 @@ impl World {
         panic!("node {id} has no name");
     }
 
-    /// Unmounts, checks that fsck finds nothing, mounts, compares everything.
+    /// Unmounts, checks that fsck has no findings, mounts, compares everything.
     pub(crate) fn remount(&mut self) {
         if self.faulty {
             return;
@@ -188,7 +189,7 @@ impl World {
         self.fs = mount(&self.config, &self.dev, &self.clock, seed);
     }
 
-    /// Whether the unmounted volume says that it needs no check.
+    /// Whether the unmounted volume is marked clean.
     pub(crate) fn is_clean(&self) -> bool {
         let opts = MountOptions { read_only: false, ..MountOptions::default() };
         let env = Env::seeded(self.clock.clone(), 1);
@@ -208,7 +209,7 @@ impl World {
         }
     }
 
-    /// No directory ever disagreed with its index.
+    /// Checks that no directory ever disagreed with its index.
     fn check_indexes(&self) {
         let c = self.fs.counters();
         let doubts = (c.dirhash_check_failures, c.dirhash_gone_doubt, c.dirhash_refused_damaged);
@@ -223,7 +224,7 @@ impl World {
         self.fs.unmount().unwrap();
     }
 
-    /// Stops the test with everything needed to repeat it.
+    /// Fails the test with the data to repeat it.
     pub(crate) fn fail(&self, what: &str) -> ! {
         let from = self.log.len().saturating_sub(30);
         panic!(
@@ -244,7 +245,7 @@ fn mount(config: &Config, dev: &Arc<dyn BlockDevice>, clock: &Arc<ManualClock>, 
             cache: 4 << 20,
             maxvnodes: 64,
             vmiodirenable: caches.vmiodir,
-            // Every directory of a chunk or more has one, and each change is checked.
+            // Every directory of at least a chunk has an index, and each change is checked.
             dirhash_minsize: 512,
             dirhash_maxmem: if caches.dirhash { Limit::Auto } else { Limit::Of(0) },
             dirhash_docheck: caches.dirhash,

@@ -1,13 +1,12 @@
-//! Who holds the lock on a file.
+//! The processes that hold the lock on a file.
 //!
-//! The kernel does not say it through the lock interface. It shows the locks of an open file beside
-//! the descriptor (`/proc/PID/fdinfo/N`), for processes that we may look into, and the process that
-//! once took a lock in `/proc/locks`, for all: the first is exact, the second may name a parent
-//! that is gone.
+//! The lock interface of the kernel does not return them. For processes that we may inspect, the
+//! kernel lists the locks of each open file (`/proc/PID/fdinfo/N`), which is exact. For all
+//! processes, `/proc/locks` lists the process that took a lock; it may be a parent that has exited.
 //!
-//! **Invariant.** No file of another process is touched: not opened, not asked for its attributes.
-//! A file system that does not answer would make that wait for ever, and not even SIGKILL would end
-//! it. The kernel answers a read of `fdinfo` and the text of the link `/proc/PID/fd/N` by itself.
+//! **Invariant.** No file of another process is accessed, not even its attributes. On a file system
+//! that does not respond such an access would wait for ever, and not even SIGKILL would end it. The
+//! kernel serves a read of `fdinfo` and the target of the link `/proc/PID/fd/N` by itself.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -15,7 +14,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// More holders than these are not worth naming.
+/// Most holders that are listed.
 const MAX_HOLDERS: usize = 4;
 const MAX_COMMAND: usize = 120;
 
@@ -24,7 +23,7 @@ const MAX_COMMAND: usize = 120;
 pub struct Holder {
     /// Its process id.
     pub pid: u32,
-    /// Its command line, or its short name; empty if it cannot be seen.
+    /// Its command line, or its short name; empty if neither is readable.
     pub command: String,
 }
 
@@ -39,7 +38,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// All holders in a sentence.
+/// All holders as text.
 pub(super) fn list(holders: &[Holder]) -> String {
     if holders.is_empty() {
         return "another process".to_owned();
@@ -57,21 +56,21 @@ pub(super) fn find(file: &File) -> Vec<Holder> {
     if pids.is_empty() {
         let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
         pids = pids_in_lock_table(&locks, &image);
-        // The process that took the lock may have handed it to a child and left.
+        // The process that took the lock may have passed it to a child and exited.
         pids.retain(|pid| fs::exists(format!("/proc/{pid}")).unwrap_or(false));
     }
     pids.truncate(MAX_HOLDERS);
     pids.into_iter().map(|pid| Holder { pid, command: command(pid) }).collect()
 }
 
-/// The file whose lock is looked for.
+/// The file whose lock is searched.
 struct Image {
-    /// Device and inode as the kernel's tables of locks write them: `fd:01:5678`.
+    /// Device and inode as in the kernel's lock tables: `fd:01:5678`.
     place: String,
-    /// `:5678`. Some file systems (btrfs) show one device number to `stat` and another in the
+    /// `:5678`. On some file systems (btrfs) the device number of `stat` differs from that of the
     /// tables.
     inode: String,
-    /// What the kernel calls the file.
+    /// The kernel's path of the file.
     link: Option<PathBuf>,
 }
 
@@ -120,7 +119,7 @@ fn info_has_lock(info: &str, link: &Path, image: &Image) -> bool {
     })
 }
 
-/// Process and place of a lock by `flock`, from a line of `/proc/locks` or what follows `lock:` in
+/// Process and file of a lock by `flock`, from a line of `/proc/locks` or the text after `lock:` in
 /// `fdinfo`: "1: FLOCK ADVISORY WRITE 1234 fd:01:5678 0 EOF". The second word of a waiter is "->".
 fn flock_row(line: &str) -> Option<(u32, &str)> {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -128,8 +127,8 @@ fn flock_row(line: &str) -> Option<(u32, &str)> {
     (kind == "FLOCK").then_some((pid.parse().ok()?, place))
 }
 
-/// The processes that `/proc/locks` names for the inode, those on the very device before those on
-/// any.
+/// The processes that `/proc/locks` lists for the inode, those on the same device before those on
+/// any device.
 fn pids_in_lock_table(locks: &str, image: &Image) -> Vec<u32> {
     let rows: Vec<(u32, &str)> = locks.lines().filter_map(flock_row).collect();
     let matching = |wanted: &dyn Fn(&str) -> bool| -> Vec<u32> {

@@ -1,7 +1,7 @@
-//! Whether the kernel has mounted an image: from the device, from what is built on it, or through a
-//! loop device.
+//! Whether the kernel has mounted an image: from its device, from a device built on that, or
+//! through a loop device.
 //!
-//! Only Linux tells; elsewhere, and without `/proc` and `/sys`, nothing is found.
+//! Only Linux reports this. On other systems, and without `/proc` and `/sys`, nothing is found.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -9,15 +9,15 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A disk has some dozen partitions and holders; a bound in case `/sys` is odder than that.
+/// A disk has about a dozen partitions and holders; this limit bounds an unusual `/sys`.
 const MAX_DEVICES: usize = 1024;
 
 /// A file system that the kernel has mounted from the image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelMount {
-    /// The device, as the mount table calls it.
+    /// The device, as in the mount table.
     pub device: String,
-    /// Where it is mounted.
+    /// Its mount point.
     pub mount_point: PathBuf,
     /// Whether the kernel may write to it.
     pub writable: bool,
@@ -30,7 +30,7 @@ impl fmt::Display for KernelMount {
     }
 }
 
-/// The mount of `file`, a writable one before others.
+/// A mount of `file`, preferably a writable one.
 pub(super) fn mount_of(file: &File) -> Option<KernelMount> {
     let metadata = file.metadata().ok()?;
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").ok()?;
@@ -48,11 +48,11 @@ pub(super) fn mount_of(file: &File) -> Option<KernelMount> {
     mounts.into_iter().next()
 }
 
-/// Directories of the loop devices whose backing file is the one with this device and inode number.
+/// Directories of the loop devices whose backing file has this device and inode number.
 ///
-/// The kernel gives the file's name only. A file that a server may have to answer for is passed
-/// over, unless the image is on the same file system: a server that is dead would stop the command
-/// for ever.
+/// The kernel reports only the name of the file. A file on a network file system is skipped, unless
+/// the image is on the same file system: a server that does not respond would stop the command for
+/// ever.
 fn loops_over(block: &Path, mountinfo: &str, (dev, ino): (u64, u64)) -> Vec<PathBuf> {
     let entries = fs::read_dir(block).into_iter().flatten().flatten();
     let directories = entries.map(|entry| entry.path());
@@ -61,7 +61,7 @@ fn loops_over(block: &Path, mountinfo: &str, (dev, ino): (u64, u64)) -> Vec<Path
             let backing =
                 fs::read_to_string(directory.join("loop/backing_file")).unwrap_or_default();
             let backing = Path::new(backing.trim_end_matches('\n'));
-            may_be_asked(mountinfo, backing, dev)
+            is_local(mountinfo, backing, dev)
                 && fs::metadata(backing).is_ok_and(|file| file.dev() == dev && file.ino() == ino)
         })
         .collect()
@@ -70,8 +70,8 @@ fn loops_over(block: &Path, mountinfo: &str, (dev, ino): (u64, u64)) -> Vec<Path
 /// File systems whose files are on another machine.
 const REMOTE: [&str; 9] = ["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "coda", "lustre"];
 
-/// Whether the attributes of `path` are known without a server, or it is on the device `dev`.
-fn may_be_asked(mountinfo: &str, path: &Path, dev: u64) -> bool {
+/// Whether the attributes of `path` can be read without a server, or it is on the device `dev`.
+fn is_local(mountinfo: &str, path: &Path, dev: u64) -> bool {
     let own = format!("{}:{}", rustix::fs::major(dev), rustix::fs::minor(dev));
     let mounts = mountinfo.lines().filter_map(|line| {
         let (mount, superblock) = line.split_once(" - ")?;
@@ -81,15 +81,15 @@ fn may_be_asked(mountinfo: &str, path: &Path, dev: u64) -> bool {
         let number = *mount.get(2)?;
         path.starts_with(&point).then(|| (point.components().count(), number, kind))
     });
-    // Of mounts on one directory the last one is seen.
+    // Of several mounts on one directory the last one is visible.
     let seen = mounts.max_by_key(|(depth, ..): &(usize, &str, &str)| *depth);
     seen.is_none_or(|(_, number, kind)| {
         number == own || !(kind.starts_with("fuse") || REMOTE.contains(&kind))
     })
 }
 
-/// Numbers ("7:0") of the devices with these directories, their partitions, and what is built on
-/// any of them.
+/// Numbers ("7:0") of the devices with these directories, their partitions, and all devices built
+/// on them.
 fn with_dependents(sys: &Path, roots: Vec<PathBuf>) -> BTreeSet<String> {
     let mut numbers = BTreeSet::new();
     let mut queue: VecDeque<PathBuf> = roots.into();
@@ -127,7 +127,7 @@ fn mounts_of<'a>(
     })
 }
 
-/// Blank, tab, newline and backslash stand as three octal digits in the mount table.
+/// The mount table encodes blank, tab, newline and backslash as three octal digits.
 fn unescape(text: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
@@ -167,7 +167,7 @@ mod tests {
         put("block/loop1/loop1p2/partition", "2\n");
         put("block/loop1/loop1p2/holders/dm-0/x", "");
         put("class/block/dm-0/dev", "253:0\n");
-        // A holder that holds itself must not hang us.
+        // A device that is its own holder must not cause an endless loop.
         put("class/block/dm-0/holders/dm-0/x", "");
         let metadata = image.as_file().metadata().unwrap();
         let image = (metadata.dev(), metadata.ino());
@@ -184,7 +184,7 @@ mod tests {
                      37 22 0:51 / /net rw - nfs4 host:/x rw\n\
                      38 37 8:2 / /net/local rw - xfs /dev/sda2 rw\nbroken line - x\n";
         let on =
-            |path: &str, minor| may_be_asked(table, Path::new(path), rustix::fs::makedev(0, minor));
+            |path: &str, minor| is_local(table, Path::new(path), rustix::fs::makedev(0, minor));
         assert!(on("/var/disk.img", 9) && on("/net/local/disk.img", 9));
         assert!(!on("/mnt/a b/disk.img", 9) && !on("/net/disk.img", 9));
         assert!(on("/mnt/a b/disk.img", 50), "the image is there itself");

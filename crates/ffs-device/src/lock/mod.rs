@@ -1,16 +1,16 @@
-//! One writer or several readers: the lock on an image.
+//! The lock on an image: one writer or several readers.
 //!
-//! **Purpose.** Two programs that change one image destroy it. Every opener locks the image itself,
-//! readers together, a writer alone, and whoever comes second is told who was first. The lock
-//! belongs to the open file, not to the process: it survives a fork into the background, and falls
-//! when the last copy of the descriptor is closed, however the holder ended. So a tool that gets
-//! the lock knows that the last byte of the one before is written.
+//! Two programs that change one image destroy it. So every opener locks the image file itself,
+//! readers shared, writers exclusively; the error of a second opener names the first. The lock
+//! belongs to the open file, not to the process: it survives a fork into the background, and is
+//! released when the last copy of the descriptor is closed, even if the holder crashed. So a tool
+//! that gets the lock sees all writes of the previous holder.
 //!
 //! **Invariants.**
-//! 1. No file beside the image: nothing stale can be left behind.
-//! 2. What the kernel itself has mounted counts as held: from the device, a partition of it, or a
-//!    loop device on the file.
-//! 3. Finding out who holds a lock never fails an operation; at worst the name stays unknown.
+//! 1. There is no lock file, so no stale lock can remain.
+//! 2. An image that the kernel has mounted counts as locked: from the device, a partition of it, or
+//!    a loop device on the file.
+//! 3. A failure to find the holder of a lock fails no operation; the holder is then unknown.
 
 mod holder;
 mod kernel;
@@ -29,16 +29,16 @@ use crate::error::host_words;
 pub use holder::Holder;
 pub use kernel::KernelMount;
 
-/// What the opener wants to do.
+/// The access that the opener needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockMode {
     /// Read: others may read too.
     Shared,
-    /// Change: nobody else may do anything.
+    /// Change: all other access is excluded.
     Exclusive,
 }
 
-/// How long to wait for a lock that someone else holds.
+/// How long to wait for a lock that another opener holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LockWait {
     /// Not at all.
@@ -51,24 +51,24 @@ pub enum LockWait {
 /// Why the image could not be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another opener has it.
+    /// Another opener has locked it.
     #[error("{image} is in use by {}: {}", holder::list(.holders), advice(*.waited))]
     Held {
-        /// The image as its user named it.
+        /// The name of the image as the user gave it.
         image: String,
-        /// What was wanted.
+        /// The mode that was requested.
         mode: LockMode,
-        /// Who has it, as far as can be told.
+        /// The holders, as far as they are known.
         holders: Vec<Holder>,
-        /// How long was waited.
+        /// The time waited.
         waited: Duration,
     },
     /// The kernel has mounted it.
     #[error("{image} is mounted by the kernel: {mount}; unmount it first")]
     Mounted {
-        /// The image as its user named it.
+        /// The name of the image as the user gave it.
         image: String,
-        /// Where.
+        /// The mount.
         mount: KernelMount,
     },
     /// The kernel uses the block device in another way.
@@ -76,8 +76,8 @@ pub enum LockError {
         "{image} is in use by the kernel (as swap, or below a RAID, a volume manager or a mount \
          elsewhere): see lsblk, and release it first"
     )]
-    Claimed {
-        /// The device as its user named it.
+    UsedByKernel {
+        /// The name of the device as the user gave it.
         image: String,
     },
     /// The system cannot lock it.
@@ -86,7 +86,7 @@ pub enum LockError {
         host_words(.source)
     )]
     Io {
-        /// The image as its user named it.
+        /// The name of the image as the user gave it.
         image: String,
         /// The cause.
         source: io::Error,
@@ -94,7 +94,7 @@ pub enum LockError {
 }
 
 impl LockError {
-    /// The error number to hand to a system-call interface.
+    /// The error number for a system-call interface.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -114,20 +114,21 @@ fn advice(waited: Duration) -> String {
     format!("unmount it or let that finish, then try again{waited}")
 }
 
-/// Udev looks at a block device, under a lock of its own, whenever a writer closed it.
+/// Udev inspects a block device, under a lock of its own, after a writer closed it.
 const UDEV_GRACE: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// Locks the open image `file`, which its user calls `path`. The lock lasts as long as `file` or a
-/// copy of its descriptor is open.
+/// Locks the open image `file`, whose name for messages is `path`. The lock lasts as long as `file`
+/// or a copy of its descriptor is open.
 ///
 /// # Errors
-/// Somebody else has it, with names where they can be found; or the system cannot lock it. The
-/// inability is an error only for writers: a reader of a file system without locks does no harm.
+/// Another opener has locked it, with the holders if they can be found; or the system cannot lock
+/// it. The latter is an error only for writers: a reader on a file system without locks does no
+/// harm.
 pub fn lock(file: &File, path: &Path, mode: LockMode, wait: LockWait) -> Result<(), LockError> {
     let image = path.display().to_string();
-    let asked = Instant::now();
+    let start = Instant::now();
     let patience = match wait {
         LockWait::UpTo(patience) => patience,
         LockWait::No if is_block_device(file) => UDEV_GRACE,
@@ -143,7 +144,7 @@ pub fn lock(file: &File, path: &Path, mode: LockMode, wait: LockWait) -> Result<
             Ok(()) => break,
             Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) => {
-                let waited = asked.elapsed();
+                let waited = start.elapsed();
                 let Some(left) = patience.checked_sub(waited).filter(|left| !left.is_zero()) else {
                     let holders = holder::find(file);
                     return Err(LockError::Held { image, mode, holders, waited });
@@ -165,23 +166,23 @@ pub fn lock(file: &File, path: &Path, mode: LockMode, wait: LockWait) -> Result<
     }
 }
 
-/// Claims the block device `path` against the kernel: while the result is open, the kernel will not
-/// mount it or build on it. `None` for other files.
+/// Opens the block device `path` exclusively: while the result is open, the kernel does not mount
+/// it or build a device on it. `None` for other files.
 ///
 /// # Errors
-/// The kernel uses it already.
-pub fn claim(file: &File, path: &Path) -> Result<Option<File>, LockError> {
+/// The kernel already uses it.
+pub fn open_exclusive(file: &File, path: &Path) -> Result<Option<File>, LockError> {
     if !is_block_device(file) || !cfg!(target_os = "linux") {
         return Ok(None);
     }
     let image = path.display().to_string();
-    // O_EXCL without O_CREAT: on Linux, "nobody in the kernel has claimed this device".
+    // O_EXCL without O_CREAT: on Linux, fails with EBUSY if the kernel uses the device.
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::EXCL | rustix::fs::OFlags::CLOEXEC;
     match rustix::fs::open(path, flags, rustix::fs::Mode::empty()) {
         Ok(fd) => Ok(Some(fd.into())),
         Err(Errno::BUSY) => Err(match kernel::mount_of(file) {
             Some(mount) => LockError::Mounted { image, mount },
-            None => LockError::Claimed { image },
+            None => LockError::UsedByKernel { image },
         }),
         Err(errno) => Err(LockError::Io { image, source: errno.into() }),
     }

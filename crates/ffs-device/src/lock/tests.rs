@@ -18,8 +18,8 @@ fn take(path: &Path, mode: LockMode, wait: LockWait) -> Result<File, LockError> 
     lock(&file, path, mode, wait).map(|()| file)
 }
 
-/// For a lock that nobody should hold: another test's child process may have a copy of a descriptor
-/// for the moment between fork and exec.
+/// For a lock that no opener should hold: the child process of another test may have a copy of a
+/// descriptor between fork and exec.
 fn take_free(path: &Path, mode: LockMode) -> File {
     take(path, mode, LockWait::UpTo(Duration::from_secs(60))).unwrap()
 }
@@ -45,7 +45,7 @@ fn holding_process(path: &Path) -> Child {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "locked"), "the child did not lock");
-    // Keep the pipe open: the harness in the child still prints its summary.
+    // Keeps the pipe open: the test harness in the child still prints its summary.
     child.stdout = Some(lines_into_pipe(lines));
     child
 }
@@ -82,7 +82,7 @@ fn readers_share_and_writers_do_not() {
 }
 
 #[test]
-fn the_second_process_is_told_who_the_first_is() {
+fn the_error_of_the_second_process_names_the_first() {
     let (_dir, path) = image();
     let mut child = holding_process(&path);
     let error = take(&path, LockMode::Shared, LockWait::No).unwrap_err();
@@ -112,7 +112,7 @@ fn a_killed_holder_leaves_nothing_behind() {
 }
 
 #[test]
-fn one_process_can_lock_itself_out_and_says_so() {
+fn the_error_names_the_process_itself() {
     let (_dir, path) = image();
     let held = take_free(&path, LockMode::Exclusive);
     let error = take(&path, LockMode::Shared, LockWait::No).unwrap_err().to_string();
@@ -120,5 +120,8 @@ fn one_process_can_lock_itself_out_and_says_so() {
     if Path::new("/proc/self/fdinfo").exists() {
         assert!(error.contains("(this process)"), "{error}");
     }
-    assert!(claim(&held, &path).unwrap().is_none(), "only block devices can be claimed");
+    assert!(
+        open_exclusive(&held, &path).unwrap().is_none(),
+        "only block devices are opened exclusively"
+    );
 }

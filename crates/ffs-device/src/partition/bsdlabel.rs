@@ -1,7 +1,7 @@
 //! The BSD disklabel: up to 22 partitions, in sector 1 of a slice or of the disk.
 //!
 //! Its offsets count from the slice (FreeBSD today) or from the disk (older FreeBSD, NetBSD,
-//! OpenBSD), and only the entries themselves tell which; [`Label::base`] does.
+//! OpenBSD). Only the entries show which; [`Label::base`] decides.
 
 use super::{Partition, PartitionKind, PartitionTable, le16, le32, read_bytes, sector_sizes};
 use crate::{BlockDevice, DeviceError};
@@ -9,7 +9,7 @@ use crate::{BlockDevice, DeviceError};
 const MAGIC: u32 = 0x8256_4557;
 const HEADER: usize = 148;
 const ENTRY: usize = 16;
-/// What fits behind the header in a sector of 512 bytes.
+/// The number of entries that fit after the header in a sector of 512 bytes.
 const MAX_PARTITIONS: u16 = 22;
 /// Entry `c` describes the slice or the disk as a whole.
 const RAW: usize = 2;
@@ -28,8 +28,8 @@ struct Label {
     entries: Vec<Entry>,
 }
 
-/// Adds the partitions of the label in `slice`, or at the front of the disk, to `table`. False if
-/// there is none.
+/// Adds the partitions of the label in `slice`, or at the start of the disk, to `table`. Returns
+/// false if there is no label.
 pub(super) fn append(
     device: &dyn BlockDevice,
     table: &mut PartitionTable,
@@ -41,8 +41,8 @@ pub(super) fn append(
     };
     let len = slice.map_or(device.len_bytes(), |slice| slice.declared_len);
     let base = label.base(start / label.sector, len / label.sector);
-    // On a disk without slices the number of a partition is its place in the label, else they
-    // follow the slices.
+    // On a disk without slices the number of a partition is its position in the label; otherwise
+    // the partitions are numbered after the slices.
     let mut next = table.partitions.iter().map(|partition| partition.index).max().unwrap_or(0);
     for ((entry, letter), place) in label.entries.iter().zip(b'a'..).zip(1u32..) {
         if entry.fstype == FS_UNUSED || entry.sectors == 0 || place as usize == RAW + 1 {
@@ -54,7 +54,7 @@ pub(super) fn append(
             continue;
         };
         next += 1;
-        // 32-bit sector numbers times at most 4096 stay far below 2^64, and so does their sum.
+        // 32-bit sector numbers times at most 4096 and their sum are far below 2^64.
         let declared_len = entry.sectors * label.sector;
         let partition = Partition {
             index: if slice.is_some() { next } else { place },
@@ -87,7 +87,7 @@ fn find(
     Ok(None)
 }
 
-/// `None` if the block holds no label, else the label or what is wrong with it.
+/// `None` if the block has no label; else the label, or its error.
 fn parse(block: &[u8]) -> Option<Result<Label, String>> {
     if le32(block, 0) != MAGIC || le32(block, 132) != MAGIC {
         return None;
@@ -115,15 +115,15 @@ fn parse(block: &[u8]) -> Option<Result<Label, String>> {
 }
 
 impl Label {
-    /// What to subtract from the entries' offsets to make them relative to the slice, which begins
-    /// at sector `start` of the disk and has `len` sectors.
+    /// The value to subtract from the entries' offsets to make them relative to the slice, which
+    /// begins at sector `start` of the disk and has `len` sectors.
     fn base(&self, start: u64, len: u64) -> u64 {
         let raw = self.entries.get(RAW).filter(|raw| raw.sectors > 0);
         if let Some(raw) = raw.filter(|raw| raw.offset > 0) {
             return raw.offset;
         }
-        // OpenBSD's c is the whole disk and all offsets count from there. Believe that only if they
-        // cannot be meant relative to the slice.
+        // OpenBSD's `c` is the whole disk, and all offsets count from its start. This is assumed
+        // only if the offsets cannot be relative to the slice.
         let mut volumes =
             self.entries.iter().filter(|entry| entry.fstype == FS_UFS && entry.sectors > 0);
         let too_large = |entry: &Entry| entry.offset + entry.sectors > len;

@@ -1,7 +1,7 @@
 //! The GUID partition table.
 //!
-//! **Invariants.** A header or an entry array is believed only if its CRC holds; if the copy at the
-//! front of the disk does not, the copy at its end is used, with a note.
+//! **Invariants.** A header or an entry array is used only if its CRC matches. If that of the copy
+//! at the start of the disk does not, the copy at the end is used, with a note.
 
 use super::{
     Partition, PartitionKind, PartitionTable, Scheme, array, le32, le64, read_bytes, sector_sizes,
@@ -12,7 +12,7 @@ const SIGNATURE: &[u8; 8] = b"EFI PART";
 const REVISION: u32 = 0x0001_0000;
 const MIN_HEADER: u32 = 92;
 const MIN_ENTRY: u32 = 128;
-/// Tables have 128 entries of 128 bytes; what is far larger is no table.
+/// Tables have 128 entries of 128 bytes; a much larger count is invalid.
 const MAX_ENTRIES: u32 = 1024;
 const MAX_ENTRY: u32 = 1024;
 
@@ -24,9 +24,9 @@ struct Header {
     entries_crc: u32,
 }
 
-/// Reads the table. `protective`: the MBR says that there is one, so a disk without any readable
-/// copy has lost it; the table is then empty and its notes say why. Otherwise `None` means that the
-/// disk has no such table.
+/// Reads the table. `protective` is whether the MBR indicates a GPT: then a disk without a valid
+/// copy is damaged, and the result is an empty table with notes. Otherwise `None` means that the
+/// disk has no GPT.
 pub(super) fn read(
     device: &dyn BlockDevice,
     protective: bool,
@@ -62,13 +62,13 @@ pub(super) fn read(
 enum Copy {
     Sound(Header, Vec<u8>),
     Absent,
-    /// Why, and where the header says that its other copy is.
+    /// The error, and the location of the other copy according to the header.
     Damaged(String, Option<u64>),
 }
 
 fn copy_at(device: &dyn BlockDevice, sector: u64, lba: u64) -> Result<Copy, DeviceError> {
     let block = match lba.checked_mul(sector) {
-        // A sector is 512 or 4096 bytes.
+        // A sector has 512 or 4096 bytes.
         Some(offset) => read_bytes(device, offset, sector as usize)?,
         None => None,
     };
@@ -108,7 +108,7 @@ fn parse_header(block: &[u8], lba: u64) -> Result<Header, String> {
         return Err("wrong checksum of the header".to_owned());
     }
     if le64(block, 24) != lba {
-        return Err(format!("header says it is in sector {}, but it is in {lba}", le64(block, 24)));
+        return Err(format!("header is for sector {}, but is in sector {lba}", le64(block, 24)));
     }
     let header = Header {
         alternate_lba: le64(block, 32),
@@ -147,7 +147,7 @@ fn list(
         let start = first.checked_mul(sector);
         let len = sectors.and_then(|count| count.checked_mul(sector));
         let (Some(start), Some(declared_len), 1..) = (start, len, first) else {
-            table.note(format!("GPT entry {index} claims sectors {first} to {last}: ignored"));
+            table.note(format!("GPT entry {index} has sectors {first} to {last}: ignored"));
             continue;
         };
         let partition = Partition {
@@ -180,7 +180,7 @@ fn kind(guid: [u8; 16]) -> PartitionKind {
         "516E7CB6-6ECF-11D6-8FF8-00022D09712B"
         | "49F48D5A-B10E-11DC-B99B-0019D1879648"
         | "55465300-0000-11AA-AA11-00306543ECAC" => PartitionKind::Ufs,
-        // FreeBSD and OpenBSD: a disklabel inside.
+        // FreeBSD and OpenBSD: contains a disklabel.
         "516E7CB4-6ECF-11D6-8FF8-00022D09712B" | "824CC7A0-36A8-11E3-890A-952519AD3F61" => {
             PartitionKind::BsdSlice
         }
@@ -194,7 +194,7 @@ fn kind(guid: [u8; 16]) -> PartitionKind {
     }
 }
 
-/// The first three groups are stored little-endian, the rest as written.
+/// The first three groups are stored little-endian, the others big-endian.
 fn guid_text(guid: [u8; 16]) -> String {
     let a = le32(&guid, 0);
     let b = u16::from_le_bytes(array(&guid, 4));
@@ -204,7 +204,7 @@ fn guid_text(guid: [u8; 16]) -> String {
     format!("{a:08X}-{b:04X}-{c:04X}-{d:04X}-{tail:012X}")
 }
 
-/// CRC-32 as in Ethernet and GPT, a bit at a time: a table of partitions is a few kilobytes.
+/// CRC-32 as in Ethernet and GPT, bit by bit: a partition table has a few kilobytes.
 pub(super) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| {

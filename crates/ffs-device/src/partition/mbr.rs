@@ -5,8 +5,7 @@ use crate::{BlockDevice, DeviceError};
 
 const TABLE: usize = 446;
 const ENTRY: usize = 16;
-/// MBR addresses count 512-byte sectors on every image we know of; a disk with larger ones uses
-/// GPT.
+/// MBR addresses count 512-byte sectors on all known images; disks with larger sectors use GPT.
 const SECTOR: u64 = 512;
 
 const TYPE_PROTECTIVE: u8 = 0xee;
@@ -20,19 +19,19 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    /// Whether it only keeps MBR programs off a disk with a GPT.
+    /// Whether the slice only protects a disk with a GPT from MBR programs.
     pub(super) fn is_protective(&self) -> bool {
         self.kind == TYPE_PROTECTIVE
     }
 
     fn is_used(&self) -> bool {
-        // A slice that begins at sector 0 would contain the table itself: BSD boot blocks carry
-        // such an entry to please old firmware, on disks that have no slices at all.
+        // A slice that begins at sector 0 would contain the table itself. BSD boot blocks have such
+        // an entry for old firmware, on disks without slices.
         self.kind != 0 && self.start > 0 && self.len > 0
     }
 }
 
-/// The four entries, or `None` if sector 0 holds no table.
+/// The four entries, or `None` if sector 0 has no table.
 pub(super) fn read(device: &dyn BlockDevice) -> Result<Option<[Slice; 4]>, DeviceError> {
     let Some(sector) = read_bytes(device, 0, 512)? else {
         return Ok(None);

@@ -1,18 +1,18 @@
-//! Partitions: where on a disk a file system lies.
+//! Partition tables: finding the file system on a disk.
 //!
-//! **Purpose.** Reads the tables BSD disks carry - GPT, MBR slices with a BSD disklabel inside, a
-//! disklabel alone - lists what they hold, and picks the one UFS partition if there is just one.
-//! [`Window`] makes a partition a device of its own.
+//! Reads the tables of BSD disks (GPT, MBR slices with a BSD disklabel inside, a disklabel alone),
+//! lists the partitions, and selects the UFS partition if there is only one. [`Window`] makes a
+//! device of a partition.
 //!
 //! **Invariants.**
-//! 1. Every listed partition lies within the device, however wrong its table: what reaches beyond
-//!    the end is cut, and [`Partition::declared_len`] says so.
-//! 2. Reading a table takes bounded time and memory, whatever its bytes.
-//! 3. Numbers are stable: an entry of the outermost table has its place in that table, from 1;
-//!    partitions inside a slice follow after the last of these, in order.
+//! 1. Every listed partition is within the device, even if its table is wrong: a partition beyond
+//!    the end is truncated, and [`Partition::declared_len`] has its full length.
+//! 2. Reading a table takes bounded time and memory for any content.
+//! 3. Numbers are stable: an entry of the outermost table has its position in that table, from 1;
+//!    partitions inside a slice are numbered after these, in order.
 //!
-//! The Apple label (`LABL` at byte 7168 of a file system) describes no partitions and is ignored.
-//! Logical drives in extended MBR partitions are not followed.
+//! The Apple label (`LABL` at byte 7168 of a file system) has no partitions and is ignored. Logical
+//! drives in extended MBR partitions are not supported.
 //!
 //! **References.** spec/on-disk-format.md §19; UEFI specification, chapter 5.
 
@@ -31,12 +31,12 @@ use crate::{BlockDevice, DeviceError};
 pub use select::{Pick, Probe, SelectError, select};
 pub use window::Window;
 
-/// The most a hostile table may make us say.
+/// Most notes for one table.
 const MAX_NOTES: usize = 32;
-/// The most partitions listed: every entry of a large GPT, and the labels of some dozen slices.
+/// Most partitions listed: every entry of a large GPT, and the labels of about a dozen slices.
 const MAX_LISTED: usize = 512;
 
-/// What kind of table a disk carries.
+/// The kind of partition table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheme {
     /// None: the whole disk is one volume.
@@ -49,16 +49,16 @@ pub enum Scheme {
     BsdLabel,
 }
 
-/// What a table says a partition is for.
+/// The type of a partition according to the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartitionKind {
     /// A Berkeley file system.
     Ufs,
-    /// A slice of a BSD system: holds a disklabel, or a file system directly.
+    /// A slice of a BSD system: contains a disklabel, or a file system directly.
     BsdSlice,
-    /// Something else, described; certainly no UFS.
+    /// Another type, described; certainly no UFS.
     Foreign(&'static str),
-    /// A type we do not know, as the table spells it.
+    /// An unknown type, as in the table.
     Unknown(String),
 }
 
@@ -73,22 +73,22 @@ impl fmt::Display for PartitionKind {
     }
 }
 
-/// One partition, as far as it lies on the device.
+/// A partition, as far as it is on the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// The number that picks it: `IMAGE@index`.
+    /// The number that selects it: `IMAGE@index`.
     pub index: u32,
-    /// Its BSD name without the disk's: `p2`, `s1`, `s1a`, `a`.
+    /// Its BSD name without that of the disk: `p2`, `s1`, `s1a`, `a`.
     pub name: String,
-    /// The label its owner gave it (GPT); may be empty.
+    /// The label of the partition (GPT); may be empty.
     pub label: String,
     /// First byte on the device.
     pub start: u64,
-    /// Bytes that lie on the device.
+    /// Its length on the device, bytes.
     pub len: u64,
-    /// Bytes the table claims; more than `len` if the image is cut short.
+    /// Its length according to the table, bytes; more than `len` if the image is truncated.
     pub declared_len: u64,
-    /// What it is for.
+    /// Its type.
     pub kind: PartitionKind,
 }
 
@@ -106,14 +106,14 @@ impl fmt::Display for Partition {
     }
 }
 
-/// What a disk holds.
+/// The partitions of a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionTable {
     /// The kind of table.
     pub scheme: Scheme,
     /// Partitions in the order of their numbers.
     pub partitions: Vec<Partition>,
-    /// What is wrong with the table, for people; empty if nothing is.
+    /// Problems of the table, as messages for users; empty if there are none.
     pub notes: Vec<String>,
 }
 
@@ -128,10 +128,10 @@ impl PartitionTable {
         }
     }
 
-    /// Lists the partition, cut to the device; leaves out what lies wholly beyond it.
+    /// Adds the partition, truncated to the device; ignores one that begins beyond its end.
     fn add(&mut self, device: &dyn BlockDevice, mut partition: Partition) {
-        let room = device.len_bytes().saturating_sub(partition.start);
-        partition.len = partition.declared_len.min(room);
+        let available = device.len_bytes().saturating_sub(partition.start);
+        partition.len = partition.declared_len.min(available);
         if partition.len == 0 {
             let Partition { name, start, .. } = &partition;
             self.note(format!(
@@ -152,8 +152,8 @@ impl PartitionTable {
     }
 }
 
-/// Reads the partition table of `device`, if it has one. A table that cannot be read as one is
-/// none; a damaged one yields what is sound in it, and notes.
+/// Reads the partition table of `device`, if it has one. An invalid table counts as none; a damaged
+/// one gives its valid partitions, and notes.
 ///
 /// # Errors
 /// Only if the device cannot be read.
@@ -176,7 +176,7 @@ pub fn scan(device: &dyn BlockDevice) -> Result<PartitionTable, DeviceError> {
     Ok(table)
 }
 
-/// Adds what the disklabels inside BSD slices list.
+/// Adds the partitions of the disklabels in BSD slices.
 fn with_labels(
     device: &dyn BlockDevice,
     mut table: PartitionTable,
@@ -193,13 +193,13 @@ fn with_labels(
     Ok(table)
 }
 
-/// Sector sizes a table may have been written for, the device's own first.
+/// Sector sizes that a table may be based on, the device's own first.
 fn sector_sizes(device: &dyn BlockDevice) -> impl Iterator<Item = u64> {
     let own = u64::from(device.sector_size());
     std::iter::once(own).chain([512, 4096].into_iter().filter(move |&size| size != own))
 }
 
-/// `len` bytes at `offset`, or `None` where the device ends before.
+/// `len` bytes at `offset`, or `None` if the device ends before.
 fn read_bytes(
     device: &dyn BlockDevice,
     offset: u64,

@@ -1,20 +1,20 @@
-//! Which partition is meant.
+//! Selecting a partition.
 
 use std::fmt;
 
 use super::{Partition, PartitionKind, PartitionTable, Scheme, Window};
 use crate::{BlockDevice, DeviceError};
 
-/// Says whether a device holds a file system of the wanted kind. A device that cannot be read holds
-/// none.
+/// Whether a device has a file system of the wanted kind. The result is false for a device that
+/// cannot be read.
 pub type Probe = fn(&dyn BlockDevice) -> bool;
 
-/// How the user named the partition.
+/// How the user specified the partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pick {
-    /// Not at all: find the one that is meant.
+    /// Not at all: select it automatically.
     Auto,
-    /// The disk itself, whatever tables are on it.
+    /// The disk itself; partition tables are ignored.
     Whole,
     /// By its number as listed.
     Number(u32),
@@ -33,36 +33,36 @@ impl fmt::Display for Pick {
     }
 }
 
-/// No partition, or none for sure.
+/// Why no partition was selected.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SelectError {
-    /// The one asked for does not exist.
+    /// The requested partition does not exist.
     #[error("there is no partition {pick}; {}", listing(.table))]
     NoSuchPartition {
-        /// What was asked for.
+        /// The request.
         pick: Pick,
-        /// What there is.
+        /// The partitions that exist.
         table: PartitionTable,
     },
-    /// Several would do.
+    /// Several partitions match.
     #[error(
         "several file systems could be meant{}: add @N to name one of\n{}",
         if *.whole { " (the whole disk, @0, looks like one too)" } else { "" },
         lines(.candidates)
     )]
     Ambiguous {
-        /// Those that would do.
+        /// The matching partitions.
         candidates: Vec<Partition>,
-        /// Whether the disk as a whole would do too.
+        /// Whether the disk as a whole matches too.
         whole: bool,
     },
-    /// There are partitions, but none would do.
+    /// There are partitions, but none matches.
     #[error("no UFS partition found; {}", listing(.table))]
     NoCandidate {
-        /// What there is.
+        /// The partitions that exist.
         table: PartitionTable,
     },
-    /// A probe window could not be made or read.
+    /// A partition could not be read.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
@@ -85,15 +85,15 @@ fn listing(table: &PartitionTable) -> String {
     text
 }
 
-/// The partition of `device` that `pick` means; `None` is the disk as a whole.
+/// The partition of `device` that `pick` selects; `None` is the disk as a whole.
 ///
-/// By itself, the one partition that `probe` recognises is taken, or the whole disk if it is
-/// recognised and no partition is. If nothing is recognised, or without a probe, the types in the
-/// table decide, so that a file system whose superblock is lost can still be reached. A disk
-/// without a table is taken whole.
+/// With [`Pick::Auto`], the only partition that `probe` recognises is selected, or the whole disk
+/// if it is recognised and no partition is. If nothing is recognised, or without a probe, the types
+/// in the table decide, so that a file system with a lost superblock is still accessible. A disk
+/// without a table is selected as a whole.
 ///
 /// # Errors
-/// The partition does not exist, none would do, or several would.
+/// The partition does not exist, none matches, or several match.
 pub fn select(
     device: &dyn BlockDevice,
     table: &PartitionTable,
@@ -127,8 +127,8 @@ fn find(
                 hits.push(partition.clone());
             }
         }
-        // A partition that begins where the disk does holds the same file system as the disk, with
-        // its true end.
+        // A partition that begins at the start of the disk has the same file system as the disk,
+        // with the right end.
         let whole = hits.iter().all(|hit| hit.start > 0) && probe(device);
         match (hits.as_slice(), whole) {
             ([], true) => return Ok(None),
@@ -151,8 +151,8 @@ fn find(
     }
 }
 
-/// Partitions that may hold a UFS; of those that begin at the same byte only the last listed, which
-/// is the one inside the other.
+/// The partitions that may be a UFS. Of those that begin at the same byte only the last one is
+/// included, which is the innermost.
 fn innermost(table: &PartitionTable) -> impl Iterator<Item = &Partition> {
     let all = &table.partitions;
     let foreign = |partition: &Partition| matches!(partition.kind, PartitionKind::Foreign(_));

@@ -24,12 +24,12 @@ fn auto(device: &MemDevice) -> Result<Option<Partition>, SelectError> {
 
 fn starts(table: &PartitionTable) -> Vec<(u32, &str, u64, u64)> {
     let row = |p: &'static Partition| (p.index, p.name.as_str(), p.start / 512, p.len / 512);
-    // Leaked on purpose: a test's table, so that rows can be compared as literals.
+    // Leaked, so that the result can be compared with literals.
     let table: &'static PartitionTable = Box::leak(Box::new(table.clone()));
     table.partitions.iter().map(row).collect()
 }
 
-/// A disk put together by hand.
+/// A disk built by a test.
 struct Disk(Vec<u8>);
 
 impl Disk {
@@ -229,8 +229,8 @@ fn offsets_relative_or_absolute() {
         starts(&table),
         [(2, "s2", 100, 3000), (3, "s2a", 116, 2000), (4, "s2b", 2116, 984)]
     );
-    // OpenBSD: c is the whole disk, and offsets count from its start; an entry for another system's
-    // slice too.
+    // OpenBSD: `c` is the whole disk, and offsets count from its start; there is an entry for the
+    // slice of another system too.
     let openbsd = Disk::new(4000).slice(4, 0xa6, 1000, 3000);
     let openbsd = openbsd.label(1001, &[(2000, 1000, 7), (0, 0, 0), (4000, 0, 0), (900, 63, 8)]);
     let table = scan(&openbsd.device()).unwrap();
@@ -247,7 +247,7 @@ fn the_inner_of_two_that_begin_together_is_meant() {
         .label(65, &[(2000, 0, 7), (0, 0, 0), (3000, 0, 0)]);
     let found = auto(&disk.ufs(64).device()).unwrap().unwrap();
     assert_eq!((found.name.as_str(), found.len), ("s1a", 2000 * 512));
-    // Without a label the slice itself holds the file system.
+    // Without a label the slice itself is the file system.
     let found = auto(&Disk::new(4000).slice(1, 0xa5, 64, 3000).ufs(64).device()).unwrap().unwrap();
     assert_eq!(found.name, "s1");
 }
@@ -265,7 +265,7 @@ fn several_file_systems_need_a_choice() {
     let entries =
         [(FREEBSD_UFS, 100, 999, "root"), ([0; 16], 5, 6, ""), (FREEBSD_UFS, 1000, 1999, "usr")];
     let disk = Disk::new(4000).gpt(&entries);
-    // One of them recognised: that one, though two have the type.
+    // One of them is recognised and selected, although two have the type.
     let one = Disk(disk.0.clone()).ufs(1000);
     assert_eq!(auto(&one.device()).unwrap().unwrap().index, 3);
     let both = Disk(disk.0.clone()).ufs(1000).ufs(100);
@@ -278,7 +278,7 @@ fn several_file_systems_need_a_choice() {
     assert_eq!(pick(&Pick::Number(0)).unwrap(), None);
     let error = pick(&Pick::Number(2)).unwrap_err().to_string();
     assert!(error.starts_with("there is no partition @2; there are\n  @1"), "{error}");
-    // The whole disk looks like one as well: too dangerous to guess.
+    // The whole disk is recognised too: the selection is ambiguous.
     let whole = Disk(disk.0).ufs(1000).ufs(0);
     assert!(matches!(auto(&whole.device()), Err(SelectError::Ambiguous { whole: true, .. })));
     let only_whole = Disk::new(4000).gpt(&[(FREEBSD_UFS, 100, 999, "")]).ufs(0);
@@ -286,7 +286,7 @@ fn several_file_systems_need_a_choice() {
 }
 
 #[test]
-fn what_lies_beyond_the_image_is_cut_and_said() {
+fn partitions_beyond_the_image_are_truncated_and_reported() {
     let disk =
         Disk::new(4000).slice(1, 0xa5, 3000, 5000).slice(2, 0xa5, 4000, 1).slice(3, 0x83, 1, 2);
     let table = scan(&disk.device()).unwrap();
@@ -327,7 +327,7 @@ fn tables_for_large_sectors() {
     );
 }
 
-/// Whatever the bytes say, what is listed lies on the device.
+/// Checks that every listed partition is on the device.
 fn check_bounds(device: &MemDevice) {
     let table = scan(device).unwrap();
     assert!(table.partitions.len() <= MAX_LISTED && table.notes.len() <= MAX_NOTES);
@@ -351,8 +351,7 @@ fn check_bounds(device: &MemDevice) {
 fn sample_disks() -> Vec<Vec<u8>> {
     let names = ["part-gpt-ufs2", "part-mbr-bsd-ufs1-abs", "label-bsd-only", "label-mbr-bsd"];
     let mut disks: Vec<Vec<u8>> = names.iter().filter_map(|name| fixtures::load(name)).collect();
-    // The first part is where the tables are; short disks keep the property fast and their ends
-    // near.
+    // The tables are in the first part. Short disks keep the test fast and their ends near.
     for disk in &mut disks {
         disk.truncate(5 << 20);
     }
@@ -383,7 +382,7 @@ proptest! {
         thread_local!(static DISKS: Vec<Vec<u8>> = sample_disks());
         let mut disk = DISKS.with(|disks| which.get(disks).clone());
         let last = disk.len() / 512 - 1;
-        // The sectors that matter: MBR, GPT header and entries, labels, backup header.
+        // The relevant sectors: MBR, GPT header and entries, labels, backup header.
         let sectors = [0, 1, 2, 64, 1001, last];
         for (sector, within, bytes, len) in patches {
             let at = sectors[sector] * 512 + within;

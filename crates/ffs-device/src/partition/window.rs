@@ -1,4 +1,4 @@
-//! A partition as a device of its own.
+//! A partition as a device.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
@@ -17,17 +17,17 @@ pub struct Window<D> {
 }
 
 impl<D: BlockDevice> Window<D> {
-    /// The part of `inner` of `len` bytes that begins at byte `start`, called `name` in messages.
+    /// The `len` bytes of `inner` from byte `start` on, with `name` for messages.
     ///
     /// # Errors
-    /// `EINVAL` if it does not lie wholly on `inner`.
+    /// `EINVAL` if the range is not within `inner`.
     pub fn new(inner: D, start: u64, len: u64, name: &str) -> Result<Self, DeviceError> {
         let name = Arc::from(name);
         check_range(&name, inner.len_bytes(), Operation::Open, start, len)?;
         Ok(Self { inner, name, start, len })
     }
 
-    /// The part of `inner` that `partition` occupies; `disk` is the name of `inner` in messages.
+    /// The part of `inner` that `partition` occupies; `disk` is the name of `inner` for messages.
     ///
     /// # Errors
     /// As [`Window::new`].
@@ -35,12 +35,12 @@ impl<D: BlockDevice> Window<D> {
         Self::new(inner, partition.start, partition.len, &format!("{disk}@{}", partition.index))
     }
 
-    /// First byte of the window on the device inside.
+    /// First byte of the window on the inner device.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// The offset on the device inside, once the range is known to lie in the window.
+    /// The offset on the inner device, after a check that the range is within the window.
     fn within(&self, operation: Operation, offset: u64, len: u64) -> Result<u64, DeviceError> {
         check_range(&self.name, self.len, operation, offset, len)?;
         Ok(self.start + offset)

@@ -1,10 +1,9 @@
-//! Whether a group's block may be trusted: its check hash, and the header against the geometry
+//! Validation of a group's block: its check hash, and the header against the geometry
 //! (`spec/on-disk-format.md` §5, §18.2).
 //!
 //! # Invariants
-//! 1. Who holds a block that passed [`validate`] may use the views without further doubt.
-//! 2. Maps and counts are not judged: they are always possible, if not always right, which is
-//!    fsck's business.
+//! 1. A block that passed [`validate`] can be used with the views without further checks.
+//! 2. Maps and counts are not checked: all their values are possible, and fsck corrects them.
 
 use super::{CG_MAGIC, CgFields, CgLayout};
 use crate::error::{Corrupt, Error, Place, Structure};
@@ -19,7 +18,7 @@ const OLD_MAGIC_OFFSET: usize = 980;
 /// Byte offset of the check hash.
 const CKHASH_OFFSET: usize = 132;
 
-/// Recomputes the check hash of the group block `b` if the volume keeps one.
+/// Recomputes the check hash of the group block `b` if the volume has one.
 pub fn rehash(g: &Geometry, b: &mut [u8]) {
     if g.ckhash.contains(CkHash::CYLGRP) {
         let hash = check_hash(b.get(..g.cgsize as usize).unwrap_or(&[]), CKHASH_OFFSET);
@@ -27,7 +26,7 @@ pub fn rehash(g: &Geometry, b: &mut [u8]) {
     }
 }
 
-/// Whether the stored check hash is right; `true` where the volume keeps none.
+/// Whether the stored check hash is right; true if the volume has none.
 #[must_use]
 pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
     if !g.ckhash.contains(CkHash::CYLGRP) {
@@ -37,10 +36,10 @@ pub fn hash_ok(g: &Geometry, b: &[u8]) -> bool {
     hash == get::<u32>(b, CKHASH_OFFSET, g.endian)
 }
 
-/// Checks the block of group `c` as it comes from disk (`spec/on-disk-format.md` §18.2).
+/// Checks the block of group `c` after it was read from disk (`spec/on-disk-format.md` §18.2).
 ///
 /// # Errors
-/// The first field that is wrong; a wrong check hash is reported as field `ckhash`.
+/// The first invalid field; a wrong check hash is reported as field `ckhash`.
 pub fn validate(g: &Geometry, c: CgNo, b: &[u8]) -> Result<(), Error> {
     validate_header(g, c, b)?;
     if !hash_ok(g, b) {
@@ -52,11 +51,10 @@ pub fn validate(g: &Geometry, c: CgNo, b: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks all but the check hash of group `c`'s block: what a write cut off between sectors leaves
-/// right.
+/// Checks all but the check hash of group `c`'s block: a torn write leaves these fields right.
 ///
 /// # Errors
-/// The first field that is wrong.
+/// The first invalid field.
 pub fn validate_header(g: &Geometry, c: CgNo, b: &[u8]) -> Result<(), Error> {
     need(b, g.cgsize as usize, Structure::CylinderGroup)?;
     let h = CgFields::decode(b, g.endian);
@@ -72,7 +70,7 @@ pub fn validate_header(g: &Geometry, c: CgNo, b: &[u8]) -> Result<(), Error> {
 
 type Mismatch = Option<(&'static str, u64, u64)>;
 
-/// Every header field that differs from what the geometry prescribes: name, found, expected.
+/// Every header field that differs from the geometry: name, found, expected.
 fn header_problems(g: &Geometry, c: CgNo, h: &CgFields) -> Vec<(&'static str, u64, u64)> {
     let lay = CgLayout::of(g);
     let ndblk = g.cg_frags(c);

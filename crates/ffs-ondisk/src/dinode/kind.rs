@@ -1,7 +1,6 @@
-//! What an inode is of: the types of files, and the flags BSD keeps with them
-//! (`spec/on-disk-format.md` §7.3, §7.4).
+//! File types and file flags (`spec/on-disk-format.md` §7.3, §7.4).
 //!
-//! Bits of `di_flags` without a name here are kept as they are.
+//! Bits of `di_flags` without a name here are preserved.
 
 use bitflags::bitflags;
 
@@ -25,13 +24,13 @@ pub enum FileType {
 }
 
 impl FileType {
-    /// The type bits of a mode; `None` if they mean nothing.
+    /// The file type of a mode; `None` if its type bits are invalid.
     #[must_use]
     pub fn of_mode(mode: u16) -> Option<FileType> {
         Self::of_dirent(((mode & 0o170_000) >> 12) as u8)
     }
 
-    /// The type a directory entry's `d_type` names.
+    /// The file type of a directory entry's `d_type`.
     #[must_use]
     pub fn of_dirent(t: u8) -> Option<FileType> {
         Some(match t {

@@ -1,18 +1,18 @@
-//! The part of an inode that decides which blocks it holds, read without the rest.
+//! The fields of an inode that determine its blocks, read without the rest.
 //!
-//! A check of a whole volume looks at every inode; most of them are files and directories of a few
-//! blocks, and nothing else of them is asked for.
+//! A check of a whole volume reads every inode. Most of them are files and directories of a few
+//! blocks, of which it needs no other fields.
 //!
 //! # Invariants
-//! 1. Each value is what [`Dinode::decode`](super::Dinode::decode) gives; `None` where that would
-//!    take the pointers for something else.
+//! 1. Each value equals that of [`Dinode::decode`](super::Dinode::decode). The result is `None` if
+//!    the pointer area does not hold pointers.
 
 use crate::geometry::{Format, Geometry, NDADDR};
 use crate::wire::get;
 
 use super::{FileFlags, FileType};
 
-/// Room for the pointers and attribute fields of an inode, all free.
+/// Zeros to compare with: at least the size of the pointers and attribute fields.
 const ZEROS: [u8; 128] = [0; 128];
 
 /// A regular file or directory without indirect blocks and extended attributes.
@@ -26,7 +26,7 @@ pub struct Outline<'a> {
     pub flags: FileFlags,
     /// Bytes.
     pub size: u64,
-    /// 512-byte units held.
+    /// 512-byte units in use.
     pub blocks: u64,
     direct: &'a [u8],
 }
@@ -34,7 +34,7 @@ pub struct Outline<'a> {
 impl<'a> Outline<'a> {
     /// Reads the inode at the start of `b`; `None` unless it is a regular file or a directory
     /// without indirect blocks and extended attributes.
-    // The offsets are those of `Dinode1` and `Dinode2`; a test compares.
+    // The offsets are those of `Dinode1` and `Dinode2`; a test compares them.
     #[inline]
     #[must_use]
     pub fn read(g: &Geometry, b: &'a [u8]) -> Option<Outline<'a>> {
@@ -79,7 +79,7 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// Whether all bytes are 0, of no more than [`ZEROS`].
+/// Whether all bytes are 0. At most [`ZEROS`] many.
 #[inline]
 fn is_zero(bytes: &[u8]) -> bool {
     ZEROS.get(..bytes.len()) == Some(bytes)

@@ -1,4 +1,4 @@
-//! What the test files share: fixture volumes and naive readers over a whole image in memory.
+//! Common code of the tests: fixture volumes and naive readers of a whole image in memory.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests stop the test")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -13,7 +13,7 @@ pub(crate) struct Volume {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Where the file system of an image starts; `None` for images without one.
+/// The start of the file system in an image; `None` for images without one.
 fn start_of(name: &str) -> Option<usize> {
     match name {
         "part-gpt-ufs2" => Some(2048 * 512),
@@ -84,7 +84,7 @@ impl Volume {
         &self.bytes[start..start + g.format.dinode_size()]
     }
 
-    /// Numbers of all used inodes, 0 and 1 left out.
+    /// Numbers of all used inodes except 0 and 1.
     pub(crate) fn used_inodes(&self, g: &Geometry) -> Vec<Ino> {
         let mut out = Vec::new();
         for c in 0..g.ncg {

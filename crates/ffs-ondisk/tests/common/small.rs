@@ -1,6 +1,6 @@
 // Included by property tests and by the examples of the documentation.
 
-/// The superblock of a volume as newfs would make it: `groups` groups of `blocks` data blocks.
+/// The superblock of a volume as newfs creates it: `groups` groups of `blocks` data blocks.
 fn superblock(
     format: ffs_ondisk::Format,
     bsize: i32,

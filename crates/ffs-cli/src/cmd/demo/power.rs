@@ -18,7 +18,7 @@ use ffs_admin::counted;
 use ffs_admin::fsck::{Fsck, FsckOptions, FsckReport};
 use ffs_admin::newfs::{NewfsOptions, newfs};
 use ffs_core::{Cred, Env, Ffs, FileType, MountOptions, NodeKind, Vnode, WriteMode};
-use ffs_device::power::Cut;
+use ffs_device::power::PowerLoss;
 use ffs_device::{BlockDevice, Clock, FileDevice, ManualClock, PowerSwitch, SplitMix64, Timestamp};
 
 use crate::copying::CopyProgress;
@@ -45,7 +45,7 @@ pub(super) struct Story {
     /// Names entered before the power failed.
     pub(super) copied: u64,
     /// What became of the disk's cache.
-    pub(super) cut: Cut,
+    pub(super) cut: PowerLoss,
     /// Names there when the volume was mounted as it was.
     pub(super) unrepaired: u64,
     /// What `fsck -p` said.
@@ -91,7 +91,7 @@ pub(super) fn run(
     let goal = (files / 2).clamp(1, MOST_FILES);
     let room = (bytes / 2).clamp(1, MOST_BYTES);
     let copied = copy_until_cut(tree, &ffs, &disk, &clock, (goal, room))?;
-    let cut = disk.cut().map_err(|error| told(&error))?;
+    let cut = disk.lose_power().map_err(|error| told(&error))?;
     // What was in memory goes with the power.
     drop(ffs);
 
@@ -146,7 +146,7 @@ impl Story {
     }
 
     fn power_fails(&self, seed: u64) -> String {
-        let Cut { kept, lost } = self.cut;
+        let PowerLoss { kept, lost } = self.cut;
         if kept + lost == 0 {
             return "Then the power fails, while the disk has nothing to write.".to_owned();
         }
@@ -250,12 +250,12 @@ impl Timed<'_> {
             self.clock.set(Timestamp::new(secs, self.began.nanos));
             let last = self.second == SECONDS;
             if last {
-                self.disk.cut_at(WRITES);
+                self.disk.lose_power_at(WRITES);
             }
             let ticked = self.ffs.tick();
             if last {
                 self.off = true;
-                let _ = self.disk.cut();
+                let _ = self.disk.lose_power();
                 return Err(end("the power is off"));
             }
             ticked.map_err(stop)?;
