@@ -33,7 +33,7 @@ macro_rules! counters {
             $(pub(crate) $name: AtomicU64,)*
         }
 
-        /// The values of [`Counters`] at one moment.
+        /// The values of `Counters` at one moment.
         #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
         pub struct CounterValues {
             $(#[doc = $what] pub $name: u64,)*
