@@ -185,8 +185,8 @@ pub(crate) type ReservedMask = u128;
 #[derive(Clone, Debug)]
 #[allow(dead_code, reason = "a trace shows every field")]
 pub(crate) enum Event<'a> {
-    /// Inode `ino` was taken in its group's map, whose buffer the caller has locked. The response is
-    /// for that buffer.
+    /// Inode `ino` was taken in its group's map, whose buffer the caller has locked. The response
+    /// is for that buffer.
     InodeAllocated { ino: Ino },
     /// A block of never used inodes was initialised; its group counts it next. The response is for
     /// the inode block's buffer.
@@ -195,8 +195,8 @@ pub(crate) enum Event<'a> {
     /// is for that buffer.
     BlockAllocated { run: FragRun },
     /// `slot` will point to `new` instead of `old`, a block with buffer `block` that becomes dirty
-    /// later. The response is for that buffer. The file is locked, and no pointer has changed yet. A
-    /// change with an `old` is never cancelled.
+    /// later. The response is for that buffer. The file is locked, and no pointer has changed yet.
+    /// A change with an `old` is never cancelled.
     PointerSet {
         slot: PtrSlot,
         new: FragRun,
@@ -207,8 +207,8 @@ pub(crate) enum Event<'a> {
     /// The last `PointerSet` of `slot`, which had no block before, is cancelled: its operation
     /// failed before the inode was updated.
     PointerCancelled { slot: PtrSlot, new: FragRun },
-    /// An indirect block of `ino` that was in use points to a new block with `content`. The response
-    /// is for the indirect block's buffer.
+    /// An indirect block of `ino` that was in use points to a new block with `content`. The
+    /// response is for the indirect block's buffer.
     IndirectUpdated { ino: Ino, content: BlockContent },
     /// The attribute area of `ino`, until now `old_size` bytes at `old`, moves to the places that
     /// `PointerSet` reported. The inode is updated next.
@@ -230,8 +230,8 @@ pub(crate) enum Event<'a> {
     /// An inode changed: `dinode` will be stored in its block, whose buffer is locked. The response
     /// is for that buffer, and [`Response::nlink_delta`] is added to the stored link count.
     InodeUpdated { ino: Ino, why: InodeChange, dinode: &'a Dinode },
-    /// [`super::WorkItem::DropLinks`] was done in the inode's block, which is locked. The response's
-    /// [`Response::nlink_delta`] is what remains.
+    /// [`super::WorkItem::DropLinks`] was done in the inode's block, which is locked. The
+    /// response's [`Response::nlink_delta`] is what remains.
     LinksDropped { ino: Ino, by: u16 },
     /// Names entered for `ino` from now on stay out of every write until `NameBarrierEnd`: later
     /// steps of the operation report what they depend on.

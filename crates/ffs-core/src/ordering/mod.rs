@@ -2,18 +2,18 @@
 //!
 //! | mode | `mount -o` | promise |
 //! | --- | --- | --- |
-//! | [`SyncOrdered`] | `sync` | metadata writes are waited for, in an order that keeps the tree sound |
+//! | [`SyncOrdered`] | `sync` | operations wait for writes, in an order that fsck can repair |
 //! | [`SoftUpdates`] | `softdep` | nothing is waited for, and the device is sound at every moment |
 //! | [`Unordered`] | `async` | none until `sync`, `fsync` or unmount |
 //!
 //! # Invariants
-//! 1. Operations execute the same steps in memory, in the order of `docs/spec/soft-updates.md` §6, in
-//!    every mode. After each step they send an [`Event`] and obey its [`Response`] with
+//! 1. Operations execute the same steps in memory, in the order of `docs/spec/soft-updates.md` §6,
+//!    in every mode. After each step they send an [`Event`] and obey its [`Response`] with
 //!    [`crate::buf::BufCache::apply`]. No operation queries which mode is in force.
 //! 2. An ordering mode never calls the file system back.
 //! 3. Other threads write buffers between any two steps. So a step is reported while its buffer is
-//!    locked, or before it is dirty. A name that depends on a later step of its operation is entered
-//!    behind a name barrier ([`Event::NameBarrierBegin`]).
+//!    locked, or before it is dirty. A name that depends on a later step of its operation is
+//!    entered behind a name barrier ([`Event::NameBarrierBegin`]).
 //!
 //! Reference: `docs/spec/soft-updates.md` §11.
 
@@ -39,8 +39,8 @@ use ffs_ondisk::{DirOff, Ino};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum WorkItem {
     /// The second half of a `dirrem`: lower the link count stored in the inode's block, send
-    /// [`Event::LinksDropped`] under the block's lock, and free the file if it has neither links nor
-    /// users.
+    /// [`Event::LinksDropped`] under the block's lock, and free the file if it has neither links
+    /// nor users.
     DropLinks {
         /// The file.
         ino: Ino,

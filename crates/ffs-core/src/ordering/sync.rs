@@ -21,8 +21,8 @@ impl Ordering for SyncOrdered {
 
     fn notify(&self, event: Event<'_>) -> Response {
         let waits = match event {
-            // Undefined bytes must not become inodes. This block, and then the group that counts it,
-            // are all that an inode allocation waits for.
+            // Undefined bytes must not become inodes. This block, and then the group that counts
+            // it, are all that an inode allocation waits for.
             Event::InodeBlockInitialized { .. }
             | Event::EntryAdded { .. }
             | Event::EntryReplaced { .. }

@@ -1,4 +1,5 @@
-//! Allocations: inodes, inode blocks, and pointers to blocks (FreeBSD: `allocdirect`, `allocindir`).
+//! Allocations: inodes, inode blocks, and pointers to blocks (FreeBSD: `allocdirect`,
+//! `allocindir`).
 //!
 //! # Invariants
 //! 1. A run that a version before the last one names is not free. It is freed when a newer version
@@ -7,7 +8,7 @@
 //! Reference: `docs/spec/soft-updates.md` §4.3 to §4.5.
 
 use super::bmsafemap::NewInode;
-use super::dep::{AllocDep, DepId, DepKind};
+use super::dep::{AllocDep, DepId, DepKind, PtrPlace};
 use super::engine::Softdep;
 use super::invariant::broken;
 use super::pointer::PointerVersions;
@@ -53,19 +54,20 @@ impl Softdep {
         if let PtrSlot::ExtAttr(ino, index) = slot {
             return self.set_ext_attr(ino, index, new, block);
         }
+        let Some(place) = PtrPlace::of(slot) else { return };
         let moved = old.filter(|old| old.at != new.at);
-        let last = self.pointer_or_insert(slot, old).last();
+        let last = self.pointer_or_insert(place, old).last();
         let replaced = last.filter(|&id| self.graph.is_unwritten(id));
         let mut frees: Vec<FragRun> = moved.into_iter().collect();
         // A run that only grew in place since may be on the device as it was before.
         let may_show = |run: FragRun| {
-            self.pointer(slot).is_some_and(|p| p.may_show(&self.graph, run.at, replaced))
+            self.pointer(place).is_some_and(|p| p.may_show(&self.graph, run.at, replaced))
         };
         if replaced.is_some() && moved.is_some_and(|run| !may_show(run)) {
             self.worklist.free_blocks_now(std::mem::take(&mut frees));
         }
-        let id = self.push_alloc(slot, AllocDep { slot, run: new, frees, entries: Vec::new() });
-        if let PtrSlot::Indirect { ino, .. } = slot
+        let id = self.push_alloc(AllocDep { place, run: new, frees, entries: Vec::new() });
+        if let PtrPlace::Indirect { ino, .. } = place
             && holds(Rule::SizeBeforeIndirect)
         {
             let extra = self.inodedeps.extra_or_default(ino);
@@ -79,13 +81,14 @@ impl Softdep {
         self.require_allocated(id, block, new);
     }
 
-    /// Adds a version to a pointer that has versions. It takes the place of the last one if no write
-    /// contained that.
-    pub(super) fn push_alloc(&mut self, slot: PtrSlot, alloc: AllocDep) -> DepId {
-        let last = self.newest_alloc(slot);
+    /// Adds a version to a pointer that has versions. It takes the place of the last one if no
+    /// write contained that.
+    pub(super) fn push_alloc(&mut self, alloc: AllocDep) -> DepId {
+        let place = alloc.place;
+        let last = self.newest_alloc(place);
         let id = self.graph.insert(DepKind::Alloc(Box::new(alloc)));
         if let Some(replaced) = last.filter(|&id| self.graph.is_unwritten(id)) {
-            self.pointer_mut(slot).and_then(PointerVersions::pop);
+            self.pointer_mut(place).and_then(PointerVersions::pop);
             self.graph.pass(replaced, Some(id));
             if let Some(DepKind::Alloc(replaced)) = self.cancel(replaced)
                 && let Some(alloc) = self.graph.alloc_mut(id)
@@ -94,7 +97,7 @@ impl Softdep {
                 alloc.entries = replaced.entries;
             }
         }
-        match self.pointer_mut(slot) {
+        match self.pointer_mut(place) {
             Some(versions) => versions.push(id),
             None => broken("a pointer gets a version and has no list of them"),
         }
@@ -103,8 +106,10 @@ impl Softdep {
 
     /// See [`crate::ordering::Event::PointerCancelled`].
     pub(super) fn pointer_cancelled(&mut self, slot: PtrSlot, new: FragRun) {
-        let last = self.newest_alloc(slot);
-        // Extended attributes, and a block that needed no dependency, have no version to cancel.
+        // Pointers to extended attributes have no versions.
+        let Some(place) = PtrPlace::of(slot) else { return };
+        let last = self.newest_alloc(place);
+        // Without a version of this run there is nothing to cancel.
         let Some(id) = last.filter(|id| self.run_of(*id).is_some_and(|run| run.at == new.at))
         else {
             return;
@@ -113,17 +118,17 @@ impl Softdep {
         if let Some(DepKind::Alloc(alloc)) = self.cancel(id) {
             self.written_entries.extend(alloc.entries);
         }
-        self.pointer_mut(slot).and_then(PointerVersions::pop);
-        self.drop_settled_pointer(slot);
+        self.pointer_mut(place).and_then(PointerVersions::pop);
+        self.drop_settled_pointer(place);
     }
 
     /// The device shows the pointer with version `id`, and no older one.
     pub(super) fn alloc_durable(&mut self, id: DepId) {
         // A newer version, or a truncation, may have ended it while the write was in flight.
         let Some(alloc) = self.graph.alloc(id) else { return };
-        let (slot, run) = (alloc.slot, alloc.run);
-        let settled = self.pointer_mut(slot).map(|versions| versions.set_durable(id, run));
-        self.drop_settled_pointer(slot);
+        let (place, run) = (alloc.place, alloc.run);
+        let settled = self.pointer_mut(place).map(|versions| versions.set_durable(id, run));
+        self.drop_settled_pointer(place);
         let frees = self.end_allocs(settled.unwrap_or_default());
         self.worklist.free_blocks_now(frees);
     }

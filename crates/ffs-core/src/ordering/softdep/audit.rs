@@ -4,6 +4,7 @@
 //! much as the calls: once in as many calls as there are dependencies, edges, blocks and inodes.
 
 use super::dep::{Condition, DepId, DepKind, EntryChange, WriteState};
+use super::direntries::bit;
 use super::engine::Softdep;
 use super::pagedep::key_of;
 use super::pointer::PointerVersions;
@@ -63,10 +64,10 @@ impl Softdep {
     fn audit_pointers(&self) -> Result<(), String> {
         let check = |versions: &PointerVersions, place: String| {
             for &id in versions.pending() {
-                let slot = self.graph.alloc(id).map(|alloc| alloc.slot);
-                let found = slot.and_then(|slot| self.pointer(slot));
+                let named = self.graph.alloc(id).map(|alloc| alloc.place);
+                let found = named.and_then(|named| self.pointer(named));
                 if !found.is_some_and(|found| std::ptr::eq(found, versions)) {
-                    return Err(format!("{place} has version {id:?} of {slot:?}"));
+                    return Err(format!("{place} has version {id:?} of {named:?}"));
                 }
             }
             Ok(versions.pending().len())
@@ -104,8 +105,7 @@ impl Softdep {
                     listed += 1;
                 }
                 let is_clear = versions.last().is_some_and(|id| self.is_clear(id));
-                let bit = super::direntries::bit(off);
-                if is_clear != (entries.reserved_in(off) & bit != 0) {
+                if is_clear != (entries.reserved_in(off) & bit(off) != 0) {
                     return Err(format!("{key:?}: the entry at {off} is reserved: {is_clear}"));
                 }
             }
@@ -135,8 +135,8 @@ impl Softdep {
                     return Err(format!("{ino:?} lists the name {id:?}: {change:?}"));
                 }
             }
-            let exists = |id: &&DepId| !self.graph.contains(**id);
-            if let Some(id) = dep.old_names().iter().find(exists) {
+            let has_ended = |id: &&DepId| !self.graph.contains(**id);
+            if let Some(id) = dep.old_names().iter().find(has_ended) {
                 return Err(format!("{ino:?} lists the link drop {id:?}, which ended"));
             }
         }

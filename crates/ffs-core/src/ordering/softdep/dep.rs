@@ -13,8 +13,9 @@
 
 use super::arena::ArenaKey;
 use crate::buf::BufKey;
-use crate::ordering::{DirPos, EntryTarget, FragRun};
+use crate::ordering::{DirPos, EntryTarget, FragRun, PtrSlot};
 use ffs_ondisk::Ino;
+use ffs_ondisk::geometry::NDADDR;
 use std::cmp::Ordering;
 use std::num::NonZeroU64;
 
@@ -143,8 +144,8 @@ pub(super) enum DepKind {
     PublishedNames,
     /// The changes of names that an fsync waits for.
     SyncPoint,
-    /// Work: lower a link count. `name`: the hash of the removed name, and the number of the block's
-    /// change, if the entry was removed from its block at once.
+    /// Work: lower a link count. `name`: the hash of the removed name, and the number of the
+    /// block's change, if the entry was removed from its block at once.
     DropLinks { ino: Ino, by: u16, name: Option<(u64, NonZeroU64)> },
     /// Work: free blocks of the inode.
     FreeBlks { ino: Ino, runs: Box<[FragRun]> },
@@ -203,10 +204,38 @@ impl EntryChange {
 /// The value of an entry that names nothing.
 pub(super) const NO_ENTRY: EntryTarget = EntryTarget { ino: Ino(0), dtype: 0 };
 
+/// The place of a block pointer that has versions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PtrPlace {
+    /// Pointer `index` of an inode; the roots of indirect blocks follow the direct pointers.
+    Inode(Ino, usize),
+    /// Pointer `index` of the indirect block with in-core name `block`.
+    Indirect { ino: Ino, block: i64, index: u32 },
+}
+
+impl PtrPlace {
+    /// The place of `slot`; `None` for a pointer to extended attributes, which has no versions.
+    pub(super) fn of(slot: PtrSlot) -> Option<PtrPlace> {
+        match slot {
+            PtrSlot::Direct(ino, index) => Some(PtrPlace::Inode(ino, index)),
+            PtrSlot::IndirectRoot(ino, root) => Some(PtrPlace::root(ino, root)),
+            PtrSlot::Indirect { ino, block, index } => {
+                Some(PtrPlace::Indirect { ino, block, index })
+            }
+            PtrSlot::ExtAttr(..) => None,
+        }
+    }
+
+    /// The place of root `root` of an inode's indirect blocks.
+    pub(super) fn root(ino: Ino, root: usize) -> PtrPlace {
+        PtrPlace::Inode(ino, NDADDR + root)
+    }
+}
+
 /// The value of a block pointer (FreeBSD: `allocdirect`, `allocindir`).
 #[derive(Debug)]
 pub(super) struct AllocDep {
-    pub(super) slot: crate::ordering::PtrSlot,
+    pub(super) place: PtrPlace,
     /// The run that the pointer names; [`ffs_ondisk::FragNo::HOLE`] for a cleared pointer.
     pub(super) run: FragRun,
     /// Runs that are free when the pointer is durable.

@@ -1,13 +1,13 @@
 //! The entries of one directory block with pending values, in the order of their places.
 //!
-//! A `DirChunk` is `DIRBLKSIZ` bytes of a directory, 512: a sector, which the device writes whole or
-//! not at all. No record crosses its end.
+//! A `DirChunk` is `DIRBLKSIZ` bytes of a directory, 512: a sector, which the device writes whole
+//! or not at all. No record crosses its end.
 //!
 //! # Invariants
 //! 1. A chunk is listed exactly while an entry of it is.
 //! 2. The mask `known` of a chunk has exactly its entries. The number of lower bits is the place of
-//!    an entry in `order`, which has the place of its versions. So a search compares no entries, and
-//!    an insertion moves none.
+//!    an entry in `order`, which has the place of its versions. So a search compares no entries,
+//!    and an insertion moves none.
 //! 3. The mask `reserved` has the entries whose last value is "no entry".
 
 use super::dep::DepId;
@@ -147,8 +147,8 @@ impl DirEntries {
         chunk.versions.get_mut(at)
     }
 
-    /// The entry gets the value `id`. `durable`: its value on the device, if it has no versions yet;
-    /// `reserved`: whether `id` is "no entry".
+    /// The entry gets the value `id`. `durable`: its value on the device, if it has no versions
+    /// yet; `reserved`: whether `id` is "no entry".
     pub(super) fn push(&mut self, off: u32, durable: EntryTarget, id: DepId, reserved: bool) {
         self.versions_or_insert(off, durable, reserved).pending.push(id);
     }

@@ -4,6 +4,7 @@
 //! 1. The dependents of a discarded block require the inode, and the indirect blocks, that do not
 //!    name the block any more.
 
+use super::dep::Condition;
 use super::engine::Softdep;
 use super::writes::Waiter;
 use crate::buf::BufKey;
@@ -48,7 +49,7 @@ impl Softdep {
             for &block in &above {
                 self.require_block(id, BufKey::File(ino, block));
             }
-            self.graph.satisfy(id, super::dep::Condition::Block(key));
+            self.graph.satisfy(id, Condition::Block(key));
         }
     }
 }

@@ -166,7 +166,8 @@ impl Softdep {
         }
     }
 
-    /// The device does not show the name any more that `id` stood for: `by` links of `ino` can drop.
+    /// The device does not show the name any more that `id` stood for: `by` links of `ino` can
+    /// drop.
     pub(super) fn links_can_drop(&mut self, id: DepId, ino: Ino, by: u16) {
         self.worklist.settle_removal();
         self.inodedeps.unlist_drop(ino, id);

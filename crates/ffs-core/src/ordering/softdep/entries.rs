@@ -1,8 +1,8 @@
 //! Names that are entered (FreeBSD: `diradd`, `mkdir`).
 //!
 //! # Invariants
-//! 1. A write shows a name only if its inode, with the link counted, is durable; of a directory also
-//!    the first block and the parent's link count.
+//! 1. A write shows a name only if its inode, with the link counted, is durable; of a directory
+//!    also the first block and the parent's link count.
 //! 2. A write never shows a name twice in a directory: a name that was merged away elsewhere in the
 //!    directory is gone before it is entered again.
 //!
@@ -95,8 +95,8 @@ impl Softdep {
         }
     }
 
-    /// The name `id` of the directory `ino` in `dir` requires the link count of `dir`, and a pending
-    /// `..` of `ino`: see [`Softdep::require_dotdot`].
+    /// The name `id` of the directory `ino` in `dir` requires the link count of `dir`, and a
+    /// pending `..` of `ino`: see [`Softdep::require_dotdot`].
     fn require_parent(&mut self, id: DepId, dir: Ino, ino: Ino) {
         if holds(Rule::ParentBeforeName) {
             self.require_inode(id, dir);

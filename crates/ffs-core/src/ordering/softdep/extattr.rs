@@ -1,7 +1,8 @@
 //! Extended attributes: which blocks of them writes of the inode show.
 //!
 //! # Invariants
-//! 1. A write shows the newest blocks whose content and bitmap are durable, or the ones before them.
+//! 1. A write shows the newest blocks whose content and bitmap are durable, or the ones before
+//!    them.
 
 use super::dep::{DepId, DepKind, ExtAttrDep};
 use super::engine::Softdep;
@@ -49,8 +50,8 @@ impl Softdep {
         }
     }
 
-    /// The extended attributes of `ino` were removed: what waits for their blocks waits for the inode
-    /// without any.
+    /// The extended attributes of `ino` were removed: what waits for their blocks waits for the
+    /// inode without any.
     pub(super) fn ext_attr_removed(&mut self, ino: Ino) {
         let extra = self.inodedeps.extra_mut(ino);
         let mut next = extra.and_then(|extra| extra.ext_attr.take());

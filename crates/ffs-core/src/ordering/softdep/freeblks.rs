@@ -41,8 +41,8 @@ impl Softdep {
         }
     }
 
-    /// Frees `runs` when the inode as it is stored now is durable, and the indirect blocks `partial`
-    /// with their pointers cleared.
+    /// Frees `runs` when the inode as it is stored now is durable, and the indirect blocks
+    /// `partial` with their pointers cleared.
     pub(super) fn free_after(&mut self, ino: Ino, runs: Vec<FragRun>, partial: &[i64]) {
         if runs.is_empty() {
             return;

@@ -11,14 +11,14 @@
 //!
 //! Reference: `docs/spec/soft-updates.md` §8.1, §8.3.
 
-use super::dep::{Condition, DepId, DepKind, Holds, Level, WriteState};
+use super::dep::{Condition, DepId, DepKind, Holds, Level, PtrPlace, WriteState};
 use super::engine::{Softdep, content_of};
 use super::graph::Dep;
 use super::inodedep::{InodeDep, InodeExtra};
 use super::pagedep::key_of;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{DirPos, OlderNames, PtrSlot, SyncPoint, SyncTarget};
+use crate::ordering::{DirPos, OlderNames, SyncPoint, SyncTarget};
 use ffs_ondisk::Ino;
 use std::collections::BTreeSet;
 
@@ -139,18 +139,16 @@ impl Softdep {
                     walk.steps.push(Step::File(entry.at.dir));
                 }
             }
-            DepKind::Alloc(alloc) => match alloc.slot {
-                PtrSlot::Indirect { ino, block, .. } => {
+            DepKind::Alloc(alloc) => match alloc.place {
+                PtrPlace::Indirect { ino, block, .. } => {
                     walk.push_block(BufKey::File(ino, block));
                     // The size has to cover the block first.
                     self.walk_inode(walk, ino);
                 }
-                PtrSlot::Direct(ino, _)
-                | PtrSlot::IndirectRoot(ino, _)
-                | PtrSlot::ExtAttr(ino, _) => {
+                PtrPlace::Inode(ino, _) => {
                     self.walk_inode(walk, ino);
-                    // Other pointers of the file may hide it: a fragment before it that grows, or no
-                    // block behind a hole.
+                    // Other pointers of the file may hide it: a fragment before it that grows, or
+                    // no block behind a hole.
                     if dep.is_ready() && dep.state() == WriteState::Unwritten {
                         self.walk_pointers(walk, ino);
                     }
@@ -223,8 +221,8 @@ impl Softdep {
         }
     }
 
-    /// All outstanding changes of names: names entered, names to be removed, and links that drop with
-    /// names that were merged away.
+    /// All outstanding changes of names: names entered, names to be removed, and links that drop
+    /// with names that were merged away.
     fn changes_of_names(&self) -> Vec<(DepId, Level)> {
         if self.pagedeps.is_settled() && self.worklist.removals() == 0 {
             return Vec::new();
@@ -247,8 +245,8 @@ impl Softdep {
         dep.requirements().filter_map(|r| r.dep()).any(is_barrier)
     }
 
-    /// New names of directories, and the link drops of their old ones: of two names in one directory
-    /// fsck keeps the one that it finds first.
+    /// New names of directories, and the link drops of their old ones: of two names in one
+    /// directory fsck keeps the one that it finds first.
     fn names_of_moved_directories(&mut self) -> Vec<(DepId, Level)> {
         let mut wanted = Vec::new();
         let inodedeps = &self.inodedeps;

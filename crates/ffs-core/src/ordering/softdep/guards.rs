@@ -124,9 +124,9 @@ impl Softdep {
         self.graph.depends_on(on, id) || work.iter().any(|&work| self.graph.depends_on(on, work))
     }
 
-    /// The barrier that the next removal requires; `None` if all names that were published before are
-    /// reachable. Each barrier requires the one before it, so the number of edges is the number of
-    /// names.
+    /// The barrier that the next removal requires; `None` if all names that were published before
+    /// are reachable. Each barrier requires the one before it, so the number of edges is the number
+    /// of names.
     pub(super) fn removal_barrier(&mut self) -> Option<DepId> {
         let before = self.nameorder.removal_barrier(&self.graph);
         let names = self.nameorder.take_published(&self.graph);
@@ -147,7 +147,8 @@ impl Softdep {
     }
 
     /// If `id` removes the directory `dir`, it removes the names that reserved entries of `dir` may
-    /// show: `id` requires what those require, and what the removals of older names of `dir` require.
+    /// show: `id` requires what those require, and what the removals of older names of `dir`
+    /// require.
     pub(super) fn guard_removed_directory(&mut self, id: DepId, dir: Ino, removed: RemovedName) {
         if removed.drops < 2 {
             return;
@@ -177,9 +178,9 @@ impl Softdep {
         }
     }
 
-    /// `dotdot`, a new `..` of `dir`, requires the older names of `dir` to be gone: one may be in the
-    /// new parent, and fsck would keep it. Not if the present name was in no write: then an older one
-    /// stands for it.
+    /// `dotdot`, a new `..` of `dir`, requires the older names of `dir` to be gone: one may be in
+    /// the new parent, and fsck would keep it. Not if the present name was in no write: then an
+    /// older one stands for it.
     pub(super) fn require_old_names_gone(&mut self, dotdot: DepId, dir: Ino) {
         let names = self.inodedeps.names(dir);
         let present = names.len().checked_sub(2).and_then(|at| names.get(at));

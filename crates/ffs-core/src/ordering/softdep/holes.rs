@@ -1,9 +1,9 @@
 //! Cleared pointers of an inode that writes show until the file has another end.
 //!
-//! A file never ends in a hole: fsck would cut it off. A write that showed a pointer cleared, and no
-//! block behind it, would end the file before the hole, perhaps shorter than it ever was. So such a
-//! pointer gets a version that is a hole. A write shows it if it shows a block behind it; where the
-//! file was truncated, if it shows the new last block.
+//! A file never ends in a hole: fsck would cut it off. A write that showed a pointer cleared, and
+//! no block behind it, would end the file before the hole, perhaps shorter than it ever was. So
+//! such a pointer gets a version that is a hole. A write shows it if it shows a block behind it;
+//! where the file was truncated, if it shows the new last block.
 //!
 //! # Invariants
 //! 1. A hole is the last version of a pointer that is cleared in memory. It requires nothing: the
@@ -14,14 +14,13 @@
 //!
 //! Reference: `docs/spec/soft-updates.md` §4.3, §6.11; `docs/spec/fsck-and-crash.md` G8.
 
-use super::dep::{AllocDep, DepId, FILE_END, Holds, Level};
+use super::dep::{AllocDep, DepId, FILE_END, Holds, Level, PtrPlace};
 use super::engine::Softdep;
 use super::graph::DepIds;
 use super::inodedep::InodeExtra;
 use super::pointer::{Shown, first_block, pointer_in};
-use super::pointers::inode_slot;
+use crate::ordering::FragRun;
 use crate::ordering::rules::{Rule, holds};
-use crate::ordering::{FragRun, PtrSlot};
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
 use smallvec::SmallVec;
@@ -56,11 +55,11 @@ impl Softdep {
         let extra = self.inodedeps.extra(ino);
         let mut shown = extra.map_or(0, |extra| extra.truncated_size(&self.graph));
         let in_hole = |last: &usize| {
-            let versions = self.pointer(PtrSlot::Direct(ino, *last));
+            let versions = self.pointer(PtrPlace::Inode(ino, *last));
             versions.is_some_and(|v| v.durable().is_none() && !v.is_empty())
         };
         let last = last.filter(|last| in_hole(last) && holds(Rule::NoTrailingHole));
-        let alloc = last.and_then(|last| self.newest_alloc(PtrSlot::Direct(ino, last)));
+        let alloc = last.and_then(|last| self.newest_alloc(PtrPlace::Inode(ino, last)));
         let (Some(last), Some(alloc)) = (last, alloc) else { return self.release_old_end(ino) };
         // The names that wait for truncated content become durable with the new end.
         let names = DepIds::from(self.inodedeps.names(ino));
@@ -102,8 +101,8 @@ impl Softdep {
         }
     }
 
-    /// The old end that a write of `d` shows; `None` if it may show the new one. It shows the new end
-    /// and the new last block, which may be a fragment, at once.
+    /// The old end that a write of `d` shows; `None` if it may show the new one. It shows the new
+    /// end and the new last block, which may be a fragment, at once.
     pub(super) fn old_end_shown(&self, d: &Dinode, extra: &InodeExtra) -> Option<OldEnd> {
         let newest = extra.floors_of(FILE_END).next_back()?;
         let last = self.graph.floor(newest)?.last? as usize;
@@ -116,15 +115,15 @@ impl Softdep {
     /// Pointer `index`, which names `old`, is cleared; writes may go on to show it. Returns whether
     /// they may show any block there: one that no write contained is a hole on the device.
     fn set_hole(&mut self, ino: Ino, index: usize, old: FragRun) -> bool {
-        let slot = inode_slot(ino, index);
-        let versions = self.pointer_or_insert(slot, Some(old));
+        let place = PtrPlace::Inode(ino, index);
+        let versions = self.pointer_or_insert(place, Some(old));
         let in_hole = versions.durable().is_none() && versions.pending().len() == 1;
         let last = versions.last();
         if in_hole && last.is_some_and(|id| self.graph.is_unwritten(id)) {
             return false;
         }
         let run = FragRun { at: FragNo::HOLE, frags: 0 };
-        self.push_alloc(slot, AllocDep { slot, run, frees: Vec::new(), entries: Vec::new() });
+        self.push_alloc(AllocDep { place, run, frees: Vec::new(), entries: Vec::new() });
         true
     }
 

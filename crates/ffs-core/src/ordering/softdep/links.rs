@@ -116,8 +116,8 @@ impl Softdep {
         self.inodedeps.lower_nlink_delta(ino, by);
     }
 
-    /// A directory is removed whose newest name the device never had. If the device may show an older
-    /// one, the link of `.` stays until that is gone.
+    /// A directory is removed whose newest name the device never had. If the device may show an
+    /// older one, the link of `.` stays until that is gone.
     pub(super) fn drop_dot_after_older_names(&mut self, dir: Ino, removed: RemovedName) {
         let has_older = !self.link_drops(dir).is_empty();
         if removed.drops < 2 || !has_older || !holds(Rule::RemovalBeforeCount) {
@@ -161,8 +161,8 @@ impl Softdep {
         self.inodedeps.raise_nlink_delta(parent, 1);
         self.worklist.expect_removal();
         let work = self.graph.insert(DepKind::DropLinks { ino: parent, by: 1, name: None });
-        // If the device never had the name here, it may show an older one: fsck would make `..` agree
-        // with that.
+        // If the device never had the name here, it may show an older one: fsck would make `..`
+        // agree with that.
         let dotdot = self.inodedeps.extra(dir).and_then(|extra| extra.dotdot);
         let older = DepIds::from(self.inodedeps.old_names(dir));
         for on in dotdot.into_iter().chain(older) {

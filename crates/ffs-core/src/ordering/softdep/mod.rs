@@ -1,9 +1,9 @@
 //! Soft updates: metadata is written late, and the device is consistent at every moment.
 //!
 //! Every change that the device must not show too early is a dependency ([`dep`]) in a graph
-//! ([`graph`]). A write of a block rolls back the changes that are not ready, in the copy that goes to
-//! the device; the buffer keeps the newest state. When the write is durable, dependencies on it are
-//! satisfied, and work that has become safe goes to the worklist as [`WorkItem`]s.
+//! ([`graph`]). A write of a block rolls back the changes that are not ready, in the copy that goes
+//! to the device; the buffer keeps the newest state. When the write is durable, dependencies on it
+//! are satisfied, and work that has become safe goes to the worklist as [`WorkItem`]s.
 //!
 //! | file | concept | `ffs_softdep.c` |
 //! | --- | --- | --- |
@@ -41,8 +41,8 @@
 //!    initialised on the device; never reuse a resource before the device has no pointer to it;
 //!    never remove the last pointer to a live resource before a new one is durable.
 //!    [`super::rules::Rule`] names their cases.
-//! 2. A change that no write contained and that is taken back leaves no trace: a file that is created
-//!    and removed within the write delay causes no write.
+//! 2. A change that no write contained and that is taken back leaves no trace: a file that is
+//!    created and removed within the write delay causes no write.
 //! 3. The engine calls no other module. It holds one lock, briefly; buffer locks come before it.
 //! 4. Each file calls only files above it in the table.
 //!

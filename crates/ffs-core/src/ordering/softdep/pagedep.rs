@@ -2,8 +2,8 @@
 //! names whose removal or addition is not settled.
 //!
 //! An entry with a pending value has versions, as a pointer has ([`super::pointer`]). An entry that
-//! is removed while nothing speaks against it has none: its record is merged into its neighbour, and
-//! its work waits for the block.
+//! is removed while nothing speaks against it has none: its record is merged into its neighbour,
+//! and its work waits for the block.
 //!
 //! # Invariants
 //! 1. A block is listed exactly while an entry of it has pending values.
@@ -83,8 +83,8 @@ impl PageDeps {
         self.blocks.get_mut(&key)?.get_mut(off.0)
     }
 
-    /// The entry gets the value `id`. `durable`: its value on the device, if it has no versions yet;
-    /// `reserved`: whether `id` is "no entry".
+    /// The entry gets the value `id`. `durable`: its value on the device, if it has no versions
+    /// yet; `reserved`: whether `id` is "no entry".
     pub(super) fn push_version(
         &mut self,
         key: BufKey,

@@ -99,8 +99,8 @@ impl PointerVersions {
         self.durable.into_iter().chain(pending).any(|run| run.at == at)
     }
 
-    /// The run at `at` has at most `frags` fragments from now on in every version: the rest is freed,
-    /// and no write may show it.
+    /// The run at `at` has at most `frags` fragments from now on in every version: the rest is
+    /// freed, and no write may show it.
     pub(super) fn shorten(&mut self, graph: &mut Graph, at: FragNo, frags: u32) {
         let shorten = |run: &mut FragRun| {
             if run.at == at {

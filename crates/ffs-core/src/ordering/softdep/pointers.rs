@@ -3,14 +3,14 @@
 //! # Invariants
 //! 1. A pointer has versions only while one of them is pending.
 
-use super::dep::{Condition, DepId, Holds, Level};
+use super::dep::{Condition, DepId, Holds, Level, PtrPlace};
 use super::engine::Softdep;
 use super::graph::DepIds;
 use super::pointer::PointerVersions;
 use crate::buf::BufKey;
-use crate::ordering::{FragRun, PtrSlot};
+use crate::ordering::FragRun;
 use ffs_ondisk::bmap::{self, Named, Path, first_of_root, parse_name};
-use ffs_ondisk::geometry::{NDADDR, NIADDR};
+use ffs_ondisk::geometry::NIADDR;
 use ffs_ondisk::{FragNo, Ino, Lbn};
 use smallvec::SmallVec;
 use std::iter;
@@ -24,85 +24,61 @@ pub(super) enum Way {
     InIndirects,
 }
 
-/// The place of a pointer with versions.
-enum Place {
-    /// Index in an inode; the roots of indirect blocks follow the direct pointers.
-    Inode(Ino, usize),
-    /// Index in an indirect block.
-    Indirect(BufKey, u32),
-}
-
-impl Place {
-    fn of(slot: PtrSlot) -> Place {
-        match slot {
-            PtrSlot::Direct(ino, i) | PtrSlot::ExtAttr(ino, i) => Place::Inode(ino, i),
-            PtrSlot::IndirectRoot(ino, i) => Place::Inode(ino, NDADDR + i),
-            PtrSlot::Indirect { ino, block, index } => {
-                Place::Indirect(BufKey::File(ino, block), index)
+impl Softdep {
+    pub(super) fn pointer(&self, place: PtrPlace) -> Option<&PointerVersions> {
+        match place {
+            PtrPlace::Inode(ino, index) => self.inodedeps.extra(ino)?.pointer(index),
+            PtrPlace::Indirect { ino, block, index } => {
+                self.indirdeps.pointer(BufKey::File(ino, block), index)
             }
         }
     }
-}
 
-/// The slot of pointer `index` of an inode; the roots follow the direct pointers.
-pub(super) fn inode_slot(ino: Ino, index: usize) -> PtrSlot {
-    match index.checked_sub(NDADDR) {
-        None => PtrSlot::Direct(ino, index),
-        Some(root) => PtrSlot::IndirectRoot(ino, root),
-    }
-}
-
-impl Softdep {
-    pub(super) fn pointer(&self, slot: PtrSlot) -> Option<&PointerVersions> {
-        match Place::of(slot) {
-            Place::Inode(ino, index) => self.inodedeps.extra(ino)?.pointer(index),
-            Place::Indirect(key, index) => self.indirdeps.pointer(key, index),
-        }
-    }
-
-    pub(super) fn pointer_mut(&mut self, slot: PtrSlot) -> Option<&mut PointerVersions> {
-        match Place::of(slot) {
-            Place::Inode(ino, index) => self.inodedeps.extra_mut(ino)?.pointer_mut(index),
-            Place::Indirect(key, index) => self.indirdeps.pointer_mut(key, index),
+    pub(super) fn pointer_mut(&mut self, place: PtrPlace) -> Option<&mut PointerVersions> {
+        match place {
+            PtrPlace::Inode(ino, index) => self.inodedeps.extra_mut(ino)?.pointer_mut(index),
+            PtrPlace::Indirect { ino, block, index } => {
+                self.indirdeps.pointer_mut(BufKey::File(ino, block), index)
+            }
         }
     }
 
     /// The versions of a pointer; if it has none, `durable` is its value on the device.
     pub(super) fn pointer_or_insert(
         &mut self,
-        slot: PtrSlot,
+        place: PtrPlace,
         durable: Option<FragRun>,
     ) -> &mut PointerVersions {
         let new = || PointerVersions::new(durable);
-        match Place::of(slot) {
-            Place::Inode(ino, index) => {
+        match place {
+            PtrPlace::Inode(ino, index) => {
                 self.inodedeps.extra_or_default(ino).pointer_or_insert(index, new)
             }
-            Place::Indirect(key, index) => self.indirdeps.pointer_or_insert(key, index, new),
+            PtrPlace::Indirect { ino, block, index } => {
+                self.indirdeps.pointer_or_insert(BufKey::File(ino, block), index, new)
+            }
         }
     }
 
     /// The last version of a pointer, if it is pending.
-    pub(super) fn newest_alloc(&self, slot: PtrSlot) -> Option<DepId> {
-        self.pointer(slot)?.last()
+    pub(super) fn newest_alloc(&self, place: PtrPlace) -> Option<DepId> {
+        self.pointer(place)?.last()
     }
 
     /// Removes the versions of a pointer if none is pending.
-    pub(super) fn drop_settled_pointer(&mut self, slot: PtrSlot) {
-        if self.pointer(slot).is_none_or(|versions| !versions.is_empty()) {
+    pub(super) fn drop_settled_pointer(&mut self, place: PtrPlace) {
+        if self.pointer(place).is_none_or(|versions| !versions.is_empty()) {
             return;
         }
-        match Place::of(slot) {
-            Place::Inode(ino, index) => {
+        match place {
+            PtrPlace::Inode(ino, index) => {
                 self.inodedeps.extra_mut(ino).and_then(|extra| extra.remove_pointer(index));
                 self.inodedeps.drop_idle(ino);
             }
-            Place::Indirect(key, index) => {
-                self.indirdeps.remove_range(key, index..index + 1);
-                if let BufKey::File(ino, _) = key {
-                    self.stop_tracking_size(ino);
-                    self.inodedeps.drop_idle(ino);
-                }
+            PtrPlace::Indirect { ino, block, index } => {
+                self.indirdeps.remove_range(BufKey::File(ino, block), index..index + 1);
+                self.stop_tracking_size(ino);
+                self.inodedeps.drop_idle(ino);
             }
         }
     }
@@ -132,8 +108,8 @@ impl Softdep {
         last.filter(|id| self.is_hole(*id)).collect()
     }
 
-    /// The indirect blocks on the way to a block, from the root down: in-core name, and index of the
-    /// pointer.
+    /// The indirect blocks on the way to a block, from the root down: in-core name, and index of
+    /// the pointer.
     fn indirects_to(&self, lbn: Lbn) -> SmallVec<[(i64, u32); NIADDR]> {
         let mut way = SmallVec::new();
         let Some(Path::Indirect { levels, index }) = bmap::path(&self.g, lbn) else { return way };
@@ -161,20 +137,20 @@ impl Softdep {
 
     /// The pending versions of the pointers on the way to a block.
     pub(super) fn allocs_to(&self, ino: Ino, lbn: Lbn, which: Way) -> DepIds {
-        let has_pointers = |extra: &_| super::inodedep::InodeExtra::pointers(extra).len() > 0;
-        if !self.inodedeps.extra(ino).is_some_and(has_pointers) && self.indirdeps.is_empty() {
+        let extra = self.inodedeps.extra(ino);
+        if extra.is_none_or(|e| e.pointers().len() == 0) && self.indirdeps.is_empty() {
             return DepIds::new();
         }
         let way = self.indirects_to(lbn);
         let root = match (bmap::path(&self.g, lbn), way.len()) {
-            (Some(Path::Direct(i)), _) => Some(PtrSlot::Direct(ino, i)),
-            (_, levels @ 1..) => Some(PtrSlot::IndirectRoot(ino, levels - 1)),
+            (Some(Path::Direct(i)), _) => Some(PtrPlace::Inode(ino, i)),
+            (_, levels @ 1..) => Some(PtrPlace::root(ino, levels - 1)),
             // A block that no pointer can name.
             _ => None,
         };
-        let below = way.iter().map(|&(block, index)| PtrSlot::Indirect { ino, block, index });
+        let below = way.iter().map(|&(block, index)| PtrPlace::Indirect { ino, block, index });
         let root = root.filter(|_| which == Way::FromInode);
-        root.into_iter().chain(below).filter_map(|slot| self.newest_alloc(slot)).collect()
+        root.into_iter().chain(below).filter_map(|place| self.newest_alloc(place)).collect()
     }
 
     /// `id` requires the pointers on the way to a block, as far as they are pending.
@@ -184,8 +160,8 @@ impl Softdep {
         }
     }
 
-    /// Whether the size of the file on the device covers the block of pointer `index` of an indirect
-    /// block ([`crate::ordering::rules::Rule::SizeBeforeIndirect`]).
+    /// Whether the size of the file on the device covers the block of pointer `index` of an
+    /// indirect block ([`crate::ordering::rules::Rule::SizeBeforeIndirect`]).
     pub(super) fn is_size_durable_over(&self, key: BufKey, index: u32) -> bool {
         let BufKey::File(ino, name) = key else { return true };
         let extra = self.inodedeps.extra(ino);
@@ -203,16 +179,16 @@ impl Softdep {
     }
 
     /// The last pointer of a truncated indirect block that is not ready. A write now would show the
-    /// truncated pointers cleared, and not the block that becomes the last one: the file would end in
-    /// a hole, and fsck would shorten it. Nothing that the pointer requires requires this block, and
-    /// if no write shows the way to the block, the order does not matter.
+    /// truncated pointers cleared, and not the block that becomes the last one: the file would end
+    /// in a hole, and fsck would shorten it. Nothing that the pointer requires requires this block,
+    /// and if no write shows the way to the block, the order does not matter.
     pub(super) fn last_pointer_held(&self, key: BufKey) -> Option<DepId> {
         let BufKey::File(ino, block) = key else { return None };
         if !self.may_be_shown(ino, block) {
             return None;
         }
         let held = |index: u32| {
-            let last = self.newest_alloc(PtrSlot::Indirect { ino, block, index });
+            let last = self.newest_alloc(PtrPlace::Indirect { ino, block, index });
             last.filter(|&id| self.is_indirect_held(key, index, Some(id)))
         };
         self.inodedeps.extra(ino)?.floors_of(block).find_map(|id| {
@@ -222,15 +198,15 @@ impl Softdep {
         })
     }
 
-    /// Whether a write may show the way to an indirect block: not if the pointer to it, or one above,
-    /// was in no write.
+    /// Whether a write may show the way to an indirect block: not if the pointer to it, or one
+    /// above, was in no write.
     fn may_be_shown(&self, ino: Ino, block: i64) -> bool {
         let Some(Named::Indirect { first, .. }) = parse_name(&self.g, block) else { return true };
         let way = self.indirects_to(first);
-        let root = PtrSlot::IndirectRoot(ino, way.len().saturating_sub(1));
+        let root = PtrPlace::root(ino, way.len().saturating_sub(1));
         let above = way.iter().take_while(|(name, _)| *name != block);
-        let above = above.map(|&(block, index)| PtrSlot::Indirect { ino, block, index });
-        let mut allocs = iter::once(root).chain(above).filter_map(|slot| self.newest_alloc(slot));
+        let above = above.map(|&(block, index)| PtrPlace::Indirect { ino, block, index });
+        let mut allocs = iter::once(root).chain(above).filter_map(|place| self.newest_alloc(place));
         allocs.all(|id| !self.graph.is_unwritten(id))
     }
 }

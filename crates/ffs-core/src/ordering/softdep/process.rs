@@ -48,8 +48,8 @@ impl Softdep {
     }
 
     /// The value `id` of an entry is in its block, on the device. If the device does not show this
-    /// block in its directory yet, it may show an older one in its place: then the value counts when
-    /// the pointer is durable.
+    /// block in its directory yet, it may show an older one in its place: then the value counts
+    /// when the pointer is durable.
     pub(super) fn entry_written(&mut self, id: DepId) {
         // A later change may have ended it while the write was in flight.
         let Some(entry) = self.graph.entry(id) else { return };

@@ -1,18 +1,19 @@
 //! Names that are removed or replaced (FreeBSD: `dirrem`): what must be durable first.
 //!
 //! # Invariants
-//! 1. A name that no write contained is removed without a trace, unless other changes rely on it and
-//!    cannot rely on another name.
+//! 1. A name that no write contained is removed without a trace, unless other changes rely on it
+//!    and cannot rely on another name.
 //! 2. A name that nothing guards is removed with the next write of its block.
 //!
 //! Reference: `docs/spec/soft-updates.md` §6.3, §6.3b, §6.5, §6.7, §6.8.
 
-use super::dep::{DepId, DepKind, EntryChange, Level, NO_ENTRY};
+use super::dep::{DepId, DepKind, EntryChange, Holds, Level, NO_ENTRY};
 use super::engine::{BlockChange, Softdep};
-use super::graph::DepIds;
+use super::graph::{DepIds, Graph};
 use super::guards::{is_point, is_removal_barrier};
 use super::links::GoneWith;
 use super::pagedep::key_of;
+use crate::buf::BufKey;
 use crate::ordering::{DirPos, EntryKind, EntryTarget, RemovedName};
 use ffs_ondisk::Ino;
 use std::num::NonZeroU64;
@@ -199,25 +200,25 @@ impl Softdep {
             }
             let ino = self.value_of(id).map_or(Ino(0), |value| value.ino);
             self.inodedeps.unlist_name(ino, id);
-            let heir = self.inodedeps.newest_name(ino);
-            let heir = heir.filter(|&on| self.graph.can_pass(id, on, |g, d| !g.is_work(d)));
-            self.graph.pass(id, heir);
+            let other = self.inodedeps.newest_name(ino);
+            let other = other.filter(|&on| self.graph.can_pass(id, on, |g, d| !g.is_work(d)));
+            self.graph.pass(id, other);
             self.cancel(id);
         }
         self.pagedeps.note_merged(hash, block.change, at.off);
         block
     }
 
-    /// The pending name `own` of `ino` at `at` is replaced by the value `next`. If no write contained
-    /// it, forgets it and returns the rest; else nothing relies on it any more. The dependents of the
-    /// name require another name of the file, or `next`.
+    /// The pending name `own` of `ino` at `at` is replaced by the value `next`. If no write
+    /// contained it, forgets it and returns the rest; else nothing relies on it any more. The
+    /// dependents of the name require another name of the file, or `next`.
     fn retract(&mut self, own: DepId, ino: Ino, at: DirPos, next: DepId) -> Option<Retracted> {
-        let heir = self.succeed(own, ino);
+        let other = self.unlist_pending_name(own, ino);
         let key = key_of(&self.g, at);
         let versions = self.pagedeps.entry(key, at.off);
         let is_in_entry = versions.is_some_and(|versions| versions.pending().contains(&own));
-        let not_work = |graph: &super::graph::Graph, id| !graph.is_work(id);
-        if heir.is_some_and(|heir| !self.graph.can_pass(own, heir, not_work)) {
+        let not_work = |graph: &Graph, id| !graph.is_work(id);
+        if other.is_some_and(|other| !self.graph.can_pass(own, other, not_work)) {
             // A write may skip the name: its guards hold for the next value.
             let guards = self.guards_of(own);
             self.require_names(next, &guards);
@@ -225,7 +226,7 @@ impl Softdep {
         }
         if !is_in_entry || !self.graph.is_unwritten(own) {
             self.graph
-                .pass_where(own, heir, |graph, id| !graph.is_work(id) && !is_point(graph, id));
+                .pass_where(own, other, |graph, id| !graph.is_work(id) && !is_point(graph, id));
             return None;
         }
         if let Some(versions) = self.pagedeps.entry_mut(key, at.off) {
@@ -235,21 +236,21 @@ impl Softdep {
         for &work in &retracted.work {
             self.graph.detach(work, own);
         }
-        let to = heir.or_else(|| self.graph.can_pass(own, next, |_, _| true).then_some(next));
+        let to = other.or_else(|| self.graph.can_pass(own, next, |_, _| true).then_some(next));
         let points = self.points_after(own);
         self.graph.pass(own, to);
         self.cancel(own);
         // The device may show the name that this one replaced: that must be gone too.
         for point in points {
             if !self.graph.depends_on(next, point) {
-                self.graph.require(point, next, Level::Reachable, super::dep::Holds::Write);
+                self.graph.require(point, next, Level::Reachable, Holds::Write);
             }
         }
         Some(retracted)
     }
 
-    /// As [`Softdep::retract`], for a removal with the value `id`. If the device shows another name in
-    /// the entry, that must not go before names that were published earlier; so a published name
+    /// As [`Softdep::retract`], for a removal with the value `id`. If the device shows another name
+    /// in the entry, that must not go before names that were published earlier; so a published name
     /// `own` is written first.
     fn retract_removed(
         &mut self,
@@ -260,24 +261,24 @@ impl Softdep {
     ) -> Option<Retracted> {
         let is_published = !self.graph.dependents_where(own, is_removal_barrier).is_empty();
         if device_shows_other && is_published {
-            self.succeed(own, ino);
+            self.unlist_pending_name(own, ino);
             return None;
         }
         self.retract(own, ino, at, id)
     }
 
-    /// `own` is no name of `ino` any more. Returns the newest of the others, which makes a directory
-    /// reachable from now on.
-    fn succeed(&mut self, own: DepId, ino: Ino) -> Option<DepId> {
+    /// `own` is no name of `ino` any more. Returns the newest of the others, which makes a
+    /// directory reachable from now on.
+    fn unlist_pending_name(&mut self, own: DepId, ino: Ino) -> Option<DepId> {
         self.inodedeps.unlist_name(ino, own);
-        let heir = self.inodedeps.newest_name(ino);
-        self.replace_first_name(ino, own, heir);
-        heir
+        let other = self.inodedeps.newest_name(ino);
+        self.replace_first_name(ino, own, other);
+        other
     }
 
-    /// The directory block is gone with its directory, or was truncated: the dependents of its names
-    /// require the directory's inode.
-    pub(super) fn forget_directory_block(&mut self, dir: Ino, key: crate::buf::BufKey) {
+    /// The directory block is gone with its directory, or was truncated: the dependents of its
+    /// names require the directory's inode.
+    pub(super) fn forget_directory_block(&mut self, dir: Ino, key: BufKey) {
         let Some(entries) = self.pagedeps.remove_block(key) else { return };
         for versions in entries.into_versions() {
             let last = versions.last();

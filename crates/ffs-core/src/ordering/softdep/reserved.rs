@@ -1,5 +1,5 @@
-//! Reserved entries: records of removed names that stay in place until the device has lost the name,
-//! because a write may have to show it once more.
+//! Reserved entries: records of removed names that stay in place until the device has lost the
+//! name, because a write may have to show it once more.
 //!
 //! # Invariants
 //! 1. An entry whose last value is "no entry" is reserved: the directory code keeps its record and
@@ -9,7 +9,7 @@
 //!
 //! Reference: `docs/spec/soft-updates.md` §6.3a.
 
-use super::dep::{DepId, DepKind, EntryChange, NO_ENTRY};
+use super::dep::{DepId, DepKind, EntryChange, EntryDep, NO_ENTRY};
 use super::direntries::{bit, chunk_of, start_of_chunk};
 use super::engine::Softdep;
 use super::pagedep::{RemovedEntry, key_of};
@@ -18,8 +18,8 @@ use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, Ino};
 
 impl Softdep {
-    /// The entry at `at` gets `id` as its last value. `durable`: its value on the device, if nothing
-    /// about it is pending.
+    /// The entry at `at` gets `id` as its last value. `durable`: its value on the device, if
+    /// nothing about it is pending.
     pub(super) fn push_value(&mut self, at: DirPos, durable: EntryTarget, id: DepId) {
         let (key, reserved) = (key_of(&self.g, at), self.is_clear(id));
         self.pagedeps.push_version(key, at.off, durable, id, reserved);
@@ -75,8 +75,8 @@ impl Softdep {
         true
     }
 
-    /// If the entry at `at` is reserved, the new name `id` takes its place. A removal that was in no
-    /// write ends: `id` inherits its guards and its dependents.
+    /// If the entry at `at` is reserved, the new name `id` takes its place. A removal that was in
+    /// no write ends: `id` inherits its guards and its dependents.
     pub(super) fn replace_reservation(&mut self, at: DirPos, id: DepId) {
         let key = key_of(&self.g, at);
         let last = self.pagedeps.entry(key, at.off).and_then(|versions| versions.last());
@@ -150,6 +150,6 @@ impl Softdep {
     /// A value for the entry at `at`.
     pub(super) fn new_value(&mut self, at: DirPos, value: EntryTarget) -> DepId {
         let change = if value == NO_ENTRY { EntryChange::Clear } else { EntryChange::set(value) };
-        self.graph.insert(DepKind::Entry(super::dep::EntryDep { at, change, hash: 0 }))
+        self.graph.insert(DepKind::Entry(EntryDep { at, change, hash: 0 }))
     }
 }

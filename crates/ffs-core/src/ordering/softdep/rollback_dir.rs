@@ -4,8 +4,8 @@
 //! # Invariants
 //! 1. An entry whose last value is not ready shows the newest value that is: inode number and type.
 //!    Record lengths are never rolled back, so every chunk is whole.
-//! 2. The device writes a chunk, a sector, whole or not at all. So a value that waits only for names
-//!    in the same chunk is written with them.
+//! 2. The device writes a chunk, a sector, whole or not at all. So a value that waits only for
+//!    names in the same chunk is written with them.
 //!
 //! Reference: `docs/spec/soft-updates.md` §2 (sector clause), §5, §12.2.
 
@@ -17,7 +17,8 @@ use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, dir};
 
-/// The value of an entry that a write shows: its place among the pending values, or the durable one.
+/// The value of an entry that a write shows: its place among the pending values, or the durable
+/// one.
 #[derive(Debug)]
 struct ShownEntry {
     off: u32,

@@ -38,33 +38,33 @@ impl Softdep {
         (first.unwrap_or(0)..end).map(Ino)
     }
 
-    /// Rolls back what the copy `bytes` of an inode block must not show. Returns whether anything was.
+    /// Rolls back what the copy `bytes` of an inode block must not show. Returns whether anything
+    /// was.
     pub(super) fn roll_back_inodes(
         &mut self,
         key: BufKey,
         bytes: &mut [u8],
         contents: &mut BlockContents,
     ) -> bool {
-        let (g, size) = (self.g, self.g.format.dinode_size());
+        let (g, dinode_size) = (self.g, self.g.format.dinode_size());
         let mut rolled_back = false;
-        for (ino, bytes) in self.inodes_in(key).zip(bytes.chunks_exact_mut(size)) {
+        for (ino, bytes) in self.inodes_in(key).zip(bytes.chunks_exact_mut(dinode_size)) {
             let Some(dep) = self.inodedeps.get(ino) else { continue };
             if dep.is_hidden() {
                 rolled_back |= hide(&g, bytes);
                 continue;
             }
-            let mut shown = 0;
+            let mut size = 0;
             if let Some(extra) = dep.extra() {
                 let mut d = Dinode::decode(&g, bytes);
                 if self.roll_back_inode(&mut d, extra, &mut contents.deps) {
                     rolled_back = true;
                     d.encode(&g, bytes);
                 }
-                shown = d.size;
-                self.inodedeps.note_size_issued(ino, shown);
+                size = d.size;
             }
-            if let Some(state) = self.inodedeps.mark_issued(ino) {
-                contents.inodes.push(ShownInode { ino, state, size: shown });
+            if let Some(state) = self.inodedeps.mark_issued(ino, size) {
+                contents.inodes.push(ShownInode { ino, state, size });
             }
         }
         rolled_back
@@ -79,15 +79,15 @@ impl Softdep {
         contained: &mut Vec<DepId>,
     ) -> bool {
         let stored_size = d.size;
-        let has_held_bound = extra.bounds().any(|id| self.graph.is_held(id));
         let old_end = self.old_end_shown(d, extra);
-        let mut size = self.bounded_size(d.size, extra);
+        let bounded_size = self.bounded_size(d.size, extra);
+        let mut size = bounded_size.unwrap_or(d.size);
         if let Some(old_end) = old_end {
             size = size.max(old_end.size);
         }
         d.size = size;
         let mut shown: SmallVec<[(usize, DepId); 4]> = SmallVec::new();
-        let (mut hole_at, mut rolled_back) = (None, has_held_bound);
+        let (mut hole_at, mut rolled_back) = (None, bounded_size.is_some());
         let versions_shown = self.shown_versions(d, extra, old_end);
         for ((index, versions), version) in extra.pointers().zip(versions_shown) {
             let run = versions.run(&self.graph, version);

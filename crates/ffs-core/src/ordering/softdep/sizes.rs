@@ -83,18 +83,19 @@ impl Softdep {
             && self.allocs_to(at.dir, lbn_of(&self.g, at), Way::FromInode).is_empty()
     }
 
-    /// The size within its bounds.
-    pub(super) fn bounded_size(&self, size: u64, extra: &InodeExtra) -> u64 {
-        let (mut least, mut most) = (size, size);
+    /// The size that the bounds which hold allow; `None` if no bound holds.
+    pub(super) fn bounded_size(&self, size: u64, extra: &InodeExtra) -> Option<u64> {
+        let (mut least, mut most, mut is_bounded) = (size, size, false);
         self.graph.count_steps(extra.ceilings().len() + extra.floors().len());
         for id in extra.bounds().filter(|id| self.graph.is_held(*id)) {
+            is_bounded = true;
             match self.graph.kind(id) {
                 Some(DepKind::SizeCeiling { limit, .. }) => least = least.min(*limit),
                 Some(DepKind::SizeFloor(floor)) => most = most.max(floor.size),
                 _ => {}
             }
         }
-        if most > size { most } else { least }
+        is_bounded.then_some(if most > size { most } else { least })
     }
 
     /// Whether a write with this size has no use for the bound any more. `keeps_end`: it shows the
@@ -139,8 +140,9 @@ impl Softdep {
             .collect()
     }
 
-    /// `id` requires that the device shows no way to the truncated part of `ino`: the inode as it is
-    /// stored now, and every indirect block that lost pointers and for which the size has a floor.
+    /// `id` requires that the device shows no way to the truncated part of `ino`: the inode as it
+    /// is stored now, and every indirect block that lost pointers and for which the size has a
+    /// floor.
     pub(super) fn require_truncated(&mut self, id: DepId, ino: Ino) {
         self.require_inode(id, ino);
         for block in self.indirects_to_clear(ino) {

@@ -1,5 +1,5 @@
-//! A list that most often has one element. It is as large as two pointers, and does not allocate for
-//! one element.
+//! A list that most often has one element. It is as large as two pointers, and does not allocate
+//! for one element.
 
 use std::ops::{Deref, DerefMut};
 

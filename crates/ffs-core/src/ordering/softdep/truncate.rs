@@ -18,8 +18,8 @@ use ffs_ondisk::{Dinode, FragNo, Ino, Lbn};
 use std::ops::Range;
 
 impl Softdep {
-    /// Makes the pointers and bounds of the inode agree with `d`, which is stored now: pointers that
-    /// were cleared, a last block that became shorter, a size below one that had a bound.
+    /// Makes the pointers and bounds of the inode agree with `d`, which is stored now: pointers
+    /// that were cleared, a last block that became shorter, a size below one that had a bound.
     pub(super) fn reconcile(&mut self, ino: Ino, d: &Dinode) {
         let Some(extra) = self.inodedeps.extra(ino) else { return };
         // Writes may show an older size, and the pointers up to it.
@@ -69,7 +69,10 @@ impl Softdep {
         if d.ib == [0; NIADDR] {
             bounds.extend(extra.indirect_floors());
         }
-        let is_above = |id: &&DepId| matches!(self.graph.kind(**id), Some(DepKind::SizeCeiling { new, .. }) if *new > d.size);
+        let is_above = |id: &&DepId| match self.graph.kind(**id) {
+            Some(DepKind::SizeCeiling { new, .. }) => *new > d.size,
+            _ => false,
+        };
         bounds.extend(extra.ceilings().iter().rev().take_while(is_above).copied());
         bounds
     }

@@ -16,8 +16,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// A dependency that waits for a block or an inode, as it was at a number: of a change of the block,
-/// or of a stored state of the inode. Two waiters are equal if their dependencies are.
+/// A dependency that waits for a block or an inode, as it was at a number: of a change of the
+/// block, or of a stored state of the inode. Two waiters are equal if their dependencies are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiter {
     pub(super) id: DepId,
@@ -185,8 +185,8 @@ impl Writes {
         self.blocks.get(&key).map_or(0, |block| block.issued)
     }
 
-    /// The block's changes up to `change` are durable. Returns the dependencies that waited for them,
-    /// and how many there were that waited for the block.
+    /// The block's changes up to `change` are durable. Returns the dependencies that waited for
+    /// them, and how many there were that waited for the block.
     pub(super) fn set_durable(
         &mut self,
         key: BufKey,

@@ -285,8 +285,9 @@ impl Graph {
         self.get(id).map(|dep| dep.requirements().collect()).unwrap_or_default()
     }
 
-    /// Records a condition on a block or an inode, whose table lists `id`; or on another dependency,
-    /// of which `id` is a dependent. A requirement that holds writes back replaces a weaker one.
+    /// Records a condition on a block or an inode, whose table lists `id`; or on another
+    /// dependency, of which `id` is a dependent. A requirement that holds writes back replaces a
+    /// weaker one.
     pub(super) fn record(&mut self, id: DepId, condition: Condition, holds: Holds) {
         let Some(dep) = self.deps.get_mut(id) else {
             return broken("a dependency that ended gets a requirement");
@@ -345,8 +346,8 @@ impl Graph {
         self.satisfied.contains(&id)
     }
 
-    /// Removes a dependency that has come as far as anything can require. The caller removes it from
-    /// the waiters of the blocks and inodes that it still requires.
+    /// Removes a dependency that has come as far as anything can require. The caller removes it
+    /// from the waiters of the blocks and inodes that it still requires.
     pub(super) fn complete(&mut self, id: DepId) -> Option<Dep> {
         let mut dep = self.deps.remove(id)?;
         for dependent in mem::take(&mut dep.dependents) {
@@ -412,7 +413,8 @@ impl Graph {
         }
     }
 
-    /// `dependent`, which was removed from the dependents of `id`, requires `on` instead, or nothing.
+    /// `dependent`, which was removed from the dependents of `id`, requires `on` instead, or
+    /// nothing.
     fn pass_one(&mut self, id: DepId, on: Option<DepId>, dependent: DepId) {
         let Some(dep) = self.get(dependent) else { return };
         let requirements = dep.requirements_for(id);

@@ -54,7 +54,8 @@ pub(in super::super) struct DeviceSize {
 }
 
 impl InodeExtra {
-    /// The pointers with pending versions, by index: roots of indirect blocks follow the direct ones.
+    /// The pointers with pending versions, by index: roots of indirect blocks follow the direct
+    /// ones.
     pub(in super::super) fn pointers(
         &self,
     ) -> impl DoubleEndedIterator<Item = (usize, &PointerVersions)> + ExactSizeIterator {

@@ -161,17 +161,22 @@ impl InodeDeps {
         }
     }
 
-    /// A write that shows the inode is issued. Returns the number of the state.
-    pub(in super::super) fn mark_issued(&mut self, ino: Ino) -> Option<u64> {
+    /// A write that shows the inode with `size` is issued. Returns the number of the state. The
+    /// size counts only while the size on the device is tracked.
+    pub(in super::super) fn mark_issued(&mut self, ino: Ino, size: u64) -> Option<u64> {
         let dep = self.get_mut(ino)?;
         if let Init::New { issued, .. } = &mut dep.init {
             *issued = true;
         }
+        if let Some(on_device) = dep.extra.as_mut().and_then(|extra| extra.device_size.as_mut()) {
+            let durable = on_device.durable.min(size);
+            *on_device = DeviceSize { durable, issued: size };
+        }
         Some(dep.stored)
     }
 
-    /// A write that shows the inode's `state`, with a size, is durable. Returns the dependencies that
-    /// waited for it, and how many there were that waited for the inode.
+    /// A write that shows the inode's `state`, with a size, is durable. Returns the dependencies
+    /// that waited for it, and how many there were that waited for the inode.
     pub(in super::super) fn set_durable(
         &mut self,
         ino: Ino,
@@ -289,15 +294,7 @@ impl InodeDeps {
         self.entry(ino).extra.get_or_insert_default()
     }
 
-    /// A write that shows `size` is issued.
-    pub(in super::super) fn note_size_issued(&mut self, ino: Ino, size: u64) {
-        if let Some(on_device) = self.extra_mut(ino).and_then(|e| e.device_size.as_mut()) {
-            let durable = on_device.durable.min(size);
-            *on_device = DeviceSize { durable, issued: size };
-        }
-    }
-
-    /// Checks the inodedeps; `requires` tells whether a dependency requires an inode.
+    /// Checks the inodedeps; `requires` is whether a dependency requires an inode.
     ///
     /// # Errors
     /// The first invariant that does not hold, in words.

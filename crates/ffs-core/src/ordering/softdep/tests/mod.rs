@@ -1,5 +1,5 @@
-//! The engine against hand-made blocks: each test sends the events of an operation, writes blocks in
-//! an order of its choice, and reads what the writes show. The audit runs after every step.
+//! The engine against hand-made blocks: each test sends the events of an operation, writes blocks
+//! in an order of its choice, and reads what the writes show. The audit runs after every step.
 
 mod entries;
 mod inodes;
@@ -131,6 +131,14 @@ impl Rig {
         let (at, target) = (Rig::at(off), Rig::file(ino));
         self.send(Event::EntryAdded { at, target, kind, name });
         self.set_entry(off, ino);
+    }
+
+    /// Adds a name to a file that has one.
+    fn link(&mut self, off: u32, ino: Ino, name: &[u8]) {
+        let mut d = self.dinode(ino);
+        d.nlink += 1;
+        self.store(ino, InodeChange::NlinkInc, &d);
+        self.add(off, ino, EntryKind::Existing, name);
     }
 
     /// Removes a name; returns whether its entry is reserved.

@@ -27,18 +27,22 @@ fn links_drop_after_the_block_lost_the_name() {
     assert_eq!(rig.mode.pending().deps, 0);
 }
 
+/// A durable file with the name at `old`, which is renamed to the entry at `new`: nothing of the
+/// rename is written, and the old entry is reserved.
+fn with_renamed_file(old: u32, new: u32) -> Rig {
+    let mut rig = Rig::new();
+    rig.create_durable(old, FILE, b"old");
+    rig.link(new, FILE, b"new");
+    let removed = RemovedName { renamed: true, ..RemovedName::file(1) };
+    assert!(rig.remove(old, FILE, b"old", removed), "the entry is reserved");
+    rig
+}
+
 #[test]
 fn the_old_name_of_a_rename_is_shown_until_the_new_one_is_durable() {
     // The two names are in different chunks: in one, a single sector write changes both.
     let (old, new) = (16, 16 + DIRBLKSIZ as u32);
-    let mut rig = Rig::new();
-    rig.create_durable(old, FILE, b"old");
-    let mut d = rig.dinode(FILE);
-    d.nlink += 1;
-    rig.store(FILE, InodeChange::NlinkInc, &d);
-    rig.add(new, FILE, EntryKind::Existing, b"new");
-    let removed = RemovedName { renamed: true, ..RemovedName::file(1) };
-    assert!(rig.remove(old, FILE, b"old", removed), "the entry is reserved");
+    let rig = with_renamed_file(old, new);
     assert_eq!(rig.mode.reserved_for(Ino::ROOT, b"old"), Some(DirOff(old)));
     let write = rig.write_dir();
     assert_eq!((rig.entry_in(&write, old), rig.entry_in(&write, new)), (FILE, Ino(0)));
@@ -54,14 +58,7 @@ fn the_old_name_of_a_rename_is_shown_until_the_new_one_is_durable() {
 #[test]
 fn names_of_one_sector_change_in_one_write() {
     let (old, new) = (16, 32);
-    let mut rig = Rig::new();
-    rig.create_durable(old, FILE, b"old");
-    let mut d = rig.dinode(FILE);
-    d.nlink += 1;
-    rig.store(FILE, InodeChange::NlinkInc, &d);
-    rig.add(new, FILE, EntryKind::Existing, b"new");
-    let removed = RemovedName { renamed: true, ..RemovedName::file(1) };
-    rig.remove(old, FILE, b"old", removed);
+    let rig = with_renamed_file(old, new);
     rig.write_inodes(FILE);
     let write = rig.write_dir();
     assert!(!write.rolled_back);
@@ -73,10 +70,7 @@ fn with_published_link() -> Rig {
     let mut rig = Rig::new();
     rig.create_durable(16, FILE, b"name");
     rig.create_durable(32, OTHER, b"other");
-    let mut d = rig.dinode(OTHER);
-    d.nlink += 1;
-    rig.store(OTHER, InodeChange::NlinkInc, &d);
-    rig.add(16 + DIRBLKSIZ as u32, OTHER, EntryKind::Existing, b"link");
+    rig.link(16 + DIRBLKSIZ as u32, OTHER, b"link");
     rig
 }
 
