@@ -5,10 +5,12 @@
 //!
 //! # Invariants
 //! 1. An event holds everything that its ordering mode needs: the mode never reads the file system.
-//! 2. Events derive `Debug`, so that a trace shows each of them with all its values.
+//! 2. The text of an event ([`std::fmt::Display`]), which the log shows, has all its values; of an
+//!    inode only those that other tools print as well. The text contains no content of files.
 
 use crate::buf::{BufKey, Disposition};
 use ffs_ondisk::{Dinode, DirOff, FragNo, Ino, Lbn};
+use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
 /// A run of fragments inside one block.
@@ -183,7 +185,7 @@ pub(crate) type ReservedMask = u128;
 
 /// One step of an operation.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "a trace shows every field")]
+#[allow(dead_code, reason = "the log shows every field")]
 pub(crate) enum Event<'a> {
     /// Inode `ino` was taken in its group's map, whose buffer the caller has locked. The response
     /// is for that buffer.
@@ -277,6 +279,27 @@ pub(crate) enum Event<'a> {
     BuffersDiscarded { ino: Ino, blocks: RangeInclusive<i64> },
     /// `ino` was cleared ([`InodeChange::Free`]): may its number be marked free?
     InodeReleased { ino: Ino, was_dir: bool },
+}
+
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::InodeUpdated { ino, why, dinode } => {
+                let Dinode { mode, nlink, size, .. } = dinode;
+                write!(f, "InodeUpdated {{ ino: {ino:?}, why: {why:?}, mode: {mode:o}, ")?;
+                write!(f, "nlink: {nlink}, size: {size} }}")
+            }
+            Event::EntryAdded { at, target, kind, name } => {
+                write!(f, "EntryAdded {{ at: {at:?}, target: {target:?}, kind: {kind:?}, ")?;
+                write!(f, "name: \"{}\" }}", name.escape_ascii())
+            }
+            Event::EntryRemoved { at, old, name, removed } => {
+                write!(f, "EntryRemoved {{ at: {at:?}, old: {old:?}, ")?;
+                write!(f, "name: \"{}\", removed: {removed:?} }}", name.escape_ascii())
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
 }
 
 /// What the caller does after an event. The default is that of `mount -o async`.

@@ -200,7 +200,12 @@ mod tests {
     fn crashed(ops: &str) -> BaseVolume {
         let base = geometry::find("ufs2-2m").unwrap().base(true, true).unwrap();
         let workload = text::parse(ops).unwrap();
-        let setting = Setting { ordering: OrderingPolicy::SoftUpdates, seed: 1, soft: SOFT };
+        let setting = Setting {
+            ordering: OrderingPolicy::SoftUpdates,
+            seed: 1,
+            soft: SOFT,
+            keeps_events: false,
+        };
         let recording = record(&base, &workload, setting).unwrap();
         let device = base.device.snapshot();
         for write in recording.windows.iter().flat_map(|window| &window.writes) {
@@ -241,7 +246,12 @@ mod tests {
         let base = crashed("create /n\nunlink /B/l\nwait 31\n");
         let workload =
             text::parse("append /n 100\nfsync /n\ncreate /m\nunlink /B/l\nsync\n").unwrap();
-        let setting = Setting { ordering: OrderingPolicy::SoftUpdates, seed: 2, soft: SOFT };
+        let setting = Setting {
+            ordering: OrderingPolicy::SoftUpdates,
+            seed: 2,
+            soft: SOFT,
+            keeps_events: false,
+        };
         let recording = record(&base, &workload, setting).unwrap();
         let failed: Vec<usize> = recording.failed.iter().map(|(number, _)| *number).collect();
         assert_eq!(failed, [3], "the crash has left only what there was");

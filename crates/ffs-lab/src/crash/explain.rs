@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ffs_admin::fsck::FsckReport;
 use ffs_ondisk::{Format, FragNo, Geometry};
 
+use super::events;
 use super::geometry::BaseVolume;
 use super::history::Progress;
 use super::op::Workload;
@@ -24,13 +25,17 @@ pub(super) struct StateReport<'a> {
     pub(super) window_states: &'a WindowStates<'a>,
     pub(super) layout: &'a Layout,
     pub(super) preen: &'a FsckReport,
+    /// Most log events of soft updates: the last ones.
+    pub(super) most_events: usize,
 }
 
 impl StateReport<'_> {
     /// The lines of the description.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = self.operations();
-        let (begin, seen) = (self.window.begin, self.layout.crash.seen);
+        let seen = self.layout.crash.seen;
+        lines.extend(events::lines(&self.recording.ordering_events, seen, self.most_events));
+        let begin = self.window.begin;
         lines
             .push(format!("the device had seen {seen} events, {begin} of them durable; the rest:"));
         let g = &self.base.geometry;

@@ -19,6 +19,7 @@
 //! | [`oracle`] | compares a recovered tree with the guarantees of the workload |
 //! | [`run`], [`tally`] | all workloads on all cores; the findings added up |
 //! | `explain` | the description of one state |
+//! | `events` | the log events of soft updates, for that description |
 //! | [`shrink`] | reduces a workload that shows a violation |
 //! | [`image`], [`tag`] | read access to the bytes of an image; tagged contents |
 //!
@@ -31,6 +32,7 @@
 
 mod chain;
 pub mod contract;
+mod events;
 pub mod examine;
 mod exec;
 mod explain;

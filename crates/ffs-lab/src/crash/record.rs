@@ -17,6 +17,7 @@ use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::record::{Event, Recorder};
 use ffs_device::{BlockDevice, Durability, ManualClock, MemDevice, Operation, Timestamp};
 
+use super::events::{Collector, OrderingEvent};
 use super::exec::{Executor, Tree};
 use super::geometry::{BaseVolume, START};
 use super::history::{Action, History, Step};
@@ -42,6 +43,8 @@ pub struct Setting {
     pub seed: u64,
     /// The mount options that decide what soft updates promise.
     pub soft: SoftUpdateOptions,
+    /// Whether the log events of soft updates are kept ([`Recording::ordering_events`]).
+    pub keeps_events: bool,
 }
 
 impl Setting {
@@ -91,6 +94,8 @@ pub struct Recording {
     pub soft: SoftUpdateOptions,
     /// Whether this is an offline command without ordering, on an unmounted volume.
     pub offline: bool,
+    /// The log events of soft updates, if they were kept.
+    pub ordering_events: Vec<OrderingEvent>,
     /// The tree at the end, as the workload expects it.
     pub(super) tree: Tree,
 }
@@ -248,8 +253,23 @@ pub fn record(base: &BaseVolume, workload: &Workload, setting: Setting) -> Resul
     let durability = if volatile { Durability::OnFlush } else { Durability::OnCompletion };
     let device = base.device.snapshot().with_durability(durability);
     let recorder = Arc::new(Recorder::new(device));
+    if !setting.keeps_events {
+        return record_on(&recorder, base, workload, setting);
+    }
+    let collector = Collector::new(Arc::clone(&recorder));
+    let (recording, events) = collector.collect(|| record_on(&recorder, base, workload, setting));
+    Ok(Recording { ordering_events: events, ..recording? })
+}
+
+/// As [`record`], on a copy of the volume.
+fn record_on(
+    recorder: &Arc<Recorder<MemDevice>>,
+    base: &BaseVolume,
+    workload: &Workload,
+    setting: Setting,
+) -> Result<Recording> {
     // The injector is outside: the recorder sees the part of a failed write that arrives.
-    let device = Arc::new(FaultInjector::new(Arc::clone(&recorder), Vec::new()));
+    let device = Arc::new(FaultInjector::new(Arc::clone(recorder), Vec::new()));
     let options = options(setting.ordering, setting.soft_of(workload), workload);
     let (fs, clock) = mount(Arc::clone(&device) as _, &options, setting.seed)?;
     let mut executor = Executor::new(fs, base.tree.clone());
@@ -290,7 +310,7 @@ pub fn record(base: &BaseVolume, workload: &Workload, setting: Setting) -> Resul
     executor.close();
     executor.fs.unmount().map_err(|error| failed("unmount", &error))?;
     steps.push(Step { began, at: recorder.logged(), op: None, what: Action::Synced });
-    let windows = windows(&recorder.take_events(), volatile)?;
+    let windows = windows(&recorder.take_events(), !workload.write_through)?;
     let soft = setting.soft_of(workload);
     Ok(Recording {
         windows,
@@ -298,6 +318,7 @@ pub fn record(base: &BaseVolume, workload: &Workload, setting: Setting) -> Resul
         failed: failures,
         soft,
         offline: false,
+        ordering_events: Vec::new(),
         tree: executor.tree,
     })
 }
@@ -346,6 +367,7 @@ mod tests {
             ordering: OrderingPolicy::SoftUpdates,
             seed: 1,
             soft: SoftUpdateOptions::default(),
+            keeps_events: false,
         };
         record(&base, &text::parse(ops).unwrap(), setting).unwrap()
     }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
+use super::events;
 use super::examine::{Examiner, ExaminerBuffers, Rates};
 use super::explain::StateReport;
 use super::generate::Source;
@@ -97,24 +98,26 @@ fn examine_window(
     tally
 }
 
-/// Examines one state, with every check.
-///
-/// # Errors
-/// [`LabError::Plan`] if there is no such state. [`LabError::Failed`] if the workload cannot be
-/// run; the error contains the workload.
-pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
+/// Runs the workload of a state, and keeps the log events of soft updates.
+fn run_one(plan: &Plan, id: StateId) -> Result<Execution> {
+    let plan = &Plan { keeps_events: true, ..plan.clone() };
     let workload = plan.find(id.work)?;
     let volumes = Volumes::new(plan, &[id.work])?;
-    let ran = volumes.run(plan, id.work, &workload).map_err(|error| match error {
+    volumes.run(plan, id.work, &workload).map_err(|error| match error {
         LabError::Failed { target, what, why, full } => {
             let why = format!("{why}\n{}", text::print(&workload));
             LabError::Failed { target, what, why, full }
         }
         other => other,
-    })?;
-    let rates = Rates { remount: 1, interrupt: 1 };
-    let mut buffers = ExaminerBuffers::default();
-    let missing = || LabError::Plan(format!("there is no state {id}"));
+    })
+}
+
+fn missing(id: StateId) -> LabError {
+    LabError::Plan(format!("there is no state {id}"))
+}
+
+/// The link of a state, and the window in it.
+fn locate(ran: &Execution, id: StateId) -> Result<(&ChainLink, usize)> {
     let mut at = id.window as usize;
     let link = ran.links.iter().find(|link| {
         let windows = link.recording.windows.len();
@@ -122,15 +125,45 @@ pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
         at -= if here { 0 } else { windows };
         here
     });
-    let ChainLink { base, workload, recording, .. } = link.ok_or_else(missing)?;
-    let mut examiner = Examiner::new(base, recording, plan.setting(), rates, &mut buffers);
-    let window = recording.windows.get(at).ok_or_else(missing)?;
-    for before in recording.windows.iter().take(at) {
-        examiner.pass(before);
-    }
+    Ok((link.ok_or_else(|| missing(id))?, at))
+}
+
+/// The lines of a state's report about soft updates: the last `most` log events before the crash.
+///
+/// # Errors
+/// As [`only`].
+pub fn ordering_events(plan: &Plan, id: StateId, most: usize) -> Result<Vec<String>> {
+    let ran = run_one(plan, id)?;
+    let (ChainLink { base, recording, .. }, at) = locate(&ran, id)?;
+    let mut buffers = ExaminerBuffers::default();
+    let mut examiner = Examiner::new(base, recording, plan.setting(), plan.rates, &mut buffers);
+    recording.windows.iter().take(at).for_each(|before| examiner.pass(before));
+    let window = recording.windows.get(at).ok_or_else(|| missing(id))?;
     let window_states = WindowStates::new(window, examiner.overlay(), plan.seed);
     if !window_states.has(id.choice) {
-        return Err(missing());
+        return Err(missing(id));
+    }
+    let seen = window_states.layout(id.choice).crash.seen;
+    Ok(events::lines(&recording.ordering_events, seen, most))
+}
+
+/// Examines one state, with every check. Its report has the last `most_events` log events of soft
+/// updates before the crash.
+///
+/// # Errors
+/// [`LabError::Plan`] if there is no such state. [`LabError::Failed`] if the workload cannot be
+/// run; the error contains the workload.
+pub fn only(plan: &Plan, id: StateId, most_events: usize) -> Result<Tally> {
+    let ran = run_one(plan, id)?;
+    let (ChainLink { base, workload, recording, .. }, at) = locate(&ran, id)?;
+    let rates = Rates { remount: 1, interrupt: 1 };
+    let mut buffers = ExaminerBuffers::default();
+    let mut examiner = Examiner::new(base, recording, plan.setting(), rates, &mut buffers);
+    let window = recording.windows.get(at).ok_or_else(|| missing(id))?;
+    recording.windows.iter().take(at).for_each(|before| examiner.pass(before));
+    let window_states = WindowStates::new(window, examiner.overlay(), plan.seed);
+    if !window_states.has(id.choice) {
+        return Err(missing(id));
     }
     let layout = window_states.layout(id.choice);
     let verdict = examiner.examine(window, &window_states, &layout);
@@ -143,6 +176,7 @@ pub fn only(plan: &Plan, id: StateId) -> Result<Tally> {
         window_states: &window_states,
         layout: &layout,
         preen: &preen,
+        most_events,
     };
     let mut explained = report.lines();
     explained.extend(verdict.violations.iter().map(ToString::to_string));

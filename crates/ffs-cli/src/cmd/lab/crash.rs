@@ -25,6 +25,9 @@ use crate::output;
 use crate::progress::Progress;
 use crate::signals;
 
+/// Most log events of soft updates in the report of a state.
+const EVENTS: usize = 20;
+
 /// The seed if none is given.
 const SEED: u64 = 1;
 
@@ -120,6 +123,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "GEOMETRY/WORKLOAD:WINDOW:STATE", conflicts_with = "max_states")]
     only: Option<String>,
 
+    /// Print all log events of soft updates before the crash, not only the last ones
+    #[arg(long, requires = "only")]
+    events: bool,
+
     /// Reduce the workload of each broken rule's first state to the fewest operations
     #[arg(long)]
     shrink: bool,
@@ -212,6 +219,7 @@ impl Args {
             effort: Effort { subsets: self.subsets, sectors: self.sectors, window: self.window },
             until_broken: false,
             rates: Rates { remount: self.remount_every, interrupt: self.interrupt_every },
+            keeps_events: false,
             threads: self.threads.map_or_else(cores, usize::from),
         })
     }
@@ -277,6 +285,9 @@ struct Shown<'a> {
     #[serde(flatten)]
     broken: &'a Broken,
     command: String,
+    /// The last log events of soft updates before the first state.
+    #[serde(skip)]
+    events: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shrunk: Option<String>,
 }
@@ -296,7 +307,7 @@ pub(super) fn run(args: Args) -> Outcome {
     let only: Option<StateId> = args.only.as_deref().map(str::parse).transpose()?;
     let (started, used) = (Instant::now(), cpu_seconds());
     let tally = match only {
-        Some(id) => runs::only(&plan, id)?,
+        Some(id) => runs::only(&plan, id, if args.events { usize::MAX } else { EVENTS })?,
         None => runs::run(&plan, &mut Bar::new(started, plan.max_states))?,
     };
     let (seconds, used) = (started.elapsed().as_secs_f64(), cpu_seconds() - used);
@@ -307,7 +318,13 @@ pub(super) fn run(args: Args) -> Outcome {
         let shrink = args.shrink && broken.rule != runs::UNRUN && is_one;
         let shrunk = shrink.then(|| shrunk(&plan, broken)).transpose()?.flatten();
         let shrunk = shrunk.map(|shrunk| as_file(&args, &shrunk));
-        violations.push(Shown { broken, command: args.command(broken.id), shrunk });
+        let events = match only {
+            // The report of the state has them.
+            Some(_) => Vec::new(),
+            // A workload that cannot be run has no state.
+            None => runs::ordering_events(&plan, broken.id, EVENTS).unwrap_or_default(),
+        };
+        violations.push(Shown { broken, command: args.command(broken.id), events, shrunk });
     }
     let report = Report {
         ordering: &args.ordering,
@@ -405,11 +422,14 @@ fn table(out: &mut impl Write, report: &Report<'_>, only: bool) -> Result<(), Fa
         return Ok(());
     }
     for shown in &report.violations {
-        let Shown { broken, command, shrunk } = shown;
+        let Shown { broken, command, events, shrunk } = shown;
         let by = broken.states.iter().map(|(name, states)| format!("{states} in {name}"));
         writeln!(out, "{}: {}", broken.rule, by.collect::<Vec<String>>().join(", "))?;
         writeln!(out, "    {}", crate::fail::show(&broken.what))?;
         writeln!(out, "    {command}")?;
+        for line in events {
+            writeln!(out, "    {}", crate::fail::show(line))?;
+        }
         for line in shrunk.iter().flat_map(|text| text.lines()) {
             writeln!(out, "        {line}")?;
         }

@@ -7,6 +7,7 @@
 //!
 //! | file | concept | `ffs_softdep.c` |
 //! | --- | --- | --- |
+//! | `log` | the target of log events | |
 //! | `heap`, `smalllist`, `smallset`, `arena`, `invariant` | memory for many small values | |
 //! | `dep`, `graph` | dependencies and their edges | `struct worklist` |
 //! | `writes` | changes and writes of blocks | `b_dep`, `DEPCOMPLETE` |
@@ -70,6 +71,7 @@ mod inodedep;
 mod inodes;
 mod invariant;
 mod links;
+mod log;
 mod memory;
 mod nameorder;
 mod pagedep;
@@ -100,9 +102,11 @@ use crate::buf::{BufKey, BufKind, WriteHooks, WriteResult, WriteStart};
 use crate::sync::{Mutex, MutexGuard};
 use engine::Softdep;
 use ffs_ondisk::{DirOff, Geometry, Ino};
+use log::LOG;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use tracing::{Level, enabled, trace};
 
 /// The ordering mode: the engine under its lock, and the answers that every operation needs, which
 /// are read without the lock.
@@ -253,11 +257,16 @@ impl Ordering for SoftUpdates {
 impl Softdep {
     /// Records an event, and does what follows from it.
     fn notify(&mut self, event: Event<'_>) -> Response {
+        let logged = enabled!(target: LOG, Level::TRACE).then(|| event.to_string());
         let entry = match &event {
             Event::EntryAdded { at, .. } | Event::EntryRemoved { at, .. } => Some(*at),
             _ => None,
         };
         let mut response = self.handle(event);
+        if let Some(event) = logged {
+            let Response { free, nlink_delta, reserve, .. } = response;
+            trace!(target: LOG, ?free, nlink_delta, reserve, "{event}");
+        }
         self.process_satisfied();
         response.reserved = entry.map_or(0, |at| self.reserved_beside(at));
         response

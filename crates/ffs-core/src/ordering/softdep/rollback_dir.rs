@@ -12,10 +12,12 @@
 use super::dep::{Condition, DepId, Requirement};
 use super::direntries::{DirEntries, chunk_of};
 use super::engine::Softdep;
+use super::log::LOG;
 use crate::buf::BufKey;
 use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::geometry::DIRBLKSIZ;
 use ffs_ondisk::{DirOff, dir};
+use tracing::debug;
 
 /// The value of an entry that a write shows: its place among the pending values, or the durable
 /// one.
@@ -63,6 +65,7 @@ impl Softdep {
             }
             rolled_back = true;
             let value = id.and_then(|id| self.value_of(id)).unwrap_or(versions.durable());
+            debug!(target: LOG, %key, off, ino = value.ino.0, "entry rolled back");
             let at = (off % self.g.bsize) as usize;
             let start = at - at % DIRBLKSIZ;
             // The last block of a directory may end before it.

@@ -5,9 +5,11 @@
 
 use super::dep::DepId;
 use super::engine::Softdep;
+use super::log::LOG;
 use super::pointer::{Shown, address, pointer_to};
 use crate::buf::BufKey;
 use ffs_ondisk::bmap;
+use tracing::debug;
 
 impl Softdep {
     /// Rolls back what the copy `bytes` of an indirect block must not show, and lists the
@@ -28,9 +30,12 @@ impl Softdep {
                 Shown::Durable
             };
             contained.extend(shown.dep());
-            rolled_back |= !shown.is_last();
-            let run = versions.run(&self.graph, shown);
-            bmap::set_pointer(&self.g, bytes, index as usize, pointer_to(run));
+            let pointer = pointer_to(versions.run(&self.graph, shown));
+            if !shown.is_last() {
+                rolled_back = true;
+                debug!(target: LOG, %key, index, pointer, "pointer rolled back");
+            }
+            bmap::set_pointer(&self.g, bytes, index as usize, pointer);
         }
         rolled_back
     }

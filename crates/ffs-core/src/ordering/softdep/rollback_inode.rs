@@ -12,6 +12,7 @@ use super::dep::DepId;
 use super::engine::Softdep;
 use super::inflight::{BlockContents, ShownInode};
 use super::inodedep::{InodeDep, InodeExtra};
+use super::log::LOG;
 use super::pointer::{first_block, pointer_in, set_pointer_in};
 use crate::buf::BufKey;
 use crate::ordering::FragRun;
@@ -19,6 +20,7 @@ use ffs_ondisk::bmap::first_of_root;
 use ffs_ondisk::geometry::{NDADDR, NIADDR};
 use ffs_ondisk::{Dinode, Ino, Lbn};
 use smallvec::SmallVec;
+use tracing::debug;
 
 impl Softdep {
     /// The inodes of an inode block.
@@ -51,7 +53,11 @@ impl Softdep {
         for (ino, bytes) in self.inodes_in(key).zip(bytes.chunks_exact_mut(dinode_size)) {
             let Some(dep) = self.inodedeps.get(ino) else { continue };
             if dep.is_hidden() {
-                rolled_back |= hide(&g, bytes);
+                let is_hidden = hide(&g, bytes);
+                if is_hidden {
+                    debug!(target: LOG, ino = ino.0, "inode rolled back: shown as free");
+                }
+                rolled_back |= is_hidden;
                 continue;
             }
             let mut size = 0;
@@ -60,6 +66,8 @@ impl Softdep {
                 if self.roll_back_inode(&mut d, extra, &mut contents.deps) {
                     rolled_back = true;
                     d.encode(&g, bytes);
+                    let (size, blocks) = (d.size, d.db.iter().filter(|&&p| p != 0).count());
+                    debug!(target: LOG, ino = ino.0, size, blocks, "inode rolled back");
                 }
                 size = d.size;
             }

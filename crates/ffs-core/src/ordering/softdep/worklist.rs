@@ -4,9 +4,11 @@
 //! 1. The totals count work from its first mention until [`Worklist::take`] has returned it;
 //!    removals only until their work is on the list.
 
+use super::log::LOG;
 use crate::ordering::{FragRun, Pending, WorkItem};
 use ffs_ondisk::Ino;
 use std::collections::VecDeque;
+use tracing::trace;
 
 /// Items for which an empty list keeps its memory.
 const KEPT: usize = 64;
@@ -43,6 +45,7 @@ impl Worklist {
             self.items.shrink_to(max.min(KEPT));
         }
         for item in &taken {
+            trace!(target: LOG, ?item, "work taken");
             match item {
                 WorkItem::FreeBlks(runs) => subtract(&mut self.frags, frags_of(runs)),
                 WorkItem::FreeFile { .. } => subtract(&mut self.inodes, 1),
@@ -50,6 +53,11 @@ impl Worklist {
             }
         }
         taken
+    }
+
+    fn push(&mut self, item: WorkItem) {
+        trace!(target: LOG, ?item, "work is due");
+        self.items.push_back(item);
     }
 
     /// Runs will be free later.
@@ -60,7 +68,7 @@ impl Worklist {
     /// Runs of [`Worklist::expect_frags`] can be marked free.
     pub(super) fn free_blocks(&mut self, runs: Vec<FragRun>) {
         if !runs.is_empty() {
-            self.items.push_back(WorkItem::FreeBlks(runs));
+            self.push(WorkItem::FreeBlks(runs));
         }
     }
 
@@ -77,7 +85,7 @@ impl Worklist {
 
     /// An inode of [`Worklist::expect_inode`] can be marked free.
     pub(super) fn free_file(&mut self, ino: Ino, was_dir: bool) {
-        self.items.push_back(WorkItem::FreeFile { ino, was_dir });
+        self.push(WorkItem::FreeFile { ino, was_dir });
     }
 
     /// A name was removed; its link drops later.
@@ -93,7 +101,7 @@ impl Worklist {
     /// Links of `ino` can be dropped.
     pub(super) fn drop_links(&mut self, ino: Ino, by: u16) {
         if by > 0 {
-            self.items.push_back(WorkItem::DropLinks { ino, by });
+            self.push(WorkItem::DropLinks { ino, by });
         }
     }
 

@@ -9,11 +9,13 @@
 use super::dep::{Condition, DepId, DepKind};
 use super::engine::Softdep;
 use super::inflight::{BlockContents, ShownInode};
+use super::log::LOG;
 use super::pointers::Way;
 use crate::buf::{BufKey, BufKind, WriteResult, WriteStart};
 use crate::ordering::Readiness;
 use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::Lbn;
+use tracing::{debug, trace};
 
 impl Softdep {
     /// See [`crate::buf::WriteHooks::start_write`].
@@ -24,6 +26,7 @@ impl Softdep {
         copy: Option<&mut [u8]>,
     ) -> WriteStart {
         if kind == BufKind::CylinderGroup && self.is_group_held(key) {
+            debug!(target: LOG, %key, "write held: new inode blocks are not durable");
             return WriteStart::Held;
         }
         let change = self.writes.issue(key).unwrap_or(0);
@@ -41,6 +44,12 @@ impl Softdep {
         for &id in &contents.deps {
             self.graph.mark_issued(id);
         }
+        let changes = contents.deps.len();
+        if rolled_back {
+            debug!(target: LOG, %key, ?kind, changes, "write issued, partly rolled back");
+        } else if !contents.is_empty() {
+            trace!(target: LOG, %key, ?kind, changes, "write issued");
+        }
         if !contents.is_empty() {
             self.inflight.issue(key, contents);
         }
@@ -50,6 +59,7 @@ impl Softdep {
     /// See [`crate::buf::WriteHooks::write_completed`].
     pub(super) fn write_completed(&mut self, key: BufKey, result: WriteResult) -> bool {
         let Some(contents) = self.inflight.complete(key) else { return false };
+        trace!(target: LOG, %key, ?result, "write completed");
         if result == WriteResult::Failed {
             return true;
         }
@@ -72,6 +82,8 @@ impl Softdep {
 
     /// The device has the block as the write showed it.
     fn write_durable(&mut self, key: BufKey, contents: BlockContents) {
+        let (changes, inodes) = (contents.deps.len(), contents.inodes.len());
+        trace!(target: LOG, %key, changes, inodes, "write durable");
         self.block_durable(key, contents.change);
         for id in contents.deps {
             match self.graph.kind(id) {

@@ -155,7 +155,8 @@ mod tests {
     fn without_room(workload: &Workload, shape: &'static Shape) -> Vec<String> {
         let base = shape.base(true, true).unwrap().with(&workload.setup).unwrap();
         let ordering = OrderingPolicy::SoftUpdates;
-        let setting = Setting { ordering, seed: 1, soft: SoftUpdateOptions::default() };
+        let setting =
+            Setting { ordering, seed: 1, soft: SoftUpdateOptions::default(), keeps_events: false };
         let recording = record(&base, workload, setting).unwrap();
         let full = recording.failed.iter().filter(|(_, why)| why.contains("no space"));
         full.map(|(number, _)| {

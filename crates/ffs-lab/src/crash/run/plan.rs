@@ -115,13 +115,20 @@ pub struct Plan {
     pub until_broken: bool,
     /// The rates of C5 and C6.
     pub rates: Rates,
+    /// Whether recordings keep the log events of soft updates.
+    pub keeps_events: bool,
     /// Workers.
     pub threads: usize,
 }
 
 impl Plan {
     pub(super) fn setting(&self) -> Setting {
-        Setting { ordering: self.ordering, seed: self.seed, soft: self.soft }
+        Setting {
+            ordering: self.ordering,
+            seed: self.seed,
+            soft: self.soft,
+            keeps_events: self.keeps_events,
+        }
     }
 
     /// The workloads in their order: patterns; single operations with a long workload now and then;

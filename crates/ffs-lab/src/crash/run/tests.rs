@@ -27,6 +27,7 @@ fn plan(ordering: OrderingPolicy, shapes: &[&str]) -> Plan {
         effort: Effort { subsets: 20, sectors: 10, window: 200 },
         until_broken: false,
         rates: Rates { remount: 10, interrupt: 100 },
+        keeps_events: false,
         threads: 2,
     }
 }
@@ -61,7 +62,7 @@ fn the_weakness_of_ordered_synchronous_writes_is_found_shrunk_and_found_again() 
     let shrunk = shrink(&plan, broken.id, "F3", &mut Unwatched).unwrap().unwrap();
     assert!(shrunk.workload.ops.len() <= 2, "{}", text::print(&shrunk.workload));
     let small = Plan { workload: Some(shrunk.workload.clone()), ..plan };
-    let again = only(&small, shrunk.id).unwrap();
+    let again = only(&small, shrunk.id, 20).unwrap();
     assert!(again.rules.iter().any(|broken| broken.rule == "F3"), "{again:#?}");
     assert_eq!(again.rows[0].states, 1);
 }
@@ -153,7 +154,7 @@ fn a_workload_that_cannot_be_run_is_told_and_the_others_are_examined() {
 #[test]
 fn names_of_states_are_checked() {
     let plan = plan(OrderingPolicy::Sync, &["ufs2-2m"]);
-    let state = |text: &str| text.parse::<StateId>().and_then(|id| only(&plan, id));
+    let state = |text: &str| text.parse::<StateId>().and_then(|id| only(&plan, id, 20));
     assert!(state("ufs2-2m/1.0:0:p1").is_ok());
     for wrong in
         ["", "ufs2-2m", "ufs2-2m/1.0", "ufs2-2m/1.0:0", "ufs2-2m/1.0:x:p1", "ufs2-2m/1.0:0:z"]
@@ -171,4 +172,42 @@ fn names_of_states_are_checked() {
     assert!(why.contains("did you mean"), "{why}");
     let id: StateId = "ufs1-1m/3.7:12:t1.2a".parse().unwrap();
     assert_eq!(id.to_string(), "ufs1-1m/3.7:12:t1.2a");
+}
+
+#[test]
+fn the_report_of_a_state_has_the_ordering_events_before_the_crash() {
+    let text = "create /n\nmkdir /m\nfsync /n\nunlink /n\nsync\n";
+    let plan = given(text, OrderingPolicy::SoftUpdates);
+    // The first windows are those of the mount.
+    let (id, all) = (0..20)
+        .find_map(|window| {
+            let id: StateId = format!("ufs2-2m/file:{window}:p1").parse().unwrap();
+            let all = ordering_events(&plan, id, usize::MAX).ok()?;
+            all.iter().any(|line| line.contains("write issued")).then_some((id, all))
+        })
+        .expect("a write of the workload");
+    let has = |what: &str| all.iter().any(|line| line.contains(what));
+    assert!(has("EntryAdded") && has("name: \"n\""), "{all:#?}");
+    assert!(!has("EntryRemoved"), "the crash comes before the removal: {all:#?}");
+    let last = ordering_events(&plan, id, 3).unwrap();
+    assert!(last[0].contains(&format!("{} before them", all.len() - 4)), "{last:#?}");
+    assert_eq!(last[1..], all[all.len() - 3..]);
+    // The report of the state has the same lines.
+    let explained = only(&plan, id, 3).unwrap().explained;
+    assert!(explained.windows(last.len()).any(|lines| lines == last), "{explained:#?}");
+    let unordered = Plan { ordering: OrderingPolicy::Sync, ..plan };
+    assert_eq!(ordering_events(&unordered, id, 3).unwrap(), Vec::<String>::new());
+}
+
+/// A broken rule is found, and the report shows the events before it.
+#[cfg(feature = "mutants")]
+#[test]
+fn a_failing_state_has_ordering_events() {
+    ffs_core::break_rule(Some(ffs_core::Rule::InodeBeforeName));
+    let plan = given("create /n\nsync\n", OrderingPolicy::SoftUpdates);
+    let tally = run(&plan, &mut Unwatched).unwrap();
+    let broken = tally.rules.first().expect("the broken rule is found");
+    let events = ordering_events(&plan, broken.id, 20).unwrap();
+    ffs_core::break_rule(None);
+    assert!(events.iter().any(|line| line.contains("EntryAdded")), "{events:#?}");
 }
