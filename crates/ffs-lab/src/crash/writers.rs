@@ -235,15 +235,9 @@ pub(super) fn record(
     steps.push(Did { began, at: recorder.logged(), op: None, what: Action::Synced });
     let windows = windows(&recorder.take_events(), true)?;
     let (history, tree) = (History { steps }, base.tree.clone());
-    Ok(Recording {
-        windows,
-        history,
-        failed: failures,
-        soft: setting.soft,
-        offline: false,
-        ordering_events: Vec::new(),
-        tree,
-    })
+    let ordering_events = Vec::new();
+    let (failed, soft) = (failures, setting.soft);
+    Ok(Recording { windows, history, failed, soft, offline: false, ordering_events, tree })
 }
 
 /// Performs the operations of one writer. `first` is the number of its first operation.
