@@ -93,7 +93,7 @@ impl Visit for Text {
     }
 }
 
-/// The lines of a report: the last `most` events before the device had seen `seen` events of its own.
+/// The lines of a report: the last `most` events before the device had seen `seen` events.
 pub(super) fn lines(events: &[OrderingEvent], seen: u64, most: usize) -> Vec<String> {
     let before = events.partition_point(|event| event.at <= seen);
     let events = events.get(..before).unwrap_or_default();
