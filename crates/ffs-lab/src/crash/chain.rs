@@ -21,10 +21,11 @@ use ffs_ondisk::exchange::PREFIX;
 use ffs_ondisk::geometry::NDADDR;
 
 use super::geometry::BaseVolume;
+use super::history::SECTOR;
 use super::history::{Action, Attrs, Life, Name, ObjId, ObjKind, ROOT, Step};
+use super::mounting;
 use super::raw::{Checker, Inode, Tree};
-use super::record::{self, Recording};
-use super::tag::SECTOR;
+use super::record::Recording;
 
 /// The root directory's inode.
 const ROOT_INO: Ino = Ino(2);
@@ -41,7 +42,7 @@ pub(super) fn next(
 ) -> Option<BaseVolume> {
     let mut checker = Checker::new();
     let found = checker.check(&image);
-    if !found.violations.is_empty() || !record::is_mountable(&image) {
+    if !found.violations.is_empty() || !mounting::is_mountable(&image) {
         return None;
     }
     let lives = recording.history.steps.iter().filter_map(|step| match &step.what {
@@ -217,7 +218,7 @@ mod tests {
     /// What a hand does to a volume.
     fn changed(base: &BaseVolume, change: impl FnOnce(&Ffs, &Cred)) -> Vec<u8> {
         let device = Arc::new(base.device.snapshot());
-        let env = Env::seeded(crate::crash::record::clock(1), 1);
+        let env = Env::seeded(crate::crash::mounting::clock(1), 1);
         let shared = Arc::clone(&device) as Arc<dyn BlockDevice>;
         let fs = Ffs::mount(shared, &MountOptions::default(), env).unwrap();
         change(&fs, &Cred::root());

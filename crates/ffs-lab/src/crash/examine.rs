@@ -28,8 +28,9 @@ use ffs_ondisk::Format;
 
 use super::exec::Executor;
 use super::generate;
-use super::geometry::{BaseVolume, START};
+use super::geometry::BaseVolume;
 use super::history::{Allowed, CrashPoint, Violation};
+use super::mounting::{self, START};
 use super::op::Workload;
 use super::oracle::{Condition, Expectation, Promise};
 use super::overlay::{Changes, OverlayDevice};
@@ -326,8 +327,8 @@ impl<'a> Examiner<'a> {
         verdict.remounted = true;
         let wrong = |what: String| Violation::new("C5:MOUNT", what);
         let options =
-            record::options(self.setting.ordering, self.recording.soft, &Workload::default());
-        let env = Env::seeded(record::clock(5000), seed);
+            mounting::options(self.setting.ordering, self.recording.soft, &Workload::default());
+        let env = Env::seeded(mounting::clock(5000), seed);
         let device = Arc::clone(&self.overlay) as Arc<dyn BlockDevice>;
         let fs = match Ffs::mount(device, &options, env) {
             Ok(fs) => fs,

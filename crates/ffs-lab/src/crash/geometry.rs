@@ -6,17 +6,16 @@
 use std::sync::Arc;
 
 use ffs_admin::newfs::{NewfsOptions, newfs};
-use ffs_device::{ManualClock, MemDevice, SplitMix64, Timestamp};
+use ffs_core::{Env, Ffs, MountOptions};
+use ffs_device::{BlockDevice, ManualClock, MemDevice, SplitMix64, Timestamp};
 use ffs_ondisk::{Endian, Format, Geometry};
 
-use super::exec::Tree;
-use super::history::Step;
+use super::exec::{Executor, Tree};
+use super::history::{Action, Step};
+use super::mounting::{self, START, failed};
 use super::op::{Op, Path};
 use super::tag::POISON;
 use crate::error::{LabError, Result};
-
-/// The time at which every volume is made, seconds.
-pub(super) const START: i64 = 1_000_000_000;
 
 /// A kind of volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +206,7 @@ impl BaseVolume {
     /// Those of the file system.
     pub(super) fn with(&self, ops: &[Op]) -> Result<BaseVolume> {
         let device = self.device.snapshot();
-        let (tree, steps) = super::record::prepare(self, &device, ops)?;
+        let (tree, steps) = prepare(self, &device, ops)?;
         let (shape, geometry, image) = (self.shape, self.geometry, Arc::new(device.to_vec()));
         Ok(BaseVolume { shape, geometry, image, device, tree, steps, fingerprint: 0 })
     }
@@ -216,7 +215,7 @@ impl BaseVolume {
     fn filled(&self) -> Result<BaseVolume> {
         let path = Path::parse("full").unwrap_or_else(|| unreachable!("a constant"));
         let mut ops = vec![Op::Create(path.clone())];
-        let room = super::record::free_bytes(self)?;
+        let room = free_bytes(self)?;
         let block = u64::from(self.shape.bsize);
         // Two blocks stay free, and those for the indirect blocks of the filler.
         let indirect = room / block / (block / 8) + 2;
@@ -224,6 +223,39 @@ impl BaseVolume {
         ops.push(Op::Append(path, len));
         self.with(&ops)
     }
+}
+
+/// Performs `ops` on `device`, a copy of `base`. Returns the resulting tree and the steps that led
+/// to it.
+fn prepare(base: &BaseVolume, device: &MemDevice, ops: &[Op]) -> Result<(Tree, Vec<Step>)> {
+    let shared: Arc<MemDevice> = Arc::new(device.snapshot());
+    let (fs, _) = mounting::mount(Arc::clone(&shared) as _, &mounting::unordered(), 1)?;
+    let mut executor = Executor::new(fs, base.tree.clone());
+    let mut steps = base.steps.clone();
+    let step = |what| Step { began: 0, at: 0, op: None, what };
+    for op in ops {
+        match executor.perform(op) {
+            Ok(done) => steps.extend(done.into_iter().map(step)),
+            // On a full volume.
+            Err(ffs_core::Error::NoSpace | ffs_core::Error::NoInodes) => {}
+            Err(error) => return Err(failed(&format!("before: {op}"), &error)),
+        }
+    }
+    steps.push(step(Action::Synced));
+    executor.close();
+    executor.fs.unmount().map_err(|error| failed("unmount", &error))?;
+    let copied = device.write_at(0, &shared.to_vec());
+    copied.map_err(|error| failed("copy", &error))?;
+    Ok((executor.tree, steps))
+}
+
+/// Free bytes of the volume, the reserve included.
+fn free_bytes(base: &BaseVolume) -> Result<u64> {
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let fs =
+        Ffs::mount(Arc::new(base.device.snapshot()), &options, Env::seeded(mounting::clock(0), 1));
+    let stat = fs.map_err(|error| failed("mount", &error))?.statfs();
+    Ok(stat.frags_free * u64::from(stat.fsize))
 }
 
 #[cfg(test)]
@@ -240,7 +272,7 @@ mod tests {
             let device: Arc<dyn BlockDevice> = Arc::new(base.device.snapshot());
             let findings = quick_check(&device);
             assert!(findings.is_empty(), "{}: {findings:?}", shape.name);
-            let free = super::super::record::free_bytes(&base).unwrap() / u64::from(shape.bsize);
+            let free = free_bytes(&base).unwrap() / u64::from(shape.bsize);
             assert_eq!(free < 8, shape.full, "{}: {free} blocks free", shape.name);
         }
     }

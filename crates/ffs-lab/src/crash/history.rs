@@ -22,7 +22,8 @@ use std::ops::Range;
 
 use ffs_ondisk::Ino;
 
-use super::tag::SECTOR;
+/// Bytes of a sector. A device writes a sector completely or not at all.
+pub const SECTOR: usize = 512;
 
 /// An object that the workload created: one life of an inode. Objects are numbered in order of
 /// creation; the root is 0.

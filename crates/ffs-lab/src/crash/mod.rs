@@ -26,7 +26,7 @@
 //! # Invariants
 //! 1. The states examined and the findings follow from the [`run::Plan`]. They do not depend on the
 //!    number of threads or on time.
-//! 2. Every state has a name ([`run::StateId`]) by which it can be examined alone.
+//! 2. Every state has a name ([`id::StateId`]) by which it can be examined alone.
 //!
 //! References: `spec/fsck-and-crash.md` part II, `spec/soft-updates.md` §1; `docs/lab/crash.md`.
 
@@ -39,7 +39,9 @@ mod explain;
 pub mod generate;
 pub mod geometry;
 pub mod history;
+pub mod id;
 pub mod image;
+mod mounting;
 mod offline;
 pub mod op;
 pub mod oracle;

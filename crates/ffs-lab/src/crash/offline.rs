@@ -11,8 +11,9 @@ use ffs_device::record::Recorder;
 
 use super::geometry::BaseVolume;
 use super::history::{Action, History, Step};
+use super::mounting::failed;
 use super::op::Workload;
-use super::record::{Recording, Setting, failed, record, windows};
+use super::record::{Recording, Setting, record, windows};
 use crate::error::Result;
 
 /// The options of `tunefs` run number `n`.

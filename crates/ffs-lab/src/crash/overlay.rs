@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ffs_device::{BlockDevice, DeviceError, Durability, MemDevice};
 use foldhash::quality::FixedState;
 
-use super::tag::SECTOR;
+use super::history::SECTOR;
 
 /// A device that shows changes on top of a base.
 #[derive(Debug)]

@@ -12,18 +12,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ffs_core::{DirTruncate, Env, Ffs, MountOptions, OrderingPolicy};
+use ffs_core::{Ffs, OrderingPolicy};
 use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::record::{Event, Recorder};
-use ffs_device::{BlockDevice, Durability, ManualClock, MemDevice, Operation, Timestamp};
+use ffs_device::{Durability, Operation};
 
 use super::events::{Collector, OrderingEvent};
 use super::exec::{Executor, Tree};
-use super::geometry::{BaseVolume, START};
+use super::geometry::BaseVolume;
 use super::history::{Action, History, Step};
+use super::mounting::{failed, mount, options, wait};
 use super::op::{Op, Workload};
 use super::oracle::{FsyncScope, SoftUpdateOptions};
-use crate::error::{LabError, Result};
+use crate::error::Result;
 
 /// Operations between two checks of the memory of the file system.
 const AUDIT: usize = 8;
@@ -140,110 +141,6 @@ pub fn windows(events: &[Event], volatile: bool) -> Result<Vec<Window>> {
     Ok(all)
 }
 
-pub(super) fn failed(what: &str, why: &dyn std::fmt::Display) -> LabError {
-    LabError::Failed {
-        target: "crash".into(),
-        what: what.into(),
-        why: why.to_string(),
-        full: false,
-    }
-}
-
-/// The options of the mount under test.
-pub(super) fn options(
-    ordering: OrderingPolicy,
-    soft: SoftUpdateOptions,
-    workload: &Workload,
-) -> MountOptions {
-    let mut options = MountOptions {
-        ordering,
-        force: true,
-        replace_order: soft.replace_order,
-        ..MountOptions::default()
-    };
-    options.stable = workload.stable;
-    options.acls = Some(true);
-    let t = &mut options.tunables;
-    t.fsync = soft.fsync;
-    t.cache = 2 << 20;
-    if workload.cut_on_removal {
-        t.dir_truncate = DirTruncate::CreateDelete;
-    }
-    if workload.tight_memory {
-        t.nbuf = ffs_core::Limit::Of(16);
-        t.hibufspace = ffs_core::Limit::Of(64 << 10);
-        t.maxvnodes = 4;
-    }
-    options
-}
-
-/// The options of a mount that only prepares or inspects a volume.
-fn unordered() -> MountOptions {
-    options(OrderingPolicy::None, SoftUpdateOptions::default(), &Workload::default())
-}
-
-/// A clock at `secs` seconds after the volumes were made.
-pub(super) fn clock(secs: i64) -> Arc<ManualClock> {
-    Arc::new(ManualClock::new(Timestamp::new(START + secs, 0)))
-}
-
-pub(super) fn mount(
-    device: Arc<dyn BlockDevice>,
-    options: &MountOptions,
-    seed: u64,
-) -> Result<(Ffs, Arc<ManualClock>)> {
-    let clock = clock(60);
-    let env = Env::seeded(Arc::clone(&clock) as Arc<dyn ffs_device::Clock>, seed);
-    let fs = Ffs::mount(device, options, env).map_err(|error| failed("mount", &error))?;
-    if let Some(why) = fs.read_only_reason() {
-        return Err(failed("mount", &why));
-    }
-    Ok((fs, clock))
-}
-
-/// Whether the volume can be mounted without force: not if its superblock is torn.
-pub(super) fn is_mountable(image: &[u8]) -> bool {
-    let device = Arc::new(MemDevice::from_bytes(image));
-    let options = MountOptions { ordering: OrderingPolicy::SoftUpdates, ..MountOptions::default() };
-    mount(device, &options, 1).is_ok()
-}
-
-/// Performs `ops` on `device`, a copy of `base`. Returns the resulting tree and the steps that led
-/// to it.
-pub(super) fn prepare(
-    base: &BaseVolume,
-    device: &MemDevice,
-    ops: &[Op],
-) -> Result<(Tree, Vec<Step>)> {
-    let shared: Arc<MemDevice> = Arc::new(device.snapshot());
-    let (fs, _) = mount(Arc::clone(&shared) as _, &unordered(), 1)?;
-    let mut executor = Executor::new(fs, base.tree.clone());
-    let mut steps = base.steps.clone();
-    let step = |what| Step { began: 0, at: 0, op: None, what };
-    for op in ops {
-        match executor.perform(op) {
-            Ok(done) => steps.extend(done.into_iter().map(step)),
-            // On a full volume.
-            Err(ffs_core::Error::NoSpace | ffs_core::Error::NoInodes) => {}
-            Err(error) => return Err(failed(&format!("before: {op}"), &error)),
-        }
-    }
-    steps.push(step(Action::Synced));
-    executor.close();
-    executor.fs.unmount().map_err(|error| failed("unmount", &error))?;
-    let copied = device.write_at(0, &shared.to_vec());
-    copied.map_err(|error| failed("copy", &error))?;
-    Ok((executor.tree, steps))
-}
-
-/// Free bytes of the volume, the reserve included.
-pub(super) fn free_bytes(base: &BaseVolume) -> Result<u64> {
-    let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let fs = Ffs::mount(Arc::new(base.device.snapshot()), &options, Env::seeded(clock(0), 1));
-    let stat = fs.map_err(|error| failed("mount", &error))?.statfs();
-    Ok(stat.frags_free * u64::from(stat.fsize))
-}
-
 /// Runs the operations of `workload` on `base`, on which its setup is done.
 ///
 /// # Errors
@@ -345,14 +242,6 @@ fn audit(fs: &Ffs, at: usize) -> Result<()> {
     }
     let why = format!("after operation {}: {bytes} bytes for {records} records", at + 1);
     Err(failed("memory", &why))
-}
-
-pub(super) fn wait(fs: &Ffs, clock: &ManualClock, secs: u32) -> ffs_core::Result<()> {
-    for _ in 0..secs {
-        clock.advance(Duration::from_secs(1));
-        fs.tick()?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

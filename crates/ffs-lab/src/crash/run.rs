@@ -20,15 +20,15 @@ use super::examine::{Examiner, ExaminerBuffers, Rates};
 use super::explain::StateReport;
 use super::generate::Source;
 use super::geometry::Shape;
+pub use super::id::{StateId, WorkloadId};
 use super::record::Window;
 use super::states::{Choice, Effort, WindowStates};
-pub use super::tally::UNRUN;
 use super::tally::{Tally, TallyBuilder, WindowTally};
 use super::text;
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
 pub use execution::{ChainLink, Execution, Volumes};
-pub use plan::{Plan, StateId, WorkloadId};
+pub use plan::Plan;
 use queue::{Batch, Message, Queue};
 
 /// Windows in a batch.
@@ -221,7 +221,7 @@ pub fn first_to_break(
 /// # Errors
 /// [`LabError::Plan`] for an empty plan, those of making volumes, and of running the workload that was given.
 /// Of the laboratory's own one that cannot be run (operations may fail, mounting and unmounting may not) breaks
-/// the rule [`UNRUN`]. Who is stopped has what was examined up to then.
+/// the rule [`UNRUN`](super::tally::UNRUN). Who is stopped has what was examined up to then.
 pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Tally> {
     let workloads = plan.workloads();
     if workloads.is_empty() {

@@ -27,10 +27,9 @@ use std::str::FromStr;
 use ffs_device::{Rng, SplitMix64};
 use foldhash::fast::FixedState;
 
-use super::history::CrashPoint;
+use super::history::{CrashPoint, SECTOR};
 use super::overlay::{OverlayDevice, sector_hash};
 use super::record::{Window, Write};
-use super::tag::SECTOR;
 
 /// Windows of at most so many writes have every subset examined.
 pub const ALL_SUBSETS: usize = 12;

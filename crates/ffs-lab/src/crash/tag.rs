@@ -10,12 +10,10 @@
 //!
 //! Reference: `spec/fsck-and-crash.md` §11.5.
 
-use super::history::ObjId;
+use super::history::{ObjId, SECTOR};
 
 /// Bytes of an encoded tag.
 pub const TAG_BYTES: usize = 16;
-/// Bytes of a sector, the unit in which a device is torn.
-pub const SECTOR: usize = 512;
 /// The content of a device before newfs.
 pub const POISON: u8 = 0xdb;
 /// The first two bytes of every tag.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::examine::Verdict;
 use super::generate::Source;
 use super::history::Allowed;
-use super::run::{StateId, WorkloadId};
+use super::id::{StateId, WorkloadId};
 use super::states::Choice;
 
 /// The findings in one window.

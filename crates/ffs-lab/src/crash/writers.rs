@@ -18,8 +18,9 @@ use ffs_device::{BlockDevice, DeviceError, Durability, Rng, SplitMix64};
 use super::exec::Executor;
 use super::geometry::BaseVolume;
 use super::history::{Action, History, Step as Did};
+use super::mounting::{failed, mount, options, wait};
 use super::op::{Op, Workload};
-use super::record::{Recording, Setting, failed, mount, options, wait, windows};
+use super::record::{Recording, Setting, windows};
 use crate::error::Result;
 
 /// One lock in so many lets another thread run; of transfers one in two does.

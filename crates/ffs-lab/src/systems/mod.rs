@@ -5,6 +5,7 @@
 //! [`Target::begin`] makes and [`Target::end`] removes.
 
 pub mod core;
+mod core_spec;
 pub mod dir;
 #[cfg(test)]
 pub(crate) mod model;
@@ -17,7 +18,8 @@ mod volume;
 
 use std::time::Duration;
 
-pub use spec::{Context, CoreSpec, TargetSpec};
+pub use core_spec::{Context, CoreSpec};
+pub use spec::TargetSpec;
 pub use usage::Usage;
 pub use volume::Volume;
 

@@ -16,7 +16,7 @@ use ffs_lab::crash::oracle::{FsyncScope, SoftUpdateOptions};
 use ffs_lab::crash::run::{Plan, StateId};
 use ffs_lab::crash::shrink::{Shrunk, shrink};
 use ffs_lab::crash::states::Effort;
-use ffs_lab::crash::tally::{Broken, Row, Tally};
+use ffs_lab::crash::tally::{Broken, Row, Tally, UNRUN};
 use ffs_lab::crash::{ORDERINGS, geometry, ordering, run as runs, text};
 use serde::Serialize;
 
@@ -315,7 +315,7 @@ pub(super) fn run(args: Args) -> Outcome {
     let mut violations = Vec::new();
     for broken in &tally.rules {
         let is_one = broken.id.work.source.is_one_workload();
-        let shrink = args.shrink && broken.rule != runs::UNRUN && is_one;
+        let shrink = args.shrink && broken.rule != UNRUN && is_one;
         let shrunk = shrink.then(|| shrunk(&plan, broken)).transpose()?.flatten();
         let shrunk = shrunk.map(|shrunk| as_file(&args, &shrunk));
         let events = match only {

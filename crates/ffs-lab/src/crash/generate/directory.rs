@@ -289,8 +289,8 @@ impl Trace<'_> {
 mod tests {
     use super::super::super::exec::Executor;
     use super::super::super::geometry::SHAPES;
+    use super::super::super::mounting::{clock, options};
     use super::super::super::oracle::SoftUpdateOptions;
-    use super::super::super::record::{clock, options};
     use super::*;
     use ffs_core::{Cred, Env, Ffs, OrderingPolicy, Vnode};
     use ffs_device::SplitMix64;

@@ -18,10 +18,10 @@ use std::ops::Range;
 
 use ffs_ondisk::geometry::NDADDR;
 
-use super::super::history::{ObjId, Violation};
+use super::super::history::{ObjId, SECTOR, Violation};
 use super::super::image::ImageBytes;
 use super::super::raw::{Inode, Tree};
-use super::super::tag::{self, POISON, SECTOR};
+use super::super::tag::{self, POISON};
 use super::leniency::Leniency;
 
 /// Violations beyond which sectors are not told one by one.

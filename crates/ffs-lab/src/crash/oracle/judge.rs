@@ -11,9 +11,9 @@ use ffs_ondisk::exchange::PREFIX;
 use super::super::history::{Allowed, Life, ObjId, ObjKind, ROOT, Violation};
 use super::super::image::ImageBytes;
 use super::super::raw::{Inode, Tree};
+use super::cell::{Cell, Fit};
 use super::content::Seen;
 use super::leniency::Leniency;
-use super::names::{Cell, Fit};
 use super::renames::Publication;
 use super::{Condition, Expectation, Promise, SoftUpdateOptions};
 

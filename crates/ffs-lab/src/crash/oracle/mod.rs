@@ -40,6 +40,7 @@
 //!
 //! References: `spec/fsck-and-crash.md` §9, §11.4.
 
+mod cell;
 mod content;
 mod judge;
 mod leniency;

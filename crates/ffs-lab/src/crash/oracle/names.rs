@@ -14,69 +14,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::history::{Name, ObjId, ROOT};
-use super::leniency::Leniency;
+use super::cell::{Cell, Fit};
 use super::renames::{Exchange, Publication, Rename};
-
-/// Values of a directory's component over time.
-#[derive(Debug)]
-pub(super) struct Cell {
-    /// The directory.
-    pub(super) dir: ObjId,
-    /// The component.
-    pub(super) name: Vec<u8>,
-    /// What it named, in program order.
-    pub(super) values: Vec<Option<ObjId>>,
-    /// When it got these values, counted over all cells.
-    pub(super) since: Vec<u32>,
-    /// The first of the values that may still be there.
-    pub(super) floor: usize,
-    /// Events of the device's log when the calls that gave the values had returned.
-    ended: Vec<u64>,
-    /// Objects known to have left, and the place of the first value after they did.
-    left: Vec<(ObjId, usize)>,
-}
-
-/// How a value seen in a cell relates to its history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
-    /// It may be there.
-    Good,
-    /// It was there, but a later value is known to be durable.
-    Outdated,
-    /// It was never there.
-    Never,
-}
-
-impl Cell {
-    /// Whether the cell may have this value.
-    pub(super) fn fit(&self, value: Option<ObjId>) -> Fit {
-        match self.values.iter().rposition(|&known| known == value) {
-            Some(at) if Leniency::NewerName.grants(at >= self.floor_of(value)) => Fit::Good,
-            Some(_) => Fit::Outdated,
-            None => Fit::Never,
-        }
-    }
-
-    /// The first place at which this value may still be there.
-    fn floor_of(&self, value: Option<ObjId>) -> usize {
-        let left = self.left.iter().filter(|(obj, _)| value == Some(*obj));
-        left.map(|&(_, place)| place).fold(self.floor, usize::max)
-    }
-
-    /// The first and the last place at which a value that may be there stands.
-    pub(super) fn places(&self, value: Option<ObjId>) -> Option<(usize, usize)> {
-        let floor = self.floor_of(value);
-        let open = self.values.get(floor..)?;
-        let first = open.iter().position(|&known| known == value)?;
-        let last = open.iter().rposition(|&known| known == value)?;
-        Some((floor + first, floor + last))
-    }
-
-    /// The value that is known to be durable.
-    pub(super) fn durable(&self) -> Option<ObjId> {
-        self.values.get(self.floor).copied().flatten()
-    }
-}
 
 /// An object's names, now and forever.
 #[derive(Clone, Debug, Default)]
@@ -273,5 +212,100 @@ impl Names {
     /// Whether the object must be found.
     pub(super) fn is_anchored(&self, obj: ObjId) -> bool {
         self.objects.get(obj.0 as usize).is_some_and(|named| named.anchored)
+    }
+}
+
+impl Names {
+    /// A name moved. `changes`: how many content changes the object has seen.
+    pub(super) fn rename(&mut self, from: &Name, to: &Name, obj: ObjId, changes: usize) {
+        let (from, to) = (self.cell(from), self.cell(to));
+        let replaces = self.cells.get(to).is_some_and(|cell| cell.values.last() != Some(&None));
+        let place = self.cells.get(from).map_or(0, |cell| cell.values.len() - 1);
+        let promised = self.cells.get(from).is_some_and(|cell| cell.floor == place)
+            || self.renames.iter().any(|r| r.obj == obj && r.to == (from, place) && r.promised);
+        // The new name first: the object is never without one.
+        let entered = self.assign(to, Some(obj));
+        let left = self.assign(from, None);
+        self.object(obj).left.push((from, left));
+        let (from, to) = ((from, left), (to, entered));
+        self.renames.push(Rename { from, to, obj, replaces, promised });
+        let new = Publication { cell: to.0, place: to.1, obj, changes, is_new: false };
+        self.published.push(new);
+    }
+
+    /// Two names changed places: `moved` got the name `other`, `away` the name `one`; each with its number of
+    /// content changes.
+    pub(super) fn exchange(
+        &mut self,
+        (one, other): (&Name, &Name),
+        (moved, away): ((ObjId, usize), (ObjId, usize)),
+    ) {
+        let (one, other) = (self.cell(one), self.cell(other));
+        // Each object gets its new name before it loses the old one, which the assignment takes away.
+        let before = [(one, moved.0), (other, away.0)];
+        let new = [(one, away), (other, moved)];
+        let anchored = before.map(|(_, obj)| self.is_anchored(obj));
+        let sides = new.map(|(cell, (obj, _))| (cell, self.assign(cell, Some(obj))));
+        for ((_, obj), anchored) in before.into_iter().zip(anchored) {
+            self.set_anchored(obj, anchored);
+        }
+        for ((cell, place), (_, (obj, changes))) in sides.into_iter().zip(new) {
+            self.published.push(Publication { cell, place, obj, changes, is_new: false });
+        }
+        for ((cell, obj), (_, place)) in before.into_iter().zip(sides) {
+            self.object(obj).left.push((cell, place));
+        }
+        self.exchanges.push(Exchange { sides });
+    }
+
+    /// Whether the new name was removed or given to another file since: then it may have been spared, as long
+    /// as the object keeps another (X1). A new name that was itself moved was given up if the next one was.
+    pub(super) fn given_up(&self, rename: &Rename) -> bool {
+        let mut last = rename;
+        loop {
+            let next = (last.to.0, last.to.1 + 1);
+            match self.renames.iter().find(|r| r.obj == rename.obj && r.from == next) {
+                Some(on) => last = on,
+                None => {
+                    return self.cells.get(next.0).is_some_and(|cell| next.1 < cell.values.len());
+                }
+            }
+        }
+    }
+
+    /// Whether the object is seen where it was before it came to the old name: names in between are spared.
+    pub(super) fn never_left(&self, rename: &Rename, seen: &[Option<ObjId>]) -> bool {
+        let mut first = rename;
+        while let Some(before) =
+            self.renames.iter().find(|r| r.obj == rename.obj && (r.to.0, r.to.1 + 1) == first.from)
+        {
+            first = before;
+            let value = seen.get(first.from.0).copied().flatten();
+            let cell = self.cells.get(first.from.0);
+            let places =
+                cell.filter(|_| value == Some(first.obj)).and_then(|cell| cell.places(value));
+            if places.is_some_and(|(earliest, _)| earliest < first.from.1) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A name in cell `at` that was taken from another object by one of the same directory, which is still seen
+    /// at its old name: who. Of two names of a directory a check keeps one, and may keep the old one: nothing on
+    /// the device tells which is newer.
+    pub(super) fn takers<'a>(
+        &'a self,
+        at: usize,
+        seen: &'a [Option<ObjId>],
+    ) -> impl Iterator<Item = ObjId> + 'a {
+        let here = move |r: &&Rename| {
+            let (from, to) = (self.cells.get(r.from.0), self.cells.get(at));
+            let (Some(from), Some(to)) = (from, to) else { return false };
+            let stays =
+                seen.get(r.from.0) == Some(&Some(r.obj)) && from.fit(Some(r.obj)) == Fit::Good;
+            r.to.0 == at && r.replaces && to.floor < r.to.1 && from.dir == to.dir && stays
+        };
+        self.renames.iter().filter(here).map(|r| r.obj)
     }
 }

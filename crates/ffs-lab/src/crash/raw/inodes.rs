@@ -7,16 +7,9 @@
 
 use super::super::image::ImageBytes;
 use super::Checker;
-use super::tree::{Inode, Run};
+use super::tree::{BLOCK, CHAR, DIRECTORY, FIFO, Inode, REGULAR, Run, SOCKET, SYMLINK};
 use super::volume::{NDADDR, NIADDR, Volume};
 
-const FIFO: u16 = 0o1;
-const CHAR: u16 = 0o2;
-pub(super) const DIRECTORY: u16 = 0o4;
-const BLOCK: u16 = 0o6;
-pub(super) const REGULAR: u16 = 0o10;
-pub(super) const SYMLINK: u16 = 0o12;
-const SOCKET: u16 = 0o14;
 /// The inode is a snapshot: some of its pointers are words, not addresses.
 const SF_SNAPSHOT: u32 = 0x20_0000;
 

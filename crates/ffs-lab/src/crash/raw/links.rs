@@ -3,7 +3,7 @@
 //! References: `spec/soft-updates.md` §1.2 A3 to A6, A13, §1.3 F5, F15.
 
 use super::Checker;
-use super::inodes::DIRECTORY;
+use super::tree::DIRECTORY;
 use super::tree::NO_SLOT;
 use super::volume::ROOT;
 

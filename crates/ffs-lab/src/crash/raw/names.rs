@@ -6,7 +6,7 @@
 
 use super::super::image::ImageBytes;
 use super::Checker;
-use super::inodes::DIRECTORY;
+use super::tree::DIRECTORY;
 use super::tree::{Inode, NO_SLOT, Name};
 use super::volume::{CHUNK, ROOT};
 

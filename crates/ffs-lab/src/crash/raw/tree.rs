@@ -8,8 +8,16 @@
 use ffs_ondisk::Ino;
 
 use super::super::image::ImageBytes;
-use super::inodes::SYMLINK;
 use super::volume::Volume;
+
+// File types: the upper four bits of `di_mode`.
+pub(super) const FIFO: u16 = 0o1;
+pub(super) const CHAR: u16 = 0o2;
+pub(super) const DIRECTORY: u16 = 0o4;
+pub(super) const BLOCK: u16 = 0o6;
+pub(super) const REGULAR: u16 = 0o10;
+pub(super) const SYMLINK: u16 = 0o12;
+pub(super) const SOCKET: u16 = 0o14;
 
 /// No inode of that number is in use.
 pub(super) const NO_SLOT: u32 = u32::MAX;

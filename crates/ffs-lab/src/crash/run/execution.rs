@@ -8,6 +8,7 @@ use ffs_device::{Rng, SplitMix64};
 
 use super::super::generate::{Generator, LAST_LINK, Source, is_tuning};
 use super::super::geometry::BaseVolume;
+use super::super::id::WorkloadId;
 use super::super::op::Workload;
 use super::super::overlay::OverlayDevice;
 use super::super::record::{Recording, Setting, record};
@@ -15,7 +16,7 @@ use super::super::states::{Choice, WindowStates};
 #[cfg(feature = "schedule")]
 use super::super::writers;
 use super::super::{chain, keeps_contract, offline};
-use super::plan::{Plan, WorkloadId};
+use super::plan::Plan;
 use crate::error::Result;
 
 /// States that are tried as the start of the next link of a chain.

@@ -1,19 +1,17 @@
-//! The plan of a run, and the names of workloads and states.
-
-use std::fmt;
-use std::str::FromStr;
+//! The plan of a run: its volumes, its workloads, and how many states of each are examined.
 
 use ffs_core::OrderingPolicy;
 use ffs_device::{Rng, SplitMix64};
 
 use super::super::examine::Rates;
 use super::super::generate::{Generator, Source};
-use super::super::geometry::{self, Shape};
+use super::super::geometry::Shape;
+use super::super::id::WorkloadId;
 use super::super::keeps_contract;
 use super::super::op::Workload;
 use super::super::oracle::SoftUpdateOptions;
 use super::super::record::Setting;
-use super::super::states::{Choice, Effort};
+use super::super::states::Effort;
 use crate::error::{LabError, Result};
 
 /// Workloads of three operations that are drawn for each shape.
@@ -27,57 +25,6 @@ const SHORT_TO_LONG: usize = 50;
 
 /// Makes the workloads of a kind, for each volume as many as the function of its generator returns.
 type Each<'a> = dyn Fn(fn(u32) -> Source, &dyn Fn(&Generator) -> u32) -> Vec<WorkloadId> + 'a;
-
-/// A workload on a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkloadId {
-    /// The volume.
-    pub shape: &'static Shape,
-    /// The workload.
-    pub source: Source,
-}
-
-impl fmt::Display for WorkloadId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.shape.name, self.source)
-    }
-}
-
-/// A state by its name: `ufs2-2m/2.1043:3:s1f`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StateId {
-    /// The workload.
-    pub work: WorkloadId,
-    /// The window, counted from 0.
-    pub window: u32,
-    /// The state.
-    pub choice: Choice,
-}
-
-impl fmt::Display for StateId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.work, self.window, self.choice)
-    }
-}
-
-impl FromStr for StateId {
-    type Err = LabError;
-
-    fn from_str(text: &str) -> Result<StateId> {
-        let wrong = || {
-            let like = "a state is named GEOMETRY/WORKLOAD:WINDOW:STATE, like ufs2-2m/2.17:3:p1";
-            LabError::Plan(format!("'{text}' names no state; {like}"))
-        };
-        let (shape, rest) = text.split_once('/').ok_or_else(wrong)?;
-        let mut parts = rest.split(':');
-        let mut part = || parts.next().ok_or_else(wrong);
-        let (source, window, choice) = (part()?, part()?, part()?);
-        let shape = geometry::find(shape)?;
-        let work = WorkloadId { shape, source: source.parse().map_err(|()| wrong())? };
-        let window = window.parse().map_err(|_| wrong())?;
-        Ok(StateId { work, window, choice: choice.parse().map_err(|()| wrong())? })
-    }
-}
 
 /// The plan of a run.
 #[derive(Clone, Debug)]

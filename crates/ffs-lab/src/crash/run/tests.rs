@@ -3,6 +3,7 @@
 use super::*;
 use crate::crash::oracle::SoftUpdateOptions;
 use crate::crash::shrink::shrink;
+use crate::crash::tally::UNRUN;
 use crate::crash::{geometry, text};
 use crate::watch::Unwatched;
 use ffs_admin::fsck::{Finding, Id};
