@@ -1,8 +1,8 @@
 //! The laboratory: benchmarks, a simulated computer of 2002, crash states and stress tests.
 //!
 //! A *workload* makes calls on a *target*. A target is the library in this process, the library on
-//! the simulated computer, or a directory of any mounted file system. A *study* runs workloads under
-//! every combination of mount options and writes a *report*.
+//! the simulated computer, or a directory of any mounted file system. A *study* runs workloads
+//! under every combination of mount options and writes a *report*.
 //!
 //! | module | content |
 //! | --- | --- |

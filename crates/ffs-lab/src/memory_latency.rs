@@ -1,7 +1,8 @@
 //! The time of one read of main memory, measured by reads that each depend on the one before.
 //!
-//! An operation on a directory that is not in the processor's caches waits for memory. This time says
-//! how much of its cost is that wait: no index can make a read of an unpredictable address faster.
+//! An operation on a directory that is not in the processor's caches waits for memory. This time
+//! says how much of its cost is that wait: no index can make a read of an unpredictable address
+//! faster.
 
 use std::hint::black_box;
 

@@ -1,8 +1,8 @@
 //! Logarithms and powers with the same bits on every computer.
 //!
-//! The functions of the platform differ in the last bit from one platform to another. The numbers of a
-//! report come from these functions, so that the report has the same bytes everywhere. (`sqrt` and the
-//! four operations are exactly rounded on all platforms.)
+//! The functions of the platform differ in the last bit from one platform to another. The numbers
+//! of a report come from these functions, so that the report has the same bytes everywhere. (`sqrt`
+//! and the four operations are exactly rounded on all platforms.)
 
 /// Natural logarithm.
 pub(crate) fn ln(x: f64) -> f64 {
@@ -19,7 +19,8 @@ pub(crate) fn pow(x: f64, y: f64) -> f64 {
     libm::pow(x, y)
 }
 
-/// The exponent of the largest power of ten that is not above `x`; below -300 if `x` is not above 0.
+/// The exponent of the largest power of ten that is not above `x`; below -300 if `x` is not above
+/// 0.
 pub(crate) fn decade(x: f64) -> i32 {
     let near = libm::log10(x.max(0.0)).clamp(-300.0, 300.0).floor() as i32;
     // The logarithm of a power of ten may have a rounding error.

@@ -1,8 +1,8 @@
 //! Seeded orders.
 //!
-//! The shuffle is that of `randfiles` (`docs/spec/benchmarks.md` §4.9): for i = n .. 1 it swaps element
-//! i-1 with a random element that is not behind it. The random numbers are those of SplitMix64, so that
-//! an order is the same on every computer.
+//! The shuffle is that of `randfiles` (`docs/spec/benchmarks.md` §4.9): for i = n .. 1 it swaps
+//! element i-1 with a random element that is not behind it. The random numbers are those of
+//! SplitMix64, so that an order is the same on every computer.
 
 use ffs_device::{Rng, SplitMix64};
 

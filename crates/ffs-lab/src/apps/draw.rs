@@ -78,7 +78,8 @@ pub(super) struct Draw {
 }
 
 impl Draw {
-    /// Draws `states` states of these windows, at most: those that turn out to be the same count once.
+    /// Draws `states` states of these windows, at most: those that turn out to be the same count
+    /// once.
     pub(super) fn new(windows: &[Window], states: usize, seed: u64) -> Draw {
         let rng = SplitMix64::new(seed);
         let mut order: Vec<usize> = (0..windows.len()).collect();

@@ -1,8 +1,8 @@
 //! The programs: python scripts of this crate, and the processes that run them.
 //!
 //! # Invariants
-//! 1. A worker waits after each acknowledged step until it is told to go on: what it does next comes
-//!    later in the recording than the note of that step.
+//! 1. A worker waits after each acknowledged step until it is told to go on: what it does next
+//!    comes later in the recording than the note of that step.
 //! 2. A checker holds nothing open in the directory when its answer is there.
 
 use std::fs;
@@ -121,7 +121,8 @@ impl Driver {
         Err(failed(program, "setup", last_line(&output.stderr)))
     }
 
-    /// Runs `steps` steps of `program` in `dir`; calls `acknowledged` after each, while the program waits.
+    /// Runs `steps` steps of `program` in `dir`; calls `acknowledged` after each, while the program
+    /// waits.
     ///
     /// # Errors
     /// The program failed.

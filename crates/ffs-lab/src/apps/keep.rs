@@ -1,8 +1,9 @@
 //! Recordings as files: `base` is the disk before, `log` what was done to it, `run` what was run.
 //!
-//! The log is a sequence of records: a byte that says which kind, two numbers of 8 bytes (little-endian), and
-//! of a write its bytes. `w OFFSET LENGTH`, `f 0 0`, `d OFFSET LENGTH`, `m 0 0` (an acknowledged step). Failed
-//! transfers are left out: they say nothing of what the device holds.
+//! The log is a sequence of records: a byte that says which kind, two numbers of 8 bytes
+//! (little-endian), and of a write its bytes. `w OFFSET LENGTH`, `f 0 0`, `d OFFSET LENGTH`,
+//! `m 0 0` (an acknowledged step). Failed transfers are left out: they say nothing of what the
+//! device holds.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};

@@ -1,5 +1,5 @@
-//! Applications as oracles: real programs run on a recorded disk, the power is cut, and the program itself
-//! is asked whether what it acknowledged is there and whether it can use its data.
+//! Applications as oracles: real programs run on a recorded disk, the power is cut, and the program
+//! itself is asked whether what it acknowledged is there and whether it can use its data.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -13,11 +13,12 @@
 //!
 //! # Invariants
 //! 1. Every file system runs on the same recorded disk and is judged by the same scripts.
-//! 2. A step has to be there in every state of a window that ended after the step was acknowledged: a
-//!    power cut at the end of the window may leave any of its states.
+//! 2. A step has to be there in every state of a window that ended after the step was acknowledged:
+//!    a power cut at the end of the window may leave any of its states.
 //! 3. The states that are drawn follow from the recording and the seed alone.
 //!
-//! Reference: Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014; `docs/lab/applications.md`.
+//! Reference: Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014;
+//! `docs/lab/applications.md`.
 
 pub mod draw;
 pub mod driver;

@@ -1,8 +1,8 @@
 //! A program at work on a disk that remembers.
 //!
 //! # Invariants
-//! 1. The recording begins with a volume that was unmounted cleanly and has what the program's setup made,
-//!    and ends before that of the run is unmounted.
+//! 1. The recording begins with a volume that was unmounted cleanly and has what the program's
+//!    setup made, and ends before that of the run is unmounted.
 //! 2. The disk has a volatile cache: only what a flush covered is durable.
 
 use std::any::Any;

@@ -131,7 +131,8 @@ impl Row {
         if let Some((look, why)) =
             worst(looks).and_then(|look| Some((look, look.answer.broken.clone()?)))
         {
-            // What `fsck -p` leaves has to be usable; before it a torn superblock may be in the way.
+            // What `fsck -p` leaves has to be usable; before it a torn superblock may be in the
+            // way.
             let waits = look.answer.unmountable && look.view == View::AsFound;
             *(if waits { &mut self.unmountable } else { &mut self.broken }) += 1;
             self.first_broken.get_or_insert_with(|| found(look, why));
@@ -139,8 +140,8 @@ impl Row {
     }
 }
 
-/// The look at a state that says most against it: the program cannot use its data, rather than that nobody
-/// could mount it yet.
+/// The look at a state that says most against it: the program cannot use its data, rather than that
+/// nobody could mount it yet.
 fn worst(looks: &[Look]) -> Option<&Look> {
     let broken = looks.iter().filter(|look| look.answer.broken.is_some());
     broken.min_by_key(|look| look.answer.unmountable && look.view == View::AsFound)
@@ -268,7 +269,8 @@ fn try_one(
     Ok(())
 }
 
-/// Looks at one state of a kept recording again; its image stays in the recording's directory as `state`.
+/// Looks at one state of a kept recording again; its image stays in the recording's directory as
+/// `state`.
 ///
 /// # Errors
 /// No such recording or state.

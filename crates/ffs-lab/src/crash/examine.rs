@@ -7,7 +7,7 @@
 //! | C3 | Does a full check find nothing then, write nothing, and see the clean mark? |
 //! | C4 | Is the repaired tree one that the workload may have left? |
 //! | C5 | Mounted unrepaired and used, does it keep the contract? (a sample; soft updates only) |
-//! | C6 | Does an interrupted `fsck -p`, run again, end in the same bytes but for times? (a sample) |
+//! | C6 | Does an interrupted `fsck -p`, run again, end in the same bytes but for times? (sampled) |
 //!
 //! If C2 fails, a full repair must still end in a volume that C3 accepts.
 //!

@@ -46,8 +46,8 @@ pub(super) const LAST_LINK: u32 = 9;
 const LINK: u32 = 60;
 /// Operations of a long trace.
 const TRACE: u32 = 1000;
-/// Of so many workloads two are run on a device without a volatile cache, two in tight memory, and one with each
-/// mount option that changes the order.
+/// Of so many workloads two are run on a device without a volatile cache, two in tight memory, and
+/// one with each mount option that changes the order.
 const VARIANTS: u64 = 16;
 
 /// Which workload.
@@ -295,7 +295,8 @@ impl Generator {
         })
     }
 
-    /// What is there before several threads begin, and what each of them does, in a directory of its own.
+    /// What is there before several threads begin, and what each of them does, in a directory of
+    /// its own.
     #[must_use]
     pub fn writers(&self, n: u32) -> (Vec<Op>, Vec<Vec<Op>>) {
         let rng = self.rng(10, n);

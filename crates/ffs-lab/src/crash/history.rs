@@ -140,8 +140,8 @@ pub enum Action {
         /// The object that `other` led to before.
         away: ObjId,
     },
-    /// Bytes were written: those of [`super::tag::fill`] with `version`. The size grew to `bytes.end`
-    /// if it was less.
+    /// Bytes were written: those of [`super::tag::fill`] with `version`. The size grew to
+    /// `bytes.end` if it was less.
     Wrote {
         /// The file.
         obj: ObjId,
@@ -149,7 +149,8 @@ pub enum Action {
         bytes: Range<u64>,
         /// Counted from 1 over the whole workload.
         version: u32,
-        /// False if the call failed: any part of the range may have been written, and any of the growth.
+        /// False if the call failed: any part of the range may have been written, and any of the
+        /// growth.
         whole: bool,
     },
     /// The content of a file as it was found on the device after a crash.

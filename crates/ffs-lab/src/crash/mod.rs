@@ -8,7 +8,7 @@
 //! | [`generate`] | the built-in workloads |
 //! | [`record`], `exec` | runs a workload and records what reaches the device |
 //! | [`history`] | the actions of a workload in program order |
-//! | `writers` | several threads on one volume; the seed decides which one runs (feature `schedule`) |
+//! | `writers` | several threads on one volume; the seed schedules them (feature `schedule`) |
 //! | `offline` | interrupted commands without ordering |
 //! | `chain` | several crashes without a check in between |
 //! | [`states`] | the states that a crash may leave of the writes between two flushes |

@@ -15,7 +15,7 @@ use std::time::Duration;
 use ffs_core::{Ffs, OrderingPolicy};
 use ffs_device::fault::{EIO, Fault, FaultInjector, Rule};
 use ffs_device::record::{Event, Recorder};
-use ffs_device::{Durability, Operation};
+use ffs_device::{Durability, MemDevice, Operation};
 
 use super::events::{Collector, OrderingEvent};
 use super::exec::{Executor, Tree};

@@ -219,9 +219,10 @@ pub fn first_to_break(
 /// Examines what `plan` says.
 ///
 /// # Errors
-/// [`LabError::Plan`] for an empty plan, those of making volumes, and of running the workload that was given.
-/// Of the laboratory's own one that cannot be run (operations may fail, mounting and unmounting may not) breaks
-/// the rule [`UNRUN`](super::tally::UNRUN). Who is stopped has what was examined up to then.
+/// [`LabError::Plan`] for an empty plan, those of making volumes, and of running the workload that
+/// was given. Of the laboratory's own one that cannot be run (operations may fail, mounting and
+/// unmounting may not) breaks the rule [`UNRUN`](super::tally::UNRUN). Who is stopped has what was
+/// examined up to then.
 pub fn run(plan: &Plan, watch: &mut dyn Watch) -> Result<Tally> {
     let workloads = plan.workloads();
     if workloads.is_empty() {

@@ -417,14 +417,17 @@ mod tests {
 
     #[test]
     fn every_operation_survives_printing() {
-        let text = "standard-tree\nwrite-through\ntight-memory\ncut-on-removal\nstable\nfsync-file\n\
+        let text = "standard-tree\nwrite-through\ntight-memory\ncut-on-removal\nstable\n\
+                    fsync-file\n\
             no-replace-order\nunflagged\n\
             mkdir /d\ncreate /d/f\nbegin\nmkfifo /p\nsymlink /s ../a/b\nlink /d/f /g\n\
             unlink /g\nrmdir /d\nrename /d/f /e\nexchange /e /g\n\
             whiteout /e /w\ntmpfile /t 9\nwrite /e 5 700\nwrite /e 0 512 sync\nappend /e 1\n\
             truncate /e 3\nallocate /e 0 9\npunch /e 1 2\nzero /e 3 4\nchmod /e 4755\n\
-            chown / 7 8\nutimes /e 99\nsetxattr /e k 100\nsetxattr /e system:k 9\nremovexattr /e k\n\
-            acl /d default 7 5\nacl /e access 7 0\nnoacl /d default\nfill /e 512\nuser 7\nremount ro\nremount rw\n\
+            chown / 7 8\nutimes /e 99\nsetxattr /e k 100\nsetxattr /e system:k 9\n\
+            removexattr /e k\n\
+            acl /d default 7 5\nacl /e access 7 0\nnoacl /d default\nfill /e 512\nuser 7\n\
+            remount ro\nremount rw\n\
             fault write 3 torn\nfault flush 1\n\
             fsync /e\nfdatasync /e\nsync\nwait 31\nopen /e\nclose\n";
         let workload = parse(text).unwrap();

@@ -172,7 +172,8 @@ type Outcome = (Vec<Did>, Vec<(usize, String)>);
 /// Runs all `writers` on `base`, one at a time.
 ///
 /// # Errors
-/// [`crate::LabError::Failed`] if the volume cannot be mounted or unmounted, or the threads wait for each other.
+/// [`crate::LabError::Failed`] if the volume cannot be mounted or unmounted, or the threads wait
+/// for each other.
 pub(super) fn record(
     base: &BaseVolume,
     writers: &[Vec<Op>],

@@ -1,8 +1,8 @@
 //! One file, every way to read and change it, against a model in memory.
 //!
 //! **Invariants.**
-//! 1. After each operation that succeeded the file holds what the model holds; each read is compared, and
-//!    the whole file now and then.
+//! 1. After each operation that succeeded the file holds what the model holds; each read is
+//!    compared, and the whole file now and then.
 //! 2. Only this process uses the file.
 
 use std::collections::VecDeque;
@@ -145,7 +145,8 @@ impl Fsx {
         };
         let differing = wanted.iter().zip(found).filter(|(wanted, found)| wanted != found).count();
         Err(Failed::Wrong(format!(
-            "{how}: byte {} of {}: expected {:#04x}, found {:#04x}; {differing} bytes differ in {} at {offset}",
+            "{how}: byte {} of {}: expected {:#04x}, found {:#04x}; {differing} bytes differ in \
+             {} at {offset}",
             offset + at as u64,
             self.model.len(),
             wanted[at],

@@ -9,10 +9,11 @@
 //! | `sys` | system calls that the standard library lacks |
 //!
 //! # Invariants
-//! 1. A worker's operations follow from its kind, its seed and its number; how far it comes does not
-//!    matter to what the operations are.
-//! 2. An operation may fail for a reason that the name or the volume gives (`ENOENT`, `ENOSPC`). An answer
-//!    that no healthy file system gives (`EIO`, `EUCLEAN`, ...) is a violation, and ends the worker.
+//! 1. A worker's operations follow from its kind, its seed and its number; how far it comes does
+//!    not matter to what the operations are.
+//! 2. An operation may fail for a reason that the name or the volume gives (`ENOENT`, `ENOSPC`). An
+//!    answer that no healthy file system gives (`EIO`, `EUCLEAN`, ...) is a violation, and ends the
+//!    worker.
 //! 3. Workers are processes: what one of them does cannot hide behind another's descriptors.
 //!
 //! Reference: fsx and fsstress of the Linux Test Project and xfstests; `docs/lab/applications.md`.
@@ -273,8 +274,8 @@ fn errno_name(errno: rustix::io::Errno) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// Does the tasks, each in a process of its own that `spawn` prepares, and adds up what they did. Ends the
-/// processes when `goes_on` says no.
+/// Does the tasks, each in a process of its own that `spawn` prepares, and adds up what they did.
+/// Ends the processes when `goes_on` says no.
 ///
 /// # Errors
 /// A process cannot be started, or [`LabError::Interrupted`].

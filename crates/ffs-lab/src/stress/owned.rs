@@ -1,13 +1,14 @@
 //! Files whose owner can tell what each must hold, in directories that all processes share.
 //!
-//! Each worker makes, changes, renames, exchanges, links and removes files of its own, in directories
-//! where all the others do the same: a mistake between two of them is seen by the one that finds another
-//! content than it left. At the end it writes a manifest, so that [`verify`] can look again after the volume was
-//! unmounted, checked and mounted.
+//! Each worker makes, changes, renames, exchanges, links and removes files of its own, in
+//! directories where all the others do the same: a mistake between two of them is seen by the one
+//! that finds another content than it left. At the end it writes a manifest, so that [`verify`] can
+//! look again after the volume was unmounted, checked and mounted.
 //!
 //! **Invariants.**
 //! 1. Names of a worker begin with its number: no other touches them.
-//! 2. A failed call has changed nothing that the model has; after a failed write the file is removed.
+//! 2. A failed call has changed nothing that the model has; after a failed write the file is
+//!    removed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -372,7 +373,8 @@ impl Worker for Owned {
     }
 }
 
-/// Compares what is in `dir` with the manifests that workers left there; how many names were found whole.
+/// Compares what is in `dir` with the manifests that workers left there; how many names were found
+/// whole.
 ///
 /// # Errors
 /// [`LabError::Failed`] for the first name that is missing or holds something else.

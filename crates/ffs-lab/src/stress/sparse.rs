@@ -1,7 +1,9 @@
-//! One large sparse file, written and truncated at random places, against a model of the sectors written.
+//! One large sparse file, written and truncated at random places, against a model of the sectors
+//! written.
 //!
 //! Where [`super::fsx`] stays within a megabyte, so that all of the file can be compared, this file
-//! reaches over indirect blocks of every level: each write makes a chain of them, and each truncation frees some.
+//! reaches over indirect blocks of every level: each write makes a chain of them, and each
+//! truncation frees some.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

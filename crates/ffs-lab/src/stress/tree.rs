@@ -1,8 +1,8 @@
 //! Every operation on names and files, in directories that all processes share.
 //!
-//! Names are drawn from a few, so that operations of all processes meet: most of the calls find what
-//! another made, removed or exchanged a moment ago. What an operation is told may be any error that names or space
-//! give; the volume must stay sound, and it must be possible to unmount it.
+//! Names are drawn from a few, so that operations of all processes meet: most of the calls find
+//! what another made, removed or exchanged a moment ago. What an operation is told may be any error
+//! that names or space give; the volume must stay sound, and it must be possible to unmount it.
 
 use std::fs::{File, OpenOptions};
 use std::io;

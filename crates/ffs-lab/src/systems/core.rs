@@ -2,8 +2,8 @@
 //!
 //! **Invariants.**
 //! 1. Each [`Target::begin`] makes a new volume: nothing of an earlier round is in it.
-//! 2. What the user did not set follows the number of files: a volume that holds them, memory for their
-//!    inodes and names, as the kernel's caches would take too.
+//! 2. What the user did not set follows the number of files: a volume that holds them, memory for
+//!    their inodes and names, as the kernel's caches would take too.
 //! 3. An image file is made here or refused; it is removed by [`Target::end`].
 
 use std::fs::OpenOptions;
@@ -26,8 +26,8 @@ use crate::error::{LabError, Result};
 const LEAST_BYTES: u64 = 64 << 20;
 /// Data bytes per inode asked of newfs: the volume must not be larger than need be.
 const DENSITY: u32 = 8192;
-/// Memory for blocks a file takes: its inode, its entries under two names, its share of the maps, and
-/// the same again so that nothing is written for want of demand.
+/// Memory for blocks a file takes: its inode, its entries under two names, its share of the maps,
+/// and the same again so that nothing is written for want of demand.
 const CACHE_PER_FILE: u64 = 1024;
 
 /// The library as a target.
@@ -63,7 +63,8 @@ impl CoreTarget {
 
     /// A device with a new file system.
     fn device(&self, demand: Demand) -> Result<(Arc<dyn BlockDevice>, Option<PathBuf>)> {
-        // Content may take a fragment more a file, and what is kept free; inodes and maps come on top.
+        // Content may take a fragment more a file, and what is kept free; inodes and maps come on
+        // top.
         let content = demand.bytes.saturating_add(demand.files.saturating_mul(4096));
         let content = content.saturating_add(content / 4);
         // A tenth more: the inodes of directories, and of groups not taken whole.

@@ -161,5 +161,6 @@ impl CoreSpec {
 }
 
 /// What a core target takes besides the switches of a mount.
-const OWN: &str = "sync, async, softdep, noatime, relatime, atime, format=ufs1|ufs2, endian=little|big, \
+const OWN: &str = "sync, async, softdep, noatime, relatime, atime, format=ufs1|ufs2, \
+                   endian=little|big, \
                    bsize=, fsize=, size=, image=FILE";

@@ -2,8 +2,8 @@
 //!
 //! **Invariants.**
 //! 1. All work is below a subdirectory made here under a name that was free; only that is removed.
-//! 2. Names are forgotten by the kernel's own means (`vm.drop_caches`), or the result says that they
-//!    were not.
+//! 2. Names are forgotten by the kernel's own means (`vm.drop_caches`), or the result says that
+//!    they were not.
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -135,7 +135,8 @@ impl DirTarget {
         if found.f_files > 0 && found.f_favail < files {
             let free = found.f_favail;
             return Err(refuse(format!(
-                "has {free} free inodes, {files} are needed; take fewer files (-n, --scale) or a larger file system"
+                "has {free} free inodes, {files} are needed; take fewer files (-n, --scale) or a \
+                 larger file system"
             )));
         }
         let free = found.f_bavail.saturating_mul(found.f_frsize);
@@ -144,7 +145,8 @@ impl DirTarget {
         if free < wanted {
             let (free, wanted) = (free >> 20, (wanted >> 20) + 1);
             return Err(refuse(format!(
-                "has {free} MB free, {wanted} MB are needed; take a smaller --scale or a larger file system"
+                "has {free} MB free, {wanted} MB are needed; take a smaller --scale or a larger \
+                 file system"
             )));
         }
         Ok(())
@@ -198,7 +200,8 @@ fn names(dir: &OwnedFd, each: &mut dyn FnMut(&CStr, Kind)) -> rustix::io::Result
     Ok(())
 }
 
-/// Removes everything below `dir`. What a list shows may change as entries go: again until it is empty.
+/// Removes everything below `dir`. What a list shows may change as entries go: again until it is
+/// empty.
 fn empty(dir: &OwnedFd) -> rustix::io::Result<()> {
     loop {
         let (mut seen, mut failed, mut dirs) = (false, None, Vec::new());
@@ -415,7 +418,8 @@ impl Target for DirTarget {
         self.sync()?;
         Ok(match std::fs::write(DROP_CACHES, "2") {
             Ok(()) => Forgotten::Done(
-                "synced, then the kernel dropped unused names and inodes (vm.drop_caches=2); blocks stay",
+                "synced, then the kernel dropped unused names and inodes (vm.drop_caches=2); \
+                 blocks stay",
             ),
             Err(error) => Forgotten::Impossible(format!("{DROP_CACHES}: {error} (needs root)")),
         })

@@ -109,8 +109,8 @@ pub struct Facts {
 
 /// A place where a workload can run.
 ///
-/// Operations name the directory and a name in it; the name has no slash. What an operation costs is
-/// the target's business alone: callers time the calls by [`Target::now`].
+/// Operations name the directory and a name in it; the name has no slash. What an operation costs
+/// is the target's business alone: callers time the calls by [`Target::now`].
 pub trait Target {
     /// As the user named it.
     fn label(&self) -> &str;
@@ -124,14 +124,15 @@ pub trait Target {
     /// Processor time used so far by who calls, the target's code included.
     fn cpu(&self) -> Duration;
 
-    /// Makes a new, empty directory to work in, on a fresh volume where the target makes volumes. What
-    /// an earlier call made is removed first; time goes on.
+    /// Makes a new, empty directory to work in, on a fresh volume where the target makes volumes.
+    /// What an earlier call made is removed first; time goes on.
     ///
     /// # Errors
     /// [`LabError::Unusable`] if there is no space or no right to write.
     fn begin(&mut self, demand: Demand) -> Result<DirId>;
 
-    /// Removes what [`Target::begin`] made and all below it. Called on a target without, it does nothing.
+    /// Removes what [`Target::begin`] made and all below it. Called on a target without, it does
+    /// nothing.
     ///
     /// # Errors
     /// What could not be removed.
@@ -251,8 +252,8 @@ pub trait Target {
     /// The target's.
     fn set_times(&mut self, at: DirId, name: &[u8], seconds: u32) -> Result<()>;
 
-    /// Works without calls, for as long as the modelled processor of 1.6 GHz would take. Takes no time
-    /// where time is real: see [`Facts::computes`].
+    /// Works without calls, for as long as the modelled processor of 1.6 GHz would take. Takes no
+    /// time where time is real: see [`Facts::computes`].
     fn compute(&mut self, work: Duration) {
         let _ = work;
     }
@@ -262,8 +263,8 @@ pub trait Target {
         Usage { cpu_ns: nanos(self.cpu()), ..Usage::default() }
     }
 
-    /// Changes a switch under its BSD or mount name until [`Target::end`]; the value before, or `None`
-    /// if the target has no switches.
+    /// Changes a switch under its BSD or mount name until [`Target::end`]; the value before, or
+    /// `None` if the target has no switches.
     ///
     /// # Errors
     /// A name or a value that it does not know.

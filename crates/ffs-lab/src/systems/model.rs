@@ -1,5 +1,5 @@
-//! A target that is a tree in memory: the oracle of tests. It counts calls, checks that they make sense,
-//! knows what is still in use, and sums up the sequence of calls in a number.
+//! A target that is a tree in memory: the oracle of tests. It counts calls, checks that they make
+//! sense, knows what is still in use, and sums up the sequence of calls in a number.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -47,7 +47,8 @@ mod tests {
     #[test]
     fn options_are_found() {
         let table = "26 24 0:24 / /dev/pts rw,relatime - devpts devpts rw,mode=600\n\
-                     40 24 7:0 / /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/loop0 rw,data=journal,stripe=4\n";
+                     40 24 7:0 / /mnt/a\\040b rw,noatime shared:1 - ext4 /dev/loop0 \
+                         rw,data=journal,stripe=4\n";
         assert_eq!(options(table, "7:0").unwrap(), ["rw", "noatime", "data=journal"]);
         assert_eq!(options(table, "0:24").unwrap(), ["rw", "relatime"]);
         assert_eq!(options(table, "8:1"), None);

@@ -1,10 +1,10 @@
 //! The library on the simulated machine of 2002, in virtual time.
 //!
 //! **Invariants.**
-//! 1. Each [`Target::begin`] is a new machine with a clone of the aged volume of its seed: nothing of an
-//!    earlier round is in it, on the disk or in memory.
-//! 2. The syncer runs each virtual second, the buffer daemon when half of what may be dirty is, both as
-//!    processes of their own.
+//! 1. Each [`Target::begin`] is a new machine with a clone of the aged volume of its seed: nothing
+//!    of an earlier round is in it, on the disk or in memory.
+//! 2. The syncer runs each virtual second, the buffer daemon when half of what may be dirty is,
+//!    both as processes of their own.
 //! 3. Every call costs what the preset says, whoever makes it.
 
 use std::sync::Arc;
@@ -19,7 +19,8 @@ use crate::error::{LabError, Result};
 use crate::machine::{AgedVolumes, Call, Machine, Preset, SimDisk, workplace};
 
 /// What `sim` takes besides the switches of a mount.
-const OWN: &str = "sync, async, softdep, noatime, relatime, atime, machine=NAME|FILE, seed=, size=MB, used=, \
+const OWN: &str = "sync, async, softdep, noatime, relatime, atime, machine=NAME|FILE, seed=, \
+                   size=MB, used=, \
                    turnover=";
 /// Short names of switches, as the paper calls them.
 const ALIASES: [(&str, &str); 1] = [("vmiodir", "vmiodirenable")];

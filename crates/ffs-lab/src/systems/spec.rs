@@ -1,4 +1,5 @@
-//! A target as it is given on a command line: `core`, `sim`, either with `:name=value,...`, or a directory.
+//! A target as it is given on a command line: `core`, `sim`, either with `:name=value,...`, or a
+//! directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -291,7 +291,8 @@ fn kind(kind: Option<FileType>) -> Kind {
     }
 }
 
-/// The calls of [`super::Target`] that a target with a `volume()` passes on to its [`Volume`] as they are.
+/// The calls of [`super::Target`] that a target with a `volume()` passes on to its [`Volume`] as
+/// they are.
 macro_rules! on_volume {
     () => {
         fn mkdir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {

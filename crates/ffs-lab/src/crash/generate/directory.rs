@@ -1,8 +1,8 @@
-//! Traces in a directory of about twelve blocks: those beyond hang on an indirect block, which comes and
-//! goes as the directory grows, is cut off and removed.
+//! Traces in a directory of about twelve blocks: those beyond hang on an indirect block, which
+//! comes and goes as the directory grows, is cut off and removed.
 //!
-//! A *wide* name leaves in its chunk the room of one more name, which one of the greatest *fitting* length
-//! fills to the last byte. So a directory has about as many chunks as wide names.
+//! A *wide* name leaves in its chunk the room of one more name, which one of the greatest *fitting*
+//! length fills to the last byte. So a directory has about as many chunks as wide names.
 //!
 //! # Invariants
 //! 1. The directory is there, as long as was drawn, when the recording begins.
@@ -20,14 +20,15 @@ const WIDE: usize = 255;
 const FITTING: [usize; 4] = [9, 100, 200, 239];
 /// Chunks that a directory has at first beyond twelve blocks.
 const BEYOND: [i32; 12] = [-9, -2, -1, 0, 0, 1, 1, 2, 7, 8, 9, 20];
-/// Parts of a trace, each of one kind of work, and names that one enters or removes at most; but for those
-/// that make a whole directory or take it to pieces.
+/// Parts of a trace, each of one kind of work, and names that one enters or removes at most; but
+/// for those that make a whole directory or take it to pieces.
 const PARTS: u32 = 8;
 const PART: u64 = 16;
 /// Where the long directory is moved to and fro.
 const PLACES: [&str; 2] = ["D", "B/D"];
 
-/// Whether such a volume has room for a long directory, and its states are examined at bearable cost.
+/// Whether such a volume has room for a long directory, and its states are examined at bearable
+/// cost.
 pub(super) fn fits(shape: &Shape) -> bool {
     !shape.full && shape.bsize <= 8192
 }
@@ -67,7 +68,8 @@ pub(crate) fn is_long(is_there: impl Fn(&Path) -> bool) -> bool {
     is_there(&path(PLACES[0]))
 }
 
-/// Work in it after a crash that nobody repaired, wherever it is: it grows on, is cut, and grows again.
+/// Work in it after a crash that nobody repaired, wherever it is: it grows on, is cut, and grows
+/// again.
 pub(crate) fn further_names(seed: u64) -> Vec<Op> {
     let (rng, mut ops) = (SplitMix64::new(seed), Vec::new());
     let name = |place, number: u64| join(place, &format!("{:+<WIDE$}", number));
@@ -262,8 +264,8 @@ impl Trace<'_> {
         self.act(Op::Rename(path(was), path(to)));
     }
 
-    /// Empties the directory, from the end or anyhow, removes it or puts an empty one in its place, and
-    /// makes it anew.
+    /// Empties the directory, from the end or anyhow, removes it or puts an empty one in its place,
+    /// and makes it anew.
     fn begin_anew(&mut self) {
         let from_end = self.rng.below(2) == 0;
         while let Some(any) = self.some() {

@@ -1,7 +1,7 @@
 //! Volumes without room: every operation with given room left, and traces at the edge.
 //!
-//! What is left is measured for whoever works: a user may not touch the reserve (`minfree`), the super-user
-//! may.
+//! What is left is measured for whoever works: a user may not touch the reserve (`minfree`), the
+//! super-user may.
 //!
 //! # Invariants
 //! 1. Only volumes that are made nearly full: filling them takes a few writes.
@@ -39,7 +39,8 @@ fn everybodys() -> Vec<Op> {
     [dirs.to_vec(), files.to_vec()].concat()
 }
 
-/// Number `n`: the operation with so much room, made durable; then with the room of the filler again.
+/// Number `n`: the operation with so much room, made durable; then with the room of the filler
+/// again.
 pub(super) fn workload(shape: &Shape, core: &[Op], n: u32) -> Option<Workload> {
     if !shape.full {
         return None;
@@ -68,8 +69,8 @@ pub(super) fn workload(shape: &Shape, core: &[Op], n: u32) -> Option<Workload> {
     Some(Workload { standard_tree: true, setup, ops, ..Workload::default() })
 }
 
-/// Trace number `n`, drawn by `rng`: small files come and go and grow by fragments where there is hardly a
-/// whole block, so that growing moves, fails, and is taken back.
+/// Trace number `n`, drawn by `rng`: small files come and go and grow by fragments where there is
+/// hardly a whole block, so that growing moves, fails, and is taken back.
 pub(super) fn trace(shape: &Shape, rng: &SplitMix64, n: u32) -> Option<Workload> {
     if !shape.full {
         return None;

@@ -59,7 +59,8 @@ const PATTERNS: &[&str] = &[
     "truncate /A/foo 0\ncreate /n\nappend /n {b}\nfsync /n",
     "truncate /A/foo 10\nappend /A/foo {b}\nfdatasync /A/foo",
     "unlink /B/foo\ncreate /n\nwrite /n 0 60000\nfsync /n",
-    "append /foo {f}\ncreate /n\nappend /n 10\nappend /foo {f}\nunlink /n\nappend /foo {f}\nfsync /foo",
+    "append /foo {f}\ncreate /n\nappend /n 10\nappend /foo {f}\nunlink /n\nappend /foo {f}\n\
+     fsync /foo",
     // Across the border of the indirect block, there and back.
     "append /B/foo {b}\ntruncate /B/foo {b}\nappend /B/foo 100\nfsync /B/foo",
     "create /n\nwrite /n 50000 10\nwrite /n 0 10\nfsync /n\ntruncate /n 0\nfsync /n",
@@ -73,10 +74,13 @@ const PATTERNS: &[&str] = &[
     // Attributes ride along.
     "chmod /foo 600\nappend /foo 10\nfdatasync /foo\nchown /foo 3 4\nfsync /foo",
     "create /n\nchmod /n 4755\nlink /n /A/n\nfsync /A",
-    // Extended attributes set twice, and removed, while the inode's block is written for another's sake.
+    // Extended attributes set twice, and removed, while the inode's block is written for another's
+    // sake.
     "setxattr /foo k 40\nsetxattr /foo k 90\ncreate /n\nfsync /n\nwait 31",
-    "setxattr /foo k 40\nsync\nsetxattr /foo k 90\ncreate /n\nfsync /n\nremovexattr /foo k\nwait 31",
-    // A renamed file's old name entered again, the new name removed again, a directory made in its place.
+    "setxattr /foo k 40\nsync\nsetxattr /foo k 90\ncreate /n\nfsync /n\nremovexattr /foo k\n\
+     wait 31",
+    // A renamed file's old name entered again, the new name removed again, a directory made in its
+    // place.
     "create /y\nwait 29\nrename /y /B/x\ncreate /y\nfsync /B/x",
     "create /B/y\nlink /B/y /A/C/z\nwait 31\nrename /B/y /foo\nunlink /foo\nfsync /B",
     "mkdir /A/C/d\nsync\nrename /A/C/d /A/e\nwait 1\nmkdir /A/C/d\nrename /A/C/d /A/e\nwait 31",
@@ -88,15 +92,19 @@ const PATTERNS: &[&str] = &[
     // Synchronous writes between lazy ones.
     "create /n\nwrite /n 0 700 sync\nappend /n 5000\nwrite /n 5 10 sync",
     "append /foo 100\nwrite /A/foo 0 512 sync\nunlink /foo\nwrite /A/foo 512 512 sync",
-    // A directory moved away and back below where it was; what it left first must not outlive the way.
+    // A directory moved away and back below where it was; what it left first must not outlive the
+    // way.
     "rename /A/C /B/y\nfsync /B\nrename /B/y /A/bar\nfsync /A/bar",
-    "rename /A/C /B/y\nrename /B/y /A/bar\nrename /A/bar /B/z\nfsync /B\nrename /B/z /A/q\nrename /A/q /w\nfsync /w",
+    "rename /A/C /B/y\nrename /B/y /A/bar\nrename /A/bar /B/z\nfsync /B\nrename /B/z /A/q\n\
+     rename /A/q /w\nfsync /w",
     // The next ones each need one rule more than others: a last name in another directory's block;
     "link /foo /A/C/x\nunlink /foo\nfsync /",
     // a name that changes its sector; a directory that had to move while a name of it goes;
-    "create /A/C/{1}\ncreate /A/C/{2}\ncreate /A/C/{3}\ncreate /A/C/{4}\ncreate /A/C/{5}\ncreate /A/C/{6}\nsync\n\
+    "create /A/C/{1}\ncreate /A/C/{2}\ncreate /A/C/{3}\ncreate /A/C/{4}\ncreate /A/C/{5}\n\
+     create /A/C/{6}\nsync\n\
      unlink /A/C/{5}\nunlink /A/C/{2}\ncreate /A/C/{5}\nfsync /A/C/{5}\nwait 31",
-    "mkdir /N\nlink /foo /N/{1}\nlink /A/foo /N/{2}\nlink /A/foo /N/{3}\nlink /A/foo /N/{4}\ncreate /N/p\n\
+    "mkdir /N\nlink /foo /N/{1}\nlink /A/foo /N/{2}\nlink /A/foo /N/{3}\nlink /A/foo /N/{4}\n\
+     create /N/p\n\
      append /N/p 100\nsync\ncreate /N/{5}\nunlink /N/{1}\nsync",
     // a directory that grows in its fragment;
     "create /{1}\ncreate /{2}\ncreate /{3}\ncreate /{4}\ncreate /{5}\nfsync /",
@@ -128,11 +136,13 @@ const PATTERNS: &[&str] = &[
     "mkdir /d\nacl /d default 1001 6\nfsync /d\nfsync /\ncreate /d/secret\nappend /d/secret 19\n\
      create /d/other\nappend /d/other 1\nfsync /d/other",
     "acl /A default 1001 6\nsync\nmkdir /A/D\ncreate /A/D/f\nfsync /A/D/f\nmkfifo /A/D/p\nwait 31",
-    "acl /foo access 7 4\nfsync /foo\nchmod /foo 600\nacl /foo access 8 6\nwait 31\nnoacl /foo access\nfsync /foo",
+    "acl /foo access 7 4\nfsync /foo\nchmod /foo 600\nacl /foo access 8 6\nwait 31\n\
+     noacl /foo access\nfsync /foo",
     "setxattr /foo system:k 40\nsetxattr /foo k 40\nfsync /foo\nremovexattr /foo system:k\nwait 31",
-    // The end of the durable content is punched while an append is under way; another inode of the block is
-    // written.
-    "create /f\nappend /f {b}\nappend /f {b}\nappend /f {b}\ncreate /g\nfsync /f\nfsync /g\nappend /f {b}\n\
+    // The end of the durable content is punched while an append is under way; another inode of the
+    // block is written.
+    "create /f\nappend /f {b}\nappend /f {b}\nappend /f {b}\ncreate /g\nfsync /f\nfsync /g\n\
+     append /f {b}\n\
      punch /f {b} {b}\npunch /f {2b} {b}\nappend /g 700\nfsync /g",
     "punch /B/foo {b} 65536\nappend /B/foo {b}\nappend /foo 10\nfsync /foo",
     // Removed while in use; overwritten in place; attributes changed: left as they are for a while.
@@ -150,7 +160,8 @@ const PATTERNS: &[&str] = &[
     // Directories that changed places, half of it durable, and came back, or moved on.
     "exchange /A/C /B/e\nfsync /B\nexchange /A/C /B/e\nfdatasync /B/e",
     "exchange /A/C /B/e\nfsync /B\nrename /B/e /A/z\nrename /A/C /B/e\nfsync /A/z\nwait 31",
-    // A name replaced and removed after an older rename; a name that an exchange gave renamed before it is there.
+    // A name replaced and removed after an older rename; a name that an exchange gave renamed
+    // before it is there.
     "rename /foo /A/x\ncreate /B/t\nappend /B/t 3\nrename /B/t /B/foo\nunlink /B/foo\nfsync /A/foo",
     "rename /foo /A/x\ncreate /B/t\nrename /B/t /B/foo\nunlink /A/foo\nunlink /B/foo\nwait 31",
     "tmpfile /A/n 3000\nunlink /B/foo\nfsync /foo",
@@ -208,9 +219,9 @@ fn sparse_rounds(shape: &Shape) -> Vec<Op> {
     (0..ROUNDS).flat_map(round).chain([Op::Fsync(at())]).collect()
 }
 
-/// A young tail of two fragments, with a whole block left in another group only, and a write that has to make the
-/// tail a block and then fails: the tail goes back to where it was. The block is the one of the large file that
-/// lies at `part` of ten.
+/// A young tail of two fragments, with a whole block left in another group only, and a write that
+/// has to make the tail a block and then fails: the tail goes back to where it was. The block is
+/// the one of the large file that lies at `part` of ten.
 fn tail_that_cannot_grow(shape: &Shape, part: u64) -> Workload {
     let (block, frag) = (u64::from(shape.bsize), u64::from(shape.fsize));
     let file = |name: &str| Path::parse(name).unwrap_or_else(|| unreachable!("a constant"));

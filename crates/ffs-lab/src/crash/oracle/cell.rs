@@ -3,38 +3,40 @@
 use super::super::history::ObjId;
 use super::leniency::Leniency;
 
-/// Values of a directory's component over time.
+/// One component of a directory, with the objects that it named over time.
+///
+/// Positions in `values`, `since` and `ended` correspond to each other.
 #[derive(Debug)]
 pub(super) struct Cell {
     /// The directory.
     pub(super) dir: ObjId,
     /// The component.
     pub(super) name: Vec<u8>,
-    /// What it named, in program order.
+    /// The objects that it named, in program order; `None`: no object.
     pub(super) values: Vec<Option<ObjId>>,
-    /// When it got these values, counted over all cells.
+    /// The moment at which each value was assigned: a number counted over all cells.
     pub(super) since: Vec<u32>,
-    /// The first of the values that may still be there.
+    /// The position of the durable value. A crash cannot bring back an earlier one.
     pub(super) floor: usize,
-    /// Events of the device's log when the calls that gave the values had returned.
+    /// The length of the device's log, in events, when the call of each value had returned.
     pub(super) ended: Vec<u64>,
-    /// Objects known to have left, and the place of the first value after they did.
+    /// Objects that a durable rename moved away, with the position of the first value after it.
     pub(super) left: Vec<(ObjId, usize)>,
 }
 
-/// How a value seen in a cell relates to its history.
+/// The relation between a value found after a crash and the history of its cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It may be there.
+    /// A crash may leave the value.
     Good,
-    /// It was there, but a later value is known to be durable.
+    /// The cell had the value, but a later one is durable.
     Outdated,
-    /// It was never there.
+    /// The cell never had the value.
     Never,
 }
 
 impl Cell {
-    /// Whether the cell may have this value.
+    /// Compares a value found after a crash with the history.
     pub(super) fn fit(&self, value: Option<ObjId>) -> Fit {
         match self.values.iter().rposition(|&known| known == value) {
             Some(at) if Leniency::NewerName.grants(at >= self.floor_of(value)) => Fit::Good,
@@ -43,13 +45,13 @@ impl Cell {
         }
     }
 
-    /// The first place at which this value may still be there.
+    /// The first position from which a crash may leave this value.
     fn floor_of(&self, value: Option<ObjId>) -> usize {
         let left = self.left.iter().filter(|(obj, _)| value == Some(*obj));
         left.map(|&(_, place)| place).fold(self.floor, usize::max)
     }
 
-    /// The first and the last place at which a value that may be there stands.
+    /// The first and the last position of a value, among those that a crash may leave.
     pub(super) fn places(&self, value: Option<ObjId>) -> Option<(usize, usize)> {
         let floor = self.floor_of(value);
         let open = self.values.get(floor..)?;
@@ -58,7 +60,7 @@ impl Cell {
         Some((floor + first, floor + last))
     }
 
-    /// The value that is known to be durable.
+    /// The durable value.
     pub(super) fn durable(&self) -> Option<ObjId> {
         self.values.get(self.floor).copied().flatten()
     }

@@ -1,14 +1,15 @@
-//! What a file may hold.
+//! The contents that a crash may leave in a file.
 //!
-//! **Eras.** Truncation to nothing begins a new era of a file: its blocks are new ones from there on, and
-//! no bytes of the old era may stand among those of the new one. Inside an era every sector is on its own:
-//! the content it had at the last durable point, any it was given later, or zeros if it had no block then.
+//! **Eras.** A truncation to length 0 begins a new era of a file. All its blocks are new from then
+//! on, and bytes of the old era must not appear together with bytes of the new one. Within an era
+//! each sector is independent: it has the content of the last durable point, any content that was
+//! written later, or zeros if it had no block at the durable point.
 //!
 //! # Invariants
-//! 1. Masks have a bit for each era that explains what was seen, era 0 being that of the durable point; the
-//!    file is acceptable if one era explains all of it. Files of more than 64 eras are judged by the last
-//!    one only loosely.
-//! 2. Sectors that no workload wrote are not kept: they may be zero in every era, and nothing else.
+//! 1. A mask has one bit for each era that explains the bytes found; bit 0 is the era of the
+//!    durable point. A file is acceptable if one era explains all of it. All eras from number 63 on
+//!    share one bit, so that they are checked less strictly.
+//! 2. The model has no record of sectors that no workload wrote. They must be zero in every era.
 //!
 //! References: `spec/fsck-and-crash.md` §9 G1, G8 to G11, §11.4.
 
@@ -24,11 +25,11 @@ use super::super::raw::{Inode, Tree};
 use super::super::tag::{self, POISON};
 use super::leniency::Leniency;
 
-/// Violations beyond which sectors are not told one by one.
+/// Violations of a state after which further sectors are not reported one by one.
 const MOST: usize = 32;
-/// The last era: what comes after it is counted to it.
+/// The last era; later ones are counted as this one.
 const LAST_ERA: u32 = 63;
-/// Every era.
+/// The mask of all eras.
 const ALL: u64 = u64::MAX;
 const SECTOR_BYTES: u64 = SECTOR as u64;
 const ZEROS: [u8; SECTOR] = [0; SECTOR];
@@ -36,18 +37,18 @@ const ZEROS: [u8; SECTOR] = [0; SECTOR];
 /// A change of a file's content, in program order.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// Bytes written in a version; `partly` if any part of them may be missing.
+    /// Bytes were written in a version.
     Wrote {
         /// Bytes of the file.
         bytes: Range<u64>,
         /// Tag version.
         version: u32,
-        /// The call failed or was under way.
+        /// The call failed or was in progress: any part of the bytes may be missing.
         partly: bool,
     },
-    /// The size set.
+    /// The size was set.
     Resized(u64),
-    /// The whole content, as it was found after a crash.
+    /// The whole content was found after a crash.
     Found {
         /// Bytes.
         size: u64,
@@ -55,10 +56,10 @@ pub(super) enum Change {
         least: u64,
         /// Sectors that are not zeros.
         sectors: Vec<(u64, [u8; SECTOR])>,
-        /// Sectors behind the end, and the one that it lies in, as they are on the device.
+        /// The sector in which the file ends and those after it, as they are on the device.
         behind: Vec<(u64, [u8; SECTOR])>,
     },
-    /// Bytes made zeros, by a hole or not.
+    /// Bytes were set to zero, by a hole or otherwise.
     Zeroed(Range<u64>),
 }
 
@@ -73,7 +74,7 @@ impl Change {
     }
 }
 
-/// Whether one of the changes but the first `durable` changes the size.
+/// Whether a change after the first `durable` ones changes the size.
 pub(super) fn resizes(changes: &[Change], durable: usize) -> bool {
     let mut size = 0;
     changes.iter().enumerate().any(|(at, change)| {
@@ -82,7 +83,7 @@ pub(super) fn resizes(changes: &[Change], durable: usize) -> bool {
     })
 }
 
-/// Sizes a file may have in an era.
+/// The sizes that a file may have in an era, bytes.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     least: u64,
@@ -90,48 +91,48 @@ struct Size {
     era: u32,
 }
 
-/// What a sector may hold.
+/// The contents that a sector may have.
 #[derive(Clone, Debug, Default)]
 struct Sector {
     index: u64,
-    /// Eras in which it may be zero.
+    /// The eras in which it may be zero.
     zero: u64,
-    /// Contents among the pages, and the eras in which they are right.
+    /// Indices of pages with possible contents, and the eras in which they are valid.
     contents: Vec<(u32, u64)>,
 }
 
-/// What a file may hold.
+/// The contents that a file may have.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     sizes: Vec<Size>,
-    /// In ascending order.
+    /// In ascending order of their index.
     sectors: Vec<Sector>,
     pages: Vec<[u8; SECTOR]>,
-    /// The eras there are.
+    /// The mask of the eras that the file has.
     eras: u64,
-    /// It was found, after a crash, and ended in a hole.
+    /// The file was found after a crash and ended in a hole.
     ended_in_hole: bool,
 }
 
-/// Follows a file through its changes.
+/// Applies the changes of a file one after the other.
 struct Builder {
     obj: ObjId,
     size: u64,
     era: u32,
-    /// What the sectors hold that hold anything.
+    /// The current content of the sectors that are not zeros.
     now: BTreeMap<u64, [u8; SECTOR]>,
-    /// What the device has in sectors behind the end that was found.
+    /// The device's content of the sectors after the end that was found.
     behind: BTreeMap<u64, [u8; SECTOR]>,
     sectors: BTreeMap<u64, Sector>,
     out: Content,
-    /// The durable point has been passed.
+    /// Whether the durable point has been passed.
     open: bool,
-    /// The size that a check may leave of a content that was found.
+    /// The size to which a check may shorten a content that was found, bytes.
     short: Option<u64>,
 }
 
 impl Content {
-    /// What `obj` may hold if the first `durable` of its changes are on the disk for good.
+    /// The contents that `obj` may have if the first `durable` of its changes are durable.
     pub(super) fn new(obj: ObjId, changes: &[Change], durable: usize) -> Content {
         let mut b = Builder {
             obj,
@@ -146,7 +147,7 @@ impl Content {
         };
         let (before, after) = changes.split_at(durable.min(changes.len()));
         before.iter().for_each(|change| b.apply(change));
-        b.pass();
+        b.begin_open_changes();
         after.iter().for_each(|change| b.apply(change));
         b.out.eras = b.bit() | (b.bit() - 1);
         b.out.sectors = b.sectors.into_values().collect();
@@ -155,8 +156,8 @@ impl Content {
 }
 
 impl Builder {
-    /// The durable point: what is there now must stay, unless changed later.
-    fn pass(&mut self) {
+    /// Marks the durable point: the current content stays unless a later change replaces it.
+    fn begin_open_changes(&mut self) {
         self.open = true;
         self.era = 0;
         let least = self.short.unwrap_or(self.size);
@@ -203,7 +204,8 @@ impl Builder {
         self.put(bytes, |at, part| tag::fill(obj, version, at, part));
     }
 
-    /// These bytes become what `fill` makes of each part, which begins at that byte of the file.
+    /// Changes a range of bytes. `fill` gets the bytes of each part and the part's offset in the
+    /// file.
     fn put(&mut self, bytes: &Range<u64>, fill: impl Fn(u64, &mut [u8])) {
         if bytes.is_empty() {
             return;
@@ -236,7 +238,7 @@ impl Builder {
             return;
         }
         self.behind.clear();
-        let mut gone = self.now.split_off(&(size / SECTOR_BYTES));
+        let mut removed = self.now.split_off(&(size / SECTOR_BYTES));
         if size == 0 {
             let full = Leniency::ManyEras.grants(self.era == LAST_ERA);
             self.era += u32::from(!full);
@@ -244,9 +246,9 @@ impl Builder {
         }
         let era = self.bit();
         let (index, keep) = (size / SECTOR_BYTES, (size % SECTOR_BYTES) as usize);
-        // Where nothing of the sector is kept it goes with the others.
+        // A sector of which no byte is kept is removed with the others.
         if keep != 0
-            && let Some(mut page) = gone.remove(&index)
+            && let Some(mut page) = removed.remove(&index)
         {
             if let Some(tail) = page.get_mut(keep..) {
                 tail.fill(0);
@@ -254,7 +256,7 @@ impl Builder {
             self.now.insert(index, page);
             self.allow(index, &page);
         }
-        for index in gone.into_keys() {
+        for index in removed.into_keys() {
             if let Some(sector) = self.sectors.get_mut(&index) {
                 sector.zero |= era;
             }
@@ -265,7 +267,7 @@ impl Builder {
         1 << self.era
     }
 
-    /// In this era the sector may hold `page`.
+    /// Adds `page` to the contents that the sector may have in the current era.
     fn allow(&mut self, index: u64, page: &[u8; SECTOR]) {
         if !self.open {
             return;
@@ -286,23 +288,23 @@ impl Builder {
     }
 }
 
-/// A file as it was found.
+/// A file found after a crash.
 pub(super) struct Seen<'a> {
     pub(super) image: &'a dyn ImageBytes,
     pub(super) tree: &'a Tree,
     pub(super) inode: &'a Inode,
     pub(super) obj: ObjId,
-    /// Blocks without durable content may show anything (G24).
+    /// Whether blocks without durable content may have any content (G24).
     pub(super) lenient: bool,
-    /// Set if a sector shows an older content of the file, after one that was written over it (A11).
+    /// Set if a sector has an older content of the file than the last one written there (A11).
     pub(super) older: &'a Cell<bool>,
 }
 
 impl Content {
-    /// Adds what is wrong with the file to `out`, as long as there is not much in it.
+    /// Adds the violations of the file to `out`, up to a limit.
     pub(super) fn judge(&self, seen: &Seen<'_>, out: &mut Vec<Violation>) {
         let (ino, size) = (seen.inode.ino, seen.inode.size);
-        let mut eras = Eras { mask: self.eras_of(size, seen.tree), told: false };
+        let mut eras = Eras { mask: self.eras_of(size, seen.tree), reported: false };
         if eras.mask == 0 {
             let rule = if self.sizes.len() == 1 { "G1" } else { "G8" };
             let known: Vec<u64> = self.sizes.iter().map(|size| size.most).collect();
@@ -340,7 +342,8 @@ impl Content {
         self.sizes.windows(2).any(|two| two[1].most != two[0].most)
     }
 
-    /// The eras in which the file may have that size: one it had, or the end of a fragment between two.
+    /// The mask of the eras in which the file may have this size: a size that it had, or the end of
+    /// a fragment between two such sizes.
     fn eras_of(&self, size: u64, tree: &Tree) -> u64 {
         let mut eras = 0;
         let mut bounds = [(u64::MAX, 0); 64];
@@ -357,20 +360,21 @@ impl Content {
             return eras;
         }
         for (era, (least, most)) in bounds.into_iter().enumerate() {
-            // Of an era without sizes `least` is the largest number there is.
-            let undone = least <= size && size <= most;
-            let cut = era == 0 && size <= least && least != u64::MAX;
-            let cut = cut && self.may_end_in_hole(size, least, most, tree.block_size());
-            if Leniency::UndoneSize.grants(undone) || Leniency::EndHole.grants(cut) {
+            // In an era without sizes `least` is `u64::MAX`.
+            let rolled_back = least <= size && size <= most;
+            let short = era == 0 && size <= least && least != u64::MAX;
+            let short = short && self.may_end_in_hole(size, least, most, tree.block_size());
+            if Leniency::RolledBackSize.grants(rolled_back) || Leniency::EndHole.grants(short) {
                 eras |= 1 << era;
             }
         }
         eras
     }
 
-    /// Whether a check may shorten the file from `least` bytes to `size`: it needs indirect blocks, for which the
-    /// size is not rolled back, or an earlier crash left it so; and of what is durable nothing need be there
-    /// between the two. A file that only has direct blocks never ends before the smallest size it had.
+    /// Whether a check may shorten the file from `least` bytes to `size`. The file must need
+    /// indirect blocks, for which the size is not rolled back, and have no durable content in
+    /// between. Its size must have changed since the durable point, or an earlier crash left a hole
+    /// at its end.
     fn may_end_in_hole(&self, size: u64, least: u64, most: u64, block: u64) -> bool {
         let indirect = most > NDADDR as u64 * block;
         let within = size / SECTOR_BYTES..least.div_ceil(SECTOR_BYTES);
@@ -383,7 +387,7 @@ impl Content {
         indirect && may && all.all(|s| s.zero & 1 == 1 || zeros(s))
     }
 
-    /// The eras that explain `part` of a sector.
+    /// The mask of the eras that explain the bytes `part` of a sector.
     fn explain(&self, sector: Option<&Sector>, part: &[u8]) -> u64 {
         let zero = Some(part) == ZEROS.get(..part.len());
         let Some(sector) = sector else { return if zero { self.eras } else { 0 } };
@@ -397,7 +401,7 @@ impl Content {
         eras & self.eras
     }
 
-    /// Whether the sector was written over, and shows the content from before.
+    /// Whether the sector was overwritten, and has its earlier content.
     fn is_older(&self, sector: &Sector, part: &[u8]) -> bool {
         let (Some((first, _)), Some((last, _))) = (sector.contents.first(), sector.contents.last())
         else {
@@ -425,7 +429,8 @@ impl Content {
     }
 }
 
-/// A sector that nothing explains. `kept`: the file is surely the one that was durable, and had content here.
+/// Reports a sector that no era explains. `kept`: the file is certainly in the era of the durable
+/// point, and had content here.
 fn foreign(
     seen: &Seen<'_>,
     kept: bool,
@@ -445,18 +450,19 @@ fn foreign(
     out.push(Violation::new(rule, what));
 }
 
-/// The eras that explain what was seen so far.
+/// The eras that explain the bytes seen so far.
 struct Eras {
     mask: u64,
-    told: bool,
+    reported: bool,
 }
 
 impl Eras {
-    /// One era must explain all of the file.
+    /// Keeps the eras of `explained`. If none remains, no single era explains the file: a
+    /// violation.
     fn narrow(&mut self, seen: &Seen<'_>, explained: u64, index: u64, out: &mut Vec<Violation>) {
         self.mask &= explained;
-        if self.mask == 0 && !self.told {
-            self.told = true;
+        if self.mask == 0 && !self.reported {
+            self.reported = true;
             let (obj, ino) = (seen.obj, seen.inode.ino);
             let before = "its size or what is before it";
             let what =
@@ -466,7 +472,7 @@ impl Eras {
     }
 }
 
-/// Whose bytes these are.
+/// The rule that unexpected bytes break, and a description of them.
 fn classify(obj: ObjId, part: &[u8]) -> (&'static str, String) {
     if Some(part) == ZEROS.get(..part.len()) {
         return ("G9", "zeros".to_owned());
@@ -485,7 +491,7 @@ fn classify(obj: ObjId, part: &[u8]) -> (&'static str, String) {
         }
     }
     if part.iter().all(|&byte| byte == POISON) {
-        return ("F6", "what was never written".to_owned());
+        return ("F6", "bytes that were never written".to_owned());
     }
-    ("F6", "bytes that are nobody's".to_owned())
+    ("F6", "bytes that no workload wrote".to_owned())
 }

@@ -1,4 +1,4 @@
-//! The walk over a tree.
+//! The comparison of a tree with the history: a walk from the root.
 //!
 //! References: `spec/fsck-and-crash.md` §11.4.
 
@@ -20,25 +20,25 @@ use super::{Condition, Expectation, Promise, SoftUpdateOptions};
 /// The root directory's inode.
 const ROOT_INO: Ino = Ino(2);
 
-/// What the walk has seen so far.
+/// The state of the walk.
 struct Walk<'a> {
     image: &'a dyn ImageBytes,
     tree: &'a Tree,
     condition: Condition,
-    /// What each cell names.
+    /// The object that each cell names in the tree.
     values: Vec<Option<ObjId>>,
-    /// Cells whose names lead to no inode: what they should name nobody knows.
+    /// Cells whose names lead to no inode; the object is unknown.
     broken: Vec<usize>,
-    /// Objects that have a name, and where.
+    /// Objects that have a name, with their inodes.
     found: BTreeMap<ObjId, Ino>,
     /// Directories to be read.
     open: Vec<(ObjId, Ino)>,
-    /// What only the history tells of what a crash may leave: A11, A12.
+    /// The allowed states that only the history shows: A11, A12.
     seen: Allowed,
 }
 
 impl Expectation {
-    /// Walks the tree from the root; which of A11 and A12 it shows.
+    /// Walks the tree from the root. Returns which of A11 and A12 it shows.
     pub(super) fn walk(
         &self,
         image: &dyn ImageBytes,
@@ -74,22 +74,22 @@ impl Expectation {
             let show = || String::from_utf8_lossy(entry.name).into_owned();
             let Some(cell) = self.model.names.find(dir, entry.name) else {
                 if self.is_open_exchange(walk.condition, dir, entry.name) {
-                    self.aside(walk, entry.ino);
+                    self.exchange_record(walk, entry.ino);
                 } else if !self.expected_stranger(dir, entry.name) {
-                    let what = format!("{} in {dir}: nobody gave this name", show());
+                    let what = format!("{} in {dir}: the workload never created this name", show());
                     out.push(Violation::new("X5", what));
                 }
                 continue;
             };
             let Some(inode) = tree.inode(entry.ino) else {
-                // The raw checker has told.
+                // The raw checker reports it.
                 walk.broken.push(cell);
                 continue;
             };
             let life = Life { ino: entry.ino, generation: inode.generation };
             let Some(&obj) = self.model.lives.get(&life) else {
                 let what = format!(
-                    "{} in {dir} names inode {} of generation {:#x}: no object's life",
+                    "{} in {dir} names inode {} of generation {:#x}: no object of the workload",
                     show(),
                     entry.ino.0,
                     life.generation
@@ -108,14 +108,14 @@ impl Expectation {
         }
     }
 
-    /// Names that others than the workload make: newfs, and fsck where it may reconnect.
+    /// Whether newfs or a reconnecting fsck makes this name.
     fn expected_stranger(&self, dir: ObjId, name: &[u8]) -> bool {
         let reconnects = !matches!(self.promise, Promise::SoftUpdates(_));
         let expected = name == b".snap" || reconnects && name == b"lost+found";
         Leniency::SystemNames.grants(dir == ROOT && expected)
     }
 
-    /// Whether the name is the record of an exchange, which a check or the next mount ends.
+    /// Whether the name is the record of an exchange, which a check or the next mount completes.
     fn is_open_exchange(&self, condition: Condition, dir: ObjId, name: &[u8]) -> bool {
         let ends = matches!(self.promise, Promise::SoftUpdates(_));
         let open = condition == Condition::Untouched || !ends;
@@ -123,8 +123,8 @@ impl Expectation {
         Leniency::OpenExchange.grants(open && aside)
     }
 
-    /// What the record of an exchange names is found, too.
-    fn aside(&self, walk: &mut Walk<'_>, ino: Ino) {
+    /// Counts the object that the record of an exchange names as found.
+    fn exchange_record(&self, walk: &mut Walk<'_>, ino: Ino) {
         let Some(inode) = walk.tree.inode(ino) else { return };
         let Some(&obj) = self.model.lives.get(&Life { ino, generation: inode.generation }) else {
             return;
@@ -136,7 +136,7 @@ impl Expectation {
         }
     }
 
-    /// Names that must be there, or must not be.
+    /// Reports names that must exist and do not, and names that must not exist.
     fn missing(&self, walk: &Walk<'_>, out: &mut Vec<Violation>) {
         let names = &self.model.names;
         for &dir in walk.found.keys() {
@@ -165,14 +165,14 @@ impl Expectation {
             let mut cells = walk.broken.iter().filter_map(|&at| names.cells.get(at));
             cells.any(|cell| cell.fit(Some(obj)) == Fit::Good)
         };
-        for obj in names.anchored().filter(|obj| !walk.found.contains_key(obj) && !excused(*obj)) {
-            let what = format!("{obj} has lost its names, but none of them was its last");
+        for obj in names.survivors().filter(|obj| !walk.found.contains_key(obj) && !excused(*obj)) {
+            let what = format!("{obj} has no name, but its last name was not removed");
             out.push(Violation::new("X1", what));
         }
     }
 
-    /// Whether the name in cell `at` was the second one of a directory, of which a check keeps one: it had taken
-    /// the place of an empty one.
+    /// Whether a check dropped the name in cell `at`: it was the second name of a directory, and
+    /// had replaced an empty directory.
     fn dropped_by_check(&self, walk: &Walk<'_>, at: usize) -> bool {
         let mut takers = self.model.names.takers(at, &walk.values);
         let dropped = takers.any(|obj| self.is_directory(obj));
@@ -195,7 +195,7 @@ impl Expectation {
             let owed = owed && !Leniency::SkippedName.grants(names.given_up(rename));
             let owed =
                 owed && !Leniency::SkippedName.grants(names.never_left(rename, &walk.values));
-            let owed = owed && names.is_anchored(rename.obj);
+            let owed = owed && names.must_survive(rename.obj);
             if owed && rename.lost(&names.cells, &walk.values) {
                 let name = |at: usize| {
                     let cell = names.cells.get(at);
@@ -203,13 +203,14 @@ impl Expectation {
                         .unwrap_or_default()
                 };
                 let (from, to) = (name(rename.from.0), name(rename.to.0));
-                let what = format!("{} has left {from}, but not arrived at {to}", rename.obj);
+                let what =
+                    format!("{} has neither its old name {from} nor its new name {to}", rename.obj);
                 out.push(Violation::new("X2", what));
             }
         }
     }
 
-    /// Two names that changed places did so both, once a check was there.
+    /// After a check, an exchange is completed or not done at all.
     fn exchanges(&self, walk: &Walk<'_>, out: &mut Vec<Violation>) {
         let names = &self.model.names;
         let open = walk.condition == Condition::Untouched;
@@ -225,13 +226,14 @@ impl Expectation {
                     cell.map(|cell| String::from_utf8_lossy(&cell.name).into_owned())
                 };
                 let [one, other] = cells.map(|cell| name(cell).unwrap_or_default());
-                let what = format!("of the exchange of {one} and {other} one half was done");
+                let what = format!("the exchange of {one} and {other} is half done");
                 out.push(Violation::new("X7", what));
             }
         }
     }
 
-    /// A name that was removed is gone only if the names are there that renames and links gave before.
+    /// A name may be missing by its removal only if the names exist that renames and links gave
+    /// before.
     fn removals(&self, walk: &Walk<'_>, out: &mut Vec<Violation>) {
         if !matches!(self.promise, Promise::SoftUpdates(_)) {
             return;
@@ -243,10 +245,10 @@ impl Expectation {
         };
         let shown = |cell: &Cell| String::from_utf8_lossy(&cell.name).into_owned();
         for &(at, place) in &names.removed {
-            let Some(gone) = cell_of(at) else { continue };
-            let is_gone = walk.values.get(at) == Some(&None)
-                && gone.places(None).is_some_and(|(first, _)| first >= place);
-            let Some(&since) = gone.since.get(place).filter(|_| is_gone) else { continue };
+            let Some(removed) = cell_of(at) else { continue };
+            let is_removed = walk.values.get(at) == Some(&None)
+                && removed.places(None).is_some_and(|(first, _)| first >= place);
+            let Some(&since) = removed.since.get(place).filter(|_| is_removed) else { continue };
             let owed = |p: &&Publication| p.is_owed(since, &names.cells, &walk.values);
             let named = |p: &Publication| {
                 let cell = cell_of(p.cell)?;
@@ -255,21 +257,24 @@ impl Expectation {
                 (!dropped).then_some((p.obj, cell))
             };
             if let Some((obj, cell)) = names.published.iter().filter(owed).find_map(named) {
-                let (name, gone) = (shown(cell), shown(gone));
-                let what = format!("{gone} is removed, but {obj}, before that, is not yet {name}");
+                let (name, removed) = (shown(cell), shown(removed));
+                let what = format!(
+                    "{removed} is removed, but {obj} does not have its earlier name {name}"
+                );
                 out.push(Violation::new("X8", what));
             }
         }
     }
 
-    /// Whether a check kept another name of a directory beside that of `cell`: of two in one directory it keeps one.
+    /// Whether a check kept another name of a directory than that of `cell`. Of two names in one
+    /// directory it keeps one.
     fn is_kept_beside(&self, walk: &Walk<'_>, obj: ObjId, cell: &Cell) -> bool {
         let recovered = walk.condition == Condition::Recovered && self.is_directory(obj);
         let mut beside = self.model.names.cells.iter().zip(&walk.values);
         recovered && beside.any(|(c, value)| c.dir == cell.dir && *value == Some(obj))
     }
 
-    /// What an object is and holds.
+    /// Compares the type, the attributes and the content of an object.
     fn object(&self, walk: &mut Walk<'_>, obj: ObjId, inode: &Inode, out: &mut Vec<Violation>) {
         let Some(object) = self.model.objects.get(&obj) else { return };
         let (kind, name) = match object.kind {
@@ -319,7 +324,7 @@ impl Expectation {
         }
     }
 
-    /// A file that a rename or a link gave a name, which shows, has the content it had then (G18).
+    /// A file with a name from a rename or a link has the content of that moment or newer (G18).
     fn published(&self, walk: &Walk<'_>, seen: &Seen<'_>, out: &mut Vec<Violation>) {
         if !matches!(
             self.promise,

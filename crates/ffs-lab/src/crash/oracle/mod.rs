@@ -1,42 +1,44 @@
-//! Whether a recovered tree keeps what the workload was promised.
+//! The oracle: compares a tree after a crash with the guarantees that the workload had.
 //!
-//! **Purpose.** From the history of a workload and the place of the crash: which names, contents and
-//! attributes may be there, which must. [`Expectation::new`] does the work that all states of one place
-//! share; [`Expectation::judge`] looks at one tree.
+//! The history of a workload and the crash point determine which names, contents and attributes may
+//! exist, and which must. [`Expectation::new`] does the work that all states of one crash point
+//! share. [`Expectation::judge`] compares one tree.
 //!
 //! | rule | is broken when |
 //! | --- | --- |
-//! | X1 | an object that had a durable name, and always one after that, has none |
-//! | X2 | the old name of a rename is gone, and the new one not there |
+//! | X1 | an object that had a durable name, and always a name since, has none |
+//! | X2 | both the old and the new name of a rename are missing |
 //! | X3 | a name leads to an object that never had it |
-//! | X4 | a durable name is missing, or an older value of it is back |
-//! | X5 | a name is there that nobody gave |
+//! | X4 | a durable name is missing, or refers to an older object again |
+//! | X5 | a name exists that the workload never created |
 //! | X7 | after a repair one name of an exchange has its new file, the other its old one |
-//! | X8 | a removed name is gone, but a name that a rename or a link gave before is not there |
-//! | X6, LINK | after a repair fragments are lost, or link counts wrong |
-//! | F6 | a file shows what is not its own |
-//! | F10 | a name leads to an inode of another life |
-//! | G1 | durable content is not there |
-//! | G5, G7, G20 | type, target, or attributes are none the object had |
-//! | G8, G9, G11 | a size, content, or mixture of contents is none the file may have |
+//! | X8 | a removal took effect, but an earlier rename or link did not |
+//! | X6, LINK | after a repair fragments are lost, or link counts are wrong |
+//! | F6 | a file shows content that is not its own |
+//! | F10 | a name leads to an inode of another generation |
+//! | G1 | durable content is missing |
+//! | G5, G7, G20 | the object never had this type, target, or set of attributes |
+//! | G8, G9, G11 | the file may not have this size, content, or mixture of contents |
 //! | G18 | a name that a rename or a link gave shows an incomplete file |
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `model` | the history, read up to the crash |
-//! | `names` | names: cells, floors, anchors |
-//! | `renames` | renames and exchanges, names that publish a content |
-//! | `offline` | what a command without ordering must leave alone |
+//! | `cell` | the values of one name over time |
+//! | `names` | all names: which are durable, which objects must survive |
+//! | `renames` | renames and exchanges; names that publish a content |
+//! | `offline` | the objects that a command without ordering must not damage |
 //! | `leniency` | every exception, with the paragraph that allows it |
 //! | `content` | contents of files |
 //! | `traits` | attributes, extended attributes, targets of links |
 //! | `judge` | the walk over a tree |
 //!
 //! # Invariants
-//! 1. Steps that were under way at the crash may have happened or not; steps that ended count as promises
-//!    only if the policy says so.
-//! 2. A name that leads to no inode is told by the raw checker (F1, F2), and not told again.
-//! 3. Where the history leaves several readings of what is found, the one that acquits counts.
+//! 1. A step that was in progress at the crash may have happened or not. A step that had returned
+//!    is guaranteed only as far as the ordering mode promises.
+//! 2. The raw checker reports a name that leads to no inode (F1, F2). The oracle does not report
+//!    it.
+//! 3. Where several interpretations of a tree are possible, one without a violation is enough.
 //!
 //! References: `spec/fsck-and-crash.md` §9, §11.4.
 
@@ -60,14 +62,14 @@ use super::raw::Found;
 use leniency::Leniency;
 use model::Model;
 
-/// What a policy of ordering promises.
+/// The guarantees of an ordering mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// G1 to G23.
     SoftUpdates(SoftUpdateOptions),
     /// G24: names are durable when a call returns; new blocks may show foreign data.
     SyncOrdered,
-    /// G25: what was synced, if nothing came after.
+    /// G25: the state of the last sync, if no call followed.
     Async,
 }
 
@@ -76,7 +78,7 @@ pub enum Promise {
 pub struct SoftUpdateOptions {
     /// `-o fsync=`.
     pub fsync: FsyncScope,
-    /// G18: a name that a rename or a link gives waits for the content of its file.
+    /// G18: a name from a rename or a link becomes durable after the content of its file.
     pub replace_order: bool,
 }
 
@@ -95,17 +97,17 @@ pub enum Condition {
     Recovered,
 }
 
-/// What a tree may look like after a crash at one place of the log; made once for all states of that place.
+/// The trees that a crash at one point of the log may leave. Shared by all states of that point.
 #[derive(Debug)]
 pub struct Expectation {
     model: Model,
     promise: Promise,
-    /// Something may be expected at all.
+    /// Whether any guarantee applies.
     binding: bool,
 }
 
 impl Expectation {
-    /// What `history` allows after a crash at `cut`.
+    /// The trees that `history` allows after a crash at `crash`.
     #[must_use]
     pub fn new(history: &History, crash: impl Into<CrashPoint>, promise: Promise) -> Expectation {
         let model = Model::new(history, crash.into(), promise);
@@ -113,8 +115,8 @@ impl Expectation {
         Expectation { model, promise, binding }
     }
 
-    /// Adds what is wrong with the tree that the raw checker found on `image` to `out`; which of A11 and A12, which
-    /// only the history tells, it shows.
+    /// Adds to `out` the violations of the tree that the raw checker found on `image`. Returns
+    /// which of A11 and A12 the tree shows; only the history decides about these.
     pub fn judge(
         &self,
         image: &dyn ImageBytes,
@@ -124,7 +126,10 @@ impl Expectation {
     ) -> Allowed {
         if condition == Condition::Recovered {
             if found.seen.has(1) {
-                out.push(Violation::new("X6", "after the repair fragments are nobody's"));
+                out.push(Violation::new(
+                    "X6",
+                    "after the repair fragments are marked in use without an owner",
+                ));
             }
             if found.seen.has(4) {
                 out.push(Violation::new("LINK", "after the repair a link count is too high"));

@@ -14,18 +14,18 @@ use super::names::Names;
 use super::traits::Traits;
 use super::{FsyncScope, Promise};
 
-/// An object and what it may look like.
+/// An object, and the states that a crash may leave it in.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) kind: ObjKind,
     pub(super) traits: Traits,
-    /// What its content went through.
+    /// The changes of its content.
     changes: Vec<Change>,
     /// How many of the changes are durable.
     durable: usize,
-    /// What it may hold; made when the history has been read.
+    /// The contents that it may have; set when the history has been read.
     pub(super) content: Content,
-    /// It has steps that no promise covers.
+    /// Whether it has steps that no guarantee covers.
     pub(super) unsettled: bool,
 }
 
@@ -35,18 +35,18 @@ pub(super) struct Model {
     pub(super) names: Names,
     pub(super) objects: BTreeMap<ObjId, Object>,
     pub(super) lives: BTreeMap<Life, ObjId>,
-    /// Objects that the workload worked on.
+    /// Objects that the workload changed.
     pub(super) touched: BTreeSet<ObjId>,
-    /// What was made last, if its name comes next: by which operation.
+    /// The object that was created last and the operation, if the next step may be its name.
     made: Option<(ObjId, Option<u32>)>,
-    /// Nothing happened after the last sync.
+    /// Whether no step followed the last sync.
     pub(super) quiet: bool,
-    /// What files may hold if a further part of their changes is durable (G18), as far as it was needed.
+    /// The contents that files may have if more of their changes are durable (G18); made on demand.
     later: RefCell<BTreeMap<(ObjId, usize), Content>>,
 }
 
 impl Model {
-    /// Reads `history` up to a crash at `cut`.
+    /// Reads `history` up to a crash.
     pub(super) fn new(history: &History, crash: CrashPoint, promise: Promise) -> Model {
         let mut model = Model { quiet: true, ..Model::default() };
         for (step, progress) in history.until(crash) {
@@ -63,12 +63,12 @@ impl Model {
     }
 
     fn step(&mut self, step: &Step, progress: Progress, promise: Promise) {
-        let done = !Leniency::UnderWay.grants(progress != Progress::Returned);
+        let done = !Leniency::InProgress.grants(progress != Progress::Returned);
         // Names are durable when the call returns.
         let prompt = promise == Promise::SyncOrdered;
         self.made = match &step.what {
             Action::Created { obj, .. } => Some((*obj, step.op)),
-            // Named by the call that made it, and not by a later link.
+            // The call that created the object names it, not a later link.
             Action::NameAdded { .. } => self.made.filter(|(_, op)| *op == step.op),
             _ => None,
         };
@@ -82,7 +82,7 @@ impl Model {
                 self.quiet = false;
                 self.change(change, progress);
                 if prompt && done {
-                    self.prompt(change);
+                    self.settle_names(change);
                 }
             }
         }
@@ -145,7 +145,7 @@ impl Model {
         }
     }
 
-    /// How many changes the object's content has seen.
+    /// The number of changes of the object's content so far.
     fn changes(&self, obj: ObjId) -> usize {
         self.objects.get(&obj).map_or(0, |object| object.changes.len())
     }
@@ -158,8 +158,8 @@ impl Model {
         }
     }
 
-    /// Names are durable at once: the value they have, and where their directory is.
-    fn prompt(&mut self, what: &Action) {
+    /// Makes the names of a step durable, and the path to their directory.
+    fn settle_names(&mut self, what: &Action) {
         let mut settle = |name: &Name| self.names.settle_name(name);
         match what {
             Action::NameAdded { name, .. } | Action::NameRemoved { name, .. } => settle(name),
@@ -185,7 +185,8 @@ impl Model {
         }
     }
 
-    /// An fsync returned, which began after so many events.
+    /// Applies an fsync that returned. `began` is the length of the log when it was called, in
+    /// events.
     fn fsynced(&mut self, obj: ObjId, data_only: bool, began: u64, promise: Promise) {
         let spared = data_only && !self.has_metadata_to_write(obj);
         let scope = match promise {
@@ -205,8 +206,7 @@ impl Model {
         }
     }
 
-    /// Whether an fdatasync of the object surely had more to write than bytes in blocks that were durable: its
-    /// size, or a name.
+    /// Whether an fdatasync of the object certainly had metadata to write: a size or a name.
     fn has_metadata_to_write(&self, obj: ObjId) -> bool {
         let sized = |object: &Object| content::resizes(&object.changes, object.durable);
         self.names.has_open_names(obj) || self.objects.get(&obj).is_some_and(sized)

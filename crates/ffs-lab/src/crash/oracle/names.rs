@@ -1,12 +1,12 @@
-//! Which names may be there.
+//! The names that a crash may leave.
 //!
-//! A *cell* is a directory and a component: over time it names one object after the other, or none. What is
-//! known to be durable is its *floor*: no earlier value may come back.
+//! A *cell* is a component of a directory. Over time it names several objects, or none. The *floor*
+//! of a cell is the position of its durable value: a crash cannot bring back an earlier value.
 //!
 //! # Invariants
-//! 1. A cell's first value is "nothing", before everything the workload did.
-//! 2. An object is *anchored* from a promise that covers one of its names on, until it has no name left:
-//!    then its name must be found (X1).
+//! 1. The first value of a cell is "no object", before all operations of the workload.
+//! 2. An object *must survive* from the first durability guarantee that covers one of its names
+//!    until its last name is removed. After a crash at least one of its names must exist (X1).
 //!
 //! References: `spec/fsck-and-crash.md` §9 G1, G2, G14 to G16, G21, §11.4 X1, X2, X4;
 //! `spec/soft-updates.md` §8.1.
@@ -17,31 +17,32 @@ use super::super::history::{Name, ObjId, ROOT};
 use super::cell::{Cell, Fit};
 use super::renames::{Exchange, Publication, Rename};
 
-/// An object's names, now and forever.
+/// The names of one object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Named {
-    /// Cells that name it.
+    /// The cells that name it now.
     cells: Vec<usize>,
-    /// Cells it left by being renamed, and the place of the "nothing" there.
+    /// The cells that a rename moved it out of, each with the position of the value after that.
     pub(super) left: Vec<(usize, usize)>,
-    anchored: bool,
+    /// Whether a crash must leave it at least one name.
+    must_survive: bool,
 }
 
-/// All names of a workload.
+/// The names of all objects of a workload.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     pub(super) cells: Vec<Cell>,
     pub(super) renames: Vec<Rename>,
     pub(super) exchanges: Vec<Exchange>,
     pub(super) published: Vec<Publication>,
-    /// Names removed: the cell, and the place of the "nothing" there.
+    /// Removed names: the cell, and the position of its value "no object".
     pub(super) removed: Vec<(usize, usize)>,
-    /// Cells of each directory by component.
+    /// The cells of each directory by component.
     dirs: BTreeMap<ObjId, BTreeMap<Vec<u8>, usize>>,
     objects: Vec<Named>,
-    /// Values given so far.
+    /// Values assigned so far, over all cells.
     assigned: u32,
-    /// Events of the device's log when the present call had returned.
+    /// The length of the device's log, in events, when the current call had returned.
     pub(super) ended: u64,
 }
 
@@ -74,17 +75,17 @@ impl Names {
         at
     }
 
-    /// Cells of a directory.
+    /// The cells of a directory.
     pub(super) fn of_dir(&self, dir: ObjId) -> impl Iterator<Item = usize> {
         self.dirs.get(&dir).into_iter().flat_map(|cells| cells.values().copied())
     }
 
-    /// The cell of a component, if the workload ever used it.
+    /// The cell of a component, if the workload used it.
     pub(super) fn find(&self, dir: ObjId, name: &[u8]) -> Option<usize> {
         self.dirs.get(&dir)?.get(name).copied()
     }
 
-    /// A cell gets a value; its place.
+    /// Assigns a value to a cell. Returns the position of the value.
     pub(super) fn assign(&mut self, at: usize, value: Option<ObjId>) -> usize {
         let Some(cell) = self.cells.get_mut(at) else { return 0 };
         let old = cell.values.last().copied().flatten();
@@ -96,7 +97,7 @@ impl Names {
         if let Some(old) = old {
             let named = self.object(old);
             named.cells.retain(|&cell| cell != at);
-            named.anchored &= !named.cells.is_empty();
+            named.must_survive &= !named.cells.is_empty();
         }
         if let Some(new) = value {
             self.object(new).cells.push(at);
@@ -104,37 +105,37 @@ impl Names {
         place
     }
 
-    /// A name was entered. `changes`: how many content changes the object has seen; `is_new`: the same call made it.
+    /// Records a new name. `changes` is the number of content changes of the object so far.
     pub(super) fn set(&mut self, name: &Name, obj: ObjId, changes: usize, is_new: bool) {
         let cell = self.cell(name);
         let place = self.assign(cell, Some(obj));
         self.published.push(Publication { cell, place, obj, changes, is_new });
     }
 
-    /// A name was removed.
+    /// Records the removal of a name.
     pub(super) fn clear(&mut self, name: &Name) {
         let cell = self.cell(name);
         let place = self.assign(cell, None);
         self.removed.push((cell, place));
     }
 
-    /// The present value of a cell is durable.
+    /// Makes the current value of a cell durable.
     fn settle(&mut self, at: usize) {
         if let Some(cell) = self.cells.get_mut(at) {
             cell.floor = cell.values.len() - 1;
         }
     }
 
-    /// The present value of a name is durable.
+    /// Makes the current value of a name durable.
     pub(super) fn settle_name(&mut self, name: &Name) {
         let at = self.cell(name);
         self.settle(at);
         if let Some(obj) = self.cells.get(at).and_then(Cell::durable) {
-            self.anchor(obj);
+            self.settle_path(obj);
         }
     }
 
-    /// Every value that a call gave which had returned after so many events is durable.
+    /// Makes durable every value whose call had returned when the log had `events` events.
     pub(super) fn sync_before(&mut self, events: u64) {
         for at in 0..self.cells.len() {
             let Some(cell) = self.cells.get_mut(at) else { continue };
@@ -142,24 +143,25 @@ impl Names {
             cell.floor = cell.floor.max(returned.unwrap_or(0));
             if let Some(obj) = cell.durable() {
                 let named = self.object(obj);
-                named.anchored = !named.cells.is_empty();
+                named.must_survive = !named.cells.is_empty();
             }
         }
     }
 
-    /// Everything is durable.
+    /// Makes every current value durable.
     pub(super) fn sync(&mut self) {
         (0..self.cells.len()).for_each(|at| self.settle(at));
         for named in &mut self.objects {
-            named.anchored = !named.cells.is_empty();
+            named.must_survive = !named.cells.is_empty();
         }
     }
 
-    /// The object is durable, with all its names; a directory with all its entries. Names it had before it
-    /// was renamed are not its any more: one that it took from another object and left again before either
-    /// was written may be the other's again.
+    /// Makes an object durable with all its names, and a directory with all its entries.
+    ///
+    /// A name that the object had before a rename cannot name it after a crash. The value before
+    /// may come back there: a name may have moved to the object and on before either was written.
     pub(super) fn fsync(&mut self, obj: ObjId) {
-        self.anchor(obj);
+        self.settle_path(obj);
         for (cell, place) in std::mem::take(&mut self.object(obj).left) {
             if let Some(cell) = self.cells.get_mut(cell) {
                 cell.left.push((obj, place));
@@ -169,19 +171,19 @@ impl Names {
         for at in entries {
             self.settle(at);
             if let Some(child) = self.cells.get(at).and_then(Cell::durable) {
-                self.object(child).anchored = true;
+                self.object(child).must_survive = true;
             }
         }
     }
 
-    /// The object's names are durable, and every name on the way from the root to them: of a directory above
-    /// that was renamed since it was durable, the name it has now.
-    fn anchor(&mut self, obj: ObjId) {
+    /// Makes durable the names of an object, and every name on the path from the root to them. A
+    /// parent directory that was renamed since its last durable point keeps its current name.
+    fn settle_path(&mut self, obj: ObjId) {
         let mut open = vec![obj];
         let mut visited = BTreeSet::from([obj]);
         while let Some(obj) = open.pop() {
             let named = self.object(obj);
-            named.anchored = !named.cells.is_empty();
+            named.must_survive = !named.cells.is_empty();
             for at in named.cells.clone() {
                 self.settle(at);
                 let Some(dir) = self.cells.get(at).map(|cell| cell.dir) else { continue };
@@ -192,38 +194,38 @@ impl Names {
         }
     }
 
-    /// Objects that must be found.
-    pub(super) fn anchored(&self) -> impl Iterator<Item = ObjId> {
+    /// The objects that must have a name after a crash.
+    pub(super) fn survivors(&self) -> impl Iterator<Item = ObjId> {
         let objects = (0..).map(ObjId).zip(&self.objects);
-        objects.filter(|(_, named)| named.anchored).map(|(obj, _)| obj)
+        objects.filter(|(_, named)| named.must_survive).map(|(obj, _)| obj)
     }
 
-    /// Whether the object has a name that is not known to be durable.
+    /// Whether the object has a name that is not durable yet.
     pub(super) fn has_open_names(&self, obj: ObjId) -> bool {
         let cells = self.objects.get(obj.0 as usize).map_or(&[][..], |named| &named.cells);
         cells.iter().filter_map(|&at| self.cells.get(at)).any(|cell| cell.durable() != Some(obj))
     }
 
-    /// Says whether the object must be found.
-    pub(super) fn set_anchored(&mut self, obj: ObjId, anchored: bool) {
-        self.object(obj).anchored = anchored;
+    /// Sets whether the object must have a name after a crash.
+    pub(super) fn set_must_survive(&mut self, obj: ObjId, must_survive: bool) {
+        self.object(obj).must_survive = must_survive;
     }
 
-    /// Whether the object must be found.
-    pub(super) fn is_anchored(&self, obj: ObjId) -> bool {
-        self.objects.get(obj.0 as usize).is_some_and(|named| named.anchored)
+    /// Whether the object must have a name after a crash.
+    pub(super) fn must_survive(&self, obj: ObjId) -> bool {
+        self.objects.get(obj.0 as usize).is_some_and(|named| named.must_survive)
     }
 }
 
 impl Names {
-    /// A name moved. `changes`: how many content changes the object has seen.
+    /// Records a rename. `changes` is the number of content changes of the object so far.
     pub(super) fn rename(&mut self, from: &Name, to: &Name, obj: ObjId, changes: usize) {
         let (from, to) = (self.cell(from), self.cell(to));
         let replaces = self.cells.get(to).is_some_and(|cell| cell.values.last() != Some(&None));
         let place = self.cells.get(from).map_or(0, |cell| cell.values.len() - 1);
         let promised = self.cells.get(from).is_some_and(|cell| cell.floor == place)
             || self.renames.iter().any(|r| r.obj == obj && r.to == (from, place) && r.promised);
-        // The new name first: the object is never without one.
+        // The new name comes first: the object is never without a name.
         let entered = self.assign(to, Some(obj));
         let left = self.assign(from, None);
         self.object(obj).left.push((from, left));
@@ -233,21 +235,22 @@ impl Names {
         self.published.push(new);
     }
 
-    /// Two names changed places: `moved` got the name `other`, `away` the name `one`; each with its number of
-    /// content changes.
+    /// Records an exchange: `moved` got the name `other`, `away` the name `one`. Each comes with
+    /// the number of its content changes.
     pub(super) fn exchange(
         &mut self,
         (one, other): (&Name, &Name),
         (moved, away): ((ObjId, usize), (ObjId, usize)),
     ) {
         let (one, other) = (self.cell(one), self.cell(other));
-        // Each object gets its new name before it loses the old one, which the assignment takes away.
+        // Each object gets its new name before the assignment takes the old one away: the objects
+        // that must survive are noted before and restored after.
         let before = [(one, moved.0), (other, away.0)];
         let new = [(one, away), (other, moved)];
-        let anchored = before.map(|(_, obj)| self.is_anchored(obj));
+        let survivors = before.map(|(_, obj)| self.must_survive(obj));
         let sides = new.map(|(cell, (obj, _))| (cell, self.assign(cell, Some(obj))));
-        for ((_, obj), anchored) in before.into_iter().zip(anchored) {
-            self.set_anchored(obj, anchored);
+        for ((_, obj), must_survive) in before.into_iter().zip(survivors) {
+            self.set_must_survive(obj, must_survive);
         }
         for ((cell, place), (_, (obj, changes))) in sides.into_iter().zip(new) {
             self.published.push(Publication { cell, place, obj, changes, is_new: false });
@@ -258,8 +261,9 @@ impl Names {
         self.exchanges.push(Exchange { sides });
     }
 
-    /// Whether the new name was removed or given to another file since: then it may have been spared, as long
-    /// as the object keeps another (X1). A new name that was itself moved was given up if the next one was.
+    /// Whether the new name of a rename was removed or replaced later. It need not appear then, as
+    /// long as the object keeps another name (X1). A new name that was itself renamed counts as
+    /// given up if the next name was.
     pub(super) fn given_up(&self, rename: &Rename) -> bool {
         let mut last = rename;
         loop {
@@ -273,7 +277,8 @@ impl Names {
         }
     }
 
-    /// Whether the object is seen where it was before it came to the old name: names in between are spared.
+    /// Whether the object still has a name from before the old name of this rename. The names in
+    /// between need not appear then.
     pub(super) fn never_left(&self, rename: &Rename, seen: &[Option<ObjId>]) -> bool {
         let mut first = rename;
         while let Some(before) =
@@ -291,9 +296,9 @@ impl Names {
         false
     }
 
-    /// A name in cell `at` that was taken from another object by one of the same directory, which is still seen
-    /// at its old name: who. Of two names of a directory a check keeps one, and may keep the old one: nothing on
-    /// the device tells which is newer.
+    /// The objects that replaced another one at cell `at` by a rename within the directory, and
+    /// that still appear under their old name. A check keeps one of two names of a directory. It
+    /// may keep the old one, as nothing on the device shows which name is newer.
     pub(super) fn takers<'a>(
         &'a self,
         at: usize,

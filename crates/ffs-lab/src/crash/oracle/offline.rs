@@ -1,8 +1,9 @@
-//! What a command without ordering must leave alone.
+//! The objects that a command without ordering must not damage.
 //!
-//! The offline commands (`ffs cp`, `rm`, `tunefs` and so on) order nothing, and mark the volume as in need of a full
-//! check while they work. If they are cut off, what they worked on may be anything; a file they did not work
-//! on keeps its content, and its name if they did not work on its directory either.
+//! The offline commands (`ffs cp`, `rm`, `tunefs` and so on) write without ordering. They mark the
+//! volume as in need of a full check while they run. After an interruption the objects that they
+//! changed may be in any state. All other files keep their content, and they keep their names if
+//! the command did not change their directory either.
 //!
 //! Reference: `spec/fsck-and-crash.md` §9 G25; `docs/soft-updates.md` (offline commands).
 
@@ -15,14 +16,15 @@ use super::Expectation;
 use super::content::Seen;
 
 impl Expectation {
-    /// Adds to `out` what is wrong, after a full repair, with objects that nobody worked on.
+    /// Adds to `out` the violations, after a full repair, of objects that the command did not
+    /// change.
     pub fn judge_untouched(&self, image: &dyn ImageBytes, found: &Found, out: &mut Vec<Violation>) {
         let (model, tree) = (&self.model, &found.tree);
         for (life, &obj) in model.lives.iter().filter(|(_, obj)| !model.touched.contains(obj)) {
             let inode = tree.inode(life.ino);
             let inode = inode.filter(|inode| inode.generation == life.generation && inode.reached);
             let Some(inode) = inode else {
-                let what = format!("{obj} is gone, though nobody worked on it");
+                let what = format!("{obj} is missing, though the command did not change it");
                 out.push(Violation::new("X1", what));
                 continue;
             };
@@ -42,7 +44,10 @@ impl Expectation {
             let there = ino(cell.dir).and_then(|dir| tree.lookup(dir, &cell.name));
             if there.is_none() || there != ino(obj) {
                 let name = String::from_utf8_lossy(&cell.name);
-                let what = format!("{name} in {} is missing, though nobody worked there", cell.dir);
+                let what = format!(
+                    "{name} in {} is missing, though the command did not change that directory",
+                    cell.dir
+                );
                 out.push(Violation::new("X4", what));
             }
         }

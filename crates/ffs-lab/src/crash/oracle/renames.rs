@@ -1,6 +1,6 @@
-//! Renames and exchanges: which combinations of old and new names a crash may leave.
+//! Renames and exchanges: the combinations of old and new names that a crash may leave.
 //!
-//! Every acquittal in this file is listed in [`super::leniency`].
+//! Every exception in this file is listed in [`super::leniency`].
 //!
 //! References: `spec/fsck-and-crash.md` §9 G15, G16, G19, §11.4 X2.
 
@@ -8,46 +8,49 @@ use super::super::history::ObjId;
 use super::cell::Cell;
 use super::leniency::Leniency;
 
-/// A rename: where its values stand in the two cells.
+/// A rename: the positions of its values in two cells.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rename {
-    /// Cell of the old name, and the place of its "nothing".
+    /// The cell of the old name, and the position of its value "no object".
     pub(super) from: (usize, usize),
-    /// Cell of the new name, and the place of the object.
+    /// The cell of the new name, and the position of the object.
     pub(super) to: (usize, usize),
-    /// What moved.
+    /// The object that moved.
     pub(super) obj: ObjId,
-    /// Whether the new name named something else before.
+    /// Whether the new name referred to another object before.
     pub(super) replaces: bool,
-    /// Whether the old name was known to be durable, or is that of a rename of such a one. Of a name that
-    /// nobody was promised it does not matter in which directories it was never seen.
+    /// Whether the old name was durable, or came from a rename of a durable name. Otherwise no
+    /// guarantee covers the object's name, and X2 does not apply.
     pub(super) promised: bool,
 }
 
-/// A name given to an object: what it shows is the content of that moment, or newer (G18).
+/// A name that was given to an object. If the name survives, the content is that of this moment, or
+/// newer (G18).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Publication {
-    /// Cell of the name.
+    /// The cell of the name.
     pub(super) cell: usize,
-    /// Place of the object among its values.
+    /// The position of the object among the values of the cell.
     pub(super) place: usize,
-    /// What was named.
+    /// The object.
     pub(super) obj: ObjId,
-    /// How many content changes the object had seen.
+    /// The number of content changes of the object at that moment.
     pub(super) changes: usize,
-    /// Whether the call that gave the name had made the object: no rename, exchange or link.
+    /// Whether the call that gave the name also created the object: not so for a rename, an
+    /// exchange or a link.
     pub(super) is_new: bool,
 }
 
-/// Two names that changed places.
+/// An exchange of two names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exchange {
-    /// Cells, and the places of the values they got.
+    /// The cells, and the positions of the values that they got.
     pub(super) sides: [(usize, usize); 2],
 }
 
 impl Exchange {
-    /// Whether one name surely shows what the exchange gave it, and the other surely something older.
+    /// Whether one name certainly has the value that the exchange gave it, and the other certainly
+    /// an older one.
     pub(super) fn is_half(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
         let places = |at: usize| cells.get(at)?.places(seen.get(at).copied().flatten());
         let given =
@@ -57,15 +60,15 @@ impl Exchange {
         given(one) && older(other) || given(other) && older(one)
     }
 
-    /// Its two cells.
+    /// The two cells.
     pub(super) fn cells(&self) -> [usize; 2] {
         self.sides.map(|(cell, _)| cell)
     }
 }
 
 impl Rename {
-    /// Whether the old name is surely gone by this rename or later, and the new one surely not yet entered,
-    /// nor any name that the object got after it.
+    /// Whether this rename or a later call certainly removed the old name, while the new name is
+    /// certainly missing, and with it every name that the object got later.
     pub(super) fn lost(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
         let places = |at: usize| cells.get(at)?.places(seen.get(at).copied().flatten());
         let (Some(from), Some(to)) = (places(self.from.0), places(self.to.0)) else { return false };
@@ -74,7 +77,8 @@ impl Rename {
     }
 }
 
-/// Whether the object has a name that it got after the one `to`: that may have been spared.
+/// Whether the object has a name that it got after the name `to`. The name `to` need not appear
+/// then.
 fn moved_on(obj: ObjId, to: (usize, usize), cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
     let entered = cells.get(to.0).and_then(|cell| cell.since.get(to.1));
     cells.iter().zip(seen).any(|(cell, &value)| {
@@ -84,8 +88,8 @@ fn moved_on(obj: ObjId, to: (usize, usize), cells: &[Cell], seen: &[Option<ObjId
 }
 
 impl Publication {
-    /// Whether a rename, an exchange or a link gave the name before the moment `since`, and the name surely
-    /// has an older value.
+    /// Whether a rename, an exchange or a link gave the name before the moment `since`, and the
+    /// name certainly has an older value.
     pub(super) fn is_owed(&self, since: u32, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
         let Some(cell) = cells.get(self.cell).filter(|_| !self.is_new) else { return false };
         let given = cell.since.get(self.place).is_some_and(|&at| at < since);
@@ -95,7 +99,8 @@ impl Publication {
         given && older && !Leniency::SkippedName.grants(moved_on(self.obj, to, cells, seen))
     }
 
-    /// Whether the name surely has the value that it got then, or the same of a later call.
+    /// Whether the name certainly has the value that it got then, or the same value from a later
+    /// call.
     pub(super) fn is_seen(&self, cells: &[Cell], seen: &[Option<ObjId>]) -> bool {
         let value = seen.get(self.cell).copied().flatten();
         let places = cells.get(self.cell).and_then(|cell| cell.places(value));

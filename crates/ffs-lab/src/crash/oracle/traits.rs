@@ -1,4 +1,4 @@
-//! Attributes and extended attributes an object may have.
+//! The attributes and extended attributes that a crash may leave.
 //!
 //! References: `spec/fsck-and-crash.md` §9 G1, G20.
 
@@ -6,19 +6,19 @@ use super::super::history::{Attrs, Extended, Violation};
 use super::super::raw::{Attribute, Inode};
 use super::leniency::Leniency;
 
-/// What an object's attributes were, and from where on they may still be there.
+/// The attributes of an object over time. The floors are the positions of the durable sets.
 #[derive(Debug)]
 pub(super) struct Traits {
     attrs: Vec<Attrs>,
     attrs_floor: usize,
     extended: Vec<Extended>,
     extended_floor: usize,
-    /// A call moved the modification time since the attributes were set.
+    /// Whether a call changed the modification time since the attributes were set.
     touched: bool,
 }
 
 impl Traits {
-    /// Those of a new object.
+    /// The attributes of a new object.
     pub(super) fn new(attrs: Attrs, extended: Extended) -> Traits {
         Traits {
             attrs: vec![attrs],
@@ -29,18 +29,18 @@ impl Traits {
         }
     }
 
-    /// All attributes were set.
+    /// Records that a call set the attributes.
     pub(super) fn set(&mut self, attrs: Attrs) {
         self.attrs.push(attrs);
         self.touched = false;
     }
 
-    /// A call moved the modification time.
+    /// Records that a call changed the modification time.
     pub(super) fn touch(&mut self) {
         self.touched = true;
     }
 
-    /// An extended attribute was set or removed.
+    /// Records that a call set or removed an extended attribute.
     pub(super) fn set_extended(&mut self, namespace: u8, name: &[u8], value: Option<&[u8]>) {
         let mut now = self.extended.last().cloned().unwrap_or_default();
         let key = (namespace, name.to_vec());
@@ -51,13 +51,13 @@ impl Traits {
         self.extended.push(now);
     }
 
-    /// The present ones are durable.
+    /// Makes the current attributes durable.
     pub(super) fn settle(&mut self) {
         self.attrs_floor = self.attrs.len() - 1;
         self.extended_floor = self.extended.len() - 1;
     }
 
-    /// Whether the inode has attributes that it may have: mode, owner and group together.
+    /// Checks mode, owner and group together, and the modification time.
     pub(super) fn judge(&self, inode: &Inode) -> Option<Violation> {
         let open = self.attrs.get(self.attrs_floor..).unwrap_or(&[]);
         let same = |attrs: &&Attrs| {
@@ -79,25 +79,25 @@ impl Traits {
         Some(Violation::new("G1", what))
     }
 
-    /// Whether the inode has attributes that a call has changed since (A12).
+    /// Whether the inode has other attributes than the last call set (A12).
     pub(super) fn is_older(&self, inode: &Inode) -> bool {
         let now = (inode.mode & 0o7777, inode.uid, inode.gid);
         self.attrs.last().is_some_and(|attrs| (attrs.mode, attrs.uid, attrs.gid) != now)
     }
 
-    /// Whether there ever was an extended attribute.
+    /// Whether the object ever had an extended attribute.
     pub(super) fn has_extended(&self) -> bool {
         self.extended.iter().any(|set| !set.is_empty())
     }
 
-    /// Whether these are extended attributes that the object may have.
+    /// Checks the extended attributes that were found; `None` if they cannot be decoded.
     pub(super) fn judge_extended(
         &self,
         ino: u32,
         found: Option<Vec<Attribute>>,
     ) -> Option<Violation> {
         let Some(found) = found else {
-            let what = format!("inode {ino} has extended attributes that make no sense");
+            let what = format!("inode {ino} has extended attributes that cannot be decoded");
             return Some(Violation::new("G20", what));
         };
         let found = found.into_iter().map(|a| ((a.namespace, a.name), a.value));

@@ -1,7 +1,7 @@
 //! Inodes: which hold something, and what they claim.
 //!
-//! An inode counts if its mode and its bit are set. What it claims, directly or through indirect blocks,
-//! must be data of the volume, marked in use, and nobody else's.
+//! An inode counts if its mode and its bit are set. What it claims, directly or through indirect
+//! blocks, must be data of the volume, marked in use, and nobody else's.
 //!
 //! References: `spec/on-disk-format.md` §5.2, §7; `spec/soft-updates.md` §1.3 F3, F4, F7, F12.
 
@@ -261,7 +261,8 @@ impl Checker {
                 continue;
             }
             if lbn >= w.blocks && w.directory {
-                // Its size must not cover a hole, so the pointer comes first; what it names is its own.
+                // Its size must not cover a hole, so the pointer comes first; what it names is its
+                // own.
                 self.found.seen.saw(1);
                 self.claim(w, at, v.frag);
             } else if lbn >= w.blocks {

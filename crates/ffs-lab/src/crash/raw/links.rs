@@ -39,8 +39,8 @@ impl Checker {
         }
     }
 
-    /// For each directory: how many `..` name it, and how many will once each `..` follows its directory's
-    /// name.
+    /// For each directory: how many `..` name it, and how many will once each `..` follows its
+    /// directory's name.
     fn count_subdirectories(&mut self) {
         self.subdirectories.clear();
         self.subdirectories.resize(self.found.tree.inodes.len(), (0, 0));

@@ -1,10 +1,10 @@
 //! The independent checker: the bytes of an image against the crash contract.
 //!
-//! **Purpose.** Reads UFS1 and UFS2 of either byte order straight from their bytes, asserts what no crash
-//! may leave (F1 to F5, F7, F8, F11, F12, F14, F15), notes what a crash may leave (A1 to A10, A13 to A16),
-//! and keeps the tree for the oracle, which knows what the workload did and judges the rest (F6, F9, F10,
-//! F13). It shares no code with the checker `fsck`, nor with the validators of the format: what is judged
-//! must not judge itself.
+//! **Purpose.** Reads UFS1 and UFS2 of either byte order straight from their bytes, asserts what no
+//! crash may leave (F1 to F5, F7, F8, F11, F12, F14, F15), notes what a crash may leave (A1 to A10,
+//! A13 to A16), and keeps the tree for the oracle, which knows what the workload did and judges the
+//! rest (F6, F9, F10, F13). It shares no code with the checker `fsck`, nor with the validators of
+//! the format: what is judged must not judge itself.
 //!
 //! | module | holds |
 //! | --- | --- |
@@ -16,10 +16,10 @@
 //! | `tree` | what was found: [`Tree`] |
 //!
 //! # Invariants
-//! 1. Whatever the bytes are, work and memory are bounded by the image's length: a block is followed by its
-//!    first owner only, a directory is read once.
-//! 2. A [`Checker`] keeps its memory: from the second image of a geometry on, a sound image costs no
-//!    allocation.
+//! 1. Whatever the bytes are, work and memory are bounded by the image's length: a block is
+//!    followed by its first owner only, a directory is read once.
+//! 2. A [`Checker`] keeps its memory: from the second image of a geometry on, a sound image costs
+//!    no allocation.
 //!
 //! References: `spec/soft-updates.md` §1; `spec/on-disk-format.md`.
 

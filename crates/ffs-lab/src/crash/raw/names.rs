@@ -1,6 +1,7 @@
 //! Directories: every name from the root down.
 //!
-//! Only what the root leads to is judged: a directory without a name may be half made or half removed.
+//! Only what the root leads to is judged: a directory without a name may be half made or half
+//! removed.
 //!
 //! References: `spec/on-disk-format.md` §8; `spec/soft-updates.md` §1.3 F1, F2, F8, F11, F14.
 

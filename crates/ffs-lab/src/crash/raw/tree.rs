@@ -259,7 +259,8 @@ impl Tree {
         image.read(extent.at, extent.len).map(|text| text.into_owned())
     }
 
-    /// The extended attributes of an inode, in their order on disk; `None` if their area makes no sense.
+    /// The extended attributes of an inode, in their order on disk; `None` if their area makes no
+    /// sense.
     #[must_use]
     pub fn attributes(&self, image: &dyn ImageBytes, inode: &Inode) -> Option<Vec<Attribute>> {
         let mut found = Vec::new();

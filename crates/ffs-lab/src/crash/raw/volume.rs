@@ -1,8 +1,9 @@
 //! Where everything is: the superblock's constants, and the formulas of addressing.
 //!
 //! # Invariants
-//! 1. A volume that is read has all its fragments inside the image, groups that cover them, and inode
-//!    numbers of 32 bits: loops over groups, inodes and fragments are bounded by the image's length.
+//! 1. A volume that is read has all its fragments inside the image, groups that cover them, and
+//!    inode numbers of 32 bits: loops over groups, inodes and fragments are bounded by the image's
+//!    length.
 //!
 //! References: `spec/on-disk-format.md` §2 to §4.
 
@@ -51,7 +52,8 @@ pub(super) struct Volume {
     summary: (u64, u64),
     /// Bytes of a group's header and maps.
     pub(super) cgsize: usize,
-    /// Text of symbolic links below this length lies in the inode; 0: never, and names carry no type.
+    /// Text of symbolic links below this length lies in the inode; 0: never, and names carry no
+    /// type.
     pub(super) maxsymlinklen: u64,
     /// Largest file, bytes.
     pub(super) maxfilesize: u64,
@@ -74,7 +76,8 @@ impl Volume {
                 let order = Order { big };
                 let ufs2 = match order.u32(&bytes, 1372) {
                     0x1954_0119 if order.u64(&bytes, 1000) == at => true,
-                    // The first backup of a volume with blocks of 64 KiB lies where UFS2 has its superblock.
+                    // The first backup of a volume with blocks of 64 KiB lies where UFS2 has its
+                    // superblock.
                     0x0001_1954 if at <= 8192 => false,
                     _ => continue,
                 };

@@ -54,7 +54,8 @@ fn the_same_seed_finds_the_same_whatever_the_threads() {
 
 #[test]
 fn the_weakness_of_ordered_synchronous_writes_is_found_shrunk_and_found_again() {
-    let text = "standard-tree\nchmod /foo 600\ncreate /n\nappend /A/foo 9000\nfsync /A/foo\nmkdir /m\nsync\n";
+    let text = "standard-tree\nchmod /foo 600\ncreate /n\nappend /A/foo 9000\nfsync /A/foo\nmkdir \
+                /m\nsync\n";
     let plan = given(text, OrderingPolicy::Sync);
     let tally = run(&plan, &mut Unwatched).unwrap();
     // A claim is durable before the map that says so: this tenant needs a full check after a crash.

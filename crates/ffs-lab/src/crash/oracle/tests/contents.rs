@@ -1,4 +1,4 @@
-//! Contents and attributes that may be there, and ones that may not.
+//! Contents and attributes that a crash may leave, and those that it may not.
 
 use super::story::{GOOD, Story};
 use crate::crash::history::{Action, ROOT};
@@ -27,7 +27,7 @@ fn content_that_was_not_synced_may_be_zero_or_cut_at_a_fragment() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
     s.synced();
-    let bytes = s.tell_write(f, 0, 3000);
+    let bytes = s.record_write(f, 0, 3000);
     s.hidden_truncate(f, 3000);
     assert_eq!(s.broken(&s.image()), GOOD, "all zero");
     s.hidden_write(f, 512, &bytes[512..1024]);
@@ -103,7 +103,7 @@ fn a_truncated_tail_does_not_come_back_once_that_is_durable() {
     assert_eq!(s.broken(&s.image()), GOOD);
     s.hidden_write(f, 1024, &old[1024..1536]);
     let back = s.image();
-    assert_eq!(s.broken(&back), GOOD, "nothing was promised");
+    assert_eq!(s.broken(&back), GOOD, "no guarantee covers it");
     s.hidden_truncate(f, 1024);
     s.hidden_truncate(f, 4096);
     s.fsynced(f);
@@ -124,10 +124,10 @@ fn a_tail_cut_where_a_sector_begins_may_be_zeros_after_the_file_grew_again() {
     assert_eq!(s.broken(&s.image()), GOOD);
     s.hidden_truncate(f, 1024);
     s.hidden_truncate(f, 4096);
-    assert_eq!(s.broken(&s.image()), ["G1", "G1"], "what was not cut stays");
+    assert_eq!(s.broken(&s.image()), ["G1", "G1"], "the bytes before the new end stay");
 }
 
-/// First byte behind the direct blocks.
+/// The first byte after the direct blocks.
 const INDIRECT: u64 = 12 * 4096;
 
 #[test]
@@ -136,15 +136,15 @@ fn durable_zeros_at_the_end_may_go_while_the_file_is_cut() {
     let f = s.file(ROOT, "f");
     let end = INDIRECT + 8192;
     s.write(f, 0, end);
-    s.tell(vec![Action::Zeroed { obj: f, bytes: 2048..end }]);
+    s.record(vec![Action::Zeroed { obj: f, bytes: 2048..end }]);
     s.hidden_truncate(f, 2048);
     s.hidden_truncate(f, end);
     s.synced();
     s.hidden_truncate(f, 2048);
-    let cut = s.image();
-    assert_eq!(s.broken(&cut), ["G1"], "nobody cuts it");
-    s.tell(vec![Action::Resized { obj: f, size: INDIRECT + 4100 }]);
-    assert_eq!(s.broken(&s.image()), GOOD, "fsck cuts a file that ends in a hole");
+    let truncated = s.image();
+    assert_eq!(s.broken(&truncated), ["G1"], "no call truncates it");
+    s.record(vec![Action::Resized { obj: f, size: INDIRECT + 4100 }]);
+    assert_eq!(s.broken(&s.image()), GOOD, "fsck shortens a file that ends in a hole");
     s.hidden_truncate(f, 1536);
     assert_eq!(s.broken(&s.image()), ["G8"], "there was content");
 }
@@ -156,24 +156,23 @@ fn zeros_at_the_end_may_go_while_a_file_with_indirect_blocks_grows() {
     let end = INDIRECT + 4096;
     s.write(f, 0, end);
     s.synced();
-    s.tell_write(f, end, 1024);
+    s.record_write(f, end, 1024);
     s.hidden_truncate(f, 2048);
     assert_eq!(s.broken(&s.image()), ["G8"], "there was content");
-    s.tell(vec![Action::Zeroed { obj: f, bytes: 2048..end + 1024 }]);
+    s.record(vec![Action::Zeroed { obj: f, bytes: 2048..end + 1024 }]);
     assert_eq!(s.broken(&s.image()), GOOD, "a hole was made there");
 }
 
-/// The end of the durable content became a hole while an append was
-/// under way.
+/// The end of the durable content became a hole while an append was in progress.
 #[test]
 fn a_file_of_direct_blocks_is_never_smaller_than_it_ever_was() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
     s.write(f, 0, 8 * 4096);
     s.synced();
-    s.tell_write(f, 8 * 4096, 4096);
-    s.tell(vec![Action::Zeroed { obj: f, bytes: 6 * 4096..8 * 4096 }]);
-    assert_eq!(s.broken(&s.image()), GOOD, "nothing of it happened");
+    s.record_write(f, 8 * 4096, 4096);
+    s.record(vec![Action::Zeroed { obj: f, bytes: 6 * 4096..8 * 4096 }]);
+    assert_eq!(s.broken(&s.image()), GOOD, "no part of it happened");
     s.hidden_truncate(f, 6 * 4096);
     assert_eq!(s.broken(&s.image()), ["G8"]);
 }
@@ -254,7 +253,7 @@ fn a_file_is_never_seen_without_what_it_was_made_with() {
 }
 
 #[test]
-fn an_attribute_that_nobody_set_is_seen() {
+fn an_attribute_that_was_never_set_is_a_violation() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
     let (file, space) = (s.vnode(f), ffs_core::XattrNamespace::User);

@@ -1,4 +1,4 @@
-//! Names that may be there, and names that may not.
+//! Names that a crash may leave, and names that it may not.
 
 use super::story::{GOOD, SOFT, Story};
 use crate::crash::history::ROOT;
@@ -39,7 +39,7 @@ fn a_durable_name_must_stay() {
     assert_eq!(s.broken(&empty), GOOD);
     s.fsynced(f);
     assert_eq!(s.broken(&empty), ["X1", "X4"]);
-    // It may go when it is removed, and come back until that is durable.
+    // The name may be missing after its removal, or present until the removal is durable.
     let there = s.image();
     s.unlink(ROOT, "f", f);
     assert_eq!(s.broken(&empty), GOOD);
@@ -77,7 +77,7 @@ fn fsync_of_a_file_makes_renamed_directories_above_it_durable() {
         let renamed = s.image();
         s.hidden_rename((ROOT, "b"), (ROOT, "a"));
         let not_yet = s.image();
-        assert_eq!(s.broken(&not_yet), GOOD, "nobody was promised the new name");
+        assert_eq!(s.broken(&not_yet), GOOD, "no guarantee covers the new name");
         s.fsynced(f);
         assert_eq!(s.broken(&renamed), GOOD);
         assert_eq!(s.broken(&not_yet), ["X4"], "`b` is missing");
@@ -91,7 +91,7 @@ fn an_exchange_is_done_or_not_once_a_check_was_there() {
     let (f, g) = (s.file(ROOT, "f"), s.file(d, "g"));
     s.synced();
     let before = s.image();
-    s.tell_exchange((ROOT, "f"), (d, "g"), f, g);
+    s.record_exchange((ROOT, "f"), (d, "g"), f, g);
     assert_eq!(s.broken(&before), GOOD);
     // Half of it: `f` has both names, `g` a temporary one.
     s.fs.link(&s.cred, &s.vnode(g), &s.vnode(ROOT), b".ffs-exchange.5").unwrap();
@@ -100,12 +100,12 @@ fn an_exchange_is_done_or_not_once_a_check_was_there() {
     let half = s.image();
     assert_eq!(s.broken(&half), ["X1", "X5", "X7"]);
     let untouched = |image: &[u8]| s.broken_in(image, s.now(), SOFT, Condition::Untouched);
-    assert_eq!(untouched(&half), GOOD, "a check or the next mount ends it");
+    assert_eq!(untouched(&half), GOOD, "a check or the next mount completes it");
     s.hidden_unlink(ROOT, "f");
     s.hidden_rename((ROOT, ".ffs-exchange.5"), (ROOT, "f"));
     let done = s.image();
     assert_eq!(s.broken(&done), GOOD);
-    // Promised: no way back.
+    // The exchange is durable: the old names cannot come back.
     s.fsynced(f);
     assert_eq!(s.broken(&done), GOOD);
     assert_ne!(s.broken(&before), GOOD);
@@ -117,8 +117,8 @@ fn of_an_exchange_that_went_on_each_name_may_be_ahead() {
     let (f, g) = (s.file(ROOT, "f"), s.file(ROOT, "g"));
     s.link(f, ROOT, "other");
     s.synced();
-    s.tell_exchange((ROOT, "f"), (ROOT, "g"), f, g);
-    s.tell_gone("f", g);
+    s.record_exchange((ROOT, "f"), (ROOT, "g"), f, g);
+    s.record_removal("f", g);
     s.hidden_unlink(ROOT, "f");
     assert_eq!(s.broken(&s.image()), ["X8"], "`g` has lost the name it got before `f` got its own");
     s.hidden_unlink(ROOT, "g");
@@ -147,7 +147,7 @@ fn rename_leaves_the_old_name_or_both_or_the_new_one() {
     let f = s.file(ROOT, "a");
     s.synced();
     let old = s.image();
-    s.tell_rename(f, (ROOT, "a"), (ROOT, "b"), None);
+    s.record_rename(f, (ROOT, "a"), (ROOT, "b"), None);
     s.fs.link(&s.cred, &s.vnode(f), &s.vnode(ROOT), b"b").unwrap();
     let both = s.image();
     s.hidden_unlink(ROOT, "a");
@@ -215,14 +215,14 @@ fn a_name_in_between_may_be_spared() {
     let f = s.file(ROOT, "a");
     let old = s.file(ROOT, "b");
     s.synced();
-    // On the disk `b` was never touched, and `f` went to `c` at once.
+    // On the disk `b` never changed, and `f` moved to `c` directly.
     s.hidden_rename((ROOT, "a"), (ROOT, "c"));
-    s.tell_rename(f, (ROOT, "a"), (ROOT, "b"), Some(old));
+    s.record_rename(f, (ROOT, "a"), (ROOT, "b"), Some(old));
     let early = s.image();
-    assert_eq!(s.broken(&early), ["X1", "X2", "X5"], "not before it is told to");
-    s.tell_rename(f, (ROOT, "b"), (ROOT, "c"), None);
+    assert_eq!(s.broken(&early), ["X1", "X2", "X5"], "not before the removal");
+    s.record_rename(f, (ROOT, "b"), (ROOT, "c"), None);
     assert_eq!(s.broken(&early), GOOD);
-    // Whose `b` is nobody was promised; only that it is not this file's any more.
+    // No guarantee covers the object of `b`; it only is not this file any more.
     s.fsynced(f);
     assert_eq!(s.broken(&early), GOOD);
     s.hidden_rename((ROOT, "c"), (ROOT, "b"));
@@ -235,14 +235,14 @@ fn a_chain_whose_last_name_was_removed_was_given_up() {
     let (f, old) = (s.file(ROOT, "a"), s.file(ROOT, "b"));
     s.link(f, ROOT, "other");
     s.synced();
-    // On the disk the first name went, and the others never came.
-    s.tell_rename(f, (ROOT, "a"), (ROOT, "b"), Some(old));
-    s.tell_rename(f, (ROOT, "b"), (ROOT, "c"), None);
+    // On the disk the first name is removed, and the later ones never appeared.
+    s.record_rename(f, (ROOT, "a"), (ROOT, "b"), Some(old));
+    s.record_rename(f, (ROOT, "b"), (ROOT, "c"), None);
     s.hidden_unlink(ROOT, "a");
-    let gone = s.image();
-    assert_eq!(s.broken(&gone), ["X2"], "its last name is owed");
-    s.tell_gone("c", f);
-    assert_eq!(s.broken(&gone), GOOD);
+    let removed = s.image();
+    assert_eq!(s.broken(&removed), ["X2"], "its last name must exist");
+    s.record_removal("c", f);
+    assert_eq!(s.broken(&removed), GOOD);
 }
 
 #[test]
@@ -252,8 +252,8 @@ fn who_is_where_it_was_never_went_to_a_name_in_between() {
     let g = s.file(ROOT, "g");
     s.synced();
     // On the disk `f` did not move, and `g` has the name that `f` had in between.
-    s.tell_rename(f, (ROOT, "a"), (ROOT, "b"), None);
-    s.tell_rename(f, (ROOT, "b"), (ROOT, "c"), None);
+    s.record_rename(f, (ROOT, "a"), (ROOT, "b"), None);
+    s.record_rename(f, (ROOT, "b"), (ROOT, "c"), None);
     s.rename(g, (ROOT, "g"), (ROOT, "b"), None);
     assert_eq!(s.broken(&s.image()), GOOD);
     s.hidden_unlink(ROOT, "a");
@@ -269,12 +269,12 @@ fn of_two_names_of_a_directory_a_check_keeps_one() {
     s.synced();
     s.fs.rmdir(&s.cred, &s.vnode(ROOT), b"e").unwrap();
     let dropped = s.image();
-    assert_eq!(s.broken(&dropped), ["X1", "X4"], "not before it is told to");
-    s.tell_rename(d, (ROOT, "d"), (ROOT, "e"), Some(empty));
+    assert_eq!(s.broken(&dropped), ["X1", "X4"], "not before the removal");
+    s.record_rename(d, (ROOT, "d"), (ROOT, "e"), Some(empty));
     assert_eq!(s.broken(&dropped), GOOD);
-    // Of a file both names stay.
+    // A file keeps both names.
     s.hidden_unlink(ROOT, "g");
-    s.tell_rename(f, (ROOT, "f"), (ROOT, "g"), Some(old));
+    s.record_rename(f, (ROOT, "f"), (ROOT, "g"), Some(old));
     assert_eq!(s.broken(&s.image()), ["X4"]);
     s.fsynced(ROOT);
     let broken = s.broken(&dropped);
@@ -293,8 +293,8 @@ fn link_and_unlink_leave_one_of_the_names() {
     s.hidden_unlink(ROOT, "b");
     let none = s.image();
     assert_eq!(s.broken(&none), ["X1", "X8"]);
-    // Once it is removed for good it may be gone.
-    s.tell_gone("b", f);
+    // After a durable removal it may be missing.
+    s.record_removal("b", f);
     assert_eq!(s.broken(&none), GOOD);
 }
 
@@ -309,7 +309,7 @@ fn a_removal_comes_after_older_links_but_not_after_new_files_and_younger_links()
         s.hidden_unlink(ROOT, "g");
         let early = s.image();
         if !then {
-            s.tell_gone("g", g);
+            s.record_removal("g", g);
         }
         if linked {
             s.link(f, ROOT, "b");
@@ -317,7 +317,7 @@ fn a_removal_comes_after_older_links_but_not_after_new_files_and_younger_links()
             s.file(ROOT, "new");
         }
         if then {
-            s.tell_gone("g", g);
+            s.record_removal("g", g);
         }
         assert_eq!(s.broken(&early), expected, "linked {linked}, then removed {then}");
     }
@@ -333,13 +333,13 @@ fn a_call_under_way_may_have_happened_or_not() {
     s.unlink(ROOT, "a", f);
     let after = s.image();
     s.history.steps.last_mut().unwrap().at = began + 5;
-    assert_eq!(s.broken_at(&after, began, SOFT), ["X1", "X4"], "it has not begun");
+    assert_eq!(s.broken_at(&after, began, SOFT), ["X1", "X4"], "the removal has not begun");
     assert_eq!(s.broken_at(&after, began + 1, SOFT), GOOD);
     assert_eq!(s.broken_at(&before, began + 1, SOFT), GOOD);
 }
 
 #[test]
-fn nobody_invents_names_or_files() {
+fn invented_names_and_files_are_violations() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
     s.synced();

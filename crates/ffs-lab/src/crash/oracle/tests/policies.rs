@@ -1,4 +1,4 @@
-//! What each policy promises.
+//! The guarantees of each ordering mode.
 
 use super::story::{GOOD, SOFT, Story};
 use crate::crash::history::ROOT;
@@ -68,13 +68,13 @@ fn a_replacing_rename_may_wait_for_the_content() {
     let early = s.image();
     assert_eq!(s.broken_at(&early, s.now(), SOFT), GOOD);
     assert_eq!(s.broken_at(&early, s.now(), ordered), ["G18"]);
-    // Under its own name it may be incomplete.
+    // Under the name of its creation it may be incomplete.
     s.hidden_rename((ROOT, "b"), (ROOT, "tmp"));
     let broken = s.broken_at(&s.image(), s.now(), ordered);
     assert!(!broken.contains(&"G18".to_owned()), "{broken:?}");
 }
 
-/// SoftUpdateOptions updates as they are mounted by default.
+/// Soft updates with the default mount options.
 const DEFAULT: Promise =
     Promise::SoftUpdates(SoftUpdateOptions { fsync: FsyncScope::All, replace_order: true });
 
@@ -123,7 +123,7 @@ fn an_fdatasync_makes_older_names_durable_only_with_metadata_of_its_own() {
     let grown = s.image();
     s.fdatasynced(f);
     assert_eq!(broken(&s, &grown), GOOD);
-    assert_eq!(broken(&s, &after), GOOD, "its content is another rule's");
+    assert_eq!(broken(&s, &after), GOOD, "another rule covers its content");
     assert_eq!(broken(&s, &before), ["X1", "X4"], "the directory is older than the fdatasync");
 }
 
@@ -173,7 +173,7 @@ fn a_repair_leaves_neither_leaks_nor_wrong_counts() {
 }
 
 #[test]
-fn a_name_without_an_inode_is_told_once() {
+fn a_name_without_an_inode_is_reported_once() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
     s.synced();

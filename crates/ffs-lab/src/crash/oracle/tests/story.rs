@@ -1,7 +1,8 @@
-//! A history and the volume it happens on.
+//! A history together with the volume on which it happens.
 //!
-//! Steps that are told go into the history; what is done behind its back (`fs`, `hidden`) makes trees that
-//! no crash should leave. Any image taken on the way can be judged by any part of the history.
+//! A method named after a call performs it and records it. A method named `record_...` only records
+//! a step, and one named `hidden_...` only changes the volume: both make trees that no crash may
+//! leave. Any image can be compared with any part of the history.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::crash::oracle::{Condition, Expectation, FsyncScope, Promise, SoftUpda
 use crate::crash::raw::Checker;
 use crate::crash::tag;
 
-/// The least that soft updates can be mounted to promise.
+/// The weakest guarantees that the mount options of soft updates allow.
 pub(in crate::crash::oracle) const SOFT: Promise =
     Promise::SoftUpdates(SoftUpdateOptions { fsync: FsyncScope::File, replace_order: false });
 
@@ -47,12 +48,12 @@ impl Story {
         story
     }
 
-    /// Events so far: a step is one event long.
+    /// Events so far; a step takes one event.
     pub(in crate::crash::oracle) fn now(&self) -> u64 {
         self.history.steps.last().map_or(0, |step| step.at)
     }
 
-    pub(in crate::crash::oracle) fn tell(&mut self, what: Vec<Action>) {
+    pub(in crate::crash::oracle) fn record(&mut self, what: Vec<Action>) {
         let began = self.now();
         let step = |what| Step { began, at: began + 1, op: None, what };
         self.history.steps.extend(what.into_iter().map(step));
@@ -73,14 +74,15 @@ impl Story {
         let life = Life { ino: attr.ino, generation: attr.generation };
         self.vnodes.insert(obj, vnode);
         let name = Story::name(dir, name);
-        self.tell(vec![
+        self.record(vec![
             Action::Created { obj, kind, attrs, life, extended: Extended::new() },
             Action::NameAdded { name, obj },
         ]);
         obj
     }
 
-    /// A file made with that extended attribute of the system's, of which the volume has `there`.
+    /// A file whose history has an extended attribute of the system's name space. `there`: the
+    /// volume has it, too.
     pub(in crate::crash::oracle) fn file_with(&mut self, name: &str, there: bool) -> ObjId {
         let obj = self.file(ROOT, name);
         let key = (2, b"k".to_vec());
@@ -107,42 +109,42 @@ impl Story {
         self.born(dir, name, ObjKind::Directory, made)
     }
 
-    /// A link to `target`, of which the history is told `told`.
+    /// A symbolic link to `target`; the history records `recorded`.
     pub(in crate::crash::oracle) fn symlink(
         &mut self,
         dir: ObjId,
         name: &str,
         target: &str,
-        told: &str,
+        recorded: &str,
     ) -> ObjId {
         let (at, name_, text) = (self.vnode(dir), name.as_bytes(), target.as_bytes());
         let made = self.fs.symlink(&self.cred, &at, name_, text).unwrap();
-        self.born(dir, name, ObjKind::Symlink(told.as_bytes().to_vec()), made)
+        self.born(dir, name, ObjKind::Symlink(recorded.as_bytes().to_vec()), made)
     }
 
     pub(in crate::crash::oracle) fn link(&mut self, obj: ObjId, dir: ObjId, name: &str) {
         let (file, at) = (self.vnode(obj), self.vnode(dir));
         self.fs.link(&self.cred, &file, &at, name.as_bytes()).unwrap();
         let name = Story::name(dir, name);
-        self.tell(vec![Action::NameAdded { name, obj }]);
+        self.record(vec![Action::NameAdded { name, obj }]);
     }
 
     pub(in crate::crash::oracle) fn unlink(&mut self, dir: ObjId, name: &str, obj: ObjId) {
         self.fs.unlink(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
         let name = Story::name(dir, name);
-        self.tell(vec![Action::NameRemoved { name, obj }]);
+        self.record(vec![Action::NameRemoved { name, obj }]);
     }
 
-    /// Tells of a name removed from the root that the volume has lost already.
-    pub(in crate::crash::oracle) fn tell_gone(&mut self, name: &str, obj: ObjId) {
+    /// Records the removal of a name in the root that the volume does not have any more.
+    pub(in crate::crash::oracle) fn record_removal(&mut self, name: &str, obj: ObjId) {
         let name = Story::name(ROOT, name);
-        self.tell(vec![Action::NameRemoved { name, obj }]);
+        self.record(vec![Action::NameRemoved { name, obj }]);
     }
 
     pub(in crate::crash::oracle) fn rmdir(&mut self, dir: ObjId, name: &str, obj: ObjId) {
         self.fs.rmdir(&self.cred, &self.vnode(dir), name.as_bytes()).unwrap();
         let name = Story::name(dir, name);
-        self.tell(vec![Action::NameRemoved { name, obj }]);
+        self.record(vec![Action::NameRemoved { name, obj }]);
     }
 
     /// Moves a name on the volume only.
@@ -160,11 +162,11 @@ impl Story {
         replaced: Option<ObjId>,
     ) {
         self.hidden_rename(from, to);
-        self.tell_rename(obj, from, to, replaced);
+        self.record_rename(obj, from, to, replaced);
     }
 
-    /// Tells of a rename that the volume does not see.
-    pub(in crate::crash::oracle) fn tell_rename(
+    /// Records a rename that the volume does not see.
+    pub(in crate::crash::oracle) fn record_rename(
         &mut self,
         obj: ObjId,
         from: (ObjId, &str),
@@ -172,11 +174,11 @@ impl Story {
         replaced: Option<ObjId>,
     ) {
         let (from, to) = (Story::name(from.0, from.1), Story::name(to.0, to.1));
-        self.tell(vec![Action::Renamed { from, to, obj, replaced }]);
+        self.record(vec![Action::Renamed { from, to, obj, replaced }]);
     }
 
-    /// Tells of an exchange that the volume does not see.
-    pub(in crate::crash::oracle) fn tell_exchange(
+    /// Records an exchange that the volume does not see.
+    pub(in crate::crash::oracle) fn record_exchange(
         &mut self,
         one: (ObjId, &str),
         other: (ObjId, &str),
@@ -184,7 +186,7 @@ impl Story {
         away: ObjId,
     ) {
         let (one, other) = (Story::name(one.0, one.1), Story::name(other.0, other.1));
-        self.tell(vec![Action::Exchanged { one, other, moved, away }]);
+        self.record(vec![Action::Exchanged { one, other, moved, away }]);
     }
 
     /// Removes a name on the volume only.
@@ -204,7 +206,7 @@ impl Story {
         self.fs.setattr(&self.cred, &self.vnode(obj), &set).unwrap();
     }
 
-    pub(in crate::crash::oracle) fn tell_write(
+    pub(in crate::crash::oracle) fn record_write(
         &mut self,
         obj: ObjId,
         offset: u64,
@@ -214,45 +216,45 @@ impl Story {
         let version = self.version;
         let mut bytes = vec![0; len as usize];
         tag::fill(obj, version, offset, &mut bytes);
-        self.tell(vec![Action::Wrote { obj, bytes: offset..offset + len, version, whole: true }]);
+        self.record(vec![Action::Wrote { obj, bytes: offset..offset + len, version, whole: true }]);
         bytes
     }
 
     pub(in crate::crash::oracle) fn write(&mut self, obj: ObjId, offset: u64, len: u64) -> Vec<u8> {
-        let bytes = self.tell_write(obj, offset, len);
+        let bytes = self.record_write(obj, offset, len);
         self.hidden_write(obj, offset, &bytes);
         bytes
     }
 
     pub(in crate::crash::oracle) fn truncate(&mut self, obj: ObjId, size: u64) {
         self.hidden_truncate(obj, size);
-        self.tell(vec![Action::Resized { obj, size }]);
+        self.record(vec![Action::Resized { obj, size }]);
     }
 
     pub(in crate::crash::oracle) fn chmod(&mut self, obj: ObjId, perm: u16, uid: u32) {
         let set = SetAttr { perm: Some(perm), uid: Some(uid), ..SetAttr::default() };
         let attr = self.fs.setattr(&self.cred, &self.vnode(obj), &set).unwrap();
         let attrs = Attrs { mode: attr.perm, uid, gid: attr.gid, mtime: None };
-        self.tell(vec![Action::AttrsChanged { obj, attrs }]);
+        self.record(vec![Action::AttrsChanged { obj, attrs }]);
     }
 
     pub(in crate::crash::oracle) fn set_xattr(&mut self, obj: ObjId, name: &str, value: &[u8]) {
         let (file, user) = (self.vnode(obj), XattrNamespace::User);
         self.fs.setxattr(&self.cred, &file, user, name.as_bytes(), value, XattrSet::Any).unwrap();
         let (name, value) = (name.as_bytes().to_vec(), Some(value.to_vec()));
-        self.tell(vec![Action::XattrChanged { obj, namespace: 1, name, value }]);
+        self.record(vec![Action::XattrChanged { obj, namespace: 1, name, value }]);
     }
 
     pub(in crate::crash::oracle) fn synced(&mut self) {
-        self.tell(vec![Action::Synced]);
+        self.record(vec![Action::Synced]);
     }
 
     pub(in crate::crash::oracle) fn fsynced(&mut self, obj: ObjId) {
-        self.tell(vec![Action::Fsynced { obj, data_only: false }]);
+        self.record(vec![Action::Fsynced { obj, data_only: false }]);
     }
 
     pub(in crate::crash::oracle) fn fdatasynced(&mut self, obj: ObjId) {
-        self.tell(vec![Action::Fsynced { obj, data_only: true }]);
+        self.record(vec![Action::Fsynced { obj, data_only: true }]);
     }
 
     /// The volume as it is now.
@@ -261,7 +263,7 @@ impl Story {
         self.dev.to_vec()
     }
 
-    /// The rules that `image` breaks after a crash at `cut` and a check.
+    /// The rules that `image` breaks after a crash and a check.
     pub(in crate::crash::oracle) fn broken_at(
         &self,
         image: &[u8],
@@ -271,7 +273,7 @@ impl Story {
         self.broken_in(image, crash, promise, Condition::Recovered)
     }
 
-    /// The rules that `image` breaks after a crash at `cut`.
+    /// The rules that `image` breaks after a crash.
     pub(in crate::crash::oracle) fn broken_in(
         &self,
         image: &[u8],

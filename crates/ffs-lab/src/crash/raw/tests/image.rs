@@ -38,9 +38,9 @@ pub(super) fn empty(shape: (Format, u64, u32, u32, u32), endian: Endian) -> MemD
     dev
 }
 
-/// A volume that holds: `/a`, `/b`, `/b/d` directories; `/foo`, `/bar` files of one fragment, `/foo` also
-/// as `/b/link`; `/big` with an indirect block; `/short`, `/long` symbolic links; `/a/empty`; an extended
-/// attribute on `/foo` (UFS2).
+/// A volume that holds: `/a`, `/b`, `/b/d` directories; `/foo`, `/bar` files of one fragment,
+/// `/foo` also as `/b/link`; `/big` with an indirect block; `/short`, `/long` symbolic links;
+/// `/a/empty`; an extended attribute on `/foo` (UFS2).
 pub(super) fn furnished(shape: (Format, u64, u32, u32, u32), endian: Endian) -> Vec<u8> {
     let dev = empty(shape, endian);
     let dev: Arc<dyn BlockDevice> = Arc::new(dev);

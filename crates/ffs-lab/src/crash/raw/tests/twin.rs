@@ -1,4 +1,5 @@
-//! Against the other checker: of images spoiled at random, what one calls impossible the other calls wrong.
+//! Against the other checker: of images spoiled at random, what one calls impossible the other
+//! calls wrong.
 
 use std::sync::Arc;
 
