@@ -19,6 +19,7 @@
 //! Reference: `docs/spec/soft-updates.md` §2, §3.2.
 
 mod cycles;
+mod edges;
 #[cfg(test)]
 mod tests;
 
@@ -27,12 +28,9 @@ use super::dep::{
     AllocDep, Condition, DepId, DepKind, EntryDep, ExtAttrDep, Holds, Level, Requirement,
     SizeFloor, WriteState,
 };
-use super::heap::release;
-use super::invariant::broken;
 use super::smallset::SmallSet;
 use smallvec::SmallVec;
 use std::cell::Cell;
-use std::mem;
 
 /// A few dependencies.
 pub(super) type DepIds = SmallVec<[DepId; 4]>;
@@ -283,159 +281,5 @@ impl Graph {
     /// The requirements.
     pub(super) fn requirements(&self, id: DepId) -> SmallVec<[Requirement; 4]> {
         self.get(id).map(|dep| dep.requirements().collect()).unwrap_or_default()
-    }
-
-    /// Records a condition on a block or an inode, whose table lists `id`; or on another
-    /// dependency, of which `id` is a dependent. A requirement that holds writes back replaces a
-    /// weaker one.
-    pub(super) fn record(&mut self, id: DepId, condition: Condition, holds: Holds) {
-        let Some(dep) = self.deps.get_mut(id) else {
-            return broken("a dependency that ended gets a requirement");
-        };
-        match dep.requirements.replace(Requirement::new(condition, holds)) {
-            None => {
-                self.edges += 1;
-                self.count_steps(1);
-            }
-            Some(before) if holds == Holds::Reachable && before.holds_write() => {
-                dep.requirements.replace(before);
-            }
-            Some(_) => {}
-        }
-    }
-
-    /// `id` requires `on` to come as far as `level`. Does nothing if `on` came so far, or if `id`
-    /// ended.
-    pub(super) fn require(&mut self, id: DepId, on: DepId, level: Level, holds: Holds) {
-        if on == id || !self.contains(id) {
-            return;
-        }
-        let Some(dep) = self.deps.get_mut(on) else { return };
-        if level == Level::Durable && dep.state == WriteState::Durable {
-            return;
-        }
-        dep.dependents.replace(id);
-        self.record(id, Condition::Dep(on, level), holds);
-    }
-
-    /// The condition is met for `id`, which the caller has removed from the dependents or waiters.
-    pub(super) fn satisfy(&mut self, id: DepId, condition: Condition) {
-        let Some(dep) = self.deps.get_mut(id) else { return };
-        if dep.requirements.remove(&Requirement::new(condition, Holds::Write)).is_some() {
-            self.edges -= 1;
-            if dep.requirements.is_empty() {
-                self.satisfied.push(id);
-            }
-        }
-    }
-
-    /// The next dependency whose last requirement was met since the last call, if it still requires
-    /// nothing.
-    pub(super) fn next_satisfied(&mut self) -> Option<DepId> {
-        while let Some(id) = self.satisfied.pop() {
-            if self.is_satisfied(id) {
-                return Some(id);
-            }
-        }
-        release(&mut self.satisfied);
-        None
-    }
-
-    /// Whether `id` is waiting to be handed out by [`Graph::next_satisfied`].
-    pub(super) fn is_queued(&self, id: DepId) -> bool {
-        self.satisfied.contains(&id)
-    }
-
-    /// Removes a dependency that has come as far as anything can require. The caller removes it
-    /// from the waiters of the blocks and inodes that it still requires.
-    pub(super) fn complete(&mut self, id: DepId) -> Option<Dep> {
-        let mut dep = self.deps.remove(id)?;
-        for dependent in mem::take(&mut dep.dependents) {
-            self.satisfy(dependent, Condition::Dep(id, Level::Durable));
-            self.satisfy(dependent, Condition::Dep(id, Level::Reachable));
-        }
-        self.unlink(id, &dep);
-        Some(dep)
-    }
-
-    /// Removes a dependency that no write will contain, and whose dependents were passed on. The
-    /// caller removes it from waiters as after [`Graph::complete`].
-    pub(super) fn cancel(&mut self, id: DepId) -> Option<Dep> {
-        let dep = self.deps.remove(id)?;
-        debug_assert!(dep.dependents.is_empty(), "{:?} has dependents left", dep.kind);
-        self.unlink(id, &dep);
-        Some(dep)
-    }
-
-    /// Removes `id`, which ended, from the dependents of others.
-    fn unlink(&mut self, id: DepId, dep: &Dep) {
-        self.edges -= dep.requirements.len() as u64;
-        for requirement in dep.requirements.iter() {
-            if let Some(on) = requirement.dep().and_then(|on| self.deps.get_mut(on)) {
-                on.dependents.remove(&id);
-            }
-        }
-    }
-
-    /// Meets the conditions of dependents that wait for `id` to come as far as `level`.
-    pub(super) fn announce(&mut self, id: DepId, level: Level) {
-        let Some(dep) = self.deps.get_mut(id) else { return };
-        let mut dependents = mem::take(&mut dep.dependents);
-        dependents.retain(|&dependent| {
-            self.satisfy(dependent, Condition::Dep(id, level));
-            self.get(dependent).is_some_and(|dep| !dep.requirements_for(id).is_empty())
-        });
-        if let Some(dep) = self.deps.get_mut(id) {
-            dep.dependents = dependents;
-        }
-    }
-
-    /// The dependents of `id` require `on` instead, or nothing.
-    pub(super) fn pass(&mut self, id: DepId, on: Option<DepId>) {
-        self.pass_where(id, on, |_, _| true);
-    }
-
-    /// As [`Graph::pass`], for the dependents for which `which` holds.
-    pub(super) fn pass_where(
-        &mut self,
-        id: DepId,
-        on: Option<DepId>,
-        which: impl Fn(&Graph, DepId) -> bool,
-    ) {
-        let Some(dep) = self.deps.get_mut(id) else { return };
-        let all = mem::take(&mut dep.dependents);
-        let (passed, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|&dep| which(self, dep));
-        if let Some(dep) = self.deps.get_mut(id) {
-            kept.into_iter().for_each(|dependent| _ = dep.dependents.replace(dependent));
-        }
-        for dependent in passed {
-            self.pass_one(id, on, dependent);
-        }
-    }
-
-    /// `dependent`, which was removed from the dependents of `id`, requires `on` instead, or
-    /// nothing.
-    fn pass_one(&mut self, id: DepId, on: Option<DepId>, dependent: DepId) {
-        let Some(dep) = self.get(dependent) else { return };
-        let requirements = dep.requirements_for(id);
-        self.count_steps(1);
-        for requirement in requirements {
-            if let (Some(on), Requirement::Dep(_, level, holds)) = (on, requirement) {
-                self.require(dependent, on, level, holds);
-            }
-            self.satisfy(dependent, requirement.condition());
-        }
-    }
-
-    /// Removes the requirement of `id` for `on`. `id` is not handed out as satisfied because of it.
-    pub(super) fn detach(&mut self, id: DepId, on: DepId) {
-        if let Some(dep) = self.deps.get_mut(id) {
-            let requirements = dep.requirements_for(on);
-            self.edges -= requirements.len() as u64;
-            requirements.iter().for_each(|requirement| _ = dep.requirements.remove(requirement));
-        }
-        if let Some(dep) = self.deps.get_mut(on) {
-            dep.dependents.remove(&id);
-        }
     }
 }
