@@ -1,5 +1,5 @@
-//! Soft updates as a mount sees them: what is written when, what is durable when a call returns,
-//! what is free, and which volumes may be mounted.
+//! Soft updates on a mounted volume: when blocks are written, what is durable when a call returns,
+//! when space is free, and which volumes may be mounted.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod common;
@@ -35,8 +35,8 @@ fn put(w: &World, name: &str, content: &[u8]) -> Vnode {
     v
 }
 
-/// The volume as a power cut now would leave it.
-fn cut(w: &World) -> MemDevice {
+/// The volume after a power cut at this moment.
+fn crashed(w: &World) -> MemDevice {
     w.dev.inner().snapshot()
 }
 
@@ -87,7 +87,7 @@ fn unmounting_leaves_a_clean_volume_with_everything_done() {
         w.fs.sync().unwrap();
         assert_eq!(w.fs.statfs().frags_free, free, "{format:?}");
         w.fs.unmount().unwrap();
-        let dev = cut(&w);
+        let dev = crashed(&w);
         check(dev);
     }
 }
@@ -100,21 +100,21 @@ fn a_file_is_found_after_fsync_with_every_directory_above_it() {
         let b = w.dir(&a, "b");
         let v = w.file(&b, "f");
         w.fs.write(&c, &v, 0, &[7; 200_000], WriteMode::default()).unwrap();
-        assert_eq!(found(cut(&w), &["a"]), None, "{format:?}: written early");
+        assert_eq!(found(crashed(&w), &["a"]), None, "{format:?}: written early");
         let before = w.fs.counters();
         w.fs.fsync(&v, true).unwrap();
         let after = w.fs.counters();
         let epochs = after.epochs - before.epochs;
         assert!(epochs <= 5, "{format:?}: {epochs} epochs");
-        assert!(found(cut(&w), &["a", "b", "f"]) == Some(vec![7; 200_000]), "{format:?}");
+        assert!(found(crashed(&w), &["a", "b", "f"]) == Some(vec![7; 200_000]), "{format:?}");
         w.file(&b, "g");
         w.fs.fsync(&b, false).unwrap();
-        assert_eq!(found(cut(&w), &["a", "b", "g"]), Some(Vec::new()));
+        assert_eq!(found(crashed(&w), &["a", "b", "g"]), Some(Vec::new()));
     }
 }
 
 #[test]
-fn what_lives_shorter_than_the_delays_is_never_written() {
+fn content_removed_within_the_delay_is_never_written() {
     for format in FORMATS {
         let w = world(format);
         w.fs.sync().unwrap();
@@ -137,7 +137,7 @@ fn what_lives_shorter_than_the_delays_is_never_written() {
 }
 
 #[test]
-fn ticks_write_what_is_old_enough_and_undo_nothing() {
+fn ticks_write_old_buffers_and_roll_nothing_back() {
     for format in FORMATS {
         let w = world(format);
         w.fs.sync().unwrap();
@@ -147,13 +147,13 @@ fn ticks_write_what_is_old_enough_and_undo_nothing() {
         w.pass(27);
         assert_eq!(w.fs.counters().writes_delayed, start.writes_delayed, "{format:?}: early");
         w.pass(7);
-        assert!(found(cut(&w), &["f"]) == Some(vec![9; 5000]), "{format:?}");
+        assert!(found(crashed(&w), &["f"]) == Some(vec![9; 5000]), "{format:?}");
         assert_eq!(w.fs.counters().writes_rolled_back, start.writes_rolled_back, "{format:?}");
     }
 }
 
 #[test]
-fn names_reach_the_device_while_others_are_made_without_a_pause() {
+fn names_reach_the_device_while_files_are_created() {
     for format in FORMATS {
         let w = world(format);
         for second in 0..100 {
@@ -164,15 +164,15 @@ fn names_reach_the_device_while_others_are_made_without_a_pause() {
             drop(dir);
             w.pass(1);
         }
-        let there = |n: usize| found(cut(&w), &[&format!("d{n}"), "f0"]).is_some();
+        let there = |n: usize| found(crashed(&w), &[&format!("d{n}"), "f0"]).is_some();
         let first_gone = (0..100).find(|&n| !there(n)).unwrap_or(100);
         let age = 100 - first_gone;
-        assert!(age <= 60, "{format:?}: what is {age} s old is not there");
+        assert!(age <= 60, "{format:?}: a name {age} s old is not durable");
     }
 }
 
 #[test]
-fn a_full_disk_gives_back_what_was_removed_before_it_refuses() {
+fn a_full_volume_frees_removed_files_before_it_fails() {
     for format in FORMATS {
         let w = world(format);
         let (c, part) = (Cred::root(), vec![5u8; 1 << 20]);
@@ -205,23 +205,26 @@ fn a_full_disk_gives_back_what_was_removed_before_it_refuses() {
         assert!(w.fs.counters().space_requests > 0);
         drop(v);
         w.fs.unmount().unwrap();
-        check(cut(&w));
+        check(crashed(&w));
     }
 }
 
-/// Records of changes that are not durable.
-fn outstanding(w: &World) -> u64 {
+fn sysctl(w: &World, name: &str) -> u64 {
     let all = w.fs.sysctl();
-    let row = all.iter().find(|s| s.name == "debug.softdep.total_records").unwrap();
-    row.value.parse().unwrap()
+    all.iter().find(|row| row.name == name).unwrap().value.parse().unwrap()
+}
+
+/// The number of changes that are not durable.
+fn pending(w: &World) -> u64 {
+    sysctl(w, "debug.softdep.total_records")
 }
 
 #[test]
-fn a_bound_on_what_is_outstanding_holds() {
+fn pending_changes_stay_below_max_softdeps() {
     let mut opts = soft_updates();
     opts.tunables.set("max_softdeps", Some("200")).unwrap();
     let w = mount_on(plain(Format::Ufs2), &opts);
-    let gauge = || outstanding(&w);
+    let gauge = || pending(&w);
     for i in 0..400 {
         drop(w.file(&w.root, &format!("f{i}")));
         assert!(gauge() <= 240, "{}", gauge());
@@ -237,25 +240,25 @@ fn a_bound_on_what_is_outstanding_holds() {
 }
 
 #[test]
-fn names_are_durable_on_return_if_that_is_asked_for() {
+fn names_are_durable_on_return_with_stable() {
     let c = Cred::root();
     let w = mount_on(plain(Format::Ufs2), &MountOptions { stable: true, ..soft_updates() });
     let d = w.dir(&w.root, "d");
-    assert!(found(cut(&w), &["d"]).is_some());
+    assert!(found(crashed(&w), &["d"]).is_some());
     let v = w.file(&d, "f");
-    assert!(found(cut(&w), &["d", "f"]).is_some());
+    assert!(found(crashed(&w), &["d", "f"]).is_some());
     w.fs.link(&c, &v, &w.root, b"g").unwrap();
-    assert!(found(cut(&w), &["g"]).is_some());
+    assert!(found(crashed(&w), &["g"]).is_some());
     w.fs.rename(&c, (&d, b"f"), (&w.root, b"h"), ffs_core::RenameMode::Replace).unwrap();
-    assert!(found(cut(&w), &["h"]).is_some() && found(cut(&w), &["d", "f"]).is_none());
+    assert!(found(crashed(&w), &["h"]).is_some() && found(crashed(&w), &["d", "f"]).is_none());
     w.fs.unlink(&c, &w.root, b"g").unwrap();
-    assert!(found(cut(&w), &["g"]).is_none());
+    assert!(found(crashed(&w), &["g"]).is_none());
     w.fs.rmdir(&c, &w.root, b"d").unwrap();
-    assert!(found(cut(&w), &["d"]).is_none());
+    assert!(found(crashed(&w), &["d"]).is_none());
 }
 
 #[test]
-fn a_failing_device_is_told_by_fsync_and_forgotten_when_it_heals() {
+fn fsync_reports_device_errors_until_the_device_recovers() {
     let disk = Arc::new(FaultInjector::new(plain(Format::Ufs2), Vec::new()));
     let fs = Ffs::mount(disk.clone(), &soft_updates(), Env::system()).unwrap();
     let (c, root) = (Cred::root(), fs.root().unwrap());
@@ -274,36 +277,36 @@ fn a_failing_device_is_told_by_fsync_and_forgotten_when_it_heals() {
     fs.unmount().unwrap();
 }
 
-/// A volume that asks for soft updates.
-fn asking(format: Format) -> MemDevice {
+/// A volume whose superblock selects soft updates.
+fn selecting(format: Format) -> MemDevice {
     soft_volume(shape(format), 8 << 20)
 }
 
 #[test]
-fn the_superblock_says_who_orders_and_a_crash_needs_no_check() {
+fn the_superblock_selects_softdep_and_a_crash_needs_no_check() {
     for format in FORMATS {
         let auto = MountOptions::default();
-        let unasked = mount_on(plain(format), &auto);
-        assert_eq!(unasked.fs.ordering(), "sync");
-        let w = mount_on(asking(format), &auto);
+        let plain_volume = mount_on(plain(format), &auto);
+        assert_eq!(plain_volume.fs.ordering(), "sync");
+        let w = mount_on(selecting(format), &auto);
         assert_eq!(w.fs.ordering(), "softdep");
         let v = put(&w, "kept", &[4; 9000]);
         w.fs.fsync(&v, false).unwrap();
         drop(put(&w, "lost", &[5; 9000]));
-        let again = mount_on(cut(&w), &auto);
+        let again = mount_on(crashed(&w), &auto);
         assert!(!again.fs.is_read_only() && again.fs.unchecked().is_some(), "{format:?}");
         drop(put(&again, "more", &[6; 9000]));
         again.fs.unmount().unwrap();
-        let third = mount_on(cut(&again), &auto);
-        assert!(third.fs.unchecked().is_some(), "{format:?}: nobody has checked it");
+        let third = mount_on(crashed(&again), &auto);
+        assert!(third.fs.unchecked().is_some(), "{format:?}: it was not checked");
         let under_sync = MountOptions { ordering: OrderingPolicy::Sync, ..auto.clone() };
-        let fourth = mount_on(cut(&w), &under_sync);
+        let fourth = mount_on(crashed(&w), &under_sync);
         drop(put(&fourth, "more", &[6; 9000]));
-        let fifth = mount_on(cut(&fourth), &auto);
-        assert!(fifth.fs.is_read_only(), "{format:?}: sync does not keep the promise");
-        let asked = MountOptions { ordering: OrderingPolicy::Async, ..auto };
-        assert_eq!(mount_on(asking(format), &asked).fs.ordering(), "softdep");
-        assert_eq!(mount_on(plain(format), &asked).fs.ordering(), "none");
+        let fifth = mount_on(crashed(&fourth), &auto);
+        assert!(fifth.fs.is_read_only(), "{format:?}: sync may leave inconsistencies");
+        let under_async = MountOptions { ordering: OrderingPolicy::Async, ..auto };
+        assert_eq!(mount_on(selecting(format), &under_async).fs.ordering(), "softdep");
+        assert_eq!(mount_on(plain(format), &under_async).fs.ordering(), "none");
     }
 }
 
@@ -332,22 +335,22 @@ fn a_removed_file_in_use_is_read_to_the_end() {
     }
 }
 
-/// A name made and another removed in one directory, their inodes in one block: the directory must
-/// follow the inodes for the first, the inodes the directory for the second (`spec/soft-updates.md`
-/// §2.2).
+/// A name is entered and another is removed in one directory, and their inodes are in one block.
+/// The first needs the inode block before the directory block, the second the reverse
+/// (`spec/soft-updates.md` §2.2).
 #[test]
-fn a_circle_of_blocks_is_none_of_changes() {
-    for format in [Format::Ufs1, Format::Ufs2] {
+fn blocks_in_a_cycle_have_changes_without_one() {
+    for format in FORMATS {
         let w = world(format);
         drop(w.file(&w.root, "y"));
-        let told = w.writes_of(|w| {
+        let writes = w.writes_of(|w| {
             drop(w.file(&w.root, "x"));
             w.fs.unlink(&Cred::root(), &w.root, b"y").unwrap();
             w.fs.sync().unwrap();
         });
-        let of = |kind: char| told.chars().filter(|c| *c == kind).count();
-        // The inodes with x and the links of y, both names, y freed: no more than it takes.
-        assert_eq!((of('d'), of('i')), (1, 2), "{told}");
+        let of = |kind: char| writes.chars().filter(|c| *c == kind).count();
+        // The inodes with x and the links of y; both names; then y is free.
+        assert_eq!((of('d'), of('i')), (1, 2), "{writes}");
         check(unmounted(w));
     }
 }
@@ -359,13 +362,13 @@ fn unmounted(w: World) -> MemDevice {
     dev.inner().snapshot()
 }
 
-/// Many more files are made and removed than may be outstanding, by several at once, on a disk they
-/// would fill: nobody waits for ever, the bound holds, and all is free in the end.
+/// Several threads create and remove many more files than `max_softdeps` allows pending changes, on
+/// a volume that they would fill: no thread waits forever, and all space is free at the end.
 #[test]
-fn tiny_limits_and_a_small_disk_stop_nobody() {
+fn tiny_limits_and_a_small_volume_cause_no_deadlock() {
     const THREADS: u64 = 4;
     const FILES: u64 = 2500;
-    for format in [Format::Ufs1, Format::Ufs2] {
+    for format in FORMATS {
         let mut opts = soft_updates();
         opts.tunables.set("max_softdeps", Some("100")).unwrap();
         let w = mount_on(plain(format), &opts);
@@ -385,7 +388,7 @@ fn tiny_limits_and_a_small_disk_stop_nobody() {
                 if let Some(old) = i.checked_sub(20) {
                     w.fs.unlink(&Cred::root(), &dir, format!("f{old}").as_bytes()).unwrap();
                 }
-                assert!(outstanding(&w) <= 100 + 40 * THREADS);
+                assert!(pending(&w) <= 100 + 40 * THREADS);
             }
             for i in FILES - 20..FILES {
                 w.fs.unlink(&Cred::root(), &dir, format!("f{i}").as_bytes()).unwrap();
@@ -407,11 +410,10 @@ fn tiny_limits_and_a_small_disk_stop_nobody() {
     }
 }
 
-/// The records of renamed names are kept until the new names are on the disk, and free from then
-/// on: a directory whose names all change again and again does not grow for it, with an index or
-/// without.
+/// The records of old names are reserved until the new names are durable, and free from then on. So
+/// a directory does not grow if all its names change repeatedly, with a hash index or without.
 #[test]
-fn a_directory_of_names_that_change_stays_as_long_as_it_is() {
+fn repeated_renames_do_not_grow_a_directory() {
     let c = Cred::root();
     for files in [40, 500] {
         let w = world(Format::Ufs2);
@@ -436,16 +438,15 @@ fn a_directory_of_names_that_change_stays_as_long_as_it_is() {
     }
 }
 
-/// Every chunk of a directory has a record that was renamed away and may have to come back, so none
-/// has room for an index; and there is no block left to grow by. A new name waits for these
-/// records.
+/// Every chunk of a directory has a reserved record, and the volume has no block by which the
+/// directory could grow. A new name waits until the reserved records are free.
 #[test]
-fn a_name_has_room_on_a_full_volume_when_renamed_ones_are_there() {
+fn a_new_name_waits_for_reserved_records_on_a_full_volume() {
     let c = Cred::root();
     let w = world(Format::Ufs2);
     let dir = w.dir(&w.root, "d");
     let name = |i: usize| format!("name-{i:03}-{}", "x".repeat(40));
-    // Eight names of 60 bytes fill a chunk, as good as.
+    // Eight names of 60 bytes leave no space for another one in a chunk.
     (0..128).for_each(|i| drop(w.file(&dir, &name(i))));
     let size = w.fs.getattr(&dir).size;
     assert_eq!(size, 8192);
@@ -473,16 +474,11 @@ fn a_name_has_room_on_a_full_volume_when_renamed_ones_are_there() {
     check(unmounted(w));
 }
 
-/// A record that was kept becomes free after the last change in its directory, and then the
-/// directory goes: nothing of it is left in memory.
+/// A reserved record becomes free after the last change in its directory, and then the directory is
+/// removed: the engine keeps no memory for it.
 #[test]
-fn of_a_removed_directory_nothing_is_remembered() {
+fn a_removed_directory_leaves_no_memory_in_use() {
     let (c, w) = (Cred::root(), world(Format::Ufs2));
-    let mem = || {
-        let all = w.fs.sysctl();
-        let row = all.iter().find(|s| s.name == "debug.softdep.mem").unwrap();
-        row.value.parse::<u64>().unwrap()
-    };
     let other = w.dir(&w.root, "other");
     let mut left = Vec::new();
     for round in 0..8 {
@@ -495,7 +491,7 @@ fn of_a_removed_directory_nothing_is_remembered() {
         drop(d);
         w.fs.rmdir(&c, &w.root, b"d").unwrap();
         w.fs.sync().unwrap();
-        left.push(mem());
+        left.push(sysctl(&w, "debug.softdep.mem"));
     }
     assert_eq!(left[1], left[7], "{left:?}");
     drop(other);

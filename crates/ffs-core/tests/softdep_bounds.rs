@@ -1,5 +1,5 @@
-//! Soft updates keep account of what is outstanding, not of what happened: memory and the cost of
-//! an operation do not grow with the number of operations before it.
+//! The memory of soft updates and the cost of an operation depend on the pending changes, and do not
+//! grow with the number of earlier operations.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod common;
@@ -19,8 +19,8 @@ fn gauge(w: &World, name: &str) -> u64 {
     w.fs.gauges().iter().find(|g| g.name == name).unwrap().value
 }
 
-/// What a run costs: steps of the bookkeeping in each quarter of it, and most memory and records
-/// seen.
+/// The cost of a run: the dependencies visited in each quarter of it, and the largest memory and
+/// number of records.
 #[derive(Debug)]
 struct Cost {
     quarters: [u64; 4],
@@ -28,7 +28,7 @@ struct Cost {
     records: u64,
 }
 
-/// Runs `operation` `rounds` times; a second goes by after each hundred.
+/// Runs `operation` `rounds` times; the clock advances a second after each hundred.
 fn cost(w: &World, rounds: u64, mut operation: impl FnMut(u64)) -> Cost {
     let mut cost = Cost { quarters: [0; 4], memory: 0, records: 0 };
     for quarter in 0..4 {
@@ -54,8 +54,8 @@ impl Cost {
     }
 }
 
-/// One sparse file, written and truncated in turn: what waited for an indirect block that was gone
-/// came to wait for another one once more, and memory doubled every ten rounds.
+/// A sparse file is written and truncated repeatedly. The dependents of a freed indirect block once
+/// required another one a second time, and memory doubled every ten rounds.
 #[test]
 fn a_sparse_file_written_and_truncated_costs_the_same_for_ever() {
     let w = world(64 << 20);
@@ -71,7 +71,7 @@ fn a_sparse_file_written_and_truncated_costs_the_same_for_ever() {
     w.end();
 }
 
-/// The same with holes punched in indirect blocks, and appending.
+/// As before, with holes punched in indirect blocks, and appended blocks.
 #[test]
 fn holes_punched_and_filled_cost_the_same_for_ever() {
     let w = world(64 << 20);
@@ -99,7 +99,7 @@ fn random_histories_of_names_cost_the_same_for_ever() {
         let cost = cost(&w, 8000, |round| {
             let name = |of: u64| format!("n{}", rng.below(of)).into_bytes();
             let (d, e) = (&dirs[rng.below(4) as usize], &dirs[rng.below(4) as usize]);
-            // Most of them fail for want of a name, or because it is there: that is meant.
+            // Most of them fail, because a name is missing or exists.
             match rng.below(8) {
                 0..=2 => drop(w.fs.create(&c, d, &name(50), ffs_core::NodeKind::Regular, 0o644)),
                 3 => drop(w.fs.unlink(&c, d, &name(50))),
@@ -118,7 +118,7 @@ fn random_histories_of_names_cost_the_same_for_ever() {
                 }
             }
             if round % 1000 == 999 {
-                // One directory is made anew.
+                // One directory is removed and created again.
                 let n = rng.below(4) as usize;
                 let to = format!("x{round}");
                 let from = format!("d{n}");
@@ -134,8 +134,7 @@ fn random_histories_of_names_cost_the_same_for_ever() {
     }
 }
 
-/// A file with many blocks not yet written takes the name of another: the name waits for each of
-/// them.
+/// A file with many unwritten blocks is renamed over another file. The name requires each block.
 #[test]
 fn a_large_file_that_replaces_another_costs_as_much_as_its_blocks() {
     let steps = |blocks: u64| {
@@ -143,7 +142,7 @@ fn a_large_file_that_replaces_another_costs_as_much_as_its_blocks() {
         let (c, f) = (Cred::root(), w.file(&w.root, "new"));
         drop(w.file(&w.root, "old"));
         for n in 0..blocks {
-            // Every second block: no row of blocks is moved or written ahead.
+            // Every second block: no cluster is reallocated or written early.
             w.fs.write(&c, &f, n * 8192, &[1; 4096], WriteMode::default()).unwrap();
         }
         w.fs.rename(&c, (&w.root, b"new"), (&w.root, b"old"), RenameMode::Replace).unwrap();

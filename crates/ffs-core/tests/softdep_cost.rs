@@ -1,4 +1,4 @@
-//! What soft updates cost, counted: device writes beside ordered synchronous ones, and memory.
+//! The cost of soft updates: device writes compared with ordered synchronous writes, and memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test")]
 
 mod common;
@@ -10,14 +10,14 @@ use ffs_device::{Rng, SplitMix64};
 use ffs_ondisk::{Endian, Format};
 use std::collections::BTreeMap;
 
-/// Files of the workloads whose ratio does not depend on the number.
+/// Files of the workloads whose ratio does not depend on their number.
 const FEW: usize = 3000;
 /// The paper's number of files in a directory.
 const MANY: usize = 33_164;
 
 fn options(policy: OrderingPolicy) -> MountOptions {
     let mut opts = MountOptions { ordering: policy, ..MountOptions::default() };
-    // Nothing is written for want of room.
+    // No buffer is written for lack of memory.
     opts.tunables.cache = 256 << 20;
     opts.tunables.maxvnodes = 200_000;
     opts
@@ -29,7 +29,7 @@ fn volume(policy: OrderingPolicy, files: usize, level: Level) -> World {
     mount_recorded(dev, &options(policy), level)
 }
 
-/// Names under `prefix`, all of one length, in an order of their own.
+/// Names that begin with `prefix`, all of one length, in a random order.
 fn names(prefix: &str, n: usize) -> Vec<String> {
     let mut all: Vec<String> = (0..n).map(|i| format!("{prefix}{i:06}")).collect();
     let rng = SplitMix64::new(0x5eed ^ u64::from(prefix.as_bytes()[0]));
@@ -59,7 +59,7 @@ fn unlink(w: &World, d: &Vnode, prefix: &str, n: usize) {
     }
 }
 
-/// Writes to the device so far, by place.
+/// The number of writes to each place of the device so far.
 fn writes(w: &World) -> BTreeMap<u64, u32> {
     let mut all = BTreeMap::new();
     for e in w.dev.take_events() {
@@ -70,8 +70,8 @@ fn writes(w: &World) -> BTreeMap<u64, u32> {
     all
 }
 
-/// Device writes of files made, renamed and removed; everything durable after each step if
-/// `thorough`, else in the end.
+/// Device writes of files that are created, renamed and removed. Everything becomes durable after
+/// each step if `thorough`, else at the end.
 fn writes_of_a_life(policy: OrderingPolicy, thorough: bool) -> u64 {
     let w = volume(policy, FEW, Level::Count);
     let d = w.dir(&w.root, "d");
@@ -95,21 +95,21 @@ fn writes_of_a_life(policy: OrderingPolicy, thorough: bool) -> u64 {
 }
 
 #[test]
-fn a_hundred_synchronous_writes_are_three_at_most() {
+fn softdep_needs_three_percent_of_the_synchronous_writes() {
     for thorough in [false, true] {
         let sync = writes_of_a_life(OrderingPolicy::Sync, thorough);
         let soft = writes_of_a_life(OrderingPolicy::SoftUpdates, thorough);
         println!("durable after each step {thorough}: {soft} writes, sync {sync}");
-        assert!(sync > 5 * FEW as u64, "{sync}: what is compared with");
+        assert!(sync > 5 * FEW as u64, "{sync}: synchronous writes");
         assert!(soft * 100 <= sync * 3, "{soft} writes, sync {sync}");
     }
 }
 
 #[test]
-fn made_and_removed_within_the_delay_nothing_is_written_but_what_was_dirty() {
+fn files_made_and_removed_within_the_delay_cause_no_writes() {
     let w = volume(OrderingPolicy::SoftUpdates, FEW, Level::Log);
     let d = w.dir(&w.root, "d");
-    // So that inode blocks and the directory's are there.
+    // Allocates the inode blocks and the directory's blocks.
     create(&w, &d, "f", FEW);
     w.fs.sync().unwrap();
     unlink(&w, &d, "f", FEW);
@@ -119,7 +119,7 @@ fn made_and_removed_within_the_delay_nothing_is_written_but_what_was_dirty() {
     create(&w, &d, "g", FEW);
     rename(&w, &d, "g", "h", FEW);
     unlink(&w, &d, "h", FEW);
-    assert_eq!(writes(&w).len(), 0, "written without need");
+    assert_eq!(writes(&w).len(), 0, "a block was written early");
     let gauge = |name: &str| w.fs.gauges().iter().find(|g| g.name == name).unwrap().value;
     assert_eq!(gauge("debug.softdep.removals"), 0, "the device never saw a name");
     let dirty = gauge("vfs.ffs.dirtyspace");
@@ -128,7 +128,7 @@ fn made_and_removed_within_the_delay_nothing_is_written_but_what_was_dirty() {
     assert!(after.values().all(|&n| n == 1), "a block was written twice: {after:?}");
     let bytes = counters.bytes_written - before.bytes_written;
     println!("{dirty} dirty bytes, {bytes} written in {} places", after.len());
-    // Besides: the sums in the superblock and its summary.
+    // The superblock and its summary are written besides.
     assert!(bytes <= dirty + 2 * 8192, "{bytes} bytes written of {dirty}");
     assert_eq!(counters.writes_rolled_back, before.writes_rolled_back);
     drop(d);
@@ -136,7 +136,7 @@ fn made_and_removed_within_the_delay_nothing_is_written_but_what_was_dirty() {
 }
 
 #[test]
-fn what_is_pending_takes_four_hundred_bytes_an_operation() {
+fn a_pending_operation_takes_at_most_four_hundred_bytes() {
     let w = volume(OrderingPolicy::SoftUpdates, MANY, Level::Count);
     let d = w.dir(&w.root, "d");
     w.fs.sync().unwrap();
@@ -150,7 +150,7 @@ fn what_is_pending_takes_four_hundred_bytes_an_operation() {
         println!("{what}: {each} bytes");
         assert!(each <= 400, "{what}: {each} bytes");
         w.fs.sync().unwrap();
-        // Of removed names, which places are free now.
+        // The free records of removed names are remembered.
         assert!(memory() <= idle + 16 * MANY, "{what}: {} bytes stay", memory());
     };
     create(&w, &d, "f", MANY);

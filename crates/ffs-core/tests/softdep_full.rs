@@ -1,4 +1,4 @@
-//! Soft updates on a volume without space: what fails half way leaves no dependency behind.
+//! Soft updates on a full volume: an operation that fails half way leaves no dependency.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod common;
@@ -13,8 +13,7 @@ use ffs_ondisk::{Dinode, Format, FragNo, Ino};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// 4 MB, blocks of 4096 bytes and fragments of 512, in four groups and more, with nothing in
-/// reserve.
+/// 4 MB, blocks of 4096 bytes and fragments of 512, at least four groups, no reserve.
 fn world() -> World {
     let dev = MemDevice::new(4 << 20);
     let options = NewfsOptions {
@@ -32,7 +31,7 @@ fn world() -> World {
     mount_on(dev, &soft_updates())
 }
 
-/// Makes files of `size` bytes until there is no room for another.
+/// Makes files of `size` bytes until the volume is full.
 fn fill(w: &World, prefix: &str, size: usize) -> BTreeMap<String, Vnode> {
     let mut made = BTreeMap::new();
     for n in 0.. {
@@ -66,7 +65,7 @@ fn cut(w: &World, v: &Vnode, size: u64) {
     w.fs.fsync(v, false).unwrap();
 }
 
-/// What a check finds on the device as it is now and a crash does not excuse.
+/// The findings of a check on the device as it is now, without those that a crash allows.
 fn unsound(w: &World) -> Vec<String> {
     let now = Arc::new(w.dev.inner().snapshot()) as Arc<dyn BlockDevice>;
     let excused = ffs_testkit::killtest::ALLOWED_REPAIRS;
@@ -75,10 +74,9 @@ fn unsound(w: &World) -> Vec<String> {
     foreign.map(|f| format!("{}: {}", f.id.as_str(), f.message)).collect()
 }
 
-/// A file has a young end of two fragments in group 0. The next write makes that a whole block
-/// first, which only group 3 has, and then finds no space for itself. The fragments in group 0 are
-/// the file's again, but their map did not belong to what an fsync waits for any more: the device
-/// called them free.
+/// A file ends in two unwritten fragments in group 0. The next write first extends them to a whole
+/// block, which only group 3 has, and then finds no space for its own block. The file keeps the
+/// fragments in group 0. An fsync once did not wait for their bitmap: they were free on the device.
 #[test]
 fn fragments_kept_for_want_of_space_are_marked_used_when_fsync_returns() {
     let w = world();
@@ -99,8 +97,8 @@ fn fragments_kept_for_want_of_space_are_marked_used_when_fsync_returns() {
     let neighbours =
         |p: &&[(FragNo, &String)]| p[0].0.0 + 1 == p[1].0.0 && p[0].0.0 / frag == p[1].0.0 / frag;
     let pair = low.windows(2).find(neighbours).unwrap();
-    // The victim is empty, its block is another's; two fragments are free in group 0, a block in
-    // group 3.
+    // The file is empty, and its block belongs to another file. Two fragments are free in group 0,
+    // and a block in group 3.
     cut(&w, v, 0);
     let c = Cred::root();
     w.fs.write(&c, y, 4096, &[b'y'; 4096], WriteMode::default()).unwrap();
@@ -121,8 +119,8 @@ fn fragments_kept_for_want_of_space_are_marked_used_when_fsync_returns() {
     w.end();
 }
 
-/// The same by chance: files grow by fragments and blocks where there is hardly any room. Whatever
-/// was fsynced is sound on the device, and its content is there.
+/// As before, with random sizes: files grow by fragments and blocks on an almost full volume. Each
+/// file that was fsynced is consistent on the device, with its content.
 #[test]
 fn growing_without_space_leaves_what_was_fsynced_sound() {
     let mut failures = 0;

@@ -1,4 +1,4 @@
-//! Groups with a wrong hash: torn by a crash, or damaged.
+//! Cylinder groups with a wrong check hash: torn by a crash, or damaged.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -20,8 +20,8 @@ fn put(w: &World, name: &str, content: &[u8]) {
     w.fs.write(&Cred::root(), &v, 0, content, WriteMode::default()).unwrap();
 }
 
-/// The volume as a power cut now would leave it.
-fn cut(w: &World) -> MemDevice {
+/// The volume after a power cut at this moment.
+fn crashed(w: &World) -> MemDevice {
     w.dev.inner().snapshot()
 }
 
@@ -32,24 +32,24 @@ fn group(dev: &MemDevice, g: &Geometry, c: CgNo) -> Vec<u8> {
     block
 }
 
-/// Writes of a group cut off between any two sectors, both ways, on the volume as it was before
-/// them.
+/// A write of a group is torn between any two sectors, in both directions, on the volume as it was
+/// before the write.
 #[test]
 fn a_torn_group_is_worked_on_without_a_check() {
     for format in [Format::Ufs1, Format::Ufs2] {
         let w = mount_on(volume(format), &MountOptions::default());
         put(&w, "kept", &[4; 9000]);
         w.fs.sync().unwrap();
-        let old = cut(&w);
-        // Nothing is freed, not even by a growing directory: what the old volume needs is marked in
-        // every sector, old or new.
+        let old = crashed(&w);
+        // Nothing is freed, not even by a growing directory. So the fragments that the old volume
+        // uses are marked in each sector, old or new.
         for i in 0..20 {
             put(&w, &format!("n{i}"), &vec![5; 40_000 * i]);
         }
         w.fs.sync().unwrap();
         let g = *w.fs.geometry();
         let (at, len) = (g.frag_to_byte(g.cgtod(CgNo(0))), g.cgsize as usize);
-        let (was, is) = (group(&old, &g, CgNo(0)), group(&cut(&w), &g, CgNo(0)));
+        let (was, is) = (group(&old, &g, CgNo(0)), group(&crashed(&w), &g, CgNo(0)));
         for tear in (512..len).step_by(512) {
             for (front, back) in [(&was, &is), (&is, &was)] {
                 let dev = old.snapshot();
@@ -66,13 +66,12 @@ fn a_torn_group_is_worked_on_without_a_check() {
     }
 }
 
-/// The same crash tore the superblock: then the volume is worked on only if the user insists.
+/// The same crash tore the superblock: then the volume is mounted read-write only by force.
 fn worked_on_by_force(dev: MemDevice, what: &str) {
     worked_on(&forced(dev), &format!("{what}, and the superblock"));
 }
 
-/// The volume with a wrong hash in its superblock (which only UFS2 has), mounted because the user
-/// insists.
+/// The volume with a wrong check hash in its superblock (which only UFS2 has), mounted by force.
 fn forced(dev: MemDevice) -> World {
     spoil(&dev, 65536 + 1304);
     assert!(mount_on(dev.snapshot(), &MountOptions::default()).fs.is_read_only());
@@ -85,29 +84,29 @@ fn spoil(dev: &MemDevice, at: u64) {
     dev.write_at(at, &bytes.map(|b| !b)).unwrap();
 }
 
-/// No crash has torn what was unmounted: a group with a wrong hash is left alone, also where the
-/// superblock has one.
+/// No crash tears an unmounted volume: a group with a wrong check hash is not used, even if the
+/// superblock has a wrong one too.
 #[test]
 fn damage_of_a_clean_volume_is_not_taken_for_a_torn_write() {
     let w = mount_on(volume(Format::Ufs2), &MountOptions::default());
     let g = *w.fs.geometry();
     w.fs.unmount().unwrap();
-    let dev = cut(&w);
+    let dev = crashed(&w);
     spoil(&dev, g.frag_to_byte(g.cgtod(CgNo(0))) + 132);
     let before = group(&dev, &g, CgNo(0));
     let w = forced(dev);
     put(&w, "more", &[6; 50_000]);
     w.fs.unmount().unwrap();
-    assert!(group(&cut(&w), &g, CgNo(0)) == before, "the group is worked on");
+    assert!(group(&crashed(&w), &g, CgNo(0)) == before, "the group was changed");
 }
 
-/// Works on a volume that nobody has checked; it must be left so that preen can settle it.
+/// Changes a volume that was not checked. Preen must be able to repair it afterwards.
 fn worked_on(w: &World, what: &str) {
     put(w, "more", &[6; 50_000]);
     w.dir(&w.root, "dir");
     w.fs.unlink(&Cred::root(), &w.root, b"kept").unwrap();
     w.fs.unmount().unwrap();
-    let dev: Arc<dyn BlockDevice> = Arc::new(cut(w));
+    let dev: Arc<dyn BlockDevice> = Arc::new(crashed(w));
     let left = ffs_admin::fsck::quick_check(&dev);
     use Id::{CgLeak, CgSummary, CsCg, CsTotal};
     let benign = [CgLeak, CgSummary, CsCg, CsTotal];
@@ -119,18 +118,18 @@ fn worked_on(w: &World, what: &str) {
     assert!(left.is_empty(), "{what}: {left:#?}");
 }
 
-/// The summary area counts what the maps of the groups say, and the groups' hashes are right.
+/// Checks that the summary area agrees with the groups' bitmaps, and the groups' check hashes.
 fn counts_agree(w: &World, what: &str) {
-    let (g, dev) = (*w.fs.geometry(), cut(w));
+    let (g, dev) = (*w.fs.geometry(), crashed(w));
     let mut area = vec![0; g.cssize as usize];
     dev.read_at(g.frag_to_byte(g.csaddr), &mut area).unwrap();
     for c in 0..g.ncg {
         let block = group(&dev, &g, CgNo(c));
         cg::validate(&g, CgNo(c), &block).unwrap();
-        let (said, own) = (Csum::decode(&area, c as usize * 16, g.endian), Cg::new(&g, &block));
-        assert_eq!(said, own.cs(), "{what}");
+        let (counted, own) = (Csum::decode(&area, c as usize * 16, g.endian), Cg::new(&g, &block));
+        assert_eq!(counted, own.cs(), "{what}");
         let counts = own.recount();
-        let maps = Csum { ndir: said.ndir, ..counts.cs };
-        assert_eq!(said, maps, "{what}");
+        let maps = Csum { ndir: counted.ndir, ..counts.cs };
+        assert_eq!(counted, maps, "{what}");
     }
 }

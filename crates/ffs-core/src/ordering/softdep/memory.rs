@@ -1,5 +1,6 @@
 //! The memory of the engine: every container is counted. Trees are estimated
-//! ([`super::heap::tree_bytes`]).
+//! ([`super::heap::tree_bytes`]). `tests/softdep_memory.rs` compares the result with a counting
+//! allocator: they differ by less than a tenth.
 
 use super::dep::DepId;
 use super::engine::Softdep;
