@@ -104,8 +104,8 @@ fn a_file_is_found_after_fsync_with_every_directory_above_it() {
         let before = w.fs.counters();
         w.fs.fsync(&v, true).unwrap();
         let after = w.fs.counters();
-        let epochs = after.epochs - before.epochs;
-        assert!(epochs <= 5, "{format:?}: {epochs} epochs");
+        let passes = after.epochs - before.epochs;
+        assert!(passes <= 5, "{format:?}: {passes} passes");
         assert!(found(crashed(&w), &["a", "b", "f"]) == Some(vec![7; 200_000]), "{format:?}");
         w.file(&b, "g");
         w.fs.fsync(&b, false).unwrap();

@@ -1,5 +1,5 @@
-//! The memory of soft updates and the cost of an operation depend on the pending changes, and do not
-//! grow with the number of earlier operations.
+//! The memory of soft updates and the cost of an operation depend on the pending changes, and do
+//! not grow with the number of earlier operations.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
 mod common;

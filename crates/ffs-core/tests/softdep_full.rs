@@ -59,7 +59,7 @@ fn first_block(w: &World, v: &Vnode) -> FragNo {
     FragNo(d.db[0].unsigned_abs())
 }
 
-fn cut(w: &World, v: &Vnode, size: u64) {
+fn truncate(w: &World, v: &Vnode, size: u64) {
     let size = SetAttr { size: Some(size), ..SetAttr::default() };
     w.fs.setattr(&Cred::root(), v, &size).unwrap();
     w.fs.fsync(v, false).unwrap();
@@ -99,7 +99,7 @@ fn fragments_kept_for_want_of_space_are_marked_used_when_fsync_returns() {
     let pair = low.windows(2).find(neighbours).unwrap();
     // The file is empty, and its block belongs to another file. Two fragments are free in group 0,
     // and a block in group 3.
-    cut(&w, v, 0);
+    truncate(&w, v, 0);
     let c = Cred::root();
     w.fs.write(&c, y, 4096, &[b'y'; 4096], WriteMode::default()).unwrap();
     let names: Vec<String> = pair.iter().map(|(_, name)| (*name).clone()).collect();
@@ -108,7 +108,7 @@ fn fragments_kept_for_want_of_space_are_marked_used_when_fsync_returns() {
         w.fs.unlink(&c, &w.root, name.as_bytes()).unwrap();
     }
     w.fs.sync().unwrap();
-    cut(&w, z, 0);
+    truncate(&w, z, 0);
     w.fs.sync().unwrap();
     w.fs.write(&c, v, 0, &[b'A'; 1024], WriteMode::default()).unwrap();
     let failed = w.fs.write(&c, v, 4096, &[b'B'; 512], WriteMode::default());
@@ -134,13 +134,13 @@ fn growing_without_space_leaves_what_was_fsynced_sound() {
         let files: Vec<&Vnode> = kept.values().collect();
         let pick = || files[rng.below(files.len() as u64) as usize];
         for _ in 0..8 {
-            cut(&w, pick(), rng.below(4) * 512);
+            truncate(&w, pick(), rng.below(4) * 512);
         }
         for round in 0..150u32 {
             let v = pick();
             let (at, n) = (rng.below(40) * 512, 512 * (1 + rng.below(8)) as usize);
             match rng.below(4) {
-                0 => cut(&w, v, rng.below(3) * 512),
+                0 => truncate(&w, v, rng.below(3) * 512),
                 _ => {
                     let wrote = w.fs.write(&c, v, at, &vec![round as u8; n], WriteMode::default());
                     failures += u32::from(wrote.is_err());

@@ -28,7 +28,7 @@ thread_local! {
 struct Counting;
 
 fn count(by: isize) {
-    // At the end of a thread its counter is gone.
+    // At the end of a thread its counter is destroyed.
     let _ = LIVE.try_with(|live| live.set(live.get() + by));
 }
 

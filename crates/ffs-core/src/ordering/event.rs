@@ -135,9 +135,10 @@ pub(crate) enum EntryKind {
 pub(crate) enum ParentLink {
     /// None.
     None,
-    /// `..` of a removed directory: the parent's count drops when the directory is gone.
+    /// `..` of a removed directory: the parent's count drops when the directory is cleared on the
+    /// device.
     Removed(Ino),
-    /// `..` of a directory moved away from this parent: its count drops when the old name is gone
+    /// `..` of a directory moved away from this parent: its count drops when the old name is absent
     /// and the directory's `..` names the new parent.
     Moved(Ino),
 }
@@ -267,17 +268,17 @@ pub(crate) enum Event<'a> {
     /// The name last entered for `ino` depends on the content of its `dirty` blocks: a rename
     /// replaced another file with it (`replace_order`).
     ContentBeforeName { ino: Ino, dirty: &'a [BufKey] },
-    /// A new place of a block replaced another place of it: may that be marked free?
+    /// A block moved. [`Response::free`] is for its former place.
     BlockReplaced,
-    /// Pointers of `ino` were cleared, and its inode updated: may their blocks be marked free? If
-    /// later, the caller sends `BlocksFreed`.
+    /// Pointers of `ino` were cleared, and its inode updated. [`Response::free`] is for their
+    /// blocks: if it is [`FreeWhen::Later`], the caller sends `BlocksFreed`.
     BlocksReleased { ino: Ino },
     /// Runs that `ino` does not name any more; a run may be longer than a block. `partial`: the
     /// indirect blocks, by in-core name, in which pointers to some of them were cleared.
     BlocksFreed { ino: Ino, runs: Vec<FragRun>, partial: &'a [i64] },
     /// The buffers of these blocks of `ino` were discarded with their changes.
     BuffersDiscarded { ino: Ino, blocks: RangeInclusive<i64> },
-    /// `ino` was cleared ([`InodeChange::Free`]): may its number be marked free?
+    /// `ino` was cleared ([`InodeChange::Free`]). [`Response::free`] is for its number.
     InodeReleased { ino: Ino, was_dir: bool },
 }
 

@@ -38,8 +38,8 @@ impl Ordering for SyncOrdered {
     }
 }
 
-/// A directory or an indirect block with undefined content would be followed, and undefined
-/// attributes could not be told from others.
+/// Fsck would follow a directory or an indirect block with undefined content, and cannot recognise
+/// undefined attributes.
 fn content_is_written_first(content: BlockContent) -> bool {
     match content {
         BlockContent::DirectoryBody

@@ -245,7 +245,7 @@ pub(super) struct AllocDep {
     pub(super) entries: Vec<DepId>,
 }
 
-/// Stands for the end of the file where a floor names an indirect block: those names are negative.
+/// The end of the file, as the block of a [`SizeFloor`]: names of indirect blocks are negative.
 pub(super) const FILE_END: i64 = 0;
 
 /// A size below which a write shows no size of a file.

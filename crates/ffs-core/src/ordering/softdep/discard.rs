@@ -24,7 +24,7 @@ impl Softdep {
         self.inodedeps.drop_idle(ino);
     }
 
-    /// An indirect block is gone, and its pointers with it.
+    /// An indirect block is discarded with its pointers.
     fn forget_indirect(&mut self, ino: Ino, key: BufKey) {
         let Some(indirdep) = self.indirdeps.remove(key) else { return };
         self.stop_tracking_size(ino);

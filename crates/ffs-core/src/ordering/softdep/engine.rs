@@ -166,7 +166,7 @@ impl Softdep {
         }
     }
 
-    /// The device does not show the name any more that `id` stood for: `by` links of `ino` can
+    /// The device does not show the name any more whose removal is `id`: `by` links of `ino` can
     /// drop.
     pub(super) fn links_can_drop(&mut self, id: DepId, ino: Ino, by: u16) {
         self.worklist.settle_removal();

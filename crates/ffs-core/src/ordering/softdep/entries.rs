@@ -4,7 +4,7 @@
 //! 1. A write shows a name only if its inode, with the link counted, is durable; of a directory
 //!    also the first block and the parent's link count.
 //! 2. A write never shows a name twice in a directory: a name that was merged away elsewhere in the
-//!    directory is gone before it is entered again.
+//!    directory is absent from the device before it is entered again.
 //!
 //! Reference: `docs/spec/soft-updates.md` §4.6, §6.1 to §6.4, §6.9.
 

@@ -129,7 +129,7 @@ impl Softdep {
         if !walk.deps.insert(id) {
             return;
         }
-        // What a requirement named may have ended.
+        // The dependency may have ended.
         let Some(dep) = self.graph.get(id) else { return };
         match dep.kind() {
             DepKind::Entry(entry) => {
@@ -221,7 +221,7 @@ impl Softdep {
         }
     }
 
-    /// All outstanding changes of names: names entered, names to be removed, and links that drop
+    /// All pending changes of names: names entered, names to be removed, and links that drop
     /// with names that were merged away.
     fn changes_of_names(&self) -> Vec<(DepId, Level)> {
         if self.pagedeps.is_settled() && self.worklist.removals() == 0 {

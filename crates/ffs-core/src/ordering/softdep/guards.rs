@@ -1,8 +1,9 @@
 //! The names that a removal waits for.
 //!
 //! # Invariants
-//! 1. If the last durable name of a file goes while the file has newer names, one of these is
-//!    reachable first (the last-name rule). The old name of a rename waits for the new one always.
+//! 1. If the last durable name of a file is removed while the file has newer names, one of these is
+//!    reachable first ([`Rule::LastDurableName`]). The old name of a rename always waits for the
+//!    new one.
 //! 2. A removal waits for the older names that renames and links gave.
 //! 3. A requirement that would close a cycle is left out: then the name that would wait is itself
 //!    required by the one that it would wait for.
@@ -80,8 +81,8 @@ impl Softdep {
         }
     }
 
-    /// The last-name rule: the name that must be reachable before a name of `ino` goes. `own`: that
-    /// name, if it is pending.
+    /// The name that must be reachable before a name of `ino` is removed
+    /// ([`Rule::LastDurableName`]). `own`: the removed name, if it is pending.
     pub(super) fn guardian(
         &self,
         ino: Ino,
@@ -178,10 +179,10 @@ impl Softdep {
         }
     }
 
-    /// `dotdot`, a new `..` of `dir`, requires the older names of `dir` to be gone: one may be in
-    /// the new parent, and fsck would keep it. Not if the present name was in no write: then an
-    /// older one stands for it.
-    pub(super) fn require_old_names_gone(&mut self, dotdot: DepId, dir: Ino) {
+    /// `dotdot`, a new `..` of `dir`, requires the older names of `dir` to be absent: one may be in
+    /// the new parent, and fsck would keep it. If no write contained the present name, the device
+    /// may show only an older name: then `dotdot` does not require that one to be absent.
+    pub(super) fn require_old_names_absent(&mut self, dotdot: DepId, dir: Ino) {
         let names = self.inodedeps.names(dir);
         let present = names.len().checked_sub(2).and_then(|at| names.get(at));
         let is_unwritten = present.is_some_and(|&name| self.graph.is_unwritten(name));

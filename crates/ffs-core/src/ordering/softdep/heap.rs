@@ -36,7 +36,7 @@ pub(super) fn heap<A: Array>(list: &SmallVec<A>) -> usize {
     if list.spilled() { list.capacity() * size_of::<A::Item>() } else { 0 }
 }
 
-/// Bytes of a `BTreeMap` with `len` entries: leaves with room for 11 entries, a parent pointer and
+/// Bytes of a `BTreeMap` with `len` entries: leaves with space for 11 entries, a parent pointer and
 /// two lengths, and inner nodes with 12 pointers more. It is an estimate, as the fill of the nodes
 /// depends on the order of the insertions.
 pub(super) fn tree_bytes<K, V>(len: usize) -> usize {
@@ -46,7 +46,7 @@ pub(super) fn tree_bytes<K, V>(len: usize) -> usize {
     leaves * node + inner * (node + (NODE_CAPACITY + 1) * size_of::<usize>())
 }
 
-/// Bytes of a hash table with room for `capacity` entries: it fills at most seven eighths of its
+/// Bytes of a hash table with space for `capacity` entries: it fills at most seven eighths of its
 /// buckets, and has a control byte for each.
 pub(super) fn table_bytes<T>(capacity: usize) -> usize {
     if capacity == 0 { 0 } else { (capacity * 8 / 7).next_power_of_two() * (size_of::<T>() + 1) }

@@ -1,6 +1,6 @@
 //! Cleared pointers of an inode that writes show until the file has another end.
 //!
-//! A file never ends in a hole: fsck would cut it off. A write that showed a pointer cleared, and
+//! A file never ends in a hole: fsck would shorten it. A write that showed a pointer cleared, and
 //! no block behind it, would end the file before the hole, perhaps shorter than it ever was. So
 //! such a pointer gets a version that is a hole. A write shows it if it shows a block behind it;
 //! where the file was truncated, if it shows the new last block.

@@ -1,4 +1,4 @@
-//! Link counts: they drop when the names are gone from the device (FreeBSD: the second half of
+//! Link counts: they drop when the names are absent from the device (FreeBSD: the second half of
 //! `dirrem`).
 //!
 //! # Invariants
@@ -16,14 +16,14 @@ use crate::ordering::{EntryTarget, ParentLink, RemovedName};
 use ffs_ondisk::{FileType, Ino};
 use std::num::NonZeroU64;
 
-/// When a removed name is gone from the device.
+/// The change after which a removed name is absent from the device.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum GoneWith {
-    /// With this value of its entry.
+pub(super) enum AbsentAfter {
+    /// This value of its entry.
     Entry(DepId),
-    /// With this change of its block; `hash`: of the name.
+    /// This change of its block; `hash`: of the name.
     Change { block: BlockChange, hash: u64 },
-    /// The device never had it.
+    /// None: the device never had it.
     Nothing,
 }
 
@@ -40,12 +40,12 @@ impl Softdep {
         target.dtype == 0 || target.dtype == FileType::Directory.dirent()
     }
 
-    /// The links of `old` drop when its name is gone.
+    /// The links of `old` drop when its name is absent from the device.
     pub(super) fn drop_links_after(
         &mut self,
         old: EntryTarget,
         removed: RemovedName,
-        gone: GoneWith,
+        absent: AbsentAfter,
     ) {
         if !holds(Rule::RemovalBeforeCount) {
             return;
@@ -56,7 +56,7 @@ impl Softdep {
         // The links of a directory have an order of their own.
         let is_file = !Self::is_directory_or_unknown(old) && by == 1;
         if is_file
-            && let GoneWith::Entry(id) = gone
+            && let AbsentAfter::Entry(id) = absent
             && let Some(entry) = self.graph.entry_mut(id)
             && entry.change == EntryChange::Clear
         {
@@ -66,9 +66,9 @@ impl Softdep {
             }
             return;
         }
-        let name = match gone {
-            GoneWith::Change { block, hash } => Some(hash).zip(NonZeroU64::new(block.change)),
-            GoneWith::Entry(_) | GoneWith::Nothing => None,
+        let name = match absent {
+            AbsentAfter::Change { block, hash } => Some(hash).zip(NonZeroU64::new(block.change)),
+            AbsentAfter::Entry(_) | AbsentAfter::Nothing => None,
         };
         let work = self.graph.insert(DepKind::DropLinks { ino, by, name });
         if by >= 2 {
@@ -81,15 +81,15 @@ impl Softdep {
         if removed.renamed {
             self.inodedeps.push_old_name(ino, work);
         }
-        self.require_gone(work, gone);
+        self.require_absent(work, absent);
         self.perform_if_satisfied(work);
     }
 
-    fn require_gone(&mut self, work: DepId, gone: GoneWith) {
-        match gone {
-            GoneWith::Entry(id) => self.graph.require(work, id, Level::Durable, Holds::Write),
-            GoneWith::Change { block, .. } => self.require_change(work, block),
-            GoneWith::Nothing => {}
+    fn require_absent(&mut self, work: DepId, absent: AbsentAfter) {
+        match absent {
+            AbsentAfter::Entry(id) => self.graph.require(work, id, Level::Durable, Holds::Write),
+            AbsentAfter::Change { block, .. } => self.require_change(work, block),
+            AbsentAfter::Nothing => {}
         }
     }
 
@@ -109,7 +109,7 @@ impl Softdep {
         Some(ino)
     }
 
-    /// The name whose removal `id` stood for was entered again: its links stay.
+    /// The name whose removal is `id` was entered again: its links stay.
     pub(super) fn keep_links(&mut self, id: DepId, ino: Ino, by: u16) {
         self.worklist.settle_removal();
         self.inodedeps.unlist_drop(ino, id);
@@ -117,7 +117,7 @@ impl Softdep {
     }
 
     /// A directory is removed whose newest name the device never had. If the device may show an
-    /// older one, the link of `.` stays until that is gone.
+    /// older one, the link of `.` stays until that is absent.
     pub(super) fn drop_dot_after_older_names(&mut self, dir: Ino, removed: RemovedName) {
         let has_older = !self.link_drops(dir).is_empty();
         if removed.drops < 2 || !has_older || !holds(Rule::RemovalBeforeCount) {
@@ -131,7 +131,7 @@ impl Softdep {
         self.perform_if_satisfied(work);
     }
 
-    /// `work` requires every name of the directory that was removed before to be gone.
+    /// `work` requires every name of the directory that was removed before to be absent.
     fn require_link_drops(&mut self, work: DepId, dir: Ino) {
         for drop in self.link_drops(dir) {
             self.graph.require(work, drop, Level::Durable, Holds::Write);
@@ -139,12 +139,12 @@ impl Softdep {
     }
 
     /// The parent's link of `..` drops when the directory `dir` is cleared, or when its old name is
-    /// gone and its `..` names the new parent.
+    /// absent and its `..` names the new parent.
     pub(super) fn drop_parent_link_after(
         &mut self,
         dir: Ino,
         removed: RemovedName,
-        gone: GoneWith,
+        absent: AbsentAfter,
     ) {
         let parent = match removed.parent {
             ParentLink::None => return,
@@ -168,7 +168,7 @@ impl Softdep {
         for on in dotdot.into_iter().chain(older) {
             self.graph.require(work, on, Level::Durable, Holds::Write);
         }
-        self.require_gone(work, gone);
+        self.require_absent(work, absent);
         self.perform_if_satisfied(work);
     }
 }

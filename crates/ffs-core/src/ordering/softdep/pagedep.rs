@@ -1,9 +1,9 @@
 //! Dependencies on directory blocks (FreeBSD: `pagedep`): the entries with pending values, and the
 //! names whose removal or addition is not settled.
 //!
-//! An entry with a pending value has versions, as a pointer has ([`super::pointer`]). An entry that
-//! is removed while nothing speaks against it has none: its record is merged into its neighbour,
-//! and its work waits for the block.
+//! An entry with a pending value has versions, as a pointer has ([`super::pointer`]). If an entry
+//! is removed and the removal requires nothing, it has no versions: its record is merged into its
+//! neighbour, and its work waits for the block.
 //!
 //! # Invariants
 //! 1. A block is listed exactly while an entry of it has pending values.
@@ -132,7 +132,7 @@ impl PageDeps {
         self.blocks.get(&key).map_or(0, |entries| entries.reserved_in(off.0))
     }
 
-    /// Whether no change of a name is outstanding, but for removed names.
+    /// Whether no change of a name is pending, except removed names.
     pub(super) fn is_settled(&self) -> bool {
         self.blocks.is_empty() && self.unreachable.is_empty()
     }

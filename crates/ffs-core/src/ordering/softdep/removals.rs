@@ -11,7 +11,7 @@ use super::dep::{DepId, DepKind, EntryChange, Holds, Level, NO_ENTRY};
 use super::engine::{BlockChange, Softdep};
 use super::graph::{DepIds, Graph};
 use super::guards::{is_point, is_removal_barrier};
-use super::links::GoneWith;
+use super::links::AbsentAfter;
 use super::pagedep::key_of;
 use crate::buf::BufKey;
 use crate::ordering::{DirPos, EntryKind, EntryTarget, RemovedName};
@@ -68,10 +68,10 @@ impl Softdep {
             }
             None => {
                 self.require_guardian(id, guardian, &[]);
-                self.drop_links_after(old, removed, GoneWith::Entry(id));
+                self.drop_links_after(old, removed, AbsentAfter::Entry(id));
             }
         }
-        self.drop_parent_link_after(old.ino, removed, GoneWith::Entry(id));
+        self.drop_parent_link_after(old.ino, removed, AbsentAfter::Entry(id));
         self.list_name(id, at, new.ino, kind);
     }
 
@@ -80,7 +80,7 @@ impl Softdep {
         // Fsck keeps the name that `..` agrees with: not one in a directory that is lost itself.
         let parent = self.first_name(new.ino);
         parent.into_iter().for_each(|name| self.require_reachable(id, name));
-        self.require_old_names_gone(id, at.dir);
+        self.require_old_names_absent(id, at.dir);
         self.push_value(at, old, id);
         self.inodedeps.extra_or_default(at.dir).dotdot = Some(id);
         self.require_dotdot(at.dir, id);
@@ -103,9 +103,9 @@ impl Softdep {
         if own.is_none() && !is_guarded {
             // Most removals: the name is on the device.
             let block = self.merge_entry(at, hash);
-            let gone = GoneWith::Change { block, hash };
-            self.drop_links_after(old, removed, gone);
-            self.drop_parent_link_after(old.ino, removed, gone);
+            let absent = AbsentAfter::Change { block, hash };
+            self.drop_links_after(old, removed, absent);
+            self.drop_parent_link_after(old.ino, removed, absent);
             return false;
         }
         self.remove_guarded(removal)
@@ -141,12 +141,12 @@ impl Softdep {
         if is_free {
             self.complete(id);
             let block = self.merge_entry(at, hash);
-            let gone = GoneWith::Change { block, hash };
+            let absent = AbsentAfter::Change { block, hash };
             self.move_work_to_block(&work, block, hash);
             if was_written {
-                self.drop_links_after(old, removed, gone);
+                self.drop_links_after(old, removed, absent);
             }
-            self.drop_parent_link_after(old.ino, removed, gone);
+            self.drop_parent_link_after(old.ino, removed, absent);
             return false;
         }
         self.writes.note_change(key);
@@ -154,9 +154,9 @@ impl Softdep {
         self.reserve(at, id, hash);
         self.move_work(&work, id);
         if was_written {
-            self.drop_links_after(old, removed, GoneWith::Entry(id));
+            self.drop_links_after(old, removed, AbsentAfter::Entry(id));
         }
-        self.drop_parent_link_after(old.ino, removed, GoneWith::Entry(id));
+        self.drop_parent_link_after(old.ino, removed, AbsentAfter::Entry(id));
         true
     }
 
@@ -168,7 +168,7 @@ impl Softdep {
         // The name that it replaced was never on the device, either.
         work.iter().for_each(|&work| self.perform_if_satisfied(work));
         self.drop_dot_after_older_names(old.ino, removed);
-        self.drop_parent_link_after(old.ino, removed, GoneWith::Nothing);
+        self.drop_parent_link_after(old.ino, removed, AbsentAfter::Nothing);
         false
     }
 
@@ -176,7 +176,7 @@ impl Softdep {
     /// the entry.
     fn move_work_to_block(&mut self, work: &[DepId], block: BlockChange, hash: u64) {
         for &work in work {
-            // The device may show another file's name there: its links drop when it is gone.
+            // The device may show another file's name there, whose links drop when it is absent.
             if let Some(DepKind::DropLinks { name, .. }) = self.graph.kind_mut(work) {
                 *name = NonZeroU64::new(block.change).map(|change| (hash, change));
             }
@@ -240,7 +240,7 @@ impl Softdep {
         let points = self.points_after(own);
         self.graph.pass(own, to);
         self.cancel(own);
-        // The device may show the name that this one replaced: that must be gone too.
+        // The device may show the name that `own` replaced: it must be absent too.
         for point in points {
             if !self.graph.depends_on(next, point) {
                 self.graph.require(point, next, Level::Reachable, Holds::Write);
@@ -276,8 +276,8 @@ impl Softdep {
         other
     }
 
-    /// The directory block is gone with its directory, or was truncated: the dependents of its
-    /// names require the directory's inode.
+    /// The directory block was discarded with its directory, or was truncated: the dependents of
+    /// its names require the directory's inode.
     pub(super) fn forget_directory_block(&mut self, dir: Ino, key: BufKey) {
         let Some(entries) = self.pagedeps.remove_block(key) else { return };
         for versions in entries.into_versions() {
@@ -288,7 +288,7 @@ impl Softdep {
         }
     }
 
-    /// Ends the value `id` of an entry in a block of `dir` that is gone.
+    /// Ends the value `id` of an entry in a discarded block of `dir`.
     fn forget_value(&mut self, dir: Ino, id: DepId, is_last: bool) {
         self.split_link_drop(id);
         for work in self.work_after(id) {

@@ -105,7 +105,7 @@ impl Softdep {
     }
 
     /// A directory was truncated to `size` bytes, perhaps inside a block: names behind the new end
-    /// are gone with the inode, and not with the rest of the block.
+    /// disappear with the inode, and not with the rest of the block.
     pub(super) fn directory_truncated(&mut self, dir: Ino, size: u64) {
         let key = block_key(dir, self.g.lblkno(size));
         let waiting: Vec<DepId> =

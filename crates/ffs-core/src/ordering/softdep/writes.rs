@@ -2,8 +2,8 @@
 //! are durable, and the dependencies that wait.
 //!
 //! # Invariants
-//! 1. Changes of blocks have numbers from one sequence. Whoever notes a change marks the buffer
-//!    dirty afterwards.
+//! 1. Changes of blocks have numbers from one sequence. The buffer is marked dirty after its
+//!    change got a number.
 //! 2. A block that is not in the table has no change that is not durable.
 //! 3. A dependency waits for a change that is noted and not durable.
 
@@ -217,7 +217,7 @@ impl Writes {
         self.blocks.range(range).all(|(_, block)| block.durable >= block.changed)
     }
 
-    /// Checks the third invariant; `requires` tells whether a dependency requires a block.
+    /// Checks the third invariant; `requires` is whether a dependency requires a block.
     pub(super) fn audit(&self, requires: impl Fn(DepId, BufKey) -> bool) -> Result<(), String> {
         for (key, block) in &self.blocks {
             for waiter in block.waiters.iter() {

@@ -1,8 +1,8 @@
 //! Edges of the graph: requirements are recorded, met, passed on and removed.
 //!
 //! Each function keeps invariants 1 and 2 of [`super`]: it changes the requirements of a dependency
-//! and the dependents of the other side together. Waiters in the tables of blocks and inodes are the
-//! caller's side.
+//! and the dependents of the other side together. Waiters in the tables of blocks and inodes are
+//! the caller's side.
 
 use super::super::dep::{Condition, DepId, Holds, Level, Requirement, WriteState};
 use super::super::heap::release;

@@ -1,9 +1,10 @@
 //! The graph of dependencies.
 //!
-//! A [`Dep`] is a change that writes leave out until its requirements are met, or an item of work
-//! that is done then. A requirement is a [`Condition`]: a write of a block, a write of an inode, or
-//! another dependency. The graph owns the dependencies and the edges between them. The tables of
-//! blocks and inodes list the dependencies that wait for them; the engine keeps both sides equal.
+//! A [`Dep`] is a change that is rolled back in writes until its requirements are met, or an item
+//! of work that is done then. A requirement is a [`Condition`]: a write of a block, a write of an
+//! inode, or another dependency. The graph owns the dependencies and the edges between them. The
+//! tables of blocks and inodes list the dependencies that wait for them; the engine keeps both
+//! sides equal.
 //!
 //! [`Graph::next_satisfied`] hands out the dependencies whose last requirement was met.
 //!
@@ -233,7 +234,7 @@ impl Graph {
         self.get(id).is_some_and(|dep| dep.state == WriteState::Unwritten)
     }
 
-    /// Whether a write may contain it; not if it is gone.
+    /// Whether it exists, and a write may contain it.
     pub(super) fn is_ready(&self, id: DepId) -> bool {
         self.get(id).is_some_and(Dep::is_ready)
     }
