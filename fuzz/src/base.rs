@@ -95,24 +95,24 @@ const KINDS: [Row; 16] = {
     use Endian::{Big, Little};
     use Format::{Ufs1, Ufs2};
     use Kind::{Clean, Crashed, Empty, Journal, Snapshot};
-    use Release::{Freebsd4, Freebsd10, Today};
+    use Release::{Current, Freebsd4, Freebsd10};
     [
-        (Clean, Today, Ufs2, Little, 4096, 512, 1 << 20),
-        (Clean, Today, Ufs2, Big, 8192, 1024, 2 << 20),
-        (Clean, Today, Ufs1, Little, 4096, 512, 1 << 20),
-        (Clean, Today, Ufs1, Big, 8192, 1024, 2 << 20),
-        (Clean, Today, Ufs2, Little, 8192, 8192, 2 << 20),
-        (Clean, Today, Ufs2, Little, 16384, 2048, 2 << 20),
+        (Clean, Current, Ufs2, Little, 4096, 512, 1 << 20),
+        (Clean, Current, Ufs2, Big, 8192, 1024, 2 << 20),
+        (Clean, Current, Ufs1, Little, 4096, 512, 1 << 20),
+        (Clean, Current, Ufs1, Big, 8192, 1024, 2 << 20),
+        (Clean, Current, Ufs2, Little, 8192, 8192, 2 << 20),
+        (Clean, Current, Ufs2, Little, 16384, 2048, 2 << 20),
         (Clean, Freebsd4, Ufs1, Little, 8192, 1024, 4 << 20),
         (Clean, Freebsd10, Ufs2, Little, 8192, 1024, 2 << 20),
-        (Crashed(OrderingPolicy::None), Today, Ufs2, Little, 4096, 512, 1 << 20),
-        (Crashed(OrderingPolicy::Sync), Today, Ufs1, Big, 4096, 1024, 1 << 20),
-        (Snapshot, Today, Ufs2, Little, 4096, 512, 1 << 20),
-        (Snapshot, Today, Ufs1, Big, 8192, 1024, 1 << 20),
-        (Journal, Today, Ufs2, Little, 8192, 1024, 6 << 20),
-        (Journal, Today, Ufs1, Big, 8192, 2048, 6 << 20),
-        (Clean, Today, Ufs2, Big, 65536, 8192, 4 << 20),
-        (Empty, Today, Ufs2, Little, 32768, 4096, 2 << 20),
+        (Crashed(OrderingPolicy::None), Current, Ufs2, Little, 4096, 512, 1 << 20),
+        (Crashed(OrderingPolicy::Sync), Current, Ufs1, Big, 4096, 1024, 1 << 20),
+        (Snapshot, Current, Ufs2, Little, 4096, 512, 1 << 20),
+        (Snapshot, Current, Ufs1, Big, 8192, 1024, 1 << 20),
+        (Journal, Current, Ufs2, Little, 8192, 1024, 6 << 20),
+        (Journal, Current, Ufs1, Big, 8192, 2048, 6 << 20),
+        (Clean, Current, Ufs2, Big, 65536, 8192, 4 << 20),
+        (Empty, Current, Ufs2, Little, 32768, 4096, 2 << 20),
     ]
 };
 

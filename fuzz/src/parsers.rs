@@ -5,7 +5,7 @@
 use crate::Input;
 use crate::base::{self, Base, Class};
 use crate::disks::{self, DISK};
-use ffs_admin::dumpfs::Dump;
+use ffs_admin::dumpfs::{Dump, Scope};
 use ffs_device::partition::{self, Pick, Window};
 use ffs_device::{BlockDevice, DeviceError, MemDevice};
 use ffs_ondisk::dir::{DirFormat, MAXNAMLEN};
@@ -83,10 +83,11 @@ fn dump(dev: &MemDevice, how: u8) {
     let Ok(dump) = Dump::open(dev) else { return };
     let _ = dump.recreate();
     let _ = match how {
-        0..4 => dump.write_text(&mut sink(), true),
-        4 => dump.write_text(&mut sink(), false),
+        0..4 => dump.write_text(&mut sink(), Scope::All),
+        4 => dump.write_text(&mut sink(), Scope::Superblock),
         5 => dump.write_free(&mut sink()),
-        _ => dump.write_json(&mut sink(), how == 7),
+        7 => dump.write_json(&mut sink(), Scope::All),
+        _ => dump.write_json(&mut sink(), Scope::Superblock),
     };
 }
 

@@ -19,7 +19,7 @@ pub fn mount_work(data: &[u8]) {
         force: true,
         read_only: input.flags >> 1 & 15 == 15,
         ordering: if bit(1) { OrderingPolicy::Sync } else { OrderingPolicy::None },
-        acls: bit(5),
+        acls: bit(5).then_some(true),
         tunables: TunableValues {
             alloc: if bit(2) { AllocPolicy::Y2001 } else { AllocPolicy::Y2013 },
             doreallocblks: !bit(3),
@@ -117,6 +117,6 @@ fn settled(dev: &Arc<dyn BlockDevice>, what: &str, before: &FsckReport) {
     let findings = fsck::quick_check(dev);
     let list = |all: &[Finding]| all.iter().map(|f| format!("\n  {f}")).collect::<String>();
     let repaired =
-        || format!("\nrepaired in {} passes:{}", before.totals.passes, list(&before.findings));
+        || format!("\nrepaired in {} rounds:{}", before.totals.rounds, list(&before.findings));
     assert!(findings.is_empty(), "{what}:{}{}", list(&findings), repaired());
 }

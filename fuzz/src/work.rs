@@ -181,7 +181,8 @@ impl Work<'_> {
                 fs.read(f, at, &mut self.buf)?;
             }
             22 | 23 => {
-                let mode = WriteMode { append: s.name == 1, sync: s.name == 2, keep_setid: false };
+                let mode =
+                    WriteMode { append: s.name == 1, sync: s.name == 2, ..WriteMode::default() };
                 fs.write(cred, f, at, &ZEROS[..len], mode)?;
             }
             24 => drop(fs.setattr(cred, f, &SetAttr { size: Some(at), ..SetAttr::default() })?),
