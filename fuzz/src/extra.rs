@@ -36,11 +36,11 @@ pub(crate) fn crash(dev: &Arc<MemDevice>, ordering: OrderingPolicy) {
         )
         .unwrap();
         if i % 3 == 0 {
-            fs.fsync(&file, false).unwrap();
+            fs.fsync(&file).unwrap();
         }
         fs.unlink(&root, &dir, format!("file with a longer name {i}").as_bytes()).unwrap();
     }
-    fs.fsync(&dir, false).unwrap();
+    fs.fsync(&dir).unwrap();
     copy_over(&copy, dev);
 }
 

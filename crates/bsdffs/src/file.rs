@@ -241,7 +241,7 @@ impl File {
     /// # Errors
     /// The device's.
     pub fn sync_all(&self) -> io::Result<()> {
-        Ok(self.volume.fs().fsync(&self.vnode, false)?)
+        Ok(self.volume.fs().fsync(&self.vnode)?)
     }
 
     /// Makes the content durable, and of the attributes what is needed to read it.
@@ -249,7 +249,7 @@ impl File {
     /// # Errors
     /// The device's.
     pub fn sync_data(&self) -> io::Result<()> {
-        Ok(self.volume.fs().fsync(&self.vnode, true)?)
+        Ok(self.volume.fs().fdatasync(&self.vnode)?)
     }
 
     fn fallocate(&self, offset: u64, len: u64, how: Fallocate) -> io::Result<()> {

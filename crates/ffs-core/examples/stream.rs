@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for i in 0..mib {
             fs.write(&cred, &file, i * CHUNK as u64, &chunk, WriteMode::default())?;
         }
-        fs.fsync(&file, false)?;
+        fs.fsync(&file)?;
     } else {
         let file = fs.lookup(&cred, &fs.root()?, name.as_bytes())?;
         for i in 0..mib {

@@ -147,7 +147,7 @@ fn moved(way: Way) {
                 // In an exchange, the dependencies of the name are written and flushed first.
                 for _ in 0..if exchange { 4 } else { 1 } {
                     (0..if exchange { 8 } else { 0 }).for_each(|_| other.write_oldest().unwrap());
-                    other.fsync(&beside, false).unwrap();
+                    other.fsync(&beside).unwrap();
                 }
             });
             runs.store(true, Ordering::Relaxed);
@@ -167,7 +167,7 @@ fn moved(way: Way) {
     }
     drop(d);
     fs.rmdir(&c, &a, b"d").unwrap();
-    fs.fsync(&a, false).unwrap();
+    fs.fsync(&a).unwrap();
     fs.sync().unwrap();
     let new = if exchange { "t/other" } else { "t/moved" };
     let mut seen = false;

@@ -1,4 +1,4 @@
-//! Data reported as durable is on the device, whatever else failed.
+//! Data reported as durable is on the device, even if other operations failed.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
@@ -87,7 +87,7 @@ fn fdatasync_of_a_file_that_left_memory_in_between() {
     let loaded = fs.counters().inodes_loaded;
     let v = fs.vget(ino, None).unwrap();
     assert!(fs.counters().inodes_loaded > loaded, "it had left memory");
-    fs.fsync(&v, true).unwrap();
+    fs.fdatasync(&v).unwrap();
     assert!(after_crash(&dev, "a") == content);
 }
 
@@ -125,7 +125,7 @@ fn a_bad_place_under_one_file_does_not_fail_writes_to_others() {
     fs.sync().unwrap();
     let before = dev.inner().snapshot().to_vec();
     write(&fs, &bad, 0, &vec![2; 16384]).unwrap();
-    fs.fsync(&bad, true).unwrap();
+    fs.fdatasync(&bad).unwrap();
     let after = dev.inner().snapshot().to_vec();
     let at = (0..before.len())
         .step_by(2048)
@@ -138,8 +138,8 @@ fn a_bad_place_under_one_file_does_not_fail_writes_to_others() {
     for i in 0..3 {
         assert_eq!(write(&fs, &good, i * part.len() as u64, &part).unwrap(), part.len());
     }
-    fs.fsync(&good, false).unwrap();
-    assert_eq!(errno(fs.fsync(&bad, false)), EIO);
+    fs.fsync(&good).unwrap();
+    assert_eq!(errno(fs.fsync(&bad)), EIO);
     assert_eq!(errno(fs.sync()), EIO);
     dev.heal();
     fs.sync().unwrap();
@@ -175,7 +175,7 @@ fn threads_that_flush_at_once_write_each_block_once() {
         for _ in 0..4 {
             s.spawn(|| {
                 start.wait();
-                fs.fsync(&v, true).unwrap();
+                fs.fdatasync(&v).unwrap();
             });
         }
     });
@@ -220,7 +220,7 @@ fn fsynced_files_outlive_a_kill_in_inode_blocks_made_for_them() {
             let name = format!("file{i}");
             let file = fs.create(&root, &top, name.as_bytes(), NodeKind::Regular, 0o644).unwrap();
             fs.write(&root, &file, 0, name.as_bytes(), WriteMode::default()).unwrap();
-            fs.fsync(&file, false).unwrap();
+            fs.fsync(&file).unwrap();
             inodes.push((fs.getattr(&file).ino, name));
         }
         let killed: Arc<dyn BlockDevice> = Arc::new(disk.snapshot());
@@ -273,19 +273,19 @@ fn attributes_are_durable_after_fsync_and_on_a_stable_mount_at_once() {
         };
         fs.fallocate(&c, &v, 0, 60_000, Fallocate::Allocate).unwrap();
         if !stable {
-            fs.fsync(&v, false).unwrap();
+            fs.fsync(&v).unwrap();
         }
         after("allocated space");
         for change in &changes {
             fs.setattr(&c, &v, change).unwrap();
             if !stable {
-                fs.fsync(&v, false).unwrap();
+                fs.fsync(&v).unwrap();
             }
             after(&format!("{change:?}"));
         }
         fs.setxattr(&c, &v, XattrNamespace::User, b"note", &[5; 100], XattrSet::Any).unwrap();
         if !stable {
-            fs.fsync(&v, false).unwrap();
+            fs.fsync(&v).unwrap();
         }
         after("an extended attribute");
         let now = seen(&fs, &v);

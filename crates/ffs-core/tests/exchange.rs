@@ -157,7 +157,7 @@ fn a_rename_after_an_exchange_comes_after_all_of_it() {
         let to = if far { other } else { from };
         w.fs.rename(&c, (from, name), (to, b"new"), RenameMode::Replace).unwrap();
         w.fs.write(&c, &z, 0, b"z", WriteMode::default()).unwrap();
-        w.fs.fsync(&z, false).unwrap();
+        w.fs.fsync(&z).unwrap();
         w.each_write(&before, |dev, offset| {
             for by_check in [true, false] {
                 let dev = Arc::new(dev.snapshot());
@@ -216,7 +216,7 @@ fn what_was_exchanged_can_be_removed_and_unmounted() {
     drop(w.file(&w.root, "f2"));
     drop(w.dir(&d1, "d3"));
     w.fs.rename(&c, (&d1, b"d3"), (&w.root, b"f2"), RenameMode::Exchange).unwrap();
-    w.fs.fsync(&w.root, false).unwrap();
+    w.fs.fsync(&w.root).unwrap();
     w.fs.unlink(&c, &d1, b"d3").unwrap();
     w.fs.rmdir(&c, &w.root, b"d1").unwrap();
     drop(d1);
@@ -244,7 +244,7 @@ fn exchanges_by_chance_leave_nothing_to_wait_for() {
                 4 => drop(w.fs.rename(&c, (d, &from), (e, &to), RenameMode::Replace)),
                 5..=7 => drop(w.fs.rename(&c, (d, &from), (e, &to), RenameMode::Exchange)),
                 _ => match rng.below(3) {
-                    0 => w.fs.fsync(d, false).unwrap(),
+                    0 => w.fs.fsync(d).unwrap(),
                     1 => w.pass(rng.below(40) as u32),
                     _ => w.fs.sync().unwrap(),
                 },

@@ -181,7 +181,7 @@ fn a_file_without_a_name_leaves_nothing() {
         let work = |w: &World| {
             let f = w.fs.create_unnamed(&root(), &w.root, 0o600, true).unwrap();
             w.fs.write(&root(), &f, 0, &[7; 50_000], WriteMode::default()).unwrap();
-            w.fs.fsync(&f, false).unwrap();
+            w.fs.fsync(&f).unwrap();
             assert_eq!(w.nlink(&f), 0);
             w.fs.write(&root(), &f, 50_000, &[8; 500_000], WriteMode::default()).unwrap();
             w.fs.sync().unwrap();
@@ -215,11 +215,11 @@ fn the_first_name_comes_with_the_content() {
                 let f = w.fs.create_unnamed(&root(), &w.root, 0o640, true).unwrap();
                 w.fs.write(&root(), &f, 0, &bytes, WriteMode::default()).unwrap();
                 if fsync {
-                    w.fs.fsync(&f, false).unwrap();
+                    w.fs.fsync(&f).unwrap();
                 }
                 w.fs.link(&root(), &f, &d, b"named").unwrap();
                 assert_eq!(w.nlink(&f), 1);
-                w.fs.fsync(&f, false).unwrap();
+                w.fs.fsync(&f).unwrap();
                 w.fs.sync().unwrap();
             };
             states(&w, work, |fs, which| {

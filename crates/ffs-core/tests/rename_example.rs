@@ -56,7 +56,7 @@ fn a_rename_is_durable_after_three_passes_and_its_freed_space_after_five() {
     let (from, to) = ((&a, b"conf.tmp".as_slice()), (&b, b"conf".as_slice()));
     w.fs.rename(&root(), from, to, RenameMode::Replace).unwrap();
     assert_eq!(passes(&w), "", "a rename writes nothing");
-    w.fs.fsync(&new, false).unwrap();
+    w.fs.fsync(&new).unwrap();
     assert_eq!(passes(&w), "dg i d", "content and groups, inode, name");
     w.fs.sync().unwrap();
     let why = "the replaced file's inode and the old directory, then the freed space";

@@ -102,13 +102,13 @@ fn a_file_is_found_after_fsync_with_every_directory_above_it() {
         w.fs.write(&c, &v, 0, &[7; 200_000], WriteMode::default()).unwrap();
         assert_eq!(found(crashed(&w), &["a"]), None, "{format:?}: written early");
         let before = w.fs.counters();
-        w.fs.fsync(&v, true).unwrap();
+        w.fs.fdatasync(&v).unwrap();
         let after = w.fs.counters();
         let passes = after.epochs - before.epochs;
         assert!(passes <= 5, "{format:?}: {passes} passes");
         assert!(found(crashed(&w), &["a", "b", "f"]) == Some(vec![7; 200_000]), "{format:?}");
         w.file(&b, "g");
-        w.fs.fsync(&b, false).unwrap();
+        w.fs.fsync(&b).unwrap();
         assert_eq!(found(crashed(&w), &["a", "b", "g"]), Some(Vec::new()));
     }
 }
@@ -266,11 +266,11 @@ fn fsync_reports_device_errors_until_the_device_recovers() {
     fs.write(&c, &v, 0, &[1; 20_000], WriteMode::default()).unwrap();
     disk.add(Rule::new(Operation::Write, Fault::Errno(EIO)));
     for _ in 0..3 {
-        assert_eq!(fs.fsync(&v, false).unwrap_err().errno(), EIO);
+        assert_eq!(fs.fsync(&v).unwrap_err().errno(), EIO);
         assert_eq!(fs.sync().unwrap_err().errno(), EIO);
     }
     disk.heal();
-    fs.fsync(&v, false).unwrap();
+    fs.fsync(&v).unwrap();
     assert!(found(disk.inner().snapshot(), &["f"]) == Some(vec![1; 20_000]));
     fs.unlink(&c, &root, b"f").unwrap();
     drop(v);
@@ -291,7 +291,7 @@ fn the_superblock_selects_softdep_and_a_crash_needs_no_check() {
         let w = mount_on(selecting(format), &auto);
         assert_eq!(w.fs.ordering(), "softdep");
         let v = put(&w, "kept", &[4; 9000]);
-        w.fs.fsync(&v, false).unwrap();
+        w.fs.fsync(&v).unwrap();
         drop(put(&w, "lost", &[5; 9000]));
         let again = mount_on(crashed(&w), &auto);
         assert!(!again.fs.is_read_only() && again.fs.unchecked().is_some(), "{format:?}");

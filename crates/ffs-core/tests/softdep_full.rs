@@ -62,7 +62,7 @@ fn first_block(w: &World, v: &Vnode) -> FragNo {
 fn truncate(w: &World, v: &Vnode, size: u64) {
     let size = SetAttr { size: Some(size), ..SetAttr::default() };
     w.fs.setattr(&Cred::root(), v, &size).unwrap();
-    w.fs.fsync(v, false).unwrap();
+    w.fs.fsync(v).unwrap();
 }
 
 /// The findings of a check on the device as it is now, without those that a crash allows.
@@ -113,7 +113,7 @@ fn fragments_kept_for_want_of_space_are_marked_used_when_fsync_returns() {
     w.fs.write(&c, v, 0, &[b'A'; 1024], WriteMode::default()).unwrap();
     let failed = w.fs.write(&c, v, 4096, &[b'B'; 512], WriteMode::default());
     assert!(matches!(failed, Err(Error::NoSpace)), "{failed:?}");
-    w.fs.fsync(v, false).unwrap();
+    w.fs.fsync(v).unwrap();
     assert_eq!(unsound(&w), [""; 0]);
     drop(blocks);
     w.end();
@@ -149,7 +149,7 @@ fn growing_without_space_leaves_what_was_fsynced_sound() {
             if rng.below(3) == 0 {
                 w.pass(rng.below(3) as u32 * 10);
             }
-            w.fs.fsync(v, false).unwrap();
+            w.fs.fsync(v).unwrap();
             assert_eq!(unsound(&w), [""; 0], "seed {seed}, round {round}");
             let size = w.fs.getattr(v).size;
             assert_eq!(size_on_device(&w, v), size, "seed {seed}, round {round}");

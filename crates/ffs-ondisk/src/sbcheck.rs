@@ -279,7 +279,7 @@ fn check_layout(c: &mut Checker<'_>, sb: &Superblock, device_bytes: Option<u64>)
         (frags + frag - 1) / frag * frag
     };
     let sblkno = blocks_of(f.sblockloc + SBLOCKSIZE as i64);
-    // Every UFS1 newfs reserves space for a superblock at 8192, whatever the block size.
+    // Every UFS1 newfs reserves space for a superblock at 8192, for any block size.
     let usual = sb.format == Format::Ufs1 && i64::from(f.sblkno) == blocks_of(16384);
     c.rule(i64::from(f.sblkno) == sblkno || usual, "sblkno", f.sblkno, sblkno);
     let cblkno = i64::from(f.sblkno).saturating_add(blocks_of(SBLOCKSIZE as i64));

@@ -88,7 +88,7 @@ fn fill(c: &BufCache, ino: u32, lbn: i64, len: usize, with: u8) -> BufRef {
     buf
 }
 
-/// Checks that the sums and lists agree with the blocks, and that after making room only blocks
+/// Checks that the sums and lists agree with the blocks, and that after making space only blocks
 /// that must stay exceed the limits. `held` buffers are in use.
 fn audit(c: &BufCache, held: usize) {
     let mut st = c.state.lock();

@@ -40,25 +40,23 @@ pub(crate) fn find_slot(d: &mut DirMut<'_>, name: &[u8]) -> Result<SlotSearch> {
 pub(crate) fn enter(
     d: &mut DirMut<'_>,
     slot: &Slot,
-    name: &[u8],
-    target: EntryTarget,
-    kind: EntryKind,
+    new: &NewName<'_>,
     reserve: Reserve,
 ) -> Result<bool> {
-    let new = NewName { name, target, kind };
     match slot.kind {
-        SlotKind::Append(at) => append(d, at, &new, reserve).map(|()| true),
-        SlotKind::Slack(r) | SlotKind::Compact(r) => insert(d, r, &new).map(|()| false),
-        SlotKind::Whiteout(at) => replace_whiteout(d, at, &new).map(|()| false),
-        SlotKind::Reserved(at) => use_reserved(d, at, &new).map(|()| false),
+        SlotKind::Append(at) => append(d, at, new, reserve).map(|()| true),
+        SlotKind::Slack(r) | SlotKind::Compact(r) => insert(d, r, new).map(|()| false),
+        SlotKind::Whiteout(at) => replace_whiteout(d, at, new).map(|()| false),
+        SlotKind::Reserved(at) => use_reserved(d, at, new).map(|()| false),
     }
 }
 
 /// A name about to be entered.
-struct NewName<'a> {
-    name: &'a [u8],
-    target: EntryTarget,
-    kind: EntryKind,
+pub(crate) struct NewName<'a> {
+    pub(crate) name: &'a [u8],
+    /// The inode and type of the entry.
+    pub(crate) target: EntryTarget,
+    pub(crate) kind: EntryKind,
 }
 
 impl NewName<'_> {

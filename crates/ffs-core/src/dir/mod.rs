@@ -47,7 +47,7 @@ mod tests;
 mod trim;
 
 pub(crate) use body::{init_body, is_empty, parent_of};
-pub(crate) use change::{enter, find_slot, remove, rewrite, rewrite_back, withdraw};
+pub(crate) use change::{NewName, enter, find_slot, remove, rewrite, rewrite_back, withdraw};
 pub(crate) use hashed::prefetch;
 pub(crate) use list::read_chunk;
 pub(crate) use search::{find, lookup, prefetch_chunk};

@@ -58,7 +58,7 @@ impl Ffs {
             done += self.write_once(cred, file, at, rest, mode).unwrap_or(0);
         }
         if mode.sync {
-            self.fsync(file, false)?;
+            self.fsync(file)?;
         }
         Ok(done)
     }
@@ -163,12 +163,25 @@ impl Ffs {
         self.0.view(&file.ip, &data).seek_hole(offset)
     }
 
-    /// Makes a file or directory durable: its content and its names up to the root; without
-    /// `data_only` its attributes too.
+    /// Makes a file or directory durable: its content, its attributes, and its names up to the
+    /// root.
     ///
     /// # Errors
     /// The device's, also for delayed writes of the file that failed since the last call.
-    pub fn fsync(&self, file: &Vnode, data_only: bool) -> Result<()> {
+    pub fn fsync(&self, file: &Vnode) -> Result<()> {
+        self.sync_file(file, false)
+    }
+
+    /// As [`Ffs::fsync`], but attributes that do not affect the content, such as times, may stay in
+    /// memory.
+    ///
+    /// # Errors
+    /// As [`Ffs::fsync`].
+    pub fn fdatasync(&self, file: &Vnode) -> Result<()> {
+        self.sync_file(file, true)
+    }
+
+    fn sync_file(&self, file: &Vnode, data_only: bool) -> Result<()> {
         let done = match self.begin() {
             Ok(_op) => self.0.syncer.fsync(&file.ip, data_only),
             // A read-only mount has no dirty buffers.

@@ -111,7 +111,7 @@ impl Ffs {
     /// at the end of an operation that changed names or attributes. The caller holds no lock.
     fn sync_if_stable(&self, files: &[&Vnode]) -> Result<()> {
         let wanted = if self.0.stable { files } else { &[] };
-        wanted.iter().try_for_each(|file| self.fsync(file, false))
+        wanted.iter().try_for_each(|file| self.fsync(file))
     }
 
     /// Rejects a file of another mount.

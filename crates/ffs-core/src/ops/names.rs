@@ -415,7 +415,8 @@ impl Mount {
         reserve: Reserve,
     ) -> Result<()> {
         let dir = d.ip.ino;
-        let grew = dir::enter(d, &new.slot, new.name, new.target, new.kind, reserve)?;
+        let name = dir::NewName { name: new.name, target: new.target, kind: new.kind };
+        let grew = dir::enter(d, &new.slot, &name, reserve)?;
         self.directory_changed(d, grew)
             .inspect_err(|_| drop(dir::withdraw(d, new.name, new.removed_name(dir))))
     }

@@ -127,8 +127,8 @@ impl Ffs {
     ///
     /// # Errors
     /// [`Error::Invalid`] for `.` and `..` and for a directory moved below itself,
-    /// [`Error::NotEmpty`], [`Error::IsDirectory`], [`Error::NotDirectory`] for a target
-    /// of the wrong kind, [`Error::Exists`] with [`RenameMode::NoReplace`], [`Error::TooManyLinks`];
+    /// [`Error::NotEmpty`], [`Error::IsDirectory`] and [`Error::NotDirectory`] for a target of the
+    /// wrong kind, [`Error::Exists`] with [`RenameMode::NoReplace`], [`Error::TooManyLinks`];
     /// otherwise as [`Ffs::unlink`] and [`Ffs::create`].
     pub fn rename(
         &self,

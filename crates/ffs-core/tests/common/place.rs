@@ -116,7 +116,7 @@ impl FileOps for Mounted {
         self.fs.rmdir(&Cred::root(), &dir, name)
     }
     fn fsync(&self, path: &str) -> Result<()> {
-        self.fs.fsync(&self.at(path)?, false)
+        self.fs.fsync(&self.at(path)?)
     }
     fn sync(&self) -> Result<()> {
         self.fs.sync()

@@ -67,7 +67,7 @@ fn an_inherited_access_list_is_there_with_the_name() {
     let before = w.record();
     let made = [w.file(&d, "secret"), w.dir(&d, "below")];
     let other = w.file(&d, "other");
-    w.fs.fsync(&other, false).unwrap();
+    w.fs.fsync(&other).unwrap();
     let mut seen = 0;
     w.each_write(&before, |dev, offset| {
         let fs = after_power_loss(dev);

@@ -20,7 +20,7 @@ fn a_published_name_has_its_content() {
             mv(&w, (&w.root, "new.tmp"), (&w.root, "new"));
         }
         let before = w.record();
-        w.fs.fsync(&other, false).unwrap();
+        w.fs.fsync(&other).unwrap();
         let mut seen = 0;
         w.each_write(&before, |dev, offset| {
             if let Some(found) = content(&after_power_loss(dev), "new") {
@@ -51,8 +51,8 @@ fn a_published_name_waits_for_the_new_end_of_its_file() {
     w.fs.setattr(&c, &v, &set).unwrap();
     // The inode and the directory are written before the new last block.
     w.fs.write(&c, &beside, 0, &[3; 600], WriteMode::default()).unwrap();
-    w.fs.fsync(&beside, true).unwrap();
-    w.fs.fsync(&w.root, true).unwrap();
+    w.fs.fdatasync(&beside).unwrap();
+    w.fs.fdatasync(&w.root).unwrap();
     let mut seen = 0;
     w.each_write(&before, |dev, offset| {
         let fs = after_power_loss(dev);
@@ -95,7 +95,7 @@ fn content_that_hides_the_awaited_content_is_written() {
                 }
                 6 => w.fs.link(&c, &v, &w.root, format!("name{number}").as_bytes()).unwrap(),
                 _ if rng.next_u64().is_multiple_of(4) => w.fs.sync().unwrap(),
-                _ => _ = w.fs.fsync(&v, true),
+                _ => _ = w.fs.fdatasync(&v),
             }
         }
         // An exchange makes the names durable.

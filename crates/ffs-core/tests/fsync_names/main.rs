@@ -88,7 +88,7 @@ fn a_file_below_a_renamed_directory() {
             let to = if same_parent { &w.root } else { &p };
             mv(&w, (&w.root, "a"), (to, "b"));
             write(&w, &foo, "two");
-            w.fs.fsync(&foo, false).unwrap();
+            w.fs.fsync(&foo).unwrap();
             let path = if same_parent { "b/foo" } else { "p/b/foo" };
             let fs = after_power_loss(w.dev.inner());
             assert_eq!(content(&fs, path).as_deref(), Some("two"), "{scope:?} {path}");
@@ -109,7 +109,7 @@ fn a_new_file_below_a_renamed_directory() {
         mv(&w, (&w.root, "stage"), (&w.root, "live"));
         let order = w.file(&deep, "order");
         write(&w, &order, "acknowledged");
-        w.fs.fsync(&order, false).unwrap();
+        w.fs.fsync(&order).unwrap();
         let fs = after_power_loss(w.dev.inner());
         assert_eq!(content(&fs, "live/deep/order").as_deref(), Some("acknowledged"), "{scope:?}");
         drop((stage, deep, order));
@@ -163,7 +163,7 @@ fn an_fsync_makes_all_older_names_durable() {
                 }
             }
             write(&w, &anchor, "again");
-            w.fs.fsync(&anchor, false).unwrap();
+            w.fs.fsync(&anchor).unwrap();
             let found = tree(&after_power_loss(w.dev.inner()));
             assert_eq!(found, tree(&w.fs), "seed {seed}");
         }
@@ -183,7 +183,7 @@ fn an_fdatasync_with_metadata_to_write_covers_older_names() {
     let (d, moved) = (w.dir(&w.root, "d"), w.file(&w.root, "before"));
     mv(&w, (&w.root, "before"), (&d, "after"));
     w.fs.write(&Cred::root(), &v, 60_000, b"more", WriteMode::default()).unwrap();
-    w.fs.fsync(&v, true).unwrap();
+    w.fs.fdatasync(&v).unwrap();
     let fs = after_power_loss(w.dev.inner());
     assert_eq!(tree(&fs), tree(&w.fs));
     assert_eq!(fs.getattr(&at(&fs, "log").unwrap()).size, 60_004);
@@ -204,7 +204,7 @@ fn an_fsync_writes_no_content_of_other_files() {
         let v = w.file(&p, "mine");
         write(&w, &v, "text");
         let before = w.fs.counters();
-        w.fs.fsync(&v, false).unwrap();
+        w.fs.fsync(&v).unwrap();
         let written = w.fs.counters().bytes_written - before.bytes_written;
         assert!(written < 512 << 10, "{scope:?}: {written} bytes");
         let fs = after_power_loss(w.dev.inner());
@@ -228,7 +228,7 @@ fn threads_share_an_fsync() {
                 for i in 0..20 {
                     let v = w.file(dir, &format!("f{i}"));
                     write(w, &v, "mine");
-                    w.fs.fsync(&v, false).unwrap();
+                    w.fs.fsync(&v).unwrap();
                     // Unfinished operations of other threads are repaired.
                     let fs = after_power_loss(w.dev.inner());
                     let path = format!("d{n}/f{i}");

@@ -30,7 +30,7 @@ fn a_removal_comes_after_older_links_and_renames() {
             _ => {}
         }
         let z = at(&w.fs, "z").unwrap();
-        w.fs.fsync(&z, false).unwrap();
+        w.fs.fsync(&z).unwrap();
         w.each_write(&before, |dev, offset| {
             let fs = after_power_loss(dev);
             if content(&fs, "old").is_some() {
@@ -79,7 +79,7 @@ fn a_name_replaced_and_removed_goes_after_older_renames() {
         }
         w.fs.unlink(&c, &e, b"k").unwrap();
         let z = at(&w.fs, "z").unwrap();
-        w.fs.fsync(&z, false).unwrap();
+        w.fs.fsync(&z).unwrap();
         w.each_write(&before, |dev, offset| {
             let fs = after_power_loss(dev);
             let renamed = content(&fs, path).is_some();
@@ -112,7 +112,7 @@ fn a_removal_comes_after_older_renames_and_links() {
         }
         let before = w.record();
         w.fs.unlink(&Cred::root(), &q, b"old").unwrap();
-        w.fs.fsync(&q, false).unwrap();
+        w.fs.fsync(&q).unwrap();
         let mut seen = [0; 2];
         w.each_write(&before, |dev, offset| {
             let fs = after_power_loss(dev);
@@ -144,7 +144,7 @@ fn a_name_that_comes_back_keeps_what_its_removal_waited_for() {
         mv(&w, (&w.root, "out"), (&d, "moved"));
         mv(&w, (&w.root, "in"), (&w.root, "out"));
         mv(&w, (&d, "third"), (&w.root, "out"));
-        w.fs.fsync(&w.root, false).unwrap();
+        w.fs.fsync(&w.root).unwrap();
         w.each_write(&before, |dev, offset| {
             let fs = after_power_loss(dev);
             let taken = content(&fs, "out").as_deref() == Some("third");

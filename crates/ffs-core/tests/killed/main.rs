@@ -15,9 +15,9 @@
 //! The same load also runs in this process with recorded writes, and *every* prefix of them is
 //! repaired and checked ([`recorded`]).
 //!
-//! `FFS_KILL_ROUNDS` is the number of kills, `FFS_RECORD_ROUNDS` of recorded loads (by default a few),
-//! `FFS_KILL_SEED` the first seed (default 1), `FFS_KILL_SEEDS` the number of seeds over which the
-//! rounds are divided (default 3). The image is in `/dev/shm` if that exists.
+//! `FFS_KILL_ROUNDS` is the number of kills, `FFS_RECORD_ROUNDS` of recorded loads (by default a
+//! few), `FFS_KILL_SEED` the first seed (default 1), `FFS_KILL_SEEDS` the number of seeds over
+//! which the rounds are divided (default 3). The image is in `/dev/shm` if that exists.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
 mod child;

@@ -45,7 +45,7 @@ fn work(fs: &Ffs) -> (Vec<(&'static str, Error)>, bool) {
         Err(e) => return (vec![("start", e)], false),
     };
     if step("kept", write_file(fs, &w, b"kept", 3000)) {
-        let r = fs.lookup(&cred, &w, b"kept").and_then(|f| fs.fsync(&f, false));
+        let r = fs.lookup(&cred, &w, b"kept").and_then(|f| fs.fsync(&f));
         kept = step("fsync", r);
     }
     step("big", write_file(fs, &w, b"big", 120_000));

@@ -30,7 +30,7 @@ pub(crate) struct Outcome {
     pub(crate) findings: Vec<ffs_admin::fsck::Id>,
 }
 
-/// Everything but what `fatal` says must be as it was; `what` names the damage in messages.
+/// Everything outside `hurt` must be unchanged; `what` names the damage in messages.
 ///
 /// Mounts, reads everything, runs operations, unmounts; then runs the check, which must repair
 /// everything in one run; then mounts again and reads everything. Files whose paths begin with one
@@ -194,7 +194,7 @@ fn write_file(fs: &Ffs, dir: &ffs_core::Vnode, name: &[u8], bytes: &[u8]) -> Res
     let cred = Cred::root();
     let f = fs.create(&cred, dir, name, NodeKind::Regular, 0o600)?;
     fs.write(&cred, &f, 0, bytes, WriteMode::default())?;
-    fs.fsync(&f, false)
+    fs.fsync(&f)
 }
 
 fn resize(fs: &Ffs, f: &ffs_core::Vnode, size: u64) -> Result<(), Error> {

@@ -160,7 +160,7 @@ impl World {
             failed => return self.agree("write unnamed".into(), failed, |_| Ok(())),
         }
         if self.below(3) == 0 {
-            let real = self.fs.fsync(&file, false);
+            let real = self.fs.fsync(&file);
             self.agree("fsync unnamed".into(), real, |_| Ok(()));
         }
         if self.below(4) == 0 {
@@ -433,7 +433,7 @@ impl World {
         let real = match self.some_file() {
             Some(file) if self.below(3) > 0 => {
                 let Some(f) = self.vnode(file) else { return };
-                self.fs.fsync(&f, self.rng.below(2) == 0)
+                if self.rng.below(2) == 0 { self.fs.fdatasync(&f) } else { self.fs.fsync(&f) }
             }
             _ => self.fs.sync(),
         };

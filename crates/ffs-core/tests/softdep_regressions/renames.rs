@@ -60,7 +60,7 @@ fn exchanged(w: &World) -> (Vnode, Vnode) {
     drop((w.dir(&p, "x"), w.dir(&q, "y")));
     w.fs.sync().unwrap();
     w.fs.rename(&Cred::root(), (&p, b"x"), (&q, b"y"), RenameMode::Exchange).unwrap();
-    w.fs.fsync(&q, false).unwrap();
+    w.fs.fsync(&q).unwrap();
     (p, q)
 }
 
@@ -146,7 +146,7 @@ fn replaced_and_left(next: Next, to: &str, is_dir: bool) {
             w.fs.rename(&c, (p, b"w"), (q, b"e"), RenameMode::Replace).unwrap();
         }
     }
-    w.fs.fsync(q, false).unwrap();
+    w.fs.fsync(q).unwrap();
     w.fs.sync().unwrap();
     w.each_write(&state, |state, offset| {
         for (fs, checked) in

@@ -12,7 +12,7 @@ fn attributes_that_shrink_before_they_are_written_are_durable_after_fsync() {
     let (c, v) = (Cred::root(), w.file(&w.root, "f"));
     w.fs.setxattr(&c, &v, XattrNamespace::User, b"k", &[1; 5000], XattrSet::Any).unwrap();
     w.fs.setxattr(&c, &v, XattrNamespace::User, b"k", &[2; 100], XattrSet::Any).unwrap();
-    w.fs.fsync(&v, false).unwrap();
+    w.fs.fsync(&v).unwrap();
     drop(v);
     w.end();
 }
@@ -34,7 +34,7 @@ fn a_file_truncated_in_a_hole_is_never_shorter() {
         let truncate = SetAttr { size: Some(new_size), ..SetAttr::default() };
         w.fs.setattr(&c, &v, &truncate).unwrap();
         w.fs.write(&c, &v, new_size, &vec![2; more], WriteMode::default()).unwrap();
-        w.fs.fsync(&v, true).unwrap();
+        w.fs.fdatasync(&v).unwrap();
         w.each_write(&state, |state, offset| {
             let fs = repaired(state.snapshot());
             let v = fs.lookup(&c, &fs.root().unwrap(), b"f").unwrap();
@@ -84,9 +84,9 @@ fn a_file_truncated_in_a_direct_hole_keeps_its_old_end() {
             if case >= 4 {
                 // The inode is written before the new last block is there.
                 w.fs.write(&c, &beside, 0, &[1; 600], WriteMode::default()).unwrap();
-                w.fs.fsync(&beside, true).unwrap();
+                w.fs.fdatasync(&beside).unwrap();
             }
-            w.fs.fsync(&v, true).unwrap_or_else(|e| panic!("{old} {case}: {e}"));
+            w.fs.fdatasync(&v).unwrap_or_else(|e| panic!("{old} {case}: {e}"));
             w.each_write(&state, |state, offset| {
                 let fs = repaired(state.snapshot());
                 let v = fs.lookup(&c, &fs.root().unwrap(), b"f").unwrap();
@@ -149,7 +149,7 @@ fn a_truncated_name_is_there_until_the_inode_is_shorter() {
             if again && second == 8 {
                 w.fs.link(&c, &y, &d, &long(2 * chunks - 1)).unwrap();
             }
-            w.fs.fsync(&y, false).unwrap();
+            w.fs.fsync(&y).unwrap();
         }
         w.each_write(&state, |state, offset| {
             let twice = names(&repaired(state.snapshot()), "d");
@@ -183,7 +183,7 @@ fn a_directory_truncated_to_its_direct_blocks_is_sound_at_every_write() {
         assert!(w.fs.getattr(&d).size <= 12 * 4096);
         for _ in 0..45 {
             w.pass(1);
-            w.fs.fsync(&y, false).unwrap();
+            w.fs.fsync(&y).unwrap();
         }
         w.each_write(&state, |state, offset| {
             let found = names(&repaired(state.snapshot()), "d").len() as u32;
@@ -212,7 +212,7 @@ fn a_file_truncated_repeatedly_leaves_nothing_to_wait_for() {
             let truncate = SetAttr { size: Some(blocks * BLOCK), ..SetAttr::default() };
             w.fs.setattr(&c, &v, &truncate).unwrap();
         }
-        w.fs.fsync(&v, false).unwrap();
+        w.fs.fsync(&v).unwrap();
         w.fs.sync().unwrap();
         w.each_write(&state, |state, _| {
             drop(repaired(state.snapshot()));
@@ -318,8 +318,8 @@ impl Replacement {
         let others = |n: u64| {
             let mode = SetAttr { perm: Some(0o600 + n as u16), ..SetAttr::default() };
             w.fs.setattr(&c, &beside, &mode).unwrap();
-            w.fs.fsync(&beside, false).unwrap();
-            w.fs.fsync(&w.file(root, &format!("y{n}")), false).unwrap();
+            w.fs.fsync(&beside).unwrap();
+            w.fs.fsync(&w.file(root, &format!("y{n}"))).unwrap();
         };
         for _ in 0..self.written_before {
             w.fs.write_oldest().unwrap();
@@ -329,10 +329,10 @@ impl Replacement {
         others(7);
         for &blocks in self.later {
             truncate(blocks);
-            w.fs.fsync(root, false).unwrap();
+            w.fs.fsync(root).unwrap();
             others(blocks);
         }
-        w.fs.fsync(root, false).unwrap();
+        w.fs.fsync(root).unwrap();
         w.fs.sync().unwrap();
         w.each_write(&state, |state, offset| {
             let found = content(state.snapshot(), "f");

@@ -203,7 +203,9 @@ impl Server {
         let mut a = r.args();
         skip_handle(&mut a)?;
         let data_only = a.u32()? & FSYNC_FDATASYNC != 0;
-        Ok(self.fs.fsync(&self.node(r)?, data_only)?)
+        let node = self.node(r)?;
+        let done = if data_only { self.fs.fdatasync(&node) } else { self.fs.fsync(&node) };
+        Ok(done?)
     }
 }
 

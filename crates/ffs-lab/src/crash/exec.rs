@@ -406,7 +406,11 @@ impl Executor {
 
     fn fsync(&mut self, path: &Path, data_only: bool) -> ActionResult {
         let (file, obj) = (self.file(path)?, self.obj(path)?);
-        self.fs.fsync(&file, data_only)?;
+        if data_only {
+            self.fs.fdatasync(&file)?
+        } else {
+            self.fs.fsync(&file)?
+        }
         Ok(vec![Action::Fsynced { obj, data_only }])
     }
 }

@@ -224,7 +224,7 @@ impl Volume {
 
     pub fn fsync(&mut self, file: FileId) -> Result<()> {
         let (file, _) = self.file(file)?;
-        self.fs.fsync(file, false).map_err(|error| self.failed("fsync", b"", &error))
+        self.fs.fsync(file).map_err(|error| self.failed("fsync", b"", &error))
     }
 
     pub fn chmod(&mut self, at: DirId, name: &[u8], mode: u16) -> Result<()> {

@@ -270,7 +270,7 @@ impl Timed<'_> {
         let (cred, root) = (Cred::root(), self.ffs.root()?);
         let file = self.ffs.create(&cred, &root, SYNCED.0, NodeKind::Regular, 0o644)?;
         self.ffs.write(&cred, &file, 0, SYNCED.1, WriteMode::default())?;
-        self.ffs.fsync(&file, false)
+        self.ffs.fsync(&file)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::openhash::{ItemId, NIL};
 use std::sync::Arc;
 
 impl CacheState {
-    /// Makes room for a new block of `bytes` bytes. Returns how many blocks it evicted.
+    /// Makes space for a new block of `bytes` bytes. Returns how many blocks it evicted.
     pub(in super::super) fn make_space(&mut self, kind: BufKind, bytes: usize) -> u64 {
         let (backing, charged) = self.space.backing_for(&self.limits, kind, bytes as u32);
         let bufspace = if backing == Backing::Malloc { 0 } else { charged as usize };
