@@ -1,11 +1,11 @@
 """What the programs share: content that follows from a seed, and durable files.
 
 A program is an object with
-  name, what    its name and what it does, for tables
+  name, what    its name and its description, for tables
   promise       "durable": each acknowledged step survives and the data can be used;
                 "usable": the data can be used; "none": the program promises nothing
-  version()     what is found on this machine; raises if it is missing
-  setup(home, seed)          makes what the recorded run begins with
+  version()     the version on this machine; raises if it is missing
+  setup(home, seed)          prepares the directory for the recorded run
   start(home, seed)          an object with step(n), which does step n
   check(home, seed, acked)   how many of steps 0 to acked-1 are lost; raises if the data cannot be
                              used. One more step may have been under way.
@@ -16,7 +16,7 @@ import random
 
 
 class Broken(Exception):
-    """The data cannot be used, or holds what nobody put there."""
+    """The data cannot be used, or contains data that was never stored."""
 
 
 def content(seed, step, length=None):

@@ -113,7 +113,7 @@ class LogStructured:
             if value is None:
                 break
             if value != content(seed, step, 6000):
-                raise Broken(f"the value of step {step} is not what was put")
+                raise Broken(f"the value of step {step} differs from the stored value")
             there += 1
         for step in range(there, acked + 1):
             if base.get(b"key%06d" % step) is not None:
@@ -219,7 +219,7 @@ class Lmdb:
             if value is None and step < there:
                 raise Broken(f"step {step} is missing and a later one is there")
             if value is not None and value != content(seed, step, 1500):
-                raise Broken(f"the value of step {step} is not what was put")
+                raise Broken(f"the value of step {step} differs from the stored value")
         base.close()
         return max(0, acked - there)
 

@@ -1,15 +1,15 @@
-"""Runs one program on a directory, and afterwards asks it what is there.
+"""Runs one program on a directory, and afterwards its check of the data.
 
 usage: driver.py list
        driver.py setup PROGRAM DIR SEED
        driver.py work PROGRAM DIR SEED STEPS
        driver.py check PROGRAM SEED
 
-`list` prints one JSON line a program. `work` prints `ack` after each step whose effect the program was
-told is durable, or done, and goes on when a line comes back: the harness notes the moment in between. `check`
-reads lines `ACKED DIR` and answers each with a JSON line: how many of the first ACKED steps are lost, and
-why the data cannot be used, if it cannot. Each question is answered by a process of its own, so that a
-program that crashes is an answer, too.
+`list` prints one JSON line for each program. `work` prints `ack` after each step that the program
+has acknowledged, and continues when it reads a line: in between the harness marks the moment in its
+recording. `check` reads lines `ACKED DIR` and prints a JSON line for each: how many of the first ACKED
+steps are lost, and the reason if the data cannot be used. Each check runs in its own process, so that
+a program that crashes has an answer, too.
 """
 import json
 import os

@@ -60,7 +60,7 @@ class MaildirRun:
 
 class Dpkg:
     """A package a step, as dpkg installs it: files unpacked under a temporary name, synced, renamed; then
-    the status file, which says what is installed: written, synced, the old one kept, renamed."""
+    the status file, a list of the installed packages: written, synced, the old one kept, renamed."""
     FILES = 6
 
     def __init__(self, dirsync):
@@ -190,7 +190,7 @@ class Editor:
         found = {name: self.which(read_file(f"{home}/{name}"), seed, acked) for name in names}
         best = found["text"]
         if best is None and self.backup:
-            # The save was cut off: the backup has to hold what was saved before.
+            # The save was interrupted: the backup must have the content of the save before.
             best = found["text~"]
         if best is None:
             shown = ", ".join(f"{name} {self.show(f'{home}/{name}')}" for name in names)
@@ -230,10 +230,10 @@ class Vim(Editor):
 
     def version(self):
         try:
-            said = subprocess.run(["vim", "--version"], capture_output=True, text=True, check=True)
+            result = subprocess.run(["vim", "--version"], capture_output=True, text=True, check=True)
         except FileNotFoundError:
             raise RuntimeError("no vim on this machine") from None
-        return said.stdout.split("(")[0].strip()
+        return result.stdout.split("(")[0].strip()
 
     def step(self, home, text):
         # A text has two lines; the new ones are handed over in a file outside and replace the old.
@@ -249,7 +249,7 @@ class Vim(Editor):
         finally:
             os.unlink(source)
         if read_file(f"{home}/text") != text:
-            raise RuntimeError("vim did not write what it was given")
+            raise RuntimeError("vim did not write its input")
 
 
 PROGRAMS = [

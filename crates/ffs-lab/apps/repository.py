@@ -19,22 +19,22 @@ class Git:
 
     def version(self):
         try:
-            said = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True)
+            result = subprocess.run(["git", "--version"], capture_output=True, text=True, check=True)
         except FileNotFoundError:
             raise RuntimeError("no git on this machine") from None
-        return said.stdout.split()[2]
+        return result.stdout.split()[2]
 
     def git(self, home, *words):
         environment = dict(os.environ, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_SYSTEM="/dev/null",
                            GIT_AUTHOR_NAME="lab", GIT_AUTHOR_EMAIL="lab@localhost",
                            GIT_COMMITTER_NAME="lab", GIT_COMMITTER_EMAIL="lab@localhost",
                            GIT_AUTHOR_DATE="1000000000 +0000", GIT_COMMITTER_DATE="1000000000 +0000")
-        said = subprocess.run(["git", *words], cwd=f"{home}/repo", env=environment,
+        result = subprocess.run(["git", *words], cwd=f"{home}/repo", env=environment,
                               capture_output=True, text=True)
-        if said.returncode:
-            words = [word for word in said.stderr.splitlines() + said.stdout.splitlines() if word]
-            raise Broken("; ".join(words[:3]) or f"git ended with {said.returncode}")
-        return said.stdout
+        if result.returncode:
+            words = [word for word in result.stderr.splitlines() + result.stdout.splitlines() if word]
+            raise Broken("; ".join(words[:3]) or f"git ended with {result.returncode}")
+        return result.stdout
 
     def setup(self, home, seed):
         os.mkdir(f"{home}/repo")

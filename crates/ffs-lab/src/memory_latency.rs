@@ -1,8 +1,7 @@
 //! The time of one read of main memory, measured by reads that each depend on the one before.
 //!
-//! An operation on a directory that is not in the processor's caches waits for memory. This time
-//! says how much of its cost is that wait: no index can make a read of an unpredictable address
-//! faster.
+//! An operation on a directory that is not in the processor's caches waits for memory. The time of
+//! a read shows how much of the operation's cost is that wait, which no index can avoid.
 
 use std::hint::black_box;
 

@@ -1,6 +1,6 @@
-//! Which states of a recording are examined.
+//! The choice of the states of a recording to examine.
 //!
-//! A state is named `WINDOW:STATE`, as those of `ffs lab crash`.
+//! A state is named `WINDOW:STATE`, like the states of `ffs lab crash`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,22 +11,23 @@ use crate::crash::record::Window;
 use crate::crash::states::{Choice, Effort, WindowStates};
 use crate::error::LabError;
 
-/// What a power cut does to the writes that no flush has covered.
+/// The effect of a loss of power on the writes since the last flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Model {
-    /// They are lost: the device as it was when the last flush returned.
+    /// All of them are lost: the device as it was when the last flush returned.
     Returned,
     /// The first ones are kept.
     Prefix,
     /// Some are kept.
     Subset,
-    /// One is torn between sectors, of the others some are kept.
+    /// One is torn between sectors; some of the others are kept.
     Torn,
     /// Some sectors are kept.
     Sectors,
 }
 
-/// In this order the models take turns. What fsync promises shows best when all else is lost.
+/// The order of the models. `Returned` has three turns of eight, as the guarantees of fsync show
+/// best when every other write is lost.
 const TURNS: &[Model] = &[
     Model::Returned,
     Model::Subset,
@@ -40,15 +41,15 @@ const TURNS: &[Model] = &[
 
 /// Random subsets to draw from.
 const EFFORT: Effort = Effort { subsets: 64, sectors: 64, window: 4000 };
-/// How often a state is drawn anew that was drawn before.
+/// Attempts to draw a state that was not drawn before.
 const TRIES: u32 = 8;
 
 /// A state of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StateId {
-    /// Which window, from 0.
+    /// The window, counted from 0.
     pub window: usize,
-    /// What it keeps.
+    /// The writes that the state keeps.
     pub choice: Choice,
 }
 
@@ -71,15 +72,14 @@ impl FromStr for StateId {
     }
 }
 
-/// How many states of each window are drawn, and by which models.
+/// The models by which the states of each window are drawn.
 pub(super) struct Draw {
     seed: u64,
     turns: Vec<Vec<Model>>,
 }
 
 impl Draw {
-    /// Draws `states` states of these windows, at most: those that turn out to be the same count
-    /// once.
+    /// Draws at most `states` states of these windows. Equal states count once.
     pub(super) fn new(windows: &[Window], states: usize, seed: u64) -> Draw {
         let rng = SplitMix64::new(seed);
         let mut order: Vec<usize> = (0..windows.len()).collect();
@@ -89,7 +89,7 @@ impl Draw {
         }
         let mut turns = vec![Vec::new(); windows.len()];
         for place in 0..if order.is_empty() { 0 } else { states } {
-            // Each round begins one turn later, or some windows would meet some models alone.
+            // Each round begins one turn later, so that every window gets every model.
             let (round, at) = (place / order.len(), place % order.len());
             let model = TURNS.get((place + round) % TURNS.len());
             let window = order.get(at).and_then(|&window| turns.get_mut(window));
@@ -100,7 +100,7 @@ impl Draw {
         Draw { seed, turns }
     }
 
-    /// The states of one window, each content once.
+    /// The states to examine of one window, each content once.
     pub(super) fn of(&self, window: usize, window_states: &WindowStates<'_>) -> Vec<Choice> {
         let Some(turns) = self.turns.get(window).filter(|turns| !turns.is_empty()) else {
             return Vec::new();
@@ -113,7 +113,7 @@ impl Draw {
             let fitting: Vec<Choice> =
                 all.iter().copied().filter(|choice| model_of(*choice) == *model).collect();
             for _ in 0..TRIES {
-                // A window of one write has no subsets: any of its states will do.
+                // A window of one write has no subsets: any of its states is used.
                 let from = if fitting.is_empty() { &all } else { &fitting };
                 let Some(&choice) = from.get(rng.below(from.len() as u64) as usize) else { break };
                 let hash = window_states.hash(&window_states.layout(choice));

@@ -1,9 +1,9 @@
-//! The programs: python scripts of this crate, and the processes that run them.
+//! The programs: Python scripts of this crate, and the processes that run them.
 //!
 //! # Invariants
-//! 1. A worker waits after each acknowledged step until it is told to go on: what it does next
-//!    comes later in the recording than the note of that step.
-//! 2. A checker holds nothing open in the directory when its answer is there.
+//! 1. A program waits after each acknowledged step until it may continue. Its next write follows
+//!    the mark of the step in the recording.
+//! 2. A checker has no open file in the directory when it has answered.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::failed;
 use crate::error::{LabError, Result};
 
-/// The scripts by name; the first is the one that is called.
+/// The scripts by name; the first is the main program.
 const SCRIPTS: &[(&str, &str)] = &[
     ("driver.py", include_str!("../../apps/driver.py")),
     ("common.py", include_str!("../../apps/common.py")),
@@ -24,7 +24,7 @@ const SCRIPTS: &[(&str, &str)] = &[
     ("repository.py", include_str!("../../apps/repository.py")),
 ];
 
-/// What a program promises its user.
+/// The guarantee that a program gives its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Promise {
@@ -32,33 +32,33 @@ pub enum Promise {
     Durable,
     /// The data can be used; steps may be lost.
     Usable,
-    /// Nothing.
+    /// No guarantee.
     None,
 }
 
-/// A program as it describes itself.
+/// The description of a program, as it prints it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Program {
     /// Its name.
     pub name: String,
-    /// What it promises.
+    /// Its guarantee.
     pub promise: Promise,
-    /// What it does, in a line.
+    /// Its actions, in one line.
     pub what: String,
-    /// What was found on this machine.
+    /// The version on this machine.
     pub version: Option<String>,
-    /// Why it cannot run here.
+    /// The reason why it cannot run on this machine.
     pub missing: Option<String>,
 }
 
-/// What the program says of a state.
+/// The result of a program's check of one state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Acknowledged steps that are not there.
+    /// Acknowledged steps that are missing.
     pub lost: u64,
-    /// Why the data cannot be used.
+    /// The reason why the data cannot be used.
     pub broken: Option<String>,
-    /// The program was not asked: the volume could not be repaired or mounted.
+    /// Whether the check did not run because the volume could not be repaired or mounted.
     #[serde(default)]
     pub unmountable: bool,
 }
@@ -70,10 +70,10 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Writes the scripts to `home`, a directory of the caller.
+    /// Writes the scripts to the directory `home`.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// [`LabError::Failed`] if a script cannot be written.
     pub fn new(home: &Path) -> Result<Driver> {
         for (name, text) in SCRIPTS {
             let path = home.join(name);
@@ -84,12 +84,12 @@ impl Driver {
 
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("python3");
-        // No compiled copies: every run begins alike.
+        // `-B`: no compiled copies, so that every run starts the same way.
         command.arg("-B").arg(self.home.join(SCRIPTS[0].0)).args(words);
         command
     }
 
-    /// The programs that there are, with those that this machine lacks.
+    /// All programs, including those that this machine lacks.
     ///
     /// # Errors
     /// [`LabError::Unusable`] without python3.
@@ -107,7 +107,7 @@ impl Driver {
         text.lines().map(parse).collect()
     }
 
-    /// Makes what the recorded run of `program` begins with.
+    /// Prepares `dir` for the recorded run of `program`.
     ///
     /// # Errors
     /// The program failed.
@@ -160,10 +160,10 @@ impl Driver {
         Err(at(&format!("step {done}"), &last_line(&ended.stderr)))
     }
 
-    /// Starts a process that answers for `program`.
+    /// Starts a process that checks the data of `program`.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// [`LabError::Failed`] if it cannot be started.
     pub fn checker(&self, program: &str, seed: u64) -> Result<Checker> {
         let mut command = self.command(&["check", program, &seed.to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -175,7 +175,7 @@ impl Driver {
     }
 }
 
-/// A process that answers what is in a directory.
+/// A process that checks the data in a directory.
 #[derive(Debug)]
 pub struct Checker {
     program: String,
@@ -185,14 +185,14 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// What `dir` holds of `acked` acknowledged steps.
+    /// Checks the data in `dir` after `acked` acknowledged steps.
     ///
     /// # Errors
     /// The checker itself failed.
-    pub fn ask(&mut self, dir: &Path, acked: usize) -> Result<Answer> {
+    pub fn check(&mut self, dir: &Path, acked: usize) -> Result<Answer> {
         let mut line = String::new();
-        let asked = writeln!(self.input, "{acked} {}", dir.display());
-        let answered = asked.and_then(|()| self.output.read_line(&mut line));
+        let sent = writeln!(self.input, "{acked} {}", dir.display());
+        let answered = sent.and_then(|()| self.output.read_line(&mut line));
         answered.map_err(|e| failed(&self.program, "check", e))?;
         serde_json::from_str(&line).map_err(|e| failed(&self.program, "check", e))
     }
@@ -205,16 +205,16 @@ impl Drop for Checker {
     }
 }
 
-/// The first line of what a command said: the reason, before any advice.
-pub(super) fn first_line(said: &[u8]) -> String {
-    let text = String::from_utf8_lossy(said);
+/// The first line of a command's output: the reason, before any advice.
+pub(super) fn first_line(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
     let line = text.lines().find(|line| !line.trim().is_empty());
-    line.unwrap_or("it failed and said nothing").to_owned()
+    line.unwrap_or("it failed without a message").to_owned()
 }
 
-/// The last line of what a process said: the reason, in a traceback.
-pub(super) fn last_line(said: &[u8]) -> String {
-    let text = String::from_utf8_lossy(said);
+/// The last line of a process's output: the reason, in a traceback.
+pub(super) fn last_line(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
     let line = text.lines().rev().find(|line| !line.trim().is_empty());
-    line.unwrap_or("it failed and said nothing").to_owned()
+    line.unwrap_or("it failed without a message").to_owned()
 }

@@ -1,4 +1,4 @@
-//! The states of a recording: each mounted, and the program asked.
+//! Examines the states of a recording: mounts each one and runs the program's check.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -18,19 +18,19 @@ use crate::crash::states::WindowStates;
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
 
-/// Bytes that are left out of an image if all of them are zero.
+/// Bytes of a piece of an image; a piece of zeros is not written.
 const PIECE: usize = 16 << 10;
 
-/// One look at a state.
+/// The result for a state that was mounted in one way.
 #[derive(Clone, Debug)]
-pub struct Look {
+pub struct StateResult {
     /// The state.
     pub state: StateId,
     /// How it was mounted.
     pub view: View,
-    /// Steps that must be there.
+    /// The number of steps that the state must have.
     pub acked: usize,
-    /// What the program said, or the mount.
+    /// The result of the program's check, or the error of the mount.
     pub answer: Answer,
 }
 
@@ -42,39 +42,39 @@ pub struct States<'a> {
     seed: u64,
 }
 
-/// Where and with what states are looked at.
-pub struct Place<'a> {
-    /// The commands.
+/// The environment in which states are examined.
+pub struct Environment<'a> {
+    /// The commands of the host.
     pub host: &'a Host,
     /// The file system.
     pub side: &'a Side,
-    /// The program's answers.
+    /// The check of the program.
     pub checker: &'a mut Checker,
     /// A directory for images and mounts.
     pub work: &'a Path,
 }
 
 impl<'a> States<'a> {
-    /// Cuts the recording into windows.
+    /// Splits the recording into windows.
     ///
     /// # Errors
-    /// It has a write of broken sectors.
+    /// [`LabError::Failed`] for a write of partial sectors.
     pub fn new(recording: &'a Recording, seed: u64) -> Result<States<'a>> {
         let windows = windows(&recording.events, true)?;
         let overlay = OverlayDevice::new(Arc::clone(&recording.base), Durability::OnFlush);
         Ok(States { recording, windows, overlay, seed })
     }
 
-    /// Looks at up to `most` states and gives each look to `take`.
+    /// Examines up to `most` states and calls `take` with each result.
     ///
     /// # Errors
-    /// The machine cannot do it, or [`LabError::Interrupted`].
+    /// [`LabError::Failed`] if this machine cannot examine a state, or [`LabError::Interrupted`].
     pub fn examine(
         &self,
         most: usize,
-        place: &mut Place<'_>,
+        environment: &mut Environment<'_>,
         watch: &mut dyn Watch,
-        mut take: impl FnMut(Look),
+        mut take: impl FnMut(StateResult),
     ) -> Result<usize> {
         let draw = Draw::new(&self.windows, most, self.seed);
         let mut states = 0;
@@ -82,8 +82,8 @@ impl<'a> States<'a> {
             for choice in draw.of(number, window_states) {
                 window_states.apply_to(&window_states.layout(choice), &self.overlay);
                 let state = StateId { window: number, choice };
-                for look in self.look(state, window, place)? {
-                    take(look);
+                for result in self.mount_and_check(state, window, environment)? {
+                    take(result);
                 }
                 states += 1;
                 if !watch.done(1) {
@@ -96,33 +96,34 @@ impl<'a> States<'a> {
         Ok(states)
     }
 
-    /// Looks at one state; its image stays at `keep` as the power cut left it.
+    /// Examines one state; its unrepaired image stays at `keep`.
     ///
     /// # Errors
-    /// There is no such state, or the machine cannot do it.
+    /// [`LabError::Plan`] if there is no such state, or [`LabError::Failed`].
     pub fn examine_one(
         &self,
         state: StateId,
-        place: &mut Place<'_>,
+        environment: &mut Environment<'_>,
         keep: &Path,
-    ) -> Result<Vec<Look>> {
-        let mut looks = None;
+    ) -> Result<Vec<StateResult>> {
+        let mut results = None;
         self.visit(|number, window, window_states| {
             if number == state.window && window_states.has(state.choice) {
                 window_states.apply_to(&window_states.layout(state.choice), &self.overlay);
                 self.write_image(keep)?;
-                looks = Some(self.look(state, window, place)?);
+                results = Some(self.mount_and_check(state, window, environment)?);
                 self.overlay.reset();
             }
             Ok(())
         })?;
-        looks.ok_or_else(|| {
+        results.ok_or_else(|| {
             let windows = self.windows.len();
             LabError::Plan(format!("the recording of {windows} windows has no state {state}"))
         })
     }
 
-    /// Calls `visit` for each window, with all that was durable before it on the overlay.
+    /// Calls `visit` for each window. The overlay has the content that is durable before the
+    /// window.
     fn visit(
         &self,
         mut visit: impl FnMut(usize, &Window, &WindowStates<'_>) -> Result<()>,
@@ -137,18 +138,23 @@ impl<'a> States<'a> {
         Ok(())
     }
 
-    /// Mounts what is on the overlay in every way, and asks the program.
-    fn look(&self, state: StateId, window: &Window, place: &mut Place<'_>) -> Result<Vec<Look>> {
+    /// Mounts the content of the overlay in every way, and runs the program's check.
+    fn mount_and_check(
+        &self,
+        state: StateId,
+        window: &Window,
+        environment: &mut Environment<'_>,
+    ) -> Result<Vec<StateResult>> {
         let acked = self.recording.acked(window.end);
-        let mut looks = Vec::new();
-        for &view in place.side.views() {
-            let image = place.work.join("state");
+        let mut results = Vec::new();
+        for &view in environment.side.views() {
+            let image = environment.work.join("state");
             self.write_image(&image)?;
-            let answer = place.answer(&image, view, acked)?;
+            let answer = environment.answer(&image, view, acked)?;
             fs::remove_file(&image).map_err(|e| failed("apps", "state", e))?;
-            looks.push(Look { state, view, acked, answer });
+            results.push(StateResult { state, view, acked, answer });
         }
-        Ok(looks)
+        Ok(results)
     }
 
     fn write_image(&self, path: &Path) -> Result<()> {
@@ -157,8 +163,8 @@ impl<'a> States<'a> {
     }
 }
 
-impl Place<'_> {
-    /// What the program finds on `image`. A volume that cannot be unmounted counts as one that
+impl Environment<'_> {
+    /// Mounts `image` and runs the check. A volume that cannot be unmounted counts as one that
     /// cannot be mounted.
     fn answer(&mut self, image: &Path, view: View, acked: usize) -> Result<Answer> {
         let unmountable = |error: LabError| Answer {
@@ -183,7 +189,7 @@ impl Place<'_> {
                 .end()
                 .map_or_else(|error| Ok(unmountable(error)), |()| Ok(unmountable(why)));
         }
-        let answer = self.checker.ask(&mnt, acked)?;
+        let answer = self.checker.check(&mnt, acked)?;
         match mounted.end() {
             Ok(()) => Ok(answer),
             Err(error) if answer.broken.is_none() => Ok(unmountable(error)),
@@ -192,13 +198,13 @@ impl Place<'_> {
     }
 }
 
-/// Whether a volume can only be read, as one whose superblock is torn.
+/// Whether a volume is mounted read-only, for example because its superblock is torn.
 fn is_read_only(mnt: &Path) -> bool {
     let flags = rustix::fs::statvfs(mnt).map(|found| found.f_flag);
     flags.is_ok_and(|flags| flags.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
-/// Writes a file that has no blocks where `bytes` are zero.
+/// Writes `bytes` to a file with holes where they are zero.
 pub(super) fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let file = File::create(path)?;
     file.set_len(bytes.len() as u64)?;

@@ -1,9 +1,9 @@
-//! Recordings as files: `base` is the disk before, `log` what was done to it, `run` what was run.
+//! Recordings as files: `base` is the disk before the run, `log` its events, `run` the program.
 //!
-//! The log is a sequence of records: a byte that says which kind, two numbers of 8 bytes
-//! (little-endian), and of a write its bytes. `w OFFSET LENGTH`, `f 0 0`, `d OFFSET LENGTH`,
-//! `m 0 0` (an acknowledged step). Failed transfers are left out: they say nothing of what the
-//! device holds.
+//! The log is a sequence of records: one byte for the kind, two numbers of 8 bytes (little-endian),
+//! and the bytes of a write. The kinds are `w OFFSET LENGTH`, `f 0 0` (flush), `d OFFSET LENGTH`
+//! (discard) and `m 0 0` (an acknowledged step). Failed transfers are left out: they do not change
+//! the device.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -18,24 +18,24 @@ use super::failed;
 use super::record::Recording;
 use crate::error::{LabError, Result};
 
-/// The largest write that a log may hold: no system call makes a larger one.
+/// The largest write in a log, bytes. No system call makes a larger one.
 const MOST: u64 = 1 << 30;
 
-/// What was run.
+/// The run of a recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Label {
     /// The program.
     pub program: String,
     /// The file system, as [`super::side::Side`] writes it.
     pub side: String,
-    /// The seed of contents and states.
+    /// The seed of the contents and of the states.
     pub seed: u64,
 }
 
-/// Writes a recording into `dir`, which is made.
+/// Writes a recording into `dir`, which it creates.
 ///
 /// # Errors
-/// What the host reports.
+/// [`LabError::Failed`] with the error of the host.
 pub fn save(dir: &Path, label: &Label, recording: &Recording) -> Result<()> {
     let save = || -> io::Result<()> {
         fs::create_dir_all(dir)?;
@@ -101,14 +101,14 @@ fn read_event(log: &mut impl Read, seq: u64) -> io::Result<Option<Event>> {
         b'w' if len <= MOST => {
             let mut bytes = Vec::new();
             if log.take(len).read_to_end(&mut bytes)? as u64 != len {
-                return Err(invalid("log: a write is cut off"));
+                return Err(invalid("log: a write is truncated"));
             }
             Event::Write { seq, offset, bytes: bytes.into() }
         }
         b'f' => Event::Flush { seq },
         b'd' => Event::Discard { seq, offset, len },
         b'm' => Event::Mark { seq, label: String::new() },
-        _ => return Err(invalid("log: a record of no known kind")),
+        _ => return Err(invalid("log: a record of an unknown kind")),
     }))
 }
 

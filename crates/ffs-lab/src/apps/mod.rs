@@ -1,21 +1,21 @@
-//! Applications as oracles: real programs run on a recorded disk, the power is cut, and the program
-//! itself is asked whether what it acknowledged is there and whether it can use its data.
+//! Real programs after a loss of power: they run on a recorded disk, and check their own data in
+//! the states that a crash may leave.
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | [`driver`] | the programs: scripts of this crate (`crates/ffs-lab/apps`), run by python3 |
 //! | [`side`] | the file systems under test: how they are made, mounted, repaired |
-//! | [`record`] | a program at work on a disk that remembers |
-//! | [`draw`] | which states of a recording are examined |
-//! | [`examine`] | one state: mounted as it is, mounted repaired, and the program's answer |
+//! | [`record`] | runs a program on a disk that records its writes |
+//! | [`draw`] | the choice of the states of a recording to examine |
+//! | [`examine`] | mounts one state, unrepaired and repaired, and runs the program's check |
 //! | [`keep`] | recordings as files, to examine a state again |
 //! | [`run`] | every program on every file system, as a table |
 //!
 //! # Invariants
-//! 1. Every file system runs on the same recorded disk and is judged by the same scripts.
-//! 2. A step has to be there in every state of a window that ended after the step was acknowledged:
-//!    a power cut at the end of the window may leave any of its states.
-//! 3. The states that are drawn follow from the recording and the seed alone.
+//! 1. Every file system runs on the same kind of recorded disk, and the same scripts check it.
+//! 2. A crash at the end of a window may leave any of the window's states. So each of them must
+//!    have every step that was acknowledged before the end of the window.
+//! 3. The states that are examined follow from the recording and the seed.
 //!
 //! Reference: Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014;
 //! `docs/lab/applications.md`.

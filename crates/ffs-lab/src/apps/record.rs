@@ -1,9 +1,9 @@
-//! A program at work on a disk that remembers.
+//! Runs a program on a disk that records its writes.
 //!
 //! # Invariants
-//! 1. The recording begins with a volume that was unmounted cleanly and has what the program's
-//!    setup made, and ends before that of the run is unmounted.
-//! 2. The disk has a volatile cache: only what a flush covered is durable.
+//! 1. The recording begins with a cleanly unmounted volume on which the program's setup is done. It
+//!    ends before the volume is unmounted after the run.
+//! 2. The disk has a volatile cache: a write is durable after the next flush.
 
 use std::any::Any;
 use std::fs;
@@ -18,7 +18,7 @@ use super::failed;
 use super::side::{Host, Side};
 use crate::error::Result;
 
-/// A device as a file, for as long as this lives.
+/// A device that is served as a file until this value is dropped.
 pub struct Served {
     /// The file.
     pub path: PathBuf,
@@ -29,17 +29,17 @@ pub struct Served {
 /// Serves a device as a file in an empty directory.
 pub type Serve<'a> = &'a dyn Fn(Arc<dyn BlockDevice>, &Path) -> Result<Served>;
 
-/// What a run of a program did to its disk.
+/// The events of a disk during the run of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
-    /// The disk before.
+    /// The content of the disk before the run.
     pub base: Arc<Vec<u8>>,
-    /// What was done; a mark is an acknowledged step.
+    /// The events; a mark is an acknowledged step.
     pub events: Vec<Event>,
 }
 
 impl Recording {
-    /// How many steps had been acknowledged when so many events had ended.
+    /// The number of steps that were acknowledged within the first `events` events.
     #[must_use]
     pub fn acked(&self, events: u64) -> usize {
         let acked = |event: &&Event| matches!(event, Event::Mark { seq, .. } if *seq < events);
@@ -47,33 +47,34 @@ impl Recording {
     }
 }
 
-/// What is run, and where.
+/// A run of a program on a file system.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
     /// The scripts.
     pub driver: &'a Driver,
-    /// The commands.
+    /// The commands of the host.
     pub host: &'a Host,
-    /// How a device becomes a file.
+    /// Serves a device as a file.
     pub serve: Serve<'a>,
     /// The file system.
     pub side: &'a Side,
     /// The name of the program.
     pub program: &'a str,
-    /// Seeds its content.
+    /// The seed of its content.
     pub seed: u64,
-    /// What it does.
+    /// The number of steps.
     pub steps: u32,
     /// Bytes of the volume.
     pub size: u64,
-    /// A directory for files and mounts, empty.
+    /// An empty directory for files and mounts.
     pub work: &'a Path,
 }
 
 /// Runs a program on a recorded disk.
 ///
 /// # Errors
-/// The file system cannot be made or mounted, or the program failed.
+/// [`LabError`](crate::LabError) if the file system cannot be made or mounted, or if the program
+/// failed.
 pub fn record(run: &Run<'_>) -> Result<Recording> {
     let Run { driver, host, side, program, seed, work, .. } = *run;
     let io = |error: std::io::Error| failed(program, "record", error);

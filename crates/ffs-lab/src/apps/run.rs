@@ -1,4 +1,4 @@
-//! Every program on every file system.
+//! Runs every program on every file system.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::draw::StateId;
 use super::driver::{Driver, Program, Promise};
-use super::examine::{Look, Place, States};
+use super::examine::{Environment, StateResult, States};
 use super::failed;
 use super::keep::{self, Label};
 use super::record::{Run, Serve, record};
@@ -17,49 +17,49 @@ use super::side::{Host, Side, View};
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
 
-/// What is to be run.
+/// The plan of a run.
 pub struct Plan<'a> {
-    /// Names of programs, or their beginnings; all if there are none.
+    /// Names of programs or prefixes of names; empty: all programs.
     pub programs: Vec<String>,
     /// The file systems.
     pub sides: Vec<Side>,
-    /// States of each recording.
+    /// States of each recording to examine.
     pub states: usize,
     /// Steps of each program.
     pub steps: u32,
-    /// Seeds contents and states.
+    /// The seed of contents and states.
     pub seed: u64,
     /// Bytes of a volume.
     pub size: u64,
     /// The `ffs` command.
     pub ffs: PathBuf,
-    /// An empty directory to work in.
+    /// An empty directory for temporary files.
     pub work: &'a Path,
-    /// Where recordings are kept.
+    /// The directory for recordings; `None`: they are not kept.
     pub keep: Option<PathBuf>,
-    /// How a device becomes a file.
+    /// Serves a device as a file.
     pub serve: Serve<'a>,
 }
 
-/// The first state of its kind.
+/// The first state with some defect.
 #[derive(Clone, Debug, Serialize)]
 pub struct Found {
-    /// Its name in the recording.
+    /// The name of the state in the recording.
     pub state: String,
     /// How it was mounted.
     pub view: String,
-    /// Steps that had been acknowledged.
+    /// The number of acknowledged steps.
     pub acked: usize,
-    /// What is wrong.
+    /// The defect.
     pub why: String,
 }
 
-/// What came of one program on one file system.
+/// The results of one program on one file system.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct ProgramResults {
     /// The program.
     pub program: String,
-    /// What it promises.
+    /// Its guarantee.
     pub promise: Promise,
     /// The file system.
     pub side: String,
@@ -67,25 +67,25 @@ pub struct Row {
     pub states: usize,
     /// States in which acknowledged steps are missing.
     pub lost: usize,
-    /// Steps missing at most.
+    /// The most steps that are missing in one state.
     pub lost_most: u64,
     /// States in which the program cannot use its data.
     pub broken: usize,
-    /// States that cannot be mounted to be written before they are repaired.
+    /// States that cannot be mounted for writing before a repair.
     pub unmountable: usize,
     /// The first of `lost`.
     pub first_lost: Option<Found>,
     /// The first of `broken`, or of `unmountable`.
     pub first_broken: Option<Found>,
-    /// Why it could not be run.
+    /// The reason why it could not be run.
     pub skipped: Option<String>,
-    /// How long it took.
+    /// The time that it took, seconds.
     pub seconds: f64,
 }
 
-impl Row {
-    fn new(program: &Program, side: &Side) -> Row {
-        Row {
+impl ProgramResults {
+    fn new(program: &Program, side: &Side) -> ProgramResults {
+        ProgramResults {
             program: program.name.clone(),
             promise: program.promise,
             side: side.to_string(),
@@ -101,7 +101,7 @@ impl Row {
         }
     }
 
-    /// States that break what the program promises.
+    /// States that break the guarantee of the program.
     #[must_use]
     pub fn violations(&self) -> usize {
         match self.promise {
@@ -111,43 +111,42 @@ impl Row {
         }
     }
 
-    /// Counts the looks at one state.
-    fn count(&mut self, looks: &[Look]) {
-        let found = |look: &Look, why: String| Found {
-            state: look.state.to_string(),
-            view: look.view.to_string(),
-            acked: look.acked,
+    /// Adds the results of one state.
+    fn count(&mut self, results: &[StateResult]) {
+        let found = |result: &StateResult, why: String| Found {
+            state: result.state.to_string(),
+            view: result.view.to_string(),
+            acked: result.acked,
             why,
         };
         self.states += 1;
-        if let Some(look) = looks.iter().max_by_key(|look| look.answer.lost)
-            && look.answer.lost > 0
+        if let Some(result) = results.iter().max_by_key(|result| result.answer.lost)
+            && result.answer.lost > 0
         {
             self.lost += 1;
-            self.lost_most = self.lost_most.max(look.answer.lost);
-            let why = format!("{} of {} steps are missing", look.answer.lost, look.acked);
-            self.first_lost.get_or_insert_with(|| found(look, why));
+            self.lost_most = self.lost_most.max(result.answer.lost);
+            let why = format!("{} of {} steps are missing", result.answer.lost, result.acked);
+            self.first_lost.get_or_insert_with(|| found(result, why));
         }
-        if let Some((look, why)) =
-            worst(looks).and_then(|look| Some((look, look.answer.broken.clone()?)))
+        if let Some((result, why)) =
+            worst(results).and_then(|result| Some((result, result.answer.broken.clone()?)))
         {
-            // What `fsck -p` leaves has to be usable; before it a torn superblock may be in the
-            // way.
-            let waits = look.answer.unmountable && look.view == View::AsFound;
+            // After `fsck -p` a state must be usable. Before, a torn superblock may prevent a
+            // mount.
+            let waits = result.answer.unmountable && result.view == View::AsFound;
             *(if waits { &mut self.unmountable } else { &mut self.broken }) += 1;
-            self.first_broken.get_or_insert_with(|| found(look, why));
+            self.first_broken.get_or_insert_with(|| found(result, why));
         }
     }
 }
 
-/// The look at a state that says most against it: the program cannot use its data, rather than that
-/// nobody could mount it yet.
-fn worst(looks: &[Look]) -> Option<&Look> {
-    let broken = looks.iter().filter(|look| look.answer.broken.is_some());
-    broken.min_by_key(|look| look.answer.unmountable && look.view == View::AsFound)
+/// The worst result of a state. Unusable data is worse than a volume that cannot be mounted yet.
+fn worst(results: &[StateResult]) -> Option<&StateResult> {
+    let broken = results.iter().filter(|result| result.answer.broken.is_some());
+    broken.min_by_key(|result| result.answer.unmountable && result.view == View::AsFound)
 }
 
-/// The programs that the plan names.
+/// The programs of the plan.
 ///
 /// # Errors
 /// [`LabError::Plan`] for a name that no program has.
@@ -160,7 +159,7 @@ fn chosen(plan: &Plan<'_>, all: Vec<Program>) -> Result<Vec<Program>> {
         }
     }
     let names: BTreeSet<String> = all.iter().map(|program| program.name.clone()).collect();
-    // A whole name means that program alone.
+    // A complete name selects that program only.
     let means = |name: &String, program: &Program| {
         if names.contains(name) { program.name == *name } else { program.name.starts_with(name) }
     };
@@ -170,17 +169,25 @@ fn chosen(plan: &Plan<'_>, all: Vec<Program>) -> Result<Vec<Program>> {
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-/// Runs the plan; `row` gets each row as it is done.
+/// Runs the plan and calls `row` with the results of each program on each file system.
 ///
 /// # Errors
-/// [`LabError::Plan`], [`LabError::Interrupted`]; what fails on one file system is said in its row.
-pub fn run(plan: &Plan<'_>, watch: &mut dyn Watch, mut row: impl FnMut(Row)) -> Result<()> {
+/// [`LabError::Plan`] for an unknown program, [`LabError::Interrupted`]. A failure on one file
+/// system is part of its results.
+pub fn run(
+    plan: &Plan<'_>,
+    watch: &mut dyn Watch,
+    mut row: impl FnMut(ProgramResults),
+) -> Result<()> {
     let driver = driver(plan.work)?;
     for program in chosen(plan, driver.list()?)? {
         for side in &plan.sides {
             watch.step(&format!("{} on {side}", program.name));
             let done = match &program.missing {
-                Some(why) => Row { skipped: Some(why.clone()), ..Row::new(&program, side) },
+                Some(why) => ProgramResults {
+                    skipped: Some(why.clone()),
+                    ..ProgramResults::new(&program, side)
+                },
                 None => one(plan, &driver, &program, side, watch)?,
             };
             row(done);
@@ -189,23 +196,23 @@ pub fn run(plan: &Plan<'_>, watch: &mut dyn Watch, mut row: impl FnMut(Row)) -> 
     Ok(())
 }
 
-/// The scripts, in a directory below `work`.
+/// Writes the scripts to a directory below `work`.
 fn driver(work: &Path) -> Result<Driver> {
     let scripts = work.join("scripts");
     fs::create_dir_all(&scripts).map_err(|e| failed("apps", "scripts", e))?;
     Driver::new(&scripts)
 }
 
-/// One program on one file system.
+/// Runs one program on one file system.
 fn one(
     plan: &Plan<'_>,
     driver: &Driver,
     program: &Program,
     side: &Side,
     watch: &mut dyn Watch,
-) -> Result<Row> {
+) -> Result<ProgramResults> {
     let started = Instant::now();
-    let mut row = Row::new(program, side);
+    let mut row = ProgramResults::new(program, side);
     let outcome = try_one(plan, driver, side, &mut row, watch);
     row.seconds = started.elapsed().as_secs_f64();
     match outcome {
@@ -230,7 +237,7 @@ fn try_one(
     plan: &Plan<'_>,
     driver: &Driver,
     side: &Side,
-    row: &mut Row,
+    row: &mut ProgramResults,
     watch: &mut dyn Watch,
 ) -> Result<()> {
     let host = Host { ffs: plan.ffs.clone() };
@@ -254,33 +261,38 @@ fn try_one(
     let states = States::new(&recording, plan.seed)?;
     let mut checker = driver.checker(&program, plan.seed)?;
     let checker = &mut checker;
-    let mut place = Place { host: &host, side, checker, work: plan.work };
-    let mut looks: Vec<Look> = Vec::new();
-    states.examine(plan.states, &mut place, watch, |look| {
-        if looks.first().is_some_and(|first| first.state != look.state) {
-            row.count(&looks);
-            looks.clear();
+    let mut environment = Environment { host: &host, side, checker, work: plan.work };
+    let mut results: Vec<StateResult> = Vec::new();
+    states.examine(plan.states, &mut environment, watch, |result| {
+        if results.first().is_some_and(|first| first.state != result.state) {
+            row.count(&results);
+            results.clear();
         }
-        looks.push(look);
+        results.push(result);
     })?;
-    if !looks.is_empty() {
-        row.count(&looks);
+    if !results.is_empty() {
+        row.count(&results);
     }
     Ok(())
 }
 
-/// Looks at one state of a kept recording again; its image stays in the recording's directory as
+/// Examines one state of a kept recording again. Its image stays in the recording's directory as
 /// `state`.
 ///
 /// # Errors
-/// No such recording or state.
-pub fn again(dir: &Path, state: StateId, ffs: &Path, work: &Path) -> Result<(Label, Vec<Look>)> {
+/// [`LabError::Plan`] if there is no such recording or state.
+pub fn again(
+    dir: &Path,
+    state: StateId,
+    ffs: &Path,
+    work: &Path,
+) -> Result<(Label, Vec<StateResult>)> {
     let (label, recording) = keep::load(dir)?;
     let side: Side = label.side.parse()?;
     let (driver, host) = (driver(work)?, Host { ffs: ffs.to_owned() });
     let states = States::new(&recording, label.seed)?;
     let mut checker = driver.checker(&label.program, label.seed)?;
-    let mut place = Place { host: &host, side: &side, checker: &mut checker, work };
-    let looks = states.examine_one(state, &mut place, &dir.join("state"))?;
-    Ok((label, looks))
+    let mut environment = Environment { host: &host, side: &side, checker: &mut checker, work };
+    let results = states.examine_one(state, &mut environment, &dir.join("state"))?;
+    Ok((label, results))
 }

@@ -1,4 +1,4 @@
-//! The file systems under test, by the commands that a user has.
+//! The file systems under test, used through their commands.
 
 use std::fmt;
 use std::fs::File;
@@ -10,11 +10,11 @@ use super::driver::first_line;
 use super::failed;
 use crate::error::{LabError, Result};
 
-/// Which file system, and with which mount options.
+/// A file system under test with its mount options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     kind: Kind,
-    /// The words behind `-o`; may be empty.
+    /// The argument of `-o`; may be empty.
     options: String,
 }
 
@@ -29,10 +29,10 @@ enum Kind {
 const KINDS: &[(&str, Kind)] =
     &[("ffs", Kind::Ffs), ("ext4", Kind::Ext4), ("xfs", Kind::Xfs), ("btrfs", Kind::Btrfs)];
 
-/// How a state is looked at.
+/// The way in which a state is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// Mounted as the power cut left it (a journal is replayed by that).
+    /// Mounted as the crash left it; a journal is replayed by that.
     AsFound,
     /// Mounted after `fsck -p`.
     Repaired,
@@ -70,19 +70,19 @@ impl fmt::Display for Side {
 }
 
 impl Side {
-    /// Whether this is our own file system.
+    /// Whether this is ffs.
     #[must_use]
     pub fn is_ffs(&self) -> bool {
         self.kind == Kind::Ffs
     }
 
-    /// The ways to look at a state.
+    /// The ways in which its states are mounted.
     #[must_use]
     pub fn views(&self) -> &'static [View] {
         if self.is_ffs() { &[View::AsFound, View::Repaired] } else { &[View::AsFound] }
     }
 
-    /// Bytes of a volume, if `wanted` is too small for this file system.
+    /// The size of a volume in bytes: `wanted`, or the smallest that this file system supports.
     #[must_use]
     pub fn size(&self, wanted: u64) -> u64 {
         match self.kind {
@@ -93,7 +93,7 @@ impl Side {
     }
 }
 
-/// Runs the commands of a side.
+/// Runs the commands of a file system.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The `ffs` command.
@@ -125,7 +125,7 @@ impl Host {
     /// Mounts `image` on `dir`.
     ///
     /// # Errors
-    /// What the mount command says.
+    /// [`LabError::Failed`] with the message of the mount command.
     pub fn mount(&self, side: &Side, image: &Path, dir: &Path) -> Result<Mounted> {
         let mut command = if side.is_ffs() {
             let mut command = Command::new(&self.ffs);
@@ -148,10 +148,10 @@ impl Host {
         })
     }
 
-    /// `fsck -p` of an image.
+    /// Runs `fsck -p` on an image.
     ///
     /// # Errors
-    /// What it refuses to repair.
+    /// [`LabError::Failed`] if it does not repair the image.
     pub fn preen(&self, side: &Side, image: &Path) -> Result<()> {
         let mut command = Command::new(&self.ffs);
         command.args(["fsck", "-p"]).arg(image);
@@ -159,7 +159,7 @@ impl Host {
     }
 }
 
-/// A mounted volume; dropped without [`Mounted::end`] it is detached, whoever uses it.
+/// A mounted volume. If it is dropped without [`Mounted::end`], it is detached even while in use.
 #[derive(Debug)]
 pub struct Mounted {
     host: Host,
@@ -169,10 +169,10 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Unmounts it, everything written.
+    /// Unmounts it, which writes everything.
     ///
     /// # Errors
-    /// What the command says.
+    /// [`LabError::Failed`] with the message of the command.
     pub fn end(mut self) -> Result<()> {
         let mut command = if self.side.is_ffs() {
             let mut command = Command::new(&self.host.ffs);
@@ -191,7 +191,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.is_mounted {
-            // Without a helper: that would wait for a server that may be stuck.
+            // `-i`: no helper, which would wait for a server that may hang.
             let _ = run(words("umount", &["-i", "-l"]).arg(&self.dir));
         }
     }
@@ -203,15 +203,15 @@ fn words(program: &str, words: &[&str]) -> Command {
     command
 }
 
-/// Runs a command to its end; what it said first if it failed.
+/// Runs a command. Returns the first line of its output if it failed.
 fn run(command: &mut Command) -> std::result::Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{name}: {e}"))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
-    Err(first_line(said))
+    let message = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+    Err(first_line(message))
 }
 
 #[cfg(test)]

@@ -232,14 +232,14 @@ mod tests {
             crashed("append /foo 700\nrename /foo /bar\nmkdir /D\nchmod /A/foo 600\nwait 31\n");
         assert_eq!(broken(&base, &base.image), [""; 0]);
         let root = |fs: &Ffs| fs.root().unwrap();
-        let gone = changed(&base, |fs, cred| fs.unlink(cred, &root(fs), b"bar").unwrap());
-        assert_eq!(broken(&base, &gone), ["X4", "X1"]);
-        let cut = changed(&base, |fs, cred| {
+        let removed = changed(&base, |fs, cred| fs.unlink(cred, &root(fs), b"bar").unwrap());
+        assert_eq!(broken(&base, &removed), ["X4", "X1"]);
+        let truncated = changed(&base, |fs, cred| {
             let file = fs.lookup(cred, &root(fs), b"bar").unwrap();
             let size = SetAttr { size: Some(512), ..SetAttr::default() };
             fs.setattr(cred, &file, &size).unwrap();
         });
-        assert_eq!(broken(&base, &cut), ["G1"]);
+        assert_eq!(broken(&base, &truncated), ["G1"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! | C3 | Does a full check find nothing then, write nothing, and see the clean mark? |
 //! | C4 | Is the repaired tree one that the workload may have left? |
 //! | C5 | Mounted unrepaired and used, does it keep the contract? (a sample; soft updates only) |
-//! | C6 | Does an interrupted `fsck -p`, run again, end in the same bytes but for times? (sampled) |
+//! | C6 | Does an interrupted `fsck -p`, run again, end in the same bytes, times aside? |
 //!
 //! If C2 fails, a full repair must still end in a volume that C3 accepts.
 //!
@@ -270,8 +270,8 @@ impl<'a> Examiner<'a> {
         if preened {
             let checker = &mut *self.checker;
             let found = self.overlay.with_bytes(|bytes| checker.check(&bytes));
-            let told = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
-            verdict.violations.extend(found.violations.iter().map(told));
+            let prefixed = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
+            verdict.violations.extend(found.violations.iter().map(prefixed));
             self.judge(window, layout, Condition::Recovered, &mut verdict.violations);
         }
         allowed
@@ -289,8 +289,8 @@ impl<'a> Examiner<'a> {
         self.silent(&mut verdict.violations);
         let checker = &mut *self.checker;
         let found = self.overlay.with_bytes(|bytes| checker.check(&bytes));
-        let told = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
-        verdict.violations.extend(found.violations.iter().map(told));
+        let prefixed = |v: &Violation| Violation::new(format!("C3:{}", v.rule), v.what.clone());
+        verdict.violations.extend(found.violations.iter().map(prefixed));
         let history = &self.recording.history;
         for crash in self.crash_points(window, layout) {
             let new = || Expectation::new(history, crash, Promise::Async);
@@ -353,8 +353,8 @@ impl<'a> Examiner<'a> {
         }
         let checker = &mut *self.checker;
         let found = self.overlay.with_bytes(|bytes| checker.check(&bytes));
-        let told = |v: &Violation| Violation::new(format!("C5:{}", v.rule), v.what.clone());
-        verdict.violations.extend(found.violations.iter().map(told));
+        let prefixed = |v: &Violation| Violation::new(format!("C5:{}", v.rule), v.what.clone());
+        verdict.violations.extend(found.violations.iter().map(prefixed));
         foreign_repairs(&self.fsck(FsckOptions::no()), "C5", &mut verdict.violations);
     }
 
@@ -425,7 +425,7 @@ fn again(window: usize, choice: Choice, report: &FsckReport, differs: Option<u64
     };
     Violation::new(
         "C6",
-        format!("fsck -p cut off at its state {window}:{choice}, run again: {end}"),
+        format!("fsck -p interrupted at its state {window}:{choice}, run again: {end}"),
     )
 }
 

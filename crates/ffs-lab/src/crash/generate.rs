@@ -8,7 +8,7 @@
 //! | `3.5` | three operations, drawn by the seed |
 //! | `r.2` | a long trace, drawn by the seed |
 //! | `d.2` | a trace in a directory of more than twelve blocks, drawn by the seed |
-//! | `f.9` | one operation on a volume with a given room left, by the super-user or by a user |
+//! | `f.9` | one operation on a nearly full volume, by the super-user or by a user |
 //! | `e.2` | a trace at the edge of a full volume, drawn by the seed |
 //! | `c.2` | a chain of up to ten crashes without a check in between, drawn by the seed |
 //! | `o.2` | commands without ordering in `/A`, or `tunefs`, drawn by the seed |
@@ -181,12 +181,12 @@ fn path(text: &str) -> Path {
     Path::parse(text).unwrap_or_else(|| unreachable!("a constant"))
 }
 
-/// What makes `op` durable in this way.
+/// The operation that makes `op` durable in this way.
 fn persist(op: &Op, how: Then) -> Option<Op> {
     let used = op.paths().last().map_or_else(|| path(""), |path| (*path).clone());
-    // A removed name cannot be opened: its directory stands for it.
-    let gone = matches!(op, Op::Unlink(_) | Op::Rmdir(_));
-    let file = if gone { used.parent() } else { used.clone() };
+    // A removed name cannot be opened: its directory is used instead.
+    let removed = matches!(op, Op::Unlink(_) | Op::Rmdir(_));
+    let file = if removed { used.parent() } else { used.clone() };
     match how {
         Then::Nothing => None,
         Then::Wait(secs) => Some(Op::Wait(secs)),

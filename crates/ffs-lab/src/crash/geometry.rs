@@ -215,11 +215,11 @@ impl BaseVolume {
     fn filled(&self) -> Result<BaseVolume> {
         let path = Path::parse("full").unwrap_or_else(|| unreachable!("a constant"));
         let mut ops = vec![Op::Create(path.clone())];
-        let room = free_bytes(self)?;
+        let free = free_bytes(self)?;
         let block = u64::from(self.shape.bsize);
         // Two blocks stay free, and those for the indirect blocks of the filler.
-        let indirect = room / block / (block / 8) + 2;
-        let len = room.saturating_sub((2 + indirect) * block);
+        let indirect = free / block / (block / 8) + 2;
+        let len = free.saturating_sub((2 + indirect) * block);
         ops.push(Op::Append(path, len));
         self.with(&ops)
     }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_shape_is_told_what_was_meant() {
+    fn an_unknown_shape_gets_a_suggestion() {
         let why = find("ufs2-2n").unwrap_err().to_string();
         assert!(why.contains("did you mean 'ufs2-2m'?"), "{why}");
         assert!(find("xyz").unwrap_err().to_string().contains("ufs1-full"));

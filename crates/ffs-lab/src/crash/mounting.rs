@@ -39,7 +39,7 @@ pub(super) fn options(
     let t = &mut options.tunables;
     t.fsync = soft.fsync;
     t.cache = 2 << 20;
-    if workload.cut_on_removal {
+    if workload.truncate_on_removal {
         t.dir_truncate = DirTruncate::CreateDelete;
     }
     if workload.tight_memory {

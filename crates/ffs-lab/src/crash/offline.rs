@@ -21,7 +21,7 @@ fn settings(n: u32) -> TunefsOptions {
     let none = TunefsOptions::default();
     match n % 4 {
         0 => TunefsOptions { soft_updates: Some(false), ..none },
-        1 => TunefsOptions { label: Some("cut".to_owned()), all_copies: true, ..none },
+        1 => TunefsOptions { label: Some("lab".to_owned()), all_copies: true, ..none },
         2 => TunefsOptions { minfree: Some(5), acls: Some(true), ..none },
         _ => TunefsOptions { maxbpg: Some(64), avgfilesize: Some(4096), all_copies: true, ..none },
     }

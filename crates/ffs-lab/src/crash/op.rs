@@ -215,7 +215,7 @@ pub struct Workload {
     /// Whether the file system has very little memory.
     pub tight_memory: bool,
     /// Whether a removal truncates the empty end of a directory (`dir_truncate=create+delete`).
-    pub cut_on_removal: bool,
+    pub truncate_on_removal: bool,
     /// Whether names and attributes are durable when a call returns (`-o stable`).
     pub stable: bool,
     /// Whether an fsync makes only its own file durable (`-o fsync=file`).

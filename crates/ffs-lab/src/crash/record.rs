@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_cut_where_writes_become_durable() {
+    fn a_log_is_split_where_writes_become_durable() {
         let write = |seq| Event::Write { seq, offset: seq * 512, bytes: Arc::from([7; 512]) };
         let log = [write(0), write(1), Event::Flush { seq: 2 }, write(3), Event::Flush { seq: 4 }];
         let shape = |volatile| -> Vec<(u64, u64, usize)> {

@@ -33,7 +33,7 @@ use queue::{Batch, Message, Queue};
 
 /// Windows in a batch.
 const BATCH: usize = 32;
-/// How often [`Watch`] is asked whether to continue.
+/// The interval at which [`Watch`] decides whether to continue.
 const PULSE: Duration = Duration::from_millis(200);
 
 /// Examines the windows `range` of an execution. `each` gets the tally of each window and returns
@@ -216,7 +216,7 @@ pub fn first_to_break(
     Ok(found)
 }
 
-/// Examines what `plan` says.
+/// Examines the states of `plan`.
 ///
 /// # Errors
 /// [`LabError::Plan`] for an empty plan, those of making volumes, and of running the workload that

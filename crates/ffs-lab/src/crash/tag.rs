@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_tell_whose_they_are() {
+    fn tags_name_their_object() {
         let tag = Tag { obj: ObjId(7), version: 300, sector: 9 };
         assert_eq!(decode(&encode(tag)), Some(tag));
         for byte in 0..TAG_BYTES {

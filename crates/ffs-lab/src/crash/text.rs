@@ -16,7 +16,7 @@ const MOST_XATTR: u32 = 65_536;
 /// Most seconds of one wait.
 const MOST_WAIT: u32 = 3600;
 
-/// A line that cannot be understood.
+/// A line that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {why}")]
 pub struct TextError {
@@ -24,7 +24,7 @@ pub struct TextError {
     pub line: usize,
     /// Character of the line, counted from 1.
     pub column: usize,
-    /// What is wrong and what would be right.
+    /// The mistake, and the expected text.
     pub why: String,
 }
 
@@ -75,7 +75,7 @@ const VERBS: &[(&str, &str)] = &[
     ("begin", ""),
 ];
 
-/// The words of one line, with their places.
+/// The words of one line, with their columns.
 struct Line<'a> {
     number: usize,
     verb: &'static str,
@@ -278,7 +278,7 @@ fn condition<'a>(workload: &'a mut Workload, name: &str) -> Option<&'a mut bool>
         "standard-tree" => Some(&mut workload.standard_tree),
         "write-through" => Some(&mut workload.write_through),
         "tight-memory" => Some(&mut workload.tight_memory),
-        "cut-on-removal" => Some(&mut workload.cut_on_removal),
+        "cut-on-removal" => Some(&mut workload.truncate_on_removal),
         "stable" => Some(&mut workload.stable),
         "fsync-file" => Some(&mut workload.fsync_file),
         "no-replace-order" => Some(&mut workload.no_replace_order),
@@ -290,7 +290,7 @@ fn condition<'a>(workload: &'a mut Workload, name: &str) -> Option<&'a mut bool>
 /// The workload that `text` describes.
 ///
 /// # Errors
-/// The first line that cannot be understood.
+/// The first line that cannot be parsed.
 pub fn parse(text: &str) -> Result<Workload, TextError> {
     let mut workload = Workload::default();
     let mut begun = false;
@@ -308,7 +308,7 @@ pub fn parse(text: &str) -> Result<Workload, TextError> {
                 let fresh = workload.ops.is_empty() && !begun;
                 let condition = condition(&mut workload, line.verb);
                 if !fresh || condition.is_none_or(|set| std::mem::replace(set, true)) {
-                    return Err(line.wrong(1, "it stands once, before all operations"));
+                    return Err(line.wrong(1, "it is allowed once, before all operations"));
                 }
             }
         }
@@ -328,7 +328,7 @@ pub fn print(workload: &Workload) -> String {
         (workload.standard_tree, "standard-tree"),
         (workload.write_through, "write-through"),
         (workload.tight_memory, "tight-memory"),
-        (workload.cut_on_removal, "cut-on-removal"),
+        (workload.truncate_on_removal, "cut-on-removal"),
         (workload.stable, "stable"),
         (workload.fsync_file, "fsync-file"),
         (workload.no_replace_order, "no-replace-order"),

@@ -1,8 +1,8 @@
-//! One file, every way to read and change it, against a model in memory.
+//! One file with every kind of access, compared with a model in memory.
 //!
 //! **Invariants.**
-//! 1. After each operation that succeeded the file holds what the model holds; each read is
-//!    compared, and the whole file now and then.
+//! 1. After each successful operation the file equals the model. Each read is compared, and the
+//!    whole file at intervals.
 //! 2. Only this process uses the file.
 
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ const COMPARE_EVERY: u64 = 64;
 /// Direct transfers begin and end at multiples of it.
 const DIRECT: u64 = 4096;
 
-/// What can be done, and how often.
+/// The operations with their weights.
 pub(super) const OPERATIONS: &[(&str, u32)] = &[
     ("read", 20),
     ("write", 20),
@@ -74,7 +74,7 @@ impl Fsx {
         let path = task.dir.join(format!("fsx.{}", task.number));
         let _ = std::fs::remove_file(&path);
         let file = open(&path, OFlags::empty())?;
-        // Where direct transfers are refused they are left out.
+        // Without support for direct transfers they are left out.
         let direct = open(&path, OFlags::DIRECT).ok();
         let wanted = |name: &str| {
             !task.without.iter().any(|without| without == name)
@@ -101,7 +101,7 @@ impl Fsx {
         let most = (self.len() + LONGEST).min(MOST - unit);
         let offset = rng.below(most + 1) / unit * unit;
         let longest = LONGEST.min(MOST - offset);
-        // Short ones more often: they meet the ends of blocks.
+        // Short ranges are more frequent: they end inside blocks.
         let len = if rng.below(3) == 0 { rng.below(2000) } else { rng.below(longest) };
         (offset, (len + 1).next_multiple_of(unit).min(longest / unit * unit).max(unit))
     }
@@ -132,7 +132,7 @@ impl Fsx {
         self.model.resize(len as usize, 0);
     }
 
-    /// Compares what was read at `offset` with the model.
+    /// Compares the bytes read at `offset` with the model.
     fn compare(&self, offset: u64, found: &[u8], how: &str) -> Done {
         let from = (offset as usize).min(self.model.len());
         let wanted = &self.model[from..(from + found.len()).min(self.model.len())];
@@ -165,7 +165,7 @@ impl Fsx {
         self.compare(0, &found, how)
     }
 
-    /// Makes the model what the file holds.
+    /// Sets the model to the content of the file.
     fn take_over(&mut self) -> Done {
         self.model = std::fs::read(&self.path)?;
         Ok(())
@@ -328,7 +328,7 @@ impl Fsx {
         Ok(())
     }
 
-    /// What is called a hole has to read as zeros.
+    /// Checks that holes read as zeros.
     fn seek(&self, offset: u64) -> Done {
         use rustix::fs::{SeekFrom, seek};
         let hole = match seek(&self.file, SeekFrom::Data(offset)) {
@@ -355,7 +355,7 @@ impl Worker for Fsx {
         if let Err(Failed::Call(Errno::OPNOTSUPP)) = done {
             self.operations.retain(|(known, _)| *known != name);
         } else if let Err(Failed::Call(Errno::NOSPC)) = done {
-            // Any part of it may be there.
+            // Any part of it may have taken effect.
             done = self.take_over().and(done);
         } else if done.is_ok() && self.done.is_multiple_of(COMPARE_EVERY) {
             done = self.compare_all("all");
@@ -369,7 +369,7 @@ impl Worker for Fsx {
         self.compare_all("end")
     }
 
-    /// The file is valid, ours, and small: only support and space may be missing.
+    /// The file is valid and small: only lack of support or of space may be reported.
     fn forbids(&self, errno: Errno) -> bool {
         !matches!(errno, Errno::OPNOTSUPP | Errno::NOSPC)
     }

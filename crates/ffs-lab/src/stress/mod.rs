@@ -1,20 +1,19 @@
-//! Stress of a mounted directory: random operations by several processes, as fast as they go.
+//! Stress of a mounted directory: random operations by several processes.
 //!
 //! | module | holds |
 //! | --- | --- |
-//! | `fsx` | one file, every way to read and change it, against a model in memory |
-//! | `sparse` | one large sparse file, written and truncated, against a model of its sectors |
+//! | `fsx` | one file with every kind of access, compared with a model in memory |
+//! | `sparse` | one large sparse file, compared with a model of its sectors |
 //! | `tree` | every operation on names and files, in directories that all processes share |
-//! | [`owned`] | files whose owner can tell what each must hold, in directories that all share |
+//! | [`owned`] | files with a known content, each of one process, in shared directories |
 //! | `sys` | system calls that the standard library lacks |
 //!
 //! # Invariants
-//! 1. A worker's operations follow from its kind, its seed and its number; how far it comes does
-//!    not matter to what the operations are.
-//! 2. An operation may fail for a reason that the name or the volume gives (`ENOENT`, `ENOSPC`). An
-//!    answer that no healthy file system gives (`EIO`, `EUCLEAN`, ...) is a violation, and ends the
+//! 1. The operations of a worker follow from its kind, its seed and its number.
+//! 2. An operation may fail with an error of the name or the volume (`ENOENT`, `ENOSPC`). An error
+//!    that no healthy file system returns (`EIO`, `EUCLEAN`, ...) is a violation and ends the
 //!    worker.
-//! 3. Workers are processes: what one of them does cannot hide behind another's descriptors.
+//! 3. Each worker is a process with its own file descriptors.
 //!
 //! Reference: fsx and fsstress of the Linux Test Project and xfstests; `docs/lab/applications.md`.
 
@@ -35,12 +34,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Result};
 
-/// What a worker does.
+/// The kind of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// One file against a model.
+    /// One file, compared with a model.
     Fsx,
-    /// One large sparse file against a model.
+    /// One large sparse file, compared with a model.
     Sparse,
     /// Every operation on names and files.
     Tree,
@@ -48,7 +47,7 @@ pub enum Kind {
     Owned,
 }
 
-/// Their names.
+/// The kinds by name.
 pub const KINDS: &[(&str, Kind)] =
     &[("fsx", Kind::Fsx), ("sparse", Kind::Sparse), ("tree", Kind::Tree), ("owned", Kind::Owned)];
 
@@ -62,7 +61,7 @@ impl Kind {
     /// The kind of that name.
     ///
     /// # Errors
-    /// [`LabError::Plan`] with the names that there are.
+    /// [`LabError::Plan`] with the valid names.
     pub fn find(name: &str) -> Result<Kind> {
         let found = KINDS.iter().find(|(known, _)| *known == name);
         found.map(|(_, kind)| *kind).ok_or_else(|| {
@@ -83,18 +82,18 @@ impl Kind {
     }
 }
 
-/// What one worker is to do.
+/// The task of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// What.
+    /// The kind of worker.
     pub kind: Kind,
-    /// Where: a directory that all workers share.
+    /// A directory that all workers share.
     pub dir: PathBuf,
-    /// Which of them it is.
+    /// The number of the worker.
     pub number: u32,
-    /// Its operations follow from it and the number.
+    /// The seed; the operations follow from it and the number.
     pub seed: u64,
-    /// When to end.
+    /// The end of the task.
     pub limit: Limit,
     /// Operations to leave out.
     pub without: Vec<String>,
@@ -109,12 +108,12 @@ pub struct Limit {
     pub time: Option<Duration>,
 }
 
-/// What a worker did.
+/// The results of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// For each operation, for each outcome (`ok` or the error), how often.
+    /// The number of each outcome (`ok` or the error) of each operation.
     pub operations: BTreeMap<String, BTreeMap<String, u64>>,
-    /// What no healthy file system does, and what led to it.
+    /// The violation, with the operations before it.
     pub violation: Option<String>,
 }
 
@@ -125,7 +124,7 @@ impl Report {
         self.operations.values().flat_map(BTreeMap::values).sum()
     }
 
-    /// Adds what another worker did; keeps the first violation.
+    /// Adds the results of another worker; keeps the first violation.
     pub fn add(&mut self, other: Report) {
         for (name, outcomes) in other.operations {
             let mine = self.operations.entry(name).or_default();
@@ -142,12 +141,12 @@ impl Report {
     }
 }
 
-/// Why an operation did not succeed.
+/// The reason of a failed operation.
 #[derive(Debug)]
 enum Failed {
     /// The call failed.
     Call(rustix::io::Errno),
-    /// What is there is not what must be there.
+    /// The content or the names differ from the expected ones.
     Wrong(String),
 }
 
@@ -166,31 +165,31 @@ impl From<std::io::Error> for Failed {
     }
 }
 
-/// What an operation of a worker comes to.
+/// The result of an operation of a worker.
 type Done = std::result::Result<(), Failed>;
 
 /// A worker that takes one step after the other.
 trait Worker {
-    /// Does one operation; its name and how it went.
+    /// Performs one operation. Returns its name and result.
     fn step(&mut self, rng: &SplitMix64) -> (&'static str, Done);
 
-    /// Looks at everything once more.
+    /// Checks everything at the end.
     fn end(&mut self) -> Done {
         Ok(())
     }
 
-    /// Errors that are a violation besides those of [`is_unhealthy`].
+    /// Further errors that are violations, besides those of [`is_unhealthy`].
     fn forbids(&self, _errno: rustix::io::Errno) -> bool {
         false
     }
 
-    /// What was done last, for a report.
+    /// The last operations, for a report.
     fn last(&self) -> String {
         String::new()
     }
 }
 
-/// Whether no healthy file system fails so.
+/// Whether no healthy file system returns this error.
 fn is_unhealthy(errno: rustix::io::Errno) -> bool {
     use rustix::io::Errno as E;
     let errors = [
@@ -216,10 +215,10 @@ fn worker_seed(seed: u64, number: u32) -> u64 {
     SplitMix64::new(seed ^ u64::from(number).rotate_left(32)).next_u64()
 }
 
-/// Does a task in this process.
+/// Performs a task in this process.
 ///
 /// # Errors
-/// The directory cannot be used.
+/// [`LabError::Failed`] if the directory cannot be used.
 pub fn work(task: &Task) -> Result<Report> {
     let seed = worker_seed(task.seed, task.number);
     let made: std::io::Result<Box<dyn Worker>> = match task.kind {
@@ -274,11 +273,11 @@ fn errno_name(errno: rustix::io::Errno) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-/// Does the tasks, each in a process of its own that `spawn` prepares, and adds up what they did.
-/// Ends the processes when `goes_on` says no.
+/// Performs each task in its own process, which `spawn` prepares, and adds up the results. Ends the
+/// processes when `goes_on` returns false.
 ///
 /// # Errors
-/// A process cannot be started, or [`LabError::Interrupted`].
+/// [`LabError::Failed`] if a process cannot be started, or [`LabError::Interrupted`].
 pub fn run_all(
     tasks: &[Task],
     spawn: impl Fn(&Task) -> Command,
@@ -304,7 +303,7 @@ pub fn run_all(
     Ok(all)
 }
 
-/// A worker's process, killed if nobody waits for it any more.
+/// The process of a worker; killed when this value is dropped.
 struct Running(Child);
 
 impl Running {
@@ -331,7 +330,7 @@ impl Drop for Running {
     }
 }
 
-/// Chooses by weight; what is left out weighs nothing.
+/// Chooses by weight; excluded operations have no weight.
 fn choose<T: Copy>(rng: &SplitMix64, among: &[(T, u32)]) -> Option<T> {
     let total: u64 = among.iter().map(|(_, weight)| u64::from(*weight)).sum();
     if total == 0 {
@@ -359,7 +358,7 @@ fn pattern(tag: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Makes a directory if it is not there.
+/// Makes a directory if it does not exist.
 fn ensure_dir(path: &Path) -> std::io::Result<()> {
     match std::fs::create_dir(path) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),

@@ -1,14 +1,12 @@
-//! Files whose owner can tell what each must hold, in directories that all processes share.
+//! Files with a known content, each used by one process, in directories that all processes share.
 //!
-//! Each worker makes, changes, renames, exchanges, links and removes files of its own, in
-//! directories where all the others do the same: a mistake between two of them is seen by the one
-//! that finds another content than it left. At the end it writes a manifest, so that [`verify`] can
-//! look again after the volume was unmounted, checked and mounted.
+//! Each worker makes, changes, renames, exchanges, links and removes its own files. It reports a
+//! content that differs from the last one it wrote. At the end it writes a manifest, by which
+//! [`verify`] checks the files after the volume was unmounted, checked and mounted again.
 //!
 //! **Invariants.**
-//! 1. Names of a worker begin with its number: no other touches them.
-//! 2. A failed call has changed nothing that the model has; after a failed write the file is
-//!    removed.
+//! 1. Names of a worker begin with its number. No other worker uses them.
+//! 2. A failed call does not change the model. After a failed write the file is removed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -30,7 +28,7 @@ const FILES: usize = 60;
 /// Bytes of a file: beyond the direct blocks of small block sizes.
 const MOST: u64 = 200 << 10;
 
-/// What can be done, and how often.
+/// The operations with their weights.
 pub(super) const OPERATIONS: &[(&str, u32)] = &[
     ("create", 10),
     ("write", 20),
@@ -45,7 +43,7 @@ pub(super) const OPERATIONS: &[(&str, u32)] = &[
     ("check", 20),
 ];
 
-/// Which content a file has: several names may lead to it.
+/// The number of a content; several names may lead to one file.
 type Id = u64;
 
 /// The files of a worker by name, and their contents.
@@ -67,7 +65,7 @@ pub(super) struct Owned {
     last: String,
 }
 
-/// What a manifest holds of a name: length and sum of the content.
+/// The entry of a name in a manifest: length and checksum of the content.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Expected(u64, u64);
 
@@ -97,7 +95,7 @@ impl Owned {
             last: String::new(),
         };
         owned.home = owned.shared(seed).join(format!("{}.home", task.number));
-        // What an earlier run left.
+        // Files of an earlier run.
         for number in 0..SHARED {
             owned.remove_old(number)?;
         }
@@ -201,7 +199,7 @@ impl Owned {
         let file = OpenOptions::new().write(true).open(self.at(name))?;
         if let Err(error) = file.write_all_at(&bytes, offset) {
             drop(file);
-            // Nobody can tell how much of it is there.
+            // Any part of the write may have taken effect.
             self.forget(name)?;
             return Err(error.into());
         }
@@ -213,7 +211,7 @@ impl Owned {
         Ok(())
     }
 
-    /// Removes every name of a file whose content is not known any more.
+    /// Removes every name of a file whose content is unknown.
     fn forget(&mut self, name: &Path) -> Done {
         let Some(id) = self.model.names.get(name).copied() else { return Ok(()) };
         let all = self.model.names.iter().filter(|(_, other)| **other == id);
@@ -312,7 +310,7 @@ impl Owned {
         Ok(())
     }
 
-    /// The names that are there: no other of this worker may be.
+    /// Checks that the directories have no other names of this worker.
     fn check_names(&self) -> Done {
         let prefix = format!("{}.", self.number);
         let mut dirs: Vec<PathBuf> = (0..SHARED).map(|number| self.shared(number)).collect();
@@ -362,7 +360,7 @@ impl Worker for Owned {
         Ok(fs::write(manifest(&self.base, self.number), text)?)
     }
 
-    /// Its names are its own: they are there, or they are not.
+    /// No other worker uses its names, so these errors are violations.
     fn forbids(&self, errno: rustix::io::Errno) -> bool {
         use rustix::io::Errno as E;
         !matches!(errno, E::NOSPC | E::DQUOT | E::INVAL | E::OPNOTSUPP)
@@ -373,8 +371,7 @@ impl Worker for Owned {
     }
 }
 
-/// Compares what is in `dir` with the manifests that workers left there; how many names were found
-/// whole.
+/// Compares the files in `dir` with the manifests of the workers. Returns the number of names.
 ///
 /// # Errors
 /// [`LabError::Failed`] for the first name that is missing or holds something else.

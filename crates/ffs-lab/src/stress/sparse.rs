@@ -1,9 +1,9 @@
-//! One large sparse file, written and truncated at random places, against a model of the sectors
-//! written.
+//! One large sparse file, written and truncated at random offsets, compared with a model of the
+//! written sectors.
 //!
-//! Where [`super::fsx`] stays within a megabyte, so that all of the file can be compared, this file
-//! reaches over indirect blocks of every level: each write makes a chain of them, and each
-//! truncation frees some.
+//! The file of [`super::fsx`] is at most a megabyte long, so that it can be compared completely.
+//! This one uses indirect blocks of every level: writes allocate chains of them, and truncations
+//! free some.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -23,7 +23,7 @@ const MOST: u64 = (2 << 30) / SECTOR;
 /// Most of the changes are within so many sectors.
 const NEAR: u64 = (256 << 20) / SECTOR;
 
-/// What can be done, and how often.
+/// The operations with their weights.
 pub(super) const OPERATIONS: &[(&str, u32)] = &[
     ("write", 20),
     ("truncate", 20),
@@ -37,7 +37,7 @@ pub(super) const OPERATIONS: &[(&str, u32)] = &[
 /// The worker.
 pub(super) struct Sparse {
     file: File,
-    /// What each sector holds that was written, as the seed of its pattern.
+    /// The seed of the pattern of each written sector.
     model: BTreeMap<u64, u64>,
     /// Sectors of the file.
     len: u64,
@@ -122,7 +122,7 @@ impl Sparse {
         Err(Failed::Wrong(format!("byte {}: 512 bytes that are not {what}", sector * SECTOR)))
     }
 
-    /// No sector that was written may be called a hole.
+    /// Checks that no written sector is reported as a hole.
     fn seek(&self, at: u64) -> Done {
         let data = match seek(&self.file, SeekFrom::Data(at * SECTOR)) {
             Ok(data) => data.div_ceil(SECTOR),
@@ -143,7 +143,7 @@ impl Worker for Sparse {
         let Some(name) = choose(rng, &self.operations) else { return ("nothing", Ok(())) };
         let mut done = self.act(name, rng);
         if let Err(Failed::Call(Errno::NOSPC)) = done {
-            // An allocation may have come as far as there was space.
+            // An allocation may have succeeded in part.
             done = self.take_over_size().and(done);
         }
         (name, done)

@@ -5,7 +5,7 @@ fn task(kind: Kind, dir: &Path, number: u32, operations: u64) -> Task {
     Task { kind, dir: dir.to_owned(), number, seed: 1, limit, without: Vec::new() }
 }
 
-/// On the host's file system, which is taken to be sound.
+/// On the host's file system, which is assumed to be sound.
 #[test]
 fn every_kind_runs_on_the_host_and_is_repeated_by_its_seed() {
     for (name, kind) in KINDS {
@@ -33,7 +33,7 @@ fn what_is_left_out_is_not_done() {
     assert!(Kind::find("fsy").unwrap_err().to_string().contains("fsx"));
 }
 
-/// A content that another changed is found, by the worker and by its manifest.
+/// The worker and its manifest find a content that another process changed.
 #[test]
 fn a_changed_file_is_found() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
 //! Every operation on names and files, in directories that all processes share.
 //!
-//! Names are drawn from a few, so that operations of all processes meet: most of the calls find
-//! what another made, removed or exchanged a moment ago. What an operation is told may be any error
-//! that names or space give; the volume must stay sound, and it must be possible to unmount it.
+//! There are few names, so that most operations use a name that another process has just made,
+//! removed or exchanged. An operation may fail with any error of a name or of the space. The volume
+//! must stay sound, and it must be possible to unmount it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -33,7 +33,7 @@ const OPEN: usize = 8;
 
 type Act = fn(&mut Tree, &SplitMix64) -> Done;
 
-/// What can be done, how often, and how.
+/// The operations with their weights and functions.
 pub(super) const OPERATIONS: &[(&str, u32, Act)] = &[
     ("create", 12, Tree::create),
     ("tmpfile", 2, Tree::tmpfile),
@@ -88,7 +88,7 @@ pub(super) struct Tree {
     own: PathBuf,
     operations: Vec<(usize, u32)>,
     open: Vec<File>,
-    /// What is mapped.
+    /// The mapped range.
     mapped: File,
 }
 
@@ -110,7 +110,7 @@ impl Tree {
         Ok(Tree { shared, own, operations, open: Vec::new(), mapped })
     }
 
-    /// A directory of the tree; it need not be there.
+    /// A directory of the tree; it need not exist.
     fn dir(&self, rng: &SplitMix64, own: bool) -> PathBuf {
         let mut path = if own { self.own.clone() } else { self.shared.clone() };
         for _ in 0..rng.below(LEVELS) {
@@ -177,13 +177,13 @@ impl Tree {
         let kinds =
             [FileType::Fifo, FileType::Socket, FileType::CharacterDevice, FileType::BlockDevice];
         let kind = kinds[rng.below(kinds.len() as u64) as usize];
-        // The null device: whoever opens it does no harm.
+        // The null device: opening it does no harm.
         let device = rustix::fs::makedev(1, 3);
         Ok(rustix::fs::mknodat(CWD, self.path(rng), kind, Mode::from_raw_mode(0o600), device)?)
     }
 
     fn symlink(&mut self, rng: &SplitMix64) -> Done {
-        // Short texts lie in the inode, long ones in a block.
+        // Short texts are in the inode, long ones in a block.
         let target = "t/".repeat(1 + rng.below(400) as usize);
         Ok(rustix::fs::symlinkat(target.as_str(), CWD, self.path(rng))?)
     }
@@ -211,7 +211,7 @@ impl Tree {
         Ok(std::fs::remove_dir(dir)?)
     }
 
-    /// Directories that were renamed to names of files are found by no path: they would pile up.
+    /// Removes directories that were renamed to names of files: no other operation finds them.
     fn remove_tree(&mut self, rng: &SplitMix64) -> Done {
         let path = self.path(rng);
         if !path.symlink_metadata()?.is_dir() {
@@ -321,7 +321,7 @@ impl Tree {
     fn chmod(&mut self, rng: &SplitMix64) -> Done {
         let mode = Mode::from_raw_mode(0o600 | rng.below(0o10000) as u32);
         let path = self.path(rng);
-        // A symbolic link's mode cannot be set, and what it leads to is not ours.
+        // A symbolic link has no settable mode, and its target may be outside of the tree.
         if path.symlink_metadata()?.is_symlink() {
             return Ok(());
         }
@@ -334,7 +334,7 @@ impl Tree {
         Ok(std::os::unix::fs::lchown(self.path(rng), Some(owner), Some(group))?)
     }
 
-    /// Sets a flag and takes it away: an immutable file would stay for ever.
+    /// Sets and clears a flag: an immutable file could never be removed.
     fn chflags(&mut self, rng: &SplitMix64) -> Done {
         let file = self.any_file(rng)?;
         let flags = [IFlags::IMMUTABLE, IFlags::APPEND, IFlags::NODUMP];

@@ -1,10 +1,10 @@
 //! The library in process: a new volume in memory, or in an image file made for the run.
 //!
 //! **Invariants.**
-//! 1. Each [`Target::begin`] makes a new volume: nothing of an earlier round is in it.
-//! 2. What the user did not set follows the number of files: a volume that holds them, memory for
-//!    their inodes and names, as the kernel's caches would take too.
-//! 3. An image file is made here or refused; it is removed by [`Target::end`].
+//! 1. Each [`Target::begin`] makes a new volume. Nothing of an earlier round remains.
+//! 2. Options that the user did not set follow the number of files: the size of the volume, and the
+//!    memory for inodes and names, as in the kernel's caches.
+//! 3. An image file must not exist before. [`Target::end`] removes it.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ use super::{
 };
 use crate::error::{LabError, Result};
 
-/// Bytes of a volume without any files.
+/// The smallest volume, bytes.
 const LEAST_BYTES: u64 = 64 << 20;
-/// Data bytes per inode asked of newfs: the volume must not be larger than need be.
+/// Data bytes per inode for newfs; few, so that the volume stays small.
 const DENSITY: u32 = 8192;
-/// Memory for blocks a file takes: its inode, its entries under two names, its share of the maps,
-/// and the same again so that nothing is written for want of demand.
+/// Memory for blocks per file, bytes: its inode, its entries under two names, its share of the
+/// maps, and the same again, so that lack of memory causes no write.
 const CACHE_PER_FILE: u64 = 1024;
 
 /// The library as a target.
@@ -40,12 +40,12 @@ pub struct CoreTarget {
 
 struct Made {
     volume: Volume,
-    /// Removed in the end.
+    /// The image file to remove at the end.
     image: Option<PathBuf>,
 }
 
 impl CoreTarget {
-    /// A target that makes its volumes as `spec` says.
+    /// A target whose volumes follow `spec`.
     #[must_use]
     pub fn new(label: &str, spec: CoreSpec, context: Context) -> CoreTarget {
         CoreTarget { label: label.to_owned(), spec, context, volume: None }
@@ -63,11 +63,10 @@ impl CoreTarget {
 
     /// A device with a new file system.
     fn device(&self, demand: Demand) -> Result<(Arc<dyn BlockDevice>, Option<PathBuf>)> {
-        // Content may take a fragment more a file, and what is kept free; inodes and maps come on
-        // top.
+        // Up to one fragment more per file, and the reserve; inodes and maps come on top.
         let content = demand.bytes.saturating_add(demand.files.saturating_mul(4096));
         let content = content.saturating_add(content / 4);
-        // A tenth more: the inodes of directories, and of groups not taken whole.
+        // A tenth more for the inodes of directories and of partly used groups.
         let inodes = demand.files.saturating_mul(u64::from(DENSITY)).saturating_mul(11) / 10;
         let wanted = if demand.bytes == 0 { inodes } else { inodes.max(content) };
         let bytes = self.spec.size.unwrap_or(LEAST_BYTES.saturating_add(wanted));
@@ -78,7 +77,7 @@ impl CoreTarget {
         };
         let refuse =
             |why: &dyn std::fmt::Display| self.unusable(format!("{}: {why}", path.display()));
-        // Only a file that was not there is ever written or removed.
+        // Only a new file is ever written or removed.
         let file =
             OpenOptions::new().write(true).create_new(true).open(&path).map_err(|error| {
                 let taken = error.kind() == std::io::ErrorKind::AlreadyExists;
@@ -155,7 +154,7 @@ impl Target for CoreTarget {
         let (device, image) = self.device(demand)?;
         let made = self.mount(device, demand.files).and_then(|fs| Volume::new(&self.label, fs));
         let (volume, root) = made.inspect_err(|_| {
-            // The error on its way matters more than a file left behind.
+            // The first error matters more than a remaining file.
             let _ = image.as_ref().map(std::fs::remove_file);
         })?;
         self.volume = Some(Made { volume, image });
@@ -184,7 +183,7 @@ impl Target for CoreTarget {
 
 impl Drop for CoreTarget {
     fn drop(&mut self) {
-        // Whoever wanted to know has called end.
+        // `end` reports errors; a drop cannot.
         let _ = self.end();
     }
 }

@@ -9,19 +9,19 @@ use ffs_ondisk::{Endian, Format};
 use crate::error::{LabError, Result};
 use crate::timer::Timer;
 
-/// What a target needs from outside.
+/// The environment of a target.
 #[derive(Clone)]
 pub struct Context {
-    /// Tells how long things take.
+    /// The clock.
     pub timer: Arc<dyn Timer>,
-    /// Numbers a file system draws follow from it.
+    /// The seed of the random numbers of a file system.
     pub seed: u64,
 }
 
-/// How the library is to be mounted, and on what.
+/// The settings of a volume in process.
 #[derive(Debug, Clone)]
 pub struct CoreSpec {
-    /// Mount options; what the user did not set follows the number of files.
+    /// Mount options; those that the user did not set follow the number of files.
     pub options: MountOptions,
     /// An image file that is made for the run and removed; without it, memory.
     pub image: Option<PathBuf>,
@@ -33,15 +33,15 @@ pub struct CoreSpec {
     pub bsize: Option<u32>,
     /// Fragment size, bytes.
     pub fsize: Option<u32>,
-    /// Bytes of the volume; without it, enough for the files.
+    /// Bytes of the volume; `None`: enough for the files.
     pub size: Option<u64>,
-    /// Options the user set.
+    /// The options that the user set.
     pub set: Vec<String>,
 }
 
 impl Default for CoreSpec {
     fn default() -> Self {
-        // As the competitors in the kernel: nothing is waited for until somebody asks.
+        // As the file systems of the kernel: no call waits for the disk before a sync.
         let options = MountOptions {
             ordering: OrderingPolicy::None,
             atime: Atime::Relative,
@@ -69,15 +69,15 @@ impl CoreSpec {
         Ok(spec)
     }
 
-    /// Carries out one `NAME=VALUE`, or a name that needs no value.
+    /// Applies one `NAME=VALUE`, or a name that needs no value.
     ///
     /// # Errors
-    /// Why not, as half a sentence.
+    /// The reason, as half a sentence.
     pub fn set(&mut self, word: &str) -> std::result::Result<(), String> {
         self.set_or(word, OWN)
     }
 
-    /// The same where the words of `own` are what there is besides the switches of a mount.
+    /// The same for a target whose words besides the mount options are `own`.
     pub(super) fn set_or(
         &mut self,
         word: &str,
@@ -85,7 +85,7 @@ impl CoreSpec {
     ) -> std::result::Result<(), String> {
         let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
         if !self.set_own(name, value)? {
-            // On and off stand for 1 and 0 also where a number is wanted.
+            // `on` and `off` mean 1 and 0 also for a numeric option.
             let value = value.map(|v| match (v, self.takes_words(name)) {
                 ("on", false) => "1",
                 ("off", false) => "0",
@@ -103,21 +103,21 @@ impl CoreSpec {
                 _ => error.to_string(),
             })?;
         }
-        // Under its short name, whichever was given: see `is_set`.
+        // Always the short name: see `is_set`.
         let known = self.options.tunables.list();
         let option = known.iter().find(|t| t.name == name).map_or(name, |t| t.option);
         self.set.push(option.to_owned());
         Ok(())
     }
 
-    /// Whether `off` is among the words the switch takes.
+    /// Whether the option has `off` among its words.
     fn takes_words(&self, name: &str) -> bool {
         let known = self.options.tunables.list();
         let found = known.iter().find(|t| t.name == name || t.option == name);
         found.is_some_and(|t| t.kind.takes().contains("off"))
     }
 
-    /// Sets what is no switch of the mounted file system; false if `name` is none of these.
+    /// Sets a word that is no mount option; false if `name` is not such a word.
     fn set_own(&mut self, name: &str, value: Option<&str>) -> std::result::Result<bool, String> {
         let expected = |what: &str| {
             let given = value.unwrap_or_default();
@@ -160,7 +160,7 @@ impl CoreSpec {
     }
 }
 
-/// What a core target takes besides the switches of a mount.
+/// The words of a core target besides the mount options.
 const OWN: &str = "sync, async, softdep, noatime, relatime, atime, format=ufs1|ufs2, \
                    endian=little|big, \
                    bsize=, fsize=, size=, image=FILE";

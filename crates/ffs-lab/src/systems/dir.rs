@@ -1,9 +1,8 @@
 //! Any mounted directory, through system calls relative to an open directory.
 //!
 //! **Invariants.**
-//! 1. All work is below a subdirectory made here under a name that was free; only that is removed.
-//! 2. Names are forgotten by the kernel's own means (`vm.drop_caches`), or the result says that
-//!    they were not.
+//! 1. A target works below a new subdirectory, and removes nothing else.
+//! 2. The kernel drops its cached names (`vm.drop_caches`), or the result states that it did not.
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -21,11 +20,11 @@ use super::{Demand, DirId, Facts, FileId, Forgotten, Kind, Open, Stat, Target, f
 use crate::error::{LabError, Result};
 use crate::timer::Timer;
 
-/// What makes Linux forget names and inodes nobody uses.
+/// The file by which Linux drops unused names and inodes.
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
-/// Bytes of directory read at once, as C libraries do.
+/// Bytes of a directory that are read at once, as in C libraries.
 const LIST_BUFFER: usize = 32 << 10;
-/// Names tried for the subdirectory.
+/// Most names tried for the subdirectory.
 const TRIES: u32 = 1000;
 /// Permissions of a new file.
 const NEW_FILE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
@@ -34,22 +33,22 @@ const NEW_FILE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode
 pub struct DirTarget {
     label: String,
     timer: Arc<dyn Timer>,
-    /// The directory the user named.
+    /// The directory that the user named.
     base: OwnedFd,
     fs: &'static str,
     work: Option<Work>,
     /// Names not tried yet.
     next: u32,
-    /// What is written.
+    /// The bytes to write.
     content: Vec<u8>,
-    /// Where what is read goes.
+    /// The buffer for reading.
     sink: Vec<u8>,
 }
 
 /// The subdirectory.
 struct Work {
     name: String,
-    /// It, open.
+    /// The open subdirectory.
     top: OwnedFd,
     /// Open directories; the first is the subdirectory, too.
     dirs: Slots<OwnedFd>,
@@ -78,7 +77,7 @@ fn fs_name(magic: u64) -> &'static str {
 }
 
 impl DirTarget {
-    /// Opens the directory; nothing is written yet.
+    /// Opens the directory without writing to it.
     ///
     /// # Errors
     /// [`LabError::Unusable`] if it cannot be opened.
@@ -131,7 +130,7 @@ impl DirTarget {
         let Demand { files, bytes } = demand;
         let refuse = |why: String| LabError::unusable(&self.label, why);
         let found = rustix::fs::fstatvfs(&self.base).map_err(|error| refuse(error.to_string()))?;
-        // File systems that make inodes as they need them say that they have none.
+        // File systems that allocate inodes on demand report none.
         if found.f_files > 0 && found.f_favail < files {
             let free = found.f_favail;
             return Err(refuse(format!(
@@ -140,7 +139,7 @@ impl DirTarget {
             )));
         }
         let free = found.f_bavail.saturating_mul(found.f_frsize);
-        // A block a file is the least that most file systems take.
+        // Most file systems use at least one block for a file.
         let wanted = if bytes == 0 { 0 } else { bytes.saturating_add(files.saturating_mul(4096)) };
         if free < wanted {
             let (free, wanted) = (free >> 20, (wanted >> 20) + 1);
@@ -179,9 +178,9 @@ impl DirTarget {
     }
 }
 
-/// Shows names and what each is.
+/// Calls a function with each name and its kind.
 fn names(dir: &OwnedFd, each: &mut dyn FnMut(&CStr, Kind)) -> rustix::io::Result<()> {
-    // Its own open directory: positions are not shared with other readers.
+    // A separate open directory: readers do not share its position.
     let dir = open_dir(dir, b".")?;
     let mut buffer = Vec::with_capacity(LIST_BUFFER);
     let mut raw = RawDir::new(dir, buffer.spare_capacity_mut());
@@ -200,8 +199,8 @@ fn names(dir: &OwnedFd, each: &mut dyn FnMut(&CStr, Kind)) -> rustix::io::Result
     Ok(())
 }
 
-/// Removes everything below `dir`. What a list shows may change as entries go: again until it is
-/// empty.
+/// Removes everything below `dir`. Removals may change the order of a listing, so it lists again
+/// until the directory is empty.
 fn empty(dir: &OwnedFd) -> rustix::io::Result<()> {
     loop {
         let (mut seen, mut failed, mut dirs) = (false, None, Vec::new());
@@ -414,7 +413,7 @@ impl Target for DirTarget {
             let why = "a tmpfs has its names nowhere but in the kernel's cache of names";
             return Ok(Forgotten::Impossible(why.to_owned()));
         }
-        // What is dirty cannot be forgotten.
+        // The kernel does not drop dirty inodes.
         self.sync()?;
         Ok(match std::fs::write(DROP_CACHES, "2") {
             Ok(()) => Forgotten::Done(
@@ -428,7 +427,7 @@ impl Target for DirTarget {
 
 impl Drop for DirTarget {
     fn drop(&mut self) {
-        // Whoever wanted to know has called end.
+        // `end` reports errors; a drop cannot.
         let _ = self.end();
     }
 }

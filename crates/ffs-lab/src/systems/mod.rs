@@ -1,8 +1,9 @@
-//! What a workload runs on.
+//! The file systems on which a workload runs.
 //!
-//! A workload is written once, over [`Target`]: the library in process ([`core`]), any mounted
-//! directory through system calls ([`dir`]). It works below a directory of its own that
-//! [`Target::begin`] makes and [`Target::end`] removes.
+//! A workload uses the trait [`Target`]. There are three kinds of targets: the library in process
+//! ([`core`]), the library on the simulated computer ([`sim`]), and any mounted directory through
+//! system calls ([`dir`]). A workload works below its own directory, which [`Target::begin`] makes
+//! and [`Target::end`] removes.
 
 pub mod core;
 mod core_spec;
@@ -36,28 +37,28 @@ pub struct FileId(pub(crate) usize);
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Open {
-    /// One that exists, to read.
+    /// An existing file, for reading.
     Read,
-    /// One that exists, to read and write.
+    /// An existing file, for reading and writing.
     Write,
-    /// One that exists, to write at its end only.
+    /// An existing file, for writing at its end.
     Append,
-    /// To write; made if it does not exist.
+    /// For writing; created if it does not exist.
     Create,
-    /// To write; must not exist.
+    /// For writing; must not exist before.
     CreateNew,
-    /// To write; made if it does not exist, emptied if it does.
+    /// For writing; created if it does not exist, truncated if it does.
     Truncate,
 }
 
-/// What an entry of a directory is.
+/// The kind of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File,
     /// A directory.
     Directory,
-    /// Something else, or the target does not tell.
+    /// Another kind, or an unknown one.
     Other,
 }
 
@@ -78,7 +79,7 @@ impl Demand {
     }
 }
 
-/// What `stat` tells that workloads use.
+/// The attributes that workloads use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// Inode number.
@@ -87,19 +88,19 @@ pub struct Stat {
     pub size: u64,
 }
 
-/// What a target did so that names have to be looked up anew.
+/// The result of dropping cached names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Forgotten {
-    /// This, in words.
+    /// Names were dropped, as described.
     Done(&'static str),
-    /// Nothing, for this reason: what follows would not be cold.
+    /// Names were not dropped, for this reason: the next phase would not be cold.
     Impossible(String),
 }
 
-/// What a reader of results has to know about a target.
+/// Facts about a target that a reader of results needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// The file system, in its own words: `ffs`, `ext4`.
+    /// The name of the file system: `ffs`, `ext4`.
     pub fs: String,
     /// What is durable when an operation returns.
     pub durability: String,
@@ -112,16 +113,16 @@ pub struct Facts {
 /// Operations name the directory and a name in it; the name has no slash. What an operation costs
 /// is the target's business alone: callers time the calls by [`Target::now`].
 pub trait Target {
-    /// As the user named it.
+    /// The text by which the user named the target.
     fn label(&self) -> &str;
 
-    /// What to know about it.
+    /// Facts for the reader of results.
     fn facts(&self) -> Facts;
 
-    /// The target's time: the wall's for real ones, virtual for simulated ones.
+    /// The target's time: real time, or virtual time of a simulated target.
     fn now(&self) -> Duration;
 
-    /// Processor time used so far by who calls, the target's code included.
+    /// Processor time that the caller has used so far, including the target's code.
     fn cpu(&self) -> Duration;
 
     /// Makes a new, empty directory to work in, on a fresh volume where the target makes volumes.
@@ -135,121 +136,121 @@ pub trait Target {
     /// nothing.
     ///
     /// # Errors
-    /// What could not be removed.
+    /// [`LabError::Failed`] for a name that could not be removed.
     fn end(&mut self) -> Result<()>;
 
-    /// Makes a directory, and uses it.
+    /// Makes and opens a directory.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn mkdir(&mut self, at: DirId, name: &[u8]) -> Result<DirId>;
 
-    /// Uses a directory that exists.
+    /// Opens an existing directory.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn open_dir(&mut self, at: DirId, name: &[u8]) -> Result<DirId>;
 
-    /// Ends the use of a directory.
+    /// Closes a directory.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn close_dir(&mut self, dir: DirId) -> Result<()>;
 
     /// Removes an empty directory, which must not be in use.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn rmdir(&mut self, at: DirId, name: &[u8]) -> Result<()>;
 
     /// Makes an empty file that must not exist, and closes it.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn create(&mut self, at: DirId, name: &[u8]) -> Result<()>;
 
     /// Attributes of a name; `None` if there is no such name.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn stat(&mut self, at: DirId, name: &[u8]) -> Result<Option<Stat>>;
 
     /// Renames within a directory.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn rename(&mut self, at: DirId, from: &[u8], to: &[u8]) -> Result<()>;
 
     /// Renames from one directory to another.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn rename_to(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()>;
 
-    /// Gives a file another name.
+    /// Adds a name to a file.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn link(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()>;
 
     /// Removes a file's name.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn unlink(&mut self, at: DirId, name: &[u8]) -> Result<()>;
 
-    /// Shows every name but `.` and `..`, in the directory's order.
+    /// Calls `each` with every name but `.` and `..`, in the directory's order.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn list(&mut self, at: DirId, each: &mut dyn FnMut(&[u8])) -> Result<()>;
 
-    /// Shows every name but `.` and `..` with what it is, in the directory's order.
+    /// Calls `each` with every name but `.` and `..` and its kind, in the directory's order.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn list_kinds(&mut self, at: DirId, each: &mut dyn FnMut(&[u8], Kind)) -> Result<()>;
 
     /// Opens a file.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn open(&mut self, at: DirId, name: &[u8], how: Open) -> Result<FileId>;
 
-    /// Reads up to `len` bytes, which go nowhere; says how many there were.
+    /// Reads up to `len` bytes and discards them. Returns their number.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn read(&mut self, file: FileId, offset: u64, len: usize) -> Result<usize>;
 
-    /// Writes `len` bytes of the target's own, all of them the same.
+    /// Writes `len` equal bytes.
     ///
     /// # Errors
-    /// The target's; fewer bytes written is one, too.
+    /// The target's; a short write is an error, too.
     fn write(&mut self, file: FileId, offset: u64, len: usize) -> Result<()>;
 
-    /// Ends the use of a file.
+    /// Closes a file.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn close(&mut self, file: FileId) -> Result<()>;
 
     /// Makes a file durable.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn fsync(&mut self, file: FileId) -> Result<()>;
 
     /// Sets permission bits.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn chmod(&mut self, at: DirId, name: &[u8], mode: u16) -> Result<()>;
 
     /// Sets both times, seconds since 1970.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn set_times(&mut self, at: DirId, name: &[u8], seconds: u32) -> Result<()>;
 
     /// Works without calls, for as long as the modelled processor of 1.6 GHz would take. Takes no
@@ -258,16 +259,16 @@ pub trait Target {
         let _ = work;
     }
 
-    /// What was used since the target was opened.
+    /// The resources used since the target was opened.
     fn usage(&self) -> Usage {
         Usage { cpu_ns: nanos(self.cpu()), ..Usage::default() }
     }
 
-    /// Changes a switch under its BSD or mount name until [`Target::end`]; the value before, or
-    /// `None` if the target has no switches.
+    /// Changes an option under its BSD or mount name until [`Target::end`]; the value before, or
+    /// `None` if the target has no options.
     ///
     /// # Errors
-    /// A name or a value that it does not know.
+    /// An unknown name or an invalid value.
     fn set_tunable(&mut self, name: &str, value: &str) -> Result<Option<String>> {
         let _ = (name, value);
         Ok(None)
@@ -276,13 +277,13 @@ pub trait Target {
     /// Writes back everything.
     ///
     /// # Errors
-    /// The target's.
+    /// [`LabError::Failed`] with the reason of the target.
     fn sync(&mut self) -> Result<()>;
 
-    /// Forgets names that were looked up, as after a remount, as far as that is possible.
+    /// Drops cached names, as a remount does, as far as possible.
     ///
     /// # Errors
-    /// The target's, in writing back what must not be forgotten.
+    /// The target's, if writing back dirty data fails.
     fn forget(&mut self) -> Result<Forgotten>;
 
     /// Counters of work since [`Target::begin`], where there are any: name and value.

@@ -1,5 +1,5 @@
-//! A target that is a tree in memory: the oracle of tests. It counts calls, checks that they make
-//! sense, knows what is still in use, and sums up the sequence of calls in a number.
+//! A target in memory for tests. It counts calls, checks them, tracks what is still in use, and
+//! hashes the sequence of calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,12 +13,12 @@ struct Node {
     directory: bool,
     links: u32,
     size: u64,
-    /// Name, its place in listings, and whose.
+    /// Each name with its position in listings and its node.
     names: BTreeMap<Vec<u8>, (u64, usize)>,
     listed: BTreeMap<u64, Vec<u8>>,
 }
 
-/// See above. An operation takes a microsecond, a sync a thousand.
+/// The target. An operation takes a microsecond, a sync a thousand.
 pub(crate) struct Model {
     nodes: Vec<Node>,
     dirs: Slots<usize>,
@@ -26,25 +26,25 @@ pub(crate) struct Model {
     in_use: (u64, u64),
     next: u64,
     micros: u64,
-    /// How often each call was made.
+    /// The number of times each call was made.
     pub(crate) calls: BTreeMap<&'static str, u64>,
-    /// Names of each call, where they are wanted.
+    /// The names of each call, if a test wants them.
     pub(crate) seen: BTreeMap<&'static str, Vec<Vec<u8>>>,
     pub(crate) keep_names: bool,
     /// FNV-1a of all calls with their arguments.
     pub(crate) hash: u64,
-    /// Whether names can be forgotten.
+    /// Whether names can be dropped.
     pub(crate) cold: bool,
     /// Bytes read and written.
     pub(crate) bytes: (u64, u64),
-    /// Most files and bytes there were at a time.
+    /// The most files and bytes at one time.
     pub(crate) most: Demand,
     now: Demand,
     /// The largest demand.
     pub(crate) requested: Demand,
     /// Calls until one fails for want of demand.
     pub(crate) fails_after: u64,
-    /// Time asked of the processor.
+    /// The processor time that was charged.
     pub(crate) computed: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Default for Model {
 }
 
 impl Model {
-    /// One whose names can be forgotten.
+    /// A target whose names can be dropped.
     pub(crate) fn cold() -> Model {
         Model { cold: true, ..Model::default() }
     }
@@ -102,12 +102,12 @@ impl Model {
         Ok(())
     }
 
-    /// How often `op` was called.
+    /// The number of calls of `op`.
     pub(crate) fn count(&self, op: &str) -> u64 {
         self.calls.get(op).copied().unwrap_or(0)
     }
 
-    /// Directories and files in use, that of `begin` not counted.
+    /// Directories and files in use, without that of `begin`.
     pub(crate) fn leaks(&self) -> (u64, u64) {
         (self.in_use.0.saturating_sub(1), self.in_use.1)
     }
@@ -145,16 +145,16 @@ impl Model {
 
     fn remove(&mut self, at: DirId, name: &[u8]) -> (u64, usize) {
         let dir = self.dir(at);
-        let gone = self.nodes[dir].names.remove(name);
-        let gone = gone.unwrap_or_else(|| panic!("'{}' is not there", name.escape_ascii()));
-        self.nodes[dir].listed.remove(&gone.0);
-        let node = &mut self.nodes[gone.1];
+        let removed = self.nodes[dir].names.remove(name);
+        let removed = removed.unwrap_or_else(|| panic!("'{}' does not exist", name.escape_ascii()));
+        self.nodes[dir].listed.remove(&removed.0);
+        let node = &mut self.nodes[removed.1];
         node.links -= 1;
         if node.links == 0 {
             self.now.files -= 1;
             self.now.bytes -= node.size;
         }
-        gone
+        removed
     }
 
     fn resize(&mut self, node: usize, size: u64) {

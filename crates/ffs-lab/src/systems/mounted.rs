@@ -1,4 +1,4 @@
-//! What the kernel says of a mount: options decide what is durable when a call returns.
+//! The mount options of a directory, which decide what is durable when a call returns.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub(super) fn durability(stat: &Stat) -> String {
             format!("names, on return; content not before sync (mounted {})", options.join(","))
         }
         Some(options) => format!("nothing before sync (mounted {})", options.join(",")),
-        // Subvolumes of btrfs, for one, have numbers that are not in the table.
+        // For example subvolumes of btrfs: their device numbers are not in the table.
         None => "as the mount has it; by default nothing before sync".to_owned(),
     }
 }
@@ -31,7 +31,7 @@ fn options<'a>(table: &'a str, device: &str) -> Option<Vec<&'a str>> {
     let (mount, fs) = (mount.split(' ').nth(5)?, fs.split(' ').nth(2)?);
     let mut options: Vec<&str> = Vec::new();
     for option in mount.split(',').chain(fs.split(',')) {
-        // Numbers of users and descriptors tell nothing about durability.
+        // Numbers of users and descriptors do not affect durability.
         let number = option.rsplit('=').next().is_some_and(|v| v.parse::<u64>().is_ok());
         if !number && !options.contains(&option) {
             options.push(option);

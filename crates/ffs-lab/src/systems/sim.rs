@@ -1,11 +1,11 @@
 //! The library on the simulated machine of 2002, in virtual time.
 //!
 //! **Invariants.**
-//! 1. Each [`Target::begin`] is a new machine with a clone of the aged volume of its seed: nothing
-//!    of an earlier round is in it, on the disk or in memory.
-//! 2. The syncer runs each virtual second, the buffer daemon when half of what may be dirty is,
-//!    both as processes of their own.
-//! 3. Every call costs what the preset says, whoever makes it.
+//! 1. Each [`Target::begin`] makes a new machine with a clone of the aged volume of its seed.
+//!    Nothing of an earlier round remains on the disk or in memory.
+//! 2. The syncer runs each virtual second. The buffer daemon runs when half of the allowed buffers
+//!    are dirty. Both are separate processes.
+//! 3. Every call costs the time of the preset.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,29 +18,29 @@ use super::{CoreSpec, Demand, DirId, Facts, FileId, Forgotten, Kind, Open, Stat,
 use crate::error::{LabError, Result};
 use crate::machine::{AgedVolumes, Call, Machine, Preset, SimDisk, workplace};
 
-/// What `sim` takes besides the switches of a mount.
+/// The words of `sim` besides the options of a mount.
 const OWN: &str = "sync, async, softdep, noatime, relatime, atime, machine=NAME|FILE, seed=, \
                    size=MB, used=, \
                    turnover=";
-/// Short names of switches, as the paper calls them.
+/// Short names of options, as in the paper.
 const ALIASES: [(&str, &str); 1] = [("vmiodir", "vmiodirenable")];
 
-/// How the library is to be mounted, and on which machine.
+/// Mount options and machine of the target.
 #[derive(Debug, Clone)]
 pub struct SimSpec {
     /// The machine.
     pub(crate) preset: Preset,
     /// Mount options.
     pub core: CoreSpec,
-    /// Instead of the context's.
+    /// The seed; `None`: that of the context.
     pub seed: Option<u64>,
 }
 
 impl SimSpec {
-    /// Understands `NAME=VALUE,...`.
+    /// Parses `NAME=VALUE,...`.
     ///
     /// # Errors
-    /// Why not, as half a sentence.
+    /// The reason, as half a sentence.
     pub fn parse(words: &str) -> std::result::Result<SimSpec, String> {
         let words: Vec<&str> = words.split(',').filter(|word| !word.is_empty()).collect();
         let of = |word: &&str, name: &str| word.strip_prefix(name).map(str::to_owned);
@@ -60,10 +60,10 @@ impl SimSpec {
         Ok(spec)
     }
 
-    /// Carries out one `NAME=VALUE`, or a name that needs no value.
+    /// Applies one `NAME=VALUE`, or a name that needs no value.
     ///
     /// # Errors
-    /// Why not, as half a sentence.
+    /// The reason, as half a sentence.
     pub fn set(&mut self, word: &str) -> std::result::Result<(), String> {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         let number = |what: &str| format!("'{word}': expected {what}");
@@ -104,7 +104,7 @@ pub struct SimTarget {
     label: String,
     spec: SimSpec,
     seed: u64,
-    /// Time and work of machines that are gone: the clock of a target never goes back.
+    /// Time and work of earlier machines: the clock of a target never goes back.
     before: (Duration, Usage),
     running: Option<Running>,
 }
@@ -113,12 +113,12 @@ struct Running {
     machine: Arc<Machine>,
     volume: Volume,
     next_tick: Duration,
-    /// Blocks that had got their headers back.
+    /// Blocks whose buffer headers were restored.
     from_pages: u64,
 }
 
 impl Running {
-    /// What has to be done between two operations.
+    /// Runs the background work between two operations.
     fn after(&mut self, spec: &SimSpec) {
         self.machine.settle();
         let stats = self.volume.fs().cache_stats();
@@ -133,7 +133,7 @@ impl Running {
         if now >= self.next_tick {
             self.next_tick = now + Duration::from_secs(host.syncer_seconds.into());
             let fs = self.volume.fs();
-            // What cannot be written stays dirty and is told by sync.
+            // Blocks that cannot be written stay dirty; sync reports the error.
             drop(self.machine.background(|| fs.tick()));
         }
         let fs = self.volume.fs();
@@ -145,7 +145,7 @@ impl Running {
 }
 
 impl SimTarget {
-    /// A target that begins anew on the machine of `spec`.
+    /// A target on the machine of `spec`.
     #[must_use]
     pub fn new(label: &str, spec: SimSpec, seed: u64) -> SimTarget {
         let seed = spec.seed.unwrap_or(seed);
@@ -184,7 +184,7 @@ impl SimTarget {
         Ok(Running { machine, volume, next_tick, from_pages: 0 })
     }
 
-    /// Makes a call: pays for it, does it, and lets the background have its turn.
+    /// Performs a call: charges its time, and runs the background work.
     fn call<T>(
         &mut self,
         call: Call,
@@ -266,7 +266,7 @@ impl Target for SimTarget {
     fn end(&mut self) -> Result<()> {
         self.before = self.now_and_used();
         if let Some(running) = self.running.take() {
-            // The machine's disk holds the machine: only without the counters does it go.
+            // The disk refers to the machine: dropping the counters breaks the cycle.
             running.machine.watch(None);
         }
         Ok(())
@@ -345,7 +345,7 @@ impl Target for SimTarget {
 
     fn write(&mut self, file: FileId, offset: u64, len: usize) -> Result<()> {
         let mut done = 0;
-        // In pieces, so that the background has its turns.
+        // In pieces, so that the background work runs in between.
         while done < len {
             let n = (len - done).min(PIECE);
             let at = offset.saturating_add(done as u64);
@@ -373,7 +373,7 @@ impl Target for SimTarget {
 
     fn compute(&mut self, work: Duration) {
         if let Some(running) = &mut self.running {
-            // A second at a time, so that the syncer has its turns.
+            // A second at a time, so that the syncer runs in between.
             let mut left = work;
             while !left.is_zero() {
                 let now = left.min(Duration::from_secs(1));

@@ -1,6 +1,6 @@
-//! Things in use, under small numbers that are used again.
+//! A table whose small numbers are reused.
 
-/// A table of things in use.
+/// A table of values under small numbers.
 #[derive(Debug)]
 pub(super) struct Slots<T> {
     slots: Vec<Option<T>>,
@@ -14,7 +14,7 @@ impl<T> Default for Slots<T> {
 }
 
 impl<T> Slots<T> {
-    /// Takes `value` in; its number.
+    /// Adds `value` and returns its number.
     pub(super) fn insert(&mut self, value: T) -> usize {
         if let Some(at) = self.free.pop() {
             self.slots[at] = Some(value);

@@ -13,7 +13,7 @@ use super::dir::DirTarget;
 use super::sim::{SimSpec, SimTarget};
 use crate::error::{LabError, Result};
 
-/// A target that has been understood but not opened.
+/// A parsed target that is not open yet.
 #[derive(Debug, Clone)]
 pub struct TargetSpec {
     /// As it was given.
@@ -29,10 +29,10 @@ enum Kind {
 }
 
 impl TargetSpec {
-    /// Understands `core`, `sim`, either with `:NAME=VALUE,...`, or a directory.
+    /// Parses `core`, `sim`, either with `:NAME=VALUE,...`, or a directory.
     ///
     /// # Errors
-    /// [`LabError::Spec`], with what would be right.
+    /// [`LabError::Spec`] with the valid forms.
     pub fn parse(label: &str) -> Result<TargetSpec> {
         let (word, rest) = label.split_once(':').unwrap_or((label, ""));
         let kind = match word {
@@ -52,7 +52,7 @@ impl TargetSpec {
         Ok(TargetSpec { label: label.to_owned(), kind })
     }
 
-    /// The library with these settings, under a name of its own.
+    /// The library with these settings, with this label.
     #[must_use]
     pub fn core(label: &str, spec: CoreSpec) -> TargetSpec {
         TargetSpec { label: label.to_owned(), kind: Kind::Core(Box::new(spec)) }
@@ -67,7 +67,7 @@ impl TargetSpec {
         }
     }
 
-    /// The simulated machine with these settings, under a name of its own.
+    /// The simulated machine with these settings, with this label.
     #[must_use]
     pub fn sim(label: &str, spec: SimSpec) -> TargetSpec {
         TargetSpec { label: label.to_owned(), kind: Kind::Sim(Box::new(spec)) }
@@ -82,7 +82,7 @@ impl TargetSpec {
         }
     }
 
-    /// Opens it.
+    /// Opens the target.
     ///
     /// # Errors
     /// [`LabError::Unusable`] if it cannot be used.

@@ -1,17 +1,17 @@
-//! What a target has used so far.
+//! The resources that a target has used.
 
 use serde::{Deserialize, Serialize};
 
-/// Totals since [`super::Target::begin`]; zero where a target does not know.
+/// Totals since [`super::Target::begin`]; zero where a target does not count them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// Processor time, nanoseconds.
     pub cpu_ns: u64,
-    /// Time the disk was at work, nanoseconds.
+    /// Time in which the disk was busy, nanoseconds.
     pub disk_busy_ns: u64,
-    /// Reads the disk carried out.
+    /// Reads of the disk.
     pub reads: u64,
-    /// Writes the disk carried out.
+    /// Writes of the disk.
     pub writes: u64,
     /// Sectors of 512 bytes read and written.
     pub sectors: u64,
@@ -20,7 +20,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// What was used since `before`.
+    /// The difference from `before`.
     #[must_use]
     pub fn since(&self, before: &Usage) -> Usage {
         Usage {

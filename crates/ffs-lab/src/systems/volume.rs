@@ -1,8 +1,8 @@
-//! The file operations of a mounted volume, for every target that has the library in process.
+//! The file operations of a mounted volume, for the targets that have the library in process.
 //!
 //! **Invariants.**
-//! 1. A directory or file in use is a vnode that is held; nothing else is kept between calls.
-//! 2. All content written is one byte, repeated: a simulated disk need not store it.
+//! 1. Between calls a directory or file in use is held as a vnode, and nothing else is.
+//! 2. All content is one repeated byte, so that a simulated disk need not store it.
 
 use ffs_core::{
     Cred, Error, Ffs, FileType, NodeKind, RenameMode, SetAttr, SetTime, Timespec, Vnode, WriteMode,
@@ -12,14 +12,14 @@ use super::slots::Slots;
 use super::{DirId, FileId, Forgotten, Kind, Open, Stat, Usage, failed};
 use crate::error::{LabError, Result};
 
-/// The byte that content is made of.
+/// The byte of all content.
 pub(super) const CONTENT: u8 = b'F';
-/// Bytes of content at hand: the longest piece handed to the file system at once.
+/// The longest write to the file system, bytes.
 pub(super) const PIECE: usize = 1 << 20;
-/// The switch that leaves room for inodes in memory.
+/// The option that limits the inodes in memory.
 const VNODES: &str = "kern.maxvnodes";
 
-/// A mounted volume and what a workload has in use on it.
+/// A mounted volume, with the files and directories that a workload uses.
 pub struct Volume {
     label: String,
     fs: Ffs,
@@ -31,7 +31,7 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Works on `fs` for the target named `label`; the root is in use as the second value.
+    /// A volume on `fs` for the target `label`, and its open root directory.
     ///
     /// # Errors
     /// The root cannot be read.
@@ -56,7 +56,7 @@ impl Volume {
         &self.fs
     }
 
-    /// The root, in use.
+    /// Opens the root directory.
     ///
     /// # Errors
     /// It cannot be read.
@@ -65,7 +65,7 @@ impl Volume {
         Ok(DirId(self.dirs.insert(root)))
     }
 
-    /// Bytes of a directory; 0 of none.
+    /// The size of a directory, bytes; 0 if there is none.
     #[must_use]
     pub fn bytes_of(&self, at: DirId) -> u64 {
         self.dirs.get(at.0).map_or(0, |dir| self.fs.getattr(dir).size)
@@ -249,7 +249,7 @@ impl Volume {
 
     pub fn forget(&mut self) -> Result<Forgotten> {
         self.fs.purge_names();
-        // The kernel drops inodes with their names; so do we, for a moment without room for them.
+        // The kernel drops inodes with their names. A limit of zero for a moment does the same.
         let before = self.tune(VNODES, "1")?;
         self.tune(VNODES, &before)?;
         Ok(Forgotten::Done("names and unused inodes dropped; blocks stay"))
@@ -270,7 +270,7 @@ impl Volume {
         list.into_iter().map(|(name, value, _)| (name, value)).collect()
     }
 
-    /// What the file system asked of its device; no times.
+    /// The transfers of the file system; without times.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let c = self.fs.counters();

@@ -9,7 +9,7 @@ use ffs_fuse::Disk;
 use ffs_lab::apps::draw::StateId;
 use ffs_lab::apps::driver::{Driver, Promise};
 use ffs_lab::apps::record::Served;
-use ffs_lab::apps::run::{Found, Plan, Row, again, run as run_plan};
+use ffs_lab::apps::run::{Found, Plan, ProgramResults, again, run as run_plan};
 use ffs_lab::apps::side::Side;
 use ffs_lab::{LabError, Result};
 
@@ -114,7 +114,7 @@ pub(super) fn run(args: Args) -> Outcome {
     };
     let mut out = output::stdout();
     let (mut rows, mut failed) = (Vec::new(), None);
-    let done = run_plan(&plan, &mut Bar::new(0), |row: Row| {
+    let done = run_plan(&plan, &mut Bar::new(0), |row: ProgramResults| {
         if args.json && failed.is_none() {
             let shown = output::json_line(&mut out, &row);
             failed = shown.and_then(|()| Ok(out.flush()?)).err();
@@ -135,10 +135,12 @@ pub(super) fn run(args: Args) -> Outcome {
 }
 
 /// Whether ffs breaks a promise of the program that no other file system of the run breaks.
-fn is_violation(row: &Row, rows: &[Row]) -> bool {
-    let ours = |row: &Row| row.side.starts_with("ffs");
+fn is_violation(row: &ProgramResults, rows: &[ProgramResults]) -> bool {
+    let ours = |row: &ProgramResults| row.side.starts_with("ffs");
     let others = rows.iter().filter(|other| other.program == row.program && !ours(other));
-    ours(row) && row.violations() > 0 && others.map(Row::violations).all(|count| count == 0)
+    ours(row)
+        && row.violations() > 0
+        && others.map(ProgramResults::violations).all(|count| count == 0)
 }
 
 fn work_dir(named: Option<&Path>) -> std::result::Result<tempfile::TempDir, Failure> {
@@ -195,7 +197,11 @@ fn replay(dir: &Path, state: StateId, ffs: &Path, work: &Path) -> Outcome {
     Ok(u8::from(looks.iter().any(|look| wrong(&look.answer))))
 }
 
-fn table(out: &mut impl Write, args: &Args, rows: &[Row]) -> std::result::Result<(), Failure> {
+fn table(
+    out: &mut impl Write,
+    args: &Args,
+    rows: &[ProgramResults],
+) -> std::result::Result<(), Failure> {
     writeln!(
         out,
         "Programs after power cuts, seed {}, {} steps, up to {} states\n",

@@ -54,8 +54,8 @@ impl Executor {
                 stat.frags_avail
             };
             let (block, frag) = (u64::from(stat.bsize), u64::from(stat.fsize));
-            let room = u64::try_from(frags).unwrap_or(0) * frag;
-            let Some(more) = room.checked_sub(left).filter(|more| *more >= frag) else { break };
+            let free = u64::try_from(frags).unwrap_or(0) * frag;
+            let Some(more) = free.checked_sub(left).filter(|more| *more >= frag) else { break };
             let size = self.fs.getattr(&self.file(path)?).size;
             // Write to the end of a block, so that fragments remain only at the end.
             let step = (block - size % block).min(more / frag * frag);

@@ -1,12 +1,12 @@
-//! Traces in a directory of about twelve blocks: those beyond hang on an indirect block, which
-//! comes and goes as the directory grows, is cut off and removed.
+//! Traces in a directory of about twelve blocks. Further blocks need an indirect block, which is
+//! allocated and freed as the directory grows, is truncated and is removed.
 //!
-//! A *wide* name leaves in its chunk the room of one more name, which one of the greatest *fitting*
-//! length fills to the last byte. So a directory has about as many chunks as wide names.
+//! A *wide* name leaves space for one more name in its chunk of 512 bytes. The longest *fitting*
+//! name fills that space completely. So a directory has about as many chunks as wide names.
 //!
 //! # Invariants
-//! 1. The directory is there, as long as was drawn, when the recording begins.
-//! 2. A trace knows which names are left: most of its operations succeed.
+//! 1. When the recording begins, the directory exists with a length that the seed decides.
+//! 2. A trace tracks the names in the directory, so that most of its operations succeed.
 
 use ffs_device::{Rng, SplitMix64};
 use ffs_ondisk::geometry::{DIRBLKSIZ, NDADDR};
@@ -18,17 +18,17 @@ use super::{join, path, pick};
 /// Bytes of a wide name.
 const WIDE: usize = 255;
 const FITTING: [usize; 4] = [9, 100, 200, 239];
-/// Chunks that a directory has at first beyond twelve blocks.
+/// Chunks of a new directory beyond twelve blocks.
 const BEYOND: [i32; 12] = [-9, -2, -1, 0, 0, 1, 1, 2, 7, 8, 9, 20];
-/// Parts of a trace, each of one kind of work, and names that one enters or removes at most; but
-/// for those that make a whole directory or take it to pieces.
+/// Parts of a trace, each with one kind of operations, and the most names that a part adds or
+/// removes. Parts that create or empty the whole directory may exceed it.
 const PARTS: u32 = 8;
 const PART: u64 = 16;
-/// Where the long directory is moved to and fro.
+/// The two paths between which the long directory moves.
 const PLACES: [&str; 2] = ["D", "B/D"];
 
-/// Whether such a volume has room for a long directory, and its states are examined at bearable
-/// cost.
+/// Whether such a volume has enough space for a long directory, and its states can be examined in
+/// reasonable time.
 pub(super) fn fits(shape: &Shape) -> bool {
     !shape.full && shape.bsize <= 8192
 }
@@ -46,7 +46,7 @@ pub(super) fn workload(shape: &Shape, rng: &SplitMix64, n: u32) -> Option<Worklo
     (0..PARTS).for_each(|_| trace.part());
     let mut ops = trace.ops;
     if n % 4 == 2 {
-        // With hardly any room the directory's growth fails, too.
+        // With little free space, the directory's growth fails, too.
         let (filler, left) = (path("filler"), u64::from(shape.bsize));
         let fill = [Op::Create(filler.clone()), Op::Fill(filler, left), Op::Sync];
         ops.splice(0..0, fill);
@@ -55,7 +55,7 @@ pub(super) fn workload(shape: &Shape, rng: &SplitMix64, n: u32) -> Option<Worklo
         standard_tree: true,
         write_through: n % 5 == 4,
         tight_memory: n % 3 == 1,
-        cut_on_removal: n % 2 == 1,
+        truncate_on_removal: n % 2 == 1,
         fsync_file: n.is_multiple_of(2),
         setup,
         ops,
@@ -63,13 +63,13 @@ pub(super) fn workload(shape: &Shape, rng: &SplitMix64, n: u32) -> Option<Worklo
     })
 }
 
-/// Whether a volume on which `is_there` something has the long directory of these traces.
+/// Whether the volume has the long directory of these traces. `is_there`: whether a path exists.
 pub(crate) fn is_long(is_there: impl Fn(&Path) -> bool) -> bool {
     is_there(&path(PLACES[0]))
 }
 
-/// Work in it after a crash that nobody repaired, wherever it is: it grows on, is cut, and grows
-/// again.
+/// Operations in the directory after an unrepaired crash, at either path: it grows, is truncated,
+/// and grows again.
 pub(crate) fn further_names(seed: u64) -> Vec<Op> {
     let (rng, mut ops) = (SplitMix64::new(seed), Vec::new());
     let name = |place, number: u64| join(place, &format!("{:+<WIDE$}", number));
@@ -83,7 +83,7 @@ pub(crate) fn further_names(seed: u64) -> Vec<Op> {
     ops
 }
 
-/// What a name is of.
+/// The kind of object that a name refers to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     File,
@@ -94,11 +94,11 @@ struct Trace<'a> {
     rng: &'a SplitMix64,
     /// Chunks of twelve blocks.
     edge: u32,
-    /// Where the long directory is now.
+    /// The current path of the long directory.
     at: &'static str,
-    /// The names in it, about in the order of their places.
+    /// The names in it, roughly in the order of their position.
     names: Vec<(String, Kind)>,
-    /// Names made until now.
+    /// Names made so far.
     made: u32,
     ops: Vec<Op>,
 }
@@ -108,7 +108,7 @@ impl Trace<'_> {
         let times = 1 + self.rng.below(PART);
         match self.rng.below(12) {
             0..=1 => (0..times).for_each(|_| self.enter(WIDE)),
-            2..=3 => self.cut(times),
+            2..=3 => self.truncate(times),
             4..=5 => self.hover(),
             6..=9 => (0..times).for_each(|_| self.mix()),
             10 => self.go_elsewhere(),
@@ -120,20 +120,20 @@ impl Trace<'_> {
         join(self.at, name)
     }
 
-    /// A name of so many bytes that was never there.
+    /// A new name of `length` bytes.
     fn fresh(&mut self, length: usize) -> String {
         self.made += 1;
         format!("{:-<length$}", self.made)
     }
 
-    /// The place in the list of some name; more often of one near the end.
+    /// The index of a random name; more often of one near the end.
     fn some(&self) -> Option<usize> {
         let all = self.names.len() as u64;
         let last = if self.rng.below(2) == 0 { all.min(PART) } else { all };
         (all > 0).then(|| (all - 1 - self.rng.below(last)) as usize)
     }
 
-    /// Does `op`, and sometimes something that makes it or others durable.
+    /// Adds `op`, and sometimes an operation that makes it or others durable.
     fn act(&mut self, op: Op) {
         let about = op.paths().last().map_or_else(|| path(self.at), |path| (*path).clone());
         self.ops.push(op);
@@ -153,7 +153,7 @@ impl Trace<'_> {
         (0..chunks).for_each(|_| self.name_more(WIDE));
     }
 
-    /// One name more. There are few inodes: most are links.
+    /// Adds a name. There are few inodes, so most names are links.
     fn name_more(&mut self, length: usize) {
         let name = self.fresh(length);
         let at = self.path(&name);
@@ -173,7 +173,7 @@ impl Trace<'_> {
         }
     }
 
-    /// Removes the name in that place of the list.
+    /// Removes the name with that index.
     fn remove(&mut self, place: usize) {
         let (name, kind) = self.names.remove(place);
         let at = self.path(&name);
@@ -189,14 +189,14 @@ impl Trace<'_> {
         }
     }
 
-    /// Empties the end and has it cut off, as every entering of a name does.
-    fn cut(&mut self, names: u64) {
+    /// Removes the last names. The next new name truncates the empty end.
+    fn truncate(&mut self, names: u64) {
         (0..names).for_each(|_| self.remove_last());
         let fitting = pick(self.rng, &FITTING);
         self.enter(fitting);
     }
 
-    /// Goes to the end of twelve blocks, then there and back over it.
+    /// Brings the directory to twelve blocks, then makes it repeatedly longer and shorter.
     fn hover(&mut self) {
         let wide =
             |all: &[(String, Kind)]| all.iter().filter(|(n, _)| n.len() == WIDE).count() as u32;
@@ -209,11 +209,11 @@ impl Trace<'_> {
         for _ in 0..1 + self.rng.below(4) {
             let over = 1 + self.rng.below(3);
             (0..over).for_each(|_| self.enter(WIDE));
-            self.cut(over);
+            self.truncate(over);
         }
     }
 
-    /// Something that a directory of any length sees.
+    /// An operation that a directory of any length has.
     fn mix(&mut self) {
         let Some(place) = self.some() else { return self.enter(WIDE) };
         let outside = path(pick(self.rng, &["A/out", "B/out", "out"]));
@@ -247,7 +247,7 @@ impl Trace<'_> {
         }
     }
 
-    /// A name takes another's place.
+    /// A name replaces another one.
     fn replace(&mut self, place: usize) {
         let (from, kind) = self.names.remove(place);
         match self.some().map(|other| self.names[other].clone()) {
@@ -264,8 +264,8 @@ impl Trace<'_> {
         self.act(Op::Rename(path(was), path(to)));
     }
 
-    /// Empties the directory, from the end or anyhow, removes it or puts an empty one in its place,
-    /// and makes it anew.
+    /// Empties the directory, from the end or in random order, removes it or replaces it by an
+    /// empty one, and creates it again.
     fn begin_anew(&mut self) {
         let from_end = self.rng.below(2) == 0;
         while let Some(any) = self.some() {
@@ -298,7 +298,7 @@ mod tests {
     use ffs_device::SplitMix64;
     use std::sync::Arc;
 
-    /// Bytes of the long directory; 0: it is gone.
+    /// The size of the long directory in bytes; 0: it does not exist.
     fn size(fs: &Ffs) -> u64 {
         let (c, root) = (Cred::root(), fs.root().unwrap());
         let below = |dir: &Vnode| fs.lookup(&c, dir, b"D");
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn directories_become_longer_than_twelve_blocks_and_shorter_again() {
         let shape = SHAPES.iter().find(|shape| fits(shape)).unwrap();
-        let (mut longer, mut shorter, mut gone, mut failed, mut all) = (0, 0, 0, 0, 0);
+        let (mut longer, mut shorter, mut removed, mut failed, mut all) = (0, 0, 0, 0, 0);
         for n in 0..8 {
             let workload = workload(shape, &SplitMix64::new(n.into()), n).unwrap();
             let base = shape.base(true, true).unwrap();
@@ -327,11 +327,11 @@ mod tests {
                 let now = size(&executor.fs);
                 longer += u32::from(before <= edge && edge < now);
                 shorter += u32::from(now != 0 && now <= edge && edge < before);
-                gone += u32::from(now == 0 && 0 < before);
+                removed += u32::from(now == 0 && 0 < before);
                 (before, all) = (now, all + 1);
             }
         }
-        assert!(longer > 8 && shorter > 8 && gone > 1, "{longer} {shorter} {gone}");
+        assert!(longer > 8 && shorter > 8 && removed > 1, "{longer} {shorter} {removed}");
         assert!(failed < all / 10, "{failed} of {all}");
     }
 }

@@ -1,10 +1,10 @@
-//! Volumes without room: every operation with given room left, and traces at the edge.
+//! Workloads on nearly full volumes: every operation with a given free space, and traces.
 //!
-//! What is left is measured for whoever works: a user may not touch the reserve (`minfree`), the
-//! super-user may.
+//! The free space is measured for the current user: only the super-user may use the reserve
+//! (`minfree`).
 //!
 //! # Invariants
-//! 1. Only volumes that are made nearly full: filling them takes a few writes.
+//! 1. The volumes are made nearly full, so that filling them takes a few writes.
 
 use ffs_device::{Rng, SplitMix64};
 
@@ -12,50 +12,50 @@ use super::super::geometry::Shape;
 use super::super::op::{Op, Path, Space, Workload};
 use super::{LAST, join, path, persist, pick};
 
-/// The user who is not the super-user.
+/// A user other than the super-user.
 const USER: u32 = 1001;
-/// Takes the room that is to be gone.
+/// The file that takes the free space.
 const FILLER: &str = "filler";
 /// Operations of a trace.
 const TRACE: u32 = 250;
-/// Ways a workload fills the volume.
+/// Ways in which a workload fills the volume.
 const WAYS: usize = 3;
 
-/// Bytes left: nothing, a fragment, less than a block, a block and something.
-fn rooms(shape: &Shape) -> [u64; 4] {
+/// Free bytes: none, a fragment, less than a block, more than a block.
+fn free_sizes(shape: &Shape) -> [u64; 4] {
     let (block, frag) = (u64::from(shape.bsize), u64::from(shape.fsize));
     [0, frag, 3 * frag, block + 2 * frag]
 }
 
 /// How many workloads of one operation there are.
 pub(super) fn count(shape: &Shape, core: &[Op]) -> u32 {
-    if shape.full { (core.len() * rooms(shape).len() * WAYS) as u32 } else { 0 }
+    if shape.full { (core.len() * free_sizes(shape).len() * WAYS) as u32 } else { 0 }
 }
 
-/// All directories and files are everybody's.
-fn everybodys() -> Vec<Op> {
+/// Gives all users access to all directories and files.
+fn open_to_all() -> Vec<Op> {
     let dirs = ["", "A", "B", "A/C", "B/e"].map(|dir| Op::Chmod(path(dir), 0o777));
     let files = ["foo", "A/foo", "B/foo", "A/C/foo"].map(|file| Op::Chmod(path(file), 0o666));
     [dirs.to_vec(), files.to_vec()].concat()
 }
 
-/// Number `n`: the operation with so much room, made durable; then with the room of the filler
-/// again.
+/// Number `n`: the operation with little free space, made durable; then again after the filler was
+/// removed.
 pub(super) fn workload(shape: &Shape, core: &[Op], n: u32) -> Option<Workload> {
     if !shape.full {
         return None;
     }
     let n = n as usize;
     let (way, n) = (n % WAYS, n / WAYS);
-    let rooms = rooms(shape);
-    let room = rooms[n % rooms.len()];
-    let op = core.get(n / rooms.len())?;
+    let free_sizes = free_sizes(shape);
+    let free = free_sizes[n % free_sizes.len()];
+    let op = core.get(n / free_sizes.len())?;
     let last = LAST[(n + way) % LAST.len()];
     let mut ops = Vec::new();
     if way == 2 {
         ops.push(Op::User(USER));
     }
-    ops.extend([Op::Create(path(FILLER)), Op::Fill(path(FILLER), room)]);
+    ops.extend([Op::Create(path(FILLER)), Op::Fill(path(FILLER), free)]);
     if way > 0 {
         ops.push(Op::Sync);
     }
@@ -65,20 +65,20 @@ pub(super) fn workload(shape: &Shape, core: &[Op], n: u32) -> Option<Workload> {
     ops.push(Op::Unlink(path(FILLER)));
     ops.push(op.clone());
     ops.extend([Op::Append(path("foo"), u64::from(shape.bsize)), Op::Fsync(path("foo"))]);
-    let setup = if way == 2 { everybodys() } else { Vec::new() };
+    let setup = if way == 2 { open_to_all() } else { Vec::new() };
     Some(Workload { standard_tree: true, setup, ops, ..Workload::default() })
 }
 
-/// Trace number `n`, drawn by `rng`: small files come and go and grow by fragments where there is
-/// hardly a whole block, so that growing moves, fails, and is taken back.
+/// Trace number `n`, drawn by `rng`: small files are created, removed and grow by fragments while
+/// there is hardly a free block, so that growth moves fragments, fails, and is reversed.
 pub(super) fn trace(shape: &Shape, rng: &SplitMix64, n: u32) -> Option<Workload> {
     if !shape.full {
         return None;
     }
-    let mut setup = everybodys();
+    let mut setup = open_to_all();
     setup.extend([Op::Create(path(FILLER)), Op::Fill(path("full"), 0)]);
     setup.extend(super::patterns::fragments_filled());
-    // Some of it is given back: fragments here, a block there.
+    // Some space is freed: fragments and a block.
     let given = |at: &str| Op::Truncate(path(at), 0);
     setup.extend(["A/C/s0", "A/C/s3"].map(given));
     let hole = rng.below(shape.bytes / 2 / u64::from(shape.bsize)) * u64::from(shape.bsize);
@@ -111,7 +111,7 @@ fn step(shape: &Shape, rng: &SplitMix64, ops: &mut Vec<Op>) {
     match rng.below(24) {
         0..=2 => ops.extend([Op::Create(at.clone()), Op::Append(at, some(rng))]),
         3..=6 => ops.push(Op::Append(at, some(rng))),
-        // Behind the tail's block: the tail has to become a whole block first.
+        // After the block of the tail: the tail must become a whole block first.
         7..=9 => {
             let offset = block * (1 + rng.below(3));
             ops.push(Op::Write { at, offset, len: frag, sync: rng.below(4) == 0 });
@@ -129,7 +129,7 @@ fn step(shape: &Shape, rng: &SplitMix64, ops: &mut Vec<Op>) {
         19 => ops.push(Op::Rmdir(join(pick(rng, &["A", "B"]), "d"))),
         20 => ops.push(Op::Link(at, small(rng))),
         21 => ops.push(Op::SetXattr(at, "k".to_owned(), rng.below(2 * frag) as u32)),
-        22 => ops.push(Op::Fill(path(FILLER), pick(rng, &rooms(shape)))),
+        22 => ops.push(Op::Fill(path(FILLER), pick(rng, &free_sizes(shape)))),
         _ => ops.push(Op::Truncate(path(FILLER), block * rng.below(4))),
     }
     match rng.below(12) {
@@ -152,8 +152,8 @@ mod tests {
     use ffs_core::OrderingPolicy;
     use std::collections::BTreeSet;
 
-    /// The words of operations for which there was no room.
-    fn without_room(workload: &Workload, shape: &'static Shape) -> Vec<String> {
+    /// The verbs of operations that failed for lack of space.
+    fn without_space(workload: &Workload, shape: &'static Shape) -> Vec<String> {
         let base = shape.base(true, true).unwrap().with(&workload.setup).unwrap();
         let ordering = OrderingPolicy::SoftUpdates;
         let setting =
@@ -168,21 +168,22 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_that_takes_room_meets_a_full_volume() {
+    fn every_operation_that_needs_space_fails_on_a_full_volume() {
         let shape = find("ufs2-full").unwrap();
         let ops = core::ops(shape);
-        let mut met = BTreeSet::new();
+        let mut full_volume_errors = BTreeSet::new();
         for (at, op) in ops.iter().enumerate() {
-            // Nothing left, as the super-user and as a user; the exchange is another's design.
+            // No free space, as the super-user and as a user. An exchange needs none.
             for way in [1, 2] {
-                let n = (at * rooms(shape).len() * WAYS + way) as u32;
+                let n = (at * free_sizes(shape).len() * WAYS + way) as u32;
                 if !matches!(op, Op::Exchange(..) | Op::Fill(..)) {
-                    met.extend(without_room(&workload(shape, &ops, n).unwrap(), shape));
+                    full_volume_errors
+                        .extend(without_space(&workload(shape, &ops, n).unwrap(), shape));
                 }
             }
         }
         for verb in ["mkdir", "symlink", "append", "write", "truncate", "allocate", "setxattr"] {
-            assert!(met.contains(verb), "{verb}: {met:?}");
+            assert!(full_volume_errors.contains(verb), "{verb}: {full_volume_errors:?}");
         }
     }
 
@@ -190,15 +191,19 @@ mod tests {
     fn a_long_directory_cannot_grow_on_a_full_volume() {
         let shape = find("ufs2-2m").unwrap();
         let workload = super::super::directory::workload(shape, &SplitMix64::new(5), 2).unwrap();
-        let met: BTreeSet<String> = without_room(&workload, shape).into_iter().collect();
-        assert!(met.contains("link") && met.contains("create"), "{met:?}");
+        let full_volume_errors: BTreeSet<String> =
+            without_space(&workload, shape).into_iter().collect();
+        assert!(
+            full_volume_errors.contains("link") && full_volume_errors.contains("create"),
+            "{full_volume_errors:?}"
+        );
     }
 
     #[test]
     fn traces_at_the_edge_fail_and_succeed() {
         let shape = find("ufs2-full").unwrap();
         let workload = trace(shape, &SplitMix64::new(3), 0).unwrap();
-        let full = without_room(&workload, shape).len();
+        let full = without_space(&workload, shape).len();
         assert!(full > 10 && full < workload.ops.len() / 2, "{full} of {}", workload.ops.len());
     }
 }

@@ -1,7 +1,7 @@
-//! Patterns that have broken file systems before, ours among them.
+//! Patterns that have broken file systems before, this one included.
 //!
-//! Each is a workload text on the standard tree; `{b}` stands for a block, `{f}` for a fragment,
-//! `{long}` for what fits in no inode, `{1}` to `{6}` for names of which four fill a sector.
+//! Each is a workload text on the standard tree. `{b}` is the size of a block, `{f}` that of a
+//! fragment, `{long}` a text that fits in no inode; of the names `{1}` to `{6}` four fill a sector.
 //!
 //! Reference: `spec/fsck-and-crash.md` §12.2, `spec/soft-updates.md` §2.2, §15.
 
@@ -28,7 +28,7 @@ const PATTERNS: &[&str] = &[
     "link /foo /bar\nunlink /foo\ncreate /foo\nfsync /foo\nsync",
     "unlink /foo\ncreate /foo\nappend /foo 300\nfsync /foo",
     "unlink /A/foo\nlink /B/foo /A/foo\nwait 31\nunlink /B/foo\nfsync /A",
-    // fsync behind a directory that was renamed.
+    // fsync below a directory that was renamed.
     "create /A/C/new\nrename /A/C /B/C\nfsync /B/C/new",
     "rename /A /D\ncreate /D/new\nappend /D/new 100\nfsync /D/new",
     "mkdir /N\nmkdir /N/M\ncreate /N/M/f\nfsync /N/M/f",
@@ -54,7 +54,7 @@ const PATTERNS: &[&str] = &[
     // A name removed and entered again: in its slot, in another one.
     "unlink /A/foo\ncreate /A/foo\nwait 31",
     "rename /A/foo /A/x\ncreate /A/foo\nunlink /A/x\nwait 31",
-    // Fragments that move, are given back, and taken by another file.
+    // Fragments that move, are freed, and are allocated to another file.
     "append /foo 300\nappend /foo {f}\ncreate /n\nappend /n {b}\nfsync /n",
     "truncate /A/foo 0\ncreate /n\nappend /n {b}\nfsync /n",
     "truncate /A/foo 10\nappend /A/foo {b}\nfdatasync /A/foo",
@@ -71,11 +71,11 @@ const PATTERNS: &[&str] = &[
     "open /foo\nrename /A/foo /foo\nfsync /\nclose\nwait 31",
     // Long symbolic links, made and removed.
     "symlink /l {long}\nfsync /\nunlink /l\nwait 31",
-    // Attributes ride along.
+    // Attributes are written together with other changes.
     "chmod /foo 600\nappend /foo 10\nfdatasync /foo\nchown /foo 3 4\nfsync /foo",
     "create /n\nchmod /n 4755\nlink /n /A/n\nfsync /A",
-    // Extended attributes set twice, and removed, while the inode's block is written for another's
-    // sake.
+    // Extended attributes set twice, and removed, while the inode's block is written for another
+    // inode.
     "setxattr /foo k 40\nsetxattr /foo k 90\ncreate /n\nfsync /n\nwait 31",
     "setxattr /foo k 40\nsync\nsetxattr /foo k 90\ncreate /n\nfsync /n\nremovexattr /foo k\n\
      wait 31",
@@ -84,7 +84,7 @@ const PATTERNS: &[&str] = &[
     "create /y\nwait 29\nrename /y /B/x\ncreate /y\nfsync /B/x",
     "create /B/y\nlink /B/y /A/C/z\nwait 31\nrename /B/y /foo\nunlink /foo\nfsync /B",
     "mkdir /A/C/d\nsync\nrename /A/C/d /A/e\nwait 1\nmkdir /A/C/d\nrename /A/C/d /A/e\nwait 31",
-    // Names swapped; space given back in the middle of a file and taken by another.
+    // Names swapped; space freed in the middle of a file and allocated to another.
     "exchange /foo /A/foo\nfsync /foo\nexchange /A/foo /B/l\nwait 31",
     "mkdir /N\nexchange /N /A/C\ncreate /N/x\nfsync /N/x\nexchange /A /B\nwait 31",
     "punch /B/foo {b} 49152\ncreate /n\nappend /n 40000\nfsync /n\nwrite /B/foo {b} 100\nwait 31",
@@ -92,14 +92,14 @@ const PATTERNS: &[&str] = &[
     // Synchronous writes between lazy ones.
     "create /n\nwrite /n 0 700 sync\nappend /n 5000\nwrite /n 5 10 sync",
     "append /foo 100\nwrite /A/foo 0 512 sync\nunlink /foo\nwrite /A/foo 512 512 sync",
-    // A directory moved away and back below where it was; what it left first must not outlive the
-    // way.
+    // A directory moved away and back below its old place: its first name must not outlive the
+    // others.
     "rename /A/C /B/y\nfsync /B\nrename /B/y /A/bar\nfsync /A/bar",
     "rename /A/C /B/y\nrename /B/y /A/bar\nrename /A/bar /B/z\nfsync /B\nrename /B/z /A/q\n\
      rename /A/q /w\nfsync /w",
-    // The next ones each need one rule more than others: a last name in another directory's block;
+    // Each of the next ones needs one particular rule: a last name in another directory's block;
     "link /foo /A/C/x\nunlink /foo\nfsync /",
-    // a name that changes its sector; a directory that had to move while a name of it goes;
+    // a name that changes its sector; a directory that must move while one of its names is removed;
     "create /A/C/{1}\ncreate /A/C/{2}\ncreate /A/C/{3}\ncreate /A/C/{4}\ncreate /A/C/{5}\n\
      create /A/C/{6}\nsync\n\
      unlink /A/C/{5}\nunlink /A/C/{2}\ncreate /A/C/{5}\nfsync /A/C/{5}\nwait 31",
@@ -111,7 +111,7 @@ const PATTERNS: &[&str] = &[
     // a file whose blocks are in another group, one whose inode has to wait for its neighbour's;
     "append /foo 450000\nfdatasync /foo",
     "append /B/foo 70000\ncreate /B/n\nappend /B/n 100\nfsync /B/foo",
-    // a name taken over by something of another kind; a link whose text is not there yet.
+    // a name taken over by an object of another kind; a link whose text is not written yet.
     "symlink /s {long}\nrename /s /foo\ncreate /n\nfsync /n\nwait 31",
     "symlink /l {long}\ncreate /n\nfsync /n\nwait 31",
     // A directory moved below its own child, which was moved out of it before.
@@ -139,13 +139,13 @@ const PATTERNS: &[&str] = &[
     "acl /foo access 7 4\nfsync /foo\nchmod /foo 600\nacl /foo access 8 6\nwait 31\n\
      noacl /foo access\nfsync /foo",
     "setxattr /foo system:k 40\nsetxattr /foo k 40\nfsync /foo\nremovexattr /foo system:k\nwait 31",
-    // The end of the durable content is punched while an append is under way; another inode of the
-    // block is written.
+    // The end of the durable content is punched while an append is in progress; another inode of
+    // the block is written.
     "create /f\nappend /f {b}\nappend /f {b}\nappend /f {b}\ncreate /g\nfsync /f\nfsync /g\n\
      append /f {b}\n\
      punch /f {b} {b}\npunch /f {2b} {b}\nappend /g 700\nfsync /g",
     "punch /B/foo {b} 65536\nappend /B/foo {b}\nappend /foo 10\nfsync /foo",
-    // Removed while in use; overwritten in place; attributes changed: left as they are for a while.
+    // Removed while in use; overwritten in place; attributes changed: then a pause.
     "open /A/C/foo\nunlink /A/C/foo\nwait 31\nappend /foo 10\nfsync /foo",
     "write /B/foo 100 9000\nwrite /A/foo 0 4096\nchmod /A/foo 600\nchown /foo 5 6\nwait 31",
     // Whiteouts; a file that gets its name last.
@@ -153,15 +153,15 @@ const PATTERNS: &[&str] = &[
     "tmpfile /n 5000\ncreate /m\nfsync /m\ntmpfile /A/n 70000\nfsync /A/n\nunlink /n\nwait 31",
     // Remounted in the middle.
     "create /n\nappend /n {b}\nremount ro\nremount rw\nrename /n /m\nappend /m 10\nfsync /m",
-    // A device that fails once, and a cut.
+    // A device that fails once, and a truncation.
     "create /n\nappend /n {b}\nfault write 2\nfsync /n\nappend /n 10\nfsync /n\nwait 31",
     "rename /foo /bar\nfault flush 1\nfsync /bar\ncreate /foo\nfsync /foo",
     "unlink /B/foo\nfault write 1 torn\nwait 31\ncreate /n\nappend /n 60000\nfsync /n",
     // Directories that changed places, half of it durable, and came back, or moved on.
     "exchange /A/C /B/e\nfsync /B\nexchange /A/C /B/e\nfdatasync /B/e",
     "exchange /A/C /B/e\nfsync /B\nrename /B/e /A/z\nrename /A/C /B/e\nfsync /A/z\nwait 31",
-    // A name replaced and removed after an older rename; a name that an exchange gave renamed
-    // before it is there.
+    // A name replaced and removed after an older rename; a name from an exchange, renamed before it
+    // is durable.
     "rename /foo /A/x\ncreate /B/t\nappend /B/t 3\nrename /B/t /B/foo\nunlink /B/foo\nfsync /A/foo",
     "rename /foo /A/x\ncreate /B/t\nrename /B/t /B/foo\nunlink /A/foo\nunlink /B/foo\nwait 31",
     "tmpfile /A/n 3000\nunlink /B/foo\nfsync /foo",
@@ -206,7 +206,7 @@ fn fresh_inodes(shape: &Shape) -> Vec<Op> {
     files.chain(directory).chain([Op::Wait(31)]).collect()
 }
 
-/// One sparse file written and truncated many times: what is kept in memory of it must not grow.
+/// One sparse file written and truncated many times: the memory for it must not grow.
 fn sparse_rounds(shape: &Shape) -> Vec<Op> {
     const ROUNDS: u64 = 72;
     let at = || Path::parse("/foo").unwrap_or_else(|| unreachable!("a constant"));
@@ -219,15 +219,15 @@ fn sparse_rounds(shape: &Shape) -> Vec<Op> {
     (0..ROUNDS).flat_map(round).chain([Op::Fsync(at())]).collect()
 }
 
-/// A young tail of two fragments, with a whole block left in another group only, and a write that
-/// has to make the tail a block and then fails: the tail goes back to where it was. The block is
-/// the one of the large file that lies at `part` of ten.
+/// A new tail of two fragments, and a write that must turn the tail into a block and then fails, so
+/// that the tail moves back. The only free block is in another group: the one at `part` tenths of
+/// the large file.
 fn tail_that_cannot_grow(shape: &Shape, part: u64) -> Workload {
     let (block, frag) = (u64::from(shape.bsize), u64::from(shape.fsize));
     let file = |name: &str| Path::parse(name).unwrap_or_else(|| unreachable!("a constant"));
     let (pair, tail, large) = (file("/A/pair"), file("/V"), file("/full"));
     let mut setup = vec![Op::Create(pair.clone()), Op::Append(pair.clone(), 2 * frag)];
-    // The fsync of a file writes the group of its inode: that is to be another one.
+    // The fsync of a file writes the group of its inode, which must be another one.
     setup.extend((0..INODES).map(|number| Op::Create(file(&format!("/A/C/i{number}")))));
     setup.extend([Op::Create(tail.clone()), Op::Fill(large.clone(), 0)]);
     setup.extend(fragments_filled());
@@ -244,7 +244,7 @@ fn tail_that_cannot_grow(shape: &Shape, part: u64) -> Workload {
     Workload { standard_tree: true, setup, ops, ..Workload::default() }
 }
 
-/// Small files take the fragments that a large file cannot.
+/// Small files that take the fragments that a large file cannot use.
 pub(super) fn fragments_filled() -> Vec<Op> {
     let file = |number| Path::parse(&format!("/A/C/s{number}"));
     let files = (0..FRAGMENTS).filter_map(file);

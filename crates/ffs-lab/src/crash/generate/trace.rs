@@ -1,4 +1,4 @@
-//! Random work in the standard tree: long traces, and what goes on after a crash.
+//! Random operations in the standard tree: long traces, and operations after a crash.
 
 use ffs_device::{Rng, SplitMix64};
 
@@ -29,14 +29,14 @@ pub(super) fn trace(shape: &Shape, rng: &SplitMix64, length: u32) -> Vec<Op> {
     ops
 }
 
-/// The files that random work uses, in each of these directories, as far as they are not there.
+/// Creates the missing files that random operations use, in each of these directories.
 pub(super) fn populated(dirs: &[&str]) -> Vec<Op> {
     let names = FILES.iter().filter(|name| **name != "foo");
     let all = dirs.iter().flat_map(|dir| names.clone().map(move |name| join(dir, name)));
     all.flat_map(|at| [Op::Create(at.clone()), Op::Append(at, 700)]).collect()
 }
 
-/// A trace of one of several writers, who stays in his directory and the one below.
+/// A trace of one of several writers, which uses its own directory and the one below.
 pub(super) fn in_directory(shape: &Shape, rng: &SplitMix64, dir: &str, length: u32) -> Vec<Op> {
     let own = [dir.to_owned(), format!("{dir}/C")];
     let some = |rng: &SplitMix64| own[rng.below(2) as usize].clone();
@@ -54,7 +54,7 @@ pub(super) fn in_directory(shape: &Shape, rng: &SplitMix64, dir: &str, length: u
     ops
 }
 
-/// The names random work uses in every directory.
+/// The names that random operations use in every directory.
 const FILES: [&str; 6] =
     ["foo", "bar", "x", "y", "z", "a-rather-long-name-that-fills-directories-sooner"];
 
@@ -97,7 +97,7 @@ pub(super) fn random_op(shape: &Shape, rng: &SplitMix64, dir: &str, other: &str)
     }
 }
 
-/// Work after a crash that nobody repaired: `n` operations on what may be there.
+/// `n` operations after an unrepaired crash, on names that may exist.
 #[must_use]
 pub(in crate::crash) fn further_work(shape: &Shape, n: u32, seed: u64) -> Vec<Op> {
     let rng = SplitMix64::new(seed);

@@ -1,4 +1,4 @@
-//! The groups: which fragments are free, which inodes are in use.
+//! The maps of the groups: free fragments and inodes in use.
 //!
 //! References: `spec/on-disk-format.md` §5.
 
@@ -9,16 +9,16 @@ use super::volume::Volume;
 /// Most inodes of a block: 64 KiB of 128 bytes.
 const MOST_INODES: usize = 512;
 
-/// A group's numbers and where its maps lie among all maps.
+/// The numbers of a group, and the position of its maps among all maps.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     used: usize,
     free: usize,
-    /// Inodes that hold something: on UFS2 those above were never written.
+    /// Initialised inodes; on UFS2 higher ones were never written.
     initialised: u32,
 }
 
-/// Fields of a group's header that never change: the first that is not as it must be.
+/// The first of the constant fields of a group's header that has a wrong value.
 fn wrong_field(cg: &[u8], v: &Volume, number: u32) -> Option<usize> {
     let fragments = v.fragments(number) as u32;
     let (cpg, positions) = v.cylinders;
@@ -58,7 +58,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Reads all groups. What they count wrongly is noted as A7, what is torn as A16.
+    /// Reads all groups. Notes wrong counts as A7, and torn groups as A16.
     pub(super) fn read(
         &mut self,
         image: &dyn ImageBytes,
@@ -115,7 +115,7 @@ impl Groups {
         }
     }
 
-    /// Keeps `len` bytes of the group's block; zeros stand for what lies outside of it.
+    /// Keeps `len` bytes of the group's block; bytes outside of it are zeros.
     fn copy(&mut self, cg: &[u8], from: usize, len: usize) {
         let end = self.maps.len() + len;
         self.maps.extend_from_slice(cg.get(from..from.saturating_add(len)).unwrap_or(&[]));
@@ -156,7 +156,7 @@ impl Groups {
         bits
     }
 
-    /// Inodes of a group that hold something.
+    /// The number of initialised inodes of a group.
     pub(super) fn initialised(&self, cg: u32) -> u32 {
         self.groups.get(cg as usize).map_or(0, |group| group.initialised)
     }

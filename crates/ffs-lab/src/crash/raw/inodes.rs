@@ -1,7 +1,8 @@
-//! Inodes: which hold something, and what they claim.
+//! Inodes and their blocks.
 //!
-//! An inode counts if its mode and its bit are set. What it claims, directly or through indirect
-//! blocks, must be data of the volume, marked in use, and nobody else's.
+//! An inode counts if its mode and its bitmap bit are set. The fragments that it points to,
+//! directly or through indirect blocks, must be data of the volume, be marked in use, and have no
+//! other owner.
 //!
 //! References: `spec/on-disk-format.md` §5.2, §7; `spec/soft-updates.md` §1.3 F3, F4, F7, F12.
 
@@ -13,7 +14,7 @@ use super::volume::{NDADDR, NIADDR, Volume};
 /// The inode is a snapshot: some of its pointers are words, not addresses.
 const SF_SNAPSHOT: u32 = 0x20_0000;
 
-/// The largest part of a free inode that must be clear.
+/// Zeros: as many bytes as the largest part of a free inode that must be clear.
 const ZEROS: [u8; 140] = [0; 140];
 
 /// The address words of an inode, as stored.
@@ -22,16 +23,16 @@ struct Pointers {
     ext: [u64; 2],
 }
 
-/// A walk over the claims of one inode.
+/// A walk over the blocks of one inode.
 #[derive(Clone, Copy)]
 struct Walk {
     ino: u32,
     size: u64,
     snapshot: bool,
     directory: bool,
-    /// Blocks the size covers.
+    /// Blocks that the size covers.
     blocks: u64,
-    /// Fragments claimed so far.
+    /// Fragments owned so far.
     fragments: u64,
 }
 
@@ -81,7 +82,7 @@ impl Checker {
         }
     }
 
-    /// An inode of mode 0 holds nothing.
+    /// Checks that an inode of mode 0 is clear.
     fn empty(&mut self, bytes: &[u8], ino: u32, used: bool) {
         if ino < 2 {
             return;
@@ -117,12 +118,12 @@ impl Checker {
             let directory = kind == DIRECTORY;
             let size = inode.size;
             let walk = Walk { ino, size, snapshot, directory, blocks, fragments: 0 };
-            self.claims(image, &mut inode, kind, &pointers, walk);
+            self.blocks(image, &mut inode, kind, &pointers, walk);
         }
         self.found.tree.add(inode);
     }
 
-    fn claims(
+    fn blocks(
         &mut self,
         image: &dyn ImageBytes,
         inode: &mut Inode,
@@ -194,7 +195,7 @@ impl Checker {
                 }
             } else if lbn * v.bsize >= size {
                 self.past_end(walk.ino, at);
-            } else if self.claim(walk, at, v.fragments_of(lbn, size)) {
+            } else if self.own(walk, at, v.fragments_of(lbn, size)) {
                 self.found.tree.runs.push(Run { lbn, at });
             }
         }
@@ -214,7 +215,7 @@ impl Checker {
             }
             if lbn >= walk.blocks {
                 self.past_end(walk.ino, at);
-            } else if self.claim(walk, at, v.fragments_of(lbn, walk.size)) {
+            } else if self.own(walk, at, v.fragments_of(lbn, walk.size)) {
                 self.found.tree.runs.push(Run { lbn, at });
             }
         }
@@ -225,7 +226,7 @@ impl Checker {
             if at != 0 && !walk.is_word(at) {
                 if first >= walk.blocks {
                     self.past_end(walk.ino, at);
-                } else if self.claim(walk, at, v.frag) {
+                } else if self.own(walk, at, v.frag) {
                     self.indirect(image, walk, at, level, first);
                 }
             }
@@ -233,7 +234,7 @@ impl Checker {
         }
     }
 
-    /// An indirect block: at level 0 its pointers name data.
+    /// Follows an indirect block; at level 0 its pointers lead to data.
     fn indirect(
         &mut self,
         image: &dyn ImageBytes,
@@ -261,13 +262,12 @@ impl Checker {
                 continue;
             }
             if lbn >= w.blocks && w.directory {
-                // Its size must not cover a hole, so the pointer comes first; what it names is its
-                // own.
+                // A directory's size must not cover a hole: the pointer may precede the size.
                 self.found.seen.saw(1);
-                self.claim(w, at, v.frag);
+                self.own(w, at, v.frag);
             } else if lbn >= w.blocks {
                 self.past_end(w.ino, at);
-            } else if self.claim(w, at, v.frag) {
+            } else if self.own(w, at, v.frag) {
                 if level == 0 {
                     self.found.tree.runs.push(Run { lbn, at });
                 } else {
@@ -277,22 +277,22 @@ impl Checker {
         }
     }
 
-    /// Claims a run of fragments; false if it is nothing to follow.
-    fn claim(&mut self, walk: &mut Walk, at: u64, frags: u64) -> bool {
+    /// Records the owner of a run of fragments. Returns whether to follow the run.
+    fn own(&mut self, walk: &mut Walk, at: u64, frags: u64) -> bool {
         let (v, ino) = (self.volume, walk.ino);
         if !v.holds_data(at, frags) {
             self.wrong("F3", || {
-                format!("inode {ino} claims {frags} fragments at {at:#x}: no data")
+                format!("inode {ino} points to {frags} fragments at {at:#x}, which are not data")
             });
             return false;
         }
         if let Some(free) = self.groups.first_free(&v, at, frags) {
             self.wrong("F3", || {
-                format!("inode {ino} claims fragment {free}, which is marked free")
+                format!("inode {ino} points to fragment {free}, which is marked free")
             });
         }
         walk.fragments += frags;
-        self.claimed += frags;
+        self.owned += frags;
         let owners = self.owners.get_mut(at as usize..(at + frags) as usize).unwrap_or(&mut []);
         let other = owners.iter().copied().find(|&owner| owner != 0);
         owners.fill(ino);
@@ -300,7 +300,7 @@ impl Checker {
             None => true,
             Some(other) => {
                 self.wrong("F4", || {
-                    format!("inodes {other} and {ino} both claim fragments at {at}")
+                    format!("inodes {other} and {ino} both point to fragments at {at}")
                 });
                 false
             }

@@ -1,4 +1,4 @@
-//! Link counts against the names found.
+//! Compares the link counts with the names found.
 //!
 //! References: `spec/soft-updates.md` §1.2 A3 to A6, A13, §1.3 F5, F15.
 
@@ -8,7 +8,7 @@ use super::tree::NO_SLOT;
 use super::volume::ROOT;
 
 impl Checker {
-    /// Judges all counts.
+    /// Checks all link counts.
     pub(super) fn check_links(&mut self) {
         self.count_subdirectories();
         for i in 0..self.found.tree.inodes.len() {
@@ -25,10 +25,12 @@ impl Checker {
             };
             let (ino, nlink) = (inode.ino, u32::from(inode.nlink));
             if nlink < names {
-                self.wrong("F5", || format!("inode {ino} has {names} names, but counts {nlink}"));
+                self.wrong("F5", || {
+                    format!("inode {ino} has {names} names, but a link count of {nlink}")
+                });
             } else if nlink < repaired {
                 self.wrong("F15", || {
-                    format!("directory {ino} counts {nlink}, but needs {repaired} once .. is right")
+                    format!("directory {ino} has link count {nlink}, its repair needs {repaired}")
                 });
             } else if nlink > names {
                 self.found.seen.saw(4);
@@ -39,8 +41,8 @@ impl Checker {
         }
     }
 
-    /// For each directory: how many `..` name it, and how many will once each `..` follows its
-    /// directory's name.
+    /// For each directory, the number of `..` that name it now, and the number after a repair in
+    /// which each `..` follows the directory's name.
     fn count_subdirectories(&mut self) {
         self.subdirectories.clear();
         self.subdirectories.resize(self.found.tree.inodes.len(), (0, 0));
@@ -51,7 +53,7 @@ impl Checker {
             }
             let also = |dir| self.second_names.contains(&(inode.ino, dir));
             let stays = if also(inode.dotdot) { inode.dotdot } else { inode.parent };
-            // With two names and a `..` that agrees with neither nobody knows which one stays.
+            // With two names and a `..` that matches neither, either name may stay.
             let open = inode.names > 1 && inode.dotdot != stays;
             let (now, then) = (self.found.tree.slot(inode.dotdot), self.found.tree.slot(stays));
             if let Some(count) = self.subdirectories.get_mut(now as usize) {

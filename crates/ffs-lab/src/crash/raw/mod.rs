@@ -1,25 +1,25 @@
-//! The independent checker: the bytes of an image against the crash contract.
+//! The independent checker: compares the bytes of an image with the crash contract.
 //!
-//! **Purpose.** Reads UFS1 and UFS2 of either byte order straight from their bytes, asserts what no
-//! crash may leave (F1 to F5, F7, F8, F11, F12, F14, F15), notes what a crash may leave (A1 to A10,
-//! A13 to A16), and keeps the tree for the oracle, which knows what the workload did and judges the
-//! rest (F6, F9, F10, F13). It shares no code with the checker `fsck`, nor with the validators of
-//! the format: what is judged must not judge itself.
+//! **Purpose.** It decodes UFS1 and UFS2 of either byte order. It reports states that no crash may
+//! leave (F1 to F5, F7, F8, F11, F12, F14, F15), notes states that a crash may leave (A1 to A10,
+//! A13 to A16), and keeps the tree. The oracle compares the tree with the workload (F6, F9, F10,
+//! F13). The checker shares no code with `fsck` or with the validators of the format, so that an
+//! error there cannot hide itself.
 //!
 //! | module | holds |
 //! | --- | --- |
 //! | `order`, `volume` | numbers, the superblock, addressing |
 //! | `groups` | the maps of the groups |
-//! | `inodes` | inodes and their claims: F3, F4, F7, F12 |
+//! | `inodes` | inodes and their blocks: F3, F4, F7, F12 |
 //! | `names` | directories: F1, F2, F8, F11, F14 |
 //! | `links` | counts against names: F5, F15 |
-//! | `tree` | what was found: [`Tree`] |
+//! | `tree` | the names and files found: [`Tree`] |
 //!
 //! # Invariants
-//! 1. Whatever the bytes are, work and memory are bounded by the image's length: a block is
-//!    followed by its first owner only, a directory is read once.
-//! 2. A [`Checker`] keeps its memory: from the second image of a geometry on, a sound image costs
-//!    no allocation.
+//! 1. Work and memory are bounded by the length of the image, even for arbitrary bytes: a block is
+//!    followed for its first owner only, and a directory is read once.
+//! 2. A [`Checker`] keeps its memory. From the second image of a geometry on, checking a sound
+//!    image allocates none.
 //!
 //! References: `spec/soft-updates.md` §1; `spec/on-disk-format.md`.
 
@@ -40,37 +40,37 @@ use volume::Volume;
 
 pub use tree::{Attribute, Entry, Extent, Inode, Tree};
 
-/// Violations that are told of one image; further ones are of no use to anybody.
+/// Most violations that are reported of one image.
 const MOST: usize = 32;
 
-/// What an image holds.
+/// The result of checking an image.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// What no crash may leave. Empty if all is well.
+    /// Violations of the contract.
     pub violations: Vec<Violation>,
-    /// Which of the states that a crash may leave were seen.
+    /// The allowed states that the image shows.
     pub seen: Allowed,
     /// The names and files.
     pub tree: Tree,
 }
 
-/// Checks images; its memory is used again from one image to the next.
+/// Checks images, and reuses its memory from one image to the next.
 #[derive(Debug, Default)]
 pub struct Checker {
     found: Found,
     volume: Volume,
     groups: Groups,
-    /// Which inode claims a fragment; 0: none.
+    /// The inode that owns each fragment; 0: none.
     owners: Vec<u32>,
-    /// Fragments claimed.
-    claimed: u64,
+    /// Fragments with an owner.
+    owned: u64,
     /// Directories that the root leads to, in the order of reading.
     queue: Vec<u32>,
-    /// Names of directories beyond their first: inode, directory.
+    /// Second and further names of directories: inode, directory.
     second_names: Vec<(u32, u32)>,
-    /// Hashes of the names of the directory at hand.
+    /// Hashes of the names of the current directory.
     hashes: Vec<(u32, u32)>,
-    /// Of each inode: how many `..` name it, and how many will.
+    /// For each inode, the number of `..` that name it now, and that will name it after a repair.
     subdirectories: Vec<(u32, u32)>,
 }
 
@@ -81,11 +81,11 @@ impl Checker {
         Checker::default()
     }
 
-    /// Reads `image` and judges it.
+    /// Reads and checks `image`.
     pub fn check(&mut self, image: &dyn ImageBytes) -> &Found {
         self.found.violations.clear();
         self.found.seen = Allowed::default();
-        self.claimed = 0;
+        self.owned = 0;
         self.second_names.clear();
         match Volume::read(image) {
             Ok(volume) => {
@@ -100,7 +100,7 @@ impl Checker {
         &self.found
     }
 
-    /// What the last image held.
+    /// The result for the last image.
     #[must_use]
     pub fn found(&self) -> &Found {
         &self.found
@@ -119,12 +119,12 @@ impl Checker {
         self.note_leaks();
     }
 
-    /// Fragments marked in use that nobody claims: A1.
+    /// Notes fragments that are marked in use without an owner: A1.
     fn note_leaks(&mut self) {
         let v = self.volume;
         let length = |range: std::ops::Range<u64>| range.end.saturating_sub(range.start);
         let metadata: u64 = (0..v.ncg).map(|cg| length(v.metadata(cg))).sum();
-        if self.groups.fragments_used > metadata + length(v.summary()) + self.claimed {
+        if self.groups.fragments_used > metadata + length(v.summary()) + self.owned {
             self.found.seen.saw(1);
         }
     }

@@ -1,7 +1,7 @@
 //! Directories: every name from the root down.
 //!
-//! Only what the root leads to is judged: a directory without a name may be half made or half
-//! removed.
+//! Only directories with a path from the root are checked: one without a name may be half created
+//! or half removed.
 //!
 //! References: `spec/on-disk-format.md` §8; `spec/soft-updates.md` §1.3 F1, F2, F8, F11, F14.
 
@@ -45,7 +45,7 @@ impl Checker {
         self.found.tree.find(ino).is_some_and(|inode| inode.mode >> 12 == DIRECTORY)
     }
 
-    /// A name leads to a directory for the first time.
+    /// Queues a directory when its first name is found.
     fn reach(&mut self, ino: u32, parent: u32) {
         if let Some(inode) = self.found.tree.find_mut(ino) {
             inode.reached = true;
@@ -137,7 +137,7 @@ impl Checker {
 
     fn record(&mut self, dir: &Inode, r: &Record<'_>, first_chunk: bool, count: usize) {
         if first_chunk && count == 0 {
-            if r.name != b"." || r.ino != dir.ino || !self.says_directory(r) {
+            if r.name != b"." || r.ino != dir.ino || !self.has_directory_type(r) {
                 self.no_dots(dir.ino);
             }
             return;
@@ -163,13 +163,13 @@ impl Checker {
         self.name(dir.ino, r);
     }
 
-    fn says_directory(&self, r: &Record<'_>) -> bool {
+    fn has_directory_type(&self, r: &Record<'_>) -> bool {
         self.volume.maxsymlinklen == 0 || u16::from(r.dtype) == DIRECTORY
     }
 
     fn dotdot(&mut self, dir: u32, r: &Record<'_>) {
         let live = self.is_directory(r.ino) && (dir != ROOT || r.ino == ROOT);
-        if r.name != b".." || !live || !self.says_directory(r) {
+        if r.name != b".." || !live || !self.has_directory_type(r) {
             self.no_dots(dir);
         } else if let Some(inode) = self.found.tree.find_mut(dir) {
             inode.dotdot = r.ino;
@@ -211,13 +211,13 @@ impl Checker {
         } else if !self.found.tree.is_reached(slot) {
             self.reach(ino, dir);
         } else {
-            // A directory with two names: the one its `..` agrees with is the one that stays.
+            // Of two names of a directory, the one in the directory that `..` names stays.
             self.found.seen.saw(5);
             self.second_names.push((ino, dir));
         }
     }
 
-    /// No two entries of a directory have one name.
+    /// Checks that no two entries of a directory have the same name.
     fn unique(&mut self, dir: u32, start: usize) {
         let tree = &self.found.tree;
         let entries = tree.entries.get(start..).unwrap_or(&[]);

@@ -7,7 +7,7 @@ pub(super) struct Order {
     pub(super) big: bool,
 }
 
-/// Reads numbers; what lies beyond the end reads as zero.
+/// Reads numbers; bytes after the end read as zero.
 impl Order {
     /// 16 bits at byte `at`.
     #[inline]

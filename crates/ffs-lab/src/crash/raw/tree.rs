@@ -1,7 +1,7 @@
-//! The tree an image holds, without mounting it.
+//! The tree of an image, read without mounting it.
 //!
 //! # Invariants
-//! 1. `inodes` stand in ascending order; an inode's runs in ascending order of their blocks.
+//! 1. `inodes` are in ascending order, and the runs of an inode in ascending order of their blocks.
 //!
 //! References: `spec/on-disk-format.md` §7, §8, §10.1.
 
@@ -19,9 +19,9 @@ pub(super) const REGULAR: u16 = 0o10;
 pub(super) const SYMLINK: u16 = 0o12;
 pub(super) const SOCKET: u16 = 0o14;
 
-/// No inode of that number is in use.
+/// The inode is not in use.
 pub(super) const NO_SLOT: u32 = u32::MAX;
-/// The inode holds something, but its bit is clear.
+/// The inode has a mode, but its bitmap bit is clear.
 const UNMARKED: u32 = u32::MAX - 1;
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
@@ -51,25 +51,25 @@ pub struct Inode {
     pub mtime: i64,
     /// `di_extsize`, bytes.
     pub extsize: u32,
-    /// A name that the root leads to names it.
+    /// Whether a path from the root leads to it.
     pub reached: bool,
-    /// Names found; of a directory without `.` and the `..` of others.
+    /// The number of names found; for a directory without `.` and the `..` of its children.
     pub names: u32,
     /// The directory of the name found first.
     pub parent: u32,
-    /// What `..` of a directory names.
+    /// The inode that `..` of a directory names.
     pub dotdot: u32,
     /// Byte of the image where the pointers, or the text of a short link, begin.
     pub(in crate::crash) text: u64,
-    /// Its claims among [`Tree::runs`].
+    /// Its blocks among [`Tree::runs`].
     pub(super) runs: (u32, u32),
-    /// Those of its extended attributes.
+    /// The blocks of its extended attributes.
     pub(super) ext: (u32, u32),
     /// Its names among [`Tree::entries`].
     pub(super) entries: (u32, u32),
 }
 
-/// A claimed block, or fragments at the end of a file.
+/// A block of a file, or the fragments at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     /// Block of the file.
@@ -91,7 +91,7 @@ pub(super) struct Name {
 pub struct Entry<'a> {
     /// One component.
     pub name: &'a [u8],
-    /// What it names; a number only, if the image is wrong.
+    /// The inode that it names; it need not be in use.
     pub ino: Ino,
 }
 
@@ -122,7 +122,7 @@ pub struct Attribute {
 pub struct Tree {
     pub(super) volume: Volume,
     pub(super) inodes: Vec<Inode>,
-    /// Place among the inodes by number.
+    /// The index among the inodes, by inode number.
     slots: Vec<u32>,
     pub(super) runs: Vec<Run>,
     pub(super) entries: Vec<Name>,
@@ -166,7 +166,7 @@ impl Tree {
         self.inodes.get_mut(slot as usize)
     }
 
-    /// A file has a name in `dir`.
+    /// Counts a name of a file in `dir`.
     pub(super) fn reach(&mut self, slot: u32, dir: u32) {
         if let Some(inode) = self.inodes.get_mut(slot as usize)
             && !inode.reached
@@ -219,20 +219,20 @@ impl Tree {
         names.iter().map(|name| Entry { name: self.name(name), ino: Ino(name.ino) })
     }
 
-    /// What a name in a directory names.
+    /// The inode that a name in a directory leads to.
     #[must_use]
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Option<Ino> {
         self.entries(dir).find(|entry| entry.name == name).map(|entry| entry.ino)
     }
 
-    /// What a path from the root leads to; links are not followed.
+    /// The inode that a path from the root leads to; symbolic links are not followed.
     #[must_use]
     pub fn resolve(&self, path: &[u8]) -> Option<Ino> {
         let mut parts = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty());
         parts.try_fold(Ino(super::volume::ROOT), |dir, part| self.lookup(dir, part))
     }
 
-    /// Where the content of a file lies, in ascending order; what is between reads as zeros.
+    /// The extents of a file's content, in ascending order; gaps between them are holes.
     pub fn extents(&self, inode: &Inode) -> impl Iterator<Item = Extent> {
         self.extents_of(inode.runs, inode.size)
     }
@@ -246,7 +246,7 @@ impl Tree {
         })
     }
 
-    /// The target of a symbolic link; `None` if it is none, or its text is missing.
+    /// The target of a symbolic link; `None` if the inode is no link or its text is missing.
     #[must_use]
     pub fn target(&self, image: &dyn ImageBytes, inode: &Inode) -> Option<Vec<u8>> {
         if inode.mode >> 12 != SYMLINK {
@@ -259,8 +259,8 @@ impl Tree {
         image.read(extent.at, extent.len).map(|text| text.into_owned())
     }
 
-    /// The extended attributes of an inode, in their order on disk; `None` if their area makes no
-    /// sense.
+    /// The extended attributes of an inode, in their order on disk; `None` if their area cannot be
+    /// decoded.
     #[must_use]
     pub fn attributes(&self, image: &dyn ImageBytes, inode: &Inode) -> Option<Vec<Attribute>> {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Where everything is: the superblock's constants, and the formulas of addressing.
+//! The superblock's constants, and the addresses that follow from them.
 //!
 //! # Invariants
 //! 1. A volume that is read has all its fragments inside the image, groups that cover them, and
@@ -52,7 +52,7 @@ pub(super) struct Volume {
     summary: (u64, u64),
     /// Bytes of a group's header and maps.
     pub(super) cgsize: usize,
-    /// Text of symbolic links below this length lies in the inode; 0: never, and names carry no
+    /// Symbolic links shorter than this have their text in the inode. 0: none, and entries have no
     /// type.
     pub(super) maxsymlinklen: u64,
     /// Largest file, bytes.
@@ -61,7 +61,7 @@ pub(super) struct Volume {
     pub(super) cylinders: (u32, u32),
     /// Entries of a group's cluster summary; 0: no cluster maps.
     pub(super) contigsumsize: u32,
-    /// Groups carry check hashes.
+    /// Whether groups have check hashes.
     pub(super) cg_hashes: bool,
     /// The sums over all groups as the superblock has them: ndir, nbfree, nifree, nffree.
     pub(super) totals: [u64; 4],
@@ -76,8 +76,7 @@ impl Volume {
                 let order = Order { big };
                 let ufs2 = match order.u32(&bytes, 1372) {
                     0x1954_0119 if order.u64(&bytes, 1000) == at => true,
-                    // The first backup of a volume with blocks of 64 KiB lies where UFS2 has its
-                    // superblock.
+                    // With blocks of 64 KiB, the first backup is at the place of UFS2's superblock.
                     0x0001_1954 if at <= 8192 => false,
                     _ => continue,
                 };
@@ -163,7 +162,7 @@ impl Volume {
         self.ncg * self.ipg
     }
 
-    /// Where the metadata of group `cg` begins, fragments.
+    /// The first fragment of the metadata of group `cg`.
     fn start(&self, cg: u32) -> u64 {
         u64::from(cg) * self.fpg + self.cgoffset * u64::from(cg & !self.cgmask)
     }
@@ -195,7 +194,7 @@ impl Volume {
         self.summary.0..self.summary.0.saturating_add(self.summary.1)
     }
 
-    /// Whether a run of fragments lies in the volume, inside one block, and in nobody's metadata.
+    /// Whether a run of fragments is in the volume, inside one block, and not in metadata.
     pub(super) fn holds_data(&self, at: u64, frags: u64) -> bool {
         if at >= self.size || frags > self.size - at || at % self.frag + frags > self.frag {
             return false;

@@ -42,7 +42,7 @@ fn given(text: &str, ordering: OrderingPolicy) -> Plan {
 }
 
 #[test]
-fn the_same_seed_finds_the_same_whatever_the_threads() {
+fn the_same_seed_finds_the_same_with_any_number_of_threads() {
     let plan = plan(OrderingPolicy::Sync, &["ufs1-1m", "ufs2-2m"]);
     let one = run(&Plan { threads: 1, ..plan.clone() }, &mut Unwatched).unwrap();
     let two = run(&plan, &mut Unwatched).unwrap();
@@ -58,7 +58,7 @@ fn the_weakness_of_ordered_synchronous_writes_is_found_shrunk_and_found_again() 
                 /m\nsync\n";
     let plan = given(text, OrderingPolicy::Sync);
     let tally = run(&plan, &mut Unwatched).unwrap();
-    // A claim is durable before the map that says so: this tenant needs a full check after a crash.
+    // Without ordering a pointer may be durable before its bitmap: that needs a full check.
     let broken = tally.rules.iter().find(|broken| broken.rule == "F3");
     let broken = broken.unwrap_or_else(|| panic!("{:#?}", tally.rules));
     let shrunk = shrink(&plan, broken.id, "F3", &mut Unwatched).unwrap().unwrap();
@@ -133,7 +133,7 @@ fn who_stops_a_run_has_what_was_examined_before() {
 }
 
 #[test]
-fn a_workload_that_cannot_be_run_is_told_and_the_others_are_examined() {
+fn a_workload_that_cannot_be_run_is_reported_and_the_others_are_examined() {
     let plan = plan(OrderingPolicy::SoftUpdates, &["ufs2-2m"]);
     let shape = plan.shapes[0];
     let workloads = [0, 1].map(|n| WorkloadId { shape, source: Source::Pattern(n) });

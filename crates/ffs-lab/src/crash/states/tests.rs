@@ -101,7 +101,7 @@ fn what_is_in_the_base_already_is_no_state() {
 }
 
 #[test]
-fn a_state_knows_how_much_of_the_log_it_needs() {
+fn a_state_has_the_part_of_the_log_that_it_needs() {
     let (window, overlay) = (window(&[(0, 2), (2, 1), (3, 1)]), overlay());
     let window_states = WindowStates::new(&window, &overlay, 7);
     let crash = |choice| window_states.layout(choice).crash.seen;

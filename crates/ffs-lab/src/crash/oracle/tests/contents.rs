@@ -23,7 +23,7 @@ fn durable_content_stays() {
 }
 
 #[test]
-fn content_that_was_not_synced_may_be_zero_or_cut_at_a_fragment() {
+fn content_that_was_not_synced_may_be_zero_or_end_at_a_fragment() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
     s.synced();
@@ -112,7 +112,7 @@ fn a_truncated_tail_does_not_come_back_once_that_is_durable() {
 }
 
 #[test]
-fn a_tail_cut_where_a_sector_begins_may_be_zeros_after_the_file_grew_again() {
+fn a_tail_truncated_at_a_sector_may_be_zeros_after_the_file_grew_again() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
     s.write(f, 0, 4096);
@@ -131,7 +131,7 @@ fn a_tail_cut_where_a_sector_begins_may_be_zeros_after_the_file_grew_again() {
 const INDIRECT: u64 = 12 * 4096;
 
 #[test]
-fn durable_zeros_at_the_end_may_go_while_the_file_is_cut() {
+fn durable_zeros_at_the_end_may_be_lost_in_a_truncation() {
     let mut s = Story::new();
     let f = s.file(ROOT, "f");
     let end = INDIRECT + 8192;

@@ -56,7 +56,7 @@ fn f2_a_name_of_an_inode_marked_free() {
 }
 
 #[test]
-fn f3_a_claim_on_what_is_marked_free() {
+fn f3_a_pointer_to_a_free_fragment() {
     for (path, lbn) in [("bar", 0), ("big", 12), ("b/d", 0)] {
         breaks("F3", |image| {
             let (byte, bit) = image.fragment_bit(image.block(path, lbn));
@@ -66,7 +66,7 @@ fn f3_a_claim_on_what_is_marked_free() {
 }
 
 #[test]
-fn f3_a_claim_on_metadata_or_nothing() {
+fn f3_a_pointer_to_metadata_or_out_of_range() {
     breaks("F3", |image| {
         let metadata = image.v.metadata(1);
         image.put_pointer("bar", 0, metadata.end - 1);
@@ -83,7 +83,7 @@ fn f3_a_claim_on_metadata_or_nothing() {
 }
 
 #[test]
-fn f3_a_claim_across_blocks() {
+fn f3_a_pointer_across_blocks() {
     breaks("F3", |image| {
         let at = image.block("big", 3);
         image.put_pointer("big", 3, at + 1);
@@ -107,7 +107,7 @@ fn f4_two_owners() {
 }
 
 #[test]
-fn f5_more_names_than_the_count_says() {
+fn f5_more_names_than_the_link_count() {
     breaks("F5", |image| image.put_nlink("foo", 1));
     breaks("F5", |image| image.put_nlink("b", 2));
     breaks("F5", |image| image.put_nlink("b/d", 1));

@@ -1,5 +1,5 @@
-//! Against the other checker: of images spoiled at random, what one calls impossible the other
-//! calls wrong.
+//! Compares this checker with `fsck` on randomly damaged images: a violation for one is a finding
+//! of the other.
 
 use std::sync::Arc;
 
