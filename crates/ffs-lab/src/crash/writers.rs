@@ -277,8 +277,8 @@ mod tests {
         let (setup, writers) = Generator::new(shape, 1).writers(0);
         let base = shape.base(true, false).unwrap().with(&setup).unwrap();
         let ordering = OrderingPolicy::SoftUpdates;
-        record(&base, &writers, Setting { ordering, seed, soft: SoftUpdateOptions::default() })
-            .unwrap()
+        let soft = SoftUpdateOptions::default();
+        record(&base, &writers, Setting { ordering, seed, soft, keeps_events: false }).unwrap()
     }
 
     #[test]

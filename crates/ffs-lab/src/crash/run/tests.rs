@@ -200,16 +200,3 @@ fn the_report_of_a_state_has_the_ordering_events_before_the_crash() {
     let unordered = Plan { ordering: OrderingPolicy::Sync, ..plan };
     assert_eq!(ordering_events(&unordered, id, 3).unwrap(), Vec::<String>::new());
 }
-
-/// A broken rule is found, and the report shows the events before it.
-#[cfg(feature = "mutants")]
-#[test]
-fn a_failing_state_has_ordering_events() {
-    ffs_core::break_rule(Some(ffs_core::Rule::InodeBeforeName));
-    let plan = given("create /n\nsync\n", OrderingPolicy::SoftUpdates);
-    let tally = run(&plan, &mut Unwatched).unwrap();
-    let broken = tally.rules.first().expect("the broken rule is found");
-    let events = ordering_events(&plan, broken.id, 20).unwrap();
-    ffs_core::break_rule(None);
-    assert!(events.iter().any(|line| line.contains("EntryAdded")), "{events:#?}");
-}
