@@ -203,10 +203,10 @@ pub(crate) fn find_slot(d: Dir<'_>, name: &[u8]) -> Result<SlotSearch> {
         Some(IndexHit::Whiteout(at)) => {
             Some(Slot { kind: SlotKind::Whiteout(at), end_useful: None })
         }
-        Some(IndexHit::Absent) if let Some(at) = d.reserved_for(name) => {
-            Some(Slot { kind: SlotKind::Reserved(at), end_useful: None })
-        }
-        Some(IndexHit::Absent) => hashed::find_space(d, name.len()),
+        Some(IndexHit::Absent) => match d.reserved_for(name) {
+            Some(at) => Some(Slot { kind: SlotKind::Reserved(at), end_useful: None }),
+            None => hashed::find_space(d, name.len()),
+        },
         None => None,
     };
     slot.map_or_else(|| find_slot_linear(d, name), |slot| Ok(SlotSearch::Free(slot)))

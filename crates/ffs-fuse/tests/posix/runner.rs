@@ -45,7 +45,10 @@ impl Runner {
         let words: Vec<_> = arguments.iter().map(|a| a.to_string_lossy().into_owned()).collect();
         std::panic::set_hook(Box::new(|info| {
             let place = info.location().map(|l| format!("{}:{}: ", l.file(), l.line()));
-            let words = info.payload_as_str().unwrap_or("panicked");
+            let payload = info.payload();
+            let text = payload.downcast_ref::<&str>().copied();
+            let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+            let words = text.unwrap_or("panicked");
             let line = format!("{}{words}", place.unwrap_or_default());
             PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }));

@@ -126,7 +126,9 @@ impl PhaseRecorder {
             counters,
             notes,
         };
-        Ok(self.phases.push_mut(phase))
+        let index = self.phases.len();
+        self.phases.push(phase);
+        Ok(&self.phases[index])
     }
 
     /// Adds to a result that is not a phase. `id` is that of its [`PhaseInfo`].

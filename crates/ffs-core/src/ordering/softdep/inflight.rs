@@ -86,7 +86,8 @@ impl InFlight {
 
     /// The oldest write up to number `until` that no flush has made durable.
     pub(super) fn take_flushed(&mut self, until: u64) -> Option<(BufKey, BlockContents)> {
-        let write = self.unflushed.pop_front_if(|write| write.number <= until)?;
+        self.unflushed.front().filter(|write| write.number <= until)?;
+        let write = self.unflushed.pop_front()?;
         if self.unflushed.is_empty() {
             self.unflushed.shrink_to(KEPT);
         }
