@@ -86,7 +86,7 @@ pub(super) fn lookup_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
         d.sweep(0..size, name)?
     } else {
         bump(&d.counters().lookup_two_pass);
-        // Damage found by the first pass matters only if the second does not find the name either.
+        // Damage found by the first sweep matters only if the second does not find the name either.
         match d.sweep(start..size, name) {
             Ok(Some(hit)) => {
                 bump(&d.counters().lookup_pass_two);
@@ -101,7 +101,7 @@ pub(super) fn lookup_linear(d: Dir<'_>, name: &[u8]) -> Result<Option<Entry>> {
     d.entry(&hit).map(Some)
 }
 
-/// Looks up a name that will be removed or redirected, or `..`: by the index, or in one pass from
+/// Looks up a name that will be removed or redirected, or `..`: by the index, or in one sweep from
 /// the start.
 ///
 /// # Errors

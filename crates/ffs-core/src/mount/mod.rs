@@ -5,11 +5,11 @@
 //!    is written only after everything else is durable, and only if the volume was clean or checked
 //!    when it was mounted and its device has failed no metadata since.
 //! 2. A volume this code cannot change without harm is mounted read-only, and
-//!    [`Ffs::read_only_reason`] says why ([`policy`]).
+//!    [`Ffs::read_only_reason`] says why (`policy`).
 //! 3. A volume that promises soft updates (or a journal) is marked `FS_NEEDSFSCK` while a tenant that
 //!    does not keep the promise has it mounted: after a crash nobody may skip the full check. So is one
 //!    on which damage was found: its being dirty would not say it.
-//! 4. While an operation changes things it holds the gate shared ([`Mount::begin_write`]); changing
+//! 4. While an operation changes things it holds the gate shared (`Mount::begin_write`); changing
 //!    between read-only and read-write, and unmounting, hold it alone.
 //!
 //! # Locking
