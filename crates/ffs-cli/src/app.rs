@@ -1,8 +1,9 @@
 //! The command line as a whole.
 //!
-//! **Invariants.**
-//! 1. Called by a BSD name (`newfs`, `fsck_ffs`, `mount.fuse.ffs` ...) the program is that program.
-//! 2. A wrong command line exits with the code BSD's program of that name has for it.
+//! # Invariants
+//! 1. If the program is called by a BSD name (`newfs`, `fsck_ffs`, `mount.fuse.ffs` ...), it runs
+//!    the command of that name.
+//! 2. A wrong command line exits with the code of BSD's program of that name.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -16,15 +17,15 @@ use crate::{log, output, session};
 
 /// The Berkeley Fast File System in user space: make, check, mount and fill UFS images.
 ///
-/// IMAGE is a file, a block device, or a whole-disk image: the BSD partition inside (GPT, MBR
-/// slice, disklabel) is found by itself, IMAGE@N picks one. IMAGE:/path is a file inside; no root,
-/// no mount.
+/// IMAGE is a file, a block device, or a whole-disk image. In a whole-disk image ffs finds the BSD
+/// partition (GPT, MBR slice, disklabel); IMAGE@N chooses one. IMAGE:/path is a file in an image,
+/// which needs no mount and no root.
 #[derive(Parser)]
 #[command(name = "ffs", version, max_term_width = 100, disable_help_subcommand = false)]
 struct Ffs {
     #[command(subcommand)]
     command: Cmd,
-    /// Log events inside, for example `debug` or `ffs::buf=trace`; RUST_LOG is the default
+    /// Log internal events, for example `debug` or `ffs::buf=trace` [default: RUST_LOG]
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
 }
@@ -44,7 +45,7 @@ macro_rules! commands {
             }
         }
 
-        /// What the help of a command adds.
+        /// The examples and exit codes of a command.
         pub(crate) fn doc(command: &str) -> Option<&'static Doc> {
             match command {
                 $($name => Some(&cmd::$module::DOC),)*
@@ -98,7 +99,7 @@ commands! {
     Man man "man";
 }
 
-/// Names of BSD's programs and the command each is.
+/// Names of BSD's programs, and the command that each name runs.
 const MULTICALL: &[(&str, &str)] = &[
     ("newfs", "newfs"),
     ("newfs_ufs", "newfs"),
@@ -147,7 +148,7 @@ pub(crate) fn run(args: Vec<OsString>) -> u8 {
     }
 }
 
-/// Starts the log, but for a server: it starts the log when it has read its options.
+/// Starts the log, except for `ffs mount`, which starts it after it has read the mount options.
 fn start_log(command: &str) {
     if command != "mount" {
         log::start();
@@ -207,27 +208,27 @@ pub(crate) fn command_line() -> Command {
 
 const TOP_HELP: &str = "\
 Try it:
-  ffs demo                         everything once, on a real tree
+  ffs demo                         show every main function on a real tree
   ffs newfs -s 1g new.img          an empty file system
   ffs build new.img TREE           an image of a tree, sized to fit
-  ffs ls -l disk.img:/etc          look inside, also into a whole-disk image
-  ffs cp -a disk.img:/home .       copy out; the other way round copies in
+  ffs ls -l disk.img:/etc          list files in an image, also a whole-disk image
+  ffs cp -a disk.img:/home .       copy out of an image; with the arguments swapped, into it
   ffs fsck disk.img                check and repair
-  ffs mount disk.img /mnt          mount by FUSE; `ffs umount /mnt` waits for the last byte
-  ffs stat /mnt                    watch it work; `ffs sysctl /mnt` shows and turns its switches
-  ffs lab compare dirs             what directory operations cost; compare with other file systems
+  ffs mount disk.img /mnt          mount by FUSE; `ffs umount /mnt` waits until all is written
+  ffs stat /mnt                    show counters of a mount; `ffs sysctl /mnt` shows its switches
+  ffs lab compare dirs             measure directory operations, also of other file systems
 
-`ffs COMMAND --help` teaches each; `ffs man DIR` writes the manual pages.";
+`ffs COMMAND --help` describes a command; `ffs man DIR` writes the manual pages.";
 
-/// Prints what clap has to say; returns the exit code.
+/// Prints the help or the error of clap; returns the exit code.
 fn usage(mut error: clap::Error, doc: Option<&Doc>) -> u8 {
     if error.kind() == ErrorKind::UnknownArgument {
-        // How to pass an unknown option as a value is not what anybody wants to know.
+        // clap suggests how to pass an unknown option as a value, which is rarely the intention.
         error.remove(ContextKind::Suggested);
     }
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // Help that nobody reads has failed nobody.
+            // A closed pipe is no error here.
             let _ = error.print();
             0
         }
@@ -243,7 +244,7 @@ fn usage(mut error: clap::Error, doc: Option<&Doc>) -> u8 {
     }
 }
 
-/// Prints why a command failed; returns the exit code.
+/// Prints the error of a command; returns the exit code.
 fn finish(outcome: Outcome) -> u8 {
     match outcome {
         Ok(code) => code,

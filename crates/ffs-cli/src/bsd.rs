@@ -1,8 +1,8 @@
-//! How BSD's programs write numbers and switches on their command lines.
+//! Numbers and switches in the notation of BSD's command lines.
 
 use ffs_device::BlockDevice;
 
-/// Bytes in the sectors that bare sizes count.
+/// Bytes of a sector, the unit of sizes without a suffix.
 pub(crate) const SECTOR: u64 = 512;
 
 /// A number with an optional suffix: b (512), k, m, g, t, p - powers of 1024, either case.
@@ -11,7 +11,7 @@ pub(crate) fn number(text: &str) -> Result<u64, String> {
     value.checked_mul(unit.unwrap_or(1)).ok_or_else(|| format!("{text} is too large"))
 }
 
-/// A size: sectors if bare, bytes with a suffix.
+/// A size: in sectors without a suffix, in bytes with one.
 pub(crate) fn sectors(text: &str) -> Result<u64, String> {
     let (value, unit) = parse(text)?;
     value.checked_mul(unit.unwrap_or(SECTOR)).ok_or_else(|| format!("{text} is too large"))
@@ -69,7 +69,7 @@ pub(crate) fn mode(text: &str) -> Result<u16, String> {
         .ok_or_else(|| format!("{text:?} is not a mode such as 755 or 1777"))
 }
 
-/// Whether the device carries something that making a file system would destroy.
+/// The file system or other content on the device, which newfs would destroy.
 pub(crate) fn content(device: &dyn BlockDevice) -> Option<&'static str> {
     if crate::session::holds_ufs(device) {
         return Some("a UFS file system");

@@ -8,7 +8,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::signals;
 
-/// What keeps the old content of a file when a copy fails.
+/// The hint for a file that a failed copy has overwritten in part.
 const ATOMIC: &str = "--atomic keeps the old content until the new file is complete";
 
 /// Shows the progress of a copy; a signal cancels it.
@@ -55,7 +55,7 @@ impl From<CopyError> for Failure {
     fn from(error: CopyError) -> Failure {
         match error.kind() {
             std::io::ErrorKind::Interrupted => return Failure::interrupted(),
-            std::io::ErrorKind::BrokenPipe => return Failure::reader_gone(),
+            std::io::ErrorKind::BrokenPipe => return Failure::pipe_closed(),
             _ => {}
         }
         let full = error.kind() == std::io::ErrorKind::StorageFull;

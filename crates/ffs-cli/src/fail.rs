@@ -17,10 +17,10 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// Exit code of a program that SIGPIPE would have ended.
 const PIPE_CLOSED: u8 = 141;
 
-/// The exit code of a command that ran, or why it could not.
+/// The exit code of a command that ran, or the error that ended it.
 pub(crate) type Outcome = Result<u8, Failure>;
 
-/// Why a command failed, and its exit code.
+/// The error of a command: a message and an exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// Exit code.
@@ -67,7 +67,7 @@ impl Failure {
         match error.source.kind() {
             io::ErrorKind::NotFound => failure.hint("make the directory first"),
             io::ErrorKind::PermissionDenied => {
-                failure.hint("run this as a user with write permission for the directory")
+                failure.hint("run the command as a user with write permission for the directory")
             }
             io::ErrorKind::ReadOnlyFilesystem => {
                 failure.hint("choose a directory on a writable file system")
@@ -87,7 +87,7 @@ impl Failure {
     }
 
     /// The reader of a pipe closed it: no message.
-    pub(crate) fn reader_gone() -> Failure {
+    pub(crate) fn pipe_closed() -> Failure {
         Failure { code: PIPE_CLOSED, ..Failure::plain("") }
     }
 
@@ -117,7 +117,7 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Failure::reader_gone();
+            return Failure::pipe_closed();
         }
         Failure::new("standard output", error)
     }

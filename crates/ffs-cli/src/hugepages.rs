@@ -1,24 +1,24 @@
 //! Huge pages for a process that keeps millions of inodes and names in memory.
 //!
-//! With small pages every look at one of a million inodes misses the processor's address cache,
-//! which the kernel's own file systems, living in huge pages, never do. glibc asks the kernel for
-//! huge pages only if it is told so before the program starts: so the program starts itself once
-//! more.
+//! With small pages each access to one of a million inodes misses the TLB. The kernel's own file
+//! systems use huge pages and do not have these misses. glibc requests huge pages only if an
+//! environment variable is set when the program starts, so the program executes itself again with
+//! that variable.
 //!
-//! Memory that was given back stays with the process, so that what is measured a second time does
-//! not wait for the kernel to make pages zero.
+//! The process keeps freed memory. A second measurement therefore does not include the time in
+//! which the kernel clears pages.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What tells glibc. Other C libraries do not read it.
+/// The variable that glibc reads. Other C libraries ignore it.
 const VARIABLE: &str = "GLIBC_TUNABLES";
 const HUGE: &str =
     "glibc.malloc.hugetlb=1:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.mmap_max=0";
 
-/// Starts the program again with huge pages unless somebody has chosen already. If that cannot be,
-/// it goes on without. To be called before anything was printed or opened.
-pub(crate) fn want() {
+/// Executes the program again with huge pages, unless the variable is set already. If that fails,
+/// the program continues without huge pages. Call this before anything is printed or opened.
+pub(crate) fn enable() {
     if !cfg!(target_os = "linux") || std::env::var_os(VARIABLE).is_some() {
         return;
     }
@@ -28,6 +28,6 @@ pub(crate) fn want() {
     if let Some(name) = args.next() {
         again.arg0(name);
     }
-    // Returns only if it failed.
+    // `exec` returns only if it fails.
     let _ = again.args(args).env(VARIABLE, HUGE).exec();
 }

@@ -1,14 +1,14 @@
-//! How much memory there is to be had.
+//! Available memory.
 
 use std::fs;
 use std::path::Path;
 
-/// Bytes that can be taken without hurting others: what the system has available, or what the limit
-/// of a control group (a container's) leaves if that is less. `None` where nobody tells.
+/// Bytes of available memory: `MemAvailable` of the system, or the rest of the limit of the control
+/// group (a container), whichever is less. `None` if the system reports neither.
 pub(crate) fn available() -> Option<u64> {
     let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text));
     let group = fs::read_to_string("/proc/self/cgroup").ok();
-    let group = group.and_then(|text| group_room(Path::new("/sys/fs/cgroup"), &text));
+    let group = group.and_then(|text| group_available(Path::new("/sys/fs/cgroup"), &text));
     match (system, group) {
         (Some(system), Some(group)) => Some(system.min(group)),
         (system, group) => system.or(group),
@@ -21,17 +21,17 @@ fn meminfo(text: &str) -> Option<u64> {
     Some(kilobytes.saturating_mul(1024))
 }
 
-/// The least that a group above us leaves.
-fn group_room(root: &Path, own: &str) -> Option<u64> {
+/// The least memory that is left in the control group of this process and the groups above it.
+fn group_available(root: &Path, own: &str) -> Option<u64> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let number =
         |file: &Path| -> Option<u64> { fs::read_to_string(file).ok()?.trim().parse().ok() };
-    let room = |dir: &Path| {
+    let available = |dir: &Path| {
         let (most, used) = (number(&dir.join("memory.max"))?, number(&dir.join("memory.current"))?);
         Some(most.saturating_sub(used))
     };
     let dir = root.join(path);
-    dir.ancestors().take_while(|dir| dir.starts_with(root)).filter_map(room).min()
+    dir.ancestors().take_while(|dir| dir.starts_with(root)).filter_map(available).min()
 }
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_room_counts() {
+    fn the_tightest_limit_counts() {
         assert_eq!(meminfo("MemTotal: 9 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
         assert_eq!(meminfo("MemTotal: 9 kB\n"), None);
         let dir = tempfile::tempdir().unwrap();
@@ -50,11 +50,11 @@ mod tests {
             fs::write(at.join("memory.current"), used).unwrap();
         };
         set(&inner, "max\n", "5\n");
-        assert_eq!(group_room(dir.path(), "0::/a/b\n"), None);
+        assert_eq!(group_available(dir.path(), "0::/a/b\n"), None);
         set(&dir.path().join("a"), "100\n", "30\n");
-        assert_eq!(group_room(dir.path(), "0::/a/b\n"), Some(70));
+        assert_eq!(group_available(dir.path(), "0::/a/b\n"), Some(70));
         set(&inner, "20\n", "30\n");
-        assert_eq!(group_room(dir.path(), "0::/a/b\n"), Some(0));
-        assert_eq!(group_room(dir.path(), "1:name=x:/\n"), None);
+        assert_eq!(group_available(dir.path(), "0::/a/b\n"), Some(0));
+        assert_eq!(group_available(dir.path(), "1:name=x:/\n"), None);
     }
 }

@@ -14,7 +14,7 @@ const EXECUTE: u16 = 0o111;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModeChange(Vec<Clause>);
 
-/// What is done with the bits of a clause.
+/// The operator of a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operator {
     Add,
@@ -29,17 +29,18 @@ enum Bits {
     Named(u16),
     /// As `Named`, and all execute bits if the file is a directory or has one already (`X`).
     NamedAndX(u16),
-    /// They are those that the owner (6), the group (3) or others (0) have: the place of those.
+    /// The permissions of the owner (6), the group (3) or others (0); the value is their shift.
     CopiedFrom(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Clause {
-    /// Bits of those who are named; 0 if nobody is, which means all but for the umask.
-    who: u16,
+    /// Bits of the classes `u`, `g`, `o`, `a` that the clause names. 0 without a class: the clause
+    /// then changes all bits except those of the umask.
+    classes: u16,
     operator: Operator,
     bits: Bits,
-    /// Set-id bits that change for directories, too.
+    /// Set-id bits that also change for directories.
     named: u16,
 }
 
@@ -50,8 +51,8 @@ impl ModeChange {
         if text.starts_with(|c: char| c.is_ascii_digit()) {
             let bits = octal(text).ok_or_else(bad)?;
             let named = if text.len() < 5 { bits } else { ALL };
-            let (who, operator, bits) = (ALL, Operator::Set, Bits::Named(bits));
-            return Ok(ModeChange(vec![Clause { who, operator, bits, named }]));
+            let (classes, operator, bits) = (ALL, Operator::Set, Bits::Named(bits));
+            return Ok(ModeChange(vec![Clause { classes, operator, bits, named }]));
         }
         let mut clauses = Vec::new();
         for part in text.split(',') {
@@ -71,13 +72,13 @@ impl ModeChange {
                 Bits::NamedAndX(bits) => bits,
                 Bits::CopiedFrom(shift) => (mode >> shift & 7) * EXECUTE,
             };
-            let reach = if clause.who == 0 { !umask } else { clause.who };
+            let reach = if clause.classes == 0 { !umask } else { clause.classes };
             let bits = bits & reach & !kept;
             match clause.operator {
                 Operator::Add => mode |= bits,
                 Operator::Remove => mode &= !bits,
                 Operator::Set => {
-                    let others = if clause.who == 0 { 0 } else { !clause.who };
+                    let others = if clause.classes == 0 { 0 } else { !clause.classes };
                     mode = mode & (others | kept) | bits;
                 }
             }
@@ -91,12 +92,12 @@ fn octal(text: &str) -> Option<u16> {
     u16::from_str_radix(text, 8).ok().filter(|bits| digits && *bits <= ALL)
 }
 
-/// Reads what stands between two commas.
+/// Reads one element of the comma-separated list.
 fn part_of(part: &str, clauses: &mut Vec<Clause>) -> Option<()> {
     let start = part.find(['+', '-', '='])?;
-    let mut who = 0;
+    let mut classes = 0;
     for class in part[..start].chars() {
-        who |= match class {
+        classes |= match class {
             'u' => 0o4700,
             'g' => 0o2070,
             'o' => 0o1007,
@@ -113,17 +114,17 @@ fn part_of(part: &str, clauses: &mut Vec<Clause>) -> Option<()> {
             _ => return None,
         };
         let end = rest[1..].find(['+', '-', '=']).map_or(rest.len(), |at| at + 1);
-        clauses.push(clause(who, operator, &rest[1..end])?);
+        clauses.push(clause(classes, operator, &rest[1..end])?);
         rest = &rest[end..];
     }
     Some(())
 }
 
-fn clause(who: u16, operator: Operator, permissions: &str) -> Option<Clause> {
+fn clause(classes: u16, operator: Operator, permissions: &str) -> Option<Clause> {
     if let Some(bits) = octal(permissions) {
-        // A number says all of the mode, so nobody can be named with it.
-        let bits = (who == 0).then_some(Bits::Named(bits))?;
-        return Some(Clause { who: ALL, operator, bits, named: ALL });
+        // A number sets the whole mode, so no class may precede it.
+        let bits = (classes == 0).then_some(Bits::Named(bits))?;
+        return Some(Clause { classes: ALL, operator, bits, named: ALL });
     }
     let copied = match permissions {
         "u" => Some(6),
@@ -132,7 +133,7 @@ fn clause(who: u16, operator: Operator, permissions: &str) -> Option<Clause> {
         _ => None,
     };
     if let Some(shift) = copied {
-        return Some(Clause { who, operator, bits: Bits::CopiedFrom(shift), named: 0 });
+        return Some(Clause { classes, operator, bits: Bits::CopiedFrom(shift), named: 0 });
     }
     let (mut bits, mut x) = (0, false);
     for permission in permissions.chars() {
@@ -149,12 +150,12 @@ fn clause(who: u16, operator: Operator, permissions: &str) -> Option<Clause> {
             _ => return None,
         };
     }
-    let named = if who == 0 { bits } else { bits & who };
+    let named = if classes == 0 { bits } else { bits & classes };
     let bits = if x { Bits::NamedAndX(bits) } else { Bits::Named(bits) };
-    Some(Clause { who, operator, bits, named })
+    Some(Clause { classes, operator, bits, named })
 }
 
-/// Permission bits that new files of this process do not get.
+/// The umask of this process.
 pub(crate) fn umask() -> u16 {
     let umask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(umask);
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mode_is_refused() {
+    fn invalid_modes_are_refused() {
         for bad in ["", "8", "77777", "u", "z+r", "u+q", "u+r,", "u+ug", "g+644", "+", "755x"] {
             let parsed = ModeChange::parse(bad);
             assert!(parsed.is_err() || bad == "+", "{bad}: {parsed:?}");

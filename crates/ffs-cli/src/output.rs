@@ -20,7 +20,7 @@ static ERRORS: AtomicU64 = AtomicU64::new(0);
 
 /// Sets the name that messages begin with.
 pub(crate) fn set_command(name: &str) {
-    // Set once, before anything can go wrong.
+    // This function is called once, before the first message.
     let _ = COMMAND.set(name.to_owned());
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn errors() -> u64 {
     ERRORS.load(Ordering::Relaxed)
 }
 
-/// Prints a warning: something to know, but no failure.
+/// Prints a warning. The exit code does not change.
 pub(crate) fn warn(text: impl AsRef<str>) {
     message(&format!("warning: {}", text.as_ref()));
 }
@@ -52,7 +52,7 @@ pub(crate) fn note(text: impl AsRef<str>) {
 fn message(text: &str) {
     let text = ffs_device::host_words(text);
     progress::suspend(|| {
-        // Nobody is left to tell if standard error is gone.
+        // Without standard error there is no place to report this error.
         let _ = writeln!(io::stderr(), "{}: {text}", prefix());
     });
 }
@@ -109,7 +109,7 @@ pub(crate) fn table(rows: Vec<Vec<String>>, right: &[usize]) -> String {
     out
 }
 
-/// `ls`'s first column.
+/// The first column of `ls -l`, such as `-rw-r--r--`.
 pub(crate) fn mode_string(kind: FileType, perm: u16) -> String {
     let mut out = String::with_capacity(10);
     out.push(match kind {
@@ -149,10 +149,11 @@ pub(crate) fn kind_name(kind: FileType) -> &'static str {
     }
 }
 
-/// A time in UTC; `full` adds seconds and nanoseconds. Times no calendar has are `@SECONDS`.
+/// A time in UTC; `full` adds seconds and nanoseconds. A time that is outside the calendar is
+/// `@SECONDS`.
 pub(crate) fn time(at: Timespec, full: bool) -> String {
-    let stamp = jiff::Timestamp::new(at.secs, 0).ok();
-    let Some(zoned) = stamp.map(|stamp| stamp.to_zoned(TimeZone::UTC)) else {
+    let utc = jiff::Timestamp::new(at.secs, 0).ok();
+    let Some(zoned) = utc.map(|utc| utc.to_zoned(TimeZone::UTC)) else {
         return format!("@{}.{:09}", at.secs, at.nsec);
     };
     if full {
@@ -161,7 +162,7 @@ pub(crate) fn time(at: Timespec, full: bool) -> String {
     zoned.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
-/// A moment in JSON: both as people and as programs read it.
+/// A time in JSON: as text and as numbers.
 #[derive(Serialize)]
 pub(crate) struct JsonTime {
     text: String,
@@ -175,7 +176,7 @@ impl From<Timespec> for JsonTime {
     }
 }
 
-/// A name in JSON: text, and its bytes where the text does not tell them.
+/// A name in JSON: as text, and in hexadecimal if the bytes are not valid UTF-8.
 #[derive(Serialize)]
 pub(crate) struct JsonName {
     name: String,

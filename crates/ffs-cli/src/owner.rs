@@ -9,7 +9,7 @@ use crate::fail::{Failure, show};
 use crate::namei::{Last, PathError, namei};
 use crate::session::Session;
 
-/// Longer files of users or groups are not read.
+/// Largest file of users or groups that is read, bytes.
 const LONGEST: u64 = 64 << 20;
 
 /// Owner and group to set.
@@ -21,9 +21,9 @@ pub(crate) struct OwnerChange {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Group {
-    /// It stays.
+    /// The group does not change.
     Same,
-    /// The one that the owner logs in with.
+    /// The login group of the owner.
     OfOwner,
     Named(String),
 }
@@ -44,7 +44,7 @@ impl FromStr for OwnerChange {
 }
 
 impl OwnerChange {
-    /// The numbers of owner and group, as far as they are to be set, by the names of the image.
+    /// The numbers of the owner and the group to set. Names are looked up in the image.
     ///
     /// # Errors
     /// A name is unknown.
@@ -59,8 +59,8 @@ impl OwnerChange {
             (Group::OfOwner, Some(Named { group: Some(group), .. })) => Some(*group),
             (Group::OfOwner, _) => {
                 let name = self.owner.as_deref().unwrap_or_default();
-                let why = "has no group to log in with";
-                return Err(Failure::new(show(name), why).hint("name one behind the colon"));
+                let why = "the password file has no login group for this user";
+                return Err(Failure::new(show(name), why).hint("write OWNER:GROUP"));
             }
         };
         Ok((owner.map(|owner| owner.id), gid))
@@ -71,12 +71,12 @@ impl OwnerChange {
 #[derive(Debug, PartialEq, Eq)]
 struct Named {
     id: u32,
-    /// Of a user: the group to log in with.
+    /// The login group of a user.
     group: Option<u32>,
 }
 
 impl Named {
-    /// The user or group `name` by the image's `file`, or else the host's.
+    /// The user or group `name` in `file` of the image; of the host if the image has no such file.
     fn of(session: &Session, file: &[u8], what: &str, name: &str) -> Result<Named, Failure> {
         let of_image = read(session, file)?;
         let text = match &of_image {
@@ -88,9 +88,8 @@ impl Named {
             return Ok(named);
         }
         let whose = if of_image.is_some() { session.image() } else { "the host" };
-        let (why, file) =
-            (format!("no such {what} in {}", show(file)), "see ffs cat, or give a number");
-        Err(Failure::new(show(name), format!("{why} of {whose}")).hint(file))
+        let why = format!("no such {what} in {} of {whose}", show(file));
+        Err(Failure::new(show(name), why).hint("print the file with ffs cat, or give a number"))
     }
 }
 
@@ -104,7 +103,7 @@ fn look_up(text: &[u8], name: &str) -> Option<Named> {
     {
         return Some(named);
     }
-    // The kernel takes the largest number for no owner at all.
+    // In chown(2) the largest number means: do not change.
     let id = number.filter(|id| *id != u32::MAX)?;
     let group = rows().find(|(_, named)| named.id == id).and_then(|(_, named)| named.group);
     Some(Named { id, group })
@@ -128,7 +127,8 @@ fn read(session: &Session, path: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     let attr = session.ffs.getattr(&file);
     if attr.kind != FileType::Regular || attr.size > LONGEST {
         let what = format!("{}:{}", session.image(), show(path));
-        return Err(Failure::new(what, "is not a list of names").hint("give numbers"));
+        let why = "is not a regular file of at most 64 MiB";
+        return Err(Failure::new(what, why).hint("give numbers instead of names"));
     }
     let mut text = vec![0; attr.size as usize];
     let len = session.ffs.read(&file, 0, &mut text).map_err(|error| session.failed(path, error))?;

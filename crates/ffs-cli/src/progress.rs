@@ -1,4 +1,4 @@
-//! A progress bar for whatever takes longer than a second, on a terminal only.
+//! A progress bar for work that takes longer than a second, on a terminal only.
 
 use std::io::{self, IsTerminal};
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Nothing is drawn before.
+/// Time before the bar is drawn.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The bar that is on the screen, for messages to get out of its way.
+/// The bar on the screen. [`suspend`] hides it while a message is printed.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Progress of one piece of work.
@@ -25,7 +25,7 @@ pub(crate) struct Progress {
 enum Counted {
     Bytes,
     Items,
-    /// Of different sizes: who counts them knows better how long the rest will take.
+    /// Pieces of different sizes. The caller estimates the time left and puts it in the message.
     Jobs,
 }
 
@@ -40,7 +40,8 @@ impl Progress {
         Self::new(what, total, Counted::Items)
     }
 
-    /// Counts pieces of work that differ in size; the time left is told with the message.
+    /// Counts pieces of work that differ in size. The bar prints no time left: the caller puts it
+    /// in the message.
     pub(crate) fn jobs(what: &str, total: u64) -> Progress {
         Self::new(what, Some(total), Counted::Jobs)
     }
@@ -74,7 +75,7 @@ impl Progress {
         self.message(what);
     }
 
-    /// What is being worked on.
+    /// Sets the text behind the bar: the current piece of work.
     pub(crate) fn message(&mut self, what: String) {
         self.bar.set_message(what);
     }

@@ -1,12 +1,13 @@
-//! An image opened, locked and mounted for one command, and unmounted whatever happens.
+//! A session: an image that is opened, locked and mounted for one command.
 //!
-//! **Invariants.**
-//! 1. Reading commands mount read-only and hold the shared lock: they work on dirty, journaled and
-//!    snapshot-bearing images and change nothing.
-//! 2. Writing commands hold the exclusive lock and unmount cleanly, also after an error or SIGINT.
-//! 3. They order their writes where the superblock promises soft updates, so that a killed one
-//!    leaves what a power cut may leave; elsewhere they do not, and a killed one leaves an image to
-//!    be checked.
+//! # Invariants
+//! 1. Commands that read mount read-only and hold the shared lock. They accept images that are
+//!    dirty, have a journal or have snapshots, and change nothing.
+//! 2. Commands that write hold the exclusive lock. They unmount cleanly, also after an error or
+//!    SIGINT.
+//! 3. On a volume with the flag of soft updates, commands that write order their writes. If such a
+//!    command is killed, the image is in a state that a power failure may leave. On other volumes
+//!    the writes have no order, and the image needs a check after a kill.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,10 +26,10 @@ use crate::signals;
 pub(crate) struct Session {
     /// The file system.
     pub ffs: Ffs,
-    /// Who works: offline commands act as root.
+    /// The credentials of the command: offline commands act as root.
     pub cred: Cred,
     image: String,
-    /// What it was opened as, if it was opened here.
+    /// The open image, if the session opened it for writing.
     opened: Option<Opened>,
     mounted: bool,
 }
@@ -55,11 +56,11 @@ impl Session {
         Session::mount(show(image.as_bytes()), opened.device, &options, Env::system())
     }
 
-    /// How `image` is related to the image of this session. A second opener of a disk that is being
-    /// changed would be refused, so another partition of it shares this session's device and lock.
+    /// How `image` is related to the image of this session. The lock of this session refuses a
+    /// second open of the disk, so another partition of it shares the device and the lock.
     ///
     /// # Errors
-    /// It names a partition that is missing, cannot be mounted, or overlaps the one of this
+    /// `image` names a partition that is missing, cannot be mounted, or overlaps the one of this
     /// session.
     pub(crate) fn beside(&self, image: &OsStr) -> Result<Beside, Failure> {
         let Some(own) = &self.opened else { return Ok(Beside::No) };
@@ -74,9 +75,9 @@ impl Session {
         if a.start < b.end && b.start < a.end {
             let (name, image) = (show(image.as_bytes()), &self.image);
             return Err(Failure::new(name, format!("overlaps {image}, which is being changed"))
-                .hint("copy to the host first, or name partitions that do not overlap"));
+                .hint("copy to a directory of the host first, then into the image"));
         }
-        tell_notes(image, &other);
+        warn_of_notes(image, &other);
         let session = Session::mount_read_only(image, other)?;
         Ok(Beside::Partition(Box::new(session)))
     }
@@ -90,7 +91,7 @@ impl Session {
         let mut session = Session::mount(name, device, &offline(), Env::system())?;
         session.opened = Some(opened);
         if session.ffs.is_read_only() {
-            let why = session.ffs.read_only_reason().unwrap_or("it can only be read");
+            let why = session.ffs.read_only_reason().unwrap_or("it is read-only");
             let why = why.replace("ffs fsck", &format!("ffs fsck {}", session.image));
             return Err(Failure::new(&session.image, format!("cannot be changed: {why}")));
         }
@@ -112,7 +113,7 @@ impl Session {
             let failure = Failure::new(&image, &error);
             match &error {
                 ffs_core::Error::Format(error) => failure.advised(error, &image),
-                _ => failure.hint(format!("`ffs fsck -n {image}` may say more")),
+                _ => failure.hint(format!("`ffs fsck -n {image}` may show the cause")),
             }
         })?;
         Ok(Session { ffs, cred: Cred::root(), image, opened: None, mounted: true })
@@ -128,16 +129,16 @@ impl Session {
         &self.image
     }
 
-    /// Unmounts: everything is on the image when this returns.
+    /// Unmounts. When this returns, everything is on the image.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let image = self.image.clone();
         self.close().map_err(|error| {
-            let room = match Errno::from_raw_os_error(error.errno()) {
-                Errno::NOSPC => "make room where the image is, and ",
+            let first = match Errno::from_raw_os_error(error.errno()) {
+                Errno::NOSPC => "free space on the file system of the image, and ",
                 _ => "",
             };
             Failure::new(&image, format!("not everything could be written: {error}"))
-                .hint(format!("{room}check it with: ffs fsck {image}"))
+                .hint(format!("{first}check it with: ffs fsck {image}"))
         })
     }
 
@@ -147,7 +148,7 @@ impl Session {
         self.ffs.unmount()
     }
 
-    /// Unmounts after `result`, which is what counts unless it was good.
+    /// Unmounts. An error in `result` has precedence over an error of the unmount.
     pub(crate) fn finish_with<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
         let finished = self.finish();
         let value = result?;
@@ -159,13 +160,13 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.mounted {
-            // An error is on its way already; the image stays marked dirty if this fails.
+            // The caller already returns an error. If this fails, the image stays marked dirty.
             let _ = self.ffs.unmount();
         }
     }
 }
 
-/// Inodes kept in memory: trees are walked once.
+/// Inodes in memory. A command walks a tree once, so more would not help.
 const OFFLINE_VNODES: u64 = 8192;
 
 /// How offline commands mount.
@@ -184,24 +185,24 @@ pub(crate) fn open(image: &OsStr, write: bool) -> Result<Opened, Failure> {
     try_open(image, write).map_err(Failure::plain)
 }
 
-/// Opens and locks `image`, or tells what kind of obstacle there is.
+/// Opens and locks `image`. The error type distinguishes the causes.
 pub(crate) fn try_open(image: &OsStr, write: bool) -> Result<Opened, OpenError> {
     let options = OpenOptions { write, probe: Some(holds_ufs), ..OpenOptions::default() };
     noted(image, &options)
 }
 
-/// Opens and locks `image`, tells what is odd about its partition table.
+/// Opens and locks `image` with `options`. Prints a warning for each defect of the partition table.
 pub(crate) fn open_with(image: &OsStr, options: &OpenOptions) -> Result<Opened, Failure> {
     noted(image, options).map_err(Failure::plain)
 }
 
 fn noted(image: &OsStr, options: &OpenOptions) -> Result<Opened, OpenError> {
     let opened = ffs_device::open::open(image, options)?;
-    tell_notes(image, &opened);
+    warn_of_notes(image, &opened);
     Ok(opened)
 }
 
-fn tell_notes(image: &OsStr, opened: &Opened) {
+fn warn_of_notes(image: &OsStr, opened: &Opened) {
     for note in &opened.notes {
         crate::output::warn(format!("{}: {note}", show(image.as_bytes())));
     }
@@ -217,7 +218,7 @@ mod tests {
     use ffs_ondisk::{Endian, Format};
     use std::path::PathBuf;
 
-    /// The images of a command at work and of the next one, each as a kill would leave it.
+    /// Two images as a kill leaves them: of a command in progress, and of the next command.
     fn killed_twice(soft_updates: bool, dir: &std::path::Path) -> [PathBuf; 2] {
         let fresh = ffs_admin::newfs::quick(Endian::Little, Format::Ufs2, 16384, 2048, 16 << 20);
         let fresh = fresh.unwrap();
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_command_leaves_an_image_without_promises_to_be_checked() {
+    fn a_killed_command_without_soft_updates_leaves_an_image_to_check() {
         let dir = tempfile::tempdir().unwrap();
         let [image, _] = killed_twice(false, dir.path());
         assert!(Session::write(image.as_os_str()).is_err());

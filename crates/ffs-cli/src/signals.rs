@@ -1,7 +1,7 @@
-//! SIGINT and SIGTERM: the first asks a command to stop in order, the second ends it at once.
+//! SIGINT, SIGTERM and SIGUSR1.
 //!
-//! An image that is open for writing is then still unmounted cleanly. SIGUSR1 asks how far a
-//! command is.
+//! After the first SIGINT or SIGTERM a command stops and unmounts its image cleanly. The second
+//! one ends the process at once. SIGUSR1 requests a line with the progress of the command.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ use crate::fail::{Failure, INTERRUPTED};
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Begins to listen. Called by commands that change something; again it does nothing: a second pair
-/// of handlers would take the first signal for the second.
+/// Installs the handlers of SIGINT and SIGTERM. Commands that change something call it. A second
+/// call does nothing: a second pair of handlers would treat the first signal as the second.
 pub(crate) fn listen() {
     STOP.get_or_init(registered);
 }
@@ -24,7 +24,7 @@ pub(crate) fn listen() {
 fn registered() -> Arc<AtomicBool> {
     let stop = Arc::default();
     for signal in [SIGINT, SIGTERM] {
-        // Registering fails only for signals that cannot be caught; these can.
+        // Registering fails only for signals that cannot be caught.
         let code = i32::from(INTERRUPTED);
         let _ = signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop));
         let _ = signal_hook::flag::register(signal, Arc::clone(&stop));
@@ -32,36 +32,35 @@ fn registered() -> Arc<AtomicBool> {
     stop
 }
 
-/// Set by SIGUSR1 until it is answered.
+/// Set by SIGUSR1, cleared by [`take_status_request`].
 static STATUS: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Begins to listen for SIGUSR1, by which the user asks how far a command is (BSD's SIGINFO, ^T).
+/// Installs the handler of SIGUSR1, which requests a progress line (as SIGINFO, ^T, on BSD).
 pub(crate) fn listen_for_status() {
     STATUS.get_or_init(|| {
-        let asked = Arc::default();
-        // SIGUSR1 can be caught.
-        let _ = signal_hook::flag::register(SIGUSR1, Arc::clone(&asked));
-        asked
+        let requested = Arc::default();
+        // Registering fails only for signals that cannot be caught.
+        let _ = signal_hook::flag::register(SIGUSR1, Arc::clone(&requested));
+        requested
     });
 }
 
-/// Whether the user has asked since the last call how far the command is.
-pub(crate) fn status_asked() -> bool {
-    STATUS.get().is_some_and(|asked| asked.swap(false, Ordering::Relaxed))
+/// Whether SIGUSR1 arrived since the last call.
+pub(crate) fn take_status_request() -> bool {
+    STATUS.get().is_some_and(|requested| requested.swap(false, Ordering::Relaxed))
 }
 
-/// What is set when the user wants the command to stop; `None` if nobody listens.
+/// The flag that SIGINT and SIGTERM set; `None` without [`listen`].
 pub(crate) fn flag() -> Option<Arc<AtomicBool>> {
     STOP.get().cloned()
 }
 
-/// Whether the user wants the command to stop.
+/// Whether SIGINT or SIGTERM arrived.
 pub(crate) fn interrupted() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed))
 }
 
-/// Standard input, read without a buffer: a read that waits ends when the user wants the command to
-/// stop.
+/// Standard input without a buffer. SIGINT and SIGTERM end a read that waits.
 pub(crate) struct Stdin;
 
 impl Read for Stdin {
@@ -82,7 +81,7 @@ impl Read for Stdin {
     }
 }
 
-/// A line of standard input without its end; `None` at the end or if the user wants to stop.
+/// A line of standard input without its newline; `None` at the end or after SIGINT or SIGTERM.
 pub(crate) fn read_line() -> Option<String> {
     let mut line = Vec::new();
     let mut byte = [0];
@@ -97,7 +96,7 @@ pub(crate) fn read_line() -> Option<String> {
     Some(String::from_utf8_lossy(&line).into_owned())
 }
 
-/// Fails if the user wants the command to stop.
+/// Fails after SIGINT or SIGTERM.
 pub(crate) fn check() -> Result<(), Failure> {
     if interrupted() { Err(Failure::interrupted()) } else { Ok(()) }
 }

@@ -1,9 +1,10 @@
-//! What a user writes for a place: `IMAGE[@N]:/path`, or a path of the host.
+//! Path arguments: `IMAGE[@N]:/path` for a file in an image, or a path of the host.
 //!
-//! **Invariants.**
-//! 1. A path inside an image is introduced by `:/`; the image is what stands before the first `:/`
-//!    that follows the name of an existing file. So host names with colons stay usable.
-//! 2. Where nothing exists that decides, `:/` means an image: the message then names it.
+//! # Invariants
+//! 1. `:/` separates the image from the path inside. The first `:/` that follows the name of an
+//!    existing file separates; a host name may therefore contain colons.
+//! 2. If no such file exists, an argument with `:/` means an image, so that the error message names
+//!    the missing image.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -28,7 +29,7 @@ impl fmt::Display for ImagePath {
     }
 }
 
-/// Either side of a copy.
+/// The source or the target of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Place {
     /// On the host.
@@ -37,7 +38,7 @@ pub(crate) enum Place {
     Image(ImagePath),
 }
 
-/// Reads an argument that may be on either side.
+/// Reads an argument that is on the host or in an image.
 pub(crate) fn place(arg: &OsStr) -> Place {
     let bytes = arg.as_bytes();
     let splits = || bytes.windows(2).enumerate().filter(|(at, two)| *at > 0 && *two == b":/");
@@ -82,7 +83,7 @@ pub(crate) fn image_path(arg: &OsStr) -> Result<ImagePath, Failure> {
     Ok(ImagePath { image: arg.to_owned(), path: b"/".to_vec() })
 }
 
-/// Whether `image`, which is no file itself, names a partition: `FILE@N`, `FILE@p2`.
+/// Whether `image` names a partition, such as `FILE@2` or `FILE@p2`, and no file has this name.
 pub(crate) fn names_partition(image: &OsStr) -> bool {
     let bytes = image.as_bytes();
     let Some(at) = bytes.iter().rposition(|&byte| byte == b'@').filter(|&at| at > 0) else {
@@ -93,7 +94,7 @@ pub(crate) fn names_partition(image: &OsStr) -> bool {
     short && fs::symlink_metadata(image).is_err()
 }
 
-/// What the host says of the file that `image`, perhaps with `@N`, is or is a partition of.
+/// The host's metadata of the file `image`, or of the disk `FILE` if `image` is `FILE@N`.
 pub(crate) fn file_of(image: &OsStr) -> Option<fs::Metadata> {
     let bytes = image.as_bytes();
     let whole = || {
@@ -120,7 +121,7 @@ fn is_image(name: &[u8]) -> bool {
     is_file(name) || before_at().is_some_and(is_file)
 }
 
-/// Whether `arg` exists on the host, or could be made there.
+/// Whether `arg` exists on the host, or its directory does.
 fn could_be_on_host(arg: &OsStr) -> bool {
     let bytes = arg.as_bytes();
     let parent = bytes.iter().rposition(|&byte| byte == b'/').map(|at| &bytes[..at.max(1)]);
@@ -156,7 +157,7 @@ mod tests {
             Place::Host(PathBuf::from(self.arg(path)))
         }
         fn place(&self, arg: &str) -> Place {
-            // Not `join`: it would eat what `:/` means.
+            // `join` would drop the directory in front of a path that begins with `/`.
             let mut whole = self.0.path().as_os_str().to_owned();
             whole.push("/");
             whole.push(arg);

@@ -30,7 +30,10 @@ use crate::spec::names_partition;
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs build root.img rootfs/", "an image of a directory, sized to fit"),
-        ("ffs build --free 512m root.img rootfs.tar.gz", "of an archive, with room to grow"),
+        (
+            "ffs build --free 512m root.img rootfs.tar.gz",
+            "of an archive, with 512 MiB of free space",
+        ),
         ("tar c etc usr | ffs build --size 2g root.img -", "of a stream, without a temporary file"),
         (
             "SOURCE_DATE_EPOCH=0 ffs build --owner 0:0 root.img src",
@@ -127,7 +130,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         .free(args.free.unwrap_or(0))
         .owner(args.owner)
         .acls(args.acls)
-        .source_date_epoch(epoch()?);
+        .source_date_epoch(source_date_epoch()?);
     let (name, path) = (show(args.image.as_bytes()), Path::new(&args.image));
     let device = device_to_fill(&args)?;
     if device.is_none() {
@@ -194,8 +197,8 @@ fn open_tree(path: &Path, size: Option<u64>) -> Result<Tree, Failure> {
     }
     let input = Input::open(path).map_err(|error| Failure::new(&name, error))?;
     if size.is_none() {
-        let failure = Failure::new(&name, "can be read only once");
-        return Err(failure.hint("give --size, or the archive as -"));
+        let failure = Failure::new(&name, "can be read only once, but is measured first");
+        return Err(failure.hint("give --size, or pass the archive on standard input (-)"));
     }
     Ok(Tree::Stream { input, name })
 }
@@ -251,13 +254,14 @@ fn check_replaceable(args: &Args, name: &str, tree: &mut Tree) -> Result<(), Fai
     Ok(())
 }
 
-/// `SOURCE_DATE_EPOCH`.
-pub(crate) fn epoch() -> Result<Option<i64>, Failure> {
+/// The value of `SOURCE_DATE_EPOCH`.
+pub(crate) fn source_date_epoch() -> Result<Option<i64>, Failure> {
     let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else { return Ok(None) };
     let seconds = text.to_str().and_then(|text| text.parse().ok());
     match seconds {
         Some(seconds) => Ok(Some(seconds)),
-        None => Err(Failure::usage("SOURCE_DATE_EPOCH is not a number of seconds")),
+        None => Err(Failure::usage("SOURCE_DATE_EPOCH is not a number of seconds")
+            .hint("set it to seconds since 1970, or unset it")),
     }
 }
 

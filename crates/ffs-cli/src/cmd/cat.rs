@@ -16,7 +16,7 @@ use bsdffs::copy::READ_SIZE;
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs cat disk.img:/etc/fstab", "a file"),
-        ("ffs cat disk.img:/var/log/messages | tail", "its end"),
+        ("ffs cat disk.img:/var/log/messages | tail", "the end of a file"),
     ],
     exit: EXIT,
     see_also: &["ffs-cp(1)", "ffs-ls(1)"],
@@ -39,7 +39,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         let session = Session::read(&spec.image)?;
         match write(&session, &spec.path, &mut out) {
             Ok(()) => {}
-            // Nobody reads any more: nothing to tell either.
+            // The reader closed the pipe: the command ends without a message.
             Err(failure) if failure.text.is_empty() => return Err(failure),
             Err(failure) => output::error(failure.text),
         }

@@ -1,4 +1,4 @@
-//! What chmod, chown and chflags share: which files they change, and what they say.
+//! The common part of chmod, chown and chflags: the walk over the files, and the messages.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -17,13 +17,13 @@ pub(crate) struct Which {
     /// IMAGE[@N]:/path, all in one image
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
-    /// Directories with all that is in them
+    /// Change directories and all files below them
     #[arg(short = 'R')]
     recursive: bool,
-    /// Change symbolic links themselves, not the files they lead to
+    /// Change symbolic links, not the files that they lead to
     #[arg(short = 'h')]
     no_follow: bool,
-    /// Name each file that changes, with what it had and what it has
+    /// Print the name of each changed file, with the old and the new value
     #[arg(short = 'v')]
     verbose: bool,
     /// Print help
@@ -31,21 +31,21 @@ pub(crate) struct Which {
     help: Option<bool>,
 }
 
-/// What becomes of symbolic links in trees, without `-h`.
+/// The treatment of symbolic links in trees, without `-h`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// They are passed over.
+    /// They are not changed.
     Skip,
     /// They are changed themselves.
     Change,
 }
 
-/// Changes one file; returns what it had and has now, or `None` if that is the same.
+/// Changes one file; returns the old and the new value, or `None` if they are equal.
 pub(crate) type Change<'a> =
     dyn FnMut(&Session, &Vnode, &Attr) -> Result<Option<(String, String)>, Error> + 'a;
 
 impl Which {
-    /// Runs what `prepare` returns on each of the files.
+    /// Applies the change that `prepare` returns to each of the files.
     pub(crate) fn run<'a>(
         &self,
         links: Links,
@@ -69,7 +69,7 @@ struct Walk<'a, 'b> {
     change: &'a mut Change<'b>,
 }
 
-/// Names still to go in a directory at a path, the next one last.
+/// The names of a directory that are not visited yet, the next one last.
 struct Frame {
     path: Vec<u8>,
     todo: Vec<(Vec<u8>, Ino)>,
@@ -110,7 +110,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Changes one file; of a directory, what is to be walked next.
+    /// Changes one file. Returns the names of a directory if they are visited next.
     fn file(&mut self, file: &Vnode, path: Vec<u8>, walked: &mut BTreeSet<Ino>) -> Option<Frame> {
         let attr = self.session.ffs.getattr(file);
         match (self.change)(self.session, file, &attr) {

@@ -9,10 +9,10 @@ use bsdffs::flags::{FlagsChange, to_text};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
-        ("ffs chflags schg disk.img:/bin/init", "nobody may change it"),
-        ("ffs chflags -R noschg,nouchg disk.img:/var/empty", "so that it can be removed"),
-        ("ffs chflags nodump disk.img:/var/cache", "not for dump(8)"),
-        ("ffs chflags 0 disk.img:/file", "no flags at all"),
+        ("ffs chflags schg disk.img:/bin/init", "forbid any change of a file"),
+        ("ffs chflags -R noschg,nouchg disk.img:/var/empty", "allow changes and removal again"),
+        ("ffs chflags nodump disk.img:/var/cache", "exclude a directory from dump(8)"),
+        ("ffs chflags 0 disk.img:/file", "clear all flags"),
     ],
     exit: EXIT,
     see_also: &["ffs-chmod(1)", "ffs-chown(8)", "ffs-ls(1)", "ffs-stat(1)"],
@@ -22,13 +22,14 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Change BSD file flags in an image.
 ///
-/// FLAGS is a list of names with commas between them, or all flags as an octal number. arch, schg,
-/// sappnd, sunlnk, uchg, uappnd, uunlnk, nodump, opaque, usystem, usparse, uoffline, ureparse,
-/// uarch, urdonly and uhidden set a flag, the longer names of BSD do too; `no` before a name clears
-/// it, and dump clears nodump. The mark of a snapshot cannot be changed.
+/// FLAGS is a list of names with commas between them, or all flags as an octal number. The names
+/// are arch, schg, sappnd, sunlnk, uchg, uappnd, uunlnk, nodump, opaque, usystem, usparse,
+/// uoffline, ureparse, uarch, urdonly and uhidden, or the longer names of BSD. A name sets its
+/// flag; `no` before the name clears it, and dump clears nodump. The flag of a snapshot cannot be
+/// changed.
 ///
-/// A symbolic link is followed to its file; those met in a tree with -R are left alone. With -h
-/// both are changed themselves.
+/// A symbolic link among the arguments is followed to its file. Symbolic links in a tree (-R) are
+/// not changed. With -h all of these links are changed themselves.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

@@ -9,10 +9,10 @@ use crate::mode::{ModeChange, umask};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
-        ("ffs chmod 600 disk.img:/etc/master.passwd", "for its owner alone"),
-        ("ffs chmod -R u=rwX,go=rX disk.img:/usr/local/www", "a tree, for everybody to read"),
-        ("ffs chmod u+s disk.img:/usr/bin/su", "set-user-ID"),
-        ("ffs chmod +t disk.img:/tmp", "only owners remove files there"),
+        ("ffs chmod 600 disk.img:/etc/master.passwd", "only the owner reads and writes"),
+        ("ffs chmod -R u=rwX,go=rX disk.img:/usr/local/www", "all users read a tree"),
+        ("ffs chmod u+s disk.img:/usr/bin/su", "set the set-user-ID bit"),
+        ("ffs chmod +t disk.img:/tmp", "only the owner of a file removes it there"),
     ],
     exit: EXIT,
     see_also: &["ffs-chown(8)", "ffs-chflags(1)", "ffs-cp(1)", "ffs-ls(1)"],
@@ -22,15 +22,16 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Change modes of files in an image.
 ///
-/// MODE is octal, or a list of changes with commas between them: any of u, g, o and a for the
-/// owner, the group, others and all; then +, - or = to add, remove or set; then any of r, w, x, X,
-/// s and t, or one of u, g and o for the permissions that these have. X is x for directories, and
-/// for files that somebody may execute. Where nobody is named, all are meant but for the bits of
-/// the umask. Set-id bits of a directory stay, unless they are named or the number has five digits,
-/// as with chmod of coreutils.
+/// MODE is an octal number, or a list of changes with commas between them. A change has three
+/// parts: any of u, g, o and a for the owner, the group, others and all; then +, - or = to add,
+/// remove or set; then any of r, w, x, X, s and t, or one of u, g and o to copy the permissions of
+/// that class. X is x for directories and for files that have an execute bit. Without u, g, o or a,
+/// the change applies to all three, but bits of the umask do not change. Set-ID bits of a directory
+/// do not change, unless they are named or the number has five digits, as with chmod of coreutils.
 ///
-/// A symbolic link is followed to its file; those met in a tree with -R are left alone. With -h
-/// both are changed themselves. On a file with an access list the bits of the group are its mask.
+/// A symbolic link among the arguments is followed to its file. Symbolic links in a tree (-R) are
+/// not changed. With -h all of these links are changed themselves. On a file with an access list
+/// the bits of the group are the mask of the list.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

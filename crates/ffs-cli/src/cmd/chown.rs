@@ -9,10 +9,10 @@ use crate::owner::OwnerChange;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
-        ("ffs chown -R www:www disk.img:/usr/local/www", "a tree, to a user of the image"),
+        ("ffs chown -R www:www disk.img:/usr/local/www", "a tree, by names of the image"),
         ("ffs chown 1001:1001 disk.img:/home/me", "by numbers"),
-        ("ffs chown :wheel disk.img:/etc/rc.conf", "the group alone"),
-        ("ffs chown me: disk.img:/home/me/notes", "with the user's own group"),
+        ("ffs chown :wheel disk.img:/etc/rc.conf", "only the group"),
+        ("ffs chown me: disk.img:/home/me/notes", "the owner, and the owner's login group"),
     ],
     exit: EXIT,
     see_also: &["ffs-chmod(1)", "ffs-chflags(1)", "ffs-cp(1)", "ffs-ls(1)", "chown(8)"],
@@ -22,13 +22,13 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Change owners of files in an image.
 ///
-/// Names are those of the image: of its /etc/passwd and /etc/group; if it has no such file, those
-/// of the host. What is no name is read as a number; +1001 is always a number. OWNER: with nothing
-/// behind the colon means the group that the user logs in with.
+/// Names are looked up in /etc/passwd and /etc/group of the image, or of the host if the image has
+/// no such file. An argument that is not a known name is read as a number; +1001 is always a
+/// number. OWNER: without a group means the login group of the owner.
 ///
-/// The set-user-ID and set-group-ID bits of a file and its capabilities fall when it is given away,
-/// as on Linux. A symbolic link is followed to its file; with -R or -h links are changed
-/// themselves.
+/// A change of the owner or the group clears the set-user-ID and set-group-ID bits and the
+/// capabilities of a file, as on Linux. A symbolic link is followed to its file; with -R or -h
+/// links are changed themselves.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

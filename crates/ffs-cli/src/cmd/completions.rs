@@ -8,8 +8,8 @@ use crate::{app, output};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
-        ("ffs completions bash > /etc/bash_completion.d/ffs", "for everybody's bash"),
-        ("ffs completions zsh > ~/.zfunc/_ffs", "for your zsh"),
+        ("ffs completions bash > /etc/bash_completion.d/ffs", "bash, for all users"),
+        ("ffs completions zsh > ~/.zfunc/_ffs", "zsh, for one user"),
     ],
     exit: EXIT,
     see_also: &["ffs-man(1)"],

@@ -47,38 +47,37 @@ pub(crate) const DOC: Doc = Doc {
 ///
 /// -a keeps owners, modes, times to the nanosecond, hard links, holes, symbolic links, devices,
 /// extended attributes, POSIX access lists and BSD file flags (on the host in the attribute
-/// user.bsd.flags). What cannot be kept, such as owners without root, is counted and said, with the
-/// name of the first file. A file that loses its access list gets a mode that allows nobody more
-/// than the list did. NFSv4 access lists are kept between images whose volumes have them. Without
-/// -a or -p, new files in an image belong to root and have the mode of their source without the
-/// bits of the umask, or what the default access list of the directory says.
+/// user.bsd.flags). A warning counts the attributes that cannot be kept, such as owners without
+/// root, and names the first file. A file that loses its access list gets a mode that grants no
+/// more than the list did. NFSv4 access lists are kept between images whose volumes have them.
+/// Without -a or -p, new files in an image belong to root; their mode is that of the source without
+/// the bits of the umask, or follows from the default access list of the directory.
 ///
 /// An existing file gets the new content and keeps the rest, as with cp(1): mode, owner, access
 /// list, file flags, extended attributes and hard links. A symbolic link in the place of the target
-/// is followed to the file that it leads to; one that leads to nothing is an error, and so is a
-/// directory. If the copy fails half way, for lack of space for example, the file is left with what
-/// was copied, and the message says how much that is. With -p or -a the file gets the attributes of
-/// the source, too. With -a an existing file that has several names is replaced, so that its other
-/// names keep their content.
+/// is followed to its file; a dangling link is an error, and so is a directory. If the copy fails
+/// half way, for example for lack of space, the file keeps the part that was copied, and the
+/// message gives its size. With -p or -a the file gets the attributes of the source, too. With -a
+/// an existing file that has several names is replaced, so that its other names keep their content.
 ///
 /// With --atomic an existing file stays as it is until the new one is complete and replaces it. The
 /// new file has the mode, owner, access list, file flags and extended attributes of the one it
 /// replaces, or with -p or -a those of the source; other names of the old file keep the old
 /// content, and a symbolic link is replaced, not followed.
 ///
-/// A new file that cannot be copied whole is not left behind. A full volume ends the copy: what was
-/// copied before stays, what comes after is not tried. A target on the host that is a pipe, a
-/// terminal or a device is written to; /dev/stdout and /dev/fd/N are descriptors of the caller.
-/// Without -R and -a, a source on the host that is a pipe or a terminal is read to its end.
+/// A new file that cannot be copied completely is removed. A full volume ends the copy; files that
+/// were copied before stay. If the target on the host is a pipe, a terminal or a device, the copy
+/// writes to it; /dev/stdout and /dev/fd/N are descriptors of the caller. Without -R and -a, a
+/// source on the host that is a pipe or a terminal is read to its end.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Sources, then the target; a path in an image is IMAGE[@N]:/path
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
-    /// Keep everything: -R -p, links as links
+    /// Keep everything: -R and -p, and keep hard links
     #[arg(short)]
     archive: bool,
-    /// Directories with what is in them
+    /// Copy directories and all files below them
     #[arg(short = 'R', visible_short_alias = 'r')]
     recursive: bool,
     /// Keep owners, modes, times, flags, access lists and extended attributes
@@ -96,7 +95,7 @@ pub(crate) struct Args {
     /// The target is the new name, even if it is a directory
     #[arg(short = 'T')]
     no_target_directory: bool,
-    /// Say how much was copied
+    /// Print the number of copied files and bytes
     #[arg(short)]
     verbose: bool,
     /// Owner of everything copied into an image
@@ -131,7 +130,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let mut places: Vec<Place> = args.paths.iter().map(|arg| place(arg)).collect();
     let Some(target) = places.pop() else { return Err(Failure::usage("no target")) };
     if places.iter().chain([&target]).all(|place| matches!(place, Place::Host(_))) {
-        let why = "none of these is in an image; write IMAGE:/path for what is";
+        let why = "no argument is in an image; write IMAGE:/path for a file in an image";
         return Err(Failure::usage(why));
     }
     let options = args.options(places.len());
@@ -152,8 +151,9 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// The hint for a full image.
-const FULL: &str = "files copied before stay; delete files there (ffs rm), or copy into a larger image \
-                    (ffs newfs -s SIZE makes an empty one, ffs build --size SIZE one of a tree)";
+const FULL: &str = "files copied before stay; delete files there (ffs rm), or copy into a larger \
+                    image (ffs newfs -s SIZE makes an empty one, ffs build --size SIZE one of a \
+                    tree)";
 
 struct Job<'a> {
     args: &'a Args,

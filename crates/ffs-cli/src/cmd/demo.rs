@@ -1,4 +1,4 @@
-//! `ffs demo`: the main job once, on real input; then a power cut, and a large directory.
+//! `ffs demo`: the main functions on real input; then a power failure, and a large directory.
 
 mod large;
 mod power;
@@ -42,19 +42,19 @@ pub(crate) const DOC: Doc = Doc {
     usage_code: 64,
 };
 
-/// Show the main job, end to end, on a real tree.
+/// Show the main functions on a real tree.
 ///
 /// Makes an image in a temporary directory, fills it with the tree, checks it, mounts and lists it
-/// through FUSE if that is allowed here, reads every byte back and compares. Then it copies the
-/// tree onto a disk whose power fails half way, and shows what is kept, before and after `fsck -p`;
-/// and it counts the work of a large directory with and without hash. In the end the paper's study
-/// runs, small, in virtual time, and leaves its report. Needs no rights and changes nothing but
-/// that directory, in which the image stays.
+/// by FUSE if possible, reads every byte back and compares. Then it copies the tree onto a disk
+/// whose power fails half way, and shows which files are kept, before and after `fsck -p`. It
+/// counts the work in a large directory with and without a hash. At the end it runs a small version
+/// of the paper's study in virtual time. The demo needs no root. It writes only to the temporary
+/// directory, which stays.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The tree; without it the sources cargo has downloaded, or those of ffs itself
     tree: Option<PathBuf>,
-    /// Draws what the power cut leaves of the disk's cache
+    /// Decides which sectors of the disk's cache survive the power failure
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Leave out the study at the end, which takes the longest
@@ -107,7 +107,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let same = demo.compare()?;
     writeln!(out, "Read:   every file read back by the library; {}.", same.summary())?;
     writeln!(out, "        Contents, modes, owners, times and links are those of the tree.")?;
-    demo.power_cut(&built, args.seed, &mut out)?;
+    demo.power_failure(&built, args.seed, &mut out)?;
     demo.large_directory(&mut out)?;
     if !args.no_study {
         demo.study(&dir.join("study"), &mut out)?;
@@ -209,7 +209,7 @@ impl Demo {
         Ok(report)
     }
 
-    fn power_cut(&mut self, built: &BuiltImage, seed: u64, out: &mut dyn Write) -> Outcome {
+    fn power_failure(&mut self, built: &BuiltImage, seed: u64, out: &mut dyn Write) -> Outcome {
         let started = Instant::now();
         let tree = power::Tree { path: &self.tree, skip: &self.skip };
         let all = (built.report.entries(), built.report.bytes);
@@ -218,7 +218,7 @@ impl Demo {
         for (n, line) in story.lines(seed).iter().enumerate() {
             writeln!(out, "{}{line}", if n == 0 { "Power:  " } else { "        " })?;
         }
-        self.step("copied, cut off, recovered", Some(story.copied), None, started);
+        self.step("copied, power failed, recovered", Some(story.copied), None, started);
         Ok(0)
     }
 
@@ -290,7 +290,7 @@ impl Demo {
         writeln!(out, "  ffs mount {image} DIR      # as root, or with fusermount3")?;
         writeln!(
             out,
-            "  ffs lab crash              # every state a power cut may leave, on small volumes"
+            "  ffs lab crash              # examine states that a power failure may leave"
         )?;
         writeln!(out, "  ffs lab run paper --out STUDY      # the whole study; minutes")?;
         writeln!(out, "  ffs --help")?;

@@ -23,13 +23,13 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Show how full images are.
 ///
-/// "avail" is what users other than root may still take: the reserve (newfs -m) is not in it.
+/// "avail" is the space for users other than root: it does not include the reserve (newfs -m).
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]
     #[arg(required = true, value_name = "IMAGE")]
     images: Vec<OsString>,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

@@ -25,7 +25,7 @@ pub(crate) const DOC: Doc = Doc {
     usage_code: 1,
 };
 
-/// Show what a file system says about itself.
+/// Show the superblock and the cylinder groups of a file system.
 ///
 /// Works on damaged file systems as far as anything can be decoded; nothing is changed.
 #[derive(clap::Args)]
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// Use the superblock at this 512-byte sector
     #[arg(short = 'b', value_name = "SECTOR", value_parser = bsd::number)]
     sector: Option<u64>,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -81,7 +81,7 @@ fn show_image(
     };
     let fail = |error: AdminError| Failure::admin(name, &error);
     let dump = dump.map_err(fail)?;
-    // What goes wrong while writing is mostly the reader going away.
+    // An error of the writer, mostly a closed pipe, is no error of the volume.
     let mut guard = Guard { out, error: None };
     let scope = if args.superblock { Scope::Superblock } else { Scope::All };
     let result = if args.json {

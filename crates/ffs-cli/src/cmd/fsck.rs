@@ -23,7 +23,7 @@ use crate::{output, session, signals};
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
-        ("ffs fsck -n disk.img", "look, change nothing"),
+        ("ffs fsck -n disk.img", "check, change nothing"),
         ("ffs fsck disk.img", "ask before each repair"),
         ("ffs fsck -y disk.img", "repair everything"),
         ("ffs fsck -p disk.img", "repair only what a crash leaves; fast if clean"),
@@ -38,7 +38,7 @@ pub(crate) const DOC: Doc = Doc {
         ("5", "-F: the file system has no soft updates"),
         ("6", "-F, -B: there is no background check here"),
         ("7", "-F: the file system is clean"),
-        ("8", "it could not be done, or -p found what it may not repair"),
+        ("8", "the check failed, or -p found damage that needs a full check"),
         ("11", "newfs was interrupted: make the file system again"),
         ("12", "interrupted"),
         ("16", "not completely repaired: run it again"),
@@ -60,7 +60,7 @@ pub(crate) const DOC: Doc = Doc {
 /// has written nothing: a block in use that is marked free (CG-ALLOCFREE), for example, means that
 /// the disk has failed or that the software which wrote it is at fault.
 ///
-/// On a terminal a bar shows how far the phase is. The signal SIGUSR1 has that printed in one line.
+/// On a terminal a bar shows the progress of the phase. SIGUSR1 prints the progress in one line.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]
@@ -90,7 +90,7 @@ pub(crate) struct Args {
     /// Permissions of a lost+found that is made, octal
     #[arg(short = 'm', value_name = "MODE", value_parser = bsd::mode, default_value = "1777")]
     mode: u16,
-    /// Run again while that is called for, ten times at most
+    /// Run again while a check requests it, ten times at most
     #[arg(short = 'R')]
     restart: bool,
     /// Shrink the initialised part of the inode area to what is in use
@@ -102,7 +102,7 @@ pub(crate) struct Args {
     /// Zero free space
     #[arg(short = 'Z')]
     zero: bool,
-    /// Tell the device what is free
+    /// Discard free space (TRIM)
     #[arg(short = 'E')]
     erase: bool,
     /// Clear unused bytes of directories
@@ -123,7 +123,7 @@ pub(crate) struct Args {
     /// Most memory for tables and repairs
     #[arg(long, value_name = "BYTES", value_parser = bsd::number)]
     max_memory: Option<u64>,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -152,7 +152,7 @@ pub(crate) fn run(args: Args) -> Outcome {
                 if args.json {
                     reports.push(Json { image: name.clone(), report });
                 } else {
-                    tell(&args, &name, &report)?;
+                    print_report(&args, &name, &report)?;
                 }
                 Ok(code)
             })
@@ -172,7 +172,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(worst)
 }
 
-/// What `-F` and `-B` answer.
+/// The exit code of `-F` and `-B`.
 fn decide(args: &Args, image: &OsString) -> Result<u8, Failure> {
     if args.background {
         output::note("there is no background check; run fsck on the unmounted image");
@@ -200,7 +200,7 @@ fn check(args: &Args, image: &OsString, name: &str) -> Result<FsckReport, Failur
     let opened = session::try_open(image, !args.no).map_err(|error| {
         let failure = Failure::plain(&error).code(exit::ERROR);
         match error.may_be_readable() {
-            true => failure.hint("or only look, with -n"),
+            true => failure.hint("or check without changes: ffs fsck -n"),
             false => failure,
         }
     })?;
@@ -214,7 +214,7 @@ fn check(args: &Args, image: &OsString, name: &str) -> Result<FsckReport, Failur
                 progress.begin(phase_of(&at));
             }
             progress.set(at.done, Some(at.total));
-            if signals::status_asked() {
+            if signals::take_status_request() {
                 output::note(format!("{name}: {}", status(&at)));
             }
         });
@@ -265,9 +265,9 @@ fn options(args: &Args) -> FsckOptions {
     }
 }
 
-fn tell(args: &Args, name: &str, report: &FsckReport) -> Result<(), Failure> {
+fn print_report(args: &Args, name: &str, report: &FsckReport) -> Result<(), Failure> {
     let mut out = output::stdout();
-    // What an operator was asked about has been described then.
+    // Otherwise the questions have described the inodes already.
     let described = args.preen || args.yes || args.no;
     let list = |finding: &Finding, prefix: &str, out: &mut dyn Write| {
         writeln!(out, "{prefix}{finding}")?;

@@ -14,10 +14,7 @@ use crate::spec::image_path;
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs ln disk.img:/a disk.img:/b", "another name of the same file"),
-        (
-            "ffs ln -s ../lib/libc.so.7 disk.img:/usr/lib/libc.so",
-            "a symbolic link; its text is free",
-        ),
+        ("ffs ln -s ../lib/libc.so.7 disk.img:/usr/lib/libc.so", "a symbolic link with this text"),
     ],
     exit: EXIT,
     see_also: &["ffs-cp(1)", "ffs-mv(1)"],
@@ -28,7 +25,7 @@ pub(crate) const DOC: Doc = Doc {
 /// Make links in an image.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The file in the image; with -s the text of the link, whatever it is
+    /// The file in the image; with -s the text of the link, which is not checked
     #[arg(value_name = "TARGET")]
     target: OsString,
     /// The new name, IMAGE[@N]:/path
@@ -37,7 +34,7 @@ pub(crate) struct Args {
     /// A symbolic link
     #[arg(short)]
     symbolic: bool,
-    /// Replace what has the name already
+    /// Replace an existing file of this name
     #[arg(short)]
     force: bool,
 }

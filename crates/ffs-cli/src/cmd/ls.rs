@@ -47,10 +47,10 @@ pub(crate) struct Args {
     /// As -a but without . and ..
     #[arg(short = 'A')]
     almost_all: bool,
-    /// Directories below directories
+    /// List directories recursively
     #[arg(short = 'R')]
     recursive: bool,
-    /// A directory itself, not what is in it
+    /// List a directory itself, not its entries
     #[arg(short)]
     directory: bool,
     /// Inode numbers
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Largest first
     #[arg(short = 'S')]
     by_size: bool,
-    /// The other way round
+    /// Reverse the order
     #[arg(short)]
     reverse: bool,
     /// One name a line (always so)
@@ -83,7 +83,7 @@ pub(crate) struct Args {
     /// Numbers for owners (always so)
     #[arg(short = 'n', hide = true)]
     numeric: bool,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// Print help
@@ -320,7 +320,7 @@ impl List<'_> {
     }
 }
 
-/// A cell of the listing: words stand left, numbers right.
+/// A cell of the listing: words are aligned to the left, numbers to the right.
 struct Column {
     text: String,
     word: bool,

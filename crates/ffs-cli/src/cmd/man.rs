@@ -14,7 +14,7 @@ use crate::{app, output};
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs man /usr/local/share/man", "all pages, each in its section"),
-        ("ffs man | man -l -", "read the first page now"),
+        ("ffs man | man -l -", "read ffs(1) without installing it"),
     ],
     exit: EXIT,
     see_also: &["ffs-completions(1)"],
@@ -25,7 +25,7 @@ pub(crate) const DOC: Doc = Doc {
 /// Write the manual pages.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Directory in which man1 and man8 are made; without it ffs(1) goes to standard output
+    /// Directory for man1 and man8; without it the page ffs(1) goes to standard output
     dir: Option<PathBuf>,
 }
 

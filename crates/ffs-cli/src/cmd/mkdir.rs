@@ -15,7 +15,7 @@ use crate::session::Session;
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs mkdir disk.img:/data", "a directory"),
-        ("ffs mkdir -p -m 700 disk.img:/root/.ssh", "with those above it, for its owner alone"),
+        ("ffs mkdir -p -m 700 disk.img:/root/.ssh", "with its parents, only for its owner"),
     ],
     exit: EXIT,
     see_also: &["ffs-rm(1)", "ffs-cp(1)"],
@@ -25,14 +25,14 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Make directories in an image.
 ///
-/// New directories belong to root and to the group of the directory they are in, as on BSD. Without
-/// -m they allow what the umask allows, or the default access list of that directory.
+/// New directories belong to root and to the group of their parent directory, as on BSD. Without -m
+/// the mode follows from the umask, or from the default access list of the parent directory.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]:/path, all in one image
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
-    /// Those above it too; none need be new
+    /// Make missing parent directories, too; existing directories are no error
     #[arg(short)]
     parents: bool,
     /// Permissions, octal
@@ -77,13 +77,13 @@ fn one(session: &Session, path: &[u8], mode: Option<u16>) -> Result<(), Failure>
     let (dir, name) = parent(&session.ffs, &session.cred, path).map_err(|error| {
         if error.is_not_found() {
             let what = format!("{}:{}", session.image(), show(path));
-            let why = "the directory it is to be in does not exist";
+            let why = "the parent directory does not exist";
             return Failure::new(what, why).hint("-p makes that too");
         }
         session.failed(path, error)
     })?;
     let failed = |error| session.failed(path, error);
-    // Where a directory says what new ones allow, the umask does not.
+    // A default access list of the directory takes the place of the umask.
     let listed = session.ffs.acls() && session.ffs.default_acl(&dir).map_err(failed)?.is_some();
     let perm = mode.unwrap_or(if listed { 0o777 } else { 0o777 & !umask() });
     let made = session.ffs.mkdir(&session.cred, &dir, &name, perm).map_err(failed)?;

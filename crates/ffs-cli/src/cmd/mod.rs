@@ -1,4 +1,4 @@
-//! The commands, one file each: what they are asked, what they call, what they print.
+//! The commands, one file each: arguments, the calls of the libraries, and output.
 
 pub(crate) mod build;
 pub(crate) mod cat;
@@ -29,9 +29,9 @@ pub(crate) mod umount;
 
 /// What `--help` and the manual page add to the options.
 pub(crate) struct Doc {
-    /// Commands and what they do.
+    /// Example commands with a description of each.
     pub examples: &'static [(&'static str, &'static str)],
-    /// Exit codes and what they mean.
+    /// Exit codes with the meaning of each.
     pub exit: &'static [(&'static str, &'static str)],
     /// Related pages.
     pub see_also: &'static [&'static str],
@@ -43,10 +43,10 @@ pub(crate) struct Doc {
 
 /// Exit codes of most commands.
 pub(crate) const EXIT: &[(&str, &str)] = &[
-    ("0", "everything was done"),
-    ("1", "something could not be done; each thing has a line on standard error"),
-    ("64", "the command line is wrong (1 where BSD's program says 1)"),
-    ("130", "interrupted; the image was unmounted in order"),
+    ("0", "the command succeeded"),
+    ("1", "something failed; standard error has a line for each failure"),
+    ("64", "the command line is wrong (1 where BSD's program exits with 1)"),
+    ("130", "interrupted by a signal; the image was unmounted cleanly"),
 ];
 
 impl Doc {

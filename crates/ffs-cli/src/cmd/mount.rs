@@ -40,16 +40,16 @@ pub(crate) const DOC: Doc = Doc {
 /// disk image with several partitions one can be mounted at a time (losetup -P gives each a device
 /// of its own).
 ///
-/// Access lists are honoured if the volume asks for them (tunefs -a); -o acls and -o noacls
-/// override it. With -o softdep on a volume that does not ask for soft updates, the volume says
-/// that it has them until it is unmounted, or checked after a crash. On UFS2 setcap(8) works, and
-/// the mount may be the upper layer of overlayfs.
+/// Access lists are enforced if the volume has them enabled (tunefs -a); -o acls and -o noacls
+/// override the flag. With -o softdep on a volume without the flag of soft updates, the flag is set
+/// until the unmount, or until the check after a crash. On UFS2 setcap(8) works, and the mount may
+/// be the upper layer of overlayfs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N], then the directory; with -u the directory alone
     #[arg(value_name = "IMAGE DIR")]
     words: Vec<OsString>,
-    /// Options, comma between them; `-o help` lists them
+    /// Mount options, separated by commas; `-o help` lists them
     #[arg(short = 'o', value_name = "OPTIONS")]
     options: Vec<String>,
     /// Stay in the foreground
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     /// Read-write: -o rw
     #[arg(short = 'w', overrides_with = "read_only")]
     read_write: bool,
-    /// Change an existing mount to what -o ro or -o rw says
+    /// Change an existing mount to read-only (-o ro) or read-write (-o rw)
     #[arg(short = 'u')]
     update: bool,
 }
@@ -91,22 +91,22 @@ pub(crate) fn run(args: Args) -> Outcome {
     let (name, dir) = (show(image.as_bytes()), PathBuf::from(dir));
     let probe = Some(session::holds_ufs as fn(&dyn ffs_device::BlockDevice) -> bool);
     let request = MountRequest { options, probe, ..MountRequest::new(image.clone(), dir) };
-    let tell = |mounted: &ffs_fuse::Mounted| {
+    let print_notes = |mounted: &ffs_fuse::Mounted| {
         for note in &mounted.notes {
             output::note(format!("{name}: {note}"));
         }
     };
     let result = if foreground {
-        mount_foreground(&request, tell)
+        mount_foreground(&request, print_notes)
     } else {
-        mount_daemon(&request).map(|mounted| tell(&mounted))
+        mount_daemon(&request).map(|mounted| print_notes(&mounted))
     };
     result.map_err(|error| Failure::plain(error).code(FAILED))?;
     Ok(0)
 }
 
 fn usage() -> Failure {
-    Failure::usage("an image and a directory are wanted: ffs mount IMAGE DIR").code(DOC.usage_code)
+    Failure::usage("an image and a directory are needed: ffs mount IMAGE DIR").code(DOC.usage_code)
 }
 
 fn list_options() -> Outcome {

@@ -24,13 +24,13 @@ pub(crate) const DOC: Doc = Doc {
 /// Rename or move files within an image.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What is moved, then where to; all in one image
+    /// Files to move, then the target; all in one image
     #[arg(required = true, num_args = 2.., value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
-    /// Do not replace what exists
+    /// Do not replace existing files
     #[arg(short = 'n')]
     no_clobber: bool,
-    /// The target is not a directory to move into, even if it is one
+    /// Treat the target as the new name, even if it is a directory
     #[arg(short = 'T')]
     no_target_directory: bool,
 }

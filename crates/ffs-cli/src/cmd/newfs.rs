@@ -40,11 +40,11 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Make a file system.
 ///
-/// With -s an image that does not exist is created as a sparse file: it takes the space of what
-/// newfs writes, and more as it is filled. Sizes take the suffixes b (512), k, m, g, t. What is on
-/// an image already is lost: on a terminal newfs asks before it overwrites a file system; without
-/// one, in a script, it says so and does it, as BSD's newfs does. A disk with a partition table is
-/// never overwritten, also with --yes, unless IMAGE@0 names the whole of it.
+/// With -s an image that does not exist is created as a sparse file, which takes space on the host
+/// as it is filled. Sizes take the suffixes b (512), k, m, g, t. The content of an existing image
+/// is lost: on a terminal newfs asks before it overwrites a file system; in a script it prints a
+/// note and overwrites, as BSD's newfs does. A disk with a partition table is never overwritten,
+/// also with --yes, unless IMAGE@0 names the whole disk.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Reproducible: fixed times and numbers, byte for byte what FreeBSD's newfs -R writes
     #[arg(short = 'R')]
     reproducible: bool,
-    /// Tell the device first that nothing it holds is of value
+    /// Discard the content of the device first (TRIM)
     #[arg(short = 'E')]
     erase: bool,
     /// Letter of a partition; write IMAGE@N instead
@@ -81,7 +81,7 @@ pub(crate) struct Args {
     /// Do not prompt before overwriting a file system, and print no note of it
     #[arg(long)]
     yes: bool,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// Print help
@@ -135,7 +135,7 @@ pub(crate) struct How {
     /// Label of the volume
     #[arg(short = 'L', value_name = "LABEL")]
     label: Option<String>,
-    /// Soft updates: metadata is never waited for, and a power cut leaves nothing wrong
+    /// Enable soft updates: consistent after a power failure without synchronous writes
     #[arg(short = 'U')]
     soft_updates: bool,
     /// Soft updates with a journal (cannot be made yet)
@@ -156,7 +156,7 @@ pub(crate) struct How {
     /// Byte order
     #[arg(long, value_name = "little|big", default_value = "little")]
     endian: EndianArg,
-    /// Whose formulas: FreeBSD 4 (the paper's time), 10, or today's
+    /// Formulas of FreeBSD 4 (the release of the paper), FreeBSD 10, or today's FreeBSD
     #[arg(long, value_name = "freebsd4|freebsd10|today", default_value = "today")]
     generation: GenerationArg,
 }
@@ -255,7 +255,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     let name = show(args.image.as_bytes());
     if let Some(letter) = &args.partition {
         let hint = format!("name the partition behind the image: {name}@{letter}");
-        return Err(Failure::plain("-p is not understood").hint(hint));
+        return Err(Failure::plain("-p is not supported").hint(hint));
     }
     let size = args.size.filter(|&size| size > 0);
     let options = NewfsOptions {
@@ -269,11 +269,11 @@ pub(crate) fn run(args: Args) -> Outcome {
     let created = create(&args, size)?;
     let result = make(&args, &name, &options);
     if result.is_err() && created {
-        // It was made a moment ago and holds nothing.
+        // This command created the file, and it has no content.
         let _ = std::fs::remove_file(&args.image);
     }
     let report = result?;
-    tell(&args, &name, &report)?;
+    print_report(&args, &name, &report)?;
     Ok(0)
 }
 
@@ -311,7 +311,7 @@ fn make(args: &Args, name: &str, options: &NewfsOptions) -> Result<NewfsReport, 
         if opened.partition.is_none() {
             keep_partitions(&args.image, name, device)?;
         }
-        // What newfs refuses it refuses before anything is said to be overwritten.
+        // A dry run finds wrong options before the note or the question about the old content.
         let dry_run = NewfsOptions { dry_run: true, ..options.clone() };
         newfs::newfs(device, &dry_run, &clock, &rng, &mut |_, _| {}).map_err(fail)?;
         confirm(args, name, device)?;
@@ -350,12 +350,12 @@ fn confirm(args: &Args, name: &str, device: &dyn BlockDevice) -> Result<(), Fail
         return Ok(());
     }
     let Some(what) = bsd::content(device) else { return Ok(()) };
-    // BSD's newfs never asks; who uses it in a script knows what it does.
+    // Without a terminal newfs does not ask, as BSD's newfs never does.
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         output::note(format!("{name} held {what}, which is overwritten"));
         return Ok(());
     }
-    // An unwritten prompt is an unanswered one.
+    // If the prompt cannot be written, the answer counts as no.
     let _ = write!(io::stderr(), "{name} holds {what}. Overwrite it? [y/N] ");
     let answer = signals::read_line();
     if matches!(answer.as_deref().map(str::trim), Some("y" | "Y" | "yes")) {
@@ -364,7 +364,7 @@ fn confirm(args: &Args, name: &str, device: &dyn BlockDevice) -> Result<(), Fail
     Err(Failure::new(name, "left as it is"))
 }
 
-fn tell(args: &Args, name: &str, report: &NewfsReport) -> Result<(), Failure> {
+fn print_report(args: &Args, name: &str, report: &NewfsReport) -> Result<(), Failure> {
     let NewfsReport { plan, superblock, .. } = report;
     let format = if plan.format == Format::Ufs1 { "UFS1" } else { "UFS2" };
     if args.json {

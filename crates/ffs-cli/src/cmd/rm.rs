@@ -30,16 +30,16 @@ pub(crate) struct Args {
     /// IMAGE[@N]:/path, all in one image
     #[arg(required = true, value_name = "IMAGE:/PATH")]
     paths: Vec<OsString>,
-    /// Directories with all that is in them
+    /// Remove directories and all files below them
     #[arg(short, visible_short_alias = 'R')]
     recursive: bool,
-    /// Empty directories too
+    /// Remove empty directories, too
     #[arg(short)]
     directories: bool,
-    /// Say nothing of what does not exist
+    /// Ignore files that do not exist
     #[arg(short)]
     force: bool,
-    /// Name what is removed
+    /// Print the name of each removed file
     #[arg(short)]
     verbose: bool,
 }
@@ -93,7 +93,7 @@ fn unlink(
 ) -> Result<(), Failure> {
     let removed = session.ffs.unlink(&session.cred, dir, name);
     removed.map_err(|error| session.failed(path, error))?;
-    tell(path, args);
+    print_removed(path, args);
     Ok(())
 }
 
@@ -106,11 +106,11 @@ fn rmdir(
 ) -> Result<(), Failure> {
     let removed = session.ffs.rmdir(&session.cred, dir, name);
     removed.map_err(|error| session.failed(path, error))?;
-    tell(path, args);
+    print_removed(path, args);
     Ok(())
 }
 
-fn tell(path: &[u8], args: &Args) {
+fn print_removed(path: &[u8], args: &Args) {
     if args.verbose {
         output::note(format!("removed {}", crate::fail::show(path)));
     }
@@ -122,11 +122,12 @@ struct Frame {
     path: Vec<u8>,
     /// Name in the directory above; empty for the first.
     name: Vec<u8>,
-    /// Names to go, the next one last.
+    /// Names to remove, the next one last.
     todo: Vec<Vec<u8>>,
 }
 
-/// Removes everything in a directory; what cannot be removed is reported and keeps those above it.
+/// Removes everything in a directory. An entry that cannot be removed is reported; its directory
+/// and those above it then stay.
 fn empty(session: &Session, dir: Vnode, path: &[u8], args: &Args) -> Result<(), Failure> {
     let errors = output::errors();
     let mut stack = vec![frame(session, dir, path.to_vec(), Vec::new())];

@@ -21,10 +21,10 @@ use bsdffs::flags;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
-        ("ffs stat disk.img:/etc/rc", "everything its inode says"),
+        ("ffs stat disk.img:/etc/rc", "all fields of an inode"),
         ("ffs stat --json disk.img:/etc/rc disk.img:/bin/sh", "for programs"),
-        ("ffs stat /mnt", "what a mount is doing, every second; ^C ends it"),
-        ("ffs stat -c 1 /mnt", "what it has done since it was mounted"),
+        ("ffs stat /mnt", "counters of a mount, every second; ^C ends it"),
+        ("ffs stat -c 1 /mnt", "counters since the image was mounted"),
         ("ffs stat --json -w 10 -c 6 /mnt", "a line of JSON every ten seconds, six times"),
     ],
     exit: EXIT,
@@ -33,14 +33,15 @@ pub(crate) const DOC: Doc = Doc {
     usage_code: 1,
 };
 
-/// Show everything about files in an image, or what a running mount does.
+/// Show the inodes of files in an image, or the counters of a mount.
 ///
-/// IMAGE:/PATH: what the inode says. A symbolic link is shown itself, unless -L is given. Times are
-/// UTC.
+/// IMAGE:/PATH: all fields of the inode. A symbolic link is shown itself, unless -L is given. Times
+/// are UTC.
 ///
-/// MOUNT, a directory an image is mounted on: counters with their rates a second, and gauges, since
-/// the last look; the first look counts from the mount. In a terminal it goes on until ^C, else it
-/// looks once, unless -w or -c say otherwise. Those that are 0 are left out, unless -a is given.
+/// MOUNT, a directory that an image is mounted on: counters with their rates per second, and
+/// gauges. The first sample counts from the mount, each later one from the sample before. On a
+/// terminal a new sample is shown every second until ^C, otherwise one sample; -w and -c change
+/// that. Values of 0 are omitted, unless -a is given.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// IMAGE[@N]:/path, or the directory of a mount
@@ -49,16 +50,16 @@ pub(crate) struct Args {
     /// Follow a symbolic link
     #[arg(short = 'L')]
     follow: bool,
-    /// For programs; of a mount, a line a look
+    /// Print JSON; for a mount, one line for each sample
     #[arg(long)]
     json: bool,
-    /// MOUNT: seconds between looks
+    /// MOUNT: seconds between samples
     #[arg(short = 'w', value_name = "SECONDS", value_parser = live::seconds)]
     wait: Option<Duration>,
-    /// MOUNT: looks
+    /// MOUNT: number of samples
     #[arg(short = 'c', value_name = "COUNT", value_parser = live::looks)]
     count: Option<u64>,
-    /// MOUNT: also what is 0
+    /// MOUNT: show values of 0, too
     #[arg(short = 'a')]
     all: bool,
 }
@@ -93,7 +94,7 @@ pub(crate) fn run(args: Args) -> Outcome {
         );
     }
     if args.paths.iter().any(|path| is_mount(Path::new(path))) {
-        let text = "a mount is looked at by itself: ffs stat MOUNT";
+        let text = "a mount must be the only argument: ffs stat MOUNT";
         return Err(Failure::usage(text).code(DOC.usage_code));
     }
     let mut all = Vec::new();
@@ -114,7 +115,8 @@ pub(crate) fn run(args: Args) -> Outcome {
     Ok(u8::from(output::errors() > 0))
 }
 
-/// Whether a mount is meant: a directory, which a private mount's own does not show to others.
+/// Whether `path` is a mount. Only its owner can read the type of a private mount's directory, so
+/// the control file is tried, too.
 fn is_mount(path: &Path) -> bool {
     path.is_dir() || ffs_fuse::Control::open(path).is_ok()
 }

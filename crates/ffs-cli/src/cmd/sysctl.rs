@@ -13,14 +13,14 @@ use crate::output;
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs sysctl /mnt", "every switch, counter and gauge"),
-        ("ffs sysctl -d /mnt vfs.ufs", "those of directories, with what they mean"),
-        ("ffs sysctl /mnt vfs.vmiodirenable=0", "turn a switch"),
-        ("ffs sysctl -n /mnt vfs.ufs.dirhash_mem", "a value alone, for scripts"),
+        ("ffs sysctl -d /mnt vfs.ufs", "those of directories, with their descriptions"),
+        ("ffs sysctl /mnt vfs.vmiodirenable=0", "set a switch"),
+        ("ffs sysctl -n /mnt vfs.ufs.dirhash_mem", "only the value, for scripts"),
     ],
     exit: &[
         ("0", "everything was shown and set"),
         ("N", "as many names failed; each has a line on standard error"),
-        ("1", "the command line is wrong, or nothing of ours is mounted there"),
+        ("1", "the command line is wrong, or the directory is not an ffs mount"),
     ],
     see_also: &["ffs-stat(1)", "ffs-mount(8)"],
     section: "8",
@@ -29,36 +29,36 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Show and set the switches of a mount, by their BSD names.
 ///
-/// A name without its end (vfs.cache) shows everything below. Only root and who mounted may set.
-/// What is set lasts until the mount ends; the same names without their beginning are options of
-/// ffs mount.
+/// A prefix such as vfs.cache shows every name below it. Only root and the user who mounted the
+/// image may set a switch. A value lasts until the unmount. `ffs mount -o help` lists the switches
+/// that can be set when an image is mounted.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directory an image is mounted on
     #[arg(value_name = "MOUNT")]
     mount: PathBuf,
-    /// What to show, or to set if a value follows; everything if none is given
+    /// Names to show, or to set if a value follows [default: all]
     #[arg(value_name = "NAME[=VALUE]")]
     names: Vec<String>,
-    /// Everything; as if no name was given
+    /// Show all names
     #[arg(short)]
     all: bool,
-    /// Values alone
+    /// Print only values
     #[arg(short = 'n', conflicts_with = "json")]
     values: bool,
-    /// Names alone
+    /// Print only names
     #[arg(short = 'N', conflicts_with_all = ["json", "values"])]
     names_only: bool,
-    /// What they mean, too
+    /// Print descriptions, too
     #[arg(short, conflicts_with_all = ["values", "names_only"])]
     describe: bool,
-    /// '=' between name and value: what is printed can be given back
+    /// Print NAME=VALUE, the form that sets a switch
     #[arg(short = 'e')]
     equals: bool,
-    /// Unknown names are no errors
+    /// Ignore unknown names
     #[arg(short)]
     ignore: bool,
-    /// For programs; of what is set, its value afterwards
+    /// Print JSON; for a switch that is set, its new value
     #[arg(long)]
     json: bool,
 }
@@ -77,26 +77,26 @@ struct Line<'a> {
 pub(crate) fn run(args: Args) -> Outcome {
     let control = Control::open(&args.mount).map_err(Failure::plain)?;
     let mut out = output::stdout();
-    let mut asked: Vec<String> = Vec::new();
+    let mut requested: Vec<String> = Vec::new();
     for word in &args.names {
         let Some((name, value)) = word.split_once('=') else {
-            asked.push(word.clone());
+            requested.push(word.clone());
             continue;
         };
         match control.set(name.trim(), value.trim()) {
-            Ok(c) if args.json => asked.push(c.name),
+            Ok(c) if args.json => requested.push(c.name),
             Ok(c) if args.values => writeln!(out, "{} -> {}", c.before, c.now)?,
             Ok(c) => writeln!(out, "{}: {} -> {}", c.name, c.before, c.now)?,
             Err(error) => output::error(error.to_string()),
         }
     }
-    // Only now: what is shown is what is in force after all was set.
+    // The list is read after all switches are set, so it has the new values.
     let entries = control.list().map_err(Failure::plain)?;
     let mut shown: Vec<&Entry> = Vec::new();
     if args.names.is_empty() || args.all {
         shown.extend(&entries);
     }
-    for word in &asked {
+    for word in &requested {
         let found = below(&entries, word);
         if found.is_empty() && !args.ignore {
             output::error(unknown(&entries, word));

@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Sizes of files
     #[arg(short)]
     sizes: bool,
-    /// For programs: a flat list with depths
+    /// Print JSON: a flat list with depths
     #[arg(long)]
     json: bool,
 }
@@ -88,7 +88,7 @@ struct Frame {
     path: Vec<u8>,
     /// Names to go, the next one last.
     todo: Vec<(Vec<u8>, Ino)>,
-    /// What stands before the names below.
+    /// The prefix of the lines of this directory.
     indent: String,
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct Args {
     /// Discard freed blocks
     #[arg(short = 't', value_name = "SWITCH", value_parser = bsd::switch)]
     trim: Option<bool>,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }

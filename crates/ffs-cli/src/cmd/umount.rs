@@ -11,14 +11,11 @@ use crate::output;
 pub(crate) const DOC: Doc = Doc {
     examples: &[
         ("ffs umount /mnt", "unmount and wait until the last byte is durable"),
-        ("ffs umount -l /mnt", "out of sight now, although it is in use"),
+        ("ffs umount -l /mnt", "detach a mount that is in use"),
     ],
     exit: &[
-        (
-            "0",
-            "unmounted, and everything is on the image; marked for a check if a write had failed before",
-        ),
-        ("1", "not unmounted; what could not be written is still there"),
+        ("0", "unmounted, and everything is on the image; after a failed write check it"),
+        ("1", "not unmounted; data that could not be written stays in memory"),
     ],
     see_also: &["ffs-mount(8)", "fusermount3(1)"],
     section: "8",
@@ -27,17 +24,17 @@ pub(crate) const DOC: Doc = Doc {
 
 /// Unmount and wait until everything is on the image.
 ///
-/// The system's umount returns while the server may still write; this one does not. If something
-/// cannot be written, because the disk is full for instance, the mount stays and nothing is lost.
+/// umount(8) may return while the server still writes; this command waits. If data cannot be
+/// written, for example because the disk is full, the mount stays and no data is lost.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Directories that images are mounted on
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Even if the server does not answer or cannot write; nothing is waited for
+    /// Unmount even if the server does not answer or cannot write, and do not wait
     #[arg(short)]
     force: bool,
-    /// Out of sight now; those who use it may go on, and the command waits for them
+    /// Detach now; processes that use the mount continue, and the command waits for them
     #[arg(short)]
     lazy: bool,
 }

@@ -101,7 +101,7 @@ fn names_are_those_of_the_image() {
     }
     fails(&["chown", "nobody", &at("/f")], 1, "no such user in /etc/passwd of ");
     fails(&["chown", ":daemon", &at("/f")], 1, "no such group in /etc/group of ");
-    fails(&["chown", "5:", &at("/f")], 1, "name one behind the colon");
+    fails(&["chown", "5:", &at("/f")], 1, "write OWNER:GROUP");
     assert!(listed(&at("/f")).contains(" 9 10 "));
     // The change of a tree is named file by file.
     let output = run(&["chown", "-v", "-R", "9:9", &at("/etc")]);

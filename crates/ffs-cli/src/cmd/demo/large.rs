@@ -18,7 +18,7 @@ use crate::session::offline;
 pub(super) const NAMES: u64 = 20_000;
 /// Bytes of the volume, in memory and mostly holes.
 const BYTES: u64 = 384 << 20;
-/// The order in which names are asked for and removed.
+/// Seed of the order in which names are looked up and removed.
 const SEED: u64 = 1;
 
 /// The table.

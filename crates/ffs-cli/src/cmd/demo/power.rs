@@ -26,11 +26,11 @@ use crate::fail::Failure;
 use crate::namei::{Last, namei};
 use crate::progress::Progress;
 
-/// Seconds of disk time from the beginning of the copy to the power cut.
+/// Seconds of disk time from the beginning of the copy to the power failure.
 const SECONDS: u64 = 90;
 /// The second in which a file is written and synced.
 const SYNCED_AT: u64 = 75;
-/// The copy is cut off after half of the tree, or after so many files or bytes.
+/// The power fails after half of the tree, or after so many files or bytes.
 const MOST_FILES: u64 = 6000;
 const MOST_BYTES: u64 = 128 << 20;
 /// Of the disk.
@@ -40,21 +40,21 @@ const WRITES: u64 = 5;
 /// Name and content of the file that is synced.
 const SYNCED: (&[u8], &[u8]) = (b"written-and-synced", b"fsync has returned\n");
 
-/// What happened.
+/// The results of the run.
 pub(super) struct Story {
     /// Names entered before the power failed.
     pub(super) copied: u64,
-    /// What became of the disk's cache.
-    pub(super) cut: PowerLoss,
+    /// The sectors of the disk's cache that were kept and lost.
+    pub(super) cache: PowerLoss,
     /// Names there when the volume was mounted as it was.
     pub(super) unrepaired: u64,
-    /// What `fsck -p` said.
+    /// The report of `fsck -p`.
     pub(super) repaired: FsckReport,
-    /// What is there afterwards.
+    /// The files that are there afterwards.
     pub(super) kept: Kept,
 }
 
-/// What of the copy is there.
+/// The files of the copy that are there.
 #[derive(Default)]
 pub(super) struct Kept {
     /// Files with all of their content, and all other names.
@@ -62,11 +62,11 @@ pub(super) struct Kept {
     /// Files that have a name and not yet all content.
     pub(super) begun: u64,
     /// Names that are not there.
-    pub(super) gone: u64,
+    pub(super) missing: u64,
 }
 
 /// Copies `tree`, which has `files` files and `bytes` of data, into a new volume of `size` bytes at
-/// `image`, cuts the power, and looks what is there: unrepaired, repaired, and file by file.
+/// `image`, fails the power, and examines the volume: unrepaired, repaired, and file by file.
 pub(super) fn run(
     tree: &Tree<'_>,
     (files, bytes): (u64, u64),
@@ -74,60 +74,60 @@ pub(super) fn run(
     size: u64,
     seed: u64,
 ) -> Result<Story, Failure> {
-    let told = |error: &dyn std::fmt::Display| Failure::new(image.display(), error);
+    let failed = |error: &dyn std::fmt::Display| Failure::new(image.display(), error);
     let clock = Arc::new(ManualClock::new(SystemTime::now().into()));
-    let medium = FileDevice::create_sparse(image, size).map_err(|error| told(&error))?;
+    let medium = FileDevice::create_sparse(image, size).map_err(|error| failed(&error))?;
     let medium: Arc<dyn BlockDevice> = Arc::new(medium.scratch());
     let options = NewfsOptions { soft_updates: true, ..NewfsOptions::default() };
     newfs(&*medium, &options, &*clock, &SplitMix64::new(seed), &mut |_, _| {})
-        .map_err(|error| told(&error))?;
+        .map_err(|error| failed(&error))?;
 
     let disk = Arc::new(PowerSwitch::new(medium.clone(), CACHE, seed));
     let mount = |device: Arc<dyn BlockDevice>| {
         let env = Env::seeded(clock.clone() as Arc<dyn Clock>, seed);
-        Ffs::mount(device, &MountOptions::default(), env).map_err(|error| told(&error))
+        Ffs::mount(device, &MountOptions::default(), env).map_err(|error| failed(&error))
     };
     let ffs = mount(disk.clone())?;
-    let goal = (files / 2).clamp(1, MOST_FILES);
-    let room = (bytes / 2).clamp(1, MOST_BYTES);
-    let copied = copy_until_cut(tree, &ffs, &disk, &clock, (goal, room))?;
-    let cut = disk.lose_power().map_err(|error| told(&error))?;
-    // What was in memory goes with the power.
+    let max_files = (files / 2).clamp(1, MOST_FILES);
+    let max_bytes = (bytes / 2).clamp(1, MOST_BYTES);
+    let copied = copy_until_power_failure(tree, &ffs, &disk, &clock, (max_files, max_bytes))?;
+    let cache = disk.lose_power().map_err(|error| failed(&error))?;
+    // A power failure loses the memory of the mount.
     drop(ffs);
 
     let ffs = mount(medium.clone())?;
-    let (cred, root) = (Cred::root(), ffs.root().map_err(|error| told(&error))?);
-    let unrepaired = names(&ffs, root.clone()).map_err(|error| told(&error))?;
+    let (cred, root) = (Cred::root(), ffs.root().map_err(|error| failed(&error))?);
+    let unrepaired = names(&ffs, root.clone()).map_err(|error| failed(&error))?;
     let made = ffs.create(&cred, &root, b"written-unrepaired", NodeKind::Regular, 0o644);
-    made.map_err(|error| told(&error))?;
+    made.map_err(|error| failed(&error))?;
     drop(root);
-    ffs.unmount().map_err(|error| told(&error))?;
+    ffs.unmount().map_err(|error| failed(&error))?;
 
     let repaired = Fsck::new(medium.clone(), FsckOptions::preen().at(now(&clock))).run();
     if repaired.exit_code != 0 || !repaired.clean {
-        return Err(told(&format!("fsck -p: {}", first(&repaired))));
+        return Err(failed(&format!("fsck -p: {}", first(&repaired))));
     }
     let full = Fsck::new(medium.clone(), FsckOptions::no()).run();
     if !full.is_silent() {
-        return Err(told(&format!("after fsck -p: {}", first(&full))));
+        return Err(failed(&format!("after fsck -p: {}", first(&full))));
     }
     let ffs = mount(medium)?;
     let kept = compare(tree, &ffs, copied)?;
-    synced_is_there(&ffs).map_err(|error| told(&error))?;
-    ffs.unmount().map_err(|error| told(&error))?;
-    fs::remove_file(image).map_err(|error| told(&error))?;
-    Ok(Story { copied, cut, unrepaired, repaired, kept })
+    synced_is_there(&ffs).map_err(|error| failed(&error))?;
+    ffs.unmount().map_err(|error| failed(&error))?;
+    fs::remove_file(image).map_err(|error| failed(&error))?;
+    Ok(Story { copied, cache, unrepaired, repaired, kept })
 }
 
 impl Story {
-    /// For people, a fact a line.
+    /// The story as text, one fact a line.
     pub(super) fn lines(&self, seed: u64) -> Vec<String> {
         let Story { copied, unrepaired, kept, .. } = self;
         let names = counted(*copied, "name");
         let listed = counted(*unrepaired, "name");
         vec![
             format!(
-                "the tree again, with soft updates, half of it: {names} in {SECONDS} s of disk time."
+                "half of the tree again, with soft updates: {names} in {SECONDS} s of disk time."
             ),
             self.power_fails(seed),
             format!(
@@ -135,8 +135,8 @@ impl Story {
             ),
             self.repairs(),
             format!(
-                "Kept whole: {}. Begun: {}. Gone, as too young to be on the disk: {}.",
-                kept.whole, kept.begun, kept.gone
+                "Kept whole: {}. Begun: {}. Missing, too new to be on the disk: {}.",
+                kept.whole, kept.begun, kept.missing
             ),
             format!(
                 "No file has bytes that are not its own, and one synced {} s before is there.",
@@ -146,14 +146,14 @@ impl Story {
     }
 
     fn power_fails(&self, seed: u64) -> String {
-        let PowerLoss { kept, lost } = self.cut;
+        let PowerLoss { kept, lost } = self.cache;
         if kept + lost == 0 {
             return "Then the power fails, while the disk has nothing to write.".to_owned();
         }
         let all = counted(kept + lost, "sector");
         format!(
-            "Then the power fails while the disk writes. Of {all} in its cache {lost} are lost\n        \
-             (--seed {seed} draws which)."
+            "Then the power fails while the disk writes. Of {all} in its cache {lost} are \
+             lost\n        (--seed {seed} draws which)."
         )
     }
 
@@ -169,12 +169,13 @@ impl Story {
         let more = if kinds.len() > most.len() { ", ..." } else { "" };
         let (found, most) = (counted(found, "repair"), most.join(", "));
         format!(
-            "fsck -p: {found} that lose nothing ({most}{more});\n        then a full check finds nothing."
+            "fsck -p: {found} that lose nothing ({most}{more});\n        then a full check finds \
+             nothing."
         )
     }
 }
 
-/// A tree of the host, and what of it is none.
+/// A tree of the host, and the directories in it to skip.
 pub(super) struct Tree<'a> {
     /// Its root.
     pub(super) path: &'a Path,
@@ -199,7 +200,7 @@ impl Tree<'_> {
     }
 }
 
-/// A sink that lets time go by, and ends with the power.
+/// A sink that advances the clock and stops when the power fails.
 struct Timed<'a> {
     sink: ImageSink<'a>,
     ffs: &'a Ffs,
@@ -207,27 +208,27 @@ struct Timed<'a> {
     clock: &'a ManualClock,
     began: Timestamp,
     /// Names and bytes after which the power fails.
-    goal: (u64, u64),
+    limit: (u64, u64),
     names: u64,
     bytes: u64,
     second: u64,
     off: bool,
 }
 
-/// How many names were entered before the power failed.
-fn copy_until_cut(
+/// Copies until the power fails; returns the number of created names.
+fn copy_until_power_failure(
     tree: &Tree<'_>,
     ffs: &Ffs,
     disk: &PowerSwitch<Arc<dyn BlockDevice>>,
     clock: &ManualClock,
-    goal: (u64, u64),
+    limit: (u64, u64),
 ) -> Result<u64, Failure> {
     let (cred, began) = (Cred::root(), clock.now());
     let root = ffs.root().map_err(Failure::plain)?;
     let image = ImageRef { ffs, cred: &cred, name: "disk" };
     let sink = ImageSink::new(image, root, CopyOptions::archive());
     let (names, bytes, second, off) = (0, 0, 0, false);
-    let mut timed = Timed { sink, ffs, disk, clock, began, goal, names, bytes, second, off };
+    let mut timed = Timed { sink, ffs, disk, clock, began, limit, names, bytes, second, off };
     match tree.copy_to(&mut timed) {
         Err(failure) if !timed.off => Err(failure),
         _ => Ok(timed.names),
@@ -235,14 +236,14 @@ fn copy_until_cut(
 }
 
 impl Timed<'_> {
-    /// Lets time go by as far as the copy has come.
+    /// Advances the clock in proportion to the copied files and bytes.
     fn step(&mut self) -> Result<(), SinkError> {
-        let part = |done: u64, goal: u64| done.saturating_mul(SECONDS) / goal;
-        let due = part(self.names, self.goal.0).max(part(self.bytes, self.goal.1));
+        let part = |done: u64, limit: u64| done.saturating_mul(SECONDS) / limit;
+        let due = part(self.names, self.limit.0).max(part(self.bytes, self.limit.1));
         self.advance(due.min(SECONDS))
     }
 
-    /// Lets time go by until the second `due`; the last one is that of the power cut.
+    /// Advances the clock to the second `due`. The power fails in the last second.
     fn advance(&mut self, due: u64) -> Result<(), SinkError> {
         while self.second < due {
             self.second += 1;
@@ -311,24 +312,24 @@ impl Sink for Timed<'_> {
 fn compare(tree: &Tree<'_>, ffs: &Ffs, copied: u64) -> Result<Kept, Failure> {
     let kept = Kept::default();
     let mut look = Look { ffs, cred: Cred::root(), left: copied, kept, open: None, wrong: None };
-    let told = tree.copy_to(&mut look);
+    let result = tree.copy_to(&mut look);
     if let Some(path) = look.wrong {
         let why = "what is there is not what was copied";
         return Err(Failure::new(crate::fail::show(&path), why));
     }
-    match told {
+    match result {
         Err(failure) if look.left > 0 => Err(failure),
         _ => Ok(look.kept),
     }
 }
 
-/// A sink that looks what of a copy is there.
+/// A sink that compares a copy with the volume.
 struct Look<'a> {
     ffs: &'a Ffs,
     cred: Cred,
     left: u64,
     kept: Kept,
-    /// The file that is being told, and whether all of it is there so far.
+    /// The file under comparison, whether all of it is there so far, and its path.
     open: Option<(Vnode, bool, Vec<u8>)>,
     wrong: Option<Vec<u8>>,
 }
@@ -347,7 +348,7 @@ impl Sink for Look<'_> {
         }
         self.left -= 1;
         let Ok(file) = namei(self.ffs, &self.cred, &entry.path, Last::Keep) else {
-            self.kept.gone += 1;
+            self.kept.missing += 1;
             return Ok(());
         };
         let attr = self.ffs.getattr(&file);
@@ -355,8 +356,8 @@ impl Sink for Look<'_> {
             EntryKind::Directory => (attr.kind == FileType::Directory, true),
             EntryKind::File(size) => (attr.kind == FileType::Regular, attr.size == *size),
             EntryKind::Symlink(text) => {
-                let told = self.ffs.readlink(&file);
-                (told.is_ok_and(|told| told == *text), true)
+                let found = self.ffs.readlink(&file);
+                (found.is_ok_and(|found| found == *text), true)
             }
             _ => (true, true),
         };

@@ -1,8 +1,8 @@
-//! What fsck shows of an inode, and the questions.
+//! The description of an inode, and the questions of fsck.
 //!
-//! As BSD's does, it prints owner, mode, size and time before it asks what becomes of a file: a
-//! number alone decides nothing. Owners are shown by number, and by the name that this computer has
-//! for it.
+//! As in BSD, fsck prints owner, mode, size and time before it asks for a repair: an inode number
+//! is not enough for a decision. Owners are printed as numbers, with the name on this computer if
+//! there is one.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use ffs_ondisk::{FileType, Timespec};
 use crate::fail::show;
 use crate::{output, progress, signals};
 
-/// Writes what the inodes of a finding are, two lines each, beginning with `prefix`.
+/// Describes the inodes of a finding, two lines each, beginning with `prefix`.
 pub(super) fn describe(finding: &Finding, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
     if let Some(inode) = &finding.inode {
         inode_lines(inode, "", finding.path.as_deref(), prefix, out)?;
@@ -35,8 +35,8 @@ fn inode_lines(
     let mode_text = mode_text(mode);
     writeln!(
         out,
-        "{prefix}  {role}I={ino}  OWNER={uid}{owner} GROUP={gid}{group} MODE={mode:o} ({mode_text}) \
-         LINKS={nlink}"
+        "{prefix}  {role}I={ino}  OWNER={uid}{owner} GROUP={gid}{group} MODE={mode:o} \
+         ({mode_text}) LINKS={nlink}"
     )?;
     let time = output::time(Timespec { secs: mtime, nsec: 0 }, false);
     let what = if FileType::of_mode(mode) == Some(FileType::Directory) { "DIR" } else { "FILE" };
@@ -65,7 +65,7 @@ fn group(gid: u32) -> String {
     found.map_or_else(String::new, |group| format!("({})", group.name().display()))
 }
 
-/// An operator at the terminal, or whatever standard input is.
+/// Reads the answers from standard input.
 pub(super) fn operator() -> impl FnMut(&Finding) -> Answer + Send {
     let mut phase: Option<Phase> = None;
     move |finding| {
@@ -83,7 +83,7 @@ fn ask(finding: &Finding) -> Answer {
     loop {
         progress::suspend(|| {
             let mut text = Vec::new();
-            // Memory takes everything; and an unwritten prompt is an unanswered one.
+            // Writes to memory cannot fail. Without a visible prompt the answer is no answer, too.
             let _ = writeln!(text, "{finding}");
             let _ = describe(finding, "", &mut text);
             let _ = write!(text, "REPAIR? [y/n/a(ll)/q(uit)] ");
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_tell_everything_once() {
+    fn lines_describe_an_inode() {
         let inode = InodeAttrs {
             ino: 5,
             uid: 0,

@@ -22,14 +22,14 @@ use crate::output;
 const MEMORY: &str = "/dev/shm";
 const MIB: u64 = 1 << 20;
 
-/// Real programs, their power cut, and what they find afterwards
+/// Run real programs, fail the power, and check their data afterwards
 ///
 /// Runs SQLite, LevelDB, RocksDB, LMDB, git, vim, maildir deliveries, package installations and the
 /// saves of editors on a mount of ffs, and of ext4 beside it, on a disk in memory that records
-/// every write and flush. Then draws states that a power cut may leave: everything lost that no
-/// flush covered, some of it kept, single writes torn. Each state is mounted, on ffs as it is and
-/// again after `fsck -p`, and the program is asked whether each step that it acknowledged is there,
-/// and whether it can use its data.
+/// every write and flush. Then draws states that a power failure may leave: all unflushed writes
+/// lost, some of them kept, single writes torn. Each state is mounted, on ffs unrepaired and again
+/// after `fsck -p`. The program then checks that each acknowledged step is there, and that it can
+/// use its data.
 ///
 /// Needs root, /dev/fuse and python3. Programs that this machine lacks are reported as skipped.
 #[derive(clap::Args)]
@@ -124,9 +124,9 @@ pub(super) fn run(args: Args) -> Outcome {
     if let Some(failure) = failed {
         return Err(failure);
     }
-    // Interrupted, it still says what was found before.
-    let says_something = done.is_ok() || !rows.is_empty();
-    if says_something && !args.json {
+    // After an interruption the table has the rows that are complete.
+    let has_table = done.is_ok() || !rows.is_empty();
+    if has_table && !args.json {
         table(&mut out, &args, &rows)?;
         out.flush()?;
     }
@@ -185,11 +185,11 @@ fn replay(dir: &Path, state: StateId, ffs: &Path, work: &Path) -> Outcome {
     let mut out = output::stdout();
     writeln!(out, "{} on {}, state {state}", label.program, label.side)?;
     for look in &looks {
-        let said = match &look.answer.broken {
+        let result = match &look.answer.broken {
             Some(why) => crate::fail::show(why),
             None => format!("{} of {} acknowledged steps missing", look.answer.lost, look.acked),
         };
-        writeln!(out, "{}: {said}", look.view)?;
+        writeln!(out, "{}: {result}", look.view)?;
     }
     writeln!(out, "image: {}", dir.join("state").display())?;
     out.flush()?;
@@ -204,7 +204,7 @@ fn table(
 ) -> std::result::Result<(), Failure> {
     writeln!(
         out,
-        "Programs after power cuts, seed {}, {} steps, up to {} states\n",
+        "Programs after power failures, seed {}, {} steps, up to {} states\n",
         args.seed, args.steps, args.states
     )?;
     let head =
@@ -231,9 +231,10 @@ fn table(
     writeln!(out, "{}", output::table(lines, &[3, 4, 5, 6, 7]))?;
     writeln!(
         out,
-        "lost: states without steps that were acknowledged; steps: how many at most; unusable: states in \
-         which the\nprogram cannot use its data; unmountable: that cannot be mounted for writing before they are \
-         repaired;\n*: ffs breaks what the program promises, and no other file system here does."
+        "lost: states that lack acknowledged steps; steps: how many at most; unusable: states in \
+         which the\nprogram cannot use its data; unmountable: states that cannot be mounted for \
+         writing unrepaired;\n*: ffs breaks a promise of the program, and no other file system \
+         here does."
     )?;
     for row in rows.iter().filter(|row| row.lost + row.broken + row.unmountable > 0) {
         for (what, found) in [("lost", &row.first_lost), ("unusable", &row.first_broken)] {

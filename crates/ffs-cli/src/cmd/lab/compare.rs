@@ -23,8 +23,8 @@ use crate::output;
 /// options, or a directory you may write in: the work is done through system calls in a
 /// subdirectory of it, which is removed.
 ///
-/// Targets differ in what is durable when a call returns; each says what it promises. With --sync
-/// they have the same finish line.
+/// Targets differ in what is durable when a call returns; the output states it for each target.
+/// With --sync each phase ends when everything is durable, on every target.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(super) struct Args {
@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[arg(required = true)]
     workload: Option<String>,
 
-    /// Whom to measure; the first is the measure of the others
+    /// Targets to measure; ratios are relative to the first
     #[arg(long, value_name = "TARGET", default_values_t = ["core".to_owned()])]
     target: Vec<String>,
 

@@ -31,13 +31,13 @@ const EVENTS: usize = 20;
 /// The seed if none is given.
 const SEED: u64 = 1;
 
-/// Every state that a power cut may leave, examined
+/// Examine the states that a power failure may leave
 ///
-/// Runs workloads on small volumes in memory, records every write, and examines what a power cut
-/// may leave at every moment: each prefix of the writes that are not durable yet, each subset of up
-/// to 12 of them, random subsets of more, writes torn between sectors, and cuts inside fsck. A
-/// state must keep the crash contract as it is, be repaired by `fsck -p` with nothing but harmless
-/// repairs, pass a full check, and hold a tree that the workload may have left.
+/// Runs workloads on small volumes in memory, records every write, and examines the states that a
+/// power failure may leave at every moment: each prefix of the writes that are not durable yet,
+/// each subset of up to 12 of them, random subsets of more, writes torn between sectors, and power
+/// failures during fsck. A state must keep the crash contract unrepaired, need only harmless
+/// repairs of `fsck -p`, pass a full check, and have a tree that the workload may have left.
 ///
 /// Which states are examined follows from the options, not from the number of threads. Each has a
 /// name by which `--only` examines it again, with all checks.
@@ -81,8 +81,8 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     random: u32,
 
-    /// Traces in directories of more than twelve blocks, for each kind of volume that has room for
-    /// them
+    /// Traces in directories of more than twelve blocks, for each kind of volume that is large
+    /// enough
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(0..=100_000))]
     directories: u32,
@@ -150,7 +150,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 200)]
     remount_every: u32,
 
-    /// In one state in so many fsck is cut off everywhere; 0 for none
+    /// In one state of N, interrupt fsck after each of its writes; 0 for none
     #[arg(long, value_name = "N", default_value_t = 500)]
     interrupt_every: u32,
 
@@ -368,7 +368,7 @@ fn shrunk(plan: &Plan, broken: &Broken) -> Result<Option<Shrunk>, Failure> {
     Ok(shrink(plan, broken.id, &broken.rule, &mut bar)?)
 }
 
-/// What remains, as a workload file that says how to run it.
+/// The reduced workload as a file, with the command that runs it.
 fn as_file(args: &Args, shrunk: &Shrunk) -> String {
     let command = args.begin();
     format!("# {command} --workload FILE --only {}\n{}", shrunk.id, text::print(&shrunk.workload))
@@ -454,7 +454,8 @@ fn rates(out: &mut impl Write, report: &Report<'_>) -> Result<(), Failure> {
     let done: u64 = report.tally.rows.iter().map(|row| row.workloads).sum();
     writeln!(
         out,
-        "{done} of {} workloads in {:.1} s on {} threads: {:.0} states a second, {:.0} a second of processor time",
+        "{done} of {} workloads in {:.1} s on {} threads: {:.0} states a second, {:.0} a second of \
+         processor time",
         report.tally.planned,
         report.seconds,
         report.threads,
@@ -467,14 +468,15 @@ fn rates(out: &mut impl Write, report: &Report<'_>) -> Result<(), Failure> {
     };
     writeln!(
         out,
-        "every state: image, fsck -p, full check, tree; mounted unrepaired: {}; fsck cut off: {}\n",
+        "every state: image, fsck -p, full check, tree; mounted unrepaired: {}; fsck interrupted: \
+         {}\n",
         one_in(report.remount_every),
         one_in(report.interrupt_every)
     )?;
     Ok(())
 }
 
-/// Shows how many states are done, and how fast; hears ^C.
+/// Shows the number of examined states and their rate; ^C ends the work.
 struct Bar(Progress, Instant, u64);
 
 impl Bar {

@@ -29,7 +29,7 @@ pub(super) struct Args {
         value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_FILES)))]
     n: Vec<u32>,
 
-    /// Whom to measure; the first is the measure of the others
+    /// Targets to measure; ratios are relative to the first
     #[arg(long, value_name = "TARGET", default_values_t = ["core".to_owned()])]
     target: Vec<String>,
 
@@ -130,7 +130,8 @@ fn tables(
         if let [small, large] = *pair {
             writeln!(
                 out,
-                "{large} files against {small}: times as long, and as much processor time, an operation\n"
+                "{large} files against {small}: times as long, and as much processor time, an \
+                 operation\n"
             )?;
             writeln!(out, "{}", growth(found, &targets, (small, large), wait))?;
         }
@@ -138,8 +139,8 @@ fn tables(
     if let Some(wait) = wait {
         writeln!(
             out,
-            "waits: that many reads of memory, each known only by the one before, take as much processor\n\
-             time as the difference; one takes {wait:.3} microseconds here now, in {} MB\n",
+            "waits: the difference in processor time, as a number of dependent reads of memory;\n\
+             one takes {wait:.3} microseconds here now, in {} MB\n",
             memory_latency::LARGE >> 20
         )?;
     }

@@ -38,7 +38,7 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs lab compare dirs -n 100000", "what directory operations cost in the library"),
         (
             "ffs lab compare dirs -n 1000000 --target core --target /mnt/ext4",
-            "the library and a mounted directory side by side; as root, names are forgotten where asked",
+            "the library and a mounted directory side by side; stat-cold needs root",
         ),
         (
             "ffs lab compare dirs --target core --target core:maxvnodes=4000",
@@ -49,18 +49,19 @@ pub(crate) const DOC: Doc = Doc {
             "whether cost stays flat as the directory grows",
         ),
         (
-            "ffs lab compare postmark:number=20000,transactions=50000 --target core --target /mnt/ext4",
-            "a mail server's small files in the library and in a mounted directory; `ffs lab list` shows \
-             what else there is",
+            "ffs lab compare postmark:number=20000,transactions=50000 --target core \
+             --target /mnt/ext4",
+            "a mail server's small files in the library and in a mounted directory; `ffs lab list` \
+             shows the other workloads",
         ),
         (
             "ffs lab compare x11:tree=/usr/src --sync --target core --target /mnt/xfs",
-            "a real tree extracted, listed and removed; each phase ends when everything is on the disk",
+            "extract, list and remove a real tree; each phase ends with a sync",
         ),
         ("ffs lab figures > figures.csv", "the paper's Figures 2 to 6: cost as a directory grows"),
         (
             "ffs lab crash --max-states 1000000 --seed 7",
-            "a million states that a power cut may leave, each examined",
+            "examine a million states that a power failure may leave",
         ),
         (
             "ffs lab crash --workload mine.crash --shrink",
@@ -68,7 +69,7 @@ pub(crate) const DOC: Doc = Doc {
         ),
         (
             "ffs lab apps sqlite git --side ffs --side ffs:stable --side ext4",
-            "databases and git after power cuts, on ffs and on ext4 (root)",
+            "databases and git after power failures, on ffs and on ext4 (root)",
         ),
         (
             "ffs lab stress /mnt/ffs/work --seconds 60 -p 8",
@@ -81,7 +82,7 @@ pub(crate) const DOC: Doc = Doc {
         ("ffs lab compare dirs --json > dirs.json", "one line a phase and target, for a program"),
     ],
     exit: &[
-        ("0", "everything was measured; what a target cannot do is said"),
+        ("0", "everything was measured; a line names each phase that a target cannot run"),
         (
             "1",
             "a target cannot be used or failed; results are missing; a crash state breaks a rule",
@@ -94,7 +95,7 @@ pub(crate) const DOC: Doc = Doc {
     usage_code: 64,
 };
 
-/// Measure, and prove: workloads side by side, and every state a crash may leave.
+/// Measure workloads on several file systems, and examine the states that a crash may leave.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -115,7 +116,7 @@ enum Experiment {
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
-    hugepages::want();
+    hugepages::enable();
     signals::listen();
     match args.experiment {
         Experiment::Compare(args) => compare::run(args),
@@ -135,7 +136,7 @@ fn context(seed: u64) -> Context {
     Context { timer: Arc::new(RealTimer::start()), seed }
 }
 
-/// Shows progress, hears ^C.
+/// Shows progress; ^C ends the work.
 struct Bar(Progress);
 
 impl Bar {

@@ -18,9 +18,9 @@ use crate::signals;
 /// `fsx`: each process has one file, and reads and changes it in every way (calls, shared memory,
 /// direct transfers, holes) beside a model in memory. `sparse`: the same for large sparse files.
 /// `tree`: every operation on names and files, in directories that all processes share; the answers
-/// may be any, the volume must stay sound. `owned`: each process has files of its own in shared
-/// directories and can tell what each must hold; `--verify` looks again later, after the volume was
-/// unmounted, checked and mounted, say.
+/// are not checked, but the volume must stay consistent. `owned`: each process has files of its own
+/// in shared directories and checks the content of each; `--verify` checks it again later, for
+/// example after the volume was unmounted, checked and mounted.
 ///
 /// The operations follow from the seed; those of several processes meet as they happen to.
 #[derive(clap::Args)]

@@ -30,9 +30,8 @@ const NAMED: usize = 8;
 ///
 /// A job is one workload, one combination of the factors, one replicate. Jobs run in random order
 /// on all cores; each finished one is on the disk before the next is begun, in DIR/results.jsonl.
-/// The same command again goes on where an earlier one ended, whatever ended it, and gives the same
-/// report. Everything drawn follows from the seed; on the simulated machine (`sim`) the results do,
-/// too, on every computer.
+/// The same command resumes an interrupted study and gives the same report. All random choices
+/// follow from the seed; on the simulated machine (`sim`) the results do, too, on every computer.
 ///
 /// To run a study in several places, give each a part with --shard and a directory of its own, and
 /// join these with `ffs lab merge`.
@@ -132,8 +131,8 @@ pub(crate) fn threads(plan: &Plan) -> usize {
         return 1;
     }
     let cores = available_parallelism().map_or(1, usize::from);
-    let room = memory::available().unwrap_or(u64::MAX);
-    let fits = |threads: &usize| memory_of(plan, *threads as u64) <= room;
+    let available = memory::available().unwrap_or(u64::MAX);
+    let fits = |threads: &usize| memory_of(plan, *threads as u64) <= available;
     (1..=cores).take_while(fits).last().unwrap_or(1)
 }
 
@@ -193,8 +192,8 @@ pub(crate) fn conclude(store: &ResultsFile, ended: RunEnd, out: &Path) -> Result
             Some(path) => {
                 let (path, out) = (path.display(), out.display());
                 failure.hint(format!(
-                    "what it lacks is in {path}: when it can be written, run ffs lab merge {path} -o {out}, \
-                     and then repeat the command"
+                    "what it lacks is in {path}: when it can be written, run ffs lab merge {path} \
+                     -o {out}, and then repeat the command"
                 ))
             }
         });
@@ -218,8 +217,8 @@ pub(crate) fn conclude(store: &ResultsFile, ended: RunEnd, out: &Path) -> Result
 ///
 /// Takes the directories (or results files) of parts of one study, run with `ffs lab run --shard`,
 /// and writes all their jobs to DIR. Parts of different studies are refused. When no job is
-/// missing, the report is written, the same as that of a study run in one place; else the missing
-/// jobs are told, and `ffs lab run --out DIR` with the options of the parts runs them.
+/// missing, the report is written, the same as that of a study run in one place. Otherwise the
+/// missing jobs are listed; `ffs lab run --out DIR` with the options of the parts runs them.
 #[derive(clap::Args)]
 pub(super) struct MergeArgs {
     /// Directories of the parts, or their results files
@@ -239,8 +238,8 @@ pub(super) fn run_merge(args: &MergeArgs) -> Outcome {
     finish(&store, &args.out, false)
 }
 
-/// Writes the report if all jobs are there, tells what is missing if not. Whether that is a failure
-/// depends on whether the rest was `left` to others.
+/// Writes the report if all jobs are there, otherwise lists the missing ones. Missing jobs are an
+/// error unless they are `left` to other shards.
 pub(crate) fn finish(store: &ResultsFile, out: &Path, left: bool) -> Outcome {
     let (plan, missing) = (store.plan(), store.missing());
     if missing.is_empty() {
@@ -257,10 +256,12 @@ pub(crate) fn finish(store: &ResultsFile, out: &Path, left: bool) -> Outcome {
     let more = missing.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let (have, of) = (store.finished(), store.finished() + missing.len());
-    let told = format!("{}: {have} of {of} jobs; missing: {names}{more}", store.path().display());
+    let status = format!("{}: {have} of {of} jobs; missing: {names}{more}", store.path().display());
     if left {
-        output::note(format!("{told}; join it with the other parts: ffs lab merge PART... -o DIR"));
+        output::note(format!(
+            "{status}; join it with the other parts: ffs lab merge PART... -o DIR"
+        ));
         return Ok(0);
     }
-    Err(Failure::plain(told).hint("run the other parts, and join them all"))
+    Err(Failure::plain(status).hint("run the other parts, and join them all"))
 }

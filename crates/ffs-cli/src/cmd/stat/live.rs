@@ -74,12 +74,12 @@ pub(super) fn looks(text: &str) -> Result<u64, String> {
 
 pub(super) fn run(mount: &Path, args: &Args) -> Outcome {
     let control = Control::open(mount)
-        .map_err(|e| Failure::plain(e).hint("of an image, IMAGE:/PATH is wanted"))?;
+        .map_err(|e| Failure::plain(e).hint("for a file in an image write IMAGE:/PATH"))?;
     let mut entries = control.list().map_err(Failure::plain)?;
     entries.retain(|e| matches!(e.kind, EntryKind::Counter | EntryKind::Gauge));
     let in_place = output::to_terminal() && !args.json && args.count != Some(1);
-    let asked = args.wait.is_some() || in_place;
-    let looks = args.count.unwrap_or(if asked { u64::MAX } else { 1 });
+    let repeat = args.wait.is_some() || in_place;
+    let looks = args.count.unwrap_or(if repeat { u64::MAX } else { 1 });
     let wait = args.wait.unwrap_or(Duration::from_secs(1));
     signals::listen();
     let mut screen = Screen { in_place, lines: 0 };
@@ -104,7 +104,7 @@ pub(super) fn run(mount: &Path, args: &Args) -> Outcome {
     Ok(0)
 }
 
-/// The values of `entries`; one that is gone is 0.
+/// The values of `entries`; 0 for one that the mount no longer has.
 fn sample(control: &Control, entries: &[Entry]) -> Result<Vec<u64>, Failure> {
     let values: BTreeMap<String, String> =
         control.values().map_err(Failure::plain)?.into_iter().collect();
@@ -240,7 +240,7 @@ fn pause(wait: Duration) -> bool {
         if left.is_zero() {
             return true;
         }
-        // A signal ends a sleep only if its handler interrupts it; short ones need no such luck.
+        // Short sleeps: a signal does not end a sleep.
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
 }
@@ -266,9 +266,9 @@ impl Screen {
         if self.lines > 0 {
             write!(out, "\x1b[{}A\x1b[J", self.lines)?;
         }
-        let room = height.saturating_sub(2).max(1);
+        let rows = height.saturating_sub(2).max(1);
         let count = text.lines().count();
-        let shown = if count > room { room - 1 } else { count };
+        let shown = if count > rows { rows - 1 } else { count };
         for line in text.lines().take(shown) {
             writeln!(out, "{}", line.chars().take(width).collect::<String>())?;
         }
