@@ -30,33 +30,45 @@ struct Ffs {
     log: Option<String>,
 }
 
+/// Defines the commands. `completions` and `man` are apart: they take the command line itself.
 macro_rules! commands {
     ($($variant:ident $module:ident $name:literal;)*) => {
         #[derive(Subcommand)]
         enum Cmd {
             $($variant(cmd::$module::Args),)*
+            Completions(cmd::completions::Args),
+            Man(cmd::man::Args),
         }
 
         impl Cmd {
             fn run(self) -> Outcome {
                 match self {
                     $(Cmd::$variant(args) => cmd::$module::run(args),)*
+                    Cmd::Completions(args) => cmd::completions::run(&args, command_line()),
+                    Cmd::Man(args) => {
+                        let command = command_line();
+                        cmd::man::run(args, &cmd::man::CommandLine { command, doc, page_name })
+                    }
                 }
             }
         }
 
         /// The examples and exit codes of a command.
-        pub(crate) fn doc(command: &str) -> Option<&'static Doc> {
+        fn doc(command: &str) -> Option<&'static Doc> {
             match command {
                 $($name => Some(&cmd::$module::DOC),)*
+                "completions" => Some(&cmd::completions::DOC),
+                "man" => Some(&cmd::man::DOC),
                 _ => None,
             }
         }
 
         /// The name of a command's manual page.
-        pub(crate) fn page_name(command: &str) -> &'static str {
+        fn page_name(command: &str) -> &'static str {
             match command {
                 $($name => concat!("ffs-", $name),)*
+                "completions" => "ffs-completions",
+                "man" => "ffs-man",
                 _ => "ffs",
             }
         }
@@ -95,8 +107,6 @@ commands! {
     Df df "df";
     Demo demo "demo";
     Lab lab "lab";
-    Completions completions "completions";
-    Man man "man";
 }
 
 /// Names of BSD's programs, and the command that each name runs.
@@ -194,8 +204,8 @@ fn alone<A: Args>(
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The whole command line as clap has it, with the texts of [`Doc`].
-pub(crate) fn command_line() -> Command {
+/// The definition of the command line, with the texts of [`Doc`].
+fn command_line() -> Command {
     let mut ffs = Ffs::command().after_help(TOP_HELP);
     let names: Vec<String> = ffs.get_subcommands().map(|c| c.get_name().to_owned()).collect();
     for name in names {

@@ -87,9 +87,13 @@ impl Named {
         if let Some(named) = look_up(&text, name) {
             return Ok(named);
         }
-        let whose = if of_image.is_some() { session.image() } else { "the host" };
-        let why = format!("no such {what} in {} of {whose}", show(file));
-        Err(Failure::new(show(name), why).hint("print the file with ffs cat, or give a number"))
+        let file = show(file);
+        let (whose, print) = match of_image {
+            Some(_) => (session.image(), format!("ffs cat {}:{file}", session.image())),
+            None => ("the host", format!("cat {file}")),
+        };
+        let failure = Failure::new(show(name), format!("no such {what} in {file} of {whose}"));
+        Err(failure.hint(format!("print the names with `{print}`, or give a number")))
     }
 }
 

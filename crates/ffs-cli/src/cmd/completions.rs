@@ -2,9 +2,11 @@
 
 use std::io::Write;
 
+use clap::Command;
+
 use super::{Doc, EXIT};
 use crate::fail::Outcome;
-use crate::{app, output};
+use crate::output;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -24,9 +26,10 @@ pub(crate) struct Args {
     shell: clap_complete::Shell,
 }
 
-pub(crate) fn run(args: Args) -> Outcome {
+/// Writes the completions of `command_line`.
+pub(crate) fn run(args: &Args, mut command_line: Command) -> Outcome {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut app::command_line(), "ffs", &mut text);
+    clap_complete::generate(args.shell, &mut command_line, "ffs", &mut text);
     let mut out = output::stdout();
     out.write_all(&text)?;
     out.flush()?;

@@ -9,7 +9,7 @@ use ffs_admin::counted;
 
 use super::{Doc, EXIT};
 use crate::fail::{Failure, Outcome};
-use crate::{app, output};
+use crate::output;
 
 pub(crate) const DOC: Doc = Doc {
     examples: &[
@@ -32,8 +32,19 @@ pub(crate) struct Args {
 /// A page: name, section, text.
 type Page = (String, &'static str, Vec<u8>);
 
-pub(crate) fn run(args: Args) -> Outcome {
-    let pages = pages()?;
+/// The command line that the pages describe.
+pub(crate) struct CommandLine {
+    /// `ffs` with its subcommands.
+    pub command: Command,
+    /// The texts of a subcommand, by its name.
+    pub doc: fn(&str) -> Option<&'static Doc>,
+    /// The name of the page of a subcommand.
+    pub page_name: fn(&str) -> &'static str,
+}
+
+/// Writes the pages of `ffs`.
+pub(crate) fn run(args: Args, ffs: &CommandLine) -> Outcome {
+    let pages = pages(ffs)?;
     let Some(dir) = args.dir else {
         let mut out = output::stdout();
         if let Some((_, _, text)) = pages.first() {
@@ -58,23 +69,27 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 /// Every page, `ffs` first.
-fn pages() -> Result<Vec<Page>, Failure> {
-    let ffs = app::command_line();
-    let mut pages = vec![("ffs".to_owned(), "1", page(&ffs, None, "1")?)];
-    for sub in ffs.get_subcommands() {
-        let doc = app::doc(sub.get_name());
-        let section = doc.map_or("1", |doc| doc.section);
-        let name = app::page_name(sub.get_name());
+fn pages(ffs: &CommandLine) -> Result<Vec<Page>, Failure> {
+    let mut pages = vec![("ffs".to_owned(), "1", page(&ffs.command, ffs, None)?)];
+    for sub in ffs.command.get_subcommands() {
+        let doc = (ffs.doc)(sub.get_name());
+        let name = (ffs.page_name)(sub.get_name());
         let sub = sub.clone().name(name).bin_name(format!("ffs {}", sub.get_name()));
-        pages.push((name.to_owned(), section, page(&sub, doc, section)?));
+        pages.push((name.to_owned(), section(doc), page(&sub, ffs, doc)?));
     }
     Ok(pages)
 }
 
-fn page(command: &Command, doc: Option<&Doc>, section: &str) -> Result<Vec<u8>, Failure> {
+/// The section of the manual that a page is in.
+fn section(doc: Option<&Doc>) -> &'static str {
+    doc.map_or("1", |doc| doc.section)
+}
+
+/// The page of a command; of `ffs` itself without `doc`.
+fn page(command: &Command, ffs: &CommandLine, doc: Option<&Doc>) -> Result<Vec<u8>, Failure> {
     let man = Man::new(command.clone().disable_help_subcommand(true))
         .title(command.get_name().to_uppercase())
-        .section(section)
+        .section(section(doc))
         .source(concat!("ffs ", env!("CARGO_PKG_VERSION")))
         .manual("ffs manual");
     let mut text = Vec::new();
@@ -85,17 +100,17 @@ fn page(command: &Command, doc: Option<&Doc>, section: &str) -> Result<Vec<u8>, 
     man.render_options_section(&mut text)?;
     match doc {
         Some(doc) => text.extend(sections(doc).bytes()),
-        None => text.extend(commands(command).bytes()),
+        None => text.extend(commands(ffs).bytes()),
     }
     Ok(text)
 }
 
 /// The commands of the first page, with the sections their pages are in.
-fn commands(ffs: &Command) -> String {
+fn commands(ffs: &CommandLine) -> String {
     let mut text = ".SH COMMANDS\n".to_owned();
-    for sub in ffs.get_subcommands() {
+    for sub in ffs.command.get_subcommands() {
         let name = roff(&format!("ffs-{}", sub.get_name()));
-        let section = app::doc(sub.get_name()).map_or("1", |doc| doc.section);
+        let section = section((ffs.doc)(sub.get_name()));
         let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
         text.push_str(&format!(".TP\n\\fB{name}\\fR({section})\n{}\n", roff(&about)));
     }

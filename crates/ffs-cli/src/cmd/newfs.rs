@@ -339,9 +339,9 @@ pub(super) fn keep_partitions(
         return Ok(());
     }
     let parts: Vec<String> = table.partitions.iter().map(|p| format!("  {p}")).collect();
-    let why = format!("has a partition table:\n{}\n", parts.join("\n"));
     let hint = format!("name a partition, {name}@N, or the whole disk, {name}@0");
-    Err(Failure::new(name, why).hint(hint))
+    let why = format!("has a partition table; {hint}:\n{}", parts.join("\n"));
+    Err(Failure::new(name, why))
 }
 
 /// Makes sure that no file system is overwritten by mistake.

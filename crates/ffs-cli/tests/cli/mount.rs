@@ -125,7 +125,7 @@ fn switches(at: &str) {
     let set = ok(&["sysctl", "--json", at, "vmiodirenable=1"]);
     let set: serde_json::Value = serde_json::from_str(&set).unwrap();
     assert_eq!((&set[0]["name"], &set[0]["value"]), (&"vfs.vmiodirenable".into(), &1.into()));
-    fails(&["stat", at, at], 1, "by itself");
+    fails(&["stat", at, at], 1, "the only argument");
 
     let several =
         run(&["sysctl", at, "kern.nbuf=1", "vfs.ffs.reads=0", "kern.nbof", "vfs.vmiodirenable"]);
