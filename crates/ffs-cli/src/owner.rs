@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(found("1234"), Some((99, Some(98))));
         assert_eq!(found("+1234"), Some((1234, None)));
         assert_eq!(found("70000"), Some((70_000, None)));
-        for unknown in ["nobody", "broken", "", "-1", "4294967295", "4294967296", "w w"] {
+        for unknown in ["daemon", "broken", "", "-1", "4294967295", "4294967296", "w w"] {
             assert_eq!(found(unknown), None, "{unknown}");
         }
     }
