@@ -99,7 +99,7 @@ fn names_are_those_of_the_image() {
         ok(&["chown", owner, &at("/f")]);
         assert!(listed(&at("/f")).contains(shown), "{owner}: {}", listed(&at("/f")));
     }
-    fails(&["chown", "daemon", &at("/f")], 1, "no such user in /etc/passwd of ");
+    fails(&["chown", "bin", &at("/f")], 1, "no such user in /etc/passwd of ");
     fails(&["chown", ":daemon", &at("/f")], 1, "no such group in /etc/group of ");
     fails(&["chown", "5:", &at("/f")], 1, "write OWNER:GROUP");
     assert!(listed(&at("/f")).contains(" 9 10 "));
