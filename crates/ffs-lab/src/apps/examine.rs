@@ -35,7 +35,7 @@ pub struct StateResult {
 }
 
 /// A recording, window by window.
-pub struct States<'a> {
+pub(crate) struct States<'a> {
     recording: &'a Recording,
     windows: Vec<Window>,
     overlay: OverlayDevice,
@@ -43,7 +43,7 @@ pub struct States<'a> {
 }
 
 /// The environment in which states are examined.
-pub struct Environment<'a> {
+pub(crate) struct Environment<'a> {
     /// The commands of the host.
     pub host: &'a Host,
     /// The file system.
@@ -59,7 +59,7 @@ impl<'a> States<'a> {
     ///
     /// # Errors
     /// [`LabError::Failed`] for a write of partial sectors.
-    pub fn new(recording: &'a Recording, seed: u64) -> Result<States<'a>> {
+    pub(crate) fn new(recording: &'a Recording, seed: u64) -> Result<States<'a>> {
         let windows = windows(&recording.events, true)?;
         let overlay = OverlayDevice::new(Arc::clone(&recording.base), Durability::OnFlush);
         Ok(States { recording, windows, overlay, seed })
@@ -69,7 +69,7 @@ impl<'a> States<'a> {
     ///
     /// # Errors
     /// [`LabError::Failed`] if this machine cannot examine a state, or [`LabError::Interrupted`].
-    pub fn examine(
+    pub(crate) fn examine(
         &self,
         most: usize,
         environment: &mut Environment<'_>,
@@ -100,7 +100,7 @@ impl<'a> States<'a> {
     ///
     /// # Errors
     /// [`LabError::Plan`] if there is no such state, or [`LabError::Failed`].
-    pub fn examine_one(
+    pub(crate) fn examine_one(
         &self,
         state: StateId,
         environment: &mut Environment<'_>,

@@ -36,7 +36,7 @@ pub struct Label {
 ///
 /// # Errors
 /// [`LabError::Failed`] with the error of the host.
-pub fn save(dir: &Path, label: &Label, recording: &Recording) -> Result<()> {
+pub(crate) fn save(dir: &Path, label: &Label, recording: &Recording) -> Result<()> {
     let save = || -> io::Result<()> {
         fs::create_dir_all(dir)?;
         write_sparse(&dir.join("base"), &recording.base)?;
@@ -68,7 +68,7 @@ fn write_event(out: &mut impl Write, event: &Event) -> io::Result<()> {
 ///
 /// # Errors
 /// [`LabError::Plan`] if `dir` holds no recording.
-pub fn load(dir: &Path) -> Result<(Label, Recording)> {
+pub(crate) fn load(dir: &Path) -> Result<(Label, Recording)> {
     let load = || -> io::Result<(Label, Recording)> {
         let label = serde_json::from_slice(&fs::read(dir.join("run"))?)?;
         let base = Arc::new(fs::read(dir.join("base"))?);

@@ -22,8 +22,8 @@
 
 pub mod draw;
 pub mod driver;
-pub mod examine;
-pub mod keep;
+mod examine;
+mod keep;
 pub mod record;
 pub mod run;
 pub mod side;

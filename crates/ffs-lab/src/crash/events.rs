@@ -18,7 +18,7 @@ const TARGET: &str = "ffs::softdep";
 
 /// A log event of the engine of soft updates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OrderingEvent {
+pub(crate) struct OrderingEvent {
     /// Events in the log of the device when it happened.
     pub at: u64,
     /// Its text with its fields.

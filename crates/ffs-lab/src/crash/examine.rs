@@ -81,7 +81,7 @@ pub struct Rates {
 
 /// The findings in a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// The violations.
     pub violations: Vec<Violation>,
     /// The allowed states (A1 to A16) that it shows.
@@ -94,13 +94,13 @@ pub struct Verdict {
 
 /// The memory that one examiner passes on to the next.
 #[derive(Debug, Default)]
-pub struct ExaminerBuffers {
+pub(crate) struct ExaminerBuffers {
     overlay: Option<Arc<OverlayDevice>>,
     checker: raw::Checker,
 }
 
 /// Examines the states of a recording, one after the other.
-pub struct Examiner<'a> {
+pub(crate) struct Examiner<'a> {
     base: &'a BaseVolume,
     recording: &'a Recording,
     setting: Setting,
@@ -113,7 +113,7 @@ pub struct Examiner<'a> {
 impl<'a> Examiner<'a> {
     /// An examiner at the first window of `recording`, which was made on `base`.
     #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         base: &'a BaseVolume,
         recording: &'a Recording,
         setting: Setting,
@@ -137,12 +137,12 @@ impl<'a> Examiner<'a> {
 
     /// The device, which shows the content that is durable when the window begins.
     #[must_use]
-    pub fn overlay(&self) -> &OverlayDevice {
+    pub(crate) fn overlay(&self) -> &OverlayDevice {
         &self.overlay
     }
 
     /// Goes on to the next window: the writes of `window` become durable.
-    pub fn pass(&mut self, window: &Window) {
+    pub(crate) fn pass(&mut self, window: &Window) {
         for write in &window.writes {
             self.overlay.commit(write.offset, &write.bytes);
         }
@@ -151,7 +151,7 @@ impl<'a> Examiner<'a> {
 
     /// Runs `fsck -p` on a state and returns its report.
     #[must_use]
-    pub fn preen(&self, window_states: &WindowStates<'_>, layout: &Layout) -> FsckReport {
+    pub(crate) fn preen(&self, window_states: &WindowStates<'_>, layout: &Layout) -> FsckReport {
         window_states.apply_to(layout, &self.overlay);
         let report = self.fsck(FsckOptions::preen());
         self.overlay.reset();
@@ -159,7 +159,7 @@ impl<'a> Examiner<'a> {
     }
 
     /// Examines a state of `window`.
-    pub fn examine(
+    pub(crate) fn examine(
         &mut self,
         window: &Window,
         window_states: &WindowStates<'_>,

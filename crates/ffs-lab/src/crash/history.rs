@@ -23,15 +23,15 @@ use std::ops::Range;
 use ffs_ondisk::Ino;
 
 /// Bytes of a sector. A device writes a sector completely or not at all.
-pub const SECTOR: usize = 512;
+pub(crate) const SECTOR: usize = 512;
 
 /// An object that the workload created: one life of an inode. Objects are numbered in order of
 /// creation; the root is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjId(pub u32);
+pub(crate) struct ObjId(pub u32);
 
 /// The root directory.
-pub const ROOT: ObjId = ObjId(0);
+pub(crate) const ROOT: ObjId = ObjId(0);
 
 impl fmt::Display for ObjId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,7 +41,7 @@ impl fmt::Display for ObjId {
 
 /// The kind of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ObjKind {
+pub(crate) enum ObjKind {
     /// Regular file, empty.
     File,
     /// Directory, empty.
@@ -56,7 +56,7 @@ pub enum ObjKind {
 
 /// The attributes that a call sets together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attrs {
+pub(crate) struct Attrs {
     /// Low 12 bits of the mode.
     pub mode: u16,
     /// Owner.
@@ -68,11 +68,11 @@ pub struct Attrs {
 }
 
 /// Extended attributes: name space and name, value.
-pub type Extended = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
+pub(crate) type Extended = BTreeMap<(u8, Vec<u8>), Vec<u8>>;
 
 /// The inode of an object. An inode number is reused, but never with the same generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Life {
+pub(crate) struct Life {
     /// Inode number.
     pub ino: Ino,
     /// `di_gen` of this life.
@@ -81,7 +81,7 @@ pub struct Life {
 
 /// A name: directory and component.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name {
+pub(crate) struct Name {
     /// The directory.
     pub dir: ObjId,
     /// One component, no slash.
@@ -90,7 +90,7 @@ pub struct Name {
 
 /// A change or a durability guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// An object was created. Its first name follows as the next step of the same call.
     Created {
         /// The object.
@@ -214,7 +214,7 @@ pub enum Action {
 impl Action {
     /// The objects of the action and the directories of its names.
     #[must_use]
-    pub fn objects(&self) -> Vec<ObjId> {
+    pub(crate) fn objects(&self) -> Vec<ObjId> {
         match self {
             Action::Created { obj, .. }
             | Action::Wrote { obj, .. }
@@ -241,7 +241,7 @@ impl Action {
 
 /// An [`Action`] with its position in the event log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub(crate) struct Step {
     /// Events in the log of the device when the call was issued.
     pub began: u64,
     /// Events in the log when the call returned.
@@ -254,7 +254,7 @@ pub struct Step {
 
 /// The position of a crash in the event log of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CrashPoint {
+pub(crate) struct CrashPoint {
     /// Events that had ended.
     pub seen: u64,
     /// Events that had begun: one more than `seen` if the last was a write that was torn.
@@ -269,11 +269,11 @@ impl From<u64> for CrashPoint {
 
 /// The progress of a step at a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub(crate) enum Progress {
     /// The call had returned.
     Returned,
     /// The call was in progress.
-    InProgress,
+    Running,
     /// The call was not issued yet.
     NotStarted,
 }
@@ -281,11 +281,11 @@ pub enum Progress {
 impl Step {
     /// The progress of this step at `crash`.
     #[must_use]
-    pub fn progress(&self, crash: CrashPoint) -> Progress {
+    pub(crate) fn progress(&self, crash: CrashPoint) -> Progress {
         if self.at <= crash.seen {
             Progress::Returned
         } else if self.began < crash.issued {
-            Progress::InProgress
+            Progress::Running
         } else {
             Progress::NotStarted
         }
@@ -294,14 +294,14 @@ impl Step {
 
 /// All steps of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct History {
+pub(crate) struct History {
     /// In program order.
     pub steps: Vec<Step>,
 }
 
 impl History {
     /// The steps that had returned or were in progress at the crash.
-    pub fn until(&self, crash: CrashPoint) -> impl Iterator<Item = (&Step, Progress)> {
+    pub(crate) fn until(&self, crash: CrashPoint) -> impl Iterator<Item = (&Step, Progress)> {
         let all = self.steps.iter().map(move |step| (step, step.progress(crash)));
         all.take_while(|(_, progress)| *progress != Progress::NotStarted)
     }
@@ -309,7 +309,7 @@ impl History {
 
 /// A rule that a crash state breaks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Violation {
+pub(crate) struct Violation {
     /// The rule: `F5`, `C2:LINK-LOW`, `X1`, `G17`.
     pub rule: String,
     /// The place and the details.
@@ -319,7 +319,7 @@ pub struct Violation {
 impl Violation {
     /// A violation of `rule`, described by `what`.
     #[must_use]
-    pub fn new(rule: impl Into<String>, what: impl Into<String>) -> Violation {
+    pub(crate) fn new(rule: impl Into<String>, what: impl Into<String>) -> Violation {
         Violation { rule: rule.into(), what: what.into() }
     }
 }
@@ -332,32 +332,32 @@ impl fmt::Display for Violation {
 
 /// The set of allowed states, A1 to A16, that were seen (`spec/soft-updates.md` §1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Allowed(u32);
+pub(crate) struct Allowed(u32);
 
 impl Allowed {
     /// The highest number.
-    pub const LAST: u8 = 16;
+    pub(crate) const LAST: u8 = 16;
 
     /// Adds a state: 1 for A1, up to 16.
-    pub fn saw(&mut self, number: u8) {
+    pub(crate) fn saw(&mut self, number: u8) {
         debug_assert!((1..=Self::LAST).contains(&number));
         self.0 |= 1 << (number % 32);
     }
 
     /// Whether the state was seen.
     #[must_use]
-    pub fn has(self, number: u8) -> bool {
+    pub(crate) fn has(self, number: u8) -> bool {
         self.0 & 1 << (number % 32) != 0
     }
 
     /// The numbers of the states in the set, ascending.
-    pub fn iter(self) -> impl Iterator<Item = u8> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = u8> {
         (1..=Self::LAST).filter(move |&number| self.has(number))
     }
 
     /// The union of both sets.
     #[must_use]
-    pub fn or(self, other: Allowed) -> Allowed {
+    pub(crate) fn or(self, other: Allowed) -> Allowed {
         Allowed(self.0 | other.0)
     }
 }
@@ -370,13 +370,10 @@ mod tests {
     fn a_step_is_ahead_under_way_or_done() {
         let step = Step { began: 3, at: 5, op: Some(0), what: Action::Synced };
         let all: Vec<Progress> = (2..7).map(|crash: u64| step.progress(crash.into())).collect();
-        use Progress::{InProgress, NotStarted, Returned};
-        assert_eq!(all, [NotStarted, NotStarted, InProgress, Returned, Returned]);
+        use Progress::{NotStarted, Returned, Running};
+        assert_eq!(all, [NotStarted, NotStarted, Running, Returned, Returned]);
         let torn = |seen| step.progress(CrashPoint { seen, issued: seen + 1 });
-        assert_eq!(
-            (torn(2), torn(3), torn(4), torn(5)),
-            (NotStarted, InProgress, InProgress, Returned)
-        );
+        assert_eq!((torn(2), torn(3), torn(4), torn(5)), (NotStarted, Running, Running, Returned));
         let idle = Step { began: 4, at: 4, ..step };
         assert_eq!((idle.progress(3.into()), idle.progress(4.into())), (NotStarted, Returned));
     }

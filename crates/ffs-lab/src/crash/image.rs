@@ -3,14 +3,9 @@
 use std::borrow::Cow;
 
 /// An image that can be read at any offset without side effects.
-pub trait ImageBytes {
+pub(crate) trait ImageBytes {
     /// The length of the image in bytes.
     fn len(&self) -> u64;
-
-    /// Whether the image has no bytes.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 
     /// `len` bytes from byte `offset`; `None` if the range passes the end.
     ///

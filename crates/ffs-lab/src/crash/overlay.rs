@@ -21,7 +21,7 @@ use super::history::SECTOR;
 
 /// A device that shows changes on top of a base.
 #[derive(Debug)]
-pub struct OverlayDevice {
+pub(crate) struct OverlayDevice {
     inner: Mutex<Inner>,
     origin: Arc<Vec<u8>>,
     len: u64,
@@ -39,11 +39,11 @@ struct Inner {
 }
 
 /// Sectors that differ from a base, with their bytes.
-pub type Changes = Vec<(u32, [u8; SECTOR])>;
+pub(crate) type Changes = Vec<(u32, [u8; SECTOR])>;
 
 /// A hash of the sector number and its bytes.
 #[must_use]
-pub fn sector_hash(sector: u32, bytes: &[u8]) -> u64 {
+pub(crate) fn sector_hash(sector: u32, bytes: &[u8]) -> u64 {
     FixedState::with_seed(u64::from(sector)).hash_one(bytes)
 }
 
@@ -86,7 +86,7 @@ impl Inner {
 impl OverlayDevice {
     /// A device whose base is `origin`, whole sectors.
     #[must_use]
-    pub fn new(origin: Arc<Vec<u8>>, durability: Durability) -> OverlayDevice {
+    pub(crate) fn new(origin: Arc<Vec<u8>>, durability: Durability) -> OverlayDevice {
         let base = origin.to_vec();
         debug_assert!(base.len().is_multiple_of(SECTOR));
         let sectors = base.len() / SECTOR;
@@ -107,12 +107,12 @@ impl OverlayDevice {
 
     /// The image that [`OverlayDevice::new`] got.
     #[must_use]
-    pub fn origin(&self) -> &Arc<Vec<u8>> {
+    pub(crate) fn origin(&self) -> &Arc<Vec<u8>> {
         &self.origin
     }
 
     /// Drops all changes and restores the base to the original image.
-    pub fn rewind(&self) {
+    pub(crate) fn rewind(&self) {
         let mut inner = self.inner();
         inner.reset();
         for range in std::mem::take(&mut inner.committed) {
@@ -123,19 +123,19 @@ impl OverlayDevice {
     }
 
     /// Drops all changes.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.inner().reset();
     }
 
     /// Writes whole sectors from byte `offset` on; ignores what does not fit.
-    pub fn write(&self, offset: u64, bytes: &[u8]) {
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) {
         if offset.saturating_add(bytes.len() as u64) <= self.len {
             self.inner().write(offset, bytes);
         }
     }
 
     /// Writes the sectors of `changes`.
-    pub fn apply(&self, changes: &Changes) {
+    pub(crate) fn apply(&self, changes: &Changes) {
         let mut inner = self.inner();
         for (sector, bytes) in changes {
             inner.write(u64::from(*sector) * SECTOR as u64, bytes);
@@ -143,7 +143,7 @@ impl OverlayDevice {
     }
 
     /// Makes `bytes` at `offset` part of the base and drops all changes.
-    pub fn commit(&self, offset: u64, bytes: &[u8]) {
+    pub(crate) fn commit(&self, offset: u64, bytes: &[u8]) {
         if offset.saturating_add(bytes.len() as u64) > self.len {
             return;
         }
@@ -157,7 +157,7 @@ impl OverlayDevice {
 
     /// The sectors that differ from the base.
     #[must_use]
-    pub fn changes(&self) -> Changes {
+    pub(crate) fn changes(&self) -> Changes {
         let inner = self.inner();
         let mut changes: Changes = Vec::new();
         for sector in inner.differing() {
@@ -171,7 +171,7 @@ impl OverlayDevice {
     /// A hash of the content. Two contents on one base have the same hash practically only if they
     /// are equal.
     #[must_use]
-    pub fn fingerprint(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         let inner = self.inner();
         inner
             .differing()
@@ -180,7 +180,7 @@ impl OverlayDevice {
 
     /// The first byte at which the content differs from the base with `changes` on it.
     #[must_use]
-    pub fn first_difference(&self, changes: &Changes) -> Option<u64> {
+    pub(crate) fn first_difference(&self, changes: &Changes) -> Option<u64> {
         let inner = self.inner();
         let wanted: BTreeMap<u32, &[u8]> =
             changes.iter().map(|(sector, bytes)| (*sector, &bytes[..])).collect();
@@ -194,12 +194,12 @@ impl OverlayDevice {
     }
 
     /// Calls `f` with the bytes of the device.
-    pub fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+    pub(crate) fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         f(&self.inner().now)
     }
 
     /// Calls `f` with the bytes of the base.
-    pub fn with_base_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+    pub(crate) fn with_base_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         f(&self.inner().base)
     }
 

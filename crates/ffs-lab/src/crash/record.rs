@@ -37,7 +37,7 @@ const CALL: Duration = Duration::from_millis(10);
 
 /// How a workload is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub(crate) struct Setting {
     /// The ordering mode under test.
     pub ordering: OrderingPolicy,
     /// The seed of the random numbers of the file system.
@@ -51,7 +51,7 @@ pub struct Setting {
 impl Setting {
     /// The options with which `workload` is mounted.
     #[must_use]
-    pub fn soft_of(&self, workload: &Workload) -> SoftUpdateOptions {
+    pub(crate) fn soft_of(&self, workload: &Workload) -> SoftUpdateOptions {
         SoftUpdateOptions {
             fsync: if workload.fsync_file { FsyncScope::File } else { self.soft.fsync },
             replace_order: self.soft.replace_order && !workload.no_replace_order,
@@ -61,7 +61,7 @@ impl Setting {
 
 /// A write that a crash may keep, lose or tear.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub(crate) struct Write {
     /// Events in the log when the write had ended.
     pub at: u64,
     /// First byte, a multiple of 512.
@@ -72,7 +72,7 @@ pub struct Write {
 
 /// The writes between two flushes: they are volatile together.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Window {
+pub(crate) struct Window {
     /// Events in the log when everything before was durable.
     pub begin: u64,
     /// Events in the log up to which any of its writes may have been missing: before the flush that
@@ -84,7 +84,7 @@ pub struct Window {
 
 /// The recording of a workload.
 #[derive(Debug)]
-pub struct Recording {
+pub(crate) struct Recording {
     /// The windows in order; the last is empty if all is durable.
     pub windows: Vec<Window>,
     /// The actions of the workload.
@@ -105,7 +105,7 @@ pub struct Recording {
 ///
 /// # Errors
 /// [`LabError::Failed`] for a write of partial sectors, which a device could not tear by sector.
-pub fn windows(events: &[Event], volatile: bool) -> Result<Vec<Window>> {
+pub(crate) fn windows(events: &[Event], volatile: bool) -> Result<Vec<Window>> {
     let mut all = Vec::new();
     let mut window = Window::default();
     let mut at = 0;
@@ -145,7 +145,11 @@ pub fn windows(events: &[Event], volatile: bool) -> Result<Vec<Window>> {
 ///
 /// # Errors
 /// [`LabError::Failed`] if the volume cannot be mounted or unmounted; operations may fail.
-pub fn record(base: &BaseVolume, workload: &Workload, setting: Setting) -> Result<Recording> {
+pub(crate) fn record(
+    base: &BaseVolume,
+    workload: &Workload,
+    setting: Setting,
+) -> Result<Recording> {
     let volatile = !workload.write_through;
     let durability = if volatile { Durability::OnFlush } else { Durability::OnCompletion };
     let device = base.device.snapshot().with_durability(durability);

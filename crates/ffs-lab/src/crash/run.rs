@@ -27,7 +27,7 @@ use super::tally::{Tally, TallyBuilder, WindowTally};
 use super::text;
 use crate::error::{LabError, Result};
 use crate::watch::Watch;
-pub use execution::{ChainLink, Execution, Volumes};
+use execution::{ChainLink, Execution, Volumes};
 pub use plan::Plan;
 use queue::{Batch, Message, Queue};
 

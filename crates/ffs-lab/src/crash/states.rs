@@ -153,7 +153,7 @@ pub struct Effort {
 }
 
 /// The crash states of a window over its base.
-pub struct WindowStates<'a> {
+pub(crate) struct WindowStates<'a> {
     window: &'a Window,
     seed: u64,
     /// The sectors that the window writes, ascending.
@@ -167,7 +167,7 @@ pub struct WindowStates<'a> {
 /// A state, sector by sector: for each slot none, or the write and the sector of the write whose
 /// content it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub(crate) struct Layout {
     seen: Vec<Option<(u32, u32)>>,
     /// The earliest position in the event log at which the device may show this state.
     pub crash: CrashPoint,
@@ -184,7 +184,7 @@ fn sectors(write: &Write) -> u32 {
 impl<'a> WindowStates<'a> {
     /// The states of `window` over the base of `overlay`.
     #[must_use]
-    pub fn new(window: &'a Window, overlay: &OverlayDevice, seed: u64) -> WindowStates<'a> {
+    pub(crate) fn new(window: &'a Window, overlay: &OverlayDevice, seed: u64) -> WindowStates<'a> {
         let first = |write: &Write| (write.offset / SECTOR as u64) as u32;
         let all = |write: &'a Write| (0..sectors(write)).map(move |s| first(write) + s);
         let mut slots: Vec<u32> = window.writes.iter().flat_map(all).collect();
@@ -217,7 +217,7 @@ impl<'a> WindowStates<'a> {
 
     /// Whether the window has the writes that `choice` names.
     #[must_use]
-    pub fn has(&self, choice: Choice) -> bool {
+    pub(crate) fn has(&self, choice: Choice) -> bool {
         let n = self.window.writes.len() as u32;
         match choice {
             Choice::Prefix(k) => k <= n,
@@ -230,7 +230,7 @@ impl<'a> WindowStates<'a> {
 
     /// The states to examine, prefixes first.
     #[must_use]
-    pub fn choices(&self, effort: Effort) -> Vec<Choice> {
+    pub(crate) fn choices(&self, effort: Effort) -> Vec<Choice> {
         let n = self.window.writes.len() as u32;
         let mut must: Vec<Choice> = (0..=n).map(Choice::Prefix).collect();
         if n < 2 && self.slots.len() < 2 {
@@ -280,7 +280,7 @@ impl<'a> WindowStates<'a> {
 
     /// Lays out the state `choice`.
     #[must_use]
-    pub fn layout(&self, choice: Choice) -> Layout {
+    pub(crate) fn layout(&self, choice: Choice) -> Layout {
         match choice {
             Choice::Prefix(n) => self.layout_of(&mut |w, _| (w as u32) < n),
             Choice::Subset(bits) => self.layout_of(&mut |w, _| w < 64 && bits >> w & 1 != 0),
@@ -356,7 +356,7 @@ impl<'a> WindowStates<'a> {
     /// A hash of the state. Two states of the window have the same hash practically only if they
     /// have the same bytes.
     #[must_use]
-    pub fn hash(&self, layout: &Layout) -> u64 {
+    pub(crate) fn hash(&self, layout: &Layout) -> u64 {
         let differs = |(seen, base): (&Option<(u32, u32)>, &u64)| {
             let (w, s) = (*seen)?;
             let (_, content) = self.parts.get(w as usize)?.get(s as usize)?;
@@ -367,7 +367,7 @@ impl<'a> WindowStates<'a> {
 
     /// Describes the part of a write that the state shows.
     #[must_use]
-    pub fn kept(&self, layout: &Layout, write: usize) -> String {
+    pub(crate) fn kept(&self, layout: &Layout, write: usize) -> String {
         let all = self.parts.get(write).map_or(0, Vec::len);
         let seen = layout.seen.iter().flatten().filter(|(w, _)| *w as usize == write);
         let seen: Vec<String> = seen.map(|(_, sector)| sector.to_string()).collect();
@@ -379,7 +379,7 @@ impl<'a> WindowStates<'a> {
     }
 
     /// Writes the state to `overlay`.
-    pub fn apply_to(&self, layout: &Layout, overlay: &OverlayDevice) {
+    pub(crate) fn apply_to(&self, layout: &Layout, overlay: &OverlayDevice) {
         for (seen, sector) in layout.seen.iter().zip(&self.slots) {
             let Some((w, s)) = *seen else { continue };
             let from = s as usize * SECTOR;
@@ -392,7 +392,7 @@ impl<'a> WindowStates<'a> {
 
     /// The states to examine, each content once.
     #[must_use]
-    pub fn distinct(&self, effort: Effort) -> Vec<(Choice, Layout)> {
+    pub(crate) fn distinct(&self, effort: Effort) -> Vec<(Choice, Layout)> {
         let mut known: HashSet<u64, FixedState> = HashSet::default();
         let layout = self.choices(effort).into_iter().map(|choice| (choice, self.layout(choice)));
         layout.filter(|(_, layout)| known.insert(self.hash(layout))).collect()

@@ -13,15 +13,15 @@
 use super::history::{ObjId, SECTOR};
 
 /// Bytes of an encoded tag.
-pub const TAG_BYTES: usize = 16;
+pub(crate) const TAG_BYTES: usize = 16;
 /// The content of a device before newfs.
-pub const POISON: u8 = 0xdb;
+pub(crate) const POISON: u8 = 0xdb;
 /// The first two bytes of every tag.
 const MAGIC: [u8; 2] = [0xf5, 0x7a];
 
 /// The object, version and sector of some content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tag {
+pub(crate) struct Tag {
     /// The object.
     pub obj: ObjId,
     /// The version: the number of the write, counted from 1 over the whole workload.
@@ -32,7 +32,7 @@ pub struct Tag {
 
 /// Encodes a tag; all tags of a sector are equal.
 #[must_use]
-pub fn encode(tag: Tag) -> [u8; TAG_BYTES] {
+pub(crate) fn encode(tag: Tag) -> [u8; TAG_BYTES] {
     let mut bytes = [0; TAG_BYTES];
     bytes[..2].copy_from_slice(&MAGIC);
     bytes[2..6].copy_from_slice(&tag.obj.0.to_le_bytes());
@@ -45,7 +45,7 @@ pub fn encode(tag: Tag) -> [u8; TAG_BYTES] {
 
 /// Decodes a tag; `None` if the bytes are not a tag.
 #[must_use]
-pub fn decode(bytes: &[u8]) -> Option<Tag> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<Tag> {
     let bytes: &[u8; TAG_BYTES] = bytes.get(..TAG_BYTES)?.try_into().ok()?;
     if bytes[..2] != MAGIC || bytes[14..] != check(bytes) {
         return None;
@@ -64,7 +64,7 @@ fn check(bytes: &[u8; TAG_BYTES]) -> [u8; 2] {
 
 /// The content of sector `index` of `obj` after all of it was written in `version`.
 #[must_use]
-pub fn sector(obj: ObjId, version: u32, index: u32) -> [u8; SECTOR] {
+pub(crate) fn sector(obj: ObjId, version: u32, index: u32) -> [u8; SECTOR] {
     let tag = encode(Tag { obj, version, sector: index });
     let mut bytes = [0; SECTOR];
     for part in bytes.chunks_exact_mut(TAG_BYTES) {
@@ -74,7 +74,7 @@ pub fn sector(obj: ObjId, version: u32, index: u32) -> [u8; SECTOR] {
 }
 
 /// Fills `buf` with the content of `obj` in `version`, from byte `offset` of the file on.
-pub fn fill(obj: ObjId, version: u32, offset: u64, buf: &mut [u8]) {
+pub(crate) fn fill(obj: ObjId, version: u32, offset: u64, buf: &mut [u8]) {
     let mut done = 0;
     while done < buf.len() {
         let at = offset + done as u64;

@@ -13,7 +13,7 @@ use super::states::Choice;
 
 /// The findings in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WindowTally {
+pub(crate) struct WindowTally {
     /// The window, counted from 0.
     pub window: u32,
     /// States examined.
@@ -34,7 +34,7 @@ pub struct WindowTally {
 
 impl WindowTally {
     /// Adds the verdict on a state whose content has the hash `content`.
-    pub fn add(&mut self, choice: Choice, content: u64, verdict: Verdict) {
+    pub(crate) fn add(&mut self, choice: Choice, content: u64, verdict: Verdict) {
         self.states += 1;
         self.contents.push(content);
         for number in verdict.seen.iter() {

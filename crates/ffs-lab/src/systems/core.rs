@@ -31,7 +31,7 @@ const DENSITY: u32 = 8192;
 const CACHE_PER_FILE: u64 = 1024;
 
 /// The library as a target.
-pub struct CoreTarget {
+pub(crate) struct CoreTarget {
     label: String,
     spec: CoreSpec,
     context: Context,
@@ -47,7 +47,7 @@ struct Made {
 impl CoreTarget {
     /// A target whose volumes follow `spec`.
     #[must_use]
-    pub fn new(label: &str, spec: CoreSpec, context: Context) -> CoreTarget {
+    pub(crate) fn new(label: &str, spec: CoreSpec, context: Context) -> CoreTarget {
         CoreTarget { label: label.to_owned(), spec, context, volume: None }
     }
 

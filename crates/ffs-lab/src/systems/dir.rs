@@ -30,7 +30,7 @@ const TRIES: u32 = 1000;
 const NEW_FILE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 /// A mounted directory as a target.
-pub struct DirTarget {
+pub(crate) struct DirTarget {
     label: String,
     timer: Arc<dyn Timer>,
     /// The directory that the user named.
@@ -81,7 +81,7 @@ impl DirTarget {
     ///
     /// # Errors
     /// [`LabError::Unusable`] if it cannot be opened.
-    pub fn open(label: &str, path: &Path, timer: Arc<dyn Timer>) -> Result<DirTarget> {
+    pub(crate) fn open(label: &str, path: &Path, timer: Arc<dyn Timer>) -> Result<DirTarget> {
         let refuse = |error: Errno| LabError::unusable(label, error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let base = rustix::fs::open(path, flags, Mode::empty()).map_err(refuse)?;

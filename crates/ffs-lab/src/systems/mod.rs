@@ -5,13 +5,13 @@
 //! system calls ([`dir`]). A workload works below its own directory, which [`Target::begin`] makes
 //! and [`Target::end`] removes.
 
-pub mod core;
+mod core;
 mod core_spec;
-pub mod dir;
+mod dir;
 #[cfg(test)]
 pub(crate) mod model;
 mod mounted;
-pub mod sim;
+pub(crate) mod sim;
 mod slots;
 mod spec;
 mod usage;
@@ -22,7 +22,6 @@ use std::time::Duration;
 pub use core_spec::{Context, CoreSpec};
 pub use spec::TargetSpec;
 pub use usage::Usage;
-pub use volume::Volume;
 
 use crate::error::{LabError, Result};
 

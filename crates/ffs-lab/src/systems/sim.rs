@@ -100,7 +100,7 @@ impl SimSpec {
 }
 
 /// The library on a simulated machine.
-pub struct SimTarget {
+pub(crate) struct SimTarget {
     label: String,
     spec: SimSpec,
     seed: u64,
@@ -147,7 +147,7 @@ impl Running {
 impl SimTarget {
     /// A target on the machine of `spec`.
     #[must_use]
-    pub fn new(label: &str, spec: SimSpec, seed: u64) -> SimTarget {
+    pub(crate) fn new(label: &str, spec: SimSpec, seed: u64) -> SimTarget {
         let seed = spec.seed.unwrap_or(seed);
         let before = (Duration::ZERO, Usage::default());
         SimTarget { label: label.to_owned(), spec, seed, before, running: None }

@@ -20,7 +20,7 @@ pub(super) const PIECE: usize = 1 << 20;
 const VNODES: &str = "kern.maxvnodes";
 
 /// A mounted volume, with the files and directories that a workload uses.
-pub struct Volume {
+pub(crate) struct Volume {
     label: String,
     fs: Ffs,
     cred: Cred,
@@ -35,7 +35,7 @@ impl Volume {
     ///
     /// # Errors
     /// The root cannot be read.
-    pub fn new(label: &str, fs: Ffs) -> Result<(Volume, DirId)> {
+    pub(crate) fn new(label: &str, fs: Ffs) -> Result<(Volume, DirId)> {
         let root = fs.root().map_err(|error| LabError::unusable(label, error))?;
         let mut volume = Volume {
             label: label.to_owned(),
@@ -52,7 +52,7 @@ impl Volume {
 
     /// The file system.
     #[must_use]
-    pub fn fs(&self) -> &Ffs {
+    pub(crate) fn fs(&self) -> &Ffs {
         &self.fs
     }
 
@@ -60,14 +60,14 @@ impl Volume {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn root(&mut self) -> Result<DirId> {
+    pub(crate) fn root(&mut self) -> Result<DirId> {
         let root = self.fs.root().map_err(|error| LabError::unusable(&self.label, error))?;
         Ok(DirId(self.dirs.insert(root)))
     }
 
     /// The size of a directory, bytes; 0 if there is none.
     #[must_use]
-    pub fn bytes_of(&self, at: DirId) -> u64 {
+    pub(crate) fn bytes_of(&self, at: DirId) -> u64 {
         self.dirs.get(at.0).map_or(0, |dir| self.fs.getattr(dir).size)
     }
 
@@ -96,13 +96,13 @@ impl Volume {
 /// The calls of [`super::Target`] by the same names; their errors are the file system's.
 #[allow(clippy::missing_errors_doc, missing_docs, reason = "as in the trait")]
 impl Volume {
-    pub fn mkdir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {
+    pub(crate) fn mkdir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {
         let made = self.fs.mkdir(&self.cred, self.dir(at)?, name, 0o755);
         let made = made.map_err(|error| self.failed("mkdir", name, &error))?;
         Ok(DirId(self.dirs.insert(made)))
     }
 
-    pub fn open_dir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {
+    pub(crate) fn open_dir(&mut self, at: DirId, name: &[u8]) -> Result<DirId> {
         let dir = self.found("open directory", at, name)?;
         if self.fs.getattr(&dir).kind != FileType::Directory {
             return Err(self.failed("open directory", name, &Error::NotDirectory));
@@ -110,17 +110,17 @@ impl Volume {
         Ok(DirId(self.dirs.insert(dir)))
     }
 
-    pub fn close_dir(&mut self, dir: DirId) -> Result<()> {
+    pub(crate) fn close_dir(&mut self, dir: DirId) -> Result<()> {
         let closed = self.dirs.remove(dir.0).map(drop);
         closed.ok_or_else(|| LabError::unusable(&self.label, "no such directory is in use"))
     }
 
-    pub fn rmdir(&mut self, at: DirId, name: &[u8]) -> Result<()> {
+    pub(crate) fn rmdir(&mut self, at: DirId, name: &[u8]) -> Result<()> {
         let removed = self.fs.rmdir(&self.cred, self.dir(at)?, name);
         removed.map_err(|error| self.failed("rmdir", name, &error))
     }
 
-    pub fn create(&mut self, at: DirId, name: &[u8]) -> Result<()> {
+    pub(crate) fn create(&mut self, at: DirId, name: &[u8]) -> Result<()> {
         self.make("create", at, name).map(drop)
     }
 
@@ -129,7 +129,7 @@ impl Volume {
         made.map_err(|error| self.failed(op, name, &error))
     }
 
-    pub fn stat(&mut self, at: DirId, name: &[u8]) -> Result<Option<Stat>> {
+    pub(crate) fn stat(&mut self, at: DirId, name: &[u8]) -> Result<Option<Stat>> {
         match self.fs.lookup_attr(&self.cred, self.dir(at)?, name) {
             Ok(attr) => Ok(Some(Stat { ino: u64::from(attr.ino.0), size: attr.size })),
             Err(Error::NotFound) => Ok(None),
@@ -137,24 +137,28 @@ impl Volume {
         }
     }
 
-    pub fn rename(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()> {
+    pub(crate) fn rename(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()> {
         let places = ((self.dir(from.0)?, from.1), (self.dir(to.0)?, to.1));
         let renamed = self.fs.rename(&self.cred, places.0, places.1, RenameMode::Replace);
         renamed.map_err(|error| self.failed("rename", from.1, &error))
     }
 
-    pub fn link(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()> {
+    pub(crate) fn link(&mut self, from: (DirId, &[u8]), to: (DirId, &[u8])) -> Result<()> {
         let file = self.found("link", from.0, from.1)?;
         let linked = self.fs.link(&self.cred, &file, self.dir(to.0)?, to.1);
         linked.map_err(|error| self.failed("link", to.1, &error))
     }
 
-    pub fn unlink(&mut self, at: DirId, name: &[u8]) -> Result<()> {
+    pub(crate) fn unlink(&mut self, at: DirId, name: &[u8]) -> Result<()> {
         let removed = self.fs.unlink(&self.cred, self.dir(at)?, name);
         removed.map_err(|error| self.failed("unlink", name, &error))
     }
 
-    pub fn list_kinds(&mut self, at: DirId, each: &mut dyn FnMut(&[u8], Kind)) -> Result<()> {
+    pub(crate) fn list_kinds(
+        &mut self,
+        at: DirId,
+        each: &mut dyn FnMut(&[u8], Kind),
+    ) -> Result<()> {
         let listed = self.fs.readdir(self.dir(at)?, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
                 each(entry.name, kind(entry.kind));
@@ -164,7 +168,7 @@ impl Volume {
         listed.map_err(|error| self.failed("list", b"", &error))
     }
 
-    pub fn open(&mut self, at: DirId, name: &[u8], how: Open) -> Result<FileId> {
+    pub(crate) fn open(&mut self, at: DirId, name: &[u8], how: Open) -> Result<FileId> {
         let found = |volume: &Volume| volume.found("open", at, name);
         let file = match how {
             Open::Read | Open::Write | Open::Append => found(self)?,
@@ -186,7 +190,7 @@ impl Volume {
         Ok(FileId(self.files.insert((file, mode))))
     }
 
-    pub fn read(&mut self, file: FileId, offset: u64, len: usize) -> Result<usize> {
+    pub(crate) fn read(&mut self, file: FileId, offset: u64, len: usize) -> Result<usize> {
         let mut sink = std::mem::take(&mut self.sink);
         if sink.len() < len {
             sink.resize(len, 0);
@@ -199,7 +203,7 @@ impl Volume {
         read
     }
 
-    pub fn write(&mut self, file: FileId, offset: u64, len: usize) -> Result<()> {
+    pub(crate) fn write(&mut self, file: FileId, offset: u64, len: usize) -> Result<()> {
         if self.content.len() < len.min(PIECE) {
             self.content.resize(len.min(PIECE), CONTENT);
         }
@@ -217,21 +221,21 @@ impl Volume {
         Ok(())
     }
 
-    pub fn close(&mut self, file: FileId) -> Result<()> {
+    pub(crate) fn close(&mut self, file: FileId) -> Result<()> {
         let closed = self.files.remove(file.0).map(drop);
         closed.ok_or_else(|| LabError::unusable(&self.label, "no such file is in use"))
     }
 
-    pub fn fsync(&mut self, file: FileId) -> Result<()> {
+    pub(crate) fn fsync(&mut self, file: FileId) -> Result<()> {
         let (file, _) = self.file(file)?;
         self.fs.fsync(file).map_err(|error| self.failed("fsync", b"", &error))
     }
 
-    pub fn chmod(&mut self, at: DirId, name: &[u8], mode: u16) -> Result<()> {
+    pub(crate) fn chmod(&mut self, at: DirId, name: &[u8], mode: u16) -> Result<()> {
         self.set("chmod", at, name, &SetAttr { perm: Some(mode), ..SetAttr::default() })
     }
 
-    pub fn set_times(&mut self, at: DirId, name: &[u8], seconds: u32) -> Result<()> {
+    pub(crate) fn set_times(&mut self, at: DirId, name: &[u8], seconds: u32) -> Result<()> {
         let to = SetTime::To(Timespec { secs: i64::from(seconds), nsec: 0 });
         let set = SetAttr { atime: Some(to), mtime: Some(to), ..SetAttr::default() };
         self.set("set times of", at, name, &set)
@@ -243,11 +247,11 @@ impl Volume {
         done.map(drop).map_err(|error| self.failed(op, name, &error))
     }
 
-    pub fn sync(&mut self) -> Result<()> {
+    pub(crate) fn sync(&mut self) -> Result<()> {
         self.fs.sync().map_err(|error| self.failed("sync", b"", &error))
     }
 
-    pub fn forget(&mut self) -> Result<Forgotten> {
+    pub(crate) fn forget(&mut self) -> Result<Forgotten> {
         self.fs.purge_names();
         // The kernel drops inodes with their names. A limit of zero for a moment does the same.
         let before = self.tune(VNODES, "1")?;
@@ -255,7 +259,7 @@ impl Volume {
         Ok(Forgotten::Done("names and unused inodes dropped; blocks stay"))
     }
 
-    pub fn set_tunable(&mut self, name: &str, value: &str) -> Result<Option<String>> {
+    pub(crate) fn set_tunable(&mut self, name: &str, value: &str) -> Result<Option<String>> {
         self.tune(name, value).map(Some)
     }
 
@@ -265,14 +269,14 @@ impl Volume {
     }
 
     #[must_use]
-    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
         let list = self.fs.counters().list();
         list.into_iter().map(|(name, value, _)| (name, value)).collect()
     }
 
     /// The transfers of the file system; without times.
     #[must_use]
-    pub fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         let c = self.fs.counters();
         Usage {
             reads: c.reads,

@@ -90,7 +90,7 @@ impl Default for SoftUpdateOptions {
 
 /// Whether the image was repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Condition {
+pub(crate) enum Condition {
     /// As the crash left it.
     Untouched,
     /// After `fsck -p`.
@@ -99,7 +99,7 @@ pub enum Condition {
 
 /// The trees that a crash at one point of the log may leave. Shared by all states of that point.
 #[derive(Debug)]
-pub struct Expectation {
+pub(crate) struct Expectation {
     model: Model,
     promise: Promise,
     /// Whether any guarantee applies.
@@ -109,7 +109,11 @@ pub struct Expectation {
 impl Expectation {
     /// The trees that `history` allows after a crash at `crash`.
     #[must_use]
-    pub fn new(history: &History, crash: impl Into<CrashPoint>, promise: Promise) -> Expectation {
+    pub(crate) fn new(
+        history: &History,
+        crash: impl Into<CrashPoint>,
+        promise: Promise,
+    ) -> Expectation {
         let model = Model::new(history, crash.into(), promise);
         let binding = !Leniency::NoOrdering.grants(promise == Promise::Async && !model.quiet);
         Expectation { model, promise, binding }
@@ -117,7 +121,7 @@ impl Expectation {
 
     /// Adds to `out` the violations of the tree that the raw checker found on `image`. Returns
     /// which of A11 and A12 the tree shows; only the history decides about these.
-    pub fn judge(
+    pub(crate) fn judge(
         &self,
         image: &dyn ImageBytes,
         found: &Found,

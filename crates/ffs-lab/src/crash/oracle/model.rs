@@ -117,8 +117,7 @@ impl Model {
                 self.names.exchange((one, other), objects);
             }
             Action::Wrote { obj, bytes, version, whole } => {
-                let partly =
-                    Leniency::PartialCall.grants(!whole || progress == Progress::InProgress);
+                let partly = Leniency::PartialCall.grants(!whole || progress == Progress::Running);
                 let change = Change::Wrote { bytes: bytes.clone(), version: *version, partly };
                 self.content(*obj, change);
             }

@@ -18,7 +18,12 @@ use super::content::Seen;
 impl Expectation {
     /// Adds to `out` the violations, after a full repair, of objects that the command did not
     /// change.
-    pub fn judge_untouched(&self, image: &dyn ImageBytes, found: &Found, out: &mut Vec<Violation>) {
+    pub(crate) fn judge_untouched(
+        &self,
+        image: &dyn ImageBytes,
+        found: &Found,
+        out: &mut Vec<Violation>,
+    ) {
         let (model, tree) = (&self.model, &found.tree);
         for (life, &obj) in model.lives.iter().filter(|(_, obj)| !model.touched.contains(obj)) {
             let inode = tree.inode(life.ino);

@@ -38,14 +38,14 @@ use super::image::ImageBytes;
 use groups::Groups;
 use volume::Volume;
 
-pub use tree::{Attribute, Entry, Extent, Inode, Tree};
+pub(crate) use tree::{Attribute, Inode, Tree};
 
 /// Most violations that are reported of one image.
 const MOST: usize = 32;
 
 /// The result of checking an image.
 #[derive(Debug, Default)]
-pub struct Found {
+pub(crate) struct Found {
     /// Violations of the contract.
     pub violations: Vec<Violation>,
     /// The allowed states that the image shows.
@@ -56,7 +56,7 @@ pub struct Found {
 
 /// Checks images, and reuses its memory from one image to the next.
 #[derive(Debug, Default)]
-pub struct Checker {
+pub(crate) struct Checker {
     found: Found,
     volume: Volume,
     groups: Groups,
@@ -77,12 +77,12 @@ pub struct Checker {
 impl Checker {
     /// A checker.
     #[must_use]
-    pub fn new() -> Checker {
+    pub(crate) fn new() -> Checker {
         Checker::default()
     }
 
     /// Reads and checks `image`.
-    pub fn check(&mut self, image: &dyn ImageBytes) -> &Found {
+    pub(crate) fn check(&mut self, image: &dyn ImageBytes) -> &Found {
         self.found.violations.clear();
         self.found.seen = Allowed::default();
         self.owned = 0;
@@ -102,7 +102,7 @@ impl Checker {
 
     /// The result for the last image.
     #[must_use]
-    pub fn found(&self) -> &Found {
+    pub(crate) fn found(&self) -> &Found {
         &self.found
     }
 

@@ -28,7 +28,7 @@ const SECTOR: u64 = 512;
 
 /// An inode in use: its mode and its bit are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Inode {
+pub(crate) struct Inode {
     /// Its number.
     pub ino: u32,
     /// `di_mode`.
@@ -88,7 +88,7 @@ pub(super) struct Name {
 
 /// A name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// One component.
     pub name: &'a [u8],
     /// The inode that it names; it need not be in use.
@@ -97,7 +97,7 @@ pub struct Entry<'a> {
 
 /// Bytes of a file that lie together on the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub(crate) struct Extent {
     /// First sector of the file, units of 512 bytes.
     pub sector: u64,
     /// First byte of the image.
@@ -108,7 +108,7 @@ pub struct Extent {
 
 /// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Attribute {
+pub(crate) struct Attribute {
     /// 1 user, 2 system.
     pub namespace: u8,
     /// Name.
@@ -119,7 +119,7 @@ pub struct Attribute {
 
 /// The names and files of an image.
 #[derive(Debug, Default)]
-pub struct Tree {
+pub(crate) struct Tree {
     pub(super) volume: Volume,
     pub(super) inodes: Vec<Inode>,
     /// The index among the inodes, by inode number.
@@ -191,29 +191,30 @@ impl Tree {
 
     /// Bytes of a fragment.
     #[must_use]
-    pub fn fragment_size(&self) -> u64 {
+    pub(crate) fn fragment_size(&self) -> u64 {
         self.volume.fsize
     }
 
     /// Bytes of a block.
     #[must_use]
-    pub fn block_size(&self) -> u64 {
+    pub(crate) fn block_size(&self) -> u64 {
         self.volume.bsize
     }
 
     /// All inodes in use, by number.
-    pub fn inodes(&self) -> impl Iterator<Item = &Inode> {
+    #[cfg(test)]
+    pub(crate) fn inodes(&self) -> impl Iterator<Item = &Inode> {
         self.inodes.iter()
     }
 
     /// The inode of that number, if it is in use.
     #[must_use]
-    pub fn inode(&self, ino: Ino) -> Option<&Inode> {
+    pub(crate) fn inode(&self, ino: Ino) -> Option<&Inode> {
         self.find(ino.0)
     }
 
     /// The names in a directory that the root leads to, without `.` and `..`.
-    pub fn entries(&self, dir: Ino) -> impl Iterator<Item = Entry<'_>> {
+    pub(crate) fn entries(&self, dir: Ino) -> impl Iterator<Item = Entry<'_>> {
         let (from, to) = self.find(dir.0).map_or((0, 0), |inode| inode.entries);
         let names = self.entries.get(from as usize..to as usize).unwrap_or(&[]);
         names.iter().map(|name| Entry { name: self.name(name), ino: Ino(name.ino) })
@@ -221,19 +222,19 @@ impl Tree {
 
     /// The inode that a name in a directory leads to.
     #[must_use]
-    pub fn lookup(&self, dir: Ino, name: &[u8]) -> Option<Ino> {
+    pub(crate) fn lookup(&self, dir: Ino, name: &[u8]) -> Option<Ino> {
         self.entries(dir).find(|entry| entry.name == name).map(|entry| entry.ino)
     }
 
     /// The inode that a path from the root leads to; symbolic links are not followed.
-    #[must_use]
-    pub fn resolve(&self, path: &[u8]) -> Option<Ino> {
+    #[cfg(test)]
+    pub(crate) fn resolve(&self, path: &[u8]) -> Option<Ino> {
         let mut parts = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty());
         parts.try_fold(Ino(super::volume::ROOT), |dir, part| self.lookup(dir, part))
     }
 
     /// The extents of a file's content, in ascending order; gaps between them are holes.
-    pub fn extents(&self, inode: &Inode) -> impl Iterator<Item = Extent> {
+    pub(crate) fn extents(&self, inode: &Inode) -> impl Iterator<Item = Extent> {
         self.extents_of(inode.runs, inode.size)
     }
 
@@ -248,7 +249,7 @@ impl Tree {
 
     /// The target of a symbolic link; `None` if the inode is no link or its text is missing.
     #[must_use]
-    pub fn target(&self, image: &dyn ImageBytes, inode: &Inode) -> Option<Vec<u8>> {
+    pub(crate) fn target(&self, image: &dyn ImageBytes, inode: &Inode) -> Option<Vec<u8>> {
         if inode.mode >> 12 != SYMLINK {
             return None;
         }
@@ -262,7 +263,11 @@ impl Tree {
     /// The extended attributes of an inode, in their order on disk; `None` if their area cannot be
     /// decoded.
     #[must_use]
-    pub fn attributes(&self, image: &dyn ImageBytes, inode: &Inode) -> Option<Vec<Attribute>> {
+    pub(crate) fn attributes(
+        &self,
+        image: &dyn ImageBytes,
+        inode: &Inode,
+    ) -> Option<Vec<Attribute>> {
         let mut found = Vec::new();
         if inode.extsize == 0 {
             return Some(found);

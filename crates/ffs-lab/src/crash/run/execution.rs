@@ -23,7 +23,7 @@ use crate::error::Result;
 const ATTEMPTS: u32 = 16;
 /// One recorded workload on one volume. A chain of crashes has several.
 #[derive(Debug)]
-pub struct ChainLink {
+pub(crate) struct ChainLink {
     /// The volume before.
     pub base: Arc<BaseVolume>,
     /// The workload.
@@ -37,7 +37,7 @@ pub struct ChainLink {
 /// A workload that was run. It has one link, a chain as many as there are crashes. Windows are
 /// counted over all links.
 #[derive(Debug)]
-pub struct Execution {
+pub(crate) struct Execution {
     /// The links in order.
     pub links: Vec<ChainLink>,
 }
@@ -45,7 +45,7 @@ pub struct Execution {
 impl Execution {
     /// Windows of all links.
     #[must_use]
-    pub fn windows(&self) -> usize {
+    pub(crate) fn windows(&self) -> usize {
         self.links.iter().map(|link| link.recording.windows.len()).sum()
     }
 
@@ -57,7 +57,7 @@ impl Execution {
 
 /// The volumes with and without the standard tree, made once.
 #[derive(Debug)]
-pub struct Volumes {
+pub(crate) struct Volumes {
     made: BTreeMap<(&'static str, bool, bool), Arc<BaseVolume>>,
 }
 
@@ -66,7 +66,7 @@ impl Volumes {
     ///
     /// # Errors
     /// Those of [`super::super::geometry::Shape::base`].
-    pub fn new(plan: &Plan, workloads: &[WorkloadId]) -> Result<Volumes> {
+    pub(crate) fn new(plan: &Plan, workloads: &[WorkloadId]) -> Result<Volumes> {
         let mut made = BTreeMap::new();
         let given = plan.workload.as_ref();
         let tree = given.is_none_or(|workload| workload.standard_tree);
@@ -86,7 +86,12 @@ impl Volumes {
     ///
     /// # Errors
     /// Those of [`record`], and operations before the recording that fail.
-    pub fn run(&self, plan: &Plan, work: WorkloadId, workload: &Workload) -> Result<Execution> {
+    pub(crate) fn run(
+        &self,
+        plan: &Plan,
+        work: WorkloadId,
+        workload: &Workload,
+    ) -> Result<Execution> {
         let flagged = keeps_contract(plan.ordering) && !workload.unflagged;
         let tree = workload.standard_tree;
         let made = self.made.get(&(work.shape.name, tree, flagged)).cloned();
