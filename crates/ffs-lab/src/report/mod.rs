@@ -13,7 +13,7 @@
 //! | `charts` | the figures of the report |
 //! | `page` | the HTML page |
 //! | `text` | the tables for a terminal |
-//! | [`format`] | numbers as text |
+//! | [`mod@format`] | numbers as text |
 //!
 //! # Invariants
 //! 1. The report depends on the results only: same results, same bytes.
