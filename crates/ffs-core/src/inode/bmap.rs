@@ -15,6 +15,7 @@ use super::lifecycle::place;
 use super::{InodeData, InodeView};
 use crate::buf::{BufKey, BufKind, BufRef, DiskBlock};
 use crate::error::{Error, Result};
+use crate::ordering::PtrSlot;
 use ffs_ondisk::bmap::{self, Path, pointer};
 use ffs_ondisk::geometry::NDADDR;
 use ffs_ondisk::{FileFlags, FragNo, Geometry, Ino, Lbn, Structure};
@@ -64,6 +65,12 @@ impl Node {
     /// In-core name.
     pub(super) fn name(self) -> i64 {
         bmap::indirect_name(self.first, self.level)
+    }
+
+    /// Its pointer `index`, as events name it.
+    pub(super) fn slot(self, ino: Ino, index: usize) -> PtrSlot {
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        PtrSlot::Indirect { ino, block: self.name(), index }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Reference: `spec/on-disk-format.md` §7.7.
 
-use super::{InodeData, InodeView, LockedInode};
+use super::{BufFill, InodeData, InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
@@ -173,7 +173,7 @@ impl<'a> LockedInode<'a> {
             }
             let upto = end.max(self.data.d.size).min(g.lblktosize(lbn.plus(1)));
             let size = (upto - g.lblktosize(lbn)) as u32;
-            let granted = self.balloc(lbn, size, true, reserve)?;
+            let granted = self.balloc(lbn, size, BufFill::Valid, reserve)?;
             self.ump.cache.apply(&granted.buf, granted.then)?;
             drop(granted);
             self.ump.throttle_within()?;

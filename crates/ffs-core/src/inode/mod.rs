@@ -10,7 +10,7 @@
 //! | `update`, `unsynced` | writing inodes into their blocks |
 //! | `times` | times and attributes |
 //! | `bmap` | logical block to address |
-//! | `balloc` | blocks for logical blocks: fragment growth, indirect blocks |
+//! | `balloc` | allocation of blocks: fragment growth, indirect blocks |
 //! | `pref` | where new blocks should go |
 //! | `read`, `write` | file content |
 //! | `realloc` | moving the blocks of a sequential writer together |
@@ -66,7 +66,7 @@ mod unsynced;
 mod update;
 mod write;
 
-pub(crate) use balloc::Granted;
+pub(crate) use balloc::{BufFill, Granted};
 pub(crate) use dirstate::{DirState, Moved};
 pub(crate) use holes::Growth;
 pub(crate) use locked::{InodeView, LockedInode};

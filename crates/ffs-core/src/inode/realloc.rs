@@ -6,7 +6,6 @@
 //!
 //! Reference: `spec/allocation.md` §6.4.
 
-use super::balloc::indirect_slot;
 use super::bmap::{Node, data_key, raw};
 use super::{Cluster, InodeView, LockedInode};
 use crate::alloc::PrefQuery;
@@ -97,7 +96,7 @@ impl<'a> LockedInode<'a> {
             let i = row.index + k;
             let slot = match &row.map {
                 Map::Inode => PtrSlot::Direct(self.ip.ino, i),
-                Map::Indirect { node, .. } => indirect_slot(self.ip, node.name(), i),
+                Map::Indirect { node, .. } => node.slot(self.ip.ino, i),
             };
             let run = |at| FragRun { at, frags: g.frag };
             let (new, what) = (run(at), BlockContent::Data);

@@ -3,7 +3,7 @@
 //! Reference: `spec/on-disk-format.md` §7.6.
 
 use super::lifecycle::place;
-use super::{InodeView, LockedInode};
+use super::{BufFill, InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
@@ -64,7 +64,7 @@ impl<'a> LockedInode<'a> {
             self.data.d.size = len;
             return Ok(());
         }
-        let granted = self.balloc(Lbn(0), target.len() as u32, true, reserve)?;
+        let granted = self.balloc(Lbn(0), target.len() as u32, BufFill::Valid, reserve)?;
         if let Some(to) = granted.buf.write().bytes.get_mut(..target.len()) {
             to.copy_from_slice(target);
         }

@@ -2,10 +2,10 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.11, §11.2; `spec/on-disk-format.md` §7.7.
 
-use super::balloc::stronger;
 use super::cut::Shorter;
-use super::{InodeView, LockedInode};
+use super::{BufFill, InodeView, LockedInode};
 use crate::alloc::Reserve;
+use crate::buf::Disposition;
 use crate::error::{Error, Result};
 use crate::ordering::{Event, InodeChange};
 use ffs_ondisk::Lbn;
@@ -46,14 +46,12 @@ impl<'a> LockedInode<'a> {
         }
         self.view().zero_gap(new_size)?;
         let (last, g) = (new_size - 1, self.g());
-        let granted = self.balloc(g.lblkno(last), g.blkoff(last) + 1, true, reserve)?;
-        let then = stronger(
-            granted.then,
-            self.ump
-                .ordering
-                .notify(Event::BlockTruncated { ino: self.ip.ino, block: granted.buf.key })
-                .disposition,
-        );
+        let granted = self.balloc(g.lblkno(last), g.blkoff(last) + 1, BufFill::Valid, reserve)?;
+        let truncated = Event::BlockTruncated { ino: self.ip.ino, block: granted.buf.key };
+        let then = match self.ump.ordering.notify(truncated).disposition {
+            Disposition::Delay => granted.then,
+            Disposition::WriteAndWait => Disposition::WriteAndWait,
+        };
         let written = self.ump.cache.apply(&granted.buf, then);
         self.touch_modified();
         self.update(InodeChange::TruncateExtend).and(written)
@@ -92,7 +90,7 @@ impl<'a> LockedInode<'a> {
         if self.view().bmap(last)?.is_some() {
             return Ok(());
         }
-        let granted = self.balloc(last, g.blkoff(end) + 1, true, reserve)?;
+        let granted = self.balloc(last, g.blkoff(end) + 1, BufFill::Valid, reserve)?;
         self.ump.cache.apply(&granted.buf, granted.then)
     }
 

@@ -8,7 +8,7 @@
 //!
 //! Reference: `spec/soft-updates.md` §6.9.
 
-use super::{InodeView, LockedInode};
+use super::{BufFill, InodeView, LockedInode};
 use crate::alloc::Reserve;
 use crate::error::{Error, Result};
 use crate::ordering::InodeChange;
@@ -89,7 +89,8 @@ impl<'a> LockedInode<'a> {
         let end = pos + n as u64;
         let replaces_all = skip == 0 && (n == g.bsize as usize || end >= self.data.d.size);
         let upto = (skip + n) as u32;
-        let granted = self.balloc(lbn, upto, !replaces_all, reserve)?;
+        let fill = if replaces_all { BufFill::Arbitrary } else { BufFill::Valid };
+        let granted = self.balloc(lbn, upto, fill, reserve)?;
         let at = {
             let mut block = granted.buf.write();
             if let (Some(to), Some(from)) = (block.bytes.get_mut(skip..skip + n), bytes.get(..n)) {
