@@ -14,7 +14,7 @@
 //! | `pref` | where new blocks should go |
 //! | `read`, `write` | file content |
 //! | `realloc` | moving the blocks of a sequential writer together |
-//! | `cut` | removing blocks from the map and freeing them |
+//! | `unmap`, `freeblks` | clearing the pointers to a range of blocks; freeing the blocks |
 //! | `truncate` | sizes |
 //! | `holes` | `SEEK_DATA`, `SEEK_HOLE`; punching, zeroing and allocating ranges |
 //! | `symlink`, `extattr` | symbolic links, extended attributes |
@@ -44,9 +44,9 @@
 
 mod balloc;
 mod bmap;
-mod cut;
 mod dirstate;
 mod extattr;
+mod freeblks;
 mod holes;
 mod lifecycle;
 mod links;
@@ -62,6 +62,7 @@ mod symlink;
 mod table;
 mod times;
 mod truncate;
+mod unmap;
 mod unsynced;
 mod update;
 mod write;
