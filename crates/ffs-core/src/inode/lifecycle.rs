@@ -2,6 +2,7 @@
 //!
 //! Reference: `spec/allocation.md` §2.2; `spec/soft-updates.md` §6.1, §6.12.
 
+use super::table::Unlinked;
 use super::{Inode, InodeTable, InodeView, LockedInode};
 use crate::alloc::ParentDir;
 use crate::error::{Error, Result};
@@ -9,6 +10,7 @@ use crate::ordering::{Event, FreeWhen, InodeChange};
 use ffs_device::clock::Rng;
 use ffs_ondisk::{Dinode, FileType, Format, Ino, Structure, dinode};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Inodes wrongly marked free that one allocation passes over.
 const MAX_MISMARKED: u32 = 1024;
@@ -93,10 +95,61 @@ impl InodeTable {
         }
     }
 
+    /// Removes a user. The last user of a file without links frees the file. The caller holds no
+    /// inode lock.
+    ///
+    /// # Errors
+    /// An error of freeing. The inode is cleared in memory all the same, but some of its blocks may
+    /// stay allocated.
+    pub(crate) fn release(&self, ip: &Arc<Inode>) -> Result<()> {
+        if self.unuse(ip) { self.inactive(ip) } else { Ok(()) }
+    }
+
+    /// Frees a file without links unless it has users again (`ufs_inactive`).
+    ///
+    /// # Errors
+    /// As [`InodeTable::release`].
+    pub(crate) fn inactive(&self, ip: &Inode) -> Result<()> {
+        if self.ump.is_read_only() {
+            return Ok(());
+        }
+        let mut file = ip.lock(&self.ump);
+        if ip.refs.load(Ordering::Acquire) > 0 || file.d.nlink > 0 || !file.alive() {
+            return Ok(());
+        }
+        if self.removal_pending(ip.ino) {
+            let frags = file.d.blocks / Dinode::sectors(self.g(), 1).max(1);
+            self.removed.lock().insert(ip.ino, frags);
+            return Ok(());
+        }
+        self.free_file(&mut file)
+    }
+
+    /// Frees a file without links, unless it has users.
+    ///
+    /// # Errors
+    /// As [`InodeTable::get`] and [`InodeTable::release`].
+    pub(crate) fn free_unlinked(&self, ino: Ino) -> Result<()> {
+        self.inactive(&*self.load(ino, Unlinked::Accept)?)
+    }
+
+    /// Whether the device may still show names of a file without links. Such a file is freed later,
+    /// by [`crate::ordering::WorkItem::DropLinks`].
+    pub(crate) fn removal_pending(&self, ino: Ino) -> bool {
+        self.ump.ordering.nlink_delta(ino) > 0
+    }
+
+    /// Fragments and inodes that will be free.
+    pub(crate) fn will_be_free(&self) -> (u64, u64) {
+        let pending = self.ump.ordering.pending();
+        let removed = self.removed.lock();
+        (pending.frags + removed.frags(), pending.inodes + removed.inodes())
+    }
+
     /// Frees content and inode. Whoever still holds the inode finds it dead.
-    pub(super) fn free_file(&self, file: &mut LockedInode<'_>) -> Result<()> {
+    fn free_file(&self, file: &mut LockedInode<'_>) -> Result<()> {
         let (ip, was_dir) = (file.ip, file.data.d.is_dir());
-        self.removed.lock().leave(ip.ino);
+        self.removed.lock().remove(ip.ino);
         ip.dir.drop_index();
         let emptied = file.discard_content();
         file.data.d = Dinode { generation: file.data.d.generation, ..Dinode::default() };

@@ -58,7 +58,7 @@ const ROUNDS: usize = 1024;
 
 /// Whether a file without links may enter the table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unlinked {
+pub(super) enum Unlinked {
     Accept,
     Refuse,
 }
@@ -106,15 +106,7 @@ impl InodeTable {
         self.load(ino, Unlinked::Refuse)
     }
 
-    /// Frees a file without links, unless it has users.
-    ///
-    /// # Errors
-    /// As [`InodeTable::get`] and [`InodeTable::release`].
-    pub(crate) fn free_unlinked(&self, ino: Ino) -> Result<()> {
-        self.inactive(&*self.load(ino, Unlinked::Accept)?)
-    }
-
-    fn load(&self, ino: Ino, unlinked: Unlinked) -> Result<Arc<Inode>> {
+    pub(super) fn load(&self, ino: Ino, unlinked: Unlinked) -> Result<Arc<Inode>> {
         if let Some(ip) = self.in_table(ino) {
             return Ok(ip);
         }
@@ -215,14 +207,6 @@ impl InodeTable {
         ip.last_use.store(self.now_used(), Ordering::Relaxed);
     }
 
-    /// One user less; the last user of a file without links frees it. The caller holds no inode lock.
-    ///
-    /// # Errors
-    /// What went wrong in freeing: the file is gone all the same, perhaps not all its blocks.
-    pub(crate) fn release(&self, ip: &Arc<Inode>) -> Result<()> {
-        if self.unuse(ip) { self.inactive(ip) } else { Ok(()) }
-    }
-
     /// One user less. Whether the file now has neither links nor users: then the caller, who holds no
     /// inode lock, calls [`InodeTable::inactive`].
     pub(crate) fn unuse(&self, ip: &Arc<Inode>) -> bool {
@@ -258,32 +242,6 @@ impl InodeTable {
             st.push(ip);
         }
         self.make_space(st, TRIES);
-    }
-
-    /// Frees a file without links unless it has users again.
-    ///
-    /// # Errors
-    /// As [`InodeTable::release`].
-    pub(crate) fn inactive(&self, ip: &Inode) -> Result<()> {
-        if self.ump.is_read_only() {
-            return Ok(());
-        }
-        let mut file = ip.lock(&self.ump);
-        if ip.refs.load(Ordering::Acquire) > 0 || file.d.nlink > 0 || !file.alive() {
-            return Ok(());
-        }
-        if self.removal_pending(ip.ino) {
-            let frags = file.d.blocks / Dinode::sectors(self.g(), 1).max(1);
-            self.removed.lock().enter(ip.ino, frags);
-            return Ok(());
-        }
-        self.free_file(&mut file)
-    }
-
-    /// Whether the device may still show names of a file that has none: it is freed when it does not,
-    /// by [`crate::ordering::WorkItem::DropLinks`].
-    pub(crate) fn removal_pending(&self, ino: Ino) -> bool {
-        self.ump.ordering.nlink_delta(ino) > 0
     }
 
     /// Drops inodes without users while there are too many, looking at `tries` at most.
