@@ -60,7 +60,7 @@ impl Ffs {
         };
         // See `locks`: no inode may be waited for while another is locked.
         drop(parent);
-        self.0.table.glance(&ip);
+        self.0.table.note_use(&ip);
         let data = ip.read();
         // The inode has been freed: the name may refer to another file now.
         Ok(data.alive().then(|| self.0.view(&ip, &data).attr()))
