@@ -6,8 +6,8 @@
 //! So a call that fails leaves the old attributes. On a full volume attributes cannot be changed,
 //! but the last one can be removed.
 //!
-//! The area is not rewritten in place: after a loss of power it could have sectors of both versions,
-//! or a length other than `di_extsize`.
+//! The area is not rewritten in place: after a loss of power it could have sectors of both
+//! versions, or a length other than `di_extsize`.
 //!
 //! Reference: `spec/on-disk-format.md` §10.1; `spec/soft-updates.md` §6.13.
 

@@ -85,8 +85,8 @@ impl<'a> InodeView<'a> {
 }
 
 impl<'a> LockedInode<'a> {
-    /// Makes a hole: frees the whole blocks of the range and zeros the rest of it. The size does not
-    /// change. The last block of the file stays allocated, because no file ends in a hole.
+    /// Makes a hole: frees the whole blocks of the range and zeros the rest of it. The size does
+    /// not change. The last block of the file stays allocated, because no file ends in a hole.
     ///
     /// # Errors
     /// [`Error::Format`], the device's.
@@ -138,13 +138,13 @@ impl<'a> LockedInode<'a> {
         self.range_done(&before, visible, result)
     }
 
-    /// Allocates blocks of zeros for the holes of the range. With [`Growth::Allowed`] the file grows
-    /// to the end of the range. With [`Growth::KeepSize`] nothing is allocated beyond the end of the
-    /// file, because the format does not allow blocks there.
+    /// Allocates blocks of zeros for the holes of the range. With [`Growth::Allowed`] the file
+    /// grows to the end of the range. With [`Growth::KeepSize`] nothing is allocated beyond the end
+    /// of the file, because the format does not allow blocks there.
     ///
     /// # Errors
-    /// [`Error::TooBig`], [`Error::NoSpace`], [`Error::Format`], the device's. On an error the size is
-    /// as before; holes that were filled stay allocated.
+    /// [`Error::TooBig`], [`Error::NoSpace`], [`Error::Format`], the device's. On an error the size
+    /// is as before; holes that were filled stay allocated.
     pub(crate) fn allocate_range(
         &mut self,
         off: u64,
@@ -192,9 +192,9 @@ impl<'a> LockedInode<'a> {
         Ok(())
     }
 
-    /// Ends a call that may have grown the file, and updates the inode. A file whose call failed gets
-    /// its old size back. It gets the old `mtime` too, unless a reader can see a part of the change
-    /// (`visible`).
+    /// Ends a call that may have grown the file, and updates the inode. A file whose call failed
+    /// gets its old size back. It gets the old `mtime` too, unless a reader can see a part of the
+    /// change (`visible`).
     fn range_done(&mut self, before: &Before, visible: bool, result: Result<()>) -> Result<()> {
         let failed = result.is_err();
         if failed && self.data.d.size > before.size {

@@ -1,7 +1,7 @@
 //! The inodes in memory by number: a radix tree of three levels.
 //!
-//! Inode numbers are allocated in sequence, so neighbours share a leaf of pointers. With millions of
-//! inodes the levels above the leaves stay in the processor's cache, and a lookup has one cache
+//! Inode numbers are allocated in sequence, so neighbours share a leaf of pointers. With millions
+//! of inodes the levels above the leaves stay in the processor's cache, and a lookup has one cache
 //! miss.
 
 use super::Inode;

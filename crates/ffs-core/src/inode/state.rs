@@ -90,7 +90,8 @@ impl TableState {
     }
 
     /// Drops the first inode of the queue. The inode is kept if it is in use, if `keep` is true, or
-    /// if its access time is not in its block yet. It then goes to the end, as if it was used `now`.
+    /// if its access time is not in its block yet. It then goes to the end, as if it was used
+    /// `now`.
     pub(super) fn drop_oldest(
         &mut self,
         now: impl FnOnce() -> u64,

@@ -102,7 +102,8 @@ impl InodeTable {
         Bounds { min, max, want_free: size(t.wantfreevnodes()) }
     }
 
-    /// The file, from memory or from disk. A caller that keeps the inode calls [`InodeTable::hold`].
+    /// The file, from memory or from disk. A caller that keeps the inode calls
+    /// [`InodeTable::hold`].
     ///
     /// # Errors
     /// [`Error::Stale`] if the inode is free; [`Error::Format`] if it is damaged; the device's.
@@ -157,7 +158,8 @@ impl InodeTable {
         self.state.lock().map.get(ino).cloned()
     }
 
-    /// All inodes in memory for which `wanted` is true, by number. They are locked shared meanwhile.
+    /// All inodes in memory for which `wanted` is true, by number. They are locked shared
+    /// meanwhile.
     pub(super) fn select(&self, wanted: impl Fn(&InodeData) -> bool) -> Vec<Arc<Inode>> {
         let mut all: Vec<Arc<Inode>> = self.state.lock().map.values().cloned().collect();
         all.retain(|ip| wanted(&ip.read()));
@@ -205,8 +207,8 @@ impl InodeTable {
         }
     }
 
-    /// Notes a short use, of an inode that was just looked up. The call adds no user, so the count of
-    /// users, which other threads write, is not touched.
+    /// Notes a short use, of an inode that was just looked up. The call adds no user, so the count
+    /// of users, which other threads write, is not touched.
     pub(crate) fn note_use(&self, ip: &Inode) {
         ip.last_use.store(self.now_used(), Ordering::Relaxed);
     }
@@ -313,8 +315,8 @@ impl InodeTable {
         self.ump.cache.prefetch(key, at, self.g().format.dinode_size());
     }
 
-    /// Prefetches the entry of the buffer of inode `ino` in the buffer cache. This does not wait for
-    /// memory. [`InodeTable::prefetch_dinode`] follows later.
+    /// Prefetches the entry of the buffer of inode `ino` in the buffer cache. This does not wait
+    /// for memory. [`InodeTable::prefetch_dinode`] follows later.
     pub(crate) fn prefetch_dinode_place(&self, ino: Ino) {
         self.ump.cache.prefetch_lookup(BufKey::Meta(self.g().ino_to_fsba(ino)));
     }

@@ -112,8 +112,8 @@ impl<'a> LockedInode<'a> {
 }
 
 impl<'a> InodeView<'a> {
-    /// Zeros the bytes of the last block beyond `new_size`, and writes the block if the ordering mode
-    /// requires it. Returns the block if it loses fragments.
+    /// Zeros the bytes of the last block beyond `new_size`, and writes the block if the ordering
+    /// mode requires it. Returns the block if it loses fragments.
     fn shrink_last_block(self, new_size: u64) -> Result<Option<ShortenedBlock>> {
         let g = self.g();
         let (last, keep) = (g.lblkno(new_size), g.blkoff(new_size) as usize);

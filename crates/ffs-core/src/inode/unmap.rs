@@ -3,9 +3,9 @@
 //!
 //! The steps, in this order: read the indirect blocks that keep a part of their pointers; clear the
 //! pointers of the inode in memory; clear the pointers in those indirect blocks and write them;
-//! write the inode; shorten the buffer of the last block; discard the buffers of the removed blocks;
-//! free the blocks ([`super::freeblks`]). FreeBSD without soft updates writes the inode before the
-//! indirect blocks: then a crash may leave pointers beyond the size.
+//! write the inode; shorten the buffer of the last block; discard the buffers of the removed
+//! blocks; free the blocks ([`super::freeblks`]). FreeBSD without soft updates writes the inode
+//! before the indirect blocks: then a crash may leave pointers beyond the size.
 //!
 //! # Invariants
 //! 1. An [`UnmapPlan`] holds every indirect block that the call changes. After it is made, only

@@ -74,9 +74,9 @@ enum Undo {
 
 impl<'a> LockedInode<'a> {
     /// Allocates space for the first `size_in_block` bytes of block `lbn` where it has none: grows
-    /// its fragments, and allocates missing indirect blocks. If the last block of the file is before
-    /// `lbn` and is a run of fragments, the call first grows it to a block. The call raises `d.size`
-    /// to cover the bytes and counts `d.blocks`; the caller reports both with
+    /// its fragments, and allocates missing indirect blocks. If the last block of the file is
+    /// before `lbn` and is a run of fragments, the call first grows it to a block. The call raises
+    /// `d.size` to cover the bytes and counts `d.blocks`; the caller reports both with
     /// [`LockedInode::update`].
     ///
     /// # Errors
@@ -113,8 +113,8 @@ impl<'a> LockedInode<'a> {
             self.data.d.size = end;
             return Ok(new.granted);
         };
-        // The buffer of the previous last block moves only now that everything is allocated. Before,
-        // a write could put it at an address that a failed call gives up.
+        // The buffer of the previous last block moves only now that everything is allocated.
+        // Before, a write could put it at an address that a failed call gives up.
         let done = new.and_then(|new| match self.view().relocate_last_block(&grown) {
             Ok(()) => Ok(new.granted),
             Err(e) => {

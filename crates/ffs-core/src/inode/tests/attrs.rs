@@ -78,7 +78,8 @@ fn attributes_survive_a_full_volume_and_the_last_can_be_removed_on_it() {
     let taken = b.fill(0);
     assert!(matches!(set(b"two", 900), Err(Error::NoSpace)));
     assert_eq!(b.view(&ip, &ip.read()).xattr_get(USER, b"one").unwrap(), vec![7; 900]);
-    // Nor in the place where they are, although they would fit: a power cut could leave half of them.
+    // Nor in the place where they are, although they would fit: a power cut could leave half of
+    // them.
     assert!(matches!(set(b"one", 10), Err(Error::NoSpace)));
     assert_eq!(b.view(&ip, &ip.read()).xattr_get(USER, b"one").unwrap(), vec![7; 900]);
     b.lock(&ip).xattr_remove(USER, b"one").unwrap();
