@@ -106,7 +106,7 @@ impl Ffs {
         if set.size.is_some() {
             data.touch_modified();
         }
-        if (set.changes_owner() || set.size.is_some()) && set.set_id.go_for(cred) {
+        if (set.changes_owner() || set.size.is_some()) && set.set_id.are_cleared_by(cred) {
             data.d.mode = perm::without_setid(&data.d);
         }
         data.d.uid = set.uid.unwrap_or(data.d.uid);

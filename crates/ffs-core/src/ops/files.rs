@@ -85,7 +85,7 @@ impl Ffs {
         }
         drop_capability(&mut inode, mode.set_id)?;
         let done = inode.write_at(offset, data, reserve_of(cred))?;
-        if mode.set_id.go_for(cred) {
+        if mode.set_id.are_cleared_by(cred) {
             clear_setid(&mut inode)?;
         }
         Ok(done)
@@ -140,7 +140,7 @@ impl Ffs {
             Fallocate::PunchHole => inode.punch_hole(offset, len)?,
             Fallocate::ZeroRange => inode.zero_range(offset, len, reserve)?,
         }
-        if SetIdBits::ByCaller.go_for(cred) { clear_setid(&mut inode) } else { Ok(()) }
+        if SetIdBits::ByCaller.are_cleared_by(cred) { clear_setid(&mut inode) } else { Ok(()) }
     }
 
     /// The first offset from `offset` on that has data.

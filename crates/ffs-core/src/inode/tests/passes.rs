@@ -165,7 +165,7 @@ fn what_waits_is_written_after_what_it_waits_for_and_whole() {
         let epochs = order.len();
         let order: Vec<_> = order.iter().map(|b| (b.key, WriteStart::Whole)).collect();
         assert_eq!(s.log(), order, "fsync: {fsync}");
-        assert_eq!(s.b.counters().epochs, epochs as u64);
+        assert_eq!(s.b.counters().passes, epochs as u64);
         assert_eq!(s.dirty(), 3 - epochs);
     }
 }
