@@ -55,7 +55,8 @@ macro_rules! counters {
                 vec![$((stringify!($name), self.$name, $meaning),)*]
             }
 
-            /// The counters under BSD's names. A counter that BSD does not have is `vfs.ffs.`*name*.
+            /// The counters under BSD's names. A counter that BSD does not have is
+            /// `vfs.ffs.`*name*.
             #[must_use]
             pub fn gauges(&self) -> Vec<Gauge> {
                 vec![$(Gauge {
@@ -81,7 +82,7 @@ counters! {
     writes_data: "File-data images among the above.",
     writes_rolled_back = "debug.softdep.undone": "Write images with changes rolled back.",
     passes = "debug.softdep.epochs": "Passes that wrote ready buffers and flushed the device.",
-    work_done = "debug.softdep.worklist_done": "Items of the worklist done: links dropped, space freed.",
+    work_done = "debug.softdep.worklist_done": "Items of the worklist done.",
     space_requests = "debug.softdep.space_requests":
         "Operations that waited for pending frees because the volume was full.",
     space_found = "debug.softdep.space_found":
@@ -123,7 +124,7 @@ counters! {
     dirhash_findfree: "Searches for free space with a hash.",
     dirhash_findfree_new: "Of those, ended with a new chunk.",
     dirhash_check_failures: "Chunks that disagreed with their hash (dirhash_docheck).",
-    dirhash_lowmem = "vfs.ufs.dirhash_lowmemcount": "Requests to free memory because memory was short.",
+    dirhash_lowmem = "vfs.ufs.dirhash_lowmemcount": "Requests to free memory.",
     groups_searched: "Cylinder groups tried by the allocators.",
     frag_extends: "Fragment runs grown in place.",
     frag_moves: "Fragment runs moved to grow.",
@@ -139,10 +140,10 @@ counters! {
     cache_nummisszap = "vfs.cache.nummisszap": "Changes of names not in memory.",
     cache_numposzaps = "vfs.cache.numposzaps": "Names removed from memory because they changed.",
     cache_numposhits = "vfs.cache.numposhits": "Names found in memory.",
-    cache_numnegzaps = "vfs.cache.numnegzaps": "Negative entries removed because the name was created.",
+    cache_numnegzaps = "vfs.cache.numnegzaps": "Negative entries of names that were created.",
     cache_numneghits = "vfs.cache.numneghits": "Lookups answered by a negative entry.",
-    cache_numnegevicted = "vfs.cache.numnegevicted": "Negative entries removed because of their limit.",
-    cache_numpurged = "vfs.cache.numpurged": "Names removed from memory with an inode, or on request.",
+    cache_numnegevicted = "vfs.cache.numnegevicted": "Negative entries removed by their limit.",
+    cache_numpurged = "vfs.cache.numpurged": "Names removed with an inode, or on request.",
     cache_refused = "vfs.cache.numrefused": "Names not kept because of the limit.",
 }
 

@@ -22,8 +22,8 @@ const SECURITY: &[u8] = b"security.";
 /// The name in `system` of the capabilities that `setcap` gives to a program.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
-/// The name space and name under which the attribute with the Linux name `full` is stored; `None` if
-/// UFS2 cannot store it.
+/// The name space and name under which the attribute with the Linux name `full` is stored; `None`
+/// if UFS2 cannot store it.
 #[must_use]
 pub fn from_linux(full: &[u8]) -> Option<(XattrNamespace, &[u8])> {
     if let Some(name) = full.strip_prefix(USER) {

@@ -14,7 +14,8 @@
 //!    other memory access. Other effects of a change, such as shrinking a pool, are the work of
 //!    `mount::sysctl`, which sets the switch.
 //!
-//! References: `spec/directories-and-caches.md` §3.9, §4.3, §5, §6, §7; `spec/allocation.md` §3, §4.
+//! References: `spec/directories-and-caches.md` §3.9, §4.3, §5, §6, §7; `spec/allocation.md` §3,
+//! §4.
 
 mod error;
 mod kind;
@@ -149,7 +150,8 @@ tunables! {
     maxvnodes: u64 = 65536, Kind::Count(1, MANY),
         "kern.maxvnodes", "maxvnodes", "Inodes in memory above which unused ones are recycled.";
     wantfreevnodes: u64 = 25, Kind::Count(0, MANY),
-        "vfs.wantfreevnodes", "wantfreevnodes", "Unused inodes that must exist before one is recycled.";
+        "vfs.wantfreevnodes", "wantfreevnodes",
+        "Unused inodes that must exist before one is recycled.";
     cache: u64 = 64 << 20, Kind::Bytes(2 << 20, HUGE),
         "vfs.ffs.cache", "cache", "Memory for blocks.";
     nbuf: Limit = Limit::Auto, Kind::AutoCount(16, MANY),
@@ -165,7 +167,7 @@ tunables! {
         "Seconds until changed inodes, groups and indirect blocks are written.";
     fsync: FsyncScope = FsyncScope::All, Kind::Choice(FsyncScope::NAMES),
         "vfs.ffs.fsync", "fsync",
-        "Which older changes of names an fsync makes durable: all, or those on the path to its file.";
+        "Older changes of names that an fsync makes durable: all, or those on its file's path.";
     max_softdeps: Limit = Limit::Auto, Kind::AutoCount(100, MANY),
         "debug.softdep.max_softdeps", "max_softdeps",
         "Dependencies of soft updates at which operations wait; auto: 4 for each of maxvnodes.";
@@ -237,8 +239,8 @@ impl TunableValues {
         ROWS.iter().map(|r| r.with_value(self.raw(r.id))).collect()
     }
 
-    /// Sets a switch by its mount option (or BSD name). A flag may have no value, which means 1, and
-    /// `no` before its name, which means 0.
+    /// Sets a switch by its mount option (or BSD name). A flag may have no value, which means 1,
+    /// and `no` before its name, which means 0.
     ///
     /// # Errors
     /// See [`TunableError`].

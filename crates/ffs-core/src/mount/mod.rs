@@ -194,7 +194,8 @@ impl Mount {
     /// Frees removed files, writes everything and marks the volume clean.
     fn settle(&self) -> Result<()> {
         if self.ump.ordering.pending() != Pending::default() {
-            // This frees removed files that are not in use. `Mount::sync_alone` below reports errors.
+            // This frees removed files that are not in use. `Mount::sync_alone` below reports
+            // errors.
             drop(self.syncer.sync_alone());
         }
         let purged = self.table.purge();
@@ -230,8 +231,8 @@ impl Ffs {
     /// Changes between read-only and read-write.
     ///
     /// # Errors
-    /// [`Error::Busy`] if a removed file is still in use, [`Error::ReadOnly`] if the volume may not be
-    /// written, the device's. The mount stays as it was, except if only the write that marks the
+    /// [`Error::Busy`] if a removed file is still in use, [`Error::ReadOnly`] if the volume may not
+    /// be written, the device's. The mount stays as it was, except if only the write that marks the
     /// volume clean failed: then it is read-only.
     pub fn remount(&self, read_only: bool) -> Result<()> {
         let _alone = self.0.mount_lock.write();
@@ -337,8 +338,8 @@ impl Ffs {
     }
 
     /// The work of the syncer: writes buffers that have been dirty for `kern.filedelay`,
-    /// `kern.dirdelay` or `kern.metadelay` seconds, and every 30 seconds the superblock. The owner of
-    /// the mount calls it about once a second.
+    /// `kern.dirdelay` or `kern.metadelay` seconds, and every 30 seconds the superblock. The owner
+    /// of the mount calls it about once a second.
     ///
     /// # Errors
     /// As [`Ffs::sync`].
@@ -356,14 +357,15 @@ impl Ffs {
         if due { self.0.write_summaries() } else { Ok(()) }
     }
 
-    /// Whether half of the limit of dirty buffers is reached. Then BSD's buffer daemon begins to write.
+    /// Whether half of the limit of dirty buffers is reached. Then BSD's buffer daemon begins to
+    /// write.
     #[must_use]
     pub fn is_half_dirty(&self) -> bool {
         self.0.ump.cache.is_half_dirty()
     }
 
-    /// The work of the buffer daemon: writes the older half of the dirty buffers, if they are ready.
-    /// If it is never called, operations write when too many buffers are dirty.
+    /// The work of the buffer daemon: writes the older half of the dirty buffers, if they are
+    /// ready. If it is never called, operations write when too many buffers are dirty.
     ///
     /// # Errors
     /// As [`Ffs::sync`].

@@ -4,13 +4,13 @@
 //! | --- | --- | --- |
 //! | clean | yes | |
 //! | `FS_NEEDSFSCK` | only if forced | `spec/soft-updates.md` §9.3 |
-//! | dirty, with soft updates | yes: only lost space is possible | `spec/soft-updates.md` §1.2, §9.3 |
+//! | dirty, with soft updates | yes: at most lost space | `spec/soft-updates.md` §1.2, §9.3 |
 //! | dirty otherwise | only if forced | `spec/soft-updates.md` §9.3 |
-//! | journal (SUJ), dirty or lists unlinked inodes | no: run `ffs fsck` | `spec/soft-updates.md` §13 |
+//! | journal (SUJ), dirty or unlinked inodes | no: run `ffs fsck` | `spec/soft-updates.md` §13 |
 //! | journal (SUJ), clean | yes: a new `fs_mtime` makes it stale | `spec/soft-updates.md` §13 |
-//! | gjournal | no: its journal would be replayed over later writes | `spec/on-disk-format.md` §16 |
+//! | gjournal | no: its replay would overwrite later writes | `spec/on-disk-format.md` §16 |
 //! | snapshots | no: their blocks would have to be copied first | `spec/snapshots.md` §5 |
-//! | NetBSD's WAPBL or quotas in the file system | no: ffs does not update them | `spec/on-disk-format.md` §20 |
+//! | NetBSD's WAPBL or quota2 | no: ffs does not update them | `spec/on-disk-format.md` §20 |
 //! | old UFS1 layout, or 4.2BSD directories | no | `spec/on-disk-format.md` §18.1 |
 //! | summary area that disagrees with the groups | only if forced | `spec/known-failures.md` §2.1 |
 //! | superblock from a backup, or bad check hash | only if forced | `spec/known-failures.md` §1.8 |
@@ -66,9 +66,9 @@ pub(super) fn judge(found: &Found) -> Verdict {
     Verdict::Writable
 }
 
-/// Whether a crash may have torn writes of groups: the volume was mounted with soft updates when the
-/// crash happened, and was not checked since. The same crash may have torn the superblock, so a bad
-/// check hash does not exclude it.
+/// Whether a crash may have torn writes of groups: the volume was mounted with soft updates when
+/// the crash happened, and was not checked since. The same crash may have torn the superblock, so a
+/// bad check hash does not exclude it.
 pub(super) fn may_be_torn(found: &Found) -> bool {
     let own = matches!(found.source, Source::Primary | Source::PrimaryBadHash);
     let kept =

@@ -44,8 +44,8 @@ pub fn suggestion(nearest: Option<&str>) -> String {
     nearest.map(|n| format!("; did you mean '{n}'?")).unwrap_or_default()
 }
 
-/// The name that the user probably meant: one with the same last component, one within two edits, or
-/// one that contains the word.
+/// The name that the user probably meant: one with the same last component, one within two edits,
+/// or one that contains the word.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let names: Vec<&'a str> = names.collect();
     let last = |name: &str| name.rsplit('.').next().map(str::to_owned);

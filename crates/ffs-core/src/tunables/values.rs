@@ -76,7 +76,8 @@ macro_rules! choices {
                 self as u64
             }
             fn from_raw(raw: u64) -> $t {
-                usize::try_from(raw).ok().and_then(|i| Self::ALL.get(i)).copied().unwrap_or_default()
+                let index = usize::try_from(raw).ok();
+                index.and_then(|i| Self::ALL.get(i)).copied().unwrap_or_default()
             }
         }
     )* };

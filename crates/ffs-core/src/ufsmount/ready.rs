@@ -60,8 +60,8 @@ impl UfsMount {
     /// returns how many items it did.
     ///
     /// # Errors
-    /// The device's, if still too many buffers are dirty. Other failed writes are reported to the operations
-    /// that wait for them.
+    /// The device's, if still too many buffers are dirty. Other failed writes are reported to the
+    /// operations that wait for them.
     pub(crate) fn write_while_too_dirty(&self, work: impl Fn() -> usize) -> Result<()> {
         for _ in 0..THROTTLE_PASSES {
             if !self.cache.is_too_dirty() {
@@ -81,8 +81,8 @@ impl UfsMount {
         Ok(())
     }
 
-    /// Writes while too many buffers are dirty. The operation in progress may have inodes locked, so
-    /// this does no deferred work.
+    /// Writes while too many buffers are dirty. The operation in progress may have inodes locked,
+    /// so this does no deferred work.
     ///
     /// # Errors
     /// As [`UfsMount::write_while_too_dirty`].
