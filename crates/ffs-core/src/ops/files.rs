@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Growth, InodeData, LockedInode};
 use crate::mount::Ffs;
 use crate::ordering::InodeChange;
+use crate::syncer::SyncScope;
 use crate::types::{Fallocate, SetIdBits, WriteMode};
 use ffs_ondisk::FileType;
 
@@ -169,7 +170,7 @@ impl Ffs {
     /// # Errors
     /// The device's, also for delayed writes of the file that failed since the last call.
     pub fn fsync(&self, file: &Vnode) -> Result<()> {
-        self.sync_file(file, false)
+        self.sync_file(file, SyncScope::All)
     }
 
     /// As [`Ffs::fsync`], but attributes that do not affect the content, such as times, may stay in
@@ -178,12 +179,12 @@ impl Ffs {
     /// # Errors
     /// As [`Ffs::fsync`].
     pub fn fdatasync(&self, file: &Vnode) -> Result<()> {
-        self.sync_file(file, true)
+        self.sync_file(file, SyncScope::Data)
     }
 
-    fn sync_file(&self, file: &Vnode, data_only: bool) -> Result<()> {
+    fn sync_file(&self, file: &Vnode, scope: SyncScope) -> Result<()> {
         let done = match self.begin() {
-            Ok(_op) => self.0.syncer.fsync(&file.ip, data_only),
+            Ok(_op) => self.0.syncer.fsync(&file.ip, scope),
             // A read-only mount has no dirty buffers.
             Err(Error::ReadOnly(_)) => Ok(()),
             Err(e) => Err(e),

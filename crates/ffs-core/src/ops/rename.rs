@@ -28,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, LockedInode};
 use crate::mount::{Ffs, Mount};
 use crate::ordering::{EntryKind, EntryTarget, InodeChange, ParentLink, RemovedName};
+use crate::syncer::SyncScope;
 use crate::types::RenameMode;
 use check::{check_parent, is_above, loop_error};
 use ffs_ondisk::{FileType, Ino, Place, Structure};
@@ -173,8 +174,8 @@ impl Ffs {
                 Attempt::NeedsSwap => req = Request { from: req.to, to: req.from, ..req },
                 Attempt::NeedsDurableNames => {
                     alone = None;
-                    self.0.syncer.fsync(req.from.dir, false)?;
-                    self.0.syncer.fsync(req.to.dir, false)?;
+                    self.0.syncer.fsync(req.from.dir, SyncScope::All)?;
+                    self.0.syncer.fsync(req.to.dir, SyncScope::All)?;
                 }
             }
         }
