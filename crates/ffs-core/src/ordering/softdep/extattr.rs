@@ -7,6 +7,7 @@
 use super::dep::{DepId, DepKind, ExtAttrDep};
 use super::engine::Softdep;
 use super::inodedep::InodeExtra;
+use super::invariant::broken;
 use super::pointer::pointer_to;
 use crate::buf::BufKey;
 use crate::ordering::FragRun;
@@ -91,8 +92,12 @@ impl Softdep {
         extra: &InodeExtra,
         contained: &mut Vec<DepId>,
     ) -> bool {
+        // No attributes are pending.
         let Some(id) = extra.ext_attr else { return false };
-        let Some(DepKind::ExtAttr(dep)) = self.graph.kind(id) else { return false };
+        let Some(DepKind::ExtAttr(dep)) = self.graph.kind(id) else {
+            broken("an inode lists attributes that are not pending");
+            return false;
+        };
         if self.graph.is_ready(id) && d.extb == dep.new {
             contained.push(id);
             return false;

@@ -100,6 +100,7 @@ impl Softdep {
     /// The new value `id` of an entry requires the guardian. Not if the guardian requires `id`, or
     /// `work`, which will require `id`.
     pub(super) fn require_guardian(&mut self, id: DepId, guardian: Option<DepId>, work: &[DepId]) {
+        // Without a guardian no name has to be reachable first.
         let Some(on) = guardian else { return };
         if !self.is_required_by(on, id, work) {
             self.graph.require(id, on, Level::Reachable, Holds::Write);
@@ -114,6 +115,7 @@ impl Softdep {
         barrier: Option<DepId>,
         work: &[DepId],
     ) {
+        // Without a barrier all published names are reachable.
         let Some(on) = barrier else { return };
         if !self.is_required_by(on, id, work) {
             self.graph.require(id, on, Level::Durable, Holds::Write);
@@ -173,6 +175,7 @@ impl Softdep {
     /// The name just entered for the directory `dir` requires its `..`. Of two names fsck keeps the
     /// one that `..` agrees with: not the old one, if the new one was fsynced or replaced another.
     pub(super) fn require_dotdot(&mut self, dir: Ino, dotdot: DepId) {
+        // The name is reachable already.
         let Some(name) = self.inodedeps.newest_name(dir) else { return };
         if holds(Rule::DotDotBeforeName) && !self.graph.depends_on(dotdot, name) {
             self.graph.require(name, dotdot, Level::Durable, Holds::Write);

@@ -11,6 +11,7 @@
 use super::dep::{DepId, DepKind};
 use super::graph::Graph;
 use super::heap::{release, table_bytes, tree_bytes};
+use super::invariant::broken;
 use crate::ordering::SyncPoint;
 use ffs_ondisk::Ino;
 use foldhash::fast::FixedState;
@@ -45,7 +46,10 @@ impl NameOrder {
 
     /// Removes the name barriers of `ino`.
     pub(super) fn take_barriers(&mut self, graph: &Graph, ino: Ino) -> Vec<DepId> {
-        let Some(before) = self.before.remove(&ino) else { return Vec::new() };
+        let Some(before) = self.before.remove(&ino) else {
+            broken("a name barrier ends that is not listed");
+            return Vec::new();
+        };
         let is_barrier = |id: &DepId| matches!(graph.kind(*id), Some(DepKind::NameBarrier));
         let (barriers, names): (Vec<_>, Vec<_>) = before.into_iter().partition(is_barrier);
         self.set_before(ino, names);
@@ -57,6 +61,7 @@ impl NameOrder {
         if self.before.is_empty() {
             return Vec::new();
         }
+        // Most names require no other name.
         let Some(mut before) = self.before.remove(&ino) else { return Vec::new() };
         before.retain(|id| graph.contains(*id));
         self.set_before(ino, before.clone());

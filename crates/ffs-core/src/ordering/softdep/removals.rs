@@ -11,6 +11,7 @@ use super::dep::{DepId, DepKind, EntryChange, Holds, Level, NO_ENTRY};
 use super::engine::{BlockChange, Softdep};
 use super::graph::{DepIds, Graph};
 use super::guards::{is_point, is_removal_barrier};
+use super::invariant::broken;
 use super::links::AbsentAfter;
 use super::pagedep::key_of;
 use crate::buf::BufKey;
@@ -279,7 +280,9 @@ impl Softdep {
     /// The directory block was discarded with its directory, or was truncated: the dependents of
     /// its names require the directory's inode.
     pub(super) fn forget_directory_block(&mut self, dir: Ino, key: BufKey) {
-        let Some(entries) = self.pagedeps.remove_block(key) else { return };
+        let Some(entries) = self.pagedeps.remove_block(key) else {
+            return broken("a directory block is discarded that is not listed");
+        };
         for versions in entries.into_versions() {
             let last = versions.last();
             for &id in versions.pending() {

@@ -20,6 +20,7 @@ impl Softdep {
         bytes: &mut [u8],
         contained: &mut Vec<DepId>,
     ) -> bool {
+        // No pointer of the block is pending.
         let Some(indirdep) = self.indirdeps.get(key) else { return false };
         let mut rolled_back = false;
         for (&index, versions) in indirdep {

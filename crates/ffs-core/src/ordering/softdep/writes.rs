@@ -192,6 +192,7 @@ impl Writes {
         key: BufKey,
         change: u64,
     ) -> (SmallVec<[DepId; 4]>, usize) {
+        // All changes were durable already, or the block was discarded during the write.
         let Some(block) = self.blocks.get_mut(&key) else { return Default::default() };
         block.durable = block.durable.max(change);
         let waiting = block.waiters.len();
