@@ -18,7 +18,7 @@ fn check_regular(data: &InodeData) -> Result<()> {
     match data.d.file_type() {
         Some(FileType::Regular) => Ok(()),
         Some(FileType::Directory) => Err(Error::IsDirectory),
-        _ => Err(Error::Invalid("no regular file")),
+        _ => Err(Error::Invalid("not a regular file")),
     }
 }
 

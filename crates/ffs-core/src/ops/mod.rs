@@ -14,7 +14,7 @@
 //! | [`acl`] | POSIX access lists, stored in extended attributes |
 //! | `listing` | reading directories and symbolic links |
 //! | `perm` | permission checks |
-//! | `publish` | what a new name depends on besides its inode |
+//! | `publish` | dependencies of a new name besides its inode |
 //! | `locks` | locking several inodes |
 //!
 //! # Invariants
@@ -197,8 +197,8 @@ impl Mount {
         }
     }
 
-    /// Finds the entry of a name that is about to be removed or redirected, and prefetches what the
-    /// operation reads next. `was` is the file that the name cache had for the name.
+    /// Finds the entry of a name that is about to be removed or redirected, and prefetches memory
+    /// that the operation reads next. `was` is the file that the name cache had for the name.
     fn find_entry(&self, d: Dir<'_>, name: &[u8], was: Option<&Inode>) -> Result<Entry> {
         if let Some(ip) = was {
             self.table.prefetch_dinode_place(ip.ino);

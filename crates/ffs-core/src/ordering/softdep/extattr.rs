@@ -1,4 +1,4 @@
-//! Extended attributes: which blocks of them writes of the inode show.
+//! Extended attributes: the blocks of them that writes of the inode show.
 //!
 //! # Invariants
 //! 1. A write shows the newest blocks whose content and bitmap are durable, or the ones before
@@ -32,7 +32,7 @@ impl Softdep {
         };
         if let Some(dep) = self.graph.ext_attr_mut(id) {
             if index == 0 {
-                // New blocks: nothing is left of the ones before, which no write contained.
+                // These replace the former new blocks, which no write contained.
                 dep.new = [0; 2];
             }
             if let Some(pointer) = dep.new.get_mut(index) {
@@ -51,8 +51,8 @@ impl Softdep {
         }
     }
 
-    /// The extended attributes of `ino` were removed: what waits for their blocks waits for the
-    /// inode without any.
+    /// The extended attributes of `ino` were removed: the dependents of their blocks now require
+    /// the inode without attributes.
     pub(super) fn ext_attr_removed(&mut self, ino: Ino) {
         let extra = self.inodedeps.extra_mut(ino);
         let mut next = extra.and_then(|extra| extra.ext_attr.take());

@@ -35,7 +35,7 @@ pub(super) fn is_removal_barrier(graph: &Graph, id: DepId) -> bool {
 }
 
 impl Softdep {
-    /// What the entry names with value `id`, if that is an entry's value.
+    /// The inode and type that the value `id` of an entry has; `None` if `id` is no such value.
     pub(super) fn value_of(&self, id: DepId) -> Option<EntryTarget> {
         self.graph.entry(id).map(|entry| entry.change.value())
     }
@@ -150,8 +150,7 @@ impl Softdep {
     }
 
     /// If `id` removes the directory `dir`, it removes the names that reserved entries of `dir` may
-    /// show: `id` requires what those require, and what the removals of older names of `dir`
-    /// require.
+    /// show: `id` inherits their guards, and those of the removals of older names of `dir`.
     pub(super) fn guard_removed_directory(&mut self, id: DepId, dir: Ino, removed: RemovedName) {
         if removed.drops < 2 {
             return;

@@ -13,7 +13,7 @@ use crate::ordering::rules::{Rule, holds};
 use ffs_ondisk::Ino;
 
 impl Softdep {
-    /// Does what follows from satisfied dependencies, until nothing follows.
+    /// Processes satisfied dependencies, until there are none.
     pub(super) fn process_satisfied(&mut self) {
         loop {
             while let Some(id) = self.graph.next_satisfied() {

@@ -44,8 +44,8 @@ impl Softdep {
         }
     }
 
-    /// If the reserved entry at `at` gets the name back that the device shows, nothing happened:
-    /// forgets the removal, and returns whether it did.
+    /// If the reserved entry at `at` gets the name back that the device shows, cancels the removal.
+    /// Returns whether it did.
     pub(super) fn restore_entry(&mut self, at: DirPos, target: EntryTarget) -> bool {
         let key = key_of(&self.g, at);
         // An entry without pending values is not reserved.

@@ -38,8 +38,8 @@ fn shown_at(entries: &DirEntries, shown: &ShownEntries, off: u32) -> Option<DepI
 }
 
 impl Softdep {
-    /// Rolls back what the copy `bytes` of a directory block must not show, and lists the
-    /// dependencies that it contains. Returns whether anything was rolled back.
+    /// Rolls back the changes that the copy `bytes` of a directory block must not show, and lists
+    /// the dependencies that it contains. Returns whether anything was rolled back.
     pub(super) fn roll_back_directory(
         &self,
         key: BufKey,

@@ -12,8 +12,8 @@ use ffs_ondisk::bmap;
 use tracing::debug;
 
 impl Softdep {
-    /// Rolls back what the copy `bytes` of an indirect block must not show, and lists the
-    /// dependencies that it contains. Returns whether anything was rolled back.
+    /// Rolls back the changes that the copy `bytes` of an indirect block must not show, and lists
+    /// the dependencies that it contains. Returns whether anything was rolled back.
     pub(super) fn roll_back_indirect(
         &self,
         key: BufKey,

@@ -60,7 +60,7 @@ impl Waiters {
         }
     }
 
-    /// Removes the dependencies that wait for nothing later than `durable`.
+    /// Removes the dependencies that wait for `durable` or an earlier number, and returns them.
     pub(super) fn take_due(&mut self, durable: u64) -> SmallVec<[DepId; 4]> {
         let mut due = SmallVec::new();
         self.0.retain(|waiter| {

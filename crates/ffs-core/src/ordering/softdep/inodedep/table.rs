@@ -136,7 +136,7 @@ impl InodeDeps {
         }
     }
 
-    /// The inode is stored in a state that something may wait for.
+    /// The inode is stored in a state that a dependency may wait for.
     pub(in super::super) fn note_state(&mut self, ino: Ino) {
         let number = self.next_number();
         self.entry(ino).stored = number;
@@ -200,7 +200,7 @@ impl InodeDeps {
     }
 
     /// An inode that no write contained is free again. Returns the dependencies that waited for it.
-    /// What concerns its older life stays: the link delta, and names.
+    /// The link delta and the names of its previous use stay.
     pub(in super::super) fn forget_new(&mut self, ino: Ino) -> SmallVec<[DepId; 4]> {
         let Some(mut dep) = self.remove(ino) else {
             broken("an inode without an inodedep is forgotten");
